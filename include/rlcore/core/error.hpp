@@ -1,0 +1,52 @@
+// Run-time failures, one type per origin. Programming errors (shapes of arguments that do not fit) are
+// std::invalid_argument instead. Every message is one line: what, where, expected, nearest known name.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+#include "rlcore/core/abi.hpp"
+
+RLCORE_BEGIN
+
+/// Base of everything that can go wrong at run time through no fault of the calling code.
+struct error : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// A setting on the command line or in a settings struct is unknown, of the wrong type or out of range.
+struct config_error : error {
+  using error::error;
+};
+
+/// A file cannot be opened, read, written or moved; the message carries the path and the system's reason.
+struct file_error : error {
+  using error::error;
+};
+
+/// A file was read but its content is not what its format or the model demands.
+struct format_error : error {
+  using error::error;
+};
+
+/// A row of a data set is missing a column, has the wrong type, or names an unknown source.
+struct data_error : error {
+  using error::error;
+};
+
+/// A device is absent or reported a failure; the message carries the operation and the vendor's code.
+struct device_error : error {
+  using error::error;
+};
+
+/// Ranks disagree about a collective, one left, or a deadline passed.
+struct communication_error : error {
+  using error::error;
+};
+
+/// Throws std::invalid_argument with `message` unless `condition` holds: the check for programming errors.
+inline void require(bool condition, const char* message) {
+  if (!condition) throw std::invalid_argument(std::string("rlcore: ") + message);
+}
+
+RLCORE_END

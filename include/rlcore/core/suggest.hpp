@@ -1,0 +1,56 @@
+// "Did you mean ...?": the nearest known names by edit distance.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "rlcore/core/abi.hpp"
+
+RLCORE_BEGIN
+
+/// Edit distance with insertions, deletions, substitutions and swaps of neighbours at cost 1 (optimal string
+/// alignment).
+inline std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) last[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (a[i - 1] != b[j - 1])});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) row[j] = std::min(row[j], before[j - 2] + 1);
+    }
+    before.swap(last);
+    last.swap(row);
+  }
+  return last[b.size()];
+}
+
+/// Up to `count` of `known` that are plausibly what `name` meant, nearest first; empty if none is near.
+template <class Names>
+std::vector<std::string> nearest(std::string_view name, const Names& known, std::size_t count = 3) {
+  std::vector<std::pair<std::size_t, std::string>> scored;
+  const std::size_t limit = std::max<std::size_t>(2, name.size() / 4);
+  for (const auto& candidate : known) {
+    const std::size_t distance = edit_distance(name, candidate);
+    if (distance <= limit) scored.emplace_back(distance, std::string(candidate));
+  }
+  std::stable_sort(scored.begin(), scored.end(), [](const auto& x, const auto& y) { return x.first < y.first; });
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < scored.size() && i < count; ++i) names.push_back(std::move(scored[i].second));
+  return names;
+}
+
+/// " (did you mean 'x'?)", or nothing when no known name is near: meant to be appended to a message.
+template <class Names>
+std::string did_you_mean(std::string_view name, const Names& known) {
+  const auto names = nearest(name, known);
+  if (names.empty()) return {};
+  std::string text = " (did you mean '";
+  for (std::size_t i = 0; i < names.size(); ++i) text += (i == 0 ? "" : "' or '") + names[i];
+  return text + "'?)";
+}
+
+RLCORE_END

@@ -1,0 +1,68 @@
+// The one tensor that every objective sees: pointer, extents and strides of host memory somebody else owns.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string>
+#include <type_traits>
+
+#include "rlcore/core/abi.hpp"
+
+RLCORE_BEGIN
+
+using extent_t = std::ptrdiff_t;
+
+template <std::size_t Rank>
+using extents = std::array<extent_t, Rank>;
+
+/// Non-owning strided view of Rank dimensions; strides are in elements. Trivially copyable, never allocates.
+template <class T, std::size_t Rank>
+struct view {
+  using element_type = T;
+  using value_type = std::remove_cv_t<T>;
+  static constexpr std::size_t rank = Rank;
+
+  T* data = nullptr;
+  extents<Rank> shape{};
+  extents<Rank> stride{};
+
+  view() = default;
+  view(T* pointer, extents<Rank> shape_, extents<Rank> stride_) noexcept
+      : data(pointer), shape(shape_), stride(stride_) {}
+  /// Row-major and contiguous.
+  view(T* pointer, extents<Rank> shape_) noexcept : data(pointer), shape(shape_) {
+    extent_t step = 1;
+    for (std::size_t d = Rank; d-- > 0; step *= shape[d]) stride[d] = step;
+  }
+
+  extent_t size() const noexcept {
+    extent_t n = 1;
+    for (const extent_t e : shape) n *= e;
+    return n;
+  }
+  template <class... Index>
+  requires(sizeof...(Index) == Rank) T& operator()(Index... index) const noexcept {
+    extent_t at = 0;
+    std::size_t d = 0;
+    ((at += static_cast<extent_t>(index) * stride[d++]), ...);
+    return data[at];
+  }
+  /// First element of row i of a matrix; the row's elements are stride[1] apart.
+  T* row(extent_t i) const noexcept requires(Rank == 2) { return data + i * stride[0]; }
+  operator view<const T, Rank>() const noexcept requires(!std::is_const_v<T>) { return {data, shape, stride}; }
+};
+
+template <class T>
+using vector_view = view<T, 1>;
+template <class T>
+using matrix_view = view<T, 2>;
+
+/// "[4, 7]", for messages.
+template <std::size_t Rank>
+std::string to_string(const extents<Rank>& shape) {
+  std::string text = "[";
+  for (std::size_t d = 0; d < Rank; ++d) text += (d ? ", " : "") + std::to_string(shape[d]);
+  return text + "]";
+}
+
+RLCORE_END
