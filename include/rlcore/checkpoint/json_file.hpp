@@ -1,0 +1,88 @@
+// A JSON object from a file whose every complaint names file, key, value and what was expected.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "rlcore/core/error.hpp"
+#include "rlcore/core/suggest.hpp"
+#include "rlcore/data/file.hpp"
+
+RLCORE_BEGIN
+namespace checkpoint {
+
+class json_file {
+ public:
+  /// Throws file_error, or format_error when the content is not a JSON object.
+  explicit json_file(const std::filesystem::path& path) : where_(path.string()) {
+    try {
+      root_ = nlohmann::json::parse(data::read_file(path));
+    } catch (const nlohmann::json::parse_error& e) {
+      throw format_error(where_ + ": not valid JSON (at byte " + std::to_string(e.byte) + ")");
+    } catch (const nlohmann::json::exception&) {
+      throw format_error(where_ + ": not valid JSON");
+    }
+    if (!root_.is_object()) throw format_error(where_ + ": not a JSON object");
+  }
+
+  const nlohmann::json& root() const noexcept { return root_; }
+  /// Present and not null.
+  bool has(const std::string& key) const { return root_.contains(key) && !root_[key].is_null(); }
+
+  [[noreturn]] void fail(const std::string& key, std::string_view expected) const {
+    const std::string what = root_.contains(key) ? "is " + data::printable(text_of(root_[key])) : "is missing";
+    throw format_error(where_ + ": key '" + key + "' " + what + "; expected " + std::string(expected) +
+                       (root_.contains(key) ? "" : near(key)));
+  }
+  std::int64_t integer(const std::string& key, std::int64_t minimum = 1) const {
+    const std::string expected = "an integer >= " + std::to_string(minimum);
+    if (!has(key) || !root_[key].is_number_integer()) fail(key, expected);
+    const auto value = root_[key].get<std::int64_t>();
+    if (value < minimum || value > std::int64_t{1} << 40) fail(key, expected);
+    return value;
+  }
+  double positive(const std::string& key) const {
+    if (!has(key) || !root_[key].is_number() || !(root_[key].get<double>() > 0)) fail(key, "a number > 0");
+    return root_[key].get<double>();
+  }
+  bool boolean(const std::string& key, bool absent) const {
+    if (!has(key)) return absent;
+    if (!root_[key].is_boolean()) fail(key, "true or false");
+    return root_[key].get<bool>();
+  }
+  std::string string(const std::string& key) const {
+    if (!has(key) || !root_[key].is_string()) fail(key, "a string");
+    return root_[key].get<std::string>();
+  }
+  /// One integer or a list of them; empty when absent or null.
+  std::vector<std::int32_t> token_ids(const std::string& key) const {
+    if (!has(key)) return {};
+    std::vector<std::int32_t> ids;
+    for (const nlohmann::json& id : root_[key].is_array() ? root_[key] : nlohmann::json::array({root_[key]})) {
+      if (!id.is_number_integer() || id.get<std::int64_t>() < 0 || id.get<std::int64_t>() > INT32_MAX)
+        fail(key, "a token id or a list of token ids");
+      ids.push_back(id.get<std::int32_t>());
+    }
+    return ids;
+  }
+
+ private:
+  static std::string text_of(const nlohmann::json& value) {
+    return value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  }
+  std::string near(const std::string& key) const {
+    std::vector<std::string> keys;
+    for (const auto& [name, value] : root_.items()) keys.push_back(data::printable(name));
+    return did_you_mean(key, keys);
+  }
+
+  std::string where_;
+  nlohmann::json root_;
+};
+
+}  // namespace checkpoint
+RLCORE_END

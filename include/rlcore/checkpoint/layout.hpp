@@ -1,0 +1,126 @@
+// verl's checkpoint layout: <root>/global_step_{N}/ and a tracker file that names the newest complete one.
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "rlcore/checkpoint/atomic_folder.hpp"
+#include "rlcore/core/error.hpp"
+
+RLCORE_BEGIN
+namespace checkpoint {
+
+inline constexpr std::string_view tracker_name = "latest_checkpointed_iteration.txt", step_prefix = "global_step_";
+
+/// "<root>/global_step_{N}"
+inline std::filesystem::path step_folder(const std::filesystem::path& root, std::int64_t step) {
+  return root / (std::string(step_prefix) + std::to_string(step));
+}
+
+/// A decimal number and nothing else.
+inline std::optional<std::int64_t> parse_step(std::string_view text) {
+  std::int64_t step = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), step);
+  if (code != std::errc() || end != text.data() + text.size() || step < 0 || text.empty()) return std::nullopt;
+  return step;
+}
+
+/// N of ".../global_step_N" (a slash at the end is allowed); nothing for any other name.
+inline std::optional<std::int64_t> step_of(const std::filesystem::path& folder) {
+  const std::string name = (folder.has_filename() ? folder : folder.parent_path()).filename().string();
+  if (!name.starts_with(step_prefix)) return std::nullopt;
+  return parse_step(std::string_view(name).substr(step_prefix.size()));
+}
+
+/// Where a run continues: after `step` with the state in `folder`, or from the start (step 0, no folder).
+struct resume_point {
+  std::int64_t step = 0;
+  std::filesystem::path folder;
+  std::string notice;  ///< a line worth printing, or empty
+
+  explicit operator bool() const noexcept { return !folder.empty(); }
+};
+
+/// The step that the tracker names; nothing when there is no tracker. Throws format_error when it is not a number.
+inline std::optional<std::int64_t> read_tracker(const std::filesystem::path& root) {
+  const std::filesystem::path tracker = root / tracker_name;
+  if (!std::filesystem::exists(tracker)) return std::nullopt;
+  std::string text = data::read_file(tracker);
+  while (!text.empty() && (text.back() == '\n' || text.back() == '\r' || text.back() == ' ')) text.pop_back();
+  if (const auto step = parse_step(text)) return step;
+  throw format_error(tracker.string() + ": '" + data::printable(text) + "'; expected the number of a step");
+}
+
+/// The checkpoint that the tracker names, if its folder exists; otherwise a fresh start with a notice.
+inline resume_point find_latest(const std::filesystem::path& root) {
+  const auto step = read_tracker(root);
+  if (!step) return {};
+  const std::filesystem::path folder = step_folder(root, *step);
+  if (std::filesystem::is_directory(folder)) return {*step, folder, ""};
+  return {0,
+          {},
+          (root / tracker_name).string() + " names step " + std::to_string(*step) + ", but " + folder.string() +
+              " does not exist: starting from scratch"};
+}
+
+/// verl's trainer.resume_mode: `auto` (find_latest), `disable`, or `resume_path` with `resume_from_path` ending in
+/// global_step_N. Throws config_error.
+inline resume_point find_resume(const std::string& mode, const std::string& resume_from_path,
+                                const std::filesystem::path& root) {
+  if (mode == "disable") return {};
+  if (mode == "auto") return find_latest(root);
+  if (mode != "resume_path")
+    throw config_error("trainer.resume_mode is '" + data::printable(mode) + "'; expected auto, disable or resume_path");
+  const auto step = step_of(resume_from_path);
+  if (!step)
+    throw config_error("trainer.resume_from_path is '" + data::printable(resume_from_path) +
+                       "'; expected a folder named global_step_N");
+  if (!std::filesystem::is_directory(resume_from_path))
+    throw config_error("trainer.resume_from_path: no folder " + data::printable(resume_from_path));
+  return {*step, resume_from_path, ""};
+}
+
+/// Deletes all but the newest `keep` checkpoints up to `newest` (keep <= 0: all stay), oldest first, and what killed
+/// writers left. Later steps (of a run that was resumed from before them) are not touched. Each folder loses its name
+/// before its content, so that an interrupted deletion never leaves half a checkpoint. Throws file_error.
+inline void delete_old_checkpoints(const std::filesystem::path& root, std::int64_t newest, std::int64_t keep) {
+  std::vector<std::int64_t> steps;
+  std::vector<std::filesystem::path> doomed;
+  for (const auto& entry : std::filesystem::directory_iterator(root)) {
+    const auto step = entry.is_directory() ? step_of(entry.path()) : std::nullopt;
+    if (step && *step <= newest) steps.push_back(*step);
+    if (entry.path().filename().string().starts_with(step_prefix) && is_abandoned_temporary(entry.path()))
+      doomed.push_back(entry.path());
+  }
+  std::sort(steps.begin(), steps.end());
+  const auto count = keep <= 0 ? steps.size() : std::min(steps.size(), static_cast<std::size_t>(keep));
+  for (std::size_t i = 0; i + count < steps.size(); ++i) doomed.push_back(step_folder(root, steps[i]));
+  for (std::filesystem::path& folder : doomed) {
+    std::error_code code;
+    const std::filesystem::path nameless = temporary_sibling(folder);
+    if (step_of(folder)) std::filesystem::rename(folder, nameless, code);
+    if (!code) std::filesystem::remove_all(step_of(folder) ? nameless : folder, code);
+    if (code) data::throw_file_error(folder, "delete the old checkpoint", code.value());
+  }
+}
+
+/// Saves step `step`: write(folder) fills a temporary folder, which then becomes <root>/global_step_{step}; the tracker
+/// follows; old checkpoints are deleted last (trainer.max_actor_ckpt_to_keep). A failure at any point, including
+/// an exception of `write`, leaves the older checkpoints and the tracker as they were.
+template <class Write>
+void save_step(const std::filesystem::path& root, std::int64_t step, std::int64_t keep, Write&& write) {
+  atomic_folder folder(step_folder(root, step));
+  write(folder.path());
+  folder.commit();
+  write_file_atomically(root / tracker_name, std::to_string(step));
+  delete_old_checkpoints(root, step, keep);
+}
+
+}  // namespace checkpoint
+RLCORE_END

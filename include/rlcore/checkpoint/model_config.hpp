@@ -1,0 +1,147 @@
+// config.json and generation_config.json of a Hugging Face folder <-> nn::config.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "rlcore/checkpoint/atomic_file.hpp"
+#include "rlcore/checkpoint/json_file.hpp"
+#include "rlcore/checkpoint/tensor_info.hpp"
+#include "rlcore/nn/config.hpp"
+
+RLCORE_BEGIN
+namespace checkpoint {
+
+/// rope_theta where transformers 4 has it, or inside rope_parameters (transformers 5). Scaled rotary embeddings are
+/// refused: they would change the mathematics silently.
+inline double read_rope_theta(const json_file& file) {
+  if (file.has("rope_scaling")) file.fail("rope_scaling", "null (scaled rotary embeddings are not supported)");
+  if (!file.has("rope_parameters")) return file.positive("rope_theta");
+  const nlohmann::json& rope = file.root()["rope_parameters"];
+  const std::string expected = R"({"rope_type": "default", "rope_theta": a number > 0})";
+  if (!rope.is_object() || rope.value("rope_type", nlohmann::json("default")) != "default" ||
+      !rope.contains("rope_theta") || !rope["rope_theta"].is_number() || !(rope["rope_theta"].get<double>() > 0))
+    file.fail("rope_parameters", expected);
+  for (const auto& [key, value] : rope.items())
+    if (key != "rope_type" && key != "rope_theta") file.fail("rope_parameters", expected);
+  return rope["rope_theta"].get<double>();
+}
+
+/// What the model would need and this library does not have: refused instead of computed wrongly.
+inline void refuse_unsupported(const json_file& file, nn::family model) {
+  if (file.has("hidden_act") && file.root()["hidden_act"] != "silu") file.fail("hidden_act", "\"silu\"");
+  if (file.boolean("use_sliding_window", false)) file.fail("use_sliding_window", "false");
+  if (file.has("quantization_config")) file.fail("quantization_config", "none (quantised weights are not supported)");
+  if (file.has("attention_dropout") && file.root()["attention_dropout"] != 0) file.fail("attention_dropout", "0");
+  const bool bias = model == nn::family::qwen2;
+  if (file.boolean("attention_bias", bias) != bias) file.fail("attention_bias", bias ? "true" : "false");
+  if (!file.has("layer_types")) return;
+  const nlohmann::json& types = file.root()["layer_types"];
+  const std::string expected = "\"full_attention\" for every layer";
+  if (!types.is_array()) file.fail("layer_types", expected);
+  for (const nlohmann::json& type : types)
+    if (type != "full_attention") file.fail("layer_types", expected);
+}
+
+/// Reads `folder`/config.json of a dense Qwen2, Qwen2.5 or Qwen3 model, and the ids of generation_config.json, whose
+/// eos_token_id wins. Throws file_error, or format_error naming file, key, value and expectation.
+inline nn::config read_config(const std::filesystem::path& folder) {
+  const json_file file(folder / "config.json");
+  nn::config c;
+  const std::string type = file.string("model_type");
+  if (type != "qwen2" && type != "qwen3") file.fail("model_type", "\"qwen2\" or \"qwen3\"");
+  c.model = type == "qwen2" ? nn::family::qwen2 : nn::family::qwen3;
+  refuse_unsupported(file, c.model);
+
+  c.vocab_size = file.integer("vocab_size");
+  c.hidden_size = file.integer("hidden_size");
+  c.intermediate_size = file.integer("intermediate_size");
+  c.num_hidden_layers = file.integer("num_hidden_layers");
+  c.num_attention_heads = file.integer("num_attention_heads");
+  c.num_key_value_heads = file.integer("num_key_value_heads");
+  if (c.num_attention_heads % c.num_key_value_heads != 0)
+    file.fail("num_key_value_heads", "a divisor of num_attention_heads " + std::to_string(c.num_attention_heads));
+  if (c.model == nn::family::qwen3 || file.has("head_dim")) {
+    c.head_dim = file.integer("head_dim");
+  } else {
+    if (c.hidden_size % c.num_attention_heads != 0)
+      file.fail("num_attention_heads", "a divisor of hidden_size " + std::to_string(c.hidden_size));
+    c.head_dim = c.hidden_size / c.num_attention_heads;
+  }
+  if (c.head_dim % 2 != 0) file.fail("head_dim", "an even integer (rotary embeddings turn pairs)");
+  c.rms_norm_eps = file.positive("rms_norm_eps");
+  c.rope_theta = read_rope_theta(file);
+  c.tie_word_embeddings = file.boolean("tie_word_embeddings", false);  // as transformers defaults
+  c.attention_bias = c.model == nn::family::qwen2;
+  c.max_position_embeddings = file.integer("max_position_embeddings");
+  if (file.has("initializer_range")) c.initializer_range = file.positive("initializer_range");
+
+  const auto id_in_vocabulary = [&](const json_file& where, const std::string& key, std::int32_t id) {
+    if (id >= c.vocab_size) where.fail(key, "ids below vocab_size " + std::to_string(c.vocab_size));
+    return id;
+  };
+  const auto read_ids = [&](const json_file& where) {
+    if (const auto eos = where.token_ids("eos_token_id"); !eos.empty()) {
+      for (const std::int32_t id : eos) id_in_vocabulary(where, "eos_token_id", id);
+      c.eos_token_ids = eos;
+    }
+    if (c.pad_token_id >= 0 || !where.has("pad_token_id") || where.root()["pad_token_id"] == -1) return;
+    if (const auto pad = where.token_ids("pad_token_id"); pad.size() == 1)
+      c.pad_token_id = id_in_vocabulary(where, "pad_token_id", pad[0]);
+    else
+      where.fail("pad_token_id", "one token id");
+  };
+  read_ids(file);
+  if (std::filesystem::exists(folder / "generation_config.json"))
+    read_ids(json_file(folder / "generation_config.json"));
+  return c;
+}
+
+/// Writes config.json and generation_config.json that `transformers` (4 and 5) reads; `type` is what the weights are
+/// stored as (F32, F16 or BF16). Throws file_error.
+inline void write_config(const std::filesystem::path& folder, const nn::config& c,
+                         stored_type type = stored_type::f32) {
+  const bool qwen2 = c.model == nn::family::qwen2;
+  const std::string dtype = type == stored_type::bf16 ? "bfloat16" : type == stored_type::f16 ? "float16" : "float32";
+  const auto ids = [](const std::vector<std::int32_t>& list) {
+    return list.empty()       ? nlohmann::ordered_json()
+           : list.size() == 1 ? nlohmann::ordered_json(list[0])
+                              : nlohmann::ordered_json(list);
+  };
+  const nlohmann::ordered_json eos = ids(c.eos_token_ids);
+  const nlohmann::ordered_json pad =
+      c.pad_token_id < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(c.pad_token_id);
+  nlohmann::ordered_json root{{"architectures", {qwen2 ? "Qwen2ForCausalLM" : "Qwen3ForCausalLM"}},
+                              {"model_type", qwen2 ? "qwen2" : "qwen3"},
+                              {"vocab_size", c.vocab_size},
+                              {"hidden_size", c.hidden_size},
+                              {"intermediate_size", c.intermediate_size},
+                              {"num_hidden_layers", c.num_hidden_layers},
+                              {"num_attention_heads", c.num_attention_heads},
+                              {"num_key_value_heads", c.num_key_value_heads},
+                              {"head_dim", c.head_dim},
+                              {"hidden_act", "silu"},
+                              {"attention_dropout", 0.0},
+                              {"max_position_embeddings", c.max_position_embeddings},
+                              {"initializer_range", c.initializer_range},
+                              {"rms_norm_eps", c.rms_norm_eps},
+                              {"rope_theta", c.rope_theta},
+                              {"tie_word_embeddings", c.tie_word_embeddings},
+                              {"use_sliding_window", false},
+                              {"max_window_layers", c.num_hidden_layers},
+                              {"use_cache", true},
+                              {"torch_dtype", dtype},
+                              {"eos_token_id", eos},
+                              {"pad_token_id", pad}};
+  if (!qwen2) root["attention_bias"] = false;
+  write_file_atomically(folder / "config.json", root.dump(2) + "\n");
+  nlohmann::ordered_json generation = nlohmann::ordered_json::object();
+  if (!eos.is_null()) generation["eos_token_id"] = eos;
+  if (!pad.is_null()) generation["pad_token_id"] = pad;
+  write_file_atomically(folder / "generation_config.json", generation.dump(2) + "\n");
+}
+
+}  // namespace checkpoint
+RLCORE_END

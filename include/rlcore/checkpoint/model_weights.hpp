@@ -1,0 +1,95 @@
+// The weights of a Hugging Face folder <-> a model's single array of floats.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <set>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "rlcore/checkpoint/tensor_folder.hpp"
+#include "rlcore/nn/parameter.hpp"
+
+RLCORE_BEGIN
+namespace checkpoint {
+
+inline constexpr std::string_view embedding_name = "model.embed_tokens.weight", output_name = "lm_head.weight";
+
+/// Throws std::invalid_argument when a parameter reaches past `size` weights.
+inline void check_extent(std::span<const nn::parameter> parameters, std::size_t size) {
+  for (const nn::parameter& p : parameters) {
+    std::size_t elements = 1;
+    for (const std::int64_t extent : p.shape) elements *= static_cast<std::size_t>(extent);
+    if (elements != p.size || p.offset > size || p.size > size - p.offset)
+      throw std::invalid_argument("rlcore: parameter '" + p.name + "' " + shape_text(p.shape) + " at " +
+                                  std::to_string(p.offset) + " does not fit " + std::to_string(size) + " weights");
+  }
+}
+
+/// A tied model has no output matrix of its own; some folders store the embedding a second time under its name. Only a
+/// copy that is equal to the bit is accepted.
+inline void check_tied_output(const tensor_folder& folder, std::span<const float> embedding) {
+  const std::string where = folder.path().string() + ": tensor '" + std::string(output_name) + "' ";
+  if (folder.info(output_name).shape != folder.info(embedding_name).shape)
+    throw format_error(where + "of shape " + shape_text(folder.info(output_name).shape) +
+                       " in a model with tied embeddings; expected none, or the embedding's shape " +
+                       shape_text(folder.info(embedding_name).shape));
+  std::vector<float> piece(std::min<std::size_t>(embedding.size(), std::size_t{1} << 18));
+  for (std::size_t i = 0; i < embedding.size(); i += piece.size()) {
+    const auto values = std::span(piece).first(std::min(piece.size(), embedding.size() - i));
+    folder.read_f32(output_name, values, i);
+    if (std::memcmp(values.data(), embedding.data() + i, values.size_bytes()) != 0)
+      throw format_error(where + "differs from '" + std::string(embedding_name) +
+                         "' although the model ties them (tie_word_embeddings is true)");
+  }
+}
+
+/// Fills `weights` from the folder's safetensors (F32, F16 or BF16). Every parameter must be there with its shape and
+/// nothing else may be. Throws file_error or format_error naming the tensor and the nearest name.
+inline void load_weights(const std::filesystem::path& path, std::span<const nn::parameter> parameters,
+                         std::span<float> weights) {
+  check_extent(parameters, weights.size());
+  const tensor_folder folder(path);
+  std::set<std::string, std::less<>> expected;
+  for (const nn::parameter& p : parameters) expected.insert(p.name);
+  const bool tied = !expected.contains(output_name);
+  for (const nn::parameter& p : parameters) {
+    if (!folder.contains(p.name)) {
+      const bool output = p.name == output_name;
+      throw format_error(path.string() + ": tensor '" + p.name + "' of shape " + shape_text(p.shape) + " is missing" +
+                         (output ? " (is tie_word_embeddings in config.json meant to be true?)"
+                                 : did_you_mean(p.name, folder.names())));
+    }
+    if (const tensor_info& stored = folder.info(p.name); stored.shape != p.shape)
+      throw format_error(path.string() + ": tensor '" + p.name + "' has shape " + shape_text(stored.shape) +
+                         "; the model needs " + shape_text(p.shape));
+  }
+  for (const std::string& name : folder.names())
+    if (!expected.contains(name) && !(tied && name == output_name && expected.contains(embedding_name)))
+      throw format_error(path.string() + ": tensor '" + data::printable(name) + "' is not part of the model" +
+                         did_you_mean(name, expected));
+  for (const nn::parameter& p : parameters) {
+    const auto values = weights.subspan(p.offset, p.size);
+    folder.read_f32(p.name, values);
+    if (tied && p.name == embedding_name && folder.contains(output_name)) check_tied_output(folder, values);
+  }
+}
+
+/// Writes the parameters as model.safetensors, or as shards with an index when `max_shard_bytes` is positive and they
+/// need more. `type` is F32 (exact), F16 or BF16 (rounded to nearest even).
+inline void save_weights(const std::filesystem::path& folder, std::span<const nn::parameter> parameters,
+                         std::span<const float> weights, stored_type type = stored_type::f32,
+                         std::uint64_t max_shard_bytes = 0) {
+  check_extent(parameters, weights.size());
+  std::vector<tensor_source> tensors;
+  for (const nn::parameter& p : parameters) tensors.push_back({p.name, p.shape, weights.subspan(p.offset, p.size)});
+  write_tensor_folder(folder, tensors, type, max_shard_bytes);
+}
+
+}  // namespace checkpoint
+RLCORE_END

@@ -1,0 +1,64 @@
+// From actor_rollout_ref.model.path to a folder: a local path, a model directory, or the Hugging Face hub's cache.
+#pragma once
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "rlcore/core/error.hpp"
+#include "rlcore/data/file.hpp"
+
+RLCORE_BEGIN
+namespace checkpoint {
+
+/// "~" and "~/..." with $HOME in place of the tilde; anything else as it is.
+inline std::filesystem::path expand_home(const std::string& path) {
+  const char* home = std::getenv("HOME");
+  if (home == nullptr || path.empty() || path[0] != '~' || (path.size() > 1 && path[1] != '/')) return path;
+  return home + path.substr(1);
+}
+
+/// The hub cache: $HF_HUB_CACHE, else $HF_HOME/hub, else ~/.cache/huggingface/hub.
+inline std::filesystem::path hub_cache() {
+  if (const char* cache = std::getenv("HF_HUB_CACHE"); cache != nullptr && *cache != '\0') return expand_home(cache);
+  if (const char* home = std::getenv("HF_HOME"); home != nullptr && *home != '\0') return expand_home(home) / "hub";
+  return expand_home("~/.cache/huggingface/hub");
+}
+
+/// The folder that holds config.json of `model`: a local folder, $RLCORE_MODEL_DIR/<model>, or what refs/main of
+/// models--org--name points to in the hub cache. Nothing is downloaded. Throws config_error with all places tried.
+inline std::filesystem::path resolve_model(const std::string& model) {
+  if (model.empty()) throw config_error("the model path is empty; expected a folder or a model id such as org/name");
+  std::vector<std::filesystem::path> candidates{expand_home(model)};
+  if (const char* root = std::getenv("RLCORE_MODEL_DIR"); root != nullptr && *root != '\0')
+    candidates.push_back(expand_home(root) / model);
+  std::error_code ignored;
+  const auto is_model = [&](const std::filesystem::path& folder) {
+    return std::filesystem::is_regular_file(folder / "config.json", ignored);
+  };
+  for (const auto& folder : candidates)
+    if (is_model(folder)) return folder;
+  if (std::filesystem::is_directory(candidates[0], ignored))
+    throw config_error("model '" + model + "': the folder exists but has no config.json");
+
+  const bool id = model[0] != '/' && model[0] != '.' && model[0] != '~' && model.find("..") == std::string::npos;
+  if (id) {
+    std::string name = "models--";
+    for (const char c : model) name += c == '/' ? std::string("--") : std::string(1, c);
+    const std::filesystem::path repository = hub_cache() / name, main = repository / "refs" / "main";
+    candidates.push_back(main);
+    if (std::filesystem::is_regular_file(main, ignored)) {
+      std::string revision = data::read_file(main);
+      while (!revision.empty() && (revision.back() == '\n' || revision.back() == ' ')) revision.pop_back();
+      candidates.back() = repository / "snapshots" / revision;
+      if (is_model(candidates.back())) return candidates.back();
+    }
+  }
+  std::string tried;
+  for (const auto& folder : candidates) tried += (tried.empty() ? "" : ", ") + folder.string();
+  throw config_error("model '" + data::printable(model) + "' not found; tried " + tried);
+}
+
+}  // namespace checkpoint
+RLCORE_END

@@ -1,0 +1,158 @@
+// The weights of a Hugging Face folder: one file, or several and an index that says which tensor is where.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "rlcore/checkpoint/safetensors_reader.hpp"
+#include "rlcore/checkpoint/safetensors_writer.hpp"
+
+RLCORE_BEGIN
+namespace checkpoint {
+
+/// All tensors of `model.safetensors`, or of the shards that `model.safetensors.index.json` lists.
+class tensor_folder {
+ public:
+  /// Throws file_error when neither file exists or a shard is missing, format_error when index and shards disagree.
+  explicit tensor_folder(const std::filesystem::path& folder) : folder_(folder) {
+    const std::filesystem::path single = folder / "model.safetensors", index = folder / "model.safetensors.index.json";
+    if (std::filesystem::exists(single)) {
+      files_.push_back(std::make_unique<safetensors_reader>(single));
+      for (const tensor_info& t : files_.back()->tensors()) where_[t.name] = files_.back().get();
+    } else if (std::filesystem::exists(index)) {
+      open_shards(index);
+    } else {
+      throw file_error(folder.string() + ": no weights: neither model.safetensors nor model.safetensors.index.json");
+    }
+  }
+
+  const std::filesystem::path& path() const noexcept { return folder_; }
+  /// Sorted.
+  std::vector<std::string> names() const {
+    std::vector<std::string> all;
+    for (const auto& [name, file] : where_) all.push_back(name);
+    return all;
+  }
+  bool contains(std::string_view name) const { return where_.find(name) != where_.end(); }
+  /// As in safetensors_reader, for the file that holds the tensor.
+  const tensor_info& info(std::string_view name) const { return file_of(name).info(name); }
+  void read_f32(std::string_view name, std::span<float> values, std::uint64_t first = 0) const {
+    file_of(name).read_f32(name, values, first);
+  }
+  void read_bytes(std::string_view name, std::span<std::byte> bytes, std::uint64_t first = 0) const {
+    file_of(name).read_bytes(name, bytes, first);
+  }
+
+ private:
+  void open_shards(const std::filesystem::path& index) {
+    nlohmann::json root;
+    try {
+      root = nlohmann::json::parse(data::read_file(index));
+    } catch (const nlohmann::json::exception&) {
+      throw format_error(index.string() + ": not valid JSON");
+    }
+    if (!root.is_object() || !root.contains("weight_map") || !root["weight_map"].is_object())
+      throw format_error(index.string() + ": no object 'weight_map' that maps tensor names to files");
+    std::map<std::string, const safetensors_reader*> shards;
+    for (const auto& [name, value] : root["weight_map"].items()) {
+      const std::string shard = value.is_string() ? value.get<std::string>() : "";
+      if (shard.empty() || shard.find('/') != std::string::npos)
+        throw format_error(index.string() + ": tensor '" + data::printable(name) + "' is mapped to '" +
+                           data::printable(shard) + "'; expected a file name of the same folder");
+      auto found = shards.find(shard);
+      if (found == shards.end()) {
+        if (!std::filesystem::exists(folder_ / shard))
+          throw file_error((folder_ / data::printable(shard)).string() + ": missing; " + index.filename().string() +
+                           " expects tensor '" + data::printable(name) + "' in it");
+        files_.push_back(std::make_unique<safetensors_reader>(folder_ / shard));
+        found = shards.emplace(shard, files_.back().get()).first;
+      }
+      if (!found->second->contains(name))
+        throw format_error((folder_ / shard).string() + ": no tensor '" + data::printable(name) + "', which " +
+                           index.filename().string() + " expects in it");
+      where_[name] = found->second;
+    }
+    for (const auto& [shard, reader] : shards)
+      for (const tensor_info& t : reader->tensors())
+        if (const auto at = where_.find(t.name); at == where_.end() || at->second != reader)
+          throw format_error(reader->path().string() + ": tensor '" + data::printable(t.name) + "' is not listed in " +
+                             index.filename().string());
+  }
+  const safetensors_reader& file_of(std::string_view name) const {
+    const auto at = where_.find(name);
+    if (at == where_.end())
+      throw format_error(folder_.string() + ": no tensor '" + data::printable(name) + "'" +
+                         did_you_mean(name, names()));
+    return *at->second;
+  }
+
+  std::filesystem::path folder_;
+  std::vector<std::unique_ptr<safetensors_reader>> files_;
+  std::map<std::string, const safetensors_reader*, std::less<>> where_;
+};
+
+/// Removes weight files of an earlier save that are not among `keep`: a reader would mix them up with the new ones.
+inline void remove_other_weights(const std::filesystem::path& folder, const std::set<std::string>& keep) {
+  std::vector<std::filesystem::path> stale;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    const bool weights =
+        name.starts_with("model") && (name.ends_with(".safetensors") || name == "model.safetensors.index.json");
+    if (weights && !keep.contains(name)) stale.push_back(entry.path());
+  }
+  for (const auto& path : stale)
+    if (std::error_code code; !std::filesystem::remove(path, code) && code)
+      data::throw_file_error(path, "remove", code.value());
+}
+
+/// Writes `model.safetensors`, or, when `max_shard_bytes` is positive and too small for all, shards
+/// `model-0000i-of-0000k.safetensors` with their index. Tensors are sorted by name; one tensor is never split.
+inline void write_tensor_folder(const std::filesystem::path& folder, std::span<const tensor_source> tensors,
+                                stored_type type = stored_type::f32, std::uint64_t max_shard_bytes = 0) {
+  std::vector<tensor_source> sorted(tensors.begin(), tensors.end());
+  std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  std::vector<std::size_t> first{0};  // of each shard
+  std::uint64_t total = 0, in_shard = 0;
+  for (std::size_t i = 0; i < sorted.size(); ++i) {
+    const std::uint64_t bytes = sorted[i].values.size() * bytes_of(type);
+    if (max_shard_bytes > 0 && in_shard > 0 && in_shard + bytes > max_shard_bytes) {
+      first.push_back(i);
+      in_shard = 0;
+    }
+    in_shard += bytes;
+    total += bytes;
+  }
+  const std::size_t shards = first.size();
+  first.push_back(sorted.size());
+  std::set<std::string> written;
+  nlohmann::json map = nlohmann::json::object();
+  for (std::size_t s = 0; s < shards; ++s) {
+    char name[64] = "model.safetensors";
+    if (shards > 1) std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", s + 1, shards);
+    const auto part = std::span(sorted).subspan(first[s], first[s + 1] - first[s]);
+    write_safetensors(folder / name, part, type);
+    written.insert(name);
+    for (const tensor_source& t : part) map[t.name] = name;
+  }
+  if (shards > 1) {
+    const nlohmann::json index{{"metadata", {{"total_size", total}}}, {"weight_map", map}};
+    data::output_file file(folder / "model.safetensors.index.json");
+    file.write(index.dump(2) + "\n");
+    file.close();
+    written.insert("model.safetensors.index.json");
+  }
+  remove_other_weights(folder, written);
+}
+
+}  // namespace checkpoint
+RLCORE_END

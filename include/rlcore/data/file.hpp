@@ -1,0 +1,157 @@
+// Files as this library needs them: every failure is a file_error with the path and the system's reason.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/core/error.hpp"
+
+RLCORE_BEGIN
+namespace data {
+
+/// "<path>: cannot <action>: <reason of `code`>", the form of all file_errors.
+[[noreturn]] inline void throw_file_error(const std::filesystem::path& path, std::string_view action,
+                                          int code = errno) {
+  throw file_error(path.string() + ": cannot " + std::string(action) + ": " + std::strerror(code));
+}
+
+/// An owned POSIX descriptor that closes itself.
+class descriptor {
+ public:
+  descriptor() = default;
+  /// Throws file_error "cannot <action>" when the system refuses.
+  descriptor(const std::filesystem::path& path, int flags, std::string_view action) {
+    do number_ = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
+    while (number_ < 0 && errno == EINTR);
+    if (number_ < 0) throw_file_error(path, action);
+  }
+  descriptor(descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  descriptor& operator=(descriptor&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  ~descriptor() {
+    if (number_ >= 0) ::close(number_);
+  }
+  int number() const noexcept { return number_; }
+  /// Closes now; the result of close(2) counts because some file systems report a full disk only here.
+  bool close() noexcept { return ::close(std::exchange(number_, -1)) == 0; }
+
+ private:
+  int number_ = -1;
+};
+
+/// A file open for reading at any position; it is never mapped, so a file that shrinks meanwhile is an error and not
+/// a signal.
+class input_file {
+ public:
+  explicit input_file(std::filesystem::path path) : path_(std::move(path)), file_(path_, O_RDONLY, "open") {
+    struct stat status {};
+    if (::fstat(file_.number(), &status) != 0) throw_file_error(path_, "read");
+    if (S_ISDIR(status.st_mode)) throw_file_error(path_, "read", EISDIR);
+    size_ = static_cast<std::uint64_t>(status.st_size);
+  }
+
+  const std::filesystem::path& path() const noexcept { return path_; }
+  std::uint64_t size() const noexcept { return size_; }
+
+  /// Fills `bytes` from byte `position` on; throws file_error when the file ends before.
+  void read(std::uint64_t position, std::span<std::byte> bytes) const {
+    while (!bytes.empty()) {
+      const ssize_t got = ::pread(file_.number(), bytes.data(), bytes.size(), static_cast<off_t>(position));
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) throw_file_error(path_, "read");
+      if (got == 0) throw file_error(path_.string() + ": ends unexpectedly at byte " + std::to_string(position));
+      position += static_cast<std::uint64_t>(got);
+      bytes = bytes.subspan(static_cast<std::size_t>(got));
+    }
+  }
+
+ private:
+  std::filesystem::path path_;
+  descriptor file_;
+  std::uint64_t size_ = 0;
+};
+
+/// A new file written front to back. Nothing counts as written before close() returned.
+class output_file {
+ public:
+  explicit output_file(std::filesystem::path path)
+      : path_(std::move(path)), file_(path_, O_WRONLY | O_CREAT | O_TRUNC, "create") {}
+
+  const std::filesystem::path& path() const noexcept { return path_; }
+
+  void write(std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      const ssize_t put = ::write(file_.number(), bytes.data(), bytes.size());
+      if (put < 0 && errno == EINTR) continue;
+      if (put < 0) throw_file_error(path_, "write");
+      bytes = bytes.subspan(static_cast<std::size_t>(put));
+    }
+  }
+  void write(std::string_view text) { write(std::as_bytes(std::span(text.data(), text.size()))); }
+
+  /// Forces the content to the disk and closes.
+  void close() {
+    if (::fsync(file_.number()) != 0) throw_file_error(path_, "write");
+    if (!file_.close()) throw_file_error(path_, "write");
+  }
+
+ private:
+  std::filesystem::path path_;
+  descriptor file_;
+};
+
+/// The whole content of a file (also of a pipe or of /dev/stdin, whose size is not known before).
+inline std::string read_file(const std::filesystem::path& path) {
+  const descriptor file(path, O_RDONLY, "open");
+  struct stat status {};
+  std::string content;
+  if (::fstat(file.number(), &status) == 0) content.reserve(static_cast<std::size_t>(status.st_size) + 1);
+  for (std::size_t length = 0;;) {
+    content.resize(std::max(content.capacity(), length + 4096));
+    const ssize_t got = ::read(file.number(), content.data() + length, content.size() - length);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw_file_error(path, "read");
+    length += static_cast<std::size_t>(got);
+    if (got == 0) {
+      content.resize(length);
+      return content;
+    }
+  }
+}
+
+/// `text` for use inside a one-line message: control characters are escaped, long text is cut in the middle.
+inline std::string printable(std::string_view text, std::size_t limit = 120) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text.size() > limit && i == limit / 2) {
+      out += "...";
+      i = text.size() - limit / 2;
+    }
+    const auto c = static_cast<unsigned char>(text[i]);
+    if (c == '\n')
+      out += "\\n";
+    else if (c < 0x20 || c == 0x7f)
+      (out += "\\x") += {"0123456789abcdef"[c >> 4], "0123456789abcdef"[c & 15]};
+    else
+      out += text[i];
+  }
+  return out;
+}
+
+}  // namespace data
+RLCORE_END
