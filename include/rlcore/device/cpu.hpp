@@ -1,0 +1,285 @@
+// The host processor as a device: its own kernels for AVX-512, AVX2 and any other target, chosen at run time.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "rlcore/device/cpu/instruction_sets.hpp"
+#include "rlcore/device/device.hpp"
+
+RLCORE_BEGIN
+
+/// Device policy of the host. Kernels below about 1 MFLOP stay on the calling thread; no result depends on the threads.
+/// One call at a time: a cpu object belongs to the thread that drives the model. Steady-state calls allocate nothing.
+class cpu {
+ public:
+  static constexpr bool host_readable = true;
+
+  /// threads = 0: one per core. `instruction_set` = "avx512", "avx2", "portable" or empty for the best available;
+  /// throws device_error if this processor lacks it.
+  explicit cpu(int threads = 0, std::string_view instruction_set = {})
+      : kernels_(&cpu_kernels::choose(instruction_set)),
+        threads_(threads),
+        scratch_(static_cast<std::size_t>(std::max(1, threads))) {}
+  cpu(const cpu&) = delete;
+  cpu& operator=(const cpu&) = delete;
+
+  std::string_view name() const noexcept { return "cpu"; }
+  std::string_view instruction_set() const noexcept { return kernels_->name; }
+  int threads() const noexcept { return std::max(1, threads_); }
+
+  // Memory: aligned to a cache line.
+  void* allocate(std::size_t bytes) { return ::operator new (bytes, std::align_val_t{64}); }
+  void release(void* p) noexcept { ::operator delete (p, std::align_val_t{64}); }
+  void upload(void* device, const void* host, std::size_t bytes) {
+    if (bytes) std::memcpy(device, host, bytes);
+  }
+  void download(void* host, const void* device, std::size_t bytes) {
+    if (bytes) std::memcpy(host, device, bytes);
+  }
+  void fill_zero(void* p, std::size_t bytes) {
+    if (bytes) std::memset(p, 0, bytes);
+  }
+  void wait() noexcept {}
+
+  void linear_forward(float* y, const float* x, const float* weight, const float* bias, extent_t t, extent_t o,
+                      extent_t i) {
+    multiply({y, o, x, i, 1, weight, i, true, bias, false, t, o, i});
+  }
+  void linear_backward_input(float* dx, const float* dy, const float* weight, extent_t t, extent_t o, extent_t i,
+                             bool accumulate) {
+    multiply({dx, i, dy, o, 1, weight, i, false, nullptr, accumulate, t, i, o});
+  }
+  void linear_backward_weight(float* dweight, const float* dy, const float* x, extent_t t, extent_t o, extent_t i) {
+    multiply({dweight, i, dy, 1, o, x, i, false, nullptr, true, o, i, t});
+  }
+  void sum_rows(float* total, const float* x, extent_t t, extent_t w) {
+    split_columns(w, t * w, [&](extent_t begin, extent_t end) { kernels_->sum_rows(total, x, w, t, begin, end); });
+  }
+
+  void rms_norm_forward(const norm_arguments& n, float* y, extent_t y_row, const float* x, float* rstd, extent_t t) {
+    split(t, 4 * t * n.groups * n.width,
+          [&](extent_t begin, extent_t end) { kernels_->rms_norm_forward(n, y, y_row, x, rstd, begin, end); });
+  }
+  void rms_norm_backward(const norm_arguments& n, float* dx, const float* dy, extent_t dy_row, const float* x,
+                         const float* rstd, extent_t t, bool accumulate) {
+    split(t, 8 * t * n.groups * n.width, [&](extent_t begin, extent_t end) {
+      kernels_->rms_norm_backward(n, dx, dy, dy_row, x, rstd, accumulate, begin, end);
+    });
+  }
+  void rms_norm_backward_weight(const norm_arguments& n, float* dweight, const float* dy, extent_t dy_row,
+                                const float* x, const float* rstd, extent_t t) {
+    split_columns(n.width, 3 * t * n.groups * n.width, [&](extent_t begin, extent_t end) {
+      kernels_->rms_norm_weight_backward(n, dweight, dy, dy_row, x, rstd, t, begin, end);
+    });
+  }
+  void rope(float* x, extent_t row, extent_t heads, extent_t head_dim, const std::int32_t* positions,
+            const float* cosine, const float* sine, extent_t t, bool inverse) {
+    split(t, 6 * t * heads * head_dim, [&](extent_t begin, extent_t end) {
+      kernels_->rope(x, row, heads, head_dim, positions, cosine, sine, inverse, begin, end);
+    });
+  }
+
+  void attention_forward(const attention_shape& s, std::span<const attention_segment> segments, const float* q,
+                         extent_t q_row, float* out, extent_t out_row, float* statistics) {
+    attend(s, segments, 4, [&](const attention_segment& segment, std::size_t, extent_t kv_head, float* scratch) {
+      kernels_->attention_forward(s, segment, kv_head, q, q_row, out, out_row, statistics, scratch);
+    });
+  }
+  void attention_backward(const attention_shape& s, std::span<const attention_segment> segments,
+                          std::span<const attention_segment_gradient> gradients, const float* q, extent_t q_row,
+                          const float* out, const float* dout, extent_t out_row, const float* statistics, float* dq) {
+    attend(s, segments, 10, [&](const attention_segment& segment, std::size_t at, extent_t kv_head, float* scratch) {
+      kernels_->attention_backward(s, segment, kv_head, q, q_row, out, dout, out_row, statistics, dq,
+                                   gradients[at].keys, gradients[at].values, scratch);
+    });
+  }
+
+  void swiglu_forward(float* y, const float* gate_up, extent_t t, extent_t w) {
+    split(t, 20 * t * w, [&](extent_t begin, extent_t end) { kernels_->swiglu_forward(y, gate_up, w, begin, end); });
+  }
+  void swiglu_backward(float* dgate_up, const float* dy, const float* gate_up, extent_t t, extent_t w) {
+    split(t, 30 * t * w,
+          [&](extent_t begin, extent_t end) { kernels_->swiglu_backward(dgate_up, dy, gate_up, w, begin, end); });
+  }
+
+  void gather_rows(float* y, const float* x, const std::int32_t* ids, extent_t count, extent_t w) {
+    split(count, count * w, [&](extent_t begin, extent_t end) { kernels_->gather_rows(y, x, ids, w, begin, end); });
+  }
+  void scatter_add_rows(float* y, const float* x, const std::int32_t* ids, extent_t count, extent_t w) {
+    split_columns(w, count * w,
+                  [&](extent_t begin, extent_t end) { kernels_->scatter_add_rows(y, x, ids, count, w, begin, end); });
+  }
+  void copy_rows(float* y, extent_t y_row, const std::int32_t* ids, const float* x, extent_t x_row, extent_t count,
+                 extent_t w) {
+    for (extent_t k = 0; k < count; ++k)
+      std::memcpy(y + (ids ? static_cast<extent_t>(ids[k]) : k) * y_row, x + k * x_row,
+                  static_cast<std::size_t>(w) * sizeof(float));
+  }
+  void add(float* y, const float* a, const float* b, extent_t n) {
+    split(n, n, [&](extent_t begin, extent_t end) { kernels_->add(y + begin, a + begin, b + begin, end - begin); });
+  }
+  void scale(float* y, float factor, extent_t n) {
+    split(n, n, [&](extent_t begin, extent_t end) { kernels_->scale(y + begin, factor, end - begin); });
+  }
+  void fill(float* y, float value, extent_t n) { std::fill_n(y, n, value); }
+
+  void log_prob_forward(const float* logits, extent_t t, extent_t vocabulary, const std::int32_t* targets,
+                        float temperature, float* logp, float* entropy, float* statistics) {
+    split(t, 20 * t * vocabulary, [&](extent_t begin, extent_t end) {
+      for (extent_t r = begin; r < end; ++r)
+        kernels_->log_prob_forward(logits + r * vocabulary, vocabulary, targets[r], temperature, logp + r,
+                                   entropy ? entropy + r : nullptr, statistics ? statistics + 2 * r : nullptr);
+    });
+  }
+  void log_prob_backward(float* logits, extent_t t, extent_t vocabulary, const std::int32_t* targets, float temperature,
+                         const float* dlogp, const float* dentropy, const float* entropy, const float* statistics) {
+    split(t, 20 * t * vocabulary, [&](extent_t begin, extent_t end) {
+      for (extent_t r = begin; r < end; ++r)
+        kernels_->log_prob_backward(logits + r * vocabulary, vocabulary, targets[r], temperature, dlogp[r], dentropy[r],
+                                    entropy[r], statistics + 2 * r);
+    });
+  }
+
+  /// Chunks of 16384 elements, their sums added in order.
+  double sum_of_squares(const float* x, extent_t n) {
+    constexpr extent_t chunk = 16384;
+    const extent_t chunks = (n + chunk - 1) / chunk;
+    sums_.resize(static_cast<std::size_t>(chunks));
+    split(chunks, 2 * n, [&](extent_t begin, extent_t end) {
+      for (extent_t c = begin; c < end; ++c)
+        sums_[static_cast<std::size_t>(c)] = kernels_->sum_of_squares(x + c * chunk, std::min(chunk, n - c * chunk));
+    });
+    double total = 0;
+    for (const double s : sums_) total += s;
+    return total;
+  }
+
+  void adamw(float* w, float* m, float* v, const float* g, extent_t n, const adamw_step& s) {
+    const double correction1 = 1 - std::pow(s.beta1, static_cast<double>(s.step));
+    const double correction2 = 1 - std::pow(s.beta2, static_cast<double>(s.step));
+    const cpu_kernels::adamw_arguments a{static_cast<float>(1 - s.lr * s.weight_decay),
+                                         static_cast<float>(1 - s.beta1),
+                                         static_cast<float>(s.beta2),
+                                         static_cast<float>(1 - s.beta2),
+                                         static_cast<float>(std::sqrt(correction2)),
+                                         static_cast<float>(s.eps),
+                                         static_cast<float>(s.lr / correction1),
+                                         s.gradient_scale};
+    split(n, 12 * n, [&](extent_t begin, extent_t end) {
+      kernels_->adamw(a, w + begin, m + begin, v + begin, g + begin, end - begin);
+    });
+  }
+
+  /// y = e^x, the exponential inside the kernels above.
+  void exp(float* y, const float* x, extent_t n) { kernels_->exp(y, x, n); }
+
+ private:
+  static constexpr extent_t one_thread_flops = 1'000'000;
+
+  struct free_floats {
+    void operator()(float* p) const noexcept { ::operator delete (p, std::align_val_t{64}); }
+  };
+  struct scratch_block {
+    std::unique_ptr<float, free_floats> data;
+    std::size_t size = 0;
+  };
+
+  /// Scratch of one chunk of work; grows only.
+  float* scratch(std::size_t chunk, extent_t n) {
+    auto& block = scratch_[chunk];
+    if (block.size < static_cast<std::size_t>(n)) {
+      block.size = static_cast<std::size_t>(n);
+      block.data.reset(static_cast<float*>(allocate(block.size * sizeof(float))));
+    }
+    return block.data.get();
+  }
+
+  template <class F>
+  void for_each(extent_t count, F&& f) {
+    for (extent_t c = 0; c < count; ++c) f(c);
+  }
+  extent_t chunks_for(extent_t units, extent_t flops) const {
+    return flops < one_thread_flops ? 1 : std::clamp<extent_t>(units, 1, threads());
+  }
+  /// f(begin, end) over [0, n) in as many consecutive ranges as threads are worth their hand-over.
+  template <class F>
+  void split(extent_t n, extent_t flops, F&& f) {
+    if (n <= 0) return;
+    const extent_t chunks = chunks_for(n, flops);
+    for_each(chunks, [&](extent_t c) { f(n * c / chunks, n * (c + 1) / chunks); });
+  }
+  /// The same at multiples of 32 columns.
+  template <class F>
+  void split_columns(extent_t columns, extent_t flops, F&& f) {
+    split((columns + 31) / 32, flops,
+          [&](extent_t begin, extent_t end) { f(begin * 32, std::min(end * 32, columns)); });
+  }
+
+  void multiply(const cpu_kernels::gemm_arguments& g) {
+    if (g.rows <= 0 || g.columns <= 0) return;
+    const extent_t panels = (g.columns + kernels_->columns - 1) / kernels_->columns;
+    const extent_t chunks = chunks_for(std::max(panels, g.rows), 2 * g.rows * g.columns * g.depth);
+    for (std::size_t c = 0; c < static_cast<std::size_t>(chunks); ++c) scratch(c, cpu_kernels::gemm_scratch);
+    if (panels >= chunks) {
+      for_each(chunks, [&](extent_t c) {
+        const extent_t begin = panels * c / chunks * kernels_->columns;
+        const extent_t end = std::min(g.columns, panels * (c + 1) / chunks * kernels_->columns);
+        auto part = g;
+        part.c += begin;
+        part.b += g.b_transposed ? begin * g.b_row : begin;
+        if (part.bias) part.bias += begin;
+        part.columns = end - begin;
+        kernels_->gemm(part, scratch_[static_cast<std::size_t>(c)].data.get());
+      });
+    } else {
+      for_each(chunks, [&](extent_t c) {
+        const extent_t begin = g.rows * c / chunks, end = g.rows * (c + 1) / chunks;
+        auto part = g;
+        part.c += begin * g.c_row;
+        part.a += begin * g.a_row;
+        part.rows = end - begin;
+        kernels_->gemm(part, scratch_[static_cast<std::size_t>(c)].data.get());
+      });
+    }
+  }
+
+  /// f(segment, its index, kv_head, scratch) for every pair; pairs are dealt to the threads in ranges of equal work.
+  template <class F>
+  void attend(const attention_shape& s, std::span<const attention_segment> segments, extent_t flops_per_product,
+              F&& f) {
+    extent_t longest = 0, flops = 0;
+    for (const auto& segment : segments) {
+      longest = std::max(longest, segment.first_position + segment.rows);
+      flops +=
+          flops_per_product * s.heads * s.head_dim * segment.rows * (segment.first_position + (segment.rows + 1) / 2);
+    }
+    const auto pairs = static_cast<extent_t>(segments.size()) * s.kv_heads;
+    if (pairs == 0) return;
+    const extent_t chunks = chunks_for(pairs, flops), floats = cpu_kernels::attention_scratch(s, longest);
+    for (std::size_t c = 0; c < static_cast<std::size_t>(chunks); ++c) scratch(c, floats);
+    for_each(chunks, [&](extent_t c) {
+      for (extent_t pair = c; pair < pairs; pair += chunks) {
+        const auto at = static_cast<std::size_t>(pair / s.kv_heads);
+        f(segments[at], at, pair % s.kv_heads, scratch_[static_cast<std::size_t>(c)].data.get());
+      }
+    });
+  }
+
+  const cpu_kernels::table* kernels_;
+  int threads_;
+  std::vector<scratch_block> scratch_;
+  std::vector<double> sums_;
+};
+
+static_assert(device<cpu>);
+
+RLCORE_END

@@ -1,0 +1,118 @@
+// The device concept: where tensors live and kernels run. Models, optimizers and rollouts are written against it alone.
+//
+// Laws that every device keeps (docs/devices.md):
+//  1. The result for one row does not depend on the other rows of the call, on their number, or on threads: every sum
+//  over
+//     a contracted dimension has one order.
+//  2. Gradients of weights are summed over rows in order, starting from the value in memory: splitting a call into
+//  several
+//     calls over consecutive rows changes no bit.
+//  3. Attention reads keys and values through a pointer per segment: activations in training, the cache in rollout; the
+//     order over keys is the same.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/tensor/view.hpp"
+
+RLCORE_BEGIN
+
+/// Rows of a norm: row (t, g) is x + t * row + g * width, for g < groups. Statistic (t, g) is rstd[t * groups + g].
+struct norm_arguments {
+  extent_t row = 0, groups = 1, width = 0;
+  const float* weight = nullptr;  ///< [width]
+  double eps = 1e-6;
+};
+
+/// Heads of causal grouped-query attention: `heads` query heads share `kv_heads` key heads, `scale` multiplies q . k.
+struct attention_shape {
+  extent_t heads = 1, kv_heads = 1, head_dim = 0;
+  float scale = 1;
+};
+
+/// Consecutive query rows of one sequence. Row first_row + i stands at position first_position + i and attends to the
+/// keys of positions 0 .. first_position + i. Key head h of position p is keys + p * key_row + h * head_dim, values
+/// likewise.
+struct attention_segment {
+  const float* keys = nullptr;
+  const float* values = nullptr;
+  extent_t key_row = 0, first_row = 0, rows = 0, first_position = 0;
+};
+
+/// Where the gradients of one segment's keys and values are added; laid out like the keys and values.
+struct attention_segment_gradient {
+  float* keys = nullptr;
+  float* values = nullptr;
+};
+
+/// One AdamW step as torch.optim.AdamW computes it (decoupled decay, Loshchilov & Hutter 2019): with g' =
+/// gradient_scale g, w *= 1 - lr decay; m += (1 - beta1)(g' - m); v = beta2 v + (1 - beta2) g'^2; w -= lr / (1 -
+/// beta1^step) m / (sqrt(v) / sqrt(1 - beta2^step) + eps). step counts from 1.
+struct adamw_step {
+  double lr = 1e-6, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0.01;
+  std::int64_t step = 1;
+  float gradient_scale = 1;
+};
+
+/// Memory of a device. `upload` reads and `download` writes host memory; both return when the host memory may be
+/// reused.
+template <class D>
+concept device_memory = requires(D& d, void* p, const void* q, std::size_t bytes) {
+  { D::host_readable } -> std::convertible_to<bool>;  // device pointers may be dereferenced by the host after wait()
+  { d.name() } -> std::convertible_to<std::string_view>;
+  { d.allocate(bytes) } -> std::same_as<void*>;  // aligned to 64 bytes or more
+  d.release(p);
+  d.upload(p, q, bytes);    // device, host
+  d.download(p, q, bytes);  // host, device
+  d.fill_zero(p, bytes);
+  d.wait();  // until everything asked for so far is done
+};
+
+/// A device with the kernels of a transformer's training and generation; all pointers are device memory, matrices
+/// row-major and contiguous unless a row stride is given; t = rows, o = outputs, i = inputs, w = width. y/x/dy/dx:
+/// values, gradients.
+template <class D>
+concept device = device_memory<D> &&
+    requires(D& d, float* y, const float* x, const std::int32_t* ids, extent_t n, bool flag, float f, double& total,
+             const norm_arguments& norm, const attention_shape& heads, std::span<const attention_segment> segments,
+             std::span<const attention_segment_gradient> gradients, const adamw_step& step) {
+  d.linear_forward(y, x, x, x, n, n,
+                   n);  // y[t,o] = x[t,i] weight[o,i]^T + bias[o] (bias may be null): y, x, weight, bias, t, o, i
+  d.linear_backward_input(y, x, x, n, n, n, flag);  // dx[t,i] (+)= dy[t,o] weight: dx, dy, weight, t, o, i, accumulate
+  d.linear_backward_weight(y, x, x, n, n, n);       // dweight[o,i] += dy^T x: dweight, dy, x, t, o, i
+  d.sum_rows(y, x, n, n);                           // total[w] += x[0], x[1], ... (bias gradient): total, x, t, w
+  d.rms_norm_forward(norm, y, n, x, y,
+                     n);  // y = weight (x rstd), rstd = (mean x^2 + eps)^-1/2: y, row of y, x, rstd, t
+  d.rms_norm_backward(
+      norm, y, x, n, x, x, n,
+      flag);  // dx (+)= rstd (weight dy - xn mean(weight dy xn)): dx, dy, row of both, x, rstd, t, accumulate
+  d.rms_norm_backward_weight(norm, y, x, n, x, x, n);  // dweight += dy xn: dweight, dy, row of dy, x, rstd, t
+  d.rope(y, n, n, n, ids, x, x, n, flag);  // turn pairs (j, j + w/2) by +-angle in place: x, row, heads, w, positions,
+                                           // cosine[p,w/2], sine, t, inverse
+  d.attention_forward(heads, segments, x, n, y, n, y);  // q, row of q, out, row of out, statistics[t,heads,2]
+  d.attention_backward(heads, segments, gradients, x, n, x, x, n, x,
+                       y);              // q, row of q, out, dout, row of out, statistics, dq (row of q)
+  d.swiglu_forward(y, x, n, n);         // y[t,w] = silu(gate) up of rows [gate | up]: y, gate_up, t, w
+  d.swiglu_backward(y, x, x, n, n);     // dgate_up (may be gate_up), dy, gate_up, t, w
+  d.gather_rows(y, x, ids, n, n);       // y[k] = x[ids[k]] (embedding): y, x, ids, count, w
+  d.scatter_add_rows(y, x, ids, n, n);  // y[ids[k]] += x[k], k in order (its gradient): y, x, ids, count, w
+  d.copy_rows(y, n, ids, x, n, n, n);   // y[ids[k] or k if null] = x[k]: y, row of y, ids, x, row of x, count, w
+  d.add(y, x, x, n);                    // y = a + b: y, a, b, n
+  d.scale(y, f, n);                     // y *= f: y, f, n
+  d.fill(y, f, n);                      // y = f: y, f, n
+  d.log_prob_forward(x, n, n, ids, f, y, y,
+                     y);  // z = logits / temperature; logp = z_y - lse z; H = lse z - sum p z: logits, t, vocabulary,
+                          // targets, temperature, logp, entropy, statistics[t,2] (both may be null)
+  d.log_prob_backward(y, n, n, ids, f, x, x, x,
+                      x);  // logits <- (dlogp (1[y] - p) - dH p (log p + H)) / temperature: logits, t, vocabulary,
+                           // targets, temperature, dlogp, dentropy, entropy, statistics
+  total = d.sum_of_squares(x, n);  // in double, fixed chunks: x, n
+  d.adamw(y, y, y, x, n, step);    // w, m, v, g, n, step
+};
+
+RLCORE_END

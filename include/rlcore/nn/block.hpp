@@ -1,0 +1,77 @@
+// One transformer layer: x + attention(norm(x)), then that + mlp(norm(that)).
+#pragma once
+
+#include "rlcore/nn/attention.hpp"
+#include "rlcore/nn/mlp.hpp"
+#include "rlcore/nn/norm.hpp"
+#include "rlcore/nn/pass.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+
+/// Everything that a layer's backward needs besides its input [t, hidden].
+struct block_activations {
+  float *normed = nullptr, *rstd = nullptr;  ///< input of the attention
+  attention_activations attended;
+  float* middle = nullptr;  ///< x + attention
+  float *middle_normed = nullptr, *middle_rstd = nullptr;
+  mlp_activations mixed;
+};
+
+/// Gradients of activations, shared by all layers.
+struct block_scratch {
+  float *dnormed = nullptr, *dqkv = nullptr, *dattended = nullptr;
+  mlp_activations dmixed;
+};
+
+struct block {
+  norm input_norm, middle_norm;
+  nn::attention mixer;
+  nn::mlp feed_forward;
+
+  extent_t hidden() const { return input_norm.width; }
+
+  template <class Device>
+  block_activations take(workspace<Device>& space, extent_t t) const {
+    block_activations a;
+    a.normed = space.template take<float>(t * hidden());
+    a.rstd = space.template take<float>(t);
+    a.attended = mixer.take(space, t);
+    a.middle = space.template take<float>(t * hidden());
+    a.middle_normed = space.template take<float>(t * hidden());
+    a.middle_rstd = space.template take<float>(t);
+    a.mixed = feed_forward.take(space, t);
+    return a;
+  }
+  template <class Device>
+  block_scratch take_scratch(workspace<Device>& space, extent_t t) const {
+    return {space.template take<float>(t * hidden()), space.template take<float>(t * mixer.width()),
+            space.template take<float>(t * mixer.q_width()), feed_forward.take(space, t)};
+  }
+
+  /// y [t, hidden] from x; y may not be x. `place` as in attention.
+  template <class Device, class Place>
+  void forward(const pass<Device>& p, const block_activations& a, float* y, const float* x, Place&& place) const {
+    const extent_t t = p.tokens, h = hidden();
+    input_norm.forward(p.device, p.weights, a.normed, h, x, h, a.rstd, t);
+    mixer.forward(p, a.attended, y, a.normed, place);
+    p.device.add(a.middle, x, y, t * h);
+    middle_norm.forward(p.device, p.weights, a.middle_normed, h, a.middle, h, a.middle_rstd, t);
+    feed_forward.forward(p, a.mixed, y, a.middle_normed);
+    p.device.add(y, a.middle, y, t * h);
+  }
+
+  /// dx [t, hidden]: the gradient of y on entry, of x on return.
+  template <class Device, class Place, class PlaceGradient>
+  void backward(const pass<Device>& p, const block_activations& a, const block_scratch& d, float* dx, const float* x,
+                Place&& place, PlaceGradient&& place_gradient) const {
+    const extent_t t = p.tokens, h = hidden();
+    feed_forward.backward(p, a.mixed, d.dnormed, dx, a.middle_normed, d.dmixed);
+    middle_norm.backward(p.device, p.weights, p.gradients, dx, d.dnormed, h, a.middle, h, a.middle_rstd, t, true);
+    mixer.backward(p, a.attended, d.dnormed, dx, a.normed, d.dqkv, d.dattended, place, place_gradient);
+    input_norm.backward(p.device, p.weights, p.gradients, dx, d.dnormed, h, x, h, a.rstd, t, true);
+  }
+};
+
+}  // namespace nn
+RLCORE_END

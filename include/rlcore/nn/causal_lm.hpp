@@ -1,0 +1,164 @@
+// A dense causal language model: Qwen2, Qwen2.5, Qwen3.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rlcore/core/error.hpp"
+#include "rlcore/core/random.hpp"
+#include "rlcore/device/device.hpp"
+#include "rlcore/nn/block.hpp"
+#include "rlcore/nn/config.hpp"
+#include "rlcore/nn/head.hpp"
+#include "rlcore/nn/parameter.hpp"
+#include "rlcore/tensor/buffer.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+
+/// All weights live in one flat buffer, in the order of parameters(): a checkpoint, a clip or an optimizer step is one
+/// call over it. Gradients have the same layout (nn::gradients). What the model computes is in log_probs.hpp,
+/// forward_backward.hpp and decode.hpp.
+template <rlcore::device Device>
+class causal_lm {
+ public:
+  /// Allocates the weights (uninitialised). Throws config_error, naming the key of config.json, for sizes that do not
+  /// fit together. head_dim 0 means hidden_size / num_attention_heads.
+  causal_lm(Device& device, config settings) : device_(&device), settings_(std::move(settings)) {
+    check();
+    lay_out();
+    weights_ = buffer<float, Device>(device, size_);
+  }
+
+  Device& device() const noexcept { return *device_; }
+  const config& settings() const noexcept { return settings_; }
+  std::span<const parameter> parameters() const noexcept { return parameters_; }
+  std::size_t size() const noexcept { return size_; }
+  buffer<float, Device>& weights() noexcept { return weights_; }
+  const buffer<float, Device>& weights() const noexcept { return weights_; }
+
+  std::span<const block> blocks() const noexcept { return blocks_; }
+  const nn::head& head() const noexcept { return head_; }
+
+  /// Matrices normal(0, initializer_range), norms 1, biases 0; value i of parameter k is a function of (seed, k, i)
+  /// alone.
+  void initialize(std::uint64_t seed) {
+    const random_key key = random_key{seed}.child(0x696e6974u);
+    std::vector<float> values;
+    std::uint32_t number = 0;
+    for (const parameter& p : parameters_) {
+      const bool matrix = p.shape.size() == 2, bias = p.name.ends_with(".bias");
+      values.assign(p.size, bias ? 0.0f : 1.0f);
+      for (std::size_t i = 0; matrix && i < p.size; ++i)
+        values[i] =
+            static_cast<float>(settings_.initializer_range *
+                               key.normal(static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(i >> 32), number));
+      device_->upload(weights_.data() + p.offset, values.data(), p.size * sizeof(float));
+      ++number;
+    }
+  }
+
+ private:
+  void check() {
+    config& c = settings_;
+    const auto positive = [](std::int64_t value, const char* key) {
+      if (value <= 0)
+        throw config_error(std::string("model config: ") + key + " must be positive, got " + std::to_string(value));
+    };
+    positive(c.vocab_size, "vocab_size");
+    positive(c.hidden_size, "hidden_size");
+    positive(c.intermediate_size, "intermediate_size");
+    positive(c.num_hidden_layers, "num_hidden_layers");
+    positive(c.num_attention_heads, "num_attention_heads");
+    positive(c.num_key_value_heads, "num_key_value_heads");
+    positive(c.max_position_embeddings, "max_position_embeddings");
+    if (c.head_dim == 0) {
+      if (c.hidden_size % c.num_attention_heads != 0)
+        throw config_error("model config: hidden_size " + std::to_string(c.hidden_size) +
+                           " is not a multiple of num_attention_heads " + std::to_string(c.num_attention_heads) +
+                           " and head_dim is not given");
+      c.head_dim = c.hidden_size / c.num_attention_heads;
+    }
+    positive(c.head_dim, "head_dim");
+    if (c.head_dim % 2 != 0)
+      throw config_error("model config: head_dim must be even for rotary positions, got " + std::to_string(c.head_dim));
+    if (c.num_attention_heads % c.num_key_value_heads != 0)
+      throw config_error("model config: num_attention_heads " + std::to_string(c.num_attention_heads) +
+                         " is not a multiple of num_key_value_heads " + std::to_string(c.num_key_value_heads));
+    if (!(c.rms_norm_eps > 0) || !(c.rope_theta > 0))
+      throw config_error("model config: rms_norm_eps and rope_theta must be positive");
+  }
+
+  std::size_t add(std::string name, std::vector<std::int64_t> shape) {
+    std::size_t n = 1;
+    for (const std::int64_t e : shape) n *= static_cast<std::size_t>(e);
+    parameters_.push_back({std::move(name), std::move(shape), size_, n});
+    return std::exchange(size_, size_ + n);
+  }
+
+  /// Projections of the same input are neighbours, weights first, then biases, so that one product computes them.
+  void lay_out() {
+    const config& c = settings_;
+    const std::int64_t h = c.hidden_size, q = c.num_attention_heads * c.head_dim,
+                       kv = c.num_key_value_heads * c.head_dim;
+    const auto wide = [](std::int64_t n) { return static_cast<extent_t>(n); };
+    const std::size_t embedding = add("model.embed_tokens.weight", {c.vocab_size, h});
+    for (std::int64_t l = 0; l < c.num_hidden_layers; ++l) {
+      const std::string layer = "model.layers." + std::to_string(l) + ".", self = layer + "self_attn.",
+                        mlp_name = layer + "mlp.";
+      block b;
+      b.input_norm = {add(layer + "input_layernorm.weight", {h}), wide(h), 1, c.rms_norm_eps};
+      b.mixer.qkv = {add(self + "q_proj.weight", {q, h}), no_parameter, wide(q + 2 * kv), wide(h)};
+      add(self + "k_proj.weight", {kv, h});
+      add(self + "v_proj.weight", {kv, h});
+      if (c.attention_bias) {
+        b.mixer.qkv.bias = add(self + "q_proj.bias", {q});
+        add(self + "k_proj.bias", {kv});
+        add(self + "v_proj.bias", {kv});
+      }
+      if (c.model == family::qwen3) {
+        b.mixer.norms = true;
+        b.mixer.q_norm = {add(self + "q_norm.weight", {c.head_dim}), wide(c.head_dim), wide(c.num_attention_heads),
+                          c.rms_norm_eps};
+        b.mixer.k_norm = {add(self + "k_norm.weight", {c.head_dim}), wide(c.head_dim), wide(c.num_key_value_heads),
+                          c.rms_norm_eps};
+      }
+      b.mixer.output = {add(self + "o_proj.weight", {h, q}), no_parameter, wide(h), wide(q)};
+      if (c.model == family::qwen3 && c.attention_bias) b.mixer.output.bias = add(self + "o_proj.bias", {h});
+      b.mixer.shape = {wide(c.num_attention_heads), wide(c.num_key_value_heads), wide(c.head_dim),
+                       static_cast<float>(1 / std::sqrt(static_cast<double>(c.head_dim)))};
+      b.middle_norm = {add(layer + "post_attention_layernorm.weight", {h}), wide(h), 1, c.rms_norm_eps};
+      b.feed_forward.gate_up = {add(mlp_name + "gate_proj.weight", {c.intermediate_size, h}), no_parameter,
+                                wide(2 * c.intermediate_size), wide(h)};
+      add(mlp_name + "up_proj.weight", {c.intermediate_size, h});
+      b.feed_forward.down = {add(mlp_name + "down_proj.weight", {h, c.intermediate_size}), no_parameter, wide(h),
+                             wide(c.intermediate_size)};
+      blocks_.push_back(b);
+    }
+    head_.final_norm = {add("model.norm.weight", {h}), wide(h), 1, c.rms_norm_eps};
+    head_.logits = {embedding, no_parameter, wide(c.vocab_size), wide(h)};
+    if (!c.tie_word_embeddings) head_.logits.weight = add("lm_head.weight", {c.vocab_size, h});
+  }
+
+  Device* device_;
+  config settings_;
+  std::vector<parameter> parameters_;
+  std::vector<block> blocks_;
+  nn::head head_;
+  std::size_t size_ = 0;
+  buffer<float, Device> weights_;
+};
+
+}  // namespace nn
+RLCORE_END
+
+// What a model computes, so that one include suffices.
+#include "rlcore/nn/decode.hpp"
+#include "rlcore/nn/forward_backward.hpp"
+#include "rlcore/nn/log_prob_of.hpp"
+#include "rlcore/nn/log_probs.hpp"

@@ -1,0 +1,105 @@
+// The gradient of every parameter, in the layout of the weights.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/device/device.hpp"
+#include "rlcore/nn/workspace.hpp"
+#include "rlcore/tensor/buffer.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+
+/// Accumulates over any number of forward_backward calls since zero(); the sum is complete after each of them, and its
+/// bits do not depend on how the sequences were split into calls.
+///
+/// A tied embedding receives two sums: over target rows (as the head) and over input rows (as the embedding). Each must
+/// run over all tokens in order, so for the tokens that occurred as input both are kept apart, and flat() holds
+/// head sum + input sum.
+template <class Device>
+class gradients {
+ public:
+  /// For a causal_lm of the same device.
+  template <class Model>
+  explicit gradients(const Model& model)
+      : device_(&model.device()),
+        flat_(model.device(), model.size()),
+        width_(static_cast<extent_t>(model.settings().hidden_size)),
+        tied_(model.settings().tie_word_embeddings) {
+    if (tied_) place_.assign(static_cast<std::size_t>(model.settings().vocab_size), -1);
+    zero();
+  }
+
+  buffer<float, Device>& flat() noexcept { return flat_; }
+  const buffer<float, Device>& flat() const noexcept { return flat_; }
+  float* data() noexcept { return flat_.data(); }
+  const float* data() const noexcept { return flat_.data(); }
+  std::size_t size() const noexcept { return flat_.size(); }
+
+  void zero() {
+    device_->fill_zero(flat_.data(), flat_.size() * sizeof(float));
+    for (const std::int32_t id : ids_) place_[static_cast<std::size_t>(id)] = -1;
+    ids_.clear();
+  }
+
+  /// Before a backward: the embedding's part of flat() becomes the head's sum alone.
+  void separate() {
+    if (ids_.empty()) return;
+    device_->copy_rows(flat_.data(), width_, device_ids_.data(), head_sum_.data(), width_, std::ssize(ids_), width_);
+  }
+
+  /// After a backward: adds rows dx [tokens, hidden] of the input tokens `ids` (host) and completes flat().
+  void add_embedding(workspace<Device>& space, const std::int32_t* ids, const float* dx, extent_t tokens) {
+    if (!tied_) {
+      device_->scatter_add_rows(flat_.data(), dx, space.take_copy(ids, tokens), tokens, width_);
+      return;
+    }
+    const std::size_t before = ids_.size();
+    space.index.clear();
+    for (extent_t t = 0; t < tokens; ++t) {
+      std::int32_t& place = place_[static_cast<std::size_t>(ids[t])];
+      if (place < 0) {
+        place = static_cast<std::int32_t>(ids_.size());
+        ids_.push_back(ids[t]);
+      }
+      space.index.push_back(place);
+    }
+    grow(before);
+    const auto distinct = static_cast<extent_t>(ids_.size());
+    device_->scatter_add_rows(input_sum_.data(), dx, space.take_copy(space.index.data(), tokens), tokens, width_);
+    device_->gather_rows(head_sum_.data(), flat_.data(), device_ids_.data(), distinct, width_);
+    device_->scatter_add_rows(flat_.data(), input_sum_.data(), device_ids_.data(), distinct, width_);
+  }
+
+ private:
+  void grow(std::size_t before) {
+    const auto w = static_cast<std::size_t>(width_);
+    if (device_ids_.size() < ids_.size()) {
+      const std::size_t capacity = std::min(std::max(2 * device_ids_.size(), ids_.size()), place_.size());
+      buffer<float, Device> sum(*device_, capacity * w);
+      device_->copy_rows(sum.data(), width_, nullptr, input_sum_.data(), width_, static_cast<extent_t>(before), width_);
+      input_sum_ = std::move(sum);
+      head_sum_ = buffer<float, Device>(*device_, capacity * w);
+      device_ids_ = buffer<std::int32_t, Device>(*device_, capacity);
+      device_->upload(device_ids_.data(), ids_.data(), before * sizeof(std::int32_t));
+    }
+    device_->upload(device_ids_.data() + before, ids_.data() + before, (ids_.size() - before) * sizeof(std::int32_t));
+    device_->fill_zero(input_sum_.data() + before * w, (ids_.size() - before) * w * sizeof(float));
+  }
+
+  Device* device_;
+  buffer<float, Device> flat_;
+  extent_t width_;
+  bool tied_;
+  std::vector<std::int32_t> ids_, place_;  // distinct input tokens in order of appearance; their index, -1: none
+  buffer<std::int32_t, Device> device_ids_;
+  buffer<float, Device> input_sum_, head_sum_;
+};
+
+}  // namespace nn
+RLCORE_END

@@ -1,0 +1,69 @@
+// Scoring: log-probs of given tokens without gradients, in little memory.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <string>
+
+#include "rlcore/nn/causal_lm.hpp"
+#include "rlcore/nn/packed_batch.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+
+/// Rows of logits that fit the workspace's limit.
+template <class Device>
+extent_t logit_rows(const causal_lm<Device>& model, const workspace<Device>& space, extent_t rows) {
+  const auto row_bytes = static_cast<std::size_t>(model.settings().vocab_size) * sizeof(float);
+  return std::max<extent_t>(1, std::min(rows, static_cast<extent_t>(space.logits_bytes() / row_bytes)));
+}
+
+inline void check_temperature(float temperature) {
+  if (!(temperature > 0))
+    throw std::invalid_argument("rlcore: temperature must be positive, got " + std::to_string(temperature));
+}
+
+/// logp[i] = log p(token[i] | its sequence up to row[i]) at `temperature` (spec P1) and, unless empty, entropy[i] (P2).
+/// Keeps the activations of one layer and at most workspace::logits_bytes() of logits.
+template <class Device>
+void log_probs(const causal_lm<Device>& model, workspace<Device>& space, const ragged<std::int32_t>& sequences,
+               const targets& wanted, float temperature, std::span<float> logp, std::span<float> entropy) {
+  const auto n = static_cast<extent_t>(wanted.row.size());
+  check_temperature(temperature);
+  if (std::ssize(logp) != n || (std::ssize(entropy) != n && !entropy.empty()))
+    throw std::invalid_argument("rlcore: log_probs: " + std::to_string(n) + " targets, room for " +
+                                std::to_string(logp.size()) + " log-probs and " + std::to_string(entropy.size()) +
+                                " entropies");
+  space.reset();
+  const packed_batch<Device> batch(model, space, sequences, wanted);
+  if (n == 0) return;
+  Device& device = model.device();
+  const auto h = static_cast<extent_t>(model.settings().hidden_size),
+             v = static_cast<extent_t>(model.settings().vocab_size);
+  const pass<Device> p{device, space, model.weights().data(), nullptr, batch.tokens, batch.positions};
+
+  float *x = space.template take<float>(batch.tokens * h), *y = space.template take<float>(batch.tokens * h);
+  device.gather_rows(x, p.weights, batch.ids, batch.tokens, h);
+  const block_activations a = model.blocks().front().take(space, batch.tokens);
+  for (const block& b : model.blocks()) {
+    b.forward(p, a, y, x, place_in_rows(space, b.mixer));
+    std::swap(x, y);
+  }
+  const head_activations rows = model.head().gather(p, x, space.take_copy(wanted.row.data(), n), n);
+  const std::int32_t* tokens = space.take_copy(wanted.token.data(), n);
+  const extent_t chunk = logit_rows(model, space, n);
+  float *logits = space.template take<float>(chunk * v), *results = space.template take<float>(2 * n);
+  for (extent_t i = 0; i < n; i += chunk) {
+    const extent_t m = std::min(chunk, n - i);
+    model.head().forward(p, logits, rows.normed + i * h, m);
+    device.log_prob_forward(logits, m, v, tokens + i, temperature, results + i,
+                            entropy.empty() ? nullptr : results + n + i, nullptr);
+  }
+  device.download(logp.data(), results, logp.size_bytes());
+  if (!entropy.empty()) device.download(entropy.data(), results + n, entropy.size_bytes());
+}
+
+}  // namespace nn
+RLCORE_END

@@ -1,0 +1,42 @@
+// The gated feed-forward layer: down(silu(gate(x)) * up(x)).
+#pragma once
+
+#include "rlcore/nn/linear.hpp"
+#include "rlcore/nn/pass.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+
+/// gate_up [t, 2 width] = [gate | up], activated [t, width].
+struct mlp_activations {
+  float *gate_up = nullptr, *activated = nullptr;
+};
+
+/// gate_up: both projections side by side.
+struct mlp {
+  linear gate_up, down;
+
+  extent_t width() const { return down.inputs; }
+
+  template <class Device>
+  mlp_activations take(workspace<Device>& space, extent_t t) const {
+    return {space.template take<float>(t * 2 * width()), space.template take<float>(t * width())};
+  }
+  template <class Device>
+  void forward(const pass<Device>& p, const mlp_activations& a, float* y, const float* x) const {
+    gate_up.forward(p.device, p.weights, a.gate_up, x, p.tokens);
+    p.device.swiglu_forward(a.activated, a.gate_up, p.tokens, width());
+    down.forward(p.device, p.weights, y, a.activated, p.tokens);
+  }
+  /// dx from dy; `d` is scratch of the forward's shapes.
+  template <class Device>
+  void backward(const pass<Device>& p, const mlp_activations& a, float* dx, const float* dy, const float* x,
+                const mlp_activations& d) const {
+    down.backward(p.device, p.weights, p.gradients, d.activated, dy, a.activated, p.tokens);
+    p.device.swiglu_backward(d.gate_up, d.activated, a.gate_up, p.tokens, width());
+    gate_up.backward(p.device, p.weights, p.gradients, dx, d.gate_up, x, p.tokens);
+  }
+};
+
+}  // namespace nn
+RLCORE_END

@@ -1,0 +1,36 @@
+// Root mean square norm with a weight.
+#pragma once
+
+#include <cstddef>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/device/device.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+
+/// Offset of the weight [width]; normalises `groups` consecutive pieces of `width` in each row (groups > 1: per head).
+struct norm {
+  std::size_t weight = 0;
+  extent_t width = 0, groups = 1;
+  double eps = 1e-6;
+
+  norm_arguments arguments(const float* w, extent_t row) const { return {row, groups, width, w + weight, eps}; }
+
+  /// y and x with their row strides; rstd [rows, groups] is kept for the backward.
+  template <class Device>
+  void forward(Device& device, const float* w, float* y, extent_t y_row, const float* x, extent_t x_row, float* rstd,
+               extent_t rows) const {
+    device.rms_norm_forward(arguments(w, x_row), y, y_row, x, rstd, rows);
+  }
+  /// dx has the row stride of dy and may be dy; it is added to if `accumulate`.
+  template <class Device>
+  void backward(Device& device, const float* w, float* g, float* dx, const float* dy, extent_t dy_row, const float* x,
+                extent_t x_row, const float* rstd, extent_t rows, bool accumulate) const {
+    device.rms_norm_backward_weight(arguments(w, x_row), g + weight, dy, dy_row, x, rstd, rows);
+    device.rms_norm_backward(arguments(w, x_row), dx, dy, dy_row, x, rstd, rows, accumulate);
+  }
+};
+
+}  // namespace nn
+RLCORE_END

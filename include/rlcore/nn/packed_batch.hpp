@@ -1,0 +1,90 @@
+// Sequences one after the other, on the device, with their positions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "rlcore/nn/causal_lm.hpp"
+#include "rlcore/nn/targets.hpp"
+#include "rlcore/nn/workspace.hpp"
+#include "rlcore/tensor/ragged.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+
+inline void check_ids(std::span<const std::int32_t> ids, std::int64_t vocabulary, const char* what) {
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    if (ids[i] < 0 || ids[i] >= vocabulary)
+      throw std::invalid_argument(std::string("rlcore: ") + what + " " + std::to_string(i) + " is " +
+                                  std::to_string(ids[i]) + ", expected 0 .. " + std::to_string(vocabulary - 1));
+}
+
+/// Checks and uploads a batch. One segment per sequence, whose keys and values lie in the qkv rows of the layer.
+template <class Device>
+struct packed_batch {
+  extent_t tokens = 0;
+  const std::int32_t *ids = nullptr, *positions = nullptr;
+
+  packed_batch(const causal_lm<Device>& model, workspace<Device>& space, const ragged<std::int32_t>& sequences,
+               const targets& wanted) {
+    const config& c = model.settings();
+    check_ids(sequences.values, c.vocab_size, "token");
+    check_ids(wanted.token, c.vocab_size, "target token");
+    check_ids(wanted.row, static_cast<std::int64_t>(sequences.values.size()), "target row");
+    if (wanted.row.size() != wanted.token.size())
+      throw std::invalid_argument("rlcore: targets have " + std::to_string(wanted.row.size()) + " rows and " +
+                                  std::to_string(wanted.token.size()) + " tokens");
+    tokens = static_cast<extent_t>(sequences.values.size());
+    extent_t longest = 0;
+    space.positions.clear();
+    space.segments.clear();
+    for (std::size_t s = 0; s + 1 < sequences.offsets.size(); ++s) {
+      const auto begin = static_cast<extent_t>(sequences.offsets[s]),
+                 end = static_cast<extent_t>(sequences.offsets[s + 1]);
+      if (end == begin) continue;
+      for (extent_t t = begin; t < end; ++t) space.positions.push_back(static_cast<std::int32_t>(t - begin));
+      space.segments.push_back({nullptr, nullptr, 0, begin, end - begin, 0});
+      longest = std::max(longest, end - begin);
+    }
+    if (longest > c.max_position_embeddings)
+      throw std::invalid_argument("rlcore: a sequence of " + std::to_string(longest) +
+                                  " tokens exceeds max_position_embeddings " +
+                                  std::to_string(c.max_position_embeddings));
+    ids = space.take_copy(sequences.values.data(), tokens);
+    positions = space.take_copy(space.positions.data(), tokens);
+    space.prepare_rope(c, longest);
+  }
+};
+
+/// Segments that read keys and values from the qkv rows of the layer itself.
+template <class Device>
+auto place_in_rows(workspace<Device>& space, const attention& a) {
+  return [&space, &a](const float* qkv) {
+    for (attention_segment& s : space.segments) {
+      s.key_row = a.width();
+      s.keys = qkv + s.first_row * s.key_row + a.q_width();
+      s.values = s.keys + a.kv_width();
+    }
+    return std::span<const attention_segment>(space.segments);
+  };
+}
+
+/// The same for their gradients.
+template <class Device>
+auto place_gradients_in_rows(workspace<Device>& space, const attention& a) {
+  return [&space, &a](float* dqkv) {
+    space.segment_gradients.clear();
+    for (const attention_segment& s : space.segments) {
+      float* keys = dqkv + s.first_row * a.width() + a.q_width();
+      space.segment_gradients.push_back({keys, keys + a.kv_width()});
+    }
+    return std::span<const attention_segment_gradient>(space.segment_gradients);
+  };
+}
+
+}  // namespace nn
+RLCORE_END

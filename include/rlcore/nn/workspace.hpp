@@ -1,0 +1,107 @@
+// Memory of one forward or backward pass: an arena that grows to the largest pass seen and is then reused.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/device/device.hpp"
+#include "rlcore/nn/config.hpp"
+#include "rlcore/tensor/buffer.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+
+/// Activations, gradients of activations, logits and the rotary tables. Holds nothing that a caller may rely on between
+/// calls; may be shared by models of any shape on the same device, one call at a time. After the largest pass has been
+/// seen once, no call allocates device memory.
+template <class Device>
+class workspace {
+ public:
+  /// Logits are computed for at most `logits_bytes` worth of rows at a time (0 means the default, 256 MiB), at least
+  /// one.
+  explicit workspace(Device& device, std::size_t logits_bytes = 0)
+      : device_(&device), logits_bytes_(logits_bytes ? logits_bytes : std::size_t{256} << 20) {}
+
+  std::size_t logits_bytes() const noexcept { return logits_bytes_; }
+  /// Bytes of device memory held.
+  std::size_t bytes() const noexcept {
+    std::size_t total = 0;
+    for (const auto& b : blocks_) total += b.size();
+    return total + (cosine_.size() + sine_.size()) * sizeof(float);
+  }
+
+  /// Forgets everything taken so far.
+  void reset() {
+    if (blocks_.size() > 1) {
+      std::size_t total = 0;
+      for (const auto& b : blocks_) total += b.size();
+      blocks_.clear();
+      blocks_.emplace_back(*device_, total);
+    }
+    used_ = 0;
+  }
+  /// n uninitialised values of device memory, valid until the next reset().
+  template <class T>
+  T* take(extent_t n) {
+    const std::size_t bytes = (static_cast<std::size_t>(std::max<extent_t>(n, 1)) * sizeof(T) + 63) / 64 * 64;
+    if (blocks_.empty() || used_ + bytes > blocks_.back().size()) {
+      blocks_.emplace_back(*device_, std::max(bytes, blocks_.empty() ? std::size_t{1} << 20 : blocks_.back().size()));
+      used_ = 0;
+    }
+    std::byte* p = blocks_.back().data() + used_;
+    used_ += bytes;
+    return static_cast<T*>(static_cast<void*>(p));
+  }
+  /// The same, filled from the host.
+  template <class T>
+  T* take_copy(const T* host, extent_t n) {
+    T* p = take<T>(n);
+    device_->upload(p, host, static_cast<std::size_t>(n) * sizeof(T));
+    return p;
+  }
+
+  /// Tables of cos and sin of position * theta^(-2j/d), [positions, d/2], rounded to float where `transformers` rounds.
+  void prepare_rope(const config& c, extent_t wanted) {
+    const extent_t half = static_cast<extent_t>(c.head_dim) / 2;
+    if (half == half_ && c.rope_theta == theta_ && wanted <= positions_) return;
+    if (half == half_ && c.rope_theta == theta_) wanted = std::max(wanted, 2 * positions_);
+    half_ = half, theta_ = c.rope_theta, positions_ = wanted;
+    std::vector<float> cosine, sine, inverse;
+    for (extent_t j = 0; j < half; ++j)
+      inverse.push_back(1.0f /
+                        std::pow(static_cast<float>(theta_), static_cast<float>(2 * j) / static_cast<float>(2 * half)));
+    for (extent_t p = 0; p < wanted; ++p)
+      for (const float f : inverse) {
+        const auto angle = static_cast<double>(static_cast<float>(p) * f);
+        cosine.push_back(static_cast<float>(std::cos(angle)));
+        sine.push_back(static_cast<float>(std::sin(angle)));
+      }
+    cosine_ = buffer<float, Device>(*device_, cosine.size());
+    sine_ = buffer<float, Device>(*device_, sine.size());
+    device_->upload(cosine_.data(), cosine.data(), cosine.size() * sizeof(float));
+    device_->upload(sine_.data(), sine.data(), sine.size() * sizeof(float));
+  }
+  const float* cosine() const noexcept { return cosine_.data(); }
+  const float* sine() const noexcept { return sine_.data(); }
+
+  // Host memory reused between calls.
+  std::vector<std::int32_t> positions, index;
+  std::vector<attention_segment> segments;
+  std::vector<attention_segment_gradient> segment_gradients;
+  std::vector<float> logp, entropy, dlogp, dentropy;
+
+ private:
+  Device* device_;
+  std::size_t logits_bytes_, used_ = 0;
+  std::vector<buffer<std::byte, Device>> blocks_;
+  buffer<float, Device> cosine_, sine_;
+  extent_t half_ = 0, positions_ = 0;
+  double theta_ = 0;
+};
+
+}  // namespace nn
+RLCORE_END
