@@ -1,0 +1,30 @@
+# Flags of our own programs, tests and benchmarks. Nothing here reaches a project that uses rlcore.
+include_guard(GLOBAL)
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Debug, Release, RelWithDebInfo or MinSizeRel" FORCE)
+endif()
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
+
+find_program(RLCORE_CCACHE ccache)
+mark_as_advanced(RLCORE_CCACHE)
+if(RLCORE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${RLCORE_CCACHE}")
+endif()
+
+include(CheckCXXCompilerFlag)
+check_cxx_compiler_flag(-march=native RLCORE_HAS_MARCH_NATIVE)
+
+set(RLCORE_WARNINGS -Wall -Wextra -Wpedantic -Wshadow -Wconversion)
+if(RLCORE_WERROR)
+  list(APPEND RLCORE_WARNINGS -Werror)
+endif()
+
+function(rlcore_own_target target)
+  target_compile_options(${target} PRIVATE ${RLCORE_WARNINGS})
+  if(RLCORE_NATIVE AND RLCORE_HAS_MARCH_NATIVE)
+    target_compile_options(${target} PRIVATE -march=native)
+  endif()
+endfunction()
