@@ -1,0 +1,160 @@
+// What --help and --cfg job print.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "rlcore/trainer/options/check_value.hpp"
+#include "rlcore/trainer/options/override.hpp"
+#include "rlcore/trainer/registry/registry.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+namespace detail {
+
+/// The heading a key stands under: its first part, or its first two under actor_rollout_ref.
+inline std::string_view section_of(std::string_view name) {
+  std::size_t dot = name.find('.');
+  if (name.starts_with("actor_rollout_ref.")) {
+    const std::size_t second = name.find('.', dot + 1);
+    if (second != name.npos) dot = second;
+  }
+  return name.substr(0, dot);
+}
+
+inline std::string padded(std::string text, std::size_t width) {
+  if (text.size() < width) text.append(width - text.size(), ' ');
+  return text;
+}
+
+/// `words` broken into lines of at most 118 characters, each after two blanks.
+inline std::string wrapped(const std::vector<std::string>& words) {
+  std::string out, line;
+  for (const std::string& word : words) {
+    if (!line.empty() && line.size() + word.size() + 4 > 118) out += "  " + line + "\n", line.clear();
+    line += (line.empty() ? "" : "  ") + word;
+  }
+  return line.empty() ? out : out + "  " + line + "\n";
+}
+
+inline std::string choices_text(std::string_view choices) {
+  std::string out(choices);
+  std::replace(out.begin(), out.end(), '|', ' ');
+  return out;
+}
+
+/// A scalar as YAML: quoted where a plain word would read back as something else.
+inline std::string yaml_scalar(const value& v) {
+  if (v.is_null()) return "null";
+  if (const bool* x = v.as<bool>()) return *x ? "true" : "false";
+  if (const double* x = v.as<double>(); x != nullptr && !std::isfinite(*x))
+    return std::isnan(*x) ? ".nan" : *x < 0 ? "-.inf" : ".inf";
+  const auto* text = v.as<std::string>();
+  if (text == nullptr) return scalar_text(v);
+  bool plain = !text->empty() && (override_lexer::letter(text->front()) ||
+                                  std::string_view("/_.").find(text->front()) != std::string_view::npos);
+  for (const char c : *text)
+    plain = plain && (override_lexer::letter(c) || override_lexer::digit(c) ||
+                      std::string_view("/_.-+").find(c) != std::string_view::npos);
+  if (plain) {
+    std::string lower;
+    for (const char c : *text) lower += static_cast<char>(override_lexer::letter(c) ? c | 0x20 : c);
+    for (const char* word : {"true", "false", "null", "yes", "no", "on", "off", "y", "n", ".inf", ".nan", "nan", "inf"})
+      plain = plain && lower != word;
+    plain = plain && !(text->front() == '.' && text->size() > 1 && override_lexer::digit((*text)[1]));
+  }
+  if (plain) return *text;
+  std::string out = "'";
+  for (const char c : *text) out += c == '\'' ? std::string("''") : std::string(1, c);
+  return out + "'";
+}
+
+inline void write_yaml(std::string& out, const value& v, std::size_t depth) {
+  const std::string indent(2 * depth, ' ');
+  for (const member& m : *v.as<value::map>()) {
+    const auto* members = m.item.as<value::map>();
+    const auto* items = m.item.as<value::list>();
+    out += indent + m.name + ":";
+    if (members != nullptr && !members->empty()) {
+      out += "\n";
+      write_yaml(out, m.item, depth + 1);
+    } else if (members != nullptr) {
+      out += " {}\n";
+    } else if (items != nullptr) {
+      if (items->empty()) out += " []";
+      out += "\n";
+      for (const value& item : *items)
+        out += indent + "- " + (item.is_scalar() ? yaml_scalar(item) : inline_text(item)) + "\n";
+    } else {
+      out += " " + yaml_scalar(m.item) + "\n";
+    }
+  }
+}
+
+}  // namespace detail
+
+/// A configuration as YAML with two blanks per level.
+inline std::string to_yaml(const value& root) {
+  std::string out;
+  if (root.is_map()) detail::write_yaml(out, root, 0);
+  return out;
+}
+
+/// The page of --help: keys that do something in full, by section; the others by name.
+inline std::string help_text(const registry& known) {
+  std::string out =
+      known.program + ": " + known.summary + "\n\nUsage: " + known.program + " [key=value ...] [options]\n\n" +
+      "  key=value            set a key; the last of several wins. Lists: [a,b]; maps: {a:b}; quotes 'a, b'; null\n"
+      "  +key=value           add a member to a free-form map (++ add or set, ~key remove)\n"
+      "  --help               this page\n"
+      "  --cfg job            print all settings as YAML and stop\n"
+      "  --config-name NAME   table of defaults (";
+  for (std::size_t i = 0; i < known.config_names.size(); ++i) out += (i == 0 ? "" : ", ") + known.config_names[i];
+  out += ")\n  --config-path PATH   accepted, not read\n  --version            print the version\n";
+
+  std::vector<std::string> sections;
+  for (const key& k : known.keys()) {
+    const std::string name(detail::section_of(k.name));
+    if (std::find(sections.begin(), sections.end(), name) == sections.end()) sections.push_back(name);
+  }
+  for (const std::string& section : sections) {
+    std::vector<const key*> rows;
+    std::size_t width = 0, default_width = 0;
+    for (const key& k : known.keys())
+      if (k.use == disposition::honoured && detail::section_of(k.name) == section) {
+        rows.push_back(&k);
+        width = std::max(width, k.name.size() - section.size() - 1);
+        default_width = std::max(default_width, k.fallback.size() <= 24 ? k.fallback.size() : 0);
+      }
+    if (rows.empty()) continue;
+    out += "\n" + section + ".*\n";
+    for (const key* k : rows) {
+      const std::string indent(4 + width + default_width + 2, ' ');
+      const std::string head = "  " + detail::padded(std::string(k->name.substr(section.size() + 1)), width) + "  ";
+      if (k->fallback.size() > default_width) {
+        out += head + std::string(k->fallback) + "\n" + indent;
+      } else {
+        out += head + detail::padded(std::string(k->fallback), default_width) + "  ";
+      }
+      out += std::string(k->meaning) + "\n";
+      if (!k->limits.choices.empty()) out += indent + "one of: " + detail::choices_text(k->limits.choices) + "\n";
+    }
+  }
+  const auto names = [&](disposition use, bool with_default) {
+    std::vector<std::string> words;
+    for (const key& k : known.keys())
+      if (k.use == use) words.push_back(std::string(k.name) + (with_default ? "=" + std::string(k.fallback) : ""));
+    return detail::wrapped(words);
+  };
+  out += "\nAccepted and checked, without effect on this device:\n" + names(disposition::accepted, false);
+  out += "\nOnly this value is in this build yet:\n" + names(disposition::fixed, true);
+  out += "\nKnown from other trainers, not used by this program:\n" + names(disposition::unused, false);
+  return out;
+}
+
+}  // namespace trainer
+RLCORE_END

@@ -1,0 +1,138 @@
+// Rules of policy training that span several settings, checked before any file is opened.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "rlcore/core/error.hpp"
+#include "rlcore/core/suggest.hpp"
+#include "rlcore/trainer/options.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+namespace detail {
+
+inline void check_loggers(options& opt) {
+  const std::vector<std::string> here = {"console", "file"};
+  const std::vector<std::string> elsewhere = {"wandb",       "mlflow",  "swanlab", "vemlp_wandb",
+                                              "tensorboard", "clearml", "trackio"};
+  for (const std::string& name : opt.list("trainer.logger")) {
+    if (std::find(here.begin(), here.end(), name) != here.end()) continue;
+    if (std::find(elsewhere.begin(), elsewhere.end(), name) != elsewhere.end()) {
+      opt.note("trainer.logger=" + name + " is not in this build: metrics go to the console and to metrics.jsonl");
+      continue;
+    }
+    auto known = here;
+    known.insert(known.end(), elsewhere.begin(), elsewhere.end());
+    throw config_error("trainer.logger=" + name + ": expected console, file or the name of a tracker" +
+                       did_you_mean(name, known));
+  }
+}
+
+inline void check_rollout(options& opt) {
+  const std::string rollout = "actor_rollout_ref.rollout.", val = rollout + "val_kwargs.";
+  if (opt.get<double>(rollout + "temperature") <= 0)
+    throw config_error(rollout + "temperature=0: expected a number > 0; training samples at random");
+  if (opt.get<bool>(val + "do_sample") && opt.get<double>(val + "temperature") <= 0)
+    throw config_error(val + "do_sample=True needs " + val + "temperature > 0");
+  for (const std::string& prefix : {rollout, val}) {
+    if (opt.get<std::int64_t>(prefix + "top_k") == 0)
+      throw config_error(prefix + "top_k=0: expected -1 (all tokens) or an integer >= 1");
+    if (opt.get<double>(prefix + "top_p") <= 0) throw config_error(prefix + "top_p=0: expected a number > 0 and <= 1");
+  }
+  if (opt.find<double>(rollout + "gpu_memory_utilization") == 0.0)
+    throw config_error(rollout + "gpu_memory_utilization=0: expected a number > 0 and <= 1");
+  const std::int64_t width =
+      opt.get<std::int64_t>("data.max_prompt_length") + opt.get<std::int64_t>("data.max_response_length");
+  const auto model_length = opt.find<std::int64_t>(rollout + "max_model_len");
+  if (model_length && *model_length < width)
+    throw config_error(rollout + "max_model_len=" + std::to_string(*model_length) +
+                       " is smaller than max_prompt_length + max_response_length = " + std::to_string(width));
+  const std::int64_t longest = model_length.value_or(width),
+                     batched = opt.get<std::int64_t>(rollout + "max_num_batched_tokens");
+  const bool given =
+      opt.is_set(rollout + "max_num_batched_tokens") || opt.is_set(rollout + "enable_chunked_prefill") || model_length;
+  if (given && opt.find<bool>(rollout + "enable_chunked_prefill").value_or(false) && batched < longest)
+    throw config_error(rollout + "max_num_batched_tokens=" + std::to_string(batched) +
+                       " is smaller than the longest sequence of " + std::to_string(longest) +
+                       " tokens, which enable_chunked_prefill=True does not allow");
+  if (opt.get<std::int64_t>(rollout + "n") == 1 && opt.get<std::string>("algorithm.adv_estimator") == "grpo")
+    opt.note("actor_rollout_ref.rollout.n=1: a group of one has nothing to be compared with; GRPO learns from n=2 on");
+}
+
+inline void check_micro_sizes(const options& opt) {
+  for (const char* name :
+       {"actor_rollout_ref.actor.ppo_micro_batch_size", "actor_rollout_ref.rollout.log_prob_micro_batch_size",
+        "actor_rollout_ref.ref.log_prob_micro_batch_size"})
+    if (opt.find<std::int64_t>(name) && opt.find<std::int64_t>(std::string(name) + "_per_gpu"))
+      throw config_error("both " + std::string(name) + " and " + name + "_per_gpu are set; keep the latter");
+}
+
+inline void check_objective(options& opt) {
+  const std::string actor = "actor_rollout_ref.actor.";
+  if (opt.is_set(actor + "clip_ratio"))
+    for (const char* side : {"clip_ratio_low", "clip_ratio_high"})
+      if (!opt.is_set(actor + side)) {
+        opt.set(actor + side, opt.at(actor + "clip_ratio"));
+        opt.note(actor + side + "=" + inline_text(opt.at(actor + "clip_ratio")) +
+                 ", from clip_ratio (verl keeps 0.2 here)");
+      }
+  if (opt.get<double>(actor + "clip_ratio_c") <= 1)
+    throw config_error(actor + "clip_ratio_c=" + inline_text(opt.at(actor + "clip_ratio_c")) +
+                       ": expected a number > 1");
+  const bool in_reward = opt.get<bool>("algorithm.use_kl_in_reward");
+  if (in_reward && opt.get<bool>(actor + "use_kl_loss"))
+    opt.note("the KL to the reference counts twice: in the reward (use_kl_in_reward) and in the loss (use_kl_loss)");
+  if (!in_reward && opt.is_set("algorithm.kl_ctrl.kl_coef"))
+    opt.note("algorithm.kl_ctrl.kl_coef has no effect without algorithm.use_kl_in_reward=True");
+  if (!opt.get<bool>(actor + "use_kl_loss") && opt.is_set(actor + "kl_loss_coef"))
+    opt.note(actor + "kl_loss_coef has no effect without " + actor + "use_kl_loss=True");
+  if (!opt.get<bool>(actor + "use_dynamic_bsz") && opt.is_set(actor + "ppo_max_token_len_per_gpu"))
+    opt.note(actor + "ppo_max_token_len_per_gpu has no effect without " + actor + "use_dynamic_bsz=True");
+}
+
+/// Settings that mean nothing to one process, but with which a distributed run would have been refused.
+inline void check_devices(options& opt) {
+  const std::string device = opt.get<std::string>("trainer.device");
+  if (device != "cpu")
+    opt.note("trainer.device=" + device +
+             ": this build has the CPU only and runs there; results are the same kind, the speed is not");
+  if (!opt.is_set("trainer.nnodes") && !opt.is_set("trainer.n_gpus_per_node")) return;
+  const std::int64_t world = opt.find<std::int64_t>("trainer.nnodes").value_or(1) *
+                             opt.find<std::int64_t>("trainer.n_gpus_per_node").value_or(1);
+  const std::int64_t tensor =
+      opt.find<std::int64_t>("actor_rollout_ref.rollout.tensor_model_parallel_size").value_or(1);
+  if (opt.is_set("actor_rollout_ref.rollout.tensor_model_parallel_size") && world % tensor != 0)
+    opt.note("verl would refuse this: " + std::to_string(world) +
+             " devices do not divide by rollout.tensor_model_parallel_size=" + std::to_string(tensor));
+  const std::int64_t sequence =
+      opt.find<std::int64_t>("actor_rollout_ref.actor.ulysses_sequence_parallel_size").value_or(1);
+  if (sequence > 1 && !opt.find<bool>("actor_rollout_ref.model.use_remove_padding").value_or(false))
+    opt.note("verl would refuse this: ulysses_sequence_parallel_size=" + std::to_string(sequence) +
+             " needs use_remove_padding=True");
+}
+
+}  // namespace detail
+
+/// Throws config_error for combinations that cannot work, adds notes for those that work differently than they look.
+inline void check_policy_options(options& opt) {
+  detail::check_devices(opt);
+  detail::check_loggers(opt);
+  detail::check_objective(opt);
+  detail::check_rollout(opt);
+  detail::check_micro_sizes(opt);
+  if (opt.get<std::string>("trainer.resume_mode") == "resume_path") {
+    const auto path = opt.find<std::string>("trainer.resume_from_path");
+    if (!path) throw config_error("trainer.resume_mode=resume_path needs trainer.resume_from_path=.../global_step_N");
+    if (path->find("global_step_") == std::string::npos)
+      throw config_error("trainer.resume_from_path=" + *path + ": expected a folder called global_step_N");
+  }
+}
+
+}  // namespace trainer
+RLCORE_END

@@ -1,0 +1,60 @@
+// One known setting: its name, type, default and what this build does with it.
+#pragma once
+
+#include <limits>
+#include <string_view>
+
+#include "rlcore/core/abi.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+enum class key_type {
+  boolean,
+  integer,
+  real,        ///< an integer is taken as well
+  text,        ///< numbers are taken by their spelling
+  texts,       ///< a text or a list of texts
+  dictionary,  ///< free-form map: every member name is allowed, with or without +
+  any
+};
+
+enum class disposition {
+  honoured,  ///< does what it says
+  accepted,  ///< checked and recorded, but without effect on this device or in this design
+  fixed,     ///< only the default is offered; any other value is refused
+  unused     ///< known to the systems whose command lines we accept, not used by this program
+};
+
+/// Words and numbers that a key takes beyond its type.
+struct key_limits {
+  std::string_view choices = {};  ///< a|b|c: the words that work; empty: any text
+  std::string_view later = {};    ///< a|b|c: words that are known but not in this build
+  double at_least = -std::numeric_limits<double>::infinity();
+  double at_most = std::numeric_limits<double>::infinity();
+};
+
+/// `fallback` is the default as it would be typed on the command line; a key whose default is null may be null.
+struct key {
+  std::string_view name;
+  key_type type;
+  std::string_view fallback;
+  disposition use;
+  std::string_view meaning;  ///< one line, with the unit
+  key_limits limits = {};
+};
+
+/// Vocabulary of the tables.
+namespace keys {
+using enum key_type;
+using enum disposition;
+
+constexpr key_limits at_least(double x) noexcept { return {.at_least = x}; }
+constexpr key_limits between(double x, double y) noexcept { return {.at_least = x, .at_most = y}; }
+constexpr key_limits words(std::string_view choices, std::string_view later = {}) noexcept {
+  return {.choices = choices, .later = later};
+}
+}  // namespace keys
+
+}  // namespace trainer
+RLCORE_END

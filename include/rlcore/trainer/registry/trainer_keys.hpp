@@ -1,0 +1,71 @@
+// trainer.*, rlcore.*, rewards, critic: the run as a whole.
+#pragma once
+
+#include "rlcore/trainer/registry/key.hpp"
+
+RLCORE_BEGIN
+namespace trainer::keys {
+
+inline constexpr key trainer[] = {
+    {"trainer.device", text, "cpu", honoured,
+     "cpu; npu and cuda are accepted and run on the CPU in this build (upstream default: cuda)", words("cpu|npu|cuda")},
+    {"trainer.total_epochs", integer, "30", honoured, "passes over the training rows", at_least(0)},
+    {"trainer.total_training_steps", integer, "null", honoured, "steps; overrides total_epochs", at_least(0)},
+    {"trainer.project_name", text, "verl_examples", honoured, "first part of the run's name"},
+    {"trainer.experiment_name", text, "gsm8k", honoured, "second part of the run's name"},
+    {"trainer.default_local_dir", text, "checkpoints/${trainer.project_name}/${trainer.experiment_name}", honoured,
+     "folder of checkpoints, metrics and report"},
+    {"trainer.logger", texts, "[console,file]", honoured,
+     "where metrics go: console, file (metrics.jsonl); other trackers get a note"},
+    {"trainer.save_freq", integer, "-1", honoured, "checkpoint every so many steps and at the last; <= 0: never"},
+    {"trainer.test_freq", integer, "-1", honoured, "validation every so many steps and at the last; <= 0: never"},
+    {"trainer.val_before_train", boolean, "True", honoured, "validation before the first step"},
+    {"trainer.val_only", boolean, "False", honoured, "stop after that validation"},
+    {"trainer.resume_mode", text, "auto", honoured, "auto: from the last checkpoint, if there is one",
+     words("auto|disable|resume_path")},
+    {"trainer.resume_from_path", text, "null", honoured,
+     "checkpoint folder global_step_N (with resume_mode=resume_path)"},
+    {"trainer.max_actor_ckpt_to_keep", integer, "null", honoured, "older checkpoints are removed; null keeps all",
+     at_least(0)},
+    {"trainer.rollout_data_dir", text, "null", honoured, "folder for the responses of each step as JSONL"},
+    {"trainer.critic_warmup", integer, "0", honoured, "the actor learns from this step on", at_least(0)},
+    {"trainer.nnodes", integer, "1", accepted, "machines; recorded, one process here", at_least(1)},
+    {"trainer.n_gpus_per_node", integer, "8", accepted, "devices per machine; recorded, one process here", at_least(1)},
+    {"trainer.default_hdfs_dir", text, "null", fixed, "remote copy of the checkpoints"},
+    {"trainer.validation_data_dir", text, "null", fixed, "folder for the validation responses"},
+    {"trainer.log_val_generations", integer, "0", accepted, "samples sent to a web tracker"},
+    {"trainer.balance_batch", boolean, "True", accepted, "even out tokens between ranks"},
+    {"trainer.max_critic_ckpt_to_keep", integer, "null", accepted, "no critic here"},
+    {"trainer.del_local_ckpt_after_load", boolean, "False", fixed, "remove a checkpoint once it is read"},
+    {"trainer.esi_redundant_time", real, "0", fixed, "save before a rented machine expires"},
+    {"trainer.ray_wait_register_center_timeout", integer, "300", accepted, "seconds to wait for other processes"},
+    {"trainer.use_legacy_worker_impl", text, "auto", accepted, "upstream internals"},
+};
+
+inline constexpr key own[] = {
+    {"rlcore.threads", integer, "0", honoured, "worker threads; 0: all cores. No result depends on it", at_least(0)},
+    {"rlcore.seed", integer, "1", honoured, "seed of shuffling and sampling", at_least(0)},
+    {"rlcore.report", boolean, "True", honoured, "write report.html beside the checkpoints"},
+    {"rlcore.logits_memory_mb", integer, "256", honoured, "memory for logits, in MiB; no result depends on it",
+     at_least(1)},
+    {"rlcore.max_decode_batch", integer, "null", honoured, "sequences decoded together; null: rollout.max_num_seqs",
+     at_least(1)},
+};
+
+inline constexpr key reward[] = {
+    {"reward_model.enable", boolean, "False", fixed, "score with a reward model instead of rules"},
+    {"reward_model.reward_manager", text, "naive", honoured, "how rewards are assembled",
+     words("naive", "dapo|batch|prime")},
+    {"reward_model.overlong_buffer.enable", boolean, "False", fixed, "penalty for responses near the limit (DAPO)"},
+    {"reward_model.overlong_buffer.len", integer, "0", unused, "width of that zone in tokens", at_least(0)},
+    {"reward_model.overlong_buffer.penalty_factor", real, "0.0", unused, "largest penalty"},
+    {"reward_model.overlong_buffer.log", boolean, "False", unused, "log the penalty"},
+    {"reward_model.max_resp_len", integer, "null", unused, "response limit the penalty refers to"},
+    {"reward_model.reward_kwargs", dictionary, "{}", fixed, "settings of the reward manager"},
+    {"custom_reward_function.path", text, "null", fixed, "own reward function (Python)"},
+    {"custom_reward_function.name", text, "compute_score", unused, "own reward function (Python)"},
+    {"critic.enable", boolean, "null", fixed, "train a value model"},
+};
+
+}  // namespace trainer::keys
+RLCORE_END
