@@ -56,7 +56,7 @@ inline std::filesystem::path resolve_model(const std::string& model) {
     }
   }
   std::string tried;
-  for (const auto& folder : candidates) tried += (tried.empty() ? "" : ", ") + folder.string();
+  for (const auto& folder : candidates) tried += (tried.empty() ? "" : ", ") + data::printable(folder.string(), 400);
   throw config_error("model '" + data::printable(model) + "' not found; tried " + tried);
 }
 

@@ -1,0 +1,132 @@
+#include "rlcore/checkpoint/model_config.hpp"
+
+#include "../data/scratch.hpp"
+
+namespace {
+
+using rlcore::format_error;
+using rlcore::checkpoint::read_config;
+using rlcore::checkpoint::write_config;
+using rlcore::nn::config;
+using rlcore::nn::family;
+
+const std::filesystem::path reference = RLCORE_REFERENCE_DIR;
+
+// As published with Qwen2.5-0.5B-Instruct: the format of transformers 4, with its generation_config.json.
+const char* const published = R"({"architectures": ["Qwen2ForCausalLM"], "attention_dropout": 0.0,
+  "bos_token_id": 151643, "eos_token_id": 151645, "hidden_act": "silu", "hidden_size": 896, "initializer_range": 0.02,
+  "intermediate_size": 4864, "max_position_embeddings": 32768, "max_window_layers": 21, "model_type": "qwen2",
+  "num_attention_heads": 14, "num_hidden_layers": 24, "num_key_value_heads": 2, "rms_norm_eps": 1e-06,
+  "rope_theta": 1000000.0, "sliding_window": 32768, "tie_word_embeddings": true, "torch_dtype": "bfloat16",
+  "transformers_version": "4.43.1", "use_cache": true, "use_sliding_window": false, "vocab_size": 151936})";
+
+TEST(model_config, reads_a_published_file) {
+  const scratch::folder place;
+  scratch::write(place / "config.json", published);
+  config c = read_config(place.path());
+  EXPECT_EQ(c.model, family::qwen2);
+  EXPECT_EQ(c.vocab_size, 151936);
+  EXPECT_EQ(c.hidden_size, 896);
+  EXPECT_EQ(c.intermediate_size, 4864);
+  EXPECT_EQ(c.num_hidden_layers, 24);
+  EXPECT_EQ(c.num_attention_heads, 14);
+  EXPECT_EQ(c.num_key_value_heads, 2);
+  EXPECT_EQ(c.head_dim, 64);
+  EXPECT_EQ(c.rms_norm_eps, 1e-6);
+  EXPECT_EQ(c.rope_theta, 1e6);
+  EXPECT_TRUE(c.tie_word_embeddings);
+  EXPECT_TRUE(c.attention_bias);
+  EXPECT_EQ(c.eos_token_ids, std::vector<std::int32_t>{151645});
+  EXPECT_EQ(c.pad_token_id, -1);
+  scratch::write(place / "generation_config.json", R"({"pad_token_id": 151643, "eos_token_id": [151645, 151643]})");
+  c = read_config(place.path());
+  EXPECT_EQ(c.eos_token_ids, (std::vector<std::int32_t>{151645, 151643}));
+  EXPECT_EQ(c.pad_token_id, 151643);
+}
+
+TEST(model_config, reads_what_transformers_5_writes) {
+  const config a = read_config(reference / "checkpoint_qwen2_sharded"),
+               b = read_config(reference / "checkpoint_qwen3_bf16");
+  EXPECT_EQ(a.rope_theta, 1e6);
+  EXPECT_EQ(a.head_dim, 4);
+  EXPECT_TRUE(a.tie_word_embeddings);
+  EXPECT_EQ(a.eos_token_ids, (std::vector<std::int32_t>{62, 63}));
+  EXPECT_EQ(a.pad_token_id, 60);
+  EXPECT_EQ(b.model, family::qwen3);
+  EXPECT_EQ(b.head_dim, 8);
+  EXPECT_EQ(b.rope_theta, 1e4);
+  EXPECT_FALSE(b.tie_word_embeddings);
+  EXPECT_FALSE(b.attention_bias);
+}
+
+TEST(model_config, refuses_in_one_line_what_it_cannot_compute) {
+  const scratch::folder place;
+  const auto refused = [&](const nlohmann::json& change, std::vector<std::string> parts) {
+    auto root = nlohmann::json::parse(published);
+    root.merge_patch(change);
+    scratch::write(place / "config.json", root.dump());
+    parts.push_back((place / "config.json").string());
+    scratch::error_of<format_error>([&] { read_config(place.path()); }, parts);
+  };
+  refused({{"model_type", "llama"}}, {"'model_type'", "\"llama\"", "\"qwen2\" or \"qwen3\""});
+  refused({{"model_type", nullptr}}, {"'model_type' is missing"});
+  refused({{"rope_scaling", {{"type", "yarn"}}}}, {"'rope_scaling'", "yarn", "expected null"});
+  refused({{"rope_parameters", {{"rope_type", "yarn"}, {"rope_theta", 1.0}}}},
+          {"'rope_parameters'", "yarn", "default"});
+  refused({{"rope_parameters", {{"rope_theta", 1.0}, {"factor", 2}}}}, {"'rope_parameters'", "factor"});
+  refused({{"rope_parameters", 3}}, {"'rope_parameters' is 3"});
+  refused({{"rope_theta", nullptr}}, {"'rope_theta' is missing"});
+  refused({{"use_sliding_window", true}}, {"'use_sliding_window' is true; expected false"});
+  refused({{"layer_types", {"full_attention", "sliding_attention"}}}, {"'layer_types'", "full_attention"});
+  refused({{"hidden_act", "gelu"}}, {"'hidden_act' is \"gelu\"; expected \"silu\""});
+  refused({{"attention_dropout", 0.1}}, {"'attention_dropout' is 0.1; expected 0"});
+  refused({{"attention_bias", false}}, {"'attention_bias' is false; expected true"});
+  refused({{"quantization_config", {{"bits", 4}}}}, {"'quantization_config'"});
+  refused({{"num_key_value_heads", 3}}, {"'num_key_value_heads' is 3", "divisor of num_attention_heads 14"});
+  refused({{"num_attention_heads", 15}, {"num_key_value_heads", 5}}, {"divisor of hidden_size 896"});
+  refused({{"head_dim", 63}}, {"'head_dim' is 63", "even"});
+  refused({{"hidden_size", "896"}}, {"'hidden_size' is \"896\"; expected an integer >= 1"});
+  refused({{"hidden_size", 0}}, {"'hidden_size' is 0"});
+  refused({{"hidden_size", 1.5}}, {"'hidden_size' is 1.5"});
+  refused({{"vocab_size", nullptr}, {"vocabsize", 3}}, {"'vocab_size' is missing", "did you mean 'vocabsize'?"});
+  refused({{"rms_norm_eps", -1}}, {"'rms_norm_eps' is -1; expected a number > 0"});
+  refused({{"tie_word_embeddings", 1}}, {"'tie_word_embeddings' is 1; expected true or false"});
+  refused({{"eos_token_id", 151936}}, {"'eos_token_id' is 151936", "below vocab_size 151936"});
+  refused({{"eos_token_id", {1, "x"}}}, {"'eos_token_id' is [1,\"x\"]"});
+  refused({{"model_type", "qwen3"}}, {"'head_dim' is missing"});
+  refused({{"model_type", "qwen3"}, {"head_dim", 64}, {"attention_bias", true}}, {"'attention_bias' is true"});
+  scratch::write(place / "config.json", "{\"a\": }");
+  scratch::error_of<format_error>([&] { read_config(place.path()); }, {"not valid JSON (at byte 7)"});
+  scratch::write(place / "config.json", "[]");
+  scratch::error_of<format_error>([&] { read_config(place.path()); }, {"not a JSON object"});
+  scratch::error_of<rlcore::file_error>([&] { read_config(place / "no"); }, {"config.json", "No such file"});
+}
+
+TEST(model_config, comes_back_as_written) {
+  const scratch::folder place;
+  config c = read_config(reference / "checkpoint_qwen3_bf16");
+  for (const auto& eos : {std::vector<std::int32_t>{}, {5}, {5, 7}}) {
+    for (const family model : {family::qwen2, family::qwen3}) {
+      c.model = model;
+      c.attention_bias = model == family::qwen2;
+      c.eos_token_ids = eos;
+      c.pad_token_id = eos.empty() ? -1 : 3;
+      c.rms_norm_eps = 1.1e-6;
+      c.rope_theta = 12345.678;
+      write_config(place.path(), c, rlcore::checkpoint::stored_type::bf16);
+      const config d = read_config(place.path());
+      EXPECT_EQ(d.model, c.model);
+      EXPECT_EQ(d.head_dim, c.head_dim);
+      EXPECT_EQ(d.hidden_size, c.hidden_size);
+      EXPECT_EQ(d.rms_norm_eps, c.rms_norm_eps);
+      EXPECT_EQ(d.rope_theta, c.rope_theta);
+      EXPECT_EQ(d.tie_word_embeddings, c.tie_word_embeddings);
+      EXPECT_EQ(d.attention_bias, c.attention_bias);
+      EXPECT_EQ(d.max_position_embeddings, c.max_position_embeddings);
+      EXPECT_EQ(d.eos_token_ids, c.eos_token_ids);
+      EXPECT_EQ(d.pad_token_id, c.pad_token_id);
+    }
+  }
+}
+
+}  // namespace
