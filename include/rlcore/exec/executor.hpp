@@ -1,0 +1,20 @@
+// Where independent pieces of work run. Never how they are added up: that order is the caller's and fixed.
+#pragma once
+
+#include <cstddef>
+#include <concepts>
+
+#include "rlcore/core/abi.hpp"
+
+RLCORE_BEGIN
+
+/// e.for_each(count, f) calls f(i) once for every i in [0, count), in any order and possibly at the same time, and returns
+/// when all calls have. f(i) may write only what belongs to i, so results do not depend on the executor. The exception
+/// of the smallest i that threw is passed on after all calls ended. Nothing is allocated.
+template <class E>
+concept executor = requires(const E& e, void (*f)(std::size_t)) {
+  e.for_each(std::size_t{}, f);
+  { e.concurrency() } -> std::convertible_to<std::size_t>;
+};
+
+RLCORE_END
