@@ -1,0 +1,166 @@
+// The `decoder` of a tokenizer.json: how the tokens of an answer become text again.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/core/error.hpp"
+#include "rlcore/text/byte_alphabet.hpp"
+#include "rlcore/text/json_field.hpp"
+#include "rlcore/text/pattern.hpp"
+#include "rlcore/text/utf8.hpp"
+
+RLCORE_BEGIN
+namespace text {
+
+/// A chain of decoding steps: ByteLevel, ByteFallback, Fuse, Replace, Strip and Sequence.
+class decoder {
+ public:
+  decoder() = default;
+
+  /// From the `decoder` object of a tokenizer.json (null: tokens joined by spaces). Throws format_error for other types.
+  explicit decoder(const nlohmann::json& json) : none_(json.is_null()) { add(json); }
+
+  /// Whether the text is simply the bytes of the tokens in a row, broken UTF-8 replaced.
+  bool byte_level() const noexcept { return steps_.size() == 1 && std::holds_alternative<byte_level_step>(steps_[0]); }
+
+  /// Text of `tokens`, spelled as in the vocabulary.
+  std::string operator()(std::vector<std::string> tokens) const {
+    for (const auto& step : steps_) std::visit([&](const auto& s) { apply(s, tokens); }, step);
+    std::string text;
+    for (std::size_t i = 0; i < tokens.size(); ++i) (text += none_ && i > 0 ? " " : "") += tokens[i];
+    return text;
+  }
+
+  /// The bytes that one token of a byte-level vocabulary stands for (itself when it is not spelled in bytes).
+  static std::string bytes_of(const std::string& token) {
+    return byte_alphabet().unspell(token).value_or(token);
+  }
+
+ private:
+  struct byte_level_step {};
+  struct byte_fallback_step {};
+  struct fuse_step {};
+  struct replace_step {
+    std::shared_ptr<const pattern> what;
+    std::string with;
+  };
+  struct strip_step {
+    std::string what;
+    std::size_t start, stop;
+  };
+
+  static void apply(byte_level_step, std::vector<std::string>& tokens) {
+    std::string bytes;
+    for (const auto& token : tokens) bytes += bytes_of(token);
+    tokens = {utf8_lossy(bytes)};
+  }
+
+  static void apply(byte_fallback_step, std::vector<std::string>& tokens) {
+    std::vector<std::string> out;
+    std::string bytes;
+    const auto flush = [&] {
+      if (bytes.empty()) return;
+      if (first_broken_utf8(bytes) == bytes.size()) {
+        out.push_back(bytes);
+      } else {
+        out.insert(out.end(), bytes.size(), "\xEF\xBF\xBD");
+      }
+      bytes.clear();
+    };
+    for (auto& token : tokens) {
+      const int byte = fallback_byte(token);
+      if (byte >= 0) {
+        bytes += static_cast<char>(byte);
+      } else {
+        flush();
+        out.push_back(std::move(token));
+      }
+    }
+    flush();
+    tokens = std::move(out);
+  }
+
+  static void apply(fuse_step, std::vector<std::string>& tokens) {
+    std::string text;
+    for (const auto& token : tokens) text += token;
+    tokens = {std::move(text)};
+  }
+
+  static void apply(const replace_step& s, std::vector<std::string>& tokens) {
+    for (auto& token : tokens) {
+      std::string out;
+      std::size_t done = 0;
+      s.what->for_each_match(token, [&](std::size_t begin, std::size_t end) {
+        out.append(token, done, begin - done).append(s.with);
+        done = end;
+      });
+      token = out.append(token, done);
+    }
+  }
+
+  static void apply(const strip_step& s, std::vector<std::string>& tokens) {
+    for (auto& token : tokens) {
+      std::size_t begin = 0, end = token.size();
+      for (std::size_t i = 0; i < s.start && token.compare(begin, s.what.size(), s.what) == 0; ++i)
+        begin += s.what.size();
+      for (std::size_t i = 0; i < s.stop && end >= begin + s.what.size() &&
+                              token.compare(end - s.what.size(), s.what.size(), s.what) == 0;
+           ++i)
+        end -= s.what.size();
+      token = token.substr(begin, end - begin);
+    }
+  }
+
+  static int fallback_byte(std::string_view token) noexcept {
+    if (token.size() != 6 || token.substr(0, 3) != "<0x" || token[5] != '>') return -1;
+    const auto digit = [](char c) {
+      return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+    };
+    const int high = digit(token[3]), low = digit(token[4]);
+    return high < 0 || low < 0 ? -1 : 16 * high + low;
+  }
+
+  void add(const nlohmann::json& json) {
+    if (json.is_null()) return;
+    const std::string type = string_field(json, "type", "decoder");
+    if (type == "Sequence") {
+      for (const auto& step : field(json, "decoders", "decoder")) add(step);
+    } else if (type == "ByteLevel") {
+      steps_.emplace_back(byte_level_step{});
+    } else if (type == "ByteFallback") {
+      steps_.emplace_back(byte_fallback_step{});
+    } else if (type == "Fuse") {
+      steps_.emplace_back(fuse_step{});
+    } else if (type == "Replace") {
+      const nlohmann::json what = field(json, "pattern", "decoder");
+      const bool literal = what.is_object() && what.contains("String");
+      steps_.emplace_back(replace_step{
+          std::make_shared<pattern>(string_field(what, literal ? "String" : "Regex", "decoder.pattern"), literal),
+          string_field(json, "content", "decoder")});
+    } else if (type == "Strip") {
+      const auto count = [&](const char* key) {
+        const long long n = integer_field(json, key, "decoder");
+        if (n < 0) throw format_error(std::string("decoder.") + key + ": expected 0 or more");
+        return static_cast<std::size_t>(n);
+      };
+      steps_.emplace_back(strip_step{string_field(json, "content", "decoder"), count("start"), count("stop")});
+    } else {
+      throw format_error("decoder.type '" + type +
+                         "' is not supported; expected ByteLevel, ByteFallback, Fuse, Replace, Strip or Sequence");
+    }
+  }
+
+  std::vector<std::variant<byte_level_step, byte_fallback_step, fuse_step, replace_step, strip_step>> steps_;
+  bool none_ = true;
+};
+
+}  // namespace text
+RLCORE_END

@@ -1,0 +1,41 @@
+// Small text files in one piece.
+#pragma once
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/core/error.hpp"
+
+RLCORE_BEGIN
+namespace text {
+
+/// The bytes of a file. Throws file_error with the path and the system's reason.
+inline std::string read_text_file(const std::filesystem::path& path) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), &std::fclose);
+  const auto fail = [&] { throw file_error(path.string() + ": cannot read: " + std::strerror(errno)); };
+  if (!file) fail();
+  std::string text;
+  char buffer[1 << 16];
+  std::size_t got = 0;
+  while ((got = std::fread(buffer, 1, sizeof buffer, file.get())) > 0) text.append(buffer, got);
+  if (std::ferror(file.get()) != 0) fail();
+  return text;
+}
+
+/// Writes a file, replacing it. Throws file_error with the path and the system's reason.
+inline void write_text_file(const std::filesystem::path& path, std::string_view text) {
+  const auto fail = [&] { throw file_error(path.string() + ": cannot write: " + std::strerror(errno)); };
+  std::FILE* file = std::fopen(path.c_str(), "wb");
+  if (file == nullptr) fail();
+  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  if ((std::fclose(file) != 0) || !written) fail();
+}
+
+}  // namespace text
+RLCORE_END

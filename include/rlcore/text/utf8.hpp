@@ -1,0 +1,110 @@
+// UTF-8 as bytes: where it is broken, and the replacement that Hugging Face's decoders make of broken parts.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/core/error.hpp"
+
+RLCORE_BEGIN
+namespace text {
+
+/// What stands at one position of a byte string read as UTF-8.
+struct utf8_step {
+  enum class kind : std::uint8_t { character, broken, cut_off };
+
+  kind what = kind::broken;  ///< cut_off: so far valid, but the string ends inside the character
+  std::uint8_t length = 1;   ///< bytes of the character, or of the maximal broken part
+  char32_t code_point = 0xFFFD;
+};
+
+/// Reads one character of `bytes` at `at` (< size). A broken part is the longest start of a valid character
+/// ("maximal subpart", Unicode 15 section 3.9), so that each becomes exactly one U+FFFD.
+inline utf8_step read_utf8(std::string_view bytes, std::size_t at) noexcept {
+  const auto byte = [&](std::size_t i) { return static_cast<std::uint8_t>(bytes[at + i]); };
+  const std::uint8_t first = byte(0);
+  if (first < 0x80) return {utf8_step::kind::character, 1, first};
+  std::uint8_t need = 0, low = 0x80, high = 0xBF;
+  char32_t value = 0;
+  if (first >= 0xC2 && first <= 0xDF) {
+    need = 1, value = first & 0x1Fu;
+  } else if (first >= 0xE0 && first <= 0xEF) {
+    need = 2, value = first & 0x0Fu;
+    if (first == 0xE0) low = 0xA0;
+    if (first == 0xED) high = 0x9F;
+  } else if (first >= 0xF0 && first <= 0xF4) {
+    need = 3, value = first & 0x07u;
+    if (first == 0xF0) low = 0x90;
+    if (first == 0xF4) high = 0x8F;
+  } else {
+    return {};
+  }
+  for (std::uint8_t i = 1; i <= need; ++i) {
+    if (at + i >= bytes.size()) return {utf8_step::kind::cut_off, i, 0xFFFD};
+    const std::uint8_t next = byte(i);
+    if (next < low || next > high) return {utf8_step::kind::broken, i, 0xFFFD};
+    value = (value << 6) | (next & 0x3Fu);
+    low = 0x80, high = 0xBF;
+  }
+  return {utf8_step::kind::character, static_cast<std::uint8_t>(need + 1), value};
+}
+
+/// Appends `code_point` (a Unicode scalar value) to `text` as UTF-8.
+inline void append_utf8(std::string& text, char32_t code_point) {
+  const auto add = [&](std::uint32_t byte) { text += static_cast<char>(byte); };
+  if (code_point < 0x80) {
+    add(code_point);
+  } else if (code_point < 0x800) {
+    add(0xC0 | (code_point >> 6)), add(0x80 | (code_point & 0x3F));
+  } else if (code_point < 0x10000) {
+    add(0xE0 | (code_point >> 12)), add(0x80 | ((code_point >> 6) & 0x3F)), add(0x80 | (code_point & 0x3F));
+  } else {
+    add(0xF0 | (code_point >> 18)), add(0x80 | ((code_point >> 12) & 0x3F));
+    add(0x80 | ((code_point >> 6) & 0x3F)), add(0x80 | (code_point & 0x3F));
+  }
+}
+
+/// First byte that does not belong to a valid character; the size when all of `bytes` is valid UTF-8.
+inline std::size_t first_broken_utf8(std::string_view bytes) noexcept {
+  std::size_t at = 0;
+  while (at < bytes.size()) {
+    if (static_cast<std::uint8_t>(bytes[at]) < 0x80) {
+      ++at;
+      continue;
+    }
+    const utf8_step step = read_utf8(bytes, at);
+    if (step.what != utf8_step::kind::character) return at;
+    at += step.length;
+  }
+  return at;
+}
+
+/// Throws data_error with the byte's position unless `bytes` is valid UTF-8.
+inline void require_utf8(std::string_view bytes) {
+  const std::size_t at = first_broken_utf8(bytes);
+  if (at == bytes.size()) return;
+  throw data_error("text is not valid UTF-8 at byte " + std::to_string(at) + " of " + std::to_string(bytes.size()) +
+                   "; expected valid UTF-8 (rlcore::text::utf8_lossy replaces broken parts)");
+}
+
+/// `bytes` with every broken part (and a cut-off end) replaced by U+FFFD.
+inline std::string utf8_lossy(std::string_view bytes) {
+  std::string text;
+  text.reserve(bytes.size());
+  for (std::size_t at = 0; at < bytes.size();) {
+    const utf8_step step = read_utf8(bytes, at);
+    if (step.what == utf8_step::kind::character) {
+      text.append(bytes.substr(at, step.length));
+    } else {
+      text += "\xEF\xBF\xBD";
+    }
+    at += step.length;
+  }
+  return text;
+}
+
+}  // namespace text
+RLCORE_END
