@@ -1,16 +1,17 @@
 // Where independent pieces of work run. Never how they are added up: that order is the caller's and fixed.
 #pragma once
 
-#include <cstddef>
 #include <concepts>
+#include <cstddef>
 
 #include "rlcore/core/abi.hpp"
 
 RLCORE_BEGIN
 
-/// e.for_each(count, f) calls f(i) once for every i in [0, count), in any order and possibly at the same time, and returns
-/// when all calls have. f(i) may write only what belongs to i, so results do not depend on the executor. The exception
-/// of the smallest i that threw is passed on after all calls ended. Nothing is allocated.
+/// e.for_each(count, f) calls f(i) once for every i in [0, count), in any order and possibly at the same time, and
+/// returns when all calls have. f(i) may write only what belongs to i, so no result depends on the executor. If calls
+/// throw, the exception of the smallest i that threw is passed on once no call is running; larger i may then never have
+/// been called. Nothing is allocated. e.concurrency() is the largest number of calls that run at the same time.
 template <class E>
 concept executor = requires(const E& e, void (*f)(std::size_t)) {
   e.for_each(std::size_t{}, f);

@@ -1,0 +1,176 @@
+// The helper threads behind the executor `threads`, and the protocol by which they take part in a call.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "rlcore/core/abi.hpp"
+
+RLCORE_BEGIN
+
+/// `helpers` threads that take part in the calls of run(). One word, the gate, holds everything that needs agreement:
+/// the number of helpers inside, whether the gate is open, whether the caller sleeps, and the number of the call. A
+/// helper may look at a call only after it has entered through an open gate; the caller closes the gate when no work is
+/// left to claim and waits for those inside alone. So a helper that has not woken up yet costs nothing, and one that
+/// wakes up late finds the gate closed and never sees a function that no longer exists.
+class pool {
+ public:
+  using function = void (*)(void* context, std::size_t i);
+
+  explicit pool(std::size_t helpers) {
+    // Spinning pays only while every thread has a core of its own.
+    const std::size_t cores = std::thread::hardware_concurrency();
+    patience_ = helpers + 1 <= cores ? std::chrono::microseconds(30) : std::chrono::microseconds(0);
+    threads_.reserve(helpers);
+    try {
+      for (std::size_t i = 0; i < helpers; ++i) threads_.emplace_back([this] { help(); });
+    } catch (...) {  // the system has no more threads
+      stop();
+      throw;
+    }
+  }
+  pool(const pool&) = delete;
+  pool& operator=(const pool&) = delete;
+  ~pool() { stop(); }
+
+  std::size_t helpers() const noexcept { return threads_.size(); }
+
+  /// Calls f(context, i) for i in [0, count), here and in the helpers. Returns false, having done nothing, if the pool
+  /// is in use: by another thread, or by the very call inside which this one is made.
+  bool run(function f, void* context, std::size_t count) {
+    if (busy_.exchange(true, std::memory_order_acquire)) return false;
+    function_ = f;
+    context_ = context;
+    count_ = count;
+    chunk_ = std::max<std::size_t>(1, count / (8 * (helpers() + 1)));
+    next_.store(0, std::memory_order_relaxed);
+    gate_.fetch_add(open, std::memory_order_seq_cst);
+    gate_.notify_all();
+    work();
+    // Adding `open` a second time closes the gate and carries into the number of the call.
+    gate_.fetch_add(open, std::memory_order_seq_cst);
+    wait_for_helpers();
+    std::exception_ptr failure = std::exchange(failure_, nullptr);
+    busy_.store(false, std::memory_order_release);
+    if (failure) std::rethrow_exception(std::move(failure));
+    return true;
+  }
+
+ private:
+  // Bits of the gate, from the lowest: helpers inside (12), caller sleeps (1), open (1), number of the call (18).
+  static constexpr std::uint32_t inside = 0xfffu, caller_sleeps = 0x1000u, open = 0x2000u;
+
+  void work() noexcept {
+    for (;;) {
+      const std::size_t first = next_.fetch_add(chunk_, std::memory_order_relaxed);
+      if (first >= count_) return;
+      const std::size_t last = std::min(chunk_, count_ - first) + first;
+      std::size_t i = first;
+      try {
+        for (; i < last; ++i) function_(context_, i);
+      } catch (...) {
+        // Chunks are claimed in ascending order: whatever comes before i has run or is running, the rest need not run.
+        next_.store(count_, std::memory_order_relaxed);
+        const std::lock_guard<std::mutex> lock(failure_lock_);
+        if (!failure_ || i < failed_at_) {
+          failed_at_ = i;
+          failure_ = std::current_exception();
+        }
+      }
+    }
+  }
+
+  void help() noexcept {
+    std::uint32_t served = 0;  // the gate, as it was when this helper last left
+    for (;;) {
+      std::uint32_t seen = wait_until_changed(served);
+      if (stopping_.load(std::memory_order_acquire)) return;
+      if ((seen & open) != 0 && gate_.compare_exchange_strong(seen, seen + 1, std::memory_order_acq_rel)) {
+        work();
+        const std::uint32_t left = gate_.fetch_sub(1, std::memory_order_acq_rel) - 1;
+        if ((left & inside) == 0 && (left & caller_sleeps) != 0) gate_.notify_all();
+        served = left;
+      } else if ((seen & open) == 0) {
+        served = seen;
+      }
+    }
+  }
+
+  /// The gate's word once its call or openness differs from that of `served`.
+  std::uint32_t wait_until_changed(std::uint32_t served) const noexcept {
+    constexpr std::uint32_t mask = ~(inside | caller_sleeps);
+    const auto changed = [&](std::uint32_t word) { return ((word ^ served) & mask) != 0; };
+    std::uint32_t word = gate_.load(std::memory_order_acquire);
+    if (!changed(word) && patience_.count() > 0) {
+      spin([&] { return changed(word = gate_.load(std::memory_order_acquire)); });
+    }
+    while (!changed(word) && !stopping_.load(std::memory_order_acquire)) {
+      gate_.wait(word, std::memory_order_acquire);
+      word = gate_.load(std::memory_order_acquire);
+    }
+    return word;
+  }
+
+  void wait_for_helpers() noexcept {
+    const auto gone = [&] { return (gate_.load(std::memory_order_acquire) & inside) == 0; };
+    if (gone() || spin(gone)) return;
+    std::uint32_t word = gate_.fetch_or(caller_sleeps, std::memory_order_acq_rel) | caller_sleeps;
+    while ((word & inside) != 0) {
+      gate_.wait(word, std::memory_order_acquire);
+      word = gate_.load(std::memory_order_acquire);
+    }
+    gate_.fetch_and(~caller_sleeps, std::memory_order_acq_rel);
+  }
+
+  /// Looks again and again until `done()` or until patience is at an end.
+  template <class Done>
+  bool spin(Done done) const noexcept {
+    if (patience_.count() == 0) return done();
+    const auto end = std::chrono::steady_clock::now() + patience_;
+    do {
+      for (int look = 0; look < 64; ++look) {
+        if (done()) return true;
+        relax();
+      }
+    } while (std::chrono::steady_clock::now() < end);
+    return done();
+  }
+
+  static void relax() noexcept {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
+  }
+
+  void stop() noexcept {
+    stopping_.store(true, std::memory_order_release);
+    gate_.fetch_add(2 * open, std::memory_order_seq_cst);  // the next call's number, closed
+    gate_.notify_all();
+    for (std::thread& t : threads_) t.join();
+  }
+
+  alignas(64) std::atomic<std::uint32_t> gate_{0};
+  alignas(64) std::atomic<std::size_t> next_{0};
+  // Written by the caller while the gate is closed and nobody is inside.
+  alignas(64) function function_ = nullptr;
+  void* context_ = nullptr;
+  std::size_t count_ = 0, chunk_ = 1;
+  std::size_t failed_at_ = 0;
+  std::exception_ptr failure_;
+  std::mutex failure_lock_;
+  std::atomic<bool> busy_{false}, stopping_{false};
+  std::chrono::microseconds patience_{0};
+  std::vector<std::thread> threads_;
+};
+
+RLCORE_END

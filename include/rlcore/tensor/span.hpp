@@ -1,0 +1,82 @@
+// The standard library's contiguous containers as views.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/tensor/traits.hpp"
+#include "rlcore/tensor/view.hpp"
+
+RLCORE_BEGIN
+
+/// std::span: rank 1; like the span itself, a const span of mutable elements shows them mutable.
+template <class T, std::size_t Extent>
+struct tensor_traits<std::span<T, Extent>> {
+  static constexpr bool borrowed = true;
+  static vector_view<T> view_of(const std::span<T, Extent>& x) noexcept {
+    return {x.data(), {static_cast<extent_t>(x.size())}};
+  }
+};
+
+/// std::vector: rank 1.
+template <class T, class Allocator>
+struct tensor_traits<std::vector<T, Allocator>> {
+  static vector_view<T> view_of(std::vector<T, Allocator>& x) noexcept {
+    return {x.data(), {static_cast<extent_t>(x.size())}};
+  }
+  static vector_view<const T> view_of(const std::vector<T, Allocator>& x) noexcept {
+    return {x.data(), {static_cast<extent_t>(x.size())}};
+  }
+};
+
+template <class Allocator>
+struct tensor_traits<std::vector<bool, Allocator>> {
+  template <class X>
+  static vector_view<const bool> view_of(X&) noexcept {
+    static_assert(dependent_false<X>,
+                  "rlcore: std::vector<bool> packs eight elements into a byte, so no pointer to them exists; use "
+                  "std::vector<std::uint8_t> or std::vector<float> for masks");
+    return {};
+  }
+};
+
+/// std::array: rank 1.
+template <class T, std::size_t N>
+struct tensor_traits<std::array<T, N>> {
+  static vector_view<T> view_of(std::array<T, N>& x) noexcept { return {x.data(), {static_cast<extent_t>(N)}}; }
+  static vector_view<const T> view_of(const std::array<T, N>& x) noexcept {
+    return {x.data(), {static_cast<extent_t>(N)}};
+  }
+};
+
+/// [rows, cols], row-major and contiguous, of memory that the caller vouches for.
+template <class T>
+requires std::is_object_v<T> matrix_view<T> matrix(T* pointer, extent_t rows, extent_t cols) {
+  if (rows < 0 || cols < 0)
+    throw std::invalid_argument("rlcore: matrix of shape " + to_string(extents<2>{rows, cols}) + ": negative extent");
+  return {pointer, {rows, cols}};
+}
+
+/// The elements of a rank 1 container as [rows, cols], row-major. Throws std::invalid_argument unless rows * cols is
+/// its size.
+template <class X>
+requires(!std::is_pointer_v<std::decay_t<X>>) auto matrix(X&& x, extent_t rows, extent_t cols) {
+  const auto v = rlcore::as_view<1>(static_cast<X&&>(x));
+  const auto whole = rlcore::matrix(v.data, rows, cols);
+  extent_t size = 0;
+  if (__builtin_mul_overflow(rows, cols, &size) || size != v.shape[0])
+    throw std::invalid_argument("rlcore: matrix of shape " + to_string(whole.shape) + " over a vector of shape " +
+                                to_string(v.shape));
+  if (v.stride[0] != 1 && v.shape[0] > 1)
+    throw std::invalid_argument("rlcore: matrix over a vector with stride " + std::to_string(v.stride[0]) +
+                                ", expected contiguous elements");
+  return whole;
+}
+
+RLCORE_END
