@@ -1,0 +1,116 @@
+// The reward of GSM8K (Cobbe et al., "Training verifiers to solve math word problems", 2021) as verl computes it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/verify/verdict.hpp"
+
+RLCORE_BEGIN
+namespace verify {
+
+/// strict: the last "#### " that a number follows; flexible: the last number of any kind.
+enum class gsm8k_method { strict, flexible };
+
+struct gsm8k_settings {
+  gsm8k_method method = gsm8k_method::strict;
+  std::size_t window = 300;  ///< only so many Unicode code points at the end are looked at; 0: all
+  double score = 1;          ///< of a correct answer
+  double format_score = 0;   ///< of an answer that is found but wrong
+};
+
+namespace detail {
+
+constexpr bool is_number_character(char c) noexcept { return (c >= '0' && c <= '9') || c == '.' || c == ','; }
+
+/// Optional minus and a run of digits, dots and commas at `at`; empty if there is none.
+constexpr std::string_view number_at(std::string_view text, std::size_t at) noexcept {
+  const std::size_t digits = at + (at < text.size() && text[at] == '-' ? 1 : 0);
+  std::size_t end = digits;
+  while (end < text.size() && is_number_character(text[end])) ++end;
+  return end == digits ? std::string_view{} : text.substr(at, end - at);
+}
+
+/// What the last `count` code points are; in bytes that are not UTF-8 every byte but 10xxxxxx counts as one.
+constexpr std::string_view last_code_points(std::string_view text, std::size_t count) noexcept {
+  std::size_t at = text.size();
+  for (; at > 0 && count > 0; --at)
+    if ((static_cast<unsigned char>(text[at - 1]) & 0xC0) != 0x80) --count;
+  return text.substr(at);
+}
+
+/// The last answer after the marker; empty if there is none. Linear: each byte is looked at a bounded number of times.
+constexpr std::string_view last_marked_number(std::string_view text) noexcept {
+  constexpr std::string_view marker = "#### ";
+  for (std::size_t end = text.size();;) {
+    const std::size_t at = text.substr(0, end).rfind(marker);
+    if (at == std::string_view::npos) return {};
+    if (const std::string_view number = number_at(text, at + marker.size()); !number.empty()) return number;
+    end = at + marker.size() - 1;  // markers do not overlap: each has one space, at its end
+  }
+}
+
+/// The last number that is more than a single dot; empty if there is none.
+constexpr std::string_view last_number(std::string_view text) noexcept {
+  for (std::size_t end = text.size(); end > 0;) {
+    while (end > 0 && !is_number_character(text[end - 1])) --end;
+    std::size_t begin = end;
+    while (begin > 0 && is_number_character(text[begin - 1])) --begin;
+    if (begin > 0 && begin < end && text[begin - 1] == '-') --begin;
+    if (begin < end && text.substr(begin, end - begin) != ".") return text.substr(begin, end - begin);
+    end = begin;
+  }
+  return {};
+}
+
+/// Equality of strings after the commas of `number` have been taken out.
+constexpr bool equal_without_commas(std::string_view number, std::string_view truth) noexcept {
+  std::size_t at = 0;
+  for (const char c : number) {
+    if (c == ',') continue;
+    if (at == truth.size() || truth[at] != c) return false;
+    ++at;
+  }
+  return at == truth.size();
+}
+
+}  // namespace detail
+
+/// Scores one response: the answer is found in its last `window` code points and compared with `ground_truth` as a
+/// string ("72." and "72.0" are not "72"); strict drops the answer's commas first, flexible keeps them. Any bytes are
+/// accepted; linear time, no allocation, thread safe.
+constexpr verdict score_gsm8k(std::string_view response, std::string_view ground_truth,
+                              const gsm8k_settings& settings = {}) noexcept {
+  const bool strict = settings.method == gsm8k_method::strict;
+  const auto find = [&](std::string_view text) {
+    return strict ? detail::last_marked_number(text) : detail::last_number(text);
+  };
+  const std::string_view window = settings.window == 0 ? response : detail::last_code_points(response, settings.window);
+  const std::string_view answer = find(window);
+  if (answer.empty())
+    return {0, window.size() < response.size() && !find(response).empty() ? reason::outside_window : reason::no_match};
+  const bool equal = strict ? detail::equal_without_commas(answer, ground_truth) : answer == ground_truth;
+  return equal ? verdict{settings.score, reason::correct} : verdict{settings.format_score, reason::wrong};
+}
+
+/// The ground truth of a raw GSM8K row: the number after the first "#### " of its solution, commas removed; nothing
+/// when there is none.
+inline std::optional<std::string> gsm8k_ground_truth(std::string_view solution) {
+  constexpr std::string_view marker = "#### ";
+  for (std::size_t at = solution.find(marker); at != std::string_view::npos; at = solution.find(marker, at + 1)) {
+    const std::string_view number = detail::number_at(solution, at + marker.size());
+    if (number.empty()) continue;
+    std::string truth;
+    for (const char c : number)
+      if (c != ',') truth += c;
+    return truth;
+  }
+  return std::nullopt;
+}
+
+}  // namespace verify
+RLCORE_END
