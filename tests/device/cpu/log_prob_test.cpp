@@ -1,0 +1,126 @@
+// Log-prob and entropy of logits against double, their gradient against the formulas P1 and P2 in double.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "device/cpu/sets.hpp"
+
+namespace {
+
+using namespace rlcore;
+using rlcore_test::normal;
+using floats = std::vector<float>;
+
+struct exact {
+  double logp = 0, entropy = 0;
+  std::vector<double> log_p;
+
+  exact(const float* logits, extent_t vocabulary, int target, double temperature) {
+    double top = -std::numeric_limits<double>::infinity(), total = 0;
+    for (extent_t j = 0; j < vocabulary; ++j) top = std::max(top, static_cast<double>(logits[j]) / temperature);
+    for (extent_t j = 0; j < vocabulary; ++j) total += std::exp(static_cast<double>(logits[j]) / temperature - top);
+    for (extent_t j = 0; j < vocabulary; ++j) {
+      log_p.push_back(static_cast<double>(logits[j]) / temperature - top - std::log(total));
+      if (std::exp(log_p.back()) > 0) entropy -= std::exp(log_p.back()) * log_p.back();
+    }
+    logp = log_p[static_cast<std::size_t>(target)];
+  }
+};
+
+class log_prob : public testing::TestWithParam<std::string> {};
+
+TEST_P(log_prob, values_and_gradients) {
+  cpu device(2, GetParam());
+  for (const extent_t vocabulary : {1, 5, 16, 43, 1000, 5003}) {
+    for (const float temperature : {1.0f, 0.7f, 1.5f}) {
+      const extent_t rows = 5;
+      floats logits = normal(static_cast<std::size_t>(rows * vocabulary), 7, 4);
+      if (vocabulary > 5)  // excluded tokens
+        for (std::size_t j = 3; j < logits.size(); j += 11) logits[j] = -std::numeric_limits<float>::infinity();
+      std::vector<std::int32_t> target;
+      for (extent_t r = 0; r < rows; ++r) target.push_back(static_cast<std::int32_t>((r * 17 + 2) % vocabulary));
+      for (extent_t r = 0; r < rows; ++r)
+        logits[static_cast<std::size_t>(r * vocabulary + target[static_cast<std::size_t>(r)])] = 1.25f;
+      const floats dlogp = normal(5, 8), dentropy = normal(5, 9);
+      floats logp(5), entropy(5), statistics(10), slopes = logits;
+      device.log_prob_forward(logits.data(), rows, vocabulary, target.data(), temperature, logp.data(), entropy.data(),
+                              statistics.data());
+      device.log_prob_backward(slopes.data(), rows, vocabulary, target.data(), temperature, dlogp.data(),
+                               dentropy.data(), entropy.data(), statistics.data());
+      for (std::size_t r = 0; r < 5; ++r) {
+        const float* row = logits.data() + static_cast<extent_t>(r) * vocabulary;
+        const exact e(row, vocabulary, target[r], static_cast<double>(temperature));
+        EXPECT_NEAR(static_cast<double>(logp[r]), e.logp, 1e-6 * (1 + std::abs(e.logp)));
+        EXPECT_NEAR(static_cast<double>(entropy[r]), e.entropy, 2e-6);
+        for (extent_t j = 0; j < vocabulary; ++j) {
+          const double p = std::exp(e.log_p[static_cast<std::size_t>(j)]);
+          double slope = static_cast<double>(dlogp[r]) * ((j == target[r] ? 1 : 0) - p);
+          if (p > 0) slope -= static_cast<double>(dentropy[r]) * p * (e.log_p[static_cast<std::size_t>(j)] + e.entropy);
+          ASSERT_NEAR(
+              static_cast<double>(slopes[r * static_cast<std::size_t>(vocabulary) + static_cast<std::size_t>(j)]),
+              slope / static_cast<double>(temperature), 3e-6);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(log_prob, large_vocabulary) {
+  cpu device(1, GetParam());
+  const extent_t vocabulary = 151936;
+  const floats logits = normal(static_cast<std::size_t>(vocabulary), 10, 3);
+  const std::int32_t target = 77777;
+  float logp = 0, entropy = 0;
+  device.log_prob_forward(logits.data(), 1, vocabulary, &target, 1, &logp, &entropy, nullptr);
+  const exact e(logits.data(), vocabulary, target, 1);
+  EXPECT_NEAR(static_cast<double>(logp), e.logp, 2e-6);
+  EXPECT_NEAR(static_cast<double>(entropy), e.entropy, 2e-6);
+}
+
+TEST_P(log_prob, not_a_number_is_seen) {
+  cpu device(1, GetParam());
+  for (std::size_t bad : {0u, 20u, 36u}) {
+    floats logits(37, 0.0f);
+    logits[bad] = std::nanf("");
+    const std::int32_t target = 5;
+    float logp = 0, entropy = 0;
+    device.log_prob_forward(logits.data(), 1, 37, &target, 1, &logp, &entropy, nullptr);
+    EXPECT_TRUE(std::isnan(logp));
+    EXPECT_TRUE(std::isnan(entropy));
+  }
+}
+
+TEST_P(log_prob, exponential) {
+  cpu device(1, GetParam());
+  double worst = 0;
+  floats x, y;
+  for (double v = -103.5; v < 88.7; v += 0.00037) x.push_back(static_cast<float>(v));
+  for (int i = 0; i < 60; ++i) x.push_back(std::ldexp(i % 2 ? 1.0f : -1.0f, -i));
+  y.resize(x.size());
+  device.exp(y.data(), x.data(), static_cast<extent_t>(x.size()));
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double correct = std::exp(static_cast<double>(x[i]));
+    const double unit = std::max(std::ldexp(1.0, std::ilogb(correct) - 23), std::ldexp(1.0, -149));
+    worst = std::max(worst, std::abs(static_cast<double>(y[i]) - correct) / unit);
+  }
+  EXPECT_LE(worst, GetParam() == "portable" ? 1.7 : 1.2) << "units in the last place";
+  const floats special = {
+      0.0f, -std::numeric_limits<float>::infinity(), std::numeric_limits<float>::infinity(), std::nanf(""), -104.5f,
+      89.0f};
+  floats result(special.size());
+  device.exp(result.data(), special.data(), static_cast<extent_t>(special.size()));
+  EXPECT_EQ(result[0], 1.0f);
+  EXPECT_EQ(result[1], 0.0f);
+  EXPECT_EQ(result[2], std::numeric_limits<float>::infinity());
+  EXPECT_TRUE(std::isnan(result[3]));
+  EXPECT_EQ(result[4], 0.0f);
+  EXPECT_EQ(result[5], std::numeric_limits<float>::infinity());
+}
+
+INSTANTIATE_TEST_SUITE_P(sets, log_prob, testing::ValuesIn(rlcore_test::instruction_sets()),
+                         [](const auto& each) { return each.param; });
+
+}  // namespace
