@@ -244,7 +244,7 @@ class options {
     throw config_error("unknown key '" + name + "'" + (hint.empty() ? "" : hint + "'?)") + "; a new key, written +" +
                        name +
                        "=..., is taken only inside a free-form map such as "
-                       "actor_rollout_ref.model.override_config");
+                       "actor_rollout_ref.actor.megatron.override_transformer_config");
   }
 
   void finish() {

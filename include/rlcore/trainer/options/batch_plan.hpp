@@ -165,10 +165,10 @@ inline std::string batch_plan::table() const {
         micro_batch_trajectories > 0 ? "of at most " + number(micro_batch_trajectories) + " trajectories; memory only"
                                      : "the whole update at once");
   }
+  const std::int64_t left_out = dataset_prompts % prompts_per_step;
   row("steps per epoch", number(steps_per_epoch),
-      dataset_prompts % prompts_per_step == 0
-          ? ""
-          : number(dataset_prompts % prompts_per_step) + " prompts are left out of each epoch");
+      left_out == 0 ? ""
+                    : number(left_out) + (left_out == 1 ? " prompt is" : " prompts are") + " left out of each epoch");
   row("total steps", number(total_steps), number(epochs) + (epochs == 1 ? " epoch" : " epochs"));
   row("warm-up steps", number(warmup_steps), "");
   if (devices > 1 && micro_batch_tokens == 0) {

@@ -1,0 +1,140 @@
+// Where metrics go: verl's line on the console, and one JSON object per step in metrics.jsonl.
+#pragma once
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rlcore/core/error.hpp"
+#include "rlcore/trainer/metrics.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+/// One line of metrics.jsonl: {"step": N, name: number, ...}; a number that is not finite is null.
+inline std::string json_line(std::int64_t step, const metrics& m) {
+  nlohmann::ordered_json row;
+  row["step"] = step;
+  for (const auto& [name, x] : m) {
+    if (const double* real = std::get_if<double>(&x)) {
+      row[name] = *real;
+    } else {
+      row[name] = std::get<std::int64_t>(x);
+    }
+  }
+  return row.dump();
+}
+
+/// Reads metrics.jsonl; null is NaN. A last line that was cut off while being written is left out; any other damage
+/// throws format_error with the line. A file that does not exist has no rows.
+inline std::vector<metric_row> read_metric_rows(const std::filesystem::path& path) {
+  std::vector<metric_row> rows;
+  std::ifstream file(path);
+  std::string line;
+  for (std::int64_t number = 1; std::getline(file, line); ++number) {
+    if (line.empty()) continue;
+    const bool cut_off = file.eof();  // no line end
+    const auto json = nlohmann::ordered_json::parse(line, nullptr, false);
+    const bool good = json.is_object() && json.contains("step") && json["step"].is_number_integer();
+    if (!good && cut_off) break;
+    if (!good)
+      throw format_error(path.string() + ": line " + std::to_string(number) +
+                         " is no JSON object with an integer \"step\"");
+    metric_row row{json["step"].get<std::int64_t>(), {}};
+    for (const auto& [name, x] : json.items()) {
+      if (name == "step") continue;
+      if (x.is_number_integer())
+        row.values.set(name, x.template get<std::int64_t>());
+      else if (x.is_number_float())
+        row.values.set(name, x.template get<double>());
+      else if (x.is_null())
+        row.values.set(name, std::numeric_limits<double>::quiet_NaN());
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+class logger {
+ public:
+  /// `names` as in trainer.logger: "console" prints; without "console" and "file" everything still goes to the console.
+  /// The file folder/metrics.jsonl is always kept, the report is made of it; an empty folder means no file. A run that
+  /// continues after `resumed_step` keeps the rows up to that step, a fresh run (negative) starts an empty file.
+  /// Throws file_error.
+  logger(const std::vector<std::string>& names, const std::filesystem::path& folder, std::int64_t resumed_step = -1)
+      : terminal_(isatty(STDOUT_FILENO) != 0) {
+    const auto named = [&](const char* name) { return std::find(names.begin(), names.end(), name) != names.end(); };
+    console_ = named("console") || !named("file");
+    if (folder.empty()) return;
+    std::error_code failure;
+    std::filesystem::create_directories(folder, failure);
+    if (failure) throw file_error(folder.string() + ": cannot create the folder: " + failure.message());
+    path_ = folder / "metrics.jsonl";
+    if (resumed_step >= 0)
+      for (metric_row& row : read_metric_rows(path_))
+        if (row.step <= resumed_step) rows_.push_back(std::move(row));
+    const std::filesystem::path fresh = path_.string() + ".new";
+    open(fresh, "w");
+    for (const metric_row& row : rows_) append(json_line(row.step, row.values) + "\n");
+    close();
+    std::filesystem::rename(fresh, path_, failure);
+    if (failure) throw file_error(path_.string() + ": cannot replace the file: " + failure.message());
+    open(path_, "a");
+  }
+  logger(const logger&) = delete;
+  logger& operator=(const logger&) = delete;
+  ~logger() {
+    if (file_ != nullptr) std::fclose(file_);
+  }
+
+  /// Prints the step and appends it to the file; both are flushed. Throws file_error.
+  void write(std::int64_t step, const metrics& m) {
+    if (console_) {
+      // A progress line may stand on the terminal: clear it first.
+      std::fprintf(stdout, "%s%s\n", terminal_ ? "\r\033[2K" : "", console_line(step, m).c_str());
+      std::fflush(stdout);
+    }
+    rows_.push_back({step, m});
+    if (file_ != nullptr) append(json_line(step, m) + "\n");
+  }
+
+  /// All rows of the run, those before a resume included.
+  const std::vector<metric_row>& rows() const noexcept { return rows_; }
+  const std::filesystem::path& path() const noexcept { return path_; }
+
+ private:
+  [[noreturn]] void fail(const char* what) const {
+    throw file_error(path_.string() + ": cannot " + what + ": " + std::strerror(errno));
+  }
+  void open(const std::filesystem::path& path, const char* mode) {
+    file_ = std::fopen(path.c_str(), mode);
+    if (file_ == nullptr) fail("open the file");
+  }
+  void append(const std::string& text) {
+    if (std::fwrite(text.data(), 1, text.size(), file_) != text.size() || std::fflush(file_) != 0) fail("write");
+  }
+  void close() {
+    if (std::fclose(std::exchange(file_, nullptr)) != 0) fail("write");
+  }
+
+  bool console_ = true, terminal_ = false;
+  std::filesystem::path path_;
+  std::FILE* file_ = nullptr;
+  std::vector<metric_row> rows_;
+};
+
+}  // namespace trainer
+RLCORE_END

@@ -1,0 +1,115 @@
+// Every metric by name, unit and definition. docs/metrics.md is generated from this table.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "rlcore/core/abi.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+/// {a,b} stands for one of the words, <x> for any.
+struct metric_definition {
+  std::string_view name, unit, definition;
+};
+
+inline constexpr metric_definition metric_definitions[] = {
+    {"training/global_step", "steps", "number of this step, from 1"},
+    {"training/epoch", "epochs", "pass over the training rows, from 0"},
+    {"critic/score/{mean,max,min}", "score", "what the reward function gave a trajectory"},
+    {"critic/rewards/{mean,max,min}", "score",
+     "score minus the KL penalty, if that is part of the reward: the learning curve"},
+    {"critic/advantages/{mean,max,min}", "1", "advantage of a response token"},
+    {"critic/returns/{mean,max,min}", "1", "return of a response token; equal to the advantage for outcome rewards"},
+    {"actor/pg_loss", "1", "policy loss before the entropy and KL terms, mean over updates"},
+    {"actor/pg_clipfrac", "share", "response tokens whose ratio is clipped"},
+    {"actor/pg_clipfrac_lower", "share", "response tokens with negative advantage at the dual clip"},
+    {"actor/ppo_kl", "nats", "mean of old minus new log-probability over response tokens"},
+    {"actor/entropy", "nats", "entropy of the sampling policy, averaged by actor.loss_agg_mode"},
+    {"actor/entropy_loss", "nats", "entropy of the policy in training, averaged by actor.loss_agg_mode"},
+    {"actor/kl_loss", "nats", "KL to the reference in the loss, averaged by actor.loss_agg_mode"},
+    {"actor/kl_coef", "1", "its coefficient"},
+    {"actor/reward_kl_penalty", "nats",
+     "KL to the reference in the reward: mean over trajectories of the mean over tokens"},
+    {"actor/reward_kl_penalty_coeff", "1", "its coefficient, as used in this step"},
+    {"actor/grad_norm", "1", "global L2 norm of the gradient before clipping, mean over updates"},
+    {"actor/lr", "1", "learning rate of this step"},
+    {"actor/skipped_updates", "updates", "updates of this step left out because the gradient was not finite"},
+    {"response_length/{mean,max,min}", "tokens", "length of a response with its end token"},
+    {"response_length/clip_ratio", "share", "responses that reach data.max_response_length"},
+    {"prompt_length/{mean,max,min}", "tokens", "length of a prompt"},
+    {"prompt_length/clip_ratio", "share", "prompts that reach data.max_prompt_length"},
+    {"timing_s/step", "s", "wall time of the whole step, with validation and checkpoint"},
+    {"timing_s/gen", "s", "wall time of the rollout"},
+    {"timing_s/reward", "s", "wall time of the reward function"},
+    {"timing_s/old_log_prob", "s",
+     "wall time of the old policy's log-probabilities; absent when those of the rollout are used"},
+    {"timing_s/ref", "s", "wall time of the reference's log-probabilities"},
+    {"timing_s/adv", "s", "wall time of rewards and advantages"},
+    {"timing_s/update_actor", "s", "wall time of the updates"},
+    {"timing_s/dump_rollout_generations", "s", "wall time of writing the responses"},
+    {"timing_s/testing", "s", "wall time of the validation"},
+    {"timing_s/save_checkpoint", "s", "wall time of saving"},
+    {"timing_per_token_ms/gen", "ms", "1000 timing_s/gen / response tokens"},
+    {"timing_per_token_ms/{ref,adv,update_actor}", "ms", "1000 timing_s/... / (prompt and response tokens)"},
+    {"perf/total_num_tokens", "tokens", "prompt and response tokens of the step"},
+    {"perf/time_per_step", "s", "timing_s/step"},
+    {"perf/throughput", "tokens/s", "perf/total_num_tokens / timing_s/step, for each device; one device here"},
+    {"perf/cpu_memory_used_gb", "GiB", "resident memory of this process"},
+    {"val-core/<data source>/<field>/mean@<N>", "score", "mean over prompts of the mean over their N samples"},
+    {"val-core/<data source>/<field>/best@<N>/{mean,std}", "score",
+     "best of N samples drawn with replacement (with more than one sample)"},
+    {"val-aux/<data source>/<field>/std@<N>", "score",
+     "mean over prompts of the standard deviation over their N samples"},
+    {"val-aux/<data source>/<field>/{best,worst}@<k>/{mean,std}", "score",
+     "best or worst of k samples drawn with replacement from the N of a prompt, k = 2, 4, 8, ..., N: exact expectation "
+     "and standard deviation, mean over prompts"},
+};
+
+/// The text of docs/metrics.md.
+inline std::string metrics_markdown() {
+  std::string out =
+      "# Metrics\n\n"
+      "Generated from `include/rlcore/trainer/metric_names.hpp`; do not edit. To renew it, run the test program of "
+      "the\n"
+      "trainers with `RLCORE_UPDATE_DOCS=1` set.\n\n"
+      "One line per step on the console, `step:N - name:number - ...`, and one JSON object per step in "
+      "`metrics.jsonl`,\n"
+      "where a number that is not finite is `null`. The names are those of verl. `{a,b}` stands for one of the words,\n"
+      "`<x>` for any.\n\n"
+      "| name | unit | definition |\n|---|---|---|\n";
+  for (const metric_definition& m : metric_definitions)
+    out += "| `" + std::string(m.name) + "` | " + std::string(m.unit) + " | " + std::string(m.definition) + " |\n";
+  return out;
+}
+
+/// True if a definition covers `name`.
+inline bool is_defined_metric(std::string_view name) {
+  const auto matches = [](auto&& self, std::string_view pattern, std::string_view text) -> bool {
+    const std::size_t open = pattern.find_first_of("{<");
+    if (open == pattern.npos) return pattern == text;
+    if (text.substr(0, open) != pattern.substr(0, open)) return false;
+    const bool any = pattern[open] == '<';
+    const std::size_t close = pattern.find(any ? '>' : '}', open);
+    const std::string_view tail = pattern.substr(close + 1), rest = text.substr(open);
+    if (any) {
+      for (std::size_t n = 1; n <= rest.size(); ++n)
+        if (self(self, tail, rest.substr(n))) return true;
+      return false;
+    }
+    std::string_view words = pattern.substr(open + 1, close - open - 1);
+    while (!words.empty()) {
+      const std::string_view word = words.substr(0, words.find(','));
+      if (rest.starts_with(word) && self(self, tail, rest.substr(word.size()))) return true;
+      words.remove_prefix(word.size() + (word.size() < words.size()));
+    }
+    return false;
+  };
+  for (const metric_definition& m : metric_definitions)
+    if (matches(matches, m.name, name)) return true;
+  return false;
+}
+
+}  // namespace trainer
+RLCORE_END

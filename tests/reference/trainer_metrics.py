@@ -1,0 +1,54 @@
+"""Numbers as Python prints them, verl's console line and validation statistics by enumeration: writes trainer_metrics.json."""
+import itertools
+import json
+import math
+import pathlib
+import random
+import struct
+
+NUMBERS = [0.0, -0.0, 1.0, 1e-6, 5e-7, 1e-5, 1e-4, 0.1, 0.17391938503519522, 1e15, 1e16, 1e22, 123456789.125, 5e-324, 2.0**1023, -1e-9, 100.0, 0.00012345,
+           9007199254740993.0, 99999999999999990.0, 1738.027497, math.inf, -math.inf, math.nan]
+
+
+def statistics(groups):
+    """Per group over every draw with replacement, then the mean over groups."""
+    out = {}
+
+    def put(name, x):
+        out.setdefault(name, []).append(x)
+
+    for scores in groups:
+        n = len(scores)
+        mean = sum(scores) / n
+        put(f"mean@{n}", mean)
+        if n == 1:
+            continue
+        put(f"std@{n}", math.sqrt(sum((x - mean) ** 2 for x in scores) / n))
+        sizes, k = [], 2
+        while k < n:
+            sizes.append(k)
+            k *= 2
+        for k in sizes + [n]:
+            for word, reduce in (("best", max), ("worst", min)):
+                draws = [reduce(d) for d in itertools.product(scores, repeat=k)]
+                m = sum(draws) / len(draws)
+                put(f"{word}@{k}/mean", m)
+                put(f"{word}@{k}/std", math.sqrt(sum((x - m) ** 2 for x in draws) / len(draws)))
+    return {name: sum(xs) / len(xs) for name, xs in out.items()}
+
+
+def main():
+    rng = random.Random(1)
+    numbers = NUMBERS + [struct.unpack("<d", rng.randbytes(8))[0] for _ in range(500)] + [rng.uniform(0, 100) for _ in range(200)]
+    groups = [[[1.0], [0.0], [1.0]], [[1.0, 0.0], [0.0, 0.0]], [[0.5, 1.0, -1.0], [0.0, 0.25, 0.25]], [[rng.random() for _ in range(5)] for _ in range(3)]]
+    metrics = {"actor/lr": 1e-06, "training/global_step": 3, "critic/rewards/mean": 0.5, "perf/throughput": 69.39390000000001, "actor/grad_norm": math.nan}
+    data = {
+        "numbers": [[struct.pack(">d", x).hex(), repr(x)] for x in numbers],
+        "validation": [{"groups": g, "expected": statistics(g)} for g in groups],
+        "line": "step:3 - " + " - ".join(f"{k}:{v}" for k, v in metrics.items()),
+    }
+    pathlib.Path(__file__).with_suffix(".json").write_text(json.dumps(data, indent=0) + "\n")
+
+
+if __name__ == "__main__":
+    main()
