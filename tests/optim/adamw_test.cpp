@@ -1,0 +1,85 @@
+// AdamW against torch.optim.AdamW in double.
+#include "rlcore/optim/adamw.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "device/cpu/sets.hpp"
+#include "optim/golden.hpp"
+
+namespace {
+
+using namespace rlcore;
+
+template <class Values>
+void expect_near(const float* ours, const Values& theirs, double relative) {
+  for (std::size_t i = 0; i < theirs.size(); ++i)
+    ASSERT_NEAR(static_cast<double>(ours[i]), theirs[i], relative * (1e-2 + std::abs(theirs[i]))) << i;
+}
+
+class adamw : public testing::TestWithParam<std::string> {};
+
+TEST_P(adamw, torch) {
+  cpu device(1, GetParam());
+  for (const auto& golden : rlcore_test::optim_golden().at("adamw")) {
+    const auto& s = golden.at("settings");
+    optim::adamw_settings settings;
+    if (s.contains("betas")) settings.beta1 = s.at("betas").at(0), settings.beta2 = s.at("betas").at(1);
+    settings.eps = s.value("eps", settings.eps);
+    settings.weight_decay = s.value("weight_decay", settings.weight_decay);
+    const auto start = golden.at("start").get<std::vector<float>>();
+    optim::adamw<cpu> optimizer(device, start.size(), settings);
+    std::vector<float> weights = start;
+    std::size_t k = 0;
+    for (const auto& g : golden.at("gradients")) {
+      const auto gradient = g.get<std::vector<float>>();
+      optimizer.step(weights, gradient, s.at("lr").get<double>());
+      expect_near(weights.data(), golden.at("weights").at(k++).get<std::vector<double>>(), 1e-6);
+    }
+    EXPECT_EQ(optimizer.steps(), static_cast<std::int64_t>(k));
+    expect_near(optimizer.m().data(), golden.at("m").get<std::vector<double>>(), 1e-6);
+    expect_near(optimizer.v().data(), golden.at("v").get<std::vector<double>>(), 1e-6);
+  }
+}
+
+TEST_P(adamw, gradient_scale_is_a_scaled_gradient_and_threads_do_not_show) {
+  cpu device(1, GetParam()), three(3, GetParam());
+  const std::size_t n = 100003;
+  const auto gradient = rlcore_test::normal(n, 1);
+  auto half = gradient;
+  for (float& g : half) g *= 0.5f;
+  std::vector<float> a = rlcore_test::normal(n, 2), b = a, c = a;
+  optim::adamw<cpu> x(device, n), y(device, n), z(three, n);
+  for (int k = 0; k < 2; ++k) {
+    x.step(a, gradient, 1e-3, 0.5f);
+    y.step(b, half, 1e-3);
+    z.step(c, gradient, 1e-3, 0.5f);
+  }
+  EXPECT_EQ(a, b);
+  EXPECT_EQ(a, c);
+}
+
+TEST_P(adamw, restored_state_continues_with_the_same_bits) {
+  cpu device(1, GetParam());
+  const auto gradient = rlcore_test::normal(100, 1);
+  std::vector<float> whole = rlcore_test::normal(100, 2), resumed = whole;
+  optim::adamw<cpu> a(device, 100), b(device, 100);
+  for (int k = 0; k < 5; ++k) a.step(whole, gradient, 1e-3);
+  for (int k = 0; k < 2; ++k) b.step(resumed, gradient, 1e-3);
+  optim::adamw<cpu> c(device, 100);
+  std::copy_n(b.m().data(), 100, c.m().data());
+  std::copy_n(b.v().data(), 100, c.v().data());
+  c.set_steps(b.steps());
+  for (int k = 0; k < 3; ++k) c.step(resumed, gradient, 1e-3);
+  EXPECT_EQ(whole, resumed);
+  EXPECT_THROW(c.step(resumed, std::vector<float>(99), 1e-3), std::invalid_argument);
+}
+
+INSTANTIATE_TEST_SUITE_P(sets, adamw, testing::ValuesIn(rlcore_test::instruction_sets()),
+                         [](const auto& each) { return each.param; });
+
+}  // namespace
