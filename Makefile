@@ -1,0 +1,44 @@
+# The front door. CMake does the work; see CMakePresets.json for debug and sanitizer builds.
+SHELL := /bin/sh
+BUILD := build
+# One job per core, but no more than one per 2 GiB of memory.
+JOBS := $(shell awk -v cores="$$(nproc)" '/^MemAvailable/ {n = int($$2 / 2097152); if (n < 1) n = 1; print (n < cores ? n : cores)}' /proc/meminfo)
+CONFIGURE = @cmake -S . -B $(BUILD) --log-level=NOTICE -DCMAKE_BUILD_TYPE=Release $(CMAKE_ARGS) \
+  $$([ -e $(BUILD)/CMakeCache.txt ] || ! command -v ninja >/dev/null || echo -G Ninja) > /dev/null
+COMPILE = @cmake --build $(BUILD) --parallel $(JOBS)
+ARGS :=
+
+.DEFAULT_GOAL := help
+.PHONY: help train test bench format clean
+
+help:
+	@echo 'make train    build and run the quickstart: a small model learns word problems by GRPO (ARGS="key=value ...")'
+	@echo 'make test     build everything and run all tests'
+	@echo 'make bench    build and run the benchmarks'
+	@echo 'make format   clang-format on every source file'
+	@echo 'make clean    remove $(BUILD)/'
+	@echo 'Missing Debian packages are installed when this user may; RLCORE_SETUP=no switches that off.'
+
+train:
+	@cmake/setup.sh train
+	$(CONFIGURE)
+	$(COMPILE) --target quickstart
+	@$(BUILD)/bin/quickstart $(ARGS)
+
+test:
+	@cmake/setup.sh test
+	$(CONFIGURE)
+	$(COMPILE)
+	@ctest --test-dir $(BUILD) --parallel $(JOBS) --output-on-failure --progress
+
+bench:
+	@cmake/setup.sh bench
+	$(CONFIGURE)
+	$(COMPILE) --target bench
+
+format:
+	@cmake/setup.sh format
+	@git ls-files '*.hpp' '*.cpp' '*.inc' | xargs clang-format -i
+
+clean:
+	@rm -rf $(BUILD)

@@ -1,0 +1,114 @@
+#!/bin/sh
+# setup.sh train|test|bench|format: sees to it that what this target needs is on the machine. Missing Debian packages
+# are installed when this user may (root, or sudo without a password); otherwise one line says what to install.
+# RLCORE_SETUP=no leaves everything as it is, for machines whose libraries lie elsewhere.
+set -eu
+
+goal=${1:?usage: setup.sh train|test|bench|format}
+[ "${RLCORE_SETUP:-yes}" = no ] && exit 0
+cd "$(dirname "$0")/.."
+log=build/setup.log
+mkdir -p build
+
+required=''
+wanted=''   # improves things; its absence is no reason to stop
+
+has_command() { command -v "$1" >/dev/null 2>&1; }
+has_header() {  # has_header NAME [FOLDER...]: in the usual folders, or where the compiler itself looks
+  for folder in /usr/include /usr/local/include /usr/include/eigen3; do
+    [ -e "$folder/$1" ] && return 0
+  done
+  has_command c++ && printf '#include <%s>\n' "$1" | c++ -E -x c++ - >/dev/null 2>&1
+}
+need_command() { has_command "$1" || required="$required $2"; }
+need_header() { has_header "$1" || required="$required $2"; }
+want_command() { has_command "$1" || wanted="$wanted $2"; }
+
+if [ "$goal" = format ]; then
+  need_command clang-format clang-format
+else
+  [ -n "${CXX:-}" ] && has_command "$CXX" || need_command c++ g++
+  need_command cmake cmake
+  want_command ninja ninja-build
+  need_header nlohmann/json.hpp nlohmann-json3-dev
+  [ -e /usr/include/pcre2.h ] || need_header pcre2posix.h libpcre2-dev
+  need_header utf8proc.h libutf8proc-dev
+  need_header fmt/core.h libfmt-dev
+fi
+if [ "$goal" = test ]; then
+  need_header gtest/gtest.h libgtest-dev
+  need_header gmock/gmock.h libgmock-dev
+  need_header Eigen/Core libeigen3-dev
+  need_header xtensor/xtensor.hpp libxtensor-dev
+  want_command ccache ccache
+  want_command clang++ clang
+  want_command pkg-config pkg-config
+  want_command python3 python3
+  for python in python3 /usr/bin/python3; do
+    "$python" -c 'import ensurepip, venv' >/dev/null 2>&1 && have_venv=1 && break
+  done
+  [ -n "${have_venv:-}" ] || wanted="$wanted python3-venv"
+fi
+if [ "$goal" = bench ]; then
+  need_header benchmark/benchmark.h libbenchmark-dev
+  need_header Eigen/Core libeigen3-dev
+  need_header xtensor/xtensor.hpp libxtensor-dev
+fi
+
+as_root=''
+may_install() {
+  has_command apt-get || return 1
+  [ "$(id -u)" = 0 ] && return 0
+  has_command sudo && sudo -n true 2>/dev/null && as_root='sudo -n'
+}
+apt_install() {
+  $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@" </dev/null >>"$log" 2>&1
+}
+install() {
+  apt_install "$@" && return 0
+  # The package lists may be old or, on a fresh machine, not there at all.
+  $as_root apt-get update </dev/null >>"$log" 2>&1 || true
+  apt_install "$@"
+}
+
+if [ -n "$required$wanted" ]; then
+  if may_install; then
+    echo "setup: installing$required$wanted"
+    # shellcheck disable=SC2086
+    if ! install $required $wanted; then
+      if [ -n "$required" ] && ! apt_install $required; then
+        echo "setup: apt-get could not install$required (its output is in $log)" >&2
+        exit 1
+      fi
+      [ -z "$wanted" ] || echo "setup: going on without$wanted (apt-get's output is in $log)"
+    fi
+  elif [ -n "$required" ]; then
+    echo "setup: this needs packages that are missing: sudo apt-get install$required$wanted" >&2
+    exit 1
+  else
+    echo "setup: going on without$wanted"
+  fi
+fi
+
+if [ "$goal" != format ]; then
+  version=$(cmake --version | sed -n '1s/[^0-9]*\([0-9]*\)\.\([0-9]*\).*/\1 \2/p')
+  # shellcheck disable=SC2086
+  set -- $version
+  if [ "$1" -lt 3 ] || { [ "$1" -eq 3 ] && [ "$2" -lt 25 ]; }; then
+    echo "setup: CMake $1.$2 is too old: 3.25 or newer is needed" >&2
+    exit 1
+  fi
+fi
+
+# Arrow C++ for Parquet comes out of the pyarrow wheel; without it the tests of Parquet are left out.
+if [ "$goal" = test ] && ! pkg-config --exists parquet 2>/dev/null && [ -z "${RLCORE_PYARROW:-}" ]; then
+  wheel=$(sed -n '/^pyarrow==/p' cmake/requirements.txt)
+  if ! build/venv/bin/python3 -c "import pyarrow, sys; sys.exit('pyarrow==' + pyarrow.__version__ != '$wheel')" 2>/dev/null; then
+    rm -rf build/venv
+    echo "setup: $wheel into build/venv, for the tests of Parquet"
+    { python3 -m venv build/venv || /usr/bin/python3 -m venv --clear build/venv; } >>"$log" 2>&1 &&
+      timeout 300 build/venv/bin/python3 -m pip install --quiet --disable-pip-version-check --no-input --retries 1 \
+        --only-binary :all: "$wheel" </dev/null >>"$log" 2>&1 ||
+      echo "setup: $wheel could not be installed (see $log): the tests go on without Parquet"
+  fi
+fi

@@ -1,0 +1,105 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "layering/layers.hpp"
+
+namespace {
+
+using layering::violations;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+TEST(layering, the_library_keeps_the_order_of_its_folders) {
+  for (const std::string& line : violations(RLCORE_SOURCE_DIR "/include/rlcore"))
+    ADD_FAILURE() << "include/rlcore/" << line;
+}
+
+/// A small tree of headers in a temporary folder: the checker must be able to fail.
+class bad_tree : public testing::Test {
+ protected:
+  void SetUp() override {
+    top_ = layering::fs::temp_directory_path() / ("rlcore_layering_" + std::to_string(getpid()));
+    layering::fs::remove_all(top_);
+    write("core/error.hpp", "#include <string>\n");
+    write("tensor/view.hpp", "#pragma once\n#include <span>\n#include \"rlcore/core/error.hpp\"\n");
+    write("tensor/eigen.hpp", "#include <Eigen/Core>\n#include \"rlcore/tensor/view.hpp\"\n");
+    write("objective/loss.hpp", "#include \"rlcore/tensor/view.hpp\"\n");
+    write("trainer/loop.hpp", "#include <fmt/core.h>\n#include <unistd.h>\n#include \"rlcore/objective/loss.hpp\"\n");
+  }
+  void TearDown() override { layering::fs::remove_all(top_); }
+
+  void write(const std::string& file, const std::string& text) const {
+    layering::fs::create_directories((top_ / file).parent_path());
+    std::ofstream(top_ / file) << text;
+  }
+  layering::strings faults() const { return violations(top_); }
+
+ private:
+  layering::fs::path top_;
+};
+
+TEST_F(bad_tree, is_good_to_begin_with) { EXPECT_THAT(faults(), IsEmpty()); }
+
+TEST_F(bad_tree, edge_to_a_later_layer) {
+  write("tensor/view.hpp", "\n  #  include \"rlcore/objective/sum.hpp\"\n");
+  write("objective/sum.hpp", "");
+  EXPECT_THAT(faults(), ElementsAre("tensor/view.hpp:2: rlcore/objective/sum.hpp lies in a later layer"));
+}
+
+TEST_F(bad_tree, third_party_where_only_the_standard_library_is_allowed) {
+  write("objective/loss.hpp", "#include <nlohmann/json.hpp>\n");
+  EXPECT_THAT(faults(), ElementsAre("objective/loss.hpp:1: nlohmann/json.hpp is third party, not allowed here"));
+  write("objective/loss.hpp", "#include <Eigen/Core>\n");
+  EXPECT_THAT(faults(), ElementsAre(HasSubstr("Eigen/Core is third party")));
+}
+
+TEST_F(bad_tree, unknown_and_system_headers) {
+  write("data/reader.hpp", "#include <boost/config.hpp>\n");
+  write("objective/loss.hpp", "#include <unistd.h>\n#include <immintrin.h>\n");
+  EXPECT_THAT(faults(),
+              ElementsAre(HasSubstr("boost/config.hpp is not on the list"), HasSubstr("unistd.h is of the operating"),
+                          HasSubstr("immintrin.h belongs into simd or device")));
+}
+
+TEST_F(bad_tree, adapters_are_leaves) {
+  write("objective/loss.hpp", "#include \"rlcore/tensor/eigen.hpp\"\n");
+  EXPECT_THAT(faults(), ElementsAre(HasSubstr("is an adapter")));
+}
+
+TEST_F(bad_tree, umbrella_takes_only_what_needs_no_third_party) {
+  write("rlcore.hpp", "#include \"rlcore/objective/loss.hpp\"\n");
+  EXPECT_THAT(faults(), IsEmpty());
+  write("rlcore.hpp", "#include \"rlcore/trainer/loop.hpp\"\n");
+  EXPECT_THAT(faults(), ElementsAre("rlcore.hpp:1: rlcore/trainer/loop.hpp lies in a later layer"));
+  write("rlcore.hpp", "");
+  write("trainer/loop.hpp", "#include \"rlcore/rlcore.hpp\"\n");
+  EXPECT_THAT(faults(), ElementsAre(HasSubstr("is the umbrella header")));
+}
+
+TEST_F(bad_tree, spelling_and_existence) {
+  write("objective/loss.hpp", "#include \"view.hpp\"\n#include \"rlcore/tensor/veiw.hpp\"\n");
+  EXPECT_THAT(faults(),
+              ElementsAre(HasSubstr("view.hpp is not written from rlcore/ on"), HasSubstr("veiw.hpp does not exist")));
+}
+
+TEST_F(bad_tree, folder_that_is_no_layer) {
+  write("util/misc.hpp", "");
+  EXPECT_THAT(faults(), ElementsAre("util/misc.hpp: lies in a folder that is not a layer"));
+}
+
+TEST_F(bad_tree, header_that_grew_too_long) {
+  write("core/error.hpp", std::string(401, '\n'));
+  EXPECT_THAT(faults(), ElementsAre("core/error.hpp: has 401 lines; 400 is the limit"));
+  write("core/error.hpp", std::string(400, '\n'));
+  EXPECT_THAT(faults(), IsEmpty());
+}
+
+TEST_F(bad_tree, circle) {
+  write("core/error.hpp", "#include \"rlcore/core/dtype.hpp\"\n");
+  write("core/dtype.hpp", "#include \"rlcore/core/error.hpp\"\n");
+  EXPECT_THAT(faults(), ElementsAre(HasSubstr("includes itself: core/dtype.hpp -> core/error.hpp -> core/dtype.hpp")));
+}
+
+}  // namespace
