@@ -67,7 +67,7 @@
 #include <parquet/arrow/writer.h>
 #endif
 
-#define RLCORE_POISON % % % a macro of another library met a name of rlcore % % %
+#define RLCORE_POISON a_macro_of_another_library met_a_name_of_rlcore
 // complex.h, termios.h, sys/sysmacros.h
 #define I RLCORE_POISON
 #define B0 RLCORE_POISON
@@ -79,13 +79,8 @@
 #define Bool RLCORE_POISON
 #define Status RLCORE_POISON
 #define Success RLCORE_POISON
-// Windows and older C libraries
+// Windows, debugging and logging
 #define small RLCORE_POISON
-#define near RLCORE_POISON
-#define far RLCORE_POISON
-#define interface RLCORE_POISON
-#define IN RLCORE_POISON
-#define OUT RLCORE_POISON
 #define ERROR RLCORE_POISON
 #define DEBUG RLCORE_POISON
 // compilers in GNU mode
