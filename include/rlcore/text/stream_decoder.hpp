@@ -1,0 +1,78 @@
+// Text of an answer while it is being generated.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/text/tokenizer.hpp"
+#include "rlcore/text/utf8.hpp"
+
+RLCORE_BEGIN
+namespace text {
+
+/// Decodes one token after the other; gives out whole characters only. All pieces in a row, finish() included, are
+/// what tokenizer::decode makes of all ids at once.
+class stream_decoder {
+ public:
+  explicit stream_decoder(tokenizer t, bool skip_special_tokens = false)
+      : tokenizer_(std::move(t)), skip_special_tokens_(skip_special_tokens) {}
+
+  /// The text that `id` completes; empty while a character is unfinished.
+  std::string push(std::int32_t id) {
+    if (!tokenizer_.decodes_bytes()) return push_token(id);
+    if (skip_special_tokens_ && tokenizer_.is_special(id)) return {};
+    pending_ += tokenizer_.bytes_of(id);
+    std::string text;
+    std::size_t at = 0;
+    while (at < pending_.size()) {
+      const utf8_step step = read_utf8(pending_, at);
+      if (step.what == utf8_step::kind::cut_off) break;
+      if (step.what == utf8_step::kind::character) {
+        text.append(pending_, at, step.length);
+      } else {
+        text += "\xEF\xBF\xBD";
+      }
+      at += step.length;
+    }
+    pending_.erase(0, at);
+    return text;
+  }
+
+  /// The rest: U+FFFD for a character that never was completed. The decoder is then as new.
+  std::string finish() {
+    std::string rest;
+    if (tokenizer_.decodes_bytes()) {
+      rest = utf8_lossy(pending_);
+    } else {
+      rest = tokenizer_.decode(ids_, skip_special_tokens_).substr(given_);
+    }
+    pending_.clear();
+    ids_.clear();
+    given_ = 0;
+    return rest;
+  }
+
+ private:
+  // Other decoders look at neighbours (runs of <0xNN>, a space stripped at the start), so all ids are decoded again;
+  // text that ends in U+FFFD may still change and is kept back.
+  std::string push_token(std::int32_t id) {
+    ids_.push_back(id);
+    std::string text = tokenizer_.decode(ids_, skip_special_tokens_);
+    if (text.size() <= given_ || (text.size() >= 3 && text.compare(text.size() - 3, 3, "\xEF\xBF\xBD") == 0)) return {};
+    std::string piece = text.substr(given_);
+    given_ = text.size();
+    return piece;
+  }
+
+  tokenizer tokenizer_;
+  bool skip_special_tokens_;
+  std::string pending_;
+  std::vector<std::int32_t> ids_;
+  std::size_t given_ = 0;
+};
+
+}  // namespace text
+RLCORE_END

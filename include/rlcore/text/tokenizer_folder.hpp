@@ -1,0 +1,68 @@
+// Tokenizer files of a model folder: written for our own tokenizers, copied for those that came with a model.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <system_error>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/core/error.hpp"
+#include "rlcore/text/chat_family.hpp"
+#include "rlcore/text/text_file.hpp"
+#include "rlcore/text/tokenizer.hpp"
+
+RLCORE_BEGIN
+namespace text {
+
+/// What a tokenizer_config.json says beside the tokenizer itself.
+struct tokenizer_settings {
+  std::string eos_token = "<|im_end|>";
+  std::string pad_token = "<|endoftext|>";
+  std::string chat_template = std::string(chatml_jinja);  ///< Jinja text
+  int model_max_length = 131072;
+};
+
+/// Text of a tokenizer_config.json with which transformers' AutoTokenizer takes tokenizer.json as it is.
+inline std::string tokenizer_config_json(const tokenizer_settings& s) {
+  nlohmann::ordered_json j;
+  j["add_bos_token"] = false;
+  j["add_prefix_space"] = false;
+  j["bos_token"] = nullptr;
+  j["chat_template"] = s.chat_template;
+  j["clean_up_tokenization_spaces"] = false;
+  j["eos_token"] = s.eos_token;
+  j["model_max_length"] = s.model_max_length;
+  j["pad_token"] = s.pad_token;
+  j["tokenizer_class"] = "PreTrainedTokenizerFast";
+  j["unk_token"] = nullptr;
+  return j.dump(2) + "\n";
+}
+
+/// Writes tokenizer.json and tokenizer_config.json into `folder`, which is created when missing. Throws
+/// std::invalid_argument when the eos or pad token is none of the tokenizer's, file_error when the system refuses.
+inline void save(const tokenizer& t, const std::filesystem::path& folder, const tokenizer_settings& settings = {}) {
+  require(t.id_of(settings.eos_token).has_value(), "save: settings.eos_token is no token of this tokenizer");
+  require(t.id_of(settings.pad_token).has_value(), "save: settings.pad_token is no token of this tokenizer");
+  std::error_code code;
+  std::filesystem::create_directories(folder, code);
+  if (code) throw file_error(folder.string() + ": cannot create: " + code.message());
+  write_text_file(folder / "tokenizer.json", t.json());
+  write_text_file(folder / "tokenizer_config.json", tokenizer_config_json(settings));
+}
+
+/// Copies the tokenizer's files that folder `from` has into the existing folder `to`, replacing them there. Throws
+/// file_error when `from` has no tokenizer.json or the system refuses.
+inline void copy_files(const std::filesystem::path& from, const std::filesystem::path& to) {
+  namespace fs = std::filesystem;
+  if (!fs::exists(from / "tokenizer.json")) throw file_error((from / "tokenizer.json").string() + ": no such file");
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt", "chat_template.jinja",
+                           "special_tokens_map.json", "added_tokens.json"}) {
+    if (!fs::exists(from / name)) continue;
+    // Read and written rather than copied by the system: a read-only original must not make a read-only copy.
+    write_text_file(to / name, read_text_file(from / name));
+  }
+}
+
+}  // namespace text
+RLCORE_END

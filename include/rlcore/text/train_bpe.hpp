@@ -1,0 +1,233 @@
+// A small byte-level BPE tokenizer learnt from a corpus.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <queue>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/core/error.hpp"
+#include "rlcore/text/byte_alphabet.hpp"
+#include "rlcore/text/normalizer.hpp"
+#include "rlcore/text/pre_tokenizer.hpp"
+#include "rlcore/text/tokenizer.hpp"
+#include "rlcore/text/tokenizer_folder.hpp"
+#include "rlcore/text/utf8.hpp"
+
+RLCORE_BEGIN
+namespace text {
+
+/// Which words a trained tokenizer cuts text into.
+enum class split_style : std::uint8_t {
+  gpt2,   ///< GPT-2's: numbers are words
+  qwen2,  ///< Qwen2's, after NFC: every digit is a word
+};
+
+/// Learns merge rules: the most frequent pair of neighbours first, of equally frequent ones the pair of lowest ids
+/// (Sennrich et al. 2016; ties as in the `tokenizers` library). Symbols 0..255 are the bytes in alphabet order.
+class bpe_trainer {
+ public:
+  /// Counts `times` occurrences of a word given as symbols.
+  void add_word(std::vector<std::int32_t> symbols, std::int64_t times) {
+    words_.push_back({std::move(symbols), times});
+  }
+
+  struct learnt {
+    std::vector<std::string> tokens;  ///< spelled in the byte alphabet, by id
+    std::vector<std::pair<std::int32_t, std::int32_t>> merges;
+  };
+
+  /// Merges until there are `size` tokens or no pair is left. `tokens`: the symbols to start from.
+  learnt train(std::vector<std::string> tokens, std::size_t size) {
+    learnt result{std::move(tokens), {}};
+    std::unordered_map<std::string, std::int32_t> ids;
+    for (std::size_t i = 0; i < result.tokens.size(); ++i) ids[result.tokens[i]] = static_cast<std::int32_t>(i);
+    for (std::size_t w = 0; w < words_.size(); ++w) count(w, +1);
+    publish();
+    while (result.tokens.size() < size && !queue_.empty()) {
+      const candidate best = queue_.top();
+      queue_.pop();
+      if (counts_[best.pair] != best.count) continue;  // stale: the present count has an entry of its own
+      const auto [left, right] = best.pair;
+      const std::string token =
+          result.tokens[static_cast<std::size_t>(left)] + result.tokens[static_cast<std::size_t>(right)];
+      const auto [known, fresh] = ids.emplace(token, static_cast<std::int32_t>(result.tokens.size()));
+      if (fresh) result.tokens.push_back(token);
+      result.merges.push_back(best.pair);
+      merge_everywhere(best.pair, known->second);
+    }
+    return result;
+  }
+
+ private:
+  using symbol_pair = std::pair<std::int32_t, std::int32_t>;
+  struct word {
+    std::vector<std::int32_t> symbols;
+    std::int64_t times;
+  };
+  struct candidate {
+    std::int64_t count;
+    symbol_pair pair;
+    bool operator<(const candidate& other) const noexcept {
+      return count != other.count ? count < other.count : pair > other.pair;
+    }
+  };
+
+  void count(std::size_t w, std::int64_t sign) {
+    const auto& s = words_[w].symbols;
+    for (std::size_t i = 0; i + 1 < s.size(); ++i) {
+      const symbol_pair p{s[i], s[i + 1]};
+      counts_[p] += sign * words_[w].times;
+      changed_.push_back(p);
+      if (sign > 0) {
+        auto& where = words_with_[p];
+        if (where.empty() || where.back() != w) where.push_back(w);
+      }
+    }
+  }
+
+  void publish() {
+    std::sort(changed_.begin(), changed_.end());
+    changed_.erase(std::unique(changed_.begin(), changed_.end()), changed_.end());
+    for (const symbol_pair& p : changed_)
+      if (counts_[p] > 0) queue_.push({counts_[p], p});
+    changed_.clear();
+  }
+
+  void merge_everywhere(symbol_pair pair, std::int32_t merged) {
+    std::vector<std::size_t> where = std::move(words_with_[pair]);
+    words_with_.erase(pair);
+    std::sort(where.begin(), where.end());
+    where.erase(std::unique(where.begin(), where.end()), where.end());
+    for (const std::size_t w : where) {
+      count(w, -1);
+      auto& s = words_[w].symbols;
+      std::size_t kept = 0;
+      for (std::size_t i = 0; i < s.size(); ++i) {
+        const bool here = i + 1 < s.size() && s[i] == pair.first && s[i + 1] == pair.second;
+        s[kept++] = here ? merged : s[i];
+        i += here ? 1 : 0;
+      }
+      s.resize(kept);
+      count(w, +1);
+    }
+    publish();
+  }
+
+  std::vector<word> words_;
+  std::map<symbol_pair, std::int64_t> counts_;
+  std::map<symbol_pair, std::vector<std::size_t>> words_with_;
+  std::vector<symbol_pair> changed_;
+  std::priority_queue<candidate> queue_;
+};
+
+/// A tokenizer of exactly `vocab_size` tokens: the 256 bytes, merges learnt from `corpus`, `special_tokens` at the end.
+/// The same corpus gives the same tokenizer. eos_id and pad_id are <|im_end|> and <|endoftext|> when these are among
+/// the special tokens. Throws std::invalid_argument when `vocab_size` leaves no room, data_error when the corpus has too
+/// few pairs for it or is not UTF-8.
+inline tokenizer train_bpe(std::span<const std::string> corpus, std::size_t vocab_size,
+                           std::span<const std::string> special_tokens, split_style style = split_style::qwen2) {
+  require(vocab_size >= 256 + special_tokens.size(), "train_bpe: vocab_size is below 256 + number of special tokens");
+  const std::size_t size = vocab_size - special_tokens.size();
+  const bool qwen2 = style == split_style::qwen2;
+  using json = nlohmann::ordered_json;
+  json normalizer_json, split_json;
+  if (qwen2) normalizer_json = {{"type", "NFC"}};
+  const json byte_level = {
+      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", !qwen2}, {"use_regex", !qwen2}};
+  if (qwen2) {
+    const json split = {{"type", "Split"},
+                        {"pattern", {{"Regex", std::string(qwen2_split)}}},
+                        {"behavior", "Isolated"},
+                        {"invert", false}};
+    split_json = {{"type", "Sequence"}, {"pretokenizers", json::array({split, byte_level})}};
+  } else {
+    split_json = byte_level;
+  }
+
+  const normalizer normalize{nlohmann::json(normalizer_json)};
+  const pre_tokenizer cut{nlohmann::json(split_json)};
+  std::map<std::string, std::int64_t, std::less<>> words;
+  for (const std::string& text : corpus) {
+    require_utf8(text);
+    cut(normalize(text), [&](std::string_view word) {
+      const auto found = words.find(word);
+      found == words.end() ? static_cast<void>(words.emplace(word, 1)) : static_cast<void>(++found->second);
+    });
+  }
+
+  const byte_alphabet alphabet;
+  std::vector<char32_t> characters;
+  for (int byte = 0; byte < 256; ++byte) characters.push_back(alphabet.character(static_cast<std::uint8_t>(byte)));
+  std::sort(characters.begin(), characters.end());
+  std::vector<std::string> symbols(256);
+  std::vector<std::int32_t> id_of_byte(256);
+  for (std::size_t i = 0; i < 256; ++i) {
+    append_utf8(symbols[i], characters[i]);
+    id_of_byte[static_cast<std::size_t>(alphabet.byte(characters[i]))] = static_cast<std::int32_t>(i);
+  }
+  bpe_trainer trainer;
+  for (const auto& [word, times] : words) {
+    std::vector<std::int32_t> ids;
+    for (const char c : word) ids.push_back(id_of_byte[static_cast<std::uint8_t>(c)]);
+    trainer.add_word(std::move(ids), times);
+  }
+  const bpe_trainer::learnt learnt = trainer.train(std::move(symbols), size);
+  if (learnt.tokens.size() < size)
+    throw data_error("train_bpe: the corpus has pairs for " +
+                     std::to_string(learnt.tokens.size() + special_tokens.size()) + " tokens, expected " +
+                     std::to_string(vocab_size));
+
+  json added = json::array(), vocab = json::object(), merges = json::array();
+  for (std::size_t i = 0; i < special_tokens.size(); ++i)
+    added.push_back({{"id", size + i},
+                     {"content", special_tokens[i]},
+                     {"single_word", false},
+                     {"lstrip", false},
+                     {"rstrip", false},
+                     {"normalized", false},
+                     {"special", true}});
+  // A plain loop over an ordered object would look every key up again: quadratic.
+  auto& entries = vocab.get_ref<json::object_t&>();
+  for (std::size_t i = 0; i < size; ++i) entries.push_back({learnt.tokens[i], i});
+  for (const auto& [left, right] : learnt.merges)
+    merges.push_back(
+        {learnt.tokens[static_cast<std::size_t>(left)], learnt.tokens[static_cast<std::size_t>(right)]});
+  json file;
+  file["version"] = "1.0";
+  file["truncation"] = nullptr;
+  file["padding"] = nullptr;
+  file["added_tokens"] = added;
+  file["normalizer"] = normalizer_json;
+  file["pre_tokenizer"] = split_json;
+  file["post_processor"] = nullptr;
+  file["decoder"] = byte_level;
+  file["model"] = {{"type", "BPE"},
+                   {"dropout", nullptr},
+                   {"unk_token", nullptr},
+                   {"continuing_subword_prefix", nullptr},
+                   {"end_of_word_suffix", nullptr},
+                   {"fuse_unk", false},
+                   {"byte_fallback", false},
+                   {"ignore_merges", false},
+                   {"vocab", std::move(vocab)},
+                   {"merges", std::move(merges)}};
+  tokenizer_settings settings;
+  const auto special = [&](const std::string& token) {
+    return std::find(special_tokens.begin(), special_tokens.end(), token) != special_tokens.end();
+  };
+  const bool named = special(settings.eos_token) && special(settings.pad_token);
+  return tokenizer::parse(file.dump(1) + "\n", named ? tokenizer_config_json(settings) : std::string(), "train_bpe");
+}
+
+}  // namespace text
+RLCORE_END
