@@ -1,0 +1,25 @@
+// The constant denominator of Dr. GRPO.
+#pragma once
+
+#include "rlcore/objective/aggregation/aggregation.hpp"
+
+RLCORE_BEGIN
+
+/// 1 / (S* length): like sequence_mean_token_mean, but every sequence is divided by the same length, usually the
+/// longest response allowed, so long answers are not diluted (Dr. GRPO, Liu et al. 2025; verl
+/// "seq-mean-token-sum-norm").
+struct fixed_length {
+  double length = 0;
+  double weight(row_info, const global_counts& step) const noexcept {
+    return 1.0 / (static_cast<double>(step.sequences()) * length);
+  }
+};
+
+/// 1 / length: what verl computed under "seq-mean-token-sum-norm" before it divided by the number of sequences. The
+/// loss grows with the batch; for reproducing old runs only.
+struct fixed_length_unaveraged {
+  double length = 0;
+  double weight(row_info, const global_counts&) const noexcept { return 1.0 / length; }
+};
+
+RLCORE_END

@@ -1,0 +1,16 @@
+// Every sequence of the step weighs the same.
+#pragma once
+
+#include "rlcore/objective/aggregation/aggregation.hpp"
+
+RLCORE_BEGIN
+
+/// 1 / (S* n): the mean over non-empty sequences of each one's token mean (GRPO; verl "seq-mean-token-mean", which adds
+/// 1e-8 to n).
+struct sequence_mean_token_mean {
+  double weight(row_info row, const global_counts& step) const noexcept {
+    return 1.0 / (static_cast<double>(step.sequences()) * static_cast<double>(row.tokens));
+  }
+};
+
+RLCORE_END

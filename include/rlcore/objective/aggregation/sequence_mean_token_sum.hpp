@@ -1,0 +1,15 @@
+// The mean over sequences of their sums.
+#pragma once
+
+#include "rlcore/objective/aggregation/aggregation.hpp"
+
+RLCORE_BEGIN
+
+/// 1 / S*: the mean over non-empty sequences of each one's token sum (verl "seq-mean-token-sum").
+struct sequence_mean_token_sum {
+  double weight(row_info, const global_counts& step) const noexcept {
+    return 1.0 / static_cast<double>(step.sequences());
+  }
+};
+
+RLCORE_END

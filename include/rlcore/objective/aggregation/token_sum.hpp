@@ -1,0 +1,13 @@
+// The plain sum over tokens.
+#pragma once
+
+#include "rlcore/objective/aggregation/aggregation.hpp"
+
+RLCORE_BEGIN
+
+/// 1: no denominator (verl "token-sum").
+struct token_sum {
+  double weight(row_info, const global_counts&) const noexcept { return 1.0; }
+};
+
+RLCORE_END

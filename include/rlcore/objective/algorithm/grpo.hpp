@@ -1,0 +1,25 @@
+// Group Relative Policy Optimization.
+#pragma once
+
+#include "rlcore/objective/advantage/group_relative.hpp"
+#include "rlcore/objective/aggregation/sequence_mean_token_mean.hpp"
+#include "rlcore/objective/loop/evaluate.hpp"
+#include "rlcore/objective/piece/combine/scaled.hpp"
+#include "rlcore/objective/piece/combine/sum.hpp"
+#include "rlcore/objective/piece/divergence/k3.hpp"
+#include "rlcore/objective/piece/surrogate/clipped_ratio.hpp"
+
+RLCORE_BEGIN
+
+/// GRPO (Shao et al. 2024, DeepSeekMath, eq. 3): clipped surrogate plus kl times k3, advantages from group_relative{},
+/// aggregated by sequence_mean_token_mean. The defaults are the paper's.
+struct grpo_settings {
+  double clip_low = 0.2, clip_high = 0.2;
+  double kl = 0.04;
+};
+
+constexpr auto grpo(const grpo_settings& s = {}) noexcept {
+  return sum{clipped_ratio{.low = s.clip_low, .high = s.clip_high}, scaled{s.kl, k3{}}};
+}
+
+RLCORE_END

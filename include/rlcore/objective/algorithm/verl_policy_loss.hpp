@@ -1,0 +1,172 @@
+// verl's actor loss, with every choice made at run time: what a trainer driven by a command line calls.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "rlcore/exec/serial.hpp"
+#include "rlcore/objective/aggregation/fixed_length.hpp"
+#include "rlcore/objective/aggregation/sequence_mean_token_mean.hpp"
+#include "rlcore/objective/aggregation/sequence_mean_token_sum.hpp"
+#include "rlcore/objective/aggregation/token_mean.hpp"
+#include "rlcore/objective/loop/evaluate.hpp"
+#include "rlcore/objective/piece/combine/scaled.hpp"
+#include "rlcore/objective/piece/combine/sum.hpp"
+#include "rlcore/objective/piece/divergence/kl_kind.hpp"
+#include "rlcore/objective/piece/entropy/entropy_bonus.hpp"
+#include "rlcore/objective/piece/surrogate/dual_clipped_ratio.hpp"
+
+RLCORE_BEGIN
+
+/// loss_agg_mode: token-mean, seq-mean-token-mean, seq-mean-token-sum, seq-mean-token-sum-norm.
+enum class aggregation_mode : std::uint8_t {
+  token_mean,
+  sequence_mean_token_mean,
+  sequence_mean_token_sum,
+  fixed_length,
+};
+
+/// An aggregation chosen at run time; fixed_length divides by `length`.
+struct any_aggregation {
+  aggregation_mode mode = aggregation_mode::token_mean;
+  double length = 0;
+
+  double weight(row_info row, const global_counts& step) const noexcept {
+    switch (mode) {
+      case aggregation_mode::token_mean:
+        return rlcore::token_mean{}.weight(row, step);
+      case aggregation_mode::sequence_mean_token_mean:
+        return rlcore::sequence_mean_token_mean{}.weight(row, step);
+      case aggregation_mode::sequence_mean_token_sum:
+        return rlcore::sequence_mean_token_sum{}.weight(row, step);
+      case aggregation_mode::fixed_length:
+        break;
+    }
+    return rlcore::fixed_length{length}.weight(row, step);
+  }
+};
+
+/// The packed rows of one micro-batch. Token fields are flat, row after row; advantage has one value per row. ref_logp
+/// may be empty without KL, entropy without an entropy term.
+struct policy_rows {
+  std::span<const std::int32_t> offsets;  ///< rows + 1, starting at 0
+  std::span<const float> logp, old_logp, ref_logp{}, advantage, entropy{};
+};
+
+/// Sums of one or more micro-batches of a policy loss; join with +=.
+struct policy_report {
+  exact_sum policy, kl, entropy;             ///< aggregated, without coefficients
+  exact_sum clipped, clipped_lower, ppo_kl;  ///< sums over tokens
+  exact_sum kl_total, entropy_total;         ///< sums over tokens
+  double kl_coefficient = 0, entropy_coefficient = 0;
+  std::int64_t tokens = 0, sequences = 0, rows = 0;
+
+  double policy_loss() const noexcept { return policy.value(); }
+  double kl_loss() const noexcept { return kl.value(); }
+  double entropy_value() const noexcept { return entropy.value(); }
+  double loss() const noexcept {
+    return policy_loss() + kl_coefficient * kl_loss() - entropy_coefficient * entropy_value();
+  }
+  double clip_fraction() const noexcept { return mean(clipped); }
+  double clip_fraction_lower() const noexcept { return mean(clipped_lower); }
+  double ppo_kl_mean() const noexcept { return mean(ppo_kl); }
+  double kl_mean() const noexcept { return mean(kl_total); }
+  double entropy_mean() const noexcept { return mean(entropy_total); }
+
+  policy_report& operator+=(const policy_report& o) noexcept {
+    policy += o.policy, kl += o.kl, entropy += o.entropy;
+    clipped += o.clipped, clipped_lower += o.clipped_lower, ppo_kl += o.ppo_kl;
+    kl_total += o.kl_total, entropy_total += o.entropy_total;
+    kl_coefficient = o.kl_coefficient, entropy_coefficient = o.entropy_coefficient;
+    tokens += o.tokens, sequences += o.sequences, rows += o.rows;
+    return *this;
+  }
+
+ private:
+  double mean(const exact_sum& s) const noexcept { return tokens > 0 ? s.value() / static_cast<double>(tokens) : 0.0; }
+};
+
+/// A divergence that keeps its value but, where `straight`, has the slope of k2 (verl's names ending in "+").
+template <class Divergence>
+struct switchable_slope : Divergence {
+  static constexpr bool zero_mean_gradient = false;
+  bool straight = false;
+
+  constexpr switchable_slope(Divergence d, bool s) : Divergence(d), straight(s) {}
+  template <class Math, class V>
+  RLCORE_FN term<V> operator()(const token<V>& t) const noexcept {
+    term<V> result = Divergence::template operator()<Math, V>(t);
+    if (straight) result.slope = t.logp - t.ref_logp;
+    return result;
+  }
+};
+
+/// policy + kl_coef * KL - entropy_coeff * entropy, each aggregated by loss_agg_mode over the whole optimizer step:
+///   policy   dual_clipped_ratio{clip_low, clip_high, clip_c}
+///   KL       if use_kl: kl, abs, mse or low_var_kl (clamped as in verl), `straight_through` for their "+" forms
+///   entropy  reported if given; in the loss if entropy_coeff != 0
+/// Unlike verl's, means are over the whole step, not over micro-batches first.
+struct verl_policy_loss {
+  double clip_low = 0.2, clip_high = 0.2, clip_c = 3.0;
+  bool use_kl = false;
+  kl_kind kl = kl_kind::k3;
+  bool straight_through = false;
+  double kl_coef = 0.001;
+  double entropy_coeff = 0.0;
+  aggregation_mode aggregation = aggregation_mode::token_mean;
+  double fixed_length = 0;  ///< denominator of aggregation_mode::fixed_length, e.g. the longest response allowed
+
+  /// Writes dL / dlogp and, if it is not empty, dL / dentropy. Throws std::invalid_argument as evaluate does.
+  template <class Executor = serial>
+  policy_report operator()(const policy_rows& rows, const global_counts& step, std::span<float> dlogp,
+                           std::span<float> dentropy = {}, const Executor& exec = {}) const {
+    const dual_clipped_ratio policy{.low = clip_low, .high = clip_high, .bound = clip_c};
+    if (!use_kl) return with_entropy(exec, sum{policy}, rows, step, dlogp, dentropy);
+    const auto with_kl = [&](auto divergence) {
+      return with_entropy(exec, sum{policy, scaled{kl_coef, switchable_slope{divergence, straight_through}}}, rows,
+                          step, dlogp, dentropy);
+    };
+    return visit_divergence(kl, with_kl);
+  }
+
+ private:
+  template <class Executor, class Objective>
+  policy_report with_entropy(const Executor& exec, const Objective& objective, const policy_rows& rows,
+                             const global_counts& step, std::span<float> dlogp, std::span<float> dentropy) const {
+    if (rows.entropy.empty() && entropy_coeff == 0.0) return run(exec, objective, rows, step, dlogp, dentropy);
+    return run(exec, sum{objective, entropy_bonus(entropy_coeff)}, rows, step, dlogp, dentropy);
+  }
+
+  template <class Executor, class Objective>
+  policy_report run(const Executor& exec, const Objective& objective, const policy_rows& rows,
+                    const global_counts& step, std::span<float> dlogp, std::span<float> dentropy) const {
+    if (aggregation == aggregation_mode::fixed_length && !(fixed_length > 0))
+      throw std::invalid_argument("rlcore: aggregation_mode::fixed_length needs fixed_length > 0, it is " +
+                                  std::to_string(fixed_length));
+    const auto flat = [](auto s) {
+      using element = typename decltype(s)::element_type;
+      return vector_view<element>(s.data(), {static_cast<extent_t>(s.size())});
+    };
+    token_batch<float> batch{
+        .logp = flat(rows.logp), .old_logp = flat(rows.old_logp), .advantage = per_row(flat(rows.advantage))};
+    if (!rows.ref_logp.empty()) batch.ref_logp = flat(rows.ref_logp);
+    if (!rows.entropy.empty()) batch.entropy = flat(rows.entropy);
+    batch.offsets = flat(rows.offsets);
+    token_gradients<float> gradients{.logp = flat(dlogp)};
+    if (!dentropy.empty()) gradients.entropy = flat(dentropy);
+    const auto r = evaluate(exec, objective, any_aggregation{aggregation, fixed_length}, batch, step, gradients);
+
+    policy_report out;
+    out.policy = r.piece[0].aggregated;
+    out.clipped = r.monitor[0].total, out.clipped_lower = r.monitor[1].total, out.ppo_kl = r.monitor[2].total;
+    for (const auto& p : r.piece) {
+      if (p.name == "kl") out.kl = p.aggregated, out.kl_total = p.total;
+      if (p.name == "entropy") out.entropy = p.aggregated, out.entropy_total = p.total;
+    }
+    out.kl_coefficient = use_kl ? kl_coef : 0.0, out.entropy_coefficient = entropy_coeff;
+    out.tokens = r.tokens, out.sequences = r.sequences, out.rows = r.rows;
+    return out;
+  }
+};
+
+RLCORE_END

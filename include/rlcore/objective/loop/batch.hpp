@@ -1,0 +1,155 @@
+// The inputs and outputs of an objective: named fields over rows of tokens, seen through views, never copied.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/tensor/traits.hpp"
+
+RLCORE_BEGIN
+
+/// Wraps a vector that has one value per row, for a field of packed rows: per_row(advantage).
+template <class V>
+struct per_row_view {
+  V values;
+};
+template <class>
+inline constexpr bool is_per_row = false;
+template <class V>
+inline constexpr bool is_per_row<per_row_view<V>> = true;
+
+template <class X>
+auto per_row(X&& x) {
+  using view_type = decltype(as_view(std::forward<X>(x)));
+  static_assert(view_type::rank == 1, "rlcore: per_row takes a vector with one value for each row");
+  return per_row_view<view_type>{as_view(std::forward<X>(x))};
+}
+
+/// One named array: a matrix [rows, tokens], a flat vector of the tokens of packed rows, or one value per row. Made
+/// implicitly from any container that as_view understands; T is const for inputs.
+template <class T>
+struct token_field {
+  enum class kind { absent, matrix, vector, row };
+
+  T* data = nullptr;
+  kind form = kind::absent;
+  extents<2> shape{};  // matrix: [rows, tokens]; vector and row: [size, 1]
+  extents<2> stride{};
+
+  token_field() = default;
+  template <class X>
+  requires(!std::is_same_v<std::remove_cvref_t<X>, token_field> && !is_per_row<std::remove_cvref_t<X>>)
+      token_field(X&& x) {
+    assign(as_view(std::forward<X>(x)));
+  }
+  template <class V>
+  token_field(const per_row_view<V>& x) {
+    assign(x.values);
+    form = kind::row;
+  }
+
+  bool present() const noexcept { return form != kind::absent; }
+
+ private:
+  template <class U, std::size_t Rank>
+  void assign(const view<U, Rank>& v) {
+    static_assert(Rank == 1 || Rank == 2,
+                  "rlcore: a token field is a matrix [rows, tokens] or a vector; this container has another rank");
+    static_assert(
+        std::is_same_v<std::remove_cv_t<T>, std::remove_cv_t<U>>,
+        "rlcore: the element type of this container differs from the batch's: all fields of token_batch<T> and "
+        "token_gradients<T> hold T");
+    static_assert(std::is_convertible_v<U*, T*>, "rlcore: a gradient is written, this container is const");
+    if constexpr (Rank == 1 || Rank == 2) {
+      data = v.data;
+      form = Rank == 2 ? kind::matrix : kind::vector;
+      shape = {v.shape[0], 1};
+      stride = {v.stride[0], 0};
+      if constexpr (Rank == 2) shape[1] = v.shape[1], stride[1] = v.stride[1];
+    }
+  }
+};
+
+/// Which slots are live: a container of any arithmetic type, non-zero where the token counts. Absent: all are.
+struct token_mask {
+  const std::byte* data = nullptr;
+  std::uint8_t bytes = 0;  // size of one element
+  bool floating = false;
+  bool matrix = false;
+  extents<2> shape{};
+  extents<2> stride{};  // in elements
+
+  token_mask() = default;
+  template <class X>
+  requires(!std::is_same_v<std::remove_cvref_t<X>, token_mask>) token_mask(X&& x) {
+    const auto v = as_view(std::forward<X>(x));
+    using view_type = std::remove_cv_t<decltype(v)>;
+    using element = typename view_type::value_type;
+    static_assert(std::is_arithmetic_v<element> && sizeof(element) <= 8,
+                  "rlcore: a mask holds bool, integers, float or double; non-zero means the token counts");
+    static_assert(view_type::rank == 1 || view_type::rank == 2,
+                  "rlcore: a mask is a matrix [rows, tokens], or a vector over the tokens of packed rows");
+    data = reinterpret_cast<const std::byte*>(v.data);
+    bytes = static_cast<std::uint8_t>(sizeof(element));
+    floating = std::is_floating_point_v<element>;
+    matrix = view_type::rank == 2;
+    shape = {v.shape[0], 1};
+    stride = {v.stride[0], 0};
+    if constexpr (view_type::rank == 2) shape[1] = v.shape[1], stride[1] = v.stride[1];
+  }
+
+  bool present() const noexcept { return bytes != 0; }
+};
+
+/// A vector of int32 or int64: lengths or offsets of rows.
+struct integer_list {
+  const void* data = nullptr;
+  extent_t size = 0, stride = 1;
+  bool wide = false;
+
+  integer_list() = default;
+  template <class X>
+  requires(!std::is_same_v<std::remove_cvref_t<X>, integer_list>) integer_list(X&& x) {
+    const auto v = as_view(std::forward<X>(x));
+    using view_type = std::remove_cv_t<decltype(v)>;
+    using element = typename view_type::value_type;
+    static_assert(view_type::rank == 1 && std::is_integral_v<element> && (sizeof(element) == 4 || sizeof(element) == 8),
+                  "rlcore: lengths and offsets are vectors of 32- or 64-bit integers");
+    data = v.data, size = v.shape[0], stride = v.stride[0], wide = sizeof(element) == 8;
+  }
+
+  bool present() const noexcept { return data != nullptr; }
+  std::int64_t operator[](extent_t i) const noexcept {
+    return wide ? static_cast<const std::int64_t*>(data)[i * stride]
+                : static_cast<const std::int32_t*>(data)[i * stride];
+  }
+};
+
+/// What an objective may read. Only the fields that its pieces name have to be there; others are not touched.
+///
+/// Rectangular: fields are [rows, tokens] of any strides, or vectors [rows] with one value per row; `lengths` (how many
+/// leading slots of each row exist) and `mask` are optional.
+/// Packed: with `offsets` (rows + 1 of them, starting at 0), fields are flat vectors over all tokens, one row after the
+/// other; a field with one value per row is wrapped: per_row(x).
+template <class T>
+struct token_batch {
+  static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>, "rlcore: token_batch<float> or <double>");
+  using field_type = token_field<const T>;
+
+  field_type logp{}, old_logp{}, ref_logp{}, rollout_logp{}, advantage{}, weight{}, entropy{}, value{}, old_value{},
+      target{};
+  token_mask mask{};
+  integer_list lengths{};
+  integer_list offsets{};
+};
+
+/// Where dL / d field is written (overwritten, masked slots get 0). All absent: only the report is wanted.
+template <class T>
+struct token_gradients {
+  token_field<T> logp{}, entropy{}, value{};
+};
+
+RLCORE_END

@@ -1,0 +1,188 @@
+// The inner loop: one row of tokens through all pieces, one pack of lanes at a time.
+//
+// Everything goes through one function, `run`, whatever the layout of the inputs: rows whose fields are contiguous hand
+// it their own memory, all others (and the last, incomplete pack of every row) are staged through a small buffer. So
+// the bits of a token depend neither on strides and masks nor on where the row begins, even if the compiler contracts
+// multiplications and additions differently from one place to the next.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#include "rlcore/objective/piece/piece.hpp"
+#include "rlcore/simd/math.hpp"
+#include "rlcore/simd/reduce.hpp"
+
+RLCORE_BEGIN
+namespace detail {
+
+/// What the loop needs to know about an objective, computed at compile time.
+template <class Objective>
+struct structure {
+  static constexpr std::size_t pieces = piece_count<Objective>;
+  template <std::size_t I>
+  using piece = piece_type<I, Objective>;
+
+  static constexpr auto monitors_per_piece = []<std::size_t... I>(std::index_sequence<I...>) {
+    return std::array<std::size_t, pieces>{monitor_count<piece<I>>...};
+  }
+  (std::make_index_sequence<pieces>{});
+
+  static constexpr auto wrt = []<std::size_t... I>(std::index_sequence<I...>) {
+    return std::array<field, pieces>{wrt_of<piece<I>>()...};
+  }
+  (std::make_index_sequence<pieces>{});
+
+  /// Where piece i keeps its accumulators: its value, then its monitors.
+  static constexpr std::size_t slot(std::size_t i) noexcept {
+    std::size_t at = 0;
+    for (std::size_t k = 0; k < i; ++k) at += 1 + monitors_per_piece[k];
+    return at;
+  }
+  static constexpr std::size_t slots = slot(pieces);
+  static constexpr std::size_t monitors = slots - pieces;
+
+  /// Whether no piece before i has its slope by the same field.
+  static constexpr bool first_with_output(std::size_t i) noexcept {
+    for (std::size_t k = 0; k < i; ++k)
+      if (wrt[k] == wrt[i]) return false;
+    return true;
+  }
+
+  static constexpr field reads = []<std::size_t... I>(std::index_sequence<I...>) {
+    return (field::none | ... | piece<I>::reads);
+  }
+  (std::make_index_sequence<pieces>{});
+  static constexpr field outputs = []<std::size_t... I>(std::index_sequence<I...>) {
+    return (field::none | ... | wrt_of<piece<I>>());
+  }
+  (std::make_index_sequence<pieces>{});
+};
+
+}  // namespace detail
+RLCORE_ALGORITHM_BEGIN
+namespace token_loop {
+
+using detail::structure;
+
+/// Pointers to whole packs. `keep` is all ones for a field with one value per token and 0 for one value per row, whose
+/// pointer then leads to a pack of copies.
+template <class T>
+struct lane_pointers {
+  const T* input[field_count];
+  std::size_t keep[field_count];
+  T* output[field_count];
+  std::size_t keep_output[field_count];          // 0: the slopes are not wanted and all land in one pack
+  const typename lane_types<T>::integers* mask;  // unaligned
+  std::size_t keep_mask;
+  std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t> mask_bits;  // which bits make a slot live
+  T weight;
+};
+
+/// Sums of one row. Floats are summed over a few packs in float, then in double.
+template <class T, std::size_t Slots>
+struct row_sums {
+  static constexpr std::size_t packs_per_block = 8;
+  std::array<pack<T>, Slots> partial;
+  std::array<wide_sum<T>, Slots> wide;
+
+  RLCORE_FN void clear() noexcept {
+    for (auto& p : partial) p = pack<T>(T(0));
+    for (auto& w : wide) w = {};
+  }
+};
+
+template <class Objective, class T>
+struct row_loop {
+  using shape = structure<Objective>;
+  using lanes = pack<T>;
+  using sums = row_sums<T, shape::slots>;
+  static constexpr std::size_t width = lanes::lanes;
+
+  /// Evaluates `packs` packs, of which the first is the row's pack number `first`.
+  [[gnu::noinline]] static void run(const Objective& objective_, const lane_pointers<T>& at_, std::size_t first,
+                                    std::size_t packs, sums& sums_) noexcept {
+    const Objective objective = objective_;
+    const lane_pointers<T> at = at_;
+    auto partial = sums_.partial;
+    for (std::size_t done = 0; done < packs;) {
+      const std::size_t block = sums::packs_per_block - (first + done) % sums::packs_per_block;
+      const std::size_t stop = packs - done < block ? packs : done + block;
+      for (; done < stop; ++done) step(objective, at, done * width, partial, std::make_index_sequence<shape::pieces>{});
+      if ((first + done) % sums::packs_per_block == 0) {
+        for (std::size_t s = 0; s < shape::slots; ++s) {
+          sums_.wide[s].add(partial[s]);
+          partial[s] = lanes(T(0));
+        }
+      }
+    }
+    sums_.partial = partial;
+  }
+
+ private:
+  template <std::size_t... I>
+  RLCORE_FN static void step(const Objective& objective, const lane_pointers<T>& at, std::size_t i,
+                             std::array<lanes, shape::slots>& partial, std::index_sequence<I...>) noexcept {
+    const token<lanes> t = load_token(at, i, std::make_index_sequence<field_count>{});
+    typename lane_types<T>::integers mask;
+    std::memcpy(&mask, reinterpret_cast<const std::byte*>(at.mask) + (i & at.keep_mask) * sizeof(T), sizeof(mask));
+    const lane_mask<T> live{(mask & at.mask_bits) != 0};
+    std::array<lanes, field_count> slope;
+    (evaluate_piece<I>(objective, t, live, partial, slope), ...);
+    store_slopes(at, i, live, slope, std::make_index_sequence<field_count>{});
+  }
+
+  template <std::size_t... F>
+  RLCORE_FN static token<lanes> load_token(const lane_pointers<T>& at, std::size_t i,
+                                           std::index_sequence<F...>) noexcept {
+    token<lanes> t;
+    (
+        [&] {
+          if constexpr (contains(shape::reads, field_at(F)))
+            t.*field_member<lanes>[F] = load(at.input[F] + (i & at.keep[F]));
+        }(),
+        ...);
+    return t;
+  }
+
+  template <std::size_t I>
+  RLCORE_FN static void evaluate_piece(const Objective& objective, const token<lanes>& t, lane_mask<T> live,
+                                       std::array<lanes, shape::slots>& partial,
+                                       std::array<lanes, field_count>& slope) noexcept {
+    using piece = typename shape::template piece<I>;
+    constexpr std::size_t slot = shape::slot(I);
+    constexpr std::size_t out = [] {
+      std::size_t f = 0;
+      while (field_at(f) != wrt_of<piece>()) ++f;
+      return f;
+    }();
+    const auto result = piece_at<I>(objective).template operator()<fast_math, lanes>(t);
+    partial[slot] += choose(live, result.value, lanes(T(0)));
+    if constexpr (monitor_count < piece >> 0)
+      for (std::size_t m = 0; m < monitor_count<piece>; ++m)
+        partial[slot + 1 + m] += choose(live, result.monitor[m], lanes(T(0)));
+    const lanes scaled_slope = result.slope * lanes(static_cast<T>(coefficient_at<I>(objective)));
+    if constexpr (shape::first_with_output(I))
+      slope[out] = scaled_slope;
+    else
+      slope[out] += scaled_slope;
+  }
+
+  template <std::size_t... F>
+  RLCORE_FN static void store_slopes(const lane_pointers<T>& at, std::size_t i, lane_mask<T> live,
+                                     const std::array<lanes, field_count>& slope, std::index_sequence<F...>) noexcept {
+    (
+        [&] {
+          if constexpr (contains(shape::outputs, field_at(F)))
+            store(at.output[F] + (i & at.keep_output[F]), choose(live, slope[F] * lanes(at.weight), lanes(T(0))));
+        }(),
+        ...);
+  }
+};
+
+}  // namespace token_loop
+RLCORE_ALGORITHM_END
+RLCORE_END

@@ -1,0 +1,157 @@
+// The token loop: loss, gradient and metrics of an objective over a batch, in one pass.
+#pragma once
+
+#include <algorithm>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+
+#include "rlcore/exec/executor.hpp"
+#include "rlcore/objective/loop/detail/rows.hpp"
+
+RLCORE_BEGIN
+
+/// The report that evaluating an objective returns.
+template <class Objective>
+using report_of = report<detail::structure<Objective>::pieces, detail::structure<Objective>::monitors>;
+
+namespace detail {
+
+template <class P>
+constexpr bool zero_mean_gradient() noexcept {
+  if constexpr (requires { P::zero_mean_gradient; })
+    return P::zero_mean_gradient;
+  else
+    return false;
+}
+
+template <class Objective, std::size_t... I>
+consteval bool check_objective(std::index_sequence<I...>) {
+  if constexpr ((check_piece<piece_type<I, Objective>>() && ...)) {
+    static_assert(
+        (!zero_mean_gradient<piece_type<I, Objective>>() && ...),
+        "rlcore: k1 as a loss has a gradient that is zero in expectation; use k2 or k3, put k1 into the reward "
+        "(kl_in_reward), or write accept_zero_gradient{k1{}} if you mean it");
+    return true;
+  } else {
+    return false;
+  }
+}
+
+template <class Objective, std::size_t... I>
+void name_entries(const Objective& objective, report_of<Objective>& r, std::index_sequence<I...>) noexcept {
+  std::size_t m = 0;
+  (
+      [&] {
+        using piece = piece_type<I, Objective>;
+        r.piece[I].name = piece::name;
+        r.piece[I].coefficient = coefficient_at<I>(objective);
+        for (const std::string_view name : monitors_of<piece>())
+          r.monitor[m].piece = piece::name, r.monitor[m++].name = name;
+      }(),
+      ...);
+}
+
+}  // namespace detail
+
+RLCORE_ALGORITHM_BEGIN
+namespace token_loop {
+
+template <class T>
+using input_fields = std::array<const token_field<const T>*, field_count>;
+
+template <class T>
+input_fields<T> inputs_of(const token_batch<T>& b) noexcept {
+  return {&b.logp,   &b.old_logp, &b.ref_logp, &b.rollout_logp, &b.advantage,
+          &b.weight, &b.entropy,  &b.value,    &b.old_value,    &b.target};
+}
+
+/// Checks everything that the loop will rely on.
+template <class Objective, class T>
+prepared_batch<T> prepare(const token_batch<T>& b, const token_gradients<T>& g) {
+  using shape = structure<Objective>;
+  const input_fields<T> inputs = inputs_of(b);
+  const token_field<T>* const outputs[field_count] = {&g.logp, nullptr,    nullptr,  nullptr, nullptr,
+                                                      nullptr, &g.entropy, &g.value, nullptr, nullptr};
+  prepared_batch<T> p;
+  for (std::size_t f = 0; f < field_count; ++f)
+    if (contains(shape::reads, field_at(f)) && !inputs[f]->present())
+      throw std::invalid_argument("rlcore: the objective reads " + std::string(field_names[f]) +
+                                  ", but the batch has none; set token_batch::" + std::string(field_names[f]));
+  p.shape = detail::shape_of(b, inputs, shape::reads);
+  for (std::size_t f = 0; f < field_count; ++f)
+    if (contains(shape::reads, field_at(f))) p.input[f] = detail::resolve(field_names[f], *inputs[f], p.shape, false);
+  detail::check_mask(b.mask, p.shape);
+  p.mask = b.mask, p.lengths = b.lengths, p.offsets = b.offsets;
+  p.wants_gradients = g.logp.present() || g.entropy.present() || g.value.present();
+  for (std::size_t f = 0; f < field_count; ++f) {
+    const token_field<T>* out = outputs[f];
+    const bool produced = contains(shape::outputs, field_at(f));
+    if (out && out->present())
+      p.output[f] = detail::resolve("the gradient by " + std::string(field_names[f]), *out, p.shape, true);
+    else if (produced && p.wants_gradients)
+      throw std::invalid_argument(
+          "rlcore: the objective has a gradient by " + std::string(field_names[f]) +
+          ", but there is nowhere to write it; set token_gradients::" + std::string(field_names[f]));
+  }
+  return p;
+}
+
+}  // namespace token_loop
+
+/// Loss of `objective` over the batch: sum over rows of the aggregation's weight times the sum over live tokens of the
+/// pieces' values. Writes dL / d field to `gradients` and returns the sums it is made of.
+///
+/// `step` counts the whole optimizer step (every micro-batch, every rank), so the reports and gradients of its parts
+/// simply add up. Guaranteed to the bit: the same result for any split into micro-batches, any executor and number of
+/// threads, any strides, and any content of masked slots (NaN included). Throws std::invalid_argument if shapes do not
+/// fit, a field that the objective reads is missing, or the batch holds more tokens than `step`. Allocates nothing.
+template <executor Executor, class Objective, class Aggregation, class T, class Counts>
+report_of<Objective> evaluate(const Executor& exec, const Objective& objective, const Aggregation& aggregation,
+                              const token_batch<T>& batch, const Counts& step,
+                              const std::type_identity_t<token_gradients<T>>& gradients = {}) {
+  static_assert(
+      std::is_same_v<Counts, global_counts>,
+      "rlcore: evaluate takes the global_counts of the whole optimizer step, not a number and not the counts of one "
+      "batch; add every row of the step with global_counts::add_row, or pass whole_step(batch) if this is all");
+  static_assert(rlcore::aggregation<Aggregation>,
+                "rlcore: an aggregation has double weight(row_info row, const global_counts& step) const noexcept");
+  if constexpr (detail::check_objective<Objective>(std::make_index_sequence<piece_count<Objective>>{}) &&
+                std::is_same_v<Counts, global_counts> && rlcore::aggregation<Aggregation>) {
+    using evaluator = token_loop::row_evaluator<Objective, T>;
+    using report_type = report_of<Objective>;
+    const auto prepared = token_loop::prepare<Objective>(batch, gradients);
+    report_type total;
+    detail::name_entries<Objective>(objective, total, std::make_index_sequence<piece_count<Objective>>{});
+    total.empty_step = step.tokens() == 0;
+
+    const extent_t rows = prepared.shape.rows;
+    const extent_t tokens = prepared.shape.packed ? prepared.shape.width : rows * prepared.shape.width;
+    // Chunks of about 16k tokens, at most 128 of them: enough to share out, few enough to merge.
+    const extent_t most = exec.concurrency() == 1 ? 1 : std::min<extent_t>(rows, 128);
+    const extent_t chunks = rows == 0 ? 0 : std::clamp<extent_t>(tokens / 16384, 1, most);
+    std::mutex merging;  // sums are exact, so the order in which chunks arrive does not matter
+    exec.for_each(static_cast<std::size_t>(chunks), [&](std::size_t chunk) {
+      const extent_t c = static_cast<extent_t>(chunk);
+      report_type part;
+      evaluator one_row(objective, prepared);
+      for (extent_t i = rows * c / chunks, end = rows * (c + 1) / chunks; i < end; ++i)
+        one_row(i, aggregation, step, part);
+      const std::lock_guard lock(merging);
+      total += part;
+    });
+    if (total.tokens > step.tokens() || total.sequences > step.sequences())
+      throw std::invalid_argument("rlcore: the counts of the step say " + std::to_string(step.tokens()) +
+                                  " tokens in " + std::to_string(step.sequences()) +
+                                  " sequences, but this batch alone has " + std::to_string(total.tokens) + " in " +
+                                  std::to_string(total.sequences) +
+                                  "; count every row of the optimizer step before the first evaluate");
+    return total;
+  } else {
+    return {};
+  }
+}
+
+RLCORE_ALGORITHM_END
+RLCORE_END

@@ -1,0 +1,83 @@
+// What an objective says about a batch: the loss and, piece by piece, what it is made of.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "rlcore/simd/exact_sum.hpp"
+
+RLCORE_BEGIN
+
+/// Sums over the rows of a batch. Reports of micro-batches, threads and ranks are joined with += in any order and give
+/// the bits that the whole batch would have given: every sum is exact, every denominator a global count.
+template <std::size_t Pieces, std::size_t Monitors>
+struct report {
+  struct piece_sums {
+    std::string_view name;
+    double coefficient = 1;
+    exact_sum aggregated;  ///< sum of row weight times the row's sum: the piece's loss before its coefficient
+    exact_sum total;       ///< sum over live tokens
+  };
+  struct monitor_sum {
+    std::string_view piece, name;
+    exact_sum total;  ///< sum over live tokens
+  };
+
+  std::array<piece_sums, Pieces> piece{};
+  std::array<monitor_sum, Monitors> monitor{};
+  std::int64_t tokens = 0;     ///< live tokens seen
+  std::int64_t sequences = 0;  ///< rows with at least one live token
+  std::int64_t rows = 0;
+  bool empty_step = false;  ///< the global counts say that the step has no live token: loss and gradients are zero
+
+  /// This batch's share of the loss of the step.
+  double loss() const noexcept {
+    double sum = 0;
+    for (const piece_sums& p : piece) sum += p.coefficient * p.aggregated.value();
+    return sum;
+  }
+  /// The i-th piece as aggregated, without its coefficient.
+  double value(std::size_t i) const noexcept { return piece[i].aggregated.value(); }
+  /// Mean of the i-th piece over live tokens; 0 if there are none.
+  double mean(std::size_t i) const noexcept { return per_token(piece[i].total); }
+  /// Mean of the i-th monitor over live tokens, e.g. the clipped share; 0 if there are none.
+  double monitor_mean(std::size_t i) const noexcept { return per_token(monitor[i].total); }
+  /// Index of a monitor by name; Monitors if there is none.
+  std::size_t find_monitor(std::string_view name) const noexcept {
+    std::size_t i = 0;
+    while (i < Monitors && monitor[i].name != name) ++i;
+    return i;
+  }
+
+  report& operator+=(const report& other) noexcept {
+    for (std::size_t i = 0; i < Pieces; ++i) {
+      if (!other.piece[i].name.empty()) {
+        piece[i].name = other.piece[i].name;
+        piece[i].coefficient = other.piece[i].coefficient;
+      }
+      piece[i].aggregated += other.piece[i].aggregated;
+      piece[i].total += other.piece[i].total;
+    }
+    for (std::size_t i = 0; i < Monitors; ++i) {
+      if (!other.monitor[i].name.empty()) {
+        monitor[i].piece = other.monitor[i].piece;
+        monitor[i].name = other.monitor[i].name;
+      }
+      monitor[i].total += other.monitor[i].total;
+    }
+    tokens += other.tokens;
+    sequences += other.sequences;
+    rows += other.rows;
+    empty_step |= other.empty_step;
+    return *this;
+  }
+
+ private:
+  double per_token(const exact_sum& s) const noexcept {
+    return tokens > 0 ? s.value() / static_cast<double>(tokens) : 0.0;
+  }
+};
+
+RLCORE_END

@@ -1,0 +1,29 @@
+// A piece with a coefficient.
+#pragma once
+
+#include <cstddef>
+
+#include "rlcore/objective/piece/piece.hpp"
+
+RLCORE_BEGIN
+
+/// scaled{c, piece}: enters the loss c times; the report shows the piece's own value, not multiplied.
+template <class Node>
+struct scaled {
+  static constexpr std::size_t pieces = piece_count<Node>;
+  double scale;
+  [[no_unique_address]] Node node;
+
+  constexpr scaled(double scale_, Node node_) : scale(scale_), node(node_) {}
+
+  template <std::size_t I>
+  RLCORE_FN constexpr const auto& piece() const noexcept {
+    return piece_at<I>(node);
+  }
+  template <std::size_t I>
+  RLCORE_FN constexpr double coefficient() const noexcept {
+    return scale * coefficient_at<I>(node);
+  }
+};
+
+RLCORE_END

@@ -1,0 +1,24 @@
+// The k3 estimator of KL(policy || reference).
+#pragma once
+
+#include <string_view>
+
+#include "rlcore/objective/piece/piece.hpp"
+
+RLCORE_BEGIN
+
+/// e^-d - 1 + d with d = logp - ref_logp (Schulman 2020; GRPO; TRL's beta term). Never negative. slope: 1 - e^-d, whose
+/// on-policy expectation is the gradient of KL(reference || policy), the other direction. Computed without the
+/// cancellation near d = 0 that its definition has.
+struct k3 {
+  static constexpr field reads = field::logp | field::ref_logp;
+  static constexpr std::string_view name = "kl";
+
+  template <class Math, class V>
+  RLCORE_FN term<V> operator()(const token<V>& t) const noexcept {
+    const V e = t.ref_logp - t.logp;
+    return {Math::excess(e), -Math::expm1(e)};
+  }
+};
+
+RLCORE_END

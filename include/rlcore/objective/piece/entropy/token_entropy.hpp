@@ -1,0 +1,22 @@
+// Entropy of the policy's distribution, token by token.
+#pragma once
+
+#include <string_view>
+
+#include "rlcore/objective/piece/piece.hpp"
+
+RLCORE_BEGIN
+
+/// H, with slope 1 by field::entropy: its gradient goes to the entropy output, not to logp.
+struct token_entropy {
+  static constexpr field reads = field::entropy;
+  static constexpr field wrt = field::entropy;
+  static constexpr std::string_view name = "entropy";
+
+  template <class Math, class V>
+  RLCORE_FN term<V> operator()(const token<V>& t) const noexcept {
+    return {t.entropy, V(1)};
+  }
+};
+
+RLCORE_END

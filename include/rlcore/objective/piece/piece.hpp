@@ -1,0 +1,129 @@
+// The protocol of a token piece, and the sentences that explain it to whoever broke it.
+//
+//   struct my_divergence {
+//     static constexpr field reads = field::logp | field::ref_logp;
+//     static constexpr std::string_view name = "my_divergence";
+//     template <class Math, class V>
+//     RLCORE_FN term<V> operator()(const token<V>& t) const noexcept {
+//       const V d = t.logp - t.ref_logp;
+//       return {0.5f * (d * d), d};                    // value, slope = d value / d logp
+//     }
+//   };
+//
+// Optional members: `static constexpr field wrt` (what the slope is taken by, default field::logp),
+// `static constexpr std::array<std::string_view, N> monitors` (then return term<V, N>), and
+// `static constexpr bool stops_gradient = true` (the slope deliberately is not the derivative of the value).
+// Bodies use arithmetic, comparisons, V(setting) and Math:: only: the same text runs on float, double, packs of lanes
+// and dual numbers.
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <string_view>
+#include <type_traits>
+
+#include "rlcore/objective/piece/field.hpp"
+#include "rlcore/objective/piece/term.hpp"
+#include "rlcore/simd/exact.hpp"
+
+RLCORE_BEGIN
+
+/// A node that holds other pieces: sum, scaled.
+template <class N>
+concept composite_piece = requires {
+  { N::pieces } -> std::convertible_to<std::size_t>;
+};
+
+template <class P>
+constexpr field wrt_of() noexcept {
+  if constexpr (requires { P::wrt; })
+    return P::wrt;
+  else
+    return field::logp;
+}
+
+template <class P>
+constexpr auto monitors_of() noexcept {
+  if constexpr (requires { P::monitors; })
+    return P::monitors;
+  else
+    return std::array<std::string_view, 0>{};
+}
+
+template <class P>
+inline constexpr std::size_t monitor_count = monitors_of<P>().size();
+
+/// A piece says what it reads, has a name, and returns term<V, number of monitors> for a token<V>.
+template <class P>
+concept token_piece = requires(const P p, const token<float>& t) {
+  { P::reads } -> std::convertible_to<field>;
+  { P::name } -> std::convertible_to<std::string_view>;
+  { p.template operator()<exact_math, float>(t) } -> std::same_as<term<float, monitor_count<P>>>;
+};
+
+/// Checks one piece with a sentence per mistake; true if all is well. The float and double bodies are instantiated here
+/// so that a body which compiles for neither is reported before the loop is built.
+template <class P>
+consteval bool check_piece() {
+  if constexpr (!requires {
+                  { P::reads } -> std::convertible_to<field>;
+                }) {
+    static_assert(
+        requires { P::reads; },
+        "rlcore: a token piece must say what it reads, e.g. "
+        "static constexpr field reads = field::logp | field::advantage;");
+    return false;
+  } else if constexpr (!requires {
+                         { P::name } -> std::convertible_to<std::string_view>;
+                       }) {
+    static_assert(
+        requires { P::name; },
+        "rlcore: a token piece must have a name for reports, e.g. "
+        "static constexpr std::string_view name = \"my_piece\";");
+    return false;
+  } else if constexpr (!requires(const P p, const token<float>& t) { p.template operator()<exact_math, float>(t); }) {
+    static_assert(
+        requires(const P p, const token<float>& t) { p.template operator()<exact_math, float>(t); },
+        "rlcore: a token piece must have a const call operator for any scalar-like V: "
+        "template <class Math, class V> term<V> operator()(const token<V>& t) const noexcept");
+    return false;
+  } else if constexpr (!token_piece<P>) {
+    static_assert(token_piece<P>,
+                  "rlcore: a token piece must return term<V>{value, slope}, where slope is d(value)/d(logp) (or by its "
+                  "`wrt`), or term<V, N>{value, slope, {...}} if it has N names in `monitors`");
+    return false;
+  } else {
+    static_assert(noexcept(std::declval<const P&>().template operator()<exact_math, float>(token<float>{})),
+                  "rlcore: the call operator of a token piece must be noexcept");
+    return &P::template operator()<exact_math, double> != nullptr;
+  }
+}
+
+template <class N>
+inline constexpr std::size_t piece_count = 1;
+template <composite_piece N>
+inline constexpr std::size_t piece_count<N> = N::pieces;
+
+/// The i-th piece of an objective, seen through sums and scales.
+template <std::size_t I, class N>
+RLCORE_FN constexpr const auto& piece_at(const N& node) noexcept {
+  if constexpr (composite_piece<N>)
+    return node.template piece<I>();
+  else
+    return node;
+}
+
+template <std::size_t I, class N>
+using piece_type = std::remove_cvref_t<decltype(piece_at<I>(std::declval<const N&>()))>;
+
+/// The factor with which the i-th piece enters the loss.
+template <std::size_t I, class N>
+RLCORE_FN constexpr double coefficient_at(const N& node) noexcept {
+  if constexpr (composite_piece<N>)
+    return node.template coefficient<I>();
+  else
+    return 1.0;
+}
+
+RLCORE_END

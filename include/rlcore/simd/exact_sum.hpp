@@ -1,0 +1,112 @@
+// A sum of doubles that is exact, hence independent of order: what makes reports equal to the bit for every split.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "rlcore/core/abi.hpp"
+
+RLCORE_BEGIN
+
+/// Sum of any number of doubles, rounded once at the end. Adding and merging are associative and commutative to the
+/// bit, so neither micro-batches nor threads nor ranks can be seen in the result. Infinities and NaN behave as in
+/// ordinary addition. About 3 ns per addition; 560 bytes.
+///
+/// The value is sum_i digit[i] 2^(32 i - 1074); digits are signed and may exceed 32 bits until carries are propagated.
+class exact_sum {
+ public:
+  static constexpr std::size_t digits = 68;  // 66 cover every finite double, the rest takes carries
+
+  void add(double x) noexcept {
+    const std::uint64_t bits = std::bit_cast<std::uint64_t>(x);
+    const std::uint64_t exponent = (bits >> 52) & 0x7ffu;
+    if (exponent == 0x7ffu) {
+      special_ += x;
+      return;
+    }
+    const std::uint64_t mantissa = (bits & ((std::uint64_t{1} << 52) - 1)) | (std::uint64_t{exponent != 0} << 52);
+    const std::uint64_t position = exponent - (exponent != 0);
+    const std::uint64_t shift = position & 31;
+    const std::uint64_t low = mantissa << shift;                           // 53 + 31 bits: 64 here, ...
+    const std::uint64_t high = shift == 0 ? 0 : mantissa >> (64 - shift);  // ... 20 there
+    const std::int64_t sign = bits >> 63 ? -1 : 1;
+    std::int64_t* d = digit_.data() + (position >> 5);
+    d[0] += sign * static_cast<std::int64_t>(low & 0xffffffffu);
+    d[1] += sign * static_cast<std::int64_t>(low >> 32);
+    d[2] += sign * static_cast<std::int64_t>(high);
+    if (++pending_ == limit) carry();
+  }
+
+  exact_sum& operator+=(const exact_sum& other) noexcept {
+    if (pending_ + other.pending_ >= limit) carry();
+    for (std::size_t i = 0; i < digits; ++i) digit_[i] += other.digit_[i];
+    pending_ += other.pending_;
+    special_ += other.special_;
+    if (pending_ >= limit) carry();
+    return *this;
+  }
+
+  /// The sum, rounded to nearest even.
+  double value() const noexcept {
+    if (special_ != 0) return special_;  // infinite or NaN
+    exact_sum s = *this;
+    s.carry();
+    const bool negative = s.digit_[digits - 1] < 0;
+    if (negative) {
+      for (std::int64_t& d : s.digit_) d = -d;
+      s.carry();
+    }
+    std::size_t top = digits;
+    while (top > 0 && s.digit_[top - 1] == 0) --top;
+    if (top == 0) return 0.0;
+    // The upper 64 bits of the number, and whether anything is left below them.
+    const auto at = [&](std::size_t below_top) {
+      return top > below_top ? static_cast<std::uint64_t>(s.digit_[top - 1 - below_top]) : 0u;
+    };
+    const int lead = std::countl_zero(static_cast<std::uint32_t>(at(0)));
+    std::uint64_t head = at(0) << 32 | at(1);
+    bool rest = false;
+    if (lead > 0) head = head << lead | at(2) >> (32 - lead);
+    rest = static_cast<std::uint32_t>(at(2) << lead) != 0;
+    for (std::size_t i = 3; i < top && !rest; ++i) rest = at(i) != 0;
+    // Exponent of the last bit of `head`; subnormal results keep fewer bits.
+    int last = 32 * (static_cast<int>(top) - 2) - lead - 1074;
+    int drop = 11;
+    if (last + drop < -1074) drop = -1074 - last;
+    if (drop > 0) {
+      const std::uint64_t half = drop > 64 ? 0 : std::uint64_t{1} << (drop - 1);
+      const std::uint64_t kept = drop > 63 ? 0 : head >> drop;
+      const std::uint64_t lost = drop > 63 ? head : head & ((half << 1) - 1);
+      const bool up = lost > half || (lost == half && (rest || (kept & 1u)));
+      head = kept + up;
+      last += drop;
+    }
+    const double magnitude = std::ldexp(static_cast<double>(head), last);
+    return negative ? -magnitude : magnitude;
+  }
+
+ private:
+  static constexpr std::uint32_t limit = std::uint32_t{1} << 30;  // additions that certainly fit in 63 bits
+
+  /// Brings every digit into [0, 2^32) except the last, which keeps the sign.
+  void carry() noexcept {
+    std::int64_t above = 0;
+    for (std::size_t i = 0; i + 1 < digits; ++i) {
+      const std::int64_t d = digit_[i] + above;
+      above = d >> 32;
+      digit_[i] = d & 0xffffffff;
+    }
+    digit_[digits - 1] += above;
+    pending_ = 1;
+  }
+
+  std::array<std::int64_t, digits> digit_{};
+  double special_ = 0;  // sum of the infinities and NaNs seen
+  std::uint32_t pending_ = 0;
+};
+
+RLCORE_END

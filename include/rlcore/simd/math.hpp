@@ -1,0 +1,194 @@
+// The vocabulary of token pieces for packs. Branch-free polynomials; the errors stated here are the ones tested.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "rlcore/simd/pack.hpp"
+
+RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
+
+/// Everything the exponential of one floating type needs. The polynomials are (e^r - 1 - r) / r^2, near-minimax
+/// (Chebyshev nodes) on |r| <= ln2/2 and, `wide`, on |r| <= 1/2.
+template <class T>
+struct exp_constants;
+
+template <>
+struct exp_constants<float> {
+  static constexpr float lowest = -104.0f, highest = 89.0f;  // beyond: 0 and infinity, also after rounding
+  static constexpr float rounder = 0x1.8p23f, log2e = 0x1.715476p0f, ln2_high = 0x1.62e4p-1f, ln2_low = 0x1.7f7d1cp-20f;
+  static constexpr std::int32_t bias = 127, mantissa = 23;
+  static constexpr float narrow[] = {0.5f, 0.16666577f, 0.041666554617f, 0.0083631790527f, 0.0013926183588f};
+  static constexpr float wide[] = {0.5f,           0.16666667139f,  0.041666667139f, 0.0083331820716f,
+                                   0.00138887377f, 0.000199621762f, 0.0000249224364f};
+};
+
+template <>
+struct exp_constants<double> {
+  static constexpr double lowest = -746.0, highest = 710.0;
+  static constexpr double rounder = 0x1.8p52, log2e = 0x1.71547652b82fep0, ln2_high = 0x1.62e42fefap-1,
+                          ln2_low = 0x1.cf79abc9e3b39p-40;
+  static constexpr std::int64_t bias = 1023, mantissa = 52;
+  static constexpr double narrow[] = {0.50000000000000010221,     0.16666666666666667453,   0.041666666666624127873,
+                                      0.0083333333333300618325,   0.0013888888917213716764, 0.00019841269863053616772,
+                                      0.000024801521295954588567, 2.7557268459997228907e-6, 2.762008844530822558e-7,
+                                      2.5100385495432247115e-8};
+  static constexpr double wide[] = {0.49999999999999999863,     0.16666666666666666658,   0.04166666666666706171,
+                                    0.0083333333333333596599,   0.0013888888888704548969, 0.00019841269841146991866,
+                                    0.000024801587616145412717, 2.7557319433620242821e-6, 2.7557076636642723479e-7,
+                                    2.5051946709721621128e-8,   2.0962955815976075739e-9, 1.6116496514371546473e-10};
+};
+
+/// The functions a piece may call when V is a pack; `exact_math` has the same names for scalars. NaN stays NaN.
+struct fast_math {
+  template <class T>
+  RLCORE_FN static pack<T> select(lane_mask<T> condition, pack<T> a, pack<T> b) noexcept {
+    return choose(condition, a, b);
+  }
+  template <class T>
+  RLCORE_FN static pack<T> min(pack<T> a, pack<T> b) noexcept {
+    return select(b < a, b, a);
+  }
+  template <class T>
+  RLCORE_FN static pack<T> max(pack<T> a, pack<T> b) noexcept {
+    return select(b > a, b, a);
+  }
+  /// x limited to [low, high]; NaN stays NaN.
+  template <class T>
+  RLCORE_FN static pack<T> clamp(pack<T> x, pack<T> low, pack<T> high) noexcept {
+    return select(x < low, low, select(x > high, high, x));
+  }
+  template <class T>
+  RLCORE_FN static pack<T> abs(pack<T> x) noexcept {
+    return select(x < T(0), -x, x);
+  }
+  /// -1, 0 or 1; NaN stays NaN.
+  template <class T>
+  RLCORE_FN static pack<T> sign(pack<T> x) noexcept {
+    return select(x > T(0), pack<T>(T(1)), select(x < T(0), pack<T>(T(-1)), x));
+  }
+
+  /// e^x: at most 1.25 units in the last place (float and double), also for subnormal results; 0 and infinity beyond.
+  template <class T>
+  RLCORE_FN static pack<T> exp(pack<T> x) noexcept {
+    const auto [r, low_half, high_half] = reduce(x, lane_mask<T>{});
+    return (T(1) + (r + r * r * horner(r, exp_constants<T>::narrow))) * low_half * high_half;
+  }
+  /// e^x - 1 with relative error of at most 2 units in the last place.
+  template <class T>
+  RLCORE_FN static pack<T> expm1(pack<T> x) noexcept {
+    const auto small = near_zero(x);
+    const auto [r, low_half, high_half] = reduce(x, small);
+    const pack<T> m = r + r * r * horner(r, exp_constants<T>::wide);
+    return select(small, m, (T(1) + m) * low_half * high_half - T(1));
+  }
+  /// e^x - 1 - x >= 0 with relative error of at most 6 units in the last place: the k3 estimator needs it, and written
+  /// as it reads it would lose all digits near 0.
+  template <class T>
+  RLCORE_FN static pack<T> excess(pack<T> x) noexcept {
+    const auto small = near_zero(x);
+    const auto [r, low_half, high_half] = reduce(x, small);
+    const pack<T> m = r * r * horner(r, exp_constants<T>::wide);
+    return select(small, m, (T(1) + (r + m)) * low_half * high_half - T(1) - x);
+  }
+
+  /// log x, each lane through <cmath>: no built-in token piece is bound by it.
+  template <class T>
+  RLCORE_FN static pack<T> log(pack<T> x) noexcept {
+    return each(x, [](T y) { return std::log(y); });
+  }
+  /// log(1 + x), each lane through <cmath>.
+  template <class T>
+  RLCORE_FN static pack<T> log1p(pack<T> x) noexcept {
+    return each(x, [](T y) { return std::log1p(y); });
+  }
+  template <class T>
+  RLCORE_FN static pack<T> sqrt(pack<T> x) noexcept {
+    return each(x, [](T y) { return std::sqrt(y); });
+  }
+  /// 1 / (1 + e^-x): at most 3 units in the last place.
+  template <class T>
+  RLCORE_FN static pack<T> sigmoid(pack<T> x) noexcept {
+    const pack<T> e = exp(-abs(x));
+    return select(x >= T(0), pack<T>(T(1)), e) / (T(1) + e);
+  }
+  /// log(1 + e^x): at most 2 units in the last place.
+  template <class T>
+  RLCORE_FN static pack<T> softplus(pack<T> x) noexcept {
+    return max(x, pack<T>(T(0))) + log1p(exp(-abs(x)));
+  }
+
+ private:
+  template <class T>
+  struct reduced {
+    pack<T> r, low_half, high_half;  // e^x = e^r * low_half * high_half
+  };
+
+  template <class T>
+  RLCORE_FN static lane_mask<T> near_zero(pack<T> x) noexcept {
+    return (x <= T(0.5)) & (x >= T(-0.5));
+  }
+
+  /// x = r + n ln2 with n = 0 where `keep` holds. 2^n is handed out as two factors, so that subnormal results and the
+  /// step to infinity come from ordinary multiplication.
+  template <class T>
+  RLCORE_FN static reduced<T> reduce(pack<T> x, lane_mask<T> keep) noexcept {
+    using k = exp_constants<T>;
+    using integers = typename lane_mask<T>::vector;
+    using unsigneds = typename lane_types<T>::unsigneds;
+    x = clamp(x, pack<T>(k::lowest), pack<T>(k::highest));
+    const pack<T> shifted = x * k::log2e + k::rounder;  // the integer nearest x / ln2 is in its low mantissa bits
+    integers n;
+    std::memcpy(&n, &shifted.v, sizeof(n));
+    n -= bits_of(k::rounder);
+    n &= ~keep.v;
+    const pack<T> whole = to_floating<T>(n);
+    const pack<T> r = (x - whole * k::ln2_high) - whole * k::ln2_low;
+    // Halves of n by a logical shift of a positive number: arithmetic shifts of 64 bits are missing below AVX-512.
+    const integers half = reinterpret_as<integers>((reinterpret_as<unsigneds>(n + 4096)) >> 1) - 2048;
+    return {r, power_of_two<T>(half), power_of_two<T>(n - half)};
+  }
+
+  template <class To, class From>
+  RLCORE_FN static To reinterpret_as(From v) noexcept {
+    return reinterpret_cast<To>(v);
+  }
+  static constexpr std::int32_t bits_of(float x) noexcept { return __builtin_bit_cast(std::int32_t, x); }
+  static constexpr std::int64_t bits_of(double x) noexcept { return __builtin_bit_cast(std::int64_t, x); }
+
+  template <class T>
+  RLCORE_FN static pack<T> to_floating(typename lane_mask<T>::vector n) noexcept {
+    if constexpr (sizeof(T) == 4) {
+      return __builtin_convertvector(n, typename pack<T>::vector);
+    } else {  // through 32 bits: converting 64-bit integers is slow below AVX-512
+      typedef std::int32_t narrow __attribute__((vector_size(register_bytes / 2)));
+      return __builtin_convertvector(__builtin_convertvector(n, narrow), typename pack<T>::vector);
+    }
+  }
+
+  template <class T>
+  RLCORE_FN static pack<T> power_of_two(typename lane_mask<T>::vector n) noexcept {
+    const typename lane_mask<T>::vector bits = (n + exp_constants<T>::bias) << exp_constants<T>::mantissa;
+    pack<T> p;
+    std::memcpy(&p.v, &bits, sizeof(bits));
+    return p;
+  }
+
+  template <class T, std::size_t N>
+  RLCORE_FN static pack<T> horner(pack<T> r, const T (&c)[N]) noexcept {
+    pack<T> sum(c[N - 1]);
+    for (std::size_t i = N - 1; i-- > 0;) sum = sum * r + c[i];
+    return sum;
+  }
+
+  template <class T, class F>
+  RLCORE_FN static pack<T> each(pack<T> x, F f) noexcept {
+    pack<T> y;
+    for (std::size_t i = 0; i < pack<T>::lanes; ++i) y.v[i] = f(x.v[i]);
+    return y;
+  }
+};
+
+RLCORE_ALGORITHM_END
+RLCORE_END

@@ -1,0 +1,114 @@
+// A handful of lanes in one register: the type that token pieces are evaluated in.
+//
+// Built on the compilers' vector extensions, so there is one text for every instruction set. The number of lanes
+// follows the predefined macros (wider packs than the machine's registers collapse), which is why everything here lives
+// in the namespace of the instruction set and never crosses a public boundary.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/core/compiler.hpp"
+
+RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
+
+#if defined(__AVX512F__) && defined(__AVX512DQ__) && defined(__AVX512BW__) && defined(__AVX512VL__)
+inline constexpr std::size_t register_bytes = 64;
+#elif defined(__AVX2__) && defined(__FMA__)
+inline constexpr std::size_t register_bytes = 32;
+#else
+inline constexpr std::size_t register_bytes = 16;
+#endif
+
+/// The register types behind pack<float> and pack<double>.
+template <class T>
+struct lane_types;
+
+template <>
+struct lane_types<float> {
+  typedef float values __attribute__((vector_size(register_bytes)));
+  typedef std::int32_t integers __attribute__((vector_size(register_bytes)));
+  typedef std::uint32_t unsigneds __attribute__((vector_size(register_bytes)));
+};
+
+template <>
+struct lane_types<double> {
+  typedef double values __attribute__((vector_size(register_bytes)));
+  typedef std::int64_t integers __attribute__((vector_size(register_bytes)));
+  typedef std::uint64_t unsigneds __attribute__((vector_size(register_bytes)));
+};
+
+/// One truth value per lane of pack<T>. Not convertible to bool: choose with Math::select.
+template <class T>
+struct lane_mask {
+  using vector = typename lane_types<T>::integers;
+  vector v;
+
+  RLCORE_FN friend lane_mask operator&(lane_mask a, lane_mask b) noexcept { return {a.v & b.v}; }
+  RLCORE_FN friend lane_mask operator|(lane_mask a, lane_mask b) noexcept { return {a.v | b.v}; }
+  RLCORE_FN friend lane_mask operator!(lane_mask a) noexcept { return {~a.v}; }
+};
+
+/// register_bytes / sizeof(T) values of type T (float or double) with the arithmetic of T in every lane.
+template <class T>
+struct pack {
+  static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>, "rlcore: packs hold float or double");
+  using value_type = T;
+  using vector = typename lane_types<T>::values;
+  static constexpr std::size_t lanes = register_bytes / sizeof(T);
+  vector v;
+
+  pack() = default;
+  RLCORE_FN pack(vector x) noexcept : v(x) {}
+  /// The same value in every lane. Exact literals (0.5f) convert implicitly, settings of type double on request: V(x).
+  RLCORE_FN pack(T x) noexcept : v(x - vector{}) {}
+  RLCORE_FN explicit pack(double x) noexcept requires(!std::is_same_v<T, double>) : pack(static_cast<T>(x)) {}
+  RLCORE_FN explicit pack(int x) noexcept : pack(static_cast<T>(x)) {}
+
+  RLCORE_FN friend pack operator+(pack a, pack b) noexcept { return a.v + b.v; }
+  RLCORE_FN friend pack operator-(pack a, pack b) noexcept { return a.v - b.v; }
+  RLCORE_FN friend pack operator*(pack a, pack b) noexcept { return a.v * b.v; }
+  RLCORE_FN friend pack operator/(pack a, pack b) noexcept { return a.v / b.v; }
+  RLCORE_FN friend pack operator-(pack a) noexcept { return -a.v; }
+  RLCORE_FN pack& operator+=(pack b) noexcept { return v += b.v, *this; }
+  RLCORE_FN friend lane_mask<T> operator<(pack a, pack b) noexcept { return {a.v < b.v}; }
+  RLCORE_FN friend lane_mask<T> operator<=(pack a, pack b) noexcept { return {a.v <= b.v}; }
+  RLCORE_FN friend lane_mask<T> operator>(pack a, pack b) noexcept { return {a.v > b.v}; }
+  RLCORE_FN friend lane_mask<T> operator>=(pack a, pack b) noexcept { return {a.v >= b.v}; }
+  RLCORE_FN friend lane_mask<T> operator==(pack a, pack b) noexcept { return {a.v == b.v}; }
+  RLCORE_FN friend lane_mask<T> operator!=(pack a, pack b) noexcept { return {a.v != b.v}; }
+};
+
+/// pack<T>::lanes consecutive values from memory of any alignment.
+template <class T>
+RLCORE_FN pack<T> load(const T* from) noexcept {
+  pack<T> p;
+  std::memcpy(&p.v, from, sizeof(p.v));
+  return p;
+}
+
+template <class T>
+RLCORE_FN void store(T* to, pack<T> p) noexcept {
+  std::memcpy(to, &p.v, sizeof(p.v));
+}
+
+/// Values that lie `stride` elements apart: the slow road for transposed and interleaved storage.
+template <class T>
+RLCORE_FN pack<T> gather(const T* from, std::ptrdiff_t stride) noexcept {
+  pack<T> p;
+  for (std::size_t k = 0; k < pack<T>::lanes; ++k) p.v[k] = from[static_cast<std::ptrdiff_t>(k) * stride];
+  return p;
+}
+
+/// a where the mask holds, else b, lane by lane; the other operand may be NaN or infinite.
+template <class T>
+RLCORE_FN pack<T> choose(lane_mask<T> m, pack<T> a, pack<T> b) noexcept {
+  return m.v ? a.v : b.v;
+}
+
+RLCORE_ALGORITHM_END
+RLCORE_END
