@@ -2,6 +2,7 @@
 #include "rlcore/trainer/logger.hpp"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <sstream>
 
