@@ -1,0 +1,68 @@
+// The policy that is trained: model, gradients, optimizer state.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "rlcore/nn/forward_backward.hpp"
+#include "rlcore/nn/log_probs.hpp"
+#include "rlcore/optim/adamw.hpp"
+#include "rlcore/optim/clip.hpp"
+#include "rlcore/trainer/policy/settings.hpp"
+#include "rlcore/trainer/policy/trajectory.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+template <class Device>
+struct actor {
+  nn::causal_lm<Device> model;
+  nn::workspace<Device> space;
+  nn::gradients<Device> gradient;
+  optim::adamw<Device> optimizer;
+
+  actor(Device& device, const nn::config& config, const policy_settings& s)
+      : model(device, config),
+        space(device, s.logits_bytes),
+        gradient(model),
+        optimizer(device, model.size(), s.adamw) {}
+};
+
+/// What one optimizer step did to the parameters.
+struct step_outcome {
+  double gradient_norm = 0;  ///< global L2 norm before clipping
+  bool skipped = false;      ///< the norm was not finite: parameters and optimizer state are untouched
+};
+
+/// Clips the accumulated gradient to `grad_clip` (<= 0: no clipping) and steps, unless the gradient is not finite.
+template <class Device>
+step_outcome apply_gradient(actor<Device>& a, double lr, double grad_clip) {
+  const double norm = optim::global_norm(a.model.device(), a.gradient);
+  if (!std::isfinite(norm)) return {norm, true};
+  a.optimizer.step(a.model.weights(), a.gradient, lr, optim::clip_scale(norm, grad_clip));
+  return {norm, false};
+}
+
+/// Log-probs of every response token under `model`, written to `field` of each trajectory.
+template <class Device>
+void score_trajectories(nn::causal_lm<Device>& model, nn::workspace<Device>& space, std::vector<trajectory>& rows,
+                        float temperature, std::int64_t max_rows, std::int64_t max_tokens,
+                        std::vector<float> trajectory::*field) {
+  std::vector<const trajectory*> order;
+  for (const trajectory& t : rows) order.push_back(&t);
+  packed_trajectories packed;
+  std::vector<float> logp;
+  for_each_micro_batch(order, max_rows, max_tokens, [&](std::size_t first, std::size_t last) {
+    packed.clear();
+    for (std::size_t i = first; i < last; ++i) packed.push_back(rows[i]);
+    logp.resize(packed.targets.row.size());
+    nn::log_probs(model, space, packed.inputs, packed.targets, temperature, logp, {});
+    for (std::size_t i = first; i < last; ++i)
+      (rows[i].*field).assign(logp.begin() + packed.offsets[i - first], logp.begin() + packed.offsets[i - first + 1]);
+  });
+}
+
+}  // namespace trainer
+RLCORE_END

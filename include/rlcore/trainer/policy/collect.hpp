@@ -1,0 +1,75 @@
+// From prompts to scored trajectories: rollout, rule-based reward, KL in the reward, advantages.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "rlcore/data/prompt_dataset.hpp"
+#include "rlcore/objective/advantage/group_relative.hpp"
+#include "rlcore/objective/advantage/kl_in_reward.hpp"
+#include "rlcore/rollout/engine.hpp"
+#include "rlcore/text/tokenizer.hpp"
+#include "rlcore/trainer/policy/trajectory.hpp"
+#include "rlcore/verify/dispatch.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+/// Samples `samples` responses for each listed row of the data set, prompt by prompt (p0 p0 ... p1 p1 ...). The text of a
+/// response is a function of (key, row, sample, weights) alone.
+template <class Device, class Progress>
+std::vector<trajectory> sample(nn::causal_lm<Device>& model, nn::workspace<Device>& space, const data::prompt_dataset& prompts,
+                               std::span<const std::uint32_t> rows, std::int64_t samples, const rollout::generation& how,
+                               random_key key, Progress&& progress) {
+  std::vector<rollout::request> requests;
+  for (const std::uint32_t row : rows)
+    for (std::int64_t k = 0; k < samples; ++k)
+      requests.push_back({prompts[row].ids, row, static_cast<std::uint32_t>(k)});
+  std::vector<rollout::response> responses = rollout::generate(model, space, requests, how, key, progress);
+
+  std::vector<trajectory> batch(requests.size());
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    trajectory& t = batch[i];
+    t.row = requests[i].prompt_number;
+    t.tokens.assign(requests[i].prompt.begin(), requests[i].prompt.end());
+    t.prompt_length = static_cast<std::int32_t>(t.tokens.size());
+    t.tokens.insert(t.tokens.end(), responses[i].tokens.begin(), responses[i].tokens.end());
+    t.old_logp = std::move(responses[i].logp);
+    t.entropy = std::move(responses[i].entropy);
+    t.reason = responses[i].reason;
+  }
+  return batch;
+}
+
+/// The rule-based reward of every response, special tokens left out of its text.
+inline void assign_scores(std::vector<trajectory>& batch, const data::prompt_dataset& prompts, const text::tokenizer& tokenizer) {
+  for (trajectory& t : batch) {
+    const data::prompt& p = prompts[t.row];
+    t.verdict = verify::score(p.data_source, tokenizer.decode(t.response(), true), p.ground_truth);
+    t.reward = t.score();
+  }
+}
+
+/// Subtracts the KL penalty, summed over the response, from every reward (verl's use_kl_in_reward). Returns the KL as verl logs it: the mean over responses of the mean over their tokens.
+inline double penalise_rewards(std::vector<trajectory>& batch, const kl_in_reward& penalty) {
+  double mean = 0;
+  for (trajectory& t : batch) {
+    const shaped_reward shaped = penalty(t.verdict.score, t.old_logp, t.ref_logp);
+    t.reward = static_cast<float>(shaped.reward);
+    mean += shaped.mean_kl;
+  }
+  return mean / static_cast<double>(batch.size());
+}
+
+/// Group-relative advantages over the `samples` consecutive trajectories of each prompt.
+inline void assign_advantages(std::vector<trajectory>& batch, std::int64_t samples, bool normalize_by_std) {
+  std::vector<float> reward, advantage(batch.size());
+  for (const trajectory& t : batch) reward.push_back(t.reward);
+  group_relative{.normalize_by_std = normalize_by_std}(reward, samples, advantage);
+  for (std::size_t i = 0; i < batch.size(); ++i) batch[i].advantage = advantage[i];
+}
+
+}  // namespace trainer
+RLCORE_END

@@ -1,0 +1,176 @@
+// The policy-gradient loop (verl's main_ppo): rollout, reward, advantage, update, validation, checkpoints.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "rlcore/data/sampler.hpp"
+#include "rlcore/objective/controller/adaptive_kl.hpp"
+#include "rlcore/data/prompt_dataset.hpp"
+#include "rlcore/trainer/logger.hpp"
+#include "rlcore/trainer/options/batch_plan.hpp"
+#include "rlcore/trainer/policy/collect.hpp"
+#include "rlcore/trainer/policy/rollout_log.hpp"
+#include "rlcore/trainer/policy/settings.hpp"
+#include "rlcore/trainer/policy/state.hpp"
+#include "rlcore/trainer/policy/step_metrics.hpp"
+#include "rlcore/trainer/policy/update.hpp"
+#include "rlcore/trainer/policy/validate.hpp"
+#include "rlcore/trainer/progress.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+/// Everything a run is made of, opened and checked: nothing is trained before all of it exists.
+template <class Device>
+struct policy_run {
+  const policy_settings& settings;
+  const batch_plan& plan;
+  const text::tokenizer& tokenizer;
+  std::filesystem::path model_folder;
+  const data::prompt_dataset& train;
+  const data::prompt_dataset* val = nullptr;
+  actor<Device>& policy;
+  nn::causal_lm<Device>* reference = nullptr;  ///< present iff a KL needs it
+  std::vector<std::int32_t> eos_ids;
+};
+
+/// Purposes of the run's seed; numbers of one never meet those of another.
+enum class stream : std::uint32_t { rollout = 1, validation, mini_batches };
+
+template <class Device>
+class policy_loop {
+ public:
+  policy_loop(policy_run<Device> run, logger& log, progress& bar)
+      : run_(std::move(run)), log_(log), bar_(bar) {
+    state_.seed = run_.settings.seed;
+    if (run_.settings.reward_kl.enabled) state_.reward_kl_coefficient = run_.settings.reward_kl.coefficient;
+  }
+
+  /// Continues after the state that load_state() returned.
+  void resume(const run_state& state) { state_ = state; }
+
+  /// Runs to the last step; returns the last validation reward, if there was a validation.
+  std::optional<double> run() {
+    const policy_settings& s = run_.settings;
+    std::optional<double> last_validation;
+    if (run_.val != nullptr && s.val_before_train) {
+      metrics m;
+      stages time;
+      last_validation = validation(m, time);
+      log_.write(state_.step, m);
+      if (s.val_only) return last_validation;
+    }
+    bar_.start(state_.step, run_.plan.total_steps);
+    while (state_.step < run_.plan.total_steps) {
+      ++state_.step;
+      metrics m;
+      stages time;
+      time("step", [&] { step(m, time, last_validation); });
+      timing_metrics(batch_, time, m);
+      m.set("training/global_step", state_.step);
+      m.set("training/epoch", (state_.step - 1) / run_.plan.steps_per_epoch);
+      log_.write(state_.step, m);
+      bar_.step_done(state_.step);
+    }
+    bar_.finish();
+    return last_validation;
+  }
+
+ private:
+  rollout::generation generation(const rollout::sampling& how) const {
+    const policy_settings& s = run_.settings;
+    return {how, s.max_response_length, run_.eos_ids, s.max_sequences, s.max_batched_tokens};
+  }
+  random_key key(stream purpose) const {
+    return random_key{run_.settings.seed}.child(static_cast<std::uint32_t>(purpose)).child(static_cast<std::uint32_t>(state_.step));
+  }
+  bool due(std::int64_t every) const { return every > 0 && (state_.step % every == 0 || state_.step == run_.plan.total_steps); }
+
+  double validation(metrics& m, stages& time) {
+    return time("testing", [&] {
+      return validate(run_.policy.model, run_.policy.space, run_.tokenizer, *run_.val, run_.settings.val_samples,
+                      generation(run_.settings.val_sampling), key(stream::validation), m,
+                      [&](std::size_t done) { bar_.phase("validation", done, run_.val->size() * static_cast<std::size_t>(run_.settings.val_samples)); });
+    });
+  }
+
+  /// Rows of the data set that step number `step` (from 1) trains on; the last partial batch of an epoch is dropped.
+  std::vector<std::uint32_t> rows_of_step() const {
+    const std::int64_t index = state_.step - 1, epoch = index / run_.plan.steps_per_epoch, in_epoch = index % run_.plan.steps_per_epoch;
+    const auto order = data::epoch_order(run_.train.size(), run_.settings.seed, static_cast<std::uint64_t>(epoch), run_.settings.shuffle);
+    const auto first = order.begin() + in_epoch * run_.plan.prompts_per_step;
+    return {first, first + run_.plan.prompts_per_step};
+  }
+
+  void step(metrics& m, stages& time, std::optional<double>& last_validation) {
+    const policy_settings& s = run_.settings;
+    const std::vector<std::uint32_t> rows = rows_of_step();
+    batch_ = time("gen", [&] {
+      return sample(run_.policy.model, run_.policy.space, run_.train, rows, s.samples, generation(s.sampling), key(stream::rollout),
+                    [&](std::size_t done) { bar_.phase("rollout", done, rows.size() * static_cast<std::size_t>(s.samples)); });
+    });
+    time("reward", [&] { assign_scores(batch_, run_.train, run_.tokenizer); });
+    // The old log-probs are the ones recorded while sampling: same kernels, same bits, no second pass.
+    if (run_.reference != nullptr)
+      time("ref", [&] {
+        bar_.phase("reference", 0, 0);
+        score_trajectories(*run_.reference, run_.policy.space, batch_, s.sampling.temperature, run_.plan.ref_trajectories,
+                           run_.plan.ref_tokens, &trajectory::ref_logp);
+      });
+    time("adv", [&] {
+      if (s.reward_kl.enabled) penalise(m);
+      assign_advantages(batch_, s.samples, s.normalize_by_std);
+    });
+    m.set("actor/entropy", rollout_entropy(batch_, s.loss));
+    if (s.critic_warmup <= state_.step) time("update_actor", [&] { update(m); });
+    if (!s.rollout_dir.empty())
+      time("dump_rollout_generations", [&] { write_rollouts(s.rollout_dir, state_.step, batch_, run_.train, run_.tokenizer); });
+    batch_metrics(batch_, s.max_prompt_length, s.max_response_length, m);
+    if (run_.val != nullptr && due(s.test_freq)) last_validation = validation(m, time);
+    if (due(s.save_freq))
+      time("save_checkpoint", [&] {
+        bar_.phase("checkpoint", 0, 0);
+        save_state(s.root, run_.policy, run_.model_folder, state_, s.keep);
+      });
+  }
+
+  void penalise(metrics& m) {
+    const reward_kl_settings& k = run_.settings.reward_kl;
+    double& coefficient = state_.reward_kl_coefficient;
+    const double kl = penalise_rewards(batch_, {k.kind, coefficient});
+    m.set("actor/reward_kl_penalty", kl);
+    m.set("actor/reward_kl_penalty_coeff", coefficient);
+    if (k.adaptive) coefficient = adaptive_kl{coefficient, k.target, k.horizon}.updated(kl, std::ssize(batch_)).coefficient;
+  }
+
+  void update(metrics& m) {
+    const policy_settings& s = run_.settings;
+    bar_.phase("update", 0, 0);
+    const update_plan how{.mini_trajectories = run_.plan.trajectories_per_update,
+                          .micro_trajectories = run_.plan.micro_batch_trajectories,
+                          .micro_tokens = run_.plan.micro_batch_tokens,
+                          .epochs = s.epochs_per_step,
+                          .shuffle = s.shuffle_mini_batches,
+                          .recompute = s.recompute_activations,
+                          .temperature = s.sampling.temperature,
+                          .lr = s.lr * s.schedule.factor(state_.step - 1),
+                          .grad_clip = s.grad_clip};
+    state_.skipped_updates += update_actor(run_.policy, s.loss, batch_, how, key(stream::mini_batches), m);
+    state_.optimizer_steps = run_.policy.optimizer.steps();
+  }
+
+  policy_run<Device> run_;
+  logger& log_;
+  progress& bar_;
+  run_state state_;
+  std::vector<trajectory> batch_;
+};
+
+}  // namespace trainer
+RLCORE_END

@@ -1,0 +1,168 @@
+// What the policy loop needs to know, read once from the command line and checked before any work starts.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "rlcore/core/error.hpp"
+#include "rlcore/objective/algorithm/verl_policy_loss.hpp"
+#include "rlcore/optim/adamw.hpp"
+#include "rlcore/optim/schedule.hpp"
+#include "rlcore/rollout/sampler.hpp"
+#include "rlcore/trainer/options.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+/// KL(old policy, reference) inside the reward: algorithm.use_kl_in_reward and its controller.
+struct reward_kl_settings {
+  bool enabled = false, adaptive = false;
+  double coefficient = 0.001, target = 0.1, horizon = 10000;
+  kl_kind kind = kl_kind::k1;
+};
+
+struct policy_settings {
+  // data
+  std::vector<std::string> train_files, val_files;
+  std::string prompt_key;
+  std::int64_t max_prompt_length = 0, max_response_length = 0;
+  bool filter_overlong_prompts = false, shuffle = true;
+  std::string truncation;
+  // model and device
+  std::string model_path;
+  bool recompute_activations = true;
+  std::int64_t threads = 0;
+  std::size_t logits_bytes = 0;
+  std::uint64_t seed = 1;
+  // rollout
+  std::int64_t samples = 1, max_sequences = 64, max_batched_tokens = 2048;
+  rollout::sampling sampling, val_sampling;
+  std::int64_t val_samples = 1;
+  // objective
+  verl_policy_loss loss;
+  reward_kl_settings reward_kl;
+  bool normalize_by_std = true;
+  // optimizer
+  double lr = 1e-6, grad_clip = 1;
+  optim::adamw_settings adamw;
+  optim::schedule schedule;
+  std::int64_t epochs_per_step = 1;
+  bool shuffle_mini_batches = false;
+  // trainer
+  std::string project, experiment, root, resume_mode, resume_path, rollout_dir;
+  std::vector<std::string> loggers;
+  std::int64_t save_freq = -1, test_freq = -1, keep = 0, critic_warmup = 0;
+  bool val_before_train = true, val_only = false, report = true;
+
+  bool needs_reference() const noexcept { return loss.use_kl || reward_kl.enabled; }
+};
+
+/// verl's spelling of a KL estimator, without a trailing '+'; the registry has refused every other word.
+inline kl_kind kl_kind_of(const std::string& name) {
+  if (name == "kl" || name == "k1") return kl_kind::k1;
+  if (name == "abs") return kl_kind::absolute;
+  if (name == "mse" || name == "k2") return kl_kind::k2;
+  if (name == "low_var_kl" || name == "k3") return kl_kind::k3;
+  throw config_error("'" + name + "' is not a KL estimator; expected kl, abs, mse or low_var_kl");
+}
+
+/// verl's actor.loss_agg_mode.
+inline aggregation_mode aggregation_of(const std::string& name) {
+  if (name == "token-mean") return aggregation_mode::token_mean;
+  if (name == "seq-mean-token-mean") return aggregation_mode::sequence_mean_token_mean;
+  if (name == "seq-mean-token-sum") return aggregation_mode::sequence_mean_token_sum;
+  if (name == "seq-mean-token-sum-norm") return aggregation_mode::fixed_length;
+  throw config_error("'" + name + "' is not a loss_agg_mode");
+}
+
+inline verl_policy_loss read_loss(const options& opt) {
+  const std::string actor = "actor_rollout_ref.actor.";
+  std::string kl = opt.get<std::string>(actor + "kl_loss_type");
+  verl_policy_loss loss;
+  loss.straight_through = kl.ends_with('+');
+  if (loss.straight_through) kl.pop_back();
+  loss.kl = kl_kind_of(kl);
+  loss.use_kl = opt.get<bool>(actor + "use_kl_loss");
+  loss.kl_coef = opt.get<double>(actor + "kl_loss_coef");
+  loss.clip_low = opt.get<double>(actor + "clip_ratio_low");
+  loss.clip_high = opt.get<double>(actor + "clip_ratio_high");
+  loss.clip_c = opt.get<double>(actor + "clip_ratio_c");
+  loss.entropy_coeff = opt.get<double>(actor + "entropy_coeff");
+  loss.aggregation = aggregation_of(opt.get<std::string>(actor + "loss_agg_mode"));
+  loss.fixed_length = static_cast<double>(opt.get<std::int64_t>("data.max_response_length"));
+  return loss;
+}
+
+inline optim::schedule read_schedule(const options& opt) {
+  const std::string optim = "actor_rollout_ref.actor.optim.";
+  optim::schedule schedule;
+  if (opt.get<std::string>(optim + "warmup_style") == "cosine") schedule.kind = optim::schedule_kind::cosine;
+  schedule.warmup_steps = opt.get<std::int64_t>(optim + "lr_warmup_steps");
+  schedule.warmup_ratio = opt.get<double>(optim + "lr_warmup_steps_ratio");
+  schedule.min_lr_ratio = opt.get<double>(optim + "min_lr_ratio");
+  schedule.num_cycles = opt.get<double>(optim + "num_cycles");
+  return schedule;
+}
+
+inline policy_settings read_settings(const options& opt) {
+  const std::string actor = "actor_rollout_ref.actor.", rollout = "actor_rollout_ref.rollout.";
+  policy_settings s;
+  s.train_files = opt.list("data.train_files");
+  s.val_files = opt.list("data.val_files");
+  s.prompt_key = opt.get<std::string>("data.prompt_key");
+  s.max_prompt_length = opt.get<std::int64_t>("data.max_prompt_length");
+  s.max_response_length = opt.get<std::int64_t>("data.max_response_length");
+  s.filter_overlong_prompts = opt.get<bool>("data.filter_overlong_prompts");
+  s.shuffle = opt.get<bool>("data.shuffle");
+  s.truncation = opt.get<std::string>("data.truncation");
+
+  s.model_path = opt.get<std::string>("actor_rollout_ref.model.path");
+  s.recompute_activations = opt.get<bool>("actor_rollout_ref.model.enable_gradient_checkpointing");
+  s.threads = opt.get<std::int64_t>("rlcore.threads");
+  s.logits_bytes = static_cast<std::size_t>(opt.get<std::int64_t>("rlcore.logits_memory_mb")) << 20;
+  s.seed = static_cast<std::uint64_t>(opt.get<std::int64_t>("rlcore.seed"));
+
+  s.samples = opt.get<std::int64_t>(rollout + "n");
+  s.max_sequences = opt.find<std::int64_t>("rlcore.max_decode_batch").value_or(opt.get<std::int64_t>(rollout + "max_num_seqs"));
+  s.max_batched_tokens = opt.get<std::int64_t>(rollout + "max_num_batched_tokens");
+  s.sampling = {static_cast<float>(opt.get<double>(rollout + "temperature")), opt.get<std::int64_t>(rollout + "top_k"),
+                static_cast<float>(opt.get<double>(rollout + "top_p"))};
+  const std::string val = rollout + "val_kwargs.";
+  s.val_sampling = {static_cast<float>(opt.get<double>(val + "temperature")), opt.get<std::int64_t>(val + "top_k"),
+                    static_cast<float>(opt.get<double>(val + "top_p"))};
+  if (!opt.get<bool>(val + "do_sample")) s.val_sampling = {0, -1, 1};
+  s.val_samples = opt.get<std::int64_t>(val + "n");
+
+  s.loss = read_loss(opt);
+  s.reward_kl = {opt.get<bool>("algorithm.use_kl_in_reward"), opt.get<std::string>("algorithm.kl_ctrl.type") == "adaptive",
+                 opt.get<double>("algorithm.kl_ctrl.kl_coef"), opt.get<double>("algorithm.kl_ctrl.target_kl"),
+                 opt.get<double>("algorithm.kl_ctrl.horizon"), kl_kind_of(opt.get<std::string>("algorithm.kl_penalty"))};
+  s.normalize_by_std = opt.get<bool>("algorithm.norm_adv_by_std_in_grpo");
+
+  s.lr = opt.get<double>(actor + "optim.lr");
+  s.schedule = read_schedule(opt);
+  s.adamw.weight_decay = opt.get<double>(actor + "optim.weight_decay");
+  s.grad_clip = opt.get<double>(actor + "grad_clip");
+  s.epochs_per_step = opt.get<std::int64_t>(actor + "ppo_epochs");
+  s.shuffle_mini_batches = opt.get<bool>(actor + "shuffle");
+
+  s.project = opt.get<std::string>("trainer.project_name");
+  s.experiment = opt.get<std::string>("trainer.experiment_name");
+  s.root = opt.get<std::string>("trainer.default_local_dir");
+  s.resume_mode = opt.get<std::string>("trainer.resume_mode");
+  s.resume_path = opt.find<std::string>("trainer.resume_from_path").value_or("");
+  s.rollout_dir = opt.find<std::string>("trainer.rollout_data_dir").value_or("");
+  s.loggers = opt.list("trainer.logger");
+  s.save_freq = opt.get<std::int64_t>("trainer.save_freq");
+  s.test_freq = opt.get<std::int64_t>("trainer.test_freq");
+  s.keep = opt.find<std::int64_t>("trainer.max_actor_ckpt_to_keep").value_or(0);
+  s.critic_warmup = opt.get<std::int64_t>("trainer.critic_warmup");
+  s.val_before_train = opt.get<bool>("trainer.val_before_train");
+  s.val_only = opt.get<bool>("trainer.val_only");
+  s.report = opt.get<bool>("rlcore.report");
+  return s;
+}
+
+}  // namespace trainer
+RLCORE_END

@@ -1,0 +1,44 @@
+// Wall time of the named stages of a step: timing_s/<stage>.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rlcore/core/abi.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+class stages {
+ public:
+  /// Runs f, adds its wall seconds to `name` and returns what f returns.
+  template <class F>
+  decltype(auto) operator()(const std::string& name, F&& f) {
+    struct stop_watch {
+      double& seconds;
+      std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
+      ~stop_watch() { seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); }
+    } watch{seconds_of(name)};
+    return std::forward<F>(f)();
+  }
+  double seconds(const std::string& name) const {
+    for (const auto& [known, seconds] : stages_)
+      if (known == name) return seconds;
+    return 0;
+  }
+  const std::vector<std::pair<std::string, double>>& all() const noexcept { return stages_; }
+
+ private:
+  double& seconds_of(const std::string& name) {
+    stages_.reserve(32);  // references stay valid: a step has about ten stages
+    for (auto& [known, seconds] : stages_)
+      if (known == name) return seconds;
+    return stages_.emplace_back(name, 0.0).second;
+  }
+  std::vector<std::pair<std::string, double>> stages_;
+};
+
+}  // namespace trainer
+RLCORE_END

@@ -1,0 +1,104 @@
+// The numbers of a step, under verl's names (spec: docs/metrics.md).
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "rlcore/objective/algorithm/verl_policy_loss.hpp"
+#include "rlcore/trainer/metrics.hpp"
+#include "rlcore/trainer/policy/stages.hpp"
+#include "rlcore/trainer/policy/trajectory.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+/// Running mean, largest and smallest of a quantity.
+class spread {
+ public:
+  void add(double x, double weight = 1) {
+    if (weight <= 0) return;
+    sum_ += weight * x;
+    count_ += weight;
+    largest_ = seen_ ? std::max(largest_, x) : x;
+    smallest_ = seen_ ? std::min(smallest_, x) : x;
+    seen_ = true;
+  }
+  void write(metrics& out, const std::string& name) const {
+    if (!seen_) return;
+    out.set(name + "/mean", sum_ / count_);
+    out.set(name + "/max", largest_);
+    out.set(name + "/min", smallest_);
+  }
+
+ private:
+  double sum_ = 0, count_ = 0, largest_ = 0, smallest_ = 0;
+  bool seen_ = false;
+};
+
+/// critic/*, response_length/*, prompt_length/* of the step's trajectories.
+inline void batch_metrics(std::span<const trajectory> batch, std::int64_t max_prompt, std::int64_t max_response, metrics& out) {
+  spread score, reward, advantage, prompt, response;
+  double prompt_clipped = 0, response_clipped = 0;
+  std::array<double, 4> why{};
+  for (const trajectory& t : batch) {
+    const auto length = static_cast<double>(t.response_length());
+    score.add(t.verdict.score);
+    reward.add(t.reward);
+    advantage.add(t.advantage, length);
+    prompt.add(t.prompt_length);
+    response.add(length);
+    prompt_clipped += t.prompt_length == max_prompt;
+    response_clipped += t.response_length() == max_response;
+    ++why[static_cast<std::size_t>(t.verdict.why)];
+  }
+  score.write(out, "critic/score");
+  reward.write(out, "critic/rewards");
+  advantage.write(out, "critic/advantages");
+  advantage.write(out, "critic/returns");  // an outcome advantage is its own return
+  response.write(out, "response_length");
+  out.set("response_length/clip_ratio", response_clipped / static_cast<double>(batch.size()));
+  prompt.write(out, "prompt_length");
+  out.set("prompt_length/clip_ratio", prompt_clipped / static_cast<double>(batch.size()));
+  for (const verify::reason r : {verify::reason::no_match, verify::reason::outside_window})
+    out.set("reward/" + std::string(verify::name_of(r)), why[static_cast<std::size_t>(r)] / static_cast<double>(batch.size()));
+}
+
+/// actor/entropy: the sampling policy's entropy, averaged as the loss is (actor.loss_agg_mode).
+inline double rollout_entropy(std::span<const trajectory> batch, const verl_policy_loss& loss) {
+  global_counts counts;
+  for (const trajectory& t : batch) counts.add_row(t.response_length());
+  const any_aggregation aggregation{loss.aggregation, loss.fixed_length};
+  double total = 0;
+  for (const trajectory& t : batch) {
+    if (t.entropy.empty()) continue;
+    double row = 0;
+    for (const float h : t.entropy) row += static_cast<double>(h);
+    total += row * aggregation.weight({t.response_length()}, counts);
+  }
+  return total;
+}
+
+/// timing_s/*, timing_per_token_ms/* and perf/* from the stages of the step; one device.
+inline void timing_metrics(std::span<const trajectory> batch, const stages& time, metrics& out) {
+  double tokens = 0, response_tokens = 0;
+  for (const trajectory& t : batch) {
+    tokens += static_cast<double>(t.tokens.size());
+    response_tokens += static_cast<double>(t.response_length());
+  }
+  for (const auto& [name, seconds] : time.all()) out.set("timing_s/" + name, seconds);
+  for (const auto& [name, seconds] : time.all()) {
+    if (name == "gen") out.set("timing_per_token_ms/gen", 1000 * seconds / response_tokens);
+    if (name == "ref" || name == "adv" || name == "update_actor")
+      out.set("timing_per_token_ms/" + name, 1000 * seconds / tokens);
+  }
+  const double step = time.seconds("step");
+  out.set("perf/total_num_tokens", static_cast<std::int64_t>(tokens));
+  out.set("perf/time_per_step", step);
+  out.set("perf/throughput", tokens / step);
+}
+
+}  // namespace trainer
+RLCORE_END

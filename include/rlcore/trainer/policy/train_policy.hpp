@@ -1,0 +1,142 @@
+// A whole policy run from a command line: open and check everything, say what will happen, train, report.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "rlcore/checkpoint/hugging_face.hpp"
+#include "rlcore/checkpoint/resolve_model.hpp"
+#include "rlcore/core/version.hpp"
+#include "rlcore/data/prompt_dataset.hpp"
+#include "rlcore/data/table.hpp"
+#include "rlcore/text/chat_template.hpp"
+#include "rlcore/text/tokenizer.hpp"
+#include "rlcore/trainer/options/batch_plan.hpp"
+#include "rlcore/trainer/policy/loop.hpp"
+#include "rlcore/trainer/report.hpp"
+#include "rlcore/verify/dispatch.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+/// Reads the prompts of all files; says how many were left out as too long.
+inline data::prompt_dataset open_prompts(const std::vector<std::string>& files, const policy_settings& s,
+                                         const text::tokenizer& tokenizer, const text::chat_template& chat, const char* name) {
+  std::vector<data::table> tables;
+  for (const std::string& file : files) tables.push_back(data::read_table(expand_user(file)));
+  const data::prompt_settings how{.prompt_key = s.prompt_key,
+                                  .max_prompt_length = static_cast<std::size_t>(s.max_prompt_length),
+                                  .filter_overlong_prompts = s.filter_overlong_prompts,
+                                  .truncation = data::parse_truncation(s.truncation)};
+  data::prompt_dataset prompts = data::make_prompts(
+      tables, how,
+      [&](const std::vector<text::message>& m) { return tokenizer.encode(chat.render(m, {.add_generation_prompt = true})); },
+      [](const std::string& source) { verify::scorer_of(source); });
+  std::printf("%-6s %zu prompts", name, prompts.size());
+  if (prompts.size() != prompts.rows_read) std::printf(" (%zu longer ones left out)", prompts.rows_read - prompts.size());
+  std::printf(" from %s\n", files.front().c_str());
+  return prompts;
+}
+
+template <class Device>
+void load_model(nn::causal_lm<Device>& model, const std::filesystem::path& folder) {
+  std::vector<float> weights(model.size());
+  checkpoint::load_weights(folder, model.parameters(), weights);
+  model.weights().upload(weights);
+}
+
+/// What the report says about the run besides its metrics.
+inline run_info describe_run(const options& opt, const batch_plan& plan, const std::string& device, const std::string& model) {
+  run_info info{opt.get<std::string>("trainer.project_name") + "/" + opt.get<std::string>("trainer.experiment_name"), model,
+                device, {}, {}};
+  for (const std::string& line : opt.given()) {
+    const std::size_t equal = line.find('=');
+    info.settings.emplace_back(line.substr(0, equal), line.substr(equal + 1));
+  }
+  for (const auto& [name, number] : {std::pair{"training prompts", plan.dataset_prompts},
+                                     std::pair{"trajectories per step", plan.trajectories_per_step},
+                                     std::pair{"updates per step", plan.updates_per_step},
+                                     std::pair{"trajectories per update", plan.trajectories_per_update},
+                                     std::pair{"steps per epoch", plan.steps_per_epoch},
+                                     std::pair{"total steps", plan.total_steps},
+                                     std::pair{"warm-up steps", plan.warmup_steps}})
+    info.derived.emplace_back(name, std::to_string(number));
+  return info;
+}
+
+/// Runs verl's main_ppo as `opt` says. Returns the last validation reward. Throws rlcore::error before the first step for
+/// everything that can be known by then.
+template <class Device>
+std::optional<double> train_policy(Device& device, const options& opt) {
+  const policy_settings s = read_settings(opt);
+  for (const std::string& note : opt.notes()) std::printf("note: %s\n", note.c_str());
+
+  const std::filesystem::path folder = checkpoint::resolve_model(s.model_path);
+  nn::config config = checkpoint::read_config(folder);
+  const text::tokenizer tokenizer = text::tokenizer::load(folder);
+  const text::chat_template chat = text::chat_template::detect(folder);
+  if (static_cast<std::int64_t>(tokenizer.vocab_size()) > config.vocab_size)
+    throw format_error(folder.string() + ": the tokenizer has " + std::to_string(tokenizer.vocab_size()) +
+                       " tokens, the model only " + std::to_string(config.vocab_size));
+  if (config.max_position_embeddings < s.max_prompt_length + s.max_response_length)
+    throw config_error("data.max_prompt_length + data.max_response_length = " +
+                       std::to_string(s.max_prompt_length + s.max_response_length) + " is more than the model's " +
+                       std::to_string(config.max_position_embeddings) + " positions (max_position_embeddings)");
+  std::vector<std::int32_t> eos = config.eos_token_ids;
+  if (eos.empty() && tokenizer.eos_id()) eos.push_back(*tokenizer.eos_id());
+  if (eos.empty()) throw format_error(folder.string() + ": neither config.json nor the tokenizer names an EOS token");
+
+  const data::prompt_dataset train = open_prompts(s.train_files, s, tokenizer, chat, "train");
+  const data::prompt_dataset val = open_prompts(s.val_files, s, tokenizer, chat, "val");
+  const batch_plan plan = make_batch_plan(opt, std::ssize(train.prompts));
+  policy_settings settings = s;
+  settings.schedule.total_steps = plan.total_steps;
+
+  actor<Device> policy(device, config, settings);
+  const std::string model_text = fmt::format("{}: {}, {} layers, hidden {}, {:.3g} M parameters", folder.string(),
+                                             config.model == nn::family::qwen2 ? "qwen2" : "qwen3", config.num_hidden_layers,
+                                             config.hidden_size, static_cast<double>(policy.model.size()) * 1e-6);
+  const std::string device_text = fmt::format("{} ({}), {} threads", device.name(), device.instruction_set(), device.threads());
+  std::printf("model  %s\ndevice %s\n\n%s\n", model_text.c_str(), device_text.c_str(), plan.table().c_str());
+  for (const std::string& warning : plan.warnings) std::printf("warning: %s\n", warning.c_str());
+  std::fflush(stdout);
+
+  const std::filesystem::path root = expand_user(s.root);
+  const checkpoint::resume_point from = checkpoint::find_resume(s.resume_mode, expand_user(s.resume_path), root);
+  if (!from.notice.empty()) std::printf("note: %s\n", from.notice.c_str());
+  std::optional<nn::causal_lm<Device>> reference;
+  if (s.needs_reference()) load_model(reference.emplace(device, config), folder);
+  run_state state;
+  if (from) {
+    state = load_state(from.folder, policy, s.seed);
+    std::printf("resumed after step %lld from %s\n", static_cast<long long>(state.step), from.folder.c_str());
+  } else {
+    load_model(policy.model, folder);
+  }
+
+  settings.root = root.string();
+  logger log(s.loggers, root, from ? from.step : -1);
+  progress bar;
+  policy_loop<Device> loop({settings, plan, tokenizer, folder, train, &val, policy, reference ? &*reference : nullptr, eos}, log,
+                           bar);
+  if (from) loop.resume(state);
+  const std::optional<double> result = loop.run();
+  if (s.report) {
+    const std::filesystem::path report = root / "report.html";
+    write_report(report, describe_run(opt, plan, device_text, model_text), log.rows());
+    std::printf("report      %s\n", report.c_str());
+  }
+  std::printf("metrics     %s\n", log.path().c_str());
+  if (const auto last = checkpoint::read_tracker(root))
+    std::printf("checkpoint  %s\n", (checkpoint::step_folder(root, *last) / "actor" / "huggingface").c_str());
+  return result;
+}
+
+}  // namespace trainer
+RLCORE_END

@@ -1,0 +1,81 @@
+// One sampled response with everything the step learns about it, and packing of many into one forward pass.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "rlcore/nn/causal_lm.hpp"
+#include "rlcore/rollout/engine.hpp"
+#include "rlcore/tensor/ragged.hpp"
+#include "rlcore/verify/verdict.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+/// Prompt and response in one token row; per-token fields have one entry per response token.
+struct trajectory {
+  std::vector<std::int32_t> tokens;
+  std::int32_t prompt_length = 0;
+  std::uint32_t row = 0;  ///< row of the data set
+  std::vector<float> old_logp, entropy, ref_logp;
+  rollout::finish reason = rollout::finish::length;
+  verify::verdict verdict;  ///< of the reward function
+  float reward = 0;         ///< score minus the KL penalty, if that is in the reward
+  float advantage = 0;
+
+  float score() const noexcept { return static_cast<float>(verdict.score); }
+
+  std::int64_t response_length() const noexcept { return std::ssize(tokens) - prompt_length; }
+  std::span<const std::int32_t> response() const noexcept {
+    return std::span(tokens).subspan(static_cast<std::size_t>(prompt_length));
+  }
+};
+
+/// Trajectories as the model sees them: rows without padding, and one target per response token. The last token of a
+/// row predicts nothing that is scored, so it is not fed.
+struct packed_trajectories {
+  ragged<std::int32_t> inputs;
+  nn::targets targets;
+  std::vector<std::int32_t> offsets{0};  ///< of the response tokens of each trajectory in `targets`
+
+  void clear() {
+    inputs.clear();
+    targets.row.clear();
+    targets.token.clear();
+    offsets.assign(1, 0);
+  }
+  void push_back(const trajectory& t) {
+    const auto start = static_cast<std::int32_t>(inputs.values.size());
+    inputs.push_back(std::span(t.tokens).first(t.tokens.size() - 1));
+    for (std::int32_t i = t.prompt_length; i < static_cast<std::int32_t>(t.tokens.size()); ++i) {
+      targets.row.push_back(start + i - 1);
+      targets.token.push_back(t.tokens[static_cast<std::size_t>(i)]);
+    }
+    offsets.push_back(static_cast<std::int32_t>(targets.row.size()));
+  }
+  std::size_t size() const noexcept { return offsets.size() - 1; }
+};
+
+/// Consecutive trajectories that go through the model together: at most `max_rows` of them (0: no limit) and, except for
+/// a single longer one, at most `max_tokens` tokens (0: no limit). Calls f(first, last). The split never changes a bit.
+template <class F>
+void for_each_micro_batch(std::span<const trajectory* const> rows, std::int64_t max_rows, std::int64_t max_tokens, F&& f) {
+  for (std::size_t first = 0; first < rows.size();) {
+    std::size_t last = first;
+    std::int64_t tokens = 0;
+    while (last < rows.size()) {
+      const std::int64_t length = std::ssize(rows[last]->tokens);
+      if (last > first && max_rows > 0 && static_cast<std::int64_t>(last - first) >= max_rows) break;
+      if (last > first && max_tokens > 0 && tokens + length > max_tokens) break;
+      tokens += length;
+      ++last;
+    }
+    f(first, last);
+    first = last;
+  }
+}
+
+}  // namespace trainer
+RLCORE_END

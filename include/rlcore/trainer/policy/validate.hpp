@@ -1,0 +1,37 @@
+// Validation: sample the validation prompts, score them, name the result as verl does.
+#pragma once
+
+#include <cstdint>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "rlcore/trainer/metrics.hpp"
+#include "rlcore/trainer/policy/collect.hpp"
+#include "rlcore/trainer/validation_metrics.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+/// Scores every prompt of `prompts` `samples` times and adds val-core/* and val-aux/* per data source. Returns the mean
+/// score over all samples.
+template <class Device, class Progress>
+double validate(nn::causal_lm<Device>& model, nn::workspace<Device>& space, const text::tokenizer& tokenizer,
+                const data::prompt_dataset& prompts, std::int64_t samples, const rollout::generation& how, random_key key,
+                metrics& out, Progress&& progress) {
+  std::vector<std::uint32_t> rows(prompts.size());
+  std::iota(rows.begin(), rows.end(), 0u);
+  std::vector<trajectory> batch = sample(model, space, prompts, rows, samples, how, key, progress);
+  assign_scores(batch, prompts, tokenizer);
+  validation_scores scores;
+  double sum = 0;
+  for (const trajectory& t : batch) {
+    scores.add(prompts[t.row].data_source, t.row, t.verdict.score);
+    sum += t.verdict.score;
+  }
+  scores.write(out);
+  return sum / static_cast<double>(batch.size());
+}
+
+}  // namespace trainer
+RLCORE_END
