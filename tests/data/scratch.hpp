@@ -60,10 +60,14 @@ std::string error_of(F&& f, std::vector<std::string> parts = {}) {
   return "";
 }
 
-/// The interpreter of RLCORE_PYTHON or python3, or "" when it lacks one of `modules`.
+/// A Python that has `modules` (of the variable RLCORE_PYTHON, of the build, or python3), or "".
 inline std::string python_with(const std::string& modules) {
-  const char* chosen = std::getenv("RLCORE_PYTHON");
-  const std::string python = chosen != nullptr && *chosen != '\0' ? chosen : "python3";
+  std::string python;
+#ifdef RLCORE_PYTHON
+  python = RLCORE_PYTHON;
+#endif
+  if (const char* chosen = std::getenv("RLCORE_PYTHON"); chosen != nullptr && *chosen != '\0') python = chosen;
+  if (python.empty()) python = "python3";
   const std::string probe = "'" + python + "' -c 'import " + modules + "' >/dev/null 2>&1";
   return std::system(probe.c_str()) == 0 ? python : "";
 }

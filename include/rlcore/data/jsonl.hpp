@@ -1,0 +1,83 @@
+// JSON Lines: one JSON object per line.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "rlcore/data/row.hpp"
+
+RLCORE_BEGIN
+namespace data {
+
+/// One JSON object; `where` starts the data_error that anything else causes.
+inline row parse_row(std::string_view text, const std::string& where) {
+  row parsed;
+  try {
+    parsed = row::parse(text.begin(), text.end());
+  } catch (const nlohmann::json::parse_error& e) {
+    throw data_error(where + ": not valid JSON (at byte " + std::to_string(e.byte) + " of " +
+                     std::to_string(text.size()) + ")");
+  } catch (const nlohmann::json::exception&) {
+    throw data_error(where + ": not valid JSON (a number is out of range)");
+  }
+  if (!parsed.is_object())
+    throw data_error(where + ": expected a JSON object, found " + std::string(parsed.type_name()));
+  return parsed;
+}
+
+/// The objects of `text`, which came from `file`. A byte order mark, CRLF and blank lines are accepted; lines are
+/// counted from 1 in messages.
+inline std::vector<row> parse_jsonl(std::string_view text, const std::string& file) {
+  std::vector<row> rows;
+  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
+  for (std::size_t line = 1; !text.empty(); ++line) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view content = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (content.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    rows.push_back(parse_row(content, file + ": line " + std::to_string(line)));
+  }
+  return rows;
+}
+
+/// Throws file_error, or data_error with the number of the line.
+inline std::vector<row> read_jsonl(const std::filesystem::path& path) {
+  return parse_jsonl(read_file(path), path.string());
+}
+
+/// A .json file: one array of objects, or JSON Lines.
+inline std::vector<row> read_json(const std::filesystem::path& path) {
+  const std::string text = read_file(path);
+  const std::size_t start = text.starts_with("\xef\xbb\xbf") ? 3 : 0;
+  const std::size_t first = text.find_first_not_of(" \t\r\n", start);
+  if (first == std::string::npos || text[first] != '[') return parse_jsonl(text, path.string());
+  row array;
+  try {
+    array = row::parse(text.begin() + static_cast<std::ptrdiff_t>(start), text.end());
+  } catch (const nlohmann::json::parse_error& e) {
+    throw data_error(path.string() + ": not valid JSON (at byte " + std::to_string(e.byte + start) + ")");
+  } catch (const nlohmann::json::exception&) {
+    throw data_error(path.string() + ": not valid JSON (a number is out of range)");
+  }
+  std::vector<row> rows;
+  for (row& element : array) {
+    if (!element.is_object())
+      throw data_error(row_text(path.string(), rows.size()) + ": expected a JSON object, found " + element.type_name());
+    rows.push_back(std::move(element));
+  }
+  return rows;
+}
+
+/// One line per row, UTF-8 as it is.
+inline std::string to_jsonl(std::span<const row> rows) {
+  std::string text;
+  for (const row& r : rows) text += r.dump() + '\n';
+  return text;
+}
+
+}  // namespace data
+RLCORE_END

@@ -1,0 +1,113 @@
+// Prompts for reinforcement learning from rows with verl's columns.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rlcore/data/row.hpp"
+#include "rlcore/data/truncation.hpp"
+#include "rlcore/text/message.hpp"
+
+RLCORE_BEGIN
+namespace data {
+
+/// One row, templated and tokenized.
+struct prompt {
+  std::vector<text::message> messages;
+  std::vector<std::int32_t> ids;                   ///< with the generation prompt at the end
+  std::string data_source, ground_truth, ability;  ///< ability is empty when the column is absent
+  row extra;                                       ///< extra_info, or null
+  std::size_t row_number = 0;                      ///< in all files together, before filtering
+};
+
+/// Keys `data.*` of the command line.
+struct prompt_settings {
+  std::string prompt_key = "prompt", source_key = "data_source";
+  std::size_t max_prompt_length = 512;  ///< 0: no limit
+  bool filter_overlong_prompts = false;
+  data::truncation truncation = data::truncation::error;
+};
+
+struct prompt_dataset {
+  std::vector<prompt> prompts;
+  std::size_t rows_read = 0;  ///< size() is what is left after filter_overlong_prompts
+
+  std::size_t size() const noexcept { return prompts.size(); }
+  const prompt& operator[](std::size_t i) const { return prompts[i]; }
+};
+
+/// The prompt column: a list of {role, content}, or a string, which is one message of the user.
+inline std::vector<text::message> read_messages(const row& from, const std::string& key, const std::string& where) {
+  const row& value = column(from, key, where);
+  if (value.is_string()) return {text::message{"user", value.get<std::string>()}};
+  if (!value.is_array() || value.empty())
+    throw data_error(where + ": column '" + printable(key) + "' is " + printable(value.dump()) +
+                     "; expected a list of {role, content} or a string");
+  try {
+    return text::messages_from_json(value);
+  } catch (const data_error& e) {
+    throw data_error(where + ": column '" + printable(key) + "': " + e.what());
+  }
+}
+
+/// Everything of one row but its token ids. An integer as ground truth counts as its digits.
+inline prompt read_prompt(const row& from, const prompt_settings& settings, const std::string& where) {
+  if (!from.contains(settings.prompt_key) && from.contains("question") && from.contains("answer"))
+    throw data_error(where + ": no column '" + printable(settings.prompt_key) +
+                     "' but question and answer: raw GSM8K; convert it with gsm8k_preprocess first");
+  prompt p;
+  p.messages = read_messages(from, settings.prompt_key, where);
+  p.data_source = string_column(from, settings.source_key, where);
+  const row& reward = column(from, "reward_model", where);
+  if (!reward.is_object())
+    throw data_error(where + ": column 'reward_model' is " + printable(reward.dump()) +
+                     "; expected {style, ground_truth}");
+  const row& truth = column(reward, "ground_truth", where + ": column 'reward_model'");
+  p.ground_truth = truth.is_number_integer() ? truth.dump()
+                                             : string_column(reward, "ground_truth", where + ": column 'reward_model'");
+  if (from.contains("ability") && from["ability"].is_string()) p.ability = from["ability"].get<std::string>();
+  if (from.contains("extra_info")) p.extra = from["extra_info"];
+  return p;
+}
+
+/// Reads all rows of all tables in order. `encode` turns std::vector<text::message> into token ids (chat template with
+/// generation prompt, then tokenizer); `check_source` throws data_error for a data_source without a reward function, so
+/// that it is met now and not at some later step. Throws data_error naming file, row and column.
+template <class Encode, class CheckSource>
+prompt_dataset make_prompts(std::span<const table> tables, const prompt_settings& settings, Encode&& encode,
+                            CheckSource&& check_source) {
+  prompt_dataset dataset;
+  std::string files, last_source;
+  for (const table& t : tables) {
+    files += (files.empty() ? "" : ", ") + t.file;
+    for (std::size_t i = 0; i < t.rows.size(); ++i, ++dataset.rows_read) {
+      const std::string where = row_text(t.file, i);
+      prompt p = read_prompt(t.rows[i], settings, where);
+      p.row_number = dataset.rows_read;
+      try {
+        if (p.data_source != last_source || i == 0) check_source(p.data_source);
+        p.ids = encode(p.messages);
+      } catch (const error& e) {
+        throw data_error(where + ": " + e.what());
+      }
+      last_source = p.data_source;
+      if (p.ids.empty()) throw data_error(where + ": the prompt has no tokens");
+      const bool overlong = settings.max_prompt_length > 0 && p.ids.size() > settings.max_prompt_length;
+      if (overlong && settings.filter_overlong_prompts) continue;
+      truncate(p.ids, settings.max_prompt_length, settings.truncation, where + ": prompt", "data.max_prompt_length");
+      dataset.prompts.push_back(std::move(p));
+    }
+  }
+  if (dataset.rows_read == 0) throw data_error(files + ": no rows");
+  if (dataset.prompts.empty())
+    throw data_error(files + ": all " + std::to_string(dataset.rows_read) +
+                     " prompts are longer than data.max_prompt_length " + std::to_string(settings.max_prompt_length));
+  return dataset;
+}
+
+}  // namespace data
+RLCORE_END

@@ -1,0 +1,52 @@
+// A row of a data set: a JSON object, whatever file it came from.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "rlcore/core/error.hpp"
+#include "rlcore/core/suggest.hpp"
+#include "rlcore/data/file.hpp"
+
+RLCORE_BEGIN
+namespace data {
+
+/// Keys keep the order of the file's columns.
+using row = nlohmann::ordered_json;
+
+/// The rows of one file, with its name for messages.
+struct table {
+  std::string file;
+  std::vector<row> rows;
+};
+
+/// "<file>: row <i>" (counted from 0), the beginning of every message about a row.
+inline std::string row_text(const std::string& file, std::size_t index) {
+  return file + ": row " + std::to_string(index);
+}
+
+/// The value of a column; throws data_error with the columns present and the nearest name.
+inline const row& column(const row& from, const std::string& name, const std::string& where) {
+  if (const auto found = from.find(name); found != from.end()) return *found;
+  std::vector<std::string> names;
+  std::string list;
+  for (const auto& [key, value] : from.items()) {
+    names.push_back(data::printable(key));
+    list += (list.empty() ? "" : ", ") + names.back();
+  }
+  throw data_error(where + ": no column '" + data::printable(name) + "'; it has " + data::printable(list, 300) +
+                   did_you_mean(name, names));
+}
+
+/// A column whose value must be a string.
+inline const std::string& string_column(const row& from, const std::string& name, const std::string& where) {
+  const row& value = column(from, name, where);
+  if (!value.is_string())
+    throw data_error(where + ": column '" + data::printable(name) + "' is " + data::printable(value.dump()) +
+                     "; expected a string");
+  return value.get_ref<const std::string&>();
+}
+
+}  // namespace data
+RLCORE_END

@@ -1,0 +1,46 @@
+// Reading a data set by the extension of its file. With RLCORE_HAS_PARQUET this header brings in Arrow, which is slow
+// to compile: include it where files are opened, nowhere else.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "rlcore/data/jsonl.hpp"
+#include "rlcore/data/row.hpp"
+#ifdef RLCORE_HAS_PARQUET
+#include "rlcore/data/parquet.hpp"
+#endif
+
+RLCORE_BEGIN
+namespace data {
+
+#ifdef RLCORE_HAS_PARQUET
+inline constexpr bool has_parquet = true;
+#else
+inline constexpr bool has_parquet = false;
+#endif
+
+/// The line for a .parquet path in a program built without Arrow.
+inline std::string no_parquet_message(const std::filesystem::path& path) {
+  return path.string() +
+         ": this build has no Parquet; install Arrow C++ or `pip install pyarrow` and build again, or convert the file "
+         "to .jsonl";
+}
+
+/// Reads .jsonl, .json or .parquet. Throws file_error or data_error; another extension is a data_error.
+inline table read_table(const std::filesystem::path& path) {
+  const std::string extension = path.extension().string();
+  if (extension == ".jsonl") return {path.string(), read_jsonl(path)};
+  if (extension == ".json") return {path.string(), read_json(path)};
+  if (extension != ".parquet")
+    throw data_error(path.string() + ": unknown kind of file '" + extension + "'; expected .jsonl, .json or .parquet");
+#ifdef RLCORE_HAS_PARQUET
+  return {path.string(), read_parquet(path)};
+#else
+  throw data_error(no_parquet_message(path));
+#endif
+}
+
+}  // namespace data
+RLCORE_END
