@@ -68,15 +68,14 @@ requires std::is_object_v<T> matrix_view<T> matrix(T* pointer, extent_t rows, ex
 template <class X>
 requires(!std::is_pointer_v<std::decay_t<X>>) auto matrix(X&& x, extent_t rows, extent_t cols) {
   const auto v = rlcore::as_view<1>(static_cast<X&&>(x));
-  const auto whole = rlcore::matrix(v.data, rows, cols);
   extent_t size = 0;
   if (__builtin_mul_overflow(rows, cols, &size) || size != v.shape[0])
-    throw std::invalid_argument("rlcore: matrix of shape " + to_string(whole.shape) + " over a vector of shape " +
-                                to_string(v.shape));
+    throw std::invalid_argument("rlcore: matrix of shape " + to_string(extents<2>{rows, cols}) +
+                                " over a vector of shape " + to_string(v.shape));
   if (v.stride[0] != 1 && v.shape[0] > 1)
     throw std::invalid_argument("rlcore: matrix over a vector with stride " + std::to_string(v.stride[0]) +
                                 ", expected contiguous elements");
-  return whole;
+  return rlcore::matrix(v.data, rows, cols);
 }
 
 RLCORE_END
