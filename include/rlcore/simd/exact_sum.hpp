@@ -21,7 +21,8 @@ class exact_sum {
  public:
   static constexpr std::size_t digits = 68;  // 66 cover every finite double, the rest takes carries
 
-  void add(double x) noexcept {
+  // The members are kept out of line: they run once per row, and inlining them is what reports would cost to compile.
+  [[gnu::noinline]] void add(double x) noexcept {
     const std::uint64_t bits = std::bit_cast<std::uint64_t>(x);
     const std::uint64_t exponent = (bits >> 52) & 0x7ffu;
     if (exponent == 0x7ffu) {
@@ -41,7 +42,7 @@ class exact_sum {
     if (++pending_ == limit) carry();
   }
 
-  exact_sum& operator+=(const exact_sum& other) noexcept {
+  [[gnu::noinline]] exact_sum& operator+=(const exact_sum& other) noexcept {
     if (pending_ + other.pending_ >= limit) carry();
     for (std::size_t i = 0; i < digits; ++i) digit_[i] += other.digit_[i];
     pending_ += other.pending_;
@@ -51,7 +52,7 @@ class exact_sum {
   }
 
   /// The sum, rounded to nearest even.
-  double value() const noexcept {
+  [[gnu::noinline]] double value() const noexcept {
     if (special_ != 0) return special_;  // infinite or NaN
     exact_sum s = *this;
     s.carry();
@@ -93,7 +94,7 @@ class exact_sum {
   static constexpr std::uint32_t limit = std::uint32_t{1} << 30;  // additions that certainly fit in 63 bits
 
   /// Brings every digit into [0, 2^32) except the last, which keeps the sign.
-  void carry() noexcept {
+  [[gnu::noinline]] void carry() noexcept {
     std::int64_t above = 0;
     for (std::size_t i = 0; i + 1 < digits; ++i) {
       const std::int64_t d = digit_[i] + above;

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <algorithm>
-#include <mutex>
+#include <atomic>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -68,26 +68,25 @@ input_fields<T> inputs_of(const token_batch<T>& b) noexcept {
 }
 
 /// Checks everything that the loop will rely on.
-template <class Objective, class T>
-prepared_batch<T> prepare(const token_batch<T>& b, const token_gradients<T>& g) {
-  using shape = structure<Objective>;
+template <class T>
+prepared_batch<T> prepare(const token_batch<T>& b, const token_gradients<T>& g, field reads, field writes) {
   const input_fields<T> inputs = inputs_of(b);
   const token_field<T>* const outputs[field_count] = {&g.logp, nullptr,    nullptr,  nullptr, nullptr,
                                                       nullptr, &g.entropy, &g.value, nullptr, nullptr};
   prepared_batch<T> p;
   for (std::size_t f = 0; f < field_count; ++f)
-    if (contains(shape::reads, field_at(f)) && !inputs[f]->present())
+    if (contains(reads, field_at(f)) && !inputs[f]->present())
       throw std::invalid_argument("rlcore: the objective reads " + std::string(field_names[f]) +
                                   ", but the batch has none; set token_batch::" + std::string(field_names[f]));
-  p.shape = detail::shape_of(b, inputs, shape::reads);
+  p.shape = detail::shape_of(b, inputs, reads);
   for (std::size_t f = 0; f < field_count; ++f)
-    if (contains(shape::reads, field_at(f))) p.input[f] = detail::resolve(field_names[f], *inputs[f], p.shape, false);
+    if (contains(reads, field_at(f))) p.input[f] = detail::resolve(field_names[f], *inputs[f], p.shape, false);
   detail::check_mask(b.mask, p.shape);
   p.mask = b.mask, p.lengths = b.lengths, p.offsets = b.offsets;
   p.wants_gradients = g.logp.present() || g.entropy.present() || g.value.present();
   for (std::size_t f = 0; f < field_count; ++f) {
     const token_field<T>* out = outputs[f];
-    const bool produced = contains(shape::outputs, field_at(f));
+    const bool produced = contains(writes, field_at(f));
     if (out && out->present())
       p.output[f] = detail::resolve("the gradient by " + std::string(field_names[f]), *out, p.shape, true);
     else if (produced && p.wants_gradients)
@@ -121,7 +120,8 @@ report_of<Objective> evaluate(const Executor& exec, const Objective& objective, 
                 std::is_same_v<Counts, global_counts> && rlcore::aggregation<Aggregation>) {
     using evaluator = token_loop::row_evaluator<Objective, T>;
     using report_type = report_of<Objective>;
-    const auto prepared = token_loop::prepare<Objective>(batch, gradients);
+    using shape = detail::structure<Objective>;
+    const auto prepared = token_loop::prepare(batch, gradients, shape::reads, shape::outputs);
     report_type total;
     detail::name_entries<Objective>(objective, total, std::make_index_sequence<piece_count<Objective>>{});
     total.empty_step = step.tokens() == 0;
@@ -131,15 +131,17 @@ report_of<Objective> evaluate(const Executor& exec, const Objective& objective, 
     // Chunks of about 16k tokens, at most 128 of them: enough to share out, few enough to merge.
     const extent_t most = exec.concurrency() == 1 ? 1 : std::min<extent_t>(rows, 128);
     const extent_t chunks = rows == 0 ? 0 : std::clamp<extent_t>(tokens / 16384, 1, most);
-    std::mutex merging;  // sums are exact, so the order in which chunks arrive does not matter
+    std::atomic_flag merging;  // sums are exact, so the order in which chunks arrive does not matter
     exec.for_each(static_cast<std::size_t>(chunks), [&](std::size_t chunk) {
       const extent_t c = static_cast<extent_t>(chunk);
       report_type part;
       evaluator one_row(objective, prepared);
       for (extent_t i = rows * c / chunks, end = rows * (c + 1) / chunks; i < end; ++i)
         one_row(i, aggregation, step, part);
-      const std::lock_guard lock(merging);
+      while (merging.test_and_set(std::memory_order_acquire)) merging.wait(true, std::memory_order_relaxed);
       total += part;
+      merging.clear(std::memory_order_release);
+      merging.notify_one();
     });
     if (total.tokens > step.tokens() || total.sequences > step.sequences())
       throw std::invalid_argument("rlcore: the counts of the step say " + std::to_string(step.tokens()) +

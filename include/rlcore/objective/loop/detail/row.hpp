@@ -1,9 +1,9 @@
 // The inner loop: one row of tokens through all pieces, one pack of lanes at a time.
 //
-// Everything goes through one function, `run`, whatever the layout of the inputs: rows whose fields are contiguous hand
-// it their own memory, all others (and the last, incomplete pack of every row) are staged through a small buffer. So
-// the bits of a token depend neither on strides and masks nor on where the row begins, even if the compiler contracts
-// multiplications and additions differently from one place to the next.
+// Everything goes through one compiled function whatever the layout of the inputs: rows whose fields are contiguous
+// hand it their own memory, all others (and the last, incomplete pack of every row) are staged through a small buffer.
+// So the bits of a token depend neither on strides and masks nor on where the row begins, even if the compiler
+// contracts multiplications and additions differently from one place to the next.
 #pragma once
 
 #include <array>
@@ -89,6 +89,11 @@ struct row_sums {
   std::array<pack<T>, Slots> partial;
   std::array<wide_sum<T>, Slots> wide;
 
+  double total(std::size_t slot) noexcept {
+    wide[slot].add(partial[slot]);
+    partial[slot] = pack<T>(T(0));
+    return wide[slot].total();
+  }
   RLCORE_FN void clear() noexcept {
     for (auto& p : partial) p = pack<T>(T(0));
     for (auto& w : wide) w = {};
@@ -103,8 +108,8 @@ struct row_loop {
   static constexpr std::size_t width = lanes::lanes;
 
   /// Evaluates `packs` packs, of which the first is the row's pack number `first`.
-  [[gnu::noinline]] static void run(const Objective& objective_, const lane_pointers<T>& at_, std::size_t first,
-                                    std::size_t packs, sums& sums_) noexcept {
+  static void run(const Objective& objective_, const lane_pointers<T>& at_, std::size_t first, std::size_t packs,
+                  sums& sums_) noexcept {
     const Objective objective = objective_;
     const lane_pointers<T> at = at_;
     auto partial = sums_.partial;
@@ -120,6 +125,12 @@ struct row_loop {
       }
     }
     sums_.partial = partial;
+  }
+
+  /// `run` under a signature that is the same for all objectives, for row_driver.
+  static void erased_run(const void* objective, const lane_pointers<T>& at, std::size_t first, std::size_t packs,
+                         void* sums_) {
+    run(*static_cast<const Objective*>(objective), at, first, packs, *static_cast<sums*>(sums_));
   }
 
  private:

@@ -1,8 +1,10 @@
 // All rows of a batch: weight, pieces, gradient, report.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "rlcore/objective/aggregation/aggregation.hpp"
 #include "rlcore/objective/loop/detail/shape.hpp"
@@ -32,148 +34,186 @@ struct prepared_batch {
   extent_t slots(extent_t i) const noexcept { return shape.packed ? length(i) : shape.width; }
 };
 
-template <class Objective, class T>
-class row_evaluator {
-  using loop = row_loop<Objective, T>;
-  using shape = structure<Objective>;
-  static constexpr std::size_t width = loop::width, staged = width * staged_packs;
-
+/// Brings one row after the other into the shape that a row_loop wants and carries its slopes back. It knows an
+/// objective only by the fields it reads and writes and by the address of its loop, so that it is compiled once per
+/// element type and not once per objective.
+template <class T>
+class row_driver {
  public:
-  using report_type = report<shape::pieces, shape::monitors>;
+  using kernel = void (*)(const void* objective, const lane_pointers<T>&, std::size_t first, std::size_t packs,
+                          void* sums);
 
-  row_evaluator(const Objective& objective, const prepared_batch<T>& batch) noexcept
-      : objective_(objective), batch_(batch) {
+  row_driver(const prepared_batch<T>& batch, field reads, field writes, kernel run, const void* objective,
+             void* sums) noexcept
+      : batch_(batch), reads_(reads), writes_(writes), run_(run), objective_(objective), sums_(sums) {
     for (auto& l : all_live_) l = -1;
   }
 
-  /// Adds row i to the report and writes its gradient.
-  template <class Aggregation>
-  void operator()(extent_t i, const Aggregation& aggregation, const global_counts& step, report_type& out) noexcept {
-    const extent_t offset = batch_.offset(i), length = batch_.length(i);
-    const std::byte* mask = batch_.mask.present() ? mask_row(batch_.mask, i, offset) : nullptr;
-    const std::int64_t live =
-        mask ? count_live(batch_.mask, mask, static_cast<std::size_t>(length)) : static_cast<std::int64_t>(length);
-    out.rows += 1;
-    if (live == 0) return zero_gradients(i, offset, 0);
-    out.tokens += live;
-    out.sequences += 1;
-    const double weight = aggregation.weight(row_info{live}, step);
-    sums_.clear();
-    run(i, offset, static_cast<std::size_t>(length), mask, static_cast<T>(weight));
-    zero_gradients(i, offset, length);
-    for (std::size_t s = 0; s < shape::slots; ++s) sums_.wide[s].add(sums_.partial[s]);
-    for (std::size_t p = 0, m = 0; p < shape::pieces; ++p) {
-      const double sum = sums_.wide[shape::slot(p)].total();
-      out.piece[p].aggregated.add(weight * sum);
-      out.piece[p].total.add(sum);
-      for (std::size_t k = 0; k < shape::monitors_per_piece[p]; ++k, ++m)
-        out.monitor[m].total.add(sums_.wide[shape::slot(p) + 1 + k].total());
+  /// Live tokens of row i.
+  std::int64_t live(extent_t i) const noexcept {
+    const extent_t length = batch_.length(i);
+    if (!batch_.mask.present()) return length;
+    return count_live(batch_.mask, mask_row(batch_.mask, i, batch_.offset(i)), static_cast<std::size_t>(length));
+  }
+
+  /// Runs the loop over row i and writes weight times the slopes, 0 for slots that are not live.
+  void row(extent_t i, T weight) noexcept {
+    lane_pointers<T> at{};
+    at.weight = weight;
+    const bool direct = open_row(i, at);
+    const std::size_t length = static_cast<std::size_t>(batch_.length(i));
+    for (std::size_t begin = 0; begin < length;) {
+      const std::size_t left = length - begin, whole_packs = left / width * width;
+      const std::size_t count = left < width ? left : direct || left < staged ? whole_packs : staged;
+      segment(at, begin, count);
+      begin += count;
+    }
+    zero_gradients(i, batch_.length(i));
+  }
+
+  /// Zeros the gradients of row i from slot `from` on; those that no piece produces are zero everywhere.
+  void zero_gradients(extent_t i, extent_t from) noexcept {
+    if (!batch_.wants_gradients) return;
+    for (std::size_t f = 0; f < field_count; ++f) {
+      if (!batch_.output[f].data) continue;
+      T* to = batch_.output[f].row(i, batch_.offset(i));
+      const extent_t step = batch_.output[f].token_stride;
+      for (extent_t t = writes(f) ? from : 0; t < batch_.slots(i); ++t) to[t * step] = T(0);
     }
   }
 
  private:
-  static constexpr bool reads(std::size_t f) noexcept { return contains(shape::reads, field_at(f)); }
-  static constexpr bool writes(std::size_t f) noexcept { return contains(shape::outputs, field_at(f)); }
+  static constexpr std::size_t width = pack<T>::lanes, staged = width * staged_packs;
+  using mask_pack = typename lane_types<T>::integers;
 
-  void run(extent_t i, extent_t offset, std::size_t length, const std::byte* mask, T weight) noexcept {
-    lane_pointers<T> at{};
-    at.weight = weight;
-    const T* source[field_count] = {};
-    T* target[field_count] = {};
+  bool reads(std::size_t f) const noexcept { return contains(reads_, field_at(f)); }
+  bool writes(std::size_t f) const noexcept { return contains(writes_, field_at(f)); }
+
+  /// Finds the row's memory; true if whole packs of it can be handed out in place.
+  bool open_row(extent_t i, lane_pointers<T>& at) noexcept {
+    const extent_t offset = batch_.offset(i);
     bool direct = true;
     for (std::size_t f = 0; f < field_count; ++f) {
       if (reads(f)) {
-        source[f] = batch_.input[f].row(i, offset);
+        source_[f] = batch_.input[f].row(i, offset);
         at.keep[f] = batch_.input[f].per_token ? ~std::size_t{0} : 0;
-        if (!batch_.input[f].per_token) {
-          for (std::size_t k = 0; k < width; ++k) input_[f][k] = *source[f];
-          at.input[f] = input_[f];
-        } else {
+        if (batch_.input[f].per_token) {
           direct &= batch_.input[f].token_stride == 1;
+        } else {
+          std::fill(input_[f], input_[f] + width, *source_[f]);
+          at.input[f] = input_[f];
         }
       }
       if (writes(f)) {
         at.keep_output[f] = batch_.wants_gradients ? ~std::size_t{0} : 0;
         at.output[f] = output_[f];
         if (batch_.wants_gradients) {
-          target[f] = batch_.output[f].row(i, offset);
+          target_[f] = batch_.output[f].row(i, offset);
           direct &= batch_.output[f].token_stride == 1;
         }
       }
     }
+    mask_ = batch_.mask.present() ? mask_row(batch_.mask, i, offset) : nullptr;
     // Masks whose elements are as wide as a lane are read where they are.
-    const bool direct_mask = !mask || (batch_.mask.bytes == sizeof(T) && mask_step(batch_.mask) == sizeof(T));
-    at.keep_mask = mask ? ~std::size_t{0} : 0;
-    direct &= direct_mask;
-
-    for (std::size_t begin = 0; begin < length;) {
-      const std::size_t left = length - begin;
-      const std::size_t count = left < width    ? left
-                                : direct        ? left / width * width
-                                : left < staged ? left / width * width
-                                                : staged;
-      const std::size_t packs = (count + width - 1) / width, padded = packs * width;
-      const bool whole = count == padded;
-      for (std::size_t f = 0; f < field_count; ++f) {
-        if (reads(f) && batch_.input[f].per_token) {
-          const extent_t stride = batch_.input[f].token_stride;
-          const T* from = source[f] + static_cast<extent_t>(begin) * stride;
-          if (whole && stride == 1) {
-            at.input[f] = from;
-          } else {
-            stage_values(from, stride, count, padded, input_[f]);
-            at.input[f] = input_[f];
-          }
-        }
-        if (writes(f) && batch_.wants_gradients)
-          at.output[f] = whole && batch_.output[f].token_stride == 1 ? target[f] + begin : output_[f];
-      }
-      at.mask_bits = -1;
-      if (!mask) {
-        if (whole) {
-          at.mask = reinterpret_cast<const typename lane_types<T>::integers*>(all_live_);
-          at.keep_mask = 0;
-        } else {
-          for (std::size_t k = 0; k < padded; ++k) mask_[k] = -mask_lane<T>(k < count);
-          at.mask = reinterpret_cast<const typename lane_types<T>::integers*>(mask_);
-          at.keep_mask = ~std::size_t{0};
-        }
-      } else if (whole && direct_mask) {
-        at.mask = reinterpret_cast<const typename lane_types<T>::integers*>(mask + begin * sizeof(T));
-        if (batch_.mask.floating) at.mask_bits = std::numeric_limits<mask_lane<T>>::max();
-      } else {
-        stage_mask<T>(batch_.mask, mask + static_cast<extent_t>(begin) * mask_step(batch_.mask), count, padded, mask_);
-        at.mask = reinterpret_cast<const typename lane_types<T>::integers*>(mask_);
-      }
-      loop::run(objective_, at, begin / width, packs, sums_);
-      if (batch_.wants_gradients)
-        for (std::size_t f = 0; f < field_count; ++f)
-          if (writes(f) && at.output[f] == output_[f]) {
-            const extent_t stride = batch_.output[f].token_stride;
-            T* to = target[f] + static_cast<extent_t>(begin) * stride;
-            for (std::size_t k = 0; k < count; ++k) to[static_cast<extent_t>(k) * stride] = output_[f][k];
-          }
-      begin += count;
-    }
+    direct_mask_ = !mask_ || (batch_.mask.bytes == sizeof(T) && mask_step(batch_.mask) == sizeof(T));
+    return direct && direct_mask_;
   }
 
-  /// Zeros the gradient of row i from slot `from` on; gradients that no piece produces are zero everywhere.
-  void zero_gradients(extent_t i, extent_t offset, extent_t from) noexcept {
+  /// `count` slots from `begin`: whole packs, or less than one pack.
+  void segment(lane_pointers<T>& at, std::size_t begin, std::size_t count) noexcept {
+    const std::size_t packs = (count + width - 1) / width, padded = packs * width;
+    const bool whole = count == padded;
+    const extent_t first = static_cast<extent_t>(begin);
+    for (std::size_t f = 0; f < field_count; ++f) {
+      if (reads(f) && batch_.input[f].per_token) {
+        const extent_t stride = batch_.input[f].token_stride;
+        const T* from = source_[f] + first * stride;
+        const bool in_place = whole && stride == 1;
+        if (!in_place) stage_values(from, stride, count, padded, input_[f]);
+        at.input[f] = in_place ? from : input_[f];
+      }
+      if (writes(f) && batch_.wants_gradients)
+        at.output[f] = whole && batch_.output[f].token_stride == 1 ? target_[f] + begin : output_[f];
+    }
+    open_mask(at, begin, count, padded);
+    run_(objective_, at, begin / width, packs, sums_);
     if (!batch_.wants_gradients) return;
     for (std::size_t f = 0; f < field_count; ++f) {
-      if (!batch_.output[f].data) continue;
-      T* to = batch_.output[f].row(i, offset);
-      for (extent_t t = writes(f) ? from : 0; t < batch_.slots(i); ++t) to[t * batch_.output[f].token_stride] = T(0);
+      if (!writes(f) || at.output[f] != output_[f]) continue;
+      const extent_t stride = batch_.output[f].token_stride;
+      T* to = target_[f] + first * stride;
+      for (std::size_t k = 0; k < count; ++k) to[static_cast<extent_t>(k) * stride] = output_[f][k];
     }
   }
 
-  const Objective& objective_;
+  void open_mask(lane_pointers<T>& at, std::size_t begin, std::size_t count, std::size_t padded) noexcept {
+    const bool whole = count == padded;
+    at.keep_mask = ~std::size_t{0};
+    at.mask_bits = -1;
+    if (!mask_ && whole) {
+      at.keep_mask = 0;
+      at.mask = reinterpret_cast<const mask_pack*>(all_live_);
+    } else if (mask_ && whole && direct_mask_) {
+      at.mask = reinterpret_cast<const mask_pack*>(mask_ + begin * sizeof(T));
+      if (batch_.mask.floating) at.mask_bits = std::numeric_limits<mask_lane<T>>::max();  // all but the sign
+    } else {
+      if (mask_)
+        stage_mask<T>(batch_.mask, mask_ + static_cast<extent_t>(begin) * mask_step(batch_.mask), count, padded,
+                      staged_mask_);
+      else
+        for (std::size_t k = 0; k < padded; ++k) staged_mask_[k] = -mask_lane<T>(k < count);
+      at.mask = reinterpret_cast<const mask_pack*>(staged_mask_);
+    }
+  }
+
   const prepared_batch<T>& batch_;
-  typename loop::sums sums_;
+  const field reads_, writes_;
+  const kernel run_;
+  const void* const objective_;
+  void* const sums_;
+  const T* source_[field_count] = {};
+  T* target_[field_count] = {};
+  const std::byte* mask_ = nullptr;
+  bool direct_mask_ = true;
   alignas(64) T input_[field_count][staged];
   alignas(64) T output_[field_count][staged];
-  alignas(64) mask_lane<T> mask_[staged];
+  alignas(64) mask_lane<T> staged_mask_[staged];
   alignas(64) mask_lane<T> all_live_[width];
+};
+
+/// Adds row after row to a report.
+template <class Objective, class T>
+class row_evaluator {
+  using loop = row_loop<Objective, T>;
+  using shape = structure<Objective>;
+
+ public:
+  using report_type = report<shape::pieces, shape::monitors>;
+
+  row_evaluator(const Objective& objective, const prepared_batch<T>& batch) noexcept
+      : driver_(batch, shape::reads, shape::outputs, &loop::erased_run, &objective, &sums_) {}
+
+  template <class Aggregation>
+  void operator()(extent_t i, const Aggregation& aggregation, const global_counts& step, report_type& out) noexcept {
+    const std::int64_t live = driver_.live(i);
+    out.rows += 1;
+    if (live == 0) return driver_.zero_gradients(i, 0);
+    out.tokens += live;
+    out.sequences += 1;
+    const double weight = aggregation.weight(row_info{live}, step);
+    sums_.clear();
+    driver_.row(i, static_cast<T>(weight));
+    for (std::size_t p = 0, m = 0, slot = 0; p < shape::pieces; ++p) {
+      const double sum = sums_.total(slot++);
+      out.piece[p].aggregated.add(weight * sum);
+      out.piece[p].total.add(sum);
+      for (std::size_t k = 0; k < shape::monitors_per_piece[p]; ++k) out.monitor[m++].total.add(sums_.total(slot++));
+    }
+  }
+
+ private:
+  typename loop::sums sums_;
+  row_driver<T> driver_;
 };
 
 }  // namespace token_loop
