@@ -97,6 +97,37 @@ prepared_batch<T> prepare(const token_batch<T>& b, const token_gradients<T>& g, 
   return p;
 }
 
+/// f(begin, end, part) over chunks of `items`, each with a report of its own; the parts are joined in `total`.
+template <class Executor, class T, class Report, class F>
+void for_each_chunk(const Executor& exec, const prepared_batch<T>& batch, extent_t items, Report& total, const F& f) {
+  // Chunks of about 16k tokens, at most 128 of them: enough to share out, few enough to merge.
+  const extent_t tokens = batch.shape.packed ? batch.shape.width : batch.shape.rows * batch.shape.width;
+  const extent_t most = exec.concurrency() == 1 ? 1 : std::min<extent_t>(items, 128);
+  const extent_t chunks = items == 0 ? 0 : std::clamp<extent_t>(tokens / 16384, 1, most);
+  std::atomic_flag merging;  // sums are exact, so the order in which chunks arrive does not matter
+  exec.for_each(static_cast<std::size_t>(chunks), [&](std::size_t chunk) {
+    const extent_t c = static_cast<extent_t>(chunk);
+    Report part;
+    f(items * c / chunks, items * (c + 1) / chunks, part);
+    while (merging.test_and_set(std::memory_order_acquire)) merging.wait(true, std::memory_order_relaxed);
+    total += part;
+    merging.clear(std::memory_order_release);
+    merging.notify_one();
+  });
+}
+
+/// A part cannot be larger than the whole: catches counts of one micro-batch passed as those of the step.
+inline void check_counts(std::int64_t tokens, std::int64_t sequences, std::int64_t rows, const global_counts& step) {
+  if (tokens <= step.tokens() && sequences <= step.sequences() && rows <= step.rows()) return;
+  const auto text = [](std::int64_t t, std::int64_t s, std::int64_t r) {
+    return std::to_string(t) + " tokens in " + std::to_string(s) + " sequences of " + std::to_string(r) + " rows";
+  };
+  throw std::invalid_argument("rlcore: the counts of the step say " +
+                              text(step.tokens(), step.sequences(), step.rows()) + ", but this batch alone has " +
+                              text(tokens, sequences, rows) +
+                              "; count every row of the optimizer step before the first evaluate");
+}
+
 }  // namespace token_loop
 
 /// Loss of `objective` over the batch: sum over rows of the aggregation's weight times the sum over live tokens of the
@@ -126,29 +157,13 @@ report_of<Objective> evaluate(const Executor& exec, const Objective& objective, 
     detail::name_entries<Objective>(objective, total, std::make_index_sequence<piece_count<Objective>>{});
     total.empty_step = step.tokens() == 0;
 
-    const extent_t rows = prepared.shape.rows;
-    const extent_t tokens = prepared.shape.packed ? prepared.shape.width : rows * prepared.shape.width;
-    // Chunks of about 16k tokens, at most 128 of them: enough to share out, few enough to merge.
-    const extent_t most = exec.concurrency() == 1 ? 1 : std::min<extent_t>(rows, 128);
-    const extent_t chunks = rows == 0 ? 0 : std::clamp<extent_t>(tokens / 16384, 1, most);
-    std::atomic_flag merging;  // sums are exact, so the order in which chunks arrive does not matter
-    exec.for_each(static_cast<std::size_t>(chunks), [&](std::size_t chunk) {
-      const extent_t c = static_cast<extent_t>(chunk);
-      report_type part;
-      evaluator one_row(objective, prepared);
-      for (extent_t i = rows * c / chunks, end = rows * (c + 1) / chunks; i < end; ++i)
-        one_row(i, aggregation, step, part);
-      while (merging.test_and_set(std::memory_order_acquire)) merging.wait(true, std::memory_order_relaxed);
-      total += part;
-      merging.clear(std::memory_order_release);
-      merging.notify_one();
-    });
-    if (total.tokens > step.tokens() || total.sequences > step.sequences())
-      throw std::invalid_argument("rlcore: the counts of the step say " + std::to_string(step.tokens()) +
-                                  " tokens in " + std::to_string(step.sequences()) +
-                                  " sequences, but this batch alone has " + std::to_string(total.tokens) + " in " +
-                                  std::to_string(total.sequences) +
-                                  "; count every row of the optimizer step before the first evaluate");
+    token_loop::for_each_chunk(exec, prepared, prepared.shape.rows, total,
+                               [&](extent_t begin, extent_t end, report_type& part) {
+                                 evaluator one_row(objective, prepared);
+                                 for (extent_t i = begin; i < end; ++i) one_row(i, aggregation, step, part);
+                                 part.units = part.tokens;
+                               });
+    token_loop::check_counts(total.tokens, total.sequences, total.rows, step);
     return total;
   } else {
     return {};

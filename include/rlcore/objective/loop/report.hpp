@@ -30,6 +30,7 @@ struct report {
   std::int64_t tokens = 0;     ///< live tokens seen
   std::int64_t sequences = 0;  ///< rows with at least one live token
   std::int64_t rows = 0;
+  std::int64_t units = 0;   ///< what means are over: live tokens; for sequence objectives their terms
   bool empty_step = false;  ///< the global counts say that the step has no live token: loss and gradients are zero
 
   /// This batch's share of the loss of the step.
@@ -40,10 +41,10 @@ struct report {
   }
   /// The i-th piece as aggregated, without its coefficient.
   double value(std::size_t i) const noexcept { return piece[i].aggregated.value(); }
-  /// Mean of the i-th piece over live tokens; 0 if there are none.
-  double mean(std::size_t i) const noexcept { return per_token(piece[i].total); }
-  /// Mean of the i-th monitor over live tokens, e.g. the clipped share; 0 if there are none.
-  double monitor_mean(std::size_t i) const noexcept { return per_token(monitor[i].total); }
+  /// Mean of the i-th piece over live tokens (of a sequence objective: over its terms); 0 if there are none.
+  double mean(std::size_t i) const noexcept { return per_unit(piece[i].total); }
+  /// Mean of the i-th monitor over the same, e.g. the clipped share; 0 if there are none.
+  double monitor_mean(std::size_t i) const noexcept { return per_unit(monitor[i].total); }
   /// Index of a monitor by name; Monitors if there is none.
   std::size_t find_monitor(std::string_view name) const noexcept {
     std::size_t i = 0;
@@ -70,13 +71,14 @@ struct report {
     tokens += other.tokens;
     sequences += other.sequences;
     rows += other.rows;
+    units += other.units;
     empty_step |= other.empty_step;
     return *this;
   }
 
  private:
-  double per_token(const exact_sum& s) const noexcept {
-    return tokens > 0 ? s.value() / static_cast<double>(tokens) : 0.0;
+  double per_unit(const exact_sum& s) const noexcept {
+    return units > 0 ? s.value() / static_cast<double>(units) : 0.0;
   }
 };
 

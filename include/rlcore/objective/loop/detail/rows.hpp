@@ -71,6 +71,23 @@ class row_driver {
     zero_gradients(i, batch_.length(i));
   }
 
+  /// Writes `slope` to every live slot of the row's logp gradient and 0 to the others.
+  void fill(extent_t i, T slope) noexcept {
+    zero_gradients(i, batch_.length(i));
+    if (!batch_.wants_gradients) return;
+    T* to = batch_.output[0].row(i, batch_.offset(i));
+    const extent_t step = batch_.output[0].token_stride, length = batch_.length(i);
+    if (!batch_.mask.present()) {
+      for (extent_t t = 0; t < length; ++t) to[t * step] = slope;
+      return;
+    }
+    const std::byte* mask = mask_row(batch_.mask, i, batch_.offset(i));
+    const extent_t mask_stride = mask_step(batch_.mask);
+    with_mask_reader(batch_.mask, [&](auto live) {
+      for (extent_t t = 0; t < length; ++t) to[t * step] = live(mask + t * mask_stride) ? slope : T(0);
+    });
+  }
+
   /// Zeros the gradients of row i from slot `from` on; those that no piece produces are zero everywhere.
   void zero_gradients(extent_t i, extent_t from) noexcept {
     if (!batch_.wants_gradients) return;

@@ -1,0 +1,22 @@
+// Denominators of objectives that have one term per sequence or per pair.
+#pragma once
+
+#include "rlcore/objective/aggregation/aggregation.hpp"
+
+RLCORE_BEGIN
+
+/// 1 / S*: the mean over non-empty sequences of a term that each sequence has once (GSPO).
+struct sequence_mean {
+  static constexpr bool per_sequence = true;
+  double weight(row_info, const global_counts& step) const noexcept {
+    return 1.0 / static_cast<double>(step.sequences());
+  }
+};
+
+/// 2 / rows: the mean over pairs (DPO, reward models).
+struct pair_mean {
+  static constexpr bool per_pair = true;
+  double weight(row_info, const global_counts& step) const noexcept { return 2.0 / static_cast<double>(step.rows()); }
+};
+
+RLCORE_END

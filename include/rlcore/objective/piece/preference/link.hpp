@@ -1,0 +1,55 @@
+// Terms that couple whole sequences: from one score per sequence to a loss and its slope by each score.
+//
+// A row link is a token piece that is shown one sequence: logp holds its score, advantage its advantage, the other
+// fields are zero. So every surrogate works at the level of sequences as it is. A pair link is shown two sequences.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <string_view>
+
+#include "rlcore/objective/piece/piece.hpp"
+
+RLCORE_BEGIN
+
+/// What a pair link returns: its value, the slope by either score, and its diagnostics.
+template <class V, std::size_t Monitors = 0>
+struct pair_term {
+  V value, slope_chosen, slope_rejected;
+  V monitor[Monitors];
+};
+template <class V>
+struct pair_term<V, 0> {
+  V value, slope_chosen, slope_rejected;
+};
+
+template <class L>
+concept pair_link = requires(const L l, const token<double>& t) {
+  { L::name } -> std::convertible_to<std::string_view>;
+  { l.template operator()<exact_math, double>(t, t) } -> std::same_as<pair_term<double, monitor_count<L>>>;
+};
+
+/// What a sequence objective gathers per row: the sum of Score's value over live tokens.
+template <class Score>
+struct sum_of {
+  using score = Score;
+  static constexpr bool averages = false;
+};
+
+/// The same divided by the number of live tokens.
+template <class Score>
+struct mean_of {
+  using score = Score;
+  static constexpr bool averages = true;
+};
+
+/// gather -> link -> scatter: one scalar per sequence, a loss of one row or of a pair of rows, and its slope back to
+/// every live token. Pairs are rows 2k (chosen) and 2k + 1 (rejected).
+template <class Gather, class Link>
+struct sequence_objective {
+  Gather gather;
+  [[no_unique_address]] Link link;
+  constexpr sequence_objective(Gather g, Link l) : gather(g), link(l) {}
+};
+
+RLCORE_END
