@@ -22,6 +22,8 @@ inline constexpr metric_definition metric_definitions[] = {
      "score minus the KL penalty, if that is part of the reward: the learning curve"},
     {"critic/advantages/{mean,max,min}", "1", "advantage of a response token"},
     {"critic/returns/{mean,max,min}", "1", "return of a response token; equal to the advantage for outcome rewards"},
+    {"reward/no_match", "share", "responses in which the reward function found no answer"},
+    {"reward/outside_window", "share", "responses whose answer stands before the part the reward function looks at"},
     {"actor/pg_loss", "1", "policy loss before the entropy and KL terms, mean over updates"},
     {"actor/pg_clipfrac", "share", "response tokens whose ratio is clipped"},
     {"actor/pg_clipfrac_lower", "share", "response tokens with negative advantage at the dual clip"},

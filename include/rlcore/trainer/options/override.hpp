@@ -82,12 +82,7 @@ class value_parser {
     return primitive(true);
   }
 
-  std::string key_text() {
-    const value v = primitive(false);
-    if (v.is_null()) return "null";
-    if (const bool* x = v.as<bool>()) return *x ? "true" : "false";
-    return scalar_text(v);
-  }
+  std::string key_text() { return scalar_text(primitive(false)); }
 
   static bool plain(token_kind kind, bool in_value) noexcept {
     switch (kind) {
