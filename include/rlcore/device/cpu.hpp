@@ -14,6 +14,7 @@
 
 #include "rlcore/device/cpu/instruction_sets.hpp"
 #include "rlcore/device/device.hpp"
+#include "rlcore/exec/threads.hpp"
 
 RLCORE_BEGIN
 
@@ -26,15 +27,13 @@ class cpu {
   /// threads = 0: one per core. `instruction_set` = "avx512", "avx2", "portable" or empty for the best available;
   /// throws device_error if this processor lacks it.
   explicit cpu(int threads = 0, std::string_view instruction_set = {})
-      : kernels_(&cpu_kernels::choose(instruction_set)),
-        threads_(threads),
-        scratch_(static_cast<std::size_t>(std::max(1, threads))) {}
+      : kernels_(&cpu_kernels::choose(instruction_set)), pool_(threads), scratch_(pool_.concurrency()) {}
   cpu(const cpu&) = delete;
   cpu& operator=(const cpu&) = delete;
 
   std::string_view name() const noexcept { return "cpu"; }
   std::string_view instruction_set() const noexcept { return kernels_->name; }
-  int threads() const noexcept { return std::max(1, threads_); }
+  int threads() const noexcept { return static_cast<int>(pool_.concurrency()); }
 
   // Memory: aligned to a cache line.
   void* allocate(std::size_t bytes) { return ::operator new (bytes, std::align_val_t{64}); }
@@ -205,7 +204,7 @@ class cpu {
 
   template <class F>
   void for_each(extent_t count, F&& f) {
-    for (extent_t c = 0; c < count; ++c) f(c);
+    pool_.for_each(static_cast<std::size_t>(count), [&](std::size_t c) { f(static_cast<extent_t>(c)); });
   }
   extent_t chunks_for(extent_t units, extent_t flops) const {
     return flops < one_thread_flops ? 1 : std::clamp<extent_t>(units, 1, threads());
@@ -275,7 +274,7 @@ class cpu {
   }
 
   const cpu_kernels::table* kernels_;
-  int threads_;
+  rlcore::threads pool_;
   std::vector<scratch_block> scratch_;
   std::vector<double> sums_;
 };

@@ -1,9 +1,7 @@
 // Causal grouped-query self-attention with rotary positions; Qwen3 normalises q and k per head first.
 #pragma once
 
-#include <cmath>
 #include <cstddef>
-#include <optional>
 
 #include "rlcore/nn/linear.hpp"
 #include "rlcore/nn/norm.hpp"
@@ -11,15 +9,6 @@
 
 RLCORE_BEGIN
 namespace nn {
-
-/// What the backward of attention needs of its forward; t = tokens, all device memory.
-struct attention_activations {
-  float* qkv = nullptr;  ///< [t, (heads + 2 kv_heads) d], q and k normed and rotated
-  float* raw = nullptr;  ///< [t, (heads + kv_heads) d], q and k before their norms; null without norms
-  float *rstd_q = nullptr, *rstd_k = nullptr;  ///< [t, heads], [t, kv_heads]
-  float* attended = nullptr;                   ///< [t, heads d]
-  float* statistics = nullptr;                 ///< [t, heads, 2]
-};
 
 /// qkv: the three projections side by side; output: o_proj.
 struct attention {

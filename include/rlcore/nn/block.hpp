@@ -9,21 +9,6 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// Everything that a layer's backward needs besides its input [t, hidden].
-struct block_activations {
-  float *normed = nullptr, *rstd = nullptr;  ///< input of the attention
-  attention_activations attended;
-  float* middle = nullptr;  ///< x + attention
-  float *middle_normed = nullptr, *middle_rstd = nullptr;
-  mlp_activations mixed;
-};
-
-/// Gradients of activations, shared by all layers.
-struct block_scratch {
-  float *dnormed = nullptr, *dqkv = nullptr, *dattended = nullptr;
-  mlp_activations dmixed;
-};
-
 struct block {
   norm input_norm, middle_norm;
   nn::attention mixer;

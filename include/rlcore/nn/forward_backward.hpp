@@ -39,18 +39,18 @@ void forward_backward(const causal_lm<Device>& model, workspace<Device>& space, 
   const std::span<const block> blocks = model.blocks();
   const std::size_t layers = blocks.size();
 
-  // Forward. x[l] is the input of layer l, x[layers] the final hidden states.
-  std::vector<float*> x(layers + 1);
-  std::vector<block_activations> kept;
-  for (float*& row : x) row = space.template take<float>(t * h);
-  for (std::size_t l = 0; l < (recompute ? std::min<std::size_t>(1, layers) : layers); ++l)
-    kept.push_back(blocks[l].take(space, t));
-  device.gather_rows(x[0], p.weights, batch.ids, t, h);
+  // Forward. x(l) is the input of layer l, x(layers) the final hidden states.
+  float* inputs = space.template take<float>(static_cast<extent_t>(layers + 1) * t * h);
+  const auto x = [&](std::size_t l) { return inputs + static_cast<extent_t>(l) * t * h; };
+  space.kept.clear();
+  for (std::size_t l = 0; l < (recompute ? 1 : layers); ++l) space.kept.push_back(blocks[l].take(space, t));
+  const std::vector<block_activations>& kept = space.kept;
+  device.gather_rows(x(0), p.weights, batch.ids, t, h);
   for (std::size_t l = 0; l < layers; ++l)
-    blocks[l].forward(p, kept[recompute ? 0 : l], x[l + 1], x[l], place_in_rows(space, blocks[l].mixer));
+    blocks[l].forward(p, kept[recompute ? 0 : l], x(l + 1), x(l), place_in_rows(space, blocks[l].mixer));
 
   const std::int32_t *row = space.take_copy(wanted.row.data(), n), *token = space.take_copy(wanted.token.data(), n);
-  const head_activations rows = model.head().gather(p, x[layers], row, n);
+  const head_activations rows = model.head().gather(p, x(layers), row, n);
   const extent_t chunk = logit_rows(model, space, n);
   float *logits = space.template take<float>(chunk * v), *logp = space.template take<float>(n);
   float *entropy = space.template take<float>(n), *statistics = space.template take<float>(2 * n);
@@ -90,8 +90,8 @@ void forward_backward(const causal_lm<Device>& model, workspace<Device>& space, 
   float* again = recompute ? space.template take<float>(t * h) : nullptr;
   for (std::size_t l = layers; l-- > 0;) {
     const auto place = place_in_rows(space, blocks[l].mixer);
-    if (recompute) blocks[l].forward(p, kept[0], again, x[l], place);
-    blocks[l].backward(p, kept[recompute ? 0 : l], scratch, dx, x[l], place,
+    if (recompute) blocks[l].forward(p, kept[0], again, x(l), place);
+    blocks[l].backward(p, kept[recompute ? 0 : l], scratch, dx, x(l), place,
                        place_gradients_in_rows(space, blocks[l].mixer));
   }
   grads.add_embedding(space, sequences.values.data(), dx, t);

@@ -8,11 +8,6 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// Gathered rows [n, hidden] and their norms.
-struct head_activations {
-  float *rows = nullptr, *rstd = nullptr, *normed = nullptr;
-};
-
 /// Final norm and the projection to the vocabulary; `logits.weight` is the embedding's when they are tied.
 struct head {
   norm final_norm;

@@ -7,11 +7,6 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// gate_up [t, 2 width] = [gate | up], activated [t, width].
-struct mlp_activations {
-  float *gate_up = nullptr, *activated = nullptr;
-};
-
 /// gate_up: both projections side by side.
 struct mlp {
   linear gate_up, down;

@@ -9,6 +9,7 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/device/device.hpp"
+#include "rlcore/nn/activations.hpp"
 #include "rlcore/nn/config.hpp"
 #include "rlcore/tensor/buffer.hpp"
 
@@ -93,6 +94,7 @@ class workspace {
   std::vector<attention_segment> segments;
   std::vector<attention_segment_gradient> segment_gradients;
   std::vector<float> logp, entropy, dlogp, dentropy;
+  std::vector<block_activations> kept;
 
  private:
   Device* device_;

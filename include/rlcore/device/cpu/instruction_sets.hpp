@@ -24,7 +24,7 @@ RLCORE_BEGIN
 namespace cpu_portable {
 inline constexpr const char* name = "portable";
 #include "rlcore/device/cpu/lanes_portable.inc"
-// then
+
 #include "rlcore/device/cpu/kernels.inc"
 }  // namespace cpu_portable
 
@@ -39,7 +39,7 @@ inline constexpr const char* name = "portable";
 namespace cpu_avx2 {
 inline constexpr const char* name = "avx2";
 #include "rlcore/device/cpu/lanes_avx2.inc"
-// then
+
 #include "rlcore/device/cpu/kernels.inc"
 }  // namespace cpu_avx2
 #if defined(__clang__)
@@ -58,7 +58,7 @@ inline constexpr const char* name = "avx2";
 namespace cpu_avx512 {
 inline constexpr const char* name = "avx512";
 #include "rlcore/device/cpu/lanes_avx512.inc"
-// then
+
 #include "rlcore/device/cpu/kernels.inc"
 }  // namespace cpu_avx512
 #if defined(__clang__)
