@@ -13,33 +13,45 @@ namespace trainer::html {
 
 inline std::string style_sheet() {
   return R"css(
-:root { color-scheme: light dark; --page: #f9f9f7; --card: #ffffff; --ink: #0b0b0b; --soft: #52514e; --mute: #77756f;
-  --grid: #e6e5df; --base: #c3c2b7; --c1: #2a78d6; --c2: #d9480f; --c3: #1a9e6e; --c4: #8a5cd1; --c5: #c98500; --c6: #d6336c; --c7: #8d8b84; }
-@media (prefers-color-scheme: dark) { :root { --page: #111110; --card: #1a1a19; --ink: #f4f4f1; --soft: #c3c2b7; --mute: #9a988f;
-  --grid: #2b2b29; --base: #4a4a46; --c1: #4c97f0; --c2: #f2743b; --c3: #2bb583; --c4: #a98bea; --c5: #d99a1c; --c6: #ec6a96; --c7: #85837b; } }
+:root { color-scheme: light dark; --page: #f9f9f7; --card: #ffffff; --ink: #0b0b0b; --soft: #52514e;
+  --mute: #77756f;
+--grid: #e6e5df; --base: #c3c2b7; --c1: #2a78d6; --c2: #d9480f; --c3: #1a9e6e; --c4: #8a5cd1; --c5: #c98500;
+  --c6: #d6336c; --c7: #8d8b84; }
+@media (prefers-color-scheme: dark) { :root { --page: #111110; --card: #1a1a19; --ink: #f4f4f1;
+  --soft: #c3c2b7; --mute: #9a988f;
+--grid: #2b2b29; --base: #4a4a46; --c1: #4c97f0; --c2: #f2743b; --c3: #2bb583; --c4: #a98bea; --c5: #d99a1c;
+  --c6: #ec6a96; --c7: #85837b; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; padding: 28px 20px 48px; max-width: 1200px; background: var(--page); color: var(--ink);
-  font: 15px/1.45 system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
+font: 15px/1.45 system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
 h1 { font-size: 25px; margin: 0 0 4px; overflow-wrap: anywhere; } h2 { font-size: 17px; margin: 32px 0 10px; }
 p.about { margin: 0 0 18px; color: var(--soft); }
 .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(165px, 1fr)); gap: 12px; }
 .tile, .card { background: var(--card); border: 1px solid var(--grid); border-radius: 8px; padding: 12px 14px; }
-.tile span { display: block; color: var(--soft); font-size: 13px; } .tile b { font-size: 23px; font-weight: 600; }
+.tile span { display: block; color: var(--soft); font-size: 13px; } .tile b { font-size: 23px;
+  font-weight: 600; }
 .tile small { color: var(--soft); font-size: 13px; margin-left: 6px; }
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(440px, 100%), 1fr)); gap: 14px; }
-.card { min-width: 0; padding: 12px 14px 6px; } .card h3 { font-size: 15px; margin: 0; display: flex; justify-content: space-between; gap: 12px; }
-.card h3 small { font-weight: 400; color: var(--soft); } .legend { color: var(--soft); font-size: 13px; margin: 3px 0 5px; min-height: 19px; }
-.legend b { color: var(--ink); font-weight: 600; } .legend span { margin-right: 14px; white-space: nowrap; } .legend i { display: inline-block; width: 13px; height: 3px; border-radius: 2px; margin-right: 6px; vertical-align: middle; }
+.card { min-width: 0; padding: 12px 14px 6px; } .card h3 { font-size: 15px; margin: 0; display: flex;
+  justify-content: space-between; gap: 12px; }
+.card h3 small { font-weight: 400; color: var(--soft); } .legend { color: var(--soft); font-size: 13px;
+  margin: 3px 0 5px; min-height: 19px; }
+.legend b { color: var(--ink); font-weight: 600; } .legend span { margin-right: 14px; white-space: nowrap; }
+.legend i { display: inline-block; width: 13px; height: 3px; border-radius: 2px; margin-right: 6px;
+  vertical-align: middle; }
 .legend i.box { height: 11px; border-radius: 3px; }
 svg { display: block; width: 100%; height: auto; } .grid { stroke: var(--grid); } .base { stroke: var(--base); }
-.tick { fill: var(--mute); font-size: 12px; font-variant-numeric: tabular-nums; } .line { fill: none; stroke-width: 2; stroke-linejoin: round; }
-.pale { stroke-width: 1; opacity: 0.28; } .band { opacity: 0.16; } .dot { stroke: var(--card); stroke-width: 1.5; } .hover { fill: var(--ink); opacity: 0; } .hover:hover { opacity: 0.07; }
+.tick { fill: var(--mute); font-size: 12px; font-variant-numeric: tabular-nums; } .line { fill: none;
+  stroke-width: 2; stroke-linejoin: round; }
+.pale { stroke-width: 1; opacity: 0.28; } .band { opacity: 0.16; } .dot { stroke: var(--card);
+  stroke-width: 1.5; } .hover { fill: var(--ink); opacity: 0; } .hover:hover { opacity: 0.07; }
 g:hover > rect { opacity: 0.8; }
-)css"
-         R"css(.tables { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(440px, 100%), 1fr)); gap: 14px; align-items: start; }
+.tables { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(440px, 100%), 1fr)); gap: 14px;
+  align-items: start; }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; width: 100%; font-size: 14px; }
 th, td { padding: 4px 14px 4px 0; text-align: left; border-bottom: 1px solid var(--grid); vertical-align: top; }
-td { overflow-wrap: anywhere; } .numeric td { white-space: nowrap; } th { color: var(--soft); font-weight: 500; white-space: nowrap; } tr:last-child td { border-bottom: 0; }
+td { overflow-wrap: anywhere; } .numeric td { white-space: nowrap; } th { color: var(--soft); font-weight: 500;
+  white-space: nowrap; } tr:last-child td { border-bottom: 0; }
 .n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; } th.n { padding-right: 14px; }
 code { font: 13px ui-monospace, "DejaVu Sans Mono", monospace; }
 )css";
