@@ -1,0 +1,109 @@
+// Sums over ranks, written once above the communicator: all_to_all, then a local sum in a fixed order. Same bits on
+// every engine, for every message size, and however the data are cut into calls.
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/parallel/communicator/communicator.hpp"
+#include "rlcore/parallel/communicator/sizes.hpp"
+
+RLCORE_BEGIN
+namespace parallel {
+
+/// ((x0 + x1) + x2) + ... in rank order. The bits depend on the number of ranks.
+struct ranked {};
+
+/// Pairs of neighbours, pairs of pairs, ...: the binary tree in which the left part is the largest power of two. If
+/// every rank hands in such a sum over the same power of two of consecutive leaves, the bits do not depend on the
+/// number of ranks, as long as it is a power of two.
+struct tree {};
+
+template <class O>
+concept reduction_order = std::same_as<O, ranked> || std::same_as<O, tree>;
+
+/// Memory of reductions, kept by who calls them often.
+template <class Wire, class T = Wire>
+struct reduction_scratch {
+  std::vector<Wire> received;
+  std::vector<T> rows;
+  std::vector<std::size_t> sent_counts, received_counts;
+};
+
+RLCORE_ALGORITHM_BEGIN
+
+/// Leaves the sum over r of rows[r * n + i] in rows[i] and overwrites the rest.
+template <class T>
+void sum_rows(ranked, T* rows, std::size_t ranks, std::size_t n) {
+  for (std::size_t r = 1; r < ranks; ++r)
+    for (std::size_t i = 0; i < n; ++i) rows[i] += rows[r * n + i];
+}
+template <class T>
+void sum_rows(tree, T* rows, std::size_t ranks, std::size_t n) {
+  for (std::size_t step = 1; step < ranks; step *= 2)
+    for (std::size_t r = 0; r + step < ranks; r += 2 * step)
+      for (std::size_t i = 0; i < n; ++i) rows[r * n + i] += rows[(r + step) * n + i];
+}
+
+/// Sums over all ranks, of which this rank keeps its part: out[i] = sum over ranks of their in[first + i], where part r
+/// has counts[r] elements and the parts lie one after the other. The sum is formed in T: bf16 on the wire and float in
+/// the sum does not lose accuracy with the number of ranks.
+template <reduction_order Order, communicator C, wire Wire, class T>
+void reduce_scatter_sum(Order order, C& c, std::span<const Wire> in, std::span<const std::size_t> counts,
+                        std::span<T> out, reduction_scratch<Wire, T>& scratch) {
+  const auto ranks = static_cast<std::size_t>(c.size());
+  check_counts("reduce_scatter_sum", "in", counts, c.size(), in.size());
+  check_size("reduce_scatter_sum", "out", out.size(), counts[static_cast<std::size_t>(c.rank())]);
+  scratch.received_counts.assign(ranks, out.size());
+  scratch.received.resize(ranks * out.size());
+  c.all_to_all_v(in, counts, std::span<Wire>(scratch.received), std::span<const std::size_t>(scratch.received_counts));
+  T* rows = nullptr;
+  if constexpr (std::is_same_v<Wire, T>) {
+    rows = scratch.received.data();
+  } else {
+    scratch.rows.resize(scratch.received.size());
+    rows = scratch.rows.data();
+    std::transform(scratch.received.begin(), scratch.received.end(), rows,
+                   [](const Wire& x) { return static_cast<T>(x); });
+  }
+  sum_rows(order, rows, ranks, out.size());
+  std::copy_n(rows, out.size(), out.begin());
+}
+
+/// x[i] = sum over all ranks of their x[i], in place, with the same bits in all ranks. Integers are exact in any order.
+template <reduction_order Order, communicator C, wire T>
+void all_reduce_sum(Order order, C& c, std::span<T> x, reduction_scratch<T>& scratch) {
+  if (c.size() == 1) return;
+  const auto ranks = static_cast<std::size_t>(c.size()), self = static_cast<std::size_t>(c.rank());
+  const std::size_t part = (x.size() + ranks - 1) / ranks;
+  scratch.sent_counts.resize(ranks);
+  for (std::size_t r = 0; r < ranks; ++r)
+    scratch.sent_counts[r] = std::min(x.size(), (r + 1) * part) - std::min(x.size(), r * part);
+  const std::span<const std::size_t> counts(scratch.sent_counts);
+  scratch.rows.resize(counts[self]);
+  const std::span<T> mine(scratch.rows);
+  reduce_scatter_sum(order, c, std::span<const T>(x), counts, mine, scratch);
+  c.all_gather_v(std::span<const T>(mine), x, counts);
+}
+
+/// The same with memory of its own for each call.
+template <reduction_order Order, communicator C, wire T>
+void all_reduce_sum(Order order, C& c, std::span<T> x) {
+  reduction_scratch<T> scratch;
+  all_reduce_sum(order, c, x, scratch);
+}
+/// The same for one number.
+template <reduction_order Order, communicator C, wire T>
+T all_reduce_sum(Order order, C& c, T x) {
+  all_reduce_sum(order, c, std::span<T>(&x, 1));
+  return x;
+}
+
+RLCORE_ALGORITHM_END
+}  // namespace parallel
+RLCORE_END

@@ -1,0 +1,181 @@
+// What happens when a rank misbehaves: an exception that names ranks and collectives, in every rank, and never a hang.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "rlcore/core/error.hpp"
+#include "rlcore/parallel/communicator/alone.hpp"
+#include "rlcore/parallel/communicator/threads.hpp"
+
+namespace {
+
+using rlcore::communication_error;
+using rlcore::parallel::run_ranks;
+using rlcore::parallel::thread_rank;
+using testing::HasSubstr;
+using namespace std::chrono_literals;
+
+/// The message of the communication_error that f ends with; counts the ranks that saw one.
+template <class F>
+std::string message(int size, F f, std::atomic<int>* seen = nullptr, std::chrono::milliseconds deadline = 20s) {
+  try {
+    run_ranks(
+        size,
+        [&](thread_rank& c) {
+          try {
+            f(c);
+          } catch (const communication_error&) {
+            if (seen) ++*seen;
+            throw;
+          }
+        },
+        deadline);
+  } catch (const communication_error& e) {
+    EXPECT_EQ(std::string(e.what()).find('\n'), std::string::npos);
+    return e.what();
+  }
+  return "no exception";
+}
+
+void gather(thread_rank& c, std::size_t n = 1) {
+  std::vector<float> in(n), out(n * static_cast<std::size_t>(c.size()));
+  c.all_gather(std::span<const float>(in), std::span(out));
+}
+
+TEST(failure, another_collective) {
+  std::atomic<int> seen{0};
+  const std::string what = message(
+      3,
+      [](thread_rank& c) {
+        c.barrier();
+        if (c.rank() == 2) {
+          std::vector<float> x(4);
+          c.broadcast(std::span(x), 1);
+        } else {
+          gather(c, 4);
+        }
+      },
+      &seen);
+  EXPECT_THAT(what, HasSubstr("rank 0 in collective 2, all_gather (4 elements of 4 bytes, kind 'f', root 0)"));
+  EXPECT_THAT(what, HasSubstr("rank 2 in collective 2, broadcast (4 elements of 4 bytes, kind 'f', root 1)"));
+  EXPECT_EQ(seen.load(), 3);
+}
+
+TEST(failure, another_size) {
+  const std::string what = message(2, [](thread_rank& c) { gather(c, c.rank() == 0 ? 3 : 5); });
+  EXPECT_THAT(what, HasSubstr("all_gather (3 elements"));
+  EXPECT_THAT(what, HasSubstr("all_gather (5 elements"));
+}
+
+TEST(failure, another_type_of_the_same_size) {
+  const std::string what = message(2, [](thread_rank& c) {
+    std::vector<float> x(2);
+    std::vector<int> y(2);
+    c.rank() == 0 ? c.broadcast(std::span(x), 0) : c.broadcast(std::span(y), 0);
+  });
+  EXPECT_THAT(what, HasSubstr("kind 'f'"));
+  EXPECT_THAT(what, HasSubstr("kind 'i'"));
+}
+
+TEST(failure, another_root) {
+  EXPECT_THAT(message(2,
+                      [](thread_rank& c) {
+                        std::vector<float> x(2);
+                        c.broadcast(std::span(x), c.rank());
+                      }),
+              HasSubstr("root 1"));
+}
+
+TEST(failure, lists_of_counts_that_do_not_match) {
+  EXPECT_THAT(message(2,
+                      [](thread_rank& c) {
+                        const std::vector<float> in(3);
+                        std::vector<float> out(3);
+                        const std::vector<std::size_t> one_two{1, 2};
+                        c.all_to_all_v(std::span<const float>(in), std::span<const std::size_t>(one_two),
+                                       std::span(out), std::span<const std::size_t>(one_two));
+                      }),
+              testing::AnyOf(HasSubstr("all_to_all_v: rank 1 sends 1 elements, rank 0 expects 2"),
+                             HasSubstr("all_to_all_v: rank 0 sends 2 elements, rank 1 expects 1")));
+}
+
+TEST(failure, a_rank_that_throws_ends_the_others) {
+  std::atomic<int> told{0};
+  EXPECT_THAT(
+      [&] {
+        run_ranks(4, [&](thread_rank& c) {
+          if (c.rank() == 2) throw std::out_of_range("no such token");
+          try {
+            c.barrier();
+          } catch (const communication_error& e) {
+            if (std::string(e.what()).find("rank 2 failed: no such token") != std::string::npos) ++told;
+            throw;
+          }
+        });
+      },
+      testing::ThrowsMessage<std::out_of_range>("no such token"));
+  EXPECT_EQ(told.load(), 3);
+}
+
+TEST(failure, a_rank_that_returns_early) {
+  std::atomic<int> seen{0};
+  const std::string what = message(
+      3,
+      [](thread_rank& c) {
+        c.barrier();
+        if (c.rank() != 1) gather(c);
+      },
+      &seen);
+  EXPECT_THAT(what, HasSubstr("rank 1"));
+  EXPECT_THAT(what, HasSubstr("returned"));
+  EXPECT_THAT(what, HasSubstr("all_gather"));
+  EXPECT_EQ(seen.load(), 2);
+}
+
+TEST(failure, a_rank_that_does_not_come) {
+  std::atomic<int> seen{0};
+  const auto start = std::chrono::steady_clock::now();
+  const std::string what = message(
+      3,
+      [](thread_rank& c) {
+        c.barrier();
+        if (c.rank() == 1) std::this_thread::sleep_for(300ms);
+        gather(c, 6);
+      },
+      &seen, 50ms);
+  EXPECT_THAT(what, HasSubstr("in collective 2, all_gather (6 elements of 4 bytes"));
+  EXPECT_THAT(what, HasSubstr("waited 50 ms in vain for rank 1 (after 1 collectives)"));
+  EXPECT_EQ(seen.load(), 3);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 10s);
+}
+
+TEST(failure, abort_ends_all_ranks) {
+  std::atomic<int> seen{0};
+  const std::string what = message(
+      3,
+      [](thread_rank& c) {
+        if (c.rank() == 1) c.abort("loss is not finite");
+        for (;;) c.barrier();
+      },
+      &seen);
+  EXPECT_THAT(what, HasSubstr("rank 1 aborted: loss is not finite"));
+  EXPECT_EQ(seen.load(), 3);
+  EXPECT_THROW(rlcore::parallel::alone{}.abort("x"), communication_error);
+}
+
+TEST(failure, every_collective_after_it_fails_as_well) {
+  run_ranks(2, [](thread_rank& c) {
+    EXPECT_THROW(gather(c, c.rank() == 0 ? 1 : 2), communication_error);
+    EXPECT_THROW(c.barrier(), communication_error);
+    EXPECT_THROW(gather(c), communication_error);
+  });
+}
+
+}  // namespace
