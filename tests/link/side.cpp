@@ -1,17 +1,34 @@
 #include "link/side.hpp"
 
+#include <vector>
+
 #include "rlcore/core/random.hpp"
-#include "rlcore/simd/math.hpp"
+#include "rlcore/exec/serial.hpp"
+#include "rlcore/objective/algorithm/grpo.hpp"
+#include "rlcore/objective/loop/whole_step.hpp"
+#include "rlcore/simd/pack.hpp"
 
 side_result RLCORE_LINK_SIDE() {
-  using floats = rlcore::pack<float>;
-  side_result result{.lanes = floats::lanes};
-  for (std::size_t i = 0; i < 128; i += floats::lanes) {
-    float x[floats::lanes];
-    for (std::size_t k = 0; k < floats::lanes; ++k) x[k] = static_cast<float>(i + k) / 64.0f - 1.0f;
-    rlcore::store(x, rlcore::fast_math::exp(rlcore::load(x)));
-    for (const float y : x) result.exponential_sum += y;
+  side_result result{.lanes = rlcore::pack<float>::lanes};
+  std::vector<float> logp, old_logp, ref_logp, advantage;
+  std::vector<int> offsets{0};
+  for (std::size_t r = 0; r < rows; ++r) {
+    for (std::size_t i = 0; i < tokens; ++i) {
+      logp.push_back(-1 - static_cast<float>(i) / 64);
+      old_logp.push_back(logp.back() + old_distance(i));
+      ref_logp.push_back(logp.back() + ref_distance(i));
+    }
+    advantage.push_back(advantage_of(r));
+    offsets.push_back(static_cast<int>(logp.size()));
   }
+  const rlcore::token_batch<float> batch{.logp = logp,
+                                         .old_logp = old_logp,
+                                         .ref_logp = ref_logp,
+                                         .advantage = rlcore::per_row(advantage),
+                                         .offsets = offsets};
+  const auto report = rlcore::evaluate(rlcore::serial{}, rlcore::grpo(), rlcore::sequence_mean_token_mean{}, batch,
+                                       rlcore::whole_step(batch), {.logp = result.gradient});
+  result.loss = report.loss();
   const auto words = rlcore::random_key{42}.words(1, 2, 3, 4);
   result.random = (std::uint64_t{words[0]} << 32) | words[1];
   return result;
