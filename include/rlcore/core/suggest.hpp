@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
@@ -35,7 +36,8 @@ std::vector<std::string> nearest(std::string_view name, const Names& known, std:
   const std::size_t limit = std::max<std::size_t>(2, name.size() / 4);
   for (const auto& candidate : known) {
     const std::size_t distance = edit_distance(name, candidate);
-    if (distance <= limit) scored.emplace_back(distance, std::string(candidate));
+    const std::size_t everything = std::max(name.size(), std::string_view(candidate).size());
+    if (distance <= limit && distance < everything) scored.emplace_back(distance, std::string(candidate));
   }
   std::stable_sort(scored.begin(), scored.end(), [](const auto& x, const auto& y) { return x.first < y.first; });
   std::vector<std::string> names;

@@ -1,0 +1,59 @@
+#include "rlcore/core/suggest.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace {
+
+using rlcore::did_you_mean;
+using rlcore::edit_distance;
+using rlcore::nearest;
+using names = std::vector<std::string>;
+
+TEST(suggest, distances_of_the_textbooks) {
+  EXPECT_EQ(edit_distance("", ""), 0u);
+  EXPECT_EQ(edit_distance("", "abc"), 3u);
+  EXPECT_EQ(edit_distance("abc", ""), 3u);
+  EXPECT_EQ(edit_distance("kitten", "sitting"), 3u);
+  EXPECT_EQ(edit_distance("saturday", "sunday"), 3u);
+  EXPECT_EQ(edit_distance("intention", "execution"), 5u);
+  EXPECT_EQ(edit_distance("clip_raito", "clip_ratio"), 1u);  // neighbours swapped
+  EXPECT_EQ(edit_distance("ca", "abc"), 3u);                 // optimal string alignment; 2 without its restriction
+}
+
+TEST(suggest, distance_is_a_symmetric_measure) {
+  const names words{"lr", "clip_ratio", "clip_ratio_low", "entropy_coeff", "", "x"};
+  for (const auto& a : words) {
+    EXPECT_EQ(edit_distance(a, a), 0u);
+    for (const auto& b : words) EXPECT_EQ(edit_distance(a, b), edit_distance(b, a));
+  }
+}
+
+TEST(suggest, nearest_comes_first) {
+  const names known{"clip_ratio_high", "clip_ratio", "grad_clip", "clip_ratio_low"};
+  EXPECT_EQ(nearest("clip_rati", known), (names{"clip_ratio"}));
+  EXPECT_EQ(nearest("clip_ratio_lo", known).front(), "clip_ratio_low");
+  EXPECT_EQ(nearest("temperature", known), names{});
+  EXPECT_EQ(nearest("abcd", names{"abcf", "abce", "abcd1", "zbcd"}, 2), (names{"abcf", "abce"}));
+}
+
+TEST(suggest, appends_to_a_message) {
+  constexpr std::array<std::string_view, 2> known{"grpo", "gae"};
+  EXPECT_EQ(did_you_mean("grop", known), " (did you mean 'grpo'?)");
+  EXPECT_EQ(did_you_mean("reinforce", known), "");
+  EXPECT_EQ(did_you_mean("ab", names{"ac", "ad"}), " (did you mean 'ac' or 'ad'?)");
+  EXPECT_EQ(did_you_mean("x", names{}), "");
+}
+
+TEST(suggest, shares_something_with_what_it_suggests) {
+  // Replacing every letter is not a misspelling.
+  EXPECT_EQ(did_you_mean("k", names{"lr", "n", "tp"}), "");
+  EXPECT_EQ(did_you_mean("mu", names{"lr"}), "");
+  EXPECT_EQ(did_you_mean("lr", names{"lt"}), " (did you mean 'lt'?)");
+}
+
+}  // namespace
