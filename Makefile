@@ -30,7 +30,7 @@ test:
 	@cmake/setup.sh test
 	$(CONFIGURE)
 	$(COMPILE)
-	@ctest --test-dir $(BUILD) --parallel $(JOBS) --output-on-failure --progress
+	@ctest --test-dir $(BUILD) --parallel $(JOBS) --output-on-failure --progress --no-label-summary
 
 bench:
 	@cmake/setup.sh bench
