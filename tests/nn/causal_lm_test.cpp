@@ -235,6 +235,41 @@ TEST(causal_lm, a_steady_step_allocates_no_device_memory) {
   EXPECT_EQ(device.allocations, before);
 }
 
+/// A device whose memory the host may not read: everything has to come back through download().
+class remote : public cpu {
+ public:
+  using cpu::cpu;
+  static constexpr bool host_readable = false;
+};
+
+template <class Device>
+std::vector<float> train_and_generate() {
+  Device device(1);
+  nn::causal_lm<Device> model(device, tiny());
+  model.initialize(5);
+  nn::workspace<Device> space(device, 700);  // one row of logits at a time
+  nn::gradients<Device> grads(model);
+  const example e(9);
+  std::vector<float> result(grads.size());
+  nn::forward_backward(model, space, grads, e.sequences, e.targets, 0.5f, true,
+                       [&](auto logp, auto entropy, auto dlogp, auto) {
+                         std::copy(logp.begin(), logp.end(), dlogp.begin());
+                         result.insert(result.end(), entropy.begin(), entropy.end());
+                       });
+  device.download(result.data(), grads.data(), grads.size() * sizeof(float));
+  nn::kv_cache<Device> cache(device, model.settings(), 1, 9);
+  const std::vector<std::int32_t> slots(9, 0), positions = {0, 1, 2, 3, 4, 5, 6, 7, 8}, rows = {7, 2}, tokens = {1, 2};
+  std::vector<float> logits(200), logp(2), entropy(2);
+  nn::decode(model, space, cache, e.sequences.values, slots, positions, rows, logits.data());
+  nn::log_prob_of(device, logits, tokens, 0.5f, logp, entropy);
+  for (const auto* values : {&logits, &logp, &entropy}) result.insert(result.end(), values->begin(), values->end());
+  return result;
+}
+
+TEST(causal_lm, a_device_that_the_host_cannot_read) {
+  EXPECT_EQ(train_and_generate<cpu>(), train_and_generate<remote>());
+}
+
 /// AdamW on the summed log-prob of one sequence: the model learns it by heart.
 TEST(causal_lm, learns_a_sequence) {
   cpu device(2);
