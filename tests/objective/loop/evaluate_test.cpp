@@ -1,0 +1,150 @@
+// Loss and gradient of every piece and aggregation against PyTorch autograd.
+#include "rlcore/objective/loop/evaluate.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+
+#include "objective/golden.hpp"
+#include "rlcore/exec/serial.hpp"
+#include "rlcore/objective/aggregation/fixed_length.hpp"
+#include "rlcore/objective/aggregation/sequence_mean_token_mean.hpp"
+#include "rlcore/objective/aggregation/sequence_mean_token_sum.hpp"
+#include "rlcore/objective/aggregation/token_mean.hpp"
+#include "rlcore/objective/aggregation/token_sum.hpp"
+#include "rlcore/objective/algorithm/grpo.hpp"
+#include "rlcore/objective/piece/combine/straight_through.hpp"
+#include "rlcore/objective/piece/combine/weighted.hpp"
+#include "rlcore/objective/piece/divergence/kl_kind.hpp"
+#include "rlcore/objective/piece/entropy/entropy_bonus.hpp"
+#include "rlcore/objective/piece/surrogate/dual_clipped_ratio.hpp"
+#include "rlcore/objective/piece/surrogate/policy_gradient.hpp"
+
+using namespace rlcore;
+
+namespace {
+
+template <class T>
+constexpr double tolerance = std::is_same_v<T, float> ? 1e-6 : 1e-12;
+
+template <class T>
+void expect_close(double got, double want, double scale, const std::string& what) {
+  EXPECT_NEAR(got, want, tolerance<T> * (std::abs(want) + scale)) << what;
+}
+
+/// One type for all aggregations, so that each objective is instantiated once.
+struct any {
+  std::function<double(row_info, const global_counts&)> f;
+  template <class A>
+  any(A a) : f([a](row_info row, const global_counts& step) { return a.weight(row, step); }) {}
+  double weight(row_info row, const global_counts& step) const noexcept { return f(row, step); }
+};
+
+/// `scale` allows for cancellation where an objective adds pieces of opposite sign.
+template <class T, class Objective>
+void check(const std::string& name, const Objective& objective, const std::string& how, const any& aggregation,
+           double scale) {
+  golden_batch<T> g;
+  const auto& want = golden()["pieces"][name];
+  const auto counts = whole_step(g.batch());
+  const auto report = evaluate(serial{}, objective, aggregation, g.batch(), counts, g.gradients());
+  expect_close<T>(report.loss(), want["loss"][how], std::abs(want["loss"][how].get<double>()) + scale, name + " " + how);
+  EXPECT_EQ(report.rows, g.rows);
+  EXPECT_EQ(report.tokens, counts.tokens());
+  for (const bool entropy : {false, true}) {
+    const auto& table = entropy ? "entropy_gradient" : "logp_gradient";
+    const auto& got = entropy ? g.entropy_gradient : g.logp_gradient;
+    const bool given = want.contains(table) && want[table].contains(how);
+    if (!given && want.contains(table)) continue;  // this gradient is on file for other aggregations
+    for (std::size_t i = 0; i < got.size(); ++i)
+      expect_close<T>(static_cast<double>(got[i]), given ? want[table][how][i].template get<double>() : 0.0,
+                      scale / static_cast<double>(counts.tokens()),
+                      name + " " + how + " gradient " + std::to_string(i));
+  }
+}
+
+template <class T, class Objective>
+void check_all(const std::string& name, const Objective& objective, double scale = 0) {
+  check<T>(name, objective, "token_mean", token_mean{}, scale);
+  check<T>(name, objective, "token_sum", token_sum{}, scale);
+  check<T>(name, objective, "sequence_mean_token_mean", sequence_mean_token_mean{}, scale);
+  check<T>(name, objective, "sequence_mean_token_sum", sequence_mean_token_sum{}, scale);
+  check<T>(name, objective, "fixed_length", fixed_length{48}, scale);
+  check<T>(name, objective, "fixed_length_unaveraged", fixed_length_unaveraged{48}, scale);
+}
+
+template <class T>
+class against_pytorch : public testing::Test {};
+using types = testing::Types<float, double>;
+TYPED_TEST_SUITE(against_pytorch, types);
+
+TYPED_TEST(against_pytorch, surrogates) {
+  using T = TypeParam;
+  const clipped_ratio clip{.low = 0.2, .high = 0.28};
+  check_all<T>("clipped_ratio", clip);
+  check_all<T>("dual_clipped_ratio", dual_clipped_ratio{.low = 0.2, .high = 0.28, .bound = 3});
+  check_all<T>("weighted_clipped_ratio", weighted{clip});
+  check_all<T>("policy_gradient", policy_gradient{});
+}
+TYPED_TEST(against_pytorch, divergences) {
+  using T = TypeParam;
+  check_all<T>("k1", accept_zero_gradient{k1{}}, 1);
+  check_all<T>("absolute", absolute{});
+  check_all<T>("k2", k2{});
+  check_all<T>("k3", k3{});
+  check_all<T>("clamped_k3", clamped_k3{});
+  check_all<T>("straight_through_k3", straight_through{clamped_k3{}, k2{}});
+}
+TYPED_TEST(against_pytorch, entropy) { check_all<TypeParam>("entropy", token_entropy{}); }
+TYPED_TEST(against_pytorch, compositions) {
+  using T = TypeParam;
+  check_all<T>("grpo", grpo(), 1);
+  check_all<T>("verl",
+               sum{dual_clipped_ratio{.low = 0.2, .high = 0.28, .bound = 3}, scaled{0.05, clamped_k3{}}, entropy_bonus(0.01)},
+               1);
+}
+
+TYPED_TEST(against_pytorch, metrics_of_verl) {
+  golden_batch<TypeParam> g;
+  const auto r = evaluate(serial{}, dual_clipped_ratio{.low = 0.2, .high = 0.28, .bound = 3}, token_mean{}, g.batch(),
+                          whole_step(g.batch()));
+  const auto& want = golden()["metrics"];
+  for (const char* name : {"clipfrac", "clipfrac_lower", "ppo_kl"})
+    expect_close<TypeParam>(r.monitor_mean(r.find_monitor(name)), want[name], 1.0, name);
+}
+
+TEST(evaluate, reports_every_piece_without_its_coefficient) {
+  golden_batch<double> g;
+  const auto r = evaluate(serial{}, sum{scaled{2.0, policy_gradient{}}, scaled{0.5, scaled{0.5, k2{}}}}, token_mean{},
+                          g.batch(), whole_step(g.batch()));
+  const double policy = golden()["pieces"]["policy_gradient"]["loss"]["token_mean"], kl = golden()["pieces"]["k2"]["loss"]["token_mean"];
+  EXPECT_NEAR(r.value(0), policy, 1e-13);
+  EXPECT_NEAR(r.mean(1), kl, 1e-12);
+  EXPECT_NEAR(r.loss(), 2 * policy + 0.25 * kl, 1e-12);
+  EXPECT_EQ(r.piece[0].name, "policy");
+  EXPECT_EQ(r.piece[1].name, "kl");
+}
+
+TEST(evaluate, an_empty_step_has_no_loss_and_no_gradient) {
+  golden_batch<float> g;
+  std::fill(g.mask.begin(), g.mask.end(), std::uint8_t{0});
+  std::fill(g.logp.begin(), g.logp.end(), std::nanf(""));
+  for (const auto mode : {0, 1}) {
+    const auto counts = whole_step(g.batch());
+    const auto r = mode == 0 ? evaluate(serial{}, grpo(), token_mean{}, g.batch(), counts, g.gradients())
+                             : evaluate(serial{}, grpo(), sequence_mean_token_mean{}, g.batch(), counts, g.gradients());
+    EXPECT_TRUE(r.empty_step);
+    EXPECT_EQ(r.loss(), 0);
+    EXPECT_EQ(r.mean(0), 0);
+    for (const float x : g.logp_gradient) EXPECT_EQ(x, 0);
+  }
+}
+
+TEST(evaluate, a_gradient_that_no_piece_produces_is_zero) {
+  golden_batch<float> g;
+  evaluate(serial{}, policy_gradient{}, token_mean{}, g.batch(), whole_step(g.batch()), g.gradients());
+  for (const float x : g.entropy_gradient) EXPECT_EQ(x, 0);
+}
+
+}  // namespace
