@@ -31,8 +31,11 @@ concept memory_device = requires(D& d, void* p, const void* q, std::size_t bytes
 
 /// `size` elements of trivially copyable type T in the memory of `device`, which must outlive the buffer; their values
 /// are undetermined at first. data() may be dereferenced by the host only if Device::host_readable.
-template <class T, memory_device Device>
+template <class T, class Device>
 class buffer {
+  static_assert(memory_device<Device>,
+                "rlcore: the device of a buffer needs static constexpr bool host_readable; void* allocate(bytes); "
+                "release(p); upload(to, from, bytes); download(to, from, bytes); fill_zero(p, bytes); wait();");
   static_assert(std::is_trivially_copyable_v<T>, "rlcore: a buffer holds trivially copyable elements");
 
  public:

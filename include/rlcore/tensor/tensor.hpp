@@ -16,7 +16,7 @@
 RLCORE_BEGIN
 
 /// Row-major, contiguous tensor in the memory of `device`, which must outlive it. Move-only.
-template <class T, std::size_t Rank, memory_device Device>
+template <class T, std::size_t Rank, class Device>
 class tensor {
  public:
   static constexpr std::size_t rank = Rank;
