@@ -18,7 +18,7 @@
 #include "rlcore/checkpoint/layout.hpp"
 #include "rlcore/checkpoint/safetensors.hpp"
 #include "rlcore/core/version.hpp"
-#include "rlcore/text/tokenizer.hpp"
+#include "rlcore/text/tokenizer_folder.hpp"
 #include "rlcore/trainer/policy/actor.hpp"
 
 RLCORE_BEGIN

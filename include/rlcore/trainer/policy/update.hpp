@@ -56,9 +56,10 @@ policy_report accumulate_gradient(actor<Device>& a, const verl_policy_loss& loss
     nn::forward_backward(a.model, a.space, a.gradient, packed.inputs, packed.targets, plan.temperature, plan.recompute,
                          [&](std::span<const float> logp, std::span<const float> entropy, std::span<float> dlogp,
                              std::span<float> dentropy) {
-                           report += loss({.offsets = packed.offsets, .logp = logp, .old_logp = old_logp,
-                                           .ref_logp = ref_logp, .advantage = advantage, .entropy = entropy},
-                                          counts, dlogp, loss.entropy_coeff != 0 ? dentropy : std::span<float>());
+                           const bool bonus = loss.entropy_coeff != 0;  // otherwise entropy is neither read nor reported
+                           report += loss({.offsets = packed.offsets, .logp = logp, .old_logp = old_logp, .ref_logp = ref_logp,
+                                           .advantage = advantage, .entropy = bonus ? entropy : std::span<const float>()},
+                                          counts, dlogp, bonus ? dentropy : std::span<float>());
                          });
   });
   return report;
