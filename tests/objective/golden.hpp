@@ -38,8 +38,13 @@ struct golden_batch {
     return {x.data(), {rows, tokens}};
   }
   rlcore::token_batch<T> batch() {
-    return {.logp = matrix(logp), .old_logp = matrix(old_logp), .ref_logp = matrix(ref_logp), .advantage = advantage,
-            .weight = matrix(weight), .entropy = matrix(entropy), .mask = matrix(mask)};
+    return {.logp = matrix(logp),
+            .old_logp = matrix(old_logp),
+            .ref_logp = matrix(ref_logp),
+            .advantage = advantage,
+            .weight = matrix(weight),
+            .entropy = matrix(entropy),
+            .mask = matrix(mask)};
   }
   rlcore::token_gradients<T> gradients() {
     return {.logp = matrix(logp_gradient), .entropy = matrix(entropy_gradient)};

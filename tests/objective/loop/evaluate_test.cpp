@@ -49,7 +49,8 @@ void check(const std::string& name, const Objective& objective, const std::strin
   const auto& want = golden()["pieces"][name];
   const auto counts = whole_step(g.batch());
   const auto report = evaluate(serial{}, objective, aggregation, g.batch(), counts, g.gradients());
-  expect_close<T>(report.loss(), want["loss"][how], std::abs(want["loss"][how].get<double>()) + scale, name + " " + how);
+  expect_close<T>(report.loss(), want["loss"][how], std::abs(want["loss"][how].get<double>()) + scale,
+                  name + " " + how);
   EXPECT_EQ(report.rows, g.rows);
   EXPECT_EQ(report.tokens, counts.tokens());
   for (const bool entropy : {false, true}) {
@@ -100,9 +101,10 @@ TYPED_TEST(against_pytorch, entropy) { check_all<TypeParam>("entropy", token_ent
 TYPED_TEST(against_pytorch, compositions) {
   using T = TypeParam;
   check_all<T>("grpo", grpo(), 1);
-  check_all<T>("verl",
-               sum{dual_clipped_ratio{.low = 0.2, .high = 0.28, .bound = 3}, scaled{0.05, clamped_k3{}}, entropy_bonus(0.01)},
-               1);
+  check_all<T>(
+      "verl",
+      sum{dual_clipped_ratio{.low = 0.2, .high = 0.28, .bound = 3}, scaled{0.05, clamped_k3{}}, entropy_bonus(0.01)},
+      1);
 }
 
 TYPED_TEST(against_pytorch, metrics_of_verl) {
@@ -118,7 +120,8 @@ TEST(evaluate, reports_every_piece_without_its_coefficient) {
   golden_batch<double> g;
   const auto r = evaluate(serial{}, sum{scaled{2.0, policy_gradient{}}, scaled{0.5, scaled{0.5, k2{}}}}, token_mean{},
                           g.batch(), whole_step(g.batch()));
-  const double policy = golden()["pieces"]["policy_gradient"]["loss"]["token_mean"], kl = golden()["pieces"]["k2"]["loss"]["token_mean"];
+  const double policy = golden()["pieces"]["policy_gradient"]["loss"]["token_mean"],
+               kl = golden()["pieces"]["k2"]["loss"]["token_mean"];
   EXPECT_NEAR(r.value(0), policy, 1e-13);
   EXPECT_NEAR(r.mean(1), kl, 1e-12);
   EXPECT_NEAR(r.loss(), 2 * policy + 0.25 * kl, 1e-12);

@@ -50,9 +50,8 @@ void check_slope(const P& piece, const token<double>& t) {
 
 template <class P>
 class slopes : public testing::Test {};
-using all_pieces =
-    testing::Types<clipped_ratio, dual_clipped_ratio, policy_gradient, k1, absolute, k2, k3, clamped_k3, token_entropy,
-                   log_prob, log_ratio_to_old, log_ratio_to_reference>;
+using all_pieces = testing::Types<clipped_ratio, dual_clipped_ratio, policy_gradient, k1, absolute, k2, k3, clamped_k3,
+                                  token_entropy, log_prob, log_ratio_to_old, log_ratio_to_reference>;
 TYPED_TEST_SUITE(slopes, all_pieces);
 
 TYPED_TEST(slopes, equal_the_derivative_of_the_value) {
@@ -60,8 +59,10 @@ TYPED_TEST(slopes, equal_the_derivative_of_the_value) {
   std::mt19937_64 random(5);
   std::normal_distribution<double> normal;
   for (int k = 0; k < 500; ++k)
-    check_slope(piece, of_logps(-std::abs(normal(random)), -std::abs(normal(random)), -std::abs(normal(random)), normal(random)));
-  for (const double x : {0.0, 1e-9, -1e-9, 0.4999, 0.5001, -0.5001, 2.6, 2.62, -10.9, -11.1, 19.9, 20.1, -19.9, -20.1, 50.0})
+    check_slope(piece, of_logps(-std::abs(normal(random)), -std::abs(normal(random)), -std::abs(normal(random)),
+                                normal(random)));
+  for (const double x :
+       {0.0, 1e-9, -1e-9, 0.4999, 0.5001, -0.5001, 2.6, 2.62, -10.9, -11.1, 19.9, 20.1, -19.9, -20.1, 50.0})
     for (const double a : {-2.0, 0.0, 1.0})
       if (!(std::is_same_v<TypeParam, absolute> && x == 0)) check_slope(piece, of_logps(-1, -1 - x, -1 + x, a));
 }
@@ -119,7 +120,8 @@ TEST(dual_clipped_ratio, reference_values) {
   EXPECT_EQ(lowered.slope, 0);
   EXPECT_EQ(lowered.monitor[1], 1);
   EXPECT_EQ(lowered.monitor[2], -4);
-  EXPECT_EQ(at(dual_clipped_ratio{.high = 1e9}, of_logps(0, -20, 0, 1)).slope, -std::exp(20.0));  // limits are inclusive
+  EXPECT_EQ(at(dual_clipped_ratio{.high = 1e9}, of_logps(0, -20, 0, 1)).slope,
+            -std::exp(20.0));  // limits are inclusive
   EXPECT_EQ(at(dual_clipped_ratio{.high = 1e9}, of_logps(0, -21, 0, 1)).slope, 0);
 }
 TEST(absolute, has_slope_0_at_its_kink) { EXPECT_EQ(at(absolute{}, of_logps(-1, 0, -1, 0)).slope, 0); }

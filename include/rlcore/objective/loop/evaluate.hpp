@@ -88,7 +88,7 @@ prepared_batch<T> prepare(const token_batch<T>& b, const token_gradients<T>& g, 
     const token_field<T>* out = outputs[f];
     const bool produced = contains(writes, field_at(f));
     if (out && out->present())
-      p.output[f] = detail::resolve("the gradient by " + std::string(field_names[f]), *out, p.shape, true);
+      p.output[f] = detail::resolve(field_names[f], *out, p.shape, true);
     else if (produced && p.wants_gradients)
       throw std::invalid_argument(
           "rlcore: the objective has a gradient by " + std::string(field_names[f]) +

@@ -16,7 +16,13 @@ namespace detail {
 struct row_shape {
   extent_t rows = 0, width = 0;
   bool packed = false;
-  std::string text;  // "logp is [4, 7]" or "the rows hold 31 tokens", for messages
+  std::string_view model;  // the field whose shape the others must have; none if packed
+
+  /// "logp is [4, 7]", for messages.
+  std::string text() const {
+    if (packed) return "the offsets describe " + std::to_string(rows) + " rows of " + std::to_string(width) + " tokens";
+    return std::string(model) + " is " + to_string<2>({rows, width});
+  }
 };
 
 /// Element t of row i is data[(packed ? offset_i * token_stride : i * row_stride) + t * token_stride].
@@ -39,8 +45,9 @@ std::string form_text(const token_field<T>& f) {
 }
 
 [[noreturn]] inline void bad_shape(std::string_view name, const std::string& is, const row_shape& s,
-                                   std::string_view hint = "") {
-  throw std::invalid_argument("rlcore: " + std::string(name) + " is " + is + ", " + s.text + std::string(hint));
+                                   std::string_view hint = "", bool output = false) {
+  throw std::invalid_argument((output ? "rlcore: the gradient by " : "rlcore: ") + std::string(name) + " is " + is +
+                              ", " + s.text() + std::string(hint));
 }
 
 template <class T>
@@ -50,14 +57,15 @@ row_source<T> resolve(std::string_view name, const token_field<T>& f, const row_
     if (f.form == kind::row && f.shape[0] == s.rows && !output) return {f.data, f.stride[0], 0, false};
     if (f.form == kind::vector && f.shape[0] == s.width) return {f.data, 0, f.stride[0], true};
     bad_shape(name, form_text(f), s,
-              f.form == kind::vector && f.shape[0] == s.rows && !output ? "; wrap one value per row in per_row()" : "");
+              f.form == kind::vector && f.shape[0] == s.rows && !output ? "; wrap one value per row in per_row()" : "",
+              output);
   }
   if (f.form == kind::matrix) {
     if (f.shape == extents<2>{s.rows, s.width}) return {f.data, f.stride[0], f.stride[1], true};
   } else if (!output && f.shape[0] == s.rows) {
     return {f.data, f.stride[0], 0, false};
   }
-  bad_shape(name, form_text(f), s);
+  bad_shape(name, form_text(f), s, "", output);
 }
 
 /// Rows and tokens of the batch, from its offsets or from the first matrix among the fields that are read.
@@ -78,16 +86,15 @@ row_shape shape_of(const token_batch<T>& b, const std::array<const token_field<c
         throw std::invalid_argument("rlcore: offsets must not decrease, but offsets[" + std::to_string(i + 1) + "] = " +
                                     std::to_string(b.offsets[i + 1]) + " follows " + std::to_string(b.offsets[i]));
     s.width = static_cast<extent_t>(b.offsets[s.rows]);
-    s.text = "the offsets describe " + std::to_string(s.rows) + " rows of " + std::to_string(s.width) + " tokens";
     return s;
   }
   for (std::size_t i = 0; i < field_count; ++i)
     if (contains(reads, field_at(i)) && fields[i]->form == kind::matrix) {
       s.rows = fields[i]->shape[0], s.width = fields[i]->shape[1];
-      s.text = std::string(field_names[i]) + " is " + to_string<2>(fields[i]->shape);
+      s.model = field_names[i];
       break;
     }
-  if (s.text.empty())
+  if (s.model.empty())
     throw std::invalid_argument("rlcore: none of the fields read is a matrix [rows, tokens]; packed rows need offsets");
   if (b.lengths.present()) {
     if (b.lengths.size != s.rows) bad_shape("lengths", to_string<1>({b.lengths.size}), s);
