@@ -85,8 +85,9 @@ TEST(model_config, refuses_in_one_line_what_it_cannot_compute) {
   refused({{"num_key_value_heads", 3}}, {"'num_key_value_heads' is 3", "divisor of num_attention_heads 14"});
   refused({{"num_attention_heads", 15}, {"num_key_value_heads", 5}}, {"divisor of hidden_size 896"});
   refused({{"head_dim", 63}}, {"'head_dim' is 63", "even"});
-  refused({{"hidden_size", "896"}}, {"'hidden_size' is \"896\"; expected an integer >= 1"});
+  refused({{"hidden_size", "896"}}, {"'hidden_size' is \"896\"; expected an integer from 1 to 2147483647"});
   refused({{"hidden_size", 0}}, {"'hidden_size' is 0"});
+  refused({{"hidden_size", 4294967296}}, {"'hidden_size' is 4294967296"});
   refused({{"hidden_size", 1.5}}, {"'hidden_size' is 1.5"});
   refused({{"vocab_size", nullptr}, {"vocabsize", 3}}, {"'vocab_size' is missing", "did you mean 'vocabsize'?"});
   refused({{"rms_norm_eps", -1}}, {"'rms_norm_eps' is -1; expected a number > 0"});

@@ -57,7 +57,7 @@ TEST(model_weights, loads_models_that_transformers_saved) {
 TEST(model_weights, round_trips_to_the_bit_in_one_file_and_in_shards) {
   model m = model_of("checkpoint_qwen2_sharded");
   load_weights(reference / "checkpoint_qwen2_sharded", m.parameters, m.weights);
-  for (const std::uint64_t limit : {0, 4096}) {
+  for (const std::uint64_t limit : {0u, 4096u}) {
     const scratch::folder place;
     save_weights(place.path(), m.parameters, m.weights, stored_type::f32, limit);
     EXPECT_EQ(std::filesystem::exists(place / "model.safetensors"), limit == 0);

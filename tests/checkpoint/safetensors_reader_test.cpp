@@ -83,9 +83,10 @@ TEST(safetensors_reader, converts_all_patterns_of_16_bits) {
 TEST(safetensors_reader, names_what_is_wrong_with_a_request) {
   const safetensors_reader reader(golden);
   scratch::error_of<format_error>([&] { reader.info("a.f23"); }, {golden, "'a.f23'", "did you mean 'a.f32'?"});
-  std::vector<float> two(2), ten(10);
+  std::vector<float> two(2), five(5);
   scratch::error_of<format_error>([&] { reader.read_f32("d.i64", two); }, {"'d.i64'", "I64", "F32, F16 or BF16"});
-  scratch::error_of<std::invalid_argument>([&] { reader.read_f32("a.f32", ten); }, {"'a.f32' [2, 3]", "10", "6"});
+  scratch::error_of<format_error>([&] { reader.read_f32("a.f32", five); }, {"'a.f32' has shape [2, 3]", "expected 5"});
+  scratch::error_of<std::invalid_argument>([&] { reader.read_f32("a.f32", five, 2); }, {"'a.f32' [2, 3]", "5", "6"});
   scratch::error_of<file_error>([] { safetensors_reader("/nonexistent/x"); }, {"/nonexistent/x", "No such file"});
   scratch::error_of<file_error>([] { safetensors_reader("/tmp"); }, {"/tmp", "Is a directory"});
 }
@@ -161,7 +162,7 @@ TEST(safetensors_reader, survives_flipped_bytes_anywhere_in_the_header) {
   for (std::size_t at = 0; at < header_end; ++at) {
     for (int k = 0; k < 4; ++k) {
       std::string changed = bytes;
-      changed[at] = static_cast<char>(k < 2 ? changed[at] ^ (1 << random() % 8) : random());
+      changed[at] = k < 2 ? static_cast<char>(changed[at] ^ (1 << random() % 8)) : static_cast<char>(random());
       if (k == 3) changed[random() % header_end] = static_cast<char>("0123456789,:{}[]\""[random() % 17]);
       scratch::write(place / "flipped", changed);
       ASSERT_NO_FATAL_FAILURE(read_everything(place / "flipped"));

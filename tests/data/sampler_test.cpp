@@ -15,7 +15,7 @@ TEST(sampler, is_a_permutation_that_depends_on_seed_and_epoch) {
   std::iota(all.begin(), all.end(), 0u);
   EXPECT_EQ(epoch_order(1000, 1, 0, false), all);
   std::set<std::vector<std::uint32_t>> seen{all};
-  for (std::uint64_t seed : {0, 1, 2}) {
+  for (std::uint64_t seed : {0u, 1u, 2u}) {
     for (std::uint64_t epoch : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{1} << 32}) {
       auto order = epoch_order(1000, seed, epoch, true);
       EXPECT_EQ(order, epoch_order(1000, seed, epoch, true));

@@ -38,11 +38,13 @@ class json_file {
     throw format_error(where_ + ": key '" + key + "' " + what + "; expected " + std::string(expected) +
                        (root_.contains(key) ? "" : near(key)));
   }
-  std::int64_t integer(const std::string& key, std::int64_t minimum = 1) const {
-    const std::string expected = "an integer >= " + std::to_string(minimum);
+  std::int64_t integer(const std::string& key, std::int64_t minimum = 1, std::int64_t maximum = INT64_MAX) const {
+    const std::string expected = maximum == INT64_MAX
+                                     ? "an integer >= " + std::to_string(minimum)
+                                     : "an integer from " + std::to_string(minimum) + " to " + std::to_string(maximum);
     if (!has(key) || !root_[key].is_number_integer()) fail(key, expected);
     const auto value = root_[key].get<std::int64_t>();
-    if (value < minimum || value > std::int64_t{1} << 40) fail(key, expected);
+    if (value < minimum || value > maximum || (root_[key].is_number_unsigned() && value < 0)) fail(key, expected);
     return value;
   }
   double positive(const std::string& key) const {

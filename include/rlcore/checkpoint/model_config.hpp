@@ -55,16 +55,17 @@ inline nn::config read_config(const std::filesystem::path& folder) {
   c.model = type == "qwen2" ? nn::family::qwen2 : nn::family::qwen3;
   refuse_unsupported(file, c.model);
 
-  c.vocab_size = file.integer("vocab_size");
-  c.hidden_size = file.integer("hidden_size");
-  c.intermediate_size = file.integer("intermediate_size");
-  c.num_hidden_layers = file.integer("num_hidden_layers");
-  c.num_attention_heads = file.integer("num_attention_heads");
-  c.num_key_value_heads = file.integer("num_key_value_heads");
+  const auto extent = [&](const char* key) { return file.integer(key, 1, INT32_MAX); };
+  c.vocab_size = extent("vocab_size");
+  c.hidden_size = extent("hidden_size");
+  c.intermediate_size = extent("intermediate_size");
+  c.num_hidden_layers = extent("num_hidden_layers");
+  c.num_attention_heads = extent("num_attention_heads");
+  c.num_key_value_heads = extent("num_key_value_heads");
   if (c.num_attention_heads % c.num_key_value_heads != 0)
     file.fail("num_key_value_heads", "a divisor of num_attention_heads " + std::to_string(c.num_attention_heads));
   if (c.model == nn::family::qwen3 || file.has("head_dim")) {
-    c.head_dim = file.integer("head_dim");
+    c.head_dim = extent("head_dim");
   } else {
     if (c.hidden_size % c.num_attention_heads != 0)
       file.fail("num_attention_heads", "a divisor of hidden_size " + std::to_string(c.hidden_size));
@@ -75,7 +76,7 @@ inline nn::config read_config(const std::filesystem::path& folder) {
   c.rope_theta = read_rope_theta(file);
   c.tie_word_embeddings = file.boolean("tie_word_embeddings", false);  // as transformers defaults
   c.attention_bias = c.model == nn::family::qwen2;
-  c.max_position_embeddings = file.integer("max_position_embeddings");
+  c.max_position_embeddings = extent("max_position_embeddings");
   if (file.has("initializer_range")) c.initializer_range = file.positive("initializer_range");
 
   const auto id_in_vocabulary = [&](const json_file& where, const std::string& key, std::int32_t id) {

@@ -64,9 +64,18 @@ class safetensors_reader {
     file_.read(header_.data_begin + t.begin + first, bytes);
   }
 
-  /// Elements `first` to `first + values.size()` of a tensor of type F32, F16 or BF16 as float (exact). Any other type
-  /// is a format_error. Throws std::invalid_argument when the range reaches past the tensor.
-  void read_f32(std::string_view name, std::span<float> values, std::uint64_t first = 0) const {
+  /// The whole tensor, of type F32, F16 or BF16, as float (exact). Another type or number of elements is a
+  /// format_error.
+  void read_f32(std::string_view name, std::span<float> values) const {
+    const tensor_info& t = info(name);
+    if (t.size() != values.size())
+      throw format_error(path().string() + ": tensor '" + data::printable(name) + "' has shape " + shape_text(t.shape) +
+                         "; expected " + std::to_string(values.size()) + " elements");
+    read_f32(name, values, 0);
+  }
+
+  /// Its elements `first` to `first + values.size()`. Throws std::invalid_argument when they reach past the tensor.
+  void read_f32(std::string_view name, std::span<float> values, std::uint64_t first) const {
     const tensor_info& t = info(name);
     if (t.dtype != stored_type::f32 && t.dtype != stored_type::f16 && t.dtype != stored_type::bf16)
       throw format_error(path().string() + ": tensor '" + data::printable(name) + "' is stored as " +

@@ -46,7 +46,8 @@ class tensor_folder {
   bool contains(std::string_view name) const { return where_.find(name) != where_.end(); }
   /// As in safetensors_reader, for the file that holds the tensor.
   const tensor_info& info(std::string_view name) const { return file_of(name).info(name); }
-  void read_f32(std::string_view name, std::span<float> values, std::uint64_t first = 0) const {
+  void read_f32(std::string_view name, std::span<float> values) const { file_of(name).read_f32(name, values); }
+  void read_f32(std::string_view name, std::span<float> values, std::uint64_t first) const {
     file_of(name).read_f32(name, values, first);
   }
   void read_bytes(std::string_view name, std::span<std::byte> bytes, std::uint64_t first = 0) const {
