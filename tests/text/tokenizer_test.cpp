@@ -24,7 +24,9 @@ namespace {
 const fs::path reference = RLCORE_REFERENCE_DIR;
 const fs::path shared = RLCORE_SHARED_DIR;
 
-json golden(const std::string& name) { return json::parse(text::read_text_file(reference / ("text_" + name + ".json"))); }
+json golden(const std::string& name) {
+  return json::parse(text::read_text_file(reference / ("text_" + name + ".json")));
+}
 
 fs::path folder(const std::string& name) {
   return name == "shared" ? shared / "data/tokenizer" : reference / ("text_" + name);
@@ -44,8 +46,9 @@ std::vector<json> gsm8k() {
     const std::string all = text::read_text_file(shared / "data/gsm8k" / name);
     for (std::size_t at = 0; at < all.size();) {
       const std::size_t end = std::min(all.find('\n', at), all.size());
-      if (end > at) rows.push_back(json::parse(all.begin() + static_cast<std::ptrdiff_t>(at),
-                                               all.begin() + static_cast<std::ptrdiff_t>(end)));
+      if (end > at)
+        rows.push_back(
+            json::parse(all.begin() + static_cast<std::ptrdiff_t>(at), all.begin() + static_cast<std::ptrdiff_t>(end)));
       at = end + 1;
     }
   }
@@ -218,7 +221,8 @@ TEST(tokenizer, merges_as_strings_and_ignored_merges) {
   json j = json::parse(text::read_text_file(folder("gpt2") / "tokenizer.json"));
   for (auto& merge : j["model"]["merges"]) merge = merge[0].get<std::string>() + ' ' + merge[1].get<std::string>();
   const auto t = text::tokenizer::parse(j.dump(), "");
-  for (const json& c : golden("gpt2")["cases"]) EXPECT_EQ(t.encode(c["text"].get<std::string>()), c["ids"].get<ids_t>());
+  for (const json& c : golden("gpt2")["cases"])
+    EXPECT_EQ(t.encode(c["text"].get<std::string>()), c["ids"].get<ids_t>());
   // A word that is a token although no merge leads to it.
   j["model"]["vocab"]["\xC4\xA0zqx"] = 5000;  // " zqx"
   EXPECT_GT(text::tokenizer::parse(j.dump(), "").encode(" zqx").size(), 1u);

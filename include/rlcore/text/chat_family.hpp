@@ -37,10 +37,12 @@ struct chat_style {
 inline chat_style published_style(chat_family family) {
   switch (family) {
     case chat_family::qwen2:
-    case chat_family::qwen2_5_vl: return {family, "You are a helpful assistant."};
+    case chat_family::qwen2_5_vl:
+      return {family, "You are a helpful assistant."};
     case chat_family::qwen2_5:
       return {family, "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."};
-    default: return {family, ""};
+    default:
+      return {family, ""};
   }
 }
 
@@ -54,16 +56,11 @@ inline constexpr std::string_view chatml_jinja =
 inline bool recognise_chat_template(std::string_view jinja, chat_style& style) {
   using entry = std::pair<std::uint64_t, chat_family>;
   constexpr entry known[] = {
-      {0x07055739D31B13AD, chat_family::chatml},
-      {0xC7C667836209576C, chat_family::chatml},
-      {0x971EBB78E38E82C3, chat_family::chatml},
-      {0x290693688C5ED8DB, chat_family::chatml},
-      {0x2DF35F7E2F823DE3, chat_family::qwen2},
-      {0xFBE02552E19E765D, chat_family::qwen2_5},
-      {0xE5EBD9EB8A80CE3E, chat_family::qwen2_5_vl},
-      {0xDE553DC9D94D4E25, chat_family::qwen3},
-      {0x410B232D50A2112C, chat_family::qwen3},
-      {0x89AD2F856148AE24, chat_family::minimind},
+      {0x07055739D31B13AD, chat_family::chatml},     {0xC7C667836209576C, chat_family::chatml},
+      {0x971EBB78E38E82C3, chat_family::chatml},     {0x290693688C5ED8DB, chat_family::chatml},
+      {0x2DF35F7E2F823DE3, chat_family::qwen2},      {0xFBE02552E19E765D, chat_family::qwen2_5},
+      {0xE5EBD9EB8A80CE3E, chat_family::qwen2_5_vl}, {0xDE553DC9D94D4E25, chat_family::qwen3},
+      {0x410B232D50A2112C, chat_family::qwen3},      {0x89AD2F856148AE24, chat_family::minimind},
   };
   constexpr std::string_view open = "<|im_start|>system\n", close = "<|im_end|>\n", mark = "\x02";
   std::string form = jinja_form(jinja), system;

@@ -51,8 +51,7 @@ class chat_template {
       for (const auto& entry : nlohmann::json(source))
         if (entry.is_object() && entry.value("name", "") == "default") source = field(entry, "template", file.string());
     }
-    if (!source.is_string())
-      throw format_error(file.string() + ": chat_template: found none; " + how_to_choose());
+    if (!source.is_string()) throw format_error(file.string() + ": chat_template: found none; " + how_to_choose());
     return from_jinja(source.get<std::string>(), file.string() + ": chat_template");
   }
 
@@ -93,7 +92,8 @@ class chat_template {
     if (!options.tools.empty() && !has_tools())
       throw config_error("chat template " + std::string(family()) + " has no place for tools; qwen2.5 and qwen3 do");
     if (options.enable_thinking.value_or(false) && !has_thinking())
-      throw config_error("chat template " + std::string(family()) + " has no thinking mode; expected enable_thinking "
+      throw config_error("chat template " + std::string(family()) +
+                         " has no thinking mode; expected enable_thinking "
                          "unset or false");
     for (std::size_t i = 0; i < messages.size(); ++i) turns.check(messages[i], i, family());
     std::string text;

@@ -54,7 +54,8 @@ class chat_turns {
       (text += messages[0].content) += "\n\n";
     }
     text +=
-        "# Tools\n\nYou may call one or more functions to assist with the user query.\n\nYou are provided with function "
+        "# Tools\n\nYou may call one or more functions to assist with the user query.\n\nYou are provided with "
+        "function "
         "signatures within <tools></tools> XML tags:\n<tools>";
     for (const auto& tool : tools) {
       text += '\n';

@@ -25,7 +25,8 @@ class decoder {
  public:
   decoder() = default;
 
-  /// From the `decoder` object of a tokenizer.json (null: tokens joined by spaces). Throws format_error for other types.
+  /// From the `decoder` object of a tokenizer.json (null: tokens joined by spaces). Throws format_error for other
+  /// types.
   explicit decoder(const nlohmann::json& json) : none_(json.is_null()) { add(json); }
 
   /// Whether the text is simply the bytes of the tokens in a row, broken UTF-8 replaced.
@@ -40,8 +41,19 @@ class decoder {
   }
 
   /// The bytes that one token of a byte-level vocabulary stands for (itself when it is not spelled in bytes).
-  static std::string bytes_of(const std::string& token) {
-    return byte_alphabet().unspell(token).value_or(token);
+  static std::string bytes_of(const std::string& token) { return byte_alphabet().unspell(token).value_or(token); }
+
+  /// The byte that a token <0xNN> stands for; -1 for other tokens.
+  static int fallback_byte(std::string_view token) noexcept {
+    if (token.size() != 6 || token.substr(0, 3) != "<0x" || token[5] != '>') return -1;
+    const auto digit = [](char c) {
+      return c >= '0' && c <= '9'   ? c - '0'
+             : c >= 'A' && c <= 'F' ? c - 'A' + 10
+             : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                                    : -1;
+    };
+    const int high = digit(token[3]), low = digit(token[4]);
+    return high < 0 || low < 0 ? -1 : 16 * high + low;
   }
 
  private:
@@ -111,21 +123,12 @@ class decoder {
       std::size_t begin = 0, end = token.size();
       for (std::size_t i = 0; i < s.start && token.compare(begin, s.what.size(), s.what) == 0; ++i)
         begin += s.what.size();
-      for (std::size_t i = 0; i < s.stop && end >= begin + s.what.size() &&
-                              token.compare(end - s.what.size(), s.what.size(), s.what) == 0;
+      for (std::size_t i = 0;
+           i < s.stop && end >= begin + s.what.size() && token.compare(end - s.what.size(), s.what.size(), s.what) == 0;
            ++i)
         end -= s.what.size();
       token = token.substr(begin, end - begin);
     }
-  }
-
-  static int fallback_byte(std::string_view token) noexcept {
-    if (token.size() != 6 || token.substr(0, 3) != "<0x" || token[5] != '>') return -1;
-    const auto digit = [](char c) {
-      return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-    };
-    const int high = digit(token[3]), low = digit(token[4]);
-    return high < 0 || low < 0 ? -1 : 16 * high + low;
   }
 
   void add(const nlohmann::json& json) {

@@ -26,14 +26,14 @@ inline std::string jinja_form(std::string_view source) {
       out += source[at++];
       continue;
     }
+    std::size_t line = at;  // where the blanks before this tag begin
+    while (line > 0 && (source[line - 1] == ' ' || source[line - 1] == '\t')) --line;
     at += 2;
     if (at < source.size() && source[at] == '-') {
       ++at;
       while (!out.empty() && space(out.back())) out.pop_back();
-    } else if (kind != '{') {  // lstrip_blocks: only when nothing but blanks stands before it on its line
-      std::size_t keep = out.size();
-      while (keep > 0 && (out[keep - 1] == ' ' || out[keep - 1] == '\t')) --keep;
-      if (keep == 0 || out[keep - 1] == '\n') out.resize(keep);
+    } else if (kind != '{' && (line == 0 || source[line - 1] == '\n')) {  // lstrip_blocks: first on its line
+      while (!out.empty() && (out.back() == ' ' || out.back() == '\t')) out.pop_back();
     }
     const std::string close = std::string(1, kind == '{' ? '}' : kind) + '}';
     std::string inside;
@@ -66,8 +66,8 @@ inline std::string jinja_form(std::string_view source) {
         }
       } else if (!space(c)) {
         inside += c;
-      } else if (!inside.empty() && (std::isalnum(static_cast<unsigned char>(inside.back())) != 0 ||
-                                     inside.back() == '_') &&
+      } else if (!inside.empty() &&
+                 (std::isalnum(static_cast<unsigned char>(inside.back())) != 0 || inside.back() == '_') &&
                  at < source.size() && (std::isalnum(static_cast<unsigned char>(source[at])) != 0)) {
         inside += ' ';  // between two words
       }

@@ -11,8 +11,8 @@
 RLCORE_BEGIN
 namespace text {
 
-/// A copy of the value of `key` in the object `parent`, null when the key is absent (large values: use find). `where` is
-/// the place in the file, for messages. Throws format_error when `parent` is not an object.
+/// A copy of the value of `key` in the object `parent`, null when the key is absent (large values: use find). `where`
+/// is the place in the file, for messages. Throws format_error when `parent` is not an object.
 inline nlohmann::json field(const nlohmann::json& parent, const char* key, std::string_view where) {
   if (!parent.is_object()) throw format_error(std::string(where) + ": expected an object, found " + parent.type_name());
   const auto found = parent.find(key);

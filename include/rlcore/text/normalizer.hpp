@@ -40,8 +40,10 @@ inline bool is_word_character(char32_t c) noexcept {
     case UTF8PROC_CATEGORY_ME:
     case UTF8PROC_CATEGORY_ND:
     case UTF8PROC_CATEGORY_NL:
-    case UTF8PROC_CATEGORY_PC: return true;
-    default: return false;
+    case UTF8PROC_CATEGORY_PC:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -155,10 +157,9 @@ class normalizer {
     } else if (type == "Replace") {
       const nlohmann::json what = field(json, "pattern", "normalizer");
       const bool literal = what.is_object() && what.contains("String");
-      steps_.emplace_back(
-          replace{std::make_shared<pattern>(string_field(what, literal ? "String" : "Regex", "normalizer.pattern"),
-                                            literal),
-                  string_field(json, "content", "normalizer")});
+      steps_.emplace_back(replace{
+          std::make_shared<pattern>(string_field(what, literal ? "String" : "Regex", "normalizer.pattern"), literal),
+          string_field(json, "content", "normalizer")});
     } else if (type == "Prepend") {
       steps_.emplace_back(prepend{string_field(json, "prepend", "normalizer")});
     } else if (type == "Strip") {

@@ -102,13 +102,13 @@ class pre_tokenizer {
         throw format_error("pre_tokenizer.behavior '" + behavior + "' is not supported; expected Isolated or Removed");
       const nlohmann::json what = field(json, "pattern", "pre_tokenizer");
       const bool literal = what.is_object() && what.contains("String");
-      s.split = std::make_shared<pattern>(string_field(what, literal ? "String" : "Regex", "pre_tokenizer.pattern"),
-                                          literal);
+      s.split =
+          std::make_shared<pattern>(string_field(what, literal ? "String" : "Regex", "pre_tokenizer.pattern"), literal);
       s.removed = behavior == "Removed";
       s.invert = bool_field(json, "invert", false, "pre_tokenizer");
     } else if (type == "Digits") {
-      s.split = std::make_shared<pattern>(
-          bool_field(json, "individual_digits", false, "pre_tokenizer") ? R"(\p{N})" : R"(\p{N}+)");
+      s.split = std::make_shared<pattern>(bool_field(json, "individual_digits", false, "pre_tokenizer") ? R"(\p{N})"
+                                                                                                        : R"(\p{N}+)");
     } else {
       throw format_error("pre_tokenizer.type '" + type +
                          "' is not supported; expected ByteLevel, Split, Digits or Sequence");

@@ -1,12 +1,15 @@
 // Text of an answer while it is being generated.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/core/error.hpp"
+#include "rlcore/text/decoder.hpp"
 #include "rlcore/text/tokenizer.hpp"
 #include "rlcore/text/utf8.hpp"
 
@@ -20,8 +23,10 @@ class stream_decoder {
   explicit stream_decoder(tokenizer t, bool skip_special_tokens = false)
       : tokenizer_(std::move(t)), skip_special_tokens_(skip_special_tokens) {}
 
-  /// The text that `id` completes; empty while a character is unfinished.
+  /// The text that `id` completes; empty while a character is unfinished. Throws std::invalid_argument for a negative
+  /// id; ids beyond the vocabulary have no text.
   std::string push(std::int32_t id) {
+    require(id >= 0, "stream_decoder: a negative token id");
     if (!tokenizer_.decodes_bytes()) return push_token(id);
     if (skip_special_tokens_ && tokenizer_.is_special(id)) return {};
     pending_ += tokenizer_.bytes_of(id);
@@ -47,7 +52,7 @@ class stream_decoder {
     if (tokenizer_.decodes_bytes()) {
       rest = utf8_lossy(pending_);
     } else {
-      rest = tokenizer_.decode(ids_, skip_special_tokens_).substr(given_);
+      rest = tokenizer_.decode(ids_).substr(given_);
     }
     pending_.clear();
     ids_.clear();
@@ -56,14 +61,16 @@ class stream_decoder {
   }
 
  private:
-  // Other decoders look at neighbours (runs of <0xNN>, a space stripped at the start), so all ids are decoded again;
-  // text that ends in U+FFFD may still change and is kept back.
+  // Other decoders look at neighbours. A run of bytes <0xNN> is one text or all U+FFFD, so it is kept back until it
+  // ends; a space stripped at the start, or put between tokens, needs just the token before.
   std::string push_token(std::int32_t id) {
+    const bool skipped = skip_special_tokens_ && tokenizer_.is_special(id);
+    if (skipped || static_cast<std::size_t>(id) >= tokenizer_.vocab_size()) return {};
     ids_.push_back(id);
-    std::string text = tokenizer_.decode(ids_, skip_special_tokens_);
-    if (text.size() <= given_ || (text.size() >= 3 && text.compare(text.size() - 3, 3, "\xEF\xBF\xBD") == 0)) return {};
-    std::string piece = text.substr(given_);
-    given_ = text.size();
+    if (decoder::fallback_byte(tokenizer_.token_of(id)) >= 0) return {};
+    std::string piece = tokenizer_.decode(ids_).substr(given_);
+    ids_.assign(1, id);
+    given_ = tokenizer_.decode(ids_).size();
     return piece;
   }
 

@@ -75,7 +75,8 @@ class tokenizer {
         [&](std::string_view part) {
           std::string changed;
           if (!parts_->normalize.empty()) part = changed = parts_->normalize(part);
-          parts_->normalized_tokens.split(part, parse_special, [&](std::string_view t) { encode_text(t, ids); }, emit);
+          parts_->normalized_tokens.split(
+              part, parse_special, [&](std::string_view t) { encode_text(t, ids); }, emit);
         },
         emit);
     return ids;
@@ -122,9 +123,7 @@ class tokenizer {
   std::optional<std::int32_t> pad_id() const noexcept { return parts_->pad; }
 
   /// Whether `id` is an added token marked special.
-  bool is_special(std::int32_t id) const {
-    return has_text(id) && parts_->special[static_cast<std::size_t>(id)] != 0;
-  }
+  bool is_special(std::int32_t id) const { return has_text(id) && parts_->special[static_cast<std::size_t>(id)] != 0; }
 
   /// Whether decoding is the bytes of the tokens in a row (see stream_decoder).
   bool decodes_bytes() const noexcept { return parts_->decode.byte_level(); }

@@ -132,8 +132,8 @@ class bpe_trainer {
 
 /// A tokenizer of exactly `vocab_size` tokens: the 256 bytes, merges learnt from `corpus`, `special_tokens` at the end.
 /// The same corpus gives the same tokenizer. eos_id and pad_id are <|im_end|> and <|endoftext|> when these are among
-/// the special tokens. Throws std::invalid_argument when `vocab_size` leaves no room, data_error when the corpus has too
-/// few pairs for it or is not UTF-8.
+/// the special tokens. Throws std::invalid_argument when `vocab_size` leaves no room, data_error when the corpus has
+/// too few pairs for it or is not UTF-8.
 inline tokenizer train_bpe(std::span<const std::string> corpus, std::size_t vocab_size,
                            std::span<const std::string> special_tokens, split_style style = split_style::qwen2) {
   require(vocab_size >= 256 + special_tokens.size(), "train_bpe: vocab_size is below 256 + number of special tokens");
@@ -200,8 +200,7 @@ inline tokenizer train_bpe(std::span<const std::string> corpus, std::size_t voca
   auto& entries = vocab.get_ref<json::object_t&>();
   for (std::size_t i = 0; i < size; ++i) entries.push_back({learnt.tokens[i], i});
   for (const auto& [left, right] : learnt.merges)
-    merges.push_back(
-        {learnt.tokens[static_cast<std::size_t>(left)], learnt.tokens[static_cast<std::size_t>(right)]});
+    merges.push_back({learnt.tokens[static_cast<std::size_t>(left)], learnt.tokens[static_cast<std::size_t>(right)]});
   json file;
   file["version"] = "1.0";
   file["truncation"] = nullptr;
