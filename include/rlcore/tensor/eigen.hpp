@@ -2,7 +2,6 @@
 #pragma once
 
 #include <Eigen/Core>
-#include <concepts>
 #include <cstddef>
 #include <type_traits>
 
@@ -12,10 +11,13 @@
 
 RLCORE_BEGIN
 
+template <class Derived>
+void accept_eigen_dense(const Eigen::DenseBase<Derived>&);  // never defined
+
 /// Anything dense that Eigen's operators yield, objects and expressions alike, and classes derived from them.
 template <class X>
 concept eigen_dense = requires(const X& x) {
-  []<class Derived>(const Eigen::DenseBase<Derived>&) {}(x);
+  rlcore::accept_eigen_dense(x);
 };
 
 /// Matrix, Array, Map, Ref, Block, Diagonal, Transpose, ...: objects with elements of their own or somebody else's.
