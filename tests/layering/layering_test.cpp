@@ -16,6 +16,17 @@ TEST(layering, the_library_keeps_the_order_of_its_folders) {
     ADD_FAILURE() << "include/rlcore/" << line;
 }
 
+TEST(layering, no_test_program_or_benchmark_is_above_500_lines) {
+  for (const char* folder : {"tests", "examples", "bench"}) {
+    for (const auto& entry :
+         layering::fs::recursive_directory_iterator(RLCORE_SOURCE_DIR + ("/" + std::string(folder)))) {
+      const layering::fs::path extension = entry.path().extension();
+      if (extension != ".cpp" && extension != ".hpp") continue;
+      EXPECT_LE(layering::read_header(entry.path()).lines, 500u) << entry.path();
+    }
+  }
+}
+
 /// A small tree of headers in a temporary folder: the checker must be able to fail.
 class bad_tree : public testing::Test {
  protected:
