@@ -64,7 +64,8 @@ class against_tokenizers : public testing::TestWithParam<const char*> {
 
 TEST_P(against_tokenizers, difficult_strings_encode_and_decode_equally) {
   const auto t = text::tokenizer::load(folder(GetParam()));
-  for (const json& c : golden(GetParam())["cases"]) {
+  const json g = golden(GetParam());
+  for (const json& c : g["cases"]) {
     const auto s = c["text"].get<std::string>();
     const auto ids = c["ids"].get<ids_t>();
     EXPECT_EQ(t.encode(s), ids) << s;
@@ -78,7 +79,8 @@ TEST_P(against_tokenizers, difficult_strings_encode_and_decode_equally) {
 
 TEST_P(against_tokenizers, random_ids_decode_equally) {
   const auto t = text::tokenizer::load(folder(GetParam()));
-  for (const json& c : golden(GetParam())["random_ids"])
+  const json g = golden(GetParam());
+  for (const json& c : g["random_ids"])
     EXPECT_EQ(t.decode(c["ids"].get<ids_t>()), c["decoded"].get<std::string>()) << c["ids"];
 }
 
@@ -221,8 +223,8 @@ TEST(tokenizer, merges_as_strings_and_ignored_merges) {
   json j = json::parse(text::read_text_file(folder("gpt2") / "tokenizer.json"));
   for (auto& merge : j["model"]["merges"]) merge = merge[0].get<std::string>() + ' ' + merge[1].get<std::string>();
   const auto t = text::tokenizer::parse(j.dump(), "");
-  for (const json& c : golden("gpt2")["cases"])
-    EXPECT_EQ(t.encode(c["text"].get<std::string>()), c["ids"].get<ids_t>());
+  const json g = golden("gpt2");
+  for (const json& c : g["cases"]) EXPECT_EQ(t.encode(c["text"].get<std::string>()), c["ids"].get<ids_t>());
   // A word that is a token although no merge leads to it.
   j["model"]["vocab"]["\xC4\xA0zqx"] = 5000;  // " zqx"
   EXPECT_GT(text::tokenizer::parse(j.dump(), "").encode(" zqx").size(), 1u);

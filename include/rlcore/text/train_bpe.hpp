@@ -26,7 +26,8 @@
 RLCORE_BEGIN
 namespace text {
 
-/// Which words a trained tokenizer cuts text into.
+/// Which words a trained tokenizer cuts text into. In a model folder whose config.json says qwen2 only the qwen2 style
+/// is safe: transformers 5 cuts there as Qwen2 does, whatever tokenizer.json says.
 enum class split_style : std::uint8_t {
   gpt2,   ///< GPT-2's: numbers are words
   qwen2,  ///< Qwen2's, after NFC: every digit is a word
