@@ -81,38 +81,51 @@ concept device = device_memory<D> &&
     requires(D& d, float* y, const float* x, const std::int32_t* ids, extent_t n, bool flag, float f, double& total,
              const norm_arguments& norm, const attention_shape& heads, std::span<const attention_segment> segments,
              std::span<const attention_segment_gradient> gradients, const adamw_step& step) {
-  d.linear_forward(y, x, x, x, n, n,
-                   n);  // y[t,o] = x[t,i] weight[o,i]^T + bias[o] (bias may be null): y, x, weight, bias, t, o, i
-  d.linear_backward_input(y, x, x, n, n, n, flag);  // dx[t,i] (+)= dy[t,o] weight: dx, dy, weight, t, o, i, accumulate
-  d.linear_backward_weight(y, x, x, n, n, n);       // dweight[o,i] += dy^T x: dweight, dy, x, t, o, i
-  d.sum_rows(y, x, n, n);                           // total[w] += x[0], x[1], ... (bias gradient): total, x, t, w
-  d.rms_norm_forward(norm, y, n, x, y,
-                     n);  // y = weight (x rstd), rstd = (mean x^2 + eps)^-1/2: y, row of y, x, rstd, t
-  d.rms_norm_backward(
-      norm, y, x, n, x, x, n,
-      flag);  // dx (+)= rstd (weight dy - xn mean(weight dy xn)): dx, dy, row of both, x, rstd, t, accumulate
-  d.rms_norm_backward_weight(norm, y, x, n, x, x, n);  // dweight += dy xn: dweight, dy, row of dy, x, rstd, t
-  d.rope(y, n, n, n, ids, x, x, n, flag);  // turn pairs (j, j + w/2) by +-angle in place: x, row, heads, w, positions,
-                                           // cosine[p,w/2], sine, t, inverse
-  d.attention_forward(heads, segments, x, n, y, n, y);  // q, row of q, out, row of out, statistics[t,heads,2]
-  d.attention_backward(heads, segments, gradients, x, n, x, x, n, x,
-                       y);              // q, row of q, out, dout, row of out, statistics, dq (row of q)
-  d.swiglu_forward(y, x, n, n);         // y[t,w] = silu(gate) up of rows [gate | up]: y, gate_up, t, w
-  d.swiglu_backward(y, x, x, n, n);     // dgate_up (may be gate_up), dy, gate_up, t, w
-  d.gather_rows(y, x, ids, n, n);       // y[k] = x[ids[k]] (embedding): y, x, ids, count, w
-  d.scatter_add_rows(y, x, ids, n, n);  // y[ids[k]] += x[k], k in order (its gradient): y, x, ids, count, w
-  d.copy_rows(y, n, ids, x, n, n, n);   // y[ids[k] or k if null] = x[k]: y, row of y, ids, x, row of x, count, w
-  d.add(y, x, x, n);                    // y = a + b: y, a, b, n
-  d.scale(y, f, n);                     // y *= f: y, f, n
-  d.fill(y, f, n);                      // y = f: y, f, n
-  d.log_prob_forward(x, n, n, ids, f, y, y,
-                     y);  // z = logits / temperature; logp = z_y - lse z; H = lse z - sum p z: logits, t, vocabulary,
-                          // targets, temperature, logp, entropy, statistics[t,2] (both may be null)
-  d.log_prob_backward(y, n, n, ids, f, x, x, x,
-                      x);  // logits <- (dlogp (1[y] - p) - dH p (log p + H)) / temperature: logits, t, vocabulary,
-                           // targets, temperature, dlogp, dentropy, entropy, statistics
-  total = d.sum_of_squares(x, n);  // in double, fixed chunks: x, n
-  d.adamw(y, y, y, x, n, step);    // w, m, v, g, n, step
+  // y[t,o] = x[t,i] weight[o,i]^T + bias[o]: y, x, weight, bias (may be null), t, o, i
+  d.linear_forward(y, x, x, x, n, n, n);
+  // dx[t,i] (+)= dy[t,o] weight: dx, dy, weight, t, o, i, accumulate
+  d.linear_backward_input(y, x, x, n, n, n, flag);
+  // dweight[o,i] += dy^T x: dweight, dy, x, t, o, i
+  d.linear_backward_weight(y, x, x, n, n, n);
+  // total[w] += x[0], x[1], ... (a bias's gradient): total, x, t, w
+  d.sum_rows(y, x, n, n);
+  // y = weight (x rstd), rstd = (mean x^2 + eps)^-1/2: y, row of y, x, rstd, t
+  d.rms_norm_forward(norm, y, n, x, y, n);
+  // dx (+)= rstd (weight dy - xn mean(weight dy xn)), xn = x rstd; dx may be dy: dx, dy, row of both, x, rstd, t,
+  // accumulate
+  d.rms_norm_backward(norm, y, x, n, x, x, n, flag);
+  // dweight += dy xn: dweight, dy, row of dy, x, rstd, t
+  d.rms_norm_backward_weight(norm, y, x, n, x, x, n);
+  // pairs (j, j + w/2) turned by +-angle in place: x, row, heads, w, positions, cosine[p,w/2], sine[p,w/2], t, inverse
+  d.rope(y, n, n, n, ids, x, x, n, flag);
+  // out = softmax(scale q k^T) v: q, row of q, out, row of out, statistics[t,heads,2]
+  d.attention_forward(heads, segments, x, n, y, n, y);
+  // dq, and the segments' dk, dv +=: q, row of q, out, dout, row of both, statistics, dq (row of q)
+  d.attention_backward(heads, segments, gradients, x, n, x, x, n, x, y);
+  // y[t,w] = silu(gate) up of rows [gate | up]: y, gate_up, t, w
+  d.swiglu_forward(y, x, n, n);
+  // dgate_up (may be gate_up), dy, gate_up, t, w
+  d.swiglu_backward(y, x, x, n, n);
+  // y[k] = x[ids[k]] (embedding): y, x, ids, count, w
+  d.gather_rows(y, x, ids, n, n);
+  // y[ids[k]] += x[k], k in order (its gradient): y, x, ids, count, w
+  d.scatter_add_rows(y, x, ids, n, n);
+  // y[ids[k]] = x[k], or y[k] if ids is null: y, row of y, ids, x, row of x, count, w
+  d.copy_rows(y, n, ids, x, n, n, n);
+  // y = a + b; y *= factor; y = value: the last argument is the number of elements
+  d.add(y, x, x, n);
+  d.scale(y, f, n);
+  d.fill(y, f, n);
+  // z = logits / temperature; logp = z_target - lse z; H = lse z - sum p z over p > 0: logits[t,v], t, v, targets,
+  // temperature, logp, entropy (may be null), statistics[t,2] (may be null)
+  d.log_prob_forward(x, n, n, ids, f, y, y, y);
+  // logits <- (dlogp (1[target] - p) - dH p (log p + H)) / temperature: logits, t, v, targets, temperature, dlogp, dH,
+  // H, statistics
+  d.log_prob_backward(y, n, n, ids, f, x, x, x, x);
+  // in double, over fixed chunks: x, n
+  total = d.sum_of_squares(x, n);
+  // w, m, v, g, n, step
+  d.adamw(y, y, y, x, n, step);
 };
 
 RLCORE_END
