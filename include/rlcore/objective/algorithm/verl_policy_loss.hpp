@@ -149,11 +149,12 @@ struct verl_policy_loss {
     };
     token_batch<float> batch{
         .logp = flat(rows.logp), .old_logp = flat(rows.old_logp), .advantage = per_row(flat(rows.advantage))};
-    if (!rows.ref_logp.empty()) batch.ref_logp = flat(rows.ref_logp);
-    if (!rows.entropy.empty()) batch.entropy = flat(rows.entropy);
+    const bool no_tokens = rows.logp.empty();  // then empty fields are complete
+    if (!rows.ref_logp.empty() || no_tokens) batch.ref_logp = flat(rows.ref_logp);
+    if (!rows.entropy.empty() || no_tokens) batch.entropy = flat(rows.entropy);
     batch.offsets = flat(rows.offsets);
     token_gradients<float> gradients{.logp = flat(dlogp)};
-    if (!dentropy.empty()) gradients.entropy = flat(dentropy);
+    if (!dentropy.empty() || no_tokens) gradients.entropy = flat(dentropy);
     const auto r = evaluate(exec, objective, any_aggregation{aggregation, fixed_length}, batch, step, gradients);
 
     policy_report out;

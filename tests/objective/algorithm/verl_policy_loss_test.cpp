@@ -1,0 +1,145 @@
+// The run-time choices lead to the compositions they name.
+#include "rlcore/objective/algorithm/verl_policy_loss.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "objective/golden.hpp"
+
+using namespace rlcore;
+
+namespace {
+
+/// The golden batch without its masked slots.
+struct packed_golden {
+  std::vector<std::int32_t> offsets{0};
+  std::vector<float> logp, old_logp, ref_logp, entropy, advantage, dlogp, dentropy;
+  std::vector<std::size_t> slot;  // where each token lies in the rectangle
+  global_counts counts;
+
+  packed_golden() {
+    golden_batch<float> g;
+    advantage = g.advantage;
+    for (extent_t i = 0; i < g.rows; ++i) {
+      for (extent_t t = 0; t < g.tokens; ++t) {
+        const auto k = static_cast<std::size_t>(i * g.tokens + t);
+        if (!g.mask[k]) continue;
+        slot.push_back(k);
+        logp.push_back(g.logp[k]), old_logp.push_back(g.old_logp[k]), ref_logp.push_back(g.ref_logp[k]);
+        entropy.push_back(g.entropy[k]);
+      }
+      offsets.push_back(static_cast<std::int32_t>(logp.size()));
+      counts.add_row(offsets.end()[-1] - offsets.end()[-2]);
+    }
+    dlogp.assign(logp.size(), -7.0f), dentropy = dlogp;
+  }
+  policy_rows rows() const {
+    return {.offsets = offsets,
+            .logp = logp,
+            .old_logp = old_logp,
+            .ref_logp = ref_logp,
+            .advantage = advantage,
+            .entropy = entropy};
+  }
+};
+
+const verl_policy_loss verl{.clip_high = 0.28, .use_kl = true, .kl_coef = 0.05, .entropy_coeff = 0.01};
+
+TEST(verl_policy_loss, equals_pytorch) {
+  packed_golden g;
+  const auto& want = golden()["pieces"];
+  for (const auto& [mode, name] : {std::pair{aggregation_mode::token_mean, "token_mean"},
+                                   {aggregation_mode::sequence_mean_token_mean, "sequence_mean_token_mean"},
+                                   {aggregation_mode::sequence_mean_token_sum, "sequence_mean_token_sum"},
+                                   {aggregation_mode::fixed_length, "fixed_length"}}) {
+    verl_policy_loss loss = verl;
+    loss.aggregation = mode, loss.fixed_length = 48;
+    const policy_report r = loss(g.rows(), g.counts, g.dlogp, g.dentropy);
+    const auto near = [&](double got, double expected) {
+      EXPECT_NEAR(got, expected, 1e-6 * std::abs(expected)) << name;
+    };
+    near(r.loss(), want["verl"]["loss"][name]);
+    near(r.policy_loss(), want["dual_clipped_ratio"]["loss"][name]);
+    near(r.kl_loss(), want["clamped_k3"]["loss"][name]);
+    near(r.entropy_value(), want["entropy"]["loss"][name]);
+    if (!want["verl"]["logp_gradient"].contains(name)) continue;
+    for (std::size_t k = 0; k < g.slot.size(); ++k) {
+      const double gradient = want["verl"]["logp_gradient"][name][g.slot[k]];
+      EXPECT_NEAR(static_cast<double>(g.dlogp[k]), gradient, 1e-6 * (std::abs(gradient) + 1.0 / 89));
+      EXPECT_NEAR(static_cast<double>(g.dentropy[k]), want["verl"]["entropy_gradient"][name][g.slot[k]].get<double>(),
+                  1e-9);
+    }
+  }
+  const policy_report r = verl(g.rows(), g.counts, g.dlogp, g.dentropy);
+  EXPECT_NEAR(r.clip_fraction(), golden()["metrics"]["clipfrac"], 1e-12);
+  EXPECT_NEAR(r.clip_fraction_lower(), golden()["metrics"]["clipfrac_lower"], 1e-12);
+  EXPECT_NEAR(r.ppo_kl_mean(), golden()["metrics"]["ppo_kl"], 1e-6);
+}
+
+TEST(verl_policy_loss, has_every_kl_estimator) {
+  packed_golden g;
+  for (const auto& [kind, name] : {std::pair{kl_kind::k1, "k1"},
+                                   {kl_kind::absolute, "absolute"},
+                                   {kl_kind::k2, "k2"},
+                                   {kl_kind::k3, "clamped_k3"}}) {
+    const auto& want = golden()["pieces"];
+    for (const bool straight : {false, true}) {
+      verl_policy_loss loss{
+          .clip_high = 0.28, .use_kl = true, .kl = kind, .straight_through = straight, .kl_coef = 1.0};
+      const policy_report r = loss(g.rows(), g.counts, g.dlogp, g.dentropy);
+      EXPECT_NEAR(r.kl_loss(), want[name]["loss"]["token_mean"], 1e-6 * (1 + std::abs(r.kl_loss()))) << name;
+      const auto& slope = want[straight ? "k2" : name]["logp_gradient"]["token_mean"];
+      const auto& policy = want["dual_clipped_ratio"]["logp_gradient"]["token_mean"];
+      for (std::size_t k = 0; k < g.slot.size(); ++k) {
+        const double expected = slope[g.slot[k]].get<double>() + policy[g.slot[k]].get<double>();
+        EXPECT_NEAR(static_cast<double>(g.dlogp[k]), expected, 2e-6 * (std::abs(expected) + 1.0 / 89)) << name << k;
+      }
+      for (const float d : g.dentropy) EXPECT_EQ(d, 0.0f);  // entropy is reported, but not in the loss
+      EXPECT_GT(r.entropy_mean(), 0);
+    }
+  }
+}
+
+TEST(verl_policy_loss, needs_only_what_it_uses) {
+  packed_golden g;
+  auto rows = g.rows();
+  rows.ref_logp = {}, rows.entropy = {};
+  const verl_policy_loss plain;
+  EXPECT_EQ(plain(rows, g.counts, g.dlogp).kl_loss(), 0);
+  verl_policy_loss with_kl, with_entropy;
+  with_kl.use_kl = true, with_entropy.entropy_coeff = 0.1;
+  EXPECT_THROW(with_kl(rows, g.counts, g.dlogp), std::invalid_argument);
+  EXPECT_THROW(with_entropy(rows, g.counts, g.dlogp, g.dentropy), std::invalid_argument);
+  verl_policy_loss fixed;
+  fixed.aggregation = aggregation_mode::fixed_length;
+  EXPECT_THROW(fixed(rows, g.counts, g.dlogp), std::invalid_argument);
+}
+
+TEST(verl_policy_loss, micro_batches_do_not_show) {
+  packed_golden g;
+  const policy_report whole = verl(g.rows(), g.counts, g.dlogp, g.dentropy);
+  const auto dlogp = g.dlogp, dentropy = g.dentropy;
+  policy_report parts;
+  for (std::size_t i = 6; i-- > 0;) {
+    const auto begin = static_cast<std::size_t>(g.offsets[i]),
+               size = static_cast<std::size_t>(g.offsets[i + 1]) - begin;
+    const std::vector<std::int32_t> offsets{0, static_cast<std::int32_t>(size)};
+    const auto cut = [&](auto& x) { return std::span(x).subspan(begin, size); };
+    const policy_rows row{.offsets = offsets,
+                          .logp = cut(g.logp),
+                          .old_logp = cut(g.old_logp),
+                          .ref_logp = cut(g.ref_logp),
+                          .advantage = std::span(g.advantage).subspan(i, 1),
+                          .entropy = cut(g.entropy)};
+    parts += verl(row, g.counts, cut(g.dlogp), cut(g.dentropy));
+  }
+  EXPECT_EQ(parts.loss(), whole.loss());
+  EXPECT_EQ(parts.clip_fraction(), whole.clip_fraction());
+  EXPECT_EQ(parts.ppo_kl_mean(), whole.ppo_kl_mean());
+  EXPECT_EQ(std::memcmp(dlogp.data(), g.dlogp.data(), dlogp.size() * sizeof(float)), 0);
+  EXPECT_EQ(std::memcmp(dentropy.data(), g.dentropy.data(), dentropy.size() * sizeof(float)), 0);
+}
+
+}  // namespace
