@@ -77,7 +77,6 @@
 // X11
 #define None RLCORE_POISON
 #define Bool RLCORE_POISON
-#define Status RLCORE_POISON
 #define Success RLCORE_POISON
 // Windows, debugging and logging
 #define small RLCORE_POISON
