@@ -62,8 +62,9 @@ struct token_field {
         std::is_same_v<std::remove_cv_t<T>, std::remove_cv_t<U>>,
         "rlcore: the element type of this container differs from the batch's: all fields of token_batch<T> and "
         "token_gradients<T> hold T");
-    static_assert(std::is_convertible_v<U*, T*>, "rlcore: a gradient is written, this container is const");
-    if constexpr (Rank == 1 || Rank == 2) {
+    if constexpr (std::is_same_v<std::remove_cv_t<T>, std::remove_cv_t<U>>)
+      static_assert(std::is_convertible_v<U*, T*>, "rlcore: a gradient is written, this container is const");
+    if constexpr ((Rank == 1 || Rank == 2) && std::is_convertible_v<U*, T*>) {
       data = v.data;
       form = Rank == 2 ? kind::matrix : kind::vector;
       shape = {v.shape[0], 1};

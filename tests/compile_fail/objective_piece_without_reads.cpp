@@ -1,0 +1,21 @@
+// expected: rlcore: a token piece must say what it reads
+#include "rlcore/exec/serial.hpp"
+#include "rlcore/objective/aggregation/token_mean.hpp"
+#include "rlcore/objective/loop/evaluate.hpp"
+
+namespace mine {
+struct squared {
+#ifndef RLCORE_SHOULD_FAIL
+  static constexpr rlcore::field reads = rlcore::field::logp;
+#endif
+  static constexpr std::string_view name = "squared";
+  template <class Math, class V>
+  RLCORE_FN rlcore::term<V> operator()(const rlcore::token<V>& t) const noexcept {
+    return {t.logp * t.logp, 2.0f * t.logp};
+  }
+};
+}  // namespace mine
+
+double loss(const rlcore::token_batch<float>& batch, const rlcore::global_counts& step) {
+  return rlcore::evaluate(rlcore::serial{}, mine::squared{}, rlcore::token_mean{}, batch, step).loss();
+}
