@@ -1,0 +1,21 @@
+// Group Relative Policy Optimization (Shao et al. 2024, "DeepSeekMath") with verl's command line:
+//   build/bin/grpo_trainer data.train_files=train.parquet data.val_files=test.parquet actor_rollout_ref.model.path=... ...
+#include <cstdio>
+
+#include "rlcore/device/cpu.hpp"
+#include "rlcore/trainer/policy/train_policy.hpp"
+#include "rlcore/trainer/program.hpp"
+#include "rlcore/trainer/registry/main_ppo.hpp"
+
+int main(int argc, char** argv) {
+  using namespace rlcore;
+  return trainer::run_program("grpo_trainer", [&] {
+    const auto options = trainer::options::parse(argc, argv, trainer::main_ppo_registry());
+    if (options.answer()) {
+      std::fputs(options.answer()->c_str(), stdout);
+      return;
+    }
+    cpu device(static_cast<int>(options.get<std::int64_t>("rlcore.threads")));
+    trainer::train_policy(device, options);
+  });
+}
