@@ -19,7 +19,7 @@ std::vector<T> advantages(const std::vector<T>& rewards, std::int64_t group, gro
 TEST(group_relative, reference_values) {
   for (const auto& [epsilon, good, bad] : {std::tuple{1e-4, 0.730163434345669, -1.0952451515185},
                                            {1e-6, 0.730295410009322, -1.09544311501398},
-                                           {1e-9, 0.730296742006888, -1.09544311501033 - 1.5e-6 + 1.5e-6}}) {
+                                           {1e-9, 0.730296742006888, -1.09544511301033}}) {
     const auto a = advantages({1, 0, 0, 1, 1}, 5, {.epsilon = epsilon});
     EXPECT_NEAR(a[0], good, 1e-12);
     EXPECT_NEAR(a[1], bad, 1e-12);
