@@ -73,15 +73,15 @@ struct fast_math {
   template <class T>
   RLCORE_FN static pack<T> exp(pack<T> x) noexcept {
     const auto [r, low_half, high_half] = reduce(x, lane_mask<T>{});
-    return (T(1) + (r + r * r * horner(r, exp_constants<T>::narrow))) * low_half * high_half;
+    return (T(1) + multiply_add(r * r, horner(r, exp_constants<T>::narrow), r)) * low_half * high_half;
   }
   /// e^x - 1 with relative error of at most 2 units in the last place.
   template <class T>
   RLCORE_FN static pack<T> expm1(pack<T> x) noexcept {
     const auto small = near_zero(x);
     const auto [r, low_half, high_half] = reduce(x, small);
-    const pack<T> m = r + r * r * horner(r, exp_constants<T>::wide);
-    return select(small, m, (T(1) + m) * low_half * high_half - T(1));
+    const pack<T> m = multiply_add(r * r, horner(r, exp_constants<T>::wide), r);
+    return select(small, m, multiply_add((T(1) + m) * low_half, high_half, pack<T>(T(-1))));
   }
   /// e^x - 1 - x >= 0 with relative error of at most 6 units in the last place: the k3 estimator needs it, and written
   /// as it reads it would lose all digits near 0.
@@ -90,7 +90,7 @@ struct fast_math {
     const auto small = near_zero(x);
     const auto [r, low_half, high_half] = reduce(x, small);
     const pack<T> m = r * r * horner(r, exp_constants<T>::wide);
-    return select(small, m, (T(1) + (r + m)) * low_half * high_half - T(1) - x);
+    return select(small, m, multiply_add((T(1) + (r + m)) * low_half, high_half, pack<T>(T(-1))) - x);
   }
 
   /// log x, each lane through <cmath>: no built-in token piece is bound by it.
@@ -138,13 +138,14 @@ struct fast_math {
     using integers = typename lane_mask<T>::vector;
     using unsigneds = typename lane_types<T>::unsigneds;
     x = clamp(x, pack<T>(k::lowest), pack<T>(k::highest));
-    const pack<T> shifted = x * k::log2e + k::rounder;  // the integer nearest x / ln2 is in its low mantissa bits
+    const pack<T> shifted = multiply_add(
+        x, pack<T>(k::log2e), pack<T>(k::rounder));  // the integer nearest x / ln2 is in its low mantissa bits
     integers n;
     std::memcpy(&n, &shifted.v, sizeof(n));
     n -= bits_of(k::rounder);
     n &= ~keep.v;
     const pack<T> whole = to_floating<T>(n);
-    const pack<T> r = (x - whole * k::ln2_high) - whole * k::ln2_low;
+    const pack<T> r = multiply_add(whole, pack<T>(-k::ln2_low), multiply_add(whole, pack<T>(-k::ln2_high), x));
     // Halves of n by a logical shift of a positive number: arithmetic shifts of 64 bits are missing below AVX-512.
     const integers half = reinterpret_as<integers>((reinterpret_as<unsigneds>(n + 4096)) >> 1) - 2048;
     return {r, power_of_two<T>(half), power_of_two<T>(n - half)};
@@ -178,7 +179,7 @@ struct fast_math {
   template <class T, std::size_t N>
   RLCORE_FN static pack<T> horner(pack<T> r, const T (&c)[N]) noexcept {
     pack<T> sum(c[N - 1]);
-    for (std::size_t i = N - 1; i-- > 0;) sum = sum * r + c[i];
+    for (std::size_t i = N - 1; i-- > 0;) sum = multiply_add(sum, r, pack<T>(c[i]));
     return sum;
   }
 

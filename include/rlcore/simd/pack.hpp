@@ -83,6 +83,12 @@ struct pack {
   RLCORE_FN friend lane_mask<T> operator!=(pack a, pack b) noexcept { return {a.v != b.v}; }
 };
 
+/// a * b + c, with one rounding where the machine can: compilers contract only what they see in one expression.
+template <class T>
+RLCORE_FN pack<T> multiply_add(pack<T> a, pack<T> b, pack<T> c) noexcept {
+  return a.v * b.v + c.v;
+}
+
 /// pack<T>::lanes consecutive values from memory of any alignment.
 template <class T>
 RLCORE_FN pack<T> load(const T* from) noexcept {

@@ -57,7 +57,7 @@ TEST(verl_policy_loss, equals_pytorch) {
     verl_policy_loss loss = verl;
     loss.aggregation = mode, loss.fixed_length = 48;
     const policy_report r = loss(g.rows(), g.counts, g.dlogp, g.dentropy);
-    const auto near = [&](double got, double expected) {
+    const auto near = [&, name = name](double got, double expected) {
       EXPECT_NEAR(got, expected, 1e-6 * std::abs(expected)) << name;
     };
     near(r.loss(), want["verl"]["loss"][name]);

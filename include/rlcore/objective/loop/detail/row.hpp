@@ -68,16 +68,16 @@ namespace token_loop {
 
 using detail::structure;
 
-/// Pointers to whole packs. `keep` is all ones for a field with one value per token and 0 for one value per row, whose
-/// pointer then leads to a pack of copies.
+/// Where a run of packs lies. Steps are elements from pack to pack: the width of a pack for a value per token, 0 for a
+/// value per row (the pointer then leads to a pack of copies) and for slopes that nobody wants.
 template <class T>
 struct lane_pointers {
   const T* input[field_count];
-  std::size_t keep[field_count];
+  std::size_t input_step[field_count];
   T* output[field_count];
-  std::size_t keep_output[field_count];          // 0: the slopes are not wanted and all land in one pack
-  const typename lane_types<T>::integers* mask;  // unaligned
-  std::size_t keep_mask;
+  std::size_t output_step[field_count];
+  const std::byte* mask;                                                     // integers as wide as T
+  std::size_t mask_step;                                                     // bytes
   std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t> mask_bits;  // which bits make a slot live
   T weight;
 };
@@ -111,12 +111,12 @@ struct row_loop {
   static void run(const Objective& objective_, const lane_pointers<T>& at_, std::size_t first, std::size_t packs,
                   sums& sums_) noexcept {
     const Objective objective = objective_;
-    const lane_pointers<T> at = at_;
+    lane_pointers<T> at = at_;
     auto partial = sums_.partial;
     for (std::size_t done = 0; done < packs;) {
       const std::size_t block = sums::packs_per_block - (first + done) % sums::packs_per_block;
       const std::size_t stop = packs - done < block ? packs : done + block;
-      for (; done < stop; ++done) step(objective, at, done * width, partial, std::make_index_sequence<shape::pieces>{});
+      for (; done < stop; ++done) step(objective, at, partial, std::make_index_sequence<shape::pieces>{});
       if ((first + done) % sums::packs_per_block == 0) {
         for (std::size_t s = 0; s < shape::slots; ++s) {
           sums_.wide[s].add(partial[s]);
@@ -135,25 +135,27 @@ struct row_loop {
 
  private:
   template <std::size_t... I>
-  RLCORE_FN static void step(const Objective& objective, const lane_pointers<T>& at, std::size_t i,
-                             std::array<lanes, shape::slots>& partial, std::index_sequence<I...>) noexcept {
-    const token<lanes> t = load_token(at, i, std::make_index_sequence<field_count>{});
+  RLCORE_FN static void step(const Objective& objective, lane_pointers<T>& at, std::array<lanes, shape::slots>& partial,
+                             std::index_sequence<I...>) noexcept {
+    const token<lanes> t = load_token(at, std::make_index_sequence<field_count>{});
     typename lane_types<T>::integers mask;
-    std::memcpy(&mask, reinterpret_cast<const std::byte*>(at.mask) + (i & at.keep_mask) * sizeof(T), sizeof(mask));
+    std::memcpy(&mask, at.mask, sizeof(mask));
+    at.mask += at.mask_step;
     const lane_mask<T> live{(mask & at.mask_bits) != 0};
     std::array<lanes, field_count> slope;
     (evaluate_piece<I>(objective, t, live, partial, slope), ...);
-    store_slopes(at, i, live, slope, std::make_index_sequence<field_count>{});
+    store_slopes(at, live, slope, std::make_index_sequence<field_count>{});
   }
 
   template <std::size_t... F>
-  RLCORE_FN static token<lanes> load_token(const lane_pointers<T>& at, std::size_t i,
-                                           std::index_sequence<F...>) noexcept {
+  RLCORE_FN static token<lanes> load_token(lane_pointers<T>& at, std::index_sequence<F...>) noexcept {
     token<lanes> t;
     (
         [&] {
-          if constexpr (contains(shape::reads, field_at(F)))
-            t.*field_member<lanes>[F] = load(at.input[F] + (i & at.keep[F]));
+          if constexpr (contains(shape::reads, field_at(F))) {
+            t.*field_member<lanes>[F] = load(at.input[F]);
+            at.input[F] += at.input_step[F];
+          }
         }(),
         ...);
     return t;
@@ -171,24 +173,26 @@ struct row_loop {
       return f;
     }();
     const auto result = piece_at<I>(objective).template operator()<fast_math, lanes>(t);
-    partial[slot] += choose(live, result.value, lanes(T(0)));
+    partial[slot] = choose(live, partial[slot] + result.value, partial[slot]);
     if constexpr (monitor_count < piece >> 0)
       for (std::size_t m = 0; m < monitor_count<piece>; ++m)
-        partial[slot + 1 + m] += choose(live, result.monitor[m], lanes(T(0)));
-    const lanes scaled_slope = result.slope * lanes(static_cast<T>(coefficient_at<I>(objective)));
+        partial[slot + 1 + m] = choose(live, partial[slot + 1 + m] + result.monitor[m], partial[slot + 1 + m]);
+    const lanes coefficient(static_cast<T>(coefficient_at<I>(objective)));
     if constexpr (shape::first_with_output(I))
-      slope[out] = scaled_slope;
+      slope[out] = result.slope * coefficient;
     else
-      slope[out] += scaled_slope;
+      slope[out] = multiply_add(result.slope, coefficient, slope[out]);
   }
 
   template <std::size_t... F>
-  RLCORE_FN static void store_slopes(const lane_pointers<T>& at, std::size_t i, lane_mask<T> live,
+  RLCORE_FN static void store_slopes(lane_pointers<T>& at, lane_mask<T> live,
                                      const std::array<lanes, field_count>& slope, std::index_sequence<F...>) noexcept {
     (
         [&] {
-          if constexpr (contains(shape::outputs, field_at(F)))
-            store(at.output[F] + (i & at.keep_output[F]), choose(live, slope[F] * lanes(at.weight), lanes(T(0))));
+          if constexpr (contains(shape::outputs, field_at(F))) {
+            store(at.output[F], choose(live, slope[F] * lanes(at.weight), lanes(T(0))));
+            at.output[F] += at.output_step[F];
+          }
         }(),
         ...);
   }

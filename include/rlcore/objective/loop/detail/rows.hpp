@@ -45,8 +45,28 @@ class row_driver {
 
   row_driver(const prepared_batch<T>& batch, field reads, field writes, kernel run, const void* objective,
              void* sums) noexcept
-      : batch_(batch), reads_(reads), writes_(writes), run_(run), objective_(objective), sums_(sums) {
-    for (auto& l : all_live_) l = -1;
+      : batch_(batch), run_(run), objective_(objective), sums_(sums) {
+    std::fill(all_live_, all_live_ + width, mask_lane<T>(-1));
+    for (std::size_t f = 0; f < field_count; ++f) {
+      const bool write = contains(writes, field_at(f));
+      if (contains(reads, field_at(f))) {
+        at_.input_step[f] = batch.input[f].per_token ? width : 0;
+        direct_ &= !batch.input[f].per_token || batch.input[f].token_stride == 1;
+        (batch.input[f].per_token ? token_inputs_ : row_inputs_).add(f);
+      }
+      if (write && batch.wants_gradients) {
+        at_.output_step[f] = width;
+        direct_ &= batch.output[f].token_stride == 1;
+        outputs_.add(f);
+      } else if (write) {
+        at_.output[f] = output_[f];  // with step 0: nobody looks
+      } else if (batch.output[f].data) {
+        zeros_.add(f);
+      }
+    }
+    // Masks whose elements are as wide as a lane are read where they are.
+    direct_mask_ = batch.mask.bytes == sizeof(T) && mask_step(batch.mask) == sizeof(T);
+    direct_ &= direct_mask_ || !batch.mask.present();
   }
 
   /// Live tokens of row i.
@@ -58,17 +78,16 @@ class row_driver {
 
   /// Runs the loop over row i and writes weight times the slopes, 0 for slots that are not live.
   void row(extent_t i, T weight) noexcept {
-    lane_pointers<T> at{};
-    at.weight = weight;
-    const bool direct = open_row(i, at);
+    at_.weight = weight;
+    open_row(i);
     const std::size_t length = static_cast<std::size_t>(batch_.length(i));
     for (std::size_t begin = 0; begin < length;) {
       const std::size_t left = length - begin, whole_packs = left / width * width;
-      const std::size_t count = left < width ? left : direct || left < staged ? whole_packs : staged;
-      segment(at, begin, count);
+      const std::size_t count = left < width ? left : direct_ || left < staged ? whole_packs : staged;
+      segment(begin, count);
       begin += count;
     }
-    zero_gradients(i, batch_.length(i));
+    if (batch_.wants_gradients) zero_gradients(i, batch_.length(i));
   }
 
   /// Writes `slope` to every live slot of the row's logp gradient and 0 to the others.
@@ -90,108 +109,92 @@ class row_driver {
 
   /// Zeros the gradients of row i from slot `from` on; those that no piece produces are zero everywhere.
   void zero_gradients(extent_t i, extent_t from) noexcept {
-    if (!batch_.wants_gradients) return;
-    for (std::size_t f = 0; f < field_count; ++f) {
-      if (!batch_.output[f].data) continue;
+    const auto zero = [&](std::size_t f, extent_t first) {
+      const extent_t step = batch_.output[f].token_stride, slots = batch_.slots(i);
       T* to = batch_.output[f].row(i, batch_.offset(i));
-      const extent_t step = batch_.output[f].token_stride;
-      for (extent_t t = writes(f) ? from : 0; t < batch_.slots(i); ++t) to[t * step] = T(0);
-    }
+      for (extent_t t = first; t < slots; ++t) to[t * step] = T(0);
+    };
+    for (const std::size_t f : outputs_) zero(f, from);
+    for (const std::size_t f : zeros_) zero(f, 0);
   }
 
  private:
   static constexpr std::size_t width = pack<T>::lanes, staged = width * staged_packs;
-  using mask_pack = typename lane_types<T>::integers;
 
-  bool reads(std::size_t f) const noexcept { return contains(reads_, field_at(f)); }
-  bool writes(std::size_t f) const noexcept { return contains(writes_, field_at(f)); }
+  /// A few field numbers.
+  struct field_list {
+    std::size_t at[field_count], count = 0;
+    void add(std::size_t f) noexcept { at[count++] = f; }
+    const std::size_t* begin() const noexcept { return at; }
+    const std::size_t* end() const noexcept { return at + count; }
+  };
 
-  /// Finds the row's memory; true if whole packs of it can be handed out in place.
-  bool open_row(extent_t i, lane_pointers<T>& at) noexcept {
+  /// Finds the row's memory.
+  void open_row(extent_t i) noexcept {
     const extent_t offset = batch_.offset(i);
-    bool direct = true;
-    for (std::size_t f = 0; f < field_count; ++f) {
-      if (reads(f)) {
-        source_[f] = batch_.input[f].row(i, offset);
-        at.keep[f] = batch_.input[f].per_token ? ~std::size_t{0} : 0;
-        if (batch_.input[f].per_token) {
-          direct &= batch_.input[f].token_stride == 1;
-        } else {
-          std::fill(input_[f], input_[f] + width, *source_[f]);
-          at.input[f] = input_[f];
-        }
-      }
-      if (writes(f)) {
-        at.keep_output[f] = batch_.wants_gradients ? ~std::size_t{0} : 0;
-        at.output[f] = output_[f];
-        if (batch_.wants_gradients) {
-          target_[f] = batch_.output[f].row(i, offset);
-          direct &= batch_.output[f].token_stride == 1;
-        }
-      }
+    for (const std::size_t f : token_inputs_) source_[f] = batch_.input[f].row(i, offset);
+    for (const std::size_t f : row_inputs_) {
+      std::fill(input_[f], input_[f] + width, *batch_.input[f].row(i, offset));
+      at_.input[f] = input_[f];
     }
+    for (const std::size_t f : outputs_) target_[f] = batch_.output[f].row(i, offset);
     mask_ = batch_.mask.present() ? mask_row(batch_.mask, i, offset) : nullptr;
-    // Masks whose elements are as wide as a lane are read where they are.
-    direct_mask_ = !mask_ || (batch_.mask.bytes == sizeof(T) && mask_step(batch_.mask) == sizeof(T));
-    return direct && direct_mask_;
   }
 
   /// `count` slots from `begin`: whole packs, or less than one pack.
-  void segment(lane_pointers<T>& at, std::size_t begin, std::size_t count) noexcept {
+  void segment(std::size_t begin, std::size_t count) noexcept {
     const std::size_t packs = (count + width - 1) / width, padded = packs * width;
     const bool whole = count == padded;
     const extent_t first = static_cast<extent_t>(begin);
-    for (std::size_t f = 0; f < field_count; ++f) {
-      if (reads(f) && batch_.input[f].per_token) {
-        const extent_t stride = batch_.input[f].token_stride;
-        const T* from = source_[f] + first * stride;
-        const bool in_place = whole && stride == 1;
-        if (!in_place) stage_values(from, stride, count, padded, input_[f]);
-        at.input[f] = in_place ? from : input_[f];
-      }
-      if (writes(f) && batch_.wants_gradients)
-        at.output[f] = whole && batch_.output[f].token_stride == 1 ? target_[f] + begin : output_[f];
+    for (const std::size_t f : token_inputs_) {
+      const extent_t stride = batch_.input[f].token_stride;
+      const T* from = source_[f] + first * stride;
+      const bool in_place = whole && stride == 1;
+      if (!in_place) stage_values(from, stride, count, padded, input_[f]);
+      at_.input[f] = in_place ? from : input_[f];
     }
-    open_mask(at, begin, count, padded);
-    run_(objective_, at, begin / width, packs, sums_);
-    if (!batch_.wants_gradients) return;
-    for (std::size_t f = 0; f < field_count; ++f) {
-      if (!writes(f) || at.output[f] != output_[f]) continue;
+    for (const std::size_t f : outputs_)
+      at_.output[f] = whole && batch_.output[f].token_stride == 1 ? target_[f] + begin : output_[f];
+    open_mask(begin, count, padded);
+    run_(objective_, at_, begin / width, packs, sums_);
+    for (const std::size_t f : outputs_) {
+      if (at_.output[f] != output_[f]) continue;
       const extent_t stride = batch_.output[f].token_stride;
       T* to = target_[f] + first * stride;
       for (std::size_t k = 0; k < count; ++k) to[static_cast<extent_t>(k) * stride] = output_[f][k];
     }
   }
 
-  void open_mask(lane_pointers<T>& at, std::size_t begin, std::size_t count, std::size_t padded) noexcept {
+  void open_mask(std::size_t begin, std::size_t count, std::size_t padded) noexcept {
     const bool whole = count == padded;
-    at.keep_mask = ~std::size_t{0};
-    at.mask_bits = -1;
+    at_.mask_step = width * sizeof(T);
+    at_.mask_bits = -1;
     if (!mask_ && whole) {
-      at.keep_mask = 0;
-      at.mask = reinterpret_cast<const mask_pack*>(all_live_);
+      at_.mask_step = 0;
+      at_.mask = reinterpret_cast<const std::byte*>(all_live_);
     } else if (mask_ && whole && direct_mask_) {
-      at.mask = reinterpret_cast<const mask_pack*>(mask_ + begin * sizeof(T));
-      if (batch_.mask.floating) at.mask_bits = std::numeric_limits<mask_lane<T>>::max();  // all but the sign
+      at_.mask = mask_ + begin * sizeof(T);
+      if (batch_.mask.floating) at_.mask_bits = std::numeric_limits<mask_lane<T>>::max();  // all but the sign
     } else {
       if (mask_)
         stage_mask<T>(batch_.mask, mask_ + static_cast<extent_t>(begin) * mask_step(batch_.mask), count, padded,
                       staged_mask_);
       else
         for (std::size_t k = 0; k < padded; ++k) staged_mask_[k] = -mask_lane<T>(k < count);
-      at.mask = reinterpret_cast<const mask_pack*>(staged_mask_);
+      at_.mask = reinterpret_cast<const std::byte*>(staged_mask_);
     }
   }
 
   const prepared_batch<T>& batch_;
-  const field reads_, writes_;
   const kernel run_;
   const void* const objective_;
   void* const sums_;
+  field_list token_inputs_, row_inputs_, outputs_, zeros_;
+  lane_pointers<T> at_{};
   const T* source_[field_count] = {};
   T* target_[field_count] = {};
   const std::byte* mask_ = nullptr;
-  bool direct_mask_ = true;
+  bool direct_ = true, direct_mask_ = true;  // whole packs can be read and written where they lie
   alignas(64) T input_[field_count][staged];
   alignas(64) T output_[field_count][staged];
   alignas(64) mask_lane<T> staged_mask_[staged];

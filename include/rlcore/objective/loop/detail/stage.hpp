@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 
 #include "rlcore/objective/loop/batch.hpp"
 #include "rlcore/objective/loop/detail/row.hpp"
@@ -63,12 +64,21 @@ inline extent_t mask_step(const token_mask& m) noexcept { return (m.matrix ? m.s
 /// Live slots among the first `length` of a row.
 inline std::int64_t count_live(const token_mask& m, const std::byte* row, std::size_t length) noexcept {
   const extent_t step = mask_step(m);
+  std::int64_t n = 0;
+  std::size_t k = 0;
+  if (m.bytes == 4 && step == 4) {  // the mask of a tight loop: whole packs at a time
+    using integers = lane_types<float>::integers;
+    const std::int32_t bits = m.floating ? std::numeric_limits<std::int32_t>::max() : -1;
+    integers sum{};
+    for (; k + pack<float>::lanes <= length; k += pack<float>::lanes) {
+      integers lanes;
+      std::memcpy(&lanes, row + k * 4, sizeof(lanes));
+      sum -= (lanes & bits) != 0;
+    }
+    for (std::size_t i = 0; i < pack<float>::lanes; ++i) n += sum[i];
+  }
   return with_mask_reader(m, [&](auto live) {
-    std::int64_t n = 0;
-    if (step == m.bytes)  // a constant step lets the compiler vectorise
-      for (std::size_t k = 0; k < length; ++k) n += live(row + k * m.bytes);
-    else
-      for (std::size_t k = 0; k < length; ++k) n += live(row + static_cast<extent_t>(k) * step);
+    for (; k < length; ++k) n += live(row + static_cast<extent_t>(k) * step);
     return n;
   });
 }
