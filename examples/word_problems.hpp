@@ -19,9 +19,10 @@ struct problem {
 };
 
 /// Problem number `index` of the stream `key`: one step of adding or taking away with numbers up to `largest`.
-inline problem make(rlcore::random_key key, std::uint32_t index, std::uint32_t largest = 9) {
+inline problem make(rlcore::random_key key, std::uint32_t index, std::uint32_t largest = 5) {
   static constexpr std::array<const char*, 8> names{"Tom", "Mia", "Ben", "Ana", "Leo", "Eva", "Sam", "Zoe"};
-  static constexpr std::array<const char*, 8> things{"apples", "books", "cards", "coins", "eggs", "pens", "shells", "stamps"};
+  static constexpr std::array<const char*, 8> things{"apples", "books", "cards",  "coins",
+                                                     "eggs",   "pens",  "shells", "stamps"};
   const auto pick = [&](std::uint32_t n, std::uint32_t what) { return key.below(n, index, what); };
   const std::string a = names[pick(8, 0)], b = names[(pick(8, 0) + 1 + pick(7, 1)) % 8], thing = things[pick(8, 2)];
   std::uint32_t x = 1 + pick(largest, 3), y = 1 + pick(largest, 4);
@@ -32,10 +33,22 @@ inline problem make(rlcore::random_key key, std::uint32_t index, std::uint32_t l
     return problem{std::move(question), sx + " " + sign + " " + sy, static_cast<int>(z)};
   };
   switch (kind) {
-    case 0: return finish(a + " has " + sx + " " + thing + ". " + b + " gives " + a + " " + sy + " more. How many " + thing + " does " + a + " have?", "+", x + y);
-    case 1: return finish(a + " has " + sx + " " + thing + " and " + b + " has " + sy + ". How many " + thing + " do they have together?", "+", x + y);
-    case 2: return finish(a + " has " + sx + " " + thing + ". " + a + " gives " + sy + " to " + b + ". How many " + thing + " are left?", "-", x - y);
-    default: return finish(a + " has " + sx + " " + thing + " and " + b + " has " + sy + ". How many more " + thing + " does " + a + " have?", "-", x - y);
+    case 0:
+      return finish(a + " has " + sx + " " + thing + ". " + b + " gives " + a + " " + sy + " more. How many " + thing +
+                        " does " + a + " have?",
+                    "+", x + y);
+    case 1:
+      return finish(a + " has " + sx + " " + thing + " and " + b + " has " + sy + ". How many " + thing +
+                        " do they have together?",
+                    "+", x + y);
+    case 2:
+      return finish(a + " has " + sx + " " + thing + ". " + a + " gives " + sy + " to " + b + ". How many " + thing +
+                        " are left?",
+                    "-", x - y);
+    default:
+      return finish(a + " has " + sx + " " + thing + " and " + b + " has " + sy + ". How many more " + thing +
+                        " does " + a + " have?",
+                    "-", x - y);
   }
 }
 

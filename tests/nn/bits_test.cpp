@@ -9,6 +9,10 @@
 
 #include "device/cpu/sets.hpp"
 #include "rlcore/nn/causal_lm.hpp"
+#include "rlcore/nn/decode.hpp"
+#include "rlcore/nn/forward_backward.hpp"
+#include "rlcore/nn/log_prob_of.hpp"
+#include "rlcore/nn/log_probs.hpp"
 
 namespace {
 

@@ -1,6 +1,10 @@
 // Names, shapes and initial values of the parameters, refusal of sizes that do not fit, and what a steady state
 // allocates.
 #include "rlcore/nn/causal_lm.hpp"
+#include "rlcore/nn/decode.hpp"
+#include "rlcore/nn/forward_backward.hpp"
+#include "rlcore/nn/log_prob_of.hpp"
+#include "rlcore/nn/log_probs.hpp"
 
 #include <gtest/gtest.h>
 

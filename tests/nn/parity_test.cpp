@@ -10,6 +10,10 @@
 
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/causal_lm.hpp"
+#include "rlcore/nn/decode.hpp"
+#include "rlcore/nn/forward_backward.hpp"
+#include "rlcore/nn/log_prob_of.hpp"
+#include "rlcore/nn/log_probs.hpp"
 
 namespace {
 

@@ -156,9 +156,3 @@ class causal_lm {
 
 }  // namespace nn
 RLCORE_END
-
-// What a model computes, so that one include suffices.
-#include "rlcore/nn/decode.hpp"
-#include "rlcore/nn/forward_backward.hpp"
-#include "rlcore/nn/log_prob_of.hpp"
-#include "rlcore/nn/log_probs.hpp"

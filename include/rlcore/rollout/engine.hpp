@@ -10,6 +10,9 @@
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/random.hpp"
 #include "rlcore/nn/causal_lm.hpp"
+#include "rlcore/nn/decode.hpp"
+#include "rlcore/nn/kv_cache.hpp"
+#include "rlcore/nn/log_prob_of.hpp"
 #include "rlcore/rollout/sampler.hpp"
 
 RLCORE_BEGIN

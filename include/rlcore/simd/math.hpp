@@ -78,19 +78,19 @@ struct fast_math {
   /// e^x - 1 with relative error of at most 2 units in the last place.
   template <class T>
   RLCORE_FN static pack<T> expm1(pack<T> x) noexcept {
-    const auto small = near_zero(x);
-    const auto [r, low_half, high_half] = reduce(x, small);
+    const auto tiny = near_zero(x);
+    const auto [r, low_half, high_half] = reduce(x, tiny);
     const pack<T> m = multiply_add(r * r, horner(r, exp_constants<T>::wide), r);
-    return select(small, m, multiply_add((T(1) + m) * low_half, high_half, pack<T>(T(-1))));
+    return select(tiny, m, multiply_add((T(1) + m) * low_half, high_half, pack<T>(T(-1))));
   }
   /// e^x - 1 - x >= 0 with relative error of at most 6 units in the last place: the k3 estimator needs it, and written
   /// as it reads it would lose all digits near 0.
   template <class T>
   RLCORE_FN static pack<T> excess(pack<T> x) noexcept {
-    const auto small = near_zero(x);
-    const auto [r, low_half, high_half] = reduce(x, small);
+    const auto tiny = near_zero(x);
+    const auto [r, low_half, high_half] = reduce(x, tiny);
     const pack<T> m = r * r * horner(r, exp_constants<T>::wide);
-    return select(small, m, multiply_add((T(1) + (r + m)) * low_half, high_half, pack<T>(T(-1))) - x);
+    return select(tiny, m, multiply_add((T(1) + (r + m)) * low_half, high_half, pack<T>(T(-1))) - x);
   }
 
   /// log x, each lane through <cmath>: no built-in token piece is bound by it.

@@ -26,11 +26,11 @@ constexpr bool zero_mean_gradient() noexcept {
     return false;
 }
 
-template <class Objective, std::size_t... I>
-consteval bool check_objective(std::index_sequence<I...>) {
-  if constexpr ((check_piece<piece_type<I, Objective>>() && ...)) {
+template <class Objective, std::size_t... Index>
+consteval bool check_objective(std::index_sequence<Index...>) {
+  if constexpr ((check_piece<piece_type<Index, Objective>>() && ...)) {
     static_assert(
-        (!zero_mean_gradient<piece_type<I, Objective>>() && ...),
+        (!zero_mean_gradient<piece_type<Index, Objective>>() && ...),
         "rlcore: k1 as a loss has a gradient that is zero in expectation; use k2 or k3, put k1 into the reward "
         "(kl_in_reward), or write accept_zero_gradient{k1{}} if you mean it");
     return true;
@@ -39,14 +39,14 @@ consteval bool check_objective(std::index_sequence<I...>) {
   }
 }
 
-template <class Objective, std::size_t... I>
-void name_entries(const Objective& objective, report_of<Objective>& r, std::index_sequence<I...>) noexcept {
+template <class Objective, std::size_t... Index>
+void name_entries(const Objective& objective, report_of<Objective>& r, std::index_sequence<Index...>) noexcept {
   std::size_t m = 0;
   (
       [&] {
-        using piece = piece_type<I, Objective>;
-        r.piece[I].name = piece::name;
-        r.piece[I].coefficient = coefficient_at<I>(objective);
+        using piece = piece_type<Index, Objective>;
+        r.piece[Index].name = piece::name;
+        r.piece[Index].coefficient = coefficient_at<Index>(objective);
         for (const std::string_view name : monitors_of<piece>())
           r.monitor[m].piece = piece::name, r.monitor[m++].name = name;
       }(),

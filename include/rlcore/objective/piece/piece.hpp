@@ -106,22 +106,22 @@ template <composite_piece N>
 inline constexpr std::size_t piece_count<N> = N::pieces;
 
 /// The i-th piece of an objective, seen through sums and scales.
-template <std::size_t I, class N>
+template <std::size_t Index, class N>
 RLCORE_FN constexpr const auto& piece_at(const N& node) noexcept {
   if constexpr (composite_piece<N>)
-    return node.template piece<I>();
+    return node.template piece<Index>();
   else
     return node;
 }
 
-template <std::size_t I, class N>
-using piece_type = std::remove_cvref_t<decltype(piece_at<I>(std::declval<const N&>()))>;
+template <std::size_t Index, class N>
+using piece_type = std::remove_cvref_t<decltype(piece_at<Index>(std::declval<const N&>()))>;
 
 /// The factor with which the i-th piece enters the loss.
-template <std::size_t I, class N>
+template <std::size_t Index, class N>
 RLCORE_FN constexpr double coefficient_at(const N& node) noexcept {
   if constexpr (composite_piece<N>)
-    return node.template coefficient<I>();
+    return node.template coefficient<Index>();
   else
     return 1.0;
 }

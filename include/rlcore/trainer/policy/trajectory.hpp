@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "rlcore/nn/causal_lm.hpp"
+#include "rlcore/nn/targets.hpp"
 #include "rlcore/rollout/engine.hpp"
 #include "rlcore/tensor/ragged.hpp"
 #include "rlcore/verify/verdict.hpp"

@@ -23,16 +23,16 @@ namespace detail {
 template <class Objective>
 struct structure {
   static constexpr std::size_t pieces = piece_count<Objective>;
-  template <std::size_t I>
-  using piece = piece_type<I, Objective>;
+  template <std::size_t Index>
+  using piece = piece_type<Index, Objective>;
 
-  static constexpr auto monitors_per_piece = []<std::size_t... I>(std::index_sequence<I...>) {
-    return std::array<std::size_t, pieces>{monitor_count<piece<I>>...};
+  static constexpr auto monitors_per_piece = []<std::size_t... Index>(std::index_sequence<Index...>) {
+    return std::array<std::size_t, pieces>{monitor_count<piece<Index>>...};
   }
   (std::make_index_sequence<pieces>{});
 
-  static constexpr auto wrt = []<std::size_t... I>(std::index_sequence<I...>) {
-    return std::array<field, pieces>{wrt_of<piece<I>>()...};
+  static constexpr auto wrt = []<std::size_t... Index>(std::index_sequence<Index...>) {
+    return std::array<field, pieces>{wrt_of<piece<Index>>()...};
   }
   (std::make_index_sequence<pieces>{});
 
@@ -52,12 +52,12 @@ struct structure {
     return true;
   }
 
-  static constexpr field reads = []<std::size_t... I>(std::index_sequence<I...>) {
-    return (field::none | ... | piece<I>::reads);
+  static constexpr field reads = []<std::size_t... Index>(std::index_sequence<Index...>) {
+    return (field::none | ... | piece<Index>::reads);
   }
   (std::make_index_sequence<pieces>{});
-  static constexpr field outputs = []<std::size_t... I>(std::index_sequence<I...>) {
-    return (field::none | ... | wrt_of<piece<I>>());
+  static constexpr field outputs = []<std::size_t... Index>(std::index_sequence<Index...>) {
+    return (field::none | ... | wrt_of<piece<Index>>());
   }
   (std::make_index_sequence<pieces>{});
 };
@@ -134,16 +134,16 @@ struct row_loop {
   }
 
  private:
-  template <std::size_t... I>
+  template <std::size_t... Index>
   RLCORE_FN static void step(const Objective& objective, lane_pointers<T>& at, std::array<lanes, shape::slots>& partial,
-                             std::index_sequence<I...>) noexcept {
+                             std::index_sequence<Index...>) noexcept {
     const token<lanes> t = load_token(at, std::make_index_sequence<field_count>{});
     typename lane_types<T>::integers mask;
     std::memcpy(&mask, at.mask, sizeof(mask));
     at.mask += at.mask_step;
     const lane_mask<T> live{(mask & at.mask_bits) != 0};
     std::array<lanes, field_count> slope;
-    (evaluate_piece<I>(objective, t, live, partial, slope), ...);
+    (evaluate_piece<Index>(objective, t, live, partial, slope), ...);
     store_slopes(at, live, slope, std::make_index_sequence<field_count>{});
   }
 
@@ -161,24 +161,24 @@ struct row_loop {
     return t;
   }
 
-  template <std::size_t I>
+  template <std::size_t Index>
   RLCORE_FN static void evaluate_piece(const Objective& objective, const token<lanes>& t, lane_mask<T> live,
                                        std::array<lanes, shape::slots>& partial,
                                        std::array<lanes, field_count>& slope) noexcept {
-    using piece = typename shape::template piece<I>;
-    constexpr std::size_t slot = shape::slot(I);
+    using piece = typename shape::template piece<Index>;
+    constexpr std::size_t slot = shape::slot(Index);
     constexpr std::size_t out = [] {
       std::size_t f = 0;
       while (field_at(f) != wrt_of<piece>()) ++f;
       return f;
     }();
-    const auto result = piece_at<I>(objective).template operator()<fast_math, lanes>(t);
+    const auto result = piece_at<Index>(objective).template operator()<fast_math, lanes>(t);
     partial[slot] = choose(live, partial[slot] + result.value, partial[slot]);
     if constexpr (monitor_count < piece >> 0)
       for (std::size_t m = 0; m < monitor_count<piece>; ++m)
         partial[slot + 1 + m] = choose(live, partial[slot + 1 + m] + result.monitor[m], partial[slot + 1 + m]);
-    const lanes coefficient(static_cast<T>(coefficient_at<I>(objective)));
-    if constexpr (shape::first_with_output(I))
+    const lanes coefficient(static_cast<T>(coefficient_at<Index>(objective)));
+    if constexpr (shape::first_with_output(Index))
       slope[out] = result.slope * coefficient;
     else
       slope[out] = multiply_add(result.slope, coefficient, slope[out]);

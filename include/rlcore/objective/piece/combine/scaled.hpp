@@ -16,13 +16,13 @@ struct scaled {
 
   constexpr scaled(double scale_, Node node_) : scale(scale_), node(node_) {}
 
-  template <std::size_t I>
+  template <std::size_t Index>
   RLCORE_FN constexpr const auto& piece() const noexcept {
-    return piece_at<I>(node);
+    return piece_at<Index>(node);
   }
-  template <std::size_t I>
+  template <std::size_t Index>
   RLCORE_FN constexpr double coefficient() const noexcept {
-    return scale * coefficient_at<I>(node);
+    return scale * coefficient_at<Index>(node);
   }
 };
 

@@ -18,13 +18,13 @@ struct sum<First> {
 
   constexpr explicit sum(First f) : first(f) {}
 
-  template <std::size_t I>
+  template <std::size_t Index>
   RLCORE_FN constexpr const auto& piece() const noexcept {
-    return piece_at<I>(first);
+    return piece_at<Index>(first);
   }
-  template <std::size_t I>
+  template <std::size_t Index>
   RLCORE_FN constexpr double coefficient() const noexcept {
-    return coefficient_at<I>(first);
+    return coefficient_at<Index>(first);
   }
 };
 
@@ -36,19 +36,19 @@ struct sum<First, Rest...> {
 
   constexpr explicit sum(First f, Rest... r) : first(f), rest(r...) {}
 
-  template <std::size_t I>
+  template <std::size_t Index>
   RLCORE_FN constexpr const auto& piece() const noexcept {
-    if constexpr (I < piece_count<First>)
-      return piece_at<I>(first);
+    if constexpr (Index < piece_count<First>)
+      return piece_at<Index>(first);
     else
-      return rest.template piece<I - piece_count<First>>();
+      return rest.template piece<Index - piece_count<First>>();
   }
-  template <std::size_t I>
+  template <std::size_t Index>
   RLCORE_FN constexpr double coefficient() const noexcept {
-    if constexpr (I < piece_count<First>)
-      return coefficient_at<I>(first);
+    if constexpr (Index < piece_count<First>)
+      return coefficient_at<Index>(first);
     else
-      return rest.template coefficient<I - piece_count<First>>();
+      return rest.template coefficient<Index - piece_count<First>>();
   }
 };
 
