@@ -31,7 +31,9 @@ TEST(documentation, shows_the_code_that_is_tested) {
   const auto begin = code.find(open) + open.size();
   const std::string shown = code.substr(begin, code.find(close) - begin);
   EXPECT_NE(text_of(RLCORE_SOURCE_DIR "/docs/objectives.md").find(shown), std::string::npos) << shown;
-  EXPECT_LE(std::count(shown.begin(), shown.begin() + static_cast<std::ptrdiff_t>(shown.find("struct sqrt_length")), '\n'), 18);
+  EXPECT_LE(
+      std::count(shown.begin(), shown.begin() + static_cast<std::ptrdiff_t>(shown.find("struct sqrt_length")), '\n'),
+      18);
 #endif
 }
 
