@@ -218,12 +218,4 @@ TEST(options, config_name_of_megatron) {
   EXPECT_TRUE(has_note(opt, "--config-path ./config"));
 }
 
-TEST(expand_user, replaces_only_a_leading_tilde) {
-  const std::string home = std::getenv("HOME") == nullptr ? "" : std::getenv("HOME");
-  if (home.empty()) GTEST_SKIP() << "HOME is not set";
-  EXPECT_EQ(expand_user("~/x"), home + "/x");
-  EXPECT_EQ(expand_user("a/~/x"), "a/~/x");
-  EXPECT_EQ(expand_user("~x"), "~x");
-}
-
 }  // namespace

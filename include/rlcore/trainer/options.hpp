@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdlib>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -24,14 +23,6 @@
 
 RLCORE_BEGIN
 namespace trainer {
-
-/// A path with a leading ~ replaced by the home folder, which neither the shell nor the grammar does inside a value.
-inline std::string expand_user(std::string path) {
-  if (path != "~" && !path.starts_with("~/")) return path;
-  const char* home = std::getenv("HOME");
-  if (home == nullptr) throw config_error("'" + path + "': the environment has no HOME to put for ~");
-  return home + path.substr(1);
-}
 
 /// Read with parse(), then ask for registered keys by type. Asking for an unregistered key or the wrong type is a
 /// programming error and throws std::invalid_argument; everything wrong on the command line throws config_error.

@@ -21,6 +21,7 @@
 #include "rlcore/trainer/policy/step_metrics.hpp"
 #include "rlcore/trainer/policy/update.hpp"
 #include "rlcore/trainer/policy/validate.hpp"
+#include "rlcore/trainer/process_memory.hpp"
 #include "rlcore/trainer/progress.hpp"
 
 RLCORE_BEGIN
@@ -73,6 +74,7 @@ class policy_loop {
       stages time;
       time("step", [&] { step(m, time, last_validation); });
       timing_metrics(batch_, time, m);
+      m.set("perf/cpu_memory_used_gb", resident_memory_gib());
       m.set("training/global_step", state_.step);
       m.set("training/epoch", (state_.step - 1) / run_.plan.steps_per_epoch);
       log_.write(state_.step, m);

@@ -29,7 +29,7 @@ namespace trainer {
 inline data::prompt_dataset open_prompts(const std::vector<std::string>& files, const policy_settings& s,
                                          const text::tokenizer& tokenizer, const text::chat_template& chat, const char* name) {
   std::vector<data::table> tables;
-  for (const std::string& file : files) tables.push_back(data::read_table(expand_user(file)));
+  for (const std::string& file : files) tables.push_back(data::read_table(checkpoint::expand_home(file)));
   const data::prompt_settings how{.prompt_key = s.prompt_key,
                                   .max_prompt_length = static_cast<std::size_t>(s.max_prompt_length),
                                   .filter_overlong_prompts = s.filter_overlong_prompts,
@@ -107,8 +107,8 @@ std::optional<double> train_policy(Device& device, const options& opt) {
   for (const std::string& warning : plan.warnings) std::printf("warning: %s\n", warning.c_str());
   std::fflush(stdout);
 
-  const std::filesystem::path root = expand_user(s.root);
-  const checkpoint::resume_point from = checkpoint::find_resume(s.resume_mode, expand_user(s.resume_path), root);
+  const std::filesystem::path root = checkpoint::expand_home(s.root);
+  const checkpoint::resume_point from = checkpoint::find_resume(s.resume_mode, checkpoint::expand_home(s.resume_path).string(), root);
   if (!from.notice.empty()) std::printf("note: %s\n", from.notice.c_str());
   std::optional<nn::causal_lm<Device>> reference;
   if (s.needs_reference()) load_model(reference.emplace(device, config), folder);
