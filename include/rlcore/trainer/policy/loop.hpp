@@ -22,6 +22,7 @@
 #include "rlcore/trainer/policy/update.hpp"
 #include "rlcore/trainer/policy/validate.hpp"
 #include "rlcore/trainer/process_memory.hpp"
+#include "rlcore/trainer/process_memory.hpp"
 #include "rlcore/trainer/progress.hpp"
 
 RLCORE_BEGIN
@@ -53,8 +54,13 @@ class policy_loop {
     if (run_.settings.reward_kl.enabled) state_.reward_kl_coefficient = run_.settings.reward_kl.coefficient;
   }
 
-  /// Continues after the state that load_state() returned.
-  void resume(const run_state& state) { state_ = state; }
+  /// Continues after the state that load_state() returned. A fixed coefficient of the KL in the reward is the command
+  /// line's; only one that adapts goes on from where it was.
+  void resume(const run_state& state) {
+    const double given = state_.reward_kl_coefficient;
+    state_ = state;
+    if (!run_.settings.reward_kl.adaptive || !(state.reward_kl_coefficient > 0)) state_.reward_kl_coefficient = given;
+  }
 
   /// Runs to the last step; returns the last validation reward, if there was a validation.
   std::optional<double> run() {
@@ -74,6 +80,7 @@ class policy_loop {
       stages time;
       time("step", [&] { step(m, time, last_validation); });
       timing_metrics(batch_, time, m);
+      m.set("perf/cpu_memory_used_gb", resident_memory_gib());
       m.set("perf/cpu_memory_used_gb", resident_memory_gib());
       m.set("training/global_step", state_.step);
       m.set("training/epoch", (state_.step - 1) / run_.plan.steps_per_epoch);
