@@ -83,7 +83,11 @@ TYPED_TEST(fast_math_of, ends_of_the_exponential) {
   EXPECT_EQ(exp(-infinity), T(0));
   EXPECT_EQ(exp(std::numeric_limits<T>::max()), infinity);
   EXPECT_EQ(exp(std::numeric_limits<T>::lowest()), T(0));
-  EXPECT_TRUE(std::isnan(exp(std::numeric_limits<T>::quiet_NaN())));
+  for (const T nan : {std::numeric_limits<T>::quiet_NaN(), -std::numeric_limits<T>::quiet_NaN()}) {
+    EXPECT_TRUE(std::isnan(exp(nan)));
+    EXPECT_TRUE(std::isnan(fast_math::expm1(pack<T>(nan)).v[0]));
+    EXPECT_TRUE(std::isnan(fast_math::excess(pack<T>(nan)).v[0]));
+  }
   const T last = std::log(std::numeric_limits<T>::max());  // finite up to here, subnormal down to the smallest number
   EXPECT_TRUE(std::isfinite(exp(std::nextafter(last, T(0)))));
   EXPECT_EQ(exp(last * T(1.0001)), infinity);

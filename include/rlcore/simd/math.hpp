@@ -18,7 +18,7 @@ template <>
 struct exp_constants<float> {
   static constexpr float lowest = -104.0f, highest = 89.0f;  // beyond: 0 and infinity, also after rounding
   static constexpr float rounder = 0x1.8p23f, log2e = 0x1.715476p0f, ln2_high = 0x1.62e4p-1f, ln2_low = 0x1.7f7d1cp-20f;
-  static constexpr std::int32_t bias = 127, mantissa = 23;
+  static constexpr std::uint32_t bias = 127, mantissa = 23;
   static constexpr float narrow[] = {0.5f, 0.16666577f, 0.041666554617f, 0.0083631790527f, 0.0013926183588f};
   static constexpr float wide[] = {0.5f,           0.16666667139f,  0.041666667139f, 0.0083331820716f,
                                    0.00138887377f, 0.000199621762f, 0.0000249224364f};
@@ -29,7 +29,7 @@ struct exp_constants<double> {
   static constexpr double lowest = -746.0, highest = 710.0;
   static constexpr double rounder = 0x1.8p52, log2e = 0x1.71547652b82fep0, ln2_high = 0x1.62e42fefap-1,
                           ln2_low = 0x1.cf79abc9e3b39p-40;
-  static constexpr std::int64_t bias = 1023, mantissa = 52;
+  static constexpr std::uint64_t bias = 1023, mantissa = 52;
   static constexpr double narrow[] = {0.50000000000000010221,     0.16666666666666667453,   0.041666666666624127873,
                                       0.0083333333333300618325,   0.0013888888917213716764, 0.00019841269863053616772,
                                       0.000024801521295954588567, 2.7557268459997228907e-6, 2.762008844530822558e-7,
@@ -135,19 +135,17 @@ struct fast_math {
   template <class T>
   RLCORE_FN static reduced<T> reduce(pack<T> x, lane_mask<T> keep) noexcept {
     using k = exp_constants<T>;
-    using integers = typename lane_mask<T>::vector;
-    using unsigneds = typename lane_types<T>::unsigneds;
+    using integers = typename lane_types<T>::integers;
+    using unsigneds = typename lane_types<T>::unsigneds;  // they wrap around, whatever a NaN has in its bits
     x = clamp(x, pack<T>(k::lowest), pack<T>(k::highest));
-    const pack<T> shifted = multiply_add(
-        x, pack<T>(k::log2e), pack<T>(k::rounder));  // the integer nearest x / ln2 is in its low mantissa bits
-    integers n;
-    std::memcpy(&n, &shifted.v, sizeof(n));
-    n -= bits_of(k::rounder);
-    n &= ~keep.v;
-    const pack<T> whole = to_floating<T>(n);
+    // The integer nearest x / ln2 is in the low mantissa bits of the sum.
+    const pack<T> shifted = multiply_add(x, pack<T>(k::log2e), pack<T>(k::rounder));
+    const unsigneds all = reinterpret_as<unsigneds>(shifted.v) - reinterpret_as<unsigneds>(pack<T>(k::rounder).v);
+    const unsigneds n = all & reinterpret_as<unsigneds>(~keep.v);
+    const pack<T> whole = to_floating<T>(reinterpret_as<integers>(n));
     const pack<T> r = multiply_add(whole, pack<T>(-k::ln2_low), multiply_add(whole, pack<T>(-k::ln2_high), x));
     // Halves of n by a logical shift of a positive number: arithmetic shifts of 64 bits are missing below AVX-512.
-    const integers half = reinterpret_as<integers>((reinterpret_as<unsigneds>(n + 4096)) >> 1) - 2048;
+    const unsigneds half = ((n + 4096) >> 1) - 2048;
     return {r, power_of_two<T>(half), power_of_two<T>(n - half)};
   }
 
@@ -155,8 +153,6 @@ struct fast_math {
   RLCORE_FN static To reinterpret_as(From v) noexcept {
     return reinterpret_cast<To>(v);
   }
-  static constexpr std::int32_t bits_of(float x) noexcept { return __builtin_bit_cast(std::int32_t, x); }
-  static constexpr std::int64_t bits_of(double x) noexcept { return __builtin_bit_cast(std::int64_t, x); }
 
   template <class T>
   RLCORE_FN static pack<T> to_floating(typename lane_mask<T>::vector n) noexcept {
@@ -169,11 +165,8 @@ struct fast_math {
   }
 
   template <class T>
-  RLCORE_FN static pack<T> power_of_two(typename lane_mask<T>::vector n) noexcept {
-    const typename lane_mask<T>::vector bits = (n + exp_constants<T>::bias) << exp_constants<T>::mantissa;
-    pack<T> p;
-    std::memcpy(&p.v, &bits, sizeof(bits));
-    return p;
+  RLCORE_FN static pack<T> power_of_two(typename lane_types<T>::unsigneds n) noexcept {
+    return reinterpret_as<typename pack<T>::vector>((n + exp_constants<T>::bias) << exp_constants<T>::mantissa);
   }
 
   template <class T, std::size_t N>
