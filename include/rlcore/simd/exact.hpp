@@ -16,6 +16,15 @@ struct exact_math {
   RLCORE_FN static V select(const M& condition, const V& a, const V& b) noexcept {
     return condition ? a : b;
   }
+  /// Whether all conditions hold; any of them.
+  template <class... M>
+  RLCORE_FN static bool all(M... conditions) noexcept {
+    return (conditions && ...);
+  }
+  template <class... M>
+  RLCORE_FN static bool any(M... conditions) noexcept {
+    return (conditions || ...);
+  }
   template <class V>
   RLCORE_FN static V exp(const V& x) noexcept {
     using std::exp;

@@ -46,6 +46,15 @@ struct fast_math {
   RLCORE_FN static pack<T> select(lane_mask<T> condition, pack<T> a, pack<T> b) noexcept {
     return choose(condition, a, b);
   }
+  /// Lanes in which all conditions hold; any of them.
+  template <class T, class... M>
+  RLCORE_FN static lane_mask<T> all(lane_mask<T> first, M... rest) noexcept {
+    return (first & ... & rest);
+  }
+  template <class T, class... M>
+  RLCORE_FN static lane_mask<T> any(lane_mask<T> first, M... rest) noexcept {
+    return (first | ... | rest);
+  }
   template <class T>
   RLCORE_FN static pack<T> min(pack<T> a, pack<T> b) noexcept {
     return select(b < a, b, a);

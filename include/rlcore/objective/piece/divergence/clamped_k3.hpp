@@ -20,7 +20,7 @@ struct clamped_k3 {
     const V free = t.ref_logp - t.logp;
     const V e = Math::clamp(free, V(-limit), V(limit));
     const V value = Math::excess(e);
-    const auto flat = (value > V(value_limit)) | (free > V(limit)) | (free < V(-limit));
+    const auto flat = Math::any(value > V(value_limit), free > V(limit), free < V(-limit));
     return {Math::min(value, V(value_limit)), Math::select(flat, V(0), -Math::expm1(e))};
   }
 };

@@ -30,8 +30,8 @@ struct dual_clipped_ratio {
     const auto clipped = free > held;
     const V upper = -Math::select(clipped, held, free);
     const V ceiling = -(t.advantage * V(bound));
-    const auto lowered = (t.advantage < V(0)) & (upper > ceiling);
-    const auto flat = clipped | lowered | (free_log > V(limit)) | (free_log < V(-limit));
+    const auto lowered = Math::all(t.advantage<V(0), upper> ceiling);
+    const auto flat = Math::any(clipped, lowered, free_log > V(limit), free_log < V(-limit));
     return {Math::select(lowered, ceiling, upper),
             Math::select(flat, V(0), -free),
             {Math::select(clipped, V(1), V(0)), Math::select(lowered, V(1), V(0)), -log_ratio}};
