@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
@@ -70,6 +71,23 @@ inline run_info describe_run(const options& opt, const batch_plan& plan, const s
   return info;
 }
 
+/// "validation  openai/gsm8k/reward/mean@1  0.160 -> 0.970": the first and the last of each core metric.
+inline void print_validation(std::span<const metric_row> rows) {
+  std::vector<std::pair<std::string, std::pair<double, double>>> curves;
+  for (const metric_row& row : rows)
+    for (const auto& [name, number] : row.values) {
+      if (!name.starts_with("val-core/") || name.find("/mean@") == std::string::npos) continue;
+      const auto known = std::find_if(curves.begin(), curves.end(), [&](const auto& c) { return c.first == name; });
+      const double x = row.values.get(name);
+      if (known != curves.end())
+        known->second.second = x;
+      else
+        curves.emplace_back(name, std::pair(x, x));
+    }
+  for (const auto& [name, ends] : curves)
+    std::printf("validation  %s  %.3f -> %.3f\n", name.substr(9).c_str(), ends.first, ends.second);
+}
+
 /// Runs verl's main_ppo as `opt` says. Returns the last validation reward. Throws rlcore::error before the first step for
 /// everything that can be known by then.
 template <class Device>
@@ -133,6 +151,7 @@ std::optional<double> train_policy(Device& device, const options& opt) {
     std::printf("report      %s\n", report.c_str());
   }
   std::printf("metrics     %s\n", log.path().c_str());
+  print_validation(log.rows());
   if (const auto last = checkpoint::read_tracker(root))
     std::printf("checkpoint  %s\n", (checkpoint::step_folder(root, *last) / "actor" / "huggingface").c_str());
   return result;
