@@ -107,11 +107,11 @@ void warm_start(nn::causal_lm<cpu>& model, const text::tokenizer& tokenizer, con
   nn::gradients<cpu> gradient(model);
   optim::adamw<cpu> optimizer(device, model.size(), {.beta2 = 0.95});
   const rollout::generation sampled{{.temperature = 1}, max_response, model.settings().eos_token_ids, 256};
-  constexpr std::uint32_t steps = 240;
+  constexpr std::uint32_t steps = 480;
   for (std::uint32_t step = 1; step <= steps; ++step) {
     const double lr = 2e-3 * std::min(1.0, 2.0 * (steps + 1 - step) / steps);
     const double loss = supervised_step(model, space, gradient, optimizer, examples, 32, key.child(1), step, lr);
-    if (step % 40 != 0) continue;
+    if (step % 80 != 0) continue;
     trainer::metrics scores;
     const double right =
         trainer::validate(model, space, tokenizer, probe, 1, sampled, key.child(2), scores, [](std::size_t) {});
@@ -124,28 +124,29 @@ std::vector<std::string> settings() {
   return {"algorithm.adv_estimator=grpo",
           "data.train_files=" + (data_folder / "train.jsonl").string(),
           "data.val_files=" + (data_folder / "test.jsonl").string(),
-          "data.train_batch_size=32",
+          "data.train_batch_size=64",
           "data.max_prompt_length=128",
           "data.max_response_length=" + std::to_string(max_response),
           "actor_rollout_ref.model.path=" + model_folder.string(),
           "actor_rollout_ref.model.enable_gradient_checkpointing=False",
-          "actor_rollout_ref.actor.optim.lr=4e-4",
-          "actor_rollout_ref.actor.ppo_mini_batch_size=8",
-          "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=256",
+          "actor_rollout_ref.actor.optim.lr=3e-4",
+          "actor_rollout_ref.actor.optim.warmup_style=cosine",
+          "actor_rollout_ref.actor.ppo_mini_batch_size=16",
+          "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=128",
           "actor_rollout_ref.actor.use_kl_loss=True",
           "actor_rollout_ref.actor.kl_loss_coef=0.001",
           "actor_rollout_ref.rollout.name=rlcore",
-          "actor_rollout_ref.rollout.n=16",
-          "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=256",
-          "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=256",
+          "actor_rollout_ref.rollout.n=8",
+          "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=128",
+          "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=128",
           "trainer.logger=console",
           "trainer.project_name=quickstart",
           "trainer.experiment_name=word_problems",
           "trainer.default_local_dir=" + root.string(),
           "trainer.resume_mode=disable",
-          "trainer.total_training_steps=80",
+          "trainer.total_training_steps=50",
           "trainer.test_freq=5",
-          "trainer.save_freq=40"};
+          "trainer.save_freq=25"};
 }
 
 void run(int argc, char** argv) {
