@@ -47,7 +47,7 @@ inline std::vector<metric_row> read_metric_rows(const std::filesystem::path& pat
   for (std::int64_t number = 1; std::getline(file, line); ++number) {
     if (line.empty()) continue;
     const bool cut_off = file.eof();  // no line end
-    const auto json = nlohmann::ordered_json::parse(line, nullptr, false);
+    const auto json = nlohmann::ordered_json::parse(std::string_view(line), nullptr, false);
     const bool good = json.is_object() && json.contains("step") && json["step"].is_number_integer();
     if (!good && cut_off) break;
     if (!good)
@@ -100,8 +100,19 @@ class logger {
     if (file_ != nullptr) std::fclose(file_);
   }
 
+  /// Puts what is known of a step into the file, and there only; write() will replace it. For work within the step that
+  /// a later run may continue after: if this one is killed then, the row is not lost. Throws file_error.
+  void announce(std::int64_t step, const metrics& m) {
+    if (file_ == nullptr || announced_) return;
+    std::error_code failure;
+    size_ = std::filesystem::file_size(path_, failure);
+    if (failure) throw file_error(path_.string() + ": cannot find its size: " + failure.message());
+    announced_ = true;
+    append(json_line(step, m) + "\n");
+  }
   /// Prints the step and appends it to the file; both are flushed. Throws file_error.
   void write(std::int64_t step, const metrics& m) {
+    if (std::exchange(announced_, false) && ftruncate(fileno(file_), static_cast<off_t>(size_)) != 0) fail("shorten");
     if (console_) {
       // A progress line may stand on the terminal: clear it first.
       std::fprintf(stdout, "%s%s\n", terminal_ ? "\r\033[2K" : "", console_line(step, m).c_str());
@@ -130,7 +141,8 @@ class logger {
     if (std::fclose(std::exchange(file_, nullptr)) != 0) fail("write");
   }
 
-  bool console_ = true, terminal_ = false;
+  bool console_ = true, terminal_ = false, announced_ = false;
+  std::uintmax_t size_ = 0;  // of the file before the announced row
   std::filesystem::path path_;
   std::FILE* file_ = nullptr;
   std::vector<metric_row> rows_;

@@ -81,9 +81,7 @@ class policy_loop {
       time("step", [&] { step(m, time, last_validation); });
       timing_metrics(batch_, time, m);
       m.set("perf/cpu_memory_used_gb", resident_memory_gib());
-      m.set("perf/cpu_memory_used_gb", resident_memory_gib());
-      m.set("training/global_step", state_.step);
-      m.set("training/epoch", (state_.step - 1) / run_.plan.steps_per_epoch);
+      count(m);
       log_.write(state_.step, m);
       bar_.step_done(state_.step);
     }
@@ -142,11 +140,20 @@ class policy_loop {
       time("dump_rollout_generations", [&] { write_rollouts(s.rollout_dir, state_.step, batch_, run_.train, run_.tokenizer); });
     batch_metrics(batch_, s.max_prompt_length, s.max_response_length, m);
     if (run_.val != nullptr && due(s.test_freq)) last_validation = validation(m, time);
-    if (due(s.save_freq))
+    if (due(s.save_freq)) {
+      metrics so_far = m;
+      count(so_far);
+      log_.announce(state_.step, so_far);
       time("save_checkpoint", [&] {
         bar_.phase("checkpoint", 0, 0);
         save_state(s.root, run_.policy, run_.model_folder, state_, s.keep);
       });
+    }
+  }
+
+  void count(metrics& m) const {
+    m.set("training/global_step", state_.step);
+    m.set("training/epoch", (state_.step - 1) / run_.plan.steps_per_epoch);
   }
 
   void penalise(metrics& m) {
