@@ -1,0 +1,177 @@
+// build/bin/grpo_trainer: what must not show in a result, and resuming to the same bits.
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
+
+#include "grpo_trainer.hpp"
+
+namespace {
+
+using namespace grpo;
+using trainer_bits = grpo::trainer_test;
+
+/// Everything that the objective can contain.
+const arguments variants[] = {
+    {},
+    {"actor_rollout_ref.actor.use_kl_loss=True", "actor_rollout_ref.actor.kl_loss_coef=0.1",
+     "actor_rollout_ref.actor.entropy_coeff=0.01", "actor_rollout_ref.actor.ppo_epochs=2",
+     "actor_rollout_ref.actor.shuffle=True", "actor_rollout_ref.actor.loss_agg_mode=seq-mean-token-mean"},
+    {"algorithm.use_kl_in_reward=True", "algorithm.kl_ctrl.type=adaptive", "algorithm.kl_ctrl.kl_coef=0.1",
+     "actor_rollout_ref.actor.ppo_epochs=2", "actor_rollout_ref.rollout.temperature=0.7",
+     "actor_rollout_ref.rollout.top_p=0.95"},
+};
+
+TEST_F(trainer_bits, rewards_differ_and_weights_move) {
+  train("a");
+  EXPECT_FALSE(weights(root("a"), 2) == weights(root("a"), 4));
+  EXPECT_FALSE(weights(root("a"), 2) == scratch::read(files.model / "model.safetensors"));
+  double largest = 0, smallest = 1;
+  int moved = 0;
+  for (const std::string& row : rows(root("a"))) {
+    const auto json = nlohmann::json::parse(row);
+    largest = std::max(largest, json["critic/rewards/max"].get<double>());
+    smallest = std::min(smallest, json["critic/rewards/mean"].get<double>());
+    moved += json["actor/grad_norm"].get<double>() > 0;
+  }
+  EXPECT_GE(moved, 2);
+  EXPECT_EQ(largest, 1);
+  EXPECT_LT(smallest, 1);
+  train("other_seed", {"rlcore.seed=2"});
+  EXPECT_FALSE(weights(root("a"), 4) == weights(root("other_seed"), 4));
+}
+
+TEST_F(trainer_bits, threads_batching_and_memory_do_not_show) {
+  const std::string actor = "actor_rollout_ref.actor.", rollout = "actor_rollout_ref.rollout.";
+  const arguments ways[] = {
+      {"rlcore.threads=2"},
+      {actor + "ppo_micro_batch_size_per_gpu=1", "rlcore.threads=2"},
+      {actor + "ppo_micro_batch_size_per_gpu=7"},
+      {actor + "ppo_micro_batch_size_per_gpu=100", "rlcore.max_decode_batch=1"},
+      {actor + "use_dynamic_bsz=True", actor + "ppo_max_token_len_per_gpu=150"},
+      {"rlcore.max_decode_batch=5", rollout + "enable_chunked_prefill=False", rollout + "max_num_batched_tokens=16"},
+      {"rlcore.max_decode_batch=64", rollout + "log_prob_micro_batch_size_per_gpu=1",
+       "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=1"},
+      {"actor_rollout_ref.model.enable_gradient_checkpointing=False", "rlcore.logits_memory_mb=1"}};
+  for (std::size_t v = 0; v < std::size(variants); ++v) {
+    const std::string base = "base" + std::to_string(v);
+    train(base, variants[v]);
+    for (std::size_t w = 0; w < std::size(ways); ++w) {
+      SCOPED_TRACE(base + " " + ways[w][0]);
+      const std::string name = base + "_" + std::to_string(w);
+      train(name, variants[v] + ways[w]);
+      expect_same(base, name);
+    }
+  }
+}
+
+TEST_F(trainer_bits, resumed_run_equals_an_uninterrupted_one) {
+  for (std::size_t v = 0; v < std::size(variants); ++v) {
+    const std::string whole = "whole" + std::to_string(v), cut = "cut" + std::to_string(v);
+    const arguments fixed = variants[v] + arguments{"actor_rollout_ref.actor.optim.lr_warmup_steps=3"};
+    train(whole, fixed);
+    train(cut, fixed + arguments{"trainer.total_training_steps=2"});
+    EXPECT_FALSE(fs::exists(actor(root(cut), 4)));
+    const auto second = train(cut, fixed);
+    EXPECT_NE(second.out.find("resumed after step 2"), std::string::npos) << second.out;
+    expect_same(whole, cut);
+    const std::string folder = "trainer.resume_from_path=" + (root(whole) / "global_step_2").string();
+    const std::string other = "other" + std::to_string(v);
+    train(other, fixed + arguments{"trainer.resume_mode=resume_path", folder});
+    EXPECT_TRUE(weights(root(other), 4) == weights(root(whole), 4));
+    // Nothing is left to do: the state stays.
+    train(cut, fixed);
+    expect_same(whole, cut);
+  }
+}
+
+TEST_F(trainer_bits, resuming_takes_the_same_seed_and_the_command_lines_coefficient) {
+  train("run", {"trainer.total_training_steps=2"});
+  refused({"rlcore.seed=5"}, "was saved by a run with rlcore.seed=1, this run has rlcore.seed=5", "run");
+  // The checkpoint of a run without KL in the reward knows no coefficient.
+  const auto r = train("run", {"algorithm.use_kl_in_reward=True", "algorithm.kl_ctrl.kl_coef=0.25"});
+  EXPECT_NE(r.out.find("actor/reward_kl_penalty_coeff:0.25"), std::string::npos) << r.out;
+  train("run", {"trainer.resume_mode=disable", "rlcore.seed=5"});
+}
+
+/// Starts a run and kills it as soon as `now` says so; false if it ended before.
+template <class When>
+bool kill_when(const arguments& all, When&& now) {
+  std::vector<char*> argv;
+  std::string name = program::path_of("grpo_trainer").string();
+  arguments copy = all;
+  argv.push_back(name.data());
+  for (std::string& a : copy) argv.push_back(a.data());
+  argv.push_back(nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    const int nowhere = open("/dev/null", O_WRONLY);
+    dup2(nowhere, STDOUT_FILENO);
+    execv(name.c_str(), argv.data());
+    _exit(127);
+  }
+  for (int i = 0; i < 120'000 && waitpid(child, nullptr, WNOHANG) == 0; ++i) {
+    if (now()) {
+      kill(child, SIGKILL);
+      int status = 0;
+      waitpid(child, &status, 0);
+      return WIFSIGNALED(status);
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(500));
+  }
+  return false;
+}
+
+TEST_F(trainer_bits, killed_run_resumes_to_the_same_bits) {
+  const arguments longer{"trainer.total_training_steps=60", "trainer.save_freq=10", "trainer.test_freq=-1"};
+  train("whole", longer);
+  ASSERT_TRUE(kill_when(settings(files, root("between")) + longer,
+                        [&] { return fs::exists(root("between") / "latest_checkpointed_iteration.txt"); }));
+  EXPECT_FALSE(fs::exists(actor(root("between"), 60)));
+  train("between", longer);
+  expect_same("whole", "between", 60);
+
+  // While the second checkpoint is being written, if the poll is quick enough to meet it.
+  ASSERT_TRUE(kill_when(settings(files, root("inside")) + longer, [&] {
+    std::error_code gone;
+    for (const auto& entry : fs::directory_iterator(root("inside"), gone))
+      if (entry.path().filename().string().starts_with("global_step_20")) return true;
+    return false;
+  }));
+  EXPECT_EQ(scratch::read(root("inside") / "latest_checkpointed_iteration.txt").substr(0, 1) == "1" ||
+                fs::exists(actor(root("inside"), 20)),
+            true);
+  train("inside", longer);
+  expect_same("whole", "inside", 60);
+  for (const auto& entry : fs::directory_iterator(root("inside")))
+    EXPECT_EQ(entry.path().filename().string().find(".tmp-"), std::string::npos) << entry.path();
+}
+
+TEST_F(trainer_bits, full_disk_while_saving_leaves_the_old_checkpoint) {
+  train("whole");
+  train("full", {"trainer.total_training_steps=2"});
+  const auto before = program::snapshot(root("full") / "global_step_2");
+  // 150 KiB: enough for the weights, not for the moments.
+  const auto r = program::run("grpo_trainer", settings(files, root("full")), "trap '' XFSZ; ulimit -f 300;");
+  EXPECT_EQ(r.code, 1);
+  EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << r.err;
+  EXPECT_NE(r.err.find("optim.safetensors"), std::string::npos) << r.err;
+  EXPECT_NE(r.err.find("File too large"), std::string::npos) << r.err;
+  EXPECT_TRUE(program::snapshot(root("full") / "global_step_2") == before);
+  EXPECT_EQ(scratch::read(root("full") / "latest_checkpointed_iteration.txt"), "2");
+  for (const auto& entry : fs::directory_iterator(root("full")))
+    EXPECT_FALSE(entry.path().filename().string().starts_with("global_step_4")) << entry.path();
+  train("full");
+  expect_same("whole", "full");
+}
+
+TEST_F(trainer_bits, keeps_as_many_checkpoints_as_asked) {
+  train("run", {"trainer.save_freq=1", "trainer.max_actor_ckpt_to_keep=2"});
+  EXPECT_FALSE(fs::exists(actor(root("run"), 2)));
+  EXPECT_TRUE(fs::exists(actor(root("run"), 3)));
+  EXPECT_TRUE(fs::exists(actor(root("run"), 4)));
+}
+
+}  // namespace
