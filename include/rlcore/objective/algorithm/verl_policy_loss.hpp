@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "rlcore/exec/serial.hpp"
 #include "rlcore/objective/aggregation/fixed_length.hpp"
@@ -86,18 +87,36 @@ struct policy_report {
   double mean(const exact_sum& s) const noexcept { return tokens > 0 ? s.value() / static_cast<double>(tokens) : 0.0; }
 };
 
-/// A divergence that keeps its value but, where `straight`, has the slope of k2 (verl's names ending in "+").
-template <class Divergence>
-struct switchable_slope : Divergence {
-  static constexpr bool zero_mean_gradient = false;
+/// The divergence that `kind` names; where `straight` it keeps its value but has the slope of k2 (verl's names ending
+/// in
+/// "+"). One piece with a switch, not one type per kind: every further objective costs a trainer's build its loop.
+struct any_divergence {
+  static constexpr field reads = field::logp | field::ref_logp;
+  static constexpr std::string_view name = "kl";
+  kl_kind kind = kl_kind::k3;
   bool straight = false;
 
-  constexpr switchable_slope(Divergence d, bool s) : Divergence(d), straight(s) {}
   template <class Math, class V>
   RLCORE_FN term<V> operator()(const token<V>& t) const noexcept {
-    term<V> result = Divergence::template operator()<Math, V>(t);
+    term<V> result = value_and_slope<Math, V>(t);
     if (straight) result.slope = t.logp - t.ref_logp;
     return result;
+  }
+
+ private:
+  template <class Math, class V>
+  RLCORE_FN term<V> value_and_slope(const token<V>& t) const noexcept {
+    switch (kind) {
+      case kl_kind::k1:
+        return k1{}.template operator()<Math, V>(t);
+      case kl_kind::absolute:
+        return absolute{}.template operator()<Math, V>(t);
+      case kl_kind::k2:
+        return k2{}.template operator()<Math, V>(t);
+      case kl_kind::k3:
+        break;
+    }
+    return clamped_k3{}.template operator()<Math, V>(t);
   }
 };
 
@@ -122,11 +141,8 @@ struct verl_policy_loss {
                            std::span<float> dentropy = {}, const Executor& exec = {}) const {
     const dual_clipped_ratio policy{.low = clip_low, .high = clip_high, .bound = clip_c};
     if (!use_kl) return with_entropy(exec, sum{policy}, rows, step, dlogp, dentropy);
-    const auto with_kl = [&](auto divergence) {
-      return with_entropy(exec, sum{policy, scaled{kl_coef, switchable_slope{divergence, straight_through}}}, rows,
-                          step, dlogp, dentropy);
-    };
-    return visit_divergence(kl, with_kl);
+    return with_entropy(exec, sum{policy, scaled{kl_coef, any_divergence{kl, straight_through}}}, rows, step, dlogp,
+                        dentropy);
   }
 
  private:
