@@ -20,7 +20,7 @@ class json_file {
   /// Throws file_error, or format_error when the content is not a JSON object.
   explicit json_file(const std::filesystem::path& path) : where_(path.string()) {
     try {
-      root_ = nlohmann::json::parse(data::read_file(path));
+      root_ = nlohmann::json::parse(std::string_view(data::read_file(path)));
     } catch (const nlohmann::json::parse_error& e) {
       throw format_error(where_ + ": not valid JSON (at byte " + std::to_string(e.byte) + ")");
     } catch (const nlohmann::json::exception&) {

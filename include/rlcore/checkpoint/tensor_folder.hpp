@@ -58,7 +58,7 @@ class tensor_folder {
   void open_shards(const std::filesystem::path& index) {
     nlohmann::json root;
     try {
-      root = nlohmann::json::parse(data::read_file(index));
+      root = nlohmann::json::parse(std::string_view(data::read_file(index)));
     } catch (const nlohmann::json::exception&) {
       throw format_error(index.string() + ": not valid JSON");
     }

@@ -17,7 +17,7 @@ namespace data {
 inline row parse_row(std::string_view text, const std::string& where) {
   row parsed;
   try {
-    parsed = row::parse(text.begin(), text.end());
+    parsed = row::parse(text);
   } catch (const nlohmann::json::parse_error& e) {
     throw data_error(where + ": not valid JSON (at byte " + std::to_string(e.byte) + " of " +
                      std::to_string(text.size()) + ")");
@@ -57,7 +57,7 @@ inline std::vector<row> read_json(const std::filesystem::path& path) {
   if (first == std::string::npos || text[first] != '[') return parse_jsonl(text, path.string());
   row array;
   try {
-    array = row::parse(text.begin() + static_cast<std::ptrdiff_t>(start), text.end());
+    array = row::parse(std::string_view(text).substr(start));
   } catch (const nlohmann::json::parse_error& e) {
     throw data_error(path.string() + ": not valid JSON (at byte " + std::to_string(e.byte + start) + ")");
   } catch (const nlohmann::json::exception&) {

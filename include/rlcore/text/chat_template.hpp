@@ -43,7 +43,7 @@ class chat_template {
     const fs::path file = folder / "tokenizer_config.json";
     nlohmann::json source;
     try {
-      source = field(nlohmann::json::parse(read_text_file(file)), "chat_template", file.string());
+      source = field(nlohmann::json::parse(std::string_view(read_text_file(file))), "chat_template", file.string());
     } catch (const nlohmann::json::exception& e) {
       throw format_error(file.string() + ": not valid JSON: " + e.what());
     }

@@ -50,7 +50,7 @@ class tokenizer {
   static tokenizer parse(std::string json, std::string_view config, const std::string& where = "tokenizer.json") {
     auto p = std::make_shared<parts>();
     try {
-      p->read(nlohmann::json::parse(json));
+      p->read(nlohmann::json::parse(std::string_view(json)));
       if (!config.empty()) p->read_config(nlohmann::json::parse(config));
       p->finish();
     } catch (const format_error& e) {
