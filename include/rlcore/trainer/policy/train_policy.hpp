@@ -77,7 +77,8 @@ inline void print_validation(std::span<const metric_row> rows) {
   for (const metric_row& row : rows)
     for (const auto& [name, number] : row.values) {
       if (!name.starts_with("val-core/") || name.find("/mean@") == std::string::npos) continue;
-      const auto known = std::find_if(curves.begin(), curves.end(), [&](const auto& c) { return c.first == name; });
+      const auto known =
+          std::find_if(curves.begin(), curves.end(), [&key = name](const auto& c) { return c.first == key; });
       const double x = row.values.get(name);
       if (known != curves.end())
         known->second.second = x;
