@@ -22,7 +22,7 @@ TEST(logger_announce, the_row_is_in_the_file_at_once_and_write_replaces_it) {
     EXPECT_EQ(scratch::read(file), "{\"step\":1,\"a\":1}\n{\"step\":2,\"a\":1,\"longer\":2.5}\n");
     EXPECT_EQ(log.rows().size(), 1u);
     log.write(2, early);  // a shorter one
-    EXPECT_EQ(scratch::read(file), "{\"step\":1,\"a\":1}\n{\"step\":2,\"a\":1}\n");
+    EXPECT_EQ(scratch::read(file), "{\"step\":1,\"a\":1}\n{\"step\":2,\"a\":1}             \n");
     EXPECT_EQ(log.rows().size(), 2u);
     log.announce(3, early);  // and then killed
   }

@@ -1,6 +1,7 @@
 // Where metrics go: verl's line on the console, and one JSON object per step in metrics.jsonl.
 #pragma once
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -103,23 +104,20 @@ class logger {
   /// Puts what is known of a step into the file, and there only; write() will replace it. For work within the step that
   /// a later run may continue after: if this one is killed then, the row is not lost. Throws file_error.
   void announce(std::int64_t step, const metrics& m) {
-    if (file_ == nullptr || announced_) return;
-    std::error_code failure;
-    size_ = std::filesystem::file_size(path_, failure);
-    if (failure) throw file_error(path_.string() + ": cannot find its size: " + failure.message());
-    announced_ = true;
-    append(json_line(step, m) + "\n");
+    if (file_ == nullptr || announced_ > 0) return;
+    const std::string line = json_line(step, m) + "\n";
+    append(line);
+    announced_ = line.size();
   }
   /// Prints the step and appends it to the file; both are flushed. Throws file_error.
   void write(std::int64_t step, const metrics& m) {
-    if (std::exchange(announced_, false) && ftruncate(fileno(file_), static_cast<off_t>(size_)) != 0) fail("shorten");
     if (console_) {
       // A progress line may stand on the terminal: clear it first.
       std::fprintf(stdout, "%s%s\n", terminal_ ? "\r\033[2K" : "", console_line(step, m).c_str());
       std::fflush(stdout);
     }
     rows_.push_back({step, m});
-    if (file_ != nullptr) append(json_line(step, m) + "\n");
+    if (file_ != nullptr) announced_ > 0 ? replace(json_line(step, m)) : append(json_line(step, m) + "\n");
   }
 
   /// All rows of the run, those before a resume included.
@@ -137,12 +135,26 @@ class logger {
   void append(const std::string& text) {
     if (std::fwrite(text.data(), 1, text.size(), file_) != text.size() || std::fflush(file_) != 0) fail("write");
   }
+  /// Writes over the announced row in one call, so that at every moment one of the two is in the file.
+  void replace(std::string line) {
+    line.resize(std::max(line.size(), announced_ - 1), ' ');
+    line += '\n';
+    const int file = ::open(path_.c_str(), O_WRONLY);  // the stream's own descriptor can only append
+    const off_t end = file < 0 ? -1 : lseek(file, 0, SEEK_END);
+    const bool good = end >= 0 && pwrite(file, line.data(), line.size(), end - static_cast<off_t>(announced_)) ==
+                                      static_cast<ssize_t>(line.size());
+    const int reason = errno;
+    if (file >= 0) ::close(file);
+    errno = reason;
+    if (!good) fail("write");
+    announced_ = 0;
+  }
   void close() {
     if (std::fclose(std::exchange(file_, nullptr)) != 0) fail("write");
   }
 
-  bool console_ = true, terminal_ = false, announced_ = false;
-  std::uintmax_t size_ = 0;  // of the file before the announced row
+  bool console_ = true, terminal_ = false;
+  std::size_t announced_ = 0;  // length of the announced row at the end of the file; 0: there is none
   std::filesystem::path path_;
   std::FILE* file_ = nullptr;
   std::vector<metric_row> rows_;
