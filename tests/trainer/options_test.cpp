@@ -39,7 +39,7 @@ arguments command_line(const char* name) {
 TEST(options, quickstart_runs_unchanged) {
   const options opt = parse(command_line("quickstart"));
   EXPECT_EQ(opt.get<std::string>("algorithm.adv_estimator"), "grpo");
-  EXPECT_EQ(opt.list("data.train_files"), arguments{"/root/data/gsm8k/train.parquet"});
+  EXPECT_EQ(opt.list("data.train_files"), arguments{"/home/user/data/gsm8k/train.parquet"});
   EXPECT_EQ(opt.get<std::int64_t>("data.train_batch_size"), 128);
   EXPECT_TRUE(opt.get<bool>("data.filter_overlong_prompts"));
   EXPECT_EQ(opt.get<std::string>("data.truncation"), "error");

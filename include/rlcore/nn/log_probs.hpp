@@ -25,7 +25,8 @@ inline void check_temperature(float temperature) {
     throw std::invalid_argument("rlcore: temperature must be positive, got " + std::to_string(temperature));
 }
 
-/// logp[i] = log p(token[i] | its sequence up to row[i]) at `temperature` (spec P1) and, unless empty, entropy[i] (P2).
+/// With z the logits at row[i] divided by `temperature` and p = softmax(z): logp[i] = z[token[i]] - logsumexp(z) and, unless
+/// `entropy` is empty, entropy[i] = logsumexp(z) - sum p z.
 /// Keeps the activations of one layer and at most workspace::logits_bytes() of logits.
 template <class Device>
 void log_probs(const causal_lm<Device>& model, workspace<Device>& space, const ragged<std::int32_t>& sequences,

@@ -1,4 +1,4 @@
-// The numbers of a step, under verl's names (spec: docs/metrics.md).
+// The numbers of a step, under verl's names (docs/metrics.md).
 #pragma once
 
 #include <algorithm>
