@@ -164,7 +164,9 @@ TEST(policy_update, gradients_and_updated_weights_against_pytorch) {
     for (std::size_t i = 0; i < p.size; ++i) {
       EXPECT_NEAR(f.actor.gradient.data()[p.offset + i], gradient[i], 1e-5 * norm) << p.name << " " << i;
       // AdamW's first step goes by the sign of the gradient: no statement where that is rounding noise.
-      if (std::abs(gradient[i]) > 1e-4) EXPECT_NEAR(f.weights()[p.offset + i], updated[i], 2e-5) << p.name << " " << i;
+      if (std::abs(gradient[i]) > 1e-4) {
+        EXPECT_NEAR(f.weights()[p.offset + i], updated[i], 2e-5) << p.name << " " << i;
+      }
     }
   }
 }
