@@ -68,10 +68,10 @@ TEST(chat_template, specification_of_the_default_system_turns) {
 }
 
 TEST(chat_template, the_shared_folder_and_a_template_file_are_recognised) {
-  if (!fs::exists(shared / "data/tokenizer")) GTEST_SKIP() << "no shared data at " << shared;
-  EXPECT_EQ(text::chat_template::detect(shared / "data/tokenizer").family(), "minimind");
+  if (!fs::exists(shared / "tokenizer")) GTEST_SKIP() << "no shared data at " << shared;
+  EXPECT_EQ(text::chat_template::detect(shared / "tokenizer").family(), "minimind");
   // Qwen3's template of July 2025 is minimind's with two places changed.
-  auto source = nlohmann::json::parse(text::read_text_file(shared / "data/tokenizer/tokenizer_config.json"))
+  auto source = nlohmann::json::parse(text::read_text_file(shared / "tokenizer/tokenizer_config.json"))
                     .at("chat_template")
                     .get<std::string>();
   const auto replace = [&](const std::string& what, const std::string& with) {

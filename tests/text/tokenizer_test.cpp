@@ -29,7 +29,7 @@ json golden(const std::string& name) {
 }
 
 fs::path folder(const std::string& name) {
-  return name == "shared" ? shared / "data/tokenizer" : reference / ("text_" + name);
+  return name == "shared" ? shared / "tokenizer" : reference / ("text_" + name);
 }
 
 /// FNV-1a over the ids as little-endian 32-bit words, each text ended by -1: as the generator digests them.
@@ -43,7 +43,7 @@ std::uint64_t digest(const ids_t& ids, std::uint64_t value) {
 std::vector<json> gsm8k() {
   std::vector<json> rows;
   for (const char* name : {"train.jsonl", "test.jsonl"}) {
-    const std::string all = text::read_text_file(shared / "data/gsm8k" / name);
+    const std::string all = text::read_text_file(shared / "gsm8k" / name);
     for (std::size_t at = 0; at < all.size();) {
       const std::size_t end = std::min(all.find('\n', at), all.size());
       if (end > at)
@@ -85,7 +85,7 @@ TEST_P(against_tokenizers, random_ids_decode_equally) {
 }
 
 TEST_P(against_tokenizers, every_row_of_gsm8k_encodes_equally) {
-  if (!fs::exists(shared / "data/gsm8k")) GTEST_SKIP() << "no shared data at " << shared;
+  if (!fs::exists(shared / "gsm8k")) GTEST_SKIP() << "no shared data at " << shared;
   const auto t = text::tokenizer::load(folder(GetParam()));
   const json g = golden(GetParam());
   static const std::vector<json> rows = gsm8k();

@@ -145,7 +145,7 @@ TEST(gsm8k, takes_any_bytes_in_linear_time) {
 }
 
 TEST(gsm8k, every_reference_solution_is_correct) {
-  const std::filesystem::path folder = std::filesystem::path(RLCORE_SHARED_DIR) / "data" / "gsm8k";
+  const std::filesystem::path folder = std::filesystem::path(RLCORE_SHARED_DIR) / "gsm8k";
   if (!std::filesystem::exists(folder / "train.jsonl")) GTEST_SKIP() << "no GSM8K in " << folder;
   std::size_t commas = 0, negative = 0, rows = 0, train_rows = 0;
   for (const char* file : {"train.jsonl", "test.jsonl"}) {
