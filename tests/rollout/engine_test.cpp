@@ -148,7 +148,9 @@ TEST(engine, a_sequence_ends_at_any_of_the_eos_ids_or_at_the_limit) {
   EXPECT_GT(calls, 1u);
   std::vector<bool> seen(50);
   for (const rollout::response& a : answers) {
-    const auto is_eos = [&](std::int32_t id) { return std::find(how.eos_ids.begin(), how.eos_ids.end(), id) != how.eos_ids.end(); };
+    const auto is_eos = [&](std::int32_t id) {
+      return std::find(how.eos_ids.begin(), how.eos_ids.end(), id) != how.eos_ids.end();
+    };
     EXPECT_EQ(a.logp.size(), a.tokens.size());
     EXPECT_TRUE(std::none_of(a.tokens.begin(), a.tokens.end() - 1, is_eos));
     if (a.reason == rollout::finish::eos) {

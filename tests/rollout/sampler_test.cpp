@@ -26,7 +26,9 @@ std::vector<double> frequencies(const std::vector<float>& logits, const sampling
 std::vector<double> softmax(const std::vector<float>& logits, double temperature, const std::vector<int>& support) {
   std::vector<double> p(logits.size());
   double total = 0;
-  for (const int i : support) total += p[static_cast<std::size_t>(i)] = std::exp(static_cast<double>(logits[static_cast<std::size_t>(i)]) / temperature);
+  for (const int i : support)
+    total += p[static_cast<std::size_t>(i)] =
+        std::exp(static_cast<double>(logits[static_cast<std::size_t>(i)]) / temperature);
   for (double& x : p) x /= total;
   return p;
 }

@@ -25,9 +25,9 @@ inline void check_temperature(float temperature) {
     throw std::invalid_argument("rlcore: temperature must be positive, got " + std::to_string(temperature));
 }
 
-/// With z the logits at row[i] divided by `temperature` and p = softmax(z): logp[i] = z[token[i]] - logsumexp(z) and, unless
-/// `entropy` is empty, entropy[i] = logsumexp(z) - sum p z.
-/// Keeps the activations of one layer and at most workspace::logits_bytes() of logits.
+/// With z the logits at row[i] divided by `temperature` and p = softmax(z): logp[i] = z[token[i]] - logsumexp(z) and,
+/// unless `entropy` is empty, entropy[i] = logsumexp(z) - sum p z. Keeps the activations of one layer and at most
+/// workspace::logits_bytes() of logits.
 template <class Device>
 void log_probs(const causal_lm<Device>& model, workspace<Device>& space, const ragged<std::int32_t>& sequences,
                const targets& wanted, float temperature, std::span<float> logp, std::span<float> entropy) {

@@ -39,7 +39,7 @@ struct generation {
   sampling how;
   std::int64_t max_new_tokens = 0;
   std::vector<std::int32_t> eos_ids;
-  std::int64_t max_sequences = 64;        ///< decoded together (verl's rollout.max_num_seqs)
+  std::int64_t max_sequences = 64;         ///< decoded together (verl's rollout.max_num_seqs)
   std::int64_t max_batched_tokens = 2048;  ///< tokens of one forward pass (verl's rollout.max_num_batched_tokens)
   std::size_t max_cache_bytes = std::size_t{2} << 30;  ///< keys and values of all running sequences
 };
@@ -47,8 +47,9 @@ struct generation {
 /// Generates one response per request. `key` addresses this call (seed and step); `progress(done)` is called whenever
 /// sequences finish. Temperature 0 records log-probs at temperature 1.
 template <class Device, class Progress>
-std::vector<response> generate(nn::causal_lm<Device>& model, nn::workspace<Device>& space, std::span<const request> requests,
-                               const generation& settings, random_key key, Progress&& progress) {
+std::vector<response> generate(nn::causal_lm<Device>& model, nn::workspace<Device>& space,
+                               std::span<const request> requests, const generation& settings, random_key key,
+                               Progress&& progress) {
   settings.how.validate();
   require(settings.max_new_tokens > 0 && settings.max_sequences > 0 && settings.max_batched_tokens > 0,
           "generate: max_new_tokens, max_sequences and max_batched_tokens must be positive");
@@ -59,8 +60,9 @@ std::vector<response> generate(nn::causal_lm<Device>& model, nn::workspace<Devic
   }
   const nn::config& config = model.settings();
   const std::int64_t capacity = longest + settings.max_new_tokens;
-  const auto bytes_per_slot = static_cast<std::size_t>(capacity * config.num_hidden_layers * 2 *
-                                                       config.num_key_value_heads * config.head_dim) * sizeof(float);
+  const auto bytes_per_slot =
+      static_cast<std::size_t>(capacity * config.num_hidden_layers * 2 * config.num_key_value_heads * config.head_dim) *
+      sizeof(float);
   const std::size_t slots = std::min({static_cast<std::size_t>(settings.max_sequences), requests.size(),
                                       std::max<std::size_t>(1, settings.max_cache_bytes / bytes_per_slot)});
   const auto vocabulary = static_cast<std::size_t>(config.vocab_size);
@@ -91,7 +93,8 @@ std::vector<response> generate(nn::causal_lm<Device>& model, nn::workspace<Devic
       const request& r = requests[run.request];
       const response& text = responses[run.request];
       const std::size_t length = r.prompt.size() + text.tokens.size();
-      const auto room = static_cast<std::size_t>(std::max<std::int64_t>(0, settings.max_batched_tokens - std::ssize(ids)));
+      const auto room =
+          static_cast<std::size_t>(std::max<std::int64_t>(0, settings.max_batched_tokens - std::ssize(ids)));
       const std::size_t take = std::min(length - run.fed, room);  // a long prompt enters in chunks
       for (std::size_t i = 0; i < take; ++i, ++run.fed) {
         ids.push_back(run.fed < r.prompt.size() ? r.prompt[run.fed] : text.tokens[run.fed - r.prompt.size()]);
@@ -124,7 +127,8 @@ std::vector<response> generate(nn::causal_lm<Device>& model, nn::workspace<Devic
       text.tokens.push_back(drawn[i]);
       text.logp.push_back(logp[i]);
       text.entropy.push_back(entropy[i]);
-      const bool ended = std::find(settings.eos_ids.begin(), settings.eos_ids.end(), drawn[i]) != settings.eos_ids.end();
+      const bool ended =
+          std::find(settings.eos_ids.begin(), settings.eos_ids.end(), drawn[i]) != settings.eos_ids.end();
       if (ended || std::ssize(text.tokens) == settings.max_new_tokens) {
         text.reason = ended ? finish::eos : finish::length;
         run.busy = false;

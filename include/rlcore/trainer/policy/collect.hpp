@@ -17,12 +17,13 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Samples `samples` responses for each listed row of the data set, prompt by prompt (p0 p0 ... p1 p1 ...). The text of a
-/// response is a function of (key, row, sample, weights) alone.
+/// Samples `samples` responses for each listed row of the data set, prompt by prompt (p0 p0 ... p1 p1 ...). The text of
+/// a response is a function of (key, row, sample, weights) alone.
 template <class Device, class Progress>
-std::vector<trajectory> sample(nn::causal_lm<Device>& model, nn::workspace<Device>& space, const data::prompt_dataset& prompts,
-                               std::span<const std::uint32_t> rows, std::int64_t samples, const rollout::generation& how,
-                               random_key key, Progress&& progress) {
+std::vector<trajectory> sample(nn::causal_lm<Device>& model, nn::workspace<Device>& space,
+                               const data::prompt_dataset& prompts, std::span<const std::uint32_t> rows,
+                               std::int64_t samples, const rollout::generation& how, random_key key,
+                               Progress&& progress) {
   std::vector<rollout::request> requests;
   for (const std::uint32_t row : rows)
     for (std::int64_t k = 0; k < samples; ++k)
@@ -44,7 +45,8 @@ std::vector<trajectory> sample(nn::causal_lm<Device>& model, nn::workspace<Devic
 }
 
 /// The rule-based reward of every response, special tokens left out of its text.
-inline void assign_scores(std::vector<trajectory>& batch, const data::prompt_dataset& prompts, const text::tokenizer& tokenizer) {
+inline void assign_scores(std::vector<trajectory>& batch, const data::prompt_dataset& prompts,
+                          const text::tokenizer& tokenizer) {
   for (trajectory& t : batch) {
     const data::prompt& p = prompts[t.row];
     t.verdict = verify::score(p.data_source, tokenizer.decode(t.response(), true), p.ground_truth);
@@ -52,7 +54,8 @@ inline void assign_scores(std::vector<trajectory>& batch, const data::prompt_dat
   }
 }
 
-/// Subtracts the KL penalty, summed over the response, from every reward (verl's use_kl_in_reward). Returns the KL as verl logs it: the mean over responses of the mean over their tokens.
+/// Subtracts the KL penalty, summed over the response, from every reward (verl's use_kl_in_reward). Returns the KL as
+/// verl logs it: the mean over responses of the mean over their tokens.
 inline double penalise_rewards(std::vector<trajectory>& batch, const kl_in_reward& penalty) {
   double mean = 0;
   for (trajectory& t : batch) {

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "rlcore/data/prompt_dataset.hpp"
 #include "rlcore/data/sampler.hpp"
 #include "rlcore/objective/controller/adaptive_kl.hpp"
-#include "rlcore/data/prompt_dataset.hpp"
 #include "rlcore/trainer/logger.hpp"
 #include "rlcore/trainer/options/batch_plan.hpp"
 #include "rlcore/trainer/policy/collect.hpp"
@@ -21,7 +21,6 @@
 #include "rlcore/trainer/policy/step_metrics.hpp"
 #include "rlcore/trainer/policy/update.hpp"
 #include "rlcore/trainer/policy/validate.hpp"
-#include "rlcore/trainer/process_memory.hpp"
 #include "rlcore/trainer/process_memory.hpp"
 #include "rlcore/trainer/progress.hpp"
 
@@ -48,8 +47,7 @@ enum class stream : std::uint32_t { rollout = 1, validation, mini_batches };
 template <class Device>
 class policy_loop {
  public:
-  policy_loop(policy_run<Device> run, logger& log, progress& bar)
-      : run_(std::move(run)), log_(log), bar_(bar) {
+  policy_loop(policy_run<Device> run, logger& log, progress& bar) : run_(std::move(run)), log_(log), bar_(bar) {
     state_.seed = run_.settings.seed;
     if (run_.settings.reward_kl.enabled) state_.reward_kl_coefficient = run_.settings.reward_kl.coefficient;
   }
@@ -95,22 +93,30 @@ class policy_loop {
     return {how, s.max_response_length, run_.eos_ids, s.max_sequences, s.max_batched_tokens};
   }
   random_key key(stream purpose) const {
-    return random_key{run_.settings.seed}.child(static_cast<std::uint32_t>(purpose)).child(static_cast<std::uint32_t>(state_.step));
+    return random_key{run_.settings.seed}
+        .child(static_cast<std::uint32_t>(purpose))
+        .child(static_cast<std::uint32_t>(state_.step));
   }
-  bool due(std::int64_t every) const { return every > 0 && (state_.step % every == 0 || state_.step == run_.plan.total_steps); }
+  bool due(std::int64_t every) const {
+    return every > 0 && (state_.step % every == 0 || state_.step == run_.plan.total_steps);
+  }
 
   double validation(metrics& m, stages& time) {
     return time("testing", [&] {
       return validate(run_.policy.model, run_.policy.space, run_.tokenizer, *run_.val, run_.settings.val_samples,
-                      generation(run_.settings.val_sampling), key(stream::validation), m,
-                      [&](std::size_t done) { bar_.phase("validation", done, run_.val->size() * static_cast<std::size_t>(run_.settings.val_samples)); });
+                      generation(run_.settings.val_sampling), key(stream::validation), m, [&](std::size_t done) {
+                        bar_.phase("validation", done,
+                                   run_.val->size() * static_cast<std::size_t>(run_.settings.val_samples));
+                      });
     });
   }
 
   /// Rows of the data set that step number `step` (from 1) trains on; the last partial batch of an epoch is dropped.
   std::vector<std::uint32_t> rows_of_step() const {
-    const std::int64_t index = state_.step - 1, epoch = index / run_.plan.steps_per_epoch, in_epoch = index % run_.plan.steps_per_epoch;
-    const auto order = data::epoch_order(run_.train.size(), run_.settings.seed, static_cast<std::uint64_t>(epoch), run_.settings.shuffle);
+    const std::int64_t index = state_.step - 1, epoch = index / run_.plan.steps_per_epoch,
+                       in_epoch = index % run_.plan.steps_per_epoch;
+    const auto order = data::epoch_order(run_.train.size(), run_.settings.seed, static_cast<std::uint64_t>(epoch),
+                                         run_.settings.shuffle);
     const auto first = order.begin() + in_epoch * run_.plan.prompts_per_step;
     return {first, first + run_.plan.prompts_per_step};
   }
@@ -119,16 +125,18 @@ class policy_loop {
     const policy_settings& s = run_.settings;
     const std::vector<std::uint32_t> rows = rows_of_step();
     batch_ = time("gen", [&] {
-      return sample(run_.policy.model, run_.policy.space, run_.train, rows, s.samples, generation(s.sampling), key(stream::rollout),
-                    [&](std::size_t done) { bar_.phase("rollout", done, rows.size() * static_cast<std::size_t>(s.samples)); });
+      return sample(run_.policy.model, run_.policy.space, run_.train, rows, s.samples, generation(s.sampling),
+                    key(stream::rollout), [&](std::size_t done) {
+                      bar_.phase("rollout", done, rows.size() * static_cast<std::size_t>(s.samples));
+                    });
     });
     time("reward", [&] { assign_scores(batch_, run_.train, run_.tokenizer); });
     // The old log-probs are the ones recorded while sampling: same kernels, same bits, no second pass.
     if (run_.reference != nullptr)
       time("ref", [&] {
         bar_.phase("reference", 0, 0);
-        score_trajectories(*run_.reference, run_.policy.space, batch_, s.sampling.temperature, run_.plan.ref_trajectories,
-                           run_.plan.ref_tokens, &trajectory::ref_logp);
+        score_trajectories(*run_.reference, run_.policy.space, batch_, s.sampling.temperature,
+                           run_.plan.ref_trajectories, run_.plan.ref_tokens, &trajectory::ref_logp);
       });
     time("adv", [&] {
       if (s.reward_kl.enabled) penalise(m);
@@ -137,7 +145,8 @@ class policy_loop {
     m.set("actor/entropy", rollout_entropy(batch_, s.loss));
     if (s.critic_warmup <= state_.step) time("update_actor", [&] { update(m); });
     if (!s.rollout_dir.empty())
-      time("dump_rollout_generations", [&] { write_rollouts(s.rollout_dir, state_.step, batch_, run_.train, run_.tokenizer); });
+      time("dump_rollout_generations",
+           [&] { write_rollouts(s.rollout_dir, state_.step, batch_, run_.train, run_.tokenizer); });
     batch_metrics(batch_, s.max_prompt_length, s.max_response_length, m);
     if (run_.val != nullptr && due(s.test_freq)) last_validation = validation(m, time);
     if (due(s.save_freq)) {
@@ -162,7 +171,8 @@ class policy_loop {
     const double kl = penalise_rewards(batch_, {k.kind, coefficient});
     m.set("actor/reward_kl_penalty", kl);
     m.set("actor/reward_kl_penalty_coeff", coefficient);
-    if (k.adaptive) coefficient = adaptive_kl{coefficient, k.target, k.horizon}.updated(kl, std::ssize(batch_)).coefficient;
+    if (k.adaptive)
+      coefficient = adaptive_kl{coefficient, k.target, k.horizon}.updated(kl, std::ssize(batch_)).coefficient;
   }
 
   void update(metrics& m) {

@@ -124,7 +124,8 @@ inline policy_settings read_settings(const options& opt) {
   s.seed = static_cast<std::uint64_t>(opt.get<std::int64_t>("rlcore.seed"));
 
   s.samples = opt.get<std::int64_t>(rollout + "n");
-  s.max_sequences = opt.find<std::int64_t>("rlcore.max_decode_batch").value_or(opt.get<std::int64_t>(rollout + "max_num_seqs"));
+  s.max_sequences =
+      opt.find<std::int64_t>("rlcore.max_decode_batch").value_or(opt.get<std::int64_t>(rollout + "max_num_seqs"));
   s.max_batched_tokens = opt.get<std::int64_t>(rollout + "max_num_batched_tokens");
   s.sampling = {static_cast<float>(opt.get<double>(rollout + "temperature")), opt.get<std::int64_t>(rollout + "top_k"),
                 static_cast<float>(opt.get<double>(rollout + "top_p"))};
@@ -135,9 +136,10 @@ inline policy_settings read_settings(const options& opt) {
   s.val_samples = opt.get<std::int64_t>(val + "n");
 
   s.loss = read_loss(opt);
-  s.reward_kl = {opt.get<bool>("algorithm.use_kl_in_reward"), opt.get<std::string>("algorithm.kl_ctrl.type") == "adaptive",
-                 opt.get<double>("algorithm.kl_ctrl.kl_coef"), opt.get<double>("algorithm.kl_ctrl.target_kl"),
-                 opt.get<double>("algorithm.kl_ctrl.horizon"), kl_kind_of(opt.get<std::string>("algorithm.kl_penalty"))};
+  s.reward_kl = {
+      opt.get<bool>("algorithm.use_kl_in_reward"),  opt.get<std::string>("algorithm.kl_ctrl.type") == "adaptive",
+      opt.get<double>("algorithm.kl_ctrl.kl_coef"), opt.get<double>("algorithm.kl_ctrl.target_kl"),
+      opt.get<double>("algorithm.kl_ctrl.horizon"), kl_kind_of(opt.get<std::string>("algorithm.kl_penalty"))};
   s.normalize_by_std = opt.get<bool>("algorithm.norm_adv_by_std_in_grpo");
 
   s.lr = opt.get<double>(actor + "optim.lr");

@@ -24,8 +24,8 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// What a resumed run needs besides weights and moments. Data order and random numbers are functions of (seed, step), so
-/// the step is all there is to remember of them.
+/// What a resumed run needs besides weights and moments. Data order and random numbers are functions of (seed, step),
+/// so the step is all there is to remember of them.
 struct run_state {
   std::int64_t step = 0, optimizer_steps = 0, skipped_updates = 0;
   std::uint64_t seed = 0;
@@ -60,8 +60,8 @@ void save_model(const std::filesystem::path& folder, const nn::causal_lm<Device>
   text::copy_files(tokenizer_folder, folder);
 }
 
-/// Writes global_step_{state.step} below `root`, then the tracker, then deletes all but the newest `keep` (0: all stay).
-/// Whatever fails, older checkpoints stay intact.
+/// Writes global_step_{state.step} below `root`, then the tracker, then deletes all but the newest `keep` (0: all
+/// stay). Whatever fails, older checkpoints stay intact.
 template <class Device>
 void save_state(const std::filesystem::path& root, actor<Device>& a, const std::filesystem::path& tokenizer_folder,
                 const run_state& state, std::int64_t keep) {
@@ -84,7 +84,8 @@ void save_state(const std::filesystem::path& root, actor<Device>& a, const std::
   });
 }
 
-/// Puts the state saved in `folder` into `a`. Throws format_error when it was written for another model or another seed.
+/// Puts the state saved in `folder` into `a`. Throws format_error when it was written for another model or another
+/// seed.
 template <class Device>
 run_state load_state(const std::filesystem::path& folder, actor<Device>& a, std::uint64_t seed) {
   const std::filesystem::path inside = folder / "actor";

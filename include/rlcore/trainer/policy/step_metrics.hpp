@@ -39,7 +39,8 @@ class spread {
 };
 
 /// critic/*, response_length/*, prompt_length/* of the step's trajectories.
-inline void batch_metrics(std::span<const trajectory> batch, std::int64_t max_prompt, std::int64_t max_response, metrics& out) {
+inline void batch_metrics(std::span<const trajectory> batch, std::int64_t max_prompt, std::int64_t max_response,
+                          metrics& out) {
   spread score, reward, advantage, prompt, response;
   double prompt_clipped = 0, response_clipped = 0;
   std::array<double, 4> why{};
@@ -63,7 +64,8 @@ inline void batch_metrics(std::span<const trajectory> batch, std::int64_t max_pr
   prompt.write(out, "prompt_length");
   out.set("prompt_length/clip_ratio", prompt_clipped / static_cast<double>(batch.size()));
   for (const verify::reason r : {verify::reason::no_match, verify::reason::outside_window})
-    out.set("reward/" + std::string(verify::name_of(r)), why[static_cast<std::size_t>(r)] / static_cast<double>(batch.size()));
+    out.set("reward/" + std::string(verify::name_of(r)),
+            why[static_cast<std::size_t>(r)] / static_cast<double>(batch.size()));
 }
 
 /// actor/entropy: the sampling policy's entropy, averaged as the loss is (actor.loss_agg_mode).

@@ -28,7 +28,8 @@ namespace trainer {
 
 /// Reads the prompts of all files; says how many were left out as too long.
 inline data::prompt_dataset open_prompts(const std::vector<std::string>& files, const policy_settings& s,
-                                         const text::tokenizer& tokenizer, const text::chat_template& chat, const char* name) {
+                                         const text::tokenizer& tokenizer, const text::chat_template& chat,
+                                         const char* name) {
   std::vector<data::table> tables;
   for (const std::string& file : files) tables.push_back(data::read_table(checkpoint::expand_home(file)));
   const data::prompt_settings how{.prompt_key = s.prompt_key,
@@ -37,10 +38,13 @@ inline data::prompt_dataset open_prompts(const std::vector<std::string>& files, 
                                   .truncation = data::parse_truncation(s.truncation)};
   data::prompt_dataset prompts = data::make_prompts(
       tables, how,
-      [&](const std::vector<text::message>& m) { return tokenizer.encode(chat.render(m, {.add_generation_prompt = true})); },
+      [&](const std::vector<text::message>& m) {
+        return tokenizer.encode(chat.render(m, {.add_generation_prompt = true}));
+      },
       [](const std::string& source) { verify::scorer_of(source); });
   std::printf("%-6s %zu prompts", name, prompts.size());
-  if (prompts.size() != prompts.rows_read) std::printf(" (%zu longer ones left out)", prompts.rows_read - prompts.size());
+  if (prompts.size() != prompts.rows_read)
+    std::printf(" (%zu longer ones left out)", prompts.rows_read - prompts.size());
   std::printf(" from %s\n", files.front().c_str());
   return prompts;
 }
@@ -53,20 +57,24 @@ void load_model(nn::causal_lm<Device>& model, const std::filesystem::path& folde
 }
 
 /// What the report says about the run besides its metrics.
-inline run_info describe_run(const options& opt, const batch_plan& plan, const std::string& device, const std::string& model) {
-  run_info info{opt.get<std::string>("trainer.project_name") + "/" + opt.get<std::string>("trainer.experiment_name"), model,
-                device, {}, {}};
+inline run_info describe_run(const options& opt, const batch_plan& plan, const std::string& device,
+                             const std::string& model) {
+  run_info info{opt.get<std::string>("trainer.project_name") + "/" + opt.get<std::string>("trainer.experiment_name"),
+                model,
+                device,
+                {},
+                {}};
   for (const std::string& line : opt.given()) {
     const std::size_t equal = line.find('=');
     info.settings.emplace_back(line.substr(0, equal), line.substr(equal + 1));
   }
-  for (const auto& [name, number] : {std::pair{"training prompts", plan.dataset_prompts},
-                                     std::pair{"trajectories per step", plan.trajectories_per_step},
-                                     std::pair{"updates per step", plan.updates_per_step},
-                                     std::pair{"trajectories per update", plan.trajectories_per_update},
-                                     std::pair{"steps per epoch", plan.steps_per_epoch},
-                                     std::pair{"total steps", plan.total_steps},
-                                     std::pair{"warm-up steps", plan.warmup_steps}})
+  for (const auto& [name, number] :
+       {std::pair{"training prompts", plan.dataset_prompts},
+        std::pair{"trajectories per step", plan.trajectories_per_step},
+        std::pair{"updates per step", plan.updates_per_step},
+        std::pair{"trajectories per update", plan.trajectories_per_update},
+        std::pair{"steps per epoch", plan.steps_per_epoch}, std::pair{"total steps", plan.total_steps},
+        std::pair{"warm-up steps", plan.warmup_steps}})
     info.derived.emplace_back(name, std::to_string(number));
   return info;
 }
@@ -89,8 +97,8 @@ inline void print_validation(std::span<const metric_row> rows) {
     std::printf("validation  %s  %.3f -> %.3f\n", name.substr(9).c_str(), ends.first, ends.second);
 }
 
-/// Runs verl's main_ppo as `opt` says. Returns the last validation reward. Throws rlcore::error before the first step for
-/// everything that can be known by then.
+/// Runs verl's main_ppo as `opt` says. Returns the last validation reward. Throws rlcore::error before the first step
+/// for everything that can be known by then.
 template <class Device>
 std::optional<double> train_policy(Device& device, const options& opt) {
   const policy_settings s = read_settings(opt);
@@ -118,16 +126,19 @@ std::optional<double> train_policy(Device& device, const options& opt) {
   settings.schedule.total_steps = plan.total_steps;
 
   actor<Device> policy(device, config, settings);
-  const std::string model_text = fmt::format("{}: {}, {} layers, hidden {}, {:.3g} M parameters", folder.string(),
-                                             config.model == nn::family::qwen2 ? "qwen2" : "qwen3", config.num_hidden_layers,
-                                             config.hidden_size, static_cast<double>(policy.model.size()) * 1e-6);
-  const std::string device_text = fmt::format("{} ({}), {} threads", device.name(), device.instruction_set(), device.threads());
+  const std::string model_text =
+      fmt::format("{}: {}, {} layers, hidden {}, {:.3g} M parameters", folder.string(),
+                  config.model == nn::family::qwen2 ? "qwen2" : "qwen3", config.num_hidden_layers, config.hidden_size,
+                  static_cast<double>(policy.model.size()) * 1e-6);
+  const std::string device_text =
+      fmt::format("{} ({}), {} threads", device.name(), device.instruction_set(), device.threads());
   std::printf("model  %s\ndevice %s\n\n%s\n", model_text.c_str(), device_text.c_str(), plan.table().c_str());
   for (const std::string& warning : plan.warnings) std::printf("warning: %s\n", warning.c_str());
   std::fflush(stdout);
 
   const std::filesystem::path root = checkpoint::expand_home(s.root);
-  const checkpoint::resume_point from = checkpoint::find_resume(s.resume_mode, checkpoint::expand_home(s.resume_path).string(), root);
+  const checkpoint::resume_point from =
+      checkpoint::find_resume(s.resume_mode, checkpoint::expand_home(s.resume_path).string(), root);
   if (!from.notice.empty()) std::printf("note: %s\n", from.notice.c_str());
   std::optional<nn::causal_lm<Device>> reference;
   if (s.needs_reference()) load_model(reference.emplace(device, config), folder);
@@ -142,8 +153,8 @@ std::optional<double> train_policy(Device& device, const options& opt) {
   settings.root = root.string();
   logger log(s.loggers, root, from ? from.step : -1);
   progress bar;
-  policy_loop<Device> loop({settings, plan, tokenizer, folder, train, &val, policy, reference ? &*reference : nullptr, eos}, log,
-                           bar);
+  policy_loop<Device> loop(
+      {settings, plan, tokenizer, folder, train, &val, policy, reference ? &*reference : nullptr, eos}, log, bar);
   if (from) loop.resume(state);
   const std::optional<double> result = loop.run();
   if (s.report) {

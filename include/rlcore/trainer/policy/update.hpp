@@ -36,8 +36,8 @@ inline void shuffle_rows(std::vector<const trajectory*>& rows, random_key key, s
 /// Adds the gradient of the loss over `mini` to a.gradient. The denominators are counted over all of `mini` before its
 /// first backward pass, so neither the micro-batches nor their sizes show in the result.
 template <class Device>
-policy_report accumulate_gradient(actor<Device>& a, const verl_policy_loss& loss, std::span<const trajectory* const> mini,
-                                  const update_plan& plan) {
+policy_report accumulate_gradient(actor<Device>& a, const verl_policy_loss& loss,
+                                  std::span<const trajectory* const> mini, const update_plan& plan) {
   global_counts counts;
   for (const trajectory* t : mini) counts.add_row(t->response_length());
   packed_trajectories packed;
@@ -56,17 +56,22 @@ policy_report accumulate_gradient(actor<Device>& a, const verl_policy_loss& loss
     nn::forward_backward(a.model, a.space, a.gradient, packed.inputs, packed.targets, plan.temperature, plan.recompute,
                          [&](std::span<const float> logp, std::span<const float> entropy, std::span<float> dlogp,
                              std::span<float> dentropy) {
-                           const bool bonus = loss.entropy_coeff != 0;  // otherwise entropy is neither read nor reported
-                           report += loss({.offsets = packed.offsets, .logp = logp, .old_logp = old_logp, .ref_logp = ref_logp,
-                                           .advantage = advantage, .entropy = bonus ? entropy : std::span<const float>()},
+                           const bool bonus =
+                               loss.entropy_coeff != 0;  // otherwise entropy is neither read nor reported
+                           report += loss({.offsets = packed.offsets,
+                                           .logp = logp,
+                                           .old_logp = old_logp,
+                                           .ref_logp = ref_logp,
+                                           .advantage = advantage,
+                                           .entropy = bonus ? entropy : std::span<const float>()},
                                           counts, dlogp, bonus ? dentropy : std::span<float>());
                          });
   });
   return report;
 }
 
-/// Runs all updates of one training step and sets actor/*: means over the updates. Returns how many were skipped because
-/// their gradient was not finite.
+/// Runs all updates of one training step and sets actor/*: means over the updates. Returns how many were skipped
+/// because their gradient was not finite.
 template <class Device>
 std::int64_t update_actor(actor<Device>& a, const verl_policy_loss& loss, std::span<const trajectory> batch,
                           const update_plan& plan, random_key order_key, metrics& out) {
@@ -74,7 +79,8 @@ std::int64_t update_actor(actor<Device>& a, const verl_policy_loss& loss, std::s
   for (const trajectory& t : batch) order.push_back(&t);
   std::vector<std::pair<std::string, std::vector<double>>> per_update;
   const auto note = [&](const char* name, double x) {
-    const auto known = std::find_if(per_update.begin(), per_update.end(), [&](const auto& p) { return p.first == name; });
+    const auto known =
+        std::find_if(per_update.begin(), per_update.end(), [&](const auto& p) { return p.first == name; });
     (known != per_update.end() ? *known : per_update.emplace_back(name, std::vector<double>())).second.push_back(x);
   };
   std::int64_t skipped = 0;

@@ -17,8 +17,8 @@ namespace trainer {
 /// score over all samples.
 template <class Device, class Progress>
 double validate(nn::causal_lm<Device>& model, nn::workspace<Device>& space, const text::tokenizer& tokenizer,
-                const data::prompt_dataset& prompts, std::int64_t samples, const rollout::generation& how, random_key key,
-                metrics& out, Progress&& progress) {
+                const data::prompt_dataset& prompts, std::int64_t samples, const rollout::generation& how,
+                random_key key, metrics& out, Progress&& progress) {
   std::vector<std::uint32_t> rows(prompts.size());
   std::iota(rows.begin(), rows.end(), 0u);
   std::vector<trajectory> batch = sample(model, space, prompts, rows, samples, how, key, progress);
