@@ -60,16 +60,20 @@ std::string error_of(F&& f, std::vector<std::string> parts = {}) {
   return "";
 }
 
-/// A Python that has `modules` (of the variable RLCORE_PYTHON, of the build, or python3), or "".
+/// A Python that has `modules`: of the variable RLCORE_PYTHON, of the build, of its virtual environment, or python3; ""
+/// if none has.
 inline std::string python_with(const std::string& modules) {
-  std::string python;
+  std::vector<std::string> candidates;
+  if (const char* chosen = std::getenv("RLCORE_PYTHON"); chosen != nullptr) candidates.emplace_back(chosen);
 #ifdef RLCORE_PYTHON
-  python = RLCORE_PYTHON;
+  candidates.insert(candidates.end(), {RLCORE_PYTHON, RLCORE_BIN_DIR "/../venv/bin/python3"});
 #endif
-  if (const char* chosen = std::getenv("RLCORE_PYTHON"); chosen != nullptr && *chosen != '\0') python = chosen;
-  if (python.empty()) python = "python3";
-  const std::string probe = "'" + python + "' -c 'import " + modules + "' >/dev/null 2>&1";
-  return std::system(probe.c_str()) == 0 ? python : "";
+  candidates.emplace_back("python3");
+  for (const std::string& python : candidates) {
+    const std::string probe = "'" + python + "' -c 'import " + modules + "' >/dev/null 2>&1";
+    if (!python.empty() && std::system(probe.c_str()) == 0) return python;
+  }
+  return "";
 }
 
 /// Runs a program text with arguments; what it prints is `output`.
