@@ -30,7 +30,6 @@ TEST(batch_plan, quickstart) {
   EXPECT_EQ(plan.warmup_steps, 0);
   EXPECT_EQ(plan.micro_batch_trajectories, 20);
   EXPECT_EQ(plan.micro_batches_per_update, 16);  // 2 on each of 8 devices
-  EXPECT_EQ(plan.log_prob_trajectories, 40);
   EXPECT_TRUE(plan.warnings.empty());
   EXPECT_NE(plan.table().find("each 80 trajectories per step, 40 per update, 2 micro-batches"), std::string::npos)
       << plan.table();
@@ -73,7 +72,6 @@ TEST(batch_plan, dynamic_batches) {
   EXPECT_EQ(plan.updates_per_step, 2);
   EXPECT_EQ(plan.trajectories_per_update, 512);
   EXPECT_EQ(plan.micro_batch_tokens, 22528);  // exactly prompt + response
-  EXPECT_EQ(plan.log_prob_tokens, 22528);
   EXPECT_EQ(plan.total_steps, 105);
   EXPECT_EQ(plan.warmup_steps, 10);
   EXPECT_TRUE(plan.warnings.empty());

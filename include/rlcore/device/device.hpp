@@ -18,6 +18,7 @@
 #include <string_view>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/tensor/buffer.hpp"
 #include "rlcore/tensor/view.hpp"
 
 RLCORE_BEGIN
@@ -62,15 +63,8 @@ struct adamw_step {
 /// Memory of a device. `upload` reads and `download` writes host memory; both return when the host memory may be
 /// reused.
 template <class D>
-concept device_memory = requires(D& d, void* p, const void* q, std::size_t bytes) {
-  { D::host_readable } -> std::convertible_to<bool>;  // device pointers may be dereferenced by the host after wait()
+concept device_memory = memory_device<D> && requires(D& d) {
   { d.name() } -> std::convertible_to<std::string_view>;
-  { d.allocate(bytes) } -> std::same_as<void*>;  // aligned to 64 bytes or more
-  d.release(p);
-  d.upload(p, q, bytes);    // device, host
-  d.download(p, q, bytes);  // host, device
-  d.fill_zero(p, bytes);
-  d.wait();  // until everything asked for so far is done
 };
 
 /// A device with the kernels of a transformer's training and generation; all pointers are device memory, matrices

@@ -50,7 +50,7 @@ struct policy_settings {
   std::int64_t epochs_per_step = 1;
   bool shuffle_mini_batches = false;
   // trainer
-  std::string project, experiment, root, resume_mode, resume_path, rollout_dir;
+  std::string root, resume_mode, resume_path, rollout_dir;
   std::vector<std::string> loggers;
   std::int64_t save_freq = -1, test_freq = -1, keep = 0, critic_warmup = 0;
   bool val_before_train = true, val_only = false, report = true;
@@ -149,8 +149,6 @@ inline policy_settings read_settings(const options& opt) {
   s.epochs_per_step = opt.get<std::int64_t>(actor + "ppo_epochs");
   s.shuffle_mini_batches = opt.get<bool>(actor + "shuffle");
 
-  s.project = opt.get<std::string>("trainer.project_name");
-  s.experiment = opt.get<std::string>("trainer.experiment_name");
   s.root = opt.get<std::string>("trainer.default_local_dir");
   s.resume_mode = opt.get<std::string>("trainer.resume_mode");
   s.resume_path = opt.find<std::string>("trainer.resume_from_path").value_or("");
