@@ -141,7 +141,7 @@ struct token_batch {
   using field_type = token_field<const T>;
 
   field_type logp{}, old_logp{}, ref_logp{}, rollout_logp{}, advantage{}, weight{}, entropy{}, value{}, old_value{},
-      target{};
+      target{}, selected{};
   token_mask mask{};
   integer_list lengths{};
   integer_list offsets{};

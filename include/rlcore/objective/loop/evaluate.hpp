@@ -63,16 +63,16 @@ using input_fields = std::array<const token_field<const T>*, field_count>;
 
 template <class T>
 input_fields<T> inputs_of(const token_batch<T>& b) noexcept {
-  return {&b.logp,   &b.old_logp, &b.ref_logp, &b.rollout_logp, &b.advantage,
-          &b.weight, &b.entropy,  &b.value,    &b.old_value,    &b.target};
+  return {&b.logp,    &b.old_logp, &b.ref_logp,  &b.rollout_logp, &b.advantage, &b.weight,
+          &b.entropy, &b.value,    &b.old_value, &b.target,       &b.selected,  nullptr};
 }
 
 /// Checks everything that the loop will rely on.
 template <class T>
 prepared_batch<T> prepare(const token_batch<T>& b, const token_gradients<T>& g, field reads, field writes) {
   const input_fields<T> inputs = inputs_of(b);
-  const token_field<T>* const outputs[field_count] = {&g.logp, nullptr,    nullptr,  nullptr, nullptr,
-                                                      nullptr, &g.entropy, &g.value, nullptr, nullptr};
+  const token_field<T>* const outputs[field_count] = {&g.logp,    nullptr,  nullptr, nullptr, nullptr, nullptr,
+                                                      &g.entropy, &g.value, nullptr, nullptr, nullptr, nullptr};
   prepared_batch<T> p;
   for (std::size_t f = 0; f < field_count; ++f)
     if (contains(reads, field_at(f)) && !inputs[f]->present())

@@ -23,6 +23,8 @@ enum class field : unsigned {
   value = 128,       ///< of the current critic
   old_value = 256,   ///< of the critic at the start of the step
   target = 512,      ///< return or label, constant
+  selected = 1024,   ///< 1 where a selection over the batch chose the token, else 0
+  gathered = 2048,   ///< what the objective gathered over the token's row: computed by the loop, not an input
 };
 
 constexpr field operator|(field a, field b) noexcept {
@@ -32,9 +34,10 @@ constexpr bool contains(field set, field f) noexcept {
   return (static_cast<unsigned>(set) & static_cast<unsigned>(f)) != 0;
 }
 
-inline constexpr std::size_t field_count = 10;
+inline constexpr std::size_t field_count = 12;
 inline constexpr std::array<std::string_view, field_count> field_names{
-    "logp", "old_logp", "ref_logp", "rollout_logp", "advantage", "weight", "entropy", "value", "old_value", "target"};
+    "logp",    "old_logp", "ref_logp",  "rollout_logp", "advantage", "weight",
+    "entropy", "value",    "old_value", "target",       "selected",  "gathered"};
 
 constexpr field field_at(std::size_t i) noexcept { return static_cast<field>(1u << i); }
 
@@ -42,13 +45,14 @@ constexpr field field_at(std::size_t i) noexcept { return static_cast<field>(1u 
 /// never loaded and hold nothing.
 template <class V>
 struct token {
-  V logp, old_logp, ref_logp, rollout_logp, advantage, weight, entropy, value, old_value, target;
+  V logp, old_logp, ref_logp, rollout_logp, advantage, weight, entropy, value, old_value, target, selected, gathered;
 };
 
 /// token<V>::*field_member<V>[i] is the member of field_at(i).
 template <class V>
 inline constexpr V token<V>::*field_member[field_count] = {
-    &token<V>::logp,   &token<V>::old_logp, &token<V>::ref_logp, &token<V>::rollout_logp, &token<V>::advantage,
-    &token<V>::weight, &token<V>::entropy,  &token<V>::value,    &token<V>::old_value,    &token<V>::target};
+    &token<V>::logp,      &token<V>::old_logp, &token<V>::ref_logp, &token<V>::rollout_logp,
+    &token<V>::advantage, &token<V>::weight,   &token<V>::entropy,  &token<V>::value,
+    &token<V>::old_value, &token<V>::target,   &token<V>::selected, &token<V>::gathered};
 
 RLCORE_END

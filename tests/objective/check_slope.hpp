@@ -1,0 +1,56 @@
+// The check of every piece: its slope against a dual number sent through its own body.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <initializer_list>
+#include <random>
+
+#include "objective/dual.hpp"
+#include "rlcore/objective/piece/piece.hpp"
+
+namespace rlcore_test {
+
+using testing_dual::dual;
+
+template <class P>
+auto at(const P& piece, const rlcore::token<double>& t) {
+  return piece.template operator()<rlcore::exact_math, double>(t);
+}
+
+/// slope == d value / d wrt to 1e-12. `also`: fields that carry the same derivative, e.g. gathered where a sequence's
+/// statistic stands for the token's own log-ratio.
+template <class P>
+void check_slope(const P& piece, const rlcore::token<double>& t, rlcore::field also = rlcore::field::none) {
+  rlcore::token<dual> x{};
+  for (std::size_t f = 0; f < rlcore::field_count; ++f) {
+    x.*rlcore::field_member<dual>[f] = t.*rlcore::field_member<double>[f];
+    if (rlcore::contains(rlcore::wrt_of<P>() | also, rlcore::field_at(f))) (x.*rlcore::field_member<dual>[f]).d = 1;
+  }
+  const auto carried = piece.template operator()<rlcore::exact_math, dual>(x);
+  const auto plain = at(piece, t);
+  if (std::isnan(plain.value)) {
+    EXPECT_TRUE(std::isnan(carried.value.v)) << P::name;
+    return;
+  }
+  EXPECT_EQ(carried.value.v, plain.value) << P::name;
+  EXPECT_NEAR(carried.value.d, plain.slope, 1e-12 * std::max(1.0, std::abs(plain.slope)))
+      << P::name << " at logp " << t.logp << " old " << t.old_logp << " ref " << t.ref_logp << " A " << t.advantage
+      << " gathered " << t.gathered << " value " << t.value;
+}
+
+/// A token with every field drawn at random: log-probs below 0, entropy above, the rest normal, selected 0 or 1.
+inline rlcore::token<double> random_token(std::mt19937_64& random) {
+  std::normal_distribution<double> normal;
+  const auto logp = [&] { return -std::abs(normal(random)); };
+  rlcore::token<double> t{};
+  t.logp = logp(), t.old_logp = logp(), t.ref_logp = logp(), t.rollout_logp = logp();
+  t.advantage = normal(random), t.weight = std::abs(normal(random)), t.entropy = std::abs(normal(random));
+  t.value = normal(random), t.old_value = normal(random), t.target = normal(random);
+  t.selected = normal(random) > 0 ? 1 : 0, t.gathered = normal(random);
+  return t;
+}
+
+}  // namespace rlcore_test
