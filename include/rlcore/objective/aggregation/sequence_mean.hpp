@@ -19,4 +19,10 @@ struct pair_mean {
   double weight(row_info, const global_counts& step) const noexcept { return 2.0 / static_cast<double>(step.rows()); }
 };
 
+/// 1: for terms that couple all rows of the step and are means already (AOT).
+struct batch_total {
+  static constexpr bool per_batch = true;
+  double weight(row_info, const global_counts&) const noexcept { return 1.0; }
+};
+
 RLCORE_END

@@ -8,6 +8,7 @@ RLCORE_BEGIN
 /// 1 / (S* n): the mean over non-empty sequences of each one's token mean (GRPO; verl "seq-mean-token-mean", which adds
 /// 1e-8 to n).
 struct sequence_mean_token_mean {
+  static constexpr bool averages_tokens = true;  // so it also is the mean of what a sequence has once
   double weight(row_info row, const global_counts& step) const noexcept {
     return 1.0 / (static_cast<double>(step.sequences()) * static_cast<double>(row.tokens));
   }

@@ -147,10 +147,13 @@ struct token_batch {
   integer_list offsets{};
 };
 
-/// Where dL / d field is written (overwritten, masked slots get 0). All absent: only the report is wanted.
+/// Where dL / d field is written: overwritten, masked slots get 0. With `add`, it is added to what is there, so that
+/// terms with other denominators come together in one gradient; masked slots then stay as they are. All absent: only
+/// the report is wanted.
 template <class T>
 struct token_gradients {
   token_field<T> logp{}, entropy{}, value{};
+  bool add = false;
 };
 
 RLCORE_END

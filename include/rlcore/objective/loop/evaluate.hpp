@@ -26,9 +26,25 @@ constexpr bool zero_mean_gradient() noexcept {
     return false;
 }
 
-template <class Objective, std::size_t... Index>
+template <class A>
+inline constexpr bool averages_tokens = requires {
+  requires A::averages_tokens;
+};
+
+template <class Objective, class Aggregation, std::size_t... Index>
 consteval bool check_objective(std::index_sequence<Index...>) {
   if constexpr ((check_piece<piece_type<Index, Objective>>() && ...)) {
+    static_assert(one_gather<gathers_of<piece_type<Index, Objective>>...>::agree,
+                  "rlcore: two pieces of this objective gather different things over a row, and field::gathered is one "
+                  "number; evaluate them by two calls, the second with token_gradients::add");
+    static_assert(((!contains(piece_type<Index, Objective>::reads, field::gathered) ||
+                    !std::is_same_v<gathers_of<piece_type<Index, Objective>>, no_gather>)&&...),
+                  "rlcore: a piece that reads field::gathered has to say what is gathered, e.g. "
+                  "using gathers = mean_of<log_ratio_to_old>;");
+    static_assert((!is_per_sequence<piece_type<Index, Objective>> && ...) || averages_tokens<Aggregation>,
+                  "rlcore: a piece of this objective has one value per sequence, repeated at each of its tokens, so "
+                  "any other weight than sequence_mean_token_mean would count long sequences more than once; "
+                  "aggregate it with sequence_mean_token_mean{}, or use its token form (at_sequence_level)");
     static_assert(
         (!zero_mean_gradient<piece_type<Index, Objective>>() && ...),
         "rlcore: k1 as a loss has a gradient that is zero in expectation; use k2 or k3, put k1 into the reward "
@@ -75,14 +91,16 @@ prepared_batch<T> prepare(const token_batch<T>& b, const token_gradients<T>& g, 
                                                       &g.entropy, &g.value, nullptr, nullptr, nullptr, nullptr};
   prepared_batch<T> p;
   for (std::size_t f = 0; f < field_count; ++f)
-    if (contains(reads, field_at(f)) && !inputs[f]->present())
+    if (contains(reads, field_at(f)) && inputs[f] && !inputs[f]->present())
       throw std::invalid_argument("rlcore: the objective reads " + std::string(field_names[f]) +
                                   ", but the batch has none; set token_batch::" + std::string(field_names[f]));
   p.shape = detail::shape_of(b, inputs, reads);
   for (std::size_t f = 0; f < field_count; ++f)
-    if (contains(reads, field_at(f))) p.input[f] = detail::resolve(field_names[f], *inputs[f], p.shape, false);
+    if (contains(reads, field_at(f)) && inputs[f])
+      p.input[f] = detail::resolve(field_names[f], *inputs[f], p.shape, false);
   detail::check_mask(b.mask, p.shape);
   p.mask = b.mask, p.lengths = b.lengths, p.offsets = b.offsets;
+  p.adds = g.add;
   p.wants_gradients = g.logp.present() || g.entropy.present() || g.value.present();
   for (std::size_t f = 0; f < field_count; ++f) {
     const token_field<T>* out = outputs[f];
@@ -147,12 +165,12 @@ report_of<Objective> evaluate(const Executor& exec, const Objective& objective, 
       "batch; add every row of the step with global_counts::add_row, or pass whole_step(batch) if this is all");
   static_assert(rlcore::aggregation<Aggregation>,
                 "rlcore: an aggregation has double weight(row_info row, const global_counts& step) const noexcept");
-  if constexpr (detail::check_objective<Objective>(std::make_index_sequence<piece_count<Objective>>{}) &&
+  if constexpr (detail::check_objective<Objective, Aggregation>(std::make_index_sequence<piece_count<Objective>>{}) &&
                 std::is_same_v<Counts, global_counts> && rlcore::aggregation<Aggregation>) {
     using evaluator = token_loop::row_evaluator<Objective, T>;
     using report_type = report_of<Objective>;
     using shape = detail::structure<Objective>;
-    const auto prepared = token_loop::prepare(batch, gradients, shape::reads, shape::outputs);
+    const auto prepared = token_loop::prepare(batch, gradients, evaluator::reads, shape::outputs);
     report_type total;
     detail::name_entries<Objective>(objective, total, std::make_index_sequence<piece_count<Objective>>{});
     total.empty_step = step.tokens() == 0;

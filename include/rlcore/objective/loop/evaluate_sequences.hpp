@@ -1,12 +1,12 @@
-// The sequence loop: gather one score per row, link rows or pairs, scatter the slopes to the tokens.
+// The sequence loop: gather one score per row, link rows, pairs or the whole batch, scatter the slopes to the tokens.
 #pragma once
 
-#include <algorithm>
-#include <atomic>
 #include <cstddef>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "rlcore/objective/loop/evaluate.hpp"
 #include "rlcore/objective/piece/preference/link.hpp"
@@ -14,12 +14,23 @@
 RLCORE_BEGIN
 namespace detail {
 
+/// The fields that a link is shown with one value per row. What a token piece reads besides belongs to tokens.
 template <class Link>
-constexpr field link_reads() noexcept {
+constexpr field row_fields() noexcept {
+  constexpr field shown = field::advantage | field::weight | field::value | field::old_value | field::target |
+                          field::selected | field::entropy;
   if constexpr (requires { Link::reads; })
-    return contains(Link::reads, field::advantage) ? field::advantage : field::none;
+    return static_cast<field>(static_cast<unsigned>(Link::reads) & static_cast<unsigned>(shown));
   else
     return field::none;
+}
+
+template <class Score>
+constexpr bool has_unit_slope() noexcept {
+  if constexpr (requires { Score::unit_slope; })
+    return Score::unit_slope;
+  else
+    return false;
 }
 
 template <class A>
@@ -30,6 +41,20 @@ template <class A>
 inline constexpr bool per_pair = requires {
   requires A::per_pair;
 };
+template <class A>
+inline constexpr bool per_batch = requires {
+  requires A::per_batch;
+};
+
+template <class Link, class Aggregation>
+consteval bool fits() {
+  if constexpr (batch_link<Link>)
+    return per_batch<Aggregation>;
+  else if constexpr (pair_link<Link>)
+    return per_pair<Aggregation>;
+  else
+    return per_sequence<Aggregation>;
+}
 
 }  // namespace detail
 
@@ -40,20 +65,65 @@ using sequence_report_of = report<1, monitor_count<Link>>;
 RLCORE_ALGORITHM_BEGIN
 namespace token_loop {
 
+/// One row as a link sees it, and the way back from its slope to the tokens.
+template <class Gather, class Link, class T>
+class sequence_rows {
+  using score = typename Gather::score;
+  using loop = row_loop<score, T>;
+  using also = gathers_of<Link>;
+
+ public:
+  static constexpr field row_fields = detail::row_fields<Link>();
+  static constexpr field reads = score::reads | row_fields | row_gatherer<also, T>::reads;
+  static constexpr field writes = wrt_of<score>();
+
+  explicit sequence_rows(const prepared_batch<T>& batch) noexcept
+      : batch_(batch),
+        gather_(batch),
+        also_(batch),
+        scatter_(batch, score::reads, writes, &loop::erased_run, &score_, &sums_) {}
+
+  std::int64_t live(extent_t i) const noexcept { return scatter_.live(i); }
+
+  token<double> gather(extent_t i, std::int64_t live) noexcept {
+    token<double> row{};
+    row.logp = gather_(i, live);
+    if constexpr (!std::is_same_v<also, no_gather>) row.gathered = also_(i, live);
+    for (std::size_t f = 0; f < field_count; ++f)
+      if (contains(row_fields, field_at(f)))
+        row.*field_member<double>[f] = static_cast<double>(*batch_.input[f].row(i, -1));
+    return row;
+  }
+
+  /// slope: dL / d score.
+  void scatter(extent_t i, std::int64_t live, double slope) noexcept {
+    if (live == 0) return scatter_.zero_gradients(i, 0);
+    if (Gather::averages) slope /= static_cast<double>(live);
+    if constexpr (detail::has_unit_slope<score>()) {
+      scatter_.fill(i, static_cast<T>(slope));
+    } else if (batch_.wants_gradients) {
+      sums_.clear();
+      scatter_.row(i, static_cast<T>(slope));
+    }
+  }
+
+ private:
+  const prepared_batch<T>& batch_;
+  score score_{};
+  typename loop::sums sums_;
+  row_gatherer<Gather, T> gather_;
+  [[no_unique_address]] row_gatherer<also, T> also_;
+  row_driver<T> scatter_;
+};
+
+/// One row or one pair after the other.
 template <class Gather, class Link, class T>
 class sequence_evaluator {
-  using loop = row_loop<typename Gather::score, T>;
-
  public:
   static constexpr extent_t rows_per_term = pair_link<Link> ? 2 : 1;
   using report_type = sequence_report_of<Gather, Link>;
 
-  sequence_evaluator(const sequence_objective<Gather, Link>& objective, const typename Gather::score& score,
-                     const prepared_batch<T>& gathered, const prepared_batch<T>& batch) noexcept
-      : link_(objective.link),
-        gather_(gathered, Gather::score::reads, field::logp, &loop::erased_run, &score, &sums_),
-        scatter_(batch, field::none, field::logp, nullptr, nullptr, nullptr),
-        batch_(batch) {}
+  sequence_evaluator(const Link& link, const prepared_batch<T>& batch) noexcept : link_(link), rows_(batch) {}
 
   template <class Aggregation>
   void operator()(extent_t first, const Aggregation& aggregation, const global_counts& step,
@@ -61,11 +131,11 @@ class sequence_evaluator {
     token<double> row[rows_per_term];
     std::int64_t live[rows_per_term];
     for (extent_t k = 0; k < rows_per_term; ++k) {
-      live[k] = gather_.live(first + k);
+      live[k] = rows_.live(first + k);
       out.rows += 1, out.tokens += live[k], out.sequences += live[k] > 0;
-      row[k] = gather(first + k, live[k]);
+      row[k] = rows_.gather(first + k, live[k]);
     }
-    if (rows_per_term == 1 && live[0] == 0) return scatter_.zero_gradients(first, 0);
+    if (rows_per_term == 1 && live[0] == 0) return rows_.scatter(first, 0, 0.0);
     const double weight = aggregation.weight(row_info{live[0]}, step);
     double slope[rows_per_term];
     const auto linked = link(row, slope);
@@ -74,23 +144,10 @@ class sequence_evaluator {
     out.piece[0].total.add(linked.value);
     if constexpr (monitor_count < Link >> 0)
       for (std::size_t m = 0; m < monitor_count<Link>; ++m) out.monitor[m].total.add(linked.monitor[m]);
-    for (extent_t k = 0; k < rows_per_term; ++k) {
-      const double per_token = Gather::averages && live[k] > 0 ? slope[k] / static_cast<double>(live[k]) : slope[k];
-      scatter_.fill(first + k, static_cast<T>(weight * per_token));
-    }
+    for (extent_t k = 0; k < rows_per_term; ++k) rows_.scatter(first + k, live[k], weight * slope[k]);
   }
 
  private:
-  token<double> gather(extent_t i, std::int64_t live) noexcept {
-    token<double> row{};
-    sums_.clear();
-    if (live > 0) gather_.row(i, T(1));
-    const double sum = sums_.total(0);
-    row.logp = Gather::averages && live > 0 ? sum / static_cast<double>(live) : sum;
-    if constexpr (detail::link_reads<Link>() != field::none)
-      row.advantage = static_cast<double>(*batch_.input[advantage_index].row(i, -1));
-    return row;
-  }
   auto link(const token<double>* row, double* slope) const noexcept {
     if constexpr (pair_link<Link>) {
       const auto result = link_.template operator()<exact_math, double>(row[0], row[1]);
@@ -103,18 +160,41 @@ class sequence_evaluator {
     }
   }
 
-  static constexpr std::size_t advantage_index = 4;
   const Link& link_;
-  typename loop::sums sums_;
-  row_driver<T> gather_, scatter_;
-  const prepared_batch<T>& batch_;
+  sequence_rows<Gather, Link, T> rows_;
 };
+
+/// All rows at once: the only objective that allocates (two numbers and a token per row).
+template <class Gather, class Link, class T, class Aggregation, class Report>
+void evaluate_batch_link(const Link& link, const prepared_batch<T>& batch, const Aggregation& aggregation,
+                         const global_counts& step, Report& total) {
+  sequence_rows<Gather, Link, T> rows(batch);
+  const extent_t count = batch.shape.rows;
+  if (count != step.rows())
+    throw std::invalid_argument("rlcore: " + std::string(Link::name) +
+                                " couples all rows of the optimizer step, so they have to come in one batch; this one "
+                                "has " +
+                                std::to_string(count) + " rows, the step " + std::to_string(step.rows()));
+  std::vector<token<double>> row(static_cast<std::size_t>(count));
+  std::vector<double> slope(row.size());
+  for (extent_t i = 0; i < count; ++i) {
+    const std::int64_t live = rows.live(i);
+    total.rows += 1, total.tokens += live, total.sequences += live > 0;
+    row[static_cast<std::size_t>(i)] = rows.gather(i, live);
+  }
+  const double value = link(std::span<const token<double>>(row), std::span<double>(slope));
+  const double weight = aggregation.weight(row_info{1}, step);
+  total.units = 1;
+  total.piece[0].aggregated.add(weight * value);
+  total.piece[0].total.add(value);
+  for (extent_t i = 0; i < count; ++i) rows.scatter(i, rows.live(i), weight * slope[static_cast<std::size_t>(i)]);
+}
 
 }  // namespace token_loop
 
-/// Loss, gradient and report of a sequence objective, with the guarantees of evaluate. A row link reads advantages with
-/// one value per row. Pairs are neighbouring rows and must not be split between micro-batches; throws
-/// std::invalid_argument for an odd number of rows.
+/// Loss, gradient and report of a sequence objective, with the guarantees of evaluate. Fields that a link reads have
+/// one value per row. Pairs are neighbouring rows and must not be split between micro-batches; an odd number of rows
+/// throws std::invalid_argument, as does a batch link (which couples all rows) on anything but the whole step.
 template <executor Executor, class Gather, class Link, class Aggregation, class T, class Counts>
 sequence_report_of<Gather, Link> evaluate(const Executor& exec, const sequence_objective<Gather, Link>& objective,
                                           const Aggregation& aggregation, const token_batch<T>& batch,
@@ -125,39 +205,39 @@ sequence_report_of<Gather, Link> evaluate(const Executor& exec, const sequence_o
       "rlcore: evaluate takes the global_counts of the whole optimizer step, not a number and not the counts of "
       "one batch; add every row of the step with global_counts::add_row, or pass whole_step(batch)");
   static_assert(
-      pair_link<Link> ? detail::per_pair<Aggregation> : detail::per_sequence<Aggregation>,
-      "rlcore: this objective has one term per sequence or per pair of sequences, not one per token; aggregate "
-      "it with sequence_mean{} or pair_mean{}");
-  static_assert(pair_link<Link> || token_piece<Link>,
+      detail::fits<Link, Aggregation>(),
+      "rlcore: this objective has one term per sequence, per pair of sequences or per batch, not one per token; "
+      "aggregate it with sequence_mean{}, pair_mean{} or, if it couples the whole batch, batch_total{}");
+  static_assert(batch_link<Link> || pair_link<Link> || token_piece<Link>,
                 "rlcore: a link is a token piece, which is shown one sequence as a token, or has the call operator "
                 "pair_term<V, N> operator()(const token<V>& chosen, const token<V>& rejected) const noexcept");
-  using evaluator = token_loop::sequence_evaluator<Gather, Link, T>;
-  using report_type = sequence_report_of<Gather, Link>;
-  constexpr field reads = Gather::score::reads | detail::link_reads<Link>();
-  const auto prepared = token_loop::prepare(batch, gradients, reads, field::logp);
-  if constexpr (detail::link_reads<Link>() != field::none)
-    if (prepared.input[4].per_token)
-      throw std::invalid_argument(
-          "rlcore: a sequence objective needs one advantage per row; pass a vector, in packed batches per_row(x)");
-  auto gathered = prepared;
-  gathered.wants_gradients = false;
-  const typename Gather::score score{};
+  using rows_type = token_loop::sequence_rows<Gather, Link, T>;
+  const auto prepared = token_loop::prepare(batch, gradients, rows_type::reads, rows_type::writes);
+  for (std::size_t f = 0; f < field_count; ++f)
+    if (contains(rows_type::row_fields, field_at(f)) && prepared.input[f].per_token)
+      throw std::invalid_argument("rlcore: a sequence objective needs one " + std::string(field_names[f]) +
+                                  " per row; pass a vector, in packed batches per_row(x)");
 
-  report_type total;
+  sequence_report_of<Gather, Link> total;
   total.piece[0].name = Link::name;
   for (std::size_t m = 0; m < monitor_count<Link>; ++m)
     total.monitor[m].piece = Link::name, total.monitor[m].name = monitors_of<Link>()[m];
   total.empty_step = step.tokens() == 0;
-  const extent_t rows = prepared.shape.rows;
-  if (rows % evaluator::rows_per_term != 0)
-    throw std::invalid_argument("rlcore: pairs are rows 2k and 2k + 1, but the batch has " + std::to_string(rows) +
-                                " rows");
-  token_loop::for_each_chunk(exec, prepared, rows / evaluator::rows_per_term, total,
-                             [&](extent_t begin, extent_t end, report_type& part) {
-                               evaluator one_term(objective, score, gathered, prepared);
-                               for (extent_t i = begin; i < end; ++i)
-                                 one_term(i * evaluator::rows_per_term, aggregation, step, part);
-                             });
+  if constexpr (batch_link<Link>) {
+    token_loop::evaluate_batch_link<Gather>(objective.link, prepared, aggregation, step, total);
+  } else {
+    using evaluator = token_loop::sequence_evaluator<Gather, Link, T>;
+    const extent_t rows = prepared.shape.rows;
+    if (rows % evaluator::rows_per_term != 0)
+      throw std::invalid_argument("rlcore: pairs are rows 2k and 2k + 1, but the batch has " + std::to_string(rows) +
+                                  " rows");
+    token_loop::for_each_chunk(exec, prepared, rows / evaluator::rows_per_term, total,
+                               [&](extent_t begin, extent_t end, sequence_report_of<Gather, Link>& part) {
+                                 evaluator one_term(objective.link, prepared);
+                                 for (extent_t i = begin; i < end; ++i)
+                                   one_term(i * evaluator::rows_per_term, aggregation, step, part);
+                               });
+  }
   token_loop::check_counts(total.tokens, total.sequences, total.rows, step);
   return total;
 }

@@ -12,7 +12,9 @@
 //
 // Optional members: `static constexpr field wrt` (what the slope is taken by, default field::logp),
 // `static constexpr std::array<std::string_view, N> monitors` (then return term<V, N>), and
-// `static constexpr bool stops_gradient = true` (the slope deliberately is not the derivative of the value).
+// `static constexpr bool stops_gradient = true` (the slope deliberately is not the derivative of the value),
+// `using gathers = mean_of<log_ratio_to_old>` (a statistic of the row, read as field::gathered) and
+// `static constexpr bool per_sequence = true`.
 // Bodies use arithmetic, comparisons, V(setting) and Math:: only: the same text runs on float, double, packs of lanes
 // and dual numbers.
 #pragma once
@@ -53,6 +55,14 @@ constexpr auto monitors_of() noexcept {
 
 template <class P>
 inline constexpr std::size_t monitor_count = monitors_of<P>().size();
+
+/// Whether the piece says `static constexpr bool per_sequence = true`: its value is one term per sequence, which each
+/// of the sequence's tokens repeats, so that only sequence_mean_token_mean weighs it right.
+template <class P>
+inline constexpr bool is_per_sequence = false;
+template <class P>
+requires requires { P::per_sequence; }
+inline constexpr bool is_per_sequence<P> = P::per_sequence;
 
 /// A piece says what it reads, has a name, and returns term<V, number of monitors> for a token<V>.
 template <class P>

@@ -10,14 +10,31 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "rlcore/objective/piece/piece.hpp"
+#include "rlcore/objective/piece/score/gather.hpp"
 #include "rlcore/simd/math.hpp"
 #include "rlcore/simd/reduce.hpp"
 
 RLCORE_BEGIN
 namespace detail {
+
+/// The one gather among many, or no_gather; `agree` is false if there are two.
+template <class... Gathers>
+struct one_gather {
+  using type = no_gather;
+  static constexpr bool agree = true;
+};
+template <class First, class... Rest>
+struct one_gather<First, Rest...> {
+  using other = one_gather<Rest...>;
+  static constexpr bool has = !std::is_same_v<First, no_gather>,
+                        has_other = !std::is_same_v<typename other::type, no_gather>;
+  using type = std::conditional_t<has, First, typename other::type>;
+  static constexpr bool agree = other::agree && (!has || !has_other || std::is_same_v<First, typename other::type>);
+};
 
 /// What the loop needs to know about an objective, computed at compile time.
 template <class Objective>
@@ -56,6 +73,9 @@ struct structure {
     return (field::none | ... | piece<Index>::reads);
   }
   (std::make_index_sequence<pieces>{});
+  using gathers = typename decltype([]<std::size_t... Index>(std::index_sequence<Index...>) {
+    return one_gather<gathers_of<piece<Index>>...>{};
+  }(std::make_index_sequence<pieces>{}))::type;
   static constexpr field outputs = []<std::size_t... Index>(std::index_sequence<Index...>) {
     return (field::none | ... | wrt_of<piece<Index>>());
   }

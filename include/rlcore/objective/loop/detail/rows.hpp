@@ -21,7 +21,7 @@ struct prepared_batch {
   detail::row_shape shape;
   detail::row_source<const T> input[field_count];
   detail::row_source<T> output[field_count];
-  bool wants_gradients = false;
+  bool wants_gradients = false, adds = false;
   token_mask mask;
   integer_list lengths, offsets;
 
@@ -43,31 +43,37 @@ class row_driver {
   using kernel = void (*)(const void* objective, const lane_pointers<T>&, std::size_t first, std::size_t packs,
                           void* sums);
 
-  row_driver(const prepared_batch<T>& batch, field reads, field writes, kernel run, const void* objective,
-             void* sums) noexcept
-      : batch_(batch), run_(run), objective_(objective), sums_(sums) {
+  /// A `silent` driver writes no gradient, whatever the batch wants.
+  row_driver(const prepared_batch<T>& batch, field reads, field writes, kernel run, const void* objective, void* sums,
+             bool silent = false) noexcept
+      : batch_(batch), run_(run), objective_(objective), sums_(sums), writes_(batch.wants_gradients && !silent) {
     std::fill(all_live_, all_live_ + width, mask_lane<T>(-1));
     for (std::size_t f = 0; f < field_count; ++f) {
       const bool write = contains(writes, field_at(f));
-      if (contains(reads, field_at(f))) {
+      if (field_at(f) == field::gathered) {
+        at_.input[f] = input_[f];  // the same pack again and again
+      } else if (contains(reads, field_at(f))) {
         at_.input_step[f] = batch.input[f].per_token ? width : 0;
         direct_ &= !batch.input[f].per_token || batch.input[f].token_stride == 1;
         (batch.input[f].per_token ? token_inputs_ : row_inputs_).add(f);
       }
-      if (write && batch.wants_gradients) {
+      if (write && writes_) {
         at_.output_step[f] = width;
         direct_ &= batch.output[f].token_stride == 1;
         outputs_.add(f);
       } else if (write) {
         at_.output[f] = output_[f];  // with step 0: nobody looks
-      } else if (batch.output[f].data) {
+      } else if (batch.output[f].data && !batch.adds && !silent) {
         zeros_.add(f);
       }
     }
     // Masks whose elements are as wide as a lane are read where they are.
     direct_mask_ = batch.mask.bytes == sizeof(T) && mask_step(batch.mask) == sizeof(T);
-    direct_ &= direct_mask_ || !batch.mask.present();
+    direct_ &= (direct_mask_ || !batch.mask.present()) && !batch.adds;
   }
+
+  /// What field::gathered is for the next row.
+  void show_gathered(T x) noexcept { std::fill(input_[gathered_index], input_[gathered_index] + width, x); }
 
   /// Live tokens of row i.
   std::int64_t live(extent_t i) const noexcept {
@@ -87,28 +93,36 @@ class row_driver {
       segment(begin, count);
       begin += count;
     }
-    if (batch_.wants_gradients) zero_gradients(i, batch_.length(i));
+    if (writes_) zero_gradients(i, batch_.length(i));
   }
 
-  /// Writes `slope` to every live slot of the row's logp gradient and 0 to the others.
+  /// Writes (or adds) `slope` to every live slot of the row in the only gradient there is; the others become 0.
   void fill(extent_t i, T slope) noexcept {
     zero_gradients(i, batch_.length(i));
-    if (!batch_.wants_gradients) return;
-    T* to = batch_.output[0].row(i, batch_.offset(i));
-    const extent_t step = batch_.output[0].token_stride, length = batch_.length(i);
-    if (!batch_.mask.present()) {
+    if (!writes_) return;
+    const std::size_t f = *outputs_.begin();
+    T* to = batch_.output[f].row(i, batch_.offset(i));
+    const extent_t step = batch_.output[f].token_stride, length = batch_.length(i);
+    if (!batch_.mask.present() && !batch_.adds) {
       for (extent_t t = 0; t < length; ++t) to[t * step] = slope;
-      return;
+    } else if (!batch_.mask.present()) {
+      for (extent_t t = 0; t < length; ++t) to[t * step] += slope;
+    } else {
+      const std::byte* mask = mask_row(batch_.mask, i, batch_.offset(i));
+      const extent_t mask_stride = mask_step(batch_.mask);
+      with_mask_reader(batch_.mask, [&](auto live) {
+        for (extent_t t = 0; t < length; ++t) {
+          const bool here = live(mask + t * mask_stride);
+          to[t * step] = batch_.adds ? to[t * step] + (here ? slope : T(0)) : here ? slope : T(0);
+        }
+      });
     }
-    const std::byte* mask = mask_row(batch_.mask, i, batch_.offset(i));
-    const extent_t mask_stride = mask_step(batch_.mask);
-    with_mask_reader(batch_.mask, [&](auto live) {
-      for (extent_t t = 0; t < length; ++t) to[t * step] = live(mask + t * mask_stride) ? slope : T(0);
-    });
   }
 
-  /// Zeros the gradients of row i from slot `from` on; those that no piece produces are zero everywhere.
+  /// Zeros the gradients of row i from slot `from` on; those that no piece produces are zero everywhere. What is added
+  /// to keeps what it has.
   void zero_gradients(extent_t i, extent_t from) noexcept {
+    if (batch_.adds) return;
     const auto zero = [&](std::size_t f, extent_t first) {
       const extent_t step = batch_.output[f].token_stride, slots = batch_.slots(i);
       T* to = batch_.output[f].row(i, batch_.offset(i));
@@ -120,6 +134,8 @@ class row_driver {
 
  private:
   static constexpr std::size_t width = pack<T>::lanes, staged = width * staged_packs;
+  static constexpr std::size_t gathered_index = 11;
+  static_assert(field_at(gathered_index) == field::gathered);
 
   /// A few field numbers.
   struct field_list {
@@ -154,14 +170,17 @@ class row_driver {
       at_.input[f] = in_place ? from : input_[f];
     }
     for (const std::size_t f : outputs_)
-      at_.output[f] = whole && batch_.output[f].token_stride == 1 ? target_[f] + begin : output_[f];
+      at_.output[f] = whole && batch_.output[f].token_stride == 1 && !batch_.adds ? target_[f] + begin : output_[f];
     open_mask(begin, count, padded);
     run_(objective_, at_, begin / width, packs, sums_);
     for (const std::size_t f : outputs_) {
       if (at_.output[f] != output_[f]) continue;
       const extent_t stride = batch_.output[f].token_stride;
       T* to = target_[f] + first * stride;
-      for (std::size_t k = 0; k < count; ++k) to[static_cast<extent_t>(k) * stride] = output_[f][k];
+      for (std::size_t k = 0; k < count; ++k) {
+        T& slot = to[static_cast<extent_t>(k) * stride];
+        slot = batch_.adds ? slot + output_[f][k] : output_[f][k];
+      }
     }
   }
 
@@ -189,6 +208,7 @@ class row_driver {
   const kernel run_;
   const void* const objective_;
   void* const sums_;
+  const bool writes_;
   field_list token_inputs_, row_inputs_, outputs_, zeros_;
   lane_pointers<T> at_{};
   const T* source_[field_count] = {};
@@ -201,17 +221,53 @@ class row_driver {
   alignas(64) mask_lane<T> all_live_[width];
 };
 
+/// Gathers one number per row: the sum or mean of a score over its live tokens.
+template <class Gather, class T>
+class row_gatherer {
+  using score = typename Gather::score;
+  using loop = row_loop<score, T>;
+
+ public:
+  static constexpr field reads = score::reads;
+  explicit row_gatherer(const prepared_batch<T>& batch) noexcept
+      : driver_(batch, reads, wrt_of<score>(), &loop::erased_run, &score_, &sums_, true) {}
+
+  /// 0 for a row without live tokens.
+  double operator()(extent_t i, std::int64_t live) noexcept {
+    if (live == 0) return 0;
+    sums_.clear();
+    driver_.row(i, T(1));
+    const double sum = sums_.total(0);
+    return Gather::averages ? sum / static_cast<double>(live) : sum;
+  }
+
+ private:
+  score score_{};
+  typename loop::sums sums_;
+  row_driver<T> driver_;
+};
+
+template <class T>
+class row_gatherer<no_gather, T> {
+ public:
+  static constexpr field reads = field::none;
+  explicit row_gatherer(const prepared_batch<T>&) noexcept {}
+};
+
 /// Adds row after row to a report.
 template <class Objective, class T>
 class row_evaluator {
   using loop = row_loop<Objective, T>;
   using shape = structure<Objective>;
+  using gather = typename shape::gathers;
 
  public:
   using report_type = report<shape::pieces, shape::monitors>;
+  /// The fields that have to be there.
+  static constexpr field reads = shape::reads | row_gatherer<gather, T>::reads;
 
   row_evaluator(const Objective& objective, const prepared_batch<T>& batch) noexcept
-      : driver_(batch, shape::reads, shape::outputs, &loop::erased_run, &objective, &sums_) {}
+      : gather_(batch), driver_(batch, shape::reads, shape::outputs, &loop::erased_run, &objective, &sums_) {}
 
   template <class Aggregation>
   void operator()(extent_t i, const Aggregation& aggregation, const global_counts& step, report_type& out) noexcept {
@@ -221,6 +277,7 @@ class row_evaluator {
     out.tokens += live;
     out.sequences += 1;
     const double weight = aggregation.weight(row_info{live}, step);
+    if constexpr (!std::is_same_v<gather, no_gather>) driver_.show_gathered(static_cast<T>(gather_(i, live)));
     sums_.clear();
     driver_.row(i, static_cast<T>(weight));
     for (std::size_t p = 0, m = 0, slot = 0; p < shape::pieces; ++p) {
@@ -233,6 +290,7 @@ class row_evaluator {
 
  private:
   typename loop::sums sums_;
+  [[no_unique_address]] row_gatherer<gather, T> gather_;
   row_driver<T> driver_;
 };
 

@@ -89,7 +89,7 @@ row_shape shape_of(const token_batch<T>& b, const std::array<const token_field<c
     return s;
   }
   for (std::size_t i = 0; i < field_count; ++i)
-    if (contains(reads, field_at(i)) && fields[i]->form == kind::matrix) {
+    if (contains(reads, field_at(i)) && fields[i] && fields[i]->form == kind::matrix) {
       s.rows = fields[i]->shape[0], s.width = fields[i]->shape[1];
       s.model = field_names[i];
       break;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "rlcore/objective/piece/piece.hpp"
+#include "rlcore/objective/piece/score/gather.hpp"
 
 RLCORE_BEGIN
 
@@ -15,6 +16,8 @@ struct weighted {
   static constexpr field wrt = wrt_of<Piece>();
   static constexpr std::string_view name = Piece::name;
   static constexpr auto monitors = monitors_of<Piece>();
+  using gathers = gathers_of<Piece>;
+  static constexpr bool per_sequence = is_per_sequence<Piece>;
   [[no_unique_address]] Piece piece;
 
   constexpr explicit weighted(Piece p) : piece(p) {}

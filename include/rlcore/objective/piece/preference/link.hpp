@@ -1,14 +1,18 @@
 // Terms that couple whole sequences: from one score per sequence to a loss and its slope by each score.
 //
-// A row link is a token piece that is shown one sequence: logp holds its score, advantage its advantage, the other
-// fields are zero. So every surrogate works at the level of sequences as it is. A pair link is shown two sequences.
+// A row link is a token piece that is shown one sequence: logp holds its score; advantage, weight, value, old_value,
+// target, selected and entropy hold what the batch has for the row, if the link reads them; the other fields are zero.
+// So every surrogate works at the level of sequences as it is. A pair link is shown two sequences, a batch link all.
+// A link with a member type `gathers` finds that second statistic of each row in field::gathered.
 #pragma once
 
 #include <concepts>
 #include <cstddef>
+#include <span>
 #include <string_view>
 
 #include "rlcore/objective/piece/piece.hpp"
+#include "rlcore/objective/piece/score/gather.hpp"
 
 RLCORE_BEGIN
 
@@ -29,18 +33,13 @@ concept pair_link = requires(const L l, const token<double>& t) {
   { l.template operator()<exact_math, double>(t, t) } -> std::same_as<pair_term<double, monitor_count<L>>>;
 };
 
-/// What a sequence objective gathers per row: the sum of Score's value over live tokens.
-template <class Score>
-struct sum_of {
-  using score = Score;
-  static constexpr bool averages = false;
-};
-
-/// The same divided by the number of live tokens.
-template <class Score>
-struct mean_of {
-  using score = Score;
-  static constexpr bool averages = true;
+/// All rows of the step at once: returns the term and writes its slope by each row's score. For losses that sort or
+/// compare across the batch (AOT, ranking); it has to come as one batch. Rows without live tokens are shown with score
+/// 0.
+template <class L>
+concept batch_link = requires(const L l, std::span<const token<double>> rows, std::span<double> slope) {
+  { L::name } -> std::convertible_to<std::string_view>;
+  { l(rows, slope) } -> std::same_as<double>;
 };
 
 /// gather -> link -> scatter: one scalar per sequence, a loss of one row or of a pair of rows, and its slope back to
