@@ -9,7 +9,7 @@
 
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/trainer/metric_names.hpp"
-#include "rlcore/trainer/policy/collect.hpp"
+#include "rlcore/trainer/policy/verl_algorithm.hpp"
 
 namespace {
 
@@ -78,14 +78,14 @@ TEST(policy_step_metrics, entropy_is_averaged_as_the_loss_is) {
   batch[0].entropy = {1, 3};
   batch[1].entropy = {0.5f, 0.5f, 1, 2};
   verl_policy_loss loss;
-  EXPECT_NEAR(trainer::rollout_entropy(batch, loss), 8.0 / 6, 1e-12);
+  EXPECT_NEAR(trainer::rollout_entropy(batch, trainer::verl_algorithm{loss}), 8.0 / 6, 1e-12);
   loss.aggregation = aggregation_mode::sequence_mean_token_mean;
-  EXPECT_NEAR(trainer::rollout_entropy(batch, loss), (2.0 + 1.0) / 2, 1e-12);
+  EXPECT_NEAR(trainer::rollout_entropy(batch, trainer::verl_algorithm{loss}), (2.0 + 1.0) / 2, 1e-12);
   loss.aggregation = aggregation_mode::sequence_mean_token_sum;
-  EXPECT_NEAR(trainer::rollout_entropy(batch, loss), (4.0 + 4.0) / 2, 1e-12);
+  EXPECT_NEAR(trainer::rollout_entropy(batch, trainer::verl_algorithm{loss}), (4.0 + 4.0) / 2, 1e-12);
   loss.aggregation = aggregation_mode::fixed_length;
   loss.fixed_length = 16;
-  EXPECT_NEAR(trainer::rollout_entropy(batch, loss), 8.0 / 2 / 16, 1e-12);
+  EXPECT_NEAR(trainer::rollout_entropy(batch, trainer::verl_algorithm{loss}), 8.0 / 2 / 16, 1e-12);
 }
 
 TEST(policy_step_metrics, timing) {

@@ -12,7 +12,7 @@
 
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/trainer/metric_names.hpp"
-#include "rlcore/trainer/policy/collect.hpp"
+#include "rlcore/trainer/policy/verl_algorithm.hpp"
 
 namespace {
 
@@ -136,7 +136,8 @@ TEST(policy_update, loss_and_gradient_norm_of_the_first_step_against_pytorch) {
     fixture f;
     trainer::metrics m;
     const auto all = batch();
-    EXPECT_EQ(trainer::update_actor(f.actor, loss_of(spec), all, one_update(), random_key{1}, m), 0);
+    EXPECT_EQ(
+        trainer::update_actor(f.actor, trainer::verl_algorithm{loss_of(spec)}, all, one_update(), random_key{1}, m), 0);
     EXPECT_NEAR(m.get("actor/grad_norm"), spec.at("grad_norm"), 1e-5 * spec.at("grad_norm").get<double>());
     for (const char* key : {"pg_loss", "pg_clipfrac", "pg_clipfrac_lower", "ppo_kl", "kl_loss", "entropy_loss"}) {
       const std::string metric = std::string("actor/") + key;
@@ -156,7 +157,7 @@ TEST(policy_update, gradients_and_updated_weights_against_pytorch) {
   fixture f;
   trainer::metrics m;
   const auto all = batch();
-  trainer::update_actor(f.actor, loss_of(spec), all, one_update(), random_key{1}, m);
+  trainer::update_actor(f.actor, trainer::verl_algorithm{loss_of(spec)}, all, one_update(), random_key{1}, m);
   const double norm = spec.at("grad_norm");
   for (const nn::parameter& p : f.actor.model.parameters()) {
     const auto gradient = spec.at("gradients").at(p.name).get<std::vector<double>>();
@@ -205,7 +206,8 @@ TEST(policy_update, gradient_is_the_sum_trajectory_by_trajectory_to_the_bit) {
             fixture f(threads, logits_bytes);
             trainer::update_plan plan = one_update();
             plan.micro_trajectories = rows, plan.micro_tokens = tokens, plan.recompute = recompute;
-            const policy_report report = trainer::accumulate_gradient(f.actor, loss, pointers(all), plan);
+            const policy_report report =
+                trainer::accumulate_gradient(f.actor, trainer::verl_algorithm{loss}, pointers(all), plan);
             EXPECT_EQ(f.gradient(), one.gradient()) << threads << " " << logits_bytes << " " << rows << " " << tokens;
             EXPECT_EQ(report.loss(), sum.loss());
             EXPECT_EQ(report.ppo_kl_mean(), sum.ppo_kl_mean());
@@ -224,14 +226,14 @@ TEST(policy_update, log_probs_do_not_depend_on_the_split) {
 }
 
 TEST(policy_update, a_gradient_that_is_not_finite_changes_nothing) {
-  const verl_policy_loss loss;
+  const trainer::verl_algorithm grpo;
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     fixture f;
     auto all = batch();
     all[1].advantage = bad;
     const std::string before = f.state();
     trainer::metrics m;
-    EXPECT_EQ(trainer::update_actor(f.actor, loss, all, one_update(), random_key{1}, m), 1);
+    EXPECT_EQ(trainer::update_actor(f.actor, grpo, all, one_update(), random_key{1}, m), 1);
     EXPECT_EQ(f.state(), before);
     EXPECT_EQ(m.get("actor/skipped_updates"), 1);
     EXPECT_FALSE(std::isfinite(m.get("actor/grad_norm")));
@@ -240,22 +242,22 @@ TEST(policy_update, a_gradient_that_is_not_finite_changes_nothing) {
   f.weights()[5] = std::numeric_limits<float>::infinity();
   const std::string before = f.state();
   trainer::metrics m;
-  EXPECT_EQ(trainer::update_actor(f.actor, loss, batch(), one_update(), random_key{1}, m), 1);
+  EXPECT_EQ(trainer::update_actor(f.actor, grpo, batch(), one_update(), random_key{1}, m), 1);
   EXPECT_EQ(f.state(), before);
 }
 
 TEST(policy_update, the_updates_after_a_skipped_one_are_made) {
-  const verl_policy_loss loss;
+  const trainer::verl_algorithm grpo;
   trainer::update_plan plan = one_update();
   plan.mini_trajectories = 3;
   auto all = batch();
   fixture alone;
   trainer::metrics m;
-  trainer::update_actor(alone.actor, loss, std::vector(all.begin() + 3, all.end()), plan, random_key{1}, m);
+  trainer::update_actor(alone.actor, grpo, std::vector(all.begin() + 3, all.end()), plan, random_key{1}, m);
   EXPECT_FALSE(m.contains("actor/skipped_updates"));
   all[0].advantage = std::numeric_limits<float>::quiet_NaN();
   fixture f;
-  EXPECT_EQ(trainer::update_actor(f.actor, loss, all, plan, random_key{1}, m), 1);
+  EXPECT_EQ(trainer::update_actor(f.actor, grpo, all, plan, random_key{1}, m), 1);
   EXPECT_EQ(f.state(), alone.state());
 }
 
@@ -267,7 +269,7 @@ TEST(policy_update, one_optimizer_step_per_mini_batch_and_pass) {
   const auto run = [&](std::uint64_t seed) {
     fixture f;
     trainer::metrics m;
-    EXPECT_EQ(trainer::update_actor(f.actor, verl_policy_loss(), batch(), plan, random_key{seed}, m), 0);
+    EXPECT_EQ(trainer::update_actor(f.actor, trainer::verl_algorithm(), batch(), plan, random_key{seed}, m), 0);
     EXPECT_EQ(f.actor.optimizer.steps(), 6);
     return f.state();
   };
@@ -283,7 +285,7 @@ TEST(policy_update, clipping_scales_the_gradient_and_zero_switches_it_off) {
     trainer::metrics m;
     trainer::update_plan plan = one_update();
     plan.grad_clip = grad_clip;
-    trainer::update_actor(f.actor, verl_policy_loss(), batch(), plan, random_key{1}, m);
+    trainer::update_actor(f.actor, trainer::verl_algorithm(), batch(), plan, random_key{1}, m);
     return std::pair{m.get("actor/grad_norm"), f.actor.optimizer.m().data()[3]};
   };
   const auto [norm, free] = weights(0);

@@ -67,7 +67,7 @@ inline double penalise_rewards(std::vector<trajectory>& batch, const kl_in_rewar
 }
 
 /// Group-relative advantages over the `samples` consecutive trajectories of each prompt.
-inline void assign_advantages(std::vector<trajectory>& batch, std::int64_t samples, bool normalize_by_std) {
+inline void assign_advantages(std::span<trajectory> batch, std::int64_t samples, bool normalize_by_std) {
   std::vector<float> reward, advantage(batch.size());
   for (const trajectory& t : batch) reward.push_back(t.reward);
   group_relative{.normalize_by_std = normalize_by_std}(reward, samples, advantage);

@@ -21,6 +21,7 @@
 #include "rlcore/trainer/policy/step_metrics.hpp"
 #include "rlcore/trainer/policy/update.hpp"
 #include "rlcore/trainer/policy/validate.hpp"
+#include "rlcore/trainer/policy/verl_algorithm.hpp"
 #include "rlcore/trainer/process_memory.hpp"
 #include "rlcore/trainer/progress.hpp"
 
@@ -28,9 +29,10 @@ RLCORE_BEGIN
 namespace trainer {
 
 /// Everything a run is made of, opened and checked: nothing is trained before all of it exists.
-template <class Device>
+template <class Device, policy_algorithm Algorithm = verl_algorithm>
 struct policy_run {
   const policy_settings& settings;
+  const Algorithm& algorithm;
   const batch_plan& plan;
   const text::tokenizer& tokenizer;
   std::filesystem::path model_folder;
@@ -44,10 +46,11 @@ struct policy_run {
 /// Purposes of the run's seed; numbers of one never meet those of another.
 enum class stream : std::uint32_t { rollout = 1, validation, mini_batches };
 
-template <class Device>
+template <class Device, policy_algorithm Algorithm = verl_algorithm>
 class policy_loop {
  public:
-  policy_loop(policy_run<Device> run, logger& log, progress& bar) : run_(std::move(run)), log_(log), bar_(bar) {
+  policy_loop(policy_run<Device, Algorithm> run, logger& log, progress& bar)
+      : run_(std::move(run)), log_(log), bar_(bar) {
     state_.seed = run_.settings.seed;
     if (run_.settings.reward_kl.enabled) state_.reward_kl_coefficient = run_.settings.reward_kl.coefficient;
   }
@@ -140,9 +143,9 @@ class policy_loop {
       });
     time("adv", [&] {
       if (s.reward_kl.enabled) penalise(m);
-      assign_advantages(batch_, s.samples, s.normalize_by_std);
+      run_.algorithm.advantages(batch_, s.samples);
     });
-    m.set("actor/entropy", rollout_entropy(batch_, s.loss));
+    m.set("actor/entropy", rollout_entropy(batch_, run_.algorithm));
     if (s.critic_warmup <= state_.step) time("update_actor", [&] { update(m); });
     if (!s.rollout_dir.empty())
       time("dump_rollout_generations",
@@ -187,11 +190,11 @@ class policy_loop {
                           .temperature = s.sampling.temperature,
                           .lr = s.lr * s.schedule.factor(state_.step - 1),
                           .grad_clip = s.grad_clip};
-    state_.skipped_updates += update_actor(run_.policy, s.loss, batch_, how, key(stream::mini_batches), m);
+    state_.skipped_updates += update_actor(run_.policy, run_.algorithm, batch_, how, key(stream::mini_batches), m);
     state_.optimizer_steps = run_.policy.optimizer.steps();
   }
 
-  policy_run<Device> run_;
+  policy_run<Device, Algorithm> run_;
   logger& log_;
   progress& bar_;
   run_state state_;

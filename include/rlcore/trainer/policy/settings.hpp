@@ -54,8 +54,6 @@ struct policy_settings {
   std::vector<std::string> loggers;
   std::int64_t save_freq = -1, test_freq = -1, keep = 0, critic_warmup = 0;
   bool val_before_train = true, val_only = false, report = true;
-
-  bool needs_reference() const noexcept { return loss.use_kl || reward_kl.enabled; }
 };
 
 /// verl's spelling of a KL estimator, without a trailing '+'; the registry has refused every other word.

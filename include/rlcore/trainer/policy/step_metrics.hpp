@@ -7,8 +7,8 @@
 #include <span>
 #include <string>
 
-#include "rlcore/objective/algorithm/verl_policy_loss.hpp"
 #include "rlcore/trainer/metrics.hpp"
+#include "rlcore/trainer/policy/algorithm.hpp"
 #include "rlcore/trainer/policy/stages.hpp"
 #include "rlcore/trainer/policy/trajectory.hpp"
 
@@ -48,7 +48,8 @@ inline void batch_metrics(std::span<const trajectory> batch, std::int64_t max_pr
     const auto length = static_cast<double>(t.response_length());
     score.add(t.verdict.score);
     reward.add(t.reward);
-    advantage.add(t.advantage, length);
+    if (t.token_advantage.empty()) advantage.add(t.advantage, length);
+    for (const float x : t.token_advantage) advantage.add(x);
     prompt.add(t.prompt_length);
     response.add(length);
     prompt_clipped += t.prompt_length == max_prompt;
@@ -58,7 +59,7 @@ inline void batch_metrics(std::span<const trajectory> batch, std::int64_t max_pr
   score.write(out, "critic/score");
   reward.write(out, "critic/rewards");
   advantage.write(out, "critic/advantages");
-  advantage.write(out, "critic/returns");  // an outcome advantage is its own return
+  advantage.write(out, "critic/returns");  // without a critic, an advantage is its own return
   response.write(out, "response_length");
   out.set("response_length/clip_ratio", response_clipped / static_cast<double>(batch.size()));
   prompt.write(out, "prompt_length");
@@ -68,17 +69,17 @@ inline void batch_metrics(std::span<const trajectory> batch, std::int64_t max_pr
             why[static_cast<std::size_t>(r)] / static_cast<double>(batch.size()));
 }
 
-/// actor/entropy: the sampling policy's entropy, averaged as the loss is (actor.loss_agg_mode).
-inline double rollout_entropy(std::span<const trajectory> batch, const verl_policy_loss& loss) {
+/// actor/entropy: the sampling policy's entropy, averaged as the algorithm says (verl: by actor.loss_agg_mode).
+template <policy_algorithm Algorithm>
+double rollout_entropy(std::span<const trajectory> batch, const Algorithm& algorithm) {
   global_counts counts;
   for (const trajectory& t : batch) counts.add_row(t.response_length());
-  const any_aggregation aggregation{loss.aggregation, loss.fixed_length};
   double total = 0;
   for (const trajectory& t : batch) {
     if (t.entropy.empty()) continue;
     double row = 0;
     for (const float h : t.entropy) row += static_cast<double>(h);
-    total += row * aggregation.weight({t.response_length()}, counts);
+    total += row * algorithm.entropy_weight({t.response_length()}, counts);
   }
   return total;
 }

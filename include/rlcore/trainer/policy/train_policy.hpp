@@ -20,16 +20,17 @@
 #include "rlcore/text/tokenizer.hpp"
 #include "rlcore/trainer/options/batch_plan.hpp"
 #include "rlcore/trainer/policy/loop.hpp"
+#include "rlcore/trainer/policy/verl_algorithm.hpp"
 #include "rlcore/trainer/report.hpp"
 #include "rlcore/verify/dispatch.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
 
-/// Reads the prompts of all files; says how many were left out as too long.
+/// Reads the prompts of all files; unless `quiet`, says how many there are and how many were left out as too long.
 inline data::prompt_dataset open_prompts(const std::vector<std::string>& files, const policy_settings& s,
                                          const text::tokenizer& tokenizer, const text::chat_template& chat,
-                                         const char* name) {
+                                         const char* name, bool quiet = false) {
   std::vector<data::table> tables;
   for (const std::string& file : files) tables.push_back(data::read_table(checkpoint::expand_home(file)));
   const data::prompt_settings how{.prompt_key = s.prompt_key,
@@ -42,6 +43,7 @@ inline data::prompt_dataset open_prompts(const std::vector<std::string>& files, 
         return tokenizer.encode(chat.render(m, {.add_generation_prompt = true}));
       },
       [](const std::string& source) { verify::scorer_of(source); });
+  if (quiet) return prompts;
   std::printf("%-6s %zu prompts", name, prompts.size());
   if (prompts.size() != prompts.rows_read)
     std::printf(" (%zu longer ones left out)", prompts.rows_read - prompts.size());
@@ -97,12 +99,16 @@ inline void print_validation(std::span<const metric_row> rows) {
     std::printf("validation  %s  %.3f -> %.3f\n", name.substr(9).c_str(), ends.first, ends.second);
 }
 
-/// Runs verl's main_ppo as `opt` says. Returns the last validation reward. Throws rlcore::error before the first step
-/// for everything that can be known by then.
-template <class Device>
-std::optional<double> train_policy(Device& device, const options& opt) {
+/// Runs verl's main_ppo as `opt` says, with advantages and loss from `algorithm`; `quiet` leaves out everything that is
+/// printed besides the steps (trainer.logger decides about those). Returns the last validation reward. Throws
+/// rlcore::error before the first step for everything that can be known by then.
+template <class Device, policy_algorithm Algorithm>
+std::optional<double> train_policy(Device& device, const options& opt, const Algorithm& algorithm, bool quiet = false) {
   const policy_settings s = read_settings(opt);
-  for (const std::string& note : opt.notes()) std::printf("note: %s\n", note.c_str());
+  const auto say = [quiet](const std::string& line) {
+    if (!quiet) std::printf("%s\n", line.c_str());
+  };
+  for (const std::string& note : opt.notes()) say("note: " + note);
 
   const std::filesystem::path folder = checkpoint::resolve_model(s.model_path);
   nn::config config = checkpoint::read_config(folder);
@@ -119,8 +125,8 @@ std::optional<double> train_policy(Device& device, const options& opt) {
   if (eos.empty() && tokenizer.eos_id()) eos.push_back(*tokenizer.eos_id());
   if (eos.empty()) throw format_error(folder.string() + ": neither config.json nor the tokenizer names an EOS token");
 
-  const data::prompt_dataset train = open_prompts(s.train_files, s, tokenizer, chat, "train");
-  const data::prompt_dataset val = open_prompts(s.val_files, s, tokenizer, chat, "val");
+  const data::prompt_dataset train = open_prompts(s.train_files, s, tokenizer, chat, "train", quiet);
+  const data::prompt_dataset val = open_prompts(s.val_files, s, tokenizer, chat, "val", quiet);
   const batch_plan plan = make_batch_plan(opt, std::ssize(train.prompts));
   policy_settings settings = s;
   settings.schedule.total_steps = plan.total_steps;
@@ -132,20 +138,21 @@ std::optional<double> train_policy(Device& device, const options& opt) {
                   static_cast<double>(policy.model.size()) * 1e-6);
   const std::string device_text =
       fmt::format("{} ({}), {} threads", device.name(), device.instruction_set(), device.threads());
-  std::printf("model  %s\ndevice %s\n\n%s\n", model_text.c_str(), device_text.c_str(), plan.table().c_str());
-  for (const std::string& warning : plan.warnings) std::printf("warning: %s\n", warning.c_str());
+  say("model  " + model_text + "\ndevice " + device_text + "\n\n" + plan.table());
+  for (const std::string& warning : plan.warnings) say("warning: " + warning);
   std::fflush(stdout);
 
   const std::filesystem::path root = checkpoint::expand_home(s.root);
   const checkpoint::resume_point from =
       checkpoint::find_resume(s.resume_mode, checkpoint::expand_home(s.resume_path).string(), root);
-  if (!from.notice.empty()) std::printf("note: %s\n", from.notice.c_str());
+  if (!from.notice.empty()) say("note: " + from.notice);
   std::optional<nn::causal_lm<Device>> reference;
-  if (s.needs_reference()) load_model(reference.emplace(device, config), folder);
+  if (s.reward_kl.enabled || contains(algorithm.reads(), field::ref_logp))
+    load_model(reference.emplace(device, config), folder);
   run_state state;
   if (from) {
     state = load_state(from.folder, policy, s.seed);
-    std::printf("resumed after step %lld from %s\n", static_cast<long long>(state.step), from.folder.c_str());
+    say("resumed after step " + std::to_string(state.step) + " from " + from.folder.string());
   } else {
     load_model(policy.model, folder);
   }
@@ -153,20 +160,28 @@ std::optional<double> train_policy(Device& device, const options& opt) {
   settings.root = root.string();
   logger log(s.loggers, root, from ? from.step : -1);
   progress bar;
-  policy_loop<Device> loop(
-      {settings, plan, tokenizer, folder, train, &val, policy, reference ? &*reference : nullptr, eos}, log, bar);
+  policy_loop<Device, Algorithm> loop(
+      {settings, algorithm, plan, tokenizer, folder, train, &val, policy, reference ? &*reference : nullptr, eos}, log,
+      bar);
   if (from) loop.resume(state);
   const std::optional<double> result = loop.run();
   if (s.report) {
     const std::filesystem::path report = root / "report.html";
     write_report(report, describe_run(opt, plan, device_text, model_text), log.rows());
-    std::printf("report      %s\n", report.c_str());
+    say("report      " + report.string());
   }
-  std::printf("metrics     %s\n", log.path().c_str());
-  print_validation(log.rows());
+  say("metrics     " + log.path().string());
+  if (!quiet) print_validation(log.rows());
   if (const auto last = checkpoint::read_tracker(root))
-    std::printf("checkpoint  %s\n", (checkpoint::step_folder(root, *last) / "actor" / "huggingface").c_str());
+    say("checkpoint  " + (checkpoint::step_folder(root, *last) / "actor" / "huggingface").string());
   return result;
+}
+
+/// The same with the algorithm that `opt` describes in verl's terms.
+template <class Device>
+std::optional<double> train_policy(Device& device, const options& opt) {
+  const policy_settings s = read_settings(opt);
+  return train_policy(device, opt, verl_algorithm{s.loss, s.normalize_by_std});
 }
 
 }  // namespace trainer

@@ -24,6 +24,7 @@ struct trajectory {
   verify::verdict verdict;  ///< of the reward function
   float reward = 0;         ///< score minus the KL penalty, if that is in the reward
   float advantage = 0;
+  std::vector<float> token_advantage;  ///< if not empty: one per response token, instead of `advantage`
 
   float score() const noexcept { return static_cast<float>(verdict.score); }
 

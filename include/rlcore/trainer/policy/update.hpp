@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "rlcore/core/random.hpp"
-#include "rlcore/objective/algorithm/verl_policy_loss.hpp"
 #include "rlcore/trainer/metrics.hpp"
 #include "rlcore/trainer/policy/actor.hpp"
+#include "rlcore/trainer/policy/algorithm.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -35,36 +35,35 @@ inline void shuffle_rows(std::vector<const trajectory*>& rows, random_key key, s
 
 /// Adds the gradient of the loss over `mini` to a.gradient. The denominators are counted over all of `mini` before its
 /// first backward pass, so neither the micro-batches nor their sizes show in the result.
-template <class Device>
-policy_report accumulate_gradient(actor<Device>& a, const verl_policy_loss& loss,
-                                  std::span<const trajectory* const> mini, const update_plan& plan) {
+template <class Device, policy_algorithm Algorithm>
+policy_report accumulate_gradient(actor<Device>& a, const Algorithm& algorithm, std::span<const trajectory* const> mini,
+                                  const update_plan& plan) {
   global_counts counts;
   for (const trajectory* t : mini) counts.add_row(t->response_length());
+  const bool with_entropy = contains(algorithm.reads(), field::entropy);  // else it is neither read nor reported
   packed_trajectories packed;
-  std::vector<float> old_logp, ref_logp, advantage;
+  std::vector<float> old_logp, ref_logp, advantage, token_advantage;
   policy_report report;
   for_each_micro_batch(mini, plan.micro_trajectories, plan.micro_tokens, [&](std::size_t first, std::size_t last) {
     packed.clear();
-    old_logp.clear(), ref_logp.clear(), advantage.clear();
+    old_logp.clear(), ref_logp.clear(), advantage.clear(), token_advantage.clear();
     for (std::size_t i = first; i < last; ++i) {
       const trajectory& t = *mini[i];
       packed.push_back(t);
       old_logp.insert(old_logp.end(), t.old_logp.begin(), t.old_logp.end());
       ref_logp.insert(ref_logp.end(), t.ref_logp.begin(), t.ref_logp.end());
       advantage.push_back(t.advantage);
+      token_advantage.insert(token_advantage.end(), t.token_advantage.begin(), t.token_advantage.end());
     }
     nn::forward_backward(a.model, a.space, a.gradient, packed.inputs, packed.targets, plan.temperature, plan.recompute,
                          [&](std::span<const float> logp, std::span<const float> entropy, std::span<float> dlogp,
                              std::span<float> dentropy) {
-                           const bool bonus =
-                               loss.entropy_coeff != 0;  // otherwise entropy is neither read nor reported
-                           report += loss({.offsets = packed.offsets,
-                                           .logp = logp,
-                                           .old_logp = old_logp,
-                                           .ref_logp = ref_logp,
-                                           .advantage = advantage,
-                                           .entropy = bonus ? entropy : std::span<const float>()},
-                                          counts, dlogp, bonus ? dentropy : std::span<float>());
+                           policy_micro_batch rows;
+                           rows.offsets = packed.offsets, rows.logp = logp;
+                           rows.old_logp = old_logp, rows.ref_logp = ref_logp;
+                           rows.advantage = advantage, rows.token_advantage = token_advantage;
+                           if (with_entropy) rows.entropy = entropy;
+                           report += algorithm.loss(rows, counts, dlogp, with_entropy ? dentropy : std::span<float>());
                          });
   });
   return report;
@@ -72,9 +71,11 @@ policy_report accumulate_gradient(actor<Device>& a, const verl_policy_loss& loss
 
 /// Runs all updates of one training step and sets actor/*: means over the updates. Returns how many were skipped
 /// because their gradient was not finite.
-template <class Device>
-std::int64_t update_actor(actor<Device>& a, const verl_policy_loss& loss, std::span<const trajectory> batch,
+template <class Device, policy_algorithm Algorithm>
+std::int64_t update_actor(actor<Device>& a, const Algorithm& algorithm, std::span<const trajectory> batch,
                           const update_plan& plan, random_key order_key, metrics& out) {
+  const bool with_kl = contains(algorithm.reads(), field::ref_logp);
+  const bool with_entropy = contains(algorithm.reads(), field::entropy);
   std::vector<const trajectory*> order;
   for (const trajectory& t : batch) order.push_back(&t);
   std::vector<std::pair<std::string, std::vector<double>>> per_update;
@@ -84,26 +85,28 @@ std::int64_t update_actor(actor<Device>& a, const verl_policy_loss& loss, std::s
     (known != per_update.end() ? *known : per_update.emplace_back(name, std::vector<double>())).second.push_back(x);
   };
   std::int64_t skipped = 0;
+  double kl_coefficient = 0;
   for (std::int64_t epoch = 0; epoch < plan.epochs; ++epoch) {
     if (plan.shuffle) shuffle_rows(order, order_key, epoch);
     for (std::size_t begin = 0; begin < order.size(); begin += static_cast<std::size_t>(plan.mini_trajectories)) {
       const auto mini = std::span<const trajectory* const>(order).subspan(
           begin, std::min(static_cast<std::size_t>(plan.mini_trajectories), order.size() - begin));
       a.gradient.zero();
-      const policy_report report = accumulate_gradient(a, loss, mini, plan);
+      const policy_report report = accumulate_gradient(a, algorithm, mini, plan);
       const step_outcome outcome = apply_gradient(a, plan.lr, plan.grad_clip);
       skipped += outcome.skipped;
+      kl_coefficient = report.kl_coefficient;
       note("actor/pg_loss", report.policy_loss());
       note("actor/pg_clipfrac", report.clip_fraction());
       note("actor/pg_clipfrac_lower", report.clip_fraction_lower());
       note("actor/ppo_kl", report.ppo_kl_mean());
-      if (loss.use_kl) note("actor/kl_loss", report.kl_loss());
-      if (loss.entropy_coeff != 0) note("actor/entropy_loss", report.entropy_value());
+      if (with_kl) note("actor/kl_loss", report.kl_loss());
+      if (with_entropy) note("actor/entropy_loss", report.entropy_value());
       note("actor/grad_norm", outcome.gradient_norm);
     }
   }
   for (const auto& [name, values] : per_update) out.set(name, reduce_metric(name, values));
-  if (loss.use_kl) out.set("actor/kl_coef", loss.kl_coef);
+  if (with_kl) out.set("actor/kl_coef", kl_coefficient);
   out.set("actor/lr", plan.lr);
   if (skipped > 0) out.set("actor/skipped_updates", skipped);
   return skipped;

@@ -1,0 +1,155 @@
+// An algorithm made of an advantage, an objective and an aggregation: the three choices of a paper.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "rlcore/exec/serial.hpp"
+#include "rlcore/objective/aggregation/token_mean.hpp"
+#include "rlcore/objective/loop/evaluate.hpp"
+#include "rlcore/objective/loop/evaluate_sequences.hpp"
+#include "rlcore/trainer/policy/algorithm.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+namespace detail {
+
+template <class Objective>
+inline constexpr bool is_sequence_objective = false;
+template <class Gather, class Link>
+inline constexpr bool is_sequence_objective<sequence_objective<Gather, Link>> = true;
+
+template <class T>
+vector_view<T> flat(std::span<T> s) {
+  return vector_view<T>(s.data(), {static_cast<extent_t>(s.size())});
+}
+
+}  // namespace detail
+
+/// The policy_algorithm of an advantage (rewards, group size -> one advantage per response, e.g. group_relative{}; or
+/// any callable with the arguments of policy_algorithm's advantages()), an objective that evaluate() takes, and its
+/// aggregation. In reports the first piece is the policy loss, a further piece that reads ref_logp the KL, one with a
+/// slope by the entropy the entropy. actor/entropy is the mean over response tokens, so that variants compare.
+template <class Advantage, class Objective, class Aggregation>
+class composed_algorithm {
+ public:
+  composed_algorithm(Advantage advantage, Objective objective, Aggregation aggregation)
+      : advantage_(std::move(advantage)), objective_(std::move(objective)), aggregation_(std::move(aggregation)) {}
+
+  field reads() const noexcept {
+    if constexpr (detail::is_sequence_objective<Objective>)
+      return field::none;
+    else
+      return reads_of(std::make_index_sequence<piece_count<Objective>>{});
+  }
+
+  void advantages(std::span<trajectory> batch, std::int64_t samples) const {
+    if constexpr (requires { advantage_(batch, samples); }) {
+      advantage_(batch, samples);
+    } else {
+      std::vector<float> reward, advantage(batch.size());
+      for (const trajectory& t : batch) reward.push_back(t.reward);
+      advantage_(reward, samples, advantage);
+      for (std::size_t i = 0; i < batch.size(); ++i) batch[i].advantage = advantage[i];
+    }
+  }
+
+  policy_report loss(const policy_micro_batch& rows, const global_counts& step, std::span<float> dlogp,
+                     std::span<float> dentropy) const {
+    token_batch<float> batch{.logp = detail::flat(rows.logp), .old_logp = detail::flat(rows.old_logp)};
+    if (rows.token_advantage.empty())
+      batch.advantage = per_row(detail::flat(rows.advantage));
+    else
+      batch.advantage = detail::flat(rows.token_advantage);
+    const bool no_tokens = rows.logp.empty();  // then empty fields are complete
+    if (!rows.ref_logp.empty() || no_tokens) batch.ref_logp = detail::flat(rows.ref_logp);
+    if (!rows.entropy.empty() || no_tokens) batch.entropy = detail::flat(rows.entropy);
+    batch.offsets = detail::flat(rows.offsets);
+    token_gradients<float> gradients{.logp = detail::flat(dlogp)};
+    if (!dentropy.empty() || no_tokens) gradients.entropy = detail::flat(dentropy);
+    const auto r = evaluate(serial{}, objective_, aggregation_, batch, step, gradients);
+
+    policy_report out;
+    out.tokens = r.tokens, out.sequences = r.sequences, out.rows = r.rows;
+    out.policy = r.piece[0].aggregated;
+    if constexpr (detail::is_sequence_objective<Objective>)
+      sequence_clipping(batch, rows.offsets, step, out);
+    else
+      read_pieces(r, out, std::make_index_sequence<piece_count<Objective>>{});
+    bool has_kl = false;
+    for (const auto& m : r.monitor) {
+      if (m.name == "ppo_kl") out.ppo_kl = m.total, has_kl = true;
+      if (detail::is_sequence_objective<Objective>) continue;
+      if (m.name == "clipfrac") out.clipped = m.total;
+      if (m.name == "clipfrac_lower") out.clipped_lower = m.total;
+    }
+    if (!has_kl)
+      for (std::size_t i = 0; i < rows.logp.size(); ++i)
+        out.ppo_kl.add(static_cast<double>(rows.old_logp[i]) - static_cast<double>(rows.logp[i]));
+    return out;
+  }
+
+  double entropy_weight(row_info row, const global_counts& step) const noexcept {
+    return token_mean{}.weight(row, step);
+  }
+
+ private:
+  template <std::size_t... Index>
+  static constexpr field reads_of(std::index_sequence<Index...>) noexcept {
+    return ((piece_type<Index, Objective>::reads | wrt_of<piece_type<Index, Objective>>()) | ...);
+  }
+
+  template <class Report, std::size_t... Index>
+  static void read_pieces(const Report& r, policy_report& out, std::index_sequence<Index...>) {
+    const auto one = [&](auto index) {
+      constexpr std::size_t i = decltype(index)::value;
+      using piece = piece_type<i, Objective>;
+      if constexpr (i == 0) {
+      } else if constexpr (wrt_of<piece>() == field::entropy) {
+        out.entropy = r.piece[i].aggregated, out.entropy_total = r.piece[i].total;
+        out.entropy_coefficient = -r.piece[i].coefficient;
+      } else if constexpr (contains(piece::reads, field::ref_logp)) {
+        out.kl = r.piece[i].aggregated, out.kl_total = r.piece[i].total;
+        out.kl_coefficient = r.piece[i].coefficient;
+      } else {
+        out.policy.add(r.piece[i].coefficient * r.piece[i].aggregated.value());
+      }
+    };
+    (one(std::integral_constant<std::size_t, Index>{}), ...);
+  }
+
+  /// Of a sequence the monitors speak once; a share of tokens asks for as many as it has. No bit of a row's result
+  /// depends on its company, so each row is asked alone.
+  void sequence_clipping(const token_batch<float>& all, std::span<const std::int32_t> offsets,
+                         const global_counts& step, policy_report& out) const {
+    for (std::size_t i = 0; i + 1 < offsets.size(); ++i) {
+      const auto first = static_cast<std::size_t>(offsets[i]), count = static_cast<std::size_t>(offsets[i + 1]) - first;
+      const std::int32_t ends[2] = {0, offsets[i + 1] - offsets[i]};
+      const auto part = [&](const token_field<const float>& f, std::size_t from, std::size_t n) {
+        return detail::flat(std::span<const float>(f.data + from, n));
+      };
+      token_batch<float> row{.logp = part(all.logp, first, count),
+                             .old_logp = part(all.old_logp, first, count),
+                             .advantage = per_row(part(all.advantage, i, 1))};
+      if (all.ref_logp.present()) row.ref_logp = part(all.ref_logp, first, count);
+      row.offsets = detail::flat(std::span<const std::int32_t>(ends));
+      const auto r = evaluate(serial{}, objective_, aggregation_, row, step);
+      for (const auto& m : r.monitor) {
+        if (m.name == "clipfrac") out.clipped.add(m.total.value() * static_cast<double>(count));
+        if (m.name == "clipfrac_lower") out.clipped_lower.add(m.total.value() * static_cast<double>(count));
+      }
+    }
+  }
+
+  Advantage advantage_;
+  Objective objective_;
+  Aggregation aggregation_;
+};
+
+}  // namespace trainer
+RLCORE_END
