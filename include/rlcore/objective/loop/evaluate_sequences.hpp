@@ -136,7 +136,7 @@ class sequence_evaluator {
       row[k] = rows_.gather(first + k, live[k]);
     }
     if (rows_per_term == 1 && live[0] == 0) return rows_.scatter(first, 0, 0.0);
-    const double weight = aggregation.weight(row_info{live[0]}, step);
+    const double weight = aggregation.weight(row_info{live[0], first}, step);
     double slope[rows_per_term];
     const auto linked = link(row, slope);
     out.units += 1;

@@ -273,10 +273,10 @@ class row_evaluator {
   void operator()(extent_t i, const Aggregation& aggregation, const global_counts& step, report_type& out) noexcept {
     const std::int64_t live = driver_.live(i);
     out.rows += 1;
-    if (live == 0) return driver_.zero_gradients(i, 0);
+    const double weight = live == 0 ? 0.0 : aggregation.weight(row_info{live, i}, step);
+    if (weight == 0) return driver_.zero_gradients(i, 0);
     out.tokens += live;
     out.sequences += 1;
-    const double weight = aggregation.weight(row_info{live}, step);
     if constexpr (!std::is_same_v<gather, no_gather>) driver_.show_gathered(static_cast<T>(gather_(i, live)));
     sums_.clear();
     driver_.row(i, static_cast<T>(weight));

@@ -1,0 +1,61 @@
+// A named algorithm: what turns rewards into advantages, what is minimised, and what a token weighs.
+#pragma once
+
+#include <type_traits>
+
+#include "rlcore/objective/loop/evaluate.hpp"
+
+RLCORE_BEGIN
+
+/// For algorithms that learn from labels or pairs, not from rewards.
+struct no_advantage {};
+
+namespace detail {
+
+template <class P>
+constexpr bool is_kl() noexcept {
+  return P::name == "kl";
+}
+template <class Objective, std::size_t... Index>
+constexpr bool has_kl(std::index_sequence<Index...>) noexcept {
+  return (is_kl<piece_type<Index, Objective>>() || ...);
+}
+template <class Objective>
+inline constexpr bool kl_in_loss = false;
+template <class Objective>
+requires(composite_piece<Objective> || token_piece<Objective>) inline constexpr bool kl_in_loss<Objective> =
+    has_kl<Objective>(std::make_index_sequence<piece_count<Objective>>{});
+
+template <class Advantage>
+inline constexpr bool kl_in_reward_of = false;
+template <class Advantage>
+requires requires { Advantage::kl_in_reward; }
+inline constexpr bool kl_in_reward_of<Advantage> = Advantage::kl_in_reward;
+
+}  // namespace detail
+
+/// What the functions grpo(), ppo(), dpo(), ... return. The three parts are independent objects, to be taken apart and
+/// put together: algorithm{rloo{}, grpo().objective, token_mean{}} is an algorithm like any other.
+template <class Advantage, class Objective, class Aggregation>
+struct algorithm {
+  static_assert(!(detail::kl_in_reward_of<Advantage> && detail::kl_in_loss<Objective>),
+                "rlcore: the KL penalty is in the reward and in the loss, so it would count twice; keep one of them");
+  [[no_unique_address]] Advantage advantage;
+  [[no_unique_address]] Objective objective;
+  [[no_unique_address]] Aggregation aggregation;
+
+  constexpr algorithm(Advantage a, Objective o, Aggregation g) : advantage(a), objective(o), aggregation(g) {}
+};
+
+RLCORE_ALGORITHM_BEGIN
+
+/// Loss, gradient and report of a named algorithm: evaluate with its objective and its aggregation.
+template <executor Executor, class Advantage, class Objective, class Aggregation, class T, class Counts>
+auto evaluate(const Executor& exec, const algorithm<Advantage, Objective, Aggregation>& named,
+              const token_batch<T>& batch, const Counts& step,
+              const std::type_identity_t<token_gradients<T>>& gradients = {}) {
+  return evaluate(exec, named.objective, named.aggregation, batch, step, gradients);
+}
+
+RLCORE_ALGORITHM_END
+RLCORE_END
