@@ -4,29 +4,26 @@
 #include <array>
 #include <string_view>
 
-#include "rlcore/objective/piece/preference/link.hpp"
+#include "rlcore/objective/piece/preference/pair.hpp"
 
 RLCORE_BEGIN
 
 /// -(1 - smoothing) log sigmoid(z) - smoothing log sigmoid(-z) with z = beta (chosen - rejected) - margin.
 /// On log-ratios to the reference it is DPO (Rafailov et al. 2023), with smoothing cDPO; on the scores of a head and
-/// beta = 1 it is the Bradley-Terry loss of a reward model. slope by chosen: beta (sigmoid(z) - (1 - smoothing)).
+/// beta = 1 it is the Bradley-Terry loss of a reward model; on log-probs CPO, and with a margin SimPO. slope by chosen:
+/// beta (sigmoid(z) - (1 - smoothing)).
 /// Monitors: share of pairs ranked right, and the rewards beta * score of both sides.
 struct bradley_terry {
   static constexpr std::string_view name = "preference";
-  static constexpr std::array<std::string_view, 3> monitors{"accuracy", "reward_chosen", "reward_rejected"};
+  static constexpr auto monitors = pair_monitors;
   double beta = 0.1, smoothing = 0.0, margin = 0.0;
 
   template <class Math, class V>
   RLCORE_FN pair_term<V, 3> operator()(const token<V>& chosen, const token<V>& rejected) const noexcept {
     const V z = V(beta) * (chosen.logp - rejected.logp) - V(margin);
-    const V value = V(1 - smoothing) * Math::softplus(-z) + V(smoothing) * Math::softplus(z);
-    // sigmoid(z) - (1 - smoothing), from the smaller side so that a confident pair keeps its digits
-    const V slope = V(beta) * (V(smoothing) * Math::sigmoid(z) - V(1 - smoothing) * Math::sigmoid(-z));
-    return {value,
-            slope,
-            -slope,
-            {Math::select(chosen.logp > rejected.logp, V(1), V(0)), V(beta) * chosen.logp, V(beta) * rejected.logp}};
+    const term<V> loss = smoothed_logistic<Math>(z, smoothing);
+    const V slope = V(beta) * loss.slope;
+    return judged_pair<Math>(loss.value, slope, -slope, beta, chosen, rejected);
   }
 };
 

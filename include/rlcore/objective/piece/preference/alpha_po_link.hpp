@@ -1,0 +1,42 @@
+// SimPO on a reward that bends the log-probability.
+#pragma once
+
+#include <string_view>
+
+#include "rlcore/objective/piece/preference/pair.hpp"
+
+RLCORE_BEGIN
+
+/// The logistic loss of z = beta (a(chosen) - a(rejected)) - margin with a(x) = (1 - e^{-alpha x}) / alpha: AlphaPO
+/// (Gupta et al. 2025; TRL's CPO with alpha). Use on mean_of<log_prob>. alpha 0 is SimPO. The defaults of beta and
+/// margin are TRL's (simpo_gamma).
+///
+/// In log-space throughout: the gap is -e^{-alpha rejected} expm1(-alpha (chosen - rejected)) / alpha, and a slope
+/// sigmoid(-z) e^{-alpha x} is one exponential, so that a confident pair of improbable sequences has slope 0 and not
+/// 0 * infinity. Slopes: beta (smoothing sigmoid(z) - (1 - smoothing) sigmoid(-z)) e^{-alpha chosen}, and minus that
+/// with e^{-alpha rejected}.
+struct alpha_po_link {
+  static constexpr std::string_view name = "alpha_po";
+  static constexpr auto monitors = pair_monitors;
+  double alpha = 0.25, beta = 0.1, margin = 0.5, smoothing = 0.0;
+
+  template <class Math, class V>
+  RLCORE_FN pair_term<V, 3> operator()(const token<V>& chosen, const token<V>& rejected) const noexcept {
+    const V a(alpha), apart = chosen.logp - rejected.logp;
+    const V bent = alpha == 0 ? apart : -Math::expm1(-(a * apart)) / a;
+    const V z = V(beta) * (bent * Math::exp(-(a * rejected.logp))) - V(margin);
+    const V up = Math::softplus(z), down = Math::softplus(-z);  // -log sigmoid(-z), -log sigmoid(z)
+    const auto slope = [&](const V& logp) {
+      const V held = V(1 - smoothing) * Math::exp(-up - a * logp);
+      const V flipped = Math::select(V(smoothing) > V(0), V(smoothing) * Math::exp(-down - a * logp), V(0));
+      return V(beta) * (flipped - held);
+    };
+    const auto reward = [&](const V& logp) { return V(beta) * (alpha == 0 ? logp : -Math::expm1(-(a * logp)) / a); };
+    return {smoothed_logistic<Math>(z, smoothing).value,
+            slope(chosen.logp),
+            -slope(rejected.logp),
+            {Math::select(chosen.logp > rejected.logp, V(1), V(0)), reward(chosen.logp), reward(rejected.logp)}};
+  }
+};
+
+RLCORE_END
