@@ -124,15 +124,17 @@ struct poisoned_batch {
   }
 };
 
-template <class Gather>
-double gather_row(const poisoned_batch& b, extent_t i) {
+template <class Piece>
+double gather_row(const Piece& piece, const poisoned_batch& b, extent_t i) {
+  using Gather = gathers_of<Piece>;
   if constexpr (std::is_same_v<Gather, no_gather>) {
     return 0;
   } else {
+    const auto score = score_of(piece);
     double sum = 0;
     for (extent_t t = 0; t < b.width; ++t)
       if (b.mask[static_cast<std::size_t>(i * b.width + t)])
-        sum += typename Gather::score{}.template operator()<exact_math, double>(b.at(i, t)).value;
+        sum += score.template operator()<exact_math, double>(b.at(i, t)).value;
     return Gather::averages ? sum / static_cast<double>(b.live(i)) : sum;
   }
 }
@@ -183,7 +185,7 @@ void check_invariance(const Piece& piece, double tolerance = 1e-5, double ratio_
     int wrong = 0;
     for (extent_t i = 0; i < b.rows; ++i) {
       const std::int64_t live = b.live(i);
-      const double gathered = live > 0 ? gather_row<gathers_of<Piece>>(b, i) : 0.0;
+      const double gathered = live > 0 ? gather_row(piece, b, i) : 0.0;
       const double weight = live > 0 ? w.weight.weight(row_info{live, i}, step) : 0.0;
       for (extent_t t = 0; t < b.width; ++t) {
         const std::size_t k = static_cast<std::size_t>(i * b.width + t);

@@ -3,7 +3,7 @@
 
 #include "rlcore/objective/advantage/group_relative.hpp"
 #include "rlcore/objective/aggregation/sequence_mean_token_mean.hpp"
-#include "rlcore/objective/loop/evaluate.hpp"
+#include "rlcore/objective/algorithm/algorithm.hpp"
 #include "rlcore/objective/piece/combine/scaled.hpp"
 #include "rlcore/objective/piece/combine/sum.hpp"
 #include "rlcore/objective/piece/divergence/k3.hpp"
@@ -19,7 +19,8 @@ struct grpo_settings {
 };
 
 constexpr auto grpo(const grpo_settings& s = {}) noexcept {
-  return sum{clipped_ratio{.low = s.clip_low, .high = s.clip_high}, scaled{s.kl, k3{}}};
+  return algorithm{group_relative{}, sum{clipped_ratio{.low = s.clip_low, .high = s.clip_high}, scaled{s.kl, k3{}}},
+                   sequence_mean_token_mean{}};
 }
 
 RLCORE_END

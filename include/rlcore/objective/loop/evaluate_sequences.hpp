@@ -77,10 +77,10 @@ class sequence_rows {
   static constexpr field reads = score::reads | row_fields | row_gatherer<also, T>::reads;
   static constexpr field writes = wrt_of<score>();
 
-  explicit sequence_rows(const prepared_batch<T>& batch) noexcept
+  sequence_rows(const Link& link, const prepared_batch<T>& batch) noexcept
       : batch_(batch),
-        gather_(batch),
-        also_(batch),
+        gather_(score_, batch),
+        also_(second_score(link), batch),
         scatter_(batch, score::reads, writes, &loop::erased_run, &score_, &sums_) {}
 
   std::int64_t live(extent_t i) const noexcept { return scatter_.live(i); }
@@ -108,6 +108,13 @@ class sequence_rows {
   }
 
  private:
+  static constexpr auto second_score(const Link& link) noexcept {
+    if constexpr (std::is_same_v<also, no_gather>)
+      return no_gather{};
+    else
+      return score_of(link);
+  }
+
   const prepared_batch<T>& batch_;
   score score_{};
   typename loop::sums sums_;
@@ -123,7 +130,7 @@ class sequence_evaluator {
   static constexpr extent_t rows_per_term = pair_link<Link> ? 2 : 1;
   using report_type = sequence_report_of<Gather, Link>;
 
-  sequence_evaluator(const Link& link, const prepared_batch<T>& batch) noexcept : link_(link), rows_(batch) {}
+  sequence_evaluator(const Link& link, const prepared_batch<T>& batch) noexcept : link_(link), rows_(link, batch) {}
 
   template <class Aggregation>
   void operator()(extent_t first, const Aggregation& aggregation, const global_counts& step,
@@ -168,7 +175,7 @@ class sequence_evaluator {
 template <class Gather, class Link, class T, class Aggregation, class Report>
 void evaluate_batch_link(const Link& link, const prepared_batch<T>& batch, const Aggregation& aggregation,
                          const global_counts& step, Report& total) {
-  sequence_rows<Gather, Link, T> rows(batch);
+  sequence_rows<Gather, Link, T> rows(link, batch);
   const extent_t count = batch.shape.rows;
   if (count != step.rows())
     throw std::invalid_argument("rlcore: " + std::string(Link::name) +

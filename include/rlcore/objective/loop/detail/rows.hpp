@@ -229,8 +229,8 @@ class row_gatherer {
 
  public:
   static constexpr field reads = score::reads;
-  explicit row_gatherer(const prepared_batch<T>& batch) noexcept
-      : driver_(batch, reads, wrt_of<score>(), &loop::erased_run, &score_, &sums_, true) {}
+  row_gatherer(const score& what, const prepared_batch<T>& batch) noexcept
+      : score_(what), driver_(batch, reads, wrt_of<score>(), &loop::erased_run, &score_, &sums_, true) {}
 
   /// 0 for a row without live tokens.
   double operator()(extent_t i, std::int64_t live) noexcept {
@@ -242,7 +242,7 @@ class row_gatherer {
   }
 
  private:
-  score score_{};
+  score score_;
   typename loop::sums sums_;
   row_driver<T> driver_;
 };
@@ -251,8 +251,19 @@ template <class T>
 class row_gatherer<no_gather, T> {
  public:
   static constexpr field reads = field::none;
-  explicit row_gatherer(const prepared_batch<T>&) noexcept {}
+  row_gatherer(no_gather, const prepared_batch<T>&) noexcept {}
 };
+
+/// The score that the pieces of an objective gather, from the first of them that gathers anything.
+template <class Objective, std::size_t Index = 0>
+constexpr auto gathered_score(const Objective& objective) noexcept {
+  if constexpr (Index == piece_count<Objective>)
+    return no_gather{};
+  else if constexpr (std::is_same_v<gathers_of<piece_type<Index, Objective>>, no_gather>)
+    return gathered_score<Objective, Index + 1>(objective);
+  else
+    return score_of(piece_at<Index>(objective));
+}
 
 /// Adds row after row to a report.
 template <class Objective, class T>
@@ -267,7 +278,8 @@ class row_evaluator {
   static constexpr field reads = shape::reads | row_gatherer<gather, T>::reads;
 
   row_evaluator(const Objective& objective, const prepared_batch<T>& batch) noexcept
-      : gather_(batch), driver_(batch, shape::reads, shape::outputs, &loop::erased_run, &objective, &sums_) {}
+      : gather_(gathered_score(objective), batch),
+        driver_(batch, shape::reads, shape::outputs, &loop::erased_run, &objective, &sums_) {}
 
   template <class Aggregation>
   void operator()(extent_t i, const Aggregation& aggregation, const global_counts& step, report_type& out) noexcept {

@@ -41,4 +41,13 @@ struct gather_of<P> {
 template <class P>
 using gathers_of = typename detail::gather_of<P>::type;
 
+/// The score that P gathers, with P's settings: its member function `score()`, or a default one of the type.
+template <class P>
+constexpr auto score_of(const P& piece) noexcept {
+  if constexpr (requires { piece.score(); })
+    return piece.score();
+  else
+    return typename gathers_of<P>::score{};
+}
+
 RLCORE_END

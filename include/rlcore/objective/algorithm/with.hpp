@@ -1,0 +1,68 @@
+// Variations of a named algorithm: with_kl(dapo(), 0.001), with_aggregation(grpo(), token_mean{}), ...
+#pragma once
+
+#include "rlcore/objective/algorithm/algorithm.hpp"
+#include "rlcore/objective/piece/combine/scaled.hpp"
+#include "rlcore/objective/piece/combine/sum.hpp"
+#include "rlcore/objective/piece/combine/weighted.hpp"
+#include "rlcore/objective/piece/divergence/k3.hpp"
+#include "rlcore/objective/piece/entropy/entropy_bonus.hpp"
+
+RLCORE_BEGIN
+
+/// The algorithm with other advantages.
+template <class Advantage, class Old, class Objective, class Aggregation>
+constexpr auto with_advantage(const algorithm<Old, Objective, Aggregation>& a, Advantage advantage) {
+  return algorithm{advantage, a.objective, a.aggregation};
+}
+
+/// The algorithm with another weight of its tokens.
+template <class Aggregation, class Advantage, class Objective, class Old>
+constexpr auto with_aggregation(const algorithm<Advantage, Objective, Old>& a, Aggregation aggregation) {
+  return algorithm{a.advantage, a.objective, aggregation};
+}
+
+/// The algorithm with one more piece in its loss.
+template <class Piece, class Advantage, class Objective, class Aggregation>
+constexpr auto with_piece(const algorithm<Advantage, Objective, Aggregation>& a, Piece piece) {
+  return algorithm{a.advantage, sum{a.objective, piece}, a.aggregation};
+}
+
+/// + coefficient KL(policy, reference) in the loss, by the given estimator. Refused where the KL is in the loss
+/// already.
+template <class Divergence = k3, class Advantage, class Objective, class Aggregation>
+constexpr auto with_kl(const algorithm<Advantage, Objective, Aggregation>& a, double coefficient,
+                       Divergence divergence = {}) {
+  static_assert(!detail::kl_in_loss<Objective>,
+                "rlcore: this algorithm has a KL term in its loss; give its settings another coefficient instead");
+  return with_piece(a, scaled{coefficient, divergence});
+}
+
+/// - coefficient times the entropy.
+template <class Advantage, class Objective, class Aggregation>
+constexpr auto with_entropy(const algorithm<Advantage, Objective, Aggregation>& a, double coefficient) {
+  return with_piece(a, entropy_bonus(coefficient));
+}
+
+namespace detail {
+template <class Piece>
+constexpr auto weigh_policy(const Piece& piece) {
+  return weighted{piece};
+}
+template <class First, class... Rest>
+constexpr auto weigh_policy(const sum<First, Rest...>& s) {
+  if constexpr (sizeof...(Rest) == 0)
+    return weigh_policy(s.first);
+  else
+    return sum{weigh_policy(s.first), s.rest};
+}
+}  // namespace detail
+
+/// The policy piece (the first) times field::weight, as an off-policy correction wants it; KL and entropy are not
+/// weighted (verl's and TRL's order).
+template <class Advantage, class Objective, class Aggregation>
+constexpr auto with_weight(const algorithm<Advantage, Objective, Aggregation>& a) {
+  return algorithm{a.advantage, detail::weigh_policy(a.objective), a.aggregation};
+}
+
+RLCORE_END
