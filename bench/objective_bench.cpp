@@ -73,7 +73,7 @@ int main(int argc, char** argv) {
       rlcore::global_counts step;
       for (std::size_t i = 0; i < rows; ++i)
         step.add_row(static_cast<std::int64_t>(masked ? tokens - (i * 37) % (tokens / 2) : tokens));
-      const auto objective = rlcore::grpo({.clip_low = 0.2, .clip_high = 0.28, .kl = 0.04});
+      const auto objective = rlcore::paper::grpo({.clip_low = 0.2, .clip_high = 0.28, .kl = 0.04});
       volatile double sink = 0;
       const auto composed = [&] {
         sink = evaluate(rlcore::serial{}, objective, rlcore::sequence_mean_token_mean{}, batch, step,

@@ -17,6 +17,6 @@ int main() {
   const rlcore::global_counts counts = rlcore::whole_step(batch);
 #endif
   const auto report =
-      rlcore::evaluate(rlcore::serial{}, rlcore::grpo(), rlcore::sequence_mean_token_mean{}, batch, counts);
+      rlcore::evaluate(rlcore::serial{}, rlcore::paper::grpo(), rlcore::sequence_mean_token_mean{}, batch, counts);
   return report.empty_step ? 1 : 0;
 }

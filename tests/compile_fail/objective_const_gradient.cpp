@@ -13,5 +13,5 @@ using gradient_type = std::vector<float>;
 #endif
 
 double loss(const rlcore::token_batch<float>& batch, const rlcore::global_counts& step, gradient_type& gradient) {
-  return rlcore::evaluate(rlcore::serial{}, rlcore::grpo(), rlcore::token_mean{}, batch, step, {.logp = gradient}).loss();
+  return rlcore::evaluate(rlcore::serial{}, rlcore::paper::grpo(), rlcore::token_mean{}, batch, step, {.logp = gradient}).loss();
 }

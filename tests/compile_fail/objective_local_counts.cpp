@@ -7,8 +7,8 @@
 double loss(const rlcore::token_batch<float>& batch) {
 #ifdef RLCORE_SHOULD_FAIL
   const long tokens_of_this_micro_batch = 4096;
-  return rlcore::evaluate(rlcore::serial{}, rlcore::grpo(), rlcore::token_mean{}, batch, tokens_of_this_micro_batch).loss();
+  return rlcore::evaluate(rlcore::serial{}, rlcore::paper::grpo(), rlcore::token_mean{}, batch, tokens_of_this_micro_batch).loss();
 #else
-  return rlcore::evaluate(rlcore::serial{}, rlcore::grpo(), rlcore::token_mean{}, batch, rlcore::whole_step(batch)).loss();
+  return rlcore::evaluate(rlcore::serial{}, rlcore::paper::grpo(), rlcore::token_mean{}, batch, rlcore::whole_step(batch)).loss();
 #endif
 }

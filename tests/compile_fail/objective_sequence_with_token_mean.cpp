@@ -1,12 +1,12 @@
 // expected: rlcore: this objective has one term per sequence or per pair of sequences, not one per token
 #include "rlcore/exec/serial.hpp"
 #include "rlcore/objective/aggregation/token_mean.hpp"
-#include "rlcore/objective/algorithm/gspo.hpp"
+#include "rlcore/objective/algorithm/dpo.hpp"
 
 double loss(const rlcore::token_batch<float>& batch, const rlcore::global_counts& step) {
 #ifdef RLCORE_SHOULD_FAIL
-  return rlcore::evaluate(rlcore::serial{}, rlcore::gspo(), rlcore::token_mean{}, batch, step).loss();
+  return rlcore::evaluate(rlcore::serial{}, rlcore::paper::dpo(), rlcore::token_mean{}, batch, step).loss();
 #else
-  return rlcore::evaluate(rlcore::serial{}, rlcore::gspo(), rlcore::sequence_mean{}, batch, step).loss();
+  return rlcore::evaluate(rlcore::serial{}, rlcore::paper::dpo(), rlcore::pair_mean{}, batch, step).loss();
 #endif
 }

@@ -26,8 +26,8 @@ side_result RLCORE_LINK_SIDE() {
                                          .ref_logp = ref_logp,
                                          .advantage = rlcore::per_row(advantage),
                                          .offsets = offsets};
-  const auto report = rlcore::evaluate(rlcore::serial{}, rlcore::grpo(), rlcore::sequence_mean_token_mean{}, batch,
-                                       rlcore::whole_step(batch), {.logp = result.gradient});
+  const auto report = rlcore::evaluate(rlcore::serial{}, rlcore::paper::grpo(), rlcore::sequence_mean_token_mean{},
+                                       batch, rlcore::whole_step(batch), {.logp = result.gradient});
   result.loss = report.loss();
   const auto words = rlcore::random_key{42}.words(1, 2, 3, 4);
   result.random = (std::uint64_t{words[0]} << 32) | words[1];

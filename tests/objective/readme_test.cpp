@@ -20,7 +20,7 @@ TEST(readme, grpo_on_eigen) {
 
   rlcore::token_batch<float> batch{
       .logp = logp, .old_logp = old_logp, .ref_logp = ref_logp, .advantage = advantage, .mask = response_mask};
-  auto report = rlcore::evaluate(rlcore::serial{}, rlcore::grpo(), rlcore::token_mean{}, batch,
+  auto report = rlcore::evaluate(rlcore::serial{}, rlcore::paper::grpo(), rlcore::token_mean{}, batch,
                                  rlcore::whole_step(batch), {.logp = dlogp});
 
   // Every ratio is 1, so the policy term is minus the mean advantage, 0; k3 = 1/2 - 1 + ln 2 with slope 1/2 everywhere.

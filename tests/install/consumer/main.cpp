@@ -57,8 +57,8 @@ int main() {
                                          .ref_logp = ref_logp,
                                          .advantage = rlcore::per_row(advantage),
                                          .offsets = offsets};
-  const auto report = rlcore::evaluate(rlcore::serial{}, rlcore::grpo(), rlcore::sequence_mean_token_mean{}, batch,
-                                       rlcore::whole_step(batch), {.logp = gradient});
+  const auto report = rlcore::evaluate(rlcore::serial{}, rlcore::paper::grpo(), rlcore::sequence_mean_token_mean{},
+                                       batch, rlcore::whole_step(batch), {.logp = gradient});
   check(report.loss(), [&](std::size_t i) { return gradient[i]; });
   std::printf("rlcore %s, GRPO loss %.6f from vectors", RLCORE_VERSION_STRING, report.loss());
 
@@ -68,8 +68,8 @@ int main() {
     const matrix l = matrix::Map(logp.data()), o = matrix::Map(old_logp.data()), r = matrix::Map(ref_logp.data());
     matrix g;
     const rlcore::token_batch<float> rows{.logp = l, .old_logp = o, .ref_logp = r, .advantage = advantage};
-    const auto same = rlcore::evaluate(rlcore::serial{}, rlcore::grpo(), rlcore::sequence_mean_token_mean{}, rows,
-                                       rlcore::whole_step(rows), {.logp = g});
+    const auto same = rlcore::evaluate(rlcore::serial{}, rlcore::paper::grpo(), rlcore::sequence_mean_token_mean{},
+                                       rows, rlcore::whole_step(rows), {.logp = g});
     check(same.loss(), [&](std::size_t i) { return g.data()[i]; });
     std::printf(", Eigen");
   }
@@ -80,8 +80,8 @@ int main() {
     const xt::xtensor<float, 2> r{{-1 + ln2, -2 + ln2}, {-3 + ln2, -4 + ln2}};
     xt::xtensor<float, 2> g{{0, 0}, {0, 0}};
     const rlcore::token_batch<float> rows{.logp = l, .old_logp = o, .ref_logp = r, .advantage = advantage};
-    const auto same = rlcore::evaluate(rlcore::serial{}, rlcore::grpo(), rlcore::sequence_mean_token_mean{}, rows,
-                                       rlcore::whole_step(rows), {.logp = g});
+    const auto same = rlcore::evaluate(rlcore::serial{}, rlcore::paper::grpo(), rlcore::sequence_mean_token_mean{},
+                                       rows, rlcore::whole_step(rows), {.logp = g});
     check(same.loss(), [&](std::size_t i) { return g.data()[i]; });
     std::printf(", xtensor");
   }

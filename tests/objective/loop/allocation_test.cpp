@@ -28,9 +28,9 @@ TEST(evaluate, allocates_nothing) {
   const auto gradients = g.gradients();
   const auto counts = whole_step(batch);
   const threads pool(2);
-  expect_no_allocation([&] { evaluate(serial{}, grpo(), token_mean{}, batch, counts, gradients); });
-  expect_no_allocation([&] { evaluate(pool, grpo(), token_mean{}, batch, counts, gradients); });
-  expect_no_allocation([&] { evaluate(serial{}, dpo(), pair_mean{}, batch, counts, gradients); });
+  expect_no_allocation([&] { evaluate(serial{}, paper::grpo(), token_mean{}, batch, counts, gradients); });
+  expect_no_allocation([&] { evaluate(pool, paper::grpo(), token_mean{}, batch, counts, gradients); });
+  expect_no_allocation([&] { evaluate(serial{}, paper::dpo(), pair_mean{}, batch, counts, gradients); });
 }
 
 }  // namespace

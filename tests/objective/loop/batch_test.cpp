@@ -51,32 +51,33 @@ TEST(token_batch, names_the_field_that_is_missing) {
   golden_batch<float> g;
   auto b = g.batch();
   b.ref_logp = {};
-  EXPECT_THAT(refusal_of(g, b, grpo()), HasSubstr("the objective reads ref_logp, but the batch has none"));
+  EXPECT_THAT(refusal_of(g, b, paper::grpo()), HasSubstr("the objective reads ref_logp, but the batch has none"));
   EXPECT_EQ(refusal_of(g, b, clipped_ratio{}), "accepted");  // what no piece reads is not needed
 }
 TEST(token_batch, names_both_shapes) {
   golden_batch<float> g;
   auto b = g.batch();
   b.old_logp = matrix_view<float>(g.old_logp.data(), {6, 36}, {37, 1});
-  EXPECT_THAT(refusal_of(g, b, grpo()), HasSubstr("old_logp is [6, 36], logp is [6, 37]"));
+  EXPECT_THAT(refusal_of(g, b, paper::grpo()), HasSubstr("old_logp is [6, 36], logp is [6, 37]"));
   b = g.batch();
   std::vector<float> five(5);
   b.advantage = five;
-  EXPECT_THAT(refusal_of(g, b, grpo()), HasSubstr("advantage is [5], logp is [6, 37]"));
+  EXPECT_THAT(refusal_of(g, b, paper::grpo()), HasSubstr("advantage is [5], logp is [6, 37]"));
   b = g.batch();
   b.mask = matrix_view<std::uint8_t>(g.mask.data(), {5, 37});
-  EXPECT_THAT(refusal_of(g, b, grpo()), HasSubstr("mask is [5, 37], logp is [6, 37]"));
+  EXPECT_THAT(refusal_of(g, b, paper::grpo()), HasSubstr("mask is [5, 37], logp is [6, 37]"));
   b = g.batch();
   const std::vector<int> lengths{1, 2, 3, 4, 5, 38};
   b.lengths = lengths;
-  EXPECT_THAT(refusal_of(g, b, grpo()), HasSubstr("lengths[5] = 38 is not in 0 ... 37"));
+  EXPECT_THAT(refusal_of(g, b, paper::grpo()), HasSubstr("lengths[5] = 38 is not in 0 ... 37"));
 }
 TEST(token_gradients, must_have_the_shape_and_the_fields_of_the_objective) {
   golden_batch<float> g;
-  EXPECT_THAT(refusal_of(g, g.batch(), grpo(), {.logp = matrix_view<float>(g.logp_gradient.data(), {37, 6})}),
+  EXPECT_THAT(refusal_of(g, g.batch(), paper::grpo(), {.logp = matrix_view<float>(g.logp_gradient.data(), {37, 6})}),
               HasSubstr("the gradient by logp is [37, 6], logp is [6, 37]"));
-  EXPECT_THAT(refusal_of(g, g.batch(), sum{grpo(), entropy_bonus(0.1)}, {.logp = g.matrix(g.logp_gradient)}),
-              HasSubstr("gradient by entropy, but there is nowhere to write it; set token_gradients::entropy"));
+  EXPECT_THAT(
+      refusal_of(g, g.batch(), sum{paper::grpo().objective, entropy_bonus(0.1)}, {.logp = g.matrix(g.logp_gradient)}),
+      HasSubstr("gradient by entropy, but there is nowhere to write it; set token_gradients::entropy"));
 }
 TEST(packed_rows, must_be_described_by_their_offsets) {
   golden_batch<float> g;
@@ -97,7 +98,7 @@ TEST(global_counts, of_a_part_are_recognised) {
   global_counts counts;
   counts.add_row(3);
   EXPECT_THAT(
-      refusal([&] { evaluate(serial{}, grpo(), token_mean{}, g.batch(), counts); }),
+      refusal([&] { evaluate(serial{}, paper::grpo(), token_mean{}, g.batch(), counts); }),
       HasSubstr("the counts of the step say 3 tokens in 1 sequences of 1 rows, but this batch alone has 89 tokens"));
 }
 
@@ -105,7 +106,7 @@ TEST(global_counts, of_a_part_are_recognised) {
 template <int Order>
 void check_eigen() {
   golden_batch<float> g;
-  const auto want = evaluate(serial{}, grpo(), token_mean{}, g.batch(), whole_step(g.batch()), g.gradients());
+  const auto want = evaluate(serial{}, paper::grpo(), token_mean{}, g.batch(), whole_step(g.batch()), g.gradients());
   using array = Eigen::Array<float, Eigen::Dynamic, Eigen::Dynamic, Order>;
   using rows = Eigen::Array<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
   const auto of = [&](std::vector<float>& x) { return array(Eigen::Map<const rows>(x.data(), 6, 37)); };
@@ -117,7 +118,7 @@ void check_eigen() {
   auto block = gradient.block(1, 2, 6, 37);
   const token_batch<float> b{
       .logp = logp, .old_logp = old_logp, .ref_logp = ref_logp, .advantage = advantage, .mask = mask};
-  const auto got = evaluate(serial{}, grpo(), token_mean{}, b, whole_step(b), {.logp = block});
+  const auto got = evaluate(serial{}, paper::grpo(), token_mean{}, b, whole_step(b), {.logp = block});
   EXPECT_EQ(got.loss(), want.loss());
   for (int i = 0; i < 6; ++i)
     for (int t = 0; t < 37; ++t) EXPECT_EQ(block(i, t), g.logp_gradient[static_cast<std::size_t>(i * 37 + t)]);
@@ -131,7 +132,7 @@ TEST(eigen, both_storage_orders_and_blocks_give_the_same_bits) {
 #ifdef RLCORE_TEST_XTENSOR
 TEST(xtensor, gives_the_same_bits) {
   golden_batch<float> g;
-  const auto want = evaluate(serial{}, grpo(), token_mean{}, g.batch(), whole_step(g.batch()), g.gradients());
+  const auto want = evaluate(serial{}, paper::grpo(), token_mean{}, g.batch(), whole_step(g.batch()), g.gradients());
   const auto of = [](const std::vector<float>& x) {
     xt::xtensor<float, 2> y({6, 37});
     std::copy(x.begin(), x.end(), y.data());
@@ -142,7 +143,7 @@ TEST(xtensor, gives_the_same_bits) {
   std::copy(g.mask.begin(), g.mask.end(), mask.data());
   const token_batch<float> b{
       .logp = logp, .old_logp = old_logp, .ref_logp = ref_logp, .advantage = g.advantage, .mask = mask};
-  const auto got = evaluate(serial{}, grpo(), token_mean{}, b, whole_step(b), {.logp = gradient});
+  const auto got = evaluate(serial{}, paper::grpo(), token_mean{}, b, whole_step(b), {.logp = gradient});
   EXPECT_EQ(got.loss(), want.loss());
   EXPECT_EQ(std::memcmp(gradient.data(), g.logp_gradient.data(), g.logp_gradient.size() * sizeof(float)), 0);
 }

@@ -100,7 +100,7 @@ TYPED_TEST(against_pytorch, divergences) {
 TYPED_TEST(against_pytorch, entropy) { check_all<TypeParam>("entropy", token_entropy{}); }
 TYPED_TEST(against_pytorch, compositions) {
   using T = TypeParam;
-  check_all<T>("grpo", grpo(), 1);
+  check_all<T>("grpo", paper::grpo(), 1);
   check_all<T>(
       "verl",
       sum{dual_clipped_ratio{.low = 0.2, .high = 0.28, .bound = 3}, scaled{0.05, clamped_k3{}}, entropy_bonus(0.01)},
@@ -135,8 +135,9 @@ TEST(evaluate, an_empty_step_has_no_loss_and_no_gradient) {
   std::fill(g.logp.begin(), g.logp.end(), std::nanf(""));
   for (const auto mode : {0, 1}) {
     const auto counts = whole_step(g.batch());
-    const auto r = mode == 0 ? evaluate(serial{}, grpo(), token_mean{}, g.batch(), counts, g.gradients())
-                             : evaluate(serial{}, grpo(), sequence_mean_token_mean{}, g.batch(), counts, g.gradients());
+    const auto r =
+        mode == 0 ? evaluate(serial{}, paper::grpo(), token_mean{}, g.batch(), counts, g.gradients())
+                  : evaluate(serial{}, paper::grpo(), sequence_mean_token_mean{}, g.batch(), counts, g.gradients());
     EXPECT_TRUE(r.empty_step);
     EXPECT_EQ(r.loss(), 0);
     EXPECT_EQ(r.mean(0), 0);

@@ -1,21 +1,24 @@
-// GRPO done right.
+// GRPO without its two biases.
 #pragma once
 
 #include "rlcore/objective/advantage/group_relative.hpp"
 #include "rlcore/objective/aggregation/fixed_length.hpp"
-#include "rlcore/objective/loop/evaluate.hpp"
+#include "rlcore/objective/algorithm/algorithm.hpp"
 #include "rlcore/objective/piece/surrogate/clipped_ratio.hpp"
 
 RLCORE_BEGIN
+namespace paper {
 
-/// Dr. GRPO (Liu et al. 2025): the clipped surrogate without KL, advantages from group_relative{.normalize_by_std =
-/// false}, aggregated by fixed_length{longest response allowed}. The last two remove the paper's two biases.
+/// Dr. GRPO (Liu et al. 2025): advantages R - group mean, not divided by the deviation; clipped surrogate without KL;
+/// every sequence divided by the same length. The default length is the paper's generation budget.
 struct dr_grpo_settings {
   double clip_low = 0.2, clip_high = 0.2;
+  double length = 3000;
 };
-
-constexpr clipped_ratio dr_grpo(const dr_grpo_settings& s = {}) noexcept {
-  return {.low = s.clip_low, .high = s.clip_high};
+constexpr auto dr_grpo(const dr_grpo_settings& s = {}) noexcept {
+  return algorithm{group_relative{.normalize_by_std = false}, clipped_ratio{.low = s.clip_low, .high = s.clip_high},
+                   fixed_length{s.length}};
 }
 
+}  // namespace paper
 RLCORE_END

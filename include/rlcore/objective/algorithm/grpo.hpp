@@ -10,17 +10,18 @@
 #include "rlcore/objective/piece/surrogate/clipped_ratio.hpp"
 
 RLCORE_BEGIN
+namespace paper {
 
-/// GRPO (Shao et al. 2024, DeepSeekMath, eq. 3): clipped surrogate plus kl times k3, advantages from group_relative{},
-/// aggregated by sequence_mean_token_mean. The defaults are the paper's.
+/// GRPO (Shao et al. 2024, DeepSeekMath, equation 3): group_relative{}; clipped surrogate plus kl times k3; mean over
+/// sequences of token means. The defaults are the paper's.
 struct grpo_settings {
   double clip_low = 0.2, clip_high = 0.2;
   double kl = 0.04;
 };
-
 constexpr auto grpo(const grpo_settings& s = {}) noexcept {
   return algorithm{group_relative{}, sum{clipped_ratio{.low = s.clip_low, .high = s.clip_high}, scaled{s.kl, k3{}}},
                    sequence_mean_token_mean{}};
 }
 
+}  // namespace paper
 RLCORE_END

@@ -1,22 +1,39 @@
-// Group Sequence Policy Optimization.
+// Surrogates on the ratio of the whole sequence.
 #pragma once
 
 #include "rlcore/objective/advantage/group_relative.hpp"
-#include "rlcore/objective/aggregation/sequence_mean.hpp"
-#include "rlcore/objective/loop/evaluate_sequences.hpp"
-#include "rlcore/objective/piece/score/scores.hpp"
+#include "rlcore/objective/aggregation/sequence_mean_token_mean.hpp"
+#include "rlcore/objective/aggregation/sequence_mean_token_sum.hpp"
+#include "rlcore/objective/algorithm/algorithm.hpp"
+#include "rlcore/objective/piece/surrogate/at_sequence_level.hpp"
 #include "rlcore/objective/piece/surrogate/clipped_ratio.hpp"
+#include "rlcore/objective/piece/surrogate/one_per_sequence.hpp"
 
 RLCORE_BEGIN
+namespace paper {
 
-/// GSPO (Zheng et al. 2025): the clipped surrogate of PPO on one ratio per sequence, s = exp(mean over its tokens of
-/// logp - old_logp); advantages from group_relative{}, aggregated by sequence_mean. The clip widths are the paper's.
+/// GSPO (Zheng et al. 2025): group_relative{}; PPO's clipped surrogate on one ratio per sequence, exp(mean over its
+/// tokens of logp - old_logp); the mean over sequences. The clip widths are the paper's.
 struct gspo_settings {
   double clip_low = 3e-4, clip_high = 4e-4;
 };
-
 constexpr auto gspo(const gspo_settings& s = {}) noexcept {
-  return sequence_objective{mean_of<log_ratio_to_old>{}, clipped_ratio{.low = s.clip_low, .high = s.clip_high}};
+  return algorithm{group_relative{},
+                   one_per_sequence{at_sequence_level{clipped_ratio{.low = s.clip_low, .high = s.clip_high}}},
+                   sequence_mean_token_mean{}};
 }
 
+/// GSPO-token (the same paper, section 4.3): advantages may differ from token to token, and any aggregation is open.
+constexpr auto gspo_token(const gspo_settings& s = {}) noexcept {
+  return algorithm{group_relative{}, at_sequence_level{clipped_ratio{.low = s.clip_low, .high = s.clip_high}},
+                   sequence_mean_token_mean{}};
+}
+
+/// LUSPO (2026): GSPO with every sequence's term multiplied by its length, so that short answers are not favoured.
+constexpr auto luspo(const gspo_settings& s = {}) noexcept {
+  return algorithm{group_relative{}, at_sequence_level{clipped_ratio{.low = s.clip_low, .high = s.clip_high}},
+                   sequence_mean_token_sum{}};
+}
+
+}  // namespace paper
 RLCORE_END

@@ -1,0 +1,22 @@
+// Clipped importance-sampling weights instead of clipped objectives.
+#pragma once
+
+#include "rlcore/objective/advantage/group_relative.hpp"
+#include "rlcore/objective/aggregation/token_mean.hpp"
+#include "rlcore/objective/algorithm/algorithm.hpp"
+#include "rlcore/objective/piece/surrogate/cispo.hpp"
+
+RLCORE_BEGIN
+namespace paper {
+
+/// CISPO (MiniMax-M1, 2025): group_relative{}; the policy gradient times the bounded, constant ratio; the mean over all
+/// tokens. The bound is ScaleRL's (Khatri et al. 2025); MiniMax-M1 does not print its own.
+struct cispo_settings {
+  rlcore::cispo surrogate{ratio_bound{.high = 5}};
+};
+constexpr auto cispo(const cispo_settings& s = {}) noexcept {
+  return algorithm{group_relative{}, s.surrogate, token_mean{}};
+}
+
+}  // namespace paper
+RLCORE_END

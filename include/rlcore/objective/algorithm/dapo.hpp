@@ -1,0 +1,23 @@
+// Decoupled Clip and Dynamic Sampling Policy Optimization.
+#pragma once
+
+#include "rlcore/objective/advantage/group_relative.hpp"
+#include "rlcore/objective/aggregation/token_mean.hpp"
+#include "rlcore/objective/algorithm/algorithm.hpp"
+#include "rlcore/objective/piece/surrogate/clipped_ratio.hpp"
+
+RLCORE_BEGIN
+namespace paper {
+
+/// DAPO (Yu et al. 2025): group_relative{}; clip-higher, no KL; the mean over all tokens of the step. Its other two
+/// parts act before the loss: groups of equal rewards are sampled anew, and the score of overlong answers is lowered
+/// (soft_overlong).
+struct dapo_settings {
+  double clip_low = 0.2, clip_high = 0.28;
+};
+constexpr auto dapo(const dapo_settings& s = {}) noexcept {
+  return algorithm{group_relative{}, clipped_ratio{.low = s.clip_low, .high = s.clip_high}, token_mean{}};
+}
+
+}  // namespace paper
+RLCORE_END

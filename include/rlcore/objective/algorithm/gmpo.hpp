@@ -1,0 +1,23 @@
+// Geometric-Mean Policy Optimization.
+#pragma once
+
+#include "rlcore/objective/advantage/group_relative.hpp"
+#include "rlcore/objective/aggregation/sequence_mean_token_mean.hpp"
+#include "rlcore/objective/algorithm/algorithm.hpp"
+#include "rlcore/objective/piece/surrogate/geometric_mean_ratio.hpp"
+
+RLCORE_BEGIN
+namespace paper {
+
+/// GMPO (Zhao et al. 2025): group_relative{}; the geometric mean over a sequence of its clipped ratios; the mean over
+/// sequences. The clip widths are those of log-ratios.
+struct gmpo_settings {
+  double clip_low = 0.4, clip_high = 0.4;
+};
+constexpr auto gmpo(const gmpo_settings& s = {}) noexcept {
+  return algorithm{group_relative{}, geometric_mean_ratio{.low = s.clip_low, .high = s.clip_high},
+                   sequence_mean_token_mean{}};
+}
+
+}  // namespace paper
+RLCORE_END

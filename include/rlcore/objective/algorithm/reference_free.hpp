@@ -1,0 +1,52 @@
+// Preferences without a reference model.
+#pragma once
+
+#include "rlcore/objective/aggregation/sequence_mean.hpp"
+#include "rlcore/objective/algorithm/algorithm.hpp"
+#include "rlcore/objective/algorithm/with_likelihood.hpp"
+#include "rlcore/objective/loop/evaluate_sequences.hpp"
+#include "rlcore/objective/piece/preference/alpha_po_link.hpp"
+#include "rlcore/objective/piece/preference/bradley_terry.hpp"
+#include "rlcore/objective/piece/preference/orpo_link.hpp"
+#include "rlcore/objective/piece/score/scores.hpp"
+
+RLCORE_BEGIN
+namespace paper {
+
+/// SimPO (Meng et al. 2024): the logistic loss on mean log-probs with a margin. The defaults are the paper's for
+/// Llama-3-Base (margin = gamma, half of beta).
+struct simpo_settings {
+  double beta = 2.0, margin = 1.0, label_smoothing = 0.0;
+};
+constexpr auto simpo(const simpo_settings& s = {}) noexcept {
+  return algorithm{
+      no_advantage{},
+      sequence_objective{mean_of<log_prob>{},
+                         bradley_terry{.beta = s.beta, .smoothing = s.label_smoothing, .margin = s.margin}},
+      pair_mean{}};
+}
+
+/// AlphaPO (Gupta et al. 2025).
+constexpr auto alpha_po(alpha_po_link link = {}) noexcept {
+  return algorithm{no_advantage{}, sequence_objective{mean_of<log_prob>{}, link}, pair_mean{}};
+}
+
+/// CPO (Xu et al. 2024): the logistic loss on summed log-probs, plus `likelihood` times the NLL of the chosen tokens.
+struct cpo_settings {
+  double beta = 0.1, label_smoothing = 0.0, likelihood = 1.0;
+};
+constexpr auto cpo(const cpo_settings& s = {}) noexcept {
+  return with_likelihood(
+      algorithm{no_advantage{},
+                sequence_objective{sum_of<log_prob>{}, bradley_terry{.beta = s.beta, .smoothing = s.label_smoothing}},
+                pair_mean{}},
+      s.likelihood);
+}
+
+/// ORPO (Hong et al. 2024): NLL of the chosen tokens plus beta times the odds-ratio term on mean log-probs.
+constexpr auto orpo(orpo_link link = {}) noexcept {
+  return with_likelihood(algorithm{no_advantage{}, sequence_objective{mean_of<log_prob>{}, link}, pair_mean{}}, 1.0);
+}
+
+}  // namespace paper
+RLCORE_END

@@ -1,0 +1,25 @@
+// Soft Adaptive Policy Optimization.
+#pragma once
+
+#include "rlcore/objective/advantage/group_relative.hpp"
+#include "rlcore/objective/aggregation/sequence_mean_token_mean.hpp"
+#include "rlcore/objective/algorithm/algorithm.hpp"
+#include "rlcore/objective/piece/surrogate/sapo.hpp"
+
+RLCORE_BEGIN
+namespace paper {
+
+/// SAPO (Gao et al. 2025): group_relative{}; a sigmoid gate on the ratio, sharper for negative advantages; the mean
+/// over sequences of token means.
+struct sapo_settings {
+  double temperature_positive = 1.0, temperature_negative = 1.05;
+};
+constexpr auto sapo(const sapo_settings& s = {}) noexcept {
+  return algorithm{
+      group_relative{},
+      rlcore::sapo{.temperature_positive = s.temperature_positive, .temperature_negative = s.temperature_negative},
+      sequence_mean_token_mean{}};
+}
+
+}  // namespace paper
+RLCORE_END

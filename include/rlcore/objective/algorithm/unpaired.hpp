@@ -1,0 +1,30 @@
+// Preferences without pairs: every answer is desirable or not.
+#pragma once
+
+#include "rlcore/objective/aggregation/sequence_mean.hpp"
+#include "rlcore/objective/algorithm/algorithm.hpp"
+#include "rlcore/objective/loop/evaluate_sequences.hpp"
+#include "rlcore/objective/piece/preference/apo_zero_unpaired_link.hpp"
+#include "rlcore/objective/piece/preference/bco_link.hpp"
+#include "rlcore/objective/piece/preference/kto_link.hpp"
+#include "rlcore/objective/piece/score/scores.hpp"
+
+RLCORE_BEGIN
+namespace paper {
+
+/// KTO (Ethayarajh et al. 2024) on rows whose field::target is 1 (desirable) or 0; the mean over rows. The baseline is
+/// that of the step: kto({mismatched_kl(...)}).
+constexpr auto kto(kto_link link) noexcept {
+  return algorithm{no_advantage{}, sequence_objective{sum_of<log_ratio_to_reference>{}, link}, sequence_mean{}};
+}
+/// BCO (Jung et al. 2024), with the running mean of all rewards as its shift: bco(bco_link{shift}).
+constexpr auto bco(bco_link link) noexcept {
+  return algorithm{no_advantage{}, sequence_objective{sum_of<log_ratio_to_reference>{}, link}, sequence_mean{}};
+}
+/// APO-zero (D'Oosterlinck et al. 2024) on single rows.
+constexpr auto apo_zero_unpaired(apo_zero_unpaired_link link = {}) noexcept {
+  return algorithm{no_advantage{}, sequence_objective{sum_of<log_ratio_to_reference>{}, link}, sequence_mean{}};
+}
+
+}  // namespace paper
+RLCORE_END

@@ -1,0 +1,54 @@
+// A preference loss that also keeps the chosen answers likely.
+#pragma once
+
+#include "rlcore/objective/aggregation/chosen_token_mean.hpp"
+#include "rlcore/objective/algorithm/algorithm.hpp"
+#include "rlcore/objective/loop/evaluate_sequences.hpp"
+#include "rlcore/objective/piece/combine/scaled.hpp"
+#include "rlcore/objective/piece/supervised/negative_log_likelihood.hpp"
+
+RLCORE_BEGIN
+
+/// A pair loss plus `coefficient` times the mean NLL over the tokens of the chosen answers: RPO, the SFT term of TRL's
+/// loss lists and of OpenRLHF, CPO, ORPO.
+template <class Pair>
+struct likelihood_regularised {
+  Pair pair;
+  double coefficient;
+};
+
+template <class Advantage, class Objective, class Aggregation>
+constexpr auto with_likelihood(const algorithm<Advantage, Objective, Aggregation>& pair, double coefficient) noexcept {
+  return likelihood_regularised<algorithm<Advantage, Objective, Aggregation>>{pair, coefficient};
+}
+
+/// Both terms of one batch; join with +=.
+template <class PairReport, class LikelihoodReport>
+struct likelihood_regularised_report {
+  PairReport pair;
+  LikelihoodReport likelihood;
+  double loss() const noexcept { return pair.loss() + likelihood.loss(); }
+  likelihood_regularised_report& operator+=(const likelihood_regularised_report& o) noexcept {
+    pair += o.pair, likelihood += o.likelihood;
+    return *this;
+  }
+};
+
+RLCORE_ALGORITHM_BEGIN
+
+/// Pairs are rows 2k (chosen) and 2k + 1. `chosen` counts the chosen rows of the optimizer step, `step` all rows. The
+/// two terms have different denominators, hence two passes; the gradient is their sum.
+template <executor Executor, class Pair, class T, class Counts>
+auto evaluate(const Executor& exec, const likelihood_regularised<Pair>& named, const token_batch<T>& batch,
+              const Counts& step, const global_counts& chosen,
+              const std::type_identity_t<token_gradients<T>>& gradients = {}) {
+  auto added = gradients;
+  added.add = true;
+  auto pair = evaluate(exec, named.pair, batch, step, gradients);
+  auto likelihood = evaluate(exec, scaled{named.coefficient, negative_log_likelihood{}}, chosen_token_mean{chosen},
+                             batch, step, added);
+  return likelihood_regularised_report<decltype(pair), decltype(likelihood)>{pair, likelihood};
+}
+
+RLCORE_ALGORITHM_END
+RLCORE_END
