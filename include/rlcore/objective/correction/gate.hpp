@@ -1,0 +1,135 @@
+// Which tokens are too far off-policy: a statistic, at a level, within bounds.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <span>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "rlcore/objective/correction/importance_weight.hpp"
+#include "rlcore/objective/piece/piece.hpp"
+
+RLCORE_BEGIN
+
+/// Bounds of pi_train / pi_rollout, which is the importance weight itself.
+struct train_over_rollout {
+  double low, high;
+  /// [1 / factor, factor]
+  static constexpr train_over_rollout around_one(double factor) noexcept { return {1 / factor, factor}; }
+};
+/// Bounds of pi_rollout / pi_train, the reciprocal of the importance weight: what verl's thresholds for k1 mean.
+struct rollout_over_train {
+  double low, high;
+  static constexpr rollout_over_train around_one(double factor) noexcept { return {1 / factor, factor}; }
+};
+
+/// Keeps what has low <= level(log ratio) <= high. The bounds are given as those of a ratio whose direction is its
+/// type, since 0.5 ... 3 of one direction is 0.33 ... 2 of the other:
+///
+///   ratio_within<sequence_mean>(rollout_over_train{.low = 0.999, .high = 1.001})       verl's seq_mean_k1
+///
+/// Log-ratios of single tokens are held in +-log_limit first. NaN is outside of all bounds.
+template <class Level>
+class ratio_within {
+ public:
+  static constexpr std::string_view level_name = Level::name, statistic_name = "log_ratio";
+
+  explicit ratio_within(train_over_rollout bounds, double log_limit = 20)
+      : low_(std::log(bounds.low)), high_(std::log(bounds.high)), limit_(log_limit) {
+    detail::check_bounds("a ratio", bounds.low, bounds.high);
+  }
+  explicit ratio_within(rollout_over_train bounds, double log_limit = 20)
+      : low_(-std::log(bounds.high)), high_(-std::log(bounds.low)), limit_(log_limit) {
+    detail::check_bounds("a ratio", bounds.low, bounds.high);
+  }
+
+  bool keeps(double statistic) const noexcept { return statistic >= low_ && statistic <= high_; }
+  void operator()(const log_ratio_row& row, std::span<double> statistic) const noexcept {
+    for (std::size_t k = 0; k < statistic.size(); ++k) statistic[k] = detail::limited(row.log_ratio[k], limit_);
+    Level{}(row.position, statistic);
+  }
+
+ private:
+  double low_, high_, limit_;
+};
+
+/// Keeps what has level(divergence of rollout and train) <= bound. Divergence is any piece that estimates KL(pi || ref)
+/// from logp and ref_logp, here of the rollout policy from the trained one: k2 is u^2 / 2 and k3 is e^u - 1 - u with
+/// u = log train - log rollout; or one of the sampled divergences below.
+///
+///   divergence_at_most<k3, sequence_mean>{.bound = 0.01}        verl's seq_mean_k3
+template <class Divergence, class Level>
+struct divergence_at_most {
+  static constexpr std::string_view level_name = Level::name, statistic_name = Divergence::name;
+  double bound;
+  double log_limit = 20;  ///< of u
+  [[no_unique_address]] Divergence divergence{};
+
+  bool keeps(double statistic) const noexcept { return statistic <= bound; }
+  void operator()(const log_ratio_row& row, std::span<double> statistic) const noexcept {
+    for (std::size_t k = 0; k < statistic.size(); ++k) {
+      token<double> t{};
+      t.logp = row.rollout[k], t.ref_logp = row.train[k];
+      const double u = row.log_ratio[k], held = detail::limited(u, log_limit);
+      if (held != u) t.ref_logp = t.logp + held;
+      statistic[k] = divergence.template operator()<exact_math, double>(t).value;
+    }
+    Level{}(row.position, statistic);
+  }
+};
+
+/// KL of the sampled token against all others together: p log(p / q) + (1 - p) log((1 - p) / (1 - q)), p the rollout's
+/// and q the trained probability, both held in [1e-6, 1 - 1e-6] (OpenRLHF "binary_kl").
+struct sampled_binary_kl {
+  static constexpr std::string_view name = "binary_kl";
+  template <class Math, class V>
+  term<V> operator()(const token<V>& t) const noexcept {
+    const V p = Math::clamp(Math::exp(t.logp), V(1e-6), V(1 - 1e-6));
+    const V q = Math::clamp(Math::exp(t.ref_logp), V(1e-6), V(1 - 1e-6));
+    return {p * Math::log(p / q) + (V(1) - p) * Math::log((V(1) - p) / (V(1) - q)), V(0)};
+  }
+};
+
+/// |p - q| of the sampled token, held as above (OpenRLHF "tv").
+struct sampled_total_variation {
+  static constexpr std::string_view name = "tv";
+  template <class Math, class V>
+  term<V> operator()(const token<V>& t) const noexcept {
+    const V p = Math::clamp(Math::exp(t.logp), V(1e-6), V(1 - 1e-6));
+    const V q = Math::clamp(Math::exp(t.ref_logp), V(1e-6), V(1 - 1e-6));
+    return {Math::abs(p - q), V(0)};
+  }
+};
+
+/// A weight that is 0 where one of the gates closes, and else what it is. The token stays in the denominator.
+///
+///   zero_unless{importance_weight{token_level{}, untreated{}}, ratio_within<sequence_mean>(...)}
+template <class Weight, class... Gates>
+struct zero_unless {
+  static constexpr bool per_sequence = Weight::per_sequence;
+  Weight weight;
+  std::tuple<Gates...> gates;
+
+  constexpr zero_unless(Weight w, Gates... g) : weight(w), gates(g...) {}
+
+  double low() const noexcept { return weight.low(); }
+  double high() const noexcept { return weight.high(); }
+  void check() const { weight.check(); }
+  void operator()(const log_ratio_row& row, std::span<double> raw, std::span<double> w) const {
+    weight(row, raw, w);
+    std::vector<double> statistic(w.size());
+    const auto close = [&](const auto& gate) {
+      gate(row, statistic);
+      for (std::size_t k = 0; k < w.size(); ++k)
+        if (!gate.keeps(statistic[k])) w[k] = 0;
+    };
+    std::apply([&](const auto&... gate) { (close(gate), ...); }, gates);
+  }
+};
+
+RLCORE_END

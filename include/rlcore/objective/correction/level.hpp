@@ -1,0 +1,76 @@
+// At which level a ratio or a divergence is judged: the token, the turn, the sequence.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <span>
+#include <string_view>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/tensor/view.hpp"
+
+RLCORE_BEGIN
+
+/// Each token by itself.
+struct token_level {
+  static constexpr std::string_view name = "token";
+  static constexpr bool per_sequence = false;
+  void operator()(std::span<const extent_t>, std::span<double>) const noexcept {}
+};
+
+/// All live tokens of a row.
+struct whole_sequence {
+  static constexpr bool per_sequence = true;
+  static std::size_t end(std::span<const extent_t> position, std::size_t) noexcept { return position.size(); }
+};
+/// A run of live tokens without a gap: what the policy wrote between two masked answers of a tool.
+struct one_turn {
+  static constexpr bool per_sequence = false;
+  static std::size_t end(std::span<const extent_t> position, std::size_t first) noexcept {
+    std::size_t last = first + 1;
+    while (last < position.size() && position[last] == position[last - 1] + 1) ++last;
+    return last;
+  }
+};
+
+/// Gives every token the sum, mean or largest of the values of its scope. Sums are taken in double, from left to right.
+enum class reduction { sum, mean, largest };
+
+template <class Scope, reduction Reduction>
+struct reduced_over {
+  static constexpr bool per_sequence = Scope::per_sequence;
+  static constexpr std::string_view name = [] {
+    constexpr std::string_view names[2][3]{{"turn_sum", "turn_mean", "turn_max"},
+                                           {"sequence_sum", "sequence_mean", "sequence_max"}};
+    return names[per_sequence][static_cast<std::size_t>(Reduction)];
+  }();
+
+  /// In place, for one row.
+  void operator()(std::span<const extent_t> position, std::span<double> x) const noexcept {
+    for (std::size_t first = 0, last = 0; first < x.size(); first = last) {
+      last = Scope::end(position, first);
+      double all = Reduction == reduction::largest ? -std::numeric_limits<double>::infinity() : 0.0;
+      for (std::size_t k = first; k < last; ++k) {
+        if constexpr (Reduction == reduction::largest)
+          all = x[k] > all || x[k] != x[k] ? x[k] : all;
+        else
+          all += x[k];
+      }
+      if constexpr (Reduction == reduction::mean) all /= static_cast<double>(last - first);
+      std::fill(x.begin() + static_cast<std::ptrdiff_t>(first), x.begin() + static_cast<std::ptrdiff_t>(last), all);
+    }
+  }
+};
+
+/// Of log-ratios: the log of the product of the ratios, the sequence's importance weight.
+using sequence_sum = reduced_over<whole_sequence, reduction::sum>;
+/// Of log-ratios: the log of the geometric mean of the ratios.
+using sequence_mean = reduced_over<whole_sequence, reduction::mean>;
+using sequence_max = reduced_over<whole_sequence, reduction::largest>;
+/// The same for the turn that a token belongs to.
+using turn_sum = reduced_over<one_turn, reduction::sum>;
+using turn_mean = reduced_over<one_turn, reduction::mean>;
+using turn_max = reduced_over<one_turn, reduction::largest>;
+
+RLCORE_END

@@ -1,0 +1,164 @@
+// The rows of a batch for code that looks at whole rows: their live tokens in double, whatever the layout.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "rlcore/objective/aggregation/global_counts.hpp"
+#include "rlcore/objective/loop/detail/shape.hpp"
+#include "rlcore/objective/loop/detail/stage.hpp"
+
+RLCORE_BEGIN
+
+/// The live tokens of one row, in order. An object of this type is storage that is used for one row after the other.
+class live_row {
+ public:
+  std::size_t size() const noexcept { return position_.size(); }
+  /// Slots of the live tokens; neighbours in a turn differ by 1.
+  std::span<const extent_t> position() const noexcept { return position_; }
+  /// One field at the live tokens.
+  std::span<const double> operator[](field f) const noexcept { return value_[index_of(f)]; }
+
+  static constexpr std::size_t index_of(field f) noexcept {
+    std::size_t i = 0;
+    while (field_at(i) != f) ++i;
+    return i;
+  }
+
+ private:
+  template <class>
+  friend class live_rows;
+  std::vector<extent_t> position_;
+  std::array<std::vector<double>, field_count> value_;
+};
+
+/// A mask that is written: any container of bool, integers, float or double, matrix or vector over packed tokens.
+struct mask_output {
+  std::byte* data = nullptr;
+  token_mask seen{};  ///< the same memory for reading
+
+  mask_output() = default;
+  template <class X>
+  requires(!std::is_same_v<std::remove_cvref_t<X>, mask_output>) mask_output(X&& x) {
+    const auto v = as_view(std::forward<X>(x));
+    using element = std::remove_pointer_t<decltype(v.data)>;
+    static_assert(!std::is_const_v<element>, "rlcore: the mask that remains is written, this container is const");
+    seen = token_mask(v);
+    if constexpr (!std::is_const_v<element>) data = reinterpret_cast<std::byte*>(v.data);
+  }
+
+  bool present() const noexcept { return data != nullptr || seen.present(); }
+
+  /// Writes 1 or 0 at `element`, an address inside the mask.
+  void set(std::byte* element, bool live) const noexcept {
+    std::memset(element, 0, seen.bytes);
+    if (!live) return;
+    const float one = 1.0f;
+    const double wide_one = 1.0;
+    if (!seen.floating)
+      element[std::endian::native == std::endian::little ? 0 : seen.bytes - 1] = std::byte{1};
+    else if (seen.bytes == 4)
+      std::memcpy(element, &one, sizeof(one));
+    else
+      std::memcpy(element, &wide_one, sizeof(wide_one));
+  }
+};
+
+/// Reads rows of a batch and writes results in the shape of its fields. Masked slots are never read.
+template <class T>
+class live_rows {
+ public:
+  /// `who` names the reader in messages. Throws std::invalid_argument if a field in `reads` is missing or shapes
+  /// differ.
+  live_rows(const token_batch<T>& batch, field reads, std::string_view who)
+      : mask_(batch.mask), lengths_(batch.lengths), offsets_(batch.offsets), reads_(reads) {
+    const std::array<const token_field<const T>*, field_count> inputs{
+        &batch.logp,    &batch.old_logp, &batch.ref_logp,  &batch.rollout_logp, &batch.advantage, &batch.weight,
+        &batch.entropy, &batch.value,    &batch.old_value, &batch.target,       &batch.selected,  nullptr};
+    for (std::size_t f = 0; f < field_count; ++f)
+      if (contains(reads, field_at(f)) && !inputs[f]->present())
+        throw std::invalid_argument("rlcore: " + std::string(who) + " reads " + std::string(field_names[f]) +
+                                    ", but the batch has none; set token_batch::" + std::string(field_names[f]));
+    shape_ = detail::shape_of(batch, inputs, reads);
+    for (std::size_t f = 0; f < field_count; ++f)
+      if (contains(reads, field_at(f))) input_[f] = detail::resolve(field_names[f], *inputs[f], shape_, false);
+    detail::check_mask(mask_, shape_);
+  }
+
+  extent_t size() const noexcept { return shape_.rows; }
+
+  /// Row i. What `row` held before is overwritten.
+  void read(extent_t i, live_row& row) const {
+    row.position_.clear();
+    const extent_t tokens = length(i);
+    if (mask_.present()) {
+      const std::byte* mask = token_loop::mask_row(mask_, i, offset(i));
+      const extent_t step = token_loop::mask_step(mask_);
+      token_loop::with_mask_reader(mask_, [&](auto live) {
+        for (extent_t t = 0; t < tokens; ++t)
+          if (live(mask + t * step)) row.position_.push_back(t);
+      });
+    } else {
+      for (extent_t t = 0; t < tokens; ++t) row.position_.push_back(t);
+    }
+    for (std::size_t f = 0; f < field_count; ++f) {
+      if (!contains(reads_, field_at(f))) continue;
+      const T* from = input_[f].row(i, offset(i));
+      const extent_t step = input_[f].token_stride;
+      auto& to = row.value_[f];
+      to.resize(row.size());
+      for (std::size_t k = 0; k < row.size(); ++k) to[k] = static_cast<double>(from[row.position_[k] * step]);
+    }
+  }
+
+  /// Where `out` has room for one value per token; throws std::invalid_argument if its shape is another.
+  detail::row_source<T> target(std::string_view name, const token_field<T>& out) const {
+    return detail::resolve(name, out, shape_, true);
+  }
+  /// Writes a value per live token of row i, and 0 to its other slots.
+  void write(const detail::row_source<T>& out, extent_t i, const live_row& row, std::span<const double> values) const {
+    T* to = out.row(i, offset(i));
+    std::size_t k = 0;
+    for (extent_t t = 0; t < slots(i); ++t) {
+      const bool live = k < row.size() && row.position()[k] == t;
+      to[t * out.token_stride] = live ? static_cast<T>(values[k++]) : T(0);
+    }
+  }
+
+  void check(const mask_output& out) const { detail::check_mask(out.seen, shape_); }
+  /// Writes 1 where keep is non-zero, and 0 to all other slots of row i. `out` may be the batch's own mask.
+  void write(const mask_output& out, extent_t i, const live_row& row, std::span<const unsigned char> keep) const {
+    const extent_t step = token_loop::mask_step(out.seen);
+    std::byte* to = out.data + (token_loop::mask_row(out.seen, i, offset(i)) - out.seen.data);
+    std::size_t k = 0;
+    for (extent_t t = 0; t < slots(i); ++t) {
+      const bool live = k < row.size() && row.position()[k] == t;
+      out.set(to + t * step, live && keep[k] != 0);
+      k += live;
+    }
+  }
+
+ private:
+  extent_t offset(extent_t i) const noexcept { return shape_.packed ? static_cast<extent_t>(offsets_[i]) : -1; }
+  extent_t length(extent_t i) const noexcept {
+    if (shape_.packed) return static_cast<extent_t>(offsets_[i + 1] - offsets_[i]);
+    return lengths_.present() ? static_cast<extent_t>(lengths_[i]) : shape_.width;
+  }
+  extent_t slots(extent_t i) const noexcept { return shape_.packed ? length(i) : shape_.width; }
+
+  detail::row_shape shape_;
+  detail::row_source<const T> input_[field_count];
+  token_mask mask_;
+  integer_list lengths_, offsets_;
+  field reads_;
+};
+
+RLCORE_END
