@@ -10,10 +10,11 @@ COMPILE = @cmake --build $(BUILD) --parallel $(JOBS)
 ARGS :=
 
 .DEFAULT_GOAL := help
-.PHONY: help train test bench format clean
+.PHONY: help train variants test bench format clean
 
 help:
 	@echo 'make train    build and run the quickstart: a small model learns word problems by GRPO (ARGS="key=value ...")'
+	@echo 'make variants compare algorithms on the same small task: one table, one report (ARGS="--list")'
 	@echo 'make test     build everything and run all tests'
 	@echo 'make bench    build and run the benchmarks'
 	@echo 'make format   clang-format on every source file'
@@ -25,6 +26,12 @@ train:
 	$(CONFIGURE)
 	$(COMPILE) --target quickstart
 	@$(BUILD)/bin/quickstart $(ARGS)
+
+variants:
+	@cmake/setup.sh train
+	$(CONFIGURE)
+	$(COMPILE) --target variants
+	@$(BUILD)/bin/variants $(ARGS)
 
 test:
 	@cmake/setup.sh test

@@ -58,11 +58,7 @@ class report_writer {
 
   std::string run() const {
     using namespace html;
-    std::string out =
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" "
-        "content=\"width=device-width, initial-scale=1\">\n<title>" +
-        escape(info_.name) + "</title>\n<style>" + style_sheet() + colour_rules() + "</style>\n</head>\n<body>\n";
-    out += "<h1>" + escape(info_.name) + "</h1>\n<p class=\"about\">" + escape(about()) + "</p>\n";
+    std::string out = page_head(info_.name, about());
     out += "<div class=\"tiles\">\n" + tiles() + "</div>\n";
     const std::string pictures = charts();
     out += "<h2>Curves</h2>\n<div class=\"charts\">\n" +
@@ -294,9 +290,8 @@ inline std::string report_html(const run_info& info, std::span<const metric_row>
   return detail::report_writer(info, rows).run();
 }
 
-/// Writes the report beside `path` and moves it there. Throws file_error.
-inline void write_report(const std::filesystem::path& path, const run_info& info, std::span<const metric_row> rows) {
-  const std::string text = report_html(info, rows);
+/// Writes a page beside `path` and moves it there. Throws file_error.
+inline void write_page(const std::filesystem::path& path, const std::string& text) {
   const std::filesystem::path fresh = path.string() + ".new";
   const auto fail = [&](const char* what) {
     return file_error(path.string() + ": cannot " + what + ": " + std::strerror(errno));
@@ -310,6 +305,11 @@ inline void write_report(const std::filesystem::path& path, const run_info& info
     throw failure;
   }
   if (std::rename(fresh.c_str(), path.c_str()) != 0) throw fail("move the file into place");
+}
+
+/// The report of one run, in one piece. Throws file_error.
+inline void write_report(const std::filesystem::path& path, const run_info& info, std::span<const metric_row> rows) {
+  write_page(path, report_html(info, rows));
 }
 
 }  // namespace trainer

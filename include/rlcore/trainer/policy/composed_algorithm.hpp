@@ -10,6 +10,7 @@
 
 #include "rlcore/exec/serial.hpp"
 #include "rlcore/objective/aggregation/token_mean.hpp"
+#include "rlcore/objective/algorithm/algorithm.hpp"
 #include "rlcore/objective/loop/evaluate.hpp"
 #include "rlcore/objective/loop/evaluate_sequences.hpp"
 #include "rlcore/trainer/policy/algorithm.hpp"
@@ -31,15 +32,19 @@ vector_view<T> flat(std::span<T> s) {
 
 }  // namespace detail
 
-/// The policy_algorithm of an advantage (rewards, group size -> one advantage per response, e.g. group_relative{}; or
-/// any callable with the arguments of policy_algorithm's advantages()), an objective that evaluate() takes, and its
-/// aggregation. In reports the first piece is the policy loss, a further piece that reads ref_logp the KL, one with a
+/// The policy_algorithm of an algorithm{advantage, objective, aggregation}. The advantage is called with
+///   (rewards, group size, advantages)            group_relative, rloo, ...
+///   (rewards, group size, lengths, advantages)   opo
+///   (trajectories, group size)                   whatever writes trajectory::advantage or token_advantage itself. In
+///   reports the first piece is the policy loss, a further piece that reads ref_logp the KL, one with a
 /// slope by the entropy the entropy. actor/entropy is the mean over response tokens, so that variants compare.
 template <class Advantage, class Objective, class Aggregation>
 class composed_algorithm {
  public:
   composed_algorithm(Advantage advantage, Objective objective, Aggregation aggregation)
       : advantage_(std::move(advantage)), objective_(std::move(objective)), aggregation_(std::move(aggregation)) {}
+  composed_algorithm(const algorithm<Advantage, Objective, Aggregation>& a)
+      : composed_algorithm(a.advantage, a.objective, a.aggregation) {}
 
   field reads() const noexcept {
     if constexpr (detail::is_sequence_objective<Objective>)
@@ -53,8 +58,12 @@ class composed_algorithm {
       advantage_(batch, samples);
     } else {
       std::vector<float> reward, advantage(batch.size());
-      for (const trajectory& t : batch) reward.push_back(t.reward);
-      advantage_(reward, samples, advantage);
+      std::vector<std::int64_t> length;
+      for (const trajectory& t : batch) reward.push_back(t.reward), length.push_back(t.response_length());
+      if constexpr (requires { advantage_(reward, samples, advantage); })
+        advantage_(reward, samples, advantage);
+      else
+        advantage_(reward, samples, length, advantage);
       for (std::size_t i = 0; i < batch.size(); ++i) batch[i].advantage = advantage[i];
     }
   }

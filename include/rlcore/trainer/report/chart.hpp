@@ -25,6 +25,9 @@ struct series {
   std::vector<point> points;
   bool dots = false;  ///< mark every point: few, separate measurements
   std::vector<double> low = {}, high = {};
+  std::size_t colour = 0;  ///< number of its colour, from 1; 0: its place in the chart
+  bool dashed = false;     ///< for the second round through the colours
+  bool behind = false;     ///< thin and pale, without a name: one of several that another curve is the mean of
 };
 
 struct chart {
@@ -163,6 +166,7 @@ inline std::string hover(const plot_area& area, const chart& c) {
                         static_cast<double>(stride);
     std::string words = "step " + decimal(steps[i], 0);
     for (const series& s : c.curves) {
+      if (s.behind) continue;
       const auto at = std::lower_bound(s.points.begin(), s.points.end(), steps[i],
                                        [](const point& p, double x) { return p.x < x; });
       if (at == s.points.end() || at->x != steps[i]) continue;
@@ -182,7 +186,7 @@ inline std::string hover(const plot_area& area, const chart& c) {
 
 }  // namespace detail
 
-/// Curves over steps; empty if there is nothing finite to draw. Curve number i has class s<i+1>.
+/// Curves over steps; empty if there is nothing finite to draw. A curve of colour k has class s<k>.
 inline std::string line_chart(const chart& c) {
   double low = std::numeric_limits<double>::infinity(), high = -low, first = low, last = -low;
   const auto see = [&](double y) {
@@ -206,14 +210,15 @@ inline std::string line_chart(const chart& c) {
   std::string out = plot_area::open(c.title) + area.frame();
   for (std::size_t i = 0; i < c.curves.size(); ++i) {
     const series& s = c.curves[i];
-    const std::string number = std::to_string(i + 1);
+    const std::string number = std::to_string(s.colour > 0 ? s.colour : i + 1);
     if (!s.low.empty()) out += "<path class=\"band f" + number + "\" d=\"" + detail::band(area, s) + "\"/>\n";
     const std::size_t window = c.smooth ? smoothing_window(s.points.size()) : 0;
     const auto line = [&](const char* kind, const std::vector<point>& points) {
-      out += std::string("<path class=\"") + kind + " s" + number + "\" d=\"" +
+      out += std::string("<path class=\"") + kind + (s.dashed ? " dash s" : " s") + number + "\" d=\"" +
              detail::path(area, detail::thinned(points)) + "\"/>\n";
     };
-    line(window > 0 ? "line pale" : "line", s.points);
+    line(window > 0 || s.behind ? "line pale" : "line", s.points);
+    if (s.behind) continue;
     if (window > 0) line("line", detail::smoothed(s.points, window));
     if (s.points.size() > 1 && (!s.dots || s.points.size() > 80)) continue;
     for (const point& p : s.points)

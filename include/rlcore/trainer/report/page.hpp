@@ -16,11 +16,11 @@ inline std::string style_sheet() {
 :root { color-scheme: light dark; --page: #f9f9f7; --card: #ffffff; --ink: #0b0b0b; --soft: #52514e;
   --mute: #77756f;
 --grid: #e6e5df; --base: #c3c2b7; --c1: #2a78d6; --c2: #d9480f; --c3: #1a9e6e; --c4: #8a5cd1; --c5: #c98500;
-  --c6: #d6336c; --c7: #8d8b84; }
+  --c6: #d6336c; --c7: #8d8b84; --c8: #0b8f9c; --c9: #8a5a2b; --c10: #5b7f1d; --c11: #3c3f9e; --c12: #b01e9b; }
 @media (prefers-color-scheme: dark) { :root { --page: #111110; --card: #1a1a19; --ink: #f4f4f1;
   --soft: #c3c2b7; --mute: #9a988f;
 --grid: #2b2b29; --base: #4a4a46; --c1: #4c97f0; --c2: #f2743b; --c3: #2bb583; --c4: #a98bea; --c5: #d99a1c;
-  --c6: #ec6a96; --c7: #85837b; } }
+  --c6: #ec6a96; --c7: #85837b; --c8: #35b8c4; --c9: #bf8a55; --c10: #92b94a; --c11: #8b8ff0; --c12: #e05fce; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; padding: 28px 20px 48px; max-width: 1200px; background: var(--page); color: var(--ink);
 font: 15px/1.45 system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
@@ -43,7 +43,7 @@ p.about { margin: 0 0 18px; color: var(--soft); }
 svg { display: block; width: 100%; height: auto; } .grid { stroke: var(--grid); } .base { stroke: var(--base); }
 .tick { fill: var(--mute); font-size: 12px; font-variant-numeric: tabular-nums; } .line { fill: none;
   stroke-width: 2; stroke-linejoin: round; }
-.pale { stroke-width: 1; opacity: 0.28; } .band { opacity: 0.16; } .dot { stroke: var(--card);
+.pale { stroke-width: 1; opacity: 0.28; } .dash { stroke-dasharray: 6 4; } .band { opacity: 0.16; } .dot { stroke: var(--card);
   stroke-width: 1.5; } .hover { fill: var(--ink); opacity: 0; } .hover:hover { opacity: 0.07; }
 g:hover > rect { opacity: 0.8; }
 .tables { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(440px, 100%), 1fr)); gap: 14px;
@@ -57,15 +57,25 @@ code { font: 13px ui-monospace, "DejaVu Sans Mono", monospace; }
 )css";
 }
 
+inline constexpr std::size_t colour_count = 12;
+
 /// The rules that give curve or part number k its colour.
 inline std::string colour_rules() {
   std::string out;
-  for (int k = 1; k <= 7; ++k) {
+  for (std::size_t k = 1; k <= colour_count; ++k) {
     const std::string n = std::to_string(k);
     out += ".s" + n + " { stroke: var(--c" + n + "); } .f" + n + " { fill: var(--c" + n + "); } i.f" + n +
            " { background: var(--c" + n + "); }\n";
   }
   return out;
+}
+
+/// Everything up to and with the title line and what stands below it.
+inline std::string page_head(const std::string& title, const std::string& about) {
+  return "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" "
+         "content=\"width=device-width, initial-scale=1\">\n<title>" +
+         escape(title) + "</title>\n<style>" + style_sheet() + colour_rules() + "</style>\n</head>\n<body>\n<h1>" +
+         escape(title) + "</h1>\n<p class=\"about\">" + escape(about) + "</p>\n";
 }
 
 /// One entry per curve or part: colour, name, last value (may be empty).

@@ -1,0 +1,356 @@
+// The plumbing of variants.cpp: command line, one run per variant and seed, table and report.
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "embedded_task.hpp"
+#include "rlcore/checkpoint/atomic_file.hpp"
+#include "rlcore/core/suggest.hpp"
+#include "rlcore/trainer/comparison.hpp"
+#include "rlcore/trainer/policy/any_algorithm.hpp"
+#include "rlcore/trainer/policy/composed_algorithm.hpp"
+#include "rlcore/trainer/policy/train_policy.hpp"
+#include "rlcore/trainer/registry/main_ppo.hpp"
+
+namespace comparison_program {
+
+using namespace rlcore;
+namespace fs = std::filesystem;
+
+/// A type as it is written in the code, without namespaces.
+template <class T>
+std::string type_name() {
+  std::string_view text = __PRETTY_FUNCTION__;  // "... [with T = rlcore::v0::k3; std::string = ...]", "... [T = ...]"
+  text.remove_prefix(text.find("T = ") + 4);
+  std::string out;
+  int depth = 0;
+  for (std::size_t i = 0; i < text.size() && !(depth == 0 && (text[i] == ';' || text[i] == ']')); ++i) {
+    depth += (text[i] == '<') - (text[i] == '>');
+    if (text.substr(i, 2) == "::") {
+      while (!out.empty() && (std::isalnum(static_cast<unsigned char>(out.back())) != 0 || out.back() == '_'))
+        out.pop_back();
+      ++i;
+    } else if (!(text[i] == ' ' && out.ends_with('>'))) {
+      out += text[i];
+    }
+  }
+  return out;
+}
+
+/// "clipped_ratio + 0.04 k3": the pieces of an objective with their coefficients.
+template <class Objective>
+std::string objective_text(const Objective& objective) {
+  if constexpr (composite_piece<Objective> || token_piece<Objective>) {
+    return [&]<std::size_t... Index>(std::index_sequence<Index...>) {
+      std::string out;
+      const auto add = [&](const std::string& name, double coefficient) {
+        if (!out.empty()) out += coefficient < 0 ? " - " : " + ";
+        const double size = std::abs(coefficient);
+        out += (size == 1 ? "" : trainer::html::brief(size) + " ") + name;
+      };
+      (add(type_name<piece_type<Index, Objective>>(), coefficient_at<Index>(objective)), ...);
+      return out;
+    }
+    (std::make_index_sequence<piece_count<Objective>>{});
+  } else {
+    return type_name<Objective>();
+  }
+}
+
+/// An algorithm under a name; the three texts describe what it is made of.
+struct variant {
+  std::string name, advantage, objective, aggregation, remark;
+  trainer::any_algorithm algorithm;
+
+  template <class Advantage, class Objective, class Aggregation>
+  variant(std::string name_, const rlcore::algorithm<Advantage, Objective, Aggregation>& a, std::string remark_)
+      : name(std::move(name_)),
+        advantage(type_name<Advantage>()),
+        objective(objective_text(a.objective)),
+        aggregation(type_name<Aggregation>()),
+        remark(std::move(remark_)),
+        algorithm(trainer::composed_algorithm<Advantage, Objective, Aggregation>(a)) {}
+};
+
+using arguments = std::vector<std::string>;
+
+/// The command line, read but not yet checked against the variants.
+struct request {
+  arguments algorithms;
+  std::vector<std::uint64_t> seeds{1};
+  std::int64_t steps = 25;
+  std::uint32_t warm_start = embedded_task::warm_start_steps;
+  fs::path output = "runs/variants";
+  bool list = false, help = false;
+  arguments settings;  ///< key=value
+};
+
+inline arguments split(const std::string& text, const std::string& flag) {
+  arguments parts(1);
+  for (const char c : text) c == ',' ? void(parts.emplace_back()) : parts.back().push_back(c);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i].empty()) throw config_error(flag + " '" + text + "': expected names or numbers with commas between");
+    if (std::find(parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(i), parts[i]) !=
+        parts.begin() + static_cast<std::ptrdiff_t>(i))
+      throw config_error(flag + " '" + text + "': " + parts[i] + " stands there twice");
+  }
+  return parts;
+}
+
+template <class Integer>
+Integer whole_number(const std::string& text, const std::string& flag, Integer smallest, Integer largest) {
+  Integer x{};
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), x);
+  if (failure != std::errc() || end != text.data() + text.size() || x < smallest || x > largest)
+    throw config_error(flag + " '" + text + "': expected an integer from " + std::to_string(smallest) + " to " +
+                       std::to_string(largest));
+  return x;
+}
+
+inline request read_request(const arguments& words) {
+  static const arguments flags{"--algorithms", "--seeds", "--steps", "--output", "--warm-start", "--list", "--help"};
+  request r;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (!words[i].starts_with('-')) {
+      if (words[i].find('=') == std::string::npos)
+        throw config_error("'" + words[i] + "' is no setting key=value" + did_you_mean("--" + words[i], flags));
+      r.settings.push_back(words[i]);
+      continue;
+    }
+    const std::size_t equal = words[i].find('=');
+    const std::string flag = words[i].substr(0, equal);
+    const auto value = [&] {
+      if (equal != std::string::npos) return words[i].substr(equal + 1);
+      if (i + 1 >= words.size()) throw config_error(flag + " needs a value");
+      return words[++i];
+    };
+    if (flag == "--algorithms") {
+      r.algorithms = split(value(), flag);
+    } else if (flag == "--seeds") {
+      r.seeds.clear();
+      for (const std::string& text : split(value(), flag))
+        r.seeds.push_back(whole_number<std::uint64_t>(text, flag, 0, std::uint64_t{1} << 62));
+    } else if (flag == "--steps") {
+      r.steps = whole_number<std::int64_t>(value(), flag, 1, 1'000'000);
+    } else if (flag == "--warm-start") {
+      r.warm_start = whole_number<std::uint32_t>(value(), flag, 1, 1'000'000);
+    } else if (flag == "--output") {
+      r.output = value();
+      if (r.output.empty()) throw config_error("--output needs a folder");
+    } else if (flag == "--list") {
+      r.list = true;
+    } else if (flag == "--help" || flag == "-h") {
+      r.help = true;
+    } else {
+      throw config_error("unknown option '" + flag + "'" + did_you_mean(flag, flags) + "; see --help");
+    }
+  }
+  return r;
+}
+
+/// Settings of grpo_trainer that belong to the variant or to an option of this program.
+inline void refuse_settings_of_our_own(const trainer::options& opt) {
+  static constexpr std::pair<const char*, const char*> options[] = {{"trainer.total_training_steps", "--steps"},
+                                                                    {"trainer.total_epochs", "--steps"},
+                                                                    {"trainer.default_local_dir", "--output"},
+                                                                    {"rlcore.seed", "--seeds"}};
+  for (const auto& [key, flag] : options)
+    if (opt.is_set(key)) throw config_error(std::string(key) + ": use " + flag + " here");
+  for (const char* key : {"trainer.resume_mode", "trainer.resume_from_path"})
+    if (opt.is_set(key))
+      throw config_error(std::string(key) + ": a run that ended is taken over, one that was cut short starts anew");
+  const std::string actor = "actor_rollout_ref.actor.";
+  for (const std::string& key :
+       {std::string("algorithm.adv_estimator"), std::string("algorithm.norm_adv_by_std_in_grpo"), actor + "clip_ratio",
+        actor + "clip_ratio_low", actor + "clip_ratio_high", actor + "clip_ratio_c", actor + "loss_agg_mode",
+        actor + "entropy_coeff", actor + "use_kl_loss", actor + "kl_loss_coef", actor + "kl_loss_type",
+        actor + "policy_loss.loss_mode"})
+    if (opt.is_set(key))
+      throw config_error(key + ": that is what the variants differ in; add one to examples/variants.cpp");
+}
+
+/// 16 hex digits that change with the bytes (FNV-1a).
+inline std::string fingerprint(std::string_view bytes) {
+  std::uint64_t h = 0xcbf29ce484222325u;
+  for (const char c : bytes) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(h));
+  return text;
+}
+
+/// Whether `file` says that exactly this work is done; work of another build of this program is not.
+class done_mark {
+ public:
+  done_mark(fs::path file, nlohmann::ordered_json what) : file_(std::move(file)) {
+    static const std::string program = fingerprint(data::read_file("/proc/self/exe"));
+    what["program"] = program;
+    text_ = what.dump(2) + "\n";
+  }
+  bool is_set() const { return fs::exists(file_) && data::read_file(file_) == text_; }
+  void clear() const {
+    std::error_code failure;
+    fs::remove(file_, failure);
+    if (failure) throw file_error(file_.string() + ": cannot remove the file: " + failure.message());
+  }
+  void set() const { checkpoint::write_file_atomically(file_, text_); }
+
+ private:
+  fs::path file_;
+  std::string text_;
+};
+
+class program {
+ public:
+  program(const std::vector<variant>& known, request r) : request_(std::move(r)) {
+    for (const std::string& name : request_.algorithms) {
+      const auto found = std::find_if(known.begin(), known.end(), [&](const variant& v) { return v.name == name; });
+      if (found == known.end()) {
+        arguments names;
+        for (const variant& v : known) names.push_back(v.name);
+        throw config_error("no algorithm '" + name + "'" + did_you_mean(name, names) + "; --list shows all");
+      }
+      chosen_.push_back(*found);
+    }
+    arguments all = embedded_task::settings(request_.output);
+    all.insert(all.end(), {"trainer.logger=file", "trainer.project_name=variants"});
+    all.insert(all.end(), request_.settings.begin(), request_.settings.end());
+    refuse_settings_of_our_own(trainer::options::parse(all, trainer::main_ppo_registry()));
+    base_ = std::move(all);
+    options_for(chosen_.front(), request_.seeds.front());  // whatever is wrong with the settings is said now
+  }
+
+  void run() {
+    const trainer::options opt = options_for(chosen_.front(), request_.seeds.front());
+    for (const std::string& note : opt.notes()) std::printf("note: %s\n", note.c_str());
+    cpu device(static_cast<int>(opt.get<std::int64_t>("rlcore.threads")));
+    make_task(device, opt);
+    const std::size_t total = chosen_.size() * request_.seeds.size();
+    describe(device, opt);
+    std::size_t width = 0;
+    for (const variant& v : chosen_) width = std::max(width, v.name.size());
+    double spent = 0;  // in runs that were made, not taken over
+    std::size_t made = 0, number = 0;
+    for (const std::uint64_t seed : request_.seeds)
+      for (const variant& v : chosen_) {
+        const auto start = std::chrono::steady_clock::now();
+        const bool fresh = one_run(device, v, seed);
+        if (fresh) spent += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), ++made;
+        ++number;
+        const auto of_this = trainer::summarize(std::span(&runs_.back(), 1)).front();
+        std::string tail = fresh ? "" : "  taken over";
+        if (made > 0 && number < total)
+          tail += "  " +
+                  trainer::duration_text(spent / static_cast<double>(made) * static_cast<double>(total - number)) +
+                  " left";
+        std::printf("[%*zu/%zu] %-*s  seed %llu  validation %.3f -> %.3f  %6.1f s%s\n",
+                    static_cast<int>(std::to_string(total).size()), number, total, static_cast<int>(width),
+                    v.name.c_str(), static_cast<unsigned long long>(seed), of_this.first_reward, of_this.last_reward,
+                    of_this.seconds, tail.c_str());
+        std::fflush(stdout);
+        trainer::write_comparison(report(), info_, runs_);
+      }
+    std::printf("\n%s\nreport  %s\n", trainer::comparison_table(trainer::summarize(runs_)).c_str(), report().c_str());
+  }
+
+ private:
+  fs::path report() const { return request_.output / "report.html"; }
+  static std::string run_name(const variant& v, std::uint64_t seed) { return v.name + "-seed" + std::to_string(seed); }
+
+  trainer::options options_for(const variant& v, std::uint64_t seed) const {
+    arguments all = base_;
+    all.insert(all.end(), {"algorithm.adv_estimator=grpo", "trainer.resume_mode=disable",
+                           "trainer.total_training_steps=" + std::to_string(request_.steps),
+                           "trainer.experiment_name=" + run_name(v, seed), "rlcore.seed=" + std::to_string(seed),
+                           "trainer.default_local_dir=" + (request_.output / run_name(v, seed)).string()});
+    return trainer::options::parse(all, trainer::main_ppo_registry());
+  }
+
+  /// Problems and warm start are made once, with seed 1, for all runs; not at all if the settings name others.
+  void make_task(cpu& device, const trainer::options& opt) {
+    const trainer::policy_settings s = trainer::read_settings(opt);
+    const auto inside = [&](const std::string& path) { return path.starts_with((request_.output / "").string()); };
+    if (!inside(s.model_path) && !inside(s.train_files.front()) && !inside(s.val_files.front())) return;
+    fs::create_directories(request_.output);
+    const done_mark mark(request_.output / "task.json", {{"seed", 1}, {"warm_start_steps", request_.warm_start}});
+    if (mark.is_set()) return void(std::printf("warm start  taken over from %s\n", s.model_path.c_str()));
+    mark.clear();
+    embedded_task::make(device, request_.output, 1, s, request_.warm_start);
+    mark.set();
+  }
+
+  void describe(const cpu& device, const trainer::options& opt) {
+    const auto count = [](std::size_t n, const char* what) {
+      return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
+    };
+    info_.name = "variants";
+    info_.about = count(chosen_.size(), "variant") + " x " + count(request_.seeds.size(), "seed") + " x " +
+                  count(static_cast<std::size_t>(request_.steps), "step") + "  \xC2\xB7  " +
+                  std::string(device.name()) + ", " + count(static_cast<std::size_t>(device.threads()), "thread");
+    info_.variant_head = {"name", "advantage", "objective", "aggregation", "remark"};
+    for (const variant& v : chosen_)
+      info_.variants.push_back({v.name, v.advantage, v.objective, v.aggregation, v.remark});
+    for (const std::string& line : opt.given()) {
+      const std::size_t equal = line.find('=');
+      const std::string key = line.substr(0, equal);
+      if (key == "trainer.experiment_name" || key == "trainer.default_local_dir" || key == "rlcore.seed" ||
+          key == "algorithm.adv_estimator" || key == "trainer.resume_mode")
+        continue;
+      info_.settings.emplace_back(key, line.substr(equal + 1));
+    }
+  }
+
+  /// Makes the run and puts its rows at the end of runs_, unless a run of the same variant, settings, initial weights
+  /// and program has ended here before: then takes over its rows and returns false.
+  bool one_run(cpu& device, const variant& v, std::uint64_t seed) {
+    const trainer::options opt = options_for(v, seed);
+    const fs::path folder = request_.output / run_name(v, seed);
+    const fs::path weights = fs::path(opt.get<std::string>("actor_rollout_ref.model.path")) / "model.safetensors";
+    const done_mark mark(folder / "done.json",
+                         {{"variant", v.name},
+                          {"objective", v.advantage + " | " + v.objective + " | " + v.aggregation},
+                          {"weights", fs::exists(weights) ? fingerprint(data::read_file(weights)) : ""},
+                          {"settings", opt.given()}});
+    const bool fresh = !mark.is_set();
+    if (fresh) {
+      mark.clear();
+      trainer::train_policy(device, opt, v.algorithm, true);
+      mark.set();
+    }
+    runs_.push_back({v.name, seed, trainer::read_metric_rows(folder / "metrics.jsonl")});
+    return fresh;
+  }
+
+  request request_;
+  std::vector<variant> chosen_;
+  arguments base_;
+  trainer::comparison_info info_;
+  std::vector<trainer::compared_run> runs_;
+};
+
+/// The table of --list.
+inline std::string list_text(const std::vector<variant>& known) {
+  std::vector<arguments> rows{{"name", "advantage", "objective", "aggregation", "remark"}};
+  for (const variant& v : known) rows.push_back({v.name, v.advantage, v.objective, v.aggregation, v.remark});
+  std::string out;
+  for (const arguments& row : rows) {
+    for (std::size_t i = 0; i + 1 < row.size(); ++i) {
+      std::size_t width = 0;
+      for (const arguments& other : rows) width = std::max(width, other[i].size());
+      out += row[i] + std::string(width - row[i].size() + 2, ' ');
+    }
+    out += row.back() + "\n";
+  }
+  return out;
+}
+
+}  // namespace comparison_program

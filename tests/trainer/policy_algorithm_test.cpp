@@ -1,0 +1,195 @@
+// Algorithms of the policy loop: composed ones against verl_policy_loss (itself held against PyTorch) and by hand.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "rlcore/core/random.hpp"
+#include "rlcore/objective/advantage/group_relative.hpp"
+#include "rlcore/objective/aggregation/sequence_mean.hpp"
+#include "rlcore/objective/aggregation/token_mean.hpp"
+#include "rlcore/objective/piece/combine/scaled.hpp"
+#include "rlcore/objective/piece/combine/sum.hpp"
+#include "rlcore/objective/piece/divergence/clamped_k3.hpp"
+#include "rlcore/objective/piece/entropy/entropy_bonus.hpp"
+#include "rlcore/objective/piece/score/scores.hpp"
+#include "rlcore/objective/piece/surrogate/clipped_ratio.hpp"
+#include "rlcore/objective/piece/surrogate/dual_clipped_ratio.hpp"
+#include "rlcore/objective/piece/surrogate/policy_gradient.hpp"
+#include "rlcore/trainer/policy/any_algorithm.hpp"
+#include "rlcore/trainer/policy/composed_algorithm.hpp"
+#include "rlcore/trainer/policy/verl_algorithm.hpp"
+
+namespace {
+
+using namespace rlcore;
+using trainer::composed_algorithm;
+using trainer::trajectory;
+
+/// Rows of 3, 1, 0, 7 and 40 tokens.
+struct example {
+  std::vector<std::int32_t> offsets{0, 3, 4, 4, 11, 51};
+  std::vector<float> logp, old_logp, ref_logp, entropy, advantage{1, -0.5f, 2, -1.5f, 0.25f}, dlogp, dentropy;
+  global_counts counts;
+
+  example() {
+    const random_key key{5};
+    for (std::uint32_t i = 0; i < 51; ++i) {
+      const auto u = [&](std::uint32_t what) { return static_cast<float>(key.below(10'000, i, what)) * 1e-4f; };
+      logp.push_back(-3 * u(0) - 0.01f), old_logp.push_back(logp[i] + u(1) - 0.5f);
+      ref_logp.push_back(logp[i] + u(2) - 0.5f), entropy.push_back(2 * u(3));
+    }
+    for (std::size_t r = 0; r + 1 < offsets.size(); ++r) counts.add_row(offsets[r + 1] - offsets[r]);
+    dlogp.assign(51, 7), dentropy.assign(51, 7);
+  }
+  trainer::policy_micro_batch rows(bool with_entropy = false) const {
+    trainer::policy_micro_batch b;
+    b.offsets = offsets, b.logp = logp, b.old_logp = old_logp, b.ref_logp = ref_logp, b.advantage = advantage;
+    if (with_entropy) b.entropy = entropy;
+    return b;
+  }
+};
+
+struct nothing {
+  void operator()(std::span<trajectory>, std::int64_t) const {}
+};
+
+TEST(policy_algorithm, composed_of_verls_pieces_is_verls_loss) {
+  const trainer::verl_algorithm verl{{.use_kl = true, .kl_coef = 0.25, .entropy_coeff = 0.125}};
+  const composed_algorithm composed(
+      group_relative{},
+      sum{dual_clipped_ratio{.low = 0.2, .high = 0.2, .bound = 3}, scaled{0.25, clamped_k3{}}, entropy_bonus(0.125)},
+      token_mean{});
+  EXPECT_EQ(verl.reads(), field::ref_logp | field::entropy);
+  EXPECT_TRUE(contains(composed.reads(), field::ref_logp) && contains(composed.reads(), field::entropy));
+  example a, b;
+  const policy_report x = verl.loss(a.rows(true), a.counts, a.dlogp, a.dentropy);
+  const policy_report y = trainer::any_algorithm(composed).loss(b.rows(true), b.counts, b.dlogp, b.dentropy);
+  EXPECT_EQ(a.dlogp, b.dlogp);
+  EXPECT_EQ(a.dentropy, b.dentropy);
+  EXPECT_EQ(x.policy_loss(), y.policy_loss());
+  EXPECT_EQ(x.kl_loss(), y.kl_loss());
+  EXPECT_EQ(x.entropy_value(), y.entropy_value());
+  EXPECT_EQ(x.loss(), y.loss());
+  EXPECT_EQ(x.clip_fraction(), y.clip_fraction());
+  EXPECT_GT(x.clip_fraction(), 0);
+  EXPECT_EQ(x.clip_fraction_lower(), y.clip_fraction_lower());
+  EXPECT_EQ(x.ppo_kl_mean(), y.ppo_kl_mean());
+  EXPECT_EQ(x.tokens, 51);
+}
+
+TEST(policy_algorithm, kl_to_the_old_policy_is_reported_whatever_the_objective) {
+  example e;
+  const composed_algorithm reinforce(group_relative{}, policy_gradient{}, token_mean{});
+  EXPECT_FALSE(contains(reinforce.reads(), field::ref_logp));
+  EXPECT_FALSE(contains(reinforce.reads(), field::entropy));
+  const policy_report r = reinforce.loss(e.rows(), e.counts, e.dlogp, {});
+  double kl = 0, loss = 0;
+  for (std::size_t row = 0; row < 5; ++row)
+    for (auto i = static_cast<std::size_t>(e.offsets[row]); i < static_cast<std::size_t>(e.offsets[row + 1]); ++i) {
+      kl += (static_cast<double>(e.old_logp[i]) - static_cast<double>(e.logp[i])) / 51;
+      loss -= static_cast<double>(e.advantage[row]) * static_cast<double>(e.logp[i]) / 51;
+      EXPECT_NEAR(e.dlogp[i], -e.advantage[row] / 51, 1e-7);
+    }
+  EXPECT_NEAR(r.ppo_kl_mean(), kl, 1e-12);
+  EXPECT_NEAR(r.policy_loss(), loss, 1e-6);
+  EXPECT_EQ(r.clip_fraction(), 0);
+  EXPECT_EQ(r.kl_coefficient, 0);
+}
+
+TEST(policy_algorithm, advantages_per_token_replace_those_per_row) {
+  const composed_algorithm grpo(nothing{}, clipped_ratio{}, token_mean{});
+  example a, b;
+  std::vector<float> per_token;
+  for (std::size_t row = 0; row < 5; ++row)
+    per_token.insert(per_token.end(), static_cast<std::size_t>(a.offsets[row + 1] - a.offsets[row]), a.advantage[row]);
+  trainer::policy_micro_batch rows = b.rows();
+  rows.token_advantage = per_token, rows.advantage = {};
+  const policy_report x = grpo.loss(a.rows(), a.counts, a.dlogp, {}), y = grpo.loss(rows, b.counts, b.dlogp, {});
+  EXPECT_EQ(a.dlogp, b.dlogp);
+  EXPECT_EQ(x.loss(), y.loss());
+  EXPECT_THROW(trainer::verl_algorithm{}.loss(rows, b.counts, b.dlogp, {}), std::invalid_argument);
+}
+
+TEST(policy_algorithm, a_clipped_sequence_counts_all_its_tokens) {
+  const composed_algorithm gspo(nothing{},
+                                sequence_objective{mean_of<log_ratio_to_old>{}, clipped_ratio{.low = 0.2, .high = 0.2}},
+                                sequence_mean{});
+  example e;
+  for (std::size_t i = 0; i < e.logp.size(); ++i) e.old_logp[i] = e.logp[i];
+  for (std::size_t i = 4; i < 11; ++i) e.old_logp[i] = e.logp[i] + 1;  // ratio e^-1 with A < 0: clipped
+  const policy_report r = gspo.loss(e.rows(), e.counts, e.dlogp, {});
+  EXPECT_NEAR(r.clip_fraction(), 7.0 / 51, 1e-12);
+  EXPECT_NEAR(r.policy_loss(), (-1 + 0.5 + 1.5 * 0.8 - 0.25) / 4, 1e-6);
+  EXPECT_NEAR(e.dlogp[0], -1.0 / 3 / 4, 1e-7);
+  EXPECT_EQ(e.dlogp[5], 0);
+  // Row by row it is the same, to the bit.
+  policy_report sum;
+  std::vector<float> slopes;
+  for (std::size_t row = 0; row < 5; ++row) {
+    const auto first = static_cast<std::size_t>(e.offsets[row]);
+    const std::vector<std::int32_t> ends{0, e.offsets[row + 1] - e.offsets[row]};
+    const auto n = static_cast<std::size_t>(ends[1]);
+    trainer::policy_micro_batch one;
+    one.offsets = ends, one.logp = std::span(e.logp).subspan(first, n);
+    one.old_logp = std::span(e.old_logp).subspan(first, n), one.advantage = std::span(e.advantage).subspan(row, 1);
+    std::vector<float> slope(n);
+    sum += gspo.loss(one, e.counts, slope, {});
+    slopes.insert(slopes.end(), slope.begin(), slope.end());
+  }
+  EXPECT_EQ(slopes, e.dlogp);
+  EXPECT_EQ(sum.loss(), r.loss());
+  EXPECT_EQ(sum.clip_fraction(), r.clip_fraction());
+}
+
+std::vector<trajectory> rewarded(const std::vector<float>& rewards) {
+  std::vector<trajectory> batch(rewards.size());
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    batch[i].reward = rewards[i];
+    batch[i].prompt_length = 1;
+    batch[i].tokens.assign(2 + i, 0);  // responses of 1, 2, 3, ... tokens
+  }
+  return batch;
+}
+
+/// Tells what it was called with: the sum of the lengths before it.
+struct with_lengths {
+  template <class R, class G, class L, class A>
+  void operator()(const R& rewards, const G& group, const L& lengths, A&& advantages) const {
+    std::int64_t before = 0;
+    for (std::size_t i = 0; i < rewards.size(); ++i) {
+      advantages[i] = rewards[i] + static_cast<float>(10 * group) + static_cast<float>(100 * before);
+      before += lengths[i];
+    }
+  }
+};
+
+struct by_token {
+  void operator()(std::span<trajectory> batch, std::int64_t samples) const {
+    for (trajectory& t : batch)
+      t.token_advantage.assign(static_cast<std::size_t>(t.response_length()), static_cast<float>(samples));
+  }
+};
+
+TEST(policy_algorithm, advantages_of_every_form) {
+  auto batch = rewarded({1, 0, 0, 1});
+  composed_algorithm(group_relative{.normalize_by_std = false}, policy_gradient{}, token_mean{}).advantages(batch, 2);
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(batch[i].advantage, i % 3 == 0 ? 0.5f : -0.5f);
+  composed_algorithm(with_lengths{}, policy_gradient{}, token_mean{}).advantages(batch, 2);
+  EXPECT_EQ(batch[0].advantage, 21);
+  EXPECT_EQ(batch[3].advantage, 621);
+  EXPECT_TRUE(batch[0].token_advantage.empty());
+  trainer::any_algorithm(composed_algorithm(by_token{}, policy_gradient{}, token_mean{})).advantages(batch, 4);
+  EXPECT_EQ(batch[2].token_advantage, (std::vector<float>{4, 4, 4}));
+}
+
+TEST(policy_algorithm, a_named_algorithm_is_taken_as_a_whole) {
+  const composed_algorithm grpo(algorithm{group_relative{}, clipped_ratio{.low = 0.1, .high = 0.3}, token_mean{}});
+  example a, b;
+  grpo.loss(a.rows(), a.counts, a.dlogp, {});
+  composed_algorithm(group_relative{}, clipped_ratio{.low = 0.1, .high = 0.3}, token_mean{})
+      .loss(b.rows(), b.counts, b.dlogp, {});
+  EXPECT_EQ(a.dlogp, b.dlogp);
+  EXPECT_EQ(grpo.entropy_weight({3}, a.counts), 1.0 / 51);
+}
+
+}  // namespace
