@@ -1,0 +1,37 @@
+// REINFORCE with PPO's clip and normalisation over the batch.
+#pragma once
+
+#include "rlcore/objective/advantage/reinforce_plus_plus.hpp"
+#include "rlcore/objective/advantage/reinforce_plus_plus_baseline.hpp"
+#include "rlcore/objective/aggregation/token_mean.hpp"
+#include "rlcore/objective/algorithm/algorithm.hpp"
+#include "rlcore/objective/piece/combine/scaled.hpp"
+#include "rlcore/objective/piece/combine/sum.hpp"
+#include "rlcore/objective/piece/divergence/k2.hpp"
+#include "rlcore/objective/piece/surrogate/clipped_ratio.hpp"
+
+RLCORE_BEGIN
+namespace paper {
+
+/// REINFORCE++ (Hu 2025): returns of rewards that hold the KL penalty (kl_in_reward, k1), normalised over the batch;
+/// the clipped surrogate; the mean over all tokens.
+struct reinforce_plus_plus_settings {
+  double clip_low = 0.2, clip_high = 0.2;
+};
+constexpr auto reinforce_plus_plus(const reinforce_plus_plus_settings& s = {}) noexcept {
+  return algorithm{rlcore::reinforce_plus_plus{}, clipped_ratio{.low = s.clip_low, .high = s.clip_high}, token_mean{}};
+}
+
+/// REINFORCE++-baseline (the same paper, for several answers per prompt): the group mean as baseline, normalised over
+/// the batch; the KL as a loss, by k2. The coefficient is OpenRLHF's example's.
+struct reinforce_plus_plus_baseline_settings {
+  double clip_low = 0.2, clip_high = 0.2;
+  double kl = 1e-5;
+};
+constexpr auto reinforce_plus_plus_baseline(const reinforce_plus_plus_baseline_settings& s = {}) noexcept {
+  return algorithm{rlcore::reinforce_plus_plus_baseline{},
+                   sum{clipped_ratio{.low = s.clip_low, .high = s.clip_high}, scaled{s.kl, k2{}}}, token_mean{}};
+}
+
+}  // namespace paper
+RLCORE_END
