@@ -11,10 +11,10 @@ RLCORE_BEGIN
 /// (Gupta et al. 2025; TRL's CPO with alpha). Use on mean_of<log_prob>. alpha 0 is SimPO. The defaults of beta and
 /// margin are TRL's (simpo_gamma).
 ///
-/// In log-space throughout: the gap is -e^{-alpha rejected} expm1(-alpha (chosen - rejected)) / alpha, and a slope
-/// sigmoid(-z) e^{-alpha x} is one exponential, so that a confident pair of improbable sequences has slope 0 and not
-/// 0 * infinity. Slopes: beta (smoothing sigmoid(z) - (1 - smoothing) sigmoid(-z)) e^{-alpha chosen}, and minus that
-/// with e^{-alpha rejected}.
+/// In log-space throughout: the gap is the larger of the two powers times expm1 of minus their distance, over alpha,
+/// and a slope sigmoid(-z) e^{-alpha x} is one exponential, so that a confident pair of improbable sequences has slope
+/// 0 and not 0 * infinity. Slopes: beta (smoothing sigmoid(z) - (1 - smoothing) sigmoid(-z)) e^{-alpha chosen}, and
+/// minus that with e^{-alpha rejected}.
 struct alpha_po_link {
   static constexpr std::string_view name = "alpha_po";
   static constexpr auto monitors = pair_monitors;
@@ -22,9 +22,10 @@ struct alpha_po_link {
 
   template <class Math, class V>
   RLCORE_FN pair_term<V, 3> operator()(const token<V>& chosen, const token<V>& rejected) const noexcept {
-    const V a(alpha), apart = chosen.logp - rejected.logp;
-    const V bent = alpha == 0 ? apart : -Math::expm1(-(a * apart)) / a;
-    const V z = V(beta) * (bent * Math::exp(-(a * rejected.logp))) - V(margin);
+    const V a(alpha), apart = chosen.logp - rejected.logp, x = a * apart;
+    const V bent = Math::select(x >= V(0), Math::exp(-(a * rejected.logp)) * -Math::expm1(-x),
+                                Math::exp(-(a * chosen.logp)) * Math::expm1(x));
+    const V z = V(beta) * (alpha == 0 ? apart : bent / a) - V(margin);
     const V up = Math::softplus(z), down = Math::softplus(-z);  // -log sigmoid(-z), -log sigmoid(z)
     const auto slope = [&](const V& logp) {
       const V held = V(1 - smoothing) * Math::exp(-up - a * logp);

@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "rlcore/tensor/span.hpp"
 #include "rlcore/tensor/traits.hpp"
 
 RLCORE_BEGIN
