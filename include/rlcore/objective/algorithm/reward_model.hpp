@@ -1,0 +1,45 @@
+// Learning what is preferred.
+#pragma once
+
+#include "rlcore/objective/aggregation/sequence_mean.hpp"
+#include "rlcore/objective/algorithm/algorithm.hpp"
+#include "rlcore/objective/loop/evaluate_sequences.hpp"
+#include "rlcore/objective/piece/combine/scaled.hpp"
+#include "rlcore/objective/piece/preference/bradley_terry.hpp"
+#include "rlcore/objective/piece/preference/mixed.hpp"
+#include "rlcore/objective/piece/reward_model/bradley_terry_with_margin.hpp"
+#include "rlcore/objective/piece/reward_model/centering_link.hpp"
+#include "rlcore/objective/piece/score/head_score.hpp"
+
+RLCORE_BEGIN
+namespace paper {
+
+/// A reward model on pairs (Ouyang et al. 2022): -log sigmoid(chosen - rejected - margin), the score of a row being
+/// field::value at its one live token; the mean over pairs.
+struct rm_settings {
+  double margin = 0.0;
+};
+constexpr auto rm(const rm_settings& s = {}) noexcept {
+  return algorithm{no_advantage{},
+                   sequence_objective{sum_of<head_score>{}, bradley_terry{.beta = 1.0, .margin = s.margin}},
+                   pair_mean{}};
+}
+
+/// With a margin per pair in field::target of the chosen row (Llama 2).
+constexpr auto rm_with_margins() noexcept {
+  return algorithm{no_advantage{}, sequence_objective{sum_of<head_score>{}, bradley_terry_with_margin{}}, pair_mean{}};
+}
+
+/// With scores kept around 0 (Eisenstein et al. 2023): + coefficient (chosen + rejected)^2.
+struct centered_rm_settings {
+  double coefficient = 0.01;
+};
+constexpr auto centered_rm(const centered_rm_settings& s = {}) noexcept {
+  return algorithm{no_advantage{},
+                   sequence_objective{sum_of<head_score>{},
+                                      mixed{bradley_terry{.beta = 1.0}, scaled{s.coefficient, centering_link{}}}},
+                   pair_mean{}};
+}
+
+}  // namespace paper
+RLCORE_END

@@ -1,0 +1,20 @@
+// Learning from written answers.
+#pragma once
+
+#include "rlcore/objective/aggregation/token_mean.hpp"
+#include "rlcore/objective/algorithm/algorithm.hpp"
+#include "rlcore/objective/piece/supervised/dft.hpp"
+#include "rlcore/objective/piece/supervised/negative_log_likelihood.hpp"
+
+RLCORE_BEGIN
+namespace paper {
+
+/// SFT: the negative log-likelihood, averaged over all trained tokens of the optimizer step (not over micro-batch
+/// means). Label smoothing, z-loss and softcap look at all logits: cross_entropy with evaluate_logits.
+constexpr auto sft() noexcept { return algorithm{no_advantage{}, negative_log_likelihood{}, token_mean{}}; }
+
+/// DFT (Wu et al. 2025): SFT whose tokens weigh as much as the model believes in them.
+constexpr auto dft() noexcept { return algorithm{no_advantage{}, rlcore::dft{}, token_mean{}}; }
+
+}  // namespace paper
+RLCORE_END
