@@ -19,6 +19,12 @@ struct k3 {
     const V e = t.ref_logp - t.logp;
     return {Math::excess(e), -Math::expm1(e)};
   }
+
+  /// value + slope, which is d without rounding: what the product rule with a ratio needs (ratio_corrected).
+  template <class Math, class V>
+  RLCORE_FN V value_plus_slope(const token<V>& t) const noexcept {
+    return t.logp - t.ref_logp;
+  }
 };
 
 RLCORE_END

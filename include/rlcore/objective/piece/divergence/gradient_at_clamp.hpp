@@ -1,0 +1,16 @@
+// What a clamp does to the gradient.
+#pragma once
+
+#include <cstdint>
+
+#include "rlcore/core/abi.hpp"
+
+RLCORE_BEGIN
+
+/// A clamp limits a value; whether it also silences the gradient is a choice of its own.
+enum class gradient_at_clamp : std::uint8_t {
+  cut,   ///< 0 where the value is limited, as autograd has it
+  pass,  ///< that of the value without the limit: a token far away is still pulled back
+};
+
+RLCORE_END

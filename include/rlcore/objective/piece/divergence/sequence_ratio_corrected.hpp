@@ -1,0 +1,59 @@
+// A divergence corrected by the ratio of the whole sequence.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <span>
+#include <stdexcept>
+#include <string>
+
+#include "rlcore/objective/piece/piece.hpp"
+
+RLCORE_BEGIN
+
+/// sum over t of s v_t with s = exp(mean over the row of logp - old_logp) and v a divergence: TRL's
+/// use_bias_correction_kl with importance_sampling_level = "sequence". slope of the sum by logp_t, s included:
+/// s v_t' + (s / n) sum over r of v_r.
+///
+/// A token's slope needs two statistics of its row, s and the sum of v, while a piece of the token loop can gather one.
+/// So this is a function of one row, in double; multiply both results by the aggregation's weight of the row, and add
+/// the slopes to the gradient.
+template <class Divergence>
+struct sequence_ratio_corrected {
+  static_assert(!contains(Divergence::reads, field::old_logp),
+                "rlcore: sequence_ratio_corrected holds a plain divergence like k3, not one that is corrected already");
+  [[no_unique_address]] Divergence divergence;
+
+  constexpr explicit sequence_ratio_corrected(Divergence d) : divergence(d) {}
+
+  /// The live tokens of one row. Returns the sum of s v_t and overwrites `slope`; 0 for no tokens. Throws
+  /// std::invalid_argument if lengths differ.
+  template <class T>
+  double operator()(std::span<const T> logp, std::span<const T> old_logp, std::span<const T> ref_logp,
+                    std::span<T> slope) const {
+    const std::size_t n = logp.size();
+    if (old_logp.size() != n || ref_logp.size() != n || slope.size() != n)
+      throw std::invalid_argument(
+          "rlcore: logp is [" + std::to_string(n) + "], old_logp is [" + std::to_string(old_logp.size()) +
+          "], ref_logp is [" + std::to_string(ref_logp.size()) + "], slope is [" + std::to_string(slope.size()) + "]");
+    if (n == 0) return 0;
+    double log_ratio = 0, sum = 0;
+    for (std::size_t t = 0; t < n; ++t) {
+      log_ratio += static_cast<double>(logp[t]) - static_cast<double>(old_logp[t]);
+      sum += at(logp[t], ref_logp[t]).value;
+    }
+    const double ratio = std::exp(log_ratio / static_cast<double>(n)), mean = sum / static_cast<double>(n);
+    for (std::size_t t = 0; t < n; ++t) slope[t] = static_cast<T>(ratio * (at(logp[t], ref_logp[t]).slope + mean));
+    return ratio * sum;
+  }
+
+ private:
+  template <class T>
+  term<double> at(T logp, T ref_logp) const noexcept {
+    token<double> t{};
+    t.logp = static_cast<double>(logp), t.ref_logp = static_cast<double>(ref_logp);
+    return divergence.template operator()<exact_math, double>(t);
+  }
+};
+
+RLCORE_END

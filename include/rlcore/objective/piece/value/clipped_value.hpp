@@ -1,0 +1,38 @@
+// The critic's loss of PPO.
+#pragma once
+
+#include <array>
+#include <string_view>
+
+#include "rlcore/objective/piece/piece.hpp"
+
+RLCORE_BEGIN
+
+/// max((v - R)^2, (c - R)^2) / 2 with c = clamp(v, old - range, old + range): the value may leave the neighbourhood of
+/// the old one only if that does not make the loss look smaller (Schulman et al. 2017, OpenAI's implementation). The
+/// default is verl's and OpenRLHF's; TRL has 0.2.
+///
+/// slope by field::value: v - R where c = v or where the first square is the larger, 0 where the second is, half of it
+/// where both are equal, as autograd has it. Monitor: the share of tokens held by the clip.
+struct clipped_value {
+  static constexpr field reads = field::value | field::old_value | field::target;
+  static constexpr field wrt = field::value;
+  static constexpr std::string_view name = "value";
+  static constexpr std::array<std::string_view, 1> monitors{"clipfrac"};
+  double range = 0.5;
+
+  template <class Math, class V>
+  RLCORE_FN flagged_term<V> operator()(const token<V>& t) const noexcept {
+    const V moved = t.value - t.old_value, free = t.value - t.target;
+    const auto inside = Math::all(moved >= V(-range), moved <= V(range));
+    const V clamped = Math::clamp(moved, V(-range), V(range)) + t.old_value;
+    const V held = Math::select(inside, free, clamped - t.target);
+    const V a = free * free, b = held * held;
+    const auto holds = b > a;
+    const V tie = 0.5f * free + (held - held);  // NaN if old_value is
+    const V outside = Math::select(holds, V(0), Math::select(a > b, free, tie));
+    return {0.5f * Math::select(a >= b, a, b), Math::select(inside, free, outside), {Math::select(holds, V(1), V(0))}};
+  }
+};
+
+RLCORE_END

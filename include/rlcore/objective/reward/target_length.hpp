@@ -1,0 +1,25 @@
+// A reward for keeping to a length that the prompt asks for.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "rlcore/core/abi.hpp"
+
+RLCORE_BEGIN
+
+/// LCPO (L1, Aggarwal and Welleck 2025). exact: right - rate |target - length|. at_most: right * clamp(rate (target -
+/// length) + slack, 0, 1), where `target` is a budget.
+struct target_length {
+  double rate = 3e-4, slack = 0.5;
+
+  double exact(bool right, std::int64_t target, std::int64_t length) const noexcept {
+    return (right ? 1.0 : 0.0) - rate * std::abs(static_cast<double>(target - length));
+  }
+  double at_most(bool right, std::int64_t budget, std::int64_t length) const noexcept {
+    return right ? std::clamp(rate * static_cast<double>(budget - length) + slack, 0.0, 1.0) : 0.0;
+  }
+};
+
+RLCORE_END
