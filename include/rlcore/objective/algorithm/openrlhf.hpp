@@ -1,0 +1,76 @@
+// The algorithms as OpenRLHF computes them (0.11.2), with the defaults of its command line.
+//
+// The token's log-ratio is held within +-20, there is no dual bound unless asked for, and the mean is over all tokens
+// of the step. The KL is in the reward by default (--algo.kl.init_coef 0.01, k1); --algo.kl.use_loss is with_kl(a,
+// 0.01,
+// ...). Advantages other than GAE's and REINFORCE's are clipped to +-10 after normalisation, as in_order does.
+#pragma once
+
+#include "rlcore/objective/advantage/gae.hpp"
+#include "rlcore/objective/advantage/group_relative.hpp"
+#include "rlcore/objective/advantage/in_order.hpp"
+#include "rlcore/objective/advantage/reinforce_plus_plus.hpp"
+#include "rlcore/objective/advantage/reward_clip.hpp"
+#include "rlcore/objective/advantage/rloo.hpp"
+#include "rlcore/objective/advantage/turn_policy.hpp"
+#include "rlcore/objective/aggregation/sequence_mean_token_mean.hpp"
+#include "rlcore/objective/aggregation/token_mean.hpp"
+#include "rlcore/objective/algorithm/preference.hpp"
+#include "rlcore/objective/algorithm/with.hpp"
+#include "rlcore/objective/piece/surrogate/at_sequence_level.hpp"
+#include "rlcore/objective/piece/surrogate/clipped_ratio.hpp"
+#include "rlcore/objective/piece/surrogate/limited_log_ratio.hpp"
+#include "rlcore/objective/piece/surrogate/one_per_sequence.hpp"
+#include "rlcore/objective/piece/value/clipped_value.hpp"
+
+RLCORE_BEGIN
+namespace openrlhf {
+
+/// --actor.eps_clip_low_high.
+struct clip_settings {
+  double clip_low = 0.2, clip_high = 0.2;
+  constexpr auto surrogate() const noexcept {
+    return limited_log_ratio{clipped_ratio{.low = clip_low, .high = clip_high}};
+  }
+};
+
+/// --algo.advantage.estimator gae; a tool's tokens are a step of value 0. Whitening is whitened_by().
+constexpr auto ppo(const clip_settings& s = {}) noexcept {
+  return algorithm{gae{.turns = turn_policy::discount}, s.surrogate(), token_mean{}};
+}
+/// The normalisation after gae and reinforce: population variance, floored at 1e-8.
+constexpr whitening whitened_by() noexcept { return {.guard = variance_guard::floor, .sample_variance = false}; }
+constexpr auto ppo_critic(clipped_value loss = {}) noexcept { return algorithm{no_advantage{}, loss, token_mean{}}; }
+
+/// group_norm.
+constexpr auto grpo(const clip_settings& s = {}) noexcept {
+  return algorithm{in_order{group_relative{.epsilon = 1e-9, .singleton = singleton_group::zero},
+                            reward_clip{.low = -10, .high = 10}},
+                   s.surrogate(), token_mean{}};
+}
+/// dr_grpo: only the advantage; the loss keeps its denominator.
+constexpr auto dr_grpo(const clip_settings& s = {}) noexcept {
+  return algorithm{in_order{group_relative{.normalize_by_std = false, .singleton = singleton_group::zero},
+                            reward_clip{.low = -10, .high = 10}},
+                   s.surrogate(), token_mean{}};
+}
+constexpr auto rloo(const clip_settings& s = {}) noexcept {
+  return algorithm{in_order{rlcore::rloo{}, reward_clip{.low = -10, .high = 10}}, s.surrogate(), token_mean{}};
+}
+/// reinforce.
+constexpr auto reinforce_plus_plus(const clip_settings& s = {}) noexcept {
+  return algorithm{rlcore::reinforce_plus_plus{.turns = turn_policy::discount, .whiten = whitened_by()}, s.surrogate(),
+                   token_mean{}};
+}
+/// --actor.policy_loss_type gspo.
+constexpr auto gspo(const clip_settings& s = {}) noexcept {
+  return algorithm{grpo().advantage,
+                   one_per_sequence{at_sequence_level{clipped_ratio{.low = s.clip_low, .high = s.clip_high}}},
+                   sequence_mean_token_mean{}};
+}
+
+/// --ipo: on sums of log-ratios.
+constexpr auto ipo(ipo_link link = {}) noexcept { return paper::preference(link); }
+
+}  // namespace openrlhf
+RLCORE_END

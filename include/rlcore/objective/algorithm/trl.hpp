@@ -1,0 +1,100 @@
+// The algorithms as TRL computes them (1.16.0), with the defaults of its configurations.
+//
+// No log-ratio is limited; a group's deviation gets 1e-4, a single answer 0. GRPOConfig's beta is 0: the KL is
+// with_kl(a, beta). An `algorithm` has one aggregation, TRL's denominators are the same where one optimizer step
+// consumes one generation batch.
+#pragma once
+
+#include "rlcore/objective/advantage/gae.hpp"
+#include "rlcore/objective/advantage/group_mean_batch_std.hpp"
+#include "rlcore/objective/advantage/group_relative.hpp"
+#include "rlcore/objective/advantage/rloo.hpp"
+#include "rlcore/objective/aggregation/fixed_length.hpp"
+#include "rlcore/objective/aggregation/sequence_mean.hpp"
+#include "rlcore/objective/aggregation/sequence_mean_token_mean.hpp"
+#include "rlcore/objective/aggregation/sequence_mean_token_sum.hpp"
+#include "rlcore/objective/aggregation/token_mean.hpp"
+#include "rlcore/objective/algorithm/reference_free.hpp"
+#include "rlcore/objective/algorithm/with.hpp"
+#include "rlcore/objective/piece/surrogate/at_sequence_level.hpp"
+#include "rlcore/objective/piece/surrogate/cispo.hpp"
+#include "rlcore/objective/piece/surrogate/clipped_ratio.hpp"
+#include "rlcore/objective/piece/surrogate/geometric_mean_ratio.hpp"
+#include "rlcore/objective/piece/surrogate/one_per_sequence.hpp"
+#include "rlcore/objective/piece/surrogate/sapo.hpp"
+#include "rlcore/objective/piece/surrogate/two_sided_clipped_ratio.hpp"
+#include "rlcore/objective/piece/surrogate/vespo.hpp"
+#include "rlcore/objective/piece/value/clipped_value.hpp"
+
+RLCORE_BEGIN
+namespace trl {
+
+/// epsilon, epsilon_high.
+struct clip_settings {
+  double clip_low = 0.2, clip_high = 0.2;
+  constexpr clipped_ratio surrogate() const noexcept { return {.low = clip_low, .high = clip_high}; }
+};
+
+/// scale_rewards="group"; with "none", normalize_by_std = false; "batch" is group_mean_batch_std{}.
+constexpr group_relative advantage() noexcept { return {.epsilon = 1e-4, .singleton = singleton_group::zero}; }
+
+/// loss_type="grpo".
+constexpr auto grpo(const clip_settings& s = {}) noexcept {
+  return algorithm{advantage(), s.surrogate(), sequence_mean_token_mean{}};
+}
+/// loss_type="dapo", the default.
+constexpr auto dapo(const clip_settings& s = {}) noexcept {
+  return algorithm{advantage(), s.surrogate(), token_mean{}};
+}
+/// loss_type="dr_grpo", scale_rewards="none"; `length` is max_completion_length.
+constexpr auto dr_grpo(double length, const clip_settings& s = {}) noexcept {
+  return algorithm{group_relative{.normalize_by_std = false, .singleton = singleton_group::zero}, s.surrogate(),
+                   fixed_length{length}};
+}
+/// delta: a bound of the ratio for negative advantages too.
+constexpr auto two_sided_dapo(two_sided_clipped_ratio surrogate = {}) noexcept {
+  return algorithm{advantage(), surrogate, token_mean{}};
+}
+/// importance_sampling_level="sequence", loss_type="grpo".
+constexpr auto gspo(const clip_settings& s = {}) noexcept {
+  return algorithm{advantage(), one_per_sequence{at_sequence_level{s.surrogate()}}, sequence_mean_token_mean{}};
+}
+/// importance_sampling_level="sequence_token".
+constexpr auto gspo_token(const clip_settings& s = {}) noexcept {
+  return algorithm{advantage(), at_sequence_level{s.surrogate()}, sequence_mean_token_mean{}};
+}
+/// loss_type="luspo".
+constexpr auto luspo(const clip_settings& s = {}) noexcept {
+  return algorithm{advantage(), at_sequence_level{s.surrogate()}, sequence_mean_token_sum{}};
+}
+/// loss_type="cispo": epsilon_high is the bound of the ratio itself.
+constexpr auto cispo(double epsilon_high = 5.0) noexcept {
+  return algorithm{advantage(), rlcore::cispo{ratio_bound{.high = epsilon_high}}, token_mean{}};
+}
+/// loss_type="sapo".
+constexpr auto sapo(rlcore::sapo surrogate = {}) noexcept {
+  return algorithm{advantage(), surrogate, sequence_mean_token_mean{}};
+}
+/// loss_type="vespo".
+constexpr auto vespo(rlcore::vespo surrogate = {}) noexcept { return algorithm{advantage(), surrogate, token_mean{}}; }
+/// experimental GMPO: epsilon is a width in log space.
+constexpr auto gmpo(geometric_mean_ratio surrogate = {}) noexcept {
+  return algorithm{advantage(), surrogate, sequence_mean_token_mean{}};
+}
+/// RLOOTrainer: one ratio per sequence, of the product of its tokens' probabilities.
+constexpr auto rloo(const clip_settings& s = {}) noexcept {
+  return algorithm{rlcore::rloo{}, sequence_objective{sum_of<log_ratio_to_old>{}, s.surrogate()}, sequence_mean{}};
+}
+/// experimental PPO: lambda 0.95, to be whitened.
+constexpr auto ppo(const clip_settings& s = {}) noexcept {
+  return algorithm{gae{.lambda = 0.95}, s.surrogate(), token_mean{}};
+}
+/// cliprange_value 0.2.
+constexpr auto ppo_critic(clipped_value loss = {.range = 0.2}) noexcept {
+  return algorithm{no_advantage{}, loss, token_mean{}};
+}
+/// CPOTrainer with loss_type="simpo": beta 0.1, simpo_gamma 0.5.
+constexpr auto simpo(const paper::simpo_settings& s = {.beta = 0.1, .margin = 0.5}) noexcept { return paper::simpo(s); }
+
+}  // namespace trl
+RLCORE_END

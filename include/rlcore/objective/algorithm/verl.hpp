@@ -1,0 +1,139 @@
+// The algorithms as verl computes them (0.9.1), with the defaults of its configuration.
+//
+// Every clipped surrogate of verl's "vanilla" loss has a dual bound of 3 and a log-ratio within +-20; where verl's code
+// differs from a paper, the difference is here and nowhere else. verl's KL loss is with_kl(a, 0.001, clamped_k3{}), its
+// entropy bonus with_entropy(a, coefficient); its other loss_agg_modes are with_aggregation(a, ...).
+#pragma once
+
+#include <limits>
+
+#include "rlcore/objective/advantage/gae.hpp"
+#include "rlcore/objective/advantage/gpg.hpp"
+#include "rlcore/objective/advantage/group_relative.hpp"
+#include "rlcore/objective/advantage/opo.hpp"
+#include "rlcore/objective/advantage/pass_at_k.hpp"
+#include "rlcore/objective/advantage/reinforce_plus_plus.hpp"
+#include "rlcore/objective/advantage/reinforce_plus_plus_baseline.hpp"
+#include "rlcore/objective/advantage/remax.hpp"
+#include "rlcore/objective/advantage/rloo.hpp"
+#include "rlcore/objective/aggregation/fixed_length.hpp"
+#include "rlcore/objective/aggregation/sequence_mean_token_mean.hpp"
+#include "rlcore/objective/aggregation/token_mean.hpp"
+#include "rlcore/objective/algorithm/with.hpp"
+#include "rlcore/objective/piece/combine/against_old.hpp"
+#include "rlcore/objective/piece/combine/only_selected.hpp"
+#include "rlcore/objective/piece/divergence/absolute.hpp"
+#include "rlcore/objective/piece/divergence/clamped_k3.hpp"
+#include "rlcore/objective/piece/divergence/k2.hpp"
+#include "rlcore/objective/piece/surrogate/at_sequence_level.hpp"
+#include "rlcore/objective/piece/surrogate/cispo.hpp"
+#include "rlcore/objective/piece/surrogate/clipped_ratio.hpp"
+#include "rlcore/objective/piece/surrogate/dppo.hpp"
+#include "rlcore/objective/piece/surrogate/dual_clipped_ratio.hpp"
+#include "rlcore/objective/piece/surrogate/geometric_mean_ratio.hpp"
+#include "rlcore/objective/piece/surrogate/importance_ratio.hpp"
+#include "rlcore/objective/piece/surrogate/limited_log_ratio.hpp"
+#include "rlcore/objective/piece/surrogate/one_per_sequence.hpp"
+#include "rlcore/objective/piece/surrogate/policy_gradient.hpp"
+#include "rlcore/objective/piece/surrogate/sapo.hpp"
+#include "rlcore/objective/piece/value/clipped_value.hpp"
+
+RLCORE_BEGIN
+namespace verl {
+
+/// clip_ratio_low, clip_ratio_high, clip_ratio_c.
+struct clip_settings {
+  double clip_low = 0.2, clip_high = 0.2, clip_c = 3.0;
+  constexpr dual_clipped_ratio vanilla() const noexcept {
+    return {.low = clip_low, .high = clip_high, .bound = clip_c};
+  }
+  constexpr clipped_ratio plain() const noexcept { return {.low = clip_low, .high = clip_high}; }
+};
+
+/// adv_estimator=gae, to be whitened.
+constexpr auto ppo(const clip_settings& s = {}) noexcept { return algorithm{gae{}, s.vanilla(), token_mean{}}; }
+/// cliprange_value=0.5; aggregated as the actor's loss.
+constexpr auto ppo_critic(clipped_value loss = {}) noexcept { return algorithm{no_advantage{}, loss, token_mean{}}; }
+/// adv_estimator=grpo.
+constexpr auto grpo(const clip_settings& s = {}) noexcept {
+  return algorithm{group_relative{}, s.vanilla(), token_mean{}};
+}
+/// norm_adv_by_std_in_grpo=False, loss_agg_mode=seq-mean-token-sum-norm; `length` is the longest response allowed.
+constexpr auto dr_grpo(double length, const clip_settings& s = {}) noexcept {
+  return algorithm{group_relative{.normalize_by_std = false}, s.vanilla(), fixed_length{length}};
+}
+/// The recipe: clip_ratio_high=0.28, clip_ratio_c=10.
+constexpr auto dapo(const clip_settings& s = {.clip_high = 0.28, .clip_c = 10.0}) noexcept {
+  return algorithm{group_relative{}, s.vanilla(), token_mean{}};
+}
+/// adv_estimator=grpo_passk.
+constexpr auto pass_at_k(const clip_settings& s = {}) noexcept {
+  return algorithm{rlcore::pass_at_k{}, s.vanilla(), token_mean{}};
+}
+/// adv_estimator=rloo: a single answer keeps its reward (rloo_vectorized gives it 0).
+constexpr auto rloo(const clip_settings& s = {}) noexcept {
+  return algorithm{rlcore::rloo{.singleton = singleton_group::reward}, s.vanilla(), token_mean{}};
+}
+constexpr auto reinforce_plus_plus(const clip_settings& s = {}) noexcept {
+  return algorithm{rlcore::reinforce_plus_plus{}, s.vanilla(), token_mean{}};
+}
+constexpr auto reinforce_plus_plus_baseline(const clip_settings& s = {}) noexcept {
+  return algorithm{rlcore::reinforce_plus_plus_baseline{}, s.vanilla(), token_mean{}};
+}
+constexpr auto remax(const clip_settings& s = {}) noexcept {
+  return algorithm{rlcore::remax{}, s.vanilla(), token_mean{}};
+}
+constexpr auto opo(const clip_settings& s = {}) noexcept { return algorithm{rlcore::opo{}, s.vanilla(), token_mean{}}; }
+/// adv_estimator=gpg, loss_mode=gpg: the weight counts answers with a non-zero reward, not informative groups.
+constexpr auto gpg() noexcept {
+  return algorithm{rlcore::gpg{.count = gpg_count::nonzero_rewards}, policy_gradient{}, token_mean{}};
+}
+/// loss_mode=gspo: the log of the sequence's ratio is held below 10.
+constexpr auto gspo(const clip_settings& s = {}) noexcept {
+  return algorithm{
+      group_relative{},
+      one_per_sequence{at_sequence_level{limited_log_ratio{s.plain(), -std::numeric_limits<double>::infinity(), 10.0}}},
+      sequence_mean_token_mean{}};
+}
+/// loss_mode=geo_mean: clip_ratio_low and clip_ratio_high are widths in log space.
+constexpr auto gmpo(const clip_settings& s = {}) noexcept {
+  return algorithm{group_relative{}, geometric_mean_ratio{.low = s.clip_low, .high = s.clip_high},
+                   sequence_mean_token_mean{}};
+}
+/// loss_mode=sapo: always seq-mean-token-mean.
+constexpr auto sapo(rlcore::sapo surrogate = {}) noexcept {
+  return algorithm{group_relative{}, limited_log_ratio{surrogate}, sequence_mean_token_mean{}};
+}
+/// loss_mode=cispo: both bounds, 1 - clip_ratio_low and 1 + clip_ratio_high.
+constexpr auto cispo(const clip_settings& s = {}) noexcept {
+  return algorithm{group_relative{},
+                   limited_log_ratio{rlcore::cispo{ratio_epsilon{.high = s.clip_high, .low = s.clip_low}}},
+                   token_mean{}};
+}
+/// loss_mode=clip_cov; the tokens come from clip_covariance.
+constexpr auto clip_cov(const clip_settings& s = {}) noexcept {
+  return algorithm{group_relative{}, except_selected{s.plain()}, token_mean{}};
+}
+/// loss_mode=kl_cov with ppo_kl_coef; the tokens come from kl_covariance.
+constexpr auto kl_cov(double ppo_kl_coef = 0.1) noexcept {
+  return algorithm{group_relative{},
+                   sum{importance_ratio{}, scaled{ppo_kl_coef, only_selected{against_old{absolute{}}}}}, token_mean{}};
+}
+/// loss_mode=dppo_tv, dppo_kl: clip_ratio_low and clip_ratio_high bound the divergence.
+constexpr auto dppo_tv(const clip_settings& s = {}) noexcept {
+  return algorithm{group_relative{},
+                   limited_log_ratio{rlcore::dppo_tv{.low = s.clip_low, .high = s.clip_high, .bound = s.clip_c}},
+                   token_mean{}};
+}
+constexpr auto dppo_kl(const clip_settings& s = {}) noexcept {
+  return algorithm{group_relative{},
+                   limited_log_ratio{rlcore::dppo_kl{.low = s.clip_low, .high = s.clip_high, .bound = s.clip_c}},
+                   token_mean{}};
+}
+/// loss_mode=dro; dro_beta has no default there.
+constexpr auto dro(double dro_beta) noexcept {
+  return algorithm{group_relative{}, sum{policy_gradient{}, scaled{dro_beta, against_old{k2{}}}}, token_mean{}};
+}
+
+}  // namespace verl
+RLCORE_END

@@ -1,0 +1,28 @@
+// Every named algorithm. The defaults are those of the paper (paper::grpo()) or of a system (verl::grpo(),
+// openrlhf::grpo(), trl::grpo()); docs/algorithms.md has them all in one table.
+#pragma once
+
+#include "rlcore/objective/algorithm/cispo.hpp"
+#include "rlcore/objective/algorithm/dapo.hpp"
+#include "rlcore/objective/algorithm/distillation.hpp"
+#include "rlcore/objective/algorithm/dpo.hpp"
+#include "rlcore/objective/algorithm/dr_grpo.hpp"
+#include "rlcore/objective/algorithm/gmpo.hpp"
+#include "rlcore/objective/algorithm/grpo.hpp"
+#include "rlcore/objective/algorithm/gspo.hpp"
+#include "rlcore/objective/algorithm/openrlhf.hpp"
+#include "rlcore/objective/algorithm/ppo.hpp"
+#include "rlcore/objective/algorithm/preference.hpp"
+#include "rlcore/objective/algorithm/process_reward.hpp"
+#include "rlcore/objective/algorithm/reference_free.hpp"
+#include "rlcore/objective/algorithm/reinforce.hpp"
+#include "rlcore/objective/algorithm/reinforce_plus_plus.hpp"
+#include "rlcore/objective/algorithm/reward_model.hpp"
+#include "rlcore/objective/algorithm/sapo.hpp"
+#include "rlcore/objective/algorithm/supervised.hpp"
+#include "rlcore/objective/algorithm/trl.hpp"
+#include "rlcore/objective/algorithm/trust_region.hpp"
+#include "rlcore/objective/algorithm/unpaired.hpp"
+#include "rlcore/objective/algorithm/verl.hpp"
+#include "rlcore/objective/algorithm/vespo.hpp"
+#include "rlcore/objective/algorithm/with.hpp"
