@@ -1,0 +1,43 @@
+// Any surrogate on the ratio of the whole sequence instead of the token's.
+#pragma once
+
+#include "rlcore/objective/piece/combine/passes_on.hpp"
+#include "rlcore/objective/piece/score/scores.hpp"
+
+RLCORE_BEGIN
+
+/// at_sequence_level{surrogate}: each token is shown s = exp(mean over its row of logp - old_logp) as its ratio, and
+/// the slope by s is given to the token itself: log s = logp - stop_gradient(logp - mean). With clipped_ratio this is
+/// GSPO-token (Zheng et al. 2025, section 4.3; verl "gspo" under any loss_agg_mode, TRL "sequence_token"): advantages
+/// may differ from token to token, and any aggregation makes sense.
+///
+/// With one advantage per row, sequence_mean_token_mean gives the loss and gradient of GSPO itself; say so with
+/// one_per_sequence. sequence_mean_token_sum gives LUSPO (TRL, Liger "luspo"): each sequence's term times its length.
+///
+/// A surrogate that holds its ratio constant (cispo) keeps the token's own logp as the factor that has the gradient.
+/// against_rollout{at_sequence_level{surrogate}} gathers the ratio to the rollout policy.
+template <class Surrogate>
+struct at_sequence_level : passes_on<Surrogate> {
+  static_assert(!contains(Surrogate::reads, field::gathered), "rlcore: this surrogate gathers over its row already");
+  static constexpr bool keeps_logp = stops_gradient_of<Surrogate>();
+  static constexpr field reads = static_cast<field>(static_cast<unsigned>(Surrogate::reads) &
+                                                    ~static_cast<unsigned>(field::logp | field::old_logp)) |
+                                 (keeps_logp ? field::logp : field::none) | field::gathered;
+  using gathers = mean_of<log_ratio_to_old>;
+
+  constexpr explicit at_sequence_level(Surrogate s) : passes_on<Surrogate>(s) {}
+
+  template <class Math, class V>
+  RLCORE_FN term<V, monitor_count<Surrogate>> operator()(const token<V>& t) const noexcept {
+    token<V> shown = t;
+    if constexpr (keeps_logp) {
+      shown.old_logp = t.logp - t.gathered;
+    } else {
+      shown.logp = t.gathered;
+      shown.old_logp = V(0);
+    }
+    return this->piece.template operator()<Math, V>(shown);
+  }
+};
+
+RLCORE_END

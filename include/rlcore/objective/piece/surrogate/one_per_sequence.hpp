@@ -1,0 +1,26 @@
+// The promise that a term is the sequence's, not the token's.
+#pragma once
+
+#include "rlcore/objective/piece/combine/passes_on.hpp"
+
+RLCORE_BEGIN
+
+/// one_per_sequence{piece}: the piece's value is the same at each token of a row, and is meant once per row. An
+/// aggregation that would count long sequences more than once is then refused (huggingface/trl#4557,
+/// verl-project/verl#2775). one_per_sequence{at_sequence_level{clipped_ratio{}}} is GSPO.
+template <class Piece>
+struct one_per_sequence : passes_on<Piece> {
+  static_assert(contains(Piece::reads, field::gathered),
+                "rlcore: only a piece that reads what was gathered over its row has one value per sequence, e.g. "
+                "one_per_sequence{at_sequence_level{clipped_ratio{}}}");
+  static constexpr bool per_sequence = true;
+
+  constexpr explicit one_per_sequence(Piece p) : passes_on<Piece>(p) {}
+
+  template <class Math, class V>
+  RLCORE_FN term<V, monitor_count<Piece>> operator()(const token<V>& t) const noexcept {
+    return this->piece.template operator()<Math, V>(t);
+  }
+};
+
+RLCORE_END

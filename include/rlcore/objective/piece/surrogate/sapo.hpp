@@ -1,0 +1,31 @@
+// The surrogate with a soft gate.
+#pragma once
+
+#include <string_view>
+
+#include "rlcore/objective/piece/piece.hpp"
+
+RLCORE_BEGIN
+
+/// -A sigmoid(tau (r - 1)) 4 / tau with r = exp(logp - old_logp): SAPO (Gao et al. 2025; verl, TRL, Liger "sapo"). tau
+/// is `temperature_positive` where A > 0, else `temperature_negative`.
+///
+/// slope: -A r 4 sigmoid(z) sigmoid(-z) with z = tau (r - 1): -A at r = 1 whatever tau is, fading to 0 on both sides
+/// without a kink.
+struct sapo {
+  static constexpr field reads = field::logp | field::old_logp | field::advantage;
+  static constexpr std::string_view name = "policy";
+  double temperature_positive = 1.0, temperature_negative = 1.05;
+
+  template <class Math, class V>
+  RLCORE_FN term<V> operator()(const token<V>& t) const noexcept {
+    // A ratio beyond float's range is as good as infinite, and the slope at infinity is 0, not 0 * infinity.
+    const V ratio = Math::min(Math::exp(t.logp - t.old_logp), V(1e30));
+    const V tau = Math::select(t.advantage > V(0), V(temperature_positive), V(temperature_negative));
+    const V z = tau * (ratio - V(1));
+    const V gate = Math::sigmoid(z);
+    return {-(t.advantage * gate * (V(4) / tau)), -(t.advantage * (V(4) * gate * Math::sigmoid(-z)) * ratio)};
+  }
+};
+
+RLCORE_END
