@@ -192,6 +192,12 @@ cases["openrlhf"] = {
     "sequence_tv": openrlhf(is_correction_level="seq", is_correction_gating="tv", is_correction_threshold=[0, 0.1]),
 }
 
+l = logp.clone().requires_grad_(True)
+loss = PolicyLoss(policy_loss_type="gspo", clip_eps_low=0.3, clip_eps_high=0.4, is_correction_level="token")(
+    l, old, advantage[:, None].expand(B, T), mask, rollout)[0]
+loss.backward()
+cases["openrlhf_gspo"] = {"loss": loss.item(), "gradient": numbers(l.grad)}
+
 
 # ---- TRL: the importance ratio ------------------------------------------------------------------------------------
 def part_of(function, first, last):

@@ -137,7 +137,7 @@ TEST(RolloutCorrection, TheDirectionOfARatioIsItsType) {
   correct(serial{}, decoupled(no_weight{}, ratio_within<sequence_mean>(rollout_over_train{0.5, 3})), batch,
           {.mask = matrix(kept.data(), 2, 1)});
   EXPECT_EQ(kept, (std::vector<double>{1, 0}));
-  static_assert(!std::is_constructible_v<ratio_within<token_level>, double, double>);
+  // Plain numbers do not compile: tests/compile_fail/correction_ratio_without_direction.cpp.
   static_assert(!std::is_constructible_v<ratio_within<token_level>, std::pair<double, double>>);
 }
 
@@ -203,12 +203,12 @@ TEST(RolloutCorrection, SplitThreadsAndLayoutAreNotSeen) {
   EXPECT_EQ(threaded.kept, r.kept);
 
   // Padded to columns first, in parts of three rows, joined backwards.
-  const std::ptrdiff_t rows = 23, width = 90;
+  const std::ptrdiff_t height = 23, width = 90;
   std::vector<float> train(23 * 90, NAN), rollout(23 * 90, NAN), weight(23 * 90, NAN);
   std::vector<std::int64_t> lengths(23);
   std::vector<double> mask(23 * 90, 1), kept(23 * 90);
-  const auto at = [&](std::ptrdiff_t i, std::ptrdiff_t t) { return static_cast<std::size_t>(t * rows + i); };
-  for (std::ptrdiff_t i = 0; i < rows; ++i) {
+  const auto at = [&](std::ptrdiff_t i, std::ptrdiff_t t) { return static_cast<std::size_t>(t * height + i); };
+  for (std::ptrdiff_t i = 0; i < height; ++i) {
     const auto first = r.offsets[static_cast<std::size_t>(i)];
     lengths[static_cast<std::size_t>(i)] = r.offsets[static_cast<std::size_t>(i) + 1] - first;
     for (std::ptrdiff_t t = 0; t < lengths[static_cast<std::size_t>(i)]; ++t) {
@@ -218,12 +218,12 @@ TEST(RolloutCorrection, SplitThreadsAndLayoutAreNotSeen) {
   }
   const auto part = [&](auto& x, std::ptrdiff_t first, std::ptrdiff_t count) {
     using element = typename std::remove_reference_t<decltype(x)>::value_type;
-    return matrix_view<element>(x.data() + first, {count, width}, {1, rows});
+    return matrix_view<element>(x.data() + first, {count, width}, {1, height});
   };
   correction_report<2> joined;
   global_counts counts;
   for (std::ptrdiff_t first = 21; first >= 0; first -= 3) {
-    const std::ptrdiff_t count = std::min<std::ptrdiff_t>(3, rows - first);
+    const std::ptrdiff_t count = std::min<std::ptrdiff_t>(3, height - first);
     const auto some = std::span(lengths).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count));
     const auto c = correct(serial{}, both,
                            token_batch<float>{.old_logp = part(train, first, count),
@@ -234,7 +234,7 @@ TEST(RolloutCorrection, SplitThreadsAndLayoutAreNotSeen) {
     joined += c.report;
     counts += c.counts;
   }
-  for (std::ptrdiff_t i = 0; i < rows; ++i)
+  for (std::ptrdiff_t i = 0; i < height; ++i)
     for (std::ptrdiff_t t = 0; t < width; ++t) {
       const bool exists = t < lengths[static_cast<std::size_t>(i)];
       const auto k = static_cast<std::size_t>(r.offsets[static_cast<std::size_t>(i)] + t);

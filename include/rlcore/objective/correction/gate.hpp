@@ -8,11 +8,13 @@
 #include <span>
 #include <string_view>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "rlcore/objective/correction/importance_weight.hpp"
 #include "rlcore/objective/piece/piece.hpp"
+#include "rlcore/tensor/traits.hpp"
 
 RLCORE_BEGIN
 
@@ -46,6 +48,13 @@ class ratio_within {
   explicit ratio_within(rollout_over_train bounds, double log_limit = 20)
       : low_(-std::log(bounds.high)), high_(-std::log(bounds.low)), limit_(log_limit) {
     detail::check_bounds("a ratio", bounds.low, bounds.high);
+  }
+
+  template <class Low, class High>
+  requires(std::is_arithmetic_v<Low>&& std::is_arithmetic_v<High>) ratio_within(Low, High) {
+    static_assert(dependent_false<Low>,
+                  "rlcore: say which ratio the bounds are of: train_over_rollout{low, high} is the importance weight, "
+                  "rollout_over_train{low, high} its reciprocal");
   }
 
   bool keeps(double statistic) const noexcept { return statistic >= low_ && statistic <= high_; }
