@@ -8,43 +8,56 @@
 #include <vector>
 
 #include "comparison_program.hpp"
-#include "rlcore/objective/advantage/group_relative.hpp"
-#include "rlcore/objective/aggregation/fixed_length.hpp"
-#include "rlcore/objective/aggregation/sequence_mean_token_mean.hpp"
-#include "rlcore/objective/aggregation/token_mean.hpp"
-#include "rlcore/objective/algorithm/algorithm.hpp"
-#include "rlcore/objective/piece/combine/scaled.hpp"
-#include "rlcore/objective/piece/combine/sum.hpp"
-#include "rlcore/objective/piece/divergence/k3.hpp"
-#include "rlcore/objective/piece/surrogate/clipped_ratio.hpp"
-#include "rlcore/objective/piece/surrogate/policy_gradient.hpp"
+#include "rlcore/objective/algorithm/cispo.hpp"
+#include "rlcore/objective/algorithm/dapo.hpp"
+#include "rlcore/objective/algorithm/dr_grpo.hpp"
+#include "rlcore/objective/algorithm/gmpo.hpp"
+#include "rlcore/objective/algorithm/grpo.hpp"
+#include "rlcore/objective/algorithm/gspo.hpp"
+#include "rlcore/objective/algorithm/reinforce.hpp"
+#include "rlcore/objective/algorithm/reinforce_plus_plus.hpp"
+#include "rlcore/objective/algorithm/sapo.hpp"
+#include "rlcore/objective/algorithm/trust_region.hpp"
+#include "rlcore/objective/algorithm/vespo.hpp"
 #include "rlcore/trainer/program.hpp"
 
 namespace {
 
 using namespace rlcore;
 
-/// What --algorithms can name. A variant is a name, an algorithm{advantage, objective, aggregation}, and a remark.
+/// What --algorithms can name: a name, an algorithm{advantage, objective, aggregation}, and a remark. The settings are
+/// the papers'; another one is paper::dapo({.clip_high = 0.3}), with_kl(paper::dapo(), 0.001), ...
 std::vector<comparison_program::variant> variants() {
-  const auto longest = static_cast<double>(embedded_task::max_response);
+  constexpr auto longest = static_cast<double>(embedded_task::max_response);
   return {
-      {"grpo", algorithm{group_relative{}, sum{clipped_ratio{}, scaled{0.04, k3{}}}, sequence_mean_token_mean{}},
-       "DeepSeekMath: KL in the loss"},
-      {"dr_grpo", algorithm{group_relative{.normalize_by_std = false}, clipped_ratio{}, fixed_length{longest}},
-       "neither deviation nor length divides"},
-      {"dapo", algorithm{group_relative{}, clipped_ratio{.low = 0.2, .high = 0.28}, token_mean{}},
-       "clip-higher, token mean; no dynamic sampling"},
+      {"grpo", paper::grpo(), "DeepSeekMath"},
+      {"dr_grpo", paper::dr_grpo({.length = longest}), "neither deviation nor length divides"},
+      {"dapo", paper::dapo(), "clip-higher; without dynamic sampling"},
+      {"gspo", paper::gspo(), "one ratio per sequence"},
+      {"luspo", paper::luspo(), "gspo, terms times length"},
+      {"gmpo", paper::gmpo(), "geometric mean of the ratios"},
+      {"cispo", paper::cispo(), "bounded weight, no token left out"},
+      {"sapo", paper::sapo(), "soft gate instead of a clip"},
+      {"vespo", paper::vespo(), "gamma-shaped weight of the sequence ratio"},
+      {"dppo_tv", paper::dppo_tv(), "trust region by total variation"},
+      {"dppo_kl", paper::dppo_kl(), "trust region by KL"},
+      {"dro", paper::dro(), "squared log-ratio instead of a clip"},
+      {"rloo", paper::rloo(), "mean of the others as baseline"},
+      {"opo", paper::opo(), "length-weighted baseline"},
+      {"gpg", paper::gpg(), "groups without signal made up for"},
+      {"reinforce_plus_plus", paper::reinforce_plus_plus(), "normalised over the batch's tokens"},
+      {"reinforce_plus_plus_baseline", paper::reinforce_plus_plus_baseline(), "the same after the group mean"},
       {"reinforce", algorithm{group_relative{.normalize_by_std = false}, policy_gradient{}, token_mean{}},
-       "no ratio, group mean as baseline"},
+       "group mean as baseline"},
   };
 }
 
-constexpr const char* default_set = "grpo,dr_grpo,dapo,reinforce";
+constexpr const char* default_set = "grpo,dr_grpo,dapo,gspo,cispo,reinforce_plus_plus";
 
 constexpr const char* usage =
     "variants: compares algorithms on a small task; same prompts, same initial weights, same random numbers\n"
     "\n"
-    "  --algorithms A,B,...  which of --list, or all                  (default grpo,dr_grpo,dapo,reinforce)\n"
+    "  --algorithms A,B,...  which of --list, or all (default grpo,dr_grpo,dapo,gspo,cispo,reinforce_plus_plus)\n"
     "  --seeds 1,2,...       one run of each algorithm with each seed (default 1)\n"
     "  --steps N             training steps of a run                  (default 25)\n"
     "  --warm-start N        supervised steps before, made once       (default 480)\n"

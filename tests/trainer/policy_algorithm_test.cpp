@@ -7,6 +7,8 @@
 #include "rlcore/objective/advantage/group_relative.hpp"
 #include "rlcore/objective/aggregation/sequence_mean.hpp"
 #include "rlcore/objective/aggregation/token_mean.hpp"
+#include "rlcore/objective/algorithm/reinforce.hpp"
+#include "rlcore/objective/algorithm/reinforce_plus_plus.hpp"
 #include "rlcore/objective/piece/combine/scaled.hpp"
 #include "rlcore/objective/piece/combine/sum.hpp"
 #include "rlcore/objective/piece/divergence/clamped_k3.hpp"
@@ -180,6 +182,37 @@ TEST(policy_algorithm, advantages_of_every_form) {
   EXPECT_TRUE(batch[0].token_advantage.empty());
   trainer::any_algorithm(composed_algorithm(by_token{}, policy_gradient{}, token_mean{})).advantages(batch, 4);
   EXPECT_EQ(batch[2].token_advantage, (std::vector<float>{4, 4, 4}));
+}
+
+TEST(policy_algorithm, reinforce_plus_plus_whitens_over_the_tokens_of_the_batch) {
+  auto batch = rewarded({1, 0, 0, 2});  // with 1, 2, 3 and 4 tokens
+  const composed_algorithm a(paper::reinforce_plus_plus());
+  a.advantages(batch, 2);
+  // Returns are 1, 0 0, 0 0 0, 2 2 2 2: mean 0.9, sum of squares 17.
+  const double mean = 0.9, deviation = std::sqrt((17 - 10 * 0.81) / 9 + 1e-8);
+  const double returns[] = {1, 0, 0, 2};
+  for (std::size_t i = 0; i < 4; ++i) {
+    ASSERT_EQ(batch[i].token_advantage.size(), i + 1);
+    for (const float x : batch[i].token_advantage) EXPECT_NEAR(x, (returns[i] - mean) / deviation, 1e-6);
+  }
+  // A penalty of a token counts for the tokens up to it.
+  for (trajectory& t : batch) t.token_reward.assign(static_cast<std::size_t>(t.response_length()), 0);
+  batch[3].token_reward = {0, 3, 0, -3};
+  a.advantages(batch, 2);
+  EXPECT_EQ(batch[3].token_advantage[0], batch[0].token_advantage[0]);
+  EXPECT_EQ(batch[3].token_advantage[0], batch[3].token_advantage[1]);
+  EXPECT_LT(batch[3].token_advantage[2], batch[0].token_advantage[0]);
+  EXPECT_EQ(batch[3].token_advantage[2], batch[3].token_advantage[3]);
+}
+
+TEST(policy_algorithm, estimators_of_rows_stay_with_rows) {
+  auto batch = rewarded({1, 0, 0, 1});
+  composed_algorithm(paper::rloo()).advantages(batch, 2);
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(batch[i].advantage, i % 3 == 0 ? 1 : -1);
+  composed_algorithm(paper::opo()).advantages(batch, 2);  // lengths 1, 2 and 3, 4
+  EXPECT_NEAR(batch[0].advantage, 1 - 1.0 / 3, 1e-7);
+  EXPECT_NEAR(batch[3].advantage, 1 - 4.0 / 7, 1e-7);
+  for (const trajectory& t : batch) EXPECT_TRUE(t.token_advantage.empty());
 }
 
 TEST(policy_algorithm, a_named_algorithm_is_taken_as_a_whole) {

@@ -143,6 +143,7 @@ TEST(policy_collect, kl_in_the_reward_is_summed_over_tokens_and_logged_per_token
   EXPECT_NEAR(batch[0].reward, 1 - 0.5 * (0.5 - 0.25), 1e-7);
   EXPECT_NEAR(batch[1].reward, 0 - 0.5 * 1.0, 1e-7);
   EXPECT_NEAR(kl, (0.125 + 1.0) / 2, 1e-12);
+  EXPECT_EQ(batch[0].token_reward, (std::vector<float>{-0.25f, 1.125f}));
   EXPECT_EQ(batch[0].score(), 1);  // the score itself stays
   EXPECT_NEAR(trainer::penalise_rewards(batch, {.kind = kl_kind::k2, .coefficient = 0.5}),
               ((0.125 + 0.03125) / 2 + 0.5) / 2, 1e-12);

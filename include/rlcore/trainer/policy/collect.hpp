@@ -59,7 +59,8 @@ inline void assign_scores(std::vector<trajectory>& batch, const data::prompt_dat
 inline double penalise_rewards(std::vector<trajectory>& batch, const kl_in_reward& penalty) {
   double mean = 0;
   for (trajectory& t : batch) {
-    const shaped_reward shaped = penalty(t.verdict.score, t.old_logp, t.ref_logp);
+    t.token_reward.resize(t.old_logp.size());
+    const shaped_reward shaped = penalty(t.verdict.score, t.old_logp, t.ref_logp, t.token_reward);
     t.reward = static_cast<float>(shaped.reward);
     mean += shaped.mean_kl;
   }

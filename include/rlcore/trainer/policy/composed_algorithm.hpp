@@ -6,7 +6,6 @@
 #include <span>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include "rlcore/exec/serial.hpp"
 #include "rlcore/objective/aggregation/token_mean.hpp"
@@ -14,6 +13,7 @@
 #include "rlcore/objective/loop/evaluate.hpp"
 #include "rlcore/objective/loop/evaluate_sequences.hpp"
 #include "rlcore/trainer/policy/algorithm.hpp"
+#include "rlcore/trainer/policy/estimate_advantages.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -32,12 +32,10 @@ vector_view<T> flat(std::span<T> s) {
 
 }  // namespace detail
 
-/// The policy_algorithm of an algorithm{advantage, objective, aggregation}. The advantage is called with
-///   (rewards, group size, advantages)            group_relative, rloo, ...
-///   (rewards, group size, lengths, advantages)   opo
-///   (trajectories, group size)                   whatever writes trajectory::advantage or token_advantage itself. In
-///   reports the first piece is the policy loss, a further piece that reads ref_logp the KL, one with a
-/// slope by the entropy the entropy. actor/entropy is the mean over response tokens, so that variants compare.
+/// The policy_algorithm of an algorithm{advantage, objective, aggregation}; see estimate_advantages for the forms of an
+/// advantage. field::rollout_logp is old_logp here: both are what was recorded while sampling. In reports the first
+/// piece is the policy loss, a further piece that reads ref_logp the KL, one with a slope by the entropy the entropy;
+/// others add to the policy loss. actor/entropy is the mean over response tokens, so that variants compare.
 template <class Advantage, class Objective, class Aggregation>
 class composed_algorithm {
  public:
@@ -54,23 +52,14 @@ class composed_algorithm {
   }
 
   void advantages(std::span<trajectory> batch, std::int64_t samples) const {
-    if constexpr (requires { advantage_(batch, samples); }) {
-      advantage_(batch, samples);
-    } else {
-      std::vector<float> reward, advantage(batch.size());
-      std::vector<std::int64_t> length;
-      for (const trajectory& t : batch) reward.push_back(t.reward), length.push_back(t.response_length());
-      if constexpr (requires { advantage_(reward, samples, advantage); })
-        advantage_(reward, samples, advantage);
-      else
-        advantage_(reward, samples, length, advantage);
-      for (std::size_t i = 0; i < batch.size(); ++i) batch[i].advantage = advantage[i];
-    }
+    estimate_advantages(advantage_, batch, samples);
   }
 
   policy_report loss(const policy_micro_batch& rows, const global_counts& step, std::span<float> dlogp,
                      std::span<float> dentropy) const {
-    token_batch<float> batch{.logp = detail::flat(rows.logp), .old_logp = detail::flat(rows.old_logp)};
+    token_batch<float> batch{.logp = detail::flat(rows.logp),
+                             .old_logp = detail::flat(rows.old_logp),
+                             .rollout_logp = detail::flat(rows.old_logp)};
     if (rows.token_advantage.empty())
       batch.advantage = per_row(detail::flat(rows.advantage));
     else
@@ -110,6 +99,10 @@ class composed_algorithm {
  private:
   template <std::size_t... Index>
   static constexpr field reads_of(std::index_sequence<Index...>) noexcept {
+    constexpr field absent = field::weight | field::value | field::old_value | field::target | field::selected;
+    static_assert((!contains(piece_type<Index, Objective>::reads, absent) && ...),
+                  "rlcore: the policy loop offers logp, old_logp, rollout_logp, ref_logp, advantage and entropy; this "
+                  "objective reads another field");
     return ((piece_type<Index, Objective>::reads | wrt_of<piece_type<Index, Objective>>()) | ...);
   }
 

@@ -21,8 +21,9 @@ struct trajectory {
   std::uint32_t row = 0;  ///< row of the data set
   std::vector<float> old_logp, entropy, ref_logp;
   rollout::finish reason = rollout::finish::length;
-  verify::verdict verdict;  ///< of the reward function
-  float reward = 0;         ///< score minus the KL penalty, if that is in the reward
+  verify::verdict verdict;          ///< of the reward function
+  float reward = 0;                 ///< score minus the KL penalty, if that is in the reward
+  std::vector<float> token_reward;  ///< if not empty: the penalty of each response token, and the score at the last
   float advantage = 0;
   std::vector<float> token_advantage;  ///< if not empty: one per response token, instead of `advantage`
 
