@@ -1,0 +1,21 @@
+// GRPO with several rewards.
+#pragma once
+
+#include "rlcore/objective/advantage/gdpo.hpp"
+#include "rlcore/objective/aggregation/sequence_mean_token_mean.hpp"
+#include "rlcore/objective/algorithm/algorithm.hpp"
+#include "rlcore/objective/piece/surrogate/clipped_ratio.hpp"
+
+RLCORE_BEGIN
+namespace paper {
+
+/// GDPO (Liu et al. 2026): every reward normalised within its group before the weighted sum; otherwise GRPO without KL.
+struct gdpo_settings {
+  double clip_low = 0.2, clip_high = 0.2;
+};
+constexpr auto gdpo(const gdpo_settings& s = {}) noexcept {
+  return algorithm{rlcore::gdpo{}, clipped_ratio{.low = s.clip_low, .high = s.clip_high}, sequence_mean_token_mean{}};
+}
+
+}  // namespace paper
+RLCORE_END
