@@ -176,11 +176,11 @@ TEST(pair_links, settings_that_make_no_loss_are_refused) {
     }
     return "accepted";
   };
-  EXPECT_THAT(text([] { robust_link{.flips = 0.5}; }), testing::HasSubstr("below 1/2"));
-  EXPECT_THAT(text([] { robust_link{.flips = -0.1}; }), testing::HasSubstr("at least 0"));
-  EXPECT_THAT(text([] { exo_pair_link{.doubt = 0.0}; }), testing::HasSubstr("above 0"));
-  EXPECT_THAT(text([] { exo_pair_link{.doubt = std::nan("")}; }), testing::HasSubstr("above 0"));
-  EXPECT_EQ(text([] { robust_link{.flips = 0.0}; }), "accepted");
+  EXPECT_THAT(text([] { static_cast<void>(robust_link{.flips = 0.5}); }), testing::HasSubstr("below 1/2"));
+  EXPECT_THAT(text([] { static_cast<void>(robust_link{.flips = -0.1}); }), testing::HasSubstr("at least 0"));
+  EXPECT_THAT(text([] { static_cast<void>(exo_pair_link{.doubt = 0.0}); }), testing::HasSubstr("above 0"));
+  EXPECT_THAT(text([] { static_cast<void>(exo_pair_link{.doubt = std::nan("")}); }), testing::HasSubstr("above 0"));
+  EXPECT_EQ(text([] { static_cast<void>(robust_link{.flips = 0.0}); }), "accepted");
 }
 
 TEST(alpha_divergence_reward, holds_large_exponents) {  // as torch.clamp: the bound itself passes the gradient

@@ -120,7 +120,7 @@ TEST(ordinal_link, probabilities_add_up_and_classes_are_checked) {
 
 TEST(plackett_luce, equals_numbers_of_60_digits) {
   const auto& rankings = golden()["rankings"];
-  for (const std::size_t places : {0, 1, 2}) {
+  for (const std::size_t places : {0u, 1u, 2u}) {
     const auto& one = rankings["cases"][std::to_string(places)];
     for (std::size_t k = 0; k < rankings["scores"].size(); ++k) {
       const auto scores = rankings["scores"][k].get<std::vector<double>>();

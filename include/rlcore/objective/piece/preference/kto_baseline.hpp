@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 
 #include "rlcore/simd/exact_sum.hpp"
 
@@ -15,6 +16,14 @@ RLCORE_BEGIN
 /// negative number or NaN. A number has no gradient: the baseline is detached by its type.
 class kto_baseline {
  public:
+  /// Not to be used: says what is missing where a baseline was left out.
+  template <class Missing = void>
+  constexpr kto_baseline() : kl_(0) {
+    static_assert(
+        !std::is_void_v<Missing>,
+        "rlcore: KTO needs its baseline, e.g. kto_link{.kl = kto_kl_baseline(logp, ref_logp)} from mismatched "
+        "completions; without one it is apo_zero_unpaired_link{}");
+  }
   constexpr explicit kto_baseline(double kl) : kl_(kl) {
     if (!(kl >= 0)) throw std::invalid_argument("rlcore: the baseline of KTO is a KL divergence, 0 or more");
   }

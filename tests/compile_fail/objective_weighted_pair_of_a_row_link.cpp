@@ -1,0 +1,12 @@
+// expected: rlcore: weighted_pair holds a link of pairs; a link of single rows is weighted by weighted
+#include "rlcore/objective/piece/combine/weighted.hpp"
+#include "rlcore/objective/piece/preference/bco_link.hpp"
+#include "rlcore/objective/piece/preference/weighted_pair.hpp"
+
+auto link(double shift) {
+#ifdef RLCORE_SHOULD_FAIL
+  return rlcore::weighted_pair{rlcore::bco_link(shift)};
+#else
+  return rlcore::weighted{rlcore::bco_link(shift)};
+#endif
+}
