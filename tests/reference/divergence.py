@@ -11,12 +11,11 @@ bounds of clamps are left out of the inputs, since torch.clamp has changed its m
 import importlib.abc
 import importlib.machinery
 import json
-import math
 import os
 import re
 import sys
 import types
-from collections import Counter, defaultdict
+from collections import defaultdict
 from types import SimpleNamespace
 
 import numpy as np
@@ -62,11 +61,13 @@ from verl import DataProto  # noqa: E402
 from verl.trainer.ppo import core_algos as verl_algos  # noqa: E402
 from verl.workers.reward_manager.dapo import DAPORewardManager  # noqa: E402
 
-sys.meta_path.append(Absent("flash_attn", "deepspeed", "transfer_queue", "vllm", "ring_flash_attn", "bitsandbytes"))
+sys.meta_path.append(Absent("bitsandbytes", "cachetools", "deepspeed", "fastapi", "flash_attn", "ring_flash_attn",
+                            "torchdata", "transfer_queue", "uvicorn", "vllm"))
 from openrlhf.models import utils as openrlhf_utils  # noqa: E402
 from openrlhf.models.loss import ValueLoss  # noqa: E402
 from openrlhf.trainer.ppo_utils import kl_controller as openrlhf_control  # noqa: E402
 from openrlhf.trainer.ppo_utils import length_penalty as openrlhf_length  # noqa: E402
+from verl.trainer.ppo.ray_trainer import apply_kl_penalty  # noqa: E402
 
 v1 = types.ModuleType("verl.trainer.ppo.v1")  # the package itself would import its agents
 v1.__path__ = [os.path.join(os.path.dirname(verl_algos.__file__), "v1")]
@@ -164,6 +165,25 @@ def trl_self(per_token, entropies, beta, level, corrected, **entropy):
         _entropy_bonus_enabled=bool(entropy), use_adaptive_entropy=bool(entropy), entropy_coef=0.0,
         _last_world_entropy=float("inf"), _entropy_window_stats=None)
 
+
+# The KL in the reward, all tokens live: verl's apply_kl_penalty, OpenRLHF's compute_reward.
+old = rounded(-torch.rand(2, 6, dtype=f64) * 3 - 0.05)
+ref = rounded(old + torch.randn(2, 6, dtype=f64))
+old[0, 2], ref[0, 2] = -14.0, -0.5
+scores = torch.tensor([1.25, -0.5], dtype=f64)
+at_end = torch.zeros(2, 6, dtype=f64)
+at_end[:, -1] = scores
+out["in_reward"] = {"old_logp": numbers(old), "ref_logp": numbers(ref), "score": numbers(scores)}
+for name in ("kl", "abs", "mse", "low_var_kl"):
+    data = DataProto.from_dict(tensors={"response_mask": torch.ones(2, 6, dtype=f64), "token_level_scores": at_end,
+                                        "old_log_probs": old, "ref_log_prob": ref})
+    shaped, metrics = apply_kl_penalty(data, verl_algos.FixedKLController(0.125), kl_penalty=name)
+    out["in_reward"]["verl_" + name] = {"reward": numbers(shaped.batch["token_level_rewards"]),
+                                        "kl": float(metrics["actor/reward_kl_penalty"])}
+for name in ("k1", "k2", "k3"):
+    kl = openrlhf_utils.compute_approx_kl(old, ref, kl_estimator=name)
+    shaped = openrlhf_utils.compute_reward(scores, 0.125, kl, torch.ones(2, 6), (-1.0, 1.0))
+    out["in_reward"]["openrlhf_" + name] = {"reward": numbers(shaped)}
 
 B, T = 4, 7
 mask = torch.ones(B, T, dtype=f64)
@@ -348,11 +368,17 @@ out["filter"] = {"groups": groups, "verl": [verl_keeps(g) for g in groups],
                  "std32": [float(np.std(np.array(g, dtype=np.float32))) for g in groups],
                  "openrlhf": [0 < sum(g) / len(g) < 1 for g in groups]}
 
+# The priority of TRL's GRPO with replay buffer (its snapshot of July 2026; no longer in 1.16.0), by its formula.
+rewards = torch.tensor([[1, 0, 0.5, 0], [0.25, 1, 1, 1]], dtype=f64)
+advantages = (rewards - rewards.mean(1, keepdim=True)) / (rewards.std(1, keepdim=True) + 1e-4)
+out["replay"] = {"reward": rewards.tolist(), "advantage": advantages.tolist(),
+                 "priority": numbers((advantages.abs() * rewards.std(1, keepdim=True)).sum(1))}
+
 # What was called: verl 0.9.1 core_algos.{kl_penalty, compute_value_loss, AdaptiveKLController}, DAPORewardManager,
-# trainer.ppo.v1 ReplayBuffer._dapo_filtered_keys; OpenRLHF 0.11.2 models.utils.compute_approx_kl, models.loss.ValueLoss,
-# ppo_utils.{kl_controller.AdaptiveKLController, length_penalty.apply_*}; TRL 1.16.0 GRPOTrainer._compute_loss,
+# ray_trainer.apply_kl_penalty,
+# trainer.ppo.v1 ReplayBuffer._dapo_filtered_keys; OpenRLHF 0.11.2 models.utils.{compute_approx_kl, compute_reward},
+# models.loss.ValueLoss, ppo_utils.{kl_controller.AdaptiveKLController, length_penalty.apply_*}; TRL 1.16.0 GRPOTrainer._compute_loss,
 # SyncRefModelCallback, BEMACallback, rewards.{soft overlong, repetition, cosine, think_format}.
-assert math.isfinite(out["value"]["clipfrac_0.5"]) and isinstance(Counter(), dict)
 path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "divergence.json")
 with open(path, "w") as f:
     json.dump(out, f, separators=(",", ":"))

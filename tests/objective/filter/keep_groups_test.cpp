@@ -12,6 +12,7 @@
 #include "rlcore/objective/advantage/group_relative.hpp"
 #include "rlcore/objective/filter/mark_unscored.hpp"
 #include "rlcore/objective/filter/mask_truncated.hpp"
+#include "rlcore/objective/filter/replay_priority.hpp"
 
 using namespace rlcore;
 using rlcore_test::read_golden;
@@ -114,6 +115,17 @@ TEST(mask_truncated, leaves_the_baseline_alone) {  // TRL: the loss mask is 0, t
   EXPECT_EQ(advantages[0], 0.5);
   std::vector<std::int32_t> three(3);
   EXPECT_THROW(mask_truncated(truncated, three), std::invalid_argument);
+}
+
+TEST(replay_priority, equals_trls_formula) {
+  const auto g = read_golden("divergence.json")["replay"];
+  for (std::size_t k = 0; k < g["priority"].size(); ++k) {
+    const std::vector<double> reward = g["reward"][k], advantage = g["advantage"][k];
+    EXPECT_NEAR(replay_priority(std::span(advantage), std::span(reward)), g["priority"][k].get<double>(), 1e-14);
+  }
+  const std::vector<double> equal(3, 0.1), any{1, 2, 3};
+  EXPECT_EQ(replay_priority(std::span(any), std::span(equal)), 0);
+  EXPECT_THROW(replay_priority(std::span(any), std::span(equal).first(2)), std::invalid_argument);
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <limits>
-#include <vector>
 
 #include "objective/check_slope.hpp"
 #include "objective/golden_case.hpp"
@@ -13,7 +12,6 @@
 #include "rlcore/objective/piece/divergence/k3.hpp"
 #include "rlcore/objective/piece/divergence/ratio_corrected.hpp"
 #include "rlcore/objective/piece/divergence/ratio_weighted.hpp"
-#include "rlcore/objective/piece/divergence/sequence_ratio_corrected.hpp"
 #include "rlcore/objective/piece/divergence/value_clamped.hpp"
 #include "rlcore/objective/piece/divergence/with_kl_gradient.hpp"
 #include "rlcore/simd/math.hpp"
@@ -234,64 +232,6 @@ TEST(divergence, lets_a_nan_through) {
   t.old_logp = std::nan("");
   EXPECT_TRUE(std::isnan(at(ratio_corrected{k3{}}, t).slope));
   EXPECT_TRUE(std::isnan(at(ratio_weighted{k2{}}, t).slope));
-}
-
-// GRPOTrainer._compute_loss with advantages of 0: a mean over rows of means over tokens.
-class trl : public testing::Test {
- protected:
-  nlohmann::json golden = read_golden("divergence.json")["trl_kl"];
-  std::size_t width = golden["tokens"].get<std::size_t>();
-  std::vector<double> logp = golden["logp"], old_logp = golden["old_logp"], ref_logp = golden["ref_logp"];
-  std::vector<std::size_t> lengths = golden["lengths"];
-
-  /// row(i, slopes) returns the row's sum.
-  template <class Row>
-  void check(const char* name, const Row& row) {
-    double loss = 0;
-    const std::vector<double> want = golden[name]["gradient"];
-    for (std::size_t i = 0; i < lengths.size(); ++i) {
-      std::vector<double> slope(lengths[i]);
-      const double weight = 1.0 / static_cast<double>(lengths.size() * lengths[i]);
-      loss += weight * row(i, slope);
-      for (std::size_t t = 0; t < width; ++t)
-        EXPECT_NEAR(t < lengths[i] ? weight * slope[t] : 0.0, want[i * width + t], 1e-14) << i << " " << t;
-    }
-    EXPECT_NEAR(loss, golden[name]["loss"].get<double>(), 1e-14);
-  }
-  template <class P>
-  void check_tokens(const char* name, const P& piece) {
-    check(name, [&](std::size_t i, std::vector<double>& slope) {
-      double sum = 0;
-      for (std::size_t t = 0; t < slope.size(); ++t) {
-        token<double> x{};
-        x.logp = logp[i * width + t], x.old_logp = old_logp[i * width + t], x.ref_logp = ref_logp[i * width + t];
-        const auto r = at(piece, x);
-        sum += r.value, slope[t] = r.slope;
-      }
-      return sum;
-    });
-  }
-};
-using divergence_trl = trl;
-
-TEST_F(divergence_trl, k3_without_clamp) { check_tokens("k3", k3{}); }
-TEST_F(divergence_trl, bias_correction_by_token) { check_tokens("token", ratio_corrected{k3{}}); }
-TEST_F(divergence_trl, bias_correction_by_sequence) {
-  check("sequence", [&](std::size_t i, std::vector<double>& slope) {
-    const auto row = [&](const std::vector<double>& x) {
-      return std::span<const double>(x).subspan(i * width, slope.size());
-    };
-    return sequence_ratio_corrected{k3{}}(row(logp), row(old_logp), row(ref_logp), std::span(slope));
-  });
-}
-
-TEST(sequence_ratio_corrected, empty_rows_and_wrong_sizes) {
-  const std::span<const double> none;
-  const sequence_ratio_corrected kl{k3{}};
-  EXPECT_EQ(kl(none, none, none, std::span<double>{}), 0);
-  const std::vector<double> two(2), three(3);
-  std::vector<double> slope(2);
-  EXPECT_THROW(kl(std::span(two), std::span(three), std::span(two), std::span(slope)), std::invalid_argument);
 }
 
 }  // namespace

@@ -18,8 +18,9 @@ struct bundle {  // what holds one placement has one
   Placement kl;
 };
 
-TEST(kl_placement, is_one_of_three) {
+TEST(kl_placement, is_one_place) {
   static_assert(kl_placement<no_kl> && kl_placement<kl_in_reward> && kl_placement<kl_in_loss<k3>>);
+  static_assert(kl_placement<divergence_in_reward<k3>>);
   static_assert(!kl_placement<k3> && !kl_placement<scaled<k3>>);
   [[maybe_unused]] const bundle<kl_in_reward> one{{.coefficient = 0.1}};
 }
@@ -27,6 +28,7 @@ TEST(kl_placement, is_one_of_three) {
 TEST(kl_placement, only_the_loss_changes_the_objective) {
   static_assert(std::is_same_v<decltype(with_kl(clipped_ratio{}, no_kl{})), clipped_ratio>);
   static_assert(std::is_same_v<decltype(with_kl(clipped_ratio{}, kl_in_reward{})), clipped_ratio>);
+  static_assert(std::is_same_v<decltype(with_kl(clipped_ratio{}, divergence_in_reward{k1{}})), clipped_ratio>);
   const auto objective = with_kl(clipped_ratio{.high = 0.28}, kl_in_loss{0.04, k3{}});
   EXPECT_EQ(piece_count<decltype(objective)>, 2u);
   EXPECT_EQ(piece_at<0>(objective).high, 0.28);

@@ -2,12 +2,13 @@
 #pragma once
 
 #include <cstddef>
+#include <type_traits>
 #include <utility>
 
-#include "rlcore/objective/advantage/kl_in_reward.hpp"
 #include "rlcore/objective/piece/combine/scaled.hpp"
 #include "rlcore/objective/piece/combine/sum.hpp"
 #include "rlcore/objective/piece/piece.hpp"
+#include "rlcore/objective/reward/divergence_in_reward.hpp"
 
 RLCORE_BEGIN
 
@@ -34,9 +35,17 @@ inline constexpr bool is_kl_placement<no_kl> = true;
 template <>
 inline constexpr bool is_kl_placement<kl_in_reward> = true;
 template <class Divergence>
+inline constexpr bool is_kl_placement<divergence_in_reward<Divergence>> = true;
+template <class Divergence>
 inline constexpr bool is_kl_placement<kl_in_loss<Divergence>> = true;
 
-/// no_kl, kl_in_reward or kl_in_loss<D>. A thing that holds one object of such a type has the KL in exactly one place.
+template <class P>
+inline constexpr bool is_kl_in_loss = false;
+template <class Divergence>
+inline constexpr bool is_kl_in_loss<kl_in_loss<Divergence>> = true;
+
+/// no_kl, kl_in_reward, divergence_in_reward<D> or kl_in_loss<D>. A thing that holds one object of such a type has the
+/// KL in exactly one place.
 template <class P>
 concept kl_placement = is_kl_placement<P>;
 
@@ -51,7 +60,7 @@ constexpr auto with_kl(const Objective& surrogate, const Placement& placement) n
   static_assert(!has_kl || std::is_same_v<Placement, no_kl>,
                 "rlcore: this objective has a KL term already, so with_kl would count it twice; pass the surrogate "
                 "alone, or no_kl{}");
-  if constexpr (requires { placement.divergence; })
+  if constexpr (is_kl_in_loss<Placement>)
     return sum{surrogate, scaled{placement.coefficient, placement.divergence}};
   else
     return surrogate;

@@ -6,7 +6,12 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
+#include "rlcore/objective/aggregation/aggregation.hpp"
+#include "rlcore/objective/loop/live_rows.hpp"
+#include "rlcore/objective/loop/report.hpp"
+#include "rlcore/objective/piece/combine/scaled.hpp"
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
@@ -16,8 +21,7 @@ RLCORE_BEGIN
 /// s v_t' + (s / n) sum over r of v_r.
 ///
 /// A token's slope needs two statistics of its row, s and the sum of v, while a piece of the token loop can gather one.
-/// So this is a function of one row, in double; multiply both results by the aggregation's weight of the row, and add
-/// the slopes to the gradient.
+/// So this is a function of one row, in double, and evaluate_rows runs it over a batch.
 template <class Divergence>
 struct sequence_ratio_corrected {
   static_assert(!contains(Divergence::reads, field::old_logp),
@@ -55,5 +59,40 @@ struct sequence_ratio_corrected {
     return divergence.template operator()<exact_math, double>(t);
   }
 };
+
+/// scaled{coefficient, sequence_ratio_corrected{k3{}}} over a batch: the report and the gradient that evaluate would
+/// give for a piece of that value. Overwrites gradients.logp, so call it before the evaluate of the surrogate, and that
+/// one with token_gradients::add. The result does not depend on the split into micro-batches.
+template <class Divergence, class Aggregation, class T>
+report<1, 0> evaluate_rows(const scaled<sequence_ratio_corrected<Divergence>>& kl, const Aggregation& aggregation,
+                           const token_batch<T>& batch, const global_counts& step,
+                           const std::type_identity_t<token_gradients<T>>& gradients = {}) {
+  if (gradients.add)
+    throw std::invalid_argument(
+        "rlcore: evaluate_rows overwrites the gradient; call it first, and evaluate of the surrogate with add = true");
+  const live_rows<T> rows(batch, Divergence::reads | field::logp | field::old_logp, "sequence_ratio_corrected");
+  detail::row_source<T> out{};
+  if (gradients.logp.present()) out = rows.target("logp", gradients.logp);
+  report<1, 0> total;
+  total.piece[0].name = Divergence::name, total.piece[0].coefficient = kl.scale;
+  total.empty_step = step.tokens() == 0;
+  live_row row;
+  std::vector<double> slope;
+  for (extent_t i = 0; i < rows.size(); ++i) {
+    rows.read(i, row);
+    slope.assign(row.size(), 0.0);
+    total.rows += 1;
+    const auto live = static_cast<std::int64_t>(row.size());
+    const double weight = live > 0 ? aggregation.weight(row_info{live, i}, step) : 0.0;
+    if (weight != 0) {
+      const double sum = kl.node(row[field::logp], row[field::old_logp], row[field::ref_logp], std::span(slope));
+      for (double& g : slope) g *= kl.scale * weight;
+      total.piece[0].aggregated.add(weight * sum), total.piece[0].total.add(sum);
+      total.tokens += live, total.units += live, total.sequences += 1;
+    }
+    if (gradients.logp.present()) rows.write(out, i, row, slope);
+  }
+  return total;
+}
 
 RLCORE_END

@@ -1,0 +1,49 @@
+// Any estimator of the KL as a penalty in the reward.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <stdexcept>
+#include <string>
+
+#include "rlcore/objective/advantage/kl_in_reward.hpp"
+#include "rlcore/objective/piece/piece.hpp"
+
+RLCORE_BEGIN
+
+/// kl_in_reward with an estimator of your own: divergence_in_reward{value_clamped{k1{}}, 0.01} is OpenRLHF's, whose
+/// estimators are limited to 10 either way; {k3{}, 0.05} and {k1{}, 0.05} are those of TRL's PPO and RLOO.
+template <class Divergence>
+struct divergence_in_reward {
+  static constexpr bool kl_in_reward = true;
+  [[no_unique_address]] Divergence divergence;
+  double coefficient = 0.001;
+
+  constexpr explicit divergence_in_reward(Divergence d, double coefficient_ = 0.001)
+      : divergence(d), coefficient(coefficient_) {}
+
+  /// Token rewards of one response, all of whose tokens are live: -coefficient kl_t, plus the score at the last.
+  /// `reward` may be empty if only the totals are wanted. Throws std::invalid_argument if sizes differ.
+  template <class T>
+  shaped_reward operator()(double score, std::span<const T> old_logp, std::span<const T> ref_logp,
+                           std::span<T> reward = {}) const {
+    const std::size_t tokens = old_logp.size();
+    if (ref_logp.size() != tokens || (!reward.empty() && reward.size() != tokens))
+      throw std::invalid_argument("rlcore: old_logp is [" + std::to_string(tokens) + "], ref_logp is [" +
+                                  std::to_string(ref_logp.size()) + "], reward is [" + std::to_string(reward.size()) +
+                                  "]");
+    shaped_reward result;
+    for (std::size_t t = 0; t < tokens; ++t) {
+      token<double> x{};
+      x.logp = static_cast<double>(old_logp[t]), x.ref_logp = static_cast<double>(ref_logp[t]);
+      const double kl = divergence.template operator()<exact_math, double>(x).value;
+      result.kl += kl;
+      if (!reward.empty()) reward[t] = static_cast<T>((t + 1 == tokens ? score : 0.0) - coefficient * kl);
+    }
+    result.reward = score - coefficient * result.kl;
+    result.mean_kl = tokens > 0 ? result.kl / static_cast<double>(tokens) : 0.0;
+    return result;
+  }
+};
+
+RLCORE_END
