@@ -344,6 +344,8 @@ trl = {
     "wpo": trl_dpo(["sigmoid"], use_weighting=True),
     "mixed": trl_dpo(["sigmoid", "bco_pair", "sft"], loss_weights=[0.8, 0.2, 0.5]),
     "mixed_f_divergence": trl_dpo(["sigmoid", "apo_zero"], loss_weights=[1.0, 0.5], f_divergence_type="js_divergence"),
+    "mixed_lengths": trl_dpo(["sigmoid", "ipo", "sigmoid_norm"], loss_weights=[1.0, 0.25, 2.0]),
+    "f_divergence_ipo": trl_dpo(["ipo"], f_divergence_type="forward_kl"),
     "kto": trl_kto(loss_type="kto"),
     "apo_zero_unpaired": trl_kto(loss_type="apo_zero_unpaired"),
     "cpo": trl_cpo("sigmoid", False, label_smoothing=0.1),

@@ -15,8 +15,8 @@ namespace rlcore_test {
 inline std::pair<rlcore::token<double>, rlcore::token<double>> pair_of(double chosen, double rejected,
                                                                        double margin = 0.3) {
   rlcore::token<double> c{}, r{};
-  c.logp = chosen, c.weight = 0.75, c.target = margin;
-  r.logp = rejected, r.weight = 1.25;
+  c.logp = chosen, c.weight = 0.75, c.target = margin, c.gathered = 5;
+  r.logp = rejected, r.weight = 1.25, r.gathered = 3;
   return {c, r};
 }
 

@@ -17,6 +17,7 @@
 #include "rlcore/objective/piece/preference/mixed.hpp"
 #include "rlcore/objective/piece/preference/nca_pair_link.hpp"
 #include "rlcore/objective/piece/preference/orpo_link.hpp"
+#include "rlcore/objective/piece/preference/per_token.hpp"
 #include "rlcore/objective/piece/preference/robust_link.hpp"
 #include "rlcore/objective/piece/preference/sppo_hard_link.hpp"
 #include "rlcore/objective/piece/preference/transformed.hpp"
@@ -80,6 +81,7 @@ TEST(pair_links, slopes_are_derivatives) {
   check_random(apo_down_link{.beta = 0.7});
   check_random(transformed{alpha_divergence_reward{.alpha = 2, .largest_exponent = 5}, ipo_link{}});
   check_random(weighted_pair{transformed{jensen_shannon_reward{}, sppo_hard_link{}}});
+  check_random(transformed{forward_kl_reward{}, per_token{ipo_link{.beta = 0.7}}});
   check_random(mixed{scaled{0.8, bradley_terry{}}, bco_pair_link{}, scaled{-0.5, weighted_pair{ipo_link{}}}});
 }
 

@@ -19,6 +19,7 @@
 #include "rlcore/objective/piece/preference/mixed.hpp"
 #include "rlcore/objective/piece/preference/nca_pair_link.hpp"
 #include "rlcore/objective/piece/preference/orpo_link.hpp"
+#include "rlcore/objective/piece/preference/per_token.hpp"
 #include "rlcore/objective/piece/preference/robust_link.hpp"
 #include "rlcore/objective/piece/preference/sppo_hard_link.hpp"
 #include "rlcore/objective/piece/preference/transformed.hpp"
@@ -83,6 +84,8 @@ TEST_F(preference_systems, trl_f_divergences) {
   trl("forward_kl", summed{}, transformed{forward_kl_reward{}, bradley_terry{}});
   trl("jensen_shannon", summed{}, transformed{jensen_shannon_reward{}, bradley_terry{}});
   trl("alpha_divergence", summed{}, transformed{alpha_divergence_reward{.alpha = 0.3}, bradley_terry{}}, 2e-6);
+  // averaged after the transformation
+  trl("f_divergence_ipo", summed{}, transformed{forward_kl_reward{}, per_token{ipo_link{}}});
 }
 
 TEST_F(preference_systems, trl_modifiers) {
@@ -118,6 +121,10 @@ TEST_F(preference_systems, trl_loss_lists) {
   auto got = tokens(summed{}, mixed{scaled{0.8, bradley_terry{}}, scaled{0.2, bco_pair_link{}}});
   add_likelihood(tokens, 0.5, got);
   expect_same(got, tokens.system("trl", "mixed"), 1e-12, "TRL mixed");
+
+  // links on sums and on averages in one list
+  trl("mixed_lengths", summed{},
+      mixed{bradley_terry{}, scaled{0.25, per_token{ipo_link{}}}, scaled{2.0, per_token{bradley_terry{}}}});
 
   // TRL transforms the scores of sigmoid but not those of apo_zero: only the one is wrapped
   trl("mixed_f_divergence", summed{},

@@ -9,11 +9,13 @@
 #include "rlcore/objective/aggregation/sequence_mean.hpp"
 #include "rlcore/objective/loop/evaluate_sequences.hpp"
 #include "rlcore/objective/loop/whole_step.hpp"
-#include "rlcore/objective/piece/combine/scaled.hpp"
 #include "rlcore/objective/piece/preference/aot_link.hpp"
 #include "rlcore/objective/piece/preference/bradley_terry.hpp"
+#include "rlcore/objective/piece/preference/ipo_link.hpp"
 #include "rlcore/objective/piece/preference/kto_link.hpp"
 #include "rlcore/objective/piece/preference/ld_dpo_weights.hpp"
+#include "rlcore/objective/piece/preference/mixed.hpp"
+#include "rlcore/objective/piece/preference/per_token.hpp"
 #include "rlcore/objective/piece/preference/weighted_pair.hpp"
 #include "rlcore/objective/piece/preference/wpo_weights.hpp"
 #include "rlcore/objective/piece/reward_model/bradley_terry_with_margin.hpp"
@@ -95,6 +97,10 @@ TEST_F(preference_loop, labels_are_read_per_row) {
 }
 TEST_F(preference_loop, optimal_transport_sees_all_rows_and_gathers_the_reference) {
   check(sum_of<log_prob>{}, aot_link{}, batch_total{}, fields());
+}
+TEST_F(preference_loop, sums_and_averages_in_one_objective) {
+  check(sum_of<log_ratio_to_reference>{}, mixed{bradley_terry{}, scaled{0.25, per_token{ipo_link{}}}}, pair_mean{},
+        fields());
 }
 TEST_F(preference_loop, token_weights_and_pair_weights) {
   ld_dpo_weights(matrix(std::as_const(batch).mask.data()), 0.25, matrix(batch.weight.data()));

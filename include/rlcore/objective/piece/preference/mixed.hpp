@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "rlcore/objective/piece/combine/scaled.hpp"
@@ -28,6 +29,14 @@ struct mixed {
   (std::make_index_sequence<links>{});
   static_assert(all_pairs, "rlcore: mixed holds links of pairs, each bare or as scaled{weight, link}");
 
+  template <std::size_t... Index>
+  static auto gather_all(std::index_sequence<Index...>) -> detail::shared_gather<link<Index>...>;
+  using shared = decltype(gather_all(std::make_index_sequence<links>{}));
+  static_assert(shared::agree,
+                "rlcore: two links of this mixture gather different things over a row; evaluate them by "
+                "two calls, the second with token_gradients::add");
+  using gathers = typename shared::type;
+
   static constexpr field reads = []<std::size_t... Index>(std::index_sequence<Index...>) {
     return (field::none | ... | row_fields_of<link<Index>>());
   }
@@ -46,6 +55,14 @@ struct mixed {
   [[no_unique_address]] sum<Nodes...> nodes;
 
   constexpr explicit mixed(Nodes... n) : nodes(n...) {}
+
+  template <std::size_t Index = 0>
+  constexpr auto score() const noexcept requires(!std::is_same_v<gathers, no_gather>) {
+    if constexpr (std::is_same_v<gathers_of<link<Index>>, no_gather>)
+      return score<Index + 1>();
+    else
+      return score_of(piece_at<Index>(nodes));
+  }
 
   template <class Math, class V>
   RLCORE_FN pair_term<V, of_first + links> operator()(const token<V>& chosen, const token<V>& rejected) const noexcept {

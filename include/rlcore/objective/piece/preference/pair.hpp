@@ -3,6 +3,7 @@
 
 #include <array>
 #include <string_view>
+#include <type_traits>
 
 #include "rlcore/objective/piece/preference/link.hpp"
 
@@ -20,6 +21,26 @@ constexpr field row_fields_of() noexcept {
   else
     return field::none;
 }
+
+namespace detail {
+
+/// What several links of one objective gather besides the score; `agree` is false if there are two such things.
+template <class... Links>
+struct shared_gather {
+  using type = no_gather;
+  static constexpr bool agree = true;
+};
+template <class First, class... Rest>
+struct shared_gather<First, Rest...> {
+  using of_first = gathers_of<First>;
+  using of_rest = typename shared_gather<Rest...>::type;
+  static constexpr bool none = std::is_same_v<of_first, no_gather>;
+  using type = std::conditional_t<none, of_rest, of_first>;
+  static constexpr bool agree = shared_gather<Rest...>::agree &&
+                                (none || std::is_same_v<of_rest, no_gather> || std::is_same_v<of_first, of_rest>);
+};
+
+}  // namespace detail
 
 /// -(1 - smoothing) log sigmoid(z) - smoothing log sigmoid(-z), and its slope by z. A share of 0 is not evaluated, so
 /// that 0 * infinity cannot arise; the slope is made of the smaller side, so that a confident pair keeps its digits.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string_view>
+#include <type_traits>
 
 #include "rlcore/objective/piece/preference/implicit_reward.hpp"
 #include "rlcore/objective/piece/preference/pair.hpp"
@@ -17,6 +18,7 @@ struct transformed {
   static_assert(pair_link<Link>,
                 "rlcore: transformed holds a reward and a link of pairs, e.g. "
                 "transformed{forward_kl_reward{}, bradley_terry{}}");
+  using gathers = gathers_of<Link>;
   static constexpr field reads = row_fields_of<Link>();
   static constexpr std::string_view name = Link::name;
   static constexpr auto monitors = monitors_of<Link>();
@@ -24,6 +26,8 @@ struct transformed {
   [[no_unique_address]] Link link;
 
   constexpr transformed(Reward r, Link l) : reward(r), link(l) {}
+
+  constexpr auto score() const noexcept requires(!std::is_same_v<gathers, no_gather>) { return score_of(link); }
 
   template <class Math, class V>
   RLCORE_FN pair_term<V, monitor_count<Link>> operator()(const token<V>& chosen,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string_view>
+#include <type_traits>
 
 #include "rlcore/objective/piece/preference/pair.hpp"
 
@@ -14,12 +15,15 @@ struct weighted_pair {
   static_assert(pair_link<Link>,
                 "rlcore: weighted_pair holds a link of pairs; a link of single rows is weighted by "
                 "weighted{link}");
+  using gathers = gathers_of<Link>;
   static constexpr field reads = row_fields_of<Link>() | field::weight;
   static constexpr std::string_view name = Link::name;
   static constexpr auto monitors = monitors_of<Link>();
   [[no_unique_address]] Link link;
 
   constexpr explicit weighted_pair(Link l) : link(l) {}
+
+  constexpr auto score() const noexcept requires(!std::is_same_v<gathers, no_gather>) { return score_of(link); }
 
   template <class Math, class V>
   RLCORE_FN pair_term<V, monitor_count<Link>> operator()(const token<V>& chosen,
