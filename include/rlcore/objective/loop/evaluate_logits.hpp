@@ -1,0 +1,254 @@
+// The logits loop: loss, gradient and metrics of an objective on vectors of logits, in one pass over the positions.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "rlcore/exec/executor.hpp"
+#include "rlcore/objective/aggregation/aggregation.hpp"
+#include "rlcore/objective/loop/detail/logits.hpp"
+#include "rlcore/objective/loop/evaluate.hpp"
+#include "rlcore/objective/loop/report.hpp"
+
+RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
+namespace logits_loop {
+
+template <class Objective>
+inline constexpr auto indices = std::make_index_sequence<piece_count<Objective>>{};
+
+template <class Objective, std::size_t... Index>
+constexpr std::size_t monitors(std::index_sequence<Index...>) noexcept {
+  return (std::size_t{0} + ... + monitor_count<piece_type<Index, Objective>>);
+}
+/// What the pieces expect of the inputs, beyond their presence.
+template <class Objective, std::size_t... Index>
+logits_shape shape_wanted(const Objective& objective, std::index_sequence<Index...>) noexcept {
+  logits_shape s{(logits_field::none | ... | piece_type<Index, Objective>::reads)};
+  const auto one = [&]<class P>(const P& piece) {
+    const auto& inner = innermost(piece);
+    if constexpr (requires { inner.label_count(); }) s.labels = std::min(s.labels, inner.label_count());
+    if constexpr (requires { inner.target_count(); }) s.targets = inner.target_count();
+    s.shares |= contains(P::reads, logits_field::teacher) && !keeps_vocabularies<P>;
+  };
+  (one(piece_at<Index>(objective)), ...);
+  return s;
+}
+template <class Objective, std::size_t... Index>
+consteval bool check(std::index_sequence<Index...>) {
+  return (check_logits_piece<piece_type<Index, Objective>>() && ...);
+}
+template <class Objective, std::size_t... Index>
+std::size_t scratch(const Objective& objective, extent_t vocabulary, extent_t teacher_vocabulary,
+                    std::index_sequence<Index...>) noexcept {
+  return std::max({std::size_t{0}, scratch_bytes_of(piece_at<Index>(objective), vocabulary, teacher_vocabulary)...});
+}
+
+/// Evaluates entries one after the other and adds them to a report.
+template <class Objective, class T>
+class entry_evaluator {
+ public:
+  using report_type = report<piece_count<Objective>, monitors<Objective>(indices<Objective>)>;
+
+  entry_evaluator(const Objective& objective, const prepared_logits<T>& p, const logits_gradients<T>& g,
+                  std::span<std::byte> scratch) noexcept
+      : objective_(objective), p_(p), g_(g), scratch_(scratch) {}
+
+  void operator()(extent_t i, double weight, report_type& out) noexcept {
+    logits_position<T> x;
+    const logits_batch<T>& b = *p_.batch;
+    const extent_t at = p_.position(i);
+    x.logits = {b.logits.row(at), b.logits.shape[1], b.logits.stride[1]};
+    if (b.teacher.present()) x.teacher = {b.teacher.row(at), b.teacher.shape[1], b.teacher.stride[1]};
+    if (b.labels.present()) x.label = b.labels[i];
+    if (b.support.present()) x.support = p_.support(i);
+    if (b.support_logp.present()) x.support_logp = p_.support_logp(i);
+    if (b.targets.present()) x.target = {b.targets.row(i), b.targets.shape[1], b.targets.stride[1]};
+    if (b.weight.present()) x.weight = *b.weight.row(i);
+    x.scratch = scratch_;
+    logits_gradient<T> g;
+    if (g_.logits.present()) g = {g_.logits.row(at), b.logits.shape[1], g_.logits.stride[1]};
+    g.add = g_.add;
+    all(x, g, weight, out, indices<Objective>);
+  }
+
+ private:
+  template <std::size_t... Index>
+  void all(const logits_position<T>& x, logits_gradient<T>& g, double weight, report_type& out,
+           std::index_sequence<Index...>) noexcept {
+    std::size_t m = 0;
+    (one<Index>(x, g, weight, out, m), ...);
+  }
+
+  template <std::size_t Index>
+  void one(logits_position<T> x, logits_gradient<T>& g, double weight, report_type& out, std::size_t& m) noexcept {
+    using piece = piece_type<Index, Objective>;
+    if constexpr (contains(piece::reads, logits_field::teacher) && !keeps_vocabularies<piece>)
+      x.logits.size = x.teacher.size = p_.shared;
+    logits_gradient<T> own = g;
+    own.scale = static_cast<T>(weight * coefficient_at<Index>(objective_));
+    own.size = x.logits.size;
+    const auto t = run_piece(piece_at<Index>(objective_), x, own);
+    if (g.wanted() && !g.add)  // entries that the teacher does not have
+      for (extent_t j = own.size; j < g.size; ++j) g.data[j * g.stride] = T(0);
+    out.piece[Index].aggregated.add(weight * t.value);
+    out.piece[Index].total.add(t.value);
+    if constexpr (monitor_count < piece >> 0)
+      for (std::size_t k = 0; k < monitor_count<piece>; ++k) out.monitor[m++].total.add(t.monitor[k]);
+    g.add = true;
+  }
+
+  const Objective& objective_;
+  const prepared_logits<T>& p_;
+  const logits_gradients<T>& g_;
+  std::span<std::byte> scratch_;
+};
+
+template <class T>
+void zero_row(const position_matrix<T>& g, extent_t at) noexcept {
+  T* to = g.row(at);
+  for (extent_t j = 0; j < g.shape[1]; ++j) to[j * g.stride[1]] = T(0);
+}
+
+/// Zeros the gradient of the positions in [begin, end) of the matrix.
+template <class T>
+void zero_rows(const position_matrix<T>& g, extent_t begin, extent_t end) noexcept {
+  for (extent_t at = begin; at < end; ++at) zero_row(g, at);
+}
+
+template <class Objective, class Report, std::size_t... Index>
+void name_entries(const Objective& objective, Report& r, std::index_sequence<Index...>) noexcept {
+  std::size_t m = 0;
+  const auto one = [&]<class P>(std::type_identity<P>, std::size_t i, double coefficient) {
+    r.piece[i].name = P::name;
+    r.piece[i].coefficient = coefficient;
+    for (const std::string_view name : monitors_of<P>()) r.monitor[m].piece = P::name, r.monitor[m++].name = name;
+  };
+  (one(std::type_identity<piece_type<Index, Objective>>{}, Index, coefficient_at<Index>(objective)), ...);
+}
+
+template <class Objective, std::size_t... Index>
+void check_settings(const Objective& objective, extent_t vocabulary, std::index_sequence<Index...>) {
+  const auto one = [&](const auto& piece) {
+    if constexpr (requires { piece.check(vocabulary); }) piece.check(vocabulary);
+  };
+  (one(piece_at<Index>(objective)), ...);
+}
+
+}  // namespace logits_loop
+
+/// The report that evaluate_logits returns.
+template <class Objective>
+using logits_report_of =
+    report<piece_count<Objective>, logits_loop::monitors<Objective>(logits_loop::indices<Objective>)>;
+
+/// Bytes of logits_batch::scratch that evaluate_logits wants with this executor; 0 unless a piece sorts.
+template <executor Executor, class Objective, class T>
+std::size_t scratch_bytes(const Executor& exec, const Objective& objective, const logits_batch<T>& batch) noexcept {
+  return exec.concurrency() * logits_loop::scratch(objective, batch.logits.shape[1], batch.teacher.shape[1],
+                                                   logits_loop::indices<Objective>);
+}
+
+/// Loss of `objective` over positions with a vector of logits each: sum over sequences of the aggregation's weight
+/// times the sum over live positions of the pieces' values; sums, scales and aggregations are those of `evaluate`.
+/// Writes dL / d logits and returns the sums it is made of.
+///
+/// `step` counts the whole optimizer step. Guaranteed to the bit: the same result for any split of the sequences into
+/// micro-batches, any executor and number of threads, and any content of positions that do not count (NaN included, and
+/// labels that are no entry). Throws std::invalid_argument if shapes do not fit, an input that the objective reads is
+/// missing, a label or a position is out of range, or the batch holds more positions than `step`. Allocates nothing.
+template <executor Executor, class Objective, class Aggregation, class T, class Counts>
+logits_report_of<Objective> evaluate_logits(const Executor& exec, const Objective& objective,
+                                            const Aggregation& aggregation, const logits_batch<T>& batch,
+                                            const Counts& step,
+                                            const std::type_identity_t<logits_gradients<T>>& gradients = {}) {
+  static_assert(std::is_same_v<Counts, global_counts>,
+                "rlcore: evaluate_logits takes the global_counts of the whole optimizer step, not a number and not the "
+                "counts of one batch; or pass whole_step(batch) if this is all");
+  static_assert(rlcore::aggregation<Aggregation>,
+                "rlcore: an aggregation has double weight(row_info row, const global_counts& step) const noexcept");
+  if constexpr (logits_loop::check<Objective>(logits_loop::indices<Objective>) &&
+                std::is_same_v<Counts, global_counts> && rlcore::aggregation<Aggregation>) {
+    using evaluator = logits_loop::entry_evaluator<Objective, T>;
+    using report_type = logits_report_of<Objective>;
+    constexpr auto indices = logits_loop::indices<Objective>;
+    const auto p = logits_loop::prepare(batch, logits_loop::shape_wanted(objective, indices));
+    const extent_t vocabulary = batch.logits.shape[1];
+    logits_loop::check_settings(objective, vocabulary, indices);
+    const bool wanted = gradients.logits.present();
+    if (wanted && (gradients.logits.vector || gradients.logits.shape != batch.logits.shape))
+      throw std::invalid_argument("rlcore: the gradient by logits is " + to_string<2>(gradients.logits.shape) +
+                                  ", the logits are " + to_string<2>(batch.logits.shape));
+    const std::size_t scratch = logits_loop::scratch(objective, vocabulary, batch.teacher.shape[1], indices);
+    if (batch.scratch.size() < scratch * exec.concurrency())
+      throw std::invalid_argument("rlcore: logits_batch::scratch has " + std::to_string(batch.scratch.size()) +
+                                  " bytes, this objective wants " + std::to_string(scratch * exec.concurrency()) +
+                                  "; see scratch_bytes()");
+    report_type total;
+    total.empty_step = step.tokens() == 0;
+
+    // Chunks of about 64k logits, at most 128 of them; of one per thread where each needs its own scratch memory.
+    const extent_t most = exec.concurrency() == 1 ? 1 : scratch ? static_cast<extent_t>(exec.concurrency()) : 128;
+    const extent_t chunks =
+        p.entries == 0 ? 0
+                       : std::clamp<extent_t>(p.entries * vocabulary / 65536, 1, std::min<extent_t>(most, p.entries));
+    std::atomic_flag merging;  // sums are exact, so the order in which chunks arrive does not matter
+    exec.for_each(static_cast<std::size_t>(chunks), [&](std::size_t chunk) {
+      const extent_t c = static_cast<extent_t>(chunk), begin = p.entries * c / chunks,
+                     end = p.entries * (c + 1) / chunks;
+      report_type part;
+      evaluator one(objective, p, gradients, batch.scratch.subspan(scratch ? scratch * chunk : 0, scratch));
+      extent_t row = 0;
+      while (row + 1 < p.rows && p.row_end(row) <= begin) ++row;
+      double weight = 0;
+      bool weighed = false;
+      extent_t written =
+          begin == 0 ? 0 : p.position(begin - 1) + 1;  // gradients of positions before are someone else's
+      for (extent_t i = begin; i < end; ++i) {
+        while (row + 1 < p.rows && p.row_end(row) <= i) ++row, weighed = false;
+        const extent_t at = p.position(i);
+        if (wanted && !gradients.add) logits_loop::zero_rows(gradients.logits, written, at);
+        written = at + 1;
+        if (!p.live(i)) {
+          if (wanted && !gradients.add) logits_loop::zero_row(gradients.logits, at);
+          continue;
+        }
+        if (!weighed) weight = aggregation.weight(row_info{p.live_in_row(row)}, step), weighed = true;
+        part.tokens += 1;
+        one(i, weight, part);
+      }
+      if (wanted && !gradients.add && end == p.entries)
+        logits_loop::zero_rows(gradients.logits, written, batch.logits.shape[0]);
+      while (merging.test_and_set(std::memory_order_acquire)) merging.wait(true, std::memory_order_relaxed);
+      total += part;
+      merging.clear(std::memory_order_release);
+      merging.notify_one();
+    });
+    if (chunks == 0 && wanted && !gradients.add) logits_loop::zero_rows(gradients.logits, 0, batch.logits.shape[0]);
+    for (extent_t i = 0; i < p.rows; ++i) total.sequences += p.live_in_row(i) > 0;
+    total.rows = p.rows;
+    total.units = total.tokens;
+    logits_loop::name_entries(objective, total, indices);
+    token_loop::check_counts(total.tokens, total.sequences, total.rows, step);
+    return total;
+  } else {
+    return {};
+  }
+}
+
+RLCORE_ALGORITHM_END
+
+/// The counts of `batch`, to be used where one call on one rank is the whole optimizer step.
+template <class T>
+global_counts whole_step(const logits_batch<T>& batch) {
+  const auto p = logits_loop::prepare(batch, {});
+  global_counts counts;
+  for (extent_t i = 0; i < p.rows; ++i) counts.add_row(p.live_in_row(i));
+  return counts;
+}
+
+RLCORE_END

@@ -1,0 +1,113 @@
+// The inputs and outputs of an objective on logits: one vector over the vocabulary per position, seen through views.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+
+#include "rlcore/objective/loop/batch.hpp"
+#include "rlcore/objective/vocabulary/alignment.hpp"
+
+RLCORE_BEGIN
+
+/// A matrix [positions, something] of any strides, or a vector, which is one column; T is const for inputs. Made
+/// implicitly from any container that as_view understands.
+template <class T>
+struct position_matrix {
+  T* data = nullptr;
+  extents<2> shape{}, stride{};
+  bool vector = false, set = false;
+
+  position_matrix() = default;
+  template <class X>
+  requires(!std::is_same_v<std::remove_cvref_t<X>, position_matrix>) position_matrix(X&& x) {
+    assign(as_view(std::forward<X>(x)));
+  }
+  bool present() const noexcept { return set; }
+  T* row(extent_t i) const noexcept { return data + i * stride[0]; }
+
+ private:
+  template <class U, std::size_t Rank>
+  void assign(const view<U, Rank>& v) {
+    static_assert(Rank == 1 || Rank == 2,
+                  "rlcore: logits are a matrix [positions, vocabulary]; this container has another rank. Rows of equal "
+                  "length are one matrix [rows * length, vocabulary] with offsets 0, length, 2 length, ...");
+    static_assert(std::is_same_v<std::remove_cv_t<T>, std::remove_cv_t<U>>,
+                  "rlcore: the element type of this container differs from the batch's: all fields of logits_batch<T> "
+                  "and logits_gradients<T> hold T");
+    if constexpr (std::is_same_v<std::remove_cv_t<T>, std::remove_cv_t<U>>)
+      static_assert(std::is_convertible_v<U*, T*>, "rlcore: a gradient is written, this container is const");
+    if constexpr ((Rank == 1 || Rank == 2) && std::is_convertible_v<U*, T*>) {
+      data = v.data;
+      set = true;
+      vector = Rank == 1;
+      shape = {v.shape[0], 1};
+      stride = {v.stride[0], 0};
+      if constexpr (Rank == 2) shape[1] = v.shape[1], stride[1] = v.stride[1];
+    }
+  }
+};
+
+/// Entries of the vocabulary, a few per position: a matrix [positions, k] of 32- or 64-bit integers, or a flat vector
+/// with `offsets` (positions + 1 of them) where their number varies.
+struct entry_lists {
+  const std::byte* data = nullptr;
+  bool wide = false, vector = false;
+  extents<2> shape{}, stride{};
+  integer_list offsets{};
+
+  entry_lists() = default;
+  template <class X>
+  requires(!std::is_same_v<std::remove_cvref_t<X>, entry_lists>) entry_lists(X&& x, integer_list offsets_ = {})
+      : offsets(offsets_) {
+    const auto v = as_view(std::forward<X>(x));
+    using view_type = std::remove_cv_t<decltype(v)>;
+    using element = typename view_type::value_type;
+    static_assert((view_type::rank == 1 || view_type::rank == 2) && std::is_integral_v<element> &&
+                      (sizeof(element) == 4 || sizeof(element) == 8),
+                  "rlcore: a support is a matrix [positions, k] of 32- or 64-bit integers, or a vector of them with "
+                  "offsets");
+    data = reinterpret_cast<const std::byte*>(v.data);
+    wide = sizeof(element) == 8;
+    vector = view_type::rank == 1;
+    shape = {v.shape[0], 1};
+    stride = {v.stride[0], 0};
+    if constexpr (view_type::rank == 2) shape[1] = v.shape[1], stride[1] = v.stride[1];
+  }
+  bool present() const noexcept { return shape[1] != 0 && (data != nullptr || vector); }
+};
+
+/// What an objective on logits may read. Only the inputs that its pieces name have to be there.
+///
+/// `logits` (and `teacher`) have one row per position: all tokens of the packed rows of the batch, one row after the
+/// other. The other inputs have one value, or one list, per position too. A few positions only (the steps of a process
+/// reward): `positions` names them in increasing order; the other inputs, `mask` and `offsets` then have one entry per
+/// named position. `offsets` (rows + 1 of them, starting at 0) says which of them belong to which sequence; without,
+/// all are one.
+template <class T>
+struct logits_batch {
+  static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>, "rlcore: logits_batch<float> or <double>");
+
+  position_matrix<const T> logits{};
+  position_matrix<const T> teacher{};
+  extent_t common = 0;    ///< leading entries that both vocabularies share; needed where their sizes differ
+  integer_list labels{};  ///< entries of the vocabulary; read only where the mask is non-zero
+  entry_lists support{};  ///< without repetitions
+  position_matrix<const T> support_logp{};  ///< in the form of `support`
+  position_matrix<const T> targets{};       ///< [positions, R], soft labels
+  position_matrix<const T> weight{};        ///< [positions]
+  token_mask mask{};                        ///< [positions]; absent: all count
+  integer_list positions{};
+  integer_list offsets{};
+  std::span<std::byte> scratch{};  ///< of scratch_bytes(); only objectives that sort need it
+};
+
+/// Where dL / d logits is written: overwritten, 0 at positions that do not count; with `add`, added to what is there.
+template <class T>
+struct logits_gradients {
+  position_matrix<T> logits{};
+  bool add = false;
+};
+
+RLCORE_END

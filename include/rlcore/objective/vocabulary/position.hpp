@@ -1,0 +1,167 @@
+// One position as a logits piece sees it: vectors over the vocabulary, read a pack at a time, and the gradient.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+
+#include "rlcore/simd/math.hpp"
+#include "rlcore/simd/reduce.hpp"
+#include "rlcore/tensor/view.hpp"
+
+RLCORE_BEGIN
+
+/// A list of integers of 32 or 64 bits: the support of one position.
+struct entry_list {
+  const void* data = nullptr;
+  extent_t size = 0, stride = 1;
+  bool wide = false;
+  std::int64_t operator[](extent_t i) const noexcept {
+    return wide ? static_cast<const std::int64_t*>(data)[i * stride]
+                : static_cast<const std::int32_t*>(data)[i * stride];
+  }
+};
+
+/// A strided list of values of one position.
+template <class T>
+struct value_list {
+  const T* data = nullptr;
+  extent_t size = 0, stride = 1;
+  T operator[](extent_t i) const noexcept { return data[i * stride]; }
+};
+
+RLCORE_ALGORITHM_BEGIN
+
+/// The lanes that exist from element j on, the others `pad`.
+template <class T>
+[[gnu::noinline]] pack<T> load_some(const T* from, extent_t stride, extent_t count, T pad) noexcept {
+  pack<T> p(pad);
+  const extent_t lanes = std::min<extent_t>(count, pack<T>::lanes);
+  for (extent_t k = 0; k < lanes; ++k) p.v[k] = from[k * stride];
+  return p;
+}
+
+/// Logits of one position, after the soft cap s tanh(x / s) (0: none) and divided by the temperature. A logit of -inf
+/// means that the entry does not exist; it stays -inf.
+template <class T>
+struct logits_source {
+  const T* data = nullptr;
+  extent_t size = 0, stride = 1;
+  T temperature = 1, softcap = 0;
+  static constexpr extent_t lanes = pack<T>::lanes;
+
+  /// Entries j, j + 1, ...; -inf beyond the vocabulary.
+  RLCORE_FN pack<T> load(extent_t j) const noexcept {
+    const pack<T> x = raw(j);
+    return temperature == T(1) && softcap == T(0) ? x : scaled(x);
+  }
+  RLCORE_FN pack<T> raw(extent_t j) const noexcept {
+    return stride == 1 && j + lanes <= size
+               ? rlcore::load(data + j)
+               : load_some(data + j * stride, stride, size - j, -std::numeric_limits<T>::infinity());
+  }
+  /// One entry, with the bits it has in a pack.
+  double operator[](extent_t j) const noexcept { return static_cast<double>(load(j).v[0]); }
+  /// d z / d logit, up to the temperature: 1 - tanh^2.
+  RLCORE_FN pack<T> cap_slope(extent_t j) const noexcept {
+    const pack<T> t = tanh(raw(j) / pack<T>(softcap));
+    return T(1) - t * t;
+  }
+  double cap_slope_at(extent_t j) const noexcept {
+    const double t = std::tanh(static_cast<double>(data[j * stride]) / static_cast<double>(softcap));
+    return 1 - t * t;
+  }
+
+ private:
+  RLCORE_FN static pack<T> tanh(pack<T> x) noexcept {
+    const pack<T> e = fast_math::expm1(fast_math::clamp(T(2) * x, pack<T>(T(-40)), pack<T>(T(40))));
+    return e / (e + T(2));
+  }
+  RLCORE_FN pack<T> scaled(pack<T> x) const noexcept {
+    if (softcap != T(0))
+      x = fast_math::select(x == -std::numeric_limits<T>::infinity(), x, pack<T>(softcap) * tanh(x / pack<T>(softcap)));
+    return x / pack<T>(temperature);
+  }
+};
+
+/// log sum_j e^(z_j) = max + log_sum, the maximum taken out; sums are in double and in one fixed order. NaN if a logit
+/// is NaN or +inf, or if all are -inf.
+template <class T>
+struct normalizer {
+  T max = 0;
+  double log_sum = 0;
+  double value() const noexcept { return static_cast<double>(max) + log_sum; }
+  RLCORE_FN pack<T> logp(pack<T> z) const noexcept { return (z - pack<T>(max)) - pack<T>(static_cast<T>(log_sum)); }
+  double logp(double z) const noexcept { return (z - static_cast<double>(max)) - log_sum; }
+};
+
+template <class T>
+T largest(const logits_source<T>& z) noexcept {
+  pack<T> most(-std::numeric_limits<T>::infinity());
+  for (extent_t j = 0; j < z.size; j += z.lanes) most = fast_math::max(most, z.load(j));
+  T m = most.v[0];
+  for (std::size_t k = 1; k < pack<T>::lanes; ++k) m = most.v[k] > m ? most.v[k] : m;
+  return m;
+}
+
+template <class T>
+normalizer<T> normalize(const logits_source<T>& z) noexcept {
+  const T m = largest(z);
+  wide_sum<T> sum;
+  for (extent_t j = 0; j < z.size; j += z.lanes) sum.add(fast_math::exp(z.load(j) - pack<T>(m)));
+  return {m, std::log(sum.total())};
+}
+
+/// Where a piece leaves its gradient by the logits. `write` every pack of the vocabulary once, then `add_at` single
+/// entries. Knows the factor of the position, the temperature and the soft cap; a piece writes d value / d z.
+template <class T>
+struct logits_gradient {
+  T* data = nullptr;
+  extent_t size = 0, stride = 1;
+  T scale = 1;
+  bool add = false;
+  const logits_source<T>* capped = nullptr;  // logits whose soft cap has a slope
+  static constexpr extent_t lanes = pack<T>::lanes;
+
+  bool wanted() const noexcept { return data != nullptr; }
+  RLCORE_FN void write(extent_t j, pack<T> slope) const noexcept {
+    pack<T> g = slope * pack<T>(scale);
+    if (capped) g = g * capped->cap_slope(j);
+    if (stride == 1 && j + lanes <= size)
+      store(data + j, add ? rlcore::load(data + j) + g : g);
+    else
+      write_some(j, g);
+  }
+  void add_at(extent_t j, double slope) const noexcept {
+    if (capped) slope *= capped->cap_slope_at(j);
+    data[j * stride] += static_cast<T>(static_cast<double>(scale) * slope);
+  }
+  void fill(T value) const noexcept {
+    for (extent_t j = 0; j < size; j += lanes) write(j, pack<T>(value));
+  }
+
+ private:
+  [[gnu::noinline]] void write_some(extent_t j, pack<T> g) const noexcept {
+    for (extent_t k = 0; k < lanes && j + k < size; ++k) {
+      T& to = data[(j + k) * stride];
+      to = add ? to + g.v[k] : g.v[k];
+    }
+  }
+};
+
+/// All a piece may look at; members that its `reads` does not name hold nothing.
+template <class T>
+struct logits_position {
+  logits_source<T> logits, teacher;
+  std::int64_t label = 0;
+  entry_list support;
+  value_list<T> support_logp, target;
+  T weight = 1;
+  std::span<std::byte> scratch;  // of scratch_bytes() of the piece, if it asks for any
+};
+
+RLCORE_ALGORITHM_END
+RLCORE_END

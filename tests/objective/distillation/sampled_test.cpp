@@ -1,0 +1,78 @@
+// Distillation from the sampled token alone: against TRL and verl.
+#include "objective/vocabulary/golden_vocabulary.hpp"
+#include "rlcore/objective/distillation/iw_opd.hpp"
+#include "rlcore/objective/distillation/on_policy_distillation.hpp"
+#include "rlcore/objective/distillation/prefix_weights.hpp"
+#include "rlcore/objective/distillation/sampled_reverse_kl.hpp"
+#include "rlcore/objective/piece/divergence/absolute.hpp"
+#include "rlcore/objective/piece/divergence/clamped_k3.hpp"
+#include "rlcore/objective/piece/divergence/k1.hpp"
+#include "rlcore/objective/piece/divergence/k2.hpp"
+#include "rlcore/objective/piece/divergence/ratio_weighted.hpp"
+#include "rlcore/objective/piece/divergence/value_clamped.hpp"
+
+using namespace rlcore;
+using namespace rlcore_test;
+
+namespace {
+
+const nlohmann::json& one(const char* name) { return vocabulary_golden()["token_cases"][name]; }
+
+// verl's single-sample estimators of distillation with loss_max_clamp = 10.
+TEST(sampled_distillation, equals_verl) {
+  const auto tokens = golden_tokens(vocabulary_golden()["fields"]);
+  check_case(value_clamped{k1{}}, tokens, one("bounded_k1"));
+  check_case(value_clamped{absolute{}}, tokens, one("bounded_abs"));
+  check_case(value_clamped{k2{}}, tokens, one("bounded_k2"));
+  check_case(value_clamped{clamped_k3{}}, tokens, one("bounded_k3"));
+}
+
+TEST(sampled_distillation, equals_sdpo) {
+  auto tokens = golden_tokens(vocabulary_golden()["fields"]);
+  const auto reference = vocabulary_numbers<double>("low_ref");
+  for (std::size_t k = 0; k < tokens.size(); ++k) tokens[k].ref_logp = reference[k];
+  check_case(sampled_reverse_kl{}, tokens, one("sampled_reverse_kl"));
+  // TRL raises ratios below e^-20 to it; here they are what they are.
+  check_case(ratio_weighted{sampled_reverse_kl{}, 2.0}, tokens, one("sampled_reverse_kl_weighted"), 1e-7);
+}
+
+TEST(sampled_distillation, with_prefix_weights_equals_iw_opd) {
+  const auto& golden = vocabulary_golden();
+  const auto tokens = golden_tokens(golden["fields"]);
+  check_case(iw_opd{}, tokens, one("iw_opd"));
+  const std::size_t rows = golden["rows"], width = golden["tokens"];
+  const auto mask = golden["mask"].get<std::vector<int>>();
+  for (std::size_t i = 0; i < rows; ++i) {
+    std::vector<double> teacher, rollout, weight(width, -7);
+    for (std::size_t t = i * width; t < (i + 1) * width; ++t) {
+      teacher.push_back(mask[t] ? tokens[t].ref_logp : std::nan(""));  // masked slots are not read
+      rollout.push_back(tokens[t].rollout_logp);
+    }
+    prefix_weights{}(std::span<const double>(teacher), std::span<const double>(rollout), std::span(weight),
+                     std::span(mask).subspan(i * width, width));
+    for (std::size_t t = 0; t < width; ++t) EXPECT_NEAR(weight[t], tokens[i * width + t].weight, 1e-14);
+  }
+}
+
+TEST(sampled_distillation, slopes_equal_dual_numbers) {
+  std::mt19937_64 random(2);
+  for (int k = 0; k < 100; ++k) {
+    const auto t = random_token(random);
+    check_slope(on_policy_distillation{}, t);
+    check_slope(iw_opd{}, t);
+    auto unweighted = t;
+    unweighted.weight = 1;
+    EXPECT_EQ(at(iw_opd{}, unweighted).value, at(on_policy_distillation{}, t).value);
+  }
+}
+
+TEST(prefix_weights_edges, a_row_without_tokens_or_without_gap) {
+  std::vector<float> none, same{-1, -2}, weight(2);
+  prefix_weights{}(std::span<const float>(none), std::span<const float>(none), std::span(none));
+  prefix_weights{}(std::span<const float>(same), std::span<const float>(same), std::span(weight));
+  EXPECT_EQ(weight, (std::vector<float>{1.5f, 1.5f}));
+  EXPECT_THROW(prefix_weights{}(std::span<const float>(same), std::span<const float>(none), std::span(weight)),
+               std::invalid_argument);
+}
+
+}  // namespace
