@@ -1,4 +1,4 @@
-"""Per-token values and slopes of policy surrogates and sequence regressions, for tests/objective/piece.
+"""Per-token values and slopes of policy surrogates, for tests/objective/piece/surrogate.
 
     pip install -r requirements.txt && pip install --no-deps -r systems.txt && python surrogate.py
 
@@ -8,10 +8,7 @@ recorder of its input, TRL's and Liger's losses are called with one token or one
 divided by the weight that the system's aggregation gives the token. Clip and clamp bounds themselves are left out of the
 inputs, since versions of torch disagree about the gradient there.
 
-Not in a package: GVPO, SPPO and FlowRL (verl-recipe 48ea0a79: compute_policy_loss_gvpo, compute_sppo_loss,
-compute_flowrl), Nash-MD and GSPO-token (TRL f2cd5771: NashMDTrainer._compute_losses, gspo_token GRPOTrainer). They were
-called once on these inputs and agreed with the formulas here to 1e-12, or to the 1e-8 that verl's masked mean adds to its
-denominators.
+GSPO-token is in no package: the gspo_token GRPOTrainer of TRL f2cd5771 was called once on these inputs and agreed to 1e-12.
 """
 
 import json
@@ -25,7 +22,6 @@ from types import SimpleNamespace
 import torch
 
 from liger_kernel.chunked_loss.grpo_loss import LigerFusedLinearGRPOFunction
-from trl.experimental.a2po.a2po_trainer import A2POTrainer
 from trl.experimental.gmpo.gmpo_trainer import GMPOTrainer
 from trl.trainer.grpo_trainer import GRPOTrainer
 from verl.trainer.ppo import core_algos
@@ -187,17 +183,21 @@ def cispo(l, o, a, low, high):
     return -clamp(exp(l - o), low, high).detach() * a * l
 
 
+def dppo_ratio(l, o, bound):
+    return clamp(exp(clamp(l - o, -20, 20)), max=bound)
+
+
 def dppo_tv(l, o, a, low, high, bound):
     moved = exp(l) - exp(o)
     keep = where(a > 0, moved <= high, moved >= -low)
-    return -(clamp(exp(l - o), max=bound) * keep).detach() * a * l
+    return -(dppo_ratio(l, o, bound) * keep).detach() * a * l
 
 
 def dppo_kl(l, o, a, low, high, bound):
     p, q = exp(l), exp(o)
     kl = q * (o - l) + (1 - q) * torch.log((1 - q + 1e-8) / (1 - p + 1e-8))
     keep = where(a > 0, (kl <= high) | (p <= q), (kl <= low) | (p >= q))
-    return -(clamp(exp(l - o), max=bound) * keep).detach() * a * l
+    return -(dppo_ratio(l, o, bound) * keep).detach() * a * l
 
 
 def limited(f, limit=20.0):
@@ -225,7 +225,7 @@ class token_set:
         return {"fields": self.fields, "cases": self.cases}
 
 
-def token_cases(s, dppo):
+def token_cases(s):
     l, o, a = s.logp, s.old_logp, s.advantage
     for name, bound in [("two_sided_4", 4.0), ("two_sided_1_1", 1.1)]:
         s.add(name, lambda l, o, a: clipped(l, o, a, 0.2, 0.28, bound),
@@ -245,11 +245,10 @@ def token_cases(s, dppo):
           verl(core_algos.compute_policy_loss_cispo, l, o, a, clip_ratio_low=0.2, clip_ratio_high=0.28))
     s.add("dro_0_3", lambda l, o, a: -(a * l - 0.15 * (l - o) ** 2),
           verl(core_algos.compute_policy_loss_dro, l, o, a, policy_loss=dict(dro_beta=0.3)))
-    if dppo:
-        for name, formula, function in [("dppo_tv", dppo_tv, core_algos.compute_policy_loss_dppo_tv),
-                                        ("dppo_kl", dppo_kl, core_algos.compute_policy_loss_dppo_kl)]:
-            s.add(name, lambda l, o, a: formula(l, o, a, 0.05, 0.1, 3.0),
-                  verl(function, l, o, a, clip_ratio_low=0.05, clip_ratio_high=0.1, clip_ratio_c=3.0))
+    for name, formula, function in [("dppo_tv", dppo_tv, core_algos.compute_policy_loss_dppo_tv),
+                                    ("dppo_kl", dppo_kl, core_algos.compute_policy_loss_dppo_kl)]:
+        s.add(name, lambda l, o, a: formula(l, o, a, 0.05, 0.1, 3.0),
+              verl(function, l, o, a, clip_ratio_low=0.05, clip_ratio_high=0.1, clip_ratio_c=3.0))
 
 
 def selection_cases(s, entropy, sampling):
@@ -434,53 +433,6 @@ def sequence_cases(lengths, x_scale, advantages):
                        "advantage": numbers(advantage[live]), "weight": numbers(padded("weight")[live])}}
 
 
-# ---------------------------------------------------------------- regressions: one score per row
-
-def regression_cases(rows=6, tokens=5, group=3):
-    logp = -torch.rand(rows, tokens) * 3
-    data = SimpleNamespace(
-        logp=logp, old_logp=logp + 0.3 * torch.randn(rows, tokens), ref_logp=logp + 0.5 * torch.randn(rows, tokens),
-        reward=torch.randn(rows), best=torch.randn(rows), log_z=torch.randn(rows), group=group)
-    data.old_logp[4, 0] -= 3.0  # a ratio beyond FlowRL's bound
-    data.advantage = data.reward.reshape(-1, group)
-    data.advantage = (data.advantage - data.advantage.mean(1, keepdim=True)).reshape(-1)
-    cases = {}
-
-    def add(name, loss):
-        leaf = data.logp.clone().requires_grad_()
-        per_row = loss(leaf)
-        cases[name] = {"value": numbers(per_row), "gradient": numbers(derivative(per_row, leaf))}
-        return per_row
-
-    to_old = lambda l: (l - data.old_logp).sum(1)
-    to_ref = lambda l: (l - data.ref_logp).sum(1)
-    add("sppo", lambda l: (to_old(l) - 0.8 * data.reward) ** 2)
-    add("a2po", lambda l: (0.3 * to_ref(l) - (data.reward - data.best)) ** 2)
-    leaf = data.logp.clone().requires_grad_()
-    loss = A2POTrainer.compute_loss(
-        SimpleNamespace(model=SimpleNamespace(training=True), args=SimpleNamespace(beta2=0.3),
-                        _get_sequence_logps=lambda *a: leaf.sum(1), _metrics=defaultdict(lambda: defaultdict(list))),
-        None, dict(input_ids=None, attention_mask=None, logits_to_keep=None, ref_logps=data.ref_logp.sum(1),
-                   rewards=data.reward, v_star=data.best))
-    agree(loss.detach(), torch.tensor(cases["a2po"]["value"]).mean(), "a2po")
-    agree(derivative(loss, leaf).reshape(-1) * rows, torch.tensor(cases["a2po"]["gradient"]), "a2po gradient")
-
-    def gvpo(l):
-        r = 0.7 * to_old(l)
-        centred = r - r.reshape(-1, group).mean(1, keepdim=True).expand(-1, group).reshape(-1).detach()
-        return 0.5 * (centred - data.advantage) ** 2 / (group - 1)
-
-    add("gvpo", gvpo)
-    weight = clamp(exp(to_old(data.logp)), max=10)
-    data.log_z.requires_grad_()
-    flow = add("flowrl", lambda l: weight * (data.log_z + to_ref(l) / tokens - 15 * data.reward) ** 2)
-    cases["flowrl"]["log_z_gradient"] = numbers(derivative(flow, data.log_z))
-    add("nash_md", lambda l: 0.2 * ((data.logp - data.ref_logp) * l).sum(1) - (data.best - 0.5) * l.sum(1))
-    fields = {name: numbers(getattr(data, name)) for name in
-              ["logp", "old_logp", "ref_logp", "reward", "best", "log_z", "advantage"]}
-    return {"rows": rows, "tokens": tokens, "group": group, "fields": fields, "cases": cases}, data
-
-
 def main():
     shape = (4, 12)
     logp = -torch.rand(shape) * 3 - 0.02
@@ -494,7 +446,7 @@ def main():
     logp[3, 0], old_logp[3, 0] = 0.0, -0.5  # certain tokens
     logp[3, 1], old_logp[3, 1] = -0.5, 0.0
     tokens = token_set(logp, old_logp, advantage)
-    token_cases(tokens, dppo=True)
+    token_cases(tokens)
     selected = selection_cases(tokens, torch.rand(shape) * 4, logp + 0.3 * torch.randn(shape) + 0.1)
     weights = torch.rand(shape)
     tokens.fields["weight"] = numbers(weights)
@@ -507,12 +459,10 @@ def main():
     far_logp = torch.tensor([[-1.0, -30.0, -0.5, -45.0, -1.0, -21.5]])
     far_old = torch.tensor([[-26.0, -2.0, -60.0, -1.0, -20.5, -2.0]])
     beyond = token_set(far_logp, far_old, torch.tensor([[1.0, -1.0, -0.5, 2.0, 1.0, 1.0]]))
-    token_cases(beyond, dppo=False)
+    token_cases(beyond)
 
     sequences = sequence_cases([12, 7, 5, 1, 9], 0.2, [1.5, -0.75, -0.4, 0.6, 0.8])
-    regression, _ = regression_cases()
-    out = {"tokens": tokens.json(), "beyond": beyond.json(), "selected": selected, "sequences": sequences,
-           "regression": regression}
+    out = {"tokens": tokens.json(), "beyond": beyond.json(), "selected": selected, "sequences": sequences}
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "surrogate.json")
     with open(path, "w") as f:
         json.dump(out, f)

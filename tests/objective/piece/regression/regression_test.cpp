@@ -25,7 +25,7 @@ using rlcore_test::at, rlcore_test::check_slope;
 namespace {
 
 struct regression_rows {
-  nlohmann::json data = rlcore_test::read_golden("surrogate.json")["regression"];
+  nlohmann::json data = rlcore_test::read_golden("regression.json");
   std::size_t rows = data["rows"], tokens = data["tokens"], group = data["group"];
 
   std::vector<double> field_of(const char* name) const { return data["fields"].at(name); }

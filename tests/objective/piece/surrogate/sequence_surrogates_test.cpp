@@ -182,6 +182,16 @@ TEST(gspo, is_the_same_as_a_sequence_objective) {
   for (std::size_t k = 0; k < rows.second.size(); ++k) EXPECT_NEAR(tokens.second[k], rows.second[k], 1e-15);
 }
 
+TEST(geometric_mean_ratio, is_gathered_with_its_own_widths) {
+  sequences s;
+  const auto got = run(geometric_mean_ratio{.low = 0.1, .high = 0.3}, sequence_mean_token_mean{});
+  const auto& expected = s.data["cases"]["gmpo_narrow"];
+  std::size_t k = 0;
+  for (const std::size_t n : s.lengths)
+    for (const std::size_t end = k + n; k < end; ++k)
+      EXPECT_NEAR(got.second[k], expected["slope"][k].get<double>() / static_cast<double>(s.lengths.size() * n), 1e-14);
+}
+
 // huggingface/trl#6654: LUSPO on a (rows, tokens) loss let padding in. Here padding does not exist, and the sequence's
 // term times its length is what a token sum makes of it.
 TEST(luspo, is_the_token_form_under_a_token_sum) {

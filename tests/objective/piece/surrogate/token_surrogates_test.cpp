@@ -79,13 +79,13 @@ void check_all(const golden_set& set) {
   set.check(cispo{ratio_bound{.high = 0.28}}, "cispo_bound_0_28");
   set.check(limited_log_ratio{cispo{ratio_epsilon{.high = 0.28, .low = 0.2}}}, "cispo_epsilon_0_28");
   set.check(added{policy_gradient{}, 0.3, against_old{k2{}}}, "dro_0_3");
+  set.check(dppo_tv{.low = 0.05, .high = 0.1, .bound = 3}, "dppo_tv");
+  set.check(dppo_kl{.low = 0.05, .high = 0.1, .bound = 3}, "dppo_kl");
 }
 
 TEST(token_surrogates, are_those_of_verl_trl_liger_and_openrlhf) {
   const golden_set set(reference()["tokens"]);
   check_all(set);
-  set.check(dppo_tv{.low = 0.05, .high = 0.1, .bound = 3}, "dppo_tv");
-  set.check(dppo_kl{.low = 0.05, .high = 0.1, .bound = 3}, "dppo_kl");
   set.check(weighted{policy_gradient{}}, "reinforce_weighted");
 }
 

@@ -12,22 +12,22 @@ RLCORE_BEGIN
 /// p = exp(logp) and p_old = exp(old_logp) of the sampled token, M is 0 where an update would lead further out of the
 /// trust region: A > 0 and p - p_old > high, or A <= 0 and p_old - p > low; else 1. slope: -min(r, bound) M A.
 ///
-/// `low` and `high` are total variations, not widths of a ratio. 0.15 is the setting of verl's example; verl's own
-/// limit of +-20 on log r changes nothing as long as bound < e^20, except coefficients below 1e-8. Monitors: share of
-/// tokens left out, and of those kept with r > bound.
+/// `low` and `high` are total variations, not widths of a ratio; 0.15 is the setting of verl's example. The log-ratio
+/// is held within +-limit (verl), the probabilities in M are not. Monitors: share of tokens left out, and of those kept
+/// with r > bound.
 struct dppo_tv {
   static constexpr field reads = field::logp | field::old_logp | field::advantage;
   static constexpr std::string_view name = "policy";
   static constexpr std::array<std::string_view, 2> monitors{"clipfrac", "clipfrac_bound"};
   static constexpr bool stops_gradient = true;
-  double low = 0.15, high = 0.15, bound = 20.0;
+  double low = 0.15, high = 0.15, bound = 20.0, limit = 20.0;
 
   template <class Math, class V>
   RLCORE_FN term<V, 2> operator()(const token<V>& t) const noexcept {
     const V moved = Math::exp(t.logp) - Math::exp(t.old_logp);
     const auto upward = t.advantage > V(0);
     const auto out = Math::any(Math::all(upward, moved > V(high)), Math::all(t.advantage <= V(0), moved < V(-low)));
-    const V ratio = Math::exp(t.logp - t.old_logp);
+    const V ratio = Math::exp(Math::clamp(t.logp - t.old_logp, V(-limit), V(limit)));
     const V slope = Math::select(out, V(0), -(Math::min(ratio, V(bound)) * t.advantage));
     return {slope * t.logp,
             slope,
@@ -43,7 +43,7 @@ struct dppo_kl {
   static constexpr std::string_view name = "policy";
   static constexpr std::array<std::string_view, 2> monitors{"clipfrac", "clipfrac_bound"};
   static constexpr bool stops_gradient = true;
-  double low = 0.05, high = 0.05, bound = 20.0, floor = 1e-8;
+  double low = 0.05, high = 0.05, bound = 20.0, limit = 20.0, floor = 1e-8;
 
   template <class Math, class V>
   RLCORE_FN term<V, 2> operator()(const token<V>& t) const noexcept {
@@ -52,7 +52,7 @@ struct dppo_kl {
     const V kl = other_old * Math::log((other_old + V(floor)) / (other + V(floor))) - Math::exp(t.old_logp) * log_ratio;
     const auto out = Math::any(Math::all(t.advantage > V(0), kl > V(high), log_ratio > V(0)),
                                Math::all(t.advantage <= V(0), kl > V(low), log_ratio < V(0)));
-    const V ratio = Math::exp(log_ratio);
+    const V ratio = Math::exp(Math::clamp(log_ratio, V(-limit), V(limit)));
     const V slope = Math::select(out, V(0), -(Math::min(ratio, V(bound)) * t.advantage));
     return {slope * t.logp,
             slope,

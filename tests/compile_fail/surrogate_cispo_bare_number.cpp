@@ -1,0 +1,8 @@
+// expected: rlcore: is this number a bound of the ratio or its distance from 1\?
+#include "rlcore/objective/piece/surrogate/cispo.hpp"
+
+#ifdef RLCORE_SHOULD_FAIL
+rlcore::cispo loss() { return rlcore::cispo{0.28}; }
+#else
+rlcore::cispo loss() { return rlcore::cispo{rlcore::ratio_epsilon{.high = 0.28}}; }
+#endif
