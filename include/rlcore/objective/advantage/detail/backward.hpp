@@ -1,0 +1,160 @@
+// The backward recursion of GAE and of returns, over rows with gaps.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "rlcore/exec/executor.hpp"
+#include "rlcore/objective/advantage/detail/token_block.hpp"
+#include "rlcore/objective/advantage/turn_policy.hpp"
+
+RLCORE_BEGIN
+namespace detail {
+
+/// Stands for values that are 0 and for outputs that nobody wants.
+struct no_matrix {};
+template <class M>
+inline constexpr bool is_matrix = !std::is_same_v<M, no_matrix>;
+
+struct backward_settings {
+  double gamma = 1, decay = 1, critic_decay = 1;  // the decays are gamma lambda
+  turn_policy turns = turn_policy::skip;
+};
+
+}  // namespace detail
+RLCORE_ALGORITHM_BEGIN
+namespace backward {
+
+using detail::backward_settings;
+using detail::is_matrix;
+using token_block::eight;
+using token_block::tokens;
+
+/// x[t] += c x[t + 1], backwards through the block: in windows of 2, 4 and 8 tokens, then from window to window, so
+/// that the chain of dependent operations is 8 times shorter than written token by token. x[64] ... x[71] must be 0.
+inline void accumulate(double* x, double c) noexcept {
+  double power = c;
+  for (std::size_t width = 1; width < 8; width *= 2, power *= power)
+    for (std::size_t k = 0; k < tokens; k += 8) {
+      const pack<double> factor(power);
+      each([factor](auto next, auto here) { return multiply_add(factor, next, here); }, eight::load(x + k + width),
+           eight::load(x + k))
+          .store(x + k);
+    }
+  eight later = eight::of(0.0);
+  const pack<double> factor(power);
+  for (std::size_t k = tokens; k > 0; k -= 8) {
+    later = each([factor](auto next, auto here) { return multiply_add(factor, next, here); }, later,
+                 eight::load(x + k - 8));
+    later.store(x + k - 8);
+  }
+}
+
+/// What flows from the tokens behind to those before.
+struct carried {
+  double value = 0, advantage = 0, critic_advantage = 0;
+};
+
+/// One masked slot.
+inline void pass_gap(const backward_settings& s, carried& c) noexcept {
+  if (s.turns == turn_policy::skip) return;
+  if (s.turns == turn_policy::reset) {
+    c = {};
+    return;
+  }
+  const double delta = s.gamma * c.value;
+  c = {0.0, delta + s.decay * c.advantage, delta + s.critic_decay * c.critic_advantage};
+}
+
+/// Rewards -> advantages and returns of one row. `values` may be no_matrix (zero), `returns` may be (not wanted).
+template <class Rewards, class Values, class Advantages, class Returns>
+void one_row(const backward_settings& s, const Rewards& rewards, const Values& values, const token_mask& mask,
+             const Advantages& advantages, const Returns& returns, extent_t row) {
+  using advantage_type = typename Advantages::value_type;
+  const bool two_decays = is_matrix<Returns> && s.critic_decay != s.decay;
+  carried c;
+  alignas(64) double delta[tokens + 8], critic[tokens + 8], value[tokens + 8];
+  const extent_t blocks = (rewards.shape[1] + static_cast<extent_t>(tokens) - 1) / static_cast<extent_t>(tokens);
+  for (extent_t block = blocks; block-- > 0;) {
+    const extent_t first = block * static_cast<extent_t>(tokens);
+    const token_block::block_of reward(rewards, row, first);
+    const token_block::block_of advantage(advantages, row, first);
+    const auto block_in = [&](const auto& m) {
+      if constexpr (is_matrix<std::remove_cvref_t<decltype(m)>>)
+        return token_block::block_of(m, row, first);
+      else
+        return m;
+    };
+    const auto value_of = block_in(values);
+    const auto return_of = block_in(returns);
+    const std::uint64_t bits = token_block::live_bits(mask, row, first, reward.count);
+    if (bits == token_block::all_live) {
+      reward.read_all(delta);
+      if constexpr (is_matrix<Values>) {
+        value_of.read_all(value);
+        value[tokens] = c.value;
+        const pack<double> gamma(s.gamma);
+        for (std::size_t k = 0; k < tokens; k += 8)
+          each([gamma](auto r, auto next, auto v) { return multiply_add(gamma, next, r) - v; }, eight::load(delta + k),
+               eight::load(value + k + 1), eight::load(value + k))
+              .store(delta + k);
+        c.value = value[0];
+      }
+      for (std::size_t k = tokens; k < tokens + 8; ++k) delta[k] = critic[k] = 0;
+      if (two_decays) {
+        std::memcpy(critic, delta, sizeof(double) * tokens);
+        critic[tokens - 1] += s.critic_decay * c.critic_advantage;
+        accumulate(critic, s.critic_decay);
+      }
+      delta[tokens - 1] += s.decay * c.advantage;
+      accumulate(delta, s.decay);
+      advantage.write_all(delta);
+      c.advantage = delta[0];
+      c.critic_advantage = two_decays ? critic[0] : delta[0];
+      if constexpr (is_matrix<Returns>) {
+        const double* from = two_decays ? critic : delta;
+        if constexpr (is_matrix<Values>) {
+          for (std::size_t k = 0; k < tokens; k += 8)
+            each([](auto a, auto v) { return a + v; }, eight::load(from + k), eight::load(value + k)).store(value + k);
+          from = value;
+        }
+        return_of.write_all(from);
+      }
+      continue;
+    }
+    for (std::size_t k = reward.count; k-- > 0;) {
+      const bool live = token_block::is_live(bits, k);
+      double v = 0;
+      if (live) {
+        if constexpr (is_matrix<Values>) v = static_cast<double>(value_of[k]);
+        const double step = static_cast<double>(reward[k]) + s.gamma * c.value - v;
+        c = {v, step + s.decay * c.advantage, step + s.critic_decay * c.critic_advantage};
+      } else {
+        pass_gap(s, c);
+      }
+      advantage[k] = live ? static_cast<advantage_type>(c.advantage) : advantage_type(0);
+      if constexpr (is_matrix<Returns>) {
+        using return_type = typename Returns::value_type;
+        return_of[k] = live ? static_cast<return_type>(c.critic_advantage + v) : return_type(0);
+      }
+    }
+  }
+}
+
+/// All rows; every row by itself, so no bit depends on the executor.
+template <class Executor, class Rewards, class Values, class Advantages, class Returns>
+void all_rows(const Executor& exec, const backward_settings& s, const Rewards& rewards, const Values& values,
+              const token_mask& mask, const Advantages& advantages, const Returns& returns) {
+  detail::check_mask_shape(mask, "rewards", rewards.shape);
+  detail::check_shape("advantages", advantages.shape, "rewards", rewards.shape);
+  if constexpr (is_matrix<Values>) detail::check_shape("values", values.shape, "rewards", rewards.shape);
+  if constexpr (is_matrix<Returns>) detail::check_shape("returns", returns.shape, "rewards", rewards.shape);
+  exec.for_each(static_cast<std::size_t>(rewards.shape[0]), [&](std::size_t row) {
+    one_row(s, rewards, values, mask, advantages, returns, static_cast<extent_t>(row));
+  });
+}
+
+}  // namespace backward
+RLCORE_ALGORITHM_END
+RLCORE_END

@@ -1,0 +1,87 @@
+// A teacher's opinion of every token as its reward.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "rlcore/objective/advantage/detail/token_block.hpp"
+
+RLCORE_BEGIN
+
+/// A_t = sum_{s>=t} gamma^{s-t} r_s, r_t = teacher logp - student logp limited to +-limit; divided by the sum of the
+/// gamma^{s-t} over live tokens if length_normalization: MiniLLM (Gu et al. 2024). With gamma = 0 the advantage is the
+/// token's own r_t: on-policy distillation as policy gradient (verl's use_policy_gradient with k1 and limit = 10).
+///
+/// The student's log-probs are those at the start of the step: constants. (TRL's MiniLLM lets a gradient pass through
+/// them, the paper does not.) `masked_weight` is what a masked slot counts in the divisor (TRL: 1e-4) and
+/// `absolute_power` multiplies A by gamma^t (TRL without length normalization); the defaults are the paper's. Masked
+/// slots are not read, consume a step of gamma, and get 0. All are [rows, tokens]; throws std::invalid_argument for
+/// other shapes.
+struct teacher_advantage {
+  double gamma = 0.0;
+  bool length_normalization = true;
+  double limit = std::numeric_limits<double>::infinity();
+  double masked_weight = 0.0;
+  bool absolute_power = false;
+
+  template <class Teacher, class Student, class Advantages>
+  void operator()(const Teacher& teacher_logp, const Student& student_logp, const token_mask& mask,
+                  Advantages&& advantages) const {
+    const auto teacher = as_view<2>(teacher_logp);
+    const auto student = as_view<2>(student_logp);
+    const auto out = as_view<2>(advantages);
+    using result = typename std::remove_cv_t<decltype(out)>::value_type;
+    detail::check_shape("log-probs of the student", student.shape, "those of the teacher", teacher.shape);
+    detail::check_shape("advantages", out.shape, "log-probs of the teacher", teacher.shape);
+    detail::check_mask_shape(mask, "log-probs of the teacher", teacher.shape);
+    for (extent_t i = 0; i < out.shape[0]; ++i) {
+      double sum = 0, weight = 0;
+      for (extent_t t = out.shape[1]; t-- > 0;) {
+        const bool live = token_block::live_bits(mask, i, t, 1) != 0;
+        sum *= gamma, weight *= gamma;
+        weight += live ? 1.0 : masked_weight;
+        if (live) {
+          const double r = static_cast<double>(teacher(i, t)) - static_cast<double>(student(i, t));
+          sum += r > limit ? limit : r < -limit ? -limit : r;
+        }
+        double a = length_normalization ? sum / weight : sum;
+        if (absolute_power && !length_normalization) a *= std::pow(gamma, static_cast<double>(t));
+        out(i, t) = live ? static_cast<result>(a) : result(0);
+      }
+    }
+  }
+};
+
+/// A_t w_t with w_t = 1 + strength (1 - sum_{s<t} |A_s| / sum_s |A_s|): tokens late in a row that has already left the
+/// teacher count less (IW-OPD; TRL's experimental trainer). A is that of teacher_advantage{}, in place. Masked slots
+/// are not read and get 0.
+struct prefix_weighting {
+  double strength = 0.5, epsilon = 1e-8;
+
+  template <class Advantages>
+  void operator()(Advantages&& advantages, const token_mask& mask) const {
+    const auto a = as_view<2>(advantages);
+    using number = typename std::remove_cv_t<decltype(a)>::value_type;
+    detail::check_mask_shape(mask, "advantages", a.shape);
+    for (extent_t i = 0; i < a.shape[0]; ++i) {
+      const auto live = [&](extent_t t) { return token_block::live_bits(mask, i, t, 1) != 0; };
+      double total = 0, before = 0;
+      for (extent_t t = 0; t < a.shape[1]; ++t)
+        if (live(t)) total += std::abs(static_cast<double>(a(i, t)));
+      total = std::max(total, epsilon);
+      for (extent_t t = 0; t < a.shape[1]; ++t) {
+        if (!live(t)) {
+          a(i, t) = 0;
+          continue;
+        }
+        const double x = static_cast<double>(a(i, t));
+        a(i, t) = static_cast<number>(x * (1 + strength * (1 - before / total)));
+        before += std::abs(x);
+      }
+    }
+  }
+};
+
+RLCORE_END

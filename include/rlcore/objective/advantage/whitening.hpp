@@ -1,0 +1,78 @@
+// Values made to have mean 0 and variance 1.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "rlcore/exec/serial.hpp"
+#include "rlcore/objective/advantage/detail/whitening_loop.hpp"
+
+RLCORE_BEGIN
+
+/// How a small variance is kept from the denominator.
+enum class variance_guard : std::uint8_t {
+  add,               ///< sqrt(variance + epsilon): verl, TRL's PPO
+  floor,             ///< sqrt(max(variance, epsilon)): OpenRLHF
+  add_to_deviation,  ///< sqrt(variance) + epsilon: TRL's GRPO and RLOO
+};
+
+/// (x - mean) / denominator over the live tokens of the whole batch. Defaults are verl's masked_whiten.
+///
+/// x and the output (which may be x itself) are [rows, tokens] of float or double and any strides; statistics are
+/// two-pass and in double. Masked slots are not read and get exactly 0. If all live values are the same, so also if
+/// there is only one, they become exactly 0 (with centre = false: they stay), and no live value at all is no error. A
+/// live NaN or infinity makes everything NaN. No bit depends on threads, strides or the split into parts.
+///
+/// One call does it all; over ranks, join the statistics between the passes:
+///   moment_sums s = w.sums(x, mask);                          // += the other ranks'
+///   squared_deviations d = w.deviations(x, mask, s.mean());   // += the other ranks'
+///   w.apply(x, mask, w.map(s, d), out);
+struct whitening {
+  double epsilon = 1e-8;
+  variance_guard guard = variance_guard::add;
+  bool sample_variance = true;  ///< divide by n - 1 (verl, TRL), false: by n (OpenRLHF)
+  bool centre = true;           ///< false: the mean is added back at the end (TRL's whiten_rewards)
+  bool scale = true;            ///< false: only the mean is taken away (OpenRLHF's no_std_norm)
+
+  template <executor Executor, class Values, class Out>
+  RLCORE_FN void operator()(const Executor& exec, const Values& values, const token_mask& mask, Out&& out) const {
+    const auto x = as_view<2>(values);
+    const moment_sums s = whitening_loop::sums(exec, x, mask);
+    whitening_loop::transform(exec, x, mask, map(s, whitening_loop::squares(exec, x, mask, s.mean())), as_view<2>(out));
+  }
+  template <class Values, class Out>
+  RLCORE_FN void operator()(const Values& values, const token_mask& mask, Out&& out) const {
+    (*this)(serial{}, values, mask, out);
+  }
+
+  template <class Values>
+  RLCORE_FN moment_sums sums(const Values& values, const token_mask& mask) const {
+    return whitening_loop::sums(serial{}, as_view<2>(values), mask);
+  }
+  template <class Values>
+  RLCORE_FN squared_deviations deviations(const Values& values, const token_mask& mask, double mean) const {
+    return whitening_loop::squares(serial{}, as_view<2>(values), mask, mean);
+  }
+  template <class Values, class Out>
+  RLCORE_FN void apply(const Values& values, const token_mask& mask, const affine& how, Out&& out) const {
+    whitening_loop::transform(serial{}, as_view<2>(values), mask, how, as_view<2>(out));
+  }
+
+  /// What happens to every value, given the statistics of all of them.
+  affine map(const moment_sums& s, const squared_deviations& d) const noexcept {
+    affine how{s.mean(), 1.0, centre ? 0.0 : s.mean()};
+    if (!scale || s.count() < 2 || s.flat()) return how;
+    const double variance = d.sum.value() / static_cast<double>(s.count() - (sample_variance ? 1 : 0));
+    how.scale = 1 / denominator(variance);
+    return how;
+  }
+
+  double denominator(double variance) const noexcept {
+    if (guard == variance_guard::add_to_deviation) return std::sqrt(variance) + epsilon;
+    if (guard == variance_guard::add) return std::sqrt(variance + epsilon);
+    return std::sqrt(variance < epsilon ? epsilon : variance);  // NaN stays
+  }
+};
+
+RLCORE_END
