@@ -8,6 +8,7 @@
 #include "rlcore/objective/piece/divergence/k2.hpp"
 #include "rlcore/objective/piece/preference/bco_link.hpp"
 #include "rlcore/objective/piece/preference/bradley_terry.hpp"
+#include "rlcore/objective/piece/preference/coupled_kto_link.hpp"
 #include "rlcore/objective/piece/preference/ipo_link.hpp"
 #include "rlcore/objective/piece/preference/kto_link.hpp"
 #include "rlcore/objective/piece/preference/order_pairs.hpp"
@@ -60,6 +61,15 @@ TEST_F(preference_snapshots, openrlhf_kto) {
   const auto kl = kto_kl_baseline(batch.numbers("mismatched_logp"), batch.numbers("mismatched_ref_logp"));
   expect_same(batch(summed{}, kto_link{.kl = kl, .desirable_weight = 1.25, .undesirable_weight = 0.75}),
               golden["openrlhf_kto"], 1e-12, "KTO");
+}
+
+// Its baselines carry gradients and are crossed; where a mean is below 0 it is held at 0 and carries none.
+TEST_F(preference_snapshots, openrlhf_even_kto) {
+  expect_same(batch(summed{}, coupled_kto_link{}), golden["openrlhf_even_kto"], 1e-12, "even KTO");
+  for (std::size_t k = 0; k < batch.logp.size(); ++k) std::swap(batch.logp[k], batch.ref_logp[k]);
+  auto got = batch(summed{}, coupled_kto_link{});
+  for (auto& g : got.gradient) g = -g;  // by ref_logp, which is logp of the golden case
+  expect_same(got, golden["openrlhf_even_kto_negated"], 1e-12, "even KTO, negated");
 }
 
 TEST_F(preference_snapshots, verl_spin) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "rlcore/core/compiler.hpp"
 #include "rlcore/objective/piece/term.hpp"
 
 RLCORE_BEGIN
