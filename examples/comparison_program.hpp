@@ -72,14 +72,19 @@ struct variant {
   std::string name, advantage, objective, aggregation, remark;
   trainer::any_algorithm algorithm;
 
-  template <class Advantage, class Objective, class Aggregation>
-  variant(std::string name_, const rlcore::algorithm<Advantage, Objective, Aggregation>& a, std::string remark_)
+  /// A selection, if any, chooses tokens before the first update of a step.
+  template <class Advantage, class Objective, class Aggregation, class Selection = trainer::no_selection>
+  variant(std::string name_, const rlcore::algorithm<Advantage, Objective, Aggregation>& a, std::string remark_,
+          Selection selection = {})
       : name(std::move(name_)),
         advantage(type_name<Advantage>()),
         objective(objective_text(a.objective)),
         aggregation(type_name<Aggregation>()),
         remark(std::move(remark_)),
-        algorithm(trainer::composed_algorithm<Advantage, Objective, Aggregation>(a)) {}
+        algorithm(trainer::composed_algorithm<Advantage, Objective, Aggregation, Selection>(a, selection)) {
+    if constexpr (!std::is_same_v<Selection, trainer::no_selection>)
+      objective += ", selected by " + type_name<Selection>();
+  }
 };
 
 using arguments = std::vector<std::string>;

@@ -74,7 +74,7 @@ TEST_F(variants, lists_what_there_is_and_what_it_is_made_of) {
 }
 
 TEST_F(variants, refuses_in_one_line_before_any_work) {
-  refused({"--algorithms", "grpo,dappo"}, "no algorithm 'dappo' (did you mean 'dapo'?); --list shows all");
+  refused({"--algorithms", "grpo,dappo"}, "no algorithm 'dappo' (did you mean 'dapo' or 'sapo'?); --list shows all");
   refused({"--algorithms=grpo,,dapo"}, "expected names or numbers with commas between");
   refused({"--algorithms", "grpo,grpo"}, "grpo stands there twice");
   refused({"--algorithm", "grpo"}, "unknown option '--algorithm' (did you mean '--algorithms'?)");
@@ -144,6 +144,24 @@ TEST_F(variants, compares_two_algorithms_and_gives_the_same_bits_twice) {
   EXPECT_EQ(count(third.out, "  taken over"), 4u) << third.out;  // the task and three runs
   EXPECT_EQ(rows("a/grpo-seed2"), other);
   EXPECT_EQ(program::snapshot(place / "a" / "dapo-seed1"), kept);
+}
+
+TEST_F(variants, every_algorithm_of_the_list_trains) {
+  const program::result r =
+      run({"--algorithms", "all", "--warm-start", "20", "--steps", "1", "--output", "c", "data.train_batch_size=8",
+           "actor_rollout_ref.actor.ppo_mini_batch_size=4", "trainer.val_before_train=False", "trainer.test_freq=-1"});
+  ASSERT_EQ(r.code, 0) << r.err;
+  std::istringstream list(run({"--list"}).out);
+  std::string name, rest;
+  std::getline(list, rest);
+  int count = 0;
+  for (; list >> name && std::getline(list, rest); ++count) {
+    const auto all = rows("c/" + name + "-seed1");
+    ASSERT_EQ(all.size(), 1u) << name;
+    EXPECT_EQ(all[0].dump().find("null"), std::string::npos) << all[0];  // a number that is not finite
+    EXPECT_GT(all[0]["actor/grad_norm"].get<double>(), 0) << name;
+  }
+  EXPECT_GE(count, 20);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Algorithms of the policy loop: composed ones against verl_policy_loss (itself held against PyTorch) and by hand.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "rlcore/core/random.hpp"
@@ -9,6 +10,8 @@
 #include "rlcore/objective/aggregation/token_mean.hpp"
 #include "rlcore/objective/algorithm/reinforce.hpp"
 #include "rlcore/objective/algorithm/reinforce_plus_plus.hpp"
+#include "rlcore/objective/algorithm/trust_region.hpp"
+#include "rlcore/objective/piece/combine/only_selected.hpp"
 #include "rlcore/objective/piece/combine/scaled.hpp"
 #include "rlcore/objective/piece/combine/sum.hpp"
 #include "rlcore/objective/piece/divergence/clamped_k3.hpp"
@@ -17,6 +20,8 @@
 #include "rlcore/objective/piece/surrogate/clipped_ratio.hpp"
 #include "rlcore/objective/piece/surrogate/dual_clipped_ratio.hpp"
 #include "rlcore/objective/piece/surrogate/policy_gradient.hpp"
+#include "rlcore/objective/selection/by_covariance.hpp"
+#include "rlcore/objective/selection/high_entropy.hpp"
 #include "rlcore/trainer/policy/any_algorithm.hpp"
 #include "rlcore/trainer/policy/composed_algorithm.hpp"
 #include "rlcore/trainer/policy/verl_algorithm.hpp"
@@ -174,20 +179,22 @@ struct by_token {
 
 TEST(policy_algorithm, advantages_of_every_form) {
   auto batch = rewarded({1, 0, 0, 1});
-  composed_algorithm(group_relative{.normalize_by_std = false}, policy_gradient{}, token_mean{}).advantages(batch, 2);
+  composed_algorithm(group_relative{.normalize_by_std = false}, policy_gradient{}, token_mean{})
+      .advantages(batch, 2, random_key{});
   for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(batch[i].advantage, i % 3 == 0 ? 0.5f : -0.5f);
-  composed_algorithm(with_lengths{}, policy_gradient{}, token_mean{}).advantages(batch, 2);
+  composed_algorithm(with_lengths{}, policy_gradient{}, token_mean{}).advantages(batch, 2, random_key{});
   EXPECT_EQ(batch[0].advantage, 21);
   EXPECT_EQ(batch[3].advantage, 621);
   EXPECT_TRUE(batch[0].token_advantage.empty());
-  trainer::any_algorithm(composed_algorithm(by_token{}, policy_gradient{}, token_mean{})).advantages(batch, 4);
+  trainer::any_algorithm(composed_algorithm(by_token{}, policy_gradient{}, token_mean{}))
+      .advantages(batch, 4, random_key{});
   EXPECT_EQ(batch[2].token_advantage, (std::vector<float>{4, 4, 4}));
 }
 
 TEST(policy_algorithm, reinforce_plus_plus_whitens_over_the_tokens_of_the_batch) {
   auto batch = rewarded({1, 0, 0, 2});  // with 1, 2, 3 and 4 tokens
   const composed_algorithm a(paper::reinforce_plus_plus());
-  a.advantages(batch, 2);
+  a.advantages(batch, 2, random_key{});
   // Returns are 1, 0 0, 0 0 0, 2 2 2 2: mean 0.9, sum of squares 17.
   const double mean = 0.9, deviation = std::sqrt((17 - 10 * 0.81) / 9 + 1e-8);
   const double returns[] = {1, 0, 0, 2};
@@ -198,7 +205,7 @@ TEST(policy_algorithm, reinforce_plus_plus_whitens_over_the_tokens_of_the_batch)
   // A penalty of a token counts for the tokens up to it.
   for (trajectory& t : batch) t.token_reward.assign(static_cast<std::size_t>(t.response_length()), 0);
   batch[3].token_reward = {0, 3, 0, -3};
-  a.advantages(batch, 2);
+  a.advantages(batch, 2, random_key{});
   EXPECT_EQ(batch[3].token_advantage[0], batch[0].token_advantage[0]);
   EXPECT_EQ(batch[3].token_advantage[0], batch[3].token_advantage[1]);
   EXPECT_LT(batch[3].token_advantage[2], batch[0].token_advantage[0]);
@@ -207,12 +214,53 @@ TEST(policy_algorithm, reinforce_plus_plus_whitens_over_the_tokens_of_the_batch)
 
 TEST(policy_algorithm, estimators_of_rows_stay_with_rows) {
   auto batch = rewarded({1, 0, 0, 1});
-  composed_algorithm(paper::rloo()).advantages(batch, 2);
+  composed_algorithm(paper::rloo()).advantages(batch, 2, random_key{});
   for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(batch[i].advantage, i % 3 == 0 ? 1 : -1);
-  composed_algorithm(paper::opo()).advantages(batch, 2);  // lengths 1, 2 and 3, 4
+  composed_algorithm(paper::opo()).advantages(batch, 2, random_key{});  // lengths 1, 2 and 3, 4
   EXPECT_NEAR(batch[0].advantage, 1 - 1.0 / 3, 1e-7);
   EXPECT_NEAR(batch[3].advantage, 1 - 4.0 / 7, 1e-7);
   for (const trajectory& t : batch) EXPECT_TRUE(t.token_advantage.empty());
+}
+
+TEST(policy_algorithm, a_selection_sees_the_whole_step) {
+  auto batch = rewarded({1, 0, 0, 1});  // with 1, 2, 3 and 4 tokens
+  float h = 0;
+  for (trajectory& t : batch) {
+    t.old_logp.assign(static_cast<std::size_t>(t.response_length()), -1);
+    for (std::size_t k = 0; k < t.old_logp.size(); ++k) t.entropy.push_back(h += 1);  // 1, 2, ... 10
+  }
+  const composed_algorithm a(algorithm{group_relative{}, only_selected{clipped_ratio{}}, token_mean{}},
+                             high_entropy{.share = 0.2});
+  EXPECT_TRUE(contains(a.reads(), field::selected));
+  a.advantages(batch, 2, random_key{1});  // the 0.8-quantile of 1 ... 10 is 8.2
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(batch[i].selected, std::vector<float>(i + 1, 0)) << i;
+  EXPECT_EQ(batch[3].selected, (std::vector<float>{0, 0, 1, 1}));
+
+  example e, plain;
+  std::vector<float> selected(51, 0);
+  for (std::size_t i = 0; i < 51; i += 3) selected[i] = 1;
+  trainer::policy_micro_batch rows = e.rows();
+  rows.selected = selected;
+  a.loss(rows, e.counts, e.dlogp, {});
+  composed_algorithm(nothing{}, clipped_ratio{}, token_mean{}).loss(plain.rows(), plain.counts, plain.dlogp, {});
+  for (std::size_t i = 0; i < 51; ++i) EXPECT_EQ(e.dlogp[i], i % 3 == 0 ? plain.dlogp[i] : 0) << i;
+  EXPECT_THROW(a.loss(e.rows(), e.counts, e.dlogp, {}), std::invalid_argument);
+}
+
+TEST(policy_algorithm, a_random_selection_draws_with_the_key_of_the_step) {
+  const auto drawn = [](std::uint64_t seed) {
+    auto batch = rewarded({1, 0, 1, 0});
+    for (trajectory& t : batch) t.tokens.assign(51, 0), t.old_logp.assign(50, -0.25f);
+    for (std::size_t k = 0; k < 10; ++k) batch[0].old_logp[5 * k] = 2, batch[2].old_logp[5 * k] = 2;
+    const composed_algorithm a(paper::clip_cov(), clip_covariance{.share = 0.02});
+    a.advantages(batch, 2, random_key{seed});
+    std::vector<float> all;
+    for (const trajectory& t : batch) all.insert(all.end(), t.selected.begin(), t.selected.end());
+    EXPECT_EQ(std::count(all.begin(), all.end(), 1.0f), 4);  // of 200 tokens; 20 have a covariance of 1.4
+    return all;
+  };
+  EXPECT_EQ(drawn(1), drawn(1));
+  EXPECT_NE(drawn(1), drawn(2));
 }
 
 TEST(policy_algorithm, a_named_algorithm_is_taken_as_a_whole) {

@@ -2,7 +2,7 @@
 //
 //   struct my_algorithm {
 //     field reads() const;                                      // beyond logp, old_logp and advantage: which fields
-//     void advantages(std::span<trajectory> batch, std::int64_t samples) const;
+//     void advantages(std::span<trajectory> batch, std::int64_t samples, random_key key) const;
 //     policy_report loss(const policy_micro_batch& rows, const global_counts& step,
 //                        std::span<float> dlogp, std::span<float> dentropy) const;
 //     double entropy_weight(row_info row, const global_counts& step) const;
@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <span>
 
+#include "rlcore/core/random.hpp"
 #include "rlcore/objective/aggregation/aggregation.hpp"
 #include "rlcore/objective/algorithm/verl_policy_loss.hpp"
 #include "rlcore/objective/piece/field.hpp"
@@ -24,16 +25,18 @@ RLCORE_BEGIN
 namespace trainer {
 
 /// The packed rows of one micro-batch. `advantage` has one number per row; if `token_advantage` is not empty, it has
-/// one per token and is meant instead.
+/// one per token and is meant instead. `selected` is empty where nothing was selected.
 struct policy_micro_batch : policy_rows {
-  std::span<const float> token_advantage{};
+  std::span<const float> token_advantage{}, selected{};
 };
 
 /// What the policy loop asks of an algorithm:
 ///   reads           fields that the loss needs besides logp, old_logp and advantage: ref_logp makes the run keep a
 ///                   reference model, entropy hands over the entropies and a place for the slope by them
-///   advantages      writes trajectory::advantage, or trajectory::token_advantage of every trajectory; the `samples`
-///                   responses to one prompt are neighbours, and their rewards are final
+///   advantages      writes trajectory::advantage, or trajectory::token_advantage of every trajectory, and whatever
+///   else
+///                   the loss wants decided over the whole step (trajectory::selected); the `samples` responses to one
+///                   prompt are neighbours, and their rewards are final; `key` is the step's
 ///   loss            writes dL / dlogp (and dL / dentropy if that is not empty) of one micro-batch; `step` counts the
 ///                   whole optimizer step, so that the reports and gradients of its micro-batches add up
 ///   entropy_weight  how actor/entropy is averaged
@@ -41,7 +44,7 @@ template <class A>
 concept policy_algorithm = requires(const A a, std::span<trajectory> batch, const policy_micro_batch& rows,
                                     const global_counts& step, std::span<float> slope) {
   { a.reads() } -> std::same_as<field>;
-  a.advantages(batch, std::int64_t{});
+  a.advantages(batch, std::int64_t{}, random_key{});
   { a.loss(rows, step, slope, slope) } -> std::same_as<policy_report>;
   { a.entropy_weight(row_info{}, step) } -> std::convertible_to<double>;
 };

@@ -21,7 +21,9 @@ class any_algorithm {
       : held_(std::make_shared<const holder<A>>(std::move(algorithm))) {}
 
   field reads() const { return held_->reads(); }
-  void advantages(std::span<trajectory> batch, std::int64_t samples) const { held_->advantages(batch, samples); }
+  void advantages(std::span<trajectory> batch, std::int64_t samples, random_key key) const {
+    held_->advantages(batch, samples, key);
+  }
   policy_report loss(const policy_micro_batch& rows, const global_counts& step, std::span<float> dlogp,
                      std::span<float> dentropy) const {
     return held_->loss(rows, step, dlogp, dentropy);
@@ -32,7 +34,7 @@ class any_algorithm {
   struct interface {
     virtual ~interface() = default;
     virtual field reads() const = 0;
-    virtual void advantages(std::span<trajectory>, std::int64_t) const = 0;
+    virtual void advantages(std::span<trajectory>, std::int64_t, random_key) const = 0;
     virtual policy_report loss(const policy_micro_batch&, const global_counts&, std::span<float>,
                                std::span<float>) const = 0;
     virtual double entropy_weight(row_info, const global_counts&) const = 0;
@@ -41,8 +43,8 @@ class any_algorithm {
   struct holder final : interface {
     explicit holder(A a) : algorithm(std::move(a)) {}
     field reads() const override { return algorithm.reads(); }
-    void advantages(std::span<trajectory> batch, std::int64_t samples) const override {
-      algorithm.advantages(batch, samples);
+    void advantages(std::span<trajectory> batch, std::int64_t samples, random_key key) const override {
+      algorithm.advantages(batch, samples, key);
     }
     policy_report loss(const policy_micro_batch& rows, const global_counts& step, std::span<float> dlogp,
                        std::span<float> dentropy) const override {

@@ -14,6 +14,7 @@
 #include "rlcore/objective/loop/evaluate_sequences.hpp"
 #include "rlcore/trainer/policy/algorithm.hpp"
 #include "rlcore/trainer/policy/estimate_advantages.hpp"
+#include "rlcore/trainer/policy/select_tokens.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -25,24 +26,20 @@ inline constexpr bool is_sequence_objective = false;
 template <class Gather, class Link>
 inline constexpr bool is_sequence_objective<sequence_objective<Gather, Link>> = true;
 
-template <class T>
-vector_view<T> flat(std::span<T> s) {
-  return vector_view<T>(s.data(), {static_cast<extent_t>(s.size())});
-}
-
 }  // namespace detail
 
 /// The policy_algorithm of an algorithm{advantage, objective, aggregation}; see estimate_advantages for the forms of an
-/// advantage. field::rollout_logp is old_logp here: both are what was recorded while sampling. In reports the first
-/// piece is the policy loss, a further piece that reads ref_logp the KL, one with a slope by the entropy the entropy;
-/// others add to the policy loss. actor/entropy is the mean over response tokens, so that variants compare.
-template <class Advantage, class Objective, class Aggregation>
+/// advantage, and select_tokens for a selection. field::rollout_logp is old_logp here: both are what was recorded while
+/// sampling. In reports the first piece is the policy loss, a further piece that reads ref_logp the KL, one with a
+/// slope by the entropy the entropy; others add to the policy loss. actor/entropy is the mean over response tokens, so
+/// that variants compare.
+template <class Advantage, class Objective, class Aggregation, class Selection = no_selection>
 class composed_algorithm {
  public:
   composed_algorithm(Advantage advantage, Objective objective, Aggregation aggregation)
       : advantage_(std::move(advantage)), objective_(std::move(objective)), aggregation_(std::move(aggregation)) {}
-  composed_algorithm(const algorithm<Advantage, Objective, Aggregation>& a)
-      : composed_algorithm(a.advantage, a.objective, a.aggregation) {}
+  composed_algorithm(const algorithm<Advantage, Objective, Aggregation>& a, Selection selection = {})
+      : advantage_(a.advantage), objective_(a.objective), aggregation_(a.aggregation), selection_(selection) {}
 
   field reads() const noexcept {
     if constexpr (detail::is_sequence_objective<Objective>)
@@ -51,8 +48,9 @@ class composed_algorithm {
       return reads_of(std::make_index_sequence<piece_count<Objective>>{});
   }
 
-  void advantages(std::span<trajectory> batch, std::int64_t samples) const {
+  void advantages(std::span<trajectory> batch, std::int64_t samples, random_key key) const {
     estimate_advantages(advantage_, batch, samples);
+    if constexpr (!std::is_same_v<Selection, no_selection>) select_tokens(selection_, batch, key);
   }
 
   policy_report loss(const policy_micro_batch& rows, const global_counts& step, std::span<float> dlogp,
@@ -67,6 +65,7 @@ class composed_algorithm {
     const bool no_tokens = rows.logp.empty();  // then empty fields are complete
     if (!rows.ref_logp.empty() || no_tokens) batch.ref_logp = detail::flat(rows.ref_logp);
     if (!rows.entropy.empty() || no_tokens) batch.entropy = detail::flat(rows.entropy);
+    if (!rows.selected.empty() || no_tokens) batch.selected = detail::flat(rows.selected);
     batch.offsets = detail::flat(rows.offsets);
     token_gradients<float> gradients{.logp = detail::flat(dlogp)};
     if (!dentropy.empty() || no_tokens) gradients.entropy = detail::flat(dentropy);
@@ -99,10 +98,11 @@ class composed_algorithm {
  private:
   template <std::size_t... Index>
   static constexpr field reads_of(std::index_sequence<Index...>) noexcept {
-    constexpr field absent = field::weight | field::value | field::old_value | field::target | field::selected;
+    constexpr field absent = field::weight | field::value | field::old_value | field::target |
+                             (std::is_same_v<Selection, no_selection> ? field::selected : field::none);
     static_assert((!contains(piece_type<Index, Objective>::reads, absent) && ...),
-                  "rlcore: the policy loop offers logp, old_logp, rollout_logp, ref_logp, advantage and entropy; this "
-                  "objective reads another field");
+                  "rlcore: the policy loop offers logp, old_logp, rollout_logp, ref_logp, advantage and entropy, and "
+                  "selected where composed_algorithm is given a selection; this objective reads another field");
     return ((piece_type<Index, Objective>::reads | wrt_of<piece_type<Index, Objective>>()) | ...);
   }
 
@@ -151,6 +151,7 @@ class composed_algorithm {
   Advantage advantage_;
   Objective objective_;
   Aggregation aggregation_;
+  [[no_unique_address]] Selection selection_;
 };
 
 }  // namespace trainer

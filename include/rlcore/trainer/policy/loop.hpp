@@ -44,7 +44,7 @@ struct policy_run {
 };
 
 /// Purposes of the run's seed; numbers of one never meet those of another.
-enum class stream : std::uint32_t { rollout = 1, validation, mini_batches };
+enum class stream : std::uint32_t { rollout = 1, validation, mini_batches, selection };
 
 template <class Device, policy_algorithm Algorithm = verl_algorithm>
 class policy_loop {
@@ -143,7 +143,7 @@ class policy_loop {
       });
     time("adv", [&] {
       if (s.reward_kl.enabled) penalise(m);
-      run_.algorithm.advantages(batch_, s.samples);
+      run_.algorithm.advantages(batch_, s.samples, key(stream::selection));
     });
     m.set("actor/entropy", rollout_entropy(batch_, run_.algorithm));
     if (s.critic_warmup <= state_.step) time("update_actor", [&] { update(m); });

@@ -25,6 +25,7 @@ struct trajectory {
   float reward = 0;                 ///< score minus the KL penalty, if that is in the reward
   std::vector<float> token_reward;  ///< if not empty: the penalty of each response token, and the score at the last
   float advantage = 0;
+  std::vector<float> selected;         ///< if not empty: 0 or 1 for each response token, by a selection over the step
   std::vector<float> token_advantage;  ///< if not empty: one per response token, instead of `advantage`
 
   float score() const noexcept { return static_cast<float>(verdict.score); }

@@ -42,11 +42,11 @@ policy_report accumulate_gradient(actor<Device>& a, const Algorithm& algorithm, 
   for (const trajectory* t : mini) counts.add_row(t->response_length());
   const bool with_entropy = contains(algorithm.reads(), field::entropy);  // else it is neither read nor reported
   packed_trajectories packed;
-  std::vector<float> old_logp, ref_logp, advantage, token_advantage;
+  std::vector<float> old_logp, ref_logp, advantage, token_advantage, selected;
   policy_report report;
   for_each_micro_batch(mini, plan.micro_trajectories, plan.micro_tokens, [&](std::size_t first, std::size_t last) {
     packed.clear();
-    old_logp.clear(), ref_logp.clear(), advantage.clear(), token_advantage.clear();
+    old_logp.clear(), ref_logp.clear(), advantage.clear(), token_advantage.clear(), selected.clear();
     for (std::size_t i = first; i < last; ++i) {
       const trajectory& t = *mini[i];
       packed.push_back(t);
@@ -54,6 +54,7 @@ policy_report accumulate_gradient(actor<Device>& a, const Algorithm& algorithm, 
       ref_logp.insert(ref_logp.end(), t.ref_logp.begin(), t.ref_logp.end());
       advantage.push_back(t.advantage);
       token_advantage.insert(token_advantage.end(), t.token_advantage.begin(), t.token_advantage.end());
+      selected.insert(selected.end(), t.selected.begin(), t.selected.end());
     }
     nn::forward_backward(a.model, a.space, a.gradient, packed.inputs, packed.targets, plan.temperature, plan.recompute,
                          [&](std::span<const float> logp, std::span<const float> entropy, std::span<float> dlogp,
@@ -61,7 +62,7 @@ policy_report accumulate_gradient(actor<Device>& a, const Algorithm& algorithm, 
                            policy_micro_batch rows;
                            rows.offsets = packed.offsets, rows.logp = logp;
                            rows.old_logp = old_logp, rows.ref_logp = ref_logp;
-                           rows.advantage = advantage, rows.token_advantage = token_advantage;
+                           rows.advantage = advantage, rows.token_advantage = token_advantage, rows.selected = selected;
                            if (with_entropy) rows.entropy = entropy;
                            report += algorithm.loss(rows, counts, dlogp, with_entropy ? dentropy : std::span<float>());
                          });

@@ -20,7 +20,7 @@ struct verl_algorithm {
   field reads() const noexcept {
     return (policy.use_kl ? field::ref_logp : field::none) | (policy.entropy_coeff != 0 ? field::entropy : field::none);
   }
-  void advantages(std::span<trajectory> batch, std::int64_t samples) const {
+  void advantages(std::span<trajectory> batch, std::int64_t samples, random_key) const {
     assign_advantages(batch, samples, normalize_by_std);
   }
   policy_report loss(const policy_micro_batch& rows, const global_counts& step, std::span<float> dlogp,

@@ -1,0 +1,13 @@
+// needs: trainer
+// expected: rlcore: the policy loop offers logp, old_logp, rollout_logp, ref_logp, advantage and entropy, and selected
+#include "rlcore/objective/algorithm/trust_region.hpp"
+#include "rlcore/objective/selection/by_covariance.hpp"
+#include "rlcore/trainer/policy/composed_algorithm.hpp"
+
+auto reads() {
+#ifdef RLCORE_SHOULD_FAIL
+  return rlcore::trainer::composed_algorithm(rlcore::paper::clip_cov()).reads();
+#else
+  return rlcore::trainer::composed_algorithm(rlcore::paper::clip_cov(), rlcore::clip_covariance{}).reads();
+#endif
+}
