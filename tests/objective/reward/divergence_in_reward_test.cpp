@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -10,7 +11,6 @@
 #include "objective/golden_case.hpp"
 #include "rlcore/objective/piece/divergence/k3.hpp"
 #include "rlcore/objective/piece/divergence/value_clamped.hpp"
-#include "rlcore/objective/reward/reward_clip.hpp"
 
 using namespace rlcore;
 
@@ -30,7 +30,7 @@ class divergence_in_reward : public testing::Test {
       std::vector<double> reward(n);
       const auto row = [&](const std::vector<double>& x) { return std::span(x).subspan(i * n, n); };
       const rlcore::divergence_in_reward penalty{divergence, 0.125};
-      const double s = clip ? reward_clip{-1, 1}(score[i]) : score[i];
+      const double s = clip ? std::clamp(score[i], -1.0, 1.0) : score[i];
       const auto r = penalty(s, row(old_logp), row(ref_logp), std::span(reward));
       double sum = 0;
       for (std::size_t t = 0; t < n; ++t) {

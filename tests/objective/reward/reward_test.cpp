@@ -9,12 +9,10 @@
 #include <vector>
 
 #include "objective/golden_case.hpp"
-#include "rlcore/objective/advantage/group_relative.hpp"
 #include "rlcore/objective/reward/cosine_length.hpp"
-#include "rlcore/objective/reward/in_order.hpp"
 #include "rlcore/objective/reward/length_relative.hpp"
 #include "rlcore/objective/reward/repetition_penalty.hpp"
-#include "rlcore/objective/reward/reward_clip.hpp"
+#include "rlcore/objective/reward/reward_shaping.hpp"
 #include "rlcore/objective/reward/soft_overlong.hpp"
 #include "rlcore/objective/reward/target_length.hpp"
 #include "rlcore/objective/reward/truncated.hpp"
@@ -50,13 +48,6 @@ TEST(truncated, equals_openrlhf) {
     EXPECT_EQ(replace_truncated{-0.5}(r), g["replace"][k].get<double>()) << k;
     EXPECT_EQ(missing_eos_penalty{0.5}(r), r.reward - (r.truncated ? 0.5 : 0.0)) << k;  // TRL: scores[no_eos] -= p
   }
-}
-
-TEST(reward_clip, keeps_to_its_bounds) {
-  const reward_clip clip{.low = -1, .high = 2};
-  for (const double x : {-5.0, -1.0, -0.5, 0.0, 2.0, 2.5}) EXPECT_EQ(clip(x), std::clamp(x, -1.0, 2.0));
-  EXPECT_EQ(clip(infinity), 2);
-  EXPECT_EQ(reward_clip{}(11.0), 10);
 }
 
 TEST(cosine_length, equals_trl) {
@@ -110,39 +101,24 @@ TEST(target_length, by_hand) {
   EXPECT_EQ(rule.at_most(false, 10, 1), 0);
 }
 
-TEST(in_order, applies_one_after_the_other) {
+TEST(reward_shaping, applies_one_after_the_other) {
   const response r{.reward = 1, .length = 95, .truncated = true};
   const soft_overlong overlong{.max_length = 100, .buffer = 10};
-  const in_order penalised_then_clipped{overlong, missing_eos_penalty{2}, reward_clip{-1, 1}};
-  const in_order clipped_then_penalised{reward_clip{-1, 1}, overlong, missing_eos_penalty{2}};
-  EXPECT_EQ(penalised_then_clipped(r), -1);
-  EXPECT_EQ(clipped_then_penalised(r), -1.5);
-  EXPECT_EQ((in_order{replace_truncated{0.5}, penalised_then_clipped}(r)), -1);
+  const reward_shaping penalised_then_scaled{overlong, scale_truncated{0.5}};
+  const reward_shaping scaled_then_penalised{scale_truncated{0.5}, overlong};
+  EXPECT_EQ(penalised_then_scaled(r), 0.25);
+  EXPECT_EQ(scaled_then_penalised(r), 0);
+  EXPECT_EQ((reward_shaping{replace_truncated{3}, penalised_then_scaled, missing_eos_penalty{2}}(r)), -0.75);
 }
 
-TEST(in_order, leaves_unscored_rows_unscored) {
+TEST(reward_shaping, leaves_unscored_rows_unscored) {
   const response r{.reward = std::nan(""), .length = 99, .truncated = true};
   const soft_overlong overlong{.max_length = 100, .buffer = 10};
   EXPECT_TRUE(std::isnan(overlong(r)));
   EXPECT_TRUE(std::isnan(scale_truncated{}(r)));
   EXPECT_TRUE(std::isnan(replace_truncated{}(r)));
   EXPECT_TRUE(std::isnan(missing_eos_penalty{}(r)));
-  EXPECT_TRUE(std::isnan(reward_clip{}(r)));
   EXPECT_TRUE(std::isnan(cosine_length{.max_length = 9}(r)));
-}
-
-// OpenRLHF clips what is left of a reward after its group's normalisation. A reward is clipped here before it meets a
-// group; who wants the other order clips advantages, and it shows in the code.
-TEST(reward_clip, before_or_after_the_group_is_the_callers_choice) {
-  const std::vector<double> raw{100, 0, 0, 0};
-  std::vector<double> clipped(4), before(4), after(4);
-  for (std::size_t i = 0; i < 4; ++i) clipped[i] = reward_clip{-1, 1}(raw[i]);
-  const group_relative centred{.normalize_by_std = false};
-  centred(clipped, 4, before);
-  centred(raw, 4, after);
-  for (double& a : after) a = reward_clip{-1, 1}(a);
-  EXPECT_EQ(before, (std::vector<double>{0.75, -0.25, -0.25, -0.25}));
-  EXPECT_EQ(after, (std::vector<double>{1, -1, -1, -1}));
 }
 
 }  // namespace

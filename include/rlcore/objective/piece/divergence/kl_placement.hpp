@@ -52,7 +52,9 @@ concept kl_placement = is_kl_placement<P>;
 /// The objective of `surrogate` under a placement: kl_in_loss adds its term, the others change nothing. Refused if the
 /// surrogate has a KL term already, so that none is counted twice.
 template <class Objective, kl_placement Placement>
-constexpr auto with_kl(const Objective& surrogate, const Placement& placement) noexcept {
+requires(composite_piece<Objective> ||
+         token_piece<Objective>) constexpr auto with_kl(const Objective& surrogate,
+                                                        const Placement& placement) noexcept {
   constexpr bool has_kl = []<std::size_t... Index>(std::index_sequence<Index...>) {
     return ((piece_type<Index, Objective>::name == "kl") || ...);
   }

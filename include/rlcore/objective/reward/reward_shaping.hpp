@@ -1,0 +1,25 @@
+// Several shapings of a reward, one after the other.
+#pragma once
+
+#include <tuple>
+
+#include "rlcore/objective/reward/response.hpp"
+
+RLCORE_BEGIN
+
+/// reward_shaping{soft_overlong{...}, scale_truncated{0.5}}: each sees the reward that the one before it returned. The
+/// order is part of the type: whether a penalty is scaled with the reward or added to the scaled one cannot be
+/// confused. What comes next, e.g. clipping and the baseline, is in_order's.
+template <class... Shapings>
+struct reward_shaping {
+  std::tuple<Shapings...> shapings;
+
+  constexpr explicit reward_shaping(Shapings... s) : shapings(s...) {}
+
+  constexpr double operator()(response r) const {
+    std::apply([&r](const Shapings&... shaping) { ((r.reward = shaping(r)), ...); }, shapings);
+    return r.reward;
+  }
+};
+
+RLCORE_END
