@@ -50,7 +50,7 @@ void check_system(const std::string& system, const std::string& name, const Link
   expect_close(loss, want["loss"], 1e-14, name);
 }
 
-TEST(reward_model, trl_and_openrlhf) {
+TEST(reward_model_links, trl_and_openrlhf) {
   const bradley_terry plain{.beta = 1};
   check_system("trl", "reward", plain);
   check_system("trl", "reward_margin", bradley_terry_with_margin{});
@@ -62,20 +62,20 @@ TEST(reward_model, trl_and_openrlhf) {
 
 // OpenRLHF's LogExpLoss is the same function written as log(1 + exp(x)): infinite from x = 88.7 on in float, with a NaN
 // gradient, and it ignores the margin.
-TEST(reward_model, log_exp_does_not_overflow) {
+TEST(reward_model_links, log_exp_does_not_overflow) {
   const auto got = judge(bradley_terry{.beta = 1}, -500, 500);
   EXPECT_EQ(got.value, 1000);
   EXPECT_EQ(got.slope_chosen, -1);
   EXPECT_EQ(judge(bradley_terry_with_margin{}, pair_of(-500, 500, 2)).value, 1002);
 }
 
-TEST(reward_model, links_equal_numbers_of_60_digits) {
+TEST(reward_model_links, links_equal_numbers_of_60_digits) {
   check_pair_case(centering_link{}, "centering");
   check_row_case(squared_error_link{}, "squared_error");
   check_row_case(huber_link{.width = 1.5}, "huber");
   check_row_case(ordinal_link<4>({-2, -0.5, 1, 4}), "ordinal");
 }
-TEST(reward_model, slopes_are_derivatives) {
+TEST(reward_model_links, slopes_are_derivatives) {
   std::mt19937_64 random(4);
   std::normal_distribution<double> normal;
   for (int k = 0; k < 300; ++k) {
