@@ -121,13 +121,11 @@ constexpr auto kl_cov(double ppo_kl_coef = 0.1) noexcept {
 }
 /// loss_mode=dppo_tv, dppo_kl: clip_ratio_low and clip_ratio_high bound the divergence.
 constexpr auto dppo_tv(const clip_settings& s = {}) noexcept {
-  return algorithm{group_relative{},
-                   limited_log_ratio{rlcore::dppo_tv{.low = s.clip_low, .high = s.clip_high, .bound = s.clip_c}},
+  return algorithm{group_relative{}, rlcore::dppo_tv{.low = s.clip_low, .high = s.clip_high, .bound = s.clip_c},
                    token_mean{}};
 }
 constexpr auto dppo_kl(const clip_settings& s = {}) noexcept {
-  return algorithm{group_relative{},
-                   limited_log_ratio{rlcore::dppo_kl{.low = s.clip_low, .high = s.clip_high, .bound = s.clip_c}},
+  return algorithm{group_relative{}, rlcore::dppo_kl{.low = s.clip_low, .high = s.clip_high, .bound = s.clip_c},
                    token_mean{}};
 }
 /// loss_mode=dro; dro_beta has no default there.
