@@ -10,9 +10,11 @@
 RLCORE_BEGIN
 
 /// transformed{reward, link}: the link on reward(chosen), reward(rejected), slopes by the chain rule. With the rewards
-/// of implicit_reward.hpp it is f-DPO (Wang et al. 2024; TRL f_divergence_type). It transforms whatever link it holds;
-/// TRL leaves nca_pair, bco_pair, sppo_hard, aot, apo_* untransformed, which is written by not wrapping them. Monitors
-/// are of the transformed rewards. The gathered score is transformed: with mean_of, the mean log-ratio.
+/// of implicit_reward.hpp it is f-DPO (Wang et al. 2024; TRL f_divergence_type). It transforms whatever link it holds.
+/// TRL's function leaves nca_pair, bco_pair, sppo_hard, aot and apo_* untransformed and its newer trainers refuse them;
+/// here that is written by not wrapping them. Monitors are of the transformed rewards. What was gathered is
+/// transformed: the mean log-ratio with mean_of. To transform the sum and then average it, as TRL does, hold
+/// per_token{link}.
 template <class Reward, class Link>
 struct transformed {
   static_assert(pair_link<Link>,
