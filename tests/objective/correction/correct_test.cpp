@@ -34,8 +34,8 @@ void check_weight(const std::string& name, const Weight& weight, bool normalized
   expect_near(r.mean(), metric(one, "rollout_is_mean"), name);
   expect_near(r.deviation(), metric(one, "rollout_is_std"), name, 1e-7);
   expect_near(r.effective_sample_share(), metric(one, "rollout_is_eff_sample_size"), name);
-  expect_near(r.sequence_mean(), metric(one, "rollout_is_seq_mean"), name);
-  expect_near(r.sequence_deviation(), metric(one, "rollout_is_seq_std"), name);
+  expect_near(r.mean_of_sequences(), metric(one, "rollout_is_seq_mean"), name);
+  expect_near(r.deviation_of_sequences(), metric(one, "rollout_is_seq_std"), name);
   expect_near(r.smallest_sequence, metric(one, "rollout_is_seq_min"), name);
   expect_near(r.largest_sequence, metric(one, "rollout_is_seq_max"), name);
   const double n = static_cast<double>(r.sequences);
@@ -76,16 +76,16 @@ TEST(RolloutCorrection, WeightsOfVerl) {
   check_weight("token_tis", importance_weight{token_level{}, truncated{2}});
   check_weight("token_tis_normalized", importance_weight{token_level{}, truncated{2}}, true);
   check_weight("token_icepop", importance_weight{token_level{}, zero_outside{0.5, 5}});
-  check_weight("sequence_tis", importance_weight{sequence_sum{}, truncated{2}});
-  check_weight("sequence_tis_normalized", importance_weight{sequence_sum{}, truncated{2}}, true);
-  check_weight("sequence_icepop", importance_weight{sequence_sum{}, zero_outside{0.5, 5}});
+  check_weight("sequence_tis", importance_weight{summed_over_sequence{}, truncated{2}});
+  check_weight("sequence_tis_normalized", importance_weight{summed_over_sequence{}, truncated{2}}, true);
+  check_weight("sequence_icepop", importance_weight{summed_over_sequence{}, zero_outside{0.5, 5}});
 }
 
 TEST(RolloutCorrection, WeightsByDefinition) {
   golden_data d;
-  d.run(decoupled(importance_weight{sequence_mean{}, untreated{}}));
+  d.run(decoupled(importance_weight{mean_over_sequence{}, untreated{}}));
   expect_equal(d.weight, d.cases["definition"]["geometric"], "geometric mean");
-  d.run(decoupled(importance_weight{turn_sum{}, truncated{2}}));
+  d.run(decoupled(importance_weight{summed_over_turn{}, truncated{2}}));
   expect_equal(d.weight, d.cases["definition"]["turn"], "product over the turn");
 }
 
@@ -93,16 +93,16 @@ TEST(RolloutCorrection, RejectionsOfVerl) {
   check_rejection("token_k1", "token_k1", ratio_within<token_level>(rollout_over_train{0.6, 1.5}));
   check_rejection("token_k2", "token_k2", divergence_at_most<k2, token_level>{.bound = 0.1});
   check_rejection("token_k3", "token_k3", divergence_at_most<k3, token_level>{.bound = 0.1});
-  check_rejection("sequence_sum_k1", "seq_sum_k1", ratio_within<sequence_sum>(rollout_over_train{0.5, 3}));
-  check_rejection("sequence_sum_k2", "seq_sum_k2", divergence_at_most<k2, sequence_sum>{.bound = 1});
-  check_rejection("sequence_sum_k3", "seq_sum_k3", divergence_at_most<k3, sequence_sum>{.bound = 1});
-  check_rejection("sequence_mean_k1", "seq_mean_k1", ratio_within<sequence_mean>(rollout_over_train{0.5, 1.04}));
-  check_rejection("sequence_mean_k2", "seq_mean_k2", divergence_at_most<k2, sequence_mean>{.bound = 0.05});
-  check_rejection("sequence_mean_k3", "seq_mean_k3", divergence_at_most<k3, sequence_mean>{.bound = 0.05});
-  check_rejection("sequence_max_k2", "seq_max_k2", divergence_at_most<k2, sequence_max>{.bound = 0.5});
-  check_rejection("sequence_max_k3", "seq_max_k3", divergence_at_most<k3, sequence_max>{.bound = 0.5});
+  check_rejection("sequence_sum_k1", "seq_sum_k1", ratio_within<summed_over_sequence>(rollout_over_train{0.5, 3}));
+  check_rejection("sequence_sum_k2", "seq_sum_k2", divergence_at_most<k2, summed_over_sequence>{.bound = 1});
+  check_rejection("sequence_sum_k3", "seq_sum_k3", divergence_at_most<k3, summed_over_sequence>{.bound = 1});
+  check_rejection("sequence_mean_k1", "seq_mean_k1", ratio_within<mean_over_sequence>(rollout_over_train{0.5, 1.04}));
+  check_rejection("sequence_mean_k2", "seq_mean_k2", divergence_at_most<k2, mean_over_sequence>{.bound = 0.05});
+  check_rejection("sequence_mean_k3", "seq_mean_k3", divergence_at_most<k3, mean_over_sequence>{.bound = 0.05});
+  check_rejection("sequence_max_k2", "seq_max_k2", divergence_at_most<k2, largest_in_sequence>{.bound = 0.5});
+  check_rejection("sequence_max_k3", "seq_max_k3", divergence_at_most<k3, largest_in_sequence>{.bound = 0.5});
   check_rejection("two", "", divergence_at_most<k3, token_level>{.bound = 0.1},
-                  ratio_within<sequence_mean>(rollout_over_train{0.5, 1.1}));
+                  ratio_within<mean_over_sequence>(rollout_over_train{0.5, 1.1}));
 }
 
 TEST(RolloutCorrection, MetricsOfVerlAndTrl) {
@@ -131,10 +131,10 @@ TEST(RolloutCorrection, TheDirectionOfARatioIsItsType) {
   std::vector<double> train{-1.0, -1.0}, rollout{-1.0 + std::log(2.5), -1.0 - std::log(2.5)}, kept(2);
   const token_batch<double> batch{.old_logp = matrix(train.data(), 2, 1), .rollout_logp = matrix(rollout.data(), 2, 1)};
   // train / rollout is 0.4 and 2.5
-  correct(serial{}, decoupled(no_weight{}, ratio_within<sequence_mean>(train_over_rollout{0.5, 3})), batch,
+  correct(serial{}, decoupled(no_weight{}, ratio_within<mean_over_sequence>(train_over_rollout{0.5, 3})), batch,
           {.mask = matrix(kept.data(), 2, 1)});
   EXPECT_EQ(kept, (std::vector<double>{0, 1}));
-  correct(serial{}, decoupled(no_weight{}, ratio_within<sequence_mean>(rollout_over_train{0.5, 3})), batch,
+  correct(serial{}, decoupled(no_weight{}, ratio_within<mean_over_sequence>(rollout_over_train{0.5, 3})), batch,
           {.mask = matrix(kept.data(), 2, 1)});
   EXPECT_EQ(kept, (std::vector<double>{1, 0}));
   // Plain numbers do not compile: tests/compile_fail/correction_ratio_without_direction.cpp.
@@ -150,8 +150,8 @@ TEST(RolloutCorrection, MaskedSlotsAreNeverRead) {
       poisoned.old_logp[k] = std::numeric_limits<double>::quiet_NaN();
       poisoned.rollout_logp[k] = std::numeric_limits<double>::infinity();
     }
-  const auto rule = decoupled(importance_weight{sequence_sum{}, truncated{2}},
-                              ratio_within<sequence_mean>(rollout_over_train{0.6, 2}));
+  const auto rule = decoupled(importance_weight{summed_over_sequence{}, truncated{2}},
+                              ratio_within<mean_over_sequence>(rollout_over_train{0.6, 2}));
   const auto a = clean.run(rule), b = poisoned.run(rule);
   EXPECT_EQ(clean.weight, poisoned.weight);
   EXPECT_EQ(clean.kept, poisoned.kept);
@@ -183,8 +183,8 @@ struct long_rows {
   }
 };
 
-const auto both = decoupled(importance_weight{sequence_sum{}, truncated{2}},
-                            ratio_within<sequence_mean>(rollout_over_train{0.9, 1.1}),
+const auto both = decoupled(importance_weight{summed_over_sequence{}, truncated{2}},
+                            ratio_within<mean_over_sequence>(rollout_over_train{0.9, 1.1}),
                             divergence_at_most<k3, token_level>{.bound = 0.3});
 
 }  // namespace

@@ -81,7 +81,8 @@ struct corrected_batch {
   correction_report<Gates> report;
 };
 
-namespace detail {
+RLCORE_ALGORITHM_BEGIN
+namespace correction {
 
 template <class Rule, class T>
 class row_corrector {
@@ -182,10 +183,10 @@ class row_corrector {
   const Rule& rule_;
   live_rows<T> rows_;
   mask_output mask_;
-  row_source<T> weight_;
+  detail::row_source<T> weight_;
 };
 
-}  // namespace detail
+}  // namespace correction
 
 /// Weighs and rejects the tokens of `batch` by `rule`. Writes the weights (0 where the token is masked or rejected) and
 /// the mask that remains, in double per row and in a fixed order: any split into micro-batches and any executor give
@@ -194,7 +195,7 @@ class row_corrector {
 template <executor Executor, class Rule, class T>
 auto correct(const Executor& exec, const Rule& rule, const token_batch<T>& batch,
              const std::type_identity_t<correction_outputs<T>>& out) {
-  using corrector = detail::row_corrector<Rule, T>;
+  using corrector = correction::row_corrector<Rule, T>;
   const corrector rows(rule, batch, out);
   const std::size_t chunks = std::min(static_cast<std::size_t>(rows.size()), 4 * exec.concurrency());
   std::vector<correction_report<corrector::gates>> reports(chunks);
@@ -231,4 +232,5 @@ void self_normalize(const token_field<T>& weight, const weight_report& joined) {
     }
 }
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -33,7 +33,7 @@ struct rollout_over_train {
 /// Keeps what has low <= level(log ratio) <= high. The bounds are given as those of a ratio whose direction is its
 /// type, since 0.5 ... 3 of one direction is 0.33 ... 2 of the other:
 ///
-///   ratio_within<sequence_mean>(rollout_over_train{.low = 0.999, .high = 1.001})       verl's seq_mean_k1
+///   ratio_within<mean_over_sequence>(rollout_over_train{.low = 0.999, .high = 1.001})       verl's seq_mean_k1
 ///
 /// Log-ratios of single tokens are held in +-log_limit first. NaN is outside of all bounds.
 template <class Level>
@@ -57,8 +57,8 @@ class ratio_within {
                   "rollout_over_train{low, high} its reciprocal");
   }
 
-  bool keeps(double statistic) const noexcept { return statistic >= low_ && statistic <= high_; }
-  void operator()(const log_ratio_row& row, std::span<double> statistic) const noexcept {
+  RLCORE_FN bool keeps(double statistic) const noexcept { return statistic >= low_ && statistic <= high_; }
+  RLCORE_FN void operator()(const log_ratio_row& row, std::span<double> statistic) const noexcept {
     for (std::size_t k = 0; k < statistic.size(); ++k) statistic[k] = detail::limited(row.log_ratio[k], limit_);
     Level{}(row.position, statistic);
   }
@@ -71,7 +71,7 @@ class ratio_within {
 /// from logp and ref_logp, here of the rollout policy from the trained one: k2 is u^2 / 2 and k3 is e^u - 1 - u with
 /// u = log train - log rollout; or one of the sampled divergences below.
 ///
-///   divergence_at_most<k3, sequence_mean>{.bound = 0.01}        verl's seq_mean_k3
+///   divergence_at_most<k3, mean_over_sequence>{.bound = 0.01}        verl's seq_mean_k3
 template <class Divergence, class Level>
 struct divergence_at_most {
   static constexpr std::string_view level_name = Level::name, statistic_name = Divergence::name;
@@ -79,15 +79,17 @@ struct divergence_at_most {
   double log_limit = 20;  ///< of u
   [[no_unique_address]] Divergence divergence{};
 
-  bool keeps(double statistic) const noexcept { return statistic <= bound; }
-  void operator()(const log_ratio_row& row, std::span<double> statistic) const noexcept {
-    for (std::size_t k = 0; k < statistic.size(); ++k) {
-      token<double> t{};
-      t.logp = row.rollout[k], t.ref_logp = row.train[k];
-      const double u = row.log_ratio[k], held = detail::limited(u, log_limit);
-      if (held != u) t.ref_logp = t.logp + held;
-      statistic[k] = divergence.template operator()<exact_math, double>(t).value;
-    }
+  RLCORE_FN bool keeps(double statistic) const noexcept { return statistic <= bound; }
+  RLCORE_FN void operator()(const log_ratio_row& row, std::span<double> statistic) const noexcept {
+    using lanes = pack<double>;
+    const lanes limit(log_limit);
+    correction::transform_packs(row.rollout, row.train, statistic, [&](lanes rollout, lanes train) {
+      token<lanes> t{};
+      t.logp = rollout;
+      const lanes u = train - rollout, held = fast_math::clamp(u, -limit, limit);
+      t.ref_logp = fast_math::select(held != u, rollout + held, train);
+      return divergence.template operator()<fast_math, lanes>(t).value;
+    });
     Level{}(row.position, statistic);
   }
 };
@@ -97,7 +99,7 @@ struct divergence_at_most {
 struct sampled_binary_kl {
   static constexpr std::string_view name = "binary_kl";
   template <class Math, class V>
-  term<V> operator()(const token<V>& t) const noexcept {
+  RLCORE_FN term<V> operator()(const token<V>& t) const noexcept {
     const V p = Math::clamp(Math::exp(t.logp), V(1e-6), V(1 - 1e-6));
     const V q = Math::clamp(Math::exp(t.ref_logp), V(1e-6), V(1 - 1e-6));
     return {p * Math::log(p / q) + (V(1) - p) * Math::log((V(1) - p) / (V(1) - q)), V(0)};
@@ -108,7 +110,7 @@ struct sampled_binary_kl {
 struct sampled_total_variation {
   static constexpr std::string_view name = "tv";
   template <class Math, class V>
-  term<V> operator()(const token<V>& t) const noexcept {
+  RLCORE_FN term<V> operator()(const token<V>& t) const noexcept {
     const V p = Math::clamp(Math::exp(t.logp), V(1e-6), V(1 - 1e-6));
     const V q = Math::clamp(Math::exp(t.ref_logp), V(1e-6), V(1 - 1e-6));
     return {Math::abs(p - q), V(0)};
@@ -117,7 +119,7 @@ struct sampled_total_variation {
 
 /// A weight that is 0 where one of the gates closes, and else what it is. The token stays in the denominator.
 ///
-///   zero_unless{importance_weight{token_level{}, untreated{}}, ratio_within<sequence_mean>(...)}
+///   zero_unless{importance_weight{token_level{}, untreated{}}, ratio_within<mean_over_sequence>(...)}
 template <class Weight, class... Gates>
 struct zero_unless {
   static constexpr bool per_sequence = Weight::per_sequence;
@@ -129,7 +131,7 @@ struct zero_unless {
   double low() const noexcept { return weight.low(); }
   double high() const noexcept { return weight.high(); }
   void check() const { weight.check(); }
-  void operator()(const log_ratio_row& row, std::span<double> raw, std::span<double> w) const {
+  RLCORE_FN void operator()(const log_ratio_row& row, std::span<double> raw, std::span<double> w) const {
     weight(row, raw, w);
     std::vector<double> statistic(w.size());
     const auto close = [&](const auto& gate) {

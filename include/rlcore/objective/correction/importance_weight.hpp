@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "rlcore/objective/correction/detail/packs.hpp"
 #include "rlcore/objective/correction/level.hpp"
 #include "rlcore/objective/correction/treatment.hpp"
 
@@ -23,7 +24,7 @@ struct log_ratio_row {
 
 namespace detail {
 /// NaN stays NaN.
-inline double limited(double x, double limit) noexcept { return x > limit ? limit : x < -limit ? -limit : x; }
+RLCORE_FN double limited(double x, double limit) noexcept { return x > limit ? limit : x < -limit ? -limit : x; }
 
 template <class Treatment>
 double low_of(const Treatment& t) noexcept {
@@ -50,8 +51,8 @@ inline void check_bounds(std::string_view what, double low, double high) {
 /// they carry no gradient.
 ///
 ///   importance_weight{token_level{}, truncated{2}}       token TIS
-///   importance_weight{sequence_sum{}, truncated{2}}      sequence TIS: the product of the ratios
-///   importance_weight{sequence_mean{}, truncated{2}}     their geometric mean
+///   importance_weight{summed_over_sequence{}, truncated{2}}      sequence TIS: the product of the ratios
+///   importance_weight{mean_over_sequence{}, truncated{2}}     their geometric mean
 ///   importance_weight{token_level{}, zero_outside{}}     IcePop, token MIS
 ///
 /// The sequence level is unbiased only if every token of a row weighs the same in the loss (sequence_mean_token_sum,
@@ -70,13 +71,14 @@ struct importance_weight {
   void check() const { detail::check_bounds("the importance weight", low(), high()); }
 
   /// The weights before and after the treatment.
-  void operator()(const log_ratio_row& row, std::span<double> raw, std::span<double> weight) const noexcept {
+  RLCORE_FN void operator()(const log_ratio_row& row, std::span<double> raw, std::span<double> weight) const noexcept {
     std::copy(row.log_ratio.begin(), row.log_ratio.end(), raw.begin());
     level(row.position, raw);
-    for (std::size_t k = 0; k < raw.size(); ++k) {
-      raw[k] = std::exp(detail::limited(raw[k], log_limit));
-      weight[k] = treatment(raw[k]);
-    }
+    const pack<double> limit(log_limit);
+    correction::transform_packs(raw, raw, raw, [&](pack<double> x, pack<double>) {
+      return fast_math::exp(fast_math::clamp(x, -limit, limit));
+    });
+    for (std::size_t k = 0; k < raw.size(); ++k) weight[k] = treatment(raw[k]);
   }
 };
 

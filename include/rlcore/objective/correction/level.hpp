@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/core/compiler.hpp"
 #include "rlcore/tensor/view.hpp"
 
 RLCORE_BEGIN
@@ -16,7 +17,7 @@ RLCORE_BEGIN
 struct token_level {
   static constexpr std::string_view name = "token";
   static constexpr bool per_sequence = false;
-  void operator()(std::span<const extent_t>, std::span<double>) const noexcept {}
+  RLCORE_FN void operator()(std::span<const extent_t>, std::span<double>) const noexcept {}
 };
 
 /// All live tokens of a row.
@@ -35,42 +36,42 @@ struct one_turn {
 };
 
 /// Gives every token the sum, mean or largest of the values of its scope. Sums are taken in double, from left to right.
-enum class reduction { sum, mean, largest };
+enum class level_reduction { sum, mean, largest };
 
-template <class Scope, reduction Reduction>
+template <class Scope, level_reduction Reduction>
 struct reduced_over {
   static constexpr bool per_sequence = Scope::per_sequence;
   static constexpr std::string_view name = [] {
-    constexpr std::string_view names[2][3]{{"turn_sum", "turn_mean", "turn_max"},
-                                           {"sequence_sum", "sequence_mean", "sequence_max"}};
+    constexpr std::string_view names[2][3]{{"summed_over_turn", "mean_over_turn", "largest_in_turn"},
+                                           {"summed_over_sequence", "mean_over_sequence", "largest_in_sequence"}};
     return names[per_sequence][static_cast<std::size_t>(Reduction)];
   }();
 
   /// In place, for one row.
-  void operator()(std::span<const extent_t> position, std::span<double> x) const noexcept {
+  RLCORE_FN void operator()(std::span<const extent_t> position, std::span<double> x) const noexcept {
     for (std::size_t first = 0, last = 0; first < x.size(); first = last) {
       last = Scope::end(position, first);
-      double all = Reduction == reduction::largest ? -std::numeric_limits<double>::infinity() : 0.0;
+      double all = Reduction == level_reduction::largest ? -std::numeric_limits<double>::infinity() : 0.0;
       for (std::size_t k = first; k < last; ++k) {
-        if constexpr (Reduction == reduction::largest)
+        if constexpr (Reduction == level_reduction::largest)
           all = x[k] > all || x[k] != x[k] ? x[k] : all;
         else
           all += x[k];
       }
-      if constexpr (Reduction == reduction::mean) all /= static_cast<double>(last - first);
+      if constexpr (Reduction == level_reduction::mean) all /= static_cast<double>(last - first);
       std::fill(x.begin() + static_cast<std::ptrdiff_t>(first), x.begin() + static_cast<std::ptrdiff_t>(last), all);
     }
   }
 };
 
 /// Of log-ratios: the log of the product of the ratios, the sequence's importance weight.
-using sequence_sum = reduced_over<whole_sequence, reduction::sum>;
+using summed_over_sequence = reduced_over<whole_sequence, level_reduction::sum>;
 /// Of log-ratios: the log of the geometric mean of the ratios.
-using sequence_mean = reduced_over<whole_sequence, reduction::mean>;
-using sequence_max = reduced_over<whole_sequence, reduction::largest>;
+using mean_over_sequence = reduced_over<whole_sequence, level_reduction::mean>;
+using largest_in_sequence = reduced_over<whole_sequence, level_reduction::largest>;
 /// The same for the turn that a token belongs to.
-using turn_sum = reduced_over<one_turn, reduction::sum>;
-using turn_mean = reduced_over<one_turn, reduction::mean>;
-using turn_max = reduced_over<one_turn, reduction::largest>;
+using summed_over_turn = reduced_over<one_turn, level_reduction::sum>;
+using mean_over_turn = reduced_over<one_turn, level_reduction::mean>;
+using largest_in_turn = reduced_over<one_turn, level_reduction::largest>;
 
 RLCORE_END

@@ -8,7 +8,6 @@
 #include <limits>
 
 #include "rlcore/objective/correction/importance_weight.hpp"
-#include "rlcore/simd/exact.hpp"
 #include "rlcore/simd/exact_sum.hpp"
 
 RLCORE_BEGIN
@@ -24,21 +23,26 @@ class off_policy_report {
   double smallest_log_ppl_ratio = std::numeric_limits<double>::infinity();
 
   /// Adds a row. Tokens whose rollout log-prob is NaN are left out if `skip_unscored`.
-  void add_row(const log_ratio_row& row, bool skip_unscored = false) noexcept {
-    double u_sum = 0, size = 0, k3 = 0, squared = 0, train = 0, rollout = 0, largest = 0;
-    std::int64_t n = 0;
-    for (std::size_t k = 0; k < row.train.size(); ++k) {
-      if (skip_unscored && std::isnan(row.rollout[k])) {
-        ++unscored;
-        continue;
-      }
-      const double u = row.train[k] - row.rollout[k];
-      u_sum += u, size += std::abs(u), k3 += exact_math::excess(u);
-      squared += std::exp(2 * detail::limited(u, 20));
-      train += row.train[k], rollout += row.rollout[k];
-      largest = std::max(largest, std::abs(u));
-      ++n;
-    }
+  RLCORE_FN void add_row(const log_ratio_row& row, bool skip_unscored = false) noexcept {
+    using lanes = pack<double>;
+    const lanes zero(0.0), limit(20.0);
+    lanes u_lanes = zero, size_lanes = zero, k3_lanes = zero, squared_lanes = zero, train_lanes = zero,
+          rollout_lanes = zero, count = zero, largest_lanes = zero;
+    correction::for_each_pack(row.train, row.rollout, [&](lanes p, lanes q, lane_mask<double> there, std::size_t) {
+      const lane_mask<double> seen = skip_unscored ? there & (q == q) : there;
+      const auto add = [&](lanes& sum, lanes x) { sum += choose(seen, x, zero); };
+      const lanes u = p - q, held = fast_math::clamp(u, -limit, limit);
+      add(u_lanes, u), add(size_lanes, fast_math::abs(u)), add(k3_lanes, fast_math::excess(u));
+      add(squared_lanes, fast_math::exp(held + held)), add(train_lanes, p), add(rollout_lanes, q);
+      add(count, lanes(1.0));
+      largest_lanes = fast_math::max(largest_lanes, choose(seen, fast_math::abs(u), zero));
+    });
+    const double u_sum = sum_lanes(u_lanes), size = sum_lanes(size_lanes), k3 = sum_lanes(k3_lanes);
+    const double squared = sum_lanes(squared_lanes), train = sum_lanes(train_lanes), rollout = sum_lanes(rollout_lanes);
+    double largest = 0;
+    for (std::size_t k = 0; k < lanes::lanes; ++k) largest = std::max(largest, largest_lanes.v[k]);
+    const auto n = static_cast<std::int64_t>(sum_lanes(count));
+    unscored += static_cast<std::int64_t>(row.train.size()) - n;
     if (n == 0) return;
     tokens += n, sequences += 1;
     largest_difference = std::max(largest_difference, largest);

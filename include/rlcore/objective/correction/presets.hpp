@@ -19,20 +19,22 @@ namespace verl {
 inline constexpr rollout_over_train geometric_band{0.999, 1.001};
 
 inline auto token_tis(double threshold = 2) { return importance_weight{token_level{}, truncated{threshold}}; }
-inline auto sequence_tis(double threshold = 2) { return importance_weight{sequence_sum{}, truncated{threshold}}; }
+inline auto sequence_tis(double threshold = 2) {
+  return importance_weight{summed_over_sequence{}, truncated{threshold}};
+}
 inline auto token_icepop(double high = 5, double low = 0.5) {
   return importance_weight{token_level{}, zero_outside{low, high}};
 }
 /// rollout_rs = "seq_mean_k1"
-inline auto geo_rs(rollout_over_train band = geometric_band) { return ratio_within<sequence_mean>(band); }
+inline auto geo_rs(rollout_over_train band = geometric_band) { return ratio_within<mean_over_sequence>(band); }
 /// rollout_rs = "seq_mean_k3"
-inline auto k3_rs(double bound = 0.01) { return divergence_at_most<k3, sequence_mean>{.bound = bound}; }
+inline auto k3_rs(double bound = 0.01) { return divergence_at_most<k3, mean_over_sequence>{.bound = bound}; }
 
 inline auto decoupled_token_is(double threshold = 2) { return decoupled(token_tis(threshold)); }
 inline auto decoupled_seq_is(double threshold = 2) { return decoupled(sequence_tis(threshold)); }
 inline auto decoupled_token_icepop(double high = 5, double low = 0.5) { return decoupled(token_icepop(high, low)); }
 inline auto decoupled_seq_is_rs(double threshold = 2, rollout_over_train band = {0.5, 2}) {
-  return decoupled(sequence_tis(threshold), ratio_within<sequence_sum>(band));
+  return decoupled(sequence_tis(threshold), ratio_within<summed_over_sequence>(band));
 }
 inline auto decoupled_geo_rs(rollout_over_train band = geometric_band) { return decoupled(no_weight{}, geo_rs(band)); }
 inline auto decoupled_geo_rs_seq_tis(double threshold = 2, rollout_over_train band = geometric_band) {
@@ -85,10 +87,11 @@ inline auto icepop(double low = 0.5, double high = 5) {
 /// seq, mask, which is called seq-mask-tis although nothing is truncated: the token's ratio as it is, in rows whose
 /// geometric mean is within the bounds.
 inline auto sequence_mask_untruncated(double low = 0.5, double high = 5) {
-  return decoupled(zero_unless{token_weight(), ratio_within<sequence_mean>(train_over_rollout{low, high}, unlimited)});
+  return decoupled(
+      zero_unless{token_weight(), ratio_within<mean_over_sequence>(train_over_rollout{low, high}, unlimited)});
 }
 /// seq, mask, gated by binary_kl: the trust region of FlashREINFORCE. Level and divergence may be others.
-template <class Divergence = sampled_binary_kl, class Level = sequence_mean>
+template <class Divergence = sampled_binary_kl, class Level = mean_over_sequence>
 auto trust_region(double bound) {
   return decoupled(
       zero_unless{token_weight(), divergence_at_most<Divergence, Level>{.bound = bound, .log_limit = unlimited}});
@@ -115,10 +118,10 @@ inline auto token_mask(double high = 3, double low = 0) {
   return importance_sampling(token_level{}, zero_outside{low, high});
 }
 inline auto sequence_truncate(double high = 3, double low = 0) {
-  return importance_sampling(sequence_sum{}, clamped{low, high});
+  return importance_sampling(summed_over_sequence{}, clamped{low, high});
 }
 inline auto sequence_mask(double high = 3, double low = 0) {
-  return importance_sampling(sequence_sum{}, zero_outside{low, high});
+  return importance_sampling(summed_over_sequence{}, zero_outside{low, high});
 }
 
 }  // namespace trl

@@ -31,8 +31,8 @@ struct rollout_correction {
 
 /// Corrects old_logp over rollout_logp. The objective keeps its ratio logp over old_logp, and is weighted{}.
 ///
-///   decoupled(importance_weight{sequence_sum{}, truncated{2}})
-///   decoupled(no_weight{}, ratio_within<sequence_mean>(rollout_over_train{.low = 0.999, .high = 1.001}))
+///   decoupled(importance_weight{summed_over_sequence{}, truncated{2}})
+///   decoupled(no_weight{}, ratio_within<mean_over_sequence>(rollout_over_train{.low = 0.999, .high = 1.001}))
 template <class Weight, class... Gates>
 constexpr rollout_correction<proximal_policy, Weight, Gates...> decoupled(Weight weight, Gates... gates) {
   return {weight, std::tuple<Gates...>(gates...)};

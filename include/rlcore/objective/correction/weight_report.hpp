@@ -8,6 +8,7 @@
 #include <limits>
 #include <span>
 
+#include "rlcore/core/compiler.hpp"
 #include "rlcore/simd/exact_sum.hpp"
 
 RLCORE_BEGIN
@@ -25,7 +26,8 @@ class weight_report {
   double smallest = std::numeric_limits<double>::infinity(), largest = -smallest;  ///< of the tokens' weights
   double smallest_sequence = smallest, largest_sequence = -smallest;               ///< of the sequences' mean weights
 
-  void add_row(std::span<const double> raw, std::span<const double> weight, double low, double high) noexcept {
+  RLCORE_FN void add_row(std::span<const double> raw, std::span<const double> weight, double low,
+                         double high) noexcept {
     if (weight.empty()) return;
     double sum = 0, squares = 0, raw_sum = 0;
     std::int64_t zeros = 0;
@@ -60,14 +62,14 @@ class weight_report {
   /// Mean weight of a token.
   double mean() const noexcept { return ratio(sum_.value(), tokens); }
   /// Mean over sequences of the mean weight of their tokens.
-  double sequence_mean() const noexcept { return ratio(means_.value(), sequences); }
+  double mean_of_sequences() const noexcept { return ratio(means_.value(), sequences); }
   double deviation() const noexcept {
     return std::sqrt(std::max(0.0, ratio(squares_.value(), tokens) - mean() * mean()));
   }
   /// Of the sequences' mean weights, with n - 1.
-  double sequence_deviation() const noexcept {
+  double deviation_of_sequences() const noexcept {
     if (sequences < 2) return 0;
-    const double n = static_cast<double>(sequences), m = sequence_mean();
+    const double n = static_cast<double>(sequences), m = mean_of_sequences();
     return std::sqrt(std::max(0.0, (mean_squares_.value() - n * m * m) / (n - 1)));
   }
   /// Effective sample size over the sample size, (sum w)^2 / (N sum w^2) (Kish): 1 if all weights are equal.
@@ -79,7 +81,7 @@ class weight_report {
   double below_share() const noexcept { return ratio(static_cast<double>(below), tokens); }
   double zero_share() const noexcept { return ratio(static_cast<double>(zero), tokens); }
   /// What self-normalised weights are divided by: the mean over sequences or over tokens, by the level of the weight.
-  double normalizer() const noexcept { return per_sequence ? sequence_mean() : mean(); }
+  double normalizer() const noexcept { return per_sequence ? mean_of_sequences() : mean(); }
 
  private:
   static double ratio(double sum, std::int64_t n) noexcept { return n > 0 ? sum / static_cast<double>(n) : 0.0; }

@@ -18,6 +18,26 @@
 
 RLCORE_BEGIN
 
+/// A mask that is written: any container of bool, integers, float or double, matrix or vector over packed tokens.
+struct mask_output {
+  std::byte* data = nullptr;
+  token_mask seen{};  ///< the same memory for reading
+
+  mask_output() = default;
+  template <class X>
+  requires(!std::is_same_v<std::remove_cvref_t<X>, mask_output>) mask_output(X&& x) {
+    const auto v = as_view(std::forward<X>(x));
+    using element = std::remove_pointer_t<decltype(v.data)>;
+    static_assert(!std::is_const_v<element>, "rlcore: the mask that remains is written, this container is const");
+    seen = token_mask(v);
+    if constexpr (!std::is_const_v<element>) data = reinterpret_cast<std::byte*>(v.data);
+  }
+
+  bool present() const noexcept { return data != nullptr || seen.present(); }
+};
+
+RLCORE_ALGORITHM_BEGIN
+
 /// The live tokens of one row, in order. An object of this type is storage that is used for one row after the other.
 class live_row {
  public:
@@ -38,38 +58,6 @@ class live_row {
   friend class live_rows;
   std::vector<extent_t> position_;
   std::array<std::vector<double>, field_count> value_;
-};
-
-/// A mask that is written: any container of bool, integers, float or double, matrix or vector over packed tokens.
-struct mask_output {
-  std::byte* data = nullptr;
-  token_mask seen{};  ///< the same memory for reading
-
-  mask_output() = default;
-  template <class X>
-  requires(!std::is_same_v<std::remove_cvref_t<X>, mask_output>) mask_output(X&& x) {
-    const auto v = as_view(std::forward<X>(x));
-    using element = std::remove_pointer_t<decltype(v.data)>;
-    static_assert(!std::is_const_v<element>, "rlcore: the mask that remains is written, this container is const");
-    seen = token_mask(v);
-    if constexpr (!std::is_const_v<element>) data = reinterpret_cast<std::byte*>(v.data);
-  }
-
-  bool present() const noexcept { return data != nullptr || seen.present(); }
-
-  /// Writes 1 or 0 at `element`, an address inside the mask.
-  void set(std::byte* element, bool live) const noexcept {
-    std::memset(element, 0, seen.bytes);
-    if (!live) return;
-    const float one = 1.0f;
-    const double wide_one = 1.0;
-    if (!seen.floating)
-      element[std::endian::native == std::endian::little ? 0 : seen.bytes - 1] = std::byte{1};
-    else if (seen.bytes == 4)
-      std::memcpy(element, &one, sizeof(one));
-    else
-      std::memcpy(element, &wide_one, sizeof(wide_one));
-  }
 };
 
 /// Reads rows of a batch and writes results in the shape of its fields. Masked slots are never read.
@@ -97,25 +85,30 @@ class live_rows {
 
   /// Row i. What `row` held before is overwritten.
   void read(extent_t i, live_row& row) const {
-    row.position_.clear();
     const extent_t tokens = length(i);
+    row.position_.resize(static_cast<std::size_t>(tokens));
+    extent_t* position = row.position_.data();
+    std::size_t count = 0;
     if (mask_.present()) {
       const std::byte* mask = token_loop::mask_row(mask_, i, offset(i));
       const extent_t step = token_loop::mask_step(mask_);
       token_loop::with_mask_reader(mask_, [&](auto live) {
-        for (extent_t t = 0; t < tokens; ++t)
-          if (live(mask + t * step)) row.position_.push_back(t);
+        for (extent_t t = 0; t < tokens; ++t) position[count] = t, count += live(mask + t * step);
       });
+      row.position_.resize(count);
     } else {
-      for (extent_t t = 0; t < tokens; ++t) row.position_.push_back(t);
+      for (; count < row.size(); ++count) position[count] = static_cast<extent_t>(count);
     }
     for (std::size_t f = 0; f < field_count; ++f) {
       if (!contains(reads_, field_at(f))) continue;
       const T* from = input_[f].row(i, offset(i));
       const extent_t step = input_[f].token_stride;
-      auto& to = row.value_[f];
-      to.resize(row.size());
-      for (std::size_t k = 0; k < row.size(); ++k) to[k] = static_cast<double>(from[row.position_[k] * step]);
+      row.value_[f].resize(count);
+      double* to = row.value_[f].data();
+      if (step == 1 && static_cast<extent_t>(count) == tokens)
+        for (std::size_t k = 0; k < count; ++k) to[k] = static_cast<double>(from[k]);
+      else
+        for (std::size_t k = 0; k < count; ++k) to[k] = static_cast<double>(from[position[k] * step]);
     }
   }
 
@@ -126,27 +119,39 @@ class live_rows {
   /// Writes a value per live token of row i, and 0 to its other slots.
   void write(const detail::row_source<T>& out, extent_t i, const live_row& row, std::span<const double> values) const {
     T* to = out.row(i, offset(i));
-    std::size_t k = 0;
-    for (extent_t t = 0; t < slots(i); ++t) {
-      const bool live = k < row.size() && row.position()[k] == t;
-      to[t * out.token_stride] = live ? static_cast<T>(values[k++]) : T(0);
-    }
+    const extent_t step = out.token_stride;
+    if (static_cast<extent_t>(row.size()) < slots(i))
+      for (extent_t t = 0; t < slots(i); ++t) to[t * step] = T(0);
+    for (std::size_t k = 0; k < row.size(); ++k) to[row.position()[k] * step] = static_cast<T>(values[k]);
   }
 
   void check(const mask_output& out) const { detail::check_mask(out.seen, shape_); }
   /// Writes 1 where keep is non-zero, and 0 to all other slots of row i. `out` may be the batch's own mask.
   void write(const mask_output& out, extent_t i, const live_row& row, std::span<const unsigned char> keep) const {
-    const extent_t step = token_loop::mask_step(out.seen);
     std::byte* to = out.data + (token_loop::mask_row(out.seen, i, offset(i)) - out.seen.data);
-    std::size_t k = 0;
-    for (extent_t t = 0; t < slots(i); ++t) {
-      const bool live = k < row.size() && row.position()[k] == t;
-      out.set(to + t * step, live && keep[k] != 0);
-      k += live;
+    const bool floating = out.seen.floating;
+    switch (out.seen.bytes) {
+      case 1:
+        return write_mask(out, i, row, keep, to, std::uint8_t{1});
+      case 2:
+        return write_mask(out, i, row, keep, to, std::uint16_t{1});
+      case 4:
+        return write_mask(out, i, row, keep, to, floating ? std::bit_cast<std::uint32_t>(1.0f) : 1u);
+      default:
+        return write_mask(out, i, row, keep, to, floating ? std::bit_cast<std::uint64_t>(1.0) : std::uint64_t{1});
     }
   }
 
  private:
+  template <class Bits>
+  void write_mask(const mask_output& out, extent_t i, const live_row& row, std::span<const unsigned char> keep,
+                  std::byte* to, Bits one) const {
+    const extent_t step = token_loop::mask_step(out.seen);
+    const auto set = [&](extent_t t, Bits bits) { std::memcpy(to + t * step, &bits, sizeof(bits)); };
+    if (static_cast<extent_t>(row.size()) < slots(i))
+      for (extent_t t = 0; t < slots(i); ++t) set(t, Bits{0});
+    for (std::size_t k = 0; k < row.size(); ++k) set(row.position()[k], keep[k] ? one : Bits{0});
+  }
   extent_t offset(extent_t i) const noexcept { return shape_.packed ? static_cast<extent_t>(offsets_[i]) : -1; }
   extent_t length(extent_t i) const noexcept {
     if (shape_.packed) return static_cast<extent_t>(offsets_[i + 1] - offsets_[i]);
@@ -161,4 +166,5 @@ class live_rows {
   field reads_;
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

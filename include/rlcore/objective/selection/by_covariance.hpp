@@ -11,6 +11,7 @@
 #include "rlcore/simd/exact_sum.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// Means of advantage and logp over the live tokens of the step. Add every part before tokens are offered; join with
 /// +=.
@@ -109,4 +110,5 @@ void select(const Rule& rule, const token_batch<T>& batch, const std::type_ident
   mark(choice, batch, 0, selected);
 }
 
+RLCORE_ALGORITHM_END
 RLCORE_END

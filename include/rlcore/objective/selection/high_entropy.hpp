@@ -12,6 +12,7 @@
 #include "rlcore/objective/selection/mark_tokens.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// The entropies of all live tokens of a step. Add every part; join those of other ranks with +=.
 class entropy_sample {
@@ -81,4 +82,5 @@ void select(const high_entropy& rule, const token_batch<T>& batch,
   rule.mark(step, batch, selected);
 }
 
+RLCORE_ALGORITHM_END
 RLCORE_END

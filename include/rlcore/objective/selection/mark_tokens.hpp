@@ -9,6 +9,7 @@
 #include "rlcore/objective/loop/live_rows.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// Calls decide(i, row, keep) for each row; keep starts as zeros and gets 1 for the live tokens that are selected.
 /// Writes it to `selected`, 0 in all other slots. If the batch has a selection already, the two are joined by `and`:
@@ -37,4 +38,5 @@ void mark_tokens(const token_batch<T>& batch, const std::type_identity_t<token_f
   }
 }
 
+RLCORE_ALGORITHM_END
 RLCORE_END

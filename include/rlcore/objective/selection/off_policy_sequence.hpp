@@ -7,6 +7,7 @@
 #include "rlcore/objective/selection/mark_tokens.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// The off-policy sequence mask of DeepSeek-V3.2 (TRL off_policy_mask_threshold): a token is selected if its advantage
 /// is not negative, or if mean over the row's tokens of (behaviour - logp) <= threshold. only_selected{surrogate} then
@@ -34,4 +35,5 @@ void select(const off_policy_sequence& rule, const token_batch<T>& batch,
   });
 }
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -12,6 +12,7 @@
 #include "rlcore/objective/selection/mark_tokens.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// Keeps the `limit` tokens of highest priority among all that are offered; ties go to the earlier row, then to the
 /// earlier token. Rows are numbered over the whole step, so neither the order of offers nor the split into
@@ -87,4 +88,5 @@ void mark(const token_choice& choice, const token_batch<T>& batch, std::int64_t 
   });
 }
 
+RLCORE_ALGORITHM_END
 RLCORE_END
