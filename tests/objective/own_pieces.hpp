@@ -12,16 +12,15 @@
 namespace mine {
 using rlcore::field, rlcore::token, rlcore::term, rlcore::flagged_term;
 
-struct cispo {  // a new surrogate: -stop_gradient(min(ratio, bound)) A logp
+struct tempered_ratio {  // a new surrogate: -A ratio^kappa / kappa, flatter than the ratio for kappa < 1
   static constexpr field reads = field::logp | field::old_logp | field::advantage;
-  static constexpr std::string_view name = "cispo";
-  static constexpr std::array<std::string_view, 1> monitors{"bounded"};
-  static constexpr bool stops_gradient = true;
-  double bound = 2;
+  static constexpr std::string_view name = "tempered_ratio";
+  static constexpr std::array<std::string_view, 1> monitors{"above_1"};
+  double kappa = 0.5;
   template <class Math, class V>
   RLCORE_FN flagged_term<V> operator()(const token<V>& t) const noexcept {
-    const V ratio = Math::exp(t.logp - t.old_logp), w = Math::min(ratio, V(bound));
-    return {-(w * t.advantage * t.logp), -(w * t.advantage), {Math::select(ratio > w, V(1), V(0))}};
+    const V x = t.logp - t.old_logp, slope = -(t.advantage * Math::exp(V(kappa) * x));
+    return {slope * V(1 / kappa), slope, {Math::select(x > V(0), V(1), V(0))}};
   }
 };
 

@@ -39,23 +39,23 @@ TEST(documentation, shows_the_code_that_is_tested) {
 
 TEST(own_pieces, are_pieces) {
   golden_batch<double> g;
-  const auto objective = sum{mine::cispo{.bound = 1.5}, scaled{0.1, k2{}}};
+  const auto objective = sum{mine::tempered_ratio{.kappa = 0.25}, scaled{0.1, k2{}}};
   const auto r = evaluate(serial{}, objective, mine::sqrt_length{}, g.batch(), whole_step(g.batch()), g.gradients());
-  double loss = 0, bounded = 0;
+  double loss = 0, above = 0;
   for (int i = 0; i < 6; ++i) {
     double row = 0, n = 0;
     for (int t = 0; t < 37; ++t) {
       const auto k = static_cast<std::size_t>(i * 37 + t);
       if (!g.mask[k]) continue;
       const double ratio = std::exp(g.logp[k] - g.old_logp[k]), d = g.logp[k] - g.ref_logp[k];
-      row += -std::min(ratio, 1.5) * g.advantage[static_cast<std::size_t>(i)] * g.logp[k] + 0.05 * d * d;
-      bounded += ratio > 1.5;
+      row += -4 * std::pow(ratio, 0.25) * g.advantage[static_cast<std::size_t>(i)] + 0.05 * d * d;
+      above += ratio > 1;
       n += 1;
     }
     if (n > 0) loss += row / (5 * std::sqrt(n));
   }
   EXPECT_NEAR(r.loss(), loss, 1e-12 * std::abs(loss));
-  EXPECT_NEAR(r.monitor_mean(0), bounded / 89, 1e-15);
+  EXPECT_NEAR(r.monitor_mean(0), above / 89, 1e-15);
 }
 
 }  // namespace
