@@ -88,6 +88,10 @@ TYPED_TEST(fast_math_of, ends_of_the_exponential) {
     EXPECT_TRUE(std::isnan(fast_math::expm1(pack<T>(nan)).v[0]));
     EXPECT_TRUE(std::isnan(fast_math::excess(pack<T>(nan)).v[0]));
   }
+  for (const T x : {infinity, -infinity}) {
+    EXPECT_EQ(fast_math::excess(pack<T>(x)).v[0], infinity);
+    EXPECT_EQ(exact_math::excess(x), infinity);
+  }
   const T last = std::log(std::numeric_limits<T>::max());  // finite up to here, subnormal down to the smallest number
   EXPECT_TRUE(std::isfinite(exp(std::nextafter(last, T(0)))));
   EXPECT_EQ(exp(last * T(1.0001)), infinity);

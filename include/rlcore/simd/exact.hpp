@@ -53,6 +53,7 @@ struct exact_math {
   /// e^x - 1 - x >= 0 without the cancellation of writing it so: near 0 it is the series x^2/2 + x^3/6 + ...
   template <class V>
   RLCORE_FN static V excess(const V& x) noexcept {
+    if (x > V(1e30f)) return expm1(x);  // infinity less infinity is no number
     if (x > V(0.5f) || x < V(-0.5f) || x != x) return expm1(x) - x;
     V q = V(0);
     for (int k = 17; k >= 2; --k) q = (q * x + V(1)) / V(static_cast<float>(k));  // Horner of sum x^(k-2) 1/(2 3 ... k)

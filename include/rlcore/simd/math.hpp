@@ -99,7 +99,9 @@ struct fast_math {
     const auto tiny = near_zero(x);
     const auto [r, low_half, high_half] = reduce(x, tiny);
     const pack<T> m = r * r * horner(r, exp_constants<T>::wide);
-    return select(tiny, m, multiply_add((T(1) + (r + m)) * low_half, high_half, pack<T>(T(-1))) - x);
+    return select(tiny, m,
+                  multiply_add((T(1) + (r + m)) * low_half, high_half, pack<T>(T(-1))) -
+                      min(x, pack<T>(exp_constants<T>::highest)));  // infinity less infinity is no number
   }
 
   /// log x, each lane through <cmath>: no built-in token piece is bound by it.

@@ -13,7 +13,7 @@ RLCORE_BEGIN
 namespace paper {
 
 /// KTO (Ethayarajh et al. 2024) on rows whose field::target is 1 (desirable) or 0; the mean over rows. The baseline is
-/// that of the step: kto({mismatched_kl(...)}).
+/// that of the step: kto({.kl = mismatched_kl.baseline()}).
 constexpr auto kto(kto_link link) noexcept {
   return algorithm{no_advantage{}, sequence_objective{sum_of<log_ratio_to_reference>{}, link}, sequence_mean{}};
 }
