@@ -208,7 +208,7 @@ config = types.SimpleNamespace(norm_adv_by_std_in_grpo=True)
 rows["cases"]["grpo"] = per_row(verl.compute_grpo_outcome_advantage(at_end.clone(), prefix, index))
 rows["cases"]["dr_grpo"] = per_row(
     verl.compute_grpo_outcome_advantage(at_end.clone(), prefix, index, norm_adv_by_std_in_grpo=False))
-rows["cases"]["grpo_vectorized"] = per_row(verl.compute_grpo_vectorized_outcome_advantage(at_end.clone(), prefix, index))
+rows["cases"]["grpo_vectorized"] = per_row(verl.compute_grpo_vectorized_outcome_advantage(at_end.float(), prefix, index))
 rows["cases"]["rloo"] = per_row(verl.compute_rloo_outcome_advantage(at_end.clone(), prefix, index))
 rows["cases"]["rloo_vectorized"] = per_row(verl.compute_rloo_vectorized_outcome_advantage(at_end.clone(), prefix, index))
 rows["cases"]["opo"] = per_row(verl.compute_opo_outcome_advantage(at_end.clone(), prefix, index))
