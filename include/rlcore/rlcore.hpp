@@ -66,6 +66,7 @@
 #include "rlcore/objective/aggregation/chosen_token_mean.hpp"
 #include "rlcore/objective/aggregation/fixed_length.hpp"
 #include "rlcore/objective/aggregation/global_counts.hpp"
+#include "rlcore/objective/aggregation/row_mean.hpp"
 #include "rlcore/objective/aggregation/sequence_mean.hpp"
 #include "rlcore/objective/aggregation/sequence_mean_token_mean.hpp"
 #include "rlcore/objective/aggregation/sequence_mean_token_sum.hpp"

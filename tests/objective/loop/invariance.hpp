@@ -14,6 +14,7 @@
 #include "rlcore/exec/serial.hpp"
 #include "rlcore/exec/threads.hpp"
 #include "rlcore/objective/aggregation/fixed_length.hpp"
+#include "rlcore/objective/aggregation/row_mean.hpp"
 #include "rlcore/objective/aggregation/sequence_mean_token_mean.hpp"
 #include "rlcore/objective/aggregation/sequence_mean_token_sum.hpp"
 #include "rlcore/objective/aggregation/token_mean.hpp"
@@ -42,6 +43,9 @@ inline const std::vector<named_weight>& all_weights() {
   static const std::vector<named_weight> weights{
       {"sequence_mean_token_mean", true, {[](row_info r, const global_counts& s) {
          return sequence_mean_token_mean{}.weight(r, s);
+       }}},
+      {"row_mean_token_mean", true, {[](row_info r, const global_counts& s) {
+         return row_mean_token_mean{}.weight(r, s);
        }}},
       {"token_mean", false, {[](row_info r, const global_counts& s) { return token_mean{}.weight(r, s); }}},
       {"token_sum", false, {[](row_info r, const global_counts& s) { return token_sum{}.weight(r, s); }}},

@@ -1,0 +1,16 @@
+// What masking a whole row does to the others.
+#include "rlcore/objective/aggregation/row_mean.hpp"
+
+#include <gtest/gtest.h>
+
+#include "rlcore/objective/aggregation/sequence_mean_token_mean.hpp"
+
+using namespace rlcore;
+
+TEST(row_mean, counts_rows_that_are_masked_out) {
+  global_counts step;
+  step.add_row(4), step.add_row(0), step.add_row(2), step.add_row(0);
+  EXPECT_EQ(row_mean_token_mean{}.weight({4}, step), 1.0 / 16);
+  EXPECT_EQ(row_mean_token_sum{}.weight({4}, step), 1.0 / 4);
+  EXPECT_EQ(sequence_mean_token_mean{}.weight({4}, step), 1.0 / 8);
+}
