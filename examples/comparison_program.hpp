@@ -2,8 +2,12 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <cctype>
 #include <charconv>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
@@ -47,7 +51,28 @@ std::string type_name() {
   return out;
 }
 
-/// "clipped_ratio + 0.04 k3": the pieces of an objective with their coefficients.
+template <class T, std::size_t... Index>
+constexpr bool holds_numbers_only(std::index_sequence<Index...>) {
+  return requires(double x) { T{(static_cast<void>(Index), x)...}; };
+}
+
+/// "clipped_ratio{0.2, 0.28}": the type, and its settings if they are all numbers.
+template <class T>
+std::string text_of(const T& x) {
+  std::string out = type_name<T>();
+  if constexpr (std::is_aggregate_v<T> && !std::is_empty_v<T> && sizeof(T) % sizeof(double) == 0) {
+    constexpr std::size_t count = sizeof(T) / sizeof(double);
+    if constexpr (holds_numbers_only<T>(std::make_index_sequence<count>{})) {
+      out += "{";
+      for (const double setting : std::bit_cast<std::array<double, count>>(x))
+        out += (out.ends_with('{') ? "" : ", ") + trainer::html::brief(setting);
+      out += "}";
+    }
+  }
+  return out;
+}
+
+/// "clipped_ratio{0.2, 0.2} + 0.04 k3": the pieces of an objective with their coefficients.
 template <class Objective>
 std::string objective_text(const Objective& objective) {
   if constexpr (composite_piece<Objective> || token_piece<Objective>) {
@@ -58,7 +83,7 @@ std::string objective_text(const Objective& objective) {
         const double size = std::abs(coefficient);
         out += (size == 1 ? "" : trainer::html::brief(size) + " ") + name;
       };
-      (add(type_name<piece_type<Index, Objective>>(), coefficient_at<Index>(objective)), ...);
+      (add(text_of(piece_at<Index>(objective)), coefficient_at<Index>(objective)), ...);
       return out;
     }
     (std::make_index_sequence<piece_count<Objective>>{});
@@ -77,13 +102,12 @@ struct variant {
   variant(std::string name_, const rlcore::algorithm<Advantage, Objective, Aggregation>& a, std::string remark_,
           Selection selection = {})
       : name(std::move(name_)),
-        advantage(type_name<Advantage>()),
+        advantage(text_of(a.advantage)),
         objective(objective_text(a.objective)),
-        aggregation(type_name<Aggregation>()),
+        aggregation(text_of(a.aggregation)),
         remark(std::move(remark_)),
         algorithm(trainer::composed_algorithm<Advantage, Objective, Aggregation, Selection>(a, selection)) {
-    if constexpr (!std::is_same_v<Selection, trainer::no_selection>)
-      objective += ", selected by " + type_name<Selection>();
+    if constexpr (!std::is_same_v<Selection, trainer::no_selection>) objective += ", selected by " + text_of(selection);
   }
 };
 
