@@ -1,8 +1,8 @@
 // The algorithms as TRL computes them (1.16.0), with the defaults of its configurations.
 //
-// No log-ratio is limited; a group's deviation gets 1e-4, a single answer 0. GRPOConfig's beta is 0: the KL is
-// with_kl(a, beta). An `algorithm` has one aggregation, TRL's denominators are the same where one optimizer step
-// consumes one generation batch.
+// Rows that are masked out still count in means over rows. No log-ratio is limited; a group's deviation gets 1e-4, a
+// single answer 0. GRPOConfig's beta is 0: the KL is with_kl(a, beta). An `algorithm` has one aggregation, TRL's
+// denominators are the same where one optimizer step consumes one generation batch.
 #pragma once
 
 #include "rlcore/objective/advantage/gae.hpp"
@@ -10,9 +10,8 @@
 #include "rlcore/objective/advantage/group_relative.hpp"
 #include "rlcore/objective/advantage/rloo.hpp"
 #include "rlcore/objective/aggregation/fixed_length.hpp"
+#include "rlcore/objective/aggregation/row_mean.hpp"
 #include "rlcore/objective/aggregation/sequence_mean.hpp"
-#include "rlcore/objective/aggregation/sequence_mean_token_mean.hpp"
-#include "rlcore/objective/aggregation/sequence_mean_token_sum.hpp"
 #include "rlcore/objective/aggregation/token_mean.hpp"
 #include "rlcore/objective/algorithm/reference_free.hpp"
 #include "rlcore/objective/algorithm/with.hpp"
@@ -40,7 +39,7 @@ constexpr group_relative advantage() noexcept { return {.epsilon = 1e-4, .single
 
 /// loss_type="grpo".
 constexpr auto grpo(const clip_settings& s = {}) noexcept {
-  return algorithm{advantage(), s.surrogate(), sequence_mean_token_mean{}};
+  return algorithm{advantage(), s.surrogate(), row_mean_token_mean{}};
 }
 /// loss_type="dapo", the default.
 constexpr auto dapo(const clip_settings& s = {}) noexcept {
@@ -57,15 +56,15 @@ constexpr auto two_sided_dapo(two_sided_clipped_ratio surrogate = {}) noexcept {
 }
 /// importance_sampling_level="sequence", loss_type="grpo".
 constexpr auto gspo(const clip_settings& s = {}) noexcept {
-  return algorithm{advantage(), one_per_sequence{at_sequence_level{s.surrogate()}}, sequence_mean_token_mean{}};
+  return algorithm{advantage(), one_per_sequence{at_sequence_level{s.surrogate()}}, row_mean_token_mean{}};
 }
 /// importance_sampling_level="sequence_token".
 constexpr auto gspo_token(const clip_settings& s = {}) noexcept {
-  return algorithm{advantage(), at_sequence_level{s.surrogate()}, sequence_mean_token_mean{}};
+  return algorithm{advantage(), at_sequence_level{s.surrogate()}, row_mean_token_mean{}};
 }
 /// loss_type="luspo".
 constexpr auto luspo(const clip_settings& s = {}) noexcept {
-  return algorithm{advantage(), at_sequence_level{s.surrogate()}, sequence_mean_token_sum{}};
+  return algorithm{advantage(), at_sequence_level{s.surrogate()}, row_mean_token_sum{}};
 }
 /// loss_type="cispo": epsilon_high is the bound of the ratio itself.
 constexpr auto cispo(double epsilon_high = 5.0) noexcept {
@@ -73,13 +72,13 @@ constexpr auto cispo(double epsilon_high = 5.0) noexcept {
 }
 /// loss_type="sapo".
 constexpr auto sapo(rlcore::sapo surrogate = {}) noexcept {
-  return algorithm{advantage(), surrogate, sequence_mean_token_mean{}};
+  return algorithm{advantage(), surrogate, row_mean_token_mean{}};
 }
 /// loss_type="vespo".
 constexpr auto vespo(rlcore::vespo surrogate = {}) noexcept { return algorithm{advantage(), surrogate, token_mean{}}; }
 /// experimental GMPO: epsilon is a width in log space.
 constexpr auto gmpo(geometric_mean_ratio surrogate = {}) noexcept {
-  return algorithm{advantage(), surrogate, sequence_mean_token_mean{}};
+  return algorithm{advantage(), surrogate, row_mean_token_mean{}};
 }
 /// RLOOTrainer: one ratio per sequence, of the product of its tokens' probabilities.
 constexpr auto rloo(const clip_settings& s = {}) noexcept {

@@ -1,8 +1,9 @@
 // The algorithms as verl computes them (0.9.1), with the defaults of its configuration.
 //
 // Every clipped surrogate of verl's "vanilla" loss has a dual bound of 3 and a log-ratio within +-20; where verl's code
-// differs from a paper, the difference is here and nowhere else. verl's KL loss is with_kl(a, 0.001, clamped_k3{}), its
-// entropy bonus with_entropy(a, coefficient); its other loss_agg_modes are with_aggregation(a, ...).
+// differs from a paper, the difference is here and nowhere else. Means over rows count those that are masked out, as
+// with the global batch size that verl's engines pass. verl's KL loss is with_kl(a, 0.001, clamped_k3{}), its entropy
+// bonus with_entropy(a, coefficient); its other loss_agg_modes are with_aggregation(a, ...).
 #pragma once
 
 #include <limits>
@@ -17,7 +18,7 @@
 #include "rlcore/objective/advantage/remax.hpp"
 #include "rlcore/objective/advantage/rloo.hpp"
 #include "rlcore/objective/aggregation/fixed_length.hpp"
-#include "rlcore/objective/aggregation/sequence_mean_token_mean.hpp"
+#include "rlcore/objective/aggregation/row_mean.hpp"
 #include "rlcore/objective/aggregation/token_mean.hpp"
 #include "rlcore/objective/algorithm/with.hpp"
 #include "rlcore/objective/piece/combine/against_old.hpp"
@@ -93,16 +94,16 @@ constexpr auto gspo(const clip_settings& s = {}) noexcept {
   return algorithm{
       group_relative{},
       one_per_sequence{at_sequence_level{limited_log_ratio{s.plain(), -std::numeric_limits<double>::infinity(), 10.0}}},
-      sequence_mean_token_mean{}};
+      row_mean_token_mean{}};
 }
 /// loss_mode=geo_mean: clip_ratio_low and clip_ratio_high are widths in log space.
 constexpr auto gmpo(const clip_settings& s = {}) noexcept {
   return algorithm{group_relative{}, geometric_mean_ratio{.low = s.clip_low, .high = s.clip_high},
-                   sequence_mean_token_mean{}};
+                   row_mean_token_mean{}};
 }
 /// loss_mode=sapo: always seq-mean-token-mean.
 constexpr auto sapo(rlcore::sapo surrogate = {}) noexcept {
-  return algorithm{group_relative{}, limited_log_ratio{surrogate}, sequence_mean_token_mean{}};
+  return algorithm{group_relative{}, limited_log_ratio{surrogate}, row_mean_token_mean{}};
 }
 /// loss_mode=cispo: both bounds, 1 - clip_ratio_low and 1 + clip_ratio_high.
 constexpr auto cispo(const clip_settings& s = {}) noexcept {
