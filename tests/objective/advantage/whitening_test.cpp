@@ -126,7 +126,7 @@ TEST(whitening, statistics_of_any_split_are_the_same_to_the_bit) {
   EXPECT_EQ(threaded, whole);
 
   const auto part = [&](auto& v, extent_t first, extent_t last) {
-    return matrix_view(v.data() + first * tokens, extents<2>{last - first, tokens});
+    return matrix(v.data() + first * tokens, last - first, tokens);
   };
   moment_sums s;
   squared_deviations d;

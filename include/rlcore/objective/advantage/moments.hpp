@@ -1,47 +1,47 @@
 // Mean and variance in two passes, joinable over micro-batches and ranks without a trace in the bits.
 #pragma once
 
-#include <algorithm>
-#include <cmath>
 #include <cstdint>
-#include <limits>
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/simd/exact_sum.hpp"
 
 RLCORE_BEGIN
 
-/// What the first pass finds: count, sum and extremes. Parts may be joined with += in any order.
+/// What the first pass finds: count, sum, and whether all values are the same. Parts may be joined with += in any
+/// order.
 class moment_sums {
  public:
-  /// `count` values with this sum and these extremes; one row of a batch.
-  void add(std::int64_t count, double sum, double low, double high) noexcept {
+  /// `count` values with this sum, one of which is `value`; `same` if all of them are.
+  void add(std::int64_t count, double sum, double value, bool same) noexcept {
     if (count == 0) return;
+    same_ = same && (count_ == 0 || (same_ && value_ == value));
+    value_ = value;
     count_ += count;
     sum_.add(sum);
-    low_ = std::min(low_, low);
-    high_ = std::max(high_, high);
   }
   moment_sums& operator+=(const moment_sums& other) noexcept {
+    if (other.count_ == 0) return *this;
+    same_ = other.same_ && (count_ == 0 || (same_ && value_ == other.value_));
+    value_ = other.value_;
     count_ += other.count_;
     sum_ += other.sum_;
-    low_ = std::min(low_, other.low_);
-    high_ = std::max(high_, other.high_);
     return *this;
   }
 
   std::int64_t count() const noexcept { return count_; }
   /// Whether all values are the same: decided by comparing them. False if one is not a number.
-  bool flat() const noexcept { return low_ == high_ && std::isfinite(sum_.value()); }
+  bool flat() const noexcept { return same_; }
   /// 0 if there is no value; exactly the common value if they are all the same.
   double mean() const noexcept {
-    return count_ == 0 ? 0.0 : flat() ? low_ : sum_.value() / static_cast<double>(count_);
+    return count_ == 0 ? 0.0 : same_ ? value_ : sum_.value() / static_cast<double>(count_);
   }
 
  private:
   std::int64_t count_ = 0;
   exact_sum sum_;
-  double low_ = std::numeric_limits<double>::infinity(), high_ = -std::numeric_limits<double>::infinity();
+  double value_ = 0;
+  bool same_ = false;
 };
 
 /// What the second pass finds: the sum of (x - mean)^2. Parts may be joined with += in any order.

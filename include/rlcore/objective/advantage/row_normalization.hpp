@@ -38,7 +38,7 @@ struct row_normalization {
     const auto times = [&](std::size_t i) { return length.empty() ? 1.0 : length[i]; };
     moment_sums s;
     for (std::size_t i = 0; i < x.size(); ++i)
-      if (!std::isnan(x[i])) s.add(static_cast<std::int64_t>(times(i)), times(i) * x[i], x[i], x[i]);
+      if (!std::isnan(x[i])) s.add(static_cast<std::int64_t>(times(i)), times(i) * x[i], x[i], true);
     const double mean = s.mean();
     squared_deviations d;
     for (std::size_t i = 0; i < x.size(); ++i)

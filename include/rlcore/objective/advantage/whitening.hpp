@@ -37,9 +37,7 @@ struct whitening {
 
   template <executor Executor, class Values, class Out>
   RLCORE_FN void operator()(const Executor& exec, const Values& values, const token_mask& mask, Out&& out) const {
-    const auto x = as_view<2>(values);
-    const moment_sums s = whitening_loop::sums(exec, x, mask);
-    whitening_loop::transform(exec, x, mask, map(s, whitening_loop::squares(exec, x, mask, s.mean())), as_view<2>(out));
+    whitening_loop::all_passes(exec, *this, as_view<2>(values), mask, as_view<2>(out));
   }
   template <class Values, class Out>
   RLCORE_FN void operator()(const Values& values, const token_mask& mask, Out&& out) const {
@@ -48,15 +46,16 @@ struct whitening {
 
   template <class Values>
   RLCORE_FN moment_sums sums(const Values& values, const token_mask& mask) const {
-    return whitening_loop::sums(serial{}, as_view<2>(values), mask);
+    auto live = live_of(as_view<2>(values), mask);
+    return whitening_loop::sums(serial{}, as_view<2>(values), live);
   }
   template <class Values>
   RLCORE_FN squared_deviations deviations(const Values& values, const token_mask& mask, double mean) const {
-    return whitening_loop::squares(serial{}, as_view<2>(values), mask, mean);
+    return whitening_loop::squares(serial{}, as_view<2>(values), live_of(as_view<2>(values), mask), mean);
   }
   template <class Values, class Out>
   RLCORE_FN void apply(const Values& values, const token_mask& mask, const affine& how, Out&& out) const {
-    whitening_loop::transform(serial{}, as_view<2>(values), mask, how, as_view<2>(out));
+    whitening_loop::transform(serial{}, as_view<2>(values), live_of(as_view<2>(values), mask), how, as_view<2>(out));
   }
 
   /// What happens to every value, given the statistics of all of them.
@@ -72,6 +71,13 @@ struct whitening {
     if (guard == variance_guard::add_to_deviation) return std::sqrt(variance) + epsilon;
     if (guard == variance_guard::add) return std::sqrt(variance + epsilon);
     return std::sqrt(variance < epsilon ? epsilon : variance);  // NaN stays
+  }
+
+ private:
+  template <class View>
+  RLCORE_FN static whitening_loop::live_blocks live_of(const View& values, const token_mask& mask) {
+    detail::check_mask_shape(mask, "values", values.shape);
+    return {mask, values.shape};
   }
 };
 

@@ -58,6 +58,7 @@ inline grouped_rows group_by_name(const std::vector<std::int64_t>& name) {
 template <class Groups>
 grouped_rows group_rows(extent_t rows, const Groups& groups) {
   if constexpr (std::is_convertible_v<const Groups&, std::int64_t>) {
+    static_assert(!std::is_floating_point_v<Groups>, "rlcore: the size of a group is an integer; write 8, not 8.0");
     return group_consecutive(rows, static_cast<std::int64_t>(groups));
   } else {
     const auto group = as_view(groups);

@@ -18,7 +18,9 @@ namespace detail {
 template <class Numbers>
 std::vector<double> read_numbers(const char* what, const Numbers& numbers) {
   const auto v = as_view(numbers);
-  static_assert(std::remove_cv_t<decltype(v)>::rank == 1, "rlcore: expected a vector with one value per row");
+  static_assert(std::remove_cv_t<decltype(v)>::rank == 1,
+                "rlcore: this estimator takes a vector with one value per row; sum the rewards of tokens with "
+                "row_totals, or use an estimator of [rows, tokens] such as gae");
   std::vector<double> result(static_cast<std::size_t>(v.shape[0]));
   for (extent_t i = 0; i < v.shape[0]; ++i) {
     const double x = static_cast<double>(v(i));

@@ -2,10 +2,8 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <vector>
 
 #include "rlcore/exec/executor.hpp"
@@ -21,81 +19,101 @@ using token_block::tokens;
 
 /// What one row adds to the moments.
 struct row_sum {
-  double sum = 0, low = std::numeric_limits<double>::infinity(), high = -low;
+  double sum = 0, value = 0;
   std::int64_t count = 0;
+  bool same = true;
 };
 
-/// f(x, live bits, number of live tokens, block) for every block of the row with a live token; x holds its live tokens,
-/// then `fill`.
-template <class Values, class F>
-void each_live_block(const Values& values, const token_mask& mask, extent_t row, double fill, F f) {
-  alignas(64) double x[tokens];
-  for (extent_t first = 0; first < values.shape[1]; first += static_cast<extent_t>(tokens)) {
-    const token_block::block_of block(values, row, first);
-    const std::uint64_t bits = token_block::live_bits(mask, row, first, block.count);
-    if (bits == 0) continue;
-    std::size_t live = tokens;
-    if (bits == token_block::all_live)
-      block.read_all(x);
-    else
-      std::fill(x + (live = block.read_live(bits, x)), x + tokens, fill);
-    f(static_cast<const double*>(x), live);
+/// Where the live tokens are: read from the mask, or from what an earlier pass has kept of it.
+class live_blocks {
+ public:
+  live_blocks(const token_mask& mask, const extents<2>& shape) noexcept
+      : mask_(mask), per_row_((shape[1] + static_cast<extent_t>(tokens) - 1) / static_cast<extent_t>(tokens)) {}
+
+  void keep(extent_t rows) { kept_.resize(static_cast<std::size_t>(rows * per_row_)); }
+  extent_t per_row() const noexcept { return per_row_; }
+  std::uint64_t first_time(extent_t row, extent_t block, std::size_t count) noexcept {
+    const std::uint64_t bits = token_block::live_bits(mask_, row, block * static_cast<extent_t>(tokens), count);
+    if (!kept_.empty()) kept_[at(row, block)] = bits;
+    return bits;
   }
+  std::uint64_t again(extent_t row, extent_t block, std::size_t count) const noexcept {
+    if (!kept_.empty()) return kept_[at(row, block)];
+    return token_block::live_bits(mask_, row, block * static_cast<extent_t>(tokens), count);
+  }
+
+ private:
+  std::size_t at(extent_t row, extent_t block) const noexcept {
+    return static_cast<std::size_t>(row * per_row_ + block);
+  }
+
+  token_mask mask_;
+  extent_t per_row_;
+  std::vector<std::uint64_t> kept_;
+};
+
+/// x <- the live tokens of a block, then `fill`. Returns how many are live.
+template <class Block>
+std::size_t stage(const Block& block, std::uint64_t bits, double fill, double* x) {
+  if (bits == token_block::all_live) {
+    block.read_all(x);
+    return tokens;
+  }
+  const std::size_t live = block.read_live(bits, x);
+  std::fill(x + live, x + tokens, fill);
+  return live;
 }
 
 template <class Values>
-row_sum sum_of_row(const Values& values, const token_mask& mask, extent_t row) {
+row_sum sum_of_row(const Values& values, live_blocks& live, extent_t row) {
   row_sum result;
-  eight sum = eight::of(0.0), low = eight::of(result.low), high = eight::of(result.high);
-  each_live_block(values, mask, row, 0.0, [&](const double* x, std::size_t live) {
+  eight sum = eight::of(0.0);
+  alignas(64) double x[tokens];
+  for (extent_t b = 0; b < live.per_row(); ++b) {
+    const token_block::block_of block(values, row, b * static_cast<extent_t>(tokens));
+    const std::uint64_t bits = live.first_time(row, b, block.count);
+    if (bits == 0) continue;
+    const std::size_t count = stage(block, bits, 0.0, x);
     for (std::size_t k = 0; k < tokens; k += 8)
-      sum = each([](auto a, auto b) { return a + b; }, sum, eight::load(x + k));
-    if (live == tokens) {
-      for (std::size_t k = 0; k < tokens; k += 8) {
-        const eight e = eight::load(x + k);
-        low = each([](auto a, auto b) { return choose(b < a, b, a); }, low, e);
-        high = each([](auto a, auto b) { return choose(b > a, b, a); }, high, e);
-      }
-    } else {
-      for (std::size_t k = 0; k < live; ++k)
-        result.low = std::min(result.low, x[k]), result.high = std::max(result.high, x[k]);
-    }
-    result.count += static_cast<std::int64_t>(live);
-  });
-  double lane[8];
-  low.store(lane);
-  result.low = std::min(result.low, *std::min_element(lane, lane + 8));
-  high.store(lane);
-  result.high = std::max(result.high, *std::max_element(lane, lane + 8));
+      sum = each([](auto a, auto v) { return a + v; }, sum, eight::load(x + k));
+    if (result.count == 0) result.value = x[0];
+    for (std::size_t k = 0; k < count && result.same; ++k) result.same = x[k] == result.value;
+    result.count += static_cast<std::int64_t>(count);
+  }
   result.sum = sum.total();
   return result;
 }
 
 template <class Values>
-double squares_of_row(const Values& values, const token_mask& mask, extent_t row, double mean) {
+double squares_of_row(const Values& values, const live_blocks& live, extent_t row, double mean) {
   eight sum = eight::of(0.0);
   const pack<double> centre(mean);
-  each_live_block(values, mask, row, mean, [&](const double* x, std::size_t) {
+  alignas(64) double x[tokens];
+  for (extent_t b = 0; b < live.per_row(); ++b) {
+    const token_block::block_of block(values, row, b * static_cast<extent_t>(tokens));
+    const std::uint64_t bits = live.again(row, b, block.count);
+    if (bits == 0) continue;
+    stage(block, bits, mean, x);
     for (std::size_t k = 0; k < tokens; k += 8)
       sum = each(
-          [centre](auto a, auto b) {
-            const auto d = b - centre;
+          [centre](auto a, auto v) {
+            const auto d = v - centre;
             return multiply_add(d, d, a);
           },
           sum, eight::load(x + k));
-  });
+  }
   return sum.total();
 }
 
 template <class Values, class Out>
-void transform_row(const Values& values, const token_mask& mask, const affine& map, const Out& out, extent_t row) {
+void transform_row(const Values& values, const live_blocks& live, const affine& map, const Out& out, extent_t row) {
   using result = typename Out::value_type;
   alignas(64) double x[tokens];
   const pack<double> centre(map.centre), scale(map.scale), shift(map.shift);
-  for (extent_t first = 0; first < values.shape[1]; first += static_cast<extent_t>(tokens)) {
-    const token_block::block_of from(values, row, first);
-    const token_block::block_of to(out, row, first);
-    const std::uint64_t bits = token_block::live_bits(mask, row, first, from.count);
+  for (extent_t b = 0; b < live.per_row(); ++b) {
+    const token_block::block_of from(values, row, b * static_cast<extent_t>(tokens));
+    const token_block::block_of to(out, row, b * static_cast<extent_t>(tokens));
+    const std::uint64_t bits = live.again(row, b, from.count);
     if (bits == 0) {
       to.write_zeros();
       continue;
@@ -116,32 +134,40 @@ void transform_row(const Values& values, const token_mask& mask, const affine& m
 }
 
 template <class Executor, class Values>
-moment_sums sums(const Executor& exec, const Values& values, const token_mask& mask) {
-  detail::check_mask_shape(mask, "values", values.shape);
+moment_sums sums(const Executor& exec, const Values& values, live_blocks& live) {
   std::vector<row_sum> row(static_cast<std::size_t>(values.shape[0]));
-  exec.for_each(row.size(), [&](std::size_t i) { row[i] = sum_of_row(values, mask, static_cast<extent_t>(i)); });
+  exec.for_each(row.size(), [&](std::size_t i) { row[i] = sum_of_row(values, live, static_cast<extent_t>(i)); });
   moment_sums total;
-  for (const row_sum& r : row) total.add(r.count, r.sum, r.low, r.high);
+  for (const row_sum& r : row) total.add(r.count, r.sum, r.value, r.same);
   return total;
 }
 
 template <class Executor, class Values>
-squared_deviations squares(const Executor& exec, const Values& values, const token_mask& mask, double mean) {
-  detail::check_mask_shape(mask, "values", values.shape);
+squared_deviations squares(const Executor& exec, const Values& values, const live_blocks& live, double mean) {
   std::vector<double> row(static_cast<std::size_t>(values.shape[0]));
   exec.for_each(row.size(),
-                [&](std::size_t i) { row[i] = squares_of_row(values, mask, static_cast<extent_t>(i), mean); });
+                [&](std::size_t i) { row[i] = squares_of_row(values, live, static_cast<extent_t>(i), mean); });
   squared_deviations total;
   for (const double r : row) total.sum.add(r);
   return total;
 }
 
 template <class Executor, class Values, class Out>
-void transform(const Executor& exec, const Values& values, const token_mask& mask, const affine& map, const Out& out) {
-  detail::check_mask_shape(mask, "values", values.shape);
+void transform(const Executor& exec, const Values& values, const live_blocks& live, const affine& map, const Out& out) {
   detail::check_shape("whitened values", out.shape, "values", values.shape);
   exec.for_each(static_cast<std::size_t>(values.shape[0]),
-                [&](std::size_t i) { transform_row(values, mask, map, out, static_cast<extent_t>(i)); });
+                [&](std::size_t i) { transform_row(values, live, map, out, static_cast<extent_t>(i)); });
+}
+
+/// Statistics and transform in one go; the mask is read once.
+template <class Executor, class Whitening, class Values, class Out>
+void all_passes(const Executor& exec, const Whitening& how, const Values& values, const token_mask& mask,
+                const Out& out) {
+  detail::check_mask_shape(mask, "values", values.shape);
+  live_blocks live(mask, values.shape);
+  live.keep(values.shape[0]);
+  const moment_sums s = sums(exec, values, live);
+  transform(exec, values, live, how.map(s, squares(exec, values, live, s.mean())), out);
 }
 
 }  // namespace whitening_loop
