@@ -218,6 +218,10 @@ from verl.trainer.ppo.core_algos import kl_penalty
 
 for name in ("k1", "abs", "k2", "k3"):  # verl single-sample distillation with loss_max_clamp 10
     token_case("bounded_" + name, lambda l: kl_penalty(l, ref, name).clamp(-10.0, 10.0))
+# A head's output 2 logp + 3 and the label e^ref; slopes are by the output, hence half of those by logp.
+for name, loss in (("binary_cross_entropy", F.binary_cross_entropy_with_logits), ("squared_error", F.mse_loss)):
+    token_case(name, lambda l: loss(2 * l + 3, ref.exp(), reduction="none"))
+    token_cases[name]["slope"] = [x / 2 for x in token_cases[name]["slope"]]
 # compute_sampled_token_self_distillation_loss: two entries whose log-probs are l and log(1 - e^l)
 as_logits = lambda l: torch.stack([l, torch.log(-torch.expm1(l))], -1)
 zeros = torch.zeros(B, T, dtype=torch.long)

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <type_traits>
+#include <utility>
 
 #include "rlcore/objective/loop/batch.hpp"
 #include "rlcore/objective/vocabulary/alignment.hpp"
@@ -47,6 +48,17 @@ struct position_matrix {
       if constexpr (Rank == 2) shape[1] = v.shape[1], stride[1] = v.stride[1];
     }
   }
+};
+
+/// A vector of int32 or int64 that is present even if it is empty: no positions are not all positions.
+struct index_list : integer_list {
+  bool set = false;
+
+  index_list() = default;
+  template <class X>
+  requires(!std::is_same_v<std::remove_cvref_t<X>, index_list>) index_list(X&& x)
+      : integer_list(std::forward<X>(x)), set(true) {}
+  bool present() const noexcept { return set; }
 };
 
 /// Entries of the vocabulary, a few per position: a matrix [positions, k] of 32- or 64-bit integers, or a flat vector
@@ -92,13 +104,13 @@ struct logits_batch {
   position_matrix<const T> logits{};
   position_matrix<const T> teacher{};
   extent_t common = 0;    ///< leading entries that both vocabularies share; needed where their sizes differ
-  integer_list labels{};  ///< entries of the vocabulary; read only where the mask is non-zero
+  index_list labels{};    ///< entries of the vocabulary; read only where the mask is non-zero
   entry_lists support{};  ///< without repetitions
   position_matrix<const T> support_logp{};  ///< in the form of `support`
   position_matrix<const T> targets{};       ///< [positions, R], soft labels
   position_matrix<const T> weight{};        ///< [positions]
   token_mask mask{};                        ///< [positions]; absent: all count
-  integer_list positions{};
+  index_list positions{};
   integer_list offsets{};
   std::span<std::byte> scratch{};  ///< of scratch_bytes(); only objectives that sort need it
 };

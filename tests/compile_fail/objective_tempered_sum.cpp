@@ -1,0 +1,12 @@
+// expected: rlcore: tempered holds one piece
+#include "rlcore/objective/distillation/forward_kl.hpp"
+#include "rlcore/objective/piece/combine/sum.hpp"
+#include "rlcore/objective/piece/supervised/cross_entropy.hpp"
+#include "rlcore/objective/vocabulary/tempered.hpp"
+
+using rlcore::cross_entropy, rlcore::forward_kl, rlcore::sum, rlcore::tempered;
+#ifdef RLCORE_SHOULD_FAIL
+const tempered objective{2.0, sum{cross_entropy{}, forward_kl{}}};
+#else
+const sum objective{cross_entropy{}, tempered{2.0, forward_kl{}}};
+#endif
