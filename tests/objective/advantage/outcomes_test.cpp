@@ -2,6 +2,7 @@
 #include "objective/advantage/golden_advantage.hpp"
 #include "rlcore/objective/advantage/gdpo.hpp"
 #include "rlcore/objective/advantage/gpg.hpp"
+#include "rlcore/objective/advantage/group_median.hpp"
 #include "rlcore/objective/advantage/group_relative.hpp"
 #include "rlcore/objective/advantage/opo.hpp"
 #include "rlcore/objective/advantage/pass_at_k.hpp"
@@ -105,6 +106,7 @@ void each_estimator(F f) {
   plain("group_relative", group_relative{.epsilon = 1e-12, .singleton = singleton_group::zero});
   plain("dr_grpo", group_relative{.normalize_by_std = false, .singleton = singleton_group::zero});
   plain("rloo", rloo{});
+  plain("group_median", group_median{.normalize_by_deviation = true, .epsilon = 1e-12});
   plain("pass_at_k", pass_at_k{});
   plain("gpg", gpg{.singleton = singleton_group::zero});
   weighted("opo", opo{.singleton = singleton_group::zero});
@@ -181,6 +183,14 @@ TEST(opo, rows_without_tokens_are_no_division_by_zero) {
   std::vector<double> out(2, -9);
   opo{}(std::vector<double>{1, 2}, 2, std::vector<int>{0, 0}, out);
   EXPECT_EQ(out, std::vector<double>(2, 0.0));
+}
+TEST(group_median, is_not_moved_by_an_outlier) {
+  std::vector<double> out(5);
+  group_median{}(std::vector<double>{100, 0, 1, 2, 1}, 5, out);
+  EXPECT_EQ(out, (std::vector<double>{99, -1, 0, 1, 0}));
+  out.resize(4);
+  group_median{.normalize_by_deviation = true, .epsilon = 0}(std::vector<double>{0, 4, 1, 3}, 4, out);
+  expect_near(out, std::vector<double>{-2 / 1.5, 2 / 1.5, -1 / 1.5, 1 / 1.5});
 }
 TEST(pass_at_k, equally_good_rows_get_nothing) {
   std::vector<double> out(3, -9);

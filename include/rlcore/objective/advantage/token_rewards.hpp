@@ -68,8 +68,8 @@ struct token_rewards {
 /// The reward of every row: the sum over its live tokens, in double. Estimators with one reward per row are given this;
 /// what stands in masked slots never counts.
 template <class Rewards, class Totals>
-void row_totals(const Rewards& token_rewards_, const token_mask& mask, Totals&& totals) {
-  const auto reward = as_view<2>(token_rewards_);
+void row_totals(const Rewards& rewards_per_token, const token_mask& mask, Totals&& totals) {
+  const auto reward = as_view<2>(rewards_per_token);
   const auto total = as_view<1>(totals);
   detail::check_per_row("totals", total.shape[0], "rewards", reward.shape);
   detail::check_mask_shape(mask, "rewards", reward.shape);
