@@ -272,7 +272,8 @@ TEST(RolloutCorrection, MaskAndDenominatorComeFromOneObject) {
 }
 
 TEST(RolloutCorrection, NothingIsDefinedAwayAndEmptyIsZero) {
-  std::vector<double> train{-1, -2, -3, -4}, rollout{-1, NAN, -3.5, -4}, mask{1, 1, 0, 0}, weight(4), kept(4);
+  std::vector<double> train{-1, -2, -3, -4}, rollout{-1, NAN, -3.5, -4}, weight(4), kept(4);
+  std::vector<int> mask{1, 1, 0, 0};
   const token_batch<double> batch{.old_logp = matrix(train.data(), 2, 2),
                                   .rollout_logp = matrix(rollout.data(), 2, 2),
                                   .mask = matrix(mask.data(), 2, 2)};
