@@ -18,8 +18,8 @@ struct discounted_return {
   template <executor Executor, class Rewards, class Returns>
   RLCORE_FN void operator()(const Executor& exec, const Rewards& rewards, const token_mask& mask,
                             Returns&& returns) const {
-    backward::all_rows(exec, {gamma, gamma, gamma, turns}, as_view<2>(rewards), detail::no_matrix{}, mask,
-                       as_view<2>(returns), detail::no_matrix{});
+    backward_recursion::all_rows(exec, {gamma, gamma, gamma, turns}, as_view<2>(rewards), detail::no_matrix{}, mask,
+                                 as_view<2>(returns), detail::no_matrix{});
   }
   template <class Rewards, class Returns>
   RLCORE_FN void operator()(const Rewards& rewards, const token_mask& mask, Returns&& returns) const {

@@ -27,8 +27,8 @@ struct gae {
   template <executor Executor, class Rewards, class Values, class Advantages, class Returns>
   RLCORE_FN void operator()(const Executor& exec, const Rewards& rewards, const Values& values, const token_mask& mask,
                             Advantages&& advantages, Returns&& returns) const {
-    backward::all_rows(exec, settings(), as_view<2>(rewards), as_view<2>(values), mask, as_view<2>(advantages),
-                       as_view<2>(returns));
+    backward_recursion::all_rows(exec, settings(), as_view<2>(rewards), as_view<2>(values), mask,
+                                 as_view<2>(advantages), as_view<2>(returns));
   }
   template <class Rewards, class Values, class Advantages, class Returns>
   requires(!executor<Rewards>) RLCORE_FN void operator()(const Rewards& rewards, const Values& values,
@@ -40,8 +40,8 @@ struct gae {
   template <class Rewards, class Values, class Advantages>
   RLCORE_FN void operator()(const Rewards& rewards, const Values& values, const token_mask& mask,
                             Advantages&& advantages) const {
-    backward::all_rows(serial{}, settings(), as_view<2>(rewards), as_view<2>(values), mask, as_view<2>(advantages),
-                       detail::no_matrix{});
+    backward_recursion::all_rows(serial{}, settings(), as_view<2>(rewards), as_view<2>(values), mask,
+                                 as_view<2>(advantages), detail::no_matrix{});
   }
 
   /// The adjoint: from dL/dA to dL/d reward and dL/d value, for rewards or values that are learned through the

@@ -24,7 +24,7 @@ struct backward_settings {
 
 }  // namespace detail
 RLCORE_ALGORITHM_BEGIN
-namespace backward {
+namespace backward_recursion {
 
 using detail::backward_settings;
 using detail::is_matrix;
@@ -155,6 +155,6 @@ void all_rows(const Executor& exec, const backward_settings& s, const Rewards& r
   });
 }
 
-}  // namespace backward
+}  // namespace backward_recursion
 RLCORE_ALGORITHM_END
 RLCORE_END
