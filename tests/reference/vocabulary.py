@@ -146,6 +146,7 @@ case("cosine", each(lambda z, i: LigerFusedLinearCosineSimilarityFunction.distil
 case("total_variation", lambda z: 0.5 * (torch.softmax(z, -1) - P.exp()).abs().sum(-1))
 case("skew_forward_kl", lambda z: kl(P, torch.logaddexp(P + math.log(0.1), log_softmax(z) + math.log(0.9))))
 case("skew_reverse_kl", lambda z: kl(log_softmax(z), torch.logaddexp(log_softmax(z) + math.log(0.1), P + math.log(0.9))))
+case("soft_cross_entropy", lambda z: F.cross_entropy(z, torch.softmax(teacher, -1), reduction="none"))
 case("mixture", lambda z: 0.6 * F.cross_entropy(z, labels, reduction="none") + 0.4 * 4 * gkd(0, 2.0)(z))
 case("common", lambda z: kl(log_softmax(other_teacher[:, : V - 3]), log_softmax(z[:, : V - 3])))
 

@@ -6,6 +6,7 @@
 #include "rlcore/objective/distillation/full_kl.hpp"
 #include "rlcore/objective/distillation/generalised_jsd.hpp"
 #include "rlcore/objective/distillation/skew_kl.hpp"
+#include "rlcore/objective/distillation/soft_cross_entropy.hpp"
 #include "rlcore/objective/distillation/total_variation.hpp"
 #include "rlcore/objective/vocabulary/negative_entropy.hpp"
 #include "rlcore/objective/vocabulary/sum_of_squares.hpp"
@@ -47,6 +48,7 @@ TEST(divergence_slopes, equal_dual_numbers) {
   for (const double beta : {0.0, 0.3, 0.5, 1.0}) check_entry_slopes(generalised_jsd{beta});
   check_entry_slopes(skew_forward_kl{});
   check_entry_slopes(skew_reverse_kl{});
+  check_entry_slopes(soft_cross_entropy{});
   check_entry_slopes(total_variation{});
   check_entry_slopes(negative_entropy{});
   check_entry_slopes(sum_of_squares{});
@@ -70,6 +72,7 @@ TYPED_TEST(divergences, equal_trl_and_liger) {
   check_positions(generalised_jsd{0.3}, x, "jsd_sdpo");
   check_positions(tempered{2.0, generalised_jsd{0.3}}, x, "jsd_tempered");
   check_positions(tempered{2.0, forward_kl{}}, x, "forward_kl_tempered");
+  check_positions(soft_cross_entropy{}, x, "soft_cross_entropy");
   check_positions(cosine{}, x, "cosine");
   check_positions(total_variation{}, x, "total_variation");
   check_positions(skew_forward_kl{}, x, "skew_forward_kl");
@@ -114,7 +117,7 @@ TEST(divergence_values, survive_underflow) {
     for (const float slope : g) EXPECT_TRUE(std::isfinite(slope)) << piece.name;
   };
   finite(forward_kl{}), finite(reverse_kl{}), finite(generalised_jsd{}), finite(skew_forward_kl{});
-  finite(skew_reverse_kl{}), finite(total_variation{}), finite(negative_entropy{});
+  finite(soft_cross_entropy{}), finite(skew_reverse_kl{}), finite(total_variation{}), finite(negative_entropy{});
 }
 
 // Entries that do not exist have logit -inf. If they are the same for both models nothing changes, bit for bit.

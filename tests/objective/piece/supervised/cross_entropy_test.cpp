@@ -63,6 +63,26 @@ TEST(cross_entropy_edges, nan_shows_and_huge_logits_do_not_overflow) {
   }
 }
 
+// Liger's vocabulary-parallel smoothing takes log(exp(z - max)), infinite from z - max < -104 on (own reading of
+// linkedin/Liger-Kernel ops/vocab_parallel_cross_entropy.py).
+TEST(cross_entropy_edges, smoothing_survives_underflow) {
+  std::vector<float> logits{0.0f, -150.0f, -300.0f}, gradient(3);
+  logits_position<float> x;
+  x.logits = {logits.data(), 3};
+  const auto out = cross_entropy{.label_smoothing = 0.3}(x, logits_gradient<float>{gradient.data(), 3});
+  EXPECT_NEAR(out.value, 0.1 * 450, 1e-5);
+  EXPECT_NEAR(gradient[2], -0.1, 1e-7);
+}
+
+// A row of any length keeps its digits in float: sums are in double (nanochat#618, NVIDIA-NeMo/Automodel#3797,
+// allenai/OLMo-core#657). 200 000 equal logits: log 200 000 exactly rounded.
+TEST(cross_entropy_edges, long_vocabularies_keep_their_digits) {
+  const std::vector<float> logits(200000, 0.1f);
+  logits_position<float> x;
+  x.logits = {logits.data(), 200000};
+  EXPECT_NEAR(cross_entropy{}(x, logits_gradient<float>{}).value, std::log(200000.0), 1e-12);
+}
+
 TEST(cross_entropy_edges, settings_out_of_range) {
   EXPECT_THROW(cross_entropy{.label_smoothing = 1.0}.check(4), std::invalid_argument);
   EXPECT_THROW((tempered{0.0, cross_entropy{}}.check(4)), std::invalid_argument);
