@@ -307,8 +307,12 @@ class program {
   /// Problems and warm start are made once, with seed 1, for all runs; not at all if the settings name others.
   void make_task(cpu& device, const trainer::options& opt) {
     const trainer::policy_settings s = trainer::read_settings(opt);
-    const auto inside = [&](const std::string& path) { return path.starts_with((request_.output / "").string()); };
-    if (!inside(s.model_path) && !inside(s.train_files.front()) && !inside(s.val_files.front())) return;
+    std::vector<std::string> read = s.train_files;
+    read.insert(read.end(), s.val_files.begin(), s.val_files.end());
+    read.push_back(s.model_path);
+    const std::string inside = (request_.output / "").string();
+    if (std::none_of(read.begin(), read.end(), [&](const std::string& path) { return path.starts_with(inside); }))
+      return;
     fs::create_directories(request_.output);
     const done_mark mark(request_.output / "task.json", {{"seed", 1}, {"warm_start_steps", request_.warm_start}});
     if (mark.is_set()) return void(std::printf("warm start  taken over from %s\n", s.model_path.c_str()));
