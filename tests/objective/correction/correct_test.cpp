@@ -287,7 +287,7 @@ TEST(RolloutCorrection, NothingIsDefinedAwayAndEmptyIsZero) {
   EXPECT_EQ(correct(serial{}, rule, batch, out).counts.tokens(), 1);  // no gate lets NaN through
   rule.unscored_is_equal = true;
   const auto c = correct(serial{}, rule, batch, out);
-  EXPECT_EQ(weight, (std::vector<double>{1, 1, 0, 0}));
+  for (std::size_t k = 0; k < 4; ++k) EXPECT_EQ(weight[k], k < 2 ? 1.0 : 0.0);
   EXPECT_EQ(c.report.policy.unscored, 1);
   EXPECT_EQ(c.report.policy.tokens, 1);
   EXPECT_EQ(c.counts.sequences(), 1);
