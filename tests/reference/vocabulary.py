@@ -166,6 +166,20 @@ def uld(z):
 
 case("uld", uld)
 
+matched = {7: 2, 0: 5, 12: 0, 3: 11, 18: 12}  # teacher's entry: student's
+
+
+def gold_hybrid(z):
+    """ULDLoss._compute_hybrid_uld_loss; it raises probabilities below 1e-8 to it, hence the tolerance."""
+    one = SimpleNamespace(_teacher_matched_ids=set(matched), beta=0.5, hybrid_matched_weight=None,
+                          mapping_tensor=torch.tensor([matched.get(j, -1) for j in range(V + 6)]))
+    one._compute_jsd_loss_for_matched_tokens = lambda s, t: ULDLoss._compute_jsd_loss_for_matched_tokens(one, s, t)
+    s, t = torch.softmax(z, -1), torch.softmax(other_teacher, -1)
+    return torch.stack([ULDLoss._compute_hybrid_uld_loss(one, s[i : i + 1], t[i : i + 1]) for i in range(N)])
+
+
+case("gold_hybrid", gold_hybrid, tolerance=1e-6)
+
 
 def topk(alpha, tail):
     return lambda z: sdpo.compute_topk_self_distillation_loss(z, teacher, distillation_topk=K, distillation_alpha=alpha, distillation_add_tail=tail)
@@ -265,6 +279,7 @@ data = {
     "positions": N, "vocabulary": V, "support": K,
     "logits": flat(logits), "holes": flat(hole), "teacher": flat(teacher), "other_teacher": flat(other_teacher),
     "labels": labels.tolist(), "reward_tokens": reward_tokens, "reward_labels": reward_labels.tolist(),
+    "matched_student": list(matched.values()), "matched_teacher": list(matched),
     "targets": flat(targets), "two": flat(two), "class_weight": flat(class_weight), "weight": flat(weight),
     "student_ids": student_ids.flatten().tolist(), "teacher_ids": teacher_ids.flatten().tolist(),
     "sampled": on_student.tolist(),

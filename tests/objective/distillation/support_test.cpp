@@ -1,11 +1,16 @@
 // Divergences on a few entries, and between vocabularies that share none: against TRL and verl.
 #include "objective/vocabulary/golden_vocabulary.hpp"
 #include "rlcore/exec/serial.hpp"
+#include "rlcore/objective/aggregation/token_sum.hpp"
 #include "rlcore/objective/distillation/generalised_jsd.hpp"
+#include "rlcore/objective/distillation/matched_entries.hpp"
 #include "rlcore/objective/distillation/on_support.hpp"
 #include "rlcore/objective/distillation/top_k_forward_kl.hpp"
 #include "rlcore/objective/distillation/uld.hpp"
 #include "rlcore/objective/distillation/with_tail.hpp"
+#include "rlcore/objective/loop/evaluate_logits.hpp"
+#include "rlcore/objective/piece/combine/scaled.hpp"
+#include "rlcore/objective/piece/combine/sum.hpp"
 #include "rlcore/objective/vocabulary/negative_entropy.hpp"
 #include "rlcore/objective/vocabulary/tempered.hpp"
 #include "rlcore/objective/vocabulary/top_k.hpp"
@@ -46,6 +51,44 @@ TYPED_TEST(support_pieces, uld_equals_gold) {
   golden_positions<TypeParam> x;
   x.teacher = vocabulary_numbers<TypeParam>("other_teacher");
   check_positions(uld{}, x, "uld");
+}
+
+// GOLD's hybrid: divergence on the tokens that both have, sorted probabilities for the others. Run through the loop.
+TYPED_TEST(support_pieces, hybrid_uld_equals_gold) {
+  golden_positions<TypeParam> x;
+  x.teacher = vocabulary_numbers<TypeParam>("other_teacher");
+  const auto student = vocabulary_numbers<std::int32_t>("matched_student"),
+             teacher = vocabulary_numbers<std::int32_t>("matched_teacher");
+  const auto others = [](const std::vector<std::int32_t>& known, std::int32_t size) {
+    std::vector<std::int32_t> out;
+    for (std::int32_t j = 0; j < size; ++j)
+      if (std::find(known.begin(), known.end(), j) == known.end()) out.push_back(j);
+    return out;
+  };
+  const auto other_student = others(student, 13), other_teacher = others(teacher, 19);
+  const double share = 5.0 / 19;
+  const auto hybrid = sum{scaled{share, matched_entries{generalised_jsd{}, student, teacher}},
+                          scaled{1 - share, uld{other_student, other_teacher}}};
+  std::vector<TypeParam> gradient(x.logits.size());
+  logits_batch<TypeParam> batch{.logits = matrix(x.logits, x.positions, x.vocabulary),
+                                .teacher = matrix(x.teacher, x.positions, 19)};
+  std::vector<std::byte> scratch(scratch_bytes(serial{}, hybrid, batch));
+  batch.scratch = scratch;
+  const auto& golden = vocabulary_golden()["cases"]["gold_hybrid"];
+  const double loss = evaluate_logits(serial{}, hybrid, token_sum{}, batch, whole_step(batch),
+                                      {.logits = matrix(gradient, x.positions, x.vocabulary)})
+                          .loss();
+  double expected = 0;
+  for (std::size_t i = 0; i < 6; ++i) {
+    expected += golden["value"][i].template get<double>();
+    for (std::size_t j = 0; j < 13; ++j)
+      EXPECT_NEAR(gradient[i * 13 + j], golden["gradient"][i][j].template get<double>(), 2e-6);
+  }
+  EXPECT_NEAR(loss, expected, 1e-5);
+  const std::vector<std::int32_t> wrong{19, 0, 1, 2, 3};
+  EXPECT_THROW(
+      evaluate_logits(serial{}, matched_entries{reverse_kl{}, student, wrong}, token_sum{}, batch, whole_step(batch)),
+      std::invalid_argument);
 }
 
 // With a support that holds everything, all of them are the divergence itself.

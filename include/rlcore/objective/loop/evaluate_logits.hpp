@@ -132,9 +132,12 @@ void name_entries(const Objective& objective, Report& r, std::index_sequence<Ind
 }
 
 template <class Objective, std::size_t... Index>
-void check_settings(const Objective& objective, extent_t vocabulary, std::index_sequence<Index...>) {
+void check_settings(const Objective& objective, extent_t vocabulary, extent_t teacher_vocabulary,
+                    std::index_sequence<Index...>) {
   const auto one = [&](const auto& piece) {
     if constexpr (requires { piece.check(vocabulary); }) piece.check(vocabulary);
+    const auto& inner = innermost(piece);
+    if constexpr (requires { inner.check_teacher(teacher_vocabulary); }) inner.check_teacher(teacher_vocabulary);
   };
   (one(piece_at<Index>(objective)), ...);
 }
@@ -178,7 +181,7 @@ logits_report_of<Objective> evaluate_logits(const Executor& exec, const Objectiv
     constexpr auto indices = logits_loop::indices<Objective>;
     const auto p = logits_loop::prepare(batch, logits_loop::shape_wanted(objective, indices));
     const extent_t vocabulary = batch.logits.shape[1];
-    logits_loop::check_settings(objective, vocabulary, indices);
+    logits_loop::check_settings(objective, vocabulary, batch.teacher.shape[1], indices);
     const bool wanted = gradients.logits.present();
     if (wanted && (gradients.logits.vector || gradients.logits.shape != batch.logits.shape))
       throw std::invalid_argument("rlcore: the gradient by logits is " + to_string<2>(gradients.logits.shape) +

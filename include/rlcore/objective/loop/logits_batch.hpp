@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "rlcore/objective/loop/batch.hpp"
-#include "rlcore/objective/vocabulary/alignment.hpp"
 
 RLCORE_BEGIN
 

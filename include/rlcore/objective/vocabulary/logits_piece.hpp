@@ -15,10 +15,10 @@
 //   };
 //
 // A piece that is a sum over the vocabulary is shorter still: see entry.hpp. Optional members: `monitors` (then return
-// logits_term<N>), `void check(extent_t vocabulary) const` (throws std::invalid_argument once per call), `extent_t
-// label_count() const` (labels number something else than the vocabulary), `extent_t target_count() const` (length of a
-// soft label), `static constexpr bool keeps_vocabularies = true` (the teacher's entries have another meaning), and
-// `std::size_t scratch_bytes(extent_t vocabulary, extent_t teacher_vocabulary) const`.
+// logits_term<N>), `void check(extent_t vocabulary) const` and `check_teacher` (throw std::invalid_argument, once per
+// call), `extent_t label_count() const` (labels number something else than the vocabulary), `extent_t target_count()
+// const` (length of a soft label), `static constexpr bool keeps_vocabularies = true` (the teacher's entries have
+// another meaning), and `std::size_t scratch_bytes(extent_t vocabulary, extent_t teacher_vocabulary) const`.
 #pragma once
 
 #include <cstddef>
