@@ -124,6 +124,7 @@
 #include "rlcore/objective/distillation/full_kl.hpp"
 #include "rlcore/objective/distillation/generalised_jsd.hpp"
 #include "rlcore/objective/distillation/iw_opd.hpp"
+#include "rlcore/objective/distillation/matched_entries.hpp"
 #include "rlcore/objective/distillation/on_policy_distillation.hpp"
 #include "rlcore/objective/distillation/on_support.hpp"
 #include "rlcore/objective/distillation/prefix_weights.hpp"

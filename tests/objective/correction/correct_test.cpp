@@ -72,7 +72,7 @@ void check_rejection(const std::string& name, const std::string& verl, const Gat
 
 }  // namespace
 
-TEST(RolloutCorrection, WeightsOfVerl) {
+TEST(rollout_correction, weights_of_verl) {
   check_weight("token_tis", importance_weight{token_level{}, truncated{2}});
   check_weight("token_tis_normalized", importance_weight{token_level{}, truncated{2}}, true);
   check_weight("token_icepop", importance_weight{token_level{}, zero_outside{0.5, 5}});
@@ -81,7 +81,7 @@ TEST(RolloutCorrection, WeightsOfVerl) {
   check_weight("sequence_icepop", importance_weight{summed_over_sequence{}, zero_outside{0.5, 5}});
 }
 
-TEST(RolloutCorrection, WeightsByDefinition) {
+TEST(rollout_correction, weights_by_definition) {
   golden_data d;
   d.run(decoupled(importance_weight{mean_over_sequence{}, untreated{}}));
   expect_equal(d.weight, d.cases["definition"]["geometric"], "geometric mean");
@@ -89,7 +89,7 @@ TEST(RolloutCorrection, WeightsByDefinition) {
   expect_equal(d.weight, d.cases["definition"]["turn"], "product over the turn");
 }
 
-TEST(RolloutCorrection, RejectionsOfVerl) {
+TEST(rollout_correction, rejections_of_verl) {
   check_rejection("token_k1", "token_k1", ratio_within<token_level>(rollout_over_train{0.6, 1.5}));
   check_rejection("token_k2", "token_k2", divergence_at_most<k2, token_level>{.bound = 0.1});
   check_rejection("token_k3", "token_k3", divergence_at_most<k3, token_level>{.bound = 0.1});
@@ -105,7 +105,7 @@ TEST(RolloutCorrection, RejectionsOfVerl) {
                   ratio_within<mean_over_sequence>(rollout_over_train{0.5, 1.1}));
 }
 
-TEST(RolloutCorrection, MetricsOfVerlAndTrl) {
+TEST(rollout_correction, metrics_of_verl_and_trl) {
   golden_data d;
   const off_policy_report r = d.run(decoupled(no_weight{})).report.policy;
   const auto want = [&](const char* name) { return rlcore_test::golden_number(d.cases["verl_off_policy"][name]); };
@@ -127,7 +127,7 @@ TEST(RolloutCorrection, MetricsOfVerlAndTrl) {
 }
 
 // verl compares its bounds with rollout over train although it documents train over rollout; here the type says which.
-TEST(RolloutCorrection, TheDirectionOfARatioIsItsType) {
+TEST(rollout_correction, the_direction_of_a_ratio_is_its_type) {
   std::vector<double> train{-1.0, -1.0}, rollout{-1.0 + std::log(2.5), -1.0 - std::log(2.5)}, kept(2);
   const token_batch<double> batch{.old_logp = matrix(train.data(), 2, 1), .rollout_logp = matrix(rollout.data(), 2, 1)};
   // train / rollout is 0.4 and 2.5
@@ -143,7 +143,7 @@ TEST(RolloutCorrection, TheDirectionOfARatioIsItsType) {
 
 // Padding must not be exponentiated, nor may what it holds appear anywhere: MakazhanAlpamys/Soup#342,
 // NVIDIA-NeMo/RL#4120.
-TEST(RolloutCorrection, MaskedSlotsAreNeverRead) {
+TEST(rollout_correction, masked_slots_are_never_read) {
   golden_data clean, poisoned;
   for (std::size_t k = 0; k < 72; ++k)
     if (poisoned.mask[k] == 0) {
@@ -189,7 +189,7 @@ const auto both = decoupled(importance_weight{summed_over_sequence{}, truncated{
 
 }  // namespace
 
-TEST(RolloutCorrection, SplitThreadsAndLayoutAreNotSeen) {
+TEST(rollout_correction, split_threads_and_layout_are_not_seen) {
   long_rows r;
   const token_batch<float> packed{.old_logp = r.train, .rollout_logp = r.rollout, .mask = r.mask, .offsets = r.offsets};
   const auto whole = correct(serial{}, both, packed, {.weight = r.weight, .mask = r.kept});
@@ -256,7 +256,7 @@ TEST(RolloutCorrection, SplitThreadsAndLayoutAreNotSeen) {
 
 // The mask may be edited where it is; the batch that comes back carries it together with its counts, so that a
 // rejection cannot shrink the step the way verl's bypass mode does with counts taken before it.
-TEST(RolloutCorrection, MaskAndDenominatorComeFromOneObject) {
+TEST(rollout_correction, mask_and_denominator_come_from_one_object) {
   long_rows r;
   const token_batch<float> packed{.old_logp = r.train, .rollout_logp = r.rollout, .mask = r.mask, .offsets = r.offsets};
   correct(serial{}, both, packed, {.weight = r.weight, .mask = r.kept});
@@ -271,7 +271,7 @@ TEST(RolloutCorrection, MaskAndDenominatorComeFromOneObject) {
   for (std::size_t k = 0; k < r.kept.size(); ++k) EXPECT_TRUE(r.kept[k] || r.weight[k] == 0.0f);
 }
 
-TEST(RolloutCorrection, NothingIsDefinedAwayAndEmptyIsZero) {
+TEST(rollout_correction, nothing_is_defined_away_and_empty_is_zero) {
   std::vector<double> train{-1, -2, -3, -4}, rollout{-1, NAN, -3.5, -4}, weight(4), kept(4);
   std::vector<int> mask{1, 1, 0, 0};
   const token_batch<double> batch{.old_logp = matrix(train.data(), 2, 2),
@@ -303,7 +303,7 @@ TEST(RolloutCorrection, NothingIsDefinedAwayAndEmptyIsZero) {
     EXPECT_EQ(x, 0.0);
 }
 
-TEST(RolloutCorrection, MistakesAreNamed) {
+TEST(rollout_correction, mistakes_are_named) {
   golden_data d;
   const auto message = [&](const auto& rule, const token_batch<double>& batch, const correction_outputs<double>& out) {
     try {

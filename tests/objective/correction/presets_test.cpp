@@ -35,7 +35,7 @@ constexpr rollout_over_train wide{0.6, 1.5};
 
 }  // namespace
 
-TEST(RolloutCorrectionPresets, Verl) {
+TEST(rollout_correction_presets, verl) {
   check_verl("decoupled_token_is", verl::decoupled_token_is());
   check_verl("decoupled_seq_is", verl::decoupled_seq_is());
   check_verl("decoupled_token_icepop", verl::decoupled_token_icepop());
@@ -50,7 +50,7 @@ TEST(RolloutCorrectionPresets, Verl) {
   check_verl("disabled", verl::disabled());
 }
 
-TEST(RolloutCorrectionPresets, VerlWithoutAProximalPolicy) {
+TEST(rollout_correction_presets, verl_without_a_proximal_policy) {
   check_verl("bypass_ppo_clip", verl::bypass_ppo_clip());
   check_verl("bypass_ppo_clip_geo_rs", verl::bypass_ppo_clip_geo_rs(wide));
   check_verl("bypass_ppo_clip_k3_rs", verl::bypass_ppo_clip_k3_rs(0.1));
@@ -62,7 +62,7 @@ TEST(RolloutCorrectionPresets, VerlWithoutAProximalPolicy) {
 }
 
 // OpenRLHF's seq-mask-tis truncates nothing: the preset is called what it does, and its weight has no bound.
-TEST(RolloutCorrectionPresets, OpenRlhf) {
+TEST(rollout_correction_presets, open_rlhf) {
   check_weight("openrlhf", "tis", openrlhf::tis());
   check_weight("openrlhf", "icepop", openrlhf::icepop());
   check_weight("openrlhf", "sequence_mask", openrlhf::sequence_mask_untruncated());
@@ -73,7 +73,7 @@ TEST(RolloutCorrectionPresets, OpenRlhf) {
 }
 
 // Train-inference mismatch: huggingface/trl#3867, #4493, #4530; modelscope/ms-swift#6678.
-TEST(RolloutCorrectionPresets, Trl) {
+TEST(rollout_correction_presets, trl) {
   check_weight("trl", "token_truncate", trl::token_truncate());
   check_weight("trl", "token_mask", trl::token_mask());
   check_weight("trl", "sequence_truncate", trl::sequence_truncate());

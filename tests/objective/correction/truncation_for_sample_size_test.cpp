@@ -25,7 +25,7 @@ weight_sample<Level> sample_of(std::vector<double>& train, std::vector<double>& 
 }  // namespace
 
 // Three weights of 1 and one of 9: (3 + C)^2 = 4 share (3 + C^2), at share 0.75 C^2 - 3 C = 0.
-TEST(TruncationForSampleSize, SolvesTheQuadratic) {
+TEST(truncation_for_sample_size, solves_the_quadratic) {
   std::vector<double> train{0, 0, 0, std::log(9.0)}, rollout(4);
   const auto s = sample_of<token_level>(train, rollout, 4);
   EXPECT_NEAR(s.effective_share(9), 144.0 / (4 * 84), 1e-15);
@@ -34,7 +34,7 @@ TEST(TruncationForSampleSize, SolvesTheQuadratic) {
   EXPECT_THROW(s.truncation_for(1.0), std::invalid_argument);
 }
 
-TEST(TruncationForSampleSize, HoldsWhatWasAskedFor) {
+TEST(truncation_for_sample_size, holds_what_was_asked_for) {
   std::mt19937 random(9);
   std::normal_distribution<double> normal;
   std::vector<double> train(600, -1.0), rollout(600), weight(600);

@@ -71,7 +71,7 @@ std::vector<double> in_parts(const Rule& rule, parts& p) {
 
 }  // namespace
 
-TEST(Selection, HighEntropyAsTrl) {
+TEST(selection, high_entropy_as_trl) {
   golden_data d;
   for (const auto& [share, want] : d.cases["trl_high_entropy"].items()) {
     const token_batch<double> batch{.entropy = golden_data::shaped(d.entropy), .mask = golden_data::shaped(d.mask)};
@@ -89,7 +89,7 @@ TEST(Selection, HighEntropyAsTrl) {
   EXPECT_THROW(all.add(token_batch<double>{.entropy = golden_data::shaped(d.entropy)}), std::invalid_argument);
 }
 
-TEST(Selection, OffPolicySequencesAsTrl) {
+TEST(selection, off_policy_sequences_as_trl) {
   golden_data d;
   for (const auto& [threshold, want] : d.cases["trl_off_policy"].items()) {
     token_batch<double> batch = d.batch(true);
@@ -106,7 +106,7 @@ TEST(Selection, OffPolicySequencesAsTrl) {
   }
 }
 
-TEST(Selection, CandidatesOfClipCovAsVerl) {
+TEST(selection, candidates_of_clip_cov_as_verl) {
   golden_data d;
   auto logp = flat(d.json["wide_logp"]), old_logp = flat(d.json["wide_old_logp"]);
   const token_batch<double> batch{.logp = golden_data::shaped(logp),
@@ -127,7 +127,7 @@ TEST(Selection, CandidatesOfClipCovAsVerl) {
   EXPECT_EQ(count(few), 1);  // at least one
 }
 
-TEST(Selection, KlCovAsVerl) {
+TEST(selection, kl_cov_as_verl) {
   golden_data d;
   auto logp = flat(d.json["wide_logp"]);
   const token_batch<double> batch{
@@ -137,7 +137,7 @@ TEST(Selection, KlCovAsVerl) {
   expect_equal(selected, d.cases["verl_kl_cov_selected"], "KL-Cov", 0);
 }
 
-TEST(Selection, AStepInPartsIsTheSameStep) {
+TEST(selection, a_step_in_parts_is_the_same_step) {
   parts whole(40, 33, 3), cut(40, 33, 3);
   const auto check = [&](const auto& rule) {
     select(rule, whole.batch(0, 40), whole.cut(whole.selected, 0, 40));
@@ -161,7 +161,7 @@ TEST(Selection, AStepInPartsIsTheSameStep) {
 }
 
 // Every candidate is as likely as any other: 200 keys, 10 of 100 each, so 20 +- 4.2 times per candidate.
-TEST(Selection, ClipCovDrawsUniformly) {
+TEST(selection, clip_cov_draws_uniformly) {
   std::vector<double> logp(100), advantage(100), selected(100), times(100);
   for (std::size_t k = 0; k < 100; ++k)
     logp[k] = k % 2 ? -1.0 : -3.0, advantage[k] = k % 2 ? 2.0 : -2.0;  // covariance 2 for all
@@ -179,7 +179,7 @@ TEST(Selection, ClipCovDrawsUniformly) {
   EXPECT_GT(chi_square, 60);   //                         0.001
 }
 
-TEST(Selection, TiesGoToTheEarlierToken) {
+TEST(selection, ties_go_to_the_earlier_token) {
   std::vector<double> logp(12, -1.0), advantage{1, 1, 1}, selected(12);
   const token_batch<double> batch{.logp = matrix(logp.data(), 3, 4), .advantage = advantage};
   select(kl_covariance{.share = 0.5}, batch, matrix(selected.data(), 3, 4));
@@ -187,7 +187,7 @@ TEST(Selection, TiesGoToTheEarlierToken) {
   EXPECT_THROW(token_choice::share_of(0, 12), std::invalid_argument);
 }
 
-TEST(Selection, SelectionsAreJoinedByAnd) {
+TEST(selection, selections_are_joined_by_and) {
   golden_data d;
   token_batch<double> batch = d.batch(true);
   batch.advantage = d.advantage, batch.entropy = golden_data::shaped(d.entropy);
@@ -201,7 +201,7 @@ TEST(Selection, SelectionsAreJoinedByAnd) {
   ASSERT_LT(count(both), count(a));
 }
 
-TEST(Selection, PaddingIsNeverRead) {
+TEST(selection, padding_is_never_read) {
   golden_data d;
   for (std::size_t k = 0; k < 72; ++k)
     if (d.mask[k] == 0) d.entropy[k] = d.logp[k] = d.rollout_logp[k] = NAN;
@@ -216,7 +216,7 @@ TEST(Selection, PaddingIsNeverRead) {
   EXPECT_EQ(count(selected), 8);
 }
 
-TEST(Selection, ReplayScoresOfTrl) {
+TEST(selection, replay_scores_of_trl) {
   golden_data d;
   const auto rewards = flat(d.cases["replay_scores"]["rewards"]), want = flat(d.cases["replay_scores"]["scores"]);
   std::vector<double> scores(2);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "rlcore/objective/algorithm/algorithm.hpp"
+#include "rlcore/objective/piece/combine/against_rollout.hpp"
 #include "rlcore/objective/piece/combine/scaled.hpp"
 #include "rlcore/objective/piece/combine/sum.hpp"
 #include "rlcore/objective/piece/combine/weighted.hpp"
@@ -45,16 +46,16 @@ constexpr auto with_entropy(const algorithm<Advantage, Objective, Aggregation>& 
 }
 
 namespace detail {
-template <class Piece>
-constexpr auto weigh_policy(const Piece& piece) {
-  return weighted{piece};
+template <class Piece, class F>
+constexpr auto change_policy(const Piece& piece, F f) {
+  return f(piece);
 }
-template <class First, class... Rest>
-constexpr auto weigh_policy(const sum<First, Rest...>& s) {
+template <class First, class... Rest, class F>
+constexpr auto change_policy(const sum<First, Rest...>& s, F f) {
   if constexpr (sizeof...(Rest) == 0)
-    return weigh_policy(s.first);
+    return change_policy(s.first, f);
   else
-    return sum{weigh_policy(s.first), s.rest};
+    return sum{change_policy(s.first, f), s.rest};
 }
 }  // namespace detail
 
@@ -62,7 +63,15 @@ constexpr auto weigh_policy(const sum<First, Rest...>& s) {
 /// weighted (verl's and TRL's order).
 template <class Advantage, class Objective, class Aggregation>
 constexpr auto with_weight(const algorithm<Advantage, Objective, Aggregation>& a) {
-  return algorithm{a.advantage, detail::weigh_policy(a.objective), a.aggregation};
+  return algorithm{a.advantage, detail::change_policy(a.objective, [](auto piece) { return weighted{piece}; }),
+                   a.aggregation};
+}
+
+/// The policy piece with its ratio to the rollout policy instead of the old one (verl's bypass mode).
+template <class Advantage, class Objective, class Aggregation>
+constexpr auto with_rollout_ratio(const algorithm<Advantage, Objective, Aggregation>& a) {
+  return algorithm{a.advantage, detail::change_policy(a.objective, [](auto piece) { return against_rollout{piece}; }),
+                   a.aggregation};
 }
 
 RLCORE_END

@@ -1,5 +1,6 @@
 // Ratios to the rollout policy, and the losses that verl and OpenRLHF make with them.
 #include "rlcore/objective/piece/combine/against_rollout.hpp"
+#include "rlcore/objective/piece/combine/weighted.hpp"
 
 #include "objective/correction/correction_data.hpp"
 #include "rlcore/objective/aggregation/sequence_mean_token_mean.hpp"
@@ -32,7 +33,7 @@ void check_loss(golden_data& d, const Objective& objective, const Aggregation& a
 
 }  // namespace
 
-TEST(AgainstRollout, SlopeIsThatOfThePiece) {
+TEST(against_rollout, slope_is_that_of_the_piece) {
   std::mt19937_64 random(2);
   const against_rollout piece{dual_clipped_ratio{}};
   static_assert(!contains(decltype(piece)::reads, field::old_logp));
@@ -48,14 +49,14 @@ TEST(AgainstRollout, SlopeIsThatOfThePiece) {
   }
 }
 
-TEST(AgainstRollout, DecoupledLossOfVerl) {
+TEST(against_rollout, decoupled_loss_of_verl) {
   golden_data d;
   const auto c = d.run(verl::decoupled_geo_rs_token_tis(2, wide));
   check_loss(d, weighted{dual_clipped_ratio{}}, token_mean{}, c.batch, c.counts, d.cases["verl_losses"]["decoupled"]);
 }
 
 // Rejection inside of verl's bypass loss changes the mask; the counts come with it.
-TEST(AgainstRollout, BypassLossesOfVerl) {
+TEST(against_rollout, bypass_losses_of_verl) {
   golden_data d;
   const auto clip = d.run(verl::bypass_ppo_clip_k3_rs(0.1));
   check_loss(d, against_rollout{dual_clipped_ratio{}}, token_mean{}, clip.batch, clip.counts,
@@ -65,7 +66,7 @@ TEST(AgainstRollout, BypassLossesOfVerl) {
              d.cases["verl_losses"]["bypass_reinforce"]);
 }
 
-TEST(AgainstRollout, GspoWithCorrectionOfOpenRlhf) {
+TEST(against_rollout, gspo_with_correction_of_open_rlhf) {
   golden_data d;
   const against_rollout gspo{at_sequence_level{clipped_ratio{.low = 0.3, .high = 0.4}}};
   const auto c = d.run(bypass(no_weight{}));
@@ -74,7 +75,7 @@ TEST(AgainstRollout, GspoWithCorrectionOfOpenRlhf) {
 
 // The weight cannot be applied on top of a ratio to the rollout policy: an objective with that ratio does not read
 // old_logp, and weighted{} refuses it (tests/compile_fail/correction_applied_twice.cpp).
-TEST(AgainstRollout, TheBatchOfABypassHasNoOldLogp) {
+TEST(against_rollout, the_batch_of_a_bypass_has_no_old_logp) {
   golden_data d;
   auto c = d.run(verl::bypass_pg_is());
   c.batch.advantage = d.advantage;

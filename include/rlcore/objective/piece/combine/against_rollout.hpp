@@ -1,10 +1,9 @@
 // A surrogate whose ratio is to the policy that sampled.
 #pragma once
 
-#include <string_view>
 #include <type_traits>
 
-#include "rlcore/objective/piece/combine/weighted.hpp"
+#include "rlcore/objective/piece/combine/passes_on.hpp"
 
 RLCORE_BEGIN
 
@@ -27,41 +26,32 @@ requires(contains(Score::reads, field::old_logp)) struct gather_against_rollout<
 /// is no old_logp in such a batch, and no weight: weighted{against_rollout{...}} would correct twice and does not
 /// compile.
 template <class Piece>
-struct against_rollout {
-  static_assert(!composite_piece<Piece>,
-                "rlcore: against_rollout holds one piece; write sum{against_rollout{a}, b}, not "
-                "against_rollout{sum{a, b}}");
-  static_assert(contains(detail::reads_in_all<Piece>(), field::old_logp),
+struct against_rollout : passes_on<Piece> {
+  static_assert(contains(reads_in_all<Piece>(), field::old_logp),
                 "rlcore: against_rollout replaces old_logp by rollout_logp, but this piece does not read old_logp");
-  static_assert(!contains(detail::reads_in_all<Piece>(), field::weight),
+  static_assert(!contains(reads_in_all<Piece>(), field::weight),
                 "rlcore: a ratio to the rollout policy corrects already; leave weighted{} out of against_rollout{}");
-  static_assert(!contains(detail::reads_in_all<Piece>(), field::rollout_logp),
+  static_assert(!contains(reads_in_all<Piece>(), field::rollout_logp),
                 "rlcore: this piece has a ratio to the rollout policy already");
   static constexpr field reads =
       contains(Piece::reads, field::old_logp)
           ? static_cast<field>(static_cast<unsigned>(Piece::reads) & ~static_cast<unsigned>(field::old_logp)) |
                 field::rollout_logp
           : Piece::reads;
-  static constexpr field wrt = wrt_of<Piece>();
-  static constexpr std::string_view name = Piece::name;
-  static constexpr auto monitors = monitors_of<Piece>();
-  static constexpr bool per_sequence = is_per_sequence<Piece>;
-  static constexpr bool stops_gradient = detail::stops_the_gradient<Piece>();
   static constexpr bool unit_slope = requires { requires Piece::unit_slope; };
   using gathers = typename detail::gather_against_rollout<gathers_of<Piece>>::type;
-  [[no_unique_address]] Piece piece{};
 
   constexpr against_rollout() = default;
-  constexpr explicit against_rollout(Piece p) : piece(p) {}
+  constexpr explicit against_rollout(Piece p) : passes_on<Piece>(p) {}
   constexpr auto score() const noexcept requires(!std::is_same_v<gathers, no_gather>) {
-    return typename gathers::score(score_of(piece));
+    return typename gathers::score(score_of(this->piece));
   }
 
   template <class Math, class V>
   RLCORE_FN term<V, monitor_count<Piece>> operator()(const token<V>& t) const noexcept {
     token<V> seen = t;
     seen.old_logp = t.rollout_logp;
-    return piece.template operator()<Math, V>(seen);
+    return this->piece.template operator()<Math, V>(seen);
   }
 };
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "rlcore/objective/piece/piece.hpp"
@@ -19,6 +20,15 @@ constexpr bool stops_gradient_of() noexcept {
     return false;
 }
 
+/// What P reads, by itself or through what it gathers.
+template <class P>
+constexpr field reads_in_all() noexcept {
+  if constexpr (std::is_same_v<gathers_of<P>, no_gather>)
+    return P::reads;
+  else
+    return P::reads | gathers_of<P>::score::reads;
+}
+
 /// Base of combinations of one piece; they overwrite what they change, usually `reads`.
 template <class Piece>
 struct passes_on {
@@ -30,9 +40,11 @@ struct passes_on {
   static constexpr auto monitors = monitors_of<Piece>();
   static constexpr bool per_sequence = is_per_sequence<Piece>;
   static constexpr bool stops_gradient = stops_gradient_of<Piece>();
+  static constexpr bool zero_mean_gradient = requires { requires Piece::zero_mean_gradient; };
   using gathers = gathers_of<Piece>;
-  [[no_unique_address]] Piece piece;
+  [[no_unique_address]] Piece piece{};
 
+  constexpr passes_on() = default;
   constexpr explicit passes_on(Piece p) : piece(std::move(p)) {}
   constexpr auto score() const noexcept requires requires(const Piece& p) { p.score(); }
   { return piece.score(); }
