@@ -39,7 +39,7 @@ void check_mask_of() {
 
 }  // namespace
 
-TEST(LiveRows, MasksOfEveryTypeAreEditedInPlace) {
+TEST(live_rows, masks_of_every_type_are_edited_in_place) {
   check_mask_of<bool>();
   check_mask_of<std::uint8_t>();
   check_mask_of<std::int16_t>();
@@ -49,7 +49,7 @@ TEST(LiveRows, MasksOfEveryTypeAreEditedInPlace) {
   check_mask_of<double>();
 }
 
-TEST(LiveRows, PackedRowsAndValuesPerRow) {
+TEST(live_rows, packed_rows_and_values_per_row) {
   std::vector<float> logp{1, 2, 3, 4, 5}, advantage{7, 8, 9}, out(5, -1);
   const std::vector<std::int32_t> offsets{0, 3, 3, 5};
   const std::vector<std::uint8_t> mask{1, 0, 1, 1, 1};
@@ -69,7 +69,7 @@ TEST(LiveRows, PackedRowsAndValuesPerRow) {
   EXPECT_EQ(row.position()[1], 2);
 }
 
-TEST(LiveRows, MissingFieldsAndOtherShapesAreNamed) {
+TEST(live_rows, missing_fields_and_other_shapes_are_named) {
   std::vector<float> logp(6), other(4);
   const token_batch<float> batch{.logp = matrix(logp.data(), 2, 3)};
   try {
