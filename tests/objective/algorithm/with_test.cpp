@@ -3,12 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "objective/algorithm/describe.hpp"
 #include "rlcore/objective/aggregation/token_mean.hpp"
 #include "rlcore/objective/algorithm/dapo.hpp"
 #include "rlcore/objective/algorithm/grpo.hpp"
 #include "rlcore/objective/algorithm/gspo.hpp"
 #include "rlcore/objective/piece/divergence/k2.hpp"
+#include "rlcore/tensor/span.hpp"
 
 using namespace rlcore;
 using rlcore_test::describe;
@@ -37,4 +40,16 @@ TEST(variation, takes_the_ratio_to_the_rollout) {
 TEST(variation, exchanges_parts) {
   EXPECT_EQ(describe(with_aggregation(paper::grpo(), token_mean{})).aggregation, "token_mean");
   EXPECT_EQ(describe(with_advantage(paper::grpo(), no_advantage{})).advantage, "no_advantage");
+}
+
+TEST(variation, puts_the_kl_into_the_reward) {
+  struct penalty {
+    double coefficient;
+  };
+  const auto a = with_kl_in_reward(paper::dapo(), penalty{0.25});
+  EXPECT_EQ(a.advantage.penalty.coefficient, 0.25);
+  EXPECT_TRUE(a.advantage.kl_in_reward);
+  std::vector<double> reward{1, 0}, advantage(2);
+  a.advantage(reward, 2, advantage);  // still the estimator
+  EXPECT_GT(advantage[0], 0);
 }

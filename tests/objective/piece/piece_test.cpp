@@ -4,7 +4,7 @@
 #include <cmath>
 #include <random>
 
-#include "objective/dual.hpp"
+#include "objective/check_slope.hpp"
 #include "rlcore/objective/piece/combine/straight_through.hpp"
 #include "rlcore/objective/piece/combine/weighted.hpp"
 #include "rlcore/objective/piece/divergence/k3.hpp"
@@ -18,34 +18,16 @@
 #include "rlcore/simd/math.hpp"
 
 using namespace rlcore;
+using rlcore_test::at;
+using rlcore_test::check_slope;
 using testing_dual::dual;
 
 namespace {
-
-template <class P>
-term<double, monitor_count<P>> at(const P& p, const token<double>& t) {
-  return p.template operator()<exact_math, double>(t);
-}
 
 token<double> of_logps(double logp, double old_logp, double ref_logp, double advantage) {
   token<double> t{};
   t.logp = logp, t.old_logp = old_logp, t.ref_logp = ref_logp, t.advantage = advantage, t.weight = 1.5, t.entropy = 0.7;
   return t;
-}
-
-/// slope == d value / d wrt, by the piece's own body on dual numbers.
-template <class P>
-void check_slope(const P& piece, const token<double>& t) {
-  token<dual> x{};
-  for (std::size_t f = 0; f < field_count; ++f) {
-    x.*field_member<dual>[f] = t.*field_member<double>[f];
-    if (field_at(f) == wrt_of<P>()) (x.*field_member<dual>[f]).d = 1;
-  }
-  const auto carried = piece.template operator()<exact_math, dual>(x);
-  const auto plain = at(piece, t);
-  EXPECT_EQ(carried.value.v, plain.value);
-  EXPECT_NEAR(carried.value.d, plain.slope, 1e-12 * std::max(1.0, std::abs(plain.slope)))
-      << P::name << " at logp " << t.logp << " old " << t.old_logp << " ref " << t.ref_logp << " A " << t.advantage;
 }
 
 template <class P>

@@ -34,6 +34,15 @@ inline constexpr bool kl_in_reward_of<Advantage> = Advantage::kl_in_reward;
 
 }  // namespace detail
 
+/// An estimator whose rewards hold a KL penalty: penalty(...) makes the rewards, the estimator itself is called on
+/// them. The type keeps a second KL out of the loss.
+template <class Advantage, class Penalty>
+struct on_penalised_rewards : Advantage {
+  static constexpr bool kl_in_reward = true;
+  Penalty penalty;
+  constexpr on_penalised_rewards(Advantage a, Penalty p) : Advantage(a), penalty(p) {}
+};
+
 /// What the functions grpo(), ppo(), dpo(), ... return. The three parts are independent objects, to be taken apart and
 /// put together: algorithm{rloo{}, grpo().objective, token_mean{}} is an algorithm like any other.
 template <class Advantage, class Objective, class Aggregation>

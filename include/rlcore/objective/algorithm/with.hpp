@@ -23,9 +23,19 @@ constexpr auto with_aggregation(const algorithm<Advantage, Objective, Old>& a, A
   return algorithm{a.advantage, a.objective, aggregation};
 }
 
+namespace detail {
+/// Whether the objective is made of token pieces, to which others can be added.
+template <class Objective>
+inline constexpr bool of_tokens = composite_piece<Objective> || token_piece<Objective>;
+}  // namespace detail
+
 /// The algorithm with one more piece in its loss.
 template <class Piece, class Advantage, class Objective, class Aggregation>
 constexpr auto with_piece(const algorithm<Advantage, Objective, Aggregation>& a, Piece piece) {
+  static_assert(
+      detail::of_tokens<Objective>,
+      "rlcore: this algorithm is a loss of sequences or pairs, and a piece of tokens has another denominator; "
+      "evaluate the piece by a second call with token_gradients::add");
   return algorithm{a.advantage, sum{a.objective, piece}, a.aggregation};
 }
 
@@ -37,6 +47,13 @@ constexpr auto with_kl(const algorithm<Advantage, Objective, Aggregation>& a, do
   static_assert(!detail::kl_in_loss<Objective>,
                 "rlcore: this algorithm has a KL term in its loss; give its settings another coefficient instead");
   return with_piece(a, scaled{coefficient, divergence});
+}
+
+/// - coefficient KL in the rewards, before the estimator sees them: the advantage of the result has a member `penalty`,
+/// e.g. kl_in_reward or divergence_in_reward, which is applied first. Refused where the KL is in the loss.
+template <class Penalty, class Advantage, class Objective, class Aggregation>
+constexpr auto with_kl_in_reward(const algorithm<Advantage, Objective, Aggregation>& a, Penalty penalty) {
+  return algorithm{on_penalised_rewards{a.advantage, penalty}, a.objective, a.aggregation};
 }
 
 /// - coefficient times the entropy.
@@ -63,6 +80,9 @@ constexpr auto change_policy(const sum<First, Rest...>& s, F f) {
 /// weighted (verl's and TRL's order).
 template <class Advantage, class Objective, class Aggregation>
 constexpr auto with_weight(const algorithm<Advantage, Objective, Aggregation>& a) {
+  static_assert(
+      detail::of_tokens<Objective>,
+      "rlcore: this algorithm is a loss of sequences or pairs; weighted{} or weighted_pair{} its link instead");
   return algorithm{a.advantage, detail::change_policy(a.objective, [](auto piece) { return weighted{piece}; }),
                    a.aggregation};
 }
@@ -70,6 +90,8 @@ constexpr auto with_weight(const algorithm<Advantage, Objective, Aggregation>& a
 /// The policy piece with its ratio to the rollout policy instead of the old one (verl's bypass mode).
 template <class Advantage, class Objective, class Aggregation>
 constexpr auto with_rollout_ratio(const algorithm<Advantage, Objective, Aggregation>& a) {
+  static_assert(detail::of_tokens<Objective>,
+                "rlcore: this algorithm is a loss of sequences or pairs and has no ratio to replace");
   return algorithm{a.advantage, detail::change_policy(a.objective, [](auto piece) { return against_rollout{piece}; }),
                    a.aggregation};
 }

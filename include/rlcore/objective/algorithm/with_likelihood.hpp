@@ -9,17 +9,21 @@
 
 RLCORE_BEGIN
 
-/// A pair loss plus `coefficient` times the mean NLL over the tokens of the chosen answers: RPO, the SFT term of TRL's
-/// loss lists and of OpenRLHF, CPO, ORPO.
-template <class Pair>
+/// A pair loss plus `coefficient` times the NLL of the chosen answers: the mean over their tokens (chosen_token_mean:
+/// RPO, CPO, ORPO, the SFT term of TRL's loss lists) or over answers of token means (chosen_sequence_mean: OpenRLHF).
+template <class Pair, class Chosen = chosen_token_mean>
 struct likelihood_regularised {
   Pair pair;
   double coefficient;
 };
 
-template <class Advantage, class Objective, class Aggregation>
+template <class Chosen = chosen_token_mean, class Advantage, class Objective, class Aggregation>
 constexpr auto with_likelihood(const algorithm<Advantage, Objective, Aggregation>& pair, double coefficient) noexcept {
-  return likelihood_regularised<algorithm<Advantage, Objective, Aggregation>>{pair, coefficient};
+  static_assert(
+      detail::per_pair<Aggregation>,
+      "rlcore: with_likelihood adds the likelihood of the chosen answers to a loss of pairs, and this algorithm "
+      "is none; the likelihood of all answers is negative_log_likelihood, a piece like any other");
+  return likelihood_regularised<algorithm<Advantage, Objective, Aggregation>, Chosen>{pair, coefficient};
 }
 
 /// Both terms of one batch; join with +=.
@@ -38,15 +42,15 @@ RLCORE_ALGORITHM_BEGIN
 
 /// Pairs are rows 2k (chosen) and 2k + 1. `chosen` counts the chosen rows of the optimizer step, `step` all rows. The
 /// two terms have different denominators, hence two passes; the gradient is their sum.
-template <executor Executor, class Pair, class T, class Counts>
-auto evaluate(const Executor& exec, const likelihood_regularised<Pair>& named, const token_batch<T>& batch,
+template <executor Executor, class Pair, class Chosen, class T, class Counts>
+auto evaluate(const Executor& exec, const likelihood_regularised<Pair, Chosen>& named, const token_batch<T>& batch,
               const Counts& step, const global_counts& chosen,
               const std::type_identity_t<token_gradients<T>>& gradients = {}) {
   auto added = gradients;
   added.add = true;
   auto pair = evaluate(exec, named.pair, batch, step, gradients);
-  auto likelihood = evaluate(exec, scaled{named.coefficient, negative_log_likelihood{}}, chosen_token_mean{chosen},
-                             batch, step, added);
+  auto likelihood =
+      evaluate(exec, scaled{named.coefficient, negative_log_likelihood{}}, Chosen{chosen}, batch, step, added);
   return likelihood_regularised_report<decltype(pair), decltype(likelihood)>{pair, likelihood};
 }
 

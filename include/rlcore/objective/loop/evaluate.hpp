@@ -27,6 +27,12 @@ constexpr bool zero_mean_gradient() noexcept {
 }
 
 template <class A>
+inline constexpr bool weighs_terms = requires {
+  requires A::per_sequence;
+}
+|| requires { requires A::per_pair; }
+|| requires { requires A::per_batch; };
+template <class A>
 inline constexpr bool averages_tokens = requires {
   requires A::averages_tokens;
 };
@@ -41,6 +47,11 @@ consteval bool check_objective(std::index_sequence<Index...>) {
                     !std::is_same_v<gathers_of<piece_type<Index, Objective>>, no_gather>)&&...),
                   "rlcore: a piece that reads field::gathered has to say what is gathered, e.g. "
                   "using gathers = mean_of<log_ratio_to_old>;");
+    static_assert(
+        !weighs_terms<Aggregation>,
+        "rlcore: sequence_mean, pair_mean and batch_total weigh one term per sequence, pair or batch, but this "
+        "objective has one per token; aggregate it with token_mean{}, sequence_mean_token_mean{}, "
+        "sequence_mean_token_sum{} or fixed_length{}");
     static_assert((!is_per_sequence<piece_type<Index, Objective>> && ...) || averages_tokens<Aggregation>,
                   "rlcore: a piece of this objective has one value per sequence, repeated at each of its tokens, so "
                   "any other weight than sequence_mean_token_mean would count long sequences more than once; "
@@ -171,6 +182,11 @@ report_of<Objective> evaluate(const Executor& exec, const Objective& objective, 
     using report_type = report_of<Objective>;
     using shape = detail::structure<Objective>;
     const auto prepared = token_loop::prepare(batch, gradients, evaluator::reads, shape::outputs);
+    for (std::size_t f = 0; f < field_count; ++f)
+      if (contains(shape::row_fields, field_at(f)) && prepared.input[f].per_token)
+        throw std::invalid_argument("rlcore: this objective has one term per sequence and needs one " +
+                                    std::string(field_names[f]) +
+                                    " per row; pass a vector, in packed batches per_row(x)");
     report_type total;
     detail::name_entries<Objective>(objective, total, std::make_index_sequence<piece_count<Objective>>{});
     total.empty_step = step.tokens() == 0;

@@ -13,10 +13,10 @@
 // Optional members: `static constexpr field wrt` (what the slope is taken by, default field::logp),
 // `static constexpr std::array<std::string_view, N> monitors` (then return term<V, N>), and
 // `static constexpr bool stops_gradient = true` (the slope deliberately is not the derivative of the value),
-// `using gathers = mean_of<log_ratio_to_old>` (a statistic of the row, read as field::gathered) and
-// `static constexpr bool per_sequence = true`.
-// Bodies use arithmetic, comparisons, V(setting) and Math:: only: the same text runs on float, double, packs of lanes
-// and dual numbers.
+// `using gathers = mean_of<log_ratio_to_old>` (a statistic of the row, read as field::gathered),
+// `static constexpr bool per_sequence = true`, and `static constexpr field row_fields = field::advantage` (one value
+// per row, not per token). Bodies use arithmetic, comparisons, V(setting) and Math:: only: the same text runs on float,
+// double, packs of lanes and dual numbers.
 #pragma once
 
 #include <array>
@@ -55,6 +55,15 @@ constexpr auto monitors_of() noexcept {
 
 template <class P>
 inline constexpr std::size_t monitor_count = monitors_of<P>().size();
+
+/// The fields that P wants with one value per row: `static constexpr field row_fields = field::advantage;`.
+template <class P>
+constexpr field per_row_fields_of() noexcept {
+  if constexpr (requires { P::row_fields; })
+    return P::row_fields;
+  else
+    return field::none;
+}
 
 /// Whether the piece says `static constexpr bool per_sequence = true`: its value is one term per sequence, which each
 /// of the sequence's tokens repeats, so that only sequence_mean_token_mean weighs it right.

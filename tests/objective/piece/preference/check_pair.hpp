@@ -43,7 +43,10 @@ void check_pair_slopes(const Link& link, double chosen, double rejected) {
     (by_chosen ? c : r).logp.d = 1;
     const auto carried = link.template operator()<rlcore::exact_math, dual>(c, r);
     const double slope = by_chosen ? plain.slope_chosen : plain.slope_rejected;
-    EXPECT_EQ(carried.value.v, plain.value) << Link::name;
+    if (std::isfinite(plain.value))  // the same text, but a product and a sum may be contracted in one of them
+      EXPECT_NEAR(carried.value.v, plain.value, 1e-13 * std::max(1.0, std::abs(plain.value))) << Link::name;
+    else
+      EXPECT_EQ(carried.value.v, plain.value) << Link::name;
     EXPECT_NEAR(carried.value.d, slope, 1e-12 * std::max(1.0, std::abs(slope)))
         << Link::name << (by_chosen ? " by chosen" : " by rejected") << " at " << chosen << ", " << rejected;
   }

@@ -73,6 +73,11 @@ struct structure {
     return (field::none | ... | piece<Index>::reads);
   }
   (std::make_index_sequence<pieces>{});
+  /// Fields that a piece wants with one value per row: its member `row_fields`.
+  static constexpr field row_fields = []<std::size_t... Index>(std::index_sequence<Index...>) {
+    return (field::none | ... | per_row_fields_of<piece<Index>>());
+  }
+  (std::make_index_sequence<pieces>{});
   using gathers = typename decltype([]<std::size_t... Index>(std::index_sequence<Index...>) {
     return one_gather<gathers_of<piece<Index>>...>{};
   }(std::make_index_sequence<pieces>{}))::type;

@@ -1,0 +1,12 @@
+// expected: rlcore: this algorithm is a loss of sequences or pairs, and a piece of tokens has another denominator
+#include "rlcore/objective/algorithm/dapo.hpp"
+#include "rlcore/objective/algorithm/dpo.hpp"
+#include "rlcore/objective/algorithm/with.hpp"
+
+auto penalised() {
+#ifdef RLCORE_SHOULD_FAIL
+  return rlcore::with_kl(rlcore::paper::dpo(), 0.1);
+#else
+  return rlcore::with_kl(rlcore::paper::dapo(), 0.1);
+#endif
+}

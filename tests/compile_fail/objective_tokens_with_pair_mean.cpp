@@ -1,0 +1,15 @@
+// expected: rlcore: sequence_mean, pair_mean and batch_total weigh one term per sequence, pair or batch
+#include "rlcore/exec/serial.hpp"
+#include "rlcore/objective/aggregation/sequence_mean.hpp"
+#include "rlcore/objective/aggregation/token_mean.hpp"
+#include "rlcore/objective/loop/evaluate.hpp"
+#include "rlcore/objective/piece/surrogate/clipped_ratio.hpp"
+
+double loss(const rlcore::token_batch<float>& batch, const rlcore::global_counts& step) {
+#ifdef RLCORE_SHOULD_FAIL
+  const rlcore::pair_mean aggregation;
+#else
+  const rlcore::token_mean aggregation;
+#endif
+  return rlcore::evaluate(rlcore::serial{}, rlcore::clipped_ratio{}, aggregation, batch, step).loss();
+}
