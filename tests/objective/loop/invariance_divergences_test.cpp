@@ -2,7 +2,15 @@
 #include "objective/loop/invariance.hpp"
 #include "rlcore/objective/piece/divergence/k3.hpp"
 #include "rlcore/objective/piece/divergence/kl_kind.hpp"
+#include "rlcore/objective/piece/divergence/ratio_corrected.hpp"
+#include "rlcore/objective/piece/divergence/value_clamped.hpp"
+#include "rlcore/objective/piece/divergence/with_kl_gradient.hpp"
 #include "rlcore/objective/piece/entropy/token_entropy.hpp"
+#include "rlcore/objective/piece/supervised/dft.hpp"
+#include "rlcore/objective/piece/supervised/negative_log_likelihood.hpp"
+#include "rlcore/objective/piece/value/clipped_value.hpp"
+#include "rlcore/objective/piece/value/huber_value.hpp"
+#include "rlcore/objective/piece/value/squared_value.hpp"
 
 using namespace rlcore_test;
 
@@ -12,3 +20,12 @@ TEST(split_invariance, k3) { check_invariance(k3{}); }
 TEST(split_invariance, absolute) { check_invariance(absolute{}); }
 TEST(split_invariance, clamped_k3) { check_invariance(clamped_k3{}); }
 TEST(split_invariance, token_entropy) { check_invariance(token_entropy{}); }
+TEST(split_invariance, value_clamped) { check_invariance(value_clamped{k2{}}); }
+TEST(split_invariance, with_kl_gradient) { check_invariance(with_kl_gradient(k3{})); }
+TEST(split_invariance, ratio_corrected) { check_invariance(ratio_corrected{k3{}}); }
+TEST(split_invariance, negative_log_likelihood) { check_invariance(negative_log_likelihood{}); }
+TEST(split_invariance, dft) { check_invariance(dft{}); }
+// verl-project/verl#6957, #7110: a critic's loss that grows with the number of micro-batches.
+TEST(split_invariance, clipped_value) { check_invariance(clipped_value{}); }
+TEST(split_invariance, squared_value) { check_invariance(squared_value{}); }
+TEST(split_invariance, huber_value) { check_invariance(huber_value{}); }
