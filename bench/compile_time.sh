@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# What a translation unit costs to compile: user seconds, best of N, per representative file.
-#   bench/compile_time.sh [compiler...]      N=3 OPTIONS="-O3 -march=native"      default: g++ clang++
-# "of gtest" divides by the time of <gtest/gtest.h> alone in the same run: it removes most of the machine and its load.
+# What a translation unit costs to compile: user seconds, best of N, per representative file and per named algorithm.
+#   bench/compile_time.sh [compiler...]      default: g++ clang++
+#   N=3 ONLY=grpo OPTIONS="-O2"              ONLY: units whose name contains it
+# "front end" is the share of parsing and instantiating (-fsyntax-only). "of gtest" divides by the time of
+# <gtest/gtest.h> alone in the same run: it removes most of the machine and its load.
 set -u
 cd "$(dirname "$0")/.." || exit 1
-N=${N:-3} OPTIONS=${OPTIONS:--O3 -march=native}
+N=${N:-3} OPTIONS=${OPTIONS:--O2} ONLY=${ONLY:-}
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 LC_ALL=C TIMEFORMAT=%U
@@ -12,24 +14,55 @@ LC_ALL=C TIMEFORMAT=%U
 # unit NAME BUDGET SOURCE: BUDGET in seconds, "-" for none.
 names=() budgets=()
 unit() {
+  [[ $1 = gtest.h || $1 = *"$ONLY"* ]] || return 0
   names+=("$1") budgets+=("$2")
   printf '%s\n' "$3" >"$folder/$((${#names[@]} - 1)).cpp"
 }
-use_objective='auto f(const rlcore::token_batch<float>& b, const rlcore::global_counts& s, rlcore::token_gradients<float> g) {
-  return rlcore::evaluate(rlcore::serial{}, rlcore::sum{rlcore::clipped_ratio{}}, rlcore::token_mean{}, b, s, g);
-}'
-objective_headers='#include "rlcore/exec/serial.hpp"
+# algorithm NAME HEADER EXPRESSION [FURTHER COUNTS]: a translation unit that trains with one named algorithm.
+algorithm() {
+  unit "$1" 3 "#include \"rlcore/exec/serial.hpp\"
+#include \"rlcore/objective/algorithm/$2.hpp\"
+double f(const rlcore::token_batch<float>& b, const rlcore::global_counts& s, rlcore::token_gradients<float> g) {
+  return evaluate(rlcore::serial{}, $3, b, s, ${4:-}g).loss();
+}"
+}
+unit "gtest.h" - '#include <gtest/gtest.h>'
+unit "rlcore.hpp" - '#include "rlcore/rlcore.hpp"'
+unit "algorithms.hpp" - '#include "rlcore/objective/algorithms.hpp"'
+composed='#include "rlcore/exec/serial.hpp"
 #include "rlcore/objective/aggregation/token_mean.hpp"
 #include "rlcore/objective/loop/evaluate.hpp"
 #include "rlcore/objective/piece/combine/sum.hpp"
-#include "rlcore/objective/piece/surrogate/clipped_ratio.hpp"'
-unit "gtest.h" - '#include <gtest/gtest.h>'
-unit "rlcore.hpp" - '#include "rlcore/rlcore.hpp"'
-unit "one composed objective" 0.5 "$objective_headers
-$use_objective"
+#include "rlcore/objective/piece/surrogate/clipped_ratio.hpp"
+auto f(const rlcore::token_batch<float>& b, const rlcore::global_counts& s, rlcore::token_gradients<float> g) {
+  return rlcore::evaluate(rlcore::serial{}, rlcore::sum{rlcore::clipped_ratio{}}, rlcore::token_mean{}, b, s, g);
+}'
+unit "one composed objective" 0.5 "$composed"
 unit "the same and Eigen" 1.3 "#include \"rlcore/tensor/eigen.hpp\"
-$objective_headers
-$use_objective"
+$composed"
+algorithm grpo grpo 'rlcore::paper::grpo()'
+algorithm dapo dapo 'rlcore::paper::dapo()'
+algorithm dr_grpo dr_grpo 'rlcore::paper::dr_grpo()'
+algorithm gspo gspo 'rlcore::paper::gspo()'
+algorithm gmpo gmpo 'rlcore::paper::gmpo()'
+algorithm cispo cispo 'rlcore::paper::cispo()'
+algorithm sapo sapo 'rlcore::paper::sapo()'
+algorithm ppo ppo 'rlcore::paper::ppo()'
+algorithm "ppo of verl" verl 'rlcore::verl::ppo()'
+algorithm gpg reinforce 'rlcore::paper::gpg()'
+algorithm dppo_kl trust_region 'rlcore::paper::dppo_kl()'
+algorithm dro trust_region 'rlcore::paper::dro()'
+algorithm dpo dpo 'rlcore::paper::dpo()'
+algorithm kto unpaired 'rlcore::paper::kto({.kl = rlcore::kto_baseline(0.1)})'
+algorithm simpo reference_free 'rlcore::paper::simpo()'
+algorithm orpo reference_free 'rlcore::paper::orpo()' 's, '
+unit "gae and whitening" 3 '#include "rlcore/objective/advantage/gae.hpp"
+#include "rlcore/objective/advantage/whitening.hpp"
+void f(rlcore::matrix_view<const float> r, rlcore::matrix_view<const float> v, const rlcore::token_mask& m,
+       rlcore::matrix_view<float> a, rlcore::matrix_view<float> t) {
+  rlcore::gae{}(r, v, m, a, t);
+  rlcore::whitening{}(a, m, a);
+}'
 unit "verl_policy_loss" - '#include "rlcore/objective/algorithm/verl_policy_loss.hpp"
 auto f(const rlcore::verl_policy_loss& l, const rlcore::policy_rows& r, const rlcore::global_counts& s,
        std::span<float> g) {
@@ -43,12 +76,13 @@ auto f(int n, char** words) { return rlcore::trainer::options::parse(n, words, r
 unit "grpo_trainer" 20 '#include "examples/grpo_trainer.cpp"'
 unit "quickstart" 20 '#include "examples/quickstart.cpp"'
 
-# seconds COMPILER FILE: the best of N, or "-" with the first error on stderr.
+# seconds COMPILER FILE OPTION...: the best of N, or "-" with the first error on stderr.
 seconds() {
-  local best=- t
+  local compiler=$1 file=$2 best=- t
+  shift 2
   for ((k = 0; k < N; ++k)); do
     # shellcheck disable=SC2086
-    t=$({ time "$1" -std=c++20 $OPTIONS -Iinclude -I. -I/usr/include/eigen3 -Iexamples -c "$2" -o "$folder/o" 2>"$folder/error"; } 2>&1)
+    t=$({ time "$compiler" -std=c++20 $OPTIONS -Iinclude -I. -I/usr/include/eigen3 -Iexamples "$@" "$file" 2>"$folder/error"; } 2>&1)
     if [ -s "$folder/error" ] && grep -q 'error:' "$folder/error"; then
       grep -m1 'error:' "$folder/error" >&2
       echo - && return
@@ -62,14 +96,18 @@ status=0
 [ $# -gt 0 ] || set -- g++ clang++
 for compiler in "$@"; do
   command -v "$compiler" >/dev/null || continue
-  printf '%s %s\n%-24s %9s %9s %9s\n' "$compiler" "$OPTIONS" "translation unit" "user s" "of gtest" "budget s"
+  printf '%s %s\n%-24s %9s %9s %9s %9s\n' "$compiler" "$OPTIONS" "translation unit" "user s" "front end" "of gtest" \
+    "budget s"
   unit_of_time=
   for i in "${!names[@]}"; do
-    t=$(seconds "$compiler" "$folder/$i.cpp")
+    t=$(seconds "$compiler" "$folder/$i.cpp" -c -o "$folder/o")
+    front=$(seconds "$compiler" "$folder/$i.cpp" -fsyntax-only)
     [ -n "$unit_of_time" ] || unit_of_time=$t
-    ratio=$(awk -v a="$t" -v b="$unit_of_time" 'BEGIN { if (a == "-" || b == "-") print "-"; else printf "%.1f", a / b }')
-    printf '%-24s %9s %9s %9s%s\n' "${names[i]}" "$t" "$ratio" "${budgets[i]}" \
-      "$(awk -v a="$t" -v b="${budgets[i]}" 'BEGIN { if (a != "-" && b != "-" && a + 0 > b + 0) print "  over" }')"
+    awk -v name="${names[i]}" -v t="$t" -v front="$front" -v unit="$unit_of_time" -v budget="${budgets[i]}" 'BEGIN {
+      share = t == "-" || front == "-" ? "-" : sprintf("%.0f%%", 100 * front / t)
+      ratio = t == "-" || unit == "-" ? "-" : sprintf("%.1f", t / unit)
+      over = t != "-" && budget != "-" && t + 0 > budget + 0 ? "  over" : ""
+      printf "%-24s %9s %9s %9s %9s%s\n", name, t, share, ratio, budget, over }'
     [ "$t" = - ] && status=1
   done
 done
