@@ -71,6 +71,7 @@ void check(const std::string& name, const Algorithm& algorithm, double tolerance
 TEST(presets, verl_policies) {
   check("verl::grpo", verl::grpo());
   check("verl::dapo", verl::dapo());
+  check("verl::dr_grpo", verl::dr_grpo(9));  // without loss_scale_factor: the width of the responses
   check("verl::gspo", verl::gspo(), 2e-8);
   check("verl::gmpo", verl::gmpo(), 2e-8);
   check("verl::sapo", verl::sapo(), 2e-8);
@@ -103,6 +104,7 @@ TEST(presets, trl_sequences) {
   check("trl::luspo", trl::luspo());
   check("trl::vespo", trl::vespo());
   check("trl::gmpo", trl::gmpo());
+  check("trl::rloo", trl::rloo());
 }
 
 TEST(presets, openrlhf_ipo) {  // one score per row is one token per row

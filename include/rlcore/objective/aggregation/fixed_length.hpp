@@ -7,11 +7,21 @@ RLCORE_BEGIN
 
 /// 1 / (S* length): like sequence_mean_token_mean, but every sequence is divided by the same length, usually the
 /// longest response allowed, so long answers are not diluted (Dr. GRPO, Liu et al. 2025; verl
-/// "seq-mean-token-sum-norm").
+/// "seq-mean-token-sum-norm" without a global batch size).
 struct fixed_length {
   double length = 0;
   double weight(row_info, const global_counts& step) const noexcept {
     return 1.0 / (static_cast<double>(step.sequences()) * length);
+  }
+};
+
+/// 1 / (rows length): the same, but an answer that is masked out entirely still counts, so that masking it does not
+/// make the others weightier. TRL's "dr_grpo", and verl's "seq-mean-token-sum-norm" where it is given the global batch
+/// size.
+struct row_mean_fixed_length {
+  double length = 0;
+  double weight(row_info, const global_counts& step) const noexcept {
+    return 1.0 / (static_cast<double>(step.rows()) * length);
   }
 };
 

@@ -20,4 +20,10 @@ struct row_mean_token_sum {
   double weight(row_info, const global_counts& step) const noexcept { return 1.0 / static_cast<double>(step.rows()); }
 };
 
+/// 1 / rows: the same for a term that each sequence has once (TRL's RLOOTrainer).
+struct row_mean {
+  static constexpr bool per_sequence = true;
+  double weight(row_info, const global_counts& step) const noexcept { return 1.0 / static_cast<double>(step.rows()); }
+};
+
 RLCORE_END

@@ -11,7 +11,6 @@
 #include "rlcore/objective/advantage/rloo.hpp"
 #include "rlcore/objective/aggregation/fixed_length.hpp"
 #include "rlcore/objective/aggregation/row_mean.hpp"
-#include "rlcore/objective/aggregation/sequence_mean.hpp"
 #include "rlcore/objective/aggregation/token_mean.hpp"
 #include "rlcore/objective/algorithm/reference_free.hpp"
 #include "rlcore/objective/algorithm/with.hpp"
@@ -48,7 +47,7 @@ constexpr auto dapo(const clip_settings& s = {}) noexcept {
 /// loss_type="dr_grpo", scale_rewards="none"; `length` is max_completion_length.
 constexpr auto dr_grpo(double length, const clip_settings& s = {}) noexcept {
   return algorithm{group_relative{.normalize_by_std = false, .singleton = singleton_group::zero}, s.surrogate(),
-                   fixed_length{length}};
+                   row_mean_fixed_length{length}};
 }
 /// delta: a bound of the ratio for negative advantages too.
 constexpr auto two_sided_dapo(two_sided_clipped_ratio surrogate = {}) noexcept {
@@ -80,9 +79,10 @@ constexpr auto vespo(rlcore::vespo surrogate = {}) noexcept { return algorithm{a
 constexpr auto gmpo(geometric_mean_ratio surrogate = {}) noexcept {
   return algorithm{advantage(), surrogate, row_mean_token_mean{}};
 }
-/// RLOOTrainer: one ratio per sequence, of the product of its tokens' probabilities.
+/// RLOOTrainer: one ratio per sequence, of the product of its tokens' probabilities. A row without tokens adds -A to
+/// TRL's value and nothing to its gradient; here it adds nothing.
 constexpr auto rloo(const clip_settings& s = {}) noexcept {
-  return algorithm{rlcore::rloo{}, sequence_objective{sum_of<log_ratio_to_old>{}, s.surrogate()}, sequence_mean{}};
+  return algorithm{rlcore::rloo{}, sequence_objective{sum_of<log_ratio_to_old>{}, s.surrogate()}, row_mean{}};
 }
 /// experimental PPO: lambda 0.95, to be whitened.
 constexpr auto ppo(const clip_settings& s = {}) noexcept {

@@ -59,9 +59,10 @@ constexpr auto ppo_critic(clipped_value loss = {}) noexcept { return algorithm{n
 constexpr auto grpo(const clip_settings& s = {}) noexcept {
   return algorithm{group_relative{}, s.vanilla(), token_mean{}};
 }
-/// norm_adv_by_std_in_grpo=False, loss_agg_mode=seq-mean-token-sum-norm; `length` is the longest response allowed.
+/// norm_adv_by_std_in_grpo=False, loss_agg_mode=seq-mean-token-sum-norm; `length` is loss_scale_factor, the
+/// longest response allowed if that is not set.
 constexpr auto dr_grpo(double length, const clip_settings& s = {}) noexcept {
-  return algorithm{group_relative{.normalize_by_std = false}, s.vanilla(), fixed_length{length}};
+  return algorithm{group_relative{.normalize_by_std = false}, s.vanilla(), row_mean_fixed_length{length}};
 }
 /// The recipe: clip_ratio_high=0.28, clip_ratio_c=10.
 constexpr auto dapo(const clip_settings& s = {.clip_high = 0.28, .clip_c = 10.0}) noexcept {
