@@ -385,6 +385,8 @@ def openrlhf_cases():
         return graded(lambda x: loss(sums(x)[0::2], sums(x)[1::2], q[0::2], q[1::2])[0], logp)
 
     return {
+        # DPOTrainer.concatenated_forward: nll_loss = -(mean over tokens)[chosen].mean()
+        "nll": graded(lambda x: -sums(x, True)[0::2].mean(), logp),
         "dpo": dpo(), "cdpo": dpo(label_smoothing=0.1), "ipo": dpo(ipo=True),
         "pairwise": graded(lambda x: m.PairWiseLoss()(x[0::2], x[1::2]), score),
         "pairwise_margin": graded(lambda x: m.PairWiseLoss()(x[0::2], x[1::2], margin), score),

@@ -10,6 +10,7 @@
 
 #include "rlcore/exec/serial.hpp"
 #include "rlcore/exec/threads.hpp"
+#include "rlcore/objective/aggregation/chosen_sequence_mean.hpp"
 #include "rlcore/objective/aggregation/chosen_token_mean.hpp"
 #include "rlcore/objective/aggregation/sequence_mean.hpp"
 #include "rlcore/objective/aggregation/sequence_mean_token_mean.hpp"
@@ -241,6 +242,14 @@ TEST(chosen_token_mean, weighs_the_first_row_of_each_pair) {
   EXPECT_DOUBLE_EQ(report.mean(0), -3.5 / 3);
   EXPECT_EQ(r.gradient[5], 0);
   EXPECT_DOUBLE_EQ(r.gradient[0], 1.0 / 3);
+}
+TEST(chosen_sequence_mean, gives_each_chosen_row_the_same_weight) {
+  global_counts chosen;
+  chosen.add_row(3), chosen.add_row(0), chosen.add_row(5);
+  const chosen_sequence_mean mean{chosen};
+  EXPECT_EQ(mean.weight({3, 0}, {}), 1.0 / 6);
+  EXPECT_EQ(mean.weight({5, 4}, {}), 1.0 / 10);
+  EXPECT_EQ(mean.weight({4, 1}, {}), 0);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "objective/piece/preference/preference_batch.hpp"
 #include "rlcore/exec/serial.hpp"
+#include "rlcore/objective/aggregation/chosen_sequence_mean.hpp"
 #include "rlcore/objective/aggregation/chosen_token_mean.hpp"
 #include "rlcore/objective/aggregation/sequence_mean.hpp"
 #include "rlcore/objective/loop/evaluate_sequences.hpp"
@@ -126,6 +127,19 @@ TEST_F(preference_loop, likelihood_of_the_chosen_rows_is_added) {
   EXPECT_NEAR(pairs.loss() + likelihood.loss(), sigmoid["loss"].get<double>() + 0.5 * sft["loss"].get<double>(), 1e-12);
   for (std::size_t k = 0; k < gradient.size(); ++k)
     EXPECT_NEAR(gradient[k], without[k] + 0.5 * sft["gradient"][k].get<double>(), 1e-12);
+}
+
+// OpenRLHF's nll_loss_coef: the mean over the chosen rows of each one's token mean.
+TEST_F(preference_loop, likelihood_of_the_chosen_rows_as_openrlhf_has_it) {
+  const auto b = fields();
+  global_counts chosen;
+  for (std::size_t i = 0; i < batch.rows; i += 2) chosen.add_row(static_cast<std::int64_t>(batch.live(i)));
+  const auto report = evaluate(serial{}, negative_log_likelihood{}, chosen_sequence_mean{chosen}, b, whole_step(b),
+                               {.logp = matrix(gradient.data())});
+  const auto& theirs = batch.system("openrlhf", "nll");
+  EXPECT_NEAR(report.loss(), theirs["loss"].get<double>(), 1e-12);
+  for (std::size_t k = 0; k < gradient.size(); ++k)
+    EXPECT_NEAR(gradient[k], theirs["gradient"][k].get<double>(), 1e-12);
 }
 
 TEST_F(preference_loop, reward_model_scores_live_in_value) {
