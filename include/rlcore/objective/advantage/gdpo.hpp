@@ -10,17 +10,18 @@
 
 #include "rlcore/objective/advantage/group_relative.hpp"
 #include "rlcore/objective/advantage/row_normalization.hpp"
+#include "rlcore/objective/advantage/singleton_group.hpp"
 
 RLCORE_BEGIN
 
 /// A = normalised sum_k w_k A_k, A_k the group_relative advantage of reward k alone: GDPO (Liu et al. 2026). A reward
 /// with large variance no longer drowns the others.
 ///
-/// The last step is over rows (TRL's normalize_then_sum: .each = {.epsilon = 1e-4}, the default of .last) or, with
-/// lengths, over tokens (verl: .each = {}, .last = {whitening{}}). A NaN reward was not given: it is left out of its
-/// own statistics and of the sum. A row without any reward is unscored and gets 0.
+/// The last step is over rows (TRL's normalize_then_sum, the defaults) or, with lengths, over tokens (verl: .each = {},
+/// .last = {whitening{}}). A NaN reward was not given: it is left out of its own statistics and of the sum; if a reward
+/// was given to one row of a group alone, it adds nothing there. A row without any reward is unscored and gets 0.
 struct gdpo {
-  group_relative each{.epsilon = 1e-4};
+  group_relative each{.epsilon = 1e-4, .singleton = singleton_group::zero};
   row_normalization last{};
 
   /// `rewards` is [rows, rewards], `weights` has one value per reward.

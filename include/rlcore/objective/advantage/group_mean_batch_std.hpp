@@ -14,8 +14,8 @@ RLCORE_BEGIN
 /// A = (R - mean of the group) / (std of all rewards of the batch + epsilon), std with n - 1: TRL's
 /// scale_rewards="batch" (after Liu et al. 2025b, "Part I: Tricks or Traps?"). Easy and hard groups keep their weight.
 ///
-/// Groups with equal rewards get exactly 0; if all rewards of the batch are equal, all do. A NaN reward (unscored row)
-/// is left out and gets 0. A single scored row gets 0, or its reward through the same division.
+/// Groups with equal rewards get exactly 0; if all rewards of the batch are equal, all rows do. A NaN reward (unscored
+/// row) is left out and gets 0. A single scored row of a group gets 0, or its reward through the same division.
 struct group_mean_batch_std {
   double epsilon = 1e-4;
   singleton_group singleton = singleton_group::zero;
@@ -26,14 +26,15 @@ struct group_mean_batch_std {
     std::vector<double> scored;
     for (const double r : reward)
       if (r == r) scored.push_back(r);
-    const double deviation = detail::group_summary(scored).deviation;
+    const detail::group_summary batch(scored);
     std::vector<double> result =
         detail::each_scored_group(reward, detail::group_rows(static_cast<extent_t>(reward.size()), groups),
                                   [&](std::span<const double> r, std::span<const std::size_t>, std::span<double> a) {
+                                    if (batch.flat) return;  // also where a row is alone: no deviation to divide by
                                     const bool keep = r.size() == 1 && singleton == singleton_group::reward;
                                     const double mean = keep ? 0.0 : detail::group_summary(r).mean;
                                     for (std::size_t k = 0; k < r.size(); ++k)
-                                      if (r[k] != mean) a[k] = (r[k] - mean) / (deviation + epsilon);
+                                      if (r[k] != mean) a[k] = (r[k] - mean) / (batch.deviation + epsilon);
                                   });
     detail::write_numbers("advantages", result, advantages);
   }
