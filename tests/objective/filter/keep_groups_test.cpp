@@ -76,6 +76,14 @@ TEST(keep_groups, groups_may_be_anywhere) {
   EXPECT_EQ(keep_groups<>{}(rewards, prompt).groups, 2);
 }
 
+// TRL's A2PO drops a prompt if the rewards of all its samples are zero, and keeps one that is always solved.
+TEST(keep_groups, any_positive_drops_prompts_that_nobody_solved) {
+  const std::vector<double> rewards{0, 0, 0, 1, 1, 1, -1, 0, NAN, 0, NAN, 1};
+  const auto result = keep_groups{any_positive{}}(rewards, 2);
+  EXPECT_EQ(result.rows, (rows{2, 3, 4, 5, 11}));
+  EXPECT_EQ(result.kept, 3);
+}
+
 TEST(keep_groups, takes_ones_own_rule) {
   const auto any_right = [](auto r) { return *std::max_element(r.begin(), r.end()) == 1; };
   const std::vector<double> rewards{0, 0.5, 1, 1};

@@ -17,8 +17,9 @@ RLCORE_BEGIN
 /// OpenRLHF's. The defaults of gamma and lambda are verl's and OpenRLHF's; TRL's PPO has lambda = 0.95.
 ///
 /// rewards, values, advantages and returns are [rows, tokens], of float or double and any strides; the recursion is in
-/// double. Masked slots are not read and get 0. Nothing is normalised: see `whitening`. Throws std::invalid_argument
-/// for other shapes.
+/// double. Masked slots are not read and get 0; rows that nobody scored have to be masked (filter/mask_unscored.hpp),
+/// or they count as rows of reward 0. Nothing is normalised: see `whitening`. Throws std::invalid_argument for other
+/// shapes.
 struct gae {
   double gamma = 1.0, lambda = 1.0;
   std::optional<double> critic_lambda{};  ///< absent: lambda

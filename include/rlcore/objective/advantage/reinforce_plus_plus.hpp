@@ -8,11 +8,12 @@
 RLCORE_BEGIN
 
 /// G_t = r_t + gamma G_{t+1}, then A = whitened G (REINFORCE++, Hu 2025). The normalisation is over the tokens of the
-/// batch, never over a group. Defaults are verl's; OpenRLHF's reinforce has .turns = turn_policy::discount and .whiten
-/// =
-/// {.guard = variance_guard::floor, .sample_variance = false}.
+/// batch, never over a group. Defaults are verl's; OpenRLHF's reinforce has .turns = turn_policy::discount and
+/// .whiten = {.guard = variance_guard::floor, .sample_variance = false}.
 ///
-/// Shapes and masked slots: see discounted_return and whitening. `returns`, if given, are those before whitening.
+/// Shapes and masked slots: see discounted_return and whitening. Rows that nobody scored have to be masked before
+/// (filter/mask_unscored.hpp): their tokens would move the mean of all others. `returns`, if given, are those before
+/// whitening.
 struct reinforce_plus_plus {
   double gamma = 1.0;
   turn_policy turns = turn_policy::skip;

@@ -11,7 +11,8 @@ RLCORE_BEGIN
 /// 2024). Nothing is normalised.
 ///
 /// rewards and advantages (which may be the same) are [rows, tokens], baselines has one value per row. Masked slots are
-/// not read and get 0. Throws std::invalid_argument for other shapes.
+/// not read and get 0; so have rows to be that nobody scored (filter/mask_unscored.hpp), or they get -baseline. Throws
+/// std::invalid_argument for other shapes.
 struct remax {
   turn_policy turns = turn_policy::skip;
 

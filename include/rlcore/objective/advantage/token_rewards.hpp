@@ -13,8 +13,9 @@ RLCORE_BEGIN
 /// has a gradient. For one response at a time see kl_in_reward.
 ///
 /// scores has one value per row, the rest is [rows, tokens]. Masked slots are not read and get 0; a row without live
-/// tokens has no place for its score and is all 0. A NaN score (unscored row) leaves only the penalty. Throws
-/// std::invalid_argument for other shapes.
+/// tokens has no place for its score and is all 0. A NaN score (unscored row) leaves only the penalty: the
+/// row is still trained unless filter/mask_unscored.hpp has masked it before. Throws std::invalid_argument for other
+/// shapes.
 struct token_rewards {
   kl_kind kind = kl_kind::k1;
   double coefficient = 0.001;

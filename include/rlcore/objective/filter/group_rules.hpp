@@ -38,6 +38,16 @@ struct mean_between {
   }
 };
 
+/// Keeps a group with a reward above 0 (A2PO, Brantley et al. 2025; TRL's filter_all_incorrect, which asks for a sum
+/// that is not 0): prompts that no sample of the reference policy solved. A group that all samples solved is kept,
+/// because a regression on R - V* learns from it.
+struct any_positive {
+  template <class T>
+  constexpr bool operator()(std::span<const T> rewards) const noexcept {
+    return std::any_of(rewards.begin(), rewards.end(), [](T r) { return r > T(0); });
+  }
+};
+
 /// Keeps a group of one, and one whose standard deviation as NumPy rounds it is above 0: verl's filter_groups. Rounding
 /// makes it keep some groups of equal rewards, e.g. three of 0.1; rewards_differ does not.
 struct numpy_deviation_above_zero {

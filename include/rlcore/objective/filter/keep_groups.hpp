@@ -29,9 +29,9 @@ struct kept_groups {
   std::int64_t unscored_rows = 0;
 };
 
-/// Dynamic sampling: keeps the groups for which `rule` holds (rewards_differ, mean_between, or your own). A NaN reward
-/// marks an unscored row; rules do not see it and it is never kept, but the other rows of its group may be. Throws
-/// std::invalid_argument if sizes do not fit.
+/// Dynamic sampling: keeps the groups for which `rule` holds (rewards_differ, mean_between, any_positive, or your own).
+/// A NaN reward marks an unscored row; rules do not see it and it is never kept, but the other rows of its group may
+/// be. Throws std::invalid_argument if sizes do not fit.
 template <class Rule = rewards_differ>
 struct keep_groups {
   [[no_unique_address]] Rule rule{};
