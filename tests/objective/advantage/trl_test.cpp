@@ -37,6 +37,15 @@ TEST(gdpo, over_rows_is_trls) {
   gdpo{}(matrix(both, 12, 2), numbers(t.all["weights"]), t.group, t.out);
   expect_near(t.out, t.cases["gdpo"], trl_digits);
 }
+// TRL: a single answer under a reward has nothing to be compared with, so the reward adds nothing to it.
+TEST(gdpo, a_reward_that_was_given_once_adds_nothing) {
+  const double none = std::nan("");
+  std::vector<double> both{1, none, 0, 5, 2, none, 1, none}, first{1, 0, 2, 1}, out(4, -9), alone(4, -9);
+  const std::vector<double> two{1, 1}, one{1};
+  gdpo{}(matrix(both, 4, 2), two, 4, out);
+  gdpo{}(matrix(first, 4, 1), one, 4, alone);
+  EXPECT_EQ(out, alone);
+}
 TEST(gdpo, refuses_other_numbers_of_weights) {
   std::vector<double> both(8), out(4);
   EXPECT_THROW(gdpo{}(matrix(both, 4, 2), std::vector<double>{1}, 2, out), std::invalid_argument);
@@ -47,6 +56,16 @@ TEST(group_mean_batch_std, of_equal_rewards_is_zero) {
   EXPECT_EQ(out, std::vector<float>(4, 0.0f));
   group_mean_batch_std{}(std::vector<float>{1, 1, 0, 0}, 2, out);  // flat groups, a batch that is not
   EXPECT_EQ(out, std::vector<float>(4, 0.0f));
+}
+TEST(group_mean_batch_std, of_a_flat_batch_is_zero_for_groups_of_one_too) {  // not R / epsilon
+  std::vector<double> out(4, -9);
+  const group_mean_batch_std keeps{.singleton = singleton_group::reward};
+  keeps(std::vector<double>(4, 0.3), std::vector<int>{0, 0, 1, 2}, out);
+  EXPECT_EQ(out, std::vector<double>(4, 0.0));
+  keeps(std::vector<double>{0.3, std::nan(""), 0.3, std::nan("")}, 1, out);
+  EXPECT_EQ(out, std::vector<double>(4, 0.0));
+  keeps(std::vector<double>{1, 0}, 1, out = std::vector<double>(2));
+  expect_near(out, std::vector<double>{1 / (std::sqrt(0.5) + 1e-4), 0});
 }
 TEST(trl_advantages, of_rloo) {
   trl_rows t;
@@ -84,6 +103,11 @@ TEST(optimal_value, is_trls_a2po) {
   EXPECT_EQ(value, std::vector<double>(12, 0.85));
   optimal_value{.temperature = 1e-3}(std::vector<double>{5, 0, 0, 0}, 4, value = std::vector<double>(4));
   EXPECT_NEAR(value[0], 5 - 1e-3 * std::log(4.0), 1e-12);  // no overflow
+}
+TEST(optimal_value, refuses_a_temperature_that_is_none) {
+  std::vector<double> value(2);
+  for (const double temperature : {0.0, -1.0, std::nan("")})
+    EXPECT_THROW(optimal_value{.temperature = temperature}(std::vector<double>{1, 0}, 2, value), std::invalid_argument);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <stdexcept>
 #include <vector>
 
@@ -40,6 +41,14 @@ TEST(adaptive_kl, stays_positive_where_verls_does_not) {
   EXPECT_NEAR((adaptive_kl{.horizon = 1000}.updated(0, 6000).coefficient), 0.001 * 0.8, 1e-18);
   EXPECT_NEAR((adaptive_kl{.horizon = 1000}.updated(1e9, 6000).coefficient), 0.001 * 1.2, 1e-18);
   EXPECT_EQ(fixed_kl{0.25}.updated(7, 9).coefficient, 0.25);
+}
+
+TEST(adaptive_kl, keeps_its_coefficient_where_the_kl_is_no_number) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const double kl : {std::nan(""), infinity, -infinity})
+    EXPECT_EQ((adaptive_kl{.coefficient = 0.25}.updated(kl, 100).coefficient), 0.25) << kl;
+  EXPECT_GT((adaptive_kl{}.updated(std::nan(""), 100).updated(1, 100).coefficient), 0.001);
+  static_assert(adaptive_kl{}.updated(1, 0).coefficient == 0.001);
 }
 
 TEST(adaptive_entropy, equals_trl) {

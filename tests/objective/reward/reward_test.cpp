@@ -40,6 +40,12 @@ TEST(soft_overlong, equals_verl_openrlhf_and_trl) {
   EXPECT_THROW((soft_overlong{.max_length = 10, .buffer = -1}.penalty(1)), std::invalid_argument);
 }
 
+TEST(soft_overlong, without_buffer_needs_a_finite_limit) {  // it would be -infinity, or NaN for a factor of 0
+  for (const double limit : {infinity, std::nan("")})
+    EXPECT_THROW((soft_overlong{.max_length = 10, .buffer = 0, .limit = limit}.penalty(5)), std::invalid_argument);
+  EXPECT_EQ((soft_overlong{.max_length = 10, .buffer = 5, .limit = infinity}.penalty(20)), -3);
+}
+
 TEST(truncated, equals_openrlhf) {
   const auto g = read_golden("divergence.json")["stop_properly"];
   for (std::size_t k = 0; k < g["reward"].size(); ++k) {

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstddef>
 #include <span>
+#include <stdexcept>
+#include <string>
 
 #include "rlcore/objective/advantage/detail/outcome.hpp"
 
@@ -14,7 +16,7 @@ RLCORE_BEGIN
 /// Its loss regresses R - V* on the log-ratio.
 ///
 /// Written for every scored row of the group; equal rewards give exactly that reward. A NaN reward (unscored row) is
-/// left out and gets 0.
+/// left out and gets 0. Throws std::invalid_argument unless temperature > 0.
 struct optimal_value {
   double temperature = 0.5;
 
@@ -28,7 +30,9 @@ struct optimal_value {
   }
 
   /// Of one group of scored rewards.
-  double of(std::span<const double> reward) const noexcept {
+  double of(std::span<const double> reward) const {
+    if (!(temperature > 0))
+      throw std::invalid_argument("rlcore: optimal_value needs temperature > 0, it is " + std::to_string(temperature));
     double high = reward[0], sum = 0;
     for (const double r : reward) high = r > high ? r : high;
     for (const double r : reward) sum += std::exp((r - high) / temperature);

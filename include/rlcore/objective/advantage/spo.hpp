@@ -16,10 +16,14 @@ RLCORE_BEGIN
 
 /// How far the policy has moved on a prompt since it was last answered -> which share of the past still counts:
 /// 2^(-distance / half_life), limited to [least, most]. `distance` is the mean of |old logp - new logp| over the
-/// tokens.
+/// tokens. Throws std::invalid_argument unless half_life > 0 and least <= most.
 struct spo_forgetting {
   double half_life = 0.06, least = 0.875, most = 0.96;
-  double operator()(double distance) const noexcept {
+  double operator()(double distance) const {
+    if (!(half_life > 0) || !(least <= most))
+      throw std::invalid_argument("rlcore: spo_forgetting needs half_life > 0 and least <= most, they are " +
+                                  std::to_string(half_life) + ", " + std::to_string(least) + " and " +
+                                  std::to_string(most));
     return std::clamp(std::exp2(-distance / half_life), least, most);
   }
 };
