@@ -1,10 +1,7 @@
 // Any estimator of the KL as a penalty in the reward.
 #pragma once
 
-#include <cstddef>
 #include <span>
-#include <stdexcept>
-#include <string>
 
 #include "rlcore/objective/advantage/kl_in_reward.hpp"
 #include "rlcore/objective/piece/piece.hpp"
@@ -27,22 +24,7 @@ struct divergence_in_reward {
   template <class T>
   shaped_reward operator()(double score, std::span<const T> old_logp, std::span<const T> ref_logp,
                            std::span<T> reward = {}) const {
-    const std::size_t tokens = old_logp.size();
-    if (ref_logp.size() != tokens || (!reward.empty() && reward.size() != tokens))
-      throw std::invalid_argument("rlcore: old_logp is [" + std::to_string(tokens) + "], ref_logp is [" +
-                                  std::to_string(ref_logp.size()) + "], reward is [" + std::to_string(reward.size()) +
-                                  "]");
-    shaped_reward result;
-    for (std::size_t t = 0; t < tokens; ++t) {
-      token<double> x{};
-      x.logp = static_cast<double>(old_logp[t]), x.ref_logp = static_cast<double>(ref_logp[t]);
-      const double kl = divergence.template operator()<exact_math, double>(x).value;
-      result.kl += kl;
-      if (!reward.empty()) reward[t] = static_cast<T>((t + 1 == tokens ? score : 0.0) - coefficient * kl);
-    }
-    result.reward = score - coefficient * result.kl;
-    result.mean_kl = tokens > 0 ? result.kl / static_cast<double>(tokens) : 0.0;
-    return result;
+    return detail::shape_reward<Divergence, T>(divergence, coefficient, score, old_logp, ref_logp, reward);
   }
 };
 
