@@ -4,6 +4,7 @@
 #include "rlcore/objective/advantage/prime_losses.hpp"
 #include "rlcore/objective/advantage/spo.hpp"
 #include "rlcore/objective/advantage/teacher_advantage.hpp"
+#include "rlcore/objective/distillation/prefix_weights.hpp"
 
 using namespace rlcore;
 using namespace rlcore_test;
@@ -24,9 +25,29 @@ TEST(teacher_advantage, is_minillms) {
   expect_near(run({.gamma = 0.875, .masked_weight = 1e-4}), all["trl_minillm"]);
   expect_near(run({.gamma = 0.875, .length_normalization = false, .absolute_power = true}), all["trl_minillm_sum"]);
   expect_near(run({.limit = 1}), all["limited"]);
+  // IW-OPD: the same log-ratio, times the weight of what came before it.
+  golden_matrix weight(4, 9);
+  prefix_weights{}(teacher.view(), student.view(), mask.view(), weight.view());
   run({});
-  prefix_weighting{}(out.view(), mask.view());
+  for (std::size_t k = 0; k < out.values.size(); ++k) out.values[k] *= weight.values[k];
   expect_near(out.values, all["iw_opd"]);
+}
+// huggingface/trl#7024: the prompt has no part in the sums of a row; its slots are not even read.
+TEST(teacher_advantage, mask_is_of_the_response) {
+  const double none = std::nan("");
+  std::vector<double> teacher{-1, -2, -0.5, -3}, student{-2, -1, -1.5, -1}, out(4), other(8, -9);
+  std::vector<double> with_prompt{none, none, none, -1, -2, -0.5, none, -3},
+      of_student{none, -7, none, -2, -1, -1.5, none, -1};
+  std::vector<int> mask{0, 0, 0, 1, 1, 1, 0, 1};
+  for (const double gamma : {0.0, 1.0}) {
+    const teacher_advantage how{.gamma = gamma, .length_normalization = false};
+    how(matrix(teacher, 1, 4), matrix(student, 1, 4), {}, matrix(out, 1, 4));
+    how(matrix(with_prompt, 1, 8), matrix(of_student, 1, 8), matrix(mask, 1, 8), matrix(other, 1, 8));
+    EXPECT_EQ(other, (std::vector<double>{0, 0, 0, out[0], out[1], out[2], 0, out[3]})) << gamma;
+  }
+  const teacher_advantage averaged{.gamma = 0.5};
+  averaged(matrix(with_prompt, 1, 8), matrix(of_student, 1, 8), matrix(mask, 1, 8), matrix(other, 1, 8));
+  EXPECT_NEAR(other[5], (1 + 0.25 * -2) / (1 + 0.25), 1e-15);  // the gap is a step of gamma, not a token
 }
 
 TEST(spo, normalises_over_the_batch) {
@@ -54,6 +75,11 @@ TEST(beta_tracker, remembers_a_share_of_the_past) {
   EXPECT_EQ(spo_forgetting{}(10), 0.875);
   EXPECT_EQ(spo_forgetting{}(0), 0.96);
   EXPECT_THROW(beta_tracker::from_samples(9, 8), std::invalid_argument);
+}
+TEST(spo_forgetting, refuses_settings_that_are_no_shares) {
+  EXPECT_THROW((spo_forgetting{.half_life = 0}(0.1)), std::invalid_argument);
+  EXPECT_THROW((spo_forgetting{.half_life = -1}(0.1)), std::invalid_argument);
+  EXPECT_THROW((spo_forgetting{.least = 0.97}(0.1)), std::invalid_argument);  // above `most`
 }
 
 TEST(prime, adds_two_sources) {

@@ -10,6 +10,7 @@
 #include "rlcore/objective/piece/divergence/k2.hpp"
 #include "rlcore/objective/piece/divergence/ratio_weighted.hpp"
 #include "rlcore/objective/piece/divergence/value_clamped.hpp"
+#include "rlcore/tensor/span.hpp"
 
 using namespace rlcore;
 using namespace rlcore_test;
@@ -42,16 +43,14 @@ TEST(sampled_distillation, with_prefix_weights_equals_iw_opd) {
   check_case(iw_opd{}, tokens, one("iw_opd"));
   const std::size_t rows = golden["rows"], width = golden["tokens"];
   const auto mask = golden["mask"].get<std::vector<int>>();
-  for (std::size_t i = 0; i < rows; ++i) {
-    std::vector<double> teacher, rollout, weight(width, -7);
-    for (std::size_t t = i * width; t < (i + 1) * width; ++t) {
-      teacher.push_back(mask[t] ? tokens[t].ref_logp : std::nan(""));  // masked slots are not read
-      rollout.push_back(tokens[t].rollout_logp);
-    }
-    prefix_weights{}(std::span<const double>(teacher), std::span<const double>(rollout), std::span(weight),
-                     std::span(mask).subspan(i * width, width));
-    for (std::size_t t = 0; t < width; ++t) EXPECT_NEAR(weight[t], tokens[i * width + t].weight, 1e-14);
+  std::vector<double> teacher, rollout, weight(rows * width, -7);
+  for (std::size_t t = 0; t < rows * width; ++t) {
+    teacher.push_back(mask[t] ? tokens[t].ref_logp : std::nan(""));  // masked slots are not read
+    rollout.push_back(tokens[t].rollout_logp);
   }
+  const auto view = [&](auto& v) { return matrix(v, static_cast<extent_t>(rows), static_cast<extent_t>(width)); };
+  prefix_weights{}(view(teacher), view(rollout), view(mask), view(weight));
+  for (std::size_t t = 0; t < rows * width; ++t) EXPECT_NEAR(weight[t], tokens[t].weight, 1e-14);
 }
 
 TEST(sampled_distillation, slopes_equal_dual_numbers) {
@@ -67,11 +66,14 @@ TEST(sampled_distillation, slopes_equal_dual_numbers) {
 }
 
 TEST(prefix_weights_edges, a_row_without_tokens_or_without_gap) {
-  std::vector<float> none, same{-1, -2}, weight(2);
-  prefix_weights{}(std::span<const float>(none), std::span<const float>(none), std::span(none));
-  prefix_weights{}(std::span<const float>(same), std::span<const float>(same), std::span(weight));
+  std::vector<float> none, same{-1, -2}, weight(2, -7);
+  const std::vector<int> masked{0, 0};
+  prefix_weights{}(matrix(none, 1, 0), matrix(none, 1, 0), {}, matrix(none, 1, 0));
+  prefix_weights{}(matrix(same, 1, 2), matrix(same, 1, 2), {}, matrix(weight, 1, 2));
   EXPECT_EQ(weight, (std::vector<float>{1.5f, 1.5f}));
-  EXPECT_THROW(prefix_weights{}(std::span<const float>(same), std::span<const float>(none), std::span(weight)),
+  prefix_weights{}(matrix(same, 1, 2), matrix(same, 1, 2), matrix(masked, 1, 2), matrix(weight, 1, 2));
+  EXPECT_EQ(weight, (std::vector<float>{0, 0}));
+  EXPECT_THROW(prefix_weights{}(matrix(same, 1, 2), matrix(same, 2, 1), {}, matrix(weight, 1, 2)),
                std::invalid_argument);
 }
 

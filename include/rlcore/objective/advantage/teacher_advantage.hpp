@@ -1,9 +1,7 @@
 // A teacher's opinion of every token as its reward.
 #pragma once
 
-#include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <limits>
 
 #include "rlcore/objective/advantage/detail/token_block.hpp"
@@ -49,36 +47,6 @@ struct teacher_advantage {
         double a = length_normalization ? sum / weight : sum;
         if (absolute_power && !length_normalization) a *= std::pow(gamma, static_cast<double>(t));
         out(i, t) = live ? static_cast<result>(a) : result(0);
-      }
-    }
-  }
-};
-
-/// A_t w_t with w_t = 1 + strength (1 - sum_{s<t} |A_s| / sum_s |A_s|): tokens late in a row that has already left the
-/// teacher count less (IW-OPD; TRL's experimental trainer). A is that of teacher_advantage{}, in place. Masked slots
-/// are not read and get 0.
-struct prefix_weighting {
-  double strength = 0.5, epsilon = 1e-8;
-
-  template <class Advantages>
-  void operator()(Advantages&& advantages, const token_mask& mask) const {
-    const auto a = as_view<2>(advantages);
-    using number = typename std::remove_cv_t<decltype(a)>::value_type;
-    detail::check_mask_shape(mask, "advantages", a.shape);
-    for (extent_t i = 0; i < a.shape[0]; ++i) {
-      const auto live = [&](extent_t t) { return token_block::live_bits(mask, i, t, 1) != 0; };
-      double total = 0, before = 0;
-      for (extent_t t = 0; t < a.shape[1]; ++t)
-        if (live(t)) total += std::abs(static_cast<double>(a(i, t)));
-      total = std::max(total, epsilon);
-      for (extent_t t = 0; t < a.shape[1]; ++t) {
-        if (!live(t)) {
-          a(i, t) = 0;
-          continue;
-        }
-        const double x = static_cast<double>(a(i, t));
-        a(i, t) = static_cast<number>(x * (1 + strength * (1 - before / total)));
-        before += std::abs(x);
       }
     }
   }

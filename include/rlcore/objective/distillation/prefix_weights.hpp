@@ -3,40 +3,42 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
-#include <span>
-#include <stdexcept>
-#include <string>
+#include <type_traits>
 
-#include "rlcore/core/abi.hpp"
+#include "rlcore/objective/advantage/detail/token_block.hpp"
 
 RLCORE_BEGIN
 
-/// w_t = 1 + gamma (1 - sum_{s < t} |a_s| / sum_s |a_s|) over one sequence with a = teacher_logp - rollout_logp of its
-/// live tokens: early tokens weigh up to 1 + gamma (IW-OPD, TRL, whose defaults these are). 0 where the mask is 0,
-/// whose slots are not read; an empty mask means all are live. Throws std::invalid_argument if lengths differ.
+/// w_t = 1 + gamma (1 - sum_{s < t} |a_s| / sum_s |a_s|) over the live tokens of each row, a = teacher_logp -
+/// rollout_logp: early tokens weigh up to 1 + gamma (IW-OPD, TRL, whose defaults these are). It is field::weight of
+/// iw_opd; as a factor of teacher_advantage{}, which is a itself, it makes the same gradient. Slots where the mask is 0
+/// are not read and get 0. All are [rows, tokens]; throws std::invalid_argument for other shapes.
 struct prefix_weights {
   double gamma = 0.5, epsilon = 1e-8;  ///< epsilon: the least that the total counts
 
-  template <class T, class Mask = std::uint8_t>
-  void operator()(std::span<const T> teacher_logp, std::span<const T> rollout_logp, std::span<T> weight,
-                  std::span<const Mask> mask = {}) const {
-    const std::size_t n = teacher_logp.size();
-    if (rollout_logp.size() != n || weight.size() != n || (!mask.empty() && mask.size() != n))
-      throw std::invalid_argument("rlcore: prefix_weights: teacher [" + std::to_string(n) + "], rollout [" +
-                                  std::to_string(rollout_logp.size()) + "], weight [" + std::to_string(weight.size()) +
-                                  "], mask [" + std::to_string(mask.size()) + "]");
-    const auto live = [&](std::size_t t) { return mask.empty() || mask[t] != Mask(0); };
-    const auto gap = [&](std::size_t t) {
-      return std::abs(static_cast<double>(teacher_logp[t]) - static_cast<double>(rollout_logp[t]));
-    };
-    double total = 0, before = 0;
-    for (std::size_t t = 0; t < n; ++t)
-      if (live(t)) total += gap(t);
-    total = std::max(total, epsilon);
-    for (std::size_t t = 0; t < n; ++t) {
-      weight[t] = live(t) ? static_cast<T>(1 + gamma * (1 - before / total)) : T(0);
-      if (live(t)) before += gap(t);
+  template <class Teacher, class Rollout, class Weights>
+  void operator()(const Teacher& teacher_logp, const Rollout& rollout_logp, const token_mask& mask,
+                  Weights&& weights) const {
+    const auto teacher = as_view<2>(teacher_logp);
+    const auto rollout = as_view<2>(rollout_logp);
+    const auto weight = as_view<2>(weights);
+    using number = typename std::remove_cv_t<decltype(weight)>::value_type;
+    detail::check_shape("log-probs of the rollout", rollout.shape, "those of the teacher", teacher.shape);
+    detail::check_shape("weights", weight.shape, "log-probs of the teacher", teacher.shape);
+    detail::check_mask_shape(mask, "log-probs of the teacher", teacher.shape);
+    for (extent_t i = 0; i < weight.shape[0]; ++i) {
+      const auto live = [&](extent_t t) { return token_block::live_bits(mask, i, t, 1) != 0; };
+      const auto gap = [&](extent_t t) {
+        return std::abs(static_cast<double>(teacher(i, t)) - static_cast<double>(rollout(i, t)));
+      };
+      double total = 0, before = 0;
+      for (extent_t t = 0; t < weight.shape[1]; ++t)
+        if (live(t)) total += gap(t);
+      total = std::max(total, epsilon);
+      for (extent_t t = 0; t < weight.shape[1]; ++t) {
+        weight(i, t) = live(t) ? static_cast<number>(1 + gamma * (1 - before / total)) : number(0);
+        if (live(t)) before += gap(t);
+      }
     }
   }
 };
