@@ -66,6 +66,22 @@ TEST(step_alignment, finds_the_logits_of_every_step) {
   EXPECT_EQ(next.positions, (list{0, 2, 4}));
 }
 
+// TRL's train_on_last_step_only: the label of the last step of a row stays, the others become -100.
+TEST(step_alignment, may_take_the_last_step_of_each_row_alone) {
+  using step = step_label<std::int64_t>;
+  const std::vector<step> steps{{1, 0}, {3, 2}, {0, 1}};
+  const list rows{0, 4, 4, 6}, of_rows{0, 2, 2, 3};
+  const auto run = [&](std::span<const step> s) {
+    return label_steps(at_position{}, std::span(rows), s, std::span(of_rows), judged_steps::last);
+  };
+  const auto at = run(steps);
+  EXPECT_EQ(at.positions, (list{3, 4}));
+  EXPECT_EQ(at.labels, (list{2, 1}));
+  EXPECT_EQ(at.offsets, (list{0, 1, 1, 2}));
+  const std::vector<step> outside{{-1, 0}, {3, 2}, {0, 1}};
+  EXPECT_THROW(run(outside), std::invalid_argument);
+}
+
 // OpenRLHF/OpenRLHF#502, #509: labels of a row that was truncated are not dropped or moved silently.
 TEST(step_alignment, refuses_steps_outside_of_their_row) {
   using step = step_label<std::int64_t>;

@@ -39,15 +39,23 @@ matrix_view<const T> target_matrix(const labelled_steps<std::array<T, R>>& steps
           {static_cast<extent_t>(steps.labels.size()), static_cast<extent_t>(R)}};
 }
 
+/// Which of the judged steps of a row are trained on.
+enum class judged_steps : std::uint8_t {
+  all,
+  last,  ///< the last one of each row alone (TRL's train_on_last_step_only): the answer as a whole
+};
+
 /// Finds the logits of every step. `row_offsets` are those of the packed tokens; the steps of row i are
 /// steps[step_offsets[i]] ... steps[step_offsets[i + 1] - 1], in the order of their tokens. `alignment` is
 /// at_position{} for a head that judges at the token itself (PRM of OpenRLHF and TRL), predicts_next{} for a model that
-/// predicts the judgement as its next token. Throws std::invalid_argument if a step lies outside its row: rows that
-/// were truncated lose their steps by the caller's decision, not here.
+/// predicts the judgement as its next token. Throws std::invalid_argument if a step lies outside its row, whether it
+/// is trained on or not: rows that were truncated lose their steps by the caller's decision, not here. (TRL cuts rows
+/// after it chose the last step: under judged_steps::last a row that was cut has no step for it; drop all of its
+/// steps.)
 template <class Alignment, class Label>
 labelled_steps<Label> label_steps(Alignment alignment, std::span<const std::int64_t> row_offsets,
-                                  std::span<const step_label<Label>> steps,
-                                  std::span<const std::int64_t> step_offsets) {
+                                  std::span<const step_label<Label>> steps, std::span<const std::int64_t> step_offsets,
+                                  judged_steps which = judged_steps::all) {
   detail::check_packed(step_offsets, steps.size(), "label_steps");
   if (row_offsets.size() != step_offsets.size())
     throw std::invalid_argument("rlcore: label_steps: row_offsets are [" + std::to_string(row_offsets.size()) +
@@ -67,6 +75,7 @@ labelled_steps<Label> label_steps(Alignment alignment, std::span<const std::int6
                                     " after " + std::to_string(before) + ", the row has " + std::to_string(length) +
                                     " tokens");
       before = step.last_token;
+      if (which == judged_steps::last && k + 1 != step_offsets[i + 1]) continue;
       out.positions.push_back(at);
       out.labels.push_back(step.label);
     }
