@@ -9,4 +9,14 @@
 #define RLCORE_FN inline
 #endif
 
+// RLCORE_LAMBDA stands between the parameters and the body of a lambda that has to melt into its loop;
+// RLCORE_NOINLINE before a function that is rare and would only make its callers longer.
+#if defined(__GNUC__) || defined(__clang__)
+#define RLCORE_LAMBDA __attribute__((always_inline))
+#define RLCORE_NOINLINE __attribute__((noinline))
+#else
+#define RLCORE_LAMBDA
+#define RLCORE_NOINLINE
+#endif
+
 #define RLCORE_RESTRICT __restrict__

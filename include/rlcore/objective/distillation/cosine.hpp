@@ -17,7 +17,7 @@ struct cosine {
 
   template <class T>
   logits_term<> operator()(const logits_position<T>& x, const logits_gradient<T>& g) const noexcept {
-    const auto both = [&](extent_t j) __attribute__((always_inline)) {
+    const auto both = [&](extent_t j) RLCORE_LAMBDA {
       const pack<T> z = x.logits.load(j), w = x.teacher.load(j), none(-std::numeric_limits<T>::infinity());
       const auto dead = (z == none) | (w == none);
       return std::pair{fast_math::select(dead, pack<T>(T(0)), z), fast_math::select(dead, pack<T>(T(0)), w)};

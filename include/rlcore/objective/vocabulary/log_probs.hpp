@@ -171,7 +171,7 @@ void log_probs_backward(const Executor& exec, const logits_batch<T>& batch, samp
                                gradients.add, source.softcap != T(0) ? &source : nullptr};
     const pack<T> minus_gl(static_cast<T>(-gl)), minus_gh(static_cast<T>(-gh)), h(static_cast<T>(d.entropy)),
         two_gs(static_cast<T>(2 * gs)), squares(static_cast<T>(d.squares));
-    const auto slope = [&](pack<T> v) __attribute__((always_inline)) {
+    const auto slope = [&](pack<T> v) RLCORE_LAMBDA {
       const pack<T> logp = d.n.logp(v), probability = fast_math::exp(logp);
       pack<T> s = minus_gl * probability;
       if (gh != 0) s += minus_gh * (times<fast_math>(probability, logp) + probability * h);

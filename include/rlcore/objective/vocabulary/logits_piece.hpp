@@ -98,7 +98,7 @@ double sum_over_vocabulary(const P& piece, const logits_position<T>& x, const lo
   constexpr bool two = contains(P::reads, logits_field::teacher);
   const logits_source<T>&z = x.logits, &w = x.teacher;
   const normalizer<T> student = normalize(z), teacher = two ? normalize(w) : normalizer<T>{};
-  const auto term_at = [&](extent_t j) __attribute__((always_inline)) {
+  const auto term_at = [&](extent_t j) RLCORE_LAMBDA {
     entry<pack<T>> e{};
     e.logp = student.logp(z.load(j));
     e.p = fast_math::exp(e.logp);

@@ -37,7 +37,7 @@ RLCORE_ALGORITHM_BEGIN
 
 /// The lanes that exist from element j on, the others `pad`.
 template <class T>
-[[gnu::noinline]] pack<T> load_some(const T* from, extent_t stride, extent_t count, T pad) noexcept {
+RLCORE_NOINLINE pack<T> load_some(const T* from, extent_t stride, extent_t count, T pad) noexcept {
   pack<T> p(pad);
   const extent_t lanes = std::min<extent_t>(count, pack<T>::lanes);
   for (extent_t k = 0; k < lanes; ++k) p.v[k] = from[k * stride];
@@ -144,7 +144,7 @@ struct logits_gradient {
   }
 
  private:
-  [[gnu::noinline]] void write_some(extent_t j, pack<T> g) const noexcept {
+  RLCORE_NOINLINE void write_some(extent_t j, pack<T> g) const noexcept {
     for (extent_t k = 0; k < lanes && j + k < size; ++k) {
       T& to = data[(j + k) * stride];
       to = add ? to + g.v[k] : g.v[k];
