@@ -50,7 +50,6 @@ if [ "$goal" = test ]; then
   [ -n "${have_venv:-}" ] || wanted="$wanted python3-venv"
 fi
 if [ "$goal" = bench ]; then
-  need_header benchmark/benchmark.h libbenchmark-dev
   need_header Eigen/Core libeigen3-dev
   need_header xtensor/xtensor.hpp libxtensor-dev
 fi

@@ -98,6 +98,25 @@ TYPED_TEST(fast_math_of, ends_of_the_exponential) {
   EXPECT_GT(exp(std::log(std::numeric_limits<T>::denorm_min())), T(0));
 }
 
+TYPED_TEST(fast_math_of, logarithm_keeps_its_stated_error) {
+  using T = TypeParam;
+  for (const auto& [low, high] :
+       {std::pair{1e-300, 1e-290}, {1e-44, 1e-39}, {1e-3, 0.999}, {0.7, 1.5}, {0.99, 1.01}, {2.0, 1e6}, {1e30, 1e38}}) {
+    if (low < static_cast<double>(std::numeric_limits<T>::denorm_min())) continue;
+    SCOPED_TRACE(low);
+    EXPECT_LE(worst_ulp<T>(
+                  low, high, [](pack<T> x) { return fast_math::log(x); }, [](auto x) { return std::log(x); }),
+              1);
+  }
+  const T infinity = std::numeric_limits<T>::infinity();
+  const auto log = [](T x) { return fast_math::log(pack<T>(x)).v[0]; };
+  EXPECT_EQ(log(T(0)), -infinity);
+  EXPECT_EQ(log(infinity), infinity);
+  EXPECT_EQ(log(T(1)), T(0));
+  EXPECT_TRUE(std::isnan(log(T(-1))));
+  EXPECT_TRUE(std::isnan(log(std::numeric_limits<T>::quiet_NaN())));
+}
+
 TYPED_TEST(fast_math_of, selects_and_limits_lane_by_lane) {
   using T = TypeParam;
   T x[pack<T>::lanes], y[pack<T>::lanes];

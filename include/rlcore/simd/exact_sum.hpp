@@ -32,13 +32,14 @@ class exact_sum {
     const std::uint64_t mantissa = (bits & ((std::uint64_t{1} << 52) - 1)) | (std::uint64_t{exponent != 0} << 52);
     const std::uint64_t position = exponent - (exponent != 0);
     const std::uint64_t shift = position & 31;
-    const std::uint64_t low = mantissa << shift;                           // 53 + 31 bits: 64 here, ...
-    const std::uint64_t high = shift == 0 ? 0 : mantissa >> (64 - shift);  // ... 20 there
-    const std::int64_t sign = bits >> 63 ? -1 : 1;
+    // Two's complement: 32 + 32 bits without a sign, the rest has it. No branch asks for the sign, which is random.
+    const std::int64_t negative = -static_cast<std::int64_t>(bits >> 63);
+    const std::int64_t m = (static_cast<std::int64_t>(mantissa) ^ negative) - negative;
+    const std::uint64_t low = static_cast<std::uint64_t>(m) << shift;
     std::int64_t* d = digit_.data() + (position >> 5);
-    d[0] += sign * static_cast<std::int64_t>(low & 0xffffffffu);
-    d[1] += sign * static_cast<std::int64_t>(low >> 32);
-    d[2] += sign * static_cast<std::int64_t>(high);
+    d[2] += (m >> 1) >> (63 - shift);
+    d[0] += static_cast<std::int64_t>(low & 0xffffffffu);
+    d[1] += static_cast<std::int64_t>(low >> 32);
     if (++pending_ == limit) carry();
   }
 

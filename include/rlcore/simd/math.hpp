@@ -3,7 +3,9 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
+#include "rlcore/simd/avx512.hpp"
 #include "rlcore/simd/pack.hpp"
 
 RLCORE_BEGIN
@@ -38,6 +40,29 @@ struct exp_constants<double> {
                                     0.0083333333333333596599,   0.0013888888888704548969, 0.00019841269841146991866,
                                     0.000024801587616145412717, 2.7557319433620242821e-6, 2.7557076636642723479e-7,
                                     2.5051946709721621128e-8,   2.0962955815976075739e-9, 1.6116496514371546473e-10};
+};
+
+/// The same for the logarithm: `series` is (log((1 + s) / (1 - s)) / s - 2) / s^2 as a polynomial of s^2, |s| <=
+/// 0.1716.
+template <class T>
+struct log_constants;
+
+template <>
+struct log_constants<float> {
+  static constexpr float smallest = 0x1p-126f, lift = 0x1p23f, lifted = 23.0f;
+  static constexpr float ln2_high = 0x1.62e4p-1f, ln2_low = 0x1.7f7d1cp-20f;
+  static constexpr std::int32_t root_half = 0x3f3504f3, exponent = -0x800000, mantissa = 23;
+  static constexpr float series[] = {0.666666666f, 0.400001218f, 0.285508208f, 0.233304672f};
+};
+
+template <>
+struct log_constants<double> {
+  static constexpr double smallest = 0x1p-1022, lift = 0x1p52, lifted = 52.0;
+  static constexpr double ln2_high = 0x1.62e42fefap-1, ln2_low = 0x1.cf79abc9e3b39p-40;
+  static constexpr std::int64_t root_half = 0x3fe6a09e667f3bcd, exponent = -0x10000000000000, mantissa = 52;
+  static constexpr double series[] = {0.66666666666666663, 0.40000000000000879, 0.28571428570803614,
+                                      0.22222222391713917, 0.18181795640132906, 0.15386239702814658,
+                                      0.13268773138656886, 0.13086626147840102};
 };
 
 /// The functions a piece may call when V is a pack; `exact_math` has the same names for scalars. NaN stays NaN.
@@ -81,33 +106,45 @@ struct fast_math {
   /// e^x: at most 1.25 units in the last place (float and double), also for subnormal results; 0 and infinity beyond.
   template <class T>
   RLCORE_FN static pack<T> exp(pack<T> x) noexcept {
-    const auto [r, low_half, high_half] = reduce(x, lane_mask<T>{});
-    return (T(1) + multiply_add(r * r, horner(r, exp_constants<T>::narrow), r)) * low_half * high_half;
+    const auto [r, power] = reduce(x, lane_mask<T>{});
+    return power.times(T(1) + multiply_add(r * r, horner(r, exp_constants<T>::narrow), r));
   }
   /// e^x - 1 with relative error of at most 2 units in the last place.
   template <class T>
   RLCORE_FN static pack<T> expm1(pack<T> x) noexcept {
     const auto tiny = near_zero(x);
-    const auto [r, low_half, high_half] = reduce(x, tiny);
+    const auto [r, power] = reduce(x, tiny);
     const pack<T> m = multiply_add(r * r, horner(r, exp_constants<T>::wide), r);
-    return select(tiny, m, multiply_add((T(1) + m) * low_half, high_half, pack<T>(T(-1))));
+    return select(tiny, m, power.times_less_one(T(1) + m));
   }
   /// e^x - 1 - x >= 0 with relative error of at most 6 units in the last place: the k3 estimator needs it, and written
   /// as it reads it would lose all digits near 0.
   template <class T>
   RLCORE_FN static pack<T> excess(pack<T> x) noexcept {
     const auto tiny = near_zero(x);
-    const auto [r, low_half, high_half] = reduce(x, tiny);
+    const auto [r, power] = reduce(x, tiny);
     const pack<T> m = r * r * horner(r, exp_constants<T>::wide);
-    return select(tiny, m,
-                  multiply_add((T(1) + (r + m)) * low_half, high_half, pack<T>(T(-1))) -
-                      min(x, pack<T>(exp_constants<T>::highest)));  // infinity less infinity is no number
+    // infinity less infinity is no number
+    return select(tiny, m, power.times_less_one(T(1) + (r + m)) - min(x, pack<T>(exp_constants<T>::highest)));
   }
 
-  /// log x, each lane through <cmath>: no built-in token piece is bound by it.
+  /// log x: at most 1 unit in the last place, also for subnormal x; -infinity for 0, NaN below it.
   template <class T>
   RLCORE_FN static pack<T> log(pack<T> x) noexcept {
-    return each(x, [](T y) { return std::log(y); });
+    using k = log_constants<T>;
+    using integers = typename lane_types<T>::integers;
+    const auto subnormal = x < pack<T>(k::smallest);
+    const integers bits = reinterpret_as<integers>(select(subnormal, x * pack<T>(k::lift), x).v);
+    // x = 2^n m with m in [1/sqrt2, sqrt2); log m = f - f^2/2 + s (f^2/2 + rest(s^2)) with f = m - 1, s = f / (2 + f)
+    const integers above = bits - k::root_half;
+    const pack<T> m(reinterpret_as<typename pack<T>::vector>(bits - (above & k::exponent)));
+    const pack<T> n = to_floating<T>(above >> k::mantissa) - select(subnormal, pack<T>(k::lifted), pack<T>(T(0)));
+    const pack<T> f = m - T(1), s = f / (T(2) + f), z = s * s, half = T(0.5) * f * f;
+    const pack<T> rest = multiply_add(s, half + z * horner(z, k::series), n * pack<T>(k::ln2_low));
+    const pack<T> y = multiply_add(n, pack<T>(k::ln2_high), f - (half - rest));
+    const pack<T> infinity(std::numeric_limits<T>::infinity());
+    const pack<T> below = select(x == T(0), -infinity, pack<T>(std::numeric_limits<T>::quiet_NaN()));
+    return select(x > T(0), select(x < infinity, y, x), below);
   }
   /// log(1 + x), each lane through <cmath>.
   template <class T>
@@ -131,9 +168,26 @@ struct fast_math {
   }
 
  private:
+  /// 2^n. Subnormal results and the step to infinity come out right.
+  template <class T>
+  struct power_of_two {
+#if defined(__AVX512F__) && defined(__AVX512DQ__) && defined(__AVX512BW__) && defined(__AVX512VL__)
+    pack<T> n;
+    RLCORE_FN pack<T> times(pack<T> x) const noexcept { return avx512_instruction::scale(x.v, n.v); }
+    RLCORE_FN pack<T> times_less_one(pack<T> x) const noexcept { return times(x) - T(1); }
+#else
+    pack<T> low_half, high_half;  // two factors, each of them a normal number
+    RLCORE_FN pack<T> times(pack<T> x) const noexcept { return x * low_half * high_half; }
+    RLCORE_FN pack<T> times_less_one(pack<T> x) const noexcept {
+      return multiply_add(x * low_half, high_half, pack<T>(T(-1)));
+    }
+#endif
+  };
+
   template <class T>
   struct reduced {
-    pack<T> r, low_half, high_half;  // e^x = e^r * low_half * high_half
+    pack<T> r;
+    power_of_two<T> power;  // e^x = e^r * power
   };
 
   template <class T>
@@ -141,23 +195,41 @@ struct fast_math {
     return (x <= T(0.5)) & (x >= T(-0.5));
   }
 
-  /// x = r + n ln2 with n = 0 where `keep` holds. 2^n is handed out as two factors, so that subnormal results and the
-  /// step to infinity come from ordinary multiplication.
+  /// x = r + n ln2 with n = 0 where `keep` holds.
   template <class T>
   RLCORE_FN static reduced<T> reduce(pack<T> x, lane_mask<T> keep) noexcept {
     using k = exp_constants<T>;
-    using integers = typename lane_types<T>::integers;
-    using unsigneds = typename lane_types<T>::unsigneds;  // they wrap around, whatever a NaN has in its bits
-    x = clamp(x, pack<T>(k::lowest), pack<T>(k::highest));
+    x = limited(x);
     // The integer nearest x / ln2 is in the low mantissa bits of the sum.
     const pack<T> shifted = multiply_add(x, pack<T>(k::log2e), pack<T>(k::rounder));
+#if defined(__AVX512F__) && defined(__AVX512DQ__) && defined(__AVX512BW__) && defined(__AVX512VL__)
+    const pack<T> whole = select(keep, pack<T>(T(0)), shifted - pack<T>(k::rounder));
+    return {remainder(x, whole), {whole}};
+#else
+    using unsigneds = typename lane_types<T>::unsigneds;  // they wrap around, whatever a NaN has in its bits
     const unsigneds all = reinterpret_as<unsigneds>(shifted.v) - reinterpret_as<unsigneds>(pack<T>(k::rounder).v);
     const unsigneds n = all & reinterpret_as<unsigneds>(~keep.v);
-    const pack<T> whole = to_floating<T>(reinterpret_as<integers>(n));
-    const pack<T> r = multiply_add(whole, pack<T>(-k::ln2_low), multiply_add(whole, pack<T>(-k::ln2_high), x));
     // Halves of n by a logical shift of a positive number: arithmetic shifts of 64 bits are missing below AVX-512.
     const unsigneds half = ((n + 4096) >> 1) - 2048;
-    return {r, power_of_two<T>(half), power_of_two<T>(n - half)};
+    return {remainder(x, to_floating<T>(reinterpret_as<typename lane_types<T>::integers>(n))),
+            {exponential<T>(half), exponential<T>(n - half)}};
+#endif
+  }
+  template <class T>
+  RLCORE_FN static pack<T> remainder(pack<T> x, pack<T> whole) noexcept {
+    using k = exp_constants<T>;
+    return multiply_add(whole, pack<T>(-k::ln2_low), multiply_add(whole, pack<T>(-k::ln2_high), x));
+  }
+  /// x within the range of the exponential; NaN stays NaN.
+  template <class T>
+  RLCORE_FN static pack<T> limited(pack<T> x) noexcept {
+    using k = exp_constants<T>;
+#if defined(__AVX512F__) && defined(__AVX512DQ__) && defined(__AVX512BW__) && defined(__AVX512VL__)
+    const auto raised = avx512_instruction::at_least(pack<T>(k::lowest).v, x.v);
+    return avx512_instruction::at_most(pack<T>(k::highest).v, raised);
+#else
+    return clamp(x, pack<T>(k::lowest), pack<T>(k::highest));
+#endif
   }
 
   template <class To, class From>
@@ -176,7 +248,7 @@ struct fast_math {
   }
 
   template <class T>
-  RLCORE_FN static pack<T> power_of_two(typename lane_types<T>::unsigneds n) noexcept {
+  RLCORE_FN static pack<T> exponential(typename lane_types<T>::unsigneds n) noexcept {
     return reinterpret_as<typename pack<T>::vector>((n + exp_constants<T>::bias) << exp_constants<T>::mantissa);
   }
 

@@ -3,20 +3,46 @@
 
 #include <cstddef>
 #include <type_traits>
+#include <utility>
 
+#include "rlcore/simd/avx512.hpp"
 #include "rlcore/simd/pack.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
 
-/// The sum of all lanes in double, neighbours first: ((0+1)+(2+3))+...
-template <class T>
-RLCORE_FN double sum_lanes(pack<T> p) noexcept {
-  double lane[pack<T>::lanes];
-  for (std::size_t k = 0; k < pack<T>::lanes; ++k) lane[k] = static_cast<double>(p.v[k]);
-  for (std::size_t width = pack<T>::lanes; width > 1; width /= 2)
-    for (std::size_t k = 0; k < width / 2; ++k) lane[k] = lane[2 * k] + lane[2 * k + 1];
-  return lane[0];
+/// Lanes [First, First + N) of a vector.
+template <std::size_t First, class V, std::size_t... N>
+RLCORE_FN auto part_of(V v, std::index_sequence<N...>) noexcept {
+  return __builtin_shufflevector(v, v, (First + N)...);
+}
+
+template <class HalfPack>
+RLCORE_FN pack<double> widen(HalfPack x) noexcept {
+#if defined(__AVX512F__) && defined(__AVX512DQ__) && defined(__AVX512BW__) && defined(__AVX512VL__)
+  return avx512_instruction::widen(x);
+#else
+  return __builtin_convertvector(x, pack<double>::vector);
+#endif
+}
+
+/// The sum of all elements of a vector, the upper half onto the lower again and again.
+template <class V>
+RLCORE_FN auto sum_elements(V v) noexcept {
+  constexpr std::size_t half = sizeof(v) / sizeof(v[0]) / 2;
+  if constexpr (half == 1)
+    return v[0] + v[1];
+  else
+    return sum_elements(part_of<0>(v, std::make_index_sequence<half>{}) +
+                        part_of<half>(v, std::make_index_sequence<half>{}));
+}
+
+/// The sum of all lanes in double.
+RLCORE_FN double sum_lanes(pack<double> p) noexcept { return sum_elements(p.v); }
+RLCORE_FN double sum_lanes(pack<float> p) noexcept {
+  constexpr std::size_t half = pack<double>::lanes;
+  return sum_lanes(widen(part_of<0>(p.v, std::make_index_sequence<half>{})) +
+                   widen(part_of<half>(p.v, std::make_index_sequence<half>{})));
 }
 
 /// Lane-wise sums in double of packs of T, so that a row of any length loses no digits of its sum.
@@ -34,11 +60,9 @@ template <>
 struct wide_sum<float> {
   pack<double> low = 0.0, high = 0.0;
   RLCORE_FN void add(pack<float> p) noexcept {
-    typedef float half_pack __attribute__((vector_size(register_bytes / 2)));
-    half_pack halves[2];
-    std::memcpy(halves, &p.v, sizeof(halves));
-    low += pack<double>(__builtin_convertvector(halves[0], pack<double>::vector));
-    high += pack<double>(__builtin_convertvector(halves[1], pack<double>::vector));
+    constexpr std::size_t half = pack<double>::lanes;
+    low += widen(part_of<0>(p.v, std::make_index_sequence<half>{}));
+    high += widen(part_of<half>(p.v, std::make_index_sequence<half>{}));
   }
   RLCORE_FN double total() const noexcept { return sum_lanes(low + high); }
 };

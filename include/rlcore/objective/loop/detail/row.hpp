@@ -93,6 +93,9 @@ namespace token_loop {
 
 using detail::structure;
 
+inline constexpr std::size_t gathered_index = 11;
+static_assert(field_at(gathered_index) == field::gathered);
+
 /// Where a run of packs lies. Steps are elements from pack to pack: the width of a pack for a value per token, 0 for a
 /// value per row (the pointer then leads to a pack of copies) and for slopes that nobody wants.
 template <class T>
@@ -125,7 +128,8 @@ struct row_sums {
   }
 };
 
-template <class Objective, class T>
+/// Without `Slopes` only the sums are wanted, and what leads to slopes alone is not computed.
+template <class Objective, class T, bool Slopes = true>
 struct row_loop {
   using shape = structure<Objective>;
   using lanes = pack<T>;
@@ -138,10 +142,13 @@ struct row_loop {
     const Objective objective = objective_;
     lane_pointers<T> at = at_;
     auto partial = sums_.partial;
+    // What was gathered is the same all along the row: read once, so that what a piece makes of it is computed once.
+    lanes gathered;
+    if constexpr (contains(shape::reads, field::gathered)) gathered = load(at.input[gathered_index]);
     for (std::size_t done = 0; done < packs;) {
       const std::size_t block = sums::packs_per_block - (first + done) % sums::packs_per_block;
       const std::size_t stop = packs - done < block ? packs : done + block;
-      for (; done < stop; ++done) step(objective, at, partial, std::make_index_sequence<shape::pieces>{});
+      for (; done < stop; ++done) step(objective, at, gathered, partial, std::make_index_sequence<shape::pieces>{});
       if ((first + done) % sums::packs_per_block == 0) {
         for (std::size_t s = 0; s < shape::slots; ++s) {
           sums_.wide[s].add(partial[s]);
@@ -160,16 +167,17 @@ struct row_loop {
 
  private:
   template <std::size_t... Index>
-  RLCORE_FN static void step(const Objective& objective, lane_pointers<T>& at, std::array<lanes, shape::slots>& partial,
-                             std::index_sequence<Index...>) noexcept {
-    const token<lanes> t = load_token(at, std::make_index_sequence<field_count>{});
+  RLCORE_FN static void step(const Objective& objective, lane_pointers<T>& at, lanes gathered,
+                             std::array<lanes, shape::slots>& partial, std::index_sequence<Index...>) noexcept {
+    token<lanes> t = load_token(at, std::make_index_sequence<field_count>{});
+    if constexpr (contains(shape::reads, field::gathered)) t.gathered = gathered;
     typename lane_types<T>::integers mask;
     std::memcpy(&mask, at.mask, sizeof(mask));
     at.mask += at.mask_step;
     const lane_mask<T> live{(mask & at.mask_bits) != 0};
     std::array<lanes, field_count> slope;
     (evaluate_piece<Index>(objective, t, live, partial, slope), ...);
-    store_slopes(at, live, slope, std::make_index_sequence<field_count>{});
+    if constexpr (Slopes) store_slopes(at, live, slope, std::make_index_sequence<field_count>{});
   }
 
   template <std::size_t... F>
@@ -177,7 +185,7 @@ struct row_loop {
     token<lanes> t;
     (
         [&] {
-          if constexpr (contains(shape::reads, field_at(F))) {
+          if constexpr (contains(shape::reads, field_at(F)) && F != gathered_index) {
             t.*field_member<lanes>[F] = load(at.input[F]);
             at.input[F] += at.input_step[F];
           }

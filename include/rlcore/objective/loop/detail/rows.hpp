@@ -107,6 +107,8 @@ class row_driver {
       for (extent_t t = 0; t < length; ++t) to[t * step] = slope;
     } else if (!batch_.mask.present()) {
       for (extent_t t = 0; t < length; ++t) to[t * step] += slope;
+    } else if (step == 1 && direct_mask_ && !batch_.adds) {
+      fill_packs(to, mask_row(batch_.mask, i, batch_.offset(i)), static_cast<std::size_t>(length), slope);
     } else {
       const std::byte* mask = mask_row(batch_.mask, i, batch_.offset(i));
       const extent_t mask_stride = mask_step(batch_.mask);
@@ -134,8 +136,6 @@ class row_driver {
 
  private:
   static constexpr std::size_t width = pack<T>::lanes, staged = width * staged_packs;
-  static constexpr std::size_t gathered_index = 11;
-  static_assert(field_at(gathered_index) == field::gathered);
 
   /// A few field numbers.
   struct field_list {
@@ -177,11 +177,36 @@ class row_driver {
       if (at_.output[f] != output_[f]) continue;
       const extent_t stride = batch_.output[f].token_stride;
       T* to = target_[f] + first * stride;
+      if (batch_.adds && stride == 1) {
+        for (std::size_t k = 0; k < count; ++k) to[k] += output_[f][k];
+        continue;
+      }
       for (std::size_t k = 0; k < count; ++k) {
         T& slot = to[static_cast<extent_t>(k) * stride];
         slot = batch_.adds ? slot + output_[f][k] : output_[f][k];
       }
     }
+  }
+
+  /// `slope` where the mask is live, else 0.
+  void fill_packs(T* to, const std::byte* mask, std::size_t length, T slope) const noexcept {
+    typename lane_types<T>::integers m;
+    const mask_lane<T> bits = mask_bits();
+    std::size_t t = 0;
+    for (; t + width <= length; t += width) {
+      std::memcpy(&m, mask + t * sizeof(T), sizeof(m));
+      store(to + t, choose(lane_mask<T>{(m & bits) != 0}, pack<T>(slope), pack<T>(T(0))));
+    }
+    for (; t < length; ++t) {
+      mask_lane<T> one;
+      std::memcpy(&one, mask + t * sizeof(T), sizeof(one));
+      to[t] = (one & bits) != 0 ? slope : T(0);
+    }
+  }
+
+  /// What makes a mask element as wide as a lane live: any bit, of floating values any but the sign.
+  mask_lane<T> mask_bits() const noexcept {
+    return batch_.mask.floating ? std::numeric_limits<mask_lane<T>>::max() : mask_lane<T>(-1);
   }
 
   void open_mask(std::size_t begin, std::size_t count, std::size_t padded) noexcept {
@@ -193,7 +218,7 @@ class row_driver {
       at_.mask = reinterpret_cast<const std::byte*>(all_live_);
     } else if (mask_ && whole && direct_mask_) {
       at_.mask = mask_ + begin * sizeof(T);
-      if (batch_.mask.floating) at_.mask_bits = std::numeric_limits<mask_lane<T>>::max();  // all but the sign
+      at_.mask_bits = mask_bits();
     } else {
       if (mask_)
         stage_mask<T>(batch_.mask, mask_ + static_cast<extent_t>(begin) * mask_step(batch_.mask), count, padded,
@@ -225,7 +250,7 @@ class row_driver {
 template <class Gather, class T>
 class row_gatherer {
   using score = typename Gather::score;
-  using loop = row_loop<score, T>;
+  using loop = row_loop<score, T, false>;
 
  public:
   static constexpr field reads = score::reads;

@@ -75,7 +75,7 @@ inline std::int64_t count_live(const token_mask& m, const std::byte* row, std::s
       std::memcpy(&lanes, row + k * 4, sizeof(lanes));
       sum -= (lanes & bits) != 0;
     }
-    for (std::size_t i = 0; i < pack<float>::lanes; ++i) n += sum[i];
+    n = sum_elements(sum);
   }
   return with_mask_reader(m, [&](auto live) {
     for (; k < length; ++k) n += live(row + static_cast<extent_t>(k) * step);

@@ -21,10 +21,12 @@ struct sapo {
   RLCORE_FN term<V> operator()(const token<V>& t) const noexcept {
     // A ratio beyond float's range is as good as infinite, and the slope at infinity is 0, not 0 * infinity.
     const V ratio = Math::min(Math::exp(t.logp - t.old_logp), V(1e30));
-    const V tau = Math::select(t.advantage > V(0), V(temperature_positive), V(temperature_negative));
-    const V z = tau * (ratio - V(1));
-    const V gate = Math::sigmoid(z);
-    return {-(t.advantage * gate * (V(4) / tau)), -(t.advantage * (V(4) * gate * Math::sigmoid(-z)) * ratio)};
+    const auto up = t.advantage > V(0);
+    const V z = Math::select(up, V(temperature_positive), V(temperature_negative)) * (ratio - V(1));
+    const V scale = t.advantage * Math::select(up, V(4 / temperature_positive), V(4 / temperature_negative));
+    // sigmoid(z) and sigmoid(z) sigmoid(-z) from one exponential and one division
+    const V e = Math::exp(-Math::abs(z)), larger = V(1) / (V(1) + e), smaller = e * larger;
+    return {-(scale * Math::select(z >= V(0), larger, smaller)), -(t.advantage * (V(4) * larger * smaller) * ratio)};
   }
 };
 
