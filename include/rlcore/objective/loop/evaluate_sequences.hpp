@@ -83,12 +83,12 @@ class sequence_rows {
         also_(second_score(link), batch),
         scatter_(batch, score::reads, writes, &loop::erased_run, &score_, &sums_) {}
 
-  std::int64_t live(extent_t i) const noexcept { return scatter_.live(i); }
-
-  token<double> gather(extent_t i, std::int64_t live) noexcept {
+  /// What the link is shown of row i, and how many live tokens it has.
+  token<double> gather(extent_t i, std::int64_t& live) noexcept {
     token<double> row{};
-    row.logp = gather_(i, live);
-    if constexpr (!std::is_same_v<also, no_gather>) row.gathered = also_(i, live);
+    const auto gathered = gather_(i);
+    row.logp = gathered.value, live = gathered.live;
+    if constexpr (!std::is_same_v<also, no_gather>) row.gathered = also_(i).value;
     for (std::size_t f = 0; f < field_count; ++f)
       if (contains(row_fields, field_at(f)))
         row.*field_member<double>[f] = static_cast<double>(*batch_.input[f].row(i, -1));
@@ -138,9 +138,8 @@ class sequence_evaluator {
     token<double> row[rows_per_term];
     std::int64_t live[rows_per_term];
     for (extent_t k = 0; k < rows_per_term; ++k) {
-      live[k] = rows_.live(first + k);
-      out.rows += 1, out.tokens += live[k], out.sequences += live[k] > 0;
       row[k] = rows_.gather(first + k, live[k]);
+      out.rows += 1, out.tokens += live[k], out.sequences += live[k] > 0;
     }
     if (rows_per_term == 1 && live[0] == 0) return rows_.scatter(first, 0, 0.0);
     const double weight = aggregation.weight(row_info{live[0], first}, step);
@@ -171,7 +170,7 @@ class sequence_evaluator {
   sequence_rows<Gather, Link, T> rows_;
 };
 
-/// All rows at once: the only objective that allocates (two numbers and a token per row).
+/// All rows at once: the only objective that allocates (three numbers and a token per row).
 template <class Gather, class Link, class T, class Aggregation, class Report>
 void evaluate_batch_link(const Link& link, const prepared_batch<T>& batch, const Aggregation& aggregation,
                          const global_counts& step, Report& total) {
@@ -184,17 +183,21 @@ void evaluate_batch_link(const Link& link, const prepared_batch<T>& batch, const
                                 std::to_string(count) + " rows, the step " + std::to_string(step.rows()));
   std::vector<token<double>> row(static_cast<std::size_t>(count));
   std::vector<double> slope(row.size());
+  std::vector<std::int64_t> live(row.size());
   for (extent_t i = 0; i < count; ++i) {
-    const std::int64_t live = rows.live(i);
-    total.rows += 1, total.tokens += live, total.sequences += live > 0;
-    row[static_cast<std::size_t>(i)] = rows.gather(i, live);
+    const auto k = static_cast<std::size_t>(i);
+    row[k] = rows.gather(i, live[k]);
+    total.rows += 1, total.tokens += live[k], total.sequences += live[k] > 0;
   }
   const double value = link(std::span<const token<double>>(row), std::span<double>(slope));
   const double weight = aggregation.weight(row_info{1}, step);
   total.units = 1;
   total.piece[0].aggregated.add(weight * value);
   total.piece[0].total.add(value);
-  for (extent_t i = 0; i < count; ++i) rows.scatter(i, rows.live(i), weight * slope[static_cast<std::size_t>(i)]);
+  for (extent_t i = 0; i < count; ++i) {
+    const auto k = static_cast<std::size_t>(i);
+    rows.scatter(i, live[k], weight * slope[k]);
+  }
 }
 
 }  // namespace token_loop

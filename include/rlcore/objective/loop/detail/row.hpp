@@ -116,6 +116,7 @@ struct row_sums {
   static constexpr std::size_t packs_per_block = 8;
   std::array<pack<T>, Slots> partial;
   std::array<wide_sum<T>, Slots> wide;
+  typename lane_types<T>::integers live;  // live slots seen, counted where slopes are not wanted
 
   double total(std::size_t slot) noexcept {
     wide[slot].add(partial[slot]);
@@ -125,6 +126,7 @@ struct row_sums {
   RLCORE_FN void clear() noexcept {
     for (auto& p : partial) p = pack<T>(T(0));
     for (auto& w : wide) w = {};
+    live = typename lane_types<T>::integers{};
   }
 };
 
@@ -142,13 +144,15 @@ struct row_loop {
     const Objective objective = objective_;
     lane_pointers<T> at = at_;
     auto partial = sums_.partial;
+    auto counted = sums_.live;
     // What was gathered is the same all along the row: read once, so that what a piece makes of it is computed once.
     lanes gathered;
     if constexpr (contains(shape::reads, field::gathered)) gathered = load(at.input[gathered_index]);
     for (std::size_t done = 0; done < packs;) {
       const std::size_t block = sums::packs_per_block - (first + done) % sums::packs_per_block;
       const std::size_t stop = packs - done < block ? packs : done + block;
-      for (; done < stop; ++done) step(objective, at, gathered, partial, std::make_index_sequence<shape::pieces>{});
+      for (; done < stop; ++done)
+        step(objective, at, gathered, partial, counted, std::make_index_sequence<shape::pieces>{});
       if ((first + done) % sums::packs_per_block == 0) {
         for (std::size_t s = 0; s < shape::slots; ++s) {
           sums_.wide[s].add(partial[s]);
@@ -157,6 +161,7 @@ struct row_loop {
       }
     }
     sums_.partial = partial;
+    sums_.live = counted;
   }
 
   /// `run` under a signature that is the same for all objectives, for row_driver.
@@ -168,7 +173,8 @@ struct row_loop {
  private:
   template <std::size_t... Index>
   RLCORE_FN static void step(const Objective& objective, lane_pointers<T>& at, lanes gathered,
-                             std::array<lanes, shape::slots>& partial, std::index_sequence<Index...>) noexcept {
+                             std::array<lanes, shape::slots>& partial, typename lane_types<T>::integers& counted,
+                             std::index_sequence<Index...>) noexcept {
     token<lanes> t = load_token(at, std::make_index_sequence<field_count>{});
     if constexpr (contains(shape::reads, field::gathered)) t.gathered = gathered;
     typename lane_types<T>::integers mask;
@@ -177,7 +183,10 @@ struct row_loop {
     const lane_mask<T> live{(mask & at.mask_bits) != 0};
     std::array<lanes, field_count> slope;
     (evaluate_piece<Index>(objective, t, live, partial, slope), ...);
-    if constexpr (Slopes) store_slopes(at, live, slope, std::make_index_sequence<field_count>{});
+    if constexpr (Slopes)
+      store_slopes(at, live, slope, std::make_index_sequence<field_count>{});
+    else
+      counted -= live.v;
   }
 
   template <std::size_t... F>

@@ -257,13 +257,16 @@ class row_gatherer {
   row_gatherer(const score& what, const prepared_batch<T>& batch) noexcept
       : score_(what), driver_(batch, reads, wrt_of<score>(), &loop::erased_run, &score_, &sums_, true) {}
 
-  /// 0 for a row without live tokens.
-  double operator()(extent_t i, std::int64_t live) noexcept {
-    if (live == 0) return 0;
+  struct result {
+    double value;       ///< 0 for a row without live tokens
+    std::int64_t live;  ///< live tokens of the row
+  };
+  result operator()(extent_t i) noexcept {
     sums_.clear();
     driver_.row(i, T(1));
-    const double sum = sums_.total(0);
-    return Gather::averages ? sum / static_cast<double>(live) : sum;
+    const auto live = static_cast<std::int64_t>(sum_elements(sums_.live));
+    const double sum = live == 0 ? 0.0 : sums_.total(0);
+    return {Gather::averages && live > 0 ? sum / static_cast<double>(live) : sum, live};
   }
 
  private:
@@ -308,13 +311,19 @@ class row_evaluator {
 
   template <class Aggregation>
   void operator()(extent_t i, const Aggregation& aggregation, const global_counts& step, report_type& out) noexcept {
-    const std::int64_t live = driver_.live(i);
+    std::int64_t live;
+    if constexpr (std::is_same_v<gather, no_gather>) {
+      live = driver_.live(i);
+    } else {
+      const auto gathered = gather_(i);
+      live = gathered.live;
+      driver_.show_gathered(static_cast<T>(gathered.value));
+    }
     out.rows += 1;
     const double weight = live == 0 ? 0.0 : aggregation.weight(row_info{live, i}, step);
     if (weight == 0) return driver_.zero_gradients(i, 0);
     out.tokens += live;
     out.sequences += 1;
-    if constexpr (!std::is_same_v<gather, no_gather>) driver_.show_gathered(static_cast<T>(gather_(i, live)));
     sums_.clear();
     driver_.row(i, static_cast<T>(weight));
     for (std::size_t p = 0, m = 0, slot = 0; p < shape::pieces; ++p) {
