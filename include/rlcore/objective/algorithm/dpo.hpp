@@ -13,7 +13,8 @@ namespace paper {
 /// DPO (Rafailov et al. 2023): -log sigmoid(beta (chosen - rejected)) on sums of logp - ref_logp; the mean over pairs.
 /// label_smoothing > 0 is cDPO (Mitchell 2023).
 struct dpo_settings {
-  double beta = 0.1, label_smoothing = 0.0;
+  positive beta = 0.1;
+  double label_smoothing = 0.0;
 };
 constexpr auto dpo(const dpo_settings& s = {}) noexcept {
   return algorithm{no_advantage{},

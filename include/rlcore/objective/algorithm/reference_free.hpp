@@ -16,7 +16,8 @@ namespace paper {
 /// SimPO (Meng et al. 2024): the logistic loss on mean log-probs with a margin. The defaults are the paper's for
 /// Llama-3-Base (margin = gamma, half of beta).
 struct simpo_settings {
-  double beta = 2.0, margin = 1.0, label_smoothing = 0.0;
+  positive beta = 2.0;
+  double margin = 1.0, label_smoothing = 0.0;
 };
 constexpr auto simpo(const simpo_settings& s = {}) noexcept {
   return algorithm{
@@ -33,7 +34,8 @@ constexpr auto alpha_po(alpha_po_link link = {}) noexcept {
 
 /// CPO (Xu et al. 2024): the logistic loss on summed log-probs, plus `likelihood` times the NLL of the chosen tokens.
 struct cpo_settings {
-  double beta = 0.1, label_smoothing = 0.0, likelihood = 1.0;
+  positive beta = 0.1;
+  double label_smoothing = 0.0, likelihood = 1.0;
 };
 constexpr auto cpo(const cpo_settings& s = {}) noexcept {
   return with_likelihood(

@@ -5,6 +5,8 @@
 #include <limits>
 
 #include "objective/piece/preference/check_pair.hpp"
+#include "rlcore/objective/algorithm/dpo.hpp"
+#include "rlcore/objective/algorithm/reference_free.hpp"
 #include "rlcore/objective/piece/preference/alpha_po_link.hpp"
 #include "rlcore/objective/piece/preference/apo_down_link.hpp"
 #include "rlcore/objective/piece/preference/apo_zero_link.hpp"
@@ -206,6 +208,18 @@ TEST(mixed, is_the_weighted_sum_and_reports_each_link) {
   EXPECT_EQ(got.monitor[3], a.value);
   EXPECT_EQ(got.monitor[4], b.value);
   static_assert(mixed<weighted_pair<ipo_link>, hinge_link>::reads == field::weight);
+}
+
+// With beta <= 0 a preference loss has no gradient, or prefers the rejected answer.
+TEST(positive_beta, nothing_else_is_accepted) {
+  for (const double beta : {0.0, -0.1, std::nan(""), std::numeric_limits<double>::infinity()}) {
+    EXPECT_THROW((bradley_terry{.beta = beta}), std::invalid_argument) << beta;
+    EXPECT_THROW((ipo_link{.beta = beta}), std::invalid_argument) << beta;
+    EXPECT_THROW((discopop_link{.temperature = beta}), std::invalid_argument) << beta;
+    EXPECT_THROW((paper::dpo({.beta = beta})), std::invalid_argument) << beta;
+    EXPECT_THROW((paper::simpo({.beta = beta})), std::invalid_argument) << beta;
+  }
+  static_assert(bradley_terry{.beta = 2}.beta == 2 && bradley_terry{}.beta == 0.1);
 }
 
 }  // namespace

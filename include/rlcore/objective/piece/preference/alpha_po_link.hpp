@@ -18,7 +18,9 @@ RLCORE_BEGIN
 struct alpha_po_link {
   static constexpr std::string_view name = "alpha_po";
   static constexpr auto monitors = pair_monitors;
-  double alpha = 0.25, beta = 0.1, margin = 0.5, smoothing = 0.0;
+  double alpha = 0.25;
+  positive beta = 0.1;
+  double margin = 0.5, smoothing = 0.0;
 
   template <class Math, class V>
   RLCORE_FN pair_term<V, 3> operator()(const token<V>& chosen, const token<V>& rejected) const noexcept {

@@ -43,7 +43,8 @@ struct aot_link {
   using gathers = sum_of<reference_log_prob>;
   static constexpr field reads = field::gathered;
   static constexpr std::string_view name = "aot";
-  double beta = 0.1, smoothing = 0.0;
+  positive beta = 0.1;
+  double smoothing = 0.0;
 
   double operator()(std::span<const token<double>> rows, std::span<double> slope) const {
     detail::check_pairs(rows.size(), slope.size());

@@ -17,7 +17,8 @@ RLCORE_BEGIN
 struct aot_unpaired_link {
   static constexpr field reads = field::none;
   static constexpr std::string_view name = "aot_unpaired";
-  double beta = 0.1, smoothing = 0.0;
+  positive beta = 0.1;
+  double smoothing = 0.0;
 
   double operator()(std::span<const token<double>> rows, std::span<double> slope) const {
     detail::check_pairs(rows.size(), slope.size());

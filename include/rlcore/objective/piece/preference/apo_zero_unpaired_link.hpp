@@ -13,7 +13,8 @@ struct apo_zero_unpaired_link {
   static constexpr field reads = kto_link::reads;
   static constexpr std::string_view name = "apo_zero_unpaired";
   static constexpr auto monitors = kto_link::monitors;
-  double beta = 0.1, desirable_weight = 1.0, undesirable_weight = 1.0;
+  positive beta = 0.1;
+  double desirable_weight = 1.0, undesirable_weight = 1.0;
 
   template <class Math, class V>
   RLCORE_FN term<V, 3> operator()(const token<V>& row) const noexcept {

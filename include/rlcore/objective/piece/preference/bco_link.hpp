@@ -16,9 +16,10 @@ struct bco_link {
   static constexpr field reads = field::logp | field::target;
   static constexpr std::string_view name = "bco";
   static constexpr auto monitors = kto_link::monitors;
-  double shift, beta;
+  double shift;
+  positive beta;
 
-  constexpr explicit bco_link(double shift_, double beta_ = 0.1) noexcept : shift(shift_), beta(beta_) {}
+  constexpr explicit bco_link(double shift_, positive beta_ = 0.1) noexcept : shift(shift_), beta(beta_) {}
 
   template <class Math, class V>
   RLCORE_FN term<V, 3> operator()(const token<V>& row) const noexcept {

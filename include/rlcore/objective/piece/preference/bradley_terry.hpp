@@ -16,7 +16,8 @@ RLCORE_BEGIN
 struct bradley_terry {
   static constexpr std::string_view name = "preference";
   static constexpr auto monitors = pair_monitors;
-  double beta = 0.1, smoothing = 0.0, margin = 0.0;
+  positive beta = 0.1;
+  double smoothing = 0.0, margin = 0.0;
 
   template <class Math, class V>
   RLCORE_FN pair_term<V, 3> operator()(const token<V>& chosen, const token<V>& rejected) const noexcept {

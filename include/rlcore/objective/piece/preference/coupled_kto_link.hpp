@@ -17,7 +17,7 @@ RLCORE_BEGIN
 struct coupled_kto_link {
   static constexpr field reads = field::none;
   static constexpr std::string_view name = "coupled_kto";
-  double beta = 0.1;
+  positive beta = 0.1;
 
   double operator()(std::span<const token<double>> rows, std::span<double> slope) const {
     detail::check_pairs(rows.size(), slope.size());

@@ -14,7 +14,7 @@ RLCORE_BEGIN
 struct discopop_link {
   static constexpr std::string_view name = "discopop";
   static constexpr auto monitors = pair_monitors;
-  double beta = 0.1, temperature = 0.05;
+  positive beta = 0.1, temperature = 0.05;
 
   template <class Math, class V>
   RLCORE_FN pair_term<V, 3> operator()(const token<V>& chosen, const token<V>& rejected) const noexcept {

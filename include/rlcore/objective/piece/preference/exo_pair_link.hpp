@@ -23,7 +23,7 @@ struct label_doubt {
 struct exo_pair_link {
   static constexpr std::string_view name = "exo_pair";
   static constexpr auto monitors = pair_monitors;
-  double beta = 0.1;
+  positive beta = 0.1;
   label_doubt doubt = 1e-3;
 
   template <class Math, class V>

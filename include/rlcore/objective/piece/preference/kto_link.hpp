@@ -20,7 +20,8 @@ struct kto_link {
   static constexpr std::string_view name = "kto";
   static constexpr std::array<std::string_view, 3> monitors{"desirable", "reward_desirable", "reward_undesirable"};
   kto_baseline kl;
-  double beta = 0.1, desirable_weight = 1.0, undesirable_weight = 1.0;
+  positive beta = 0.1;
+  double desirable_weight = 1.0, undesirable_weight = 1.0;
 
   template <class Math, class V>
   RLCORE_FN term<V, 3> operator()(const token<V>& row) const noexcept {

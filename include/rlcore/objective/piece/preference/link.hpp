@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "rlcore/objective/piece/piece.hpp"
+#include "rlcore/objective/piece/preference/positive.hpp"
 #include "rlcore/objective/piece/score/gather.hpp"
 
 RLCORE_BEGIN

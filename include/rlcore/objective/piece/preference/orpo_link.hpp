@@ -20,7 +20,7 @@ struct orpo_link {
   static constexpr std::string_view name = "orpo";
   static constexpr std::array<std::string_view, 5> monitors{pair_monitors[0], pair_monitors[1], pair_monitors[2],
                                                             "log_odds_ratio", "log_odds_chosen"};
-  double beta = 0.1;
+  double beta = 0.1;  ///< a weight of the term, not a scale: 0 leaves the likelihood alone
 
   template <class Math, class V>
   RLCORE_FN pair_term<V, 5> operator()(const token<V>& chosen, const token<V>& rejected) const noexcept {

@@ -22,7 +22,7 @@ struct flip_probability {
 struct robust_link {
   static constexpr std::string_view name = "robust";
   static constexpr auto monitors = pair_monitors;
-  double beta = 0.1;
+  positive beta = 0.1;
   flip_probability flips = 0.0;
 
   template <class Math, class V>

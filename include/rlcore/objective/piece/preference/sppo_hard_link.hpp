@@ -12,7 +12,7 @@ RLCORE_BEGIN
 struct sppo_hard_link {
   static constexpr std::string_view name = "sppo_hard";
   static constexpr auto monitors = pair_monitors;
-  double beta = 0.1;
+  positive beta = 0.1;
 
   template <class Math, class V>
   RLCORE_FN pair_term<V, 3> operator()(const token<V>& chosen, const token<V>& rejected) const noexcept {

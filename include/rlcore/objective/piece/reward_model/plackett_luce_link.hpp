@@ -45,7 +45,7 @@ struct plackett_luce_link {
   static constexpr field reads = field::none;
   static constexpr std::string_view name = "plackett_luce";
   std::int64_t group_size = 2, places = 0;
-  double beta = 1.0;
+  positive beta = 1.0;
 
   double operator()(std::span<const token<double>> rows, std::span<double> slope) const {
     if (group_size < 2 || places < 0 || rows.size() % static_cast<std::size_t>(group_size) != 0 ||

@@ -1,0 +1,23 @@
+// A setting that is more than zero.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+#include "rlcore/core/abi.hpp"
+
+RLCORE_BEGIN
+
+/// The scale of a link (beta, a temperature), written as the number that it is: a finite one above 0, anything else
+/// throws std::invalid_argument. With beta <= 0 a preference loss has no gradient or prefers the rejected answer.
+struct positive {
+  double value;
+  constexpr positive(double x) : value(x) {
+    if (!(x > 0) || x - x != 0)
+      throw std::invalid_argument("rlcore: the beta (or temperature) of a link is a finite number above 0, not " +
+                                  std::to_string(x));
+  }
+  constexpr operator double() const noexcept { return value; }
+};
+
+RLCORE_END
