@@ -210,6 +210,36 @@ TEST(divergence, keeps_digits) {  // value + slope of k3 is d, also where e^-d h
     EXPECT_NEAR(at(ratio_corrected{k3{}}, apart(-30, x)).slope, -30 * std::exp(x), 1e-12 * 30 * std::exp(x));
 }
 
+// r times an infinite divergence: 0 times infinity as written, but r v goes to exp(ref_logp - old_logp) for k3 and to 0
+// for powers of d.
+TEST(divergence, ratio_corrected_has_a_limit_where_logp_falls_without_end) {
+  token<double> t{};
+  t.old_logp = -1, t.ref_logp = -2;
+  for (const double logp : {-40.0, -100.0, -700.0, -730.0, -800.0, -1e4, -infinity}) {
+    t.logp = logp;
+    const double d = std::isinf(logp) ? -1e4 : logp + 2, r = std::exp(logp + 1);
+    const auto three = at(ratio_corrected{k3{}}, t);
+    EXPECT_NEAR(three.value, std::exp(-1.0) - r * (1 - d), 1e-16) << logp;
+    EXPECT_NEAR(three.slope, r * d, 1e-15 * std::abs(r * d)) << logp;
+    EXPECT_NEAR(at(ratio_corrected{k1{}}, t).value, r * d, 1e-15 * std::abs(r * d)) << logp;
+    EXPECT_NEAR(at(ratio_corrected{k1{}}, t).slope, r * (d + 1), 1e-15 * std::abs(r * d)) << logp;
+    EXPECT_NEAR(at(ratio_corrected{k2{}}, t).value, r * d * d / 2, 1e-15 * r * d * d) << logp;
+    EXPECT_NEAR(at(ratio_corrected{k2{}}, t).slope, r * (d + d * d / 2), 1e-15 * r * d * d) << logp;
+    token<pack<float>> lanes{};
+    lanes.logp = pack<float>(static_cast<float>(logp));
+    lanes.old_logp = pack<float>(-1), lanes.ref_logp = pack<float>(-2);
+    const auto packed = ratio_corrected{k3{}}.operator()<fast_math, pack<float>>(lanes);
+    EXPECT_NEAR(packed.value.v[0], std::exp(-1.0f), 1e-7f) << logp;
+    EXPECT_NEAR(packed.slope.v[0], 0, 1e-14f) << logp;
+  }
+  for (const double d : {-29.9, -30.0, -30.1})  // both forms of the value agree where one takes over
+    EXPECT_NEAR(at(ratio_corrected{k3{}}, apart(d, -3)).value, std::exp(-3.0) * (std::expm1(-d) + d),
+                1e-15 * std::exp(-3.0 - d));
+  t.logp = -infinity, t.ref_logp = std::nan("");
+  EXPECT_TRUE(std::isnan(at(ratio_corrected{k3{}}, t).slope));
+  EXPECT_TRUE(std::isnan(at(ratio_corrected{k2{}}, t).value));
+}
+
 TEST(divergence, ratio_weighted_is_bounded) {
   EXPECT_EQ(at(ratio_weighted{k2{}}, apart(3, 50)).slope, 30);
   EXPECT_EQ(at(ratio_weighted(k2{}, 2.0), apart(3, 50)).slope, 6);

@@ -16,6 +16,8 @@ RLCORE_BEGIN
 ///
 /// Averaged over tokens of the old policy, the values are those of the estimator under the current policy, and the
 /// slopes of k1 and k3 are the gradient of KL(policy || reference) (DeepSeek-V3.2 2025). The ratio is not limited.
+/// Where logp falls without end, r takes any power of d with it: values and slopes go to 0, and the value of k3 to
+/// exp(ref_logp - old_logp).
 template <class Divergence>
 struct ratio_corrected {
   static constexpr field reads = Divergence::reads | field::old_logp;
@@ -30,11 +32,21 @@ struct ratio_corrected {
   RLCORE_FN term<V> operator()(const token<V>& t) const noexcept {
     const V ratio = Math::exp(t.logp - t.old_logp);
     const term<V> v = divergence.template operator()<Math, V>(t);
+    const auto gone = ratio == V(0);
     // value + slope of k3 is d, but as a sum it would lose all digits where e^-d is large
     if constexpr (requires { divergence.template value_plus_slope<Math, V>(t); })
-      return {ratio * v.value, ratio * divergence.template value_plus_slope<Math, V>(t)};
+      return {divergence.template value_times_ratio<Math, V>(t, ratio),
+              ratio * finite_if<Math>(gone, divergence.template value_plus_slope<Math, V>(t))};
     else
-      return {ratio * v.value, ratio * (v.value + v.slope)};
+      return {ratio * finite_if<Math>(gone, v.value),
+              ratio * (finite_if<Math>(gone, v.value) + finite_if<Math>(gone, v.slope))};
+  }
+
+ private:
+  /// x as a factor of 0: never infinite, and NaN if x is.
+  template <class Math, class M, class V>
+  RLCORE_FN static V finite_if(const M& condition, const V& x) noexcept {
+    return Math::select(condition, Math::clamp(x, V(-1e30), V(1e30)), x);
   }
 };
 
