@@ -34,7 +34,6 @@
 #include "rlcore/objective/piece/surrogate/geometric_mean_ratio.hpp"
 #include "rlcore/objective/piece/surrogate/importance_ratio.hpp"
 #include "rlcore/objective/piece/surrogate/limited_log_ratio.hpp"
-#include "rlcore/objective/piece/surrogate/one_per_sequence.hpp"
 #include "rlcore/objective/piece/surrogate/policy_gradient.hpp"
 #include "rlcore/objective/piece/surrogate/sapo.hpp"
 #include "rlcore/objective/piece/value/clipped_value.hpp"
@@ -90,12 +89,12 @@ constexpr auto opo(const clip_settings& s = {}) noexcept { return algorithm{rlco
 constexpr auto gpg() noexcept {
   return algorithm{rlcore::gpg{.count = gpg_count::nonzero_rewards}, policy_gradient{}, token_mean{}};
 }
-/// loss_mode=gspo: the log of the sequence's ratio is held below 10.
+/// loss_mode=gspo: the log of the sequence's ratio is held below 10. Advantages and weights may differ from token to
+/// token, and verl takes any loss_agg_mode, so this is not one_per_sequence.
 constexpr auto gspo(const clip_settings& s = {}) noexcept {
-  return algorithm{
-      group_relative{},
-      one_per_sequence{at_sequence_level{limited_log_ratio{s.plain(), -std::numeric_limits<double>::infinity(), 10.0}}},
-      row_mean_token_mean{}};
+  return algorithm{group_relative{},
+                   at_sequence_level{limited_log_ratio{s.plain(), -std::numeric_limits<double>::infinity(), 10.0}},
+                   row_mean_token_mean{}};
 }
 /// loss_mode=geo_mean: clip_ratio_low and clip_ratio_high are widths in log space.
 constexpr auto gmpo(const clip_settings& s = {}) noexcept {

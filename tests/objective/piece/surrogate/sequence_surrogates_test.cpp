@@ -2,7 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "objective/golden_case.hpp"
@@ -12,6 +15,7 @@
 #include "rlcore/objective/aggregation/sequence_mean_token_sum.hpp"
 #include "rlcore/objective/loop/evaluate_sequences.hpp"
 #include "rlcore/objective/loop/whole_step.hpp"
+#include "rlcore/objective/piece/combine/straight_through.hpp"
 #include "rlcore/objective/piece/combine/weighted.hpp"
 #include "rlcore/objective/piece/surrogate/at_sequence_level.hpp"
 #include "rlcore/objective/piece/surrogate/cispo.hpp"
@@ -19,6 +23,7 @@
 #include "rlcore/objective/piece/surrogate/geometric_mean_ratio.hpp"
 #include "rlcore/objective/piece/surrogate/limited_log_ratio.hpp"
 #include "rlcore/objective/piece/surrogate/one_per_sequence.hpp"
+#include "rlcore/objective/piece/surrogate/policy_gradient.hpp"
 #include "rlcore/objective/piece/surrogate/sapo.hpp"
 #include "rlcore/objective/piece/surrogate/vespo.hpp"
 #include "rlcore/tensor/span.hpp"
@@ -172,6 +177,37 @@ std::pair<double, std::vector<double>> run(const Objective& objective, const Agg
   batch.offsets = offsets;
   const double loss = evaluate(serial{}, objective, aggregation, batch, whole_step(batch), {.logp = gradient}).loss();
   return {loss, gradient};
+}
+
+// A token's slope -A_t exp(mean) is not the gradient of the row's mean loss where A differs within the row. What has
+// one term per sequence takes one advantage per row, in any combination; verl's GSPO is a term per token and takes any.
+static_assert(per_row_fields_of<weighted<geometric_mean_ratio>>() == field::advantage);
+static_assert(per_row_fields_of<one_per_sequence<at_sequence_level<sapo>>>() == field::advantage);
+static_assert(per_row_fields_of<straight_through<policy_gradient, geometric_mean_ratio>>() == field::advantage);
+static_assert(per_row_fields_of<at_sequence_level<clipped_ratio>>() == field::none);
+
+TEST(sequence_surrogates, of_one_term_take_one_advantage_per_row) {
+  sequences s;
+  std::vector<double> logp, old_logp, advantage;
+  std::vector<std::int64_t> offsets{0};
+  for (const auto& t : s.tokens)
+    logp.push_back(t.logp), old_logp.push_back(t.old_logp), advantage.push_back(t.advantage);
+  for (const std::size_t n : s.lengths) offsets.push_back(offsets.back() + static_cast<std::int64_t>(n));
+  token_batch<double> batch{.logp = logp, .old_logp = old_logp, .advantage = advantage};
+  batch.offsets = offsets;
+  const auto loss = [&](const auto& piece) {
+    return evaluate(serial{}, piece, sequence_mean_token_mean{}, batch, whole_step(batch)).loss();
+  };
+  for (const auto& refused : std::initializer_list<std::function<double()>>{
+           [&] { return loss(geometric_mean_ratio{}); }, [&] { return loss(one_per_sequence{gspo_token}); }}) {
+    try {
+      refused();
+      ADD_FAILURE() << "took one advantage per token";
+    } catch (const std::invalid_argument& e) {
+      EXPECT_NE(std::string(e.what()).find("needs one advantage per row"), std::string::npos) << e.what();
+    }
+  }
+  EXPECT_TRUE(std::isfinite(loss(gspo_token)));
 }
 
 TEST(gspo, is_the_same_as_a_sequence_objective) {

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "objective/golden_case.hpp"
 #include "rlcore/objective/piece/combine/against_old.hpp"
@@ -13,11 +14,13 @@
 #include "rlcore/objective/piece/surrogate/cispo.hpp"
 #include "rlcore/objective/piece/surrogate/clipped_ratio.hpp"
 #include "rlcore/objective/piece/surrogate/dppo.hpp"
+#include "rlcore/objective/piece/surrogate/dual_clipped_ratio.hpp"
 #include "rlcore/objective/piece/surrogate/importance_ratio.hpp"
 #include "rlcore/objective/piece/surrogate/limited_log_ratio.hpp"
 #include "rlcore/objective/piece/surrogate/policy_gradient.hpp"
 #include "rlcore/objective/piece/surrogate/sapo.hpp"
 #include "rlcore/objective/piece/surrogate/two_sided_clipped_ratio.hpp"
+#include "rlcore/simd/math.hpp"
 
 using namespace rlcore;
 using rlcore_test::at, rlcore_test::check_case, rlcore_test::check_slope;
@@ -199,6 +202,32 @@ TEST(limited_log_ratio, includes_its_limits) {
   EXPECT_EQ(at(limited_log_ratio{cispo{}}, of(0, -30, 1)).slope, -5);  // a constant ratio loses no gradient
 }
 
+// The values and gradients that torch gives for max(-A r, -A clip(r)) with r = exp(clamp(x, -20, 20)) of an infinite x.
+TEST(limited_log_ratio, holds_infinite_log_ratios) {
+  const double low = std::exp(-20.0);
+  for (const auto& [logp, old_logp] : {std::pair{-1.0, -infinity}, std::pair{-infinity, -1.0}}) {
+    const bool up = logp > old_logp;
+    const auto check = [&](const auto& piece, double advantage, double value) {
+      const auto r = at(piece, of(logp, old_logp, advantage));
+      EXPECT_EQ(r.value, value) << piece.name << " " << logp << " " << old_logp << " " << advantage;
+      EXPECT_EQ(r.slope, 0);
+    };
+    check(limited_log_ratio{clipped_ratio{}}, 1, up ? -1.2 : -low);
+    check(limited_log_ratio{clipped_ratio{}}, -1, up ? std::exp(20.0) : 0.8);
+    check(dual_clipped_ratio{}, 1, up ? -1.2 : -low);
+    check(dual_clipped_ratio{}, -1, up ? 3.0 : 0.8);
+    check(limited_log_ratio{importance_ratio{}}, 1, up ? -std::exp(20.0) : -low);
+    EXPECT_TRUE(std::isfinite(at(limited_log_ratio{sapo{}}, of(logp, old_logp, -1)).value));
+    token<pack<float>> lanes{};
+    lanes.logp = pack<float>(static_cast<float>(logp)), lanes.old_logp = pack<float>(static_cast<float>(old_logp));
+    lanes.advantage = pack<float>(-1);
+    const auto packed = limited_log_ratio{clipped_ratio{}}.operator()<fast_math, pack<float>>(lanes);
+    EXPECT_NEAR(packed.value.v[0], up ? std::exp(20.0f) : 0.8f, up ? 100 : 1e-7);
+    EXPECT_EQ(packed.slope.v[0], 0);
+  }
+  EXPECT_EQ(at(limited_log_ratio{cispo{}}, of(-1, -infinity, 1)).slope, -5);
+}
+
 TEST(only_selected, leaves_nothing_of_the_others) {
   auto t = of(0, -900, 1);
   EXPECT_EQ(at(only_selected{importance_ratio{}}, t).value, 0);  // TRL: infinity * 0
@@ -231,6 +260,20 @@ TEST(dppo, lets_updates_back_into_the_region_through) {
   EXPECT_EQ(at(dppo_tv{}, of(-40, -900, 1)).slope, -20);  // an infinite ratio is bounded
 }
 
+// verl: a divergence of 0 times infinity is not <= clip_ratio, so the token is out.
+TEST(dppo, leaves_out_a_token_that_had_no_probability) {
+  for (const double old_logp : {-800.0, -infinity}) {
+    for (const double p : {0.04, 0.9}) {  // -log(1 - p) is 0.041 and 2.3, the limit 0.05
+      const auto r = at(dppo_kl{}, of(std::log(p), old_logp, 1));
+      EXPECT_EQ(r.slope, p > 0.05 ? 0 : -20);
+      EXPECT_EQ(r.monitor[0], p > 0.05 ? 1 : 0);
+    }
+    EXPECT_EQ(at(dppo_kl{}, of(-1, old_logp, -1)).slope, 20);  // back towards the old policy
+  }
+  EXPECT_EQ(at(dppo_kl{}, of(-infinity, -1, -1)).slope, 0);
+  EXPECT_EQ(at(dppo_kl{}, of(1e-3, -1, 1)).slope, 0);  // a probability above 1 has no divergence
+}
+
 TEST(token_surrogates, let_a_nan_through) {
   const double nan = std::nan("");
   const auto check = [&](const auto& piece) {
@@ -239,7 +282,8 @@ TEST(token_surrogates, let_a_nan_through) {
     EXPECT_TRUE(std::isnan(at(piece, of(nan, 0, -1)).value)) << piece.name;
   };
   check(importance_ratio{}), check(two_sided_clipped_ratio{}), check(sapo{}), check(cispo{}), check(dppo_tv{});
-  check(dppo_kl{}), check(limited_log_ratio{clipped_ratio{}}), check(except_selected{clipped_ratio{}});
+  check(dppo_kl{}), check(dual_clipped_ratio{}), check(limited_log_ratio{clipped_ratio{}}),
+      check(except_selected{clipped_ratio{}});
 }
 
 }  // namespace

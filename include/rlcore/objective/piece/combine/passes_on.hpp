@@ -29,6 +29,15 @@ constexpr field reads_in_all() noexcept {
     return P::reads | gathers_of<P>::score::reads;
 }
 
+/// Whether P looks at probabilities and not only at their ratio (DPPO): then logp and old_logp cannot be shown shifted.
+template <class P>
+constexpr bool reads_probabilities_of() noexcept {
+  if constexpr (requires { P::reads_probabilities; })
+    return P::reads_probabilities;
+  else
+    return false;
+}
+
 /// Base of combinations of one piece; they overwrite what they change, usually `reads`.
 template <class Piece>
 struct passes_on {
@@ -39,6 +48,8 @@ struct passes_on {
   static constexpr std::string_view name = Piece::name;
   static constexpr auto monitors = monitors_of<Piece>();
   static constexpr bool per_sequence = is_per_sequence<Piece>;
+  static constexpr field row_fields = per_row_fields_of<Piece>();
+  static constexpr bool reads_probabilities = reads_probabilities_of<Piece>();
   static constexpr bool stops_gradient = stops_gradient_of<Piece>();
   static constexpr bool zero_mean_gradient = requires { requires Piece::zero_mean_gradient; };
   using gathers = gathers_of<Piece>;

@@ -4,8 +4,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include "rlcore/objective/piece/piece.hpp"
-#include "rlcore/objective/piece/score/gather.hpp"
+#include "rlcore/objective/piece/combine/passes_on.hpp"
 
 RLCORE_BEGIN
 
@@ -26,6 +25,8 @@ struct straight_through {
   static constexpr auto monitors = monitors_of<Value>();
   static constexpr bool stops_gradient = true;
   static constexpr bool per_sequence = is_per_sequence<Value>;
+  static constexpr field row_fields = per_row_fields_of<Value>() | per_row_fields_of<Slope>();
+  static constexpr bool reads_probabilities = reads_probabilities_of<Value>() || reads_probabilities_of<Slope>();
   static constexpr bool zero_mean_gradient = requires { requires Slope::zero_mean_gradient; };
   [[no_unique_address]] Value value;
   [[no_unique_address]] Slope slope;

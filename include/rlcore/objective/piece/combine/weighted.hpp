@@ -7,6 +7,9 @@ RLCORE_BEGIN
 
 /// weighted{piece}: value and slope times field::weight, after the piece's own clipping (verl's order). Monitors are
 /// not weighted. A piece that has a ratio to the rollout policy, or a weight inside, is corrected already.
+///
+/// A piece of one term per sequence is to be weighted per sequence: the same number at each token of a row, as the
+/// levels of a rollout correction other than `token` give. Else its slope is not that of its value.
 template <class Piece>
 struct weighted : passes_on<Piece> {
   static_assert(

@@ -9,7 +9,8 @@ RLCORE_BEGIN
 /// at_sequence_level{surrogate}: each token is shown s = exp(mean over its row of logp - old_logp) as its ratio, and
 /// the slope by s is given to the token itself: log s = logp - stop_gradient(logp - mean). With clipped_ratio this is
 /// GSPO-token (Zheng et al. 2025, section 4.3; verl "gspo" under any loss_agg_mode, TRL "sequence_token"): advantages
-/// may differ from token to token, and any aggregation makes sense.
+/// and weights may differ from token to token, and any aggregation makes sense. Where they differ this is verl's form,
+/// not that of OpenRLHF and TRL's "sequence", which differentiate s and so give every token the mean over its row.
 ///
 /// With one advantage per row, sequence_mean_token_mean gives the loss and gradient of GSPO itself; say so with
 /// one_per_sequence. sequence_mean_token_sum gives LUSPO (TRL, Liger "luspo"): each sequence's term times its length.
@@ -19,6 +20,15 @@ RLCORE_BEGIN
 template <class Surrogate>
 struct at_sequence_level : passes_on<Surrogate> {
   static_assert(!contains(Surrogate::reads, field::gathered), "rlcore: this surrogate gathers over its row already");
+  static_assert(contains(Surrogate::reads, field::old_logp),
+                "rlcore: at_sequence_level holds a surrogate that reads old_logp; this one has no ratio that could be "
+                "the sequence's (for a ratio to the rollout write against_rollout{at_sequence_level{surrogate}})");
+  static_assert(!contains(Surrogate::reads, field::ref_logp),
+                "rlcore: at_sequence_level shows a surrogate the ratio of its row in place of logp, so one that also "
+                "compares logp with ref_logp is not for it");
+  static_assert(!reads_probabilities_of<Surrogate>(),
+                "rlcore: this surrogate looks at the probabilities of single tokens (DPPO), and at_sequence_level has "
+                "only the ratio of the row to show");
   static constexpr bool keeps_logp = stops_gradient_of<Surrogate>();
   static constexpr field reads = static_cast<field>(static_cast<unsigned>(Surrogate::reads) &
                                                     ~static_cast<unsigned>(field::logp | field::old_logp)) |

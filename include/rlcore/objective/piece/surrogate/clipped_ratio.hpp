@@ -11,8 +11,10 @@ RLCORE_BEGIN
 /// max(-A r, -A clip(r, 1 - low, 1 + high)) with r = exp(logp - old_logp) (Schulman et al. 2017). low = high is PPO and
 /// GRPO; high > low is DAPO's clip-higher.
 ///
-/// slope: -A r, and 0 where the clipped branch is the larger. At r = 1 - low and r = 1 + high both branches are equal
-/// and the slope is the full -A r, as autograd has it. Monitor: the share of tokens whose clipped branch was taken.
+/// slope: -A r, and 0 where the clipped branch is the larger. The interval of ratios that are not clipped is closed: at
+/// r = 1 - low and r = 1 + high both branches are equal and the slope is the full -A r. Older versions of PyTorch
+/// pass all of it at a bound too, 2.15 half of it: its clamp has gradient 0 there, its max divides by two. Monitor: the
+/// share of tokens whose clipped branch was taken.
 struct clipped_ratio {
   static constexpr field reads = field::logp | field::old_logp | field::advantage;
   static constexpr std::string_view name = "policy";

@@ -12,7 +12,9 @@ RLCORE_BEGIN
 /// r = exp(clamp(logp - old_logp, -limit, limit)). Dual clip: Ye et al. 2020. The defaults are verl's "vanilla" loss;
 /// TRL's `delta` is the same function for A < 0 as long as delta >= 1 + high.
 ///
-/// slope: -A r where l = -A r and the log-ratio is within its limit (ends included), else 0. Monitors, as in verl's
+/// slope: -A r where l = -A r and the log-ratio is within its limit, else 0. Bounds and limit are closed intervals:
+/// older versions of PyTorch pass the gradient at a bound too, 2.15 gives 1/2 at 1 - low and 1 + high, 0 at a limit.
+/// Monitors, as in verl's
 /// logs: share of tokens clipped, share held by the dual bound, and the mean of -(log-ratio).
 struct dual_clipped_ratio {
   static constexpr field reads = field::logp | field::old_logp | field::advantage;

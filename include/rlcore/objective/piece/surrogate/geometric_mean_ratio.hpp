@@ -12,7 +12,8 @@ RLCORE_BEGIN
 
 /// -A exp(mean over the row of the clipped log-ratio), once per sequence: GMPO (Zhao et al. 2025; verl "geo_mean", TRL
 /// GMPO). Tokens are clipped one by one, in log space: `low` and `high` are widths of logp - old_logp, 0.4 in the paper
-/// and in TRL; verl takes them from clip_ratio. One advantage per row.
+/// and in TRL; verl takes them from clip_ratio. One advantage per row: the loop refuses one per token, for which the
+/// slope would have to be that of the row's mean advantage.
 ///
 /// slope: -A exp(mean), and 0 for tokens that are clipped. Aggregated by sequence_mean_token_mean, whose 1 / n is that
 /// of the mean. Monitors: share of tokens clipped above (A > 0) and below (A < 0).
@@ -22,6 +23,7 @@ struct geometric_mean_ratio {
   static constexpr std::string_view name = "policy";
   static constexpr std::array<std::string_view, 2> monitors{"clipfrac", "clipfrac_lower"};
   static constexpr bool per_sequence = true;
+  static constexpr field row_fields = field::advantage;
   double low = 0.4, high = 0.4;
 
   /// What is gathered, with this piece's widths.

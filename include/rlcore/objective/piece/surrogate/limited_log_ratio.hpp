@@ -5,18 +5,25 @@
 
 RLCORE_BEGIN
 
-/// limited_log_ratio{surrogate, low, high}: the surrogate sees clamp(logp - old_logp, low, high). verl and OpenRLHF
-/// hold the log-ratio of a token within +-20, verl that of a sequence below 10 (low = -infinity; see
-/// at_sequence_level); TRL and Liger have no limits.
+/// limited_log_ratio{surrogate, low, high}: the surrogate sees clamp(logp - old_logp, low, high), also of an infinite
+/// log-ratio. verl and OpenRLHF hold the log-ratio of a token within +-20, verl that of a sequence below 10 (low =
+/// -infinity; see at_sequence_level); TRL and Liger have no limits.
 ///
-/// Within the limits, ends included, nothing changes, not even a bit. Outside, the slope is 0, as autograd has it; a
-/// surrogate that holds its ratio constant (cispo) keeps its slope.
+/// Within the limits nothing changes, not even a bit; outside, the slope is 0. The limits are a closed interval: older
+/// versions of PyTorch pass the gradient at a bound too, 2.15 gives 0 there. A surrogate that holds its ratio constant
+/// (cispo) keeps its slope everywhere.
 template <class Surrogate>
 struct limited_log_ratio : passes_on<Surrogate> {
   static_assert(!contains(Surrogate::reads, field::gathered),
                 "rlcore: limit the ratio that the surrogate sees: at_sequence_level{limited_log_ratio{surrogate}}");
   static_assert(contains(Surrogate::reads, field::old_logp),
                 "rlcore: limited_log_ratio holds a surrogate that reads old_logp; this one has no ratio to limit");
+  static_assert(
+      !contains(Surrogate::reads, field::ref_logp),
+      "rlcore: limited_log_ratio shows a surrogate other log-probs where it holds their ratio, so one that also "
+      "compares logp with ref_logp is not for it");
+  static_assert(!reads_probabilities_of<Surrogate>(),
+                "rlcore: this surrogate looks at probabilities too and has a limit of its own (DPPO); set its limit");
   double low = -20.0, high = 20.0;
 
   constexpr explicit limited_log_ratio(Surrogate s) : passes_on<Surrogate>(s) {}
@@ -29,11 +36,17 @@ struct limited_log_ratio : passes_on<Surrogate> {
     const auto above = log_ratio > V(high);
     const auto below = log_ratio < V(low);
     token<V> shown = t;
-    shown.old_logp = Math::select(above, t.logp - V(high), Math::select(below, t.logp - V(low), t.old_logp));
-    auto result = this->piece.template operator()<Math, V>(shown);
-    if constexpr (!stops_gradient_of<Surrogate>())
-      result.slope = Math::select(Math::any(above, below), V(0), result.slope);
-    return result;
+    if constexpr (stops_gradient_of<Surrogate>()) {  // logp itself is the factor that has the gradient
+      shown.old_logp = Math::select(above, t.logp - V(high), Math::select(below, t.logp - V(low), t.old_logp));
+      return this->piece.template operator()<Math, V>(shown);
+    } else {  // a difference that is infinite is held like any other
+      const auto held = Math::any(above, below);
+      shown.logp = Math::select(above, V(high), Math::select(below, V(low), t.logp));
+      shown.old_logp = Math::select(held, V(0), t.old_logp);
+      auto result = this->piece.template operator()<Math, V>(shown);
+      result.slope = Math::select(held, V(0), result.slope);
+      return result;
+    }
   }
 };
 
