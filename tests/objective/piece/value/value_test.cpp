@@ -57,7 +57,8 @@ TEST(value_loss, equals_verl_and_openrlhf) {
 TEST(value_loss, ties_and_bounds) {
   EXPECT_EQ(at(clipped_value{}, of_values(1, 0, 0.75)).slope, 0.125);  // both squares are 1/16: half of 0.25
   EXPECT_EQ(at(clipped_value{}, of_values(1, 0, 0.75)).monitor[0], 0);
-  EXPECT_EQ(at(clipped_value{}, of_values(0.5, 0, 2)).slope, -1.5);  // at the bound nothing is clipped
+  // at the bound nothing is clipped; torch 2.15 passes -0.75 (clamp by numbers) or -1.125 (by tensors), older ones -1.5
+  EXPECT_EQ(at(clipped_value{}, of_values(0.5, 0, 2)).slope, -1.5);
   EXPECT_EQ(at(clipped_value{}, of_values(-0.5, 0, 2)).slope, -2.5);
   EXPECT_EQ(at(clipped_value{}, of_values(1, 0, 2)).slope, 0);
   EXPECT_EQ(at(clipped_value{}, of_values(1, 0, 2)).monitor[0], 1);

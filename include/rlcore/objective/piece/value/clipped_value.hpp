@@ -12,8 +12,10 @@ RLCORE_BEGIN
 /// the old one only if that does not make the loss look smaller (Schulman et al. 2017, OpenAI's implementation). The
 /// default is verl's and OpenRLHF's; TRL has 0.2.
 ///
-/// slope by field::value: v - R where c = v or where the first square is the larger, 0 where the second is, half of it
-/// where both are equal, as autograd has it. Monitor: the share of tokens held by the clip.
+/// slope by field::value: v - R where c = v or where the first square is the larger, 0 where the second is; where both
+/// are equal though c != v, half of it, as autograd divides a maximum of equals. The range is a closed interval: at a
+/// bound older versions of PyTorch pass all of v - R, 2.15 1/2 of it (clamp by numbers) or 3/4 (by tensors). Monitor:
+/// the share of tokens held by the clip.
 struct clipped_value {
   static constexpr field reads = field::value | field::old_value | field::target;
   static constexpr field wrt = field::value;
