@@ -5,6 +5,9 @@
 //       return 1 / (static_cast<double>(step.sequences()) * std::sqrt(static_cast<double>(row.tokens)));
 //     }
 //   };
+//
+// An aggregation whose weight is the same for rows of any length may say so, `static constexpr bool ignores_length =
+// true`: the tokens are then counted in the pass that computes them.
 #pragma once
 
 #include <concepts>
@@ -26,6 +29,11 @@ template <class A>
 concept aggregation = requires(const A a, row_info row, const global_counts& step) {
   { a.weight(row, step) }
   noexcept->std::convertible_to<double>;
+};
+
+template <class A>
+inline constexpr bool ignores_length = requires {
+  requires A::ignores_length;
 };
 
 RLCORE_END

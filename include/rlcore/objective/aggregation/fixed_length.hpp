@@ -9,6 +9,7 @@ RLCORE_BEGIN
 /// longest response allowed, so long answers are not diluted (Dr. GRPO, Liu et al. 2025; verl
 /// "seq-mean-token-sum-norm" without a global batch size).
 struct fixed_length {
+  static constexpr bool ignores_length = true;
   double length = 0;
   double weight(row_info, const global_counts& step) const noexcept {
     return 1.0 / (static_cast<double>(step.sequences()) * length);
@@ -28,6 +29,7 @@ struct row_mean_fixed_length {
 /// 1 / length: what verl computed under "seq-mean-token-sum-norm" before it divided by the number of sequences. The
 /// loss grows with the batch; for reproducing old runs only.
 struct fixed_length_unaveraged {
+  static constexpr bool ignores_length = true;
   double length = 0;
   double weight(row_info, const global_counts&) const noexcept { return 1.0 / length; }
 };

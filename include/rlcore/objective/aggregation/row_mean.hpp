@@ -17,6 +17,7 @@ struct row_mean_token_mean {
 
 /// 1 / rows: the same for token sums (verl "seq-mean-token-sum" with the global batch size).
 struct row_mean_token_sum {
+  static constexpr bool ignores_length = true;
   double weight(row_info, const global_counts& step) const noexcept { return 1.0 / static_cast<double>(step.rows()); }
 };
 

@@ -7,6 +7,7 @@ RLCORE_BEGIN
 
 /// 1: no denominator (verl "token-sum").
 struct token_sum {
+  static constexpr bool ignores_length = true;
   double weight(row_info, const global_counts&) const noexcept { return 1.0; }
 };
 

@@ -116,7 +116,7 @@ struct row_sums {
   static constexpr std::size_t packs_per_block = 8;
   std::array<pack<T>, Slots> partial;
   std::array<wide_sum<T>, Slots> wide;
-  typename lane_types<T>::integers live;  // live slots seen, counted where slopes are not wanted
+  typename lane_types<T>::integers live;  // live slots seen
 
   double total(std::size_t slot) noexcept {
     wide[slot].add(partial[slot]);
@@ -183,10 +183,8 @@ struct row_loop {
     const lane_mask<T> live{(mask & at.mask_bits) != 0};
     std::array<lanes, field_count> slope;
     (evaluate_piece<Index>(objective, t, live, partial, slope), ...);
-    if constexpr (Slopes)
-      store_slopes(at, live, slope, std::make_index_sequence<field_count>{});
-    else
-      counted -= live.v;
+    if constexpr (Slopes) store_slopes(at, live, slope, std::make_index_sequence<field_count>{});
+    counted -= live.v;
   }
 
   template <std::size_t... F>

@@ -311,21 +311,24 @@ class row_evaluator {
 
   template <class Aggregation>
   void operator()(extent_t i, const Aggregation& aggregation, const global_counts& step, report_type& out) noexcept {
-    std::int64_t live;
-    if constexpr (std::is_same_v<gather, no_gather>) {
-      live = driver_.live(i);
-    } else {
+    // Count first what the weight depends on; otherwise the pass itself counts.
+    std::int64_t live = -1;
+    if constexpr (!std::is_same_v<gather, no_gather>) {
       const auto gathered = gather_(i);
       live = gathered.live;
       driver_.show_gathered(static_cast<T>(gathered.value));
+    } else if constexpr (!ignores_length<Aggregation>) {
+      live = driver_.live(i);
     }
     out.rows += 1;
     const double weight = live == 0 ? 0.0 : aggregation.weight(row_info{live, i}, step);
     if (weight == 0) return driver_.zero_gradients(i, 0);
-    out.tokens += live;
-    out.sequences += 1;
     sums_.clear();
     driver_.row(i, static_cast<T>(weight));
+    live = static_cast<std::int64_t>(sum_elements(sums_.live));
+    if (live == 0) return;
+    out.tokens += live;
+    out.sequences += 1;
     for (std::size_t p = 0, m = 0, slot = 0; p < shape::pieces; ++p) {
       const double sum = sums_.total(slot++);
       out.piece[p].aggregated.add(weight * sum);
