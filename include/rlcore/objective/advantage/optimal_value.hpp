@@ -16,7 +16,8 @@ RLCORE_BEGIN
 /// Its loss regresses R - V* on the log-ratio.
 ///
 /// Written for every scored row of the group; equal rewards give exactly that reward. A NaN reward (unscored row) is
-/// left out and gets 0. Throws std::invalid_argument unless temperature > 0.
+/// left out and gets 0. A2PO drops prompts without any reward before: keep_groups{any_positive{}}. Throws
+/// std::invalid_argument unless temperature > 0.
 struct optimal_value {
   double temperature = 0.5;
 

@@ -14,8 +14,9 @@
 RLCORE_BEGIN
 
 /// Sets rewards[i] to NaN where valid[i] is 0: rows that were aborted, rejected, or that no reward function could
-/// score. The advantages and filters leave NaN rows out of every mean and deviation and give them advantage 0. Returns
-/// how many rows were marked; throws std::invalid_argument if sizes differ.
+/// score. The advantages and filters leave NaN rows out of every mean and deviation and give them advantage 0;
+/// estimators per token need mask_unscored as well. Returns how many rows were marked; throws
+/// std::invalid_argument if sizes differ.
 template <class Valid, class Rewards>
 std::int64_t mark_unscored(const Valid& valid, Rewards&& rewards) {
   const auto flag = as_view(valid);
