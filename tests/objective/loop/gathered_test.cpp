@@ -34,7 +34,7 @@ struct sequence_ratio {
   static constexpr std::string_view name = "policy";
   using gathers = mean_of<log_ratio_to_old>;
   static constexpr bool per_sequence = true;
-  static constexpr bool stops_gradient = true;
+  [[maybe_unused]] static constexpr bool stops_gradient = true;
   template <class Math, class V>
   RLCORE_FN term<V> operator()(const token<V>& t) const noexcept {
     const V s = Math::exp(t.gathered) * t.advantage;
@@ -75,7 +75,7 @@ struct target_times_score {
   static constexpr std::string_view name = "target_times_score";
   struct entropy_score {
     static constexpr field reads = field::entropy;
-    static constexpr std::string_view name = "entropy";
+    [[maybe_unused]] static constexpr std::string_view name = "entropy";
     template <class Math, class V>
     RLCORE_FN term<V> operator()(const token<V>& t) const noexcept {
       return {t.entropy, V(0)};
@@ -121,7 +121,7 @@ TEST(gathered, is_the_rows_mean_for_each_of_its_tokens) {
   EXPECT_NEAR(r.gradient[3], -s0 / 9, 1e-16);
   EXPECT_NEAR(r.gradient[5], 2 * s1 / 3, 1e-15);
   EXPECT_NEAR(r.gradient[15], -0.5 * s3 / 12, 1e-16);
-  for (const std::size_t k : {2, 4, 6, 7, 8, 9, 10, 11}) EXPECT_EQ(r.gradient[k], 0) << k;
+  for (const std::size_t k : {2u, 4u, 6u, 7u, 8u, 9u, 10u, 11u}) EXPECT_EQ(r.gradient[k], 0) << k;
 }
 
 TEST(gathered, may_stand_beside_other_pieces) {

@@ -213,11 +213,11 @@ TEST(mixed, is_the_weighted_sum_and_reports_each_link) {
 // With beta <= 0 a preference loss has no gradient, or prefers the rejected answer.
 TEST(positive_beta, nothing_else_is_accepted) {
   for (const double beta : {0.0, -0.1, std::nan(""), std::numeric_limits<double>::infinity()}) {
-    EXPECT_THROW((bradley_terry{.beta = beta}), std::invalid_argument) << beta;
-    EXPECT_THROW((ipo_link{.beta = beta}), std::invalid_argument) << beta;
-    EXPECT_THROW((discopop_link{.temperature = beta}), std::invalid_argument) << beta;
-    EXPECT_THROW((paper::dpo({.beta = beta})), std::invalid_argument) << beta;
-    EXPECT_THROW((paper::simpo({.beta = beta})), std::invalid_argument) << beta;
+    EXPECT_THROW(static_cast<void>(bradley_terry{.beta = beta}), std::invalid_argument) << beta;
+    EXPECT_THROW(static_cast<void>(ipo_link{.beta = beta}), std::invalid_argument) << beta;
+    EXPECT_THROW(static_cast<void>(discopop_link{.temperature = beta}), std::invalid_argument) << beta;
+    EXPECT_THROW(static_cast<void>(paper::dpo({.beta = beta})), std::invalid_argument) << beta;
+    EXPECT_THROW(static_cast<void>(paper::simpo({.beta = beta})), std::invalid_argument) << beta;
   }
   static_assert(bradley_terry{.beta = 2}.beta == 2 && bradley_terry{}.beta == 0.1);
 }
