@@ -46,7 +46,8 @@ struct step {
       x->resize(rows * tokens);
     for (std::size_t k = 0; k < logp.size(); ++k) {
       logp[k] = -std::abs(normal(random));
-      old_logp[k] = logp[k] + 0.2f * normal(random), ref_logp[k] = logp[k] + 0.2f * normal(random);
+      const auto close = [&] { return std::min(logp[k] + 0.2f * normal(random), -1e-3f); };  // log-probs are below 0
+      old_logp[k] = close(), ref_logp[k] = close();
       value[k] = normal(random), old_value[k] = value[k] + 0.4f * normal(random), target[k] = normal(random);
       reward[k] = 0.1f * normal(random);
     }
