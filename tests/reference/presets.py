@@ -101,6 +101,7 @@ cases = {
         s[0::2], s[1::2], torch.zeros(3), torch.zeros(3))[0], score),
     "trl::grpo": trl("grpo"),
     "trl::dapo": trl("dapo", scale=1 / tokens),
+    "trl::bnpo": trl("bnpo"),
     "trl::dr_grpo": trl("dr_grpo"),
     "trl::gspo": trl("grpo", level="sequence"),
     "trl::luspo": trl("luspo", level="sequence"),

@@ -86,14 +86,19 @@ TEST(presets, verl_trust_regions) {
 TEST(presets, critics) {
   check("verl::ppo_critic", verl::ppo_critic());
   check("openrlhf::ppo_critic", openrlhf::ppo_critic());
+  check("trl::ppo_critic", trl::ppo_critic());
 }
 TEST(presets, openrlhf_policies) {
   check("openrlhf::grpo", openrlhf::grpo());
   check("openrlhf::gspo", openrlhf::gspo(), 2e-8);
+  check("openrlhf::grpo dual_clip", openrlhf::grpo({.dual_clip = 1.1}));
+  check("openrlhf::gspo dual_clip", openrlhf::gspo({.dual_clip = 1.1}), 2e-8);
+  EXPECT_THROW(openrlhf::grpo({.dual_clip = 0.9}), std::invalid_argument);
 }
 TEST(presets, trl_policies) {
   check("trl::grpo", trl::grpo());
   check("trl::dapo", trl::dapo());
+  check("trl::bnpo", trl::dapo());  // the counts of the micro-batch, which is all there is here
   check("trl::dr_grpo", trl::dr_grpo(1));
   check("trl::cispo", trl::cispo(1.1));
   check("trl::sapo", trl::sapo());

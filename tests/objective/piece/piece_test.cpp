@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <random>
 
 #include "objective/check_slope.hpp"
@@ -105,6 +106,17 @@ TEST(dual_clipped_ratio, reference_values) {
   EXPECT_EQ(at(dual_clipped_ratio{.high = 1e9}, of_logps(0, -20, 0, 1)).slope,
             -std::exp(20.0));  // limits are inclusive
   EXPECT_EQ(at(dual_clipped_ratio{.high = 1e9}, of_logps(0, -21, 0, 1)).slope, 0);
+}
+TEST(dual_clipped_ratio, has_no_dual_bound_if_that_is_infinite) {
+  const dual_clipped_ratio piece{.bound = std::numeric_limits<double>::infinity()};
+  for (const double a : {-2.0, 0.0, 3.0}) {
+    const auto t = of_logps(-1, -3, 0, a);
+    EXPECT_EQ(at(piece, t).value, at(clipped_ratio{}, t).value);
+    EXPECT_EQ(at(piece, t).slope, at(clipped_ratio{}, t).slope);
+    token<pack<float>> p{};
+    p.logp = pack<float>(-1), p.old_logp = pack<float>(-3), p.advantage = pack<float>(static_cast<float>(a));
+    EXPECT_NEAR((piece.operator()<fast_math, pack<float>>(p).value.v[0]), at(piece, t).value, 1e-5);
+  }
 }
 TEST(absolute, has_slope_0_at_its_kink) { EXPECT_EQ(at(absolute{}, of_logps(-1, 0, -1, 0)).slope, 0); }
 TEST(pieces, let_a_nan_through) {  // a broken number must not look like a clipped token

@@ -1,10 +1,13 @@
 // The algorithms as OpenRLHF computes them (0.11.2), with the defaults of its command line.
 //
-// The token's log-ratio is held within +-20, there is no dual bound unless asked for, and the mean is over all tokens
-// of the step. The KL is in the reward by default (--algo.kl.init_coef 0.01, k1); --algo.kl.use_loss is with_kl(a,
-// 0.01,
-// ...). Advantages other than GAE's and REINFORCE's are clipped to +-10 after normalisation, as in_order does.
+// The token's log-ratio is held within +-20, there is no dual bound unless dual_clip is set, and the mean is over all
+// tokens of the step. The KL is in the reward by default (--algo.kl.init_coef 0.01, k1); --algo.kl.use_loss is
+// with_kl(a, 0.01, ...). Advantages other than GAE's and REINFORCE's are clipped to +-10 after normalisation, as
+// in_order does.
 #pragma once
+
+#include <limits>
+#include <stdexcept>
 
 #include "rlcore/objective/advantage/gae.hpp"
 #include "rlcore/objective/advantage/group_relative.hpp"
@@ -18,24 +21,25 @@
 #include "rlcore/objective/algorithm/preference.hpp"
 #include "rlcore/objective/algorithm/with.hpp"
 #include "rlcore/objective/piece/surrogate/at_sequence_level.hpp"
-#include "rlcore/objective/piece/surrogate/clipped_ratio.hpp"
-#include "rlcore/objective/piece/surrogate/limited_log_ratio.hpp"
+#include "rlcore/objective/piece/surrogate/dual_clipped_ratio.hpp"
 #include "rlcore/objective/piece/surrogate/one_per_sequence.hpp"
 #include "rlcore/objective/piece/value/clipped_value.hpp"
 
 RLCORE_BEGIN
 namespace openrlhf {
 
-/// --actor.eps_clip_low_high.
+/// --actor.eps_clip_low_high, --actor.dual_clip: a bound above 1 of the ratio where A < 0; infinite is none, as there.
 struct clip_settings {
-  double clip_low = 0.2, clip_high = 0.2;
-  constexpr auto surrogate() const noexcept {
-    return limited_log_ratio{clipped_ratio{.low = clip_low, .high = clip_high}};
+  double clip_low = 0.2, clip_high = 0.2, dual_clip = std::numeric_limits<double>::infinity();
+  constexpr dual_clipped_ratio surrogate(double limit = 20.0) const {
+    if (!(dual_clip > 1))
+      throw std::invalid_argument("rlcore: openrlhf::clip_settings::dual_clip is a bound of the ratio, so above 1");
+    return {.low = clip_low, .high = clip_high, .bound = dual_clip, .limit = limit};
   }
 };
 
 /// --algo.advantage.estimator gae; a tool's tokens are a step of value 0. Whitening is whitened_by().
-constexpr auto ppo(const clip_settings& s = {}) noexcept {
+constexpr auto ppo(const clip_settings& s = {}) {
   return algorithm{gae{.turns = turn_policy::discount}, s.surrogate(), token_mean{}};
 }
 /// The normalisation after gae and reinforce: population variance, floored at 1e-8.
@@ -43,29 +47,29 @@ constexpr whitening whitened_by() noexcept { return {.guard = variance_guard::fl
 constexpr auto ppo_critic(clipped_value loss = {}) noexcept { return algorithm{no_advantage{}, loss, token_mean{}}; }
 
 /// group_norm.
-constexpr auto grpo(const clip_settings& s = {}) noexcept {
+constexpr auto grpo(const clip_settings& s = {}) {
   return algorithm{in_order{group_relative{.epsilon = 1e-9, .singleton = singleton_group::zero},
                             reward_clip{.low = -10, .high = 10}},
                    s.surrogate(), token_mean{}};
 }
 /// dr_grpo: only the advantage; the loss keeps its denominator.
-constexpr auto dr_grpo(const clip_settings& s = {}) noexcept {
+constexpr auto dr_grpo(const clip_settings& s = {}) {
   return algorithm{in_order{group_relative{.normalize_by_std = false, .singleton = singleton_group::zero},
                             reward_clip{.low = -10, .high = 10}},
                    s.surrogate(), token_mean{}};
 }
-constexpr auto rloo(const clip_settings& s = {}) noexcept {
+constexpr auto rloo(const clip_settings& s = {}) {
   return algorithm{in_order{rlcore::rloo{}, reward_clip{.low = -10, .high = 10}}, s.surrogate(), token_mean{}};
 }
 /// reinforce.
-constexpr auto reinforce_plus_plus(const clip_settings& s = {}) noexcept {
+constexpr auto reinforce_plus_plus(const clip_settings& s = {}) {
   return algorithm{rlcore::reinforce_plus_plus{.turns = turn_policy::discount, .whiten = whitened_by()}, s.surrogate(),
                    token_mean{}};
 }
-/// --actor.policy_loss_type gspo.
-constexpr auto gspo(const clip_settings& s = {}) noexcept {
+/// --actor.policy_loss_type gspo: the sequence's log-ratio has no limit.
+constexpr auto gspo(const clip_settings& s = {}) {
   return algorithm{grpo().advantage,
-                   one_per_sequence{at_sequence_level{clipped_ratio{.low = s.clip_low, .high = s.clip_high}}},
+                   one_per_sequence{at_sequence_level{s.surrogate(std::numeric_limits<double>::infinity())}},
                    sequence_mean_token_mean{}};
 }
 

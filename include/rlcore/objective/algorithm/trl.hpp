@@ -2,7 +2,9 @@
 //
 // Rows that are masked out still count in means over rows. No log-ratio is limited; a group's deviation gets 1e-4, a
 // single answer 0. GRPOConfig's beta is 0: the KL is with_kl(a, beta). An `algorithm` has one aggregation, TRL's
-// denominators are the same where one optimizer step consumes one generation batch.
+// denominators are the same where one optimizer step consumes one generation batch. loss_type="bnpo" is dapo() with the
+// counts of the micro-batch in place of the step's, evaluate(..., whole_step(micro_batch)): each micro-batch is a mean
+// of its own, and TRL takes the mean of those.
 #pragma once
 
 #include "rlcore/objective/advantage/gae.hpp"
@@ -14,6 +16,7 @@
 #include "rlcore/objective/aggregation/token_mean.hpp"
 #include "rlcore/objective/algorithm/reference_free.hpp"
 #include "rlcore/objective/algorithm/with.hpp"
+#include "rlcore/objective/piece/combine/scaled.hpp"
 #include "rlcore/objective/piece/surrogate/at_sequence_level.hpp"
 #include "rlcore/objective/piece/surrogate/cispo.hpp"
 #include "rlcore/objective/piece/surrogate/clipped_ratio.hpp"
@@ -75,7 +78,7 @@ constexpr auto sapo(rlcore::sapo surrogate = {}) noexcept {
 }
 /// loss_type="vespo".
 constexpr auto vespo(rlcore::vespo surrogate = {}) noexcept { return algorithm{advantage(), surrogate, token_mean{}}; }
-/// experimental GMPO: epsilon is a width in log space.
+/// experimental GMPO: epsilon is a width in log space. As for rloo, TRL's value has -A for a row without tokens.
 constexpr auto gmpo(geometric_mean_ratio surrogate = {}) noexcept {
   return algorithm{advantage(), surrogate, row_mean_token_mean{}};
 }
@@ -88,9 +91,9 @@ constexpr auto rloo(const clip_settings& s = {}) noexcept {
 constexpr auto ppo(const clip_settings& s = {}) noexcept {
   return algorithm{gae{.lambda = 0.95}, s.surrogate(), token_mean{}};
 }
-/// cliprange_value 0.2.
-constexpr auto ppo_critic(clipped_value loss = {.range = 0.2}) noexcept {
-  return algorithm{no_advantage{}, loss, token_mean{}};
+/// cliprange_value 0.2, vf_coef 0.1: TRL adds the critic's loss, so scaled, to the policy's.
+constexpr auto ppo_critic(clipped_value loss = {.range = 0.2}, double vf_coef = 0.1) noexcept {
+  return algorithm{no_advantage{}, scaled{vf_coef, loss}, token_mean{}};
 }
 /// CPOTrainer with loss_type="simpo": beta 0.1, simpo_gamma 0.5.
 constexpr auto simpo(const paper::simpo_settings& s = {.beta = 0.1, .margin = 0.5}) noexcept { return paper::simpo(s); }
