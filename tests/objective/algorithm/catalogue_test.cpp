@@ -31,8 +31,8 @@ struct row {
   defaults settings;
 };
 
-template <class Pair>
-parts describe(const likelihood_regularised<Pair>& a) {
+template <class Pair, class Chosen>
+parts describe(const likelihood_regularised<Pair, Chosen>& a) {
   parts p = rlcore_test::describe(a.pair);
   p.objective = "with_likelihood{" + p.objective + "}";
   return p;
@@ -172,6 +172,7 @@ std::vector<row> systems() {
   add("openrlhf::rloo", openrlhf::rloo());
   add("openrlhf::reinforce_plus_plus", openrlhf::reinforce_plus_plus());
   add("openrlhf::gspo", openrlhf::gspo());
+  add("openrlhf::dpo", openrlhf::dpo());
   add("openrlhf::ipo", openrlhf::ipo());
   add("trl::grpo", trl::grpo(), clips(trl::clip_settings{}));
   add("trl::dapo", trl::dapo());

@@ -20,6 +20,7 @@ struct fixed_length {
 /// make the others weightier. TRL's "dr_grpo", and verl's "seq-mean-token-sum-norm" where it is given the global batch
 /// size.
 struct row_mean_fixed_length {
+  static constexpr bool ignores_length = true;
   double length = 0;
   double weight(row_info, const global_counts& step) const noexcept {
     return 1.0 / (static_cast<double>(step.rows()) * length);

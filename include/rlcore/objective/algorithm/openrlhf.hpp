@@ -16,10 +16,13 @@
 #include "rlcore/objective/advantage/reward_clip.hpp"
 #include "rlcore/objective/advantage/rloo.hpp"
 #include "rlcore/objective/advantage/turn_policy.hpp"
+#include "rlcore/objective/aggregation/chosen_sequence_mean.hpp"
 #include "rlcore/objective/aggregation/sequence_mean_token_mean.hpp"
 #include "rlcore/objective/aggregation/token_mean.hpp"
+#include "rlcore/objective/algorithm/dpo.hpp"
 #include "rlcore/objective/algorithm/preference.hpp"
 #include "rlcore/objective/algorithm/with.hpp"
+#include "rlcore/objective/algorithm/with_likelihood.hpp"
 #include "rlcore/objective/piece/surrogate/at_sequence_level.hpp"
 #include "rlcore/objective/piece/surrogate/dual_clipped_ratio.hpp"
 #include "rlcore/objective/piece/surrogate/one_per_sequence.hpp"
@@ -73,6 +76,10 @@ constexpr auto gspo(const clip_settings& s = {}) {
                    sequence_mean_token_mean{}};
 }
 
+/// DPO with --nll_loss_coef: the likelihood of the chosen answers, averaged over tokens and then over answers.
+constexpr auto dpo(const paper::dpo_settings& s = {}, double nll_loss_coef = 0.0) noexcept {
+  return with_likelihood<chosen_sequence_mean>(paper::dpo(s), nll_loss_coef);
+}
 /// --ipo: on sums of log-ratios.
 constexpr auto ipo(ipo_link link = {}) noexcept { return paper::preference(link); }
 
