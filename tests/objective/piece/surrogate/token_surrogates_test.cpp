@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <limits>
-#include <utility>
 
 #include "objective/golden_case.hpp"
 #include "rlcore/objective/piece/combine/against_old.hpp"
@@ -205,7 +204,8 @@ TEST(limited_log_ratio, includes_its_limits) {
 // The values and gradients that torch gives for max(-A r, -A clip(r)) with r = exp(clamp(x, -20, 20)) of an infinite x.
 TEST(limited_log_ratio, holds_infinite_log_ratios) {
   const double low = std::exp(-20.0);
-  for (const auto& [logp, old_logp] : {std::pair{-1.0, -infinity}, std::pair{-infinity, -1.0}}) {
+  for (const double logp : {-1.0, -infinity}) {
+    const double old_logp = std::isinf(logp) ? -1.0 : -infinity;
     const bool up = logp > old_logp;
     const auto check = [&](const auto& piece, double advantage, double value) {
       const auto r = at(piece, of(logp, old_logp, advantage));
