@@ -18,7 +18,6 @@
 #include "rlcore/objective/vocabulary/position_weighted.hpp"
 #include "rlcore/objective/vocabulary/tempered.hpp"
 #include "rlcore/tensor/span.hpp"
-#include "support/allocation_counter.hpp"
 
 using namespace rlcore;
 using namespace rlcore_test;
@@ -271,31 +270,6 @@ TEST(evaluate_logits_loop, an_empty_step_is_zero) {
   EXPECT_TRUE(report.empty_step);
   EXPECT_EQ(report.rows, 2);
   for (const float g : gradient) EXPECT_EQ(g, 0.0f);
-}
-
-TEST(evaluate_logits_loop, allocates_nothing) {
-  if (!counts_allocations) GTEST_SKIP() << "a sanitizer counts instead";
-  const golden_positions<float> x;
-  std::vector<float> gradient(x.logits.size());
-  logits_batch<float> batch{.logits = matrix(x.logits, x.positions, x.vocabulary),
-                            .teacher = matrix(x.teacher, x.positions, x.vocabulary),
-                            .labels = x.labels,
-                            .weight = x.weight};
-  const auto counts = whole_step(batch);
-  const threads pool(2);
-  const auto all = sum{cross_entropy{}, tempered{2.0, uld{}}, generalised_jsd{}};
-  EXPECT_THROW(evaluate_logits(pool, all, token_mean{}, batch, counts), std::invalid_argument);  // no scratch memory
-  std::vector<std::byte> scratch(scratch_bytes(pool, all, batch));
-  batch.scratch = scratch;
-  const auto run = [&] {
-    return evaluate_logits(pool, all, token_mean{}, batch, counts,
-                           {.logits = matrix(gradient, x.positions, x.vocabulary)})
-        .loss();
-  };
-  const double once = run();
-  const allocation_counter counter;
-  EXPECT_EQ(run(), once);
-  EXPECT_EQ(counter.count(), 0u);
 }
 
 template <class F>
