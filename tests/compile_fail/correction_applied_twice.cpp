@@ -1,5 +1,6 @@
 // expected: rlcore: this piece has a ratio to rollout_logp, so a weight would correct twice
 #include "rlcore/objective/piece/combine/against_rollout.hpp"
+#include "rlcore/objective/piece/combine/weighted.hpp"
 #include "rlcore/objective/piece/surrogate/clipped_ratio.hpp"
 
 float value(const rlcore::token<float>& t) {

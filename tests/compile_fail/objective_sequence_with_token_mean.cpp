@@ -1,4 +1,4 @@
-// expected: rlcore: this objective has one term per sequence or per pair of sequences, not one per token
+// expected: rlcore: this objective has one term per sequence, per pair of sequences or per batch, not one per token
 #include "rlcore/exec/serial.hpp"
 #include "rlcore/objective/aggregation/token_mean.hpp"
 #include "rlcore/objective/algorithm/dpo.hpp"
