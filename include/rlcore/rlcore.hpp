@@ -166,7 +166,6 @@
 #include "rlcore/objective/piece/divergence/k2.hpp"
 #include "rlcore/objective/piece/divergence/k3.hpp"
 #include "rlcore/objective/piece/divergence/kl_kind.hpp"
-#include "rlcore/objective/piece/divergence/kl_placement.hpp"
 #include "rlcore/objective/piece/divergence/ratio_corrected.hpp"
 #include "rlcore/objective/piece/divergence/ratio_weighted.hpp"
 #include "rlcore/objective/piece/divergence/sequence_ratio_corrected.hpp"

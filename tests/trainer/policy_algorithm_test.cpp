@@ -6,17 +6,17 @@
 
 #include "rlcore/core/random.hpp"
 #include "rlcore/objective/advantage/group_relative.hpp"
-#include "rlcore/objective/aggregation/sequence_mean.hpp"
 #include "rlcore/objective/aggregation/token_mean.hpp"
+#include "rlcore/objective/algorithm/gspo.hpp"
 #include "rlcore/objective/algorithm/reinforce.hpp"
 #include "rlcore/objective/algorithm/reinforce_plus_plus.hpp"
 #include "rlcore/objective/algorithm/trust_region.hpp"
+#include "rlcore/objective/algorithm/with.hpp"
 #include "rlcore/objective/piece/combine/only_selected.hpp"
 #include "rlcore/objective/piece/combine/scaled.hpp"
 #include "rlcore/objective/piece/combine/sum.hpp"
 #include "rlcore/objective/piece/divergence/clamped_k3.hpp"
 #include "rlcore/objective/piece/entropy/entropy_bonus.hpp"
-#include "rlcore/objective/piece/score/scores.hpp"
 #include "rlcore/objective/piece/surrogate/clipped_ratio.hpp"
 #include "rlcore/objective/piece/surrogate/dual_clipped_ratio.hpp"
 #include "rlcore/objective/piece/surrogate/policy_gradient.hpp"
@@ -118,9 +118,7 @@ TEST(policy_algorithm, advantages_per_token_replace_those_per_row) {
 }
 
 TEST(policy_algorithm, a_clipped_sequence_counts_all_its_tokens) {
-  const composed_algorithm gspo(nothing{},
-                                sequence_objective{mean_of<log_ratio_to_old>{}, clipped_ratio{.low = 0.2, .high = 0.2}},
-                                sequence_mean{});
+  const composed_algorithm gspo(with_advantage(paper::gspo({.clip_low = 0.2, .clip_high = 0.2}), nothing{}));
   example e;
   for (std::size_t i = 0; i < e.logp.size(); ++i) e.old_logp[i] = e.logp[i];
   for (std::size_t i = 4; i < 11; ++i) e.old_logp[i] = e.logp[i] + 1;  // ratio e^-1 with A < 0: clipped

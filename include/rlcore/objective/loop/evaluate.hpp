@@ -85,19 +85,10 @@ void name_entries(const Objective& objective, report_of<Objective>& r, std::inde
 RLCORE_ALGORITHM_BEGIN
 namespace token_loop {
 
-template <class T>
-using input_fields = std::array<const token_field<const T>*, field_count>;
-
-template <class T>
-input_fields<T> inputs_of(const token_batch<T>& b) noexcept {
-  return {&b.logp,    &b.old_logp, &b.ref_logp,  &b.rollout_logp, &b.advantage, &b.weight,
-          &b.entropy, &b.value,    &b.old_value, &b.target,       &b.selected,  nullptr};
-}
-
 /// Checks everything that the loop will rely on.
 template <class T>
 prepared_batch<T> prepare(const token_batch<T>& b, const token_gradients<T>& g, field reads, field writes) {
-  const input_fields<T> inputs = inputs_of(b);
+  const detail::input_fields<T> inputs = detail::inputs_of(b);
   const token_field<T>* const outputs[field_count] = {&g.logp,    nullptr,  nullptr, nullptr, nullptr, nullptr,
                                                       &g.entropy, &g.value, nullptr, nullptr, nullptr, nullptr};
   prepared_batch<T> p;

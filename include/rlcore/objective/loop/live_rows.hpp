@@ -68,9 +68,7 @@ class live_rows {
   /// differ.
   live_rows(const token_batch<T>& batch, field reads, std::string_view who)
       : mask_(batch.mask), lengths_(batch.lengths), offsets_(batch.offsets), reads_(reads) {
-    const std::array<const token_field<const T>*, field_count> inputs{
-        &batch.logp,    &batch.old_logp, &batch.ref_logp,  &batch.rollout_logp, &batch.advantage, &batch.weight,
-        &batch.entropy, &batch.value,    &batch.old_value, &batch.target,       &batch.selected,  nullptr};
+    const detail::input_fields<T> inputs = detail::inputs_of(batch);
     for (std::size_t f = 0; f < field_count; ++f)
       if (contains(reads, field_at(f)) && !inputs[f]->present())
         throw std::invalid_argument("rlcore: " + std::string(who) + " reads " + std::string(field_names[f]) +

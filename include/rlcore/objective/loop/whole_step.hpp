@@ -12,7 +12,7 @@ template <class T>
 global_counts whole_step(const token_batch<T>& batch) {
   constexpr field all = static_cast<field>((1u << field_count) - 1);
   token_loop::prepared_batch<T> rows;
-  rows.shape = detail::shape_of(batch, token_loop::inputs_of(batch), all);
+  rows.shape = detail::shape_of(batch, detail::inputs_of(batch), all);
   detail::check_mask(batch.mask, rows.shape);
   rows.lengths = batch.lengths, rows.offsets = batch.offsets;
   global_counts counts;

@@ -11,7 +11,6 @@
 #include "rlcore/objective/aggregation/token_mean.hpp"
 #include "rlcore/objective/algorithm/algorithm.hpp"
 #include "rlcore/objective/loop/evaluate.hpp"
-#include "rlcore/objective/loop/evaluate_sequences.hpp"
 #include "rlcore/trainer/policy/algorithm.hpp"
 #include "rlcore/trainer/policy/estimate_advantages.hpp"
 #include "rlcore/trainer/policy/select_tokens.hpp"
@@ -19,34 +18,24 @@
 RLCORE_BEGIN
 namespace trainer {
 
-namespace detail {
-
-template <class Objective>
-inline constexpr bool is_sequence_objective = false;
-template <class Gather, class Link>
-inline constexpr bool is_sequence_objective<sequence_objective<Gather, Link>> = true;
-
-}  // namespace detail
-
 /// The policy_algorithm of an algorithm{advantage, objective, aggregation}; see estimate_advantages for the forms of an
 /// advantage, and select_tokens for a selection. field::rollout_logp is old_logp here: both are what was recorded while
 /// sampling. In reports the first piece is the policy loss, a further piece that reads ref_logp the KL, one with a
 /// slope by the entropy the entropy; others add to the policy loss. actor/entropy is the mean over response tokens, so
-/// that variants compare.
+/// that variants compare. An objective is one of tokens; GSPO and its relatives are (at_sequence_level).
 template <class Advantage, class Objective, class Aggregation, class Selection = no_selection>
 class composed_algorithm {
+  static_assert(composite_piece<Objective> || token_piece<Objective>,
+                "rlcore: the policy loop minimises objectives of tokens; a surrogate on the ratio of the sequence is "
+                "at_sequence_level{...}, and links of sequences or pairs go to evaluate()");
+
  public:
   composed_algorithm(Advantage advantage, Objective objective, Aggregation aggregation)
       : advantage_(std::move(advantage)), objective_(std::move(objective)), aggregation_(std::move(aggregation)) {}
   composed_algorithm(const algorithm<Advantage, Objective, Aggregation>& a, Selection selection = {})
       : advantage_(a.advantage), objective_(a.objective), aggregation_(a.aggregation), selection_(selection) {}
 
-  field reads() const noexcept {
-    if constexpr (detail::is_sequence_objective<Objective>)
-      return field::none;
-    else
-      return reads_of(std::make_index_sequence<piece_count<Objective>>{});
-  }
+  field reads() const noexcept { return reads_of(std::make_index_sequence<piece_count<Objective>>{}); }
 
   void advantages(std::span<trajectory> batch, std::int64_t samples, random_key key) const {
     estimate_advantages(advantage_, batch, samples);
@@ -74,14 +63,10 @@ class composed_algorithm {
     policy_report out;
     out.tokens = r.tokens, out.sequences = r.sequences, out.rows = r.rows;
     out.policy = r.piece[0].aggregated;
-    if constexpr (detail::is_sequence_objective<Objective>)
-      sequence_clipping(batch, rows.offsets, step, out);
-    else
-      read_pieces(r, out, std::make_index_sequence<piece_count<Objective>>{});
+    read_pieces(r, out, std::make_index_sequence<piece_count<Objective>>{});
     bool has_kl = false;
     for (const auto& m : r.monitor) {
       if (m.name == "ppo_kl") out.ppo_kl = m.total, has_kl = true;
-      if (detail::is_sequence_objective<Objective>) continue;
       if (m.name == "clipfrac") out.clipped = m.total;
       if (m.name == "clipfrac_lower") out.clipped_lower = m.total;
     }
@@ -123,29 +108,6 @@ class composed_algorithm {
       }
     };
     (one(std::integral_constant<std::size_t, Index>{}), ...);
-  }
-
-  /// Of a sequence the monitors speak once; a share of tokens asks for as many as it has. No bit of a row's result
-  /// depends on its company, so each row is asked alone.
-  void sequence_clipping(const token_batch<float>& all, std::span<const std::int32_t> offsets,
-                         const global_counts& step, policy_report& out) const {
-    for (std::size_t i = 0; i + 1 < offsets.size(); ++i) {
-      const auto first = static_cast<std::size_t>(offsets[i]), count = static_cast<std::size_t>(offsets[i + 1]) - first;
-      const std::int32_t ends[2] = {0, offsets[i + 1] - offsets[i]};
-      const auto part = [&](const token_field<const float>& f, std::size_t from, std::size_t n) {
-        return detail::flat(std::span<const float>(f.data + from, n));
-      };
-      token_batch<float> row{.logp = part(all.logp, first, count),
-                             .old_logp = part(all.old_logp, first, count),
-                             .advantage = per_row(part(all.advantage, i, 1))};
-      if (all.ref_logp.present()) row.ref_logp = part(all.ref_logp, first, count);
-      row.offsets = detail::flat(std::span<const std::int32_t>(ends));
-      const auto r = evaluate(serial{}, objective_, aggregation_, row, step);
-      for (const auto& m : r.monitor) {
-        if (m.name == "clipfrac") out.clipped.add(m.total.value() * static_cast<double>(count));
-        if (m.name == "clipfrac_lower") out.clipped_lower.add(m.total.value() * static_cast<double>(count));
-      }
-    }
   }
 
   Advantage advantage_;

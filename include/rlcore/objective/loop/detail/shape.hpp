@@ -12,6 +12,16 @@
 RLCORE_BEGIN
 namespace detail {
 
+template <class T>
+using input_fields = std::array<const token_field<const T>*, field_count>;
+
+/// The batch's inputs by the number of their field; field::gathered is none.
+template <class T>
+input_fields<T> inputs_of(const token_batch<T>& b) noexcept {
+  return {&b.logp,    &b.old_logp, &b.ref_logp,  &b.rollout_logp, &b.advantage, &b.weight,
+          &b.entropy, &b.value,    &b.old_value, &b.target,       &b.selected,  nullptr};
+}
+
 /// The extent of a batch. Packed rows: width is the number of all tokens.
 struct row_shape {
   extent_t rows = 0, width = 0;
@@ -70,8 +80,7 @@ row_source<T> resolve(std::string_view name, const token_field<T>& f, const row_
 
 /// Rows and tokens of the batch, from its offsets or from the first matrix among the fields that are read.
 template <class T>
-row_shape shape_of(const token_batch<T>& b, const std::array<const token_field<const T>*, field_count>& fields,
-                   field reads) {
+row_shape shape_of(const token_batch<T>& b, const input_fields<T>& fields, field reads) {
   using kind = typename token_field<const T>::kind;
   row_shape s;
   if (b.offsets.present()) {

@@ -1,0 +1,14 @@
+// needs: trainer
+// expected: rlcore: the policy loop minimises objectives of tokens
+#include "rlcore/objective/algorithm/dapo.hpp"
+#include "rlcore/objective/algorithm/dpo.hpp"
+#include "rlcore/trainer/policy/composed_algorithm.hpp"
+
+auto in_the_loop() {
+#ifdef RLCORE_SHOULD_FAIL
+  const auto algorithm = rlcore::paper::dpo();
+#else
+  const auto algorithm = rlcore::paper::dapo();
+#endif
+  return rlcore::trainer::composed_algorithm(algorithm).reads();
+}
