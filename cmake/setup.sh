@@ -49,10 +49,6 @@ if [ "$goal" = test ]; then
   done
   [ -n "${have_venv:-}" ] || wanted="$wanted python3-venv"
 fi
-if [ "$goal" = bench ]; then
-  need_header Eigen/Core libeigen3-dev
-  need_header xtensor/xtensor.hpp libxtensor-dev
-fi
 
 as_root=''
 may_install() {
