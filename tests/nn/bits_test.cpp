@@ -2,8 +2,10 @@
 // number of threads, and for logits in one piece or in chunks.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -144,37 +146,46 @@ TEST_P(bits, a_sequence_does_not_see_its_batch) {
   EXPECT_EQ(whole.logp, logp);
 }
 
-/// Log-probs of the targets of `b` by feeding the cache; in each pass every sequence receives up to step(pass) tokens.
+/// Log-probs of the targets of `b` by feeding the cache; in each pass every sequence receives up to step(pass,
+/// sequence) tokens. A chunk ends at every target.
 template <class Step>
 floats generate(rig& r, const batch& b, Step step) {
   const std::size_t n = b.sequences.rows(), vocabulary = 75;
-  nn::kv_cache<cpu> cache(r.device, r.model.settings(), static_cast<std::int64_t>(n), 64);
+  constexpr std::size_t pages_each = 4;
+  nn::kv_cache<cpu> cache(r.device, r.model.settings(), static_cast<std::int64_t>(pages_each * n));
+  std::vector<std::int32_t> pages(pages_each * n);
+  for (std::size_t p = 0; p < pages.size(); ++p)  // anywhere: 7 and the number of pages have no common factor
+    pages[p] = static_cast<std::int32_t>((7 * p + 3) % pages.size());
   std::vector<std::size_t> fed(n, 0);
-  std::vector<std::int32_t> ids, slots, positions, wanted, tokens;
+  std::vector<nn::decode_chunk> chunks;
+  std::vector<std::int32_t> tokens;
   std::vector<std::size_t> which;
   floats result(b.targets.row.size());
   for (int pass = 0;; ++pass) {
-    ids.clear(), slots.clear(), positions.clear(), wanted.clear(), tokens.clear(), which.clear();
-    for (std::size_t s = n; s-- > 0;)  // not in the order of training
-      for (int k = 0; k < step(pass, s) && fed[s] < b.sequences.length(s); ++k, ++fed[s]) {
-        const auto row = static_cast<std::int32_t>(b.sequences.begin(s) + fed[s]);
-        for (std::size_t i = 0; i < b.targets.row.size(); ++i)
-          if (b.targets.row[i] == row) {
-            wanted.push_back(static_cast<std::int32_t>(ids.size()));
-            tokens.push_back(b.targets.token[i]);
-            which.push_back(i);
-          }
-        ids.push_back(b.sequences.row(s)[fed[s]]);
-        slots.push_back(static_cast<std::int32_t>(s));
-        positions.push_back(static_cast<std::int32_t>(fed[s]));
+    chunks.clear(), tokens.clear(), which.clear();
+    for (std::size_t s = n; s-- > 0;) {  // not in the order of training
+      std::size_t begin = fed[s];
+      for (int k = 0; k < step(pass, s) && fed[s] < b.sequences.length(s); ++k) {
+        const auto row = static_cast<std::int32_t>(b.sequences.begin(s) + fed[s]++);
+        const bool wanted = std::count(b.targets.row.begin(), b.targets.row.end(), row) > 0;
+        if (wanted) {
+          const auto i = std::find(b.targets.row.begin(), b.targets.row.end(), row) - b.targets.row.begin();
+          which.push_back(static_cast<std::size_t>(i));
+          tokens.push_back(b.targets.token[which.back()]);
+        }
+        if (!wanted && k + 1 < step(pass, s) && fed[s] < b.sequences.length(s)) continue;
+        chunks.push_back({b.sequences.row(s).subspan(begin, fed[s] - begin), static_cast<std::int64_t>(begin),
+                          std::span(pages).subspan(s * pages_each, pages_each), wanted});
+        begin = fed[s];
       }
-    if (ids.empty()) {
+    }
+    if (chunks.empty()) {
       bool done = true;
       for (std::size_t s = 0; s < n; ++s) done = done && fed[s] == b.sequences.length(s);
       if (done) return result;
     }
-    floats logits(wanted.size() * vocabulary), logp(wanted.size()), entropy(wanted.size());
-    nn::decode(r.model, r.space, cache, ids, slots, positions, wanted, logits.data());
+    floats logits(which.size() * vocabulary), logp(which.size()), entropy(which.size());
+    nn::decode(r.model, r.space, cache, chunks, logits.data());
     nn::log_prob_of(r.device, logits, tokens, 0.8f, logp, entropy);
     for (std::size_t i = 0; i < which.size(); ++i) result[which[i]] = logp[i];
   }

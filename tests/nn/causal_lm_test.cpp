@@ -189,16 +189,22 @@ TEST(causal_lm, bad_arguments) {
   e.sequences.values[0] = -1;
   EXPECT_THROW(score(e, 1, 4), std::invalid_argument);
 
-  nn::kv_cache<cpu> cache(device, c, 2, 8);
+  nn::kv_cache<cpu> cache(device, c, 2);
   std::vector<float> logits(100);
-  const auto feed = [&](std::int32_t id, std::int32_t slot, std::int32_t position, std::int32_t row) {
-    nn::decode(model, space, cache, {&id, 1}, {&slot, 1}, {&position, 1}, {&row, 1}, logits.data());
+  const auto feed = [&](std::vector<std::int32_t> ids, std::int64_t position, std::vector<std::int32_t> pages) {
+    const nn::decode_chunk chunk{ids, position, pages, true};
+    nn::decode(model, space, cache, {&chunk, 1}, logits.data());
   };
-  feed(1, 1, 0, 0);
-  EXPECT_THROW(feed(100, 0, 0, 0), std::invalid_argument);
-  EXPECT_THROW(feed(1, 2, 0, 0), std::invalid_argument);
-  EXPECT_THROW(feed(1, 0, 8, 0), std::invalid_argument);
-  EXPECT_THROW(feed(1, 0, 0, 1), std::invalid_argument);
+  feed({1}, 0, {1});
+  feed({1}, 19, {1, 0});
+  EXPECT_THROW(feed({100}, 0, {0}), std::invalid_argument);
+  EXPECT_THROW(feed({1}, 0, {2}), std::invalid_argument);
+  EXPECT_THROW(feed({1}, 0, {-1}), std::invalid_argument);
+  EXPECT_THROW(feed({1}, -1, {0}), std::invalid_argument);
+  EXPECT_THROW(feed({1}, 20, {0}), std::invalid_argument);
+  EXPECT_THROW(feed({1, 1}, 19, {0}), std::invalid_argument);
+  EXPECT_THROW(feed({1}, 0, {}), std::invalid_argument);
+  EXPECT_THROW(feed({}, 0, {0}), std::invalid_argument);
 }
 
 TEST(causal_lm, nothing_is_scored_of_an_empty_batch) {
@@ -261,10 +267,12 @@ std::vector<float> train_and_generate() {
                          result.insert(result.end(), entropy.begin(), entropy.end());
                        });
   device.download(result.data(), grads.data(), grads.size() * sizeof(float));
-  nn::kv_cache<Device> cache(device, model.settings(), 1, 9);
-  const std::vector<std::int32_t> slots(9, 0), positions = {0, 1, 2, 3, 4, 5, 6, 7, 8}, rows = {7, 2}, tokens = {1, 2};
+  nn::kv_cache<Device> cache(device, model.settings(), 1);
+  const std::vector<std::int32_t> pages = {0}, tokens = {1, 2};
+  const std::span<const std::int32_t> ids = e.sequences.values;
+  const nn::decode_chunk chunks[] = {{ids.first(3), 0, pages, true}, {ids.subspan(3, 5), 3, pages, true}};
   std::vector<float> logits(200), logp(2), entropy(2);
-  nn::decode(model, space, cache, e.sequences.values, slots, positions, rows, logits.data());
+  nn::decode(model, space, cache, chunks, logits.data());
   nn::log_prob_of(device, logits, tokens, 0.5f, logp, entropy);
   for (const auto* values : {&logits, &logp, &entropy}) result.insert(result.end(), values->begin(), values->end());
   return result;

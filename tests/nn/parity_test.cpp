@@ -114,16 +114,15 @@ TEST_P(parity, logits_and_gradients_of_transformers) {
   nn::workspace<cpu> space(device);
 
   // Logits of every token, by one prefill of all sequences.
-  nn::kv_cache<cpu> cache(device, model.settings(), 3, 32);
-  std::vector<std::int32_t> slots, positions, rows;
+  nn::kv_cache<cpu> cache(device, model.settings(), 3);
+  const std::vector<std::int32_t> pages = {1, 2, 0};
+  std::vector<nn::decode_chunk> chunks;
   for (std::size_t s = 0; s < 3; ++s)
-    for (auto t = batch.sequences.offsets[s]; t < batch.sequences.offsets[s + 1]; ++t) {
-      slots.push_back(static_cast<std::int32_t>(s));
-      positions.push_back(static_cast<std::int32_t>(t - batch.sequences.offsets[s]));
-      rows.push_back(static_cast<std::int32_t>(t));
-    }
-  std::vector<float> logits(rows.size() * static_cast<std::size_t>(model.settings().vocab_size));
-  nn::decode(model, space, cache, batch.sequences.values, slots, positions, rows, logits.data());
+    for (std::size_t t = 0; t < batch.sequences.length(s); ++t)
+      chunks.push_back(
+          {batch.sequences.row(s).subspan(t, 1), static_cast<std::int64_t>(t), std::span(pages).subspan(s, 1), true});
+  std::vector<float> logits(chunks.size() * static_cast<std::size_t>(model.settings().vocab_size));
+  nn::decode(model, space, cache, chunks, logits.data());
   const auto expected = golden.at("logits").get<std::vector<double>>();
   ASSERT_EQ(expected.size(), logits.size());
   EXPECT_LT(relative_error(logits, expected), 2e-6);  // L2; float32 transformers itself: up to 5e-7

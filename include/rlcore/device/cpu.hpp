@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -87,18 +88,33 @@ class cpu {
     });
   }
 
+  void store_keys_values(const attention_shape& s, std::span<const attention_segment> segments, float* layer,
+                         const float* keys, const float* values, extent_t row) {
+    const auto pairs = static_cast<extent_t>(segments.size()) * s.kv_heads;
+    extent_t floats = 0;
+    for (const auto& segment : segments) floats += segment.rows * 2 * s.kv_heads * s.head_dim;
+    split(pairs, floats, [&](extent_t begin, extent_t end) {
+      for (extent_t pair = begin; pair < end; ++pair)
+        kernels_->store_keys_values(s, segments[static_cast<std::size_t>(pair / s.kv_heads)], pair % s.kv_heads, layer,
+                                    keys, values, row);
+    });
+  }
   void attention_forward(const attention_shape& s, std::span<const attention_segment> segments, const float* q,
                          extent_t q_row, float* out, extent_t out_row, float* statistics) {
-    attend(s, segments, 4, [&](const attention_segment& segment, std::size_t, extent_t kv_head, float* scratch) {
-      kernels_->attention_forward(s, segment, kv_head, q, q_row, out, out_row, statistics, scratch);
+    const extent_t group = s.heads / s.kv_heads;
+    attend(s, segments, 4, true, [&](std::size_t at, extent_t kv_head, extent_t piece, extent_t pieces, float* memory) {
+      const attention_segment& segment = segments[at];
+      const extent_t rows = segment.rows * group;
+      kernels_->attention_forward(s, segment, kv_head, rows * piece / pieces, rows * (piece + 1) / pieces, q, q_row,
+                                  out, out_row, statistics, memory);
     });
   }
   void attention_backward(const attention_shape& s, std::span<const attention_segment> segments,
                           std::span<const attention_segment_gradient> gradients, const float* q, extent_t q_row,
                           const float* out, const float* dout, extent_t out_row, const float* statistics, float* dq) {
-    attend(s, segments, 10, [&](const attention_segment& segment, std::size_t at, extent_t kv_head, float* scratch) {
-      kernels_->attention_backward(s, segment, kv_head, q, q_row, out, dout, out_row, statistics, dq,
-                                   gradients[at].keys, gradients[at].values, scratch);
+    attend(s, segments, 10, false, [&](std::size_t at, extent_t kv_head, extent_t, extent_t, float* memory) {
+      kernels_->attention_backward(s, segments[at], kv_head, q, q_row, out, dout, out_row, statistics, dq,
+                                   gradients[at].keys, gradients[at].values, memory);
     });
   }
 
@@ -251,24 +267,27 @@ class cpu {
     }
   }
 
-  /// f(segment, its index, kv_head, scratch) for every pair; pairs are dealt to the threads in ranges of equal work.
+  /// f(segment, kv_head, piece, pieces, scratch) for every piece of every pair; threads take the next one when they
+  /// are done with one. If `divisible`, pairs too few for that are cut into pieces by their rows.
   template <class F>
   void attend(const attention_shape& s, std::span<const attention_segment> segments, extent_t flops_per_product,
-              F&& f) {
-    extent_t longest = 0, flops = 0;
-    for (const auto& segment : segments) {
-      longest = std::max(longest, segment.first_position + segment.rows);
-      flops +=
-          flops_per_product * s.heads * s.head_dim * segment.rows * (segment.first_position + (segment.rows + 1) / 2);
-    }
+              bool divisible, F&& f) {
     const auto pairs = static_cast<extent_t>(segments.size()) * s.kv_heads;
     if (pairs == 0) return;
-    const extent_t chunks = chunks_for(pairs, flops), floats = cpu_kernels::attention_scratch(s, longest);
-    for (std::size_t c = 0; c < static_cast<std::size_t>(chunks); ++c) scratch(c, floats);
+    extent_t flops = 0;
+    for (const auto& segment : segments)
+      flops +=
+          flops_per_product * s.heads * s.head_dim * segment.rows * (segment.first_position + (segment.rows + 1) / 2);
+    const extent_t wanted = flops < one_thread_flops ? 1 : 8 * threads();
+    const extent_t pieces = divisible && threads() > 1 ? (wanted + pairs - 1) / pairs : 1;
+    const extent_t units = pairs * pieces, chunks = chunks_for(units, flops);
+    for (std::size_t c = 0; c < static_cast<std::size_t>(chunks); ++c) scratch(c, cpu_kernels::attention_scratch(s));
+    std::atomic<extent_t> next = 0;
     for_each(chunks, [&](extent_t c) {
-      for (extent_t pair = c; pair < pairs; pair += chunks) {
-        const auto at = static_cast<std::size_t>(pair / s.kv_heads);
-        f(segments[at], at, pair % s.kv_heads, scratch_[static_cast<std::size_t>(c)].data.get());
+      for (extent_t unit; (unit = next.fetch_add(1, std::memory_order_relaxed)) < units;) {
+        const extent_t pair = unit % pairs, piece = pieces - 1 - unit / pairs;  // the last rows see most keys
+        f(static_cast<std::size_t>(pair / s.kv_heads), pair % s.kv_heads, piece, pieces,
+          scratch_[static_cast<std::size_t>(c)].data.get());
       }
     });
   }

@@ -7,8 +7,8 @@
 //  2. Gradients of weights are summed over rows in order, starting from the value in memory: splitting a call into
 //  several
 //     calls over consecutive rows changes no bit.
-//  3. Attention reads keys and values through a pointer per segment: activations in training, the cache in rollout; the
-//     order over keys is the same.
+//  3. Attention reads keys and values where its segments say: rows of activations in training, pages of the cache in
+//     rollout; the order over keys is the same.
 #pragma once
 
 #include <concepts>
@@ -36,13 +36,20 @@ struct attention_shape {
   float scale = 1;
 };
 
+/// Positions of a page of cached keys and values.
+inline constexpr extent_t kv_page = 32;
+/// Floats of a page of one layer: for each key head, keys as [head_dim, kv_page], then values as [kv_page, head_dim].
+constexpr extent_t kv_page_size(const attention_shape& s) { return 2 * kv_page * s.kv_heads * s.head_dim; }
+
 /// Consecutive query rows of one sequence. Row first_row + i stands at position first_position + i and attends to the
-/// keys of positions 0 .. first_position + i. Key head h of position p is keys + p * key_row + h * head_dim, values
-/// likewise.
+/// keys of positions 0 .. first_position + i. They lie in rows (key head h of position p is keys + p * key_row + h *
+/// head_dim, values likewise) or, if `pages` is not null, in a cache: `keys` is the layer's first page, and page
+/// pages[n] holds the positions kv_page * n and following; `values` and `key_row` mean nothing then.
 struct attention_segment {
   const float* keys = nullptr;
   const float* values = nullptr;
   extent_t key_row = 0, first_row = 0, rows = 0, first_position = 0;
+  const std::int32_t* pages = nullptr;
 };
 
 /// Where the gradients of one segment's keys and values are added; laid out like the keys and values.
@@ -92,6 +99,8 @@ concept device = device_memory<D> &&
   d.rms_norm_backward_weight(norm, y, x, n, x, x, n);
   // pairs (j, j + w/2) turned by +-angle in place: x, row, heads, w, positions, cosine[p,w/2], sine[p,w/2], t, inverse
   d.rope(y, n, n, n, ids, x, x, n, flag);
+  // keys and values of the segments' rows into their pages: the layer's first page, keys, values, row of both
+  d.store_keys_values(heads, segments, y, x, x, n);
   // out = softmax(scale q k^T) v: q, row of q, out, row of out, statistics[t,heads,2]
   d.attention_forward(heads, segments, x, n, y, n, y);
   // dq, and the segments' dk, dv +=: q, row of q, out, dout, row of both, statistics, dq (row of q)

@@ -16,68 +16,85 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// Feeds token ids[i] at positions[i] of the sequence in slots[i], i = 0, 1, ...: any mix of prefill chunks and single
-/// tokens. Tokens of one slot are neighbours with consecutive positions, and everything before the first of them is in
-/// the cache already. Their keys and values are stored; logits [wanted_rows.size(), vocabulary] of the wanted rows are
-/// written to host memory. The logits of a token have the same bits as in training, whatever else is in the pass.
+/// Consecutive tokens of one sequence, the first at `first_position`: a piece of a prompt, or one new token. `pages`
+/// are the sequence's pages of the cache: positions 0 .. kv_page - 1 in pages[0] and so on, at least as far as the
+/// chunk reaches. They hold everything before the chunk and receive the keys and values of its tokens.
+struct decode_chunk {
+  std::span<const std::int32_t> ids;
+  std::int64_t first_position = 0;
+  std::span<const std::int32_t> pages;
+  bool wants_logits = false;  ///< those of the last token
+};
+
+/// Throws std::invalid_argument unless the chunk is one that decode() can feed; `number` is its place in the call.
+inline void check_chunk(const decode_chunk& chunk, std::size_t number, const config& c, std::int64_t cache_pages) {
+  check_ids(chunk.ids, c.vocab_size, "token");
+  check_ids(chunk.pages, cache_pages, "page");
+  const std::int64_t end = chunk.first_position + std::ssize(chunk.ids);
+  const std::int64_t limit =
+      std::min<std::int64_t>(std::ssize(chunk.pages) * std::int64_t{kv_page}, c.max_position_embeddings);
+  if (chunk.ids.empty() || chunk.first_position < 0 || end > limit)
+    throw std::invalid_argument("rlcore: decode: chunk " + std::to_string(number) + " has " +
+                                std::to_string(chunk.ids.size()) + " tokens from position " +
+                                std::to_string(chunk.first_position) + ", expected at least one, at positions 0 .. " +
+                                std::to_string(limit - 1) + " (" + std::to_string(chunk.pages.size()) +
+                                " pages, max_position_embeddings " + std::to_string(c.max_position_embeddings) + ")");
+}
+
+/// Feeds the tokens of all chunks in one pass, any mix of pieces of prompts and single tokens; a chunk may continue an
+/// earlier one of the same call. logits [chunks that want them, vocabulary] are written to host memory in the order of
+/// the chunks. The logits of a token have the same bits as in training, whatever else is in the pass, however the
+/// sequence was cut into chunks and wherever its pages lie.
 template <class Device>
 void decode(const causal_lm<Device>& model, workspace<Device>& space, kv_cache<Device>& cache,
-            std::span<const std::int32_t> ids, std::span<const std::int32_t> slots,
-            std::span<const std::int32_t> positions, std::span<const std::int32_t> wanted_rows, float* logits) {
+            std::span<const decode_chunk> chunks, float* logits) {
   const config& c = model.settings();
-  const auto t = static_cast<extent_t>(ids.size()), n = static_cast<extent_t>(wanted_rows.size());
-  if (slots.size() != ids.size() || positions.size() != ids.size())
-    throw std::invalid_argument("rlcore: decode: " + std::to_string(ids.size()) + " tokens, " +
-                                std::to_string(slots.size()) + " slots and " + std::to_string(positions.size()) +
-                                " positions");
-  check_ids(ids, c.vocab_size, "token");
-  check_ids(slots, cache.slots(), "slot");
-  check_ids(positions, std::min(cache.capacity(), c.max_position_embeddings), "position");
-  check_ids(wanted_rows, static_cast<std::int64_t>(t), "wanted row");
-  if (t == 0) return;
   space.reset();
   space.segments.clear();
-  space.index.clear();
-  std::int32_t longest = 0;
-  for (std::size_t i = 0; i < ids.size(); ++i) {
-    if (i > 0 && slots[i] == slots[i - 1]) {
-      if (positions[i] != positions[i - 1] + 1)
-        throw std::invalid_argument("rlcore: decode: slot " + std::to_string(slots[i]) + " has position " +
-                                    std::to_string(positions[i]) + " after " + std::to_string(positions[i - 1]) +
-                                    "; expected consecutive positions");
-      ++space.segments.back().rows;
-    } else {
-      space.segments.push_back({nullptr, nullptr, cache.row(), static_cast<extent_t>(i), 1, positions[i]});
-    }
-    space.index.push_back(static_cast<std::int32_t>(slots[i] * cache.capacity() + positions[i]));
-    longest = std::max(longest, positions[i]);
+  space.ids.clear(), space.positions.clear(), space.pages.clear(), space.index.clear();
+  std::int64_t longest = 0;
+  for (std::size_t i = 0; i < chunks.size(); ++i) {
+    const decode_chunk& chunk = chunks[i];
+    check_chunk(chunk, i, c, cache.pages());
+    const std::int64_t end = chunk.first_position + std::ssize(chunk.ids);
+    space.segments.push_back({nullptr, nullptr, 0, static_cast<extent_t>(space.ids.size()),
+                              static_cast<extent_t>(chunk.ids.size()), static_cast<extent_t>(chunk.first_position)});
+    space.ids.insert(space.ids.end(), chunk.ids.begin(), chunk.ids.end());
+    space.pages.insert(space.pages.end(), chunk.pages.begin(), chunk.pages.end());
+    for (std::int64_t p = chunk.first_position; p < end; ++p) space.positions.push_back(static_cast<std::int32_t>(p));
+    if (chunk.wants_logits) space.index.push_back(static_cast<std::int32_t>(space.ids.size() - 1));
+    longest = std::max(longest, end);
   }
-  space.prepare_rope(c, longest + 1);
+  if (chunks.empty()) return;
+  space.prepare_rope(c, static_cast<extent_t>(longest));
 
   Device& device = model.device();
   const auto h = static_cast<extent_t>(c.hidden_size), v = static_cast<extent_t>(c.vocab_size);
-  const std::int32_t* at = space.take_copy(space.index.data(), t);
-  const std::int32_t *tokens = space.take_copy(ids.data(), t), *where = space.take_copy(positions.data(), t);
+  const auto t = static_cast<extent_t>(space.ids.size()), n = static_cast<extent_t>(space.index.size());
+  const std::int32_t *tokens = space.take_copy(space.ids.data(), t),
+                     *where = space.take_copy(space.positions.data(), t);
+  const std::int32_t* pages = space.take_copy(space.pages.data(), static_cast<extent_t>(space.pages.size()));
+  for (std::size_t i = 0; i < chunks.size(); ++i) {
+    space.segments[i].pages = pages;
+    pages += chunks[i].pages.size();
+  }
   const pass<Device> p{device, space, model.weights().data(), nullptr, t, where};
   float *x = space.template take<float>(t * h), *y = space.template take<float>(t * h);
   device.gather_rows(x, p.weights, tokens, t, h);
   const block_activations a = model.blocks().front().take(space, t);
   extent_t layer = 0;
   for (const block& b : model.blocks()) {
-    float* keys = cache.layer(layer++);
+    float* cached = cache.layer(layer++);
     b.forward(p, a, y, x, [&](const float* qkv) {
-      device.copy_rows(keys, cache.row(), at, qkv + b.mixer.q_width(), b.mixer.width(), t, cache.row());
-      for (attention_segment& s : space.segments) {
-        const auto slot = static_cast<extent_t>(slots[static_cast<std::size_t>(s.first_row)]);
-        s.keys = keys + slot * static_cast<extent_t>(cache.capacity()) * cache.row();
-        s.values = s.keys + cache.width();
-      }
+      for (attention_segment& s : space.segments) s.keys = cached;
+      const float* keys = qkv + b.mixer.q_width();
+      device.store_keys_values(b.mixer.shape, space.segments, cached, keys, keys + b.mixer.kv_width(), b.mixer.width());
       return std::span<const attention_segment>(space.segments);
     });
     std::swap(x, y);
   }
   if (n == 0) return;
-  const head_activations rows = model.head().gather(p, x, space.take_copy(wanted_rows.data(), n), n);
+  const head_activations rows = model.head().gather(p, x, space.take_copy(space.index.data(), n), n);
   if constexpr (Device::host_readable) {
     model.head().forward(p, logits, rows.normed, n);
     device.wait();

@@ -1,4 +1,4 @@
-// Keys and values of running sequences.
+// Keys and values of running sequences, in pages.
 #pragma once
 
 #include <cstddef>
@@ -12,35 +12,50 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// Room for `slots` sequences of up to `capacity` tokens: per layer [slots, capacity, 2, kv_heads * head_dim], keys
-/// after rotation. A slot is reused by writing its positions again from 0; nothing beyond a row's own position is ever
-/// read.
+/// `pages` pages of kv_page positions each. A page belongs to one sequence, or to several with the same beginning; page
+/// n of the list given to decode() holds its positions kv_page * n and following. Layer by layer: [pages, kv_heads],
+/// then keys (after rotation) as [head_dim, kv_page] and values as [kv_page, head_dim]. Nothing beyond a token's own
+/// position is ever used, so pages need no clearing.
 template <class Device>
 class kv_cache {
  public:
-  kv_cache(Device& device, const config& c, std::int64_t slots, std::int64_t capacity)
-      : slots_(slots),
-        capacity_(capacity),
-        width_(static_cast<extent_t>(c.num_key_value_heads *
-                                     (c.head_dim ? c.head_dim : c.hidden_size / c.num_attention_heads))),
+  kv_cache(Device& device, const config& c, std::int64_t pages)
+      : device_(&device),
+        pages_(pages),
+        page_size_(static_cast<extent_t>(page_floats(c))),
         layers_(static_cast<extent_t>(c.num_hidden_layers)) {
-    require(slots > 0 && capacity > 0, "kv_cache: slots and capacity must be positive");
-    memory_ = buffer<float, Device>(device, static_cast<std::size_t>(layers_ * slots * capacity * 2 * width_));
+    require(pages > 0, "kv_cache: pages must be positive");
+    memory_ = buffer<float, Device>(device, static_cast<std::size_t>(layers_ * pages * page_size_));
   }
 
-  std::int64_t slots() const noexcept { return slots_; }
-  std::int64_t capacity() const noexcept { return capacity_; }
+  /// Bytes of one page of all layers.
+  static std::size_t page_bytes(const config& c) {
+    return static_cast<std::size_t>(page_floats(c) * c.num_hidden_layers) * sizeof(float);
+  }
+  /// Pages that hold n positions.
+  static constexpr std::int64_t pages_for(std::int64_t n) noexcept { return (n + kv_page - 1) / kv_page; }
+
+  std::int64_t pages() const noexcept { return pages_; }
   std::size_t bytes() const noexcept { return memory_.size() * sizeof(float); }
   extent_t layers() const noexcept { return layers_; }
-  /// Floats of one position's keys, and of its values, which follow them.
-  extent_t width() const noexcept { return width_; }
-  extent_t row() const noexcept { return 2 * width_; }
-  /// First row of a layer; row slot * capacity + position belongs to that position.
-  float* layer(extent_t l) noexcept { return memory_.data() + l * static_cast<extent_t>(slots_ * capacity_) * row(); }
+  /// First page of a layer; pages are kv_page_size() floats apart.
+  float* layer(extent_t l) noexcept { return memory_.data() + l * static_cast<extent_t>(pages_) * page_size_; }
+  /// All layers of page `from` into page `to`.
+  void copy_page(std::int32_t to, std::int32_t from) {
+    for (extent_t l = 0; l < layers_; ++l)
+      device_->copy_rows(layer(l) + to * page_size_, page_size_, nullptr, layer(l) + from * page_size_, page_size_, 1,
+                         page_size_);
+  }
 
  private:
-  std::int64_t slots_, capacity_;
-  extent_t width_, layers_;
+  static std::int64_t page_floats(const config& c) {
+    const std::int64_t head_dim = c.head_dim ? c.head_dim : c.hidden_size / c.num_attention_heads;
+    return 2 * kv_page * c.num_key_value_heads * head_dim;
+  }
+
+  Device* device_;
+  std::int64_t pages_;
+  extent_t page_size_, layers_;
   buffer<float, Device> memory_;
 };
 

@@ -90,7 +90,7 @@ class workspace {
   const float* sine() const noexcept { return sine_.data(); }
 
   // Host memory reused between calls.
-  std::vector<std::int32_t> positions, index;
+  std::vector<std::int32_t> ids, positions, pages, index;
   std::vector<attention_segment> segments;
   std::vector<attention_segment_gradient> segment_gradients;
   std::vector<float> logp, entropy, dlogp, dentropy;

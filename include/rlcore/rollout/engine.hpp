@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <span>
 #include <string>
 #include <vector>
@@ -60,13 +61,14 @@ std::vector<response> generate(nn::causal_lm<Device>& model, nn::workspace<Devic
   }
   const nn::config& config = model.settings();
   const std::int64_t capacity = longest + settings.max_new_tokens;
-  const auto bytes_per_slot =
-      static_cast<std::size_t>(capacity * config.num_hidden_layers * 2 * config.num_key_value_heads * config.head_dim) *
-      sizeof(float);
+  const std::int64_t slot_pages = nn::kv_cache<Device>::pages_for(capacity);
+  const std::size_t bytes_per_slot = static_cast<std::size_t>(slot_pages) * nn::kv_cache<Device>::page_bytes(config);
   const std::size_t slots = std::min({static_cast<std::size_t>(settings.max_sequences), requests.size(),
                                       std::max<std::size_t>(1, settings.max_cache_bytes / bytes_per_slot)});
   const auto vocabulary = static_cast<std::size_t>(config.vocab_size);
-  nn::kv_cache<Device> cache(model.device(), config, static_cast<std::int64_t>(slots), capacity);
+  nn::kv_cache<Device> cache(model.device(), config, static_cast<std::int64_t>(slots) * slot_pages);
+  std::vector<std::int32_t> pages(static_cast<std::size_t>(cache.pages()));
+  std::iota(pages.begin(), pages.end(), 0);
 
   struct running {
     std::size_t request = 0;
@@ -75,7 +77,8 @@ std::vector<response> generate(nn::causal_lm<Device>& model, nn::workspace<Devic
   };
   std::vector<running> slot(slots);
   std::vector<response> responses(requests.size());
-  std::vector<std::int32_t> ids, where, positions, wanted, drawn;
+  std::vector<std::int32_t> ids, drawn;
+  std::vector<nn::decode_chunk> chunks;
   std::vector<std::size_t> owner;
   std::vector<float> logits, logp, entropy;
   sampler draw;
@@ -83,7 +86,9 @@ std::vector<response> generate(nn::causal_lm<Device>& model, nn::workspace<Devic
 
   std::size_t next = 0, done = 0;
   while (done < requests.size()) {
-    ids.clear(), where.clear(), positions.clear(), wanted.clear(), owner.clear();
+    ids.clear(), chunks.clear(), owner.clear();
+    ids.reserve(std::min(static_cast<std::size_t>(settings.max_batched_tokens),
+                         slots * static_cast<std::size_t>(capacity)));  // chunks point into it
     for (std::size_t s = 0; s < slots; ++s) {
       running& run = slot[s];
       if (!run.busy) {
@@ -96,32 +101,32 @@ std::vector<response> generate(nn::causal_lm<Device>& model, nn::workspace<Devic
       const auto room =
           static_cast<std::size_t>(std::max<std::int64_t>(0, settings.max_batched_tokens - std::ssize(ids)));
       const std::size_t take = std::min(length - run.fed, room);  // a long prompt enters in chunks
-      for (std::size_t i = 0; i < take; ++i, ++run.fed) {
+      if (take == 0) continue;
+      const std::size_t first = run.fed, begin = ids.size();
+      for (; run.fed < first + take; ++run.fed)
         ids.push_back(run.fed < r.prompt.size() ? r.prompt[run.fed] : text.tokens[run.fed - r.prompt.size()]);
-        where.push_back(static_cast<std::int32_t>(s));
-        positions.push_back(static_cast<std::int32_t>(run.fed));
-      }
-      if (take > 0 && run.fed == length) {
-        wanted.push_back(static_cast<std::int32_t>(ids.size() - 1));
-        owner.push_back(s);
-      }
+      chunks.push_back(
+          {std::span(ids).subspan(begin, take), static_cast<std::int64_t>(first),
+           std::span(pages).subspan(s * static_cast<std::size_t>(slot_pages), static_cast<std::size_t>(slot_pages)),
+           run.fed == length});
+      if (run.fed == length) owner.push_back(s);
     }
-    logits.resize(wanted.size() * vocabulary);
-    nn::decode(model, space, cache, ids, where, positions, wanted, logits.data());
+    logits.resize(owner.size() * vocabulary);
+    nn::decode(model, space, cache, chunks, logits.data());
 
-    drawn.resize(wanted.size());
-    for (std::size_t i = 0; i < wanted.size(); ++i) {
+    drawn.resize(owner.size());
+    for (std::size_t i = 0; i < owner.size(); ++i) {
       const request& r = requests[slot[owner[i]].request];
       const auto position = static_cast<std::uint32_t>(responses[slot[owner[i]].request].tokens.size());
       const double u = key.uniform(r.prompt_number, r.sample, position);
       drawn[i] = draw({logits.data() + i * vocabulary, vocabulary}, settings.how, u);
     }
-    logp.resize(wanted.size());
-    entropy.resize(wanted.size());
+    logp.resize(owner.size());
+    entropy.resize(owner.size());
     nn::log_prob_of(model.device(), logits, drawn, temperature, logp, entropy);
 
     const std::size_t before = done;
-    for (std::size_t i = 0; i < wanted.size(); ++i) {
+    for (std::size_t i = 0; i < owner.size(); ++i) {
       running& run = slot[owner[i]];
       response& text = responses[run.request];
       text.tokens.push_back(drawn[i]);

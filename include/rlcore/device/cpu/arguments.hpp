@@ -16,7 +16,8 @@ namespace cpu_kernels {
 inline constexpr extent_t gemm_depth_block = 512, gemm_row_block = 240;
 /// Floats of scratch that one thread needs for a product: a block of A and one panel (at most 32 columns) of B.
 inline constexpr extent_t gemm_scratch = gemm_depth_block * (gemm_row_block + 32);
-inline constexpr extent_t attention_query_block = 16;
+/// Keys between two rescalings of attention's running softmax; two pages.
+inline constexpr extent_t attention_keys = 2 * kv_page;
 
 /// C[i, j] = (accumulate ? C[i, j] : 0) + sum over p < depth of a[i * a_row + p * a_step] * B[p, j] (+ bias[j]), where
 /// B[p, j] is b[p * b_row + j], or b[j * b_row + p] if b_transposed.
@@ -38,11 +39,11 @@ struct adamw_arguments {
   float decay, one_minus_beta1, beta2, one_minus_beta2, root_correction2, eps, step_size, gradient_scale;
 };
 
-/// Floats of scratch for attention over at most `keys` keys, forward or backward.
-constexpr extent_t attention_scratch(const attention_shape& s, extent_t keys) {
-  const extent_t rows = attention_query_block * (s.heads / s.kv_heads), padded = (keys + 31) / 32 * 32 + 32;
-  const extent_t widest = padded > s.head_dim ? padded : s.head_dim;
-  return rows * (3 * padded + widest + 3 * s.head_dim) + 32 * (widest > rows ? widest : rows);
+/// Floats of scratch of one thread for attention, forward or backward, whatever the lengths.
+constexpr extent_t attention_scratch(const attention_shape& s) {
+  constexpr extent_t rows = 48;  // of a block, at most
+  const extent_t head_dim = (s.head_dim + 15) / 16 * 16;
+  return rows * (5 * head_dim + 2 * (attention_keys + 8) + 16 + 8);
 }
 
 /// One instruction set's kernels; each works on one thread.
@@ -57,8 +58,10 @@ struct table {
                                    extent_t, extent_t, extent_t);
   void (*rope)(float*, extent_t, extent_t, extent_t, const std::int32_t*, const float*, const float*, bool, extent_t,
                extent_t);
-  void (*attention_forward)(const attention_shape&, const attention_segment&, extent_t, const float*, extent_t, float*,
-                            extent_t, float*, float*);
+  void (*store_keys_values)(const attention_shape&, const attention_segment&, extent_t, float*, const float*,
+                            const float*, extent_t);
+  void (*attention_forward)(const attention_shape&, const attention_segment&, extent_t, extent_t, extent_t,
+                            const float*, extent_t, float*, extent_t, float*, float*);
   void (*attention_backward)(const attention_shape&, const attention_segment&, extent_t, const float*, extent_t,
                              const float*, const float*, extent_t, const float*, float*, float*, float*, float*);
   void (*swiglu_forward)(float*, const float*, extent_t, extent_t, extent_t);
