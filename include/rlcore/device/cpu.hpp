@@ -19,6 +19,9 @@
 
 RLCORE_BEGIN
 
+/// In what the inputs of matrix products are held: float, or bf16 with float sums, results and master weights.
+enum class compute : unsigned char { float32, bfloat16 };
+
 /// Device policy of the host. Kernels below about 1 MFLOP stay on the calling thread; no result depends on the threads.
 /// One call at a time: a cpu object belongs to the thread that drives the model. Steady-state calls allocate nothing.
 class cpu {
@@ -27,8 +30,11 @@ class cpu {
 
   /// threads = 0: one per core. `instruction_set` = "avx512", "avx2", "portable" or empty for the best available;
   /// throws device_error if this processor lacks it.
-  explicit cpu(int threads = 0, std::string_view instruction_set = {})
-      : kernels_(&cpu_kernels::choose(instruction_set)), pool_(threads), scratch_(pool_.concurrency()) {}
+  explicit cpu(int threads = 0, std::string_view instruction_set = {}, compute type = compute::float32)
+      : kernels_(&cpu_kernels::choose(instruction_set)),
+        compute_(type),
+        pool_(threads),
+        scratch_(pool_.concurrency()) {}
   cpu(const cpu&) = delete;
   cpu& operator=(const cpu&) = delete;
 
@@ -50,16 +56,43 @@ class cpu {
   }
   void wait() noexcept {}
 
-  void linear_forward(float* y, const float* x, const float* weight, const float* bias, extent_t t, extent_t o,
-                      extent_t i) {
-    multiply({y, o, x, i, 1, weight, i, true, bias, false, t, o, i});
+  /// The format of the compute type: what training and scoring multiply by.
+  weight_format compute_format() const noexcept {
+    return compute_ == compute::float32 ? weight_format::float32 : weight_format::bfloat16;
+  }
+  /// Panels of 32 outputs [inputs][32]; bf16 in pairs of inputs; int8 with a scale per output. The last is padded.
+  std::size_t packed_bytes(weight_format format, extent_t o, extent_t i) const noexcept {
+    return static_cast<std::size_t>((o + cpu_kernels::panel_width - 1) / cpu_kernels::panel_width *
+                                    panel_bytes(format, i));
+  }
+  /// Packs weight [o,i]; bf16 rounds to nearest even, int8 to multiples of max |w| / 127 of the row.
+  void pack_weight(std::byte* packed, weight_format format, const float* weight, extent_t o, extent_t i) {
+    const extent_t panels = (o + cpu_kernels::panel_width - 1) / cpu_kernels::panel_width, flops = 4 * o * i;
+    const extent_t chunks = chunks_for(panels, flops);
+    for (std::size_t c = 0; c < static_cast<std::size_t>(chunks); ++c) scratch(c, i * cpu_kernels::panel_width);
+    for_each(chunks, [&](extent_t c) {
+      for (extent_t n = panels * c / chunks; n < panels * (c + 1) / chunks; ++n)
+        kernels_->pack_weight(packed + n * panel_bytes(format, i), format, weight, o, i, n,
+                              scratch_[static_cast<std::size_t>(c)].data.get());
+    });
+  }
+
+  void linear_forward(float* y, const float* x, const std::byte* packed, weight_format format, const float* bias,
+                      extent_t t, extent_t o, extent_t i) {
+    constexpr cpu_kernels::operand kinds[] = {cpu_kernels::operand::float_panels, cpu_kernels::operand::bf16_panels,
+                                              cpu_kernels::operand::int8_panels};
+    multiply({y, o, x, i, 1, packed, kinds[static_cast<int>(format)], 0, panel_bytes(format, i), bias, false,
+              format == weight_format::bfloat16, t, o, i});
   }
   void linear_backward_input(float* dx, const float* dy, const float* weight, extent_t t, extent_t o, extent_t i,
                              bool accumulate) {
-    multiply({dx, i, dy, o, 1, weight, i, false, nullptr, accumulate, t, i, o});
+    multiply({dx, i, dy, o, 1, reinterpret_cast<const std::byte*>(weight), cpu_kernels::operand::rows, i, 0, nullptr,
+              accumulate, rounds(), t, i, o});
   }
-  void linear_backward_weight(float* dweight, const float* dy, const float* x, extent_t t, extent_t o, extent_t i) {
-    multiply({dweight, i, dy, 1, o, x, i, false, nullptr, true, o, i, t});
+  void linear_backward_weight(float* dweight, const float* dy, const float* x, extent_t t, extent_t o, extent_t i,
+                              bool accumulate) {
+    multiply({dweight, i, dy, 1, o, reinterpret_cast<const std::byte*>(x), cpu_kernels::operand::rows, i, 0, nullptr,
+              accumulate, rounds(), o, i, t});
   }
   void sum_rows(float* total, const float* x, extent_t t, extent_t w) {
     split_columns(w, t * w, [&](extent_t begin, extent_t end) { kernels_->sum_rows(total, x, w, t, begin, end); });
@@ -239,32 +272,28 @@ class cpu {
           [&](extent_t begin, extent_t end) { f(begin * 32, std::min(end * 32, columns)); });
   }
 
+  bool rounds() const noexcept { return compute_ == compute::bfloat16; }
+  static constexpr extent_t panel_bytes(weight_format format, extent_t i) noexcept {
+    return cpu_kernels::panel_width * (format == weight_format::float32    ? 4 * i
+                                       : format == weight_format::bfloat16 ? 2 * (i + i % 2)
+                                                                           : i + 4);
+  }
+
+  /// Threads share the longer side of C: panels of columns, or rows.
   void multiply(const cpu_kernels::gemm_arguments& g) {
     if (g.rows <= 0 || g.columns <= 0) return;
-    const extent_t panels = (g.columns + kernels_->columns - 1) / kernels_->columns;
-    const extent_t chunks = chunks_for(std::max(panels, g.rows), 2 * g.rows * g.columns * g.depth);
+    const extent_t panels = (g.columns + cpu_kernels::panel_width - 1) / cpu_kernels::panel_width;
+    const bool by_columns = g.columns >= g.rows && panels >= threads();
+    const extent_t chunks = chunks_for(by_columns ? panels : g.rows, 2 * g.rows * g.columns * g.depth);
     for (std::size_t c = 0; c < static_cast<std::size_t>(chunks); ++c) scratch(c, cpu_kernels::gemm_scratch);
-    if (panels >= chunks) {
-      for_each(chunks, [&](extent_t c) {
-        const extent_t begin = panels * c / chunks * kernels_->columns;
-        const extent_t end = std::min(g.columns, panels * (c + 1) / chunks * kernels_->columns);
-        auto part = g;
-        part.c += begin;
-        part.b += g.b_transposed ? begin * g.b_row : begin;
-        if (part.bias) part.bias += begin;
-        part.columns = end - begin;
-        kernels_->gemm(part, scratch_[static_cast<std::size_t>(c)].data.get());
-      });
-    } else {
-      for_each(chunks, [&](extent_t c) {
-        const extent_t begin = g.rows * c / chunks, end = g.rows * (c + 1) / chunks;
-        auto part = g;
-        part.c += begin * g.c_row;
-        part.a += begin * g.a_row;
-        part.rows = end - begin;
-        kernels_->gemm(part, scratch_[static_cast<std::size_t>(c)].data.get());
-      });
-    }
+    for_each(chunks, [&](extent_t c) {
+      float* own = scratch_[static_cast<std::size_t>(c)].data.get();
+      if (by_columns)
+        kernels_->gemm(g, 0, g.rows, panels * c / chunks * cpu_kernels::panel_width,
+                       std::min(g.columns, panels * (c + 1) / chunks * cpu_kernels::panel_width), own);
+      else
+        kernels_->gemm(g, g.rows * c / chunks, g.rows * (c + 1) / chunks, 0, g.columns, own);
+    });
   }
 
   /// f(segment, kv_head, piece, pieces, scratch) for every piece of every pair; threads take the next one when they
@@ -293,6 +322,7 @@ class cpu {
   }
 
   const cpu_kernels::table* kernels_;
+  compute compute_;
   rlcore::threads pool_;
   std::vector<scratch_block> scratch_;
   std::vector<double> sums_;

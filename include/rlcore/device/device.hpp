@@ -58,6 +58,10 @@ struct attention_segment_gradient {
   float* values = nullptr;
 };
 
+/// In what a device keeps the weights that it multiplies by. Training uses the format of the device's compute type;
+/// int8 (one scale per output) is for generation alone.
+enum class weight_format : unsigned char { float32, bfloat16, int8 };
+
 /// One AdamW step as torch.optim.AdamW computes it (decoupled decay, Loshchilov & Hutter 2019): with g' =
 /// gradient_scale g, w *= 1 - lr decay; m += (1 - beta1)(g' - m); v = beta2 v + (1 - beta2) g'^2; w -= lr / (1 -
 /// beta1^step) m / (sqrt(v) / sqrt(1 - beta2^step) + eps). step counts from 1.
@@ -81,13 +85,18 @@ template <class D>
 concept device = device_memory<D> &&
     requires(D& d, float* y, const float* x, const std::int32_t* ids, extent_t n, bool flag, float f, double& total,
              const norm_arguments& norm, const attention_shape& heads, std::span<const attention_segment> segments,
-             std::span<const attention_segment_gradient> gradients, const adamw_step& step) {
-  // y[t,o] = x[t,i] weight[o,i]^T + bias[o]: y, x, weight, bias (may be null), t, o, i
-  d.linear_forward(y, x, x, x, n, n, n);
+             std::span<const attention_segment_gradient> gradients, const adamw_step& step, weight_format format,
+             std::byte* bytes, const std::byte* packed) {
+  // the format in which training multiplies; bytes of a packed weight [o,i]; packed, format, weight, o, i
+  { d.compute_format() } -> std::same_as<weight_format>;
+  { d.packed_bytes(format, n, n) } -> std::same_as<std::size_t>;
+  d.pack_weight(bytes, format, x, n, n);
+  // y[t,o] = x[t,i] weight[o,i]^T + bias[o]: y, x, packed weight, format, bias (may be null), t, o, i
+  d.linear_forward(y, x, packed, format, x, n, n, n);
   // dx[t,i] (+)= dy[t,o] weight: dx, dy, weight, t, o, i, accumulate
   d.linear_backward_input(y, x, x, n, n, n, flag);
-  // dweight[o,i] += dy^T x: dweight, dy, x, t, o, i
-  d.linear_backward_weight(y, x, x, n, n, n);
+  // dweight[o,i] (+)= dy^T x: dweight, dy, x, t, o, i, accumulate
+  d.linear_backward_weight(y, x, x, n, n, n, flag);
   // total[w] += x[0], x[1], ... (a bias's gradient): total, x, t, w
   d.sum_rows(y, x, n, n);
   // y = weight (x rstd), rstd = (mean x^2 + eps)^-1/2: y, row of y, x, rstd, t

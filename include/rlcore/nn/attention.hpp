@@ -40,7 +40,7 @@ struct attention {
   template <class Device, class Place>
   void forward(const pass<Device>& p, const attention_activations& a, float* y, const float* x, Place&& place) const {
     const extent_t qk = q_width() + kv_width(), t = p.tokens;
-    qkv.forward(p.device, p.weights, a.qkv, x, t);
+    qkv.forward(p, a.qkv, x, t);
     if (norms) {
       p.device.copy_rows(a.raw, qk, nullptr, a.qkv, width(), t, qk);
       q_norm.forward(p.device, p.weights, a.qkv, width(), a.raw, qk, a.rstd_q, t);
@@ -49,7 +49,7 @@ struct attention {
     p.device.rope(a.qkv, width(), shape.heads + shape.kv_heads, shape.head_dim, p.positions, p.space.cosine(),
                   p.space.sine(), t, false);
     p.device.attention_forward(shape, place(a.qkv), a.qkv, width(), a.attended, q_width(), a.statistics);
-    output.forward(p.device, p.weights, y, a.attended, t);
+    output.forward(p, y, a.attended, t);
   }
 
   /// dx from dy; x is the forward's input. `place` as in the forward, `place_gradient(dqkv)` the same for the
@@ -58,7 +58,7 @@ struct attention {
   void backward(const pass<Device>& p, const attention_activations& a, float* dx, const float* dy, const float* x,
                 float* dqkv, float* dattended, Place&& place, PlaceGradient&& place_gradient) const {
     const extent_t qk = q_width() + kv_width(), t = p.tokens;
-    output.backward(p.device, p.weights, p.gradients, dattended, dy, a.attended, t);
+    output.backward(p, dattended, dy, a.attended, t);
     p.device.fill_zero(dqkv, static_cast<std::size_t>(t * width()) * sizeof(float));
     p.device.attention_backward(shape, place(a.qkv), place_gradient(dqkv), a.qkv, width(), a.attended, dattended,
                                 q_width(), a.statistics, dqkv);
@@ -69,7 +69,7 @@ struct attention {
       k_norm.backward(p.device, p.weights, p.gradients, dqkv + q_width(), dqkv + q_width(), width(), a.raw + q_width(),
                       qk, a.rstd_k, t, false);
     }
-    qkv.backward(p.device, p.weights, p.gradients, dx, dqkv, x, t);
+    qkv.backward(p, dx, dqkv, x, t);
   }
 };
 

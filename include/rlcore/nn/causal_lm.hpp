@@ -15,6 +15,7 @@
 #include "rlcore/nn/block.hpp"
 #include "rlcore/nn/config.hpp"
 #include "rlcore/nn/head.hpp"
+#include "rlcore/nn/packed_weights.hpp"
 #include "rlcore/nn/parameter.hpp"
 #include "rlcore/tensor/buffer.hpp"
 
@@ -33,14 +34,28 @@ class causal_lm {
     check();
     lay_out();
     weights_ = buffer<float, Device>(device, size_);
+    packed_.emplace_back(device.compute_format());
   }
 
   Device& device() const noexcept { return *device_; }
   const config& settings() const noexcept { return settings_; }
   std::span<const parameter> parameters() const noexcept { return parameters_; }
   std::size_t size() const noexcept { return size_; }
-  buffer<float, Device>& weights() noexcept { return weights_; }
+  /// To be changed: the packed copies are made again at their next use.
+  buffer<float, Device>& weights() noexcept {
+    for (packed_weights<Device>& p : packed_) p.forget();
+    return weights_;
+  }
   const buffer<float, Device>& weights() const noexcept { return weights_; }
+
+  /// What linear layers multiply by. Training and scoring use the device's compute format; generation may ask for int8.
+  packed_view packed() const { return packed(device_->compute_format()); }
+  packed_view packed(weight_format format) const {
+    for (packed_weights<Device>& p : packed_)
+      if (p.format() == format) return p.view(*device_, matrices_, weights_.data());
+    return packed_.emplace_back(format).view(*device_, matrices_, weights_.data());
+  }
+  std::span<const matrix> matrices() const noexcept { return matrices_; }
 
   std::span<const block> blocks() const noexcept { return blocks_; }
   const nn::head& head() const noexcept { return head_; }
@@ -101,6 +116,11 @@ class causal_lm {
     return std::exchange(size_, size_ + n);
   }
 
+  void pack(linear& l) {
+    l.number = matrices_.size();
+    matrices_.push_back({l.weight, l.outputs, l.inputs});
+  }
+
   /// Projections of the same input are neighbours, weights first, then biases, so that one product computes them.
   void lay_out() {
     const config& c = settings_;
@@ -138,11 +158,13 @@ class causal_lm {
       add(mlp_name + "up_proj.weight", {c.intermediate_size, h});
       b.feed_forward.down = {add(mlp_name + "down_proj.weight", {h, c.intermediate_size}), no_parameter, wide(h),
                              wide(c.intermediate_size)};
+      for (linear* l : {&b.mixer.qkv, &b.mixer.output, &b.feed_forward.gate_up, &b.feed_forward.down}) pack(*l);
       blocks_.push_back(b);
     }
     head_.final_norm = {add("model.norm.weight", {h}), wide(h), 1, c.rms_norm_eps};
     head_.logits = {embedding, no_parameter, wide(c.vocab_size), wide(h)};
     if (!c.tie_word_embeddings) head_.logits.weight = add("lm_head.weight", {c.vocab_size, h});
+    pack(head_.logits);
   }
 
   Device* device_;
@@ -152,6 +174,8 @@ class causal_lm {
   nn::head head_;
   std::size_t size_ = 0;
   buffer<float, Device> weights_;
+  std::vector<matrix> matrices_;
+  mutable std::vector<packed_weights<Device>> packed_;  // copies of weights_, made when they are needed
 };
 
 }  // namespace nn

@@ -35,7 +35,7 @@ void forward_backward(const causal_lm<Device>& model, workspace<Device>& space, 
   const extent_t t = batch.tokens, n = static_cast<extent_t>(wanted.row.size());
   const auto h = static_cast<extent_t>(model.settings().hidden_size),
              v = static_cast<extent_t>(model.settings().vocab_size);
-  const pass<Device> p{device, space, model.weights().data(), grads.data(), t, batch.positions};
+  pass<Device> p{device, space, model.weights().data(), model.packed(), nullptr, t, batch.positions};
   const std::span<const block> blocks = model.blocks();
   const std::size_t layers = blocks.size();
 
@@ -71,7 +71,8 @@ void forward_backward(const causal_lm<Device>& model, workspace<Device>& space, 
   const float *dlogp = space.take_copy(space.dlogp.data(), n), *dentropy = space.take_copy(space.dentropy.data(), n);
 
   // Backward: head in chunks, then the layers from the last to the first.
-  grads.separate();
+  const auto start = grads.begin();
+  p.gradients = start.data, p.first = start.first;
   const head& top = model.head();
   float* dnormed = space.template take<float>(n * h);
   for (extent_t i = 0; i < n; i += chunk) {
@@ -79,7 +80,9 @@ void forward_backward(const causal_lm<Device>& model, workspace<Device>& space, 
     if (chunk < n) score(i, m);
     device.log_prob_backward(logits, m, v, token + i, temperature, dlogp + i, dentropy + i, entropy + i,
                              statistics + 2 * i);
-    top.logits.backward(device, p.weights, p.gradients, dnormed + i * h, logits, rows.normed + i * h, m);
+    pass<Device> part = p;
+    part.first = p.first && i == 0;
+    top.logits.backward(part, dnormed + i * h, logits, rows.normed + i * h, m);
   }
   top.final_norm.backward(device, p.weights, p.gradients, dnormed, dnormed, h, rows.rows, h, rows.rstd, n, false);
   float* dx = space.template take<float>(t * h);

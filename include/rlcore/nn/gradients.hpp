@@ -9,6 +9,7 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/device/device.hpp"
+#include "rlcore/nn/packed_weights.hpp"
 #include "rlcore/nn/workspace.hpp"
 #include "rlcore/tensor/buffer.hpp"
 
@@ -30,27 +31,51 @@ class gradients {
       : device_(&model.device()),
         flat_(model.device(), model.size()),
         width_(static_cast<extent_t>(model.settings().hidden_size)),
-        tied_(model.settings().tie_word_embeddings) {
+        tied_(model.settings().tie_word_embeddings),
+        matrices_(model.matrices().begin(), model.matrices().end()) {
+    std::sort(matrices_.begin(), matrices_.end(), [](const matrix& a, const matrix& b) { return a.offset < b.offset; });
     if (tied_) place_.assign(static_cast<std::size_t>(model.settings().vocab_size), -1);
     zero();
   }
 
-  buffer<float, Device>& flat() noexcept { return flat_; }
-  const buffer<float, Device>& flat() const noexcept { return flat_; }
-  float* data() noexcept { return flat_.data(); }
-  const float* data() const noexcept { return flat_.data(); }
+  buffer<float, Device>& flat() {
+    settle();
+    return flat_;
+  }
+  const buffer<float, Device>& flat() const {
+    settle();
+    return flat_;
+  }
+  float* data() { return flat().data(); }
+  const float* data() const { return flat().data(); }
   std::size_t size() const noexcept { return flat_.size(); }
 
-  void zero() {
-    device_->fill_zero(flat_.data(), flat_.size() * sizeof(float));
+  /// Everything is 0 from here on. Memory is not touched yet: the next backward overwrites what it can.
+  void zero() noexcept {
+    zero_ = true;
     for (const std::int32_t id : ids_) place_[static_cast<std::size_t>(id)] = -1;
     ids_.clear();
   }
 
-  /// Before a backward: the embedding's part of flat() becomes the head's sum alone.
-  void separate() {
-    if (ids_.empty()) return;
-    device_->copy_rows(flat_.data(), width_, device_ids_.data(), head_sum_.data(), width_, std::ssize(ids_), width_);
+  /// Before a backward. `first`: the gradients of linear weights hold nothing and have to be overwritten, all of them;
+  /// everything else is there to be added to. The embedding's part becomes the head's sum alone.
+  struct start {
+    float* data = nullptr;
+    bool first = false;
+  };
+  start begin() {
+    const bool first = std::exchange(zero_, false);
+    if (first) {  // all but the linear weights, which come in the order of their offsets
+      std::size_t at = 0;
+      for (const matrix& m : matrices_) {
+        zero_range(at, m.offset);
+        at = m.offset + static_cast<std::size_t>(m.outputs * m.inputs);
+      }
+      zero_range(at, flat_.size());
+    } else if (!ids_.empty()) {
+      device_->copy_rows(flat_.data(), width_, device_ids_.data(), head_sum_.data(), width_, std::ssize(ids_), width_);
+    }
+    return {flat_.data(), first};
   }
 
   /// After a backward: adds rows dx [tokens, hidden] of the input tokens `ids` (host) and completes flat().
@@ -92,10 +117,19 @@ class gradients {
     device_->fill_zero(input_sum_.data() + before * w, (ids_.size() - before) * w * sizeof(float));
   }
 
+  void zero_range(std::size_t begin, std::size_t end) const {
+    if (begin < end) device_->fill_zero(flat_.data() + begin, (end - begin) * sizeof(float));
+  }
+  void settle() const {
+    if (std::exchange(zero_, false)) zero_range(0, flat_.size());
+  }
+
   Device* device_;
-  buffer<float, Device> flat_;
+  mutable buffer<float, Device> flat_;
+  mutable bool zero_ = false;  // flat_ stands for zeros, whatever it holds
   extent_t width_;
   bool tied_;
+  std::vector<matrix> matrices_;           // linear weights by offset
   std::vector<std::int32_t> ids_, place_;  // distinct input tokens in order of appearance; their index, -1: none
   buffer<std::int32_t, Device> device_ids_;
   buffer<float, Device> input_sum_, head_sum_;

@@ -26,7 +26,7 @@ struct head {
   /// out [n, vocabulary] for normed rows.
   template <class Device>
   void forward(const pass<Device>& p, float* out, const float* normed, extent_t n) const {
-    logits.forward(p.device, p.weights, out, normed, n);
+    logits.forward(p, out, normed, n);
   }
 };
 

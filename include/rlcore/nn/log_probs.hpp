@@ -43,7 +43,7 @@ void log_probs(const causal_lm<Device>& model, workspace<Device>& space, const r
   Device& device = model.device();
   const auto h = static_cast<extent_t>(model.settings().hidden_size),
              v = static_cast<extent_t>(model.settings().vocab_size);
-  const pass<Device> p{device, space, model.weights().data(), nullptr, batch.tokens, batch.positions};
+  const pass<Device> p{device, space, model.weights().data(), model.packed(), nullptr, batch.tokens, batch.positions};
 
   float *x = space.template take<float>(batch.tokens * h), *y = space.template take<float>(batch.tokens * h);
   device.gather_rows(x, p.weights, batch.ids, batch.tokens, h);

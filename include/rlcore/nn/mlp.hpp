@@ -19,17 +19,17 @@ struct mlp {
   }
   template <class Device>
   void forward(const pass<Device>& p, const mlp_activations& a, float* y, const float* x) const {
-    gate_up.forward(p.device, p.weights, a.gate_up, x, p.tokens);
+    gate_up.forward(p, a.gate_up, x, p.tokens);
     p.device.swiglu_forward(a.activated, a.gate_up, p.tokens, width());
-    down.forward(p.device, p.weights, y, a.activated, p.tokens);
+    down.forward(p, y, a.activated, p.tokens);
   }
   /// dx from dy; `d` is scratch of the forward's shapes.
   template <class Device>
   void backward(const pass<Device>& p, const mlp_activations& a, float* dx, const float* dy, const float* x,
                 const mlp_activations& d) const {
-    down.backward(p.device, p.weights, p.gradients, d.activated, dy, a.activated, p.tokens);
+    down.backward(p, d.activated, dy, a.activated, p.tokens);
     p.device.swiglu_backward(d.gate_up, d.activated, a.gate_up, p.tokens, width());
-    gate_up.backward(p.device, p.weights, p.gradients, dx, d.gate_up, x, p.tokens);
+    gate_up.backward(p, dx, d.gate_up, x, p.tokens);
   }
 };
 

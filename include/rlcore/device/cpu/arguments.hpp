@@ -12,25 +12,31 @@ RLCORE_BEGIN
 
 namespace cpu_kernels {
 
-/// Depth and rows of the blocks in which a product is computed; no result depends on them.
-inline constexpr extent_t gemm_depth_block = 512, gemm_row_block = 240;
-/// Floats of scratch that one thread needs for a product: a block of A and one panel (at most 32 columns) of B.
-inline constexpr extent_t gemm_scratch = gemm_depth_block * (gemm_row_block + 32);
+/// Columns of a panel of packed weights, in every instruction set.
+inline constexpr extent_t panel_width = 32;
+/// Depth of a block of a product and floats of its block of A; no result depends on them.
+inline constexpr extent_t gemm_depth_block = 1024, gemm_a_floats = 192 * gemm_depth_block;
+/// Floats of scratch that one thread needs for a product: a block of A (and room to write beyond its end) and one panel
+/// of B.
+inline constexpr extent_t gemm_scratch = gemm_a_floats + 64 + gemm_depth_block * panel_width;
 /// Keys between two rescalings of attention's running softmax; two pages.
 inline constexpr extent_t attention_keys = 2 * kv_page;
 
-/// C[i, j] = (accumulate ? C[i, j] : 0) + sum over p < depth of a[i * a_row + p * a_step] * B[p, j] (+ bias[j]), where
-/// B[p, j] is b[p * b_row + j], or b[j * b_row + p] if b_transposed.
+/// How B is stored: panels as cpu::pack_weight writes them, panel_bytes apart, or rows of floats, b_row apart.
+enum class operand : unsigned char { float_panels, bf16_panels, int8_panels, rows };
+
+/// C[i, j] = (accumulate ? C[i, j] : 0) + sum over p < depth of a[i * a_row + p * a_step] * B[p, j] (+ bias[j]). With
+/// `round`, A and the rows of B are rounded to bf16 first.
 struct gemm_arguments {
   float* c;
   extent_t c_row;
   const float* a;
   extent_t a_row, a_step;
-  const float* b;
-  extent_t b_row;
-  bool b_transposed;
+  const std::byte* b;
+  operand kind;
+  extent_t b_row, panel_bytes;
   const float* bias;
-  bool accumulate;
+  bool accumulate, round;
   extent_t rows, columns, depth;
 };
 
@@ -49,8 +55,8 @@ constexpr extent_t attention_scratch(const attention_shape& s) {
 /// One instruction set's kernels; each works on one thread.
 struct table {
   const char* name;
-  extent_t columns;  ///< of a panel: threads split columns at multiples of it
-  void (*gemm)(const gemm_arguments&, float*);
+  void (*gemm)(const gemm_arguments&, extent_t, extent_t, extent_t, extent_t, float*);
+  void (*pack_weight)(std::byte*, weight_format, const float*, extent_t, extent_t, extent_t, float*);
   void (*rms_norm_forward)(const norm_arguments&, float*, extent_t, const float*, float*, extent_t, extent_t);
   void (*rms_norm_backward)(const norm_arguments&, float*, const float*, extent_t, const float*, const float*, bool,
                             extent_t, extent_t);
