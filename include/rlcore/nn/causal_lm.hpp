@@ -158,7 +158,7 @@ class causal_lm {
       add(mlp_name + "up_proj.weight", {c.intermediate_size, h});
       b.feed_forward.down = {add(mlp_name + "down_proj.weight", {h, c.intermediate_size}), no_parameter, wide(h),
                              wide(c.intermediate_size)};
-      for (linear* l : {&b.mixer.qkv, &b.mixer.output, &b.feed_forward.gate_up, &b.feed_forward.down}) pack(*l);
+      for (linear* each : {&b.mixer.qkv, &b.mixer.output, &b.feed_forward.gate_up, &b.feed_forward.down}) pack(*each);
       blocks_.push_back(b);
     }
     head_.final_norm = {add("model.norm.weight", {h}), wide(h), 1, c.rms_norm_eps};

@@ -70,7 +70,6 @@ void decode(const causal_lm<Device>& model, workspace<Device>& space, kv_cache<D
 
   Device& device = model.device();
   const auto h = static_cast<extent_t>(c.hidden_size), v = static_cast<extent_t>(c.vocab_size);
-<<<<<<< HEAD
   const auto t = static_cast<extent_t>(space.ids.size()), n = static_cast<extent_t>(space.index.size());
   const std::int32_t *tokens = space.take_copy(space.ids.data(), t),
                      *where = space.take_copy(space.positions.data(), t);
@@ -79,12 +78,7 @@ void decode(const causal_lm<Device>& model, workspace<Device>& space, kv_cache<D
     space.segments[i].pages = pages;
     pages += chunks[i].pages.size();
   }
-  const pass<Device> p{device, space, model.weights().data(), nullptr, t, where};
-=======
-  const std::int32_t* at = space.take_copy(space.index.data(), t);
-  const std::int32_t *tokens = space.take_copy(ids.data(), t), *where = space.take_copy(positions.data(), t);
   const pass<Device> p{device, space, model.weights().data(), model.packed(), nullptr, t, where};
->>>>>>> a6c09f3 (Weights are packed once per change into the device's own format; products stream panels in float, bf16 or int8)
   float *x = space.template take<float>(t * h), *y = space.template take<float>(t * h);
   device.gather_rows(x, p.weights, tokens, t, h);
   const block_activations a = model.blocks().front().take(space, t);

@@ -1,12 +1,17 @@
-// Products in three orientations: against double, and to the bit over rows, threads and splits.
+// Products in three orientations and three weight formats: against double, against the chain of fused multiply-adds
+// that every element is, and to the bit over rows, threads and splits.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <limits>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "device/cpu/sets.hpp"
+#include "rlcore/core/dtype.hpp"
 
 namespace {
 
@@ -14,79 +19,93 @@ using namespace rlcore;
 using rlcore_test::normal;
 using floats = std::vector<float>;
 
+std::size_t size(extent_t n) { return static_cast<std::size_t>(n); }
+
 struct shape {
   extent_t rows, outputs, inputs;
 };
 
-class gemm : public testing::TestWithParam<std::string> {
- protected:
-  static std::vector<shape> shapes() {
-    return {{1, 1, 1}, {1, 33, 7}, {3, 16, 64}, {13, 50, 24}, {37, 65, 130}, {250, 40, 33}, {5, 31, 1100}};
+/// Odd sizes on both sides of a tile, a panel and a block of the depth (1024), and 300 rows: two blocks of A.
+const shape shapes[] = {{1, 1, 1},     {1, 33, 7},    {3, 16, 64},    {13, 50, 24},   {37, 65, 131},
+                        {250, 40, 33}, {5, 31, 1100}, {26, 96, 1100}, {300, 40, 1030}};
+
+struct packed {
+  weight_format format;
+  std::vector<std::byte> bytes;
+
+  packed(cpu& device, weight_format f, const floats& w, extent_t o, extent_t i)
+      : format(f), bytes(device.packed_bytes(f, o, i)) {
+    device.pack_weight(bytes.data(), f, w.data(), o, i);
   }
 };
 
-std::size_t size(extent_t n) { return static_cast<std::size_t>(n); }
+class gemm : public testing::TestWithParam<std::tuple<std::string, compute>> {
+ protected:
+  static std::string set() { return std::get<0>(GetParam()); }
+  static compute type() { return std::get<1>(GetParam()); }
+  cpu device{1, set(), type()}, three{3, set(), type()};
 
-/// |x - exact| <= 2 (depth + 2) eps sum of |products|: what any order of summation keeps.
-void expect_close(float x, double exact, double magnitude, extent_t depth) {
-  ASSERT_LE(std::abs(static_cast<double>(x) - exact),
-            2 * static_cast<double>(depth + 2) * std::numeric_limits<float>::epsilon() * magnitude + 1e-30);
-}
+  /// What a product sees of an input.
+  static floats seen(floats x) {
+    if (type() == compute::bfloat16)
+      for (float& v : x) v = bf16(v);
+    return x;
+  }
+  /// start + sum of a[p] b[p] in index order, each product fused; only there do all bits have to agree.
+  template <class A, class B>
+  static void expect_sum(float x, float start, float bias, extent_t depth, A&& a, B&& b) {
+    float chain = start;
+    double exact = static_cast<double>(start) + static_cast<double>(bias), magnitude = std::abs(exact);
+    for (extent_t p = 0; p < depth; ++p) {
+      chain = std::fma(a(p), b(p), chain);
+      exact += static_cast<double>(a(p)) * static_cast<double>(b(p));
+      magnitude += std::abs(static_cast<double>(a(p)) * static_cast<double>(b(p)));
+    }
+    if (set() != "portable") {
+      ASSERT_EQ(x, chain + bias);
+    }
+    ASSERT_LE(std::abs(static_cast<double>(x) - exact),
+              2 * static_cast<double>(depth + 2) * std::numeric_limits<float>::epsilon() * magnitude + 1e-30);
+  }
+};
 
 TEST_P(gemm, forward) {
-  cpu device(1, GetParam());
-  for (const auto& s : shapes()) {
+  for (const auto& s : shapes) {
     const floats x = normal(size(s.rows * s.inputs), 1), w = normal(size(s.outputs * s.inputs), 2),
-                 b = normal(size(s.outputs), 3);
-    floats y(size(s.rows * s.outputs));
-    device.linear_forward(y.data(), x.data(), w.data(), b.data(), s.rows, s.outputs, s.inputs);
+                 b = normal(size(s.outputs), 3), xs = seen(x), ws = seen(w);
+    const packed p(device, device.compute_format(), w, s.outputs, s.inputs);
+    floats y(size(s.rows * s.outputs)), threaded = y, one(size(s.outputs));
+    device.linear_forward(y.data(), x.data(), p.bytes.data(), p.format, b.data(), s.rows, s.outputs, s.inputs);
     for (extent_t t = 0; t < s.rows; ++t)
-      for (extent_t o = 0; o < s.outputs; ++o) {
-        double sum = b[size(o)], magnitude = std::abs(sum);
-        for (extent_t i = 0; i < s.inputs; ++i) {
-          const double product =
-              static_cast<double>(x[size(t * s.inputs + i)]) * static_cast<double>(w[size(o * s.inputs + i)]);
-          sum += product;
-          magnitude += std::abs(product);
-        }
-        expect_close(y[size(t * s.outputs + o)], sum, magnitude, s.inputs);
-      }
-  }
-}
-
-TEST_P(gemm, forward_of_a_row_does_not_depend_on_the_others) {
-  cpu device(1, GetParam()), three(3, GetParam());
-  for (const auto& s : shapes()) {
-    const floats x = normal(size(s.rows * s.inputs), 1), w = normal(size(s.outputs * s.inputs), 2),
-                 b = normal(size(s.outputs), 3);
-    floats all(size(s.rows * s.outputs)), threaded = all, one(size(s.outputs));
-    device.linear_forward(all.data(), x.data(), w.data(), b.data(), s.rows, s.outputs, s.inputs);
-    three.linear_forward(threaded.data(), x.data(), w.data(), b.data(), s.rows, s.outputs, s.inputs);
-    EXPECT_EQ(all, threaded);
-    for (extent_t t = 0; t < s.rows; ++t) {
-      device.linear_forward(one.data(), x.data() + t * s.inputs, w.data(), b.data(), 1, s.outputs, s.inputs);
-      ASSERT_TRUE(std::equal(one.begin(), one.end(), all.begin() + t * s.outputs)) << s.rows << " rows, row " << t;
+      for (extent_t o = 0; o < s.outputs; ++o)
+        expect_sum(
+            y[size(t * s.outputs + o)], 0, b[size(o)], s.inputs, [&](extent_t i) { return xs[size(t * s.inputs + i)]; },
+            [&](extent_t i) { return ws[size(o * s.inputs + i)]; });
+    const packed by_three(three, p.format, w, s.outputs, s.inputs);
+    EXPECT_EQ(p.bytes, by_three.bytes);
+    three.linear_forward(threaded.data(), x.data(), p.bytes.data(), p.format, b.data(), s.rows, s.outputs, s.inputs);
+    EXPECT_EQ(y, threaded);
+    for (extent_t t = 0; t < s.rows; ++t) {  // a row alone
+      device.linear_forward(one.data(), x.data() + t * s.inputs, p.bytes.data(), p.format, b.data(), 1, s.outputs,
+                            s.inputs);
+      ASSERT_TRUE(std::equal(one.begin(), one.end(), y.begin() + t * s.outputs)) << s.rows << " rows, row " << t;
     }
   }
 }
 
 TEST_P(gemm, input_gradient) {
-  cpu device(1, GetParam());
-  for (const auto& s : shapes()) {
-    const floats dy = normal(size(s.rows * s.outputs), 4), w = normal(size(s.outputs * s.inputs), 2);
-    floats dx(size(s.rows * s.inputs), 0.5f), one(size(s.inputs));
+  for (const auto& s : shapes) {
+    const floats dy = normal(size(s.rows * s.outputs), 4), w = normal(size(s.outputs * s.inputs), 2), dys = seen(dy),
+                 ws = seen(w);
+    floats dx(size(s.rows * s.inputs), 0.5f), threaded = dx, one(size(s.inputs));
     device.linear_backward_input(dx.data(), dy.data(), w.data(), s.rows, s.outputs, s.inputs, true);
+    three.linear_backward_input(threaded.data(), dy.data(), w.data(), s.rows, s.outputs, s.inputs, true);
+    EXPECT_EQ(dx, threaded);
     for (extent_t t = 0; t < s.rows; ++t)
-      for (extent_t i = 0; i < s.inputs; ++i) {
-        double sum = 0.5, magnitude = 0.5;
-        for (extent_t o = 0; o < s.outputs; ++o) {
-          const double product =
-              static_cast<double>(dy[size(t * s.outputs + o)]) * static_cast<double>(w[size(o * s.inputs + i)]);
-          sum += product;
-          magnitude += std::abs(product);
-        }
-        expect_close(dx[size(t * s.inputs + i)], sum, magnitude, s.outputs);
-      }
+      for (extent_t i = 0; i < s.inputs; ++i)
+        expect_sum(
+            dx[size(t * s.inputs + i)], 0.5f, 0, s.outputs, [&](extent_t o) { return dys[size(t * s.outputs + o)]; },
+            [&](extent_t o) { return ws[size(o * s.inputs + i)]; });
     device.linear_backward_input(dx.data(), dy.data(), w.data(), s.rows, s.outputs, s.inputs, false);
     for (extent_t t = 0; t < s.rows; ++t) {
       device.linear_backward_input(one.data(), dy.data() + t * s.outputs, w.data(), 1, s.outputs, s.inputs, false);
@@ -96,34 +115,70 @@ TEST_P(gemm, input_gradient) {
 }
 
 TEST_P(gemm, weight_gradient_is_one_chain_over_rows) {
-  cpu device(1, GetParam()), three(3, GetParam());
-  for (const auto& s : shapes()) {
-    const floats dy = normal(size(s.rows * s.outputs), 4), x = normal(size(s.rows * s.inputs), 1);
-    floats once(size(s.outputs * s.inputs), 0.25f), split = once, threaded = once;
-    device.linear_backward_weight(once.data(), dy.data(), x.data(), s.rows, s.outputs, s.inputs);
-    three.linear_backward_weight(threaded.data(), dy.data(), x.data(), s.rows, s.outputs, s.inputs);
-    for (extent_t at = 0, step = 1; at < s.rows; at += step, ++step) {
-      const extent_t n = std::min(step, s.rows - at);
-      device.linear_backward_weight(split.data(), dy.data() + at * s.outputs, x.data() + at * s.inputs, n, s.outputs,
-                                    s.inputs);
-    }
+  for (const auto& s : shapes) {
+    const floats dy = normal(size(s.rows * s.outputs), 4), x = normal(size(s.rows * s.inputs), 1), dys = seen(dy),
+                 xs = seen(x);
+    floats once(size(s.outputs * s.inputs), 7.0f), split = once, threaded = once;
+    device.linear_backward_weight(once.data(), dy.data(), x.data(), s.rows, s.outputs, s.inputs, false);
+    three.linear_backward_weight(threaded.data(), dy.data(), x.data(), s.rows, s.outputs, s.inputs, false);
+    for (extent_t at = 0, step = 1; at < s.rows; at += step, ++step)
+      device.linear_backward_weight(split.data(), dy.data() + at * s.outputs, x.data() + at * s.inputs,
+                                    std::min(step, s.rows - at), s.outputs, s.inputs, at > 0);
     EXPECT_EQ(once, split);
     EXPECT_EQ(once, threaded);
     for (extent_t o = 0; o < s.outputs; ++o)
-      for (extent_t i = 0; i < s.inputs; ++i) {
-        double sum = 0.25, magnitude = 0.25;
-        for (extent_t t = 0; t < s.rows; ++t) {
-          const double product =
-              static_cast<double>(dy[size(t * s.outputs + o)]) * static_cast<double>(x[size(t * s.inputs + i)]);
-          sum += product;
-          magnitude += std::abs(product);
-        }
-        expect_close(once[size(o * s.inputs + i)], sum, magnitude, s.rows);
-      }
+      for (extent_t i = 0; i < s.inputs; ++i)
+        expect_sum(
+            once[size(o * s.inputs + i)], 0, 0, s.rows, [&](extent_t t) { return dys[size(t * s.outputs + o)]; },
+            [&](extent_t t) { return xs[size(t * s.inputs + i)]; });
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(sets, gemm, testing::ValuesIn(rlcore_test::instruction_sets()),
-                         [](const auto& each) { return each.param; });
+TEST_P(gemm, int8_weights_are_within_half_a_step) {
+  for (const auto& s : shapes) {
+    const floats x = normal(size(s.rows * s.inputs), 1), w = normal(size(s.outputs * s.inputs), 2),
+                 b = normal(size(s.outputs), 3);
+    const packed p(device, weight_format::int8, w, s.outputs, s.inputs);
+    floats y(size(s.rows * s.outputs)), one(size(s.outputs));
+    device.linear_forward(y.data(), x.data(), p.bytes.data(), p.format, b.data(), s.rows, s.outputs, s.inputs);
+    for (extent_t o = 0; o < s.outputs; ++o) {
+      const float* row = w.data() + o * s.inputs;
+      float largest = 0;
+      for (extent_t i = 0; i < s.inputs; ++i) largest = std::max(largest, std::abs(row[i]));
+      for (extent_t t = 0; t < s.rows; ++t) {
+        double exact = b[size(o)], inputs = 0;
+        for (extent_t i = 0; i < s.inputs; ++i) {
+          exact += static_cast<double>(x[size(t * s.inputs + i)]) * static_cast<double>(row[i]);
+          inputs += std::abs(static_cast<double>(x[size(t * s.inputs + i)]));
+        }
+        const double step = static_cast<double>(largest) / 127;
+        ASSERT_LE(std::abs(static_cast<double>(y[size(t * s.outputs + o)]) - exact), inputs * step * 0.501 + 1e-6);
+      }
+    }
+    for (extent_t t = 0; t < s.rows; ++t) {
+      three.linear_forward(one.data(), x.data() + t * s.inputs, p.bytes.data(), p.format, b.data(), 1, s.outputs,
+                           s.inputs);
+      ASSERT_TRUE(std::equal(one.begin(), one.end(), y.begin() + t * s.outputs)) << s.rows << " rows, row " << t;
+    }
+  }
+}
+
+TEST_P(gemm, an_empty_sum_is_zero_or_the_bias) {
+  const floats b{1, 2, 3};
+  floats y(6, 9);
+  const packed p(device, device.compute_format(), {}, 3, 0);
+  device.linear_forward(y.data(), nullptr, p.bytes.data(), p.format, b.data(), 2, 3, 0);
+  EXPECT_EQ(y, (floats{1, 2, 3, 1, 2, 3}));
+  device.linear_backward_weight(y.data(), nullptr, nullptr, 0, 2, 3, false);
+  EXPECT_EQ(y, floats(6, 0));
+}
+
+INSTANTIATE_TEST_SUITE_P(sets, gemm,
+                         testing::Combine(testing::ValuesIn(rlcore_test::instruction_sets()),
+                                          testing::Values(compute::float32, compute::bfloat16)),
+                         [](const auto& each) {
+                           return std::get<0>(each.param) +
+                                  (std::get<1>(each.param) == compute::float32 ? "_float32" : "_bfloat16");
+                         });
 
 }  // namespace
