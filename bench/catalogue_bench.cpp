@@ -321,7 +321,7 @@ void log_prob_lines(table& t) {
       [&](const executor& e) {
         rlcore::cpu& device = e.pool ? all : one;
         const double sum = forward(device, work);
-        device.log_prob_backward(work.data(), rows, vocabulary, target.data(), 1, dlogp.data(), dentropy.data(),
+        device.log_prob_backward(work.data(), rows, vocabulary, 0, target.data(), 1, dlogp.data(), dentropy.data(),
                                  entropy.data(), statistics.data());
         return sum;
       },

@@ -183,16 +183,33 @@ class cpu {
   void log_prob_forward(const float* logits, extent_t t, extent_t vocabulary, const std::int32_t* targets,
                         float temperature, float* logp, float* entropy, float* statistics) {
     split(t, 20 * t * vocabulary, [&](extent_t begin, extent_t end) {
-      for (extent_t r = begin; r < end; ++r)
-        kernels_->log_prob_forward(logits + r * vocabulary, vocabulary, targets[r], temperature, logp + r,
-                                   entropy ? entropy + r : nullptr, statistics ? statistics + 2 * r : nullptr);
+      for (extent_t r = begin; r < end; ++r) {
+        log_prob_state state;
+        kernels_->log_prob_accumulate(state, logits + r * vocabulary, 0, vocabulary, targets[r], temperature);
+        kernels_->log_prob_finish(state, temperature, logp + r, entropy ? entropy + r : nullptr,
+                                  statistics ? statistics + 2 * r : nullptr);
+      }
     });
   }
-  void log_prob_backward(float* logits, extent_t t, extent_t vocabulary, const std::int32_t* targets, float temperature,
-                         const float* dlogp, const float* dentropy, const float* entropy, const float* statistics) {
-    split(t, 20 * t * vocabulary, [&](extent_t begin, extent_t end) {
+  void log_prob_accumulate(log_prob_state* states, const float* logits, extent_t t, extent_t w, extent_t first,
+                           const std::int32_t* targets, float temperature) {
+    split(t, 20 * t * w, [&](extent_t begin, extent_t end) {
       for (extent_t r = begin; r < end; ++r)
-        kernels_->log_prob_backward(logits + r * vocabulary, vocabulary, targets[r], temperature, dlogp[r], dentropy[r],
+        kernels_->log_prob_accumulate(states[r], logits + r * w, first, w, targets[r], temperature);
+    });
+  }
+  void log_prob_finish(const log_prob_state* states, extent_t t, float temperature, float* logp, float* entropy,
+                       float* statistics) {
+    for (extent_t r = 0; r < t; ++r)
+      kernels_->log_prob_finish(states[r], temperature, logp + r, entropy ? entropy + r : nullptr,
+                                statistics ? statistics + 2 * r : nullptr);
+  }
+  void log_prob_backward(float* logits, extent_t t, extent_t w, extent_t first, const std::int32_t* targets,
+                         float temperature, const float* dlogp, const float* dentropy, const float* entropy,
+                         const float* statistics) {
+    split(t, 20 * t * w, [&](extent_t begin, extent_t end) {
+      for (extent_t r = begin; r < end; ++r)
+        kernels_->log_prob_backward(logits + r * w, first, w, targets[r], temperature, dlogp[r], dentropy[r],
                                     entropy[r], statistics + 2 * r);
     });
   }

@@ -62,6 +62,13 @@ struct attention_segment_gradient {
 /// int8 (one scale per output) is for generation alone.
 enum class weight_format : unsigned char { float32, bfloat16, int8 };
 
+/// What is known of a row's softmax(logits / temperature) after some of its columns: the device's own sums, relative to
+/// the largest logit so far, and the target's logit once it has been seen.
+struct log_prob_state {
+  double total = 0, weighted = 0;
+  float top = 0, target = 0;
+};
+
 /// One AdamW step as torch.optim.AdamW computes it (decoupled decay, Loshchilov & Hutter 2019): with g' =
 /// gradient_scale g, w *= 1 - lr decay; m += (1 - beta1)(g' - m); v = beta2 v + (1 - beta2) g'^2; w -= lr / (1 -
 /// beta1^step) m / (sqrt(v) / sqrt(1 - beta2^step) + eps). step counts from 1.
@@ -86,7 +93,7 @@ concept device = device_memory<D> &&
     requires(D& d, float* y, const float* x, const std::int32_t* ids, extent_t n, bool flag, float f, double& total,
              const norm_arguments& norm, const attention_shape& heads, std::span<const attention_segment> segments,
              std::span<const attention_segment_gradient> gradients, const adamw_step& step, weight_format format,
-             std::byte* bytes, const std::byte* packed) {
+             std::byte* bytes, const std::byte* packed, log_prob_state* states) {
   // the format in which training multiplies; bytes of a packed weight [o,i]; packed, format, weight, o, i
   { d.compute_format() } -> std::same_as<weight_format>;
   { d.packed_bytes(format, n, n) } -> std::same_as<std::size_t>;
@@ -131,9 +138,13 @@ concept device = device_memory<D> &&
   // z = logits / temperature; logp = z_target - lse z; H = lse z - sum p z over p > 0: logits[t,v], t, v, targets,
   // temperature, logp, entropy (may be null), statistics[t,2] (may be null)
   d.log_prob_forward(x, n, n, ids, f, y, y, y);
-  // logits <- (dlogp (1[target] - p) - dH p (log p + H)) / temperature: logits, t, v, targets, temperature, dlogp, dH,
-  // H, statistics
-  d.log_prob_backward(y, n, n, ids, f, x, x, x, x);
+  // the same bits from tiles of columns in order, each starting at a multiple of 1024; the first starts the states:
+  // states, logits[t,w], t, w, first column, targets, temperature; then states, t, temperature, results as above
+  d.log_prob_accumulate(states, x, n, n, n, ids, f);
+  d.log_prob_finish(states, n, f, y, y, y);
+  // a tile of logits <- (dlogp (1[target] - p) - dH p (log p + H)) / temperature: logits[t,w], t, w, first column,
+  // targets, temperature, dlogp, dH, H, statistics
+  d.log_prob_backward(y, n, n, n, ids, f, x, x, x, x);
   // in double, over fixed chunks: x, n
   total = d.sum_of_squares(x, n);
   // w, m, v, g, n, step

@@ -78,7 +78,7 @@ void forward_backward(const causal_lm<Device>& model, workspace<Device>& space, 
   for (extent_t i = 0; i < n; i += chunk) {
     const extent_t m = std::min(chunk, n - i);
     if (chunk < n) score(i, m);
-    device.log_prob_backward(logits, m, v, token + i, temperature, dlogp + i, dentropy + i, entropy + i,
+    device.log_prob_backward(logits, m, v, 0, token + i, temperature, dlogp + i, dentropy + i, entropy + i,
                              statistics + 2 * i);
     pass<Device> part = p;
     part.first = p.first && i == 0;

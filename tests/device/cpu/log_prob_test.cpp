@@ -1,6 +1,7 @@
 // Log-prob and entropy of logits against double, their gradient against the formulas P1 and P2 in double.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -48,7 +49,7 @@ TEST_P(log_prob, values_and_gradients) {
       floats logp(5), entropy(5), statistics(10), slopes = logits;
       device.log_prob_forward(logits.data(), rows, vocabulary, target.data(), temperature, logp.data(), entropy.data(),
                               statistics.data());
-      device.log_prob_backward(slopes.data(), rows, vocabulary, target.data(), temperature, dlogp.data(),
+      device.log_prob_backward(slopes.data(), rows, vocabulary, 0, target.data(), temperature, dlogp.data(),
                                dentropy.data(), entropy.data(), statistics.data());
       for (std::size_t r = 0; r < 5; ++r) {
         const float* row = logits.data() + static_cast<extent_t>(r) * vocabulary;
@@ -80,14 +81,69 @@ TEST_P(log_prob, large_vocabulary) {
   EXPECT_NEAR(static_cast<double>(entropy), e.entropy, 2e-6);
 }
 
+/// Tiles of any multiple of 1024 columns give the bits of the whole row, whatever the order of its maxima.
+TEST_P(log_prob, tiles_have_the_bits_of_the_row) {
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  cpu device(2, GetParam());
+  const extent_t rows = 6, vocabulary = 6 * 1024 + 77;
+  floats logits = normal(static_cast<std::size_t>(rows * vocabulary), 12, 3);
+  for (extent_t j = 0; j < vocabulary; ++j) {
+    const auto at = [&](extent_t row) { return static_cast<std::size_t>(row * vocabulary + j); };
+    logits[at(1)] = static_cast<float>(j) * 0.01f;   // every block has a new maximum
+    logits[at(2)] = static_cast<float>(-j) * 0.01f;  // none has
+    if (j < 2500) logits[at(3)] = -infinity;         // blocks without a token
+    if (j != 4000) logits[at(4)] = -infinity;        // one token
+  }
+  const std::vector<std::int32_t> target = {77, 1023, 1024, 6220, 4000, 5};
+  const floats dlogp = normal(6, 13), dentropy = normal(6, 14);
+  for (const float temperature : {1.0f, 0.6f}) {
+    floats logp(6), entropy(6), statistics(12), slopes = logits;
+    device.log_prob_forward(logits.data(), rows, vocabulary, target.data(), temperature, logp.data(), entropy.data(),
+                            statistics.data());
+    device.log_prob_backward(slopes.data(), rows, vocabulary, 0, target.data(), temperature, dlogp.data(),
+                             dentropy.data(), entropy.data(), statistics.data());
+    for (std::size_t r = 0; r < 6; ++r) {
+      const exact e(logits.data() + static_cast<extent_t>(r) * vocabulary, vocabulary, target[r],
+                    static_cast<double>(temperature));
+      EXPECT_NEAR(static_cast<double>(logp[r]), e.logp, 1e-6 + 1e-7 * std::abs(e.logp)) << r;
+      EXPECT_NEAR(static_cast<double>(entropy[r]), e.entropy, 1e-6) << r;
+    }
+    for (const extent_t width : {1024, 3072, 8192}) {
+      std::vector<log_prob_state> states(6);
+      floats again(24), tile, gathered(logits.size());
+      for (extent_t first = 0; first < vocabulary; first += width) {
+        const extent_t w = std::min(width, vocabulary - first);
+        const auto copy = [&] {
+          tile.clear();
+          for (extent_t r = 0; r < rows; ++r)
+            tile.insert(tile.end(), logits.begin() + r * vocabulary + first,
+                        logits.begin() + r * vocabulary + first + w);
+        };
+        copy();
+        device.log_prob_accumulate(states.data(), tile.data(), rows, w, first, target.data(), temperature);
+        device.log_prob_backward(tile.data(), rows, w, first, target.data(), temperature, dlogp.data(), dentropy.data(),
+                                 entropy.data(), statistics.data());
+        for (extent_t r = 0; r < rows; ++r)
+          std::copy_n(tile.begin() + r * w, w, gathered.begin() + r * vocabulary + first);
+      }
+      device.log_prob_finish(states.data(), rows, temperature, again.data(), again.data() + 6, again.data() + 12);
+      EXPECT_EQ(floats(again.begin(), again.begin() + 6), logp) << width;
+      EXPECT_EQ(floats(again.begin() + 6, again.begin() + 12), entropy) << width;
+      EXPECT_EQ(floats(again.begin() + 12, again.end()), statistics) << width;
+      EXPECT_EQ(gathered, slopes) << width;
+    }
+  }
+}
+
 TEST_P(log_prob, not_a_number_is_seen) {
   cpu device(1, GetParam());
-  for (std::size_t bad : {0u, 20u, 36u}) {
-    floats logits(37, 0.0f);
+  for (std::size_t bad : {0u, 20u, 36u, 1050u, 2999u}) {
+    floats logits(bad < 37 ? 37 : 3000, 0.0f);
     logits[bad] = std::nanf("");
     const std::int32_t target = 5;
     float logp = 0, entropy = 0;
-    device.log_prob_forward(logits.data(), 1, 37, &target, 1, &logp, &entropy, nullptr);
+    device.log_prob_forward(logits.data(), 1, static_cast<extent_t>(logits.size()), &target, 1, &logp, &entropy,
+                            nullptr);
     EXPECT_TRUE(std::isnan(logp));
     EXPECT_TRUE(std::isnan(entropy));
   }
