@@ -34,7 +34,7 @@ class cpu {
       : kernels_(&cpu_kernels::choose(instruction_set)),
         compute_(type),
         pool_(threads),
-        scratch_(pool_.concurrency()) {}
+        scratch_(pool_.concurrency() + 1) {}
   cpu(const cpu&) = delete;
   cpu& operator=(const cpu&) = delete;
 
@@ -296,8 +296,33 @@ class cpu {
                                                                            : i + 4);
   }
 
+  void multiply(cpu_kernels::gemm_arguments g) {
+    using cpu_kernels::panel_width;
+    constexpr extent_t depth_block = cpu_kernels::gemm_depth_block;
+    if (g.kind != cpu_kernels::operand::rows ||
+        g.rows * std::min(g.depth, depth_block) < 2 * cpu_kernels::gemm_a_floats)
+      return share(g);
+    // Several blocks of rows will read B: it is made into panels once for all of them.
+    const extent_t panels = (g.columns + panel_width - 1) / panel_width, depth = g.depth;
+    const float* b = reinterpret_cast<const float*>(g.b);
+    float* packed = scratch(scratch_.size() - 1, panels * panel_width * std::min(depth, depth_block));
+    g.b = reinterpret_cast<const std::byte*>(packed);
+    g.kind = cpu_kernels::operand::float_panels;
+    for (extent_t p = 0; p < depth; p += depth_block) {
+      g.depth = std::min(depth_block, depth - p);
+      g.panel_bytes = panel_bytes(weight_format::float32, g.depth);
+      split(panels, 4 * panels * panel_width * g.depth, [&](extent_t begin, extent_t end) {
+        for (extent_t n = begin; n < end; ++n)
+          kernels_->pack_panel(packed + n * panel_width * g.depth, b + p * g.b_row + n * panel_width, g.b_row, g.depth,
+                               g.columns - n * panel_width, g.round);
+      });
+      share(g);
+      g.a += g.depth * g.a_step;
+      g.accumulate = true;
+    }
+  }
   /// Threads share the longer side of C: panels of columns, or rows.
-  void multiply(const cpu_kernels::gemm_arguments& g) {
+  void share(const cpu_kernels::gemm_arguments& g) {
     if (g.rows <= 0 || g.columns <= 0) return;
     const extent_t panels = (g.columns + cpu_kernels::panel_width - 1) / cpu_kernels::panel_width;
     const bool by_columns = g.columns >= g.rows && panels >= threads();
@@ -341,7 +366,7 @@ class cpu {
   const cpu_kernels::table* kernels_;
   compute compute_;
   rlcore::threads pool_;
-  std::vector<scratch_block> scratch_;
+  std::vector<scratch_block> scratch_;  // one per thread, and one that all share
   std::vector<double> sums_;
 };
 
