@@ -47,11 +47,13 @@ struct adamw_arguments {
   float decay, one_minus_beta1, beta2, one_minus_beta2, root_correction2, eps, step_size, gradient_scale;
 };
 
+/// Blocks of at most 48 rows that share a tile of keys.
+inline constexpr extent_t attention_blocks = 4;
 /// Floats of scratch of one thread for attention, forward or backward, whatever the lengths.
 constexpr extent_t attention_scratch(const attention_shape& s) {
-  constexpr extent_t rows = 48;  // of a block, at most
-  const extent_t head_dim = (s.head_dim + 15) / 16 * 16;
-  return rows * (5 * head_dim + 2 * (attention_keys + 8) + 16 + 8);
+  constexpr extent_t rows = 48;
+  const extent_t width = (s.head_dim + 15) / 16 * 16;
+  return attention_blocks * rows * (5 * width + 3) + 2 * attention_keys * rows + rows + 4 * attention_keys * width;
 }
 
 /// One instruction set's kernels; each works on one thread.
