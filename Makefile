@@ -10,13 +10,14 @@ COMPILE = @cmake --build $(BUILD) --parallel $(JOBS)
 ARGS :=
 
 .DEFAULT_GOAL := help
-.PHONY: help train variants test bench format clean
+.PHONY: help train variants test bench speed format clean
 
 help:
 	@echo 'make train    build and run the quickstart: a small model learns word problems by GRPO (ARGS="key=value ...")'
 	@echo 'make variants compare algorithms on the same small task: one table, one report (ARGS="--list")'
 	@echo 'make test     build everything and run all tests'
 	@echo 'make bench    build and run the benchmarks'
+	@echo 'make speed    every item of docs/performance.md beside its limit; peers with PYTHON=... (ARGS="--item gemm --quick")'
 	@echo 'make format   clang-format on every source file'
 	@echo 'make clean    remove $(BUILD)/'
 	@echo 'Missing Debian packages are installed when this user may; RLCORE_SETUP=no switches that off.'
@@ -43,6 +44,12 @@ bench:
 	@cmake/setup.sh bench
 	$(CONFIGURE)
 	$(COMPILE) --target bench
+
+speed:
+	@cmake/setup.sh bench
+	$(CONFIGURE)
+	$(COMPILE) --target speed_bench catalogue_bench grpo_trainer
+	@bench/speed.py --build $(BUILD)/bin $(if $(PYTHON),--python $(PYTHON)) $(ARGS)
 
 format:
 	@cmake/setup.sh format

@@ -29,9 +29,10 @@ struct block_activations {
   mlp_activations mixed;
 };
 
-/// Gradients of activations that cannot take the place of what they belong to; shared by all layers.
+/// Gradients of activations, shared by all layers.
 struct block_scratch {
-  float *dqkv = nullptr, *dattended = nullptr;
+  float *dnormed = nullptr, *dqkv = nullptr, *dattended = nullptr;
+  mlp_activations dmixed;
 };
 
 /// Gathered rows [n, hidden] and their norms.

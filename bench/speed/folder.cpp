@@ -1,0 +1,31 @@
+// A model folder with prompts, for grpo_trainer and for the peers that load one.
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+
+#include "embedded_task.hpp"
+#include "rlcore/trainer/registry/main_ppo.hpp"
+#include "speed/bench.hpp"
+#include "speed/models.hpp"
+
+namespace speed {
+
+/// tiny: the quickstart's task after a short warm start. 0.5B: random weights of that shape, the same prompts.
+void folder(const std::string& kind, const std::string& path) {
+  if (kind != "tiny" && kind != "0.5B") throw std::invalid_argument("no folder " + kind + ": expected tiny or 0.5B");
+  rlcore::cpu device;
+  const auto arguments = embedded_task::settings(path);
+  const auto options = rlcore::trainer::options::parse(arguments, rlcore::trainer::main_ppo_registry());
+  embedded_task::make(device, path, 1, rlcore::trainer::read_settings(options), kind == "tiny" ? 160 : 1);
+  if (kind == "tiny") return;
+  const std::filesystem::path model_folder = std::filesystem::path(path) / "model";
+  rlcore::nn::config c = model_config("0.5B");
+  c.eos_token_ids = {0};
+  c.pad_token_id = 0;
+  rlcore::nn::causal_lm<rlcore::cpu> model(device, c);
+  model.initialize(1);
+  rlcore::checkpoint::write_config(model_folder, model.settings());
+  rlcore::checkpoint::save_weights(model_folder, model.parameters(), rlcore::trainer::to_host(device, model.weights()));
+}
+
+}  // namespace speed
