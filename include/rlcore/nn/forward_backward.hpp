@@ -6,8 +6,10 @@
 #include <span>
 #include <vector>
 
+#include "rlcore/nn/active_rows.hpp"
 #include "rlcore/nn/causal_lm.hpp"
 #include "rlcore/nn/gradients.hpp"
+#include "rlcore/nn/head_rows.hpp"
 #include "rlcore/nn/log_probs.hpp"
 #include "rlcore/nn/packed_batch.hpp"
 
@@ -19,8 +21,9 @@ namespace nn {
 ///   dentropy)
 /// once with the values of all targets (as nn::log_probs; the gradients are 0 on entry), and adds the gradient of the
 /// sum that `slopes` differentiated to `grads`. `recompute` keeps only each layer's input and runs the layer again
-/// before its backward. Neither `recompute`, the workspace's limit for logits, nor the split of sequences into calls
-/// changes a bit.
+/// before its backward. Targets whose two gradients are 0 cost nothing in the head's backward, and sequences without
+/// another target nothing in the layers'. Neither that, nor `recompute`, the workspace's limit for logits, or the split
+/// of sequences into calls changes a bit.
 template <class Device, class Slopes>
 void forward_backward(const causal_lm<Device>& model, workspace<Device>& space, gradients<Device>& grads,
                       const ragged<std::int32_t>& sequences, const targets& wanted, float temperature, bool recompute,
@@ -33,8 +36,7 @@ void forward_backward(const causal_lm<Device>& model, workspace<Device>& space, 
   const packed_batch<Device> batch(model, space, sequences, wanted);
   Device& device = model.device();
   const extent_t t = batch.tokens, n = static_cast<extent_t>(wanted.row.size());
-  const auto h = static_cast<extent_t>(model.settings().hidden_size),
-             v = static_cast<extent_t>(model.settings().vocab_size);
+  const auto h = static_cast<extent_t>(model.settings().hidden_size);
   pass<Device> p{device, space, model.weights().data(), model.packed(), nullptr, t, batch.positions};
   const std::span<const block> blocks = model.blocks();
   const std::size_t layers = blocks.size();
@@ -51,14 +53,10 @@ void forward_backward(const causal_lm<Device>& model, workspace<Device>& space, 
 
   const std::int32_t *row = space.take_copy(wanted.row.data(), n), *token = space.take_copy(wanted.token.data(), n);
   const head_activations rows = model.head().gather(p, x(layers), row, n);
-  const extent_t chunk = logit_rows(model, space, n);
-  float *logits = space.template take<float>(chunk * v), *logp = space.template take<float>(n);
-  float *entropy = space.template take<float>(n), *statistics = space.template take<float>(2 * n);
-  const auto score = [&](extent_t i, extent_t m) {
-    model.head().forward(p, logits, rows.normed + i * h, m);
-    device.log_prob_forward(logits, m, v, token + i, temperature, logp + i, entropy + i, statistics + 2 * i);
-  };
-  for (extent_t i = 0; i < n; i += chunk) score(i, std::min(chunk, n - i));
+  float *logp = space.template take<float>(n), *entropy = space.template take<float>(n);
+  float* statistics = space.template take<float>(2 * n);
+  const head_rows<Device> scores(p, model.head(), temperature, n, space.logits_bytes(), true);
+  scores.forward(p, rows.normed, token, n, logp, entropy, statistics);
 
   const auto count = static_cast<std::size_t>(n);
   space.logp.resize(count), space.entropy.resize(count);
@@ -67,36 +65,55 @@ void forward_backward(const causal_lm<Device>& model, workspace<Device>& space, 
   device.download(space.entropy.data(), entropy, count * sizeof(float));
   slopes(std::span<const float>(space.logp), std::span<const float>(space.entropy), std::span<float>(space.dlogp),
          std::span<float>(space.dentropy));
-  if (n == 0) return;
-  const float *dlogp = space.take_copy(space.dlogp.data(), n), *dentropy = space.take_copy(space.dentropy.data(), n);
+  find_active_rows(space, wanted);
+  const auto m = static_cast<extent_t>(space.active.size());
+  if (m == 0) return;
 
-  // Backward: head in chunks, then the layers from the last to the first.
+  // Backward: the head's rows that have a gradient, side by side, then the layers from the last to the first.
   const auto start = grads.begin();
   p.gradients = start.data, p.first = start.first;
-  const head& top = model.head();
-  float* dnormed = space.template take<float>(n * h);
-  for (extent_t i = 0; i < n; i += chunk) {
-    const extent_t m = std::min(chunk, n - i);
-    if (chunk < n) score(i, m);
-    device.log_prob_backward(logits, m, v, 0, token + i, temperature, dlogp + i, dentropy + i, entropy + i,
-                             statistics + 2 * i);
-    pass<Device> part = p;
-    part.first = p.first && i == 0;
-    top.logits.backward(part, dnormed + i * h, logits, rows.normed + i * h, m);
+  head_slopes slope{m, scores.kept(), rows.normed, token, nullptr, nullptr, entropy, statistics};
+  const float *hidden = rows.rows, *rstd = rows.rstd;
+  if (m < n) {
+    const std::int32_t* index = space.take_copy(space.active.data(), m);
+    const auto chosen = [&](const float* from, extent_t width) {
+      float* to = space.template take<float>(m * width);
+      device.gather_rows(to, from, index, m, width);
+      return to;
+    };
+    slope.normed = chosen(rows.normed, h), hidden = chosen(rows.rows, h), rstd = chosen(rows.rstd, 1);
+    slope.entropy = chosen(entropy, 1), slope.statistics = chosen(statistics, 2);
+    const auto chosen_of = [&](const std::vector<std::int32_t>& all) {
+      space.index.clear();
+      for (const std::int32_t i : space.active) space.index.push_back(all[static_cast<std::size_t>(i)]);
+      return space.take_copy(space.index.data(), m);
+    };
+    token = chosen_of(wanted.token), row = chosen_of(wanted.row);
+    slope.tokens = token;
+    slope.kept = scores.move_kept(device, space.active);
+    for (std::size_t k = 0; k < space.active.size(); ++k) {
+      space.dlogp[k] = space.dlogp[static_cast<std::size_t>(space.active[k])];
+      space.dentropy[k] = space.dentropy[static_cast<std::size_t>(space.active[k])];
+    }
   }
-  top.final_norm.backward(device, p.weights, p.gradients, dnormed, dnormed, h, rows.rows, h, rows.rstd, n, false);
+  slope.dlogp = space.take_copy(space.dlogp.data(), m), slope.dentropy = space.take_copy(space.dentropy.data(), m);
+  float* dnormed = space.template take<float>(m * h);
+  scores.backward(p, slope, dnormed);
+  model.head().final_norm.backward(device, p.weights, p.gradients, dnormed, dnormed, h, hidden, h, rstd, m, false);
   float* dx = space.template take<float>(t * h);
   device.fill_zero(dx, static_cast<std::size_t>(t * h) * sizeof(float));
-  device.scatter_add_rows(dx, dnormed, row, n, h);
+  device.scatter_add_rows(dx, dnormed, row, m, h);
 
   const block_scratch scratch = blocks.front().take_scratch(space, t);
   float* again = recompute ? space.template take<float>(t * h) : nullptr;
-  for (std::size_t l = layers; l-- > 0;) {
-    const auto place = place_in_rows(space, blocks[l].mixer);
-    if (recompute) blocks[l].forward(p, kept[0], again, x(l), place);
-    blocks[l].backward(p, kept[recompute ? 0 : l], scratch, dx, x(l), place,
-                       place_gradients_in_rows(space, blocks[l].mixer));
-  }
+  for (std::size_t l = layers; l-- > 0;)
+    for_active_rows(p, [&](const pass<Device>& part, extent_t begin) {
+      const auto place = place_in_rows(space, blocks[l].mixer);
+      const float* input = x(l) + begin * h;
+      if (recompute) blocks[l].forward(part, kept[0], again, input, place);
+      blocks[l].backward(part, recompute ? kept[0] : rows_from(blocks[l], kept[l], begin), scratch, dx + begin * h,
+                         input, place, place_gradients_in_rows(space, blocks[l].mixer));
+    });
   grads.add_embedding(space, sequences.values.data(), dx, t);
   device.wait();
 }

@@ -8,7 +8,8 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// Final norm and the projection to the vocabulary; `logits.weight` is the embedding's when they are tied.
+/// Final norm and the projection to the vocabulary; `logits.weight` is the embedding's when they are tied. The
+/// projection has no bias.
 struct head {
   norm final_norm;
   linear logits;
@@ -27,6 +28,24 @@ struct head {
   template <class Device>
   void forward(const pass<Device>& p, float* out, const float* normed, extent_t n) const {
     logits.forward(p, out, normed, n);
+  }
+
+  /// Columns [first, first + count) alone, out [n, count]; first is a multiple of 32. Same bits as in forward().
+  template <class Device>
+  void forward_columns(const pass<Device>& p, float* out, const float* normed, extent_t n, extent_t first,
+                       extent_t count) const {
+    p.device.linear_forward(out, normed,
+                            p.packed.at(logits.number) + p.device.packed_bytes(p.packed.format, first, logits.inputs),
+                            p.packed.format, nullptr, n, count, logits.inputs);
+  }
+  /// From the gradient dout of forward_columns: adds to (with p.first: writes) the weight's gradient; dnormed [n,
+  /// hidden] is written by column 0 and added to by later ones, which have to come in order.
+  template <class Device>
+  void backward_columns(const pass<Device>& p, float* dnormed, const float* dout, const float* normed, extent_t n,
+                        extent_t first, extent_t count) const {
+    const std::size_t at = logits.weight + static_cast<std::size_t>(first * logits.inputs);
+    p.device.linear_backward_weight(p.gradients + at, dout, normed, n, count, logits.inputs, !p.first);
+    p.device.linear_backward_input(dnormed, dout, p.weights + at, n, count, logits.inputs, first > 0);
   }
 };
 

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "rlcore/nn/causal_lm.hpp"
+#include "rlcore/nn/head_rows.hpp"
 #include "rlcore/nn/packed_batch.hpp"
 
 RLCORE_BEGIN
@@ -26,8 +27,8 @@ inline void check_temperature(float temperature) {
 }
 
 /// With z the logits at row[i] divided by `temperature` and p = softmax(z): logp[i] = z[token[i]] - logsumexp(z) and,
-/// unless `entropy` is empty, entropy[i] = logsumexp(z) - sum p z. Keeps the activations of one layer and at most
-/// workspace::logits_bytes() of logits.
+/// unless `entropy` is empty, entropy[i] = logsumexp(z) - sum p z. Keeps the activations of one layer and a tile of
+/// logits, at most workspace::logits_bytes() and 8 MiB.
 template <class Device>
 void log_probs(const causal_lm<Device>& model, workspace<Device>& space, const ragged<std::int32_t>& sequences,
                const targets& wanted, float temperature, std::span<float> logp, std::span<float> entropy) {
@@ -41,8 +42,7 @@ void log_probs(const causal_lm<Device>& model, workspace<Device>& space, const r
   const packed_batch<Device> batch(model, space, sequences, wanted);
   if (n == 0) return;
   Device& device = model.device();
-  const auto h = static_cast<extent_t>(model.settings().hidden_size),
-             v = static_cast<extent_t>(model.settings().vocab_size);
+  const auto h = static_cast<extent_t>(model.settings().hidden_size);
   const pass<Device> p{device, space, model.weights().data(), model.packed(), nullptr, batch.tokens, batch.positions};
 
   float *x = space.template take<float>(batch.tokens * h), *y = space.template take<float>(batch.tokens * h);
@@ -54,14 +54,9 @@ void log_probs(const causal_lm<Device>& model, workspace<Device>& space, const r
   }
   const head_activations rows = model.head().gather(p, x, space.take_copy(wanted.row.data(), n), n);
   const std::int32_t* tokens = space.take_copy(wanted.token.data(), n);
-  const extent_t chunk = logit_rows(model, space, n);
-  float *logits = space.template take<float>(chunk * v), *results = space.template take<float>(2 * n);
-  for (extent_t i = 0; i < n; i += chunk) {
-    const extent_t m = std::min(chunk, n - i);
-    model.head().forward(p, logits, rows.normed + i * h, m);
-    device.log_prob_forward(logits, m, v, tokens + i, temperature, results + i,
-                            entropy.empty() ? nullptr : results + n + i, nullptr);
-  }
+  float* results = space.template take<float>(2 * n);
+  const head_rows<Device> scores(p, model.head(), temperature, n, space.logits_bytes(), false);
+  scores.forward(p, rows.normed, tokens, n, results, entropy.empty() ? nullptr : results + n, nullptr);
   device.download(logp.data(), results, logp.size_bytes());
   if (!entropy.empty()) device.download(entropy.data(), results + n, entropy.size_bytes());
 }

@@ -16,14 +16,20 @@
 RLCORE_BEGIN
 namespace nn {
 
+/// Neighbouring segments [begin, end) of a batch.
+struct segment_range {
+  std::size_t begin = 0, end = 0;
+};
+
 /// Activations, gradients of activations, logits and the rotary tables. Holds nothing that a caller may rely on between
 /// calls; may be shared by models of any shape on the same device, one call at a time. After the largest pass has been
 /// seen once, no call allocates device memory.
 template <class Device>
 class workspace {
  public:
-  /// Logits are computed for at most `logits_bytes` worth of rows at a time (0 means the default, 256 MiB), at least
-  /// one.
+  /// At most `logits_bytes` of logits are in memory at once (0 means the default, 256 MiB), at least 1024. Training
+  /// keeps those of as many rows as fit from its forward to its backward and makes the others twice; 8 MiB are enough
+  /// for that, and all that scoring takes.
   explicit workspace(Device& device, std::size_t logits_bytes = 0)
       : device_(&device), logits_bytes_(logits_bytes ? logits_bytes : std::size_t{256} << 20) {}
 
@@ -95,6 +101,10 @@ class workspace {
   std::vector<attention_segment_gradient> segment_gradients;
   std::vector<float> logp, entropy, dlogp, dentropy;
   std::vector<block_activations> kept;
+  // Those of active_rows.hpp.
+  std::vector<std::int32_t> active, counts;
+  std::vector<segment_range> ranges;
+  std::vector<attention_segment> batch_segments;
 
  private:
   Device* device_;

@@ -1,0 +1,84 @@
+// What a backward pass may leave out: rows without a gradient, and sequences that hold no other rows.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "rlcore/nn/activations.hpp"
+#include "rlcore/nn/block.hpp"
+#include "rlcore/nn/targets.hpp"
+#include "rlcore/nn/workspace.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+
+/// Fills space.active with the targets whose dlogp or dentropy is not 0, and space.ranges with the runs of
+/// neighbouring segments that hold their rows.
+template <class Device>
+void find_active_rows(workspace<Device>& space, const targets& wanted) {
+  space.active.clear();
+  space.ranges.clear();
+  space.counts.assign(space.segments.size(), 0);
+  for (std::size_t i = 0; i < wanted.row.size(); ++i) {
+    if (space.dlogp[i] == 0 && space.dentropy[i] == 0) continue;
+    space.active.push_back(static_cast<std::int32_t>(i));
+    const auto after =
+        std::upper_bound(space.segments.begin(), space.segments.end(), static_cast<extent_t>(wanted.row[i]),
+                         [](extent_t row, const attention_segment& s) { return row < s.first_row; });
+    ++space.counts[static_cast<std::size_t>(after - space.segments.begin()) - 1];
+  }
+  for (std::size_t s = 0; s < space.counts.size(); ++s) {
+    if (space.counts[s] == 0) continue;
+    if (space.ranges.empty() || space.ranges.back().end != s) space.ranges.push_back({s, s});
+    space.ranges.back().end = s + 1;
+  }
+}
+
+/// f(pass over the rows of a range, its first row) for all of space.ranges; meanwhile space.segments are the range's.
+/// Only the first of them overwrites gradients.
+template <class Device, class F>
+void for_active_rows(const pass<Device>& p, F&& f) {
+  workspace<Device>& space = p.space;
+  if (space.ranges.size() == 1 && space.ranges[0].end - space.ranges[0].begin == space.segments.size())
+    return f(p, extent_t{0});
+  space.batch_segments.assign(space.segments.begin(), space.segments.end());
+  pass<Device> part = p;
+  for (const segment_range& r : space.ranges) {
+    const auto from = space.batch_segments.begin() + static_cast<std::ptrdiff_t>(r.begin);
+    const auto to = space.batch_segments.begin() + static_cast<std::ptrdiff_t>(r.end);
+    const extent_t begin = from->first_row;
+    space.segments.assign(from, to);
+    for (attention_segment& s : space.segments) s.first_row -= begin;
+    part.tokens = space.segments.back().first_row + space.segments.back().rows;
+    part.positions = p.positions + begin;
+    f(part, begin);
+    part.first = false;
+  }
+  space.segments.assign(space.batch_segments.begin(), space.batch_segments.end());
+}
+
+/// What `a` holds from row `row` on.
+inline block_activations rows_from(const block& b, block_activations a, extent_t row) {
+  const auto skip = [row](float*& p, extent_t width) {
+    if (p) p += row * width;
+  };
+  const attention& m = b.mixer;
+  skip(a.normed, b.hidden());
+  skip(a.rstd, 1);
+  skip(a.attended.qkv, m.width());
+  skip(a.attended.raw, m.q_width() + m.kv_width());
+  skip(a.attended.rstd_q, m.shape.heads);
+  skip(a.attended.rstd_k, m.shape.kv_heads);
+  skip(a.attended.attended, m.q_width());
+  skip(a.attended.statistics, 2 * m.shape.heads);
+  skip(a.middle, b.hidden());
+  skip(a.middle_normed, b.hidden());
+  skip(a.middle_rstd, 1);
+  skip(a.mixed.gate_up, 2 * b.feed_forward.width());
+  skip(a.mixed.activated, b.feed_forward.width());
+  return a;
+}
+
+}  // namespace nn
+RLCORE_END
