@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
@@ -44,12 +45,10 @@ class workspace {
   /// Forgets everything taken so far.
   void reset() {
     if (blocks_.size() > 1) {
-      std::size_t total = 0;
-      for (const auto& b : blocks_) total += b.size();
       blocks_.clear();
-      blocks_.emplace_back(*device_, total);
+      blocks_.emplace_back(*device_, before_ + used_);
     }
-    used_ = 0;
+    used_ = before_ = 0;
   }
   /// n uninitialised values of device memory, valid until the next reset().
   template <class T>
@@ -57,7 +56,7 @@ class workspace {
     const std::size_t bytes = (static_cast<std::size_t>(std::max<extent_t>(n, 1)) * sizeof(T) + 63) / 64 * 64;
     if (blocks_.empty() || used_ + bytes > blocks_.back().size()) {
       blocks_.emplace_back(*device_, std::max(bytes, blocks_.empty() ? std::size_t{1} << 20 : blocks_.back().size()));
-      used_ = 0;
+      before_ += std::exchange(used_, 0);
     }
     std::byte* p = blocks_.back().data() + used_;
     used_ += bytes;
@@ -108,7 +107,7 @@ class workspace {
 
  private:
   Device* device_;
-  std::size_t logits_bytes_, used_ = 0;
+  std::size_t logits_bytes_, used_ = 0, before_ = 0;  // used of the last block, of those before it
   std::vector<buffer<std::byte, Device>> blocks_;
   buffer<float, Device> cosine_, sine_;
   extent_t half_ = 0, positions_ = 0;
