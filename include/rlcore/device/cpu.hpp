@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "rlcore/device/cpu/instruction_sets.hpp"
+#include "rlcore/device/cpu/sampling.hpp"
 #include "rlcore/device/device.hpp"
 #include "rlcore/exec/threads.hpp"
 
@@ -214,6 +215,11 @@ class cpu {
     });
   }
 
+  void sample(const sampling_arguments& how, const float* logits, extent_t t, extent_t vocabulary,
+              const double* uniform, std::int32_t* tokens) {
+    sampler_(*kernels_, pool_, how, logits, t, vocabulary, uniform, tokens);
+  }
+
   /// Chunks of 16384 elements, their sums added in order.
   double sum_of_squares(const float* x, extent_t n) {
     constexpr extent_t chunk = 16384;
@@ -368,6 +374,7 @@ class cpu {
   rlcore::threads pool_;
   std::vector<scratch_block> scratch_;  // one per thread, and one that all share
   std::vector<double> sums_;
+  cpu_sampler sampler_;
 };
 
 static_assert(device<cpu>);

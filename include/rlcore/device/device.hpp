@@ -78,6 +78,14 @@ struct adamw_step {
   float gradient_scale = 1;
 };
 
+/// How a token is drawn from logits: softmax(logits / temperature), cut to the top_k most likely (<= 0: all), then to the
+/// smallest set of these whose share reaches top_p, renormalised. Temperature 0 takes the most likely token.
+struct sampling_arguments {
+  float temperature = 1;
+  extent_t top_k = 0;
+  float top_p = 1;
+};
+
 /// Memory of a device. `upload` reads and `download` writes host memory; both return when the host memory may be
 /// reused.
 template <class D>
@@ -93,7 +101,8 @@ concept device = device_memory<D> &&
     requires(D& d, float* y, const float* x, const std::int32_t* ids, extent_t n, bool flag, float f, double& total,
              const norm_arguments& norm, const attention_shape& heads, std::span<const attention_segment> segments,
              std::span<const attention_segment_gradient> gradients, const adamw_step& step, weight_format format,
-             std::byte* bytes, const std::byte* packed, log_prob_state* states) {
+             std::byte* bytes, const std::byte* packed, log_prob_state* states, const sampling_arguments& how,
+             const double* uniform, std::int32_t* tokens) {
   // the format in which training multiplies; bytes of a packed weight [o,i]; packed, format, weight, o, i
   { d.compute_format() } -> std::same_as<weight_format>;
   { d.packed_bytes(format, n, n) } -> std::same_as<std::size_t>;
@@ -145,6 +154,9 @@ concept device = device_memory<D> &&
   // a tile of logits <- (dlogp (1[target] - p) - dH p (log p + H)) / temperature: logits[t,w], t, w, first column,
   // targets, temperature, dlogp, dH, H, statistics
   d.log_prob_backward(y, n, n, n, ids, f, x, x, x, x);
+  // tokens[t] by the inverse CDF at uniform[t] in [0, 1): over ids in order if all of them are kept, else from the most
+  // likely token on; equals by id: how, logits[t,v], t, v, uniform, tokens
+  d.sample(how, x, n, n, uniform, tokens);
   // in double, over fixed chunks: x, n
   total = d.sum_of_squares(x, n);
   // w, m, v, g, n, step

@@ -42,8 +42,8 @@ inline void check_chunk(const decode_chunk& chunk, std::size_t number, const con
 }
 
 /// Feeds the tokens of all chunks in one pass, any mix of pieces of prompts and single tokens; a chunk may continue an
-/// earlier one of the same call. logits [chunks that want them, vocabulary] are written to host memory in the order of
-/// the chunks. The logits of a token have the same bits as in training, whatever else is in the pass, however the
+/// earlier one of the same call. logits [chunks that want them, vocabulary] are written to device memory in the order
+/// of the chunks. The logits of a token have the same bits as in training, whatever else is in the pass, however the
 /// sequence was cut into chunks and wherever its pages lie.
 template <class Device>
 void decode(const causal_lm<Device>& model, workspace<Device>& space, kv_cache<Device>& cache,
@@ -69,7 +69,7 @@ void decode(const causal_lm<Device>& model, workspace<Device>& space, kv_cache<D
   space.prepare_rope(c, static_cast<extent_t>(longest));
 
   Device& device = model.device();
-  const auto h = static_cast<extent_t>(c.hidden_size), v = static_cast<extent_t>(c.vocab_size);
+  const auto h = static_cast<extent_t>(c.hidden_size);
   const auto t = static_cast<extent_t>(space.ids.size()), n = static_cast<extent_t>(space.index.size());
   const std::int32_t *tokens = space.take_copy(space.ids.data(), t),
                      *where = space.take_copy(space.positions.data(), t);
@@ -95,18 +95,8 @@ void decode(const causal_lm<Device>& model, workspace<Device>& space, kv_cache<D
   }
   if (n == 0) return;
   const head_activations rows = model.head().gather(p, x, space.take_copy(space.index.data(), n), n);
-  if constexpr (Device::host_readable) {
-    model.head().forward(p, logits, rows.normed, n);
-    device.wait();
-  } else {
-    const extent_t chunk = logit_rows(model, space, n);
-    float* part = space.template take<float>(chunk * v);
-    for (extent_t i = 0; i < n; i += chunk) {
-      const extent_t m = std::min(chunk, n - i);
-      model.head().forward(p, part, rows.normed + i * h, m);
-      device.download(logits + i * v, part, static_cast<std::size_t>(m * v) * sizeof(float));
-    }
-  }
+  model.head().forward(p, logits, rows.normed, n);
+  device.wait();
 }
 
 }  // namespace nn

@@ -1,9 +1,11 @@
-// Batched generation: sequences leave when they finish and waiting ones take their place in the same pass.
+// Batched generation: sequences leave when they finish and waiting ones take their place in the next pass.
 #pragma once
 
 #include <algorithm>
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
-#include <numeric>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,136 +15,150 @@
 #include "rlcore/nn/causal_lm.hpp"
 #include "rlcore/nn/decode.hpp"
 #include "rlcore/nn/kv_cache.hpp"
-#include "rlcore/nn/log_prob_of.hpp"
-#include "rlcore/rollout/sampler.hpp"
+#include "rlcore/nn/log_probs.hpp"
+#include "rlcore/rollout/page_pool.hpp"
+#include "rlcore/rollout/request.hpp"
+#include "rlcore/rollout/schedule.hpp"
+#include "rlcore/rollout/token_drawer.hpp"
 
 RLCORE_BEGIN
 namespace rollout {
 
-/// One continuation to generate. (prompt_number, sample) address its random numbers: equal addresses, equal text,
-/// whatever else is generated beside it.
-struct request {
-  std::span<const std::int32_t> prompt;
-  std::uint32_t prompt_number = 0, sample = 0;
+/// What a call of generate() did.
+struct engine_usage {
+  std::size_t passes = 0, tokens_fed = 0, preemptions = 0;
+  std::int32_t pages_used = 0;  ///< the largest number at one time
 };
 
-enum class finish { eos, length };
+/// Generates with a paged cache of keys and values that it keeps, like all its memory, from call to call: a call that
+/// needs no more than an earlier one allocates nothing on the device. One engine serves one model at a time; weights
+/// may change between calls. See docs/rollout.md.
+template <rlcore::device Device>
+class engine {
+ public:
+  /// One response per request. `key` addresses this call (seed and step); `progress(done)` is called whenever sequences
+  /// finish. Temperature 0 records log-probs at temperature 1. Throws config_error if max_cache_bytes does not hold one
+  /// of the sequences, and error if logits are not finite.
+  template <class Progress>
+  std::vector<response> generate(const nn::causal_lm<Device>& model, nn::workspace<Device>& space,
+                                 std::span<const request> requests, const generation& settings, random_key key,
+                                 Progress&& progress) {
+    check(requests, settings);
+    std::vector<response> responses(requests.size());
+    if (requests.empty()) return responses;
+    const std::int64_t slots = std::min({settings.max_sequences, std::ssize(requests),
+                                         std::int64_t{nn::logit_rows(model, space, std::ssize(requests))}});
+    prepare(model, requests, settings, slots);
+    schedule_.start(requests, responses, settings, slots, pool_);
+    Device& device = model.device();
+    const auto vocabulary = static_cast<extent_t>(model.settings().vocab_size);
+    while (!schedule_.done()) {
+      schedule_.plan();
+      for (const page_copy& c : schedule_.copies_before()) cache_->copy_page(c.to, c.from);
+      chunks_.clear();
+      for (const scheduled_chunk& c : schedule_.chunks())
+        chunks_.push_back({c.ids, c.first_position, c.pages, c.wants_logits});
+      nn::decode(model, space, *cache_, chunks_, logits_.data());
+      for (const page_copy& c : schedule_.copies_after()) cache_->copy_page(c.to, c.from);
 
-/// The generated tokens, the EOS included if one was drawn, with log-prob and entropy under the *untruncated* tempered
-/// distribution: the same bits that training computes for the same tokens.
-struct response {
-  std::vector<std::int32_t> tokens;
-  std::vector<float> logp, entropy;
-  finish reason = finish::length;
+      const std::span<const scheduled_draw> draws = schedule_.draws();
+      uniform_.clear();
+      for (const scheduled_draw& d : draws)
+        uniform_.push_back(key.uniform(requests[d.request].prompt_number, requests[d.request].sample, d.token));
+      tokens_.resize(draws.size()), logp_.resize(draws.size()), entropy_.resize(draws.size());
+      for (std::size_t begin = 0, end; begin < draws.size(); begin = end) {
+        for (end = begin + 1; end < draws.size() && draws[end].row == draws[end - 1].row + 1;) ++end;
+        const std::size_t n = end - begin;
+        draw_(device, settings.how, logits_.data() + draws[begin].row * vocabulary, vocabulary,
+              std::span(uniform_).subspan(begin, n), std::span(tokens_).subspan(begin, n),
+              std::span(logp_).subspan(begin, n), std::span(entropy_).subspan(begin, n));
+      }
+      for (std::size_t i = 0; i < draws.size(); ++i)
+        if (!std::isfinite(logp_[i]))
+          throw error("generate: the logits of request " + std::to_string(draws[i].request) + ", token " +
+                      std::to_string(draws[i].token) + ", are not finite: the model's weights are broken");
+      const std::size_t before = schedule_.finished();
+      schedule_.accept(tokens_, logp_, entropy_);
+      if (schedule_.finished() != before) progress(schedule_.finished());
+    }
+    return responses;
+  }
+
+  /// Bytes of keys and values held now; never more than the last call's max_cache_bytes.
+  std::size_t cache_bytes() const noexcept { return cache_ ? cache_->bytes() : 0; }
+  /// Of the last call.
+  engine_usage usage() const noexcept {
+    return {schedule_.passes(), schedule_.tokens_fed(), schedule_.preemptions(), pool_.most_used()};
+  }
+  /// The pages of the cache; none is in use between calls.
+  const page_pool& pages() const noexcept { return pool_; }
+
+ private:
+  static void check(std::span<const request> requests, const generation& settings) {
+    settings.how.validate();
+    require(settings.max_new_tokens > 0 && settings.max_sequences > 0 && settings.max_batched_tokens > 0,
+            "generate: max_new_tokens, max_sequences and max_batched_tokens must be positive");
+    for (const request& r : requests) require(!r.prompt.empty(), "generate: a prompt has no token");
+  }
+
+  /// Cache, pages and logits: what all sequences can use, or what the limits allow.
+  void prepare(const nn::causal_lm<Device>& model, std::span<const request> requests, const generation& settings,
+               std::int64_t slots) {
+    const nn::config& c = model.settings();
+    const std::size_t page_bytes = nn::kv_cache<Device>::page_bytes(c);
+    const auto allowed =
+        static_cast<std::int64_t>(std::min<std::size_t>(settings.max_cache_bytes / page_bytes, 0x7fffffff));
+    std::int64_t all = 0, longest = 0, longest_prompt = 0;
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      const std::int64_t own = schedule::pages_of(requests[i], settings), prompt = std::ssize(requests[i].prompt);
+      if (own > allowed)
+        throw config_error("generate: a prompt of " + std::to_string(prompt) + " tokens with up to " +
+                           std::to_string(settings.max_new_tokens) + " new ones needs " +
+                           std::to_string(static_cast<std::size_t>(own) * page_bytes) +
+                           " bytes of keys and values, the limit is " + std::to_string(settings.max_cache_bytes) +
+                           "; raise max_cache_bytes (actor_rollout_ref.rollout.gpu_memory_utilization)");
+      const bool shares = settings.share_prompts && i > 0 && schedule::same_prompt(requests[i], requests[i - 1]);
+      all += shares ? own - prompt / kv_page : own;
+      longest = std::max(longest, own);
+      longest_prompt = std::max(longest_prompt, schedule::pages_for(prompt));
+    }
+    const std::int64_t pages = std::min({allowed, all, slots * longest + longest_prompt});
+    const bool fits =
+        cache_ && device_ == &model.device() && page_bytes_ == page_bytes && layers_ == c.num_hidden_layers;
+    if (!fits || cache_->pages() < pages || cache_->pages() > allowed) {
+      cache_.reset();  // before the new one is allocated
+      cache_.emplace(model.device(), c, pages);
+      device_ = &model.device(), page_bytes_ = page_bytes, layers_ = c.num_hidden_layers;
+    }
+    pool_.reset(static_cast<std::int32_t>(cache_->pages()));
+    const auto logits = static_cast<std::size_t>(slots * c.vocab_size);
+    if (!fits || logits_.size() < logits) {
+      logits_ = {};
+      logits_ = {model.device(), logits};
+    }
+  }
+
+  schedule schedule_;
+  page_pool pool_;
+  std::optional<nn::kv_cache<Device>> cache_;
+  buffer<float, Device> logits_;
+  token_drawer<Device> draw_;
+  Device* device_ = nullptr;  ///< with the next two: whose cache it is
+  std::size_t page_bytes_ = 0;
+  std::int64_t layers_ = 0;
+  std::vector<nn::decode_chunk> chunks_;
+  std::vector<double> uniform_;
+  std::vector<std::int32_t> tokens_;
+  std::vector<float> logp_, entropy_;
 };
 
-struct generation {
-  sampling how;
-  std::int64_t max_new_tokens = 0;
-  std::vector<std::int32_t> eos_ids;
-  std::int64_t max_sequences = 64;         ///< decoded together (verl's rollout.max_num_seqs)
-  std::int64_t max_batched_tokens = 2048;  ///< tokens of one forward pass (verl's rollout.max_num_batched_tokens)
-  std::size_t max_cache_bytes = std::size_t{2} << 30;  ///< keys and values of all running sequences
-};
-
-/// Generates one response per request. `key` addresses this call (seed and step); `progress(done)` is called whenever
-/// sequences finish. Temperature 0 records log-probs at temperature 1.
+/// The same with an engine of its own, for a single call.
 template <class Device, class Progress>
-std::vector<response> generate(nn::causal_lm<Device>& model, nn::workspace<Device>& space,
+std::vector<response> generate(const nn::causal_lm<Device>& model, nn::workspace<Device>& space,
                                std::span<const request> requests, const generation& settings, random_key key,
                                Progress&& progress) {
-  settings.how.validate();
-  require(settings.max_new_tokens > 0 && settings.max_sequences > 0 && settings.max_batched_tokens > 0,
-          "generate: max_new_tokens, max_sequences and max_batched_tokens must be positive");
-  std::int64_t longest = 0;
-  for (const request& r : requests) {
-    require(!r.prompt.empty(), "generate: a prompt has no token");
-    longest = std::max<std::int64_t>(longest, std::ssize(r.prompt));
-  }
-  const nn::config& config = model.settings();
-  const std::int64_t capacity = longest + settings.max_new_tokens;
-  const std::int64_t slot_pages = nn::kv_cache<Device>::pages_for(capacity);
-  const std::size_t bytes_per_slot = static_cast<std::size_t>(slot_pages) * nn::kv_cache<Device>::page_bytes(config);
-  const std::size_t slots = std::min({static_cast<std::size_t>(settings.max_sequences), requests.size(),
-                                      std::max<std::size_t>(1, settings.max_cache_bytes / bytes_per_slot)});
-  const auto vocabulary = static_cast<std::size_t>(config.vocab_size);
-  nn::kv_cache<Device> cache(model.device(), config, static_cast<std::int64_t>(slots) * slot_pages);
-  std::vector<std::int32_t> pages(static_cast<std::size_t>(cache.pages()));
-  std::iota(pages.begin(), pages.end(), 0);
-
-  struct running {
-    std::size_t request = 0;
-    std::size_t fed = 0;  // tokens of prompt + response whose keys and values are in the cache
-    bool busy = false;
-  };
-  std::vector<running> slot(slots);
-  std::vector<response> responses(requests.size());
-  std::vector<std::int32_t> ids, drawn;
-  std::vector<nn::decode_chunk> chunks;
-  std::vector<std::size_t> owner;
-  std::vector<float> logits, logp, entropy;
-  sampler draw;
-  const float temperature = settings.how.greedy() ? 1.0f : settings.how.temperature;
-
-  std::size_t next = 0, done = 0;
-  while (done < requests.size()) {
-    ids.clear(), chunks.clear(), owner.clear();
-    ids.reserve(std::min(static_cast<std::size_t>(settings.max_batched_tokens),
-                         slots * static_cast<std::size_t>(capacity)));  // chunks point into it
-    for (std::size_t s = 0; s < slots; ++s) {
-      running& run = slot[s];
-      if (!run.busy) {
-        if (next == requests.size()) continue;
-        run = {next++, 0, true};
-      }
-      const request& r = requests[run.request];
-      const response& text = responses[run.request];
-      const std::size_t length = r.prompt.size() + text.tokens.size();
-      const auto room =
-          static_cast<std::size_t>(std::max<std::int64_t>(0, settings.max_batched_tokens - std::ssize(ids)));
-      const std::size_t take = std::min(length - run.fed, room);  // a long prompt enters in chunks
-      if (take == 0) continue;
-      const std::size_t first = run.fed, begin = ids.size();
-      for (; run.fed < first + take; ++run.fed)
-        ids.push_back(run.fed < r.prompt.size() ? r.prompt[run.fed] : text.tokens[run.fed - r.prompt.size()]);
-      chunks.push_back(
-          {std::span(ids).subspan(begin, take), static_cast<std::int64_t>(first),
-           std::span(pages).subspan(s * static_cast<std::size_t>(slot_pages), static_cast<std::size_t>(slot_pages)),
-           run.fed == length});
-      if (run.fed == length) owner.push_back(s);
-    }
-    logits.resize(owner.size() * vocabulary);
-    nn::decode(model, space, cache, chunks, logits.data());
-
-    drawn.resize(owner.size());
-    for (std::size_t i = 0; i < owner.size(); ++i) {
-      const request& r = requests[slot[owner[i]].request];
-      const auto position = static_cast<std::uint32_t>(responses[slot[owner[i]].request].tokens.size());
-      const double u = key.uniform(r.prompt_number, r.sample, position);
-      drawn[i] = draw({logits.data() + i * vocabulary, vocabulary}, settings.how, u);
-    }
-    logp.resize(owner.size());
-    entropy.resize(owner.size());
-    nn::log_prob_of(model.device(), logits, drawn, temperature, logp, entropy);
-
-    const std::size_t before = done;
-    for (std::size_t i = 0; i < owner.size(); ++i) {
-      running& run = slot[owner[i]];
-      response& text = responses[run.request];
-      text.tokens.push_back(drawn[i]);
-      text.logp.push_back(logp[i]);
-      text.entropy.push_back(entropy[i]);
-      const bool ended =
-          std::find(settings.eos_ids.begin(), settings.eos_ids.end(), drawn[i]) != settings.eos_ids.end();
-      if (ended || std::ssize(text.tokens) == settings.max_new_tokens) {
-        text.reason = ended ? finish::eos : finish::length;
-        run.busy = false;
-        ++done;
-      }
-    }
-    if (done != before) progress(done);
-  }
-  return responses;
+  engine<Device> once;
+  return once.generate(model, space, requests, settings, key, progress);
 }
 
 }  // namespace rollout

@@ -21,7 +21,7 @@ inline constexpr extent_t gemm_depth_block = 1024, gemm_a_floats = 192 * gemm_de
 inline constexpr extent_t gemm_scratch = gemm_a_floats + 64 + gemm_depth_block * panel_width;
 /// Keys between two rescalings of attention's running softmax; two pages.
 inline constexpr extent_t attention_keys = 2 * kv_page;
-/// Logits whose sums are taken at once.
+/// Logits whose sums are taken at once, for log-probs and for sampling.
 inline constexpr extent_t log_prob_block = 1024;
 
 /// How B is stored: panels as cpu::pack_weight writes them, panel_bytes apart, or rows of floats, b_row apart.
@@ -86,6 +86,8 @@ struct table {
   void (*log_prob_accumulate)(log_prob_state&, const float*, extent_t, extent_t, std::int32_t, float);
   void (*log_prob_finish)(const log_prob_state&, float, float*, float*, float*);
   void (*log_prob_backward)(float*, extent_t, extent_t, std::int32_t, float, float, float, float, const float*);
+  void (*sample_blocks)(const float*, extent_t, float, extent_t, extent_t, float*, float*);
+  void (*sample_weights)(const float*, extent_t, float, float, float*, float*);
   void (*adamw)(const adamw_arguments&, float*, float*, float*, const float*, extent_t);
   void (*exp)(float*, const float*, extent_t);
 };

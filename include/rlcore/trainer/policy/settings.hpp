@@ -9,7 +9,7 @@
 #include "rlcore/objective/algorithm/verl_policy_loss.hpp"
 #include "rlcore/optim/adamw.hpp"
 #include "rlcore/optim/schedule.hpp"
-#include "rlcore/rollout/sampler.hpp"
+#include "rlcore/rollout/sampling.hpp"
 #include "rlcore/trainer/options.hpp"
 
 RLCORE_BEGIN
