@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <string>
 #include <vector>
 
 #include "rlcore/device/cpu.hpp"
@@ -60,11 +62,9 @@ void expect_same(const std::vector<rollout::response>& a, const std::vector<roll
   }
 }
 
-TEST(engine, recorded_log_probs_and_entropies_are_the_bits_that_training_computes) {
-  fixture f;
-  const auto p = prompts();
-  const auto asked = requests(p, 3);
-  const auto answers = rollout::generate(f.model, f.space, asked, settings(), random_key{5}, quiet);
+/// Log-probs and entropies of the answers' tokens as training computes them.
+void expect_bits_of_training(fixture& f, const std::vector<rollout::request>& asked,
+                             const std::vector<rollout::response>& answers, float temperature) {
   ragged<std::int32_t> sequences;
   nn::targets targets;
   std::vector<float> recorded, recorded_entropy;
@@ -81,32 +81,197 @@ TEST(engine, recorded_log_probs_and_entropies_are_the_bits_that_training_compute
     sequences.push_back(row);
   }
   std::vector<float> logp(recorded.size()), entropy(recorded.size());
-  nn::log_probs(f.model, f.space, sequences, targets, 0.8f, logp, entropy);
+  nn::log_probs(f.model, f.space, sequences, targets, temperature, logp, entropy);
   EXPECT_EQ(recorded, logp);
   EXPECT_EQ(recorded_entropy, entropy);
 }
 
-TEST(engine, text_does_not_depend_on_slots_chunks_company_or_threads) {
+TEST(engine, recorded_log_probs_and_entropies_are_the_bits_that_training_computes) {
+  for (const int threads : {1, 2}) {
+    fixture f(threads);
+    const auto p = prompts();
+    const auto asked = requests(p, 3);
+    for (const rollout::sampling& how : {rollout::sampling{0.8f}, {1}, {1.3f, 7}, {0.9f, -1, 0.8f}, {0}}) {
+      rollout::generation s = settings();
+      s.how = how;
+      const auto answers = rollout::generate(f.model, f.space, asked, s, random_key{5}, quiet);
+      expect_bits_of_training(f, asked, answers, how.greedy() ? 1 : how.temperature);
+    }
+  }
+}
+
+/// 7 prompts of 2 to 32 tokens and three longer ones, 3 samples each, up to 40 new tokens.
+TEST(engine, text_and_log_probs_depend_on_no_limit) {
+  auto p = prompts();
+  for (const std::size_t n : {64u, 65u, 80u}) {
+    p.emplace_back();
+    for (std::uint32_t t = 0; t < n; ++t) p.back().push_back(static_cast<std::int32_t>(random_key{4}.below(50, t)));
+  }
+  const auto asked = requests(p, 3);
+  rollout::generation how = settings();
+  how.max_new_tokens = 40;
+  how.eos_ids = {9};
+  fixture f;
+  const auto whole = rollout::generate(f.model, f.space, asked, how, random_key{5}, quiet);
+  expect_bits_of_training(f, asked, whole, 0.8f);
+  const std::size_t page = nn::kv_cache<cpu>::page_bytes(tiny());
+  fixture two(2);
+  std::size_t preempted = 0;
+  for (fixture* on : {&f, &two}) {
+    rollout::engine<cpu> engine;
+    for (const std::int64_t sequences : {1, 5, 64})
+      for (const std::int64_t tokens : {1, 7, 40, 2048})
+        for (const std::size_t pages : {4u, 7u, 1000u})  // 80 + 39 positions fill four
+          for (const bool share : {true, false}) {
+            if (tokens == 1 && (sequences == 5 || pages == 7)) continue;  // enough of the slowest
+            SCOPED_TRACE(testing::Message() << sequences << " sequences, " << tokens << " tokens, " << pages
+                                            << " pages, shared: " << share);
+            how.max_sequences = sequences, how.max_batched_tokens = tokens, how.max_cache_bytes = pages * page;
+            how.share_prompts = share, how.chunk_prompts = tokens != 7;
+            expect_same(whole, engine.generate(on->model, on->space, asked, how, random_key{5}, quiet));
+            EXPECT_LE(engine.cache_bytes(), how.max_cache_bytes);
+            EXPECT_EQ(engine.pages().available(), engine.pages().pages()) << "pages in use after the call";
+            preempted += engine.usage().preemptions;
+            if (HasFailure()) return;
+          }
+  }
+  EXPECT_GT(preempted, 0u);
+}
+
+TEST(engine, text_does_not_depend_on_the_order_of_requests) {
   fixture f;
   const auto p = prompts();
   const auto asked = requests(p, 3);
   const auto whole = rollout::generate(f.model, f.space, asked, settings(), random_key{5}, quiet);
-  for (const auto& [slots, tokens] : {std::pair{1, 2048}, std::pair{2, 5}, std::pair{5, 17}, std::pair{64, 40}}) {
-    rollout::generation how = settings();
-    how.max_sequences = slots, how.max_batched_tokens = tokens;
-    expect_same(whole, rollout::generate(f.model, f.space, asked, how, random_key{5}, quiet));
-  }
-  rollout::generation small = settings();
-  small.max_cache_bytes = 1;  // room for one sequence
-  expect_same(whole, rollout::generate(f.model, f.space, asked, small, random_key{5}, quiet));
-  fixture two(2);
-  expect_same(whole, rollout::generate(two.model, two.space, asked, settings(), random_key{5}, quiet));
-
   auto reversed = asked;
   std::reverse(reversed.begin(), reversed.end());
   auto answers = rollout::generate(f.model, f.space, reversed, settings(), random_key{5}, quiet);
   std::reverse(answers.begin(), answers.end());
   expect_same(whole, answers);
+}
+
+TEST(engine, weights_and_shapes_may_change_between_calls) {
+  fixture f, g;
+  g.model.initialize(12);
+  nn::config c = tiny();
+  c.num_hidden_layers = 1, c.num_key_value_heads = 4;
+  nn::causal_lm<cpu> other(f.device, c);
+  other.initialize(1);
+  const auto p = prompts();
+  const auto asked = requests(p, 2);
+  const auto first = rollout::generate(f.model, f.space, asked, settings(), random_key{5}, quiet);
+  const auto second = rollout::generate(g.model, g.space, asked, settings(), random_key{5}, quiet);
+  const auto third = rollout::generate(other, f.space, asked, settings(), random_key{5}, quiet);
+  EXPECT_NE(first[0].logp, second[0].logp);
+  rollout::engine<cpu> engine;
+  expect_same(first, engine.generate(f.model, f.space, asked, settings(), random_key{5}, quiet));
+  expect_same(second, engine.generate(g.model, g.space, asked, settings(), random_key{5}, quiet));
+  expect_same(third, engine.generate(other, f.space, asked, settings(), random_key{5}, quiet));
+  expect_same(first, engine.generate(f.model, f.space, asked, settings(), random_key{5}, quiet));
+  EXPECT_TRUE(engine.generate(f.model, f.space, {}, settings(), random_key{5}, quiet).empty());
+}
+
+TEST(engine, limits_hold_and_what_cannot_fit_is_refused) {
+  fixture f;
+  const auto p = prompts();  // the longest has 32 tokens: with 11 fed new ones two pages
+  const auto asked = requests(p, 3);
+  const std::size_t page = nn::kv_cache<cpu>::page_bytes(tiny());
+  EXPECT_EQ(page, 2u * 2 * 32 * 2 * 8 * sizeof(float));  // layers, keys and values, positions, heads, width
+  rollout::engine<cpu> engine;
+  rollout::generation how = settings();
+  how.max_cache_bytes = 2 * page;
+  engine.generate(f.model, f.space, asked, how, random_key{5}, quiet);
+  EXPECT_EQ(engine.cache_bytes(), 2 * page);
+  EXPECT_LE(engine.usage().pages_used, 2);
+  how.max_cache_bytes = 5 * page + page / 2;
+  engine.generate(f.model, f.space, asked, how, random_key{5}, quiet);
+  EXPECT_EQ(engine.cache_bytes(), 5 * page);
+  how.max_cache_bytes = std::size_t{1} << 40;  // no more than all sequences can use
+  engine.generate(f.model, f.space, asked, how, random_key{5}, quiet);
+  EXPECT_LE(engine.cache_bytes(), 2 * asked.size() * page);
+  how.max_cache_bytes = 3 * page;  // a lower limit holds for the memory that is there already
+  engine.generate(f.model, f.space, asked, how, random_key{5}, quiet);
+  EXPECT_EQ(engine.cache_bytes(), 3 * page);
+  how.max_cache_bytes = 2 * page - 1;
+  try {
+    engine.generate(f.model, f.space, asked, how, random_key{5}, quiet);
+    ADD_FAILURE() << "accepted";
+  } catch (const config_error& e) {
+    const std::string text = e.what();
+    for (const char* part : {"32 tokens", "12 new ones", "16384 bytes", "16383", "max_cache_bytes",
+                             "actor_rollout_ref.rollout.gpu_memory_utilization"})
+      EXPECT_NE(text.find(part), std::string::npos) << part << " in: " << text;
+  }
+}
+
+/// Counts what is allocated on the device.
+class counting : public cpu {
+ public:
+  using cpu::cpu;
+  int allocations = 0;
+  void* allocate(std::size_t bytes) {
+    ++allocations;
+    return cpu::allocate(bytes);
+  }
+};
+
+TEST(engine, a_call_like_an_earlier_one_allocates_nothing_on_the_device) {
+  counting device(1);
+  nn::causal_lm<counting> model(device, tiny());
+  model.initialize(11);
+  nn::workspace<counting> space(device);
+  rollout::engine<counting> engine;
+  const auto p = prompts();
+  const auto asked = requests(p, 3);
+  rollout::generation how = settings();
+  how.max_sequences = 9;
+  engine.generate(model, space, asked, how, random_key{5}, quiet);
+  engine.generate(model, space, asked, how, random_key{5}, quiet);
+  const int before = device.allocations;
+  engine.generate(model, space, asked, how, random_key{6}, quiet);
+  how.max_sequences = 4;
+  engine.generate(model, space, std::span(asked).first(10), how, random_key{7}, quiet);
+  EXPECT_EQ(device.allocations, before);
+}
+
+/// A device whose memory the host may not read: everything has to come back through download().
+class remote : public cpu {
+ public:
+  using cpu::cpu;
+  static constexpr bool host_readable = false;
+};
+
+TEST(engine, a_device_that_the_host_cannot_read) {
+  fixture f;
+  remote device(1);
+  nn::causal_lm<remote> model(device, tiny());
+  model.initialize(11);
+  nn::workspace<remote> space(device);
+  const auto p = prompts();
+  const auto asked = requests(p, 3);
+  expect_same(rollout::generate(f.model, f.space, asked, settings(), random_key{5}, quiet),
+              rollout::generate(model, space, asked, settings(), random_key{5}, quiet));
+}
+
+TEST(engine, logits_take_no_more_than_the_workspace_allows) {
+  fixture f;
+  nn::workspace<cpu> narrow(f.device, 3 * 50 * sizeof(float));  // three rows
+  const auto p = prompts();
+  const auto asked = requests(p, 3);
+  expect_same(rollout::generate(f.model, f.space, asked, settings(), random_key{5}, quiet),
+              rollout::generate(f.model, narrow, asked, settings(), random_key{5}, quiet));
+}
+
+TEST(engine, broken_weights_are_named) {
+  fixture f;
+  f.model.weights().data()[f.model.size() - 1] = std::nanf("");
+  const auto p = prompts();
+  try {
+    rollout::generate(f.model, f.space, requests(p, 1), settings(), random_key{5}, quiet);
+    ADD_FAILURE() << "accepted";
+  } catch (const error& e) {
+    EXPECT_NE(std::string(e.what()).find("not finite"), std::string::npos) << e.what();
+  }
 }
 
 TEST(engine, greedy_takes_the_largest_logit_of_a_full_forward_pass) {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -111,23 +111,23 @@ class engine {
     std::int64_t all = 0, longest = 0, longest_prompt = 0;
     for (std::size_t i = 0; i < requests.size(); ++i) {
       const std::int64_t own = schedule::pages_of(requests[i], settings), prompt = std::ssize(requests[i].prompt);
-      if (own > allowed)
-        throw config_error("generate: a prompt of " + std::to_string(prompt) + " tokens with up to " +
-                           std::to_string(settings.max_new_tokens) + " new ones needs " +
-                           std::to_string(static_cast<std::size_t>(own) * page_bytes) +
-                           " bytes of keys and values, the limit is " + std::to_string(settings.max_cache_bytes) +
-                           "; raise max_cache_bytes (actor_rollout_ref.rollout.gpu_memory_utilization)");
       const bool shares = settings.share_prompts && i > 0 && schedule::same_prompt(requests[i], requests[i - 1]);
       all += shares ? own - prompt / kv_page : own;
       longest = std::max(longest, own);
-      longest_prompt = std::max(longest_prompt, schedule::pages_for(prompt));
+      longest_prompt = std::max(longest_prompt, prompt);
     }
-    const std::int64_t pages = std::min({allowed, all, slots * longest + longest_prompt});
+    if (longest > allowed)
+      throw config_error("generate: a prompt of " + std::to_string(longest_prompt) + " tokens with up to " +
+                         std::to_string(settings.max_new_tokens) + " new ones needs " +
+                         std::to_string(static_cast<std::size_t>(longest) * page_bytes) +
+                         " bytes of keys and values, the limit is " + std::to_string(settings.max_cache_bytes) +
+                         "; raise max_cache_bytes (actor_rollout_ref.rollout.gpu_memory_utilization)");
+    const std::int64_t pages = std::min({allowed, all, slots * longest + schedule::pages_for(longest_prompt)});
     const bool fits =
         cache_ && device_ == &model.device() && page_bytes_ == page_bytes && layers_ == c.num_hidden_layers;
     if (!fits || cache_->pages() < pages || cache_->pages() > allowed) {
       cache_.reset();  // before the new one is allocated
-      cache_.emplace(model.device(), c, pages);
+      cache_ = std::make_unique<nn::kv_cache<Device>>(model.device(), c, pages);
       device_ = &model.device(), page_bytes_ = page_bytes, layers_ = c.num_hidden_layers;
     }
     pool_.reset(static_cast<std::int32_t>(cache_->pages()));
@@ -140,7 +140,7 @@ class engine {
 
   schedule schedule_;
   page_pool pool_;
-  std::optional<nn::kv_cache<Device>> cache_;
+  std::unique_ptr<nn::kv_cache<Device>> cache_;
   buffer<float, Device> logits_;
   token_drawer<Device> draw_;
   Device* device_ = nullptr;  ///< with the next two: whose cache it is
