@@ -107,6 +107,7 @@ inline void warm_start(nn::causal_lm<cpu>& model, const text::tokenizer& tokeniz
   nn::workspace<cpu> space(device);
   nn::gradients<cpu> gradient(model);
   optim::adamw<cpu> optimizer(device, model.size(), {.beta2 = 0.95});
+  rollout::engine<cpu> engine;
   const rollout::generation sampled{{.temperature = 1}, max_response, model.settings().eos_token_ids, 256};
   for (std::uint32_t step = 1; step <= steps; ++step) {
     const double lr = 2e-3 * std::min(1.0, 2.0 * (steps + 1 - step) / steps);
@@ -114,7 +115,7 @@ inline void warm_start(nn::causal_lm<cpu>& model, const text::tokenizer& tokeniz
     if (step % 80 != 0 && step != steps) continue;
     trainer::metrics scores;
     const double right =
-        trainer::validate(model, space, tokenizer, probe, 1, sampled, key.child(2), scores, [](std::size_t) {});
+        trainer::validate(engine, model, space, tokenizer, probe, 1, sampled, key.child(2), scores, [](std::size_t) {});
     std::printf("warm start  step %3u/%u  loss %.4f  right answers, sampled %.3f\n", step, steps, loss, right);
     std::fflush(stdout);
   }

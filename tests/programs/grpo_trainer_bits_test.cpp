@@ -54,6 +54,9 @@ TEST_F(trainer_bits, threads_batching_and_memory_do_not_show) {
       {"rlcore.max_decode_batch=5", rollout + "enable_chunked_prefill=False", rollout + "max_num_batched_tokens=16"},
       {"rlcore.max_decode_batch=64", rollout + "log_prob_micro_batch_size_per_gpu=1",
        "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=1"},
+      {"rlcore.recompute_old_log_prob=True", rollout + "log_prob_micro_batch_size_per_gpu=5", "rlcore.threads=2"},
+      {rollout + "enable_prefix_caching=False", rollout + "gpu_memory_utilization=0.0001"},
+      {rollout + "max_num_seqs=2", rollout + "gpu_memory_utilization=0.0001", "rlcore.threads=2"},
       {"actor_rollout_ref.model.enable_gradient_checkpointing=False", "rlcore.logits_memory_mb=1"}};
   for (std::size_t v = 0; v < std::size(variants); ++v) {
     const std::string base = "base" + std::to_string(v);

@@ -18,6 +18,8 @@ TEST_F(trainer_errors, command_line) {
           "the training set has only 18 prompts");
   refused({"data.max_prompt_length=1200"}, "is more than the model's 1024 positions");
   refused({"actor_rollout_ref.rollout.temperature=0"}, "temperature");
+  refused({"actor_rollout_ref.rollout.gpu_memory_utilization=1e-9"},
+          "one sequence of data.max_prompt_length + data.max_response_length = 134 tokens need");
   refused({"trainer.resume_mode=resume_path", "trainer.resume_from_path=" + (place / "global_step_7").string()},
           "no folder");
 }

@@ -51,6 +51,7 @@ std::vector<std::string> names_of_a_step() {
                            "prompt_length/clip_ratio",
                            "timing_s/gen",
                            "timing_s/reward",
+                           "timing_s/old_log_prob",
                            "timing_s/ref",
                            "timing_s/adv",
                            "timing_s/update_actor",

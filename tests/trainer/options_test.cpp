@@ -56,7 +56,9 @@ TEST(options, quickstart_runs_unchanged) {
   EXPECT_FALSE(opt.is_set("trainer.resume_mode"));
   EXPECT_EQ(opt.find<std::int64_t>("trainer.total_training_steps"), std::nullopt);
   EXPECT_TRUE(has_note(opt, "trainer.device=npu: this build has the CPU only"));
-  EXPECT_TRUE(has_note(opt, "actor_rollout_ref.rollout.gpu_memory_utilization=0.6"));
+  EXPECT_TRUE(has_note(opt, "actor_rollout_ref.rollout.tensor_model_parallel_size=2"));
+  EXPECT_EQ(opt.get<double>("actor_rollout_ref.rollout.gpu_memory_utilization"), 0.6);
+  EXPECT_TRUE(has_note(opt, "log_prob_micro_batch_size_per_gpu has no effect without rlcore.recompute_old_log_prob"));
   EXPECT_TRUE(has_note(opt, "algorithm.kl_ctrl.kl_coef has no effect"));
   EXPECT_FALSE(opt.answer().has_value());
 }

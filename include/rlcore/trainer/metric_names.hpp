@@ -46,7 +46,7 @@ inline constexpr metric_definition metric_definitions[] = {
     {"timing_s/gen", "s", "wall time of the rollout"},
     {"timing_s/reward", "s", "wall time of the reward function"},
     {"timing_s/old_log_prob", "s",
-     "wall time of the old policy's log-probabilities; absent when those of the rollout are used"},
+     "wall time of the old policy's log-probabilities; 0 when those recorded while sampling are used, the same bits"},
     {"timing_s/ref", "s", "wall time of the reference's log-probabilities"},
     {"timing_s/adv", "s", "wall time of rewards and advantages"},
     {"timing_s/update_actor", "s", "wall time of the updates"},

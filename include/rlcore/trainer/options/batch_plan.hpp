@@ -27,6 +27,8 @@ struct batch_plan {
   std::int64_t micro_batches_per_update = 0;  ///< 0: depends on the lengths
   std::int64_t ref_trajectories = 0;          ///< largest number in one forward of the reference; 0: no limit
   std::int64_t ref_tokens = 0;
+  std::int64_t old_trajectories = 0;  ///< the same for old log-probs that are computed again
+  std::int64_t old_tokens = 0;
   std::int64_t steps_per_epoch = 0;
   std::int64_t epochs = 0;
   std::int64_t total_steps = 0;
@@ -115,6 +117,8 @@ inline batch_plan make_batch_plan(const options& opt, std::int64_t dataset_promp
         plan.micro_batch_trajectories, plan.micro_batch_tokens);
   chunk(ref + "log_prob_micro_batch_size", ref + "log_prob_use_dynamic_bsz", ref + "log_prob_max_token_len_per_gpu",
         plan.ref_trajectories, plan.ref_tokens);
+  chunk(rollout + "log_prob_micro_batch_size", rollout + "log_prob_use_dynamic_bsz",
+        rollout + "log_prob_max_token_len_per_gpu", plan.old_trajectories, plan.old_tokens);
   if (plan.micro_batch_tokens == 0)
     plan.micro_batches_per_update = plan.micro_batch_trajectories == 0
                                         ? 1

@@ -45,7 +45,7 @@ inline void check_rollout(options& opt) {
       throw config_error(prefix + "top_k=0: expected -1 (all tokens) or an integer >= 1");
     if (opt.get<double>(prefix + "top_p") <= 0) throw config_error(prefix + "top_p=0: expected a number > 0 and <= 1");
   }
-  if (opt.find<double>(rollout + "gpu_memory_utilization") == 0.0)
+  if (opt.get<double>(rollout + "gpu_memory_utilization") == 0)
     throw config_error(rollout + "gpu_memory_utilization=0: expected a number > 0 and <= 1");
   const std::int64_t width =
       opt.get<std::int64_t>("data.max_prompt_length") + opt.get<std::int64_t>("data.max_response_length");
@@ -57,10 +57,18 @@ inline void check_rollout(options& opt) {
                      batched = opt.get<std::int64_t>(rollout + "max_num_batched_tokens");
   const bool given =
       opt.is_set(rollout + "max_num_batched_tokens") || opt.is_set(rollout + "enable_chunked_prefill") || model_length;
-  if (given && opt.find<bool>(rollout + "enable_chunked_prefill").value_or(false) && batched < longest)
+  if (given && opt.get<bool>(rollout + "enable_chunked_prefill") && batched < longest)
     throw config_error(rollout + "max_num_batched_tokens=" + std::to_string(batched) +
                        " is smaller than the longest sequence of " + std::to_string(longest) +
                        " tokens, which enable_chunked_prefill=True does not allow");
+  if (!opt.get<bool>("rlcore.recompute_old_log_prob"))
+    for (const char* name : {"log_prob_micro_batch_size_per_gpu", "log_prob_micro_batch_size",
+                             "log_prob_use_dynamic_bsz", "log_prob_max_token_len_per_gpu"})
+      if (opt.is_set(rollout + name))
+        opt.note(
+            rollout + name +
+            " has no effect without rlcore.recompute_old_log_prob=True: the old log-probs are those recorded while "
+            "sampling");
   if (opt.get<std::int64_t>(rollout + "n") == 1 && opt.get<std::string>("algorithm.adv_estimator") == "grpo")
     opt.note("actor_rollout_ref.rollout.n=1: a group of one has nothing to be compared with; GRPO learns from n=2 on");
 }

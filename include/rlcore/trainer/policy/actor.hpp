@@ -1,4 +1,4 @@
-// The policy that is trained: model, gradients, optimizer state.
+// The policy that is trained: model, gradients, optimizer state, and the engine that samples from it.
 #pragma once
 
 #include <cmath>
@@ -10,6 +10,7 @@
 #include "rlcore/nn/log_probs.hpp"
 #include "rlcore/optim/adamw.hpp"
 #include "rlcore/optim/clip.hpp"
+#include "rlcore/rollout/engine.hpp"
 #include "rlcore/trainer/policy/settings.hpp"
 #include "rlcore/trainer/policy/trajectory.hpp"
 
@@ -22,6 +23,7 @@ struct actor {
   nn::workspace<Device> space;
   nn::gradients<Device> gradient;
   optim::adamw<Device> optimizer;
+  rollout::engine<Device> engine;
 
   actor(Device& device, const nn::config& config, const policy_settings& s)
       : model(device, config),

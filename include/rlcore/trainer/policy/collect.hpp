@@ -20,15 +20,15 @@ namespace trainer {
 /// Samples `samples` responses for each listed row of the data set, prompt by prompt (p0 p0 ... p1 p1 ...). The text of
 /// a response is a function of (key, row, sample, weights) alone.
 template <class Device, class Progress>
-std::vector<trajectory> sample(nn::causal_lm<Device>& model, nn::workspace<Device>& space,
-                               const data::prompt_dataset& prompts, std::span<const std::uint32_t> rows,
-                               std::int64_t samples, const rollout::generation& how, random_key key,
-                               Progress&& progress) {
+std::vector<trajectory> sample(rollout::engine<Device>& engine, const nn::causal_lm<Device>& model,
+                               nn::workspace<Device>& space, const data::prompt_dataset& prompts,
+                               std::span<const std::uint32_t> rows, std::int64_t samples,
+                               const rollout::generation& how, random_key key, Progress&& progress) {
   std::vector<rollout::request> requests;
   for (const std::uint32_t row : rows)
     for (std::int64_t k = 0; k < samples; ++k)
       requests.push_back({prompts[row].ids, row, static_cast<std::uint32_t>(k)});
-  std::vector<rollout::response> responses = rollout::generate(model, space, requests, how, key, progress);
+  std::vector<rollout::response> responses = engine.generate(model, space, requests, how, key, progress);
 
   std::vector<trajectory> batch(requests.size());
   for (std::size_t i = 0; i < batch.size(); ++i) {

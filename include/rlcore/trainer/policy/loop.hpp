@@ -93,7 +93,14 @@ class policy_loop {
  private:
   rollout::generation generation(const rollout::sampling& how) const {
     const policy_settings& s = run_.settings;
-    return {how, s.max_response_length, run_.eos_ids, s.max_sequences, s.max_batched_tokens};
+    return {how,
+            s.max_response_length,
+            run_.eos_ids,
+            s.max_sequences,
+            s.max_batched_tokens,
+            s.max_cache_bytes,
+            s.share_prompts,
+            s.chunk_prompts};
   }
   random_key key(stream purpose) const {
     return random_key{run_.settings.seed}
@@ -106,8 +113,9 @@ class policy_loop {
 
   double validation(metrics& m, stages& time) {
     return time("testing", [&] {
-      return validate(run_.policy.model, run_.policy.space, run_.tokenizer, *run_.val, run_.settings.val_samples,
-                      generation(run_.settings.val_sampling), key(stream::validation), m, [&](std::size_t done) {
+      return validate(run_.policy.engine, run_.policy.model, run_.policy.space, run_.tokenizer, *run_.val,
+                      run_.settings.val_samples, generation(run_.settings.val_sampling), key(stream::validation), m,
+                      [&](std::size_t done) {
                         bar_.phase("validation", done,
                                    run_.val->size() * static_cast<std::size_t>(run_.settings.val_samples));
                       });
@@ -128,13 +136,20 @@ class policy_loop {
     const policy_settings& s = run_.settings;
     const std::vector<std::uint32_t> rows = rows_of_step();
     batch_ = time("gen", [&] {
-      return sample(run_.policy.model, run_.policy.space, run_.train, rows, s.samples, generation(s.sampling),
-                    key(stream::rollout), [&](std::size_t done) {
+      return sample(run_.policy.engine, run_.policy.model, run_.policy.space, run_.train, rows, s.samples,
+                    generation(s.sampling), key(stream::rollout), [&](std::size_t done) {
                       bar_.phase("rollout", done, rows.size() * static_cast<std::size_t>(s.samples));
                     });
     });
     time("reward", [&] { assign_scores(batch_, run_.train, run_.tokenizer); });
-    // The old log-probs are the ones recorded while sampling: same kernels, same bits, no second pass.
+    // The old log-probs are the ones recorded while sampling: same kernels, same bits, no second pass unless asked for.
+    m.set("timing_s/old_log_prob", 0.0);
+    if (s.recompute_old_log_prob)
+      time("old_log_prob", [&] {
+        bar_.phase("old log-probs", 0, 0);
+        score_trajectories(run_.policy.model, run_.policy.space, batch_, s.sampling.temperature,
+                           run_.plan.old_trajectories, run_.plan.old_tokens, &trajectory::old_logp);
+      });
     if (run_.reference != nullptr)
       time("ref", [&] {
         bar_.phase("reference", 0, 0);

@@ -9,7 +9,7 @@
 #include "rlcore/objective/algorithm/verl_policy_loss.hpp"
 #include "rlcore/optim/adamw.hpp"
 #include "rlcore/optim/schedule.hpp"
-#include "rlcore/rollout/sampling.hpp"
+#include "rlcore/rollout/request.hpp"
 #include "rlcore/trainer/options.hpp"
 
 RLCORE_BEGIN
@@ -39,6 +39,9 @@ struct policy_settings {
   std::int64_t samples = 1, max_sequences = 64, max_batched_tokens = 2048;
   rollout::sampling sampling, val_sampling;
   std::int64_t val_samples = 1;
+  double cache_share = 0.5;  ///< of the memory that is available at the start
+  std::size_t max_cache_bytes = rollout::generation().max_cache_bytes;  ///< what that is; train_policy() sets it
+  bool share_prompts = true, chunk_prompts = true, recompute_old_log_prob = false;
   // objective
   verl_policy_loss loss;
   reward_kl_settings reward_kl;
@@ -125,6 +128,10 @@ inline policy_settings read_settings(const options& opt) {
   s.max_sequences =
       opt.find<std::int64_t>("rlcore.max_decode_batch").value_or(opt.get<std::int64_t>(rollout + "max_num_seqs"));
   s.max_batched_tokens = opt.get<std::int64_t>(rollout + "max_num_batched_tokens");
+  s.cache_share = opt.get<double>(rollout + "gpu_memory_utilization");
+  s.share_prompts = opt.get<bool>(rollout + "enable_prefix_caching");
+  s.chunk_prompts = opt.get<bool>(rollout + "enable_chunked_prefill");
+  s.recompute_old_log_prob = opt.get<bool>("rlcore.recompute_old_log_prob");
   s.sampling = {static_cast<float>(opt.get<double>(rollout + "temperature")), opt.get<std::int64_t>(rollout + "top_k"),
                 static_cast<float>(opt.get<double>(rollout + "top_p"))};
   const std::string val = rollout + "val_kwargs.";

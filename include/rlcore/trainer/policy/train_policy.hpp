@@ -18,6 +18,7 @@
 #include "rlcore/data/table.hpp"
 #include "rlcore/text/chat_template.hpp"
 #include "rlcore/text/tokenizer.hpp"
+#include "rlcore/trainer/available_memory.hpp"
 #include "rlcore/trainer/options/batch_plan.hpp"
 #include "rlcore/trainer/policy/loop.hpp"
 #include "rlcore/trainer/policy/verl_algorithm.hpp"
@@ -56,6 +57,24 @@ void load_model(nn::causal_lm<Device>& model, const std::filesystem::path& folde
   std::vector<float> weights(model.size());
   checkpoint::load_weights(folder, model.parameters(), weights);
   model.weights().upload(weights);
+}
+
+/// Bytes of keys and values that sampling may take: gpu_memory_utilization of the memory that is available now. Throws
+/// config_error if that does not hold one sequence of the longest kind.
+template <class Device>
+std::size_t rollout_cache_bytes(const policy_settings& s, const nn::config& c) {
+  const auto available = available_memory();
+  if (!available) return s.max_cache_bytes;
+  const auto bytes = static_cast<std::size_t>(s.cache_share * static_cast<double>(*available));
+  const std::size_t needed =
+      nn::kv_cache<Device>::page_bytes(c) *
+      static_cast<std::size_t>(nn::kv_cache<Device>::pages_for(s.max_prompt_length + s.max_response_length - 1));
+  if (needed > bytes)
+    throw config_error(fmt::format(
+        "actor_rollout_ref.rollout.gpu_memory_utilization={:g} allows {} of {} available bytes; the keys and values of "
+        "one sequence of data.max_prompt_length + data.max_response_length = {} tokens need {}",
+        s.cache_share, bytes, *available, s.max_prompt_length + s.max_response_length, needed));
+  return bytes;
 }
 
 /// What the report says about the run besides its metrics.
@@ -156,6 +175,10 @@ std::optional<double> train_policy(Device& device, const options& opt, const Alg
   } else {
     load_model(policy.model, folder);
   }
+
+  settings.max_cache_bytes = rollout_cache_bytes<Device>(settings, policy.model.settings());
+  say(fmt::format("cache  at most {:.3g} GiB of keys and values while sampling",
+                  static_cast<double>(settings.max_cache_bytes) / (1024.0 * 1024 * 1024)));
 
   settings.root = root.string();
   logger log(s.loggers, root, from ? from.step : -1);

@@ -16,12 +16,12 @@ namespace trainer {
 /// Scores every prompt of `prompts` `samples` times and adds val-core/* and val-aux/* per data source. Returns the mean
 /// score over all samples.
 template <class Device, class Progress>
-double validate(nn::causal_lm<Device>& model, nn::workspace<Device>& space, const text::tokenizer& tokenizer,
-                const data::prompt_dataset& prompts, std::int64_t samples, const rollout::generation& how,
-                random_key key, metrics& out, Progress&& progress) {
+double validate(rollout::engine<Device>& engine, const nn::causal_lm<Device>& model, nn::workspace<Device>& space,
+                const text::tokenizer& tokenizer, const data::prompt_dataset& prompts, std::int64_t samples,
+                const rollout::generation& how, random_key key, metrics& out, Progress&& progress) {
   std::vector<std::uint32_t> rows(prompts.size());
   std::iota(rows.begin(), rows.end(), 0u);
-  std::vector<trajectory> batch = sample(model, space, prompts, rows, samples, how, key, progress);
+  std::vector<trajectory> batch = sample(engine, model, space, prompts, rows, samples, how, key, progress);
   assign_scores(batch, prompts, tokenizer);
   validation_scores scores;
   double sum = 0;

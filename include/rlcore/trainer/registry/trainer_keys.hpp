@@ -50,6 +50,8 @@ inline constexpr key own[] = {
      at_least(1)},
     {"rlcore.max_decode_batch", integer, "null", honoured, "sequences decoded together; null: rollout.max_num_seqs",
      at_least(1)},
+    {"rlcore.recompute_old_log_prob", boolean, "False", honoured,
+     "compute the old log-probs again instead of keeping those recorded while sampling; the same bits"},
 };
 
 inline constexpr key reward[] = {

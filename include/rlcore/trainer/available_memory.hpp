@@ -1,0 +1,53 @@
+// How much memory the system could give to this process now.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <optional>
+#include <string>
+
+#include "rlcore/core/abi.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+namespace detail {
+
+/// The number after `name` in a file of lines "name number ..."; without a name, the file's first number.
+inline std::optional<std::size_t> number_in(const std::filesystem::path& file, const std::string& name = "") {
+  std::ifstream in(file);
+  std::size_t number = 0;
+  if (name.empty()) return in >> number ? std::optional(number) : std::nullopt;
+  for (std::string word; in >> word; in.ignore(std::numeric_limits<std::streamsize>::max(), '\n'))
+    if (word == name) return in >> number ? std::optional(number) : std::nullopt;
+  return std::nullopt;
+}
+
+}  // namespace detail
+
+/// Bytes: MemAvailable of /proc/meminfo, or what the process's control group (version 2 or 1) still allows if that is
+/// less. Nothing where the system does not tell. `root` stands for "/".
+inline std::optional<std::size_t> available_memory(const std::filesystem::path& root = "/") {
+  std::optional<std::size_t> least;
+  if (const auto kib = detail::number_in(root / "proc/meminfo", "MemAvailable:")) least = *kib << 10;
+  const std::filesystem::path group = root / "sys/fs/cgroup";
+  struct names {
+    const char *limit, *used, *statistics, *reclaimable;
+  };
+  for (const names& n : {names{"memory.max", "memory.current", "memory.stat", "inactive_file"},
+                         names{"memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat",
+                               "total_inactive_file"}}) {
+    const auto limit = detail::number_in(group / n.limit), used = detail::number_in(group / n.used);
+    if (!limit || !used) continue;  // no such group, or "max"
+    const std::size_t files = std::min(*used, detail::number_in(group / n.statistics, n.reclaimable).value_or(0));
+    const std::size_t left = *limit > *used - files ? *limit - (*used - files) : 0;
+    least = least ? std::min(*least, left) : left;
+  }
+  return least;
+}
+
+}  // namespace trainer
+RLCORE_END
