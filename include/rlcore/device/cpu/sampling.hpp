@@ -45,8 +45,12 @@ class cpu_sampler {
     if (!whole && scratch_.empty()) scratch_.resize(pool.concurrency());
     split(rows, [&](extent_t begin, extent_t end, std::size_t part) {
       for (extent_t r = begin; r < end; ++r) {
-        const row_of_logits row{kernels,     logits + r * vocabulary,  vocabulary,
-                                temperature, top_.data() + r * blocks, mass_.data() + r * blocks,
+        const row_of_logits row{kernels,
+                                logits + r * vocabulary,
+                                vocabulary,
+                                inverse_temperature,
+                                top_.data() + r * blocks,
+                                mass_.data() + r * blocks,
                                 blocks};
         tokens[r] = greedy
                         ? row.argmax()
