@@ -7,16 +7,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <memory>
-#include <new>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "rlcore/device/cpu/instruction_sets.hpp"
 #include "rlcore/device/cpu/sampling.hpp"
+#include "rlcore/device/cpu/work_sharing.hpp"
 #include "rlcore/device/device.hpp"
-#include "rlcore/exec/threads.hpp"
 
 RLCORE_BEGIN
 
@@ -25,27 +23,24 @@ enum class compute : unsigned char { float32, bfloat16 };
 
 /// Device policy of the host. Kernels below about 1 MFLOP stay on the calling thread; no result depends on the threads.
 /// One call at a time: a cpu object belongs to the thread that drives the model. Steady-state calls allocate nothing.
-class cpu {
+class cpu : private cpu_kernels::work_sharing {
  public:
   static constexpr bool host_readable = true;
 
   /// threads = 0: one per core. `instruction_set` = "avx512", "avx2", "portable" or empty for the best available;
   /// throws device_error if this processor lacks it.
   explicit cpu(int threads = 0, std::string_view instruction_set = {}, compute type = compute::float32)
-      : kernels_(&cpu_kernels::choose(instruction_set)),
-        compute_(type),
-        pool_(threads),
-        scratch_(pool_.concurrency() + 1) {}
+      : work_sharing(threads), kernels_(&cpu_kernels::choose(instruction_set)), compute_(type) {}
   cpu(const cpu&) = delete;
   cpu& operator=(const cpu&) = delete;
 
   std::string_view name() const noexcept { return "cpu"; }
   std::string_view instruction_set() const noexcept { return kernels_->name; }
-  int threads() const noexcept { return static_cast<int>(pool_.concurrency()); }
+  using work_sharing::threads;
 
-  // Memory: aligned to a cache line.
-  void* allocate(std::size_t bytes) { return ::operator new (bytes, std::align_val_t{64}); }
-  void release(void* p) noexcept { ::operator delete (p, std::align_val_t{64}); }
+  // Memory: see cpu_kernels::allocate.
+  void* allocate(std::size_t bytes) { return cpu_kernels::allocate(bytes); }
+  void release(void* p) noexcept { cpu_kernels::release(p); }
   void upload(void* device, const void* host, std::size_t bytes) {
     if (bytes) std::memcpy(device, host, bytes);
   }
@@ -53,7 +48,10 @@ class cpu {
     if (bytes) std::memcpy(host, device, bytes);
   }
   void fill_zero(void* p, std::size_t bytes) {
-    if (bytes) std::memset(p, 0, bytes);
+    const auto n = static_cast<extent_t>(bytes);
+    split_by(4096, n, 2 * n, [&](extent_t begin, extent_t end) {
+      std::memset(static_cast<std::byte*>(p) + begin, 0, static_cast<std::size_t>(end - begin));
+    });
   }
   void wait() noexcept {}
 
@@ -74,7 +72,7 @@ class cpu {
     for_each(chunks, [&](extent_t c) {
       for (extent_t n = panels * c / chunks; n < panels * (c + 1) / chunks; ++n)
         kernels_->pack_weight(packed + n * panel_bytes(format, i), format, weight, o, i, n,
-                              scratch_[static_cast<std::size_t>(c)].data.get());
+                              scratch(static_cast<std::size_t>(c)));
     });
   }
 
@@ -96,28 +94,33 @@ class cpu {
               accumulate, rounds(), o, i, t});
   }
   void sum_rows(float* total, const float* x, extent_t t, extent_t w) {
-    split_columns(w, t * w, [&](extent_t begin, extent_t end) { kernels_->sum_rows(total, x, w, t, begin, end); });
+    split_columns(w, 5 * t * w, [&](extent_t begin, extent_t end) { kernels_->sum_rows(total, x, w, t, begin, end); });
   }
 
   void rms_norm_forward(const norm_arguments& n, float* y, extent_t y_row, const float* x, float* rstd, extent_t t) {
-    split(t, 4 * t * n.groups * n.width,
+    split(t, 15 * t * n.groups * n.width,
           [&](extent_t begin, extent_t end) { kernels_->rms_norm_forward(n, y, y_row, x, rstd, begin, end); });
+  }
+  void add_rms_norm_forward(const norm_arguments& n, float* total, const float* a, const float* b, float* y,
+                            float* rstd, extent_t t) {
+    split(t, 20 * t * n.width,
+          [&](extent_t begin, extent_t end) { kernels_->add_rms_norm_forward(n, total, a, b, y, rstd, begin, end); });
   }
   void rms_norm_backward(const norm_arguments& n, float* dx, const float* dy, extent_t dy_row, const float* x,
                          const float* rstd, extent_t t, bool accumulate) {
-    split(t, 8 * t * n.groups * n.width, [&](extent_t begin, extent_t end) {
+    split(t, 20 * t * n.groups * n.width, [&](extent_t begin, extent_t end) {
       kernels_->rms_norm_backward(n, dx, dy, dy_row, x, rstd, accumulate, begin, end);
     });
   }
   void rms_norm_backward_weight(const norm_arguments& n, float* dweight, const float* dy, extent_t dy_row,
                                 const float* x, const float* rstd, extent_t t) {
-    split_columns(n.width, 3 * t * n.groups * n.width, [&](extent_t begin, extent_t end) {
+    split_columns(n.width, 10 * t * n.groups * n.width, [&](extent_t begin, extent_t end) {
       kernels_->rms_norm_weight_backward(n, dweight, dy, dy_row, x, rstd, t, begin, end);
     });
   }
   void rope(float* x, extent_t row, extent_t heads, extent_t head_dim, const std::int32_t* positions,
             const float* cosine, const float* sine, extent_t t, bool inverse) {
-    split(t, 6 * t * heads * head_dim, [&](extent_t begin, extent_t end) {
+    split(t, 15 * t * heads * head_dim, [&](extent_t begin, extent_t end) {
       kernels_->rope(x, row, heads, head_dim, positions, cosine, sine, inverse, begin, end);
     });
   }
@@ -127,7 +130,7 @@ class cpu {
     const auto pairs = static_cast<extent_t>(segments.size()) * s.kv_heads;
     extent_t floats = 0;
     for (const auto& segment : segments) floats += segment.rows * 2 * s.kv_heads * s.head_dim;
-    split(pairs, floats, [&](extent_t begin, extent_t end) {
+    split(pairs, 10 * floats, [&](extent_t begin, extent_t end) {
       for (extent_t pair = begin; pair < end; ++pair)
         kernels_->store_keys_values(s, segments[static_cast<std::size_t>(pair / s.kv_heads)], pair % s.kv_heads, layer,
                                     keys, values, row);
@@ -153,33 +156,39 @@ class cpu {
   }
 
   void swiglu_forward(float* y, const float* gate_up, extent_t t, extent_t w) {
-    split(t, 20 * t * w, [&](extent_t begin, extent_t end) { kernels_->swiglu_forward(y, gate_up, w, begin, end); });
+    split(t, 35 * t * w, [&](extent_t begin, extent_t end) { kernels_->swiglu_forward(y, gate_up, w, begin, end); });
   }
   void swiglu_backward(float* dgate_up, const float* dy, const float* gate_up, extent_t t, extent_t w) {
-    split(t, 30 * t * w,
+    split(t, 45 * t * w,
           [&](extent_t begin, extent_t end) { kernels_->swiglu_backward(dgate_up, dy, gate_up, w, begin, end); });
   }
 
   void gather_rows(float* y, const float* x, const std::int32_t* ids, extent_t count, extent_t w) {
-    split(count, count * w, [&](extent_t begin, extent_t end) { kernels_->gather_rows(y, x, ids, w, begin, end); });
+    split(count, 10 * count * w,
+          [&](extent_t begin, extent_t end) { kernels_->gather_rows(y, x, ids, w, begin, end); });
   }
   void scatter_add_rows(float* y, const float* x, const std::int32_t* ids, extent_t count, extent_t w) {
-    split_columns(w, count * w,
+    split_columns(w, 15 * count * w,
                   [&](extent_t begin, extent_t end) { kernels_->scatter_add_rows(y, x, ids, count, w, begin, end); });
   }
   void copy_rows(float* y, extent_t y_row, const std::int32_t* ids, const float* x, extent_t x_row, extent_t count,
                  extent_t w) {
-    for (extent_t k = 0; k < count; ++k)
-      std::memcpy(y + (ids ? static_cast<extent_t>(ids[k]) : k) * y_row, x + k * x_row,
-                  static_cast<std::size_t>(w) * sizeof(float));
+    split_columns(w, 10 * count * w, [&](extent_t begin, extent_t end) {
+      for (extent_t k = 0; k < count; ++k)
+        std::memcpy(y + (ids ? static_cast<extent_t>(ids[k]) : k) * y_row + begin, x + k * x_row + begin,
+                    static_cast<std::size_t>(end - begin) * sizeof(float));
+    });
   }
   void add(float* y, const float* a, const float* b, extent_t n) {
-    split(n, n, [&](extent_t begin, extent_t end) { kernels_->add(y + begin, a + begin, b + begin, end - begin); });
+    split_elements(n, 15 * n,
+                   [&](extent_t begin, extent_t end) { kernels_->add(y + begin, a + begin, b + begin, end - begin); });
   }
   void scale(float* y, float factor, extent_t n) {
-    split(n, n, [&](extent_t begin, extent_t end) { kernels_->scale(y + begin, factor, end - begin); });
+    split_elements(n, 10 * n, [&](extent_t begin, extent_t end) { kernels_->scale(y + begin, factor, end - begin); });
   }
-  void fill(float* y, float value, extent_t n) { std::fill_n(y, n, value); }
+  void fill(float* y, float value, extent_t n) {
+    split_elements(n, 10 * n, [&](extent_t begin, extent_t end) { std::fill(y + begin, y + end, value); });
+  }
 
   void log_prob_forward(const float* logits, extent_t t, extent_t vocabulary, const std::int32_t* targets,
                         float temperature, float* logp, float* entropy, float* statistics) {
@@ -225,7 +234,7 @@ class cpu {
     constexpr extent_t chunk = 16384;
     const extent_t chunks = (n + chunk - 1) / chunk;
     sums_.resize(static_cast<std::size_t>(chunks));
-    split(chunks, 2 * n, [&](extent_t begin, extent_t end) {
+    split(chunks, 10 * n, [&](extent_t begin, extent_t end) {
       for (extent_t c = begin; c < end; ++c)
         sums_[static_cast<std::size_t>(c)] = kernels_->sum_of_squares(x + c * chunk, std::min(chunk, n - c * chunk));
     });
@@ -245,7 +254,7 @@ class cpu {
                                          static_cast<float>(s.eps),
                                          static_cast<float>(s.lr / correction1),
                                          s.gradient_scale};
-    split(n, 12 * n, [&](extent_t begin, extent_t end) {
+    split_elements(n, 100 * n, [&](extent_t begin, extent_t end) {
       kernels_->adamw(a, w + begin, m + begin, v + begin, g + begin, end - begin);
     });
   }
@@ -254,47 +263,6 @@ class cpu {
   void exp(float* y, const float* x, extent_t n) { kernels_->exp(y, x, n); }
 
  private:
-  static constexpr extent_t one_thread_flops = 1'000'000;
-
-  struct free_floats {
-    void operator()(float* p) const noexcept { ::operator delete (p, std::align_val_t{64}); }
-  };
-  struct scratch_block {
-    std::unique_ptr<float, free_floats> data;
-    std::size_t size = 0;
-  };
-
-  /// Scratch of one chunk of work; grows only.
-  float* scratch(std::size_t chunk, extent_t n) {
-    auto& block = scratch_[chunk];
-    if (block.size < static_cast<std::size_t>(n)) {
-      block.size = static_cast<std::size_t>(n);
-      block.data.reset(static_cast<float*>(allocate(block.size * sizeof(float))));
-    }
-    return block.data.get();
-  }
-
-  template <class F>
-  void for_each(extent_t count, F&& f) {
-    pool_.for_each(static_cast<std::size_t>(count), [&](std::size_t c) { f(static_cast<extent_t>(c)); });
-  }
-  extent_t chunks_for(extent_t units, extent_t flops) const {
-    return flops < one_thread_flops ? 1 : std::clamp<extent_t>(units, 1, threads());
-  }
-  /// f(begin, end) over [0, n) in as many consecutive ranges as threads are worth their hand-over.
-  template <class F>
-  void split(extent_t n, extent_t flops, F&& f) {
-    if (n <= 0) return;
-    const extent_t chunks = chunks_for(n, flops);
-    for_each(chunks, [&](extent_t c) { f(n * c / chunks, n * (c + 1) / chunks); });
-  }
-  /// The same at multiples of 32 columns.
-  template <class F>
-  void split_columns(extent_t columns, extent_t flops, F&& f) {
-    split((columns + 31) / 32, flops,
-          [&](extent_t begin, extent_t end) { f(begin * 32, std::min(end * 32, columns)); });
-  }
-
   bool rounds() const noexcept { return compute_ == compute::bfloat16; }
   static constexpr extent_t panel_bytes(weight_format format, extent_t i) noexcept {
     return cpu_kernels::panel_width * (format == weight_format::float32    ? 4 * i
@@ -311,7 +279,7 @@ class cpu {
     // Several blocks of rows will read B: it is made into panels once for all of them.
     const extent_t panels = (g.columns + panel_width - 1) / panel_width, depth = g.depth;
     const float* b = reinterpret_cast<const float*>(g.b);
-    float* packed = scratch(scratch_.size() - 1, panels * panel_width * std::min(depth, depth_block));
+    float* packed = shared_scratch(panels * panel_width * std::min(depth, depth_block));
     g.b = reinterpret_cast<const std::byte*>(packed);
     g.kind = cpu_kernels::operand::float_panels;
     for (extent_t p = 0; p < depth; p += depth_block) {
@@ -335,7 +303,7 @@ class cpu {
     const extent_t chunks = chunks_for(by_columns ? panels : g.rows, 2 * g.rows * g.columns * g.depth);
     for (std::size_t c = 0; c < static_cast<std::size_t>(chunks); ++c) scratch(c, cpu_kernels::gemm_scratch);
     for_each(chunks, [&](extent_t c) {
-      float* own = scratch_[static_cast<std::size_t>(c)].data.get();
+      float* own = scratch(static_cast<std::size_t>(c));
       if (by_columns)
         kernels_->gemm(g, 0, g.rows, panels * c / chunks * cpu_kernels::panel_width,
                        std::min(g.columns, panels * (c + 1) / chunks * cpu_kernels::panel_width), own);
@@ -364,15 +332,13 @@ class cpu {
       for (extent_t unit; (unit = next.fetch_add(1, std::memory_order_relaxed)) < units;) {
         const extent_t pair = unit % pairs, piece = pieces - 1 - unit / pairs;  // the last rows see most keys
         f(static_cast<std::size_t>(pair / s.kv_heads), pair % s.kv_heads, piece, pieces,
-          scratch_[static_cast<std::size_t>(c)].data.get());
+          scratch(static_cast<std::size_t>(c)));
       }
     });
   }
 
   const cpu_kernels::table* kernels_;
   compute compute_;
-  rlcore::threads pool_;
-  std::vector<scratch_block> scratch_;  // one per thread, and one that all share
   std::vector<double> sums_;
   cpu_sampler sampler_;
 };

@@ -117,6 +117,8 @@ concept device = device_memory<D> &&
   d.sum_rows(y, x, n, n);
   // y = weight (x rstd), rstd = (mean x^2 + eps)^-1/2: y, row of y, x, rstd, t
   d.rms_norm_forward(norm, y, n, x, y, n);
+  // total = a + b, y = weight (total rstd); all [t, width], groups 1, total may be a or b: total, a, b, y, rstd, t
+  d.add_rms_norm_forward(norm, y, x, x, y, y, n);
   // dx (+)= rstd (weight dy - xn mean(weight dy xn)), xn = x rstd; dx may be dy: dx, dy, row of both, x, rstd, t,
   // accumulate
   d.rms_norm_backward(norm, y, x, n, x, x, n, flag);

@@ -29,10 +29,9 @@ struct block_activations {
   mlp_activations mixed;
 };
 
-/// Gradients of activations, shared by all layers.
+/// Gradients of activations that cannot take the place of what they belong to; shared by all layers.
 struct block_scratch {
-  float *dnormed = nullptr, *dqkv = nullptr, *dattended = nullptr;
-  mlp_activations dmixed;
+  float *dqkv = nullptr, *dattended = nullptr;
 };
 
 /// Gathered rows [n, hidden] and their norms.

@@ -30,8 +30,7 @@ struct block {
   }
   template <class Device>
   block_scratch take_scratch(workspace<Device>& space, extent_t t) const {
-    return {space.template take<float>(t * hidden()), space.template take<float>(t * mixer.width()),
-            space.template take<float>(t * mixer.q_width()), feed_forward.take(space, t)};
+    return {space.template take<float>(t * mixer.width()), space.template take<float>(t * mixer.q_width())};
   }
 
   /// y [t, hidden] from x; y may not be x. `place` as in attention.
@@ -40,21 +39,21 @@ struct block {
     const extent_t t = p.tokens, h = hidden();
     input_norm.forward(p.device, p.weights, a.normed, h, x, h, a.rstd, t);
     mixer.forward(p, a.attended, y, a.normed, place);
-    p.device.add(a.middle, x, y, t * h);
-    middle_norm.forward(p.device, p.weights, a.middle_normed, h, a.middle, h, a.middle_rstd, t);
+    middle_norm.forward_of_sum(p.device, p.weights, a.middle, x, y, a.middle_normed, a.middle_rstd, t);
     feed_forward.forward(p, a.mixed, y, a.middle_normed);
     p.device.add(y, a.middle, y, t * h);
   }
 
-  /// dx [t, hidden]: the gradient of y on entry, of x on return.
+  /// dx [t, hidden]: the gradient of y on entry, of x on return. Uses up the activations `a`: the gradient of what only
+  /// the layer itself read takes its place, once the gradient of the weights has been taken.
   template <class Device, class Place, class PlaceGradient>
   void backward(const pass<Device>& p, const block_activations& a, const block_scratch& d, float* dx, const float* x,
                 Place&& place, PlaceGradient&& place_gradient) const {
     const extent_t t = p.tokens, h = hidden();
-    feed_forward.backward(p, a.mixed, d.dnormed, dx, a.middle_normed, d.dmixed);
-    middle_norm.backward(p.device, p.weights, p.gradients, dx, d.dnormed, h, a.middle, h, a.middle_rstd, t, true);
-    mixer.backward(p, a.attended, d.dnormed, dx, a.normed, d.dqkv, d.dattended, place, place_gradient);
-    input_norm.backward(p.device, p.weights, p.gradients, dx, d.dnormed, h, x, h, a.rstd, t, true);
+    feed_forward.backward(p, a.mixed, a.middle_normed, dx, a.middle_normed);
+    middle_norm.backward(p.device, p.weights, p.gradients, dx, a.middle_normed, h, a.middle, h, a.middle_rstd, t, true);
+    mixer.backward(p, a.attended, a.normed, dx, a.normed, d.dqkv, d.dattended, place, place_gradient);
+    input_norm.backward(p.device, p.weights, p.gradients, dx, a.normed, h, x, h, a.rstd, t, true);
   }
 };
 

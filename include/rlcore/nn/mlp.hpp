@@ -23,13 +23,12 @@ struct mlp {
     p.device.swiglu_forward(a.activated, a.gate_up, p.tokens, width());
     down.forward(p, y, a.activated, p.tokens);
   }
-  /// dx from dy; `d` is scratch of the forward's shapes.
+  /// dx from dy; dx may be x. Uses up the activations: their gradients take their places.
   template <class Device>
-  void backward(const pass<Device>& p, const mlp_activations& a, float* dx, const float* dy, const float* x,
-                const mlp_activations& d) const {
-    down.backward(p, d.activated, dy, a.activated, p.tokens);
-    p.device.swiglu_backward(d.gate_up, d.activated, a.gate_up, p.tokens, width());
-    gate_up.backward(p, dx, d.gate_up, x, p.tokens);
+  void backward(const pass<Device>& p, const mlp_activations& a, float* dx, const float* dy, const float* x) const {
+    down.backward(p, a.activated, dy, a.activated, p.tokens);
+    p.device.swiglu_backward(a.gate_up, a.activated, a.gate_up, p.tokens, width());
+    gate_up.backward(p, dx, a.gate_up, x, p.tokens);
   }
 };
 

@@ -23,6 +23,12 @@ struct norm {
                extent_t rows) const {
     device.rms_norm_forward(arguments(w, x_row), y, y_row, x, rstd, rows);
   }
+  /// total = a + b and y its norm, in one pass; rows [rows, width], groups = 1.
+  template <class Device>
+  void forward_of_sum(Device& device, const float* w, float* total, const float* a, const float* b, float* y,
+                      float* rstd, extent_t rows) const {
+    device.add_rms_norm_forward(arguments(w, width), total, a, b, y, rstd, rows);
+  }
   /// dx has the row stride of dy and may be dy; it is added to if `accumulate`.
   template <class Device>
   void backward(Device& device, const float* w, float* g, float* dx, const float* dy, extent_t dy_row, const float* x,

@@ -63,6 +63,8 @@ struct table {
   void (*pack_weight)(std::byte*, weight_format, const float*, extent_t, extent_t, extent_t, float*);
   void (*pack_panel)(float*, const float*, extent_t, extent_t, extent_t, bool);
   void (*rms_norm_forward)(const norm_arguments&, float*, extent_t, const float*, float*, extent_t, extent_t);
+  void (*add_rms_norm_forward)(const norm_arguments&, float*, const float*, const float*, float*, float*, extent_t,
+                               extent_t);
   void (*rms_norm_backward)(const norm_arguments&, float*, const float*, extent_t, const float*, const float*, bool,
                             extent_t, extent_t);
   void (*rms_norm_weight_backward)(const norm_arguments&, float*, const float*, extent_t, const float*, const float*,

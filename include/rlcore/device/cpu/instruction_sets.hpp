@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "rlcore/core/compiler.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/suggest.hpp"
 #include "rlcore/device/cpu/arguments.hpp"
