@@ -2,14 +2,22 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <memory>
 #include <new>
 #include <string>
 #include <vector>
 
+#include "rlcore/device/cpu.hpp"
 #include "rlcore/exec/serial.hpp"
 #include "rlcore/exec/threads.hpp"
+#include "rlcore/nn/causal_lm.hpp"
+#include "rlcore/nn/decode.hpp"
+#include "rlcore/nn/forward_backward.hpp"
+#include "rlcore/nn/log_probs.hpp"
+#include "rlcore/optim/adamw.hpp"
+#include "rlcore/optim/clip.hpp"
 #include "rlcore/tensor/ragged.hpp"
 #include "rlcore/tensor/span.hpp"
 
@@ -91,6 +99,79 @@ TEST(allocation, packed_rows_keep_their_memory) {
   const allocation_counter counter;
   fill();
   EXPECT_EQ(counter.count(), 0u);
+}
+
+rlcore::nn::config small_model() {
+  rlcore::nn::config c;
+  c.vocab_size = 75;
+  c.hidden_size = 48;
+  c.intermediate_size = 70;
+  c.num_hidden_layers = 2;
+  c.num_attention_heads = 6;
+  c.num_key_value_heads = 2;
+  c.head_dim = 8;
+  return c;
+}
+
+/// Everything that a training step does, and one of generation, on a model whose memory has been seen once.
+TEST(allocation, a_steady_step_asks_for_none) {
+  NEEDS_COUNTS;
+  using rlcore::cpu;
+  namespace nn = rlcore::nn;
+  for (const auto type : {rlcore::compute::float32, rlcore::compute::bfloat16}) {
+    cpu device(2, {}, type);
+    nn::causal_lm<cpu> model(device, small_model());
+    model.initialize(3);
+    nn::workspace<cpu> space(device);
+    nn::gradients<cpu> gradients(model);
+    rlcore::optim::adamw<cpu> optimizer(device, model.size());
+    rlcore::ragged<std::int32_t> sequences;
+    nn::targets targets;
+    for (int length : {40, 23, 7}) {
+      const auto start = static_cast<std::int32_t>(sequences.size());
+      std::vector<std::int32_t> ids;
+      for (int i = 0; i < length; ++i) ids.push_back(i * i % 75);
+      sequences.push_back(ids);
+      for (int i = 1; i < length; ++i) targets.row.push_back(start + i - 1), targets.token.push_back(ids[1]);
+    }
+    const auto train = [&](bool recompute) {
+      gradients.zero();
+      for (int micro_batch = 0; micro_batch < 2; ++micro_batch)
+        nn::forward_backward(model, space, gradients, sequences, targets, 1.0f, recompute,
+                             [](auto logp, auto, auto dlogp, auto dentropy) {
+                               for (std::size_t i = 0; i < logp.size(); ++i) dlogp[i] = -0.01f, dentropy[i] = 0.001f;
+                             });
+      const double norm = rlcore::optim::global_norm(device, gradients);
+      optimizer.step(model.weights(), gradients, 1e-3, rlcore::optim::clip_scale(norm, 1.0));
+    };
+    std::vector<float> logp(targets.row.size()), entropy(logp.size());
+    const auto score = [&] { nn::log_probs(model, space, sequences, targets, 1.0f, logp, entropy); };
+    nn::kv_cache<cpu> cache(device, model.settings(), 4);
+    const std::vector<std::int32_t> prompt{5, 9, 70, 3, 3, 8}, next{4}, pages{1, 2}, more_pages{0, 3};
+    std::vector<float> logits(2 * 75);
+    const auto generate = [&] {
+      const nn::decode_chunk first[] = {{prompt, 0, pages, true}, {prompt, 0, more_pages, false}};
+      const nn::decode_chunk second[] = {{next, 6, pages, true}, {next, 6, more_pages, true}};
+      nn::decode(model, space, cache, first, logits.data());
+      nn::decode(model, space, cache, second, logits.data());
+    };
+    const auto all = [&] {
+      train(false);
+      train(true);
+      score();
+      generate();
+    };
+    all(), all();
+    const allocation_counter counter;
+    train(false);
+    EXPECT_EQ(counter.count(), 0u) << "training";
+    train(true);
+    EXPECT_EQ(counter.count(), 0u) << "training with recomputation";
+    score();
+    EXPECT_EQ(counter.count(), 0u) << "scoring";
+    generate();
+    EXPECT_EQ(counter.count(), 0u) << "generation";
+  }
 }
 
 }  // namespace

@@ -76,7 +76,7 @@ __attribute__((used)) void* aligned_alloc(std::size_t alignment, std::size_t n) 
   all_allocations.add(n);
   return __libc_memalign(alignment, n);
 }
-__attribute__((used)) int posix_memalign(void** p, std::size_t alignment, std::size_t n) {
+__attribute__((used)) int posix_memalign(void** p, std::size_t alignment, std::size_t n) noexcept {
   all_allocations.add(n);
   *p = __libc_memalign(alignment, n);
   return *p == nullptr ? ENOMEM : 0;

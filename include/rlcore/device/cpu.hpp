@@ -21,8 +21,9 @@ RLCORE_BEGIN
 /// In what the inputs of matrix products are held: float, or bf16 with float sums, results and master weights.
 enum class compute : unsigned char { float32, bfloat16 };
 
-/// Device policy of the host. Kernels below about 1 MFLOP stay on the calling thread; no result depends on the threads.
-/// One call at a time: a cpu object belongs to the thread that drives the model. Steady-state calls allocate nothing.
+/// Device policy of the host. Calls of less than 4 microseconds stay on the calling thread; no result depends on the
+/// threads. One call at a time: a cpu object belongs to the thread that drives the model. Steady-state calls allocate
+/// nothing.
 class cpu : private cpu_kernels::work_sharing {
  public:
   static constexpr bool host_readable = true;
