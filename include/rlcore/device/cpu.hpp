@@ -67,7 +67,7 @@ class cpu : private cpu_kernels::work_sharing {
   }
   /// Packs weight [o,i]; bf16 rounds to nearest even, int8 to multiples of max |w| / 127 of the row.
   void pack_weight(std::byte* packed, weight_format format, const float* weight, extent_t o, extent_t i) {
-    const extent_t panels = (o + cpu_kernels::panel_width - 1) / cpu_kernels::panel_width, flops = 4 * o * i;
+    const extent_t panels = (o + cpu_kernels::panel_width - 1) / cpu_kernels::panel_width, flops = 50 * o * i;
     const extent_t chunks = chunks_for(panels, flops);
     for (std::size_t c = 0; c < static_cast<std::size_t>(chunks); ++c) scratch(c, i * cpu_kernels::panel_width);
     for_each(chunks, [&](extent_t c) {
@@ -131,7 +131,7 @@ class cpu : private cpu_kernels::work_sharing {
     const auto pairs = static_cast<extent_t>(segments.size()) * s.kv_heads;
     extent_t floats = 0;
     for (const auto& segment : segments) floats += segment.rows * 2 * s.kv_heads * s.head_dim;
-    split(pairs, 10 * floats, [&](extent_t begin, extent_t end) {
+    split(pairs, 100 * floats, [&](extent_t begin, extent_t end) {
       for (extent_t pair = begin; pair < end; ++pair)
         kernels_->store_keys_values(s, segments[static_cast<std::size_t>(pair / s.kv_heads)], pair % s.kv_heads, layer,
                                     keys, values, row);
@@ -296,11 +296,14 @@ class cpu : private cpu_kernels::work_sharing {
       g.accumulate = true;
     }
   }
-  /// Threads share the longer side of C: panels of columns, or rows.
+  /// Threads share the longer side of C: panels of columns, or rows. A small B that each of them may read as a whole
+  /// leaves them the rows: what other kernels do with a row then finds it in the cache of the thread that made it.
   void share(const cpu_kernels::gemm_arguments& g) {
     if (g.rows <= 0 || g.columns <= 0) return;
     const extent_t panels = (g.columns + cpu_kernels::panel_width - 1) / cpu_kernels::panel_width;
-    const bool by_columns = g.columns >= g.rows && panels >= threads();
+    const bool small =
+        g.kind != cpu_kernels::operand::rows && g.rows >= 24 * threads() && g.columns * g.depth <= 131072;
+    const bool by_columns = !small && g.columns >= g.rows && panels >= threads();
     const extent_t chunks = chunks_for(by_columns ? panels : g.rows, 2 * g.rows * g.columns * g.depth);
     for (std::size_t c = 0; c < static_cast<std::size_t>(chunks); ++c) scratch(c, cpu_kernels::gemm_scratch);
     for_each(chunks, [&](extent_t c) {
