@@ -74,6 +74,8 @@ class work_sharing {
   /// Scratch that all pieces share.
   float* shared_scratch(extent_t n) { return scratch(scratch_.size() - 1, n); }
 
+  rlcore::threads pool_;
+
  private:
   struct free_floats {
     void operator()(float* p) const noexcept { release(p); }
@@ -83,7 +85,6 @@ class work_sharing {
     std::size_t size = 0;
   };
 
-  rlcore::threads pool_;
   std::vector<scratch_block> scratch_;  // one per thread, and one that all share
 };
 
