@@ -261,7 +261,7 @@ class program {
   void run() {
     const trainer::options opt = options_for(chosen_.front(), request_.seeds.front());
     for (const std::string& note : opt.notes()) std::printf("note: %s\n", note.c_str());
-    cpu device(static_cast<int>(opt.get<std::int64_t>("rlcore.threads")));
+    cpu device = trainer::host_device(opt);
     make_task(device, opt);
     const std::size_t total = chosen_.size() * request_.seeds.size();
     describe(device, opt);

@@ -3,7 +3,7 @@
 //   ...
 #include <cstdio>
 
-#include "rlcore/device/cpu.hpp"
+#include "rlcore/trainer/host_device.hpp"
 #include "rlcore/trainer/policy/train_policy.hpp"
 #include "rlcore/trainer/program.hpp"
 #include "rlcore/trainer/registry/main_ppo.hpp"
@@ -16,7 +16,7 @@ int main(int argc, char** argv) {
       std::fputs(options.answer()->c_str(), stdout);
       return;
     }
-    cpu device(static_cast<int>(options.get<std::int64_t>("rlcore.threads")));
+    cpu device = trainer::host_device(options);
     trainer::train_policy(device, options);
   });
 }

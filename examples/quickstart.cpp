@@ -34,7 +34,7 @@ void run(int argc, char** argv) {
     std::fputs(options.answer()->c_str(), stdout);
     return;
   }
-  cpu device(static_cast<int>(options.get<std::int64_t>("rlcore.threads")));
+  cpu device = trainer::host_device(options);
   const trainer::policy_settings s = trainer::read_settings(options);
   embedded_task::make(device, root, s.seed, s);
   trainer::train_policy(device, options);

@@ -73,8 +73,8 @@ struct rig {
   nn::workspace<cpu> space;
   nn::gradients<cpu> gradients;
 
-  rig(const nn::config& c, int threads, const std::string& set, std::size_t logits_bytes = 0)
-      : device(threads, set), model(device, c), space(device, logits_bytes), gradients(model) {
+  rig(const nn::config& c, int threads, const std::string& set, compute type, std::size_t logits_bytes = 0)
+      : device(threads, set, type), model(device, c), space(device, logits_bytes), gradients(model) {
     model.initialize(11);
   }
 
@@ -102,16 +102,17 @@ void expect_equal(const result& a, const result& b, const std::string& what) {
   EXPECT_EQ(a.gradient, b.gradient) << what;
 }
 
-class bits : public testing::TestWithParam<std::tuple<std::string, bool, bool>> {
+class bits : public testing::TestWithParam<std::tuple<std::string, bool, bool, compute>> {
  protected:
   std::string set() const { return std::get<0>(GetParam()); }
+  compute type() const { return std::get<3>(GetParam()); }
   nn::config config() const {
     return tiny(std::get<1>(GetParam()) ? nn::family::qwen3 : nn::family::qwen2, std::get<2>(GetParam()));
   }
 };
 
 TEST_P(bits, splits_recomputation_threads_and_logit_chunks) {
-  rig r(config(), 1, set());
+  rig r(config(), 1, set(), type());
   const result whole = r.train({batch::of({0, 1, 2, 3, 4, 5, 6})});
   double norm = 0;
   for (const float g : whole.gradient) norm += std::abs(static_cast<double>(g));
@@ -124,7 +125,7 @@ TEST_P(bits, splits_recomputation_threads_and_logit_chunks) {
                         batch::of({6})},
                        true),
                "single sequences");
-  rig threaded(config(), 3, set()), chunked(config(), 1, set(), 10 * 75 * 4);
+  rig threaded(config(), 3, set(), type()), chunked(config(), 1, set(), type(), 10 * 75 * 4);
   expect_equal(whole, threaded.train({batch::of({0, 1, 2, 3, 4, 5, 6})}), "three threads");
   expect_equal(whole, chunked.train({batch::of({0, 1, 2, 3, 4, 5, 6})}), "ten rows of logits at a time");
 
@@ -136,7 +137,7 @@ TEST_P(bits, splits_recomputation_threads_and_logit_chunks) {
 }
 
 TEST_P(bits, a_sequence_does_not_see_its_batch) {
-  rig r(config(), 1, set());
+  rig r(config(), 1, set(), type());
   const result whole = r.train({batch::of({3, 0, 6, 1})});
   floats logp;
   for (const int number : {3, 0, 6, 1}) {
@@ -192,7 +193,7 @@ floats generate(rig& r, const batch& b, Step step) {
 }
 
 TEST_P(bits, rollout_equals_training) {
-  rig r(config(), 2, set());
+  rig r(config(), 2, set(), type());
   const batch b = batch::of({0, 3, 1, 2, 6});
   const floats training = r.train({b}).logp;
   EXPECT_EQ(training, generate(r, b, [](int, std::size_t) { return 100; })) << "one prefill";
@@ -205,12 +206,33 @@ TEST_P(bits, rollout_equals_training) {
       << "chunks and single tokens mixed";
 }
 
+/// Rounding inputs to 8 bits of mantissa moves log-probs and gradients a little, and nothing else.
+TEST_P(bits, bfloat16_stays_near_float32) {
+  if (type() == compute::float32) GTEST_SKIP() << "compares the two";
+  const batch b = batch::of({0, 1, 2, 3, 4, 5, 6});
+  const result exact = rig(config(), 1, set(), compute::float32).train({b}),
+               rounded = rig(config(), 1, set(), compute::bfloat16).train({b});
+  double largest = 0, scale = 0, difference = 0, norm = 0;
+  for (std::size_t i = 0; i < exact.logp.size(); ++i) {
+    scale = std::max(scale, std::abs(static_cast<double>(exact.logp[i])));
+    largest = std::max(largest, std::abs(static_cast<double>(exact.logp[i] - rounded.logp[i])));
+  }
+  for (std::size_t i = 0; i < exact.gradient.size(); ++i) {
+    difference += std::pow(static_cast<double>(exact.gradient[i] - rounded.gradient[i]), 2);
+    norm += std::pow(static_cast<double>(exact.gradient[i]), 2);
+  }
+  EXPECT_GT(largest, 0);
+  EXPECT_LT(largest, 0x1p-6 * scale);  // a few units of 2^-8
+  EXPECT_LT(std::sqrt(difference / norm), 0.02);
+}
+
 INSTANTIATE_TEST_SUITE_P(models, bits,
                          testing::Combine(testing::ValuesIn(rlcore_test::instruction_sets()), testing::Bool(),
-                                          testing::Bool()),
+                                          testing::Bool(), testing::Values(compute::float32, compute::bfloat16)),
                          [](const auto& each) {
                            return std::get<0>(each.param) + (std::get<1>(each.param) ? "_qwen3" : "_qwen2") +
-                                  (std::get<2>(each.param) ? "_tied" : "_untied");
+                                  (std::get<2>(each.param) ? "_tied" : "_untied") +
+                                  (std::get<3>(each.param) == compute::float32 ? "_float32" : "_bfloat16");
                          });
 
 }  // namespace

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <csetjmp>
+#include <csignal>
 #include <cstddef>
 #include <limits>
 #include <string>
@@ -172,6 +174,53 @@ TEST_P(gemm, an_empty_sum_is_zero_or_the_bias) {
   device.linear_backward_weight(y.data(), nullptr, nullptr, 0, 2, 3, false);
   EXPECT_EQ(y, floats(6, 0));
 }
+
+#if defined(__x86_64__)
+sigjmp_buf without_the_instruction;
+
+/// Does this processor execute it? Virtual machines may not say so in CPUID.
+bool has_dot_product() {
+  struct sigaction trap {
+  }, before{};
+  trap.sa_handler = [](int) { siglongjmp(without_the_instruction, 1); };
+  sigaction(SIGILL, &trap, &before);
+  const bool has = __builtin_cpu_supports("avx512bw") && sigsetjmp(without_the_instruction, 1) == 0;
+  if (has) __asm__ volatile(".byte 0x62, 0xf2, 0x7e, 0x48, 0x52, 0xc0" ::: "xmm0");  // vdpbf16ps zmm0, zmm0, zmm0
+  sigaction(SIGILL, &before, nullptr);
+  return has;
+}
+
+/// Two bf16 products per instruction are the same chain.
+TEST(gemm_dot_product, has_the_bits_of_fused_multiply_adds) {
+  if (!has_dot_product()) GTEST_SKIP() << "this processor lacks vdpbf16ps";
+  cpu fused(1, "avx512", compute::bfloat16);
+  floats scratch(size(cpu_kernels::gemm_scratch) + 16);
+  for (const auto& s : shapes) {
+    const floats a = normal(size(s.rows * s.inputs), 1), w = normal(size(s.outputs * s.inputs), 2),
+                 bias = normal(size(s.outputs), 3);
+    const packed p(fused, weight_format::bfloat16, w, s.outputs, s.inputs);
+    const auto compare = [&](cpu_kernels::gemm_arguments g) {
+      floats one(size(g.rows * g.columns), 0.5f), two = one;
+      g.c_row = g.columns, g.round = true;
+      g.c = one.data();
+      cpu_avx512::kernels.gemm(g, 0, g.rows, 0, g.columns, scratch.data());
+      g.c = two.data();
+      cpu_avx512_bf16::kernels.gemm(g, 0, g.rows, 0, g.columns, scratch.data());
+      EXPECT_EQ(one, two) << g.rows << " x " << g.columns << " x " << g.depth;
+    };
+    cpu_kernels::gemm_arguments g{};
+    g.a = a.data(), g.a_row = s.inputs, g.a_step = 1, g.bias = bias.data();
+    g.rows = s.rows, g.columns = s.outputs, g.depth = s.inputs;
+    g.b = p.bytes.data(), g.kind = cpu_kernels::operand::bf16_panels;
+    g.panel_bytes = static_cast<extent_t>(p.bytes.size()) / ((s.outputs + 31) / 32);
+    compare(g);
+    const floats b = normal(size(s.inputs * s.outputs), 4);  // rows, and added to what is there
+    g.b = reinterpret_cast<const std::byte*>(b.data()), g.b_row = s.outputs, g.kind = cpu_kernels::operand::rows;
+    g.accumulate = true, g.bias = nullptr;
+    compare(g);
+  }
+}
+#endif
 
 INSTANTIATE_TEST_SUITE_P(sets, gemm,
                          testing::Combine(testing::ValuesIn(rlcore_test::instruction_sets()),

@@ -68,6 +68,23 @@ inline constexpr const char* name = "avx512";
 #pragma GCC pop_options
 #endif
 
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx512bf16,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma"))), \
+                             apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx512bf16,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")
+#endif
+namespace cpu_avx512_bf16 {
+using namespace cpu_avx512;
+#include "rlcore/device/cpu/gemm_dot.inc"
+}  // namespace cpu_avx512_bf16
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+
 #endif  // __x86_64__
 
 namespace cpu_kernels {
@@ -77,8 +94,11 @@ inline std::vector<const table*> available() {
   std::vector<const table*> sets;
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512vl"))
+      __builtin_cpu_supports("avx512vl")) {
+    // Where the instruction has half the rate of a fused multiply-add (Intel's cores), it gains nothing.
+    if (__builtin_cpu_supports("avx512bf16") && __builtin_cpu_is("amd")) sets.push_back(&cpu_avx512_bf16::kernels);
     sets.push_back(&cpu_avx512::kernels);
+  }
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) sets.push_back(&cpu_avx2::kernels);
 #endif
   sets.push_back(&cpu_portable::kernels);

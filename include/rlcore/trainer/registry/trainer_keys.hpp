@@ -44,6 +44,9 @@ inline constexpr key trainer[] = {
 
 inline constexpr key own[] = {
     {"rlcore.threads", integer, "0", honoured, "worker threads; 0: all cores. No result depends on it", at_least(0)},
+    {"rlcore.compute", text, "float32", honoured,
+     "what matrix products read: float32, or bfloat16 with float32 sums, activations and master weights",
+     words("float32|bfloat16")},
     {"rlcore.seed", integer, "1", honoured, "seed of shuffling and sampling", at_least(0)},
     {"rlcore.report", boolean, "True", honoured, "write report.html beside the checkpoints"},
     {"rlcore.logits_memory_mb", integer, "256", honoured, "memory for logits, in MiB; no result depends on it",
