@@ -21,6 +21,7 @@
 #include "rlcore/checkpoint/atomic_file.hpp"
 #include "rlcore/core/suggest.hpp"
 #include "rlcore/trainer/comparison.hpp"
+#include "rlcore/trainer/host_device.hpp"
 #include "rlcore/trainer/policy/any_algorithm.hpp"
 #include "rlcore/trainer/policy/composed_algorithm.hpp"
 #include "rlcore/trainer/policy/train_policy.hpp"

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "embedded_task.hpp"
+#include "rlcore/trainer/host_device.hpp"
 #include "rlcore/trainer/program.hpp"
 #include "rlcore/trainer/registry/main_ppo.hpp"
 

@@ -156,7 +156,8 @@ std::optional<double> train_policy(Device& device, const options& opt, const Alg
                   config.model == nn::family::qwen2 ? "qwen2" : "qwen3", config.num_hidden_layers, config.hidden_size,
                   static_cast<double>(policy.model.size()) * 1e-6);
   const std::string device_text =
-      fmt::format("{} ({}), {} threads", device.name(), device.instruction_set(), device.threads());
+      fmt::format("{} ({}{}), {} threads", device.name(), device.instruction_set(),
+                  device.compute_format() == weight_format::bfloat16 ? ", bfloat16" : "", device.threads());
   say("model  " + model_text + "\ndevice " + device_text + "\n\n" + plan.table());
   for (const std::string& warning : plan.warnings) say("warning: " + warning);
   std::fflush(stdout);
