@@ -70,6 +70,23 @@ TEST_F(trainer_bits, threads_batching_and_memory_do_not_show) {
   }
 }
 
+/// The log-probs recorded while sampling are the old ones; a pass that computes them again finds the same bits.
+TEST_F(trainer_bits, old_log_probs_are_recorded_or_computed_again) {
+  const arguments off_policy{"actor_rollout_ref.actor.ppo_epochs=2", "actor_rollout_ref.rollout.top_k=20"};
+  train("recorded", off_policy);
+  train("computed", off_policy + arguments{"rlcore.recompute_old_log_prob=True"});
+  expect_same("recorded", "computed");
+  const auto seconds = [&](const std::string& name) {
+    std::istringstream file(scratch::read(root(name) / "metrics.jsonl"));
+    std::vector<double> all;
+    for (std::string line; std::getline(file, line);)
+      all.push_back(nlohmann::json::parse(line).at("timing_s/old_log_prob").get<double>());
+    return all;
+  };
+  EXPECT_EQ(seconds("recorded"), std::vector<double>(4));
+  for (const double s : seconds("computed")) EXPECT_GT(s, 0);
+}
+
 TEST_F(trainer_bits, resumed_run_equals_an_uninterrupted_one) {
   for (std::size_t v = 0; v < std::size(variants); ++v) {
     const std::string whole = "whole" + std::to_string(v), cut = "cut" + std::to_string(v);

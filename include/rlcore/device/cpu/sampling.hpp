@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "rlcore/device/cpu/arguments.hpp"
@@ -24,7 +25,8 @@ class cpu_sampler {
     constexpr extent_t block = cpu_kernels::log_prob_block;
     const extent_t blocks = (vocabulary + block - 1) / block, all = rows * blocks;
     const bool greedy = how.temperature == 0, whole = (how.top_k <= 0 || how.top_k >= vocabulary) && how.top_p >= 1;
-    const float inverse_temperature = greedy ? 1 : 1 / how.temperature;
+    const auto factor =  // of powers of 2
+        static_cast<float>(greedy ? 1 : 1.4426950408889634 / static_cast<double>(how.temperature));
     if (top_.size() < static_cast<std::size_t>(all)) top_.resize(static_cast<std::size_t>(all)), mass_ = top_;
     const bool threaded = rows * vocabulary > 32768;
     const auto split = [&](extent_t n, auto&& f) {  // f(begin, end, number of the range)
@@ -37,20 +39,16 @@ class cpu_sampler {
     split(all, [&](extent_t begin, extent_t end, std::size_t) {
       while (begin < end) {
         const extent_t row = begin / blocks, first = begin % blocks, last = std::min(blocks, first + end - begin);
-        kernels.sample_blocks(logits + row * vocabulary, vocabulary, inverse_temperature, first, last,
-                              top_.data() + row * blocks, greedy || !whole ? nullptr : mass_.data() + row * blocks);
+        kernels.sample_blocks(logits + row * vocabulary, vocabulary, factor, first, last, top_.data() + row * blocks,
+                              greedy ? nullptr : mass_.data() + row * blocks);
         begin += last - first;
       }
     });
     if (!whole && scratch_.empty()) scratch_.resize(pool.concurrency());
     split(rows, [&](extent_t begin, extent_t end, std::size_t part) {
       for (extent_t r = begin; r < end; ++r) {
-        const row_of_logits row{kernels,
-                                logits + r * vocabulary,
-                                vocabulary,
-                                inverse_temperature,
-                                top_.data() + r * blocks,
-                                mass_.data() + r * blocks,
+        const row_of_logits row{kernels, logits + r * vocabulary,  vocabulary,
+                                factor,  top_.data() + r * blocks, mass_.data() + r * blocks,
                                 blocks};
         tokens[r] = greedy
                         ? row.argmax()
@@ -62,15 +60,16 @@ class cpu_sampler {
 
  private:
   struct scratch {
-    std::vector<float> weight, below;
-    std::vector<std::int32_t> edge, drawn;
+    std::vector<float> weight, below;  // of candidates, in order of their ids
+    std::vector<std::int32_t> id, edge, drawn;
+    std::size_t count = 0;
   };
 
   struct row_of_logits {
     const cpu_kernels::table& kernels;
     const float* logits;
     extent_t vocabulary;
-    float inverse_temperature;
+    float factor;
     const float *top, *mass;
     extent_t blocks;
 
@@ -85,10 +84,8 @@ class cpu_sampler {
     /// Inverse CDF over the whole vocabulary in order of ids: over the blocks' masses, then inside one block.
     std::int32_t draw(double u) const {
       const float largest = top[block_of_largest()];
-      const auto share = [&](extent_t b) { return std::exp(static_cast<double>(top[b] - largest)); };
-      double total = 0;
-      for (extent_t b = 0; b < blocks; ++b) total += static_cast<double>(mass[b]) * share(b);
-      const double goal = u * total;
+      const auto share = [&](extent_t b) { return std::exp2(static_cast<double>(top[b] - largest)); };
+      const double goal = u * total_mass();
       double before = 0;
       extent_t chosen = block_of_largest();
       for (extent_t b = 0; b < blocks; ++b) {
@@ -100,7 +97,7 @@ class cpu_sampler {
       float weight[cpu_kernels::log_prob_block];
       const extent_t first = chosen * cpu_kernels::log_prob_block;
       const extent_t n = std::min(cpu_kernels::log_prob_block, vocabulary - first);
-      kernels.sample_weights(logits + first, n, inverse_temperature, top[chosen], weight, nullptr);
+      kernels.sample_weights(logits + first, n, factor, top[chosen], weight, nullptr);
       const double rest = (goal - before) / share(chosen);
       double reached = 0;
       extent_t last = 0;
@@ -113,58 +110,102 @@ class cpu_sampler {
       return static_cast<std::int32_t>(first + last);
     }
 
-    // Tokens by falling probability without a sort of the vocabulary: logits fall into 1024 buckets of a sixteenth
-    // below the largest, and only the buckets in which the limits and the drawn number lie are sorted.
+    double total_mass() const {
+      const float largest = top[block_of_largest()];
+      double total = 0;
+      for (extent_t b = 0; b < blocks; ++b)
+        total += static_cast<double>(mass[b]) * std::exp2(static_cast<double>(top[b] - largest));
+      return total;
+    }
+
+    // Tokens by falling probability without a sort of the vocabulary: candidates are those near enough to the most
+    // likely one, they fall into 1024 buckets of a factor of 2^(1/16), and only the buckets in which the limits and the
+    // drawn number lie are sorted.
     static constexpr int buckets = 1024;
     static int bucket_of(float below) {
       const float b = below * 16;
       return b < static_cast<float>(buckets - 1) ? static_cast<int>(b) : buckets - 1;
     }
-    /// The tokens of a bucket, most likely first, equals by id; only the first `wanted` are in order.
-    void sort_bucket(int bucket, std::size_t wanted, const scratch& s, std::vector<std::int32_t>& ids) const {
-      ids.clear();
-      for (extent_t j = 0; j < vocabulary; ++j)
-        if (bucket_of(s.below[static_cast<std::size_t>(j)]) == bucket) ids.push_back(static_cast<std::int32_t>(j));
-      wanted = std::min(wanted, ids.size());
-      std::partial_sort(
-          ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(wanted), ids.end(),
-          [&](std::int32_t a, std::int32_t b) { return logits[a] > logits[b] || (logits[a] == logits[b] && a < b); });
-      ids.resize(wanted);
+
+    /// No token that is kept lies further below the largest: the k-th largest of the blocks' largest is one of at least
+    /// k; and what lies beyond log2(V / ((1 - p) total)) sums to less than 1 - p of the total.
+    float reach(extent_t top_k, double top_p, double total, scratch& s) const {
+      if (top_k > 0 && top_k <= blocks) {
+        s.below.assign(top, top + blocks);
+        std::nth_element(s.below.begin(), s.below.begin() + (top_k - 1), s.below.end(),
+                         [](float a, float b) { return a > b; });
+        return top[block_of_largest()] - s.below[static_cast<std::size_t>(top_k - 1)] + 0.01f;  // roundings
+      }
+      if (top_k > 0 || top_p >= 1) return std::numeric_limits<float>::infinity();
+      return static_cast<float>(std::log2(static_cast<double>(vocabulary) / ((1 - top_p) * total))) + 1;
+    }
+    void find_candidates(float farthest, scratch& s) const {
+      constexpr extent_t block = cpu_kernels::log_prob_block;
+      const auto n = static_cast<std::size_t>(blocks * block);
+      s.weight.resize(n), s.below.resize(n), s.id.resize(n);
+      const float largest = top[block_of_largest()];
+      float weight[block], below[block];
+      s.count = 0;
+      for (extent_t b = 0; b < blocks; ++b) {
+        if (!(largest - top[b] <= farthest)) continue;
+        const extent_t here = std::min(block, vocabulary - b * block);
+        kernels.sample_weights(logits + b * block, here, factor, largest, weight, below);
+        for (extent_t j = 0; j < here; ++j) {
+          s.weight[s.count] = weight[j];
+          s.below[s.count] = below[j];
+          s.id[s.count] = static_cast<std::int32_t>(b * block + j);
+          s.count += below[j] <= farthest;
+        }
+      }
+    }
+    /// Candidates in a bucket, most likely first, equals by id; only the first `wanted` are there.
+    void sort_bucket(int bucket, std::size_t wanted, const scratch& s, std::vector<std::int32_t>& which) const {
+      which.clear();
+      for (std::size_t i = 0; i < s.count; ++i)
+        if (bucket_of(s.below[i]) == bucket) which.push_back(static_cast<std::int32_t>(i));
+      wanted = std::min(wanted, which.size());
+      const auto logit = [&](std::int32_t i) { return logits[s.id[static_cast<std::size_t>(i)]]; };
+      const auto likelier = [&](std::int32_t a, std::int32_t b) {
+        return logit(a) > logit(b) || (logit(a) == logit(b) && a < b);
+      };
+      const auto middle = which.begin() + static_cast<std::ptrdiff_t>(wanted);
+      if (middle != which.end()) std::nth_element(which.begin(), middle, which.end(), likelier);
+      std::sort(which.begin(), middle, likelier);
+      which.resize(wanted);
     }
 
-    /// Kept are the whole buckets [0, edge_bucket) and, of that one, the tokens s.edge.
+    /// Kept are the whole buckets [0, edge_bucket) and, of that one, the candidates s.edge.
     std::int32_t draw_top(extent_t top_k, double top_p, double u, scratch& s) const {
-      const auto n = static_cast<std::size_t>(vocabulary);
-      s.weight.resize(n), s.below.resize(n);
-      kernels.sample_weights(logits, vocabulary, inverse_temperature, top[block_of_largest()], s.weight.data(),
-                             s.below.data());
+      const bool all = top_k <= 0 || top_k >= vocabulary;
+      double total = all ? total_mass() : 0;
+      find_candidates(reach(all ? 0 : top_k, top_p, total, s), s);
       std::array<double, buckets> mass_of{};
       std::array<extent_t, buckets> count{};
-      for (std::size_t j = 0; j < n; ++j) {
-        const auto b = static_cast<std::size_t>(bucket_of(s.below[j]));
+      for (std::size_t i = 0; i < s.count; ++i) {
+        const auto b = static_cast<std::size_t>(bucket_of(s.below[i]));
         ++count[b];
-        mass_of[b] += static_cast<double>(s.weight[j]);
+        mass_of[b] += static_cast<double>(s.weight[i]);
       }
-      const auto weight_of = [&](std::int32_t id) {
-        return static_cast<double>(s.weight[static_cast<std::size_t>(id)]);
-      };
-      int edge_bucket = 0;
-      double total = 0;
-      extent_t room = top_k > 0 ? std::min(top_k, vocabulary) : vocabulary;
-      for (; edge_bucket < buckets && count[static_cast<std::size_t>(edge_bucket)] <= room; ++edge_bucket) {
-        room -= count[static_cast<std::size_t>(edge_bucket)];
-        total += mass_of[static_cast<std::size_t>(edge_bucket)];
-      }
+      const auto weight_of = [&](std::int32_t i) { return static_cast<double>(s.weight[static_cast<std::size_t>(i)]); };
+      const auto mass_in = [&](int b) { return mass_of[static_cast<std::size_t>(b)]; };
+      int edge_bucket = buckets;
       s.edge.clear();
-      if (edge_bucket < buckets && room > 0) sort_bucket(edge_bucket, static_cast<std::size_t>(room), s, s.edge);
-      for (const std::int32_t id : s.edge) total += weight_of(id);
+      if (!all) {
+        extent_t room = top_k;
+        for (edge_bucket = 0; edge_bucket < buckets && count[static_cast<std::size_t>(edge_bucket)] <= room;
+             ++edge_bucket) {
+          room -= count[static_cast<std::size_t>(edge_bucket)];
+          total += mass_in(edge_bucket);
+        }
+        if (edge_bucket < buckets && room > 0) sort_bucket(edge_bucket, static_cast<std::size_t>(room), s, s.edge);
+        for (const std::int32_t i : s.edge) total += weight_of(i);
+      }
       if (top_p < 1) {
         const double enough = total * top_p;
         double reached = 0;
         int b = 0;
-        for (; b < edge_bucket && reached + mass_of[static_cast<std::size_t>(b)] < enough; ++b)
-          reached += mass_of[static_cast<std::size_t>(b)];
-        if (b < edge_bucket) sort_bucket(edge_bucket = b, n, s, s.edge);
+        for (; b < edge_bucket && reached + mass_in(b) < enough; ++b) reached += mass_in(b);
+        if (b < edge_bucket) sort_bucket(edge_bucket = b, s.count, s, s.edge);
         std::size_t kept = 0;
         while (kept < s.edge.size() && reached < enough) reached += weight_of(s.edge[kept++]);
         s.edge.resize(kept);
@@ -172,19 +213,19 @@ class cpu_sampler {
       }
       const double goal = u * total;
       double reached = 0;
-      int b = 0, last = -1;
-      for (; b < edge_bucket && reached + mass_of[static_cast<std::size_t>(b)] <= goal; ++b) {
-        if (mass_of[static_cast<std::size_t>(b)] > 0) last = b;
-        reached += mass_of[static_cast<std::size_t>(b)];
+      int b = 0, last = 0;
+      for (; b < edge_bucket && reached + mass_in(b) <= goal; ++b) {
+        if (mass_in(b) > 0) last = b;
+        reached += mass_in(b);
       }
       const bool at_edge = b == edge_bucket && !s.edge.empty();
-      if (!at_edge) sort_bucket(b < edge_bucket ? b : std::max(last, 0), n, s, s.drawn);
-      const std::vector<std::int32_t>& ids = at_edge ? s.edge : s.drawn;
-      std::int32_t chosen = ids.empty() ? 0 : ids.front();
-      for (const std::int32_t id : ids) {
-        if (!(weight_of(id) > 0)) break;
-        chosen = id;
-        reached += weight_of(id);
+      if (!at_edge) sort_bucket(b < edge_bucket ? b : last, s.count, s, s.drawn);
+      const std::vector<std::int32_t>& which = at_edge ? s.edge : s.drawn;
+      std::int32_t chosen = which.empty() ? argmax() : s.id[static_cast<std::size_t>(which.front())];
+      for (const std::int32_t i : which) {
+        if (!(weight_of(i) > 0)) break;
+        chosen = s.id[static_cast<std::size_t>(i)];
+        reached += weight_of(i);
         if (reached > goal) break;
       }
       return chosen;
