@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "rlcore/device/cpu.hpp"
@@ -23,7 +24,10 @@ nn::config tiny() {
 }
 
 struct fixture {
-  explicit fixture(int threads = 1) : device(threads), model(device, tiny()), space(device) { model.initialize(11); }
+  explicit fixture(int threads = 1, compute type = compute::float32)
+      : device(threads, {}, type), model(device, tiny()), space(device) {
+    model.initialize(11);
+  }
   cpu device;
   nn::causal_lm<cpu> model;
   nn::workspace<cpu> space;
@@ -87,8 +91,8 @@ void expect_bits_of_training(fixture& f, const std::vector<rollout::request>& as
 }
 
 TEST(engine, recorded_log_probs_and_entropies_are_the_bits_that_training_computes) {
-  for (const int threads : {1, 2}) {
-    fixture f(threads);
+  for (const auto& [threads, type] : {std::pair{1, compute::float32}, {2, compute::float32}, {2, compute::bfloat16}}) {
+    fixture f(threads, type);
     const auto p = prompts();
     const auto asked = requests(p, 3);
     for (const rollout::sampling& how : {rollout::sampling{0.8f}, {1}, {1.3f, 7}, {0.9f, -1, 0.8f}, {0}}) {
@@ -115,9 +119,11 @@ TEST(engine, text_and_log_probs_depend_on_no_limit) {
   const auto whole = rollout::generate(f.model, f.space, asked, how, random_key{5}, quiet);
   expect_bits_of_training(f, asked, whole, 0.8f);
   const std::size_t page = nn::kv_cache<cpu>::page_bytes(tiny());
-  fixture two(2);
+  fixture two(2), rounded(1, compute::bfloat16);
+  const auto whole_rounded = rollout::generate(rounded.model, rounded.space, asked, how, random_key{5}, quiet);
+  expect_bits_of_training(rounded, asked, whole_rounded, 0.8f);
   std::size_t preempted = 0;
-  for (fixture* on : {&f, &two}) {
+  for (fixture* on : {&f, &two, &rounded}) {
     rollout::engine<cpu> engine;
     for (const std::int64_t sequences : {1, 5, 64})
       for (const std::int64_t tokens : {1, 7, 40, 2048})
@@ -128,7 +134,8 @@ TEST(engine, text_and_log_probs_depend_on_no_limit) {
                                             << " pages, shared: " << share);
             how.max_sequences = sequences, how.max_batched_tokens = tokens, how.max_cache_bytes = pages * page;
             how.share_prompts = share, how.chunk_prompts = tokens != 7;
-            expect_same(whole, engine.generate(on->model, on->space, asked, how, random_key{5}, quiet));
+            expect_same(on == &rounded ? whole_rounded : whole,
+                        engine.generate(on->model, on->space, asked, how, random_key{5}, quiet));
             EXPECT_LE(engine.cache_bytes(), how.max_cache_bytes);
             EXPECT_EQ(engine.pages().available(), engine.pages().pages()) << "pages in use after the call";
             preempted += engine.usage().preemptions;
