@@ -1,6 +1,8 @@
 // One transformer layer: x + attention(norm(x)), then that + mlp(norm(that)).
 #pragma once
 
+#include <cstdint>
+
 #include "rlcore/nn/attention.hpp"
 #include "rlcore/nn/mlp.hpp"
 #include "rlcore/nn/norm.hpp"
@@ -42,6 +44,23 @@ struct block {
     middle_norm.forward_of_sum(p.device, p.weights, a.middle, x, y, a.middle_normed, a.middle_rstd, t);
     feed_forward.forward(p, a.mixed, y, a.middle_normed);
     p.device.add(y, a.middle, y, t * h);
+  }
+
+  /// The rows `index` (device memory, n of them, no more than `a` was taken for) of what forward() writes, out [n,
+  /// hidden]. The feed-forward layer works on those alone; `a` holds nothing for a backward then.
+  template <class Device, class Place>
+  void forward_rows(const pass<Device>& p, const block_activations& a, float* out, const float* x, Place&& place,
+                    const std::int32_t* index, extent_t n) const {
+    const extent_t t = p.tokens, h = hidden();
+    input_norm.forward(p.device, p.weights, a.normed, h, x, h, a.rstd, t);
+    mixer.forward(p, a.attended, a.middle_normed, a.normed, place);
+    p.device.add(a.middle, x, a.middle_normed, t * h);
+    p.device.gather_rows(out, a.middle, index, n, h);
+    middle_norm.forward(p.device, p.weights, a.middle_normed, h, out, h, a.middle_rstd, n);
+    pass<Device> part = p;
+    part.tokens = n;
+    feed_forward.forward(part, a.mixed, a.normed, a.middle_normed);
+    p.device.add(out, out, a.normed, n * h);
   }
 
   /// dx [t, hidden]: the gradient of y on entry, of x on return. Uses up the activations `a`: the gradient of what only

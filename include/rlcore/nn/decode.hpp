@@ -82,19 +82,24 @@ void decode(const causal_lm<Device>& model, workspace<Device>& space, kv_cache<D
   float *x = space.template take<float>(t * h), *y = space.template take<float>(t * h);
   device.gather_rows(x, p.weights, tokens, t, h);
   const block_activations a = model.blocks().front().take(space, t);
-  extent_t layer = 0;
-  for (const block& b : model.blocks()) {
-    float* cached = cache.layer(layer++);
-    b.forward(p, a, y, x, [&](const float* qkv) {
+  const std::span<const block> blocks = model.blocks();
+  const auto place_in_cache = [&](std::size_t layer) {
+    const attention& mixer = blocks[layer].mixer;
+    return [&, cached = cache.layer(static_cast<extent_t>(layer))](const float* qkv) {
       for (attention_segment& s : space.segments) s.keys = cached;
-      const float* keys = qkv + b.mixer.q_width();
-      device.store_keys_values(b.mixer.shape, space.segments, cached, keys, keys + b.mixer.kv_width(), b.mixer.width());
+      const float* keys = qkv + mixer.q_width();
+      device.store_keys_values(mixer.shape, space.segments, cached, keys, keys + mixer.kv_width(), mixer.width());
       return std::span<const attention_segment>(space.segments);
-    });
+    };
+  };
+  const std::size_t last = blocks.size() - 1;
+  for (std::size_t l = 0; l < last; ++l) {
+    blocks[l].forward(p, a, y, x, place_in_cache(l));
     std::swap(x, y);
   }
+  blocks[last].forward_rows(p, a, y, x, place_in_cache(last), space.take_copy(space.index.data(), n), n);
   if (n == 0) return;
-  const head_activations rows = model.head().gather(p, x, space.take_copy(space.index.data(), n), n);
+  const head_activations rows = model.head().normed(p, y, n);
   model.head().forward(p, logits, rows.normed, n);
   device.wait();
 }

@@ -17,10 +17,15 @@ struct head {
   /// The rows `index` (device memory, n of them) of x, normed.
   template <class Device>
   head_activations gather(const pass<Device>& p, const float* x, const std::int32_t* index, extent_t n) const {
+    float* rows = p.space.template take<float>(n * final_norm.width);
+    p.device.gather_rows(rows, x, index, n, final_norm.width);
+    return normed(p, rows, n);
+  }
+  /// rows [n, hidden], normed.
+  template <class Device>
+  head_activations normed(const pass<Device>& p, float* rows, extent_t n) const {
     const extent_t h = final_norm.width;
-    head_activations a{p.space.template take<float>(n * h), p.space.template take<float>(n),
-                       p.space.template take<float>(n * h)};
-    p.device.gather_rows(a.rows, x, index, n, h);
+    head_activations a{rows, p.space.template take<float>(n), p.space.template take<float>(n * h)};
     final_norm.forward(p.device, p.weights, a.normed, h, a.rows, h, a.rstd, n);
     return a;
   }

@@ -47,12 +47,16 @@ void log_probs(const causal_lm<Device>& model, workspace<Device>& space, const r
 
   float *x = space.template take<float>(batch.tokens * h), *y = space.template take<float>(batch.tokens * h);
   device.gather_rows(x, p.weights, batch.ids, batch.tokens, h);
-  const block_activations a = model.blocks().front().take(space, batch.tokens);
-  for (const block& b : model.blocks()) {
+  const block_activations a = model.blocks().front().take(space, std::max(batch.tokens, n));
+  const std::span<const block> blocks = model.blocks();
+  for (const block& b : blocks.first(blocks.size() - 1)) {
     b.forward(p, a, y, x, place_in_rows(space, b.mixer));
     std::swap(x, y);
   }
-  const head_activations rows = model.head().gather(p, x, space.take_copy(wanted.row.data(), n), n);
+  float* last = space.template take<float>(n * h);
+  blocks.back().forward_rows(p, a, last, x, place_in_rows(space, blocks.back().mixer),
+                             space.take_copy(wanted.row.data(), n), n);
+  const head_activations rows = model.head().normed(p, last, n);
   const std::int32_t* tokens = space.take_copy(wanted.token.data(), n);
   float* results = space.template take<float>(2 * n);
   const head_rows<Device> scores(p, model.head(), temperature, n, space.logits_bytes(), false);
