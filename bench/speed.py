@@ -48,9 +48,9 @@ TARGETS = (
     ("head", r"^linear\S* \S+ bf16 forward\+backward$", "torch tuned", 1.6, (1, 2)),
     ("head", r"^linear\S* \S+ \S+ forward\+backward$", "torch tuned memory", 4, (2,)),
     ("head", r"^linear\S* \S+ \S+ forward\+backward, tiles", "torch tuned memory", 100, (2,)),
-    ("losses", r"^grpo", "torch eager", 50, (1,)),
-    ("losses", r"^gae", "torch eager", 100, (1,)),
-    ("losses", r"^dpo", "torch eager", 3, (1,)),
+    ("losses", r"^grpo", "torch tuned", 50, (1,)),
+    ("losses", r"^gae", "torch tuned", 100, (1,)),
+    ("losses", r"^dpo", "torch tuned", 3, (1,)),
     ("optimizer", r"^adamw", "limit", 0.95, (1, 2)),
     ("train", r"bf16 tokens=256", "limit", 0.67, (2,)),
     ("train", r"bf16 tokens=1024", "limit", 0.75, (2,)),
@@ -64,7 +64,7 @@ TARGETS = (
     ("generate", r"0.5B bf16 B=1 ", "limit", 0.95, (2,)),
     ("generate", r"1M fp32 B=", "torch tuned", 10, (2,)),
     ("generate", r"1M fp32 B=", "llama.cpp tuned", 3, (2,)),
-    ("grpo", r"0.5B", "TRL tuned", 2.3, (2,)),
+    ("grpo", r"0.5B bf16", "TRL tuned", 2.3, (2,)),
     ("grpo", r"0.5B", "TRL default", 8, (2,)),
     ("grpo", r"tiny", "TRL tuned", 20, (2,)),
 )
@@ -120,6 +120,8 @@ class Runner:
     def calibrate(self, threads):
         command = [os.path.join(self.bin, "speed_bench"), "limits", "--threads", str(threads)]
         lines, _, _ = self.run(command + (["--quick"] if self.options.quick else []), threads)
+        if not lines:
+            sys.exit("speed.py: no limits were measured; is " + self.bin + " built?")
         return {line["case"]: line["work"] for line in lines}
 
     # Programs of an item: (label, function(turn, threads) -> lines).
@@ -184,8 +186,10 @@ class Runner:
                     table = subprocess.run(
                         [self.options.python, os.path.join(PEERS, "catalogue_torch.py"), file.name, "--only", name],
                         capture_output=True, text=True, env={**os.environ, **environment}).stdout
-                    for column, words in self.torch_table(table, name, threads):
-                        lines.append({**line, "who": column, "seconds": words})
+                    for how, seconds in self.torch_table(table, name, threads):
+                        if how == "eager" and not environment:
+                            lines.append({**line, "who": "torch default", "seconds": seconds})
+                        lines.append({**line, "who": "torch tuned", "seconds": seconds, "how": how})
         return [line for line in lines if line]
 
     @staticmethod
@@ -199,9 +203,9 @@ class Runner:
                 continue
             numbers = words[1:]
             at = 3 if threads == 1 else 1
-            yield "torch eager", float(numbers[at]) * 1e-6
+            yield "eager", float(numbers[at]) * 1e-6
             if numbers[at + 2] != "-":
-                yield "torch compiled", float(numbers[at + 2]) * 1e-6
+                yield "torch.compile", float(numbers[at + 2]) * 1e-6
 
     def grpo(self):
         """One whole step of grpo_trainer and of TRL's GRPOTrainer from the same model folder and prompts."""
@@ -226,14 +230,14 @@ class Runner:
                 return {"prompts": 8, "n": 8, "response": 256, "mini": 8, "micro": 8, "steps": 1}
             return {"prompts": 2, "n": 8, "response": 64, "mini": 2, "micro": 8, "steps": 1}
 
-        def name(kind):
+        def name(kind, compute):
             s = shape(kind)
-            return f"{kind}: {s['prompts'] * s['n']} x {s['response']} tokens"
+            return f"{kind} {compute} {s['prompts'] * s['n']} x {s['response']} tokens"
 
-        def ours(compute):
-            def turn(k, threads):
-                lines = []
-                for kind in sizes:
+        def ours(k, threads):
+            lines = []
+            for kind in sizes:
+                for compute, key in (("fp32", "float32"), ("bf16", "bfloat16")):
                     s, path = shape(kind), folder(kind)
                     run = os.path.join(path, "run")
                     shutil.rmtree(run, ignore_errors=True)
@@ -242,40 +246,45 @@ class Runner:
                         "data.train_batch_size": s["prompts"], "data.max_prompt_length": 128,
                         "data.max_response_length": s["response"], "actor_rollout_ref.model.path": f"{path}/model",
                         "actor_rollout_ref.model.enable_gradient_checkpointing": False,
-                        "actor_rollout_ref.actor.optim.lr": 1e-5, "actor_rollout_ref.actor.ppo_mini_batch_size": s["mini"],
+                        "actor_rollout_ref.actor.optim.lr": 1e-5,
+                        "actor_rollout_ref.actor.ppo_mini_batch_size": s["mini"],
                         "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu": s["micro"],
                         "actor_rollout_ref.rollout.n": s["n"], "algorithm.adv_estimator": "grpo",
                         "actor_rollout_ref.actor.use_kl_loss": False, "trainer.val_before_train": False,
                         "trainer.test_freq": -1, "trainer.save_freq": -1, "trainer.total_training_steps": s["steps"],
                         "trainer.resume_mode": "disable", "trainer.logger": "console", "trainer.default_local_dir": run,
-                        "rlcore.threads": threads, **compute,
+                        "rlcore.threads": threads, "rlcore.compute": key,
                     }
                     command = [os.path.join(self.bin, "grpo_trainer"), *(f"{k}={v}" for k, v in settings.items())]
                     _, seconds, memory = self.run(command, threads)
-                    lines += self.step_line(name(kind), "rlcore", threads, seconds, memory, run, kind)
-                return lines
-            return turn
+                    lines += self.step_line(name(kind, compute), threads, seconds, memory, run)
+            return lines
 
-        yield "rlcore", ours({})
+        yield "rlcore", ours
         if "trl" in self.versions:
-            for who, words, environments in (("TRL default", [], ({},)), ("TRL tuned", ["--tuned"], TUNED)):
-                def turn(k, threads, who=who, words=words, environments=environments):
+            ways = ["default", "fp32", "bf16"] + ([] if options.quick else ["compiled"])
+            for way in ways:
+                def turn(k, threads, way=way):
                     lines = []
                     for kind in sizes:
+                        if way == "compiled" and kind != "tiny":  # many lengths, many minutes of compiling
+                            continue
                         s, path = shape(kind), folder(kind)
-                        command = [self.options.python, os.path.join(PEERS, "trl_grpo.py"), "grpo", "--folder", path,
-                                   "--threads", str(threads), *words]
+                        command = [options.python, os.path.join(PEERS, "trl_grpo.py"), "grpo", "--folder", path,
+                                   "--threads", str(threads), "--way", way]
                         for key in ("prompts", "n", "response", "mini", "micro", "steps"):
                             command += ["--" + key, str(s[key])]
-                        got, seconds, memory = self.run(command, threads, environments[k % len(environments)])
+                        environment = {} if way == "default" else TUNED[k % len(TUNED)]
+                        got, seconds, memory = self.run(command, threads, environment)
                         for line in got:
-                            line.update(case=name(kind), memory=memory, startup=seconds - line.pop("all_steps"))
-                        lines += got
+                            line.update(memory=memory, startup=seconds - line.pop("all_steps"))
+                            for compute in ["bf16"] if way == "bf16" else ["fp32", "bf16"]:
+                                lines.append({**line, "case": name(kind, compute)})
                     return lines
-                yield who, turn
+                yield f"TRL {way}", turn
 
     @staticmethod
-    def step_line(case, who, threads, seconds, memory, run, kind):
+    def step_line(case, threads, seconds, memory, run):
         steps, parts = [], []
         try:
             with open(os.path.join(run, "metrics.jsonl")) as f:
@@ -290,7 +299,7 @@ class Runner:
         if not steps:
             return []
         best = min(range(len(steps)), key=steps.__getitem__)
-        return [{"item": "grpo", "case": case, "who": who, "threads": threads, "seconds": steps[best], "work": 1,
+        return [{"item": "grpo", "case": case, "who": "rlcore", "threads": threads, "seconds": steps[best], "work": 1,
                  "unit": "step", "memory": memory, "startup": seconds - sum(steps), "parts": parts[best]}]
 
 
@@ -332,7 +341,7 @@ def best_lines(lines):
 
 
 def columns_of(best):
-    order = ("torch default", "torch tuned", "torch eager", "torch compiled", "by hand", "oneDNN default", "oneDNN tuned",
+    order = ("torch default", "torch tuned", "by hand", "oneDNN default", "oneDNN tuned",
              "llama.cpp default", "llama.cpp tuned", "TRL default", "TRL tuned")
     found = {who for _, who in best if who != "rlcore"}
     return [w for w in order if w in found] + sorted(found - set(order))
@@ -394,7 +403,7 @@ def tables(report, markdown):
             least = limit_seconds(ours, limits)
             share = least / ours["seconds"] if least else None
             row = [case, time_text(ours["seconds"]), rate_text(ours), "-" if share is None else f"{100 * share:.0f} %"]
-            peers = [best.get((case, who)) for who in columns]
+            peers = [best.get((case, who)) or best.get((case.split(",")[0], who)) for who in columns]
             for peer in peers:
                 row.append("-" if peer is None else
                            f"{time_text(peer['seconds'])} ({peer['seconds'] / ours['seconds']:.3g}x)")
@@ -408,13 +417,13 @@ def tables(report, markdown):
             verdicts = judge(entry["item"], case, entry["threads"], ours, best, share)
             met += sum(v[2] for v in verdicts)
             missed += sum(not v[2] for v in verdicts)
-            row.append("; ".join(f"{text}: {'met' if good else f'{100 * value:.0f} %' if 'limit' in text else f'{value:.3g}'}"
-                                 for text, value, good in verdicts) or "")
+            row.append("; ".join(f"{text}: " + ("met" if good else f"{100 * value:.0f} %" if "limit" in text else
+                                                f"{value:.3g}") for text, value, good in verdicts))
             rows.append(row)
         title = f"{entry['item']}, {entry['threads']} thread{'s' if entry['threads'] > 1 else ''}"
         calibration = " -> ".join(
-            f"fma {c.get('fma', 0) / 1e9:.0f} GF/s, vdpbf16ps {c.get('dot_bf16', 0) / 1e9:.0f} GF/s, read "
-            f"{c.get('read', 0) / 1e9:.1f} GB/s, in place {c.get('in_place', 0) / 1e9:.1f} GB/s" for c in entry["limits"])
+            f"fma {c['fma'] / 1e9:.0f} GF/s, vdpbf16ps {c['dot_bf16'] / 1e9:.0f} GF/s, read {c['read'] / 1e9:.1f} GB/s, "
+            f"in place {c['in_place'] / 1e9:.1f} GB/s" for c in entry["limits"])
         if markdown:
             yield f"\n### {title}\n\nLimits before and after: {calibration}.\n"
             yield "| " + " | ".join(head) + " |"
@@ -478,7 +487,8 @@ def main():
     parser.add_argument("--turns", type=int, default=0)
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--build", default=os.path.join(ROOT, "build", "bin"), help="where the programs are")
-    parser.add_argument("--python", default=os.environ.get("PYTHON") or sys.executable, help="interpreter with the peers")
+    parser.add_argument("--python", default=os.environ.get("PYTHON") or sys.executable,
+                        help="interpreter with the peers")
     parser.add_argument("--json", help="write everything measured to this file")
     parser.add_argument("--markdown", metavar="JSON", help="print the tables of a finished run, measure nothing")
     parser.add_argument("--into", help="with --markdown: the page that takes the tables")

@@ -3,7 +3,8 @@
     python bench/peers/llama_generate.py generate --threads 2 --folder build/speed [--tuned] [--quick] [--only TEXT]
 
 Without --tuned: the settings that llama.cpp starts with. With --tuned: flash attention off and on, and 16-bit
-weights as f16 as well as bf16; bench/speed.py keeps the fastest of each case. Logits are computed for every sequence; the log-softmax that a rollout needs on top is left out, in llama.cpp's favour.
+weights as f16 as well as bf16; bench/speed.py keeps the fastest of each case. Logits are computed for every sequence; the
+log-softmax that a rollout needs on top is left out, in llama.cpp's favour.
 """
 
 import ctypes
@@ -99,8 +100,8 @@ for name in ("1M", "0.5B"):
     vocabulary = MODELS[name][0]
     for kind in ("fp32", "bf16"):
         of = f"{name} {kind} "
-        jobs = [(f"{of}B={b} context={c}", decode, (b, c)) for c in ((64,) if tiny else (256, 1024)) for b in (1, 8, 16, 64)
-                if not options.quick or (c != 1024 and b != 16)]
+        jobs = [(f"{of}B={b} context={c}", decode, (b, c)) for c in ((64,) if tiny else (256, 1024))
+                for b in (1, 8, 16, 64) if not options.quick or (c != 1024 and b != 16)]
         jobs.append((of + "prefill=512", prefill, (512,)))
         jobs = [j for j in jobs if wants(options, j[0])]
         if not jobs:

@@ -2,9 +2,9 @@
 
     python bench/peers/transformers_speed.py train|generate --threads 2 [--tuned] [--quick] [--only TEXT]
 
-Without --tuned: the model's own loss, torch.optim.AdamW, clip_grad_norm_; bf16 means autocast in training and bf16 weights
-in generation. With --tuned: fused AdamW, torch.compile, pure bf16 weights; in generation a static cache, compiled. bench/speed.py keeps the
-fastest of each case.
+Without --tuned: the model's own loss, torch.optim.AdamW, clip_grad_norm_; bf16 means autocast in training and bf16
+weights in generation. With --tuned: fused AdamW, torch.compile, pure bf16 weights; in generation a static cache, compiled.
+bench/speed.py keeps the fastest of each case.
 """
 
 import os
@@ -116,8 +116,8 @@ def decode(case, how, name, model, batch, context, static):
         run, position, settings = model, torch.full((batch, 1), context), {}
 
     def step():
-        logits = run(input_ids=ids, position_ids=position, past_key_values=cache, use_cache=True, **settings).logits[:, -1]
-        chosen = F.log_softmax(logits.float(), -1).gather(-1, target[:, None])
+        out = run(input_ids=ids, position_ids=position, past_key_values=cache, use_cache=True, **settings)
+        chosen = F.log_softmax(out.logits[:, -1].float(), -1).gather(-1, target[:, None])
         if static:
             for layer in cache.layers:
                 if hasattr(layer, "cumulative_length"):

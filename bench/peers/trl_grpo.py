@@ -1,12 +1,13 @@
 """One whole GRPO step by TRL's GRPOTrainer on the CPU, from the model folder and prompts that grpo_trainer gets.
 
     build/bin/speed_bench folder tiny build/speed/tiny
-    python bench/peers/trl_grpo.py grpo --folder build/speed/tiny --threads 2 [--tuned] [--prompts 64 --n 8 --response 20
-        --mini 16 --micro 128 --steps 4]
+    python bench/peers/trl_grpo.py grpo --folder build/speed/tiny --threads 2 [--way fp32|bf16|compiled]
+        [--prompts 64 --n 8 --response 20 --mini 16 --micro 128 --steps 4]
 
 A step is what grpo_trainer calls one: `prompts` prompts with `n` responses each, rewarded by a rule, then prompts / mini
-optimizer updates, in micro-batches of `micro` responses. No reference model, as beta is 0 in both. Without --tuned: fp32 and TRL's other defaults. With --tuned: every
-combination below; bench/speed.py keeps the fastest.
+optimizer updates, in micro-batches of `micro` responses. No reference model, as beta is 0 in both. --way default: fp32 and
+TRL's other defaults; the other ways count as tuned and bench/speed.py keeps the fastest. One way a process, so that memory
+is its own.
 """
 
 import os
@@ -22,12 +23,13 @@ from datasets import Dataset  # noqa: E402
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, TrainerCallback  # noqa: E402
 from trl import GRPOConfig, GRPOTrainer  # noqa: E402
 
-from common import MemoryPeak, arguments, line  # noqa: E402
+from common import arguments  # noqa: E402
 
 number = {"type": int}
 options = arguments(["grpo"], folder={"required": True}, prompts={**number, "default": 64}, n={**number, "default": 8},
                     response={**number, "default": 20}, mini={**number, "default": 16}, micro={**number, "default": 128},
-                    steps={**number, "default": 3})
+                    steps={**number, "default": 3},
+                    way={"choices": ["default", "fp32", "bf16", "compiled"], "default": "default"})
 torch.set_num_threads(options.threads)
 
 
@@ -73,12 +75,12 @@ def prompts():
     return Dataset.from_list(rows)
 
 
-def run(how, dtype, **settings):
+def run(how, settings):
     updates = options.prompts // options.mini
     per_update = options.mini * options.n
     micro = min(options.micro, per_update)
-    clock, peak = Clock(updates), MemoryPeak()
-    model = AutoModelForCausalLM.from_pretrained(os.path.join(options.folder, "model"), dtype=dtype)
+    clock = Clock(updates)
+    model = AutoModelForCausalLM.from_pretrained(os.path.join(options.folder, "model"), dtype=torch.float32)
     tokenizer = tokenizer_of(options.folder)
     with tempfile.TemporaryDirectory() as out:
         config = GRPOConfig(
@@ -91,19 +93,13 @@ def run(how, dtype, **settings):
         trainer = GRPOTrainer(model=model, reward_funcs=right, args=config, train_dataset=prompts(),
                               processing_class=tokenizer, callbacks=[clock])
         trainer.train()
-    print(json.dumps({"item": "grpo", "case": "", "who": "TRL tuned" if options.tuned else "TRL default",
+    print(json.dumps({"item": "grpo", "case": "", "who": "TRL default" if options.way == "default" else "TRL tuned",
                       "threads": options.threads, "seconds": min(clock.steps), "work": 1, "unit": "step",
-                      "memory": peak.total(), "how": how, "all_steps": sum(clock.steps)}), flush=True)
+                      "memory": None, "how": how, "all_steps": sum(clock.steps)}), flush=True)
 
 
-if not options.tuned:
-    run("", torch.float32)
-else:
-    for how, dtype, settings in (
-            ("fp32, fused AdamW", torch.float32, {"optim": "adamw_torch_fused"}),
-            ("bf16 autocast, fused AdamW", torch.float32, {"optim": "adamw_torch_fused", "bf16": True}),
-            ("fp32, fused AdamW, torch.compile", torch.float32, {"optim": "adamw_torch_fused", "torch_compile": True})):
-        try:
-            run(how, dtype, **settings)
-        except Exception as e:  # a combination that this version refuses is no candidate
-            print(f"# TRL, {how}: {type(e).__name__}: {(str(e).splitlines() or [''])[0]}", flush=True)
+FUSED = {"optim": "adamw_torch_fused"}
+WAYS = {"default": ("", {}), "fp32": ("fp32, fused AdamW", FUSED),
+        "bf16": ("bf16 autocast, fused AdamW", {**FUSED, "bf16": True}),
+        "compiled": ("fp32, fused AdamW, torch.compile", {**FUSED, "torch_compile": True})}
+run(*WAYS[options.way])

@@ -1,15 +1,21 @@
 // Log-probs and entropies over a large vocabulary, and the projection that makes the logits.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "rlcore/device/cpu.hpp"
+#include "rlcore/nn/causal_lm.hpp"
+#include "rlcore/nn/head_rows.hpp"
 #include "speed/bench.hpp"
 
 namespace speed {
 
 namespace {
+
+namespace nn = rlcore::nn;
 
 struct rows {
   rlcore::extent_t count, vocabulary;
@@ -55,44 +61,63 @@ void log_probs(const options& o, rlcore::cpu& device, rlcore::extent_t n, rlcore
              o.budget()));
 }
 
-/// hidden [512, 896] -> logits [512, 151936] -> log-probs, entropies, and all gradients.
-void fused(const options& o, rlcore::cpu& device, const char* compute) {
+/// hidden [512, 896] -> logits [512, 151936] -> log-probs, entropies, and all gradients, through nn::head_rows. With
+/// room for all logits (chunk) each is computed once; in tiles they are never together in memory.
+void fused(const options& o, const char* compute) {
+  const bool single = compute == computes[0];
+  rlcore::cpu device(o.threads, {}, single ? rlcore::compute::float32 : rlcore::compute::bfloat16);
   const rlcore::extent_t n = o.quick ? 128 : 512, h = 896, v = 151936;
   const std::string of = "linear+logp+entropy rows=" + std::to_string(n) + " " + compute + " ";
-  if (!o.wants(of + "forward") && !o.wants(of + "forward+backward")) return;
-  rows r(n, v);
+  const std::string names[] = {of + "forward", of + "forward+backward", of + "forward+backward, tiles"};
+  if (!o.wants(names[0]) && !o.wants(names[1]) && !o.wants(names[2])) return;
+  nn::config c;  // the smallest model that has this head
+  c.vocab_size = v, c.hidden_size = h, c.intermediate_size = 32, c.num_hidden_layers = 1;
+  c.num_attention_heads = 14, c.num_key_value_heads = 2;
+  nn::causal_lm<rlcore::cpu> model(device, c);
+  fill(model.weights().data(), model.size(), 0.02f);
+  rlcore::buffer<float, rlcore::cpu> gradient(device, model.size());
+  device.fill_zero(gradient.data(), gradient.bytes());
   const std::vector<float> x = numbers(static_cast<std::size_t>(n * h), 1, 2);
-  const std::vector<float> weight = numbers(static_cast<std::size_t>(v * h), 0.02f);
-  const rlcore::weight_format format = device.compute_format();
-  rlcore::buffer<std::byte, rlcore::cpu> packed(device, device.packed_bytes(format, v, h));
-  device.pack_weight(packed.data(), format, weight.data(), v, h);
-  std::vector<float> dx(x.size()), dw(weight.size());
+  std::vector<float> dx(x.size());
+  rows r(n, v);
   const double product = 2.0 * static_cast<double>(n * h * v);
-  {
+  const nn::packed_view packed = model.packed();
+
+  const auto run = [&](const std::string& name, std::size_t logits_bytes, bool backward) {
+    if (!o.wants(name)) return;
     const memory_peak memory;
-    std::vector<float> logits(static_cast<std::size_t>(n * v));
+    nn::workspace<rlcore::cpu> space(device, logits_bytes);
     const double s = best_seconds(
         [&] {
-          device.linear_forward(logits.data(), x.data(), packed.data(), format, nullptr, n, v, h);
-          r.forward(device, logits.data(), true);
+          space.reset();
+          const nn::pass<rlcore::cpu> p{
+              device, space, std::as_const(model).weights().data(), packed, gradient.data(), n, nullptr, true};
+          const nn::head_rows<rlcore::cpu> scores(p, model.head(), 1, n, logits_bytes, backward);
+          scores.forward(p, x.data(), r.target.data(), n, r.logp.data(), r.entropy.data(), r.statistics.data());
+          if (!backward) return;
+          const nn::head_slopes slopes{n,
+                                       scores.kept(),
+                                       x.data(),
+                                       r.target.data(),
+                                       r.dlogp.data(),
+                                       r.dentropy.data(),
+                                       r.entropy.data(),
+                                       r.statistics.data()};
+          scores.backward(p, slopes, dx.data());
         },
         o.budget());
-    print(o, {of + "forward", s, product, "flop", {product}, memory.extra()});
-  }
-  {
-    const memory_peak memory;
-    std::vector<float> logits(static_cast<std::size_t>(n * v));
-    const double s = best_seconds(
-        [&] {
-          device.linear_forward(logits.data(), x.data(), packed.data(), format, nullptr, n, v, h);
-          r.forward(device, logits.data(), true);
-          r.backward(device, logits.data());
-          device.linear_backward_input(dx.data(), logits.data(), weight.data(), n, v, h, false);
-          device.linear_backward_weight(dw.data(), logits.data(), x.data(), n, v, h, false);
-        },
-        o.budget());
-    print(o, {of + "forward+backward", s, 3 * product, "flop", {3 * product}, memory.extra()});
-  }
+    const double products = backward ? 3 : 1;
+    print(o, {name,
+              s,
+              products * product,
+              "flop",
+              {products * product},
+              std::max(memory.extra(), static_cast<double>(space.bytes()))});
+  };
+  const std::size_t tile = nn::head_rows<rlcore::cpu>::tile_bytes;
+  run(names[0], tile, false);
+  run(names[1], std::size_t{512} << 20, true);
+  run(names[2], tile, true);
 }
 
 }  // namespace
@@ -101,9 +126,7 @@ void head(const options& o) {
   rlcore::cpu device(o.threads);
   log_probs(o, device, o.quick ? 64 : 128, 151936);
   log_probs(o, device, 512, 32000);
-  fused(o, device, "fp32");
-  rlcore::cpu half(o.threads, {}, rlcore::compute::bfloat16);
-  fused(o, half, "bf16");
+  for (const char* compute : computes) fused(o, compute);
 }
 
 }  // namespace speed
