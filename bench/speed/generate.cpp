@@ -60,6 +60,8 @@ struct job {
     limit least;
     least.fma =
         n * (2 * product_weights(c) - head + attention_operations(c, mean_keys)) + static_cast<double>(batch) * head;
+    // Of the last layer's feed-forward only the rows that give logits are needed.
+    least.fma -= 6 * static_cast<double>(c.hidden_size * c.intermediate_size * batch * (rows - 1));
     const bool in_cache = weight_bytes < 1e8;
     if (!in_cache)
       least.read = weight_bytes + 8.0 * static_cast<double>(batch * context * c.num_hidden_layers *
