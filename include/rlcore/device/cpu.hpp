@@ -7,10 +7,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <span>
 #include <string_view>
 #include <vector>
 
+#include "rlcore/device/cpu/attention.hpp"
 #include "rlcore/device/cpu/instruction_sets.hpp"
 #include "rlcore/device/cpu/sampling.hpp"
 #include "rlcore/device/cpu/work_sharing.hpp"
@@ -139,20 +141,20 @@ class cpu : private cpu_kernels::work_sharing {
   }
   void attention_forward(const attention_shape& s, std::span<const attention_segment> segments, const float* q,
                          extent_t q_row, float* out, extent_t out_row, float* statistics) {
-    const extent_t group = s.heads / s.kv_heads;
-    attend(s, segments, 4, true, [&](std::size_t at, extent_t kv_head, extent_t piece, extent_t pieces, float* memory) {
-      const attention_segment& segment = segments[at];
-      const extent_t rows = segment.rows * group;
-      kernels_->attention_forward(s, segment, kv_head, rows * piece / pieces, rows * (piece + 1) / pieces, q, q_row,
-                                  out, out_row, statistics, memory);
+    constexpr extent_t whole = std::numeric_limits<std::int32_t>::max();
+    attention_.plan(s, segments, threads() > 1 ? cpu_kernels::attention_most_rows : whole);
+    attend(s, 4, [&](const cpu_kernels::attention_unit& u, float* memory) {
+      kernels_->attention_forward(s, segments[u.segment], u.kv_head, u.begin, u.end, q, q_row, out, out_row, statistics,
+                                  memory);
     });
   }
   void attention_backward(const attention_shape& s, std::span<const attention_segment> segments,
                           std::span<const attention_segment_gradient> gradients, const float* q, extent_t q_row,
                           const float* out, const float* dout, extent_t out_row, const float* statistics, float* dq) {
-    attend(s, segments, 10, false, [&](std::size_t at, extent_t kv_head, extent_t, extent_t, float* memory) {
-      kernels_->attention_backward(s, segments[at], kv_head, q, q_row, out, dout, out_row, statistics, dq,
-                                   gradients[at].keys, gradients[at].values, memory);
+    attention_.plan(s, segments, std::numeric_limits<std::int32_t>::max());  // sums over rows have one order
+    attend(s, 10, [&](const cpu_kernels::attention_unit& u, float* memory) {
+      kernels_->attention_backward(s, segments[u.segment], u.kv_head, q, q_row, out, dout, out_row, statistics, dq,
+                                   gradients[u.segment].keys, gradients[u.segment].values, memory);
     });
   }
 
@@ -316,33 +318,23 @@ class cpu : private cpu_kernels::work_sharing {
     });
   }
 
-  /// f(segment, kv_head, piece, pieces, scratch) for every piece of every pair; threads take the next one when they
-  /// are done with one. If `divisible`, pairs too few for that are cut into pieces by their rows.
+  /// f(unit, scratch) for every unit of the plan; a thread takes the next one when it is done with one.
   template <class F>
-  void attend(const attention_shape& s, std::span<const attention_segment> segments, extent_t flops_per_product,
-              bool divisible, F&& f) {
-    const auto pairs = static_cast<extent_t>(segments.size()) * s.kv_heads;
-    if (pairs == 0) return;
-    extent_t flops = 0;
-    for (const auto& segment : segments)
-      flops +=
-          flops_per_product * s.heads * s.head_dim * segment.rows * (segment.first_position + (segment.rows + 1) / 2);
-    const extent_t wanted = flops < one_thread_flops ? 1 : 8 * threads();
-    const extent_t pieces = divisible && threads() > 1 ? (wanted + pairs - 1) / pairs : 1;
-    const extent_t units = pairs * pieces, chunks = chunks_for(units, flops);
+  void attend(const attention_shape& s, extent_t flops_per_product, F&& f) {
+    const auto units = attention_.units();
+    const extent_t chunks =
+        chunks_for(static_cast<extent_t>(units.size()), flops_per_product * s.head_dim * attention_.products());
     for (std::size_t c = 0; c < static_cast<std::size_t>(chunks); ++c) scratch(c, cpu_kernels::attention_scratch(s));
-    std::atomic<extent_t> next = 0;
+    std::atomic<std::size_t> next = 0;
     for_each(chunks, [&](extent_t c) {
-      for (extent_t unit; (unit = next.fetch_add(1, std::memory_order_relaxed)) < units;) {
-        const extent_t pair = unit % pairs, piece = pieces - 1 - unit / pairs;  // the last rows see most keys
-        f(static_cast<std::size_t>(pair / s.kv_heads), pair % s.kv_heads, piece, pieces,
-          scratch(static_cast<std::size_t>(c)));
-      }
+      for (std::size_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < units.size();)
+        f(units[i], scratch(static_cast<std::size_t>(c)));
     });
   }
 
   const cpu_kernels::table* kernels_;
   compute compute_;
+  cpu_kernels::attention_units attention_;
   std::vector<double> sums_;
   cpu_sampler sampler_;
 };

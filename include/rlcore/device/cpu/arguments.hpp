@@ -49,6 +49,8 @@ struct adamw_arguments {
 
 /// Blocks of at most 48 rows that share a tile of keys.
 inline constexpr extent_t attention_blocks = 4;
+/// Rows of one (segment, key head) that are one thread's, at most: enough to make up for reading the keys again.
+inline constexpr extent_t attention_most_rows = 8 * 48;
 /// Floats of scratch of one thread for attention, forward or backward, whatever the lengths.
 constexpr extent_t attention_scratch(const attention_shape& s) {
   constexpr extent_t rows = 48;
