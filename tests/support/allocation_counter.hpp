@@ -11,6 +11,10 @@
 #include <cstddef>
 #include <cstdlib>
 
+#if defined(__x86_64__)
+#include <mm_malloc.h>  // declares posix_memalign once more, which must come before the definition below
+#endif
+
 // A sanitizer replaces malloc itself; counting is then impossible and counts_allocations is false.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define RLCORE_TEST_COUNTS 0
