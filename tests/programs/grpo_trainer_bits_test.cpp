@@ -22,6 +22,7 @@ const arguments variants[] = {
     {"algorithm.use_kl_in_reward=True", "algorithm.kl_ctrl.type=adaptive", "algorithm.kl_ctrl.kl_coef=0.1",
      "actor_rollout_ref.actor.ppo_epochs=2", "actor_rollout_ref.rollout.temperature=0.7",
      "actor_rollout_ref.rollout.top_p=0.95"},
+    {"rlcore.compute=bfloat16", "actor_rollout_ref.actor.ppo_epochs=2"},
 };
 
 TEST_F(trainer_bits, rewards_differ_and_weights_move) {
@@ -41,6 +42,20 @@ TEST_F(trainer_bits, rewards_differ_and_weights_move) {
   EXPECT_LT(smallest, 1);
   train("other_seed", {"rlcore.seed=2"});
   EXPECT_FALSE(weights(root("a"), 4) == weights(root("other_seed"), 4));
+}
+
+/// What the rollout recorded and what the trainer computes: the same numbers, unless the rollout's weights differ.
+TEST_F(trainer_bits, recomputed_log_probs_differ_only_from_int8_rollouts) {
+  train("same", {"rlcore.recompute_old_log_prob=True"});
+  train("int8", {"rlcore.rollout_weights=int8"});
+  for (const std::string& row : rows(root("same")))
+    EXPECT_EQ(nlohmann::json::parse(row)["training/rollout_probs_diff_max"].get<double>(), 0);
+  for (const std::string& row : rows(root("int8"))) {
+    const auto json = nlohmann::json::parse(row);
+    EXPECT_GT(json["training/rollout_probs_diff_max"].get<double>(), 0);
+    EXPECT_LT(json["training/rollout_probs_diff_mean"].get<double>(), 0.01);
+    EXPECT_GT(json["timing_s/old_log_prob"].get<double>(), 0);
+  }
 }
 
 TEST_F(trainer_bits, threads_batching_and_memory_do_not_show) {

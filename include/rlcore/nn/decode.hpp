@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -44,10 +45,10 @@ inline void check_chunk(const decode_chunk& chunk, std::size_t number, const con
 /// Feeds the tokens of all chunks in one pass, any mix of pieces of prompts and single tokens; a chunk may continue an
 /// earlier one of the same call. logits [chunks that want them, vocabulary] are written to device memory in the order
 /// of the chunks. The logits of a token have the same bits as in training, whatever else is in the pass, however the
-/// sequence was cut into chunks and wherever its pages lie.
+/// sequence was cut into chunks and wherever its pages lie; in another `format` than training's they are near it.
 template <class Device>
 void decode(const causal_lm<Device>& model, workspace<Device>& space, kv_cache<Device>& cache,
-            std::span<const decode_chunk> chunks, float* logits) {
+            std::span<const decode_chunk> chunks, float* logits, std::optional<weight_format> format = {}) {
   const config& c = model.settings();
   space.reset();
   space.segments.clear();
@@ -78,7 +79,8 @@ void decode(const causal_lm<Device>& model, workspace<Device>& space, kv_cache<D
     space.segments[i].pages = pages;
     pages += chunks[i].pages.size();
   }
-  const pass<Device> p{device, space, model.weights().data(), model.packed(), nullptr, t, where};
+  const pass<Device> p{
+      device, space, model.weights().data(), model.packed(format.value_or(device.compute_format())), nullptr, t, where};
   float *x = space.template take<float>(t * h), *y = space.template take<float>(t * h);
   device.gather_rows(x, p.weights, tokens, t, h);
   const block_activations a = model.blocks().front().take(space, t);

@@ -58,7 +58,7 @@ class engine {
       chunks_.clear();
       for (const scheduled_chunk& c : schedule_.chunks())
         chunks_.push_back({c.ids, c.first_position, c.pages, c.wants_logits});
-      nn::decode(model, space, *cache_, chunks_, logits_.data());
+      nn::decode(model, space, *cache_, chunks_, logits_.data(), settings.weights);
       for (const page_copy& c : schedule_.copies_after()) cache_->copy_page(c.to, c.from);
 
       const std::span<const scheduled_draw> draws = schedule_.draws();

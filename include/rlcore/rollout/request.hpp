@@ -3,9 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "rlcore/device/device.hpp"
 #include "rlcore/rollout/sampling.hpp"
 
 RLCORE_BEGIN
@@ -28,7 +30,7 @@ struct response {
   finish reason = finish::length;
 };
 
-/// No result depends on anything below eos_ids.
+/// No result depends on anything between eos_ids and weights.
 struct generation {
   sampling how;
   std::int64_t max_new_tokens = 0;
@@ -38,6 +40,9 @@ struct generation {
   std::size_t max_cache_bytes = std::size_t{2} << 30;  ///< keys and values of all running sequences
   bool share_prompts = true;  ///< a prompt's samples read the same keys and values (rollout.enable_prefix_caching)
   bool chunk_prompts = true;  ///< a prompt may be fed in pieces; otherwise one longer than a pass goes alone in its own
+  /// What linear layers multiply by. Unset: what training does, so that the log-probs are its bits. int8 reads a
+  /// quarter of the bytes of float; its text and log-probs are those of a slightly different model.
+  std::optional<weight_format> weights = {};
 };
 
 }  // namespace rollout

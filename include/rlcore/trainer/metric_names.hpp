@@ -35,6 +35,9 @@ inline constexpr metric_definition metric_definitions[] = {
     {"actor/reward_kl_penalty", "nats",
      "KL to the reference in the reward: mean over trajectories of the mean over tokens"},
     {"actor/reward_kl_penalty_coeff", "1", "its coefficient, as used in this step"},
+    {"training/rollout_probs_diff_{mean,max,std}", "1",
+     "distance of a response token's probability while sampling from the recomputed one, when there is one; 0 unless "
+     "the rollout's weights differ"},
     {"actor/grad_norm", "1", "global L2 norm of the gradient before clipping, mean over updates"},
     {"actor/lr", "1", "learning rate of this step"},
     {"actor/skipped_updates", "updates", "updates of this step left out because the gradient was not finite"},

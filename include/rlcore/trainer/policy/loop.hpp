@@ -135,21 +135,27 @@ class policy_loop {
   void step(metrics& m, stages& time, std::optional<double>& last_validation) {
     const policy_settings& s = run_.settings;
     const std::vector<std::uint32_t> rows = rows_of_step();
+    rollout::generation how = generation(s.sampling);
+    how.weights = s.rollout_weights;
     batch_ = time("gen", [&] {
-      return sample(run_.policy.engine, run_.policy.model, run_.policy.space, run_.train, rows, s.samples,
-                    generation(s.sampling), key(stream::rollout), [&](std::size_t done) {
+      return sample(run_.policy.engine, run_.policy.model, run_.policy.space, run_.train, rows, s.samples, how,
+                    key(stream::rollout), [&](std::size_t done) {
                       bar_.phase("rollout", done, rows.size() * static_cast<std::size_t>(s.samples));
                     });
     });
     time("reward", [&] { assign_scores(batch_, run_.train, run_.tokenizer); });
     // The old log-probs are the ones recorded while sampling: same kernels, same bits, no second pass unless asked for.
     m.set("timing_s/old_log_prob", 0.0);
-    if (s.recompute_old_log_prob)
+    if (s.recompute_old_log_prob) {
+      std::vector<std::vector<float>> recorded;
+      for (const trajectory& t : batch_) recorded.push_back(t.old_logp);
       time("old_log_prob", [&] {
         bar_.phase("old log-probs", 0, 0);
         score_trajectories(run_.policy.model, run_.policy.space, batch_, s.sampling.temperature,
                            run_.plan.old_trajectories, run_.plan.old_tokens, &trajectory::old_logp);
       });
+      compare_rollout(recorded, batch_, m);
+    }
     if (run_.reference != nullptr)
       time("ref", [&] {
         bar_.phase("reference", 0, 0);

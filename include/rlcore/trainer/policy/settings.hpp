@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,7 @@ struct policy_settings {
   double cache_share = 0.5;  ///< of the memory that is available at the start
   std::size_t max_cache_bytes = rollout::generation().max_cache_bytes;  ///< what that is; train_policy() sets it
   bool share_prompts = true, chunk_prompts = true, recompute_old_log_prob = false;
+  std::optional<weight_format> rollout_weights = {};  ///< unset: those of training
   // objective
   verl_policy_loss loss;
   reward_kl_settings reward_kl;
@@ -132,6 +134,10 @@ inline policy_settings read_settings(const options& opt) {
   s.share_prompts = opt.get<bool>(rollout + "enable_prefix_caching");
   s.chunk_prompts = opt.get<bool>(rollout + "enable_chunked_prefill");
   s.recompute_old_log_prob = opt.get<bool>("rlcore.recompute_old_log_prob");
+  if (opt.get<std::string>("rlcore.rollout_weights") == "int8") {
+    s.rollout_weights = weight_format::int8;
+    s.recompute_old_log_prob = true;  // the recorded ones are another model's
+  }
   s.sampling = {static_cast<float>(opt.get<double>(rollout + "temperature")), opt.get<std::int64_t>(rollout + "top_k"),
                 static_cast<float>(opt.get<double>(rollout + "top_p"))};
   const std::string val = rollout + "val_kwargs.";

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "rlcore/trainer/metrics.hpp"
 #include "rlcore/trainer/policy/algorithm.hpp"
@@ -37,6 +39,26 @@ class spread {
   double sum_ = 0, count_ = 0, largest_ = 0, smallest_ = 0;
   bool seen_ = false;
 };
+
+/// training/rollout_probs_diff_*: |p recorded - p| over the response tokens, p = e^old_logp; verl's names and its
+/// standard deviation (n - 1).
+inline void compare_rollout(std::span<const std::vector<float>> recorded, std::span<const trajectory> batch,
+                            metrics& out) {
+  double n = 0, mean = 0, squares = 0, largest = 0;
+  for (std::size_t i = 0; i < batch.size(); ++i)
+    for (std::size_t t = 0; t < recorded[i].size(); ++t) {
+      const double d =
+          std::abs(std::exp(static_cast<double>(recorded[i][t])) - std::exp(static_cast<double>(batch[i].old_logp[t])));
+      const double step = d - mean;
+      mean += step / ++n;
+      squares += step * (d - mean);
+      largest = std::max(largest, d);
+    }
+  if (n == 0) return;
+  out.set("training/rollout_probs_diff_mean", mean);
+  out.set("training/rollout_probs_diff_max", largest);
+  out.set("training/rollout_probs_diff_std", n > 1 ? std::sqrt(squares / (n - 1)) : 0.0);
+}
 
 /// critic/*, response_length/*, prompt_length/* of the step's trajectories.
 inline void batch_metrics(std::span<const trajectory> batch, std::int64_t max_prompt, std::int64_t max_response,
