@@ -56,7 +56,8 @@ inline std::vector<std::string> rows(const fs::path& root) {
     nlohmann::ordered_json kept = nlohmann::ordered_json::object();
     const auto row = nlohmann::ordered_json::parse(line);
     for (const auto& [name, x] : row.items())
-      if (!name.starts_with("timing") && !name.starts_with("perf/")) kept[name] = x;
+      if (!name.starts_with("timing") && !name.starts_with("perf/") && !name.starts_with("training/rollout_probs_diff"))
+        kept[name] = x;
     all.push_back(kept.dump());
   }
   return all;
