@@ -29,15 +29,15 @@ ITEMS = ("gemm", "head", "losses", "optimizer", "attention", "train", "generate"
 
 # What "tuned" changes around a program; inside, the peers try several ways of writing the same (see each program). The
 # turns alternate between these settings and the best counts.
-HEAP = "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=34359738368:glibc.malloc.trim_threshold=34359738368"
+HEAP = "glibc.malloc.hugetlb=1:glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=1099511627776"
 TUNED = ({"GLIBC_TUNABLES": HEAP, "OMP_WAIT_POLICY": "passive"},
          {"GLIBC_TUNABLES": HEAP, "OMP_WAIT_POLICY": "active", "OMP_PROC_BIND": "true"})
 
 # Targets: item, pattern of the case, what is compared, factor. "limit": at least that share of the limit; otherwise at
 # least so many times as fast (memory: so many times less) as that peer. `threads`: where it is asked for.
 TARGETS = (
-    ("gemm", r"(gate_up|down|qkv|o) t=64 \S+ (forward|dX|dW)", "limit", 0.86, (1, 2)),
-    ("gemm", r"(gate_up|down|qkv|o) t=512 \S+ (forward|dX|dW)", "limit", 0.92, (1, 2)),
+    ("gemm", r"(gate_up|down|qkv|o) t=64 (fp32|bf16) (forward|dX|dW)", "limit", 0.86, (1, 2)),
+    ("gemm", r"(gate_up|down|qkv|o) t=512 (fp32|bf16) (forward|dX|dW)", "limit", 0.92, (1, 2)),
     ("gemm", r"t=(64|512) fp32 forward", "oneDNN tuned", 1.0, (1, 2)),
     ("gemm", r"(gate_up|down|qkv|o) t=1 \S+ forward", "limit", 0.95, (1, 2)),
     ("gemm", r"(gate_up|down|qkv|o) t=8 \S+ forward", "limit", 0.85, (1, 2)),
@@ -360,7 +360,7 @@ def rate_text(line):
 
 
 def memory_text(x):
-    return "-" if x is None else f"{x / 2**20:.0f} MiB"
+    return "-" if x is None else f"{x / 2**20:.0f}"
 
 
 def judge(item, case, threads, ours, best, share):
@@ -397,8 +397,8 @@ def tables(report, markdown):
             continue
         memory = any((best[c, "rlcore"].get("memory") or 0) > 0 for c in cases)
         startup = any("startup" in best[c, "rlcore"] for c in cases)
-        head = ["", "rlcore", "rate", "of limit", *columns, *(["memory"] if memory else []),
-                *(["start-up"] if startup else []), "target"]
+        head = ["", "rlcore", "rate", "of limit", *columns, *(["MiB, ours / peers"] if memory else []),
+                *(["start-up s, ours / peers"] if startup else []), "target"]
         rows = []
         for case in cases:
             ours = best[case, "rlcore"]
@@ -410,12 +410,9 @@ def tables(report, markdown):
                 row.append("-" if peer is None else
                            f"{time_text(peer['seconds'])} ({peer['seconds'] / ours['seconds']:.3g}x)")
             if memory:
-                row.append("; ".join([memory_text(ours.get("memory"))] +
-                                     [f"{who} {memory_text(p['memory'])}" for who, p in zip(columns, peers)
-                                      if p and p.get("memory") is not None]))
+                row.append(" / ".join(memory_text(p and p.get("memory")) for p in (ours, *peers)))
             if startup:
-                row.append("; ".join([f"{ours['startup']:.1f} s"] + [f"{who} {p['startup']:.1f} s" for who, p in
-                                                                    zip(columns, peers) if p and "startup" in p]))
+                row.append(" / ".join(f"{p['startup']:.1f}" if p and "startup" in p else "-" for p in (ours, *peers)))
             verdicts = judge(entry["item"], case, entry["threads"], ours, best, share)
             met += sum(v[2] for v in verdicts)
             missed += sum(not v[2] for v in verdicts)

@@ -15,7 +15,7 @@ def arguments(items, **further):
     for name, settings in further.items():
         parser.add_argument("--" + name, **settings)
     options = parser.parse_args()
-    options.budget = 0.1 if options.quick else 0.6
+    options.budget = 0.1 if options.quick else 0.3
     return options
 
 
@@ -28,14 +28,17 @@ def line(options, who, case, seconds, work, unit, memory=None, how=""):
                       "work": work, "unit": unit, "memory": memory, "how": how}), flush=True)
 
 
-def best_seconds(function, budget, least=3, warm=2):
-    """The best of as many calls as fit into the budget; short calls are timed in groups."""
-    first = float("inf")
-    for _ in range(warm):
+def best_seconds(function, budget):
+    """The best of as many calls as fit into the budget and at least three, after two that do not count; of calls that
+    take seconds two or one, after one. Short calls are timed in groups."""
+    start = time.perf_counter()
+    function()
+    first = time.perf_counter() - start
+    if first < 4:  # it may have been compiled
         start = time.perf_counter()
         function()
         first = min(first, time.perf_counter() - start)
-    calls = max(1, int(2e-4 / first))
+    calls, least = max(1, int(2e-4 / first)), 3 if first < 1 else 2 if first < 4 else 1
     best, spent, k = float("inf"), 0.0, 0
     while k < least or spent < budget:
         start = time.perf_counter()
@@ -43,8 +46,6 @@ def best_seconds(function, budget, least=3, warm=2):
             function()
         t = time.perf_counter() - start
         best, spent, k = min(best, t / calls), spent + t, k + 1
-        if spent > 20 * budget and k > 1:
-            break
     return best
 
 
