@@ -378,9 +378,9 @@ def judge(item, case, threads, ours, best, share):
         if not peer:
             continue
         key = "memory" if memory else "seconds"
-        if not ours.get(key) or not peer.get(key):
+        if ours.get(key) is None or peer.get(key) is None:
             continue
-        ratio = peer[key] / ours[key]
+        ratio = peer[key] / max(ours[key], 1e-9)
         verdicts.append((f"{factor:g} x {what}", ratio, ratio >= factor))
     return verdicts
 

@@ -1,6 +1,8 @@
 """What every peer program needs: options, the clock, the memory, and one JSON line per result."""
 
 import argparse
+import ctypes
+import gc
 import json
 import time
 
@@ -61,6 +63,11 @@ class MemoryPeak:
     """Peak of resident memory since the object was made, and above what was resident then."""
 
     def __init__(self):
+        try:
+            gc.collect()
+            ctypes.CDLL(None).malloc_trim(0)  # what earlier cases left in the heap
+        except (OSError, AttributeError):
+            pass
         try:
             with open("/proc/self/clear_refs", "w") as f:
                 f.write("5")

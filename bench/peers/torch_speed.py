@@ -218,8 +218,10 @@ def fused_head(n):
             g = functools.partial(score, f, x, weight, target, kind)
             with torch.no_grad():
                 report(of + "forward", g, flops, "flop", memory=0, how=how)
+            x.grad = weight.grad = None
             report(of + "forward+backward", lambda: step(g), 3 * flops, "flop", memory=gradient, how=how)
         if options.tuned:
+            x.grad = weight.grad = None
             report(of + "forward+backward", lambda: step(lambda: chunked(with_logsumexp, kind, 128)), 3 * flops, "flop",
                    memory=gradient, how="chunks of 128 tokens, checkpointed")
 
