@@ -61,7 +61,7 @@ inline void check_rollout(options& opt) {
     throw config_error(rollout + "max_num_batched_tokens=" + std::to_string(batched) +
                        " is smaller than the longest sequence of " + std::to_string(longest) +
                        " tokens, which enable_chunked_prefill=True does not allow");
-  if (!opt.get<bool>("rlcore.recompute_old_log_prob"))
+  if (!opt.get<bool>("rlcore.recompute_old_log_prob") && opt.get<std::string>("rlcore.rollout_weights") == "same")
     for (const char* name : {"log_prob_micro_batch_size_per_gpu", "log_prob_micro_batch_size",
                              "log_prob_use_dynamic_bsz", "log_prob_max_token_len_per_gpu"})
       if (opt.is_set(rollout + name))

@@ -54,8 +54,7 @@ inline constexpr key own[] = {
     {"rlcore.max_decode_batch", integer, "null", honoured, "sequences decoded together; null: rollout.max_num_seqs",
      at_least(1)},
     {"rlcore.rollout_weights", text, "same", honoured,
-     "what the rollout multiplies by: the trainer's packed weights, or int8 copies of them (less memory traffic; the old "
-     "log-probs are then recomputed)",
+     "the rollout multiplies by the trainer's weights, or by int8 copies; old log-probs are then recomputed",
      words("same|int8")},
     {"rlcore.recompute_old_log_prob", boolean, "False", honoured,
      "compute the old log-probs again instead of keeping those recorded while sampling; the same bits"},
