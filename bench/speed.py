@@ -3,7 +3,7 @@
 
     make speed [PYTHON=...] [ARGS="--item gemm --quick"]
     bench/speed.py [--item NAME ...] [--quick] [--long] [--threads 1,2] [--json FILE]
-    bench/speed.py --markdown FILE.json [--into docs/performance.md]      tables of a finished run
+    bench/speed.py --markdown FILE.json ... [--into docs/performance.md]      tables of finished runs, one each
 
 Before and after every item the limits are measured; the programs of an item take turns and the best of all turns counts.
 PYTHON is the interpreter that has the peers (bench/peers/requirements.txt); without it, or without some of them, ours is
@@ -419,7 +419,8 @@ def tables(report, markdown):
             row.append("; ".join(f"{text}: " + ("met" if good else f"{100 * value:.0f} %" if "limit" in text else
                                                 f"{value:.3g}") for text, value, good in verdicts))
             rows.append(row)
-        title = f"{entry['item']}, {entry['threads']} thread{'s' if entry['threads'] > 1 else ''}"
+        only = f", {entry['only']}" if entry.get("only") else ""
+        title = f"{entry['item']}{only}, {entry['threads']} thread{'s' if entry['threads'] > 1 else ''}"
         calibration = " -> ".join(
             f"fma {c['fma'] / 1e9:.0f} GF/s, vdpbf16ps {c['dot_bf16'] / 1e9:.0f} GF/s, read {c['read'] / 1e9:.1f} GB/s, "
             f"in place {c['in_place'] / 1e9:.1f} GB/s" for c in entry["limits"])
@@ -447,8 +448,11 @@ def header(report, markdown):
 
 
 def write_markdown(options):
-    with open(options.markdown) as f:
-        report = json.load(f)
+    reports = []
+    for name in options.markdown:
+        with open(name) as f:
+            reports.append(json.load(f))
+    report = {**reports[0], "items": [entry for r in reports for entry in r["items"]]}
     text = "\n".join([*header(report, True), *tables(report, True)]) + "\n"
     if not options.into:
         print(text)
@@ -489,7 +493,8 @@ def main():
     parser.add_argument("--python", default=os.environ.get("PYTHON") or sys.executable,
                         help="interpreter with the peers")
     parser.add_argument("--json", help="write everything measured to this file")
-    parser.add_argument("--markdown", metavar="JSON", help="print the tables of a finished run, measure nothing")
+    parser.add_argument("--markdown", metavar="JSON", nargs="+",
+                        help="print the tables of finished runs, measure nothing")
     parser.add_argument("--into", help="with --markdown: the page that takes the tables")
     options = parser.parse_args()
     if options.markdown:
@@ -505,7 +510,7 @@ def main():
             if item == "grpo" and threads != max(int(t) for t in options.threads.split(",")):
                 continue
             say(f"{item}, {threads} thread(s)")
-            entry = {"item": item, "threads": threads, "limits": [runner.calibrate(threads)], "lines": []}
+            entry = {"item": item, "only": options.only, "threads": threads, "limits": [runner.calibrate(threads)], "lines": []}
             programs = list(runner.programs(item))
             for turn in range(turns):
                 for label, program in programs:
