@@ -1,5 +1,6 @@
 // Generation with full logits and log-probs: single tokens of a batch at a given context, and a prompt of 512 tokens.
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "rlcore/device/cpu.hpp"
@@ -21,6 +22,7 @@ struct job {
   nn::causal_lm<cpu>& model;
   std::string name;
   double weight_bytes;
+  std::optional<rlcore::weight_format> format = {};
 
   /// `rows` tokens of each of `batch` sequences, after `context` others; the last row of each gives logits.
   void run(const std::string& what, std::int64_t batch, std::int64_t context, std::int64_t rows) const {
@@ -50,7 +52,7 @@ struct job {
         entropy(drawn.size());
     const double s = best_seconds(
         [&] {
-          nn::decode(model, space, cache, std::span<const nn::decode_chunk>(chunks), logits.data());
+          nn::decode(model, space, cache, std::span<const nn::decode_chunk>(chunks), logits.data(), format);
           nn::log_prob_of(device, logits, drawn, 1.0f, logp, entropy);
         },
         o.budget());
@@ -78,8 +80,9 @@ void generate(const options& o) {
     const bool tiny = std::string_view(name) == "1M";
     for (const char* compute : computes) {
       const std::string of = std::string(name) + " " + compute;
-      if (!o.only.empty() && o.only.find(of) == std::string::npos && of.find(o.only) == std::string::npos) continue;
-      const bool single = compute == computes[0];
+      const bool single = compute == computes[0], int8 = single && o.only.find("int8") != std::string::npos;
+      if (!o.only.empty() && o.only.find(of) == std::string::npos && of.find(o.only) == std::string::npos && !int8)
+        continue;
       cpu device(o.threads, {}, single ? rlcore::compute::float32 : rlcore::compute::bfloat16);
       nn::causal_lm<cpu> model(device, model_config(name));
       fill(model.weights().data(), model.size(), 0.03f);
@@ -92,6 +95,10 @@ void generate(const options& o) {
         }
       }
       j.run(of + " prefill=512", 1, 0, 512);
+      if (!single || tiny) continue;
+      const job rounded{o, device, model, name, product_weights(model.settings()), rlcore::weight_format::int8};
+      for (const std::int64_t batch : {1, 8, 64})
+        rounded.run(std::string(name) + " int8 B=" + std::to_string(batch) + " context=256", batch, 256, 1);
     }
   }
 }
