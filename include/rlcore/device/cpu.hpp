@@ -298,14 +298,15 @@ class cpu : private cpu_kernels::work_sharing {
       g.accumulate = true;
     }
   }
-  /// Threads share the longer side of C: panels of columns, or rows. A small B that each of them may read as a whole
-  /// leaves them the rows: what other kernels do with a row then finds it in the cache of the thread that made it.
+  /// Threads share the longer side of C: panels of columns, or rows. A few_bytes B that each of them may read as a
+  /// whole leaves them the rows: what other kernels do with a row then finds it in the cache of the thread that made
+  /// it.
   void share(const cpu_kernels::gemm_arguments& g) {
     if (g.rows <= 0 || g.columns <= 0) return;
     const extent_t panels = (g.columns + cpu_kernels::panel_width - 1) / cpu_kernels::panel_width;
-    const bool small =
+    const bool few_bytes =
         g.kind != cpu_kernels::operand::rows && g.rows >= 24 * threads() && g.columns * g.depth <= 131072;
-    const bool by_columns = !small && g.columns >= g.rows && panels >= threads();
+    const bool by_columns = !few_bytes && g.columns >= g.rows && panels >= threads();
     const extent_t chunks = chunks_for(by_columns ? panels : g.rows, 2 * g.rows * g.columns * g.depth);
     for (std::size_t c = 0; c < static_cast<std::size_t>(chunks); ++c) scratch(c, cpu_kernels::gemm_scratch);
     for_each(chunks, [&](extent_t c) {
