@@ -229,7 +229,7 @@ def fused_head(n):
 # ----------------------------------------------------------------------------------------------------------- optimizer
 def optimizer():
     n = 24_000_000 if options.quick else 96_100_000
-    of = f" {n // 100000 / 10:.6g} M"
+    of = f" {n // 1_000_000} M"
     sizes = [n // 96] * 95 + [n - n // 96 * 95]
     parameters = [torch.nn.Parameter(0.05 * torch.randn(k)) for k in sizes]
     for p in parameters:

@@ -14,7 +14,7 @@ void optimizer(const options& o) {
   rlcore::buffer<float, rlcore::cpu> weights(device, n), gradient(device, n);
   fill(weights.data(), n, 0.05f, 1);
   fill(gradient.data(), n, 0.001f, 2);
-  const std::string of = " " + std::to_string(n / 100000 / 10) + " M";
+  const std::string of = " " + std::to_string(n / 1000000) + " M";
   const auto size = static_cast<double>(n);
   if (o.wants("adamw")) {
     rlcore::optim::adamw<rlcore::cpu> adamw(device, n);
