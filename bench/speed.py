@@ -108,7 +108,7 @@ class Runner:
             text, errors = out.read(), err.read()
         lines = []
         for line in text.splitlines():
-            if line.startswith("{"):
+            if line.startswith('{"item"'):
                 lines.append(json.loads(line))
             elif line.startswith("#"):
                 say("    " + line)
