@@ -46,7 +46,7 @@ bench:
 	$(COMPILE) --target bench
 
 speed:
-	@cmake/setup.sh bench
+	@cmake/setup.sh speed
 	$(CONFIGURE)
 	$(COMPILE) --target speed_bench catalogue_bench grpo_trainer
 	@bench/speed.py --build $(BUILD)/bin $(if $(PYTHON),--python $(PYTHON)) $(ARGS)

@@ -1,10 +1,10 @@
 #!/bin/sh
-# setup.sh train|test|bench|format: sees to it that what this target needs is on the machine. Missing Debian packages
+# setup.sh train|test|bench|speed|format: sees to it that what this target needs is on the machine. Missing Debian packages
 # are installed when this user may (root, or sudo without a password); otherwise one line says what to install.
 # RLCORE_SETUP=no leaves everything as it is, for machines whose libraries lie elsewhere.
 set -eu
 
-goal=${1:?usage: setup.sh train|test|bench|format}
+goal=${1:?usage: setup.sh train|test|bench|speed|format}
 [ "${RLCORE_SETUP:-yes}" = no ] && exit 0
 cd "$(dirname "$0")/.."
 log=build/setup.log
@@ -35,6 +35,7 @@ else
   need_header utf8proc.h libutf8proc-dev
   need_header fmt/core.h libfmt-dev
 fi
+[ "$goal" != speed ] || need_command python3 python3
 if [ "$goal" = test ]; then
   need_header gtest/gtest.h libgtest-dev
   need_header gmock/gmock.h libgmock-dev

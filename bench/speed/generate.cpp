@@ -30,7 +30,7 @@ struct job {
     const nn::config& c = model.settings();
     const memory_peak memory;
     nn::workspace<cpu> space(device);
-    const std::int64_t pages = nn::kv_cache<cpu>::pages_for(context + rows);
+    const std::int64_t pages = rlcore::kv_pages(context + rows);
     nn::kv_cache<cpu> cache(device, c, batch * pages);
     std::vector<std::int32_t> ids, page, drawn;
     for (std::int64_t b = 0; b < batch; ++b) {

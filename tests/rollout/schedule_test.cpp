@@ -106,8 +106,7 @@ struct simulation {
     const auto at = random_key{9}.below(60, r.prompt_number, r.sample, position);
     return at == 0 ? 0 : static_cast<std::int32_t>(1000000 + at);
   }
-  std::span<const std::int32_t> prompt_of(const workload& w, const std::vector<response>&,
-                                          const rollout::scheduled_chunk& c) {
+  std::span<const std::int32_t> prompt_of(const workload& w, const std::vector<response>&, const nn::decode_chunk& c) {
     for (const auto& p : w.prompts)
       if (c.ids.data() >= p.data() && c.ids.data() < p.data() + p.size()) return p;
     return {};

@@ -30,8 +30,8 @@ class cpu : private cpu_kernels::work_sharing {
  public:
   static constexpr bool host_readable = true;
 
-  /// threads = 0: one per core. `instruction_set` = "avx512", "avx2", "portable" or empty for the best available;
-  /// throws device_error if this processor lacks it.
+  /// threads = 0: one per core. `instruction_set` = "avx512_bf16", "avx512", "avx2", "portable" or empty for the best
+  /// available; throws device_error if this processor lacks it.
   explicit cpu(int threads = 0, std::string_view instruction_set = {}, compute type = compute::float32)
       : work_sharing(threads), kernels_(&cpu_kernels::choose(instruction_set)), compute_(type) {}
   cpu(const cpu&) = delete;
@@ -298,9 +298,9 @@ class cpu : private cpu_kernels::work_sharing {
       g.accumulate = true;
     }
   }
-  /// Threads share the longer side of C: panels of columns, or rows. A few_bytes B that each of them may read as a
-  /// whole leaves them the rows: what other kernels do with a row then finds it in the cache of the thread that made
-  /// it.
+  /// Threads share the longer side of C: panels of columns, or rows. If B is so few bytes that each of them may read
+  /// all of it, they share the rows: what other kernels do with a row then finds it in the cache of the thread that
+  /// made it.
   void share(const cpu_kernels::gemm_arguments& g) {
     if (g.rows <= 0 || g.columns <= 0) return;
     const extent_t panels = (g.columns + cpu_kernels::panel_width - 1) / cpu_kernels::panel_width;

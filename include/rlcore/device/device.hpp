@@ -38,6 +38,8 @@ struct attention_shape {
 
 /// Positions of a page of cached keys and values.
 inline constexpr extent_t kv_page = 32;
+/// Pages that hold n positions.
+constexpr extent_t kv_pages(extent_t n) { return (n + kv_page - 1) / kv_page; }
 /// Floats of a page of one layer: for each key head, keys as [head_dim, kv_page], then values as [kv_page, head_dim].
 constexpr extent_t kv_page_size(const attention_shape& s) { return 2 * kv_page * s.kv_heads * s.head_dim; }
 
@@ -78,8 +80,8 @@ struct adamw_step {
   float gradient_scale = 1;
 };
 
-/// How a token is drawn from logits: softmax(logits / temperature), cut to the top_k most likely (<= 0: all), then to the
-/// smallest set of these whose share reaches top_p, renormalised. Temperature 0 takes the most likely token.
+/// How a token is drawn from logits: softmax(logits / temperature), cut to the top_k most likely (<= 0: all), then to
+/// the smallest set of these whose share reaches top_p, renormalised. Temperature 0 takes the most likely token.
 struct sampling_arguments {
   float temperature = 1;
   extent_t top_k = 0;

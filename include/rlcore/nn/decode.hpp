@@ -10,22 +10,13 @@
 #include <string>
 
 #include "rlcore/nn/causal_lm.hpp"
+#include "rlcore/nn/decode_chunk.hpp"
 #include "rlcore/nn/kv_cache.hpp"
 #include "rlcore/nn/log_probs.hpp"
 #include "rlcore/nn/packed_batch.hpp"
 
 RLCORE_BEGIN
 namespace nn {
-
-/// Consecutive tokens of one sequence, the first at `first_position`: a piece of a prompt, or one new token. `pages`
-/// are the sequence's pages of the cache: positions 0 .. kv_page - 1 in pages[0] and so on, at least as far as the
-/// chunk reaches. They hold everything before the chunk and receive the keys and values of its tokens.
-struct decode_chunk {
-  std::span<const std::int32_t> ids;
-  std::int64_t first_position = 0;
-  std::span<const std::int32_t> pages;
-  bool wants_logits = false;  ///< those of the last token
-};
 
 /// Throws std::invalid_argument unless the chunk is one that decode() can feed; `number` is its place in the call.
 inline void check_chunk(const decode_chunk& chunk, std::size_t number, const config& c, std::int64_t cache_pages) {

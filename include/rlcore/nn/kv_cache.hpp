@@ -32,9 +32,6 @@ class kv_cache {
   static std::size_t page_bytes(const config& c) {
     return static_cast<std::size_t>(page_floats(c) * c.num_hidden_layers) * sizeof(float);
   }
-  /// Pages that hold n positions.
-  static constexpr std::int64_t pages_for(std::int64_t n) noexcept { return (n + kv_page - 1) / kv_page; }
-
   std::int64_t pages() const noexcept { return pages_; }
   std::size_t bytes() const noexcept { return memory_.size() * sizeof(float); }
   extent_t layers() const noexcept { return layers_; }

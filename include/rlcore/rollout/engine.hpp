@@ -55,10 +55,7 @@ class engine {
     while (!schedule_.done()) {
       schedule_.plan();
       for (const page_copy& c : schedule_.copies_before()) cache_->copy_page(c.to, c.from);
-      chunks_.clear();
-      for (const scheduled_chunk& c : schedule_.chunks())
-        chunks_.push_back({c.ids, c.first_position, c.pages, c.wants_logits});
-      nn::decode(model, space, *cache_, chunks_, logits_.data(), settings.weights);
+      nn::decode(model, space, *cache_, schedule_.chunks(), logits_.data(), settings.weights);
       for (const page_copy& c : schedule_.copies_after()) cache_->copy_page(c.to, c.from);
 
       const std::span<const scheduled_draw> draws = schedule_.draws();
@@ -122,7 +119,7 @@ class engine {
                          std::to_string(static_cast<std::size_t>(longest) * page_bytes) +
                          " bytes of keys and values, the limit is " + std::to_string(settings.max_cache_bytes) +
                          "; raise max_cache_bytes (actor_rollout_ref.rollout.gpu_memory_utilization)");
-    const std::int64_t pages = std::min({allowed, all, slots * longest + schedule::pages_for(longest_prompt)});
+    const std::int64_t pages = std::min({allowed, all, slots * longest + kv_pages(longest_prompt)});
     const bool fits =
         cache_ && device_ == &model.device() && page_bytes_ == page_bytes && layers_ == c.num_hidden_layers;
     if (!fits || cache_->pages() < pages || cache_->pages() > allowed) {
@@ -146,7 +143,6 @@ class engine {
   Device* device_ = nullptr;  ///< with the next two: whose cache it is
   std::size_t page_bytes_ = 0;
   std::int64_t layers_ = 0;
-  std::vector<nn::decode_chunk> chunks_;
   std::vector<double> uniform_;
   std::vector<std::int32_t> tokens_;
   std::vector<float> logp_, entropy_;

@@ -11,20 +11,12 @@
 
 #include "rlcore/core/error.hpp"
 #include "rlcore/device/device.hpp"
+#include "rlcore/nn/decode_chunk.hpp"
 #include "rlcore/rollout/page_pool.hpp"
 #include "rlcore/rollout/request.hpp"
 
 RLCORE_BEGIN
 namespace rollout {
-
-/// Tokens of one sequence that a pass feeds; `pages` reach at least as far as they do.
-struct scheduled_chunk {
-  std::span<const std::int32_t> ids;
-  std::int64_t first_position = 0;
-  std::span<const std::int32_t> pages;
-  bool wants_logits = false;
-  std::int32_t slot = 0;
-};
 
 /// A token to draw: row of the pass's logits, how many have been drawn from it before, number of the request, number of
 /// the token in the response.
@@ -47,11 +39,9 @@ struct page_copy {
 /// user, or others that read only what was written before (the beginning of a prompt's last page).
 class schedule {
  public:
-  /// Pages that n positions fill.
-  static std::int64_t pages_for(std::int64_t n) noexcept { return (n + page - 1) / page; }
   /// Pages of a sequence at its longest: its last token is never fed.
   static std::int64_t pages_of(const request& r, const generation& how) noexcept {
-    return pages_for(std::ssize(r.prompt) + how.max_new_tokens - 1);
+    return kv_pages(std::ssize(r.prompt) + how.max_new_tokens - 1);
   }
   static bool same_prompt(const request& a, const request& b) {
     return a.prompt.size() == b.prompt.size() &&
@@ -87,7 +77,7 @@ class schedule {
   std::size_t tokens_fed() const noexcept { return fed_; }
 
   void plan() {
-    chunks_.clear(), before_.clear(), after_.clear(), draws_.clear();
+    chunks_.clear(), chunk_slot_.clear(), before_.clear(), after_.clear(), draws_.clear();
     room_ = how_->max_batched_tokens;
     for (std::size_t i = 0; i < running_.size(); ++i) feed(running_[i]);  // the vector may shrink at its end
     while (admit()) {
@@ -96,7 +86,7 @@ class schedule {
     share_read_prompts();
     ++passes_;
   }
-  std::span<const scheduled_chunk> chunks() const noexcept { return chunks_; }
+  std::span<const nn::decode_chunk> chunks() const noexcept { return chunks_; }
   std::span<const page_copy> copies_before() const noexcept { return before_; }
   std::span<const page_copy> copies_after() const noexcept { return after_; }
   /// By turn, then by row.
@@ -154,7 +144,7 @@ class schedule {
       if (!chunks_.empty()) return false;
       take = left;
     }
-    while (s.pages < pages_for(s.fed + take)) {
+    while (s.pages < kv_pages(s.fed + take)) {
       const std::int32_t got = pool_->acquire();
       if (got >= 0) {
         add_page(slot, got);
@@ -164,8 +154,8 @@ class schedule {
     }
     const auto first = static_cast<std::size_t>(in_prompt ? s.fed : s.fed - length), n = static_cast<std::size_t>(take);
     chunks_.push_back({in_prompt ? prompt.subspan(first, n) : std::span(tokens).subspan(first, n), s.fed,
-                       std::span(pages_of_slot(slot), static_cast<std::size_t>(s.pages)), !in_prompt && take == left,
-                       slot});
+                       std::span(pages_of_slot(slot), static_cast<std::size_t>(s.pages)), !in_prompt && take == left});
+    chunk_slot_.push_back(slot);
     s.fed += take;
     s.reads_prompt = in_prompt && take == left;
     room_ -= take;
@@ -219,7 +209,7 @@ class schedule {
     if (from.leader < 0 && room_ <= 0) return false;
     // Without a leader, a sequence that has yet to draw its first token feeds the prompt's last one for its logits.
     const std::int64_t reused = from.leader >= 0 ? prompt : from.pages == nullptr ? 0 : prompt - (drawn == 0);
-    const std::int64_t shared = reused / page, own = pages_for(prompt + drawn) - shared;
+    const std::int64_t shared = reused / page, own = kv_pages(prompt + drawn) - shared;
     if (pool_->available() < own + growing_) {  // every running sequence that may still grow has a page in hand
       if (!running_.empty()) return false;
       if (held_.empty()) throw std::logic_error("rlcore: rollout::schedule: one sequence needs more than all pages");
@@ -278,7 +268,7 @@ class schedule {
   /// Followers of the prompts that this pass reads get their pages; then rows of logits and what is drawn from them.
   void share_read_prompts() {
     for (std::size_t i = 0; i < chunks_.size(); ++i) {
-      sequence& s = at(chunks_[i].slot);
+      sequence& s = at(chunk_slot_[i]);
       s.chunk = static_cast<std::int32_t>(i);
       s.draws = 0;
       if (!s.reads_prompt) continue;
@@ -286,7 +276,7 @@ class schedule {
       const std::uint32_t group = group_[s.request];
       if (how_->share_prompts && is_next(group) && (held_.empty() || held_group_ != group)) {
         drop_held();
-        held_.assign(pages_of_slot(chunks_[i].slot), pages_of_slot(chunks_[i].slot) + pages_for(prompt_length(s)));
+        held_.assign(pages_of_slot(chunk_slot_[i]), pages_of_slot(chunk_slot_[i]) + kv_pages(prompt_length(s)));
         held_group_ = group;
         for (const std::int32_t p : held_) pool_->share(p);
       }
@@ -310,12 +300,13 @@ class schedule {
     }
 
     std::int32_t row = 0;
-    for (const scheduled_chunk& chunk : chunks_) {
-      sequence& s = at(chunk.slot);
-      s.row = chunk.wants_logits ? row++ : -1;
-      if (chunk.wants_logits && (!s.reads_prompt || responses_[s.request].tokens.empty())) draw(chunk.slot, s);
+    for (std::size_t i = 0; i < chunks_.size(); ++i) {
+      sequence& s = at(chunk_slot_[i]);
+      const bool wanted = chunks_[i].wants_logits;
+      s.row = wanted ? row++ : -1;
+      if (wanted && (!s.reads_prompt || responses_[s.request].tokens.empty())) draw(chunk_slot_[i], s);
     }
-    for (const auto& [chunk, slot] : forked_) draw(slot, at(chunks_[static_cast<std::size_t>(chunk)].slot));
+    for (const auto& [chunk, slot] : forked_) draw(slot, at(chunk_slot_[static_cast<std::size_t>(chunk)]));
     if (!forked_.empty())
       std::ranges::sort(draws_, {}, [](const scheduled_draw& d) { return std::pair(d.turn, d.row); });
   }
@@ -341,7 +332,8 @@ class schedule {
   std::vector<std::uint32_t> waiting_;  // requests that were sent back, the next one last
   std::vector<std::int32_t> held_;      // a prompt's pages, kept for samples of held_group_ that could not start yet
   std::uint32_t held_group_ = 0;
-  std::vector<scheduled_chunk> chunks_;
+  std::vector<nn::decode_chunk> chunks_;
+  std::vector<std::int32_t> chunk_slot_;  // whose they are
   std::vector<page_copy> before_, after_;
   std::vector<scheduled_draw> draws_;
   std::vector<std::pair<std::int32_t, std::int32_t>> forked_;

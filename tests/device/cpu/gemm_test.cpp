@@ -218,6 +218,24 @@ TEST(gemm_dot_product, has_the_bits_of_fused_multiply_adds) {
     g.b = reinterpret_cast<const std::byte*>(b.data()), g.b_row = s.outputs, g.kind = cpu_kernels::operand::rows;
     g.accumulate = true, g.bias = nullptr;
     compare(g);
+    // The same made into panels once, for a product with many rows.
+    const extent_t panels = (s.outputs + 31) / 32, depth = std::min(s.inputs, cpu_kernels::gemm_depth_block);
+    floats with_fused(size(panels * 32 * depth)), with_dot = with_fused;
+    for (extent_t n = 0; n < panels; ++n) {
+      const auto pack = [&](const cpu_kernels::table& set, floats& to) {
+        set.pack_panel(to.data() + n * 32 * depth, b.data() + n * 32, s.outputs, depth, s.outputs - n * 32, true);
+      };
+      pack(cpu_avx512::kernels, with_fused);
+      pack(cpu_avx512_bf16::kernels, with_dot);
+    }
+    g.kind = cpu_kernels::operand::float_panels, g.depth = depth, g.panel_bytes = 32 * 4 * depth;
+    floats one(size(g.rows * g.columns), 0.5f), two = one;
+    g.c_row = g.columns, g.round = true;
+    g.b = reinterpret_cast<const std::byte*>(with_fused.data()), g.c = one.data();
+    cpu_avx512::kernels.gemm(g, 0, g.rows, 0, g.columns, scratch.data());
+    g.b = reinterpret_cast<const std::byte*>(with_dot.data()), g.c = two.data();
+    cpu_avx512_bf16::kernels.gemm(g, 0, g.rows, 0, g.columns, scratch.data());
+    EXPECT_EQ(one, two) << g.rows << " x " << g.columns << " x " << g.depth << ", shared panels";
   }
 }
 #endif

@@ -149,33 +149,6 @@ TEST_P(log_prob, not_a_number_is_seen) {
   }
 }
 
-TEST_P(log_prob, exponential) {
-  cpu device(1, GetParam());
-  double worst = 0;
-  floats x, y;
-  for (double v = -103.5; v < 88.7; v += 0.00037) x.push_back(static_cast<float>(v));
-  for (int i = 0; i < 60; ++i) x.push_back(std::ldexp(i % 2 ? 1.0f : -1.0f, -i));
-  y.resize(x.size());
-  device.exp(y.data(), x.data(), static_cast<extent_t>(x.size()));
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    const double correct = std::exp(static_cast<double>(x[i]));
-    const double unit = std::max(std::ldexp(1.0, std::ilogb(correct) - 23), std::ldexp(1.0, -149));
-    worst = std::max(worst, std::abs(static_cast<double>(y[i]) - correct) / unit);
-  }
-  EXPECT_LE(worst, GetParam() == "portable" ? 1.7 : 1.2) << "units in the last place";
-  const floats special = {
-      0.0f, -std::numeric_limits<float>::infinity(), std::numeric_limits<float>::infinity(), std::nanf(""), -104.5f,
-      89.0f};
-  floats result(special.size());
-  device.exp(result.data(), special.data(), static_cast<extent_t>(special.size()));
-  EXPECT_EQ(result[0], 1.0f);
-  EXPECT_EQ(result[1], 0.0f);
-  EXPECT_EQ(result[2], std::numeric_limits<float>::infinity());
-  EXPECT_TRUE(std::isnan(result[3]));
-  EXPECT_EQ(result[4], 0.0f);
-  EXPECT_EQ(result[5], std::numeric_limits<float>::infinity());
-}
-
 INSTANTIATE_TEST_SUITE_P(sets, log_prob, testing::ValuesIn(rlcore_test::instruction_sets()),
                          [](const auto& each) { return each.param; });
 

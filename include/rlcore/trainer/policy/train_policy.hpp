@@ -66,9 +66,8 @@ std::size_t rollout_cache_bytes(const policy_settings& s, const nn::config& c) {
   const auto available = available_memory();
   if (!available) return s.max_cache_bytes;
   const auto bytes = static_cast<std::size_t>(s.cache_share * static_cast<double>(*available));
-  const std::size_t needed =
-      nn::kv_cache<Device>::page_bytes(c) *
-      static_cast<std::size_t>(nn::kv_cache<Device>::pages_for(s.max_prompt_length + s.max_response_length - 1));
+  const std::size_t needed = nn::kv_cache<Device>::page_bytes(c) *
+                             static_cast<std::size_t>(kv_pages(s.max_prompt_length + s.max_response_length - 1));
   if (needed > bytes)
     throw config_error(fmt::format(
         "actor_rollout_ref.rollout.gpu_memory_utilization={:g} allows {} of {} available bytes; the keys and values of "
