@@ -1,4 +1,5 @@
-// The settings of one run: the command line of verl, read by Hydra's rules, checked against a registry of keys.
+// The settings of one run: the command line of verl, read by Hydra's rules, or flags, read by argparse's, checked
+// against a registry of keys.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "rlcore/core/error.hpp"
@@ -16,6 +18,7 @@
 #include "rlcore/core/version.hpp"
 #include "rlcore/trainer/options/check_value.hpp"
 #include "rlcore/trainer/options/compose.hpp"
+#include "rlcore/trainer/options/flags.hpp"
 #include "rlcore/trainer/options/help.hpp"
 #include "rlcore/trainer/options/interpolate.hpp"
 #include "rlcore/trainer/options/override.hpp"
@@ -114,10 +117,10 @@ class options {
 
   void read(const std::vector<std::string>& arguments) {
     bool print_config = false;
-    std::vector<std::string> settings;
+    std::vector<std::variant<std::string, written_flag>> settings;  // in the order of the command line
     for (std::size_t i = 0; i < arguments.size(); ++i) {
       if (!arguments[i].starts_with('-')) {
-        settings.push_back(arguments[i]);
+        settings.emplace_back(arguments[i]);
         continue;
       }
       std::string name = arguments[i], argument;
@@ -142,6 +145,9 @@ class options {
         choose_config(operand());
       } else if (name == "--config-path" || name == "-cp" || name == "--config-dir" || name == "-cd") {
         note(name + " " + operand() + ": not read, the keys are built in");
+      } else if (!known_.flags().empty() && name.starts_with("--")) {
+        settings.emplace_back(read_flag(known_, arguments, i));
+        --i;
       } else {
         const std::vector<std::string> flags = {"--help",        "--version",     "--cfg",       "--resolve",
                                                 "--config-name", "--config-path", "--config-dir"};
@@ -150,7 +156,12 @@ class options {
       }
     }
     if (answer_) return;
-    for (const std::string& text : settings) take(parse_override(text));
+    for (const auto& setting : settings)
+      if (const auto* written = std::get_if<written_flag>(&setting)) {
+        take(flag_setting(known_, *written));
+      } else {
+        take(parse_override(std::get<std::string>(setting)));
+      }
     finish();
     if (print_config) answer_ = yaml();
   }
@@ -232,10 +243,13 @@ class options {
     if (near.empty()) near = ending("." + name.substr(name.rfind('.') == name.npos ? 0 : name.rfind('.') + 1));
     std::string hint;
     for (const std::string& candidate : near) hint += (hint.empty() ? " (did you mean '" : "' or '") + candidate;
-    throw config_error("unknown key '" + name + "'" + (hint.empty() ? "" : hint + "'?)") + "; a new key, written +" +
-                       name +
-                       "=..., is taken only inside a free-form map such as "
-                       "actor_rollout_ref.actor.megatron.override_transformer_config");
+    std::string_view map;
+    for (const key& k : known_.keys())
+      if (map.empty() && k.type == key_type::dictionary && k.use == disposition::accepted) map = k.name;
+    throw config_error("unknown key '" + name + "'" + (hint.empty() ? "" : hint + "'?)") +
+                       (map.empty() ? "; see --help"
+                                    : "; a new key, written +" + name +
+                                          "=..., is taken only inside a free-form map such as " + std::string(map)));
   }
 
   void finish() {

@@ -16,9 +16,10 @@ namespace trainer {
 
 namespace detail {
 
-/// The heading a key stands under: its first part, or its first two under actor_rollout_ref.
+/// The heading a key stands under: its first part, its first two under actor_rollout_ref, none for a key of one part.
 inline std::string_view section_of(std::string_view name) {
   std::size_t dot = name.find('.');
+  if (dot == name.npos) return {};
   if (name.starts_with("actor_rollout_ref.")) {
     const std::size_t second = name.find('.', dot + 1);
     if (second != name.npos) dot = second;
@@ -45,6 +46,31 @@ inline std::string choices_text(std::string_view choices) {
   std::string out(choices);
   std::replace(out.begin(), out.end(), '|', ' ');
   return out;
+}
+
+/// `--name VALUE VALUE`: a flag with a word for each value that follows.
+inline std::string flag_usage(const flag& f) {
+  std::string out = "--" + std::string(f.name);
+  if (f.count == flag::any_count) return out + " [VALUE ...]";
+  for (int i = 0; i < f.count; ++i) out += " VALUE";
+  return out;
+}
+
+/// The flags that are named otherwise than their keys.
+inline std::string aliases_text(const registry& known) {
+  std::string out;
+  std::size_t width = 0;
+  std::vector<const flag*> rows;
+  for (const flag& f : known.flags()) {
+    const key* target = known.find(f.key);
+    if (f.name == f.key || target == nullptr || target->use != disposition::honoured) continue;
+    rows.push_back(&f);
+    width = std::max(width, flag_usage(f).size());
+  }
+  for (const flag* f : rows)
+    out += "  " + padded(flag_usage(*f), width) + "  " + std::string(f->key) +
+           (f->count == flag::switch_only ? "=" + std::string(f->bare) : "") + "\n";
+  return out.empty() ? out : "\nFlags, read by the rules of argparse, and the keys they set\n" + out;
 }
 
 /// A scalar as YAML: quoted where a plain word would read back as something else.
@@ -108,13 +134,16 @@ inline std::string to_yaml(const value& root) {
 inline std::string help_text(const registry& known) {
   std::string out =
       known.program + ": " + known.summary + "\n\nUsage: " + known.program + " [key=value ...] [options]\n\n" +
+      (known.flags().empty() ? ""
+                             : "  --flag value         set the key of a flag (--flag=value too; some are switches)\n") +
       "  key=value            set a key; the last of several wins. Lists: [a,b]; maps: {a:b}; quotes 'a, b'; null\n"
       "  +key=value           add a member to a free-form map (++ add or set, ~key remove)\n"
       "  --help               this page\n"
-      "  --cfg job            print all settings as YAML and stop\n"
-      "  --config-name NAME   table of defaults (";
+      "  --cfg job            print all settings as YAML and stop\n";
+  if (!known.config_names.empty()) out += "  --config-name NAME   table of defaults (";
   for (std::size_t i = 0; i < known.config_names.size(); ++i) out += (i == 0 ? "" : ", ") + known.config_names[i];
-  out += ")\n  --config-path PATH   accepted, not read\n  --version            print the version\n";
+  if (!known.config_names.empty()) out += ")\n  --config-path PATH   accepted, not read\n";
+  out += "  --version            print the version\n" + detail::aliases_text(known);
 
   std::vector<std::string> sections;
   for (const key& k : known.keys()) {
@@ -123,18 +152,20 @@ inline std::string help_text(const registry& known) {
   }
   for (const std::string& section : sections) {
     std::vector<const key*> rows;
+    const std::size_t front = section.empty() ? 0 : section.size() + 1;
+    const std::string dashes = section.empty() && !known.flags().empty() ? "--" : "";
     std::size_t width = 0, default_width = 0;
     for (const key& k : known.keys())
       if (k.use == disposition::honoured && detail::section_of(k.name) == section) {
         rows.push_back(&k);
-        width = std::max(width, k.name.size() - section.size() - 1);
+        width = std::max(width, dashes.size() + k.name.size() - front);
         default_width = std::max(default_width, k.fallback.size() <= 24 ? k.fallback.size() : 0);
       }
     if (rows.empty()) continue;
-    out += "\n" + section + ".*\n";
+    out += section.empty() ? "\nFlags; name=value sets the same\n" : "\n" + section + ".*\n";
     for (const key* k : rows) {
       const std::string indent(4 + width + default_width + 2, ' ');
-      const std::string head = "  " + detail::padded(std::string(k->name.substr(section.size() + 1)), width) + "  ";
+      const std::string head = "  " + detail::padded(dashes + std::string(k->name.substr(front)), width) + "  ";
       if (k->fallback.size() > default_width) {
         out += head + std::string(k->fallback) + "\n" + indent;
       } else {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "rlcore/core/error.hpp"
+#include "rlcore/trainer/registry/flag.hpp"
 #include "rlcore/trainer/registry/key.hpp"
 
 RLCORE_BEGIN
@@ -40,6 +41,32 @@ class registry {
     return *this;
   }
 
+  /// Flags beside key=value; a later flag of the same name replaces the earlier one.
+  registry& add_flags(std::span<const flag> section) {
+    for (const flag& f : section) {
+      const auto same = std::find_if(flags_.begin(), flags_.end(), [&](const flag& g) { return g.name == f.name; });
+      if (same == flags_.end()) {
+        flags_.push_back(f);
+      } else {
+        *same = f;
+      }
+    }
+    return *this;
+  }
+  /// The keys of a program whose flags are its keys: a bool is a switch, texts take a list, anything else one value.
+  registry& add_as_flags(std::span<const key> section) {
+    add(section);
+    for (const key& k : section) {
+      const int count = k.type == key_type::boolean ? flag::switch_only
+                        : k.type == key_type::texts ? flag::any_count
+                                                    : 1;
+      const flag same_name[] = {{k.name, k.name, count}};
+      add_flags(same_name);
+    }
+    return *this;
+  }
+
+  std::span<const flag> flags() const noexcept { return flags_; }
   std::span<const key> keys() const noexcept { return keys_; }
   std::size_t size() const noexcept { return keys_.size(); }
   /// Index of a key in keys(), size() if the name is unknown.
@@ -78,6 +105,7 @@ class registry {
   }
 
   std::vector<key> keys_;
+  std::vector<flag> flags_;
   std::vector<std::size_t> order_;  ///< of keys_ by name
 };
 
