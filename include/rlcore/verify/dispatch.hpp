@@ -10,56 +10,85 @@
 #include "rlcore/core/suggest.hpp"
 #include "rlcore/data/file.hpp"
 #include "rlcore/verify/gsm8k.hpp"
+#include "rlcore/verify/math.hpp"
+#include "rlcore/verify/math_dapo.hpp"
 
 RLCORE_BEGIN
 namespace verify {
 
-enum class scorer { gsm8k };
+enum class scorer { gsm8k, math, math_dapo, prime_math, geo3k, search, code };
 
-/// Sources that verl scores and this version does not yet, with the name of their rule; a '*' at the end stands for
-/// anything.
-inline constexpr std::array<std::array<std::string_view, 2>, 17> sources_without_scorer{
-    {{"lighteval/MATH", "math"},
-     {"DigitalLearningGmbH/MATH-lighteval", "math"},
-     {"HuggingFaceH4/MATH-500", "math"},
-     {"math_dapo", "math_dapo"},
-     {"aime*", "math_dapo"},
-     {"numina_aops_forum", "prime_math"},
-     {"numina_synthetic_math", "prime_math"},
-     {"numina_amc_aime", "prime_math"},
-     {"numina_synthetic_amc", "prime_math"},
-     {"numina_cn_k12", "prime_math"},
-     {"numina_olympiads", "prime_math"},
-     {"codecontests", "sandboxed code"},
-     {"apps", "sandboxed code"},
-     {"codeforces", "sandboxed code"},
-     {"taco", "sandboxed code"},
-     {"hiyouga/geometry3k", "geo3k"},
-     {"searchR1_*", "search answer"}}};
+struct scored_source {
+  std::string_view name;  ///< a '*' at the end stands for anything
+  scorer rule;
+};
 
-/// Throws data_error for a source without a rule: a known one says that its rule is not there yet, an unknown one gets
-/// the nearest names. Call it for all rows before training starts.
+/// verl's table (default_compute_score).
+inline constexpr std::array<scored_source, 20> scored_sources{{{"openai/gsm8k", scorer::gsm8k},
+                                                               {"lighteval/MATH", scorer::math},
+                                                               {"DigitalLearningGmbH/MATH-lighteval", scorer::math},
+                                                               {"HuggingFaceH4/MATH-500", scorer::math},
+                                                               {"math_dapo", scorer::math_dapo},
+                                                               {"math", scorer::math_dapo},
+                                                               {"math_dapo_reasoning", scorer::math_dapo},
+                                                               {"aime*", scorer::math_dapo},
+                                                               {"numina_aops_forum", scorer::prime_math},
+                                                               {"numina_synthetic_math", scorer::prime_math},
+                                                               {"numina_amc_aime", scorer::prime_math},
+                                                               {"numina_synthetic_amc", scorer::prime_math},
+                                                               {"numina_cn_k12", scorer::prime_math},
+                                                               {"numina_olympiads", scorer::prime_math},
+                                                               {"codecontests", scorer::code},
+                                                               {"apps", scorer::code},
+                                                               {"codeforces", scorer::code},
+                                                               {"taco", scorer::code},
+                                                               {"hiyouga/geometry3k", scorer::geo3k},
+                                                               {"searchR1_*", scorer::search}}};
+
+/// How the rules score; the defaults are verl's.
+struct rule_settings {
+  gsm8k_settings gsm8k{};
+  math_settings math{};
+  math_dapo_settings math_dapo{};
+};
+
+/// Throws data_error for a source without a rule: one whose rule needs more than this library has says so, an unknown
+/// one gets the nearest names. Call it for all rows before training starts.
 inline scorer scorer_of(std::string_view data_source) {
-  if (data_source == "openai/gsm8k") return scorer::gsm8k;
   const std::string what = "data_source '" + data::printable(data_source) + "' ";
-  std::vector<std::string> names{"openai/gsm8k"};
-  for (const auto& [name, rule] : sources_without_scorer) {
+  std::vector<std::string> names;
+  for (const auto& [name, rule] : scored_sources) {
     const bool prefix = name.ends_with('*');
-    if (prefix ? data_source.starts_with(name.substr(0, name.size() - 1)) : data_source == name)
-      throw data_error(what + "needs the reward '" + std::string(rule) +
-                       "', which this version does not have; it has 'openai/gsm8k'");
+    if (prefix ? data_source.starts_with(name.substr(0, name.size() - 1)) : data_source == name) {
+      if (rule == scorer::code)
+        throw data_error(what +
+                         "is scored by running code in a sandbox, which this version does not have; give a "
+                         "reward function of your own");
+      if (rule != scorer::gsm8k && rule != scorer::math && rule != scorer::math_dapo)
+        throw data_error(what + "needs a reward that this version does not have");
+      return rule;
+    }
     if (!prefix) names.emplace_back(name);
   }
-  throw data_error(what + "has no reward function; expected 'openai/gsm8k'" + did_you_mean(data_source, names));
+  throw data_error(what +
+                   "has no reward function; expected one such as 'openai/gsm8k' or 'math_dapo', or a reward "
+                   "function of your own" +
+                   did_you_mean(data_source, names));
 }
 
 /// Scores a response by the rule of its source; throws data_error as scorer_of does.
-inline verdict score(std::string_view data_source, std::string_view response, std::string_view ground_truth) {
+inline verdict score(std::string_view data_source, std::string_view response, std::string_view ground_truth,
+                     const rule_settings& settings = {}) {
   switch (scorer_of(data_source)) {
     case scorer::gsm8k:
-      return score_gsm8k(response, ground_truth);
+      return score_gsm8k(response, ground_truth, settings.gsm8k);
+    case scorer::math:
+      return score_math(response, ground_truth, settings.math);
+    case scorer::math_dapo:
+      return score_math_dapo(response, ground_truth, settings.math_dapo);
+    default:
+      return {};
   }
-  return {};
 }
 
 }  // namespace verify

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/verify/python_text.hpp"
 #include "rlcore/verify/verdict.hpp"
 
 RLCORE_BEGIN
@@ -33,14 +34,6 @@ constexpr std::string_view number_at(std::string_view text, std::size_t at) noex
   std::size_t end = digits;
   while (end < text.size() && is_number_character(text[end])) ++end;
   return end == digits ? std::string_view{} : text.substr(at, end - at);
-}
-
-/// What the last `count` code points are; in bytes that are not UTF-8 every byte but 10xxxxxx counts as one.
-constexpr std::string_view last_code_points(std::string_view text, std::size_t count) noexcept {
-  std::size_t at = text.size();
-  for (; at > 0 && count > 0; --at)
-    if ((static_cast<unsigned char>(text[at - 1]) & 0xC0) != 0x80) --count;
-  return text.substr(at);
 }
 
 /// The last answer after the marker; empty if there is none. Linear: each byte is looked at a bounded number of times.
@@ -82,9 +75,9 @@ constexpr bool equal_without_commas(std::string_view number, std::string_view tr
 
 /// Scores one response: the answer is found in its last `window` code points and compared with `ground_truth` as a
 /// string ("72." and "72.0" are not "72"); strict drops the answer's commas first, flexible keeps them. Any bytes are
-/// accepted; linear time, no allocation, thread safe.
-constexpr verdict score_gsm8k(std::string_view response, std::string_view ground_truth,
-                              const gsm8k_settings& settings = {}) noexcept {
+/// accepted; linear time, thread safe.
+inline verdict score_gsm8k(std::string_view response, std::string_view ground_truth,
+                           const gsm8k_settings& settings = {}) {
   const bool strict = settings.method == gsm8k_method::strict;
   const auto find = [&](std::string_view text) {
     return strict ? detail::last_marked_number(text) : detail::last_number(text);
@@ -94,7 +87,10 @@ constexpr verdict score_gsm8k(std::string_view response, std::string_view ground
   if (answer.empty())
     return {0, window.size() < response.size() && !find(response).empty() ? reason::outside_window : reason::no_match};
   const bool equal = strict ? detail::equal_without_commas(answer, ground_truth) : answer == ground_truth;
-  return equal ? verdict{settings.score, reason::correct} : verdict{settings.format_score, reason::wrong};
+  verdict v = equal ? verdict{settings.score, reason::correct} : verdict{settings.format_score, reason::wrong};
+  v.pred.emplace(answer);
+  if (strict) std::erase(*v.pred, ',');
+  return v;
 }
 
 /// The ground truth of a raw GSM8K row: the number after the first "#### " of its solution, commas removed; nothing

@@ -65,7 +65,7 @@ inline void batch_metrics(std::span<const trajectory> batch, std::int64_t max_pr
                           metrics& out) {
   spread score, reward, advantage, prompt, response;
   double prompt_clipped = 0, response_clipped = 0;
-  std::array<double, 4> why{};
+  std::array<double, verify::reason_names.size()> why{};
   for (const trajectory& t : batch) {
     const auto length = static_cast<double>(t.response_length());
     score.add(t.verdict.score);
@@ -86,9 +86,9 @@ inline void batch_metrics(std::span<const trajectory> batch, std::int64_t max_pr
   out.set("response_length/clip_ratio", response_clipped / static_cast<double>(batch.size()));
   prompt.write(out, "prompt_length");
   out.set("prompt_length/clip_ratio", prompt_clipped / static_cast<double>(batch.size()));
-  for (const verify::reason r : {verify::reason::no_match, verify::reason::outside_window})
-    out.set("reward/" + std::string(verify::name_of(r)),
-            why[static_cast<std::size_t>(r)] / static_cast<double>(batch.size()));
+  for (std::size_t r = static_cast<std::size_t>(verify::reason::no_match); r < why.size(); ++r)
+    if (r <= static_cast<std::size_t>(verify::reason::outside_window) || why[r] > 0)  // the others are rare
+      out.set("reward/" + std::string(verify::reason_names[r]), why[r] / static_cast<double>(batch.size()));
 }
 
 /// actor/entropy: the sampling policy's entropy, averaged as the algorithm says (verl: by actor.loss_agg_mode).
