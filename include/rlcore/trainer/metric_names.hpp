@@ -68,11 +68,15 @@ inline constexpr metric_definition metric_definitions[] = {
     {"val-core/<data source>/<field>/mean@<N>", "score", "mean over prompts of the mean over their N samples"},
     {"val-core/<data source>/<field>/best@<N>/{mean,std}", "score",
      "best of N samples drawn with replacement (with more than one sample)"},
+    {"val-core/<data source>/<field>/maj@<N>/{mean,std}", "score",
+     "value of the most frequent answer of N samples drawn with replacement, where the rule finds answers"},
     {"val-aux/<data source>/<field>/std@<N>", "score",
      "mean over prompts of the standard deviation over their N samples"},
     {"val-aux/<data source>/<field>/{best,worst}@<k>/{mean,std}", "score",
      "best or worst of k samples drawn with replacement from the N of a prompt, k = 2, 4, 8, ..., N: exact expectation "
      "and standard deviation, mean over prompts"},
+    {"val-aux/<data source>/<field>/maj@<k>/{mean,std}", "score",
+     "value of the most frequent answer of k samples: exact for N up to 64, else 1000 draws"},
 };
 
 /// The text of docs/metrics.md.

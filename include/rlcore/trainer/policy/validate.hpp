@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -13,8 +14,8 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Scores every prompt of `prompts` `samples` times and adds val-core/* and val-aux/* per data source. Returns the mean
-/// score over all samples.
+/// Scores every prompt of `prompts` `samples` times and adds val-core/* and val-aux/* per data source; rows with equal
+/// prompts are one problem (the AIME files repeat each 32 times). Returns the mean score over all samples.
 template <class Device, class Progress>
 double validate(rollout::engine<Device>& engine, const nn::causal_lm<Device>& model, nn::workspace<Device>& space,
                 const text::tokenizer& tokenizer, const data::prompt_dataset& prompts, std::int64_t samples,
@@ -24,9 +25,11 @@ double validate(rollout::engine<Device>& engine, const nn::causal_lm<Device>& mo
   std::vector<trajectory> batch = sample(engine, model, space, prompts, rows, samples, how, key, progress);
   assign_scores(batch, prompts, tokenizer);
   validation_scores scores;
+  std::map<std::vector<std::int32_t>, std::uint32_t> first_row;
   double sum = 0;
   for (const trajectory& t : batch) {
-    scores.add(prompts[t.row].data_source, t.row, t.verdict.score);
+    const std::vector<std::int32_t>& prompt = prompts[t.row].ids;  // a problem may stand in several rows
+    scores.add(prompts[t.row].data_source, first_row.try_emplace(prompt, t.row).first->second, t.verdict);
     sum += t.verdict.score;
   }
   scores.write(out);
