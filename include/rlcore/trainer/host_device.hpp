@@ -10,9 +10,10 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// A cpu with rlcore.threads threads that computes in rlcore.compute.
+/// A cpu with rlcore.threads threads that computes in rlcore.compute with the kernels of rlcore.instruction_set.
 inline cpu host_device(const options& opt) {
-  return cpu(static_cast<int>(opt.get<std::int64_t>("rlcore.threads")), {},
+  return cpu(static_cast<int>(opt.get<std::int64_t>("rlcore.threads")),
+             opt.find<std::string>("rlcore.instruction_set").value_or(""),
              opt.get<std::string>("rlcore.compute") == "bfloat16" ? compute::bfloat16 : compute::float32);
 }
 

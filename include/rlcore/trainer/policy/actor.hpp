@@ -47,22 +47,27 @@ step_outcome apply_gradient(actor<Device>& a, double lr, double grad_clip) {
   return {norm, false};
 }
 
-/// Log-probs of every response token under `model`, written to `field` of each trajectory.
+/// Log-probs of every response token under `model`, written to `field` of each trajectory; entropies to `entropy`, if
+/// it is given.
 template <class Device>
 void score_trajectories(nn::causal_lm<Device>& model, nn::workspace<Device>& space, std::vector<trajectory>& rows,
                         float temperature, std::int64_t max_rows, std::int64_t max_tokens,
-                        std::vector<float> trajectory::*field) {
+                        std::vector<float> trajectory::*field, std::vector<float> trajectory::*entropy = nullptr) {
   std::vector<const trajectory*> order;
   for (const trajectory& t : rows) order.push_back(&t);
   packed_trajectories packed;
-  std::vector<float> logp;
+  std::vector<float> logp, entropies;
   for_each_micro_batch(order, max_rows, max_tokens, [&](std::size_t first, std::size_t last) {
     packed.clear();
     for (std::size_t i = first; i < last; ++i) packed.push_back(rows[i]);
     logp.resize(packed.targets.row.size());
-    nn::log_probs(model, space, packed.inputs, packed.targets, temperature, logp, {});
-    for (std::size_t i = first; i < last; ++i)
-      (rows[i].*field).assign(logp.begin() + packed.offsets[i - first], logp.begin() + packed.offsets[i - first + 1]);
+    entropies.resize(entropy != nullptr ? logp.size() : 0);
+    nn::log_probs(model, space, packed.inputs, packed.targets, temperature, logp, entropies);
+    for (std::size_t i = first; i < last; ++i) {
+      const auto from = packed.offsets[i - first], to = packed.offsets[i - first + 1];
+      (rows[i].*field).assign(logp.begin() + from, logp.begin() + to);
+      if (entropy != nullptr) (rows[i].*entropy).assign(entropies.begin() + from, entropies.begin() + to);
+    }
   });
 }
 

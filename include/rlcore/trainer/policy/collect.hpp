@@ -34,6 +34,7 @@ std::vector<trajectory> sample(rollout::engine<Device>& engine, const nn::causal
   for (std::size_t i = 0; i < batch.size(); ++i) {
     trajectory& t = batch[i];
     t.row = requests[i].prompt_number;
+    t.sample = requests[i].sample;
     t.tokens.assign(requests[i].prompt.begin(), requests[i].prompt.end());
     t.prompt_length = static_cast<std::int32_t>(t.tokens.size());
     t.tokens.insert(t.tokens.end(), responses[i].tokens.begin(), responses[i].tokens.end());

@@ -15,6 +15,7 @@
 #include "rlcore/trainer/logger.hpp"
 #include "rlcore/trainer/options/batch_plan.hpp"
 #include "rlcore/trainer/policy/collect.hpp"
+#include "rlcore/trainer/policy/replay.hpp"
 #include "rlcore/trainer/policy/rollout_log.hpp"
 #include "rlcore/trainer/policy/settings.hpp"
 #include "rlcore/trainer/policy/state.hpp"
@@ -41,6 +42,7 @@ struct policy_run {
   actor<Device>& policy;
   nn::causal_lm<Device>* reference = nullptr;  ///< present iff a KL needs it
   std::vector<std::int32_t> eos_ids;
+  const replay* stored = nullptr;  ///< responses to take instead of sampling; old log-probs are then computed again
 };
 
 /// Purposes of the run's seed; numbers of one never meet those of another.
@@ -138,6 +140,7 @@ class policy_loop {
     rollout::generation how = generation(s.sampling);
     how.weights = s.rollout_weights;
     batch_ = time("gen", [&] {
+      if (run_.stored != nullptr) return (*run_.stored)(state_.step);
       return sample(run_.policy.engine, run_.policy.model, run_.policy.space, run_.train, rows, s.samples, how,
                     key(stream::rollout), [&](std::size_t done) {
                       bar_.phase("rollout", done, rows.size() * static_cast<std::size_t>(s.samples));
@@ -146,15 +149,16 @@ class policy_loop {
     time("reward", [&] { assign_scores(batch_, run_.train, run_.tokenizer); });
     // The old log-probs are the ones recorded while sampling: same kernels, same bits, no second pass unless asked for.
     m.set("timing_s/old_log_prob", 0.0);
-    if (s.recompute_old_log_prob) {
-      std::vector<std::vector<float>> recorded;
-      for (const trajectory& t : batch_) recorded.push_back(t.old_logp);
+    if (s.recompute_old_log_prob || run_.stored != nullptr) {
+      if (run_.stored == nullptr)
+        for (trajectory& t : batch_) t.rollout_logp = t.old_logp;
       time("old_log_prob", [&] {
         bar_.phase("old log-probs", 0, 0);
         score_trajectories(run_.policy.model, run_.policy.space, batch_, s.sampling.temperature,
-                           run_.plan.old_trajectories, run_.plan.old_tokens, &trajectory::old_logp);
+                           run_.plan.old_trajectories, run_.plan.old_tokens, &trajectory::old_logp,
+                           run_.stored != nullptr ? &trajectory::entropy : nullptr);
       });
-      compare_rollout(recorded, batch_, m);
+      compare_rollout(batch_, m);
     }
     if (run_.reference != nullptr)
       time("ref", [&] {

@@ -1,11 +1,15 @@
 // trainer.rollout_data_dir: what was sampled in a step and what it was worth, one JSON line per response.
 #pragma once
 
+#include <charconv>
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
 
 #include "rlcore/checkpoint/atomic_file.hpp"
 #include "rlcore/data/prompt_dataset.hpp"
@@ -15,17 +19,36 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Writes <folder>/<step>.jsonl with verl's keys: input, output, gts, score, step. Throws file_error.
+/// A log-prob with the few digits that tell floats apart.
+inline double short_decimal(float x) {
+  char text[32];
+  double out = static_cast<double>(x);
+  const auto end = std::to_chars(text, text + sizeof text, x).ptr;
+  double close = 0;
+  if (std::from_chars(text, end, close).ec == std::errc() && static_cast<float>(close) == x) out = close;
+  return out;
+}
+
+/// Writes <folder>/<step>.jsonl with verl's keys: input, output, gts, score, step; and what rlcore.replay needs to get
+/// the same bits: row of the data set, sample, prompt_ids, response_ids, and log_probs, as recorded while sampling.
+/// Throws file_error.
 inline void write_rollouts(const std::filesystem::path& folder, std::int64_t step, std::span<const trajectory> batch,
                            const data::prompt_dataset& prompts, const text::tokenizer& tokenizer) {
   std::string lines;
   for (const trajectory& t : batch) {
+    std::vector<double> logp;
+    for (const float x : t.rollout_logp.empty() ? t.old_logp : t.rollout_logp) logp.push_back(short_decimal(x));
     const nlohmann::ordered_json line{
         {"input", tokenizer.decode(std::span(t.tokens).first(static_cast<std::size_t>(t.prompt_length)))},
         {"output", tokenizer.decode(t.response(), true)},
         {"gts", prompts[t.row].ground_truth},
         {"score", t.verdict.score},
-        {"step", step}};
+        {"step", step},
+        {"row", t.row},
+        {"sample", t.sample},
+        {"prompt_ids", std::span(t.tokens).first(static_cast<std::size_t>(t.prompt_length))},
+        {"response_ids", t.response()},
+        {"log_probs", std::move(logp)}};
     lines += line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   }
   std::error_code failure;

@@ -40,15 +40,14 @@ class spread {
   bool seen_ = false;
 };
 
-/// training/rollout_probs_diff_*: |p recorded - p| over the response tokens, p = e^old_logp; verl's names and its
-/// standard deviation (n - 1).
-inline void compare_rollout(std::span<const std::vector<float>> recorded, std::span<const trajectory> batch,
-                            metrics& out) {
+/// training/rollout_probs_diff_*: |p - q| over the response tokens, p = e^rollout_logp, q = e^old_logp; verl's names
+/// and its standard deviation (n - 1). Nothing where the rollout's log-probs are not known.
+inline void compare_rollout(std::span<const trajectory> batch, metrics& out) {
   double n = 0, mean = 0, squares = 0, largest = 0;
-  for (std::size_t i = 0; i < batch.size(); ++i)
-    for (std::size_t t = 0; t < recorded[i].size(); ++t) {
+  for (const trajectory& row : batch)
+    for (std::size_t t = 0; t < row.rollout_logp.size(); ++t) {
       const double d =
-          std::abs(std::exp(static_cast<double>(recorded[i][t])) - std::exp(static_cast<double>(batch[i].old_logp[t])));
+          std::abs(std::exp(static_cast<double>(row.rollout_logp[t])) - std::exp(static_cast<double>(row.old_logp[t])));
       const double step = d - mean;
       mean += step / ++n;
       squares += step * (d - mean);

@@ -76,6 +76,22 @@ std::size_t rollout_cache_bytes(const policy_settings& s, const nn::config& c) {
   return bytes;
 }
 
+/// "replay  24 responses from runs/a/rollouts ...".
+inline std::string replay_text(const policy_settings& s, const replay& stored) {
+  const std::filesystem::path from = checkpoint::expand_home(s.replay), to = checkpoint::expand_home(s.rollout_dir);
+  std::error_code absent;
+  if (!s.rollout_dir.empty() && (from == to || std::filesystem::equivalent(from, to, absent) ||
+                                 std::filesystem::equivalent(from.parent_path(), to, absent)))
+    throw config_error("trainer.rollout_data_dir=" + s.rollout_dir + " is where rlcore.replay=" + s.replay +
+                       " reads: name another folder");
+  std::string text = "replay " + std::to_string(stored.size()) + " responses from " + from.string();
+  if (stored.text_only() > 0)
+    text += "\nnote: " + std::to_string(stored.text_only()) +
+            " of them are text alone and are tokenized again: tokens may be cut otherwise than they were sampled, and "
+            "those shorter than data.max_response_length get an end token";
+  return text;
+}
+
 /// What the report says about the run besides its metrics.
 inline run_info describe_run(const options& opt, const batch_plan& plan, const std::string& device,
                              const std::string& model) {
@@ -168,6 +184,13 @@ std::optional<double> train_policy(Device& device, const options& opt, const Alg
   std::optional<nn::causal_lm<Device>> reference;
   if (s.reward_kl.enabled || contains(algorithm.reads(), field::ref_logp))
     load_model(reference.emplace(device, config), folder);
+  std::optional<replay> stored;
+  if (!s.replay.empty()) {
+    stored.emplace(checkpoint::expand_home(s.replay),
+                   replay::run{train, tokenizer, eos, s.max_response_length, plan.trajectories_per_step, s.samples});
+    stored->require((from ? from.step : 0) + 1, plan.total_steps);
+    say(replay_text(s, *stored));
+  }
   run_state state;
   if (from) {
     state = load_state(from.folder, policy, s.seed);
@@ -183,9 +206,9 @@ std::optional<double> train_policy(Device& device, const options& opt, const Alg
   settings.root = root.string();
   logger log(s.loggers, root, from ? from.step : -1);
   progress bar;
-  policy_loop<Device, Algorithm> loop(
-      {settings, algorithm, plan, tokenizer, folder, train, &val, policy, reference ? &*reference : nullptr, eos}, log,
-      bar);
+  policy_loop<Device, Algorithm> loop({settings, algorithm, plan, tokenizer, folder, train, &val, policy,
+                                       reference ? &*reference : nullptr, eos, stored ? &*stored : nullptr},
+                                      log, bar);
   if (from) loop.resume(state);
   const std::optional<double> result = loop.run();
   if (s.report) {

@@ -18,8 +18,10 @@ namespace trainer {
 struct trajectory {
   std::vector<std::int32_t> tokens;
   std::int32_t prompt_length = 0;
-  std::uint32_t row = 0;  ///< row of the data set
+  std::uint32_t row = 0;     ///< row of the data set
+  std::uint32_t sample = 0;  ///< of that row in this step, from 0
   std::vector<float> old_logp, entropy, ref_logp;
+  std::vector<float> rollout_logp;  ///< as recorded while sampling, where old_logp was computed again
   rollout::finish reason = rollout::finish::length;
   verify::verdict verdict;          ///< of the reward function
   float reward = 0;                 ///< score minus the KL penalty, if that is in the reward

@@ -47,6 +47,9 @@ inline constexpr key own[] = {
     {"rlcore.compute", text, "float32", honoured,
      "what matrix products read: float32, or bfloat16 with float32 sums, activations and master weights",
      words("float32|bfloat16")},
+    {"rlcore.instruction_set", text, "null", honoured,
+     "kernels: avx512_bf16, avx512, avx2 or portable; null: the best that this processor has",
+     words("avx512_bf16|avx512|avx2|portable")},
     {"rlcore.seed", integer, "1", honoured, "seed of shuffling and sampling", at_least(0)},
     {"rlcore.report", boolean, "True", honoured, "write report.html beside the checkpoints"},
     {"rlcore.logits_memory_mb", integer, "256", honoured, "memory for logits, in MiB; no result depends on it",
@@ -58,6 +61,9 @@ inline constexpr key own[] = {
      words("same|int8")},
     {"rlcore.recompute_old_log_prob", boolean, "False", honoured,
      "compute the old log-probs again instead of keeping those recorded while sampling; the same bits"},
+    {"rlcore.replay", text, "null", honoured,
+     "responses to train on instead of sampling: a trainer.rollout_data_dir, or one file of such lines (also "
+     "--replay)"},
 };
 
 inline constexpr key reward[] = {
