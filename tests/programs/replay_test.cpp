@@ -51,7 +51,7 @@ TEST_F(replay_test, gives_the_bits_of_the_recorded_run) {
 
   // One file of all steps, half of it first and the rest in a second run; with what was replayed stored once more.
   const std::string file = edited("run", "all.jsonl", [](auto&) { return true; });
-  train("cut", everything + arguments{file, "trainer.total_training_steps=2"});
+  train("cut", everything + arguments{"--replay", file.substr(file.find('=') + 1), "trainer.total_training_steps=2"});
   train("cut", everything + arguments{file, "trainer.rollout_data_dir=" + (place / "again").string()});
   expect_same("run", "cut");
   for (const char* step : {"3.jsonl", "4.jsonl"})

@@ -26,6 +26,8 @@ inline registry main_ppo_registry() {
   known.add(keys::data).add(keys::model).add(keys::actor).add(keys::rollout).add(keys::reference);
   known.add(keys::algorithm).add(keys::reward).add(keys::trainer).add(keys::own);
   known.add(keys::megatron).add(keys::further);
+  constexpr flag flags[] = {{"replay", "rlcore.replay"}};
+  known.add_flags(flags);
   return known;
 }
 
