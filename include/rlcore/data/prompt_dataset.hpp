@@ -30,6 +30,7 @@ struct prompt_settings {
   std::size_t max_prompt_length = 512;  ///< 0: no limit
   bool filter_overlong_prompts = false;
   data::truncation truncation = data::truncation::error;
+  bool needs_truth = true;  ///< false: rows may lack data_source and reward_model (they are scored by a reward model)
 };
 
 struct prompt_dataset {
@@ -61,14 +62,18 @@ inline prompt read_prompt(const row& from, const prompt_settings& settings, cons
                      "' but question and answer: raw GSM8K; convert it with gsm8k_preprocess first");
   prompt p;
   p.messages = read_messages(from, settings.prompt_key, where);
-  p.data_source = string_column(from, settings.source_key, where);
-  const row& reward = column(from, "reward_model", where);
-  if (!reward.is_object())
-    throw data_error(where + ": column 'reward_model' is " + printable(reward.dump()) +
-                     "; expected {style, ground_truth}");
-  const row& truth = column(reward, "ground_truth", where + ": column 'reward_model'");
-  p.ground_truth = truth.is_number_integer() ? truth.dump()
-                                             : string_column(reward, "ground_truth", where + ": column 'reward_model'");
+  if (settings.needs_truth || from.contains(settings.source_key))
+    p.data_source = string_column(from, settings.source_key, where);
+  if (settings.needs_truth || from.contains("reward_model")) {
+    const row& reward = column(from, "reward_model", where);
+    if (!reward.is_object())
+      throw data_error(where + ": column 'reward_model' is " + printable(reward.dump()) +
+                       "; expected {style, ground_truth}");
+    const row& truth = column(reward, "ground_truth", where + ": column 'reward_model'");
+    p.ground_truth = truth.is_number_integer()
+                         ? truth.dump()
+                         : string_column(reward, "ground_truth", where + ": column 'reward_model'");
+  }
   if (from.contains("ability") && from["ability"].is_string()) p.ability = from["ability"].get<std::string>();
   if (from.contains("extra_info")) p.extra = from["extra_info"];
   return p;

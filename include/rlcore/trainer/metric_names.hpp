@@ -27,6 +27,8 @@ inline constexpr metric_definition metric_definitions[] = {
     {"reward/malformed", "share", "responses whose answer is announced but not finished, such as an open \\boxed{"},
     {"reward/too_long", "share", "responses with more bytes than the reward function looks at"},
     {"reward/undecided", "share", "responses whose answer could not be compared; scored as wrong"},
+    {"reward/overlong_penalty/{mean,max,min}", "score", "penalty near the length limit (reward_manager=dapo)"},
+    {"reward/overlong", "share", "responses with such a penalty"},
     {"actor/pg_loss", "1", "policy loss before the entropy and KL terms, mean over updates"},
     {"actor/pg_clipfrac", "share", "response tokens whose ratio is clipped"},
     {"actor/pg_clipfrac_lower", "share", "response tokens with negative advantage at the dual clip"},

@@ -11,6 +11,7 @@
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/suggest.hpp"
 #include "rlcore/trainer/options.hpp"
+#include "rlcore/trainer/options/reward_checks.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -73,6 +74,16 @@ inline void check_rollout(options& opt) {
     opt.note("actor_rollout_ref.rollout.n=1: a group of one has nothing to be compared with; GRPO learns from n=2 on");
 }
 
+inline void check_chat_template(const options& opt) {
+  for (const member& m : *opt.at("data.apply_chat_template_kwargs").as<value::map>()) {
+    const std::string name = "data.apply_chat_template_kwargs." + m.name;
+    if (m.name != "enable_thinking")
+      throw config_error(name + ": the chat templates here know enable_thinking only" +
+                         did_you_mean(m.name, std::vector<std::string>{"enable_thinking"}));
+    if (m.item.as<bool>() == nullptr) throw config_error(name + "=" + inline_text(m.item) + ": expected True or False");
+  }
+}
+
 inline void check_micro_sizes(const options& opt) {
   for (const char* name :
        {"actor_rollout_ref.actor.ppo_micro_batch_size", "actor_rollout_ref.rollout.log_prob_micro_batch_size",
@@ -132,6 +143,8 @@ inline void check_policy_options(options& opt) {
   detail::check_objective(opt);
   detail::check_rollout(opt);
   detail::check_micro_sizes(opt);
+  detail::check_chat_template(opt);
+  check_reward_options(opt);
   if (opt.get<std::string>("trainer.resume_mode") == "resume_path") {
     const auto path = opt.find<std::string>("trainer.resume_from_path");
     if (!path) throw config_error("trainer.resume_mode=resume_path needs trainer.resume_from_path=.../global_step_N");

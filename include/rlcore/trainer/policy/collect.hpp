@@ -1,4 +1,4 @@
-// From prompts to scored trajectories: rollout, rule-based reward, KL in the reward, advantages.
+// From prompts to trajectories: rollout, KL in the reward, advantages.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,6 @@
 #include "rlcore/rollout/engine.hpp"
 #include "rlcore/text/tokenizer.hpp"
 #include "rlcore/trainer/policy/trajectory.hpp"
-#include "rlcore/verify/dispatch.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -45,23 +44,13 @@ std::vector<trajectory> sample(rollout::engine<Device>& engine, const nn::causal
   return batch;
 }
 
-/// The rule-based reward of every response, special tokens left out of its text.
-inline void assign_scores(std::vector<trajectory>& batch, const data::prompt_dataset& prompts,
-                          const text::tokenizer& tokenizer) {
-  for (trajectory& t : batch) {
-    const data::prompt& p = prompts[t.row];
-    t.verdict = verify::score(p.data_source, tokenizer.decode(t.response(), true), p.ground_truth);
-    t.reward = t.score();
-  }
-}
-
 /// Subtracts the KL penalty, summed over the response, from every reward (verl's use_kl_in_reward). Returns the KL as
 /// verl logs it: the mean over responses of the mean over their tokens.
 inline double penalise_rewards(std::vector<trajectory>& batch, const kl_in_reward& penalty) {
   double mean = 0;
   for (trajectory& t : batch) {
     t.token_reward.resize(t.old_logp.size());
-    const shaped_reward shaped = penalty(t.verdict.score, t.old_logp, t.ref_logp, t.token_reward);
+    const shaped_reward shaped = penalty(t.score(), t.old_logp, t.ref_logp, t.token_reward);
     t.reward = static_cast<float>(shaped.reward);
     mean += shaped.mean_kl;
   }

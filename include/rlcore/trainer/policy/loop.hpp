@@ -16,6 +16,7 @@
 #include "rlcore/trainer/options/batch_plan.hpp"
 #include "rlcore/trainer/policy/collect.hpp"
 #include "rlcore/trainer/policy/replay.hpp"
+#include "rlcore/trainer/policy/reward_source.hpp"
 #include "rlcore/trainer/policy/rollout_log.hpp"
 #include "rlcore/trainer/policy/settings.hpp"
 #include "rlcore/trainer/policy/state.hpp"
@@ -40,6 +41,7 @@ struct policy_run {
   const data::prompt_dataset& train;
   const data::prompt_dataset* val = nullptr;
   actor<Device>& policy;
+  reward_source& rewards;
   nn::causal_lm<Device>* reference = nullptr;  ///< present iff a KL needs it
   std::vector<std::int32_t> eos_ids;
   const replay* stored = nullptr;  ///< responses to take instead of sampling; old log-probs are then computed again
@@ -115,12 +117,15 @@ class policy_loop {
 
   double validation(metrics& m, stages& time) {
     return time("testing", [&] {
-      return validate(run_.policy.engine, run_.policy.model, run_.policy.space, run_.tokenizer, *run_.val,
-                      run_.settings.val_samples, generation(run_.settings.val_sampling), key(stream::validation), m,
-                      [&](std::size_t done) {
-                        bar_.phase("validation", done,
-                                   run_.val->size() * static_cast<std::size_t>(run_.settings.val_samples));
-                      });
+      const double mean = validate(run_.policy.engine, run_.policy.model, run_.policy.space, run_.tokenizer, *run_.val,
+                                   run_.rewards, run_.settings.val_samples, generation(run_.settings.val_sampling),
+                                   key(stream::validation), m, [&](std::size_t done) {
+                                     bar_.phase("validation", done,
+                                                run_.val->size() * static_cast<std::size_t>(run_.settings.val_samples));
+                                   });
+      metrics counted;
+      run_.rewards.report(counted);  // reward/* of a step are about its own responses
+      return mean;
     });
   }
 
@@ -146,7 +151,11 @@ class policy_loop {
                       bar_.phase("rollout", done, rows.size() * static_cast<std::size_t>(s.samples));
                     });
     });
-    time("reward", [&] { assign_scores(batch_, run_.train, run_.tokenizer); });
+    time("reward", [&] {
+      bar_.phase("reward", 0, 0);
+      run_.rewards.score(batch_, run_.train, run_.tokenizer);
+      run_.rewards.report(m);
+    });
     // The old log-probs are the ones recorded while sampling: same kernels, same bits, no second pass unless asked for.
     m.set("timing_s/old_log_prob", 0.0);
     if (s.recompute_old_log_prob || run_.stored != nullptr) {

@@ -42,7 +42,7 @@ inline void write_rollouts(const std::filesystem::path& folder, std::int64_t ste
         {"input", tokenizer.decode(std::span(t.tokens).first(static_cast<std::size_t>(t.prompt_length)))},
         {"output", tokenizer.decode(t.response(), true)},
         {"gts", prompts[t.row].ground_truth},
-        {"score", t.verdict.score},
+        {"score", t.score()},
         {"step", step},
         {"row", t.row},
         {"sample", t.sample},

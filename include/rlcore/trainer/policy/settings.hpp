@@ -12,6 +12,7 @@
 #include "rlcore/optim/schedule.hpp"
 #include "rlcore/rollout/request.hpp"
 #include "rlcore/trainer/options.hpp"
+#include "rlcore/trainer/policy/reward_settings.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -26,7 +27,8 @@ struct reward_kl_settings {
 struct policy_settings {
   // data
   std::vector<std::string> train_files, val_files;
-  std::string prompt_key;
+  std::string prompt_key, source_key = "data_source";
+  std::optional<bool> enable_thinking = {};  ///< of the chat template; unset: its default
   std::int64_t max_prompt_length = 0, max_response_length = 0;
   bool filter_overlong_prompts = false, shuffle = true;
   std::string truncation;
@@ -47,6 +49,7 @@ struct policy_settings {
   // objective
   verl_policy_loss loss;
   reward_kl_settings reward_kl;
+  reward_settings reward;
   bool normalize_by_std = true;
   // optimizer
   double lr = 1e-6, grad_clip = 1;
@@ -114,6 +117,9 @@ inline policy_settings read_settings(const options& opt) {
   s.train_files = opt.list("data.train_files");
   s.val_files = opt.list("data.val_files");
   s.prompt_key = opt.get<std::string>("data.prompt_key");
+  s.source_key = opt.get<std::string>("data.reward_fn_key");
+  if (const value* thinking = opt.at("data.apply_chat_template_kwargs").find("enable_thinking"))
+    s.enable_thinking = *thinking->as<bool>();  // check_policy_options() has seen to the type
   s.max_prompt_length = opt.get<std::int64_t>("data.max_prompt_length");
   s.max_response_length = opt.get<std::int64_t>("data.max_response_length");
   s.filter_overlong_prompts = opt.get<bool>("data.filter_overlong_prompts");
@@ -151,6 +157,7 @@ inline policy_settings read_settings(const options& opt) {
       opt.get<bool>("algorithm.use_kl_in_reward"),  opt.get<std::string>("algorithm.kl_ctrl.type") == "adaptive",
       opt.get<double>("algorithm.kl_ctrl.kl_coef"), opt.get<double>("algorithm.kl_ctrl.target_kl"),
       opt.get<double>("algorithm.kl_ctrl.horizon"), kl_kind_of(opt.get<std::string>("algorithm.kl_penalty"))};
+  s.reward = read_reward_settings(opt);
   s.normalize_by_std = opt.get<bool>("algorithm.norm_adv_by_std_in_grpo");
 
   s.lr = opt.get<double>(actor + "optim.lr");

@@ -67,7 +67,7 @@ inline void batch_metrics(std::span<const trajectory> batch, std::int64_t max_pr
   std::array<double, verify::reason_names.size()> why{};
   for (const trajectory& t : batch) {
     const auto length = static_cast<double>(t.response_length());
-    score.add(t.verdict.score);
+    score.add(t.score());
     reward.add(t.reward);
     if (t.token_advantage.empty()) advantage.add(t.advantage, length);
     for (const float x : t.token_advantage) advantage.add(x);

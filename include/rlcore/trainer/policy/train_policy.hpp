@@ -21,9 +21,9 @@
 #include "rlcore/trainer/available_memory.hpp"
 #include "rlcore/trainer/options/batch_plan.hpp"
 #include "rlcore/trainer/policy/loop.hpp"
+#include "rlcore/trainer/policy/open_rewards.hpp"
 #include "rlcore/trainer/policy/verl_algorithm.hpp"
 #include "rlcore/trainer/report.hpp"
-#include "rlcore/verify/dispatch.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -31,25 +31,34 @@ namespace trainer {
 /// Reads the prompts of all files; unless `quiet`, says how many there are and how many were left out as too long.
 inline data::prompt_dataset open_prompts(const std::vector<std::string>& files, const policy_settings& s,
                                          const text::tokenizer& tokenizer, const text::chat_template& chat,
-                                         const char* name, bool quiet = false) {
+                                         const reward_source& rewards, const char* name, bool quiet = false) {
   std::vector<data::table> tables;
   for (const std::string& file : files) tables.push_back(data::read_table(checkpoint::expand_home(file)));
   const data::prompt_settings how{.prompt_key = s.prompt_key,
+                                  .source_key = s.source_key,
                                   .max_prompt_length = static_cast<std::size_t>(s.max_prompt_length),
                                   .filter_overlong_prompts = s.filter_overlong_prompts,
-                                  .truncation = data::parse_truncation(s.truncation)};
+                                  .truncation = data::parse_truncation(s.truncation),
+                                  .needs_truth = rewards.reads_truth()};
   data::prompt_dataset prompts = data::make_prompts(
       tables, how,
       [&](const std::vector<text::message>& m) {
-        return tokenizer.encode(chat.render(m, {.add_generation_prompt = true}));
+        return tokenizer.encode(chat.render(m, {.add_generation_prompt = true, .enable_thinking = s.enable_thinking}));
       },
-      [](const std::string& source) { verify::scorer_of(source); });
+      [&](const std::string& source) { rewards.check(source); });
   if (quiet) return prompts;
   std::printf("%-6s %zu prompts", name, prompts.size());
   if (prompts.size() != prompts.rows_read)
     std::printf(" (%zu longer ones left out)", prompts.rows_read - prompts.size());
   std::printf(" from %s\n", files.front().c_str());
   return prompts;
+}
+
+/// The same for rows that rules score.
+inline data::prompt_dataset open_prompts(const std::vector<std::string>& files, const policy_settings& s,
+                                         const text::tokenizer& tokenizer, const text::chat_template& chat,
+                                         const char* name, bool quiet = false) {
+  return open_prompts(files, s, tokenizer, chat, rule_rewards(), name, quiet);
 }
 
 template <class Device>
@@ -134,10 +143,11 @@ inline void print_validation(std::span<const metric_row> rows) {
 }
 
 /// Runs verl's main_ppo as `opt` says, with advantages and loss from `algorithm`; `quiet` leaves out everything that is
-/// printed besides the steps (trainer.logger decides about those). Returns the last validation reward. Throws
-/// rlcore::error before the first step for everything that can be known by then.
+/// printed besides the steps (trainer.logger decides about those); `own` scores instead of what `opt` names. Returns
+/// the last validation reward. Throws rlcore::error before the first step for everything that can be known by then.
 template <class Device, policy_algorithm Algorithm>
-std::optional<double> train_policy(Device& device, const options& opt, const Algorithm& algorithm, bool quiet = false) {
+std::optional<double> train_policy(Device& device, const options& opt, const Algorithm& algorithm, bool quiet = false,
+                                   reward_source* own = nullptr) {
   const policy_settings s = read_settings(opt);
   const auto say = [quiet](const std::string& line) {
     if (!quiet) std::printf("%s\n", line.c_str());
@@ -159,8 +169,9 @@ std::optional<double> train_policy(Device& device, const options& opt, const Alg
   if (eos.empty() && tokenizer.eos_id()) eos.push_back(*tokenizer.eos_id());
   if (eos.empty()) throw format_error(folder.string() + ": neither config.json nor the tokenizer names an EOS token");
 
-  const data::prompt_dataset train = open_prompts(s.train_files, s, tokenizer, chat, "train", quiet);
-  const data::prompt_dataset val = open_prompts(s.val_files, s, tokenizer, chat, "val", quiet);
+  const opened_rewards rewards(s.reward, own);
+  const data::prompt_dataset train = open_prompts(s.train_files, s, tokenizer, chat, *rewards, "train", quiet);
+  const data::prompt_dataset val = open_prompts(s.val_files, s, tokenizer, chat, *rewards, "val", quiet);
   const batch_plan plan = make_batch_plan(opt, std::ssize(train.prompts));
   policy_settings settings = s;
   settings.schedule.total_steps = plan.total_steps;
@@ -206,7 +217,7 @@ std::optional<double> train_policy(Device& device, const options& opt, const Alg
   settings.root = root.string();
   logger log(s.loggers, root, from ? from.step : -1);
   progress bar;
-  policy_loop<Device, Algorithm> loop({settings, algorithm, plan, tokenizer, folder, train, &val, policy,
+  policy_loop<Device, Algorithm> loop({settings, algorithm, plan, tokenizer, folder, train, &val, policy, *rewards,
                                        reference ? &*reference : nullptr, eos, stored ? &*stored : nullptr},
                                       log, bar);
   if (from) loop.resume(state);
@@ -228,6 +239,14 @@ template <class Device>
 std::optional<double> train_policy(Device& device, const options& opt) {
   const policy_settings s = read_settings(opt);
   return train_policy(device, opt, verl_algorithm{s.loss, s.normalize_by_std});
+}
+
+/// The same with a reward function of your own: f(answer) gives a number or a verify::verdict.
+template <class Device, reward_function F>
+std::optional<double> train_policy(Device& device, const options& opt, F function) {
+  const policy_settings s = read_settings(opt);
+  function_rewards<F> own(std::move(function), s.reward.dapo_manager);
+  return train_policy(device, opt, verl_algorithm{s.loss, s.normalize_by_std}, false, &own);
 }
 
 }  // namespace trainer

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,13 +25,15 @@ struct trajectory {
   std::vector<float> rollout_logp;  ///< as recorded while sampling, where old_logp was computed again
   rollout::finish reason = rollout::finish::length;
   verify::verdict verdict;          ///< of the reward function
+  std::optional<double> accuracy;   ///< `acc` of the reward function or of the reward manager
+  double length_penalty = 0;        ///< of the reward manager: 0 or negative
   float reward = 0;                 ///< score minus the KL penalty, if that is in the reward
   std::vector<float> token_reward;  ///< if not empty: the penalty of each response token, and the score at the last
   float advantage = 0;
   std::vector<float> selected;         ///< if not empty: 0 or 1 for each response token, by a selection over the step
   std::vector<float> token_advantage;  ///< if not empty: one per response token, instead of `advantage`
 
-  float score() const noexcept { return static_cast<float>(verdict.score); }
+  double score() const noexcept { return verdict.score + length_penalty; }
 
   std::int64_t response_length() const noexcept { return std::ssize(tokens) - prompt_length; }
   std::span<const std::int32_t> response() const noexcept {

@@ -9,31 +9,46 @@
 
 #include "rlcore/trainer/metrics.hpp"
 #include "rlcore/trainer/policy/collect.hpp"
+#include "rlcore/trainer/policy/reward_source.hpp"
 #include "rlcore/trainer/validation_metrics.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
 
-/// Scores every prompt of `prompts` `samples` times and adds val-core/* and val-aux/* per data source; rows with equal
-/// prompts are one problem (the AIME files repeat each 32 times). Returns the mean score over all samples.
+/// Answers every prompt of `prompts` `samples` times, has the answers scored by `rewards` and adds val-core/* and
+/// val-aux/* per data source; rows with equal prompts are one problem (the AIME files repeat each 32 times). Returns
+/// the mean score over all samples.
 template <class Device, class Progress>
 double validate(rollout::engine<Device>& engine, const nn::causal_lm<Device>& model, nn::workspace<Device>& space,
-                const text::tokenizer& tokenizer, const data::prompt_dataset& prompts, std::int64_t samples,
-                const rollout::generation& how, random_key key, metrics& out, Progress&& progress) {
+                const text::tokenizer& tokenizer, const data::prompt_dataset& prompts, reward_source& rewards,
+                std::int64_t samples, const rollout::generation& how, random_key key, metrics& out,
+                Progress&& progress) {
   std::vector<std::uint32_t> rows(prompts.size());
   std::iota(rows.begin(), rows.end(), 0u);
   std::vector<trajectory> batch = sample(engine, model, space, prompts, rows, samples, how, key, progress);
-  assign_scores(batch, prompts, tokenizer);
+  rewards.score(batch, prompts, tokenizer);
   validation_scores scores;
   std::map<std::vector<std::int32_t>, std::uint32_t> first_row;
   double sum = 0;
   for (const trajectory& t : batch) {
     const std::vector<std::int32_t>& prompt = prompts[t.row].ids;  // a problem may stand in several rows
-    scores.add(prompts[t.row].data_source, first_row.try_emplace(prompt, t.row).first->second, t.verdict);
-    sum += t.verdict.score;
+    const std::uint32_t problem = first_row.try_emplace(prompt, t.row).first->second;
+    const std::string& source = prompts[t.row].data_source;
+    scores.add(source, problem, t.score(), "reward", t.verdict.pred);
+    if (t.accuracy) scores.add(source, problem, *t.accuracy, "acc", t.verdict.pred);
+    sum += t.score();
   }
   scores.write(out);
   return sum / static_cast<double>(batch.size());
+}
+
+/// The same by the rules of the rows' sources.
+template <class Device, class Progress>
+double validate(rollout::engine<Device>& engine, const nn::causal_lm<Device>& model, nn::workspace<Device>& space,
+                const text::tokenizer& tokenizer, const data::prompt_dataset& prompts, std::int64_t samples,
+                const rollout::generation& how, random_key key, metrics& out, Progress&& progress) {
+  rule_rewards rules;
+  return validate(engine, model, space, tokenizer, prompts, rules, samples, how, key, out, progress);
 }
 
 }  // namespace trainer

@@ -8,6 +8,7 @@
 #include "rlcore/trainer/registry/further_keys.hpp"
 #include "rlcore/trainer/registry/megatron_keys.hpp"
 #include "rlcore/trainer/registry/registry.hpp"
+#include "rlcore/trainer/registry/reward_keys.hpp"
 #include "rlcore/trainer/registry/rollout_keys.hpp"
 #include "rlcore/trainer/registry/trainer_keys.hpp"
 
@@ -18,13 +19,18 @@ namespace trainer {
 inline registry main_ppo_registry() {
   registry known;
   known.program = "grpo_trainer";
-  known.summary = "group relative policy optimization of a language model on rule-based rewards";
+  known.summary = "group relative policy optimization of a language model on rewards";
   known.config_name = "ppo_trainer";
   known.config_names = {"ppo_trainer", "ppo_megatron_trainer"};
   known.later_config_names = {"dapo_trainer", "dapo_megatron_trainer", "sft_trainer"};
   known.check = check_policy_options;
   known.add(keys::data).add(keys::model).add(keys::actor).add(keys::rollout).add(keys::reference);
-  known.add(keys::algorithm).add(keys::reward).add(keys::trainer).add(keys::own);
+  known.add(keys::algorithm)
+      .add(keys::reward)
+      .add(keys::critic)
+      .add(keys::trainer)
+      .add(keys::own)
+      .add(keys::own_reward);
   known.add(keys::megatron).add(keys::further);
   constexpr flag flags[] = {{"replay", "rlcore.replay"}};
   known.add_flags(flags);

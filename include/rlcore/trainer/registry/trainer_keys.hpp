@@ -1,4 +1,4 @@
-// trainer.*, rlcore.*, rewards, critic: the run as a whole.
+// trainer.*, rlcore.*, critic: the run as a whole.
 #pragma once
 
 #include "rlcore/trainer/registry/key.hpp"
@@ -66,18 +66,7 @@ inline constexpr key own[] = {
      "--replay)"},
 };
 
-inline constexpr key reward[] = {
-    {"reward_model.enable", boolean, "False", fixed, "score with a reward model instead of rules"},
-    {"reward_model.reward_manager", text, "naive", honoured, "how rewards are assembled",
-     words("naive", "dapo|batch|prime")},
-    {"reward_model.overlong_buffer.enable", boolean, "False", fixed, "penalty for responses near the limit (DAPO)"},
-    {"reward_model.overlong_buffer.len", integer, "0", unused, "width of that zone in tokens", at_least(0)},
-    {"reward_model.overlong_buffer.penalty_factor", real, "0.0", unused, "largest penalty"},
-    {"reward_model.overlong_buffer.log", boolean, "False", unused, "log the penalty"},
-    {"reward_model.max_resp_len", integer, "null", unused, "response limit the penalty refers to"},
-    {"reward_model.reward_kwargs", dictionary, "{}", fixed, "settings of the reward manager"},
-    {"custom_reward_function.path", text, "null", fixed, "own reward function (Python)"},
-    {"custom_reward_function.name", text, "compute_score", unused, "own reward function (Python)"},
+inline constexpr key critic[] = {
     {"critic.enable", boolean, "null", fixed, "train a value model"},
 };
 

@@ -1,0 +1,40 @@
+// The reward source that the command line asks for.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "rlcore/trainer/policy/managed_rewards.hpp"
+#include "rlcore/trainer/policy/reward_settings.hpp"
+#include "rlcore/trainer/policy/reward_source.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+/// Rules, an external program or a reward model, with what the reward manager adds. `own` replaces the first part.
+/// Throws rlcore::error when it cannot be opened.
+class opened_rewards {
+ public:
+  explicit opened_rewards(const reward_settings& s, reward_source* own = nullptr) {
+    if (own != nullptr && (s.external || s.model))
+      throw config_error(
+          "this program brings its own reward function: leave out custom_reward_function.path, rlcore.reward_command "
+          "and reward_model.enable");
+    if (own == nullptr) own = (source_ = open(s)).get();
+    used_ = own;
+    if (s.dapo_manager) used_ = (managed_ = std::make_unique<managed_rewards>(*own, s.overlong)).get();
+  }
+  reward_source& operator*() const noexcept { return *used_; }
+  reward_source* operator->() const noexcept { return used_; }
+
+ private:
+  static std::unique_ptr<reward_source> open(const reward_settings& s) {
+    return std::make_unique<rule_rewards>(s.dapo_manager);
+  }
+
+  std::unique_ptr<reward_source> source_, managed_;
+  reward_source* used_ = nullptr;
+};
+
+}  // namespace trainer
+RLCORE_END
