@@ -63,6 +63,26 @@ TEST_P(adamw, gradient_scale_is_a_scaled_gradient_and_threads_do_not_show) {
   EXPECT_EQ(a, c);
 }
 
+/// torch's parameter groups: some weights with decay, the others without.
+TEST_P(adamw, exempt_weights_do_not_decay) {
+  cpu device(1, GetParam());
+  const std::size_t n = 1000;
+  const auto gradient = rlcore_test::normal(n, 1), start = rlcore_test::normal(n, 2);
+  std::vector<float> mixed = start, decayed = start, kept = start;
+  optim::adamw<cpu> some(device, n, {.weight_decay = 0.1}), all(device, n, {.weight_decay = 0.1}),
+      none(device, n, {.weight_decay = 0});
+  some.exempt(3, 40), some.exempt(40, 41), some.exempt(990, n);
+  EXPECT_THROW(some.exempt(10, 20), std::invalid_argument);
+  EXPECT_THROW(all.exempt(0, n + 1), std::invalid_argument);
+  for (int k = 0; k < 3; ++k) {
+    some.step(mixed, gradient, 1e-2);
+    all.step(decayed, gradient, 1e-2);
+    none.step(kept, gradient, 1e-2);
+  }
+  for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(mixed[i], (i >= 3 && i < 41) || i >= 990 ? kept[i] : decayed[i]) << i;
+  EXPECT_NE(kept, decayed);
+}
+
 TEST_P(adamw, restored_state_continues_with_the_same_bits) {
   cpu device(1, GetParam());
   const auto gradient = rlcore_test::normal(100, 1);

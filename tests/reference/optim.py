@@ -7,7 +7,8 @@ import json
 import os
 
 import torch
-from transformers import get_constant_schedule_with_warmup, get_cosine_with_min_lr_schedule_with_warmup, get_wsd_schedule
+from transformers import (get_constant_schedule_with_warmup, get_cosine_with_min_lr_schedule_with_warmup,
+                          get_linear_schedule_with_warmup, get_wsd_schedule)
 
 
 
@@ -70,6 +71,10 @@ def main():
          "factors": schedule(lambda o: get_cosine_with_min_lr_schedule_with_warmup(o, 0, 24, 1.5, min_lr_rate=0.2), 24)},
         {"kind": "wsd", "total": 40, "warmup": 5, "min": 0.05, "cycles": 0.5,  # 31 = int(0.9 * 35) stable, 4 of decay
          "factors": schedule(lambda o: get_wsd_schedule(o, 5, 4, num_stable_steps=31, min_lr_ratio=0.05), 44)},
+        {"kind": "cosine_with_min_lr", "total": 30, "warmup": 4, "min": 0.1, "cycles": 0.5,
+         "factors": schedule(lambda o: get_cosine_with_min_lr_schedule_with_warmup(o, 4, 30, min_lr_rate=0.1), 30)},
+        {"kind": "linear", "total": 12, "warmup": 3, "min": 0.0, "cycles": 0.5,
+         "factors": schedule(lambda o: get_linear_schedule_with_warmup(o, 3, 12), 14)},
     ]
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "optim.json")
     with open(path, "w") as f:

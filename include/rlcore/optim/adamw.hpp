@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/device/device.hpp"
@@ -13,7 +15,8 @@
 RLCORE_BEGIN
 namespace optim {
 
-/// Defaults of verl and torch.optim.AdamW; weight decay applies to every parameter, biases and norms included.
+/// Defaults of verl and torch.optim.AdamW; weight decay applies to every parameter, biases and norms included, except
+/// to those named to adamw::exempt().
 struct adamw_settings {
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0.01;
 };
@@ -35,6 +38,14 @@ class adamw {
   buffer<float, Device>& m() noexcept { return m_; }
   buffer<float, Device>& v() noexcept { return v_; }
 
+  /// The weights [first, last) have no weight decay from now on. Ranges come in order and do not overlap.
+  void exempt(std::size_t first, std::size_t last) {
+    if (first > last || last > size() || (!exempt_.empty() && first < exempt_.back().second))
+      throw std::invalid_argument("rlcore: adamw of " + std::to_string(size()) + " values: no decay for [" +
+                                  std::to_string(first) + ", " + std::to_string(last) + ") after others");
+    if (settings_.weight_decay != 0) exempt_.emplace_back(first, last);
+  }
+
   void reset() {
     device_->fill_zero(m_.data(), m_.size() * sizeof(float));
     device_->fill_zero(v_.data(), v_.size() * sizeof(float));
@@ -49,9 +60,19 @@ class adamw {
                                   std::to_string(weights.size()) + " weights and " + std::to_string(gradient.size()) +
                                   " gradients");
     ++steps_;
-    const adamw_step how{lr,     settings_.beta1, settings_.beta2, settings_.eps, settings_.weight_decay,
-                         steps_, gradient_scale};
-    device_->adamw(weights.data(), m_.data(), v_.data(), gradient.data(), static_cast<extent_t>(size()), how);
+    const auto update = [&](std::size_t first, std::size_t last, double decay) {
+      if (first == last) return;
+      const adamw_step how{lr, settings_.beta1, settings_.beta2, settings_.eps, decay, steps_, gradient_scale};
+      device_->adamw(weights.data() + first, m_.data() + first, v_.data() + first, gradient.data() + first,
+                     static_cast<extent_t>(last - first), how);
+    };
+    std::size_t done = 0;
+    for (const auto& [first, last] : exempt_) {
+      update(done, first, settings_.weight_decay);
+      update(first, last, 0);
+      done = last;
+    }
+    update(done, size(), settings_.weight_decay);
     device_->wait();
   }
 
@@ -60,6 +81,7 @@ class adamw {
   adamw_settings settings_;
   buffer<float, Device> m_, v_;
   std::int64_t steps_ = 0;
+  std::vector<std::pair<std::size_t, std::size_t>> exempt_;
 };
 
 }  // namespace optim

@@ -12,14 +12,17 @@
 RLCORE_BEGIN
 namespace optim {
 
-enum class schedule_kind { constant, cosine, wsd };
+enum class schedule_kind { constant, cosine, wsd, cosine_with_min_lr, linear };
 
-/// Factor of the base learning rate (verl). w = warmup(), s = steps taken, n = total_steps, r = min_lr_ratio:
+/// Factor of the base learning rate (verl; the last two: transformers). w = warmup(), s = steps taken, n = total_steps,
+/// r = min_lr_ratio:
 ///   constant: s < w: s / w; else 1.
 ///   cosine:   s < w: r + (1 - r) s / w; else max(r, (1 + r) / 2 + (1 - r) / 2 cos(2 pi num_cycles (s - w) / max(1, n -
-///   w))). wsd:      s < w: s / w; 1 for the next floor(stable_ratio (n - w)) steps; then r + (1 - r) max(0, (1 +
-///   cos(pi 2 num_cycles q)) / 2),
-///             q the fraction of the remaining steps done; r after n.
+///             w))).
+///   wsd:      s < w: s / w; 1 for the next floor(stable_ratio (n - w)) steps; then r + (1 - r) max(0, (1 + cos(pi 2
+///             num_cycles q)) / 2), q the fraction of the remaining steps done; r after n.
+///   cosine_with_min_lr: cosine, but s < w: s / w.
+///   linear:   s < w: s / w; else max(0, (n - s) / max(1, n - w)).
 struct schedule {
   schedule_kind kind = schedule_kind::constant;
   std::int64_t total_steps = 0;
@@ -37,7 +40,10 @@ struct schedule {
     const double r = min_lr_ratio, rising = w > 0 ? static_cast<double>(s) / static_cast<double>(w) : 1;
     if (s < w) return kind == schedule_kind::cosine ? r + (1 - r) * rising : rising;
     if (kind == schedule_kind::constant) return 1;
-    if (kind == schedule_kind::cosine) {
+    if (kind == schedule_kind::linear)
+      return std::max(
+          0.0, static_cast<double>(total_steps - s) / static_cast<double>(std::max<std::int64_t>(1, total_steps - w)));
+    if (kind == schedule_kind::cosine || kind == schedule_kind::cosine_with_min_lr) {
       const double q = static_cast<double>(s - w) / static_cast<double>(std::max<std::int64_t>(1, total_steps - w));
       return std::max(r, (1 + r) / 2 + (1 - r) / 2 * std::cos(2 * std::numbers::pi * num_cycles * q));
     }
