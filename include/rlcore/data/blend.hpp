@@ -1,0 +1,26 @@
+// Rows of several data sets in one order.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "rlcore/data/interleave.hpp"
+#include "rlcore/data/row.hpp"
+
+RLCORE_BEGIN
+namespace data {
+
+/// The rows of all sets in the order of use.
+struct blend {
+  std::vector<table> sets;
+  std::vector<row_place> order;
+
+  std::size_t size() const noexcept { return order.size(); }
+  const row& operator[](std::size_t i) const { return sets[order[i].set].rows[order[i].row]; }
+  /// "<file>: row <n>"
+  std::string where(std::size_t i) const { return row_text(sets[order[i].set].file, order[i].row); }
+};
+
+}  // namespace data
+RLCORE_END

@@ -1,0 +1,133 @@
+// --dataset a.jsonl,folder,folder@part of OpenRLHF: local files and folders, one after the other or mixed. Reads
+// Parquet when the build has it (see table.hpp).
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "rlcore/core/error.hpp"
+#include "rlcore/data/blend.hpp"
+#include "rlcore/data/table.hpp"
+
+RLCORE_BEGIN
+namespace data {
+
+/// What is read: flags of the same names.
+struct blend_settings {
+  std::string datasets = {};       ///< comma-separated paths; folder@sub is a folder inside a folder
+  std::string probabilities = {};  ///< comma-separated, one per data set; empty: one set after the other
+  std::string split = "train";
+  std::uint64_t seed = 42;
+  std::size_t max_samples = 0;  ///< of each set, and of all together; 0: all
+};
+
+/// The items of "a, b,c" without blanks around them.
+inline std::vector<std::string> comma_separated(std::string_view text) {
+  std::vector<std::string> items;
+  for (std::size_t first = 0; first <= text.size();) {
+    const std::size_t end = std::min(text.find(',', first), text.size());
+    std::string_view item = text.substr(first, end - first);
+    while (item.starts_with(' ')) item.remove_prefix(1);
+    while (item.ends_with(' ')) item.remove_suffix(1);
+    items.emplace_back(item);
+    first = end + 1;
+  }
+  return items;
+}
+
+/// The files of a folder that belong to a split: those whose name begins with its word ("train-00000-of-2.parquet",
+/// "train.jsonl"), here or in a folder of that name or "data"; if no file is named after any split, all of them are
+/// "train".
+inline std::vector<std::filesystem::path> split_files(const std::filesystem::path& folder, std::string_view split) {
+  namespace fs = std::filesystem;
+  const auto named = [](std::string_view file, std::string_view word) {
+    return file.starts_with(word) &&
+           (file.size() == word.size() || !std::isalnum(static_cast<unsigned char>(file[word.size()])));
+  };
+  std::vector<fs::path> all, chosen;
+  bool has_splits = false;
+  const auto look = [&](const fs::path& where, bool inside_split) {
+    if (!fs::is_directory(where)) return;
+    for (const auto& entry : fs::directory_iterator(where)) {
+      const std::string extension = entry.path().extension().string(), name = entry.path().filename().string();
+      if (!entry.is_regular_file() || (extension != ".jsonl" && extension != ".json" && extension != ".parquet"))
+        continue;
+      for (const char* word : {"train", "test", "validation", "valid", "dev", "eval"})
+        has_splits = has_splits || inside_split || named(name, word);
+      all.push_back(entry.path());
+      if (inside_split || named(name, split)) chosen.push_back(entry.path());
+    }
+  };
+  look(folder, false), look(folder / "data", false), look(folder / std::string(split), true);
+  if (!has_splits && split == "train") chosen = all;
+  if (chosen.empty())
+    throw data_error(folder.string() + ": no .jsonl, .json or .parquet file of the split '" + printable(split) +
+                     "' among its " + std::to_string(all.size()) + " data files");
+  std::sort(chosen.begin(), chosen.end());
+  return chosen;
+}
+
+/// One data set of the list. Throws file_error or data_error.
+inline table read_set(const std::string& name, const std::string& split) {
+  namespace fs = std::filesystem;
+  const char* home = std::getenv("HOME");
+  const std::size_t at = name.rfind('@');
+  std::string path = name.substr(0, at);
+  if (home != nullptr && path.starts_with("~/")) path = home + path.substr(1);
+  fs::path place = path;
+  if (at != std::string::npos) place /= name.substr(at + 1);
+  if (fs::is_regular_file(place)) return read_table(place);
+  if (!fs::is_directory(place))
+    throw data_error("data set '" + printable(name) + "': no file or folder " + place.string() +
+                     "; expected a local .jsonl, .json or .parquet file or a folder of them, nothing is downloaded");
+  table all{place.string(), {}};
+  const std::vector<fs::path> files = split_files(place, split);
+  if (files.size() == 1) return read_table(files.front());
+  for (const fs::path& file : files) {
+    table part = read_table(file);
+    std::move(part.rows.begin(), part.rows.end(), std::back_inserter(all.rows));
+  }
+  return all;
+}
+
+/// Opens a list of data sets. Throws config_error (probabilities), file_error or data_error.
+inline blend open_blend(const blend_settings& s) {
+  blend out;
+  std::vector<std::size_t> sizes;
+  for (const std::string& name : comma_separated(s.datasets)) {
+    out.sets.push_back(read_set(name, s.split));
+    auto& rows = out.sets.back().rows;
+    if (rows.empty()) throw data_error(out.sets.back().file + ": no rows");
+    if (s.max_samples > 0 && rows.size() > s.max_samples) rows.resize(s.max_samples);
+    sizes.push_back(rows.size());
+  }
+  if (s.probabilities.empty()) {
+    out.order = concatenated(sizes);
+  } else {
+    std::vector<double> probabilities;
+    for (const std::string& text : comma_separated(s.probabilities)) {
+      double p = 0;
+      const auto read = std::from_chars(text.data(), text.data() + text.size(), p);
+      if (read.ec != std::errc() || read.ptr != text.data() + text.size() || !(p > 0))
+        throw config_error("--dataset_probs " + printable(s.probabilities) + ": '" + printable(text) +
+                           "' is not a number above 0");
+      probabilities.push_back(p);
+    }
+    if (probabilities.size() != sizes.size())
+      throw config_error("--dataset_probs has " + std::to_string(probabilities.size()) + " numbers for " +
+                         std::to_string(sizes.size()) + " data sets");
+    out.order = interleaved(sizes, probabilities, s.seed);
+  }
+  if (s.max_samples > 0 && out.order.size() > s.max_samples) out.order.resize(s.max_samples);
+  return out;
+}
+
+}  // namespace data
+RLCORE_END

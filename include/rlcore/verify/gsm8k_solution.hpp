@@ -1,0 +1,101 @@
+// GSM8K's example_model_solutions.jsonl: a question and several models' solutions, each judged right or wrong.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "rlcore/data/row.hpp"
+
+RLCORE_BEGIN
+namespace verify {
+
+struct judged_solution {
+  std::string text;  ///< its last line is "#### answer", as in GSM8K's training data
+  bool correct = false;
+};
+
+/// One line of the file; equal solutions once.
+struct solved_question {
+  std::string question;
+  std::vector<std::string> results;  ///< what the calculator marks <<...=x>> and the answer of the true solution say
+  std::vector<judged_solution> solutions;
+};
+
+/// The lines of a text, empty ones left out.
+inline std::vector<std::string> solution_steps(std::string_view text) {
+  std::vector<std::string> steps;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    if (end > 0) steps.emplace_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return steps;
+}
+
+/// x of each <<...=x>>, without thousands separators.
+inline std::vector<std::string> calculator_results(std::string_view text) {
+  std::vector<std::string> results;
+  for (std::size_t at = text.find("<<"); at != text.npos; at = text.find("<<", at + 2)) {
+    const std::size_t end = text.find(">>", at), equal = text.rfind('=', end);
+    if (end == text.npos) break;
+    if (equal == text.npos || equal < at) continue;
+    std::string result;
+    for (const char c : text.substr(equal + 1, end - equal - 1))
+      if (c != ',') result += c;
+    results.push_back(std::move(result));
+  }
+  return results;
+}
+
+/// "A: 18" at the start of the last line becomes "#### 18".
+inline std::string with_answer_mark(std::string text) {
+  while (text.ends_with('\n')) text.pop_back();
+  const std::size_t line = text.rfind('\n') + 1;
+  if (text.compare(line, 3, "A: ") == 0) text.replace(line, 2, "####");
+  return text;
+}
+
+/// Throws data_error, starting with `where`, for a row of another form.
+inline solved_question read_solved_question(const data::row& from, const std::string& where) {
+  solved_question out;
+  out.question = data::string_column(from, "question", where);
+  const std::string& truth = data::string_column(from, "ground_truth", where);
+  out.results = calculator_results(truth);
+  const std::size_t answer = truth.rfind("A: ");
+  if (answer != truth.npos) out.results.push_back(truth.substr(answer + 3));
+  std::set<std::string> seen;
+  for (const auto& [name, value] : from.items()) {
+    if (!value.is_object()) continue;
+    const std::string inside = where + ": column '" + data::printable(name) + "'";
+    const data::row& correct = data::column(value, "is_correct", inside);
+    if (!correct.is_boolean())
+      throw data_error(inside + ": is_correct is " + correct.dump() + "; expected true or false");
+    std::string text = with_answer_mark(data::string_column(value, "solution", inside));
+    if (!text.empty() && seen.insert(text).second) out.solutions.push_back({std::move(text), correct.get<bool>()});
+  }
+  if (out.solutions.empty()) throw data_error(where + ": no column of the form {is_correct, solution}");
+  return out;
+}
+
+/// What each step of a solution is worth. The data judges whole solutions only, so: every step of a right one is good;
+/// in a wrong one, the steps before the first whose calculator result does not occur in the true solution, and the last
+/// line, which holds the answer, never is.
+inline std::vector<bool> good_steps(const solved_question& q, const judged_solution& s) {
+  const std::vector<std::string> steps = solution_steps(s.text);
+  std::vector<bool> good(steps.size(), true);
+  bool on_the_way = true;
+  for (std::size_t i = 0; i < steps.size() && !s.correct; ++i) {
+    for (const std::string& result : calculator_results(steps[i]))
+      on_the_way = on_the_way && std::find(q.results.begin(), q.results.end(), result) != q.results.end();
+    good[i] = on_the_way && i + 1 < steps.size();
+  }
+  return good;
+}
+
+}  // namespace verify
+RLCORE_END
