@@ -123,13 +123,13 @@ TEST(policy_collect, advantages_compare_the_samples_of_one_prompt) {
   std::vector<trajectory> batch(7 - 1);
   const float reward[] = {1, 0, 0, 0.5f, 0.5f, 0.5f};
   for (std::size_t i = 0; i < 6; ++i) batch[i].reward = reward[i];
-  trainer::assign_advantages(batch, 3, true);
+  trainer::verl_advantage{}(batch, 3);
   const double deviation = std::sqrt(1.0 / 3);  // of {1, 0, 0} with n - 1
   EXPECT_NEAR(batch[0].advantage, (2.0 / 3) / (deviation + 1e-6), 1e-6);
   EXPECT_NEAR(batch[1].advantage, (-1.0 / 3) / (deviation + 1e-6), 1e-6);
   EXPECT_EQ(batch[1].advantage, batch[2].advantage);
   for (std::size_t i = 3; i < 6; ++i) EXPECT_EQ(batch[i].advantage, 0);  // nothing to learn from equal rewards
-  trainer::assign_advantages(batch, 3, false);
+  trainer::verl_advantage{.normalize_by_std = false}(batch, 3);
   EXPECT_NEAR(batch[0].advantage, 2.0 / 3, 1e-6);
 }
 

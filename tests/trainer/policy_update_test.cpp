@@ -88,7 +88,7 @@ std::vector<trajectory> batch() {
     all[i].ref_logp = g.at("ref_logp")[i].get<std::vector<float>>();
     all[i].reward = g.at("rewards")[i];
   }
-  trainer::assign_advantages(all, g.at("samples"), true);
+  trainer::verl_advantage{}(all, g.at("samples"));
   return all;
 }
 

@@ -3,7 +3,10 @@
 
 #include <cstdint>
 #include <span>
+#include <stdexcept>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "rlcore/exec/serial.hpp"
 #include "rlcore/objective/aggregation/fixed_length.hpp"
@@ -16,6 +19,7 @@
 #include "rlcore/objective/piece/divergence/kl_kind.hpp"
 #include "rlcore/objective/piece/entropy/entropy_bonus.hpp"
 #include "rlcore/objective/piece/surrogate/dual_clipped_ratio.hpp"
+#include "rlcore/objective/piece/surrogate/verl_surrogate.hpp"
 
 RLCORE_BEGIN
 
@@ -47,11 +51,12 @@ struct any_aggregation {
   }
 };
 
-/// The packed rows of one micro-batch. Token fields are flat, row after row; advantage has one value per row. ref_logp
-/// may be empty without KL, entropy without an entropy term.
+/// The packed rows of one micro-batch. Token fields are flat, row after row; `advantage` has one value per row, and if
+/// `token_advantage` is not empty, its one value per token is meant instead. ref_logp may be empty without KL, entropy
+/// without an entropy term, `selected` where nothing was selected.
 struct policy_rows {
   std::span<const std::int32_t> offsets;  ///< rows + 1, starting at 0
-  std::span<const float> logp, old_logp, ref_logp{}, advantage, entropy{};
+  std::span<const float> logp, old_logp, ref_logp{}, advantage, entropy{}, token_advantage{}, selected{};
 };
 
 /// Sums of one or more micro-batches of a policy loss; join with +=.
@@ -121,7 +126,8 @@ struct any_divergence {
 };
 
 /// policy + kl_coef * KL - entropy_coeff * entropy, each aggregated by loss_agg_mode over the whole optimizer step:
-///   policy   dual_clipped_ratio{clip_low, clip_high, clip_c}
+///   policy   by `mode`: dual_clipped_ratio{clip_low, clip_high, clip_c}, or another of verl's losses (verl_surrogate);
+///            gspo, geo_mean and sapo are always averaged by sequence_mean_token_mean, as in verl
 ///   KL       if use_kl: kl, abs, mse or low_var_kl (clamped as in verl), `straight_through` for their "+" forms
 ///   entropy  reported if given; in the loss if entropy_coeff != 0
 /// Unlike verl's, means are over the whole step, not over micro-batches first.
@@ -134,11 +140,15 @@ struct verl_policy_loss {
   double entropy_coeff = 0.0;
   aggregation_mode aggregation = aggregation_mode::token_mean;
   double fixed_length = 0;  ///< denominator of aggregation_mode::fixed_length, e.g. the longest response allowed
+  policy_loss_mode mode = policy_loss_mode::vanilla;
+  double ppo_kl_coef = 0.1;                      ///< of kl_cov
+  double tau_positive = 1, tau_negative = 1.05;  ///< of sapo
 
   /// Writes dL / dlogp and, if it is not empty, dL / dentropy. Throws std::invalid_argument as evaluate does.
   template <class Executor = serial>
   policy_report operator()(const policy_rows& rows, const global_counts& step, std::span<float> dlogp,
                            std::span<float> dentropy = {}, const Executor& exec = {}) const {
+    if (mode != policy_loss_mode::vanilla) return other_mode(exec, rows, step, dlogp, dentropy);
     const dual_clipped_ratio policy{.low = clip_low, .high = clip_high, .bound = clip_c};
     if (!use_kl) return with_entropy(exec, sum{policy}, rows, step, dlogp, dentropy);
     return with_entropy(exec, sum{policy, scaled{kl_coef, any_divergence{kl, straight_through}}}, rows, step, dlogp,
@@ -153,35 +163,90 @@ struct verl_policy_loss {
     return run(exec, sum{objective, entropy_bonus(entropy_coeff)}, rows, step, dlogp, dentropy);
   }
 
-  template <class Executor, class Objective>
-  policy_report run(const Executor& exec, const Objective& objective, const policy_rows& rows,
-                    const global_counts& step, std::span<float> dlogp, std::span<float> dentropy) const {
-    if (aggregation == aggregation_mode::fixed_length && !(fixed_length > 0))
-      throw std::invalid_argument("rlcore: aggregation_mode::fixed_length needs fixed_length > 0, it is " +
-                                  std::to_string(fixed_length));
-    const auto flat = [](auto s) {
-      using element = typename decltype(s)::element_type;
-      return vector_view<element>(s.data(), {static_cast<extent_t>(s.size())});
-    };
-    token_batch<float> batch{
-        .logp = flat(rows.logp), .old_logp = flat(rows.old_logp), .advantage = per_row(flat(rows.advantage))};
+  static constexpr auto flat = [](auto s) {
+    using element = typename decltype(s)::element_type;
+    return vector_view<element>(s.data(), {static_cast<extent_t>(s.size())});
+  };
+  static token_batch<float> batch_of(const policy_rows& rows) {
+    token_batch<float> batch{.logp = flat(rows.logp), .old_logp = flat(rows.old_logp)};
+    if (rows.token_advantage.empty())
+      batch.advantage = per_row(flat(rows.advantage));
+    else
+      batch.advantage = flat(rows.token_advantage);
     const bool no_tokens = rows.logp.empty();  // then empty fields are complete
     if (!rows.ref_logp.empty() || no_tokens) batch.ref_logp = flat(rows.ref_logp);
     if (!rows.entropy.empty() || no_tokens) batch.entropy = flat(rows.entropy);
+    if (!rows.selected.empty() || no_tokens) batch.selected = flat(rows.selected);
     batch.offsets = flat(rows.offsets);
+    return batch;
+  }
+  static token_gradients<float> gradients_of(const policy_rows& rows, std::span<float> dlogp,
+                                             std::span<float> dentropy) {
     token_gradients<float> gradients{.logp = flat(dlogp)};
-    if (!dentropy.empty() || no_tokens) gradients.entropy = flat(dentropy);
-    const auto r = evaluate(exec, objective, any_aggregation{aggregation, fixed_length}, batch, step, gradients);
-
-    policy_report out;
-    out.policy = r.piece[0].aggregated;
-    out.clipped = r.monitor[0].total, out.clipped_lower = r.monitor[1].total, out.ppo_kl = r.monitor[2].total;
+    if (!dentropy.empty() || rows.logp.empty()) gradients.entropy = flat(dentropy);
+    return gradients;
+  }
+  any_aggregation aggregated() const {
+    if (aggregation == aggregation_mode::fixed_length && !(fixed_length > 0))
+      throw std::invalid_argument("rlcore: aggregation_mode::fixed_length needs fixed_length > 0, it is " +
+                                  std::to_string(fixed_length));
+    return {aggregation, fixed_length};
+  }
+  template <class Report>
+  void read_penalties(const Report& r, policy_report& out) const {
     for (const auto& p : r.piece) {
       if (p.name == "kl") out.kl = p.aggregated, out.kl_total = p.total;
       if (p.name == "entropy") out.entropy = p.aggregated, out.entropy_total = p.total;
     }
     out.kl_coefficient = use_kl ? kl_coef : 0.0, out.entropy_coefficient = entropy_coeff;
+  }
+  template <class Report>
+  static policy_report read_policy(const Report& r) {
+    policy_report out;
+    out.policy = r.piece[0].aggregated;
+    out.clipped = r.monitor[0].total, out.clipped_lower = r.monitor[1].total, out.ppo_kl = r.monitor[2].total;
     out.tokens = r.tokens, out.sequences = r.sequences, out.rows = r.rows;
+    return out;
+  }
+
+  template <class Executor, class Objective>
+  policy_report run(const Executor& exec, const Objective& objective, const policy_rows& rows,
+                    const global_counts& step, std::span<float> dlogp, std::span<float> dentropy) const {
+    const auto r = evaluate(exec, objective, aggregated(), batch_of(rows), step, gradients_of(rows, dlogp, dentropy));
+    policy_report out = read_policy(r);
+    read_penalties(r, out);
+    return out;
+  }
+
+  /// The policy piece by itself, since its average may be another than that of KL and entropy; these come second and
+  /// are added, with zeros where one of them is absent.
+  template <class Executor>
+  policy_report other_mode(const Executor& exec, const policy_rows& rows, const global_counts& step,
+                           std::span<float> dlogp, std::span<float> dentropy) const {
+    if (mode == policy_loss_mode::geo_mean && !rows.token_advantage.empty())
+      throw std::invalid_argument("rlcore: loss_mode geo_mean takes one advantage per response, not one per token");
+    const std::vector<float> zeros(rows.logp.size());
+    policy_rows all = rows;
+    if (all.selected.empty()) all.selected = zeros;
+    const bool by_sequence =
+        mode == policy_loss_mode::gspo || mode == policy_loss_mode::geo_mean || mode == policy_loss_mode::sapo;
+    const verl_surrogate surrogate{mode, clip_low, clip_high, ppo_kl_coef, tau_positive, tau_negative};
+    token_gradients<float> gradients = gradients_of(rows, dlogp, dentropy);
+    policy_report out = read_policy(evaluate(
+        exec, surrogate, by_sequence ? any_aggregation{aggregation_mode::sequence_mean_token_mean} : aggregated(),
+        batch_of(all), step, gradients));
+    const bool with_entropy = !rows.entropy.empty() || entropy_coeff != 0.0;
+    if (!use_kl && !with_entropy) return out;
+    if (!use_kl) all.ref_logp = all.logp;
+    std::vector<float> unused;
+    if (!with_entropy) unused.resize(zeros.size()), all.entropy = zeros, dentropy = unused;
+    gradients = gradients_of(all, dlogp, dentropy);
+    gradients.add = true;
+    read_penalties(evaluate(exec,
+                            sum{scaled{use_kl ? kl_coef : 0.0, any_divergence{kl, straight_through}},
+                                entropy_bonus(entropy_coeff)},
+                            aggregated(), batch_of(all), step, gradients),
+                   out);
     return out;
   }
 };

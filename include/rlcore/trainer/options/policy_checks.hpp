@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -70,8 +71,43 @@ inline void check_rollout(options& opt) {
             rollout + name +
             " has no effect without rlcore.recompute_old_log_prob=True: the old log-probs are those recorded while "
             "sampling");
-  if (opt.get<std::int64_t>(rollout + "n") == 1 && opt.get<std::string>("algorithm.adv_estimator") == "grpo")
-    opt.note("actor_rollout_ref.rollout.n=1: a group of one has nothing to be compared with; GRPO learns from n=2 on");
+}
+
+/// Estimators and losses: what they need of each other, and keys that one of them does not read.
+inline void check_algorithm(options& opt) {
+  const std::string estimator = opt.get<std::string>("algorithm.adv_estimator"),
+                    losses = "actor_rollout_ref.actor.policy_loss.", mode = opt.get<std::string>(losses + "loss_mode");
+  const std::string chosen = "algorithm.adv_estimator=" + estimator;
+  const auto is = [&](std::initializer_list<std::string_view> names) {
+    return std::find(names.begin(), names.end(), estimator) != names.end();
+  };
+  if (is({"tir_optimal_token_baseline"}))
+    throw config_error(chosen +
+                       " compares the turns of conversations with tools, which this build does not sample; "
+                       "for answers in one turn optimal_token_baseline is the same");
+  const bool by_token = is({"gae", "reinforce_plus_plus", "remax", "optimal_token_baseline"});
+  if (mode == "geo_mean" && by_token)
+    throw config_error(losses + "loss_mode=geo_mean takes one advantage per response, " + chosen +
+                       " has one per token; expected an estimator such as grpo or rloo");
+  if (mode == "clip_cov" && !(opt.get<double>(losses + "clip_cov_lb") < opt.get<double>(losses + "clip_cov_ub")))
+    throw config_error(losses + "clip_cov_lb=" + inline_text(opt.at(losses + "clip_cov_lb")) +
+                       ": expected a number below clip_cov_ub=" + inline_text(opt.at(losses + "clip_cov_ub")));
+  for (const char* share : {"clip_cov_ratio", "kl_cov_ratio"})
+    if (opt.get<double>(losses + share) == 0) throw config_error(losses + share + "=0: expected a number > 0 and <= 1");
+  for (const char* name : {"tau_pos", "tau_neg"})
+    if (opt.get<double>("actor_rollout_ref.actor." + std::string(name)) <= 0)
+      throw config_error("actor_rollout_ref.actor." + std::string(name) + "=" +
+                         inline_text(opt.at("actor_rollout_ref.actor." + std::string(name))) +
+                         ": expected a number > 0");
+  if (opt.get<std::int64_t>("actor_rollout_ref.rollout.n") == 1 && !by_token)
+    opt.note("actor_rollout_ref.rollout.n=1: a group of one has nothing to be compared with; " +
+             std::string(estimator == "grpo" ? "GRPO" : estimator) + " learns from n=2 on");
+  const auto without_effect = [&](const std::string& key, bool used) {
+    if (!used && opt.is_set(key)) opt.note(key + " has no effect with " + chosen);
+  };
+  without_effect("algorithm.gamma", is({"gae", "reinforce_plus_plus"}));
+  without_effect("algorithm.lam", is({"gae"}));
+  without_effect("algorithm.norm_adv_by_std_in_grpo", is({"grpo", "grpo_vectorized", "grpo_passk"}));
 }
 
 inline void check_chat_template(const options& opt) {
@@ -141,6 +177,7 @@ inline void check_policy_options(options& opt) {
   detail::check_devices(opt);
   detail::check_loggers(opt);
   detail::check_objective(opt);
+  detail::check_algorithm(opt);
   detail::check_rollout(opt);
   detail::check_micro_sizes(opt);
   detail::check_chat_template(opt);

@@ -71,5 +71,17 @@ void score_trajectories(nn::causal_lm<Device>& model, nn::workspace<Device>& spa
   });
 }
 
+/// sum_v p_v^2 of the old policy at every response token, to trajectory::sum_squared_probs. Since the log-prob of a
+/// token at half the temperature is 2 z - logsumexp(2 z), the sum is exp(2 log p - that): one more scoring pass.
+template <class Device>
+void sum_squared_probs(nn::causal_lm<Device>& model, nn::workspace<Device>& space, std::vector<trajectory>& rows,
+                       float temperature, std::int64_t max_rows, std::int64_t max_tokens) {
+  score_trajectories(model, space, rows, temperature / 2, max_rows, max_tokens, &trajectory::sum_squared_probs);
+  for (trajectory& t : rows)
+    for (std::size_t i = 0; i < t.old_logp.size(); ++i)
+      t.sum_squared_probs[i] = static_cast<float>(
+          std::exp(2 * static_cast<double>(t.old_logp[i]) - static_cast<double>(t.sum_squared_probs[i])));
+}
+
 }  // namespace trainer
 RLCORE_END

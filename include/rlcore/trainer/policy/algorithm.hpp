@@ -19,16 +19,14 @@
 #include "rlcore/objective/aggregation/aggregation.hpp"
 #include "rlcore/objective/algorithm/verl_policy_loss.hpp"
 #include "rlcore/objective/piece/field.hpp"
+#include "rlcore/trainer/policy/advantage_inputs.hpp"
 #include "rlcore/trainer/policy/trajectory.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
 
-/// The packed rows of one micro-batch. `advantage` has one number per row; if `token_advantage` is not empty, it has
-/// one per token and is meant instead. `selected` is empty where nothing was selected.
-struct policy_micro_batch : policy_rows {
-  std::span<const float> token_advantage{}, selected{};
-};
+/// The packed rows of one micro-batch.
+using policy_micro_batch = policy_rows;
 
 /// What the policy loop asks of an algorithm:
 ///   reads           fields that the loss needs besides logp, old_logp and advantage: ref_logp makes the run keep a
@@ -40,6 +38,7 @@ struct policy_micro_batch : policy_rows {
 ///   loss            writes dL / dlogp (and dL / dentropy if that is not empty) of one micro-batch; `step` counts the
 ///                   whole optimizer step, so that the reports and gradients of its micro-batches add up
 ///   entropy_weight  how actor/entropy is averaged
+/// and, if it has one, inputs(), the advantage_inputs that advantages() reads.
 template <class A>
 concept policy_algorithm = requires(const A a, std::span<trajectory> batch, const policy_micro_batch& rows,
                                     const global_counts& step, std::span<float> slope) {

@@ -21,6 +21,7 @@ class any_algorithm {
       : held_(std::make_shared<const holder<A>>(std::move(algorithm))) {}
 
   field reads() const { return held_->reads(); }
+  advantage_inputs inputs() const { return held_->inputs(); }
   void advantages(std::span<trajectory> batch, std::int64_t samples, random_key key) const {
     held_->advantages(batch, samples, key);
   }
@@ -34,6 +35,7 @@ class any_algorithm {
   struct interface {
     virtual ~interface() = default;
     virtual field reads() const = 0;
+    virtual advantage_inputs inputs() const = 0;
     virtual void advantages(std::span<trajectory>, std::int64_t, random_key) const = 0;
     virtual policy_report loss(const policy_micro_batch&, const global_counts&, std::span<float>,
                                std::span<float>) const = 0;
@@ -43,6 +45,7 @@ class any_algorithm {
   struct holder final : interface {
     explicit holder(A a) : algorithm(std::move(a)) {}
     field reads() const override { return algorithm.reads(); }
+    advantage_inputs inputs() const override { return inputs_of(algorithm); }
     void advantages(std::span<trajectory> batch, std::int64_t samples, random_key key) const override {
       algorithm.advantages(batch, samples, key);
     }

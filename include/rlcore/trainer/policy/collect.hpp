@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "rlcore/data/prompt_dataset.hpp"
-#include "rlcore/objective/advantage/group_relative.hpp"
 #include "rlcore/objective/advantage/kl_in_reward.hpp"
 #include "rlcore/rollout/engine.hpp"
 #include "rlcore/text/tokenizer.hpp"
@@ -55,14 +54,6 @@ inline double penalise_rewards(std::vector<trajectory>& batch, const kl_in_rewar
     mean += shaped.mean_kl;
   }
   return mean / static_cast<double>(batch.size());
-}
-
-/// Group-relative advantages over the `samples` consecutive trajectories of each prompt.
-inline void assign_advantages(std::span<trajectory> batch, std::int64_t samples, bool normalize_by_std) {
-  std::vector<float> reward, advantage(batch.size());
-  for (const trajectory& t : batch) reward.push_back(t.reward);
-  group_relative{.normalize_by_std = normalize_by_std}(reward, samples, advantage);
-  for (std::size_t i = 0; i < batch.size(); ++i) batch[i].advantage = advantage[i];
 }
 
 }  // namespace trainer

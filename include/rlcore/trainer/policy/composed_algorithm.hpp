@@ -37,6 +37,8 @@ class composed_algorithm {
 
   field reads() const noexcept { return reads_of(std::make_index_sequence<piece_count<Objective>>{}); }
 
+  advantage_inputs inputs() const noexcept { return inputs_of_estimator(advantage_); }
+
   void advantages(std::span<trajectory> batch, std::int64_t samples, random_key key) const {
     estimate_advantages(advantage_, batch, samples);
     if constexpr (!std::is_same_v<Selection, no_selection>) select_tokens(selection_, batch, key);

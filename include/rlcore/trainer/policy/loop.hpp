@@ -48,7 +48,7 @@ struct policy_run {
 };
 
 /// Purposes of the run's seed; numbers of one never meet those of another.
-enum class stream : std::uint32_t { rollout = 1, validation, mini_batches, selection };
+enum class stream : std::uint32_t { rollout = 1, validation, mini_batches, selection, greedy };
 
 template <class Device, policy_algorithm Algorithm = verl_algorithm>
 class policy_loop {
@@ -156,6 +156,7 @@ class policy_loop {
       run_.rewards.score(batch_, run_.train, run_.tokenizer);
       run_.rewards.report(m);
     });
+    if (inputs_.greedy_scores) score_greedy_answers(how, time);
     // The old log-probs are the ones recorded while sampling: same kernels, same bits, no second pass unless asked for.
     m.set("timing_s/old_log_prob", 0.0);
     if (s.recompute_old_log_prob || run_.stored != nullptr) {
@@ -169,6 +170,12 @@ class policy_loop {
       });
       compare_rollout(batch_, m);
     }
+    if (inputs_.sum_squared_probs)
+      time("old_log_prob", [&] {
+        bar_.phase("squared probabilities", 0, 0);
+        sum_squared_probs(run_.policy.model, run_.policy.space, batch_, s.sampling.temperature,
+                          run_.plan.old_trajectories, run_.plan.old_tokens);
+      });
     if (run_.reference != nullptr)
       time("ref", [&] {
         bar_.phase("reference", 0, 0);
@@ -195,6 +202,24 @@ class policy_loop {
         save_state(s.root, run_.policy, run_.model_folder, state_, s.keep);
       });
     }
+  }
+
+  /// trajectory::greedy_score: what the most likely answer to its prompt is worth.
+  void score_greedy_answers(rollout::generation how, stages& time) {
+    how.how = {0, -1, 1};
+    const auto group = static_cast<std::size_t>(run_.settings.samples);
+    std::vector<std::uint32_t> rows;
+    for (std::size_t i = 0; i < batch_.size(); i += group) rows.push_back(batch_[i].row);
+    std::vector<trajectory> greedy = time("gen_max", [&] {
+      return sample(run_.policy.engine, run_.policy.model, run_.policy.space, run_.train, rows, 1, how,
+                    key(stream::greedy), [&](std::size_t done) { bar_.phase("greedy rollout", done, rows.size()); });
+    });
+    time("reward", [&] {
+      metrics unreported;
+      run_.rewards.score(greedy, run_.train, run_.tokenizer);
+      run_.rewards.report(unreported);
+    });
+    for (std::size_t i = 0; i < batch_.size(); ++i) batch_[i].greedy_score = greedy[i / group].score();
   }
 
   void count(metrics& m) const {
@@ -231,6 +256,7 @@ class policy_loop {
   policy_run<Device, Algorithm> run_;
   logger& log_;
   progress& bar_;
+  const advantage_inputs inputs_ = inputs_of(run_.algorithm);
   run_state state_;
   std::vector<trajectory> batch_;
 };

@@ -1,18 +1,21 @@
 // What the policy loop needs to know, read once from the command line and checked before any work starts.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "rlcore/core/error.hpp"
-#include "rlcore/objective/algorithm/verl_policy_loss.hpp"
 #include "rlcore/optim/adamw.hpp"
 #include "rlcore/optim/schedule.hpp"
 #include "rlcore/rollout/request.hpp"
 #include "rlcore/trainer/options.hpp"
 #include "rlcore/trainer/policy/reward_settings.hpp"
+#include "rlcore/trainer/policy/verl_algorithm.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -47,10 +50,9 @@ struct policy_settings {
   bool share_prompts = true, chunk_prompts = true, recompute_old_log_prob = false;
   std::optional<weight_format> rollout_weights = {};  ///< unset: those of training
   // objective
-  verl_policy_loss loss;
+  verl_algorithm algorithm;
   reward_kl_settings reward_kl;
   reward_settings reward;
-  bool normalize_by_std = true;
   // optimizer
   double lr = 1e-6, grad_clip = 1;
   optim::adamw_settings adamw;
@@ -82,6 +84,14 @@ inline aggregation_mode aggregation_of(const std::string& name) {
   throw config_error("'" + name + "' is not a loss_agg_mode");
 }
 
+/// actor.policy_loss.loss_mode; the registry has refused every other word.
+inline policy_loss_mode loss_mode_of(const std::string& name) {
+  constexpr std::string_view names[] = {"vanilla", "gspo", "gpg", "clip_cov", "kl_cov", "geo_mean", "sapo", "cispo"};
+  for (std::size_t i = 0; i < std::size(names); ++i)
+    if (names[i] == name) return static_cast<policy_loss_mode>(i);
+  throw config_error("'" + name + "' is not a policy loss");
+}
+
 inline verl_policy_loss read_loss(const options& opt) {
   const std::string actor = "actor_rollout_ref.actor.";
   std::string kl = opt.get<std::string>(actor + "kl_loss_type");
@@ -96,8 +106,27 @@ inline verl_policy_loss read_loss(const options& opt) {
   loss.clip_c = opt.get<double>(actor + "clip_ratio_c");
   loss.entropy_coeff = opt.get<double>(actor + "entropy_coeff");
   loss.aggregation = aggregation_of(opt.get<std::string>(actor + "loss_agg_mode"));
-  loss.fixed_length = static_cast<double>(opt.get<std::int64_t>("data.max_response_length"));
+  loss.fixed_length = opt.find<double>(actor + "loss_scale_factor")
+                          .value_or(static_cast<double>(opt.get<std::int64_t>("data.max_response_length")));
+  loss.mode = loss_mode_of(opt.get<std::string>(actor + "policy_loss.loss_mode"));
+  loss.ppo_kl_coef = opt.get<double>(actor + "policy_loss.ppo_kl_coef");
+  loss.tau_positive = opt.get<double>(actor + "tau_pos");
+  loss.tau_negative = opt.get<double>(actor + "tau_neg");
   return loss;
+}
+
+inline verl_algorithm read_algorithm(const options& opt) {
+  const std::string losses = "actor_rollout_ref.actor.policy_loss.";
+  verl_algorithm a;
+  a.policy = read_loss(opt);
+  a.advantage = {advantage_estimator_of(opt.get<std::string>("algorithm.adv_estimator")),
+                 opt.get<bool>("algorithm.norm_adv_by_std_in_grpo"), opt.get<double>("algorithm.gamma"),
+                 opt.get<double>("algorithm.lam")};
+  a.clip_cov.share = opt.get<double>(losses + "clip_cov_ratio");
+  a.clip_cov.low = opt.get<double>(losses + "clip_cov_lb");
+  a.clip_cov.high = opt.get<double>(losses + "clip_cov_ub");
+  a.kl_cov.share = opt.get<double>(losses + "kl_cov_ratio");
+  return a;
 }
 
 inline optim::schedule read_schedule(const options& opt) {
@@ -152,13 +181,12 @@ inline policy_settings read_settings(const options& opt) {
   if (!opt.get<bool>(val + "do_sample")) s.val_sampling = {0, -1, 1};
   s.val_samples = opt.get<std::int64_t>(val + "n");
 
-  s.loss = read_loss(opt);
+  s.algorithm = read_algorithm(opt);
   s.reward_kl = {
       opt.get<bool>("algorithm.use_kl_in_reward"),  opt.get<std::string>("algorithm.kl_ctrl.type") == "adaptive",
       opt.get<double>("algorithm.kl_ctrl.kl_coef"), opt.get<double>("algorithm.kl_ctrl.target_kl"),
       opt.get<double>("algorithm.kl_ctrl.horizon"), kl_kind_of(opt.get<std::string>("algorithm.kl_penalty"))};
   s.reward = read_reward_settings(opt);
-  s.normalize_by_std = opt.get<bool>("algorithm.norm_adv_by_std_in_grpo");
 
   s.lr = opt.get<double>(actor + "optim.lr");
   s.schedule = read_schedule(opt);

@@ -59,10 +59,30 @@ inline void compare_rollout(std::span<const trajectory> batch, metrics& out) {
   out.set("training/rollout_probs_diff_std", n > 1 ? std::sqrt(squares / (n - 1)) : 0.0);
 }
 
+/// 1 - var(returns - values) / (var(returns) + 1e-5) over the response tokens; variances with n - 1.
+inline double explained_variance(std::span<const trajectory> batch) {
+  const auto variance = [&](auto number) {
+    double n = 0, mean = 0, squares = 0;
+    for (const trajectory& t : batch)
+      for (std::size_t i = 0; i < t.token_return.size(); ++i) {
+        const double x = number(t, i), step = x - mean;
+        mean += step / ++n;
+        squares += step * (x - mean);
+      }
+    return n > 1 ? squares / (n - 1) : 0.0;
+  };
+  const double rest = variance([](const trajectory& t, std::size_t i) {
+    return static_cast<double>(t.token_return[i]) - static_cast<double>(t.value[i]);
+  });
+  const double all =
+      variance([](const trajectory& t, std::size_t i) { return static_cast<double>(t.token_return[i]); });
+  return 1 - rest / (all + 1e-5);
+}
+
 /// critic/*, response_length/*, prompt_length/* of the step's trajectories.
 inline void batch_metrics(std::span<const trajectory> batch, std::int64_t max_prompt, std::int64_t max_response,
                           metrics& out) {
-  spread score, reward, advantage, prompt, response;
+  spread score, reward, advantage, returns, value, prompt, response;
   double prompt_clipped = 0, response_clipped = 0;
   std::array<double, verify::reason_names.size()> why{};
   for (const trajectory& t : batch) {
@@ -71,6 +91,8 @@ inline void batch_metrics(std::span<const trajectory> batch, std::int64_t max_pr
     reward.add(t.reward);
     if (t.token_advantage.empty()) advantage.add(t.advantage, length);
     for (const float x : t.token_advantage) advantage.add(x);
+    for (const float x : t.token_return) returns.add(x);
+    for (const float x : t.value) value.add(x);
     prompt.add(t.prompt_length);
     response.add(length);
     prompt_clipped += t.prompt_length == max_prompt;
@@ -80,7 +102,10 @@ inline void batch_metrics(std::span<const trajectory> batch, std::int64_t max_pr
   score.write(out, "critic/score");
   reward.write(out, "critic/rewards");
   advantage.write(out, "critic/advantages");
-  advantage.write(out, "critic/returns");  // without a critic, an advantage is its own return
+  // Estimators with one advantage per response call it their return.
+  (batch.front().token_return.empty() ? advantage : returns).write(out, "critic/returns");
+  value.write(out, "critic/values");
+  if (!batch.front().value.empty()) out.set("critic/vf_explained_var", explained_variance(batch));
   response.write(out, "response_length");
   out.set("response_length/clip_ratio", response_clipped / static_cast<double>(batch.size()));
   prompt.write(out, "prompt_length");
@@ -115,7 +140,7 @@ inline void timing_metrics(std::span<const trajectory> batch, const stages& time
   for (const auto& [name, seconds] : time.all()) out.set("timing_s/" + name, seconds);
   for (const auto& [name, seconds] : time.all()) {
     if (name == "gen") out.set("timing_per_token_ms/gen", 1000 * seconds / response_tokens);
-    if (name == "ref" || name == "adv" || name == "update_actor")
+    if (name == "ref" || name == "values" || name == "adv" || name == "update_critic" || name == "update_actor")
       out.set("timing_per_token_ms/" + name, 1000 * seconds / tokens);
   }
   const double step = time.seconds("step");

@@ -237,8 +237,7 @@ std::optional<double> train_policy(Device& device, const options& opt, const Alg
 /// The same with the algorithm that `opt` describes in verl's terms.
 template <class Device>
 std::optional<double> train_policy(Device& device, const options& opt) {
-  const policy_settings s = read_settings(opt);
-  return train_policy(device, opt, verl_algorithm{s.loss, s.normalize_by_std});
+  return train_policy(device, opt, read_algorithm(opt));
 }
 
 /// The same with a reward function of your own: f(answer) gives a number or a verify::verdict.

@@ -30,8 +30,12 @@ struct trajectory {
   float reward = 0;                 ///< score minus the KL penalty, if that is in the reward
   std::vector<float> token_reward;  ///< if not empty: the penalty of each response token, and the score at the last
   float advantage = 0;
-  std::vector<float> selected;         ///< if not empty: 0 or 1 for each response token, by a selection over the step
-  std::vector<float> token_advantage;  ///< if not empty: one per response token, instead of `advantage`
+  std::vector<float> selected;           ///< if not empty: 0 or 1 for each response token, by a selection over the step
+  std::vector<float> token_advantage;    ///< if not empty: one per response token, instead of `advantage`
+  std::vector<float> value;              ///< of the critic, in the state before each response token
+  std::vector<float> token_return;       ///< if not empty: what follows each response token, the critic's target
+  std::vector<float> sum_squared_probs;  ///< of the old policy over the vocabulary, if the estimator wants it
+  float greedy_score = 0;                ///< of the most likely answer to the prompt, if the estimator wants it
 
   double score() const noexcept { return verdict.score + length_penalty; }
 

@@ -47,12 +47,11 @@ inline constexpr key data[] = {
 };
 
 inline constexpr key algorithm[] = {
-    {"algorithm.adv_estimator", text, "grpo", honoured, "advantage estimator (upstream default: gae)",
-     words("grpo",
-           "gae|reinforce_plus_plus|reinforce_plus_plus_baseline|remax|rloo|opo|grpo_passk|gpg|grpo_vectorized|"
+    {"algorithm.adv_estimator", text, "grpo", honoured, "advantage estimator; gae trains a critic",
+     words("gae|grpo|reinforce_plus_plus|reinforce_plus_plus_baseline|remax|rloo|opo|grpo_passk|gpg|grpo_vectorized|"
            "rloo_vectorized|optimal_token_baseline|tir_optimal_token_baseline")},
     {"algorithm.norm_adv_by_std_in_grpo", boolean, "True", honoured,
-     "divide by the group's standard deviation; False is Dr.GRPO"},
+     "divide by the group's standard deviation (grpo, grpo_passk); False is Dr.GRPO"},
     {"algorithm.use_kl_in_reward", boolean, "False", honoured, "subtract the KL to the reference from the reward"},
     {"algorithm.kl_penalty", text, "kl", honoured, "KL estimator in the reward",
      words("kl|k1|abs|mse|k2|low_var_kl|k3", "full")},
@@ -62,8 +61,8 @@ inline constexpr key algorithm[] = {
      "coefficient of the KL in the reward (only with use_kl_in_reward)"},
     {"algorithm.kl_ctrl.horizon", real, "10000", honoured, "adaptive controller: horizon in samples", at_least(1)},
     {"algorithm.kl_ctrl.target_kl", real, "0.1", honoured, "adaptive controller: KL aimed at"},
-    {"algorithm.gamma", real, "1.0", accepted, "discount; GRPO has none", between(0, 1)},
-    {"algorithm.lam", real, "1.0", accepted, "GAE's lambda; GRPO has none", between(0, 1)},
+    {"algorithm.gamma", real, "1.0", honoured, "discount per token (gae, reinforce_plus_plus)", between(0, 1)},
+    {"algorithm.lam", real, "1.0", honoured, "GAE's lambda", between(0, 1)},
     {"algorithm.use_pf_ppo", boolean, "False", fixed, "preference feedback PPO"},
     {"algorithm.pf_ppo.reweight_method", text, "pow", unused, "preference feedback PPO"},
     {"algorithm.pf_ppo.weight_pow", real, "2.0", unused, "preference feedback PPO"},

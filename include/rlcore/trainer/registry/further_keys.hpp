@@ -8,11 +8,6 @@ RLCORE_BEGIN
 namespace trainer::keys {
 
 inline constexpr key further[] = {
-    {"actor_rollout_ref.actor.policy_loss.clip_cov_ratio", real, "0.0002", unused, "other policy losses"},
-    {"actor_rollout_ref.actor.policy_loss.clip_cov_lb", real, "1.0", unused, "other policy losses"},
-    {"actor_rollout_ref.actor.policy_loss.clip_cov_ub", real, "5.0", unused, "other policy losses"},
-    {"actor_rollout_ref.actor.policy_loss.kl_cov_ratio", real, "0.0002", unused, "other policy losses"},
-    {"actor_rollout_ref.actor.policy_loss.ppo_kl_coef", real, "0.1", unused, "other policy losses"},
     {"actor_rollout_ref.rollout.multi_turn.max_assistant_turns", any, "null", unused, "conversations with tools"},
     {"actor_rollout_ref.rollout.multi_turn.tool_config_path", any, "null", unused, "conversations with tools"},
     {"actor_rollout_ref.rollout.multi_turn.max_user_turns", any, "null", unused, "conversations with tools"},
