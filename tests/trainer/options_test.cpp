@@ -125,8 +125,14 @@ TEST(options, refuses_wrong_types_and_words) {
   EXPECT_NE(refusal({"actor_rollout_ref.rollout.top_p=1.5"}).find("from 0 to 1"), std::string::npos);
   EXPECT_EQ(refusal({"data.truncation=errror"}),
             "data.truncation=errror: expected error, left, right, middle (did you mean 'error'?)");
-  EXPECT_EQ(refusal({"algorithm.adv_estimator=gae"}),
-            "algorithm.adv_estimator=gae is not in this build yet; it has grpo");
+  EXPECT_EQ(refusal({"algorithm.adv_estimator=tir_optimal_token_baseline"}),
+            "algorithm.adv_estimator=tir_optimal_token_baseline compares the turns of conversations with tools, which "
+            "this build does not sample; for answers in one turn optimal_token_baseline is the same");
+  const std::string mode = "actor_rollout_ref.actor.policy_loss.loss_mode=";
+  EXPECT_NE(refusal({mode + "geo_mean", "algorithm.adv_estimator=remax"}).find("one advantage per response"),
+            std::string::npos);
+  EXPECT_NE(refusal({mode + "bypass_mode"}).find("not in this build yet"), std::string::npos);
+  EXPECT_NE(refusal({mode + "gsop"}).find("did you mean 'gspo'"), std::string::npos);
   EXPECT_NE(refusal({"algorithm.adv_estimator=gpro"}).find("did you mean 'grpo'"), std::string::npos);
   EXPECT_NE(refusal({"actor_rollout_ref.actor.kl_loss_type=full"}).find("not in this build yet"), std::string::npos);
   EXPECT_NE(refusal({"actor_rollout_ref.rollout.name=triton"}).find("expected rlcore, vllm, sglang, hf"),

@@ -9,6 +9,7 @@
 
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/trainer/metric_names.hpp"
+#include "rlcore/trainer/policy/collect.hpp"
 #include "rlcore/trainer/policy/verl_algorithm.hpp"
 
 namespace {
