@@ -42,9 +42,17 @@ inline std::string wrapped(const std::vector<std::string>& words) {
   return line.empty() ? out : out + "  " + line + "\n";
 }
 
-inline std::string choices_text(std::string_view choices) {
-  std::string out(choices);
-  std::replace(out.begin(), out.end(), '|', ' ');
+/// The words of a|b|c on lines of at most 118 letters; the first one stands behind `indent` letters, others under it.
+inline std::string choices_text(std::string_view choices, std::size_t indent) {
+  std::string out;
+  std::size_t column = indent;
+  while (!choices.empty()) {
+    const std::string_view word = choices.substr(0, choices.find('|'));
+    if (column > indent && column + 1 + word.size() > 118) out += "\n" + std::string(column = indent, ' ');
+    out += column > indent ? " " + std::string(word) : std::string(word);
+    column += word.size() + 1;
+    choices.remove_prefix(std::min(choices.size(), word.size() + 1));
+  }
   return out;
 }
 
@@ -172,7 +180,8 @@ inline std::string help_text(const registry& known) {
         out += head + detail::padded(std::string(k->fallback), default_width) + "  ";
       }
       out += std::string(k->meaning) + "\n";
-      if (!k->limits.choices.empty()) out += indent + "one of: " + detail::choices_text(k->limits.choices) + "\n";
+      if (!k->limits.choices.empty())
+        out += indent + "one of: " + detail::choices_text(k->limits.choices, indent.size() + 8) + "\n";
     }
   }
   const auto names = [&](disposition use, bool with_default) {

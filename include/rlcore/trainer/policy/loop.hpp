@@ -219,7 +219,8 @@ class policy_loop {
       run_.rewards.score(greedy, run_.train, run_.tokenizer);
       run_.rewards.report(unreported);
     });
-    for (std::size_t i = 0; i < batch_.size(); ++i) batch_[i].greedy_score = greedy[i / group].score();
+    for (std::size_t i = 0; i < batch_.size(); ++i)
+      batch_[i].greedy_score = static_cast<float>(greedy[i / group].score());
   }
 
   void count(metrics& m) const {

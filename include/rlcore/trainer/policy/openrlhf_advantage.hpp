@@ -33,7 +33,7 @@ struct openrlhf_advantage {
   /// The `samples` responses to one prompt are neighbours.
   void operator()(std::span<trajectory> batch, std::int64_t samples) const {
     std::vector<float> score, shaped(batch.size());
-    for (const trajectory& t : batch) score.push_back(t.score());
+    for (const trajectory& t : batch) score.push_back(static_cast<float>(t.score()));
     const bool in_group = kind != advantage_estimator::gae && kind != advantage_estimator::reinforce_plus_plus;
     if (kind == advantage_estimator::rloo)
       rlcore::rloo{}(score, samples, shaped);
@@ -55,7 +55,9 @@ struct openrlhf_advantage {
       const auto length = static_cast<std::size_t>(t.response_length());
       if (length == 0) continue;
       float& last = row[length - 1];
-      last = t.token_reward.empty() ? shaped[i] : (last - t.score()) + shaped[i];
+      last = t.token_reward.empty()
+                 ? shaped[i]
+                 : static_cast<float>(static_cast<double>(last) - t.score() + static_cast<double>(shaped[i]));
     }
     std::vector<float> advantage = table.matrix(), returns = table.matrix();
     const token_mask mask = table.mask();

@@ -154,6 +154,8 @@ std::optional<double> train_policy(Device& device, const options& opt, const Alg
   };
   for (const std::string& note : opt.notes()) say("note: " + note);
 
+  if (inputs_of(algorithm).values) throw config_error("algorithm.adv_estimator=gae is not in this build yet");
+
   const std::filesystem::path folder = checkpoint::resolve_model(s.model_path);
   nn::config config = checkpoint::read_config(folder);
   const text::tokenizer tokenizer = text::tokenizer::load(folder);
@@ -245,7 +247,7 @@ template <class Device, reward_function F>
 std::optional<double> train_policy(Device& device, const options& opt, F function) {
   const policy_settings s = read_settings(opt);
   function_rewards<F> own(std::move(function), s.reward.dapo_manager);
-  return train_policy(device, opt, verl_algorithm{s.loss, s.normalize_by_std}, false, &own);
+  return train_policy(device, opt, s.algorithm, false, &own);
 }
 
 }  // namespace trainer
