@@ -56,7 +56,7 @@ struct rig {
         dlogp(normal(static_cast<std::size_t>(rows), 3)),
         dentropy(normal(static_cast<std::size_t>(rows), 4)),
         packed(device, device.packed_bytes(device.compute_format(), vocabulary, width)) {
-    top.logits = {0, nn::no_parameter, vocabulary, width, 0};
+    top.output = {0, nn::no_parameter, vocabulary, width, 0};
     for (extent_t i = 0; i < rows; ++i) tokens.push_back(static_cast<std::int32_t>(i * 997 % vocabulary));
     device.pack_weight(packed.data(), device.compute_format(), weight.data(), vocabulary, width);
   }

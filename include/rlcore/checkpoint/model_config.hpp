@@ -45,6 +45,25 @@ inline void refuse_unsupported(const json_file& file, nn::family model) {
     if (type != "full_attention") file.fail("layer_types", expected);
 }
 
+/// What `architectures` says: Qwen2ForCausalLM or nothing means logits; Qwen2ForSequenceClassification,
+/// Qwen2ForTokenClassification (its head has a bias) and OpenRLHF's RewardModel and CriticModel mean one score.
+inline void read_output(const json_file& file, nn::config& c) {
+  if (!file.has("architectures")) return;
+  const nlohmann::json& list = file.root()["architectures"];
+  if (!list.is_array() || list.size() != 1 || !list[0].is_string()) file.fail("architectures", "a list of one name");
+  const auto name = list[0].get<std::string>();
+  const bool token = name.ends_with("ForTokenClassification"), sequence = name.ends_with("ForSequenceClassification");
+  if (!token && !sequence && name != "RewardModel" && name != "CriticModel") return;
+  c.output = nn::model_output::score;
+  c.score_bias = token;
+  if (!token && !sequence) return;
+  const std::string expected = "1 label (a score)";
+  const auto labels = file.has("num_labels") ? file.integer("num_labels") : 1;
+  if (labels != 1) file.fail("num_labels", expected);
+  if (!file.has("num_labels") && !file.has("id2label")) file.fail("id2label", expected);
+  if (file.has("id2label") && file.root()["id2label"].size() != 1) file.fail("id2label", expected);
+}
+
 /// Reads `folder`/config.json of a dense Qwen2, Qwen2.5 or Qwen3 model, and the ids of generation_config.json, whose
 /// eos_token_id wins. Throws file_error, or format_error naming file, key, value and expectation.
 inline nn::config read_config(const std::filesystem::path& folder) {
@@ -54,6 +73,7 @@ inline nn::config read_config(const std::filesystem::path& folder) {
   if (type != "qwen2" && type != "qwen3") file.fail("model_type", "\"qwen2\" or \"qwen3\"");
   c.model = type == "qwen2" ? nn::family::qwen2 : nn::family::qwen3;
   refuse_unsupported(file, c.model);
+  read_output(file, c);
 
   const auto extent = [&](const char* key) { return file.integer(key, 1, INT32_MAX); };
   c.vocab_size = extent("vocab_size");
@@ -114,7 +134,12 @@ inline void write_config(const std::filesystem::path& folder, const nn::config& 
   const nlohmann::ordered_json eos = ids(c.eos_token_ids);
   const nlohmann::ordered_json pad =
       c.pad_token_id < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(c.pad_token_id);
-  nlohmann::ordered_json root{{"architectures", {qwen2 ? "Qwen2ForCausalLM" : "Qwen3ForCausalLM"}},
+  const bool score = c.output == nn::model_output::score;
+  const std::string architecture = std::string(qwen2 ? "Qwen2For" : "Qwen3For") +
+                                   (!score         ? "CausalLM"
+                                    : c.score_bias ? "TokenClassification"
+                                                   : "SequenceClassification");
+  nlohmann::ordered_json root{{"architectures", {architecture}},
                               {"model_type", qwen2 ? "qwen2" : "qwen3"},
                               {"vocab_size", c.vocab_size},
                               {"hidden_size", c.hidden_size},
@@ -137,6 +162,12 @@ inline void write_config(const std::filesystem::path& folder, const nn::config& 
                               {"eos_token_id", eos},
                               {"pad_token_id", pad}};
   if (!qwen2) root["attention_bias"] = false;
+  if (score) {
+    root["num_labels"] = 1;
+    root["id2label"] = {{"0", "LABEL_0"}};
+    root["label2id"] = {{"LABEL_0", 0}};
+    root["classifier_dropout"] = 0.0;
+  }
   write_file_atomically(folder / "config.json", root.dump(2) + "\n");
   nlohmann::ordered_json generation = nlohmann::ordered_json::object();
   if (!eos.is_null()) generation["eos_token_id"] = eos;

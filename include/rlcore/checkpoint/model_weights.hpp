@@ -49,12 +49,14 @@ inline void check_tied_output(const tensor_folder& folder, std::span<const float
   }
 }
 
-/// Fills `weights` from the folder's safetensors (F32, F16 or BF16). Every parameter must be there with its shape and
-/// nothing else may be. Throws file_error or format_error naming the tensor and the nearest name.
-inline void load_weights(const std::filesystem::path& path, std::span<const nn::parameter> parameters,
-                         std::span<float> weights) {
+/// Fills `weights` from the tensors of an open folder (F32, F16 or BF16). Every parameter must be there with its shape
+/// and nothing else may be, but for tensors whose name `ignored` accepts. Throws format_error naming the tensor and the
+/// nearest name.
+template <class Ignored>
+void load_weights(const tensor_folder& folder, std::span<const nn::parameter> parameters, std::span<float> weights,
+                  Ignored&& ignored) {
   check_extent(parameters, weights.size());
-  const tensor_folder folder(path);
+  const std::filesystem::path& path = folder.path();
   std::set<std::string, std::less<>> expected;
   for (const nn::parameter& p : parameters) expected.insert(p.name);
   const bool tied = !expected.contains(output_name);
@@ -70,14 +72,33 @@ inline void load_weights(const std::filesystem::path& path, std::span<const nn::
                          "; the model needs " + shape_text(p.shape));
   }
   for (const std::string& name : folder.names())
-    if (!expected.contains(name) && !(tied && name == output_name && expected.contains(embedding_name)))
+    if (!expected.contains(name) && !ignored(name) &&
+        !(tied && name == output_name && expected.contains(embedding_name)))
       throw format_error(path.string() + ": tensor '" + data::printable(name) + "' is not part of the model" +
                          did_you_mean(name, expected));
   for (const nn::parameter& p : parameters) {
     const auto values = weights.subspan(p.offset, p.size);
     folder.read_f32(p.name, values);
-    if (tied && p.name == embedding_name && folder.contains(output_name)) check_tied_output(folder, values);
+    if (tied && p.name == embedding_name && folder.contains(output_name) && !ignored(std::string(output_name)))
+      check_tied_output(folder, values);
   }
+}
+
+/// Fills `weights` from the folder's safetensors (F32, F16 or BF16). Every parameter must be there with its shape and
+/// nothing else may be. Throws file_error or format_error naming the tensor and the nearest name.
+inline void load_weights(const std::filesystem::path& path, std::span<const nn::parameter> parameters,
+                         std::span<float> weights) {
+  load_weights(tensor_folder(path), parameters, weights, [](const std::string&) { return false; });
+}
+
+/// The same from a causal language model for a score model: its own output matrix is not read, and the values of
+/// score.weight (and score.bias) stay as they are.
+inline void load_trunk(const std::filesystem::path& path, std::span<const nn::parameter> parameters,
+                       std::span<float> weights) {
+  std::vector<nn::parameter> trunk;
+  for (const nn::parameter& p : parameters)
+    if (!p.name.starts_with("score.")) trunk.push_back(p);
+  load_weights(tensor_folder(path), trunk, weights, [](const std::string& name) { return name == output_name; });
 }
 
 /// Writes the parameters as model.safetensors, or as shards with an index when `max_shard_bytes` is positive and they

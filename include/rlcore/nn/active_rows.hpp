@@ -4,27 +4,27 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "rlcore/nn/activations.hpp"
 #include "rlcore/nn/block.hpp"
-#include "rlcore/nn/targets.hpp"
 #include "rlcore/nn/workspace.hpp"
 
 RLCORE_BEGIN
 namespace nn {
 
-/// Fills space.active with the targets whose dlogp or dentropy is not 0, and space.ranges with the runs of
-/// neighbouring segments that hold their rows.
-template <class Device>
-void find_active_rows(workspace<Device>& space, const targets& wanted) {
+/// Fills space.active with the numbers i of the chosen `rows` for which has_gradient(i), and space.ranges with the runs
+/// of neighbouring segments that hold those rows.
+template <class Device, class HasGradient>
+void find_active_rows(workspace<Device>& space, std::span<const std::int32_t> rows, HasGradient&& has_gradient) {
   space.active.clear();
   space.ranges.clear();
   space.counts.assign(space.segments.size(), 0);
-  for (std::size_t i = 0; i < wanted.row.size(); ++i) {
-    if (space.dlogp[i] == 0 && space.dentropy[i] == 0) continue;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (!has_gradient(i)) continue;
     space.active.push_back(static_cast<std::int32_t>(i));
     const auto after =
-        std::upper_bound(space.segments.begin(), space.segments.end(), static_cast<extent_t>(wanted.row[i]),
+        std::upper_bound(space.segments.begin(), space.segments.end(), static_cast<extent_t>(rows[i]),
                          [](extent_t row, const attention_segment& s) { return row < s.first_row; });
     ++space.counts[static_cast<std::size_t>(after - space.segments.begin()) - 1];
   }

@@ -1,4 +1,4 @@
-// A dense causal language model: Qwen2, Qwen2.5, Qwen3.
+// A dense causal language model: Qwen2, Qwen2.5, Qwen3; or the same with a score instead of logits.
 #pragma once
 
 #include <cmath>
@@ -24,7 +24,7 @@ namespace nn {
 
 /// All weights live in one flat buffer, in the order of parameters(): a checkpoint, a clip or an optimizer step is one
 /// call over it. Gradients have the same layout (nn::gradients). What the model computes is in log_probs.hpp,
-/// forward_backward.hpp and decode.hpp.
+/// forward_backward.hpp and decode.hpp; a score model (config::output) in values.hpp and value_forward_backward.hpp.
 template <rlcore::device Device>
 class causal_lm {
  public:
@@ -61,24 +61,30 @@ class causal_lm {
   const nn::head& head() const noexcept { return head_; }
 
   /// Matrices normal(0, initializer_range), norms 1, biases 0; value i of parameter k is a function of (seed, k, i)
-  /// alone.
+  /// alone. The head of a score model has the standard deviation 1 / (hidden_size + 1) (OpenRLHF).
   void initialize(std::uint64_t seed) {
-    const random_key key = random_key{seed}.child(0x696e6974u);
-    std::vector<float> values;
-    std::uint32_t number = 0;
-    for (const parameter& p : parameters_) {
-      const bool matrix = p.shape.size() == 2, bias = p.name.ends_with(".bias");
-      values.assign(p.size, bias ? 0.0f : 1.0f);
-      for (std::size_t i = 0; matrix && i < p.size; ++i)
-        values[i] =
-            static_cast<float>(settings_.initializer_range *
-                               key.normal(static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(i >> 32), number));
-      device_->upload(weights_.data() + p.offset, values.data(), p.size * sizeof(float));
-      ++number;
-    }
+    for (std::size_t k = 0; k < parameters_.size(); ++k) initialize(seed, k);
+  }
+  /// The same for the head of a score model alone: what is done to a causal model that is to become one.
+  void initialize_score(std::uint64_t seed) {
+    for (std::size_t k = 0; k < parameters_.size(); ++k)
+      if (parameters_[k].name.starts_with("score.")) initialize(seed, k);
   }
 
  private:
+  void initialize(std::uint64_t seed, std::size_t k) {
+    const random_key key = random_key{seed}.child(0x696e6974u);
+    const parameter& p = parameters_[k];
+    const bool matrix = p.shape.size() == 2, bias = p.name.ends_with(".bias");
+    const double deviation = p.name == score_name ? 1 / static_cast<double>(settings_.hidden_size + 1)
+                                                  : settings_.initializer_range;
+    std::vector<float> values(p.size, bias ? 0.0f : 1.0f);
+    for (std::size_t i = 0; matrix && i < p.size; ++i)
+      values[i] = static_cast<float>(deviation * key.normal(static_cast<std::uint32_t>(i),
+                                                            static_cast<std::uint32_t>(i >> 32),
+                                                            static_cast<std::uint32_t>(k)));
+    device_->upload(weights().data() + p.offset, values.data(), p.size * sizeof(float));
+  }
   void check() {
     config& c = settings_;
     const auto positive = [](std::int64_t value, const char* key) {
@@ -162,10 +168,17 @@ class causal_lm {
       blocks_.push_back(b);
     }
     head_.final_norm = {add("model.norm.weight", {h}), wide(h), 1, c.rms_norm_eps};
-    head_.logits = {embedding, no_parameter, wide(c.vocab_size), wide(h)};
-    if (!c.tie_word_embeddings) head_.logits.weight = add("lm_head.weight", {c.vocab_size, h});
-    pack(head_.logits);
+    if (c.output == model_output::score) {
+      head_.output = {add(score_name, {1, h}), no_parameter, 1, wide(h)};
+      if (c.score_bias) head_.output.bias = add("score.bias", {1});
+    } else {
+      head_.output = {embedding, no_parameter, wide(c.vocab_size), wide(h)};
+      if (!c.tie_word_embeddings) head_.output.weight = add("lm_head.weight", {c.vocab_size, h});
+    }
+    pack(head_.output);
   }
+
+  static constexpr const char* score_name = "score.weight";
 
   Device* device_;
   config settings_;

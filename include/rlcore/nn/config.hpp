@@ -12,9 +12,15 @@ namespace nn {
 /// qwen2 covers Qwen2 and Qwen2.5 (biases on q, k and v); qwen3 has per-head RMS norms of q and k instead.
 enum class family { qwen2, qwen3 };
 
+/// logits: a causal language model. score: one number per token from the last hidden state (reward, process reward and
+/// value models).
+enum class model_output { logits, score };
+
 /// Names and meanings are those of Hugging Face's config.json.
 struct config {
   family model = family::qwen2;
+  model_output output = model_output::logits;
+  bool score_bias = false;  ///< the head of a score model has one (ForTokenClassification)
   std::int64_t vocab_size = 0, hidden_size = 0, intermediate_size = 0, num_hidden_layers = 0, num_attention_heads = 0,
                num_key_value_heads = 0, head_dim = 0;
   double rms_norm_eps = 1e-6, rope_theta = 1e6;
@@ -23,6 +29,9 @@ struct config {
   double initializer_range = 0.02;
   std::vector<std::int32_t> eos_token_ids;  ///< generation stops at any of them
   std::int32_t pad_token_id = -1;           ///< -1: none
+
+  /// One matrix is the embedding and the head; says nothing about score models.
+  bool tied() const noexcept { return output == model_output::logits && tie_word_embeddings; }
 };
 
 }  // namespace nn

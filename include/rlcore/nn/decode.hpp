@@ -40,6 +40,7 @@ inline void check_chunk(const decode_chunk& chunk, std::size_t number, const con
 template <class Device>
 void decode(const causal_lm<Device>& model, workspace<Device>& space, kv_cache<Device>& cache,
             std::span<const decode_chunk> chunks, float* logits, std::optional<weight_format> format = {}) {
+  check_output(model, model_output::logits, "decode");
   const config& c = model.settings();
   space.reset();
   space.segments.clear();

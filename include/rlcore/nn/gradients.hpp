@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -31,7 +33,7 @@ class gradients {
       : device_(&model.device()),
         flat_(model.device(), model.size()),
         width_(static_cast<extent_t>(model.settings().hidden_size)),
-        tied_(model.settings().tie_word_embeddings),
+        tied_(model.settings().tied()),
         matrices_(model.matrices().begin(), model.matrices().end()) {
     std::sort(matrices_.begin(), matrices_.end(), [](const matrix& a, const matrix& b) { return a.offset < b.offset; });
     if (tied_) place_.assign(static_cast<std::size_t>(model.settings().vocab_size), -1);
@@ -49,6 +51,13 @@ class gradients {
   float* data() { return flat().data(); }
   const float* data() const { return flat().data(); }
   std::size_t size() const noexcept { return flat_.size(); }
+  /// Throws std::invalid_argument unless these are the gradients of such a model.
+  template <class Model>
+  void check(const Model& model) const {
+    if (size() != model.size())
+      throw std::invalid_argument("rlcore: gradients of " + std::to_string(size()) + " values for a model of " +
+                                  std::to_string(model.size()));
+  }
 
   /// Everything is 0 from here on. Memory is not touched yet: the next backward overwrites what it can.
   void zero() noexcept {

@@ -8,11 +8,11 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// Final norm and the projection to the vocabulary; `logits.weight` is the embedding's when they are tied. The
-/// projection has no bias.
+/// Final norm and the projection to the vocabulary or to one score; `output.weight` is the embedding's when they are
+/// tied. The projection to the vocabulary has no bias.
 struct head {
   norm final_norm;
-  linear logits;
+  linear output;
 
   /// The rows `index` (device memory, n of them) of x, normed.
   template <class Device>
@@ -29,10 +29,10 @@ struct head {
     final_norm.forward(p.device, p.weights, a.normed, h, a.rows, h, a.rstd, n);
     return a;
   }
-  /// out [n, vocabulary] for normed rows.
+  /// out [n, vocabulary] or scores [n] for normed rows.
   template <class Device>
   void forward(const pass<Device>& p, float* out, const float* normed, extent_t n) const {
-    logits.forward(p, out, normed, n);
+    output.forward(p, out, normed, n);
   }
 
   /// Columns [first, first + count) alone, out [n, count]; first is a multiple of 32. Same bits as in forward().
@@ -40,17 +40,17 @@ struct head {
   void forward_columns(const pass<Device>& p, float* out, const float* normed, extent_t n, extent_t first,
                        extent_t count) const {
     p.device.linear_forward(out, normed,
-                            p.packed.at(logits.number) + p.device.packed_bytes(p.packed.format, first, logits.inputs),
-                            p.packed.format, nullptr, n, count, logits.inputs);
+                            p.packed.at(output.number) + p.device.packed_bytes(p.packed.format, first, output.inputs),
+                            p.packed.format, nullptr, n, count, output.inputs);
   }
   /// From the gradient dout of forward_columns: adds to (with p.first: writes) the weight's gradient; dnormed [n,
   /// hidden] is written by column 0 and added to by later ones, which have to come in order.
   template <class Device>
   void backward_columns(const pass<Device>& p, float* dnormed, const float* dout, const float* normed, extent_t n,
                         extent_t first, extent_t count) const {
-    const std::size_t at = logits.weight + static_cast<std::size_t>(first * logits.inputs);
-    p.device.linear_backward_weight(p.gradients + at, dout, normed, n, count, logits.inputs, !p.first);
-    p.device.linear_backward_input(dnormed, dout, p.weights + at, n, count, logits.inputs, first > 0);
+    const std::size_t at = output.weight + static_cast<std::size_t>(first * output.inputs);
+    p.device.linear_backward_weight(p.gradients + at, dout, normed, n, count, output.inputs, !p.first);
+    p.device.linear_backward_input(dnormed, dout, p.weights + at, n, count, output.inputs, first > 0);
   }
 };
 

@@ -46,7 +46,7 @@ class head_rows {
   /// Takes memory for n rows: at most `bytes` of logits, and no more than a tile unless `keep`.
   head_rows(const pass<Device>& p, const head& top, float temperature, extent_t n, std::size_t bytes, bool keep)
       : top_(top), temperature_(temperature) {
-    const extent_t v = top.logits.outputs;
+    const extent_t v = top.output.outputs;
     const auto rows_in = [v](std::size_t room) {
       return static_cast<extent_t>(room / (static_cast<std::size_t>(v) * sizeof(float)));
     };
@@ -65,9 +65,9 @@ class head_rows {
   void forward(const pass<Device>& p, const float* normed, const std::int32_t* tokens, extent_t n, float* logp,
                float* entropy, float* statistics) const {
     for_tiles(n, kept_, [&](extent_t i, extent_t rows, extent_t first, extent_t columns, float* logits) {
-      top_.forward_columns(p, logits, normed + i * top_.logits.inputs, rows, first, columns);
+      top_.forward_columns(p, logits, normed + i * top_.output.inputs, rows, first, columns);
       p.device.log_prob_accumulate(states_, logits, rows, columns, first, tokens + i, temperature_);
-      if (first + columns == top_.logits.outputs)
+      if (first + columns == top_.output.outputs)
         p.device.log_prob_finish(states_, rows, temperature_, logp + i, entropy ? entropy + i : nullptr,
                                  statistics ? statistics + 2 * i : nullptr);
     });
@@ -90,7 +90,7 @@ class head_rows {
 
   /// dnormed [n, hidden] and the weight's gradient (see head::backward_columns).
   void backward(const pass<Device>& p, const head_slopes& s, float* dnormed) const {
-    const extent_t h = top_.logits.inputs;
+    const extent_t h = top_.output.inputs;
     pass<Device> part = p;
     for_tiles(s.n, s.kept, [&](extent_t i, extent_t rows, extent_t first, extent_t columns, float* logits) {
       const float* normed = s.normed + i * h;
@@ -106,7 +106,7 @@ class head_rows {
   /// f(first row, rows, first column, columns, logits): `kept` rows first, whose tiles stay apart, kept_ rows each.
   template <class F>
   void for_tiles(extent_t n, extent_t kept, F&& f) const {
-    const extent_t v = top_.logits.outputs;
+    const extent_t v = top_.output.outputs;
     for (extent_t first = 0; kept > 0 && first < v; first += columns_)
       f(extent_t{0}, kept, first, std::min(columns_, v - first), logits_ + kept_ * first);
     for (extent_t i = kept; i < n; i += tile_.rows)

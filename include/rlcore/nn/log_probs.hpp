@@ -9,7 +9,7 @@
 
 #include "rlcore/nn/causal_lm.hpp"
 #include "rlcore/nn/head_rows.hpp"
-#include "rlcore/nn/packed_batch.hpp"
+#include "rlcore/nn/normed_rows.hpp"
 
 RLCORE_BEGIN
 namespace nn {
@@ -38,29 +38,15 @@ void log_probs(const causal_lm<Device>& model, workspace<Device>& space, const r
     throw std::invalid_argument("rlcore: log_probs: " + std::to_string(n) + " targets, room for " +
                                 std::to_string(logp.size()) + " log-probs and " + std::to_string(entropy.size()) +
                                 " entropies");
-  space.reset();
-  const packed_batch<Device> batch(model, space, sequences, wanted);
+  check_output(model, model_output::logits, "log_probs");
+  check_targets(wanted, model.settings());
+  const normed_rows<Device> body(model, space, sequences, wanted.row);
   if (n == 0) return;
   Device& device = model.device();
-  const auto h = static_cast<extent_t>(model.settings().hidden_size);
-  const pass<Device> p{device, space, model.weights().data(), model.packed(), nullptr, batch.tokens, batch.positions};
-
-  float *x = space.template take<float>(batch.tokens * h), *y = space.template take<float>(batch.tokens * h);
-  device.gather_rows(x, p.weights, batch.ids, batch.tokens, h);
-  const block_activations a = model.blocks().front().take(space, std::max(batch.tokens, n));
-  const std::span<const block> blocks = model.blocks();
-  for (const block& b : blocks.first(blocks.size() - 1)) {
-    b.forward(p, a, y, x, place_in_rows(space, b.mixer));
-    std::swap(x, y);
-  }
-  float* last = space.template take<float>(n * h);
-  blocks.back().forward_rows(p, a, last, x, place_in_rows(space, blocks.back().mixer),
-                             space.take_copy(wanted.row.data(), n), n);
-  const head_activations rows = model.head().normed(p, last, n);
   const std::int32_t* tokens = space.take_copy(wanted.token.data(), n);
   float* results = space.template take<float>(2 * n);
-  const head_rows<Device> scores(p, model.head(), temperature, n, space.logits_bytes(), false);
-  scores.forward(p, rows.normed, tokens, n, results, entropy.empty() ? nullptr : results + n, nullptr);
+  const head_rows<Device> scores(body.pass, model.head(), temperature, n, space.logits_bytes(), false);
+  scores.forward(body.pass, body.normed, tokens, n, results, entropy.empty() ? nullptr : results + n, nullptr);
   device.download(logp.data(), results, logp.size_bytes());
   if (!entropy.empty()) device.download(entropy.data(), results + n, entropy.size_bytes());
 }

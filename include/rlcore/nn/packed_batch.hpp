@@ -23,6 +23,25 @@ inline void check_ids(std::span<const std::int32_t> ids, std::int64_t vocabulary
                                   std::to_string(ids[i]) + ", expected 0 .. " + std::to_string(vocabulary - 1));
 }
 
+/// Throws std::invalid_argument unless every row has a token of the vocabulary.
+inline void check_targets(const targets& wanted, const config& c) {
+  check_ids(wanted.token, c.vocab_size, "target token");
+  if (wanted.row.size() != wanted.token.size())
+    throw std::invalid_argument("rlcore: targets have " + std::to_string(wanted.row.size()) + " rows and " +
+                                std::to_string(wanted.token.size()) + " tokens");
+}
+
+/// Throws std::invalid_argument unless the model computes `wanted`; `what` is who asks.
+template <class Device>
+void check_output(const causal_lm<Device>& model, model_output wanted, const char* what) {
+  if (model.settings().output != wanted)
+    throw std::invalid_argument(std::string("rlcore: ") + what + (wanted == model_output::logits
+                                                                      ? " needs a causal language model, got a score "
+                                                                        "model"
+                                                                      : " needs a score model, got a causal language "
+                                                                        "model"));
+}
+
 /// Checks and uploads a batch. One segment per sequence, whose keys and values lie in the qkv rows of the layer.
 template <class Device>
 struct packed_batch {
@@ -30,14 +49,10 @@ struct packed_batch {
   const std::int32_t *ids = nullptr, *positions = nullptr;
 
   packed_batch(const causal_lm<Device>& model, workspace<Device>& space, const ragged<std::int32_t>& sequences,
-               const targets& wanted) {
+               std::span<const std::int32_t> rows) {
     const config& c = model.settings();
     check_ids(sequences.values, c.vocab_size, "token");
-    check_ids(wanted.token, c.vocab_size, "target token");
-    check_ids(wanted.row, static_cast<std::int64_t>(sequences.values.size()), "target row");
-    if (wanted.row.size() != wanted.token.size())
-      throw std::invalid_argument("rlcore: targets have " + std::to_string(wanted.row.size()) + " rows and " +
-                                  std::to_string(wanted.token.size()) + " tokens");
+    check_ids(rows, static_cast<std::int64_t>(sequences.values.size()), "target row");
     tokens = static_cast<extent_t>(sequences.values.size());
     extent_t longest = 0;
     space.positions.clear();

@@ -18,7 +18,7 @@ struct pass {
   Device& device;
   workspace<Device>& space;
   const float* weights = nullptr;
-  packed_view packed;
+  packed_view packed = {};
   float* gradients = nullptr;
   extent_t tokens = 0;
   const std::int32_t* positions = nullptr;

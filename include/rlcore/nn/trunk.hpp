@@ -1,0 +1,127 @@
+// Everything of a training pass but what is done with the last hidden states: what log-probs and scores share.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "rlcore/nn/active_rows.hpp"
+#include "rlcore/nn/causal_lm.hpp"
+#include "rlcore/nn/packed_batch.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+
+/// One forward pass over packed sequences up to the normed hidden states of chosen rows, and the backward pass from
+/// their gradient. The device memory of `space` is in use while it lives. `recompute` keeps only each layer's input and
+/// runs the layer again before its backward.
+template <class Device>
+class trunk {
+ public:
+  /// Forward. `rows` are rows of the packed batch and have to outlive this.
+  trunk(const causal_lm<Device>& model, workspace<Device>& space, const ragged<std::int32_t>& sequences,
+        std::span<const std::int32_t> rows, bool recompute)
+      : model_(model),
+        space_(space),
+        sequences_(sequences),
+        wanted_(rows),
+        recompute_(recompute),
+        count_(static_cast<extent_t>(rows.size())),
+        width_(static_cast<extent_t>(model.settings().hidden_size)),
+        pass_{model.device(), space} {
+    space.reset();
+    const packed_batch<Device> batch(model, space, sequences, rows);
+    pass_.weights = model.weights().data(), pass_.packed = model.packed();
+    pass_.tokens = batch.tokens, pass_.positions = batch.positions;
+    const std::span<const block> blocks = model.blocks();
+    inputs_ = space.template take<float>(static_cast<extent_t>(blocks.size() + 1) * batch.tokens * width_);
+    space.kept.clear();
+    for (std::size_t l = 0; l < (recompute ? 1 : blocks.size()); ++l)
+      space.kept.push_back(blocks[l].take(space, batch.tokens));
+    pass_.device.gather_rows(x(0), pass_.weights, batch.ids, batch.tokens, width_);
+    for (std::size_t l = 0; l < blocks.size(); ++l)
+      blocks[l].forward(pass_, space.kept[recompute ? 0 : l], x(l + 1), x(l), place_in_rows(space, blocks[l].mixer));
+    row_ = space.take_copy(rows.data(), count_);
+    top_ = model.head().gather(pass_, x(blocks.size()), row_, count_);
+  }
+
+  const nn::pass<Device>& pass() const noexcept { return pass_; }
+  /// The rows, all of them until begin_backward(), then the active ones.
+  extent_t count() const noexcept { return count_; }
+  const head_activations& top() const noexcept { return top_; }
+
+  /// After space.active and space.ranges are known (find_active_rows): from here on there are only those rows, and
+  /// `grads` is being added to.
+  template <class Gradients>
+  void begin_backward(Gradients& grads) {
+    const auto start = grads.begin();
+    pass_.gradients = start.data, pass_.first = start.first;
+    const auto m = static_cast<extent_t>(space_.active.size());
+    if (m == count_) return;
+    active_ = space_.take_copy(space_.active.data(), m);
+    count_ = m;
+    top_ = {chosen(top_.rows, width_), chosen(top_.rstd, 1), chosen(top_.normed, width_)};
+    row_ = chosen(wanted_);
+  }
+  /// The active rows of device memory [all rows, width]; of a list of the host, one value per row.
+  float* chosen(float* from, extent_t width) {
+    if (active_ == nullptr) return from;
+    float* to = space_.template take<float>(count_ * width);
+    pass_.device.gather_rows(to, from, active_, count_, width);
+    return to;
+  }
+  const std::int32_t* chosen(std::span<const std::int32_t> all) {
+    space_.index.clear();
+    for (const std::int32_t i : space_.active) space_.index.push_back(all[static_cast<std::size_t>(i)]);
+    return space_.take_copy(space_.index.data(), count_);
+  }
+
+  /// Layers from the last to the first; dnormed [count(), hidden] is used up.
+  template <class Gradients>
+  void backward(Gradients& grads, float* dnormed) {
+    Device& device = pass_.device;
+    const extent_t t = pass_.tokens, h = width_;
+    model_.head().final_norm.backward(device, pass_.weights, pass_.gradients, dnormed, dnormed, h, top_.rows, h,
+                                      top_.rstd, count_, false);
+    float* dx = space_.template take<float>(t * h);
+    device.fill_zero(dx, static_cast<std::size_t>(t * h) * sizeof(float));
+    device.scatter_add_rows(dx, dnormed, row_, count_, h);
+
+    const std::span<const block> blocks = model_.blocks();
+    const std::vector<block_activations>& kept = space_.kept;
+    const block_scratch scratch = blocks.front().take_scratch(space_, t);
+    float* again = recompute_ ? space_.template take<float>(t * h) : nullptr;
+    for (std::size_t l = blocks.size(); l-- > 0;)
+      for_active_rows(pass_, [&](const nn::pass<Device>& part, extent_t begin) {
+        const auto place = place_in_rows(space_, blocks[l].mixer);
+        const float* input = x(l) + begin * h;
+        if (recompute_) blocks[l].forward(part, kept[0], again, input, place);
+        blocks[l].backward(part, recompute_ ? kept[0] : rows_from(blocks[l], kept[l], begin), scratch, dx + begin * h,
+                           input, place, place_gradients_in_rows(space_, blocks[l].mixer));
+      });
+    grads.add_embedding(space_, sequences_.values.data(), dx, t);
+    device.wait();
+  }
+
+ private:
+  /// The input of layer l, or for l = layers the final hidden states.
+  float* x(std::size_t l) const { return inputs_ + static_cast<extent_t>(l) * pass_.tokens * width_; }
+
+  const causal_lm<Device>& model_;
+  workspace<Device>& space_;
+  const ragged<std::int32_t>& sequences_;
+  std::span<const std::int32_t> wanted_;
+  bool recompute_;
+  extent_t count_, width_;
+  nn::pass<Device> pass_;
+  float* inputs_ = nullptr;
+  const std::int32_t *row_ = nullptr, *active_ = nullptr;
+  head_activations top_;
+};
+
+}  // namespace nn
+RLCORE_END

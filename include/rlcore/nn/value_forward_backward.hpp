@@ -1,0 +1,49 @@
+// Training of score models: one number per chosen row forward, its gradient backward into every parameter.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "rlcore/nn/gradients.hpp"
+#include "rlcore/nn/trunk.hpp"
+#include "rlcore/nn/values.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+
+/// As forward_backward for a score model: calls slopes(std::span<const float> value, std::span<float> dvalue) once with
+/// the values of `rows` (as nn::values; dvalue is 0 on entry) and adds the gradient of the sum that `slopes`
+/// differentiated to `grads`. Rows ascend when gradients shall not depend on how sequences are split into batches. Rows
+/// whose gradient is 0 cost nothing in the head's backward, and sequences without another row nothing in the layers'.
+/// Neither that, nor `recompute`, nor the split of sequences into calls changes a bit.
+template <class Device, class Gradients, class Slopes>
+void value_forward_backward(const causal_lm<Device>& model, workspace<Device>& space, Gradients& grads,
+                            const ragged<std::int32_t>& sequences, std::span<const std::int32_t> rows, bool recompute,
+                            Slopes&& slopes) {
+  check_output(model, model_output::score, "value_forward_backward");
+  grads.check(model);
+  trunk<Device> body(model, space, sequences, rows, recompute);
+  const linear& output = model.head().output;
+  const extent_t n = body.count();
+  float* value = space.template take<float>(n);
+  output.forward(body.pass(), value, body.top().normed, n);
+
+  space.logp.resize(rows.size());
+  space.dlogp.assign(rows.size(), 0.0f);
+  model.device().download(space.logp.data(), value, rows.size_bytes());
+  slopes(std::span<const float>(space.logp), std::span<float>(space.dlogp));
+  find_active_rows(space, rows, [&](std::size_t i) { return space.dlogp[i] != 0; });
+  if (space.active.empty()) return;
+
+  body.begin_backward(grads);
+  for (std::size_t k = 0; k < space.active.size(); ++k)
+    space.dlogp[k] = space.dlogp[static_cast<std::size_t>(space.active[k])];
+  const float* dvalue = space.take_copy(space.dlogp.data(), body.count());
+  float* dnormed = space.template take<float>(body.count() * output.inputs);
+  output.backward(body.pass(), dnormed, dvalue, body.top().normed, body.count());
+  body.backward(grads, dnormed);
+}
+
+}  // namespace nn
+RLCORE_END
