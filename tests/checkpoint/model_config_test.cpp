@@ -103,6 +103,44 @@ TEST(model_config, refuses_in_one_line_what_it_cannot_compute) {
   scratch::error_of<rlcore::file_error>([&] { read_config(place / "no"); }, {"config.json", "No such file"});
 }
 
+TEST(model_config, score_models) {
+  const scratch::folder place;
+  const auto read = [&](const nlohmann::json& change) {
+    auto root = nlohmann::json::parse(published);
+    root.merge_patch(change);
+    scratch::write(place / "config.json", root.dump());
+    return read_config(place.path());
+  };
+  const nlohmann::json one{{"0", "LABEL_0"}}, two{{"0", "a"}, {"1", "b"}};
+  const auto named = [](const char* name) { return nlohmann::json{{"architectures", {name}}}; };
+  using rlcore::nn::model_output;
+  EXPECT_EQ(read(nlohmann::json::object()).output, model_output::logits);
+  EXPECT_EQ(read({{"architectures", nullptr}}).output, model_output::logits);
+  nlohmann::json sequence = named("Qwen2ForSequenceClassification"), token = named("Qwen2ForTokenClassification");
+  scratch::error_of<format_error>([&] { read(sequence); }, {"'id2label' is missing; expected 1 label"});
+  sequence["id2label"] = two;
+  scratch::error_of<format_error>([&] { read(sequence); }, {"'id2label'", "expected 1 label"});
+  sequence["id2label"] = token["id2label"] = one;
+  EXPECT_EQ(read(sequence).output, model_output::score);
+  EXPECT_FALSE(read(sequence).score_bias);
+  EXPECT_FALSE(read(sequence).tied());
+  EXPECT_TRUE(read(token).score_bias);
+  EXPECT_EQ(read(named("RewardModel")).output, model_output::score);  // OpenRLHF
+  sequence["num_labels"] = 2;
+  scratch::error_of<format_error>([&] { read(sequence); }, {"'num_labels' is 2; expected 1 label"});
+  scratch::error_of<format_error>([&] { read({{"architectures", "x"}}); }, {"'architectures' is \"x\""});
+  for (const bool bias : {false, true}) {
+    config c = read(nlohmann::json::object());
+    c.output = model_output::score;
+    c.score_bias = bias;
+    write_config(place.path(), c);
+    const config d = read_config(place.path());
+    EXPECT_EQ(d.output, c.output);
+    EXPECT_EQ(d.score_bias, bias);
+    EXPECT_TRUE(d.tie_word_embeddings);
+  }
+}
+
 TEST(model_config, comes_back_as_written) {
   const scratch::folder place;
   config c = read_config(reference / "checkpoint_qwen3_bf16");

@@ -116,6 +116,71 @@ TEST(model_weights, a_tied_output_matrix_must_equal_the_embedding) {
                                   {"'lm_head.weight' of shape [2, 300000]"});
 }
 
+TEST(model_weights, a_score_model_takes_the_trunk_of_a_causal_one) {
+  const scratch::folder place;
+  model causal;
+  causal.add("model.embed_tokens.weight", {4, 2});
+  causal.add("lm_head.weight", {4, 2});
+  causal.weights[0] = 5, causal.weights[8] = 6;
+  model score;
+  score.add("model.embed_tokens.weight", {4, 2});
+  score.add("score.weight", {1, 2});
+  score.weights[8] = 7;
+  save_weights(place.path(), causal.parameters, causal.weights);
+  scratch::error_of<format_error>([&] { load_weights(place.path(), score.parameters, score.weights); },
+                                  {"'score.weight' of shape [1, 2] is missing"});
+  rlcore::checkpoint::load_trunk(place.path(), score.parameters, score.weights);
+  EXPECT_EQ(score.weights[0], 5);
+  EXPECT_EQ(score.weights[8], 7);
+  causal.add("model.norm.weight", {2});
+  save_weights(place.path(), causal.parameters, causal.weights);
+  scratch::error_of<format_error>(
+      [&] { rlcore::checkpoint::load_trunk(place.path(), score.parameters, score.weights); },
+      {"'model.norm.weight' is not part of the model"});
+}
+
+TEST(model_weights, transformers_loads_score_models_we_wrote) {
+  const std::string python = scratch::python_with("transformers, torch");
+  if (python.empty()) GTEST_SKIP() << "needs Python with transformers and torch";
+  const scratch::folder place;
+  for (const bool bias : {false, true}) {
+    const std::string from = bias ? "checkpoint_qwen3_bf16" : "checkpoint_qwen2_sharded";
+    rlcore::nn::config c = rlcore::checkpoint::read_config(reference / from);
+    c.output = rlcore::nn::model_output::score;
+    c.score_bias = bias;
+    model m = model_of(from);
+    std::erase_if(m.parameters, [](const parameter& p) { return p.name == "lm_head.weight"; });
+    m.add("score.weight", {1, c.hidden_size});
+    if (bias) m.add("score.bias", {1});
+    rlcore::checkpoint::load_trunk(reference / from, m.parameters, m.weights);
+    for (float& x : m["score.weight"]) x = 0.25f;
+    if (bias) m["score.bias"][0] = 0.5f;
+    std::filesystem::create_directory(place / from);
+    save_weights(place / from, m.parameters, m.weights);
+    rlcore::checkpoint::write_config(place / from, c);
+  }
+  const auto result = scratch::run_python(python, R"(
+import os, sys
+os.environ["HF_HUB_OFFLINE"] = "1"
+import torch
+from transformers import AutoModelForSequenceClassification, AutoModelForTokenClassification
+for name, auto in (("checkpoint_qwen2_sharded", AutoModelForSequenceClassification),
+                   ("checkpoint_qwen3_bf16", AutoModelForTokenClassification)):
+    m, info = auto.from_pretrained(os.path.join(sys.argv[1], name), dtype="auto", output_loading_info=True)
+    assert not any(info[k] for k in ("missing_keys", "unexpected_keys", "mismatched_keys")), info
+    assert type(m).__name__ == m.config.architectures[0] and m.config.num_labels == 1
+    assert bool((m.score.weight == 0.25).all()) and m.config.pad_token_id is not None
+    ids = torch.arange(10)[None]
+    h = m.model(ids).last_hidden_state.sum(-1)[0] * 0.25
+    if name == "checkpoint_qwen3_bf16":
+        assert torch.allclose(m(ids).logits[0, :, 0], h + 0.5, atol=1e-5)
+    else:
+        assert torch.allclose(m(ids).logits[0, 0], h[-1], atol=1e-5)
+)",
+                                          place.path().string());
+  EXPECT_EQ(result.code, 0) << result.output;
+}
+
 TEST(model_weights, transformers_loads_a_folder_we_wrote) {
   const std::string python = scratch::python_with("transformers, torch");
   if (python.empty()) GTEST_SKIP() << "needs Python with transformers and torch";

@@ -67,12 +67,12 @@ struct fixture {
   /// Weights, moments and number of steps, as bytes.
   std::string state() {
     std::string all;
-    for (const float* p : {actor.model.weights().data(), actor.optimizer.m().data(), actor.optimizer.v().data()})
+    for (const float* p : {actor.model.weights().data(), actor.optimizer().m().data(), actor.optimizer().v().data()})
       all.append(reinterpret_cast<const char*>(p), actor.model.size() * sizeof(float));
-    return all + std::to_string(actor.optimizer.steps());
+    return all + std::to_string(actor.optimizer().steps());
   }
   std::string gradient() const {
-    return {reinterpret_cast<const char*>(actor.gradient.data()), actor.gradient.size() * sizeof(float)};
+    return {reinterpret_cast<const char*>(actor.gradient().data()), actor.gradient().size() * sizeof(float)};
   }
   cpu device;
   trainer::actor<cpu> actor;
@@ -163,7 +163,7 @@ TEST(policy_update, gradients_and_updated_weights_against_pytorch) {
     const auto gradient = spec.at("gradients").at(p.name).get<std::vector<double>>();
     const auto updated = spec.at("updated").at(p.name).get<std::vector<double>>();
     for (std::size_t i = 0; i < p.size; ++i) {
-      EXPECT_NEAR(f.actor.gradient.data()[p.offset + i], gradient[i], 1e-5 * norm) << p.name << " " << i;
+      EXPECT_NEAR(f.actor.gradient().data()[p.offset + i], gradient[i], 1e-5 * norm) << p.name << " " << i;
       // AdamW's first step goes by the sign of the gradient: no statement where that is rounding noise.
       if (std::abs(gradient[i]) > 1e-4) {
         EXPECT_NEAR(f.weights()[p.offset + i], updated[i], 2e-5) << p.name << " " << i;
@@ -185,7 +185,7 @@ TEST(policy_update, gradient_is_the_sum_trajectory_by_trajectory_to_the_bit) {
       trainer::packed_trajectories packed;
       packed.push_back(t);
       const float temperature = golden().at("temperature").get<float>();
-      nn::forward_backward(one.actor.model, one.actor.space, one.actor.gradient, packed.inputs, packed.targets,
+      nn::forward_backward(one.actor.model, one.actor.space, one.actor.gradient(), packed.inputs, packed.targets,
                            temperature, false,
                            [&](std::span<const float> logp, std::span<const float> entropy, std::span<float> dlogp,
                                std::span<float> dentropy) {
@@ -270,7 +270,7 @@ TEST(policy_update, one_optimizer_step_per_mini_batch_and_pass) {
     fixture f;
     trainer::metrics m;
     EXPECT_EQ(trainer::update_actor(f.actor, trainer::verl_algorithm(), batch(), plan, random_key{seed}, m), 0);
-    EXPECT_EQ(f.actor.optimizer.steps(), 6);
+    EXPECT_EQ(f.actor.optimizer().steps(), 6);
     return f.state();
   };
   EXPECT_EQ(run(1), run(1));
@@ -286,7 +286,7 @@ TEST(policy_update, clipping_scales_the_gradient_and_zero_switches_it_off) {
     trainer::update_plan plan = one_update();
     plan.grad_clip = grad_clip;
     trainer::update_actor(f.actor, trainer::verl_algorithm(), batch(), plan, random_key{1}, m);
-    return std::pair{m.get("actor/grad_norm"), f.actor.optimizer.m().data()[3]};
+    return std::pair{m.get("actor/grad_norm"), f.actor.optimizer().m().data()[3]};
   };
   const auto [norm, free] = weights(0);
   const auto [same_norm, clipped] = weights(norm / 4);

@@ -135,10 +135,10 @@ inline void write_config(const std::filesystem::path& folder, const nn::config& 
   const nlohmann::ordered_json pad =
       c.pad_token_id < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(c.pad_token_id);
   const bool score = c.output == nn::model_output::score;
-  const std::string architecture = std::string(qwen2 ? "Qwen2For" : "Qwen3For") +
-                                   (!score         ? "CausalLM"
-                                    : c.score_bias ? "TokenClassification"
-                                                   : "SequenceClassification");
+  const std::string architecture =
+      std::string(qwen2 ? "Qwen2For" : "Qwen3For") + (!score         ? "CausalLM"
+                                                      : c.score_bias ? "TokenClassification"
+                                                                     : "SequenceClassification");
   nlohmann::ordered_json root{{"architectures", {architecture}},
                               {"model_type", qwen2 ? "qwen2" : "qwen3"},
                               {"vocab_size", c.vocab_size},

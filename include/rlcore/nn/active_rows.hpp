@@ -23,9 +23,8 @@ void find_active_rows(workspace<Device>& space, std::span<const std::int32_t> ro
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (!has_gradient(i)) continue;
     space.active.push_back(static_cast<std::int32_t>(i));
-    const auto after =
-        std::upper_bound(space.segments.begin(), space.segments.end(), static_cast<extent_t>(rows[i]),
-                         [](extent_t row, const attention_segment& s) { return row < s.first_row; });
+    const auto after = std::upper_bound(space.segments.begin(), space.segments.end(), static_cast<extent_t>(rows[i]),
+                                        [](extent_t row, const attention_segment& s) { return row < s.first_row; });
     ++space.counts[static_cast<std::size_t>(after - space.segments.begin()) - 1];
   }
   for (std::size_t s = 0; s < space.counts.size(); ++s) {

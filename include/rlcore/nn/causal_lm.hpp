@@ -76,13 +76,13 @@ class causal_lm {
     const random_key key = random_key{seed}.child(0x696e6974u);
     const parameter& p = parameters_[k];
     const bool matrix = p.shape.size() == 2, bias = p.name.ends_with(".bias");
-    const double deviation = p.name == score_name ? 1 / static_cast<double>(settings_.hidden_size + 1)
-                                                  : settings_.initializer_range;
+    const double deviation =
+        p.name == score_name ? 1 / static_cast<double>(settings_.hidden_size + 1) : settings_.initializer_range;
     std::vector<float> values(p.size, bias ? 0.0f : 1.0f);
     for (std::size_t i = 0; matrix && i < p.size; ++i)
-      values[i] = static_cast<float>(deviation * key.normal(static_cast<std::uint32_t>(i),
-                                                            static_cast<std::uint32_t>(i >> 32),
-                                                            static_cast<std::uint32_t>(k)));
+      values[i] =
+          static_cast<float>(deviation * key.normal(static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(i >> 32),
+                                                    static_cast<std::uint32_t>(k)));
     device_->upload(weights().data() + p.offset, values.data(), p.size * sizeof(float));
   }
   void check() {

@@ -35,11 +35,11 @@ inline void check_targets(const targets& wanted, const config& c) {
 template <class Device>
 void check_output(const causal_lm<Device>& model, model_output wanted, const char* what) {
   if (model.settings().output != wanted)
-    throw std::invalid_argument(std::string("rlcore: ") + what + (wanted == model_output::logits
-                                                                      ? " needs a causal language model, got a score "
-                                                                        "model"
-                                                                      : " needs a score model, got a causal language "
-                                                                        "model"));
+    throw std::invalid_argument(std::string("rlcore: ") + what +
+                                (wanted == model_output::logits ? " needs a causal language model, got a score "
+                                                                  "model"
+                                                                : " needs a score model, got a causal language "
+                                                                  "model"));
 }
 
 /// Checks and uploads a batch. One segment per sequence, whose keys and values lie in the qkv rows of the layer.

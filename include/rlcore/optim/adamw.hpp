@@ -37,6 +37,8 @@ class adamw {
   void set_steps(std::int64_t steps) noexcept { steps_ = steps; }
   buffer<float, Device>& m() noexcept { return m_; }
   buffer<float, Device>& v() noexcept { return v_; }
+  const buffer<float, Device>& m() const noexcept { return m_; }
+  const buffer<float, Device>& v() const noexcept { return v_; }
 
   /// The weights [first, last) have no weight decay from now on. Ranges come in order and do not overlap.
   void exempt(std::size_t first, std::size_t last) {

@@ -1,51 +1,27 @@
-// The policy that is trained: model, gradients, optimizer state, and the engine that samples from it.
+// The policy that is trained, and the engine that samples from it.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <span>
 #include <vector>
 
-#include "rlcore/nn/forward_backward.hpp"
 #include "rlcore/nn/log_probs.hpp"
-#include "rlcore/optim/adamw.hpp"
-#include "rlcore/optim/clip.hpp"
 #include "rlcore/rollout/engine.hpp"
 #include "rlcore/trainer/policy/settings.hpp"
 #include "rlcore/trainer/policy/trajectory.hpp"
+#include "rlcore/trainer/trainee.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
 
 template <class Device>
-struct actor {
-  nn::causal_lm<Device> model;
-  nn::workspace<Device> space;
-  nn::gradients<Device> gradient;
-  optim::adamw<Device> optimizer;
+struct actor : trainee<Device> {
   rollout::engine<Device> engine;
 
   actor(Device& device, const nn::config& config, const policy_settings& s)
-      : model(device, config),
-        space(device, s.logits_bytes),
-        gradient(model),
-        optimizer(device, model.size(), s.adamw) {}
+      : trainee<Device>(device, config,
+                        {.adamw = s.adamw, .logits_bytes = s.logits_bytes, .recompute = s.recompute_activations}) {}
 };
-
-/// What one optimizer step did to the parameters.
-struct step_outcome {
-  double gradient_norm = 0;  ///< global L2 norm before clipping
-  bool skipped = false;      ///< the norm was not finite: parameters and optimizer state are untouched
-};
-
-/// Clips the accumulated gradient to `grad_clip` (<= 0: no clipping) and steps, unless the gradient is not finite.
-template <class Device>
-step_outcome apply_gradient(actor<Device>& a, double lr, double grad_clip) {
-  const double norm = optim::global_norm(a.model.device(), a.gradient);
-  if (!std::isfinite(norm)) return {norm, true};
-  a.optimizer.step(a.model.weights(), a.gradient, lr, optim::clip_scale(norm, grad_clip));
-  return {norm, false};
-}
 
 /// Log-probs of every response token under `model`, written to `field` of each trajectory; entropies to `entropy`, if
 /// it is given.

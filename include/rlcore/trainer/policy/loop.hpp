@@ -251,7 +251,7 @@ class policy_loop {
                           .lr = s.lr * s.schedule.factor(state_.step - 1),
                           .grad_clip = s.grad_clip};
     state_.skipped_updates += update_actor(run_.policy, run_.algorithm, batch_, how, key(stream::mini_batches), m);
-    state_.optimizer_steps = run_.policy.optimizer.steps();
+    state_.optimizer_steps = run_.policy.optimizer().steps();
   }
 
   policy_run<Device, Algorithm> run_;

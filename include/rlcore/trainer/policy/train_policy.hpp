@@ -61,13 +61,6 @@ inline data::prompt_dataset open_prompts(const std::vector<std::string>& files, 
   return open_prompts(files, s, tokenizer, chat, rule_rewards(), name, quiet);
 }
 
-template <class Device>
-void load_model(nn::causal_lm<Device>& model, const std::filesystem::path& folder) {
-  std::vector<float> weights(model.size());
-  checkpoint::load_weights(folder, model.parameters(), weights);
-  model.weights().upload(weights);
-}
-
 /// Bytes of keys and values that sampling may take: gpu_memory_utilization of the memory that is available now. Throws
 /// config_error if that does not hold one sequence of the longest kind.
 template <class Device>
@@ -158,6 +151,9 @@ std::optional<double> train_policy(Device& device, const options& opt, const Alg
 
   const std::filesystem::path folder = checkpoint::resolve_model(s.model_path);
   nn::config config = checkpoint::read_config(folder);
+  if (config.output != nn::model_output::logits)
+    throw format_error((folder / "config.json").string() +
+                       ": a score model cannot be a policy; expected a ...ForCausalLM");
   const text::tokenizer tokenizer = text::tokenizer::load(folder);
   const text::chat_template chat = text::chat_template::detect(folder);
   if (static_cast<std::int64_t>(tokenizer.vocab_size()) > config.vocab_size)
@@ -209,7 +205,7 @@ std::optional<double> train_policy(Device& device, const options& opt, const Alg
     state = load_state(from.folder, policy, s.seed);
     say("resumed after step " + std::to_string(state.step) + " from " + from.folder.string());
   } else {
-    load_model(policy.model, folder);
+    policy.load(folder);
   }
 
   settings.max_cache_bytes = rollout_cache_bytes<Device>(settings, policy.model.settings());

@@ -33,8 +33,8 @@ inline void shuffle_rows(std::vector<const trajectory*>& rows, random_key key, s
   }
 }
 
-/// Adds the gradient of the loss over `mini` to a.gradient. The denominators are counted over all of `mini` before its
-/// first backward pass, so neither the micro-batches nor their sizes show in the result.
+/// Adds the gradient of the loss over `mini` to a.gradient(). The denominators are counted over all of `mini` before
+/// its first backward pass, so neither the micro-batches nor their sizes show in the result.
 template <class Device, policy_algorithm Algorithm>
 policy_report accumulate_gradient(actor<Device>& a, const Algorithm& algorithm, std::span<const trajectory* const> mini,
                                   const update_plan& plan) {
@@ -44,6 +44,7 @@ policy_report accumulate_gradient(actor<Device>& a, const Algorithm& algorithm, 
   packed_trajectories packed;
   std::vector<float> old_logp, ref_logp, advantage, token_advantage, selected;
   policy_report report;
+  a.recompute = plan.recompute;
   for_each_micro_batch(mini, plan.micro_trajectories, plan.micro_tokens, [&](std::size_t first, std::size_t last) {
     packed.clear();
     old_logp.clear(), ref_logp.clear(), advantage.clear(), token_advantage.clear(), selected.clear();
@@ -56,16 +57,16 @@ policy_report accumulate_gradient(actor<Device>& a, const Algorithm& algorithm, 
       token_advantage.insert(token_advantage.end(), t.token_advantage.begin(), t.token_advantage.end());
       selected.insert(selected.end(), t.selected.begin(), t.selected.end());
     }
-    nn::forward_backward(a.model, a.space, a.gradient, packed.inputs, packed.targets, plan.temperature, plan.recompute,
-                         [&](std::span<const float> logp, std::span<const float> entropy, std::span<float> dlogp,
-                             std::span<float> dentropy) {
-                           policy_micro_batch rows;
-                           rows.offsets = packed.offsets, rows.logp = logp;
-                           rows.old_logp = old_logp, rows.ref_logp = ref_logp;
-                           rows.advantage = advantage, rows.token_advantage = token_advantage, rows.selected = selected;
-                           if (with_entropy) rows.entropy = entropy;
-                           report += algorithm.loss(rows, counts, dlogp, with_entropy ? dentropy : std::span<float>());
-                         });
+    a.forward_backward(packed.inputs, packed.targets, plan.temperature,
+                       [&](std::span<const float> logp, std::span<const float> entropy, std::span<float> dlogp,
+                           std::span<float> dentropy) {
+                         policy_micro_batch rows;
+                         rows.offsets = packed.offsets, rows.logp = logp;
+                         rows.old_logp = old_logp, rows.ref_logp = ref_logp;
+                         rows.advantage = advantage, rows.token_advantage = token_advantage, rows.selected = selected;
+                         if (with_entropy) rows.entropy = entropy;
+                         report += algorithm.loss(rows, counts, dlogp, with_entropy ? dentropy : std::span<float>());
+                       });
   });
   return report;
 }
@@ -92,9 +93,9 @@ std::int64_t update_actor(actor<Device>& a, const Algorithm& algorithm, std::spa
     for (std::size_t begin = 0; begin < order.size(); begin += static_cast<std::size_t>(plan.mini_trajectories)) {
       const auto mini = std::span<const trajectory* const>(order).subspan(
           begin, std::min(static_cast<std::size_t>(plan.mini_trajectories), order.size() - begin));
-      a.gradient.zero();
+      a.begin_update();
       const policy_report report = accumulate_gradient(a, algorithm, mini, plan);
-      const step_outcome outcome = apply_gradient(a, plan.lr, plan.grad_clip);
+      const step_outcome outcome = a.apply(plan.lr, plan.grad_clip);
       skipped += outcome.skipped;
       kl_coefficient = report.kl_coefficient;
       note("actor/pg_loss", report.policy_loss());
