@@ -1,0 +1,150 @@
+// What users get wrong, for every program: exit code 1, one line that says what, where and how to put it right, before
+// any work. The command lines are those of first_steps.json, which run, with one thing changed.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <ostream>
+
+#include "first_steps.hpp"
+#include "rlcore/data/table.hpp"
+
+namespace {
+
+namespace fs = std::filesystem;
+using words = std::vector<std::string>;
+
+/// `added` goes behind the arguments of `of`, a case of first_steps.json. In it {files} is a folder of damaged rows.
+struct mistake {
+  const char *of, *name;
+  words added, said;
+};
+std::ostream& operator<<(std::ostream& out, const mistake& m) { return out << m.of << ": " << m.name; }
+
+std::vector<rlcore::data::row> rows(const char* file) {
+  return rlcore::data::read_jsonl(RLCORE_REFERENCE_DIR "/first_steps/" + std::string(file));
+}
+void write(const fs::path& path, const std::vector<rlcore::data::row>& rows) {
+  std::string text;
+  for (const auto& row : rows) text += row.dump() + "\n";
+  scratch::write(path, text);
+}
+
+/// The last of the rows lacks a column, comes from an unknown source, is no JSON, is no row.
+void damage(const fs::path& folder) {
+  fs::create_directories(folder);
+  for (const char* file : {"sft", "turns", "pairs", "unpaired", "steps", "prompts"}) {
+    const auto good = rows((std::string(file) + ".jsonl").c_str());
+    auto all = good;
+    for (const char* column : {"prompt", "chosen", "output", "label", "value", "messages", "data_source"}) {
+      if (!good.back().contains(column)) continue;
+      all.back() = good.back();
+      all.back().erase(column);
+      write(folder / (std::string(file) + "_no_" + column + ".jsonl"), all);
+    }
+    all.back() = good.back();
+    all.back()["data_source"] = "openai/gsm9k";
+    write(folder / (std::string(file) + "_source.jsonl"), all);
+    scratch::write(folder / (std::string(file) + "_cut.jsonl"), "{\"prompt\": ");
+    scratch::write(folder / (std::string(file) + "_empty.jsonl"), "");
+#ifdef RLCORE_HAS_PARQUET
+    all.back() = good.back();
+    rlcore::data::write_parquet(folder / (std::string(file) + ".parquet"), all);
+#endif
+  }
+}
+
+class errors : public testing::TestWithParam<mistake> {};
+
+TEST_P(errors, end_with_one_line) {
+  const mistake& wrong = GetParam();
+  const auto& all = first_steps::cases();
+  if (!all.contains(wrong.of)) GTEST_SKIP() << "no case " << wrong.of;
+  const auto name = all.at(wrong.of)["program"].get<std::string>();
+  if (!fs::exists(program::path_of(name))) GTEST_SKIP() << "no " << program::path_of(name);
+  const scratch::folder place;
+  words line = first_steps::arguments(wrong.of, place.path());
+  damage(place / "files");
+  for (std::string text : wrong.added) {
+    first_steps::replace(text, "{files}", (place / "files").string());
+    if (text.find(".parquet") != std::string::npos && !rlcore::data::has_parquet) GTEST_SKIP() << "without Parquet";
+    line.push_back(text);
+  }
+  const auto before = program::snapshot(place.path());
+  const program::result r = program::run(name, line);
+  EXPECT_EQ(r.code, 1) << r.out;
+  EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << r.err;
+  EXPECT_TRUE(r.err.starts_with(name + ": ")) << r.err;
+  for (const std::string& part : wrong.said) EXPECT_NE(r.err.find(part), std::string::npos) << part << "\n" << r.err;
+  EXPECT_TRUE(program::snapshot(place.path()) == before) << "files were written";
+}
+
+std::vector<mistake> mistakes() {
+  std::vector<mistake> all;
+  const auto add = [&](const char* of, const char* name, words added, words said) {
+    all.push_back({of, name, std::move(added), std::move(said)});
+  };
+  for (const char* of : {"grpo", "ppo", "dapo", "reinforce_plus_plus"}) {
+    add(of, "misspelt_key", {"data.train_batchsize=4"}, {"'data.train_batchsize'", "'data.train_batch_size'"});
+    add(of, "unknown_flag", {"--config-nam=x"}, {"--config-nam", "--config-name"});
+    add(of, "bad_enum", {"actor_rollout_ref.actor.loss_agg_mode=token-men"},
+        {"loss_agg_mode=token-men", "'token-mean'"});
+    add(of, "not_a_number", {"actor_rollout_ref.rollout.n=three"}, {"actor_rollout_ref.rollout.n=three", "integer"});
+    add(of, "prompt_too_long", {"data.max_prompt_length=20", "data.truncation=error"},
+        {"prompts.jsonl", "data.max_prompt_length"});
+    add(of, "no_column", {"data.prompt_key=text"}, {"prompts.jsonl", "no column 'text'"});
+    add(of, "no_column_parquet", {"data.train_files={files}/prompts.parquet", "data.prompt_key=text"},
+        {"prompts.parquet", "no column 'text'"});
+    add(of, "no_column_in_one_row", {"data.train_files={files}/prompts_no_data_source.jsonl"},
+        {"prompts_no_data_source.jsonl", "row 7", "'data_source'"});
+    add(of, "unknown_source", {"data.train_files={files}/prompts_source.jsonl"},
+        {"prompts_source.jsonl", "openai/gsm9k"});
+    add(of, "cut_file", {"data.train_files={files}/prompts_cut.jsonl"}, {"prompts_cut.jsonl", "line 1"});
+    add(of, "no_file", {"data.train_files={files}/nosuch.jsonl"}, {"nosuch.jsonl"});
+    add(of, "no_model", {"actor_rollout_ref.model.path={files}/nosuch"}, {"nosuch"});
+  }
+  add("ppo", "no_critic", {"critic.model.path={files}/nosuch"}, {"nosuch"});
+
+  add("sft", "misspelt_key", {"data.train_batchsize=4"}, {"'data.train_batchsize'", "'data.train_batch_size'"});
+  add("sft", "bad_enum", {"optim.lr_scheduler=cosin"}, {"optim.lr_scheduler=cosin", "'cosine'"});
+  add("sft", "bad_truncation", {"data.truncation=errror"}, {"data.truncation=errror", "'error'"});
+  add("sft", "not_a_number", {"data.train_batch_size=many"}, {"data.train_batch_size=many", "integer"});
+  add("sft", "row_too_long", {"data.max_length=58"}, {"sft.jsonl", "data.max_length", "58"});
+  add("sft", "no_column", {"data.prompt_key=text"}, {"sft.jsonl", "no column 'text'"});
+  add("sft", "no_column_parquet", {"data.train_files={files}/sft.parquet", "data.prompt_key=text"},
+      {"sft.parquet", "no column 'text'"});
+  add("sft", "no_key_in_the_column", {"data.prompt_dict_keys=[querstion]"}, {"sft.jsonl", "querstion"});
+  add("sft", "batch_larger_than_data", {"data.train_batch_size=17"}, {"17", "16"});
+  add("sft", "no_file", {"data.train_files={files}/nosuch.jsonl"}, {"nosuch.jsonl"});
+  add("sft", "no_model", {"model.partial_pretrain={files}/nosuch"}, {"nosuch"});
+  add("sft_multiturn", "no_column", {"data.train_files={files}/turns_no_messages.jsonl"},
+      {"turns_no_messages.jsonl", "row 11", "'messages'"});
+
+  for (const char* of : {"dpo", "kto", "rm", "prm"}) {
+    add(of, "misspelt_flag", {"--learning_rat", "1e-3"}, {"--learning_rat", "--learning_rate"});
+    add(of, "not_a_number", {"--train_batch_size", "many"}, {"train_batch_size", "many", "integer"});
+    add(of, "bad_enum", {"--lr_scheduler", "cosine_with_min_l"}, {"cosine_with_min_l", "cosine_with_min_lr"});
+    add(of, "no_file", {"--dataset", "{files}/nosuch.jsonl"}, {"nosuch.jsonl"});
+    add(of, "no_model", {"--pretrain", "{files}/nosuch"}, {"nosuch"});
+    add(of, "batch_larger_than_data", {"--train_batch_size", "64"}, {"64", "12"});
+  }
+  for (const char* of : {"dpo", "rm"}) {
+    add(of, "no_column", {"--rejected_key", "text"}, {"pairs.jsonl", "no column 'text'"});
+    add(of, "no_column_parquet", {"--dataset", "{files}/pairs.parquet", "--rejected_key", "text"},
+        {"pairs.parquet", "no column 'text'"});
+    add(of, "no_column_in_one_row", {"--dataset", "{files}/pairs_no_chosen.jsonl"},
+        {"pairs_no_chosen.jsonl", "row 11", "'chosen'"});
+  }
+  add("rm", "bad_loss", {"--loss", "sigmod"}, {"sigmod", "sigmoid"});
+  add("kto", "no_column", {"--output_key", "text"}, {"unpaired.jsonl", "no column 'text'"});
+  add("kto", "no_column_in_one_row", {"--dataset", "{files}/unpaired_no_label.jsonl"},
+      {"unpaired_no_label.jsonl", "row 11", "'label'"});
+  add("prm", "no_column", {"--label_key", "text"}, {"steps.jsonl", "no column 'text'"});
+  add("prm", "unknown_label", {"--reward_tokens", "+", "x"}, {"steps.jsonl", "row", "'-'"});
+  add("prm", "placeholder_of_two_tokens", {"--placeholder_token", "two words"}, {"placeholder_token", "two words"});
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(programs, errors, testing::ValuesIn(mistakes()),
+                         [](const auto& one) { return std::string(one.param.of) + "_" + one.param.name; });
+
+}  // namespace
