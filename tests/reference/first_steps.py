@@ -160,11 +160,29 @@ def policy_cases():
                     "actor_rollout_ref.actor.loss_agg_mode=seq-mean-token-mean"],
         lambda dtype: policy.run(dtype, estimator="rloo", epochs=2, lr=1e-3, agg="seq-mean-token-mean"))
     yield "reinforce_plus_plus", case(
-        "reinforce_plus_plus_trainer",
+        "grpo_trainer",
         VERL_PPO + ["algorithm.adv_estimator=reinforce_plus_plus", "algorithm.use_kl_in_reward=True",
                     "algorithm.kl_ctrl.kl_coef=0.05", "algorithm.gamma=0.9",
                     "actor_rollout_ref.actor.ppo_mini_batch_size=2", "actor_rollout_ref.actor.optim.lr=1e-3"],
         lambda dtype: policy.run(dtype, estimator="reinforce_plus_plus", mini=2, lr=1e-3, kl_reward=0.05, gamma=0.9))
+    yield "reinforce_plus_plus_baseline", case(
+        "grpo_trainer",
+        [a.replace("{qwen2}", "{qwen3}") for a in VERL_PPO] +
+        ["algorithm.adv_estimator=reinforce_plus_plus_baseline", "algorithm.use_kl_in_reward=True",
+         "algorithm.kl_ctrl.type=adaptive", "algorithm.kl_ctrl.kl_coef=0.1", "algorithm.kl_ctrl.horizon=100",
+         "algorithm.kl_ctrl.target_kl=0.1", "actor_rollout_ref.actor.ppo_mini_batch_size=2",
+         "actor_rollout_ref.actor.optim.lr=2e-3"],
+        lambda dtype: policy.run(dtype, model="qwen3", estimator="reinforce_plus_plus_baseline", mini=2, lr=2e-3,
+                                 kl_reward=0.1, kl_horizon=100))
+    yield "gspo", case(
+        "grpo_trainer",
+        VERL_PPO + ["algorithm.adv_estimator=grpo", "algorithm.norm_adv_by_std_in_grpo=False",
+                    "actor_rollout_ref.actor.policy_loss.loss_mode=gspo",
+                    "actor_rollout_ref.actor.loss_agg_mode=seq-mean-token-mean", "actor_rollout_ref.actor.clip_ratio=0.05",
+                    "actor_rollout_ref.actor.clip_ratio_low=0.05", "actor_rollout_ref.actor.clip_ratio_high=0.08",
+                    "actor_rollout_ref.actor.ppo_mini_batch_size=1", "actor_rollout_ref.actor.optim.lr=1e-3"],
+        lambda dtype: policy.run(dtype, estimator="grpo", by_std=False, gspo=True, agg="seq-mean-token-mean", low=0.05,
+                                 high=0.08, mini=1, lr=1e-3))
     yield "dapo", case(
         "dapo_trainer",
         VERL_PPO + ["algorithm.adv_estimator=grpo", "actor_rollout_ref.actor.ppo_mini_batch_size=1",

@@ -31,6 +31,9 @@ class Setting:
     entropy: float = 0.0
     kl_loss: float = 0.0
     kl_reward: float = 0.0
+    kl_horizon: float = 0.0  # trajectories; 0: the coefficient stays
+    gspo: bool = False
+    model: str = "qwen2"
     gamma: float = 1.0
     lam: float = 1.0
     overlong: int = 0  # tokens of the buffer
@@ -119,9 +122,15 @@ def estimate(batch, s):
             a = a / (group.std(unbiased=True) + 1e-6) if s.by_std else a
         elif s.estimator == "rloo":
             a = totals[i] - (group.sum() - totals[i]) / (len(group) - 1)
+        elif s.estimator == "reinforce_plus_plus_baseline":
+            a = totals[i] - group.mean()
         else:
             break
         t.advantage = t.returns = a.expand(len(t.response))
+    if s.estimator == "reinforce_plus_plus_baseline":
+        whiten(batch, "advantage")
+        for t in batch:
+            t.returns = t.advantage
     if s.estimator == "reinforce_plus_plus":
         for t in batch:
             g, out = 0.0, []
@@ -148,12 +157,16 @@ def actor_loss(model, batch, s):
     for t in batch:
         logp = response_log_probs(model, t, s)
         x = (logp - t.old).clamp(-20, 20)
-        ratio = x.exp()
+        if s.gspo:  # the ratio of the sequence, its gradient given to the tokens
+            ratio = (logp - logp.detach() + x.detach().mean()).clamp(max=10).exp()
+        else:
+            ratio = x.exp()
         plain, bounded = -t.advantage * ratio, -t.advantage * ratio.clamp(1 - s.low, 1 + s.high)
         worse = torch.maximum(plain, bounded)
-        policy.append(torch.where(t.advantage < 0, torch.minimum(worse, -t.advantage * s.dual), worse))
+        lowest = worse if s.gspo else torch.minimum(worse, -t.advantage * s.dual)
+        policy.append(torch.where(t.advantage < 0, lowest, worse))
         clipped.append((bounded > plain).to(x.dtype))
-        lower.append(((t.advantage < 0) & (-t.advantage * s.dual < worse)).to(x.dtype))
+        lower.append(((t.advantage < 0) & (lowest < worse)).to(x.dtype))
         ppo_kl.append(-x.detach())
         if s.entropy:
             entropy.append(entropies(model, t, s))
@@ -196,9 +209,9 @@ def updates(trainee, batch, s, factor, objective):
 
 def run(dtype, steps=4, **settings):
     s = Setting(**settings)
-    actor = Trainee(load("qwen2", dtype), s.lr, weight_decay=s.weight_decay)
+    actor = Trainee(load(s.model, dtype), s.lr, weight_decay=s.weight_decay)
     critic = Trainee(load("score", dtype), s.critic_lr) if s.critic_lr else None
-    reference = load("qwen2", dtype)
+    reference = load(s.model, dtype)
     schedule = cosine(s.warmup, steps) if s.cosine else constant(s.warmup)
     log = []
     for step in range(1, steps + 1):
@@ -217,7 +230,10 @@ def run(dtype, steps=4, **settings):
             estimate(batch, s)
         row = {"actor/entropy": entropy}
         if s.kl_reward:
-            row["actor/reward_kl_penalty"] = torch.stack([t.notes["kl"].mean() for t in batch]).mean()
+            kl = torch.stack([t.notes["kl"].mean() for t in batch]).mean()
+            row.update({"actor/reward_kl_penalty": kl, "actor/reward_kl_penalty_coeff": s.kl_reward})
+            if s.kl_horizon:
+                s.kl_reward *= 1 + min(max(kl.item() / 0.1 - 1, -0.2), 0.2) * len(batch) / s.kl_horizon
         stat = lambda name, x: row.update({f"{name}/mean": x.mean(), f"{name}/max": x.max(), f"{name}/min": x.min()})
         stat("critic/score", torch.tensor([t.score for t in batch], dtype=dtype))
         stat("critic/rewards", torch.stack([t.reward.sum() for t in batch]))
