@@ -96,15 +96,38 @@ if [ "$goal" != format ]; then
   fi
 fi
 
+# What tests need from Python, in build/venv; what pip cannot get is left out, and its tests with it.
+in_venv() {  # in_venv WHAT_FOR PACKAGE==VERSION...
+  what_for=$1
+  shift
+  [ -e build/venv/bin/python3 ] || { python3 -m venv build/venv || /usr/bin/python3 -m venv --clear build/venv; } >>"$log" 2>&1 &&
+    timeout 300 build/venv/bin/python3 -m pip install --quiet --disable-pip-version-check --no-input --retries 1 \
+      --no-deps --only-binary :all: "$@" </dev/null >>"$log" 2>&1 ||
+    echo "setup: $1 could not be installed (see $log): the tests go on without $what_for"
+}
 # Arrow C++ for Parquet comes out of the pyarrow wheel; without it the tests of Parquet are left out.
 if [ "$goal" = test ] && ! pkg-config --exists parquet 2>/dev/null && [ -z "${RLCORE_PYARROW:-}" ]; then
   wheel=$(sed -n '/^pyarrow==/p' cmake/requirements.txt)
   if ! build/venv/bin/python3 -c "import pyarrow, sys; sys.exit('pyarrow==' + pyarrow.__version__ != '$wheel')" 2>/dev/null; then
     rm -rf build/venv
     echo "setup: $wheel into build/venv, for the tests of Parquet"
-    { python3 -m venv build/venv || /usr/bin/python3 -m venv --clear build/venv; } >>"$log" 2>&1 &&
-      timeout 300 build/venv/bin/python3 -m pip install --quiet --disable-pip-version-check --no-input --retries 1 \
-        --only-binary :all: "$wheel" </dev/null >>"$log" 2>&1 ||
-      echo "setup: $wheel could not be installed (see $log): the tests go on without Parquet"
+    in_venv Parquet "$wheel"
+  fi
+fi
+# TensorBoard itself reads the event files that the tests write.
+if [ "$goal" = test ]; then
+  wheels=$(sed -n '/^\(tensorboard\|absl-py\|numpy\|protobuf\)==/p' cmake/requirements.txt)
+  # shellcheck disable=SC2086
+  if ! build/venv/bin/python3 - $wheels 2>/dev/null <<'PYTHON'
+import sys
+from importlib.metadata import version
+from tensorboard.backend.event_processing import event_accumulator
+sys.exit(any(version(w.split("==")[0]) != w.split("==")[1] for w in sys.argv[1:]))
+PYTHON
+  then
+    # shellcheck disable=SC2086
+    set -- $wheels
+    echo "setup: $1 into build/venv, for the tests of event files"
+    in_venv TensorBoard "$@"
   fi
 fi

@@ -1,4 +1,4 @@
-// Where metrics go: verl's line on the console, and one JSON object per step in metrics.jsonl.
+// Where metrics go: verl's line on the console, one JSON object per step in metrics.jsonl, TensorBoard's event files.
 #pragma once
 
 #include <fcntl.h>
@@ -21,6 +21,7 @@
 
 #include "rlcore/core/error.hpp"
 #include "rlcore/trainer/metrics.hpp"
+#include "rlcore/trainer/tensorboard.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -71,14 +72,16 @@ inline std::vector<metric_row> read_metric_rows(const std::filesystem::path& pat
 
 class logger {
  public:
-  /// `names` as in trainer.logger: "console" prints; without "console" and "file" everything still goes to the console.
-  /// The file folder/metrics.jsonl is always kept, the report is made of it; an empty folder means no file. A run that
-  /// continues after `resumed_step` keeps the rows up to that step, a fresh run (negative) starts an empty file.
-  /// Throws file_error.
-  logger(const std::vector<std::string>& names, const std::filesystem::path& folder, std::int64_t resumed_step = -1)
+  /// `names` as in trainer.logger: "console" prints, "tensorboard" writes event files (see tensorboard_folder());
+  /// without any of "console", "file" and "tensorboard" everything still goes to the console. The file
+  /// folder/metrics.jsonl is always kept, the report is made of it; an empty folder means no files. A run that
+  /// continues after `resumed_step` keeps the rows up to that step, a fresh run (negative) starts anew. A folder for
+  /// the event files also asks for them. Throws file_error.
+  logger(const std::vector<std::string>& names, const std::filesystem::path& folder, std::int64_t resumed_step = -1,
+         const std::string& events_folder = {})
       : terminal_(isatty(STDOUT_FILENO) != 0) {
     const auto named = [&](const char* name) { return std::find(names.begin(), names.end(), name) != names.end(); };
-    console_ = named("console") || !named("file");
+    console_ = named("console") || !(named("file") || named("tensorboard"));
     if (folder.empty()) return;
     std::error_code failure;
     std::filesystem::create_directories(folder, failure);
@@ -87,13 +90,11 @@ class logger {
     if (resumed_step >= 0)
       for (metric_row& row : read_metric_rows(path_))
         if (row.step <= resumed_step) rows_.push_back(std::move(row));
-    const std::filesystem::path fresh = path_.string() + ".new";
-    open(fresh, "w");
-    for (const metric_row& row : rows_) append(json_line(row.step, row.values) + "\n");
-    close();
-    std::filesystem::rename(fresh, path_, failure);
-    if (failure) throw file_error(path_.string() + ": cannot replace the file: " + failure.message());
-    open(path_, "a");
+    write_all();
+    if (named("tensorboard") || !events_folder.empty()) {
+      const std::filesystem::path events = tensorboard_folder(folder, events_folder);
+      tensorboard_.emplace(events, resumed_step, events == folder / "tensorboard", rows_);
+    }
   }
   logger(const logger&) = delete;
   logger& operator=(const logger&) = delete;
@@ -108,13 +109,30 @@ class logger {
     const std::string line = json_line(step, m) + "\n";
     append(line);
     announced_ = line.size();
+    if (tensorboard_) tensorboard_->write(step, m);
+    early_ = m;
   }
-  /// Prints the step and appends it to the file; both are flushed. Throws file_error.
+  /// Prints the step and appends it to the files; all are flushed. A step that is written again (a validation of a run
+  /// that continues) adds to its row. Throws file_error.
   void write(std::int64_t step, const metrics& m) {
     if (console_) {
       // A progress line may stand on the terminal: clear it first.
       std::fprintf(stdout, "%s%s\n", terminal_ ? "\r\033[2K" : "", console_line(step, m).c_str());
       std::fflush(stdout);
+    }
+    const bool again = !rows_.empty() && rows_.back().step == step;
+    if (tensorboard_) {
+      metrics fresh;  // one point per metric and step
+      for (const auto& [name, x] : m)
+        if (!early_.contains(name) && !(again && rows_.back().values.contains(name))) fresh.set(name, x);
+      tensorboard_->write(step, fresh);
+    }
+    early_ = {};
+    if (again) {
+      rows_.back().values.merge(m);
+      announced_ = 0;
+      if (file_ != nullptr) write_all();
+      return;
     }
     rows_.push_back({step, m});
     if (file_ != nullptr) announced_ > 0 ? replace(json_line(step, m)) : append(json_line(step, m) + "\n");
@@ -134,6 +152,18 @@ class logger {
   }
   void append(const std::string& text) {
     if (std::fwrite(text.data(), 1, text.size(), file_) != text.size() || std::fflush(file_) != 0) fail("write");
+  }
+  /// The file anew, with all rows.
+  void write_all() {
+    if (file_ != nullptr) close();
+    const std::filesystem::path fresh = path_.string() + ".new";
+    open(fresh, "w");
+    for (const metric_row& row : rows_) append(json_line(row.step, row.values) + "\n");
+    close();
+    std::error_code failure;
+    std::filesystem::rename(fresh, path_, failure);
+    if (failure) throw file_error(path_.string() + ": cannot replace the file: " + failure.message());
+    open(path_, "a");
   }
   /// Writes over the announced row in one call, so that at every moment one of the two is in the file.
   void replace(std::string line) {
@@ -157,6 +187,8 @@ class logger {
   std::size_t announced_ = 0;  // length of the announced row at the end of the file; 0: there is none
   std::filesystem::path path_;
   std::FILE* file_ = nullptr;
+  std::optional<tensorboard> tensorboard_;
+  metrics early_;  // what announce() said
   std::vector<metric_row> rows_;
 };
 

@@ -32,6 +32,7 @@ class metrics {
       put(name, static_cast<double>(x));
     }
   }
+  void set(std::string_view name, number x) { put(name, x); }
   /// Sets every number of `other` here.
   void merge(const metrics& other) {
     for (const auto& [name, x] : other.entries_) put(name, x);

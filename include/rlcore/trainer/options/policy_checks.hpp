@@ -20,9 +20,8 @@ namespace trainer {
 namespace detail {
 
 inline void check_loggers(options& opt) {
-  const std::vector<std::string> here = {"console", "file"};
-  const std::vector<std::string> elsewhere = {"wandb",       "mlflow",  "swanlab", "vemlp_wandb",
-                                              "tensorboard", "clearml", "trackio"};
+  const std::vector<std::string> here = {"console", "file", "tensorboard"};
+  const std::vector<std::string> elsewhere = {"wandb", "mlflow", "swanlab", "vemlp_wandb", "clearml", "trackio"};
   for (const std::string& name : opt.list("trainer.logger")) {
     if (std::find(here.begin(), here.end(), name) != here.end()) continue;
     if (std::find(elsewhere.begin(), elsewhere.end(), name) != elsewhere.end()) {
@@ -31,7 +30,7 @@ inline void check_loggers(options& opt) {
     }
     auto known = here;
     known.insert(known.end(), elsewhere.begin(), elsewhere.end());
-    throw config_error("trainer.logger=" + name + ": expected console, file or the name of a tracker" +
+    throw config_error("trainer.logger=" + name + ": expected console, file, tensorboard or the name of a tracker" +
                        did_you_mean(name, known));
   }
 }

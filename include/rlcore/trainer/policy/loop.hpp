@@ -71,7 +71,8 @@ class policy_loop {
   std::optional<double> run() {
     const policy_settings& s = run_.settings;
     std::optional<double> last_validation;
-    if (run_.val != nullptr && s.val_before_train) {
+    // A run that continues has validated where it stopped, if it was to.
+    if (run_.val != nullptr && s.val_before_train && (state_.step == 0 || s.val_only)) {
       metrics m;
       stages time;
       last_validation = validation(m, time);

@@ -60,7 +60,7 @@ struct policy_settings {
   std::int64_t epochs_per_step = 1;
   bool shuffle_mini_batches = false;
   // trainer
-  std::string root, resume_mode, resume_path, rollout_dir, replay;
+  std::string root, resume_mode, resume_path, rollout_dir, replay, events_dir;
   std::vector<std::string> loggers;
   std::int64_t save_freq = -1, test_freq = -1, keep = 0, critic_warmup = 0;
   bool val_before_train = true, val_only = false, report = true;
@@ -200,6 +200,7 @@ inline policy_settings read_settings(const options& opt) {
   s.resume_path = opt.find<std::string>("trainer.resume_from_path").value_or("");
   s.rollout_dir = opt.find<std::string>("trainer.rollout_data_dir").value_or("");
   s.replay = opt.find<std::string>("rlcore.replay").value_or("");
+  s.events_dir = opt.find<std::string>("rlcore.tensorboard_dir").value_or("");
   s.loggers = opt.list("trainer.logger");
   s.save_freq = opt.get<std::int64_t>("trainer.save_freq");
   s.test_freq = opt.get<std::int64_t>("trainer.test_freq");

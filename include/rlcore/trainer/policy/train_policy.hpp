@@ -213,7 +213,7 @@ std::optional<double> train_policy(Device& device, const options& opt, const Alg
                   static_cast<double>(settings.max_cache_bytes) / (1024.0 * 1024 * 1024)));
 
   settings.root = root.string();
-  logger log(s.loggers, root, from ? from.step : -1);
+  logger log(s.loggers, root, from ? from.step : -1, checkpoint::expand_home(s.events_dir).string());
   progress bar;
   policy_loop<Device, Algorithm> loop({settings, algorithm, plan, tokenizer, folder, train, &val, policy, *rewards,
                                        reference ? &*reference : nullptr, eos, stored ? &*stored : nullptr},

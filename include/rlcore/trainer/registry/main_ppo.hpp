@@ -32,8 +32,7 @@ inline registry main_ppo_registry() {
       .add(keys::own)
       .add(keys::own_reward);
   known.add(keys::megatron).add(keys::further);
-  constexpr flag flags[] = {{"replay", "rlcore.replay"}};
-  known.add_flags(flags);
+  known.add_flags(keys::own_flags).add_flags(keys::policy_flags);
   return known;
 }
 

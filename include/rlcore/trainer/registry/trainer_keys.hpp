@@ -1,6 +1,7 @@
 // trainer.*, rlcore.*, critic: the run as a whole.
 #pragma once
 
+#include "rlcore/trainer/registry/flag.hpp"
 #include "rlcore/trainer/registry/key.hpp"
 
 RLCORE_BEGIN
@@ -15,8 +16,8 @@ inline constexpr key trainer[] = {
     {"trainer.experiment_name", text, "gsm8k", honoured, "second part of the run's name"},
     {"trainer.default_local_dir", text, "checkpoints/${trainer.project_name}/${trainer.experiment_name}", honoured,
      "folder of checkpoints, metrics and report"},
-    {"trainer.logger", texts, "[console,file]", honoured,
-     "where metrics go: console, file (metrics.jsonl); other trackers get a note"},
+    {"trainer.logger", texts, "[console,file,tensorboard]", honoured,
+     "where metrics go: console, file (metrics.jsonl), tensorboard (event files); other trackers get a note"},
     {"trainer.save_freq", integer, "-1", honoured, "checkpoint every so many steps and at the last; <= 0: never"},
     {"trainer.test_freq", integer, "-1", honoured, "validation every so many steps and at the last; <= 0: never"},
     {"trainer.val_before_train", boolean, "True", honoured, "validation before the first step"},
@@ -52,6 +53,8 @@ inline constexpr key own[] = {
      "kernels: avx512_bf16, avx512, avx2 or portable; null: the best that this processor has",
      words("avx512_bf16|avx512|avx2|portable")},
     {"rlcore.report", boolean, "True", honoured, "write report.html beside the checkpoints"},
+    {"rlcore.tensorboard_dir", text, "null", honoured,
+     "folder of the event files (also --use_tensorboard); null: $TENSORBOARD_DIR, or tensorboard beside metrics.jsonl"},
     {"rlcore.logits_memory_mb", integer, "256", honoured, "memory for logits, in MiB; no result depends on it",
      at_least(1)},
     {"rlcore.max_decode_batch", integer, "null", honoured, "sequences decoded together; null: rollout.max_num_seqs",
@@ -65,6 +68,10 @@ inline constexpr key own[] = {
      "responses to train on instead of sampling: a trainer.rollout_data_dir, or one file of such lines (also "
      "--replay)"},
 };
+
+/// Flags that every trainer takes beside its keys.
+inline constexpr flag own_flags[] = {{"use_tensorboard", "rlcore.tensorboard_dir"}};
+inline constexpr flag policy_flags[] = {{"replay", "rlcore.replay"}};
 
 inline constexpr key critic[] = {
     {"critic.enable", boolean, "null", fixed, "train a value model"},
