@@ -133,6 +133,19 @@ TEST_F(trainer_bits, resumed_run_equals_an_uninterrupted_one) {
   }
 }
 
+/// Each step has one row, also where both a validation before training and one that was due fall on it.
+TEST_F(trainer_bits, resumed_run_does_not_log_a_step_twice) {
+  const arguments validated{"trainer.val_before_train=True", "trainer.logger=[file,tensorboard]"};
+  train("whole", validated);
+  train("cut", validated + arguments{"trainer.total_training_steps=2"});
+  train("cut", validated);
+  expect_same("whole", "cut");
+  EXPECT_EQ(rows(root("cut")).size(), 5u);
+  train("cut", validated + arguments{"trainer.val_only=True"});
+  EXPECT_EQ(rows(root("whole")), rows(root("cut")));
+  EXPECT_TRUE(fs::exists(root("cut") / "tensorboard"));
+}
+
 TEST_F(trainer_bits, resuming_takes_the_same_seed_and_the_command_lines_coefficient) {
   train("run", {"trainer.total_training_steps=2"});
   refused({"rlcore.seed=5"}, "was saved by a run with rlcore.seed=1, this run has rlcore.seed=5", "run");
