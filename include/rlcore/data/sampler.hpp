@@ -29,5 +29,15 @@ inline std::vector<std::uint32_t> epoch_order(std::size_t n, std::uint64_t seed,
   return order;
 }
 
+/// Rows of batch number `batch` (from 1) of `size` rows each: epoch after epoch, the last partial batch of each
+/// dropped. Needs size <= n.
+inline std::vector<std::uint32_t> rows_of_batch(std::size_t n, std::int64_t size, std::int64_t batch,
+                                                std::uint64_t seed, bool shuffle) {
+  const std::int64_t per_epoch = static_cast<std::int64_t>(n) / size, index = batch - 1;
+  const auto order = epoch_order(n, seed, static_cast<std::uint64_t>(index / per_epoch), shuffle);
+  const auto first = order.begin() + index % per_epoch * size;
+  return {first, first + size};
+}
+
 }  // namespace data
 RLCORE_END

@@ -16,7 +16,8 @@ namespace trainer {
 /// Counts of one run. Trajectory: one sampled response with its prompt.
 struct batch_plan {
   std::int64_t dataset_prompts = 0;
-  std::int64_t prompts_per_step = 0;
+  std::int64_t prompts_per_step = 0;   ///< that it trains on
+  std::int64_t prompts_per_round = 0;  ///< that are sampled together; the same without dynamic sampling
   std::int64_t samples_per_prompt = 0;
   std::int64_t trajectories_per_step = 0;
   std::int64_t mini_batch_prompts = 0;  ///< prompts of one optimizer update, at most prompts_per_step
@@ -29,10 +30,12 @@ struct batch_plan {
   std::int64_t ref_tokens = 0;
   std::int64_t old_trajectories = 0;  ///< the same for old log-probs that are computed again
   std::int64_t old_tokens = 0;
-  std::int64_t steps_per_epoch = 0;
+  std::int64_t steps_per_epoch = 0;  ///< with dynamic sampling: rounds
   std::int64_t epochs = 0;
   std::int64_t total_steps = 0;
+  std::int64_t total_rounds = 0;  ///< after which the data are used up; 0: no limit
   std::int64_t warmup_steps = 0;
+  bool dynamic_sampling = false;      ///< a step takes as many rounds as it needs
   std::int64_t devices = 1;           ///< as the command line has it; changes no result here
   std::vector<std::string> warnings;  ///< what differs from what verl would have done
 
@@ -92,7 +95,9 @@ inline batch_plan make_batch_plan(const options& opt, std::int64_t dataset_promp
                     ref = "actor_rollout_ref.ref.";
   batch_plan plan;
   plan.dataset_prompts = dataset_prompts;
-  plan.prompts_per_step = opt.get<std::int64_t>("data.train_batch_size");
+  const bool dynamic_sampling = plan.dynamic_sampling = opt.get<bool>("algorithm.filter_groups.enable");
+  plan.prompts_per_round = opt.get<std::int64_t>("data.gen_batch_size");
+  plan.prompts_per_step = dynamic_sampling ? opt.get<std::int64_t>("data.train_batch_size") : plan.prompts_per_round;
   plan.samples_per_prompt = opt.get<std::int64_t>(rollout + "n");
   plan.trajectories_per_step = plan.prompts_per_step * plan.samples_per_prompt;
   plan.mini_batch_prompts = std::min(opt.get<std::int64_t>(actor + "ppo_mini_batch_size"), plan.prompts_per_step);
@@ -124,14 +129,20 @@ inline batch_plan make_batch_plan(const options& opt, std::int64_t dataset_promp
                                         ? 1
                                         : detail::ceil_div(plan.trajectories_per_update, plan.micro_batch_trajectories);
 
-  plan.steps_per_epoch = dataset_prompts / plan.prompts_per_step;
+  plan.steps_per_epoch = dataset_prompts / plan.prompts_per_round;
   if (plan.steps_per_epoch == 0)
-    throw config_error("data.train_batch_size=" + std::to_string(plan.prompts_per_step) +
-                       ": the training set has only " + std::to_string(dataset_prompts) +
-                       " prompts, not one full step");
+    throw config_error((opt.is_set("data.gen_batch_size") ? "data.gen_batch_size=" : "data.train_batch_size=") +
+                       std::to_string(plan.prompts_per_round) + ": the training set has only " +
+                       std::to_string(dataset_prompts) + " prompts, not one full " +
+                       (dynamic_sampling ? "round" : "step"));
   const auto fixed = opt.find<std::int64_t>("trainer.total_training_steps");
   plan.total_steps = fixed ? *fixed : plan.steps_per_epoch * opt.get<std::int64_t>("trainer.total_epochs");
   plan.epochs = fixed ? detail::ceil_div(*fixed, plan.steps_per_epoch) : opt.get<std::int64_t>("trainer.total_epochs");
+  if (dynamic_sampling && !fixed) plan.total_rounds = plan.total_steps;
+  if (!dynamic_sampling && plan.prompts_per_round != opt.get<std::int64_t>("data.train_batch_size"))
+    plan.warnings.push_back("without algorithm.filter_groups.enable=True a step trains on all gen_batch_size=" +
+                            std::to_string(plan.prompts_per_round) + " prompts, as in verl; train_batch_size=" +
+                            std::to_string(opt.get<std::int64_t>("data.train_batch_size")) + " has no effect");
   const std::int64_t warmup = opt.get<std::int64_t>(actor + "optim.lr_warmup_steps");
   plan.warmup_steps = warmup >= 0 ? warmup
                                   : static_cast<std::int64_t>(opt.get<double>(actor + "optim.lr_warmup_steps_ratio") *
@@ -165,11 +176,13 @@ inline std::string batch_plan::table() const {
         micro_batch_trajectories > 0 ? "of at most " + number(micro_batch_trajectories) + " trajectories; memory only"
                                      : "the whole update at once");
   }
-  const std::int64_t left_out = dataset_prompts % prompts_per_step;
-  row("steps per epoch", number(steps_per_epoch),
+  if (dynamic_sampling) row("prompts per round", number(prompts_per_round), "until enough groups differ");
+  const std::int64_t left_out = dataset_prompts % prompts_per_round;
+  row(dynamic_sampling ? "rounds per epoch" : "steps per epoch", number(steps_per_epoch),
       left_out == 0 ? ""
                     : number(left_out) + (left_out == 1 ? " prompt is" : " prompts are") + " left out of each epoch");
-  row("total steps", number(total_steps), number(epochs) + (epochs == 1 ? " epoch" : " epochs"));
+  row("total steps", number(total_steps),
+      (total_rounds > 0 ? "at most, " : "") + number(epochs) + (epochs == 1 ? " epoch" : " epochs"));
   row("warm-up steps", number(warmup_steps), "");
   if (devices > 1 && micro_batch_tokens == 0) {
     std::string how = "each " + number(trajectories_per_step / devices) + " trajectories per step, " +

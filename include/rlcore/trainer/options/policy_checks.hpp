@@ -109,6 +109,24 @@ inline void check_algorithm(options& opt) {
   without_effect("algorithm.norm_adv_by_std_in_grpo", is({"grpo", "grpo_vectorized", "grpo_passk"}));
 }
 
+inline void check_sampling_rounds(options& opt) {
+  const std::string filter = "algorithm.filter_groups.";
+  if (!opt.get<bool>(filter + "enable")) {
+    if (opt.is_set("rlcore.keep_surplus"))
+      opt.note("rlcore.keep_surplus has no effect without " + filter + "enable=True");
+    return;
+  }
+  const auto metric = opt.find<std::string>(filter + "metric");
+  if (!metric)
+    throw config_error(filter + "enable=True needs " + filter + "metric: acc, score, seq_reward or seq_final_reward");
+  if (*metric == "seq_final_reward" && !opt.get<bool>("algorithm.use_kl_in_reward"))
+    opt.note(filter + "metric=seq_final_reward is seq_reward without algorithm.use_kl_in_reward=True");
+  if (opt.get<std::int64_t>("actor_rollout_ref.rollout.n") == 1)
+    opt.note(filter + "enable=True with rollout.n=1: a group of one is always kept");
+  if (opt.find<std::string>("rlcore.replay"))
+    opt.note(filter + "enable=True has no effect with rlcore.replay: the stored groups are the ones that were kept");
+}
+
 inline void check_chat_template(const options& opt) {
   for (const member& m : *opt.at("data.apply_chat_template_kwargs").as<value::map>()) {
     const std::string name = "data.apply_chat_template_kwargs." + m.name;
@@ -180,6 +198,7 @@ inline void check_policy_options(options& opt) {
   detail::check_rollout(opt);
   detail::check_micro_sizes(opt);
   detail::check_chat_template(opt);
+  detail::check_sampling_rounds(opt);
   check_reward_options(opt);
   if (opt.get<std::string>("trainer.resume_mode") == "resume_path") {
     const auto path = opt.find<std::string>("trainer.resume_from_path");

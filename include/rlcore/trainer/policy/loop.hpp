@@ -15,6 +15,7 @@
 #include "rlcore/trainer/logger.hpp"
 #include "rlcore/trainer/options/batch_plan.hpp"
 #include "rlcore/trainer/policy/collect.hpp"
+#include "rlcore/trainer/policy/dynamic_sampling.hpp"
 #include "rlcore/trainer/policy/replay.hpp"
 #include "rlcore/trainer/policy/reward_source.hpp"
 #include "rlcore/trainer/policy/rollout_log.hpp"
@@ -67,7 +68,11 @@ class policy_loop {
     if (!run_.settings.reward_kl.adaptive || !(state.reward_kl_coefficient > 0)) state_.reward_kl_coefficient = given;
   }
 
-  /// Runs to the last step; returns the last validation reward, if there was a validation.
+  /// Why the run ended before its last step; empty if it did not.
+  const std::string& stopped() const noexcept { return stopped_; }
+
+  /// Runs to the last step; returns the last validation reward, if there was a validation. Dynamic sampling may stop it
+  /// earlier: then the last complete step is saved, and to go on from it gives the bits of a run that never stopped.
   std::optional<double> run() {
     const policy_settings& s = run_.settings;
     std::optional<double> last_validation;
@@ -81,10 +86,16 @@ class policy_loop {
     }
     bar_.start(state_.step, run_.plan.total_steps);
     while (state_.step < run_.plan.total_steps) {
+      const run_state before = state_;
       ++state_.step;
       metrics m;
       stages time;
       time("step", [&] { step(m, time, last_validation); });
+      if (!stopped_.empty()) {
+        state_ = before;
+        save_if_missing();
+        break;
+      }
       timing_metrics(batch_, time, m);
       m.set("perf/cpu_memory_used_gb", resident_memory_gib());
       count(m);
@@ -107,13 +118,14 @@ class policy_loop {
             s.share_prompts,
             s.chunk_prompts};
   }
-  random_key key(stream purpose) const {
+  random_key key(stream purpose) const { return key(purpose, state_.step); }
+  random_key key(stream purpose, std::int64_t number) const {
     return random_key{run_.settings.seed}
         .child(static_cast<std::uint32_t>(purpose))
-        .child(static_cast<std::uint32_t>(state_.step));
+        .child(static_cast<std::uint32_t>(number));
   }
   bool due(std::int64_t every) const {
-    return every > 0 && (state_.step % every == 0 || state_.step == run_.plan.total_steps);
+    return every > 0 && (state_.step % every == 0 || state_.step == run_.plan.total_steps || data_used_up());
   }
 
   double validation(metrics& m, stages& time) {
@@ -130,59 +142,119 @@ class policy_loop {
     });
   }
 
-  /// Rows of the data set that step number `step` (from 1) trains on; the last partial batch of an epoch is dropped.
-  std::vector<std::uint32_t> rows_of_step() const {
-    const std::int64_t index = state_.step - 1, epoch = index / run_.plan.steps_per_epoch,
-                       in_epoch = index % run_.plan.steps_per_epoch;
-    const auto order = data::epoch_order(run_.train.size(), run_.settings.seed, static_cast<std::uint64_t>(epoch),
-                                         run_.settings.shuffle);
-    const auto first = order.begin() + in_epoch * run_.plan.prompts_per_step;
-    return {first, first + run_.plan.prompts_per_step};
-  }
-
-  void step(metrics& m, stages& time, std::optional<double>& last_validation) {
+  /// A round of sampling, scored, with the log-probs of the policy that sampled it.
+  std::vector<trajectory> sample_round(metrics& m, stages& time) {
     const policy_settings& s = run_.settings;
-    const std::vector<std::uint32_t> rows = rows_of_step();
+    const std::vector<std::uint32_t> rows =
+        data::rows_of_batch(run_.train.size(), run_.plan.prompts_per_round, ++state_.rounds, s.seed, s.shuffle);
     rollout::generation how = generation(s.sampling);
     how.weights = s.rollout_weights;
-    batch_ = time("gen", [&] {
+    std::vector<trajectory> round = time("gen", [&] {
       if (run_.stored != nullptr) return (*run_.stored)(state_.step);
       return sample(run_.policy.engine, run_.policy.model, run_.policy.space, run_.train, rows, s.samples, how,
-                    key(stream::rollout), [&](std::size_t done) {
+                    key(stream::rollout, state_.rounds), [&](std::size_t done) {
                       bar_.phase("rollout", done, rows.size() * static_cast<std::size_t>(s.samples));
                     });
     });
     time("reward", [&] {
       bar_.phase("reward", 0, 0);
-      run_.rewards.score(batch_, run_.train, run_.tokenizer);
+      run_.rewards.score(round, run_.train, run_.tokenizer);
       run_.rewards.report(m);
     });
-    if (inputs_.greedy_scores) score_greedy_answers(how, time);
     // The old log-probs are the ones recorded while sampling: same kernels, same bits, no second pass unless asked for.
-    m.set("timing_s/old_log_prob", 0.0);
     if (s.recompute_old_log_prob || run_.stored != nullptr) {
       if (run_.stored == nullptr)
-        for (trajectory& t : batch_) t.rollout_logp = t.old_logp;
+        for (trajectory& t : round) t.rollout_logp = t.old_logp;
       time("old_log_prob", [&] {
         bar_.phase("old log-probs", 0, 0);
-        score_trajectories(run_.policy.model, run_.policy.space, batch_, s.sampling.temperature,
+        score_trajectories(run_.policy.model, run_.policy.space, round, s.sampling.temperature,
                            run_.plan.old_trajectories, run_.plan.old_tokens, &trajectory::old_logp,
                            run_.stored != nullptr ? &trajectory::entropy : nullptr);
       });
-      compare_rollout(batch_, m);
     }
+    for (trajectory& t : round) t.sampled_step = state_.step;
+    return round;
+  }
+
+  void score_reference(std::vector<trajectory>& rows, stages& time) {
+    if (run_.reference == nullptr || std::all_of(rows.begin(), rows.end(), [](const trajectory& t) {
+          return t.ref_logp.size() == t.old_logp.size();
+        }))
+      return;
+    time("ref", [&] {
+      bar_.phase("reference", 0, 0);
+      score_trajectories(*run_.reference, run_.policy.space, rows, run_.settings.sampling.temperature,
+                         run_.plan.ref_trajectories, run_.plan.ref_tokens, &trajectory::ref_logp);
+    });
+  }
+
+  /// Fills batch_ with what the step trains on. With dynamic sampling it may set stopped_ instead.
+  void collect(metrics& m, stages& time) {
+    const policy_settings& s = run_.settings;
+    const dynamic_sampling_settings& filter = s.dynamic_sampling;
+    m.set("timing_s/old_log_prob", 0.0);
+    group_counts seen;
+    if (!filter.enabled || run_.stored != nullptr) {
+      batch_ = sample_round(m, time);
+      seen = count_groups(batch_, s.samples);
+    } else {
+      const std::int64_t first_round = state_.rounds;
+      std::vector<trajectory>& ready = state_.surplus;
+      while (std::ssize(ready) < run_.plan.trajectories_per_step) {
+        stopped_ = why_to_stop(state_.rounds - first_round, std::ssize(ready) / s.samples, seen);
+        if (!stopped_.empty()) return;
+        std::vector<trajectory> round = sample_round(m, time);
+        if (filter.metric == group_metric::seq_final_reward && s.reward_kl.enabled) {
+          score_reference(round, time);
+          penalise_rewards(round, {s.reward_kl.kind, state_.reward_kl_coefficient});
+        }
+        seen += keep_differing_groups(std::move(round), s.samples, filter.metric, ready);
+      }
+      batch_ = take_first(ready, run_.plan.trajectories_per_step);
+      if (!filter.keep_surplus) ready.clear();
+      m.set("train/num_gen_batches", state_.rounds - first_round);
+      m.set("train/surplus_groups", std::ssize(ready) / s.samples);
+      m.set("train/earlier_groups", std::count_if(batch_.begin(), batch_.end(), [&](const trajectory& t) {
+                                      return t.sampled_step < state_.step;
+                                    }) / s.samples);
+    }
+    if (s.samples > 1) seen.write(m);
+    if (s.recompute_old_log_prob || run_.stored != nullptr) compare_rollout(batch_, m);
+  }
+
+  bool data_used_up() const {
+    return run_.plan.total_rounds > 0 && state_.rounds >= run_.plan.total_rounds &&
+           std::ssize(state_.surplus) < run_.plan.trajectories_per_step;
+  }
+
+  /// Before another round of a step: the reason not to, or nothing.
+  std::string why_to_stop(std::int64_t rounds, std::int64_t ready, const group_counts& seen) const {
+    const std::string why = data_used_up() ? "the data are used up (trainer.total_epochs)"
+                                           : limit_of_rounds(run_.settings.dynamic_sampling, run_.plan, rounds, ready);
+    if (why.empty()) return why;
+    return "before step " + std::to_string(state_.step) + ": " + why + "; it found " + std::to_string(ready) + " of " +
+           std::to_string(run_.plan.prompts_per_step) + " groups whose answers differ (" +
+           std::to_string(seen.all_right) + " all right, " + std::to_string(seen.all_wrong) + " all wrong)";
+  }
+
+  void save_if_missing() {
+    const policy_settings& s = run_.settings;
+    if (state_.step == 0 || std::filesystem::exists(checkpoint::step_folder(s.root, state_.step))) return;
+    save_state(s.root, run_.policy, run_.model_folder, state_, s.keep);
+  }
+
+  void step(metrics& m, stages& time, std::optional<double>& last_validation) {
+    const policy_settings& s = run_.settings;
+    collect(m, time);
+    if (!stopped_.empty()) return;
+    if (inputs_.greedy_scores) score_greedy_answers(time);
     if (inputs_.sum_squared_probs)
       time("old_log_prob", [&] {
         bar_.phase("squared probabilities", 0, 0);
         sum_squared_probs(run_.policy.model, run_.policy.space, batch_, s.sampling.temperature,
                           run_.plan.old_trajectories, run_.plan.old_tokens);
       });
-    if (run_.reference != nullptr)
-      time("ref", [&] {
-        bar_.phase("reference", 0, 0);
-        score_trajectories(*run_.reference, run_.policy.space, batch_, s.sampling.temperature,
-                           run_.plan.ref_trajectories, run_.plan.ref_tokens, &trajectory::ref_logp);
-      });
+    score_reference(batch_, time);
     time("adv", [&] {
       if (s.reward_kl.enabled) penalise(m);
       run_.algorithm.advantages(batch_, s.samples, key(stream::selection));
@@ -206,8 +278,9 @@ class policy_loop {
   }
 
   /// trajectory::greedy_score: what the most likely answer to its prompt is worth.
-  void score_greedy_answers(rollout::generation how, stages& time) {
-    how.how = {0, -1, 1};
+  void score_greedy_answers(stages& time) {
+    rollout::generation how = generation({0, -1, 1});
+    how.weights = run_.settings.rollout_weights;
     const auto group = static_cast<std::size_t>(run_.settings.samples);
     std::vector<std::uint32_t> rows;
     for (std::size_t i = 0; i < batch_.size(); i += group) rows.push_back(batch_[i].row);
@@ -226,7 +299,7 @@ class policy_loop {
 
   void count(metrics& m) const {
     m.set("training/global_step", state_.step);
-    m.set("training/epoch", (state_.step - 1) / run_.plan.steps_per_epoch);
+    m.set("training/epoch", (state_.rounds - 1) / run_.plan.steps_per_epoch);
   }
 
   void penalise(metrics& m) {
@@ -261,6 +334,7 @@ class policy_loop {
   const advantage_inputs inputs_ = inputs_of(run_.algorithm);
   run_state state_;
   std::vector<trajectory> batch_;
+  std::string stopped_;  ///< why there is no further step
 };
 
 }  // namespace trainer

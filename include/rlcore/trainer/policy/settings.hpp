@@ -14,6 +14,7 @@
 #include "rlcore/optim/schedule.hpp"
 #include "rlcore/rollout/request.hpp"
 #include "rlcore/trainer/options.hpp"
+#include "rlcore/trainer/policy/dynamic_sampling.hpp"
 #include "rlcore/trainer/policy/reward_settings.hpp"
 #include "rlcore/trainer/policy/verl_algorithm.hpp"
 
@@ -53,6 +54,7 @@ struct policy_settings {
   verl_algorithm algorithm;
   reward_kl_settings reward_kl;
   reward_settings reward;
+  dynamic_sampling_settings dynamic_sampling;
   // optimizer
   double lr = 1e-6, grad_clip = 1;
   optim::adamw_settings adamw;
@@ -187,6 +189,12 @@ inline policy_settings read_settings(const options& opt) {
       opt.get<double>("algorithm.kl_ctrl.kl_coef"), opt.get<double>("algorithm.kl_ctrl.target_kl"),
       opt.get<double>("algorithm.kl_ctrl.horizon"), kl_kind_of(opt.get<std::string>("algorithm.kl_penalty"))};
   s.reward = read_reward_settings(opt);
+  const std::string filter = "algorithm.filter_groups.";
+  s.dynamic_sampling.enabled = opt.get<bool>(filter + "enable");
+  if (const auto metric = opt.find<std::string>(filter + "metric"))
+    s.dynamic_sampling.metric = group_metric_of(*metric);
+  s.dynamic_sampling.max_rounds = opt.get<std::int64_t>(filter + "max_num_gen_batches");
+  s.dynamic_sampling.keep_surplus = opt.get<bool>("rlcore.keep_surplus");
 
   s.lr = opt.get<double>(actor + "optim.lr");
   s.schedule = read_schedule(opt);

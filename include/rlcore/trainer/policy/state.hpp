@@ -1,6 +1,7 @@
 // Saving and resuming a policy run: verl's folders and names, our formats, all or nothing.
 //
 //   global_step_N/data.json                   position in the data
+//   global_step_N/surplus.cbor                groups sampled for the next step (dynamic sampling), if there are any
 //   global_step_N/actor/huggingface/          full weights (F32), config, tokenizer: loads in transformers
 //   global_step_N/actor/optim.safetensors     exp_avg.<parameter>, exp_avg_sq.<parameter>
 //   global_step_N/actor/extra_state.json      optimizer steps, KL coefficient
@@ -15,14 +16,17 @@
 #include "rlcore/checkpoint/json_file.hpp"
 #include "rlcore/checkpoint/layout.hpp"
 #include "rlcore/trainer/policy/actor.hpp"
+#include "rlcore/trainer/policy/surplus_file.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
 
-/// What a resumed run needs besides weights and moments. Data order and random numbers are functions of (seed, step),
-/// so the step is all there is to remember of them.
+/// What a resumed run needs besides weights and moments. Data order and random numbers are functions of (seed, step)
+/// and (seed, round), so these are all there is to remember of them.
 struct run_state {
   std::int64_t step = 0, optimizer_steps = 0, skipped_updates = 0;
+  std::int64_t rounds = 0;          ///< of sampling so far; without dynamic sampling one in each step
+  std::vector<trajectory> surplus;  ///< sampled and kept, for the next step
   std::uint64_t seed = 0;
   double reward_kl_coefficient = 0;
 };
@@ -36,8 +40,9 @@ void save_state(const std::filesystem::path& root, actor<Device>& a, const std::
     nlohmann::ordered_json extra{{"skipped_updates", state.skipped_updates}};
     if (state.reward_kl_coefficient > 0) extra["reward_kl_coefficient"] = state.reward_kl_coefficient;
     a.save(folder / "actor", tokenizer_folder, extra);
-    const nlohmann::ordered_json data{{"step", state.step}, {"seed", state.seed}};
+    const nlohmann::ordered_json data{{"step", state.step}, {"seed", state.seed}, {"rounds", state.rounds}};
     checkpoint::write_file_atomically(folder / "data.json", data.dump(2) + "\n");
+    write_surplus(folder, state.surplus);
   });
 }
 
@@ -49,6 +54,8 @@ run_state load_state(const std::filesystem::path& folder, actor<Device>& a, std:
   run_state state;
   state.step = data.integer("step");
   state.seed = static_cast<std::uint64_t>(data.integer("seed", 0));
+  state.rounds = data.has("rounds") ? data.integer("rounds", 0) : state.step;
+  state.surplus = read_surplus(folder);
   if (state.seed != seed)
     throw config_error(folder.string() + " was saved by a run with rlcore.seed=" + std::to_string(state.seed) +
                        ", this run has rlcore.seed=" + std::to_string(seed) +

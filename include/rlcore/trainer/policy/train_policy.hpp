@@ -61,6 +61,16 @@ inline data::prompt_dataset open_prompts(const std::vector<std::string>& files, 
   return open_prompts(files, s, tokenizer, chat, rule_rewards(), name, quiet);
 }
 
+/// How many prompts are equal to an earlier one: published sets hold some problems dozens of times.
+inline std::size_t count_copies(const data::prompt_dataset& prompts) {
+  std::vector<const std::vector<std::int32_t>*> ids;
+  for (const data::prompt& p : prompts.prompts) ids.push_back(&p.ids);
+  std::sort(ids.begin(), ids.end(), [](const auto* a, const auto* b) { return *a < *b; });
+  std::size_t copies = 0;
+  for (std::size_t i = 1; i < ids.size(); ++i) copies += *ids[i] == *ids[i - 1];
+  return copies;
+}
+
 /// Bytes of keys and values that sampling may take: gpu_memory_utilization of the memory that is available now. Throws
 /// config_error if that does not hold one sequence of the longest kind.
 template <class Device>
@@ -92,6 +102,17 @@ inline std::string replay_text(const policy_settings& s, const replay& stored) {
             " of them are text alone and are tokenized again: tokens may be cut otherwise than they were sampled, and "
             "those shorter than data.max_response_length get an end token";
   return text;
+}
+
+/// Throws config_error where groups that a checkpoint holds belong to other data.
+inline void check_surplus(std::span<const trajectory> surplus, const data::prompt_dataset& train,
+                          const std::filesystem::path& folder) {
+  for (const trajectory& t : surplus)
+    if (t.row >= train.size() || t.prompt_length != std::ssize(train[t.row].ids) ||
+        !std::equal(train[t.row].ids.begin(), train[t.row].ids.end(), t.tokens.begin()))
+      throw config_error((folder / surplus_file_name).string() +
+                         ": holds answers to other prompts than data.train_files has now; train on the same files, or "
+                         "pass trainer.resume_mode=disable");
 }
 
 /// What the report says about the run besides its metrics.
@@ -170,6 +191,8 @@ std::optional<double> train_policy(Device& device, const options& opt, const Alg
   const opened_rewards rewards(s.reward, own);
   const data::prompt_dataset train = open_prompts(s.train_files, s, tokenizer, chat, *rewards, "train", quiet);
   const data::prompt_dataset val = open_prompts(s.val_files, s, tokenizer, chat, *rewards, "val", quiet);
+  if (const std::size_t copies = count_copies(train); copies > 0 && !quiet)
+    say(fmt::format("note: {} of {} training prompts are copies of earlier ones", copies, train.size()));
   const batch_plan plan = make_batch_plan(opt, std::ssize(train.prompts));
   policy_settings settings = s;
   settings.schedule.total_steps = plan.total_steps;
@@ -218,8 +241,12 @@ std::optional<double> train_policy(Device& device, const options& opt, const Alg
   policy_loop<Device, Algorithm> loop({settings, algorithm, plan, tokenizer, folder, train, &val, policy, *rewards,
                                        reference ? &*reference : nullptr, eos, stored ? &*stored : nullptr},
                                       log, bar);
-  if (from) loop.resume(state);
+  if (from) {
+    check_surplus(state.surplus, train, from.folder);
+    loop.resume(state);
+  }
   const std::optional<double> result = loop.run();
+  if (!loop.stopped().empty()) say("stopped     " + loop.stopped());
   if (s.report) {
     const std::filesystem::path report = root / "report.html";
     write_report(report, describe_run(opt, plan, device_text, model_text), log.rows());

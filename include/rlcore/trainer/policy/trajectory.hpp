@@ -19,8 +19,9 @@ namespace trainer {
 struct trajectory {
   std::vector<std::int32_t> tokens;
   std::int32_t prompt_length = 0;
-  std::uint32_t row = 0;     ///< row of the data set
-  std::uint32_t sample = 0;  ///< of that row in this step, from 0
+  std::uint32_t row = 0;          ///< row of the data set
+  std::uint32_t sample = 0;       ///< of that row in this step, from 0
+  std::int64_t sampled_step = 0;  ///< in which step it was sampled
   std::vector<float> old_logp, entropy, ref_logp;
   std::vector<float> rollout_logp;  ///< as recorded while sampling, where old_logp was computed again
   rollout::finish reason = rollout::finish::length;

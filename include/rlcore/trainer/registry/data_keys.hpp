@@ -22,8 +22,8 @@ inline constexpr key data[] = {
     {"data.reward_fn_key", text, "data_source", honoured, "column that chooses the reward function"},
     {"data.apply_chat_template_kwargs", dictionary, "{}", honoured,
      "extra variables of the chat template: enable_thinking"},
-    {"data.gen_batch_size", integer, "${data.train_batch_size}", fixed,
-     "prompts generated per round (dynamic sampling)", at_least(1)},
+    {"data.gen_batch_size", integer, "${data.train_batch_size}", honoured,
+     "prompts of a round of sampling; without dynamic sampling a step trains on all of them", at_least(1)},
     {"data.val_batch_size", integer, "null", accepted, "validation is one batch here; deprecated upstream"},
     {"data.filter_overlong_prompts_workers", integer, "1", accepted,
      "processes that filter; rlcore.threads counts here"},
@@ -66,10 +66,12 @@ inline constexpr key algorithm[] = {
     {"algorithm.use_pf_ppo", boolean, "False", fixed, "preference feedback PPO"},
     {"algorithm.pf_ppo.reweight_method", text, "pow", unused, "preference feedback PPO"},
     {"algorithm.pf_ppo.weight_pow", real, "2.0", unused, "preference feedback PPO"},
-    {"algorithm.filter_groups.enable", boolean, "False", fixed, "dynamic sampling (DAPO)"},
-    {"algorithm.filter_groups.metric", text, "null", unused, "dynamic sampling: metric",
+    {"algorithm.filter_groups.enable", boolean, "False", honoured,
+     "dynamic sampling: train on groups whose answers differ, sample until there are enough"},
+    {"algorithm.filter_groups.metric", text, "null", honoured, "by what the answers of a group differ",
      words("acc|score|seq_reward|seq_final_reward")},
-    {"algorithm.filter_groups.max_num_gen_batches", integer, "0", unused, "dynamic sampling: limit of rounds"},
+    {"algorithm.filter_groups.max_num_gen_batches", integer, "0", honoured,
+     "rounds of sampling in one step; the run then stops with a checkpoint. <= 0: no limit"},
 };
 
 }  // namespace trainer::keys

@@ -62,6 +62,8 @@ inline constexpr key own[] = {
     {"rlcore.rollout_weights", text, "same", honoured,
      "the rollout multiplies by the trainer's weights, or by int8 copies; old log-probs are then recomputed",
      words("same|int8")},
+    {"rlcore.keep_surplus", boolean, "True", honoured,
+     "dynamic sampling: groups beyond a step's need wait for the next one; False throws them away, as verl does"},
     {"rlcore.recompute_old_log_prob", boolean, "False", honoured,
      "compute the old log-probs again instead of keeping those recorded while sampling; the same bits"},
     {"rlcore.replay", text, "null", honoured,
