@@ -1,0 +1,208 @@
+// model_merger: from a checkpoint's folder to a Hugging Face folder, or a comparison with one.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "rlcore/checkpoint/merged_weights.hpp"
+#include "rlcore/checkpoint/sharded_torch.hpp"
+#include "rlcore/checkpoint/stream_weights.hpp"
+#include "rlcore/trainer/options.hpp"
+#include "rlcore/trainer/progress.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+struct merger_settings {
+  std::filesystem::path local_dir, target_dir, test_hf_dir;  ///< test_hf_dir is empty for merge
+  checkpoint::stream_settings output;
+  bool merge_lora = false;
+  std::optional<double> lora_alpha;
+};
+
+/// `operation` is merge or test. Throws config_error for what is missing or refused.
+inline merger_settings read_merger_settings(const std::string& operation, const options& o) {
+  if (operation != "merge" && operation != "test")
+    throw config_error("operation '" + data::printable(operation) + "'; expected merge or test" +
+                       did_you_mean(operation, std::vector<std::string>{"merge", "test"}));
+  const auto need = [&](const char* name, const char* what) {
+    const auto value = o.find<std::string>(name);
+    if (!value || value->empty()) throw config_error(operation + " needs --" + name + " " + what);
+    return *value;
+  };
+  if (need("backend", "fsdp") == "megatron")
+    throw config_error(
+        "--backend megatron: dist_ckpt folders are not read; save with save_contents containing hf_model, "
+        "or convert with verl's own merger");
+  if (o.find<std::string>("hf_upload_path"))
+    throw config_error("--hf_upload_path: nothing is uploaded; merge to --target_dir and upload that folder");
+  merger_settings s;
+  s.local_dir = need("local_dir", "DIR, such as .../global_step_10/actor");
+  if (!std::filesystem::is_directory(s.local_dir))
+    throw config_error("--local_dir: no folder " + data::printable(s.local_dir.string()));
+  if (operation == "test") s.test_hf_dir = need("test_hf_dir", "DIR");
+  s.target_dir = o.get<std::string>("target_dir");
+  const std::string dtype = o.get<std::string>("dtype");
+  s.output.dtype = dtype == "fp32" || dtype == "float32"   ? checkpoint::stored_type::f32
+                   : dtype == "fp16" || dtype == "float16" ? checkpoint::stored_type::f16
+                                                           : checkpoint::stored_type::bf16;
+  const double shard = o.get<double>("max_shard_size") * 1e9;
+  if (!(shard >= 1) || shard > 1e18) throw config_error("--max-shard-size: expected GB, at least 1e-9");
+  s.output.max_shard_bytes = static_cast<std::uint64_t>(shard);
+  s.merge_lora = o.get<bool>("merge_lora");
+  s.lora_alpha = o.find<double>("lora_alpha");
+  return s;
+}
+
+namespace detail {
+
+/// Where config.json and the tokenizer of a checkpoint are.
+inline std::filesystem::path model_files_of(const std::filesystem::path& local_dir) {
+  const std::filesystem::path folder = local_dir / "huggingface";
+  if (std::filesystem::exists(folder / "config.json")) return folder;
+  if (std::filesystem::exists(local_dir / "config.json")) return local_dir;
+  throw file_error((folder / "config.json").string() +
+                   ": missing; expected a checkpoint's folder, such as "
+                   "global_step_10/actor with huggingface/ in it");
+}
+
+inline bool is_weight_file(const std::string& name) {
+  return name.ends_with(".safetensors") || name.ends_with(".index.json") || name.ends_with(".bin") ||
+         name.ends_with(".pt") || name.ends_with(".pth");
+}
+
+/// Everything of a model folder but its weights; config.json says the new type.
+inline void copy_model_files(const std::filesystem::path& from, const std::filesystem::path& to,
+                             checkpoint::stored_type type) {
+  for (const auto& entry : std::filesystem::directory_iterator(from)) {
+    const std::string name = entry.path().filename().string();
+    if (!entry.is_regular_file() || is_weight_file(name) || name == "config.json") continue;
+    checkpoint::write_file_atomically(to / name, data::read_file(entry.path()));
+  }
+  nlohmann::ordered_json config = nlohmann::ordered_json::parse(data::read_file(from / "config.json"));
+  const char* dtype = type == checkpoint::stored_type::f32   ? "float32"
+                      : type == checkpoint::stored_type::f16 ? "float16"
+                                                             : "bfloat16";
+  if (config.contains("dtype")) config["dtype"] = dtype;
+  if (config.contains("torch_dtype") || !config.contains("dtype")) config["torch_dtype"] = dtype;
+  checkpoint::write_file_atomically(to / "config.json", config.dump(2) + "\n");
+}
+
+/// lora_adapter/ as peft reads it, with the names and the alpha that verl's own merger loses.
+inline void write_adapter(checkpoint::weight_source& from, const checkpoint::merged_weights& merged,
+                          const checkpoint::adapter_scale& scale, const std::filesystem::path& folder) {
+  std::filesystem::create_directories(folder);
+  std::vector<checkpoint::tensor_source> tensors;
+  std::vector<std::vector<float>> values;
+  std::set<std::string> modules;
+  for (const auto& [name, pair] : merged.adapters())
+    for (const auto* w : {pair.a, pair.b}) {
+      std::string key = w->name;
+      if (const std::size_t at = key.rfind(".default.weight"); at != std::string::npos) key.erase(at, 8);
+      if (!key.starts_with("base_model.model.")) key = "base_model.model." + key;
+      const std::string module = name.substr(0, name.rfind('.'));
+      modules.insert(module.substr(module.rfind('.') + 1));
+      values.emplace_back(static_cast<std::size_t>(w->size()));
+      from.read_f32(*w, 0, values.back());
+      tensors.push_back({key, w->shape, {}});
+    }
+  for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].values = values[i];
+  checkpoint::write_safetensors(folder / "adapter_model.safetensors", tensors);
+  const nlohmann::ordered_json config{{"peft_type", "LORA"},
+                                      {"task_type", "CAUSAL_LM"},
+                                      {"r", scale.rank},
+                                      {"lora_alpha", scale.alpha},
+                                      {"lora_dropout", 0.0},
+                                      {"target_modules", modules},
+                                      {"bias", "none"},
+                                      {"fan_in_fan_out", false},
+                                      {"inference_mode", true},
+                                      {"use_rslora", scale.rank_stabilised},
+                                      {"use_dora", false},
+                                      {"base_model_name_or_path", nullptr},
+                                      {"modules_to_save", nullptr},
+                                      {"init_lora_weights", true}};
+  checkpoint::write_file_atomically(folder / "adapter_config.json", config.dump(2) + "\n");
+}
+
+}  // namespace detail
+
+/// Merges or compares as `s` says, in the memory of a few blocks, and prints what was done.
+inline void merge_model(const merger_settings& s) {
+  namespace fs = std::filesystem;
+  using namespace checkpoint;
+  const fs::path files = detail::model_files_of(s.local_dir);
+  const json_file config(files / "config.json");
+  const bool tied = config.boolean("tie_word_embeddings", false);
+  std::unique_ptr<weight_source> from;
+  if (const auto world_size = shard_world_size(s.local_dir)) {
+    auto shards = std::make_unique<sharded_torch>(s.local_dir, *world_size);
+    std::printf("%s: %zu tensors in %zu of %lld shards\n", s.local_dir.c_str(), shards->weights().size(),
+                shards->shards(), static_cast<long long>(*world_size));
+    from = std::move(shards);
+  } else if (fs::exists(s.local_dir / "dist_ckpt") || fs::exists(s.local_dir / "model" / "dist_ckpt")) {
+    throw config_error(s.local_dir.string() + ": holds a Megatron checkpoint (dist_ckpt), which is not read");
+  } else {
+    from = std::make_unique<folder_weights>(files);
+    std::printf("%s: %zu tensors\n", files.c_str(), from->weights().size());
+  }
+
+  std::optional<adapter_scale> scale;
+  const merged_weights apart(*from, tied);
+  if (apart.has_adapter()) {
+    scale = read_adapter_scale(s.local_dir);
+    if (s.lora_alpha) scale = adapter_scale{*s.lora_alpha, apart.rank(), scale && scale->rank_stabilised};
+    if (!scale)
+      throw config_error(s.local_dir.string() +
+                         ": holds an adapter, but neither lora_adapter/adapter_config.json nor "
+                         "lora_train_meta.json says its lora_alpha; give --lora-alpha");
+    if (scale->rank != apart.rank())
+      throw config_error(s.local_dir.string() + ": the adapter's matrices have rank " + std::to_string(apart.rank()) +
+                         ", its settings say " + std::to_string(scale->rank));
+  } else if (s.merge_lora) {
+    std::printf("--merge-lora: the weights have no separate adapter; they are written as they are\n");
+  }
+  merged_weights merged(*from, tied, s.merge_lora ? scale : std::nullopt);
+  if (merged.dropped_output()) std::printf("lm_head.weight is the embedding (tie_word_embeddings) and left out\n");
+
+  progress bar;
+  bar.start(0, 0);
+  const auto show = [&](std::uint64_t done, std::uint64_t all) {
+    bar.phase(s.test_hf_dir.empty() ? "MB written" : "million elements compared",
+              static_cast<std::size_t>(done / 1000000), static_cast<std::size_t>(all / 1000000 + 1));
+  };
+  if (!s.test_hf_dir.empty()) {
+    folder_weights reference(s.test_hf_dir);
+    merged_weights expected(reference, tied);
+    compare_weights(merged, expected, s.output.dtype, s.test_hf_dir.string(), show);
+    bar.finish();
+    std::printf("equal: %zu tensors of %s\n", merged.weights().size(), s.test_hf_dir.c_str());
+    return;
+  }
+  std::error_code failure;
+  fs::create_directories(s.target_dir, failure);
+  if (failure) throw file_error(s.target_dir.string() + ": cannot create the folder: " + failure.message());
+  if (fs::equivalent(s.target_dir, files) || fs::equivalent(s.target_dir, s.local_dir))
+    throw config_error("--target_dir " + s.target_dir.string() + " is the checkpoint itself; give another folder");
+  const std::size_t count = stream_to_folder(merged, s.target_dir, s.output, show);
+  bar.finish();
+  detail::copy_model_files(files, s.target_dir, s.output.dtype);
+  if (scale && !s.merge_lora) {
+    detail::write_adapter(*from, merged, *scale, s.target_dir / "lora_adapter");
+    std::printf("%s: the adapter, alpha %g\n", (s.target_dir / "lora_adapter").c_str(), scale->alpha);
+  } else if (fs::exists(s.local_dir / "lora_adapter") && !apart.has_adapter()) {
+    std::printf("the weights contain the adapter already; lora_adapter/ is not copied\n");
+  }
+  std::printf("%s: %zu tensors, %zu file%s of %s\n", s.target_dir.c_str(), merged.weights().size(), count,
+              count == 1 ? "" : "s", std::string(name_of(s.output.dtype)).c_str());
+}
+
+}  // namespace trainer
+RLCORE_END

@@ -1,0 +1,168 @@
+// Runs build/bin/model_merger as a user would.
+#include "../checkpoint/torch_archive.hpp"
+#include "../support/program.hpp"
+#include "../support/tiny_model.hpp"
+
+namespace {
+
+namespace fs = std::filesystem;
+using rlcore::cpu;
+
+const fs::path reference = fs::path(RLCORE_REFERENCE_DIR) / "fsdp_shards";
+
+class model_merger : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!fs::exists(program::path_of("model_merger"))) GTEST_SKIP() << "no model_merger in " << RLCORE_BIN_DIR;
+    fs::create_directories(actor / "huggingface");
+  }
+  /// verl's folder global_step_2/actor of one kind of sharding.
+  void checkpoint_of(const std::string& kind) {
+    fs::copy(reference / kind, actor, fs::copy_options::recursive);
+    for (const char* name : {"config.json", "generation_config.json"})
+      fs::copy_file(reference / "huggingface" / name, actor / "huggingface" / name);
+    scratch::write(actor / "huggingface" / "vocab.json", "{}");
+  }
+  program::result merge(std::vector<std::string> more) {
+    std::vector<std::string> arguments{"merge",        "--backend",    "fsdp",      "--local_dir",
+                                       actor.string(), "--target_dir", out.string()};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return program::run("model_merger", arguments);
+  }
+  void refused(const std::vector<std::string>& arguments, const std::string& part) {
+    const program::result r = program::run("model_merger", arguments);
+    EXPECT_EQ(r.code, 1) << r.out;
+    EXPECT_NE(r.err.find(part), std::string::npos) << r.err;
+    EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << r.err;
+    EXPECT_FALSE(fs::exists(out)) << part;
+  }
+  /// The weights as our engine loads them.
+  static std::vector<float> weights_of(const fs::path& folder) {
+    cpu device(1);
+    rlcore::nn::causal_lm<cpu> model(device, rlcore::checkpoint::read_config(folder));
+    std::vector<float> weights(model.size());
+    rlcore::checkpoint::load_weights(folder, model.parameters(), weights);
+    return weights;
+  }
+
+  const scratch::folder place;
+  const fs::path actor = place / "global_step_2/actor", out = place / "merged";
+};
+
+TEST_F(model_merger, shards_of_verl_become_a_model_that_the_engine_loads) {
+  checkpoint_of("fsdp2");
+  program::result r = merge({"--dtype", "fp32", "--tie-word-embedding"});
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.out.find("14 tensors, 1 file of F32"), std::string::npos) << r.out;
+  const std::vector<float> expected = weights_of(reference / "huggingface");
+  EXPECT_EQ(weights_of(out), expected);
+  EXPECT_TRUE(fs::exists(out / "vocab.json"));
+  EXPECT_EQ(scratch::read(out / "generation_config.json"),
+            scratch::read(reference / "huggingface" / "generation_config.json"));
+
+  // As verl: bfloat16 unless told otherwise, and the configuration says so.
+  r = merge({});
+  ASSERT_EQ(r.code, 0) << r.err;
+  const std::vector<float> half = weights_of(out);
+  for (std::size_t i = 0; i < half.size(); ++i) ASSERT_EQ(half[i], static_cast<float>(rlcore::bf16(expected[i])));
+  const auto config = nlohmann::json::parse(scratch::read(out / "config.json"));
+  EXPECT_EQ(config.value("dtype", config.value("torch_dtype", "")), "bfloat16");
+
+  r = program::run("model_merger",
+                   {"test", "--backend=fsdp", "--local_dir=" + actor.string(), "--test_hf_dir=" + out.string()});
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.out.find("equal: 14 tensors"), std::string::npos) << r.out;
+  r = program::run("model_merger", {"test", "--backend=fsdp", "--dtype=fp32", "--local_dir=" + actor.string(),
+                                    "--test_hf_dir=" + out.string()});
+  EXPECT_EQ(r.code, 1);
+  EXPECT_NE(r.err.find("differs at element"), std::string::npos) << r.err;
+}
+
+TEST_F(model_merger, our_own_checkpoints_are_cast_and_copied) {
+  tiny_model::save_tokenizer(actor / "huggingface");
+  tiny_model::save_weights(actor / "huggingface", 5);
+  const program::result r = merge({"--max-shard-size", "1e-5"});
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_TRUE(fs::exists(out / "model.safetensors.index.json"));
+  EXPECT_TRUE(fs::exists(out / "tokenizer.json"));
+  std::vector<float> expected = weights_of(actor / "huggingface");
+  for (float& x : expected) x = rlcore::bf16(x);
+  EXPECT_EQ(weights_of(out), expected);
+}
+
+TEST_F(model_merger, adapter_merged_or_beside_the_base) {
+  checkpoint_of("lora");
+  fs::remove(actor / "merged.safetensors");
+  program::result r = merge({"--dtype", "fp32"});
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_EQ(weights_of(out), weights_of(reference / "huggingface"));
+  const auto config = nlohmann::json::parse(scratch::read(out / "lora_adapter" / "adapter_config.json"));
+  EXPECT_EQ(config["lora_alpha"], 6);
+  EXPECT_EQ(config["target_modules"], (std::vector<std::string>{"down_proj", "q_proj"}));
+  fs::remove_all(out);
+
+  fs::create_directory(place / "peft");
+  fs::copy_file(reference / "lora" / "merged.safetensors", place / "peft" / "model.safetensors");
+  ASSERT_EQ(merge({"--merge-lora"}).code, 0);
+  EXPECT_FALSE(fs::exists(out / "lora_adapter"));
+  r = program::run("model_merger", {"test", "--backend", "fsdp", "--merge-lora", "--dtype", "fp32", "--local_dir",
+                                    actor.string(), "--test_hf_dir", (place / "peft").string()});
+  EXPECT_EQ(r.code, 0) << r.err;
+
+  fs::remove(actor / "lora_train_meta.json");
+  fs::remove_all(out);
+  refused({"merge", "--backend", "fsdp", "--local_dir", actor.string(), "--target_dir", out.string()}, "lora_alpha");
+  EXPECT_EQ(merge({"--lora-alpha", "6"}).code, 0);
+}
+
+TEST_F(model_merger, refuses_what_it_cannot_do) {
+  const std::string local = actor.string(), target = out.string();
+  refused({}, "expected merge or test");
+  refused({"merg", "--backend", "fsdp"}, "did you mean 'merge'");
+  refused({"merge", "--local_dir", local}, "needs --backend");
+  refused({"merge", "--backend", "fsdp"}, "needs --local_dir");
+  refused({"merge", "--backend", "megatron", "--local_dir", local, "--target_dir", target}, "dist_ckpt");
+  refused({"merge", "--backend", "fsdp", "--local_dir", local, "--hf_upload_path", "me/model", "--target_dir", target},
+          "nothing is uploaded");
+  refused({"merge", "--backend", "fsdp", "--local_dir", (place / "none").string()}, "no folder");
+  refused({"merge", "--backend", "fsdp", "--local_dir", local, "--target_dir", target}, "config.json: missing");
+  refused({"merge", "--backend", "fsdp", "--local_dir", local, "--dtyp", "fp32", "--no_such"}, "no_such");
+  refused({"test", "--backend", "fsdp", "--local_dir", local}, "needs --test_hf_dir");
+  checkpoint_of("plain");
+  refused({"merge", "--backend", "fsdp", "--local_dir", local, "--target_dir", target, "--dtype", "int8"}, "dtype");
+  const fs::path shard = actor / "model_world_size_1_rank_0.pt";
+  const std::string bytes = scratch::read(shard);
+  scratch::write(shard, bytes.substr(0, 3000));
+  refused({"merge", "--backend", "fsdp", "--local_dir", local, "--target_dir", target}, "truncated");
+  using namespace torch_archive;
+  write_file(shard, pickle(global("os", "system") + text("touch " + (place / "executed").string()) + "\x85R"));
+  refused({"merge", "--backend", "fsdp", "--local_dir", local, "--target_dir", target}, "os.system");
+  EXPECT_FALSE(fs::exists(place / "executed"));
+  const program::result r = merge({"--target_dir", (actor / "huggingface").string()});
+  EXPECT_EQ(r.code, 1);
+}
+
+TEST_F(model_merger, transformers_loads_the_result) {
+  const std::string python = scratch::python_with("torch, transformers, safetensors");
+  if (python.empty()) GTEST_SKIP() << "no Python with torch and transformers";
+  checkpoint_of("fsdp1_bf16");
+  ASSERT_EQ(merge({}).code, 0);
+  const scratch::python_result r =
+      scratch::run_python(python, R"(
+import sys, torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
+m = AutoModelForCausalLM.from_pretrained(sys.argv[1], dtype="auto")
+assert m.dtype == torch.bfloat16, m.dtype
+whole = load_file(sys.argv[2] + "/model.safetensors")
+state = m.state_dict()
+assert all(torch.equal(state[k], v.bfloat16()) for k, v in whole.items())
+assert torch.isfinite(m(torch.tensor([[1, 2, 3]])).logits.float()).all()
+print("loaded", len(whole))
+)",
+                          "'" + out.string() + "' '" + (reference / "huggingface").string() + "'");
+  EXPECT_EQ(r.code, 0) << r.output;
+  EXPECT_NE(r.output.find("loaded 14"), std::string::npos) << r.output;
+}
+
+}  // namespace
