@@ -11,7 +11,10 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/device/device.hpp"
+#include "rlcore/nn/linear.hpp"
 #include "rlcore/nn/packed_weights.hpp"
+#include "rlcore/nn/pass.hpp"
+#include "rlcore/nn/score_gradient.hpp"
 #include "rlcore/nn/workspace.hpp"
 #include "rlcore/tensor/buffer.hpp"
 
@@ -66,15 +69,11 @@ class gradients {
     ids_.clear();
   }
 
-  /// Before a backward. `first`: the gradients of linear weights hold nothing and have to be overwritten, all of them;
+  /// Before a backward. p.first: the gradients of linear weights hold nothing and have to be overwritten, all of them;
   /// everything else is there to be added to. The embedding's part becomes the head's sum alone.
-  struct start {
-    float* data = nullptr;
-    bool first = false;
-  };
-  start begin() {
-    const bool first = std::exchange(zero_, false);
-    if (first) {  // all but the linear weights, which come in the order of their offsets
+  void begin(pass<Device>& p) {
+    p.gradients = flat_.data(), p.first = std::exchange(zero_, false);
+    if (p.first) {  // all but the linear weights, which come in the order of their offsets
       std::size_t at = 0;
       for (const matrix& m : matrices_) {
         zero_range(at, m.offset);
@@ -84,7 +83,9 @@ class gradients {
     } else if (!ids_.empty()) {
       device_->copy_rows(flat_.data(), width_, device_ids_.data(), head_sum_.data(), width_, std::ssize(ids_), width_);
     }
-    return {flat_.data(), first};
+  }
+  score_gradient score(const linear& output, const pass<Device>& p) {
+    return {flat_.data() + output.weight, output.bias == no_parameter ? nullptr : flat_.data() + output.bias, !p.first};
   }
 
   /// After a backward: adds rows dx [tokens, hidden] of the input tokens `ids` (host) and completes flat().

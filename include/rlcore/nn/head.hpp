@@ -49,7 +49,7 @@ struct head {
   void backward_columns(const pass<Device>& p, float* dnormed, const float* dout, const float* normed, extent_t n,
                         extent_t first, extent_t count) const {
     const std::size_t at = output.weight + static_cast<std::size_t>(first * output.inputs);
-    p.device.linear_backward_weight(p.gradients + at, dout, normed, n, count, output.inputs, !p.first);
+    if (p.gradients) p.device.linear_backward_weight(p.gradients + at, dout, normed, n, count, output.inputs, !p.first);
     p.device.linear_backward_input(dnormed, dout, p.weights + at, n, count, output.inputs, first > 0);
   }
 };

@@ -29,11 +29,11 @@ struct norm {
                       float* rstd, extent_t rows) const {
     device.add_rms_norm_forward(arguments(w, width), total, a, b, y, rstd, rows);
   }
-  /// dx has the row stride of dy and may be dy; it is added to if `accumulate`.
+  /// dx has the row stride of dy and may be dy; it is added to if `accumulate`. `g` is null for a frozen weight.
   template <class Device>
   void backward(Device& device, const float* w, float* g, float* dx, const float* dy, extent_t dy_row, const float* x,
                 extent_t x_row, const float* rstd, extent_t rows, bool accumulate) const {
-    device.rms_norm_backward_weight(arguments(w, x_row), g + weight, dy, dy_row, x, rstd, rows);
+    if (g) device.rms_norm_backward_weight(arguments(w, x_row), g + weight, dy, dy_row, x, rstd, rows);
     device.rms_norm_backward(arguments(w, x_row), dx, dy, dy_row, x, rstd, rows, accumulate);
   }
 };

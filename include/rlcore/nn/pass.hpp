@@ -5,6 +5,7 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/device/device.hpp"
+#include "rlcore/nn/adapter_pass.hpp"
 #include "rlcore/nn/packed_weights.hpp"
 #include "rlcore/nn/workspace.hpp"
 
@@ -12,7 +13,8 @@ RLCORE_BEGIN
 namespace nn {
 
 /// `tokens` rows at `positions` (device memory) under the model's `weights`, which the linear layers read packed;
-/// `gradients` is null in a forward-only pass, and `first` says that those of linear weights hold nothing to add to.
+/// `gradients` is null in a forward-only pass and where the weights are frozen, and `first` says that those of linear
+/// weights hold nothing to add to. `adapter` is null unless low-rank adapters are trained.
 template <class Device>
 struct pass {
   Device& device;
@@ -23,6 +25,7 @@ struct pass {
   extent_t tokens = 0;
   const std::int32_t* positions = nullptr;
   bool first = false;
+  const adapter_pass* adapter = nullptr;
 };
 
 }  // namespace nn

@@ -58,8 +58,7 @@ class trunk {
   /// `grads` is being added to.
   template <class Gradients>
   void begin_backward(Gradients& grads) {
-    const auto start = grads.begin();
-    pass_.gradients = start.data, pass_.first = start.first;
+    grads.begin(pass_);
     const auto m = static_cast<extent_t>(space_.active.size());
     if (m == count_) return;
     active_ = space_.take_copy(space_.active.data(), m);
