@@ -1,0 +1,144 @@
+// PEFT's adapter folder: adapter_config.json and adapter_model.safetensors.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "rlcore/checkpoint/json_file.hpp"
+#include "rlcore/checkpoint/model_weights.hpp"
+#include "rlcore/nn/lora_settings.hpp"
+
+RLCORE_BEGIN
+namespace checkpoint {
+
+inline constexpr std::string_view adapter_prefix = "base_model.model.", adapter_config_name = "adapter_config.json",
+                                  adapter_weights_name = "adapter_model.safetensors";
+
+/// What adapter_config.json says. `lora.modules` are names of linear_modules: those that occur in target_modules, which
+/// PEFT writes as last parts or as whole paths of names.
+struct adapter_config {
+  nn::lora_settings lora;
+  double scale = 1;           ///< W' = W + scale B A: alpha / r, or alpha / sqrt(r) with use_rslora
+  std::string base_model;     ///< base_model_name_or_path; may be empty
+  bool score = false;         ///< of a score model whose head was trained in full (modules_to_save)
+  bool token_labels = false;  ///< task TOKEN_CLS, whose head has a bias
+};
+
+/// Whether `folder` holds an adapter instead of a model.
+inline bool is_adapter(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(folder / adapter_config_name, ignored);
+}
+
+/// Throws file_error, or format_error naming the key for everything that would change the mathematics (DoRA, trained
+/// biases, ranks that differ between modules, another kind of adapter).
+inline adapter_config read_adapter_config(const std::filesystem::path& folder) {
+  const json_file file(folder / adapter_config_name);
+  const nlohmann::json& root = file.root();
+  adapter_config c;
+  if (file.string("peft_type") != "LORA") file.fail("peft_type", "\"LORA\"");
+  for (const char* key : {"use_dora", "fan_in_fan_out", "lora_bias", "use_qalora"})
+    if (file.boolean(key, false)) file.fail(key, "false");
+  if (file.has("bias") && root["bias"] != "none") file.fail("bias", "\"none\"");
+  for (const char* key : {"rank_pattern", "alpha_pattern"})
+    if (file.has(key) && !root[key].empty()) file.fail(key, "{} (one rank and alpha for all modules)");
+  for (const char* key : {"layer_replication", "trainable_token_indices", "target_parameters"})
+    if (file.has(key) && !root[key].empty()) file.fail(key, "null");
+  c.lora.rank = file.integer("r", 1);
+  c.lora.alpha = file.positive("lora_alpha");
+  c.scale =
+      file.boolean("use_rslora", false) ? c.lora.alpha / std::sqrt(static_cast<double>(c.lora.rank)) : c.lora.scale();
+  if (file.has("base_model_name_or_path")) c.base_model = file.string("base_model_name_or_path");
+  if (file.has("modules_to_save")) {
+    const nlohmann::json& saved = root["modules_to_save"];
+    for (const nlohmann::json& module : saved)
+      if (module != "score" && module != "classifier") file.fail("modules_to_save", "null or [\"score\"]");
+    c.score = !saved.empty();
+  }
+  c.token_labels = file.has("task_type") && root["task_type"] == "TOKEN_CLS";
+  if (!file.has("target_modules")) file.fail("target_modules", "a list of projections");
+  const nlohmann::json& targets = root["target_modules"];
+  c.lora.modules.clear();
+  for (const nlohmann::json& target : targets.is_array() ? targets : nlohmann::json::array({targets})) {
+    if (!target.is_string()) file.fail("target_modules", "a list of projections");
+    const auto path = target.get<std::string>();
+    if (path == "all-linear") {
+      c.lora.modules = {path};
+      break;
+    }
+    const std::string name = path.substr(path.rfind('.') + 1);
+    if (std::find(c.lora.modules.begin(), c.lora.modules.end(), name) == c.lora.modules.end())
+      c.lora.modules.push_back(name);
+  }
+  return c;
+}
+
+/// Writes the folder as PEFT does. `parameters` are those of nn::lora; F32, so that a run can go on from it.
+inline void write_adapter(const std::filesystem::path& folder, const adapter_config& c,
+                          std::span<const nn::parameter> parameters, std::span<const float> values) {
+  check_extent(parameters, values.size());
+  const bool whole = c.lora.alpha == std::floor(c.lora.alpha) && c.lora.alpha < 1e9;
+  const nlohmann::ordered_json alpha =
+      whole ? nlohmann::ordered_json(static_cast<std::int64_t>(c.lora.alpha)) : nlohmann::ordered_json(c.lora.alpha);
+  const nlohmann::ordered_json saved =
+      c.score ? nlohmann::ordered_json::array({"score"}) : nlohmann::ordered_json(nullptr);
+  const nlohmann::ordered_json root{{"alpha_pattern", nlohmann::json::object()},
+                                    {"base_model_name_or_path", c.base_model},
+                                    {"bias", "none"},
+                                    {"fan_in_fan_out", false},
+                                    {"inference_mode", true},
+                                    {"init_lora_weights", true},
+                                    {"layers_pattern", nullptr},
+                                    {"layers_to_transform", nullptr},
+                                    {"lora_alpha", alpha},
+                                    {"lora_dropout", 0.0},
+                                    {"modules_to_save", saved},
+                                    {"peft_type", "LORA"},
+                                    {"r", c.lora.rank},
+                                    {"rank_pattern", nlohmann::json::object()},
+                                    {"revision", nullptr},
+                                    {"target_modules", nn::check_lora(c.lora)},
+                                    {"task_type", !c.score         ? "CAUSAL_LM"
+                                                  : c.token_labels ? "TOKEN_CLS"
+                                                                   : "SEQ_CLS"},
+                                    {"use_dora", false},
+                                    {"use_rslora", false}};
+  std::vector<tensor_source> tensors;
+  for (const nn::parameter& p : parameters)
+    tensors.push_back({std::string(adapter_prefix) + p.name, p.shape, values.subspan(p.offset, p.size)});
+  std::filesystem::create_directories(folder);
+  write_safetensors(folder / adapter_weights_name, tensors);
+  write_file_atomically(folder / adapter_config_name, root.dump(2) + "\n");
+}
+
+/// Fills `values` with the folder's tensors. Every parameter must be there with its shape and nothing else may be.
+/// Throws file_error or format_error naming the tensor.
+inline void load_adapter(const std::filesystem::path& folder, std::span<const nn::parameter> parameters,
+                         std::span<float> values) {
+  check_extent(parameters, values.size());
+  const safetensors_reader file(folder / adapter_weights_name);
+  std::set<std::string> expected;
+  for (const nn::parameter& p : parameters) {
+    const tensor_info& stored = file.info(*expected.insert(std::string(adapter_prefix) + p.name).first);
+    if (stored.shape != p.shape)
+      throw format_error(file.path().string() + ": tensor '" + stored.name + "' has shape " + shape_text(stored.shape) +
+                         "; expected " + shape_text(p.shape));
+  }
+  for (const tensor_info& t : file.tensors())
+    if (!expected.contains(t.name))
+      throw format_error(file.path().string() + ": tensor '" + data::printable(t.name) +
+                         "' is not among the adapted modules" + did_you_mean(t.name, expected));
+  for (const nn::parameter& p : parameters)
+    file.read_f32(std::string(adapter_prefix) + p.name, values.subspan(p.offset, p.size));
+}
+
+}  // namespace checkpoint
+RLCORE_END
