@@ -1,6 +1,7 @@
-// Examples for supervised fine-tuning: a prompt, the response to be learnt, and which predictions count.
+// Examples for supervised fine-tuning: tokens, and which of them the assistant wrote.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -13,39 +14,58 @@
 RLCORE_BEGIN
 namespace data {
 
-/// One row of tokens. The prediction made at position t is about token t + 1; it counts when that token is of the
-/// response, so the first response token and the EOS are learnt.
+/// One row of tokens. What is learnt has one definition: the prediction made at position t is about token t + 1, and it
+/// counts if and only if the assistant wrote that token. The first token of a response is thus learnt from the last
+/// token before it, and so is the end mark from the last token of the content.
 struct sft_example {
   std::vector<std::int32_t> tokens;
-  std::size_t prompt_length = 0;
+  std::vector<std::uint8_t> written;  ///< 1 for a token of the assistant (content, tool call, end mark), otherwise 0
 
-  bool counts(std::size_t t) const noexcept { return t + 1 >= prompt_length && t + 1 < tokens.size(); }
-  /// One entry per token: 1 from prompt_length - 1 to tokens.size() - 2, otherwise 0.
+  bool counts(std::size_t t) const noexcept { return t + 1 < tokens.size() && written[t + 1] != 0; }
+  /// How many predictions count.
+  std::size_t trained() const noexcept {
+    return written.empty() ? 0 : static_cast<std::size_t>(std::count(written.begin() + 1, written.end(), 1));
+  }
+  /// counts(t) for every t.
   std::vector<std::uint8_t> loss_mask() const {
     std::vector<std::uint8_t> mask(tokens.size());
     for (std::size_t t = 0; t < mask.size(); ++t) mask[t] = counts(t);
     return mask;
   }
+
+  void append(std::span<const std::int32_t> ids, bool by_assistant) {
+    tokens.insert(tokens.end(), ids.begin(), ids.end());
+    written.resize(tokens.size(), by_assistant);
+  }
 };
 
-/// prompt + response + eos, at most `max_length` tokens (0: no limit) as `how` says (no `middle`). Throws data_error
-/// starting with `where` when the prompt is empty, the row is too long, or truncation leaves nothing to learn.
+/// Cuts the row to at most `max_length` tokens (0: no limit) as `how` says (no `middle`), marks included. Throws
+/// data_error starting with `where` when it is too long for truncation::error, or nothing is left to learn.
+inline void truncate(sft_example& example, std::size_t max_length, truncation how, const std::string& where) {
+  if (how == truncation::middle) throw config_error("data.truncation=middle is not for supervised rows");
+  const std::size_t length = example.tokens.size();
+  truncate(example.tokens, max_length, how, where, "data.max_length");
+  const auto removed = static_cast<std::ptrdiff_t>(length - example.tokens.size());
+  if (how == truncation::left) example.written.erase(example.written.begin(), example.written.begin() + removed);
+  example.written.resize(example.tokens.size());
+  if (example.trained() > 0) return;
+  if (removed > 0)
+    throw data_error(where + ": nothing of the response is left within data.max_length " + std::to_string(max_length) +
+                     " of " + std::to_string(length) + " tokens");
+  throw data_error(where + ": nothing to learn, the assistant wrote no token");
+}
+
+/// prompt + response + eos, cut as truncate() says. Throws data_error starting with `where` when the prompt is empty,
+/// the row is too long, or truncation leaves nothing to learn.
 inline sft_example make_sft_example(std::span<const std::int32_t> prompt, std::span<const std::int32_t> response,
                                     std::int32_t eos, std::size_t max_length, truncation how,
                                     const std::string& where) {
   if (prompt.empty()) throw data_error(where + ": the prompt has no tokens");
-  if (how == truncation::middle) throw config_error("data.truncation=middle is not for supervised rows");
   sft_example example;
-  example.tokens.reserve(prompt.size() + response.size() + 1);
-  example.tokens.assign(prompt.begin(), prompt.end());
-  example.tokens.insert(example.tokens.end(), response.begin(), response.end());
-  example.tokens.push_back(eos);
-  const std::size_t length = example.tokens.size();
-  truncate(example.tokens, max_length, how, where, "data.max_length");
-  const std::size_t removed = how == truncation::left ? length - example.tokens.size() : 0;
-  example.prompt_length = prompt.size() > removed ? prompt.size() - removed : 0;
-  if (example.tokens.size() < 2 || example.prompt_length >= example.tokens.size())
-    throw data_error(where + ": nothing of the response is left within data.max_length " + std::to_string(max_length));
+  example.append(prompt, false);
+  example.append(response, true);
+  example.append(std::span(&eos, 1), true);
+  truncate(example, max_length, how, where);
   return example;
 }
 

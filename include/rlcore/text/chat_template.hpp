@@ -31,6 +31,12 @@ struct render_options {
   std::vector<nlohmann::ordered_json> tools{};
 };
 
+/// Bytes [begin, end) of a rendered conversation that the assistant wrote: what follows the open header of its turn
+/// (the text of add_generation_prompt) up to and including the end mark; the line end behind it is the template's.
+struct written_bytes {
+  std::size_t begin = 0, end = 0;
+};
+
 /// A chat template: one of the built-in families, equal to what transformers renders from the family's Jinja text.
 class chat_template {
  public:
@@ -87,6 +93,18 @@ class chat_template {
   /// The conversation as text. Throws std::invalid_argument without messages, data_error for a role, a tool call or
   /// reasoning that the template has no place for (Jinja would drop it), config_error for options of that sort.
   std::string render(std::span<const message> messages, const render_options& options = {}) const {
+    return render(messages, options, nullptr);
+  }
+  /// The same; `written` receives where the assistant's turns stand, one entry for each in order.
+  std::string render(std::span<const message> messages, const render_options& options,
+                     std::vector<written_bytes>& written) const {
+    written.clear();
+    return render(messages, options, &written);
+  }
+
+ private:
+  std::string render(std::span<const message> messages, const render_options& options,
+                     std::vector<written_bytes>* written) const {
     require(!messages.empty(), "chat_template::render: no messages");
     const chat_turns turns(style_);
     if (!options.tools.empty() && !has_tools())
@@ -98,12 +116,21 @@ class chat_template {
     for (std::size_t i = 0; i < messages.size(); ++i) turns.check(messages[i], i, family());
     std::string text;
     turns.open(text, messages, options.tools);
-    for (std::size_t i = 0; i < messages.size(); ++i) turns.turn(text, messages, i, !options.tools.empty());
+    for (std::size_t i = 0; i < messages.size(); ++i) {
+      const std::size_t begin = text.size();
+      turns.turn(text, messages, i, !options.tools.empty());
+      if (written == nullptr || messages[i].role != "assistant") continue;
+      std::string opened;
+      turns.generation_prompt(opened, options.enable_thinking);
+      // Thoughts that the template wrote only because there are some belong to the assistant, an empty block that the
+      // open header already has does not.
+      if (text.compare(begin, opened.size(), opened) != 0) opened.resize(opened.find('\n') + 1);
+      written->push_back({begin + opened.size(), text.size() - 1});
+    }
     if (options.add_generation_prompt) turns.generation_prompt(text, options.enable_thinking);
     return text;
   }
 
- private:
   static std::string family_list() {
     std::string list;
     for (const auto name : chat_family_names) (list += list.empty() ? "" : ", ") += name;

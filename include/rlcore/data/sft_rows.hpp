@@ -1,0 +1,315 @@
+// Supervised rows from the columns of a table: verl's two layouts and OpenRLHF's.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "rlcore/core/error.hpp"
+#include "rlcore/data/row.hpp"
+#include "rlcore/data/sft_conversation.hpp"
+#include "rlcore/data/sft_dataset.hpp"
+#include "rlcore/data/truncation.hpp"
+#include "rlcore/text/chat_template.hpp"
+#include "rlcore/text/message.hpp"
+#include "rlcore/text/tokenizer.hpp"
+
+RLCORE_BEGIN
+namespace data {
+
+/// What a row holds.
+enum class sft_layout {
+  question,      ///< verl: a question and an answer, in columns or inside columns that are maps
+  conversation,  ///< verl's data.multiturn: a list of messages, tools, a thinking switch
+  plain,         ///< OpenRLHF: input and output, the input written into a template of text
+  chat,          ///< OpenRLHF's apply_chat_template: texts or lists of messages
+  text           ///< OpenRLHF's pretrain_mode: one text, all of it learnt
+};
+
+struct sft_settings {
+  sft_layout layout = sft_layout::question;
+  std::string prompt_key = "question",
+              response_key = "answer";                  ///< plain, chat, text: input_key and output_key ("": none)
+  std::vector<std::string> prompt_path, response_path;  ///< verl's *_dict_keys: one key after another
+  std::string messages_key = "messages", tools_key = "tools", thinking_key = "enable_thinking";
+  std::string input_template;                ///< plain: "...{}..."; empty: the input as it is
+  learnt_turns learnt = learnt_turns::all;   ///< chat
+  std::optional<bool> enable_thinking = {};  ///< question, chat: for every row
+  std::size_t max_length = 1024;
+  data::truncation truncation = data::truncation::error;
+  std::size_t max_rows = 0;  ///< only the first so many; 0: all
+};
+
+struct sft_rows {
+  std::vector<sft_example> examples;
+  std::size_t rows_read = 0;  ///< OpenRLHF drops rows that are empty or whose prompt leaves no room
+
+  std::size_t size() const noexcept { return examples.size(); }
+};
+
+namespace detail {
+
+/// value[key] for each key of the path; a list of one element counts as that element.
+inline const row& follow(const row& from, const std::string& name, std::span<const std::string> path,
+                         const std::string& where) {
+  const auto alone = [](const row* v) {
+    while (v->is_array() && v->size() == 1) v = &(*v)[0];
+    return v;
+  };
+  const row* value = &column(from, name, where);
+  std::string place = where + ": column '" + printable(name) + "'";
+  for (const std::string& key : path) {
+    value = alone(value);
+    if (!value->is_object())
+      throw data_error(place + " is " + printable(value->dump()) + "; expected a map with the key '" + printable(key) +
+                       "'");
+    if (!value->contains(key)) {
+      std::vector<std::string> names;
+      std::string list;
+      for (const auto& [known, ignored] : value->items()) {
+        names.push_back(printable(known));
+        list += (list.empty() ? "" : ", ") + names.back();
+      }
+      throw data_error(place + ": no key '" + printable(key) + "'; it has " + printable(list, 300) +
+                       did_you_mean(key, names));
+    }
+    value = &(*value)[key];
+    place += "['" + printable(key) + "']";
+  }
+  return *value;
+}
+
+inline const std::string& text_at(const row& from, const std::string& name, std::span<const std::string> path,
+                                  const std::string& where) {
+  const row& value = follow(from, name, path, where);
+  if (!value.is_string())
+    throw data_error(
+        where + ": column '" + printable(name) + "' is " + printable(value.dump()) +
+        (value.is_object()
+             ? "; expected a string: choose a key of the map (data.prompt_dict_keys, data.response_dict_keys)"
+             : "; expected a string"));
+  return value.get_ref<const std::string&>();
+}
+
+/// A list of messages (or its JSON text).
+inline std::vector<text::message> messages_at(const row& value, const std::string& place) {
+  try {
+    if (value.is_string()) return text::messages_from_json(nlohmann::ordered_json::parse(value.get<std::string>()));
+    return text::messages_from_json(value);
+  } catch (const nlohmann::json::exception&) {
+    throw data_error(place + " is " + printable(value.dump()) + "; expected a list of {role, content}");
+  } catch (const data_error& e) {
+    throw data_error(place + ": " + e.what());
+  }
+}
+
+/// Tool schemas: a list of them, its JSON text, or a list of JSON texts. null: none.
+inline std::vector<nlohmann::ordered_json> tools_at(const row& value, const std::string& place) {
+  const auto parsed = [&](const row& v) -> row {
+    if (!v.is_string()) return v;
+    try {
+      return row::parse(v.get<std::string>());
+    } catch (const nlohmann::json::exception&) {
+      throw data_error(place + " is " + printable(v.dump()) + "; expected a list of tool schemas");
+    }
+  };
+  const row list = parsed(value);
+  if (list.is_null()) return {};
+  if (!list.is_array()) throw data_error(place + " is " + printable(list.dump()) + "; expected a list of tool schemas");
+  std::vector<nlohmann::ordered_json> tools;
+  for (const row& tool : list) {
+    tools.push_back(parsed(tool));
+    if (!tools.back().is_object())
+      throw data_error(place + ": a tool is " + printable(tool.dump()) + "; expected a map");
+  }
+  return tools;
+}
+
+}  // namespace detail
+
+/// Turns rows into examples. `chat` may be null for layouts without chat template.
+class sft_reader {
+ public:
+  sft_reader(const sft_settings& settings, const text::tokenizer& tokenizer, const text::chat_template* chat)
+      : settings_(settings), tokenizer_(tokenizer), chat_(chat) {
+    if (!tokenizer.eos_id())
+      throw config_error("tokenizer_config.json names no eos_token; supervised rows end with it");
+    eos_ = *tokenizer.eos_id();
+    eos_text_ = tokenizer.token_of(eos_);
+  }
+
+  /// One row; nothing for a row that OpenRLHF drops. Throws data_error starting with `where`.
+  std::optional<sft_example> operator()(const row& from, const std::string& where) const {
+    try {
+      switch (settings_.layout) {
+        case sft_layout::question:
+          return question(from, where);
+        case sft_layout::conversation:
+          return conversation(from, where);
+        case sft_layout::plain:
+          return plain(from, where);
+        case sft_layout::chat:
+          return chat(from, where);
+        case sft_layout::text:
+          return text_only(from, where);
+      }
+    } catch (const data_error& e) {
+      const std::string what = e.what();
+      if (what.starts_with(where)) throw;
+      throw data_error(where + ": " + what);
+    } catch (const config_error& e) {
+      throw data_error(where + ": " + e.what());
+    }
+    return std::nullopt;
+  }
+
+ private:
+  sft_example question(const row& from, const std::string& where) const {
+    const std::string& prompt = detail::text_at(from, settings_.prompt_key, settings_.prompt_path, where);
+    const std::string& response = detail::text_at(from, settings_.response_key, settings_.response_path, where);
+    if (response.empty())
+      throw data_error(where + ": the response (column '" + printable(settings_.response_key) +
+                       "') is empty; there is nothing to learn but the end mark");
+    const std::vector<text::message> messages{{"user", prompt}};
+    const std::string opened =
+        chat_->render(messages, {.add_generation_prompt = true, .enable_thinking = settings_.enable_thinking});
+    return make_sft_example(tokenizer_.encode(opened), tokenizer_.encode(response), eos_, settings_.max_length,
+                            settings_.truncation, where);
+  }
+
+  sft_example conversation(const row& from, const std::string& where) const {
+    const std::string place = where + ": column '" + printable(settings_.messages_key) + "'";
+    const auto messages = detail::messages_at(column(from, settings_.messages_key, where), place);
+    if (messages.empty()) throw data_error(place + " has no messages");
+    text::render_options options;
+    if (const auto tools = from.find(settings_.tools_key); tools != from.end())
+      options.tools = detail::tools_at(*tools, where + ": column '" + printable(settings_.tools_key) + "'");
+    if (const auto thinking = from.find(settings_.thinking_key); thinking != from.end() && !thinking->is_null()) {
+      if (!thinking->is_boolean())
+        throw data_error(where + ": column '" + printable(settings_.thinking_key) + "' is " +
+                         printable(thinking->dump()) + "; expected true or false");
+      options.enable_thinking = thinking->get<bool>();
+    }
+    if (std::none_of(messages.begin(), messages.end(), [](const auto& m) { return m.role == "assistant"; }))
+      throw data_error(place + ": no message of the assistant; there is nothing to learn");
+    sft_example example = conversation_example(*chat_, tokenizer_, messages, options);
+    truncate(example, settings_.max_length, settings_.truncation, where);
+    return example;
+  }
+
+  /// OpenRLHF tokenizes prompt and response together and counts the prompt's tokens alone.
+  std::optional<sft_example> plain(const row& from, const std::string& where) const {
+    std::string prompt = detail::text_at(from, settings_.prompt_key, {}, where);
+    if (!settings_.input_template.empty()) {
+      std::string filled = settings_.input_template;
+      filled.replace(filled.find("{}"), 2, prompt);
+      prompt = std::move(filled);
+    }
+    const std::string response =
+        settings_.response_key.empty() ? std::string() : detail::text_at(from, settings_.response_key, {}, where);
+    const std::size_t length = tokenizer_.encode(prompt).size();
+    if (prompt.empty() || response.empty() || no_room(length)) return std::nullopt;
+    sft_example example;
+    const std::vector<std::int32_t> ids = tokenizer_.encode(ended(prompt + response));
+    example.append(std::span(ids).first(std::min(length, ids.size())), false);
+    example.append(std::span(ids).subspan(std::min(length, ids.size())), true);
+    return cut(std::move(example));
+  }
+
+  std::optional<sft_example> chat(const row& from, const std::string& where) const {
+    const auto read = [&](const std::string& key, const char* role) {
+      const row& value = column(from, key, where);
+      if (value.is_string()) return std::vector<text::message>{{role, value.get<std::string>()}};
+      return detail::messages_at(value, where + ": column '" + printable(key) + "'");
+    };
+    std::vector<text::message> messages = read(settings_.prompt_key, "user");
+    if (!settings_.response_key.empty())
+      for (text::message& m : read(settings_.response_key, "assistant")) messages.push_back(std::move(m));
+    if (messages.size() < 2 || messages.back().role != "assistant")
+      throw data_error(where + ": expected a conversation that ends with a message of the assistant" +
+                       (settings_.response_key.empty()
+                            ? "; name the column of the response with --output_key if it is another"
+                            : ""));
+    const bool empty = messages.back().content.empty() && messages.back().tool_calls.empty();
+    sft_example example = conversation_example(*chat_, tokenizer_, messages,
+                                               {.enable_thinking = settings_.enable_thinking}, settings_.learnt);
+    // What the template writes behind the last end mark is not there when the model stops; an end mark that is not the
+    // tokenizer's end of text is followed by that.
+    while (!example.written.empty() && example.written.back() == 0)
+      example.tokens.pop_back(), example.written.pop_back();
+    const auto begin = std::find(example.written.rbegin(), example.written.rend(), 0);
+    if (empty || no_room(static_cast<std::size_t>(example.written.rend() - begin))) return std::nullopt;
+    if (!example.tokens.empty() && example.tokens.back() != eos_)
+      example.append(tokenizer_.encode(" " + eos_text_), true);
+    return cut(std::move(example));
+  }
+
+  std::optional<sft_example> text_only(const row& from, const std::string& where) const {
+    sft_example example;
+    example.append(tokenizer_.encode(detail::text_at(from, settings_.prompt_key, {}, where)), true);
+    if (settings_.max_length > 0 && example.tokens.size() > settings_.max_length) {
+      example.tokens.resize(settings_.max_length);
+      example.written.resize(settings_.max_length);
+    }
+    if (example.trained() == 0) return std::nullopt;
+    return example;
+  }
+
+  /// OpenRLHF keeps two places for an answer.
+  bool no_room(std::size_t prompt) const { return settings_.max_length > 0 && prompt + 2 >= settings_.max_length; }
+  std::string ended(std::string text) const {
+    while (text.ends_with('\n')) text.pop_back();
+    if (!text.ends_with(eos_text_)) (text += ' ') += eos_text_;
+    return text;
+  }
+  /// Too long rows lose their tail, but not their end.
+  std::optional<sft_example> cut(sft_example example) const {
+    if (settings_.max_length > 0 && example.tokens.size() > settings_.max_length) {
+      example.tokens.resize(settings_.max_length);
+      example.written.resize(settings_.max_length);
+    }
+    if (example.tokens.empty()) return std::nullopt;
+    example.tokens.back() = eos_;
+    example.written.back() = 1;
+    if (example.trained() == 0) return std::nullopt;
+    return example;
+  }
+
+  const sft_settings& settings_;
+  const text::tokenizer& tokenizer_;
+  const text::chat_template* chat_;
+  std::int32_t eos_ = 0;
+  std::string eos_text_;
+};
+
+/// Reads the rows of all tables in order. Throws data_error naming file, row and column.
+inline sft_rows read_sft_rows(std::span<const table> tables, const sft_settings& settings,
+                              const text::tokenizer& tokenizer, const text::chat_template* chat) {
+  const sft_reader read(settings, tokenizer, chat);
+  sft_rows rows;
+  std::string files;
+  for (const table& t : tables) {
+    files += (files.empty() ? "" : ", ") + t.file;
+    for (std::size_t i = 0; i < t.rows.size(); ++i) {
+      if (settings.max_rows > 0 && rows.rows_read == settings.max_rows) break;
+      ++rows.rows_read;
+      if (auto example = read(t.rows[i], row_text(t.file, i))) rows.examples.push_back(std::move(*example));
+    }
+  }
+  if (rows.rows_read == 0) throw data_error(files + ": no rows");
+  if (rows.examples.empty())
+    throw data_error(files + ": none of the " + std::to_string(rows.rows_read) +
+                     " rows is left: they are empty, or their prompts leave no room within " +
+                     std::to_string(settings.max_length) + " tokens (max_len)");
+  return rows;
+}
+
+}  // namespace data
+RLCORE_END

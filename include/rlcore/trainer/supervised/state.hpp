@@ -1,0 +1,76 @@
+// Saving and resuming a supervised run: verl's folders and names, our formats, all or nothing.
+//
+//   global_step_N/huggingface/          full weights (LoRA merged), config, tokenizer: loads in transformers
+//   global_step_N/...                   what else trainee::save() writes: optimizer state, adapter
+//   global_step_N/data.json             position in the data
+//   global_step_N/fsdp_config.json      {"FSDP_version": 1, "world_size": 1}
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "rlcore/checkpoint/json_file.hpp"
+#include "rlcore/checkpoint/layout.hpp"
+#include "rlcore/core/error.hpp"
+#include "rlcore/core/version.hpp"
+#include "rlcore/trainer/supervised/task.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+/// What a resumed run needs besides the trainee. The order of the rows is a function of these and the step.
+struct supervised_state {
+  std::int64_t step = 0, skipped_updates = 0, train_rows = 0, rows_per_step = 0;
+  std::uint64_t seed = 0;
+};
+
+/// Writes global_step_{state.step} below `root`, then the tracker, then deletes all but the newest `keep` (0: all
+/// stay). Whatever fails, older checkpoints stay intact.
+template <class Device, class Task>
+void save_supervised(const std::filesystem::path& root, const trainee<Device>& model, const Task& task,
+                     const std::filesystem::path& tokenizer_folder, const supervised_state& state, std::int64_t keep) {
+  checkpoint::save_step(root, state.step, keep, [&](const std::filesystem::path& folder) {
+    model.save(folder, tokenizer_folder);
+    if constexpr (requires { task.save(folder); }) task.save(folder);
+    const auto write = [&](const char* name, const nlohmann::ordered_json& content) {
+      checkpoint::write_file_atomically(folder / name, content.dump(2) + "\n");
+    };
+    write("data.json", {{"rlcore_version", RLCORE_VERSION_STRING},
+                        {"step", state.step},
+                        {"seed", state.seed},
+                        {"train_rows", state.train_rows},
+                        {"rows_per_step", state.rows_per_step},
+                        {"skipped_updates", state.skipped_updates}});
+    write("fsdp_config.json", {{"FSDP_version", 1}, {"world_size", 1}});
+  });
+}
+
+/// Reads what was saved in `folder` into `model` and `task`. `now` holds what this run was asked for: config_error if
+/// another seed, data set or batch size would give other rows than those of the run that goes on.
+template <class Device, class Task>
+supervised_state load_supervised(const std::filesystem::path& folder, trainee<Device>& model, Task& task,
+                                 const supervised_state& now) {
+  const checkpoint::json_file data(folder / "data.json");
+  supervised_state state;
+  state.step = data.integer("step");
+  state.seed = static_cast<std::uint64_t>(data.integer("seed"));
+  state.train_rows = data.integer("train_rows"), state.rows_per_step = data.integer("rows_per_step");
+  state.skipped_updates = data.integer("skipped_updates", 0);
+  const auto same = [&](const char* what, auto then, auto here) {
+    if (then != here)
+      throw config_error(folder.string() + " was saved by a run with " + what + " " + std::to_string(then) +
+                         ", this run has " + std::to_string(here) +
+                         ": take the same, or start anew (trainer.resume_mode=disable)");
+  };
+  same("seed", state.seed, now.seed);
+  same("a training set of so many rows:", state.train_rows, now.train_rows);
+  same("train_batch_size", state.rows_per_step, now.rows_per_step);
+  model.restore(folder);
+  if constexpr (requires { task.restore(folder); }) task.restore(folder);
+  return state;
+}
+
+}  // namespace trainer
+RLCORE_END

@@ -1,0 +1,97 @@
+// A whole supervised run: say what will happen, load or resume, train, report.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rlcore/checkpoint/resolve_model.hpp"
+#include "rlcore/trainer/logger.hpp"
+#include "rlcore/trainer/options.hpp"
+#include "rlcore/trainer/report.hpp"
+#include "rlcore/trainer/supervised/base_model.hpp"
+#include "rlcore/trainer/supervised/loop.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+/// "train/loss  5.21 -> 1.07": the first and the last of each number that a run was about.
+inline void print_ends(std::span<const metric_row> rows, std::span<const std::string> names) {
+  for (const std::string& name : names) {
+    const metrics *first = nullptr, *last = nullptr;
+    for (const metric_row& row : rows)
+      if (row.values.contains(name)) (first == nullptr ? first : last) = &row.values;
+    if (first == nullptr) continue;
+    std::printf("%-11s %.4f", name.c_str(), first->get(name));
+    if (last != nullptr) std::printf(" -> %.4f", last->get(name));
+    std::printf("\n");
+  }
+}
+
+/// Trains `task` from `base` (or from the run's last checkpoint) as `settings` and `how` say. `opt` gives the notes to
+/// print and the command line for the report; `shown` names the numbers whose first and last value end the output.
+/// `quiet` leaves out everything that is printed besides the steps. Throws rlcore::error before the first step for
+/// everything that can be known by then.
+template <class Device, class Task>
+void train_supervised(Device& device, const options& opt, supervised_settings settings, const trainee_settings& how,
+                      const base_model& base, Task& task, std::span<const std::string> shown, bool quiet = false) {
+  const auto say = [quiet](const std::string& line) {
+    if (!quiet) std::printf("%s\n", line.c_str());
+  };
+  for (const std::string& note : opt.notes()) say("note: " + note);
+  const supervised_plan plan = make_supervised_plan(settings, task.train_size(), task.eval_size());
+
+  trainee<Device> model(device, base.config, how);
+  const std::string model_text = fmt::format(
+      "{}: {}, {} layers, hidden {}, {:.3g} M parameters{}", base.folder.string(),
+      base.config.model == nn::family::qwen2 ? "qwen2" : "qwen3", base.config.num_hidden_layers,
+      base.config.hidden_size, static_cast<double>(model.model.size()) * 1e-6,
+      how.lora ? fmt::format(", LoRA of rank {}, alpha {:g}", how.lora->rank, static_cast<double>(how.lora->alpha))
+               : std::string());
+  const std::string device_text =
+      fmt::format("{} ({}{}), {} threads", device.name(), device.instruction_set(),
+                  device.compute_format() == weight_format::bfloat16 ? ", bfloat16" : "", device.threads());
+  say("model  " + model_text + "\ndevice " + device_text + "\n\n" + plan.table().text());
+  std::fflush(stdout);
+
+  const std::filesystem::path root = checkpoint::expand_home(settings.root);
+  const checkpoint::resume_point from =
+      checkpoint::find_resume(settings.resume_mode, checkpoint::expand_home(settings.resume_path).string(), root);
+  if (!from.notice.empty()) say("note: " + from.notice);
+  supervised_state state{.train_rows = plan.train_rows, .rows_per_step = plan.rows_per_step, .seed = settings.seed};
+  if (from) {
+    state = load_supervised(from.folder, model, task, state);
+    say("resumed after step " + std::to_string(state.step) + " from " + from.folder.string());
+  } else {
+    model.load(base.folder);
+  }
+  if constexpr (requires { task.prepare(model); }) task.prepare(model);
+
+  logger log(settings.loggers, root, from ? from.step : -1);
+  progress bar;
+  supervised_loop<Device, Task> loop({settings, plan, model, task, base.folder, root}, state, log, bar);
+  loop.run();
+
+  if (settings.report) {
+    run_info info{settings.name, model_text, device_text, {}, {}};
+    for (const std::string& line : opt.given()) {
+      const std::size_t equal = line.find('=');
+      info.settings.emplace_back(line.substr(0, equal), line.substr(equal + 1));
+    }
+    for (const auto& line : plan.table().lines) info.derived.emplace_back(line.name, line.number);
+    write_report(root / "report.html", info, log.rows());
+    say("report      " + (root / "report.html").string());
+  }
+  say("metrics     " + log.path().string());
+  if (!quiet) print_ends(log.rows(), shown);
+  if (const auto step = checkpoint::read_tracker(root))
+    say("checkpoint  " + (checkpoint::step_folder(root, *step) / "huggingface").string());
+}
+
+}  // namespace trainer
+RLCORE_END
