@@ -11,7 +11,8 @@ using ids = std::vector<std::int32_t>;
 TEST(sft_dataset, learns_response_and_eos_from_the_last_prompt_token_on) {
   const sft_example e = make_sft_example(ids{1, 2, 3}, ids{4, 5}, 9, 0, truncation::error, "row");
   EXPECT_EQ(e.tokens, (ids{1, 2, 3, 4, 5, 9}));
-  EXPECT_EQ(e.prompt_length, 3u);
+  EXPECT_EQ(e.written, (std::vector<std::uint8_t>{0, 0, 0, 1, 1, 1}));
+  EXPECT_EQ(e.trained(), 3u);
   EXPECT_EQ(e.loss_mask(), (std::vector<std::uint8_t>{0, 0, 1, 1, 1, 0}));  // positions 2 to 4 = len - 2
   EXPECT_EQ(make_sft_example(ids{1}, ids{}, 9, 0, truncation::error, "row").loss_mask(),
             (std::vector<std::uint8_t>{1, 0}));

@@ -36,10 +36,10 @@ enum class sft_layout {
 struct sft_settings {
   sft_layout layout = sft_layout::question;
   std::string prompt_key = "question",
-              response_key = "answer";                  ///< plain, chat, text: input_key and output_key ("": none)
-  std::vector<std::string> prompt_path, response_path;  ///< verl's *_dict_keys: one key after another
+              response_key = "answer";  ///< plain, chat, text: input_key and output_key ("": none)
+  std::vector<std::string> prompt_path = {}, response_path = {};  ///< verl's *_dict_keys: one key after another
   std::string messages_key = "messages", tools_key = "tools", thinking_key = "enable_thinking";
-  std::string input_template;                ///< plain: "...{}..."; empty: the input as it is
+  std::string input_template = {};           ///< plain: "...{}..."; empty: the input as it is
   learnt_turns learnt = learnt_turns::all;   ///< chat
   std::optional<bool> enable_thinking = {};  ///< question, chat: for every row
   std::size_t max_length = 1024;

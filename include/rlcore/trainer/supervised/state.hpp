@@ -1,9 +1,8 @@
 // Saving and resuming a supervised run: verl's folders and names, our formats, all or nothing.
 //
-//   global_step_N/huggingface/          full weights (LoRA merged), config, tokenizer: loads in transformers
-//   global_step_N/...                   what else trainee::save() writes: optimizer state, adapter
-//   global_step_N/data.json             position in the data
-//   global_step_N/fsdp_config.json      {"FSDP_version": 1, "world_size": 1}
+//   global_step_N/huggingface/    full weights (LoRA merged), config, tokenizer: loads in transformers
+//   global_step_N/...             what else trainee::save() writes: optimizer state, adapter
+//   global_step_N/data.json       position in the data
 #pragma once
 
 #include <cstdint>
@@ -34,16 +33,13 @@ void save_supervised(const std::filesystem::path& root, const trainee<Device>& m
   checkpoint::save_step(root, state.step, keep, [&](const std::filesystem::path& folder) {
     model.save(folder, tokenizer_folder);
     if constexpr (requires { task.save(folder); }) task.save(folder);
-    const auto write = [&](const char* name, const nlohmann::ordered_json& content) {
-      checkpoint::write_file_atomically(folder / name, content.dump(2) + "\n");
-    };
-    write("data.json", {{"rlcore_version", RLCORE_VERSION_STRING},
-                        {"step", state.step},
-                        {"seed", state.seed},
-                        {"train_rows", state.train_rows},
-                        {"rows_per_step", state.rows_per_step},
-                        {"skipped_updates", state.skipped_updates}});
-    write("fsdp_config.json", {{"FSDP_version", 1}, {"world_size", 1}});
+    const nlohmann::ordered_json data{{"rlcore_version", RLCORE_VERSION_STRING},
+                                      {"step", state.step},
+                                      {"seed", state.seed},
+                                      {"train_rows", state.train_rows},
+                                      {"rows_per_step", state.rows_per_step},
+                                      {"skipped_updates", state.skipped_updates}};
+    checkpoint::write_file_atomically(folder / "data.json", data.dump(2) + "\n");
   });
 }
 

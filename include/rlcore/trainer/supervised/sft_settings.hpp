@@ -1,0 +1,158 @@
+// The settings of sft_trainer, read once from the command line and checked before any file is opened.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "rlcore/core/error.hpp"
+#include "rlcore/data/sft_rows.hpp"
+#include "rlcore/optim/schedule.hpp"
+#include "rlcore/trainer/options.hpp"
+#include "rlcore/trainer/options/policy_checks.hpp"
+#include "rlcore/trainer/registry/sft_keys.hpp"
+#include "rlcore/trainer/supervised/settings.hpp"
+#include "rlcore/trainer/trainee.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+/// Everything that sft_trainer is told.
+struct sft_run_settings {
+  supervised_settings run;
+  trainee_settings trainee;
+  data::sft_settings rows;
+  std::size_t max_eval_rows = 0;  ///< 0: all
+  std::vector<std::string> train_files, val_files;
+  std::string model_path;
+  std::int64_t tokens_per_pass = 0;
+  bool dft = false;
+  std::int64_t show_mask = 0;
+};
+
+/// Two numbers in [0, 1) as AdamW's betas.
+inline void read_betas(const options& opt, const char* name, optim::adamw_settings& adamw) {
+  const auto* items = opt.at(name).as<value::list>();
+  std::vector<double> betas;
+  if (items != nullptr)
+    for (const value& item : *items) {
+      if (const auto* real = item.as<double>()) betas.push_back(*real);
+      if (const auto* whole = item.as<std::int64_t>()) betas.push_back(static_cast<double>(*whole));
+    }
+  if (betas.size() != 2 || items->size() != 2 || !(betas[0] >= 0 && betas[0] < 1 && betas[1] >= 0 && betas[1] < 1))
+    throw config_error(std::string(name) + "=" + inline_text(opt.at(name)) +
+                       ": expected two numbers from 0 to less than 1, such as [0.9,0.95]");
+  adamw.beta1 = betas[0], adamw.beta2 = betas[1];
+}
+
+/// Throws config_error for combinations that cannot work, adds notes for those that work differently than they look.
+inline void check_sft_options(options& opt) {
+  const std::string device = opt.get<std::string>("trainer.device");
+  if (device != "cpu") opt.note("trainer.device=" + device + ": this build has the CPU only; the run uses the CPU");
+  detail::check_loggers(opt);
+  const auto path = opt.find<std::string>("trainer.resume_from_path");
+  const std::string mode = opt.get<std::string>("trainer.resume_mode");
+  if (mode == "resume_path" && !path)
+    throw config_error("trainer.resume_mode=resume_path needs trainer.resume_from_path=.../global_step_N");
+  if (path && path->find("global_step_") == std::string::npos)
+    throw config_error("trainer.resume_from_path=" + *path + ": expected a folder called global_step_N");
+  if (opt.find<std::int64_t>("data.micro_batch_size"))
+    opt.note("data.micro_batch_size is deprecated upstream and not read; data.micro_batch_size_per_gpu is");
+  const bool turns = opt.get<bool>("data.multiturn.enable");
+  for (const char* name : {"data.prompt_key", "data.response_key", "data.prompt_dict_keys", "data.response_dict_keys"})
+    if (turns && opt.is_set(name)) opt.note(std::string(name) + " has no effect with data.multiturn.enable=True");
+  for (const char* name :
+       {"data.multiturn.messages_key", "data.multiturn.tools_key", "data.multiturn.enable_thinking_key"})
+    if (!turns && opt.is_set(name)) opt.note(std::string(name) + " has no effect without data.multiturn.enable=True");
+  if (opt.get<std::int64_t>("model.lora_rank") == 0)
+    for (const char* name : {"model.lora_alpha", "model.target_modules"})
+      if (opt.is_set(name)) opt.note(std::string(name) + " has no effect without model.lora_rank > 0");
+  for (const std::string& part : opt.list("trainer.checkpoint.save_contents"))
+    if (part != "model" && part != "optimizer" && part != "extra" && part != "hf_model")
+      throw config_error("trainer.checkpoint.save_contents: '" + part +
+                         "'; expected model, optimizer, extra, hf_model" +
+                         did_you_mean(part, std::vector<std::string>{"model", "optimizer", "extra", "hf_model"}));
+  if (!opt.is_set("trainer.nnodes") && !opt.is_set("trainer.n_gpus_per_node")) return;
+  const std::int64_t world = opt.find<std::int64_t>("trainer.nnodes").value_or(1) *
+                             opt.find<std::int64_t>("trainer.n_gpus_per_node").value_or(1),
+                     ranks = std::max<std::int64_t>(1, world / opt.get<std::int64_t>("ulysses_sequence_parallel_size")),
+                     batch = opt.get<std::int64_t>("data.train_batch_size"),
+                     micro = opt.get<std::int64_t>("data.micro_batch_size_per_gpu");
+  if (batch % ranks != 0 || batch / ranks % micro != 0)
+    opt.note("verl would refuse this: data.train_batch_size=" + std::to_string(batch) + " over " +
+             std::to_string(ranks) + " devices does not divide into micro-batches of " + std::to_string(micro) +
+             "; one process does not mind");
+}
+
+inline sft_run_settings read_sft_settings(const options& opt) {
+  const auto count = [&](const char* name) {
+    return static_cast<std::size_t>(std::max<std::int64_t>(0, opt.get<std::int64_t>(name)));
+  };
+  sft_run_settings s;
+  s.train_files = opt.list("data.train_files"), s.val_files = opt.list("data.val_files");
+  s.model_path = opt.get<std::string>("model.partial_pretrain");
+  s.dft = opt.get<std::string>("rlcore.sft_loss") == "dft";
+  s.show_mask = opt.get<std::int64_t>("rlcore.show_mask");
+
+  data::sft_settings& rows = s.rows;
+  rows.layout = opt.get<bool>("data.multiturn.enable") ? data::sft_layout::conversation : data::sft_layout::question;
+  rows.prompt_key = opt.get<std::string>("data.prompt_key");
+  rows.response_key = opt.get<std::string>("data.response_key");
+  rows.prompt_path = opt.list("data.prompt_dict_keys"), rows.response_path = opt.list("data.response_dict_keys");
+  rows.messages_key = opt.get<std::string>("data.multiturn.messages_key");
+  rows.tools_key = opt.get<std::string>("data.multiturn.tools_key");
+  rows.thinking_key = opt.get<std::string>("data.multiturn.enable_thinking_key");
+  rows.enable_thinking = opt.find<bool>("data.apply_chat_template_kwargs.enable_thinking");
+  rows.max_length = count("data.max_length");
+  rows.truncation = data::parse_truncation(opt.get<std::string>("data.truncation"));
+  rows.max_rows = count("data.train_max_samples"), s.max_eval_rows = count("data.val_max_samples");
+
+  s.trainee.adamw.weight_decay = opt.get<double>("optim.weight_decay");
+  read_betas(opt, "optim.betas", s.trainee.adamw);
+  s.trainee.logits_bytes = static_cast<std::size_t>(opt.get<std::int64_t>("rlcore.logits_memory_mb")) << 20;
+  s.trainee.recompute = opt.get<bool>("model.enable_gradient_checkpointing");
+
+  supervised_settings& run = s.run;
+  run.name = opt.get<std::string>("trainer.project_name") + "/" + opt.get<std::string>("trainer.experiment_name");
+  run.rows_per_step = opt.get<std::int64_t>("data.train_batch_size");
+  run.rows_per_pass = opt.get<std::int64_t>("data.micro_batch_size_per_gpu");
+  run.epochs = opt.get<std::int64_t>("trainer.total_epochs");
+  run.total_steps = opt.find<std::int64_t>("trainer.total_training_steps").value_or(-1);
+  run.shuffle = opt.get<bool>("data.shuffle");
+  run.seed = s.trainee.seed = static_cast<std::uint64_t>(opt.get<std::int64_t>("trainer.seed"));
+  run.lr = opt.get<double>("optim.lr"), run.grad_clip = opt.get<double>("optim.clip_grad");
+  const std::string schedule = opt.get<std::string>("optim.lr_scheduler");
+  run.schedule.kind = schedule == "cosine" ? optim::schedule_kind::cosine
+                      : schedule == "wsd"  ? optim::schedule_kind::wsd
+                                           : optim::schedule_kind::constant;
+  run.schedule.warmup_ratio =
+      opt.find<double>("optim.lr_warmup_steps_ratio").value_or(opt.get<double>("optim.warmup_steps_ratio"));
+  run.root = opt.get<std::string>("trainer.default_local_dir");
+  run.resume_mode = opt.get<std::string>("trainer.resume_mode");
+  run.resume_path = opt.find<std::string>("trainer.resume_from_path").value_or("");
+  if (run.resume_mode == "auto" && !run.resume_path.empty()) run.resume_mode = "resume_path";  // as verl has it
+  run.loggers = opt.list("trainer.logger");
+  run.save_freq = opt.get<std::int64_t>("trainer.save_freq"),
+  run.test_freq = opt.get<std::int64_t>("trainer.test_freq");
+  run.keep = opt.find<std::int64_t>("trainer.max_ckpt_to_keep").value_or(0);
+  run.test_before = opt.get<bool>("trainer.val_before_train");
+  run.report = opt.get<bool>("rlcore.report");
+  return s;
+}
+
+/// The table of keys of sft_trainer.
+inline registry sft_registry() {
+  registry known;
+  known.program = "sft_trainer";
+  known.summary = "supervised fine-tuning of a language model on written answers";
+  known.config_name = "sft_trainer";
+  known.config_names = {"sft_trainer"};
+  known.later_config_names = {"ppo_trainer", "ppo_megatron_trainer", "dapo_trainer"};
+  known.check = check_sft_options;
+  known.add(keys::sft_data).add(keys::sft_model).add(keys::sft_optim).add(keys::sft_run).add(keys::sft_own);
+  return known;
+}
+
+}  // namespace trainer
+RLCORE_END

@@ -1,0 +1,135 @@
+// Supervised fine-tuning: the likelihood of what the assistant wrote.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "rlcore/data/sft_dataset.hpp"
+#include "rlcore/exec/serial.hpp"
+#include "rlcore/nn/log_probs.hpp"
+#include "rlcore/nn/targets.hpp"
+#include "rlcore/objective/algorithm/supervised.hpp"
+#include "rlcore/objective/loop/evaluate.hpp"
+#include "rlcore/tensor/ragged.hpp"
+#include "rlcore/tensor/span.hpp"
+#include "rlcore/trainer/metrics.hpp"
+#include "rlcore/trainer/progress.hpp"
+#include "rlcore/trainer/supervised/task.hpp"
+#include "rlcore/trainer/trainee.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+/// Examples as the model sees them: rows one after the other without padding, and one target for each prediction that
+/// counts. What follows a row's last target is not fed. A row is thus the same whatever it is packed with.
+struct packed_examples {
+  ragged<std::int32_t> inputs;
+  nn::targets targets;
+  std::vector<std::int32_t> offsets{0};  ///< of each example in `targets`
+
+  void clear() {
+    inputs.clear();
+    targets.row.clear(), targets.token.clear();
+    offsets.assign(1, 0);
+  }
+  void push_back(const data::sft_example& e) {
+    const auto start = static_cast<std::int32_t>(inputs.size());
+    std::size_t fed = 0;
+    for (std::size_t t = 0; t + 1 < e.tokens.size(); ++t) {
+      if (!e.counts(t)) continue;
+      targets.row.push_back(start + static_cast<std::int32_t>(t));
+      targets.token.push_back(e.tokens[t + 1]);
+      fed = t + 1;
+    }
+    inputs.push_back(std::span(e.tokens).first(fed));
+    offsets.push_back(static_cast<std::int32_t>(targets.row.size()));
+  }
+};
+
+/// The loss is the mean over all trained tokens of the optimizer step (of the evaluation set): the true count, not a
+/// mean of micro-batch means. `Objective` is a piece of the token loop that reads logp alone: negative_log_likelihood,
+/// dft.
+template <class Device, class Objective = negative_log_likelihood>
+class sft_task {
+ public:
+  /// At most `rows_per_pass` rows (0: no limit) and, except for one longer row, `tokens_per_pass` tokens (0: no limit)
+  /// go through the model together; no result depends on either.
+  sft_task(std::vector<data::sft_example> train, std::vector<data::sft_example> eval, std::int64_t rows_per_pass,
+           std::int64_t tokens_per_pass = 0, Objective objective = {})
+      : train_(std::move(train)),
+        eval_(std::move(eval)),
+        rows_per_pass_(rows_per_pass),
+        tokens_per_pass_(tokens_per_pass),
+        objective_(objective) {}
+
+  std::size_t train_size() const noexcept { return train_.size(); }
+  std::size_t eval_size() const noexcept { return eval_.size(); }
+  const std::vector<data::sft_example>& train() const noexcept { return train_; }
+
+  void watch(progress& bar) noexcept { bar_ = &bar; }
+
+  void update(trainee<Device>& model, std::span<const std::uint32_t> rows, metrics& m) {
+    global_counts counts;
+    std::int64_t tokens = 0;
+    for (const std::uint32_t i : rows) {
+      counts.add_row(static_cast<std::int64_t>(train_[i].trained()));
+      tokens += std::ssize(train_[i].tokens);
+    }
+    report_of<Objective> report;
+    packed_examples packed;
+    const auto length = [&](std::size_t i) { return train_[rows[i]].tokens.size(); };
+    for_each_group(rows.size(), rows_per_pass_, tokens_per_pass_, length, [&](std::size_t first, std::size_t last) {
+      packed.clear();
+      for (std::size_t i = first; i < last; ++i) packed.push_back(train_[rows[i]]);
+      model.forward_backward(packed.inputs, packed.targets, 1.0f,
+                             [&](std::span<const float> logp, std::span<const float>, std::span<float> dlogp,
+                                 std::span<float>) { report += loss(packed, logp, counts, {.logp = dlogp}); });
+      tell("update", last, rows.size());
+    });
+    m.set("train/loss", report.loss());
+    m.set("train/tokens", counts.tokens());
+    m.set("perf/total_num_tokens", tokens);
+  }
+
+  void evaluate(trainee<Device>& model, metrics& m) {
+    global_counts counts;
+    for (const data::sft_example& e : eval_) counts.add_row(static_cast<std::int64_t>(e.trained()));
+    report_of<negative_log_likelihood> report;
+    packed_examples packed;
+    std::vector<float> logp;
+    const auto length = [&](std::size_t i) { return eval_[i].tokens.size(); };
+    for_each_group(eval_.size(), rows_per_pass_, tokens_per_pass_, length, [&](std::size_t first, std::size_t last) {
+      packed.clear();
+      for (std::size_t i = first; i < last; ++i) packed.push_back(eval_[i]);
+      logp.resize(packed.targets.row.size());
+      nn::log_probs(model.model, model.space, packed.inputs, packed.targets, 1.0f, logp, {});
+      report += rlcore::evaluate(serial{}, negative_log_likelihood{}, token_mean{},
+                                 token_batch<float>{.logp = std::span<const float>(logp), .offsets = packed.offsets},
+                                 counts, token_gradients<float>{});
+      tell("evaluation", last, eval_.size());
+    });
+    m.set("val/loss", report.loss());
+  }
+
+ private:
+  report_of<Objective> loss(const packed_examples& packed, std::span<const float> logp, const global_counts& counts,
+                            const token_gradients<float>& gradients) const {
+    return rlcore::evaluate(serial{}, objective_, token_mean{},
+                            token_batch<float>{.logp = logp, .offsets = packed.offsets}, counts, gradients);
+  }
+  void tell(const char* what, std::size_t done, std::size_t of) {
+    if (bar_ != nullptr) bar_->phase(what, done, of);
+  }
+
+  std::vector<data::sft_example> train_, eval_;
+  std::int64_t rows_per_pass_, tokens_per_pass_;
+  Objective objective_;
+  progress* bar_ = nullptr;
+};
+
+}  // namespace trainer
+RLCORE_END
