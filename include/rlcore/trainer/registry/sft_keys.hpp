@@ -10,7 +10,7 @@ inline constexpr key sft_data[] = {
     {"data.train_files", texts, "'~/data/gsm8k/train.parquet'", honoured,
      "training rows: one path or a list, concatenated in order (.parquet, .jsonl, .json)"},
     {"data.val_files", texts, "'~/data/gsm8k/test.parquet'", honoured,
-     "evaluation rows: one path or a list; null: nothing is evaluated (upstream needs a file)"},
+     "evaluation rows: one path or a list; []: nothing is evaluated (upstream needs a file)"},
     {"data.train_batch_size", integer, "256", honoured, "rows of one optimizer step; a last partial one is dropped",
      at_least(1)},
     {"data.micro_batch_size_per_gpu", integer, "4", honoured,

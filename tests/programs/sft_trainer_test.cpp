@@ -1,0 +1,171 @@
+// build/bin/sft_trainer: what a run prints and leaves, what must not show in a result, resuming after a kill.
+#include "sft_trainer.hpp"
+
+#include "../support/kill.hpp"
+#include "rlcore/data/table.hpp"
+
+namespace {
+
+using namespace sft;
+using sft_trainer = sft::trainer_test;
+
+TEST_F(sft_trainer, losses_fall_and_checkpoints_have_the_layout_of_verl) {
+  const program::result r = train("a", {"trainer.val_before_train=True"});
+  for (const char* line : {"train  18 rows, ", "  steps per epoch   4  2 rows are left out of each epoch",
+                           "  total steps       8  2 epochs", "step:8 - train/loss:", " - train/tokens:",
+                           " - train/grad_norm:", " - train/lr(1e-3):", " - train/time(s):", " - val/loss:",
+                           "\ntrain/loss  ", "\nval/loss    ", "/global_step_8/huggingface\n"})
+    EXPECT_NE(r.out.find(line), std::string::npos) << line << "\n" << r.out;
+  const auto losses = curve(root("a"), "train/loss"), held_out = curve(root("a"), "val/loss");
+  ASSERT_EQ(losses.size(), 8u);
+  ASSERT_EQ(held_out.size(), 5u);
+  EXPECT_LT(losses.back(), losses.front());
+  EXPECT_LT(held_out.back(), held_out.front());
+  EXPECT_EQ(curve(root("a"), "train/lr(1e-3)")[0], 3.0);  // int(0.1 * 8) = 0 steps of warm-up
+  EXPECT_EQ(scratch::read(root("a") / "latest_checkpointed_iteration.txt"), "8");
+  for (const int step : {2, 4, 6, 8}) {
+    const auto files_of = state(root("a"), step);
+    for (const char* name : {"data.json", "extra_state.json", "fsdp_config.json", "optim.safetensors",
+                             "huggingface/config.json", "huggingface/model.safetensors", "huggingface/tokenizer.json"})
+      EXPECT_TRUE(files_of.contains(name)) << name;
+  }
+  EXPECT_TRUE(fs::exists(root("a") / "report.html"));
+}
+
+TEST_F(sft_trainer, ends_early_saves_the_last_step_and_keeps_as_many_as_asked) {
+  train("run", {"trainer.total_training_steps=3", "trainer.save_freq=-1", "trainer.test_freq=-1"});
+  EXPECT_EQ(curve(root("run"), "val/loss").size(), 1u);
+  EXPECT_FALSE(state(root("run"), 3).empty());
+  EXPECT_TRUE(state(root("run"), 2).empty());
+  train("few", {"trainer.save_freq=1", "trainer.max_ckpt_to_keep=2"});
+  EXPECT_TRUE(state(root("few"), 6).empty());
+  EXPECT_FALSE(state(root("few"), 7).empty());
+  train("other_seed", {"trainer.seed=2"});
+  EXPECT_NE(rows(root("other_seed")), rows(root("few")));
+}
+
+const arguments variants[] = {{},
+                              {"rlcore.sft_loss=dft", "optim.lr_scheduler=wsd", "rlcore.compute=bfloat16",
+                               "data.truncation=left", "data.max_length=40"}};
+
+/// Neither does packing: rows of a pass are never padded, so there is nothing it could save.
+TEST_F(sft_trainer, threads_passes_packing_and_memory_do_not_show) {
+  const arguments ways[] = {
+      {"rlcore.threads=2"},
+      {"data.micro_batch_size_per_gpu=1", "rlcore.threads=2"},
+      {"data.micro_batch_size_per_gpu=100", "data.packing=True", "use_remove_padding=True"},
+      {"model.enable_gradient_checkpointing=False", "rlcore.logits_memory_mb=1", "data.micro_batch_size_per_gpu=2"},
+      {"data.balance_dp_token=True", "trainer.n_gpus_per_node=8", "trainer.checkpoint.save_contents=[model]"}};
+  for (std::size_t v = 0; v < std::size(variants); ++v) {
+    const std::string base = "base" + std::to_string(v);
+    train(base, variants[v]);
+    for (std::size_t w = 0; w < std::size(ways); ++w) {
+      SCOPED_TRACE(base + " " + ways[w][0]);
+      const std::string name = base + "_" + std::to_string(w);
+      train(name, variants[v] + ways[w]);
+      expect_same(base, name);
+    }
+  }
+}
+
+TEST_F(sft_trainer, resumed_run_equals_an_uninterrupted_one) {
+  train("whole");
+  train("cut", {"trainer.total_training_steps=2"});
+  const auto second = train("cut");
+  EXPECT_NE(second.out.find("resumed after step 2"), std::string::npos) << second.out;
+  expect_same("whole", "cut");
+  train("cut");  // nothing is left to do
+  expect_same("whole", "cut");
+  const std::string from = "trainer.resume_from_path=" + (root("whole") / "global_step_4").string();
+  train("other", {from});
+  EXPECT_TRUE(state(root("other"), 8) == state(root("whole"), 8));
+  const auto refusal = [&](const arguments& more, const std::string& part) {
+    const auto r = program::run("sft_trainer", settings(files, root("whole")) + more);
+    EXPECT_EQ(r.code, 1);
+    EXPECT_NE(r.err.find(part), std::string::npos) << r.err;
+  };
+  refusal({"trainer.seed=5"}, "was saved by a run with seed 1, this run has 5");
+  refusal({"data.train_batch_size=5"}, "was saved by a run with train_batch_size 4, this run has 5");
+  refusal({"data.train_max_samples=12"}, "was saved by a run with a training set of so many rows: 18, this run has 12");
+}
+
+TEST_F(sft_trainer, killed_at_any_instant_it_resumes_to_the_same_bits) {
+  const arguments longer{"trainer.total_epochs=12", "trainer.save_freq=1", "trainer.max_ckpt_to_keep=2"};
+  train("whole", longer);
+  int kills = 0;
+  for (int delay = 12; delay < 400 && kills < 12; delay += 9) {
+    const auto start = std::chrono::steady_clock::now();
+    kills += program::kill_when("sft_trainer", settings(files, root("cut")) + longer, [&] {
+      return std::chrono::steady_clock::now() - start > std::chrono::milliseconds(delay);
+    });
+  }
+  EXPECT_GE(kills, 5);
+  train("cut", longer);
+  expect_same("whole", "cut", 48);
+
+  // While a checkpoint is being written, if the poll is quick enough to meet it.
+  program::kill_when("sft_trainer", settings(files, root("inside")) + longer, [&] {
+    std::error_code gone;
+    for (const auto& entry : fs::directory_iterator(root("inside"), gone))
+      if (entry.path().filename().string().find(".tmp-") != std::string::npos) return true;
+    return false;
+  });
+  train("inside", longer);
+  expect_same("whole", "inside", 48);
+  for (const auto& entry : fs::directory_iterator(root("inside")))
+    EXPECT_EQ(entry.path().filename().string().find(".tmp-"), std::string::npos) << entry.path();
+}
+
+TEST_F(sft_trainer, several_files_and_conversations) {
+  std::string turns;
+  for (int i = 0; i < 8; ++i) {
+    const auto row = tiny_model::problem(static_cast<std::size_t>(i), "train");
+    turns += nlohmann::json{{"messages",
+                             {row["prompt"][0], {{"role", "assistant"}, {"content", row["extra_info"]["answer"]}}}}}
+                 .dump() +
+             "\n";
+  }
+  scratch::write(place / "turns.jsonl", turns);
+  const std::string file = (place / "turns.jsonl").string();
+  const program::result r = train(
+      "turns", {"data.train_files=[" + file + "," + file + "]", "data.val_files=[]", "data.multiturn.enable=True"});
+  EXPECT_NE(r.out.find("train  16 rows"), std::string::npos) << r.out;
+  EXPECT_TRUE(curve(root("turns"), "val/loss").empty());
+  EXPECT_EQ(rows(root("turns")).size(), 8u);
+}
+
+TEST_F(sft_trainer, shows_what_is_learnt_and_stops) {
+  const auto before = program::snapshot(place.path());
+  const program::result r = train("none", {"rlcore.show_mask=2"});
+  EXPECT_TRUE(program::snapshot(place.path()) == before);
+  EXPECT_NE(r.out.find("+ learnt, - not learnt; | between tokens\nrow 0: "), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("<|im_start|>|"), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("#### 1|<|im_end|>\n"), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("row 1: "), std::string::npos);
+  EXPECT_EQ(r.out.find("row 2: "), std::string::npos);
+}
+
+TEST_F(sft_trainer, refuses_wrong_input_before_any_work) {
+  refused({"data.train_batchsize=4"}, "did you mean 'data.train_batch_size'");
+  refused({"+data.prompt_dict_key=['question']"}, "data.prompt_dict_keys");
+  refused({"data.prompt_key=extra_inf"}, "train.jsonl: row 0: no column 'extra_inf'; it has data_source, prompt");
+  refused({"data.prompt_dict_keys=[questoin]"}, "did you mean 'question'?");
+  refused({"data.max_length=20"}, "tokens, but data.max_length is 20 and data.truncation is error");
+  refused({"data.max_length=8", "data.truncation=right"}, "nothing of the response is left within data.max_length 8");
+  refused({"data.truncation=middle"}, "expected error, left, right");
+  refused({"data.train_batch_size=19"}, "the training set has only 18 rows, not one full step of 19");
+  refused({"optim.betas=[0.9]"}, "optim.betas=[0.9]: expected two numbers");
+  refused({"optim.lr_scheduler=cosin"}, "did you mean 'cosine'?");
+  refused({"trainer.default_hdfs_dir=/x"}, "trainer.default_hdfs_dir=/x is not in this build yet");
+  refused({"data.train_files=" + (place / "nosuch.jsonl").string()}, "nosuch.jsonl: cannot open: No such file");
+  refused({"trainer.resume_mode=resume_path"}, "needs trainer.resume_from_path");
+  scratch::write(place / "empty.jsonl", "{\"extra_info\": {\"question\": \"1\", \"answer\": \"\"}}\n");
+  refused({"data.train_files=" + (place / "empty.jsonl").string()}, "empty.jsonl: row 0: the response");
+  for (const arguments& a : {arguments{"--help"}, arguments{"--version"}, arguments{"--cfg", "job"}}) {
+    const auto r = program::run("sft_trainer", settings(files, root("none")) + a);
+    EXPECT_EQ(r.code, 0) << r.err;
+    EXPECT_FALSE(r.out.empty());
+  }
+}
+
+}  // namespace
