@@ -34,7 +34,7 @@ class sft_on_gsm8k : public sft::trainer_test {
             "optim.lr=1e-2",
             "optim.warmup_steps_ratio=0.002",
             "trainer.total_epochs=1",
-            "trainer.total_training_steps=24",
+            "trainer.total_training_steps=16",
             "trainer.val_before_train=True",
             "trainer.test_freq=-1",
             "trainer.save_freq=-1",

@@ -53,6 +53,8 @@ template <class Device>
 void train_sft(Device& device, const options& opt) {
   const sft_run_settings s = read_sft_settings(opt);
   const base_model base = open_base_model(s.model_path);
+  if (base.config.output != nn::model_output::logits)
+    throw config_error(base.folder.string() + " is a score model; expected one that predicts tokens");
   std::optional<text::chat_template> chat;
   if (s.rows.layout != data::sft_layout::plain && s.rows.layout != data::sft_layout::text)
     chat = text::chat_template::detect(base.folder);
