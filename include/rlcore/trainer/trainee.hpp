@@ -1,8 +1,9 @@
-// What is being trained: a model, its gradient, AdamW, and how all of it is saved and restored.
+// What is being trained: a model or its adapters, their gradient, AdamW, and how all of it is saved and restored.
 //
-//   huggingface/         full weights (F32), config, tokenizer: loads in transformers
-//   optim.safetensors    exp_avg.<parameter>, exp_avg_sq.<parameter>
-//   extra_state.json     optimizer steps and what the caller adds
+//   huggingface/         full weights (F32), with adapters merged, config, tokenizer: loads in transformers
+//   lora_adapter/        with LoRA: the adapters, as PEFT writes them
+//   optim.safetensors    exp_avg.<parameter>, exp_avg_sq.<parameter> of what is trained
+//   extra_state.json     optimizer steps, with LoRA the fingerprint of the base, and what the caller adds
 //   fsdp_config.json     {"FSDP_version": 1, "world_size": 1}
 #pragma once
 
@@ -10,15 +11,23 @@
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "rlcore/checkpoint/adapter.hpp"
 #include "rlcore/checkpoint/json_file.hpp"
 #include "rlcore/core/version.hpp"
 #include "rlcore/nn/forward_backward.hpp"
+#include "rlcore/nn/lora.hpp"
+#include "rlcore/nn/lora_gradients.hpp"
 #include "rlcore/nn/value_forward_backward.hpp"
 #include "rlcore/optim/adamw.hpp"
 #include "rlcore/optim/clip.hpp"
+#include "rlcore/trainer/fingerprint.hpp"
 #include "rlcore/trainer/model_files.hpp"
 
 RLCORE_BEGIN
@@ -29,6 +38,8 @@ struct trainee_settings {
   std::size_t logits_bytes = 0;  ///< as of nn::workspace
   bool recompute = false;        ///< activation recomputation; changes no bit
   std::uint64_t seed = 1;        ///< of a score head that the loaded folder does not have
+  std::optional<nn::lora_settings> lora = {};
+  std::string base_name = {};  ///< what adapter folders call the base; empty: the folder that was loaded
 };
 
 /// What one optimizer step did to the parameters.
@@ -37,7 +48,8 @@ struct step_outcome {
   bool skipped = false;      ///< the norm was not finite: parameters and optimizer state are untouched
 };
 
-/// One optimizer step is begin_update(), any number of forward_backward() or value_forward_backward(), apply().
+/// One optimizer step is begin_update(), any number of forward_backward() or value_forward_backward(), apply(). With
+/// LoRA adapters (and the head of a score model) alone are trained; `model` has them merged at all times.
 template <class Device>
 class trainee {
  public:
@@ -45,71 +57,125 @@ class trainee {
   nn::workspace<Device> space;
   bool recompute;
 
+  /// Throws config_error for LoRA settings that cannot be (nn::check_lora).
   trainee(Device& device, const nn::config& config, const trainee_settings& s)
       : model(device, config),
         space(device, s.logits_bytes),
         recompute(s.recompute),
         seed_(s.seed),
-        gradient_(model),
-        optimizer_(device, model.size(), s.adamw) {}
+        base_name_(s.base_name),
+        adapter_(s.lora ? std::optional<nn::lora<Device>>(std::in_place, model, *s.lora) : std::nullopt),
+        optimizer_(device, trained_size(), s.adamw) {
+    if (adapter_)
+      adapter_gradient_.emplace(model, *adapter_);
+    else
+      gradient_.emplace(model);
+  }
+  trainee(const trainee&) = delete;
+  trainee& operator=(const trainee&) = delete;
 
-  nn::gradients<Device>& gradient() noexcept { return gradient_; }
-  const nn::gradients<Device>& gradient() const noexcept { return gradient_; }
+  /// The gradient of all weights; there is none with LoRA.
+  nn::gradients<Device>& gradient() { return gradient_.value(); }
+  const nn::gradients<Device>& gradient() const { return gradient_.value(); }
   optim::adamw<Device>& optimizer() noexcept { return optimizer_; }
   const optim::adamw<Device>& optimizer() const noexcept { return optimizer_; }
+  /// nullptr without LoRA.
+  const nn::lora<Device>* adapter() const noexcept { return adapter_ ? &*adapter_ : nullptr; }
+  /// What is trained, and how many floats that is.
+  std::span<const nn::parameter> trained() const noexcept {
+    return adapter_ ? adapter_->parameters() : model.parameters();
+  }
+  std::size_t trained_size() const noexcept { return adapter_ ? adapter_->size() : model.size(); }
 
-  /// The weights of a Hugging Face folder. A score model may come from a causal one: its head is then initialised from
-  /// the seed.
-  void load(const std::filesystem::path& folder) { load_model(model, folder, seed_); }
+  /// The weights of a Hugging Face folder, the base of adapters. A score model may come from a causal one: its head is
+  /// then initialised from the seed.
+  void load(const std::filesystem::path& folder) {
+    load_model(model, folder, seed_);
+    if (!adapter_) return;
+    base_folder_ = folder;
+    if (base_name_.empty()) base_name_ = folder.string();
+    fingerprint_ = weights_fingerprint(model);
+    adapter_->attach(model);
+  }
 
   /// The gradient is 0 from here on.
-  void begin_update() { gradient_.zero(); }
+  void begin_update() {
+    with_gradient([](auto& g) { g.zero(); });
+  }
   /// As nn::forward_backward: slopes(logp, entropy, dlogp, dentropy).
   template <class Slopes>
   void forward_backward(const ragged<std::int32_t>& sequences, const nn::targets& wanted, float temperature,
                         Slopes&& slopes) {
-    nn::forward_backward(model, space, gradient_, sequences, wanted, temperature, recompute, slopes);
+    with_gradient(
+        [&](auto& g) { nn::forward_backward(model, space, g, sequences, wanted, temperature, recompute, slopes); });
   }
   /// As nn::value_forward_backward: slopes(value, dvalue).
   template <class Slopes>
   void value_forward_backward(const ragged<std::int32_t>& sequences, std::span<const std::int32_t> rows,
                               Slopes&& slopes) {
-    nn::value_forward_backward(model, space, gradient_, sequences, rows, recompute, slopes);
+    with_gradient([&](auto& g) { nn::value_forward_backward(model, space, g, sequences, rows, recompute, slopes); });
   }
   /// Clips the accumulated gradient to `grad_clip` (<= 0: no clipping) and steps, unless the gradient is not finite.
   step_outcome apply(double lr, double grad_clip) {
-    const double norm = optim::global_norm(model.device(), gradient_);
-    if (!std::isfinite(norm)) return {norm, true};
-    optimizer_.step(model.weights(), gradient_, lr, optim::clip_scale(norm, grad_clip));
-    return {norm, false};
+    step_outcome outcome;
+    with_gradient([&](auto& g) {
+      outcome.gradient_norm = optim::global_norm(model.device(), g);
+      outcome.skipped = !std::isfinite(outcome.gradient_norm);
+      if (outcome.skipped) return;
+      const float scale = optim::clip_scale(outcome.gradient_norm, grad_clip);
+      optimizer_.step(adapter_ ? adapter_->values() : model.weights(), g, lr, scale);
+    });
+    if (adapter_ && !outcome.skipped) adapter_->merge(model);
+    return outcome;
+  }
+
+  /// Runs f() while the adapters are off: the reference model of LoRA. Throws std::logic_error without LoRA.
+  template <class F>
+  void with_base(F&& f) {
+    if (!adapter_) throw std::logic_error("rlcore: with_base: all weights are trained, there is no base");
+    adapter_->with_base(model, std::forward<F>(f));
   }
 
   /// Writes the files above into `folder`; `extra` goes into extra_state.json.
   void save(const std::filesystem::path& folder, const std::filesystem::path& tokenizer_folder,
             const nlohmann::ordered_json& extra = nlohmann::ordered_json::object()) const {
     save_model(folder / "huggingface", model, tokenizer_folder);
-    const std::vector<float> m = to_host(model.device(), optimizer_.m()), v = to_host(model.device(), optimizer_.v());
-    checkpoint::write_safetensors(folder / "optim.safetensors", moment_tensors(model.parameters(), m, v));
     nlohmann::ordered_json state{{"rlcore_version", RLCORE_VERSION_STRING}, {"optimizer_steps", optimizer_.steps()}};
+    if (adapter_) {
+      const bool score = model.settings().output == nn::model_output::score;
+      checkpoint::write_adapter(
+          folder / adapter_name,
+          {adapter_->settings(), adapter_->settings().scale(), base_name_, score, score && model.settings().score_bias},
+          adapter_->parameters(), to_host(model.device(), adapter_->values()));
+      state["base_fingerprint"] = fingerprint_;
+    }
+    const std::vector<float> m = to_host(model.device(), optimizer_.m()), v = to_host(model.device(), optimizer_.v());
+    checkpoint::write_safetensors(folder / "optim.safetensors", moment_tensors(trained(), m, v));
     for (const auto& [key, value] : extra.items()) state[key] = value;
     checkpoint::write_file_atomically(folder / "extra_state.json", state.dump(2) + "\n");
     const nlohmann::ordered_json fsdp{{"FSDP_version", 1}, {"world_size", 1}};
     checkpoint::write_file_atomically(folder / "fsdp_config.json", fsdp.dump(2) + "\n");
   }
 
-  /// Goes on, to the same bits, from what save() wrote; returns extra_state.json. Throws format_error when it was
-  /// written for another model.
+  /// Goes on, to the same bits, from what save() wrote; returns extra_state.json. With LoRA the base has to be loaded
+  /// before. Throws format_error when it was written for another model, config_error for other LoRA settings or another
+  /// base.
   checkpoint::json_file restore(const std::filesystem::path& folder) {
-    std::vector<float> weights(model.size()), m(model.size()), v(model.size());
-    checkpoint::load_weights(folder / "huggingface", model.parameters(), weights);
+    checkpoint::json_file extra(folder / "extra_state.json");
+    const std::int64_t steps = extra.integer("optimizer_steps", 0);
+    check_adapter(folder, extra);
+    std::vector<float> values(trained_size()), m(values.size()), v(values.size());
+    if (adapter_)
+      checkpoint::load_adapter(folder / adapter_name, trained(), values);
+    else
+      checkpoint::load_weights(folder / "huggingface", trained(), values);
     const checkpoint::safetensors_reader moments(folder / "optim.safetensors");
-    for (const nn::parameter& p : model.parameters()) {
+    for (const nn::parameter& p : trained()) {
       moments.read_f32("exp_avg." + p.name, std::span(m).subspan(p.offset, p.size));
       moments.read_f32("exp_avg_sq." + p.name, std::span(v).subspan(p.offset, p.size));
     }
-    checkpoint::json_file extra(folder / "extra_state.json");
-    const std::int64_t steps = extra.integer("optimizer_steps", 0);
-    model.weights().upload(weights);
+    (adapter_ ? adapter_->values() : model.weights()).upload(values);
+    if (adapter_) adapter_->merge(model);
     optimizer_.m().upload(m);
     optimizer_.v().upload(v);
     optimizer_.set_steps(steps);
@@ -117,8 +183,48 @@ class trainee {
   }
 
  private:
+  static constexpr const char* adapter_name = "lora_adapter";
+
+  template <class F>
+  void with_gradient(F&& f) {
+    if (adapter_gradient_)
+      f(*adapter_gradient_);
+    else
+      f(*gradient_);
+  }
+
+  /// Whether the checkpoint and this run train the same adapters of the same base, or both none.
+  void check_adapter(const std::filesystem::path& folder, const checkpoint::json_file& extra) const {
+    const bool there = checkpoint::is_adapter(folder / adapter_name);
+    if (there != adapter_.has_value())
+      throw config_error(folder.string() +
+                         (there ? " was saved by a run with LoRA: give its rank, alpha and target modules"
+                                : " was saved by a run that trained all weights: leave the LoRA rank at 0"));
+    if (!there) return;
+    if (fingerprint_.empty()) throw std::logic_error("rlcore: restore: with LoRA the base has to be loaded first");
+    const checkpoint::adapter_config saved = checkpoint::read_adapter_config(folder / adapter_name);
+    const nn::lora_settings& ours = adapter_->settings();
+    const auto text = [](const nn::lora_settings& s) {
+      std::string modules;
+      for (const std::string& m : nn::check_lora(s)) modules += (modules.empty() ? "" : ",") + m;
+      return "rank " + std::to_string(s.rank) + ", alpha " + nlohmann::json(s.alpha).dump() + ", " + modules;
+    };
+    if (text(saved.lora) != text(ours))
+      throw config_error(folder.string() + " has LoRA adapters of " + text(saved.lora) + "; this run asks for " +
+                         text(ours));
+    if (const std::string base = extra.string("base_fingerprint"); base != fingerprint_)
+      throw config_error(folder.string() + " has adapters of another base model than " + base_folder_.string() +
+                         " (fingerprint " + base + ", here " + fingerprint_ +
+                         "): name the model that the run began with" +
+                         (saved.base_model.empty() ? "" : ", " + saved.base_model));
+  }
+
   std::uint64_t seed_;
-  nn::gradients<Device> gradient_;
+  std::string base_name_, fingerprint_;
+  std::filesystem::path base_folder_;
+  std::optional<nn::lora<Device>> adapter_;
+  std::optional<nn::gradients<Device>> gradient_;               // of all weights, or
+  std::optional<nn::lora_gradients<Device>> adapter_gradient_;  // of the adapters
   optim::adamw<Device> optimizer_;
 };
 
