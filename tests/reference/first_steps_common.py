@@ -13,6 +13,7 @@ KINDS = {"qwen2": Qwen2ForCausalLM, "qwen3": Qwen3ForCausalLM, "score": Qwen2For
 transformers.utils.logging.disable_progress_bar()
 tokenizer = AutoTokenizer.from_pretrained(FOLDER / "tokenizer")
 EOS = tokenizer.eos_token
+UNDECAYED = ("bias", "norm.weight")  # what OpenRLHF leaves without weight decay
 
 
 def rows(name):

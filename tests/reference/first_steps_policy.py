@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 import torch
 
-from first_steps_common import Trainee, chosen_log_probs, constant, cosine, load, log_probs, rows, tokenizer, values
+from first_steps_common import (UNDECAYED, Trainee, chosen_log_probs, constant, cosine, cosine_with_min_lr, load,
+                                log_probs, rows, tokenizer, values)
 
 PROMPTS = rows("prompts.jsonl")
 LIMIT = 16  # of the responses
@@ -42,6 +43,7 @@ class Setting:
     critic_warmup: int = 0
     value_clip: float = 0.5
     weight_decay: float = 0.01
+    openrlhf: bool = False  # its normalisation, optimizer and schedule
 
 
 @dataclass
@@ -106,9 +108,11 @@ def k3(d):
     return (d.exp() - d - 1).clamp(-10, 10)
 
 
-def whiten(batch, name):
+def whiten(batch, name, population=False):
     every = torch.cat([getattr(t, name) for t in batch])
     mean, scale = every.mean(), torch.rsqrt(every.var(unbiased=True) + 1e-8)
+    if population:
+        scale = torch.rsqrt(every.var(unbiased=False).clamp(min=1e-8))
     for t in batch:
         t.advantage = (getattr(t, name) - mean) * scale
 
@@ -138,7 +142,7 @@ def estimate(batch, s):
                 g = r + s.gamma * g
                 out.insert(0, g)
             t.returns = torch.stack(out)
-        whiten(batch, "returns")
+        whiten(batch, "returns", s.openrlhf)
     if s.estimator == "gae":
         for t in batch:
             next_value, a, out = 0.0, 0.0, []
@@ -209,10 +213,13 @@ def updates(trainee, batch, s, factor, objective):
 
 def run(dtype, steps=4, **settings):
     s = Setting(**settings)
-    actor = Trainee(load(s.model, dtype), s.lr, weight_decay=s.weight_decay)
+    own = dict(betas=(0.9, 0.95), undecayed=UNDECAYED) if s.openrlhf else {}
+    actor = Trainee(load(s.model, dtype), s.lr, weight_decay=s.weight_decay, **own)
     critic = Trainee(load("score", dtype), s.critic_lr) if s.critic_lr else None
     reference = load(s.model, dtype)
     schedule = cosine(s.warmup, steps) if s.cosine else constant(s.warmup)
+    if s.openrlhf:
+        schedule = cosine_with_min_lr(s.warmup, steps)
     log = []
     for step in range(1, steps + 1):
         batch = trajectories(step, s)

@@ -7,11 +7,12 @@ import math
 
 import torch
 import torch.nn.functional as F
+from peft import LoraConfig, get_peft_model
+from safetensors.torch import load_file
 
-from first_steps_common import (EOS, Trainee, chat, chosen_log_probs, cosine, cosine_with_min_lr, encode, in_order, load,
-                                log_probs, rows, supervised, tokenizer, values, warmup_stable_decay)
+from first_steps_common import (EOS, FOLDER, UNDECAYED, Trainee, chat, chosen_log_probs, cosine_with_min_lr, encode,
+                                in_order, load, rows, supervised, tokenizer, values)
 
-UNDECAYED = ("bias", "norm.weight")
 MARK = "ки"
 
 
@@ -47,14 +48,33 @@ def token_mean(model, batch):
     return loss, {"loss": loss}
 
 
-def sft(dtype, model, batch, epochs, lr, warmup_ratio, clip, schedule, limit=10 ** 6, turns=False):
+def with_adapter(model, folder, rank, alpha):
+    """LoRA on every projection; A as stored, B = 0."""
+    config = LoraConfig(task_type="CAUSAL_LM", r=rank, lora_alpha=alpha, target_modules="all-linear", bias="none")
+    dtype = next(model.parameters()).dtype
+    adapted = get_peft_model(model, config, autocast_adapter_dtype=False).to(dtype)
+    stored = load_file(FOLDER / folder / "adapter_model.safetensors")
+    with torch.no_grad():
+        for name, p in adapted.named_parameters():
+            if ".lora_A." in name:
+                p.copy_(stored.pop(name.replace(".default", "")))
+            elif ".lora_B." in name:
+                assert not p.any() and not stored.pop(name.replace(".default", "")).any()
+    assert not stored
+    return adapted
+
+
+def sft(dtype, model, batch, epochs, lr, warmup_ratio, clip, schedule, limit=10 ** 6, turns=False, adapter=None):
     if turns:
         items = [turns_row(row["messages"]) for row in rows("turns.jsonl")]
     else:
         items = [sft_row(r["extra_info"]["question"], r["extra_info"]["answer"], limit) for r in rows("sft.jsonl")]
     batches = in_order(items, batch, epochs)
     warmup = int(len(batches) * warmup_ratio)
-    trainee = Trainee(load(model, dtype), lr, betas=(0.9, 0.95), weight_decay=0.01, clip=clip)
+    model = load(model, dtype)
+    if adapter:
+        model = with_adapter(model, *adapter)
+    trainee = Trainee(model, lr, betas=(0.9, 0.95), weight_decay=0.01, clip=clip)
     return supervised(trainee, schedule(warmup, len(batches)), batches, token_mean)
 
 
@@ -133,9 +153,10 @@ def kto(dtype, batch, epochs, lr, beta, desirable, undesirable, limit=512):
     reference = load("qwen2", dtype)
     items = []
     for row in rows("unpaired.jsonl"):
-        n = len(encode(row["input"]))
+        prompt = "User: {}\nAssistant: ".format(row["input"])  # the default template of this trainer and of SFT
+        n = len(encode(prompt))
         if n < limit - 2:
-            items.append((row["input"], row["output"], row["label"], n))
+            items.append((prompt, row["output"], row["label"], n))
 
     def ratio(model, prompt, response, n):
         ids = finish(prompt + response, limit)
