@@ -65,6 +65,12 @@ def sft_cases():
                     "data.max_length=60", "data.truncation=right", "optim.lr=5e-3", "optim.warmup_steps_ratio=0.2",
                     "optim.lr_scheduler=wsd", "trainer.total_epochs=2"],
         lambda dtype: supervised.sft(dtype, "qwen3", 5, 2, 5e-3, 0.2, 1.0, warmup_stable_decay, limit=60), names)
+    yield "sft_lora", case(
+        "sft_trainer",
+        VERL_SFT + ["model.partial_pretrain={qwen2}", "model.lora_rank=4", "model.lora_alpha=8",
+                    "model.target_modules=all-linear", "data.train_batch_size=8", "data.micro_batch_size_per_gpu=3",
+                    "data.max_length=128", "optim.lr=2e-2", "trainer.total_epochs=3"],
+        lambda dtype: supervised.sft(dtype, "qwen2", 8, 3, 2e-2, 0.1, 1.0, cosine, adapter=("adapter", 4, 8)), names)
     yield "sft_multiturn", case(
         "sft_trainer",
         [a for a in VERL_SFT if "_key" not in a and "_files" not in a] +

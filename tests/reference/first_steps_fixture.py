@@ -3,7 +3,8 @@
     python first_steps_fixture.py
 
 Everything is random or made up here. The models are stored in float32; a model folder is one of qwen2, qwen3, score
-together with the files of tokenizer/.
+together with the files of tokenizer/. The folder adapter is not made here: it holds the initial LoRA matrices of case sft_lora, which
+sft_trainer draws from its seed and saves after a step with optim.lr=0.
 """
 
 import json
@@ -152,9 +153,9 @@ def rollouts(tokenizer):
 
 
 def main():
-    if FOLDER.exists():
-        shutil.rmtree(FOLDER)
-    FOLDER.mkdir()
+    FOLDER.mkdir(exist_ok=True)
+    for name in ("qwen2", "qwen3", "score", "tokenizer"):
+        shutil.rmtree(FOLDER / name, ignore_errors=True)
     write_rows("sft.jsonl", map(gsm8k_row, range(16)))
     write_rows("turns.jsonl", map(conversation, range(12)))
     write_rows("pairs.jsonl", map(pair, range(12)))
