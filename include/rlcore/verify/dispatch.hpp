@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,13 +11,14 @@
 #include "rlcore/core/suggest.hpp"
 #include "rlcore/data/file.hpp"
 #include "rlcore/verify/gsm8k.hpp"
+#include "rlcore/verify/last_number.hpp"
 #include "rlcore/verify/math.hpp"
 #include "rlcore/verify/math_dapo.hpp"
 
 RLCORE_BEGIN
 namespace verify {
 
-enum class scorer { gsm8k, math, math_dapo, prime_math, geo3k, search, code };
+enum class scorer { gsm8k, math, math_dapo, prime_math, geo3k, search, code, last_number };
 
 struct scored_source {
   std::string_view name;  ///< a '*' at the end stands for anything
@@ -76,19 +78,27 @@ inline scorer scorer_of(std::string_view data_source) {
                    did_you_mean(data_source, names));
 }
 
-/// Scores a response by the rule of its source; throws data_error as scorer_of does.
-inline verdict score(std::string_view data_source, std::string_view response, std::string_view ground_truth,
+/// Scores a response by a rule.
+inline verdict score(scorer rule, std::string_view response, std::string_view ground_truth,
                      const rule_settings& settings = {}) {
-  switch (scorer_of(data_source)) {
+  switch (rule) {
     case scorer::gsm8k:
       return score_gsm8k(response, ground_truth, settings.gsm8k);
     case scorer::math:
       return score_math(response, ground_truth, settings.math);
     case scorer::math_dapo:
       return score_math_dapo(response, ground_truth, settings.math_dapo);
+    case scorer::last_number:
+      return score_last_number(response, ground_truth);
     default:
-      return {};
+      throw std::invalid_argument("rlcore: score by a rule that this version does not have");
   }
+}
+
+/// Scores a response by the rule of its source; throws data_error as scorer_of does.
+inline verdict score(std::string_view data_source, std::string_view response, std::string_view ground_truth,
+                     const rule_settings& settings = {}) {
+  return score(scorer_of(data_source), response, ground_truth, settings);
 }
 
 }  // namespace verify

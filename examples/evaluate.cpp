@@ -1,0 +1,21 @@
+// Accuracy of a model on problems with known answers, or of responses that are stored already:
+//   build/bin/evaluate model.path=Qwen/Qwen2.5-0.5B-Instruct data.files=test.parquet rollout.n=4 rollout.temperature=1
+//   build/bin/evaluate responses=rollouts/10.jsonl rule=gsm8k
+#include <cstdio>
+
+#include "rlcore/trainer/evaluation/evaluate.hpp"
+#include "rlcore/trainer/host_device.hpp"
+#include "rlcore/trainer/program.hpp"
+#include "rlcore/trainer/registry/evaluate.hpp"
+
+int main(int argc, char** argv) {
+  using namespace rlcore;
+  return trainer::run_program("evaluate", [&] {
+    const auto options = trainer::options::parse(argc, argv, trainer::evaluate_registry());
+    if (options.answer()) {
+      std::fputs(options.answer()->c_str(), stdout);
+      return;
+    }
+    trainer::evaluate([&] { return trainer::host_device(options); }, options);
+  });
+}

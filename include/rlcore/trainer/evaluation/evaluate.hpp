@@ -1,0 +1,266 @@
+// A whole evaluation from a command line: problems or stored responses, sampling, judging, the table.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "rlcore/checkpoint/hugging_face.hpp"
+#include "rlcore/data/prompt_dataset.hpp"
+#include "rlcore/data/table.hpp"
+#include "rlcore/rollout/engine.hpp"
+#include "rlcore/text/chat_template.hpp"
+#include "rlcore/text/tokenizer.hpp"
+#include "rlcore/trainer/available_memory.hpp"
+#include "rlcore/trainer/evaluation/forms.hpp"
+#include "rlcore/trainer/evaluation/stored_responses.hpp"
+#include "rlcore/trainer/evaluation/summary.hpp"
+#include "rlcore/trainer/model_files.hpp"
+#include "rlcore/trainer/options.hpp"
+#include "rlcore/trainer/progress.hpp"
+#include "rlcore/verify/dispatch.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+namespace detail {
+
+/// How answers are judged: by one rule for all, or by the source of each.
+struct judge {
+  std::optional<verify::scorer> rule;
+  verify::rule_settings settings;
+
+  explicit judge(const options& opt) {
+    const std::string name = opt.get<std::string>("rule"), form = opt.get<std::string>("data.form");
+    if (name == "gsm8k") rule = verify::scorer::gsm8k;
+    if (name == "math" || (name == "auto" && form == "aime2024")) rule = verify::scorer::math;
+    if (name == "math_dapo") rule = verify::scorer::math_dapo;
+    if (name == "last_number" || (name == "auto" && form == "gsm8k")) rule = verify::scorer::last_number;
+    settings.math_dapo.strict_box = opt.get<std::string>("rule_box") == "strict";
+    settings.math_dapo.box_fallback = opt.get<std::string>("rule_box") == "fallback";
+  }
+  /// Throws data_error for a source that nothing judges.
+  void check(const std::string& source) const {
+    if (!rule) verify::scorer_of(source);
+  }
+  verify::verdict operator()(const std::string& source, const std::string& text, const std::string& truth) const {
+    return verify::score(rule ? *rule : verify::scorer_of(source), text, truth, settings);
+  }
+};
+
+/// All problems, tokenized.
+inline data::prompt_dataset evaluation_prompts(const options& opt, const text::tokenizer& tokenizer,
+                                               const std::filesystem::path& folder, const judge& judge) {
+  const std::vector<std::string> files = opt.list("data.files");
+  if (files.empty())
+    throw config_error("data.files is missing; expected problems, or responses= with stored responses");
+  const std::string form = opt.get<std::string>("data.form");
+  std::vector<data::table> tables;
+  for (const std::string& file : files) tables.push_back(data::read_table(checkpoint::expand_home(file)));
+  if (form != "dataset") {  // into verl's columns
+    std::string shots;
+    if (form == "gsm8k") {
+      const auto path = opt.find<std::string>("data.shots");
+      if (!path)
+        throw config_error("data.form=gsm8k needs data.shots, a file whose first four rows are worked examples");
+      const data::table examples = data::read_table(checkpoint::expand_home(*path));
+      if (examples.rows.size() < 4)
+        throw data_error(*path + ": has " + std::to_string(examples.rows.size()) + " rows; expected 4");
+      for (std::size_t i = 0; i < 4; ++i) shots += gsm8k_shot(examples.rows[i], data::row_text(*path, i));
+    }
+    for (data::table& t : tables)
+      for (std::size_t i = 0; i < t.rows.size(); ++i) {
+        const std::string where = data::row_text(t.file, i);
+        const plain_problem p =
+            form == "gsm8k" ? gsm8k_problem(t.rows[i], shots, where) : aime2024_problem(t.rows[i], where);
+        t.rows[i] = {{opt.get<std::string>("data.prompt_key"), p.prompt},
+                     {opt.get<std::string>("data.reward_fn_key"), p.source},
+                     {"reward_model", {{"ground_truth", p.truth}}}};
+      }
+  }
+  const data::prompt_settings how{
+      .prompt_key = opt.get<std::string>("data.prompt_key"),
+      .source_key = opt.get<std::string>("data.reward_fn_key"),
+      .max_prompt_length = static_cast<std::size_t>(opt.get<std::int64_t>("data.max_prompt_length")),
+      .filter_overlong_prompts = opt.get<bool>("data.filter_overlong_prompts"),
+      .truncation = data::parse_truncation(opt.get<std::string>("data.truncation"))};
+  if (const auto limit = opt.find<std::int64_t>("data.limit")) {
+    auto left = static_cast<std::size_t>(*limit);
+    for (data::table& t : tables) {
+      t.rows.resize(std::min(t.rows.size(), left));
+      left -= t.rows.size();
+    }
+  }
+  const bool templated = opt.find<bool>("data.chat_template").value_or(form == "dataset");
+  std::optional<text::chat_template> chat;
+  if (templated) chat = text::chat_template::detect(folder);
+  return data::make_prompts(
+      tables, how,
+      [&](const std::vector<text::message>& messages) {
+        if (chat)
+          return tokenizer.encode(chat->render(
+              messages, {.add_generation_prompt = true, .enable_thinking = opt.find<bool>("data.enable_thinking")}));
+        std::string text;
+        for (const text::message& m : messages) text += m.content;
+        return tokenizer.encode(text);
+      },
+      [&](const std::string& source) { judge.check(source); });
+}
+
+/// Appends lines to generations.jsonl.
+class generation_log {
+ public:
+  explicit generation_log(const std::filesystem::path& folder) {
+    std::error_code failure;
+    std::filesystem::create_directories(folder, failure);
+    if (failure) throw file_error(folder.string() + ": cannot create the folder: " + failure.message());
+    file_.emplace(folder / "generations.jsonl");
+  }
+  void write(const nlohmann::ordered_json& line) {
+    file_->write(line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  }
+  void close() { file_->close(); }
+
+ private:
+  std::optional<data::output_file> file_;
+};
+
+inline nlohmann::ordered_json judged_line(const judged_response& r, const std::string& prompt, const std::string& text,
+                                          const std::string& truth) {
+  nlohmann::ordered_json line{{"data_source", r.source},
+                              {"problem", r.problem},
+                              {"prompt", prompt},
+                              {"response", text},
+                              {"ground_truth", truth},
+                              {"score", r.verdict.score},
+                              {"correct", r.verdict.correct()},
+                              {"reason", verify::name_of(r.verdict.why)}};
+  line["pred"] = r.verdict.pred ? nlohmann::ordered_json(*r.verdict.pred) : nlohmann::ordered_json();
+  if (r.tokens >= 0) line["tokens"] = r.tokens, line["cut_off"] = r.cut_off;
+  return line;
+}
+
+/// Samples rollout.n responses per problem, a few hundred at a time, so that what is done is on the disk.
+template <class Device>
+void sample_and_judge(Device& device, const options& opt, const judge& judge, evaluation_summary& summary,
+                      std::optional<generation_log>& log, const std::filesystem::path& output) {
+  const auto path = opt.find<std::string>("model.path");
+  if (!path)
+    throw config_error("model.path is missing; expected a folder or hub id, or responses= with stored responses");
+  const std::filesystem::path folder = checkpoint::resolve_model(*path);
+  const nn::config config = checkpoint::read_config(folder);
+  const text::tokenizer tokenizer = text::tokenizer::load(folder);
+  const data::prompt_dataset prompts = evaluation_prompts(opt, tokenizer, folder, judge);
+  const auto n = opt.get<std::int64_t>("rollout.n"), longest = opt.get<std::int64_t>("data.max_response_length");
+  rollout::generation how;
+  how.how = {static_cast<float>(opt.get<double>("rollout.temperature")), opt.get<std::int64_t>("rollout.top_k"),
+             static_cast<float>(opt.get<double>("rollout.top_p"))};
+  how.how.validate();
+  if (n > 1 && how.how.greedy())
+    throw config_error("rollout.n=" + std::to_string(n) +
+                       " with rollout.temperature=0 samples the same response again; "
+                       "give a temperature");
+  how.max_new_tokens = longest;
+  how.eos_ids = config.eos_token_ids;
+  if (how.eos_ids.empty() && tokenizer.eos_id()) how.eos_ids.push_back(*tokenizer.eos_id());
+  if (how.eos_ids.empty())
+    throw format_error(folder.string() + ": neither config.json nor the tokenizer names an EOS token");
+  std::size_t longest_prompt = 0;
+  for (const data::prompt& p : prompts.prompts) longest_prompt = std::max(longest_prompt, p.ids.size());
+  if (config.max_position_embeddings < static_cast<std::int64_t>(longest_prompt) + longest)
+    throw config_error(
+        fmt::format("the longest prompt of {} tokens and data.max_response_length={} are more than the "
+                    "model's {} positions",
+                    longest_prompt, longest, config.max_position_embeddings));
+  how.max_sequences = opt.get<std::int64_t>("rollout.max_num_seqs");
+  how.max_batched_tokens = opt.get<std::int64_t>("rollout.max_num_batched_tokens");
+  if (const auto memory = available_memory())
+    how.max_cache_bytes =
+        static_cast<std::size_t>(opt.get<double>("rollout.gpu_memory_utilization") * static_cast<double>(*memory));
+  if (opt.get<std::string>("rlcore.rollout_weights") == "int8") how.weights = weight_format::int8;
+
+  if (static_cast<std::int64_t>(tokenizer.vocab_size()) > config.vocab_size)
+    throw format_error(folder.string() + ": the tokenizer has " + std::to_string(tokenizer.vocab_size()) +
+                       " tokens, the model only " + std::to_string(config.vocab_size));
+
+  nn::causal_lm<Device> model(device, config);
+  load_model(model, folder);
+  log.emplace(output);
+  nn::workspace<Device> space(device, static_cast<std::size_t>(opt.get<std::int64_t>("rlcore.logits_memory_mb")) << 20);
+  std::printf("model    %s, %.3g M parameters, on %s\n", folder.c_str(), static_cast<double>(model.size()) * 1e-6,
+              std::string(device.name()).c_str());
+  std::printf("problems %zu, %lld response%s each\n", prompts.size(), static_cast<long long>(n), n == 1 ? "" : "s");
+  std::fflush(stdout);
+
+  rollout::engine<Device> engine;
+  const random_key key = random_key{static_cast<std::uint64_t>(opt.get<std::int64_t>("rlcore.seed"))}.child(0x6576616c);
+  const auto per_round = static_cast<std::size_t>(std::max<std::int64_t>(1, 4 * how.max_sequences / n));
+  const std::size_t rounds = (prompts.size() + per_round - 1) / per_round;
+  std::map<std::vector<std::int32_t>, std::uint64_t> first_row;  // equal prompts are one problem
+  progress bar;
+  bar.start(0, static_cast<std::int64_t>(rounds));
+  for (std::size_t round = 0; round < rounds; ++round) {
+    std::vector<rollout::request> requests;
+    for (std::size_t i = round * per_round; i < std::min(prompts.size(), (round + 1) * per_round); ++i)
+      for (std::int64_t k = 0; k < n; ++k)
+        requests.push_back({prompts[i].ids, static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(k)});
+    const auto responses = engine.generate(model, space, requests, how, key,
+                                           [&](std::size_t done) { bar.phase("responses", done, requests.size()); });
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      const data::prompt& p = prompts[requests[i].prompt_number];
+      const std::string text = tokenizer.decode(responses[i].tokens, true);
+      const judged_response r{p.data_source, first_row.try_emplace(p.ids, requests[i].prompt_number).first->second,
+                              judge(p.data_source, text, p.ground_truth), std::ssize(responses[i].tokens),
+                              responses[i].reason == rollout::finish::length};
+      summary.add(r);
+      log->write(judged_line(r, tokenizer.decode(p.ids), text, p.ground_truth));
+    }
+    bar.step_done(static_cast<std::int64_t>(round + 1));
+  }
+}
+
+}  // namespace detail
+
+/// Runs `evaluate` as `opt` says: `device` is called for a device only when a model is needed. Prints the table, writes
+/// generations.jsonl and result.json into output_dir.
+template <class MakeDevice>
+void evaluate(MakeDevice&& device, const options& opt) {
+  const detail::judge judge(opt);
+  const std::filesystem::path folder = checkpoint::expand_home(opt.get<std::string>("output_dir"));
+  evaluation_summary summary;
+  const std::vector<std::string> stored = opt.list("responses");
+  std::optional<detail::generation_log> log;
+  if (!stored.empty()) {
+    for (const char* key : {"model.path", "data.files"})
+      if (opt.is_set(key))
+        throw config_error(std::string("responses= and ") + key + "= together; expected one of them");
+    const std::vector<stored_response> responses = read_stored_responses(stored, judge.rule.has_value());
+    for (const stored_response& s : responses) judge.check(s.source);
+    log.emplace(folder);
+    for (const stored_response& s : responses) {
+      const judged_response r{s.source, s.problem, judge(s.source, s.text, s.truth)};
+      summary.add(r);
+      log->write(detail::judged_line(r, s.prompt, s.text, s.truth));
+    }
+  } else {
+    auto made = device();
+    detail::sample_and_judge(made, opt, judge, summary, log, folder);
+  }
+  log->close();
+  nlohmann::ordered_json result = summary_json(summary);
+  for (const std::string& line : opt.given()) {
+    const std::size_t equal = line.find('=');
+    result["settings"][line.substr(0, equal)] = line.substr(equal + 1);
+  }
+  checkpoint::write_file_atomically(folder / "result.json", result.dump(2) + "\n");
+  std::printf("\n%s\n%s\n", summary_table(summary.sources()).c_str(), (folder / "result.json").c_str());
+}
+
+}  // namespace trainer
+RLCORE_END
