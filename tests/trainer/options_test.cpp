@@ -141,7 +141,12 @@ TEST(options, refuses_wrong_types_and_words) {
   EXPECT_NE(refusal({"trainer.logger=[console,wnadb]"}).find("did you mean 'wandb'"), std::string::npos);
   EXPECT_NE(refusal({"data.train_files='hdfs://x/y'"}).find("copy the files first"), std::string::npos);
   EXPECT_NE(refusal({"trainer.default_hdfs_dir=/x"}).find("not in this build yet"), std::string::npos);
-  EXPECT_NE(refusal({"actor_rollout_ref.model.lora_rank=8"}).find("not in this build yet; it has 0"),
+  const std::string model = "actor_rollout_ref.model.", rank = model + "lora_rank=8";
+  EXPECT_EQ(refusal({rank, model + "lora_alpha=32", model + "target_modules=[q_proj,v_proj]"}), "accepted");
+  EXPECT_NE(refusal({model + "lora_rank=-1"}).find("expected"), std::string::npos);
+  EXPECT_NE(refusal({rank, model + "lora_alpha=0"}).find("LoRA: alpha is 0"), std::string::npos);
+  EXPECT_NE(refusal({rank, model + "target_modules=[q_proj,vproj]"}).find("did you mean 'v_proj'"), std::string::npos);
+  EXPECT_NE(refusal({rank, model + "target_modules=q_proj", model + "exclude_modules=[q_proj]"}).find("leaves no"),
             std::string::npos);
   EXPECT_NE(refusal({"--config-name", "dapo_trainer"}).find("not in this build yet"), std::string::npos);
   EXPECT_NE(refusal({"--config-name=pop_trainer"}).find("did you mean 'ppo_trainer'"), std::string::npos);

@@ -12,6 +12,7 @@
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/suggest.hpp"
 #include "rlcore/trainer/options.hpp"
+#include "rlcore/trainer/options/lora_options.hpp"
 #include "rlcore/trainer/options/reward_checks.hpp"
 
 RLCORE_BEGIN
@@ -200,6 +201,10 @@ inline void check_policy_options(options& opt) {
   detail::check_chat_template(opt);
   detail::check_sampling_rounds(opt);
   check_reward_options(opt);
+  note_unused_lora(opt, "actor_rollout_ref.model.");
+  if (read_lora(opt, "actor_rollout_ref.model.", 1) &&
+      opt.get<std::string>("actor_rollout_ref.actor.strategy") == "megatron")
+    opt.note("verl's Megatron workers have no LoRA; here it is trained all the same");
   if (opt.get<std::string>("trainer.resume_mode") == "resume_path") {
     const auto path = opt.find<std::string>("trainer.resume_from_path");
     if (!path) throw config_error("trainer.resume_mode=resume_path needs trainer.resume_from_path=.../global_step_N");

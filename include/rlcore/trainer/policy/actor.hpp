@@ -20,7 +20,11 @@ struct actor : trainee<Device> {
 
   actor(Device& device, const nn::config& config, const policy_settings& s)
       : trainee<Device>(device, config,
-                        {.adamw = s.adamw, .logits_bytes = s.logits_bytes, .recompute = s.recompute_activations}) {}
+                        {.adamw = s.adamw,
+                         .logits_bytes = s.logits_bytes,
+                         .recompute = s.recompute_activations,
+                         .lora = s.lora,
+                         .base_name = s.model_path}) {}
 };
 
 /// Log-probs of every response token under `model`, written to `field` of each trajectory; entropies to `entropy`, if

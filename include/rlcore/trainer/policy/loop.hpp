@@ -43,7 +43,7 @@ struct policy_run {
   const data::prompt_dataset* val = nullptr;
   actor<Device>& policy;
   reward_source& rewards;
-  nn::causal_lm<Device>* reference = nullptr;  ///< present iff a KL needs it
+  nn::causal_lm<Device>* reference = nullptr;  ///< present iff a KL needs it; with LoRA policy.model, adapters off
   std::vector<std::int32_t> eos_ids;
   const replay* stored = nullptr;  ///< responses to take instead of sampling; old log-probs are then computed again
 };
@@ -183,8 +183,14 @@ class policy_loop {
       return;
     time("ref", [&] {
       bar_.phase("reference", 0, 0);
-      score_trajectories(*run_.reference, run_.policy.space, rows, run_.settings.sampling.temperature,
-                         run_.plan.ref_trajectories, run_.plan.ref_tokens, &trajectory::ref_logp);
+      const auto score = [&] {
+        score_trajectories(*run_.reference, run_.policy.space, rows, run_.settings.sampling.temperature,
+                           run_.plan.ref_trajectories, run_.plan.ref_tokens, &trajectory::ref_logp);
+      };
+      if (run_.reference == &run_.policy.model)
+        run_.policy.with_base(score);
+      else
+        score();
     });
   }
 

@@ -14,6 +14,7 @@
 #include "rlcore/optim/schedule.hpp"
 #include "rlcore/rollout/request.hpp"
 #include "rlcore/trainer/options.hpp"
+#include "rlcore/trainer/options/lora_options.hpp"
 #include "rlcore/trainer/policy/dynamic_sampling.hpp"
 #include "rlcore/trainer/policy/reward_settings.hpp"
 #include "rlcore/trainer/policy/verl_algorithm.hpp"
@@ -39,6 +40,7 @@ struct policy_settings {
   // model and device
   std::string model_path;
   bool recompute_activations = true;
+  std::optional<nn::lora_settings> lora = {};
   std::int64_t threads = 0;
   std::size_t logits_bytes = 0;
   std::uint64_t seed = 1;
@@ -162,6 +164,8 @@ inline policy_settings read_settings(const options& opt) {
   s.threads = opt.get<std::int64_t>("rlcore.threads");
   s.logits_bytes = static_cast<std::size_t>(opt.get<std::int64_t>("rlcore.logits_memory_mb")) << 20;
   s.seed = static_cast<std::uint64_t>(opt.get<std::int64_t>("rlcore.seed"));
+
+  s.lora = read_lora(opt, "actor_rollout_ref.model.", s.seed);
 
   s.samples = opt.get<std::int64_t>(rollout + "n");
   s.max_sequences =

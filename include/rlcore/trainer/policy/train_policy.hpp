@@ -198,10 +198,12 @@ std::optional<double> train_policy(Device& device, const options& opt, const Alg
   settings.schedule.total_steps = plan.total_steps;
 
   actor<Device> policy(device, config, settings);
-  const std::string model_text =
-      fmt::format("{}: {}, {} layers, hidden {}, {:.3g} M parameters", folder.string(),
-                  config.model == nn::family::qwen2 ? "qwen2" : "qwen3", config.num_hidden_layers, config.hidden_size,
-                  static_cast<double>(policy.model.size()) * 1e-6);
+  std::string model_text = fmt::format("{}: {}, {} layers, hidden {}, {:.3g} M parameters", folder.string(),
+                                       config.model == nn::family::qwen2 ? "qwen2" : "qwen3", config.num_hidden_layers,
+                                       config.hidden_size, static_cast<double>(policy.model.size()) * 1e-6);
+  if (s.lora)
+    model_text += fmt::format(", {:.3g} M of them trained (LoRA, rank {}, alpha {:g})",
+                              static_cast<double>(policy.trained_size()) * 1e-6, s.lora->rank, s.lora->alpha);
   const std::string device_text =
       fmt::format("{} ({}{}), {} threads", device.name(), device.instruction_set(),
                   device.compute_format() == weight_format::bfloat16 ? ", bfloat16" : "", device.threads());
@@ -214,8 +216,8 @@ std::optional<double> train_policy(Device& device, const options& opt, const Alg
       checkpoint::find_resume(s.resume_mode, checkpoint::expand_home(s.resume_path).string(), root);
   if (!from.notice.empty()) say("note: " + from.notice);
   std::optional<nn::causal_lm<Device>> reference;
-  if (s.reward_kl.enabled || contains(algorithm.reads(), field::ref_logp))
-    load_model(reference.emplace(device, config), folder);
+  const bool needs_reference = s.reward_kl.enabled || contains(algorithm.reads(), field::ref_logp);
+  if (needs_reference && !s.lora) load_model(reference.emplace(device, config), folder);
   std::optional<replay> stored;
   if (!s.replay.empty()) {
     stored.emplace(checkpoint::expand_home(s.replay),
@@ -224,11 +226,10 @@ std::optional<double> train_policy(Device& device, const options& opt, const Alg
     say(replay_text(s, *stored));
   }
   run_state state;
+  if (!from || s.lora) policy.load(folder);
   if (from) {
     state = load_state(from.folder, policy, s.seed);
     say("resumed after step " + std::to_string(state.step) + " from " + from.folder.string());
-  } else {
-    policy.load(folder);
   }
 
   settings.max_cache_bytes = rollout_cache_bytes<Device>(settings, policy.model.settings());
@@ -239,7 +240,10 @@ std::optional<double> train_policy(Device& device, const options& opt, const Alg
   logger log(s.loggers, root, from ? from.step : -1, checkpoint::expand_home(s.events_dir).string());
   progress bar;
   policy_loop<Device, Algorithm> loop({settings, algorithm, plan, tokenizer, folder, train, &val, policy, *rewards,
-                                       reference ? &*reference : nullptr, eos, stored ? &*stored : nullptr},
+                                       reference         ? &*reference
+                                       : needs_reference ? &policy.model
+                                                         : nullptr,
+                                       eos, stored ? &*stored : nullptr},
                                       log, bar);
   if (from) {
     check_surplus(state.surplus, train, from.folder);

@@ -70,11 +70,10 @@ void train_supervised(Device& device, const options& opt, supervised_settings se
       checkpoint::find_resume(settings.resume_mode, checkpoint::expand_home(settings.resume_path).string(), root);
   if (!from.notice.empty()) say("note: " + from.notice);
   supervised_state state{.train_rows = plan.train_rows, .rows_per_step = plan.rows_per_step, .seed = settings.seed};
+  if (!from || how.lora) model.load(base.folder);  // with LoRA a checkpoint goes on from its base
   if (from) {
     state = load_supervised(from.folder, model, task, state);
     say("resumed after step " + std::to_string(state.step) + " from " + from.folder.string());
-  } else {
-    model.load(base.folder);
   }
   if constexpr (requires { task.prepare(model); }) task.prepare(model);
 
