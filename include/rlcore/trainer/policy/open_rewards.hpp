@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "rlcore/trainer/policy/command_rewards.hpp"
 #include "rlcore/trainer/policy/managed_rewards.hpp"
 #include "rlcore/trainer/policy/reward_settings.hpp"
 #include "rlcore/trainer/policy/reward_source.hpp"
@@ -29,6 +30,7 @@ class opened_rewards {
 
  private:
   static std::unique_ptr<reward_source> open(const reward_settings& s) {
+    if (s.external) return std::make_unique<command_rewards>(*s.external, s.dapo_manager);
     return std::make_unique<rule_rewards>(s.dapo_manager);
   }
 

@@ -14,11 +14,11 @@ namespace trainer {
 
 /// A program that scores: custom_reward_function.path or rlcore.reward_command.
 struct external_reward {
-  std::string path, command;  ///< one of them
-  std::string function;       ///< of a .py file
-  value arguments;            ///< of that function, beside verl's four
-  bool whole_batch = false;   ///< the function takes lists (reward_manager=batch)
-  double timeout = 60;        ///< seconds for one answer
+  std::string path = {}, command = {};  ///< one of them
+  std::string function = {};            ///< of a .py file
+  value arguments = {};                 ///< of that function, beside verl's four
+  bool whole_batch = false;             ///< the function takes lists (reward_manager=batch)
+  double timeout = 60;                  ///< seconds for one answer
   bool zero_on_failure = false;
 };
 
