@@ -99,6 +99,17 @@ TEST_F(model_merger, adapter_merged_or_beside_the_base) {
   const auto config = nlohmann::json::parse(scratch::read(out / "lora_adapter" / "adapter_config.json"));
   EXPECT_EQ(config["lora_alpha"], 6);
   EXPECT_EQ(config["target_modules"], (std::vector<std::string>{"down_proj", "q_proj"}));
+  // The adapter folder alone, added to the base that was written beside it.
+  const std::string adapter = (out / "lora_adapter").string();
+  EXPECT_NE(
+      program::run("model_merger", {"merge", "--backend", "fsdp", "--local_dir", adapter}).err.find("--merge-lora"),
+      std::string::npos);
+  r = program::run("model_merger", {"merge", "--backend", "fsdp", "--local_dir", adapter, "--base_model", out.string(),
+                                    "--merge-lora", "--dtype", "fp32", "--target_dir", (place / "added").string()});
+  ASSERT_EQ(r.code, 0) << r.err;
+  ASSERT_EQ(merge({"--merge-lora", "--dtype", "fp32"}).code, 0);
+  const std::vector<float> added = weights_of(place / "added"), merged = weights_of(out);
+  for (std::size_t i = 0; i < merged.size(); ++i) ASSERT_NEAR(added[i], merged[i], 1e-6F);
   fs::remove_all(out);
 
   fs::create_directory(place / "peft");

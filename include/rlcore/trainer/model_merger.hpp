@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <set>
@@ -11,7 +12,9 @@
 #include <string_view>
 #include <vector>
 
+#include "rlcore/checkpoint/merge_adapter.hpp"
 #include "rlcore/checkpoint/merged_weights.hpp"
+#include "rlcore/checkpoint/resolve_model.hpp"
 #include "rlcore/checkpoint/sharded_torch.hpp"
 #include "rlcore/checkpoint/stream_weights.hpp"
 #include "rlcore/trainer/options.hpp"
@@ -25,6 +28,7 @@ struct merger_settings {
   checkpoint::stream_settings output;
   bool merge_lora = false;
   std::optional<double> lora_alpha;
+  std::optional<std::string> base_model;
 };
 
 /// `operation` is merge or test. Throws config_error for what is missing or refused.
@@ -58,6 +62,7 @@ inline merger_settings read_merger_settings(const std::string& operation, const 
   s.output.max_shard_bytes = static_cast<std::uint64_t>(shard);
   s.merge_lora = o.get<bool>("merge_lora");
   s.lora_alpha = o.find<double>("lora_alpha");
+  s.base_model = o.find<std::string>("base_model");
   return s;
 }
 
@@ -78,14 +83,19 @@ inline bool is_weight_file(const std::string& name) {
          name.ends_with(".pt") || name.ends_with(".pth");
 }
 
-/// Everything of a model folder but its weights; config.json says the new type.
-inline void copy_model_files(const std::filesystem::path& from, const std::filesystem::path& to,
-                             checkpoint::stored_type type) {
+/// Everything of a model folder but its weights and config.json.
+inline void copy_other_files(const std::filesystem::path& from, const std::filesystem::path& to) {
   for (const auto& entry : std::filesystem::directory_iterator(from)) {
     const std::string name = entry.path().filename().string();
-    if (!entry.is_regular_file() || is_weight_file(name) || name == "config.json") continue;
-    checkpoint::write_file_atomically(to / name, data::read_file(entry.path()));
+    if (entry.is_regular_file() && !is_weight_file(name) && name != "config.json")
+      checkpoint::write_file_atomically(to / name, data::read_file(entry.path()));
   }
+}
+
+/// The same, and config.json with the new type.
+inline void copy_model_files(const std::filesystem::path& from, const std::filesystem::path& to,
+                             checkpoint::stored_type type) {
+  copy_other_files(from, to);
   nlohmann::ordered_json config = nlohmann::ordered_json::parse(data::read_file(from / "config.json"));
   const char* dtype = type == checkpoint::stored_type::f32   ? "float32"
                       : type == checkpoint::stored_type::f16 ? "float16"
@@ -134,10 +144,45 @@ inline void write_adapter(checkpoint::weight_source& from, const checkpoint::mer
 
 }  // namespace detail
 
+namespace detail {
+
+/// Creates the target folder; throws config_error when it is one of those that are read.
+inline void make_target(const std::filesystem::path& target, std::initializer_list<std::filesystem::path> sources) {
+  std::error_code failure;
+  std::filesystem::create_directories(target, failure);
+  if (failure) throw file_error(target.string() + ": cannot create the folder: " + failure.message());
+  for (const std::filesystem::path& source : sources)
+    if (std::filesystem::equivalent(target, source))
+      throw config_error("--target_dir " + target.string() + " is the checkpoint itself; give another folder");
+}
+
+/// local_dir is an adapter: it and its base become one model.
+inline void merge_adapter_folder(const merger_settings& s) {
+  const checkpoint::adapter_config config = checkpoint::read_adapter_config(s.local_dir);
+  if (!s.merge_lora || !s.test_hf_dir.empty())
+    throw config_error(s.local_dir.string() + " is an adapter; expected merge --merge-lora, which adds it to its base");
+  if (s.lora_alpha) throw config_error("--lora-alpha: " + s.local_dir.string() + " says it itself");
+  const std::string base = s.base_model.value_or(config.base_model);
+  if (base.empty())
+    throw config_error((s.local_dir / "adapter_config.json").string() + " names no base model; give --base_model");
+  const std::filesystem::path folder = checkpoint::resolve_model(base);
+  make_target(s.target_dir, {folder, s.local_dir});
+  const std::size_t changed =
+      checkpoint::merge_adapter(folder, s.local_dir, s.target_dir, {s.output.dtype, s.output.max_shard_bytes});
+  copy_other_files(folder, s.target_dir);
+  std::printf("%s: %s with %zu adapted matrices, %s\n", s.target_dir.c_str(), folder.c_str(), changed,
+              std::string(name_of(s.output.dtype)).c_str());
+}
+
+}  // namespace detail
+
 /// Merges or compares as `s` says, in the memory of a few blocks, and prints what was done.
 inline void merge_model(const merger_settings& s) {
   namespace fs = std::filesystem;
   using namespace checkpoint;
+  if (is_adapter(s.local_dir)) return detail::merge_adapter_folder(s);
+  if (s.base_model)
+    throw config_error("--base_model: " + s.local_dir.string() + " is no adapter, it holds whole weights");
   const fs::path files = detail::model_files_of(s.local_dir);
   const json_file config(files / "config.json");
   const bool tied = config.boolean("tie_word_embeddings", false);
@@ -186,11 +231,7 @@ inline void merge_model(const merger_settings& s) {
     std::printf("equal: %zu tensors of %s\n", merged.weights().size(), s.test_hf_dir.c_str());
     return;
   }
-  std::error_code failure;
-  fs::create_directories(s.target_dir, failure);
-  if (failure) throw file_error(s.target_dir.string() + ": cannot create the folder: " + failure.message());
-  if (fs::equivalent(s.target_dir, files) || fs::equivalent(s.target_dir, s.local_dir))
-    throw config_error("--target_dir " + s.target_dir.string() + " is the checkpoint itself; give another folder");
+  detail::make_target(s.target_dir, {files, s.local_dir});
   const std::size_t count = stream_to_folder(merged, s.target_dir, s.output, show);
   bar.finish();
   detail::copy_model_files(files, s.target_dir, s.output.dtype);
