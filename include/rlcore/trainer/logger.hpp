@@ -40,8 +40,9 @@ inline std::string json_line(std::int64_t step, const metrics& m) {
   return row.dump();
 }
 
-/// Reads metrics.jsonl; null is NaN. A last line that was cut off while being written is left out; any other damage
-/// throws format_error with the line. A file that does not exist has no rows.
+/// Reads metrics.jsonl, also verl's, which has the numbers in "data"; null is NaN. A last line that was cut off while
+/// being written is left out; any other damage throws format_error with the line. A file that does not exist has no
+/// rows.
 inline std::vector<metric_row> read_metric_rows(const std::filesystem::path& path) {
   std::vector<metric_row> rows;
   std::ifstream file(path);
@@ -56,7 +57,8 @@ inline std::vector<metric_row> read_metric_rows(const std::filesystem::path& pat
       throw format_error(path.string() + ": line " + std::to_string(number) +
                          " is no JSON object with an integer \"step\"");
     metric_row row{json["step"].get<std::int64_t>(), {}};
-    for (const auto& [name, x] : json.items()) {
+    const bool nested = json.contains("data") && json["data"].is_object();
+    for (const auto& [name, x] : (nested ? json["data"] : json).items()) {
       if (name == "step") continue;
       if (x.is_number_integer())
         row.values.set(name, x.template get<std::int64_t>());

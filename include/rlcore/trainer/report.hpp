@@ -35,23 +35,6 @@ struct run_info {
 
 namespace detail {
 
-/// Rows of one step (a validation before the first step, a repetition after a resume) become one; later numbers win.
-inline std::vector<metric_row> merged_rows(std::span<const metric_row> rows) {
-  std::vector<metric_row> out(rows.begin(), rows.end());
-  std::stable_sort(out.begin(), out.end(), [](const metric_row& a, const metric_row& b) { return a.step < b.step; });
-  std::size_t kept = 0;
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    if (kept > 0 && out[kept - 1].step == out[i].step) {
-      out[kept - 1].values.merge(out[i].values);
-    } else {
-      if (kept != i) out[kept] = std::move(out[i]);
-      ++kept;
-    }
-  }
-  out.resize(kept);
-  return out;
-}
-
 class report_writer {
  public:
   report_writer(const run_info& info, std::span<const metric_row> rows) : info_(info), rows_(merged_rows(rows)) {}
