@@ -109,7 +109,8 @@ TEST(sft_rows, openrlhf_text) {
     const data::sft_settings how{.layout = data::sft_layout::plain,
                                  .prompt_key = "input",
                                  .response_key = "output",
-                                 .input_template = "User: {}\nAssistant: ",
+                                 .before = "User: ",
+                                 .after = "\nAssistant: ",
                                  .max_length = c["max_len"].get<std::size_t>()};
     const auto example = data::sft_reader(how, tokenizer(), nullptr)(c, "row 0");
     SCOPED_TRACE(c.dump());

@@ -39,7 +39,7 @@ struct sft_settings {
               response_key = "answer";  ///< plain, chat, text: input_key and output_key ("": none)
   std::vector<std::string> prompt_path = {}, response_path = {};  ///< verl's *_dict_keys: one key after another
   std::string messages_key = "messages", tools_key = "tools", thinking_key = "enable_thinking";
-  std::string input_template = {};           ///< plain: "...{}..."; empty: the input as it is
+  std::string before = {}, after = {};       ///< plain: text around the input
   learnt_turns learnt = learnt_turns::all;   ///< chat
   std::optional<bool> enable_thinking = {};  ///< question, chat: for every row
   std::size_t max_length = 1024;
@@ -206,12 +206,8 @@ class sft_reader {
 
   /// OpenRLHF tokenizes prompt and response together and counts the prompt's tokens alone.
   std::optional<sft_example> plain(const row& from, const std::string& where) const {
-    std::string prompt = detail::text_at(from, settings_.prompt_key, {}, where);
-    if (!settings_.input_template.empty()) {
-      std::string filled = settings_.input_template;
-      filled.replace(filled.find("{}"), 2, prompt);
-      prompt = std::move(filled);
-    }
+    const std::string prompt =
+        settings_.before + detail::text_at(from, settings_.prompt_key, {}, where) + settings_.after;
     const std::string response =
         settings_.response_key.empty() ? std::string() : detail::text_at(from, settings_.response_key, {}, where);
     const std::size_t length = tokenizer_.encode(prompt).size();
@@ -289,26 +285,38 @@ class sft_reader {
   std::string eos_text_;
 };
 
-/// Reads the rows of all tables in order. Throws data_error naming file, row and column.
-inline sft_rows read_sft_rows(std::span<const table> tables, const sft_settings& settings,
-                              const text::tokenizer& tokenizer, const text::chat_template* chat) {
+/// Reads `count` rows: row_at(i) with the name where(i). Throws data_error naming file, row and column; `files` names
+/// all.
+template <class RowAt, class Where>
+sft_rows read_sft_rows(std::size_t count, RowAt&& row_at, Where&& where, const std::string& files,
+                       const sft_settings& settings, const text::tokenizer& tokenizer,
+                       const text::chat_template* chat) {
   const sft_reader read(settings, tokenizer, chat);
   sft_rows rows;
-  std::string files;
-  for (const table& t : tables) {
-    files += (files.empty() ? "" : ", ") + t.file;
-    for (std::size_t i = 0; i < t.rows.size(); ++i) {
-      if (settings.max_rows > 0 && rows.rows_read == settings.max_rows) break;
-      ++rows.rows_read;
-      if (auto example = read(t.rows[i], row_text(t.file, i))) rows.examples.push_back(std::move(*example));
-    }
-  }
+  rows.rows_read = settings.max_rows > 0 ? std::min(count, settings.max_rows) : count;
+  for (std::size_t i = 0; i < rows.rows_read; ++i)
+    if (auto example = read(row_at(i), where(i))) rows.examples.push_back(std::move(*example));
   if (rows.rows_read == 0) throw data_error(files + ": no rows");
   if (rows.examples.empty())
     throw data_error(files + ": none of the " + std::to_string(rows.rows_read) +
                      " rows is left: they are empty, or their prompts leave no room within " +
                      std::to_string(settings.max_length) + " tokens (max_len)");
   return rows;
+}
+
+/// The rows of all tables in order.
+inline sft_rows read_sft_rows(std::span<const table> tables, const sft_settings& settings,
+                              const text::tokenizer& tokenizer, const text::chat_template* chat) {
+  std::vector<std::pair<const table*, std::size_t>> places;
+  std::string files;
+  for (const table& t : tables) {
+    files += (files.empty() ? "" : ", ") + t.file;
+    for (std::size_t i = 0; i < t.rows.size(); ++i) places.emplace_back(&t, i);
+  }
+  return read_sft_rows(
+      places.size(), [&](std::size_t i) -> const row& { return places[i].first->rows[places[i].second]; },
+      [&](std::size_t i) { return row_text(places[i].first->file, places[i].second); }, files, settings, tokenizer,
+      chat);
 }
 
 }  // namespace data
