@@ -46,7 +46,8 @@ TEST_F(sft_trainer, ends_early_saves_the_last_step_and_keeps_as_many_as_asked) {
 
 const arguments variants[] = {{},
                               {"rlcore.sft_loss=dft", "optim.lr_scheduler=wsd", "rlcore.compute=bfloat16",
-                               "data.truncation=left", "data.max_length=40"}};
+                               "data.truncation=left", "data.max_length=40"},
+                              {"model.lora_rank=4", "model.target_modules=[q_proj,v_proj]"}};
 
 /// Neither does packing: rows of a pass are never padded, so there is nothing it could save.
 TEST_F(sft_trainer, threads_passes_packing_and_memory_do_not_show) {
@@ -69,13 +70,17 @@ TEST_F(sft_trainer, threads_passes_packing_and_memory_do_not_show) {
 }
 
 TEST_F(sft_trainer, resumed_run_equals_an_uninterrupted_one) {
+  for (std::size_t v = 1; v < std::size(variants); ++v) {
+    const std::string whole = "whole" + std::to_string(v), cut = "cut" + std::to_string(v);
+    train(whole, variants[v]);
+    train(cut, variants[v] + arguments{"trainer.total_training_steps=2"});
+    const auto second = train(cut, variants[v]);
+    EXPECT_NE(second.out.find("resumed after step 2"), std::string::npos) << second.out;
+    expect_same(whole, cut);
+    train(cut, variants[v]);  // nothing is left to do
+    expect_same(whole, cut);
+  }
   train("whole");
-  train("cut", {"trainer.total_training_steps=2"});
-  const auto second = train("cut");
-  EXPECT_NE(second.out.find("resumed after step 2"), std::string::npos) << second.out;
-  expect_same("whole", "cut");
-  train("cut");  // nothing is left to do
-  expect_same("whole", "cut");
   const std::string from = "trainer.resume_from_path=" + (root("whole") / "global_step_4").string();
   train("other", {from});
   EXPECT_TRUE(state(root("other"), 8) == state(root("whole"), 8));
@@ -143,6 +148,70 @@ TEST_F(sft_trainer, shows_what_is_learnt_and_stops) {
   EXPECT_NE(r.out.find("#### 1|<|im_end|>\n"), std::string::npos) << r.out;
   EXPECT_NE(r.out.find("row 1: "), std::string::npos);
   EXPECT_EQ(r.out.find("row 2: "), std::string::npos);
+}
+/// The command of verl's SFT-PEFT example, as its script has it: parquet (JSON Lines in a build without), a model by
+/// its id, `+` keys, a space or none before the backslash, and overrides in the middle, where $@ stands.
+TEST_F(sft_trainer, runs_the_peft_script_of_verl) {
+  const std::string extension = rlcore::data::has_parquet ? "parquet" : "jsonl";
+  const fs::path data = place / "data" / "gsm8k";
+  fs::create_directories(data);
+  std::vector<rlcore::data::row> problems;
+  for (std::size_t i = 0; i < 520; ++i) problems.push_back(tiny_model::problem(i, "train"));
+  for (const char* name : {"train.", "test."}) {
+#ifdef RLCORE_HAS_PARQUET
+    rlcore::data::write_parquet(data / (name + extension), problems);
+#else
+    scratch::write(data / (name + extension), rlcore::data::to_jsonl(problems));
+#endif
+    problems.resize(8);
+  }
+  fs::create_directories(place / "Qwen");
+  fs::copy(files.model, place / "Qwen" / "Qwen2.5-0.5B-Instruct");
+  scratch::write(place / "run.sh", R"(save_path=$1
+shift 1
+exec "$PROGRAM" \
+    data.train_files=$HOME/data/gsm8k/train.)" +
+                                       extension + R"( \
+    data.val_files=$HOME/data/gsm8k/test.)" +
+                                       extension + R"( \
+    data.prompt_key=extra_info \
+    data.response_key=extra_info \
+    data.train_batch_size=512 \
+    optim.lr=1e-4 \
+    +data.prompt_dict_keys=['question'] \
+    +data.response_dict_keys=['answer'] \
+    data.micro_batch_size_per_gpu=4 \
+    model.partial_pretrain=Qwen/Qwen2.5-0.5B-Instruct \
+    trainer.default_local_dir=$save_path \
+    trainer.project_name=gsm8k-sft \
+    trainer.experiment_name=gsm8k-sft-qwen-2.5-0.5b-instruct \
+    trainer.logger=['console'] \
+    trainer.total_epochs=1 \
+    trainer.default_hdfs_dir=null $@ \
+    model.lora_rank=32\
+    model.lora_alpha=16 \
+    model.target_modules=all-linear
+)");
+  const std::string environment = "HOME='" + place.path().string() + "' RLCORE_MODEL_DIR='" + place.path().string() +
+                                  "' PROGRAM='" + program::path_of("sft_trainer").string() + "'";
+  const auto run = [&](const std::string& more) {
+    return std::system((environment + " bash '" + (place / "run.sh").string() + "' '" + root("peft").string() + "' " +
+                        more + " > '" + (place / "out.txt").string() + "' 2>&1")
+                           .c_str());
+  };
+  ASSERT_EQ(run("optim.lr=1e-3 model.lora_rank=2"), 0) << scratch::read(place / "out.txt");
+  const std::string out = scratch::read(place / "out.txt");
+  EXPECT_NE(out.find("LoRA of rank 32, alpha 16"), std::string::npos) << out;  // behind $@: not the caller's
+  EXPECT_NE(out.find("step:1 - train/loss:"), std::string::npos) << out;
+  EXPECT_EQ(curve(root("peft"), "train/lr(1e-3)"), std::vector<double>{1});
+  const auto saved = state(root("peft"), 1);
+  ASSERT_TRUE(saved.contains("lora_adapter/adapter_model.safetensors"));
+  const auto config = nlohmann::json::parse(saved.at("lora_adapter/adapter_config.json"));
+  EXPECT_EQ(config["r"], 32);
+  EXPECT_EQ(config["lora_alpha"], 16);
+  EXPECT_EQ(config["base_model_name_or_path"], "Qwen/Qwen2.5-0.5B-Instruct");
+  EXPECT_EQ(config["target_modules"].size(), 7u);
+  EXPECT_TRUE(saved.contains("huggingface/model.safetensors"));
 }
 
 TEST_F(sft_trainer, refuses_wrong_input_before_any_work) {

@@ -48,16 +48,6 @@ inline void read_betas(const options& opt, const char* name, optim::adamw_settin
   adamw.beta1 = betas[0], adamw.beta2 = betas[1];
 }
 
-/// An adapter for the trainee, if `rank` > 0.
-template <class Trainee>
-void set_lora(Trainee& how, std::int64_t rank, double alpha, std::vector<std::string> modules, std::uint64_t seed) {
-  if (rank == 0) return;
-  if constexpr (requires { how.lora; })
-    how.lora.emplace(nn::lora_settings{rank, alpha, std::move(modules), seed});
-  else
-    throw config_error("model.lora_rank=" + std::to_string(rank) + " is not in this build yet; it has 0");
-}
-
 /// Throws config_error for combinations that cannot work, adds notes for those that work differently than they look.
 inline void check_sft_options(options& opt) {
   const std::string device = opt.get<std::string>("trainer.device");
@@ -133,8 +123,9 @@ inline sft_run_settings read_sft_settings(const options& opt) {
   run.total_steps = opt.find<std::int64_t>("trainer.total_training_steps").value_or(-1);
   run.shuffle = opt.get<bool>("data.shuffle");
   run.seed = s.trainee.seed = static_cast<std::uint64_t>(opt.get<std::int64_t>("trainer.seed"));
-  set_lora(s.trainee, opt.get<std::int64_t>("model.lora_rank"), opt.get<double>("model.lora_alpha"),
-           opt.list("model.target_modules"), run.seed);
+  s.trainee.base_name = s.model_path;
+  if (const auto rank = opt.get<std::int64_t>("model.lora_rank"); rank > 0)
+    s.trainee.lora = {rank, opt.get<double>("model.lora_alpha"), opt.list("model.target_modules"), run.seed};
   run.lr = opt.get<double>("optim.lr"), run.grad_clip = opt.get<double>("optim.clip_grad");
   const std::string schedule = opt.get<std::string>("optim.lr_scheduler");
   run.schedule.kind = schedule == "cosine" ? optim::schedule_kind::cosine

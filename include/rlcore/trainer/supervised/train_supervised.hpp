@@ -33,14 +33,6 @@ inline void print_ends(std::span<const metric_row> rows, std::span<const std::st
   }
 }
 
-template <class Settings>
-std::string lora_text(const Settings& how) {
-  if constexpr (requires { how.lora; })
-    if (how.lora)
-      return fmt::format(", LoRA of rank {}, alpha {:g}", how.lora->rank, static_cast<double>(how.lora->alpha));
-  return {};
-}
-
 /// Trains `task` from `base` (or from the run's last checkpoint) as `settings` and `how` say. `opt` gives the notes to
 /// print and the command line for the report; `shown` names the numbers whose first and last value end the output.
 /// `quiet` leaves out everything that is printed besides the steps. Throws rlcore::error before the first step for
@@ -55,10 +47,13 @@ void train_supervised(Device& device, const options& opt, supervised_settings se
   const supervised_plan plan = make_supervised_plan(settings, task.train_size(), task.eval_size());
 
   trainee<Device> model(device, base.config, how);
-  const std::string model_text =
-      fmt::format("{}: {}, {} layers, hidden {}, {:.3g} M parameters{}", base.folder.string(),
+  std::string model_text =
+      fmt::format("{}: {}, {} layers, hidden {}, {:.3g} M parameters", base.folder.string(),
                   base.config.model == nn::family::qwen2 ? "qwen2" : "qwen3", base.config.num_hidden_layers,
-                  base.config.hidden_size, static_cast<double>(model.model.size()) * 1e-6, lora_text(how));
+                  base.config.hidden_size, static_cast<double>(model.model.size()) * 1e-6);
+  if (how.lora)
+    model_text += fmt::format("; LoRA of rank {}, alpha {:g}: {:.3g} M are trained", how.lora->rank, how.lora->alpha,
+                              static_cast<double>(model.trained_size()) * 1e-6);
   const std::string device_text =
       fmt::format("{} ({}{}), {} threads", device.name(), device.instruction_set(),
                   device.compute_format() == weight_format::bfloat16 ? ", bfloat16" : "", device.threads());
