@@ -58,6 +58,32 @@ TEST_F(replay_test, gives_the_bits_of_the_recorded_run) {
     EXPECT_EQ(scratch::read(place / "again" / step), scratch::read(fs::path(stored("run")) / step));
 }
 
+/// Dynamic sampling keeps groups for later steps: their old log-probs are those of the policy that sampled them.
+TEST_F(replay_test, gives_the_bits_of_dynamic_sampling) {
+  if (!fs::exists(program::path_of("dapo_trainer"))) GTEST_SKIP() << "no dapo_trainer";
+  const arguments all = settings(files, root("dapo")) + arguments{"algorithm.filter_groups.enable=True",
+                                                                  "algorithm.filter_groups.metric=acc",
+                                                                  "algorithm.filter_groups.max_num_gen_batches=0",
+                                                                  "data.gen_batch_size=8",
+                                                                  "data.train_batch_size=2",
+                                                                  "trainer.total_epochs=100",
+                                                                  "actor_rollout_ref.rollout.n=8",
+                                                                  "actor_rollout_ref.actor.ppo_epochs=2"};
+  const auto first = program::run("dapo_trainer", all + arguments{"trainer.rollout_data_dir=" + stored("dapo")});
+  ASSERT_EQ(first.code, 0) << first.err;
+  const auto second =
+      program::run("dapo_trainer",
+                   all + arguments{"--replay", stored("dapo"), "trainer.default_local_dir=" + root("again").string()});
+  ASSERT_EQ(second.code, 0) << second.err;
+  double kept = 0;
+  for (const double x : column("dapo", "train/earlier_groups")) kept += x;
+  EXPECT_GT(kept, 0) << "no group was kept for a later step";
+  EXPECT_TRUE(weights(root("dapo"), 4) == weights(root("again"), 4));
+  EXPECT_TRUE(moments(root("dapo"), 4) == moments(root("again"), 4));
+  for (const char* name : {"critic/rewards/mean", "actor/pg_loss", "actor/entropy", "actor/ppo_kl", "actor/grad_norm"})
+    EXPECT_EQ(column("dapo", name), column("again", name)) << name;
+}
+
 /// Two instruction sets: the same responses and rewards, other last bits.
 TEST_F(replay_test, compares_instruction_sets) {
   record("run", {"actor_rollout_ref.actor.ppo_epochs=2"});
@@ -112,6 +138,7 @@ TEST_F(replay_test, refuses_what_does_not_fit) {
   refused({with("log_probs", {0.5})}, "line 1: 1 log_probs of");
   refused({with("gts", "77")}, "line 1: \"gts\" is \"77\"");
   refused({with("sample", 1)}, "line 2: sample 1 of row");
+  refused({with("sampled_step", 9)}, "line 1: \"sampled_step\" is 9; expected a step from 1 to 1");
   refused({with("step", nullptr)}, "line 1: no integer \"step\"");
   scratch::write(place / "torn.jsonl", scratch::read(fs::path(stored("run")) / "1.jsonl").substr(0, 700));
   refused({"rlcore.replay=" + (place / "torn.jsonl").string()}, "not valid JSON");

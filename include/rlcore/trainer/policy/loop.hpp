@@ -200,7 +200,15 @@ class policy_loop {
     const dynamic_sampling_settings& filter = s.dynamic_sampling;
     m.set("timing_s/old_log_prob", 0.0);
     group_counts seen;
-    if (!filter.enabled || run_.stored != nullptr) {
+    if (run_.stored != nullptr) {
+      // What dynamic sampling had dropped is not stored; what it had kept for later waits here as it did then.
+      for (trajectory& t : sample_round(m, time)) state_.surplus.push_back(std::move(t));
+      if (std::ssize(state_.surplus) < run_.plan.trajectories_per_step)
+        throw data_error(s.replay + ": step " + std::to_string(state_.step) +
+                         " trains on responses that an earlier step sampled; replay from that step on");
+      batch_ = take_first(state_.surplus, run_.plan.trajectories_per_step);
+      seen = count_groups(batch_, s.samples);
+    } else if (!filter.enabled) {
       batch_ = sample_round(m, time);
       seen = count_groups(batch_, s.samples);
     } else {

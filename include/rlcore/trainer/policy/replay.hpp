@@ -50,7 +50,10 @@ class replay {
       files_.push_back(path);
     }
     for (std::size_t file = 0; file < files_.size(); ++file) index(file);
-    for (auto& [step, lines] : steps_) check(step, lines);
+    for (auto& [step, lines] : steps_) {
+      check(step, lines);
+      for (const place& p : lines) sampled_[p.sampled].push_back(p);
+    }
   }
   replay(const replay&) = delete;
   replay& operator=(const replay&) = delete;
@@ -66,11 +69,12 @@ class replay {
                             : std::to_string(steps_.begin()->first) + " to " + std::to_string(steps_.rbegin()->first)));
   }
 
-  /// The trajectories of a step, prompt by prompt; `rollout_logp` holds the recorded log-probs, if they were.
+  /// What was sampled in a step, prompt by prompt, the groups that were kept for a later step last; `rollout_logp`
+  /// holds the recorded log-probs, if they were.
   std::vector<trajectory> operator()(std::int64_t step) const {
     std::vector<trajectory> batch;
-    const auto known = steps_.find(step);
-    if (known == steps_.end()) require(step, step);
+    const auto known = sampled_.find(step);
+    if (known == sampled_.end()) return batch;  // the step before left enough
     for (const place& p : known->second) {
       std::ifstream file(files_[p.file], std::ios::binary);
       file.seekg(static_cast<std::streamoff>(p.offset));
@@ -90,6 +94,7 @@ class replay {
     std::size_t file = 0, line = 0;
     std::uint64_t offset = 0;
     std::uint32_t row = 0, sample = 0;
+    std::int64_t sampled = 0;  ///< in which step
     bool text = false;
   };
 
@@ -116,7 +121,16 @@ class replay {
       const bool numbered = r.contains("step") && r["step"].is_number_integer();
       if (!numbered && of_name <= 0)
         throw data_error(where(p) + ": no integer \"step\", and the file is not called <step>.jsonl");
-      steps_[numbered ? r["step"].get<std::int64_t>() : of_name].push_back(p);
+      const std::int64_t step = numbered ? r["step"].get<std::int64_t>() : of_name;
+      p.sampled = step;
+      if (r.contains("sampled_step")) {
+        const data::row& sampled = r["sampled_step"];
+        p.sampled = sampled.is_number_integer() ? sampled.get<std::int64_t>() : 0;
+        if (p.sampled < 1 || p.sampled > step)
+          throw data_error(where(p) + ": \"sampled_step\" is " + data::printable(sampled.dump()) +
+                           "; expected a step from 1 to " + std::to_string(step));
+      }
+      steps_[step].push_back(p);
       if (in.eof()) break;
     }
   }
@@ -226,7 +240,8 @@ class replay {
   run run_;
   std::vector<std::int32_t> eos_;
   std::vector<std::filesystem::path> files_;
-  std::map<std::int64_t, std::vector<place>> steps_;
+  std::map<std::int64_t, std::vector<place>> steps_;    ///< by the step that trained on them
+  std::map<std::int64_t, std::vector<place>> sampled_;  ///< by the step that sampled them, in the order of their use
   mutable std::unordered_map<std::string, std::uint32_t> rows_;  ///< prompt text [NUL ground truth] -> row
   std::size_t size_ = 0, text_only_ = 0;
 };

@@ -30,15 +30,15 @@ inline double short_decimal(float x) {
 }
 
 /// Writes <folder>/<step>.jsonl with verl's keys: input, output, gts, score, step; and what rlcore.replay needs to get
-/// the same bits: row of the data set, sample, prompt_ids, response_ids, and log_probs, as recorded while sampling.
-/// Throws file_error.
+/// the same bits: row of the data set, sample, prompt_ids, response_ids, log_probs, as recorded while sampling, and
+/// sampled_step, where dynamic sampling kept the response from an earlier step. Throws file_error.
 inline void write_rollouts(const std::filesystem::path& folder, std::int64_t step, std::span<const trajectory> batch,
                            const data::prompt_dataset& prompts, const text::tokenizer& tokenizer) {
   std::string lines;
   for (const trajectory& t : batch) {
     std::vector<double> logp;
     for (const float x : t.rollout_logp.empty() ? t.old_logp : t.rollout_logp) logp.push_back(short_decimal(x));
-    const nlohmann::ordered_json line{
+    nlohmann::ordered_json line{
         {"input", tokenizer.decode(std::span(t.tokens).first(static_cast<std::size_t>(t.prompt_length)))},
         {"output", tokenizer.decode(t.response(), true)},
         {"gts", prompts[t.row].ground_truth},
@@ -49,6 +49,7 @@ inline void write_rollouts(const std::filesystem::path& folder, std::int64_t ste
         {"prompt_ids", std::span(t.tokens).first(static_cast<std::size_t>(t.prompt_length))},
         {"response_ids", t.response()},
         {"log_probs", std::move(logp)}};
+    if (t.sampled_step != 0 && t.sampled_step != step) line["sampled_step"] = t.sampled_step;
     lines += line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   }
   std::error_code failure;
