@@ -55,7 +55,8 @@ inline std::vector<text::message> read_messages(const row& from, const std::stri
   }
 }
 
-/// Everything of one row but its token ids. An integer as ground truth counts as its digits.
+/// Everything of one row but its token ids. An integer as ground truth counts as its digits,
+/// {target: ...} as its JSON.
 inline prompt read_prompt(const row& from, const prompt_settings& settings, const std::string& where) {
   if (!from.contains(settings.prompt_key) && from.contains("question") && from.contains("answer"))
     throw data_error(where + ": no column '" + printable(settings.prompt_key) +
@@ -70,7 +71,8 @@ inline prompt read_prompt(const row& from, const prompt_settings& settings, cons
       throw data_error(where + ": column 'reward_model' is " + printable(reward.dump()) +
                        "; expected {style, ground_truth}");
     const row& truth = column(reward, "ground_truth", where + ": column 'reward_model'");
-    p.ground_truth = truth.is_number_integer()
+    const bool targets = truth.is_object() && truth.contains("target");  // of search answers
+    p.ground_truth = truth.is_number_integer() || targets
                          ? truth.dump()
                          : string_column(reward, "ground_truth", where + ": column 'reward_model'");
   }

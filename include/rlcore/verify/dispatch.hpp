@@ -14,6 +14,7 @@
 #include "rlcore/verify/last_number.hpp"
 #include "rlcore/verify/math.hpp"
 #include "rlcore/verify/math_dapo.hpp"
+#include "rlcore/verify/search_answer.hpp"
 
 RLCORE_BEGIN
 namespace verify {
@@ -52,6 +53,7 @@ struct rule_settings {
   gsm8k_settings gsm8k{};
   math_settings math{};
   math_dapo_settings math_dapo{};
+  search_settings search{};
 };
 
 /// Throws data_error for a source without a rule: one whose rule needs more than this library has says so, an unknown
@@ -66,7 +68,7 @@ inline scorer scorer_of(std::string_view data_source) {
         throw data_error(what +
                          "is scored by running code in a sandbox, which this version does not have; give a "
                          "reward function of your own");
-      if (rule != scorer::gsm8k && rule != scorer::math && rule != scorer::math_dapo)
+      if (rule == scorer::prime_math || rule == scorer::geo3k)
         throw data_error(what + "needs a reward that this version does not have");
       return rule;
     }
@@ -88,6 +90,8 @@ inline verdict score(scorer rule, std::string_view response, std::string_view gr
       return score_math(response, ground_truth, settings.math);
     case scorer::math_dapo:
       return score_math_dapo(response, ground_truth, settings.math_dapo);
+    case scorer::search:
+      return score_search_answer(response, ground_truth, settings.search);
     case scorer::last_number:
       return score_last_number(response, ground_truth);
     default:

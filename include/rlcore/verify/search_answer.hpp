@@ -1,0 +1,166 @@
+// Exact match of short answers as Search-R1 (Jin et al. 2025) has it, after SQuAD's normalisation.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "rlcore/verify/python_text.hpp"
+#include "rlcore/verify/verdict.hpp"
+
+RLCORE_BEGIN
+namespace verify {
+
+struct search_settings {
+  double score = 1, format_score = 0;            ///< of a right answer, of a wrong one
+  std::size_t max_bytes = std::size_t{1} << 20;  ///< longer responses are not looked at; 0: no limit
+};
+
+namespace detail {
+
+/// Lower case of ASCII, Latin-1, Latin Extended-A, Greek and Cyrillic letters; others stay.
+inline std::string lower_letters(std::string_view text) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t bytes = code_point_bytes(text, at);
+    if (bytes != 2) {
+      out += lower(text.substr(at, bytes));
+      at += bytes;
+      continue;
+    }
+    std::uint32_t c =
+        (static_cast<std::uint32_t>(text[at]) & 0x1F) << 6 | (static_cast<std::uint32_t>(text[at + 1]) & 0x3F);
+    at += 2;
+    const bool even = c % 2 == 0;
+    if (c == 0x130) {  // capital I with a dot: i and the dot
+      out += "i\xCC\x87";
+      continue;
+    }
+    if ((c >= 0xC0 && c <= 0xDE && c != 0xD7) || (c >= 0x391 && c <= 0x3AB && c != 0x3A2) || (c >= 0x410 && c <= 0x42F))
+      c += 0x20;
+    else if (c == 0x178)
+      c = 0xFF;
+    else if ((c >= 0x100 && c <= 0x137 && even) || (c >= 0x139 && c <= 0x148 && !even) ||
+             (c >= 0x14A && c <= 0x177 && even) || (c >= 0x179 && c <= 0x17E && !even))
+      c += 1;
+    else if (c >= 0x400 && c <= 0x40F)
+      c += 0x50;
+    else if (c == 0x386)  // Greek with an accent
+      c = 0x3AC;
+    else if (c >= 0x388 && c <= 0x38A)
+      c += 0x25;
+    else if (c == 0x38C)
+      c = 0x3CC;
+    else if (c == 0x38E || c == 0x38F)
+      c += 0x3F;
+    out += static_cast<char>(0xC0 | c >> 6);
+    out += static_cast<char>(0x80 | (c & 0x3F));
+  }
+  return out;
+}
+
+/// Whether a code point is a letter, a digit or an underscore; of those outside ASCII all but signs and spaces.
+inline bool is_word_at(std::string_view text, std::size_t at) {
+  const auto c = static_cast<unsigned char>(text[at]);
+  if (c < 0x80) return (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') || c == '_';
+  if (space_bytes(text, at) != 0) return false;
+  const auto second = at + 1 < text.size() ? static_cast<unsigned char>(text[at + 1]) : 0;
+  if (c == 0xC2) {  // U+0080 to U+00BF: ª µ º and the raised and broken digits
+    constexpr std::string_view words = "\xAA\xB2\xB3\xB5\xB9\xBA\xBC\xBD\xBE";
+    return words.find(static_cast<char>(second)) != std::string_view::npos;
+  }
+  if (c == 0xC3) return second != 0x97 && second != 0xB7;             // the signs of multiplication and division
+  if (c == 0xCC || (c == 0xCD && second < 0xB0)) return false;        // combining marks
+  if (c == 0xE2 && (second == 0x80 || second == 0x81)) return false;  // dashes, quotes, ellipses
+  return true;
+}
+
+/// The articles a, an, the as whole words become spaces; then words are parted by one space each.
+inline std::string without_articles(std::string_view text) {
+  std::string out;
+  const auto put_space = [&] {
+    if (!out.empty() && out.back() != ' ') out += ' ';
+  };
+  for (std::size_t at = 0; at < text.size();) {
+    if (const std::size_t bytes = space_bytes(text, at); bytes != 0) {
+      put_space();
+      at += bytes;
+    } else if (!is_word_at(text, at)) {
+      const std::size_t length = code_point_bytes(text, at);
+      out += text.substr(at, length);
+      at += length;
+    } else {
+      std::size_t end = at;
+      while (end < text.size() && is_word_at(text, end)) end += code_point_bytes(text, end);
+      const std::string_view word = text.substr(at, end - at);
+      if (word == "a" || word == "an" || word == "the")
+        put_space();
+      else
+        out += word;
+      at = end;
+    }
+  }
+  if (!out.empty() && out.back() == ' ') out.pop_back();
+  return out;
+}
+
+inline std::size_t count_of(std::string_view text, std::string_view part) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(part); at != std::string_view::npos; at = text.find(part, at + part.size())) ++count;
+  return count;
+}
+
+}  // namespace detail
+
+/// Lower case, no punctuation (ASCII), no articles, single spaces.
+inline std::string normalize_answer(std::string_view answer) {
+  std::string s = detail::lower_letters(answer);
+  std::erase_if(s, [](char c) {
+    return (c >= 0x21 && c <= 0x2F) || (c >= 0x3A && c <= 0x40) || (c >= 0x5B && c <= 0x60) || (c >= 0x7B && c <= 0x7E);
+  });
+  return detail::without_articles(s);
+}
+
+/// Scores the last <answer>...</answer> against the accepted answers: `ground_truth` is a text, or JSON: a list of
+/// texts, or {"target": text or list}. More than ten tags of one kind quarter the score of a right answer. Linear,
+/// thread safe.
+inline verdict score_search_answer(std::string_view response, std::string_view ground_truth,
+                                   const search_settings& settings = {}) {
+  constexpr std::string_view open = "<answer>", close = "</answer>";
+  if (settings.max_bytes != 0 && response.size() > settings.max_bytes) return {0, reason::too_long};
+  std::optional<std::string_view> answer;
+  for (std::size_t at = response.find(open); at != std::string_view::npos;) {
+    const std::size_t begin = at + open.size(), end = response.find(close, begin);
+    if (end == std::string_view::npos) break;
+    answer = response.substr(begin, end - begin);
+    at = response.find(open, end + close.size());
+  }
+  if (!answer) return {0, detail::contains(response, open) ? reason::malformed : reason::no_match};
+
+  std::vector<std::string> accepted;
+  nlohmann::json json = nlohmann::json::parse(ground_truth, nullptr, false);
+  if (json.is_object() && json.contains("target")) json = nlohmann::json(json["target"]);
+  if (json.is_string()) json = nlohmann::json::array({json});
+  if (json.is_array())
+    for (const nlohmann::json& text : json)
+      accepted.push_back(text.is_string() ? text.get<std::string>() : text.dump());
+  else
+    accepted.emplace_back(ground_truth);
+
+  verdict v{settings.format_score, reason::wrong};
+  v.pred = normalize_answer(*answer);
+  if (std::none_of(accepted.begin(), accepted.end(),
+                   [&](const std::string& a) { return normalize_answer(a) == *v.pred; }))
+    return v;
+  const bool flooded = detail::count_of(response, open) > 10 || detail::count_of(response, close) > 10;
+  v.score = flooded ? settings.score / 4 : settings.score;
+  v.why = reason::correct;
+  return v;
+}
+
+}  // namespace verify
+RLCORE_END
