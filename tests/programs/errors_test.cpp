@@ -120,9 +120,9 @@ std::vector<mistake> mistakes() {
       {"turns_no_messages.jsonl", "row 11", "'messages'"});
 
   for (const char* of : {"dpo", "kto", "rm", "prm"}) {
-    add(of, "misspelt_flag", {"--learning_rat", "1e-3"}, {"--learning_rat", "--learning_rate"});
+    add(of, "misspelt_flag", {"--learnign_rate", "1e-3"}, {"--learnign_rate", "--learning_rate"});
     add(of, "not_a_number", {"--train_batch_size", "many"}, {"train_batch_size", "many", "integer"});
-    add(of, "bad_enum", {"--lr_scheduler", "cosine_with_min_l"}, {"cosine_with_min_l", "cosine_with_min_lr"});
+    add(of, "out_of_range", {"--zero_stage", "7"}, {"zero_stage", "7"});
     add(of, "no_file", {"--dataset", "{files}/nosuch.jsonl"}, {"nosuch.jsonl"});
     add(of, "no_model", {"--pretrain", "{files}/nosuch"}, {"nosuch"});
     add(of, "batch_larger_than_data", {"--train_batch_size", "64"}, {"64", "12"});
@@ -134,7 +134,8 @@ std::vector<mistake> mistakes() {
     add(of, "no_column_in_one_row", {"--dataset", "{files}/pairs_no_chosen.jsonl"},
         {"pairs_no_chosen.jsonl", "row 11", "'chosen'"});
   }
-  add("rm", "bad_loss", {"--loss", "sigmod"}, {"sigmod", "sigmoid"});
+  add("prm", "bad_enum", {"--lr_scheduler", "cosine_with_min_l"}, {"cosine_with_min_l", "'cosine_with_min_lr'"});
+  add("rm", "bad_enum", {"--loss", "sigmod"}, {"sigmod", "sigmoid"});
   add("kto", "no_column", {"--output_key", "text"}, {"unpaired.jsonl", "no column 'text'"});
   add("kto", "no_column_in_one_row", {"--dataset", "{files}/unpaired_no_label.jsonl"},
       {"unpaired_no_label.jsonl", "row 11", "'label'"});

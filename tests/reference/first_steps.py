@@ -211,10 +211,31 @@ def policy_cases():
                                  critic_warmup=2, value_clip=0.1))
 
 
+def openrlhf_policy_cases():
+    def words(estimator, *more):
+        return ["--prompt_data", "{data}/prompts.jsonl", "--input_key", "prompt", "--apply_chat_template", "--pretrain",
+                "{qwen2}", "--advantage_estimator", estimator, "--rollout_batch_size", "4", "--n_samples_per_prompt", "3",
+                "--train_batch_size", "12", "--micro_train_batch_size", "5", "--num_episodes", "2", "--prompt_max_len",
+                "64", "--generate_max_len", "16", "--actor_learning_rate", "1e-3", "--l2", "0.1", "--save_path", "{out}",
+                *more, "data.shuffle=False", "rlcore.threads=1", "rlcore.replay={data}/rollouts.jsonl"]
+
+    common = dict(openrlhf=True, warmup=1, lr=1e-3, dual=float("inf"), weight_decay=0.1)
+    yield "openrlhf_reinforce_plus_plus", case(
+        "reinforce_plus_plus_trainer",
+        words("reinforce", "--init_kl_coef", "0.05", "--gamma", "0.9"),
+        lambda dtype: policy.run(dtype, estimator="reinforce_plus_plus", kl_reward=0.05, gamma=0.9, **common))
+    yield "openrlhf_ppo", case(
+        "ppo_trainer",
+        words("gae", "--init_kl_coef", "0.02", "--lambd", "0.95", "--critic_pretrain", "{score}",
+              "--critic_learning_rate", "5e-3", "--value_clip", "0.1"),
+        lambda dtype: policy.run(dtype, estimator="gae", kl_reward=0.02, lam=0.95, critic_lr=5e-3, value_clip=0.1,
+                                 **common))
+
+
 def main():
     torch.set_num_threads(1)
     cases = {}
-    for group in (sft_cases, preference_cases, policy_cases):
+    for group in (sft_cases, preference_cases, policy_cases, openrlhf_policy_cases):
         for name, content in group():
             cases[name] = content
             print(f"{name}: {len(content['rows'])} steps, float32 within {content['float32']:.1e}")

@@ -153,7 +153,7 @@ def estimate(batch, s):
             t.notes["raw"] = torch.stack(out)
             t.returns = t.notes["raw"] + t.value
             t.advantage = t.notes["raw"]
-        whiten(batch, "advantage")
+        whiten(batch, "advantage", s.openrlhf)
 
 
 def actor_loss(model, batch, s):
@@ -215,11 +215,12 @@ def run(dtype, steps=4, **settings):
     s = Setting(**settings)
     own = dict(betas=(0.9, 0.95), undecayed=UNDECAYED) if s.openrlhf else {}
     actor = Trainee(load(s.model, dtype), s.lr, weight_decay=s.weight_decay, **own)
-    critic = Trainee(load("score", dtype), s.critic_lr) if s.critic_lr else None
+    critic = Trainee(load("score", dtype), s.critic_lr, weight_decay=s.weight_decay, **own) if s.critic_lr else None
     reference = load(s.model, dtype)
     schedule = cosine(s.warmup, steps) if s.cosine else constant(s.warmup)
     if s.openrlhf:
         schedule = cosine_with_min_lr(s.warmup, steps)
+    slow = schedule if s.openrlhf else constant(0)  # the critic's
     log = []
     for step in range(1, steps + 1):
         batch = trajectories(step, s)
@@ -251,7 +252,7 @@ def run(dtype, steps=4, **settings):
             value, returns = torch.cat([t.value for t in batch]), torch.cat([t.returns for t in batch])
             stat("critic/values", value)
             row["critic/vf_explained_var"] = 1 - (returns - value).var() / (returns.var() + 1e-5)
-            row.update({f"critic/{k}": v for k, v in updates(critic, batch, s, 1.0, critic_loss).items()})
+            row.update({f"critic/{k}": v for k, v in updates(critic, batch, s, slow(step - 1), critic_loss).items()})
         if step >= s.critic_warmup:
             row.update({f"actor/{k}": v for k, v in updates(actor, batch, s, schedule(step - 1), actor_loss).items()})
             row["actor/lr"] = s.lr * schedule(step - 1)
