@@ -13,7 +13,8 @@ namespace {
 namespace fs = std::filesystem;
 using words = std::vector<std::string>;
 
-/// `added` goes behind the arguments of `of`, a case of first_steps.json. In it {files} is a folder of damaged rows.
+/// `added` goes behind the arguments of `of`, a case of first_steps.json, or is all that the program `of` gets. In it
+/// {files} is a folder of damaged rows.
 struct mistake {
   const char *of, *name;
   words added, said;
@@ -58,11 +59,11 @@ class errors : public testing::TestWithParam<mistake> {};
 TEST_P(errors, end_with_one_line) {
   const mistake& wrong = GetParam();
   const auto& all = first_steps::cases();
-  if (!all.contains(wrong.of)) GTEST_SKIP() << "no case " << wrong.of;
-  const auto name = all.at(wrong.of)["program"].get<std::string>();
-  if (!fs::exists(program::path_of(name))) GTEST_SKIP() << "no " << program::path_of(name);
+  const bool case_of = all.contains(wrong.of);
+  const auto name = case_of ? all.at(wrong.of)["program"].get<std::string>() : std::string(wrong.of);
+  if (!fs::exists(program::path_of(name))) GTEST_SKIP() << "no case or program " << name;
   const scratch::folder place;
-  words line = first_steps::arguments(wrong.of, place.path());
+  words line = case_of ? first_steps::arguments(wrong.of, place.path()) : words{};
   damage(place / "files");
   for (std::string text : wrong.added) {
     first_steps::replace(text, "{files}", (place / "files").string());
@@ -142,6 +143,20 @@ std::vector<mistake> mistakes() {
   add("prm", "no_column", {"--label_key", "text"}, {"steps.jsonl", "no column 'text'"});
   add("prm", "unknown_label", {"--reward_tokens", "+", "x"}, {"steps.jsonl", "row", "'-'"});
   add("prm", "placeholder_of_two_tokens", {"--placeholder_token", "two words"}, {"placeholder_token", "two words"});
+
+  const words model{"model.path={files}", "data.files={files}/prompts_empty.jsonl"};
+  const auto with = [](words a, const words& b) { return a.insert(a.end(), b.begin(), b.end()), a; };
+  add("evaluate", "misspelt_key", with(model, {"data.promt_key=x"}), {"'data.promt_key'", "'data.prompt_key'"});
+  add("evaluate", "bad_enum", with(model, {"data.form=aime2023"}), {"data.form=aime2023", "'aime2024'"});
+  add("evaluate", "no_model", {"model.path={files}/nosuch", "data.files={files}/prompts_empty.jsonl"}, {"nosuch"});
+  add("model_merger", "bad_operation", {"merg"}, {"'merg'", "'merge'"});
+  add("model_merger", "misspelt_flag", {"merge", "--target_dri", "x"}, {"--target_dri", "--target_dir"});
+  add("model_merger", "bad_enum", {"merge", "--backend", "fsdpp"}, {"fsdpp", "'fsdp'"});
+  add("model_merger", "no_folder", {"merge", "--backend", "fsdp", "--local_dir", "{files}/nosuch"}, {"nosuch"});
+  add("compare_runs", "misspelt_flag", {"--thresold", "1", "a", "b"}, {"--thresold", "--threshold"});
+  add("compare_runs", "not_a_number", {"--threshold", "x", "a", "b"}, {"--threshold x", "number"});
+  add("compare_runs", "no_run", {"{files}/nosuch", "{files}/nosuch"}, {"nosuch", "cannot open"});
+  add("gsm8k_preprocess", "misspelt_flag", {"--input_dri", "x"}, {"--input_dri", "--input_dir"});
   return all;
 }
 
