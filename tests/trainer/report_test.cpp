@@ -88,6 +88,49 @@ TEST(report, shows_what_there_is_and_nothing_else) {
   EXPECT_EQ(text.find("actor/kl_loss"), std::string::npos);
 }
 
+/// Supervised and preference runs: loss, accuracy and rewards share charts; what is not known gets its own.
+TEST(report, groups_what_any_trainer_logs) {
+  std::vector<metric_row> all;
+  for (int s = 1; s <= 3; ++s) {
+    metrics m;
+    m.set("train/loss", 1.0 / s);
+    m.set("train/loss_mean", 0.5);
+    m.set("train/acc", 0.5);
+    m.set("train/chosen_reward", 0.1 * s);
+    m.set("train/reject_reward", s == 2 ? std::nan("") : -0.1 * s);  // two points without a line between them
+    m.set("train/lr", 1e-6);
+    m.set("critic/vf_loss", 0.1);
+    m.set("something/of_tomorrow", s);
+    m.set("something/that_stays", 4);
+    if (s == 3) m.set("eval/eval_loss", 0.75), m.set("eval/acc_mean", 0.625);
+    all.push_back({s, m});
+  }
+  const std::string text = report_html(info(), all);
+  EXPECT_EQ(unbalanced(text), "");
+  EXPECT_EQ(count(text, "<div class=\"card\">"), 6u);  // loss, accuracy, rewards, critic, learning rate, of_tomorrow
+  EXPECT_NE(text.find("training <b>0.3333</b>"), std::string::npos);
+  EXPECT_NE(text.find("evaluation <b>0.75</b>"), std::string::npos);
+  EXPECT_NE(text.find("<span>Evaluation accuracy</span><b>0.625</b>"), std::string::npos);
+  EXPECT_NE(text.find("<h3>something/of_tomorrow<"), std::string::npos);
+  EXPECT_EQ(text.find("<h3>something/that_stays<"), std::string::npos);
+  EXPECT_NE(text.find("<td>something/that_stays</td>"), std::string::npos);
+  EXPECT_EQ(text.find("train/loss_mean"), std::string::npos);
+  EXPECT_EQ(count(text, "<circle class=\"dot f2\""), 4u);  // both evaluations, both lone rewards
+  EXPECT_EQ(text.find("nan"), std::string::npos);
+}
+
+TEST(report_curves, names) {
+  using namespace html;
+  EXPECT_TRUE(covers("train/*loss", "train/kto_loss"));
+  EXPECT_TRUE(covers("train/*loss", "train/loss"));
+  EXPECT_FALSE(covers("train/*loss", "train/loss_mean"));
+  EXPECT_FALSE(covers("train/*loss", "train/a/loss"));
+  EXPECT_FALSE(covers("", ""));
+  EXPECT_EQ(curve_label("train/loss", "Loss"), "training");
+  EXPECT_EQ(curve_label("eval/eval_loss", "Loss"), "evaluation");
+  EXPECT_EQ(curve_label("train/kto_loss", "Loss"), "training, kto_loss");
+}
+
 TEST(report, merges_rows_of_one_step) {
   auto twice = rows(5);
   metrics m;

@@ -19,6 +19,7 @@
 #include "rlcore/core/version.hpp"
 #include "rlcore/trainer/metrics.hpp"
 #include "rlcore/trainer/progress.hpp"
+#include "rlcore/trainer/report/curves.hpp"
 #include "rlcore/trainer/report/page.hpp"
 
 RLCORE_BEGIN
@@ -37,7 +38,11 @@ namespace detail {
 
 class report_writer {
  public:
-  report_writer(const run_info& info, std::span<const metric_row> rows) : info_(info), rows_(merged_rows(rows)) {}
+  report_writer(const run_info& info, std::span<const metric_row> rows) : info_(info), rows_(merged_rows(rows)) {
+    for (const metric_row& row : rows_)
+      for (const auto& [name, x] : row.values)
+        if (std::find(names_.begin(), names_.end(), name) == names_.end()) names_.push_back(name);
+  }
 
   std::string run() const {
     using namespace html;
@@ -76,13 +81,11 @@ class report_writer {
       if (row.values.contains(name)) out.push_back({static_cast<double>(row.step), row.values.get(name)});
     return out;
   }
+  /// In the order in which they were first logged.
   std::vector<std::string> names_with(std::string_view prefix, std::string_view part = {}) const {
     std::vector<std::string> out;
-    for (const metric_row& row : rows_)
-      for (const auto& [name, x] : row.values)
-        if (name.starts_with(prefix) && name.find(part) != std::string::npos &&
-            std::find(out.begin(), out.end(), name) == out.end())
-          out.push_back(name);
+    for (const std::string& name : names_)
+      if (name.starts_with(prefix) && name.find(part) != std::string::npos) out.push_back(name);
     return out;
   }
   /// "openai/gsm8k reward mean@1" for a validation metric.
@@ -105,6 +108,13 @@ class report_writer {
     for (const std::string& name : names_with("val-core/", "/mean@"))
       from_to("Validation, " + validation_label(name), name);
     from_to("Training reward", "critic/rewards/mean");
+    for (const html::chart_rule& rule : {html::loss_charts[0], html::loss_charts[1]})
+      for (auto [label, name] : curves_of(rule)) {
+        if (label.find(',') == label.npos)
+          label += " " + std::string(1, static_cast<char>(rule.title[0] | 0x20)) + std::string(rule.title.substr(1));
+        label[0] = static_cast<char>(label[0] & ~0x20);
+        from_to(label, name);
+      }
     from_to("Response tokens, mean", "response_length/mean");
     from_to("Tokens per second", "perf/throughput");
     double seconds = 0;
@@ -114,18 +124,32 @@ class report_writer {
     return out;
   }
 
+  /// Label and name of what a rule finds in this run.
+  std::vector<std::pair<std::string, std::string>> curves_of(const html::chart_rule& rule) const {
+    std::vector<std::pair<std::string, std::string>> out;
+    for (const html::curve_rule& c : rule.curves)
+      for (const std::string& name : names_)
+        if (html::covers(c.name, name))
+          out.emplace_back(c.label.empty() ? html::curve_label(name, rule.title) : std::string(c.label), name);
+    return out;
+  }
+  std::string chart_of(const html::chart_rule& rule) const {
+    return chart_of(std::string(rule.title), std::string(rule.unit), curves_of(rule), rule.from_zero);
+  }
   std::string chart_of(const std::string& title, const std::string& unit,
                        const std::vector<std::pair<std::string, std::string>>& curves, bool from_zero = true) const {
     using namespace html;
     chart c{title, unit, {}, from_zero};
     std::vector<std::string> labels;
     for (const auto& [label, name] : curves) {
+      drawn_.push_back(name);
       auto points = curve(name);
       if (points.empty()) continue;
       const bool finite = std::any_of(points.begin(), points.end(), [](const point& p) { return std::isfinite(p.y); });
       if (!finite) continue;
       labels.push_back(label);
-      c.curves.push_back({label, std::move(points), name.starts_with("val-core/")});
+      const bool few = name.starts_with("val-core/") || name.starts_with("val/") || name.starts_with("eval/");
+      c.curves.push_back({label, std::move(points), few});
     }
     c.smooth = !title.starts_with("Learning");
     return finished(c, labels);
@@ -147,19 +171,30 @@ class report_writer {
     for (const std::string& name : names_with("val-core/", "/mean@"))
       if (rewards.size() < 6) rewards.push_back({"validation, " + validation_label(name), name});
     std::string out = chart_of("Reward", "mean score", rewards);
+    for (const html::chart_rule& rule : html::loss_charts) out += chart_of(rule);
     out += lengths();
-    out += chart_of("KL divergence", "nats per token",
-                    {{"to the reference, in the loss", "actor/kl_loss"},
-                     {"to the reference, in the reward", "actor/reward_kl_penalty"},
-                     {"old to new policy", "actor/ppo_kl"}});
-    out += chart_of("Entropy", "nats per token", {{"sampling policy", "actor/entropy"}});
-    out += chart_of("Clipped tokens", "share of response tokens",
-                    {{"ratio clipped", "actor/pg_clipfrac"}, {"dual clip", "actor/pg_clipfrac_lower"}});
-    out += chart_of("Gradient norm", "before clipping", {{"mean over the updates of a step", "actor/grad_norm"}});
-    out += chart_of("Policy loss", "", {{"mean over the updates of a step", "actor/pg_loss"}}, false);
-    out += chart_of("Learning rate", "", {{"AdamW", "actor/lr"}});
+    for (const html::chart_rule& rule : html::policy_charts) out += chart_of(rule);
     out += stages_chart();
-    return out + chart_of("Throughput", "tokens per second", {{"prompt and response tokens", "perf/throughput"}});
+    out += chart_of("Throughput", "tokens per second", {{"tokens of the step", "perf/throughput"}});
+    return out + further_charts();
+  }
+
+  /// What no chart shows yet and what changes.
+  std::string further_charts() const {
+    drawn_.insert(drawn_.end(), {"critic/score/mean", "critic/advantages/mean", "critic/returns/mean",
+                                 "response_length/mean", "prompt_length/mean"});
+    std::string out;
+    std::size_t count = 0;
+    for (const std::string& name : names_) {
+      if (!html::is_further_curve(name) || count == 16 || std::find(drawn_.begin(), drawn_.end(), name) != drawn_.end())
+        continue;
+      const auto points = curve(name);
+      if (std::all_of(points.begin(), points.end(), [&](const html::point& p) { return p.y == points.front().y; }))
+        continue;
+      out += chart_of(name, "", {{name.starts_with("val-core/") ? validation_label(name) : "value", name}}, false);
+      ++count;
+    }
+    return out;
   }
 
   std::string lengths() const {
@@ -245,11 +280,15 @@ class report_writer {
 
   std::string numbers() const {
     std::vector<std::string> names = names_with("val-core/", "/mean@");
-    for (const char* name : {"critic/rewards/mean", "critic/score/mean", "actor/kl_loss", "actor/reward_kl_penalty",
-                             "actor/ppo_kl", "actor/entropy", "actor/pg_loss", "actor/pg_clipfrac", "actor/grad_norm",
-                             "actor/lr", "response_length/mean", "response_length/clip_ratio", "prompt_length/mean",
-                             "perf/throughput", "perf/time_per_step", "perf/cpu_memory_used_gb"})
+    for (const char* name :
+         {"critic/rewards/mean", "critic/score/mean", "train/loss", "val/loss", "eval/eval_loss", "actor/kl_loss",
+          "actor/reward_kl_penalty", "actor/ppo_kl", "actor/entropy", "actor/pg_loss", "actor/pg_clipfrac",
+          "actor/grad_norm", "actor/lr", "response_length/mean", "response_length/clip_ratio", "prompt_length/mean",
+          "perf/throughput", "perf/time_per_step", "perf/cpu_memory_used_gb"})
       names.emplace_back(name);
+    for (const std::string& name : names_)
+      if (html::is_further_curve(name) && std::find(names.begin(), names.end(), name) == names.end())
+        names.push_back(name);
     std::vector<std::vector<std::string>> rows;
     for (const std::string& name : names) {
       double low = std::numeric_limits<double>::quiet_NaN(), high = low;
@@ -264,6 +303,8 @@ class report_writer {
 
   const run_info& info_;
   std::vector<metric_row> rows_;
+  std::vector<std::string> names_;
+  mutable std::vector<std::string> drawn_;  ///< names that have a chart
 };
 
 }  // namespace detail

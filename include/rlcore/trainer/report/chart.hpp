@@ -220,11 +220,13 @@ inline std::string line_chart(const chart& c) {
     line(window > 0 || s.behind ? "line pale" : "line", s.points);
     if (s.behind) continue;
     if (window > 0) line("line", detail::smoothed(s.points, window));
-    if (s.points.size() > 1 && (!s.dots || s.points.size() > 80)) continue;
-    for (const point& p : s.points)
-      if (std::isfinite(p.y))
-        out += "<circle class=\"dot f" + number + "\" cx=\"" + coordinate(area.x(p.x)) + "\" cy=\"" +
-               coordinate(area.y(p.y)) + "\" r=\"3.5\"/>\n";
+    const bool every = s.dots && s.points.size() <= 80;
+    const auto finite = [&](std::size_t k) { return k < s.points.size() && std::isfinite(s.points[k].y); };
+    for (std::size_t k = 0; k < s.points.size(); ++k)
+      if (finite(k) &&
+          (every || !(finite(k - 1) || finite(k + 1))))  // one without neighbours has no line to be seen by
+        out += "<circle class=\"dot f" + number + "\" cx=\"" + coordinate(area.x(s.points[k].x)) + "\" cy=\"" +
+               coordinate(area.y(s.points[k].y)) + "\" r=\"3.5\"/>\n";
   }
   return out + detail::hover(area, c) + "</svg>\n";
 }
