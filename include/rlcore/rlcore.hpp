@@ -34,6 +34,7 @@
 #include "rlcore/nn/lora_gradients.hpp"
 #include "rlcore/nn/lora_settings.hpp"
 #include "rlcore/nn/mlp.hpp"
+#include "rlcore/nn/most_likely.hpp"
 #include "rlcore/nn/norm.hpp"
 #include "rlcore/nn/normed_rows.hpp"
 #include "rlcore/nn/packed_batch.hpp"

@@ -35,9 +35,10 @@ namespace trainer {
 
 struct trainee_settings {
   optim::adamw_settings adamw = {};
-  std::size_t logits_bytes = 0;  ///< as of nn::workspace
-  bool recompute = false;        ///< activation recomputation; changes no bit
-  std::uint64_t seed = 1;        ///< of a score head that the loaded folder does not have
+  std::size_t logits_bytes = 0;        ///< as of nn::workspace
+  bool recompute = false;              ///< activation recomputation; changes no bit
+  std::uint64_t seed = 1;              ///< of a score head that the loaded folder does not have
+  bool decay_norms_and_biases = true;  ///< false: weight decay is for matrices alone (OpenRLHF)
   std::optional<nn::lora_settings> lora = {};
   std::string base_name = {};  ///< what adapter folders call the base; empty: the folder that was loaded
 };
@@ -70,6 +71,8 @@ class trainee {
       adapter_gradient_.emplace(model, *adapter_);
     else
       gradient_.emplace(model);
+    for (const nn::parameter& p : trained())
+      if (!s.decay_norms_and_biases && p.shape.size() == 1) optimizer_.exempt(p.offset, p.offset + p.size);
   }
   trainee(const trainee&) = delete;
   trainee& operator=(const trainee&) = delete;

@@ -40,6 +40,7 @@ struct supervised_settings {
   // run
   std::string root, resume_mode = "auto", resume_path;
   std::vector<std::string> loggers = {"console", "file"};
+  std::string tensorboard_dir;                            ///< of event files; empty: none, or as logger says
   std::int64_t save_freq = -1, test_freq = -1, keep = 0;  ///< steps; <= 0: only at the last step; keep 0: all
   bool test_each_epoch = false;                           ///< evaluate once per epoch, test_freq aside
   bool test_before = false;                               ///< evaluate before the first step

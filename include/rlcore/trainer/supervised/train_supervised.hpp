@@ -72,7 +72,7 @@ void train_supervised(Device& device, const options& opt, supervised_settings se
   }
   if constexpr (requires { task.prepare(model); }) task.prepare(model);
 
-  logger log(settings.loggers, root, from ? from.step : -1);
+  logger log(settings.loggers, root, from ? from.step : -1, checkpoint::expand_home(settings.tensorboard_dir).string());
   progress bar;
   supervised_loop<Device, Task> loop({settings, plan, model, task, base.folder, root}, state, log, bar);
   loop.run();

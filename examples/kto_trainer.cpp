@@ -1,0 +1,21 @@
+// Kahneman-Tversky optimization (Ethayarajh et al. 2024) with OpenRLHF's command line:
+//   build/bin/kto_trainer --pretrain MODEL --dataset train.jsonl --eval_dataset test.jsonl ...
+#include <cstdio>
+
+#include "rlcore/trainer/host_device.hpp"
+#include "rlcore/trainer/preference/train.hpp"
+#include "rlcore/trainer/program.hpp"
+#include "rlcore/trainer/registry/preference_keys.hpp"
+
+int main(int argc, char** argv) {
+  using namespace rlcore;
+  return trainer::run_program("kto_trainer", [&] {
+    const auto options = trainer::options::parse(argc, argv, trainer::kto_registry());
+    if (options.answer()) {
+      std::fputs(options.answer()->c_str(), stdout);
+      return;
+    }
+    cpu device = trainer::host_device(options);
+    trainer::train_kto(device, options);
+  });
+}

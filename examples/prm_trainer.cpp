@@ -1,0 +1,21 @@
+// A process reward model (Lightman et al. 2023) with OpenRLHF's command line:
+//   build/bin/prm_trainer --pretrain MODEL --dataset train.jsonl --eval_dataset test.jsonl ...
+#include <cstdio>
+
+#include "rlcore/trainer/host_device.hpp"
+#include "rlcore/trainer/preference/train.hpp"
+#include "rlcore/trainer/program.hpp"
+#include "rlcore/trainer/registry/preference_keys.hpp"
+
+int main(int argc, char** argv) {
+  using namespace rlcore;
+  return trainer::run_program("prm_trainer", [&] {
+    const auto options = trainer::options::parse(argc, argv, trainer::prm_registry());
+    if (options.answer()) {
+      std::fputs(options.answer()->c_str(), stdout);
+      return;
+    }
+    cpu device = trainer::host_device(options);
+    trainer::train_prm(device, options);
+  });
+}

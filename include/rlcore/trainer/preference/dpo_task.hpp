@@ -1,0 +1,183 @@
+// Direct preference optimization as a task of the supervised loop.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "rlcore/exec/serial.hpp"
+#include "rlcore/objective/algorithm/openrlhf.hpp"
+#include "rlcore/tensor/span.hpp"
+#include "rlcore/trainer/metrics.hpp"
+#include "rlcore/trainer/preference/pair_rows.hpp"
+#include "rlcore/trainer/preference/reference.hpp"
+#include "rlcore/trainer/preference/score_file.hpp"
+#include "rlcore/trainer/supervised/task.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+struct dpo_task_settings {
+  double beta = 0.1, label_smoothing = 0, nll_loss_coef = 0;
+  bool ipo = false;
+  std::int64_t pairs_per_pass = 8;    ///< through the model together; no result depends on it
+  std::filesystem::path scores = {};  ///< where evaluate() writes the rewards of each pair; empty: nowhere
+};
+
+/// Loss and rewards of some pairs; joined with +=.
+struct pair_report {
+  report<1, 3> pair;
+  exact_sum likelihood;  ///< this part's share of the mean NLL of the chosen answers
+  pair_report& operator+=(const pair_report& o) noexcept {
+    pair += o.pair, likelihood += o.likelihood;
+    return *this;
+  }
+  double loss() const noexcept { return pair.value(0); }
+  double accuracy() const noexcept { return pair.monitor_mean(0); }
+  double chosen_reward() const noexcept { return pair.monitor_mean(1); }
+  double rejected_reward() const noexcept { return pair.monitor_mean(2); }
+};
+
+/// -(1 - e) log sigmoid(beta z) - e log sigmoid(-beta z), or IPO's (z - 1 / (2 beta))^2, with z the chosen answer's sum
+/// of log-ratios to the reference minus the rejected one's; the mean over the pairs of the step. + nll_loss_coef times
+/// the mean over chosen answers of their mean NLL per token.
+template <class Device>
+class dpo_task {
+ public:
+  dpo_task(const dpo_task_settings& settings, preference_rows<preference_pair> train,
+           preference_rows<preference_pair> held_out, nn::causal_lm<Device>* reference)
+      : settings_(settings), reference_(reference), train_(std::move(train)), eval_(std::move(held_out)) {}
+
+  std::size_t train_size() const noexcept { return train_.rows.size(); }
+  std::size_t eval_size() const noexcept { return eval_.rows.size(); }
+
+  void update(trainee<Device>& model, std::span<const std::uint32_t> rows, metrics& m) {
+    const counts step = count(train_, rows);
+    pair_report total;
+    std::int64_t tokens = 0;
+    for_passes(train_, model, rows, [&](const packed_answers& batch, std::span<const float> ref) {
+      tokens += static_cast<std::int64_t>(batch.inputs.size() + batch.size());
+      model.forward_backward(batch.inputs, batch.targets, 1.0f,
+                             [&](std::span<const float> logp, std::span<const float>, std::span<float> dlogp,
+                                 std::span<float>) { total += loss(batch, logp, ref, step, dlogp); });
+    });
+    m.set("train/loss", total.loss());
+    m.set("train/acc", total.accuracy());
+    m.set("train/chosen_reward", total.chosen_reward());
+    m.set("train/reject_reward", total.rejected_reward());
+    if (settings_.nll_loss_coef != 0) m.set("train/nll_loss", total.likelihood.value());
+    m.set("train/loss_mean", total.loss());
+    m.set("train/acc_mean", total.accuracy());
+    m.set("perf/total_num_tokens", tokens);
+  }
+
+  void evaluate(trainee<Device>& model, metrics& m) {
+    std::vector<std::uint32_t> rows(eval_size());
+    for (std::uint32_t i = 0; i < rows.size(); ++i) rows[i] = i;
+    const counts step = count(eval_, rows);
+    pair_report total;
+    score_file file(settings_.scores);
+    std::vector<float> logp;
+    for_passes(eval_, model, rows, [&](const packed_answers& batch, std::span<const float> ref) {
+      score_answers(model.model, model.space, batch, logp);
+      total += loss(batch, logp, ref, step, {});
+      for (std::size_t i = 0; file.wanted() && i < batch.size(); i += 2)
+        file.add({{"chosen_reward", settings_.beta * (batch.sum(i, logp) - batch.sum(i, ref))},
+                  {"reject_reward", settings_.beta * (batch.sum(i + 1, logp) - batch.sum(i + 1, ref))}});
+    });
+    file.close();
+    m.set("eval/eval_loss", total.loss());
+    m.set("eval/acc_mean", total.accuracy());
+    m.set("eval/chosen_reward", total.chosen_reward());
+    m.set("eval/reject_reward", total.rejected_reward());
+  }
+
+ private:
+  struct counts {
+    global_counts all, chosen;
+  };
+  struct pair_set : preference_rows<preference_pair> {
+    explicit pair_set(preference_rows<preference_pair> r)
+        : preference_rows<preference_pair>(std::move(r)), reference(lengths(this->rows)) {}
+    static std::vector<std::size_t> lengths(const std::vector<preference_pair>& rows) {
+      std::vector<std::size_t> n;
+      for (const preference_pair& p : rows)
+        n.push_back(answer_length(p.chosen, p.prompt_length) + answer_length(p.rejected, p.prompt_length));
+      return n;
+    }
+    reference_log_probs reference;
+  };
+
+  static counts count(const pair_set& set, std::span<const std::uint32_t> rows) {
+    counts c;
+    for (const std::uint32_t i : rows) {
+      const preference_pair& p = set[i];
+      const auto chosen = static_cast<std::int64_t>(answer_length(p.chosen, p.prompt_length));
+      c.all.add_row(chosen), c.chosen.add_row(chosen);
+      c.all.add_row(static_cast<std::int64_t>(answer_length(p.rejected, p.prompt_length)));
+    }
+    return c;
+  }
+
+  static void pack(const pair_set& set, std::span<const std::uint32_t> rows, packed_answers& to) {
+    to.clear();
+    for (const std::uint32_t i : rows) {
+      to.push_back(set[i].chosen, set[i].prompt_length);
+      to.push_back(set[i].rejected, set[i].prompt_length);
+    }
+  }
+
+  /// f(batch, reference log-probs) for some pairs after the other.
+  template <class F>
+  void for_passes(pair_set& set, trainee<Device>& model, std::span<const std::uint32_t> rows, F&& f) {
+    packed_answers batch, unknown;
+    std::vector<float> ref;
+    for_each_group(
+        rows.size(), settings_.pairs_per_pass, 0, [](std::size_t) { return 0; },
+        [&](std::size_t first, std::size_t last) {
+          const auto group = rows.subspan(first, last - first);
+          ref.clear();
+          set.reference.append(group, ref, [&](std::span<const std::uint32_t> fresh, std::vector<float>& values) {
+            pack(set, fresh, unknown);
+            reference_(model, unknown, values);
+          });
+          pack(set, group, batch);
+          f(batch, std::span<const float>(ref));
+        });
+  }
+
+  pair_report loss(const packed_answers& rows, std::span<const float> logp, std::span<const float> ref,
+                   const counts& step, std::span<float> dlogp) const {
+    token_batch<float> batch{.logp = logp, .ref_logp = ref};
+    batch.offsets = rows.offsets;
+    token_gradients<float> gradients;
+    if (!dlogp.empty()) gradients.logp = dlogp;
+    pair_report out;
+    const auto run = [&](const auto& algorithm) {
+      if (settings_.nll_loss_coef == 0) {
+        out.pair = rlcore::evaluate(serial{}, algorithm, batch, step.all, gradients);
+        return;
+      }
+      const auto both =
+          rlcore::evaluate(serial{}, with_likelihood<chosen_sequence_mean>(algorithm, settings_.nll_loss_coef), batch,
+                           step.all, step.chosen, gradients);
+      out.pair = both.pair;
+      out.likelihood = both.likelihood.piece[0].aggregated;
+    };
+    if (settings_.ipo) {
+      run(openrlhf::ipo({.beta = settings_.beta}));
+    } else {
+      run(paper::dpo({.beta = settings_.beta, .label_smoothing = settings_.label_smoothing}));
+    }
+    return out;
+  }
+
+  dpo_task_settings settings_;
+  reference_model<Device> reference_;
+  pair_set train_, eval_;
+};
+
+}  // namespace trainer
+RLCORE_END

@@ -1,0 +1,219 @@
+// Kahneman-Tversky optimization as a task of the supervised loop.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "rlcore/exec/serial.hpp"
+#include "rlcore/objective/algorithm/unpaired.hpp"
+#include "rlcore/tensor/span.hpp"
+#include "rlcore/trainer/metrics.hpp"
+#include "rlcore/trainer/preference/reference.hpp"
+#include "rlcore/trainer/preference/score_file.hpp"
+#include "rlcore/trainer/preference/unpaired_rows.hpp"
+#include "rlcore/trainer/supervised/task.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+struct kto_task_settings {
+  double beta = 0.01, desirable_weight = 1, undesirable_weight = 1;
+  std::int64_t rows_per_pass = 8;     ///< through the model together; no result depends on it
+  std::int64_t rows_per_step = 128;   ///< evaluation forms its mismatched rows within groups of so many
+  std::filesystem::path scores = {};  ///< where evaluate() writes the reward of each row; empty: nowhere
+};
+
+/// w_d (1 - sigmoid(beta (u - KL))) for desirable rows, w_u (1 - sigmoid(beta (KL - u))) for the others, u the sum of
+/// log-ratios to the reference; the mean over the rows of the step. KL = max(0, mean u of mismatched rows): the prompt
+/// of each row of the step with the answer of the next one. It is a constant of the step: no gradient flows through it.
+template <class Device>
+class kto_task {
+ public:
+  /// `rules` must be those the rows were read with: mismatched rows are made by them.
+  kto_task(const kto_task_settings& settings, const row_rules& rules, preference_rows<unpaired_row> train,
+           preference_rows<unpaired_row> held_out, nn::causal_lm<Device>* reference)
+      : settings_(settings),
+        rules_(rules),
+        reference_(reference),
+        train_(std::move(train)),
+        eval_(std::move(held_out)) {}
+
+  std::size_t train_size() const noexcept { return train_.rows.size(); }
+  std::size_t eval_size() const noexcept { return eval_.rows.size(); }
+
+  void update(trainee<Device>& model, std::span<const std::uint32_t> rows, metrics& m) {
+    const mismatched_kl mismatched = mismatch(train_, model, rows);
+    const kto_link link = link_of(mismatched);
+    const global_counts step = count(train_, rows);
+    report_type total;
+    std::int64_t tokens = 0;
+    for_passes(train_, model, rows,
+               [&](std::span<const std::uint32_t> group, const packed_answers& batch, std::span<const float> ref) {
+                 tokens += static_cast<std::int64_t>(batch.inputs.size() + batch.size());
+                 model.forward_backward(
+                     batch.inputs, batch.targets, 1.0f,
+                     [&](std::span<const float> logp, std::span<const float>, std::span<float> dlogp,
+                         std::span<float>) { total += loss(link, train_, group, batch, logp, ref, step, dlogp); });
+               });
+    m.set("train/kto_loss", total.value(0));
+    set_rewards(m, "train/", total);
+    m.set("train/kl", link.kl.value());
+    m.set("train/loss_mean", total.value(0));
+    m.set("perf/total_num_tokens", tokens);
+  }
+
+  /// eval/pair_acc: of all pairs of a desirable and an undesirable answer to one prompt, the share in which the former
+  /// has the larger reward; absent without such pairs.
+  void evaluate(trainee<Device>& model, metrics& m) {
+    std::vector<std::uint32_t> rows(eval_size());
+    for (std::uint32_t i = 0; i < rows.size(); ++i) rows[i] = i;
+    const global_counts all = count(eval_, rows);
+    report_type total;
+    std::vector<float> logp;
+    std::vector<double> reward;
+    const auto step = static_cast<std::size_t>(std::max<std::int64_t>(2, settings_.rows_per_step));
+    for (std::size_t first = 0; first < rows.size(); first += step) {
+      // A last group of one row goes with the one before: it has no other row to be mismatched with.
+      const std::size_t left = rows.size() - first, n = left <= step + 1 ? left : step;
+      const auto part = std::span<const std::uint32_t>(rows).subspan(first, n);
+      const kto_link link = part.size() < 2 ? kto_link{.kl = kto_baseline(0),
+                                                       .beta = settings_.beta,
+                                                       .desirable_weight = settings_.desirable_weight,
+                                                       .undesirable_weight = settings_.undesirable_weight}
+                                            : link_of(mismatch(eval_, model, part));
+      for_passes(eval_, model, part,
+                 [&](std::span<const std::uint32_t> group, const packed_answers& batch, std::span<const float> ref) {
+                   score_answers(model.model, model.space, batch, logp);
+                   total += loss(link, eval_, group, batch, logp, ref, all, {});
+                   for (std::size_t i = 0; i < batch.size(); ++i)
+                     reward.push_back(settings_.beta * (batch.sum(i, logp) - batch.sum(i, ref)));
+                 });
+      if (n == left) break;
+    }
+    m.set("eval/eval_loss", total.value(0));
+    set_rewards(m, "eval/", total);
+    set_pair_accuracy(m, reward);
+    score_file file(settings_.scores);
+    for (std::size_t i = 0; file.wanted() && i < reward.size(); ++i)
+      file.add({{"label", eval_[i].desirable ? 1 : 0}, {"reward", reward[i]}});
+    file.close();
+  }
+
+ private:
+  using report_type = sequence_report_of<sum_of<log_ratio_to_reference>, kto_link>;
+
+  struct row_set : preference_rows<unpaired_row> {
+    explicit row_set(preference_rows<unpaired_row> r)
+        : preference_rows<unpaired_row>(std::move(r)), reference(lengths(this->rows)) {}
+    static std::vector<std::size_t> lengths(const std::vector<unpaired_row>& rows) {
+      std::vector<std::size_t> n;
+      for (const unpaired_row& r : rows) n.push_back(answer_length(r.tokens, r.prompt_length));
+      return n;
+    }
+    reference_log_probs reference;
+  };
+
+  kto_link link_of(const mismatched_kl& kl) const {
+    return {.kl = kl.baseline(),
+            .beta = settings_.beta,
+            .desirable_weight = settings_.desirable_weight,
+            .undesirable_weight = settings_.undesirable_weight};
+  }
+
+  static global_counts count(const row_set& set, std::span<const std::uint32_t> rows) {
+    global_counts c;
+    for (const std::uint32_t i : rows)
+      c.add_row(static_cast<std::int64_t>(answer_length(set[i].tokens, set[i].prompt_length)));
+    return c;
+  }
+
+  static void set_rewards(metrics& m, const std::string& prefix, const report_type& r) {
+    const double desirable = r.monitor_mean(0), all = r.units > 0 ? 1 : 0;
+    m.set(prefix + "chosen_reward", desirable > 0 ? r.monitor_mean(1) / desirable : 0.0);
+    m.set(prefix + "reject_reward", all > desirable ? r.monitor_mean(2) / (all - desirable) : 0.0);
+  }
+
+  void set_pair_accuracy(metrics& m, const std::vector<double>& reward) const {
+    std::map<std::string_view, std::vector<std::size_t>> by_prompt;
+    for (std::size_t i = 0; i < reward.size(); ++i) by_prompt[eval_[i].text.prompt].push_back(i);
+    std::int64_t pairs = 0, right = 0;
+    for (const auto& [prompt, answers] : by_prompt)
+      for (const std::size_t good : answers)
+        for (const std::size_t bad : answers)
+          if (eval_[good].desirable && !eval_[bad].desirable) ++pairs, right += reward[good] > reward[bad];
+    if (pairs > 0) m.set("eval/pair_acc", static_cast<double>(right) / static_cast<double>(pairs));
+  }
+
+  /// Prompts with the answers of the next rows, under the policy and the reference. An answer of which max_len leaves
+  /// no token counts with a ratio of 0.
+  mismatched_kl mismatch(const row_set& set, trainee<Device>& model, std::span<const std::uint32_t> rows) {
+    mismatched_kl kl;
+    packed_answers batch;
+    std::vector<float> logp, ref;
+    for_each_group(
+        rows.size(), settings_.rows_per_pass, 0, [](std::size_t) { return 0; },
+        [&](std::size_t first, std::size_t last) {
+          batch.clear();
+          for (std::size_t i = first; i < last; ++i) {
+            const unpaired_row &mine = set[rows[i]], &next = set[rows[(i + 1) % rows.size()]];
+            bool cut = false;
+            batch.push_back(rules_.ended(mine.text.prompt + next.text.answer, cut), mine.prompt_length);
+          }
+          score_answers(model.model, model.space, batch, logp);
+          reference_(model, batch, ref);
+          for (std::size_t i = 0; i < batch.size(); ++i) kl.add(batch.sum(i, logp), batch.sum(i, ref));
+        });
+    return kl;
+  }
+
+  static void pack(const row_set& set, std::span<const std::uint32_t> rows, packed_answers& to) {
+    to.clear();
+    for (const std::uint32_t i : rows) to.push_back(set[i].tokens, set[i].prompt_length);
+  }
+
+  /// f(rows, batch, reference log-probs) for some rows after the other.
+  template <class F>
+  void for_passes(row_set& set, trainee<Device>& model, std::span<const std::uint32_t> rows, F&& f) {
+    packed_answers batch, unknown;
+    std::vector<float> ref;
+    for_each_group(
+        rows.size(), settings_.rows_per_pass, 0, [](std::size_t) { return 0; },
+        [&](std::size_t first, std::size_t last) {
+          const auto group = rows.subspan(first, last - first);
+          ref.clear();
+          set.reference.append(group, ref, [&](std::span<const std::uint32_t> fresh, std::vector<float>& values) {
+            pack(set, fresh, unknown);
+            reference_(model, unknown, values);
+          });
+          pack(set, group, batch);
+          f(group, batch, std::span<const float>(ref));
+        });
+  }
+
+  report_type loss(const kto_link& link, const row_set& set, std::span<const std::uint32_t> group,
+                   const packed_answers& rows, std::span<const float> logp, std::span<const float> ref,
+                   const global_counts& step, std::span<float> dlogp) const {
+    std::vector<float> label;
+    for (const std::uint32_t i : group) label.push_back(set[i].desirable ? 1.0f : 0.0f);
+    token_batch<float> batch{.logp = logp, .ref_logp = ref};
+    batch.target = per_row(label);
+    batch.offsets = rows.offsets;
+    token_gradients<float> gradients;
+    if (!dlogp.empty()) gradients.logp = dlogp;
+    return rlcore::evaluate(serial{}, paper::kto(link), batch, step, gradients);
+  }
+
+  kto_task_settings settings_;
+  row_rules rules_;
+  reference_model<Device> reference_;
+  row_set train_, eval_;
+};
+
+}  // namespace trainer
+RLCORE_END

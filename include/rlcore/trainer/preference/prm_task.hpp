@@ -1,0 +1,184 @@
+// A process reward model from judged steps, as a task of the supervised loop.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "rlcore/nn/log_probs.hpp"
+#include "rlcore/nn/most_likely.hpp"
+#include "rlcore/simd/exact_sum.hpp"
+#include "rlcore/trainer/metrics.hpp"
+#include "rlcore/trainer/preference/score_file.hpp"
+#include "rlcore/trainer/preference/step_rows.hpp"
+#include "rlcore/trainer/supervised/task.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+struct prm_task_settings {
+  std::vector<std::int32_t> reward_tokens;  ///< empty: against the whole vocabulary
+  std::int64_t rows_per_pass = 1;           ///< through the model together; no result depends on it
+  std::filesystem::path scores = {};        ///< where evaluate() writes the judgements of each row; empty: nowhere
+};
+
+/// Cross-entropy at each placeholder, about the placeholder's own logits (nothing is shifted): over the reward tokens
+/// alone, or over the vocabulary; the mean over all steps of all rows of the optimizer step.
+///
+/// Log-probs of the reward tokens are logits less one number that they share, so their softmax is that of the logits,
+/// and its slopes, which sum to 0, leave every other logit alone: no head of its own is needed.
+template <class Device>
+class prm_task {
+ public:
+  prm_task(prm_task_settings settings, preference_rows<judged_row> train, preference_rows<judged_row> held_out)
+      : settings_(std::move(settings)), train_(std::move(train)), eval_(std::move(held_out)) {}
+
+  std::size_t train_size() const noexcept { return train_.rows.size(); }
+  std::size_t eval_size() const noexcept { return eval_.rows.size(); }
+
+  void update(trainee<Device>& model, std::span<const std::uint32_t> rows, metrics& m) {
+    judgement total;
+    const double steps = count(train_, rows);
+    std::int64_t tokens = 0;
+    for_passes(train_, rows, [&](std::span<const std::uint32_t> group) {
+      tokens += static_cast<std::int64_t>(batch_.size());
+      if (!restricted()) count_most_likely(model, train_, group, total);
+      model.forward_backward(batch_, targets_, 1.0f,
+                             [&](std::span<const float> logp, std::span<const float>, std::span<float> dlogp,
+                                 std::span<float>) { judge(train_, group, logp, dlogp, steps, total); });
+    });
+    m.set("train/prm_loss", total.loss.value() / steps);
+    m.set("train/acc", static_cast<double>(total.right) / steps);
+    m.set("train/loss_mean", total.loss.value() / steps);
+    m.set("train/acc_mean", static_cast<double>(total.right) / steps);
+    m.set("perf/total_num_tokens", tokens);
+  }
+
+  void evaluate(trainee<Device>& model, metrics& m) {
+    std::vector<std::uint32_t> rows(eval_size());
+    for (std::uint32_t i = 0; i < rows.size(); ++i) rows[i] = i;
+    judgement total;
+    const double steps = count(eval_, rows);
+    score_file file(settings_.scores);
+    std::vector<float> logp;
+    for_passes(eval_, rows, [&](std::span<const std::uint32_t> group) {
+      if (!restricted()) count_most_likely(model, eval_, group, total);
+      logp.resize(targets_.row.size());
+      nn::log_probs(model.model, model.space, batch_, targets_, 1.0f, logp, {});
+      total.first_token.clear();
+      judge(eval_, group, logp, {}, steps, total);
+      std::size_t k = 0;
+      for (const std::uint32_t i : group) {
+        nlohmann::ordered_json scores = nlohmann::ordered_json::array();
+        for (std::size_t s = 0; s < eval_[i].steps.size(); ++s) scores.push_back(total.first_token[k++]);
+        if (file.wanted()) file.add({{"scores", scores}});
+      }
+    });
+    file.close();
+    m.set("eval/eval_loss", total.loss.value() / steps);
+    m.set("eval/acc_mean", static_cast<double>(total.right) / steps);
+  }
+
+ private:
+  struct judgement {
+    exact_sum loss;
+    std::int64_t right = 0;
+    std::vector<double> first_token;  ///< per step: probability of the first reward token, or of the label
+  };
+
+  bool restricted() const noexcept { return !settings_.reward_tokens.empty(); }
+
+  static double count(const preference_rows<judged_row>& set, std::span<const std::uint32_t> rows) {
+    std::size_t steps = 0;
+    for (const std::uint32_t i : rows) steps += set[i].steps.size();
+    return static_cast<double>(steps);
+  }
+
+  /// Targets: at each step one per reward token, or the label alone. Tokens behind the last step are not fed.
+  template <class F>
+  void for_passes(const preference_rows<judged_row>& set, std::span<const std::uint32_t> rows, F&& f) {
+    for_each_group(
+        rows.size(), settings_.rows_per_pass, 0, [](std::size_t) { return 0; },
+        [&](std::size_t first, std::size_t last) {
+          const auto group = rows.subspan(first, last - first);
+          batch_.clear();
+          targets_.row.clear(), targets_.token.clear();
+          for (const std::uint32_t i : group) {
+            const judged_row& row = set[i];
+            const auto base = static_cast<std::int32_t>(batch_.values.size());
+            batch_.push_back(std::span(row.tokens).first(static_cast<std::size_t>(row.steps.back()) + 1));
+            for (std::size_t s = 0; s < row.steps.size(); ++s) {
+              const std::size_t n = restricted() ? settings_.reward_tokens.size() : 1;
+              targets_.row.insert(targets_.row.end(), n, base + row.steps[s]);
+              if (restricted())
+                targets_.token.insert(targets_.token.end(), settings_.reward_tokens.begin(),
+                                      settings_.reward_tokens.end());
+              else
+                targets_.token.push_back(row.labels[s]);
+            }
+          }
+          f(group);
+        });
+  }
+
+  /// Without reward tokens a step is judged right if its label is the most likely token of all.
+  void count_most_likely(trainee<Device>& model, const preference_rows<judged_row>& set,
+                         std::span<const std::uint32_t> group, judgement& total) {
+    std::vector<std::int32_t> token(targets_.row.size());
+    nn::most_likely(model.model, model.space, batch_, targets_.row, token);
+    std::size_t k = 0;
+    for (const std::uint32_t i : group)
+      for (const std::int32_t label : set[i].labels) total.right += token[k++] == label;
+  }
+
+  void judge(const preference_rows<judged_row>& set, std::span<const std::uint32_t> group, std::span<const float> logp,
+             std::span<float> dlogp, double steps, judgement& total) const {
+    std::size_t k = 0;
+    std::vector<double> p(settings_.reward_tokens.size());
+    for (const std::uint32_t i : group)
+      for (std::size_t s = 0; s < set[i].steps.size(); ++s) {
+        if (!restricted()) {
+          total.loss.add(-static_cast<double>(logp[k]));
+          total.first_token.push_back(std::exp(static_cast<double>(logp[k])));
+          if (!dlogp.empty()) dlogp[k] = static_cast<float>(-1 / steps);
+          ++k;
+          continue;
+        }
+        const std::span<const float> z = logp.subspan(k, p.size());
+        const double top = static_cast<double>(*std::max_element(z.begin(), z.end()));
+        double sum = 0;
+        for (std::size_t r = 0; r < p.size(); ++r) sum += p[r] = std::exp(static_cast<double>(z[r]) - top);
+        const double lse = top + std::log(sum);
+        double best_label = -1;
+        std::size_t label = 0;
+        for (std::size_t r = 0; r < p.size(); ++r) {
+          const double wanted = target(set[i], s, r);
+          if (wanted > best_label) best_label = wanted, label = r;
+          if (wanted > 0) total.loss.add(wanted * (lse - static_cast<double>(z[r])));
+          p[r] /= sum;
+          if (!dlogp.empty()) dlogp[k + r] = static_cast<float>((p[r] - wanted) / steps);
+        }
+        total.right += std::max_element(z.begin(), z.end()) - z.begin() == static_cast<std::ptrdiff_t>(label);
+        total.first_token.push_back(p[0]);
+        k += p.size();
+      }
+  }
+
+  /// The probability that reward token r should have.
+  static double target(const judged_row& row, std::size_t step, std::size_t r) {
+    if (row.probabilities.empty()) return row.labels[step] == static_cast<std::int32_t>(r) ? 1 : 0;
+    const auto first = static_cast<double>(row.probabilities[step]);
+    return r == 0 ? first : 1 - first;
+  }
+
+  prm_task_settings settings_;
+  preference_rows<judged_row> train_, eval_;
+  ragged<std::int32_t> batch_;
+  nn::targets targets_;
+};
+
+}  // namespace trainer
+RLCORE_END

@@ -1,0 +1,173 @@
+// A reward model from pairs, as a task of the supervised loop.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "rlcore/checkpoint/json_file.hpp"
+#include "rlcore/exec/serial.hpp"
+#include "rlcore/nn/values.hpp"
+#include "rlcore/objective/algorithm/reward_model.hpp"
+#include "rlcore/tensor/span.hpp"
+#include "rlcore/trainer/metrics.hpp"
+#include "rlcore/trainer/preference/pair_rows.hpp"
+#include "rlcore/trainer/preference/score_file.hpp"
+#include "rlcore/trainer/supervised/task.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+struct rm_task_settings {
+  bool margins = false;               ///< subtract each pair's margin (--margin_loss)
+  std::int64_t pairs_per_pass = 1;    ///< through the model together; no result depends on it
+  std::filesystem::path scores = {};  ///< where evaluate() writes the rewards of each pair; empty: nowhere
+};
+
+/// Mean and standard deviation of the rewards of the evaluation rows: config.json holds them for normalize_reward.
+struct reward_moments {
+  double mean = 0, std = 1;
+};
+
+/// Writes them, and the name of the score head, into a model folder's config.json.
+inline void write_reward_moments(const std::filesystem::path& folder, const std::optional<reward_moments>& moments) {
+  const std::filesystem::path path = folder / "config.json";
+  auto config = nlohmann::ordered_json::parse(data::read_file(path));
+  config["value_head_prefix"] = "score";
+  config["normalize_reward"] = false;
+  if (moments) config["mean"] = moments->mean, config["std"] = moments->std;
+  checkpoint::write_file_atomically(path, config.dump(2) + "\n");
+}
+
+/// -log sigmoid(chosen - rejected [- margin]), which is also log(1 + exp(rejected - chosen)); the mean over the pairs
+/// of the step. A row's reward is the score at its last token.
+template <class Device>
+class rm_task {
+ public:
+  rm_task(const rm_task_settings& settings, preference_rows<preference_pair> train,
+          preference_rows<preference_pair> held_out)
+      : settings_(settings), train_(std::move(train)), eval_(std::move(held_out)) {}
+
+  std::size_t train_size() const noexcept { return train_.rows.size(); }
+  std::size_t eval_size() const noexcept { return eval_.rows.size(); }
+
+  void update(trainee<Device>& model, std::span<const std::uint32_t> rows, metrics& m) {
+    const global_counts step = count(rows.size());
+    report_type total;
+    std::int64_t tokens = 0;
+    for_passes(train_, rows, [&](std::span<const std::uint32_t> group) {
+      tokens += static_cast<std::int64_t>(batch_.size());
+      model.value_forward_backward(batch_, last_, [&](std::span<const float> reward, std::span<float> slope) {
+        total += loss(train_, group, reward, step, slope);
+      });
+    });
+    m.set("train/loss", total.value(0));
+    m.set("train/acc", total.monitor_mean(0));
+    m.set("train/chosen_reward", total.monitor_mean(1));
+    m.set("train/reject_reward", total.monitor_mean(2));
+    m.set("train/loss_mean", total.value(0));
+    m.set("train/acc_mean", total.monitor_mean(0));
+    m.set("perf/total_num_tokens", tokens);
+  }
+
+  void evaluate(trainee<Device>& model, metrics& m) {
+    std::vector<std::uint32_t> rows(eval_size());
+    for (std::uint32_t i = 0; i < rows.size(); ++i) rows[i] = i;
+    const global_counts step = count(rows.size());
+    report_type total;
+    std::vector<float> reward;
+    std::vector<double> all;
+    score_file file(settings_.scores);
+    for_passes(eval_, rows, [&](std::span<const std::uint32_t> group) {
+      reward.resize(last_.size());
+      nn::values(model.model, model.space, batch_, last_, reward);
+      total += loss(eval_, group, reward, step, {});
+      all.insert(all.end(), reward.begin(), reward.end());
+      for (std::size_t i = 0; file.wanted() && i < reward.size(); i += 2)
+        file.add({{"chosen_reward", reward[i]}, {"reject_reward", reward[i + 1]}});
+    });
+    file.close();
+    moments_ = moments_of(all);
+    m.set("eval/eval_loss", total.value(0));
+    m.set("eval/acc_mean", total.monitor_mean(0));
+    m.set("eval/reward_mean", moments_->mean);
+    m.set("eval/reward_std", moments_->std);
+  }
+
+  const std::optional<reward_moments>& moments() const noexcept { return moments_; }
+
+  /// Puts the moments of the last evaluation into a checkpoint, so that it can be used as it is.
+  void save(const std::filesystem::path& folder) const { write_reward_moments(folder / "huggingface", moments_); }
+  void restore(const std::filesystem::path& folder) {
+    const checkpoint::json_file config(folder / "huggingface" / "config.json");
+    if (config.has("mean") && config.has("std"))
+      moments_ = reward_moments{config.root()["mean"].get<double>(), config.root()["std"].get<double>()};
+  }
+
+ private:
+  using report_type = sequence_report_of<sum_of<head_score>, bradley_terry>;
+
+  static global_counts count(std::size_t pairs) {
+    global_counts c;
+    for (std::size_t i = 0; i < 2 * pairs; ++i) c.add_row(1);
+    return c;
+  }
+
+  /// Mean, and the deviation with n - 1 below, at least 1e-8.
+  static reward_moments moments_of(const std::vector<double>& rewards) {
+    exact_sum sum, squares;
+    for (const double r : rewards) sum.add(r);
+    const auto n = static_cast<double>(rewards.size());
+    const double mean = sum.value() / n;
+    for (const double r : rewards) squares.add((r - mean) * (r - mean));
+    return {mean, std::max(1e-8, std::sqrt(squares.value() / (n - 1)))};
+  }
+
+  template <class F>
+  void for_passes(const preference_rows<preference_pair>& set, std::span<const std::uint32_t> rows, F&& f) {
+    for_each_group(
+        rows.size(), settings_.pairs_per_pass, 0, [](std::size_t) { return 0; },
+        [&](std::size_t first, std::size_t last) {
+          batch_.clear();
+          last_.clear();
+          const auto group = rows.subspan(first, last - first);
+          for (const std::uint32_t i : group)
+            for (const std::vector<std::int32_t>* tokens : {&set[i].chosen, &set[i].rejected}) {
+              batch_.push_back(*tokens);
+              last_.push_back(static_cast<std::int32_t>(batch_.values.size()) - 1);
+            }
+          f(group);
+        });
+  }
+
+  report_type loss(const preference_rows<preference_pair>& set, std::span<const std::uint32_t> group,
+                   std::span<const float> reward, const global_counts& step, std::span<float> slope) const {
+    std::vector<std::int32_t> offsets(reward.size() + 1);
+    for (std::size_t i = 0; i < offsets.size(); ++i) offsets[i] = static_cast<std::int32_t>(i);
+    token_batch<float> batch{.value = reward};
+    batch.offsets = offsets;
+    token_gradients<float> gradients;
+    if (!slope.empty()) gradients.value = slope;
+    if (!settings_.margins) return rlcore::evaluate(serial{}, paper::rm(), batch, step, gradients);
+    std::vector<float> margin;
+    for (const std::uint32_t i : group) margin.insert(margin.end(), 2, static_cast<float>(set[i].margin));
+    batch.target = per_row(margin);
+    return rlcore::evaluate(serial{}, paper::rm_with_margins(), batch, step, gradients);
+  }
+
+  rm_task_settings settings_;
+  preference_rows<preference_pair> train_, eval_;
+  std::optional<reward_moments> moments_;
+  ragged<std::int32_t> batch_;
+  std::vector<std::int32_t> last_;
+};
+
+}  // namespace trainer
+RLCORE_END

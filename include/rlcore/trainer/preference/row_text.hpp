@@ -1,0 +1,136 @@
+// From the columns of a preference data set to text and tokens: OpenRLHF's rules.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "rlcore/core/error.hpp"
+#include "rlcore/data/row.hpp"
+#include "rlcore/text/chat_template.hpp"
+#include "rlcore/text/tokenizer.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+/// What a prompt and its answer are as text: the answer begins where the prompt ends.
+struct prompt_and_answer {
+  std::string prompt, answer;
+};
+
+/// How rows become tokens.
+struct row_rules {
+  const text::tokenizer& tokenizer;
+  std::optional<text::chat_template> chat{};    ///< --apply_chat_template
+  std::optional<std::string> input_template{};  ///< --input_template, one {} in it
+  std::size_t max_len = 512;                    ///< --max_len, in tokens
+
+  /// The end of every sequence. Throws format_error if the tokenizer names none.
+  std::int32_t eos() const {
+    if (const auto id = tokenizer.eos_id()) return *id;
+    throw format_error("the tokenizer names no eos_token (tokenizer_config.json)");
+  }
+
+  /// At most max_len tokens of a text, from its start; sets `cut` if there were more.
+  std::vector<std::int32_t> head(std::string_view text, bool& cut) const {
+    std::vector<std::int32_t> ids = tokenizer.encode(text);
+    if (ids.size() > max_len) ids.resize(max_len), cut = true;
+    return ids;
+  }
+  /// Tokens of a prompt alone, at most max_len.
+  std::size_t length(std::string_view prompt) const {
+    bool cut = false;
+    return head(prompt, cut).size();
+  }
+
+  /// The text without line ends at its end, then " " and the end token unless it ends with that; the head of it, whose
+  /// last token is made the end token, whatever was cut.
+  std::vector<std::int32_t> ended(std::string text, bool& cut) const {
+    while (text.ends_with('\n')) text.pop_back();
+    const std::int32_t end = eos();
+    const std::string& mark = tokenizer.token_of(end);
+    if (!text.ends_with(mark)) text += " " + mark;
+    std::vector<std::int32_t> ids = head(text, cut);
+    if (!ids.empty()) ids.back() = end;
+    return ids;
+  }
+};
+
+/// Python's "...{}...".format(x): {{ and }} are braces.
+inline std::string fill_template(std::string_view form, std::string_view x) {
+  std::string out;
+  for (std::size_t i = 0; i < form.size(); ++i) {
+    const std::string_view two = form.substr(i, 2);
+    if (two == "{}") {
+      out += x, ++i;
+    } else {
+      out += form[i];
+      if (two == "{{" || two == "}}") ++i;
+    }
+  }
+  return out;
+}
+
+/// Throws config_error unless the template has one {} and no other single brace.
+inline void check_template(std::string_view form) {
+  std::size_t places = 0;
+  bool good = true;
+  for (std::size_t i = 0; i < form.size(); ++i) {
+    if (form[i] != '{' && form[i] != '}') continue;
+    const std::string_view two = form.substr(i, 2);
+    places += two == "{}";
+    good = good && (two == "{}" || two == "{{" || two == "}}");
+    ++i;
+  }
+  if (!good || places != 1)
+    throw config_error("--input_template '" + data::printable(form) +
+                       "': expected one {} where the prompt goes (braces are written {{ and }})");
+}
+
+/// A column as messages: a list of {role, content}; a text is one message of `role`. Throws data_error.
+inline std::vector<text::message> message_column(const data::row& from, const std::string& key, const char* role,
+                                                 const std::string& where) {
+  const data::row& value = data::column(from, key, where);
+  if (value.is_string()) return {text::message{role, value.get<std::string>()}};
+  try {
+    if (value.is_array() && !value.empty()) return text::messages_from_json(value);
+  } catch (const data_error& e) {
+    throw data_error(where + ": column '" + data::printable(key) + "': " + e.what());
+  }
+  throw data_error(where + ": column '" + data::printable(key) + "' is " + data::printable(value.dump()) +
+                   "; expected a list of {role, content} or a text");
+}
+
+/// A column as text, for rows without chat template. Throws data_error.
+inline const std::string& text_column(const data::row& from, const std::string& key, const std::string& where) {
+  const data::row& value = data::column(from, key, where);
+  if (value.is_array())
+    throw data_error(where + ": column '" + data::printable(key) +
+                     "' is a list; for message lists pass --apply_chat_template");
+  return data::string_column(from, key, where);
+}
+
+/// The whole conversation behind its prompt, which has to be the beginning of it. Throws data_error.
+inline prompt_and_answer split_conversation(const row_rules& rules, const std::vector<text::message>& prompt,
+                                            std::vector<text::message> all, const std::string& where) {
+  if (prompt.empty()) throw data_error(where + ": a conversation of one message has no prompt");
+  prompt_and_answer out{rules.chat->render(prompt, {.add_generation_prompt = true}), {}};
+  const std::string whole = rules.chat->render(all);
+  if (!whole.starts_with(out.prompt))
+    throw data_error(where + ": the chat template writes the prompt otherwise once the answer follows");
+  out.answer = whole.substr(out.prompt.size());
+  return out;
+}
+
+/// Throws data_error with the place of the row in front, unless it is there already.
+[[noreturn]] inline void at_row(const std::string& where, const error& e) {
+  const std::string what = e.what();
+  throw data_error(what.starts_with(where) ? what : where + ": " + what);
+}
+
+}  // namespace trainer
+RLCORE_END

@@ -1,0 +1,96 @@
+// What DPO, KTO, reward and process reward runs have in common before and after the supervised loop.
+#pragma once
+
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rlcore/checkpoint/layout.hpp"
+#include "rlcore/checkpoint/resolve_model.hpp"
+#include "rlcore/data/open_blend.hpp"
+#include "rlcore/text/text_file.hpp"
+#include "rlcore/trainer/model_files.hpp"
+#include "rlcore/trainer/options.hpp"
+#include "rlcore/trainer/preference/row_text.hpp"
+#include "rlcore/trainer/preference/settings.hpp"
+#include "rlcore/trainer/supervised/base_model.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+/// --dataset, or --eval_dataset when it is given.
+inline data::blend open_training_rows(const options& opt) {
+  return data::open_blend({.datasets = opt.get<std::string>("dataset"),
+                           .probabilities = opt.find<std::string>("dataset_probs").value_or(""),
+                           .split = opt.get<std::string>("dataset_split"),
+                           .seed = static_cast<std::uint64_t>(opt.get<std::int64_t>("seed")),
+                           .max_samples = static_cast<std::size_t>(opt.get<std::int64_t>("max_samples"))});
+}
+inline std::optional<data::blend> open_evaluation_rows(const options& opt) {
+  const auto name = opt.find<std::string>("eval_dataset");
+  if (!name || name->empty()) return std::nullopt;
+  return data::open_blend({.datasets = *name, .split = opt.get<std::string>("eval_split")});
+}
+
+/// --apply_chat_template, --tokenizer_chat_template, --input_template, --max_len. Throws config_error if a given
+/// max_len is more than the model's positions; the default is lowered to them.
+inline row_rules read_row_rules(const options& opt, const base_model& base) {
+  row_rules rules{base.tokenizer, {}, {}, static_cast<std::size_t>(opt.get<std::int64_t>("max_len"))};
+  rules.eos();
+  const std::int64_t positions = base.config.max_position_embeddings;
+  if (static_cast<std::int64_t>(rules.max_len) > positions) {
+    if (opt.is_set("max_len"))
+      throw config_error("--max_len " + std::to_string(rules.max_len) + " is more than the model's " +
+                         std::to_string(positions) + " positions (max_position_embeddings)");
+    rules.max_len = static_cast<std::size_t>(positions);
+    std::printf("note: --max_len is %lld, the positions that the model has\n", static_cast<long long>(positions));
+  }
+  if (opt.known().find("apply_chat_template") == nullptr) return rules;
+  const std::string jinja = opt.find<std::string>("tokenizer_chat_template").value_or("");
+  if (opt.get<bool>("apply_chat_template")) {
+    rules.chat = jinja.empty()                   ? text::chat_template::detect(base.folder)
+                 : jinja.find('{') != jinja.npos ? text::chat_template::from_jinja(jinja, "--tokenizer_chat_template")
+                                                 : text::chat_template::named(jinja);
+  } else if (const auto form = opt.find<std::string>("input_template"); form && !form->empty()) {
+    check_template(*form);
+    rules.input_template = *form;
+  }
+  return rules;
+}
+
+/// The path of rlcore.eval_scores, empty for none.
+inline std::filesystem::path scores_path(const options& opt) {
+  return checkpoint::expand_home(opt.find<std::string>("rlcore.eval_scores").value_or(""));
+}
+
+/// Says which rows there are. Throws data_error if none of the training rows can be used.
+template <class Rows>
+void announce_rows(const options& opt, const Rows& train, const Rows& held_out) {
+  train.require_some(opt.get<std::string>("dataset"));
+  std::printf("%s\n", train.summary("train").c_str());
+  if (held_out.read > 0) std::printf("%s\n", held_out.summary("eval ").c_str());
+}
+
+/// The model of the last checkpoint, copied to --save_path. Throws file_error.
+inline void export_model(const options& opt) {
+  namespace fs = std::filesystem;
+  const fs::path root = checkpoint::expand_home(opt.get<std::string>("ckpt_path")),
+                 to = checkpoint::expand_home(opt.get<std::string>("save_path"));
+  const auto step = checkpoint::read_tracker(root);
+  if (!step) return;
+  const fs::path from = checkpoint::step_folder(root, *step);
+  std::error_code failure;
+  fs::create_directories(to, failure);
+  for (const char* part : {"huggingface", "lora_adapter"})
+    if (!failure && fs::exists(from / part))
+      fs::copy(from / part, part == std::string("huggingface") ? to : to / part,
+               fs::copy_options::recursive | fs::copy_options::overwrite_existing, failure);
+  if (failure) throw file_error(to.string() + ": cannot write the model: " + failure.message());
+  std::printf("model       %s\n", to.string().c_str());
+}
+
+}  // namespace trainer
+RLCORE_END
