@@ -74,6 +74,11 @@ class lora {
   std::size_t wide_size() const noexcept { return wide_size_; }
   const float* wide_b(const group& g) const noexcept { return wide_b_.data() + g.wide; }
   const std::byte* packed_a(const group& g) const noexcept { return packed_.data() + g.packed; }
+  /// Where the block of projection i starts in the group's matrix [outputs, rank].
+  std::size_t wide_offset(const group& g, std::size_t i) const noexcept {
+    const auto row = static_cast<extent_t>((projections_[i].weight - g.weight)) / g.inputs;
+    return static_cast<std::size_t>(row * g.rank + static_cast<extent_t>(i - g.begin) * rank());
+  }
 
   /// The model's weights, just loaded, are the base; its head is the one to be trained. Then merge().
   void attach(causal_lm<Device>& model) {
@@ -234,14 +239,6 @@ class lora {
     }
   }
 
- public:
-  /// Where the block of projection i starts in the group's matrix [outputs, rank].
-  std::size_t wide_offset(const group& g, std::size_t i) const noexcept {
-    const auto row = static_cast<extent_t>((projections_[i].weight - g.weight)) / g.inputs;
-    return static_cast<std::size_t>(row * g.rank + static_cast<extent_t>(i - g.begin) * rank());
-  }
-
- private:
   Device* device_;
   lora_settings settings_;
   std::vector<std::string> modules_;
