@@ -1,6 +1,6 @@
 // The whole road in a few minutes on a CPU: word problems, tokenizer, tiny Qwen2, a brief supervised warm start, GRPO.
 //   build/bin/quickstart [key=value ...]        settings of grpo_trainer, e.g. rlcore.seed=2
-// Leaves runs/quickstart/{data,model,global_step_N,metrics.jsonl,report.html}.
+// Leaves runs/quickstart/{data,model,global_step_N,metrics.jsonl,report.html,tensorboard}.
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -19,9 +19,9 @@ const std::filesystem::path root = "runs/quickstart";
 std::vector<std::string> settings() {
   std::vector<std::string> all = embedded_task::settings(root);
   for (const char* more : {"algorithm.adv_estimator=grpo", "actor_rollout_ref.actor.use_kl_loss=True",
-                           "actor_rollout_ref.actor.kl_loss_coef=0.001", "trainer.logger=console",
-                           "trainer.project_name=quickstart", "trainer.experiment_name=word_problems",
-                           "trainer.resume_mode=disable", "trainer.total_training_steps=50", "trainer.save_freq=25"})
+                           "actor_rollout_ref.actor.kl_loss_coef=0.001", "trainer.project_name=quickstart",
+                           "trainer.experiment_name=word_problems", "trainer.resume_mode=disable",
+                           "trainer.total_training_steps=50", "trainer.save_freq=25"})
     all.emplace_back(more);
   all.push_back("trainer.default_local_dir=" + root.string());
   return all;

@@ -14,6 +14,7 @@
 #include "rlcore/trainer/options.hpp"
 #include "rlcore/trainer/options/policy_checks.hpp"
 #include "rlcore/trainer/registry/sft_keys.hpp"
+#include "rlcore/trainer/registry/trainer_keys.hpp"
 #include "rlcore/trainer/supervised/settings.hpp"
 #include "rlcore/trainer/trainee.hpp"
 
@@ -138,6 +139,7 @@ inline sft_run_settings read_sft_settings(const options& opt) {
   run.resume_path = opt.find<std::string>("trainer.resume_from_path").value_or("");
   if (run.resume_mode == "auto" && !run.resume_path.empty()) run.resume_mode = "resume_path";  // as verl has it
   run.loggers = opt.list("trainer.logger");
+  run.tensorboard_dir = opt.find<std::string>("rlcore.tensorboard_dir").value_or("");
   run.save_freq = opt.get<std::int64_t>("trainer.save_freq"),
   run.test_freq = opt.get<std::int64_t>("trainer.test_freq");
   run.keep = opt.find<std::int64_t>("trainer.max_ckpt_to_keep").value_or(0);
@@ -156,6 +158,7 @@ inline registry sft_registry() {
   known.later_config_names = {"ppo_trainer", "ppo_megatron_trainer", "dapo_trainer"};
   known.check = check_sft_options;
   known.add(keys::sft_data).add(keys::sft_model).add(keys::sft_optim).add(keys::sft_run).add(keys::sft_own);
+  known.add_flags(keys::own_flags);
   return known;
 }
 
