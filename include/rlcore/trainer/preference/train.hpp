@@ -55,6 +55,8 @@ void train_dpo(Device& device, const options& opt) {
   preference_rows<preference_pair> held_out;
   if (const auto rows = open_evaluation_rows(opt)) held_out = read_pairs(*rows, keys, rules, true);
   announce_rows(opt, train, held_out);
+  if (opt.get<bool>("ipo") && opt.get<double>("label_smoothing") != 0)
+    std::printf("note: --label_smoothing has no effect with --ipo\n");
   auto reference = load_reference(device, opt, base);
   dpo_task<Device> task({.beta = opt.get<double>("beta"),
                          .label_smoothing = opt.get<double>("label_smoothing"),
@@ -112,7 +114,9 @@ void train_rm(Device& device, const options& opt) {
     std::printf("note: without --eval_dataset the first %zu training rows are evaluated\n", n);
   }
   announce_rows(opt, train, held_out);
-  rm_task<Device> task({.margins = opt.get<bool>("margin_loss") && opt.get<std::string>("loss") == "sigmoid",
+  const bool margins = opt.get<bool>("margin_loss"), logistic = opt.get<std::string>("loss") == "sigmoid";
+  if (margins && !logistic) std::printf("note: --margin_loss has no effect with --loss logexp\n");
+  rm_task<Device> task({.margins = margins && logistic,
                         .pairs_per_pass = opt.get<std::int64_t>("micro_train_batch_size"),
                         .scores = scores_path(opt)},
                        std::move(train), std::move(held_out));
