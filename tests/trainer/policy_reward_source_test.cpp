@@ -7,7 +7,7 @@
 
 #include "rlcore/text/train_bpe.hpp"
 #include "rlcore/trainer/metric_names.hpp"
-#include "rlcore/trainer/policy/open_rewards.hpp"
+#include "rlcore/trainer/policy/managed_rewards.hpp"
 #include "rlcore/trainer/policy/settings.hpp"
 #include "rlcore/trainer/registry/main_ppo.hpp"
 
@@ -94,14 +94,15 @@ TEST_F(reward_source, the_dapo_manager_adds_accuracy_and_penalty) {
   const auto s = settings({"reward_model.reward_manager=dapo", "reward_model.overlong_buffer.enable=True",
                            "reward_model.overlong_buffer.len=4096", "reward_model.overlong_buffer.penalty_factor=1.0",
                            "data.max_response_length=20480"});
-  const trainer::opened_rewards rewards(s);
+  trainer::rule_rewards rules(s.dapo_manager);
+  trainer::managed_rewards rewards(rules, s.overlong);
   auto batch = answers();
   const std::size_t length[] = {16384, 18000, 20480};
   for (std::size_t i = 0; i < 3; ++i) {
     batch[i].tokens.insert(batch[i].tokens.end() - 1, length[i] + 2 - batch[i].tokens.size(), *tokenizer.pad_id());
     ASSERT_EQ(batch[i].response_length(), static_cast<std::int64_t>(length[i]));
   }
-  rewards->score(batch, prompts, tokenizer);
+  rewards.score(batch, prompts, tokenizer);
   EXPECT_EQ(batch[0].reward, 1);
   EXPECT_NEAR(batch[1].reward, -0.3945313, 1e-7);
   EXPECT_EQ(batch[2].reward, -1);
@@ -110,12 +111,12 @@ TEST_F(reward_source, the_dapo_manager_adds_accuracy_and_penalty) {
   EXPECT_EQ(batch[2].verdict.score, 0);
 
   trainer::metrics m;
-  rewards->report(m);
+  rewards.report(m);
   EXPECT_NEAR(m.get("reward/overlong"), 2.0 / 3, 1e-15);
   EXPECT_EQ(m.get("reward/overlong_penalty/min"), -1);
   for (const auto& [name, x] : m) EXPECT_TRUE(trainer::is_defined_metric(name)) << name;
   trainer::metrics again;
-  rewards->report(again);
+  rewards.report(again);
   EXPECT_TRUE(again.empty());
 }
 

@@ -65,6 +65,8 @@ inline prompt read_prompt(const row& from, const prompt_settings& settings, cons
   p.messages = read_messages(from, settings.prompt_key, where);
   if (settings.needs_truth || from.contains(settings.source_key))
     p.data_source = string_column(from, settings.source_key, where);
+  else
+    p.data_source = "unknown";
   if (settings.needs_truth || from.contains("reward_model")) {
     const row& reward = column(from, "reward_model", where);
     if (!reward.is_object())

@@ -42,6 +42,7 @@ inline constexpr metric_definition metric_definitions[] = {
     {"reward/too_long", "share", "responses with more bytes than the reward function looks at"},
     {"reward/undecided", "share", "responses whose answer could not be compared; scored as wrong"},
     {"reward/failed", "share", "responses that an external reward program failed to score; they count 0"},
+    {"reward/truncated", "share", "conversations cut off because they are longer than the reward model reads"},
     {"reward/overlong_penalty/{mean,max,min}", "score", "penalty near the length limit (reward_manager=dapo)"},
     {"reward/overlong", "share", "responses with such a penalty"},
     {"actor/pg_loss", "1", "policy loss before the entropy and KL terms, mean over updates"},

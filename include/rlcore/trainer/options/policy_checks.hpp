@@ -110,6 +110,27 @@ inline void check_algorithm(options& opt) {
   without_effect("algorithm.norm_adv_by_std_in_grpo", is({"grpo", "grpo_vectorized", "grpo_passk"}));
 }
 
+/// Rates of dropout that are 0, and the router of mixtures of experts: what scripts override in a model's config.json.
+inline void check_model_overrides(options& opt) {
+  const std::string map = "actor_rollout_ref.model.override_config";
+  for (const member& m : *opt.at(map).as<value::map>()) {
+    const std::string setting = map + "." + m.name + "=" + inline_text(m.item);
+    const std::vector<std::string> rates = {"attention_dropout", "embd_pdrop", "resid_pdrop", "hidden_dropout"};
+    if (m.name == "moe_config") continue;
+    if (std::find(rates.begin(), rates.end(), m.name) == rates.end())
+      throw config_error(setting + " is not in this build; it takes " + map + ".attention_dropout=0 and the like" +
+                         did_you_mean(m.name, rates));
+    const auto* real = m.item.as<double>();
+    const auto* whole = m.item.as<std::int64_t>();
+    if (!(real != nullptr && *real == 0) && !(whole != nullptr && *whole == 0))
+      throw config_error(setting + ": expected 0; this build has no dropout");
+  }
+  for (const char* role : {"actor", "ref"})
+    if (opt.find<std::string>("actor_rollout_ref." + std::string(role) + ".megatron.dist_checkpointing_path"))
+      opt.note("actor_rollout_ref." + std::string(role) +
+               ".megatron.dist_checkpointing_path is not read: the weights are those of actor_rollout_ref.model.path");
+}
+
 inline void check_sampling_rounds(options& opt) {
   const std::string filter = "algorithm.filter_groups.";
   if (!opt.get<bool>(filter + "enable")) {
@@ -200,6 +221,7 @@ inline void check_policy_options(options& opt) {
   detail::check_micro_sizes(opt);
   detail::check_chat_template(opt);
   detail::check_sampling_rounds(opt);
+  detail::check_model_overrides(opt);
   check_reward_options(opt);
   note_unused_lora(opt, "actor_rollout_ref.model.");
   if (read_lora(opt, "actor_rollout_ref.model.", 1) &&

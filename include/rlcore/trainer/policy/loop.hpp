@@ -143,7 +143,7 @@ class policy_loop {
   }
 
   /// A round of sampling, scored, with the log-probs of the policy that sampled it.
-  std::vector<trajectory> sample_round(metrics& m, stages& time) {
+  std::vector<trajectory> sample_round(stages& time) {
     const policy_settings& s = run_.settings;
     const std::vector<std::uint32_t> rows =
         data::rows_of_batch(run_.train.size(), run_.plan.prompts_per_round, ++state_.rounds, s.seed, s.shuffle);
@@ -159,7 +159,6 @@ class policy_loop {
     time("reward", [&] {
       bar_.phase("reward", 0, 0);
       run_.rewards.score(round, run_.train, run_.tokenizer);
-      run_.rewards.report(m);
     });
     // The old log-probs are the ones recorded while sampling: same kernels, same bits, no second pass unless asked for.
     if (s.recompute_old_log_prob || run_.stored != nullptr) {
@@ -202,14 +201,14 @@ class policy_loop {
     group_counts seen;
     if (run_.stored != nullptr) {
       // What dynamic sampling had dropped is not stored; what it had kept for later waits here as it did then.
-      for (trajectory& t : sample_round(m, time)) state_.surplus.push_back(std::move(t));
+      for (trajectory& t : sample_round(time)) state_.surplus.push_back(std::move(t));
       if (std::ssize(state_.surplus) < run_.plan.trajectories_per_step)
         throw data_error(s.replay + ": step " + std::to_string(state_.step) +
                          " trains on responses that an earlier step sampled; replay from that step on");
       batch_ = take_first(state_.surplus, run_.plan.trajectories_per_step);
       seen = count_groups(batch_, s.samples);
     } else if (!filter.enabled) {
-      batch_ = sample_round(m, time);
+      batch_ = sample_round(time);
       seen = count_groups(batch_, s.samples);
     } else {
       const std::int64_t first_round = state_.rounds;
@@ -217,7 +216,7 @@ class policy_loop {
       while (std::ssize(ready) < run_.plan.trajectories_per_step) {
         stopped_ = why_to_stop(state_.rounds - first_round, std::ssize(ready) / s.samples, seen);
         if (!stopped_.empty()) return;
-        std::vector<trajectory> round = sample_round(m, time);
+        std::vector<trajectory> round = sample_round(time);
         if (filter.metric == group_metric::seq_final_reward && s.reward_kl.enabled) {
           score_reference(round, time);
           penalise_rewards(round, {s.reward_kl.kind, state_.reward_kl_coefficient});
@@ -232,6 +231,7 @@ class policy_loop {
                                       return t.sampled_step < state_.step;
                                     }) / s.samples);
     }
+    run_.rewards.report(m);
     if (s.samples > 1) seen.write(m);
     if (s.recompute_old_log_prob || run_.stored != nullptr) compare_rollout(batch_, m);
   }

@@ -1,11 +1,14 @@
 // The reward source that the command line asks for.
 #pragma once
 
+#include <cstddef>
+#include <filesystem>
 #include <memory>
 #include <string>
 
 #include "rlcore/trainer/policy/command_rewards.hpp"
 #include "rlcore/trainer/policy/managed_rewards.hpp"
+#include "rlcore/trainer/policy/model_rewards.hpp"
 #include "rlcore/trainer/policy/reward_settings.hpp"
 #include "rlcore/trainer/policy/reward_source.hpp"
 
@@ -16,12 +19,23 @@ namespace trainer {
 /// Throws rlcore::error when it cannot be opened.
 class opened_rewards {
  public:
-  explicit opened_rewards(const reward_settings& s, reward_source* own = nullptr) {
+  /// `policy_folder` is the model that is trained, for what a reward model has to know of it.
+  template <class Device>
+  opened_rewards(Device& device, const reward_settings& s, const std::filesystem::path& policy_folder,
+                 std::size_t logits_bytes, reward_source* own = nullptr) {
     if (own != nullptr && (s.external || s.model))
       throw config_error(
           "this program brings its own reward function: leave out custom_reward_function.path, rlcore.reward_command "
           "and reward_model.enable");
-    if (own == nullptr) own = (source_ = open(s)).get();
+    if (own == nullptr) {
+      if (s.model)
+        source_ = std::make_unique<model_rewards<Device>>(device, *s.model, policy_folder, logits_bytes);
+      else if (s.external)
+        source_ = std::make_unique<command_rewards>(*s.external, s.dapo_manager);
+      else
+        source_ = std::make_unique<rule_rewards>(s.dapo_manager);
+      own = source_.get();
+    }
     used_ = own;
     if (s.dapo_manager) used_ = (managed_ = std::make_unique<managed_rewards>(*own, s.overlong)).get();
   }
@@ -29,11 +43,6 @@ class opened_rewards {
   reward_source* operator->() const noexcept { return used_; }
 
  private:
-  static std::unique_ptr<reward_source> open(const reward_settings& s) {
-    if (s.external) return std::make_unique<command_rewards>(*s.external, s.dapo_manager);
-    return std::make_unique<rule_rewards>(s.dapo_manager);
-  }
-
   std::unique_ptr<reward_source> source_, managed_;
   reward_source* used_ = nullptr;
 };

@@ -24,7 +24,7 @@ struct external_reward {
 
 /// A reward model: reward_model.model.path.
 struct model_reward {
-  std::string path;
+  std::string path = {};
   bool own_tokens = true;                                     ///< it reads the policy's tokens (input_tokenizer=null)
   std::int64_t max_length = 0, max_rows = 0, max_tokens = 0;  ///< 0: no limit
 };

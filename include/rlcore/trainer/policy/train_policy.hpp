@@ -188,7 +188,7 @@ std::optional<double> train_policy(Device& device, const options& opt, const Alg
   if (eos.empty() && tokenizer.eos_id()) eos.push_back(*tokenizer.eos_id());
   if (eos.empty()) throw format_error(folder.string() + ": neither config.json nor the tokenizer names an EOS token");
 
-  const opened_rewards rewards(s.reward, own);
+  const opened_rewards rewards(device, s.reward, folder, s.logits_bytes, own);
   const data::prompt_dataset train = open_prompts(s.train_files, s, tokenizer, chat, *rewards, "train", quiet);
   const data::prompt_dataset val = open_prompts(s.val_files, s, tokenizer, chat, *rewards, "val", quiet);
   if (const std::size_t copies = count_copies(train); copies > 0 && !quiet)
