@@ -148,7 +148,7 @@ TEST(options, refuses_wrong_types_and_words) {
   EXPECT_NE(refusal({rank, model + "target_modules=[q_proj,vproj]"}).find("did you mean 'v_proj'"), std::string::npos);
   EXPECT_NE(refusal({rank, model + "target_modules=q_proj", model + "exclude_modules=[q_proj]"}).find("leaves no"),
             std::string::npos);
-  EXPECT_NE(refusal({"--config-name", "dapo_trainer"}).find("not in this build yet"), std::string::npos);
+  EXPECT_NE(refusal({"--config-name", "dapo_trainer"}).find("is for another program"), std::string::npos);
   EXPECT_NE(refusal({"--config-name=pop_trainer"}).find("did you mean 'ppo_trainer'"), std::string::npos);
 }
 

@@ -178,7 +178,7 @@ class options {
     std::string list;
     for (const std::string& known : known_.config_names) list += (list.empty() ? "" : ", ") + known;
     for (const std::string& known : known_.later_config_names)
-      if (known == name) throw config_error("--config-name " + name + " is not in this build yet; it has " + list);
+      if (known == name) throw config_error("--config-name " + name + " is for another program; this one has " + list);
     throw config_error("--config-name " + name + ": expected " + list + did_you_mean(name, known_.config_names));
   }
 
