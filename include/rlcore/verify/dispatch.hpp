@@ -10,6 +10,7 @@
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/suggest.hpp"
 #include "rlcore/data/file.hpp"
+#include "rlcore/verify/geo3k.hpp"
 #include "rlcore/verify/gsm8k.hpp"
 #include "rlcore/verify/last_number.hpp"
 #include "rlcore/verify/math.hpp"
@@ -53,6 +54,7 @@ struct rule_settings {
   gsm8k_settings gsm8k{};
   math_settings math{};
   math_dapo_settings math_dapo{};
+  geo3k_settings geo3k{};
   search_settings search{};
 };
 
@@ -68,8 +70,7 @@ inline scorer scorer_of(std::string_view data_source) {
         throw data_error(what +
                          "is scored by running code in a sandbox, which this version does not have; give a "
                          "reward function of your own");
-      if (rule == scorer::prime_math || rule == scorer::geo3k)
-        throw data_error(what + "needs a reward that this version does not have");
+      if (rule == scorer::prime_math) throw data_error(what + "needs a reward that this version does not have");
       return rule;
     }
     if (!prefix) names.emplace_back(name);
@@ -90,6 +91,8 @@ inline verdict score(scorer rule, std::string_view response, std::string_view gr
       return score_math(response, ground_truth, settings.math);
     case scorer::math_dapo:
       return score_math_dapo(response, ground_truth, settings.math_dapo);
+    case scorer::geo3k:
+      return score_geo3k(response, ground_truth, settings.geo3k);
     case scorer::search:
       return score_search_answer(response, ground_truth, settings.search);
     case scorer::last_number:

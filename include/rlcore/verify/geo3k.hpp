@@ -1,0 +1,54 @@
+// The reward of Geometry3K in verl: nine tenths for the answer in the last box, one tenth for the form.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "rlcore/verify/grade_answer.hpp"
+#include "rlcore/verify/verdict.hpp"
+
+RLCORE_BEGIN
+namespace verify {
+
+struct geo3k_settings {
+  double format_score = 0.1;                     ///< of the form; the answer has the rest
+  std::size_t max_bytes = std::size_t{1} << 20;  ///< longer responses are not looked at; 0: no limit
+};
+
+/// Whether the text is <think>...</think>...\boxed{...}...
+inline bool has_geo3k_format(std::string_view response) {
+  constexpr std::string_view open = "<think>", close = "</think>", box = "\\boxed{";
+  if (!response.starts_with(open)) return false;
+  const std::size_t thought = response.find(close, open.size());
+  if (thought == std::string_view::npos) return false;
+  const std::size_t boxed = response.find(box, thought + close.size());
+  return boxed != std::string_view::npos && response.find('}', boxed + box.size()) != std::string_view::npos;
+}
+
+/// `why` is about the answer: a response can be right and lack the form, or have it and be wrong. Thread safe.
+inline verdict score_geo3k(std::string_view response, std::string_view ground_truth,
+                           const geo3k_settings& settings = {}) {
+  if (settings.max_bytes != 0 && response.size() > settings.max_bytes) return {0, reason::too_long};
+  constexpr std::string_view box = "\\boxed{";
+  const std::size_t at = response.rfind(box);
+  verdict v;
+  std::string_view answer = "None";  // what the original compares where there is no box
+  if (at != std::string_view::npos) {
+    const std::size_t end = detail::closing_brace(response, at);
+    v.why = end == std::string_view::npos ? reason::malformed : reason::wrong;
+    if (end != std::string_view::npos) {
+      answer = detail::strip(response.substr(at + box.size(), end - at - box.size()));
+      v.pred.emplace(answer);
+    }
+  }
+  const sameness same = grade_answer(answer, ground_truth, {.liters = false, .bare = true});
+  if (same == sameness::equal) v.why = reason::correct;
+  if (same == sameness::undecided && v.pred) v.why = reason::undecided;
+  v.score = (same == sameness::equal ? 1 - settings.format_score : 0.0) +
+            settings.format_score * (has_geo3k_format(response) ? 1.0 : 0.0);
+  return v;
+}
+
+}  // namespace verify
+RLCORE_END
