@@ -91,7 +91,7 @@ inline constexpr key openrlhf_own[] = {
     {"rlcore.eval_before_train", boolean, "False", honoured, "evaluation before the first step"},
     {"rlcore.eval_scores", text, "null", honoured,
      "file for the scores of the evaluation rows, one JSON object per row, replaced by each evaluation"},
-    {"rlcore.logger", texts, "[console,file]", honoured,
+    {"rlcore.logger", texts, "[console,file,tensorboard]", honoured,
      "where metrics go: console, file (metrics.jsonl), tensorboard"},
     {"rlcore.report", boolean, "True", honoured, "write report.html beside the checkpoints"},
     {"rlcore.logits_memory_mb", integer, "256", honoured, "memory for logits, in MiB; no result depends on it",
