@@ -29,8 +29,8 @@ p.about { margin: 0 0 18px; color: var(--soft); }
 .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(165px, 1fr)); gap: 12px; }
 .tile, .card { background: var(--card); border: 1px solid var(--grid); border-radius: 8px; padding: 12px 14px; }
 .tile span { display: block; color: var(--soft); font-size: 13px; } .tile b { font-size: 23px;
-  font-weight: 600; white-space: nowrap; }
-.tile small { color: var(--soft); font-size: 13px; margin-left: 6px; white-space: nowrap; }
+  font-weight: 600; white-space: nowrap; margin-right: 6px; }
+.tile small { color: var(--soft); font-size: 13px; display: inline-block; white-space: nowrap; }
 .scroll + p.about { margin-top: 10px; }
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(440px, 100%), 1fr)); gap: 14px; }
 .card { min-width: 0; padding: 12px 14px 6px; } .card h3 { font-size: 15px; margin: 0; display: flex;
