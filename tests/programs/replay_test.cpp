@@ -84,6 +84,26 @@ TEST_F(replay_test, gives_the_bits_of_dynamic_sampling) {
     EXPECT_EQ(column("dapo", name), column("again", name)) << name;
 }
 
+/// Greedy baselines, a KL that adapts, a critic: what is computed from the responses comes back.
+TEST_F(replay_test, gives_the_bits_of_other_estimators) {
+  const arguments ways[] = {{"algorithm.adv_estimator=remax"},
+                            {"algorithm.adv_estimator=reinforce_plus_plus", "algorithm.use_kl_in_reward=True",
+                             "algorithm.kl_ctrl.type=adaptive", "algorithm.kl_ctrl.horizon=100"},
+                            {"algorithm.adv_estimator=gae", "critic.model.path=" + files.model.string(),
+                             "critic.optim.lr=1e-3", "critic.ppo_micro_batch_size_per_gpu=3"}};
+  for (std::size_t w = 0; w < std::size(ways); ++w) {
+    const std::string program = w < 2 ? "grpo_trainer" : "ppo_trainer", name = "way" + std::to_string(w);
+    if (!fs::exists(program::path_of(program))) continue;
+    const auto run = [&](const std::string& to, const arguments& more) {
+      const auto r = program::run(program, settings(files, root(to)) + ways[w] + more);
+      EXPECT_EQ(r.code, 0) << r.err;
+    };
+    run(name, {"trainer.rollout_data_dir=" + stored(name)});
+    run(name + "_again", {"--replay", stored(name)});
+    expect_same(name, name + "_again");
+  }
+}
+
 /// Two instruction sets: the same responses and rewards, other last bits.
 TEST_F(replay_test, compares_instruction_sets) {
   record("run", {"actor_rollout_ref.actor.ppo_epochs=2"});
