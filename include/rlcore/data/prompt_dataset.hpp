@@ -30,6 +30,8 @@ struct prompt_settings {
   std::size_t max_prompt_length = 512;  ///< 0: no limit
   bool filter_overlong_prompts = false;
   data::truncation truncation = data::truncation::error;
+  std::string label_key = {};       ///< column of the ground truth; empty: reward_model.ground_truth
+  std::string default_source = {};  ///< data_source of rows that have no such column
   bool needs_truth = true;  ///< false: rows may lack data_source and reward_model (they are scored by a reward model)
 };
 
@@ -63,11 +65,16 @@ inline prompt read_prompt(const row& from, const prompt_settings& settings, cons
                      "' but question and answer: raw GSM8K; convert it with gsm8k_preprocess first");
   prompt p;
   p.messages = read_messages(from, settings.prompt_key, where);
-  if (settings.needs_truth || from.contains(settings.source_key))
+  if (!from.contains(settings.source_key) && !settings.default_source.empty())
+    p.data_source = settings.default_source;
+  else if (settings.needs_truth || from.contains(settings.source_key))
     p.data_source = string_column(from, settings.source_key, where);
   else
     p.data_source = "unknown";
-  if (settings.needs_truth || from.contains("reward_model")) {
+  if (!settings.label_key.empty()) {
+    const row& label = column(from, settings.label_key, where);
+    p.ground_truth = label.is_number_integer() ? label.dump() : string_column(from, settings.label_key, where);
+  } else if (settings.needs_truth || from.contains("reward_model")) {
     const row& reward = column(from, "reward_model", where);
     if (!reward.is_object())
       throw data_error(where + ": column 'reward_model' is " + printable(reward.dump()) +

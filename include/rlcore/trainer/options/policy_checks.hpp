@@ -85,7 +85,14 @@ inline void check_algorithm(options& opt) {
     throw config_error(chosen +
                        " compares the turns of conversations with tools, which this build does not sample; "
                        "for answers in one turn optimal_token_baseline is the same");
-  const bool by_token = is({"gae", "reinforce_plus_plus", "remax", "optimal_token_baseline"});
+  const bool openrlhf = opt.get<std::string>("rlcore.advantages") == "openrlhf";
+  if (openrlhf && !is({"gae", "reinforce_plus_plus", "rloo", "reinforce_plus_plus_baseline", "grpo"}))
+    throw config_error("rlcore.advantages=openrlhf has no " + estimator +
+                       "; expected gae, reinforce_plus_plus, rloo, reinforce_plus_plus_baseline or grpo");
+  if (!openrlhf)
+    for (const char* name : {"rlcore.reward_clip_range", "rlcore.scale_advantages"})
+      if (opt.is_set(name)) opt.note(std::string(name) + " has no effect without rlcore.advantages=openrlhf");
+  const bool by_token = openrlhf || is({"gae", "reinforce_plus_plus", "remax", "optimal_token_baseline"});
   if (mode == "geo_mean" && by_token)
     throw config_error(losses + "loss_mode=geo_mean takes one advantage per response, " + chosen +
                        " has one per token; expected an estimator such as grpo or rloo");
@@ -99,12 +106,21 @@ inline void check_algorithm(options& opt) {
       throw config_error("actor_rollout_ref.actor." + std::string(name) + "=" +
                          inline_text(opt.at("actor_rollout_ref.actor." + std::string(name))) +
                          ": expected a number > 0");
-  if (opt.get<std::int64_t>("actor_rollout_ref.rollout.n") == 1 && !by_token)
+  if (opt.get<std::int64_t>("actor_rollout_ref.rollout.n") == 1 &&
+      !is({"gae", "reinforce_plus_plus", "remax", "optimal_token_baseline"}))
     opt.note("actor_rollout_ref.rollout.n=1: a group of one has nothing to be compared with; " +
              std::string(estimator == "grpo" ? "GRPO" : estimator) + " learns from n=2 on");
   const auto without_effect = [&](const std::string& key, bool used) {
     if (!used && opt.is_set(key)) opt.note(key + " has no effect with " + chosen);
   };
+  if (!opt.find<bool>("critic.enable").value_or(is({"gae"}))) {
+    std::string unused;
+    for (const key& k : opt.known().keys())
+      if (k.name.starts_with("critic.") && k.name != "critic.enable" && k.use == disposition::honoured &&
+          opt.is_set(k.name))
+        unused += (unused.empty() ? "" : ", ") + std::string(k.name);
+    if (!unused.empty()) opt.note(unused + ": no effect, " + chosen + " has no critic");
+  }
   without_effect("algorithm.gamma", is({"gae", "reinforce_plus_plus"}));
   without_effect("algorithm.lam", is({"gae"}));
   without_effect("algorithm.norm_adv_by_std_in_grpo", is({"grpo", "grpo_vectorized", "grpo_passk"}));
@@ -161,7 +177,8 @@ inline void check_chat_template(const options& opt) {
 
 inline void check_micro_sizes(const options& opt) {
   for (const char* name :
-       {"actor_rollout_ref.actor.ppo_micro_batch_size", "actor_rollout_ref.rollout.log_prob_micro_batch_size",
+       {"critic.ppo_micro_batch_size", "critic.forward_micro_batch_size",
+        "actor_rollout_ref.actor.ppo_micro_batch_size", "actor_rollout_ref.rollout.log_prob_micro_batch_size",
         "actor_rollout_ref.ref.log_prob_micro_batch_size"})
     if (opt.find<std::int64_t>(name) && opt.find<std::int64_t>(std::string(name) + "_per_gpu"))
       throw config_error("both " + std::string(name) + " and " + name + "_per_gpu are set; keep the latter");

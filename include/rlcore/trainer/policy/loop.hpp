@@ -45,11 +45,12 @@ struct policy_run {
   reward_source& rewards;
   nn::causal_lm<Device>* reference = nullptr;  ///< present iff a KL needs it; with LoRA policy.model, adapters off
   std::vector<std::int32_t> eos_ids;
+  critic<Device>* value_model = nullptr;  ///< present iff advantages read values, or critic.enable
   const replay* stored = nullptr;  ///< responses to take instead of sampling; old log-probs are then computed again
 };
 
 /// Purposes of the run's seed; numbers of one never meet those of another.
-enum class stream : std::uint32_t { rollout = 1, validation, mini_batches, selection, greedy };
+enum class stream : std::uint32_t { rollout = 1, validation, mini_batches, selection, greedy, critic_mini_batches };
 
 template <class Device, policy_algorithm Algorithm = verl_algorithm>
 class policy_loop {
@@ -269,10 +270,16 @@ class policy_loop {
                           run_.plan.old_trajectories, run_.plan.old_tokens);
       });
     score_reference(batch_, time);
+    if (run_.value_model != nullptr)
+      time("values", [&] {
+        bar_.phase("values", 0, 0);
+        run_.value_model->values(batch_);
+      });
     time("adv", [&] {
       if (s.reward_kl.enabled) penalise(m);
       run_.algorithm.advantages(batch_, s.samples, key(stream::selection));
     });
+    if (run_.value_model != nullptr) time("update_critic", [&] { update_critic(m); });
     m.set("actor/entropy", rollout_entropy(batch_, run_.algorithm));
     if (s.critic_warmup <= state_.step) time("update_actor", [&] { update(m); });
     if (!s.rollout_dir.empty())
@@ -286,7 +293,7 @@ class policy_loop {
       log_.announce(state_.step, so_far);
       time("save_checkpoint", [&] {
         bar_.phase("checkpoint", 0, 0);
-        save_state(s.root, run_.policy, run_.model_folder, state_, s.keep);
+        save_state(s.root, run_.policy, run_.value_model, run_.model_folder, state_, s.keep);
       });
     }
   }
@@ -324,6 +331,14 @@ class policy_loop {
     m.set("actor/reward_kl_penalty_coeff", coefficient);
     if (k.adaptive)
       coefficient = adaptive_kl{coefficient, k.target, k.horizon}.updated(kl, std::ssize(batch_)).coefficient;
+  }
+
+  void update_critic(metrics& m) {
+    critic<Device>& c = *run_.value_model;
+    bar_.phase("update of the critic", 0, 0);
+    for (trajectory& t : batch_)  // an estimator of one advantage per response: the critic learns that
+      if (t.token_return.empty()) t.token_return.assign(static_cast<std::size_t>(t.response_length()), t.advantage);
+    c.update(batch_, c.settings.lr * c.settings.schedule.factor(state_.step - 1), key(stream::critic_mini_batches), m);
   }
 
   void update(metrics& m) {

@@ -1,12 +1,15 @@
 // What the policy loop needs to know, read once from the command line and checked before any work starts.
 #pragma once
 
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "rlcore/core/error.hpp"
@@ -32,7 +35,7 @@ struct reward_kl_settings {
 struct policy_settings {
   // data
   std::vector<std::string> train_files, val_files;
-  std::string prompt_key, source_key = "data_source";
+  std::string prompt_key, source_key = "data_source", label_key, default_source;
   std::optional<bool> enable_thinking = {};  ///< of the chat template; unset: its default
   std::int64_t max_prompt_length = 0, max_response_length = 0;
   bool filter_overlong_prompts = false, shuffle = true;
@@ -88,6 +91,22 @@ inline aggregation_mode aggregation_of(const std::string& name) {
   throw config_error("'" + name + "' is not a loss_agg_mode");
 }
 
+/// A list of two numbers; throws config_error with `expected` if it is not one for which `right` holds.
+template <class Right>
+std::pair<double, double> read_pair(const options& opt, const std::string& name, const char* expected, Right&& right) {
+  const std::vector<std::string> texts = opt.list(name);
+  double x[2] = {};
+  bool good = texts.size() == 2;
+  for (std::size_t i = 0; i < 2 && good; ++i) {
+    const char* end = texts[i].data() + texts[i].size();
+    const auto [stop, code] = std::from_chars(texts[i].data(), end, x[i]);
+    good = code == std::errc() && stop == end;
+  }
+  if (!good || !right(x[0], x[1]))
+    throw config_error(name + "=" + inline_text(opt.at(name)) + ": expected " + expected);
+  return {x[0], x[1]};
+}
+
 /// actor.policy_loss.loss_mode; the registry has refused every other word.
 inline policy_loss_mode loss_mode_of(const std::string& name) {
   constexpr std::string_view names[] = {"vanilla", "gspo", "gpg", "clip_cov", "kl_cov", "geo_mean", "sapo", "cispo"};
@@ -126,6 +145,13 @@ inline verl_algorithm read_algorithm(const options& opt) {
   a.advantage = {advantage_estimator_of(opt.get<std::string>("algorithm.adv_estimator")),
                  opt.get<bool>("algorithm.norm_adv_by_std_in_grpo"), opt.get<double>("algorithm.gamma"),
                  opt.get<double>("algorithm.lam")};
+  if (opt.get<std::string>("rlcore.advantages") == "openrlhf") {
+    const auto range = read_pair(opt, "rlcore.reward_clip_range", "two numbers in order, e.g. [-10,10]",
+                                 [](double low, double high) { return low <= high; });
+    a.other =
+        openrlhf_advantage{a.advantage.kind,   a.advantage.normalize_by_std, a.advantage.gamma,
+                           a.advantage.lambda, {range.first, range.second},  opt.get<bool>("rlcore.scale_advantages")};
+  }
   a.clip_cov.share = opt.get<double>(losses + "clip_cov_ratio");
   a.clip_cov.low = opt.get<double>(losses + "clip_cov_lb");
   a.clip_cov.high = opt.get<double>(losses + "clip_cov_ub");
@@ -133,15 +159,27 @@ inline verl_algorithm read_algorithm(const options& opt) {
   return a;
 }
 
-inline optim::schedule read_schedule(const options& opt) {
-  const std::string optim = "actor_rollout_ref.actor.optim.";
+/// The schedule that <prefix>warmup_style etc. describe, e.g. of prefix "critic.optim."; its total_steps are not set.
+inline optim::schedule read_schedule(const options& opt, const std::string& prefix) {
+  const std::string style = opt.get<std::string>(prefix + "warmup_style");
   optim::schedule schedule;
-  if (opt.get<std::string>(optim + "warmup_style") == "cosine") schedule.kind = optim::schedule_kind::cosine;
-  schedule.warmup_steps = opt.get<std::int64_t>(optim + "lr_warmup_steps");
-  schedule.warmup_ratio = opt.get<double>(optim + "lr_warmup_steps_ratio");
-  schedule.min_lr_ratio = opt.get<double>(optim + "min_lr_ratio");
-  schedule.num_cycles = opt.get<double>(optim + "num_cycles");
+  if (style == "cosine") schedule.kind = optim::schedule_kind::cosine;
+  if (style == "cosine_with_min_lr") schedule.kind = optim::schedule_kind::cosine_with_min_lr;
+  schedule.warmup_steps = opt.get<std::int64_t>(prefix + "lr_warmup_steps");
+  schedule.warmup_ratio = opt.get<double>(prefix + "lr_warmup_steps_ratio");
+  schedule.min_lr_ratio = opt.find<double>(prefix + "min_lr_ratio").value_or(0);
+  if (opt.known().find(prefix + "num_cycles") != nullptr) schedule.num_cycles = opt.get<double>(prefix + "num_cycles");
   return schedule;
+}
+
+/// AdamW's settings below `prefix`.
+inline optim::adamw_settings read_adamw(const options& opt, const std::string& prefix) {
+  optim::adamw_settings adamw;
+  adamw.weight_decay = opt.get<double>(prefix + "weight_decay");
+  const auto beta = read_pair(opt, prefix + "betas", "two numbers from 0 to below 1, e.g. [0.9,0.999]",
+                              [](double a, double b) { return a >= 0 && a < 1 && b >= 0 && b < 1; });
+  adamw.beta1 = beta.first, adamw.beta2 = beta.second;
+  return adamw;
 }
 
 inline policy_settings read_settings(const options& opt) {
@@ -153,6 +191,8 @@ inline policy_settings read_settings(const options& opt) {
   s.source_key = opt.get<std::string>("data.reward_fn_key");
   if (const value* thinking = opt.at("data.apply_chat_template_kwargs").find("enable_thinking"))
     s.enable_thinking = *thinking->as<bool>();  // check_policy_options() has seen to the type
+  s.label_key = opt.find<std::string>("rlcore.label_key").value_or("");
+  s.default_source = opt.find<std::string>("rlcore.data_source").value_or("");
   s.max_prompt_length = opt.get<std::int64_t>("data.max_prompt_length");
   s.max_response_length = opt.get<std::int64_t>("data.max_response_length");
   s.filter_overlong_prompts = opt.get<bool>("data.filter_overlong_prompts");
@@ -201,8 +241,8 @@ inline policy_settings read_settings(const options& opt) {
   s.dynamic_sampling.keep_surplus = opt.get<bool>("rlcore.keep_surplus");
 
   s.lr = opt.get<double>(actor + "optim.lr");
-  s.schedule = read_schedule(opt);
-  s.adamw.weight_decay = opt.get<double>(actor + "optim.weight_decay");
+  s.schedule = read_schedule(opt, actor + "optim.");
+  s.adamw = read_adamw(opt, actor + "optim.");
   s.grad_clip = opt.get<double>(actor + "grad_clip");
   s.epochs_per_step = opt.get<std::int64_t>(actor + "ppo_epochs");
   s.shuffle_mini_batches = opt.get<bool>(actor + "shuffle");

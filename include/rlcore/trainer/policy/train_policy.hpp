@@ -39,6 +39,8 @@ inline data::prompt_dataset open_prompts(const std::vector<std::string>& files, 
                                   .max_prompt_length = static_cast<std::size_t>(s.max_prompt_length),
                                   .filter_overlong_prompts = s.filter_overlong_prompts,
                                   .truncation = data::parse_truncation(s.truncation),
+                                  .label_key = s.label_key,
+                                  .default_source = s.default_source,
                                   .needs_truth = rewards.reads_truth()};
   data::prompt_dataset prompts = data::make_prompts(
       tables, how,
@@ -115,6 +117,20 @@ inline void check_surplus(std::span<const trajectory> surplus, const data::promp
                          "pass trainer.resume_mode=disable");
 }
 
+/// The config of the critic in `folder`; it has to take every sequence of the actor. Throws config_error.
+inline nn::config critic_config(const std::filesystem::path& folder, const nn::config& actor,
+                                const policy_settings& s) {
+  nn::config config = checkpoint::read_config(folder);
+  const std::string where = "critic.model.path=" + folder.string() + ": ";
+  if (config.vocab_size < actor.vocab_size)
+    throw config_error(where + "its " + std::to_string(config.vocab_size) + " tokens are fewer than the actor's " +
+                       std::to_string(actor.vocab_size));
+  if (config.max_position_embeddings < s.max_prompt_length + s.max_response_length)
+    throw config_error(where + "its " + std::to_string(config.max_position_embeddings) +
+                       " positions are fewer than data.max_prompt_length + data.max_response_length");
+  return config;
+}
+
 /// What the report says about the run besides its metrics.
 inline run_info describe_run(const options& opt, const batch_plan& plan, const std::string& device,
                              const std::string& model) {
@@ -168,8 +184,6 @@ std::optional<double> train_policy(Device& device, const options& opt, const Alg
   };
   for (const std::string& note : opt.notes()) say("note: " + note);
 
-  if (inputs_of(algorithm).values) throw config_error("algorithm.adv_estimator=gae is not in this build yet");
-
   const std::filesystem::path folder = checkpoint::resolve_model(s.model_path);
   nn::config config = checkpoint::read_config(folder);
   if (config.output != nn::model_output::logits)
@@ -197,6 +211,8 @@ std::optional<double> train_policy(Device& device, const options& opt, const Alg
   policy_settings settings = s;
   settings.schedule.total_steps = plan.total_steps;
 
+  const auto how_to_value = read_critic_settings(opt, plan, inputs_of(algorithm).values);
+
   actor<Device> policy(device, config, settings);
   std::string model_text = fmt::format("{}: {}, {} layers, hidden {}, {:.3g} M parameters", folder.string(),
                                        config.model == nn::family::qwen2 ? "qwen2" : "qwen3", config.num_hidden_layers,
@@ -218,6 +234,14 @@ std::optional<double> train_policy(Device& device, const options& opt, const Alg
   std::optional<nn::causal_lm<Device>> reference;
   const bool needs_reference = s.reward_kl.enabled || contains(algorithm.reads(), field::ref_logp);
   if (needs_reference && !s.lora) load_model(reference.emplace(device, config), folder);
+  std::optional<critic<Device>> value_model;
+  std::filesystem::path value_folder = folder;
+  if (how_to_value) {
+    if (!how_to_value->model_path.empty()) value_folder = checkpoint::resolve_model(how_to_value->model_path);
+    value_model.emplace(device, critic_config(value_folder, config, s), *how_to_value, s.logits_bytes, s.seed);
+    say("critic " + value_folder.string() +
+        (how_to_value->model_path.empty() ? ": the actor's model, since critic.model.path is not given" : ""));
+  }
   std::optional<replay> stored;
   if (!s.replay.empty()) {
     stored.emplace(checkpoint::expand_home(s.replay),
@@ -227,8 +251,9 @@ std::optional<double> train_policy(Device& device, const options& opt, const Alg
   }
   run_state state;
   if (!from || s.lora) policy.load(folder);
+  if (value_model && (!from || how_to_value->lora)) value_model->load(value_folder);
   if (from) {
-    state = load_state(from.folder, policy, s.seed);
+    state = load_state(from.folder, policy, value_model ? &*value_model : nullptr, s.seed);
     say("resumed after step " + std::to_string(state.step) + " from " + from.folder.string());
   }
 
@@ -239,11 +264,9 @@ std::optional<double> train_policy(Device& device, const options& opt, const Alg
   settings.root = root.string();
   logger log(s.loggers, root, from ? from.step : -1, checkpoint::expand_home(s.events_dir).string());
   progress bar;
+  nn::causal_lm<Device>* const against = reference ? &*reference : needs_reference ? &policy.model : nullptr;
   policy_loop<Device, Algorithm> loop({settings, algorithm, plan, tokenizer, folder, train, &val, policy, *rewards,
-                                       reference         ? &*reference
-                                       : needs_reference ? &policy.model
-                                                         : nullptr,
-                                       eos, stored ? &*stored : nullptr},
+                                       against, eos, value_model ? &*value_model : nullptr, stored ? &*stored : nullptr},
                                       log, bar);
   if (from) {
     check_surplus(state.surplus, train, from.folder);

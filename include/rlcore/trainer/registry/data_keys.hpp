@@ -46,10 +46,18 @@ inline constexpr key data[] = {
     {"data.datagen.name", text, "null", fixed, "own data generator class (Python)"},
 };
 
+constexpr key estimator_by_default(std::string_view name) noexcept {
+  return {"algorithm.adv_estimator",
+          text,
+          name,
+          honoured,
+          "advantage estimator; gae trains a critic",
+          words("gae|grpo|reinforce_plus_plus|reinforce_plus_plus_baseline|remax|rloo|opo|grpo_passk|gpg|"
+                "grpo_vectorized|rloo_vectorized|optimal_token_baseline|tir_optimal_token_baseline")};
+}
+
 inline constexpr key algorithm[] = {
-    {"algorithm.adv_estimator", text, "grpo", honoured, "advantage estimator; gae trains a critic",
-     words("gae|grpo|reinforce_plus_plus|reinforce_plus_plus_baseline|remax|rloo|opo|grpo_passk|gpg|grpo_vectorized|"
-           "rloo_vectorized|optimal_token_baseline|tir_optimal_token_baseline")},
+    estimator_by_default("grpo"),
     {"algorithm.norm_adv_by_std_in_grpo", boolean, "True", honoured,
      "divide by the group's standard deviation (grpo, grpo_passk); False is Dr.GRPO"},
     {"algorithm.use_kl_in_reward", boolean, "False", honoured, "subtract the KL to the reference from the reward"},

@@ -1,9 +1,16 @@
-// The keys of grpo_trainer: verl's main_ppo (state of August 2025) and our own.
+// The keys of grpo_trainer, ppo_trainer and reinforce_plus_plus_trainer: verl's main_ppo (state of August 2025) and our
+// own.
 #pragma once
 
+#include <span>
+#include <string>
+#include <utility>
+
 #include "rlcore/trainer/options.hpp"
+#include "rlcore/trainer/options/openrlhf_ppo_flags.hpp"
 #include "rlcore/trainer/options/policy_checks.hpp"
 #include "rlcore/trainer/registry/actor_keys.hpp"
+#include "rlcore/trainer/registry/critic_keys.hpp"
 #include "rlcore/trainer/registry/data_keys.hpp"
 #include "rlcore/trainer/registry/further_keys.hpp"
 #include "rlcore/trainer/registry/megatron_keys.hpp"
@@ -33,6 +40,41 @@ inline registry main_ppo_registry() {
       .add(keys::own_reward);
   known.add(keys::megatron).add(keys::further);
   known.add_flags(keys::own_flags).add_flags(keys::policy_flags);
+  return known;
+}
+
+/// The same for a trainer of `program` with `estimator` as default, with the flags of OpenRLHF's train_ppo_ray.
+inline registry main_ppo_registry(std::string program, std::string summary, const key& estimator) {
+  registry known = main_ppo_registry();
+  known.program = std::move(program), known.summary = std::move(summary);
+  known.add(std::span(&estimator, 1));
+  known.add_as_flags(keys::openrlhf_ppo).add_as_flags(keys::openrlhf_machine);
+  constexpr flag pairs[] = {{"reward_clip_range", "reward_clip_range", 2}, {"adam_betas", "adam_betas", 2}};
+  known.add_flags(pairs);
+  known.check = [](options& opt) {
+    apply_openrlhf_flags(opt);
+    check_policy_options(opt);
+  };
+  return known;
+}
+
+inline registry ppo_trainer_registry() {
+  constexpr key estimator = keys::estimator_by_default("gae");
+  return main_ppo_registry("ppo_trainer", "proximal policy optimization of a language model, with a critic", estimator);
+}
+
+inline registry reinforce_plus_plus_trainer_registry() {
+  constexpr key estimator = keys::estimator_by_default("reinforce_plus_plus");
+  registry known =
+      main_ppo_registry("reinforce_plus_plus_trainer",
+                        "REINFORCE++: policy gradients without a critic, normalised over the batch", estimator);
+  constexpr key flag_default = {"advantage_estimator",
+                                key_type::text,
+                                "reinforce",
+                                disposition::honoured,
+                                "advantage estimator; reinforce is REINFORCE++",
+                                {.choices = "gae|reinforce|rloo|reinforce_baseline|group_norm|dr_grpo"}};
+  known.add(std::span(&flag_default, 1));
   return known;
 }
 

@@ -36,7 +36,8 @@ inline constexpr key trainer[] = {
     {"trainer.validation_data_dir", text, "null", fixed, "folder for the validation responses"},
     {"trainer.log_val_generations", integer, "0", accepted, "samples sent to a web tracker"},
     {"trainer.balance_batch", boolean, "True", accepted, "even out tokens between ranks"},
-    {"trainer.max_critic_ckpt_to_keep", integer, "null", accepted, "no critic here"},
+    {"trainer.max_critic_ckpt_to_keep", integer, "null", honoured,
+     "the critics of older checkpoints are removed; null keeps all", at_least(0)},
     {"trainer.del_local_ckpt_after_load", boolean, "False", fixed, "remove a checkpoint once it is read"},
     {"trainer.esi_redundant_time", real, "0", fixed, "save before a rented machine expires"},
     {"trainer.ray_wait_register_center_timeout", integer, "300", accepted, "seconds to wait for other processes"},
@@ -64,6 +65,14 @@ inline constexpr key own[] = {
      words("same|int8")},
     {"rlcore.keep_surplus", boolean, "True", honoured,
      "dynamic sampling: groups beyond a step's need wait for the next one; False throws them away, as verl does"},
+    {"rlcore.label_key", text, "null", honoured,
+     "column of the right answer; null: reward_model.ground_truth, as verl's rows have it"},
+    {"rlcore.data_source", text, "null", honoured, "reward rule of rows without a column data_source"},
+    {"rlcore.advantages", text, "verl", honoured, "whose conventions the advantage estimators follow",
+     words("verl|openrlhf")},
+    {"rlcore.reward_clip_range", texts, "[-10,10]", honoured, "bounds of a reward (with rlcore.advantages=openrlhf)"},
+    {"rlcore.scale_advantages", boolean, "True", honoured,
+     "divide by the deviation over the step (with rlcore.advantages=openrlhf)"},
     {"rlcore.recompute_old_log_prob", boolean, "False", honoured,
      "compute the old log-probs again instead of keeping those recorded while sampling; the same bits"},
     {"rlcore.replay", text, "null", honoured,
@@ -74,10 +83,6 @@ inline constexpr key own[] = {
 /// Flags that every trainer takes beside its keys.
 inline constexpr flag own_flags[] = {{"use_tensorboard", "rlcore.tensorboard_dir"}};
 inline constexpr flag policy_flags[] = {{"replay", "rlcore.replay"}};
-
-inline constexpr key critic[] = {
-    {"critic.enable", boolean, "null", fixed, "train a value model"},
-};
 
 }  // namespace trainer::keys
 RLCORE_END

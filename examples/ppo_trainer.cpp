@@ -1,0 +1,21 @@
+// Proximal Policy Optimization with a critic (Schulman et al. 2017), with verl's command line and OpenRLHF's flags:
+//   build/bin/ppo_trainer data.train_files=train.parquet data.val_files=test.parquet actor_rollout_ref.model.path=... ...
+#include <cstdio>
+
+#include "rlcore/trainer/host_device.hpp"
+#include "rlcore/trainer/policy/train_policy.hpp"
+#include "rlcore/trainer/program.hpp"
+#include "rlcore/trainer/registry/main_ppo.hpp"
+
+int main(int argc, char** argv) {
+  using namespace rlcore;
+  return trainer::run_program("ppo_trainer", [&] {
+    const auto options = trainer::options::parse(argc, argv, trainer::ppo_trainer_registry());
+    if (options.answer()) {
+      std::fputs(options.answer()->c_str(), stdout);
+      return;
+    }
+    cpu device = trainer::host_device(options);
+    trainer::train_policy(device, options);
+  });
+}

@@ -1,0 +1,21 @@
+// REINFORCE++ (Hu 2025) with verl's command line or the flags of OpenRLHF's train_ppo_ray:
+//   build/bin/reinforce_plus_plus_trainer data.train_files=train.parquet data.val_files=test.parquet actor_rollout_ref.model.path=... ...
+#include <cstdio>
+
+#include "rlcore/trainer/host_device.hpp"
+#include "rlcore/trainer/policy/train_policy.hpp"
+#include "rlcore/trainer/program.hpp"
+#include "rlcore/trainer/registry/main_ppo.hpp"
+
+int main(int argc, char** argv) {
+  using namespace rlcore;
+  return trainer::run_program("reinforce_plus_plus_trainer", [&] {
+    const auto options = trainer::options::parse(argc, argv, trainer::reinforce_plus_plus_trainer_registry());
+    if (options.answer()) {
+      std::fputs(options.answer()->c_str(), stdout);
+      return;
+    }
+    cpu device = trainer::host_device(options);
+    trainer::train_policy(device, options);
+  });
+}
