@@ -71,7 +71,7 @@ TEST(options, other_published_command_lines_run_unchanged) {
   EXPECT_EQ(sixteen.get<std::int64_t>("trainer.nnodes"), 2);
   EXPECT_TRUE(has_note(sixteen, "trainer.logger=wandb is not in this build"));
   EXPECT_TRUE(has_note(sixteen, "ppo_max_token_len_per_gpu has no effect"));
-  EXPECT_TRUE(has_note(sixteen, "not used by this program: critic.optim.lr=9e-06"));
+  EXPECT_TRUE(has_note(sixteen, "critic.optim.lr: no effect, algorithm.adv_estimator=grpo has no critic"));
 }
 
 TEST(options, overrides_at_the_end_win) {

@@ -37,9 +37,10 @@ bool same(const value& mine, const nlohmann::json& theirs) {
 
 TEST(registry, knows_every_key_of_verl_and_its_default) {
   const options opt = options::parse(std::vector<std::string>{}, main_ppo_registry());
-  // Deliberate: the engine and the device are ours, the program is named after its estimator, no web tracker.
+  // Deliberate: the engine and the device are ours, the program is named after its estimator, no web tracker, and a
+  // critic starts from the actor's model unless told otherwise.
   const std::set<std::string> different = {"actor_rollout_ref.rollout.name", "algorithm.adv_estimator",
-                                           "trainer.device", "trainer.logger"};
+                                           "trainer.device", "trainer.logger", "critic.model.path"};
   ASSERT_GT(defaults().size(), 300u);
   for (const auto& [name, theirs] : defaults().items()) {
     if (opt.known().find(name) == nullptr) {

@@ -40,6 +40,11 @@ void map_openrlhf_models(options& opt, Set&& set) {
     set("reward_model.enable", value(true));
     set("reward_model.model.path", value(*reward));
   }
+  for (const std::string model : {"actor_rollout_ref.model.", "critic.model."}) {
+    set(model + "lora_rank", opt.at("lora_rank"));
+    set(model + "lora_alpha", opt.at("lora_alpha"));
+    set(model + "target_modules", opt.at("target_modules"));
+  }
   if (const auto own = text("critic_pretrain"))
     set("critic.model.path", value(*own));
   else if (reward && !remote)
@@ -154,7 +159,6 @@ void map_openrlhf_run(options& opt, Set&& set) {
   set("trainer.experiment_name", opt.at("advantage_estimator"));
   set("rlcore.seed", opt.at("seed"));
   value::list loggers{value("console"), value("file")};
-  if (!opt.at("use_tensorboard").is_null()) loggers.push_back(value("tensorboard"));
   if (!opt.at("use_wandb").is_null()) loggers.push_back(value("wandb"));
   set("trainer.logger", value(std::move(loggers)));
 }

@@ -241,6 +241,7 @@ inline void check_policy_options(options& opt) {
   detail::check_model_overrides(opt);
   check_reward_options(opt);
   note_unused_lora(opt, "actor_rollout_ref.model.");
+  read_lora(opt, "critic.model.", 1);
   if (read_lora(opt, "actor_rollout_ref.model.", 1) &&
       opt.get<std::string>("actor_rollout_ref.actor.strategy") == "megatron")
     opt.note("verl's Megatron workers have no LoRA; here it is trained all the same");

@@ -25,9 +25,12 @@ struct critic : trainee<Device> {
   critic_settings settings;
 
   critic(Device& device, nn::config config, const critic_settings& s, std::size_t logits_bytes, std::uint64_t seed)
-      : trainee<Device>(
-            device, as_score(std::move(config)),
-            {.adamw = s.adamw, .logits_bytes = logits_bytes, .recompute = s.recompute_activations, .seed = seed}),
+      : trainee<Device>(device, as_score(std::move(config)),
+                        {.adamw = s.adamw,
+                         .logits_bytes = logits_bytes,
+                         .recompute = s.recompute_activations,
+                         .seed = seed,
+                         .lora = s.lora}),
         settings(s) {}
 
   /// Writes trajectory::value.

@@ -11,6 +11,7 @@
 #include "rlcore/optim/schedule.hpp"
 #include "rlcore/trainer/options.hpp"
 #include "rlcore/trainer/options/batch_plan.hpp"
+#include "rlcore/trainer/options/lora_options.hpp"
 #include "rlcore/trainer/policy/settings.hpp"
 
 RLCORE_BEGIN
@@ -28,6 +29,7 @@ struct critic_settings {
   std::int64_t forward_trajectories = 0, forward_tokens = 0;  ///< the same where values are only read
   std::int64_t epochs_per_step = 1, keep = 0;
   bool shuffle_mini_batches = false;
+  std::optional<nn::lora_settings> lora = {};
 };
 
 /// Nothing if the run has no critic: critic.enable, and if that is null, whether the advantages read values. Throws
@@ -64,6 +66,7 @@ inline std::optional<critic_settings> read_critic_settings(const options& opt, c
   }
   s.epochs_per_step = opt.get<std::int64_t>("critic.ppo_epochs");
   s.shuffle_mini_batches = opt.get<bool>("critic.shuffle");
+  s.lora = read_lora(opt, "critic.model.", static_cast<std::uint64_t>(opt.get<std::int64_t>("rlcore.seed")));
   s.keep = opt.find<std::int64_t>("trainer.max_critic_ckpt_to_keep").value_or(0);
   return s;
 }

@@ -255,7 +255,7 @@ class policy_loop {
   void save_if_missing() {
     const policy_settings& s = run_.settings;
     if (state_.step == 0 || std::filesystem::exists(checkpoint::step_folder(s.root, state_.step))) return;
-    save_state(s.root, run_.policy, run_.model_folder, state_, s.keep);
+    save_state(s.root, run_.policy, run_.value_model, run_.model_folder, state_, s.keep);
   }
 
   void step(metrics& m, stages& time, std::optional<double>& last_validation) {

@@ -265,9 +265,10 @@ std::optional<double> train_policy(Device& device, const options& opt, const Alg
   logger log(s.loggers, root, from ? from.step : -1, checkpoint::expand_home(s.events_dir).string());
   progress bar;
   nn::causal_lm<Device>* const against = reference ? &*reference : needs_reference ? &policy.model : nullptr;
-  policy_loop<Device, Algorithm> loop({settings, algorithm, plan, tokenizer, folder, train, &val, policy, *rewards,
-                                       against, eos, value_model ? &*value_model : nullptr, stored ? &*stored : nullptr},
-                                      log, bar);
+  policy_loop<Device, Algorithm> loop(
+      {settings, algorithm, plan, tokenizer, folder, train, &val, policy, *rewards, against, eos,
+       value_model ? &*value_model : nullptr, stored ? &*stored : nullptr},
+      log, bar);
   if (from) {
     check_surplus(state.surplus, train, from.folder);
     loop.resume(state);
