@@ -62,7 +62,8 @@ TEST_F(policy_trainers, every_estimator_resumes_to_the_same_bits) {
     EXPECT_TRUE(weights(root(estimator), 2) == weights(root(half), 2)) << "other weights";
     EXPECT_TRUE(moments(root(estimator), 2) == moments(root(half), 2)) << "other moments";
     EXPECT_EQ(rows(root(estimator)).at(1), rows(root(half)).at(0));
-    for (const auto& [name, x] : row(estimator, 1).items())
+    const nlohmann::json last = row(estimator, 1);
+    for (const auto& [name, x] : last.items())
       EXPECT_TRUE(rlcore::trainer::is_defined_metric(name)) << name;
     if (estimator != "gae") continue;
     for (const char* file : {"critic/huggingface/model.safetensors", "critic/optim.safetensors"}) {

@@ -87,6 +87,7 @@ void map_openrlhf_batches(options& opt, Set&& set) {
                        ": expected a multiple of --n_samples_per_prompt " + std::to_string(samples) +
                        ", since an update holds whole groups here");
   set("data.train_batch_size", value(prompts));
+  set("data.gen_batch_size", value(prompts));
   set("actor_rollout_ref.rollout.n", value(samples));
   for (const std::string model : {"actor_rollout_ref.actor.", "critic."}) {
     set(model + "ppo_mini_batch_size", value(update / samples));
