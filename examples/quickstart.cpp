@@ -1,5 +1,6 @@
 // The whole road in a few minutes on a CPU: word problems, tokenizer, tiny Qwen2, a brief supervised warm start, GRPO.
 //   build/bin/quickstart [key=value ...]        settings of grpo_trainer, e.g. rlcore.seed=2
+//   build/bin/quickstart --task_only            only data/ and model/, for any other trainer (docs/policy_trainers.md)
 // Leaves runs/quickstart/{data,model,global_step_N,metrics.jsonl,report.html,tensorboard}.
 #include <cstdio>
 #include <string>
@@ -27,10 +28,21 @@ std::vector<std::string> settings() {
   return all;
 }
 
+trainer::registry known() {
+  using namespace trainer::keys;
+  constexpr trainer::key own[] = {
+      {"quickstart.task_only", boolean, "False", honoured, "write data/ and model/ and stop (also --task_only)"}};
+  constexpr trainer::flag flags[] = {{"task_only", "quickstart.task_only", trainer::flag::switch_only}};
+  trainer::registry all = trainer::main_ppo_registry();
+  all.program = "quickstart";
+  all.add(own).add_flags(flags);
+  return all;
+}
+
 void run(int argc, char** argv) {
   std::vector<std::string> arguments = settings();
   arguments.insert(arguments.end(), argv + 1, argv + argc);
-  const auto options = trainer::options::parse(arguments, trainer::main_ppo_registry());
+  const auto options = trainer::options::parse(arguments, known());
   if (options.answer()) {
     std::fputs(options.answer()->c_str(), stdout);
     return;
@@ -38,7 +50,7 @@ void run(int argc, char** argv) {
   cpu device = trainer::host_device(options);
   const trainer::policy_settings s = trainer::read_settings(options);
   embedded_task::make(device, root, s.seed, s);
-  trainer::train_policy(device, options);
+  if (!options.get<bool>("quickstart.task_only")) trainer::train_policy(device, options);
 }
 
 }  // namespace
