@@ -10,11 +10,12 @@ COMPILE = @cmake --build $(BUILD) --parallel $(JOBS)
 ARGS :=
 
 .DEFAULT_GOAL := help
-.PHONY: help train variants test bench speed format clean
+.PHONY: help train variants policy_trainers test bench speed format clean
 
 help:
 	@echo 'make train    build and run the quickstart: a small model learns word problems by GRPO (ARGS="key=value ...")'
 	@echo 'make variants compare algorithms on the same small task: one table, one report (ARGS="--list")'
+	@echo 'make policy_trainers  every policy trainer on the same small task, three seeds (TRAINERS="ppo" SEEDS="1")'
 	@echo 'make test     build everything and run all tests'
 	@echo 'make bench    build and run the benchmarks'
 	@echo 'make speed    every item of docs/performance.md beside its limit; peers with PYTHON=... (ARGS="--item gemm --quick")'
@@ -33,6 +34,12 @@ variants:
 	$(CONFIGURE)
 	$(COMPILE) --target variants
 	@$(BUILD)/bin/variants $(ARGS)
+
+policy_trainers:
+	@cmake/setup.sh train
+	$(CONFIGURE)
+	$(COMPILE) --target quickstart grpo_trainer ppo_trainer reinforce_plus_plus_trainer dapo_trainer
+	@tests/acceptance/policy_trainers.sh $(BUILD)
 
 test:
 	@cmake/setup.sh test

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -52,6 +53,14 @@ inline std::int64_t micro_size(const options& opt, const std::string& name, std:
   if (const auto own = opt.find<std::int64_t>(name + "_per_gpu")) return *own;
   if (const auto global = opt.find<std::int64_t>(name)) return std::max<std::int64_t>(1, *global / ranks);
   return 0;
+}
+
+/// <prefix>lr_warmup_steps, or the share <prefix>lr_warmup_steps_ratio of all steps where that is negative.
+inline std::int64_t warmup_steps(const options& opt, const std::string& prefix, std::int64_t total) {
+  const std::int64_t given = opt.get<std::int64_t>(prefix + "lr_warmup_steps");
+  if (given >= 0) return given;
+  const double share = opt.get<double>(prefix + "lr_warmup_steps_ratio") * static_cast<double>(total);
+  return static_cast<std::int64_t>(opt.get<bool>("rlcore.round_warmup_up") ? std::ceil(share - 1e-9) : share);
 }
 
 inline void warn_about_mini_batch(batch_plan& plan, const options& opt, std::int64_t ranks) {
@@ -143,10 +152,7 @@ inline batch_plan make_batch_plan(const options& opt, std::int64_t dataset_promp
     plan.warnings.push_back("without algorithm.filter_groups.enable=True a step trains on all gen_batch_size=" +
                             std::to_string(plan.prompts_per_round) + " prompts, as in verl; train_batch_size=" +
                             std::to_string(opt.get<std::int64_t>("data.train_batch_size")) + " has no effect");
-  const std::int64_t warmup = opt.get<std::int64_t>(actor + "optim.lr_warmup_steps");
-  plan.warmup_steps = warmup >= 0 ? warmup
-                                  : static_cast<std::int64_t>(opt.get<double>(actor + "optim.lr_warmup_steps_ratio") *
-                                                              static_cast<double>(plan.total_steps));
+  plan.warmup_steps = detail::warmup_steps(opt, actor + "optim.", plan.total_steps);
 
   detail::warn_about_mini_batch(plan, opt, ranks);
   const std::int64_t width =

@@ -100,6 +100,8 @@ void map_openrlhf_batches(options& opt, Set&& set) {
     set(model + "optim.min_lr_ratio", value(0.1));
     set(model + "optim.lr_warmup_steps_ratio", opt.at("lr_warmup_ratio"));
   }
+  set("rlcore.decay_norms_and_biases", value(false));
+  set("rlcore.round_warmup_up", value(true));
   set("actor_rollout_ref.actor.optim.lr", opt.at("actor_learning_rate"));
   set("critic.optim.lr", opt.at("critic_learning_rate"));
   set("actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu", opt.at("micro_rollout_batch_size"));

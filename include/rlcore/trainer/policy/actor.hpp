@@ -23,6 +23,7 @@ struct actor : trainee<Device> {
                         {.adamw = s.adamw,
                          .logits_bytes = s.logits_bytes,
                          .recompute = s.recompute_activations,
+                         .decay_norms_and_biases = s.decay_norms_and_biases,
                          .lora = s.lora,
                          .base_name = s.model_path}) {}
 };

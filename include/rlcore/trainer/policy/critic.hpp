@@ -30,6 +30,7 @@ struct critic : trainee<Device> {
                          .logits_bytes = logits_bytes,
                          .recompute = s.recompute_activations,
                          .seed = seed,
+                         .decay_norms_and_biases = s.decay_norms_and_biases,
                          .lora = s.lora}),
         settings(s) {}
 

@@ -28,7 +28,7 @@ struct critic_settings {
   std::int64_t micro_trajectories = 0, micro_tokens = 0;  ///< largest number in one forward and backward; 0: no limit
   std::int64_t forward_trajectories = 0, forward_tokens = 0;  ///< the same where values are only read
   std::int64_t epochs_per_step = 1, keep = 0;
-  bool shuffle_mini_batches = false;
+  bool shuffle_mini_batches = false, decay_norms_and_biases = true;
   std::optional<nn::lora_settings> lora = {};
 };
 
@@ -48,6 +48,8 @@ inline std::optional<critic_settings> read_critic_settings(const options& opt, c
   s.adamw = read_adamw(opt, "critic.optim.");
   s.schedule = read_schedule(opt, "critic.optim.");
   s.schedule.total_steps = plan.total_steps;
+  s.schedule.warmup_steps = detail::warmup_steps(opt, "critic.optim.", plan.total_steps);
+  s.decay_norms_and_biases = opt.get<bool>("rlcore.decay_norms_and_biases");
   s.grad_clip = opt.get<double>("critic.grad_clip");
   s.cliprange_value = opt.get<double>("critic.cliprange_value");
   s.aggregation = {aggregation_of(opt.get<std::string>("critic.loss_agg_mode")),

@@ -65,7 +65,7 @@ struct policy_settings {
   optim::adamw_settings adamw;
   optim::schedule schedule;
   std::int64_t epochs_per_step = 1;
-  bool shuffle_mini_batches = false;
+  bool shuffle_mini_batches = false, decay_norms_and_biases = true;
   // trainer
   std::string root, resume_mode, resume_path, rollout_dir, replay, events_dir;
   std::vector<std::string> loggers;
@@ -243,6 +243,7 @@ inline policy_settings read_settings(const options& opt) {
   s.lr = opt.get<double>(actor + "optim.lr");
   s.schedule = read_schedule(opt, actor + "optim.");
   s.adamw = read_adamw(opt, actor + "optim.");
+  s.decay_norms_and_biases = opt.get<bool>("rlcore.decay_norms_and_biases");
   s.grad_clip = opt.get<double>(actor + "grad_clip");
   s.epochs_per_step = opt.get<std::int64_t>(actor + "ppo_epochs");
   s.shuffle_mini_batches = opt.get<bool>(actor + "shuffle");

@@ -210,6 +210,7 @@ std::optional<double> train_policy(Device& device, const options& opt, const Alg
   const batch_plan plan = make_batch_plan(opt, std::ssize(train.prompts));
   policy_settings settings = s;
   settings.schedule.total_steps = plan.total_steps;
+  settings.schedule.warmup_steps = plan.warmup_steps;
 
   const auto how_to_value = read_critic_settings(opt, plan, inputs_of(algorithm).values);
 
