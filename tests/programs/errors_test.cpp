@@ -84,7 +84,7 @@ std::vector<mistake> mistakes() {
   const auto add = [&](const char* of, const char* name, words added, words said) {
     all.push_back({of, name, std::move(added), std::move(said)});
   };
-  for (const char* of : {"grpo", "ppo", "dapo", "reinforce_plus_plus"}) {
+  for (const char* of : {"grpo", "ppo", "dapo"}) {
     add(of, "misspelt_key", {"data.train_batchsize=4"}, {"'data.train_batchsize'", "'data.train_batch_size'"});
     add(of, "unknown_flag", {"--config-nam=x"}, {"--config-nam", "--config-name"});
     add(of, "bad_enum", {"actor_rollout_ref.actor.loss_agg_mode=token-men"},
@@ -120,6 +120,15 @@ std::vector<mistake> mistakes() {
   add("sft_multiturn", "no_column", {"data.train_files={files}/turns_no_messages.jsonl"},
       {"turns_no_messages.jsonl", "row 11", "'messages'"});
 
+  add("openrlhf_sft", "misspelt_flag", {"--learnign_rate", "1e-3"}, {"--learnign_rate", "--learning_rate"});
+  add("openrlhf_sft", "no_column", {"--output_key", "text"}, {"unpaired.jsonl", "no column 'text'"});
+  for (const char* of : {"openrlhf_reinforce_plus_plus", "openrlhf_ppo"}) {
+    add(of, "misspelt_flag", {"--init_kl_coeff", "0.1"}, {"--init_kl_coeff", "--init_kl_coef"});
+    add(of, "bad_enum", {"--advantage_estimator", "reinforc"}, {"advantage_estimator", "reinforc", "'reinforce'"});
+    add(of, "not_a_number", {"--rollout_batch_size", "many"}, {"rollout_batch_size", "many", "integer"});
+    add(of, "no_column", {"--input_key", "text"}, {"prompts.jsonl", "no column 'text'"});
+    add(of, "unknown_source", {"--prompt_data", "{files}/prompts_source.jsonl"}, {"prompts_source", "openai/gsm9k"});
+  }
   for (const char* of : {"dpo", "kto", "rm", "prm"}) {
     add(of, "misspelt_flag", {"--learnign_rate", "1e-3"}, {"--learnign_rate", "--learning_rate"});
     add(of, "not_a_number", {"--train_batch_size", "many"}, {"train_batch_size", "many", "integer"});
