@@ -35,17 +35,20 @@ Writes, for training and for held-out questions (no question is in both):
   --held_out X           share of the questions that are held out, default 0.25
   --seed N               which ones, default 1
   --messages             prompts and solutions as message lists, for --apply_chat_template
+  --mixed                unpaired rows and steps only of questions with right and wrong solutions
+  --step_labels RULE     first_error (default) or solution: every step is as good as its solution
   --placeholder TEXT     the mark after a step, default "ки"; it has to be one token of the model
   --help                 this text
 
-Step labels are made from whole-solution labels: see verify/gsm8k_solution.hpp.
+The data judges whole solutions. With first_error the steps of a wrong one are good until a calculator result does not
+occur in the true solution.
 )";
 
 struct settings {
-  std::string input, output = "~/data/gsm8k_solutions", mark = "ки";
+  std::string input, output = "~/data/gsm8k_solutions", mark = "ки", step_labels = "first_error";
   double held_out = 0.25;
   std::uint64_t seed = 1;
-  bool messages = false, help = false;
+  bool messages = false, mixed = false, help = false;
 };
 
 template <class T>
@@ -61,16 +64,16 @@ T number(const std::string& name, const std::string& text, double least, double 
 
 settings parse(std::span<char*> arguments) {
   settings s;
-  const std::vector<std::string> names{"--input",    "--local_save_dir", "--held_out", "--seed",
-                                       "--messages", "--placeholder",    "--help"};
+  const std::vector<std::string> names{"--input", "--local_save_dir", "--held_out",    "--seed", "--messages",
+                                       "--mixed", "--step_labels",    "--placeholder", "--help"};
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     std::string name = arguments[i], value;
     const std::size_t equals = name.find('=');
     if (equals != name.npos) value = name.substr(equals + 1), name.resize(equals);
     if (std::find(names.begin(), names.end(), name) == names.end())
       throw config_error("unknown option '" + name + "'" + rlcore::did_you_mean(name, names) + "; see --help");
-    if (name == "--help" || name == "--messages") {
-      (name == "--help" ? s.help : s.messages) = true;
+    if (name == "--help" || name == "--messages" || name == "--mixed") {
+      (name == "--help" ? s.help : name == "--mixed" ? s.mixed : s.messages) = true;
       continue;
     }
     if (equals == std::string::npos && i + 1 < arguments.size()) value = arguments[++i];
@@ -80,8 +83,13 @@ settings parse(std::span<char*> arguments) {
     else if (name == "--seed")
       s.seed = number<std::uint64_t>(name, value, 0, 1e15);
     else
-      (name == "--input" ? s.input : name == "--placeholder" ? s.mark : s.output) = value;
+      (name == "--input"         ? s.input
+       : name == "--placeholder" ? s.mark
+       : name == "--step_labels" ? s.step_labels
+                                 : s.output) = value;
   }
+  if (s.step_labels != "first_error" && s.step_labels != "solution")
+    throw config_error("--step_labels is '" + s.step_labels + "'; expected first_error or solution");
   if (!s.help && s.input.empty()) throw config_error("no --input; expected example_model_solutions.jsonl (see --help)");
   return s;
 }
@@ -103,11 +111,15 @@ void add(files& to, const solved_question& q, const settings& s) {
         to.pairs.push_back({{"prompt", prompt},
                             {"chosen", said_by("assistant", right.text, s.messages)},
                             {"rejected", said_by("assistant", wrong.text, s.messages)}});
+  const bool some = std::any_of(q.solutions.begin(), q.solutions.end(), [](const auto&x) { return x.correct; }),
+             all = std::all_of(q.solutions.begin(), q.solutions.end(), [](const auto&x) { return x.correct; });
+  if (s.mixed && (all || !some)) return;
   for (const auto& one : q.solutions) {
     to.unpaired.push_back(
         {{"input", prompt}, {"output", said_by("assistant", one.text, s.messages)}, {"label", one.correct ? 1 : 0}});
     const std::vector<std::string> steps = rlcore::verify::solution_steps(one.text);
-    const std::vector<bool> good = rlcore::verify::good_steps(q, one);
+    std::vector<bool> good = rlcore::verify::good_steps(q, one);
+    if (s.step_labels == "solution") good.assign(steps.size(), one.correct);
     std::string text = q.question + "\n";
     row labels = row::array();
     for (std::size_t i = 0; i < steps.size(); ++i) {

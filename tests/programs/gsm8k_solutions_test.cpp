@@ -1,4 +1,5 @@
 // Runs build/bin/gsm8k_solutions as a user would.
+#include <algorithm>
 #include <set>
 
 #include "../support/program.hpp"
@@ -48,6 +49,17 @@ TEST_F(gsm8k_solutions, splits_by_question) {
   EXPECT_EQ(rows("steps_test")[1]["value"], (rlcore::data::row{"-", "-"}));
 }
 
+TEST_F(gsm8k_solutions, mixed_questions_and_labels_of_whole_solutions) {
+  const std::string all_right = R"({"question": "Easy?", "ground_truth": "A: 2", "a": {"is_correct": true, )"
+                                R"("solution": "A: 2"}})";
+  scratch::write(input, scratch::read(input) + all_right + "\n");
+  ASSERT_EQ(convert({"--mixed", "--held_out=0", "--step_labels", "solution", "--placeholder=X"}).code, 0);
+  EXPECT_EQ(rows("unpaired_train").size(), 8u * 3);
+  for (const auto& row : rows("steps_train")) EXPECT_EQ(row["value"].front(), row["value"].back());
+  ASSERT_EQ(convert({"--held_out=0", "--placeholder=X"}).code, 0);
+  EXPECT_EQ(rows("unpaired_train").size(), 8u * 3 + 1);
+}
+
 TEST_F(gsm8k_solutions, writes_message_lists) {
   ASSERT_EQ(convert({"--messages"}).code, 0);
   EXPECT_EQ(rows("pairs_train")[0]["chosen"][0]["role"], "assistant");
@@ -57,7 +69,8 @@ TEST_F(gsm8k_solutions, writes_message_lists) {
 TEST_F(gsm8k_solutions, refuses_in_one_line) {
   for (const auto& [argument, part] :
        {std::pair{"--held_out=2", "expected a number from 0"}, std::pair{"--heldout=0.1", "did you mean '--held_out'"},
-        std::pair{"--placeholder=Q", "occurs in the question"}}) {
+        std::pair{"--placeholder=Q", "occurs in the question"},
+        std::pair{"--step_labels=last", "expected first_error or solution"}}) {
     const program::result r = convert({argument});
     EXPECT_EQ(r.code, 1);
     EXPECT_NE(r.err.find(part), std::string::npos) << r.err;

@@ -82,6 +82,22 @@ TEST_F(preference_trainers, adapters_are_measured_against_their_base) {
   EXPECT_TRUE(fs::exists(place / "base_model" / "lora_adapter" / "adapter_config.json"));
 }
 
+TEST_F(preference_trainers, certain_soft_labels_are_hard_labels) {
+  std::string soft;
+  std::istringstream hard(scratch::read(data / "steps.jsonl"));
+  for (std::string line; std::getline(hard, line);) {
+    auto row = ordered_json::parse(line);
+    for (auto& label : row["value"]) label = label == "+" ? 1.0 : 0.0;
+    soft += row.dump() + "\n";
+  }
+  scratch::write(place / "soft.jsonl", soft);
+  const std::string file = (place / "soft.jsonl").string();
+  train("prm_trainer", "hard", {"--learning_rate", "1e-3"});
+  train("prm_trainer", "soft", {"--learning_rate", "1e-3", "--dataset", file, "--eval_dataset", file});
+  EXPECT_TRUE(weights("hard") == weights("soft"));
+  EXPECT_EQ(rows(place / "hard"), rows(place / "soft"));
+}
+
 TEST_F(preference_trainers, scores_of_the_evaluation_rows) {
   const fs::path file = place / "scores.jsonl";
   for (const auto& [name, field] : {std::pair{"rm_trainer", "chosen_reward"}, std::pair{"prm_trainer", "scores"}}) {
