@@ -1,5 +1,7 @@
 // Supervised fine-tuning with the command line of verl's fsdp_sft_trainer:
 //   build/bin/sft_trainer data.train_files=train.parquet data.val_files=test.parquet model.partial_pretrain=... ...
+// or of OpenRLHF's train_sft:
+//   build/bin/sft_trainer --pretrain MODEL --dataset train.jsonl --input_key question --output_key answer ...
 #include <cstdio>
 
 #include "rlcore/trainer/host_device.hpp"
@@ -9,7 +11,7 @@
 int main(int argc, char** argv) {
   using namespace rlcore;
   return trainer::run_program("sft_trainer", [&] {
-    const auto options = trainer::options::parse(argc, argv, trainer::sft_registry());
+    const auto options = trainer::options::parse(argc, argv, trainer::sft_registry(argc, argv));
     if (options.answer()) {
       std::fputs(options.answer()->c_str(), stdout);
       return;

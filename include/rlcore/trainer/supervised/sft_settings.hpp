@@ -13,6 +13,7 @@
 #include "rlcore/optim/schedule.hpp"
 #include "rlcore/trainer/options.hpp"
 #include "rlcore/trainer/options/policy_checks.hpp"
+#include "rlcore/trainer/registry/openrlhf_sft_keys.hpp"
 #include "rlcore/trainer/registry/sft_keys.hpp"
 #include "rlcore/trainer/registry/trainer_keys.hpp"
 #include "rlcore/trainer/supervised/settings.hpp"
@@ -29,7 +30,6 @@ struct sft_run_settings {
   std::size_t max_eval_rows = 0;  ///< 0: all
   std::vector<std::string> train_files, val_files;
   std::string model_path;
-  std::int64_t tokens_per_pass = 0;
   bool dft = false;
   std::int64_t show_mask = 0;
 };
@@ -152,14 +152,15 @@ inline sft_run_settings read_sft_settings(const options& opt) {
 inline registry sft_registry() {
   registry known;
   known.program = "sft_trainer";
-  known.summary = "supervised fine-tuning of a language model on written answers";
+  known.summary =
+      "supervised fine-tuning of a language model on written answers (with OpenRLHF's flags: sft_trainer --pretrain "
+      "DIR --help)";
   known.config_name = "sft_trainer";
   known.config_names = {"sft_trainer"};
   known.later_config_names = {"ppo_trainer", "ppo_megatron_trainer", "dapo_trainer"};
   known.check = check_sft_options;
   known.add(keys::sft_data).add(keys::sft_model).add(keys::sft_optim).add(keys::sft_run).add(keys::sft_own);
-  known.add_flags(keys::own_flags);
-  return known;
+  return known.add_flags(keys::own_flags).add_flags(keys::show_mask);
 }
 
 }  // namespace trainer

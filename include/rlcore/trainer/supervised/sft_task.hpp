@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -57,12 +58,13 @@ template <class Device, class Objective = negative_log_likelihood>
 class sft_task {
  public:
   /// At most `rows_per_pass` rows (0: no limit) and, except for one longer row, `tokens_per_pass` tokens (0: no limit)
-  /// go through the model together; no result depends on either.
+  /// go through the model together; no result depends on either. `eval_name`: what the evaluation is logged as.
   sft_task(std::vector<data::sft_example> train, std::vector<data::sft_example> eval, std::int64_t rows_per_pass,
-           std::int64_t tokens_per_pass = 0, Objective objective = {})
+           std::string eval_name = "val/loss", std::int64_t tokens_per_pass = 0, Objective objective = {})
       : train_(std::move(train)),
         eval_(std::move(eval)),
         rows_per_pass_(rows_per_pass),
+        eval_name_(std::move(eval_name)),
         tokens_per_pass_(tokens_per_pass),
         objective_(objective) {}
 
@@ -112,7 +114,7 @@ class sft_task {
                                  counts, token_gradients<float>{});
       tell("evaluation", last, eval_.size());
     });
-    m.set("val/loss", report.loss());
+    m.set(eval_name_, report.loss());
   }
 
  private:
@@ -126,7 +128,9 @@ class sft_task {
   }
 
   std::vector<data::sft_example> train_, eval_;
-  std::int64_t rows_per_pass_, tokens_per_pass_;
+  std::int64_t rows_per_pass_;
+  std::string eval_name_;
+  std::int64_t tokens_per_pass_;
   Objective objective_;
   progress* bar_ = nullptr;
 };

@@ -8,17 +8,20 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "rlcore/checkpoint/resolve_model.hpp"
+#include "rlcore/data/open_blend.hpp"
 #include "rlcore/data/sft_rows.hpp"
 #include "rlcore/data/table.hpp"
 #include "rlcore/text/chat_template.hpp"
 #include "rlcore/trainer/options.hpp"
+#include "rlcore/trainer/preference/run.hpp"
+#include "rlcore/trainer/preference/settings.hpp"
 #include "rlcore/trainer/supervised/base_model.hpp"
+#include "rlcore/trainer/supervised/openrlhf_sft.hpp"
 #include "rlcore/trainer/supervised/sft_settings.hpp"
 #include "rlcore/trainer/supervised/sft_task.hpp"
 #include "rlcore/trainer/supervised/show_mask.hpp"
@@ -27,58 +30,108 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Reads the rows of all files; throws data_error for a row with more tokens than the model has positions.
-inline std::vector<data::sft_example> open_sft_rows(const std::vector<std::string>& files,
-                                                    const data::sft_settings& how, const base_model& base,
-                                                    const text::chat_template* chat, const char* name) {
-  std::vector<data::table> tables;
-  for (const std::string& file : files) tables.push_back(data::read_table(checkpoint::expand_home(file)));
-  data::sft_rows rows = data::read_sft_rows(tables, how, base.tokenizer, chat);
+/// Says what there is, and throws data_error for a row with more tokens than the model has positions.
+inline std::vector<data::sft_example> checked_rows(data::sft_rows rows, const base_model& base, const char* name,
+                                                   const std::string& from) {
   std::size_t longest = 0, tokens = 0, trained = 0;
   for (const data::sft_example& e : rows.examples)
     longest = std::max(longest, e.tokens.size()), tokens += e.tokens.size(), trained += e.trained();
   if (static_cast<std::int64_t>(longest) > base.config.max_position_embeddings)
-    throw data_error(files.front() + ": a row has " + std::to_string(longest) + " tokens, more than the model's " +
+    throw data_error(from + ": a row has " + std::to_string(longest) + " tokens, more than the model's " +
                      std::to_string(base.config.max_position_embeddings) + " positions (max_position_embeddings)");
   std::printf("%-6s %zu rows", name, rows.size());
   if (rows.size() != rows.rows_read)
     std::printf(" (%zu left out: empty, or no room for an answer)", rows.rows_read - rows.size());
   std::printf(", %zu tokens, %zu of them learnt, the longest row has %zu, from %s\n", tokens, trained, longest,
-              files.front().c_str());
+              from.c_str());
   return std::move(rows.examples);
+}
+
+/// verl's data.train_files and data.val_files.
+inline std::vector<data::sft_example> open_sft_rows(const std::vector<std::string>& files,
+                                                    const data::sft_settings& how, const base_model& base,
+                                                    const text::chat_template* chat, const char* name) {
+  std::vector<data::table> tables;
+  for (const std::string& file : files) tables.push_back(data::read_table(checkpoint::expand_home(file)));
+  return checked_rows(data::read_sft_rows(tables, how, base.tokenizer, chat), base, name, files.front());
+}
+
+/// OpenRLHF's --dataset and --eval_dataset.
+inline std::vector<data::sft_example> open_sft_rows(const data::blend& rows, const data::sft_settings& how,
+                                                    const base_model& base, const text::chat_template* chat,
+                                                    const char* name) {
+  const std::string file = rows.sets.front().file;
+  return checked_rows(data::read_sft_rows(
+                          rows.size(), [&](std::size_t i) -> const data::row& { return rows[i]; },
+                          [&](std::size_t i) { return rows.where(i); }, file, how, base.tokenizer, chat),
+                      base, name, file);
+}
+
+/// What is trained on, and how.
+struct sft_work {
+  std::vector<data::sft_example> train, eval;
+  supervised_settings run;
+  trainee_settings trainee;
+  bool dft = false;
+  std::int64_t show_mask = 0;
+  std::string eval_name = "val/loss";
+};
+
+/// The command line of verl.
+inline sft_work open_verl_sft(const options& opt, const base_model& base) {
+  const sft_run_settings s = read_sft_settings(opt);
+  const text::chat_template chat = text::chat_template::detect(base.folder);
+  if (s.train_files.empty()) throw config_error("data.train_files is empty; expected a file with training rows");
+  sft_work work{{}, {}, s.run, s.trainee, s.dft, s.show_mask, "val/loss"};
+  work.train = open_sft_rows(s.train_files, s.rows, base, &chat, "train");
+  data::sft_settings for_eval = s.rows;
+  for_eval.max_rows = s.max_eval_rows;
+  if (!s.val_files.empty() && s.show_mask == 0) work.eval = open_sft_rows(s.val_files, for_eval, base, &chat, "val");
+  return work;
+}
+
+/// The command line of OpenRLHF.
+inline sft_work open_openrlhf_sft(const options& opt, const base_model& base) {
+  const row_rules rules = read_row_rules(opt, base);
+  const data::sft_settings how = read_openrlhf_rows(opt, rules);
+  const text::chat_template* chat = rules.chat ? &*rules.chat : nullptr;
+  sft_work work{{},
+                {},
+                read_openrlhf_run(opt),
+                read_openrlhf_trainee(opt),
+                opt.get<std::string>("rlcore.sft_loss") == "dft",
+                opt.get<std::int64_t>("rlcore.show_mask"),
+                "eval/eval_loss"};
+  work.run.at_epoch_end = epoch_end::run_on;
+  work.train = open_sft_rows(open_training_rows(opt), how, base, chat, "train");
+  if (const auto rows = open_evaluation_rows(opt); rows && work.show_mask == 0)
+    work.eval = open_sft_rows(*rows, how, base, chat, "eval");
+  return work;
 }
 
 /// Throws rlcore::error before the first step for everything that can be known by then.
 template <class Device>
 void train_sft(Device& device, const options& opt) {
-  const sft_run_settings s = read_sft_settings(opt);
-  const base_model base = open_base_model(s.model_path);
+  const base_model base =
+      open_base_model(opt.get<std::string>(speaks_openrlhf(opt) ? "pretrain" : "model.partial_pretrain"));
   if (base.config.output != nn::model_output::logits)
     throw config_error(base.folder.string() + " is a score model; expected one that predicts tokens");
-  std::optional<text::chat_template> chat;
-  if (s.rows.layout != data::sft_layout::plain && s.rows.layout != data::sft_layout::text)
-    chat = text::chat_template::detect(base.folder);
-  if (s.train_files.empty()) throw config_error("data.train_files is empty; expected a file with training rows");
-  std::vector<data::sft_example> train = open_sft_rows(s.train_files, s.rows, base, chat ? &*chat : nullptr, "train");
-  if (s.show_mask > 0) {
+  sft_work work = speaks_openrlhf(opt) ? open_openrlhf_sft(opt, base) : open_verl_sft(opt, base);
+  if (work.show_mask > 0) {
     std::printf("+ learnt, - not learnt; | between tokens\n");
-    for (std::size_t i = 0; i < std::min(train.size(), static_cast<std::size_t>(s.show_mask)); ++i)
-      std::printf("row %zu: %zu tokens, %zu learnt\n%s", i, train[i].tokens.size(), train[i].trained(),
-                  mask_text(train[i], base.tokenizer).c_str());
+    for (std::size_t i = 0; i < std::min(work.train.size(), static_cast<std::size_t>(work.show_mask)); ++i)
+      std::printf("row %zu: %zu tokens, %zu learnt\n%s", i, work.train[i].tokens.size(), work.train[i].trained(),
+                  mask_text(work.train[i], base.tokenizer).c_str());
     return;
   }
-  std::vector<data::sft_example> val;
-  data::sft_settings for_val = s.rows;
-  for_val.max_rows = s.max_eval_rows;
-  if (!s.val_files.empty()) val = open_sft_rows(s.val_files, for_val, base, chat ? &*chat : nullptr, "val");
-
-  const std::vector<std::string> shown{"train/loss", "val/loss"};
+  const std::vector<std::string> shown{"train/loss", work.eval_name};
   const auto run = [&](auto objective) {
-    sft_task<Device, decltype(objective)> task(std::move(train), std::move(val), s.run.rows_per_pass,
-                                               s.tokens_per_pass);
-    train_supervised(device, opt, s.run, s.trainee, base, task, shown);
+    sft_task<Device, decltype(objective)> task(std::move(work.train), std::move(work.eval), work.run.rows_per_pass,
+                                               work.eval_name);
+    train_supervised(device, opt, work.run, work.trainee, base, task, shown);
   };
-  s.dft ? run(dft{}) : run(negative_log_likelihood{});
+  work.dft ? run(dft{}) : run(negative_log_likelihood{});
+  if (speaks_openrlhf(opt)) export_model(opt);
 }
 
 }  // namespace trainer
