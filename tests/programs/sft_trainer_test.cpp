@@ -214,6 +214,63 @@ exec "$PROGRAM" \
   EXPECT_TRUE(saved.contains("huggingface/model.safetensors"));
 }
 
+TEST_F(sft_trainer, flags_of_openrlhf) {
+  std::string raw;
+  for (std::size_t i = 0; i < 10; ++i) {
+    const auto row = tiny_model::problem(i, "train");
+    raw += nlohmann::json{{"q", row["extra_info"]["question"]}, {"a", row["extra_info"]["answer"]}}.dump() + "\n";
+  }
+  scratch::write(place / "raw.jsonl", raw);
+  const std::string file = (place / "raw.jsonl").string();
+  const auto run = [&](const std::string& name, const arguments& more) {
+    const program::result r = program::run("sft_trainer", arguments{"--pretrain",
+                                                                    files.model.string(),
+                                                                    "--dataset",
+                                                                    file,
+                                                                    "--eval_dataset",
+                                                                    file,
+                                                                    "--input_key",
+                                                                    "q",
+                                                                    "--output_key=a",
+                                                                    "--train_batch_size",
+                                                                    "4",
+                                                                    "--max_epochs",
+                                                                    "3",
+                                                                    "--micro_train_batch_size",
+                                                                    "2",
+                                                                    "--learning_rate",
+                                                                    "2e-3",
+                                                                    "--save_steps",
+                                                                    "3",
+                                                                    "--ckpt_path",
+                                                                    root(name).string(),
+                                                                    "--save_path",
+                                                                    (place / (name + "_model")).string(),
+                                                                    "--packing_samples",
+                                                                    "--flash_attn",
+                                                                    "rlcore.threads=1"} +
+                                                              more);
+    EXPECT_EQ(r.code, 0) << r.err;
+    EXPECT_EQ(r.err, "");
+    return r.out;
+  };
+  for (const arguments& how : {arguments{}, arguments{"--apply_chat_template"}, arguments{"--pretrain_mode"}}) {
+    SCOPED_TRACE(how.empty() ? "" : how[0]);
+    const std::string name = "run" + (how.empty() ? "" : how[0]), cut = name + "_cut";
+    const std::string out = run(name, how);
+    EXPECT_NE(out.find("  total steps        7  3 epochs"), std::string::npos) << out;  // 30 rows in steps of 4
+    EXPECT_EQ(curve(root(name), "eval/eval_loss").size(), 3u);                          // one for each epoch
+    EXPECT_LT(curve(root(name), "eval/eval_loss").back(), curve(root(name), "train/loss").front());
+    EXPECT_EQ(scratch::read(place / (name + "_model") / "model.safetensors"),
+              state(root(name), 7)["huggingface/model.safetensors"]);
+    fs::create_directories(root(cut));
+    fs::copy(root(name) / "global_step_3", root(cut) / "global_step_3", fs::copy_options::recursive);
+    scratch::write(root(cut) / "latest_checkpointed_iteration.txt", "3");
+    run(cut, how + arguments{"--load_checkpoint", "--micro_train_batch_size", "4"});
+    EXPECT_TRUE(state(root(cut), 7) == state(root(name), 7));
+  }
+}
+
 TEST_F(sft_trainer, refuses_wrong_input_before_any_work) {
   refused({"data.train_batchsize=4"}, "did you mean 'data.train_batch_size'");
   refused({"+data.prompt_dict_key=['question']"}, "data.prompt_dict_keys");

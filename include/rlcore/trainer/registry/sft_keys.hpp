@@ -73,8 +73,10 @@ inline constexpr key sft_optim[] = {
      between(0, 1)},
     {"optim.lr_warmup_steps_ratio", real, "null", honoured, "later name of warmup_steps_ratio", between(0, 1)},
     {"optim.lr_scheduler", text, "cosine", honoured,
-     "then: cosine to 0, wsd (stable for 0.9 of the rest, then cosine to 0), or constant",
-     words("cosine|wsd|constant")},
+     "then: cosine; wsd (stable for 0.9 of the rest, then cosine); cosine_with_min_lr (floor 0.1); linear; constant",
+     words("cosine|wsd|cosine_with_min_lr|linear|constant")},
+    {"optim.min_lr_ratio", real, "null", honoured, "floor of cosine, wsd and cosine_with_min_lr, as a share of lr",
+     between(0, 1)},
     {"optim.clip_grad", real, "1.0", honoured, "largest L2 norm of the gradient; <= 0: no limit"},
 };
 

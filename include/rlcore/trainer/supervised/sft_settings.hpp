@@ -49,6 +49,15 @@ inline void read_betas(const options& opt, const char* name, optim::adamw_settin
   adamw.beta1 = betas[0], adamw.beta2 = betas[1];
 }
 
+/// A schedule by its name in verl or transformers; the floor is a tenth where the name says so.
+inline optim::schedule sft_schedule(const std::string& name) {
+  using enum optim::schedule_kind;
+  optim::schedule s;
+  s.kind = name == "cosine" ? cosine : name == "wsd" ? wsd : name == "linear" ? linear : constant;
+  if (name == "cosine_with_min_lr") s.kind = cosine_with_min_lr, s.min_lr_ratio = 0.1;
+  return s;
+}
+
 /// Throws config_error for combinations that cannot work, adds notes for those that work differently than they look.
 inline void check_sft_options(options& opt) {
   const std::string device = opt.get<std::string>("trainer.device");
@@ -128,10 +137,8 @@ inline sft_run_settings read_sft_settings(const options& opt) {
   if (const auto rank = opt.get<std::int64_t>("model.lora_rank"); rank > 0)
     s.trainee.lora = {rank, opt.get<double>("model.lora_alpha"), opt.list("model.target_modules"), run.seed};
   run.lr = opt.get<double>("optim.lr"), run.grad_clip = opt.get<double>("optim.clip_grad");
-  const std::string schedule = opt.get<std::string>("optim.lr_scheduler");
-  run.schedule.kind = schedule == "cosine" ? optim::schedule_kind::cosine
-                      : schedule == "wsd"  ? optim::schedule_kind::wsd
-                                           : optim::schedule_kind::constant;
+  run.schedule = sft_schedule(opt.get<std::string>("optim.lr_scheduler"));
+  if (const auto floor = opt.find<double>("optim.min_lr_ratio")) run.schedule.min_lr_ratio = *floor;
   run.schedule.warmup_ratio =
       opt.find<double>("optim.lr_warmup_steps_ratio").value_or(opt.get<double>("optim.warmup_steps_ratio"));
   run.root = opt.get<std::string>("trainer.default_local_dir");
