@@ -258,7 +258,7 @@ TEST_F(sft_trainer, flags_of_openrlhf) {
     SCOPED_TRACE(how.empty() ? "" : how[0]);
     const std::string name = "run" + (how.empty() ? "" : how[0]), cut = name + "_cut";
     const std::string out = run(name, how);
-    EXPECT_NE(out.find("  total steps        7  3 epochs"), std::string::npos) << out;  // 30 rows in steps of 4
+    EXPECT_NE(out.find("  total steps       7  3 epochs"), std::string::npos) << out;  // 30 rows in steps of 4
     EXPECT_EQ(curve(root(name), "eval/eval_loss").size(), 3u);                          // one for each epoch
     EXPECT_LT(curve(root(name), "eval/eval_loss").back(), curve(root(name), "train/loss").front());
     EXPECT_EQ(scratch::read(place / (name + "_model") / "model.safetensors"),

@@ -44,7 +44,7 @@ inline void check_preference_options(options& opt) {
     const std::string form = opt.find<std::string>("input_template").value_or("");
     if (!form.empty() && form.find("{}") == form.npos) {
       opt.note("--input_template has no {}: as upstream, it is not used");
-      opt.set("input_template", value());
+      opt.set("input_template", value(std::string()));
     } else if (form.find("\\n") != form.npos) {
       opt.note("--input_template holds \\n as two characters; for a line end write $'...\\n...' in bash");
     }
