@@ -69,7 +69,7 @@ TEST(sft_registry, verl_settings) {
 }
 
 TEST(sft_registry, one_flag_makes_the_command_line_openrlhfs) {
-  EXPECT_FALSE(speaks_openrlhf(parse({"--show_mask", "3", "trainer.seed=2"})));
+  EXPECT_FALSE(speaks_openrlhf(parse({"--show_mask", "3", "trainer.seed=2", "--use_tensorboard", "runs"})));
   EXPECT_EQ(parse({"--show_mask=3"}).get<std::int64_t>("rlcore.show_mask"), 3);
   EXPECT_FALSE(speaks_openrlhf(parse({"--help"})));
   const std::vector<std::string> shortest{"--pretrain", "m", "--dataset", "d", "--output_key", "response"};

@@ -1,6 +1,7 @@
 // sft_trainer with OpenRLHF's flags: what they mean for rows, loop and trainee.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -49,17 +50,20 @@ inline registry openrlhf_sft_registry() {
 
 /// The keys that a command line is written in: verl's, or OpenRLHF's as soon as it has one of their flags.
 inline registry sft_registry(int argc, const char* const* argv) {
-  registry openrlhf = openrlhf_sft_registry();
+  const registry verl = sft_registry(), openrlhf = openrlhf_sft_registry();
+  const auto shared = [&](std::string_view word) {
+    return std::any_of(verl.flags().begin(), verl.flags().end(), [&](const flag& f) { return f.name == word; });
+  };
   for (int i = 1; i < argc; ++i) {
     std::string_view word = argv[i];
     const bool dashes = word.starts_with("--");
     if (dashes) word.remove_prefix(2);
     word = word.substr(0, word.find('='));
-    if (word.starts_with("rlcore.") || word == "show_mask" || word.find('.') != word.npos) continue;
+    if (word.find('.') != word.npos || shared(word)) continue;
     for (const key& k : openrlhf.keys())
       if (k.name == word && (dashes || std::string_view(argv[i]).find('=') != std::string_view::npos)) return openrlhf;
   }
-  return sft_registry();
+  return verl;
 }
 
 /// True for options of openrlhf_sft_registry().
