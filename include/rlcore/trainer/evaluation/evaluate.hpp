@@ -23,6 +23,7 @@
 #include "rlcore/trainer/evaluation/summary.hpp"
 #include "rlcore/trainer/model_files.hpp"
 #include "rlcore/trainer/options.hpp"
+#include "rlcore/trainer/problems.hpp"
 #include "rlcore/trainer/progress.hpp"
 #include "rlcore/verify/dispatch.hpp"
 
@@ -202,7 +203,7 @@ void sample_and_judge(Device& device, const options& opt, const judge& judge, ev
   const random_key key = random_key{static_cast<std::uint64_t>(opt.get<std::int64_t>("rlcore.seed"))}.child(0x6576616c);
   const auto per_round = static_cast<std::size_t>(std::max<std::int64_t>(1, 4 * how.max_sequences / n));
   const std::size_t rounds = (prompts.size() + per_round - 1) / per_round;
-  std::map<std::vector<std::int32_t>, std::uint64_t> first_row;  // equal prompts are one problem
+  const std::vector<std::uint32_t> problems = problems_of(prompts);
   progress bar;
   bar.start(0, static_cast<std::int64_t>(rounds));
   for (std::size_t round = 0; round < rounds; ++round) {
@@ -215,7 +216,7 @@ void sample_and_judge(Device& device, const options& opt, const judge& judge, ev
     for (std::size_t i = 0; i < requests.size(); ++i) {
       const data::prompt& p = prompts[requests[i].prompt_number];
       const std::string text = tokenizer.decode(responses[i].tokens, true);
-      const judged_response r{p.data_source, first_row.try_emplace(p.ids, requests[i].prompt_number).first->second,
+      const judged_response r{p.data_source, problems[requests[i].prompt_number],
                               judge(p.data_source, text, p.ground_truth), std::ssize(responses[i].tokens),
                               responses[i].reason == rollout::finish::length};
       summary.add(r);

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -10,14 +9,14 @@
 #include "rlcore/trainer/metrics.hpp"
 #include "rlcore/trainer/policy/collect.hpp"
 #include "rlcore/trainer/policy/reward_source.hpp"
+#include "rlcore/trainer/problems.hpp"
 #include "rlcore/trainer/validation_metrics.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
 
 /// Answers every prompt of `prompts` `samples` times, has the answers scored by `rewards` and adds val-core/* and
-/// val-aux/* per data source; rows with equal prompts are one problem (the AIME files repeat each 32 times). Returns
-/// the mean score over all samples.
+/// val-aux/* per data source and problem (problems_of). Returns the mean score over all samples.
 template <class Device, class Progress>
 double validate(rollout::engine<Device>& engine, const nn::causal_lm<Device>& model, nn::workspace<Device>& space,
                 const text::tokenizer& tokenizer, const data::prompt_dataset& prompts, reward_source& rewards,
@@ -28,11 +27,10 @@ double validate(rollout::engine<Device>& engine, const nn::causal_lm<Device>& mo
   std::vector<trajectory> batch = sample(engine, model, space, prompts, rows, samples, how, key, progress);
   rewards.score(batch, prompts, tokenizer);
   validation_scores scores;
-  std::map<std::vector<std::int32_t>, std::uint32_t> first_row;
+  const std::vector<std::uint32_t> problems = problems_of(prompts);
   double sum = 0;
   for (const trajectory& t : batch) {
-    const std::vector<std::int32_t>& prompt = prompts[t.row].ids;  // a problem may stand in several rows
-    const std::uint32_t problem = first_row.try_emplace(prompt, t.row).first->second;
+    const std::uint32_t problem = problems[t.row];
     const std::string& source = prompts[t.row].data_source;
     scores.add(source, problem, t.score(), "reward", t.verdict.pred);
     if (t.accuracy) scores.add(source, problem, *t.accuracy, "acc", t.verdict.pred);
