@@ -44,6 +44,11 @@ with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.St
         text = random.choice(["<think>a</think> ", "<think>", " <think>a</think>", "<think>\n</think>\n", ""]) + random.choice(
             [f"so \\boxed{{{given}}}", f"\\boxed{{{given}}} done", f"\\boxed{{1}} then \\boxed{{ {given} }}.", f"\\boxed{{{given}", given])
         geometry.append([text, truth, geo3k.compute_score(text, truth)])
-out = {"rows": rows, "geo3k": geometry}
+    texts = []
+    for given, truth in random.sample(pairs, 200) + [(a, b) for a in ("50", "0.5", "5", "0.50001", "500", "3.14159", "2\\pi", "5%", "$5", "101_2") for b in ("5", "50\\%", "\\pi", "5_{10}")]:
+        text = random.choice(["The answer is ", "Answer: ", "so it must be ", "We get ", "x = ", "", "First. Then the answers are ", "\\boxed{"]) + given
+        text += random.choice(["", ".", ". ", ". Done", " is the answer", "\n", "}", "}. So"])
+        texts.append([text, truth, prime_math.match_answer(text)[1], bool(prime_math.compute_score(text, truth)[0])])
+out = {"rows": rows, "geo3k": geometry, "prime_math": texts}
 pathlib.Path(__file__).with_suffix(".json").write_text(json.dumps(out, ensure_ascii=False).replace("], [", "],\n["))
 print(len(rows), "pairs,", sum(r[2] for r in rows), "and", sum(r[3] for r in rows), "equal;", len(geometry), "texts")

@@ -15,6 +15,7 @@
 #include "rlcore/verify/last_number.hpp"
 #include "rlcore/verify/math.hpp"
 #include "rlcore/verify/math_dapo.hpp"
+#include "rlcore/verify/prime_math.hpp"
 #include "rlcore/verify/search_answer.hpp"
 
 RLCORE_BEGIN
@@ -54,6 +55,7 @@ struct rule_settings {
   gsm8k_settings gsm8k{};
   math_settings math{};
   math_dapo_settings math_dapo{};
+  prime_math_settings prime_math{};
   geo3k_settings geo3k{};
   search_settings search{};
 };
@@ -70,7 +72,6 @@ inline scorer scorer_of(std::string_view data_source) {
         throw data_error(what +
                          "is scored by running code in a sandbox, which this version does not have; give a "
                          "reward function of your own");
-      if (rule == scorer::prime_math) throw data_error(what + "needs a reward that this version does not have");
       return rule;
     }
     if (!prefix) names.emplace_back(name);
@@ -91,6 +92,8 @@ inline verdict score(scorer rule, std::string_view response, std::string_view gr
       return score_math(response, ground_truth, settings.math);
     case scorer::math_dapo:
       return score_math_dapo(response, ground_truth, settings.math_dapo);
+    case scorer::prime_math:
+      return score_prime_math(response, ground_truth, settings.prime_math);
     case scorer::geo3k:
       return score_geo3k(response, ground_truth, settings.geo3k);
     case scorer::search:

@@ -16,7 +16,7 @@ namespace verify::detail {
 class latex_reader {
  public:
   explicit latex_reader(std::string_view text) : text_(text) {}
-  /// Nothing for commands that are not known, braces that do not match, and dashes or quotes that LaTeX would join.
+  /// Nothing for commands that are not known, and for dashes or quotes that LaTeX would join.
   std::optional<std::string> run() {
     std::string out;
     if (!read(out, false, 0) || at_ != text_.size()) return std::nullopt;
@@ -35,11 +35,15 @@ class latex_reader {
     if (depth > deepest) return false;
     while (at_ < text_.size()) {
       const char c = text_[at_];
-      if (c == '}') return group;
+      if (c == '}') {
+        if (group) return true;
+        ++at_;  // one that closes nothing is dropped
+        continue;
+      }
       if (c == '{') {
         ++at_;
-        if (!read(out, true, depth + 1) || at_ == text_.size()) return false;
-        ++at_;
+        if (!read(out, true, depth + 1)) return false;
+        if (at_ < text_.size()) ++at_;  // a group may be left open
       } else if (c == '\\') {
         if (!command(out, depth)) return false;
       } else if (c == '\n' || c == '&' || c == '#' || c == '%' || c == '~' || c == '`' || c == '\'' ||
@@ -50,7 +54,7 @@ class latex_reader {
         ++at_;
       }
     }
-    return !group;
+    return true;
   }
   /// A group, a command or one character.
   bool argument(std::string& out, int depth) {
@@ -64,8 +68,8 @@ class latex_reader {
       return true;
     }
     ++at_;
-    if (!read(out, true, depth + 1) || at_ == text_.size()) return false;
-    ++at_;
+    if (!read(out, true, depth + 1)) return false;
+    if (at_ < text_.size()) ++at_;
     return true;
   }
   bool command(std::string& out, int depth) {

@@ -1,0 +1,195 @@
+// The reward of PRIME's mathematics (Cui et al., "Process Reinforcement through Implicit Rewards", 2025) as verl has
+// it.
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <numbers>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "rlcore/verify/grade_answer.hpp"
+#include "rlcore/verify/verdict.hpp"
+
+RLCORE_BEGIN
+namespace verify {
+
+struct prime_math_settings {
+  double score = 1, wrong_score = 0;
+  std::size_t max_bytes = std::size_t{1} << 20;  ///< longer responses are not looked at; 0: no limit
+};
+
+/// What the response gives as its answer: after the last "answer is" and its like, in the last box, up to the last ".
+/// ", after the last "is", "=" and their like. `matched` is whether any of the marks was there and a digit in the
+/// answer.
+struct prime_math_answer {
+  std::string text;
+  bool matched = false;
+};
+
+inline prime_math_answer extract_prime_math(std::string_view response) {
+  using detail::strip;
+  bool matched = false;
+  const auto after = [&](std::string_view mark) {
+    const std::size_t at = detail::lower(response).rfind(mark);
+    if (at == std::string::npos) return;
+    matched = true;
+    response = strip(response.substr(at + mark.size()));
+  };
+  for (const char* mark : {"answer:", "answer is", "answers are"}) after(mark);
+  for (const char* mark : {"is answer", "is the answer", "are answers", "are the answers"})
+    if (const std::size_t at = detail::lower(response).rfind(mark); at != std::string::npos) {
+      matched = true;
+      response = strip(response.substr(0, at));
+    }
+  std::size_t box = response.rfind("\\boxed");
+  if (box == std::string_view::npos) box = response.rfind("\\fbox");
+  if (box != std::string_view::npos) {
+    const std::size_t open = response.find('{', box), close = detail::closing_brace(response, box);
+    if (open != std::string_view::npos && close != std::string_view::npos && close > open)
+      if (const std::string_view inside = strip(response.substr(open + 1, close - open - 1)); !inside.empty()) {
+        matched = true;
+        response = inside;
+      }
+  }
+  if (const std::size_t dot = response.rfind(". "); dot != std::string_view::npos)
+    response = strip(response.substr(0, dot));
+  for (const char* mark : {"be ", "is ", "are ", "=", ": ", "get ", "be\n", "is\n", "are\n", ":\n", "get\n"})
+    after(mark);
+  matched = matched && response.find_first_of("0123456789") != std::string_view::npos;
+  return {std::string(response), matched};
+}
+
+namespace detail {
+
+/// A text, or the number that it was evaluated to.
+struct numeric_text {
+  std::string text;
+  std::optional<double> number;
+};
+
+/// `x` as a float, commas or {,} left out.
+inline std::optional<double> digits_of(const numeric_text& x) {
+  if (x.number) return x.number;
+  std::string s = x.text;
+  replace_all(s, contains(s, "{,}") ? "{,}" : ",", "");
+  return python_float(s);
+}
+
+/// $5 and 5% lose their sign, 10_2 its base; with \pi as a number the text is calculated. Nothing where the original
+/// raises an exception.
+inline std::optional<numeric_text> prepare_numeric(const std::string& answer, double pi) {
+  const auto number_end = [&](std::size_t i) {
+    const std::size_t begin = i;
+    while (i < answer.size() && is_digit(answer[i])) ++i;
+    if (i == begin) return std::size_t{0};
+    if (i + 1 < answer.size() && answer[i] == '.' && is_digit(answer[i + 1]))
+      for (++i; i < answer.size() && is_digit(answer[i]);) ++i;
+    return i;
+  };
+  if (answer.starts_with('$') && number_end(1) != 0) return numeric_text{answer.substr(1), {}};
+  if (const std::size_t end = number_end(0); end != 0 && (answer.substr(end) == "%" || answer.substr(end) == "\\%"))
+    return numeric_text{answer.substr(0, end), {}};
+  if (const std::size_t base = answer.find('_'); base != std::string::npos) {
+    const auto x = python_float(std::string_view(answer).substr(0, base));
+    if (!x || !std::isfinite(*x)) return std::nullopt;
+    return numeric_text{"", std::trunc(*x)};
+  }
+  numeric_text out{answer, {}};
+  if (!contains(answer, "\\pi")) return out;
+  std::array<char, 40> digits;
+  std::snprintf(digits.data(), digits.size(), "%.17g", pi);
+  std::string& s = out.text;
+  for (std::size_t at = s.find("\\pi"); at != std::string::npos; at = s.find("\\pi", at + 1))
+    s.replace(at, 3, (at > 0 && is_digit(s[at - 1]) ? "*" : "1*") + std::string(digits.data()));
+  if (s.size() < 1000 && s.find_first_not_of("0123456789.+-*/() ") == std::string::npos &&
+      s.find_first_not_of(' ') != s.npos)
+    if (const auto x = formula::value(s, 0)) out.number = x->real();
+  return out;
+}
+
+inline bool is_close(double a, double b) {
+  return a == b ||
+         (std::isfinite(a) && std::isfinite(b) && std::abs(a - b) <= 1e-4 * std::max(std::abs(a), std::abs(b)));
+}
+
+/// The general comparison: texts; numbers to 1e-4, also times or over 100; parts of tuples.
+inline sameness equal_numerically(const std::string& given, const std::string& truth, double pi, int depth = 0) {
+  const auto a = prepare_numeric(given, pi), b = prepare_numeric(truth, pi);
+  if (!a || !b || depth > 8) return sameness::different;
+  const auto bare = [](std::string s, std::string_view without) {
+    std::erase_if(s, [&](char c) { return without.find(c) != std::string_view::npos; });
+    return s;
+  };
+  const auto same_if = [](bool equal) { return equal ? sameness::equal : sameness::different; };
+  if (!a->number && !b->number &&
+      (lower(strip(a->text)) == lower(strip(b->text)) || bare(a->text, " ") == bare(b->text, " ")))
+    return sameness::equal;
+  const auto x = digits_of(*a), y = digits_of(*b);
+  if (x && y) return same_if(is_close(*y / 100, *x) || is_close(*y, *x) || is_close(*y * 100, *x));
+  if (!a->number && a->text.empty()) return sameness::different;
+  const std::string p(strip(a->text)), q(strip(b->text));
+  if (a->number || b->number || p.empty() || q.empty()) return sameness::different;
+  for (const char* word : {"Interval", "Point", "Matrix", "\\begin"})
+    if (contains(p, word) || contains(q, word)) return sameness::undecided;
+  const auto inside = [](const std::string& s) {
+    const std::size_t begin = s.find_first_not_of("[]()"), end = s.find_last_not_of("[]()");
+    return begin == std::string::npos ? std::string() : s.substr(begin, end + 1 - begin);
+  };
+  const bool stripped = (p.front() == '[' && p.back() == ']' && q.front() != '(') ||
+                        (p.front() == '(' && p.back() == ')' && q.front() != '[');
+  if (bare(stripped ? inside(p) : p, "{}()") == bare(stripped ? inside(q) : q, "{}()")) return sameness::equal;
+  const auto all_parts = [&](std::string_view s, std::string_view t, bool trimmed) -> std::optional<sameness> {
+    const std::vector<std::string_view> u = split(s, ","), v = split(t, ",");
+    if (u.size() != v.size() || u.size() > 100) return std::nullopt;
+    sameness result = sameness::equal;
+    for (std::size_t i = 0; i < u.size() && result != sameness::different; ++i) {
+      const sameness part = equal_numerically(std::string(trimmed ? strip(u[i]) : u[i]),
+                                              std::string(trimmed ? strip(v[i]) : v[i]), std::numbers::pi, depth + 1);
+      if (part != sameness::equal) result = part;
+    }
+    return result;
+  };
+  if (p.size() > 1 && q.size() > 1 && contains("([", p.substr(0, 1)) && contains(")]", p.substr(p.size() - 1)) &&
+      p.front() == q.front() && p.back() == q.back())
+    if (const auto result =
+            all_parts(std::string_view(p).substr(1, p.size() - 2), std::string_view(q).substr(1, q.size() - 2), false);
+        result && *result != sameness::different)
+      return *result;
+  if (contains(p, ",") && contains(q, ","))
+    if (const auto result = all_parts(p, q, true)) return *result;
+  return sameness::different;  // here the original asks computer algebra, within a time limit that always fails
+}
+
+}  // namespace detail
+
+/// Scores one response: its answer graded by grade_answer, then compared as numbers; where either holds \pi, with it as
+/// 3.14159... and as 3.14. What only computer algebra could decide is `undecided` and counts as wrong. Thread safe.
+inline verdict score_prime_math(std::string_view response, std::string_view ground_truth,
+                                const prime_math_settings& settings = {}) {
+  if (settings.max_bytes != 0 && response.size() > settings.max_bytes) return {settings.wrong_score, reason::too_long};
+  const prime_math_answer answer = extract_prime_math(response);
+  const std::string truth(ground_truth);
+  sameness same = grade_answer(answer.text, truth);
+  if (same != sameness::equal) {
+    const bool pi = detail::contains(answer.text, "\\pi") || detail::contains(truth, "\\pi");
+    const std::string given = answer.text.substr(0, 100'000);
+    for (const double value : {std::numbers::pi, 3.14}) {
+      if (value == 3.14 && !pi) continue;
+      const sameness numeric = detail::equal_numerically(given, truth, value);
+      if (numeric == sameness::equal || same == sameness::different) same = numeric;
+      if (same == sameness::equal) break;
+    }
+  }
+  verdict v{same == sameness::equal ? settings.score : settings.wrong_score, reason::wrong};
+  v.why = same == sameness::equal ? reason::correct : same == sameness::undecided ? reason::undecided : reason::wrong;
+  if (!answer.matched && v.why == reason::wrong) v.why = reason::no_match;
+  if (v.why != reason::no_match) v.pred = answer.text;
+  return v;
+}
+
+}  // namespace verify
+RLCORE_END

@@ -1,0 +1,62 @@
+#include "rlcore/verify/prime_math.hpp"
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "../data/scratch.hpp"
+
+namespace {
+
+using namespace rlcore::verify;
+
+TEST(prime_math, extracts_and_scores_as_verl_does) {
+  const auto rows = nlohmann::json::parse(scratch::read(RLCORE_REFERENCE_DIR "/verify_grade.json"))["prime_math"];
+  std::size_t undecided = 0, correct = 0;
+  for (const auto& row : rows) {
+    const std::string text = row[0], truth = row[1];
+    EXPECT_EQ(extract_prime_math(text).text, row[2].get<std::string>()) << text;
+    const verdict v = score_prime_math(text, truth);
+    undecided += v.why == reason::undecided;
+    correct += v.correct();
+    if (v.why == reason::undecided) continue;
+    EXPECT_EQ(v.correct(), row[3].get<bool>()) << text << "\n== truth\n"
+                                               << truth << "\n== pred\n"
+                                               << v.pred.value_or("-");
+  }
+  EXPECT_GT(correct, 60u);
+  EXPECT_LT(undecided, rows.size() / 7);  // half of these texts end in odd signs
+}
+
+TEST(prime_math, says_why) {
+  const auto why = [](const std::string& text, const std::string& truth = "5") {
+    return std::string(name_of(score_prime_math(text, truth).why));
+  };
+  EXPECT_EQ(why("The answer is 5."), "correct");
+  EXPECT_EQ(why("The answer is 6."), "wrong");
+  EXPECT_EQ(why("I do not know"), "no_match");
+  EXPECT_EQ(why("The answer is \\unheard{6}", "7x"), "undecided");
+}
+
+TEST(prime_math, takes_any_bytes) {
+  std::mt19937 random(12);
+  const std::vector<std::string> pieces{"answer is ", "\\boxed{", "}", "\\pi", "1",   ",",  "[",  "]", "(",     ")",
+                                        "_",          "%",        "$", "=",    "be ", ". ", "\n", "^", "\\frac"};
+  for (int round = 0; round < 3000; ++round) {
+    std::string a, b;
+    for (std::size_t length = random() % 14; length > 0; --length)
+      a += random() % 9 == 0 ? std::string(1, static_cast<char>(random())) : pieces[random() % pieces.size()];
+    for (std::size_t length = random() % 7; length > 0; --length) b += pieces[random() % pieces.size()];
+    score_prime_math(a, b);
+  }
+  const auto start = std::chrono::steady_clock::now();
+  for (const std::string& piece : pieces) {
+    std::string text;
+    while (text.size() < 100'000) text += piece;
+    score_prime_math(text, "1");
+    score_prime_math(text, text + "1");
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+}
+
+}  // namespace
