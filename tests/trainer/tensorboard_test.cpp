@@ -2,9 +2,11 @@
 #include "rlcore/trainer/tensorboard.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <array>
 #include <cmath>
+#include <csignal>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
@@ -234,6 +236,35 @@ TEST_F(tensorboard_reader, a_step_logged_again_stays_one) {
   const curves shown = read(place / "tensorboard");
   EXPECT_EQ(shown.at("actor/pg_loss"), (curve{{1, 0.5}, {2, 2}}));
   EXPECT_EQ(shown.at("val-core/openai/gsm8k/reward/mean@1"), (curve{{1, 0.75}}));
+}
+
+/// A full disk leaves whole records.
+TEST(tensorboard, a_step_is_written_whole_or_not_at_all) {
+  const scratch::folder place;
+  metrics m;
+  for (int i = 0; i < 20; ++i) m.set("metric/" + std::to_string(i), i);
+  const auto before = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit old{};
+  getrlimit(RLIMIT_FSIZE, &old);
+  const rlimit few{1500, old.rlim_max};
+  std::size_t steps = 0;
+  tensorboard events(place / "events", -1, true);
+  setrlimit(RLIMIT_FSIZE, &few);
+  try {
+    for (; steps < 100; ++steps) events.write(static_cast<std::int64_t>(steps), m);
+  } catch (const rlcore::file_error& e) {
+    EXPECT_NE(std::string(e.what()).find("File too large"), std::string::npos);
+  }
+  setrlimit(RLIMIT_FSIZE, &old);
+  std::signal(SIGXFSZ, before);
+  const std::string bytes = scratch::read(events.path());
+  const auto all = records(bytes);
+  EXPECT_EQ(all.size(), steps + 1);  // and the version
+  EXPECT_LT(steps, 100u);
+  EXPECT_GT(steps, 0u);
+  std::size_t size = 0;
+  for (const std::string& r : all) size += r.size() + 16;
+  EXPECT_EQ(size, bytes.size());
 }
 
 TEST(tensorboard, says_what_it_cannot_write) {
