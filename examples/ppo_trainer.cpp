@@ -1,5 +1,5 @@
 // Proximal Policy Optimization with a critic (Schulman et al. 2017), with verl's command line and OpenRLHF's flags:
-//   build/bin/ppo_trainer data.train_files=train.parquet data.val_files=test.parquet actor_rollout_ref.model.path=... ...
+//   build/bin/ppo_trainer data.train_files=train.parquet data.val_files=test.parquet ...
 #include <cstdio>
 
 #include "rlcore/trainer/host_device.hpp"

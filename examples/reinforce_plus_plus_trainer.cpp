@@ -1,5 +1,5 @@
 // REINFORCE++ (Hu 2025) with verl's command line or the flags of OpenRLHF's train_ppo_ray:
-//   build/bin/reinforce_plus_plus_trainer data.train_files=train.parquet data.val_files=test.parquet actor_rollout_ref.model.path=... ...
+//   build/bin/reinforce_plus_plus_trainer data.train_files=train.parquet data.val_files=test.parquet ...
 #include <cstdio>
 
 #include "rlcore/trainer/host_device.hpp"
