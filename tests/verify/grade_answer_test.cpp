@@ -75,7 +75,7 @@ TEST(grade_answer, takes_any_bytes) {
   const auto start = std::chrono::steady_clock::now();
   for (const std::string& piece : pieces) {
     std::string text;
-    while (text.size() < 200'000) text += piece;
+    while (text.size() < 100'000) text += piece;
     grade_answer(text, text + "1");
     grade_answer(text, "1");
   }
