@@ -227,9 +227,9 @@ def openrlhf_policy_cases():
     yield "openrlhf_ppo", case(
         "ppo_trainer",
         words("gae", "--init_kl_coef", "0.02", "--lambd", "0.95", "--critic_pretrain", "{score}",
-              "--critic_learning_rate", "5e-3", "--value_clip", "0.1"),
-        lambda dtype: policy.run(dtype, estimator="gae", kl_reward=0.02, lam=0.95, critic_lr=5e-3, value_clip=0.1,
-                                 **common))
+              "--critic_learning_rate", "5e-3", "--value_clip", "0.1", "--train_batch_size", "6"),
+        lambda dtype: policy.run(dtype, estimator="gae", mini=2, kl_reward=0.02, lam=0.95, critic_lr=5e-3,
+                                 value_clip=0.1, **common))
 
 
 def main():

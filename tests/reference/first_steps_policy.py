@@ -201,12 +201,12 @@ def critic_loss(model, batch, s):
 
 
 def updates(trainee, batch, s, factor, objective):
-    """Means over the updates of what an update logs."""
+    """Means over the updates of what an update logs; factor(u) is the schedule's at update u of the step."""
     size, logged = s.mini * 3, []
     for _ in range(s.epochs):
         for i in range(0, len(batch), size):
             loss, row = objective(trainee.model, batch[i:i + size], s)
-            row["grad_norm"] = trainee.update(loss, factor)
+            row["grad_norm"] = trainee.update(loss, factor(len(logged)))
             logged.append({k: v.item() if torch.is_tensor(v) else v for k, v in row.items()})
     return {k: sum(r[k] for r in logged) / len(logged) for k in logged[0]}
 
@@ -218,9 +218,11 @@ def run(dtype, steps=4, **settings):
     critic = Trainee(load("score", dtype), s.critic_lr, weight_decay=s.weight_decay, **own) if s.critic_lr else None
     reference = load(s.model, dtype)
     schedule = cosine(s.warmup, steps) if s.cosine else constant(s.warmup)
-    if s.openrlhf:
-        schedule = cosine_with_min_lr(s.warmup, steps)
-    slow = schedule if s.openrlhf else constant(0)  # the critic's
+    each = 4 // s.mini * s.epochs  # updates of a step
+    if s.openrlhf:  # its schedule advances with every update, and the critic has one too
+        schedule = cosine_with_min_lr(s.warmup, steps * each)
+    at = lambda step, u: schedule((step - 1) * each + u if s.openrlhf else step - 1)
+    slow = at if s.openrlhf else lambda step, u: 1.0
     log = []
     for step in range(1, steps + 1):
         batch = trajectories(step, s)
@@ -252,9 +254,11 @@ def run(dtype, steps=4, **settings):
             value, returns = torch.cat([t.value for t in batch]), torch.cat([t.returns for t in batch])
             stat("critic/values", value)
             row["critic/vf_explained_var"] = 1 - (returns - value).var() / (returns.var() + 1e-5)
-            row.update({f"critic/{k}": v for k, v in updates(critic, batch, s, slow(step - 1), critic_loss).items()})
+            found = updates(critic, batch, s, lambda u: slow(step, u), critic_loss)
+            row.update({f"critic/{k}": v for k, v in found.items()})
         if step >= s.critic_warmup:
-            row.update({f"actor/{k}": v for k, v in updates(actor, batch, s, schedule(step - 1), actor_loss).items()})
-            row["actor/lr"] = s.lr * schedule(step - 1)
+            found = updates(actor, batch, s, lambda u: at(step, u), actor_loss)
+            row.update({f"actor/{k}": v for k, v in found.items()})
+            row["actor/lr"] = s.lr * at(step, each - 1)
         log.append({k: v.item() if torch.is_tensor(v) else v for k, v in row.items()})
     return log

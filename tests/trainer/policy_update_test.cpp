@@ -107,7 +107,7 @@ trainer::update_plan one_update() {
   return {.mini_trajectories = 6,
           .micro_trajectories = 4,
           .temperature = golden().at("temperature").get<float>(),
-          .lr = golden().at("lr"),
+          .lr = {golden().at("lr").get<double>()},
           .grad_clip = golden().at("grad_clip")};
 }
 

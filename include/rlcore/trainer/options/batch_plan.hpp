@@ -34,8 +34,9 @@ struct batch_plan {
   std::int64_t steps_per_epoch = 0;  ///< with dynamic sampling: rounds
   std::int64_t epochs = 0;
   std::int64_t total_steps = 0;
-  std::int64_t total_rounds = 0;  ///< after which the data are used up; 0: no limit
-  std::int64_t warmup_steps = 0;
+  std::int64_t total_rounds = 0;                       ///< after which the data are used up; 0: no limit
+  std::int64_t warmup_steps = 0, scheduled_steps = 0;  ///< of the learning rate: in updates with lr_per_update
+  bool lr_per_update = false;
   bool dynamic_sampling = false;      ///< a step takes as many rounds as it needs
   std::int64_t devices = 1;           ///< as the command line has it; changes no result here
   std::vector<std::string> warnings;  ///< what differs from what verl would have done
@@ -152,7 +153,9 @@ inline batch_plan make_batch_plan(const options& opt, std::int64_t dataset_promp
     plan.warnings.push_back("without algorithm.filter_groups.enable=True a step trains on all gen_batch_size=" +
                             std::to_string(plan.prompts_per_round) + " prompts, as in verl; train_batch_size=" +
                             std::to_string(opt.get<std::int64_t>("data.train_batch_size")) + " has no effect");
-  plan.warmup_steps = detail::warmup_steps(opt, actor + "optim.", plan.total_steps);
+  plan.lr_per_update = opt.get<bool>("rlcore.lr_per_update");
+  plan.scheduled_steps = plan.total_steps * (plan.lr_per_update ? plan.updates_per_step : 1);
+  plan.warmup_steps = detail::warmup_steps(opt, actor + "optim.", plan.scheduled_steps);
 
   detail::warn_about_mini_batch(plan, opt, ranks);
   const std::int64_t width =
@@ -189,7 +192,7 @@ inline std::string batch_plan::table() const {
                     : number(left_out) + (left_out == 1 ? " prompt is" : " prompts are") + " left out of each epoch");
   row("total steps", number(total_steps),
       (total_rounds > 0 ? "at most, " : "") + number(epochs) + (epochs == 1 ? " epoch" : " epochs"));
-  row("warm-up steps", number(warmup_steps), "");
+  row("warm-up steps", number(warmup_steps), lr_per_update ? "updates: the learning rate follows them" : "");
   if (devices > 1 && micro_batch_tokens == 0) {
     std::string how = "each " + number(trajectories_per_step / devices) + " trajectories per step, " +
                       number(trajectories_per_update / devices) + " per update";

@@ -102,6 +102,7 @@ void map_openrlhf_batches(options& opt, Set&& set) {
   }
   set("rlcore.decay_norms_and_biases", value(false));
   set("rlcore.round_warmup_up", value(true));
+  set("rlcore.lr_per_update", value(true));
   set("actor_rollout_ref.actor.optim.lr", opt.at("actor_learning_rate"));
   set("critic.optim.lr", opt.at("critic_learning_rate"));
   set("actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu", opt.at("micro_rollout_batch_size"));
@@ -178,7 +179,6 @@ inline void apply_openrlhf_flags(options& opt) {
   detail::map_openrlhf_batches(opt, set);
   detail::map_openrlhf_objective(opt, set);
   detail::map_openrlhf_run(opt, set);
-  opt.note("the learning rate follows OpenRLHF's schedule by training steps; OpenRLHF advances it with every update");
 }
 
 }  // namespace trainer

@@ -52,13 +52,14 @@ struct critic : trainee<Device> {
                          });
   }
 
-  /// All updates of one step: trajectory::token_return is what the value shall be, trajectory::value what it was. Sets
-  /// critic/*, means over the updates.
-  void update(std::span<const trajectory> batch, double lr, random_key order_key, metrics& out) {
+  /// All updates of one step: trajectory::token_return is what the value shall be, trajectory::value what it was.
+  /// `rates` are the learning rates of the updates, the last of which goes on. Sets critic/*, means over the updates.
+  void update(std::span<const trajectory> batch, std::span<const double> rates, random_key order_key, metrics& out) {
     std::vector<const trajectory*> order;
     for (const trajectory& t : batch) order.push_back(&t);
     std::vector<double> loss, clipped, mean, norm;
     std::int64_t skipped = 0;
+    double lr = 0;
     for (std::int64_t epoch = 0; epoch < settings.epochs_per_step; ++epoch) {
       if (settings.shuffle_mini_batches) shuffle_rows(order, order_key, epoch);
       const auto size = static_cast<std::size_t>(settings.mini_trajectories);
@@ -67,6 +68,7 @@ struct critic : trainee<Device> {
             std::span<const trajectory* const>(order).subspan(begin, std::min(size, order.size() - begin));
         this->begin_update();
         const sums s = accumulate(mini);
+        lr = rates[std::min(loss.size(), rates.size() - 1)];
         const step_outcome outcome = this->apply(lr, settings.grad_clip);
         skipped += outcome.skipped;
         const auto tokens = static_cast<double>(std::max<std::int64_t>(1, s.tokens));

@@ -30,6 +30,11 @@ struct critic_settings {
   std::int64_t epochs_per_step = 1, keep = 0;
   bool shuffle_mini_batches = false, decay_norms_and_biases = true;
   std::optional<nn::lora_settings> lora = {};
+
+  /// Updates of a step with so many trajectories.
+  std::int64_t updates(std::int64_t trajectories) const noexcept {
+    return (trajectories + mini_trajectories - 1) / mini_trajectories * epochs_per_step;
+  }
 };
 
 /// Nothing if the run has no critic: critic.enable, and if that is null, whether the advantages read values. Throws
@@ -47,8 +52,6 @@ inline std::optional<critic_settings> read_critic_settings(const options& opt, c
   s.lr = opt.get<double>("critic.optim.lr");
   s.adamw = read_adamw(opt, "critic.optim.");
   s.schedule = read_schedule(opt, "critic.optim.");
-  s.schedule.total_steps = plan.total_steps;
-  s.schedule.warmup_steps = detail::warmup_steps(opt, "critic.optim.", plan.total_steps);
   s.decay_norms_and_biases = opt.get<bool>("rlcore.decay_norms_and_biases");
   s.grad_clip = opt.get<double>("critic.grad_clip");
   s.cliprange_value = opt.get<double>("critic.cliprange_value");
@@ -70,6 +73,9 @@ inline std::optional<critic_settings> read_critic_settings(const options& opt, c
   s.shuffle_mini_batches = opt.get<bool>("critic.shuffle");
   s.lora = read_lora(opt, "critic.model.", static_cast<std::uint64_t>(opt.get<std::int64_t>("rlcore.seed")));
   s.keep = opt.find<std::int64_t>("trainer.max_critic_ckpt_to_keep").value_or(0);
+  s.schedule.total_steps =
+      plan.total_steps * (opt.get<bool>("rlcore.lr_per_update") ? s.updates(plan.trajectories_per_step) : 1);
+  s.schedule.warmup_steps = detail::warmup_steps(opt, "critic.optim.", s.schedule.total_steps);
   return s;
 }
 

@@ -333,12 +333,22 @@ class policy_loop {
       coefficient = adaptive_kl{coefficient, k.target, k.horizon}.updated(kl, std::ssize(batch_)).coefficient;
   }
 
+  /// Learning rates of the updates of this step: one for all of them, or each its own (rlcore.lr_per_update).
+  std::vector<double> rates(double highest, const optim::schedule& schedule, std::int64_t updates) const {
+    if (!run_.settings.lr_per_update) return {highest * schedule.factor(state_.step - 1)};
+    std::vector<double> all;
+    for (std::int64_t u = 0; u < updates; ++u)
+      all.push_back(highest * schedule.factor((state_.step - 1) * updates + u));
+    return all;
+  }
+
   void update_critic(metrics& m) {
     critic<Device>& c = *run_.value_model;
     bar_.phase("update of the critic", 0, 0);
     for (trajectory& t : batch_)  // an estimator of one advantage per response: the critic learns that
       if (t.token_return.empty()) t.token_return.assign(static_cast<std::size_t>(t.response_length()), t.advantage);
-    c.update(batch_, c.settings.lr * c.settings.schedule.factor(state_.step - 1), key(stream::critic_mini_batches), m);
+    c.update(batch_, rates(c.settings.lr, c.settings.schedule, c.settings.updates(std::ssize(batch_))),
+             key(stream::critic_mini_batches), m);
   }
 
   void update(metrics& m) {
@@ -351,7 +361,7 @@ class policy_loop {
                           .shuffle = s.shuffle_mini_batches,
                           .recompute = s.recompute_activations,
                           .temperature = s.sampling.temperature,
-                          .lr = s.lr * s.schedule.factor(state_.step - 1),
+                          .lr = rates(s.lr, s.schedule, run_.plan.updates_per_step),
                           .grad_clip = s.grad_clip};
     state_.skipped_updates += update_actor(run_.policy, run_.algorithm, batch_, how, key(stream::mini_batches), m);
     state_.optimizer_steps = run_.policy.optimizer().steps();

@@ -64,6 +64,7 @@ struct policy_settings {
   double lr = 1e-6, grad_clip = 1;
   optim::adamw_settings adamw;
   optim::schedule schedule;
+  bool lr_per_update = false;  ///< the schedule advances with every update, else with every step
   std::int64_t epochs_per_step = 1;
   bool shuffle_mini_batches = false, decay_norms_and_biases = true;
   // trainer
@@ -242,6 +243,7 @@ inline policy_settings read_settings(const options& opt) {
 
   s.lr = opt.get<double>(actor + "optim.lr");
   s.schedule = read_schedule(opt, actor + "optim.");
+  s.lr_per_update = opt.get<bool>("rlcore.lr_per_update");
   s.adamw = read_adamw(opt, actor + "optim.");
   s.decay_norms_and_biases = opt.get<bool>("rlcore.decay_norms_and_biases");
   s.grad_clip = opt.get<double>(actor + "grad_clip");

@@ -184,6 +184,9 @@ std::optional<double> train_policy(Device& device, const options& opt, const Alg
   };
   for (const std::string& note : opt.notes()) say("note: " + note);
 
+  if (s.model_path == "~/models/deepseek-llm-7b-chat")  // verl's default, which nobody means
+    throw config_error(
+        "actor_rollout_ref.model.path is not given; expected a model folder or id (--help lists all keys)");
   const std::filesystem::path folder = checkpoint::resolve_model(s.model_path);
   nn::config config = checkpoint::read_config(folder);
   if (config.output != nn::model_output::logits)
@@ -209,7 +212,7 @@ std::optional<double> train_policy(Device& device, const options& opt, const Alg
     say(fmt::format("note: {} of {} training prompts are copies of earlier ones", copies, train.size()));
   const batch_plan plan = make_batch_plan(opt, std::ssize(train.prompts));
   policy_settings settings = s;
-  settings.schedule.total_steps = plan.total_steps;
+  settings.schedule.total_steps = plan.scheduled_steps;
   settings.schedule.warmup_steps = plan.warmup_steps;
 
   const auto how_to_value = read_critic_settings(opt, plan, inputs_of(algorithm).values);

@@ -22,7 +22,10 @@ struct update_plan {
   bool shuffle = false;    ///< new order of the trajectories in each epoch (verl's actor.shuffle)
   bool recompute = false;  ///< activation recomputation
   float temperature = 1;
-  double lr = 0, grad_clip = 0;
+  std::vector<double> lr = {0};  ///< of each update; the last of them goes on
+  double grad_clip = 0;
+
+  double rate(std::size_t update) const { return lr[std::min(update, lr.size() - 1)]; }
 };
 
 /// Fisher-Yates, addressed by the epoch.
@@ -87,7 +90,8 @@ std::int64_t update_actor(actor<Device>& a, const Algorithm& algorithm, std::spa
     (known != per_update.end() ? *known : per_update.emplace_back(name, std::vector<double>())).second.push_back(x);
   };
   std::int64_t skipped = 0;
-  double kl_coefficient = 0;
+  std::size_t updates = 0;
+  double kl_coefficient = 0, lr = 0;
   for (std::int64_t epoch = 0; epoch < plan.epochs; ++epoch) {
     if (plan.shuffle) shuffle_rows(order, order_key, epoch);
     for (std::size_t begin = 0; begin < order.size(); begin += static_cast<std::size_t>(plan.mini_trajectories)) {
@@ -95,7 +99,8 @@ std::int64_t update_actor(actor<Device>& a, const Algorithm& algorithm, std::spa
           begin, std::min(static_cast<std::size_t>(plan.mini_trajectories), order.size() - begin));
       a.begin_update();
       const policy_report report = accumulate_gradient(a, algorithm, mini, plan);
-      const step_outcome outcome = a.apply(plan.lr, plan.grad_clip);
+      lr = plan.rate(updates++);
+      const step_outcome outcome = a.apply(lr, plan.grad_clip);
       skipped += outcome.skipped;
       kl_coefficient = report.kl_coefficient;
       note("actor/pg_loss", report.policy_loss());
@@ -109,7 +114,7 @@ std::int64_t update_actor(actor<Device>& a, const Algorithm& algorithm, std::spa
   }
   for (const auto& [name, values] : per_update) out.set(name, reduce_metric(name, values));
   if (with_kl) out.set("actor/kl_coef", kl_coefficient);
-  out.set("actor/lr", plan.lr);
+  out.set("actor/lr", lr);
   if (skipped > 0) out.set("actor/skipped_updates", skipped);
   return skipped;
 }

@@ -25,6 +25,7 @@ inline optim::schedule named_schedule(const std::string& name) {
 
 inline supervised_settings read_openrlhf_run(const options& opt) {
   supervised_settings s;
+  s.at_epoch_end = epoch_end::run_on;
   s.name = opt.get<std::string>("wandb_project") + "/" + opt.get<std::string>("wandb_run_name");
   s.rows_per_step = opt.get<std::int64_t>("train_batch_size");
   s.rows_per_pass = opt.get<std::int64_t>("micro_train_batch_size");

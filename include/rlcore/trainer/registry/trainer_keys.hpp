@@ -70,6 +70,8 @@ inline constexpr key own[] = {
     {"rlcore.data_source", text, "null", honoured, "reward rule of rows without a column data_source"},
     {"rlcore.decay_norms_and_biases", boolean, "True", honoured,
      "weight decay for all parameters; False: for matrices alone, as OpenRLHF has it"},
+    {"rlcore.lr_per_update", boolean, "False", honoured,
+     "the learning rate advances with every update, as OpenRLHF has it, not once per step"},
     {"rlcore.round_warmup_up", boolean, "False", honoured,
      "warm-up of ceil(ratio * steps) instead of floor, as OpenRLHF has it"},
     {"rlcore.advantages", text, "verl", honoured, "whose conventions the advantage estimators follow",

@@ -102,7 +102,6 @@ inline sft_work open_openrlhf_sft(const options& opt, const base_model& base) {
                 opt.get<std::string>("rlcore.sft_loss") == "dft",
                 opt.get<std::int64_t>("rlcore.show_mask"),
                 "eval/eval_loss"};
-  work.run.at_epoch_end = epoch_end::run_on;
   work.train = open_sft_rows(open_training_rows(opt), how, base, chat, "train");
   if (const auto rows = open_evaluation_rows(opt); rows && work.show_mask == 0)
     work.eval = open_sft_rows(*rows, how, base, chat, "eval");
