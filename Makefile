@@ -10,10 +10,11 @@ COMPILE = @cmake --build $(BUILD) --parallel $(JOBS)
 ARGS :=
 
 .DEFAULT_GOAL := help
-.PHONY: help train variants policy_trainers test bench speed format clean
+.PHONY: help train programs variants policy_trainers test bench speed format clean
 
 help:
 	@echo 'make train    build and run the quickstart: a small model learns word problems by GRPO (ARGS="key=value ...")'
+	@echo 'make programs build every program into $(BUILD)/bin'
 	@echo 'make variants compare algorithms on the same small task: one table, one report (ARGS="--list")'
 	@echo 'make policy_trainers  every policy trainer on the same small task, three seeds (TRAINERS="ppo" SEEDS="1")'
 	@echo 'make test     build everything and run all tests'
@@ -28,6 +29,12 @@ train:
 	$(CONFIGURE)
 	$(COMPILE) --target quickstart
 	@$(BUILD)/bin/quickstart $(ARGS)
+
+programs:
+	@cmake/setup.sh train
+	$(CONFIGURE)
+	$(COMPILE) --target programs
+	@ls $(BUILD)/bin
 
 variants:
 	@cmake/setup.sh train
