@@ -180,6 +180,7 @@ TEST_F(policy_trainers, openrlhf_flags_are_keys) {
                        "critic.optim.min_lr_ratio=0.1",
                        "critic.cliprange_value=0.2",
                        "rlcore.advantages=openrlhf",
+                       "rlcore.lr_per_update=True",
                        "rlcore.seed=42"};
   const auto same = [&](const std::string& trainer, const std::string& name, const arguments& by_flags,
                         const arguments& by_keys) {

@@ -117,7 +117,7 @@ TEST_F(preference_trainers, refuse_in_one_line_before_any_work) {
   refused("dpo_trainer", {"--input_template", "{} {}"}, "expected one {}");
   refused("dpo_trainer", {"--max_len", "5000"}, "more than the model's 512 positions");
   refused("dpo_trainer", {"--max_len", "8"}, "no row can be used");
-  refused("dpo_trainer", {"--train_batch_size", "13"}, "only 12 rows");
+  refused("dpo_trainer", {"--train_batch_size", "13"}, "12 rows; 1 epoch does not fill one step of 13");
   refused("rm_trainer", {"--tokenizer_chat_template", "llama", "--apply_chat_template"}, "unknown");
   refused("kto_trainer", {"--label_key", "output"}, "expected 1 (desirable) or 0");
   refused("prm_trainer", {"--placeholder_token", "two words"}, "expected one token");

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "rlcore/core/random.hpp"
+#include "rlcore/objective/advantage/gae.hpp"
 #include "rlcore/objective/advantage/group_relative.hpp"
 #include "rlcore/objective/aggregation/token_mean.hpp"
 #include "rlcore/objective/algorithm/gspo.hpp"
@@ -208,6 +209,22 @@ TEST(policy_algorithm, reinforce_plus_plus_whitens_over_the_tokens_of_the_batch)
   EXPECT_EQ(batch[3].token_advantage[0], batch[3].token_advantage[1]);
   EXPECT_LT(batch[3].token_advantage[2], batch[0].token_advantage[0]);
   EXPECT_EQ(batch[3].token_advantage[2], batch[3].token_advantage[3]);
+}
+
+TEST(policy_algorithm, gae_asks_for_a_critic_and_reads_its_values) {
+  auto batch = rewarded({1, 0, 0, 2});  // with 1, 2, 3 and 4 tokens
+  for (trajectory& t : batch)
+    for (std::int64_t i = 0; i < t.response_length(); ++i) t.value.push_back(0.25f * static_cast<float>(i + 1));
+  const composed_algorithm a(gae{.gamma = 1, .lambda = 1}, clipped_ratio{}, token_mean{});
+  EXPECT_TRUE(trainer::inputs_of(a).values);
+  EXPECT_FALSE(trainer::inputs_of(composed_algorithm(paper::rloo())).values);
+  a.advantages(batch, 2, random_key{});
+  // With gamma = lambda = 1 the return of every token is the reward, the advantage what the value was short of it.
+  for (const trajectory& t : batch)
+    for (std::size_t i = 0; i < t.value.size(); ++i) {
+      EXPECT_NEAR(t.token_return[i], t.reward, 1e-6);
+      EXPECT_NEAR(t.token_advantage[i], t.reward - t.value[i], 1e-6);
+    }
 }
 
 TEST(policy_algorithm, estimators_of_rows_stay_with_rows) {
