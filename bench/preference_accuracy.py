@@ -41,6 +41,8 @@ def by_question(questions, labels, scores):
 
 
 def main():
+    if len(sys.argv) != 4:
+        sys.exit(__doc__)
     kind, scores, rows = sys.argv[1], read(sys.argv[2]), read(sys.argv[3])
     if len(scores) != len(rows):
         sys.exit(f"{len(scores)} scores for {len(rows)} rows: were rows left out?")
