@@ -31,7 +31,7 @@ for seed in $seeds; do
       trainer.total_training_steps=50 trainer.test_freq=10 trainer.logger=console trainer.resume_mode=disable \
       trainer.default_local_dir="$(pwd)/seed$seed/$trainer" rlcore.seed="$seed" $own > "seed$seed/$trainer.log"
     reward=$(sed -n 's/^validation .* -> //p' "seed$seed/$trainer.log")
-    verdict=$(awk -v r="$reward" 'BEGIN { print r > 0.9 ? "ok" : "FAILED" }')
+    verdict=$(awk -v r="$reward" 'BEGIN { print (r > 0.9 ? "ok" : "FAILED") }')
     echo "$trainer seed $seed: $(sed -n 's/^validation  *//p' "seed$seed/$trainer.log")  $verdict"
     [ "$verdict" = ok ] || failed=1
   done
