@@ -1,11 +1,6 @@
 // build/bin/grpo_trainer: what must not show in a result, and resuming to the same bits.
-#include <fcntl.h>
-#include <signal.h>
-#include <unistd.h>
 
-#include <chrono>
-#include <thread>
-
+#include "../support/kill.hpp"
 #include "grpo_trainer.hpp"
 
 namespace {
@@ -155,45 +150,17 @@ TEST_F(trainer_bits, resuming_takes_the_same_seed_and_the_command_lines_coeffici
   train("run", {"trainer.resume_mode=disable", "rlcore.seed=5"});
 }
 
-/// Starts a run and kills it as soon as `now` says so; false if it ended before.
-template <class When>
-bool kill_when(const arguments& all, When&& now) {
-  std::vector<char*> argv;
-  std::string name = program::path_of("grpo_trainer").string();
-  arguments copy = all;
-  argv.push_back(name.data());
-  for (std::string& a : copy) argv.push_back(a.data());
-  argv.push_back(nullptr);
-  const pid_t child = fork();
-  if (child == 0) {
-    const int nowhere = open("/dev/null", O_WRONLY);
-    dup2(nowhere, STDOUT_FILENO);
-    execv(name.c_str(), argv.data());
-    _exit(127);
-  }
-  for (int i = 0; i < 120'000 && waitpid(child, nullptr, WNOHANG) == 0; ++i) {
-    if (now()) {
-      kill(child, SIGKILL);
-      int status = 0;
-      waitpid(child, &status, 0);
-      return WIFSIGNALED(status);
-    }
-    std::this_thread::sleep_for(std::chrono::microseconds(500));
-  }
-  return false;
-}
-
 TEST_F(trainer_bits, killed_run_resumes_to_the_same_bits) {
   const arguments longer{"trainer.total_training_steps=60", "trainer.save_freq=10", "trainer.test_freq=-1"};
   train("whole", longer);
-  ASSERT_TRUE(kill_when(settings(files, root("between")) + longer,
-                        [&] { return fs::exists(root("between") / "latest_checkpointed_iteration.txt"); }));
+  ASSERT_TRUE(program::kill_when("grpo_trainer", settings(files, root("between")) + longer,
+                                 [&] { return fs::exists(root("between") / "latest_checkpointed_iteration.txt"); }));
   EXPECT_FALSE(fs::exists(actor(root("between"), 60)));
   train("between", longer);
   expect_same("whole", "between", 60);
 
   // While the second checkpoint is being written, if the poll is quick enough to meet it.
-  ASSERT_TRUE(kill_when(settings(files, root("inside")) + longer, [&] {
+  ASSERT_TRUE(program::kill_when("grpo_trainer", settings(files, root("inside")) + longer, [&] {
     std::error_code gone;
     for (const auto& entry : fs::directory_iterator(root("inside"), gone))
       if (entry.path().filename().string().starts_with("global_step_20")) return true;
