@@ -66,11 +66,21 @@ class dapo_trainer : public testing::Test {
 };
 
 TEST_F(dapo_trainer, the_published_command_lines_train) {
-  program::result r = published("qwen3_32b_fsdp2", {"trainer.logger=[console,file]"});
+  program::result r =
+      published("qwen3_32b_fsdp2", {"trainer.logger=[console,file]", "reward_model.overlong_buffer.log=True",
+                                    "trainer.rollout_data_dir=" + root("qwen3_32b_fsdp2").string() + "/rollouts"});
   EXPECT_EQ(r.code, 0) << r.err;
   EXPECT_NE(r.out.find("note: trainer.device=npu"), std::string::npos);
   EXPECT_NE(r.out.find("step:2 - "), std::string::npos);
-  EXPECT_GE(last("qwen3_32b_fsdp2", "reward/overlong"), 0);
+  double overlong = 0, responses = 0;  // of the dump, against the share in the metrics
+  std::istringstream dump(scratch::read(root("qwen3_32b_fsdp2") / "rollouts" / "2.jsonl"));
+  for (std::string line; std::getline(dump, line); ++responses) {
+    const auto row = nlohmann::json::parse(line);
+    EXPECT_EQ(row.at("overlong").get<bool>(), row.at("overlong_reward").get<double>() < 0);
+    overlong += row.at("overlong").get<bool>();
+  }
+  EXPECT_EQ(responses, 12);
+  EXPECT_DOUBLE_EQ(last("qwen3_32b_fsdp2", "reward/overlong"), overlong / responses);
   EXPECT_FALSE(weights(root("qwen3_32b_fsdp2"), 2).empty());
 
   r = published("qwen3_235b_megatron", {"actor_rollout_ref.rollout.max_model_len=134", "reward_model.max_resp_len=6"});

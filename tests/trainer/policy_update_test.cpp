@@ -205,7 +205,7 @@ TEST(policy_update, gradient_is_the_sum_trajectory_by_trajectory_to_the_bit) {
           for (const bool recompute : {false, true}) {
             fixture f(threads, logits_bytes);
             trainer::update_plan plan = one_update();
-            plan.micro_trajectories = rows, plan.micro_tokens = tokens, plan.recompute = recompute;
+            plan.micro_trajectories = rows, plan.micro_tokens = tokens, f.actor.recompute = recompute;
             const policy_report report =
                 trainer::accumulate_gradient(f.actor, trainer::verl_algorithm{loss}, pointers(all), plan);
             EXPECT_EQ(f.gradient(), one.gradient()) << threads << " " << logits_bytes << " " << rows << " " << tokens;

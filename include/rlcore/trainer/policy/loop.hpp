@@ -283,8 +283,9 @@ class policy_loop {
     m.set("actor/entropy", rollout_entropy(batch_, run_.algorithm));
     if (s.critic_warmup <= state_.step) time("update_actor", [&] { update(m); });
     if (!s.rollout_dir.empty())
-      time("dump_rollout_generations",
-           [&] { write_rollouts(s.rollout_dir, state_.step, batch_, run_.train, run_.tokenizer); });
+      time("dump_rollout_generations", [&] {
+        write_rollouts(s.rollout_dir, state_.step, batch_, run_.train, run_.tokenizer, s.reward.log_overlong);
+      });
     batch_metrics(batch_, s.max_prompt_length, s.max_response_length, m);
     if (run_.val != nullptr && due(s.test_freq)) last_validation = validation(m, time);
     if (due(s.save_freq)) {
@@ -359,7 +360,6 @@ class policy_loop {
                           .micro_tokens = run_.plan.micro_batch_tokens,
                           .epochs = s.epochs_per_step,
                           .shuffle = s.shuffle_mini_batches,
-                          .recompute = s.recompute_activations,
                           .temperature = s.sampling.temperature,
                           .lr = rates(s.lr, s.schedule, run_.plan.updates_per_step),
                           .grad_clip = s.grad_clip};

@@ -30,7 +30,8 @@ struct model_reward {
 };
 
 struct reward_settings {
-  bool dapo_manager = false, log_overlong = false;
+  bool dapo_manager = false;
+  bool log_overlong = false;  ///< the penalty goes into the dump of responses, too
   std::optional<soft_overlong> overlong;
   std::optional<external_reward> external;
   std::optional<model_reward> model;
@@ -42,13 +43,13 @@ inline reward_settings read_reward_settings(const options& opt) {
   const std::string manager = opt.get<std::string>("reward_model.reward_manager"),
                     overlong = "reward_model.overlong_buffer.";
   s.dapo_manager = manager == "dapo";
-  s.log_overlong = opt.get<bool>(overlong + "log");
   if (s.dapo_manager && opt.get<bool>(overlong + "enable"))
     s.overlong = soft_overlong{.max_length = opt.find<std::int64_t>("reward_model.max_resp_len")
                                                  .value_or(opt.get<std::int64_t>("data.max_response_length")),
                                .buffer = opt.get<std::int64_t>(overlong + "len"),
                                .factor = opt.get<double>(overlong + "penalty_factor"),
                                .limit = std::numeric_limits<double>::infinity()};
+  s.log_overlong = s.overlong && opt.get<bool>(overlong + "log");
   const auto path = opt.find<std::string>("custom_reward_function.path"),
              command = opt.find<std::string>("rlcore.reward_command");
   if (path || command)

@@ -31,9 +31,11 @@ inline double short_decimal(float x) {
 
 /// Writes <folder>/<step>.jsonl with verl's keys: input, output, gts, score, step; and what rlcore.replay needs to get
 /// the same bits: row of the data set, sample, prompt_ids, response_ids, log_probs, as recorded while sampling, and
-/// sampled_step, where dynamic sampling kept the response from an earlier step. Throws file_error.
+/// sampled_step, where dynamic sampling kept the response from an earlier step. `with_overlong` adds overlong_reward,
+/// the penalty that is part of the score, and overlong, whether there is one. Throws file_error.
 inline void write_rollouts(const std::filesystem::path& folder, std::int64_t step, std::span<const trajectory> batch,
-                           const data::prompt_dataset& prompts, const text::tokenizer& tokenizer) {
+                           const data::prompt_dataset& prompts, const text::tokenizer& tokenizer,
+                           bool with_overlong = false) {
   std::string lines;
   for (const trajectory& t : batch) {
     std::vector<double> logp;
@@ -49,6 +51,7 @@ inline void write_rollouts(const std::filesystem::path& folder, std::int64_t ste
         {"prompt_ids", std::span(t.tokens).first(static_cast<std::size_t>(t.prompt_length))},
         {"response_ids", t.response()},
         {"log_probs", std::move(logp)}};
+    if (with_overlong) line["overlong_reward"] = t.length_penalty, line["overlong"] = t.length_penalty < 0;
     if (t.sampled_step != 0 && t.sampled_step != step) line["sampled_step"] = t.sampled_step;
     lines += line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   }

@@ -19,8 +19,7 @@ namespace trainer {
 /// How a step's trajectories are cut into optimizer steps (mini) and forward passes (micro; no result depends on it).
 struct update_plan {
   std::int64_t mini_trajectories = 0, micro_trajectories = 0, micro_tokens = 0, epochs = 1;
-  bool shuffle = false;    ///< new order of the trajectories in each epoch (verl's actor.shuffle)
-  bool recompute = false;  ///< activation recomputation
+  bool shuffle = false;  ///< new order of the trajectories in each epoch (verl's actor.shuffle)
   float temperature = 1;
   std::vector<double> lr = {0};  ///< of each update; the last of them goes on
   double grad_clip = 0;
@@ -47,7 +46,6 @@ policy_report accumulate_gradient(actor<Device>& a, const Algorithm& algorithm, 
   packed_trajectories packed;
   std::vector<float> old_logp, ref_logp, advantage, token_advantage, selected;
   policy_report report;
-  a.recompute = plan.recompute;
   for_each_micro_batch(mini, plan.micro_trajectories, plan.micro_tokens, [&](std::size_t first, std::size_t last) {
     packed.clear();
     old_logp.clear(), ref_logp.clear(), advantage.clear(), token_advantage.clear(), selected.clear();

@@ -57,12 +57,13 @@ class dpo_task {
     const counts step = count(train_, rows);
     pair_report total;
     std::int64_t tokens = 0;
-    for_passes(train_, model, rows, [&](const packed_answers& batch, std::span<const float> ref) {
-      tokens += static_cast<std::int64_t>(batch.inputs.size() + batch.size());
-      model.forward_backward(batch.inputs, batch.targets, 1.0f,
-                             [&](std::span<const float> logp, std::span<const float>, std::span<float> dlogp,
-                                 std::span<float>) { total += loss(batch, logp, ref, step, dlogp); });
-    });
+    for_passes(train_, model, rows,
+               [&](std::span<const std::uint32_t>, const packed_answers& batch, std::span<const float> ref) {
+                 tokens += static_cast<std::int64_t>(batch.inputs.size() + batch.size());
+                 model.forward_backward(batch.inputs, batch.targets, 1.0f,
+                                        [&](std::span<const float> logp, std::span<const float>, std::span<float> dlogp,
+                                            std::span<float>) { total += loss(batch, logp, ref, step, dlogp); });
+               });
     m.set("train/loss", total.loss());
     m.set("train/acc", total.accuracy());
     m.set("train/chosen_reward", total.chosen_reward());
@@ -80,13 +81,14 @@ class dpo_task {
     pair_report total;
     score_file file(settings_.scores);
     std::vector<float> logp;
-    for_passes(eval_, model, rows, [&](const packed_answers& batch, std::span<const float> ref) {
-      score_answers(model.model, model.space, batch, logp);
-      total += loss(batch, logp, ref, step, {});
-      for (std::size_t i = 0; file.wanted() && i < batch.size(); i += 2)
-        file.add({{"chosen_reward", settings_.beta * (batch.sum(i, logp) - batch.sum(i, ref))},
-                  {"reject_reward", settings_.beta * (batch.sum(i + 1, logp) - batch.sum(i + 1, ref))}});
-    });
+    for_passes(eval_, model, rows,
+               [&](std::span<const std::uint32_t>, const packed_answers& batch, std::span<const float> ref) {
+                 score_answers(model.model, model.space, batch, logp);
+                 total += loss(batch, logp, ref, step, {});
+                 for (std::size_t i = 0; file.wanted() && i < batch.size(); i += 2)
+                   file.add({{"chosen_reward", settings_.beta * (batch.sum(i, logp) - batch.sum(i, ref))},
+                             {"reject_reward", settings_.beta * (batch.sum(i + 1, logp) - batch.sum(i + 1, ref))}});
+               });
     file.close();
     m.set("eval/eval_loss", total.loss());
     m.set("eval/acc_mean", total.accuracy());
@@ -129,23 +131,11 @@ class dpo_task {
     }
   }
 
-  /// f(batch, reference log-probs) for some pairs after the other.
   template <class F>
   void for_passes(pair_set& set, trainee<Device>& model, std::span<const std::uint32_t> rows, F&& f) {
-    packed_answers batch, unknown;
-    std::vector<float> ref;
-    for_each_group(
-        rows.size(), settings_.pairs_per_pass, 0, [](std::size_t) { return 0; },
-        [&](std::size_t first, std::size_t last) {
-          const auto group = rows.subspan(first, last - first);
-          ref.clear();
-          set.reference.append(group, ref, [&](std::span<const std::uint32_t> fresh, std::vector<float>& values) {
-            pack(set, fresh, unknown);
-            reference_(model, unknown, values);
-          });
-          pack(set, group, batch);
-          f(batch, std::span<const float>(ref));
-        });
+    for_answers(
+        rows, settings_.pairs_per_pass, model, reference_, set.reference,
+        [&](std::span<const std::uint32_t> some, packed_answers& to) { pack(set, some, to); }, f);
   }
 
   pair_report loss(const packed_answers& rows, std::span<const float> logp, std::span<const float> ref,

@@ -177,23 +177,11 @@ class kto_task {
     for (const std::uint32_t i : rows) to.push_back(set[i].tokens, set[i].prompt_length);
   }
 
-  /// f(rows, batch, reference log-probs) for some rows after the other.
   template <class F>
   void for_passes(row_set& set, trainee<Device>& model, std::span<const std::uint32_t> rows, F&& f) {
-    packed_answers batch, unknown;
-    std::vector<float> ref;
-    for_each_group(
-        rows.size(), settings_.rows_per_pass, 0, [](std::size_t) { return 0; },
-        [&](std::size_t first, std::size_t last) {
-          const auto group = rows.subspan(first, last - first);
-          ref.clear();
-          set.reference.append(group, ref, [&](std::span<const std::uint32_t> fresh, std::vector<float>& values) {
-            pack(set, fresh, unknown);
-            reference_(model, unknown, values);
-          });
-          pack(set, group, batch);
-          f(group, batch, std::span<const float>(ref));
-        });
+    for_answers(
+        rows, settings_.rows_per_pass, model, reference_, set.reference,
+        [&](std::span<const std::uint32_t> some, packed_answers& to) { pack(set, some, to); }, f);
   }
 
   report_type loss(const kto_link& link, const row_set& set, std::span<const std::uint32_t> group,

@@ -5,10 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "rlcore/nn/log_probs.hpp"
 #include "rlcore/trainer/preference/packed_answers.hpp"
+#include "rlcore/trainer/supervised/task.hpp"
 #include "rlcore/trainer/trainee.hpp"
 
 RLCORE_BEGIN
@@ -74,6 +76,27 @@ class reference_log_probs {
   std::vector<bool> known_;
   std::vector<float> values_;
 };
+
+/// The rows of a step, at most `rows_per_pass` at a time: pack(rows, answers) puts their answers side by side, then
+/// f(rows, answers, the reference's log-probs) is called.
+template <class Device, class Pack, class F>
+void for_answers(std::span<const std::uint32_t> rows, std::int64_t rows_per_pass, trainee<Device>& model,
+                 const reference_model<Device>& reference, reference_log_probs& known, Pack&& pack, F&& f) {
+  packed_answers batch, unknown;
+  std::vector<float> ref;
+  for_each_group(
+      rows.size(), rows_per_pass, 0, [](std::size_t) { return 0; },
+      [&](std::size_t first, std::size_t last) {
+        const auto group = rows.subspan(first, last - first);
+        ref.clear();
+        known.append(group, ref, [&](std::span<const std::uint32_t> fresh, std::vector<float>& values) {
+          pack(fresh, unknown);
+          reference(model, unknown, values);
+        });
+        pack(group, batch);
+        f(group, std::as_const(batch), std::span<const float>(ref));
+      });
+}
 
 }  // namespace trainer
 RLCORE_END

@@ -14,7 +14,7 @@ inline constexpr key reward[] = {
      "penalty for responses near the limit (with reward_manager=dapo)"},
     {"reward_model.overlong_buffer.len", integer, "0", honoured, "width of that zone in tokens", at_least(0)},
     {"reward_model.overlong_buffer.penalty_factor", real, "0.0", honoured, "penalty at the limit", at_least(0)},
-    {"reward_model.overlong_buffer.log", boolean, "False", honoured, "write the penalty beside the responses as well"},
+    {"reward_model.overlong_buffer.log", boolean, "False", honoured, "the penalty of each response in trainer.rollout_data_dir, too"},
     {"reward_model.max_resp_len", integer, "null", honoured,
      "response limit the penalty refers to; null: data.max_response_length", at_least(1)},
     {"reward_model.reward_kwargs.overlong_buffer_cfg.enable", boolean, "False", honoured, "= overlong_buffer.enable"},
