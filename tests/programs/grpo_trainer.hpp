@@ -10,18 +10,15 @@
 #include <string>
 #include <vector>
 
-#include "../support/program.hpp"
+#include "../support/run_files.hpp"
 #include "../support/tiny_model.hpp"
 
 namespace grpo {
 
 namespace fs = std::filesystem;
-using arguments = std::vector<std::string>;
-
-inline arguments operator+(arguments a, const arguments& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
+using program::arguments;
+using program::operator+;
+using program::rows;
 
 /// 4 prompts x 3 samples and two updates per step; saves and validates every second step.
 inline arguments settings(const tiny_model::files& f, const fs::path& root) {
@@ -46,21 +43,6 @@ inline arguments settings(const tiny_model::files& f, const fs::path& root) {
           "trainer.test_freq=2",
           "trainer.save_freq=2",
           "rlcore.threads=1"};
-}
-
-/// Rows of metrics.jsonl without what no two runs have in common: wall time and memory.
-inline std::vector<std::string> rows(const fs::path& root) {
-  std::vector<std::string> all;
-  std::istringstream file(scratch::read(root / "metrics.jsonl"));
-  for (std::string line; std::getline(file, line);) {
-    nlohmann::ordered_json kept = nlohmann::ordered_json::object();
-    const auto row = nlohmann::ordered_json::parse(line);
-    for (const auto& [name, x] : row.items())
-      if (!name.starts_with("timing") && !name.starts_with("perf/") && !name.starts_with("training/rollout_probs_diff"))
-        kept[name] = x;
-    all.push_back(kept.dump());
-  }
-  return all;
 }
 
 inline fs::path actor(const fs::path& root, int step) {

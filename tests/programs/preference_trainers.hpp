@@ -10,18 +10,14 @@
 #include <string>
 #include <vector>
 
-#include "../support/program.hpp"
+#include "../support/run_files.hpp"
 
 namespace preference {
 
 namespace fs = std::filesystem;
-using arguments = std::vector<std::string>;
 using nlohmann::ordered_json;
-
-inline arguments operator+(arguments a, const arguments& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
+using program::arguments;
+using program::operator+;
 
 inline const fs::path data = RLCORE_REFERENCE_DIR "/first_steps";
 
@@ -41,20 +37,7 @@ inline arguments settings(const std::string& program) {
           "-"};
 }
 
-/// Rows of metrics.jsonl without what no two runs have in common.
-inline std::vector<ordered_json> rows(const fs::path& root) {
-  std::vector<ordered_json> all;
-  std::istringstream file(scratch::read(root / "metrics.jsonl"));
-  for (std::string line; std::getline(file, line);) {
-    ordered_json kept = ordered_json::object();
-    const auto row = ordered_json::parse(line);
-    for (const auto& [name, x] : row.items())
-      if (!name.starts_with("timing") && !name.starts_with("perf/")) kept[name] = x;
-    all.push_back(kept);
-  }
-  return all;
-}
-
+inline std::vector<ordered_json> rows(const fs::path& root) { return program::metric_rows(root); }
 class trainer_test : public testing::Test {
  protected:
   void SetUp() override {

@@ -10,18 +10,15 @@
 #include <string>
 #include <vector>
 
-#include "../support/program.hpp"
+#include "../support/run_files.hpp"
 #include "../support/tiny_model.hpp"
 
 namespace sft {
 
 namespace fs = std::filesystem;
-using arguments = std::vector<std::string>;
-
-inline arguments operator+(arguments a, const arguments& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
+using program::arguments;
+using program::operator+;
+using program::rows;
 
 /// 18 rows in steps of 4: 4 steps per epoch, 8 steps; saves and evaluates every second step.
 inline arguments settings(const tiny_model::files& f, const fs::path& root) {
@@ -44,19 +41,6 @@ inline arguments settings(const tiny_model::files& f, const fs::path& root) {
           "rlcore.threads=1"};
 }
 
-/// Rows of metrics.jsonl without what no two runs have in common: wall time and memory.
-inline std::vector<std::string> rows(const fs::path& root) {
-  std::vector<std::string> all;
-  std::istringstream file(scratch::read(root / "metrics.jsonl"));
-  for (std::string line; std::getline(file, line);) {
-    nlohmann::ordered_json kept = nlohmann::ordered_json::object();
-    const auto row = nlohmann::ordered_json::parse(line);
-    for (const auto& [name, x] : row.items())
-      if (!name.starts_with("timing") && !name.starts_with("perf/") && name != "train/time(s)") kept[name] = x;
-    all.push_back(kept.dump());
-  }
-  return all;
-}
 inline std::vector<double> curve(const fs::path& root, const std::string& name) {
   std::vector<double> all;
   for (const std::string& row : rows(root)) {

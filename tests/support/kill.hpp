@@ -17,10 +17,10 @@ namespace program {
 
 /// Starts a program and kills it (SIGKILL) as soon as `now` says so; false if it ended before.
 template <class When>
-bool kill_when(const std::string& name, std::vector<std::string> arguments, When&& now) {
+bool kill_when(const std::string& name, std::vector<std::string> words, When&& now) {
   std::string path = path_of(name).string();
   std::vector<char*> argv{path.data()};
-  for (std::string& a : arguments) argv.push_back(a.data());
+  for (std::string& a : words) argv.push_back(a.data());
   argv.push_back(nullptr);
   const pid_t child = fork();
   if (child == 0) {

@@ -1,0 +1,44 @@
+// What a trainer's run left, for comparison with another run; and command lines put together.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "program.hpp"
+
+namespace program {
+
+using arguments = std::vector<std::string>;
+
+inline arguments operator+(arguments a, const arguments& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+/// Rows of metrics.jsonl without what no two runs have in common: wall time, memory, and how the recorded log-probs
+/// compare with others.
+inline std::vector<nlohmann::ordered_json> metric_rows(const std::filesystem::path& root) {
+  std::vector<nlohmann::ordered_json> all;
+  std::istringstream file(scratch::read(root / "metrics.jsonl"));
+  for (std::string line; std::getline(file, line);) {
+    nlohmann::ordered_json kept = nlohmann::ordered_json::object();
+    const auto row = nlohmann::ordered_json::parse(line);
+    for (const auto& [name, x] : row.items())
+      if (!name.starts_with("timing") && !name.starts_with("perf/") && name != "train/time(s)" &&
+          !name.starts_with("training/rollout_probs_diff"))
+        kept[name] = x;
+    all.push_back(std::move(kept));
+  }
+  return all;
+}
+/// The same as text.
+inline std::vector<std::string> rows(const std::filesystem::path& root) {
+  std::vector<std::string> all;
+  for (const auto& row : metric_rows(root)) all.push_back(row.dump());
+  return all;
+}
+
+}  // namespace program
