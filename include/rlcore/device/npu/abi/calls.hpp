@@ -1,0 +1,60 @@
+// Ascend's functions as tables of typed pointers. The four lists *.inc are the only place where a function is named:
+// the tables, the loader, the emulator's conformance, the tracer and the check against the vendor's headers are
+// generated from them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "rlcore/device/npu/abi/types.hpp"
+
+RLCORE_BEGIN
+namespace ascend {
+
+/// The two functions of an operator: `plan` checks the arguments on the host and says how much workspace the run needs;
+/// `run` enqueues, once per executor.
+template <class... Arguments>
+struct operator_call {
+  const char* name = nullptr;
+  aclnnStatus (*plan)(Arguments..., std::uint64_t*, aclOpExecutor**) = nullptr;
+  aclnnStatus (*run)(void*, std::uint64_t, aclOpExecutor*, aclrtStream) = nullptr;
+  explicit operator bool() const noexcept { return plan != nullptr && run != nullptr; }
+};
+
+// The vocabulary of operators.inc.
+using input = const aclTensor*;
+using output = aclTensor*;
+using scalar = const aclScalar*;
+using ints = const aclIntArray*;
+using input_list = const aclTensorList*;
+using text = char*;
+
+#define RLCORE_NPU_CALL(name, need, result, parameters) result(*name) parameters = nullptr;
+#define RLCORE_NPU_OPERATOR(name, need, ...) operator_call<__VA_ARGS__> name{#name, nullptr, nullptr};
+
+struct runtime_calls {
+#include "rlcore/device/npu/abi/runtime.inc"
+};
+struct meta_calls {
+#include "rlcore/device/npu/abi/meta.inc"
+};
+struct operator_calls {
+#include "rlcore/device/npu/abi/operators.inc"
+};
+struct collective_calls {
+#include "rlcore/device/npu/abi/collectives.inc"
+};
+
+#undef RLCORE_NPU_CALL
+#undef RLCORE_NPU_OPERATOR
+
+/// Everything that rlcore calls. A pointer is null if what provides the table lacks the function.
+struct calls {
+  runtime_calls rt;
+  meta_calls nn;
+  operator_calls op;
+  collective_calls comm;
+};
+
+}  // namespace ascend
+RLCORE_END
