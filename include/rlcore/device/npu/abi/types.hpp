@@ -111,7 +111,7 @@ enum class package_name : int {
 };
 /// aclCANNPackageVersion.
 struct package_version {
-  char version[128], major_version[128], minor_version[128], release_version[128], patch_version[128], reserved[128];
+  char version[128], major_version[64], minor_version[64], release_version[64], patch_version[64], reserved[128];
 };
 /// cubeMathType of matrix products: what may happen to float inputs.
 enum class cube_math : std::int8_t { keep = 0, allow_hf32 = 1, use_float16 = 2, use_hf32 = 3 };
