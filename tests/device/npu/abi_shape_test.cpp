@@ -17,18 +17,18 @@ enum their_mode { THEIR_MODE = 1 };
 }  // namespace
 
 template <>
-struct abi::counterpart<our_tensor> {
+struct abi_check::counterpart<our_tensor> {
   using type = their_tensor;
 };
 template <>
-struct abi::counterpart<our_type> {
+struct abi_check::counterpart<our_type> {
   using type = their_type;
 };
 
 namespace {
 
 template <class Ours, class Theirs>
-constexpr bool alike = abi::same_function<Ours (*)(Ours), Theirs (*)(Theirs)>::value;
+constexpr bool alike = abi_check::same_function<Ours (*)(Ours), Theirs (*)(Theirs)>::value;
 
 TEST(abi_shape, accepts_what_is_passed_alike) {
   static_assert(alike<our_tensor*, their_tensor*>);
@@ -39,7 +39,7 @@ TEST(abi_shape, accepts_what_is_passed_alike) {
   static_assert(alike<int, their_mode>, "HcclResult");
   static_assert(alike<our_type, int>);
   static_assert(alike<long, long long>);
-  static_assert(abi::same_function<void (*)(int), void (*)(const int)>::value);
+  static_assert(abi_check::same_function<void (*)(int), void (*)(const int)>::value);
 }
 
 TEST(abi_shape, refuses_what_is_not) {
@@ -54,7 +54,7 @@ TEST(abi_shape, refuses_what_is_not) {
   static_assert(!alike<float, double>);
   static_assert(!alike<std::int32_t, float>);
   static_assert(!alike<const char*, char*>);
-  static_assert(!abi::same_function<void (*)(int, int), void (*)(int)>::value);
+  static_assert(!abi_check::same_function<void (*)(int, int), void (*)(int)>::value);
 }
 
 }  // namespace

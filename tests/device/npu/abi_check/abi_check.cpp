@@ -10,7 +10,7 @@
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
-namespace abi {
+namespace abi_check {
 
 namespace ours = rlcore::ascend;
 
@@ -141,10 +141,10 @@ RLCORE_ABI_MEMBER(package_version, patch_version, ::aclCANNPackageVersion, patch
   ++compared;
 #define RLCORE_ABI_ROW(name, table, member) RLCORE_ABI_JOIN(RLCORE_ABI_, RLCORE_ABI_HAS_##name)(name, table, member)
 
-}  // namespace abi
+}  // namespace abi_check
 
 int main() {
-  using namespace abi;
+  using namespace abi_check;
   const ours::calls all;
   int compared = 0;
 #define RLCORE_NPU_CALL(name, need, ...) RLCORE_ABI_ROW(name, all.rt, name)

@@ -4,7 +4,7 @@
 
 #include <type_traits>
 
-namespace abi {
+namespace abi_check {
 
 /// The vendor's type for one of ours: specialised where both have a name.
 template <class T>
@@ -50,4 +50,4 @@ requires(sizeof...(A) == sizeof...(B)) struct same_function<R (*)(A...), S (*)(B
     : std::bool_constant<same<R, S>() && (same<std::remove_cv_t<A>, std::remove_cv_t<B>>() && ...)> {
 };
 
-}  // namespace abi
+}  // namespace abi_check
