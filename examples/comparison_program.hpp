@@ -21,7 +21,7 @@
 #include "rlcore/checkpoint/atomic_file.hpp"
 #include "rlcore/core/suggest.hpp"
 #include "rlcore/trainer/comparison.hpp"
-#include "rlcore/trainer/host_device.hpp"
+#include "rlcore/trainer/open_device.hpp"
 #include "rlcore/trainer/policy/any_algorithm.hpp"
 #include "rlcore/trainer/policy/composed_algorithm.hpp"
 #include "rlcore/trainer/policy/train_policy.hpp"
@@ -262,7 +262,8 @@ class program {
   void run() {
     const trainer::options opt = options_for(chosen_.front(), request_.seeds.front());
     for (const std::string& note : opt.notes()) std::printf("note: %s\n", note.c_str());
-    cpu device = trainer::host_device(opt);
+    const auto opened = trainer::open_device(opt);
+    any_device& device = *opened;
     make_task(device, opt);
     const std::size_t total = chosen_.size() * request_.seeds.size();
     describe(device, opt);
@@ -306,7 +307,7 @@ class program {
   }
 
   /// Problems and warm start are made once, with seed 1, for all runs; not at all if the settings name others.
-  void make_task(cpu& device, const trainer::options& opt) {
+  void make_task(any_device& device, const trainer::options& opt) {
     const trainer::policy_settings s = trainer::read_settings(opt);
     std::vector<std::string> read = s.train_files;
     read.insert(read.end(), s.val_files.begin(), s.val_files.end());
@@ -322,14 +323,13 @@ class program {
     mark.set();
   }
 
-  void describe(const cpu& device, const trainer::options& opt) {
+  void describe(const any_device& device, const trainer::options& opt) {
     const auto count = [](std::size_t n, const char* what) {
       return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
     };
     info_.name = "variants";
     info_.about = count(chosen_.size(), "variant") + " x " + count(request_.seeds.size(), "seed") + " x " +
-                  count(static_cast<std::size_t>(request_.steps), "step") + "  \xC2\xB7  " +
-                  std::string(device.name()) + ", " + count(static_cast<std::size_t>(device.threads()), "thread");
+                  count(static_cast<std::size_t>(request_.steps), "step") + "  \xC2\xB7  " + rlcore::describe(device);
     info_.variant_head = {"name", "advantage", "objective", "aggregation", "remark"};
     for (const variant& v : chosen_)
       info_.variants.push_back({v.name, v.advantage, v.objective, v.aggregation, v.remark});
@@ -345,7 +345,7 @@ class program {
 
   /// Makes the run and puts its rows at the end of runs_, unless a run of the same variant, settings, initial weights
   /// and program has ended here before: then takes over its rows and returns false.
-  bool one_run(cpu& device, const variant& v, std::uint64_t seed) {
+  bool one_run(any_device& device, const variant& v, std::uint64_t seed) {
     const trainer::options opt = options_for(v, seed);
     const fs::path folder = request_.output / run_name(v, seed);
     const fs::path weights = fs::path(opt.get<std::string>("actor_rollout_ref.model.path")) / "model.safetensors";

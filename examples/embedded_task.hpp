@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "rlcore/data/sft_dataset.hpp"
-#include "rlcore/device/cpu.hpp"
+#include "rlcore/device/any_device.hpp"
 #include "rlcore/text/train_bpe.hpp"
 #include "rlcore/trainer/policy/train_policy.hpp"
 #include "rlcore/verify/gsm8k_row.hpp"
@@ -65,9 +65,10 @@ inline std::string careless(const word_problems::problem& p, random_key key, std
 }
 
 /// One optimizer step on `count` examples drawn by (key, step); returns the mean loss per response token.
-inline double supervised_step(nn::causal_lm<cpu>& model, nn::workspace<cpu>& space, nn::gradients<cpu>& gradient,
-                              optim::adamw<cpu>& optimizer, const std::vector<data::sft_example>& examples,
-                              std::uint32_t count, random_key key, std::uint32_t step, double lr) {
+inline double supervised_step(nn::causal_lm<any_device>& model, nn::workspace<any_device>& space,
+                              nn::gradients<any_device>& gradient, optim::adamw<any_device>& optimizer,
+                              const std::vector<data::sft_example>& examples, std::uint32_t count, random_key key,
+                              std::uint32_t step, double lr) {
   ragged<std::int32_t> inputs;
   nn::targets targets;
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -93,9 +94,9 @@ inline double supervised_step(nn::causal_lm<cpu>& model, nn::workspace<cpu>& spa
 }
 
 /// Teaches the form of an answer and most of the arithmetic, but also the teacher's slips: GRPO has to unlearn those.
-inline void warm_start(nn::causal_lm<cpu>& model, const text::tokenizer& tokenizer, const text::chat_template& chat,
-                       const std::vector<word_problems::problem>& problems, const data::prompt_dataset& probe,
-                       random_key key, std::uint32_t steps) {
+inline void warm_start(nn::causal_lm<any_device>& model, const text::tokenizer& tokenizer,
+                       const text::chat_template& chat, const std::vector<word_problems::problem>& problems,
+                       const data::prompt_dataset& probe, random_key key, std::uint32_t steps) {
   std::vector<data::sft_example> examples;
   for (std::uint32_t i = 0; i < problems.size(); ++i) {
     const auto row = verify::gsm8k_row(problems[i].question, problems[i].answer(), "train", i, "word problem");
@@ -103,11 +104,11 @@ inline void warm_start(nn::causal_lm<cpu>& model, const text::tokenizer& tokeniz
     examples.push_back(data::make_sft_example(tokenizer.encode(prompt), tokenizer.encode(careless(problems[i], key, i)),
                                               *tokenizer.eos_id(), 0, data::truncation::error, "warm start"));
   }
-  cpu& device = model.device();
-  nn::workspace<cpu> space(device);
-  nn::gradients<cpu> gradient(model);
-  optim::adamw<cpu> optimizer(device, model.size(), {.beta2 = 0.95});
-  rollout::engine<cpu> engine;
+  any_device& device = model.device();
+  nn::workspace<any_device> space(device);
+  nn::gradients<any_device> gradient(model);
+  optim::adamw<any_device> optimizer(device, model.size(), {.beta2 = 0.95});
+  rollout::engine<any_device> engine;
   const rollout::generation sampled{{.temperature = 1}, max_response, model.settings().eos_token_ids, 256};
   for (std::uint32_t step = 1; step <= steps; ++step) {
     const double lr = 2e-3 * std::min(1.0, 2.0 * (steps + 1 - step) / steps);
@@ -141,7 +142,7 @@ inline std::vector<std::string> settings(const fs::path& folder) {
 }
 
 /// Makes the task of `seed` in `folder`: data/{train,test}.jsonl, and model/ after `steps` steps of the warm start.
-inline void make(cpu& device, const fs::path& folder, std::uint64_t seed, const trainer::policy_settings& s,
+inline void make(any_device& device, const fs::path& folder, std::uint64_t seed, const trainer::policy_settings& s,
                  std::uint32_t steps = warm_start_steps) {
   const fs::path data_folder = folder / "data", model_folder = folder / "model";
   const random_key key = random_key{seed}.child(0x736d616cu);
@@ -155,7 +156,7 @@ inline void make(cpu& device, const fs::path& folder, std::uint64_t seed, const 
   const text::chat_template chat = text::chat_template::detect(model_folder);
   const data::prompt_dataset probe =
       trainer::open_prompts({(data_folder / "test.jsonl").string()}, s, tokenizer, chat, "probe");
-  nn::causal_lm<cpu> model(device, tiny_qwen2(tokenizer));
+  nn::causal_lm<any_device> model(device, tiny_qwen2(tokenizer));
   model.initialize(key.child(3).seed);
   warm_start(model, tokenizer, chat, train, probe, key.child(4), steps);
   checkpoint::write_config(model_folder, model.settings());

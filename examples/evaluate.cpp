@@ -4,7 +4,7 @@
 #include <cstdio>
 
 #include "rlcore/trainer/evaluation/evaluate.hpp"
-#include "rlcore/trainer/host_device.hpp"
+#include "rlcore/trainer/open_device.hpp"
 #include "rlcore/trainer/program.hpp"
 #include "rlcore/trainer/registry/evaluate.hpp"
 
@@ -16,6 +16,6 @@ int main(int argc, char** argv) {
       std::fputs(options.answer()->c_str(), stdout);
       return;
     }
-    trainer::evaluate([&] { return trainer::host_device(options); }, options);
+    trainer::evaluate([&] { return trainer::open_device(options); }, options);
   });
 }

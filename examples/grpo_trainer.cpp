@@ -3,7 +3,7 @@
 //   ...
 #include <cstdio>
 
-#include "rlcore/trainer/host_device.hpp"
+#include "rlcore/trainer/open_device.hpp"
 #include "rlcore/trainer/policy/train_policy.hpp"
 #include "rlcore/trainer/program.hpp"
 #include "rlcore/trainer/registry/main_ppo.hpp"
@@ -16,7 +16,7 @@ int main(int argc, char** argv) {
       std::fputs(options.answer()->c_str(), stdout);
       return;
     }
-    cpu device = trainer::host_device(options);
-    trainer::train_policy(device, options);
+    const auto device = trainer::open_device(options);
+    trainer::train_policy(*device, options);
   });
 }

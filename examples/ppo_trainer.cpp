@@ -2,7 +2,7 @@
 //   build/bin/ppo_trainer data.train_files=train.parquet data.val_files=test.parquet ...
 #include <cstdio>
 
-#include "rlcore/trainer/host_device.hpp"
+#include "rlcore/trainer/open_device.hpp"
 #include "rlcore/trainer/policy/train_policy.hpp"
 #include "rlcore/trainer/program.hpp"
 #include "rlcore/trainer/registry/main_ppo.hpp"
@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
       std::fputs(options.answer()->c_str(), stdout);
       return;
     }
-    cpu device = trainer::host_device(options);
-    trainer::train_policy(device, options);
+    const auto device = trainer::open_device(options);
+    trainer::train_policy(*device, options);
   });
 }

@@ -2,7 +2,7 @@
 //   build/bin/prm_trainer --pretrain MODEL --dataset train.jsonl --eval_dataset test.jsonl ...
 #include <cstdio>
 
-#include "rlcore/trainer/host_device.hpp"
+#include "rlcore/trainer/open_device.hpp"
 #include "rlcore/trainer/preference/train.hpp"
 #include "rlcore/trainer/program.hpp"
 #include "rlcore/trainer/registry/preference_keys.hpp"
@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
       std::fputs(options.answer()->c_str(), stdout);
       return;
     }
-    cpu device = trainer::host_device(options);
-    trainer::train_prm(device, options);
+    const auto device = trainer::open_device(options);
+    trainer::train_prm(*device, options);
   });
 }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "embedded_task.hpp"
-#include "rlcore/trainer/host_device.hpp"
+#include "rlcore/trainer/open_device.hpp"
 #include "rlcore/trainer/program.hpp"
 #include "rlcore/trainer/registry/main_ppo.hpp"
 
@@ -47,10 +47,10 @@ void run(int argc, char** argv) {
     std::fputs(options.answer()->c_str(), stdout);
     return;
   }
-  cpu device = trainer::host_device(options);
+  const auto device = trainer::open_device(options);
   const trainer::policy_settings s = trainer::read_settings(options);
-  embedded_task::make(device, root, s.seed, s);
-  if (!options.get<bool>("quickstart.task_only")) trainer::train_policy(device, options);
+  embedded_task::make(*device, root, s.seed, s);
+  if (!options.get<bool>("quickstart.task_only")) trainer::train_policy(*device, options);
 }
 
 }  // namespace

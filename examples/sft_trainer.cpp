@@ -4,7 +4,7 @@
 //   build/bin/sft_trainer --pretrain MODEL --dataset train.jsonl --input_key question --output_key answer ...
 #include <cstdio>
 
-#include "rlcore/trainer/host_device.hpp"
+#include "rlcore/trainer/open_device.hpp"
 #include "rlcore/trainer/program.hpp"
 #include "rlcore/trainer/supervised/train_sft.hpp"
 
@@ -16,7 +16,7 @@ int main(int argc, char** argv) {
       std::fputs(options.answer()->c_str(), stdout);
       return;
     }
-    cpu device = trainer::host_device(options);
-    trainer::train_sft(device, options);
+    const auto device = trainer::open_device(options);
+    trainer::train_sft(*device, options);
   });
 }

@@ -9,9 +9,12 @@
 #include <cstring>
 #include <limits>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
+#include "rlcore/core/error.hpp"
+#include "rlcore/device/compute.hpp"
 #include "rlcore/device/cpu/attention.hpp"
 #include "rlcore/device/cpu/instruction_sets.hpp"
 #include "rlcore/device/cpu/sampling.hpp"
@@ -19,9 +22,6 @@
 #include "rlcore/device/device.hpp"
 
 RLCORE_BEGIN
-
-/// In what the inputs of matrix products are held: float, or bf16 with float sums, results and master weights.
-enum class compute : unsigned char { float32, bfloat16 };
 
 /// Device policy of the host. Calls of less than 4 microseconds stay on the calling thread; no result depends on the
 /// threads. One call at a time: a cpu object belongs to the thread that drives the model. Steady-state calls allocate
@@ -31,15 +31,24 @@ class cpu : private cpu_kernels::work_sharing {
   static constexpr bool host_readable = true;
 
   /// threads = 0: one per core. `instruction_set` = "avx512_bf16", "avx512", "avx2", "portable" or empty for the best
-  /// available; throws device_error if this processor lacks it.
+  /// available; throws device_error if this processor lacks it, and for hf32.
   explicit cpu(int threads = 0, std::string_view instruction_set = {}, compute type = compute::float32)
-      : work_sharing(threads), kernels_(&cpu_kernels::choose(instruction_set)), compute_(type) {}
+      : work_sharing(threads), kernels_(&cpu_kernels::choose(instruction_set)), compute_(type) {
+    if (type == compute::hf32) throw device_error("rlcore: cpu: no compute type hf32; expected float32 or bfloat16");
+  }
   cpu(const cpu&) = delete;
   cpu& operator=(const cpu&) = delete;
 
   std::string_view name() const noexcept { return "cpu"; }
   std::string_view instruction_set() const noexcept { return kernels_->name; }
   using work_sharing::threads;
+  /// "cpu (avx512, bfloat16), 2 threads"
+  std::string description() const {
+    return std::string(name()) + " (" + std::string(instruction_set()) +
+           (compute_ == compute::bfloat16 ? ", bfloat16), " : "), ") + std::to_string(threads()) + " threads";
+  }
+  /// Every sum has one order, whatever the call.
+  bool batch_invariant() const noexcept { return true; }
 
   // Memory: see cpu_kernels::allocate.
   void* allocate(std::size_t bytes) { return cpu_kernels::allocate(bytes); }

@@ -1,12 +1,10 @@
 // The device concept: where tensors live and kernels run. Models, optimizers and rollouts are written against it alone.
 //
-// Laws that every device keeps (docs/devices.md):
+// Laws (docs/devices.md); a device whose batch_invariant() is false keeps only the third, up to rounding:
 //  1. The result for one row does not depend on the other rows of the call, on their number, or on threads: every sum
-//  over
-//     a contracted dimension has one order.
+//     over a contracted dimension has one order.
 //  2. Gradients of weights are summed over rows in order, starting from the value in memory: splitting a call into
-//  several
-//     calls over consecutive rows changes no bit.
+//     several calls over consecutive rows changes no bit.
 //  3. Attention reads keys and values where its segments say: rows of activations in training, pages of the cache in
 //     rollout; the order over keys is the same.
 #pragma once
@@ -15,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "rlcore/core/abi.hpp"
@@ -95,6 +94,16 @@ concept device_memory = memory_device<D> && requires(D& d) {
   { d.name() } -> std::convertible_to<std::string_view>;
 };
 
+/// What a device is in full, for the head of a report: its description() if it has one, its name otherwise.
+template <class D>
+std::string describe(const D& d) {
+  if constexpr (requires { d.description(); }) {
+    return d.description();
+  } else {
+    return std::string(std::string_view(d.name()));
+  }
+}
+
 /// A device with the kernels of a transformer's training and generation; all pointers are device memory, matrices
 /// row-major and contiguous unless a row stride is given; t = rows, o = outputs, i = inputs, w = width. y/x/dy/dx:
 /// values, gradients.
@@ -105,6 +114,8 @@ concept device = device_memory<D> &&
              std::span<const attention_segment_gradient> gradients, const adamw_step& step, weight_format format,
              std::byte* bytes, const std::byte* packed, log_prob_state* states, const sampling_arguments& how,
              const double* uniform, std::int32_t* tokens) {
+  // do laws 1 and 2 hold to the bit?
+  { d.batch_invariant() } -> std::same_as<bool>;
   // the format in which training multiplies; bytes of a packed weight [o,i]; packed, format, weight, o, i
   { d.compute_format() } -> std::same_as<weight_format>;
   { d.packed_bytes(format, n, n) } -> std::same_as<std::size_t>;

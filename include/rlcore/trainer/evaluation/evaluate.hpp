@@ -195,7 +195,7 @@ void sample_and_judge(Device& device, const options& opt, const judge& judge, ev
   log.emplace(output);
   nn::workspace<Device> space(device, static_cast<std::size_t>(opt.get<std::int64_t>("rlcore.logits_memory_mb")) << 20);
   std::printf("model    %s, %.3g M parameters, on %s\n", folder.c_str(), static_cast<double>(model.size()) * 1e-6,
-              std::string(device.name()).c_str());
+              describe(device).c_str());
   std::printf("problems %zu, %lld response%s each\n", prompts.size(), static_cast<long long>(n), n == 1 ? "" : "s");
   std::fflush(stdout);
 
@@ -228,8 +228,8 @@ void sample_and_judge(Device& device, const options& opt, const judge& judge, ev
 
 }  // namespace detail
 
-/// Runs `evaluate` as `opt` says: `device` is called for a device only when a model is needed. Prints the table, writes
-/// generations.jsonl and result.json into output_dir.
+/// Runs `evaluate` as `opt` says: `device` is called for a pointer to a device only when a model is needed. Prints the
+/// table, writes generations.jsonl and result.json into output_dir.
 template <class MakeDevice>
 void evaluate(MakeDevice&& device, const options& opt) {
   const detail::judge judge(opt);
@@ -250,8 +250,8 @@ void evaluate(MakeDevice&& device, const options& opt) {
       log->write(detail::judged_line(r, s.prompt, s.text, s.truth));
     }
   } else {
-    auto made = device();
-    detail::sample_and_judge(made, opt, judge, summary, log, folder);
+    const auto made = device();
+    detail::sample_and_judge(*made, opt, judge, summary, log, folder);
   }
   log->close();
   nlohmann::ordered_json result = summary_json(summary);

@@ -224,9 +224,7 @@ std::optional<double> train_policy(Device& device, const options& opt, const Alg
   if (s.lora)
     model_text += fmt::format(", {:.3g} M of them trained (LoRA, rank {}, alpha {:g})",
                               static_cast<double>(policy.trained_size()) * 1e-6, s.lora->rank, s.lora->alpha);
-  const std::string device_text =
-      fmt::format("{} ({}{}), {} threads", device.name(), device.instruction_set(),
-                  device.compute_format() == weight_format::bfloat16 ? ", bfloat16" : "", device.threads());
+  const std::string device_text = describe(device);
   say("model  " + model_text + "\ndevice " + device_text + "\n\n" + plan.table());
   for (const std::string& warning : plan.warnings) say("warning: " + warning);
   std::fflush(stdout);

@@ -54,9 +54,7 @@ void train_supervised(Device& device, const options& opt, supervised_settings se
   if (how.lora)
     model_text += fmt::format("; LoRA of rank {}, alpha {:g}: {:.3g} M are trained", how.lora->rank, how.lora->alpha,
                               static_cast<double>(model.trained_size()) * 1e-6);
-  const std::string device_text =
-      fmt::format("{} ({}{}), {} threads", device.name(), device.instruction_set(),
-                  device.compute_format() == weight_format::bfloat16 ? ", bfloat16" : "", device.threads());
+  const std::string device_text = describe(device);
   say("model  " + model_text + "\ndevice " + device_text + "\n\n" + plan.table().text());
   std::fflush(stdout);
 

@@ -1,0 +1,224 @@
+// A device chosen at run time: programs are compiled once, for it, whatever they run on.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "rlcore/device/device.hpp"
+
+RLCORE_BEGIN
+
+/// Some device behind one virtual call per kernel; models `device`. Whether the host could read its memory is not known
+/// when programs are compiled, so none of them tries: results come through download(). What the members do, see the
+/// concept; bits are those of the device inside. Belongs to one thread, like every device.
+class any_device {
+ public:
+  static constexpr bool host_readable = false;
+
+  any_device() = default;
+  any_device(const any_device&) = delete;
+  any_device& operator=(const any_device&) = delete;
+  virtual ~any_device() = default;
+
+  virtual std::string_view name() const = 0;
+  /// What it is in full, for the head of a report: "cpu (avx512), 2 threads".
+  virtual std::string description() const = 0;
+  virtual bool batch_invariant() const = 0;
+
+  virtual void* allocate(std::size_t bytes) = 0;
+  virtual void release(void* p) noexcept = 0;
+  virtual void upload(void* device, const void* host, std::size_t bytes) = 0;
+  virtual void download(void* host, const void* device, std::size_t bytes) = 0;
+  virtual void fill_zero(void* p, std::size_t bytes) = 0;
+  virtual void wait() = 0;
+
+  virtual weight_format compute_format() const = 0;
+  virtual std::size_t packed_bytes(weight_format format, extent_t o, extent_t i) const = 0;
+  virtual void pack_weight(std::byte* packed, weight_format format, const float* weight, extent_t o, extent_t i) = 0;
+  virtual void linear_forward(float* y, const float* x, const std::byte* packed, weight_format format,
+                              const float* bias, extent_t t, extent_t o, extent_t i) = 0;
+  virtual void linear_backward_input(float* dx, const float* dy, const float* weight, extent_t t, extent_t o,
+                                     extent_t i, bool accumulate) = 0;
+  virtual void linear_backward_weight(float* dweight, const float* dy, const float* x, extent_t t, extent_t o,
+                                      extent_t i, bool accumulate) = 0;
+  virtual void sum_rows(float* total, const float* x, extent_t t, extent_t w) = 0;
+
+  virtual void rms_norm_forward(const norm_arguments& n, float* y, extent_t y_row, const float* x, float* rstd,
+                                extent_t t) = 0;
+  virtual void add_rms_norm_forward(const norm_arguments& n, float* total, const float* a, const float* b, float* y,
+                                    float* rstd, extent_t t) = 0;
+  virtual void rms_norm_backward(const norm_arguments& n, float* dx, const float* dy, extent_t row, const float* x,
+                                 const float* rstd, extent_t t, bool accumulate) = 0;
+  virtual void rms_norm_backward_weight(const norm_arguments& n, float* dweight, const float* dy, extent_t dy_row,
+                                        const float* x, const float* rstd, extent_t t) = 0;
+  virtual void rope(float* x, extent_t row, extent_t heads, extent_t head_dim, const std::int32_t* positions,
+                    const float* cosine, const float* sine, extent_t t, bool inverse) = 0;
+
+  virtual void store_keys_values(const attention_shape& s, std::span<const attention_segment> segments, float* layer,
+                                 const float* keys, const float* values, extent_t row) = 0;
+  virtual void attention_forward(const attention_shape& s, std::span<const attention_segment> segments, const float* q,
+                                 extent_t q_row, float* out, extent_t out_row, float* statistics) = 0;
+  virtual void attention_backward(const attention_shape& s, std::span<const attention_segment> segments,
+                                  std::span<const attention_segment_gradient> gradients, const float* q, extent_t q_row,
+                                  const float* out, const float* dout, extent_t out_row, const float* statistics,
+                                  float* dq) = 0;
+
+  virtual void swiglu_forward(float* y, const float* gate_up, extent_t t, extent_t w) = 0;
+  virtual void swiglu_backward(float* dgate_up, const float* dy, const float* gate_up, extent_t t, extent_t w) = 0;
+  virtual void gather_rows(float* y, const float* x, const std::int32_t* ids, extent_t count, extent_t w) = 0;
+  virtual void scatter_add_rows(float* y, const float* x, const std::int32_t* ids, extent_t count, extent_t w) = 0;
+  virtual void copy_rows(float* y, extent_t y_row, const std::int32_t* ids, const float* x, extent_t x_row,
+                         extent_t count, extent_t w) = 0;
+  virtual void add(float* y, const float* a, const float* b, extent_t n) = 0;
+  virtual void scale(float* y, float factor, extent_t n) = 0;
+  virtual void fill(float* y, float value, extent_t n) = 0;
+
+  virtual void log_prob_forward(const float* logits, extent_t t, extent_t vocabulary, const std::int32_t* targets,
+                                float temperature, float* logp, float* entropy, float* statistics) = 0;
+  virtual void log_prob_accumulate(log_prob_state* states, const float* logits, extent_t t, extent_t w, extent_t first,
+                                   const std::int32_t* targets, float temperature) = 0;
+  virtual void log_prob_finish(const log_prob_state* states, extent_t t, float temperature, float* logp, float* entropy,
+                               float* statistics) = 0;
+  virtual void log_prob_backward(float* logits, extent_t t, extent_t w, extent_t first, const std::int32_t* targets,
+                                 float temperature, const float* dlogp, const float* dentropy, const float* entropy,
+                                 const float* statistics) = 0;
+  virtual void sample(const sampling_arguments& how, const float* logits, extent_t t, extent_t vocabulary,
+                      const double* uniform, std::int32_t* tokens) = 0;
+
+  virtual double sum_of_squares(const float* x, extent_t n) = 0;
+  virtual void adamw(float* w, float* m, float* v, const float* g, extent_t n, const adamw_step& s) = 0;
+};
+
+static_assert(device<any_device>);
+
+/// A device of type D, made in place from `arguments`, as an any_device.
+template <device D>
+class any_device_of final : public any_device {
+ public:
+  template <class... Arguments>
+  explicit any_device_of(Arguments&&... arguments) : d_(std::forward<Arguments>(arguments)...) {}
+
+  std::string_view name() const override { return d_.name(); }
+  std::string description() const override { return describe(d_); }
+  bool batch_invariant() const override { return d_.batch_invariant(); }
+
+  void* allocate(std::size_t bytes) override { return d_.allocate(bytes); }
+  void release(void* p) noexcept override { d_.release(p); }
+  void upload(void* device, const void* host, std::size_t bytes) override { d_.upload(device, host, bytes); }
+  void download(void* host, const void* device, std::size_t bytes) override { d_.download(host, device, bytes); }
+  void fill_zero(void* p, std::size_t bytes) override { d_.fill_zero(p, bytes); }
+  void wait() override { d_.wait(); }
+
+  weight_format compute_format() const override { return d_.compute_format(); }
+  std::size_t packed_bytes(weight_format format, extent_t o, extent_t i) const override {
+    return d_.packed_bytes(format, o, i);
+  }
+  void pack_weight(std::byte* packed, weight_format format, const float* weight, extent_t o, extent_t i) override {
+    d_.pack_weight(packed, format, weight, o, i);
+  }
+  void linear_forward(float* y, const float* x, const std::byte* packed, weight_format format, const float* bias,
+                      extent_t t, extent_t o, extent_t i) override {
+    d_.linear_forward(y, x, packed, format, bias, t, o, i);
+  }
+  void linear_backward_input(float* dx, const float* dy, const float* weight, extent_t t, extent_t o, extent_t i,
+                             bool accumulate) override {
+    d_.linear_backward_input(dx, dy, weight, t, o, i, accumulate);
+  }
+  void linear_backward_weight(float* dweight, const float* dy, const float* x, extent_t t, extent_t o, extent_t i,
+                              bool accumulate) override {
+    d_.linear_backward_weight(dweight, dy, x, t, o, i, accumulate);
+  }
+  void sum_rows(float* total, const float* x, extent_t t, extent_t w) override { d_.sum_rows(total, x, t, w); }
+
+  void rms_norm_forward(const norm_arguments& n, float* y, extent_t y_row, const float* x, float* rstd,
+                        extent_t t) override {
+    d_.rms_norm_forward(n, y, y_row, x, rstd, t);
+  }
+  void add_rms_norm_forward(const norm_arguments& n, float* total, const float* a, const float* b, float* y,
+                            float* rstd, extent_t t) override {
+    d_.add_rms_norm_forward(n, total, a, b, y, rstd, t);
+  }
+  void rms_norm_backward(const norm_arguments& n, float* dx, const float* dy, extent_t row, const float* x,
+                         const float* rstd, extent_t t, bool accumulate) override {
+    d_.rms_norm_backward(n, dx, dy, row, x, rstd, t, accumulate);
+  }
+  void rms_norm_backward_weight(const norm_arguments& n, float* dweight, const float* dy, extent_t dy_row,
+                                const float* x, const float* rstd, extent_t t) override {
+    d_.rms_norm_backward_weight(n, dweight, dy, dy_row, x, rstd, t);
+  }
+  void rope(float* x, extent_t row, extent_t heads, extent_t head_dim, const std::int32_t* positions,
+            const float* cosine, const float* sine, extent_t t, bool inverse) override {
+    d_.rope(x, row, heads, head_dim, positions, cosine, sine, t, inverse);
+  }
+
+  void store_keys_values(const attention_shape& s, std::span<const attention_segment> segments, float* layer,
+                         const float* keys, const float* values, extent_t row) override {
+    d_.store_keys_values(s, segments, layer, keys, values, row);
+  }
+  void attention_forward(const attention_shape& s, std::span<const attention_segment> segments, const float* q,
+                         extent_t q_row, float* out, extent_t out_row, float* statistics) override {
+    d_.attention_forward(s, segments, q, q_row, out, out_row, statistics);
+  }
+  void attention_backward(const attention_shape& s, std::span<const attention_segment> segments,
+                          std::span<const attention_segment_gradient> gradients, const float* q, extent_t q_row,
+                          const float* out, const float* dout, extent_t out_row, const float* statistics,
+                          float* dq) override {
+    d_.attention_backward(s, segments, gradients, q, q_row, out, dout, out_row, statistics, dq);
+  }
+
+  void swiglu_forward(float* y, const float* gate_up, extent_t t, extent_t w) override {
+    d_.swiglu_forward(y, gate_up, t, w);
+  }
+  void swiglu_backward(float* dgate_up, const float* dy, const float* gate_up, extent_t t, extent_t w) override {
+    d_.swiglu_backward(dgate_up, dy, gate_up, t, w);
+  }
+  void gather_rows(float* y, const float* x, const std::int32_t* ids, extent_t count, extent_t w) override {
+    d_.gather_rows(y, x, ids, count, w);
+  }
+  void scatter_add_rows(float* y, const float* x, const std::int32_t* ids, extent_t count, extent_t w) override {
+    d_.scatter_add_rows(y, x, ids, count, w);
+  }
+  void copy_rows(float* y, extent_t y_row, const std::int32_t* ids, const float* x, extent_t x_row, extent_t count,
+                 extent_t w) override {
+    d_.copy_rows(y, y_row, ids, x, x_row, count, w);
+  }
+  void add(float* y, const float* a, const float* b, extent_t n) override { d_.add(y, a, b, n); }
+  void scale(float* y, float factor, extent_t n) override { d_.scale(y, factor, n); }
+  void fill(float* y, float value, extent_t n) override { d_.fill(y, value, n); }
+
+  void log_prob_forward(const float* logits, extent_t t, extent_t vocabulary, const std::int32_t* targets,
+                        float temperature, float* logp, float* entropy, float* statistics) override {
+    d_.log_prob_forward(logits, t, vocabulary, targets, temperature, logp, entropy, statistics);
+  }
+  void log_prob_accumulate(log_prob_state* states, const float* logits, extent_t t, extent_t w, extent_t first,
+                           const std::int32_t* targets, float temperature) override {
+    d_.log_prob_accumulate(states, logits, t, w, first, targets, temperature);
+  }
+  void log_prob_finish(const log_prob_state* states, extent_t t, float temperature, float* logp, float* entropy,
+                       float* statistics) override {
+    d_.log_prob_finish(states, t, temperature, logp, entropy, statistics);
+  }
+  void log_prob_backward(float* logits, extent_t t, extent_t w, extent_t first, const std::int32_t* targets,
+                         float temperature, const float* dlogp, const float* dentropy, const float* entropy,
+                         const float* statistics) override {
+    d_.log_prob_backward(logits, t, w, first, targets, temperature, dlogp, dentropy, entropy, statistics);
+  }
+  void sample(const sampling_arguments& how, const float* logits, extent_t t, extent_t vocabulary,
+              const double* uniform, std::int32_t* tokens) override {
+    d_.sample(how, logits, t, vocabulary, uniform, tokens);
+  }
+
+  double sum_of_squares(const float* x, extent_t n) override { return d_.sum_of_squares(x, n); }
+  void adamw(float* w, float* m, float* v, const float* g, extent_t n, const adamw_step& s) override {
+    d_.adamw(w, m, v, g, n, s);
+  }
+
+ private:
+  D d_;
+};
+
+RLCORE_END

@@ -1,0 +1,194 @@
+// A device behind virtual calls is the device itself: every call arrives under its name with its arguments in place.
+#include "rlcore/device/any_device.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "rlcore/device/cpu.hpp"
+#include "rlcore/device/open_device.hpp"
+
+namespace {
+
+using namespace rlcore;
+
+/// Writes down what it is asked for.
+class witness {
+ public:
+  static constexpr bool host_readable = true;
+  explicit witness(std::vector<std::string>& seen) : seen_(seen) {}
+
+  std::string_view name() const { return "witness"; }
+  bool batch_invariant() const { return false; }
+  weight_format compute_format() const { return weight_format::int8; }
+  void* allocate(std::size_t bytes) { return write("allocate", bytes), nullptr; }
+  void wait() { write("wait"); }
+  std::size_t packed_bytes(weight_format f, extent_t o, extent_t i) const { return write("packed", f, o, i), 17; }
+  template <class... A>
+  double sum_of_squares(const A&... a) {
+    return write("sum_of_squares", a...), 3.5;
+  }
+#define RLCORE_TEST_RECORDED(kernel) \
+  template <class... A>              \
+  void kernel(const A&... a) {       \
+    write(#kernel, a...);            \
+  }
+  RLCORE_TEST_RECORDED(release)
+  RLCORE_TEST_RECORDED(upload)
+  RLCORE_TEST_RECORDED(download)
+  RLCORE_TEST_RECORDED(fill_zero)
+  RLCORE_TEST_RECORDED(pack_weight)
+  RLCORE_TEST_RECORDED(linear_forward)
+  RLCORE_TEST_RECORDED(linear_backward_input)
+  RLCORE_TEST_RECORDED(linear_backward_weight)
+  RLCORE_TEST_RECORDED(sum_rows)
+  RLCORE_TEST_RECORDED(rms_norm_forward)
+  RLCORE_TEST_RECORDED(add_rms_norm_forward)
+  RLCORE_TEST_RECORDED(rms_norm_backward)
+  RLCORE_TEST_RECORDED(rms_norm_backward_weight)
+  RLCORE_TEST_RECORDED(rope)
+  RLCORE_TEST_RECORDED(store_keys_values)
+  RLCORE_TEST_RECORDED(attention_forward)
+  RLCORE_TEST_RECORDED(attention_backward)
+  RLCORE_TEST_RECORDED(swiglu_forward)
+  RLCORE_TEST_RECORDED(swiglu_backward)
+  RLCORE_TEST_RECORDED(gather_rows)
+  RLCORE_TEST_RECORDED(scatter_add_rows)
+  RLCORE_TEST_RECORDED(copy_rows)
+  RLCORE_TEST_RECORDED(add)
+  RLCORE_TEST_RECORDED(scale)
+  RLCORE_TEST_RECORDED(fill)
+  RLCORE_TEST_RECORDED(log_prob_forward)
+  RLCORE_TEST_RECORDED(log_prob_accumulate)
+  RLCORE_TEST_RECORDED(log_prob_finish)
+  RLCORE_TEST_RECORDED(log_prob_backward)
+  RLCORE_TEST_RECORDED(sample)
+  RLCORE_TEST_RECORDED(adamw)
+#undef RLCORE_TEST_RECORDED
+
+ private:
+  template <class T>
+  static std::string text(const T& x) {
+    if constexpr (std::is_null_pointer_v<T>) {
+      return "0";
+    } else if constexpr (std::is_pointer_v<T>) {
+      return std::to_string(reinterpret_cast<std::uintptr_t>(x));
+    } else if constexpr (std::is_enum_v<T>) {
+      return std::to_string(static_cast<int>(x));
+    } else if constexpr (std::is_arithmetic_v<T>) {
+      return std::to_string(x);
+    } else if constexpr (requires { x.data(); }) {
+      return std::to_string(reinterpret_cast<std::uintptr_t>(x.data())) + "+" + std::to_string(x.size());
+    } else {
+      return "at " + std::to_string(reinterpret_cast<std::uintptr_t>(&x));
+    }
+  }
+  template <class... A>
+  void write(std::string line, const A&... a) const {
+    ((line += " " + text(a)), ...);
+    seen_.push_back(std::move(line));
+  }
+
+  std::vector<std::string>& seen_;
+};
+static_assert(device<witness>);
+
+std::byte memory_block[2];
+std::byte *const memory = memory_block, *const beside = memory_block + 1;
+const norm_arguments norm{};
+const attention_shape heads{};
+const attention_segment three[3];
+const attention_segment_gradient two[2];
+const std::span<const attention_segment> segments(three);
+const std::span<const attention_segment_gradient> gradients(two);
+const sampling_arguments how{};
+const adamw_step step{};
+const double draws[1] = {0.5};
+const double* const uniform = draws;
+std::int32_t drawn[1];
+std::int32_t* const tokens = drawn;
+log_prob_state state[1];
+log_prob_state* const states = state;
+
+/// Calls everything with arguments that are all different.
+template <class D>
+void call_everything(D& d) {
+  std::uintptr_t next = 64;
+  const auto out = [&] { return reinterpret_cast<float*>(next += 64); };
+  const auto in = [&] { return reinterpret_cast<const float*>(next += 64); };
+  const auto ids = [&] { return reinterpret_cast<const std::int32_t*>(next += 64); };
+  const auto format = weight_format::bfloat16;
+  d.allocate(5);
+  d.release(memory);
+  d.upload(memory, beside, 7);
+  d.download(memory, beside, 8);
+  d.fill_zero(memory, 9);
+  d.wait();
+  EXPECT_EQ(d.packed_bytes(format, 3, 4), 17u);
+  d.pack_weight(memory, format, in(), 3, 4);
+  d.linear_forward(out(), in(), memory, format, in(), 5, 6, 7);
+  d.linear_backward_input(out(), in(), in(), 5, 6, 7, true);
+  d.linear_backward_weight(out(), in(), in(), 8, 6, 7, false);
+  d.sum_rows(out(), in(), 5, 6);
+  d.rms_norm_forward(norm, out(), 5, in(), out(), 6);
+  d.add_rms_norm_forward(norm, out(), in(), in(), out(), out(), 6);
+  d.rms_norm_backward(norm, out(), in(), 5, in(), in(), 6, true);
+  d.rms_norm_backward_weight(norm, out(), in(), 5, in(), in(), 6);
+  d.rope(out(), 5, 6, 7, ids(), in(), in(), 8, true);
+  d.store_keys_values(heads, segments, out(), in(), in(), 5);
+  d.attention_forward(heads, segments, in(), 5, out(), 6, out());
+  d.attention_backward(heads, segments, gradients, in(), 5, in(), in(), 6, in(), out());
+  d.swiglu_forward(out(), in(), 5, 6);
+  d.swiglu_backward(out(), in(), in(), 5, 6);
+  d.gather_rows(out(), in(), ids(), 5, 6);
+  d.scatter_add_rows(out(), in(), ids(), 5, 6);
+  d.copy_rows(out(), 5, ids(), in(), 6, 7, 8);
+  d.add(out(), in(), in(), 5);
+  d.scale(out(), 0.25f, 5);
+  d.fill(out(), 0.75f, 6);
+  d.log_prob_forward(in(), 5, 6, ids(), 0.5f, out(), out(), out());
+  d.log_prob_accumulate(states, in(), 5, 6, 7, ids(), 0.5f);
+  d.log_prob_finish(states, 5, 0.5f, out(), out(), out());
+  d.log_prob_backward(out(), 5, 6, 7, ids(), 0.5f, in(), in(), in(), in());
+  d.sample(how, in(), 5, 6, uniform, tokens);
+  EXPECT_EQ(d.sum_of_squares(in(), 5), 3.5);
+  d.adamw(out(), out(), out(), in(), 5, step);
+}
+
+TEST(any_device, passes_every_call_on_as_it_is) {
+  std::vector<std::string> direct, passed;
+  witness itself(direct);
+  call_everything(itself);
+  const std::unique_ptr<any_device> chosen = std::make_unique<any_device_of<witness>>(passed);
+  call_everything(*chosen);
+  EXPECT_EQ(direct, passed);
+  EXPECT_EQ(direct.size(), 35u);  // every member of the concept but the three that only say something
+  EXPECT_EQ(chosen->name(), "witness");
+  EXPECT_EQ(chosen->description(), "witness");
+  EXPECT_FALSE(chosen->batch_invariant());
+  EXPECT_EQ(chosen->compute_format(), weight_format::int8);
+}
+
+TEST(open_device, makes_the_processor) {
+  const auto device = open_device({.type = compute::bfloat16, .threads = 2, .instruction_set = "portable"});
+  EXPECT_EQ(device->name(), "cpu");
+  EXPECT_EQ(device->description(), "cpu (portable, bfloat16), 2 threads");
+  EXPECT_EQ(device->compute_format(), weight_format::bfloat16);
+  EXPECT_TRUE(device->batch_invariant());
+  EXPECT_EQ(open_device({.threads = 1})->compute_format(), weight_format::float32);
+}
+
+TEST(open_device, refuses_what_the_processor_lacks) {
+  EXPECT_THROW(open_device({.type = compute::hf32}), device_error);
+  EXPECT_THROW(open_device({.instruction_set = "sse9"}), device_error);
+}
+
+}  // namespace
