@@ -1,0 +1,321 @@
+// Device memory, cached in the order of streams.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "rlcore/device/npu/event.hpp"
+
+RLCORE_BEGIN
+namespace ascend {
+
+/// "1.50 GiB".
+inline std::string memory_text(std::size_t bytes) {
+  constexpr const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  double value = static_cast<double>(bytes);
+  int unit = 0;
+  for (; value >= 1024 && unit < 4; ++unit) value /= 1024;
+  char out[32];
+  std::snprintf(out, sizeof out, unit == 0 ? "%.0f %s" : "%.2f %s", value, units[unit]);
+  return out;
+}
+
+/// The memory of one device, shared by its streams: blocks are cut from segments of aclrtMalloc and kept when released.
+/// A block released on a stream may be given out again at once on that stream, whose order separates the uses; what
+/// another stream uses as well comes back behind its event. Sizes are multiples of 512 bytes that hold what Ascend's
+/// kernels may touch: the request made a multiple of 32, and 32 bytes more. Thread-safe.
+class allocator {
+ public:
+  struct usage {
+    std::size_t in_use = 0;    ///< bytes of blocks that are given out
+    std::size_t peak = 0;      ///< largest in_use so far
+    std::size_t reserved = 0;  ///< bytes of segments
+    std::size_t segments = 0;  ///< segments now
+    std::size_t mallocs = 0;   ///< calls of aclrtMalloc so far
+  };
+
+  /// The allocator of a device.
+  static std::shared_ptr<allocator> of(const device_handle& device) {
+    session& owner = *device.session();
+    const std::lock_guard hold(owner.lock_);
+    auto& known = owner.allocators_[device.index()];
+    if (auto alive = known.lock()) return alive;
+    std::shared_ptr<allocator> made(new allocator(device));
+    known = made;
+    return made;
+  }
+  allocator(const allocator&) = delete;
+  allocator& operator=(const allocator&) = delete;
+  /// Every stream that uses its memory is done by now.
+  ~allocator() {
+    device_.leave([this](const calls& table) {
+      for (const auto& s : segments_) (void)table.rt.aclrtFree(s.base);
+    });
+  }
+
+  static constexpr std::size_t granule = 512;
+  /// Bytes of the block that holds `bytes`.
+  static constexpr std::size_t block_bytes(std::size_t bytes) {
+    return ((bytes + 31) / 32 * 32 + 32 + granule - 1) / granule * granule;
+  }
+
+  /// At least `bytes` bytes, aligned to 64 or more, for use on `stream`; null for 0. `exact`: a segment of its own,
+  /// which goes back to Ascend when released, so that whoever watches memory sees every end and every lifetime. Throws
+  /// npu_error 207001 with sizes if there is no memory, even after everything cached went back.
+  void* allocate(std::size_t bytes, aclrtStream stream, bool exact = false) {
+    if (bytes == 0) return nullptr;
+    const std::lock_guard hold(lock_);
+    if (!waiting_.empty()) take_back();
+    if (bytes > static_cast<std::size_t>(-1) / 2) throw npu_error(full(bytes), domain::runtime, 207001, "aclrtMalloc");
+    block* found = exact ? nullptr : reuse(block_bytes(bytes), stream);
+    if (found == nullptr) found = grow(bytes, stream, exact);
+    give_out(found);
+    return found->data;
+  }
+
+  /// Takes a block back; what its stream was told before may still use it. Null is fine, and so is any thread.
+  void release(void* data) noexcept {
+    if (data == nullptr) return;
+    const std::lock_guard hold(lock_);
+    const auto given = given_.find(data);
+    if (given == given_.end()) return;
+    block* b = given->second;
+    spare_nodes_.push_back(given_.extract(given));
+    usage_.in_use -= b->bytes;
+    if (b->exact) return give_back(b);
+    if (b->marks.empty())
+      keep(b);
+    else
+      waiting_.push_back(b);
+  }
+
+  /// The block is used by another stream until `mark`; it is not given out again before.
+  void used_until(void* data, event mark) {
+    const std::lock_guard hold(lock_);
+    if (const auto given = given_.find(data); given != given_.end()) given->second->marks.push_back(std::move(mark));
+  }
+
+  /// Waits for the device and gives back every segment without a block in use.
+  void release_cache() {
+    const std::lock_guard hold(lock_);
+    give_back_cache();
+  }
+
+  usage statistics() const {
+    const std::lock_guard hold(lock_);
+    return usage_;
+  }
+
+ private:
+  static constexpr std::size_t mebi = std::size_t{1} << 20;
+  struct block {
+    std::byte* data = nullptr;
+    std::size_t bytes = 0;
+    block *before = nullptr, *after = nullptr;  // neighbours in the segment
+    aclrtStream stream = nullptr;
+    bool little = false, exact = false, cached = false;
+    std::vector<event> marks;
+  };
+  struct segment {
+    void* base;
+    std::size_t bytes;
+    block* first;
+  };
+  struct pool {  // blocks to give out, by size and address
+    aclrtStream stream;
+    bool little;
+    std::vector<block*> blocks;
+  };
+  static bool less(const block* a, const block* b) {
+    return a->bytes != b->bytes ? a->bytes < b->bytes : a->data < b->data;
+  }
+
+  explicit allocator(device_handle device) : device_(std::move(device)) {}
+
+  pool& pool_of(aclrtStream stream, bool little) {
+    for (pool& p : pools_)
+      if (p.stream == stream && p.little == little) return p;
+    return pools_.emplace_back(pool{stream, little, {}});
+  }
+  block* new_block() {
+    if (spare_blocks_.empty()) return &blocks_.emplace_back();
+    block* b = spare_blocks_.back();
+    spare_blocks_.pop_back();
+    *b = block{};
+    return b;
+  }
+  void give_out(block* b) {
+    if (spare_nodes_.empty()) {
+      given_.emplace(b->data, b);
+    } else {
+      auto node = std::move(spare_nodes_.back());
+      spare_nodes_.pop_back();
+      node.key() = b->data;
+      node.mapped() = b;
+      given_.insert(std::move(node));
+    }
+    usage_.in_use += b->bytes;
+    usage_.peak = std::max(usage_.peak, usage_.in_use);
+  }
+
+  block* reuse(std::size_t bytes, aclrtStream stream) {
+    const bool little = bytes <= mebi;
+    pool& from = pool_of(stream, little);
+    const auto fit = std::lower_bound(from.blocks.begin(), from.blocks.end(), bytes,
+                                      [](const block* b, std::size_t size) { return b->bytes < size; });
+    if (fit == from.blocks.end()) return nullptr;
+    block* b = *fit;
+    from.blocks.erase(fit);
+    b->cached = false;
+    split(b, bytes);
+    return b;
+  }
+  /// The rest of `b` behind the first `bytes` becomes a block of its own, if it is worth one.
+  void split(block* b, std::size_t bytes) {
+    const std::size_t rest = b->bytes - bytes;
+    if (rest < (b->little ? granule : mebi)) return;
+    block* r = new_block();
+    r->data = b->data + bytes;
+    r->bytes = rest;
+    r->before = b;
+    r->after = b->after;
+    r->stream = b->stream;
+    r->little = b->little;
+    if (r->after != nullptr) r->after->before = r;
+    b->after = r;
+    b->bytes = bytes;
+    cache(r);
+  }
+  void cache(block* b) {
+    b->cached = true;
+    auto& to = pool_of(b->stream, b->little).blocks;
+    to.insert(std::lower_bound(to.begin(), to.end(), b, less), b);
+  }
+  void uncache(block* b) {
+    b->cached = false;
+    auto& from = pool_of(b->stream, b->little).blocks;
+    from.erase(std::lower_bound(from.begin(), from.end(), b, less));
+  }
+  /// Into the cache, joined with cached neighbours.
+  void keep(block* b) {
+    if (block* next = b->after; next != nullptr && next->cached) {
+      uncache(next);
+      join(b, next);
+    }
+    if (block* previous = b->before; previous != nullptr && previous->cached) {
+      uncache(previous);
+      join(previous, b);
+      b = previous;
+    }
+    cache(b);
+  }
+  void join(block* b, block* next) {
+    b->bytes += next->bytes;
+    b->after = next->after;
+    if (b->after != nullptr) b->after->before = b;
+    spare_blocks_.push_back(next);
+  }
+
+  block* grow(std::size_t bytes, aclrtStream stream, bool exact) {
+    const std::size_t need = block_bytes(bytes);
+    const bool little = need <= mebi;
+    // Huge pages have 2 MiB. Ascend adds the 32 bytes behind a segment itself.
+    std::size_t size = little ? 2 * mebi : need < 10 * mebi ? 20 * mebi : (need + 2 * mebi - 1) / (2 * mebi) * 2 * mebi;
+    if (exact) size = bytes;
+    const auto guard = device_.enter();
+    const calls& table = device_.table();
+    void* base = nullptr;
+    ++usage_.mallocs;
+    aclError status = table.rt.aclrtMalloc(&base, size, memory_policy::huge_first);
+    if (status == 207001) {
+      give_back_cache();
+      if (!exact) size = need;
+      ++usage_.mallocs;
+      status = table.rt.aclrtMalloc(&base, size, memory_policy::huge_first);
+      if (status == 207001) throw npu_error(full(bytes), domain::runtime, status, "aclrtMalloc");
+    }
+    check(table, status, "aclrtMalloc", " of " + memory_text(size));
+    block* b = new_block();
+    b->data = static_cast<std::byte*>(base);
+    b->bytes = size;
+    b->stream = stream;
+    b->little = little;
+    b->exact = exact;
+    segments_.push_back({base, size, b});
+    usage_.reserved += size;
+    usage_.segments = segments_.size();
+    if (!exact) split(b, need);
+    return b;
+  }
+  std::string full(std::size_t bytes) const {
+    std::size_t available = 0, total = 0;
+    std::string line = "npu: out of memory on device " + std::to_string(device_.index()) + ": " + memory_text(bytes) +
+                       " asked for while " + memory_text(usage_.in_use) + " are in use";
+    if (usage_.reserved > usage_.in_use)
+      line += " and " + memory_text(usage_.reserved - usage_.in_use) + " lie between them";
+    if (device_.table().rt.aclrtGetMemInfo(memory_kind::hbm, &available, &total) == 0)
+      line += "; the device has " + memory_text(available) + " of " + memory_text(total) + " left";
+    return line + " (aclrtMalloc: 207001); smaller micro-batches need less";
+  }
+
+  void give_back(block* b) noexcept {  // an exact one: its stream, and whoever else uses it, must be done
+    device_.leave([b](const calls& table) {
+      (void)table.rt.aclrtSynchronizeStream(b->stream);
+      for (const event& mark : b->marks) mark.synchronize();
+    });
+    device_.leave([b](const calls& table) { (void)table.rt.aclrtFree(b->data); });
+    drop_segment(std::find_if(segments_.begin(), segments_.end(), [b](const segment& s) { return s.first == b; }));
+  }
+  std::vector<segment>::iterator drop_segment(std::vector<segment>::iterator s) {
+    usage_.reserved -= s->bytes;
+    spare_blocks_.push_back(s->first);
+    s = segments_.erase(s);
+    usage_.segments = segments_.size();
+    return s;
+  }
+  void take_back() {  // blocks whose marks have passed
+    std::erase_if(waiting_, [this](block* b) {
+      std::erase_if(b->marks, [](const event& mark) { return mark.passed(); });
+      if (b->marks.empty()) keep(b);
+      return b->marks.empty();
+    });
+  }
+  void give_back_cache() {
+    const auto guard = device_.enter();
+    const calls& table = device_.table();
+    check(table, table.rt.aclrtSynchronizeDevice(), "aclrtSynchronizeDevice");
+    take_back();
+    for (auto s = segments_.begin(); s != segments_.end();) {
+      block* b = s->first;
+      if (!b->cached || b->after != nullptr) {
+        ++s;
+        continue;
+      }
+      uncache(b);
+      check(table, table.rt.aclrtFree(s->base), "aclrtFree");
+      s = drop_segment(s);
+    }
+  }
+
+  device_handle device_;
+  mutable std::mutex lock_;
+  std::deque<block> blocks_;
+  std::vector<block*> spare_blocks_, waiting_;
+  std::unordered_map<void*, block*> given_;
+  std::vector<std::unordered_map<void*, block*>::node_type> spare_nodes_;
+  std::vector<segment> segments_;
+  std::vector<pool> pools_;
+  usage usage_;
+};
+
+}  // namespace ascend
+RLCORE_END

@@ -1,0 +1,217 @@
+// The arguments of operators: owners of aclnn's descriptions of tensors, numbers and lists.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rlcore/core/dtype.hpp"
+#include "rlcore/device/npu/error.hpp"
+
+RLCORE_BEGIN
+namespace ascend {
+
+/// The aclDataType of T: float, bf16, f16, the integers, bool.
+template <class T>
+inline constexpr data_type type_of = data_type::undefined;
+template <>
+inline constexpr data_type type_of<float> = data_type::float32;
+template <>
+inline constexpr data_type type_of<double> = data_type::float64;
+template <>
+inline constexpr data_type type_of<bf16> = data_type::bfloat16;
+template <>
+inline constexpr data_type type_of<f16> = data_type::float16;
+template <>
+inline constexpr data_type type_of<std::int8_t> = data_type::int8;
+template <>
+inline constexpr data_type type_of<std::uint8_t> = data_type::uint8;
+template <>
+inline constexpr data_type type_of<std::int32_t> = data_type::int32;
+template <>
+inline constexpr data_type type_of<std::int64_t> = data_type::int64;
+template <>
+inline constexpr data_type type_of<bool> = data_type::boolean;
+
+constexpr std::string_view type_name(data_type t) {
+  switch (t) {
+    case data_type::float32:
+      return "float32";
+    case data_type::float16:
+      return "float16";
+    case data_type::bfloat16:
+      return "bfloat16";
+    case data_type::float64:
+      return "float64";
+    case data_type::int8:
+      return "int8";
+    case data_type::uint8:
+      return "uint8";
+    case data_type::int32:
+      return "int32";
+    case data_type::int64:
+      return "int64";
+    case data_type::boolean:
+      return "bool";
+    default:
+      return "other";
+  }
+}
+
+/// Up to 8 extents or strides; written {t, w} in a call.
+class dimensions {
+ public:
+  constexpr dimensions() = default;
+  constexpr dimensions(std::initializer_list<std::int64_t> values) : dimensions(values.begin(), values.size()) {}
+  constexpr dimensions(std::span<const std::int64_t> values) : dimensions(values.data(), values.size()) {}
+
+  constexpr const std::int64_t* data() const noexcept { return values_.data(); }
+  constexpr std::size_t size() const noexcept { return size_; }
+  constexpr std::int64_t operator[](std::size_t i) const noexcept { return values_[i]; }
+  constexpr std::int64_t& operator[](std::size_t i) noexcept { return values_[i]; }
+  /// Product of all; 1 for rank 0.
+  constexpr std::int64_t elements() const noexcept {
+    std::int64_t n = 1;
+    for (std::size_t i = 0; i < size_; ++i) n *= values_[i];
+    return n;
+  }
+  /// Strides of a row-major tensor of this shape.
+  constexpr dimensions row_major() const noexcept {
+    dimensions strides = *this;
+    std::int64_t step = 1;
+    for (std::size_t i = size_; i-- > 0; step *= std::max<std::int64_t>(values_[i], 1)) strides[i] = step;
+    return strides;
+  }
+  std::string written() const {
+    std::string out = "[";
+    for (std::size_t i = 0; i < size_; ++i) out += (i == 0 ? "" : ",") + std::to_string(values_[i]);
+    return out + "]";
+  }
+
+ private:
+  constexpr dimensions(const std::int64_t* values, std::size_t n) : size_(n) {
+    if (n > values_.size()) throw std::invalid_argument("rlcore: a tensor of more than 8 dimensions");
+    for (std::size_t i = 0; i < n; ++i) values_[i] = values[i];
+  }
+  std::array<std::int64_t, 8> values_{};
+  std::size_t size_ = 0;
+};
+
+/// Owns an object of libnnopbase, destroyed by the member `Destroy` of meta_calls; converts to the pointer that
+/// operators take. The session of `calls` outlives it: it lives as long as the call of an operator.
+template <class Object, aclnnStatus (*meta_calls::*Destroy)(const Object*)>
+class argument {
+ public:
+  argument(const calls& table, Object* object, const char* maker) : table_(&table), object_(object) {
+    if (object_ == nullptr)
+      throw npu_error(failure_text(table, domain::operators, 561103, maker), domain::operators, 561103, maker);
+  }
+  argument(argument&& other) noexcept : table_(other.table_), object_(std::exchange(other.object_, nullptr)) {}
+  argument& operator=(argument&& other) noexcept {
+    std::swap(table_, other.table_);
+    std::swap(object_, other.object_);
+    return *this;
+  }
+  ~argument() {
+    if (object_ != nullptr) (void)(table_->nn.*Destroy)(object_);
+  }
+  operator Object*() const noexcept { return object_; }
+  /// The object is somebody else's from now on.
+  Object* take() noexcept { return std::exchange(object_, nullptr); }
+
+ private:
+  const calls* table_;
+  Object* object_;
+};
+
+using ints_argument = argument<aclIntArray, &meta_calls::aclDestroyIntArray>;
+using scalar_argument = argument<aclScalar, &meta_calls::aclDestroyScalar>;
+using list_argument = argument<aclTensorList, &meta_calls::aclDestroyTensorList>;
+
+/// A tensor in device memory: its first element is data + offset, strides count elements. Ascend wants the storage to
+/// start at a multiple of 32 bytes, so the description starts at the one before `data` and the offset makes up for it.
+class tensor_argument : public argument<aclTensor, &meta_calls::aclDestroyTensor> {
+ public:
+  template <class T>
+  tensor_argument(const calls& table, const T* data, const dimensions& shape, const dimensions& strides = {},
+                  std::int64_t offset = 0)
+      : tensor_argument(table, data, type_of<T>, sizeof(T), shape, strides, offset) {
+    static_assert(type_of<T> != data_type::undefined, "rlcore: no aclDataType for elements of this type");
+  }
+  data_type type() const noexcept { return type_; }
+  const dimensions& shape() const noexcept { return shape_; }
+
+ private:
+  tensor_argument(const calls& table, const void* data, data_type type, std::size_t element, const dimensions& shape,
+                  const dimensions& strides, std::int64_t offset)
+      : argument(table, make(table, data, type, element, shape, strides, offset), "aclCreateTensor"),
+        type_(type),
+        shape_(shape) {}
+  static aclTensor* make(const calls& table, const void* data, data_type type, std::size_t element,
+                         const dimensions& shape, dimensions strides, std::int64_t offset) {
+    if (strides.size() == 0) strides = shape.row_major();
+    if (strides.size() != shape.size())
+      throw std::invalid_argument("rlcore: a tensor of shape " + shape.written() + " with strides " + strides.written());
+    const auto address = reinterpret_cast<std::uintptr_t>(data);
+    const std::uintptr_t before = address % 32;
+    if (before % element != 0)
+      throw std::invalid_argument("rlcore: a tensor of " + std::string(type_name(type)) + " at an address that is no " +
+                                  "multiple of " + std::to_string(element));
+    offset += static_cast<std::int64_t>(before / element);
+    std::int64_t storage = shape.elements() == 0 ? 0 : offset + 1;
+    for (std::size_t i = 0; storage > 0 && i < shape.size(); ++i) storage += (shape[i] - 1) * strides[i];
+    return table.nn.aclCreateTensor(shape.data(), shape.size(), type, strides.data(), offset, format::nd, &storage, 1,
+                                    reinterpret_cast<void*>(address - before));
+  }
+
+  data_type type_;
+  dimensions shape_;
+};
+
+/// A number: floating types become float32, integers int64, bool boolean.
+template <class T>
+requires std::integral<T> || std::floating_point<T> scalar_argument make_scalar(const calls& table, T value) {
+  using stored =
+      std::conditional_t<std::same_as<T, bool>, bool, std::conditional_t<std::floating_point<T>, float, std::int64_t>>;
+  stored copy = static_cast<stored>(value);
+  return {table, table.nn.aclCreateScalar(&copy, type_of<stored>), "aclCreateScalar"};
+}
+inline ints_argument make_ints(const calls& table, std::span<const std::int64_t> values) {
+  return {table, table.nn.aclCreateIntArray(values.data(), values.size()), "aclCreateIntArray"};
+}
+/// Takes the tensors, which the list then owns.
+inline list_argument make_list(const calls& table, std::span<tensor_argument> tensors) {
+  std::vector<const aclTensor*> pointers;
+  pointers.reserve(tensors.size());
+  for (tensor_argument& t : tensors) pointers.push_back(t);
+  list_argument list(table, table.nn.aclCreateTensorList(pointers.data(), pointers.size()), "aclCreateTensorList");
+  for (tensor_argument& t : tensors) (void)t.take();
+  return list;
+}
+
+/// How an argument is written in an error message; empty for what says nothing.
+inline std::string argument_text(const tensor_argument& t) {
+  return std::string(type_name(t.type())) + t.shape().written();
+}
+template <class T>
+std::string argument_text(const T& value) {
+  if constexpr (std::same_as<T, bool>)
+    return value ? "true" : "false";
+  else if constexpr (std::integral<T> || std::floating_point<T>)
+    return std::to_string(value);
+  else if constexpr (std::same_as<T, std::nullptr_t>)
+    return "none";
+  else
+    return {};
+}
+
+}  // namespace ascend
+RLCORE_END

@@ -1,0 +1,114 @@
+// What the numbers mean that Ascend's functions return.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "rlcore/core/abi.hpp"
+
+RLCORE_BEGIN
+namespace ascend {
+
+/// Whose number it is. AscendCL's and aclnn's do not overlap; HCCL counts from 0.
+enum class domain : unsigned char { runtime, operators, collectives };
+
+/// A number, what it says, and what the user may do about it (may be empty).
+struct code {
+  int number;
+  std::string_view name, hint;
+};
+
+/// The numbers of AscendCL, of the runtime below it, and of aclnn.
+inline constexpr code acl_codes[] = {
+    {100000, "invalid parameter", ""},
+    {100001, "not initialised", ""},
+    {100002, "initialised before", ""},
+    {100003, "invalid file", ""},
+    {100037, "finalised before", ""},
+    {100039, "a stub library was called", "keep devlib directories out of LD_LIBRARY_PATH: they only serve linking"},
+    {107000, "invalid parameter", ""},
+    {107001, "invalid device", "npu_doctor lists the devices; ASCEND_RT_VISIBLE_DEVICES limits and renumbers them"},
+    {107002, "no device is set in this thread", ""},
+    {107003, "the stream or event belongs to another device or context", ""},
+    {107005, "the event does not fit the operation", ""},
+    {107019, "timeout of a wait", ""},
+    {107020, "timeout of a task", ""},
+    {107022, "the task was aborted", ""},
+    {161001, "a null pointer for a tensor", ""},
+    {161002, "invalid argument of an operator", ""},
+    {200000, "out of host memory", ""},
+    {200001, "not supported", ""},
+    {200002, "invalid device", ""},
+    {207000, "feature not supported", ""},
+    {207001, "out of device memory", "smaller micro-batches or another device; npu-smi info shows who holds memory"},
+    {207003, "overflow", ""},
+    {207004, "no device", "is the driver installed, and is /dev/davinci* visible here and open to this user?"},
+    {207005, "out of streams", ""},
+    {207006, "out of resources of notifications", ""},
+    {207007, "out of events", ""},
+    {207008, "out of resources of streams", ""},
+    {361001, "failure of the runtime below an operator", ""},
+    {500000, "internal error", ""},
+    {500001, "failure", ""},
+    {507000, "internal error of the runtime", ""},
+    {507008, "no device", "is the driver installed, and is /dev/davinci* visible here and open to this user?"},
+    {507010, "the device stopped answering", "npu-smi info -t health tells its state; it may need a reset"},
+    {507011, "the device runs no task any more", ""},
+    {507014, "timeout of an AI core", ""},
+    {507015, "exception in an AI core", "queue_settings::sync_each_operation tells which operator it is"},
+    {507017, "timeout of an AI CPU", ""},
+    {507018, "exception in an AI CPU", ""},
+    {507033, "the device is busy or in a bad state", "npu-smi info shows who uses it; a killed process may need time"},
+    {507034, "timeout of a vector core", ""},
+    {507035, "exception in a vector core", "queue_settings::sync_each_operation tells which operator it is"},
+    {507046, "timeout while waiting for a stream", ""},
+    {507047, "timeout while waiting for an event", ""},
+    {507899, "failure of the driver", "is the driver as new as CANN asks?"},
+    {561000, "internal error of an operator", ""},
+    {561001, "the operator could not infer its shapes", ""},
+    {561002, "the operator could not be tiled", ""},
+    {561003, "the operator's kernel was not found", "is the kernels package of this SoC installed, in CANN's version?"},
+    {561101, "no executor", ""},
+    {561102, "invalid arguments inside an operator", ""},
+    {561103, "a null pointer inside an operator", ""},
+    {561107, "ASCEND_OPP_PATH is not set", "source set_env.sh of CANN before the program starts"},
+    {561112, "no kernels package", "install the kernels package of this SoC, in CANN's version"},
+};
+
+/// The numbers of HCCL.
+inline constexpr code hccl_codes[] = {
+    {1, "invalid parameter", ""},
+    {2, "null pointer", ""},
+    {3, "out of memory", ""},
+    {4, "internal error", ""},
+    {5, "not supported", ""},
+    {6, "not found", ""},
+    {7, "unavailable", ""},
+    {8, "failure of a system call", ""},
+    {9, "timeout", "did every rank issue the same collectives in the same order? HCCL_EXEC_TIMEOUT sets the limit"},
+    {10, "a file cannot be opened", ""},
+    {11, "no TCP connection", "HCCL_IF_IP or HCCL_SOCKET_IFNAME choose the network interface"},
+    {12, "no RoCE connection", ""},
+    {13, "failure of a TCP transfer", ""},
+    {14, "failure of a RoCE transfer", ""},
+    {15, "failure of the runtime", ""},
+    {16, "failure of the driver", ""},
+    {17, "failure of profiling", ""},
+    {18, "failure of a kernel", ""},
+    {19, "failure of the network", ""},
+    {20, "try again", ""},
+    {21, "failure at a remote rank", ""},
+    {22, "suspending", ""},
+};
+
+/// What is known of a number; name "unknown code" if nothing.
+constexpr code describe(domain where, int number) {
+  const std::span<const code> known =
+      where == domain::collectives ? std::span<const code>(hccl_codes) : std::span<const code>(acl_codes);
+  for (const code& c : known)
+    if (c.number == number) return c;
+  return {number, "unknown code", ""};
+}
+
+}  // namespace ascend
+RLCORE_END

@@ -1,0 +1,228 @@
+// Operators in order: a stream with memory, a workspace and the names of what was asked for last.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rlcore/device/npu/allocator.hpp"
+#include "rlcore/device/npu/arguments.hpp"
+#include "rlcore/device/npu/staging.hpp"
+#include "rlcore/tensor/view.hpp"
+
+RLCORE_BEGIN
+namespace ascend {
+
+struct queue_settings {
+  bool deterministic = true;         ///< operators that add atomically take their ordered variants
+  bool sync_each_operation = false;  ///< waits after every operator, so that an error names the one that failed
+  bool exact_memory = false;         ///< no caching: every allocation is Ascend's own, for finding stray accesses
+};
+
+template <class T>
+class scratch;
+
+/// Runs operators of one device in order, from one thread at a time. Everything is asynchronous but download and wait.
+class queue {
+ public:
+  explicit queue(std::shared_ptr<ascend::session> owner, int device = 0, queue_settings settings = {})
+      : settings_(settings),
+        device_(std::move(owner), device),
+        memory_(allocator::of(device_)),
+        stream_(device_),
+        staging_(stream_) {
+    const auto guard = device_.enter();
+    check(table(), table().rt.aclrtCtxSetSysParamOpt(system_option::deterministic, settings_.deterministic ? 1 : 0),
+          "aclrtCtxSetSysParamOpt");
+  }
+  queue(const queue&) = delete;
+  queue& operator=(const queue&) = delete;
+  /// Waits; a failure that nobody waited for is lost.
+  ~queue() {
+    device_.leave([this](const calls& c) { (void)c.rt.aclrtSynchronizeStream(stream_.get()); });
+    memory_->release(workspace_);
+  }
+
+  const calls& table() const noexcept { return device_.table(); }
+  const device_handle& device() const noexcept { return device_; }
+  const ascend::stream& stream() const noexcept { return stream_; }
+  const queue_settings& settings() const noexcept { return settings_; }
+  allocator& memory() noexcept { return *memory_; }
+
+  /// Device memory for use on this queue; null for 0 bytes.
+  void* allocate(std::size_t bytes) { return memory_->allocate(bytes, stream_.get(), settings_.exact_memory); }
+  /// What was enqueued before may still use it.
+  void release(void* data) noexcept { memory_->release(data); }
+  /// Returns when the host memory may be reused.
+  void upload(void* device, const void* host, std::size_t bytes) {
+    if (bytes == 0) return;
+    staging_.upload(device, host, bytes);
+    remember("upload");
+  }
+  /// Returns when the data is there; throws npu_error for what went wrong before.
+  void download(void* host, const void* device, std::size_t bytes) {
+    if (bytes == 0) return;
+    remember("download");
+    staging_.download(host, device, bytes, [this] { wait(); });
+  }
+  void zero(void* data, std::size_t bytes) {
+    if (bytes == 0) return;
+    const auto guard = device_.enter();
+    check(table(), table().rt.aclrtMemsetAsync(data, bytes, 0, bytes, stream_.get()), "aclrtMemsetAsync");
+    remember("zero");
+  }
+  /// Until everything is done; throws npu_error for what went wrong, with the names of what was asked for last.
+  void wait() {
+    const auto guard = device_.enter();
+    const aclError status = table().rt.aclrtSynchronizeStream(stream_.get());
+    if (status != 0)
+      throw npu_error(failure_text(table(), domain::runtime, status, "aclrtSynchronizeStream") + suspects(),
+                      domain::runtime, status, last_count_ > 0 ? last(0) : "aclrtSynchronizeStream");
+    last_count_ = 0;
+  }
+
+  /// Enqueues an operator with its arguments in Ascend's order; tensors may be destroyed afterwards. Throws
+  /// capability_error if this CANN lacks it and npu_error with the arguments if it refuses them.
+  template <class... A, class... B>
+  void run(const operator_call<A...>& op, B&&... arguments) {
+    static_assert(sizeof...(A) == sizeof...(B), "rlcore: an operator takes the arguments of its row in operators.inc");
+    if (!op) [[unlikely]]
+      missing(op.name);
+    const auto guard = device_.enter();
+    std::uint64_t bytes = 0;
+    aclOpExecutor* executor = nullptr;
+    const aclnnStatus status = op.plan(static_cast<A>(arguments)..., &bytes, &executor);
+    if (status != 0) [[unlikely]] {
+      std::string line = failure_text(table(), domain::operators, status, std::string(op.name) + "GetWorkspaceSize");
+      std::string about;
+      ((about += (about.empty() ? "" : ", ") + argument_text(arguments)), ...);
+      throw npu_error(line + "; arguments: " + about, domain::operators, status, op.name);
+    }
+    enqueue(op.name, op.run, bytes, executor);
+  }
+
+  /// Device memory for the time of a scope: the stream's order separates it from the next user.
+  template <class T>
+  scratch<T> take(extent_t size);
+
+  template <class T>
+  tensor_argument tensor(const T* data, const dimensions& shape, const dimensions& strides = {},
+                         std::int64_t offset = 0) const {
+    return {table(), data, shape, strides, offset};
+  }
+  template <class T>
+  scalar_argument scalar(T value) const {
+    return make_scalar(table(), value);
+  }
+  ints_argument ints(std::span<const std::int64_t> values) const { return make_ints(table(), values); }
+  ints_argument ints(std::initializer_list<std::int64_t> values) const {
+    return make_ints(table(), {values.begin(), values.size()});
+  }
+  list_argument list(std::span<tensor_argument> tensors) const { return make_list(table(), tensors); }
+  /// list({tensor(...), tensor(...)})
+  template <std::size_t N>
+  list_argument list(tensor_argument (&&tensors)[N]) const {
+    return make_list(table(), tensors);
+  }
+
+ private:
+  using phase_two = aclnnStatus (*)(void*, std::uint64_t, aclOpExecutor*, aclrtStream);
+
+  void enqueue(const char* name, phase_two second, std::uint64_t bytes, aclOpExecutor* executor) {
+    if (bytes > workspace_bytes_) {
+      try {
+        grow(static_cast<std::size_t>(bytes));
+      } catch (...) {  // the second phase would have freed it
+        if (table().nn.aclSetAclOpExecutorRepeatable(executor) == 0) (void)table().nn.aclDestroyAclOpExecutor(executor);
+        throw;
+      }
+    }
+    const aclnnStatus status = second(bytes == 0 ? nullptr : workspace_, bytes, executor, stream_.get());
+    if (status != 0) [[unlikely]]
+      throw npu_error(failure_text(table(), domain::operators, status, name) + suspects(), domain::operators, status,
+                      name);
+    remember(name);
+    if (settings_.sync_each_operation) wait();
+  }
+  /// The workspace only grows. The old block goes back in the stream's order.
+  void grow(std::size_t bytes) {
+    memory_->release(std::exchange(workspace_, nullptr));
+    workspace_bytes_ = 0;
+    workspace_ = allocate(bytes);
+    workspace_bytes_ = bytes;
+  }
+  [[noreturn]] void missing(const char* name) const {
+    throw capability_error("npu: " + device_.session()->provider() + " lacks the operator " + name +
+                               "; npu_doctor lists what is missing and what is composed of other operators instead",
+                           domain::operators, name);
+  }
+
+  void remember(const char* name) noexcept { last_[last_count_++ % last_.size()] = name; }
+  const char* last(std::size_t back) const noexcept { return last_[(last_count_ - 1 - back) % last_.size()]; }
+  /// "; since the last wait, latest first: aclnnMatmul, aclnnAdd"
+  std::string suspects() const {
+    if (last_count_ == 0) return {};
+    const std::size_t n = std::min(last_count_, last_.size());
+    std::string line = "; asked for since the last wait, latest first: ";
+    for (std::size_t i = 0; i < n; ++i) {
+      std::size_t same = 1;
+      while (i + 1 < n && last(i + 1) == last(i)) ++same, ++i;
+      line += last(i);
+      if (same > 1) line += " x" + std::to_string(same);
+      if (i + 1 < n) line += ", ";
+    }
+    if (last_count_ > n) line += ", and " + std::to_string(last_count_ - n) + " more";
+    return line;
+  }
+
+  queue_settings settings_;
+  device_handle device_;
+  std::shared_ptr<allocator> memory_;
+  ascend::stream stream_;
+  staging staging_;
+  void* workspace_ = nullptr;
+  std::size_t workspace_bytes_ = 0;
+  std::array<const char*, 32> last_{};
+  std::size_t last_count_ = 0;
+};
+
+/// `size` elements of device memory, released in the queue's order when they go out of scope.
+template <class T>
+class scratch {
+ public:
+  scratch(queue& owner, extent_t size)
+      : queue_(&owner),
+        data_(static_cast<T*>(owner.allocate(static_cast<std::size_t>(size) * sizeof(T)))),
+        size_(size) {}
+  scratch(scratch&& other) noexcept
+      : queue_(other.queue_), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  scratch& operator=(scratch&& other) noexcept {
+    std::swap(queue_, other.queue_);
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+  ~scratch() { queue_->release(data_); }
+
+  T* data() const noexcept { return data_; }
+  extent_t size() const noexcept { return size_; }
+  operator T*() const noexcept { return data_; }
+
+ private:
+  queue* queue_;
+  T* data_;
+  extent_t size_;
+};
+
+template <class T>
+scratch<T> queue::take(extent_t size) {
+  return {*this, size};
+}
+
+}  // namespace ascend
+RLCORE_END

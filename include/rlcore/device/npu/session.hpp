@@ -1,0 +1,146 @@
+// The runtime between aclInit and aclFinalize.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rlcore/device/npu/error.hpp"
+
+RLCORE_BEGIN
+namespace ascend {
+
+class allocator;
+
+/// What the installed CANN and its devices are.
+struct capabilities {
+  std::string soc;                ///< "Ascend910B3"; empty if the runtime does not say
+  int cann_version = 0;           ///< 80300 for 8.3.RC1 and 8.3.0; 0 if unknown
+  std::string cann_version_text;  ///< "8.3.RC1"
+};
+
+/// 80300 for "8.3.RC1", 80501 for "8.5.1"; 0 for anything else.
+inline int version_number(std::string_view source) {
+  int parts[3] = {0, 0, 0};
+  std::size_t part = 0, digits = 0;
+  for (const char c : source) {
+    if (c >= '0' && c <= '9' && digits < 3) {
+      parts[part] = 10 * parts[part] + (c - '0');
+      ++digits;
+    } else if (c == '.' && part < 2 && digits > 0) {
+      ++part;
+      digits = 0;
+    } else {
+      break;
+    }
+  }
+  return part == 0 || parts[0] == 0 ? 0 : 10000 * parts[0] + 100 * parts[1] + (digits > 0 ? parts[2] : 0);
+}
+
+/// The version and the SoC that the functions of `table` tell; none of them needs aclInit.
+inline capabilities ask_capabilities(const calls& table) {
+  capabilities known;
+  const char* soc = table.rt.aclrtGetSocName != nullptr ? table.rt.aclrtGetSocName() : nullptr;
+  if (soc != nullptr) known.soc = soc;
+  if (package_version v{};
+      table.rt.aclsysGetCANNVersion != nullptr && table.rt.aclsysGetCANNVersion(package_name::cann, &v) == 0) {
+    v.version[sizeof v.version - 1] = '\0';
+    known.cann_version_text = v.version;
+    known.cann_version = version_number(known.cann_version_text);
+  }
+  char package[] = "runtime";
+  if (std::int32_t n = 0; known.cann_version == 0 && table.rt.aclsysGetVersionNum != nullptr &&
+                          table.rt.aclsysGetVersionNum(package, &n) == 0 && n > 0) {
+    known.cann_version = n / 1000;
+    known.cann_version_text =
+        std::to_string(n / 10000000) + '.' + std::to_string(n / 100000 % 100) + '.' + std::to_string(n / 1000 % 100);
+  }
+  return known;
+}
+
+/// Everything that owns an object of Ascend's keeps a session, so the runtime ends after the last of them. There is one
+/// session per table; it finalises what it initialised and nothing else. Thread-safe.
+class session {
+ public:
+  /// The session of `table`, which must stay valid as long as the session; `provider` is its name for messages. Throws
+  /// npu_error if the runtime does not start.
+  static std::shared_ptr<session> open(const calls& table, std::string provider) {
+    static std::mutex lock;
+    static std::map<const calls*, std::weak_ptr<session>> sessions;
+    const std::lock_guard hold(lock);
+    std::weak_ptr<session>& known = sessions[&table];
+    if (auto alive = known.lock()) return alive;
+    std::shared_ptr<session> opened(new session(table, std::move(provider)));
+    known = opened;
+    return opened;
+  }
+  session(const session&) = delete;
+  session& operator=(const session&) = delete;
+  ~session() {
+    for (const auto& [device, context] : contexts_) (void)table_.rt.aclrtResetDevice(device);
+    if (initialised_) (void)table_.rt.aclFinalize();
+  }
+
+  const calls& table() const noexcept { return table_; }
+  const std::string& provider() const noexcept { return provider_; }
+  const capabilities& known() const noexcept { return known_; }
+  int device_count() const noexcept { return devices_; }
+  /// False if another part of the process had initialised the runtime before.
+  bool initialised() const noexcept { return initialised_; }
+
+  /// The context of a device, made at the first call, after which it is current in the calling thread. Throws
+  /// npu_error, also if there is no such device.
+  aclrtContext context(int device) {
+    const std::lock_guard hold(lock_);
+    const auto found =
+        std::find_if(contexts_.begin(), contexts_.end(), [device](const auto& c) { return c.first == device; });
+    if (found != contexts_.end()) return found->second;
+    const std::string about = "(" + std::to_string(device) + "), the machine has " + std::to_string(devices_) +
+                              (devices_ == 1 ? " device," : " devices,");
+    check(table_, table_.rt.aclrtSetDevice(device), "aclrtSetDevice", about);
+    aclrtContext made = nullptr;
+    const aclError status = table_.rt.aclrtGetCurrentContext(&made);
+    if (status != 0) {
+      const npu_error problem(failure_text(table_, domain::runtime, status, "aclrtGetCurrentContext"), domain::runtime,
+                              status, "aclrtGetCurrentContext");
+      (void)table_.rt.aclrtResetDevice(device);
+      throw problem;
+    }
+    contexts_.emplace_back(device, made);
+    return made;
+  }
+
+ private:
+  session(const calls& table, std::string provider) : table_(table), provider_(std::move(provider)) {
+    const aclError status = table_.rt.aclInit(nullptr);
+    if (status != 100002) check(table_, status, "aclInit", " of " + provider_);
+    initialised_ = status == 0;
+    try {
+      std::uint32_t count = 0;
+      check(table_, table_.rt.aclrtGetDeviceCount(&count), "aclrtGetDeviceCount");
+      devices_ = static_cast<int>(count);
+      known_ = ask_capabilities(table_);
+    } catch (...) {
+      if (initialised_) (void)table_.rt.aclFinalize();
+      throw;
+    }
+  }
+
+  friend class allocator;
+  const calls& table_;
+  std::string provider_;
+  capabilities known_;
+  int devices_ = 0;
+  bool initialised_ = false;
+  std::mutex lock_;
+  std::vector<std::pair<int, aclrtContext>> contexts_;
+  std::map<int, std::weak_ptr<allocator>> allocators_;
+};
+
+}  // namespace ascend
+RLCORE_END

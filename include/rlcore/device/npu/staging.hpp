@@ -1,0 +1,93 @@
+// Copies between host and device through pinned memory.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "rlcore/device/npu/event.hpp"
+#include "rlcore/device/npu/pinned_buffer.hpp"
+
+RLCORE_BEGIN
+namespace ascend {
+
+/// A ring of pinned memory for one stream: copies are asynchronous only from and to pinned memory, and only those are
+/// ordered with the stream's operators.
+class staging {
+ public:
+  explicit staging(const stream& s, std::size_t slot_bytes = std::size_t{1} << 20, std::size_t slots = 4)
+      : stream_(&s), slot_bytes_(slot_bytes), slots_limit_(slots) {}
+
+  /// Enqueues the copy of host memory, which may be reused at once.
+  void upload(void* device, const void* host, std::size_t bytes) {
+    const auto* from = static_cast<const std::byte*>(host);
+    auto* to = static_cast<std::byte*>(device);
+    for (std::size_t done = 0; done < bytes;) {
+      const std::size_t n = std::min(bytes - done, slot_bytes_);
+      std::byte* pinned = reserve(n);
+      std::memcpy(pinned, from + done, n);
+      copy(to + done, pinned, n, copy_kind::host_to_device);
+      done += n;
+    }
+  }
+  /// Waits for everything enqueued before and for the copy. `wait()` waits for the stream and throws what it reports.
+  template <class Wait>
+  void download(void* host, const void* device, std::size_t bytes, Wait&& wait) {
+    auto* to = static_cast<std::byte*>(host);
+    const auto* from = static_cast<const std::byte*>(device);
+    for (std::size_t done = 0; done < bytes;) {
+      const std::size_t n = std::min(bytes - done, slot_bytes_);
+      std::byte* pinned = reserve(n);
+      copy(pinned, from + done, n, copy_kind::device_to_host);
+      wait();
+      std::memcpy(to + done, pinned, n);
+      done += n;
+    }
+  }
+
+ private:
+  struct slot {
+    pinned_buffer memory;
+    event mark;
+    bool pending = false;
+  };
+
+  /// `bytes` of the ring that no copy uses any more.
+  std::byte* reserve(std::size_t bytes) {
+    if (slots_.empty() || used_ + bytes > slot_bytes_) {
+      if (!slots_.empty()) {
+        slots_[current_].mark.record(*stream_);
+        slots_[current_].pending = true;
+      }
+      if (slots_.size() < slots_limit_) {
+        const device_handle& device = stream_->device();
+        slots_.push_back({pinned_buffer(device, slot_bytes_), event(device), false});
+        current_ = slots_.size() - 1;
+      } else {
+        current_ = (current_ + 1) % slots_.size();
+        if (slots_[current_].pending) slots_[current_].mark.synchronize();
+        slots_[current_].pending = false;
+      }
+      used_ = 0;
+    }
+    std::byte* p = slots_[current_].memory.data() + used_;
+    used_ += (bytes + 63) / 64 * 64;
+    return p;
+  }
+  void copy(void* to, const void* from, std::size_t bytes, copy_kind kind) {
+    const calls& table = stream_->device().table();
+    const auto guard = stream_->device().enter();
+    check(table, table.rt.aclrtMemcpyAsync(to, bytes, from, bytes, kind, stream_->get()), "aclrtMemcpyAsync",
+          kind == copy_kind::host_to_device ? " to the device" : " to the host");
+  }
+
+  const stream* stream_;
+  std::size_t slot_bytes_, slots_limit_;
+  std::vector<slot> slots_;
+  std::size_t current_ = 0, used_ = 0;
+};
+
+}  // namespace ascend
+RLCORE_END

@@ -1,0 +1,53 @@
+// A stream of a device.
+#pragma once
+
+#include <utility>
+
+#include "rlcore/device/npu/device_guard.hpp"
+
+RLCORE_BEGIN
+namespace ascend {
+
+/// Runs what is enqueued in order. It stops at the first failure, so that the error which a wait returns is the cause
+/// and not a consequence.
+class stream {
+ public:
+  explicit stream(device_handle device) : device_(std::move(device)) {
+    const auto guard = device_.enter();
+    const runtime_calls& rt = device_.table().rt;
+    check(device_.table(), rt.aclrtCreateStreamWithConfig(&stream_, 0, stream_fast_launch | stream_fast_sync),
+          "aclrtCreateStreamWithConfig");
+    (void)rt.aclrtSetStreamFailureMode(stream_, failure_mode::stop_on_failure);  // some SoCs only have the other mode
+  }
+  stream(stream&& other) noexcept : device_(other.device_), stream_(std::exchange(other.stream_, nullptr)) {}
+  stream& operator=(stream&& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(stream_, other.stream_);
+    return *this;
+  }
+  /// Waits for what is enqueued.
+  ~stream() {
+    if (stream_ != nullptr) device_.leave([this](const calls& table) { (void)table.rt.aclrtDestroyStream(stream_); });
+  }
+
+  aclrtStream get() const noexcept { return stream_; }
+  const device_handle& device() const noexcept { return device_; }
+  /// Everything enqueued is done, or one of it failed: the next wait tells.
+  bool idle() const {
+    const auto guard = device_.enter();
+    stream_status status = stream_status::not_ready;
+    return device_.table().rt.aclrtStreamQuery(stream_, &status) != 0 || status == stream_status::complete;
+  }
+  /// Until everything enqueued is done; throws npu_error if one of it failed.
+  void synchronize() const {
+    const auto guard = device_.enter();
+    check(device_.table(), device_.table().rt.aclrtSynchronizeStream(stream_), "aclrtSynchronizeStream");
+  }
+
+ private:
+  device_handle device_;
+  aclrtStream stream_ = nullptr;
+};
+
+}  // namespace ascend
+RLCORE_END
