@@ -159,7 +159,8 @@ class tensor_argument : public argument<aclTensor, &meta_calls::aclDestroyTensor
                          const dimensions& shape, dimensions strides, std::int64_t offset) {
     if (strides.size() == 0) strides = shape.row_major();
     if (strides.size() != shape.size())
-      throw std::invalid_argument("rlcore: a tensor of shape " + shape.written() + " with strides " + strides.written());
+      throw std::invalid_argument("rlcore: a tensor of shape " + shape.written() + " with strides " +
+                                  strides.written());
     const auto address = reinterpret_cast<std::uintptr_t>(data);
     const std::uintptr_t before = address % 32;
     if (before % element != 0)
@@ -197,21 +198,20 @@ inline list_argument make_list(const calls& table, std::span<tensor_argument> te
   return list;
 }
 
-/// How an argument is written in an error message; empty for what says nothing.
+/// How an argument is written in an error message.
 inline std::string argument_text(const tensor_argument& t) {
   return std::string(type_name(t.type())) + t.shape().written();
 }
+inline std::string argument_text(const scalar_argument&) { return "scalar"; }
+inline std::string argument_text(const ints_argument&) { return "ints"; }
+inline std::string argument_text(const list_argument&) { return "list"; }
+inline std::string argument_text(std::nullptr_t) { return "none"; }
+inline std::string argument_text(const char* characters) { return "'" + std::string(characters) + "'"; }
+inline std::string argument_text(bool value) { return value ? "true" : "false"; }
+inline std::string argument_text(data_type t) { return std::string(type_name(t)); }
+inline std::string argument_text(cube_math m) { return std::to_string(static_cast<int>(m)); }
 template <class T>
-std::string argument_text(const T& value) {
-  if constexpr (std::same_as<T, bool>)
-    return value ? "true" : "false";
-  else if constexpr (std::integral<T> || std::floating_point<T>)
-    return std::to_string(value);
-  else if constexpr (std::same_as<T, std::nullptr_t>)
-    return "none";
-  else
-    return {};
-}
+requires std::integral<T> || std::floating_point<T> std::string argument_text(T value) { return std::to_string(value); }
 
 }  // namespace ascend
 RLCORE_END
