@@ -1,0 +1,124 @@
+// Where the log of Ascend's functions goes, and what it knows of the objects that they name.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/device/npu/abi/calls.hpp"
+
+RLCORE_BEGIN
+namespace ascend {
+
+/// The log of this process. A call is a line, an answer besides success is another:
+///
+///     t0 aclnnMuls(bfloat16[2,3]@#4, 0.5, bfloat16[2,3]@#5+96)
+///     t0   -> workspace 512
+///
+/// Threads and objects are numbered as they come; #5+96 is byte 96 of the sixth allocation, "host" any other memory.
+/// Times and what a poll saw are left out, so the same work gives the same text whoever provides the functions, as long
+/// as one thread does it.
+class call_log {
+ public:
+  using sink = std::function<void(std::string_view line)>;
+
+  static call_log& instance() {
+    static call_log& log = *new call_log;  // outlives whatever still calls at exit
+    return log;
+  }
+
+  /// The table to call instead of `table`, whose functions have to stay valid; null where `table` has null. Throws
+  /// device_error if another table is being logged.
+  const calls& start(const calls& table, sink to);
+  /// Ends the log. Calls through its table still reach the functions.
+  void stop() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    to_ = nullptr;
+    threads_.clear();
+    objects_.clear();
+    handles_.clear();
+    memory_.clear();
+    counts_.clear();
+  }
+  const calls& target() const noexcept { return *target_; }
+  const calls& table() const noexcept { return table_; }
+  /// Whether calls of `table` are being logged.
+  bool logs(const calls& table) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return to_ && target_ == &table;
+  }
+
+  void line(const std::string& what) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!to_) return;
+    const auto [at, added] = threads_.try_emplace(std::this_thread::get_id(), threads_.size());
+    to_("t" + std::to_string(at->second) + " " + what);
+  }
+
+  /// From now on an object (tensor, executor) or a handle (stream, communicator) is printed as `what`.
+  void name(const void* object, std::string what, bool handle = false) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    (handle ? handles_ : objects_)[object] = std::move(what);
+  }
+  /// Its address may be given to other memory.
+  void forget(const void* handle) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    handles_.erase(handle);
+  }
+  /// The next number of a kind: stream#0, stream#1.
+  std::string number(const std::string& kind) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return kind + "#" + std::to_string(counts_[kind]++);
+  }
+  void allocated(const void* memory, std::size_t bytes) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto first = reinterpret_cast<std::uintptr_t>(memory);
+    // Freed memory is forgotten when its addresses come back.
+    auto at = memory_.lower_bound(first);
+    if (at != memory_.begin() && std::prev(at)->first + std::prev(at)->second.bytes > first) --at;
+    while (at != memory_.end() && at->first < first + bytes) at = memory_.erase(at);
+    memory_[first] = {bytes, counts_["memory"]++};
+  }
+  std::string object(const void* p) {
+    if (p == nullptr) return "null";
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto known = objects_.find(p);
+    return known == objects_.end() ? "unknown" : known->second;
+  }
+  std::string memory(const void* p) {
+    if (p == nullptr) return "null";
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (const auto known = handles_.find(p); known != handles_.end()) return known->second;
+    const auto address = reinterpret_cast<std::uintptr_t>(p);
+    auto at = memory_.upper_bound(address);
+    if (at == memory_.begin()) return "host";
+    --at;
+    const std::uintptr_t offset = address - at->first;
+    if (offset >= at->second.bytes) return "host";
+    return "#" + std::to_string(at->second.number) + (offset == 0 ? "" : "+" + std::to_string(offset));
+  }
+
+ private:
+  struct allocation {
+    std::size_t bytes = 0, number = 0;
+  };
+  std::mutex mutex_;
+  sink to_;
+  const calls* target_ = nullptr;
+  calls table_;
+  std::map<std::thread::id, std::size_t> threads_;
+  std::map<const void*, std::string> objects_, handles_;
+  std::map<std::uintptr_t, allocation> memory_;
+  std::map<std::string, std::size_t> counts_;
+};
+
+}  // namespace ascend
+RLCORE_END
