@@ -5,13 +5,16 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
+#include <initializer_list>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/core/compiler.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/device/npu/call_log.hpp"
 
@@ -54,7 +57,7 @@ constexpr const char* type_text(data_type t) {
   }
 }
 
-inline std::string number_text(double value) {
+inline std::string decimal(double value) {
   char digits[32];
   std::snprintf(digits, sizeof digits, "%.9g", value);
   return digits;
@@ -67,75 +70,131 @@ std::string list_text(const T* values, std::uint64_t size) {
   return line;
 }
 
-template <class T>
-constexpr bool opaque =
-    std::is_same_v<std::remove_const_t<T>, aclTensor> || std::is_same_v<std::remove_const_t<T>, aclScalar> ||
-    std::is_same_v<std::remove_const_t<T>, aclIntArray> || std::is_same_v<std::remove_const_t<T>, aclTensorList> ||
-    std::is_same_v<std::remove_const_t<T>, aclOpExecutor>;
+/// An argument with its type forgotten, so that the hooks of all functions share their code.
+struct argument {
+  enum kind : unsigned char {
+    integer,
+    real,
+    type,
+    truth,
+    characters,
+    object,
+    memory,
+    out_i32,
+    out_u32,
+    out_handle,
+    out
+  };
+  kind is = integer;
+  std::int64_t number = 0;
+  double value = 0;
+  const void* pointer = nullptr;
 
-/// A parameter before the call: inputs by value; what the call is to fill as "_".
-template <class T>
-std::string value_text(T value) {
-  if constexpr (std::is_same_v<T, data_type>) {
-    return type_text(value);
-  } else if constexpr (std::is_enum_v<T>) {
-    return std::to_string(static_cast<long long>(value));
-  } else if constexpr (std::is_same_v<T, bool>) {
-    return value ? "true" : "false";
-  } else if constexpr (std::is_floating_point_v<T>) {
-    return number_text(static_cast<double>(value));
-  } else if constexpr (std::is_integral_v<T>) {
-    return std::to_string(value);
-  } else if constexpr (std::is_same_v<T, const char*> || std::is_same_v<T, char*>) {
-    return value == nullptr ? "null" : '"' + std::string(value) + '"';
-  } else {
-    using pointee = std::remove_pointer_t<T>;
-    constexpr bool filled = !std::is_const_v<pointee> && !std::is_void_v<pointee> && !std::is_class_v<pointee>;
-    if (filled && value != nullptr) return "_";
-    return opaque<pointee> ? call_log::instance().object(value) : call_log::instance().memory(value);
+  template <class T>
+  explicit argument(T a) {
+    if constexpr (std::is_same_v<T, bool>) {
+      is = truth, number = a;
+    } else if constexpr (std::is_same_v<T, data_type>) {
+      is = type, number = static_cast<int>(a);
+    } else if constexpr (std::is_floating_point_v<T>) {
+      is = real, value = static_cast<double>(a);
+    } else if constexpr (!std::is_pointer_v<T>) {
+      number = static_cast<std::int64_t>(a);
+    } else {
+      using pointee = std::remove_const_t<std::remove_pointer_t<T>>;
+      pointer = a;
+      if constexpr (std::is_same_v<pointee, char>)
+        is = characters;
+      else if constexpr (std::is_same_v<pointee, aclTensor> || std::is_same_v<pointee, aclScalar> ||
+                         std::is_same_v<pointee, aclIntArray> || std::is_same_v<pointee, aclTensorList> ||
+                         std::is_same_v<pointee, aclOpExecutor>)
+        is = object;
+      else if constexpr (std::is_same_v<T, std::int32_t*>)
+        is = out_i32;
+      else if constexpr (std::is_same_v<T, std::uint32_t*>)
+        is = out_u32;
+      else if constexpr (std::is_same_v<T, void**>)
+        is = out_handle;
+      else if constexpr (std::is_void_v<pointee> || std::is_class_v<pointee> ||
+                         std::is_const_v<std::remove_pointer_t<T>>)
+        is = memory;
+      else
+        is = out;
+    }
   }
+
+  /// Before the call; "_" stands for what it is to fill.
+  RLCORE_NOINLINE std::string before() const {
+    switch (is) {
+      case integer:
+        return std::to_string(number);
+      case real:
+        return decimal(value);
+      case type:
+        return type_text(static_cast<data_type>(number));
+      case truth:
+        return number != 0 ? "true" : "false";
+      case characters:
+        return pointer == nullptr ? "null" : '"' + std::string(static_cast<const char*>(pointer)) + '"';
+      case object:
+        return call_log::instance().object(pointer);
+      case memory:
+        return call_log::instance().memory(pointer);
+      default:
+        return pointer == nullptr ? "null" : "_";
+    }
+  }
+  /// After a successful call: what it has filled, as far as two runs agree about it.
+  RLCORE_NOINLINE std::string after(std::string_view call) const {
+    if (is == out_i32) return std::to_string(*static_cast<const std::int32_t*>(pointer));
+    if (is == out_u32) return std::to_string(*static_cast<const std::uint32_t*>(pointer));
+    if (is != out_handle || call.find("Malloc") != call.npos) return {};
+    const void* made = *static_cast<const void* const*>(pointer);
+    if (made == nullptr) return {};
+    call_log& log = call_log::instance();
+    std::string known = log.memory(made);
+    if (call != "aclrtGetCurrentContext" || known == "host") {
+      const auto has = [&](std::string_view part) { return call.find(part) != call.npos; };
+      known = log.number(has("Stream")    ? "stream"
+                         : has("Event")   ? "event"
+                         : has("Context") ? "context"
+                                          : "communicator");
+      log.name(made, known, true);
+    }
+    return known;
+  }
+};
+using argument_list = std::initializer_list<argument>;
+
+RLCORE_NOINLINE inline void log_call(const char* name, const char* phase, argument_list given, const char* end = "") {
+  std::string line;
+  for (const argument& a : given) line += (line.empty() ? "" : ", ") + a.before();
+  call_log::instance().line(std::string(name) + phase + "(" + line + ")" + end);
 }
 
-/// What memory of an allocating call, or of one that makes an object, is called in the log.
-constexpr const char* kind_made_by(std::string_view call) {
-  if (call.find("Stream") != call.npos) return "stream";
-  if (call.find("Event") != call.npos) return "event";
-  if (call.find("Context") != call.npos) return "context";
-  return "communicator";
-}
-
-/// A parameter after a successful call: "" or what it was given.
-template <class T>
-std::string answer(const char*, T) {
-  return {};
-}
-inline std::string answer(const char*, std::int32_t* value) { return std::to_string(*value); }
-inline std::string answer(const char*, std::uint32_t* value) { return std::to_string(*value); }
-inline std::string answer(const char* call, void** made) {
+/// The line of an answer, if it is more than success, and what the log learns from it.
+RLCORE_NOINLINE inline void log_answer(std::string_view call, int status, argument_list given) {
   call_log& log = call_log::instance();
-  if (std::string_view(call).find("Malloc") != std::string_view::npos || *made == nullptr) return {};
-  std::string known = log.memory(*made);
-  if (std::strcmp(call, "aclrtGetCurrentContext") != 0 || known == "host")
-    log.name(*made, known = log.number(kind_made_by(call)), true);
-  return known;
+  if (status != 0) return log.line("  -> " + std::to_string(status));
+  const argument* const a = given.begin();
+  if (call == "aclrtMalloc" || call == "aclrtMallocHost")
+    log.allocated(*static_cast<const void* const*>(a[0].pointer), static_cast<std::size_t>(a[1].number));
+  if (call.find("Destroy") != call.npos) log.forget(a[0].pointer);
+  if (call == "HcclCommInitAll")
+    for (std::int64_t i = 1; i < a[0].number; ++i)
+      log.name(static_cast<const HcclComm*>(a[2].pointer)[i], log.number("communicator"), true);
+  std::string line;
+  for (const argument& one : given)
+    if (const std::string filled = one.after(call); !filled.empty()) line += (line.empty() ? "" : ", ") + filled;
+  if (!line.empty()) log.line("  -> " + line);
 }
-
-/// What the log learns from calls that make objects; every other call teaches nothing.
-template <class... A>
-void learn(const char*, const A&...) {}
-template <class Last>
-void learn(const char* call, void** memory, std::size_t bytes, Last) {  // aclrtMalloc
-  if (std::strcmp(call, "aclrtMalloc") == 0) call_log::instance().allocated(*memory, bytes);
-}
-inline void learn(const char* call, void** memory, std::size_t bytes) {  // aclrtMallocHost
-  if (std::strcmp(call, "aclrtMallocHost") == 0) call_log::instance().allocated(*memory, bytes);
-}
-inline void learn(const char* call, void* handle) {
-  if (std::strstr(call, "Destroy") != nullptr) call_log::instance().forget(handle);
-}
-inline void learn(const char*, std::uint32_t count, std::int32_t*, HcclComm* made) {  // HcclCommInitAll
-  for (std::uint32_t i = 1; i < count; ++i)
-    call_log::instance().name(made[i], call_log::instance().number("communicator"), true);
+RLCORE_NOINLINE inline void log_plan(const char* name, int status, const std::uint64_t* workspace,
+                                     aclOpExecutor* const* executor) {
+  call_log& log = call_log::instance();
+  if (status != 0) return log.line("  -> " + std::to_string(status));
+  if (workspace == nullptr || executor == nullptr) return;
+  log.name(*executor, std::string(name) + " planned");
+  if (*workspace != 0) log.line("  -> workspace " + std::to_string(*workspace));
 }
 
 inline std::string made_text(const std::int64_t* shape, std::uint64_t rank, data_type type, const std::int64_t* strides,
@@ -156,9 +215,9 @@ inline std::string made_text(const std::int64_t* shape, std::uint64_t rank, data
 inline std::string made_text(void* value, data_type type) {
   switch (type) {
     case data_type::float32:
-      return number_text(static_cast<double>(*static_cast<float*>(value)));
+      return decimal(static_cast<double>(*static_cast<float*>(value)));
     case data_type::float64:
-      return number_text(*static_cast<double*>(value));
+      return decimal(*static_cast<double*>(value));
     case data_type::int64:
       return std::to_string(*static_cast<std::int64_t*>(value));
     case data_type::int32:
@@ -178,112 +237,82 @@ inline std::string made_text(const aclTensor* const* tensors, std::uint64_t size
   return "{" + line + "}";
 }
 
-template <class... A>
-std::string arguments(const A&... a) {
-  std::string line;
-  ((line += (line.empty() ? "" : ", ") + value_text(a)), ...);
-  return "(" + line + ")";
-}
-
-/// Calls with a status; objects made are named, and their making is a line of what names them.
-template <class R, class... A>
-R call(const char* name, R (*function)(A...), A... a) {
-  call_log& log = call_log::instance();
-  if constexpr (std::is_pointer_v<R> && !std::is_same_v<R, const char*>) {
-    R made = function(a...);
-    if (made != nullptr)
-      log.name(made, made_text(a...));
-    else
-      log.line(std::string(name) + arguments(a...) + " -> null");
-    return made;
-  } else if constexpr (std::is_pointer_v<R>) {
-    R said = function(a...);
-    log.line(std::string(name) + arguments(a...) + " -> " + value_text(said));
-    return said;
-  } else {
-    if (std::string_view(name).substr(0, 10) != "aclDestroy") log.line(name + arguments(a...));
-    const R status = function(a...);
-    std::string given;
-    if (status == 0) {
-      learn(name, a...);
-      const std::string given_by[] = {std::string(), answer(name, a)...};
-      for (const std::string& one : given_by)
-        if (!one.empty()) given += (given.empty() ? "" : ", ") + one;
-    } else {
-      given = std::to_string(status);
-    }
-    if (!given.empty()) log.line("  -> " + given);
-    return status;
-  }
-}
-
+/// Stands in the table for one function. The objects that operators take are only named: the operator prints them.
 template <auto Member>
 struct hook;
 template <class Table, class R, class... A, R (*Table::*Member)(A...)>
 struct hook<Member> {
   static inline const char* name = "";
+  static inline R (*target)(A...) = nullptr;
   static R call(A... a) {
-    const calls& target = call_log::instance().target();
-    if constexpr (std::is_same_v<Table, runtime_calls>) return traced::call<R, A...>(name, target.rt.*Member, a...);
-    if constexpr (std::is_same_v<Table, meta_calls>) return traced::call<R, A...>(name, target.nn.*Member, a...);
-    if constexpr (std::is_same_v<Table, collective_calls>)
-      return traced::call<R, A...>(name, target.comm.*Member, a...);
+    if constexpr (std::is_same_v<R, const char*>) {
+      R said = target(a...);
+      log_call(name, "", {argument(a)...}, (" -> " + argument(said).before()).c_str());
+      return said;
+    } else if constexpr (std::is_pointer_v<R>) {
+      R made = target(a...);
+      if (made == nullptr)
+        log_call(name, "", {argument(a)...}, " -> null");
+      else
+        call_log::instance().name(made, made_text(a...));
+      return made;
+    } else {
+      if (std::string_view(name).substr(0, 10) != "aclDestroy") log_call(name, "", {argument(a)...});
+      const R status = target(a...);
+      log_answer(name, status, {argument(a)...});
+      return status;
+    }
   }
 };
 template <class... A, operator_call<A...> operator_calls::*Member>
 struct hook<Member> {
-  static inline const char* name = "";
+  static inline operator_call<A...> target{};
   static aclnnStatus plan(A... a, std::uint64_t* workspace, aclOpExecutor** executor) {
-    call_log& log = call_log::instance();
-    log.line(name + arguments(a...));
-    const aclnnStatus status = (log.target().op.*Member).plan(a..., workspace, executor);
-    if (status != 0) {
-      log.line("  -> " + std::to_string(status));
-    } else if (workspace != nullptr && executor != nullptr) {
-      log.name(*executor, std::string(name) + " planned");
-      if (*workspace != 0) log.line("  -> workspace " + std::to_string(*workspace));
-    }
+    log_call(target.name, "", {argument(a)...});
+    const aclnnStatus status = target.plan(a..., workspace, executor);
+    log_plan(target.name, status, workspace, executor);
     return status;
   }
   static aclnnStatus run(void* workspace, std::uint64_t bytes, aclOpExecutor* executor, aclrtStream stream) {
-    call_log& log = call_log::instance();
-    log.line(name + (" run" + arguments(workspace, bytes, executor, stream)));
-    const aclnnStatus status = (log.target().op.*Member).run(workspace, bytes, executor, stream);
-    if (status != 0) log.line("  -> " + std::to_string(status));
+    log_call(target.name, " run", {argument(workspace), argument(bytes), argument(executor), argument(stream)});
+    const aclnnStatus status = target.run(workspace, bytes, executor, stream);
+    if (status != 0) log_answer(target.name, status, {});
     return status;
   }
 };
 
+template <auto Member, class Table>
+void redirect(const char* name, const Table& from, Table& to) {
+  using row = hook<Member>;
+  if constexpr (std::is_same_v<Table, operator_calls>) {
+    row::target = from.*Member;
+    to.*Member = {name, (from.*Member).plan ? row::plan : nullptr, (from.*Member).run ? row::run : nullptr};
+  } else {
+    row::name = name;
+    row::target = from.*Member;
+    to.*Member = from.*Member ? row::call : nullptr;
+  }
+}
+
 }  // namespace traced
 
-inline const calls& call_log::start(const calls& table, sink to) {
+inline const calls& call_log::start(const calls& from, sink to) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (to_ && target_ != &table) throw device_error("rlcore: npu: two providers of Ascend's functions in one trace");
+  if (to_ && target_ != &from) throw device_error("rlcore: npu: two providers of Ascend's functions in one trace");
   to_ = std::move(to);
-  target_ = &table;
-#define RLCORE_NPU_CALL(row, need, result, parameters) \
-  traced::hook<& RLCORE_NPU_TABLE::row>::name = #row;  \
-  table_.RLCORE_NPU_MEMBER.row = table.RLCORE_NPU_MEMBER.row ? traced::hook<&RLCORE_NPU_TABLE::row>::call : nullptr;
-#define RLCORE_NPU_TABLE runtime_calls
-#define RLCORE_NPU_MEMBER rt
+  target_ = &from;
+#define RLCORE_NPU_CALL(name, need, result, parameters) \
+  traced::redirect<&runtime_calls::name>(#name, from.rt, table_.rt);
 #include "rlcore/device/npu/abi/runtime.inc"
-#undef RLCORE_NPU_TABLE
-#undef RLCORE_NPU_MEMBER
-#define RLCORE_NPU_TABLE meta_calls
-#define RLCORE_NPU_MEMBER nn
-#include "rlcore/device/npu/abi/meta.inc"
-#undef RLCORE_NPU_TABLE
-#undef RLCORE_NPU_MEMBER
-#define RLCORE_NPU_TABLE collective_calls
-#define RLCORE_NPU_MEMBER comm
-#include "rlcore/device/npu/abi/collectives.inc"
-#undef RLCORE_NPU_TABLE
-#undef RLCORE_NPU_MEMBER
 #undef RLCORE_NPU_CALL
-#define RLCORE_NPU_OPERATOR(row, need, ...)                                                    \
-  traced::hook<& operator_calls::row>::name = #row;                                            \
-  table_.op.row.plan = table.op.row.plan ? traced::hook<&operator_calls::row>::plan : nullptr; \
-  table_.op.row.run = table.op.row.run ? traced::hook<&operator_calls::row>::run : nullptr;
+#define RLCORE_NPU_CALL(name, need, result, parameters) traced::redirect<&meta_calls::name>(#name, from.nn, table_.nn);
+#include "rlcore/device/npu/abi/meta.inc"
+#undef RLCORE_NPU_CALL
+#define RLCORE_NPU_CALL(name, need, result, parameters) \
+  traced::redirect<&collective_calls::name>(#name, from.comm, table_.comm);
+#include "rlcore/device/npu/abi/collectives.inc"
+#undef RLCORE_NPU_CALL
+#define RLCORE_NPU_OPERATOR(name, need, ...) traced::redirect<&operator_calls::name>(#name, from.op, table_.op);
 #include "rlcore/device/npu/abi/operators.inc"
 #undef RLCORE_NPU_OPERATOR
   return table_;
