@@ -58,6 +58,7 @@ class machine {
  public:
   static constexpr std::size_t most_streams = 1984, most_events = 65536;  // of a device of the A2 and A3 series
 
+  std::mutex life;   ///< held while the machine starts or ends; comes before all others
   std::mutex mutex;  ///< of everything here but `memory`; comes before the mutexes of streams, memory and moments
   emulated::settings settings;
   bool initialised = false;
@@ -111,7 +112,7 @@ class machine {
 inline void configure(settings s) {
   validate(s);
   machine& m = machine::instance();
-  const std::lock_guard lock(m.mutex);
+  const std::scoped_lock lock(m.life, m.mutex);
   if (m.initialised) throw config_error("the emulated machine is in use: configure it before aclInit");
   m.settings = std::move(s);
 }

@@ -62,16 +62,15 @@ class memory_system {
   }
 
   std::shared_ptr<block> allocate(int device, std::size_t bytes) {
-    std::shared_ptr<block> b;
-    {
-      const std::lock_guard lock(mutex_);
-      b = devices_[static_cast<std::size_t>(device)].take(bytes);
-    }
-    if (b != nullptr) {
+    std::unique_lock lock(mutex_);
+    if (static_cast<std::size_t>(device) >= devices_.size()) return nullptr;
+    std::shared_ptr<block> b = devices_[static_cast<std::size_t>(device)].take(bytes);
+    if (b == nullptr) return nullptr;
+    while_unlocked(lock, *b, [&] {
       std::byte* data = space_.contents(b->address);
       poison(data, b->bytes, fresh_pattern);
       std::memset(data + b->bytes, static_cast<int>(canary), b->room - b->bytes);
-    }
+    });
     return b;
   }
 
@@ -259,10 +258,18 @@ class memory_system {
       std::free(reinterpret_cast<void*>(b->address));
       return;
     }
-    lock.unlock();
-    poison(space_.contents(b->address), b->bytes, freed_pattern);
-    lock.lock();
+    while_unlocked(lock, *b, [&] { poison(space_.contents(b->address), b->bytes, freed_pattern); });
     devices_[static_cast<std::size_t>(b->device)].give_back(b);
+  }
+  /// Runs f without the lock; the block counts as in use meanwhile.
+  template <class F>
+  void while_unlocked(std::unique_lock<std::mutex>& lock, block& b, F&& f) {
+    ++b.users;
+    lock.unlock();
+    f();
+    lock.lock();
+    --b.users;
+    unused_.notify_all();
   }
   void drop_pinned(std::unique_lock<std::mutex>& lock, std::shared_ptr<block> b) {
     pinned_.erase(b->address);

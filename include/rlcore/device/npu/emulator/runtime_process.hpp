@@ -21,7 +21,7 @@ namespace ascend::emulated {
 
 inline aclError aclInit(const char*) {
   machine& m = machine::instance();
-  const std::lock_guard lock(m.mutex);
+  const std::scoped_lock lock(m.life, m.mutex);
   if (m.initialised) return fail(errors::repeated_initialise, "aclInit: called before");
   if (!m.memory.start(m.settings))
     return fail(errors::bad_allocation, "aclInit: the host cannot reserve address space for the emulated devices");
@@ -90,13 +90,14 @@ inline void report_left(machine& m, int device) {
 inline aclError aclFinalize() {
   machine& m = machine::instance();
   std::vector<std::shared_ptr<stream_queue>> ended;
+  const std::lock_guard life(m.life);
   {
     const std::lock_guard lock(m.mutex);
     if (!m.initialised) return fail(errors::repeated_finalise, "aclFinalize: not initialised");
     for (int d = 0; d < static_cast<int>(m.devices.size()); ++d) {
       const int references = m.devices[static_cast<std::size_t>(d)].references;
-      if (references == 0) continue;
       report_left(m, d);
+      if (references == 0) continue;
       m.report += "device " + std::to_string(d) + ": not reset (aclrtSetDevice was called " +
                   std::to_string(references) + " times more than aclrtResetDevice)\n";
     }
@@ -127,7 +128,7 @@ inline aclError aclsysGetCANNVersion(package_name, package_version* version) {
   const int v = machine_settings().cann_version, first = v / 10000, second = v / 100 % 100, patch = v % 100;
   const std::string last = second < 5 && patch == 0 ? "RC1" : std::to_string(patch);
   *version = {};
-  const auto put = [](char(&to)[128], const std::string& text) { std::snprintf(to, sizeof(to), "%s", text.c_str()); };
+  const auto put = [](auto& to, const std::string& text) { std::snprintf(to, sizeof(to), "%s", text.c_str()); };
   put(version->version, std::to_string(first) + "." + std::to_string(second) + "." + last);
   put(version->major_version, std::to_string(first));
   put(version->minor_version, std::to_string(second));
@@ -190,7 +191,11 @@ inline aclError aclrtResetDevice(std::int32_t device) {
   }
   for (const auto& s : ended) s->close(false);
   for (const auto& s : ended) s->join();
-  m.memory.clear(device);
+  const std::lock_guard lock(m.mutex);  // unless somebody has set the device again
+  bool in_use =
+      !m.initialised || device >= m.settings.devices || m.devices[static_cast<std::size_t>(device)].references != 0;
+  for (const auto& [handle, c] : m.contexts) in_use = in_use || c->device == device;
+  if (!in_use) m.memory.clear(device);
   return 0;
 }
 
