@@ -13,10 +13,15 @@
 RLCORE_BEGIN
 namespace ascend::emulated {
 
-/// An operand of the cube, already in the values of its type: element (i, j) is data[i * row + j * column].
+/// An operand of the cube, already in the values of its type: element (i, j) is data[i * row + j * column]. Operands of
+/// double are for the reference mode alone.
+template <class Value>
 struct matrix {
-  const float* data = nullptr;
+  const Value* data = nullptr;
   std::ptrdiff_t row = 0, column = 1;
+
+  matrix at(std::ptrdiff_t i, std::ptrdiff_t j) const { return {data + i * row + j * column, row, column}; }
+  matrix transposed() const { return {data, column, row}; }
 };
 
 /// How the cube sums over k: exact products are added in double within groups of `group` (K0: 16 for 16-bit types, 8
@@ -32,9 +37,9 @@ struct cube_order {
 class cube {
  public:
   /// c[m, n] (row-major) = a b: fp32 accumulation if Value is float, everything in double if it is double.
-  template <class Value>
-  static void multiply(const cube_order& order, std::int64_t m, std::int64_t n, std::int64_t k, matrix a, matrix b,
-                       Value* c) {
+  template <class Value, class Operand>
+  static void multiply(const cube_order& order, std::int64_t m, std::int64_t n, std::int64_t k, matrix<Operand> a,
+                       matrix<Operand> b, Value* c) {
     std::fill(c, c + m * n, Value{0});
     if (m == 0 || n == 0 || k == 0) return;
     constexpr double flops_of_one_thread = 5e7;
@@ -60,13 +65,13 @@ class cube {
   struct alignas(64) eight {
     double v[8];
   };
-  struct block {
+  struct patch {
     std::int64_t row, row_end, column, column_end;
   };
 
-  template <class Value>
-  static void all_parts(const cube_order& order, const block& where, std::int64_t n, std::int64_t k, matrix a, matrix b,
-                        Value* c) {
+  template <class Value, class Operand>
+  static void all_parts(const cube_order& order, const patch& where, std::int64_t n, std::int64_t k, matrix<Operand> a,
+                        matrix<Operand> b, Value* c) {
     if (order.part_ends.size() < 2) return one_part(order.group, where, 0, k, a, b, c, n);
     const std::int64_t rows = where.row_end - where.row, columns = where.column_end - where.column;
     std::vector<Value> partial(static_cast<std::size_t>(rows * columns));
@@ -86,9 +91,9 @@ class cube {
   }
 
   /// c += a[:, begin:end] b[begin:end, :] within a block; row i of c is c + i * stride.
-  template <class Value>
-  static void one_part(int group, const block& where, std::int64_t begin, std::int64_t end, matrix a, matrix b,
-                       Value* c, std::int64_t stride) {
+  template <class Value, class Operand>
+  static void one_part(int group, const patch& where, std::int64_t begin, std::int64_t end, matrix<Operand> a,
+                       matrix<Operand> b, Value* c, std::int64_t stride) {
     const cube_tiles tiles = choose_cube_tiles();
     const std::int64_t deepest = std::min(k_block, end - begin);
     const std::int64_t tallest = (std::min(row_block, where.row_end - where.row) + 7) / 8;
@@ -124,7 +129,8 @@ class cube {
   }
 
   /// to[j].v[i] = from[i * stride + j * step] for i < count, j < depth; 0 for the other i.
-  static void pack(eight* to, const float* from, std::ptrdiff_t stride, std::ptrdiff_t step, std::int64_t count,
+  template <class Operand>
+  static void pack(eight* to, const Operand* from, std::ptrdiff_t stride, std::ptrdiff_t step, std::int64_t count,
                    std::int64_t depth) {
     if (count == 8 && stride == 1) {
       for (std::int64_t j = 0; j < depth; ++j, from += step)
@@ -134,7 +140,7 @@ class cube {
         for (int i = 0; i < 8; ++i) to[j].v[i] = from[i * stride];
     } else {
       for (std::int64_t j = 0; j < depth; ++j, from += step)
-        for (std::int64_t i = 0; i < 8; ++i) to[j].v[i] = i < count ? from[i * stride] : 0.0f;
+        for (std::int64_t i = 0; i < 8; ++i) to[j].v[i] = i < count ? from[i * stride] : Operand{0};
     }
   }
 };
