@@ -72,25 +72,26 @@ class cube {
   template <class Value, class Operand>
   static void all_parts(const cube_order& order, const patch& where, std::int64_t n, std::int64_t k, matrix<Operand> a,
                         matrix<Operand> b, Value* c) {
-    if (order.part_ends.size() < 2) return one_part(order.group, where, 0, k, a, b, c, n);
+    Value* corner = c + where.row * n + where.column;
+    if (order.part_ends.size() < 2) return one_part(order.group, where, 0, k, a, b, corner, n);
     const std::int64_t rows = where.row_end - where.row, columns = where.column_end - where.column;
     std::vector<Value> partial(static_cast<std::size_t>(rows * columns));
     std::int64_t begin = 0;
     for (const std::int64_t end : order.part_ends) {
       if (begin == 0) {
-        one_part(order.group, where, begin, end, a, b, c, n);
+        one_part(order.group, where, begin, end, a, b, corner, n);
       } else {
         std::fill(partial.begin(), partial.end(), Value{0});
-        one_part(order.group, where, begin, end, a, b, partial.data() - (where.row * columns + where.column), columns);
+        one_part(order.group, where, begin, end, a, b, partial.data(), columns);
         for (std::int64_t i = 0; i < rows; ++i)
           for (std::int64_t j = 0; j < columns; ++j)
-            c[(where.row + i) * n + where.column + j] += partial[static_cast<std::size_t>(i * columns + j)];
+            corner[i * n + j] += partial[static_cast<std::size_t>(i * columns + j)];
       }
       begin = end;
     }
   }
 
-  /// c += a[:, begin:end] b[begin:end, :] within a block; row i of c is c + i * stride.
+  /// c += a[:, begin:end] b[begin:end, :] within a patch whose first row starts at c, the next at c + stride.
   template <class Value, class Operand>
   static void one_part(int group, const patch& where, std::int64_t begin, std::int64_t end, matrix<Operand> a,
                        matrix<Operand> b, Value* c, std::int64_t stride) {
@@ -110,7 +111,8 @@ class cube {
           pack(right.data(), b.data + k * b.row + column * b.column, b.column, b.row, columns, depth);
           for (std::int64_t i = 0; i < rows; i += 8)
             one_tile(tiles, group, left.data() + i / 8 * depth, right.data(), depth,
-                     std::min<std::int64_t>(8, rows - i), columns, c + (row + i) * stride + column, stride);
+                     std::min<std::int64_t>(8, rows - i), columns,
+                     c + (row - where.row + i) * stride + column - where.column, stride);
         }
       }
     }
