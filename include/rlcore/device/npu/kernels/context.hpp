@@ -1,0 +1,115 @@
+// What every kernel of the npu device is given: a queue, what products compute in, and short names for operators.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <limits>
+#include <utility>
+
+#include "rlcore/core/dtype.hpp"
+#include "rlcore/device/compute.hpp"
+#include "rlcore/device/npu/kernels/memory.hpp"
+#include "rlcore/device/npu/queue.hpp"
+#include "rlcore/tensor/view.hpp"
+
+RLCORE_BEGIN
+/// The kernels of the npu device policy, composed of Ascend's operators.
+namespace ascend::kernels {
+
+using tensor_ref = const tensor_argument&;
+
+/// The longest tensor that one operator is given, and the longest temporary that kernels over logits take.
+inline constexpr extent_t most_elements = (extent_t{1} << 31) - 1, most_temporary = extent_t{1} << 26;
+
+/// f(first row, rows) for pieces of t rows of at most `most` elements, of w each.
+template <class F>
+void for_pieces(extent_t t, extent_t w, extent_t most, F&& f) {
+  const extent_t piece = std::max<extent_t>(1, most / std::max<extent_t>(1, w));
+  for (extent_t first = 0; first < t; first += piece) f(first, std::min(piece, t - first));
+}
+
+struct context {
+  queue& q;
+  rlcore::compute compute = rlcore::compute::bfloat16;
+  allocations memory = {};
+
+  const operator_calls& op() const noexcept { return q.table().op; }
+  bool rounds() const noexcept { return compute == rlcore::compute::bfloat16; }
+  /// What a product of float inputs may do with them.
+  cube_math cube() const noexcept { return compute == rlcore::compute::hf32 ? cube_math::allow_hf32 : cube_math::keep; }
+  /// Rows of w elements from p to the end of its allocation.
+  template <class T>
+  extent_t rows_from(const T* p, extent_t w) const {
+    return static_cast<extent_t>(memory.from(p).bytes() / sizeof(T)) / w;
+  }
+
+  template <class T>
+  tensor_argument view(const T* p, const dimensions& shape, const dimensions& strides = {}) const {
+    return q.tensor(p, shape, strides);
+  }
+  template <class T>
+  tensor_argument rows(const T* p, extent_t t, extent_t w) const {
+    return q.tensor(p, {t, w});
+  }
+  template <class T>
+  tensor_argument rows(const T* p, extent_t t, extent_t w, extent_t row) const {
+    return q.tensor(p, {t, w}, {row, 1});
+  }
+  template <class T>
+  scratch<T> take(extent_t n) const {
+    return q.take<T>(n);
+  }
+
+  // out may be an input of the same shape and strides
+  void add(tensor_ref a, tensor_ref b, tensor_ref out) const { q.run(op().aclnnAdd, a, b, q.scalar(1.0f), out); }
+  void sub(tensor_ref a, tensor_ref b, tensor_ref out) const { q.run(op().aclnnSub, a, b, q.scalar(1.0f), out); }
+  void add_integers(tensor_ref a, tensor_ref b, tensor_ref out) const { q.run(op().aclnnAdd, a, b, q.scalar(1), out); }
+  void sub_integers(tensor_ref a, tensor_ref b, tensor_ref out) const { q.run(op().aclnnSub, a, b, q.scalar(1), out); }
+  void mul(tensor_ref a, tensor_ref b, tensor_ref out) const { q.run(op().aclnnMul, a, b, out); }
+  void mul(tensor_ref a, float factor, tensor_ref out) const { q.run(op().aclnnMuls, a, q.scalar(factor), out); }
+  void add(tensor_ref a, float term, tensor_ref out) const {
+    q.run(op().aclnnAdds, a, q.scalar(term), q.scalar(1.0f), out);
+  }
+  void exp(tensor_ref a, tensor_ref out) const { q.run(op().aclnnExp, a, out); }
+  void log(tensor_ref a, tensor_ref out) const { q.run(op().aclnnLog, a, out); }
+  void at_least(tensor_ref a, float least, tensor_ref out) const {
+    q.run(op().aclnnClamp, a, q.scalar(least), q.scalar(std::numeric_limits<float>::max()), out);
+  }
+  void fill(tensor_ref out, float value) const { q.run(op().aclnnInplaceFillScalar, out, q.scalar(value)); }
+  void where(tensor_ref condition, tensor_ref a, tensor_ref b, tensor_ref out) const {
+    q.run(op().aclnnSWhere, condition, a, b, out);
+  }
+  /// Of other strides, another type, or repeated along dimensions of extent 1.
+  void copy(tensor_ref to, tensor_ref from) const { q.run(op().aclnnInplaceCopy, to, from); }
+  /// To a tensor without gaps of the same shape.
+  void cast(tensor_ref from, tensor_ref to) const { q.run(op().aclnnCast, from, to.type(), to); }
+  void sum(tensor_ref x, std::int64_t dimension, bool keep, tensor_ref out) const {
+    q.run(op().aclnnReduceSum, x, q.ints({dimension}), keep, data_type::float32, out);
+  }
+  void largest(tensor_ref x, std::int64_t dimension, bool keep, tensor_ref out) const {
+    q.run(op().aclnnAmax, x, q.ints({dimension}), keep, out);
+  }
+  /// y[k] = x[ids[k]] along dimension 0.
+  void select(tensor_ref x, tensor_ref ids, tensor_ref y) const {
+    q.run(op().aclnnIndexSelect, x, std::int64_t{0}, ids, y);
+  }
+
+  /// n floats as T: rounded to bf16, or copied.
+  template <class T>
+  scratch<T> converted(const float* x, extent_t n) const {
+    scratch<T> to = take<T>(n);
+    convert(view(x, {n}), view(to.data(), {n}));
+    return to;
+  }
+  void convert(tensor_ref from, tensor_ref to) const {
+    if (from.type() == to.type())
+      copy(to, from);
+    else
+      cast(from, to);
+  }
+};
+
+}  // namespace ascend::kernels
+RLCORE_END

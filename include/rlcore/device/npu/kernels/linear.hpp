@@ -1,0 +1,140 @@
+// Matrix products.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "rlcore/core/error.hpp"
+#include "rlcore/device/device.hpp"
+#include "rlcore/device/npu/kernels/context.hpp"
+
+RLCORE_BEGIN
+namespace ascend::kernels {
+
+[[noreturn]] inline void refuse_int8() {
+  throw device_error("npu: int8 weights are the cpu device's alone; generate with bfloat16 or float32 weights");
+}
+
+inline std::size_t packed_bytes(weight_format format, extent_t o, extent_t i) {
+  if (format == weight_format::int8) refuse_int8();
+  return static_cast<std::size_t>(o * i) * (format == weight_format::bfloat16 ? sizeof(bf16) : sizeof(float));
+}
+
+/// A copy of the weight [o,i], row-major; in bf16 rounded to nearest even.
+inline void pack_weight(context& c, std::byte* packed, weight_format format, const float* weight, extent_t o,
+                        extent_t i) {
+  if (format == weight_format::int8) refuse_int8();
+  for_pieces(o, i, most_elements, [&](extent_t first, extent_t n) {
+    const auto from = c.view(weight + first * i, {n * i});
+    if (n * i == 0) return;
+    if (format == weight_format::bfloat16)
+      c.cast(from, c.view(reinterpret_cast<bf16*>(packed) + first * i, {n * i}));
+    else
+      c.copy(c.view(reinterpret_cast<float*>(packed) + first * i, {n * i}), from);
+  });
+}
+
+/// y[t,o] = x[t,i] weight^T + bias.
+inline void linear_forward(context& c, float* y, const float* x, const std::byte* packed, weight_format format,
+                           const float* bias, extent_t t, extent_t o, extent_t i) {
+  if (format == weight_format::int8) refuse_int8();
+  for_pieces(t, std::max(o, i), most_elements, [&](extent_t first, extent_t n) {
+    if (n * o == 0) return;
+    const auto to = c.rows(y + first * o, n, o);
+    if (i == 0) {
+      c.fill(to, 0);
+    } else if (format == weight_format::bfloat16) {
+      const auto rounded = c.converted<bf16>(x + first * i, n * i);
+      c.q.run(c.op().aclnnMatmul, c.rows(rounded.data(), n, i),
+              c.view(reinterpret_cast<const bf16*>(packed), {i, o}, {1, i}), to, cube_math::keep);
+    } else {
+      c.q.run(c.op().aclnnMatmul, c.rows(x + first * i, n, i),
+              c.view(reinterpret_cast<const float*>(packed), {i, o}, {1, i}), to, c.cube());
+    }
+    if (bias != nullptr) c.add(to, c.view(bias, {o}), to);
+  });
+}
+
+/// dx[t,i] (+)= dy[t,o] weight[o,i].
+inline void linear_backward_input(context& c, float* dx, const float* dy, const float* weight, extent_t t, extent_t o,
+                                  extent_t i, bool accumulate) {
+  if (t * i == 0) return;
+  if (o == 0) {
+    if (!accumulate) c.fill(c.rows(dx, t, i), 0);
+    return;
+  }
+  std::optional<scratch<bf16>> small_weight;
+  if (c.rounds()) small_weight = c.converted<bf16>(weight, o * i);
+  for_pieces(t, std::max(o, i), most_elements, [&](extent_t first, extent_t n) {
+    std::optional<scratch<float>> product;
+    if (accumulate) product = c.take<float>(n * i);
+    const auto to = c.rows(dx + first * i, n, i);
+    const auto result = c.rows(accumulate ? product->data() : dx + first * i, n, i);
+    if (c.rounds())
+      c.q.run(c.op().aclnnMatmul, c.rows(c.converted<bf16>(dy + first * o, n * o).data(), n, o),
+              c.rows(small_weight->data(), o, i), result, cube_math::keep);
+    else
+      c.q.run(c.op().aclnnMatmul, c.rows(dy + first * o, n, o), c.rows(weight, o, i), result, c.cube());
+    if (accumulate) c.add(to, result, to);
+  });
+}
+
+/// Gradients of weights. GroupedMatmulAdd adds the product of bf16 inputs to float without rounding it; it reads the
+/// number of rows from the device.
+class weight_gradient {
+ public:
+  /// dweight[o,i] (+)= dy[t,o]^T x[t,i].
+  void operator()(context& c, float* dweight, const float* dy, const float* x, extent_t t, extent_t o, extent_t i,
+                  bool accumulate) {
+    if (o * i == 0) return;
+    if (t == 0) {
+      if (!accumulate) c.fill(c.rows(dweight, o, i), 0);
+      return;
+    }
+    for_pieces(t, std::max(o, i), most_elements, [&](extent_t first, extent_t n) {
+      add(c, dweight, dy + first * o, x + first * i, n, o, i, accumulate || first > 0);
+    });
+  }
+
+ private:
+  void add(context& c, float* dweight, const float* dy, const float* x, extent_t t, extent_t o, extent_t i,
+           bool accumulate) {
+    const auto to = c.rows(dweight, o, i);
+    if (c.rounds()) {
+      const auto slopes = c.converted<bf16>(dy, t * o), values = c.converted<bf16>(x, t * i);
+      if (c.op().aclnnGroupedMatmulAdd) {
+        if (!accumulate) c.q.zero(dweight, static_cast<std::size_t>(o * i) * sizeof(float));
+        c.q.run(c.op().aclnnGroupedMatmulAdd, c.rows(slopes.data(), t, o), c.rows(values.data(), t, i), rows(c, t), to,
+                true, false, std::int64_t{2});
+      } else {
+        multiply(c, c.view(slopes.data(), {o, t}, {1, o}), c.rows(values.data(), t, i), dweight, o, i, accumulate,
+                 cube_math::keep);
+      }
+    } else {
+      multiply(c, c.view(dy, {o, t}, {1, o}), c.rows(x, t, i), dweight, o, i, accumulate, c.cube());
+    }
+  }
+  static void multiply(context& c, tensor_ref slopes, tensor_ref values, float* dweight, extent_t o, extent_t i,
+                       bool accumulate, cube_math math) {
+    const auto to = c.rows(dweight, o, i);
+    if (!accumulate) return c.q.run(c.op().aclnnMatmul, slopes, values, to, math);
+    const auto product = c.take<float>(o * i);
+    c.q.run(c.op().aclnnMatmul, slopes, values, c.rows(product.data(), o, i), math);
+    c.add(to, c.rows(product.data(), o, i), to);
+  }
+  /// [1]: where the only group of rows ends.
+  tensor_argument rows(context& c, extent_t t) {
+    if (!end_) end_ = c.take<std::int64_t>(1);
+    const std::int64_t wanted = t;
+    if (known_ != wanted) c.q.upload(end_->data(), &wanted, sizeof wanted);
+    known_ = wanted;
+    return c.view(end_->data(), {1});
+  }
+
+  std::optional<scratch<std::int64_t>> end_;
+  std::int64_t known_ = -1;
+};
+
+}  // namespace ascend::kernels
+RLCORE_END

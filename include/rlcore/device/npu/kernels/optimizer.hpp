@@ -1,0 +1,79 @@
+// The optimizer's kernels.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "rlcore/device/device.hpp"
+#include "rlcore/device/npu/kernels/context.hpp"
+
+RLCORE_BEGIN
+namespace ascend::kernels {
+
+/// Float sums of chunks of 16384 elements, added in double in order.
+inline double sum_of_squares(context& c, const float* x, extent_t n) {
+  constexpr extent_t chunk = 16384;
+  const extent_t chunks = (n + chunk - 1) / chunk, whole = n / chunk;
+  if (n <= 0) return 0;
+  const auto sums = c.take<float>(chunks);
+  const auto sum = [&](const float* from, extent_t rows, extent_t width, float* to) {
+    const auto squares = c.take<float>(rows * width);
+    const auto values = c.rows(from, rows, width), result = c.rows(squares.data(), rows, width);
+    c.mul(values, values, result);
+    c.sum(result, 1, false, c.view(to, {rows}));
+  };
+  for_pieces(whole, chunk, most_temporary,
+             [&](extent_t first, extent_t rows) { sum(x + first * chunk, rows, chunk, sums.data() + first); });
+  if (whole < chunks) sum(x + whole * chunk, 1, n - whole * chunk, sums.data() + whole);
+  std::vector<float> host(static_cast<std::size_t>(chunks));
+  c.q.download(host.data(), sums.data(), host.size() * sizeof(float));
+  double total = 0;
+  for (const float s : host) total += static_cast<double>(s);
+  return total;
+}
+
+/// ApplyAdamWV2, which takes its coefficients in float and makes 1 - beta from them: beta2 = 0.999 makes 1 - beta2
+/// wrong by 5e-5, and v with it, but not the step, as v's correction is wrong by as much.
+inline void adamw(context& c, float* w, float* m, float* v, const float* g, extent_t n, const adamw_step& s) {
+  if (n <= 0) return;
+  const bool fused = static_cast<bool>(c.op().aclnnApplyAdamWV2);
+  const auto steps = c.take<float>(1);
+  if (fused) {
+    const auto before = static_cast<float>(s.step - 1);
+    c.q.upload(steps.data(), &before, sizeof before);
+  }
+  const double correction1 = 1 - std::pow(s.beta1, static_cast<double>(s.step)),
+               correction2 = 1 - std::pow(s.beta2, static_cast<double>(s.step));
+  for_pieces(n, 1, most_temporary, [&](extent_t first, extent_t count) {
+    const auto part = [&](const float* p) { return c.view(p + first, {count}); };
+    const auto weight = part(w), mean = part(m), square = part(v);
+    const auto slopes = c.take<float>(s.gradient_scale != 1 ? count : 0);
+    const auto slope = s.gradient_scale != 1 ? c.view(slopes.data(), {count}) : part(g);
+    if (s.gradient_scale != 1) c.mul(part(g), s.gradient_scale, slope);
+    if (fused)
+      return c.q.run(c.op().aclnnApplyAdamWV2, weight, mean, square, nullptr, slope, c.view(steps.data(), {1}),
+                     static_cast<float>(s.lr), static_cast<float>(s.beta1), static_cast<float>(s.beta2),
+                     static_cast<float>(s.weight_decay), static_cast<float>(s.eps), false, false);
+    const auto room = c.take<float>(count);
+    const auto x = c.view(room.data(), {count});
+    const auto add_times = [&](tensor_ref to, tensor_ref term, double factor) {
+      c.q.run(c.op().aclnnAdd, to, term, c.q.scalar(factor), to);
+    };
+    c.sub(slope, mean, x);
+    add_times(mean, x, 1 - s.beta1);
+    c.mul(slope, slope, x);
+    c.mul(square, static_cast<float>(s.beta2), square);
+    add_times(square, x, 1 - s.beta2);
+    c.q.run(c.op().aclnnSqrt, square, x);
+    c.mul(x, static_cast<float>(1 / std::sqrt(correction2)), x);
+    c.add(x, static_cast<float>(s.eps), x);
+    c.q.run(c.op().aclnnDiv, mean, x, x);
+    c.mul(weight, static_cast<float>(1 - s.lr * s.weight_decay), weight);
+    add_times(weight, x, -s.lr / correction1);
+  });
+}
+
+}  // namespace ascend::kernels
+RLCORE_END
