@@ -57,9 +57,8 @@ class allocator {
   allocator& operator=(const allocator&) = delete;
   /// Every stream that uses its memory is done by now.
   ~allocator() {
-    device_.leave([this](const calls& table) {
-      for (const auto& s : segments_) (void)table.rt.aclrtFree(s.base);
-    });
+    for (const segment& s : segments_)
+      device_.leave("aclrtFree", [&s](const calls& table) { return table.rt.aclrtFree(s.base); });
   }
 
   static constexpr std::size_t granule = 512;
@@ -108,6 +107,20 @@ class allocator {
   void release_cache() {
     const std::lock_guard hold(lock_);
     give_back_cache();
+  }
+
+  /// Gives back the segments of a stream that is done and goes away, as far as none of their blocks is in use.
+  void forget(aclrtStream stream) noexcept {
+    const std::lock_guard hold(lock_);
+    for (auto s = segments_.begin(); s != segments_.end();)
+      if (s->first->stream == stream && s->first->cached && s->first->after == nullptr) {
+        uncache(s->first);
+        device_.leave("aclrtFree", [&s](const calls& table) { return table.rt.aclrtFree(s->base); });
+        s = drop_segment(s);
+      } else {
+        ++s;
+      }
+    std::erase_if(pools_, [stream](const pool& p) { return p.stream == stream && p.blocks.empty(); });
   }
 
   usage statistics() const {
@@ -268,11 +281,11 @@ class allocator {
   }
 
   void give_back(block* b) noexcept {  // an exact one: its stream, and whoever else uses it, must be done
-    device_.leave([b](const calls& table) {
-      (void)table.rt.aclrtSynchronizeStream(b->stream);
+    device_.leave("aclrtSynchronizeStream", [b](const calls& table) {
       for (const event& mark : b->marks) mark.synchronize();
+      return table.rt.aclrtSynchronizeStream(b->stream);
     });
-    device_.leave([b](const calls& table) { (void)table.rt.aclrtFree(b->data); });
+    device_.leave("aclrtFree", [b](const calls& table) { return table.rt.aclrtFree(b->data); });
     drop_segment(std::find_if(segments_.begin(), segments_.end(), [b](const segment& s) { return s.first == b; }));
   }
   std::vector<segment>::iterator drop_segment(std::vector<segment>::iterator s) {

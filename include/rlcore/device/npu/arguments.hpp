@@ -206,6 +206,10 @@ inline std::string argument_text(const scalar_argument&) { return "scalar"; }
 inline std::string argument_text(const ints_argument&) { return "ints"; }
 inline std::string argument_text(const list_argument&) { return "list"; }
 inline std::string argument_text(std::nullptr_t) { return "none"; }
+template <class T>
+std::string argument_text(const T* object) {
+  return object == nullptr ? "none" : "given";
+}
 inline std::string argument_text(const char* characters) { return "'" + std::string(characters) + "'"; }
 inline std::string argument_text(bool value) { return value ? "true" : "false"; }
 inline std::string argument_text(data_type t) { return std::string(type_name(t)); }

@@ -30,35 +30,44 @@ class device_guard {
 /// A device of a session: what every handle keeps, so that it is destroyed where it was made and before the session.
 class device_handle {
  public:
-  device_handle(std::shared_ptr<ascend::session> owner, int index) : session_(std::move(owner)), index_(index) {
+  device_handle(std::shared_ptr<ascend::session> owner, int index) : session_(std::move(owner)) {
     aclrtContext previous = nullptr;
-    const calls& table = session_->table();
-    if (table.rt.aclrtGetCurrentContext(&previous) != 0) previous = nullptr;
-    context_ = session_->context(index_);
-    if (previous != nullptr) (void)table.rt.aclrtSetCurrentContext(previous);
+    if (table().rt.aclrtGetCurrentContext(&previous) != 0) previous = nullptr;
+    device_ = &session_->device(index);
+    if (previous != nullptr) (void)table().rt.aclrtSetCurrentContext(previous);
   }
 
   const calls& table() const noexcept { return session_->table(); }
   const std::shared_ptr<ascend::session>& session() const noexcept { return session_; }
-  int index() const noexcept { return index_; }
-  aclrtContext context() const noexcept { return context_; }
+  int index() const noexcept { return device_->index; }
   /// Current in this thread as long as the guard lives.
-  device_guard enter() const { return {table(), context_}; }
+  device_guard enter() const { return {table(), device_->context}; }
 
-  /// f(table) with the device current; a failure to get there or in f is swallowed: for destructors.
+  /// What the calling thread's operators are planned for, with the device current.
+  void set_deterministic(bool wanted) const {
+    const int value = wanted ? 1 : 0;
+    if (device_->deterministic.load(std::memory_order_relaxed) == value) return;
+    check(table(), table().rt.aclrtCtxSetSysParamOpt(system_option::deterministic, value), "aclrtCtxSetSysParamOpt");
+    device_->deterministic.store(value, std::memory_order_relaxed);
+  }
+
+  /// Calls f(table), which returns what `call` returned, with the device current; for destructors: the session takes
+  /// note of failures.
   template <class F>
-  void leave(F&& f) const noexcept {
+  void leave(const char* call, F&& f) const noexcept {
     try {
-      const device_guard guard(table(), context_);
-      f(table());
-    } catch (...) {  // the device is lost; so are its objects
+      const device_guard guard(table(), device_->context);
+      if (const int status = f(table()); status != 0) session_->note(call, status);
+    } catch (const npu_error& e) {
+      session_->note("aclrtSetCurrentContext", e.code);
+    } catch (...) {
+      session_->note(call, 200000);
     }
   }
 
  private:
   std::shared_ptr<ascend::session> session_;
-  int index_;
-  aclrtContext context_ = nullptr;
+  opened_device* device_ = nullptr;
 };
 
 }  // namespace ascend

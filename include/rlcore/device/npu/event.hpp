@@ -23,7 +23,8 @@ class event {
     return *this;
   }
   ~event() {
-    if (event_ != nullptr) device_.leave([this](const calls& table) { (void)table.rt.aclrtDestroyEvent(event_); });
+    if (event_ != nullptr)
+      device_.leave("aclrtDestroyEvent", [this](const calls& table) { return table.rt.aclrtDestroyEvent(event_); });
   }
 
   aclrtEvent get() const noexcept { return event_; }

@@ -29,7 +29,8 @@ class pinned_buffer {
     return *this;
   }
   ~pinned_buffer() {
-    if (data_ != nullptr) device_.leave([this](const calls& table) { (void)table.rt.aclrtFreeHost(data_); });
+    if (data_ != nullptr)
+      device_.leave("aclrtFreeHost", [this](const calls& table) { return table.rt.aclrtFreeHost(data_); });
   }
 
   std::byte* data() const noexcept { return data_; }

@@ -35,17 +35,15 @@ class queue {
         device_(std::move(owner), device),
         memory_(allocator::of(device_)),
         stream_(device_),
-        staging_(stream_) {
-    const auto guard = device_.enter();
-    check(table(), table().rt.aclrtCtxSetSysParamOpt(system_option::deterministic, settings_.deterministic ? 1 : 0),
-          "aclrtCtxSetSysParamOpt");
-  }
+        staging_(stream_) {}
   queue(const queue&) = delete;
   queue& operator=(const queue&) = delete;
   /// Waits; a failure that nobody waited for is lost.
   ~queue() {
-    device_.leave([this](const calls& c) { (void)c.rt.aclrtSynchronizeStream(stream_.get()); });
+    device_.leave("aclrtSynchronizeStream",
+                  [this](const calls& c) { return c.rt.aclrtSynchronizeStream(stream_.get()); });
     memory_->release(workspace_);
+    memory_->forget(stream_.get());
   }
 
   const calls& table() const noexcept { return device_.table(); }
@@ -76,6 +74,14 @@ class queue {
     check(table(), table().rt.aclrtMemsetAsync(data, bytes, 0, bytes, stream_.get()), "aclrtMemsetAsync");
     remember("zero");
   }
+  /// From device memory to device memory.
+  void copy(void* to, const void* from, std::size_t bytes) {
+    if (bytes == 0) return;
+    const auto guard = device_.enter();
+    check(table(), table().rt.aclrtMemcpyAsync(to, bytes, from, bytes, copy_kind::device_to_device, stream_.get()),
+          "aclrtMemcpyAsync", " on the device");
+    remember("copy");
+  }
   /// Until everything is done; throws npu_error for what went wrong, with the names of what was asked for last.
   void wait() {
     const auto guard = device_.enter();
@@ -94,6 +100,7 @@ class queue {
     if (!op) [[unlikely]]
       missing(op.name);
     const auto guard = device_.enter();
+    device_.set_deterministic(settings_.deterministic);
     std::uint64_t bytes = 0;
     aclOpExecutor* executor = nullptr;
     const aclnnStatus status = op.plan(static_cast<A>(arguments)..., &bytes, &executor);

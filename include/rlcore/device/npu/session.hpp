@@ -1,14 +1,14 @@
 // The runtime between aclInit and aclFinalize.
 #pragma once
 
-#include <algorithm>
+#include <atomic>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "rlcore/device/npu/error.hpp"
 
@@ -16,6 +16,13 @@ RLCORE_BEGIN
 namespace ascend {
 
 class allocator;
+
+/// A device that a session has opened.
+struct opened_device {
+  int index = 0;
+  aclrtContext context = nullptr;
+  std::atomic<int> deterministic = -1;  ///< what the context was told last; queues that differ tell it again
+};
 
 /// What the installed CANN and its devices are.
 struct capabilities {
@@ -82,37 +89,48 @@ class session {
   session(const session&) = delete;
   session& operator=(const session&) = delete;
   ~session() {
-    for (const auto& [device, context] : contexts_) (void)table_.rt.aclrtResetDevice(device);
+    for (const opened_device& d : devices_) (void)table_.rt.aclrtResetDevice(d.index);
     if (initialised_) (void)table_.rt.aclFinalize();
   }
 
   const calls& table() const noexcept { return table_; }
   const std::string& provider() const noexcept { return provider_; }
   const capabilities& known() const noexcept { return known_; }
-  int device_count() const noexcept { return devices_; }
+  int device_count() const noexcept { return device_count_; }
   /// False if another part of the process had initialised the runtime before.
   bool initialised() const noexcept { return initialised_; }
 
-  /// The context of a device, made at the first call, after which it is current in the calling thread. Throws
+  /// A device with its context, which is made at the first call and then current in the calling thread. Throws
   /// npu_error, also if there is no such device.
-  aclrtContext context(int device) {
+  opened_device& device(int index) {
     const std::lock_guard hold(lock_);
-    const auto found =
-        std::find_if(contexts_.begin(), contexts_.end(), [device](const auto& c) { return c.first == device; });
-    if (found != contexts_.end()) return found->second;
-    const std::string about = "(" + std::to_string(device) + "), the machine has " + std::to_string(devices_) +
-                              (devices_ == 1 ? " device," : " devices,");
-    check(table_, table_.rt.aclrtSetDevice(device), "aclrtSetDevice", about);
+    for (opened_device& d : devices_)
+      if (d.index == index) return d;
+    const std::string about = "(" + std::to_string(index) + "), the machine has " + std::to_string(device_count_) +
+                              (device_count_ == 1 ? " device," : " devices,");
+    check(table_, table_.rt.aclrtSetDevice(index), "aclrtSetDevice", about);
     aclrtContext made = nullptr;
-    const aclError status = table_.rt.aclrtGetCurrentContext(&made);
-    if (status != 0) {
-      const npu_error problem(failure_text(table_, domain::runtime, status, "aclrtGetCurrentContext"), domain::runtime,
-                              status, "aclrtGetCurrentContext");
-      (void)table_.rt.aclrtResetDevice(device);
-      throw problem;
+    try {
+      check(table_, table_.rt.aclrtGetCurrentContext(&made), "aclrtGetCurrentContext");
+      opened_device& d = devices_.emplace_back();
+      d.index = index;
+      d.context = made;
+      return d;
+    } catch (...) {
+      (void)table_.rt.aclrtResetDevice(index);
+      throw;
     }
-    contexts_.emplace_back(device, made);
-    return made;
+  }
+  /// Notes that an object could not be destroyed, which its destructor must not throw.
+  void note(const char* call, int code) noexcept {
+    const std::lock_guard hold(lock_);
+    if (first_loss_.first == nullptr) first_loss_ = {call, code};
+  }
+  /// The first object that could not be destroyed: "aclrtFree returned 507899"; empty if there is none.
+  std::string first_loss() const {
+    const std::lock_guard hold(lock_);
+    if (first_loss_.first == nullptr) return {};
+    return std::string(first_loss_.first) + " returned " + std::to_string(first_loss_.second);
   }
 
  private:
@@ -123,7 +141,7 @@ class session {
     try {
       std::uint32_t count = 0;
       check(table_, table_.rt.aclrtGetDeviceCount(&count), "aclrtGetDeviceCount");
-      devices_ = static_cast<int>(count);
+      device_count_ = static_cast<int>(count);
       known_ = ask_capabilities(table_);
     } catch (...) {
       if (initialised_) (void)table_.rt.aclFinalize();
@@ -135,10 +153,11 @@ class session {
   const calls& table_;
   std::string provider_;
   capabilities known_;
-  int devices_ = 0;
+  int device_count_ = 0;
   bool initialised_ = false;
-  std::mutex lock_;
-  std::vector<std::pair<int, aclrtContext>> contexts_;
+  mutable std::mutex lock_;
+  std::deque<opened_device> devices_;
+  std::pair<const char*, int> first_loss_{nullptr, 0};
   std::map<int, std::weak_ptr<allocator>> allocators_;
 };
 

@@ -27,7 +27,8 @@ class stream {
   }
   /// Waits for what is enqueued.
   ~stream() {
-    if (stream_ != nullptr) device_.leave([this](const calls& table) { (void)table.rt.aclrtDestroyStream(stream_); });
+    if (stream_ != nullptr)
+      device_.leave("aclrtDestroyStream", [this](const calls& table) { return table.rt.aclrtDestroyStream(stream_); });
   }
 
   aclrtStream get() const noexcept { return stream_; }

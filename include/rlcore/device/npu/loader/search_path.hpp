@@ -1,0 +1,67 @@
+// Where CANN's libraries are looked for.
+#pragma once
+
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "rlcore/core/abi.hpp"
+
+RLCORE_BEGIN
+namespace ascend {
+
+/// Where to look for libraries, in this order: what the process has loaded, the dynamic linker's own ways
+/// (LD_LIBRARY_PATH), and folders.
+struct search_path {
+  bool process = false;              ///< take what is loaded, and let the dynamic linker look
+  std::vector<std::string> folders;  ///< then these
+};
+
+/// The value of an environment variable; empty if it is not set.
+inline std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
+/// The folders of a list with colons.
+inline std::vector<std::string> split_folders(std::string_view list) {
+  std::vector<std::string> folders;
+  for (std::size_t begin = 0; begin < list.size();) {
+    const std::size_t end = std::min(list.find(':', begin), list.size());
+    if (end > begin) folders.emplace_back(list.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return folders;
+}
+
+/// Where a toolkit's libraries lie if its environment is set or it is installed where its installer puts it.
+inline std::vector<std::string> toolkit_folders() {
+  std::vector<std::string> folders;
+  for (const char* variable : {"ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME"})
+    if (const std::string home = environment(variable); !home.empty()) folders.push_back(home + "/lib64");
+  folders.push_back("/usr/local/Ascend/cann/lib64");
+  folders.push_back("/usr/local/Ascend/ascend-toolkit/latest/lib64");
+  return folders;
+}
+
+/// RLCORE_CANN_LIB_DIR alone if it is set (two versions of CANN in one process do not work), else what the process has
+/// loaded, LD_LIBRARY_PATH and the toolkit's folders.
+inline search_path default_search_path() {
+  if (const std::string chosen = environment("RLCORE_CANN_LIB_DIR"); !chosen.empty())
+    return {false, split_folders(chosen)};
+  return {true, toolkit_folders()};
+}
+
+/// Libraries in a folder named so only serve linking: their functions do nothing, or return 100039.
+inline bool is_stub_folder(std::string_view folder) {
+  for (const std::string_view part : {"/devlib", "/stub"})
+    for (std::size_t at = folder.find(part); at != std::string_view::npos; at = folder.find(part, at + 1)) {
+      const std::size_t end = at + part.size();
+      if (end == folder.size() || folder[end] == '/') return true;
+    }
+  return false;
+}
+
+}  // namespace ascend
+RLCORE_END
