@@ -6,6 +6,7 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/device/npu/abi/calls.hpp"
+#include "rlcore/device/npu/emulator/operators.hpp"
 #include "rlcore/device/npu/emulator/runtime.hpp"
 #include "rlcore/device/npu/provider.hpp"
 
@@ -26,6 +27,8 @@ class emulator {
     static const ascend::calls table = [] {
       ascend::calls t;
       emulated::fill(t.rt);
+      emulated::fill(t.nn);
+      emulated::fill(t.op);
       return t;
     }();
     return table;

@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "rlcore/device/npu/emulator/machine.hpp"
 #include "rlcore/device/npu/emulator/numerics/elements.hpp"
 #include "rlcore/device/npu/emulator/numerics/rounding.hpp"
+#include "rlcore/device/npu/emulator/tasks.hpp"
 #include "rlcore/device/npu/emulator/tensor.hpp"
 
 RLCORE_BEGIN
@@ -159,7 +159,8 @@ class execution {
     return {order, n};
   }
   void shuffle(std::span<std::uint32_t> order) {
-    for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[static_cast<std::size_t>(random() % i)]);
+    for (std::size_t i = order.size(); i > 1; --i)
+      std::swap(order[i - 1], order[static_cast<std::size_t>(random() % i)]);
   }
 
  private:

@@ -15,10 +15,10 @@
 
 #include "rlcore/device/npu/abi/calls.hpp"
 #include "rlcore/device/npu/emulator/execution.hpp"
-#include "rlcore/device/npu/emulator/machine.hpp"
 #include "rlcore/device/npu/emulator/meta.hpp"
 #include "rlcore/device/npu/emulator/objects.hpp"
 #include "rlcore/device/npu/emulator/plan.hpp"
+#include "rlcore/device/npu/emulator/tasks.hpp"
 
 RLCORE_BEGIN
 namespace ascend {
@@ -64,7 +64,7 @@ aclnnStatus first_phase(const char* name, std::uint64_t* workspace, aclOpExecuto
     made->inputs = std::move(p.inputs);
     made->outputs = std::move(p.outputs);
     made->tensors = std::move(p.tensors);
-    objects().add(made.get(), object_kind::executor);
+    objects().add(made.get(), host_object::executor);
     *workspace = made->workspace;
     *executor = made.release();
     return 0;
@@ -80,16 +80,16 @@ inline aclnnStatus second_phase(const char* name, void* workspace, std::uint64_t
                                 aclrtStream stream) {
   const auto refuse = [&](aclnnStatus status, const char* why) { return fail(status, std::string(name) + ": " + why); };
   if (!executor) return refuse(null_pointer, "null executor");
-  if (!objects().alive(executor, object_kind::executor))
+  if (!objects().alive(executor, host_object::executor))
     return refuse(invalid_parameter, "the executor was used before (an executor runs once), or destroyed");
   if (std::string_view(executor->name) != name) return refuse(invalid_parameter, "an executor of another operator");
   if (executor->workspace > 0 && !workspace) {
-    objects().destroy(executor, object_kind::executor);
+    objects().destroy(executor, host_object::executor);
     return refuse(null_pointer, "null workspace");
   }
   if (bytes < executor->workspace) return refuse(invalid_parameter, "the workspace is too small");
   for (const auto* t : executor->tensors)
-    if (machine_settings().strict && !objects().alive(t, object_kind::tensor))
+    if (machine_settings().strict && !objects().alive(t, host_object::tensor))
       return refuse(invalid_parameter, "a tensor was destroyed between the two phases");
 
   const auto task = [name, workspace, size = static_cast<std::size_t>(executor->workspace), run = executor->run,
@@ -110,16 +110,14 @@ inline aclnnStatus second_phase(const char* name, void* workspace, std::uint64_t
     }
   };
   const int status = enqueue(stream, name, task);
-  if (!executor->repeatable) objects().destroy(executor, object_kind::executor);
+  if (!executor->repeatable) objects().destroy(executor, host_object::executor);
   if (status != 0) return refuse(runtime_failed, ("the stream refused with " + std::to_string(status)).c_str());
   return 0;
 }
 
 namespace meta {
 
-inline aclOpExecutor* living(aclOpExecutor* e) {
-  return e && objects().alive(e, object_kind::executor) ? e : nullptr;
-}
+inline aclOpExecutor* living(aclOpExecutor* e) { return e && objects().alive(e, host_object::executor) ? e : nullptr; }
 inline aclnnStatus aclSetAclOpExecutorRepeatable(aclOpExecutor* executor) {
   if (!executor) return fail(null_pointer, "aclSetAclOpExecutorRepeatable: null executor");
   if (!living(executor)) return fail(invalid_parameter, "aclSetAclOpExecutorRepeatable: not a living executor");
@@ -130,7 +128,7 @@ inline aclnnStatus aclSetAclOpExecutorRepeatable(aclOpExecutor* executor) {
   return 0;
 }
 inline aclnnStatus aclDestroyAclOpExecutor(aclOpExecutor* executor) {
-  return destroy(executor, object_kind::executor, "aclDestroyAclOpExecutor");
+  return destroy(executor, host_object::executor, "aclDestroyAclOpExecutor");
 }
 inline aclnnStatus set_address(const char* name, aclOpExecutor* executor, const std::vector<int> aclOpExecutor::*slots,
                                std::size_t index, aclTensor* tensor, void* data) {
@@ -140,7 +138,7 @@ inline aclnnStatus set_address(const char* name, aclOpExecutor* executor, const 
   if (index >= (executor->*slots).size())
     return fail(invalid_parameter, std::string(name) + ": index " + std::to_string(index) + " of " +
                                        std::to_string((executor->*slots).size()));
-  if (!objects().alive(tensor, object_kind::tensor))
+  if (!objects().alive(tensor, host_object::tensor))
     return fail(invalid_parameter, std::string(name) + ": not a living tensor");
   const auto slot = static_cast<std::size_t>((executor->*slots)[index]);
   if (executor->tensors[slot] != tensor)

@@ -12,8 +12,8 @@
 
 #include "rlcore/core/dtype.hpp"
 #include "rlcore/device/npu/abi/calls.hpp"
-#include "rlcore/device/npu/emulator/machine.hpp"
 #include "rlcore/device/npu/emulator/objects.hpp"
+#include "rlcore/device/npu/emulator/tasks.hpp"
 #include "rlcore/device/npu/emulator/tensor.hpp"
 
 RLCORE_BEGIN
@@ -61,20 +61,20 @@ inline aclTensor* aclCreateTensor(const std::int64_t* shape, std::uint64_t rank,
     for (std::uint64_t i = 0; i < storage_rank; ++i) view.storage *= storage_shape[i];
   }
   view.data = data;
-  objects().add(made.get(), object_kind::tensor);
+  objects().add(made.get(), host_object::tensor);
   return made.release();
 }
 
 template <class T>
-aclnnStatus destroy(const T* object, object_kind kind, const char* name) {
+aclnnStatus destroy(const T* object, host_object kind, const char* name) {
   if (!object || objects().destroy(object, kind)) return 0;
   return fail(invalid_parameter, std::string(name) + ": not a living object of this kind (destroyed twice?)");
 }
 
 inline aclnnStatus aclDestroyTensor(const aclTensor* object) {
-  if (object && objects().alive(object, object_kind::tensor) && object->owned)
+  if (object && objects().alive(object, host_object::tensor) && object->owned)
     return fail(invalid_parameter, "aclDestroyTensor: a list owns this tensor and destroys it");
-  return destroy(object, object_kind::tensor, "aclDestroyTensor");
+  return destroy(object, host_object::tensor, "aclDestroyTensor");
 }
 
 inline aclScalar* aclCreateScalar(void* value, data_type type) {
@@ -83,57 +83,57 @@ inline aclScalar* aclCreateScalar(void* value, data_type type) {
   auto made = std::make_unique<aclScalar>();
   made->type = type;
   std::memcpy(made->bytes.data(), value, bytes_of(type));
-  objects().add(made.get(), object_kind::scalar);
+  objects().add(made.get(), host_object::scalar);
   return made.release();
 }
 inline aclnnStatus aclDestroyScalar(const aclScalar* object) {
-  return destroy(object, object_kind::scalar, "aclDestroyScalar");
+  return destroy(object, host_object::scalar, "aclDestroyScalar");
 }
 
 inline aclIntArray* aclCreateIntArray(const std::int64_t* values, std::uint64_t size) {
   if (!values && size > 0) return fail(null_pointer, "aclCreateIntArray: null values"), nullptr;
   auto made = std::make_unique<aclIntArray>();
   if (size > 0) made->values.assign(values, values + size);
-  objects().add(made.get(), object_kind::int_array);
+  objects().add(made.get(), host_object::array);
   return made.release();
 }
 inline aclnnStatus aclDestroyIntArray(const aclIntArray* object) {
-  return destroy(object, object_kind::int_array, "aclDestroyIntArray");
+  return destroy(object, host_object::array, "aclDestroyIntArray");
 }
 
 /// The list owns its tensors from now on; its entries may be null.
 inline aclTensorList* aclCreateTensorList(const aclTensor* const* tensors, std::uint64_t size) {
   if (!tensors && size > 0) return fail(null_pointer, "aclCreateTensorList: null tensors"), nullptr;
   for (std::uint64_t i = 0; i < size; ++i)
-    if (tensors[i] && (!objects().alive(tensors[i], object_kind::tensor) || tensors[i]->owned))
-      return fail(invalid_parameter, "aclCreateTensorList: entry " + std::to_string(i) +
-                                         " is destroyed or belongs to a list"),
+    if (tensors[i] && (!objects().alive(tensors[i], host_object::tensor) || tensors[i]->owned))
+      return fail(invalid_parameter,
+                  "aclCreateTensorList: entry " + std::to_string(i) + " is destroyed or belongs to a list"),
              nullptr;
   auto made = std::make_unique<aclTensorList>();
   for (std::uint64_t i = 0; i < size; ++i) {
     made->tensors.push_back(tensors[i]);
     if (tensors[i]) const_cast<aclTensor*>(tensors[i])->owned = true;
   }
-  objects().add(made.get(), object_kind::tensor_list);
+  objects().add(made.get(), host_object::list);
   return made.release();
 }
 inline aclnnStatus aclDestroyTensorList(const aclTensorList* object) {
-  if (object && objects().alive(object, object_kind::tensor_list))
+  if (object && objects().alive(object, host_object::list))
     for (const auto* t : object->tensors)
-      if (t) objects().destroy(t, object_kind::tensor);
-  return destroy(object, object_kind::tensor_list, "aclDestroyTensorList");
+      if (t) objects().destroy(t, host_object::tensor);
+  return destroy(object, host_object::list, "aclDestroyTensorList");
 }
 
 inline aclnnStatus aclSetRawTensorAddr(aclTensor* object, void* data) {
   if (!object) return fail(null_pointer, "aclSetRawTensorAddr: null tensor");
-  if (!objects().alive(object, object_kind::tensor))
+  if (!objects().alive(object, host_object::tensor))
     return fail(invalid_parameter, "aclSetRawTensorAddr: not a living tensor");
   object->view.data = data;
   return 0;
 }
 inline aclnnStatus aclGetRawTensorAddr(const aclTensor* object, void** data) {
   if (!object || !data) return fail(null_pointer, "aclGetRawTensorAddr: null argument");
-  if (!objects().alive(object, object_kind::tensor))
+  if (!objects().alive(object, host_object::tensor))
     return fail(invalid_parameter, "aclGetRawTensorAddr: not a living tensor");
   *data = object->view.data;
   return 0;

@@ -20,8 +20,8 @@ RLCORE_BEGIN
 namespace ascend::emulated {
 
 namespace names {
-#define RLCORE_NPU_OPERATOR(name, need, ...) \
-  struct name {                              \
+#define RLCORE_NPU_OPERATOR(name, need, ...)   \
+  struct name {                                \
     static constexpr const char* text = #name; \
   };
 #include "rlcore/device/npu/abi/operators.inc"
@@ -29,23 +29,19 @@ namespace names {
 }  // namespace names
 
 /// Every operator of the list; a row without a plan, or with one of other types, does not compile.
-inline operator_calls emulated_operators() {
-  operator_calls table;
-#define RLCORE_NPU_OPERATOR(name, need, ...)                       \
+inline void fill(operator_calls& table) {
+#define RLCORE_NPU_OPERATOR(name, need, ...)                      \
   table.name.plan = &two_phases<names::name, &plans::name>::plan; \
   table.name.run = &two_phases<names::name, &plans::name>::run;
 #include "rlcore/device/npu/abi/operators.inc"
 #undef RLCORE_NPU_OPERATOR
-  return table;
 }
 
 /// The functions on what operators take.
-inline meta_calls emulated_meta() {
-  meta_calls table;
+inline void fill(meta_calls& table) {
 #define RLCORE_NPU_CALL(name, need, result, parameters) table.name = &meta::name;
 #include "rlcore/device/npu/abi/meta.inc"
 #undef RLCORE_NPU_CALL
-  return table;
 }
 
 }  // namespace ascend::emulated

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "rlcore/device/npu/emulator/machine.hpp"
 #include "rlcore/device/npu/emulator/meta.hpp"
+#include "rlcore/device/npu/emulator/tasks.hpp"
 #include "rlcore/device/npu/emulator/tensor.hpp"
 
 RLCORE_BEGIN
@@ -66,7 +66,7 @@ class planner {
   }
   std::vector<tensor> list(const aclTensorList* l, types allowed) {
     if (!l) refuse(null_pointer, "null tensor list");
-    if (!objects().alive(l, object_kind::tensor_list)) refuse(invalid_parameter, "a destroyed tensor list");
+    if (!objects().alive(l, host_object::list)) refuse(invalid_parameter, "a destroyed tensor list");
     std::vector<tensor> all;
     for (const auto* t : l->tensors) all.push_back(in(t, allowed));
     return all;
@@ -75,12 +75,10 @@ class planner {
   T value(const aclScalar* s) {
     return scalar_value<T>(checked(s));
   }
-  data_type type_of(const aclScalar* s) {
-    return checked(s).type;
-  }
+  data_type type_of(const aclScalar* s) { return checked(s).type; }
   std::vector<std::int64_t> values(const aclIntArray* array) {
     if (!array) refuse(null_pointer, "null int array");
-    if (!objects().alive(array, object_kind::int_array)) refuse(invalid_parameter, "a destroyed int array");
+    if (!objects().alive(array, host_object::array)) refuse(invalid_parameter, "a destroyed int array");
     return array->values;
   }
   /// A dimension in [0, rank), counted from the end if negative. Rank 0 has a dimension 0.
@@ -99,7 +97,8 @@ class planner {
   }
   void require_shape(const tensor& t, const extents& shape, const char* which) {
     if (t.shape != shape)
-      refuse(invalid_parameter, std::string(which) + " has shape " + printed(t.shape) + " instead of " + printed(shape));
+      refuse(invalid_parameter,
+             std::string(which) + " has shape " + printed(t.shape) + " instead of " + printed(shape));
   }
   [[noreturn]] void refuse(aclnnStatus status, const std::string& why) {
     throw refusal{status, std::string(name_) + ": " + why};
@@ -115,7 +114,7 @@ class planner {
   tensor take(const aclTensor* t, types allowed, std::vector<int>& slots) {
     ++tensor_;
     if (!t) refuse(null_pointer, here() + "null");
-    if (!objects().alive(t, object_kind::tensor)) refuse(invalid_parameter, here() + "a destroyed tensor");
+    if (!objects().alive(t, host_object::tensor)) refuse(invalid_parameter, here() + "a destroyed tensor");
     tensor copy = t->view;
     bool known = false;
     for (const auto a : allowed) known = known || a == copy.type;
@@ -136,7 +135,7 @@ class planner {
   }
   const aclScalar& checked(const aclScalar* s) {
     if (!s) refuse(null_pointer, "null scalar");
-    if (!objects().alive(s, object_kind::scalar)) refuse(invalid_parameter, "a destroyed scalar");
+    if (!objects().alive(s, host_object::scalar)) refuse(invalid_parameter, "a destroyed scalar");
     return *s;
   }
   std::string here() const { return "tensor " + std::to_string(tensor_) + ": "; }

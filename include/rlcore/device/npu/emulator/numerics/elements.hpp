@@ -8,8 +8,8 @@
 #include <type_traits>
 
 #include "rlcore/core/dtype.hpp"
-#include "rlcore/device/npu/emulator/machine.hpp"
 #include "rlcore/device/npu/emulator/numerics/rounding.hpp"
+#include "rlcore/device/npu/emulator/tasks.hpp"
 #include "rlcore/device/npu/emulator/tensor.hpp"
 
 RLCORE_BEGIN
