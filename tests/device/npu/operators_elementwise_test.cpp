@@ -20,8 +20,8 @@ struct elementwise : operators_test, testing::WithParamInterface<data_type> {
     return y;
   }
 };
-INSTANTIATE_TEST_SUITE_P(types, elementwise, testing::Values(data_type::float32, data_type::bfloat16, data_type::float16),
-                         name_of_type);
+INSTANTIATE_TEST_SUITE_P(types, elementwise,
+                         testing::Values(data_type::float32, data_type::bfloat16, data_type::float16), name_of_type);
 
 TEST_P(elementwise, arithmetic_rounds_once) {
   const auto a = random(1000, type, 1), b = random(1000, type, 2);
@@ -150,7 +150,8 @@ TEST_F(elementwise_rules, a_float_output_of_a_16_bit_operation_was_rounded_befor
 }
 
 TEST_F(elementwise_rules, scalars_are_rounded_to_the_tensors_type_except_that_of_muls) {
-  auto &x = make(data_type::bfloat16, {1}, {1}), &z = make(data_type::bfloat16, {1}), &t = make(data_type::boolean, {1});
+  auto &x = make(data_type::bfloat16, {1}, {1}), &z = make(data_type::bfloat16, {1}),
+       &t = make(data_type::boolean, {1});
   const float just_below = 1 - 0x1p-12f;
   ASSERT_EQ(run(op.aclnnLtScalar, x, number(1 + 0x1p-12f), t), 0);
   EXPECT_EQ(get(t), numbers{0}) << "compared with 1";
@@ -213,8 +214,7 @@ TEST_F(elementwise_rules, the_reference_mode_rounds_once) {
   auto &x = make(data_type::float32, {1000}, a), &z = make(data_type::float32, {1000});
   ASSERT_EQ(run(op.aclnnSilu, x, z), 0);
   const auto y = get(z);
-  for (std::size_t i = 0; i < y.size(); ++i)
-    ASSERT_EQ(y[i], stored(a[i] / (1 + std::exp(-a[i])), data_type::float32));
+  for (std::size_t i = 0; i < y.size(); ++i) ASSERT_EQ(y[i], stored(a[i] / (1 + std::exp(-a[i])), data_type::float32));
 }
 
 TEST_F(elementwise_rules, misuse_is_refused) {

@@ -29,9 +29,9 @@ inline double stored(double x, data_type type) {
   if (type == data_type::float16) return static_cast<double>(static_cast<float>(f16(f)));
   return type == data_type::float32 ? static_cast<double>(f) : x;
 }
-/// Half a unit in the last place, relative.
+/// Largest relative error of one rounding.
 inline double unit_roundoff(data_type type) {
-  return type == data_type::bfloat16 ? 0x1p-9 : type == data_type::float16 ? 0x1p-12 : 0x1p-24;
+  return type == data_type::bfloat16 ? 0x1p-8 : type == data_type::float16 ? 0x1p-11 : 0x1p-24;
 }
 inline std::string name_of_type(const testing::TestParamInfo<data_type>& info) { return emulated::name_of(info.param); }
 
@@ -83,9 +83,7 @@ class operators_test : public testing::Test {
     finish();
     start(std::move(s));
   }
-  void deterministic(bool on) {
-    EXPECT_EQ(rt.aclrtCtxSetSysParamOpt(ascend::system_option::deterministic, on), 0);
-  }
+  void deterministic(bool on) { EXPECT_EQ(rt.aclrtCtxSetSysParamOpt(ascend::system_option::deterministic, on), 0); }
 
   /// A view of shape, strides (empty: contiguous) and offset into a storage just as large as it needs; elements that it
   /// does not reach hold 1000.

@@ -125,7 +125,8 @@ inline bool broadcast(const extents& a, const extents& b, extents& shape) {
   shape.assign(a.size() > b.size() ? a.size() : b.size(), 1);
   for (std::size_t i = 0; i < shape.size(); ++i) {
     const std::size_t behind = shape.size() - i;
-    const std::int64_t x = behind <= a.size() ? a[a.size() - behind] : 1, y = behind <= b.size() ? b[b.size() - behind] : 1;
+    const std::int64_t x = behind <= a.size() ? a[a.size() - behind] : 1,
+                       y = behind <= b.size() ? b[b.size() - behind] : 1;
     if (x != y && x != 1 && y != 1) return false;
     shape[i] = x == 1 ? y : x;
   }

@@ -35,7 +35,8 @@ kernel compare(planner& p, input self, input other, output out, F f) {
   auto a = p.in(self, any_type), b = p.in(other, any_type);
   auto y = p.out(out, any_type);
   const auto type = promoted(a.type, b.type);
-  return map_two(p, std::move(a), std::move(b), std::move(y), floating(type) ? data_type::float32 : data_type::int64, f);
+  return map_two(p, std::move(a), std::move(b), std::move(y), floating(type) ? data_type::float32 : data_type::int64,
+                 f);
 }
 template <class F>
 kernel compare_scalar(planner& p, input self, scalar other, output out, F f) {

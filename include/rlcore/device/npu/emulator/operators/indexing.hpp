@@ -127,7 +127,8 @@ inline kernel aclnnIndexAdd(planner& p, input self, std::int64_t dim, input inde
                    const auto [outer, inner] = around(x.shape, d);
                    const auto rows = index_values.size(), width = static_cast<std::size_t>(inner);
                    const auto extent = static_cast<std::size_t>(x.shape[static_cast<std::size_t>(d)]);
-                   for (const auto i : index_values) check_index(i, x.shape[static_cast<std::size_t>(d)], "aclnnIndexAdd");
+                   for (const auto i : index_values)
+                     check_index(i, x.shape[static_cast<std::size_t>(d)], "aclnnIndexAdd");
                    const auto order = e.arrival_order(fixed ? 0 : rows);
                    for (std::size_t o = 0; o < static_cast<std::size_t>(outer); ++o)
                      for (std::size_t j = 0; j < rows; ++j) {
@@ -181,52 +182,55 @@ inline kernel aclnnIndexPutImpl(planner& p, output self, input_list indices, inp
   v = expanded(std::move(v), shape);
   for (const auto i : indexed) at[i] = expanded(std::move(at[i]), common);
   p.workspace = static_cast<std::uint64_t>(product(common)) * 8 + 32;
-  return in_type(p.machine, x.type, [=, x = std::move(x), at = std::move(at), v = std::move(v), strides = view.strides,
-                                     fixed = p.deterministic](execution& e, auto real) {
-    using Real = decltype(real);
-    const auto n = static_cast<std::size_t>(product(common));
-    auto* places = e.take<std::int64_t>(n);
-    std::fill(places, places + n, x.offset);
-    for (const auto i : indexed) {
-      const auto index_values = e.read<std::int64_t>(at[i]);
-      for (std::size_t j = 0; j < n; ++j) {
-        const std::int64_t wrapped = index_values[j] < 0 ? index_values[j] + x.shape[i] : index_values[j];
-        check_index(wrapped, x.shape[i], "aclnnIndexPutImpl");
-        places[j] += wrapped * x.strides[i];
-      }
-    }
-    const auto from = e.read<Real>(v);
-    if (from.empty()) return;
-    // A compact copy of what self's view reaches is updated, then the touched elements are stored with one rounding.
-    const auto count = static_cast<std::size_t>(x.reach().second + 1);
-    tensor all = x;
-    all.shape = {static_cast<std::int64_t>(count)};
-    all.strides = {1};
-    all.offset = 0;
-    all.shape[0] -= x.reach().first;
-    all.offset = x.reach().first;
-    const auto old = e.read<Real>(all);
-    const auto sum = e.result<Real>(all, true);
-    if (sum.data() != old.data()) std::copy(old.begin(), old.end(), sum.begin());
-    const auto order = e.arrival_order(fixed ? 0 : from.size());
-    for (std::size_t j = 0; j < from.size(); ++j) {
-      const std::size_t flat = fixed ? j : order[j];
-      std::int64_t element = 0, rest = static_cast<std::int64_t>(flat), place = 0, scale = 1;
-      for (std::size_t k = shape.size(); k-- > 0;) {
-        const std::int64_t i = rest % shape[k];
-        rest /= shape[k];
-        if (k >= first && k < first + deep) {
-          place += i * scale;
-          scale *= shape[k];
-        } else {
-          element += i * strides[k];
-        }
-      }
-      Real& to = sum[static_cast<std::size_t>(element + places[place] - all.offset)];
-      to = accumulate ? to + from[flat] : from[flat];
-    }
-    e.store(all, sum);
-  });
+  return in_type(p.machine, x.type,
+                 [=, x = std::move(x), at = std::move(at), v = std::move(v), strides = view.strides,
+                  fixed = p.deterministic](execution& e, auto real) {
+                   using Real = decltype(real);
+                   const auto n = static_cast<std::size_t>(product(common));
+                   auto* places = e.take<std::int64_t>(n);
+                   std::fill(places, places + n, x.offset);
+                   for (const auto i : indexed) {
+                     const auto index_values = e.read<std::int64_t>(at[i]);
+                     for (std::size_t j = 0; j < n; ++j) {
+                       const std::int64_t wrapped =
+                           index_values[j] < 0 ? index_values[j] + x.shape[i] : index_values[j];
+                       check_index(wrapped, x.shape[i], "aclnnIndexPutImpl");
+                       places[j] += wrapped * x.strides[i];
+                     }
+                   }
+                   const auto from = e.read<Real>(v);
+                   if (from.empty()) return;
+                   // A compact copy of what self's view reaches is updated, then the touched elements are stored with
+                   // one rounding.
+                   const auto count = static_cast<std::size_t>(x.reach().second + 1);
+                   tensor all = x;
+                   all.shape = {static_cast<std::int64_t>(count)};
+                   all.strides = {1};
+                   all.offset = 0;
+                   all.shape[0] -= x.reach().first;
+                   all.offset = x.reach().first;
+                   const auto old = e.read<Real>(all);
+                   const auto sum = e.result<Real>(all, true);
+                   if (sum.data() != old.data()) std::copy(old.begin(), old.end(), sum.begin());
+                   const auto order = e.arrival_order(fixed ? 0 : from.size());
+                   for (std::size_t j = 0; j < from.size(); ++j) {
+                     const std::size_t flat = fixed ? j : order[j];
+                     std::int64_t element = 0, rest = static_cast<std::int64_t>(flat), place = 0, scale = 1;
+                     for (std::size_t k = shape.size(); k-- > 0;) {
+                       const std::int64_t i = rest % shape[k];
+                       rest /= shape[k];
+                       if (k >= first && k < first + deep) {
+                         place += i * scale;
+                         scale *= shape[k];
+                       } else {
+                         element += i * strides[k];
+                       }
+                     }
+                     Real& to = sum[static_cast<std::size_t>(element + places[place] - all.offset)];
+                     to = accumulate ? to + from[flat] : from[flat];
+                   }
+                   e.store(all, sum);
+                 });
 }
 
 }  // namespace ascend::emulated::plans

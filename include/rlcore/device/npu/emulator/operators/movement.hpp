@@ -39,7 +39,8 @@ inline kernel aclnnInplaceCopy(planner& p, output self, input source) {
   auto x = p.in(source, any_type);
   p.repeatable = false;
   if (!broadcastable(x.shape, y.shape))
-    p.refuse(invalid_parameter, "the source of shape " + printed(x.shape) + " does not broadcast to " + printed(y.shape));
+    p.refuse(invalid_parameter,
+             "the source of shape " + printed(x.shape) + " does not broadcast to " + printed(y.shape));
   x = expanded(std::move(x), y.shape);
   return [x = std::move(x), y = std::move(y)](execution& e) { convert(e, x, y); };
 }

@@ -33,32 +33,34 @@ inline kernel sorted_rows(planner& p, tensor x, std::int64_t d, std::int64_t cou
     values = dimension_last(std::move(values), d);
     places = dimension_last(std::move(places), d);
   }
-  return in_type(p.machine, x.type, [=, x = std::move(x), values = std::move(values),
-                                     places = std::move(places)](execution& e, auto real) {
-    using Real = decltype(real);
-    const auto from = e.read<Real>(x);
-    const auto to = e.result<Real>(values);
-    const auto at = e.result<std::int64_t>(places);
-    const auto n = static_cast<std::size_t>(x.shape.empty() ? 1 : x.shape.back()), k = static_cast<std::size_t>(count);
-    if (to.empty()) return;
-    std::vector<std::uint32_t> order(n);
-    for (std::size_t row = 0; row < from.size() / n; ++row) {
-      const Real* v = from.data() + row * n;
-      for (std::size_t i = 0; i < n; ++i) order[i] = static_cast<std::uint32_t>(i);
-      if (!ties_by_index) e.shuffle(order);
-      const auto before = [&](std::uint32_t a, std::uint32_t b) {
-        return descending ? larger(v[a], v[b]) : larger(v[b], v[a]);
-      };
-      std::stable_sort(order.begin(), order.end(), before);
-      if (by_index) std::sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(k));
-      for (std::size_t i = 0; i < k; ++i) {
-        to[row * k + i] = v[order[i]];
-        at[row * k + i] = static_cast<std::int64_t>(order[i]);
-      }
-    }
-    e.store(values, to);
-    e.store(places, at);
-  });
+  return in_type(
+      p.machine, x.type,
+      [=, x = std::move(x), values = std::move(values), places = std::move(places)](execution& e, auto real) {
+        using Real = decltype(real);
+        const auto from = e.read<Real>(x);
+        const auto to = e.result<Real>(values);
+        const auto at = e.result<std::int64_t>(places);
+        const auto n = static_cast<std::size_t>(x.shape.empty() ? 1 : x.shape.back()),
+                   k = static_cast<std::size_t>(count);
+        if (to.empty()) return;
+        std::vector<std::uint32_t> order(n);
+        for (std::size_t row = 0; row < from.size() / n; ++row) {
+          const Real* v = from.data() + row * n;
+          for (std::size_t i = 0; i < n; ++i) order[i] = static_cast<std::uint32_t>(i);
+          if (!ties_by_index) e.shuffle(order);
+          const auto before = [&](std::uint32_t a, std::uint32_t b) {
+            return descending ? larger(v[a], v[b]) : larger(v[b], v[a]);
+          };
+          std::stable_sort(order.begin(), order.end(), before);
+          if (by_index) std::sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(k));
+          for (std::size_t i = 0; i < k; ++i) {
+            to[row * k + i] = v[order[i]];
+            at[row * k + i] = static_cast<std::int64_t>(order[i]);
+          }
+        }
+        e.store(values, to);
+        e.store(places, at);
+      });
 }
 
 inline kernel aclnnSort(planner& p, input self, bool stable, std::int64_t dim, bool descending, output values,

@@ -21,7 +21,8 @@ constexpr data_type promoted(data_type a, data_type b) {
   if (fa) return bytes_of(a) == bytes_of(b) ? data_type::float32 : bytes_of(a) > bytes_of(b) ? a : b;
   if (a == data_type::boolean) return b;
   if (b == data_type::boolean) return a;
-  if (bytes_of(a) == bytes_of(b)) return bytes_of(a) == 1 ? data_type::int16 : bytes_of(a) == 2 ? data_type::int32 : data_type::int64;
+  if (bytes_of(a) == bytes_of(b))
+    return bytes_of(a) == 1 ? data_type::int16 : bytes_of(a) == 2 ? data_type::int32 : data_type::int64;
   return bytes_of(a) > bytes_of(b) ? a : b;
 }
 /// The type of a tensor's operation with a scalar: the tensor's, unless the scalar is of a higher kind.

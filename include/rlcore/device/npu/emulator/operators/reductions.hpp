@@ -14,8 +14,8 @@ namespace ascend::emulated::plans {
 
 /// A reduction's input with its dimensions in the order in which the vector unit meets them.
 struct reduction {
-  tensor view;           ///< kept dimensions first if `rows`, else reduced ones first
-  bool rows = false;     ///< the last dimension is reduced: rows are summed, else they are added to each other
+  tensor view;        ///< kept dimensions first if `rows`, else reduced ones first
+  bool rows = false;  ///< the last dimension is reduced: rows are summed, else they are added to each other
   std::int64_t kept = 1, reduced = 1;
 };
 /// No dims mean all. The output has the kept extents, and 1 instead of the reduced ones if `keep`.

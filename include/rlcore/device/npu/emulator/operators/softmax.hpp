@@ -35,19 +35,19 @@ kernel by_rows(planner& p, input first, input second, std::int64_t dim, output o
     y = dimension_last(std::move(y), d);
     if (z) z = dimension_last(std::move(*z), d);
   }
-  return in_working_precision(p.machine, [x = std::move(x), z = std::move(z), y = std::move(y), type, body](
-                                             execution& e, auto real) {
-    using Real = decltype(real);
-    const auto a = e.read<Real>(x);
-    const auto b = z ? e.read<Real>(*z) : std::span<const Real>{};
-    const auto to = e.result<Real>(y, true);
-    const auto n = static_cast<std::size_t>(x.shape.empty() ? 1 : x.shape.back());
-    Real* room = e.take<Real>(n);
-    for (std::size_t i = 0; i + n <= to.size() && n > 0; i += n)
-      body(e, to.data() + i, a.data() + i, b.empty() ? nullptr : b.data() + i, room, n, type);
-    if (type != y.type) round_to(to, type, e.overflow);
-    e.store(y, to);
-  });
+  return in_working_precision(
+      p.machine, [x = std::move(x), z = std::move(z), y = std::move(y), type, body](execution& e, auto real) {
+        using Real = decltype(real);
+        const auto a = e.read<Real>(x);
+        const auto b = z ? e.read<Real>(*z) : std::span<const Real>{};
+        const auto to = e.result<Real>(y, true);
+        const auto n = static_cast<std::size_t>(x.shape.empty() ? 1 : x.shape.back());
+        Real* room = e.take<Real>(n);
+        for (std::size_t i = 0; i + n <= to.size() && n > 0; i += n)
+          body(e, to.data() + i, a.data() + i, b.empty() ? nullptr : b.data() + i, room, n, type);
+        if (type != y.type) round_to(to, type, e.overflow);
+        e.store(y, to);
+      });
 }
 
 /// e^(x - max) / sum of them.
