@@ -1,0 +1,111 @@
+// What tests of the emulated machine share.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "rlcore/device/npu/emulator.hpp"
+
+namespace npu_test {
+
+using namespace rlcore;
+using ascend::copy_kind;
+using ascend::emulator;
+using ascend::event_status;
+using ascend::memory_policy;
+using ascend::stream_status;
+namespace emulated = ascend::emulated;
+
+/// Holds a task until it is opened.
+class gate {
+ public:
+  void open() {
+    {
+      const std::lock_guard lock(mutex_);
+      open_ = true;
+    }
+    changed_.notify_all();
+  }
+  void pass() {
+    std::unique_lock lock(mutex_);
+    entered_ = true;
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return open_; });
+  }
+  /// Until a task stands in it.
+  void wait_for_visitor() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return entered_; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool open_ = false, entered_ = false;
+};
+
+/// A machine of two small devices, initialised, device 0 current. Tests release what they make.
+class machine_test : public testing::Test {
+ protected:
+  explicit machine_test(emulated::settings s = small_machine()) : machine_(std::move(s)) {}
+  static emulated::settings small_machine() {
+    emulated::settings s;
+    s.memory_bytes = std::size_t{16} << 20;
+    s.quarantine_bytes = std::size_t{1} << 20;
+    return s;
+  }
+  void SetUp() override {
+    ASSERT_EQ(rt.aclInit(nullptr), 0);
+    ASSERT_EQ(rt.aclrtSetDevice(0), 0);
+  }
+  void TearDown() override {
+    EXPECT_EQ(rt.aclrtResetDevice(0), 0);
+    EXPECT_EQ(rt.aclFinalize(), 0);
+    EXPECT_EQ(emulated::last_report(), expected_report);
+  }
+
+  void* allocate(std::size_t bytes) {
+    void* p = nullptr;
+    EXPECT_EQ(rt.aclrtMalloc(&p, bytes, memory_policy::huge_first), 0);
+    return p;
+  }
+  ascend::aclrtStream stream() {
+    ascend::aclrtStream s = nullptr;
+    EXPECT_EQ(rt.aclrtCreateStream(&s), 0);
+    return s;
+  }
+  ascend::aclrtEvent event(std::uint32_t flags = ascend::event_sync | ascend::event_time_line) {
+    ascend::aclrtEvent e = nullptr;
+    EXPECT_EQ(rt.aclrtCreateEventExWithFlag(&e, flags), 0);
+    return e;
+  }
+  template <class T>
+  void put(void* to, const std::vector<T>& values) {
+    EXPECT_EQ(rt.aclrtMemcpy(to, values.size() * sizeof(T), values.data(), values.size() * sizeof(T),
+                             copy_kind::host_to_device),
+              0);
+  }
+  template <class T>
+  std::vector<T> get(const void* from, std::size_t n) {
+    std::vector<T> values(n);
+    EXPECT_EQ(rt.aclrtMemcpy(values.data(), n * sizeof(T), from, n * sizeof(T), copy_kind::device_to_host), 0);
+    return values;
+  }
+  std::string message() {
+    const char* text = rt.aclGetRecentErrMsg();
+    return text == nullptr ? "" : text;
+  }
+
+  emulator machine_;
+  const ascend::runtime_calls& rt = machine_.calls().rt;
+  std::string expected_report;
+};
+
+}  // namespace npu_test
