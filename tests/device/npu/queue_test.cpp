@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "support/scripted_npu.hpp"
+#include "support/thrown.hpp"
 
 namespace {
 
@@ -18,16 +19,6 @@ struct queue_test : testing::Test {
   const ascend::calls& table = scripted::restart();
   ascend::queue q{ascend::session::open(table, "scripted"), 0};
 };
-
-template <class F>
-std::string message_of(F&& f) {
-  try {
-    f();
-  } catch (const std::exception& e) {
-    return e.what();
-  }
-  return "nothing was thrown";
-}
 
 TEST_F(queue_test, copies_come_back_whatever_their_size) {
   for (const std::size_t n : {std::size_t{1}, std::size_t{1000}, (std::size_t{5} << 20) + 77}) {
@@ -66,7 +57,7 @@ TEST_F(queue_test, an_asynchronous_error_names_the_last_operations) {
         ascend::cube_math::keep);
   state().returns["aclrtSynchronizeStream"] = 507015;
   state().message = "EZ9999: Inner Error!\n\tthe aicore execution is abnormal";
-  const std::string text = message_of([&] { q.wait(); });
+  const std::string text = thrown_by([&] { q.wait(); });
   EXPECT_THAT(text, HasSubstr("507015 (exception in an AI core): EZ9999: Inner Error! the aicore execution"));
   EXPECT_THAT(text, HasSubstr("latest first: aclnnMatmul, aclnnAdd x3"));
   EXPECT_THAT(text, testing::Not(HasSubstr("aclnnExp")));

@@ -58,29 +58,30 @@ class queue {
   void release(void* data) noexcept { memory_->release(data); }
   /// Returns when the host memory may be reused.
   void upload(void* device, const void* host, std::size_t bytes) {
-    if (bytes == 0) return;
-    staging_.upload(device, host, bytes);
-    remember("upload");
+    if (bytes != 0) put("upload", [&] { staging_.upload(device, host, bytes); });
   }
   /// Returns when the data is there; throws npu_error for what went wrong before.
   void download(void* host, const void* device, std::size_t bytes) {
     if (bytes == 0) return;
-    remember("download");
-    staging_.download(host, device, bytes, [this] { wait(); });
+    try {
+      staging_.download(host, device, bytes, [this] { wait(); });
+    } catch (const npu_error& e) {
+      if (e.call != "aclrtMemcpyAsync") throw;
+      throw suspecting(e);
+    }
   }
   void zero(void* data, std::size_t bytes) {
     if (bytes == 0) return;
-    const auto guard = device_.enter();
-    check(table(), table().rt.aclrtMemsetAsync(data, bytes, 0, bytes, stream_.get()), "aclrtMemsetAsync");
-    remember("zero");
+    put("zero",
+        [&] { check(table(), table().rt.aclrtMemsetAsync(data, bytes, 0, bytes, stream_.get()), "aclrtMemsetAsync"); });
   }
   /// From device memory to device memory.
   void copy(void* to, const void* from, std::size_t bytes) {
     if (bytes == 0) return;
-    const auto guard = device_.enter();
-    check(table(), table().rt.aclrtMemcpyAsync(to, bytes, from, bytes, copy_kind::device_to_device, stream_.get()),
-          "aclrtMemcpyAsync", " on the device");
-    remember("copy");
+    put("copy", [&] {
+      check(table(), table().rt.aclrtMemcpyAsync(to, bytes, from, bytes, copy_kind::device_to_device, stream_.get()),
+            "aclrtMemcpyAsync", " on the device");
+    });
   }
   /// Until everything is done; throws npu_error for what went wrong, with the names of what was asked for last.
   void wait() {
@@ -140,6 +141,18 @@ class queue {
  private:
   using phase_two = aclnnStatus (*)(void*, std::uint64_t, aclOpExecutor*, aclrtStream);
 
+  /// Enqueues what f does; a stream that stopped at a failure says so here, with whom to suspect.
+  template <class F>
+  void put(const char* name, F&& f) {
+    const auto guard = device_.enter();
+    try {
+      f();
+    } catch (const npu_error& e) {
+      throw suspecting(e);
+    }
+    remember(name);
+    if (settings_.sync_each_operation) wait();
+  }
   void enqueue(const char* name, phase_two second, std::uint64_t bytes, aclOpExecutor* executor) {
     if (bytes > workspace_bytes_) {
       try {
@@ -169,6 +182,7 @@ class queue {
                            domain::operators, name);
   }
 
+  npu_error suspecting(const npu_error& e) const { return {e.what() + suspects(), e.domain, e.code, e.call}; }
   void remember(const char* name) noexcept { last_[last_count_++ % last_.size()] = name; }
   const char* last(std::size_t back) const noexcept { return last_[(last_count_ - 1 - back) % last_.size()]; }
   /// "; since the last wait, latest first: aclnnMatmul, aclnnAdd"
