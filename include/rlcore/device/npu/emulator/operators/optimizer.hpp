@@ -10,8 +10,8 @@
 RLCORE_BEGIN
 namespace ascend::emulated::plans {
 
-/// AdamW (Loshchilov, Hutter 2019) in float, with t = step (a one element tensor on the device: the step to be taken,
-/// from 1 on):
+/// AdamW (Loshchilov, Hutter 2019) in float, with t = step + 1 (a one element tensor on the device: the steps taken
+/// before, from 0 on; the kernel adds the 1):
 ///   var *= 1 - lr wd; m += (g - m)(1 - b1); v = b2 v + (1 - b2) g^2;
 ///   var -= lr / (1 - b1^t) m / (sqrt(v) / sqrt(1 - b2^t) + eps)
 /// With amsgrad the largest v so far takes the place of v in the last line; maximize turns the sign of g. States of 16
@@ -33,7 +33,7 @@ inline kernel aclnnApplyAdamWV2(planner& p, output var, output first, output sec
   return in_working_precision(p.machine, [=, w = std::move(w), m = std::move(m), v = std::move(v), top = std::move(top),
                                           g = std::move(g), t = std::move(t)](execution& e, auto real) {
     using Real = decltype(real);
-    const Real steps = e.read<Real>(t)[0];
+    const Real steps = e.read<Real>(t)[0] + Real{1};
     const Real rate = static_cast<Real>(lr), beta1 = static_cast<Real>(b1), beta2 = static_cast<Real>(b2),
                tiny = static_cast<Real>(eps);
     const Real keep = Real{1} - rate * static_cast<Real>(decay);
