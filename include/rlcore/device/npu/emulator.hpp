@@ -6,6 +6,7 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/device/npu/abi/calls.hpp"
+#include "rlcore/device/npu/emulator/collectives.hpp"
 #include "rlcore/device/npu/emulator/operators.hpp"
 #include "rlcore/device/npu/emulator/runtime.hpp"
 #include "rlcore/device/npu/provider.hpp"
@@ -29,6 +30,7 @@ class emulator {
       emulated::fill(t.rt);
       emulated::fill(t.nn);
       emulated::fill(t.op);
+      emulated::fill(t.comm);
       return t;
     }();
     return table;
