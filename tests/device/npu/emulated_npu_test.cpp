@@ -1,0 +1,52 @@
+// The emulator as the tests of kernels use it, and what the npu device says of itself.
+#include "device/npu/emulated_npu.hpp"
+
+#include <gmock/gmock.h>
+
+#include "rlcore/device/npu/emulator.hpp"
+
+namespace rlcore_test {
+
+const ascend::calls& emulated_calls(int cann_version, std::uint64_t seed) {
+  ascend::emulated::settings s;
+  s.cann_version = cann_version;
+  s.seed = seed;
+  static const ascend::emulator provider;
+  ascend::emulated::configure(s);
+  return provider.calls();
+}
+
+namespace {
+
+TEST(npu_device, says_what_it_is) {
+  emulated_npu on(compute::hf32);
+  EXPECT_EQ(on->name(), "npu");
+  EXPECT_EQ(on->description(), "npu 0 (emulator), hf32");
+  EXPECT_EQ(on->compute_format(), weight_format::float32);
+  EXPECT_FALSE(on->batch_invariant());
+}
+
+TEST(npu_device, lacks_of_required_operators_are_told_at_once) {
+  try {
+    emulated_npu on({}, [](ascend::operator_calls& op) { op.aclnnMatmul.plan = nullptr, op.aclnnSort.run = nullptr; });
+    FAIL() << "nothing was thrown";
+  } catch (const ascend::capability_error& e) {
+    EXPECT_STREQ(e.what(), "npu: emulator lacks required operators: aclnnMatmul, aclnnSort");
+  }
+}
+
+TEST(npu_device, int8_weights_are_refused) {
+  emulated_npu on;
+  EXPECT_THROW(on->packed_bytes(weight_format::int8, 4, 4), device_error);
+}
+
+TEST(npu_device, memory_that_is_not_its_own_is_refused) {
+  emulated_npu on;
+  float host[4] = {};
+  auto y = room<float>(*on, 4);
+  auto ids = put(*on, indices{0});
+  EXPECT_THROW(on->gather_rows(y, host, ids, 1, 4), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace rlcore_test

@@ -1,0 +1,148 @@
+// Norms, rotary positions and SwiGLU of the npu device against the cpu, in float.
+#include <gtest/gtest.h>
+
+#include "device/npu/emulated_npu.hpp"
+
+namespace rlcore_test {
+namespace {
+
+/// Both with and without the optional operators.
+const change_of_operators ways[] = {{}, [](ascend::operator_calls& op) {
+                                      op.aclnnAddRmsNorm = {}, op.aclnnSwiGlu = {}, op.aclnnSwiGluGrad = {};
+                                      op.aclnnRotaryPositionEmbedding = {};
+                                    }};
+
+struct norms {
+  floats y, rstd, dx, dx_sum, dx_in_place, dw;
+};
+
+/// Rows x with a gap behind each, y and dy with another.
+template <class D>
+norms norm_of(D& d, extent_t t, extent_t groups, extent_t width) {
+  const extent_t x_row = groups * width + 3, y_row = groups * width + 5;
+  auto x = put(d, normal(t * x_row, 1, 2)), w = put(d, normal(width, 2)), dy = put(d, normal(t * y_row, 3));
+  auto y = put(d, normal(t * y_row, 4)), dx = put(d, normal(t * y_row, 5)), sum = put(d, normal(t * y_row, 6));
+  auto dw = put(d, normal(width, 7)), rstd = room<float>(d, t * groups);
+  const norm_arguments n{x_row, groups, width, w, 1e-5};
+  d.rms_norm_forward(n, y, y_row, x, rstd, t);
+  d.rms_norm_backward_weight(n, dw, dy, y_row, x, rstd, t);
+  d.rms_norm_backward(n, dx, dy, y_row, x, rstd, t, false);
+  d.rms_norm_backward(n, sum, dy, y_row, x, rstd, t, true);
+  d.rms_norm_backward(n, dy, dy, y_row, x, rstd, t, false);
+  return {y.back(), rstd.back(), dx.back(), sum.back(), dy.back(), dw.back()};
+}
+
+TEST(npu_norm, rows_and_heads_with_gaps) {
+  emulated_npu on;
+  cpu host(1);
+  for (const auto& [t, groups, width] : {std::array<extent_t, 3>{1, 1, 1}, {5, 1, 70}, {7, 3, 16}, {1, 4, 33}}) {
+    const norms got = norm_of(*on, t, groups, width), wanted = norm_of(host, t, groups, width);
+    expect_near(got.y, wanted.y, 1e-6, 1e-6, "y");
+    expect_near(got.rstd, wanted.rstd, 1e-6, 0, "rstd");
+    expect_near(got.dx, wanted.dx, 1e-5, 1e-5, "dx");
+    expect_near(got.dx_sum, wanted.dx_sum, 1e-5, 1e-5, "dx +=");
+    expect_near(got.dx_in_place, wanted.dx_in_place, 1e-5, 1e-5, "dx in place of dy");
+    expect_near(got.dw, wanted.dw, 1e-5, 1e-5, "dweight");
+  }
+}
+
+template <class D>
+std::array<floats, 3> sum_and_norm(D& d, extent_t t, extent_t w, int in_place) {
+  auto a = put(d, normal(t * w, 1)), b = put(d, normal(t * w, 2)), weight = put(d, normal(w, 3));
+  auto total = room<float>(d, t * w), y = room<float>(d, t * w), rstd = room<float>(d, t);
+  float* to = in_place == 0 ? total.data() : in_place == 1 ? a.data() : b.data();
+  d.add_rms_norm_forward({w, 1, w, weight, 1e-6}, to, a, b, y, rstd, t);
+  return {in_place == 0 ? total.back() : in_place == 1 ? a.back() : b.back(), y.back(), rstd.back()};
+}
+
+TEST(npu_norm, of_a_sum) {
+  cpu host(1);
+  for (const auto& way : ways) {
+    emulated_npu on({}, way);
+    for (const int in_place : {0, 1, 2}) {
+      const auto got = sum_and_norm(*on, 6, 50, in_place), wanted = sum_and_norm(host, 6, 50, in_place);
+      EXPECT_EQ(got[0], wanted[0]);
+      expect_near(got[1], wanted[1], 1e-6, 1e-6, "y");
+      expect_near(got[2], wanted[2], 1e-6, 0, "rstd");
+    }
+  }
+}
+
+/// Two layers of one pass over [q | k | v] rows; of `positions` the first t are used. Then other positions from the
+/// same memory.
+template <class D>
+std::array<floats, 3> turned(D& d, extent_t t, extent_t heads, extent_t width, extent_t gap) {
+  const extent_t half = width / 2, table = 40, row = heads * width + gap;
+  floats cosine, sine;
+  for (extent_t p = 0; p < table; ++p)
+    for (extent_t j = 0; j < half; ++j) {
+      const double angle = static_cast<double>(p) / std::pow(100.0, static_cast<double>(j) / static_cast<double>(half));
+      cosine.push_back(static_cast<float>(std::cos(angle))), sine.push_back(static_cast<float>(std::sin(angle)));
+    }
+  indices where, later;
+  for (extent_t k = 0; k < t; ++k) {
+    where.push_back(static_cast<std::int32_t>((k * 7 + 3) % table));
+    later.push_back(static_cast<std::int32_t>((k * 11 + 1) % table));
+  }
+  auto co = put(d, cosine), si = put(d, sine), x = put(d, normal(t * row, 1)), y = put(d, normal(t * row, 2)),
+       z = put(d, normal(t * row, 3));
+  auto positions = put(d, where);
+  d.rope(x, row, heads, width, positions, co, si, t, false);
+  d.rope(y, row, heads, width, positions, co, si, t, true);
+  d.upload(positions.data(), later.data(), later.size() * sizeof(std::int32_t));
+  d.rope(z, row, heads, width, positions, co, si, t, false);
+  return {x.back(), y.back(), z.back()};
+}
+
+TEST(npu_rope, turns_and_turns_back) {
+  cpu host(1);
+  for (const auto& way : ways) {
+    emulated_npu on({}, way);
+    for (const auto& [t, heads, width, gap] :
+         {std::array<extent_t, 4>{1, 1, 2, 0}, {5, 3, 8, 16}, {9, 2, 10, 0}, {1, 4, 64, 7}}) {
+      const auto got = turned(*on, t, heads, width, gap), wanted = turned(host, t, heads, width, gap);
+      for (std::size_t k = 0; k < 3; ++k) expect_near(got[k], wanted[k], 1e-6, 1e-6, "x");
+    }
+  }
+}
+
+template <class D>
+std::array<floats, 3> activated(D& d, extent_t t, extent_t w) {
+  auto gate_up = put(d, normal(t * 2 * w, 1, 3)), dy = put(d, normal(t * w, 2)), y = room<float>(d, t * w),
+       slopes = room<float>(d, t * 2 * w);
+  d.swiglu_forward(y, gate_up, t, w);
+  d.swiglu_backward(slopes, dy, gate_up, t, w);
+  d.swiglu_backward(gate_up, dy, gate_up, t, w);
+  return {y.back(), slopes.back(), gate_up.back()};
+}
+
+TEST(npu_swiglu, forward_and_backward) {
+  cpu host(1);
+  for (const auto& way : ways) {
+    emulated_npu on({}, way);
+    for (const auto& [t, w] : {std::array<extent_t, 2>{1, 1}, {5, 16}, {3, 37}, {2, 48}}) {
+      const auto got = activated(*on, t, w), wanted = activated(host, t, w);
+      for (std::size_t k = 0; k < 3; ++k) expect_near(got[k], wanted[k], 2e-6, 2e-6, "swiglu");
+      EXPECT_EQ(got[1], got[2]);
+    }
+  }
+}
+
+TEST(npu_layers, nothing_to_do) {
+  emulated_npu on;
+  npu& d = *on;
+  auto p = put(d, floats{1, 2});
+  auto ids = put(d, indices{0});
+  const norm_arguments n{2, 1, 2, p, 1e-6};
+  d.rms_norm_forward(n, p, 2, p, p, 0);
+  d.add_rms_norm_forward(n, p, p, p, p, p, 0);
+  d.rms_norm_backward(n, p, p, 2, p, p, 0, true);
+  d.rms_norm_backward_weight(n, p, p, 2, p, p, 0);
+  d.rope(p, 2, 1, 2, ids, p, p, 0, false);
+  d.swiglu_forward(p, p, 0, 2);
+  d.swiglu_backward(p, p, p, 0, 2);
+  EXPECT_EQ(p.back(), (floats{1, 2}));
+}
+
+}  // namespace
+}  // namespace rlcore_test

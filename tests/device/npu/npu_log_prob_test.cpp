@@ -1,0 +1,138 @@
+// Log-probs and entropies of the npu device, whole rows and tiles of columns, and their gradients, against the cpu.
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "device/npu/emulated_npu.hpp"
+
+namespace rlcore_test {
+namespace {
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
+
+struct problem {
+  extent_t t, v;
+  float temperature;
+  floats logits;
+  indices targets;
+  floats dlogp = normal(t, 8), dentropy = normal(t, 9);
+
+  problem(extent_t rows, extent_t vocabulary, float temp) : t(rows), v(vocabulary), temperature(temp) {
+    logits = normal(t * v, 7, 4);
+    for (std::size_t j = 3; v > 5 && j < logits.size(); j += 11) logits[j] = -infinity;  // excluded tokens
+    for (extent_t r = 0; r < t; ++r) {
+      targets.push_back(static_cast<std::int32_t>((r * 1017 + 2) % v));
+      logits[static_cast<std::size_t>(r * v + targets.back())] = 1.25f;
+    }
+  }
+};
+struct results {
+  floats logp, entropy, statistics, slopes;
+};
+
+template <class D>
+results whole(D& d, const problem& p) {
+  auto logits = put(d, p.logits), logp = room<float>(d, p.t), entropy = room<float>(d, p.t),
+       statistics = room<float>(d, 2 * p.t), dlogp = put(d, p.dlogp), dentropy = put(d, p.dentropy);
+  auto targets = put(d, p.targets);
+  d.log_prob_forward(logits, p.t, p.v, targets, p.temperature, logp, entropy, statistics);
+  EXPECT_EQ(logits.back(), p.logits);
+  d.log_prob_backward(logits, p.t, p.v, 0, targets, p.temperature, dlogp, dentropy, entropy, statistics);
+  return {logp.back(), entropy.back(), statistics.back(), logits.back()};
+}
+
+/// The same from tiles of `width` columns.
+template <class D>
+results tiled(D& d, const problem& p, extent_t width) {
+  auto logp = room<float>(d, p.t), entropy = room<float>(d, p.t), statistics = room<float>(d, 2 * p.t),
+       dlogp = put(d, p.dlogp), dentropy = put(d, p.dentropy);
+  auto targets = put(d, p.targets);
+  auto states = room<log_prob_state>(d, p.t);
+  results got;
+  got.slopes.resize(p.logits.size());
+  const auto each_tile = [&](auto&& f) {
+    for (extent_t first = 0; first < p.v; first += width) {
+      const extent_t w = std::min(width, p.v - first);
+      floats tile;
+      for (extent_t r = 0; r < p.t; ++r)
+        tile.insert(tile.end(), p.logits.begin() + r * p.v + first, p.logits.begin() + r * p.v + first + w);
+      auto columns = put(d, tile);
+      f(columns, w, first);
+    }
+  };
+  each_tile([&](auto& tile, extent_t w, extent_t first) {
+    d.log_prob_accumulate(states, tile, p.t, w, first, targets, p.temperature);
+  });
+  d.log_prob_finish(states, p.t, p.temperature, logp, entropy, statistics);
+  each_tile([&](auto& tile, extent_t w, extent_t first) {
+    d.log_prob_backward(tile, p.t, w, first, targets, p.temperature, dlogp, dentropy, entropy, statistics);
+    const floats slopes = tile.back();
+    for (extent_t r = 0; r < p.t; ++r) std::copy_n(slopes.begin() + r * w, w, got.slopes.begin() + r * p.v + first);
+  });
+  got.logp = logp.back(), got.entropy = entropy.back(), got.statistics = statistics.back();
+  return got;
+}
+
+/// z / temperature reaches 20, whose unit is 1e-6; sums of positive terms are good to a few units.
+void expect_alike(const results& got, const results& wanted) {
+  expect_near(got.logp, wanted.logp, 1e-6, 4e-6, "logp");
+  expect_near(got.entropy, wanted.entropy, 2e-6, 4e-6, "entropy");
+  expect_near(got.slopes, wanted.slopes, 1e-5, 4e-6, "slopes");
+}
+
+TEST(npu_log_prob, whole_rows) {
+  emulated_npu on;
+  cpu host(1);
+  for (const extent_t v : {1, 5, 43, 1000, 5003})
+    for (const float temperature : {1.0f, 0.7f, 1.5f}) {
+      SCOPED_TRACE(testing::Message() << v << " tokens at " << temperature);
+      const problem p(5, v, temperature);
+      expect_alike(whole(*on, p), whole(host, p));
+    }
+}
+
+TEST(npu_log_prob, tiles_of_columns) {
+  emulated_npu on;
+  cpu host(1);
+  problem p(6, 6 * 1024 + 77, 0.7f);
+  for (extent_t j = 0; j < p.v; ++j) {
+    const auto at = [&](extent_t row) { return static_cast<std::size_t>(row * p.v + j); };
+    p.logits[at(1)] = static_cast<float>(j) * 0.003f;   // every tile has a new maximum
+    p.logits[at(2)] = static_cast<float>(-j) * 0.003f;  // none has
+    if (j < 2500) p.logits[at(3)] = -infinity;          // tiles without a token
+    if (j != 4000) p.logits[at(4)] = -infinity;         // one token
+  }
+  p.targets[3] = 6220, p.targets[4] = 4000;
+  const results wanted = whole(host, p);
+  for (const extent_t width : {1024, 3072, 8192}) {
+    SCOPED_TRACE(width);
+    expect_alike(tiled(*on, p, width), wanted);
+  }
+}
+
+TEST(npu_log_prob, only_what_is_asked_for) {
+  emulated_npu on;
+  npu& d = *on;
+  auto logits = put(d, floats{0, 0}), logp = put(d, floats{5});
+  auto targets = put(d, indices{1});
+  d.log_prob_forward(logits, 1, 2, targets, 1, logp, nullptr, nullptr);
+  EXPECT_NEAR(logp.back()[0], -0.693147f, 1e-6f);
+  d.log_prob_forward(logits, 0, 2, targets, 1, logp, nullptr, nullptr);
+}
+
+TEST(npu_log_prob, not_a_number_is_seen) {
+  emulated_npu on;
+  npu& d = *on;
+  for (const float bad : {std::nanf(""), infinity}) {
+    floats row(300, 0.0f);
+    row[200] = bad;
+    auto logits = put(d, row), logp = room<float>(d, 1), entropy = room<float>(d, 1);
+    auto targets = put(d, indices{5});
+    d.log_prob_forward(logits, 1, 300, targets, 1, logp, entropy, nullptr);
+    EXPECT_FALSE(std::isfinite(logp.back()[0]));
+    EXPECT_FALSE(std::isfinite(entropy.back()[0]));
+  }
+}
+
+}  // namespace
+}  // namespace rlcore_test

@@ -1,0 +1,112 @@
+// Rows, elementwise kernels and the optimizer of the npu device against the cpu.
+#include <gtest/gtest.h>
+
+#include "device/npu/emulated_npu.hpp"
+
+namespace rlcore_test {
+namespace {
+
+template <class D>
+std::vector<floats> rows_of(D& d) {
+  const extent_t w = 13;
+  auto table = put(d, normal(20 * w, 1)), x = put(d, normal(7 * w, 2)), y = room<float>(d, 7 * w),
+       total = put(d, normal(w, 3)), sum = put(d, normal(20 * w, 4)), wide = put(d, normal(20 * (w + 4), 5)),
+       plain = put(d, normal(7 * (w + 4), 6)), column = put(d, normal(20, 7));
+  auto ids = put(d, indices{3, 19, 0, 3, 7, 3, 1}), different = put(d, indices{5, 2, 19, 0, 11, 6, 1});
+  d.gather_rows(y, table + 0, ids, 7, w);
+  d.scatter_add_rows(sum, x, ids, 7, w);
+  d.copy_rows(wide, w + 4, different, x, w, 7, w);
+  d.copy_rows(plain, w + 4, nullptr, x, w, 7, w);
+  d.copy_rows(column, 3, nullptr, x, 1, 6, 1);  // one column of a transposed matrix
+  d.sum_rows(total, x, 7, w);
+  std::vector<floats> results{y.back(), sum.back(), wide.back(), plain.back(), column.back(), total.back()};
+  d.add(y, y, x, 7 * w);
+  d.add(x, y, x, 7 * w);
+  d.scale(y, -0.3f, 7 * w);
+  d.fill(plain, 2.5f, 7 * w);
+  d.fill_zero(sum, 5 * sizeof(float));
+  for (auto* m : {&y, &x, &plain, &sum}) results.push_back(m->back());
+  return results;
+}
+
+TEST(npu_rows, are_those_of_the_cpu) {
+  emulated_npu on;
+  cpu host(1);
+  const auto got = rows_of(*on), wanted = rows_of(host);
+  for (std::size_t k = 0; k < got.size(); ++k)
+    if (k == 1 || k == 5)  // sums
+      expect_near(got[k], wanted[k], 1e-6, 1e-6, "sums");
+    else
+      EXPECT_EQ(got[k], wanted[k]) << k;
+}
+
+TEST(npu_rows, nothing_to_do) {
+  emulated_npu on;
+  npu& d = *on;
+  auto x = put(d, floats{1, 2});
+  auto ids = put(d, indices{0});
+  d.gather_rows(x, x, ids, 0, 2);
+  d.scatter_add_rows(x, x, ids, 0, 2);
+  d.copy_rows(x, 2, ids, x, 2, 0, 2);
+  d.copy_rows(x, 2, nullptr, x, 2, 0, 2);
+  d.sum_rows(x, x, 0, 2);
+  d.add(x, x, x, 0);
+  d.scale(x, 2, 0);
+  d.fill(x, 2, 0);
+  EXPECT_EQ(d.sum_of_squares(x, 0), 0);
+  d.adamw(x, x, x, x, 0, {});
+  EXPECT_EQ(x.back(), (floats{1, 2}));
+}
+
+TEST(npu_rows, negative_indices_are_refused) {
+  emulated_npu on;
+  npu& d = *on;
+  auto x = put(d, floats{1, 2});
+  auto ids = put(d, indices{-1});
+  EXPECT_THROW(d.scatter_add_rows(x, x, ids, 1, 2), std::invalid_argument);
+}
+
+TEST(npu_optimizer, sum_of_squares) {
+  emulated_npu on;
+  cpu host(1);
+  for (const extent_t n : {1, 100, 16384, 16385, 50000}) {
+    const floats values = normal(n, 1);
+    auto x = put(*on, values);
+    auto y = put(host, values);
+    const double wanted = host.sum_of_squares(y, n);
+    EXPECT_NEAR(on->sum_of_squares(x, n), wanted, 1e-6 * wanted);
+  }
+}
+
+template <class D>
+std::array<floats, 3> steps(D& d, float gradient_scale, double decay) {
+  const extent_t n = 1000;
+  auto w = put(d, normal(n, 1)), m = put(d, floats(1000, 0.0f)), v = put(d, floats(1000, 0.0f));
+  for (std::int64_t step = 1; step <= 4; ++step) {
+    auto g = put(d, normal(n, 10 + static_cast<std::uint64_t>(step), 0.1));
+    adamw_step how;
+    how.lr = 1e-2, how.weight_decay = decay, how.step = step, how.gradient_scale = gradient_scale;
+    d.adamw(w, m, v, g, n, how);
+  }
+  return {w.back(), m.back(), v.back()};
+}
+
+/// The operator takes beta2 in float, so that 1 - beta2 = 0.001 has an error of 5e-5 of itself: v has it too, and in
+/// the step it cancels against the correction of v.
+TEST(npu_optimizer, adamw) {
+  cpu host(1);
+  for (const bool fused : {true, false}) {
+    emulated_npu on({}, [&](ascend::operator_calls& op) {
+      if (!fused) op.aclnnApplyAdamWV2 = {};
+    });
+    for (const auto& [scale, decay] : {std::pair{1.0f, 0.01}, {0.37f, 0.0}}) {
+      const auto got = steps(*on, scale, decay), wanted = steps(host, scale, decay);
+      expect_near(got[0], wanted[0], 1e-6, 4e-6, "w");  // steps of 1e-2 within 1e-4 of themselves
+      expect_near(got[1], wanted[1], 2e-6, 1e-8, "m");
+      expect_near(got[2], wanted[2], fused ? 1e-4 : 1e-6, 1e-12, "v");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace rlcore_test
