@@ -35,6 +35,7 @@ struct library_group {
 struct missing_symbol {
   std::string name;
   bool required = false;
+  bool group_loaded = false;  ///< else all of the group is missing
 };
 
 /// Fills a table from the four lists of functions; what is absent stays null and is noted.
@@ -67,7 +68,7 @@ class symbol_table {
   template <class Result, class... A>
   void fill(Result (*&entry)(A...), const library_group& from, const char* name, bool required) {
     entry = reinterpret_cast<Result (*)(A...)>(from.find(name));
-    if (entry == nullptr) here_->push_back({name, required});
+    if (entry == nullptr) here_->push_back({name, required, from.loaded()});
   }
   /// Half an operator is none.
   template <class... A>
@@ -75,7 +76,7 @@ class symbol_table {
     void* plan = from.find((std::string(entry.name) + "GetWorkspaceSize").c_str());
     void* run = from.find(entry.name);
     if (plan == nullptr || run == nullptr) {
-      here_->push_back({entry.name, required});
+      here_->push_back({entry.name, required, from.loaded()});
       return;
     }
     entry.plan = reinterpret_cast<decltype(entry.plan)>(plan);

@@ -1,0 +1,353 @@
+// What of CANN is on this machine, whether rlcore can use it, and if not, what to do:
+//   build/bin/npu_doctor               this machine; exit code 0 if a training can start
+//   build/bin/npu_doctor --device 1    checks this device instead of 0
+//   build/bin/npu_doctor --emulator    the same on the emulated machine
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "rlcore/core/error.hpp"
+#include "rlcore/core/suggest.hpp"
+#include "rlcore/core/version.hpp"
+#include "rlcore/device/npu/dynamic_provider.hpp"
+#include "rlcore/device/npu/emulator.hpp"
+#include "rlcore/device/npu/loader/driver.hpp"
+#include "rlcore/device/npu/queue.hpp"
+
+namespace {
+
+using namespace rlcore;
+
+/// A heading and rows below it, their values in one column; printed when it ends.
+class section {
+ public:
+  explicit section(const char* heading) : heading_(heading) {}
+  section(const section&) = delete;
+  section& operator=(const section&) = delete;
+  ~section() {
+    std::size_t width = 26;
+    for (const auto& [label, value] : rows_) width = std::max(width, label.size());
+    std::puts(heading_);
+    for (const auto& [label, value] : rows_)
+      std::printf("  %-*s  %s\n", static_cast<int>(width), label.c_str(), value.c_str());
+    std::fflush(stdout);
+  }
+  void row(std::string label, std::string value) { rows_.emplace_back(std::move(label), std::move(value)); }
+
+ private:
+  const char* heading_;
+  std::vector<std::pair<std::string, std::string>> rows_;
+};
+
+/// What was found wrong, printed at the end.
+struct findings {
+  std::vector<std::string> problems, notes;
+  void problem(std::string_view text) {
+    if (text.starts_with("npu: ")) text.remove_prefix(5);
+    problems.emplace_back(text);
+  }
+  void note(std::string text) { notes.push_back(std::move(text)); }
+};
+
+struct flags {
+  bool emulator = false, help = false;
+  int device = 0;
+};
+
+flags parse(int argc, char** argv) {
+  flags f;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view a = argv[i];
+    if (a == "--emulator") {
+      f.emulator = true;
+    } else if (a == "--help" || a == "-h") {
+      f.help = true;
+    } else if (a == "--device") {
+      char* end = nullptr;
+      const long n = i + 1 < argc ? std::strtol(argv[i + 1], &end, 10) : -1;
+      if (end == nullptr || end == argv[i + 1] || *end != '\0' || n < 0 || n > 1023)
+        throw config_error("--device expects the number of a device");
+      f.device = static_cast<int>(n);
+      ++i;
+    } else {
+      const std::vector<std::string> known = {"--emulator", "--device", "--help"};
+      throw config_error("unknown argument '" + std::string(a) + "'" + did_you_mean(a, known) +
+                         "; expected --emulator, --device N or --help");
+    }
+  }
+  return f;
+}
+
+void show_environment() {
+  section out("environment");
+  for (const char* name : {"RLCORE_CANN_LIB_DIR", "ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME", "ASCEND_OPP_PATH",
+                           "ASCEND_AICPU_PATH", "ASCEND_RT_VISIBLE_DEVICES", "HCCL_DETERMINISTIC"}) {
+    const std::string value = ascend::environment(name);
+    out.row(name, value.empty() ? "not set" : value);
+  }
+  bool first = true;
+  for (const std::string& folder : ascend::split_folders(ascend::environment("LD_LIBRARY_PATH"))) {
+    out.row(first ? "LD_LIBRARY_PATH" : "", folder);
+    first = false;
+  }
+  if (first) out.row("LD_LIBRARY_PATH", "not set");
+}
+
+void show_driver(const ascend::driver_files& driver) {
+  section out("driver");
+  out.row("folder", driver.folder.empty() ? "not there" : driver.folder);
+  if (!driver.folder.empty()) out.row("version", driver.version.empty() ? "unknown" : driver.version);
+  if (driver.devices.empty()) out.row("/dev/davinci*", "not there");
+  for (const auto* files : {&driver.devices, &driver.managers})
+    for (const ascend::device_file& f : *files) out.row(f.path, f.openable ? "may be opened" : "may not be opened");
+}
+
+void show_libraries(const ascend::installation& cann, findings& found) {
+  section out("libraries");
+  for (const ascend::library_group* group : cann.groups()) {
+    bool first = true;
+    const auto line = [&](const std::string& text) {
+      out.row(first ? std::string(group->purpose) : "", text);
+      first = false;
+    };
+    for (const ascend::library& l : group->libraries)
+      if (l.handle != nullptr)
+        line(l.path());
+      else if (!l.problem.empty())
+        line(l.path() + ": " + ascend::one_line(l.problem));
+    if (first) line("not found: " + group->libraries.front().name);
+  }
+  if (!cann.problem().empty()) found.problem(cann.problem());
+}
+
+/// What the npu device does where an optional operator is missing.
+std::string_view composition(std::string_view name) {
+  constexpr std::pair<std::string_view, std::string_view> known[] = {
+      {"aclnnGroupedMatmulAdd", "Matmul and Add"},
+      {"aclnnAddRmsNorm", "Add and RmsNorm"},
+      {"aclnnSwiGlu", "Silu and Mul"},
+      {"aclnnSwiGluGrad", "SiluBackward, Silu and Mul"},
+      {"aclnnRotaryPositionEmbedding", "Mul, Neg and Add on halves"},
+      {"aclnnFlashAttentionVarLenScore", "BatchMatMul and Softmax"},
+      {"aclnnFlashAttentionUnpaddingScoreGrad", "BatchMatMul and SoftmaxBackward"},
+      {"aclnnApplyAdamWV2", "elementwise operators"},
+  };
+  for (const auto& [op, how] : known)
+    if (op == name) return how;
+  return {};
+}
+
+struct counts {
+  int required = 0, required_total = 0, optional = 0, optional_total = 0;
+  void see(std::string_view need, bool there) {
+    (need == "required" ? required_total : optional_total) += 1;
+    if (there) (need == "required" ? required : optional) += 1;
+  }
+};
+struct function_counts {
+  counts runtime, meta, operators, collectives;
+};
+
+function_counts count(const ascend::calls& t) {
+  function_counts n;
+#define RLCORE_NPU_CALL(name, need, result, parameters) n.runtime.see(#need, t.rt.name != nullptr);
+#include "rlcore/device/npu/abi/runtime.inc"
+#undef RLCORE_NPU_CALL
+#define RLCORE_NPU_CALL(name, need, result, parameters) n.meta.see(#need, t.nn.name != nullptr);
+#include "rlcore/device/npu/abi/meta.inc"
+#undef RLCORE_NPU_CALL
+#define RLCORE_NPU_OPERATOR(name, need, ...) n.operators.see(#need, static_cast<bool>(t.op.name));
+#include "rlcore/device/npu/abi/operators.inc"
+#undef RLCORE_NPU_OPERATOR
+#define RLCORE_NPU_CALL(name, need, result, parameters) n.collectives.see(#need, t.comm.name != nullptr);
+#include "rlcore/device/npu/abi/collectives.inc"
+#undef RLCORE_NPU_CALL
+  return n;
+}
+
+void show_functions(const ascend::calls& table, const ascend::installation* cann, findings& found) {
+  section out("functions");
+  const function_counts n = count(table);
+  const auto line = [&out](const char* label, const counts& c) {
+    char text[96];
+    std::snprintf(text, sizeof text, "%3d of %3d required, %2d of %2d optional", c.required, c.required_total,
+                  c.optional, c.optional_total);
+    out.row(label, text);
+  };
+  line("runtime", n.runtime);
+  line("operators' arguments", n.meta);
+  line("operators", n.operators);
+  line("collectives", n.collectives);
+  if (cann == nullptr) return;
+  for (const ascend::missing_symbol& m : cann->symbols().missing()) {
+    if (!m.group_loaded) continue;
+    const std::string_view how = composition(m.name);
+    out.row(m.name, m.required    ? "missing, required"
+                    : how.empty() ? "missing, not needed"
+                                  : "missing, composed of " + std::string(how));
+  }
+  if (cann->problem().empty() && !cann->symbols().missing_collectives().empty())
+    found.note(std::to_string(cann->symbols().missing_collectives().size()) +
+               " functions of HCCL are missing: one device works, several together do not");
+}
+
+/// The machine as its runtime describes it; null if it does not start or has no device.
+std::shared_ptr<ascend::session> show_machine(const ascend::calls& table, const std::string& name, int device,
+                                              findings& found) {
+  section out("machine");
+  const auto session = ascend::session::open(table, name);
+  const auto known = [](const std::string& text) { return text.empty() ? "unknown" : text; };
+  out.row("CANN", known(session->known().cann_version_text));
+  out.row("SoC", known(session->known().soc));
+  out.row("devices", std::to_string(session->device_count()));
+  if (session->known().cann_version != 0 && session->known().cann_version < 80100)
+    found.problem("this CANN is older than 8.1: install a newer one");
+  if (!session->initialised()) found.note("another part of the process had initialised the runtime");
+  if (session->device_count() == 0) {
+    found.problem(
+        "the runtime sees no device: npu-smi info tells whether the driver does; ASCEND_RT_VISIBLE_DEVICES "
+        "hides devices");
+    return nullptr;
+  }
+  if (device >= session->device_count()) {
+    found.problem("there is no device " + std::to_string(device) + ", the last is " +
+                  std::to_string(session->device_count() - 1));
+    return nullptr;
+  }
+  const ascend::device_handle handle(session, device);
+  const auto guard = handle.enter();
+  std::size_t available = 0, total = 0;
+  ascend::check(table, table.rt.aclrtGetMemInfo(ascend::memory_kind::hbm, &available, &total), "aclrtGetMemInfo");
+  out.row("device " + std::to_string(device),
+          ascend::memory_text(available) + " of " + ascend::memory_text(total) + " free");
+  return session;
+}
+
+/// Bytes to the device and back, between two events.
+std::string event_round_trip(ascend::queue& q) {
+  constexpr std::uint32_t flags = ascend::event_sync | ascend::event_time_line;
+  ascend::event start(q.device(), flags), end(q.device(), flags);
+  std::vector<unsigned char> out(1 << 20), back(out.size());
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<unsigned char>(i * 2654435761u >> 24);
+  const auto data = q.take<std::uint8_t>(static_cast<extent_t>(out.size()));
+  start.record(q.stream());
+  q.upload(data.data(), out.data(), out.size());
+  end.record(q.stream());
+  end.synchronize();
+  q.download(back.data(), data.data(), back.size());
+  if (back != out) throw error("1 MiB came back from the device changed");
+  char text[64];
+  std::snprintf(text, sizeof text, "pass, 1 MiB to the device in %.3f ms",
+                static_cast<double>(end.milliseconds_since(start)));
+  return text;
+}
+
+/// 16x16 in bfloat16 with small whole numbers: every sum is exact, so one right answer exists.
+std::string matrix_product(ascend::queue& q) {
+  constexpr int n = 16;
+  std::vector<bf16> a(n * n), b(n * n), c(n * n);
+  const auto left = [](int i, int k) { return static_cast<float>((3 * i + k) % 5 - 2); };
+  const auto right = [](int k, int j) { return static_cast<float>((k + 2 * j) % 7 - 3); };
+  for (int i = 0; i < n; ++i)
+    for (int j = 0; j < n; ++j) {
+      a[static_cast<std::size_t>(i * n + j)] = bf16(left(i, j));
+      b[static_cast<std::size_t>(i * n + j)] = bf16(right(i, j));
+    }
+  const auto da = q.take<bf16>(n * n), db = q.take<bf16>(n * n), dc = q.take<bf16>(n * n);
+  q.upload(da.data(), a.data(), a.size() * sizeof(bf16));
+  q.upload(db.data(), b.data(), b.size() * sizeof(bf16));
+  q.run(q.table().op.aclnnMatmul, q.tensor(da.data(), {n, n}), q.tensor(db.data(), {n, n}), q.tensor(dc.data(), {n, n}),
+        ascend::cube_math::keep);
+  q.download(c.data(), dc.data(), c.size() * sizeof(bf16));
+  for (int i = 0; i < n; ++i)
+    for (int j = 0; j < n; ++j) {
+      float exact = 0;
+      for (int k = 0; k < n; ++k) exact += left(i, k) * right(k, j);
+      const float got = c[static_cast<std::size_t>(i * n + j)];
+      if (got != exact)
+        throw error("the matrix product is wrong: element " + std::to_string(i) + "," + std::to_string(j) + " is " +
+                    std::to_string(got) + ", expected " + std::to_string(exact));
+    }
+  return "pass, 256 sums exact";
+}
+
+void check(const std::shared_ptr<ascend::session>& session, int device, findings& found) {
+  section out("checks");
+  ascend::queue_settings settings;
+  settings.sync_each_operation = true;  // an error names its operator
+  ascend::queue q(session, device, settings);
+  const auto run = [&](const char* label, std::string (*f)(ascend::queue&)) {
+    try {
+      out.row(label, f(q));
+    } catch (const std::exception& e) {
+      out.row(label, "FAIL");
+      found.problem(e.what());
+    }
+  };
+  run("event round trip", event_round_trip);
+  run("matrix product", matrix_product);
+}
+
+int diagnose(const flags& f) {
+  findings found;
+  std::puts("npu_doctor of rlcore " RLCORE_VERSION_STRING);
+  const ascend::emulator emulated;
+  const ascend::installation* cann = nullptr;
+  ascend::driver_files driver;
+  std::string name = emulated.name();
+  if (!f.emulator) {
+    show_environment();
+    driver = ascend::find_driver();
+    show_driver(driver);
+    cann = &ascend::dynamic_provider::installed();
+    show_libraries(*cann, found);
+    name = cann->name();
+    if (cann->problem().empty() && ascend::environment("ASCEND_OPP_PATH").empty())
+      found.note("ASCEND_OPP_PATH is not set: if operators are not found (561107), source CANN's set_env.sh");
+  }
+  const ascend::calls& table = cann != nullptr ? cann->table() : emulated.calls();
+  show_functions(table, cann, found);
+  if (cann == nullptr || cann->problem().empty()) {
+    try {
+      if (const auto session = show_machine(table, name, f.device, found)) check(session, f.device, found);
+    } catch (const std::exception& e) {
+      found.problem(e.what());
+    }
+  }
+  // The driver is known by its files alone: what works is not doubted for their sake.
+  if (!f.emulator && !found.problems.empty())
+    if (const std::string problem = ascend::driver_problem(driver); !problem.empty()) found.problem(problem);
+  section out("result");
+  for (const std::string& text : found.notes) out.row("note", text);
+  for (const std::string& text : found.problems) out.row("problem", text);
+  out.row(found.problems.empty() ? "pass" : "fail",
+          f.emulator               ? "emulated machine: modelled, no hardware"
+          : found.problems.empty() ? "trainer.device=npu is ready"
+                                   : "until this works, trainer.device=npu_emulator models the device on the CPU");
+  return found.problems.empty() ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    const flags f = parse(argc, argv);
+    if (f.help) {
+      std::puts(
+          "npu_doctor [--emulator] [--device N]\nPrints what of Ascend's CANN is on this machine and runs a small "
+          "check; exit code 0 if trainer.device=npu can work.");
+      return 0;
+    }
+    return diagnose(f);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "npu_doctor: %s\n", e.what());
+    return 1;
+  }
+}
