@@ -18,7 +18,6 @@
 #include "rlcore/device/npu/emulator/communicators.hpp"
 #include "rlcore/device/npu/emulator/rank_group.hpp"
 #include "rlcore/device/npu/emulator/rank_sum.hpp"
-#include "rlcore/device/npu/emulator/runtime_process.hpp"
 
 RLCORE_BEGIN
 namespace ascend::emulated {
@@ -73,11 +72,9 @@ inline HcclResult HcclCommInitAll(std::uint32_t count, std::int32_t* devices, Hc
     for (std::uint32_t k = 0; k < i; ++k)
       if (devices[i] == devices[k]) return fail(hccl_errors::parameter, "HcclCommInitAll: a device twice");
   if (count == 0) return fail(hccl_errors::parameter, "HcclCommInitAll: no devices");
-  aclrtContext before = nullptr;
-  (void)aclrtGetCurrentContext(&before);
   for (std::uint32_t i = 0; i < count; ++i)
-    if (aclrtSetDevice(devices[i]) != 0) return hccl_errors::runtime;
-  if (before != nullptr) (void)aclrtSetCurrentContext(before);
+    if (devices[i] < 0 || devices[i] >= machine_settings().devices)
+      return fail(hccl_errors::parameter, "HcclCommInitAll: no device " + std::to_string(devices[i]));
   const auto group = std::make_shared<rank_group>(count, collective_deadline());
   for (std::uint32_t i = 0; i < count; ++i)
     communicators[i] = communicator_table::instance().add(

@@ -1,0 +1,199 @@
+// From dlopen to the bits: a training step through libraries that pretend to be CANN's makes the same calls, and gives
+// the same bits, as on the emulator in the program.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "rlcore/core/random.hpp"
+#include "rlcore/device/npu.hpp"
+#include "rlcore/device/npu/dynamic_provider.hpp"
+#include "rlcore/device/npu/emulator.hpp"
+#include "rlcore/device/npu/trace.hpp"
+
+namespace {
+
+using namespace rlcore;
+using std::size_t;
+using testing::HasSubstr;
+
+struct outcome {
+  std::vector<std::string> calls;
+  std::vector<float> numbers;
+  bool has(std::string_view name) const {
+    return std::any_of(calls.begin(), calls.end(), [&](const std::string& c) { return c.find(name) != c.npos; });
+  }
+};
+
+/// A device's arrays, filled with numbers of a fixed seed.
+class arrays {
+ public:
+  explicit arrays(npu& d) : d_(d) {}
+  ~arrays() {
+    for (void* p : all_) d_.release(p);
+  }
+  float* normal(size_t n, float scale = 1) {
+    std::vector<float> host(n);
+    for (float& x : host) x = scale * static_cast<float>(random_key{7}.normal(++drawn_));
+    return put(host);
+  }
+  template <class T>
+  T* put(const std::vector<T>& host) {
+    all_.push_back(d_.allocate(host.size() * sizeof(T)));
+    d_.upload(all_.back(), host.data(), host.size() * sizeof(T));
+    return static_cast<T*>(all_.back());
+  }
+  float* zero(size_t n) { return put(std::vector<float>(n)); }
+
+ private:
+  npu& d_;
+  std::vector<void*> all_;
+  std::uint32_t drawn_ = 0;
+};
+
+/// Embedding, norm, rope, attention, gated layer, logits, loss, and back to the weights, of which two are updated.
+std::vector<float> training_step(npu& d) {
+  constexpr extent_t t = 6, width = 32, heads = 2, head = 16, inner = 48, words = 64;
+  arrays a(d);
+  const std::int32_t* ids = a.put<std::int32_t>({3, 1, 4, 1, 5, 9});
+  const std::int32_t* targets = a.put<std::int32_t>({1, 4, 1, 5, 9, 2});
+  const std::int32_t* positions = a.put<std::int32_t>({0, 1, 2, 0, 1, 2});
+  float* embedding = a.normal(words * width);
+  float* gate = a.normal(2 * inner * width, 0.1F);
+  float* down = a.normal(width * inner, 0.1F);
+  float* norm = a.normal(width);
+  const auto packed = [&](const float* weight, extent_t o, extent_t i) {
+    auto* p = a.put(std::vector<std::byte>(d.packed_bytes(d.compute_format(), o, i)));
+    d.pack_weight(p, d.compute_format(), weight, o, i);
+    return p;
+  };
+  float *x = a.zero(t * width), *y = a.zero(t * width), *rstd = a.zero(t), *mixed = a.zero(t * width);
+  d.gather_rows(x, embedding, ids, t, width);
+  const norm_arguments how{width, 1, width, norm, 1e-6};
+  d.rms_norm_forward(how, y, width, x, rstd, t);
+  float* cosine = a.normal(8 * head / 2);
+  d.rope(y, width, heads, head, positions, cosine, cosine, t, false);
+  const attention_shape shape{heads, heads, head, 0.25F};
+  const std::vector<attention_segment> segments{{y, y, width, 0, 3, 0, nullptr},
+                                                {y + 3 * width, y + 3 * width, width, 3, 3, 0, nullptr}};
+  float* statistics = a.zero(2 * t * heads);
+  d.attention_forward(shape, segments, y, width, mixed, width, statistics);
+  d.add(mixed, mixed, x, t * width);
+
+  float *both = a.zero(2 * t * inner), *one = a.zero(t * inner), *last = a.zero(t * width), *logits = a.zero(t * words);
+  const weight_format format = d.compute_format();
+  d.linear_forward(both, mixed, packed(gate, 2 * inner, width), format, nullptr, t, 2 * inner, width);
+  d.swiglu_forward(one, both, t, inner);
+  d.linear_forward(last, one, packed(down, width, inner), format, nullptr, t, width, inner);
+  d.linear_forward(logits, last, packed(embedding, words, width), format, nullptr, t, words, width);
+  float *logp = a.zero(t), *entropy = a.zero(t), *sums = a.zero(4 * t);
+  d.log_prob_forward(logits, t, words, targets, 1.0F, logp, entropy, sums);
+
+  float *dlogp = a.put(std::vector<float>(t, -1.0F / t)), *dlast = a.zero(t * width), *done = a.zero(t * inner);
+  float *dboth = a.zero(2 * t * inner), *dgate = a.zero(2 * inner * width), *ddown = a.zero(width * inner);
+  d.log_prob_backward(logits, t, words, 0, targets, 1.0F, dlogp, a.zero(t), entropy, sums);
+  d.linear_backward_input(dlast, logits, embedding, t, words, width, false);
+  d.linear_backward_weight(ddown, dlast, one, t, width, inner, true);
+  d.linear_backward_input(done, dlast, down, t, width, inner, false);
+  d.swiglu_backward(dboth, done, both, t, inner);
+  d.linear_backward_weight(dgate, dboth, mixed, t, 2 * inner, width, true);
+  const double square = d.sum_of_squares(dgate, 2 * inner * width);
+  float *m = a.zero(2 * inner * width), *v = a.zero(2 * inner * width);
+  d.adamw(gate, m, v, dgate, 2 * inner * width, {1e-2, 0.9, 0.999, 1e-8, 0.01, 1, 1});
+
+  std::vector<float> numbers{static_cast<float>(square)};
+  const auto keep = [&](const float* p, size_t n) {
+    numbers.resize(numbers.size() + n);
+    d.download(numbers.data() + numbers.size() - n, p, n * sizeof(float));
+  };
+  keep(logp, t);
+  keep(ddown, width * inner);
+  keep(gate, 2 * inner * width);
+  return numbers;
+}
+
+/// The step with every call logged, and one collective of a group of one.
+template <class P>
+outcome run(const P& provider) {
+  outcome result;
+  const ascend::calls& table = ascend::call_log::instance().start(
+      provider.calls(), [&](std::string_view line) { result.calls.emplace_back(line); });
+  try {
+    const auto session = ascend::session::open(table, std::string(provider.name()));
+    npu device(session, {0, compute::bfloat16, true, false, false});
+    result.numbers = training_step(device);
+
+    const auto guard = ascend::device_handle(session, 0).enter();
+    std::int32_t which = 0;
+    ascend::HcclComm group = nullptr;
+    const ascend::aclrtStream stream = device.queue().stream().get();
+    arrays a(device);
+    float* x = a.put<float>({1, 2, 3});
+    EXPECT_EQ(table.comm.HcclCommInitAll(1, &which, &group), 0);
+    EXPECT_EQ(table.comm.HcclAllReduce(x, x, 3, ascend::hccl_type::float32, ascend::hccl_reduction::sum, group, stream),
+              0);
+    device.wait();
+    EXPECT_EQ(table.comm.HcclCommDestroy(group), 0);
+  } catch (const std::exception& e) {
+    ADD_FAILURE() << provider.name() << ": " << e.what();
+  }
+  ascend::call_log::instance().stop();
+  return result;
+}
+
+ascend::dynamic_provider pretended(const char* folder) {
+  return ascend::dynamic_provider(std::vector<std::string>{std::string(RLCORE_CANN_EMULATED_DIR) + "/" + folder});
+}
+
+const outcome& expected() {
+  static const outcome of_the_emulator = run(ascend::emulator());
+  return of_the_emulator;
+}
+
+void expect_equal(const outcome& found) {
+  EXPECT_EQ(found.numbers, expected().numbers);
+  ASSERT_EQ(found.calls.size(), expected().calls.size());
+  for (size_t i = 0; i < found.calls.size(); ++i) ASSERT_EQ(found.calls[i], expected().calls[i]) << "call " << i;
+}
+
+TEST(emulated_libraries, a_training_step_makes_the_same_calls_and_bits) {
+  EXPECT_GT(expected().calls.size(), 100U);
+  EXPECT_EQ(expected().numbers.size(), 1U + 6 + 32 * 48 + 96 * 32);
+  EXPECT_TRUE(std::all_of(expected().numbers.begin(), expected().numbers.end(), [](float x) { return x == x; }));
+  expect_equal(run(pretended("whole")));
+}
+
+TEST(emulated_libraries, functions_spread_over_the_libraries_of_cann_9) {
+  const ascend::dynamic_provider p = pretended("split");
+  EXPECT_TRUE(p.installation().symbols().missing().empty());
+  expect_equal(run(p));
+}
+
+TEST(emulated_libraries, without_optional_operators_the_step_is_composed_of_others) {
+  const ascend::dynamic_provider p = pretended("required");
+  EXPECT_FALSE(p.calls().op.aclnnSwiGlu);
+  EXPECT_FALSE(p.calls().op.aclnnFlashAttentionVarLenScore);
+  const outcome found = run(p);
+  EXPECT_TRUE(expected().has("aclnnSwiGlu"));
+  EXPECT_FALSE(found.has("aclnnSwiGlu"));
+  ASSERT_EQ(found.numbers.size(), expected().numbers.size());
+  for (size_t i = 0; i < found.numbers.size(); ++i)  // other roundings: bfloat16 has 2^-8
+    ASSERT_NEAR(found.numbers[i], expected().numbers[i], 0.02 * (1 + std::abs(expected().numbers[i]))) << i;
+}
+
+TEST(emulated_libraries, the_machine_behind_them_is_another_one) {
+  ascend::emulated::settings other;
+  other.soc = "Ascend910_9391";
+  const ascend::emulator here(other);
+  EXPECT_STREQ(here.calls().rt.aclrtGetSocName(), "Ascend910_9391");
+  EXPECT_STREQ(pretended("whole").calls().rt.aclrtGetSocName(), "Ascend910B3");
+}
+
+}  // namespace
