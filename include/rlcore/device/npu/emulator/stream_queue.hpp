@@ -172,7 +172,6 @@ class stream_queue {
         outcome = run(task);
         code = outcome.code;
       }
-      if (task.mark != nullptr) task.mark->reach(code);
       task.run = nullptr;  // what it holds dies before anybody is told that it is done
       lock.lock();
       if (outcome.code != 0) {
@@ -181,6 +180,7 @@ class stream_queue {
         error_text_ = std::string(task.name) + ": " + outcome.message;
       }
       ++finished_;
+      if (task.mark != nullptr) task.mark->reach(code);  // with the lock: whoever waited for one sees the other too
       done_.notify_all();
     }
     over_ = true;
