@@ -36,16 +36,22 @@ using change_of_operators = std::function<void(ascend::operator_calls&)>;
 /// An npu whose every allocation is apart from the others, so that a stray access is an error. `change` may take
 /// operators away.
 struct emulated_npu {
-  explicit emulated_npu(npu_settings settings = {}, const change_of_operators& change = {}, int cann_version = 80300)
+  explicit emulated_npu(npu_settings settings = exact(compute::bfloat16), const change_of_operators& change = {},
+                        int cann_version = 80300)
       : table(emulated_calls(cann_version)) {
     if (change) change(table.op);
-    settings.exact_memory = true;
     device = std::make_unique<npu>(table_provider{&table}, settings);
   }
   explicit emulated_npu(compute type, const change_of_operators& change = {}, int cann_version = 80300)
-      : emulated_npu(npu_settings{0, type}, change, cann_version) {}
+      : emulated_npu(exact(type), change, cann_version) {}
   npu& operator*() const { return *device; }
   npu* operator->() const { return device.get(); }
+
+  static npu_settings exact(compute type) {
+    npu_settings s;
+    s.compute = type, s.exact_memory = true;
+    return s;
+  }
 
   ascend::calls table;
   std::unique_ptr<npu> device;

@@ -28,7 +28,8 @@ TEST(npu_device, says_what_it_is) {
 
 TEST(npu_device, lacks_of_required_operators_are_told_at_once) {
   try {
-    emulated_npu on({}, [](ascend::operator_calls& op) { op.aclnnMatmul.plan = nullptr, op.aclnnSort.run = nullptr; });
+    emulated_npu on(compute::bfloat16,
+                    [](ascend::operator_calls& op) { op.aclnnMatmul.plan = nullptr, op.aclnnSort.run = nullptr; });
     FAIL() << "nothing was thrown";
   } catch (const ascend::capability_error& e) {
     EXPECT_STREQ(e.what(), "npu: emulator lacks required operators: aclnnMatmul, aclnnSort");

@@ -58,7 +58,7 @@ std::array<floats, 3> sum_and_norm(D& d, extent_t t, extent_t w, int in_place) {
 TEST(npu_norm, of_a_sum) {
   cpu host(1);
   for (const auto& way : ways) {
-    emulated_npu on({}, way);
+    emulated_npu on(compute::bfloat16, way);
     for (const int in_place : {0, 1, 2}) {
       const auto got = sum_and_norm(*on, 6, 50, in_place), wanted = sum_and_norm(host, 6, 50, in_place);
       EXPECT_EQ(got[0], wanted[0]);
@@ -97,7 +97,7 @@ std::array<floats, 3> turned(D& d, extent_t t, extent_t heads, extent_t width, e
 TEST(npu_rope, turns_and_turns_back) {
   cpu host(1);
   for (const auto& way : ways) {
-    emulated_npu on({}, way);
+    emulated_npu on(compute::bfloat16, way);
     for (const auto& [t, heads, width, gap] :
          {std::array<extent_t, 4>{1, 1, 2, 0}, {5, 3, 8, 16}, {9, 2, 10, 0}, {1, 4, 64, 7}}) {
       const auto got = turned(*on, t, heads, width, gap), wanted = turned(host, t, heads, width, gap);
@@ -119,7 +119,7 @@ std::array<floats, 3> activated(D& d, extent_t t, extent_t w) {
 TEST(npu_swiglu, forward_and_backward) {
   cpu host(1);
   for (const auto& way : ways) {
-    emulated_npu on({}, way);
+    emulated_npu on(compute::bfloat16, way);
     for (const auto& [t, w] : {std::array<extent_t, 2>{1, 1}, {5, 16}, {3, 37}, {2, 48}}) {
       const auto got = activated(*on, t, w), wanted = activated(host, t, w);
       for (std::size_t k = 0; k < 3; ++k) expect_near(got[k], wanted[k], 2e-6, 2e-6, "swiglu");

@@ -96,7 +96,7 @@ std::array<floats, 3> steps(D& d, float gradient_scale, double decay) {
 TEST(npu_optimizer, adamw) {
   cpu host(1);
   for (const bool fused : {true, false}) {
-    emulated_npu on({}, [&](ascend::operator_calls& op) {
+    emulated_npu on(compute::bfloat16, [&](ascend::operator_calls& op) {
       if (!fused) op.aclnnApplyAdamWV2 = {};
     });
     for (const auto& [scale, decay] : {std::pair{1.0f, 0.01}, {0.37f, 0.0}}) {
