@@ -13,11 +13,11 @@
 class emulated_queue {
  public:
   explicit emulated_queue(rlcore::ascend::emulated::settings machine = {}, rlcore::ascend::queue_settings how = {})
-      : provider_(small(std::move(machine))),
+      : provider_(of_modest_size(std::move(machine))),
         q(rlcore::ascend::session::open(provider_.calls(), provider_.name()), 0, how) {}
 
  private:
-  static rlcore::ascend::emulated::settings small(rlcore::ascend::emulated::settings s) {
+  static rlcore::ascend::emulated::settings of_modest_size(rlcore::ascend::emulated::settings s) {
     s.memory_bytes = std::size_t{256} << 20;
     s.poison_bytes = std::size_t{1} << 20;
     return s;

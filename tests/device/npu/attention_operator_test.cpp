@@ -264,7 +264,7 @@ TEST(attention_operator, empty_sequences_and_queries_without_keys) {
 TEST(attention_operator, masks_are_checked_when_they_are_read) {
   const auto code = [](attention_case<bf16> a, std::string* why = nullptr) {
     emulated_queue d;
-    return d.code_of([&] { (void)attend(d, a); }, why);
+    return d.code_of([&] { (void)attend(d, a, false); }, why);
   };
   attention_case<bf16> a;
   std::string why;
@@ -272,6 +272,10 @@ TEST(attention_operator, masks_are_checked_when_they_are_read) {
   for (auto& x : a.mask) x = !x;  // 1 would mean seen
   EXPECT_EQ(code(a, &why), 507015);
   EXPECT_NE(why.find("row 0 of the compressed mask"), std::string::npos) << why;
+  a.mask = compressed_mask();
+  a.mask[5 * 2048 + 6] = 0;  // key 6 of query 5
+  EXPECT_EQ(code(a, &why), 507015);
+  EXPECT_NE(why.find("row 5 of the compressed mask"), std::string::npos) << why;
 
   attention_case<bf16> full;
   full.query_ends = full.key_ends = {3};
@@ -328,6 +332,24 @@ TEST(attention_operator, no_bit_depends_on_the_threads_of_the_host) {
   EXPECT_EQ(floats(results[0].dq), floats(results[1].dq));
   EXPECT_EQ(floats(results[0].dk), floats(results[1].dk));
   EXPECT_EQ(floats(results[0].dv), floats(results[1].dv));
+}
+
+TEST(attention_operator, errors_of_exp_stay_what_was_set) {
+  attention_case<float> a;
+  a.query_ends = a.key_ends = {20};
+  const auto with = [&](int ulp, std::uint64_t seed) {
+    settings s;
+    s.exp_ulp = ulp;
+    s.seed = seed;
+    emulated_queue d(s);
+    return attend(d, a, false);
+  };
+  const auto exact = with(0, 1), one = with(2, 1), again = with(2, 1), other = with(2, 2);
+  EXPECT_EQ(one.total, again.total);
+  EXPECT_NE(one.total, exact.total);
+  EXPECT_NE(one.total, other.total);
+  for (std::size_t i = 0; i < exact.total.size(); ++i)
+    ASSERT_NEAR(one.total[i], exact.total[i], exact.total[i] * (2 * 0x1p-23 + 20 * 0x1p-24));
 }
 
 TEST(attention_operator, refuses_what_is_documented) {

@@ -133,6 +133,19 @@ TEST(product_operator, math_types_change_what_floats_become) {
   for (std::size_t i = 0; i < outer.size(); ++i) ASSERT_EQ(outer[i], x[i / 6] * w[i % 6]);
 }
 
+TEST(product_operator, ties_of_hf32_are_a_setting) {
+  const std::vector<float> tie{1 + 0x1p-12f, 1 + 3 * 0x1p-12f}, axes{1, 0, 0, 1};  // between 12-bit neighbours
+  const auto with = [&](emulated::rounding ties) {
+    settings s;
+    s.hf32_ties = ties;
+    emulated_queue d(s);
+    return linear(d, tie, axes, 1, 2, 2, cube_math::use_hf32);
+  };
+  EXPECT_EQ(with(emulated::rounding::nearest_zero), (std::vector<float>{1, 1 + 0x1p-11f}));
+  EXPECT_EQ(with(emulated::rounding::nearest_even), (std::vector<float>{1, 1 + 0x1p-10f}));
+  EXPECT_EQ(with(emulated::rounding::nearest_away), (std::vector<float>{1 + 0x1p-11f, 1 + 0x1p-10f}));
+}
+
 TEST(product_operator, operands_are_views) {
   emulated_queue d;
   const std::int64_t m = 3, n = 5, k = 7;

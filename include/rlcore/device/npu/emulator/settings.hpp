@@ -7,6 +7,7 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/error.hpp"
+#include "rlcore/device/npu/emulator/numerics/rounding.hpp"
 
 RLCORE_BEGIN
 /// An Atlas machine in a process without one: the functions of the four lists, with their rules and error numbers.
@@ -18,8 +19,9 @@ struct settings {
   int cann_version = 80300;                         ///< 8.1.RC1 = 80100, 8.3.RC1 = 80300, 8.5.0 = 80500
   std::size_t memory_bytes = std::size_t{8} << 30;  ///< of each device; address space, taken from the host when used
   int devices = 2;
-  std::uint64_t seed = 0;  ///< of every order that the hardware leaves open
-  int exp_ulp = 0;         ///< largest error of exp and its like, in units in the last place
+  std::uint64_t seed = 0;                       ///< of every order that the hardware leaves open
+  rounding hf32_ties = rounding::nearest_zero;  ///< how floats become HF32; documentation leaves the ties open
+  int exp_ulp = 0;                              ///< largest error of exp and its like, in units in the last place
   bool reference = false;  ///< fp64 inside, one rounding at the end: to tell rounding from mistakes
   bool strict = true;      ///< refuse what is documented as not allowed even where hardware may let it pass
   int threads = 0;         ///< for large products; 0: as many as the host has

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
@@ -98,21 +99,21 @@ class cube {
     const cube_tiles tiles = choose_cube_tiles();
     const std::int64_t deepest = std::min(k_block, end - begin);
     const std::int64_t tallest = (std::min(row_block, where.row_end - where.row) + 7) / 8;
-    std::vector<eight> left(static_cast<std::size_t>(tallest * deepest)), right(static_cast<std::size_t>(deepest));
+    const auto left = std::make_unique_for_overwrite<eight[]>(static_cast<std::size_t>(tallest * deepest));
+    const auto right = std::make_unique_for_overwrite<eight[]>(static_cast<std::size_t>(deepest));
     for (std::int64_t k = begin; k < end; k += k_block) {
       const std::int64_t depth = std::min(k_block, end - k);
       for (std::int64_t row = where.row; row < where.row_end; row += row_block) {
         const std::int64_t rows = std::min(row_block, where.row_end - row);
         for (std::int64_t i = 0; i < rows; i += 8)
-          pack(left.data() + i / 8 * depth, a.data + (row + i) * a.row + k * a.column, a.row, a.column,
+          pack(left.get() + i / 8 * depth, a.data + (row + i) * a.row + k * a.column, a.row, a.column,
                std::min<std::int64_t>(8, rows - i), depth);
         for (std::int64_t column = where.column; column < where.column_end; column += 8) {
           const std::int64_t columns = std::min<std::int64_t>(8, where.column_end - column);
-          pack(right.data(), b.data + k * b.row + column * b.column, b.column, b.row, columns, depth);
+          pack(right.get(), b.data + k * b.row + column * b.column, b.column, b.row, columns, depth);
           for (std::int64_t i = 0; i < rows; i += 8)
-            one_tile(tiles, group, left.data() + i / 8 * depth, right.data(), depth,
-                     std::min<std::int64_t>(8, rows - i), columns,
-                     c + (row - where.row + i) * stride + column - where.column, stride);
+            one_tile(tiles, group, left.get() + i / 8 * depth, right.get(), depth, std::min<std::int64_t>(8, rows - i),
+                     columns, c + (row - where.row + i) * stride + column - where.column, stride);
         }
       }
     }

@@ -80,7 +80,7 @@ std::span<const Real> cube_values(execution& e, const tensor& t, const product_t
     const std::span<float> all(converted, values.size());
     if (down) round_values(all, data_type::float16, rounding::nearest_even, e.overflow);
     if (hf32)
-      for (float& x : all) x = to_hf32(x, rounding::nearest_zero);
+      for (float& x : all) x = to_hf32(x, e.machine.hf32_ties);
     return all;
   } else {
     return values;
