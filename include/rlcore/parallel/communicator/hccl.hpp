@@ -1,0 +1,275 @@
+// Ranks with an Ascend NPU each, in one process or in many.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/core/error.hpp"
+#include "rlcore/device/npu/provider.hpp"
+#include "rlcore/device/npu/queue.hpp"
+#include "rlcore/parallel/communicator/communicator.hpp"
+#include "rlcore/parallel/communicator/sizes.hpp"
+
+RLCORE_BEGIN
+namespace parallel {
+
+/// What rank 0 makes and all ranks need to find each other: 4108 bytes to be handed to them as they are. The device is
+/// the one that rank 0 is going to use. Throws npu_error.
+inline ascend::hccl_root_info hccl_root(const std::shared_ptr<ascend::session>& session, int device) {
+  const ascend::device_handle handle(session, device);
+  const auto guard = handle.enter();
+  ascend::hccl_root_info root;
+  if (handle.table().comm.HcclGetRootInfo == nullptr)
+    throw ascend::capability_error("npu: " + session->provider() + " has no HCCL", ascend::domain::collectives,
+                                   "HcclGetRootInfo");
+  ascend::check(handle.table(), ascend::domain::collectives, handle.table().comm.HcclGetRootInfo(&root),
+                "HcclGetRootInfo");
+  return root;
+}
+
+/// One rank of a group of NPUs. Host memory travels through the device's: to the device, by HCCL as bytes, and back.
+/// HCCL compares little between ranks, so most of what a rank does wrong shows as the deadline of the others.
+///
+/// Construction returns when all ranks have come. A rank is used by one thread, and a device has one rank.
+class hccl_rank {
+ public:
+  hccl_rank(std::shared_ptr<ascend::session> session, int device, const ascend::hccl_root_info& root, int ranks,
+            int rank, std::chrono::milliseconds deadline = std::chrono::minutes(10))
+      : rank_(rank), size_(ranks), deadline_(deadline), queue_(std::move(session), device) {
+    if (ranks < 1 || rank < 0 || rank >= ranks)
+      throw std::invalid_argument("rlcore: hccl: rank " + std::to_string(rank) + " of " + std::to_string(ranks));
+    if (comm().HcclCommInitRootInfo == nullptr)
+      throw ascend::capability_error("npu: " + queue_.device().session()->provider() + " has no HCCL",
+                                     ascend::domain::collectives, "HcclCommInitRootInfo");
+    const auto guard = queue_.device().enter();
+    const int status = comm().HcclCommInitRootInfo(static_cast<std::uint32_t>(ranks), &root,
+                                                   static_cast<std::uint32_t>(rank), &communicator_);
+    if (status != 0)
+      throw communication_error("rlcore: rank " + std::to_string(rank) +
+                                " cannot join: " + text("HcclCommInitRootInfo", status));
+  }
+  hccl_rank(const hccl_rank&) = delete;
+  hccl_rank& operator=(const hccl_rank&) = delete;
+  /// Whoever still waits for this rank fails.
+  ~hccl_rank() {
+    leave();
+    queue_.release(in_.data);
+    queue_.release(out_.data);
+  }
+
+  int rank() const noexcept { return rank_; }
+  int size() const noexcept { return size_; }
+
+  void barrier() {
+    run("barrier", [&](ascend::aclrtStream stream) { return comm().HcclBarrier(communicator_, stream); });
+  }
+  template <wire T>
+  void broadcast(std::span<T> data, int root) {
+    check_root("broadcast", root, size_);
+    if (data.empty()) return;
+    grow(out_, data.size_bytes());
+    if (rank_ == root) upload(out_, std::as_bytes(data));
+    run("broadcast", [&](ascend::aclrtStream stream) {
+      return comm().HcclBroadcast(out_.data, data.size_bytes(), bytes, static_cast<std::uint32_t>(root), communicator_,
+                                  stream);
+    });
+    if (rank_ != root) download(std::as_writable_bytes(data));
+  }
+  template <wire T>
+  void all_gather(std::span<const T> in, std::span<T> out) {
+    check_size("all_gather", "out", out.size(), in.size() * static_cast<std::size_t>(size_));
+    if (in.empty()) return;
+    exchange("all_gather", in, out, [&](ascend::aclrtStream stream) {
+      return comm().HcclAllGather(in_.data, out_.data, in.size_bytes(), bytes, communicator_, stream);
+    });
+  }
+  template <wire T>
+  void all_gather_v(std::span<const T> in, std::span<T> out, std::span<const std::size_t> counts) {
+    check_counts("all_gather_v", "out", counts, size_, out.size());
+    check_size("all_gather_v", "in", in.size(), counts[static_cast<std::size_t>(rank_)]);
+    if (out.empty()) return;
+    const std::vector<std::size_t> same(static_cast<std::size_t>(size_), in.size());
+    exchange_v("all_gather_v", in, same, true, out, counts);
+  }
+  template <wire T>
+  void all_to_all(std::span<const T> in, std::span<T> out) {
+    const std::size_t n = in.size() / static_cast<std::size_t>(size_);
+    check_size("all_to_all", "in", in.size(), n * static_cast<std::size_t>(size_));
+    check_size("all_to_all", "out", out.size(), in.size());
+    if (in.empty()) return;
+    exchange("all_to_all", in, out, [&](ascend::aclrtStream stream) {
+      return comm().HcclAlltoAll(in_.data, n * sizeof(T), bytes, out_.data, n * sizeof(T), bytes, communicator_,
+                                 stream);
+    });
+  }
+  template <wire T>
+  void all_to_all_v(std::span<const T> in, std::span<const std::size_t> in_counts, std::span<T> out,
+                    std::span<const std::size_t> out_counts) {
+    check_counts("all_to_all_v", "in", in_counts, size_, in.size());
+    check_counts("all_to_all_v", "out", out_counts, size_, out.size());
+    exchange_v("all_to_all_v", in, in_counts, false, out, out_counts);
+  }
+  /// The others learn of it by waiting for this rank in vain, on the emulator at once.
+  [[noreturn]] void abort(const std::string& why) {
+    broken_ = "rank " + std::to_string(rank_) + " aborted: " + why;
+    leave();
+    throw communication_error("rlcore: " + broken_);
+  }
+
+ private:
+  static constexpr ascend::hccl_type bytes = ascend::hccl_type::int8;
+  struct buffer {
+    void* data = nullptr;
+    std::size_t size = 0;
+  };
+
+  const ascend::collective_calls& comm() const { return queue_.table().comm; }
+
+  void grow(buffer& b, std::size_t size) {
+    if (size <= b.size && b.data != nullptr) return;
+    queue_.release(std::exchange(b.data, nullptr));
+    b.size = 0;
+    b.data = queue_.allocate(std::max<std::size_t>(size, 32));
+    b.size = size;
+  }
+  void upload(buffer& to, std::span<const std::byte> from) {
+    grow(to, from.size());
+    queue_.upload(to.data, from.data(), from.size());
+  }
+  void download(std::span<std::byte> to) { queue_.download(to.data(), out_.data, to.size()); }
+
+  template <class T, class Call>
+  void exchange(const char* collective, std::span<const T> in, std::span<T> out, Call call) {
+    upload(in_, std::as_bytes(in));
+    grow(out_, out.size_bytes());
+    run(collective, call);
+    download(std::as_writable_bytes(out));
+  }
+  /// `same`: all ranks get all of `in`.
+  template <class T>
+  void exchange_v(const char* collective, std::span<const T> in, std::span<const std::size_t> in_counts, bool same,
+                  std::span<T> out, std::span<const std::size_t> out_counts) {
+    std::vector<std::uint64_t> lists[4];  // counts and offsets of in, then of out, in bytes
+    std::uint64_t from = 0, to = 0;
+    for (std::size_t r = 0; r < in_counts.size(); ++r) {
+      lists[0].push_back(in_counts[r] * sizeof(T));
+      lists[1].push_back(from);
+      lists[2].push_back(out_counts[r] * sizeof(T));
+      lists[3].push_back(to);
+      if (!same) from += lists[0].back();
+      to += lists[2].back();
+    }
+    exchange(collective, in, out, [&](ascend::aclrtStream stream) {
+      return comm().HcclAlltoAllV(in_.data, lists[0].data(), lists[1].data(), bytes, out_.data, lists[2].data(),
+                                  lists[3].data(), bytes, communicator_, stream);
+    });
+  }
+
+  /// Enqueues and waits, but not for ever.
+  template <class Call>
+  void run(const char* collective, Call call) {
+    ++sequence_;
+    if (!broken_.empty()) fail(collective, broken_);
+    const auto guard = queue_.device().enter();
+    if (const int status = call(queue_.stream().get()); status != 0) fail(collective, text(collective, status));
+    using clock = std::chrono::steady_clock;
+    const auto begin = clock::now();
+    for (int round = 0; !queue_.stream().idle(); ++round) {
+      const auto waited = clock::now() - begin;
+      if (waited < std::chrono::milliseconds(1)) {
+        std::this_thread::yield();
+        continue;
+      }
+      int error = 0;
+      if (comm().HcclGetCommAsyncError(communicator_, &error) == 0 && error != 0)
+        fail(collective, text(collective, error));
+      if (waited > deadline_)
+        fail(collective, "waited " + std::to_string(deadline_.count()) + " ms in vain for the other ranks");
+      std::this_thread::sleep_for(std::min<clock::duration>(waited / 8, std::chrono::milliseconds(5)));
+    }
+    try {
+      queue_.wait();
+    } catch (const ascend::npu_error& e) {
+      fail(collective, e.what());
+    }
+  }
+  /// HCCL says which function failed and how; the thread's last message says why.
+  std::string text(const char* call, int status) const {
+    return ascend::failure_text(queue_.table(), ascend::domain::collectives, status, call);
+  }
+  [[noreturn]] void fail(const char* collective, const std::string& why) {
+    if (broken_.empty()) broken_ = why;
+    throw communication_error("rlcore: " + std::string(collective) + " of rank " + std::to_string(rank_) +
+                              ", its collective " + std::to_string(sequence_) + ", cannot end: " + why);
+  }
+  void leave() noexcept {
+    if (communicator_ == nullptr) return;
+    queue_.device().leave("HcclCommDestroy",
+                          [this](const ascend::calls& c) { return c.comm.HcclCommDestroy(communicator_); });
+    communicator_ = nullptr;
+  }
+
+  int rank_, size_;
+  std::chrono::milliseconds deadline_;
+  ascend::queue queue_;
+  ascend::HcclComm communicator_ = nullptr;
+  buffer in_, out_;
+  std::uint64_t sequence_ = 0;
+  std::string broken_;
+};
+
+static_assert(communicator<hccl_rank>);
+
+/// Calls f(hccl_rank&) in one thread per device 0 .. size - 1 of a machine, and returns when all have. If a rank
+/// throws, the collectives of the others throw communication_error and the first exception is thrown on.
+template <ascend::provider P, class F>
+void run_hccl_ranks(const P& provider, int size, F&& f, std::chrono::milliseconds deadline = std::chrono::minutes(10)) {
+  const auto session = ascend::session::open(provider.calls(), std::string(provider.name()));
+  if (size < 1 || size > session->device_count())
+    throw std::invalid_argument("rlcore: run_hccl_ranks: " + std::to_string(size) + " ranks, expected 1 to " +
+                                std::to_string(session->device_count()) + ", the number of devices");
+  const ascend::hccl_root_info root = hccl_root(session, 0);
+  std::mutex lock;
+  std::exception_ptr first;
+  const auto keep = [&] {
+    const std::lock_guard hold(lock);
+    if (!first) first = std::current_exception();
+  };
+  const auto run = [&](int rank) {
+    try {
+      hccl_rank self(session, rank, root, size, rank, deadline);
+      try {
+        f(self);
+      } catch (...) {
+        keep();  // before the others learn of it
+      }
+    } catch (...) {
+      keep();
+    }
+  };
+  std::vector<std::thread> ranks;
+  ranks.reserve(static_cast<std::size_t>(size));
+  try {
+    for (int rank = 0; rank < size; ++rank) ranks.emplace_back(run, rank);
+  } catch (...) {  // the system has no more threads
+    keep();
+  }
+  for (std::thread& t : ranks) t.join();
+  if (first) std::rethrow_exception(first);
+}
+
+}  // namespace parallel
+RLCORE_END
