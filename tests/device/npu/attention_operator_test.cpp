@@ -263,7 +263,7 @@ TEST(attention_operator, empty_sequences_and_queries_without_keys) {
 
 TEST(attention_operator, masks_are_checked_when_they_are_read) {
   const auto code = [](attention_case<bf16> a, std::string* why = nullptr) {
-    emulated_queue d;
+    emulated_queue d({}, {.sync_each_operation = true});
     return d.code_of([&] { (void)attend(d, a, false); }, why);
   };
   attention_case<bf16> a;
