@@ -13,7 +13,7 @@ TEST_F(trainer_errors, command_line) {
   refused({"data.train_batch_size=many"}, "data.train_batch_size=many: expected an integer");
   refused({"data.truncation=errror"}, "did you mean 'error'?");
   refused({"algorithm.adv_estimator=tir_optimal_token_baseline"}, "optimal_token_baseline is the same");
-  refused({"trainer.device=tpu"}, "expected cpu, npu, cuda");
+  refused({"trainer.device=tpu"}, "expected cpu, npu, npu_emulator, cuda");
   refused({"data.train_batch_size=40", "actor_rollout_ref.actor.ppo_mini_batch_size=40"},
           "the training set has only 18 prompts");
   refused({"data.max_prompt_length=1200"}, "is more than the model's 1024 positions");

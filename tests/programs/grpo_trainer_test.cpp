@@ -106,8 +106,8 @@ class command_lines : public trainer_test {
             "trainer.total_training_steps=2",
             "trainer.save_freq=2"};
   }
-  void runs(const char* name, const std::string& note) {
-    const program::result r = program::run("grpo_trainer", command_line(name) + sizes());
+  void runs(const char* name, const std::string& note, const arguments& more = {}) {
+    const program::result r = program::run("grpo_trainer", command_line(name) + sizes() + more);
     ASSERT_EQ(r.code, 0) << r.err;
     EXPECT_EQ(r.err, "");
     EXPECT_NE(r.out.find(note), std::string::npos) << r.out;
@@ -138,13 +138,15 @@ class command_lines : public trainer_test {
 };
 
 TEST_F(command_lines, quickstart) {
-  runs("quickstart", "trainer.device=npu: this build has the CPU only");
+  runs("quickstart", "its numbers are modelled, no hardware", {"trainer.device=npu_emulator"});
   check_folder();
   // The checkpoint is a model folder: a new run starts from it.
   train("next", {"actor_rollout_ref.model.path=" + (actor(root("run"), 2) / "huggingface").string()});
 }
 
-TEST_F(command_lines, quickstart_with_a_list_of_loggers) { runs("quickstart_logger_list", "trainer.device=npu"); }
+TEST_F(command_lines, quickstart_with_a_list_of_loggers) {
+  runs("quickstart_logger_list", "trainer.device=cuda", {"trainer.device=cuda"});
+}
 
 TEST_F(command_lines, sixteen_devices) {
   runs("sixteen_devices", "trainer.logger=wandb is not in this build");

@@ -55,7 +55,8 @@ TEST(dapo_registry, qwen3_32b) {
   EXPECT_EQ(s.reward.overlong->penalty(16384), 0);
   EXPECT_NEAR(s.reward.overlong->penalty(18000), -0.39453125, 1e-15);
   EXPECT_EQ(s.reward.overlong->penalty(20480), -1);
-  EXPECT_TRUE(has_note(opt, "trainer.device=npu"));
+  EXPECT_EQ(opt.get<std::string>("trainer.device"), "npu");
+  EXPECT_TRUE(s.recompute_old_log_prob);
   const batch_plan plan = make_batch_plan(opt, 17000);
   EXPECT_EQ(plan.trajectories_per_step, 1024);
   EXPECT_EQ(plan.updates_per_step, 2);

@@ -6,18 +6,26 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/device/compute.hpp"
+#include "rlcore/device/npu/emulator/settings.hpp"
 
 RLCORE_BEGIN
 
+enum class device_kind : unsigned char { cpu, npu, npu_emulator };
+
 /// What a program says of the device it wants; open_device() makes it.
 struct device_settings {
-  enum class kind : unsigned char { cpu };
-  kind what = kind::cpu;
-  /// In what matrix products are taken; by default float32 on the CPU.
+  device_kind kind = device_kind::cpu;
+  /// In what matrix products are taken; by default float32 on the CPU, bfloat16 on the NPU.
   std::optional<compute> type = {};
 
   int threads = 0;                   ///< cpu: worker threads; 0: one per core
   std::string instruction_set = {};  ///< cpu: see cpu; empty: the best available
+
+  int npu = 0;                       ///< number of the NPU
+  bool deterministic = true;         ///< npu: equal runs give equal bits
+  bool sync_each_operation = false;  ///< npu: wait after every operator, so that an error names the one that failed
+  std::string trace = {};  ///< npu: file for every call of Ascend's functions; empty: $RLCORE_NPU_TRACE or none
+  ascend::emulated::settings emulator = {};  ///< npu_emulator: the machine that is played
 };
 
 RLCORE_END

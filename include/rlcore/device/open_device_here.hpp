@@ -1,16 +1,60 @@
 // Every device that a program can ask for by name: compiled where this is included.
 #pragma once
 
+#include <cstdlib>
 #include <memory>
+#include <string>
+#include <utility>
 
+#include "rlcore/core/error.hpp"
 #include "rlcore/device/any_device.hpp"
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/device/device_settings.hpp"
+#include "rlcore/device/npu.hpp"
+#include "rlcore/device/npu/dynamic_provider.hpp"
+#include "rlcore/device/npu/emulator.hpp"
+#include "rlcore/device/npu/trace.hpp"
 
 RLCORE_BEGIN
+namespace detail {
+
+/// A provider whose calls are logged if RLCORE_NPU_TRACE asks for that.
+template <ascend::provider P>
+class logged_provider {
+ public:
+  explicit logged_provider(P inside) : inside_(std::move(inside)), calls_(&ascend::traced_if_asked(inside_.calls())) {}
+  auto name() const { return inside_.name(); }
+  const ascend::calls& calls() const { return *calls_; }
+
+ private:
+  P inside_;
+  const ascend::calls* calls_;
+};
+
+template <ascend::provider P>
+std::unique_ptr<any_device> open_npu(P provider, const device_settings& s) {
+  if (!s.trace.empty()) ::setenv("RLCORE_NPU_TRACE", s.trace.c_str(), 1);
+  npu_settings how;
+  how.device = s.npu;
+  how.compute = s.type.value_or(compute::bfloat16);
+  how.deterministic = s.deterministic;
+  how.sync_each_operation = s.sync_each_operation;
+  return std::make_unique<any_device_of<npu>>(logged_provider<P>(std::move(provider)), how);
+}
+
+}  // namespace detail
 
 /// open_device(), compiled in this translation unit.
 inline std::unique_ptr<any_device> open_device_here(const device_settings& s) {
+  switch (s.kind) {
+    case device_kind::npu:
+      if (!ascend::dynamic_provider::available()) throw device_error(ascend::dynamic_provider::why_not());
+      return detail::open_npu(ascend::dynamic_provider(), s);
+    case device_kind::npu_emulator:
+      return detail::open_npu(ascend::emulator(s.emulator), s);
+    case device_kind::cpu:
+      break;
+  }
   return std::make_unique<any_device_of<cpu>>(s.threads, s.instruction_set, s.type.value_or(compute::float32));
 }
 

@@ -12,6 +12,7 @@
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/suggest.hpp"
 #include "rlcore/trainer/options.hpp"
+#include "rlcore/trainer/options/device_checks.hpp"
 #include "rlcore/trainer/options/lora_options.hpp"
 #include "rlcore/trainer/options/reward_checks.hpp"
 
@@ -209,8 +210,7 @@ inline void check_objective(options& opt) {
 
 /// Settings that mean nothing to one process, but with which a distributed run would have been refused.
 inline void check_devices(options& opt) {
-  const std::string device = opt.get<std::string>("trainer.device");
-  if (device != "cpu") opt.note("trainer.device=" + device + ": this build has the CPU only; the run uses the CPU");
+  check_device_options(opt);
   if (!opt.is_set("trainer.nnodes") && !opt.is_set("trainer.n_gpus_per_node")) return;
   const std::int64_t world = opt.find<std::int64_t>("trainer.nnodes").value_or(1) *
                              opt.find<std::int64_t>("trainer.n_gpus_per_node").value_or(1);

@@ -6,6 +6,7 @@
 
 #include "rlcore/core/error.hpp"
 #include "rlcore/trainer/options.hpp"
+#include "rlcore/trainer/options/device_checks.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -28,6 +29,7 @@ inline std::pair<double, double> adam_betas(const options& opt) {
 
 /// As OpenRLHF checks, plus what it would find out late. Throws config_error; adds notes.
 inline void check_preference_options(options& opt) {
+  check_device_options(opt);
   for (const char* name : {"pretrain", "dataset"})
     if (opt.find<std::string>(name).value_or("").empty())
       throw config_error("--" + std::string(name) + " is needed (" + std::string(opt.known().find(name)->meaning) +

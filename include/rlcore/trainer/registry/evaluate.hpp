@@ -2,6 +2,8 @@
 #pragma once
 
 #include "rlcore/trainer/options.hpp"
+#include "rlcore/trainer/options/device_checks.hpp"
+#include "rlcore/trainer/registry/device_keys.hpp"
 #include "rlcore/trainer/registry/registry.hpp"
 
 RLCORE_BEGIN
@@ -50,10 +52,6 @@ inline constexpr key evaluation[] = {
 };
 
 inline constexpr key evaluation_own[] = {
-    {"rlcore.threads", integer, "0", honoured, "worker threads; 0: all cores. No result depends on it", at_least(0)},
-    {"rlcore.compute", text, "float32", honoured, "what matrix products read", words("float32|bfloat16")},
-    {"rlcore.instruction_set", text, "null", honoured, "kernels; null: the best that this processor has",
-     words("avx512_bf16|avx512|avx2|portable")},
     {"rlcore.seed", integer, "1", honoured, "seed of sampling", at_least(0)},
     {"rlcore.logits_memory_mb", integer, "256", honoured, "memory for logits, in MiB", at_least(1)},
     {"rlcore.rollout_weights", text, "same", honoured, "multiply by the model's weights, or by int8 copies",
@@ -66,7 +64,8 @@ inline registry evaluate_registry() {
   registry known;
   known.program = "evaluate";
   known.summary = "accuracy of a model, or of stored responses, on problems with known answers";
-  return known.add(keys::evaluation).add(keys::evaluation_own);
+  known.check = check_device_options;
+  return known.add(keys::evaluation).add(keys::device).add(keys::evaluation_own);
 }
 
 }  // namespace trainer

@@ -12,6 +12,7 @@
 #include "rlcore/trainer/registry/actor_keys.hpp"
 #include "rlcore/trainer/registry/critic_keys.hpp"
 #include "rlcore/trainer/registry/data_keys.hpp"
+#include "rlcore/trainer/registry/device_keys.hpp"
 #include "rlcore/trainer/registry/further_keys.hpp"
 #include "rlcore/trainer/registry/megatron_keys.hpp"
 #include "rlcore/trainer/registry/registry.hpp"
@@ -36,6 +37,7 @@ inline registry main_ppo_registry() {
       .add(keys::reward)
       .add(keys::critic)
       .add(keys::trainer)
+      .add(keys::device)
       .add(keys::own)
       .add(keys::own_reward);
   known.add(keys::megatron).add(keys::further);

@@ -80,13 +80,6 @@ inline constexpr key openrlhf_device[] = {
 };
 
 inline constexpr key openrlhf_own[] = {
-    {"rlcore.threads", integer, "0", honoured, "worker threads; 0: all cores. No result depends on it", at_least(0)},
-    {"rlcore.compute", text, "float32", honoured,
-     "what matrix products read: float32, or bfloat16 with float32 sums, activations and master weights",
-     words("float32|bfloat16")},
-    {"rlcore.instruction_set", text, "null", honoured,
-     "kernels: avx512_bf16, avx512, avx2 or portable; null: the best that this processor has",
-     words("avx512_bf16|avx512|avx2|portable")},
     {"rlcore.shuffle", boolean, "True", honoured, "new order of the rows in each epoch, from the seed"},
     {"rlcore.eval_before_train", boolean, "False", honoured, "evaluation before the first step"},
     {"rlcore.eval_scores", text, "null", honoured,

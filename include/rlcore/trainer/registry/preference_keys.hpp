@@ -3,6 +3,7 @@
 
 #include "rlcore/trainer/options.hpp"
 #include "rlcore/trainer/options/preference_checks.hpp"
+#include "rlcore/trainer/registry/device_keys.hpp"
 #include "rlcore/trainer/registry/openrlhf_keys.hpp"
 #include "rlcore/trainer/registry/registry.hpp"
 
@@ -99,7 +100,7 @@ inline registry openrlhf_registry(const char* program, const char* summary) {
 }
 inline registry& finish_openrlhf(registry& known, std::span<const key> own) {
   known.add_as_flags(keys::openrlhf_training).add_as_flags(keys::openrlhf_run).add_as_flags(keys::openrlhf_device);
-  return known.add_as_flags(own).add(keys::openrlhf_own).add_flags(keys::openrlhf_flags);
+  return known.add_as_flags(own).add(keys::device).add(keys::openrlhf_own).add_flags(keys::openrlhf_flags);
 }
 
 }  // namespace detail

@@ -81,8 +81,6 @@ inline constexpr key sft_optim[] = {
 };
 
 inline constexpr key sft_run[] = {
-    {"trainer.device", text, "cpu", honoured,
-     "cpu; npu and cuda are accepted and run on the CPU in this build (upstream default: cuda)", words("cpu|npu|cuda")},
     {"trainer.total_epochs", integer, "4", honoured, "passes over the training rows", at_least(0)},
     {"trainer.total_training_steps", integer, "null", honoured,
      "steps; ends the run earlier, the learning rate follows total_epochs all the same", at_least(0)},
@@ -111,13 +109,6 @@ inline constexpr key sft_run[] = {
 };
 
 inline constexpr key sft_own[] = {
-    {"rlcore.threads", integer, "0", honoured, "worker threads; 0: all cores. No result depends on it", at_least(0)},
-    {"rlcore.compute", text, "float32", honoured,
-     "what matrix products read: float32, or bfloat16 with float32 sums, activations and master weights",
-     words("float32|bfloat16")},
-    {"rlcore.instruction_set", text, "null", honoured,
-     "kernels: avx512_bf16, avx512, avx2 or portable; null: the best that this processor has",
-     words("avx512_bf16|avx512|avx2|portable")},
     {"rlcore.report", boolean, "True", honoured, "write report.html beside the checkpoints"},
     {"rlcore.tensorboard_dir", text, "null", honoured,
      "folder of the event files (also --use_tensorboard); null: $TENSORBOARD_DIR, or tensorboard beside metrics.jsonl"},

@@ -8,8 +8,6 @@ RLCORE_BEGIN
 namespace trainer::keys {
 
 inline constexpr key trainer[] = {
-    {"trainer.device", text, "cpu", honoured,
-     "cpu; npu and cuda are accepted and run on the CPU in this build (upstream default: cuda)", words("cpu|npu|cuda")},
     {"trainer.total_epochs", integer, "30", honoured, "passes over the training rows", at_least(0)},
     {"trainer.total_training_steps", integer, "null", honoured, "steps; overrides total_epochs", at_least(0)},
     {"trainer.project_name", text, "verl_examples", honoured, "first part of the run's name"},
@@ -45,14 +43,7 @@ inline constexpr key trainer[] = {
 };
 
 inline constexpr key own[] = {
-    {"rlcore.threads", integer, "0", honoured, "worker threads; 0: all cores. No result depends on it", at_least(0)},
-    {"rlcore.compute", text, "float32", honoured,
-     "what matrix products read: float32, or bfloat16 with float32 sums, activations and master weights",
-     words("float32|bfloat16")},
     {"rlcore.seed", integer, "1", honoured, "seed of shuffling and sampling", at_least(0)},
-    {"rlcore.instruction_set", text, "null", honoured,
-     "kernels: avx512_bf16, avx512, avx2 or portable; null: the best that this processor has",
-     words("avx512_bf16|avx512|avx2|portable")},
     {"rlcore.report", boolean, "True", honoured, "write report.html beside the checkpoints"},
     {"rlcore.tensorboard_dir", text, "null", honoured,
      "folder of the event files (also --use_tensorboard); null: $TENSORBOARD_DIR, or tensorboard beside metrics.jsonl"},

@@ -44,7 +44,8 @@ inline registry openrlhf_sft_registry() {
   known.summary = "supervised fine-tuning of a language model on written answers, with OpenRLHF's flags";
   known.check = check_openrlhf_sft;
   known.add_as_flags(keys::openrlhf_data).add_as_flags(keys::openrlhf_training).add_as_flags(keys::openrlhf_run);
-  known.add_as_flags(keys::openrlhf_device).add_as_flags(keys::openrlhf_sft).add(keys::openrlhf_own);
+  known.add_as_flags(keys::openrlhf_device).add_as_flags(keys::openrlhf_sft);
+  known.add(keys::device).add(keys::openrlhf_own);
   return known.add(keys::openrlhf_sft_own).add_flags(keys::openrlhf_flags).add_flags(keys::show_mask);
 }
 

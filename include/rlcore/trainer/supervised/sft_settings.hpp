@@ -12,7 +12,9 @@
 #include "rlcore/nn/lora_settings.hpp"
 #include "rlcore/optim/schedule.hpp"
 #include "rlcore/trainer/options.hpp"
+#include "rlcore/trainer/options/device_checks.hpp"
 #include "rlcore/trainer/options/policy_checks.hpp"
+#include "rlcore/trainer/registry/device_keys.hpp"
 #include "rlcore/trainer/registry/openrlhf_sft_keys.hpp"
 #include "rlcore/trainer/registry/sft_keys.hpp"
 #include "rlcore/trainer/registry/trainer_keys.hpp"
@@ -60,8 +62,7 @@ inline optim::schedule sft_schedule(const std::string& name) {
 
 /// Throws config_error for combinations that cannot work, adds notes for those that work differently than they look.
 inline void check_sft_options(options& opt) {
-  const std::string device = opt.get<std::string>("trainer.device");
-  if (device != "cpu") opt.note("trainer.device=" + device + ": this build has the CPU only; the run uses the CPU");
+  check_device_options(opt);
   detail::check_loggers(opt);
   const auto path = opt.find<std::string>("trainer.resume_from_path");
   const std::string mode = opt.get<std::string>("trainer.resume_mode");
@@ -166,7 +167,8 @@ inline registry sft_registry() {
   known.config_names = {"sft_trainer"};
   known.later_config_names = {"ppo_trainer", "ppo_megatron_trainer", "dapo_trainer"};
   known.check = check_sft_options;
-  known.add(keys::sft_data).add(keys::sft_model).add(keys::sft_optim).add(keys::sft_run).add(keys::sft_own);
+  known.add(keys::sft_data).add(keys::sft_model).add(keys::sft_optim).add(keys::sft_run);
+  known.add(keys::device).add(keys::sft_own);
   return known.add_flags(keys::own_flags).add_flags(keys::show_mask);
 }
 

@@ -1,0 +1,36 @@
+// The chips that the emulator can play.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "rlcore/core/abi.hpp"
+
+RLCORE_BEGIN
+namespace ascend::emulated {
+
+/// What of a chip shows in the order of its sums and in what fits on it.
+struct chip {
+  std::string_view name;  ///< as aclrtGetSocName says it
+  int cores = 0;          ///< cube cores; there are twice as many vector cores
+  int memory_gib = 0;
+};
+
+/// Atlas A2 and one die of A3, as the files of CANN 8.1's platform_config have them.
+inline std::span<const chip> chips() noexcept {
+  static constexpr chip all[] = {{"Ascend910B1", 24, 64},    {"Ascend910B2", 24, 64},    {"Ascend910B2C", 24, 64},
+                                 {"Ascend910B3", 20, 64},    {"Ascend910B4", 20, 32},    {"Ascend910B4-1", 20, 32},
+                                 {"Ascend910_9391", 24, 64}, {"Ascend910_9392", 24, 64}, {"Ascend910_9381", 24, 64},
+                                 {"Ascend910_9382", 24, 64}, {"Ascend910_9372", 20, 64}, {"Ascend910_9362", 20, 32}};
+  return all;
+}
+
+/// The chip of this name, or nullptr.
+inline const chip* find_chip(std::string_view name) noexcept {
+  for (const chip& c : chips())
+    if (c.name == name) return &c;
+  return nullptr;
+}
+
+}  // namespace ascend::emulated
+RLCORE_END

@@ -1,0 +1,44 @@
+// Rules of trainer.device and the keys that belong to one device.
+#pragma once
+
+#include <string>
+
+#include "rlcore/core/error.hpp"
+#include "rlcore/trainer/options.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+/// The NPU, or what plays it.
+inline bool runs_on_npu(const options& opt) { return opt.get<std::string>("trainer.device").starts_with("npu"); }
+
+/// Throws config_error for what the device lacks; adds notes.
+inline void check_device_options(options& opt) {
+  const std::string device = opt.get<std::string>("trainer.device");
+  const bool npu = runs_on_npu(opt);
+  if (device == "cuda") opt.note("trainer.device=cuda: this build has no CUDA; the run uses the CPU");
+  if (device == "npu_emulator")
+    opt.note(
+        "trainer.device=npu_emulator: a model of the NPU's arithmetic on the CPU; its numbers are modelled, no "
+        "hardware has seen them");
+  if (!npu && opt.find<std::string>("rlcore.compute") == "hf32")
+    throw config_error("rlcore.compute=hf32 needs trainer.device=npu or npu_emulator; expected float32 or bfloat16");
+  if (npu && opt.is_set("rlcore.instruction_set"))
+    opt.note("rlcore.instruction_set has no effect with trainer.device=" + device);
+  for (const key& k : opt.known().keys()) {
+    const bool of_emulator = k.name.starts_with("rlcore.npu_emulator."), of_npu = k.name.starts_with("rlcore.npu.");
+    if (!opt.is_set(k.name)) continue;
+    if ((of_npu && !npu) || (of_emulator && device != "npu_emulator"))
+      opt.note(std::string(k.name) + " has no effect with trainer.device=" + device);
+  }
+  if (opt.known().find("rlcore.rollout_weights") == nullptr || !npu) return;
+  if (opt.get<std::string>("rlcore.rollout_weights") == "int8")
+    throw config_error("rlcore.rollout_weights=int8 is not on the NPU; expected same");
+  if (opt.known().find("rlcore.recompute_old_log_prob") == nullptr) return;
+  if (opt.is_set("rlcore.recompute_old_log_prob") && !opt.get<bool>("rlcore.recompute_old_log_prob"))
+    opt.note("rlcore.recompute_old_log_prob=False: True on the NPU, where a sum's order depends on the batch");
+  opt.set("rlcore.recompute_old_log_prob", value(true));
+}
+
+}  // namespace trainer
+RLCORE_END
