@@ -16,6 +16,7 @@
 #include "rlcore/core/version.hpp"
 #include "rlcore/data/prompt_dataset.hpp"
 #include "rlcore/data/table.hpp"
+#include "rlcore/device/any_device.hpp"
 #include "rlcore/text/chat_template.hpp"
 #include "rlcore/text/tokenizer.hpp"
 #include "rlcore/trainer/available_memory.hpp"
@@ -214,6 +215,10 @@ std::optional<double> train_policy(Device& device, const options& opt, const Alg
   policy_settings settings = s;
   settings.schedule.total_steps = plan.scheduled_steps;
   settings.schedule.warmup_steps = plan.warmup_steps;
+  if (!device.batch_invariant()) {
+    settings.recompute_old_log_prob = true;
+    say("note: sums of this device depend on the batch in their last places: old log-probs are computed again");
+  }
 
   const auto how_to_value = read_critic_settings(opt, plan, inputs_of(algorithm).values);
 
@@ -302,6 +307,10 @@ std::optional<double> train_policy(Device& device, const options& opt, F functio
   function_rewards<F> own(std::move(function), s.reward.dapo_manager);
   return train_policy(device, opt, s.algorithm, false, &own);
 }
+
+#if defined(RLCORE_LINKED_TRAINERS)  // compiled in rlcore::trainers
+extern template std::optional<double> train_policy(any_device&, const options&);
+#endif
 
 }  // namespace trainer
 RLCORE_END

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "rlcore/device/any_device.hpp"
 #include "rlcore/trainer/preference/dpo_task.hpp"
 #include "rlcore/trainer/preference/kto_task.hpp"
 #include "rlcore/trainer/preference/prm_task.hpp"
@@ -145,6 +146,13 @@ void train_prm(Device& device, const options& opt) {
   train_supervised(device, opt, read_openrlhf_run(opt), read_openrlhf_trainee(opt), base, task, shown);
   export_model(opt);
 }
+
+#if defined(RLCORE_LINKED_TRAINERS)  // compiled in rlcore::trainers
+extern template void train_dpo(any_device&, const options&);
+extern template void train_kto(any_device&, const options&);
+extern template void train_rm(any_device&, const options&);
+extern template void train_prm(any_device&, const options&);
+#endif
 
 }  // namespace trainer
 RLCORE_END

@@ -16,6 +16,7 @@
 #include "rlcore/data/open_blend.hpp"
 #include "rlcore/data/sft_rows.hpp"
 #include "rlcore/data/table.hpp"
+#include "rlcore/device/any_device.hpp"
 #include "rlcore/text/chat_template.hpp"
 #include "rlcore/trainer/options.hpp"
 #include "rlcore/trainer/preference/run.hpp"
@@ -132,6 +133,10 @@ void train_sft(Device& device, const options& opt) {
   work.dft ? run(dft{}) : run(negative_log_likelihood{});
   if (speaks_openrlhf(opt)) export_model(opt);
 }
+
+#if defined(RLCORE_LINKED_TRAINERS)  // compiled in rlcore::trainers
+extern template void train_sft(any_device&, const options&);
+#endif
 
 }  // namespace trainer
 RLCORE_END

@@ -1,0 +1,14 @@
+// The supervised trainers on a device chosen at run time, compiled once for many programs (the target
+// rlcore::trainers).
+#include "rlcore/trainer/preference/train.hpp"
+#include "rlcore/trainer/supervised/train_sft.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+template void train_sft(any_device&, const options&);
+template void train_dpo(any_device&, const options&);
+template void train_kto(any_device&, const options&);
+template void train_rm(any_device&, const options&);
+template void train_prm(any_device&, const options&);
+}  // namespace trainer
+RLCORE_END
