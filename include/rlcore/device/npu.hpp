@@ -22,6 +22,7 @@
 #include "rlcore/device/npu/kernels/swiglu.hpp"
 #include "rlcore/device/npu/npu_settings.hpp"
 #include "rlcore/device/npu/provider.hpp"
+#include "rlcore/device/npu/trace.hpp"
 
 RLCORE_BEGIN
 
@@ -35,10 +36,11 @@ class npu {
  public:
   static constexpr bool host_readable = false;
 
-  /// Throws npu_error if there is no such device, and capability_error if the provider lacks required operators.
+  /// Throws npu_error if there is no such device, and capability_error if the provider lacks required operators. The
+  /// environment variable RLCORE_NPU_TRACE names a file to log every call to.
   template <ascend::provider P>
   explicit npu(const P& provider, npu_settings settings = {})
-      : npu(ascend::session::open(provider.calls(), std::string(provider.name())), settings) {}
+      : npu(ascend::session::open(ascend::traced_if_asked(provider.calls()), std::string(provider.name())), settings) {}
   explicit npu(std::shared_ptr<ascend::session> session, npu_settings settings = {})
       : settings_(settings), queue_(checked(std::move(session)), settings.device, queue_settings(settings)) {}
   npu(const npu&) = delete;

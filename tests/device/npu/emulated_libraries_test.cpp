@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
 #include <memory>
 #include <span>
 #include <string>
@@ -186,6 +189,27 @@ TEST(emulated_libraries, without_optional_operators_the_step_is_composed_of_othe
   ASSERT_EQ(found.numbers.size(), expected().numbers.size());
   for (size_t i = 0; i < found.numbers.size(); ++i)  // other roundings: bfloat16 has 2^-8
     ASSERT_NEAR(found.numbers[i], expected().numbers[i], 0.02 * (1 + std::abs(expected().numbers[i]))) << i;
+}
+
+TEST(emulated_libraries, a_device_logs_its_calls_where_the_environment_says) {
+  const std::string path = testing::TempDir() + "npu_calls.txt";
+  ASSERT_EQ(setenv("RLCORE_NPU_TRACE", path.c_str(), 1), 0);
+  std::vector<float> traced;
+  {
+    npu device(pretended("whole"));
+    traced = training_step(device);
+  }
+  ASSERT_EQ(unsetenv("RLCORE_NPU_TRACE"), 0);
+  ascend::call_log::instance().stop();
+  EXPECT_EQ(traced, expected().numbers);
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  EXPECT_EQ(line, "t0 aclInit(null)");
+  int products = 0;
+  while (std::getline(file, line)) products += line.find("aclnnMatmul(bfloat16[") != line.npos;
+  EXPECT_GE(products, 3);  // the forward ones
+  std::remove(path.c_str());
 }
 
 TEST(emulated_libraries, the_machine_behind_them_is_another_one) {
