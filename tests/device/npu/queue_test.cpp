@@ -93,4 +93,87 @@ TEST_F(queue_test, a_missing_operator_is_named) {
   }
 }
 
+TEST_F(queue_test, an_executor_that_gets_no_workspace_is_destroyed) {
+  auto a = q.take<float>(6);
+  state().workspace = std::uint64_t{1} << 50;
+  EXPECT_THAT(thrown_by([&] { q.run(table.op.aclnnExp, q.tensor(a.data(), {6}), q.tensor(a.data(), {6})); }),
+              HasSubstr("out of memory on device 0: 1024.00 TiB asked for"));
+  EXPECT_EQ(state().count("aclDestroyAclOpExecutor"), 1);
+  state().workspace = 100;
+  q.run(table.op.aclnnExp, q.tensor(a.data(), {6}), q.tensor(a.data(), {6}));
+}
+
+TEST_F(queue_test, the_workspace_only_grows) {
+  auto a = q.take<float>(6);
+  const auto run = [&](std::uint64_t bytes) {
+    state().workspace = bytes;
+    q.run(table.op.aclnnExp, q.tensor(a.data(), {6}), q.tensor(a.data(), {6}));
+  };
+  run(5 << 20);
+  const auto before = q.memory().statistics();
+  run(100);
+  run(5 << 20);
+  EXPECT_EQ(q.memory().statistics().in_use, before.in_use);
+  EXPECT_EQ(q.memory().statistics().mallocs, before.mallocs);
+  run(50 << 20);
+  EXPECT_GT(q.memory().statistics().in_use, before.in_use);
+  EXPECT_EQ(state().count("aclrtSynchronizeStream"), 0) << "the old one goes back in the stream's order";
+}
+
+TEST_F(queue_test, descriptions_start_at_multiples_of_32_bytes) {
+  alignas(64) static float data[64];
+  state().log.clear();
+  { const auto t = q.tensor(data + 11, {2, 3}, {5, 1}, 1); }  // 44 bytes = 32 + 3 elements
+  EXPECT_EQ(state().log[0], "aclCreateTensor shape 2 3 strides 5 1 offset 4 storage 12 at 32");
+  state().log.clear();
+  { const auto t = q.tensor(data, {4, 0, 3}); }
+  EXPECT_EQ(state().log[0], "aclCreateTensor shape 4 0 3 strides 3 3 1 offset 0 storage 0 at 0");
+  state().log.clear();
+  { const auto t = q.tensor(data + 1, {}); }
+  EXPECT_EQ(state().log[0], "aclCreateTensor shape strides offset 1 storage 2 at 0");
+  EXPECT_THROW(q.tensor(data, {2, 3}, {1}), std::invalid_argument);
+  EXPECT_THROW(q.tensor(data, {1, 1, 1, 1, 1, 1, 1, 1, 1}), std::invalid_argument);
+  state().returns["aclCreateTensor"] = 1;
+  EXPECT_THAT(thrown_by([&] { q.tensor(data, {1}); }), HasSubstr("aclCreateTensor returned"));
+}
+
+TEST_F(queue_test, what_makes_up_a_list_is_destroyed_once) {
+  auto a = q.take<float>(6);
+  q.run(table.op.aclnnCat, q.list({q.tensor(a.data(), {3}), q.tensor(a.data() + 3, {3})}), 0, q.tensor(a.data(), {6}));
+  EXPECT_EQ(state().count("aclDestroyTensor"), 1) << "the list owns the two others";
+  state().fails_once["aclCreateTensorList"] = 1;
+  EXPECT_THROW(q.list({q.tensor(a.data(), {3}), q.tensor(a.data() + 3, {3})}), ascend::npu_error);
+  EXPECT_EQ(state().count("aclDestroyTensor"), 3) << "no list, no owner";
+  EXPECT_EQ(state().log.back(), "aclDestroyTensor");
+}
+
+TEST_F(queue_test, queues_that_differ_in_determinism_tell_the_context_in_turn) {
+  ascend::queue loose{ascend::session::open(table, "scripted"), 0, {false, false, false}};
+  auto a = q.take<float>(6);
+  const auto run = [&](ascend::queue& on) {
+    on.run(table.op.aclnnExp, on.tensor(a.data(), {6}), on.tensor(a.data(), {6}));
+  };
+  for (int i = 0; i < 3; ++i) run(q);
+  EXPECT_EQ(state().count("aclrtCtxSetSysParamOpt"), 1);
+  run(loose);
+  run(q);
+  EXPECT_EQ(state().count("aclrtCtxSetSysParamOpt 1"), 2);
+  EXPECT_EQ(state().count("aclrtCtxSetSysParamOpt 0"), 1);
+}
+
+TEST_F(queue_test, nothing_is_left_behind) {
+  {
+    ascend::queue other{ascend::session::open(table, "scripted"), 1};
+    auto a = other.take<float>(1000);
+    std::vector<float> host(1000);
+    other.upload(a.data(), host.data(), 4000);
+    state().workspace = 1000;
+    other.run(table.op.aclnnExp, other.tensor(a.data(), {1000}), other.tensor(a.data(), {1000}));
+    other.after(other);
+  }
+  EXPECT_TRUE(state().memory.empty());
+  EXPECT_EQ(state().handles.size(), 1u) << "the stream of q";
+  EXPECT_EQ(state().count("aclrtMallocHost"), state().count("aclrtFreeHost"));
+}
+
 }  // namespace

@@ -1,17 +1,19 @@
 // Operators in order: a stream with memory, a workspace and the names of what was asked for last.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "rlcore/core/compiler.hpp"
 #include "rlcore/device/npu/allocator.hpp"
 #include "rlcore/device/npu/arguments.hpp"
+#include "rlcore/device/npu/recent_operations.hpp"
 #include "rlcore/device/npu/staging.hpp"
 #include "rlcore/tensor/view.hpp"
 
@@ -64,11 +66,11 @@ class queue {
   void download(void* host, const void* device, std::size_t bytes) {
     if (bytes == 0) return;
     try {
-      staging_.download(host, device, bytes, [this] { wait(); });
+      staging_.download(host, device, bytes);
     } catch (const npu_error& e) {
-      if (e.call != "aclrtMemcpyAsync") throw;
       throw suspecting(e);
     }
+    recent_.clear();
   }
   void zero(void* data, std::size_t bytes) {
     if (bytes == 0) return;
@@ -85,12 +87,21 @@ class queue {
   }
   /// Until everything is done; throws npu_error for what went wrong, with the names of what was asked for last.
   void wait() {
-    const auto guard = device_.enter();
-    const aclError status = table().rt.aclrtSynchronizeStream(stream_.get());
-    if (status != 0)
-      throw npu_error(failure_text(table(), domain::runtime, status, "aclrtSynchronizeStream") + suspects(),
-                      domain::runtime, status, last_count_ > 0 ? last(0) : "aclrtSynchronizeStream");
-    last_count_ = 0;
+    try {
+      stream_.synchronize();
+    } catch (const npu_error& e) {
+      throw suspecting(e);
+    }
+    recent_.clear();
+  }
+  /// What is enqueued here from now on starts after what is enqueued in `other` so far. Memory that both use has to be
+  /// kept until both are done with it: wait, or allocator::used_until.
+  void after(queue& other) { other.mark().block(stream_); }
+  /// An event behind everything enqueued so far; the next call records it anew.
+  event& mark() {
+    if (!mark_) mark_.emplace(device_);
+    mark_->record(stream_);
+    return *mark_;
   }
 
   /// Enqueues an operator with its arguments in Ascend's order; tensors may be destroyed afterwards. Throws
@@ -106,12 +117,17 @@ class queue {
     aclOpExecutor* executor = nullptr;
     const aclnnStatus status = op.plan(static_cast<A>(arguments)..., &bytes, &executor);
     if (status != 0) [[unlikely]] {
-      std::string line = failure_text(table(), domain::operators, status, std::string(op.name) + "GetWorkspaceSize");
-      std::string about;
-      ((about += (about.empty() ? "" : ", ") + argument_text(arguments)), ...);
-      throw npu_error(line + "; arguments: " + about, domain::operators, status, op.name);
+      const std::string line =
+          failure_text(table(), domain::operators, status, std::string(op.name) + "GetWorkspaceSize");
+      throw npu_error(line + written(arguments...), domain::operators, status, op.name);
     }
     enqueue(op.name, op.run, bytes, executor);
+    if (!settings_.sync_each_operation) return;
+    try {
+      wait();
+    } catch (const npu_error& e) {
+      throw npu_error(e.what() + written(arguments...), e.domain, e.code, e.call);
+    }
   }
 
   /// Device memory for the time of a scope: the stream's order separates it from the next user.
@@ -150,8 +166,14 @@ class queue {
     } catch (const npu_error& e) {
       throw suspecting(e);
     }
-    remember(name);
+    recent_.add(name);
     if (settings_.sync_each_operation) wait();
+  }
+  template <class... B>
+  RLCORE_NOINLINE static std::string written(const B&... arguments) {
+    std::string line;
+    ((line += (line.empty() ? "; arguments: " : ", ") + argument_text(arguments)), ...);
+    return line;
   }
   void enqueue(const char* name, phase_two second, std::uint64_t bytes, aclOpExecutor* executor) {
     if (bytes > workspace_bytes_) {
@@ -164,10 +186,9 @@ class queue {
     }
     const aclnnStatus status = second(bytes == 0 ? nullptr : workspace_, bytes, executor, stream_.get());
     if (status != 0) [[unlikely]]
-      throw npu_error(failure_text(table(), domain::operators, status, name) + suspects(), domain::operators, status,
-                      name);
-    remember(name);
-    if (settings_.sync_each_operation) wait();
+      throw npu_error(failure_text(table(), domain::operators, status, name) + recent_.written(), domain::operators,
+                      status, name);
+    recent_.add(name);
   }
   /// The workspace only grows. The old block goes back in the stream's order.
   void grow(std::size_t bytes) {
@@ -182,23 +203,8 @@ class queue {
                            domain::operators, name);
   }
 
-  npu_error suspecting(const npu_error& e) const { return {e.what() + suspects(), e.domain, e.code, e.call}; }
-  void remember(const char* name) noexcept { last_[last_count_++ % last_.size()] = name; }
-  const char* last(std::size_t back) const noexcept { return last_[(last_count_ - 1 - back) % last_.size()]; }
-  /// "; since the last wait, latest first: aclnnMatmul, aclnnAdd"
-  std::string suspects() const {
-    if (last_count_ == 0) return {};
-    const std::size_t n = std::min(last_count_, last_.size());
-    std::string line = "; asked for since the last wait, latest first: ";
-    for (std::size_t i = 0; i < n; ++i) {
-      std::size_t same = 1;
-      while (i + 1 < n && last(i + 1) == last(i)) ++same, ++i;
-      line += last(i);
-      if (same > 1) line += " x" + std::to_string(same);
-      if (i + 1 < n) line += ", ";
-    }
-    if (last_count_ > n) line += ", and " + std::to_string(last_count_ - n) + " more";
-    return line;
+  npu_error suspecting(const npu_error& e) const {
+    return {e.what() + recent_.written(), e.domain, e.code, recent_.only() != nullptr ? recent_.only() : e.call};
   }
 
   queue_settings settings_;
@@ -208,8 +214,8 @@ class queue {
   staging staging_;
   void* workspace_ = nullptr;
   std::size_t workspace_bytes_ = 0;
-  std::array<const char*, 32> last_{};
-  std::size_t last_count_ = 0;
+  std::optional<event> mark_;
+  recent_operations recent_;
 };
 
 /// `size` elements of device memory, released in the queue's order when they go out of scope.

@@ -17,8 +17,9 @@ namespace ascend {
 /// ordered with the stream's operators.
 class staging {
  public:
-  explicit staging(const stream& s, std::size_t slot_bytes = std::size_t{1} << 20, std::size_t slots = 4)
-      : stream_(&s), slot_bytes_(slot_bytes), slots_limit_(slots) {}
+  /// The ring has four slots of this size, made when they are needed; the stream outlives it.
+  explicit staging(const stream& s, std::size_t slot_bytes = std::size_t{1} << 20)
+      : stream_(&s), slot_bytes_(slot_bytes) {}
 
   /// Enqueues the copy of host memory, which may be reused at once.
   void upload(void* device, const void* host, std::size_t bytes) {
@@ -32,22 +33,37 @@ class staging {
       done += n;
     }
   }
-  /// Waits for everything enqueued before and for the copy. `wait()` waits for the stream and throws what it reports.
-  template <class Wait>
-  void download(void* host, const void* device, std::size_t bytes, Wait&& wait) {
+  /// Waits for everything enqueued before and for the copy; throws npu_error if any of it failed. While the host
+  /// empties a piece of the ring, the device fills the next.
+  void download(void* host, const void* device, std::size_t bytes) {
     auto* to = static_cast<std::byte*>(host);
     const auto* from = static_cast<const std::byte*>(device);
+    struct piece {
+      std::byte *to = nullptr, *pinned = nullptr;
+      std::size_t bytes = 0, slot = 0;
+    } before;
     for (std::size_t done = 0; done < bytes;) {
-      const std::size_t n = std::min(bytes - done, slot_bytes_);
-      std::byte* pinned = reserve(n);
-      copy(pinned, from + done, n, copy_kind::device_to_host);
-      wait();
-      std::memcpy(to + done, pinned, n);
-      done += n;
+      piece now;
+      now.to = to + done;
+      now.bytes = std::min(bytes - done, slot_bytes_);
+      now.pinned = reserve(now.bytes);
+      now.slot = current_;
+      copy(now.pinned, from + done, now.bytes, copy_kind::device_to_host);
+      if (before.bytes != 0) {
+        // The ring moved on from that slot, since a whole one was asked for, and marked it.
+        slots_[before.slot].mark.synchronize();
+        slots_[before.slot].pending = false;
+        std::memcpy(before.to, before.pinned, before.bytes);
+      }
+      before = now;
+      done += now.bytes;
     }
+    stream_->synchronize();
+    if (before.bytes != 0) std::memcpy(before.to, before.pinned, before.bytes);
   }
 
  private:
+  static constexpr std::size_t slots = 4;
   struct slot {
     pinned_buffer memory;
     event mark;
@@ -61,7 +77,7 @@ class staging {
         slots_[current_].mark.record(*stream_);
         slots_[current_].pending = true;
       }
-      if (slots_.size() < slots_limit_) {
+      if (slots_.size() < slots) {
         const device_handle& device = stream_->device();
         slots_.push_back({pinned_buffer(device, slot_bytes_), event(device), false});
         current_ = slots_.size() - 1;
@@ -84,7 +100,7 @@ class staging {
   }
 
   const stream* stream_;
-  std::size_t slot_bytes_, slots_limit_;
+  std::size_t slot_bytes_;
   std::vector<slot> slots_;
   std::size_t current_ = 0, used_ = 0;
 };
