@@ -10,7 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "rlcore/device/npu/emulator.hpp"
+#include "rlcore/device/npu/emulator/operators.hpp"
+#include "rlcore/device/npu/emulator/runtime.hpp"
 #include "rlcore/device/npu/queue.hpp"
 #include "support/thrown.hpp"
 
@@ -21,29 +22,51 @@ using ascend::queue;
 using testing::HasSubstr;
 using testing::Not;
 
+/// The emulated machine with the operators of these tests: a table of all of them takes minutes to compile.
+const ascend::calls& emulated_table() {
+  namespace e = ascend::emulated;
+  static const ascend::calls table = [] {
+    ascend::calls t;
+    e::fill(t.rt);
+    e::fill(t.nn);
+    const auto put = [](auto& op, auto* plan, auto* run) { op.plan = plan, op.run = run; };
+    put(t.op.aclnnMuls, &e::two_phases<e::names::aclnnMuls, &e::plans::aclnnMuls>::plan,
+        &e::two_phases<e::names::aclnnMuls, &e::plans::aclnnMuls>::run);
+    put(t.op.aclnnAdds, &e::two_phases<e::names::aclnnAdds, &e::plans::aclnnAdds>::plan,
+        &e::two_phases<e::names::aclnnAdds, &e::plans::aclnnAdds>::run);
+    put(t.op.aclnnExp, &e::two_phases<e::names::aclnnExp, &e::plans::aclnnExp>::plan,
+        &e::two_phases<e::names::aclnnExp, &e::plans::aclnnExp>::run);
+    put(t.op.aclnnMatmul, &e::two_phases<e::names::aclnnMatmul, &e::plans::aclnnMatmul>::plan,
+        &e::two_phases<e::names::aclnnMatmul, &e::plans::aclnnMatmul>::run);
+    put(t.op.aclnnIndexSelect, &e::two_phases<e::names::aclnnIndexSelect, &e::plans::aclnnIndexSelect>::plan,
+        &e::two_phases<e::names::aclnnIndexSelect, &e::plans::aclnnIndexSelect>::run);
+    put(t.op.aclnnInplaceZero, &e::two_phases<e::names::aclnnInplaceZero, &e::plans::aclnnInplaceZero>::plan,
+        &e::two_phases<e::names::aclnnInplaceZero, &e::plans::aclnnInplaceZero>::run);
+    return t;
+  }();
+  return table;
+}
+
 /// A fresh machine whose tasks dawdle, and a queue on it; in the end nothing may be left on the machine.
 struct queue_emulated : testing::Test {
   explicit queue_emulated(int delay = 50) {
     ascend::emulated::settings s;
     s.memory_bytes = std::size_t{256} << 20;
     s.delay_microseconds = delay;
-    machine.emplace(s);
+    ascend::emulated::configure(s);
   }
   ~queue_emulated() override {
     q.reset();
     EXPECT_EQ(ascend::emulated::last_report(), "");
   }
-  std::shared_ptr<ascend::session> session() {
-    return ascend::session::open(machine->calls(), std::string(machine->name()));
-  }
+  std::shared_ptr<ascend::session> session() { return ascend::session::open(emulated_table(), "emulator"); }
   queue& open(ascend::queue_settings settings = {}, int device = 0) {
     q.reset();
     q.emplace(session(), device, settings);
     return *q;
   }
-  const ascend::operator_calls& op() const { return machine->calls().op; }
+  const ascend::operator_calls& op() const { return emulated_table().op; }
 
-  std::optional<ascend::emulator> machine;
   std::optional<queue> q;
 };
 
