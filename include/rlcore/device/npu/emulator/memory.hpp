@@ -66,11 +66,9 @@ class memory_system {
     if (static_cast<std::size_t>(device) >= devices_.size()) return nullptr;
     std::shared_ptr<block> b = devices_[static_cast<std::size_t>(device)].take(bytes);
     if (b == nullptr) return nullptr;
-    while_unlocked(lock, *b, [&] {
-      std::byte* data = space_.contents(b->address);
-      poison(data, b->bytes, fresh_pattern);
-      std::memset(data + b->bytes, static_cast<int>(canary), b->room - b->bytes);
-    });
+    std::byte* data = space_.contents(b->address);
+    std::memset(data + b->bytes, static_cast<int>(canary), b->room - b->bytes);
+    while_unlocked(lock, *b, [&] { poison(data, b->bytes, fresh_pattern); });
     return b;
   }
 
