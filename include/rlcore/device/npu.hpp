@@ -93,13 +93,17 @@ class npu {
   }
   void linear_backward_input(float* dx, const float* dy, const float* weight, extent_t t, extent_t o, extent_t i,
                              bool accumulate) {
-    ascend::kernels::linear_backward_input(c_, dx, dy, weight, t, o, i, accumulate);
+    products_.of_input(c_, dx, dy, weight, t, o, i, accumulate);
   }
   void linear_backward_weight(float* dweight, const float* dy, const float* x, extent_t t, extent_t o, extent_t i,
                               bool accumulate) {
-    weight_gradient_(c_, dweight, dy, x, t, o, i, accumulate);
+    products_.of_weight(c_, dweight, dy, x, t, o, i, accumulate);
   }
-  void sum_rows(float* total, const float* x, extent_t t, extent_t w) { ascend::kernels::sum_rows(c_, total, x, t, w); }
+  void sum_rows(float* total, const float* x, extent_t t, extent_t w) {
+    const std::uint64_t before = c_.operations;
+    ascend::kernels::sum_rows(c_, total, x, t, w);
+    products_.unchanged_since(c_, before);
+  }
 
   void rms_norm_forward(const norm_arguments& n, float* y, extent_t y_row, const float* x, float* rstd, extent_t t) {
     ascend::kernels::rms_norm_forward(c_, n, y, y_row, x, rstd, t);
@@ -110,11 +114,11 @@ class npu {
   }
   void rms_norm_backward(const norm_arguments& n, float* dx, const float* dy, extent_t row, const float* x,
                          const float* rstd, extent_t t, bool accumulate) {
-    ascend::kernels::rms_norm_backward(c_, n, dx, nullptr, dy, row, x, rstd, t, accumulate);
+    norms_.of_input(c_, n, dx, dy, row, x, rstd, t, accumulate);
   }
   void rms_norm_backward_weight(const norm_arguments& n, float* dweight, const float* dy, extent_t dy_row,
                                 const float* x, const float* rstd, extent_t t) {
-    ascend::kernels::rms_norm_backward(c_, n, nullptr, dweight, dy, dy_row, x, rstd, t, false);
+    norms_.of_weight(c_, n, dweight, dy, dy_row, x, rstd, t);
   }
   void rope(float* x, extent_t row, extent_t heads, extent_t head_dim, const std::int32_t* positions,
             const float* cosine, const float* sine, extent_t t, bool inverse) {
@@ -200,6 +204,7 @@ class npu {
   /// This device's own layout of the states.
   static float* floats_of(log_prob_state* states) { return static_cast<float*>(static_cast<void*>(states)); }
   void written(const ascend::kernels::memory_range& where) noexcept {
+    ++c_.operations;
     rotation_.written(where);
     attention_.written(where);
   }
@@ -207,7 +212,8 @@ class npu {
   npu_settings settings_;
   ascend::queue queue_;
   ascend::kernels::context c_{queue_, settings_.compute};
-  ascend::kernels::weight_gradient weight_gradient_;
+  ascend::kernels::product_gradients products_;
+  ascend::kernels::norm_gradients norms_;
   ascend::kernels::rotation rotation_;
   ascend::kernels::attention attention_;
   ascend::kernels::sampler sampler_;

@@ -117,6 +117,33 @@ TEST(npu_linear, tiles_of_columns_are_slices_of_the_packed_weight) {
       EXPECT_NEAR(slice[static_cast<std::size_t>(r * 32 + j)], all[static_cast<std::size_t>(r * o + 64 + j)], 0.02);
 }
 
+/// The slopes that were rounded for the weight's gradient serve the input's, unless they have changed in between.
+TEST(npu_linear, slopes_that_change_are_read_again) {
+  emulated_npu on(compute::bfloat16);
+  npu& d = *on;
+  const floats slopes = normal(15, 1), others = normal(15, 2), identity{1, 0, 0, 0, 1, 0, 0, 0, 1};
+  auto dy = put(d, slopes), x = put(d, normal(15, 3)), w = put(d, identity), dw = room<float>(d, 9),
+       dx = room<float>(d, 15), total = put(d, floats(3, 0.0f));
+  const auto expect = [&](const floats& wanted, const char* what) {
+    d.linear_backward_input(dx, dy, w, 5, 3, 3, false);
+    expect_near(dx.back(), wanted, 0x1.01p-8, 0, what);
+  };
+  d.linear_backward_weight(dw, dy, x, 5, 3, 3, false);
+  d.sum_rows(total, dy, 5, 3);
+  expect(slopes, "the same");
+  d.linear_backward_weight(dw, dy, x, 5, 3, 3, false);
+  d.upload(dy.data(), others.data(), 15 * sizeof(float));
+  expect(others, "uploaded");
+  d.linear_backward_weight(dw, dy, x, 5, 3, 3, false);
+  d.scale(dy, -2, 15);
+  floats twice = others;
+  for (float& v : twice) v *= -2;
+  expect(twice, "scaled");
+  d.linear_backward_weight(dw, dy, x, 5, 3, 3, false);
+  d.fill_zero(dy.data(), 15 * sizeof(float));
+  expect(floats(15, 0.0f), "zeroed");
+}
+
 TEST(npu_linear, nothing_to_do) {
   for (const compute type : {compute::bfloat16, compute::float32}) {
     emulated_npu on(type);

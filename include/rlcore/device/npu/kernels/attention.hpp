@@ -68,7 +68,7 @@ class attention {
 
  private:
   static void put(context& c, tensor_ref to, const std::int32_t* rows, tensor_ref from) {
-    c.q.run(c.op().aclnnIndexPutImpl, to, c.q.list({c.view(rows, {from.shape()[0]})}), from, false, false);
+    c.run(c.op().aclnnIndexPutImpl, to, c.q.list({c.view(rows, {from.shape()[0]})}), from, false, false);
   }
   static void check(const attention_shape& s, const attention_run& run) {
     if (std::max(run.rows * s.heads, 2 * run.keys * s.kv_heads) * s.head_dim > most_elements)

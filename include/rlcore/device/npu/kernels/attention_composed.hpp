@@ -30,7 +30,7 @@ class composed_attention {
       const auto dweights = c.take<float>(s.heads * g.t * g.n), dscores = c.take<float>(s.heads * g.t * g.n);
       multiply(c, slopes, g.transposed(g.values.data()), g.square(dweights.data()));
       const auto ds = g.square(dscores.data());
-      c.q.run(c.op().aclnnSoftmaxBackward, g.square(dweights.data()), p, std::int64_t{-1}, ds);
+      c.run(c.op().aclnnSoftmaxBackward, g.square(dweights.data()), p, std::int64_t{-1}, ds);
       c.mul(ds, s.scale, ds);
       multiply(c, ds, g.keys_of_heads(g.keys.data()), g.rows_of_heads(dq, q_row));
       const extent_t row = run.segments[i].key_row;
@@ -56,7 +56,7 @@ class composed_attention {
   };
 
   static void multiply(context& c, tensor_ref a, tensor_ref b, tensor_ref to) {
-    c.q.run(c.op().aclnnBatchMatMul, a, b, to, c.cube());
+    c.run(c.op().aclnnBatchMatMul, a, b, to, c.cube());
   }
 
   template <class F>
@@ -98,10 +98,10 @@ class composed_attention {
       const auto room = c.take<float>(2 * g.t * g.n);
       const auto low = c.rows(room.data(), g.t, g.n), masked = c.rows(room.data() + g.t * g.n, g.t, g.n);
       c.fill(low, -1e30f);
-      c.q.run(c.op().aclnnTriu, low, std::int64_t{g.first_position + 1}, masked);
+      c.run(c.op().aclnnTriu, low, std::int64_t{g.first_position + 1}, masked);
       c.add(z, masked, z);
     }
-    c.q.run(c.op().aclnnSoftmax, z, std::int64_t{-1}, g.square(weights.data()));
+    c.run(c.op().aclnnSoftmax, z, std::int64_t{-1}, g.square(weights.data()));
     return weights;
   }
 

@@ -35,12 +35,11 @@ class fused_attention {
     const auto result = c.take<T>(t * n * d);
     const auto attended = c.view(result.data(), {t, n, d});
     char layout[] = "TND";
-    c.q.run(c.op().aclnnFlashAttentionVarLenScore, c.view(queries.data(), {t, n, d}),
-            c.view(read.data(), {run.keys, s.kv_heads, d}), c.view(read.data() + all, {run.keys, s.kv_heads, d}),
-            nullptr, nullptr, nullptr, mask(c), nullptr, c.q.ints(std::span(run.query_ends)),
-            c.q.ints(std::span(run.key_ends)), static_cast<double>(s.scale), 1.0, any, any, std::int64_t{n}, layout,
-            std::int64_t{0}, causal_from_the_end, c.view(top.data(), {t, n, 8}), c.view(total.data(), {t, n, 8}),
-            c.view(result.data(), {0}), attended);
+    c.run(c.op().aclnnFlashAttentionVarLenScore, c.view(queries.data(), {t, n, d}),
+          c.view(read.data(), {run.keys, s.kv_heads, d}), c.view(read.data() + all, {run.keys, s.kv_heads, d}), nullptr,
+          nullptr, nullptr, mask(c), nullptr, c.q.ints(std::span(run.query_ends)), c.q.ints(std::span(run.key_ends)),
+          static_cast<double>(s.scale), 1.0, any, any, std::int64_t{n}, layout, std::int64_t{0}, causal_from_the_end,
+          c.view(top.data(), {t, n, 8}), c.view(total.data(), {t, n, 8}), c.view(result.data(), {0}), attended);
     c.copy(to, attended);
     float* kept = statistics + run.first_row * n * 2;
     c.copy(c.view(kept, {t, n}, {2 * n, 2}), c.view(top.data(), {t, n}, {8 * n, 8}));
@@ -63,14 +62,14 @@ class fused_attention {
     c.copy(c.view(total.data(), {t, n, 8}), c.view(kept + 1, {t, n, 1}, {2 * n, 2, 1}));
     const auto dqueries = c.take<T>(t * n * d), dread = c.take<T>(2 * all);
     char layout[] = "TND";
-    c.q.run(c.op().aclnnFlashAttentionUnpaddingScoreGrad, c.view(queries.data(), {t, n, d}),
-            c.view(read.data(), {run.keys, s.kv_heads, d}), c.view(read.data() + all, {run.keys, s.kv_heads, d}),
-            c.view(slopes.data(), {t, n, d}), nullptr, nullptr, nullptr, mask(c), c.view(top.data(), {t, n, 8}),
-            c.view(total.data(), {t, n, 8}), nullptr, c.view(attended.data(), {t, n, d}), nullptr,
-            c.q.ints(std::span(run.query_ends)), c.q.ints(std::span(run.key_ends)), static_cast<double>(s.scale), 1.0,
-            any, any, std::int64_t{n}, layout, std::int64_t{0}, causal_from_the_end, c.view(dqueries.data(), {t, n, d}),
-            c.view(dread.data(), {run.keys, s.kv_heads, d}), c.view(dread.data() + all, {run.keys, s.kv_heads, d}),
-            c.view(dread.data(), {0}));
+    c.run(c.op().aclnnFlashAttentionUnpaddingScoreGrad, c.view(queries.data(), {t, n, d}),
+          c.view(read.data(), {run.keys, s.kv_heads, d}), c.view(read.data() + all, {run.keys, s.kv_heads, d}),
+          c.view(slopes.data(), {t, n, d}), nullptr, nullptr, nullptr, mask(c), c.view(top.data(), {t, n, 8}),
+          c.view(total.data(), {t, n, 8}), nullptr, c.view(attended.data(), {t, n, d}), nullptr,
+          c.q.ints(std::span(run.query_ends)), c.q.ints(std::span(run.key_ends)), static_cast<double>(s.scale), 1.0,
+          any, any, std::int64_t{n}, layout, std::int64_t{0}, causal_from_the_end, c.view(dqueries.data(), {t, n, d}),
+          c.view(dread.data(), {run.keys, s.kv_heads, d}), c.view(dread.data() + all, {run.keys, s.kv_heads, d}),
+          c.view(dread.data(), {0}));
     c.copy(c.rows(dq + run.first_row * q_row, t, n * d, q_row), c.rows(dqueries.data(), t, n * d));
     std::optional<scratch<float>> wide;
     const float* terms = nullptr;

@@ -101,8 +101,8 @@ class page_rows {
     rows_.reset();
     rows_ = c.take<std::int32_t>(2 * count_);
     c.select(c.view(base, {end - base}), c.view(numbers.data(), {2 * count_}), c.view(pages.data(), {2 * count_}));
-    c.q.run(c.op().aclnnAdd, c.view(numbers.data() + 2 * count_, {2 * count_}), c.view(pages.data(), {2 * count_}),
-            c.q.scalar(static_cast<std::int64_t>(2 * kv_page)), c.view(rows_->data(), {2 * count_}));
+    c.run(c.op().aclnnAdd, c.view(numbers.data() + 2 * count_, {2 * count_}), c.view(pages.data(), {2 * count_}),
+          c.q.scalar(static_cast<std::int64_t>(2 * kv_page)), c.view(rows_->data(), {2 * count_}));
     kept_.made_from({{base, static_cast<std::size_t>(end - base) * sizeof(*base)}});
     known_ = key_;
     return rows_->data();

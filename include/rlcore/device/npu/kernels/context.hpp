@@ -35,7 +35,15 @@ struct context {
   rlcore::compute compute = rlcore::compute::bfloat16;
   allocations memory = {};
 
+  /// Operators and transfers so far: what was made from device memory is still good if there were none since.
+  mutable std::uint64_t operations = 0;
+
   const operator_calls& op() const noexcept { return q.table().op; }
+  template <class... A, class... B>
+  void run(const operator_call<A...>& operation, B&&... arguments) const {
+    ++operations;
+    q.run(operation, std::forward<B>(arguments)...);
+  }
   bool rounds() const noexcept { return compute == rlcore::compute::bfloat16; }
   /// What a product of float inputs may do with them.
   cube_math cube() const noexcept { return compute == rlcore::compute::hf32 ? cube_math::allow_hf32 : cube_math::keep; }
@@ -63,37 +71,37 @@ struct context {
   }
 
   // out may be an input of the same shape and strides
-  void add(tensor_ref a, tensor_ref b, tensor_ref out) const { q.run(op().aclnnAdd, a, b, q.scalar(1.0f), out); }
-  void sub(tensor_ref a, tensor_ref b, tensor_ref out) const { q.run(op().aclnnSub, a, b, q.scalar(1.0f), out); }
-  void add_integers(tensor_ref a, tensor_ref b, tensor_ref out) const { q.run(op().aclnnAdd, a, b, q.scalar(1), out); }
-  void sub_integers(tensor_ref a, tensor_ref b, tensor_ref out) const { q.run(op().aclnnSub, a, b, q.scalar(1), out); }
-  void mul(tensor_ref a, tensor_ref b, tensor_ref out) const { q.run(op().aclnnMul, a, b, out); }
-  void mul(tensor_ref a, float factor, tensor_ref out) const { q.run(op().aclnnMuls, a, q.scalar(factor), out); }
+  void add(tensor_ref a, tensor_ref b, tensor_ref out) const { run(op().aclnnAdd, a, b, q.scalar(1.0f), out); }
+  void sub(tensor_ref a, tensor_ref b, tensor_ref out) const { run(op().aclnnSub, a, b, q.scalar(1.0f), out); }
+  void add_integers(tensor_ref a, tensor_ref b, tensor_ref out) const { run(op().aclnnAdd, a, b, q.scalar(1), out); }
+  void sub_integers(tensor_ref a, tensor_ref b, tensor_ref out) const { run(op().aclnnSub, a, b, q.scalar(1), out); }
+  void mul(tensor_ref a, tensor_ref b, tensor_ref out) const { run(op().aclnnMul, a, b, out); }
+  void mul(tensor_ref a, float factor, tensor_ref out) const { run(op().aclnnMuls, a, q.scalar(factor), out); }
   void add(tensor_ref a, float term, tensor_ref out) const {
-    q.run(op().aclnnAdds, a, q.scalar(term), q.scalar(1.0f), out);
+    run(op().aclnnAdds, a, q.scalar(term), q.scalar(1.0f), out);
   }
-  void exp(tensor_ref a, tensor_ref out) const { q.run(op().aclnnExp, a, out); }
-  void log(tensor_ref a, tensor_ref out) const { q.run(op().aclnnLog, a, out); }
+  void exp(tensor_ref a, tensor_ref out) const { run(op().aclnnExp, a, out); }
+  void log(tensor_ref a, tensor_ref out) const { run(op().aclnnLog, a, out); }
   void at_least(tensor_ref a, float least, tensor_ref out) const {
-    q.run(op().aclnnClamp, a, q.scalar(least), q.scalar(std::numeric_limits<float>::max()), out);
+    run(op().aclnnClamp, a, q.scalar(least), q.scalar(std::numeric_limits<float>::max()), out);
   }
-  void fill(tensor_ref out, float value) const { q.run(op().aclnnInplaceFillScalar, out, q.scalar(value)); }
+  void fill(tensor_ref out, float value) const { run(op().aclnnInplaceFillScalar, out, q.scalar(value)); }
   void where(tensor_ref condition, tensor_ref a, tensor_ref b, tensor_ref out) const {
-    q.run(op().aclnnSWhere, condition, a, b, out);
+    run(op().aclnnSWhere, condition, a, b, out);
   }
   /// Of other strides, another type, or repeated along dimensions of extent 1.
-  void copy(tensor_ref to, tensor_ref from) const { q.run(op().aclnnInplaceCopy, to, from); }
+  void copy(tensor_ref to, tensor_ref from) const { run(op().aclnnInplaceCopy, to, from); }
   /// To a tensor without gaps of the same shape.
-  void cast(tensor_ref from, tensor_ref to) const { q.run(op().aclnnCast, from, to.type(), to); }
+  void cast(tensor_ref from, tensor_ref to) const { run(op().aclnnCast, from, to.type(), to); }
   void sum(tensor_ref x, std::int64_t dimension, bool keep, tensor_ref out) const {
-    q.run(op().aclnnReduceSum, x, q.ints({dimension}), keep, data_type::float32, out);
+    run(op().aclnnReduceSum, x, q.ints({dimension}), keep, data_type::float32, out);
   }
   void largest(tensor_ref x, std::int64_t dimension, bool keep, tensor_ref out) const {
-    q.run(op().aclnnAmax, x, q.ints({dimension}), keep, out);
+    run(op().aclnnAmax, x, q.ints({dimension}), keep, out);
   }
   /// y[k] = x[ids[k]] along dimension 0.
   void select(tensor_ref x, tensor_ref ids, tensor_ref y) const {
-    q.run(op().aclnnIndexSelect, x, std::int64_t{0}, ids, y);
+    run(op().aclnnIndexSelect, x, std::int64_t{0}, ids, y);
   }
 
   /// n floats as T: rounded to bf16, or copied.

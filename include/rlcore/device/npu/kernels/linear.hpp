@@ -1,9 +1,11 @@
 // Matrix products.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include "rlcore/core/error.hpp"
 #include "rlcore/device/device.hpp"
@@ -46,47 +48,24 @@ inline void linear_forward(context& c, float* y, const float* x, const std::byte
       c.fill(to, 0);
     } else if (format == weight_format::bfloat16) {
       const auto rounded = c.converted<bf16>(x + first * i, n * i);
-      c.q.run(c.op().aclnnMatmul, c.rows(rounded.data(), n, i),
-              c.view(reinterpret_cast<const bf16*>(packed), {i, o}, {1, i}), to, cube_math::keep);
+      c.run(c.op().aclnnMatmul, c.rows(rounded.data(), n, i),
+            c.view(reinterpret_cast<const bf16*>(packed), {i, o}, {1, i}), to, cube_math::keep);
     } else {
-      c.q.run(c.op().aclnnMatmul, c.rows(x + first * i, n, i),
-              c.view(reinterpret_cast<const float*>(packed), {i, o}, {1, i}), to, c.cube());
+      c.run(c.op().aclnnMatmul, c.rows(x + first * i, n, i),
+            c.view(reinterpret_cast<const float*>(packed), {i, o}, {1, i}), to, c.cube());
     }
     if (bias != nullptr) c.add(to, c.view(bias, {o}), to);
   });
 }
 
-/// dx[t,i] (+)= dy[t,o] weight[o,i].
-inline void linear_backward_input(context& c, float* dx, const float* dy, const float* weight, extent_t t, extent_t o,
-                                  extent_t i, bool accumulate) {
-  if (t * i == 0) return;
-  if (o == 0) {
-    if (!accumulate) c.fill(c.rows(dx, t, i), 0);
-    return;
-  }
-  std::optional<scratch<bf16>> small_weight;
-  if (c.rounds()) small_weight = c.converted<bf16>(weight, o * i);
-  for_pieces(t, std::max(o, i), most_elements, [&](extent_t first, extent_t n) {
-    std::optional<scratch<float>> product;
-    if (accumulate) product = c.take<float>(n * i);
-    const auto to = c.rows(dx + first * i, n, i);
-    const auto result = c.rows(accumulate ? product->data() : dx + first * i, n, i);
-    if (c.rounds())
-      c.q.run(c.op().aclnnMatmul, c.rows(c.converted<bf16>(dy + first * o, n * o).data(), n, o),
-              c.rows(small_weight->data(), o, i), result, cube_math::keep);
-    else
-      c.q.run(c.op().aclnnMatmul, c.rows(dy + first * o, n, o), c.rows(weight, o, i), result, c.cube());
-    if (accumulate) c.add(to, result, to);
-  });
-}
-
-/// Gradients of weights. GroupedMatmulAdd adds the product of bf16 inputs to float without rounding it; it reads the
+/// Gradients of products. GroupedMatmulAdd adds the product of bf16 inputs to float without rounding it; it reads the
 /// number of rows from the device.
-class weight_gradient {
+class product_gradients {
  public:
   /// dweight[o,i] (+)= dy[t,o]^T x[t,i].
-  void operator()(context& c, float* dweight, const float* dy, const float* x, extent_t t, extent_t o, extent_t i,
-                  bool accumulate) {
+  void of_weight(context& c, float* dweight, const float* dy, const float* x, extent_t t, extent_t o, extent_t i,
+                 bool accumulate) {
+    kept_.reset();
     if (o * i == 0) return;
     if (t == 0) {
       if (!accumulate) c.fill(c.rows(dweight, o, i), 0);
@@ -95,6 +74,40 @@ class weight_gradient {
     for_pieces(t, std::max(o, i), most_elements, [&](extent_t first, extent_t n) {
       add(c, dweight, dy + first * o, x + first * i, n, o, i, accumulate || first > 0);
     });
+    after_ = c.operations;
+  }
+  /// dx[t,i] (+)= dy[t,o] weight[o,i].
+  void of_input(context& c, float* dx, const float* dy, const float* weight, extent_t t, extent_t o, extent_t i,
+                bool accumulate) {
+    if (t * i == 0) return;
+    if (o == 0) {
+      if (!accumulate) c.fill(c.rows(dx, t, i), 0);
+      return;
+    }
+    const bool known = kept_ && after_ == c.operations && slopes_ == dy && kept_->size() == t * o;
+    std::optional<scratch<bf16>> rounded;
+    if (known) rounded = std::move(kept_);
+    kept_.reset();
+    std::optional<scratch<bf16>> narrow;
+    if (c.rounds()) narrow = c.converted<bf16>(weight, o * i);
+    for_pieces(t, std::max(o, i), most_elements, [&](extent_t first, extent_t n) {
+      std::optional<scratch<float>> product;
+      if (accumulate) product = c.take<float>(n * i);
+      const auto to = c.rows(dx + first * i, n, i);
+      const auto result = c.rows(accumulate ? product->data() : dx + first * i, n, i);
+      if (c.rounds()) {
+        if (!known) rounded = c.converted<bf16>(dy + first * o, n * o);
+        c.run(c.op().aclnnMatmul, c.rows(rounded->data(), n, o), c.rows(narrow->data(), o, i), result, cube_math::keep);
+      } else {
+        c.run(c.op().aclnnMatmul, c.rows(dy + first * o, n, o), c.rows(weight, o, i), result, c.cube());
+      }
+      if (accumulate) c.add(to, result, to);
+    });
+  }
+  /// Says that the operators since `before` did not touch the slopes of the last of_weight(): a bias's sum_rows, which
+  /// comes between it and of_input().
+  void unchanged_since(const context& c, std::uint64_t before) noexcept {
+    if (after_ == before) after_ = c.operations;
   }
 
  private:
@@ -102,13 +115,15 @@ class weight_gradient {
            bool accumulate) {
     const auto to = c.rows(dweight, o, i);
     if (c.rounds()) {
-      const auto slopes = c.converted<bf16>(dy, t * o), values = c.converted<bf16>(x, t * i);
+      kept_ = c.converted<bf16>(dy, t * o);
+      slopes_ = dy;
+      const auto values = c.converted<bf16>(x, t * i);
       if (c.op().aclnnGroupedMatmulAdd) {
         if (!accumulate) c.q.zero(dweight, static_cast<std::size_t>(o * i) * sizeof(float));
-        c.q.run(c.op().aclnnGroupedMatmulAdd, c.rows(slopes.data(), t, o), c.rows(values.data(), t, i), rows(c, t), to,
-                true, false, std::int64_t{2});
+        c.run(c.op().aclnnGroupedMatmulAdd, c.rows(kept_->data(), t, o), c.rows(values.data(), t, i), end_of_rows(c, t),
+              to, true, false, std::int64_t{2});
       } else {
-        multiply(c, c.view(slopes.data(), {o, t}, {1, o}), c.rows(values.data(), t, i), dweight, o, i, accumulate,
+        multiply(c, c.view(kept_->data(), {o, t}, {1, o}), c.rows(values.data(), t, i), dweight, o, i, accumulate,
                  cube_math::keep);
       }
     } else {
@@ -118,22 +133,26 @@ class weight_gradient {
   static void multiply(context& c, tensor_ref slopes, tensor_ref values, float* dweight, extent_t o, extent_t i,
                        bool accumulate, cube_math math) {
     const auto to = c.rows(dweight, o, i);
-    if (!accumulate) return c.q.run(c.op().aclnnMatmul, slopes, values, to, math);
+    if (!accumulate) return c.run(c.op().aclnnMatmul, slopes, values, to, math);
     const auto product = c.take<float>(o * i);
-    c.q.run(c.op().aclnnMatmul, slopes, values, c.rows(product.data(), o, i), math);
+    c.run(c.op().aclnnMatmul, slopes, values, c.rows(product.data(), o, i), math);
     c.add(to, c.rows(product.data(), o, i), to);
   }
   /// [1]: where the only group of rows ends.
-  tensor_argument rows(context& c, extent_t t) {
+  tensor_argument end_of_rows(context& c, extent_t t) {
     if (!end_) end_ = c.take<std::int64_t>(1);
     const std::int64_t wanted = t;
-    if (known_ != wanted) c.q.upload(end_->data(), &wanted, sizeof wanted);
-    known_ = wanted;
+    if (known_end_ != wanted) c.q.upload(end_->data(), &wanted, sizeof wanted);
+    known_end_ = wanted;
     return c.view(end_->data(), {1});
   }
 
   std::optional<scratch<std::int64_t>> end_;
-  std::int64_t known_ = -1;
+  std::int64_t known_end_ = -1;
+  // dy of the last of_weight(), rounded, and the operators until then: of_input() comes next and wants it too.
+  std::optional<scratch<bf16>> kept_;
+  const float* slopes_ = nullptr;
+  std::uint64_t after_ = 0;
 };
 
 }  // namespace ascend::kernels

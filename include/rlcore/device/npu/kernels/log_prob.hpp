@@ -20,18 +20,18 @@ class tile_targets {
   tile_targets(const context& c, const std::int32_t* targets, extent_t n, extent_t first, extent_t w)
       : c_(c), n_(n), numbers_(c.take<std::int32_t>(3 * n)), inside_(c.take<bool>(n)) {
     const auto own = part(0), place = part(1), off = part(2);
-    c.q.run(c.op().aclnnAdds, c.view(targets, {n, 1}), c.q.scalar(-std::int64_t{first}), c.q.scalar(std::int64_t{1}),
-            own);
-    c.q.run(c.op().aclnnClamp, own, c.q.scalar(std::int64_t{0}), c.q.scalar(std::int64_t{w - 1}), place);
+    c.run(c.op().aclnnAdds, c.view(targets, {n, 1}), c.q.scalar(-std::int64_t{first}), c.q.scalar(std::int64_t{1}),
+          own);
+    c.run(c.op().aclnnClamp, own, c.q.scalar(std::int64_t{0}), c.q.scalar(std::int64_t{w - 1}), place);
     c.sub_integers(own, place, off);
-    c.q.run(c.op().aclnnEqScalar, off, c.q.scalar(std::int64_t{0}), inside());
+    c.run(c.op().aclnnEqScalar, off, c.q.scalar(std::int64_t{0}), inside());
   }
   tensor_argument place() const { return part(1); }
   tensor_argument inside() const { return c_.view(inside_.data(), {n_, 1}); }
   /// place() of row r of a tile of w columns seen as one row: r w + place(), [n].
   tensor_argument flat(extent_t w) const {
-    c_.q.run(c_.op().aclnnArange, c_.q.scalar(std::int64_t{0}), c_.q.scalar(std::int64_t{n_ * w}),
-             c_.q.scalar(std::int64_t{w}), c_.view(numbers_.data(), {n_}));
+    c_.run(c_.op().aclnnArange, c_.q.scalar(std::int64_t{0}), c_.q.scalar(std::int64_t{n_ * w}),
+           c_.q.scalar(std::int64_t{w}), c_.view(numbers_.data(), {n_}));
     c_.add_integers(part(0), place(), part(2));
     return c_.view(numbers_.data() + 2 * n_, {n_});
   }
@@ -72,17 +72,17 @@ inline void accumulate(context& c, float* states, const float* logits, extent_t 
     c.largest(z, 1, true, top);
     c.at_least(top, -std::numeric_limits<float>::max(), top);
     if (whole) {
-      c.q.run(c.op().aclnnGather, z, std::int64_t{1}, c.view(targets + begin, {n, 1}), own);
+      c.run(c.op().aclnnGather, z, std::int64_t{1}, c.view(targets + begin, {n, 1}), own);
       c.copy(state.target, own);
     } else {
       const tile_targets where(c, targets + begin, n, first, w);
-      c.q.run(c.op().aclnnGather, z, std::int64_t{1}, where.place(), own);
+      c.run(c.op().aclnnGather, z, std::int64_t{1}, where.place(), own);
       if (first == 0)
         c.copy(state.target, own);
       else
         c.where(where.inside(), own, state.target, state.target);
     }
-    if (first > 0) c.q.run(c.op().aclnnMaximum, top, state.top, top);
+    if (first > 0) c.run(c.op().aclnnMaximum, top, state.top, top);
     c.sub(z, top, z);
     c.exp(z, e);
     c.at_least(z, least_log_prob, z);
@@ -113,7 +113,7 @@ inline void finish(context& c, const float* states, extent_t t, float* logp, flo
   c.sub(state.target, state.top, other);
   c.sub(other, log_total, c.view(logp, {t, 1}));
   if (entropy != nullptr) {
-    c.q.run(c.op().aclnnDiv, state.weighted, state.total, other);
+    c.run(c.op().aclnnDiv, state.weighted, state.total, other);
     c.sub(log_total, other, c.view(entropy, {t, 1}));
   }
   if (statistics != nullptr) {
@@ -159,10 +159,10 @@ inline void log_prob_backward(context& c, float* logits, extent_t t, extent_t w,
     c.cast(where.inside(), b);
     c.mul(b, column(dlogp), b);
     c.mul(b, 1 / temperature, b);
-    c.q.run(c.op().aclnnGather, z, std::int64_t{1}, where.place(), own);
+    c.run(c.op().aclnnGather, z, std::int64_t{1}, where.place(), own);
     c.add(own, b, own);
-    c.q.run(c.op().aclnnIndexPutImpl, c.view(logits + begin * w, {n * w}), c.q.list({where.flat(w)}),
-            c.view(room.data() + 3 * n, {n}), false, false);
+    c.run(c.op().aclnnIndexPutImpl, c.view(logits + begin * w, {n * w}), c.q.list({where.flat(w)}),
+          c.view(room.data() + 3 * n, {n}), false, false);
   });
 }
 

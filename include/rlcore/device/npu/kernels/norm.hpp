@@ -1,7 +1,9 @@
 // Root mean square norms.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <optional>
 
 #include "rlcore/device/device.hpp"
 #include "rlcore/device/npu/kernels/context.hpp"
@@ -19,8 +21,8 @@ tensor_argument norm_rows(const context& c, const norm_arguments& a, const T* p,
 inline void rms_norm_forward(context& c, const norm_arguments& a, float* y, extent_t y_row, const float* x, float* rstd,
                              extent_t t) {
   for_pieces(t, a.groups * a.width, most_elements, [&](extent_t first, extent_t n) {
-    c.q.run(c.op().aclnnRmsNorm, norm_rows(c, a, x + first * a.row, n, a.row), c.view(a.weight, {a.width}), a.eps,
-            norm_rows(c, a, y + first * y_row, n, y_row), c.view(rstd + first * a.groups, {n, a.groups, 1}));
+    c.run(c.op().aclnnRmsNorm, norm_rows(c, a, x + first * a.row, n, a.row), c.view(a.weight, {a.width}), a.eps,
+          norm_rows(c, a, y + first * y_row, n, y_row), c.view(rstd + first * a.groups, {n, a.groups, 1}));
   });
 }
 
@@ -33,30 +35,69 @@ inline void add_rms_norm_forward(context& c, const norm_arguments& n, float* tot
     const auto left = c.rows(a + first * w, m, w), right = c.rows(b + first * w, m, w),
                sum = c.rows(total + first * w, m, w), to = c.rows(y + first * w, m, w),
                deviation = c.view(rstd + first, {m, 1}), weight = c.view(n.weight, {w});
-    if (fused) return c.q.run(c.op().aclnnAddRmsNorm, left, right, weight, n.eps, to, deviation, sum);
+    if (fused) return c.run(c.op().aclnnAddRmsNorm, left, right, weight, n.eps, to, deviation, sum);
     c.add(left, right, sum);
-    c.q.run(c.op().aclnnRmsNorm, sum, weight, n.eps, to, deviation);
+    c.run(c.op().aclnnRmsNorm, sum, weight, n.eps, to, deviation);
   });
 }
 
-/// dx (+)= rstd (weight dy - xn mean(weight dy xn)), if dx is not null; dweight += dy xn, if that is not null.
-inline void rms_norm_backward(context& c, const norm_arguments& a, float* dx, float* dweight, const float* dy,
-                              extent_t dy_row, const float* x, const float* rstd, extent_t t, bool accumulate) {
-  for_pieces(t, a.groups * a.width, most_elements, [&](extent_t first, extent_t n) {
-    const bool direct = dx != nullptr && dx != dy && !accumulate;
-    const auto slopes = c.take<float>(direct ? 0 : n * a.groups * a.width), dgamma = c.take<float>(a.width);
-    const auto to = norm_rows(c, a, dx != nullptr ? dx + first * dy_row : nullptr, n, dy_row);
-    const auto result =
-        direct ? norm_rows(c, a, dx + first * dy_row, n, dy_row) : c.view(slopes.data(), {n, a.groups, a.width});
-    c.q.run(c.op().aclnnRmsNormGrad, norm_rows(c, a, dy + first * dy_row, n, dy_row),
-            norm_rows(c, a, x + first * a.row, n, a.row), c.view(rstd + first * a.groups, {n, a.groups, 1}),
-            c.view(a.weight, {a.width}), result, c.view(dgamma.data(), {a.width}));
-    if (dx != nullptr && accumulate) c.add(to, result, to);
-    if (dx != nullptr && !accumulate && !direct) c.copy(to, result);
-    if (dweight != nullptr)
+/// Both gradients of a norm come from one operator. The weight's is asked for first: that of x is kept for the next
+/// call.
+class norm_gradients {
+ public:
+  /// dweight += dy xn.
+  void of_weight(context& c, const norm_arguments& a, float* dweight, const float* dy, extent_t dy_row, const float* x,
+                 const float* rstd, extent_t t) {
+    kept_.reset();
+    const bool whole = t * a.groups * a.width <= most_elements;
+    for_pieces(t, a.groups * a.width, most_elements, [&](extent_t first, extent_t n) {
+      const auto dgamma = c.take<float>(a.width);
+      kept_ = c.take<float>(n * a.groups * a.width);
+      gradient(c, a, c.view(kept_->data(), {n, a.groups, a.width}), c.view(dgamma.data(), {a.width}), dy, dy_row, x,
+               rstd, first, n);
       c.add(c.view(dweight, {a.width}), c.view(dgamma.data(), {a.width}), c.view(dweight, {a.width}));
-  });
-}
+    });
+    if (!whole) kept_.reset();
+    asked_ = {a.weight, dy, x, rstd};
+    after_ = c.operations;
+  }
+  /// dx (+)= rstd (weight dy - xn mean(weight dy xn)).
+  void of_input(context& c, const norm_arguments& a, float* dx, const float* dy, extent_t dy_row, const float* x,
+                const float* rstd, extent_t t, bool accumulate) {
+    const std::array<const float*, 4> asked{a.weight, dy, x, rstd};
+    if (kept_ && (after_ != c.operations || asked != asked_ || kept_->size() != t * a.groups * a.width)) kept_.reset();
+    const bool known = kept_.has_value();
+    for_pieces(t, a.groups * a.width, most_elements, [&](extent_t first, extent_t n) {
+      const auto to = norm_rows(c, a, dx + first * dy_row, n, dy_row);
+      const bool direct = !known && dx != dy && !accumulate;
+      if (!known) {
+        const auto dgamma = c.take<float>(a.width);
+        if (!direct) kept_ = c.take<float>(n * a.groups * a.width);
+        const auto room = c.view(direct ? nullptr : kept_->data(), {n, a.groups, a.width});
+        gradient(c, a, direct ? to : room, c.view(dgamma.data(), {a.width}), dy, dy_row, x, rstd, first, n);
+      }
+      if (direct) return;
+      const auto result = c.view(kept_->data(), {n, a.groups, a.width});
+      if (accumulate)
+        c.add(to, result, to);
+      else
+        c.copy(to, result);
+    });
+    kept_.reset();
+  }
+
+ private:
+  static void gradient(const context& c, const norm_arguments& a, tensor_ref dx, tensor_ref dgamma, const float* dy,
+                       extent_t dy_row, const float* x, const float* rstd, extent_t first, extent_t n) {
+    c.run(c.op().aclnnRmsNormGrad, norm_rows(c, a, dy + first * dy_row, n, dy_row),
+          norm_rows(c, a, x + first * a.row, n, a.row), c.view(rstd + first * a.groups, {n, a.groups, 1}),
+          c.view(a.weight, {a.width}), dx, dgamma);
+  }
+
+  std::optional<scratch<float>> kept_;
+  std::array<const float*, 4> asked_{};
+  std::uint64_t after_ = 0;
+};
 
 }  // namespace ascend::kernels
 RLCORE_END

@@ -53,23 +53,23 @@ inline void adamw(context& c, float* w, float* m, float* v, const float* g, exte
     const auto slope = s.gradient_scale != 1 ? c.view(slopes.data(), {count}) : part(g);
     if (s.gradient_scale != 1) c.mul(part(g), s.gradient_scale, slope);
     if (fused)
-      return c.q.run(c.op().aclnnApplyAdamWV2, weight, mean, square, nullptr, slope, c.view(steps.data(), {1}),
-                     static_cast<float>(s.lr), static_cast<float>(s.beta1), static_cast<float>(s.beta2),
-                     static_cast<float>(s.weight_decay), static_cast<float>(s.eps), false, false);
+      return c.run(c.op().aclnnApplyAdamWV2, weight, mean, square, nullptr, slope, c.view(steps.data(), {1}),
+                   static_cast<float>(s.lr), static_cast<float>(s.beta1), static_cast<float>(s.beta2),
+                   static_cast<float>(s.weight_decay), static_cast<float>(s.eps), false, false);
     const auto room = c.take<float>(count);
     const auto x = c.view(room.data(), {count});
     const auto add_times = [&](tensor_ref to, tensor_ref term, double factor) {
-      c.q.run(c.op().aclnnAdd, to, term, c.q.scalar(factor), to);
+      c.run(c.op().aclnnAdd, to, term, c.q.scalar(factor), to);
     };
     c.sub(slope, mean, x);
     add_times(mean, x, 1 - s.beta1);
     c.mul(slope, slope, x);
     c.mul(square, static_cast<float>(s.beta2), square);
     add_times(square, x, 1 - s.beta2);
-    c.q.run(c.op().aclnnSqrt, square, x);
+    c.run(c.op().aclnnSqrt, square, x);
     c.mul(x, static_cast<float>(1 / std::sqrt(correction2)), x);
     c.add(x, static_cast<float>(s.eps), x);
-    c.q.run(c.op().aclnnDiv, mean, x, x);
+    c.run(c.op().aclnnDiv, mean, x, x);
     c.mul(weight, static_cast<float>(1 - s.lr * s.weight_decay), weight);
     add_times(weight, x, -s.lr / correction1);
   });

@@ -54,7 +54,7 @@ class rotation {
   void negate(context& c) {
     if (negated_) return;
     negated_ = c.take<float>(t_ * d_);
-    c.q.run(c.op().aclnnNeg, c.rows(sine_->data(), t_, d_), c.rows(negated_->data(), t_, d_));
+    c.run(c.op().aclnnNeg, c.rows(sine_->data(), t_, d_), c.rows(negated_->data(), t_, d_));
   }
 
   static void turn(context& c, float* x, extent_t row, extent_t heads, extent_t d, const float* cosine,
@@ -63,8 +63,8 @@ class rotation {
     const bool apart = t == 1 || row == heads * d;  // of rows with gaps the operator makes a copy itself
     const auto room = c.take<float>(apart ? t * heads * d : 0);
     const auto out = apart ? c.view(room.data(), {1, t, heads, d}) : c.view(x, {1, t, heads, d}, {t * row, row, d, 1});
-    c.q.run(c.op().aclnnRotaryPositionEmbedding, in, c.view(cosine, {1, t, 1, d}), c.view(sine, {1, t, 1, d}),
-            std::int64_t{0}, out);
+    c.run(c.op().aclnnRotaryPositionEmbedding, in, c.view(cosine, {1, t, 1, d}), c.view(sine, {1, t, 1, d}),
+          std::int64_t{0}, out);
     if (apart) c.copy(in, out);
   }
   /// (a, b) <- (a cos - b sin, b cos + a sin).

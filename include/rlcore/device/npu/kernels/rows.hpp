@@ -38,8 +38,8 @@ inline void scatter_add_rows(context& c, float* y, const float* x, const std::in
   if (count * w == 0) return;
   const auto to = c.rows(y, rows_named(c, ids, count), w);
   for_pieces(count, w, most_elements, [&](extent_t first, extent_t n) {
-    c.q.run(c.op().aclnnIndexAdd, to, std::int64_t{0}, c.view(ids + first, {n}), c.rows(x + first * w, n, w),
-            c.q.scalar(1.0f), to);
+    c.run(c.op().aclnnIndexAdd, to, std::int64_t{0}, c.view(ids + first, {n}), c.rows(x + first * w, n, w),
+          c.q.scalar(1.0f), to);
   });
 }
 
@@ -53,8 +53,8 @@ inline void copy_rows(context& c, float* y, extent_t y_row, const std::int32_t* 
     if (ids == nullptr)
       c.copy(c.rows(y + first * y_row, n, w, y_row), from);
     else
-      c.q.run(c.op().aclnnIndexPutImpl, c.rows(y, all, w, y_row), c.q.list({c.view(ids + first, {n})}), from, false,
-              false);
+      c.run(c.op().aclnnIndexPutImpl, c.rows(y, all, w, y_row), c.q.list({c.view(ids + first, {n})}), from, false,
+            false);
   });
 }
 

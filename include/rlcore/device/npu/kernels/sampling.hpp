@@ -45,17 +45,17 @@ class sampler {
  private:
   static void most_likely(const context& c, tensor_ref rows, extent_t n, tensor_ref to) {
     const auto chosen = c.take<std::int64_t>(n);
-    c.q.run(c.op().aclnnArgMax, rows, std::int64_t{1}, true, c.view(chosen.data(), {n, 1}));
+    c.run(c.op().aclnnArgMax, rows, std::int64_t{1}, true, c.view(chosen.data(), {n, 1}));
     c.cast(c.view(chosen.data(), {n, 1}), to);
   }
   /// p [n, w] from logits of the same shape.
   static void softmax(const context& c, tensor_ref logits, float temperature, float* p, extent_t n, extent_t w) {
     const auto values = c.take<float>(n * w);
     c.mul(logits, 1 / temperature, c.rows(values.data(), n, w));
-    c.q.run(c.op().aclnnSoftmax, c.rows(values.data(), n, w), std::int64_t{-1}, c.rows(p, n, w));
+    c.run(c.op().aclnnSoftmax, c.rows(values.data(), n, w), std::int64_t{-1}, c.rows(p, n, w));
   }
   static void cumulate(const context& c, const float* p, extent_t n, extent_t w, float* to) {
-    c.q.run(c.op().aclnnCumsum, c.rows(p, n, w), std::int64_t{1}, data_type::float32, c.rows(to, n, w));
+    c.run(c.op().aclnnCumsum, c.rows(p, n, w), std::int64_t{1}, data_type::float32, c.rows(to, n, w));
   }
 
   /// The first column of p [n, w] at which the sum of the columns so far exceeds u times the sum of all and p > 0; the
@@ -67,12 +67,12 @@ class sampler {
     const auto reached = c.rows(sums.data(), n, w), limit = c.view(goal.data(), {n, 1}),
                flag = c.rows(mask.data(), n, w);
     c.mul(c.view(sums.data() + w - 1, {n, 1}, {w, 1}), u, limit);
-    c.q.run(c.op().aclnnLtTensor, limit, reached, flag);
+    c.run(c.op().aclnnLtTensor, limit, reached, flag);
     // 2 vocabulary - j if reached, j if not: every number of the first kind is larger than any of the second
     c.where(flag, c.view(ranks_->data(), {1, w}), c.view(ranks_->data() + vocabulary_, {1, w}), reached);
-    c.q.run(c.op().aclnnEqScalar, c.rows(p, n, w), c.q.scalar(0.0f), flag);
-    c.q.run(c.op().aclnnInplaceMaskedFillScalar, reached, flag, c.q.scalar(-1.0f));
-    c.q.run(c.op().aclnnArgMax, reached, std::int64_t{1}, true, chosen);
+    c.run(c.op().aclnnEqScalar, c.rows(p, n, w), c.q.scalar(0.0f), flag);
+    c.run(c.op().aclnnInplaceMaskedFillScalar, reached, flag, c.q.scalar(-1.0f));
+    c.run(c.op().aclnnArgMax, reached, std::int64_t{1}, true, chosen);
   }
 
   void draw_top(context& c, const sampling_arguments& how, tensor_ref rows, extent_t n, extent_t v, tensor_ref u,
@@ -83,7 +83,7 @@ class sampler {
     const auto p = c.take<float>(n * k);
     {
       const auto sorted = c.take<float>(n * v);
-      c.q.run(c.op().aclnnSort, rows, true, std::int64_t{1}, true, c.rows(sorted.data(), n, v), ids);
+      c.run(c.op().aclnnSort, rows, true, std::int64_t{1}, true, c.rows(sorted.data(), n, v), ids);
       softmax(c, c.rows(sorted.data(), n, k, v), how.temperature, p.data(), n, k);
     }
     if (how.top_p < 1 && k > 1) {  // dropped is what comes after the share has been reached
@@ -92,13 +92,13 @@ class sampler {
       cumulate(c, p.data(), n, k, sums.data());
       const auto limit = c.view(enough.data(), {n, 1}), flag = c.rows(dropped.data(), n, k - 1);
       c.mul(c.view(sums.data() + k - 1, {n, 1}, {k, 1}), how.top_p, limit);
-      c.q.run(c.op().aclnnLeTensor, limit, c.rows(sums.data(), n, k - 1, k), flag);
-      c.q.run(c.op().aclnnInplaceMaskedFillScalar, c.rows(p.data() + 1, n, k - 1, k), flag, c.q.scalar(0.0f));
+      c.run(c.op().aclnnLeTensor, limit, c.rows(sums.data(), n, k - 1, k), flag);
+      c.run(c.op().aclnnInplaceMaskedFillScalar, c.rows(p.data() + 1, n, k - 1, k), flag, c.q.scalar(0.0f));
     }
     const auto chosen = c.take<std::int64_t>(2 * n);
     const auto place = c.view(chosen.data(), {n, 1}), id = c.view(chosen.data() + n, {n, 1});
     choose(c, p.data(), n, k, u, place);
-    c.q.run(c.op().aclnnGather, ids, std::int64_t{1}, place, id);
+    c.run(c.op().aclnnGather, ids, std::int64_t{1}, place, id);
     c.cast(id, to);
   }
 

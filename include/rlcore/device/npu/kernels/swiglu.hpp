@@ -13,8 +13,8 @@ inline void swiglu_forward(context& c, float* y, const float* gate_up, extent_t 
   for_pieces(t, 2 * w, most_elements, [&](extent_t first, extent_t n) {
     const float* in = gate_up + first * 2 * w;
     const auto to = c.rows(y + first * w, n, w);
-    if (c.op().aclnnSwiGlu) return c.q.run(c.op().aclnnSwiGlu, c.rows(in, n, 2 * w), std::int64_t{-1}, to);
-    c.q.run(c.op().aclnnSilu, c.rows(in, n, w, 2 * w), to);
+    if (c.op().aclnnSwiGlu) return c.run(c.op().aclnnSwiGlu, c.rows(in, n, 2 * w), std::int64_t{-1}, to);
+    c.run(c.op().aclnnSilu, c.rows(in, n, w, 2 * w), to);
     c.mul(to, c.rows(in + w, n, w, 2 * w), to);
   });
 }
@@ -30,17 +30,17 @@ inline void swiglu_backward(context& c, float* dgate_up, const float* dy, const 
     const auto slopes = c.rows(dy + first * w, n, w);
     if (fused) {
       if (out != in)
-        return c.q.run(c.op().aclnnSwiGluGrad, slopes, c.rows(in, n, 2 * w), std::int64_t{-1}, c.rows(out, n, 2 * w));
+        return c.run(c.op().aclnnSwiGluGrad, slopes, c.rows(in, n, 2 * w), std::int64_t{-1}, c.rows(out, n, 2 * w));
       const auto result = c.take<float>(n * 2 * w);
-      c.q.run(c.op().aclnnSwiGluGrad, slopes, c.rows(in, n, 2 * w), std::int64_t{-1}, c.rows(result.data(), n, 2 * w));
+      c.run(c.op().aclnnSwiGluGrad, slopes, c.rows(in, n, 2 * w), std::int64_t{-1}, c.rows(result.data(), n, 2 * w));
       return c.copy(c.rows(out, n, 2 * w), c.rows(result.data(), n, 2 * w));
     }
     const auto silu = c.take<float>(n * w), product = c.take<float>(n * w);
     const auto gate = c.rows(in, n, w, 2 * w), up = c.rows(in + w, n, w, 2 * w);
-    c.q.run(c.op().aclnnSilu, gate, c.rows(silu.data(), n, w));
+    c.run(c.op().aclnnSilu, gate, c.rows(silu.data(), n, w));
     c.mul(slopes, up, c.rows(product.data(), n, w));
     c.mul(slopes, c.rows(silu.data(), n, w), c.rows(out + w, n, w, 2 * w));
-    c.q.run(c.op().aclnnSiluBackward, c.rows(product.data(), n, w), gate, c.rows(out, n, w, 2 * w));
+    c.run(c.op().aclnnSiluBackward, c.rows(product.data(), n, w), gate, c.rows(out, n, w, 2 * w));
   });
 }
 
