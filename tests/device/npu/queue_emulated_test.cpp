@@ -173,6 +173,23 @@ TEST_F(queue_emulated, a_failure_comes_with_the_next_wait_and_the_names_before_i
   open({}, 1).wait();  // another device is not concerned
 }
 
+TEST_F(queue_emulated, a_stream_that_has_stopped_tells_the_first_failure) {
+  queue& on = open();
+  const auto x = on.take<float>(32), y = on.take<float>(32);
+  const auto ids = on.take<std::int64_t>(2);
+  on.zero(x.data(), 128);
+  select_beyond(on, op(), y.data(), x.data(), ids.data());
+  while (!on.stream().idle()) std::this_thread::yield();
+  for (const auto& what : {std::string("aclnnMuls"), std::string("aclrtMemsetAsync")}) {
+    const std::string text = thrown_by([&] {
+      if (what == "aclnnMuls") affine(on, op(), y.data(), x.data(), 32, 1, 1);
+      on.zero(y.data(), 128);
+    });
+    EXPECT_THAT(text, HasSubstr("507015 (exception in an AI core)"));
+    EXPECT_THAT(text, HasSubstr("latest first: aclnnIndexSelect, upload, zero; " + what + " was refused with "));
+  }
+}
+
 TEST_F(queue_emulated, waiting_after_each_operation_finds_the_one_that_fails) {
   queue& on = open({true, true, false});
   const auto x = on.take<float>(32), y = on.take<float>(32);

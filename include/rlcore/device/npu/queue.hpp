@@ -157,14 +157,14 @@ class queue {
  private:
   using phase_two = aclnnStatus (*)(void*, std::uint64_t, aclOpExecutor*, aclrtStream);
 
-  /// Enqueues what f does; a stream that stopped at a failure says so here, with whom to suspect.
+  /// Enqueues what f does.
   template <class F>
   void put(const char* name, F&& f) {
     const auto guard = device_.enter();
     try {
       f();
     } catch (const npu_error& e) {
-      throw suspecting(e);
+      refused(e);
     }
     recent_.add(name);
     if (settings_.sync_each_operation) wait();
@@ -186,8 +186,7 @@ class queue {
     }
     const aclnnStatus status = second(bytes == 0 ? nullptr : workspace_, bytes, executor, stream_.get());
     if (status != 0) [[unlikely]]
-      throw npu_error(failure_text(table(), domain::operators, status, name) + recent_.written(), domain::operators,
-                      status, name);
+      refused({failure_text(table(), domain::operators, status, name), domain::operators, status, name});
     recent_.add(name);
   }
   /// The workspace only grows. The old block goes back in the stream's order.
@@ -203,6 +202,17 @@ class queue {
                            domain::operators, name);
   }
 
+  /// A stream that has stopped at a failure refuses everything; the failure is what there is to tell.
+  [[noreturn]] void refused(const npu_error& e) {
+    try {
+      stream_.synchronize();
+    } catch (const npu_error& cause) {
+      throw npu_error(cause.what() + recent_.written() + "; " + e.call + " was refused with " + std::to_string(e.code),
+                      cause.domain, cause.code, recent_.only() != nullptr ? recent_.only() : cause.call);
+    }
+    recent_.clear();
+    throw e;
+  }
   npu_error suspecting(const npu_error& e) const {
     return {e.what() + recent_.written(), e.domain, e.code, recent_.only() != nullptr ? recent_.only() : e.call};
   }
