@@ -6,25 +6,18 @@
 #include <utility>
 #include <vector>
 
-#include "rlcore/device/npu/emulator.hpp"
+#include "rlcore/device/npu/emulator/settings.hpp"
 #include "rlcore/device/npu/queue.hpp"
+
+/// Configures the emulated machine and returns its functions; compiled once, in product_operator_test.cpp.
+const rlcore::ascend::calls& configured_emulator(rlcore::ascend::emulated::settings machine);
 
 /// One at a time: the machine is the process's.
 class emulated_queue {
  public:
   explicit emulated_queue(rlcore::ascend::emulated::settings machine = {}, rlcore::ascend::queue_settings how = {})
-      : provider_(of_modest_size(std::move(machine))),
-        q(rlcore::ascend::session::open(provider_.calls(), provider_.name()), 0, how) {}
+      : q(rlcore::ascend::session::open(configured_emulator(std::move(machine)), "emulator"), 0, how) {}
 
- private:
-  static rlcore::ascend::emulated::settings of_modest_size(rlcore::ascend::emulated::settings s) {
-    s.memory_bytes = std::size_t{256} << 20;
-    s.poison_bytes = std::size_t{1} << 20;
-    return s;
-  }
-  rlcore::ascend::emulator provider_;
-
- public:
   rlcore::ascend::queue q;
 
   template <class T>

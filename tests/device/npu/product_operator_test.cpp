@@ -5,12 +5,22 @@
 #include <cmath>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "rlcore/core/dtype.hpp"
 #include "rlcore/core/random.hpp"
+#include "rlcore/device/npu/emulator.hpp"
 #include "rlcore/device/npu/emulator/numerics/split_k.hpp"
 #include "support/emulated_queue.hpp"
+
+const rlcore::ascend::calls& configured_emulator(rlcore::ascend::emulated::settings machine) {
+  machine.memory_bytes = std::size_t{256} << 20;
+  machine.poison_bytes = std::size_t{1} << 20;
+  static const rlcore::ascend::emulator provider;
+  rlcore::ascend::emulated::configure(std::move(machine));
+  return provider.calls();
+}
 
 namespace {
 
