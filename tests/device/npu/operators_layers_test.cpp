@@ -73,19 +73,31 @@ TEST_P(layers, rms_norm_and_its_gradient) {
   }
 }
 
-TEST_P(layers, add_rms_norm_rounds_the_sum_first) {
+TEST_P(layers, add_rms_norm_norms_the_sum_and_rounds_before_gamma) {
   const auto& c = golden()["rms_norm"][0];
   const std::int64_t rows = c["rows"], width = c["width"];
-  numbers a = values(c["x"]), b = random(a.size(), type, 3, 0.01), sum(a.size());
-  for (std::size_t i = 0; i < a.size(); ++i) sum[i] = stored(a[i] + b[i], type);
+  const double eps = c["eps"];
+  const numbers a = values(c["x"]), b = random(a.size(), type, 3, 0.01), g = values(c["gamma"]);
   auto &x1 = make(type, {rows, width}, a), &x2 = make(type, {rows, width}, b), &y = make(type, {rows, width}),
-       &gamma = make(type, {width}, values(c["gamma"])), &rstd = make(data_type::float32, {rows}),
-       &x = make(type, {rows, width}), &same = make(type, {rows, width}), &rstd2 = make(data_type::float32, {rows});
-  ASSERT_EQ(run(op.aclnnAddRmsNorm, x1, x2, gamma, c["eps"].get<double>(), y, rstd, x), 0);
-  EXPECT_EQ(get(x), sum);
-  ASSERT_EQ(run(op.aclnnRmsNorm, x, gamma, c["eps"].get<double>(), same, rstd2), 0);
-  EXPECT_EQ(get(rstd), get(rstd2));
-  expect_near(get(y), get(same), 3 * unit_roundoff(type));
+       &gamma = make(type, {width}, g), &rstd = make(data_type::float32, {rows}), &x = make(type, {rows, width});
+  ASSERT_EQ(run(op.aclnnAddRmsNorm, x1, x2, gamma, eps, y, rstd, x), 0);
+  const numbers got = get(y), r = get(rstd), sum = get(x);
+  const auto w = static_cast<std::size_t>(width);
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    ASSERT_EQ(sum[i], stored(a[i] + b[i], type));
+    // what bfloat16 norms was not rounded
+    const double normed = type == data_type::float16 ? sum[i] : stored(a[i] + b[i], data_type::float32);
+    const double product = stored(stored(normed * r[i / w], data_type::float32), type) * g[i % w];
+    ASSERT_EQ(got[i], stored(product, type)) << i;
+  }
+  for (std::size_t row = 0; row < r.size(); ++row) {
+    double squares = 0;
+    for (std::size_t k = 0; k < w; ++k) {
+      const double v = type == data_type::float16 ? sum[row * w + k] : a[row * w + k] + b[row * w + k];
+      squares += v * v;
+    }
+    EXPECT_NEAR(r[row], 1 / std::sqrt(squares / static_cast<double>(w) + eps), 1e-6 * r[row]);
+  }
 }
 
 TEST_P(layers, swiglu_and_its_gradient) {

@@ -20,7 +20,7 @@ struct optimizer : operators_test {
     double t = 0;
     for (const auto& gradient : c["gradients"]) {
       auto& g = make(gradient_type, {n}, gradient);
-      auto& step = make(step_is_integer ? data_type::int64 : data_type::float32, {1}, {++t});
+      auto& step = make(step_is_integer ? data_type::int64 : data_type::float32, {1}, {t++});
       ASSERT_EQ(run(op.aclnnApplyAdamWV2, w, m, v, amsgrad ? top : static_cast<ascend::aclTensor*>(nullptr), g, step,
                     0.01f, 0.9f, 0.99f, 0.1f, 1e-6f, amsgrad, maximize),
                 0);

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "rlcore/core/compiler.hpp"
 #include "rlcore/device/npu/emulator/numerics/elements.hpp"
 #include "rlcore/device/npu/emulator/numerics/rounding.hpp"
 #include "rlcore/device/npu/emulator/tasks.hpp"
@@ -65,7 +66,7 @@ class execution {
 
   /// The view's values in row-major order, exactly; in place if they already lie so.
   template <class Real = float>
-  std::span<const Real> read(const tensor& t) {
+  RLCORE_NOINLINE std::span<const Real> read(const tensor& t) {
     const auto n = static_cast<std::size_t>(t.size());
     if (n == 0) return {};
     const std::byte* base = storage(t, access::read);
@@ -81,7 +82,7 @@ class execution {
   /// Room for an output's values, to be handed to store(): the output itself where that is possible. `elementwise`
   /// says that value i is written after value i of all inputs was read, so that an output may be an input.
   template <class Real = float>
-  std::span<Real> result(const tensor& t, bool elementwise = false) {
+  RLCORE_NOINLINE std::span<Real> result(const tensor& t, bool elementwise = false) {
     const auto n = static_cast<std::size_t>(t.size());
     if (n == 0) return {};
     if (stores<Real>(t)) {
@@ -92,7 +93,7 @@ class execution {
   }
   /// Values in row-major order into the view: one rounding.
   template <class Real>
-  void store(const tensor& t, std::span<Real> values, rounding how = rounding::nearest_even) {
+  RLCORE_NOINLINE void store(const tensor& t, std::span<Real> values, rounding how = rounding::nearest_even) {
     using plain = std::remove_const_t<Real>;
     if (t.size() == 0) return;
     std::byte* base = storage(t, access::write);

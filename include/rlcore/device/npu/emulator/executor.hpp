@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -47,15 +48,15 @@ inline std::uint64_t next_run() {
   return runs++;
 }
 
-/// The first phase of the operator `name`, whose plan is called with the planner. `workspace` and `executor` are the
+/// The first phase of the operator `name`; plan(call, planner) plans the call. `workspace` and `executor` are the
 /// results.
-template <class Plan>
-aclnnStatus first_phase(const char* name, std::uint64_t* workspace, aclOpExecutor** executor, Plan&& plan) {
+inline aclnnStatus first_phase(const char* name, std::uint64_t* workspace, aclOpExecutor** executor,
+                               kernel (*plan)(const void*, planner&), const void* call) {
   if (!workspace || !executor) return fail(null_pointer, std::string(name) + ": null workspace size or executor");
   try {
     planner p(name);
     auto made = std::make_unique<aclOpExecutor>();
-    made->run = std::make_shared<const kernel>(plan(p));
+    made->run = std::make_shared<const kernel>(plan(call, p));
     made->name = name;
     made->workspace = p.workspace;
     made->overflow = p.overflow;
@@ -163,7 +164,14 @@ struct two_phases;
 template <class Name, class... Arguments, kernel (*Plan)(planner&, Arguments...)>
 struct two_phases<Name, Plan> {
   static aclnnStatus plan(Arguments... arguments, std::uint64_t* workspace, aclOpExecutor** executor) {
-    return first_phase(Name::text, workspace, executor, [&](planner& p) { return Plan(p, arguments...); });
+    const std::tuple<Arguments...> call(arguments...);
+    return first_phase(
+        Name::text, workspace, executor,
+        [](const void* given, planner& p) {
+          return std::apply([&](auto... a) { return Plan(p, a...); },
+                            *static_cast<const std::tuple<Arguments...>*>(given));
+        },
+        &call);
   }
   static aclnnStatus run(void* workspace, std::uint64_t bytes, aclOpExecutor* executor, aclrtStream stream) {
     return second_phase(Name::text, workspace, bytes, executor, stream);

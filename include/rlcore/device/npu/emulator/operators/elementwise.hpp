@@ -4,8 +4,7 @@
 
 #include <cmath>
 #include <cstdint>
-#include <limits>
-#include <type_traits>
+#include <optional>
 #include <utility>
 
 #include "rlcore/device/npu/emulator/operators/promotion.hpp"
@@ -13,136 +12,105 @@
 RLCORE_BEGIN
 namespace ascend::emulated::plans {
 
-template <class F>
-kernel float_map(planner& p, input self, output out, F f) {
+/// f(x) of one float tensor.
+inline kernel float_map(planner& p, input self, output out, const element_loops& loops) {
   auto x = p.in(self, float_types);
   auto y = p.out(out, float_types);
   const auto type = x.type;
-  return map_one(p, std::move(x), std::move(y), type, f);
+  return map_elements(p, std::move(x), std::nullopt, std::move(y), type, loops);
 }
-/// f(e, x, y) of two inputs of any type; `result_type` of the promoted one is what the operator computes in.
-template <class F>
-kernel any_map(planner& p, input self, input other, output out, F f) {
+/// f(x, y) of two inputs of any type, in the promoted one.
+inline kernel any_map(planner& p, input self, input other, output out, const element_loops& loops,
+                      const coefficients& c = {}) {
   auto a = p.in(self, any_type), b = p.in(other, any_type);
   auto y = p.out(out, any_type);
   const auto type = promoted(a.type, b.type);
   p.require(floating(y.type) || !floating(type), "an output of integers for a result of floats");
-  return map_two(p, std::move(a), std::move(b), std::move(y), type, f);
+  return map_elements(p, std::move(a), std::move(b), std::move(y), type, loops, c);
 }
 /// A comparison: values are compared exactly, the output is 0 or 1.
-template <class F>
-kernel compare(planner& p, input self, input other, output out, F f) {
+inline kernel compare(planner& p, input self, input other, output out, const element_loops& loops) {
   auto a = p.in(self, any_type), b = p.in(other, any_type);
   auto y = p.out(out, any_type);
-  const auto type = promoted(a.type, b.type);
-  return map_two(p, std::move(a), std::move(b), std::move(y), floating(type) ? data_type::float32 : data_type::int64,
-                 f);
+  const auto type = floating(promoted(a.type, b.type)) ? data_type::float32 : data_type::int64;
+  return map_elements(p, std::move(a), std::move(b), std::move(y), type, loops);
 }
-template <class F>
-kernel compare_scalar(planner& p, input self, scalar other, output out, F f) {
+inline kernel compare_scalar(planner& p, input self, scalar other, output out, const element_loops& loops) {
   auto a = p.in(self, any_type);
   const double bound = p.value(other);
   const auto type = promoted_scalar(a.type, p.type_of(other));
   auto y = p.out(out, any_type);
-  const double b = scalar_as(bound, type);
-  return map_one(p, std::move(a), std::move(y), floating(type) ? data_type::float32 : data_type::int64,
-                 [b, f](execution&, auto x) { return f(x, static_cast<decltype(x)>(b)); });
+  return map_elements(p, std::move(a), std::nullopt, std::move(y),
+                      floating(type) ? data_type::float32 : data_type::int64, loops, {scalar_as(bound, type)});
 }
 
 inline kernel aclnnAdd(planner& p, input self, input other, scalar alpha, output out) {
-  const double factor = p.value(alpha);
   return any_map(p, self, other, out,
-                 [factor](execution&, auto x, auto y) { return x + static_cast<decltype(x)>(factor) * y; });
+                 of_all([](auto&, auto& c, auto x, auto y) { return x + static_cast<decltype(x)>(c.a) * y; }),
+                 {p.value(alpha)});
 }
 inline kernel aclnnSub(planner& p, input self, input other, scalar alpha, output out) {
-  const double factor = p.value(alpha);
   return any_map(p, self, other, out,
-                 [factor](execution&, auto x, auto y) { return x - static_cast<decltype(x)>(factor) * y; });
+                 of_all([](auto&, auto& c, auto x, auto y) { return x - static_cast<decltype(x)>(c.a) * y; }),
+                 {p.value(alpha)});
 }
 inline kernel aclnnMul(planner& p, input self, input other, output out) {
-  return any_map(p, self, other, out, [](execution&, auto x, auto y) { return x * y; });
+  return any_map(p, self, other, out, of_all([](auto&, auto&, auto x, auto y) { return x * y; }));
 }
 inline kernel aclnnMuls(planner& p, input self, scalar other, output out) {
   auto x = p.in(self, any_type);
   const double factor = p.value(other);
   const auto type = promoted_scalar(x.type, p.type_of(other));
   auto y = p.out(out, any_type);
-  return map_one(p, std::move(x), std::move(y), type,
-                 [factor](execution&, auto v) { return v * static_cast<decltype(v)>(factor); });
+  return map_elements(p, std::move(x), std::nullopt, std::move(y), type,
+                      of_all([](auto&, auto& c, auto v) { return v * static_cast<decltype(v)>(c.a); }), {factor});
 }
 inline kernel aclnnAdds(planner& p, input self, scalar other, scalar alpha, output out) {
   auto x = p.in(self, any_type);
   const double term = p.value(other), factor = p.value(alpha);
   const auto type = promoted_scalar(x.type, p.type_of(other));
   auto y = p.out(out, any_type);
-  const double rounded = scalar_as(term, type);
-  return map_one(p, std::move(x), std::move(y), type, [rounded, factor](execution&, auto v) {
-    using Real = decltype(v);
-    return v + static_cast<Real>(factor) * static_cast<Real>(rounded);
-  });
+  return map_elements(p, std::move(x), std::nullopt, std::move(y), type, of_all([](auto&, auto& c, auto v) {
+                        using Real = decltype(v);
+                        return v + static_cast<Real>(c.b) * static_cast<Real>(c.a);
+                      }),
+                      {scalar_as(term, type), factor});
 }
 /// Integers are divided as floats.
 inline kernel aclnnDiv(planner& p, input self, input other, output out) {
   auto a = p.in(self, any_type), b = p.in(other, any_type);
   auto y = p.out(out, float_types);
   const auto both = promoted(a.type, b.type);
-  return map_two(p, std::move(a), std::move(b), std::move(y), floating(both) ? both : data_type::float32,
-                 [](execution&, auto x, auto z) {
-                   if constexpr (std::is_floating_point_v<decltype(x)>)
-                     return x / z;
-                   else
-                     return x;  // never: the type is a floating one
-                 });
+  return map_elements(p, std::move(a), std::move(b), std::move(y), floating(both) ? both : data_type::float32,
+                      of_floats([](auto&, auto&, auto x, auto z) { return x / z; }));
 }
 inline kernel aclnnExp(planner& p, input self, output out) {
-  return float_map(p, self, out, [](execution& e, auto x) {
-    if constexpr (std::is_floating_point_v<decltype(x)>)
-      return e.exp(x);
-    else
-      return x;
-  });
+  return float_map(p, self, out, of_floats([](auto& e, auto&, auto x) { return e.exp(x); }));
 }
 inline kernel aclnnLog(planner& p, input self, output out) {
-  return float_map(p, self, out, [](execution& e, auto x) {
-    if constexpr (std::is_floating_point_v<decltype(x)>)
-      return e.log(x);
-    else
-      return x;
-  });
+  return float_map(p, self, out, of_floats([](auto& e, auto&, auto x) { return e.log(x); }));
 }
 inline kernel aclnnNeg(planner& p, input self, output out) {
   auto x = p.in(self, any_type);
   auto y = p.out(out, any_type);
   const auto type = x.type;
-  return map_one(p, std::move(x), std::move(y), type, [](execution&, auto v) { return -v; });
+  return map_elements(p, std::move(x), std::nullopt, std::move(y), type,
+                      of_all([](auto&, auto&, auto v) { return -v; }));
 }
 inline kernel aclnnSqrt(planner& p, input self, output out) {
-  return float_map(p, self, out, [](execution&, auto x) {
-    if constexpr (std::is_floating_point_v<decltype(x)>)
-      return std::sqrt(x);
-    else
-      return x;
-  });
+  return float_map(p, self, out, of_floats([](auto&, auto&, auto x) { return std::sqrt(x); }));
 }
 /// 1 / (1 + e^-x).
 template <class Real>
 Real sigmoid(const execution& e, Real x) {
-  if constexpr (std::is_floating_point_v<Real>)
-    return Real{1} / (Real{1} + e.exp(-x));
-  else
-    return x;
+  return Real{1} / (Real{1} + e.exp(-x));
 }
 inline kernel aclnnSigmoid(planner& p, input self, output out) {
-  return float_map(p, self, out, [](execution& e, auto x) { return sigmoid(e, x); });
+  return float_map(p, self, out, of_floats([](auto& e, auto&, auto x) { return sigmoid(e, x); }));
 }
 /// x / (1 + e^-x).
 inline kernel aclnnSilu(planner& p, input self, output out) {
-  return float_map(p, self, out, [](execution& e, auto x) {
-    if constexpr (std::is_floating_point_v<decltype(x)>)
-      return x / (decltype(x){1} + e.exp(-x));
-    else
-      return x;
-  });
+  return float_map(p, self, out, of_floats([](auto& e, auto&, auto x) { return x / (decltype(x){1} + e.exp(-x)); }));
 }
 /// dy s (1 + x (1 - s)), s = sigmoid(x).
 inline kernel aclnnSiluBackward(planner& p, input dy, input self, output dx) {
@@ -150,59 +118,63 @@ inline kernel aclnnSiluBackward(planner& p, input dy, input self, output dx) {
   auto out = p.out(dx, float_types);
   p.require(g.type == x.type, "gradient and input have different types");
   const auto type = x.type;
-  return map_two(p, std::move(g), std::move(x), std::move(out), type, [](execution& e, auto d, auto v) {
-    using Real = decltype(v);
-    const Real s = sigmoid(e, v);
-    return d * (s * (Real{1} + v * (Real{1} - s)));
-  });
+  return map_elements(p, std::move(g), std::move(x), std::move(out), type,
+                      of_floats([](auto& e, auto&, auto d, auto v) {
+                        using Real = decltype(v);
+                        const Real s = sigmoid(e, v);
+                        return d * (s * (Real{1} + v * (Real{1} - s)));
+                      }));
 }
 /// NaN if one of both is.
 inline kernel aclnnMaximum(planner& p, input self, input other, output out) {
-  return any_map(p, self, other, out, [](execution&, auto x, auto y) { return x > y || x != x ? x : y; });
+  return any_map(p, self, other, out, of_all([](auto&, auto&, auto x, auto y) { return x > y || x != x ? x : y; }));
 }
 /// Either bound may be null, not both. NaN stays.
 inline kernel aclnnClamp(planner& p, input self, scalar min, scalar max, output out) {
   auto x = p.in(self, any_type);
   if (!min && !max) p.refuse(null_pointer, "both bounds are null");
-  const bool below = min != nullptr, above = max != nullptr;
-  const double low = below ? scalar_as(p.value(min), x.type) : 0, high = above ? scalar_as(p.value(max), x.type) : 0;
+  coefficients c;
+  c.first = min != nullptr;
+  c.second = max != nullptr;
+  if (c.first) c.a = scalar_as(p.value(min), x.type);
+  if (c.second) c.b = scalar_as(p.value(max), x.type);
   auto y = p.out(out, any_type);
   const auto type = x.type;
-  return map_one(p, std::move(x), std::move(y), type, [=](execution&, auto v) {
-    using Real = decltype(v);
-    if (below && v < static_cast<Real>(low)) v = static_cast<Real>(low);
-    if (above && v > static_cast<Real>(high)) v = static_cast<Real>(high);
-    return v;
-  });
+  return map_elements(p, std::move(x), std::nullopt, std::move(y), type, of_all([](auto&, auto& bounds, auto v) {
+                        using Real = decltype(v);
+                        if (bounds.first && v < static_cast<Real>(bounds.a)) v = static_cast<Real>(bounds.a);
+                        if (bounds.second && v > static_cast<Real>(bounds.b)) v = static_cast<Real>(bounds.b);
+                        return v;
+                      }),
+                      c);
 }
 inline kernel aclnnLtScalar(planner& p, input self, scalar other, output out) {
-  return compare_scalar(p, self, other, out, [](auto x, auto y) { return x < y; });
+  return compare_scalar(p, self, other, out,
+                        of_all([](auto&, auto& c, auto x) { return x < static_cast<decltype(x)>(c.a); }));
 }
 inline kernel aclnnGeScalar(planner& p, input self, scalar other, output out) {
-  return compare_scalar(p, self, other, out, [](auto x, auto y) { return x >= y; });
+  return compare_scalar(p, self, other, out,
+                        of_all([](auto&, auto& c, auto x) { return x >= static_cast<decltype(x)>(c.a); }));
 }
 inline kernel aclnnEqScalar(planner& p, input self, scalar other, output out) {
-  return compare_scalar(p, self, other, out, [](auto x, auto y) { return x == y; });
+  return compare_scalar(p, self, other, out,
+                        of_all([](auto&, auto& c, auto x) { return x == static_cast<decltype(x)>(c.a); }));
 }
 inline kernel aclnnLeTensor(planner& p, input self, input other, output out) {
-  return compare(p, self, other, out, [](execution&, auto x, auto y) { return x <= y; });
+  return compare(p, self, other, out, of_all([](auto&, auto&, auto x, auto y) { return x <= y; }));
 }
 inline kernel aclnnLtTensor(planner& p, input self, input other, output out) {
-  return compare(p, self, other, out, [](execution&, auto x, auto y) { return x < y; });
+  return compare(p, self, other, out, of_all([](auto&, auto&, auto x, auto y) { return x < y; }));
 }
 inline kernel aclnnLogicalAnd(planner& p, input self, input other, output out) {
-  return compare(p, self, other, out, [](execution&, auto x, auto y) { return x != 0 && y != 0; });
+  return compare(p, self, other, out, of_all([](auto&, auto&, auto x, auto y) { return x != 0 && y != 0; }));
 }
 inline kernel aclnnIsFinite(planner& p, input self, output out) {
   auto x = p.in(self, any_type);
   auto y = p.out(out, {data_type::boolean});
   const auto type = floating(x.type) ? data_type::float32 : data_type::int64;
-  return map_one(p, std::move(x), std::move(y), type, [](execution&, auto v) {
-    if constexpr (std::is_floating_point_v<decltype(v)>)
-      return std::isfinite(v);
-    else
-      return true;
-  });
+  return map_elements(p, std::move(x), std::nullopt, std::move(y), type,
+                      of_all([](auto&, auto&, auto v) { return v - v == 0; }));
 }
 /// condition ? self : other.
 inline kernel aclnnSWhere(planner& p, input condition, input self, input other, output out) {

@@ -47,12 +47,15 @@ inline tensor row_statistics(const normed& n, const char* name) {
   rows.strides = {1};
   return rows;
 }
-/// 1 / sqrt(mean(x^2) + eps); `room` holds a row.
+/// 1 / sqrt(mean(x^2) + eps); `room` holds a row. The squares are scaled by 1 / width before or after they are summed.
 template <class Real>
-Real inverse_root_mean_square(const Real* x, Real* room, std::size_t width, double eps) {
+Real inverse_root_mean_square(const Real* x, Real* room, std::size_t width, double eps, bool scaled_before) {
+  const Real share = Real{1} / static_cast<Real>(width);
   for (std::size_t i = 0; i < width; ++i) room[i] = x[i] * x[i];
+  if (scaled_before)
+    for (std::size_t i = 0; i < width; ++i) room[i] *= share;
   const Real sum = folded_sum(room, width);
-  return Real{1} / std::sqrt(sum * (Real{1} / static_cast<Real>(width)) + static_cast<Real>(eps));
+  return Real{1} / std::sqrt((scaled_before ? sum : sum * share) + static_cast<Real>(eps));
 }
 
 /// y = x rstd gamma with one rounding (PyTorch models round x rstd first), rstd = 1 / sqrt(mean(x^2) + eps).
@@ -71,15 +74,16 @@ inline kernel aclnnRmsNorm(planner& p, input self, input weight, double eps, out
     Real* room = e.take<Real>(width);
     for (std::size_t i = 0; i < r.size(); ++i) {
       const Real* row = x_values.data() + i * width;
-      r[i] = inverse_root_mean_square(row, room, width, eps);
+      r[i] = inverse_root_mean_square(row, room, width, eps, false);
       for (std::size_t k = 0; k < width; ++k) to[i * width + k] = row[k] * r[i] * g[k];
     }
     e.store(y, to);
     e.store(statistics, r);
   });
 }
-/// x = x1 + x2 rounded to its type, rstd of that, y = gamma (x rstd): here x rstd is rounded to the type of x before
-/// gamma multiplies it (as in the add_rms_norm kernels of CANN 8.1).
+/// x = x1 + x2, rstd = 1 / sqrt(mean(x^2) + eps), y = gamma (x rstd). Here x rstd is rounded to the type of x before
+/// gamma multiplies it. What is normed is the sum as float16 stores it, but with bfloat16 the sum before its rounding:
+/// so the add_rms_norm kernels of CANN 8.1.
 inline kernel aclnnAddRmsNorm(planner& p, input first, input second, input weight, double eps, output y_out,
                               output rstd_out, output sum_out) {
   auto a = p.in(first, float_types), b = p.in(second, float_types), gamma = p.in(weight, float_types);
@@ -96,20 +100,21 @@ inline kernel aclnnAddRmsNorm(planner& p, input first, input second, input weigh
     const bool chain = std::is_same_v<Real, float>;  // the reference rounds results alone
     const tensor statistics = row_statistics(n, "aclnnAddRmsNorm");
     const auto x1 = e.read<Real>(n.x), x2 = e.read<Real>(b), g = e.read<Real>(n.gamma);
-    const auto total = e.result<Real>(sum, true), to = e.result<Real>(y, true), r = e.result<Real>(statistics);
+    const auto to = e.result<Real>(y, true), r = e.result<Real>(statistics);
+    const std::span<Real> total(e.take<Real>(x1.size()), x1.size());
     for (std::size_t i = 0; i < total.size(); ++i) total[i] = x1[i] + x2[i];
-    if (chain) round_to(total, sum.type, e.overflow);
+    if (chain && sum.type == data_type::float16) round_to(total, sum.type, e.overflow);
+    e.store(sum, total);
     const auto width = static_cast<std::size_t>(n.width);
     Real* room = e.take<Real>(width);
     for (std::size_t i = 0; i < r.size(); ++i) {
       const Real* row = total.data() + i * width;
-      r[i] = inverse_root_mean_square(row, room, width, eps);
+      r[i] = inverse_root_mean_square(row, room, width, eps, true);
       Real* result = to.data() + i * width;
       for (std::size_t k = 0; k < width; ++k) result[k] = row[k] * r[i];
       if (chain) round_to(std::span<Real>(result, width), y.type, e.overflow);
       for (std::size_t k = 0; k < width; ++k) result[k] *= g[k];
     }
-    e.store(sum, total);
     e.store(y, to);
     e.store(statistics, r);
   });

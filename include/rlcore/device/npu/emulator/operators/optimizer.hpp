@@ -50,7 +50,7 @@ inline kernel aclnnApplyAdamWV2(planner& p, output var, output first, output sec
       v1[i] = beta2 * v0[i] + (Real{1} - beta2) * (d * d);
       Real second_moment = v1[i];
       if (amsgrad) second_moment = top1[i] = top0[i] > v1[i] ? top0[i] : v1[i];
-      w1[i] = decayed - step_size * m1[i] / (std::sqrt(second_moment) * scale + tiny);
+      w1[i] = decayed - m1[i] / (std::sqrt(second_moment) * scale + tiny) * step_size;
     }
     const rounding how = w.type == data_type::bfloat16 ? rounding::nearest_away : rounding::nearest_even;
     e.store(w, w1, how);

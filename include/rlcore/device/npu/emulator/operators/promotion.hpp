@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <type_traits>
 #include <utility>
 
 #include "rlcore/device/npu/emulator/execution.hpp"
@@ -55,34 +57,63 @@ kernel in_type(const settings& machine, data_type type, Body body) {
   return in_working_precision(machine, std::move(body));
 }
 
-/// out = f(e, a) in `type`: one rounding to it, then the cast to the type of `out`.
-template <class F>
-kernel map_one(planner& p, tensor a, tensor out, data_type type, F f) {
-  p.require_shape(out, a.shape, "the output");
-  return in_type(p.machine, type, [a = std::move(a), out = std::move(out), type, f](execution& e, auto real) {
-    using Real = decltype(real);
-    const auto x = e.read<Real>(a);
-    const auto y = e.result<Real>(out, true);
-    for (std::size_t i = 0; i < y.size(); ++i) y[i] = static_cast<Real>(f(e, x[i]));
-    if (type != out.type) round_to(y, type, e.overflow);
-    e.store(out, y);
-  });
+/// Numbers that a formula needs besides its tensors.
+struct coefficients {
+  double a = 0, b = 0;
+  bool first = false, second = false;
+};
+
+/// A formula as loops over elements in each working type, so that an operator is compiled as a table of these alone.
+struct element_loops {
+  template <class Real>
+  using loop = void (*)(const execution&, const coefficients&, const Real* x, const Real* y, Real* z, std::size_t n);
+  loop<float> in_float = nullptr;
+  loop<double> in_double = nullptr;
+  loop<std::int64_t> in_integers = nullptr;
+
+  template <class Real>
+  loop<Real> of() const {
+    if constexpr (std::is_same_v<Real, float>)
+      return in_float;
+    else if constexpr (std::is_same_v<Real, double>)
+      return in_double;
+    else
+      return in_integers;
+  }
+};
+template <class F, class Real>
+void element_loop(const execution& e, const coefficients& c, const Real* x, const Real* y, Real* z, std::size_t n) {
+  if constexpr (std::is_invocable_v<F, const execution&, const coefficients&, Real, Real>)
+    for (std::size_t i = 0; i < n; ++i) z[i] = static_cast<Real>(F{}(e, c, x[i], y[i]));
+  else
+    for (std::size_t i = 0; i < n; ++i) z[i] = static_cast<Real>(F{}(e, c, x[i]));
 }
-/// out = f(e, a, b), a and b repeated to the shape of `out`.
+/// Of a lambda without captures f(e, c, x) or f(e, c, x, y): for floats, and for all types.
 template <class F>
-kernel map_two(planner& p, tensor a, tensor b, tensor out, data_type type, F f) {
-  extents shape;
-  if (!broadcast(a.shape, b.shape, shape))
-    p.refuse(invalid_parameter, "shapes " + printed(a.shape) + " and " + printed(b.shape) + " do not broadcast");
+constexpr element_loops of_floats(F) {
+  return {&element_loop<F, float>, &element_loop<F, double>, nullptr};
+}
+template <class F>
+constexpr element_loops of_all(F) {
+  return {&element_loop<F, float>, &element_loop<F, double>, &element_loop<F, std::int64_t>};
+}
+
+/// out = f(a) or f(a, b), computed in `type`, a and b repeated to the shape of `out`: one rounding to `type`, then the
+/// cast to the type of `out`.
+inline kernel map_elements(planner& p, tensor a, std::optional<tensor> b, tensor out, data_type type,
+                           const element_loops& loops, const coefficients& c = {}) {
+  extents shape = a.shape;
+  if (b && !broadcast(a.shape, b->shape, shape))
+    p.refuse(invalid_parameter, "shapes " + printed(a.shape) + " and " + printed(b->shape) + " do not broadcast");
   p.require_shape(out, shape, "the output");
   a = expanded(std::move(a), shape);
-  b = expanded(std::move(b), shape);
+  if (b) b = expanded(std::move(*b), shape);
   return in_type(p.machine, type,
-                 [a = std::move(a), b = std::move(b), out = std::move(out), type, f](execution& e, auto real) {
+                 [a = std::move(a), b = std::move(b), out = std::move(out), type, loops, c](execution& e, auto real) {
                    using Real = decltype(real);
-                   const auto x = e.read<Real>(a), y = e.read<Real>(b);
+                   const auto x = e.read<Real>(a), y = b ? e.read<Real>(*b) : x;
                    const auto z = e.result<Real>(out, true);
-                   for (std::size_t i = 0; i < z.size(); ++i) z[i] = static_cast<Real>(f(e, x[i], y[i]));
+                   loops.of<Real>()(e, c, x.data(), y.data(), z.data(), z.size());
                    if (type != out.type) round_to(z, type, e.overflow);
                    e.store(out, z);
                  });
