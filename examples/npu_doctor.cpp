@@ -322,8 +322,12 @@ int diagnose(const flags& f) {
     }
   }
   // The driver is known by its files alone: what works is not doubted for their sake.
-  if (!f.emulator && !found.problems.empty())
-    if (const std::string problem = ascend::driver_problem(driver); !problem.empty()) found.problem(problem);
+  if (const std::string problem = f.emulator ? "" : ascend::driver_problem(driver); !problem.empty()) {
+    if (found.problems.empty())
+      found.note("the device works, though " + problem.substr(0, problem.find(';')));
+    else
+      found.problem(problem);
+  }
   section out("result");
   for (const std::string& text : found.notes) out.row("note", text);
   for (const std::string& text : found.problems) out.row("problem", text);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "rlcore/device/cpu.hpp"
+#include "rlcore/device/npu/queue.hpp"
 #include "rlcore/exec/serial.hpp"
 #include "rlcore/exec/threads.hpp"
 #include "rlcore/nn/causal_lm.hpp"
@@ -20,6 +21,7 @@
 #include "rlcore/optim/clip.hpp"
 #include "rlcore/tensor/ragged.hpp"
 #include "rlcore/tensor/span.hpp"
+#include "support/idle_npu.hpp"
 
 namespace {
 
@@ -172,6 +174,28 @@ TEST(allocation, a_steady_step_asks_for_none) {
     generate();
     EXPECT_EQ(counter.count(), 0u) << "generation";
   }
+}
+
+/// Once its cache and its ring are there; the objects of Ascend are Ascend's.
+TEST(allocation_counter, operators_of_the_npu_allocate_nothing) {
+  NEEDS_COUNTS;
+  using namespace rlcore;
+  ascend::queue q(ascend::session::open(idle_npu(), "idle"));
+  std::vector<float> host(100);
+  const auto step = [&] {
+    const auto x = q.take<float>(100), y = q.take<float>(5000);
+    q.upload(x.data(), host.data(), 400);
+    for (int i = 0; i < 40; ++i) {
+      const auto temporary = q.take<float>(100 * (i + 1));
+      q.run(q.table().op.aclnnMul, q.tensor(x.data(), {10, 10}), q.tensor(x.data() + 3, {10, 1}, {10, 1}),
+            q.tensor(temporary.data(), {10, 10}));
+    }
+    q.download(host.data(), y.data(), 400);
+  };
+  step(), step();
+  const allocation_counter counter;
+  for (int i = 0; i < 3; ++i) step();
+  EXPECT_EQ(counter.count(), 0u);
 }
 
 }  // namespace

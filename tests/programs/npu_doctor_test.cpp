@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,22 @@ TEST(npu_doctor, the_emulated_machine_is_well) {
   EXPECT_THAT(r.out, Not(HasSubstr("missing")));
   EXPECT_EQ(r.err, "") << "nothing leaks";
   EXPECT_EQ(doctor({"--emulator", "--device", "1"}).code, 0);
+}
+
+TEST(npu_doctor, libraries_of_a_machine_that_works) {
+  const std::string place = std::string("RLCORE_CANN_LIB_DIR='") + RLCORE_CANN_EMULATED_DIR;
+  const auto whole = doctor({"--device", "1"}, place + "/whole' ASCEND_OPP_PATH=/opp");
+  EXPECT_EQ(whole.code, 0) << whole.out << whole.err;
+  EXPECT_THAT(whole.out, HasSubstr("matrix product              pass"));
+  EXPECT_THAT(whole.out, HasSubstr("pass                        trainer.device=npu is ready\n"));
+  EXPECT_THAT(whole.out, Not(HasSubstr("missing")));
+  if (!std::filesystem::exists("/usr/local/Ascend/driver")) {
+    EXPECT_THAT(whole.out, HasSubstr("the device works, though no Ascend driver: "));
+  }
+  const auto required = doctor({}, place + "/required'");
+  EXPECT_EQ(required.code, 0) << required.out << required.err;
+  EXPECT_THAT(required.out, HasSubstr("aclnnAddRmsNorm                        missing, composed of Add and RmsNorm\n"));
+  EXPECT_THAT(required.out, HasSubstr("ASCEND_OPP_PATH is not set"));
 }
 
 TEST(npu_doctor, no_such_device) {

@@ -82,6 +82,17 @@ TEST_F(queue_test, a_refused_operator_tells_its_arguments) {
   }
 }
 
+TEST_F(queue_test, what_users_stumble_over_comes_with_what_to_do) {
+  auto a = q.take<float>(6);
+  for (const auto& [code, advice] : {std::pair{561003, "is the kernels package of this SoC installed"},
+                                     std::pair{561107, "source set_env.sh of CANN before the program starts"},
+                                     std::pair{561112, "install the kernels package of this SoC"}}) {
+    state().returns["plan"] = code;
+    EXPECT_THAT(thrown_by([&] { q.run(table.op.aclnnExp, q.tensor(a.data(), {6}), q.tensor(a.data(), {6})); }),
+                HasSubstr(advice));
+  }
+}
+
 TEST_F(queue_test, a_missing_operator_is_named) {
   auto a = q.take<float>(6);
   try {

@@ -55,7 +55,14 @@ class queue {
   allocator& memory() noexcept { return *memory_; }
 
   /// Device memory for use on this queue; null for 0 bytes.
-  void* allocate(std::size_t bytes) { return memory_->allocate(bytes, stream_.get(), settings_.exact_memory); }
+  void* allocate(std::size_t bytes) {
+    try {
+      return memory_->allocate(bytes, stream_.get(), settings_.exact_memory);
+    } catch (const npu_error& e) {
+      if (e.code == 207001) throw;
+      throw suspecting(e);  // it waited for the device to give up its cache, and heard of a failure
+    }
+  }
   /// What was enqueued before may still use it.
   void release(void* data) noexcept { memory_->release(data); }
   /// Returns when the host memory may be reused.
