@@ -1,0 +1,253 @@
+// Compares the operators of an Ascend NPU with the emulator's, through files:
+//   build/bin/npu_golden record DIR                       runs every operator on the emulated machine and writes DIR
+//   build/bin/npu_golden replay DIR                       runs the same on this machine's CANN and compares
+//   build/bin/npu_golden replay DIR --provider emulator   on the emulator, to check the files
+// More: --device N; --report FILE (default DIR/report.json); record: --soc NAME, --cann 80300 (the machine to emulate).
+// Exit code of replay: 0 if every case that could run is within its bound, 1 otherwise.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "golden_case.hpp"
+#include "golden_runner.hpp"
+#include "golden_set.hpp"
+#include "rlcore/core/error.hpp"
+#include "rlcore/core/suggest.hpp"
+#include "rlcore/core/version.hpp"
+#include "rlcore/device/npu/dynamic_provider.hpp"
+#include "rlcore/device/npu/emulator.hpp"
+#include "rlcore/device/npu/trace.hpp"
+
+namespace {
+
+namespace ascend = rlcore::ascend;
+namespace fs = std::filesystem;
+using golden::golden_case;
+using nlohmann::json;
+
+struct settings {
+  std::string command, provider = "cann";
+  fs::path folder, report;
+  int device = 0;
+  ascend::emulated::settings machine;
+};
+
+int whole_number(std::string_view flag, const std::string& value) {
+  char* end = nullptr;
+  const long n = std::strtol(value.c_str(), &end, 10);
+  if (value.empty() || *end != '\0' || n < 0 || n > 1000000)
+    throw rlcore::config_error(std::string(flag) + " expects a number, not '" + value + "'");
+  return static_cast<int>(n);
+}
+
+settings parse(int argc, char** argv) {
+  settings s;
+  const std::vector<std::string> commands{"record", "replay"},
+      flags{"--provider", "--device", "--report", "--soc", "--cann"};
+  std::vector<std::string> plain;
+  for (int i = 1; i < argc; ++i) {
+    const std::string a = argv[i];
+    if (!a.starts_with("--")) {
+      plain.push_back(a);
+      continue;
+    }
+    if (std::find(flags.begin(), flags.end(), a) == flags.end())
+      throw rlcore::config_error("unknown argument '" + a + "'" + rlcore::did_you_mean(a, flags));
+    if (i + 1 >= argc) throw rlcore::config_error(a + " expects a value");
+    const std::string value = argv[++i];
+    if (a == "--provider") s.provider = value;
+    if (a == "--device") s.device = whole_number(a, value);
+    if (a == "--report") s.report = value;
+    if (a == "--soc") s.machine.soc = value;
+    if (a == "--cann") s.machine.cann_version = whole_number(a, value);
+  }
+  if (plain.size() != 2 || std::find(commands.begin(), commands.end(), plain[0]) == commands.end())
+    throw rlcore::config_error(
+        "usage: npu_golden record DIR [--soc NAME] [--cann 80300], or npu_golden replay DIR [--provider cann|emulator] "
+        "[--device N] [--report FILE]");
+  if (s.provider != "cann" && s.provider != "emulator")
+    throw rlcore::config_error("--provider is cann or emulator, not '" + s.provider + "'");
+  s.command = plain[0];
+  s.folder = plain[1];
+  if (s.report.empty()) s.report = s.folder / "report.json";
+  return s;
+}
+
+/// Lines of text with columns of equal width; the first row is the heading.
+void print_table(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::size_t> width;
+  for (const auto& row : rows)
+    for (std::size_t c = 0; c < row.size(); ++c) {
+      if (width.size() <= c) width.push_back(0);
+      width[c] = std::max(width[c], row[c].size());
+    }
+  for (const auto& row : rows) {
+    std::string line;
+    for (std::size_t c = 0; c < row.size(); ++c) {
+      const bool number = c >= 4 && c <= 8;
+      const std::string gap(width[c] - row[c].size(), ' ');
+      line += (c == 0 ? "" : "  ") + (number ? gap + row[c] : row[c] + gap);
+    }
+    while (!line.empty() && line.back() == ' ') line.pop_back();
+    std::printf("%s\n", line.c_str());
+  }
+}
+std::string text(double x, const char* how = "%.3g") {
+  char digits[32];
+  std::snprintf(digits, sizeof digits, how, x);
+  return digits;
+}
+
+int record(const settings& s) {
+  const ascend::emulator machine(s.machine);
+  const auto session = ascend::session::open(machine.calls(), machine.name());
+  ascend::queue q(session, s.device);
+  fs::create_directories(s.folder);
+  std::ofstream list(s.folder / "cases.jsonl");
+  std::set<std::string> operators;
+  int count = 0;
+  golden::case_set set([&](golden_case& c) {
+    c.results = golden::runner(q).run(c);
+    golden::write(s.folder, c);
+    list << c.description.dump() << '\n';
+    operators.insert(c.description["operator"]);
+    ++count;
+  });
+  set.all();
+  std::ofstream about(s.folder / "about.json");
+  about << json{{"format", 1},
+                {"rlcore", RLCORE_VERSION_STRING},
+                {"modelled", {{"soc", s.machine.soc}, {"cann", s.machine.cann_version}}},
+                {"cases", count}}
+               .dump(2)
+        << '\n';
+  if (!list.flush() || !about.flush()) throw rlcore::file_error("cannot write " + s.folder.string());
+  std::printf("%d cases of %zu operators by the emulator of %s (modelled, no hardware) in %s\n", count,
+              operators.size(), s.machine.soc.c_str(), s.folder.string().c_str());
+  return 0;
+}
+
+std::vector<json> read_lines(const fs::path& path) {
+  std::ifstream file(path);
+  if (!file) throw rlcore::file_error("cannot read " + path.string() + "; npu_golden record makes it");
+  std::vector<json> lines;
+  for (std::string line; std::getline(file, line);) {
+    lines.push_back(json::parse(line, nullptr, false));
+    if (lines.back().is_discarded())
+      throw rlcore::format_error(path.string() + ":" + std::to_string(lines.size()) + ": not JSON");
+  }
+  return lines;
+}
+
+/// The verdicts of all outputs of a case, as rows of the table and of the report.
+struct verdicts {
+  std::vector<std::vector<std::string>> rows{
+      {"case", "operator", "output", "type", "elements", "equal %", "mean ulp", "max ulp", "bound", "verdict"}};
+  json report = json::array();
+  int passed = 0, failed = 0, absent = 0;
+
+  void see(const golden_case& c, const golden::tensors& found) {
+    const auto op = c.description.at("operator").get<std::string>();
+    const double bound = c.description.at("ulps").get<double>();
+    for (const auto& [name, expected] : c.results) {
+      if (expected.size() == 0) continue;
+      const golden::tensor& got = found.at(name);
+      const golden::difference d = golden::compare(expected, got, c.description.at("relative_to") == "rms");
+      const bool good = d.largest <= bound;
+      ++(good ? passed : failed);
+      const std::string type(ascend::type_name(expected.type));
+      rows.push_back({c.name(), op, name, type, std::to_string(expected.size()), text(100 * d.equal, "%.1f"),
+                      text(d.mean), text(d.largest), text(bound), good ? "pass" : "FAIL"});
+      json row{{"case", c.name()},
+               {"operator", op},
+               {"output", name},
+               {"type", type},
+               {"elements", expected.size()},
+               {"equal", d.equal},
+               {"mean_ulp", text(d.mean)},
+               {"max_ulp", text(d.largest)},
+               {"bound", bound},
+               {"verdict", good ? "pass" : "fail"}};
+      if (d.equal < 1)
+        row["farthest"] = {{"element", d.where},
+                           {"expected", text(expected.value(d.where), "%.9g")},
+                           {"found", text(got.value(d.where), "%.9g")}};
+      report.push_back(row);
+    }
+  }
+  void refuse(const golden_case& c, const std::string& verdict, const std::string& why) {
+    ++(verdict == "absent" ? absent : failed);
+    const auto op = c.description.at("operator").get<std::string>();
+    rows.push_back({c.name(), op, "", "", "", "", "", "", "", verdict == "absent" ? verdict : "FAIL: " + why});
+    report.push_back({{"case", c.name()}, {"operator", op}, {"verdict", verdict}, {"why", why}});
+  }
+};
+
+template <class P>
+int replay(const settings& s, const P& provider) {
+  const ascend::calls& table = ascend::traced_if_asked(provider.calls());
+  const std::string name(provider.name());
+  const ascend::queue_settings how{true, true, false};  // an error is the operator's own
+  auto session = ascend::session::open(table, name);
+  const ascend::capabilities known = session->known();
+  auto q = std::make_unique<ascend::queue>(session, s.device, how);
+  verdicts all;
+  const std::vector<json> lines = read_lines(s.folder / "cases.jsonl");
+  for (const json& line : lines) {
+    const golden_case c = golden::read(s.folder, line);
+    try {
+      all.see(c, golden::runner(*q).run(c));
+    } catch (const ascend::capability_error& e) {
+      all.refuse(c, "absent", e.what());
+    } catch (const ascend::npu_error& e) {
+      all.refuse(c, "error", e.what());
+      if (e.domain == ascend::domain::operators) continue;  // refused on the host
+      q.reset();                      // the device does not work on after a failure
+      session.reset();
+      session = ascend::session::open(table, name);
+      q = std::make_unique<ascend::queue>(session, s.device, how);
+    }
+  }
+  print_table(all.rows);
+  const json report{{"format", 1},
+                    {"rlcore", RLCORE_VERSION_STRING},
+                    {"provider", name},
+                    {"soc", known.soc},
+                    {"cann", known.cann_version_text},
+                    {"passed", all.passed},
+                    {"failed", all.failed},
+                    {"absent", all.absent},
+                    {"outputs", all.report}};
+  std::ofstream file(s.report);
+  file << report.dump(1) << '\n';
+  if (!file.flush()) throw rlcore::file_error("cannot write " + s.report.string());
+  std::printf("\n%s%s: %d outputs within their bounds, %d not, %d cases of operators that are not there\nreport: %s\n",
+              name.c_str(), s.provider == "emulator" ? " (modelled, no hardware)" : "", all.passed, all.failed,
+              all.absent, s.report.string().c_str());
+  return all.failed == 0 && all.passed > 0 ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    const settings s = parse(argc, argv);
+    if (s.command == "record") return record(s);
+    if (s.provider == "emulator") return replay(s, ascend::emulator(s.machine));
+    return replay(s, ascend::dynamic_provider());
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "npu_golden: %s\n", e.what());
+    return 2;
+  }
+}

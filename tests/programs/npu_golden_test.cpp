@@ -1,0 +1,167 @@
+// Operators as files: what is recorded, what replaying tells, and that it never takes the emulator for an NPU.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "../data/scratch.hpp"
+#include "examples/golden_case.hpp"
+#include "support/program.hpp"
+
+namespace {
+
+using golden::data_type;
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::Not;
+
+program::result run(std::vector<std::string> arguments, const std::string& cann = "/nowhere") {
+  return program::run("npu_golden", arguments, "env RLCORE_CANN_LIB_DIR='" + cann + "'");
+}
+std::string pretended(const std::string& folder) { return std::string(RLCORE_CANN_EMULATED_DIR) + "/" + folder; }
+
+class npu_golden : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    place = new scratch::folder;
+    recorded = new program::result(run({"record", files()}));
+  }
+  static void TearDownTestSuite() {
+    delete recorded;
+    delete place;
+  }
+  static std::string files() { return (*place / "golden").string(); }
+  static json report() { return json::parse(scratch::read(*place / "golden" / "report.json")); }
+  static inline scratch::folder* place = nullptr;
+  static inline program::result* recorded = nullptr;
+};
+
+TEST_F(npu_golden, has_a_case_for_every_operator_of_the_list) {
+  ASSERT_EQ(recorded->code, 0) << recorded->err;
+  EXPECT_EQ(recorded->err, "");
+  const std::string cases = scratch::read(*place / "golden" / "cases.jsonl");
+  std::istringstream list(
+      scratch::read(std::filesystem::path(RLCORE_SOURCE_DIR) / "include/rlcore/device/npu/abi/operators.inc"));
+  const std::string row = "RLCORE_NPU_OPERATOR(";
+  int operators = 0;
+  for (std::string line; std::getline(list, line);)
+    if (line.starts_with(row)) {
+      const std::string name = line.substr(row.size(), line.find(',') - row.size());
+      EXPECT_THAT(cases, HasSubstr("\"operator\":\"" + name + "\"")) << name;
+      ++operators;
+    }
+  EXPECT_GT(operators, 50);
+  EXPECT_THAT(recorded->out, HasSubstr(" cases of " + std::to_string(operators) + " operators by the emulator of "));
+}
+
+TEST_F(npu_golden, holds_what_the_operator_was_given_and_gave) {
+  std::istringstream list(scratch::read(*place / "golden" / "cases.jsonl"));
+  json found;
+  for (std::string line; std::getline(list, line);)
+    if (const json c = json::parse(line); c["name"] == "div_float32") found = c;
+  const golden::golden_case c = golden::read(files(), found);
+  const golden::tensor &x = c.given.at("x"), &y = c.given.at("y"), &z = c.results.at("z");
+  ASSERT_EQ(z.size(), 3U * 5 * 17);
+  for (std::size_t i = 0; i < z.size(); ++i) EXPECT_EQ(z.at<float>(i), x.at<float>(i) / y.at<float>(i));
+}
+
+TEST_F(npu_golden, without_cann_says_so_and_runs_nothing) {
+  const auto r = run({"replay", files()});
+  EXPECT_EQ(r.code, 2);
+  EXPECT_EQ(r.out, "");
+  EXPECT_THAT(r.err, HasSubstr("npu_golden: npu: no CANN"));
+  EXPECT_FALSE(std::filesystem::exists(*place / "golden" / "report.json"));
+}
+
+TEST_F(npu_golden, the_emulator_repeats_itself_and_is_called_by_its_name) {
+  const auto r = run({"replay", files(), "--provider", "emulator"});
+  EXPECT_EQ(r.code, 0) << r.out;
+  EXPECT_THAT(r.out, HasSubstr("emulator of Ascend910B3 (modelled, no hardware): "));
+  EXPECT_THAT(r.out, HasSubstr(", 0 not, 0 cases"));
+  EXPECT_THAT(r.out, Not(HasSubstr("FAIL")));
+  std::istringstream lines(r.out);
+  std::string heading, row;
+  std::getline(lines, heading);
+  while (std::getline(lines, row) && !row.empty()) EXPECT_EQ(row.find("pass"), heading.find("verdict")) << row;
+  for (const json& output : report()["outputs"]) EXPECT_EQ(output["equal"], 1.0) << output;
+}
+
+TEST_F(npu_golden, another_cann_rounds_otherwise) {
+  const auto r = run({"replay", files(), "--provider", "emulator", "--cann", "80500"});
+  EXPECT_EQ(r.code, 0);
+  for (const json& output : report()["outputs"])  // a float result of a bf16 product is no longer rounded to bf16
+    if (output["case"] == "matmul_bfloat16_to_float32") {
+      EXPECT_LT(output["equal"], 0.5);
+      EXPECT_TRUE(output.contains("farthest"));
+    } else {
+      EXPECT_EQ(output["equal"], 1.0) << output;
+    }
+}
+
+TEST_F(npu_golden, runs_on_libraries_loaded_at_run_time) {
+  for (const char* folder : {"whole", "split"}) {
+    const auto r = run({"replay", files()}, pretended(folder));
+    EXPECT_EQ(r.code, 0) << r.out << r.err;
+    EXPECT_THAT(r.out, HasSubstr("CANN 8.3.RC1, Ascend910B3: "));
+    for (const json& output : report()["outputs"]) EXPECT_EQ(output["equal"], 1.0) << output;
+  }
+  const auto r = run({"replay", files(), "--report", (*place / "other.json").string()}, pretended("required"));
+  EXPECT_EQ(r.code, 0) << r.out << r.err;
+  EXPECT_THAT(r.out, HasSubstr("16 cases of operators that are not there"));
+  const json other = json::parse(scratch::read(*place / "other.json"));
+  EXPECT_EQ(other["absent"], 16);
+  EXPECT_EQ(other["failed"], 0);
+}
+
+TEST_F(npu_golden, what_is_out_of_bounds_fails) {
+  const std::filesystem::path file = *place / "golden" / "neg_float32.safetensors";
+  const std::string good = scratch::read(file);
+  std::string bad = good;
+  bad[bad.size() - 2] ^= 1;  // of the last result
+  scratch::write(file, bad);
+  const auto r = run({"replay", files(), "--provider", "emulator"});
+  EXPECT_EQ(r.code, 1);
+  EXPECT_THAT(r.out, HasSubstr("FAIL"));
+  EXPECT_THAT(r.out, HasSubstr(", 1 not, "));
+  scratch::write(file, good.substr(0, good.size() - 1));
+  const auto cut = run({"replay", files(), "--provider", "emulator"});
+  EXPECT_EQ(cut.code, 2);
+  EXPECT_THAT(cut.err, HasSubstr("neg_float32.safetensors: truncated"));
+  scratch::write(file, good);
+}
+
+TEST_F(npu_golden, refuses_what_it_does_not_know) {
+  EXPECT_THAT(run({"replay", files(), "--provder", "emulator"}).err, HasSubstr("did you mean"));
+  EXPECT_THAT(run({"replay", files(), "--provider", "cuda"}).err, HasSubstr("cann or emulator, not 'cuda'"));
+  EXPECT_THAT(run({"replay"}).err, HasSubstr("usage"));
+  EXPECT_THAT(run({"replay", "/nowhere", "--provider", "emulator"}).err, HasSubstr("npu_golden record makes it"));
+}
+
+golden::difference difference(data_type type, std::vector<double> a, std::vector<double> b, bool rms = false) {
+  const golden::shape n{static_cast<std::int64_t>(a.size())};
+  return golden::compare(golden::make_tensor(type, n, a), golden::make_tensor(type, n, b), rms);
+}
+
+TEST(golden_difference, is_counted_in_units_of_the_last_place) {
+  const double inf = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(difference(data_type::float32, {1, 2, 3}, {1, 2 + 0x1p-21, 3}).largest, 2);
+  EXPECT_EQ(difference(data_type::float32, {1, 2, 3}, {1, 2 + 0x1p-21, 3}).where, 1U);
+  EXPECT_EQ(difference(data_type::float32, {1, 2, 3, 4}, {1, 2 + 0x1p-21, 3, 4}).mean, 0.5);
+  EXPECT_EQ(difference(data_type::float32, {1, 2, 3, 4}, {1, 2 + 0x1p-21, 3, 4}).equal, 0.75);
+  EXPECT_EQ(difference(data_type::bfloat16, {-1}, {-1 - 0x1p-7}).largest, 1);
+  EXPECT_EQ(difference(data_type::float16, {1}, {1 + 0x1p-9}).largest, 2);
+  EXPECT_EQ(difference(data_type::int64, {5}, {8}).largest, 3);
+  EXPECT_EQ(difference(data_type::float32, {0}, {0x1p-149}).largest, 1);  // the smallest subnormal
+  EXPECT_EQ(difference(data_type::float32, {inf, std::nan("")}, {inf, std::nan("")}).largest, 0);
+  EXPECT_EQ(difference(data_type::float32, {inf}, {3e38}).largest, inf);
+  EXPECT_EQ(difference(data_type::float32, {1}, {std::nan("")}).largest, inf);
+  // A small value among large ones: their root mean square is sqrt(12), where the unit is 2^-22.
+  EXPECT_EQ(difference(data_type::float32, {0, 4, 4, -4}, {0x1p-21, 4, 4, -4}, true).largest, 2);
+}
+
+}  // namespace
