@@ -16,6 +16,9 @@ namespace ascend::kernels {
 
 /// FlashAttentionVarLenScore and its gradient over a whole run in the layout TND. T is the type of q, k, v and the
 /// weights: bf16, or float for compute types of float.
+///
+/// The operators' statistics have the shape [rows, heads, 8], each number eight times, but inside a sequence they lie
+/// head after head. They are kept in that order, so a backward has to be of whole segments of the forward.
 class fused_attention {
  public:
   /// Whether the operators exist and take such heads: at most 256 of at most 768 elements.

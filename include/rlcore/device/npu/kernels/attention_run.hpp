@@ -27,10 +27,12 @@ struct attention_run {
   std::vector<std::int64_t> query_ends, key_ends;
 };
 
-/// f(run) for all rows of the call. A run has at most 2048 segments, what attention over packed sequences takes.
+/// f(run) for all rows of the call. A run has at most 2048 segments, 2^20 rows and 2^20 keys, unless a single segment
+/// has more: what attention over packed sequences takes.
 template <class F>
 void for_runs(const context& c, std::span<const attention_segment> segments, F&& f) {
   constexpr std::size_t most = 2048;
+  constexpr extent_t most_keys = extent_t{1} << 20;
   attention_run run;
   for (std::size_t i = 0; i < segments.size(); i += std::max<std::size_t>(1, run.segments.size())) {
     run = {{}, i, segments[i].first_row, 0, 0, {}, {}};
@@ -38,6 +40,7 @@ void for_runs(const context& c, std::span<const attention_segment> segments, F&&
     for (; i + n < segments.size() && n < most; ++n) {
       const attention_segment &s = segments[i + n], &head = segments[i];
       if (s.rows <= 0) break;
+      if (n > 0 && std::max(run.rows + s.rows, run.keys + keys_of(s)) > most_keys) break;
       if (s.first_row != head.first_row + run.rows || (s.pages == nullptr) != (head.pages == nullptr)) break;
       if (s.pages != nullptr && (s.keys != head.keys || !c.memory.same(s.pages, head.pages))) break;
       run.rows += s.rows;

@@ -32,8 +32,10 @@ struct machine_exp {
   }
 };
 
-/// out [T, N, E] = softmax(scale q k^T) v per sequence and head; softmaxMax and softmaxSum [T, N, 8] hold the row's
-/// maximum and sum eight times, in float32; softmaxOut is not written. See numerics/flash_attention.hpp for the order.
+/// out [T, N, E] = softmax(scale q k^T) v per sequence and head; softmaxMax and softmaxSum [T, N, 8] hold the
+/// rows' maxima and sums eight times each, in float32, and in an order that their shape does not show: sequence after
+/// sequence, in each of them head after head, in each of these row after row. softmaxOut is not written. See
+/// numerics/flash_attention.hpp for the order.
 inline kernel aclnnFlashAttentionVarLenScore(planner& p, input query, input key, input value, input shift,
                                              input drop_mask, input padding_mask, input mask, ints prefix,
                                              ints query_ends, ints key_ends, double scale, double keep_probability,
@@ -78,8 +80,9 @@ inline kernel aclnnFlashAttentionVarLenScore(planner& p, input query, input key,
       for (std::int64_t i = 0; i < rows; ++i) {
         const std::int64_t to = (row + i) * n + h;
         std::copy_n(result.data() + i * vw, vw, y + to * vw);
-        std::fill_n(m + 8 * to, 8, tops[static_cast<std::size_t>(i)]);
-        std::fill_n(l + 8 * to, 8, totals[static_cast<std::size_t>(i)]);
+        const std::int64_t statistic = 8 * (row * n + h * rows + i);
+        std::fill_n(m + statistic, 8, tops[static_cast<std::size_t>(i)]);
+        std::fill_n(l + statistic, 8, totals[static_cast<std::size_t>(i)]);
       }
     });
     e.store(out, std::span<const real>(y, values * static_cast<std::size_t>(vw)), rounding::nearest_away);
@@ -150,7 +153,7 @@ inline kernel aclnnFlashAttentionUnpaddingScoreGrad(planner& p, input query, inp
         head.sum = totals.data() + s * rows;
         head.dq = dqs.data() + s * rows * w;
         for (std::int64_t i = 0; i < rows; ++i) {
-          const auto at = static_cast<std::size_t>(8 * ((row + i) * n + h));
+          const auto at = static_cast<std::size_t>(8 * (row * n + h * rows + i));
           tops[static_cast<std::size_t>(s * rows + i)] = m[at];
           totals[static_cast<std::size_t>(s * rows + i)] = l[at];
         }
