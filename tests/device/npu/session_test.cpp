@@ -93,7 +93,8 @@ TEST_F(session_test, no_such_device) {
             "npu: aclrtSetDevice(7), the machine has 2 devices, returned 107001 (invalid device); npu_doctor lists the "
             "devices; ASCEND_RT_VISIBLE_DEVICES limits and renumbers them");
   state().returns["aclrtSetDevice"] = 507033;
-  EXPECT_THAT(thrown_by([&] { device_handle(s, 1); }), HasSubstr("busy or in a bad state"));
+  EXPECT_THAT(thrown_by([&] { device_handle(s, 1); }),
+              HasSubstr("507033 (the device cannot be set up); npu-smi info and fuser"));
 }
 
 TEST_F(session_test, a_device_is_set_once_and_reset_once) {
@@ -174,7 +175,7 @@ TEST_F(session_test, what_cannot_be_made_leaves_nothing) {
   const auto s = open();
   const device_handle zero(s, 0);
   state().returns["aclrtCreateStreamWithConfig"] = 207008;
-  EXPECT_THAT(thrown_by([&] { ascend::stream{zero}; }), HasSubstr("207008 (out of resources of streams)"));
+  EXPECT_THAT(thrown_by([&] { ascend::stream{zero}; }), HasSubstr("207008 (out of streams)"));
   state().returns["aclrtCreateEventExWithFlag"] = 207007;
   EXPECT_THAT(thrown_by([&] { ascend::event{zero}; }), HasSubstr("207007 (out of events)"));
   EXPECT_TRUE(state().handles.empty());

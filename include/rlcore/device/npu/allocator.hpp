@@ -148,6 +148,7 @@ class allocator {
     bool little;
     std::vector<block*> blocks;
   };
+  static constexpr bool is_full(aclError status) { return status == 207001 || status == 207018; }
   static bool less(const block* a, const block* b) {
     return a->bytes != b->bytes ? a->bytes < b->bytes : a->data < b->data;
   }
@@ -249,12 +250,12 @@ class allocator {
     void* base = nullptr;
     ++usage_.mallocs;
     aclError status = table.rt.aclrtMalloc(&base, size, memory_policy::huge_first);
-    if (status == 207001) {
+    if (is_full(status)) {
       give_back_cache();
       if (!exact) size = need;
       ++usage_.mallocs;
       status = table.rt.aclrtMalloc(&base, size, memory_policy::huge_first);
-      if (status == 207001) throw npu_error(full(bytes), domain::runtime, status, "aclrtMalloc");
+      if (is_full(status)) throw npu_error(full(bytes), domain::runtime, 207001, "aclrtMalloc");
     }
     check(table, status, "aclrtMalloc", " of " + memory_text(size));
     block* b = new_block();
