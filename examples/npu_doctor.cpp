@@ -17,7 +17,8 @@
 #include "rlcore/core/suggest.hpp"
 #include "rlcore/core/version.hpp"
 #include "rlcore/device/npu/dynamic_provider.hpp"
-#include "rlcore/device/npu/emulator.hpp"
+#include "rlcore/device/npu/emulator/operators.hpp"
+#include "rlcore/device/npu/emulator/runtime.hpp"
 #include "rlcore/device/npu/loader/driver.hpp"
 #include "rlcore/device/npu/queue.hpp"
 
@@ -172,7 +173,22 @@ function_counts count(const ascend::calls& t) {
   return n;
 }
 
-void show_functions(const ascend::calls& table, const ascend::installation* cann, findings& found) {
+/// The emulated machine with the one operator that is tried here; it has them all, but they take long to compile.
+const ascend::calls& emulated_table() {
+  namespace e = ascend::emulated;
+  static const ascend::calls table = [] {
+    ascend::calls t;
+    e::fill(t.rt);
+    e::fill(t.nn);
+    using matmul = e::two_phases<e::names::aclnnMatmul, &e::plans::aclnnMatmul>;
+    t.op.aclnnMatmul.plan = &matmul::plan;
+    t.op.aclnnMatmul.run = &matmul::run;
+    return t;
+  }();
+  return table;
+}
+
+void show_functions(const ascend::calls& table, const ascend::installation& cann, findings& found) {
   section out("functions");
   const function_counts n = count(table);
   const auto line = [&out](const char* label, const counts& c) {
@@ -185,16 +201,15 @@ void show_functions(const ascend::calls& table, const ascend::installation* cann
   line("operators' arguments", n.meta);
   line("operators", n.operators);
   line("collectives", n.collectives);
-  if (cann == nullptr) return;
-  for (const ascend::missing_symbol& m : cann->symbols().missing()) {
+  for (const ascend::missing_symbol& m : cann.symbols().missing()) {
     if (!m.group_loaded) continue;
     const std::string_view how = composition(m.name);
     out.row(m.name, m.required    ? "missing, required"
                     : how.empty() ? "missing, not needed"
                                   : "missing, composed of " + std::string(how));
   }
-  if (cann->problem().empty() && !cann->symbols().missing_collectives().empty())
-    found.note(std::to_string(cann->symbols().missing_collectives().size()) +
+  if (cann.problem().empty() && !cann.symbols().missing_collectives().empty())
+    found.note(std::to_string(cann.symbols().missing_collectives().size()) +
                " functions of HCCL are missing: one device works, several together do not");
 }
 
@@ -298,10 +313,9 @@ void check(const std::shared_ptr<ascend::session>& session, int device, findings
 int diagnose(const flags& f) {
   findings found;
   std::puts("npu_doctor of rlcore " RLCORE_VERSION_STRING);
-  const ascend::emulator emulated;
   const ascend::installation* cann = nullptr;
   ascend::driver_files driver;
-  std::string name = emulated.name();
+  std::string name = "emulator of " + ascend::emulated::machine_settings().soc;
   if (!f.emulator) {
     show_environment();
     driver = ascend::find_driver();
@@ -312,8 +326,8 @@ int diagnose(const flags& f) {
     if (cann->problem().empty() && ascend::environment("ASCEND_OPP_PATH").empty())
       found.note("ASCEND_OPP_PATH is not set: if operators are not found (561107), source CANN's set_env.sh");
   }
-  const ascend::calls& table = cann != nullptr ? cann->table() : emulated.calls();
-  show_functions(table, cann, found);
+  const ascend::calls& table = cann != nullptr ? cann->table() : emulated_table();
+  if (cann != nullptr) show_functions(table, *cann, found);
   if (cann == nullptr || cann->problem().empty()) {
     try {
       if (const auto session = show_machine(table, name, f.device, found)) check(session, f.device, found);
