@@ -20,6 +20,8 @@
 #include "rlcore/device/npu/dynamic_provider.hpp"
 #include "rlcore/device/npu/emulator.hpp"
 #include "rlcore/device/npu/trace.hpp"
+#include "rlcore/parallel/communicator/hccl.hpp"
+#include "rlcore/parallel/reduction.hpp"
 
 namespace {
 
@@ -210,6 +212,17 @@ TEST(emulated_libraries, a_device_logs_its_calls_where_the_environment_says) {
   while (std::getline(file, line)) products += line.find("aclnnMatmul(bfloat16[") != line.npos;
   EXPECT_GE(products, 3);  // the forward ones
   std::remove(path.c_str());
+}
+
+TEST(emulated_libraries, ranks_meet_through_them) {
+  for (const char* folder : {"whole", "split"}) {
+    std::vector<float> sums[2];
+    parallel::run_hccl_ranks(pretended(folder), 2, [&](parallel::hccl_rank& c) {
+      auto& x = sums[c.rank()] = {0.5F + static_cast<float>(c.rank()), 3.0F};
+      parallel::all_reduce_sum(parallel::ranked{}, c, std::span(x));
+    });
+    for (const auto& x : sums) EXPECT_EQ(x, (std::vector<float>{2.0F, 6.0F})) << folder;
+  }
 }
 
 TEST(emulated_libraries, the_machine_behind_them_is_another_one) {
