@@ -12,7 +12,10 @@
 #include <utility>
 #include <vector>
 
-#include "rlcore/device/npu/emulator.hpp"
+#include "rlcore/device/npu/abi/calls.hpp"
+#include "rlcore/device/npu/emulator/numerics/elements.hpp"
+#include "rlcore/device/npu/emulator/tasks.hpp"
+#include "rlcore/device/npu/emulator/tensor.hpp"
 
 namespace npu_test {
 
@@ -34,6 +37,9 @@ inline double unit_roundoff(data_type type) {
   return type == data_type::bfloat16 ? 0x1p-8 : type == data_type::float16 ? 0x1p-11 : 0x1p-24;
 }
 inline std::string name_of_type(const testing::TestParamInfo<data_type>& info) { return emulated::name_of(info.param); }
+
+/// The emulator's functions; compiled once, in operators_protocol_test.cpp.
+const ascend::calls& emulated_table();
 
 /// A tensor on the emulated device, for one test.
 struct device_tensor {
@@ -202,7 +208,7 @@ class operators_test : public testing::Test {
       ASSERT_NEAR(a[i], b[i], relative * std::max(std::abs(b[i]), floor)) << "element " << i;
   }
 
-  const ascend::calls& table = ascend::emulator().calls();
+  const ascend::calls& table = emulated_table();
   const ascend::runtime_calls& rt = table.rt;
   const ascend::meta_calls& nn = table.nn;
   const ascend::operator_calls& op = table.op;

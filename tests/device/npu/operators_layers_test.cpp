@@ -3,6 +3,7 @@
 #include <set>
 
 #include "operators_fixture.hpp"
+#include "rlcore/device/npu/emulator/numerics/reductions.hpp"
 
 namespace npu_test {
 namespace {

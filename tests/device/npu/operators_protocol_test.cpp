@@ -1,8 +1,12 @@
 #include <thread>
 
 #include "operators_fixture.hpp"
+#include "rlcore/device/npu/emulator.hpp"
 
 namespace npu_test {
+
+const ascend::calls& emulated_table() { return ascend::emulator().calls(); }
+
 namespace {
 
 struct protocol : operators_test {
