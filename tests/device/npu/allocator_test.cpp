@@ -37,7 +37,7 @@ TEST_F(allocator_test, blocks_hold_what_kernels_may_touch) {
   EXPECT_EQ(allocator::block_bytes(481), 1024u) << "512 and 32 behind it";
   EXPECT_EQ(allocator::block_bytes(992), 1024u);
   std::vector<std::pair<std::uintptr_t, std::size_t>> blocks;
-  for (const std::size_t bytes : {1, 480, 481, 5000, 2000000, 3, 40000000}) {
+  for (const std::size_t bytes : std::initializer_list<std::size_t>{1, 480, 481, 5000, 2000000, 3, 40000000}) {
     const auto p = reinterpret_cast<std::uintptr_t>(take(bytes));
     EXPECT_EQ(p % 64, 0u);
     blocks.emplace_back(p, (bytes + 31) / 32 * 32 + 32);
@@ -78,7 +78,8 @@ TEST_F(allocator_test, neighbours_join_again) {
   std::vector<void*> pieces;
   for (int i = 0; i < 16; ++i) pieces.push_back(take(100000));  // of one segment of 2 MiB
   EXPECT_EQ(memory->statistics().mallocs, 1u);
-  for (const std::size_t i : {1, 3, 2, 0, 15, 4, 14, 6, 5, 13, 7, 12, 8, 11, 10, 9}) memory->release(pieces[i]);
+  for (const std::size_t i : std::initializer_list<std::size_t>{1, 3, 2, 0, 15, 4, 14, 6, 5, 13, 7, 12, 8, 11, 10, 9})
+    memory->release(pieces[i]);
   EXPECT_EQ(take(1000000), pieces[0]);
   EXPECT_EQ(memory->statistics().mallocs, 1u);
 }

@@ -118,9 +118,20 @@ TEST(dynamic_provider_test, stubs_do_not_hide_what_is_behind_them) {
 
 TEST(dynamic_provider_test, a_stub_in_the_path_of_the_dynamic_linker_is_an_error) {
   const variable path("LD_LIBRARY_PATH", sample("devlib").c_str());
-  const installation i({true, {sample("nowhere")}});
-  EXPECT_EQ(i.problem(), "npu: " + sample("devlib") + "/libascendcl.so is a stub that only serves linking: take " +
-                             sample("devlib") + " out of LD_LIBRARY_PATH");
+  const ascend::library l = ascend::open_library("libonly_a_stub.so", {true, {sample("nowhere")}}, RTLD_NOW);
+  EXPECT_EQ(l.handle, nullptr);
+  EXPECT_EQ(l.path() + " " + l.problem, sample("devlib") +
+                                            "/libonly_a_stub.so is a stub that only serves linking: take " +
+                                            sample("devlib") + " out of LD_LIBRARY_PATH");
+}
+
+TEST(dynamic_provider_test, what_the_process_has_loaded_comes_first) {
+  const installation loaded = in("whole");
+  const installation i({true, {sample("few")}});  // two versions of CANN in one process do not work
+  EXPECT_EQ(i.problem(), "");
+  EXPECT_EQ(i.groups()[0]->libraries[1].handle, loaded.groups()[0]->libraries[1].handle);
+  EXPECT_EQ(i.groups()[0]->libraries[1].folder, sample("whole"));
+  EXPECT_TRUE(i.table().op.aclnnSoftmax);
 }
 
 TEST(dynamic_provider_test, where_it_looks) {

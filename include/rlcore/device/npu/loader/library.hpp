@@ -35,16 +35,18 @@ inline library open_library(const std::string& name, const search_path& where, i
   library found;
   found.name = name;
   if (where.process) {
-    // A stub that LD_LIBRARY_PATH finds is what CANN's own libraries would get as well: there is no way around it.
-    for (const std::string& folder : split_folders(environment("LD_LIBRARY_PATH"))) {
-      if (access((folder + "/" + name).c_str(), R_OK) != 0) continue;
-      if (!is_stub_folder(folder)) break;
-      found.folder = folder;
-      found.problem = "is a stub that only serves linking: take " + folder + " out of LD_LIBRARY_PATH";
-      return found;
-    }
     found.handle = dlopen(name.c_str(), flags | RTLD_NOLOAD);
-    if (found.handle == nullptr) found.handle = dlopen(name.c_str(), flags);
+    if (found.handle == nullptr) {
+      // A stub that LD_LIBRARY_PATH finds is what CANN's own libraries would get as well: there is no way around it.
+      for (const std::string& folder : split_folders(environment("LD_LIBRARY_PATH"))) {
+        if (access((folder + "/" + name).c_str(), R_OK) != 0) continue;
+        if (!is_stub_folder(folder)) break;
+        found.folder = folder;
+        found.problem = "is a stub that only serves linking: take " + folder + " out of LD_LIBRARY_PATH";
+        return found;
+      }
+      found.handle = dlopen(name.c_str(), flags);
+    }
     if (found.handle != nullptr) {
       found.folder = folder_of(found.handle);
       return found;
