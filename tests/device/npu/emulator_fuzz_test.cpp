@@ -132,8 +132,9 @@ class chaos {
         return rt.aclrtMemset(memory, bytes, 1, random.below(1100));
       case 21:
         return emulated::enqueue(stream, "reads", [p = memory.load(), bytes] {
+          std::byte first{};
           if (const std::byte* data = emulated::shadow(p, bytes, emulated::access::read); data != nullptr)
-            static_cast<void>(*reinterpret_cast<const volatile char*>(data));
+            emulated::move_bytes(&first, data, 1);
         });
       case 22:
         return random.one_in(10) ? rt.aclrtSetStreamFailureMode(stream, ascend::failure_mode::stop_on_failure)

@@ -19,7 +19,7 @@ class emulator_memory : public machine_test {};
 
 TEST_F(emulator_memory, starts_are_aligned_to_64_bytes_and_no_better) {
   std::vector<void*> all;
-  for (const std::size_t bytes : {1, 31, 32, 33, 64, 100, 512, 4096, 100000}) {
+  for (const std::size_t bytes : {1u, 31u, 32u, 33u, 64u, 100u, 512u, 4096u, 100000u}) {
     all.push_back(allocate(bytes));
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(all.back()) % 128, 64u) << bytes;
   }
