@@ -31,6 +31,7 @@ class address_space {
       return false;
     }
     madvise(back, bytes, MADV_DONTDUMP);
+    madvise(back, bytes, MADV_HUGEPAGE);
     first_.store(reinterpret_cast<std::uintptr_t>(front), std::memory_order_relaxed);
     last_.store(reinterpret_cast<std::uintptr_t>(front) + bytes, std::memory_order_release);
     shadow_ = static_cast<std::byte*>(back);

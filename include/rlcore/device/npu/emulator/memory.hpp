@@ -37,8 +37,8 @@ inline std::string hexadecimal(std::uintptr_t value) {
 
 class memory_system {
  public:
-  // What unwritten and freed memory holds: NaN as fp32, fp16 and bf16; as integers the first is large, the second -1.
-  static constexpr unsigned char fresh_pattern[2] = {0xff, 0x7f}, freed_pattern[2] = {0xff, 0xff};
+  // What unwritten memory holds: NaN as fp32, fp16 and bf16, large as an integer.
+  static constexpr std::byte fresh[2] = {std::byte{0xff}, std::byte{0x7f}};
   static constexpr std::byte canary{0xa5};
 
   /// False if the host has no such address space to spare.
@@ -58,7 +58,7 @@ class memory_system {
     space_.unwatch();
     std::unique_lock lock(mutex_);
     for (device_memory& d : devices_) clear(lock, d);
-    while (!pinned_.empty()) drop_pinned(lock, pinned_.begin()->second);
+    while (!pinned_.empty()) drop_pinned(pinned_.begin()->second);
   }
 
   std::shared_ptr<block> allocate(int device, std::size_t bytes) {
@@ -68,7 +68,12 @@ class memory_system {
     if (b == nullptr) return nullptr;
     std::byte* data = space_.contents(b->address);
     std::memset(data + b->bytes, static_cast<int>(canary), b->room - b->bytes);
-    while_unlocked(lock, *b, [&] { poison(data, b->bytes, fresh_pattern); });
+    ++b->users;  // so that nobody clears the device meanwhile
+    lock.unlock();
+    poison(data, b->bytes);
+    lock.lock();
+    --b->users;
+    unused_.notify_all();
     return b;
   }
 
@@ -88,7 +93,7 @@ class memory_system {
                                          std::to_string(device));
     b->freed = true;
     const bool intact = tail_is_intact(*b);
-    if (b->users == 0) bury(lock, b);
+    if (b->users == 0) bury(b);
     return intact ? 0 : fail(errors::core_exception, name + "something has written past its end");
   }
 
@@ -96,7 +101,7 @@ class memory_system {
   std::shared_ptr<block> allocate_pinned(std::size_t bytes) {
     void* p = std::aligned_alloc(64, (bytes + 63) / 64 * 64);
     if (p == nullptr) return nullptr;
-    poison(static_cast<std::byte*>(p), bytes, fresh_pattern);
+    poison(static_cast<std::byte*>(p), bytes);
     auto b = std::make_shared<block>();
     *b = {reinterpret_cast<std::uintptr_t>(p), bytes, -1, bytes, 0, false};
     const std::lock_guard lock(mutex_);
@@ -109,7 +114,7 @@ class memory_system {
     if (at == pinned_.end())
       return fail(errors::parameter, "aclrtFreeHost(" + hexadecimal(reinterpret_cast<std::uintptr_t>(p)) +
                                          "): not memory of aclrtMallocHost, or freed already");
-    drop_pinned(lock, at->second);
+    drop_pinned(at->second);
     return 0;
   }
 
@@ -178,7 +183,7 @@ class memory_system {
     for (const std::shared_ptr<block>& b : use.blocks) {
       lost = lost || b->freed;
       if (--b->users != 0) continue;
-      if (b->freed) bury(lock, b);
+      if (b->freed) bury(b);
       unused_.notify_all();
     }
     use.blocks.clear();
@@ -232,14 +237,9 @@ class memory_system {
     return devices_[static_cast<std::size_t>(index_of(address))];
   }
 
-  void poison(std::byte* data, std::size_t bytes, const unsigned char (&pattern)[2]) const {
-    if (bytes > poison_bytes_) bytes = poison_bytes_;
-    const std::byte first[2] = {std::byte{pattern[0]}, std::byte{pattern[1]}};
-    if (first[0] == first[1]) {
-      fill_bytes(data, first[0], bytes);
-      return;
-    }
-    for (std::size_t i = 0; i < bytes && i < 64; ++i) data[i] = first[i & 1];
+  void poison(std::byte* data, std::size_t bytes) const {
+    bytes = std::min(bytes, poison_bytes_);
+    for (std::size_t i = 0; i < std::min(bytes, std::size_t{64}); ++i) data[i] = fresh[i & 1];
     for (std::size_t done = 64; done < bytes; done += 64)
       std::memcpy(data + done, data, std::min(std::size_t{64}, bytes - done));
   }
@@ -250,29 +250,18 @@ class memory_system {
     return true;
   }
 
-  /// The block is freed and unused: overwrites it and lets its device recycle it. The lock is open meanwhile.
-  void bury(std::unique_lock<std::mutex>& lock, const std::shared_ptr<block>& b) {
+  /// The block is freed and unused.
+  void bury(const std::shared_ptr<block>& b) {
     if (b->device < 0) {
       std::free(reinterpret_cast<void*>(b->address));
-      return;
+    } else {
+      devices_[static_cast<std::size_t>(b->device)].give_back(b);
     }
-    while_unlocked(lock, *b, [&] { poison(space_.contents(b->address), b->bytes, freed_pattern); });
-    devices_[static_cast<std::size_t>(b->device)].give_back(b);
   }
-  /// Runs f without the lock; the block counts as in use meanwhile.
-  template <class F>
-  void while_unlocked(std::unique_lock<std::mutex>& lock, block& b, F&& f) {
-    ++b.users;
-    lock.unlock();
-    f();
-    lock.lock();
-    --b.users;
-    unused_.notify_all();
-  }
-  void drop_pinned(std::unique_lock<std::mutex>& lock, std::shared_ptr<block> b) {
+  void drop_pinned(std::shared_ptr<block> b) {
     pinned_.erase(b->address);
     b->freed = true;
-    if (b->users == 0) bury(lock, b);
+    if (b->users == 0) bury(b);
   }
   void clear(std::unique_lock<std::mutex>& lock, device_memory& d) {
     unused_.wait(lock, [&] {

@@ -28,7 +28,7 @@ struct settings {
   /// Every task waits a random time up to this before it runs, drawn from (seed, stream, place in the stream): shows
   /// the waits that a program forgot.
   int delay_microseconds = 0;
-  /// At most this much of a fresh or freed block is overwritten with NaN.
+  /// At most this much of a fresh block is overwritten with NaN; the rest is zero, or what was there before.
   std::size_t poison_bytes = std::size_t{64} << 20;
   /// Freed memory of a device is handed out again only when more than this has been freed since, or nothing is left.
   std::size_t quarantine_bytes = std::size_t{64} << 20;
