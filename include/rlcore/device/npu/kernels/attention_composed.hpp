@@ -17,7 +17,7 @@ class composed_attention {
                       extent_t q_row, float* out, extent_t out_row) {
     for_segments(c, pages, s, run, [&](std::size_t, const segment& g) {
       const auto weights = softmax(c, s, g, q, q_row);
-      multiply(c, g.square(weights.data()), g.keys_of_heads(g.values.data()), g.rows_of_heads(out, out_row));
+      multiply_into_rows(c, g, g.square(weights.data()), g.values.data(), g.rows_of_heads(out, out_row));
     });
   }
 
@@ -32,7 +32,7 @@ class composed_attention {
       const auto ds = g.square(dscores.data());
       c.run(c.op().aclnnSoftmaxBackward, g.square(dweights.data()), p, std::int64_t{-1}, ds);
       c.mul(ds, s.scale, ds);
-      multiply(c, ds, g.keys_of_heads(g.keys.data()), g.rows_of_heads(dq, q_row));
+      multiply_into_rows(c, g, ds, g.keys.data(), g.rows_of_heads(dq, q_row));
       const extent_t row = run.segments[i].key_row;
       add_of_heads(c, s, g, g.square_transposed(dscores.data()), g.rows_of_heads(q, q_row), gradients[i].keys, row);
       add_of_heads(c, s, g, g.square_transposed(weights.data()), slopes, gradients[i].values, row);
@@ -57,6 +57,14 @@ class composed_attention {
 
   static void multiply(context& c, tensor_ref a, tensor_ref b, tensor_ref to) {
     c.run(c.op().aclnnBatchMatMul, a, b, to, c.cube());
+  }
+
+  /// to [heads, t, head_dim], rows with gaps, from left [heads, t, n] and right [heads, n, head_dim].
+  static void multiply_into_rows(context& c, const segment& g, tensor_ref left, const float* right, tensor_ref to) {
+    const auto product = c.take<float>(g.heads * g.t * g.d);
+    const auto result = c.view(product.data(), {g.heads, g.t, g.d});
+    multiply(c, left, g.keys_of_heads(right), result);
+    c.copy(to, result);
   }
 
   template <class F>

@@ -17,12 +17,17 @@ tensor_argument norm_rows(const context& c, const norm_arguments& a, const T* p,
   return c.view(p, {n, a.groups, a.width}, {row, a.width, 1});
 }
 
-/// y = weight (x rstd), one rounding of the products; rstd = (mean x^2 + eps)^-1/2.
+/// y = weight (x rstd), one rounding of the products; rstd = (mean x^2 + eps)^-1/2. Where there are gaps between the
+/// rows of y, the operator writes elsewhere first.
 inline void rms_norm_forward(context& c, const norm_arguments& a, float* y, extent_t y_row, const float* x, float* rstd,
                              extent_t t) {
-  for_pieces(t, a.groups * a.width, most_elements, [&](extent_t first, extent_t n) {
-    c.run(c.op().aclnnRmsNorm, norm_rows(c, a, x + first * a.row, n, a.row), c.view(a.weight, {a.width}), a.eps,
-          norm_rows(c, a, y + first * y_row, n, y_row), c.view(rstd + first * a.groups, {n, a.groups, 1}));
+  const extent_t width = a.groups * a.width;
+  for_pieces(t, width, most_elements, [&](extent_t first, extent_t n) {
+    const auto room = c.take<float>(y_row == width ? 0 : n * width);
+    const auto result = c.view(y_row == width ? y + first * width : room.data(), {n, a.groups, a.width});
+    c.run(c.op().aclnnRmsNorm, norm_rows(c, a, x + first * a.row, n, a.row), c.view(a.weight, {a.width}), a.eps, result,
+          c.view(rstd + first * a.groups, {n, a.groups, 1}));
+    if (y_row != width) c.copy(norm_rows(c, a, y + first * y_row, n, y_row), result);
   });
 }
 
@@ -69,7 +74,7 @@ class norm_gradients {
     const bool known = kept_.has_value();
     for_pieces(t, a.groups * a.width, most_elements, [&](extent_t first, extent_t n) {
       const auto to = norm_rows(c, a, dx + first * dy_row, n, dy_row);
-      const bool direct = !known && dx != dy && !accumulate;
+      const bool direct = !known && dx != dy && !accumulate && dy_row == a.groups * a.width;
       if (!known) {
         const auto dgamma = c.take<float>(a.width);
         if (!direct) kept_ = c.take<float>(n * a.groups * a.width);
@@ -90,7 +95,7 @@ class norm_gradients {
   static void gradient(const context& c, const norm_arguments& a, tensor_ref dx, tensor_ref dgamma, const float* dy,
                        extent_t dy_row, const float* x, const float* rstd, extent_t first, extent_t n) {
     c.run(c.op().aclnnRmsNormGrad, norm_rows(c, a, dy + first * dy_row, n, dy_row),
-          norm_rows(c, a, x + first * a.row, n, a.row), c.view(rstd + first * a.groups, {n, a.groups, 1}),
+          norm_rows(c, a, x + first * a.row, n, a.row), c.view(rstd + first * a.groups, {n, a.groups}),
           c.view(a.weight, {a.width}), dx, dgamma);
   }
 

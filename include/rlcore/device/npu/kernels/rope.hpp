@@ -59,13 +59,12 @@ class rotation {
 
   static void turn(context& c, float* x, extent_t row, extent_t heads, extent_t d, const float* cosine,
                    const float* sine, extent_t t) {
-    const auto in = c.view(x, {1, t, heads, d}, {t * row, row, d, 1});
-    const bool apart = t == 1 || row == heads * d;  // of rows with gaps the operator makes a copy itself
-    const auto room = c.take<float>(apart ? t * heads * d : 0);
-    const auto out = apart ? c.view(room.data(), {1, t, heads, d}) : c.view(x, {1, t, heads, d}, {t * row, row, d, 1});
-    c.run(c.op().aclnnRotaryPositionEmbedding, in, c.view(cosine, {1, t, 1, d}), c.view(sine, {1, t, 1, d}),
-          std::int64_t{0}, out);
-    if (apart) c.copy(in, out);
+    const auto rows = c.view(x, {1, t, heads, d}, {t * row, row, d, 1});
+    const auto room = c.take<float>(t * heads * d);
+    const auto turned = c.view(room.data(), {1, t, heads, d});  // the operator writes no rows with gaps
+    c.run(c.op().aclnnRotaryPositionEmbedding, rows, c.view(cosine, {1, t, 1, d}), c.view(sine, {1, t, 1, d}),
+          std::int64_t{0}, turned);
+    c.copy(rows, turned);
   }
   /// (a, b) <- (a cos - b sin, b cos + a sin).
   static void turn_halves(context& c, float* x, extent_t row, extent_t heads, extent_t d, const float* cosine,

@@ -41,6 +41,7 @@ inline kernel aclnnRotaryPositionEmbedding(planner& p, input self, input cosine,
   p.require(mode >= 0 && mode <= 3, "mode " + std::to_string(mode) + " is none of 0 to 3");
   p.require(x.rank() == 4 || x.rank() == 3, "x is neither of rank 4 nor of rank 3");
   p.require_shape(y, x.shape, "the output");
+  p.require(y.contiguous(), "the output has gaps between its rows");
   p.require_shape(s, c.shape, "sin");
   p.require(c.rank() == x.rank() && broadcastable(c.shape, x.shape) && c.shape.back() == x.shape.back(),
             "cos of shape " + printed(c.shape) + " for x of shape " + printed(x.shape));
