@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <memory>
@@ -10,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "rlcore/core/random.hpp"
 #include "rlcore/device/npu/emulator/operators.hpp"
 #include "rlcore/device/npu/emulator/runtime.hpp"
 #include "rlcore/device/npu/queue.hpp"
@@ -248,6 +250,79 @@ TEST_F(queue_emulated, one_queue_goes_on_after_another) {
     producer.zero(x.data(), n * 4);
     consumer.download(back.data(), y.data(), n * 4);
     for (std::size_t k = 0; k < n; ++k) ASSERT_EQ(back[k], 2 * (host[k] + static_cast<float>(i))) << i;
+  }
+}
+
+TEST_F(queue_emulated, any_order_of_requests_on_two_queues_agrees_with_the_host) {
+  for (const bool exact : {false, true}) {
+    queue& first = open({true, false, exact});
+    queue second(session(), 0, {true, false, exact});
+    queue* const queues[] = {&first, &second};
+    struct array {
+      ascend::scratch<float> device;
+      std::vector<float> host;
+    };
+    std::vector<array> arrays;
+    random_key draws{exact ? 5u : 4u};
+    std::uint32_t drawn = 0;
+    const auto below = [&](std::size_t n) {
+      return static_cast<std::size_t>(draws.below(static_cast<std::uint32_t>(n), 0, drawn++));
+    };
+    int last = 0;
+    for (int step = 0; step < 250; ++step) {
+      if (below(8) == 0) {  // whoever goes on does so behind what the other was asked for
+        queues[1 - last]->after(*queues[last]);
+        last = 1 - last;
+      }
+      queue& on = *queues[last];
+      if (arrays.size() < 3 || (arrays.size() < 12 && below(4) == 0)) {
+        const std::size_t n = 1 + below(60000);
+        arrays.push_back({first.take<float>(static_cast<extent_t>(n)), counting(n, static_cast<float>(step))});
+        if (last != 0) on.after(first);  // the block may be in use there
+        on.upload(arrays.back().device.data(), arrays.back().host.data(), n * 4);
+        continue;
+      }
+      array& a = arrays[below(arrays.size())];
+      array& b = arrays[below(arrays.size())];
+      const std::size_t n = std::min(a.host.size(), b.host.size());
+      const auto rank = static_cast<std::int64_t>(n);
+      switch (below(6)) {
+        case 0:
+          if (&a != &b) {
+            on.copy(a.device.data(), b.device.data(), n * 4);
+            std::copy_n(b.host.begin(), n, a.host.begin());
+          }
+          break;
+        case 1:
+          on.zero(a.device.data(), n * 4);
+          std::fill_n(a.host.begin(), n, 0.0f);
+          break;
+        case 2:
+          on.run(op().aclnnAdds, on.tensor(b.device.data(), {rank}), on.scalar(1.0f), on.scalar(1.0f),
+                 on.tensor(a.device.data(), {rank}));
+          for (std::size_t i = 0; i < n; ++i) a.host[i] = b.host[i] + 1;
+          break;
+        case 3: {
+          std::vector<float> back(a.host.size());
+          on.download(back.data(), a.device.data(), back.size() * 4);
+          ASSERT_EQ(back, a.host) << step;
+          break;
+        }
+        case 4:
+          if (last == 0) arrays.erase(arrays.begin() + (&a - arrays.data()));  // in the order of its own queue
+          break;
+        default:
+          a.host[below(a.host.size())] = 7;
+          on.upload(a.device.data(), a.host.data(), a.host.size() * 4);
+      }
+    }
+    first.after(second);
+    for (array& a : arrays) {
+      std::vector<float> back(a.host.size());
+      first.download(back.data(), a.device.data(), back.size() * 4);
+      EXPECT_EQ(back, a.host);
+    }
+    second.wait();
   }
 }
 
