@@ -10,13 +10,14 @@ COMPILE = @cmake --build $(BUILD) --parallel $(JOBS)
 ARGS :=
 
 .DEFAULT_GOAL := help
-.PHONY: help train programs variants policy_trainers test bench speed format clean
+.PHONY: help train programs variants policy_trainers npu_comparison test bench speed format clean
 
 help:
 	@echo 'make train    build and run the quickstart: a small model learns word problems by GRPO (ARGS="key=value ...")'
 	@echo 'make programs build every program into $(BUILD)/bin'
 	@echo 'make variants compare algorithms on the same small task: one table, one report (ARGS="--list")'
 	@echo 'make policy_trainers  every policy trainer on the same small task, three seeds (TRAINERS="ppo" SEEDS="1")'
+	@echo 'make npu_comparison   every method on the emulated NPU against the CPU, docs/npu.md (ARGS="--methods sft,grpo")'
 	@echo 'make test     build everything and run all tests'
 	@echo 'make bench    build and run the benchmarks'
 	@echo 'make speed    every item of docs/performance.md beside its limit; peers with PYTHON=... (ARGS="--item gemm --quick")'
@@ -47,6 +48,13 @@ policy_trainers:
 	$(CONFIGURE)
 	$(COMPILE) --target quickstart grpo_trainer ppo_trainer reinforce_plus_plus_trainer dapo_trainer
 	@tests/acceptance/policy_trainers.sh $(BUILD)
+
+METHODS := sft dpo kto rm prm ppo reinforce_plus_plus grpo dapo
+npu_comparison:
+	@cmake/setup.sh speed
+	$(CONFIGURE)
+	$(COMPILE) --target quickstart compare_runs $(METHODS:%=%_trainer)
+	@bench/npu_comparison.py --build $(BUILD)/bin $(ARGS)
 
 test:
 	@cmake/setup.sh test

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Every method on the emulated NPU (bfloat16) and on the CPU (float32): Mean Error of loss or reward, by compare_runs.
 
-    make npu_comparison [ARGS="--methods sft,grpo --steps 5"]
+    make npu_comparison [ARGS="--methods sft,grpo --steps 5"]      ("--methods precision": only the second table)
     bench/npu_comparison.py [--build build/bin] [--output runs/npu_comparison] [--methods NAME,...] [--steps N]
                             [--soc NAME] [--cann 8.3] [--markdown FILE]
 
@@ -142,16 +142,46 @@ class Comparison:
         return int(words[0]), float(words[1]), words[2], words[3]
 
 
-def metric(path, key):
+PRECISIONS = (  # title, settings; on the emulator
+    ("CPU, bfloat16 products", None),
+    ("float32", ["rlcore.compute=float32"]),
+    ("HF32", ["rlcore.compute=hf32"]),
+    ("bfloat16, CANN 8.3", ["rlcore.compute=bfloat16", "rlcore.npu_emulator.cann_version=8.3"]),
+    ("bfloat16, CANN 8.5", ["rlcore.compute=bfloat16", "rlcore.npu_emulator.cann_version=8.5"]),
+    ("bfloat16, each operator rounded once", ["rlcore.compute=bfloat16", "rlcore.npu_emulator.reference=True"]),
+)
+DISTANCE = "training/rollout_probs_diff_"
+
+
+def first_step(path):
     with open(os.path.join(path, "metrics.jsonl")) as rows:
-        return [json.loads(r)[key] for r in rows if key in json.loads(r)]
+        return json.loads(rows.readline())
+
+
+def precision_table(all_of):
+    """The first GRPO step on stored responses, in every arithmetic, against float32 on the CPU."""
+    all_of.train("grpo", "grpo_trainer", "grpo/cpu", ["rlcore.compute=float32"])
+    right = first_step(os.path.join(all_of.root, "grpo/cpu"))
+    stored = ["rlcore.replay=" + os.path.join(all_of.root, "grpo/cpu", "rollouts"), "trainer.total_training_steps=1"]
+    lines = ["| arithmetic | probability of a token, mean and largest difference | entropy | loss | gradient norm |",
+             "|---|---|---|---|---|"]
+    for n, (title, settings) in enumerate(PRECISIONS):
+        name = "precision/%d" % n
+        device = ["rlcore.compute=bfloat16"] if settings is None else ["trainer.device=npu_emulator"] + settings
+        all_of.train("grpo", "grpo_trainer", name, stored + device)
+        x = first_step(os.path.join(all_of.root, name))
+        relative = ["%.2g" % (abs(x[k] - right[k]) / abs(right[k])) for k in ("actor/entropy", "actor/grad_norm")]
+        lines.append("| %s | %.2g, %.2g | %s | %.2g (absolute) | %s |" % (
+            title, x[DISTANCE + "mean"], x[DISTANCE + "max"], relative[0], abs(x["actor/pg_loss"] - right["actor/pg_loss"]),
+            relative[1]))
+    return lines + ["| NPU | | | | |"]
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--build", default="build/bin")
     p.add_argument("--output", default="runs/npu_comparison")
-    p.add_argument("--methods", default=",".join(m[0] for m in METHODS))
+    p.add_argument("--methods", default=",".join(m[0] for m in METHODS) + ",precision")
     p.add_argument("--steps", type=int, default=10)
     p.add_argument("--prompts", type=int, default=32, help="prompts per step of a policy trainer, 8 responses each")
     p.add_argument("--device", default="npu_emulator", choices=("npu_emulator", "npu"))
@@ -161,8 +191,8 @@ def main():
     asked = p.parse_args()
     wanted = asked.methods.split(",")
     for name in wanted:
-        if name not in [m[0] for m in METHODS]:
-            sys.exit("no method '%s'; there are %s" % (name, ", ".join(m[0] for m in METHODS)))
+        if name not in [m[0] for m in METHODS] + ["precision"]:
+            sys.exit("no method '%s'; there are %s, precision" % (name, ", ".join(m[0] for m in METHODS)))
     all_of = Comparison(asked)
     all_of.make_task()
     free, same, failed = [], [], False
@@ -192,6 +222,8 @@ def main():
     if same:
         tables += ["", "| method, on the CPU's responses | metric | steps | mean error, modelled | relative | largest |",
                    "|---|---|---|---|---|---|"] + ["| " + " | ".join(map(str, r)) + " |" for r in same]
+    if "precision" in wanted and asked.device == "npu_emulator":
+        tables += [""] + precision_table(all_of)
     text = "\n".join(tables) + "\n"
     print("\n" + text)
     if asked.markdown:

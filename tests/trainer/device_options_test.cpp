@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "rlcore/core/error.hpp"
+#include "rlcore/device/npu/emulator/chips.hpp"
+#include "rlcore/trainer/open_device.hpp"
 #include "rlcore/trainer/registry/dapo.hpp"
 #include "rlcore/trainer/registry/evaluate.hpp"
 #include "rlcore/trainer/registry/main_ppo.hpp"
@@ -78,6 +80,25 @@ TEST(device_options, refuses_what_a_device_lacks) {
     if (program.first.find("rlcore.rollout_weights") == nullptr) continue;
     EXPECT_NE(refusal(program, {"trainer.device=npu", "rlcore.rollout_weights=int8"}).find("is not on the NPU"),
               std::string::npos);
+  }
+}
+
+TEST(device_options, every_chip_is_known_with_its_cores_and_memory) {
+  const registry known = main_ppo_registry();
+  const auto words = split_words(known.find("rlcore.npu_emulator.soc")->limits.choices);
+  EXPECT_EQ(words.size(), rlcore::ascend::emulated::chips().size());
+  for (const auto& word : words) {
+    const auto* chip = rlcore::ascend::emulated::find_chip(word);
+    ASSERT_NE(chip, nullptr) << word;
+    const rlcore::device_settings s = read_device(options::parse(
+        arguments{"trainer.device=npu_emulator", "rlcore.npu_emulator.soc=" + std::string(word), "rlcore.npu.device=1"},
+        known));
+    EXPECT_EQ(s.kind, rlcore::device_kind::npu_emulator);
+    EXPECT_EQ(s.emulator.soc, word);
+    EXPECT_EQ(s.emulator.cores, chip->cores);
+    EXPECT_EQ(s.emulator.memory_bytes >> 30, static_cast<std::size_t>(chip->memory_gib));
+    EXPECT_EQ(s.emulator.devices, 2);
+    EXPECT_EQ(s.type, std::nullopt);
   }
 }
 

@@ -3,8 +3,6 @@
 
 #include <cstdlib>
 #include <memory>
-#include <string>
-#include <utility>
 
 #include "rlcore/core/error.hpp"
 #include "rlcore/device/any_device.hpp"
@@ -13,33 +11,19 @@
 #include "rlcore/device/npu.hpp"
 #include "rlcore/device/npu/dynamic_provider.hpp"
 #include "rlcore/device/npu/emulator.hpp"
-#include "rlcore/device/npu/trace.hpp"
 
 RLCORE_BEGIN
 namespace detail {
 
-/// A provider whose calls are logged if RLCORE_NPU_TRACE asks for that.
 template <ascend::provider P>
-class logged_provider {
- public:
-  explicit logged_provider(P inside) : inside_(std::move(inside)), calls_(&ascend::traced_if_asked(inside_.calls())) {}
-  auto name() const { return inside_.name(); }
-  const ascend::calls& calls() const { return *calls_; }
-
- private:
-  P inside_;
-  const ascend::calls* calls_;
-};
-
-template <ascend::provider P>
-std::unique_ptr<any_device> open_npu(P provider, const device_settings& s) {
+std::unique_ptr<any_device> open_npu(const P& provider, const device_settings& s) {
   if (!s.trace.empty()) ::setenv("RLCORE_NPU_TRACE", s.trace.c_str(), 1);
   npu_settings how;
   how.device = s.npu;
   how.compute = s.type.value_or(compute::bfloat16);
   how.deterministic = s.deterministic;
   how.sync_each_operation = s.sync_each_operation;
-  return std::make_unique<any_device_of<npu>>(logged_provider<P>(std::move(provider)), how);
+  return std::make_unique<any_device_of<npu>>(provider, how);
 }
 
 }  // namespace detail

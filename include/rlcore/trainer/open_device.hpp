@@ -44,6 +44,13 @@ inline device_settings read_device(const options& opt) {
   s.emulator.devices = s.npu + 1;
   s.emulator.seed = static_cast<std::uint64_t>(opt.get<std::int64_t>(emulator + "seed"));
   s.emulator.exp_ulp = static_cast<int>(opt.get<std::int64_t>(emulator + "exp_ulp"));
+  const std::string ties = opt.get<std::string>(emulator + "hf32_ties");
+  using ascend::emulated::rounding;
+  s.emulator.hf32_ties = ties == "even"   ? rounding::nearest_even
+                         : ties == "away" ? rounding::nearest_away
+                                          : rounding::nearest_zero;
+  s.emulator.delay_microseconds = static_cast<int>(opt.get<std::int64_t>(emulator + "delay_microseconds"));
+  s.emulator.strict = opt.get<bool>(emulator + "strict");
   s.emulator.reference = opt.get<bool>(emulator + "reference");
   s.emulator.threads = s.threads;
   return s;
