@@ -13,9 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include "rlcore/device/cpu.hpp"
-#include "rlcore/device/open_device.hpp"
-
 namespace {
 
 using namespace rlcore;
@@ -175,20 +172,6 @@ TEST(any_device, passes_every_call_on_as_it_is) {
   EXPECT_EQ(chosen->description(), "witness");
   EXPECT_FALSE(chosen->batch_invariant());
   EXPECT_EQ(chosen->compute_format(), weight_format::int8);
-}
-
-TEST(open_device, makes_the_processor) {
-  const auto device = open_device({.type = compute::bfloat16, .threads = 2, .instruction_set = "portable"});
-  EXPECT_EQ(device->name(), "cpu");
-  EXPECT_EQ(device->description(), "cpu (portable, bfloat16), 2 threads");
-  EXPECT_EQ(device->compute_format(), weight_format::bfloat16);
-  EXPECT_TRUE(device->batch_invariant());
-  EXPECT_EQ(open_device({.threads = 1})->compute_format(), weight_format::float32);
-}
-
-TEST(open_device, refuses_what_the_processor_lacks) {
-  EXPECT_THROW(open_device({.type = compute::hf32}), device_error);
-  EXPECT_THROW(open_device({.instruction_set = "sse9"}), device_error);
 }
 
 }  // namespace
