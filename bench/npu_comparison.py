@@ -24,7 +24,7 @@ POLICY = ("grpo", "dapo", "ppo", "reinforce_plus_plus")
 METHODS = (
     ("sft", "SFT", "sft_trainer", LOSS, 2),
     ("dpo", "DPO", "dpo_trainer", LOSS, 2),
-    ("kto", "KTO", "kto_trainer", LOSS, 2),
+    ("kto", "KTO", "kto_trainer", "train/kto_loss", 2),
     ("rm", "RM", "rm_trainer", LOSS, 2),
     ("prm", "PRM", "prm_trainer", "train/prm_loss", 2),
     ("ppo", "PPO", "ppo_trainer", REWARD, 4),
@@ -61,6 +61,8 @@ class Comparison:
         if not os.path.exists(os.path.join(self.task, "model", "model.safetensors")):
             self.run("quickstart", ["--task_only"], "task")
         for split in ("train", "test"):
+            if os.path.exists(os.path.join(self.data, "steps_%s.jsonl" % split)):
+                continue
             with open(os.path.join(self.task, "data", split + ".jsonl")) as rows:
                 self.write_preferences([json.loads(line)["extra_info"] for line in rows], split)
 
