@@ -36,6 +36,7 @@ TEST(emulator_fuzz, random_programs_agree_with_the_model) {
     s.delay_microseconds = seed % 4 == 1 ? 200 : 0;
     const emulator machine(s);
     const ascend::runtime_calls& rt = machine.calls().rt;
+    ASSERT_EQ(machine.name(), "emulator of Ascend910B3");
     ASSERT_EQ(rt.aclInit(nullptr), 0);
     std::vector<std::thread> threads;
     for (int d = 0; d < 3; ++d)

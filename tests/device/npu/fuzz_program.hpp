@@ -11,9 +11,11 @@
 
 #include "device/npu/fuzz_model.hpp"
 #include "device/npu/machine_fixture.hpp"
+#include "rlcore/device/npu/emulator.hpp"
 
 namespace npu_test {
 
+using ascend::emulator;
 using codes = std::set<int>;
 
 /// One thread's program on a device of its own, and the model of it.
