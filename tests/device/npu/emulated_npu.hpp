@@ -61,8 +61,8 @@ struct emulated_npu {
 template <class T, class D>
 class memory {
  public:
-  memory(D& d, const std::vector<T>& host) : device_(d), buffer_(d, host.size()) { buffer_.upload(host); }
-  memory(D& d, std::size_t n) : device_(d), buffer_(d, n) {}
+  memory(D& d, const std::vector<T>& host) : buffer_(d, host.size()) { buffer_.upload(host); }
+  memory(D& d, std::size_t n) : buffer_(d, n) {}
   operator T*() { return buffer_.data(); }
   T* data() { return buffer_.data(); }
   std::vector<T> back() {
@@ -72,7 +72,6 @@ class memory {
   }
 
  private:
-  D& device_;
   buffer<T, D> buffer_;
 };
 template <class D, class T>
