@@ -47,10 +47,13 @@ void run(int argc, char** argv) {
     std::fputs(options.answer()->c_str(), stdout);
     return;
   }
+  const bool task_only = options.get<bool>("quickstart.task_only");
+  if (task_only)  // otherwise the trainer prints them
+    for (const std::string& note : options.notes()) std::printf("note: %s\n", note.c_str());
   const auto device = trainer::open_device(options);
   const trainer::policy_settings s = trainer::read_settings(options);
   embedded_task::make(*device, root, s.seed, s);
-  if (!options.get<bool>("quickstart.task_only")) trainer::train_policy(*device, options);
+  if (!task_only) trainer::train_policy(*device, options);
 }
 
 }  // namespace

@@ -232,6 +232,7 @@ void sample_and_judge(Device& device, const options& opt, const judge& judge, ev
 /// table, writes generations.jsonl and result.json into output_dir.
 template <class MakeDevice>
 void evaluate(MakeDevice&& device, const options& opt) {
+  for (const std::string& note : opt.notes()) std::printf("note: %s\n", note.c_str());
   const detail::judge judge(opt);
   const std::filesystem::path folder = checkpoint::expand_home(opt.get<std::string>("output_dir"));
   evaluation_summary summary;
