@@ -116,11 +116,11 @@ inline tensor make_tensor(data_type type, golden::shape extents, const std::vect
 
 using tensors = std::map<std::string, tensor>;
 
-/// `name`, `operator`, `arguments` in Ascend's order, `ulps` (the bound) and `relative_to`. An argument is null, a
-/// number, true or false, a text, a list of numbers, or an object: {"scalar": 0.5, "type": "float32"}, {"causal_mask":
-/// 2048}, a tensor {"tensor": "x", "role": "in", "out" or "inout", "type", "shape"; for a view of it also "view",
-/// "strides", "offset"}, or {"list": [tensors]}. Inputs and results are in NAME.safetensors; "inout" has "x" and
-/// "x.after".
+/// `name`, `operator`, `arguments` in Ascend's order, `ulps` (the bound, or one for each output) and `relative_to`. An
+/// argument is null, a number, true or false, a text, a list of numbers, or an object: {"scalar": 0.5, "type":
+/// "float32"}, {"causal_mask": 2048}, a tensor {"tensor": "x", "role": "in", "out" or "inout", "type", "shape"; for a
+/// view of it also "view", "strides", "offset"}, or {"list": [tensors]}. Inputs and results are in NAME.safetensors;
+/// "inout" has "x" and "x.after".
 struct golden_case {
   json description;
   tensors given, results;
