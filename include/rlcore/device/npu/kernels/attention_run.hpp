@@ -84,6 +84,7 @@ class page_rows {
     key_.clear();
     for (const attention_segment& s : run.segments) key_.emplace_back(s.pages, s.first_position, s.rows);
     if (kept_.valid() && key_ == known_) return rows_->data();
+    kept_.forget();
     const std::int32_t *base = run.segments[0].pages, *end = base;
     for (const attention_segment& s : run.segments) {
       base = std::min(base, s.pages);

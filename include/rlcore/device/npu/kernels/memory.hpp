@@ -60,6 +60,7 @@ class allocations {
 class derived {
  public:
   bool valid() const noexcept { return valid_; }
+  void forget() noexcept { valid_ = false; }
   void made_from(std::initializer_list<memory_range> sources) {
     sources_.assign(sources);
     valid_ = true;

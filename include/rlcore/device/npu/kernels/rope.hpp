@@ -39,6 +39,7 @@ class rotation {
                extent_t t) {
     const std::array<const void*, 3> sources{positions, cosine, sine};
     if (kept_.valid() && sources == sources_ && t <= t_ && d == d_) return;
+    kept_.forget();
     const extent_t half = d / 2;
     cosine_.reset(), sine_.reset(), negated_.reset();
     cosine_ = c.take<float>(t * d), sine_ = c.take<float>(t * d);
