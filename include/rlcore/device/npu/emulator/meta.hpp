@@ -45,6 +45,7 @@ inline aclTensor* aclCreateTensor(const std::int64_t* shape, std::uint64_t rank,
                                   const std::int64_t* strides, std::int64_t offset, format,
                                   const std::int64_t* storage_shape, std::uint64_t storage_rank, void* data) {
   if (rank > 0 && !shape) return fail(null_pointer, "aclCreateTensor: null shape of rank > 0"), nullptr;
+  if (rank > extents::most) return fail(invalid_parameter, "aclCreateTensor: too many dimensions"), nullptr;
   auto made = std::make_unique<aclTensor>();
   tensor& view = made->view;
   view.type = type;

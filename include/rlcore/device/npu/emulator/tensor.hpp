@@ -5,14 +5,12 @@
 #include <cstdint>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "rlcore/device/npu/abi/types.hpp"
+#include "rlcore/device/npu/emulator/extents.hpp"
 
 RLCORE_BEGIN
 namespace ascend::emulated {
-
-using extents = std::vector<std::int64_t>;
 
 /// Product of the extents: 1 for rank 0.
 inline std::int64_t product(const extents& shape) {
