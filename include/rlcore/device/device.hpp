@@ -39,7 +39,7 @@ struct attention_shape {
 inline constexpr extent_t kv_page = 32;
 /// Pages that hold n positions.
 constexpr extent_t kv_pages(extent_t n) { return (n + kv_page - 1) / kv_page; }
-/// Floats of a page of one layer: for each key head, keys as [head_dim, kv_page], then values as [kv_page, head_dim].
+/// Floats of a page of one layer: keys and values of kv_page positions, in an order that is the device's own.
 constexpr extent_t kv_page_size(const attention_shape& s) { return 2 * kv_page * s.kv_heads * s.head_dim; }
 
 /// Consecutive query rows of one sequence. Row first_row + i stands at position first_position + i and attends to the

@@ -13,8 +13,8 @@ RLCORE_BEGIN
 namespace nn {
 
 /// `pages` pages of kv_page positions each. A page belongs to one sequence, or to several with the same beginning; page
-/// n of the list given to decode() holds its positions kv_page * n and following. Layer by layer: [pages, kv_heads],
-/// then keys (after rotation) as [head_dim, kv_page] and values as [kv_page, head_dim]. Nothing beyond a token's own
+/// n of the list given to decode() holds its positions kv_page * n and following. Layer by layer; how keys (after
+/// rotation) and values lie inside a page is the device's own affair. Nothing beyond a token's own
 /// position is ever used, so pages need no clearing.
 template <class Device>
 class kv_cache {
