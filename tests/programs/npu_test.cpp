@@ -57,6 +57,19 @@ TEST_F(npu_runs, the_emulator_says_what_it_is_and_repeats_itself) {
   expect_same("one", "again");
 }
 
+/// What a machine with CANN would run, down to dlopen: the libraries here are the emulator's, so the bits are the same.
+TEST_F(npu_runs, through_cann_s_libraries_a_run_has_the_same_bits) {
+  train("emulator", emulated);
+  for (const std::string layout : {"whole", "split"}) {
+    const std::string libraries = std::string(RLCORE_CANN_EMULATED_DIR) + "/" + layout;
+    const program::result r = train(layout, {"trainer.device=npu", "trainer.logger=[console,file]"},
+                                    "RLCORE_CANN_LIB_DIR='" + libraries + "' ASCEND_OPP_PATH=/opp");
+    EXPECT_EQ(r.out.find("modelled"), std::string::npos) << "these might be an NPU's numbers";
+    EXPECT_NE(r.out.find("\ndevice npu 0 (CANN "), std::string::npos) << r.out;
+    expect_same("emulator", layout);
+  }
+}
+
 TEST_F(npu_runs, the_emulator_goes_on_from_a_checkpoint_to_the_bit) {
   train("whole", emulated);
   train("parts", emulated + arguments{"trainer.total_training_steps=2"});
