@@ -160,6 +160,11 @@ void call_everything(D& d) {
   d.adamw(out(), out(), out(), in(), 5, step);
 }
 
+TEST(any_device, a_device_that_says_nothing_of_its_memory_has_the_hosts) {
+  std::vector<std::string> seen;
+  EXPECT_FALSE(any_device_of<witness>(seen).available_bytes().has_value());
+}
+
 TEST(any_device, passes_every_call_on_as_it_is) {
   std::vector<std::string> direct, passed;
   witness itself(direct);

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -28,6 +29,8 @@ class any_device {
   /// What it is in full, for the head of a report: "cpu (avx512), 2 threads".
   virtual std::string description() const = 0;
   virtual bool batch_invariant() const = 0;
+  /// Of memory that is not the host's, the bytes that could still be had.
+  virtual std::optional<std::size_t> available_bytes() const = 0;
 
   virtual void* allocate(std::size_t bytes) = 0;
   virtual void release(void* p) noexcept = 0;
@@ -105,6 +108,10 @@ class any_device_of final : public any_device {
   std::string_view name() const override { return d_.name(); }
   std::string description() const override { return describe(d_); }
   bool batch_invariant() const override { return d_.batch_invariant(); }
+  std::optional<std::size_t> available_bytes() const override {
+    if constexpr (requires { d_.available_bytes(); }) return d_.available_bytes();
+    return std::nullopt;
+  }
 
   void* allocate(std::size_t bytes) override { return d_.allocate(bytes); }
   void release(void* p) noexcept override { d_.release(p); }

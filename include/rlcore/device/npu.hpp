@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -56,6 +57,8 @@ class npu {
   const npu_settings& settings() const noexcept { return settings_; }
   ascend::queue& queue() noexcept { return queue_; }
   bool batch_invariant() const noexcept { return false; }
+  /// Bytes of the NPU's memory that could still be had.
+  std::optional<std::size_t> available_bytes() const { return queue_.memory().available(); }
 
   void* allocate(std::size_t bytes) {
     void* p = queue_.allocate(bytes);

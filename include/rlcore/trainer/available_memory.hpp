@@ -49,5 +49,13 @@ inline std::optional<std::size_t> available_memory(const std::filesystem::path& 
   return least;
 }
 
+/// Bytes of a device's own memory that could still be had, or the above if its memory is the host's.
+template <class Device>
+std::optional<std::size_t> available_memory_of(const Device& device) {
+  if constexpr (requires { device.available_bytes(); })
+    if (const std::optional<std::size_t> own = device.available_bytes()) return own;
+  return available_memory();
+}
+
 }  // namespace trainer
 RLCORE_END

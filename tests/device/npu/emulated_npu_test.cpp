@@ -36,6 +36,16 @@ TEST(npu_device, lacks_of_required_operators_are_told_at_once) {
   }
 }
 
+TEST(npu_device, knows_what_is_left_of_its_memory) {
+  emulated_npu on;
+  constexpr std::size_t mebi = std::size_t{1} << 20;
+  const std::size_t before = on->available_bytes().value();
+  void* p = on->allocate(64 * mebi);
+  EXPECT_LE(on->available_bytes().value() + 64 * mebi, before);
+  on->release(p);
+  EXPECT_GE(on->available_bytes().value() + 4 * mebi, before) << "what is kept for later can be had";
+}
+
 TEST(npu_device, int8_weights_are_refused) {
   emulated_npu on;
   EXPECT_THROW(on->packed_bytes(weight_format::int8, 4, 4), device_error);

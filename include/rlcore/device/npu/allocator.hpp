@@ -8,6 +8,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -126,6 +127,14 @@ class allocator {
   usage statistics() const {
     const std::lock_guard hold(lock_);
     return usage_;
+  }
+  /// Bytes that could still be had: what the device has left and what lies between blocks in use.
+  std::optional<std::size_t> available() const {
+    std::size_t left = 0, total = 0;
+    const auto guard = device_.enter();
+    if (device_.table().rt.aclrtGetMemInfo(memory_kind::hbm, &left, &total) != 0) return std::nullopt;
+    const usage now = statistics();
+    return left + now.reserved - now.in_use;
   }
 
  private:

@@ -53,6 +53,7 @@ class queue {
   const ascend::stream& stream() const noexcept { return stream_; }
   const queue_settings& settings() const noexcept { return settings_; }
   allocator& memory() noexcept { return *memory_; }
+  const allocator& memory() const noexcept { return *memory_; }
 
   /// Device memory for use on this queue; null for 0 bytes.
   void* allocate(std::size_t bytes) {

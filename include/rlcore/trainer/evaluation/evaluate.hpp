@@ -181,7 +181,7 @@ void sample_and_judge(Device& device, const options& opt, const judge& judge, ev
                     longest_prompt, longest, config.max_position_embeddings));
   how.max_sequences = opt.get<std::int64_t>("rollout.max_num_seqs");
   how.max_batched_tokens = opt.get<std::int64_t>("rollout.max_num_batched_tokens");
-  if (const auto memory = available_memory())
+  if (const auto memory = available_memory_of(device))
     how.max_cache_bytes =
         static_cast<std::size_t>(opt.get<double>("rollout.gpu_memory_utilization") * static_cast<double>(*memory));
   if (opt.get<std::string>("rlcore.rollout_weights") == "int8") how.weights = weight_format::int8;

@@ -74,11 +74,11 @@ inline std::size_t count_copies(const data::prompt_dataset& prompts) {
   return copies;
 }
 
-/// Bytes of keys and values that sampling may take: gpu_memory_utilization of the memory that is available now. Throws
-/// config_error if that does not hold one sequence of the longest kind.
+/// Bytes of keys and values that sampling may take: gpu_memory_utilization of the device's memory that is available
+/// now. Throws config_error if that does not hold one sequence of the longest kind.
 template <class Device>
-std::size_t rollout_cache_bytes(const policy_settings& s, const nn::config& c) {
-  const auto available = available_memory();
+std::size_t rollout_cache_bytes(const Device& device, const policy_settings& s, const nn::config& c) {
+  const auto available = available_memory_of(device);
   if (!available) return s.max_cache_bytes;
   const auto bytes = static_cast<std::size_t>(s.cache_share * static_cast<double>(*available));
   const std::size_t needed = nn::kv_cache<Device>::page_bytes(c) *
@@ -264,7 +264,7 @@ std::optional<double> train_policy(Device& device, const options& opt, const Alg
     say("resumed after step " + std::to_string(state.step) + " from " + from.folder.string());
   }
 
-  settings.max_cache_bytes = rollout_cache_bytes<Device>(settings, policy.model.settings());
+  settings.max_cache_bytes = rollout_cache_bytes(device, settings, policy.model.settings());
   say(fmt::format("cache  at most {:.3g} GiB of keys and values while sampling",
                   static_cast<double>(settings.max_cache_bytes) / (1024.0 * 1024 * 1024)));
 
