@@ -42,7 +42,7 @@ inline constexpr type_row types[] = {{data_type::float32, rlcore::checkpoint::st
 
 inline data_type type_named(const std::string& name) {
   for (const type_row& t : types)
-    if (rlcore::ascend::type_name(t.type) == name) return t.type;
+    if (rlcore::ascend::name_of(t.type) == name) return t.type;
   throw rlcore::format_error("unknown type '" + name + "'");
 }
 inline rlcore::checkpoint::stored_type stored_as(data_type type) {

@@ -61,7 +61,7 @@ class case_set {
   /// What an earlier case gave or was given.
   json again(const std::string& name, const tensor& t) {
     given_[name] = t;
-    return {{"tensor", name}, {"role", "in"}, {"type", rlcore::ascend::type_name(t.type)}, {"shape", t.shape}};
+    return {{"tensor", name}, {"role", "in"}, {"type", rlcore::ascend::name_of(t.type)}, {"shape", t.shape}};
   }
   static json out(const std::string& name, const std::string& type, const shape& s) {
     return {{"tensor", name}, {"role", "out"}, {"type", type}, {"shape", s}};

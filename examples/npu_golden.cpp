@@ -167,7 +167,7 @@ struct verdicts {
       const golden::difference d = golden::compare(expected, got, c.description.at("relative_to") == "rms");
       const bool good = d.largest <= bound;
       ++(good ? passed : failed);
-      const std::string type(ascend::type_name(expected.type));
+      const std::string type(ascend::name_of(expected.type));
       rows.push_back({c.name(), op, name, type, std::to_string(expected.size()), text(100 * d.equal, "%.1f"),
                       text(d.mean), text(d.largest), text(bound), good ? "pass" : "FAIL"});
       json row{{"case", c.name()},

@@ -36,7 +36,7 @@ inline double stored(double x, data_type type) {
 inline double unit_roundoff(data_type type) {
   return type == data_type::bfloat16 ? 0x1p-8 : type == data_type::float16 ? 0x1p-11 : 0x1p-24;
 }
-inline std::string name_of_type(const testing::TestParamInfo<data_type>& info) { return emulated::name_of(info.param); }
+inline std::string name_of_type(const testing::TestParamInfo<data_type>& info) { return ascend::name_of(info.param); }
 
 /// The emulator's functions; compiled once, in operators_protocol_test.cpp.
 const ascend::calls& emulated_table();

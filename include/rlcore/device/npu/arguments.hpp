@@ -41,31 +41,6 @@ inline constexpr data_type type_of<std::int64_t> = data_type::int64;
 template <>
 inline constexpr data_type type_of<bool> = data_type::boolean;
 
-constexpr std::string_view type_name(data_type t) {
-  switch (t) {
-    case data_type::float32:
-      return "float32";
-    case data_type::float16:
-      return "float16";
-    case data_type::bfloat16:
-      return "bfloat16";
-    case data_type::float64:
-      return "float64";
-    case data_type::int8:
-      return "int8";
-    case data_type::uint8:
-      return "uint8";
-    case data_type::int32:
-      return "int32";
-    case data_type::int64:
-      return "int64";
-    case data_type::boolean:
-      return "bool";
-    default:
-      return "other";
-  }
-}
-
 /// Up to 8 extents or strides; written {t, w} in a call.
 class dimensions {
  public:
@@ -164,7 +139,7 @@ class tensor_argument : public argument<aclTensor, &meta_calls::aclDestroyTensor
     const auto address = reinterpret_cast<std::uintptr_t>(data);
     const std::uintptr_t before = address % 32;
     if (before % element != 0)
-      throw std::invalid_argument("rlcore: a tensor of " + std::string(type_name(type)) + " at an address that is no " +
+      throw std::invalid_argument("rlcore: a tensor of " + std::string(name_of(type)) + " at an address that is no " +
                                   "multiple of " + std::to_string(element));
     offset += static_cast<std::int64_t>(before / element);
     std::int64_t storage = shape.elements() == 0 ? 0 : offset + 1;
@@ -200,7 +175,7 @@ inline list_argument make_list(const calls& table, std::span<tensor_argument> te
 
 /// How an argument is written in an error message.
 inline std::string argument_text(const tensor_argument& t) {
-  return std::string(type_name(t.type())) + t.shape().written();
+  return std::string(name_of(t.type())) + t.shape().written();
 }
 inline std::string argument_text(const scalar_argument&) { return "scalar"; }
 inline std::string argument_text(const ints_argument&) { return "ints"; }
@@ -212,7 +187,7 @@ std::string argument_text(const T* object) {
 }
 inline std::string argument_text(const char* characters) { return "'" + std::string(characters) + "'"; }
 inline std::string argument_text(bool value) { return value ? "true" : "false"; }
-inline std::string argument_text(data_type t) { return std::string(type_name(t)); }
+inline std::string argument_text(data_type t) { return std::string(name_of(t)); }
 inline std::string argument_text(cube_math m) { return std::to_string(static_cast<int>(m)); }
 template <class T>
 requires std::integral<T> || std::floating_point<T> std::string argument_text(T value) { return std::to_string(value); }

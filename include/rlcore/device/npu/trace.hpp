@@ -24,39 +24,6 @@ namespace ascend {
 /// How the log prints values.
 namespace traced {
 
-constexpr const char* type_text(data_type t) {
-  switch (t) {
-    case data_type::float32:
-      return "float32";
-    case data_type::float16:
-      return "float16";
-    case data_type::bfloat16:
-      return "bfloat16";
-    case data_type::float64:
-      return "float64";
-    case data_type::int8:
-      return "int8";
-    case data_type::int16:
-      return "int16";
-    case data_type::int32:
-      return "int32";
-    case data_type::int64:
-      return "int64";
-    case data_type::uint8:
-      return "uint8";
-    case data_type::uint16:
-      return "uint16";
-    case data_type::uint32:
-      return "uint32";
-    case data_type::uint64:
-      return "uint64";
-    case data_type::boolean:
-      return "boolean";
-    default:
-      return "undefined";
-  }
-}
-
 inline std::string decimal(double value) {
   char digits[32];
   std::snprintf(digits, sizeof digits, "%.9g", value);
@@ -131,7 +98,7 @@ struct argument {
       case real:
         return decimal(value);
       case type:
-        return type_text(static_cast<data_type>(number));
+        return name_of(static_cast<data_type>(number));
       case truth:
         return number != 0 ? "true" : "false";
       case characters:
@@ -200,7 +167,7 @@ RLCORE_NOINLINE inline void log_plan(const char* name, int status, const std::ui
 inline std::string made_text(const std::int64_t* shape, std::uint64_t rank, data_type type, const std::int64_t* strides,
                              std::int64_t offset, format layout, const std::int64_t* storage,
                              std::uint64_t storage_rank, void* data) {
-  std::string line = type_text(type);
+  std::string line = name_of(type);
   line += "[" + list_text(shape, rank) + "]";
   std::int64_t step = 1, elements = 1;
   bool contiguous = true;
@@ -225,7 +192,7 @@ inline std::string made_text(void* value, data_type type) {
     case data_type::boolean:
       return *static_cast<bool*>(value) ? "true" : "false";
     default:
-      return type_text(type);
+      return name_of(type);
   }
 }
 inline std::string made_text(const std::int64_t* values, std::uint64_t size) {

@@ -70,6 +70,39 @@ constexpr std::size_t bytes_of(data_type t) {
       return 0;
   }
 }
+/// "float32".
+constexpr const char* name_of(data_type t) {
+  switch (t) {
+    case data_type::float32:
+      return "float32";
+    case data_type::float16:
+      return "float16";
+    case data_type::bfloat16:
+      return "bfloat16";
+    case data_type::float64:
+      return "float64";
+    case data_type::int8:
+      return "int8";
+    case data_type::int16:
+      return "int16";
+    case data_type::int32:
+      return "int32";
+    case data_type::int64:
+      return "int64";
+    case data_type::uint8:
+      return "uint8";
+    case data_type::uint16:
+      return "uint16";
+    case data_type::uint32:
+      return "uint32";
+    case data_type::uint64:
+      return "uint64";
+    case data_type::boolean:
+      return "bool";
+    default:
+      return "undefined";
+  }
+}
 /// aclFormat; rlcore passes nd everywhere.
 enum class format : int { undefined = -1, nchw = 0, nhwc = 1, nd = 2, fractal_nz = 29 };
 /// aclrtMemMallocPolicy.
