@@ -34,9 +34,8 @@ TEST_F(npu_runs, without_cann_every_program_says_why_and_names_the_emulator) {
   for (const auto& [name, needed] : programs()) {
     SCOPED_TRACE(name);
     if (!fs::exists(program::path_of(name))) continue;
-    const program::result r =
-        program::run(name, needed + arguments{"trainer.device=npu"}, "cd '" + place.path().string() + "' && ");
-    if (r.code == 0) GTEST_SKIP() << "this machine has an NPU";
+    const program::result r = program::run(name, needed + arguments{"trainer.device=npu"},
+                                           "cd '" + place.path().string() + "' && RLCORE_CANN_LIB_DIR=/nowhere");
     EXPECT_EQ(r.code, 1);
     EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << r.err;
     EXPECT_TRUE(r.err.starts_with(name + ": trainer.device=npu: ")) << r.err;

@@ -76,6 +76,8 @@ TEST(device_options, refuses_what_a_device_lacks) {
               std::string::npos);
     EXPECT_NE(refusal(program, {"rlcore.npu_emulator.cann_version=8.4"}).find("expected 8.1, 8.3, 8.5"),
               std::string::npos);
+    EXPECT_NE(refusal(program, {"rlcore.npu.device=4294967296"}).find("rlcore.npu.device=4294967296"),
+              std::string::npos);
     EXPECT_NE(refusal(program, {"rlcore.npu.device=-1"}).find("rlcore.npu.device=-1"), std::string::npos);
     if (program.first.find("rlcore.rollout_weights") == nullptr) continue;
     EXPECT_NE(refusal(program, {"trainer.device=npu", "rlcore.rollout_weights=int8"}).find("is not on the NPU"),
@@ -108,6 +110,8 @@ TEST(device_options, says_what_has_no_effect) {
                        "rlcore.npu.deterministic has no effect with trainer.device=cpu"));
   EXPECT_TRUE(has_note(parse(program, {"trainer.device=npu", "rlcore.npu_emulator.seed=3"}),
                        "rlcore.npu_emulator.seed has no effect with trainer.device=npu"));
+  EXPECT_TRUE(has_note(parse(program, {"trainer.device=npu", "rlcore.threads=2"}),
+                       "rlcore.threads has no effect with trainer.device=npu"));
   EXPECT_TRUE(has_note(parse(program, {"trainer.device=npu", "rlcore.instruction_set=avx2"}),
                        "rlcore.instruction_set has no effect with trainer.device=npu"));
 }

@@ -1,8 +1,8 @@
 // Every device that a program can ask for by name: compiled where this is included.
 #pragma once
 
-#include <cstdlib>
 #include <memory>
+#include <string>
 
 #include "rlcore/core/error.hpp"
 #include "rlcore/device/any_device.hpp"
@@ -17,13 +17,13 @@ namespace detail {
 
 template <ascend::provider P>
 std::unique_ptr<any_device> open_npu(const P& provider, const device_settings& s) {
-  if (!s.trace.empty()) ::setenv("RLCORE_NPU_TRACE", s.trace.c_str(), 1);
   npu_settings how;
   how.device = s.npu;
   how.compute = s.type.value_or(compute::bfloat16);
   how.deterministic = s.deterministic;
   how.sync_each_operation = s.sync_each_operation;
-  return std::make_unique<any_device_of<npu>>(provider, how);
+  return std::make_unique<any_device_of<npu>>(
+      ascend::session::open(ascend::traced_if_asked(provider.calls(), s.trace), std::string(provider.name())), how);
 }
 
 }  // namespace detail

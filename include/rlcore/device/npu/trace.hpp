@@ -285,18 +285,18 @@ inline const calls& call_log::start(const calls& from, sink to) {
   return table_;
 }
 
-/// `table` itself, or a logged one if the environment variable RLCORE_NPU_TRACE names a file to write the log to. Every
-/// line is flushed before the call that it names, so the last line of a crash is the culprit or what follows it up.
-/// Throws file_error if the file cannot be written.
-inline const calls& traced_if_asked(const calls& table) {
+/// `table` itself, or a logged one if `name`, or else the environment variable RLCORE_NPU_TRACE, names a file to write
+/// the log to. Every line is flushed before the call that it names, so the last line of a crash is the culprit or what
+/// follows it up. Throws file_error if the file cannot be written.
+inline const calls& traced_if_asked(const calls& table, const std::string& name = {}) {
   call_log& log = call_log::instance();
-  const char* path = std::getenv("RLCORE_NPU_TRACE");
+  const char* path = name.empty() ? std::getenv("RLCORE_NPU_TRACE") : name.c_str();
   if (path == nullptr || *path == '\0' || &table == &log.table()) return table;
   if (log.logs(table)) return log.table();
   std::shared_ptr<std::FILE> file(std::fopen(path, "w"), [](std::FILE* f) {
     if (f != nullptr) std::fclose(f);
   });
-  if (!file) throw file_error("rlcore: cannot write " + std::string(path) + " (RLCORE_NPU_TRACE)");
+  if (!file) throw file_error("rlcore: cannot write " + std::string(path) + ", the log of calls");
   return log.start(table, [file](std::string_view line) {
     std::fprintf(file.get(), "%.*s\n", static_cast<int>(line.size()), line.data());
     std::fflush(file.get());

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "rlcore/core/error.hpp"
 #include "rlcore/trainer/options.hpp"
@@ -23,13 +24,14 @@ inline void check_device_options(options& opt) {
         "hardware has seen them");
   if (!npu && opt.find<std::string>("rlcore.compute") == "hf32")
     throw config_error("rlcore.compute=hf32 needs trainer.device=npu or npu_emulator; expected float32 or bfloat16");
-  if (npu && opt.is_set("rlcore.instruction_set"))
-    opt.note("rlcore.instruction_set has no effect with trainer.device=" + device);
+  const auto idle = [&](std::string_view name) {
+    if (opt.is_set(name)) opt.note(std::string(name) + " has no effect with trainer.device=" + device);
+  };
+  if (npu) idle("rlcore.instruction_set");
+  if (device == "npu") idle("rlcore.threads");
   for (const key& k : opt.known().keys()) {
     const bool of_emulator = k.name.starts_with("rlcore.npu_emulator."), of_npu = k.name.starts_with("rlcore.npu.");
-    if (!opt.is_set(k.name)) continue;
-    if ((of_npu && !npu) || (of_emulator && device != "npu_emulator"))
-      opt.note(std::string(k.name) + " has no effect with trainer.device=" + device);
+    if ((of_npu && !npu) || (of_emulator && device != "npu_emulator")) idle(k.name);
   }
   if (opt.known().find("rlcore.rollout_weights") == nullptr || !npu) return;
   if (opt.get<std::string>("rlcore.rollout_weights") == "int8")

@@ -44,7 +44,6 @@ struct policy_settings {
   std::string model_path;
   bool recompute_activations = true;
   std::optional<nn::lora_settings> lora = {};
-  std::int64_t threads = 0;
   std::size_t logits_bytes = 0;
   std::uint64_t seed = 1;
   // rollout
@@ -202,7 +201,6 @@ inline policy_settings read_settings(const options& opt) {
 
   s.model_path = opt.get<std::string>("actor_rollout_ref.model.path");
   s.recompute_activations = opt.get<bool>("actor_rollout_ref.model.enable_gradient_checkpointing");
-  s.threads = opt.get<std::int64_t>("rlcore.threads");
   s.logits_bytes = static_cast<std::size_t>(opt.get<std::int64_t>("rlcore.logits_memory_mb")) << 20;
   s.seed = static_cast<std::uint64_t>(opt.get<std::int64_t>("rlcore.seed"));
 

@@ -19,7 +19,7 @@ inline constexpr key device[] = {
     {"rlcore.instruction_set", text, "null", honoured,
      "kernels of the CPU: avx512_bf16, avx512, avx2 or portable; null: the best that this processor has",
      words("avx512_bf16|avx512|avx2|portable")},
-    {"rlcore.npu.device", integer, "0", honoured, "number of the NPU", at_least(0)},
+    {"rlcore.npu.device", integer, "0", honoured, "number of the NPU", between(0, 1023)},
     {"rlcore.npu.deterministic", boolean, "True", honoured,
      "equal runs give equal bits: operators that add in any order take their slower ordered forms"},
     {"rlcore.npu.sync_each_operation", boolean, "False", honoured,
