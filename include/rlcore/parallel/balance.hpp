@@ -1,0 +1,143 @@
+// Work in equal parts: what a sequence costs, and which sequences go together.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rlcore/core/abi.hpp"
+
+RLCORE_BEGIN
+namespace parallel {
+
+/// One layer of a transformer with attention over `heads` query heads and `kv_heads` key and value heads, and a gated
+/// feed-forward of `intermediate`: dense (experts 0), or `experts` of that size, `experts_per_token` of them at work.
+struct layer_sizes {
+  std::int64_t hidden = 0, heads = 0, kv_heads = 0, head_dim = 0, intermediate = 0, experts = 0, experts_per_token = 0;
+};
+
+/// Weights of a layer's products that a token meets: H (nq + 2 nkv) d + nq d H, and 3 H I, or 3 H I K + H E with
+/// experts.
+inline double active_weights(const layer_sizes& s) noexcept {
+  const auto f = [](std::int64_t n) { return static_cast<double>(n); };
+  const double h = f(s.hidden), attention = h * f((2 * s.heads + 2 * s.kv_heads) * s.head_dim);
+  const double expert = 3 * h * f(s.intermediate);
+  return attention + (s.experts == 0 ? expert : f(s.experts_per_token) * expert + h * f(s.experts));
+}
+
+/// The length at which causal attention (2 nq d s^2 operations a layer, forward) costs as much as the products (2 s for
+/// each active weight): active weights / (nq d). 16.6k tokens for Qwen2.5-0.5B, 65k for 7B, 13.9k for Qwen3-30B-A3B.
+inline double cost_constant(const layer_sizes& s) noexcept {
+  return active_weights(s) / static_cast<double>(s.heads * s.head_dim);
+}
+
+/// Work for a sequence of `length` tokens, up to a factor that all sequences share: constant * s + s^2.
+inline double sequence_cost(double constant, std::int64_t length) noexcept {
+  const auto s = static_cast<double>(length);
+  return constant * s + s * s;
+}
+
+namespace detail {
+
+/// The sets of a partial solution, heaviest first; those without items are not stored.
+struct partial_balance {
+  struct set {
+    double sum = 0;
+    std::uint32_t first = 0, last = 0;  ///< of a chain of items
+  };
+  std::vector<set> sets;
+  double spread = 0;  ///< heaviest - lightest
+  std::size_t number = 0;
+
+  void arrange(std::size_t parts) {
+    std::sort(sets.begin(), sets.end(),
+              [](const set& a, const set& b) { return a.sum != b.sum ? a.sum > b.sum : a.first < b.first; });
+    spread = sets.front().sum - (sets.size() == parts ? sets.back().sum : 0);
+  }
+};
+
+}  // namespace detail
+
+/// Items 0 .. cost.size() - 1 in `parts` parts whose sums of costs are nearly equal: largest differencing in `parts`
+/// sets (Karmarkar and Karp 1982; Korf 1998). With `equal_counts` the numbers of items differ by one at most. A
+/// function of its arguments alone; equal costs are told apart by their index. Items ascend inside a part, parts ascend
+/// by their first item, and empty parts come last. Throws std::invalid_argument for no parts, and for costs that are
+/// negative or not finite.
+inline std::vector<std::vector<std::uint32_t>> balance(std::span<const double> cost, std::size_t parts,
+                                                       bool equal_counts = false) {
+  using state = detail::partial_balance;
+  if (parts == 0) throw std::invalid_argument("rlcore: balance: 0 parts, expected 1 or more");
+  for (std::size_t i = 0; i < cost.size(); ++i)
+    if (!(cost[i] >= 0 && cost[i] <= 1e300))
+      throw std::invalid_argument("rlcore: balance: cost " + std::to_string(cost[i]) + " of item " + std::to_string(i) +
+                                  ", expected a finite number >= 0");
+  std::vector<std::vector<std::uint32_t>> out(parts);
+  if (cost.empty()) return out;
+
+  std::vector<std::uint32_t> order(cost.size()), next(cost.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::iota(next.begin(), next.end(), 0u);  // an item that is its own next one ends a chain
+  std::sort(order.begin(), order.end(),
+            [&](std::uint32_t a, std::uint32_t b) { return cost[a] != cost[b] ? cost[a] > cost[b] : a < b; });
+
+  const auto smaller_spread = [](const state& a, const state& b) {
+    return a.spread != b.spread ? a.spread < b.spread : a.number > b.number;
+  };
+  std::vector<state> all;
+  const std::size_t together = equal_counts ? parts : 1;  // a state of `parts` items gives one to each part
+  for (std::size_t i = 0; i < order.size(); i += together) {
+    state s;
+    for (std::size_t k = i; k < std::min(order.size(), i + together); ++k)
+      s.sets.push_back({cost[order[k]], order[k], order[k]});
+    s.number = all.size();
+    s.arrange(parts);
+    all.push_back(std::move(s));
+  }
+  std::make_heap(all.begin(), all.end(), smaller_spread);
+  const auto take = [&] {
+    std::pop_heap(all.begin(), all.end(), smaller_spread);
+    state s = std::move(all.back());
+    all.pop_back();
+    return s;
+  };
+  while (all.size() > 1) {
+    state a = take();
+    const state b = take();
+    // The heaviest set of one joins the lightest of the other.
+    const std::size_t there = a.sets.size();
+    for (std::size_t k = 0; k < b.sets.size(); ++k) {
+      const std::size_t partner = parts - 1 - k;
+      if (partner >= there) {
+        a.sets.push_back(b.sets[k]);
+        continue;
+      }
+      state::set& mine = a.sets[partner];
+      next[mine.last] = b.sets[k].first;
+      mine.last = b.sets[k].last;
+      mine.sum += b.sets[k].sum;
+    }
+    a.number = std::min(a.number, b.number);
+    a.arrange(parts);
+    all.push_back(std::move(a));
+    std::push_heap(all.begin(), all.end(), smaller_spread);
+  }
+  for (std::size_t p = 0; p < all.front().sets.size(); ++p) {
+    for (std::uint32_t i = all.front().sets[p].first;; i = next[i]) {
+      out[p].push_back(i);
+      if (next[i] == i) break;
+    }
+    std::sort(out[p].begin(), out[p].end());
+  }
+  std::sort(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(all.front().sets.size()),
+            [](const auto& a, const auto& b) { return a.front() < b.front(); });
+  return out;
+}
+
+}  // namespace parallel
+RLCORE_END
