@@ -1,0 +1,15 @@
+// How the ranks of a context group share the attention of a sequence that is cut between them.
+#pragma once
+
+#include "rlcore/core/abi.hpp"
+
+RLCORE_BEGIN
+namespace parallel {
+
+/// - gather_kv: every rank collects all keys and values (Llama 3).
+/// - ring: keys and values travel from rank to rank, the softmax's state stays (Liu et al. 2023, arXiv:2310.01889).
+/// - ulysses: all rows of some heads instead of some rows of all heads (Jacobs et al. 2023, arXiv:2309.14509).
+enum class context_kind { gather_kv, ring, ulysses };
+
+}  // namespace parallel
+RLCORE_END
