@@ -33,25 +33,27 @@ inline void check_extent(std::span<const nn::parameter> parameters, std::size_t 
 
 /// A tied model has no output matrix of its own; some folders store the embedding a second time under its name. Only a
 /// copy that is equal to the bit is accepted.
-inline void check_tied_output(const tensor_folder& folder, std::span<const float> embedding) {
+inline void check_tied_output(const tensor_folder& folder, const nn::parameter& p, std::span<const float> embedding) {
   const std::string where = folder.path().string() + ": tensor '" + std::string(output_name) + "' ";
   if (folder.info(output_name).shape != folder.info(embedding_name).shape)
     throw format_error(where + "of shape " + shape_text(folder.info(output_name).shape) +
                        " in a model with tied embeddings; expected none, or the embedding's shape " +
                        shape_text(folder.info(embedding_name).shape));
   std::vector<float> piece(std::min<std::size_t>(embedding.size(), std::size_t{1} << 18));
-  for (std::size_t i = 0; i < embedding.size(); i += piece.size()) {
-    const auto values = std::span(piece).first(std::min(piece.size(), embedding.size() - i));
-    folder.read_f32(output_name, values, i);
-    if (std::memcmp(values.data(), embedding.data() + i, values.size_bytes()) != 0)
-      throw format_error(where + "differs from '" + std::string(embedding_name) +
-                         "' although the model ties them (tie_word_embeddings is true)");
-  }
+  p.for_runs([&](std::size_t at, std::uint64_t from, std::size_t count) {
+    for (std::size_t i = 0; i < count; i += piece.size()) {
+      const auto values = std::span(piece).first(std::min(piece.size(), count - i));
+      folder.read_f32(output_name, values, from + i);
+      if (std::memcmp(values.data(), embedding.data() + at + i, values.size_bytes()) != 0)
+        throw format_error(where + "differs from '" + std::string(embedding_name) +
+                           "' although the model ties them (tie_word_embeddings is true)");
+    }
+  });
 }
 
-/// Fills `weights` from the tensors of an open folder (F32, F16 or BF16). Every parameter must be there with its shape
-/// and nothing else may be, but for tensors whose name `ignored` accepts. Throws format_error naming the tensor and the
-/// nearest name.
+/// Fills `weights` from the tensors of an open folder (F32, F16 or BF16); of a tensor that ranks share, only this
+/// rank's part is read. Every parameter must be there with its whole shape and nothing else may be, but for tensors
+/// whose name `ignored` accepts. Throws format_error naming the tensor and the nearest name.
 template <class Ignored>
 void load_weights(const tensor_folder& folder, std::span<const nn::parameter> parameters, std::span<float> weights,
                   Ignored&& ignored) {
@@ -63,13 +65,14 @@ void load_weights(const tensor_folder& folder, std::span<const nn::parameter> pa
   for (const nn::parameter& p : parameters) {
     if (!folder.contains(p.name)) {
       const bool output = p.name == output_name;
-      throw format_error(path.string() + ": tensor '" + p.name + "' of shape " + shape_text(p.shape) + " is missing" +
+      throw format_error(path.string() + ": tensor '" + p.name + "' of shape " + shape_text(p.whole_shape()) +
+                         " is missing" +
                          (output ? " (is tie_word_embeddings in config.json meant to be true?)"
                                  : did_you_mean(p.name, folder.names())));
     }
-    if (const tensor_info& stored = folder.info(p.name); stored.shape != p.shape)
+    if (const tensor_info& stored = folder.info(p.name); stored.shape != p.whole_shape())
       throw format_error(path.string() + ": tensor '" + p.name + "' has shape " + shape_text(stored.shape) +
-                         "; the model needs " + shape_text(p.shape));
+                         "; the model needs " + shape_text(p.whole_shape()));
   }
   for (const std::string& name : folder.names())
     if (!expected.contains(name) && !ignored(name) &&
@@ -78,9 +81,11 @@ void load_weights(const tensor_folder& folder, std::span<const nn::parameter> pa
                          did_you_mean(name, expected));
   for (const nn::parameter& p : parameters) {
     const auto values = weights.subspan(p.offset, p.size);
-    folder.read_f32(p.name, values);
+    p.for_runs([&](std::size_t at, std::uint64_t from, std::size_t count) {
+      folder.read_f32(p.name, values.subspan(at, count), from);
+    });
     if (tied && p.name == embedding_name && folder.contains(output_name) && !ignored(std::string(output_name)))
-      check_tied_output(folder, values);
+      check_tied_output(folder, p, values);
   }
 }
 
@@ -102,11 +107,14 @@ inline void load_trunk(const std::filesystem::path& path, std::span<const nn::pa
 }
 
 /// Writes the parameters as model.safetensors, or as shards with an index when `max_shard_bytes` is positive and they
-/// need more. `type` is F32 (exact), F16 or BF16 (rounded to nearest even).
+/// need more. `type` is F32 (exact), F16 or BF16 (rounded to nearest even). Throws std::invalid_argument for parts of
+/// parameters: one rank cannot write a model that several hold.
 inline void save_weights(const std::filesystem::path& folder, std::span<const nn::parameter> parameters,
                          std::span<const float> weights, stored_type type = stored_type::f32,
                          std::uint64_t max_shard_bytes = 0) {
   check_extent(parameters, weights.size());
+  for (const nn::parameter& p : parameters)
+    if (p.split()) throw std::invalid_argument("rlcore: save_weights: '" + p.name + "' is only a part of its tensor");
   std::vector<tensor_source> tensors;
   for (const nn::parameter& p : parameters) tensors.push_back({p.name, p.shape, weights.subspan(p.offset, p.size)});
   write_tensor_folder(folder, tensors, type, max_shard_bytes);

@@ -17,6 +17,7 @@
 #include "rlcore/nn/head.hpp"
 #include "rlcore/nn/packed_weights.hpp"
 #include "rlcore/nn/parameter.hpp"
+#include "rlcore/nn/partition.hpp"
 #include "rlcore/tensor/buffer.hpp"
 
 RLCORE_BEGIN
@@ -30,15 +31,22 @@ class causal_lm {
  public:
   /// Allocates the weights (uninitialised). Throws config_error, naming the key of config.json, for sizes that do not
   /// fit together. head_dim 0 means hidden_size / num_attention_heads.
-  causal_lm(Device& device, config settings) : device_(&device), settings_(std::move(settings)) {
+  /// Under tensor parallelism these are the weights of one rank, see partition.
+  causal_lm(Device& device, config settings, const nn::partition& part = {})
+      : device_(&device), settings_(std::move(settings)), partition_(part) {
     check();
+    check_partition(settings_, partition_);
     lay_out();
     weights_ = buffer<float, Device>(device, size_);
     packed_.emplace_back(device.compute_format());
   }
 
   Device& device() const noexcept { return *device_; }
+  /// Of the whole model, whatever part of it is here.
   const config& settings() const noexcept { return settings_; }
+  const nn::partition& part() const noexcept { return partition_; }
+  /// The tokens whose rows of the embedding and the head are here.
+  const slice& vocabulary() const noexcept { return vocabulary_; }
   std::span<const parameter> parameters() const noexcept { return parameters_; }
   std::size_t size() const noexcept { return size_; }
   /// To be changed: the packed copies are made again at their next use.
@@ -60,8 +68,8 @@ class causal_lm {
   std::span<const block> blocks() const noexcept { return blocks_; }
   const nn::head& head() const noexcept { return head_; }
 
-  /// Matrices normal(0, initializer_range), norms 1, biases 0; value i of parameter k is a function of (seed, k, i)
-  /// alone. The head of a score model has the standard deviation 1 / (hidden_size + 1) (OpenRLHF).
+  /// Matrices normal(0, initializer_range), norms 1, biases 0; value i of the whole of parameter k is a function of
+  /// (seed, k, i) alone. The head of a score model has the standard deviation 1 / (hidden_size + 1) (OpenRLHF).
   void initialize(std::uint64_t seed) {
     for (std::size_t k = 0; k < parameters_.size(); ++k) initialize(seed, k);
   }
@@ -79,10 +87,13 @@ class causal_lm {
     const double deviation =
         p.name == score_name ? 1 / static_cast<double>(settings_.hidden_size + 1) : settings_.initializer_range;
     std::vector<float> values(p.size, bias ? 0.0f : 1.0f);
-    for (std::size_t i = 0; matrix && i < p.size; ++i)
-      values[i] =
-          static_cast<float>(deviation * key.normal(static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(i >> 32),
-                                                    static_cast<std::uint32_t>(k)));
+    if (matrix)
+      p.for_runs([&](std::size_t at, std::uint64_t i, std::size_t count) {
+        for (const std::size_t end = at + count; at < end; ++at, ++i)
+          values[at] = static_cast<float>(deviation * key.normal(static_cast<std::uint32_t>(i),
+                                                                 static_cast<std::uint32_t>(i >> 32),
+                                                                 static_cast<std::uint32_t>(k)));
+      });
     device_->upload(weights().data() + p.offset, values.data(), p.size * sizeof(float));
   }
   void check() {
@@ -121,49 +132,63 @@ class causal_lm {
     parameters_.push_back({std::move(name), std::move(shape), size_, n});
     return std::exchange(size_, size_ + n);
   }
+  /// Of a tensor of `shape` the elements `part` of dimension d.
+  std::size_t add_part(std::string name, std::vector<std::int64_t> shape, std::size_t d, const slice& part) {
+    std::vector<std::int64_t> whole = shape, start(shape.size());
+    shape[d] = part.size(), start[d] = part.begin;
+    const std::size_t at = add(std::move(name), std::move(shape));
+    if (partition_.tensor_size > 1)
+      parameters_.back().global_shape = std::move(whole), parameters_.back().start = start;
+    return at;
+  }
 
   void pack(linear& l) {
     l.number = matrices_.size();
     matrices_.push_back({l.weight, l.outputs, l.inputs});
   }
 
-  /// Projections of the same input are neighbours, weights first, then biases, so that one product computes them.
+  /// Projections of the same input are neighbours, weights first, then biases, so that one product computes them. A
+  /// rank has whole heads, columns of gate and up, rows of the vocabulary, and what belongs to them of o_proj and down.
   void lay_out() {
     const config& c = settings_;
+    const std::int64_t rank = partition_.tensor_rank, ranks = partition_.tensor_size;
     const std::int64_t h = c.hidden_size, q = c.num_attention_heads * c.head_dim,
-                       kv = c.num_key_value_heads * c.head_dim;
+                       kv = c.num_key_value_heads * c.head_dim, heads = c.num_attention_heads / ranks,
+                       kv_heads = c.num_key_value_heads / ranks;
+    const slice own_q = part_of(q, rank, ranks), own_kv = part_of(kv, rank, ranks),
+                middle = part_of(c.intermediate_size, rank, ranks);
+    vocabulary_ = vocabulary_part(c.vocab_size, rank, ranks);
     const auto wide = [](std::int64_t n) { return static_cast<extent_t>(n); };
-    const std::size_t embedding = add("model.embed_tokens.weight", {c.vocab_size, h});
+    const std::size_t embedding = add_part("model.embed_tokens.weight", {c.vocab_size, h}, 0, vocabulary_);
     for (std::int64_t l = 0; l < c.num_hidden_layers; ++l) {
       const std::string layer = "model.layers." + std::to_string(l) + ".", self = layer + "self_attn.",
                         mlp_name = layer + "mlp.";
       block b;
       b.input_norm = {add(layer + "input_layernorm.weight", {h}), wide(h), 1, c.rms_norm_eps};
-      b.mixer.qkv = {add(self + "q_proj.weight", {q, h}), no_parameter, wide(q + 2 * kv), wide(h)};
-      add(self + "k_proj.weight", {kv, h});
-      add(self + "v_proj.weight", {kv, h});
+      b.mixer.qkv = {add_part(self + "q_proj.weight", {q, h}, 0, own_q), no_parameter,
+                     wide(own_q.size() + 2 * own_kv.size()), wide(h)};
+      add_part(self + "k_proj.weight", {kv, h}, 0, own_kv);
+      add_part(self + "v_proj.weight", {kv, h}, 0, own_kv);
       if (c.attention_bias) {
-        b.mixer.qkv.bias = add(self + "q_proj.bias", {q});
-        add(self + "k_proj.bias", {kv});
-        add(self + "v_proj.bias", {kv});
+        b.mixer.qkv.bias = add_part(self + "q_proj.bias", {q}, 0, own_q);
+        add_part(self + "k_proj.bias", {kv}, 0, own_kv);
+        add_part(self + "v_proj.bias", {kv}, 0, own_kv);
       }
       if (c.model == family::qwen3) {
         b.mixer.norms = true;
-        b.mixer.q_norm = {add(self + "q_norm.weight", {c.head_dim}), wide(c.head_dim), wide(c.num_attention_heads),
-                          c.rms_norm_eps};
-        b.mixer.k_norm = {add(self + "k_norm.weight", {c.head_dim}), wide(c.head_dim), wide(c.num_key_value_heads),
-                          c.rms_norm_eps};
+        b.mixer.q_norm = {add(self + "q_norm.weight", {c.head_dim}), wide(c.head_dim), wide(heads), c.rms_norm_eps};
+        b.mixer.k_norm = {add(self + "k_norm.weight", {c.head_dim}), wide(c.head_dim), wide(kv_heads), c.rms_norm_eps};
       }
-      b.mixer.output = {add(self + "o_proj.weight", {h, q}), no_parameter, wide(h), wide(q)};
+      b.mixer.output = {add_part(self + "o_proj.weight", {h, q}, 1, own_q), no_parameter, wide(h), wide(own_q.size())};
       if (c.model == family::qwen3 && c.attention_bias) b.mixer.output.bias = add(self + "o_proj.bias", {h});
-      b.mixer.shape = {wide(c.num_attention_heads), wide(c.num_key_value_heads), wide(c.head_dim),
+      b.mixer.shape = {wide(heads), wide(kv_heads), wide(c.head_dim),
                        static_cast<float>(1 / std::sqrt(static_cast<double>(c.head_dim)))};
       b.middle_norm = {add(layer + "post_attention_layernorm.weight", {h}), wide(h), 1, c.rms_norm_eps};
-      b.feed_forward.gate_up = {add(mlp_name + "gate_proj.weight", {c.intermediate_size, h}), no_parameter,
-                                wide(2 * c.intermediate_size), wide(h)};
-      add(mlp_name + "up_proj.weight", {c.intermediate_size, h});
-      b.feed_forward.down = {add(mlp_name + "down_proj.weight", {h, c.intermediate_size}), no_parameter, wide(h),
-                             wide(c.intermediate_size)};
+      b.feed_forward.gate_up = {add_part(mlp_name + "gate_proj.weight", {c.intermediate_size, h}, 0, middle),
+                                no_parameter, wide(2 * middle.size()), wide(h)};
+      add_part(mlp_name + "up_proj.weight", {c.intermediate_size, h}, 0, middle);
+      b.feed_forward.down = {add_part(mlp_name + "down_proj.weight", {h, c.intermediate_size}, 1, middle), no_parameter,
+                             wide(h), wide(middle.size())};
       for (linear* each : {&b.mixer.qkv, &b.mixer.output, &b.feed_forward.gate_up, &b.feed_forward.down}) pack(*each);
       blocks_.push_back(b);
     }
@@ -172,8 +197,8 @@ class causal_lm {
       head_.output = {add(score_name, {1, h}), no_parameter, 1, wide(h)};
       if (c.score_bias) head_.output.bias = add("score.bias", {1});
     } else {
-      head_.output = {embedding, no_parameter, wide(c.vocab_size), wide(h)};
-      if (!c.tie_word_embeddings) head_.output.weight = add("lm_head.weight", {c.vocab_size, h});
+      head_.output = {embedding, no_parameter, wide(vocabulary_.size()), wide(h)};
+      if (!c.tie_word_embeddings) head_.output.weight = add_part("lm_head.weight", {c.vocab_size, h}, 0, vocabulary_);
     }
     pack(head_.output);
   }
@@ -182,6 +207,8 @@ class causal_lm {
 
   Device* device_;
   config settings_;
+  nn::partition partition_;
+  slice vocabulary_;
   std::vector<parameter> parameters_;
   std::vector<block> blocks_;
   nn::head head_;

@@ -29,6 +29,10 @@ struct config {
   double initializer_range = 0.02;
   std::vector<std::int32_t> eos_token_ids;  ///< generation stops at any of them
   std::int32_t pad_token_id = -1;           ///< -1: none
+  /// Not of config.json: sums over what tensor parallelism splits (the inputs of o_proj and down_proj, the outputs of
+  /// the others in their backward, the vocabulary) are made in so many equal parts and added by pairs. Then every
+  /// number of ranks that divides it has the bits of one. 0: each rank adds up what it has, the fastest.
+  std::int64_t row_chunks = 0;
 
   /// One matrix is the embedding and the head; says nothing about score models.
   bool tied() const noexcept { return output == model_output::logits && tie_word_embeddings; }

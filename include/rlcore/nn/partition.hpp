@@ -1,0 +1,70 @@
+// Which part of a model's parameters one rank holds under tensor parallelism (Shoeybi et al. 2019, Megatron-LM).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "rlcore/core/error.hpp"
+#include "rlcore/nn/config.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+
+/// A rank's place in the groups that split tensors. Serial: the default.
+struct partition {
+  int tensor_rank = 0, tensor_size = 1, expert_rank = 0, expert_size = 1;
+};
+
+/// Elements [begin, end) of a dimension.
+struct slice {
+  std::int64_t begin = 0, end = 0;
+  std::int64_t size() const noexcept { return end - begin; }
+};
+
+/// Part `part` of `parts` of n elements in whole groups of `unit`, the last of which may be smaller: parts 0 .. k of k
+/// m are part 0 of m.
+constexpr slice part_of(std::int64_t n, std::int64_t part, std::int64_t parts, std::int64_t unit = 1) {
+  const std::int64_t groups = (n + unit - 1) / unit;
+  return {std::min(n, groups * part / parts * unit), std::min(n, groups * (part + 1) / parts * unit)};
+}
+
+/// Tokens of a part of the vocabulary come in such groups, so that a part of a packed weight begins where the weight of
+/// the part does. Sizes of vocabularies therefore need not divide.
+inline constexpr std::int64_t vocabulary_unit = 32;
+
+constexpr slice vocabulary_part(std::int64_t vocabulary, std::int64_t part, std::int64_t parts) {
+  return part_of(vocabulary, part, parts, vocabulary_unit);
+}
+
+/// Throws config_error, in one line that names the key of config.json, unless the model can be split so. head_dim is
+/// known.
+inline void check_partition(const config& c, const partition& p) {
+  const auto fail = [](const std::string& why) { throw config_error("tensor parallel: " + why); };
+  const std::string size = std::to_string(p.tensor_size);
+  if (p.tensor_size < 1 || p.tensor_rank < 0 || p.tensor_rank >= p.tensor_size)
+    fail("rank " + std::to_string(p.tensor_rank) + " of " + size);
+  const auto divides = [&](std::int64_t n, std::int64_t by, const char* what, const char* of) {
+    if (n % by != 0)
+      fail(std::string(what) + " " + std::to_string(n) + " is not a multiple of " + of + " " + std::to_string(by));
+  };
+  const char* const ranks = "the number of ranks";
+  divides(c.num_attention_heads, p.tensor_size, "num_attention_heads", ranks);
+  divides(c.num_key_value_heads, p.tensor_size, "num_key_value_heads", ranks);
+  divides(c.intermediate_size, p.tensor_size, "intermediate_size", ranks);
+  if (p.tensor_size > 1 && vocabulary_part(c.vocab_size, 0, p.tensor_size).size() == 0)
+    fail("vocab_size " + std::to_string(c.vocab_size) + " has less than " + std::to_string(vocabulary_unit) +
+         " tokens for each of " + size + " ranks");
+  if (c.row_chunks == 0) return;
+  if (c.row_chunks < 0 || c.row_chunks > 64 || (c.row_chunks & (c.row_chunks - 1)) != 0)
+    fail("row_chunks must be 0 or a power of two up to 64, got " + std::to_string(c.row_chunks));
+  const char* const chunks = "row_chunks";
+  if (p.tensor_size > 1) divides(c.row_chunks, p.tensor_size, chunks, ranks);
+  divides(c.num_attention_heads * c.head_dim, c.row_chunks, "num_attention_heads * head_dim", chunks);
+  divides(c.num_key_value_heads * c.head_dim, c.row_chunks, "num_key_value_heads * head_dim", chunks);
+  divides(c.intermediate_size, c.row_chunks, "intermediate_size", chunks);
+}
+
+}  // namespace nn
+RLCORE_END
