@@ -23,6 +23,8 @@ static_assert(std::is_empty_v<alone> && alone::size() == 1);
 static_assert(wire<float> && wire<rlcore::bf16> && !wire<std::vector<int>> && !wire<int*>);
 
 using communicator_checks::check_collectives;
+using communicator_checks::check_shifts;
+using communicator_checks::check_splits;
 using communicator_checks::check_uneven_collectives;
 using communicator_checks::read;
 
@@ -30,6 +32,8 @@ TEST(alone, is_a_group_of_one) {
   alone c;
   check_collectives(c);
   check_uneven_collectives(c);
+  check_shifts(c);
+  check_splits(c);
 }
 
 class group_sizes : public testing::TestWithParam<int> {};
@@ -40,6 +44,8 @@ TEST_P(group_sizes, move_the_right_bytes) {
     EXPECT_EQ(c.size(), GetParam());
     check_collectives(c);
     check_uneven_collectives(c);
+    check_shifts(c);
+    check_splits(c);
   });
 }
 
@@ -83,6 +89,7 @@ TEST(collectives, refuse_sizes_that_do_not_fit) {
   EXPECT_THROW(c.all_gather_v(read(three), std::span(three), read(too_many)), std::invalid_argument);
   EXPECT_THROW(c.all_to_all_v(read(two), read(counts), std::span(three), read(counts)), std::invalid_argument);
   EXPECT_THROW(c.broadcast(std::span(two), 1), std::invalid_argument);
+  EXPECT_THROW(c.shift(read(three), std::span(two), 1), std::invalid_argument);
   EXPECT_THROW(run_ranks(2, [&](thread_rank& t) { t.all_gather(read(three), std::span(two)); }), std::invalid_argument);
   EXPECT_THROW(run_ranks(2, [&](thread_rank& t) { t.broadcast(std::span(two), 2); }), std::invalid_argument);
   EXPECT_THROW(run_ranks(0, [](thread_rank&) {}), std::invalid_argument);

@@ -144,7 +144,7 @@ TEST(failure, a_rank_that_does_not_come) {
   const auto start = std::chrono::steady_clock::now();
   const std::string what = message(
       3,
-      [](thread_rank& c) {
+      [&](thread_rank& c) {
         c.barrier();
         while (c.rank() == 1 && seen < 2) std::this_thread::sleep_for(1ms);
         gather(c, 6);
@@ -168,6 +168,59 @@ TEST(failure, abort_ends_all_ranks) {
   EXPECT_THAT(what, HasSubstr("rank 1 aborted: loss is not finite"));
   EXPECT_EQ(seen.load(), 3);
   EXPECT_THROW(rlcore::parallel::alone{}.abort("x"), communication_error);
+}
+
+TEST(failure, in_one_group_ends_all_groups) {
+  std::atomic<int> seen{0};
+  const auto halves = [&](auto f) {
+    return message(
+        4,
+        [&](thread_rank& c) {
+          thread_rank half = c.split(c.rank() / 2, 0);
+          f(c, half);
+        },
+        &seen);
+  };
+  const std::string what = halves([](thread_rank& c, thread_rank& half) {
+    if (c.rank() == 3) return half.barrier();
+    if (c.rank() == 2) return gather(half, 3);
+    for (;;) half.barrier();
+  });
+  EXPECT_THAT(what,
+              HasSubstr("rank 2 in collective 1, all_gather (3 elements of 4 bytes, kind 'f', root 0) of the group "
+                        "of ranks 2 3, but rank 3 in collective 1, barrier of the group of ranks 2 3"));
+  EXPECT_EQ(seen.load(), 4);
+
+  seen = 0;
+  EXPECT_THAT(halves([](thread_rank& c, thread_rank& half) {
+                if (c.rank() == 0) return;
+                half.barrier();
+              }),
+              HasSubstr("rank 0"));
+  EXPECT_GE(seen.load(), 1);  // and by whoever is still at work
+}
+
+TEST(failure, a_shift_by_another_distance) {
+  const std::string what = message(2, [](thread_rank& c) {
+    const std::vector<float> in(2);
+    std::vector<float> out(2);
+    c.shift(std::span<const float>(in), std::span(out), c.rank());
+  });
+  EXPECT_THAT(what, HasSubstr("shift (2 elements of 4 bytes, kind 'f', by 0)"));
+  EXPECT_THAT(what, HasSubstr("shift (2 elements of 4 bytes, kind 'f', by 1)"));
+}
+
+TEST(failure, a_rank_that_never_ends_ends_the_process_where_that_is_wanted) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(run_ranks(
+                  2,
+                  [](thread_rank& c) {
+                    while (c.rank() == 1) std::this_thread::sleep_for(10ms);
+                    c.barrier();
+                  },
+                  1s, rlcore::parallel::stuck_rank::end_process),
+              testing::ExitedWithCode(75),
+              "rank 1 does not end: rank 0 in collective 1, barrier waited 1000 ms in vain");
 }
 
 TEST(failure, every_collective_after_it_fails_as_well) {

@@ -18,6 +18,7 @@
 #include "rlcore/core/random.hpp"
 #include "rlcore/device/npu/emulator/collectives.hpp"
 #include "rlcore/device/npu/emulator/runtime.hpp"
+#include "rlcore/parallel/communicator/any.hpp"
 #include "rlcore/parallel/communicator/threads.hpp"
 #include "rlcore/parallel/reduction.hpp"
 #include "support/communicator_checks.hpp"
@@ -60,6 +61,8 @@ TEST_P(hccl_sizes, move_the_right_bytes) {
     EXPECT_EQ(c.size(), GetParam());
     communicator_checks::check_collectives(c);
     communicator_checks::check_uneven_collectives(c);
+    communicator_checks::check_shifts(c);
+    communicator_checks::check_splits(c, false);
     struct pair {
       std::uint8_t a;
       double b;
@@ -101,6 +104,16 @@ void reduce(C& c, std::vector<float>& result) {
   result = in_tree;
   result.insert(result.end(), in_sequence.begin(), in_sequence.end());
   result.insert(result.end(), part.begin(), part.end());
+}
+
+TEST_P(hccl_sizes, serve_as_any_communicator) {
+  run_hccl_ranks(machine(GetParam()), GetParam(), [&](hccl_rank& c) {
+    any_communicator_of<hccl_rank&> any(c);
+    EXPECT_STREQ(any.engine(), "hccl");
+    communicator_checks::check_collectives(any);
+    communicator_checks::check_splits(any, false);
+  });
+  EXPECT_EQ(ascend::emulated::last_report(), "");
 }
 
 TEST_P(hccl_sizes, sums_have_the_bits_of_ranks_as_threads) {

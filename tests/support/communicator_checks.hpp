@@ -87,4 +87,55 @@ void check_uneven_collectives(C& c) {
   }
 }
 
+template <communicator C>
+void check_shifts(C& c) {
+  for (const size_t n : std::vector<size_t>{0, 1, 7, 500})
+    for (int k = -c.size() - 1; k <= 2 * c.size(); ++k) {
+      const auto mine = marks(c.rank(), n);
+      std::vector<std::int64_t> got(n, -1);
+      c.shift(read(mine), std::span(got), k);
+      EXPECT_EQ(got, marks(((c.rank() - k) % c.size() + c.size()) % c.size(), n)) << "by " << k;
+    }
+}
+
+/// The group inside a std::unique_ptr, or the group itself.
+template <class G>
+auto& group_in(G& g) {
+  if constexpr (requires { *g; })
+    return *g;
+  else
+    return g;
+}
+
+/// Groups of ranks with equal remainders, backwards; and a group of them split again.
+template <communicator C>
+void check_splits(C& c, bool collectives = true) {
+  for (const int parts : {1, 2, 3}) {
+    const int color = c.rank() % parts;
+    auto made = c.split(color, -c.rank());
+    auto& group = group_in(made);
+    const int members = (c.size() - color + parts - 1) / parts;
+    ASSERT_EQ(group.size(), members);
+    ASSERT_EQ(group.rank(), members - 1 - c.rank() / parts);
+    if (collectives) {
+      check_collectives(group);
+      check_uneven_collectives(group);
+      check_shifts(group);
+    }
+    const int self = c.rank();
+    std::vector<int> numbers(static_cast<size_t>(members));
+    group.all_gather(std::span<const int>(&self, 1), std::span(numbers));
+    for (int i = 0; i < members; ++i) EXPECT_EQ(numbers[static_cast<size_t>(i)], color + parts * (members - 1 - i));
+
+    auto made_of_it = group.split(group.rank() / 2, 7);  // equal keys: the order of the ranks
+    auto& pair = group_in(made_of_it);
+    ASSERT_EQ(pair.rank(), group.rank() % 2);
+    std::vector<int> both(static_cast<size_t>(pair.size()));
+    pair.all_gather(std::span<const int>(&self, 1), std::span(both));
+    for (int i = 0; i < pair.size(); ++i)
+      EXPECT_EQ(both[static_cast<size_t>(i)], numbers[static_cast<size_t>(group.rank() / 2 * 2 + i)]);
+    c.barrier();
+  }
+}
+
 }  // namespace communicator_checks

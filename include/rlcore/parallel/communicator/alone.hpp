@@ -5,52 +5,43 @@
 #include <cstring>
 #include <span>
 #include <string>
+#include <type_traits>
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/parallel/communicator/communicator.hpp"
-#include "rlcore/parallel/communicator/sizes.hpp"
+#include "rlcore/parallel/communicator/typed_collectives.hpp"
 
 RLCORE_BEGIN
 namespace parallel {
 
 /// Empty; every collective is a copy or nothing, and loops over ranks vanish because size() is a constant.
-struct alone {
+struct alone : typed_collectives<alone> {
+  static constexpr const char* engine_name = "alone";
   static constexpr int rank() noexcept { return 0; }
   static constexpr int size() noexcept { return 1; }
   static constexpr void barrier() noexcept {}
+  static constexpr alone split(int, int) noexcept { return {}; }
+  [[noreturn]] static void abort(const std::string& why) { throw communication_error("rlcore: aborted: " + why); }
 
-  template <wire T>
-  void broadcast(std::span<T>, int root) const {
-    check_root("broadcast", root, 1);
+  static void broadcast_bytes(element, std::byte*, std::size_t, int) noexcept {}
+  static void all_gather_bytes(element e, const std::byte* in, std::byte* out, std::size_t count) noexcept {
+    if (in != out && count != 0) std::memcpy(out, in, count * e.bytes);
   }
-  template <wire T>
-  void all_gather(std::span<const T> in, std::span<T> out) const {
-    copy("all_gather", in, out);
+  static void all_gather_v_bytes(element e, const std::byte* in, std::byte* out,
+                                 std::span<const std::size_t> counts) noexcept {
+    all_gather_bytes(e, in, out, counts[0]);
   }
-  template <wire T>
-  void all_gather_v(std::span<const T> in, std::span<T> out, std::span<const std::size_t> counts) const {
-    check_counts("all_gather_v", "out", counts, 1, out.size());
-    copy("all_gather_v", in, out);
+  static void all_to_all_bytes(element e, const std::byte* in, std::byte* out, std::size_t count) noexcept {
+    all_gather_bytes(e, in, out, count);
   }
-  template <wire T>
-  void all_to_all(std::span<const T> in, std::span<T> out) const {
-    copy("all_to_all", in, out);
+  static void all_to_all_v_bytes(element e, const std::byte* in, std::span<const std::size_t> counts, std::byte* out,
+                                 std::span<const std::size_t> out_counts) {
+    check_size("all_to_all_v", "out", out_counts[0], counts[0]);
+    all_gather_bytes(e, in, out, counts[0]);
   }
-  template <wire T>
-  void all_to_all_v(std::span<const T> in, std::span<const std::size_t> in_counts, std::span<T> out,
-                    std::span<const std::size_t> out_counts) const {
-    check_counts("all_to_all_v", "in", in_counts, 1, in.size());
-    check_counts("all_to_all_v", "out", out_counts, 1, out.size());
-    copy("all_to_all_v", in, out);
-  }
-  [[noreturn]] void abort(const std::string& why) const { throw communication_error("rlcore: aborted: " + why); }
-
- private:
-  template <class T>
-  static void copy(const char* collective, std::span<const T> in, std::span<T> out) {
-    check_size(collective, "out", out.size(), in.size());
-    if (in.data() != out.data() && !in.empty()) std::memcpy(out.data(), in.data(), in.size_bytes());
+  static void shift_bytes(element e, const std::byte* in, std::byte* out, std::size_t count, int) noexcept {
+    all_gather_bytes(e, in, out, count);
   }
 };
 

@@ -27,6 +27,10 @@ concept wire = std::is_trivially_copyable_v<T> && !std::is_pointer_v<T>;
 /// - all_to_all(in, out): in[r * n .. ] goes to rank r, and lands in out[own rank * n ..] there.
 /// - all_to_all_v(in, in_counts, out, out_counts): the same with in_counts[r] elements for rank r, one after the other,
 ///   and out_counts[r] elements from rank r. in and out must not overlap.
+/// - shift(in, out, k): in goes to rank + k, out comes from rank - k, around the ring; the same size everywhere. in and
+///   out must not overlap.
+/// - split(color, key): the group of the ranks that name the same color, ordered by key, then by rank. A group of its
+///   own, by value or by std::unique_ptr, to be used while this one lives.
 /// - abort(why): ends the work of all ranks with communication_error.
 template <class C>
 concept communicator = requires(C& c, std::span<const float> in, std::span<float> out,
@@ -39,6 +43,8 @@ concept communicator = requires(C& c, std::span<const float> in, std::span<float
   c.all_gather_v(in, out, counts);
   c.all_to_all(in, out);
   c.all_to_all_v(in, counts, out, counts);
+  c.shift(in, out, root);
+  c.split(root, root);
   c.abort(why);
 };
 

@@ -9,6 +9,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -21,7 +22,8 @@
 #include "rlcore/device/npu/provider.hpp"
 #include "rlcore/device/npu/queue.hpp"
 #include "rlcore/parallel/communicator/communicator.hpp"
-#include "rlcore/parallel/communicator/sizes.hpp"
+#include "rlcore/parallel/communicator/split_plan.hpp"
+#include "rlcore/parallel/communicator/typed_collectives.hpp"
 
 RLCORE_BEGIN
 namespace parallel {
@@ -44,8 +46,10 @@ inline ascend::hccl_root_info hccl_root(const std::shared_ptr<ascend::session>& 
 /// HCCL compares little between ranks, so most of what a rank does wrong shows as the deadline of the others.
 ///
 /// Construction returns when all ranks have come. A rank is used by one thread, and a device has one rank.
-class hccl_rank {
+class hccl_rank : public typed_collectives<hccl_rank> {
  public:
+  static constexpr const char* engine_name = "hccl";
+
   hccl_rank(std::shared_ptr<ascend::session> session, int device, const ascend::hccl_root_info& root, int ranks,
             int rank, std::chrono::milliseconds deadline = std::chrono::minutes(10))
       : rank_(rank), size_(ranks), deadline_(deadline), queue_(std::move(session), device) {
@@ -76,51 +80,61 @@ class hccl_rank {
   void barrier() {
     run("barrier", [&](ascend::aclrtStream stream) { return comm().HcclBarrier(communicator_, stream); });
   }
-  template <wire T>
-  void broadcast(std::span<T> data, int root) {
-    check_root("broadcast", root, size_);
-    if (data.empty()) return;
-    grow(out_, data.size_bytes());
-    if (rank_ == root) upload(out_, std::as_bytes(data));
+  void broadcast_bytes(element e, std::byte* data, std::size_t count, int root) {
+    const std::size_t n = count * e.bytes;
+    if (n == 0) return;
+    grow(out_, n);
+    if (rank_ == root) upload(out_, data, n);
     run("broadcast", [&](ascend::aclrtStream stream) {
-      return comm().HcclBroadcast(out_.data, data.size_bytes(), bytes, static_cast<std::uint32_t>(root), communicator_,
-                                  stream);
+      return comm().HcclBroadcast(out_.data, n, bytes, static_cast<std::uint32_t>(root), communicator_, stream);
     });
-    if (rank_ != root) download(std::as_writable_bytes(data));
+    if (rank_ != root) download(data, n);
   }
-  template <wire T>
-  void all_gather(std::span<const T> in, std::span<T> out) {
-    check_size("all_gather", "out", out.size(), in.size() * static_cast<std::size_t>(size_));
-    if (in.empty()) return;
-    exchange("all_gather", in, out, [&](ascend::aclrtStream stream) {
-      return comm().HcclAllGather(in_.data, out_.data, in.size_bytes(), bytes, communicator_, stream);
+  void all_gather_bytes(element e, const std::byte* in, std::byte* out, std::size_t count) {
+    const std::size_t n = count * e.bytes;
+    if (n == 0) return;
+    exchange("all_gather", in, n, out, n * ranks(), [&](ascend::aclrtStream stream) {
+      return comm().HcclAllGather(in_.data, out_.data, n, bytes, communicator_, stream);
     });
   }
-  template <wire T>
-  void all_gather_v(std::span<const T> in, std::span<T> out, std::span<const std::size_t> counts) {
-    check_counts("all_gather_v", "out", counts, size_, out.size());
-    check_size("all_gather_v", "in", in.size(), counts[static_cast<std::size_t>(rank_)]);
-    if (out.empty()) return;
-    const std::vector<std::size_t> same(static_cast<std::size_t>(size_), in.size());
-    exchange_v("all_gather_v", in, same, true, out, counts);
+  void all_gather_v_bytes(element e, const std::byte* in, std::byte* out, std::span<const std::size_t> counts) {
+    if (std::accumulate(counts.begin(), counts.end(), std::size_t{0}) == 0) return;
+    const std::vector<std::size_t> same(ranks(), counts[static_cast<std::size_t>(rank_)]);
+    exchange_v("all_gather_v", e, in, same, true, out, counts);
   }
-  template <wire T>
-  void all_to_all(std::span<const T> in, std::span<T> out) {
-    const std::size_t n = in.size() / static_cast<std::size_t>(size_);
-    check_size("all_to_all", "in", in.size(), n * static_cast<std::size_t>(size_));
-    check_size("all_to_all", "out", out.size(), in.size());
-    if (in.empty()) return;
-    exchange("all_to_all", in, out, [&](ascend::aclrtStream stream) {
-      return comm().HcclAlltoAll(in_.data, n * sizeof(T), bytes, out_.data, n * sizeof(T), bytes, communicator_,
-                                 stream);
+  void all_to_all_bytes(element e, const std::byte* in, std::byte* out, std::size_t count) {
+    const std::size_t n = count * e.bytes;
+    if (n == 0) return;
+    exchange("all_to_all", in, n * ranks(), out, n * ranks(), [&](ascend::aclrtStream stream) {
+      return comm().HcclAlltoAll(in_.data, n, bytes, out_.data, n, bytes, communicator_, stream);
     });
   }
-  template <wire T>
-  void all_to_all_v(std::span<const T> in, std::span<const std::size_t> in_counts, std::span<T> out,
-                    std::span<const std::size_t> out_counts) {
-    check_counts("all_to_all_v", "in", in_counts, size_, in.size());
-    check_counts("all_to_all_v", "out", out_counts, size_, out.size());
-    exchange_v("all_to_all_v", in, in_counts, false, out, out_counts);
+  void all_to_all_v_bytes(element e, const std::byte* in, std::span<const std::size_t> in_counts, std::byte* out,
+                          std::span<const std::size_t> out_counts) {
+    exchange_v("all_to_all_v", e, in, in_counts, false, out, out_counts);
+  }
+  /// As an exchange in which each rank has something for one other rank.
+  void shift_bytes(element e, const std::byte* in, std::byte* out, std::size_t count, int distance) {
+    if (count == 0) return;
+    std::vector<std::size_t> to(ranks(), 0), from(ranks(), 0);
+    const int step = distance % size_;
+    to[static_cast<std::size_t>(rank_after(rank_, step, size_))] = count;
+    from[static_cast<std::size_t>(rank_after(rank_, -step, size_))] = count;
+    exchange_v("shift", e, in, to, false, out, from);
+  }
+  /// A communicator of its own for each group, on the same device.
+  hccl_rank split(int color, int key) {
+    std::vector<split_wish> wishes(ranks());
+    const split_wish mine{color, key};
+    all_gather(std::span<const split_wish>(&mine, 1), std::span(wishes));
+    const std::vector<int> group = split_group(wishes, color);
+    std::vector<ascend::hccl_root_info> roots(ranks());
+    ascend::hccl_root_info root{};
+    if (group.front() == rank_) root = hccl_root(queue_.device().session(), queue_.device().index());
+    all_gather(std::span<const ascend::hccl_root_info>(&root, 1), std::span(roots));
+    return hccl_rank(queue_.device().session(), queue_.device().index(), roots[static_cast<std::size_t>(group.front())],
+                     static_cast<int>(group.size()),
+                     static_cast<int>(std::find(group.begin(), group.end(), rank_) - group.begin()), deadline_);
   }
   /// The others learn of it by waiting for this rank in vain, on the emulator at once.
   [[noreturn]] void abort(const std::string& why) {
@@ -145,34 +159,36 @@ class hccl_rank {
     b.data = queue_.allocate(std::max<std::size_t>(size, 32));
     b.size = size;
   }
-  void upload(buffer& to, std::span<const std::byte> from) {
-    grow(to, from.size());
-    queue_.upload(to.data, from.data(), from.size());
+  void upload(buffer& to, const std::byte* from, std::size_t n) {
+    grow(to, n);
+    queue_.upload(to.data, from, n);
   }
-  void download(std::span<std::byte> to) { queue_.download(to.data(), out_.data, to.size()); }
+  void download(std::byte* to, std::size_t n) { queue_.download(to, out_.data, n); }
+  std::size_t ranks() const noexcept { return static_cast<std::size_t>(size_); }
 
-  template <class T, class Call>
-  void exchange(const char* collective, std::span<const T> in, std::span<T> out, Call call) {
-    upload(in_, std::as_bytes(in));
-    grow(out_, out.size_bytes());
+  template <class Call>
+  void exchange(const char* collective, const std::byte* in, std::size_t in_bytes, std::byte* out,
+                std::size_t out_bytes, Call call) {
+    upload(in_, in, in_bytes);
+    grow(out_, out_bytes);
     run(collective, call);
-    download(std::as_writable_bytes(out));
+    download(out, out_bytes);
   }
   /// `same`: all ranks get all of `in`.
-  template <class T>
-  void exchange_v(const char* collective, std::span<const T> in, std::span<const std::size_t> in_counts, bool same,
-                  std::span<T> out, std::span<const std::size_t> out_counts) {
+  void exchange_v(const char* collective, element e, const std::byte* in, std::span<const std::size_t> in_counts,
+                  bool same, std::byte* out, std::span<const std::size_t> out_counts) {
     std::vector<std::uint64_t> lists[4];  // counts and offsets of in, then of out, in bytes
     std::uint64_t from = 0, to = 0;
     for (std::size_t r = 0; r < in_counts.size(); ++r) {
-      lists[0].push_back(in_counts[r] * sizeof(T));
+      lists[0].push_back(in_counts[r] * e.bytes);
       lists[1].push_back(from);
-      lists[2].push_back(out_counts[r] * sizeof(T));
+      lists[2].push_back(out_counts[r] * e.bytes);
       lists[3].push_back(to);
       if (!same) from += lists[0].back();
       to += lists[2].back();
     }
-    exchange(collective, in, out, [&](ascend::aclrtStream stream) {
+    const std::size_t in_bytes = same ? lists[0][0] : from;
+    exchange(collective, in, in_bytes, out, to, [&](ascend::aclrtStream stream) {
       return comm().HcclAlltoAllV(in_.data, lists[0].data(), lists[1].data(), bytes, out_.data, lists[2].data(),
                                   lists[3].data(), bytes, communicator_, stream);
     });

@@ -1,67 +1,80 @@
 // Where the ranks of one process meet: a barrier that checks what they came for, has a deadline and can be broken.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/error.hpp"
+#include "rlcore/parallel/communicator/collective.hpp"
 
 RLCORE_BEGIN
 namespace parallel {
 
-/// What one rank shows the others: the collective it is in, the arguments that have to agree, and its memory.
+/// What one rank shows the others: the collective it is in, and its memory.
 struct intention {
-  const char* collective = "";
-  std::size_t element_bytes = 0;
-  char element_kind = 0;  ///< 'f' floating point, 'i' signed, 'u' unsigned, 'x' other
-  std::size_t count = 0;  ///< what has to be equal in all ranks; 0 where sizes differ by rank
-  int root = 0;
+  collective_call call{};
   const std::byte* data = nullptr;
   std::span<const std::size_t> counts{};
-
-  bool fits(const intention& other) const noexcept {
-    return std::string_view(collective) == other.collective && element_bytes == other.element_bytes &&
-           element_kind == other.element_kind && count == other.count && root == other.root;
-  }
-  std::string text() const {
-    std::string what = collective;
-    if (element_bytes != 0)
-      what += " (" + std::to_string(count) + " elements of " + std::to_string(element_bytes) + " bytes, kind '" +
-              element_kind + "', root " + std::to_string(root) + ")";
-    return what;
-  }
 };
 
-/// Shared by all ranks of run_ranks().
+class meeting;
+
+/// What all groups of one run_ranks() share: if one of them breaks, all do.
+struct common_fate {
+  common_fate(int ranks, std::chrono::milliseconds limit)
+      : deadline(limit), returned(static_cast<std::size_t>(ranks), 0) {}
+
+  const std::chrono::milliseconds deadline;
+  std::mutex mutex;
+  std::string failure;       // empty: all is well
+  std::exception_ptr first;  // what the first rank to fail threw
+  std::vector<char> returned;
+  std::vector<meeting*> groups;
+  std::condition_variable ended;  // a failure, or a rank's end
+};
+
+/// The meeting place of one group; its ranks are numbers of the group, but messages name the ranks of run_ranks().
 class meeting {
  public:
-  meeting(int size, std::chrono::milliseconds deadline)
-      : deadline_(deadline), shown_(static_cast<std::size_t>(size)), state_(static_cast<std::size_t>(size)) {}
+  meeting(std::shared_ptr<common_fate> fate, std::vector<int> members)
+      : fate_(std::move(fate)), members_(std::move(members)), shown_(members_.size()), state_(members_.size()) {
+    const std::lock_guard<std::mutex> lock(fate_->mutex);
+    fate_->groups.push_back(this);
+  }
+  meeting(const meeting&) = delete;
+  meeting& operator=(const meeting&) = delete;
+  ~meeting() {
+    const std::lock_guard<std::mutex> lock(fate_->mutex);
+    std::erase(fate_->groups, this);
+  }
 
-  int size() const noexcept { return static_cast<int>(shown_.size()); }
+  int size() const noexcept { return static_cast<int>(members_.size()); }
+  int member(int rank) const noexcept { return members_[static_cast<std::size_t>(rank)]; }
   const intention& of(int rank) const noexcept { return shown_[static_cast<std::size_t>(rank)]; }
+  const std::shared_ptr<common_fate>& fate() const noexcept { return fate_; }
 
   /// Waits until all ranks have come with fitting intentions; afterwards of() may be read until leave(). Throws
   /// communication_error, in all ranks, if one does not come in time, has returned, has failed or came for something
   /// else.
   void enter(int rank, const intention& mine) {
-    std::unique_lock<std::mutex> lock(mutex_);
+    std::unique_lock<std::mutex> lock(fate_->mutex);
     auto& me = state_[static_cast<std::size_t>(rank)];
     ++me.sequence;
-    if (!failure_.empty()) raise(rank, mine);
-    for (int r = 0; r < size(); ++r)
-      if (state_[static_cast<std::size_t>(r)].returned) {
-        fail(name(rank, mine) + ": rank " + std::to_string(r) + " has already returned");
+    if (!fate_->failure.empty()) raise(rank, mine);
+    for (const int m : members_)
+      if (fate_->returned[static_cast<std::size_t>(m)] != 0) {
+        fail(name(rank, mine) + ": rank " + std::to_string(m) + " has already returned");
         raise(rank, mine);
       }
     me.inside = true;
@@ -69,21 +82,21 @@ class meeting {
     const std::uint64_t round = round_;
     if (++arrived_ == size()) {
       for (int r = 1; r < size(); ++r)
-        if (!of(r).fits(of(0))) {
+        if (!of(r).call.fits(of(0).call)) {
           fail("ranks disagree: " + name(0, of(0)) + ", but " + name(r, of(r)));
           raise(rank, mine);
         }
       open();
       return;
     }
-    const auto ready = [&] { return round_ != round || !failure_.empty(); };
-    if (!changed_.wait_until(lock, std::chrono::steady_clock::now() + deadline_, ready)) {
+    const auto ready = [&] { return round_ != round || !fate_->failure.empty(); };
+    if (!changed_.wait_until(lock, std::chrono::steady_clock::now() + fate_->deadline, ready)) {
       std::string absent;
       for (int r = 0; r < size(); ++r)
         if (!state_[static_cast<std::size_t>(r)].inside)
-          absent += (absent.empty() ? "rank " : ", rank ") + std::to_string(r) + " (after " +
+          absent += (absent.empty() ? "rank " : ", rank ") + std::to_string(member(r)) + " (after " +
                     std::to_string(state_[static_cast<std::size_t>(r)].sequence) + " collectives)";
-      fail(name(rank, mine) + " waited " + std::to_string(deadline_.count()) + " ms in vain for " + absent);
+      fail(name(rank, mine) + " waited " + std::to_string(fate_->deadline.count()) + " ms in vain for " + absent);
     }
     if (round_ == round) raise(rank, mine);
   }
@@ -91,7 +104,7 @@ class meeting {
   /// Waits until nobody reads any rank's memory any more. Has no deadline: the others are copying, and must not find
   /// this rank's memory gone.
   void leave() {
-    std::unique_lock<std::mutex> lock(mutex_);
+    std::unique_lock<std::mutex> lock(fate_->mutex);
     const std::uint64_t round = round_;
     if (++arrived_ == size())
       open();
@@ -99,37 +112,48 @@ class meeting {
       changed_.wait(lock, [&] { return round_ != round; });
   }
 
-  /// A rank's function ended: normally, or by `failed`. Whoever waits for it, now or later, is told.
-  void depart(int rank, std::exception_ptr failed, const std::string& why) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    state_[static_cast<std::size_t>(rank)].returned = true;
+  [[noreturn]] void abort(int rank, const std::string& why) {
+    const std::lock_guard<std::mutex> lock(fate_->mutex);
+    fail("rank " + std::to_string(member(rank)) + " aborted: " + why);
+    throw communication_error("rlcore: " + fate_->failure);
+  }
+
+  /// A rank's function ended: normally, or by `failed`. Whoever waits for it in any group, now or later, is told.
+  static void depart(common_fate& fate, int rank, std::exception_ptr failed, const std::string& why) {
+    const std::lock_guard<std::mutex> lock(fate.mutex);
+    fate.returned[static_cast<std::size_t>(rank)] = 1;
+    fate.ended.notify_all();
     if (failed) {
-      if (!first_) first_ = std::move(failed);
-      fail("rank " + std::to_string(rank) + " failed: " + why);
+      if (!fate.first) fate.first = std::move(failed);
+      break_all(fate, "rank " + std::to_string(rank) + " failed: " + why);
       return;
     }
-    for (int r = 0; r < size(); ++r)
-      if (state_[static_cast<std::size_t>(r)].inside)
-        return fail("rank " + std::to_string(rank) + " returned while " + name(r, of(r)) + " waits for it");
+    for (const meeting* group : fate.groups)
+      if (const int waiting = group->waits_for(rank); waiting >= 0)
+        return break_all(fate, "rank " + std::to_string(rank) + " returned while " +
+                                   group->name(waiting, group->of(waiting)) + " waits for it");
   }
-
-  [[noreturn]] void abort(int rank, const std::string& why) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    fail("rank " + std::to_string(rank) + " aborted: " + why);
-    throw communication_error("rlcore: " + failure_);
-  }
-
-  std::exception_ptr first_failure() const noexcept { return first_; }
 
  private:
   struct state {
     std::uint64_t sequence = 0;  // collectives entered so far
-    bool inside = false, returned = false;
+    bool inside = false;
   };
 
+  /// A rank of this group that waits for rank `member` of run_ranks(), or -1.
+  int waits_for(int member) const {
+    if (std::find(members_.begin(), members_.end(), member) == members_.end()) return -1;
+    for (int r = 0; r < size(); ++r)
+      if (state_[static_cast<std::size_t>(r)].inside) return r;
+    return -1;
+  }
   std::string name(int rank, const intention& what) const {
-    return "rank " + std::to_string(rank) + " in collective " +
-           std::to_string(state_[static_cast<std::size_t>(rank)].sequence) + ", " + what.text();
+    std::string s = "rank " + std::to_string(member(rank)) + " in collective " +
+                    std::to_string(state_[static_cast<std::size_t>(rank)].sequence) + ", " + what.call.text();
+    if (members_.size() == fate_->returned.size()) return s;
+    s += " of the group of ranks";
+    for (const int m : members_) s += " " + std::to_string(m);
+    return s;
   }
   void open() {
     arrived_ = 0;
@@ -137,24 +161,24 @@ class meeting {
     for (state& s : state_) s.inside = false;
     changed_.notify_all();
   }
-  void fail(const std::string& why) {
-    if (failure_.empty()) failure_ = why;
-    changed_.notify_all();
+  static void break_all(common_fate& fate, const std::string& why) {
+    if (fate.failure.empty()) fate.failure = why;
+    for (meeting* group : fate.groups) group->changed_.notify_all();
+    fate.ended.notify_all();
   }
+  void fail(const std::string& why) { break_all(*fate_, why); }
   [[noreturn]] void raise(int rank, const intention& mine) const {
-    throw communication_error("rlcore: " + std::string(mine.collective) + " of rank " + std::to_string(rank) +
-                              " cannot end: " + failure_);
+    throw communication_error("rlcore: " + std::string(name_of(mine.call.what)) + " of rank " +
+                              std::to_string(member(rank)) + " cannot end: " + fate_->failure);
   }
 
-  const std::chrono::milliseconds deadline_;
-  std::mutex mutex_;
+  std::shared_ptr<common_fate> fate_;
+  std::vector<int> members_;
   std::condition_variable changed_;
   std::vector<intention> shown_;
   std::vector<state> state_;
   int arrived_ = 0;
   std::uint64_t round_ = 0;
-  std::string failure_;
-  std::exception_ptr first_;
 };
 
 }  // namespace parallel

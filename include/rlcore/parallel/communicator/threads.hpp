@@ -1,21 +1,29 @@
 // Ranks as threads of one process.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <memory>
+#include <mutex>
+#include <numeric>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <thread>
-#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/parallel/communicator/communicator.hpp"
+#include "rlcore/parallel/communicator/exit_codes.hpp"
 #include "rlcore/parallel/communicator/meeting.hpp"
-#include "rlcore/parallel/communicator/sizes.hpp"
+#include "rlcore/parallel/communicator/split_plan.hpp"
+#include "rlcore/parallel/communicator/typed_collectives.hpp"
 
 RLCORE_BEGIN
 namespace parallel {
@@ -23,94 +31,99 @@ namespace parallel {
 /// One rank of run_ranks(). Ranks show each other their memory and copy what they need: one copy per element, no
 /// allocation. Every collective is compared between the ranks by name, element type, count and root, and has a
 /// deadline.
-class thread_rank {
+class thread_rank : public typed_collectives<thread_rank> {
  public:
-  thread_rank(meeting& place, int rank) noexcept : place_(&place), rank_(rank) {}
+  static constexpr const char* engine_name = "threads";
+
+  thread_rank(std::shared_ptr<meeting> place, int rank) noexcept : place_(std::move(place)), rank_(rank) {}
 
   int rank() const noexcept { return rank_; }
   int size() const noexcept { return place_->size(); }
 
   void barrier() {
-    place_->enter(rank_, {"barrier"});
+    place_->enter(rank_, {});
     place_->leave();
   }
-  template <wire T>
-  void broadcast(std::span<T> data, int root) {
-    check_root("broadcast", root, size());
-    meet<T>("broadcast", data.size(), root, data.data(), {}, [&] {
-      if (rank_ != root) copy(data.data(), 0, place_->of(root).data, 0, data.size(), sizeof(T));
+  void broadcast_bytes(element e, std::byte* data, std::size_t count, int root) {
+    meet({collective::broadcast, e, count, root}, data, {}, [&] {
+      if (rank_ != root) copy(data, place_->of(root).data, count * e.bytes);
     });
   }
-  template <wire T>
-  void all_gather(std::span<const T> in, std::span<T> out) {
-    const std::size_t n = in.size();
-    check_size("all_gather", "out", out.size(), n * static_cast<std::size_t>(size()));
-    meet<T>("all_gather", n, 0, in.data(), {}, [&] {
-      for (int r = 0; r < size(); ++r)
-        copy(out.data(), static_cast<std::size_t>(r) * n, place_->of(r).data, 0, n, sizeof(T));
+  void all_gather_bytes(element e, const std::byte* in, std::byte* out, std::size_t count) {
+    const std::size_t n = count * e.bytes;
+    meet({collective::all_gather, e, count, 0}, in, {}, [&] {
+      for (int r = 0; r < size(); ++r) copy(out + static_cast<std::size_t>(r) * n, place_->of(r).data, n);
     });
   }
-  template <wire T>
-  void all_gather_v(std::span<const T> in, std::span<T> out, std::span<const std::size_t> counts) {
-    check_counts("all_gather_v", "out", counts, size(), out.size());
-    check_size("all_gather_v", "in", in.size(), counts[static_cast<std::size_t>(rank_)]);
-    meet<T>("all_gather_v", out.size(), 0, in.data(), counts, [&] {
+  void all_gather_v_bytes(element e, const std::byte* in, std::byte* out, std::span<const std::size_t> counts) {
+    const std::size_t all = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+    meet({collective::all_gather_v, e, all, 0}, in, counts, [&] {
       check_lists(
-          "all_gather_v", [&](int r) { return counts[static_cast<std::size_t>(r)]; },
+          collective::all_gather_v, [&](int r) { return counts[static_cast<std::size_t>(r)]; },
           [&](int r) { return place_->of(r).counts[static_cast<std::size_t>(r)]; });
-      std::size_t at = 0;
       for (int r = 0; r < size(); ++r) {
-        const std::size_t n = counts[static_cast<std::size_t>(r)];
-        copy(out.data(), at, place_->of(r).data, 0, n, sizeof(T));
-        at += n;
+        const std::size_t n = counts[static_cast<std::size_t>(r)] * e.bytes;
+        copy(out, place_->of(r).data, n);
+        out += n;
       }
     });
   }
-  template <wire T>
-  void all_to_all(std::span<const T> in, std::span<T> out) {
-    const std::size_t n = in.size() / static_cast<std::size_t>(size());
-    check_size("all_to_all", "in", in.size(), n * static_cast<std::size_t>(size()));
-    check_size("all_to_all", "out", out.size(), in.size());
-    meet<T>("all_to_all", in.size(), 0, in.data(), {}, [&] {
+  void all_to_all_bytes(element e, const std::byte* in, std::byte* out, std::size_t count) {
+    const std::size_t n = count * e.bytes;
+    meet({collective::all_to_all, e, count, 0}, in, {}, [&] {
       for (int r = 0; r < size(); ++r)
-        copy(out.data(), static_cast<std::size_t>(r) * n, place_->of(r).data, static_cast<std::size_t>(rank_) * n, n,
-             sizeof(T));
+        copy(out + static_cast<std::size_t>(r) * n, place_->of(r).data + static_cast<std::size_t>(rank_) * n, n);
     });
   }
-  template <wire T>
-  void all_to_all_v(std::span<const T> in, std::span<const std::size_t> in_counts, std::span<T> out,
-                    std::span<const std::size_t> out_counts) {
-    check_counts("all_to_all_v", "in", in_counts, size(), in.size());
-    check_counts("all_to_all_v", "out", out_counts, size(), out.size());
-    meet<T>("all_to_all_v", 0, 0, in.data(), in_counts, [&] {
+  void all_to_all_v_bytes(element e, const std::byte* in, std::span<const std::size_t> in_counts, std::byte* out,
+                          std::span<const std::size_t> out_counts) {
+    meet({collective::all_to_all_v, e, 0, 0}, in, in_counts, [&] {
       const auto self = static_cast<std::size_t>(rank_);
       check_lists(
-          "all_to_all_v", [&](int r) { return out_counts[static_cast<std::size_t>(r)]; },
+          collective::all_to_all_v, [&](int r) { return out_counts[static_cast<std::size_t>(r)]; },
           [&](int r) { return place_->of(r).counts[self]; });
-      std::size_t at = 0;
       for (int r = 0; r < size(); ++r) {
         const intention& peer = place_->of(r);
-        std::size_t from = 0;
-        for (std::size_t k = 0; k < self; ++k) from += peer.counts[k];
-        copy(out.data(), at, peer.data, from, peer.counts[self], sizeof(T));
-        at += peer.counts[self];
+        const std::size_t from = std::accumulate(peer.counts.begin(), peer.counts.begin() + rank_, std::size_t{0});
+        copy(out, peer.data + from * e.bytes, peer.counts[self] * e.bytes);
+        out += peer.counts[self] * e.bytes;
       }
     });
   }
+  void shift_bytes(element e, const std::byte* in, std::byte* out, std::size_t count, int distance) {
+    meet({collective::shift, e, count, distance}, in, {}, [&] {
+      const int from = rank_after(rank_, -(distance % size()), size());
+      copy(out, place_->of(from).data, count * e.bytes);
+    });
+  }
+
+  thread_rank split(int color, int key) {
+    const split_wish mine{color, key};
+    std::vector<split_wish> wishes(static_cast<std::size_t>(size()));
+    const collective_call call{collective::split, {}, 0, 0};
+    meet(call, reinterpret_cast<const std::byte*>(&mine), {}, [&] {
+      for (int r = 0; r < size(); ++r)
+        std::memcpy(&wishes[static_cast<std::size_t>(r)], place_->of(r).data, sizeof(split_wish));
+    });
+    const std::vector<int> group = split_group(wishes, color);
+    std::shared_ptr<meeting> place;
+    if (group.front() == rank_) {
+      std::vector<int> members;
+      for (const int r : group) members.push_back(place_->member(r));
+      place = std::make_shared<meeting>(place_->fate(), std::move(members));
+    }
+    const std::shared_ptr<meeting> made = place;  // shown to the others, and not written while they read
+    meet(call, reinterpret_cast<const std::byte*>(&made), {},
+         [&] { place = *reinterpret_cast<const std::shared_ptr<meeting>*>(place_->of(group.front()).data); });
+    return {std::move(place), static_cast<int>(std::find(group.begin(), group.end(), rank_) - group.begin())};
+  }
+
   [[noreturn]] void abort(const std::string& why) { place_->abort(rank_, why); }
 
  private:
-  template <class T>
-  static constexpr char kind() {
-    if constexpr (std::is_floating_point_v<T>) return 'f';
-    if constexpr (std::is_integral_v<T>) return std::is_signed_v<T> ? 'i' : 'u';
-    return 'x';
-  }
-  template <class T, class Move>
-  void meet(const char* collective, std::size_t count, int root, const T* data, std::span<const std::size_t> counts,
-            Move move) {
-    place_->enter(rank_, {collective, sizeof(T), kind<T>(), count, root,
-                          static_cast<const std::byte*>(static_cast<const void*>(data)), counts});
+  template <class Move>
+  void meet(const collective_call& call, const std::byte* data, std::span<const std::size_t> counts, Move move) {
+    place_->enter(rank_, {call, data, counts});
     std::exception_ptr failed;
     try {
       move();
@@ -121,57 +134,75 @@ class thread_rank {
     if (failed) std::rethrow_exception(failed);
   }
   template <class Mine, class Theirs>
-  void check_lists(const char* collective, Mine mine, Theirs theirs) const {
+  void check_lists(collective what, Mine mine, Theirs theirs) const {
     for (int r = 0; r < size(); ++r)
       if (mine(r) != theirs(r))
-        throw communication_error(std::string("rlcore: ") + collective + ": rank " + std::to_string(r) + " sends " +
-                                  std::to_string(theirs(r)) + " elements, rank " + std::to_string(rank_) + " expects " +
+        throw communication_error(std::string("rlcore: ") + name_of(what) + ": rank " +
+                                  std::to_string(place_->member(r)) + " sends " + std::to_string(theirs(r)) +
+                                  " elements, rank " + std::to_string(place_->member(rank_)) + " expects " +
                                   std::to_string(mine(r)));
   }
-  static void copy(void* to, std::size_t to_at, const std::byte* from, std::size_t from_at, std::size_t count,
-                   std::size_t bytes) {
-    if (count == 0) return;
-    std::byte* const target = static_cast<std::byte*>(to) + to_at * bytes;
-    const std::byte* const source = from + from_at * bytes;
-    if (target != source) std::memcpy(target, source, count * bytes);
+  static void copy(std::byte* to, const std::byte* from, std::size_t bytes) {
+    if (bytes != 0 && to != from) std::memcpy(to, from, bytes);
   }
 
-  meeting* place_;
+  std::shared_ptr<meeting> place_;
   int rank_;
 };
 
 static_assert(communicator<thread_rank>);
 
+/// What to do about a rank that computes for ever without a collective after the others have failed.
+enum class stuck_rank {
+  wait,         ///< for ever: it is a thread, and cannot be stopped
+  end_process,  ///< one more deadline; then one line on standard error and exit code exit_stuck
+};
+
 /// Calls f(thread_rank&) in `size` ranks at the same time, rank 0 in the calling thread, and returns when all have. If
-/// a rank throws, the collectives of the others throw communication_error and the first exception is thrown on. A rank
-/// that computes for ever without a collective cannot be stopped; one that is waited for longer than `deadline` ends
-/// all ranks.
+/// a rank throws, the collectives of the others throw communication_error and the first exception is thrown on. A
+/// rank that is waited for longer than `deadline` ends all ranks.
 template <class F>
-void run_ranks(int size, F&& f, std::chrono::milliseconds deadline = std::chrono::minutes(10)) {
+void run_ranks(int size, F&& f, std::chrono::milliseconds deadline = std::chrono::minutes(10),
+               stuck_rank stuck = stuck_rank::wait) {
   if (size < 1)
     throw std::invalid_argument("rlcore: run_ranks: " + std::to_string(size) + " ranks, expected 1 or more");
-  meeting place(size, deadline);
+  std::vector<int> members(static_cast<std::size_t>(size));
+  std::iota(members.begin(), members.end(), 0);
+  const auto fate = std::make_shared<common_fate>(size, deadline);
+  const auto place = std::make_shared<meeting>(fate, std::move(members));
   const auto run = [&](int rank) {
-    thread_rank self(place, rank);
     try {
+      thread_rank self(place, rank);
       f(self);
-      place.depart(rank, nullptr, {});
+      meeting::depart(*fate, rank, nullptr, {});
     } catch (const std::exception& e) {
-      place.depart(rank, std::current_exception(), e.what());
+      meeting::depart(*fate, rank, std::current_exception(), e.what());
     } catch (...) {
-      place.depart(rank, std::current_exception(), "unknown exception");
+      meeting::depart(*fate, rank, std::current_exception(), "unknown exception");
     }
   };
+  const auto watch = [&] {
+    std::unique_lock<std::mutex> lock(fate->mutex);
+    const auto all = [&] { return std::find(fate->returned.begin(), fate->returned.end(), 0) == fate->returned.end(); };
+    fate->ended.wait(lock, [&] { return all() || !fate->failure.empty(); });
+    if (fate->ended.wait_for(lock, deadline, all)) return;
+    const auto rank = std::find(fate->returned.begin(), fate->returned.end(), 0) - fate->returned.begin();
+    std::fprintf(stderr, "rlcore: rank %d does not end: %s\n", static_cast<int>(rank), fate->failure.c_str());
+    std::_Exit(exit_stuck);
+  };
   std::vector<std::thread> others;
-  others.reserve(static_cast<std::size_t>(size - 1));
+  others.reserve(static_cast<std::size_t>(size));
   try {
     for (int rank = 1; rank < size; ++rank) others.emplace_back(run, rank);
+    if (stuck == stuck_rank::end_process) others.emplace_back(watch);
     run(0);
   } catch (...) {  // the system has no more threads
-    place.depart(0, std::current_exception(), "cannot start all ranks");
+    for (int rank = 0; rank < size; ++rank)
+      if (rank == 0 || rank > static_cast<int>(others.size()))
+        meeting::depart(*fate, rank, std::current_exception(), "cannot start all ranks");
   }
   for (std::thread& t : others) t.join();
-  if (place.first_failure()) std::rethrow_exception(place.first_failure());
+  if (fate->first) std::rethrow_exception(fate->first);
 }
 
 }  // namespace parallel

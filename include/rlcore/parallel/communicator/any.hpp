@@ -1,0 +1,142 @@
+// An engine chosen at run time: programs are compiled once, for it, whatever carries their bytes.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <numeric>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/parallel/communicator/communicator.hpp"
+#include "rlcore/parallel/communicator/traffic.hpp"
+#include "rlcore/parallel/communicator/typed_collectives.hpp"
+
+RLCORE_BEGIN
+namespace parallel {
+
+/// Some engine behind one virtual call per collective; models `communicator`. Counts what goes through it.
+class any_communicator : public typed_collectives<any_communicator> {
+ public:
+  any_communicator() = default;
+  any_communicator(const any_communicator&) = delete;
+  any_communicator& operator=(const any_communicator&) = delete;
+  virtual ~any_communicator() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  /// "alone", "threads", "mpi" or "hccl".
+  virtual const char* engine() const = 0;
+  /// The group of those that name the same color, with counters of its own.
+  std::unique_ptr<any_communicator> split(int color, int key) {
+    std::unique_ptr<any_communicator> group;
+    count(collective::split, 0, [&] { group = do_split(color, key); });
+    return group;
+  }
+  [[noreturn]] virtual void abort(const std::string& why) = 0;
+
+  /// Of this group alone, not of those split from it.
+  const traffic& counters() const noexcept { return counters_; }
+
+  void barrier() {
+    count(collective::barrier, 0, [&] { do_barrier(); });
+  }
+  void broadcast_bytes(element e, std::byte* data, std::size_t n, int root) {
+    count(collective::broadcast, rank() == root ? e.bytes * n * others() : 0, [&] { do_broadcast(e, data, n, root); });
+  }
+  void all_gather_bytes(element e, const std::byte* in, std::byte* out, std::size_t n) {
+    count(collective::all_gather, e.bytes * n * others(), [&] { do_all_gather(e, in, out, n); });
+  }
+  void all_gather_v_bytes(element e, const std::byte* in, std::byte* out, std::span<const std::size_t> counts) {
+    count(collective::all_gather_v, e.bytes * counts[self()] * others(), [&] { do_all_gather_v(e, in, out, counts); });
+  }
+  void all_to_all_bytes(element e, const std::byte* in, std::byte* out, std::size_t n) {
+    count(collective::all_to_all, e.bytes * n * others(), [&] { do_all_to_all(e, in, out, n); });
+  }
+  void all_to_all_v_bytes(element e, const std::byte* in, std::span<const std::size_t> in_counts, std::byte* out,
+                          std::span<const std::size_t> out_counts) {
+    const std::size_t all = std::accumulate(in_counts.begin(), in_counts.end(), std::size_t{0});
+    count(collective::all_to_all_v, e.bytes * (all - in_counts[self()]),
+          [&] { do_all_to_all_v(e, in, in_counts, out, out_counts); });
+  }
+  void shift_bytes(element e, const std::byte* in, std::byte* out, std::size_t n, int distance) {
+    count(collective::shift, distance % size() == 0 ? 0 : e.bytes * n, [&] { do_shift(e, in, out, n, distance); });
+  }
+
+ private:
+  virtual std::unique_ptr<any_communicator> do_split(int color, int key) = 0;
+  virtual void do_barrier() = 0;
+  virtual void do_broadcast(element e, std::byte* data, std::size_t n, int root) = 0;
+  virtual void do_all_gather(element e, const std::byte* in, std::byte* out, std::size_t n) = 0;
+  virtual void do_all_gather_v(element e, const std::byte* in, std::byte* out, std::span<const std::size_t> counts) = 0;
+  virtual void do_all_to_all(element e, const std::byte* in, std::byte* out, std::size_t n) = 0;
+  virtual void do_all_to_all_v(element e, const std::byte* in, std::span<const std::size_t> in_counts, std::byte* out,
+                               std::span<const std::size_t> out_counts) = 0;
+  virtual void do_shift(element e, const std::byte* in, std::byte* out, std::size_t n, int distance) = 0;
+
+  std::size_t others() const { return static_cast<std::size_t>(size() - 1); }
+  std::size_t self() const { return static_cast<std::size_t>(rank()); }
+  /// Whatever fails is not counted.
+  template <class Call>
+  void count(collective what, std::size_t bytes, Call call) {
+    const auto begin = std::chrono::steady_clock::now();
+    call();
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+    counters_.lines[static_cast<std::size_t>(what)] += {1, bytes, taken.count()};
+  }
+
+  traffic counters_;
+};
+
+static_assert(communicator<any_communicator>);
+
+/// The engine C as an any_communicator. C is an engine of this library, or a reference to one.
+template <class C>
+requires communicator<std::remove_reference_t<C>>
+class any_communicator_of final : public any_communicator {
+  using engine_type = std::remove_reference_t<C>;
+
+ public:
+  explicit any_communicator_of(C inside) : inside_(std::forward<C>(inside)) {}
+  /// Of an engine that cannot be moved: make() returns it.
+  template <class Make>
+  any_communicator_of(std::in_place_t, Make&& make) : inside_(std::forward<Make>(make)()) {}
+
+  int rank() const override { return inside_.rank(); }
+  int size() const override { return inside_.size(); }
+  const char* engine() const override { return engine_type::engine_name; }
+  [[noreturn]] void abort(const std::string& why) override { inside_.abort(why); }
+
+ private:
+  std::unique_ptr<any_communicator> do_split(int color, int key) override {
+    return std::make_unique<any_communicator_of<engine_type>>(std::in_place, [&] { return inside_.split(color, key); });
+  }
+  void do_barrier() override { inside_.barrier(); }
+  void do_broadcast(element e, std::byte* data, std::size_t n, int root) override {
+    inside_.broadcast_bytes(e, data, n, root);
+  }
+  void do_all_gather(element e, const std::byte* in, std::byte* out, std::size_t n) override {
+    inside_.all_gather_bytes(e, in, out, n);
+  }
+  void do_all_gather_v(element e, const std::byte* in, std::byte* out, std::span<const std::size_t> counts) override {
+    inside_.all_gather_v_bytes(e, in, out, counts);
+  }
+  void do_all_to_all(element e, const std::byte* in, std::byte* out, std::size_t n) override {
+    inside_.all_to_all_bytes(e, in, out, n);
+  }
+  void do_all_to_all_v(element e, const std::byte* in, std::span<const std::size_t> in_counts, std::byte* out,
+                       std::span<const std::size_t> out_counts) override {
+    inside_.all_to_all_v_bytes(e, in, in_counts, out, out_counts);
+  }
+  void do_shift(element e, const std::byte* in, std::byte* out, std::size_t n, int distance) override {
+    inside_.shift_bytes(e, in, out, n, distance);
+  }
+
+  C inside_;
+};
+
+}  // namespace parallel
+RLCORE_END

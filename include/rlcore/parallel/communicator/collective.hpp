@@ -1,0 +1,70 @@
+// What a rank says about a collective that it enters.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+
+#include "rlcore/core/abi.hpp"
+
+RLCORE_BEGIN
+namespace parallel {
+
+enum class collective : std::uint8_t {
+  barrier,
+  broadcast,
+  all_gather,
+  all_gather_v,
+  all_to_all,
+  all_to_all_v,
+  shift,
+  split,
+  end  ///< no collective: the rank's work is done
+};
+inline constexpr std::size_t collective_kinds = 9;
+
+constexpr const char* name_of(collective c) noexcept {
+  constexpr const char* names[collective_kinds] = {
+      "barrier", "broadcast", "all_gather", "all_gather_v", "all_to_all", "all_to_all_v", "shift", "split", "the end"};
+  const auto at = static_cast<std::size_t>(c);
+  return at < collective_kinds ? names[at] : "nothing known";
+}
+
+/// What one element is, as far as ranks have to agree on it.
+struct element {
+  std::size_t bytes = 0;
+  char kind = 0;  ///< 'f' floating point, 'i' signed, 'u' unsigned, 'x' other
+};
+template <class T>
+constexpr element element_of() noexcept {
+  if constexpr (std::is_floating_point_v<T>)
+    return {sizeof(T), 'f'};
+  else if constexpr (std::is_integral_v<T>)
+    return {sizeof(T), std::is_signed_v<T> ? 'i' : 'u'};
+  else
+    return {sizeof(T), 'x'};
+}
+
+/// A collective with the arguments that have to agree between ranks.
+struct collective_call {
+  collective what = collective::barrier;
+  element of{};
+  std::size_t count = 0;  ///< what has to be equal in all ranks; 0 where sizes differ by rank
+  int root = 0;           ///< of broadcast; of shift, how far
+
+  bool fits(const collective_call& other) const noexcept {
+    return what == other.what && of.bytes == other.of.bytes && of.kind == other.of.kind && count == other.count &&
+           root == other.root;
+  }
+  std::string text() const {
+    std::string s = name_of(what);
+    if (of.bytes != 0)
+      s += " (" + std::to_string(count) + " elements of " + std::to_string(of.bytes) + " bytes, kind '" + of.kind +
+           "', " + (what == collective::shift ? "by " : "root ") + std::to_string(root) + ")";
+    return s;
+  }
+};
+
+}  // namespace parallel
+RLCORE_END

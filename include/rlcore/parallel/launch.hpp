@@ -1,0 +1,69 @@
+// Where a program becomes many ranks.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <stdexcept>
+#include <string>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/core/error.hpp"
+#include "rlcore/parallel/communicator/alone.hpp"
+#include "rlcore/parallel/communicator/any.hpp"
+#include "rlcore/parallel/communicator/threads.hpp"
+#include "rlcore/parallel/environment.hpp"
+
+RLCORE_BEGIN
+namespace parallel {
+
+struct launch_settings {
+  int thread_ranks = 1;                                           ///< ranks as threads of this process
+  std::chrono::milliseconds deadline = std::chrono::minutes(10);  ///< how long a rank waits in a collective
+#if defined(NDEBUG)
+  bool fingerprint = false;  ///< compare every collective between the ranks before it; threads always do
+#else
+  bool fingerprint = true;
+#endif
+  std::size_t message_bytes = std::size_t{1} << 30;  ///< mpi: longer messages travel in pieces of this size
+};
+
+using rank_function = std::function<void(any_communicator&)>;
+
+/// f on this process's rank of an MPI job. With RLCORE_LINKED_MPI (in CMake: link rlcore::mpi) it is compiled there,
+/// and a program that calls it does not see mpi.h.
+#if defined(RLCORE_LINKED_MPI)
+void launch_mpi(const launch_settings& s, const rank_function& f);
+#else
+inline void launch_mpi(const launch_settings&, const rank_function&) {
+  throw communication_error("rlcore: " + std::to_string(ranks_of_environment()) +
+                            " processes were started, but this program was built without MPI: link rlcore::mpi");
+}
+#endif
+
+/// Calls f on every rank of this process: one rank of an MPI job under mpirun or srun, otherwise s.thread_ranks
+/// threads, otherwise the process itself. Returns when all are done; throws on what the first rank to fail threw.
+inline void launch(const launch_settings& s, const rank_function& f) {
+  if (s.thread_ranks < 1)
+    throw std::invalid_argument("rlcore: launch: " + std::to_string(s.thread_ranks) + " ranks, expected 1 or more");
+  if (const int processes = ranks_of_environment(); processes > 1) {
+    if (s.thread_ranks > 1)
+      throw config_error("rlcore: " + std::to_string(s.thread_ranks) + " ranks as threads were asked for in each of " +
+                         std::to_string(processes) + " processes: ranks are threads or processes, not both");
+    return launch_mpi(s, f);
+  }
+  if (s.thread_ranks == 1) {
+    any_communicator_of<alone> self{alone{}};
+    return f(self);
+  }
+  run_ranks(
+      s.thread_ranks,
+      [&](thread_rank& c) {
+        any_communicator_of<thread_rank> self(c);
+        f(self);
+      },
+      s.deadline, stuck_rank::end_process);
+}
+
+}  // namespace parallel
+RLCORE_END
