@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "rlcore/device/block_sums.hpp"
 #include "rlcore/device/device.hpp"
 
 RLCORE_BEGIN
@@ -29,6 +30,8 @@ class any_device {
   /// What it is in full, for the head of a report: "cpu (avx512), 2 threads".
   virtual std::string description() const = 0;
   virtual bool batch_invariant() const = 0;
+  /// May the host read and write the memory after wait()?
+  virtual bool host_memory() const = 0;
   /// Of memory that is not the host's, the bytes that could still be had.
   virtual std::optional<std::size_t> available_bytes() const = 0;
 
@@ -93,6 +96,7 @@ class any_device {
                       const double* uniform, std::int32_t* tokens) = 0;
 
   virtual double sum_of_squares(const float* x, extent_t n) = 0;
+  virtual void block_sums_of_squares(const float* x, extent_t n, extent_t block, double* out) = 0;
   virtual void adamw(float* w, float* m, float* v, const float* g, extent_t n, const adamw_step& s) = 0;
 };
 
@@ -108,6 +112,7 @@ class any_device_of final : public any_device {
   std::string_view name() const override { return d_.name(); }
   std::string description() const override { return describe(d_); }
   bool batch_invariant() const override { return d_.batch_invariant(); }
+  bool host_memory() const override { return D::host_readable; }
   std::optional<std::size_t> available_bytes() const override {
     if constexpr (requires { d_.available_bytes(); }) return d_.available_bytes();
     return std::nullopt;
@@ -220,6 +225,9 @@ class any_device_of final : public any_device {
   }
 
   double sum_of_squares(const float* x, extent_t n) override { return d_.sum_of_squares(x, n); }
+  void block_sums_of_squares(const float* x, extent_t n, extent_t block, double* out) override {
+    rlcore::block_sums_of_squares(d_, x, n, block, out);
+  }
   void adamw(float* w, float* m, float* v, const float* g, extent_t n, const adamw_step& s) override {
     d_.adamw(w, m, v, g, n, s);
   }

@@ -255,6 +255,14 @@ class cpu : private cpu_kernels::work_sharing {
     return total;
   }
 
+  /// out[b] = the sum over values [b * block, (b + 1) * block) of x [n].
+  void block_sums_of_squares(const float* x, extent_t n, extent_t block, double* out) {
+    split((n + block - 1) / block, 10 * n, [&](extent_t begin, extent_t end) {
+      for (extent_t b = begin; b < end; ++b)
+        out[b] = kernels_->sum_of_squares(x + b * block, std::min(block, n - b * block));
+    });
+  }
+
   void adamw(float* w, float* m, float* v, const float* g, extent_t n, const adamw_step& s) {
     const double correction1 = 1 - std::pow(s.beta1, static_cast<double>(s.step));
     const double correction2 = 1 - std::pow(s.beta2, static_cast<double>(s.step));

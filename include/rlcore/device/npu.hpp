@@ -190,6 +190,9 @@ class npu {
   }
 
   double sum_of_squares(const float* x, extent_t n) { return ascend::kernels::sum_of_squares(c_, x, n); }
+  void block_sums_of_squares(const float* x, extent_t n, extent_t block, double* out) {
+    for (const float s : ascend::kernels::block_sums(c_, x, n, block)) *out++ = static_cast<double>(s);
+  }
   void adamw(float* w, float* m, float* v, const float* g, extent_t n, const adamw_step& s) {
     ascend::kernels::adamw(c_, w, m, v, g, n, s);
   }

@@ -30,16 +30,17 @@ namespace nn {
 template <class Device>
 class gradients {
  public:
-  /// For a causal_lm of the same device.
+  /// For a causal_lm of the same device. Memory is taken now, or (`lazy`) when it is needed.
   template <class Model>
-  explicit gradients(const Model& model)
+  explicit gradients(const Model& model, bool lazy = false)
       : device_(&model.device()),
-        flat_(model.device(), model.size()),
+        size_(model.size()),
         width_(static_cast<extent_t>(model.settings().hidden_size)),
         tied_(model.settings().tied()),
         matrices_(model.matrices().begin(), model.matrices().end()) {
     std::sort(matrices_.begin(), matrices_.end(), [](const matrix& a, const matrix& b) { return a.offset < b.offset; });
     if (tied_) place_.assign(static_cast<std::size_t>(model.settings().vocab_size), -1);
+    if (!lazy) reserve();
     zero();
   }
 
@@ -53,7 +54,7 @@ class gradients {
   }
   float* data() { return flat().data(); }
   const float* data() const { return flat().data(); }
-  std::size_t size() const noexcept { return flat_.size(); }
+  std::size_t size() const noexcept { return size_; }
   /// Throws std::invalid_argument unless these are the gradients of such a model.
   template <class Model>
   void check(const Model& model) const {
@@ -69,9 +70,18 @@ class gradients {
     ids_.clear();
   }
 
+  /// Hands flat() over; `other` takes its place, which is as large or empty (there will be memory when it is needed).
+  /// Everything is 0 from here on.
+  void swap(buffer<float, Device>& other) {
+    settle();
+    std::swap(flat_, other);
+    zero();
+  }
+
   /// Before a backward. p.first: the gradients of linear weights hold nothing and have to be overwritten, all of them;
   /// everything else is there to be added to. The embedding's part becomes the head's sum alone.
   void begin(pass<Device>& p) {
+    reserve();
     p.gradients = flat_.data(), p.first = std::exchange(zero_, false);
     if (p.first) {  // all but the linear weights, which come in the order of their offsets
       std::size_t at = 0;
@@ -79,7 +89,7 @@ class gradients {
         zero_range(at, m.offset);
         at = m.offset + static_cast<std::size_t>(m.outputs * m.inputs);
       }
-      zero_range(at, flat_.size());
+      zero_range(at, size_);
     } else if (!ids_.empty()) {
       device_->copy_rows(flat_.data(), width_, device_ids_.data(), head_sum_.data(), width_, std::ssize(ids_), width_);
     }
@@ -131,10 +141,15 @@ class gradients {
     if (begin < end) device_->fill_zero(flat_.data() + begin, (end - begin) * sizeof(float));
   }
   void settle() const {
-    if (std::exchange(zero_, false)) zero_range(0, flat_.size());
+    reserve();
+    if (std::exchange(zero_, false)) zero_range(0, size_);
+  }
+  void reserve() const {
+    if (flat_.size() != size_) flat_ = buffer<float, Device>(*device_, size_);
   }
 
   Device* device_;
+  std::size_t size_;
   mutable buffer<float, Device> flat_;
   mutable bool zero_ = false;  // flat_ stands for zeros, whatever it holds
   extent_t width_;

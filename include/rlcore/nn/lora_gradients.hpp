@@ -26,7 +26,6 @@ class lora_gradients {
       : device_(&model.device()),
         adapter_(&adapter),
         model_size_(model.size()),
-        flat_(model.device(), adapter.size()),
         raw_(model.device(), adapter.size()),
         wide_(model.device(), std::max<std::size_t>(1, adapter.wide_size())),
         linears_(model.matrices().size()) {
@@ -42,7 +41,7 @@ class lora_gradients {
     return flat_;
   }
   const float* data() const { return flat().data(); }
-  std::size_t size() const noexcept { return flat_.size(); }
+  std::size_t size() const noexcept { return adapter_->size(); }
   /// Throws std::invalid_argument unless these are the gradients of adapters of such a model.
   void check(const causal_lm<Device>& model) const {
     if (model.size() != model_size_)
@@ -54,6 +53,13 @@ class lora_gradients {
     raw_.fill_zero();
     wide_.fill_zero();
     finished_ = false;
+  }
+
+  /// As of nn::gradients.
+  void swap(buffer<float, Device>& other) {
+    finish();
+    std::swap(flat_, other);
+    zero();
   }
 
   /// Before a backward.
@@ -75,6 +81,7 @@ class lora_gradients {
   /// From sums to gradients: blocks of the diagonal to their places, times s.
   void finish() const {
     if (std::exchange(finished_, true)) return;
+    if (flat_.size() != size()) flat_ = buffer<float, Device>(*device_, size());
     const auto n = static_cast<extent_t>(size()), trained = static_cast<extent_t>(adapter_->score());
     device_->copy_rows(flat_.data(), n, nullptr, raw_.data(), n, 1, n);
     const extent_t r = adapter_->rank();

@@ -1,8 +1,10 @@
 // AdamW (Loshchilov & Hutter 2019) over a model's flat weights.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -19,6 +21,11 @@ namespace optim {
 /// to those named to adamw::exempt().
 struct adamw_settings {
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0.01;
+};
+
+/// The values [first, last) of an optimizer are those of the weights from `weights` on.
+struct adamw_piece {
+  std::size_t first = 0, last = 0, weights = 0;
 };
 
 /// First and second moments and the number of steps taken; the update itself is device::adamw.
@@ -61,20 +68,31 @@ class adamw {
       throw std::invalid_argument("rlcore: adamw of " + std::to_string(size()) + " values got " +
                                   std::to_string(weights.size()) + " weights and " + std::to_string(gradient.size()) +
                                   " gradients");
+    const adamw_piece all{0, size(), 0};
+    step(std::span(&all, 1), weights.data(), gradient.data(), lr, gradient_scale);
+  }
+  /// The same for weights that lie apart: `pieces` come in order and cover all of size(); `gradient` [size()].
+  void step(std::span<const adamw_piece> pieces, float* weights, const float* gradient, double lr,
+            float gradient_scale = 1) {
     ++steps_;
-    const auto update = [&](std::size_t first, std::size_t last, double decay) {
-      if (first == last) return;
-      const adamw_step how{lr, settings_.beta1, settings_.beta2, settings_.eps, decay, steps_, gradient_scale};
-      device_->adamw(weights.data() + first, m_.data() + first, v_.data() + first, gradient.data() + first,
-                     static_cast<extent_t>(last - first), how);
-    };
-    std::size_t done = 0;
-    for (const auto& [first, last] : exempt_) {
-      update(done, first, settings_.weight_decay);
-      update(first, last, 0);
-      done = last;
+    auto exempt = exempt_.begin();
+    for (const adamw_piece& piece : pieces) {
+      const auto update = [&](std::size_t first, std::size_t last, double decay) {
+        if (first == last) return;
+        const adamw_step how{lr, settings_.beta1, settings_.beta2, settings_.eps, decay, steps_, gradient_scale};
+        device_->adamw(weights + piece.weights + (first - piece.first), m_.data() + first, v_.data() + first,
+                       gradient + first, static_cast<extent_t>(last - first), how);
+      };
+      for (std::size_t done = piece.first; done < piece.last;) {
+        while (exempt != exempt_.end() && exempt->second <= done) ++exempt;
+        const bool next = exempt != exempt_.end() && exempt->first < piece.last;
+        const std::size_t first = next ? std::max(exempt->first, done) : piece.last;
+        const std::size_t last = next ? std::min(exempt->second, piece.last) : piece.last;
+        update(done, first, settings_.weight_decay);
+        update(first, last, 0);
+        done = last;
+      }
     }
-    update(done, size(), settings_.weight_decay);
     device_->wait();
   }
 

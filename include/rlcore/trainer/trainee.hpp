@@ -7,10 +7,12 @@
 //   fsdp_config.json     {"FSDP_version": 1, "world_size": 1}
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -24,11 +26,13 @@
 #include "rlcore/nn/forward_backward.hpp"
 #include "rlcore/nn/lora.hpp"
 #include "rlcore/nn/lora_gradients.hpp"
+#include "rlcore/nn/units.hpp"
 #include "rlcore/nn/value_forward_backward.hpp"
 #include "rlcore/optim/adamw.hpp"
 #include "rlcore/optim/clip.hpp"
 #include "rlcore/trainer/fingerprint.hpp"
 #include "rlcore/trainer/model_files.hpp"
+#include "rlcore/trainer/sharded_update.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -51,6 +55,10 @@ struct step_outcome {
 
 /// One optimizer step is begin_update(), any number of forward_backward() or value_forward_backward(), apply(). With
 /// LoRA adapters (and the head of a score model) alone are trained; `model` has them merged at all times.
+///
+/// With a `world` all its ranks have a trainee and make the same calls, with the same rows; for_micro_batches() says
+/// which of them are this rank's. What the ranks have shares of, see parallel_settings::zero; adapters are never cut
+/// further than zero 2, their base is whole on every rank.
 template <class Device>
 class trainee {
  public:
@@ -58,21 +66,29 @@ class trainee {
   nn::workspace<Device> space;
   bool recompute;
 
-  /// Throws config_error for LoRA settings that cannot be (nn::check_lora).
-  trainee(Device& device, const nn::config& config, const trainee_settings& s)
-      : model(device, config),
+  /// Throws config_error for LoRA settings that cannot be (nn::check_lora), or ranks that the model cannot be cut for.
+  trainee(Device& device, const nn::config& config, const trainee_settings& s, parallel::world* world = nullptr)
+      : model(device, config, part_of(world)),
         space(device, s.logits_bytes),
         recompute(s.recompute),
         seed_(s.seed),
         base_name_(s.base_name),
         adapter_(s.lora ? std::optional<nn::lora<Device>>(std::in_place, model, *s.lora) : std::nullopt),
-        optimizer_(device, trained_size(), s.adamw) {
+        world_(world),
+        sharded_(make_sharded(device)),
+        optimizer_(device, sharded_ ? sharded_->shard_size() : trained_size(), s.adamw) {
     if (adapter_)
       adapter_gradient_.emplace(model, *adapter_);
     else
       gradient_.emplace(model);
-    for (const nn::parameter& p : trained())
-      if (!s.decay_norms_and_biases && p.shape.size() == 1) optimizer_.exempt(p.offset, p.offset + p.size);
+    if (s.decay_norms_and_biases) return;
+    for (const optim::adamw_piece& piece : pieces())
+      for (const nn::parameter& p : trained()) {
+        const std::size_t first = std::max(p.offset, piece.weights),
+                          last = std::min(p.offset + p.size, piece.weights + (piece.last - piece.first));
+        if (p.shape.size() == 1 && first < last)
+          optimizer_.exempt(piece.first + (first - piece.weights), piece.first + (last - piece.weights));
+      }
   }
   trainee(const trainee&) = delete;
   trainee& operator=(const trainee&) = delete;
@@ -101,9 +117,55 @@ class trainee {
     adapter_->attach(model);
   }
 
+  parallel::world* world() const noexcept { return world_; }
+  /// What of trained() this rank's optimizer holds: values [first, last) of optimizer(), and where they lie in the flat
+  /// parameters. All of it, unless zero is 1 or more.
+  std::vector<optim::adamw_piece> pieces() const {
+    if (!sharded_) return {{0, trained_size(), 0}};
+    return {sharded_->pieces().begin(), sharded_->pieces().end()};
+  }
+  /// While what this returns lives, model.weights() are there, whatever the ranks share. Every rank has to ask.
+  [[nodiscard]] auto summon() { return summoned(); }
+
   /// The gradient is 0 from here on.
   void begin_update() {
     with_gradient([](auto& g) { g.zero(); });
+    dealt_ = false;
+  }
+
+  /// Deals the rows 0 .. count - 1 of an optimizer step to leaves, and these to ranks, and calls f(rows) for every
+  /// micro-batch of this rank: rows (std::span<const std::uint32_t>, ascending) of one leaf, at most `max_rows` of them
+  /// and, except for a single longer one, at most `max_tokens` tokens (0: no limit), tokens_of(row) each. f calls
+  /// forward_backward() or value_forward_backward() once. Between begin_update() and apply(), in every rank, with the
+  /// same numbers. The micro-batches do not show in the gradient, nor do ranks, where the settings say so.
+  template <class TokensOf, class F>
+  void for_micro_batches(std::size_t count, std::int64_t max_rows, std::int64_t max_tokens, TokensOf&& tokens_of,
+                         F&& f) {
+    std::vector<std::int64_t> tokens(count);
+    for (std::size_t i = 0; i < count; ++i)
+      tokens[i] = static_cast<std::int64_t>(tokens_of(static_cast<std::uint32_t>(i)));
+    if (!world_) {
+      std::vector<std::uint32_t> all(count);
+      std::iota(all.begin(), all.end(), std::uint32_t{0});
+      return for_each_part<std::uint32_t>(all, tokens, max_rows, max_tokens, f);
+    }
+    if (std::exchange(dealt_, true)) throw std::logic_error("rlcore: for_micro_batches: once in an optimizer step");
+    const parallel::leaf_schedule& schedule = sharded_->sums().schedule();
+    const auto leaves = parallel::deal_rows(costs(tokens), schedule.leaves(), world_->how().balance);
+    std::vector<bool> present;
+    for (const auto& rows : leaves) present.push_back(!rows.empty());
+    sharded_->sums().begin(present);
+    const auto rank = static_cast<std::size_t>(world_->data().rank());
+    for (std::size_t round = 0; round < schedule.rounds(); ++round) {
+      const std::size_t leaf = schedule.leaf(rank, round);
+      if (leaf == schedule.none || leaves[leaf].empty()) {
+        sharded_->sums().skip(round);
+        continue;
+      }
+      for_each_part<std::uint32_t>(leaves[leaf], tokens, max_rows, max_tokens, f);
+      if (sharded_->sums().by_leaf()) hand_over(round);
+    }
+    if (!sharded_->sums().by_leaf()) hand_over(0);
   }
   /// As nn::forward_backward: slopes(logp, entropy, dlogp, dentropy).
   template <class Slopes>
@@ -118,8 +180,10 @@ class trainee {
                               Slopes&& slopes) {
     with_gradient([&](auto& g) { nn::value_forward_backward(model, space, g, sequences, rows, recompute, slopes); });
   }
-  /// Clips the accumulated gradient to `grad_clip` (<= 0: no clipping) and steps, unless the gradient is not finite.
+  /// Clips the accumulated gradient to `grad_clip` (<= 0: no clipping) and steps, unless the gradient is not finite:
+  /// all ranks alike.
   step_outcome apply(double lr, double grad_clip) {
+    if (world_) return apply_shared(lr, grad_clip);
     step_outcome outcome;
     with_gradient([&](auto& g) {
       outcome.gradient_norm = optim::global_norm(model.device(), g);
@@ -196,6 +260,70 @@ class trainee {
       f(*gradient_);
   }
 
+  static nn::partition part_of(parallel::world* world) {
+    if (!world) return {};
+    return {world->tensor().rank(), world->tensor().size(), world->expert().rank(), world->expert().size()};
+  }
+  std::optional<sharded_update<Device>> make_sharded(Device& device) {
+    if (!world_) return std::nullopt;
+    return std::optional<sharded_update<Device>>(
+        std::in_place, device, *world_,
+        adapter_ ? std::vector<std::size_t>{adapter_->size()} : nn::unit_ends(model.parameters()));
+  }
+  float* trained_weights() { return (adapter_ ? adapter_->values() : model.weights()).data(); }
+
+  /// Work for each row.
+  std::vector<double> costs(std::span<const std::int64_t> tokens) const {
+    const nn::config& c = model.settings();
+    const double constant = parallel::cost_constant(
+        {c.hidden_size, c.num_attention_heads, c.num_key_value_heads, c.head_dim, c.intermediate_size});
+    std::vector<double> all;
+    for (const std::int64_t n : tokens) all.push_back(parallel::sequence_cost(constant, n));
+    return all;
+  }
+  template <class T, class F>
+  static void for_each_part(std::span<const T> rows, std::span<const std::int64_t> tokens_of, std::int64_t max_rows,
+                            std::int64_t max_tokens, F&& f) {
+    for (std::size_t first = 0, last = 0; first < rows.size(); first = last) {
+      for (std::int64_t tokens = 0; last < rows.size(); ++last) {
+        tokens += tokens_of[rows[last]];
+        if (last == first) continue;
+        if (max_rows > 0 && static_cast<std::int64_t>(last - first) >= max_rows) break;
+        if (max_tokens > 0 && tokens > max_tokens) break;
+      }
+      f(rows.subspan(first, last - first));
+    }
+  }
+  void hand_over(std::size_t round) {
+    with_gradient([&](auto& g) {
+      buffer<float, Device> leaf;
+      g.swap(leaf);
+      sharded_->sums().take(round, leaf);
+      g.swap(leaf);
+      g.zero();
+    });
+  }
+  step_outcome apply_shared(double lr, double grad_clip) {
+    if (!dealt_) {
+      if (world_->all().size() > 1)
+        throw std::logic_error("rlcore: apply: rows have to be dealt to ranks by for_micro_batches");
+      sharded_->sums().begin(std::vector<bool>(sharded_->sums().schedule().leaves(), true));
+      hand_over(0);
+    }
+    const float* gradient = sharded_->sums().finish();
+    step_outcome outcome;
+    outcome.gradient_norm = std::sqrt(sharded_->sum_of_squares(gradient));
+    outcome.skipped = !std::isfinite(outcome.gradient_norm);
+    if (outcome.skipped) return outcome;
+    float* weights = trained_weights();
+    optimizer_.step(sharded_->pieces(), weights, gradient, lr, optim::clip_scale(outcome.gradient_norm, grad_clip));
+    sharded_->gather(weights);
+    if (adapter_) adapter_->merge(model);
+    return outcome;
+  }
+
+  struct summoned {};
+
   /// Whether the checkpoint and this run train the same adapters of the same base, or both none.
   void check_adapter(const std::filesystem::path& folder, const checkpoint::json_file& extra) const {
     const bool there = checkpoint::is_adapter(folder / adapter_name);
@@ -226,6 +354,9 @@ class trainee {
   std::string base_name_, fingerprint_;
   std::filesystem::path base_folder_;
   std::optional<nn::lora<Device>> adapter_;
+  parallel::world* world_ = nullptr;
+  bool dealt_ = false;
+  std::optional<sharded_update<Device>> sharded_;
   std::optional<nn::gradients<Device>> gradient_;               // of all weights, or
   std::optional<nn::lora_gradients<Device>> adapter_gradient_;  // of the adapters
   optim::adamw<Device> optimizer_;

@@ -18,14 +18,15 @@ template <class Device>
 struct actor : trainee<Device> {
   rollout::engine<Device> engine;
 
-  actor(Device& device, const nn::config& config, const policy_settings& s)
+  actor(Device& device, const nn::config& config, const policy_settings& s, parallel::world* world = nullptr)
       : trainee<Device>(device, config,
                         {.adamw = s.adamw,
                          .logits_bytes = s.logits_bytes,
                          .recompute = s.recompute_activations,
                          .decay_norms_and_biases = s.decay_norms_and_biases,
                          .lora = s.lora,
-                         .base_name = s.model_path}) {}
+                         .base_name = s.model_path},
+                        world) {}
 };
 
 /// Log-probs of every response token under `model`, written to `field` of each trajectory; entropies to `entropy`, if

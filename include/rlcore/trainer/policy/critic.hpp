@@ -24,14 +24,16 @@ template <class Device>
 struct critic : trainee<Device> {
   critic_settings settings;
 
-  critic(Device& device, nn::config config, const critic_settings& s, std::size_t logits_bytes, std::uint64_t seed)
+  critic(Device& device, nn::config config, const critic_settings& s, std::size_t logits_bytes, std::uint64_t seed,
+         parallel::world* world = nullptr)
       : trainee<Device>(device, as_score(std::move(config)),
                         {.adamw = s.adamw,
                          .logits_bytes = logits_bytes,
                          .recompute = s.recompute_activations,
                          .seed = seed,
                          .decay_norms_and_biases = s.decay_norms_and_biases,
-                         .lora = s.lora}),
+                         .lora = s.lora},
+                        world),
         settings(s) {}
 
   /// Writes trajectory::value.
@@ -89,6 +91,11 @@ struct critic : trainee<Device> {
   struct sums {
     exact_sum loss, clipped, value;
     std::int64_t tokens = 0;
+
+    sums& operator+=(const sums& other) {
+      loss += other.loss, clipped += other.clipped, value += other.value, tokens += other.tokens;
+      return *this;
+    }
   };
 
   static nn::config as_score(nn::config config) {
@@ -104,26 +111,28 @@ struct critic : trainee<Device> {
     packed_trajectories packed;
     std::vector<float> old_value, target;
     sums all;
-    for_each_micro_batch(
-        mini, settings.micro_trajectories, settings.micro_tokens, [&](std::size_t first, std::size_t last) {
-          packed.clear(), old_value.clear(), target.clear();
-          for (std::size_t i = first; i < last; ++i) {
-            packed.push_back(*mini[i]);
-            old_value.insert(old_value.end(), mini[i]->value.begin(), mini[i]->value.end());
-            target.insert(target.end(), mini[i]->token_return.begin(), mini[i]->token_return.end());
-          }
-          this->value_forward_backward(
-              packed.inputs, packed.targets.row, [&](std::span<const float> value, std::span<float> dvalue) {
-                const auto flat = [](const auto& x) { return detail::flat(std::span(x)); };
-                token_batch<float> rows{.value = flat(value), .old_value = flat(old_value), .target = flat(target)};
-                rows.offsets = flat(packed.offsets);
-                token_gradients<float> gradients;
-                gradients.value = flat(dvalue);
-                const auto r = evaluate(serial{}, objective, settings.aggregation, rows, counts, gradients);
-                all.loss += r.piece[0].aggregated, all.clipped += r.monitor[0].total, all.tokens += r.tokens;
-                for (const float v : value) all.value.add(static_cast<double>(v));
-              });
-        });
+    const auto tokens_of = [&](std::uint32_t i) { return std::ssize(mini[i]->tokens); };
+    const auto add = [&](std::span<const std::uint32_t> mine) {
+      packed.clear(), old_value.clear(), target.clear();
+      for (const std::uint32_t i : mine) {
+        packed.push_back(*mini[i]);
+        old_value.insert(old_value.end(), mini[i]->value.begin(), mini[i]->value.end());
+        target.insert(target.end(), mini[i]->token_return.begin(), mini[i]->token_return.end());
+      }
+      this->value_forward_backward(
+          packed.inputs, packed.targets.row, [&](std::span<const float> value, std::span<float> dvalue) {
+            const auto flat = [](const auto& x) { return detail::flat(std::span(x)); };
+            token_batch<float> rows{.value = flat(value), .old_value = flat(old_value), .target = flat(target)};
+            rows.offsets = flat(packed.offsets);
+            token_gradients<float> gradients;
+            gradients.value = flat(dvalue);
+            const auto r = evaluate(serial{}, objective, settings.aggregation, rows, counts, gradients);
+            all.loss += r.piece[0].aggregated, all.clipped += r.monitor[0].total, all.tokens += r.tokens;
+            for (const float v : value) all.value.add(static_cast<double>(v));
+          });
+    };
+    this->for_micro_batches(mini.size(), settings.micro_trajectories, settings.micro_tokens, tokens_of, add);
+    if (this->world()) parallel::sum_over_ranks(*this->world(), all);
     return all;
   }
 };

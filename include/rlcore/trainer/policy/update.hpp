@@ -36,7 +36,8 @@ inline void shuffle_rows(std::vector<const trajectory*>& rows, random_key key, s
 }
 
 /// Adds the gradient of the loss over `mini` to a.gradient(). The denominators are counted over all of `mini` before
-/// its first backward pass, so neither the micro-batches nor their sizes show in the result.
+/// its first backward pass, so neither the micro-batches nor their sizes show in the result. Of several ranks each adds
+/// what is its own; all return the report of all.
 template <class Device, policy_algorithm Algorithm>
 policy_report accumulate_gradient(actor<Device>& a, const Algorithm& algorithm, std::span<const trajectory* const> mini,
                                   const update_plan& plan) {
@@ -46,10 +47,11 @@ policy_report accumulate_gradient(actor<Device>& a, const Algorithm& algorithm, 
   packed_trajectories packed;
   std::vector<float> old_logp, ref_logp, advantage, token_advantage, selected;
   policy_report report;
-  for_each_micro_batch(mini, plan.micro_trajectories, plan.micro_tokens, [&](std::size_t first, std::size_t last) {
+  const auto tokens_of = [&](std::uint32_t i) { return std::ssize(mini[i]->tokens); };
+  const auto add = [&](std::span<const std::uint32_t> mine) {
     packed.clear();
     old_logp.clear(), ref_logp.clear(), advantage.clear(), token_advantage.clear(), selected.clear();
-    for (std::size_t i = first; i < last; ++i) {
+    for (const std::uint32_t i : mine) {
       const trajectory& t = *mini[i];
       packed.push_back(t);
       old_logp.insert(old_logp.end(), t.old_logp.begin(), t.old_logp.end());
@@ -68,7 +70,9 @@ policy_report accumulate_gradient(actor<Device>& a, const Algorithm& algorithm, 
                          if (with_entropy) rows.entropy = entropy;
                          report += algorithm.loss(rows, counts, dlogp, with_entropy ? dentropy : std::span<float>());
                        });
-  });
+  };
+  a.for_micro_batches(mini.size(), plan.micro_trajectories, plan.micro_tokens, tokens_of, add);
+  if (a.world()) parallel::sum_over_ranks(*a.world(), report);
   return report;
 }
 

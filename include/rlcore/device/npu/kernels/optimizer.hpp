@@ -12,25 +12,29 @@
 RLCORE_BEGIN
 namespace ascend::kernels {
 
-/// Float sums of chunks of 16384 elements, added in double in order.
-inline double sum_of_squares(context& c, const float* x, extent_t n) {
-  constexpr extent_t chunk = 16384;
-  const extent_t chunks = (n + chunk - 1) / chunk, whole = n / chunk;
-  if (n <= 0) return 0;
-  const auto sums = c.take<float>(chunks);
+/// Float sums of blocks of x [n], made on the device, for the host.
+inline std::vector<float> block_sums(context& c, const float* x, extent_t n, extent_t block) {
+  const extent_t blocks = (n + block - 1) / block, whole = n / block;
+  if (n <= 0) return {};
+  const auto sums = c.take<float>(blocks);
   const auto sum = [&](const float* from, extent_t rows, extent_t width, float* to) {
     const auto squares = c.take<float>(rows * width);
     const auto values = c.rows(from, rows, width), result = c.rows(squares.data(), rows, width);
     c.mul(values, values, result);
     c.sum(result, 1, false, c.view(to, {rows}));
   };
-  for_pieces(whole, chunk, most_temporary,
-             [&](extent_t first, extent_t rows) { sum(x + first * chunk, rows, chunk, sums.data() + first); });
-  if (whole < chunks) sum(x + whole * chunk, 1, n - whole * chunk, sums.data() + whole);
-  std::vector<float> host(static_cast<std::size_t>(chunks));
+  for_pieces(whole, block, most_temporary,
+             [&](extent_t first, extent_t rows) { sum(x + first * block, rows, block, sums.data() + first); });
+  if (whole < blocks) sum(x + whole * block, 1, n - whole * block, sums.data() + whole);
+  std::vector<float> host(static_cast<std::size_t>(blocks));
   c.q.download(host.data(), sums.data(), host.size() * sizeof(float));
+  return host;
+}
+
+/// Float sums of chunks of 16384 elements, added in double in order.
+inline double sum_of_squares(context& c, const float* x, extent_t n) {
   double total = 0;
-  for (const float s : host) total += static_cast<double>(s);
+  for (const float s : block_sums(c, x, n, 16384)) total += static_cast<double>(s);
   return total;
 }
 

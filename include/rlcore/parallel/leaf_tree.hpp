@@ -1,0 +1,79 @@
+// The binary tree over the leaves of an optimizer step: an order of addition that no number of ranks changes.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "rlcore/core/abi.hpp"
+
+RLCORE_BEGIN
+namespace parallel {
+
+/// The sum over the leaves [index * 2^level, (index + 1) * 2^level).
+struct leaf_node {
+  std::size_t level = 0, index = 0;
+
+  std::size_t first() const noexcept { return index << level; }
+  friend bool operator==(const leaf_node&, const leaf_node&) = default;
+};
+
+/// Nodes in any order; two siblings become their parent as soon as both are there, so what is held is what has no
+/// sibling yet: after leaves that come in order, one node a level. The left part of a sum is the largest power of two.
+/// A node may be absent (none of its leaves holds rows): it adds nothing. Once all leaves are there, root() is their
+/// sum.
+template <class T>
+class leaf_tree {
+ public:
+  struct entry {
+    leaf_node node;
+    std::optional<T> value;
+  };
+
+  explicit leaf_tree(std::size_t leaves = 1) : leaves_(leaves) {
+    while (std::size_t{1} << depth_ < leaves) ++depth_;
+  }
+
+  /// `add(T& left, T&& right)` is left += right.
+  template <class Add>
+  void push(leaf_node node, std::optional<T> value, Add&& add) {
+    while (node.level < depth_) {
+      const leaf_node sibling{node.level, node.index ^ 1};
+      if (sibling.first() < leaves_) {
+        const auto known =
+            std::find_if(entries_.begin(), entries_.end(), [&](const entry& e) { return e.node == sibling; });
+        if (known == entries_.end()) break;
+        std::optional<T> other = std::move(known->value);
+        entries_.erase(known);
+        if (node.index % 2 == 1) std::swap(value, other);
+        if (value && other)
+          add(*value, std::move(*other));
+        else if (other)
+          value = std::move(other);
+      }
+      node = {node.level + 1, node.index / 2};
+    }
+    entries_.push_back({node, std::move(value)});
+  }
+  template <class Add>
+  void push_leaf(std::size_t leaf, std::optional<T> value, Add&& add) {
+    push({0, leaf}, std::move(value), std::forward<Add>(add));
+  }
+
+  /// What has not been added up further.
+  const std::vector<entry>& entries() const noexcept { return entries_; }
+  std::vector<entry>& entries() noexcept { return entries_; }
+  bool complete() const noexcept { return entries_.size() == 1 && entries_[0].node.level == depth_; }
+  /// Empty if no leaf holds rows.
+  std::optional<T>& root() { return entries_.at(0).value; }
+  void clear() noexcept { entries_.clear(); }
+
+ private:
+  std::size_t leaves_, depth_ = 0;
+  std::vector<entry> entries_;
+};
+
+}  // namespace parallel
+RLCORE_END

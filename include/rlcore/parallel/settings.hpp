@@ -1,0 +1,83 @@
+// How the ranks of a run share the work.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/core/error.hpp"
+#include "rlcore/parallel/context_kind.hpp"
+
+RLCORE_BEGIN
+namespace parallel {
+
+/// In what order the gradients of leaves (leaf_tree.hpp) are added.
+/// - tree: the binary tree over the numbers of the leaves; the same bits for every number of ranks.
+/// - exact: 64-bit integers in units of 2^-44; the same bits for every number of ranks and in any order.
+/// - ranked: each rank's sum, then ((x0 + x1) + x2) + ... over ranks; the same bits on every engine.
+/// - fast: the engine's own sum where it has one, else ranked.
+enum class reduction_kind { fast, ranked, tree, exact };
+
+struct parallel_settings {
+  int data = 0;  ///< 0: what the other axes leave
+  int context = 1, tensor = 1;
+  int expert = 1;  ///< lies over data x context
+  context_kind how_context = context_kind::gather_kv;
+  bool sequence_parallel = false;
+  /// What is cut into shards: 0 nothing (ddp), 1 the optimizer's state, 2 and the gradient, 3 and the weights (FSDP).
+  int zero = 3;
+  int shard_ranks = 0;                ///< cut over so many neighbouring ranks, replicated beyond (HSDP); 0: over all
+  bool reshard_after_forward = true;  ///< zero 3: a layer's weights are dropped after its forward and gathered again
+  reduction_kind reduction = reduction_kind::tree;
+  int leaves = 8;          ///< into which the rows of an optimizer step are dealt, whatever the number of ranks
+  bool bf16_wire = false;  ///< gradients travel as bfloat16; sums are formed in float
+  bool balance = true;     ///< leaves of equal cost; else neighbouring rows, equal numbers of them
+};
+
+/// Sizes of the axes and a rank's place on them: rank = ((data * contexts) + context) * tensors + tensor.
+struct mesh {
+  int data_size = 1, context_size = 1, tensor_size = 1, expert_size = 1, shard_size = 1;
+  int data = 0, context = 0, tensor = 0;
+
+  /// Place in the group over which gradients are summed: data x context.
+  int sum() const noexcept { return data * context_size + context; }
+  int sums_size() const noexcept { return data_size * context_size; }
+  int replicas() const noexcept { return sums_size() / shard_size; }
+
+  /// Throws config_error unless the axes fill `ranks`.
+  static mesh of(const parallel_settings& s, int rank, int ranks) {
+    const auto axis = [](int value, const char* name, int least) {
+      if (value < least)
+        throw config_error(std::string(name) + " is " + std::to_string(value) + ", expected " + std::to_string(least) +
+                           " or more");
+    };
+    axis(s.context, "the number of context parallel ranks", 1);
+    axis(s.tensor, "the number of tensor parallel ranks", 1);
+    axis(s.expert, "the number of expert parallel ranks", 1);
+    axis(s.data, "the number of data parallel ranks", 0);
+    axis(s.leaves, "rlcore.gradient_leaves", 1);
+    axis(s.shard_ranks, "the number of ranks that share a copy (fsdp_size)", 0);
+    if (s.zero < 0 || s.zero > 3)
+      throw config_error("the ZeRO stage is " + std::to_string(s.zero) + ", expected 0, 1, 2 or 3");
+    const int others = s.context * s.tensor;
+    if (ranks % others != 0 || (s.data != 0 && s.data * others != ranks))
+      throw config_error(std::to_string(ranks) + " ranks are not " +
+                         (s.data != 0 ? std::to_string(s.data) + " data x " : std::string()) +
+                         std::to_string(s.context) + " context x " + std::to_string(s.tensor) + " tensor parallel");
+    mesh m;
+    m.data_size = ranks / others, m.context_size = s.context, m.tensor_size = s.tensor, m.expert_size = s.expert;
+    m.tensor = rank % s.tensor, m.context = rank / s.tensor % s.context, m.data = rank / others;
+    if (m.sums_size() % s.expert != 0)
+      throw config_error(std::to_string(s.expert) + " expert parallel ranks do not divide the " +
+                         std::to_string(m.sums_size()) + " data x context parallel ones");
+    const int shared = s.shard_ranks == 0 ? m.sums_size() : s.shard_ranks;
+    m.shard_size = s.zero == 0 ? 1 : shared;
+    if (m.sums_size() % shared != 0 || (s.shard_ranks != 0 && shared % s.context != 0))
+      throw config_error("weights shared by " + std::to_string(shared) + " ranks (fsdp_size), expected a divisor of " +
+                         std::to_string(m.sums_size()) + " that is a multiple of " + std::to_string(s.context));
+    return m;
+  }
+};
+
+}  // namespace parallel
+RLCORE_END

@@ -1,0 +1,95 @@
+// What ranks do together in an optimizer step: gradients in, the norm and this rank's share of the weights out.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "rlcore/device/block_sums.hpp"
+#include "rlcore/optim/adamw.hpp"
+#include "rlcore/parallel/gradient_sums.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+/// Over a flat vector of parameters. With zero 1 or more this rank's optimizer holds its shard alone.
+template <class Device>
+class sharded_update {
+ public:
+  sharded_update(Device& device, parallel::world& w, std::vector<std::size_t> unit_ends)
+      : device_(&device), world_(&w), sums_(device, w, std::move(unit_ends)) {
+    const parallel::shard_layout& all = layout();
+    if (all.ranks() == 1)
+      pieces_.push_back({0, all.size(), 0});
+    else
+      for (std::size_t u = 0; u < all.units(); ++u) {
+        const std::size_t at = all.place(u, rank());
+        const parallel::value_range part = all.part(u, rank());
+        if (part.size() > 0) pieces_.push_back({at, at + part.size(), part.first});
+      }
+  }
+
+  parallel::gradient_sums<Device>& sums() noexcept { return sums_; }
+  const parallel::shard_layout& layout() const noexcept { return sums_.layout(); }
+  std::size_t rank() const { return sums_.shard_rank(); }
+  /// What this rank owns: values of its shard, and where they lie in the vector.
+  std::span<const optim::adamw_piece> pieces() const noexcept { return pieces_; }
+  std::size_t shard_size() const { return sums_.shard_size(); }
+
+  /// Sum of the squares of the whole gradient, of which this rank has `shard`: sums of blocks in double, added in the
+  /// order of the blocks, whoever owns them.
+  double sum_of_squares(const float* shard) {
+    const parallel::shard_layout& all = layout();
+    std::vector<std::size_t> counts(all.ranks(), 0);
+    std::vector<double> own;
+    for (std::size_t u = 0; u < all.units(); ++u) {
+      for (std::size_t r = 0; r < all.ranks(); ++r) counts[r] += all.blocks(all.part(u, r).size());
+      const std::size_t n = all.part(u, rank()).size(), before = own.size();
+      own.resize(before + all.blocks(n));
+      if (n > 0)
+        block_sums_of_squares(*device_, shard + all.place(u, rank()), static_cast<extent_t>(n),
+                              static_cast<extent_t>(all.block), own.data() + before);
+    }
+    std::vector<double> sums(std::accumulate(counts.begin(), counts.end(), std::size_t{0}));
+    if (all.ranks() == 1)
+      sums.swap(own);
+    else
+      world_->shards().all_gather_v(std::span<const double>(own), std::span<double>(sums),
+                                    std::span<const std::size_t>(counts));
+    std::vector<std::size_t> at(all.ranks(), 0);
+    for (std::size_t r = 1; r < at.size(); ++r) at[r] = at[r - 1] + counts[r - 1];
+    double total = 0;
+    for (std::size_t u = 0; u < all.units(); ++u)
+      for (std::size_t r = 0; r < all.ranks(); ++r)
+        for (std::size_t b = all.blocks(all.part(u, r).size()); b > 0; --b) total += sums[at[r]++];
+    return total;
+  }
+
+  /// Every rank's shard of one unit of the vector [layout().unit(u)] to all: of `weights`, which has this rank's part
+  /// in its place.
+  void gather_unit(std::size_t u, float* weights) {
+    if (layout().ranks() == 1) return;
+    const parallel::value_range own = layout().part(u, rank()), whole = layout().unit(u);
+    parallel::with_host_view(*device_, weights, whole.size(), stage_, true, [&](std::span<float> host) {
+      world_->shards().all_gather_v(std::span<const float>(host.subspan(own.first - whole.first, own.size())), host,
+                                    layout().counts(u));
+    });
+  }
+  /// The whole vector.
+  void gather(float* weights) {
+    for (std::size_t u = 0; u < layout().units(); ++u) gather_unit(u, weights + layout().unit(u).first);
+  }
+
+ private:
+  Device* device_;
+  parallel::world* world_;
+  parallel::gradient_sums<Device> sums_;
+  std::vector<optim::adamw_piece> pieces_;
+  std::vector<float> stage_;
+};
+
+}  // namespace trainer
+RLCORE_END
