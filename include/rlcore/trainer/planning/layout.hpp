@@ -1,0 +1,72 @@
+// How the devices are used: the sizes of the mesh and what is sharded over it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/trainer/planning/cluster.hpp"
+#include "rlcore/trainer/planning/model_shape.hpp"
+#include "rlcore/trainer/planning/workload.hpp"
+
+RLCORE_BEGIN
+namespace trainer::planning {
+
+enum class context_form { gather_kv, ring, ulysses };
+enum class sum_order { fast, ranked, tree, exact };
+
+/// Ranks are ((data * context) * tensor), tensor fastest; expert groups lie over data x context.
+struct layout {
+  std::int64_t data = 1, context = 1, tensor = 1, expert = 1;
+  int zero = 3;                     ///< 0: DDP
+  std::int64_t rollout_tensor = 1;  ///< devices that hold one copy of the weights while sampling
+  context_form how_context = context_form::gather_kv;
+  sum_order sums = sum_order::tree;
+  bool sequence_parallel = false;     ///< activations between the products of a layer are split over the tensor group
+  bool reshard_after_forward = true;  ///< zero 3: a layer's weights are gathered again for its backward
+  bool wire_bf16 = false;             ///< gradients travel in bf16
+
+  std::int64_t devices() const noexcept { return data * context * tensor; }
+  /// Ranks that a parameter outside of experts is sharded over, and those that one expert's is.
+  std::int64_t shards() const noexcept { return data * context; }
+  std::int64_t expert_shards() const noexcept { return data * context / expert; }
+
+  std::string text() const {
+    std::string out = "zero" + std::to_string(zero) + " data " + std::to_string(data);
+    const auto add = [&](const char* name, std::int64_t n) {
+      if (n > 1) out += std::string(" ") + name + " " + std::to_string(n);
+    };
+    add("context", context), add("tensor", tensor), add("expert", expert), add("rollout", rollout_tensor);
+    return out;
+  }
+};
+
+/// Why the layout cannot be, in one line; empty if it can.
+inline std::string check_layout(const layout& l, const model_shape& m, const workload& w, std::int64_t devices) {
+  const auto number = [](std::int64_t n) { return std::to_string(n); };
+  const auto divides = [&](const char* what, std::int64_t n, const char* of, std::int64_t whole) -> std::string {
+    if (n >= 1 && whole % n == 0) return {};
+    return std::string(what) + "=" + number(n) + " does not divide " + of + " " + number(whole);
+  };
+  for (const std::string& why :
+       {divides("tensor", l.tensor, "the key and value heads", m.kv_heads),
+        divides("rollout_tensor", l.rollout_tensor, "the key and value heads", m.kv_heads),
+        divides("rollout_tensor", l.rollout_tensor, "the devices", devices),
+        m.experts == 0 ? (l.expert == 1 ? std::string() : "expert=" + number(l.expert) + ": the model has no experts")
+                       : divides("expert", l.expert, "the experts", m.experts),
+        divides("expert", l.expert, "data x context", l.shards()),
+        l.how_context == context_form::ulysses
+            ? divides("context", l.context, "the key and value heads of a tensor rank", m.kv_heads / l.tensor)
+            : std::string()})
+    if (!why.empty()) return why;
+  if (l.devices() != devices)
+    return "data " + number(l.data) + " x context " + number(l.context) + " x tensor " + number(l.tensor) + " are " +
+           number(l.devices()) + " devices, not " + number(devices);
+  const std::int64_t rows = w.sequences() / w.updates;
+  if (l.data > rows)
+    return "data=" + number(l.data) + " has more ranks than an update has sequences (" + number(rows) + ")";
+  return {};
+}
+
+}  // namespace trainer::planning
+RLCORE_END

@@ -1,0 +1,94 @@
+// Layouts that are possible, what each needs and takes, and the best of them.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/trainer/planning/layout.hpp"
+#include "rlcore/trainer/planning/memory.hpp"
+#include "rlcore/trainer/planning/stage_times.hpp"
+
+RLCORE_BEGIN
+namespace trainer::planning {
+
+/// What the caller has decided; the rest is searched. The sizes of the mesh are searched among powers of two.
+struct wishes {
+  std::optional<std::int64_t> data, context, tensor, expert, zero, rollout_tensor;
+  layout others;  ///< everything that is not searched
+};
+
+struct candidate {
+  layout how;
+  memory_need memory;
+  stage_times times;
+  bool fits = false;
+
+  /// Axes in use: of two layouts that take about as long, the one with fewer is preferred.
+  int axes() const noexcept {
+    return (how.context > 1) + (how.tensor > 1) + (how.expert > 1) + (how.rollout_tensor != how.tensor);
+  }
+};
+
+struct search_result {
+  std::vector<candidate> fitting;       ///< the best first, then by time
+  std::vector<candidate> too_large;     ///< by what they need
+  std::vector<std::string> impossible;  ///< reasons, each once
+};
+
+/// All layouts of `devices` that the wishes leave open. Times within 2 % count as equal.
+inline search_result search_layouts(const model_shape& m, const workload& w, const cluster& c, std::int64_t devices,
+                                    const wishes& wanted) {
+  const auto sizes = [&](std::optional<std::int64_t> given, std::int64_t largest) {
+    std::vector<std::int64_t> list;
+    if (given) return std::vector<std::int64_t>{*given};
+    for (std::int64_t n = 1; n <= std::min(largest, devices); n *= 2) list.push_back(n);
+    return list;
+  };
+  const std::int64_t node = std::min<std::int64_t>(c.devices_per_node, 16);
+  search_result result;
+  for (const std::int64_t tensor : sizes(wanted.tensor, node))
+    for (const std::int64_t context : sizes(wanted.context, 32))
+      for (const std::int64_t expert : sizes(wanted.expert, m.experts > 0 ? m.experts : 1))
+        for (const std::int64_t rollout : sizes(wanted.rollout_tensor, node))
+          for (const std::int64_t zero :
+               wanted.zero ? std::vector<std::int64_t>{*wanted.zero} : std::vector<std::int64_t>{0, 1, 2, 3}) {
+            layout l = wanted.others;
+            l.tensor = tensor, l.context = context, l.expert = expert, l.rollout_tensor = rollout;
+            l.zero = static_cast<int>(zero);
+            l.data = wanted.data.value_or(std::max<std::int64_t>(1, devices / (tensor * context)));
+            const bool chosen = (context == 1 || wanted.context) && (tensor == 1 || wanted.tensor);
+            if (!wanted.data && !chosen && devices % (tensor * context) != 0) continue;
+            if (l.shards() == 1 && l.zero > 0 && !wanted.zero) continue;  // nothing to shard over
+            if (const std::string why = check_layout(l, m, w, devices); !why.empty()) {
+              if (std::find(result.impossible.begin(), result.impossible.end(), why) == result.impossible.end())
+                result.impossible.push_back(why);
+              continue;
+            }
+            candidate x{l, memory_of(m, l, w, c), {}, false};
+            x.times = times_of(m, l, w, c, x.memory);
+            x.fits = x.memory.peak() <= c.memory * c.usable_share;
+            (x.fits ? result.fitting : result.too_large).push_back(x);
+          }
+  std::stable_sort(result.fitting.begin(), result.fitting.end(),
+                   [](const candidate& a, const candidate& b) { return a.times.step() < b.times.step(); });
+  std::stable_sort(result.too_large.begin(), result.too_large.end(),
+                   [](const candidate& a, const candidate& b) { return a.memory.peak() < b.memory.peak(); });
+  if (!result.fitting.empty()) {
+    const double limit = 1.02 * result.fitting.front().times.step();
+    std::size_t best = 0;
+    for (std::size_t k = 1; k < result.fitting.size() && result.fitting[k].times.step() <= limit; ++k)
+      if (result.fitting[k].axes() < result.fitting[best].axes()) best = k;
+    std::rotate(result.fitting.begin(), result.fitting.begin() + static_cast<std::ptrdiff_t>(best),
+                result.fitting.begin() + static_cast<std::ptrdiff_t>(best) + 1);
+  }
+  return result;
+}
+
+}  // namespace trainer::planning
+RLCORE_END

@@ -1,0 +1,147 @@
+// The collectives of one step: which, how often, how many bytes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/trainer/planning/batches.hpp"
+#include "rlcore/trainer/planning/cluster.hpp"
+#include "rlcore/trainer/planning/collective_time.hpp"
+#include "rlcore/trainer/planning/layout.hpp"
+#include "rlcore/trainer/planning/model_shape.hpp"
+
+RLCORE_BEGIN
+namespace trainer::planning {
+
+/// `calls` collectives of `bytes` each (as collective means them). `hidden`: may go on while layers compute.
+struct transfer {
+  std::string what;
+  collective how = collective::all_gather;
+  rank_group group;
+  double bytes = 0, calls = 0;
+  bool hidden = false;
+
+  double sent() const noexcept { return calls * sent_bytes(how, group, bytes); }
+};
+
+/// What a rank holds before it is sharded over data x context.
+struct local_sizes {
+  double layer = 0, experts = 0,
+         ends = 0;  ///< parameters of one layer without experts, its experts, embedding and head
+  std::int64_t layers = 0;
+
+  local_sizes(const model_shape& m, std::int64_t tensor, std::int64_t expert)
+      : layer(static_cast<double>(m.dense_layer_parameters()) / static_cast<double>(tensor)),
+        experts(m.experts == 0 ? 0
+                               : static_cast<double>(m.experts * m.expert_parameters()) / static_cast<double>(expert)),
+        ends(static_cast<double>(m.embedding_parameters() + m.head_parameters()) / static_cast<double>(tensor)),
+        layers(m.layers) {}
+  double dense() const noexcept { return layer * static_cast<double>(layers) + ends; }
+  double all_experts() const noexcept { return experts * static_cast<double>(layers); }
+  double all() const noexcept { return dense() + all_experts(); }
+};
+
+class traffic {
+ public:
+  traffic(const model_shape& m, const layout& l, const workload& w, const cluster& c)
+      : m_(m), l_(l), w_(w), c_(c), b_(l, w), local_(m, l.tensor, l.expert) {}
+
+  /// Of all updates of a step.
+  std::vector<transfer> update() const {
+    std::vector<transfer> out;
+    const double times = f(w_.updates * w_.epochs), micro = f(b_.micro);
+    weights_and_gradients(out, times);
+    passes(out, "forward", times * micro * (w_.recompute ? 2 : 1), false);
+    passes(out, "backward", times * micro, true);
+    return out;
+  }
+  /// Of one pass that only scores all sequences.
+  std::vector<transfer> scoring() const {
+    std::vector<transfer> out;
+    if (l_.zero == 3) gather_all(out, "weights");
+    passes(out, "forward", f(b_.micro * w_.updates), false);
+    return out;
+  }
+  /// From the shards of training to the weights of sampling.
+  std::vector<transfer> hand_over() const {
+    std::vector<transfer> out;
+    if (l_.zero == 3 || l_.rollout_tensor != l_.tensor) gather_all(out, "weights for sampling");
+    return out;
+  }
+
+ private:
+  static double f(std::int64_t n) noexcept { return static_cast<double>(n); }
+  rank_group dense_group() const noexcept { return {l_.shards(), l_.tensor}; }
+  rank_group expert_group() const noexcept { return {l_.expert_shards(), l_.tensor * l_.expert}; }
+
+  static void add(std::vector<transfer>& out, transfer t) {
+    if (t.group.size > 1 && t.bytes > 0 && t.calls > 0) out.push_back(std::move(t));
+  }
+  /// All units of the model, one call for each: layers, and embedding with head as one.
+  void units(std::vector<transfer>& out, const std::string& what, collective how, double value, double times,
+             bool hidden) const {
+    add(out, {what, how, dense_group(), local_.layer * value, times * f(local_.layers), hidden});
+    add(out, {what + " (ends)", how, dense_group(), local_.ends * value, times, hidden});
+    add(out, {what + " (experts)", how, expert_group(), local_.experts * value, times * f(local_.layers), hidden});
+  }
+  void gather_all(std::vector<transfer>& out, const std::string& what) const {
+    const local_sizes wanted(m_, l_.rollout_tensor, l_.expert);
+    add(out, {what, collective::all_gather, dense_group(), wanted.dense() * c_.value_bytes, 1, false});
+    add(out,
+        {what + " (experts)", collective::all_gather, expert_group(), wanted.all_experts() * c_.value_bytes, 1, false});
+  }
+  void weights_and_gradients(std::vector<transfer>& out, double times) const {
+    const double value = c_.value_bytes, leaves = f(b_.leaves);
+    const double slope = l_.sums == sum_order::exact ? 8 : l_.wire_bf16 ? 2 : c_.gradient_bytes;
+    const collective sum = l_.sums == sum_order::fast ? collective::reduce_scatter : collective::ordered_sum;
+    if (l_.zero == 3)
+      units(out, "weights of layers", collective::all_gather, value,
+            times * f(b_.micro) * (l_.reshard_after_forward ? 2 : 1), true);
+    units(out, "gradients", sum, slope, times * (l_.zero >= 2 ? leaves : 1), true);
+    if (l_.zero == 0) units(out, "sums of gradients", collective::all_gather, c_.gradient_bytes, times, false);
+    if (l_.zero == 1 || l_.zero == 2) units(out, "updated weights", collective::all_gather, value, times, false);
+  }
+  /// What layers exchange, `passes` times over a micro-batch.
+  void passes(std::vector<transfer>& out, const std::string& when, double passes, bool backward) const {
+    const double calls = passes * f(m_.layers), value = c_.value_bytes, tokens = f(b_.tokens);
+    const double kv = 2 * f(m_.kv_width()) / f(l_.tensor), q = f(m_.query_width()) / f(l_.tensor);
+    add(out, {"tensor, " + when,
+              collective::all_reduce,
+              {l_.tensor, 1},
+              tokens * f(m_.hidden_size) * value,
+              2 * calls,
+              false});
+    const rank_group context{l_.context, l_.tensor};
+    const double whole = tokens * f(l_.context);
+    if (l_.how_context == context_form::gather_kv) {
+      add(out, {"keys, values, " + when, collective::all_gather, context, whole * kv * value, calls, false});
+      if (backward) add(out, {"dK, dV", collective::ordered_sum, context, whole * kv * 4, calls, false});
+    } else if (l_.how_context == context_form::ring) {
+      add(out, {"ring, " + when, collective::shift, context, tokens * kv * value, calls * f(l_.context - 1), true});
+      if (backward)
+        add(out, {"ring, dK, dV", collective::shift, context, tokens * kv * 4, calls * f(l_.context), true});
+    } else {
+      add(out, {"ulysses, " + when, collective::all_to_all, context, tokens * (2 * q + kv) * value, calls, false});
+    }
+    if (m_.experts > 0)
+      add(out, {"experts, " + when,
+                collective::all_to_all,
+                {l_.expert, l_.tensor},
+                tokens * f(m_.experts_per_token * m_.hidden_size) * value,
+                2 * calls,
+                false});
+  }
+
+  const model_shape& m_;
+  const layout& l_;
+  const workload& w_;
+  const cluster& c_;
+  batches b_;
+  local_sizes local_;
+};
+
+}  // namespace trainer::planning
+RLCORE_END

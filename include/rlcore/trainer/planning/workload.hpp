@@ -1,0 +1,27 @@
+// One step of reinforcement learning in numbers.
+#pragma once
+
+#include <cstdint>
+
+#include "rlcore/core/abi.hpp"
+
+RLCORE_BEGIN
+namespace trainer::planning {
+
+/// Every response is as long as the longest: a plan has to hold then.
+struct workload {
+  std::int64_t prompts = 128, responses = 8, prompt_length = 1024, response_length = 3072;
+  std::int64_t updates = 1;           ///< optimizer steps for a step's sequences
+  std::int64_t epochs = 1;            ///< times that each sequence is trained on
+  std::int64_t micro_tokens = 16384;  ///< tokens that one device takes through the model at once
+  bool recompute = true;              ///< layers run again before their backward
+  bool old_log_probs = true;          ///< scored again by the trained model before the update
+  bool reference = true;              ///< scored by a reference model
+  double logits_bytes = 256 << 20;    ///< of logits in memory at once
+
+  std::int64_t sequences() const noexcept { return prompts * responses; }
+  std::int64_t length() const noexcept { return prompt_length + response_length; }
+};
+
+}  // namespace trainer::planning
+RLCORE_END
