@@ -83,7 +83,7 @@ TEST(shard_piece, says_what_cannot_be) {
 
 // Layouts that overlap partly are cut until each element has one piece; nothing is lost and nobody's place is wrong.
 TEST(held_pieces, are_disjoint_and_complete) {
-  shard_layout layout(3);
+  piece_layout layout(3);
   layout[0] = {whole_tensor("w", {6, 5}), whole_tensor("scalar", {})};
   layout[1] = {{"w", {6, 5}, {0, 2}, {6, 3}, 2, 17}, whole_tensor("scalar", {})};
   layout[2] = {{"w", {6, 5}, {3, 0}, {3, 5}, 0, 15}, {"scalar", {}, {}, {}, 0, 0}};
@@ -141,7 +141,7 @@ TEST(deal_pieces, writes_everything_once) {
 }
 
 template <class T>
-void hand_over(const shard_layout& from, const shard_layout& to, std::size_t bucket, std::atomic<std::size_t>* moved) {
+void hand_over(const piece_layout& from, const piece_layout& to, std::size_t bucket, std::atomic<std::size_t>* moved) {
   run_ranks(
       static_cast<int>(from.size()),
       [&](thread_rank& c) {
@@ -166,7 +166,7 @@ TEST(reshard, every_layout_into_every_other) {
   for (const int ranks : {1, 2, 3, 4})
     for (const auto& [from_name, from] : shard_layouts::all(static_cast<std::size_t>(ranks)))
       for (const auto& [to_name, to] : shard_layouts::all(static_cast<std::size_t>(ranks)))
-        for (const std::size_t bucket : {1, 37, 1 << 20}) {
+        for (const std::size_t bucket : {std::size_t{1}, std::size_t{37}, std::size_t{1} << 20}) {
           SCOPED_TRACE(from_name + " -> " + to_name + " on " + std::to_string(ranks));
           if (bucket == 1 && ranks != 3) continue;
           std::atomic<std::size_t> moved{0};
@@ -180,7 +180,7 @@ TEST(reshard, every_layout_into_every_other) {
 // Fully sharded over P ranks, then tensor parallel over r: every rank gets its M / r weights but for what it had.
 TEST(reshard, moves_what_is_not_there_already) {
   constexpr std::size_t ranks = 8, tp = 2, rows = 64, columns = 48, size = rows * columns;
-  shard_layout from(ranks), to(ranks);
+  piece_layout from(ranks), to(ranks);
   for (std::size_t r = 0; r < ranks; ++r) {
     const auto row = static_cast<std::int64_t>(r % tp * rows / tp);
     shard_piece flat = whole_tensor("column", {rows, columns}), tall = flat, wide = flat;
@@ -206,7 +206,7 @@ TEST(reshard, moves_what_is_not_there_already) {
 }
 
 TEST(reshard, says_what_is_nowhere) {
-  shard_layout from(2), to(2);
+  piece_layout from(2), to(2);
   from[0] = {whole_tensor("w", {4})};
   to[1] = {whole_tensor("w", {4}), whole_tensor("v", {3})};
   try {
@@ -218,7 +218,7 @@ TEST(reshard, says_what_is_nowhere) {
   from[0] = {{"w", {4}, {0}, {4}, 0, 3}};
   to[1] = {whole_tensor("w", {4})};
   EXPECT_THROW(reshard_plan(from, to, 1), std::invalid_argument);
-  EXPECT_THROW(reshard_plan(from, shard_layout(1), 0), std::invalid_argument);
+  EXPECT_THROW(reshard_plan(from, piece_layout(1), 0), std::invalid_argument);
 }
 
 /// A wire that changes what it carries.
@@ -259,7 +259,7 @@ struct broken_wire {
 };
 
 TEST(reshard, notices_changed_bytes) {
-  shard_layout from(2), to(2);
+  piece_layout from(2), to(2);
   from[0] = {whole_tensor("w", {4})};
   to[1] = from[0];
   const auto broken = [&](thread_rank& c) {

@@ -12,7 +12,7 @@
 
 namespace shard_layouts {
 
-using rlcore::parallel::shard_layout;
+using rlcore::parallel::piece_layout;
 using rlcore::parallel::shard_piece;
 using rlcore::parallel::whole_tensor;
 
@@ -58,8 +58,8 @@ inline shard_piece flat(shard_piece p, std::size_t part, std::size_t parts) {
 
 /// `tp` ranks share rows of "embed" and "column" and columns of "row", `ep` share "experts"; of what is left each of
 /// the others has all or, with `sharded`, a range. Rank = data * tp + tensor; experts lie over the data ranks.
-inline shard_layout cut(std::size_t ranks, std::size_t tp, std::size_t ep, bool sharded) {
-  shard_layout layout(ranks);
+inline piece_layout cut(std::size_t ranks, std::size_t tp, std::size_t ep, bool sharded) {
+  piece_layout layout(ranks);
   const std::size_t data = ranks / tp;
   for (std::size_t r = 0; r < ranks; ++r)
     for (const auto& [name, shape] : tensors()) {
@@ -75,8 +75,8 @@ inline shard_layout cut(std::size_t ranks, std::size_t tp, std::size_t ep, bool 
   return layout;
 }
 
-inline std::vector<std::pair<std::string, shard_layout>> all(std::size_t ranks) {
-  std::vector<std::pair<std::string, shard_layout>> layouts{{"replicated", cut(ranks, 1, 1, false)},
+inline std::vector<std::pair<std::string, piece_layout>> all(std::size_t ranks) {
+  std::vector<std::pair<std::string, piece_layout>> layouts{{"replicated", cut(ranks, 1, 1, false)},
                                                             {"sharded", cut(ranks, 1, 1, true)},
                                                             {"tensor", cut(ranks, ranks, 1, false)},
                                                             {"expert", cut(ranks, 1, ranks, false)}};

@@ -19,7 +19,7 @@ RLCORE_BEGIN
 namespace parallel {
 
 /// The pieces of every rank.
-using shard_layout = std::vector<std::vector<shard_piece>>;
+using piece_layout = std::vector<std::vector<shard_piece>>;
 
 /// A piece and all ranks that hold it: holder h has it in its piece number `piece`, from element `offset` on.
 struct held_piece {
@@ -98,7 +98,7 @@ inline void hold(std::vector<held_piece>& all, const shard_piece& piece, held_pi
 /// Tensor -> its disjoint pieces, in ascending order of their first elements; together they are what the ranks hold.
 /// The same in all ranks. Throws std::invalid_argument for a piece that cannot be, for one that its own rank holds
 /// twice, and for ranks that disagree on a tensor's shape.
-inline std::map<std::string, std::vector<held_piece>> held_pieces(const shard_layout& layout) {
+inline std::map<std::string, std::vector<held_piece>> held_pieces(const piece_layout& layout) {
   std::map<std::string, std::vector<held_piece>> all;
   std::map<std::string, const shard_piece*> seen;
   for (std::size_t rank = 0; rank < layout.size(); ++rank)

@@ -27,7 +27,7 @@ class reshard_plan {
  public:
   /// The layouts of all ranks, the same in every rank. Throws std::invalid_argument when their numbers of ranks differ
   /// or an element of `to` is nowhere in `from`.
-  reshard_plan(const shard_layout& from, const shard_layout& to, std::size_t rank)
+  reshard_plan(const piece_layout& from, const piece_layout& to, std::size_t rank)
       : sent_(from.size()), received_(from.size()) {
     if (from.size() != to.size() || rank >= from.size())
       throw std::invalid_argument("rlcore: reshard: rank " + std::to_string(rank) + " of " +

@@ -1,0 +1,175 @@
+// Tensors in pieces, each rank's in files of its own, and the manifest that says what is where.
+//
+//   shards/manifest.json                          written last: without it there are no shards
+//   shards/{kind}_rank_{r}.safetensors            kind: weights, exp_avg, exp_avg_sq; floats, a piece after the other
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "rlcore/checkpoint/json_file.hpp"
+#include "rlcore/checkpoint/tensor_info.hpp"
+#include "rlcore/parallel/held_pieces.hpp"
+
+RLCORE_BEGIN
+namespace checkpoint {
+
+using parallel::shard_piece;
+
+inline constexpr std::string_view shard_folder_name = "shards", manifest_name = "manifest.json";
+/// Elements under one checksum.
+inline constexpr std::size_t shard_block = std::size_t{1} << 18;
+
+constexpr std::size_t blocks_of(std::size_t elements) noexcept { return (elements + shard_block - 1) / shard_block; }
+
+/// What one rank has written.
+struct shard_file {
+  std::string name;
+  std::uint64_t bytes = 0;
+  std::vector<std::uint32_t> crc32;  ///< of every block of every piece
+};
+struct shard_files {
+  std::vector<shard_piece> pieces;          ///< the same in all kinds
+  std::map<std::string, shard_file> kinds;  ///< weights, exp_avg, ...
+};
+
+/// Name of a rank's piece number `i` in its files. Pieces are stored as lists of elements.
+inline std::string stored_name(const shard_files& files, std::size_t i) {
+  return files.pieces[i].tensor + "#" + std::to_string(i);
+}
+
+inline nlohmann::json to_json(const shard_files& files) {
+  nlohmann::json pieces = nlohmann::json::array(), kinds = nlohmann::json::object();
+  for (const shard_piece& p : files.pieces) pieces.push_back({p.tensor, p.shape, p.start, p.extent, p.first, p.last});
+  for (const auto& [kind, file] : files.kinds) {
+    std::string sums;
+    for (const std::uint32_t crc : file.crc32) {
+      char text[9];
+      std::snprintf(text, sizeof text, "%08x", static_cast<unsigned>(crc));
+      sums += text;
+    }
+    kinds[kind] = {{"file", file.name}, {"bytes", file.bytes}, {"crc32", sums}};
+  }
+  return {{"pieces", pieces}, {"kinds", kinds}};
+}
+
+/// A manifest: what every rank of the run that saved has written. Any number of ranks may read it.
+class shard_manifest {
+ public:
+  static constexpr const char* format = "rlcore shards 1";
+
+  /// Reads <folder>/manifest.json. Throws file_error or format_error: what is no manifest, pieces that cannot be, that
+  /// overlap or leave elements out.
+  explicit shard_manifest(const std::filesystem::path& folder) : folder_(folder) {
+    const json_file file(path());
+    if (file.string("format") != format) file.fail("format", "\"" + std::string(format) + "\"");
+    if (file.integer("block") != static_cast<std::int64_t>(shard_block))
+      file.fail("block", std::to_string(shard_block));
+    if (file.string("dtype") != "F32") file.fail("dtype", "\"F32\"");
+    try {
+      file.root().at("tensors").get_to(shapes_);
+      for (const nlohmann::json& rank : file.root().at("ranks")) ranks_.push_back(parse(rank));
+    } catch (const nlohmann::json::exception&) {
+      throw format_error(path().string() + ": damaged: not what the format says");
+    }
+    check();
+  }
+
+  static void write(const std::filesystem::path& folder, const std::map<std::string, std::vector<std::int64_t>>& shapes,
+                    const nlohmann::json& ranks) {
+    const nlohmann::ordered_json root{
+        {"format", format}, {"block", shard_block}, {"dtype", "F32"}, {"tensors", shapes}, {"ranks", ranks}};
+    write_file_atomically(folder / manifest_name, root.dump() + "\n");
+  }
+
+  std::filesystem::path path() const { return folder_ / manifest_name; }
+  const std::filesystem::path& folder() const noexcept { return folder_; }
+  const std::vector<shard_files>& ranks() const noexcept { return ranks_; }
+  const std::map<std::string, std::vector<std::int64_t>>& shapes() const noexcept { return shapes_; }
+  /// Pieces in ascending order; each has one holder.
+  const std::map<std::string, std::vector<parallel::held_piece>>& pieces() const noexcept { return held_; }
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const { throw format_error(path().string() + ": " + what); }
+
+  shard_files parse(const nlohmann::json& json) const {
+    shard_files files;
+    std::size_t blocks = 0;
+    for (const nlohmann::json& p : json.at("pieces")) {
+      shard_piece piece;
+      p.at(0).get_to(piece.tensor);
+      p.at(1).get_to(piece.shape);
+      p.at(2).get_to(piece.start);
+      p.at(3).get_to(piece.extent);
+      p.at(4).get_to(piece.first);
+      p.at(5).get_to(piece.last);
+      if (const std::string fault = parallel::fault_of(piece); !fault.empty())
+        fail("damaged: a piece of tensor '" + data::printable(piece.tensor) + "' has " + fault);
+      blocks += blocks_of(piece.size());
+      files.pieces.push_back(std::move(piece));
+    }
+    for (const auto& [kind, entry] : json.at("kinds").items()) {
+      shard_file& file = files.kinds[kind];
+      entry.at("file").get_to(file.name);
+      entry.at("bytes").get_to(file.bytes);
+      const auto sums = entry.at("crc32").get<std::string>();
+      if (file.name.empty() || file.name.find('/') != std::string::npos)
+        fail("file '" + data::printable(file.name) + "'; expected a name in the same folder");
+      if (sums.size() != 8 * blocks || sums.find_first_not_of("0123456789abcdef") != std::string::npos)
+        fail("damaged: the checksums of " + data::printable(file.name) + " are not 8 digits for each of " +
+             std::to_string(blocks) + " blocks");
+      for (std::size_t i = 0; i < sums.size(); i += 8)
+        file.crc32.push_back(static_cast<std::uint32_t>(std::stoul(sums.substr(i, 8), nullptr, 16)));
+    }
+    return files;
+  }
+  void check() {
+    parallel::piece_layout layout;
+    for (const shard_files& r : ranks_) {
+      layout.push_back(r.pieces);
+      for (const shard_piece& p : r.pieces)
+        if (const auto at = shapes_.find(p.tensor); at == shapes_.end() || at->second != p.shape)
+          fail("damaged: a piece of tensor '" + data::printable(p.tensor) + "' of shape " + shape_text(p.shape) +
+               ", which is not in the list of tensors");
+    }
+    try {
+      held_ = parallel::held_pieces(layout);
+    } catch (const std::invalid_argument& e) {
+      fail(std::string("damaged: ") + e.what());
+    }
+    for (const auto& [name, pieces] : held_)
+      for (const parallel::held_piece& h : pieces)
+        if (h.holders.size() > 1)
+          fail("damaged: the pieces of ranks " + std::to_string(h.holders[0].rank) + " and " +
+               std::to_string(h.holders[1].rank) + " overlap: " + text_of(h.piece));
+    if (const std::string missing = parallel::missing_of(held_, shapes_); !missing.empty())
+      fail("incomplete: " + missing);
+  }
+
+  std::filesystem::path folder_;
+  std::vector<shard_files> ranks_;
+  std::map<std::string, std::vector<std::int64_t>> shapes_;
+  std::map<std::string, std::vector<parallel::held_piece>> held_;
+};
+
+/// Where the shards of a checkpoint are: in `folder`/shards, or beside a folder huggingface/; empty if it has none.
+inline std::filesystem::path find_shards(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  const std::filesystem::path plain = folder.has_filename() ? folder : folder.parent_path();
+  std::vector<std::filesystem::path> places{plain, plain / shard_folder_name};
+  if (plain.filename() == "huggingface") places.push_back(plain.parent_path() / shard_folder_name);
+  for (const std::filesystem::path& place : places)
+    if (std::filesystem::is_regular_file(place / manifest_name, ignored)) return place;
+  return {};
+}
+
+}  // namespace checkpoint
+RLCORE_END
