@@ -47,6 +47,8 @@ TEST(resolve_model, looks_in_order) {
   make_model(place / "home" / "mine");
   EXPECT_EQ(resolve_model("~/mine"), place / "home" / "mine");
   EXPECT_EQ(resolve_model((place / "home" / "mine").string()), place / "home" / "mine");
+  make_model(place / "step" / "huggingface");  // a checkpoint
+  EXPECT_EQ(resolve_model((place / "step").string()), place / "step" / "huggingface");
 }
 
 TEST(resolve_model, honours_the_cache_variables_and_refuses_the_rest) {

@@ -26,8 +26,9 @@ inline std::filesystem::path hub_cache() {
   return expand_home("~/.cache/huggingface/hub");
 }
 
-/// The folder that holds config.json of `model`: a local folder, $RLCORE_MODEL_DIR/<model>, or what refs/main of
-/// models--org--name points to in the hub cache. Nothing is downloaded. Throws config_error with all places tried.
+/// The folder that holds config.json of `model`: a local folder, or huggingface/ in it (a checkpoint), the same of
+/// $RLCORE_MODEL_DIR/<model>, or what refs/main of models--org--name points to in the hub cache. Nothing is downloaded.
+/// Throws config_error with all places tried.
 inline std::filesystem::path resolve_model(const std::string& model) {
   if (model.empty()) throw config_error("the model path is empty; expected a folder or a model id such as org/name");
   std::vector<std::filesystem::path> candidates{expand_home(model)};
@@ -39,6 +40,8 @@ inline std::filesystem::path resolve_model(const std::string& model) {
   };
   for (const auto& folder : candidates)
     if (is_model(folder)) return folder;
+  for (const auto& folder : candidates)
+    if (is_model(folder / "huggingface")) return folder / "huggingface";
   if (std::filesystem::is_directory(candidates[0], ignored))
     throw config_error("model '" + model + "': the folder exists but has no config.json");
 

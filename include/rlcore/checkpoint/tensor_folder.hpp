@@ -1,9 +1,10 @@
-// The weights of a Hugging Face folder: one file, or several and an index that says which tensor is where.
+// The weights of a model folder: one file, several and an index that says which tensor is where, or ranks' shards.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -16,11 +17,13 @@
 
 #include "rlcore/checkpoint/safetensors_reader.hpp"
 #include "rlcore/checkpoint/safetensors_writer.hpp"
+#include "rlcore/checkpoint/shard_reader.hpp"
 
 RLCORE_BEGIN
 namespace checkpoint {
 
-/// All tensors of `model.safetensors`, or of the shards that `model.safetensors.index.json` lists.
+/// All tensors of `model.safetensors`, or of the shards that `model.safetensors.index.json` lists, or, if there is
+/// neither, of what the ranks of a run saved (find_shards). The last are for one thread.
 class tensor_folder {
  public:
   /// Throws file_error when neither file exists or a shard is missing, format_error when index and shards disagree.
@@ -31,6 +34,10 @@ class tensor_folder {
       for (const tensor_info& t : files_.back()->tensors()) where_[t.name] = files_.back().get();
     } else if (std::filesystem::exists(index)) {
       open_shards(index);
+    } else if (const std::filesystem::path shards = find_shards(folder); !shards.empty()) {
+      shards_ = std::make_unique<shard_reader>(shards);
+      for (const auto& [name, shape] : shards_->shapes())
+        pieces_[name] = {name, stored_type::f32, shape, 0, parallel::elements_of(shape) * sizeof(float)};
     } else {
       throw file_error(folder.string() + ": no weights: neither model.safetensors nor model.safetensors.index.json");
     }
@@ -41,18 +48,44 @@ class tensor_folder {
   std::vector<std::string> names() const {
     std::vector<std::string> all;
     for (const auto& [name, file] : where_) all.push_back(name);
+    for (const auto& [name, info] : pieces_) all.push_back(name);
     return all;
   }
-  bool contains(std::string_view name) const { return where_.find(name) != where_.end(); }
+  bool contains(std::string_view name) const {
+    return where_.find(name) != where_.end() || pieces_.find(name) != pieces_.end();
+  }
   /// As in safetensors_reader, for the file that holds the tensor.
-  const tensor_info& info(std::string_view name) const { return file_of(name).info(name); }
-  void read_f32(std::string_view name, std::span<float> values) const { file_of(name).read_f32(name, values); }
+  const tensor_info& info(std::string_view name) const {
+    const auto at = pieces_.find(name);
+    return at != pieces_.end() ? at->second : file_of(name).info(name);
+  }
+  void read_f32(std::string_view name, std::span<float> values) const {
+    if (!shards_) return file_of(name).read_f32(name, values);
+    const tensor_info& t = info(name);
+    if (t.size() != values.size())
+      throw format_error(folder_.string() + ": tensor '" + data::printable(name) + "' has shape " +
+                         shape_text(t.shape) + "; expected " + std::to_string(values.size()) + " elements");
+    read_f32(name, values, 0);
+  }
   void read_f32(std::string_view name, std::span<float> values, std::uint64_t first) const {
-    file_of(name).read_f32(name, values, first);
+    if (!shards_) return file_of(name).read_f32(name, values, first);
+    shard_piece wanted = parallel::whole_tensor(std::string(name), info(name).shape);
+    wanted.first = static_cast<std::size_t>(first);
+    wanted.last = wanted.first + values.size();
+    shards_->read(wanted, values);
   }
   void read_bytes(std::string_view name, std::span<std::byte> bytes, std::uint64_t first = 0) const {
-    file_of(name).read_bytes(name, bytes, first);
+    if (!shards_) return file_of(name).read_bytes(name, bytes, first);
+    if (bytes.size() % sizeof(float) != 0 || first % sizeof(float) != 0)
+      throw std::invalid_argument("rlcore: read_bytes of tensor '" + std::string(name) +
+                                  "': " + std::to_string(bytes.size()) + " bytes from " + std::to_string(first) +
+                                  " are not whole elements");
+    std::vector<float> values(bytes.size() / sizeof(float));
+    read_f32(name, values, first / sizeof(float));
+    std::memcpy(bytes.data(), values.data(), bytes.size());
   }
+  /// Null unless these are shards.
+  shard_reader* shards() const noexcept { return shards_.get(); }
 
  private:
   void open_shards(const std::filesystem::path& index) {
@@ -100,6 +133,8 @@ class tensor_folder {
   std::filesystem::path folder_;
   std::vector<std::unique_ptr<safetensors_reader>> files_;
   std::map<std::string, const safetensors_reader*, std::less<>> where_;
+  std::unique_ptr<shard_reader> shards_;
+  std::map<std::string, tensor_info, std::less<>> pieces_;
 };
 
 /// Removes weight files of an earlier save that are not among `keep`: a reader would mix them up with the new ones.
