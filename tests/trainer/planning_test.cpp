@@ -104,6 +104,7 @@ TEST(planning_traffic, bytes_are_those_of_the_formulas) {
   const model_shape& m = *find_known_model("Qwen2.5-7B");
   const auto M = static_cast<double>(m.parameters());
   const cluster c = find_cluster("cpu");
+  const auto f = [](std::int64_t n) { return static_cast<double>(n); };
   const auto sent = [&](layout l, workload w) {
     double total = 0;
     for (const transfer& t : traffic(m, l, w, c).update()) total += t.sent();
@@ -116,16 +117,22 @@ TEST(planning_traffic, bytes_are_those_of_the_formulas) {
     l.data = ranks, l.sums = sum_order::tree;
     const double share = static_cast<double>(ranks - 1) / static_cast<double>(ranks),
                  k = 64.0 / static_cast<double>(ranks);
+    const double norm = share * 8 * std::ceil(M / 1024);
     for (const int zero : {0, 1, 2}) {
       l.zero = zero;
-      EXPECT_NEAR(sent(l, w), share * M * 4 * 2, 1) << zero;  // one leaf for each rank: once per update
+      EXPECT_NEAR(sent(l, w), share * M * 4 * 2 + (zero > 0 ? norm : 0), 1) << zero;  // one leaf for each rank
     }
     l.zero = 3;
-    EXPECT_NEAR(sent(l, w), share * M * 4 * (2 * k + 1), 1);
+    EXPECT_NEAR(sent(l, w), share * M * 4 * (2 * k + 1) + norm, 1);
     l.reshard_after_forward = false;
-    EXPECT_NEAR(sent(l, w), share * M * 4 * (k + 1), 1);
+    EXPECT_NEAR(sent(l, w), share * M * 4 * (k + 1) + norm, 1);
     l.wire_bf16 = true;
-    EXPECT_NEAR(sent(l, w), share * M * (4 * k + 2), 1);
+    EXPECT_NEAR(sent(l, w), share * M * (4 * k + 2) + norm, 1);
+    // HSDP over two groups: 3 k M b inside, 2 M b / P_node across.
+    l = {}, l.data = ranks, l.shard_ranks = ranks / 2;
+    const double inside = f(l.shards() - 1) / f(l.shards());
+    EXPECT_NEAR(sent(l, w), inside * (M * 4 * (2 * k + 1) + 8 * std::ceil(M / 1024)) + 2 * 0.5 * M * 4 / f(l.shards()),
+                1);
   }
 }
 

@@ -35,8 +35,7 @@ struct cluster {
   double training_share = 0.4, scoring_share = 0.4;  ///< of `peak` that training and scoring reach
   double decode_share = 0.6;                         ///< of `memory_bandwidth` that decoding reaches
   double layer_floor = 0;                            ///< seconds that a decode pass takes per layer at least
-  double value_bytes = 2;     ///< of the compute type: gathered weights, activations, keys and values
-  double gradient_bytes = 4;  ///< on the wire
+  double value_bytes = 2;     ///< of the compute type: packed weights, activations, keys and values
   double node_bandwidth = 0;  ///< bytes per second and direction of a device, to all others of its node together
   bool mesh = false;          ///< a link to each of the others: two devices have only their own link's share
   double node_latency = 5e-6;

@@ -33,7 +33,6 @@ inline constexpr cluster_number cluster_numbers[] = {
     {"decode_share", &cluster::decode_share, 1},
     {"layer_floor_us", &cluster::layer_floor, 1e-6},
     {"value_bytes", &cluster::value_bytes, 1},
-    {"gradient_bytes", &cluster::gradient_bytes, 1},
     {"node_gb_per_s", &cluster::node_bandwidth, 1e9},
     {"node_latency_us", &cluster::node_latency, 1e-6},
     {"network_gb_per_s", &cluster::network_bandwidth, 1e9},

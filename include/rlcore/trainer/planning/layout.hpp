@@ -25,18 +25,24 @@ struct layout {
   bool sequence_parallel = false;     ///< activations between the products of a layer are split over the tensor group
   bool reshard_after_forward = true;  ///< zero 3: a layer's weights are gathered again for its backward
   bool wire_bf16 = false;             ///< gradients travel in bf16
+  bool weights_bf16 = false;          ///< weights travel and are gathered in the compute type; this library has floats
+  std::int64_t shard_ranks = 0;       ///< state is cut over so many ranks and replicated beyond (HSDP); 0: over all
 
   std::int64_t devices() const noexcept { return data * context * tensor; }
-  /// Ranks that a parameter outside of experts is sharded over, and those that one expert's is.
-  std::int64_t shards() const noexcept { return data * context; }
-  std::int64_t expert_shards() const noexcept { return data * context / expert; }
+  /// Ranks whose gradients are added, those of them that a parameter outside of experts is cut over, the groups of
+  /// those, and the ranks that one expert's parameters are cut over.
+  std::int64_t summed() const noexcept { return data * context; }
+  std::int64_t shards() const noexcept { return shard_ranks == 0 ? summed() : shard_ranks; }
+  std::int64_t replicas() const noexcept { return summed() / shards(); }
+  std::int64_t expert_shards() const noexcept { return summed() / expert; }
 
   std::string text() const {
     std::string out = "zero" + std::to_string(zero) + " data " + std::to_string(data);
     const auto add = [&](const char* name, std::int64_t n) {
       if (n > 1) out += std::string(" ") + name + " " + std::to_string(n);
     };
-    add("context", context), add("tensor", tensor), add("expert", expert), add("rollout", rollout_tensor);
+    add("context", context), add("tensor", tensor), add("expert", expert), add("rollout", rollout_tensor),
+        add("shared by", shard_ranks);
     return out;
   }
 };
@@ -54,7 +60,13 @@ inline std::string check_layout(const layout& l, const model_shape& m, const wor
         divides("rollout_tensor", l.rollout_tensor, "the devices", devices),
         m.experts == 0 ? (l.expert == 1 ? std::string() : "expert=" + number(l.expert) + ": the model has no experts")
                        : divides("expert", l.expert, "the experts", m.experts),
-        divides("expert", l.expert, "data x context", l.shards()),
+        divides("expert", l.expert, "data x context", l.summed()),
+        divides("shard_ranks", l.shards(), "data x context", l.summed()),
+        l.shard_ranks == 0 || l.shard_ranks % l.context == 0
+            ? std::string()
+            : "shard_ranks=" + number(l.shard_ranks) + " is not a multiple of context " + number(l.context),
+        l.shard_ranks != 0 && l.expert > 1 ? std::string("shard_ranks together with expert is not planned")
+                                           : std::string(),
         l.how_context == context_form::ulysses
             ? divides("context", l.context, "the key and value heads of a tensor rank", m.kv_heads / l.tensor)
             : std::string()})

@@ -47,19 +47,21 @@ inline memory_need memory_of(const model_shape& m, const layout& l, const worklo
   const auto f = [](std::int64_t n) { return static_cast<double>(n); };
   const batches b(l, w);
   const local_sizes local(m, l.tensor, l.expert);
-  const double value = c.value_bytes, dense = f(l.shards()), expert = f(l.expert_shards());
+  const double value = c.value_bytes, held = l.weights_bf16 ? value : 4 + value;  // gathered, with the packed copy
+  const double dense = f(l.shards()), expert = f(l.expert_shards());
   const double shard = local.dense() / dense + local.all_experts() / expert, whole = local.all();
   memory_need need;
   need.state =
       4 * (l.zero == 3 ? shard : whole) + 4 * (l.zero >= 2 ? shard : whole) + 8 * (l.zero >= 1 ? shard : whole);
-  if (w.reference) need.reference = value * (l.zero == 3 ? shard : whole);
-  const double largest_unit = std::max(local.layer + local.experts, local.ends);
+  if (w.reference) need.reference = l.zero == 3 ? 4 * shard : (4 + value) * whole;
+  const double unit = local.layer + local.experts;
   if (l.zero < 3) {
     need.weights = value * whole;
   } else {
-    need.weights = value * (l.reshard_after_forward ? local.ends + 2 * (local.layer + local.experts) : whole);
+    need.weights = held * (l.reshard_after_forward ? local.ends + 2 * unit : whole);
   }
-  if (l.zero >= 2) need.gradients = 4 * 2 * largest_unit;
+  // A leaf's gradient is complete after its last micro-batch: only then is it cut, unless it has one only.
+  if (l.zero >= 2) need.gradients = 4 * (b.micro > b.leaves ? whole : 2 * std::max(unit, local.ends));
 
   const layer_values layer(m);
   const double tokens = f(b.tokens), split = f(l.tensor);
@@ -71,8 +73,9 @@ inline memory_need memory_of(const model_shape& m, const layout& l, const worklo
   need.logits = std::min(w.logits_bytes, tokens * f(m.vocab_size) * 4 / split);
 
   const local_sizes rollout(m, l.rollout_tensor, l.expert);
-  // Sampling reads the copy that training has if it has all of it; the state is counted already.
-  need.rollout_weights = value * rollout.all();
+  // Where weights are whole already they are counted with the state; only their packed copy is not.
+  const bool there = l.zero < 3 && l.rollout_tensor == l.tensor;
+  need.rollout_weights = (there ? value : held) * rollout.all();
   const double per_token = m.kv_values() * value / f(l.rollout_tensor);
   need.cache_of_one = per_token * f(w.length());
   const double replicas = f(l.devices()) / f(l.rollout_tensor);

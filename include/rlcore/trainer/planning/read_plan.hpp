@@ -35,6 +35,7 @@ inline wishes read_wishes(const options& o) {
   x.data = o.find<std::int64_t>("data"), x.context = o.find<std::int64_t>("context");
   x.tensor = o.find<std::int64_t>("tensor"), x.expert = o.find<std::int64_t>("expert");
   x.zero = o.find<std::int64_t>("zero"), x.rollout_tensor = o.find<std::int64_t>("rollout_tensor");
+  x.shard_ranks = o.find<std::int64_t>("shard_ranks");
   const auto how = o.get<std::string>("how_context"), sums = o.get<std::string>("reduction");
   x.others.how_context = how == "ring"      ? context_form::ring
                          : how == "ulysses" ? context_form::ulysses
@@ -45,6 +46,7 @@ inline wishes read_wishes(const options& o) {
                                      : sum_order::tree;
   x.others.sequence_parallel = o.get<bool>("sequence_parallel");
   x.others.reshard_after_forward = o.get<bool>("reshard_after_forward");
+  x.others.weights_bf16 = o.get<std::string>("weights") == "bf16";
   x.others.wire_bf16 = o.get<std::string>("gradients") == "bf16";
   return x;
 }

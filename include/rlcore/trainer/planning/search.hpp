@@ -19,7 +19,7 @@ namespace trainer::planning {
 
 /// What the caller has decided; the rest is searched. The sizes of the mesh are searched among powers of two.
 struct wishes {
-  std::optional<std::int64_t> data, context, tensor, expert, zero, rollout_tensor;
+  std::optional<std::int64_t> data, context, tensor, expert, zero, rollout_tensor, shard_ranks;
   layout others;  ///< everything that is not searched
 };
 
@@ -31,7 +31,8 @@ struct candidate {
 
   /// Axes in use: of two layouts that take about as long, the one with fewer is preferred.
   int axes() const noexcept {
-    return (how.context > 1) + (how.tensor > 1) + (how.expert > 1) + (how.rollout_tensor != how.tensor);
+    return (how.context > 1) + (how.tensor > 1) + (how.expert > 1) + (how.rollout_tensor != how.tensor) +
+           (how.shard_ranks > 0);
   }
 };
 
@@ -41,40 +42,57 @@ struct search_result {
   std::vector<std::string> impossible;  ///< reasons, each once
 };
 
-/// All layouts of `devices` that the wishes leave open. Times within 2 % count as equal.
-inline search_result search_layouts(const model_shape& m, const workload& w, const cluster& c, std::int64_t devices,
-                                    const wishes& wanted) {
+/// What the wishes leave open, possible or not.
+inline std::vector<layout> open_layouts(const model_shape& m, const cluster& c, std::int64_t devices,
+                                        const wishes& wanted) {
+  using list = std::vector<std::int64_t>;
   const auto sizes = [&](std::optional<std::int64_t> given, std::int64_t largest) {
-    std::vector<std::int64_t> list;
-    if (given) return std::vector<std::int64_t>{*given};
-    for (std::int64_t n = 1; n <= std::min(largest, devices); n *= 2) list.push_back(n);
-    return list;
+    if (given) return list{*given};
+    list all;
+    for (std::int64_t n = 1; n <= std::min(largest, devices); n *= 2) all.push_back(n);
+    return all;
   };
   const std::int64_t node = std::min<std::int64_t>(c.devices_per_node, 16);
-  search_result result;
+  std::vector<layout> out;
   for (const std::int64_t tensor : sizes(wanted.tensor, node))
     for (const std::int64_t context : sizes(wanted.context, 32))
       for (const std::int64_t expert : sizes(wanted.expert, m.experts > 0 ? m.experts : 1))
-        for (const std::int64_t rollout : sizes(wanted.rollout_tensor, node))
-          for (const std::int64_t zero :
-               wanted.zero ? std::vector<std::int64_t>{*wanted.zero} : std::vector<std::int64_t>{0, 1, 2, 3}) {
-            layout l = wanted.others;
-            l.tensor = tensor, l.context = context, l.expert = expert, l.rollout_tensor = rollout;
+        for (const std::int64_t rollout : sizes(wanted.rollout_tensor, node)) {
+          const bool chosen = (context == 1 || wanted.context) && (tensor == 1 || wanted.tensor);
+          if (!wanted.data && !chosen && devices % (tensor * context) != 0) continue;
+          layout l = wanted.others;
+          l.tensor = tensor, l.context = context, l.expert = expert, l.rollout_tensor = rollout;
+          l.data = wanted.data.value_or(std::max<std::int64_t>(1, devices / (tensor * context)));
+          for (const std::int64_t zero : wanted.zero ? list{*wanted.zero} : list{0, 1, 2, 3}) {
             l.zero = static_cast<int>(zero);
-            l.data = wanted.data.value_or(std::max<std::int64_t>(1, devices / (tensor * context)));
-            const bool chosen = (context == 1 || wanted.context) && (tensor == 1 || wanted.tensor);
-            if (!wanted.data && !chosen && devices % (tensor * context) != 0) continue;
-            if (l.shards() == 1 && l.zero > 0 && !wanted.zero) continue;  // nothing to shard over
-            if (const std::string why = check_layout(l, m, w, devices); !why.empty()) {
-              if (std::find(result.impossible.begin(), result.impossible.end(), why) == result.impossible.end())
-                result.impossible.push_back(why);
-              continue;
-            }
-            candidate x{l, memory_of(m, l, w, c), {}, false};
-            x.times = times_of(m, l, w, c, x.memory);
-            x.fits = x.memory.peak() <= c.memory * c.usable_share;
-            (x.fits ? result.fitting : result.too_large).push_back(x);
+            if (l.summed() == 1 && zero > 0 && !wanted.zero) continue;  // nothing to shard over
+            // Over all ranks, or over those of a node.
+            list shared{wanted.shard_ranks.value_or(0)};
+            const std::int64_t inside = c.devices_per_node / tensor;
+            if (!wanted.shard_ranks && zero > 0 && expert == 1 && inside > 1 && inside % context == 0 &&
+                inside < l.summed() && l.summed() % inside == 0)
+              shared.push_back(inside);
+            for (const std::int64_t n : shared) l.shard_ranks = n, out.push_back(l);
           }
+        }
+  return out;
+}
+
+/// All layouts of `devices` that the wishes leave open. Times within 2 % count as equal.
+inline search_result search_layouts(const model_shape& m, const workload& w, const cluster& c, std::int64_t devices,
+                                    const wishes& wanted) {
+  search_result result;
+  for (const layout& l : open_layouts(m, c, devices, wanted)) {
+    if (const std::string why = check_layout(l, m, w, devices); !why.empty()) {
+      if (std::find(result.impossible.begin(), result.impossible.end(), why) == result.impossible.end())
+        result.impossible.push_back(why);
+      continue;
+    }
+    candidate x{l, memory_of(m, l, w, c), {}, false};
+    x.times = times_of(m, l, w, c, x.memory);
+    x.fits = x.memory.peak() <= c.memory * c.usable_share;
+    (x.fits ? result.fitting : result.too_large).push_back(x);
+  }
   std::stable_sort(result.fitting.begin(), result.fitting.end(),
                    [](const candidate& a, const candidate& b) { return a.times.step() < b.times.step(); });
   std::stable_sort(result.too_large.begin(), result.too_large.end(),

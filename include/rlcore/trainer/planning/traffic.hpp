@@ -1,6 +1,7 @@
 // The collectives of one step: which, how often, how many bytes.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -74,7 +75,8 @@ class traffic {
 
  private:
   static double f(std::int64_t n) noexcept { return static_cast<double>(n); }
-  rank_group dense_group() const noexcept { return {l_.shards(), l_.tensor}; }
+  rank_group dense_group() const noexcept { return {l_.zero == 0 ? l_.summed() : l_.shards(), l_.tensor}; }
+  rank_group replica_group() const noexcept { return {l_.replicas(), l_.tensor * l_.shards()}; }
   rank_group expert_group() const noexcept { return {l_.expert_shards(), l_.tensor * l_.expert}; }
 
   static void add(std::vector<transfer>& out, transfer t) {
@@ -87,22 +89,34 @@ class traffic {
     add(out, {what + " (ends)", how, dense_group(), local_.ends * value, times, hidden});
     add(out, {what + " (experts)", how, expert_group(), local_.experts * value, times * f(local_.layers), hidden});
   }
+  double weight_bytes() const noexcept { return l_.weights_bf16 ? c_.value_bytes : 4; }
   void gather_all(std::vector<transfer>& out, const std::string& what) const {
     const local_sizes wanted(m_, l_.rollout_tensor, l_.expert);
-    add(out, {what, collective::all_gather, dense_group(), wanted.dense() * c_.value_bytes, 1, false});
+    add(out, {what, collective::all_gather, dense_group(), wanted.dense() * weight_bytes(), 1, false});
     add(out,
-        {what + " (experts)", collective::all_gather, expert_group(), wanted.all_experts() * c_.value_bytes, 1, false});
+        {what + " (experts)", collective::all_gather, expert_group(), wanted.all_experts() * weight_bytes(), 1, false});
   }
   void weights_and_gradients(std::vector<transfer>& out, double times) const {
-    const double value = c_.value_bytes, leaves = f(b_.leaves);
-    const double slope = l_.sums == sum_order::exact ? 8 : l_.wire_bf16 ? 2 : c_.gradient_bytes;
+    const double leaves = f(b_.leaves);
+    // exact: leaves travel as floats where they are cut at once, sums of leaves as 64-bit integers.
+    const bool exact = l_.sums == sum_order::exact;
+    const double leaf = l_.wire_bf16 ? 2 : 4, sum_of_leaves = exact ? 8 : leaf;
     const collective sum = l_.sums == sum_order::fast ? collective::reduce_scatter : collective::ordered_sum;
     if (l_.zero == 3)
-      units(out, "weights of layers", collective::all_gather, value,
+      units(out, "weights of layers", collective::all_gather, weight_bytes(),
             times * f(b_.micro) * (l_.reshard_after_forward ? 2 : 1), true);
-    units(out, "gradients", sum, slope, times * (l_.zero >= 2 ? leaves : 1), true);
-    if (l_.zero == 0) units(out, "sums of gradients", collective::all_gather, c_.gradient_bytes, times, false);
-    if (l_.zero == 1 || l_.zero == 2) units(out, "updated weights", collective::all_gather, value, times, false);
+    units(out, "gradients", sum, l_.zero >= 2 ? leaf : sum_of_leaves, times * (l_.zero >= 2 ? leaves : 1),
+          l_.zero >= 2);
+    if (l_.zero == 0) units(out, "sums of gradients", collective::all_gather, 4, times, false);
+    if (l_.zero > 0 && l_.replicas() > 1) {
+      const double own = local_.dense() / f(l_.shards());
+      add(out, {"gradients, replicas", sum, replica_group(), own * sum_of_leaves, times, false});
+      add(out, {"sums, replicas", collective::all_gather, replica_group(), own * 4, times, false});
+    }
+    if (l_.zero > 0)  // a double for each block of 1024
+      add(out, {"norm", collective::all_gather, dense_group(), 8 * std::ceil(local_.dense() / 1024), times, false});
+    if (l_.zero == 1 || l_.zero == 2)
+      units(out, "updated weights", collective::all_gather, weight_bytes(), times, false);
   }
   /// What layers exchange, `passes` times over a micro-batch.
   void passes(std::vector<transfer>& out, const std::string& when, double passes, bool backward) const {
