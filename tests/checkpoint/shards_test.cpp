@@ -49,7 +49,7 @@ std::vector<float> read(shard_reader& from, const shard_piece& p) {
 // 4 -> 2 -> 3 -> 1 and every other way, between all kinds of layouts, through one checkpoint each.
 TEST(shards, every_layout_reads_every_other) {
   const scratch::folder place;
-  for (const std::size_t ranks : {1, 2, 3, 4})
+  for (const std::size_t ranks : std::vector<std::size_t>{1, 2, 3, 4})
     for (const auto& [name, layout] : shard_layouts::all(ranks)) {
       const std::filesystem::path folder = place / (std::to_string(ranks) + name);
       save(folder, layout);
@@ -57,7 +57,7 @@ TEST(shards, every_layout_reads_every_other) {
         shard_reader reader(folder, kinds[k]);
         EXPECT_EQ(reader.shapes(), shard_layouts::tensors());
         EXPECT_EQ(reader.manifest().ranks().size(), ranks);
-        for (const std::size_t now : {4, 2, 3, 1})
+        for (const std::size_t now : std::vector<std::size_t>{4, 2, 3, 1})
           for (const auto& [other, wanted] : shard_layouts::all(now))
             for (const auto& of_rank : wanted)
               for (const shard_piece& p : of_rank)

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "rlcore/checkpoint/atomic_file.hpp"
 #include "rlcore/checkpoint/json_file.hpp"
 #include "rlcore/checkpoint/tensor_info.hpp"
 #include "rlcore/parallel/held_pieces.hpp"
