@@ -66,6 +66,7 @@ class witness {
   RLCORE_TEST_RECORDED(log_prob_forward)
   RLCORE_TEST_RECORDED(log_prob_accumulate)
   RLCORE_TEST_RECORDED(log_prob_finish)
+  RLCORE_TEST_RECORDED(log_prob_merge)
   RLCORE_TEST_RECORDED(log_prob_backward)
   RLCORE_TEST_RECORDED(sample)
   RLCORE_TEST_RECORDED(adamw)
@@ -154,6 +155,7 @@ void call_everything(D& d) {
   d.log_prob_forward(in(), 5, 6, ids(), 0.5f, out(), out(), out());
   d.log_prob_accumulate(states, in(), 5, 6, 7, ids(), 0.5f);
   d.log_prob_finish(states, 5, 0.5f, out(), out(), out());
+  d.log_prob_merge(states, states, 5);
   d.log_prob_backward(out(), 5, 6, 7, ids(), 0.5f, in(), in(), in(), in());
   d.sample(how, in(), 5, 6, uniform, tokens);
   EXPECT_EQ(d.sum_of_squares(in(), 5), 3.5);
@@ -172,7 +174,7 @@ TEST(any_device, passes_every_call_on_as_it_is) {
   const std::unique_ptr<any_device> chosen = std::make_unique<any_device_of<witness>>(passed);
   call_everything(*chosen);
   EXPECT_EQ(direct, passed);
-  EXPECT_EQ(direct.size(), 35u);  // every member of the concept but the three that only say something
+  EXPECT_EQ(direct.size(), 36u);  // every member of the concept but the three that only say something
   EXPECT_EQ(chosen->name(), "witness");
   EXPECT_EQ(chosen->description(), "witness");
   EXPECT_FALSE(chosen->batch_invariant());

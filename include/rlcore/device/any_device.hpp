@@ -89,6 +89,7 @@ class any_device {
                                    const std::int32_t* targets, float temperature) = 0;
   virtual void log_prob_finish(const log_prob_state* states, extent_t t, float temperature, float* logp, float* entropy,
                                float* statistics) = 0;
+  virtual void log_prob_merge(log_prob_state* a, const log_prob_state* b, extent_t t) = 0;
   virtual void log_prob_backward(float* logits, extent_t t, extent_t w, extent_t first, const std::int32_t* targets,
                                  float temperature, const float* dlogp, const float* dentropy, const float* entropy,
                                  const float* statistics) = 0;
@@ -214,6 +215,7 @@ class any_device_of final : public any_device {
                        float* statistics) override {
     d_.log_prob_finish(states, t, temperature, logp, entropy, statistics);
   }
+  void log_prob_merge(log_prob_state* a, const log_prob_state* b, extent_t t) override { d_.log_prob_merge(a, b, t); }
   void log_prob_backward(float* logits, extent_t t, extent_t w, extent_t first, const std::int32_t* targets,
                          float temperature, const float* dlogp, const float* dentropy, const float* entropy,
                          const float* statistics) override {

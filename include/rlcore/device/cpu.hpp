@@ -17,6 +17,7 @@
 #include "rlcore/device/compute.hpp"
 #include "rlcore/device/cpu/attention.hpp"
 #include "rlcore/device/cpu/instruction_sets.hpp"
+#include "rlcore/device/cpu/log_prob_merge.hpp"
 #include "rlcore/device/cpu/sampling.hpp"
 #include "rlcore/device/cpu/work_sharing.hpp"
 #include "rlcore/device/device.hpp"
@@ -225,6 +226,11 @@ class cpu : private cpu_kernels::work_sharing {
     for (extent_t r = 0; r < t; ++r)
       kernels_->log_prob_finish(states[r], temperature, logp + r, entropy ? entropy + r : nullptr,
                                 statistics ? statistics + 2 * r : nullptr);
+  }
+  void log_prob_merge(log_prob_state* a, const log_prob_state* b, extent_t t) {
+    split(t, 200 * t, [&](extent_t begin, extent_t end) {
+      for (extent_t r = begin; r < end; ++r) a[r] = cpu_kernels::merged(a[r], b[r]);
+    });
   }
   void log_prob_backward(float* logits, extent_t t, extent_t w, extent_t first, const std::int32_t* targets,
                          float temperature, const float* dlogp, const float* dentropy, const float* entropy,

@@ -166,6 +166,9 @@ concept device = device_memory<D> &&
   // states, logits[t,w], t, w, first column, targets, temperature; then states, t, temperature, results as above
   d.log_prob_accumulate(states, x, n, n, n, ids, f);
   d.log_prob_finish(states, n, f, y, y, y);
+  // states of the same rows after other columns, of which each starts at 0; targets outside of 0 .. columns are in none:
+  // a = both together: a, b, t
+  d.log_prob_merge(states, states, n);
   // a tile of logits <- (dlogp (1[target] - p) - dH p (log p + H)) / temperature: logits[t,w], t, w, first column,
   // targets, temperature, dlogp, dH, H, statistics
   d.log_prob_backward(y, n, n, n, ids, f, x, x, x, x);

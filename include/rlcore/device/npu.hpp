@@ -176,6 +176,9 @@ class npu {
                        float* statistics) {
     ascend::kernels::finish(c_, floats_of(const_cast<log_prob_state*>(states)), t, logp, entropy, statistics);
   }
+  void log_prob_merge(log_prob_state*, const log_prob_state*, extent_t) const {
+    throw device_error("rlcore: npu: tensor parallelism and rlcore.row_chunks need device cpu");
+  }
   void log_prob_backward(float* logits, extent_t t, extent_t w, extent_t first, const std::int32_t* targets,
                          float temperature, const float* dlogp, const float* dentropy, const float* entropy,
                          const float* statistics) {

@@ -8,6 +8,7 @@
 
 #include "rlcore/nn/activations.hpp"
 #include "rlcore/nn/block.hpp"
+#include "rlcore/nn/tensor_pass.hpp"
 #include "rlcore/nn/workspace.hpp"
 
 RLCORE_BEGIN
@@ -43,6 +44,7 @@ void for_active_rows(const pass<Device>& p, F&& f) {
     return f(p, extent_t{0});
   space.batch_segments.assign(space.segments.begin(), space.segments.end());
   pass<Device> part = p;
+  row_share share;
   for (const segment_range& r : space.ranges) {
     const auto from = space.batch_segments.begin() + static_cast<std::ptrdiff_t>(r.begin);
     const auto to = space.batch_segments.begin() + static_cast<std::ptrdiff_t>(r.end);
@@ -51,29 +53,31 @@ void for_active_rows(const pass<Device>& p, F&& f) {
     for (attention_segment& s : space.segments) s.first_row -= begin;
     part.tokens = space.segments.back().first_row + space.segments.back().rows;
     part.positions = p.positions + begin;
+    if (p.share) share = p.share->of(*p.tensor, p.tokens, begin, begin + part.tokens), part.share = &share;
     f(part, begin);
     part.first = false;
   }
   space.segments.assign(space.batch_segments.begin(), space.batch_segments.end());
 }
 
-/// What `a` holds from row `row` on.
-inline block_activations rows_from(const block& b, block_activations a, extent_t row) {
-  const auto skip = [row](float*& p, extent_t width) {
-    if (p) p += row * width;
+/// What `a` holds from row `row` on, which between layers is row `own` of this rank.
+inline block_activations rows_from(const block& b, block_activations a, extent_t row, extent_t own) {
+  const auto skip_rows = [](float*& p, extent_t values) {
+    if (p) p += values;
   };
+  const auto skip = [&](float*& p, extent_t width) { skip_rows(p, row * width); };
   const attention& m = b.mixer;
-  skip(a.normed, b.hidden());
-  skip(a.rstd, 1);
+  skip_rows(a.normed, own * b.hidden());
+  skip_rows(a.rstd, own);
   skip(a.attended.qkv, m.width());
   skip(a.attended.raw, m.q_width() + m.kv_width());
   skip(a.attended.rstd_q, m.shape.heads);
   skip(a.attended.rstd_k, m.shape.kv_heads);
   skip(a.attended.attended, m.q_width());
   skip(a.attended.statistics, 2 * m.shape.heads);
-  skip(a.middle, b.hidden());
-  skip(a.middle_normed, b.hidden());
-  skip(a.middle_rstd, 1);
+  skip_rows(a.middle, own * b.hidden());
+  skip_rows(a.middle_normed, own * b.hidden());
+  skip_rows(a.middle_rstd, own);
   skip(a.mixed.gate_up, 2 * b.feed_forward.width());
   skip(a.mixed.activated, b.feed_forward.width());
   return a;

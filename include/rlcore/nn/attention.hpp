@@ -3,6 +3,7 @@
 
 #include <cstddef>
 
+#include "rlcore/nn/head_norm.hpp"
 #include "rlcore/nn/linear.hpp"
 #include "rlcore/nn/norm.hpp"
 #include "rlcore/nn/pass.hpp"
@@ -15,6 +16,7 @@ struct attention {
   linear qkv, output;
   norm q_norm, k_norm;
   bool norms = false;
+  std::size_t head_sums = 0;  ///< where this layer's [heads + kv_heads, head_dim] are in pass::head_gradients
   attention_shape shape;
 
   extent_t q_width() const { return shape.heads * shape.head_dim; }
@@ -65,9 +67,9 @@ struct attention {
     p.device.rope(dqkv, width(), shape.heads + shape.kv_heads, shape.head_dim, p.positions, p.space.cosine(),
                   p.space.sine(), t, true);
     if (norms) {
-      q_norm.backward(p.device, p.weights, p.gradients, dqkv, dqkv, width(), a.raw, qk, a.rstd_q, t, false);
-      k_norm.backward(p.device, p.weights, p.gradients, dqkv + q_width(), dqkv + q_width(), width(), a.raw + q_width(),
-                      qk, a.rstd_k, t, false);
+      const std::size_t k_sums = head_sums + static_cast<std::size_t>(q_width());
+      backward_of_heads(p, q_norm, head_sums, dqkv, width(), a.raw, qk, a.rstd_q);
+      backward_of_heads(p, k_norm, k_sums, dqkv + q_width(), width(), a.raw + q_width(), qk, a.rstd_k);
     }
     qkv.backward(p, dx, dqkv, x, t);
   }

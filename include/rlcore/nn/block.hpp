@@ -7,6 +7,7 @@
 #include "rlcore/nn/mlp.hpp"
 #include "rlcore/nn/norm.hpp"
 #include "rlcore/nn/pass.hpp"
+#include "rlcore/nn/tensor_pass.hpp"
 
 RLCORE_BEGIN
 namespace nn {
@@ -20,13 +21,18 @@ struct block {
 
   template <class Device>
   block_activations take(workspace<Device>& space, extent_t t) const {
+    return take(space, t, t);
+  }
+  /// For t rows, of which this rank keeps `own` between layers.
+  template <class Device>
+  block_activations take(workspace<Device>& space, extent_t t, extent_t own) const {
     block_activations a;
-    a.normed = space.template take<float>(t * hidden());
-    a.rstd = space.template take<float>(t);
+    a.normed = space.template take<float>(own * hidden());
+    a.rstd = space.template take<float>(own);
     a.attended = mixer.take(space, t);
-    a.middle = space.template take<float>(t * hidden());
-    a.middle_normed = space.template take<float>(t * hidden());
-    a.middle_rstd = space.template take<float>(t);
+    a.middle = space.template take<float>(own * hidden());
+    a.middle_normed = space.template take<float>(own * hidden());
+    a.middle_rstd = space.template take<float>(own);
     a.mixed = feed_forward.take(space, t);
     return a;
   }
@@ -35,14 +41,18 @@ struct block {
     return {space.template take<float>(t * mixer.width()), space.template take<float>(t * mixer.q_width())};
   }
 
-  /// y [t, hidden] from x; y may not be x. `place` as in attention.
+  /// y [own rows, hidden] from x; y may not be x. `place` as in attention. Between the norms and the linear layers rows
+  /// of all ranks come together and go apart (tensor_pass.hpp); in a serial pass nothing does.
   template <class Device, class Place>
   void forward(const pass<Device>& p, const block_activations& a, float* y, const float* x, Place&& place) const {
-    const extent_t t = p.tokens, h = hidden();
+    const extent_t t = own_rows(p), h = hidden();
+    float *const all = p.share ? p.share->whole : nullptr, *const part = p.share ? p.share->other : nullptr;
     input_norm.forward(p.device, p.weights, a.normed, h, x, h, a.rstd, t);
-    mixer.forward(p, a.attended, y, a.normed, place);
+    mixer.forward(p, a.attended, partial_rows(p, y, part), all_rows(p, a.normed, all, h), place);
+    sum_rows_over_ranks(p, y, part, h);
     middle_norm.forward_of_sum(p.device, p.weights, a.middle, x, y, a.middle_normed, a.middle_rstd, t);
-    feed_forward.forward(p, a.mixed, y, a.middle_normed);
+    feed_forward.forward(p, a.mixed, partial_rows(p, y, part), all_rows(p, a.middle_normed, all, h));
+    sum_rows_over_ranks(p, y, part, h);
     p.device.add(y, a.middle, y, t * h);
   }
 
@@ -54,12 +64,14 @@ struct block {
     const extent_t t = p.tokens, h = hidden();
     input_norm.forward(p.device, p.weights, a.normed, h, x, h, a.rstd, t);
     mixer.forward(p, a.attended, a.middle_normed, a.normed, place);
+    sum_over_ranks(p, a.middle_normed, t * h);
     p.device.add(a.middle, x, a.middle_normed, t * h);
     p.device.gather_rows(out, a.middle, index, n, h);
     middle_norm.forward(p.device, p.weights, a.middle_normed, h, out, h, a.middle_rstd, n);
     pass<Device> part = p;
     part.tokens = n;
     feed_forward.forward(part, a.mixed, a.normed, a.middle_normed);
+    sum_over_ranks(part, a.normed, n * h);
     p.device.add(out, out, a.normed, n * h);
   }
 
@@ -68,11 +80,16 @@ struct block {
   template <class Device, class Place, class PlaceGradient>
   void backward(const pass<Device>& p, const block_activations& a, const block_scratch& d, float* dx, const float* x,
                 Place&& place, PlaceGradient&& place_gradient) const {
-    const extent_t t = p.tokens, h = hidden();
-    feed_forward.backward(p, a.mixed, a.middle_normed, dx, a.middle_normed);
-    middle_norm.backward(p.device, p.weights, p.gradients, dx, a.middle_normed, h, a.middle, h, a.middle_rstd, t, true);
-    mixer.backward(p, a.attended, a.normed, dx, a.normed, d.dqkv, d.dattended, place, place_gradient);
-    input_norm.backward(p.device, p.weights, p.gradients, dx, a.normed, h, x, h, a.rstd, t, true);
+    const extent_t h = hidden();
+    float *const slopes = p.share ? p.share->whole : nullptr, *const room = p.share ? p.share->other : nullptr;
+    float* input = all_rows(p, a.middle_normed, room, h);
+    feed_forward.backward(p, a.mixed, input, all_rows(p, dx, slopes, h), input);
+    sum_rows_over_ranks(p, a.middle_normed, input, h);
+    backward_of_own_rows(p, middle_norm, dx, a.middle_normed, a.middle, a.middle_rstd);
+    input = all_rows(p, a.normed, room, h);
+    mixer.backward(p, a.attended, input, all_rows(p, dx, slopes, h), input, d.dqkv, d.dattended, place, place_gradient);
+    sum_rows_over_ranks(p, a.normed, input, h);
+    backward_of_own_rows(p, input_norm, dx, a.normed, x, a.rstd);
   }
 };
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "rlcore/nn/packed_weights.hpp"
 #include "rlcore/nn/parameter.hpp"
 #include "rlcore/nn/partition.hpp"
+#include "rlcore/nn/tensor_group.hpp"
 #include "rlcore/tensor/buffer.hpp"
 
 RLCORE_BEGIN
@@ -45,6 +47,22 @@ class causal_lm {
   /// Of the whole model, whatever part of it is here.
   const config& settings() const noexcept { return settings_; }
   const nn::partition& part() const noexcept { return partition_; }
+  /// The group that shares the layers; every pass needs it if part() is one of several, and all ranks run the same
+  /// passes. Has to outlive the passes. Throws std::invalid_argument unless it is the group of part().
+  void set_tensor_group(tensor_group* group) {
+    if (group && (group->rank() != partition_.tensor_rank || group->size() != partition_.tensor_size))
+      throw std::invalid_argument("rlcore: set_tensor_group: rank " + std::to_string(group->rank()) + " of " +
+                                  std::to_string(group->size()) + " for the weights of rank " +
+                                  std::to_string(partition_.tensor_rank) + " of " +
+                                  std::to_string(partition_.tensor_size));
+    tensor_ = group && group->size() > 1 ? group : nullptr;
+  }
+  /// nullptr for one rank. Throws std::logic_error if several ranks have not been given theirs.
+  tensor_group* tensor() const {
+    if (partition_.tensor_size > 1 && !tensor_)
+      throw std::logic_error("rlcore: a tensor parallel model runs without set_tensor_group()");
+    return tensor_;
+  }
   /// The tokens whose rows of the embedding and the head are here.
   const slice& vocabulary() const noexcept { return vocabulary_; }
   std::span<const parameter> parameters() const noexcept { return parameters_; }
@@ -144,7 +162,7 @@ class causal_lm {
 
   void pack(linear& l) {
     l.number = matrices_.size();
-    matrices_.push_back({l.weight, l.outputs, l.inputs});
+    matrices_.push_back({l.weight, l.outputs, l.inputs, l.row_parallel ? l.chunks : 1});
   }
 
   /// Projections of the same input are neighbours, weights first, then biases, so that one product computes them. A
@@ -189,6 +207,12 @@ class causal_lm {
       add_part(mlp_name + "up_proj.weight", {c.intermediate_size, h}, 0, middle);
       b.feed_forward.down = {add_part(mlp_name + "down_proj.weight", {h, c.intermediate_size}, 1, middle), no_parameter,
                              wide(h), wide(middle.size())};
+      b.mixer.head_sums = static_cast<std::size_t>(l * (own_q.size() + own_kv.size()));
+      b.mixer.qkv.sections = {wide(own_q.size()), wide(own_kv.size()), wide(own_kv.size())};
+      b.feed_forward.gate_up.sections = {wide(middle.size()), wide(middle.size())};
+      b.mixer.output.row_parallel = b.feed_forward.down.row_parallel = true;
+      for (linear* each : {&b.mixer.qkv, &b.mixer.output, &b.feed_forward.gate_up, &b.feed_forward.down})
+        each->chunks = wide(std::max<std::int64_t>(1, c.row_chunks / ranks));
       for (linear* each : {&b.mixer.qkv, &b.mixer.output, &b.feed_forward.gate_up, &b.feed_forward.down}) pack(*each);
       blocks_.push_back(b);
     }
@@ -198,6 +222,7 @@ class causal_lm {
       if (c.score_bias) head_.output.bias = add("score.bias", {1});
     } else {
       head_.output = {embedding, no_parameter, wide(vocabulary_.size()), wide(h)};
+      head_.chunks = vocabulary_chunks::of(c, partition_);
       if (!c.tie_word_embeddings) head_.output.weight = add_part("lm_head.weight", {c.vocab_size, h}, 0, vocabulary_);
     }
     pack(head_.output);
@@ -208,6 +233,7 @@ class causal_lm {
   Device* device_;
   config settings_;
   nn::partition partition_;
+  tensor_group* tensor_ = nullptr;
   slice vocabulary_;
   std::vector<parameter> parameters_;
   std::vector<block> blocks_;

@@ -9,8 +9,10 @@
 #include <stdexcept>
 #include <string>
 
+#include "rlcore/nn/all_logits.hpp"
 #include "rlcore/nn/causal_lm.hpp"
 #include "rlcore/nn/decode_chunk.hpp"
+#include "rlcore/nn/embedding.hpp"
 #include "rlcore/nn/kv_cache.hpp"
 #include "rlcore/nn/log_probs.hpp"
 #include "rlcore/nn/packed_batch.hpp"
@@ -71,10 +73,11 @@ void decode(const causal_lm<Device>& model, workspace<Device>& space, kv_cache<D
     space.segments[i].pages = pages;
     pages += chunks[i].pages.size();
   }
-  const pass<Device> p{
-      device, space, model.weights().data(), model.packed(format.value_or(device.compute_format())), nullptr, t, where};
+  pass<Device> p{device, space, model.weights().data(), model.packed(format.value_or(device.compute_format())), nullptr,
+                 t,      where};
+  p.tensor = model.tensor();
   float *x = space.template take<float>(t * h), *y = space.template take<float>(t * h);
-  device.gather_rows(x, p.weights, tokens, t, h);
+  embed(model, p, x, space.ids, tokens);
   const block_activations a = model.blocks().front().take(space, t);
   const std::span<const block> blocks = model.blocks();
   const auto place_in_cache = [&](std::size_t layer) {
@@ -94,7 +97,7 @@ void decode(const causal_lm<Device>& model, workspace<Device>& space, kv_cache<D
   blocks[last].forward_rows(p, a, y, x, place_in_cache(last), space.take_copy(space.index.data(), n), n);
   if (n == 0) return;
   const head_activations rows = model.head().normed(p, y, n);
-  model.head().forward(p, logits, rows.normed, n);
+  all_logits(model, p, logits, rows.normed, n);
   device.wait();
 }
 

@@ -33,10 +33,10 @@ void forward_backward(const causal_lm<Device>& model, workspace<Device>& space, 
   trunk<Device> body(model, space, sequences, wanted.row, recompute);
   Device& device = model.device();
   const extent_t n = body.count();
-  const std::int32_t* token = space.take_copy(wanted.token.data(), n);
   float *logp = space.template take<float>(n), *entropy = space.template take<float>(n);
   float* statistics = space.template take<float>(2 * n);
   const head_rows<Device> scores(body.pass(), model.head(), temperature, n, space.logits_bytes(), true);
+  const std::int32_t* token = scores.take_tokens(space, wanted.token);
   scores.forward(body.pass(), body.top().normed, token, n, logp, entropy, statistics);
 
   const auto count = static_cast<std::size_t>(n);
@@ -54,7 +54,9 @@ void forward_backward(const causal_lm<Device>& model, workspace<Device>& space, 
   head_slopes slope{m, scores.kept(), body.top().normed, token, nullptr, nullptr, entropy, statistics};
   if (m < n) {
     slope.entropy = body.chosen(entropy, 1), slope.statistics = body.chosen(statistics, 2);
-    slope.tokens = body.chosen(wanted.token);
+    space.ids_here.clear();
+    for (const std::int32_t i : space.active) space.ids_here.push_back(wanted.token[static_cast<std::size_t>(i)]);
+    slope.tokens = scores.take_tokens(space, space.ids_here);
     slope.kept = scores.move_kept(device, space.active);
     for (std::size_t k = 0; k < space.active.size(); ++k) {
       space.dlogp[k] = space.dlogp[static_cast<std::size_t>(space.active[k])];

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -11,8 +12,10 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/device/device.hpp"
+#include "rlcore/nn/head_sums.hpp"
 #include "rlcore/nn/linear.hpp"
 #include "rlcore/nn/packed_weights.hpp"
+#include "rlcore/nn/partition.hpp"
 #include "rlcore/nn/pass.hpp"
 #include "rlcore/nn/score_gradient.hpp"
 #include "rlcore/nn/workspace.hpp"
@@ -37,9 +40,12 @@ class gradients {
         size_(model.size()),
         width_(static_cast<extent_t>(model.settings().hidden_size)),
         tied_(model.settings().tied()),
+        vocabulary_(model.vocabulary()),
+        partial_(model.part().tensor_size > 1),
+        head_sums_(model),
         matrices_(model.matrices().begin(), model.matrices().end()) {
     std::sort(matrices_.begin(), matrices_.end(), [](const matrix& a, const matrix& b) { return a.offset < b.offset; });
-    if (tied_) place_.assign(static_cast<std::size_t>(model.settings().vocab_size), -1);
+    if (tied_) place_.assign(static_cast<std::size_t>(vocabulary_.size()), -1);
     if (!lazy) reserve();
     zero();
   }
@@ -83,6 +89,8 @@ class gradients {
   void begin(pass<Device>& p) {
     reserve();
     p.gradients = flat_.data(), p.first = std::exchange(zero_, false);
+    p.head_gradients = head_sums_.data();
+    if (p.first) head_sums_.zero();
     if (p.first) {  // all but the linear weights, which come in the order of their offsets
       std::size_t at = 0;
       for (const matrix& m : matrices_) {
@@ -99,6 +107,18 @@ class gradients {
   }
 
   /// After a backward: adds rows dx [tokens, hidden] of the input tokens `ids` (host) and completes flat().
+  void complete(const pass<Device>& p, std::span<const std::int32_t> ids, const float* dx) {
+    head_sums_.complete(p.tensor, flat_.data());
+    if (!partial_) return add_embedding(p.space, ids.data(), dx, std::ssize(ids));
+    std::vector<std::int32_t>&own = p.space.ids_here, &rows = p.space.rows_here;
+    choose_tokens(vocabulary_, ids, own, rows);
+    const auto n = static_cast<extent_t>(own.size());
+    float* own_dx = p.space.template take<float>(n * width_);
+    device_->gather_rows(own_dx, dx, p.space.take_copy(rows.data(), n), n, width_);
+    add_embedding(p.space, own.data(), own_dx, n);
+  }
+
+ private:
   void add_embedding(workspace<Device>& space, const std::int32_t* ids, const float* dx, extent_t tokens) {
     if (!tied_) {
       device_->scatter_add_rows(flat_.data(), dx, space.take_copy(ids, tokens), tokens, width_);
@@ -120,8 +140,6 @@ class gradients {
     device_->gather_rows(head_sum_.data(), flat_.data(), device_ids_.data(), distinct, width_);
     device_->scatter_add_rows(flat_.data(), input_sum_.data(), device_ids_.data(), distinct, width_);
   }
-
- private:
   void grow(std::size_t before) {
     const auto w = static_cast<std::size_t>(width_);
     if (device_ids_.size() < ids_.size()) {
@@ -142,7 +160,9 @@ class gradients {
   }
   void settle() const {
     reserve();
-    if (std::exchange(zero_, false)) zero_range(0, size_);
+    if (!std::exchange(zero_, false)) return;
+    zero_range(0, size_);
+    head_sums_.zero();
   }
   void reserve() const {
     if (flat_.size() != size_) flat_ = buffer<float, Device>(*device_, size_);
@@ -154,6 +174,9 @@ class gradients {
   mutable bool zero_ = false;  // flat_ stands for zeros, whatever it holds
   extent_t width_;
   bool tied_;
+  slice vocabulary_;
+  bool partial_;  // only a part of the vocabulary is here
+  head_sums<Device> head_sums_;
   std::vector<matrix> matrices_;           // linear weights by offset
   std::vector<std::int32_t> ids_, place_;  // distinct input tokens in order of appearance; their index, -1: none
   buffer<std::int32_t, Device> device_ids_;

@@ -4,6 +4,7 @@
 #include "rlcore/nn/linear.hpp"
 #include "rlcore/nn/norm.hpp"
 #include "rlcore/nn/pass.hpp"
+#include "rlcore/nn/vocabulary_chunks.hpp"
 
 RLCORE_BEGIN
 namespace nn {
@@ -13,6 +14,12 @@ namespace nn {
 struct head {
   norm final_norm;
   linear output;
+  vocabulary_chunks chunks;  ///< of the outputs; says nothing about a score
+
+  /// Columns of chunk c of those here.
+  slice columns(extent_t c) const {
+    return chunks.apart() ? chunks.columns(c) : slice{0, static_cast<std::int64_t>(output.outputs)};
+  }
 
   /// The rows `index` (device memory, n of them) of x, normed.
   template <class Device>
@@ -43,14 +50,14 @@ struct head {
                             p.packed.at(output.number) + p.device.packed_bytes(p.packed.format, first, output.inputs),
                             p.packed.format, nullptr, n, count, output.inputs);
   }
-  /// From the gradient dout of forward_columns: adds to (with p.first: writes) the weight's gradient; dnormed [n,
-  /// hidden] is written by column 0 and added to by later ones, which have to come in order.
+  /// From the gradient dout of forward_columns: adds to (with p.first: writes) the weight's gradient; writes dnormed
+  /// [n, hidden] or adds to it.
   template <class Device>
   void backward_columns(const pass<Device>& p, float* dnormed, const float* dout, const float* normed, extent_t n,
-                        extent_t first, extent_t count) const {
+                        extent_t first, extent_t count, bool accumulate) const {
     const std::size_t at = output.weight + static_cast<std::size_t>(first * output.inputs);
     if (p.gradients) p.device.linear_backward_weight(p.gradients + at, dout, normed, n, count, output.inputs, !p.first);
-    p.device.linear_backward_input(dnormed, dout, p.weights + at, n, count, output.inputs, first > 0);
+    p.device.linear_backward_input(dnormed, dout, p.weights + at, n, count, output.inputs, accumulate);
   }
 };
 

@@ -7,6 +7,7 @@
 #include "rlcore/core/error.hpp"
 #include "rlcore/device/device.hpp"
 #include "rlcore/nn/config.hpp"
+#include "rlcore/nn/partition.hpp"
 #include "rlcore/tensor/buffer.hpp"
 
 RLCORE_BEGIN
@@ -19,18 +20,19 @@ namespace nn {
 template <class Device>
 class kv_cache {
  public:
-  kv_cache(Device& device, const config& c, std::int64_t pages)
+  /// A tensor parallel rank keeps those of its heads.
+  kv_cache(Device& device, const config& c, std::int64_t pages, const partition& part = {})
       : device_(&device),
         pages_(pages),
-        page_size_(static_cast<extent_t>(page_floats(c))),
+        page_size_(static_cast<extent_t>(page_floats(c, part))),
         layers_(static_cast<extent_t>(c.num_hidden_layers)) {
     require(pages > 0, "kv_cache: pages must be positive");
     memory_ = buffer<float, Device>(device, static_cast<std::size_t>(layers_ * pages * page_size_));
   }
 
   /// Bytes of one page of all layers.
-  static std::size_t page_bytes(const config& c) {
-    return static_cast<std::size_t>(page_floats(c) * c.num_hidden_layers) * sizeof(float);
+  static std::size_t page_bytes(const config& c, const partition& part = {}) {
+    return static_cast<std::size_t>(page_floats(c, part) * c.num_hidden_layers) * sizeof(float);
   }
   std::int64_t pages() const noexcept { return pages_; }
   std::size_t bytes() const noexcept { return memory_.size() * sizeof(float); }
@@ -45,9 +47,9 @@ class kv_cache {
   }
 
  private:
-  static std::int64_t page_floats(const config& c) {
+  static std::int64_t page_floats(const config& c, const partition& part) {
     const std::int64_t head_dim = c.head_dim ? c.head_dim : c.hidden_size / c.num_attention_heads;
-    return 2 * kv_page * c.num_key_value_heads * head_dim;
+    return 2 * kv_page * (c.num_key_value_heads / part.tensor_size) * head_dim;
   }
 
   Device* device_;

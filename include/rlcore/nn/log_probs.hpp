@@ -43,9 +43,9 @@ void log_probs(const causal_lm<Device>& model, workspace<Device>& space, const r
   const normed_rows<Device> body(model, space, sequences, wanted.row);
   if (n == 0) return;
   Device& device = model.device();
-  const std::int32_t* tokens = space.take_copy(wanted.token.data(), n);
   float* results = space.template take<float>(2 * n);
   const head_rows<Device> scores(body.pass, model.head(), temperature, n, space.logits_bytes(), false);
+  const std::int32_t* tokens = scores.take_tokens(space, wanted.token);
   scores.forward(body.pass, body.normed, tokens, n, results, entropy.empty() ? nullptr : results + n, nullptr);
   device.download(logp.data(), results, logp.size_bytes());
   if (!entropy.empty()) device.download(entropy.data(), results + n, entropy.size_bytes());

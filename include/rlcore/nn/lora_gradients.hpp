@@ -75,7 +75,7 @@ class lora_gradients {
     return {weight, output.bias == no_parameter ? nullptr : weight + output.inputs, true};
   }
   /// The embedding is frozen.
-  void add_embedding(workspace<Device>&, const std::int32_t*, const float*, extent_t) noexcept {}
+  void complete(const pass<Device>&, std::span<const std::int32_t>, const float*) noexcept {}
 
  private:
   /// From sums to gradients: blocks of the diagonal to their places, times s.

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "rlcore/nn/all_logits.hpp"
 #include "rlcore/nn/log_probs.hpp"
 #include "rlcore/nn/normed_rows.hpp"
 
@@ -32,7 +33,7 @@ void most_likely(const causal_lm<Device>& model, workspace<Device>& space, const
   std::vector<float> host;
   for (extent_t first = 0; first < n; first += at_once) {
     const extent_t count = std::min(at_once, n - first);
-    model.head().forward(body.pass, logits, body.normed + first * h, count);
+    all_logits(model, body.pass, logits, body.normed + first * h, count);
     host.resize(static_cast<std::size_t>(count) * vocabulary);
     model.device().download(host.data(), logits, host.size() * sizeof(float));
     for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {

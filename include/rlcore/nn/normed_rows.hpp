@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "rlcore/nn/causal_lm.hpp"
+#include "rlcore/nn/embedding.hpp"
 #include "rlcore/nn/packed_batch.hpp"
 
 RLCORE_BEGIN
@@ -29,7 +30,8 @@ struct normed_rows {
     pass.tokens = batch.tokens, pass.positions = batch.positions;
     const auto h = static_cast<extent_t>(model.settings().hidden_size);
     float *x = space.template take<float>(batch.tokens * h), *y = space.template take<float>(batch.tokens * h);
-    pass.device.gather_rows(x, pass.weights, batch.ids, batch.tokens, h);
+    pass.tensor = model.tensor();
+    embed(model, pass, x, sequences.values, batch.ids);
     const block_activations a = model.blocks().front().take(space, std::max(batch.tokens, n));
     const std::span<const block> blocks = model.blocks();
     for (const block& b : blocks.first(blocks.size() - 1)) {

@@ -21,10 +21,11 @@ struct packed_view {
   const std::byte* at(std::size_t n) const { return data + offsets[n]; }
 };
 
-/// A weight [outputs, inputs] that starts at `offset` of the model's weights.
+/// A weight [outputs, inputs] that starts at `offset` of the model's weights, packed in `chunks` equal parts of its
+/// inputs.
 struct matrix {
   std::size_t offset = 0;
-  extent_t outputs = 0, inputs = 0;
+  extent_t outputs = 0, inputs = 0, chunks = 1;
 };
 
 /// One format's copy. Packed once after each change of the weights and read by every pass until the next: training,
@@ -43,23 +44,37 @@ class packed_weights {
       std::size_t size = 0;
       for (const matrix& m : matrices) {
         offsets_.push_back(size);
-        size += (device.packed_bytes(format_, m.outputs, m.inputs) + 63) / 64 * 64;
+        size += static_cast<std::size_t>(m.chunks) * bytes_of_chunk(device, m);
       }
       data_ = buffer<std::byte, Device>(device, size);
     }
     if (!current_)
-      for (std::size_t n = 0; n < matrices.size(); ++n)
-        device.pack_weight(data_.data() + offsets_[n], format_, weights + matrices[n].offset, matrices[n].outputs,
-                           matrices[n].inputs);
+      for (std::size_t n = 0; n < matrices.size(); ++n) pack(device, data_.data() + offsets_[n], matrices[n], weights);
     current_ = true;
     return {format_, data_.data(), offsets_.data()};
   }
 
  private:
+  std::size_t bytes_of_chunk(Device& device, const matrix& m) const {
+    return (device.packed_bytes(format_, m.outputs, m.inputs / m.chunks) + 63) / 64 * 64;
+  }
+  void pack(Device& device, std::byte* to, const matrix& m, const float* weights) {
+    if (m.chunks == 1) return device.pack_weight(to, format_, weights + m.offset, m.outputs, m.inputs);
+    const extent_t width = m.inputs / m.chunks;
+    const auto size = static_cast<std::size_t>(m.outputs * width);
+    if (columns_.size() < size) columns_ = buffer<float, Device>(device, size);
+    for (extent_t c = 0; c < m.chunks; ++c) {
+      device.copy_rows(columns_.data(), width, nullptr, weights + m.offset + c * width, m.inputs, m.outputs, width);
+      device.pack_weight(to + static_cast<std::size_t>(c) * bytes_of_chunk(device, m), format_, columns_.data(),
+                         m.outputs, width);
+    }
+  }
+
   weight_format format_;
   bool current_ = false;
   std::vector<std::size_t> offsets_;
   buffer<std::byte, Device> data_;
+  buffer<float, Device> columns_;  // of one chunk
 };
 
 }  // namespace nn

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "rlcore/core/error.hpp"
 #include "rlcore/nn/config.hpp"
@@ -38,6 +40,17 @@ constexpr slice vocabulary_part(std::int64_t vocabulary, std::int64_t part, std:
   return part_of(vocabulary, part, parts, vocabulary_unit);
 }
 
+/// The tokens of a part of the vocabulary, counted from its begin, and where they stand in `ids`.
+inline void choose_tokens(const slice& part, std::span<const std::int32_t> ids, std::vector<std::int32_t>& own,
+                          std::vector<std::int32_t>& places) {
+  own.clear(), places.clear();
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    if (ids[i] >= part.begin && ids[i] < part.end) {
+      own.push_back(static_cast<std::int32_t>(ids[i] - part.begin));
+      places.push_back(static_cast<std::int32_t>(i));
+    }
+}
+
 /// Throws config_error, in one line that names the key of config.json, unless the model can be split so. head_dim is
 /// known.
 inline void check_partition(const config& c, const partition& p) {
@@ -60,6 +73,9 @@ inline void check_partition(const config& c, const partition& p) {
   if (c.row_chunks < 0 || c.row_chunks > 64 || (c.row_chunks & (c.row_chunks - 1)) != 0)
     fail("row_chunks must be 0 or a power of two up to 64, got " + std::to_string(c.row_chunks));
   const char* const chunks = "row_chunks";
+  if (vocabulary_part(c.vocab_size, 0, c.row_chunks).size() == 0)
+    fail("vocab_size " + std::to_string(c.vocab_size) + " has less than " + std::to_string(vocabulary_unit) +
+         " tokens for each of row_chunks " + std::to_string(c.row_chunks));
   if (p.tensor_size > 1) divides(c.row_chunks, p.tensor_size, chunks, ranks);
   divides(c.num_attention_heads * c.head_dim, c.row_chunks, "num_attention_heads * head_dim", chunks);
   divides(c.num_key_value_heads * c.head_dim, c.row_chunks, "num_key_value_heads * head_dim", chunks);

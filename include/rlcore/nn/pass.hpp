@@ -12,9 +12,14 @@
 RLCORE_BEGIN
 namespace nn {
 
+class tensor_group;
+struct row_share;
+
 /// `tokens` rows at `positions` (device memory) under the model's `weights`, which the linear layers read packed;
 /// `gradients` is null in a forward-only pass and where the weights are frozen, and `first` says that those of linear
-/// weights hold nothing to add to. `adapter` is null unless low-rank adapters are trained.
+/// weights hold nothing to add to. `adapter` is null unless low-rank adapters are trained. `tensor` is null unless
+/// ranks share the layers, and `share` unless they share the rows between layers (tensor_pass.hpp). `head_gradients` is
+/// null unless the gradients of norms of heads are summed for each head (gradients.hpp).
 template <class Device>
 struct pass {
   Device& device;
@@ -26,6 +31,9 @@ struct pass {
   const std::int32_t* positions = nullptr;
   bool first = false;
   const adapter_pass* adapter = nullptr;
+  tensor_group* tensor = nullptr;
+  const row_share* share = nullptr;
+  float* head_gradients = nullptr;
 };
 
 }  // namespace nn

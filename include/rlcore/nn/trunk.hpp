@@ -11,6 +11,7 @@
 
 #include "rlcore/nn/active_rows.hpp"
 #include "rlcore/nn/causal_lm.hpp"
+#include "rlcore/nn/embedding.hpp"
 #include "rlcore/nn/packed_batch.hpp"
 
 RLCORE_BEGIN
@@ -37,16 +38,17 @@ class trunk {
     const packed_batch<Device> batch(model, space, sequences, rows);
     pass_.weights = model.weights().data(), pass_.packed = model.packed();
     pass_.tokens = batch.tokens, pass_.positions = batch.positions;
+    share_rows();
     const std::span<const block> blocks = model.blocks();
-    inputs_ = space.template take<float>(static_cast<extent_t>(blocks.size() + 1) * batch.tokens * width_);
+    inputs_ = space.template take<float>(static_cast<extent_t>(blocks.size() + 1) * own_rows(pass_) * width_);
     space.kept.clear();
     for (std::size_t l = 0; l < (recompute ? 1 : blocks.size()); ++l)
-      space.kept.push_back(blocks[l].take(space, batch.tokens));
-    pass_.device.gather_rows(x(0), pass_.weights, batch.ids, batch.tokens, width_);
+      space.kept.push_back(blocks[l].take(space, batch.tokens, own_rows(pass_)));
+    embed(model, pass_, x(0), sequences.values, batch.ids);
     for (std::size_t l = 0; l < blocks.size(); ++l)
       blocks[l].forward(pass_, space.kept[recompute ? 0 : l], x(l + 1), x(l), place_in_rows(space, blocks[l].mixer));
     row_ = space.take_copy(rows.data(), count_);
-    top_ = model.head().gather(pass_, x(blocks.size()), row_, count_);
+    top_ = model.head().gather(pass_, all_rows(pass_, x(blocks.size()), share_.whole, width_), row_, count_);
   }
 
   const nn::pass<Device>& pass() const noexcept { return pass_; }
@@ -86,29 +88,43 @@ class trunk {
     const extent_t t = pass_.tokens, h = width_;
     model_.head().final_norm.backward(device, pass_.weights, pass_.gradients, dnormed, dnormed, h, top_.rows, h,
                                       top_.rstd, count_, false);
-    float* dx = space_.template take<float>(t * h);
-    device.fill_zero(dx, static_cast<std::size_t>(t * h) * sizeof(float));
-    device.scatter_add_rows(dx, dnormed, row_, count_, h);
+    float* dx = space_.template take<float>(own_rows(pass_) * h);
+    float* all = pass_.share ? share_.whole : dx;
+    device.fill_zero(all, static_cast<std::size_t>(t * h) * sizeof(float));
+    device.scatter_add_rows(all, dnormed, row_, count_, h);
+    if (pass_.share) device.copy_rows(dx, h, nullptr, all + first_own_row() * h, h, own_rows(pass_), h);
 
     const std::span<const block> blocks = model_.blocks();
     const std::vector<block_activations>& kept = space_.kept;
     const block_scratch scratch = blocks.front().take_scratch(space_, t);
-    float* again = recompute_ ? space_.template take<float>(t * h) : nullptr;
+    float* again = recompute_ ? space_.template take<float>(own_rows(pass_) * h) : nullptr;
     for (std::size_t l = blocks.size(); l-- > 0;)
       for_active_rows(pass_, [&](const nn::pass<Device>& part, extent_t begin) {
         const auto place = place_in_rows(space_, blocks[l].mixer);
-        const float* input = x(l) + begin * h;
+        const extent_t own = own_begin(part, begin);
+        const float* input = x(l) + own * h;
         if (recompute_) blocks[l].forward(part, kept[0], again, input, place);
-        blocks[l].backward(part, recompute_ ? kept[0] : rows_from(blocks[l], kept[l], begin), scratch, dx + begin * h,
-                           input, place, place_gradients_in_rows(space_, blocks[l].mixer));
+        blocks[l].backward(part, recompute_ ? kept[0] : rows_from(blocks[l], kept[l], begin, own), scratch,
+                           dx + own * h, input, place, place_gradients_in_rows(space_, blocks[l].mixer));
       });
-    grads.add_embedding(space_, sequences_.values.data(), dx, t);
+    grads.complete(pass_, sequences_.values, all_rows(pass_, dx, share_.whole, h));
     device.wait();
   }
 
  private:
   /// The input of layer l, or for l = layers the final hidden states.
-  float* x(std::size_t l) const { return inputs_ + static_cast<extent_t>(l) * pass_.tokens * width_; }
+  float* x(std::size_t l) const { return inputs_ + static_cast<extent_t>(l) * own_rows(pass_) * width_; }
+
+  /// Sequence parallelism: this rank keeps its share of the rows between layers.
+  void share_rows() {
+    pass_.tensor = model_.tensor();
+    if (!pass_.tensor || !pass_.tensor->sequence()) return;
+    const extent_t t = pass_.tokens;
+    share_ = row_share().of(*pass_.tensor, t, 0, t);
+    share_.whole = space_.template take<float>(t * width_), share_.other = space_.template take<float>(t * width_);
+    pass_.share = &share_;
+  }
+  extent_t first_own_row() const { return pass_.tokens * pass_.tensor->rank() / pass_.tensor->size(); }
 
   const causal_lm<Device>& model_;
   workspace<Device>& space_;
@@ -117,6 +133,7 @@ class trunk {
   bool recompute_;
   extent_t count_, width_;
   nn::pass<Device> pass_;
+  row_share share_;
   float* inputs_ = nullptr;
   const std::int32_t *row_ = nullptr, *active_ = nullptr;
   head_activations top_;

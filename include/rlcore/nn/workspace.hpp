@@ -46,10 +46,24 @@ class workspace {
   void reset() {
     if (blocks_.size() > 1) {
       blocks_.clear();
-      blocks_.emplace_back(*device_, before_ + used_);
+      blocks_.emplace_back(*device_, most_);
     }
-    used_ = before_ = 0;
+    used_ = before_ = most_ = 0;
   }
+  /// While it lives memory is taken that is free again afterwards.
+  class scope {
+   public:
+    explicit scope(workspace& space) : space_(space), blocks_(space.blocks_.size()), used_(space.used_) {}
+    scope(const scope&) = delete;
+    scope& operator=(const scope&) = delete;
+    ~scope() {
+      if (space_.blocks_.size() == blocks_) space_.used_ = used_;  // else until the next reset()
+    }
+
+   private:
+    workspace& space_;
+    std::size_t blocks_, used_;
+  };
   /// n uninitialised values of device memory, valid until the next reset(). Large pieces start at equal places of pages
   /// of 4 KiB: a processor that compares addresses by their low bits then sees no store in the way of its loads.
   template <class T>
@@ -63,6 +77,7 @@ class workspace {
     }
     std::byte* p = blocks_.back().data() + used_;
     used_ += bytes;
+    most_ = std::max(most_, before_ + used_);
     return static_cast<T*>(static_cast<void*>(p));
   }
   /// The same, filled from the host.
@@ -103,6 +118,7 @@ class workspace {
   std::vector<attention_segment_gradient> segment_gradients;
   std::vector<float> logp, entropy, dlogp, dentropy;
   std::vector<block_activations> kept;
+  std::vector<std::int32_t> ids_here, rows_here;  // tokens of this rank's part of the vocabulary
   // Those of active_rows.hpp.
   std::vector<std::int32_t> active, counts;
   std::vector<segment_range> ranges;
@@ -110,7 +126,8 @@ class workspace {
 
  private:
   Device* device_;
-  std::size_t logits_bytes_, used_ = 0, before_ = 0;  // used of the last block, of those before it
+  std::size_t logits_bytes_, used_ = 0, before_ = 0,
+                             most_ = 0;  // used of the last block, of those before it; the most of both
   std::vector<buffer<std::byte, Device>> blocks_;
   buffer<float, Device> cosine_, sine_;
   extent_t half_ = 0, positions_ = 0;

@@ -66,7 +66,7 @@ class engine {
       for (std::size_t begin = 0, end; begin < draws.size(); begin = end) {
         for (end = begin + 1; end < draws.size() && draws[end].row == draws[end - 1].row + 1;) ++end;
         const std::size_t n = end - begin;
-        draw_(device, settings.how, logits_.data() + draws[begin].row * vocabulary, vocabulary,
+        draw_(device, settings.how, model.head().chunks, logits_.data() + draws[begin].row * vocabulary, vocabulary,
               std::span(uniform_).subspan(begin, n), std::span(tokens_).subspan(begin, n),
               std::span(logp_).subspan(begin, n), std::span(entropy_).subspan(begin, n));
       }
@@ -102,7 +102,7 @@ class engine {
   void prepare(const nn::causal_lm<Device>& model, std::span<const request> requests, const generation& settings,
                std::int64_t slots) {
     const nn::config& c = model.settings();
-    const std::size_t page_bytes = nn::kv_cache<Device>::page_bytes(c);
+    const std::size_t page_bytes = nn::kv_cache<Device>::page_bytes(c, model.part());
     const auto allowed =
         static_cast<std::int64_t>(std::min<std::size_t>(settings.max_cache_bytes / page_bytes, 0x7fffffff));
     std::int64_t all = 0, longest = 0, longest_prompt = 0;
@@ -124,7 +124,7 @@ class engine {
         cache_ && device_ == &model.device() && page_bytes_ == page_bytes && layers_ == c.num_hidden_layers;
     if (!fits || cache_->pages() < pages || cache_->pages() > allowed) {
       cache_.reset();  // before the new one is allocated
-      cache_ = std::make_unique<nn::kv_cache<Device>>(model.device(), c, pages);
+      cache_ = std::make_unique<nn::kv_cache<Device>>(model.device(), c, pages, model.part());
       device_ = &model.device(), page_bytes_ = page_bytes, layers_ = c.num_hidden_layers;
     }
     pool_.reset(static_cast<std::int32_t>(cache_->pages()));

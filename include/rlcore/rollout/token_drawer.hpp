@@ -1,11 +1,14 @@
 // Tokens drawn from logits, with the log-prob and entropy that training computes for them.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "rlcore/device/device.hpp"
+#include "rlcore/nn/vocabulary_chunks.hpp"
 #include "rlcore/rollout/sampling.hpp"
 #include "rlcore/tensor/buffer.hpp"
 
@@ -17,10 +20,12 @@ template <rlcore::device Device>
 class token_drawer {
  public:
   /// One token per row of logits [rows, vocabulary] (device memory) at uniform[row]; log-prob and entropy are those of
-  /// softmax(logits / temperature), of temperature 1 if the sampling is greedy. All spans have `rows` elements.
-  void operator()(Device& device, const sampling& how, const float* logits, extent_t vocabulary,
-                  std::span<const double> uniform, std::span<std::int32_t> tokens, std::span<float> logp,
-                  std::span<float> entropy) {
+  /// softmax(logits / temperature), of temperature 1 if the sampling is greedy, made of `chunks` as training makes
+  /// them. All spans have `rows` elements.
+  void operator()(Device& device, const sampling& how, const nn::vocabulary_chunks& chunks, const float* logits,
+                  extent_t vocabulary, std::span<const double> uniform, std::span<std::int32_t> tokens,
+                  std::span<float> logp, std::span<float> entropy) {
+    if (chunks.apart()) return draw_in_chunks(device, how, chunks, logits, uniform, tokens, logp, entropy);
     const auto rows = static_cast<extent_t>(tokens.size());
     const float temperature = how.greedy() ? 1.0f : how.temperature;
     if constexpr (Device::host_readable) {
@@ -46,9 +51,44 @@ class token_drawer {
   }
 
  private:
+  void draw_in_chunks(Device& device, const sampling& how, const nn::vocabulary_chunks& chunks, const float* logits,
+                      std::span<const double> uniform, std::span<std::int32_t> tokens, std::span<float> logp,
+                      std::span<float> entropy) {
+    const std::size_t n = tokens.size(), all = static_cast<std::size_t>(chunks.total);
+    const auto rows = static_cast<extent_t>(n), vocabulary = static_cast<extent_t>(chunks.vocabulary);
+    const float temperature = how.greedy() ? 1.0f : how.temperature;
+    if (states_.size() < n * all) {
+      uniform_ = {device, n};
+      tokens_ = {device, n * all};
+      results_ = {device, 2 * n};
+      states_ = {device, n * all};
+      std::int64_t widest = 0;
+      for (std::int64_t c = 0; c < chunks.total; ++c) widest = std::max(widest, chunks.part(c).size());
+      part_ = {device, n * static_cast<std::size_t>(widest)};
+    }
+    device.upload(uniform_.data(), uniform.data(), uniform.size_bytes());
+    device.sample(how.arguments(), logits, rows, vocabulary, uniform_.data(), tokens_.data());
+    device.download(tokens.data(), tokens_.data(), tokens.size_bytes());
+    chunks.count_from(tokens, 0, chunks.total, counted_);
+    device.upload(tokens_.data(), counted_.data(), counted_.size() * sizeof(std::int32_t));
+    for (std::int64_t c = 0; c < chunks.total; ++c) {
+      const nn::slice part = chunks.part(c);
+      const auto width = static_cast<extent_t>(part.size()), at = static_cast<extent_t>(c) * rows;
+      device.copy_rows(part_.data(), width, nullptr, logits + part.begin, vocabulary, rows, width);
+      device.log_prob_accumulate(states_.data() + at, part_.data(), rows, width, 0, tokens_.data() + at, temperature);
+    }
+    nn::merge_log_probs(device, states_.data(), rows, static_cast<extent_t>(chunks.total));
+    device.log_prob_finish(states_.data(), rows, temperature, results_.data(), results_.data() + n, nullptr);
+    device.download(logp.data(), results_.data(), logp.size_bytes());
+    device.download(entropy.data(), results_.data() + n, entropy.size_bytes());
+  }
+
   buffer<double, Device> uniform_;
   buffer<std::int32_t, Device> tokens_;
   buffer<float, Device> results_;
+  buffer<float, Device> part_;  // with the next two: in chunks
+  buffer<log_prob_state, Device> states_;
+  std::vector<std::int32_t> counted_;
 };
 
 }  // namespace rollout
