@@ -11,6 +11,7 @@
 
 #include "rlcore/device/block_sums.hpp"
 #include "rlcore/device/device.hpp"
+#include "rlcore/device/partial_attention.hpp"
 
 RLCORE_BEGIN
 
@@ -72,6 +73,16 @@ class any_device {
                                   std::span<const attention_segment_gradient> gradients, const float* q, extent_t q_row,
                                   const float* out, const float* dout, extent_t out_row, const float* statistics,
                                   float* dq) = 0;
+  /// 0 if the device inside has no attention in parts; it must not be called then.
+  virtual extent_t attention_tile() const = 0;
+  virtual void attention_forward_part(const attention_shape& s, std::span<const attention_segment> segments,
+                                      std::span<const attention_part> parts, const float* q, extent_t q_row, float* out,
+                                      extent_t out_row, float* statistics) = 0;
+  virtual void attention_backward_part(const attention_shape& s, std::span<const attention_segment> segments,
+                                       std::span<const attention_part> parts,
+                                       std::span<const attention_segment_gradient> gradients, const float* q,
+                                       extent_t q_row, const float* out, const float* dout, extent_t out_row,
+                                       const float* statistics, float* dq) = 0;
 
   virtual void swiglu_forward(float* y, const float* gate_up, extent_t t, extent_t w) = 0;
   virtual void swiglu_backward(float* dgate_up, const float* dy, const float* gate_up, extent_t t, extent_t w) = 0;
@@ -101,7 +112,7 @@ class any_device {
   virtual void adamw(float* w, float* m, float* v, const float* g, extent_t n, const adamw_step& s) = 0;
 };
 
-static_assert(device<any_device>);
+static_assert(device<any_device> && partial_attention<any_device>);
 
 /// A device of type D, made in place from `arguments`, as an any_device.
 template <device D>
@@ -181,6 +192,21 @@ class any_device_of final : public any_device {
                           const float* out, const float* dout, extent_t out_row, const float* statistics,
                           float* dq) override {
     d_.attention_backward(s, segments, gradients, q, q_row, out, dout, out_row, statistics, dq);
+  }
+  extent_t attention_tile() const override { return rlcore::attention_tile(d_); }
+  void attention_forward_part(const attention_shape& s, std::span<const attention_segment> segments,
+                              std::span<const attention_part> parts, const float* q, extent_t q_row, float* out,
+                              extent_t out_row, float* statistics) override {
+    if constexpr (partial_attention<D>)
+      d_.attention_forward_part(s, segments, parts, q, q_row, out, out_row, statistics);
+  }
+  void attention_backward_part(const attention_shape& s, std::span<const attention_segment> segments,
+                               std::span<const attention_part> parts,
+                               std::span<const attention_segment_gradient> gradients, const float* q, extent_t q_row,
+                               const float* out, const float* dout, extent_t out_row, const float* statistics,
+                               float* dq) override {
+    if constexpr (partial_attention<D>)
+      d_.attention_backward_part(s, segments, parts, gradients, q, q_row, out, dout, out_row, statistics, dq);
   }
 
   void swiglu_forward(float* y, const float* gate_up, extent_t t, extent_t w) override {

@@ -21,6 +21,7 @@
 #include "rlcore/device/cpu/sampling.hpp"
 #include "rlcore/device/cpu/work_sharing.hpp"
 #include "rlcore/device/device.hpp"
+#include "rlcore/device/partial_attention.hpp"
 
 RLCORE_BEGIN
 
@@ -151,20 +152,36 @@ class cpu : private cpu_kernels::work_sharing {
   }
   void attention_forward(const attention_shape& s, std::span<const attention_segment> segments, const float* q,
                          extent_t q_row, float* out, extent_t out_row, float* statistics) {
-    constexpr extent_t whole = std::numeric_limits<std::int32_t>::max();
-    attention_.plan(s, segments, threads() > 1 ? cpu_kernels::attention_most_rows : whole);
-    attend(s, 4, [&](const cpu_kernels::attention_unit& u, float* memory) {
-      kernels_->attention_forward(s, segments[u.segment], u.kv_head, u.begin, u.end, q, q_row, out, out_row, statistics,
-                                  memory);
-    });
+    attention_forward_part(s, segments, {}, q, q_row, out, out_row, statistics);
   }
   void attention_backward(const attention_shape& s, std::span<const attention_segment> segments,
                           std::span<const attention_segment_gradient> gradients, const float* q, extent_t q_row,
                           const float* out, const float* dout, extent_t out_row, const float* statistics, float* dq) {
+    attention_backward_part(s, segments, {}, gradients, q, q_row, out, dout, out_row, statistics, dq);
+  }
+
+  extent_t attention_tile() const noexcept { return cpu_kernels::attention_keys; }
+  /// Without `parts`, all keys of each segment.
+  void attention_forward_part(const attention_shape& s, std::span<const attention_segment> segments,
+                              std::span<const attention_part> parts, const float* q, extent_t q_row, float* out,
+                              extent_t out_row, float* statistics) {
+    constexpr extent_t whole = std::numeric_limits<std::int32_t>::max();
+    attention_.plan(s, segments, threads() > 1 ? cpu_kernels::attention_most_rows : whole);
+    attend(s, 4, [&](const cpu_kernels::attention_unit& u, float* memory) {
+      kernels_->attention_forward(s, segments[u.segment], parts.empty() ? all_keys : parts[u.segment], u.kv_head,
+                                  u.begin, u.end, q, q_row, out, out_row, statistics, memory);
+    });
+  }
+  void attention_backward_part(const attention_shape& s, std::span<const attention_segment> segments,
+                               std::span<const attention_part> parts,
+                               std::span<const attention_segment_gradient> gradients, const float* q, extent_t q_row,
+                               const float* out, const float* dout, extent_t out_row, const float* statistics,
+                               float* dq) {
     attention_.plan(s, segments, std::numeric_limits<std::int32_t>::max());  // sums over rows have one order
     attend(s, 10, [&](const cpu_kernels::attention_unit& u, float* memory) {
-      kernels_->attention_backward(s, segments[u.segment], u.kv_head, q, q_row, out, dout, out_row, statistics, dq,
-                                   gradients[u.segment].keys, gradients[u.segment].values, memory);
+      kernels_->attention_backward(s, segments[u.segment], parts.empty() ? all_keys : parts[u.segment], u.kv_head, q,
+                                   q_row, out, dout, out_row, statistics, dq, gradients[u.segment].keys,
+                                   gradients[u.segment].values, memory);
     });
   }
 
@@ -289,6 +306,8 @@ class cpu : private cpu_kernels::work_sharing {
   void exp(float* y, const float* x, extent_t n) { kernels_->exp(y, x, n); }
 
  private:
+  static constexpr attention_part all_keys{};
+
   bool rounds() const noexcept { return compute_ == compute::bfloat16; }
   static constexpr extent_t panel_bytes(weight_format format, extent_t i) noexcept {
     return cpu_kernels::panel_width * (format == weight_format::float32    ? 4 * i
@@ -363,6 +382,6 @@ class cpu : private cpu_kernels::work_sharing {
   cpu_sampler sampler_;
 };
 
-static_assert(device<cpu>);
+static_assert(device<cpu> && partial_attention<cpu>);
 
 RLCORE_END

@@ -60,6 +60,23 @@ void for_active_rows(const pass<Device>& p, F&& f) {
   space.segments.assign(space.batch_segments.begin(), space.batch_segments.end());
 }
 
+/// The same where ranks share the sequences: space.ranges are those of sequences. A rank without rows in a range is
+/// called too.
+template <class Device, class F>
+void for_active_sequences(const pass<Device>& p, F&& f) {
+  pass<Device> part = p;
+  row_share share;
+  for (const segment_range& r : p.space.ranges) {
+    part.context->select(r.begin, r.end);
+    const extent_t begin = part.context->first_row();
+    part.tokens = part.context->rows();
+    part.positions = p.positions + begin;
+    if (p.share) share = p.share->of(*p.tensor, p.tokens, begin, begin + part.tokens), part.share = &share;
+    f(part, begin);
+    part.first = part.first && part.tokens == 0;
+  }
+}
+
 /// What `a` holds from row `row` on, which between layers is row `own` of this rank.
 inline block_activations rows_from(const block& b, block_activations a, extent_t row, extent_t own) {
   const auto skip_rows = [](float*& p, extent_t values) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 
+#include "rlcore/nn/context_pass.hpp"
 #include "rlcore/nn/head_norm.hpp"
 #include "rlcore/nn/linear.hpp"
 #include "rlcore/nn/norm.hpp"
@@ -38,7 +39,7 @@ struct attention {
   }
 
   /// y = attention of x. `place(qkv)` says where keys and values are to be read (and may store them there first):
-  /// it returns the segments.
+  /// it returns the segments. Where ranks share the sequences they see to that themselves.
   template <class Device, class Place>
   void forward(const pass<Device>& p, const attention_activations& a, float* y, const float* x, Place&& place) const {
     const extent_t qk = q_width() + kv_width(), t = p.tokens;
@@ -50,7 +51,10 @@ struct attention {
     }
     p.device.rope(a.qkv, width(), shape.heads + shape.kv_heads, shape.head_dim, p.positions, p.space.cosine(),
                   p.space.sine(), t, false);
-    p.device.attention_forward(shape, place(a.qkv), a.qkv, width(), a.attended, q_width(), a.statistics);
+    if (p.context)
+      p.context->forward(a);
+    else
+      p.device.attention_forward(shape, place(a.qkv), a.qkv, width(), a.attended, q_width(), a.statistics);
     output.forward(p, y, a.attended, t);
   }
 
@@ -62,8 +66,11 @@ struct attention {
     const extent_t qk = q_width() + kv_width(), t = p.tokens;
     output.backward(p, dattended, dy, a.attended, t);
     p.device.fill_zero(dqkv, static_cast<std::size_t>(t * width()) * sizeof(float));
-    p.device.attention_backward(shape, place(a.qkv), place_gradient(dqkv), a.qkv, width(), a.attended, dattended,
-                                q_width(), a.statistics, dqkv);
+    if (p.context)
+      p.context->backward(a, dattended, dqkv);
+    else
+      p.device.attention_backward(shape, place(a.qkv), place_gradient(dqkv), a.qkv, width(), a.attended, dattended,
+                                  q_width(), a.statistics, dqkv);
     p.device.rope(dqkv, width(), shape.heads + shape.kv_heads, shape.head_dim, p.positions, p.space.cosine(),
                   p.space.sine(), t, true);
     if (norms) {

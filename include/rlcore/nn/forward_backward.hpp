@@ -33,29 +33,30 @@ void forward_backward(const causal_lm<Device>& model, workspace<Device>& space, 
   trunk<Device> body(model, space, sequences, wanted.row, recompute);
   Device& device = model.device();
   const extent_t n = body.count();
+  const std::span<const std::int32_t> tokens = body.own(wanted.token);
   float *logp = space.template take<float>(n), *entropy = space.template take<float>(n);
   float* statistics = space.template take<float>(2 * n);
   const head_rows<Device> scores(body.pass(), model.head(), temperature, n, space.logits_bytes(), true);
-  const std::int32_t* token = scores.take_tokens(space, wanted.token);
+  const std::int32_t* token = scores.take_tokens(space, tokens);
   scores.forward(body.pass(), body.top().normed, token, n, logp, entropy, statistics);
 
-  const auto count = static_cast<std::size_t>(n);
+  const auto count = static_cast<std::size_t>(n), all = wanted.row.size();
   space.logp.resize(count), space.entropy.resize(count);
-  space.dlogp.assign(count, 0.0f), space.dentropy.assign(count, 0.0f);
+  space.dlogp.assign(all, 0.0f), space.dentropy.assign(all, 0.0f);
   device.download(space.logp.data(), logp, count * sizeof(float));
   device.download(space.entropy.data(), entropy, count * sizeof(float));
+  body.gather(space.logp, all), body.gather(space.entropy, all);
   slopes(std::span<const float>(space.logp), std::span<const float>(space.entropy), std::span<float>(space.dlogp),
          std::span<float>(space.dentropy));
-  find_active_rows(space, wanted.row, [&](std::size_t i) { return space.dlogp[i] != 0 || space.dentropy[i] != 0; });
+  if (!body.find_active({&space.dlogp, &space.dentropy})) return;
   const auto m = static_cast<extent_t>(space.active.size());
-  if (m == 0) return;
 
   body.begin_backward(grads);
   head_slopes slope{m, scores.kept(), body.top().normed, token, nullptr, nullptr, entropy, statistics};
   if (m < n) {
     slope.entropy = body.chosen(entropy, 1), slope.statistics = body.chosen(statistics, 2);
     space.ids_here.clear();
-    for (const std::int32_t i : space.active) space.ids_here.push_back(wanted.token[static_cast<std::size_t>(i)]);
+    for (const std::int32_t i : space.active) space.ids_here.push_back(tokens[static_cast<std::size_t>(i)]);
     slope.tokens = scores.take_tokens(space, space.ids_here);
     slope.kept = scores.move_kept(device, space.active);
     for (std::size_t k = 0; k < space.active.size(); ++k) {

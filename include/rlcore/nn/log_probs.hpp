@@ -32,23 +32,23 @@ inline void check_temperature(float temperature) {
 template <class Device>
 void log_probs(const causal_lm<Device>& model, workspace<Device>& space, const ragged<std::int32_t>& sequences,
                const targets& wanted, float temperature, std::span<float> logp, std::span<float> entropy) {
-  const auto n = static_cast<extent_t>(wanted.row.size());
+  const auto all = static_cast<extent_t>(wanted.row.size());
   check_temperature(temperature);
-  if (std::ssize(logp) != n || (std::ssize(entropy) != n && !entropy.empty()))
-    throw std::invalid_argument("rlcore: log_probs: " + std::to_string(n) + " targets, room for " +
+  if (std::ssize(logp) != all || (std::ssize(entropy) != all && !entropy.empty()))
+    throw std::invalid_argument("rlcore: log_probs: " + std::to_string(all) + " targets, room for " +
                                 std::to_string(logp.size()) + " log-probs and " + std::to_string(entropy.size()) +
                                 " entropies");
   check_output(model, model_output::logits, "log_probs");
   check_targets(wanted, model.settings());
-  const normed_rows<Device> body(model, space, sequences, wanted.row);
-  if (n == 0) return;
-  Device& device = model.device();
+  normed_rows<Device> body(model, space, sequences, wanted.row);
+  if (all == 0) return;
+  const extent_t n = body.count;
   float* results = space.template take<float>(2 * n);
   const head_rows<Device> scores(body.pass, model.head(), temperature, n, space.logits_bytes(), false);
-  const std::int32_t* tokens = scores.take_tokens(space, wanted.token);
+  const std::int32_t* tokens = scores.take_tokens(space, body.own(wanted.token));
   scores.forward(body.pass, body.normed, tokens, n, results, entropy.empty() ? nullptr : results + n, nullptr);
-  device.download(logp.data(), results, logp.size_bytes());
-  if (!entropy.empty()) device.download(entropy.data(), results + n, entropy.size_bytes());
+  body.download(logp, results);
+  if (!entropy.empty()) body.download(entropy, results + n);
 }
 
 }  // namespace nn

@@ -24,9 +24,9 @@ void most_likely(const causal_lm<Device>& model, workspace<Device>& space, const
   if (out.size() != rows.size())
     throw std::invalid_argument("rlcore: most_likely: " + std::to_string(rows.size()) + " rows, room for " +
                                 std::to_string(out.size()) + " tokens");
-  const normed_rows<Device> body(model, space, sequences, rows);
+  normed_rows<Device> body(model, space, sequences, rows);
   if (rows.empty()) return;
-  const auto n = static_cast<extent_t>(rows.size()), h = static_cast<extent_t>(model.settings().hidden_size);
+  const extent_t n = body.count, h = static_cast<extent_t>(model.settings().hidden_size);
   const extent_t at_once = logit_rows(model, space, n);
   const auto vocabulary = static_cast<std::size_t>(model.settings().vocab_size);
   float* logits = space.template take<float>(at_once * static_cast<extent_t>(vocabulary));
@@ -42,6 +42,7 @@ void most_likely(const causal_lm<Device>& model, workspace<Device>& space, const
           static_cast<std::int32_t>(std::max_element(row, row + static_cast<std::ptrdiff_t>(vocabulary)) - row);
     }
   }
+  body.gather(out);
 }
 
 }  // namespace nn

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -42,34 +43,56 @@ void check_output(const causal_lm<Device>& model, model_output wanted, const cha
                                                                   "model"));
 }
 
-/// Checks and uploads a batch. One segment per sequence, whose keys and values lie in the qkv rows of the layer.
+/// The pass that the ranks of the workspace's context group make together; null if there is no such group.
+template <class Device>
+context_pass<Device>* share_sequences(std::optional<context_pass<Device>>& to, const causal_lm<Device>& model,
+                                      workspace<Device>& space, const ragged<std::int32_t>& sequences,
+                                      std::span<const std::int32_t> rows) {
+  if (!space.context.shares()) return nullptr;
+  const config& c = model.settings();
+  check_ids(rows, static_cast<std::int64_t>(sequences.values.size()), "target row");
+  const double constant = parallel::cost_constant(
+      {c.hidden_size, c.num_attention_heads, c.num_key_value_heads, c.head_dim, c.intermediate_size, 0, 0});
+  return &to.emplace(model.device(), space, model.blocks().front().mixer.shape, constant, sequences, rows);
+}
+
+/// Checks and uploads a batch: one segment per sequence, whose keys and values lie in the qkv rows of the layer; or,
+/// for ranks that share the sequences, this rank's rows of it.
 template <class Device>
 struct packed_batch {
   extent_t tokens = 0;
   const std::int32_t *ids = nullptr, *positions = nullptr;
 
   packed_batch(const causal_lm<Device>& model, workspace<Device>& space, const ragged<std::int32_t>& sequences,
-               std::span<const std::int32_t> rows) {
+               std::span<const std::int32_t> rows, const context_pass<Device>* context = nullptr) {
     const config& c = model.settings();
     check_ids(sequences.values, c.vocab_size, "token");
     check_ids(rows, static_cast<std::int64_t>(sequences.values.size()), "target row");
-    tokens = static_cast<extent_t>(sequences.values.size());
     extent_t longest = 0;
+    space.ids.clear();
     space.positions.clear();
     space.segments.clear();
     for (std::size_t s = 0; s + 1 < sequences.offsets.size(); ++s) {
       const auto begin = static_cast<extent_t>(sequences.offsets[s]),
                  end = static_cast<extent_t>(sequences.offsets[s + 1]);
-      if (end == begin) continue;
+      longest = std::max(longest, end - begin);
+      if (end == begin || context) continue;
       for (extent_t t = begin; t < end; ++t) space.positions.push_back(static_cast<std::int32_t>(t - begin));
       space.segments.push_back({nullptr, nullptr, 0, begin, end - begin, 0});
-      longest = std::max(longest, end - begin);
+    }
+    if (context) {
+      for (const context_piece& p : context->pieces())
+        for (extent_t t = p.first; t < p.first + p.rows; ++t) {
+          space.ids.push_back(sequences.row(p.sequence)[static_cast<std::size_t>(t)]);
+          space.positions.push_back(static_cast<std::int32_t>(t));
+        }
     }
     if (longest > c.max_position_embeddings)
       throw std::invalid_argument("rlcore: a sequence of " + std::to_string(longest) +
                                   " tokens exceeds max_position_embeddings " +
                                   std::to_string(c.max_position_embeddings));
-    ids = space.take_copy(sequences.values.data(), tokens);
+    tokens = static_cast<extent_t>(space.positions.size());
+    ids = space.take_copy(context ? space.ids.data() : sequences.values.data(), tokens);
     positions = space.take_copy(space.positions.data(), tokens);
     space.prepare_rope(c, longest);
   }

@@ -12,6 +12,8 @@
 RLCORE_BEGIN
 namespace nn {
 
+template <class Device>
+class context_pass;
 class tensor_group;
 struct row_share;
 
@@ -19,7 +21,8 @@ struct row_share;
 /// `gradients` is null in a forward-only pass and where the weights are frozen, and `first` says that those of linear
 /// weights hold nothing to add to. `adapter` is null unless low-rank adapters are trained. `tensor` is null unless
 /// ranks share the layers, and `share` unless they share the rows between layers (tensor_pass.hpp). `head_gradients` is
-/// null unless the gradients of norms of heads are summed for each head (gradients.hpp).
+/// null unless the gradients of norms of heads are summed for each head (gradients.hpp), `context` unless ranks work on
+/// the same sequences together (context_pass.hpp).
 template <class Device>
 struct pass {
   Device& device;
@@ -34,6 +37,7 @@ struct pass {
   tensor_group* tensor = nullptr;
   const row_share* share = nullptr;
   float* head_gradients = nullptr;
+  context_pass<Device>* context = nullptr;
 };
 
 }  // namespace nn

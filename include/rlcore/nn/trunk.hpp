@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -19,7 +21,8 @@ namespace nn {
 
 /// One forward pass over packed sequences up to the normed hidden states of chosen rows, and the backward pass from
 /// their gradient. The device memory of `space` is in use while it lives. `recompute` keeps only each layer's input and
-/// runs the layer again before its backward.
+/// runs the layer again before its backward. If the workspace has a context group, each rank works on its rows and its
+/// targets; what it knows of them is exchanged by gather() and find_active().
 template <class Device>
 class trunk {
  public:
@@ -29,13 +32,14 @@ class trunk {
       : model_(model),
         space_(space),
         sequences_(sequences),
-        wanted_(rows),
         recompute_(recompute),
-        count_(static_cast<extent_t>(rows.size())),
         width_(static_cast<extent_t>(model.settings().hidden_size)),
         pass_{model.device(), space} {
     space.reset();
-    const packed_batch<Device> batch(model, space, sequences, rows);
+    pass_.context = share_sequences(context_, model, space, sequences, rows);
+    wanted_ = context_ ? context_->targets().rows() : rows;
+    count_ = static_cast<extent_t>(wanted_.size());
+    const packed_batch<Device> batch(model, space, sequences, rows, pass_.context);
     pass_.weights = model.weights().data(), pass_.packed = model.packed();
     pass_.tokens = batch.tokens, pass_.positions = batch.positions;
     share_rows();
@@ -44,10 +48,14 @@ class trunk {
     space.kept.clear();
     for (std::size_t l = 0; l < (recompute ? 1 : blocks.size()); ++l)
       space.kept.push_back(blocks[l].take(space, batch.tokens, own_rows(pass_)));
-    embed(model, pass_, x(0), sequences.values, batch.ids);
-    for (std::size_t l = 0; l < blocks.size(); ++l)
-      blocks[l].forward(pass_, space.kept[recompute ? 0 : l], x(l + 1), x(l), place_in_rows(space, blocks[l].mixer));
-    row_ = space.take_copy(rows.data(), count_);
+    embed(model, pass_, x(0), host_ids(), batch.ids);
+    for (std::size_t l = 0; l < blocks.size(); ++l) {
+      if (batch.tokens > 0 || !context_)
+        blocks[l].forward(pass_, space.kept[recompute ? 0 : l], x(l + 1), x(l), place_in_rows(space, blocks[l].mixer));
+      else
+        context_->forward({});
+    }
+    row_ = space.take_copy(wanted_.data(), count_);
     top_ = model.head().gather(pass_, all_rows(pass_, x(blocks.size()), share_.whole, width_), row_, count_);
   }
 
@@ -56,12 +64,53 @@ class trunk {
   extent_t count() const noexcept { return count_; }
   const head_activations& top() const noexcept { return top_; }
 
-  /// After space.active and space.ranges are known (find_active_rows): from here on there are only those rows, and
+  /// This rank's part of a list of the host with one value for each wanted row.
+  std::span<const std::int32_t> own(std::span<const std::int32_t> all) {
+    if (!context_) return all;
+    context_->targets().choose(all, own_);
+    return own_;
+  }
+  /// The other way round: from values of this rank's rows to those of all `count` wanted rows, in every rank.
+  void gather(std::vector<float>& values, std::size_t count) {
+    if (!context_) return;
+    std::vector<float> all(count);
+    context_->gather(std::span<const float>(values), std::span<float>(all));
+    values.swap(all);
+  }
+  /// Fills space.active and space.ranges with what has a gradient: wanted rows where one of `slopes`, which hold a
+  /// value for each of them and this rank's part afterwards, is not 0. Returns whether there is any, in whatever rank.
+  bool find_active(std::initializer_list<std::vector<float>*> slopes) {
+    const auto has_gradient = [&](std::size_t i) {
+      return std::any_of(slopes.begin(), slopes.end(), [i](const auto* s) { return (*s)[i] != 0; });
+    };
+    if (!context_) {
+      find_active_rows(space_, wanted_, has_gradient);
+      return !space_.active.empty();
+    }
+    context_->targets().find_ranges(space_.ranges, has_gradient);
+    std::vector<float> part;
+    for (std::vector<float>* s : slopes) {
+      context_->targets().choose(std::span<const float>(*s), part);
+      s->swap(part);
+    }
+    space_.active.clear();
+    for (std::size_t i = 0; i < wanted_.size(); ++i)
+      if (has_gradient(i)) space_.active.push_back(static_cast<std::int32_t>(i));
+    return !space_.ranges.empty();
+  }
+
+  /// After find_active(): from here on there are only those rows, and
   /// `grads` is being added to.
   template <class Gradients>
   void begin_backward(Gradients& grads) {
-    grads.begin(pass_);
     const auto m = static_cast<extent_t>(space_.active.size());
+    if (has_active_sequences()) {
+      grads.begin(pass_);
+      const linear& top = model_.head().output;
+      if (m == 0 && pass_.first)  // nothing will overwrite it
+        pass_.device.fill_zero(pass_.gradients + top.weight,
+                               static_cast<std::size_t>(top.outputs * top.inputs) * sizeof(float));
+    }
     if (m == count_) return;
     active_ = space_.take_copy(space_.active.data(), m);
     count_ = m;
@@ -86,6 +135,11 @@ class trunk {
   void backward(Gradients& grads, float* dnormed) {
     Device& device = pass_.device;
     const extent_t t = pass_.tokens, h = width_;
+    if (!has_active_sequences()) {
+      for (std::size_t l = model_.blocks().size(); l-- > 0;)
+        for_active_sequences(pass_, [&](const nn::pass<Device>&, extent_t) { attend_without_rows(); });
+      return;
+    }
     model_.head().final_norm.backward(device, pass_.weights, pass_.gradients, dnormed, dnormed, h, top_.rows, h,
                                       top_.rstd, count_, false);
     float* dx = space_.template take<float>(own_rows(pass_) * h);
@@ -98,16 +152,22 @@ class trunk {
     const std::vector<block_activations>& kept = space_.kept;
     const block_scratch scratch = blocks.front().take_scratch(space_, t);
     float* again = recompute_ ? space_.template take<float>(own_rows(pass_) * h) : nullptr;
-    for (std::size_t l = blocks.size(); l-- > 0;)
-      for_active_rows(pass_, [&](const nn::pass<Device>& part, extent_t begin) {
+    for (std::size_t l = blocks.size(); l-- > 0;) {
+      const auto differentiate = [&](const nn::pass<Device>& part, extent_t begin) {
+        if (part.tokens == 0) return attend_without_rows();
         const auto place = place_in_rows(space_, blocks[l].mixer);
         const extent_t own = own_begin(part, begin);
         const float* input = x(l) + own * h;
         if (recompute_) blocks[l].forward(part, kept[0], again, input, place);
         blocks[l].backward(part, recompute_ ? kept[0] : rows_from(blocks[l], kept[l], begin, own), scratch,
                            dx + own * h, input, place, place_gradients_in_rows(space_, blocks[l].mixer));
-      });
-    grads.complete(pass_, sequences_.values, all_rows(pass_, dx, share_.whole, h));
+      };
+      if (context_)
+        for_active_sequences(pass_, differentiate);
+      else
+        for_active_rows(pass_, differentiate);
+    }
+    grads.complete(pass_, host_ids(), all_rows(pass_, dx, share_.whole, h));
     device.wait();
   }
 
@@ -126,14 +186,34 @@ class trunk {
   }
   extent_t first_own_row() const { return pass_.tokens * pass_.tensor->rank() / pass_.tensor->size(); }
 
+  /// The tokens of this rank's rows.
+  std::span<const std::int32_t> host_ids() const {
+    if (context_) return space_.ids;
+    return sequences_.values;
+  }
+  /// Does this rank have rows of a sequence with a gradient?
+  bool has_active_sequences() {
+    return !context_ || std::any_of(space_.ranges.begin(), space_.ranges.end(), [this](const segment_range& r) {
+      context_->select(r.begin, r.end);
+      return context_->rows() > 0;
+    });
+  }
+  /// A layer's backward in a rank that only helps others.
+  void attend_without_rows() {
+    if (recompute_) context_->forward({});
+    context_->backward({}, nullptr, nullptr);
+  }
+
   const causal_lm<Device>& model_;
   workspace<Device>& space_;
   const ragged<std::int32_t>& sequences_;
   std::span<const std::int32_t> wanted_;
   bool recompute_;
-  extent_t count_, width_;
+  extent_t count_ = 0, width_;
   nn::pass<Device> pass_;
   row_share share_;
+  std::optional<context_pass<Device>> context_;
+  std::vector<std::int32_t> own_;
   float* inputs_ = nullptr;
   const std::int32_t *row_ = nullptr, *active_ = nullptr;
   head_activations top_;

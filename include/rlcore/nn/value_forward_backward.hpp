@@ -29,12 +29,13 @@ void value_forward_backward(const causal_lm<Device>& model, workspace<Device>& s
   float* value = space.template take<float>(n);
   output.forward(body.pass(), value, body.top().normed, n);
 
-  space.logp.resize(rows.size());
+  const auto count = static_cast<std::size_t>(n);
+  space.logp.resize(count);
   space.dlogp.assign(rows.size(), 0.0f);
-  model.device().download(space.logp.data(), value, rows.size_bytes());
+  model.device().download(space.logp.data(), value, count * sizeof(float));
+  body.gather(space.logp, rows.size());
   slopes(std::span<const float>(space.logp), std::span<float>(space.dlogp));
-  find_active_rows(space, rows, [&](std::size_t i) { return space.dlogp[i] != 0; });
-  if (space.active.empty()) return;
+  if (!body.find_active({&space.dlogp})) return;
 
   body.begin_backward(grads);
   for (std::size_t k = 0; k < space.active.size(); ++k)

@@ -20,12 +20,11 @@ void values(const causal_lm<Device>& model, workspace<Device>& space, const ragg
   if (out.size() != rows.size())
     throw std::invalid_argument("rlcore: values: " + std::to_string(rows.size()) + " rows, room for " +
                                 std::to_string(out.size()) + " values");
-  const normed_rows<Device> body(model, space, sequences, rows);
+  normed_rows<Device> body(model, space, sequences, rows);
   if (rows.empty()) return;
-  const auto n = static_cast<extent_t>(rows.size());
-  float* value = space.template take<float>(n);
-  model.head().forward(body.pass, value, body.normed, n);
-  model.device().download(out.data(), value, out.size_bytes());
+  float* value = space.template take<float>(body.count);
+  model.head().forward(body.pass, value, body.normed, body.count);
+  body.download(out, value);
 }
 
 }  // namespace nn

@@ -12,6 +12,7 @@
 #include "rlcore/device/device.hpp"
 #include "rlcore/nn/activations.hpp"
 #include "rlcore/nn/config.hpp"
+#include "rlcore/nn/context_group.hpp"
 #include "rlcore/tensor/buffer.hpp"
 
 RLCORE_BEGIN
@@ -111,6 +112,9 @@ class workspace {
   }
   const float* cosine() const noexcept { return cosine_.data(); }
   const float* sine() const noexcept { return sine_.data(); }
+
+  /// The ranks that make passes over packed sequences together, if there are several.
+  context_group context;
 
   // Host memory reused between calls.
   std::vector<std::int32_t> ids, positions, pages, index;

@@ -6,6 +6,7 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/device/device.hpp"
+#include "rlcore/device/partial_attention.hpp"
 #include "rlcore/tensor/view.hpp"
 
 RLCORE_BEGIN
@@ -75,10 +76,11 @@ struct table {
                extent_t);
   void (*store_keys_values)(const attention_shape&, const attention_segment&, extent_t, float*, const float*,
                             const float*, extent_t);
-  void (*attention_forward)(const attention_shape&, const attention_segment&, extent_t, extent_t, extent_t,
-                            const float*, extent_t, float*, extent_t, float*, float*);
-  void (*attention_backward)(const attention_shape&, const attention_segment&, extent_t, const float*, extent_t,
-                             const float*, const float*, extent_t, const float*, float*, float*, float*, float*);
+  void (*attention_forward)(const attention_shape&, const attention_segment&, const attention_part&, extent_t, extent_t,
+                            extent_t, const float*, extent_t, float*, extent_t, float*, float*);
+  void (*attention_backward)(const attention_shape&, const attention_segment&, const attention_part&, extent_t,
+                             const float*, extent_t, const float*, const float*, extent_t, const float*, float*, float*,
+                             float*, float*);
   void (*swiglu_forward)(float*, const float*, extent_t, extent_t, extent_t);
   void (*swiglu_backward)(float*, const float*, const float*, extent_t, extent_t, extent_t);
   void (*gather_rows)(float*, const float*, const std::int32_t*, extent_t, extent_t, extent_t);

@@ -1,0 +1,158 @@
+// Which rows of a packed batch each rank of a context group works on.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/parallel/balance.hpp"
+#include "rlcore/parallel/context_kind.hpp"
+#include "rlcore/tensor/view.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+
+/// Positions [first, first + rows) of a sequence, which are rows `at` and following of the batch of `rank`.
+struct context_piece {
+  std::size_t sequence = 0;
+  extent_t first = 0, rows = 0, at = 0;
+  int rank = 0;
+};
+
+/// A function of the lengths alone, hence the same in all ranks.
+///
+/// gather_kv and ring leave sequences whole, on one rank, as long as that shares the work within a tenth; the longest
+/// ones beyond are cut. gather_kv cuts into 2 P chunks, of which rank r has number r and number 2 P - 1 - r: every rank
+/// has the same share of a causal triangle. ring cuts into P runs of whole tiles of keys, rank r has number r. ulysses
+/// cuts the packed rows into P equal runs.
+class context_plan {
+ public:
+  /// `lengths` of the sequences; `constant` as in parallel::sequence_cost; `tile` keys are taken in by a ring at once.
+  context_plan(parallel::context_kind how, int ranks, std::span<const extent_t> lengths, double constant, extent_t tile)
+      : how_(how), ranks_(ranks), pieces_(static_cast<std::size_t>(ranks)), shared_(lengths.size(), false) {
+    if (how == parallel::context_kind::ulysses)
+      cut_rows(lengths);
+    else
+      cut_sequences(lengths, constant, tile);
+    tell_places();
+  }
+
+  parallel::context_kind how() const noexcept { return how_; }
+  int ranks() const noexcept { return ranks_; }
+  std::size_t sequences() const noexcept { return shared_.size(); }
+  /// Is the sequence cut, so that several ranks work on it together?
+  bool shared(std::size_t sequence) const { return shared_[sequence]; }
+  /// Those of a rank, by sequence and position.
+  std::span<const context_piece> pieces(int rank) const { return pieces_[static_cast<std::size_t>(rank)]; }
+  /// Those in sequences [begin, end).
+  std::span<const context_piece> pieces(int rank, std::size_t begin, std::size_t end) const {
+    const auto& all = pieces_[static_cast<std::size_t>(rank)];
+    const auto from = [&](std::size_t s) {
+      return std::lower_bound(all.begin(), all.end(), s,
+                              [](const context_piece& p, std::size_t n) { return p.sequence < n; });
+    };
+    return {from(begin), from(end)};
+  }
+  extent_t rows(int rank) const {
+    const auto all = pieces(rank);
+    return all.empty() ? 0 : all.back().at + all.back().rows;
+  }
+  /// The piece that holds a position of a sequence.
+  const context_piece& at(std::size_t sequence, extent_t position) const {
+    const auto after = std::upper_bound(
+        all_.begin(), all_.end(), std::pair(sequence, position),
+        [](const auto& wanted, const context_piece& p) { return wanted < std::pair(p.sequence, p.first); });
+    return *(after - 1);
+  }
+
+ private:
+  void add(std::size_t rank, std::size_t sequence, extent_t first, extent_t end) {
+    if (first < end) pieces_[rank].push_back({sequence, first, end - first, 0, static_cast<int>(rank)});
+  }
+
+  void cut_rows(std::span<const extent_t> lengths) {
+    const extent_t total = std::accumulate(lengths.begin(), lengths.end(), extent_t{0}), p = ranks_;
+    for (std::size_t r = 0; r < pieces_.size(); ++r) {
+      const auto n = static_cast<extent_t>(r);
+      const extent_t begin = total * n / p, end = total * (n + 1) / p;
+      extent_t at = 0;
+      for (std::size_t s = 0; s < lengths.size(); at += lengths[s++])
+        add(r, s, std::max(begin - at, extent_t{0}), std::min(end - at, lengths[s]));
+    }
+    shared_.assign(lengths.size(), true);
+  }
+
+  void cut_sequences(std::span<const extent_t> lengths, double constant, extent_t tile) {
+    const bool ring = how_ == parallel::context_kind::ring;
+    tile = std::max<extent_t>(tile, 1);
+    const extent_t p = ranks_, least = ring ? tile + 1 : 2 * p;
+    std::vector<double> cost(lengths.size());
+    std::vector<std::size_t> longest(lengths.size());
+    std::iota(longest.begin(), longest.end(), std::size_t{0});
+    std::stable_sort(longest.begin(), longest.end(),
+                     [&](std::size_t a, std::size_t b) { return lengths[a] > lengths[b]; });
+    double whole = 0, cut = 0;
+    for (std::size_t s = 0; s < lengths.size(); ++s) whole += cost[s] = parallel::sequence_cost(constant, lengths[s]);
+    std::vector<std::vector<std::uint32_t>> parts;
+    for (std::size_t n = 0;; ++n) {
+      parts = parallel::balance(cost, pieces_.size());
+      double most = 0;
+      for (const auto& part : parts) {
+        double sum = 0;
+        for (const std::uint32_t s : part) sum += cost[s];
+        most = std::max(most, sum);
+      }
+      const double share = (whole + cut) / static_cast<double>(p);
+      if (n == longest.size() || lengths[longest[n]] < least || most + cut / static_cast<double>(p) <= 1.1 * share)
+        break;
+      shared_[longest[n]] = true;
+      cut += cost[longest[n]], whole -= cost[longest[n]];
+      cost[longest[n]] = 0;
+    }
+    for (std::size_t r = 0; r < pieces_.size(); ++r)
+      for (const std::uint32_t s : parts[r])
+        if (!shared_[s]) add(r, s, 0, lengths[s]);
+    for (std::size_t s = 0; s < lengths.size(); ++s) {
+      if (!shared_[s]) continue;
+      const extent_t tiles = (lengths[s] + tile - 1) / tile;
+      for (extent_t r = 0; r < p; ++r) {
+        const auto chunk = [&](extent_t c) { return lengths[s] * c / (2 * p); };
+        const auto run = [&](extent_t c) { return std::min(lengths[s], tiles * c / p * tile); };
+        const auto rank = static_cast<std::size_t>(r);
+        if (ring) {
+          add(rank, s, run(r), run(r + 1));
+        } else {
+          add(rank, s, chunk(r), chunk(r + 1));
+          add(rank, s, chunk(2 * p - 1 - r), chunk(2 * p - r));
+        }
+      }
+    }
+  }
+
+  void tell_places() {
+    const auto before = [](const context_piece& a, const context_piece& b) {
+      return std::pair(a.sequence, a.first) < std::pair(b.sequence, b.first);
+    };
+    for (auto& own : pieces_) {
+      std::sort(own.begin(), own.end(), before);
+      extent_t at = 0;
+      for (context_piece& p : own) p.at = std::exchange(at, at + p.rows);
+      all_.insert(all_.end(), own.begin(), own.end());
+    }
+    std::sort(all_.begin(), all_.end(), before);
+  }
+
+  parallel::context_kind how_;
+  int ranks_;
+  std::vector<std::vector<context_piece>> pieces_;
+  std::vector<context_piece> all_;
+  std::vector<bool> shared_;
+};
+
+}  // namespace nn
+RLCORE_END
