@@ -42,12 +42,14 @@ void value_forward_backward(const causal_lm<Device>& model, workspace<Device>& s
     space.dlogp[k] = space.dlogp[static_cast<std::size_t>(space.active[k])];
   const float* dvalue = space.take_copy(space.dlogp.data(), body.count());
   float* dnormed = space.template take<float>(body.count() * output.inputs);
-  const score_gradient slope = grads.score(output, body.pass());
-  Device& device = model.device();
-  device.linear_backward_weight(slope.weight, dvalue, body.top().normed, body.count(), 1, output.inputs, slope.add);
-  if (slope.bias) device.sum_rows(slope.bias, dvalue, body.count(), 1);
-  device.linear_backward_input(dnormed, dvalue, body.pass().weights + output.weight, body.count(), 1, output.inputs,
-                               false);
+  if (body.count() > 0) {  // as always on one rank
+    const score_gradient slope = grads.score(output, body.pass());
+    Device& device = model.device();
+    device.linear_backward_weight(slope.weight, dvalue, body.top().normed, body.count(), 1, output.inputs, slope.add);
+    if (slope.bias) device.sum_rows(slope.bias, dvalue, body.count(), 1);
+    device.linear_backward_input(dnormed, dvalue, body.pass().weights + output.weight, body.count(), 1, output.inputs,
+                                 false);
+  }
   body.backward(grads, dnormed);
 }
 
