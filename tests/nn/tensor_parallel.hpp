@@ -1,11 +1,14 @@
 // One step of a small model, serial or shared by ranks that are threads, and its gradient put together.
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <map>
-#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,6 +17,7 @@
 #include "rlcore/nn/causal_lm.hpp"
 #include "rlcore/nn/forward_backward.hpp"
 #include "rlcore/nn/tensor_group.hpp"
+#include "rlcore/nn/value_forward_backward.hpp"
 #include "rlcore/parallel/communicator/threads.hpp"
 
 namespace rlcore_test {
@@ -43,6 +47,7 @@ struct how_to_train {
   bool sequence = false, recompute = false;
   int batches = 1;
   std::size_t logits_bytes = 0;
+  compute type = compute::float32;
 };
 
 /// Sequences of these lengths, of which the fourth and the last have no gradient.
@@ -72,7 +77,7 @@ inline std::int32_t token_of(int sequence, int t) { return (t * t * 7 + 31 * seq
 /// What one rank computes; its part of the gradient goes to its place in `result.gradient`.
 inline void train_rank(const nn::config& c, const nn::partition& part, nn::tensor_group* group, const how_to_train& how,
                        trained& result) {
-  cpu device(1);
+  cpu device(1, {}, how.type);
   nn::causal_lm<cpu> model(device, c, part);
   model.initialize(11);
   model.set_tensor_group(group);
@@ -92,6 +97,14 @@ inline void train_rank(const nn::config& c, const nn::partition& part, nn::tenso
         targets.token.push_back(ids[static_cast<std::size_t>(t)]);
         weight.push_back(s == 3 || s == 7 ? 0.0f : static_cast<float>((s + t) % 5 - 2) * 0.3f);
       }
+    }
+    if (c.output == nn::model_output::score) {
+      nn::value_forward_backward(model, space, gradients, batch, targets.row, how.recompute,
+                                 [&](std::span<const float> value, std::span<float> dvalue) {
+                                   result.logp.insert(result.logp.end(), value.begin(), value.end());
+                                   std::copy(weight.begin(), weight.end(), dvalue.begin());
+                                 });
+      continue;
     }
     nn::forward_backward(model, space, gradients, batch, targets, 0.9f, how.recompute,
                          [&](std::span<const float> logp, std::span<const float> entropy, std::span<float> dlogp,

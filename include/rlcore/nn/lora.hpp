@@ -37,10 +37,14 @@ class lora {
     extent_t outputs = 0, inputs = 0, rank = 0;
   };
 
-  /// Throws as check_lora(). A is Kaiming uniform with a = sqrt(5), which is uniform in +-1 / sqrt(inputs); value i of
-  /// parameter k is a function of (seed, k, i) alone. B is 0. attach() comes next.
+  /// Throws as check_lora(), and for a part of a model. A is Kaiming uniform with a = sqrt(5), which is uniform in +-1
+  /// / sqrt(inputs); value i of parameter k is a function of (seed, k, i) alone. B is 0. attach() comes next.
   lora(const causal_lm<Device>& model, lora_settings settings)
       : device_(&model.device()), settings_(std::move(settings)), modules_(check_lora(settings_)) {
+    if (model.part().tensor_size > 1)
+      throw config_error(
+          "LoRA and tensor parallelism do not go together: train all weights, or leave the tensor "
+          "parallel size at 1");
     lay_out(model);
     values_ = buffer<float, Device>(*device_, size_);
     base_ = buffer<float, Device>(*device_, base_size_);
