@@ -20,6 +20,7 @@
 #include "rlcore/nn/parameter.hpp"
 #include "rlcore/nn/partition.hpp"
 #include "rlcore/nn/tensor_group.hpp"
+#include "rlcore/nn/unit_source.hpp"
 #include "rlcore/tensor/buffer.hpp"
 
 RLCORE_BEGIN
@@ -33,13 +34,14 @@ class causal_lm {
  public:
   /// Allocates the weights (uninitialised). Throws config_error, naming the key of config.json, for sizes that do not
   /// fit together. head_dim 0 means hidden_size / num_attention_heads.
-  /// Under tensor parallelism these are the weights of one rank, see partition.
-  causal_lm(Device& device, config settings, const nn::partition& part = {})
+  /// Under tensor parallelism these are the weights of one rank, see partition. With `in_units` there is no memory for
+  /// weights until gain_weights(), and training gets them from units().
+  causal_lm(Device& device, config settings, const nn::partition& part = {}, bool in_units = false)
       : device_(&device), settings_(std::move(settings)), partition_(part) {
     check();
     check_partition(settings_, partition_);
     lay_out();
-    weights_ = buffer<float, Device>(device, size_);
+    if (!in_units) weights_ = buffer<float, Device>(device, size_);
     packed_.emplace_back(device.compute_format());
   }
 
@@ -77,11 +79,23 @@ class causal_lm {
   /// What linear layers multiply by. Training and scoring use the device's compute format; generation may ask for int8.
   packed_view packed() const { return packed(device_->compute_format()); }
   packed_view packed(weight_format format) const {
+    if (weights_.size() != size_) throw std::logic_error("rlcore: the weights are in shards; summon() them first");
     for (packed_weights<Device>& p : packed_)
       if (p.format() == format) return p.view(*device_, matrices_, weights_.data());
     return packed_.emplace_back(format).view(*device_, matrices_, weights_.data());
   }
   std::span<const matrix> matrices() const noexcept { return matrices_; }
+
+  /// Where weights come from, unit by unit, while this model has none: null if it has. The source has to outlive it.
+  unit_source* units() const noexcept { return weights_.size() == size_ ? nullptr : units_; }
+  void set_units(unit_source* source) noexcept { units_ = source; }
+  /// Memory for the weights (uninitialised), and none.
+  void gain_weights() { weights_ = buffer<float, Device>(*device_, size_); }
+  void drop_weights() {
+    weights_ = {};
+    packed_.clear();
+    packed_.emplace_back(device_->compute_format());
+  }
 
   std::span<const block> blocks() const noexcept { return blocks_; }
   const nn::head& head() const noexcept { return head_; }
@@ -240,6 +254,7 @@ class causal_lm {
   nn::head head_;
   std::size_t size_ = 0;
   buffer<float, Device> weights_;
+  unit_source* units_ = nullptr;
   std::vector<matrix> matrices_;
   mutable std::vector<packed_weights<Device>> packed_;  // copies of weights_, made when they are needed
 };

@@ -34,13 +34,14 @@ class trunk {
         sequences_(sequences),
         recompute_(recompute),
         width_(static_cast<extent_t>(model.settings().hidden_size)),
-        pass_{model.device(), space} {
+        pass_{model.device(), space},
+        units_(model.units()) {
     space.reset();
     pass_.context = share_sequences(context_, model, space, sequences, rows);
     wanted_ = context_ ? context_->targets().rows() : rows;
     count_ = static_cast<extent_t>(wanted_.size());
     const packed_batch<Device> batch(model, space, sequences, rows, pass_.context);
-    pass_.weights = model.weights().data(), pass_.packed = model.packed();
+    if (!units_) pass_.weights = model.weights().data(), pass_.packed = model.packed();
     pass_.tokens = batch.tokens, pass_.positions = batch.positions;
     share_rows();
     const std::span<const block> blocks = model.blocks();
@@ -48,18 +49,24 @@ class trunk {
     space.kept.clear();
     for (std::size_t l = 0; l < (recompute ? 1 : blocks.size()); ++l)
       space.kept.push_back(blocks[l].take(space, batch.tokens, own_rows(pass_)));
+    enter(unit_number::embedding, false);
     embed(model, pass_, x(0), host_ids(), batch.ids);
+    leave(unit_number::embedding);
     for (std::size_t l = 0; l < blocks.size(); ++l) {
+      enter(unit_number::layer(l));
       if (batch.tokens > 0 || !context_)
         blocks[l].forward(pass_, space.kept[recompute ? 0 : l], x(l + 1), x(l), place_in_rows(space, blocks[l].mixer));
       else
         context_->forward({});
+      if (units_) units_->pause(unit_number::layer(l));
     }
+    enter_top();
     row_ = space.take_copy(wanted_.data(), count_);
     top_ = model.head().gather(pass_, all_rows(pass_, x(blocks.size()), share_.whole, width_), row_, count_);
   }
 
-  const nn::pass<Device>& pass() const noexcept { return pass_; }
+  /// That of the head.
+  const nn::pass<Device>& pass() const noexcept { return head_ ? *head_ : pass_; }
   /// The rows, all of them until begin_backward(), then the active ones.
   extent_t count() const noexcept { return count_; }
   const head_activations& top() const noexcept { return top_; }
@@ -106,6 +113,7 @@ class trunk {
     const auto m = static_cast<extent_t>(space_.active.size());
     if (has_active_sequences()) {
       grads.begin(pass_);
+      if (head_) head_->gradients = pass_.gradients, head_->first = pass_.first;
       const linear& top = model_.head().output;
       if (m == 0 && pass_.first)  // nothing will overwrite it
         pass_.device.fill_zero(pass_.gradients + top.weight,
@@ -130,18 +138,29 @@ class trunk {
     return space_.take_copy(space_.index.data(), count_);
   }
 
+  /// Instead of begin_backward() and backward(), where no row has a gradient.
+  template <class Gradients>
+  void skip_backward(Gradients&) {
+    if (units_) idle_backward(*units_, model_.blocks().size(), model_.settings().tied(), [](std::size_t) {});
+  }
+
   /// Layers from the last to the first; dnormed [count(), hidden] is used up.
   template <class Gradients>
   void backward(Gradients& grads, float* dnormed) {
     Device& device = pass_.device;
     const extent_t t = pass_.tokens, h = width_;
     if (!has_active_sequences()) {
-      for (std::size_t l = model_.blocks().size(); l-- > 0;)
+      leave_top();
+      for (std::size_t l = model_.blocks().size(); l-- > 0;) {
+        enter(unit_number::layer(l));
         for_active_sequences(pass_, [&](const nn::pass<Device>&, extent_t) { attend_without_rows(); });
+        leave(unit_number::layer(l));
+      }
       return;
     }
     model_.head().final_norm.backward(device, pass_.weights, pass_.gradients, dnormed, dnormed, h, top_.rows, h,
                                       top_.rstd, count_, false);
+    leave_top();
     float* dx = space_.template take<float>(own_rows(pass_) * h);
     float* all = pass_.share ? share_.whole : dx;
     device.fill_zero(all, static_cast<std::size_t>(t * h) * sizeof(float));
@@ -162,16 +181,42 @@ class trunk {
         blocks[l].backward(part, recompute_ ? kept[0] : rows_from(blocks[l], kept[l], begin, own), scratch,
                            dx + own * h, input, place, place_gradients_in_rows(space_, blocks[l].mixer));
       };
+      enter(unit_number::layer(l));
       if (context_)
         for_active_sequences(pass_, differentiate);
       else
         for_active_rows(pass_, differentiate);
+      leave(unit_number::layer(l));
     }
     grads.complete(pass_, host_ids(), all_rows(pass_, dx, share_.whole, h));
     device.wait();
   }
 
  private:
+  /// The weights of a unit of a model that has none. Kernels that still read those of another one are waited for.
+  void enter(std::size_t unit, bool packed = true) {
+    if (!units_) return;
+    const unit_view v = units_->enter(unit, packed);
+    pass_.weights = v.weights, pass_.packed = v.packed;
+  }
+  void leave(std::size_t unit) {
+    if (units_) units_->leave(unit);
+  }
+  void enter_top() {
+    if (!units_) return;
+    const std::size_t layers = model_.blocks().size();
+    const bool tied = model_.settings().tied();
+    enter(unit_number::top(layers));
+    head_.emplace(pass_);
+    if (!tied) return;
+    const unit_view v = units_->enter(unit_number::embedding, true);
+    head_->weights = v.weights, head_->packed = v.packed;
+  }
+  void leave_top() {
+    leave(unit_number::top(model_.blocks().size()));
+    if (model_.settings().tied()) leave(unit_number::embedding);
+  }
+
   /// The input of layer l, or for l = layers the final hidden states.
   float* x(std::size_t l) const { return inputs_ + static_cast<extent_t>(l) * own_rows(pass_) * width_; }
 
@@ -214,6 +259,8 @@ class trunk {
   row_share share_;
   std::optional<context_pass<Device>> context_;
   std::vector<std::int32_t> own_;
+  unit_source* units_;
+  std::optional<nn::pass<Device>> head_;  // where the head's weights are another unit's
   float* inputs_ = nullptr;
   const std::int32_t *row_ = nullptr, *active_ = nullptr;
   head_activations top_;

@@ -11,8 +11,8 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -31,8 +31,10 @@
 #include "rlcore/optim/adamw.hpp"
 #include "rlcore/optim/clip.hpp"
 #include "rlcore/trainer/fingerprint.hpp"
+#include "rlcore/trainer/leaf_plan.hpp"
 #include "rlcore/trainer/model_files.hpp"
 #include "rlcore/trainer/sharded_update.hpp"
+#include "rlcore/trainer/unit_weights.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -68,7 +70,7 @@ class trainee {
 
   /// Throws config_error for LoRA settings that cannot be (nn::check_lora), or ranks that the model cannot be cut for.
   trainee(Device& device, const nn::config& config, const trainee_settings& s, parallel::world* world = nullptr)
-      : model(device, config, part_of(world)),
+      : model(device, config, part_of(world), in_units(world, s)),
         space(device, s.logits_bytes),
         recompute(s.recompute),
         seed_(s.seed),
@@ -76,11 +78,14 @@ class trainee {
         adapter_(s.lora ? std::optional<nn::lora<Device>>(std::in_place, model, *s.lora) : std::nullopt),
         world_(world),
         sharded_(make_sharded(device)),
+        units_(in_units(world, s)
+                   ? std::make_unique<unit_weights<Device>>(model, *sharded_, !world->how().reshard_after_forward)
+                   : nullptr),
         optimizer_(device, sharded_ ? sharded_->shard_size() : trained_size(), s.adamw) {
     if (adapter_)
       adapter_gradient_.emplace(model, *adapter_);
     else
-      gradient_.emplace(model);
+      gradient_.emplace(model, units_ != nullptr);
     if (s.decay_norms_and_biases) return;
     for (const optim::adamw_piece& piece : pieces())
       for (const nn::parameter& p : trained()) {
@@ -109,6 +114,7 @@ class trainee {
   /// The weights of a Hugging Face folder, the base of adapters. A score model may come from a causal one: its head is
   /// then initialised from the seed.
   void load(const std::filesystem::path& folder) {
+    const auto whole = summon();
     load_model(model, folder, seed_);
     if (!adapter_) return;
     base_folder_ = folder;
@@ -124,8 +130,26 @@ class trainee {
     if (!sharded_) return {{0, trained_size(), 0}};
     return {sharded_->pieces().begin(), sharded_->pieces().end()};
   }
-  /// While what this returns lives, model.weights() are there, whatever the ranks share. Every rank has to ask.
-  [[nodiscard]] auto summon() { return summoned(); }
+
+  class summoned_weights {
+   public:
+    explicit summoned_weights(trainee& of) : of_(of.units_ ? &of : nullptr) {
+      if (of_ && of_->summons_++ == 0) of_->units_->gather();
+    }
+    ~summoned_weights() {
+      if (!of_ || --of_->summons_ > 0) return;
+      of_->units_->keep_own();
+      of_->model.drop_weights();
+    }
+    summoned_weights(const summoned_weights&) = delete;
+    summoned_weights& operator=(const summoned_weights&) = delete;
+
+   private:
+    trainee* of_;
+  };
+  /// While what this returns lives, model.weights() are there, whatever the ranks share, and may be changed (by all
+  /// ranks alike). Every rank has to ask.
+  [[nodiscard]] summoned_weights summon() { return summoned_weights(*this); }
 
   /// The gradient is 0 from here on.
   void begin_update() {
@@ -144,26 +168,25 @@ class trainee {
     std::vector<std::int64_t> tokens(count);
     for (std::size_t i = 0; i < count; ++i)
       tokens[i] = static_cast<std::int64_t>(tokens_of(static_cast<std::uint32_t>(i)));
-    if (!world_) {
-      std::vector<std::uint32_t> all(count);
-      std::iota(all.begin(), all.end(), std::uint32_t{0});
-      return for_each_part<std::uint32_t>(all, tokens, max_rows, max_tokens, f);
-    }
+    const bool alone = world_ == nullptr;
+    const leaf_plan plan(model.settings(), std::move(tokens), alone ? 1 : sharded_->sums().schedule().leaves(),
+                         !alone && world_->how().balance, max_rows, max_tokens);
+    if (alone) return plan.for_each_pass(0, f);
     if (std::exchange(dealt_, true)) throw std::logic_error("rlcore: for_micro_batches: once in an optimizer step");
     const parallel::leaf_schedule& schedule = sharded_->sums().schedule();
-    const auto leaves = parallel::deal_rows(costs(tokens), schedule.leaves(), world_->how().balance);
-    std::vector<bool> present;
-    for (const auto& rows : leaves) present.push_back(!rows.empty());
-    sharded_->sums().begin(present);
+    sharded_->sums().begin(plan.present());
     const auto rank = static_cast<std::size_t>(world_->data().rank());
     for (std::size_t round = 0; round < schedule.rounds(); ++round) {
       const std::size_t leaf = schedule.leaf(rank, round);
-      if (leaf == schedule.none || leaves[leaf].empty()) {
+      std::size_t passes = 0;
+      if (leaf != schedule.none)
+        plan.for_each_pass(leaf, [&](std::span<const std::uint32_t> rows) { f(rows), ++passes; });
+      if (model.units())
+        for (const std::size_t most = plan.most_passes(schedule, round); passes < most; ++passes) idle_pass();
+      if (leaf == schedule.none || plan.empty(leaf))
         sharded_->sums().skip(round);
-        continue;
-      }
-      for_each_part<std::uint32_t>(leaves[leaf], tokens, max_rows, max_tokens, f);
-      if (sharded_->sums().by_leaf()) hand_over(round);
+      else if (sharded_->sums().by_leaf())
+        hand_over(round);
     }
     if (!sharded_->sums().by_leaf()) hand_over(0);
   }
@@ -260,6 +283,10 @@ class trainee {
       f(*gradient_);
   }
 
+  /// Are the weights in shards too? Then passes go unit by unit.
+  static bool in_units(parallel::world* world, const trainee_settings& s) {
+    return world && world->how().zero == 3 && world->place().shard_size > 1 && !s.lora;
+  }
   static nn::partition part_of(parallel::world* world) {
     if (!world) return {};
     return {world->tensor().rank(), world->tensor().size(), world->expert().rank(), world->expert().size()};
@@ -270,29 +297,12 @@ class trainee {
         std::in_place, device, *world_,
         adapter_ ? std::vector<std::size_t>{adapter_->size()} : nn::unit_ends(model.parameters()));
   }
-  float* trained_weights() { return (adapter_ ? adapter_->values() : model.weights()).data(); }
 
-  /// Work for each row.
-  std::vector<double> costs(std::span<const std::int64_t> tokens) const {
-    const nn::config& c = model.settings();
-    const double constant = parallel::cost_constant(
-        {c.hidden_size, c.num_attention_heads, c.num_key_value_heads, c.head_dim, c.intermediate_size});
-    std::vector<double> all;
-    for (const std::int64_t n : tokens) all.push_back(parallel::sequence_cost(constant, n));
-    return all;
-  }
-  template <class T, class F>
-  static void for_each_part(std::span<const T> rows, std::span<const std::int64_t> tokens_of, std::int64_t max_rows,
-                            std::int64_t max_tokens, F&& f) {
-    for (std::size_t first = 0, last = 0; first < rows.size(); first = last) {
-      for (std::int64_t tokens = 0; last < rows.size(); ++last) {
-        tokens += tokens_of[rows[last]];
-        if (last == first) continue;
-        if (max_rows > 0 && static_cast<std::int64_t>(last - first) >= max_rows) break;
-        if (max_tokens > 0 && tokens > max_tokens) break;
-      }
-      f(rows.subspan(first, last - first));
-    }
+  void idle_pass() {
+    const std::size_t layers = model.blocks().size();
+    const bool tied = model.settings().tied();
+    nn::idle_forward(*model.units(), layers, tied);
+    nn::idle_backward(*model.units(), layers, tied, [](std::size_t) {});
   }
   void hand_over(std::size_t round) {
     with_gradient([&](auto& g) {
@@ -315,14 +325,18 @@ class trainee {
     outcome.gradient_norm = std::sqrt(sharded_->sum_of_squares(gradient));
     outcome.skipped = !std::isfinite(outcome.gradient_norm);
     if (outcome.skipped) return outcome;
-    float* weights = trained_weights();
-    optimizer_.step(sharded_->pieces(), weights, gradient, lr, optim::clip_scale(outcome.gradient_norm, grad_clip));
+    const float scale = optim::clip_scale(outcome.gradient_norm, grad_clip);
+    if (units_) {
+      if (summons_ > 0) throw std::logic_error("rlcore: apply: weights are summoned");
+      optimizer_.step(units_->shard(), std::span<const float>(gradient, optimizer_.size()), lr, scale);
+      return outcome;
+    }
+    float* weights = (adapter_ ? adapter_->values() : model.weights()).data();
+    optimizer_.step(sharded_->pieces(), weights, gradient, lr, scale);
     sharded_->gather(weights);
     if (adapter_) adapter_->merge(model);
     return outcome;
   }
-
-  struct summoned {};
 
   /// Whether the checkpoint and this run train the same adapters of the same base, or both none.
   void check_adapter(const std::filesystem::path& folder, const checkpoint::json_file& extra) const {
@@ -357,6 +371,8 @@ class trainee {
   parallel::world* world_ = nullptr;
   bool dealt_ = false;
   std::optional<sharded_update<Device>> sharded_;
+  std::unique_ptr<unit_weights<Device>> units_;  // zero 3
+  int summons_ = 0;
   std::optional<nn::gradients<Device>> gradient_;               // of all weights, or
   std::optional<nn::lora_gradients<Device>> adapter_gradient_;  // of the adapters
   optim::adamw<Device> optimizer_;

@@ -1,0 +1,136 @@
+// The weights of a model in shards (zero 3): collected unit by unit in passes, all of them where everything is needed.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "rlcore/nn/causal_lm.hpp"
+#include "rlcore/nn/unit_source.hpp"
+#include "rlcore/trainer/sharded_update.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+/// This rank's shard, which its optimizer steps, and the memory of those units that are whole at the moment: two
+/// layers' and the embedding's at most, unless layers are kept from forward to backward.
+template <class Device>
+class unit_weights final : public nn::unit_source {
+ public:
+  unit_weights(nn::causal_lm<Device>& model, sharded_update<Device>& ranks, bool keep)
+      : model_(&model),
+        ranks_(&ranks),
+        keep_(keep),
+        shard_(model.device(), ranks.shard_size()),
+        places_(layout().units()) {
+    for (const nn::matrix& m : model.matrices()) {
+      std::size_t u = 0;
+      while (layout().unit(u).last <= m.offset) ++u;
+      packed_of_.push_back(u);
+      offsets_.push_back(places_[u].packed_bytes);
+      const weight_format f = model.device().compute_format();
+      places_[u].packed_bytes += (model.device().packed_bytes(f, m.outputs, m.inputs) + 63) / 64 * 64;
+    }
+    model.set_units(this);
+  }
+  unit_weights(const unit_weights&) = delete;
+  unit_weights& operator=(const unit_weights&) = delete;
+
+  const parallel::shard_layout& layout() const noexcept { return ranks_->layout(); }
+  buffer<float, Device>& shard() noexcept { return shard_; }
+  const buffer<float, Device>& shard() const noexcept { return shard_; }
+
+  nn::unit_view enter(std::size_t u, bool packed) override {
+    place& p = places_[u];
+    Device& device = model_->device();
+    const parallel::value_range range = layout().unit(u);
+    if (!p.whole) {
+      device.wait();
+      p.values = take(floats_, range.size());
+      copy_own(u, p.values.data());
+      ranks_->gather_unit(u, p.values.data());
+      p.whole = true;
+    }
+    const weight_format f = device.compute_format();
+    if (packed && !p.is_packed) {
+      p.packed = take(bytes_, p.packed_bytes);
+      const std::span<const nn::matrix> all = model_->matrices();
+      for (std::size_t n = 0; n < all.size(); ++n)
+        if (packed_of_[n] == u)
+          device.pack_weight(p.packed.data() + offsets_[n], f, p.values.data() + (all[n].offset - range.first),
+                             all[n].outputs, all[n].inputs);
+      p.is_packed = true;
+    }
+    return {nn::begin_of(std::as_const(p.values).data(), range.first), {f, p.packed.data(), offsets_.data()}};
+  }
+  void leave(std::size_t u) override {
+    place& p = places_[u];
+    if (std::exchange(p.whole, false)) floats_.push_back(std::move(p.values));
+    if (std::exchange(p.is_packed, false)) bytes_.push_back(std::move(p.packed));
+  }
+  void pause(std::size_t u) override {
+    if (!keep_) leave(u);
+  }
+
+  /// The whole model into its own weights.
+  void gather() {
+    floats_.clear(), bytes_.clear();
+    model_->gain_weights();
+    float* weights = model_->weights().data();
+    for (std::size_t u = 0; u < layout().units(); ++u) copy_own(u, weights + layout().unit(u).first);
+    ranks_->gather(weights);
+  }
+  /// This rank's part of the model's weights, which are whole now.
+  void keep_own() {
+    const float* weights = std::as_const(*model_).weights().data();
+    for (std::size_t u = 0; u < layout().units(); ++u) copy_from(u, weights + layout().unit(u).first);
+  }
+  /// The same from one unit.
+  void copy_from(std::size_t u, const float* unit) {
+    const parallel::value_range own = layout().part(u, ranks_->rank());
+    copy(shard_.data() + layout().place(u, ranks_->rank()), unit + (own.first - layout().unit(u).first), own.size());
+  }
+
+ private:
+  struct place {
+    buffer<float, Device> values;
+    buffer<std::byte, Device> packed;
+    std::size_t packed_bytes = 0;
+    bool whole = false, is_packed = false;
+  };
+
+  void copy(float* to, const float* from, std::size_t n) {
+    const auto width = static_cast<extent_t>(n);
+    if (n > 0) model_->device().copy_rows(to, width, nullptr, from, width, 1, width);
+  }
+  void copy_own(std::size_t u, float* unit) {
+    const parallel::value_range own = layout().part(u, ranks_->rank());
+    copy(unit + (own.first - layout().unit(u).first), shard_.data() + layout().place(u, ranks_->rank()), own.size());
+  }
+  /// Memory for n values: the smallest idle piece that holds them, unless it would be twice too large.
+  template <class T>
+  buffer<T, Device> take(std::vector<buffer<T, Device>>& idle, std::size_t n) {
+    auto best = idle.end();
+    for (auto b = idle.begin(); b != idle.end(); ++b)
+      if (b->size() >= n && b->size() <= 2 * n && (best == idle.end() || b->size() < best->size())) best = b;
+    if (best == idle.end()) return buffer<T, Device>(model_->device(), n);
+    buffer<T, Device> found = std::move(*best);
+    idle.erase(best);
+    return found;
+  }
+
+  nn::causal_lm<Device>* model_;
+  sharded_update<Device>* ranks_;
+  bool keep_;
+  buffer<float, Device> shard_;
+  std::vector<place> places_;
+  std::vector<std::size_t> packed_of_, offsets_;
+  std::vector<buffer<float, Device>> floats_;
+  std::vector<buffer<std::byte, Device>> bytes_;
+};
+
+}  // namespace trainer
+RLCORE_END
