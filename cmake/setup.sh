@@ -41,6 +41,12 @@ if [ "$goal" = test ]; then
   need_header gmock/gmock.h libgmock-dev
   need_header Eigen/Core libeigen3-dev
   need_header xtensor/xtensor.hpp libxtensor-dev
+  # Ranks as processes, with both of the usual MPIs; their tests are skipped without them.
+  want_command mpirun openmpi-bin
+  ls /usr/lib/*/openmpi/include/mpi.h >/dev/null 2>&1 || has_header mpi.h || wanted="$wanted libopenmpi-dev"
+  want_command mpirun.mpich mpich
+  ls /usr/include/*/mpich/mpi.h >/dev/null 2>&1 || wanted="$wanted libmpich-dev"
+  want_command ip iproute2   # hosts that are network namespaces
   want_command ccache ccache
   want_command clang++ clang
   want_command pkg-config pkg-config

@@ -29,6 +29,13 @@ inline int ranks_of_environment() {
   return 1;
 }
 
+/// Which of them this process is, from 0 on; 0 where nobody says.
+inline int rank_of_environment() {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"})
+    if (const auto n = number_of_environment(name)) return *n;
+  return 0;
+}
+
 /// Of them, those on this host; 1 where nobody says.
 inline int ranks_of_this_host() {
   for (const char* name : {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE"})

@@ -1,0 +1,58 @@
+// Text without allocation or locale: what a signal handler, or the last act of a process, may write.
+#pragma once
+
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "rlcore/core/abi.hpp"
+
+RLCORE_BEGIN
+namespace parallel {
+
+/// Up to 512 characters; what does not fit is cut off. Every member is async-signal-safe.
+class fixed_text {
+ public:
+  fixed_text& add(const char* s) noexcept {
+    while (*s != '\0' && size_ < sizeof(data_)) data_[size_++] = *s++;
+    return *this;
+  }
+  fixed_text& add(std::uint64_t n) noexcept {
+    char digits[21];
+    std::size_t at = sizeof(digits) - 1;
+    digits[at] = '\0';
+    do {
+      digits[--at] = static_cast<char>('0' + n % 10);
+      n /= 10;
+    } while (n != 0);
+    return add(digits + at);
+  }
+  fixed_text& add(int n) noexcept {
+    if (n < 0) add("-");
+    return add(static_cast<std::uint64_t>(n < 0 ? -static_cast<long long>(n) : n));
+  }
+  /// Seconds with one decimal.
+  fixed_text& add_seconds(std::int64_t nanoseconds) noexcept {
+    const auto tenths = static_cast<std::uint64_t>(nanoseconds < 0 ? 0 : nanoseconds) / 100'000'000;
+    return add(tenths / 10).add(".").add(tenths % 10).add(" s");
+  }
+  void write_to(int file) const noexcept {
+    std::size_t done = 0;
+    while (done < size_) {
+      const ssize_t n = ::write(file, data_ + done, size_ - done);
+      if (n <= 0) return;
+      done += static_cast<std::size_t>(n);
+    }
+  }
+  const char* data() const noexcept { return data_; }
+  std::size_t size() const noexcept { return size_; }
+  void clear() noexcept { size_ = 0; }
+
+ private:
+  char data_[512] = {};
+  std::size_t size_ = 0;
+};
+
+}  // namespace parallel
+RLCORE_END

@@ -1,0 +1,106 @@
+// The last collectives of a process, readable when it hangs or is told to end.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/parallel/communicator/collective.hpp"
+#include "rlcore/parallel/communicator/fixed_text.hpp"
+
+RLCORE_BEGIN
+namespace parallel {
+
+/// Written by the one thread that enters collectives; readable at any time by other threads and by signal handlers. The
+/// collectives of all groups of the process are numbered together, from 1 on.
+class flight_recorder {
+ public:
+  static constexpr std::size_t kept = 64;
+
+  static std::int64_t now() noexcept {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+  }
+
+  std::uint64_t begin(const collective_call& call, int group) noexcept {
+    const std::uint64_t n = entered_.load(std::memory_order_relaxed) + 1;
+    entry& e = entries_[n % kept];
+    e.end.store(0, std::memory_order_relaxed);
+    e.what.store(call.what, std::memory_order_relaxed);
+    e.count.store(call.count, std::memory_order_relaxed);
+    e.bytes.store(call.of.bytes, std::memory_order_relaxed);
+    e.root.store(call.root, std::memory_order_relaxed);
+    e.group.store(group, std::memory_order_relaxed);
+    e.begin.store(now(), std::memory_order_relaxed);
+    entered_.store(n, std::memory_order_release);
+    return n;
+  }
+  void end() noexcept { latest().end.store(now(), std::memory_order_release); }
+
+  std::uint64_t entered() const noexcept { return entered_.load(std::memory_order_acquire); }
+  /// How long the process has been in the collective that it is in, in nanoseconds; -1 outside.
+  std::int64_t waiting() const noexcept {
+    const std::uint64_t n = entered();
+    const entry& e = entries_[n % kept];
+    if (n == 0 || e.end.load(std::memory_order_acquire) != 0) return -1;
+    return now() - e.begin.load(std::memory_order_relaxed);
+  }
+
+  /// "in collective 42, all_gather (1000 elements of 4 bytes, root 0) of 3 ranks, for 2.5 s", or what the last one was.
+  void describe(fixed_text& to) const noexcept {
+    const std::uint64_t n = entered();
+    if (n == 0) {
+      to.add("before its first collective");
+      return;
+    }
+    const std::int64_t w = waiting();
+    to.add(w >= 0 ? "in collective " : "after collective ");
+    describe(to, n);
+    if (w >= 0) to.add(", for ").add_seconds(w);
+  }
+  /// One line for each of the last collectives, oldest first, with its begin and its duration.
+  void dump(int file, int rank) const noexcept {
+    const std::uint64_t n = entered();
+    for (std::uint64_t i = n >= kept ? n - kept + 1 : 1; i <= n; ++i) {
+      const entry& e = entries_[i % kept];
+      const std::int64_t begin = e.begin.load(std::memory_order_relaxed), end = e.end.load(std::memory_order_relaxed);
+      fixed_text line;
+      line.add("rank ").add(rank).add(" collective ");
+      describe(line, i);
+      line.add(", begun ").add_seconds(now() - begin).add(" ago, ");
+      if (end == 0)
+        line.add("not ended\n");
+      else
+        line.add("took ").add(static_cast<std::uint64_t>(end - begin) / 1000).add(" us\n");
+      line.write_to(file);
+    }
+  }
+
+ private:
+  struct entry {
+    std::atomic<collective> what{collective::barrier};
+    std::atomic<std::uint64_t> count{0}, bytes{0};
+    std::atomic<int> root{0}, group{0};
+    std::atomic<std::int64_t> begin{0}, end{0};
+  };
+  entry& latest() noexcept { return entries_[entered_.load(std::memory_order_relaxed) % kept]; }
+  void describe(fixed_text& to, std::uint64_t n) const noexcept {
+    const entry& e = entries_[n % kept];
+    const collective what = e.what.load(std::memory_order_relaxed);
+    to.add(n).add(", ").add(name_of(what));
+    if (const std::uint64_t bytes = e.bytes.load(std::memory_order_relaxed); bytes != 0) {
+      to.add(" (").add(e.count.load(std::memory_order_relaxed)).add(" elements of ").add(bytes).add(" bytes, ");
+      to.add(what == collective::shift ? "by " : "root ").add(e.root.load(std::memory_order_relaxed)).add(")");
+    }
+    to.add(" of ").add(e.group.load(std::memory_order_relaxed)).add(" ranks");
+  }
+
+  std::array<entry, kept> entries_{};
+  std::atomic<std::uint64_t> entered_{0};
+};
+
+}  // namespace parallel
+RLCORE_END

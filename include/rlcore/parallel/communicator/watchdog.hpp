@@ -1,0 +1,165 @@
+// Ends a process that cannot end by itself: its rank waits in a collective for another that does not come or is gone.
+#pragma once
+
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <cstdlib>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/parallel/communicator/exit_codes.hpp"
+#include "rlcore/parallel/communicator/fixed_text.hpp"
+#include "rlcore/parallel/communicator/flight_recorder.hpp"
+#include "rlcore/parallel/communicator/host_board.hpp"
+
+RLCORE_BEGIN
+namespace parallel {
+
+/// A thread that looks at the flight recorder and at the board of the host, for engines whose collectives block inside
+/// somebody else's library. While it lives:
+///
+/// - a collective that lasts longer than the deadline ends the process with exit code exit_stuck, one line of the first
+///   such rank of the host on standard error (which collective, who of this host is behind), and the recorder's
+///   content in a file for each rank;
+/// - so does a rank of the host whose process has vanished, unless the launcher ends us before;
+/// - SIGTERM, which launchers send to the survivors when a process dies, is answered by one line per host that says who
+///   is gone and which collective waits, and exit code 143. A program that has a handler of its own keeps it.
+///
+/// One at a time in a process.
+class watchdog {
+ public:
+  /// The file of the recorder's content is <folder>/rlcore_rank<rank>_<process>.flight.
+  watchdog(const flight_recorder& recorder, host_board& board, std::chrono::milliseconds deadline, int rank,
+           const std::string& folder)
+      : recorder_(recorder),
+        board_(board),
+        deadline_(std::chrono::nanoseconds(deadline).count()),
+        rank_(rank),
+        file_(folder + "/rlcore_rank" + std::to_string(rank) + "_" + std::to_string(::getpid()) + ".flight") {
+    of_process().store(this);
+    struct sigaction old {};
+    if (::sigaction(SIGTERM, nullptr, &old) == 0 && old.sa_handler == SIG_DFL && (old.sa_flags & SA_SIGINFO) == 0) {
+      struct sigaction mine {};
+      mine.sa_handler = &terminated;
+      handles_ = ::sigaction(SIGTERM, &mine, nullptr) == 0;
+    }
+    thread_ = std::thread([this, deadline] { watch(deadline); });
+  }
+  watchdog(const watchdog&) = delete;
+  watchdog& operator=(const watchdog&) = delete;
+  ~watchdog() {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      done_ = true;
+    }
+    wake_.notify_all();
+    thread_.join();
+    if (handles_) ::signal(SIGTERM, SIG_DFL);
+    of_process().store(nullptr);
+  }
+
+  /// For the temporary files of those who name no folder.
+  static std::string temporary_folder() {
+    const char* folder = std::getenv("TMPDIR");
+    return folder != nullptr && *folder != '\0' ? folder : "/tmp";
+  }
+
+ private:
+  static std::atomic<watchdog*>& of_process() noexcept {
+    static constinit std::atomic<watchdog*> one{nullptr};
+    return one;
+  }
+
+  void watch(std::chrono::milliseconds deadline) {
+    const auto pause = std::clamp(deadline / 20, std::chrono::milliseconds(1), std::chrono::milliseconds(200));
+    std::int64_t missed_since = -1;
+    std::unique_lock<std::mutex> lock(mutex_);
+    while (!wake_.wait_for(lock, pause, [this] { return done_; })) {
+      if (recorder_.waiting() > deadline_) end_stuck(nullptr);
+      const host_board::line* gone = board_.vanished();
+      if (gone == nullptr) {
+        missed_since = -1;
+      } else if (missed_since < 0) {
+        missed_since = flight_recorder::now();
+      } else if (flight_recorder::now() - missed_since > 1'500'000'000) {  // the launcher would have acted by now
+        end_stuck(gone);
+      }
+    }
+  }
+
+  [[noreturn]] void end_stuck(const host_board::line* gone) noexcept {
+    const int file = ::open(file_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (file >= 0) {
+      recorder_.dump(file, rank_);
+      ::close(file);
+    }
+    if (board_.tell()) {
+      fixed_text line;
+      begin(line, gone);
+      recorder_.describe(line);
+      if (gone == nullptr) add_suspects(line);
+      if (file >= 0) line.add("; its last collectives are in ").add(file_.c_str());
+      line.add("\n").write_to(STDERR_FILENO);
+    }
+    ::usleep(200'000);  // if another rank tells, let it finish before the launcher notices that we are gone
+    std::_Exit(exit_stuck);
+  }
+  void begin(fixed_text& line, const host_board::line* gone) const noexcept {
+    line.add("rlcore: rank ").add(rank_).add(": ");
+    if (gone != nullptr)
+      line.add("rank ").add(gone->rank.load()).add(" (process ").add(gone->process.load()).add(") is gone; stopped ");
+    else
+      line.add("stopped ");
+  }
+  /// The ranks of this host that have entered fewer collectives than this one, or another one.
+  void add_suspects(fixed_text& line) const noexcept {
+    int shown = 0;
+    const host_board::line& mine = board_.own();
+    for (int r = 0; r < board_.ranks() && shown < 8; ++r) {
+      const host_board::line& other = board_.of(r);
+      const std::uint64_t n = other.collectives;
+      if (other.state == host_board::ended || n > mine.collectives ||
+          (n == mine.collectives && other.what == mine.what))
+        continue;
+      line.add(shown++ == 0 ? "; on this host rank " : ", rank ").add(other.rank.load()).add(" has come to ").add(n);
+      if (n != 0) line.add(", ").add(name_of(static_cast<collective>(other.what.load())));
+    }
+  }
+
+  static void terminated(int) {
+    watchdog* const self = of_process().load();
+    if (self == nullptr) ::_exit(128 + SIGTERM);
+    host_board& board = self->board_;
+    if (board.own().state == host_board::failing) ::_exit(1);
+    if (board.own().state == host_board::working && !board.anybody_fails() && board.tell()) {
+      fixed_text line;
+      self->begin(line, board.vanished());
+      self->recorder_.describe(line);
+      line.add(" (SIGTERM)\n").write_to(STDERR_FILENO);
+    }
+    ::_exit(128 + SIGTERM);
+  }
+
+  const flight_recorder& recorder_;
+  host_board& board_;
+  const std::int64_t deadline_;
+  const int rank_;
+  const std::string file_;
+  bool handles_ = false, done_ = false;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::thread thread_;
+};
+
+}  // namespace parallel
+RLCORE_END
