@@ -53,7 +53,7 @@ void misbehave(any_communicator& c, const std::string& what) {
     return c.broadcast(std::span(x), 1);
   } else if (what == "kind") {
     const std::vector<int> in(4, 1);
-    std::vector<int> out(12);
+    std::vector<int> out(4 * static_cast<std::size_t>(c.size()));
     c.all_gather(std::span<const int>(in), std::span(out));
     return gather(c);
   } else if (what != "nothing")
