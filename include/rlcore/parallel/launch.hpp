@@ -35,10 +35,18 @@ using rank_function = std::function<void(any_communicator&)>;
 #if defined(RLCORE_LINKED_MPI)
 void launch_mpi(const launch_settings& s, const rank_function& f);
 #else
+inline namespace without_mpi {
 inline void launch_mpi(const launch_settings&, const rank_function&) {
   throw communication_error("rlcore: " + std::to_string(ranks_of_environment()) +
                             " processes were started, but this program was built without MPI: link rlcore::mpi");
 }
+}  // namespace without_mpi
+#endif
+
+#if defined(RLCORE_LINKED_MPI)
+inline namespace with_mpi {
+#else
+inline namespace without_mpi {
 #endif
 
 /// Calls f on every rank of this process: one rank of an MPI job under mpirun or srun, otherwise s.thread_ranks
@@ -64,6 +72,8 @@ inline void launch(const launch_settings& s, const rank_function& f) {
       },
       s.deadline, stuck_rank::end_process);
 }
+
+}  // namespace with_mpi or without_mpi
 
 }  // namespace parallel
 RLCORE_END
