@@ -22,29 +22,45 @@ using rlcore::config_error;
 
 constexpr const char* usage = R"(usage: random_model --tokenizer DIR --output DIR [options]
 
-Writes a Hugging Face folder: the tokenizer's files, a Qwen2 or Qwen3 config and random weights.
+Writes a Hugging Face folder: the tokenizer's files, a Qwen2, Qwen3 or Qwen3-MoE config and random weights.
 
   --tokenizer DIR       folder with tokenizer.json and tokenizer_config.json
   --output DIR          new folder
-  --family F            qwen2 or qwen3, default qwen2
+  --family F            qwen2, qwen3 or qwen3_moe, default qwen2
   --hidden_size N       default 128; a multiple of --heads
   --layers N            default 4
   --heads N             attention heads, default 4, half as many for keys and values
   --intermediate N      width of the MLP, default 3 times --hidden_size
+  --experts N           of a layer of qwen3_moe, default 8
+  --experts_per_token N default 2
+  --moe_intermediate N  width of an expert, default --hidden_size
   --max_position N      longest sequence, default 4096
   --seed N              default 1
 )";
 
 struct settings {
   std::string tokenizer, output, family = "qwen2";
-  std::int64_t hidden_size = 128, layers = 4, heads = 4, intermediate = 0, max_position = 4096, seed = 1;
+  std::int64_t hidden_size = 128, layers = 4, heads = 4, intermediate = 0, max_position = 4096, seed = 1, experts = 8,
+               experts_per_token = 2, moe_intermediate = 0;
 };
 
 settings parse(std::span<char*> arguments) {
   settings s;
-  const std::vector<std::string> names{"--tokenizer", "--output",       "--family",       "--hidden_size", "--layers",
-                                       "--heads",     "--intermediate", "--max_position", "--seed"};
-  std::int64_t* const numbers[] = {&s.hidden_size, &s.layers, &s.heads, &s.intermediate, &s.max_position, &s.seed};
+  const std::vector<std::string> names{"--tokenizer",
+                                       "--output",
+                                       "--family",
+                                       "--hidden_size",
+                                       "--layers",
+                                       "--heads",
+                                       "--intermediate",
+                                       "--max_position",
+                                       "--seed",
+                                       "--experts",
+                                       "--experts_per_token",
+                                       "--moe_intermediate"};
+  std::int64_t* const numbers[] = {&s.hidden_size,     &s.layers, &s.heads,   &s.intermediate,
+                                   &s.max_position,    &s.seed,   &s.experts, &s.experts_per_token,
+                                   &s.moe_intermediate};
   std::string* const texts[] = {&s.tokenizer, &s.output, &s.family};
   for (std::size_t i = 0; i < arguments.size(); i += 2) {
     const std::string name = arguments[i];
@@ -63,8 +79,8 @@ settings parse(std::span<char*> arguments) {
       throw config_error(name + " " + value + ": expected an integer >= 1");
   }
   if (s.tokenizer.empty() || s.output.empty()) throw config_error("needs --tokenizer and --output; see --help");
-  if (s.family != "qwen2" && s.family != "qwen3")
-    throw config_error("--family " + s.family + ": expected qwen2 or qwen3");
+  if (s.family != "qwen2" && s.family != "qwen3" && s.family != "qwen3_moe")
+    throw config_error("--family " + s.family + ": expected qwen2, qwen3 or qwen3_moe");
   if (s.heads % 2 != 0 || s.hidden_size % s.heads != 0 || s.hidden_size / s.heads % 2 != 0)
     throw config_error("--hidden_size " + std::to_string(s.hidden_size) + " and --heads " + std::to_string(s.heads) +
                        ": expected an even number of heads of an even width");
@@ -78,13 +94,18 @@ void run(const settings& s) {
   if (!tokenizer.eos_id()) throw config_error(from.string() + ": tokenizer_config.json names no eos_token");
   if (fs::exists(to / "model.safetensors")) throw config_error((to / "model.safetensors").string() + " exists");
   rlcore::nn::config c;
-  c.model = s.family == "qwen2" ? rlcore::nn::family::qwen2 : rlcore::nn::family::qwen3;
+  using rlcore::nn::family;
+  c.model = s.family == "qwen2" ? family::qwen2 : s.family == "qwen3" ? family::qwen3 : family::qwen3_moe;
+  if (c.model == family::qwen3_moe) {
+    c.num_experts = s.experts, c.num_experts_per_tok = s.experts_per_token, c.norm_topk_prob = true;
+    c.moe_intermediate_size = s.moe_intermediate > 0 ? s.moe_intermediate : s.hidden_size;
+  }
   c.vocab_size = static_cast<std::int64_t>(tokenizer.vocab_size());
   c.hidden_size = s.hidden_size, c.num_hidden_layers = s.layers;
   c.intermediate_size = s.intermediate > 0 ? s.intermediate : 3 * s.hidden_size;
   c.num_attention_heads = s.heads, c.num_key_value_heads = s.heads / 2, c.head_dim = s.hidden_size / s.heads;
   c.max_position_embeddings = s.max_position;
-  c.attention_bias = c.model == rlcore::nn::family::qwen2;
+  c.attention_bias = c.model == family::qwen2;
   c.eos_token_ids = {*tokenizer.eos_id()};
   if (tokenizer.pad_id()) c.pad_token_id = *tokenizer.pad_id();
   rlcore::cpu device;

@@ -68,7 +68,7 @@ TEST(model_config, refuses_in_one_line_what_it_cannot_compute) {
     parts.push_back((place / "config.json").string());
     scratch::error_of<format_error>([&] { read_config(place.path()); }, parts);
   };
-  refused({{"model_type", "llama"}}, {"'model_type'", "\"llama\"", "\"qwen2\" or \"qwen3\""});
+  refused({{"model_type", "llama"}}, {"'model_type'", "\"llama\"", "\"qwen2\", \"qwen3\" or \"qwen3_moe\""});
   refused({{"model_type", nullptr}}, {"'model_type' is missing"});
   refused({{"rope_scaling", {{"type", "yarn"}}}}, {"'rope_scaling'", "yarn", "expected null"});
   refused({{"rope_parameters", {{"rope_type", "yarn"}, {"rope_theta", 1.0}}}},
@@ -166,6 +166,58 @@ TEST(model_config, comes_back_as_written) {
       EXPECT_EQ(d.pad_token_id, c.pad_token_id);
     }
   }
+}
+
+TEST(model_config, mixtures_of_experts) {
+  const scratch::folder place;
+  auto root = nlohmann::json::parse(published);
+  root["model_type"] = "qwen3_moe";
+  const auto read = [&](const nlohmann::json& change) {
+    auto changed = root;
+    changed.merge_patch(change);
+    scratch::write(place / "config.json", changed.dump());
+    return read_config(place.path());
+  };
+  const config absent = read(nlohmann::json::object());  // the defaults of Qwen3MoeConfig
+  EXPECT_EQ(absent.model, family::qwen3_moe);
+  EXPECT_EQ(absent.num_experts, 128);
+  EXPECT_EQ(absent.num_experts_per_tok, 8);
+  EXPECT_EQ(absent.moe_intermediate_size, 768);
+  EXPECT_FALSE(absent.norm_topk_prob);
+  EXPECT_FALSE(absent.output_router_logits);
+  EXPECT_EQ(absent.router_aux_loss_coef, 0.001);
+  EXPECT_EQ(read({{"num_local_experts", 16}}).num_experts, 16);  // transformers 5
+  config c = read({{"num_experts", 6},
+                   {"num_experts_per_tok", 2},
+                   {"moe_intermediate_size", 12},
+                   {"norm_topk_prob", true},
+                   {"decoder_sparse_step", 2},
+                   {"mlp_only_layers", {1, 3}},
+                   {"output_router_logits", true},
+                   {"router_aux_loss_coef", 0.25}});
+  for (int again = 0; again < 2; ++again) {
+    EXPECT_EQ(c.num_experts, 6);
+    EXPECT_EQ(c.num_experts_per_tok, 2);
+    EXPECT_EQ(c.moe_intermediate_size, 12);
+    EXPECT_TRUE(c.norm_topk_prob);
+    EXPECT_EQ(c.decoder_sparse_step, 2);
+    EXPECT_EQ(c.mlp_only_layers, (std::vector<std::int64_t>{1, 3}));
+    EXPECT_TRUE(c.output_router_logits);
+    EXPECT_EQ(c.router_aux_loss_coef, 0.25);
+    EXPECT_FALSE(c.attention_bias);
+    EXPECT_EQ(c.sparse_layers(), 10);  // 5, 7, .. 23 of 24
+    write_config(place.path(), c);
+    c = read_config(place.path());
+  }
+  const auto refused = [&](const nlohmann::json& change, std::vector<std::string> parts) {
+    scratch::error_of<format_error>([&] { read(change); }, std::move(parts));
+  };
+  refused({{"num_experts", 4}}, {"'num_experts_per_tok' is missing; expected at most num_experts 4"});
+  refused({{"num_experts", 0}}, {"'num_experts' is 0"});
+  refused({{"num_experts", 16}, {"num_local_experts", 8}}, {"'num_local_experts' is 8; expected num_experts, 16"});
+  refused({{"mlp_only_layers", 3}}, {"'mlp_only_layers' is 3; expected a list"});
+  refused({{"mlp_only_layers", {-1}}}, {"'mlp_only_layers' is [-1]"});
+  refused({{"router_aux_loss_coef", -1}}, {"'router_aux_loss_coef' is -1; expected a number >= 0"});
 }
 
 }  // namespace

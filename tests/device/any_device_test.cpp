@@ -60,6 +60,8 @@ class witness {
   RLCORE_TEST_RECORDED(gather_rows)
   RLCORE_TEST_RECORDED(scatter_add_rows)
   RLCORE_TEST_RECORDED(copy_rows)
+  RLCORE_TEST_RECORDED(scale_rows)
+  RLCORE_TEST_RECORDED(dot_rows)
   RLCORE_TEST_RECORDED(add)
   RLCORE_TEST_RECORDED(scale)
   RLCORE_TEST_RECORDED(fill)
@@ -149,6 +151,8 @@ void call_everything(D& d) {
   d.gather_rows(out(), in(), ids(), 5, 6);
   d.scatter_add_rows(out(), in(), ids(), 5, 6);
   d.copy_rows(out(), 5, ids(), in(), 6, 7, 8);
+  d.scale_rows(out(), in(), in(), 5, 6);
+  d.dot_rows(out(), in(), in(), 5, 6);
   d.add(out(), in(), in(), 5);
   d.scale(out(), 0.25f, 5);
   d.fill(out(), 0.75f, 6);
@@ -174,7 +178,7 @@ TEST(any_device, passes_every_call_on_as_it_is) {
   const std::unique_ptr<any_device> chosen = std::make_unique<any_device_of<witness>>(passed);
   call_everything(*chosen);
   EXPECT_EQ(direct, passed);
-  EXPECT_EQ(direct.size(), 36u);  // every member of the concept but the three that only say something
+  EXPECT_EQ(direct.size(), 38u);  // every member of the concept but the three that only say something
   EXPECT_EQ(chosen->name(), "witness");
   EXPECT_EQ(chosen->description(), "witness");
   EXPECT_FALSE(chosen->batch_invariant());

@@ -64,14 +64,45 @@ inline void read_output(const json_file& file, nn::config& c) {
   if (file.has("id2label") && file.root()["id2label"].size() != 1) file.fail("id2label", expected);
 }
 
-/// Reads `folder`/config.json of a dense Qwen2, Qwen2.5 or Qwen3 model, and the ids of generation_config.json, whose
-/// eos_token_id wins. Throws file_error, or format_error naming file, key, value and expectation.
+/// The keys of Qwen3MoeConfig, with its defaults. transformers 5 writes num_experts as num_local_experts.
+inline void read_experts(const json_file& file, nn::config& c) {
+  const auto extent = [&](const char* key, std::int64_t otherwise) {
+    return file.has(key) ? file.integer(key, 1, INT32_MAX) : otherwise;
+  };
+  c.num_experts = extent("num_experts", extent("num_local_experts", 128));
+  if (extent("num_local_experts", c.num_experts) != c.num_experts)
+    file.fail("num_local_experts", "num_experts, " + std::to_string(c.num_experts));
+  c.num_experts_per_tok = extent("num_experts_per_tok", 8);
+  if (c.num_experts_per_tok > c.num_experts)
+    file.fail("num_experts_per_tok", "at most num_experts " + std::to_string(c.num_experts));
+  c.moe_intermediate_size = extent("moe_intermediate_size", 768);
+  c.decoder_sparse_step = extent("decoder_sparse_step", 1);
+  c.norm_topk_prob = file.boolean("norm_topk_prob", false);
+  c.output_router_logits = file.boolean("output_router_logits", false);
+  if (file.has("router_aux_loss_coef")) {
+    const nlohmann::json& value = file.root()["router_aux_loss_coef"];
+    if (!value.is_number() || !(value.get<double>() >= 0)) file.fail("router_aux_loss_coef", "a number >= 0");
+    c.router_aux_loss_coef = value.get<double>();
+  }
+  if (!file.has("mlp_only_layers")) return;
+  const nlohmann::json& layers = file.root()["mlp_only_layers"];
+  const std::string expected = "a list of numbers of layers";
+  if (!layers.is_array()) file.fail("mlp_only_layers", expected);
+  for (const nlohmann::json& layer : layers) {
+    if (!layer.is_number_integer() || layer.get<std::int64_t>() < 0) file.fail("mlp_only_layers", expected);
+    c.mlp_only_layers.push_back(layer.get<std::int64_t>());
+  }
+}
+
+/// Reads `folder`/config.json of a Qwen2, Qwen2.5, Qwen3 or Qwen3-MoE model, and the ids of generation_config.json,
+/// whose eos_token_id wins. Throws file_error, or format_error naming file, key, value and expectation.
 inline nn::config read_config(const std::filesystem::path& folder) {
   const json_file file(folder / "config.json");
   nn::config c;
   const std::string type = file.string("model_type");
-  if (type != "qwen2" && type != "qwen3") file.fail("model_type", "\"qwen2\" or \"qwen3\"");
-  c.model = type == "qwen2" ? nn::family::qwen2 : nn::family::qwen3;
+  if (type != "qwen2" && type != "qwen3" && type != "qwen3_moe")
+    file.fail("model_type", "\"qwen2\", \"qwen3\" or \"qwen3_moe\"");
+  c.model = type == "qwen2" ? nn::family::qwen2 : type == "qwen3" ? nn::family::qwen3 : nn::family::qwen3_moe;
   refuse_unsupported(file, c.model);
   read_output(file, c);
 
@@ -92,6 +123,7 @@ inline nn::config read_config(const std::filesystem::path& folder) {
     c.head_dim = c.hidden_size / c.num_attention_heads;
   }
   if (c.head_dim % 2 != 0) file.fail("head_dim", "an even integer (rotary embeddings turn pairs)");
+  if (c.model == nn::family::qwen3_moe) read_experts(file, c);
   c.rms_norm_eps = file.positive("rms_norm_eps");
   c.rope_theta = read_rope_theta(file);
   c.tie_word_embeddings = file.boolean("tie_word_embeddings", false);  // as transformers defaults
@@ -124,7 +156,7 @@ inline nn::config read_config(const std::filesystem::path& folder) {
 /// stored as (F32, F16 or BF16). Throws file_error.
 inline void write_config(const std::filesystem::path& folder, const nn::config& c,
                          stored_type type = stored_type::f32) {
-  const bool qwen2 = c.model == nn::family::qwen2;
+  const bool qwen2 = c.model == nn::family::qwen2, experts = c.model == nn::family::qwen3_moe;
   const std::string dtype = type == stored_type::bf16 ? "bfloat16" : type == stored_type::f16 ? "float16" : "float32";
   const auto ids = [](const std::vector<std::int32_t>& list) {
     return list.empty()       ? nlohmann::ordered_json()
@@ -135,12 +167,14 @@ inline void write_config(const std::filesystem::path& folder, const nn::config& 
   const nlohmann::ordered_json pad =
       c.pad_token_id < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(c.pad_token_id);
   const bool score = c.output == nn::model_output::score;
-  const std::string architecture =
-      std::string(qwen2 ? "Qwen2For" : "Qwen3For") + (!score         ? "CausalLM"
-                                                      : c.score_bias ? "TokenClassification"
-                                                                     : "SequenceClassification");
+  const std::string architecture = std::string(qwen2     ? "Qwen2For"
+                                               : experts ? "Qwen3MoeFor"
+                                                         : "Qwen3For") +
+                                   (!score         ? "CausalLM"
+                                    : c.score_bias ? "TokenClassification"
+                                                   : "SequenceClassification");
   nlohmann::ordered_json root{{"architectures", {architecture}},
-                              {"model_type", qwen2 ? "qwen2" : "qwen3"},
+                              {"model_type", nn::name_of(c.model)},
                               {"vocab_size", c.vocab_size},
                               {"hidden_size", c.hidden_size},
                               {"intermediate_size", c.intermediate_size},
@@ -162,6 +196,16 @@ inline void write_config(const std::filesystem::path& folder, const nn::config& 
                               {"eos_token_id", eos},
                               {"pad_token_id", pad}};
   if (!qwen2) root["attention_bias"] = false;
+  if (experts) {
+    root["num_experts"] = c.num_experts;
+    root["num_experts_per_tok"] = c.num_experts_per_tok;
+    root["moe_intermediate_size"] = c.moe_intermediate_size;
+    root["norm_topk_prob"] = c.norm_topk_prob;
+    root["decoder_sparse_step"] = c.decoder_sparse_step;
+    root["mlp_only_layers"] = c.mlp_only_layers;
+    root["output_router_logits"] = c.output_router_logits;
+    root["router_aux_loss_coef"] = c.router_aux_loss_coef;
+  }
   if (score) {
     root["num_labels"] = 1;
     root["id2label"] = {{"0", "LABEL_0"}};

@@ -90,6 +90,8 @@ class any_device {
   virtual void scatter_add_rows(float* y, const float* x, const std::int32_t* ids, extent_t count, extent_t w) = 0;
   virtual void copy_rows(float* y, extent_t y_row, const std::int32_t* ids, const float* x, extent_t x_row,
                          extent_t count, extent_t w) = 0;
+  virtual void scale_rows(float* y, const float* x, const float* factor, extent_t t, extent_t w) = 0;
+  virtual void dot_rows(float* y, const float* a, const float* b, extent_t t, extent_t w) = 0;
   virtual void add(float* y, const float* a, const float* b, extent_t n) = 0;
   virtual void scale(float* y, float factor, extent_t n) = 0;
   virtual void fill(float* y, float value, extent_t n) = 0;
@@ -224,6 +226,12 @@ class any_device_of final : public any_device {
   void copy_rows(float* y, extent_t y_row, const std::int32_t* ids, const float* x, extent_t x_row, extent_t count,
                  extent_t w) override {
     d_.copy_rows(y, y_row, ids, x, x_row, count, w);
+  }
+  void scale_rows(float* y, const float* x, const float* factor, extent_t t, extent_t w) override {
+    d_.scale_rows(y, x, factor, t, w);
+  }
+  void dot_rows(float* y, const float* a, const float* b, extent_t t, extent_t w) override {
+    d_.dot_rows(y, a, b, t, w);
   }
   void add(float* y, const float* a, const float* b, extent_t n) override { d_.add(y, a, b, n); }
   void scale(float* y, float factor, extent_t n) override { d_.scale(y, factor, n); }

@@ -209,6 +209,12 @@ class cpu : private cpu_kernels::work_sharing {
                     static_cast<std::size_t>(end - begin) * sizeof(float));
     });
   }
+  void scale_rows(float* y, const float* x, const float* factor, extent_t t, extent_t w) {
+    split(t, 10 * t * w, [&](extent_t begin, extent_t end) { kernels_->scale_rows(y, x, factor, w, begin, end); });
+  }
+  void dot_rows(float* y, const float* a, const float* b, extent_t t, extent_t w) {
+    split(t, 10 * t * w, [&](extent_t begin, extent_t end) { kernels_->dot_rows(y, a, b, w, begin, end); });
+  }
   void add(float* y, const float* a, const float* b, extent_t n) {
     split_elements(n, 15 * n,
                    [&](extent_t begin, extent_t end) { kernels_->add(y + begin, a + begin, b + begin, end - begin); });

@@ -155,6 +155,10 @@ concept device = device_memory<D> &&
   d.scatter_add_rows(y, x, ids, n, n);
   // y[ids[k]] = x[k], or y[k] if ids is null: y, row of y, ids, x, row of x, count, w
   d.copy_rows(y, n, ids, x, n, n, n);
+  // y[t,w] = factor[t] x[t,w], y may be x: y, x, factor, t, w
+  d.scale_rows(y, x, x, n, n);
+  // y[t] = sum over w of a[t,w] b[t,w]: y, a, b, t, w
+  d.dot_rows(y, x, x, n, n);
   // y = a + b; y *= factor; y = value: the last argument is the number of elements
   d.add(y, x, x, n);
   d.scale(y, f, n);

@@ -160,6 +160,12 @@ class npu {
                  extent_t w) {
     ascend::kernels::copy_rows(c_, y, y_row, ids, x, x_row, count, w);
   }
+  void scale_rows(float* y, const float* x, const float* factor, extent_t t, extent_t w) {
+    ascend::kernels::scale_rows(c_, y, x, factor, t, w);
+  }
+  void dot_rows(float* y, const float* a, const float* b, extent_t t, extent_t w) {
+    ascend::kernels::dot_rows(c_, y, a, b, t, w);
+  }
   void add(float* y, const float* a, const float* b, extent_t n) { ascend::kernels::add(c_, y, a, b, n); }
   void scale(float* y, float factor, extent_t n) { ascend::kernels::scale(c_, y, factor, n); }
   void fill(float* y, float value, extent_t n) { ascend::kernels::fill(c_, y, value, n); }

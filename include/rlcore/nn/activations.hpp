@@ -2,9 +2,12 @@
 #pragma once
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/tensor/view.hpp"
 
 RLCORE_BEGIN
 namespace nn {
+
+struct routing;
 
 /// What the backward of attention needs of its forward; t = tokens, all device memory.
 struct attention_activations {
@@ -20,6 +23,17 @@ struct mlp_activations {
   float *gate_up = nullptr, *activated = nullptr;
 };
 
+/// What experts leave for their backward, rows in the order of `routes` (routing.hpp): gate_up [slots, 2 width],
+/// activated [slots, width]. `logits` [t, experts], `rows` [slots,
+/// hidden], `slopes` [slots, width] and `factors` [2, slots] are for use within a call, shared by all layers. `row` is
+/// the first row of the pass among the forward's.
+struct moe_activations {
+  routing* routes = nullptr;
+  float *gate_up = nullptr, *activated = nullptr;
+  float *rows = nullptr, *slopes = nullptr, *factors = nullptr, *logits = nullptr;
+  extent_t row = 0;
+};
+
 /// Everything that a layer's backward needs besides its input [t, hidden].
 struct block_activations {
   float *normed = nullptr, *rstd = nullptr;  ///< input of the attention
@@ -27,6 +41,7 @@ struct block_activations {
   float* middle = nullptr;  ///< x + attention
   float *middle_normed = nullptr, *middle_rstd = nullptr;
   mlp_activations mixed;
+  moe_activations routed;  ///< null in a layer without experts
 };
 
 /// Gradients of activations that cannot take the place of what they belong to; shared by all layers.

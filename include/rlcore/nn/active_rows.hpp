@@ -95,6 +95,8 @@ inline block_activations rows_from(const block& b, block_activations a, extent_t
   skip_rows(a.middle, own * b.hidden());
   skip_rows(a.middle_normed, own * b.hidden());
   skip_rows(a.middle_rstd, own);
+  a.routed.row += row;
+  if (b.experts) return a;
   skip(a.mixed.gate_up, 2 * b.feed_forward.width());
   skip(a.mixed.activated, b.feed_forward.width());
   return a;

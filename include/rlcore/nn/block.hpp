@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "rlcore/nn/attention.hpp"
 #include "rlcore/nn/mlp.hpp"
+#include "rlcore/nn/moe.hpp"
 #include "rlcore/nn/norm.hpp"
 #include "rlcore/nn/pass.hpp"
 #include "rlcore/nn/tensor_pass.hpp"
@@ -16,6 +18,7 @@ struct block {
   norm input_norm, middle_norm;
   nn::attention mixer;
   nn::mlp feed_forward;
+  nn::moe experts;  ///< if there are any, they are in the place of feed_forward
 
   extent_t hidden() const { return input_norm.width; }
 
@@ -33,7 +36,10 @@ struct block {
     a.middle = space.template take<float>(own * hidden());
     a.middle_normed = space.template take<float>(own * hidden());
     a.middle_rstd = space.template take<float>(own);
-    a.mixed = feed_forward.take(space, t);
+    if (experts)
+      a.routed = experts.take(space, t);
+    else
+      a.mixed = feed_forward.take(space, t);
     return a;
   }
   template <class Device>
@@ -42,7 +48,8 @@ struct block {
   }
 
   /// y [own rows, hidden] from x; y may not be x. `place` as in attention. Between the norms and the linear layers rows
-  /// of all ranks come together and go apart (tensor_pass.hpp); in a serial pass nothing does.
+  /// of all ranks come together and go apart (tensor_pass.hpp); in a serial pass nothing does. Ranks that share the
+  /// other layers all have the experts.
   template <class Device, class Place>
   void forward(const pass<Device>& p, const block_activations& a, float* y, const float* x, Place&& place) const {
     const extent_t t = own_rows(p), h = hidden();
@@ -51,8 +58,14 @@ struct block {
     mixer.forward(p, a.attended, partial_rows(p, y, part), all_rows(p, a.normed, all, h), place);
     sum_rows_over_ranks(p, y, part, h);
     middle_norm.forward_of_sum(p.device, p.weights, a.middle, x, y, a.middle_normed, a.middle_rstd, t);
-    feed_forward.forward(p, a.mixed, partial_rows(p, y, part), all_rows(p, a.middle_normed, all, h));
-    sum_rows_over_ranks(p, y, part, h);
+    const float* rows = all_rows(p, a.middle_normed, all, h);
+    if (experts) {
+      experts.forward(p, a.routed, partial_rows(p, y, part), rows);
+      keep_own_rows(p, y, part, h);
+    } else {
+      feed_forward.forward(p, a.mixed, partial_rows(p, y, part), rows);
+      sum_rows_over_ranks(p, y, part, h);
+    }
     p.device.add(y, a.middle, y, t * h);
   }
 
@@ -70,8 +83,12 @@ struct block {
     middle_norm.forward(p.device, p.weights, a.middle_normed, h, out, h, a.middle_rstd, n);
     pass<Device> part = p;
     part.tokens = n;
-    feed_forward.forward(part, a.mixed, a.normed, a.middle_normed);
-    sum_over_ranks(part, a.normed, n * h);
+    if (experts) {
+      experts.forward(part, a.routed, a.normed, a.middle_normed);
+    } else {
+      feed_forward.forward(part, a.mixed, a.normed, a.middle_normed);
+      sum_over_ranks(part, a.normed, n * h);
+    }
     p.device.add(out, out, a.normed, n * h);
   }
 
@@ -83,15 +100,53 @@ struct block {
     const extent_t h = hidden();
     float *const slopes = p.share ? p.share->whole : nullptr, *const room = p.share ? p.share->other : nullptr;
     float* input = all_rows(p, a.middle_normed, room, h);
-    feed_forward.backward(p, a.mixed, input, all_rows(p, dx, slopes, h), input);
-    sum_rows_over_ranks(p, a.middle_normed, input, h);
+    if (experts) {
+      experts.backward(p, a.routed, input, all_rows(p, dx, slopes, h), input);
+      keep_own_rows(p, a.middle_normed, input, h);
+    } else {
+      feed_forward.backward(p, a.mixed, input, all_rows(p, dx, slopes, h), input);
+      sum_rows_over_ranks(p, a.middle_normed, input, h);
+    }
     backward_of_own_rows(p, middle_norm, dx, a.middle_normed, a.middle, a.middle_rstd);
     input = all_rows(p, a.normed, room, h);
     mixer.backward(p, a.attended, input, all_rows(p, dx, slopes, h), input, d.dqkv, d.dattended, place, place_gradient);
     sum_rows_over_ranks(p, a.normed, input, h);
     backward_of_own_rows(p, input_norm, dx, a.normed, x, a.rstd);
   }
+
+  /// f(linear) of all of them, in the order of their weights.
+  template <class F>
+  void for_linears(F&& f) {
+    for_linears_of(*this, f);
+  }
+  template <class F>
+  void for_linears(F&& f) const {
+    for_linears_of(*this, f);
+  }
+
+ private:
+  template <class Block, class F>
+  static void for_linears_of(Block& b, F&& f) {
+    f(b.mixer.qkv), f(b.mixer.output);
+    if (b.experts) {
+      f(b.experts.router);
+      for (auto& m : b.experts.each) f(m.gate_up), f(m.down);
+    } else {
+      f(b.feed_forward.gate_up), f(b.feed_forward.down);
+    }
+  }
 };
+
+/// Activations that serve any of the blocks, one at a time; t and own as in block::take.
+template <class Device>
+block_activations take_for_any(std::span<const block> blocks, workspace<Device>& space, extent_t t, extent_t own) {
+  block_activations a = blocks.front().take(space, t, own);
+  for (const block& b : blocks) {
+    if (b.experts && !a.routed.routes) a.routed = b.experts.take(space, t);
+    if (!b.experts && !a.mixed.gate_up) a.mixed = b.feed_forward.take(space, t);
+  }
+  return a;
+}
 
 }  // namespace nn
 RLCORE_END

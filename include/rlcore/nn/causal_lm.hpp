@@ -1,4 +1,4 @@
-// A dense causal language model: Qwen2, Qwen2.5, Qwen3; or the same with a score instead of logits.
+// A causal language model: Qwen2, Qwen2.5, Qwen3, Qwen3-MoE; or the same with a score instead of logits.
 #pragma once
 
 #include <cmath>
@@ -154,6 +154,15 @@ class causal_lm {
     if (c.num_attention_heads % c.num_key_value_heads != 0)
       throw config_error("model config: num_attention_heads " + std::to_string(c.num_attention_heads) +
                          " is not a multiple of num_key_value_heads " + std::to_string(c.num_key_value_heads));
+    if (c.model == family::qwen3_moe) {
+      positive(c.num_experts, "num_experts");
+      positive(c.num_experts_per_tok, "num_experts_per_tok");
+      positive(c.moe_intermediate_size, "moe_intermediate_size");
+      positive(c.decoder_sparse_step, "decoder_sparse_step");
+      if (c.num_experts_per_tok > c.num_experts)
+        throw config_error("model config: num_experts_per_tok " + std::to_string(c.num_experts_per_tok) +
+                           " exceeds num_experts " + std::to_string(c.num_experts));
+    }
     if (!(c.rms_norm_eps > 0) || !(c.rope_theta > 0))
       throw config_error("model config: rms_norm_eps and rope_theta must be positive");
   }
@@ -190,6 +199,7 @@ class causal_lm {
     const slice own_q = part_of(q, rank, ranks), own_kv = part_of(kv, rank, ranks),
                 middle = part_of(c.intermediate_size, rank, ranks);
     vocabulary_ = vocabulary_part(c.vocab_size, rank, ranks);
+    const std::int64_t chunks = std::max<std::int64_t>(1, c.row_chunks / ranks);
     const auto wide = [](std::int64_t n) { return static_cast<extent_t>(n); };
     const std::size_t embedding = add_part("model.embed_tokens.weight", {c.vocab_size, h}, 0, vocabulary_);
     for (std::int64_t l = 0; l < c.num_hidden_layers; ++l) {
@@ -206,29 +216,35 @@ class causal_lm {
         add_part(self + "k_proj.bias", {kv}, 0, own_kv);
         add_part(self + "v_proj.bias", {kv}, 0, own_kv);
       }
-      if (c.model == family::qwen3) {
+      if (c.qk_norms()) {
         b.mixer.norms = true;
         b.mixer.q_norm = {add(self + "q_norm.weight", {c.head_dim}), wide(c.head_dim), wide(heads), c.rms_norm_eps};
         b.mixer.k_norm = {add(self + "k_norm.weight", {c.head_dim}), wide(c.head_dim), wide(kv_heads), c.rms_norm_eps};
       }
       b.mixer.output = {add_part(self + "o_proj.weight", {h, q}, 1, own_q), no_parameter, wide(h), wide(own_q.size())};
-      if (c.model == family::qwen3 && c.attention_bias) b.mixer.output.bias = add(self + "o_proj.bias", {h});
+      if (c.qk_norms() && c.attention_bias) b.mixer.output.bias = add(self + "o_proj.bias", {h});
       b.mixer.shape = {wide(heads), wide(kv_heads), wide(c.head_dim),
                        static_cast<float>(1 / std::sqrt(static_cast<double>(c.head_dim)))};
       b.middle_norm = {add(layer + "post_attention_layernorm.weight", {h}), wide(h), 1, c.rms_norm_eps};
-      b.feed_forward.gate_up = {add_part(mlp_name + "gate_proj.weight", {c.intermediate_size, h}, 0, middle),
-                                no_parameter, wide(2 * middle.size()), wide(h)};
-      add_part(mlp_name + "up_proj.weight", {c.intermediate_size, h}, 0, middle);
-      b.feed_forward.down = {add_part(mlp_name + "down_proj.weight", {h, c.intermediate_size}, 1, middle), no_parameter,
-                             wide(h), wide(middle.size())};
       b.mixer.head_sums = static_cast<std::size_t>(l * (own_q.size() + own_kv.size()));
       b.mixer.qkv.sections = {wide(own_q.size()), wide(own_kv.size()), wide(own_kv.size())};
-      b.feed_forward.gate_up.sections = {wide(middle.size()), wide(middle.size())};
-      b.mixer.output.row_parallel = b.feed_forward.down.row_parallel = true;
-      for (linear* each : {&b.mixer.qkv, &b.mixer.output, &b.feed_forward.gate_up, &b.feed_forward.down})
-        each->chunks = wide(std::max<std::int64_t>(1, c.row_chunks / ranks));
-      for (linear* each : {&b.mixer.qkv, &b.mixer.output, &b.feed_forward.gate_up, &b.feed_forward.down}) pack(*each);
-      blocks_.push_back(b);
+      b.mixer.output.row_parallel = true;
+      b.mixer.qkv.chunks = b.mixer.output.chunks = wide(chunks);
+      if (c.sparse(l)) {
+        b.experts.router = {add(mlp_name + "gate.weight", {c.num_experts, h}), no_parameter, wide(c.num_experts),
+                            wide(h)};
+        b.experts.chosen = wide(c.num_experts_per_tok), b.experts.renormalise = c.norm_topk_prob;
+        for (std::int64_t e = 0; e < c.num_experts; ++e)
+          b.experts.each.push_back(lay_out_mlp(mlp_name + "experts." + std::to_string(e) + ".", c.moe_intermediate_size,
+                                               {0, c.moe_intermediate_size}));
+      } else {
+        b.feed_forward = lay_out_mlp(mlp_name, c.intermediate_size, middle);
+        b.feed_forward.gate_up.sections = {wide(middle.size()), wide(middle.size())};
+        b.feed_forward.down.row_parallel = true;
+        b.feed_forward.gate_up.chunks = b.feed_forward.down.chunks = wide(chunks);
+      }
+      b.for_linears([&](linear& each) { pack(each); });
+      blocks_.push_back(std::move(b));
     }
     head_.final_norm = {add("model.norm.weight", {h}), wide(h), 1, c.rms_norm_eps};
     if (c.output == model_output::score) {
@@ -240,6 +256,17 @@ class causal_lm {
       if (!c.tie_word_embeddings) head_.output.weight = add_part("lm_head.weight", {c.vocab_size, h}, 0, vocabulary_);
     }
     pack(head_.output);
+  }
+
+  mlp lay_out_mlp(const std::string& name, std::int64_t width, const slice& part) {
+    const std::int64_t h = settings_.hidden_size;
+    const auto wide = [](std::int64_t n) { return static_cast<extent_t>(n); };
+    mlp m;
+    m.gate_up = {add_part(name + "gate_proj.weight", {width, h}, 0, part), no_parameter, wide(2 * part.size()),
+                 wide(h)};
+    add_part(name + "up_proj.weight", {width, h}, 0, part);
+    m.down = {add_part(name + "down_proj.weight", {h, width}, 1, part), no_parameter, wide(h), wide(part.size())};
+    return m;
   }
 
   static constexpr const char* score_name = "score.weight";

@@ -1,6 +1,7 @@
 // What a dense Qwen2 or Qwen3 model is made of: the numbers of its config.json.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -9,8 +10,14 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// qwen2 covers Qwen2 and Qwen2.5 (biases on q, k and v); qwen3 has per-head RMS norms of q and k instead.
-enum class family { qwen2, qwen3 };
+/// qwen2 covers Qwen2 and Qwen2.5 (biases on q, k and v); qwen3 has per-head RMS norms of q and k instead; qwen3_moe is
+/// qwen3 with experts in place of the MLP of some or all layers.
+enum class family { qwen2, qwen3, qwen3_moe };
+
+/// Hugging Face's model_type.
+constexpr const char* name_of(family f) noexcept {
+  return f == family::qwen2 ? "qwen2" : f == family::qwen3 ? "qwen3" : "qwen3_moe";
+}
 
 /// logits: a causal language model. score: one number per token from the last hidden state (reward, process reward and
 /// value models).
@@ -33,6 +40,26 @@ struct config {
   /// the others in their backward, the vocabulary) are made in so many equal parts and added by pairs. Then every
   /// number of ranks that divides it has the bits of one. 0: each rank adds up what it has, the fastest.
   std::int64_t row_chunks = 0;
+
+  // qwen3_moe: layer l has experts if (l + 1) is a multiple of decoder_sparse_step and l is not in mlp_only_layers
+  std::int64_t num_experts = 0, num_experts_per_tok = 0, moe_intermediate_size = 0, decoder_sparse_step = 1;
+  std::vector<std::int64_t> mlp_only_layers;
+  bool norm_topk_prob = false;        ///< weights of the chosen experts sum to 1
+  bool output_router_logits = false;  ///< training adds router_aux_loss_coef times the load-balancing loss
+  double router_aux_loss_coef = 0.001;
+
+  /// Queries and keys have norms.
+  bool qk_norms() const noexcept { return model != family::qwen2; }
+  bool sparse(std::int64_t layer) const noexcept {
+    return model == family::qwen3_moe && (layer + 1) % decoder_sparse_step == 0 &&
+           std::find(mlp_only_layers.begin(), mlp_only_layers.end(), layer) == mlp_only_layers.end();
+  }
+  /// Layers with experts.
+  std::int64_t sparse_layers() const noexcept {
+    std::int64_t n = 0;
+    for (std::int64_t l = 0; l < num_hidden_layers; ++l) n += sparse(l);
+    return n;
+  }
 
   /// One matrix is the embedding and the head; says nothing about score models.
   bool tied() const noexcept { return output == model_output::logits && tie_word_embeddings; }

@@ -78,7 +78,7 @@ void decode(const causal_lm<Device>& model, workspace<Device>& space, kv_cache<D
   p.tensor = model.tensor();
   float *x = space.template take<float>(t * h), *y = space.template take<float>(t * h);
   embed(model, p, x, space.ids, tokens);
-  const block_activations a = model.blocks().front().take(space, t);
+  const block_activations a = take_for_any(model.blocks(), space, t, t);
   const std::span<const block> blocks = model.blocks();
   const auto place_in_cache = [&](std::size_t layer) {
     const attention& mixer = blocks[layer].mixer;

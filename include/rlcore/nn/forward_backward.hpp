@@ -48,7 +48,7 @@ void forward_backward(const causal_lm<Device>& model, workspace<Device>& space, 
   body.gather(space.logp, all), body.gather(space.entropy, all);
   slopes(std::span<const float>(space.logp), std::span<const float>(space.entropy), std::span<float>(space.dlogp),
          std::span<float>(space.dentropy));
-  if (!body.find_active({&space.dlogp, &space.dentropy})) return body.skip_backward(grads);
+  if (!body.find_active({&space.dlogp, &space.dentropy}, !grads.balance().empty())) return body.skip_backward(grads);
   const auto m = static_cast<extent_t>(space.active.size());
 
   body.begin_backward(grads);

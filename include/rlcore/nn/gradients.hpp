@@ -84,11 +84,16 @@ class gradients {
     zero();
   }
 
+  /// What every backward from here on adds to the gradient of a router's probabilities, [experts]: that of a
+  /// load-balancing loss (load_balancing_slopes()), or nothing.
+  void balance(std::vector<float> slopes) { balance_ = std::move(slopes); }
+  const std::vector<float>& balance() const noexcept { return balance_; }
+
   /// Before a backward. p.first: the gradients of linear weights hold nothing and have to be overwritten, all of them;
   /// everything else is there to be added to. The embedding's part becomes the head's sum alone.
   void begin(pass<Device>& p) {
     reserve();
-    p.gradients = flat_.data(), p.first = std::exchange(zero_, false);
+    p.gradients = flat_.data(), p.first = std::exchange(zero_, false), p.balance = balance_;
     p.head_gradients = head_sums_.data();
     if (p.first) head_sums_.zero();
     if (p.first) {  // all but the linear weights, which come in the order of their offsets
@@ -181,6 +186,7 @@ class gradients {
   std::vector<std::int32_t> ids_, place_;  // distinct input tokens in order of appearance; their index, -1: none
   buffer<std::int32_t, Device> device_ids_;
   buffer<float, Device> input_sum_, head_sum_;
+  std::vector<float> balance_;
 };
 
 }  // namespace nn

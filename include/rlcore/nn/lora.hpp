@@ -160,13 +160,14 @@ class lora {
   void lay_out(const causal_lm<Device>& model) {
     const std::int64_t r = settings_.rank;
     for (const block& b : model.blocks())
-      for (const linear* l : {&b.mixer.qkv, &b.mixer.output, &b.feed_forward.gate_up, &b.feed_forward.down}) {
+      b.for_linears([&](const linear& each) {
+        const linear* l = &each;
         std::vector<const parameter*> parts;
         for (const parameter& p : model.parameters())
           if (p.offset >= l->weight && p.offset < l->weight + static_cast<std::size_t>(l->outputs * l->inputs) &&
               chosen(p.name))
             parts.push_back(&p);
-        if (parts.empty()) continue;
+        if (parts.empty()) return;
         group g{l->number,
                 projections_.size(),
                 projections_.size() + parts.size(),
@@ -188,7 +189,7 @@ class lora {
         }
         wide_size_ += static_cast<std::size_t>(g.outputs * g.rank);
         groups_.push_back(g);
-      }
+      });
     score_ = size_;
     for (const parameter& p : model.parameters())
       if (p.name.starts_with("score.")) {

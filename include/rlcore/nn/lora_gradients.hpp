@@ -62,12 +62,16 @@ class lora_gradients {
     zero();
   }
 
+  /// As of nn::gradients.
+  void balance(std::vector<float> slopes) { balance_ = std::move(slopes); }
+  const std::vector<float>& balance() const noexcept { return balance_; }
+
   /// Before a backward.
   void begin(pass<Device>& p) {
     finished_ = false;
     view_ = {linears_, p.space.template take<float>(p.tokens * most_rank_),
              p.space.template take<float>(p.tokens * most_rank_)};
-    p.adapter = &view_;
+    p.adapter = &view_, p.balance = balance_;
   }
   /// The head of a score model is trained in full (PEFT: modules_to_save).
   score_gradient score(const linear& output, const pass<Device>&) {
@@ -103,6 +107,7 @@ class lora_gradients {
   std::vector<adapted_linear> linears_;
   extent_t most_rank_ = 0;
   adapter_pass view_;
+  std::vector<float> balance_;
   mutable bool finished_ = false;
 };
 

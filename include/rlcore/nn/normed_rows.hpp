@@ -41,7 +41,8 @@ struct normed_rows {
     embed(model, pass, x,
           context ? std::span<const std::int32_t>(space.ids) : std::span<const std::int32_t>(sequences.values),
           batch.ids);
-    const block_activations a = model.blocks().front().take(space, std::max(batch.tokens, n));
+    const extent_t most = std::max(batch.tokens, n);
+    const block_activations a = take_for_any(model.blocks(), space, most, most);
     const std::span<const block> blocks = model.blocks();
     if (context && batch.tokens == 0) {
       for (std::size_t l = 0; l < blocks.size(); ++l) context->forward({});

@@ -3,9 +3,12 @@
 
 #include <cstdint>
 
+#include <span>
 #include "rlcore/core/abi.hpp"
+
 #include "rlcore/device/device.hpp"
 #include "rlcore/nn/adapter_pass.hpp"
+#include "rlcore/nn/load_balancing.hpp"
 #include "rlcore/nn/packed_weights.hpp"
 #include "rlcore/nn/workspace.hpp"
 
@@ -22,7 +25,8 @@ struct row_share;
 /// weights hold nothing to add to. `adapter` is null unless low-rank adapters are trained. `tensor` is null unless
 /// ranks share the layers, and `share` unless they share the rows between layers (tensor_pass.hpp). `head_gradients` is
 /// null unless the gradients of norms of heads are summed for each head (gradients.hpp), `context` unless ranks work on
-/// the same sequences together (context_pass.hpp).
+/// the same sequences together (context_pass.hpp). `routed` is null unless choices of experts are counted, and
+/// `balance` empty unless there is a load-balancing loss (load_balancing_slopes()).
 template <class Device>
 struct pass {
   Device& device;
@@ -38,6 +42,8 @@ struct pass {
   const row_share* share = nullptr;
   float* head_gradients = nullptr;
   context_pass<Device>* context = nullptr;
+  router_counts* routed = nullptr;
+  std::span<const float> balance = {};
 };
 
 }  // namespace nn

@@ -116,6 +116,15 @@ void sum_rows_over_ranks(const pass<Device>& p, float* own, const float* room, e
   }
 }
 
+/// This rank's rows of what all ranks wrote alike to where partial_rows() said.
+template <class Device>
+void keep_own_rows(const pass<Device>& p, float* own, const float* room, extent_t width) {
+  if (!p.share) return;
+  std::size_t before = 0;
+  for (int r = 0; r < p.tensor->rank(); ++r) before += p.share->counts[static_cast<std::size_t>(r)];
+  p.device.copy_rows(own, width, nullptr, room + static_cast<extent_t>(before) * width, width, own_rows(p), width);
+}
+
 /// As norm::backward for own rows [own_rows, width] with dx += ...; the sum over rows that is the weight's gradient
 /// goes from rank to rank in the order of the rows, so that it has the bits of one rank.
 template <class Device>

@@ -47,11 +47,14 @@ class trunk {
     const std::span<const block> blocks = model.blocks();
     inputs_ = space.template take<float>(static_cast<extent_t>(blocks.size() + 1) * own_rows(pass_) * width_);
     space.kept.clear();
-    for (std::size_t l = 0; l < (recompute ? 1 : blocks.size()); ++l)
+    if (recompute) space.kept.push_back(take_for_any(blocks, space, batch.tokens, own_rows(pass_)));
+    for (std::size_t l = 0; l < blocks.size() && !recompute; ++l)
       space.kept.push_back(blocks[l].take(space, batch.tokens, own_rows(pass_)));
     enter(unit_number::embedding, false);
     embed(model, pass_, x(0), host_ids(), batch.ids);
     leave(unit_number::embedding);
+    space.routed.reset(static_cast<std::size_t>(model.settings().num_experts));
+    pass_.routed = &space.routed;
     for (std::size_t l = 0; l < blocks.size(); ++l) {
       enter(unit_number::layer(l));
       if (batch.tokens > 0 || !context_)
@@ -61,6 +64,7 @@ class trunk {
       if (units_) units_->pause(unit_number::layer(l));
     }
     enter_top();
+    pass_.routed = nullptr;
     row_ = space.take_copy(wanted_.data(), count_);
     top_ = model.head().gather(pass_, all_rows(pass_, x(blocks.size()), share_.whole, width_), row_, count_);
   }
@@ -86,15 +90,20 @@ class trunk {
   }
   /// Fills space.active and space.ranges with what has a gradient: wanted rows where one of `slopes`, which hold a
   /// value for each of them and this rank's part afterwards, is not 0. Returns whether there is any, in whatever rank.
-  bool find_active(std::initializer_list<std::vector<float>*> slopes) {
+  /// `everywhere`: all sequences have a gradient, that of a load-balancing loss.
+  bool find_active(std::initializer_list<std::vector<float>*> slopes, bool everywhere) {
     const auto has_gradient = [&](std::size_t i) {
       return std::any_of(slopes.begin(), slopes.end(), [i](const auto* s) { return (*s)[i] != 0; });
     };
     if (!context_) {
       find_active_rows(space_, wanted_, has_gradient);
-      return !space_.active.empty();
+      if (everywhere) space_.ranges.assign(1, {0, space_.segments.size()});
+      return everywhere || !space_.active.empty();
     }
-    context_->targets().find_ranges(space_.ranges, has_gradient);
+    if (everywhere)
+      space_.ranges.assign(1, {0, sequences_.rows()});
+    else
+      context_->targets().find_ranges(space_.ranges, has_gradient);
     std::vector<float> part;
     for (std::vector<float>* s : slopes) {
       context_->targets().choose(std::span<const float>(*s), part);

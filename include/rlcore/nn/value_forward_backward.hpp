@@ -35,7 +35,7 @@ void value_forward_backward(const causal_lm<Device>& model, workspace<Device>& s
   model.device().download(space.logp.data(), value, count * sizeof(float));
   body.gather(space.logp, rows.size());
   slopes(std::span<const float>(space.logp), std::span<float>(space.dlogp));
-  if (!body.find_active({&space.dlogp})) return body.skip_backward(grads);
+  if (!body.find_active({&space.dlogp}, !grads.balance().empty())) return body.skip_backward(grads);
 
   body.begin_backward(grads);
   for (std::size_t k = 0; k < space.active.size(); ++k)

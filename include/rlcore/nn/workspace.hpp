@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -13,6 +14,8 @@
 #include "rlcore/nn/activations.hpp"
 #include "rlcore/nn/config.hpp"
 #include "rlcore/nn/context_group.hpp"
+#include "rlcore/nn/load_balancing.hpp"
+#include "rlcore/nn/routing.hpp"
 #include "rlcore/tensor/buffer.hpp"
 
 RLCORE_BEGIN
@@ -50,6 +53,8 @@ class workspace {
       blocks_.emplace_back(*device_, most_);
     }
     used_ = before_ = most_ = 0;
+    shared_ = nullptr, shared_size_ = 0;
+    routings_taken_ = 0;
   }
   /// While it lives memory is taken that is free again afterwards.
   class scope {
@@ -89,6 +94,17 @@ class workspace {
     return p;
   }
 
+  /// n values for use within one call of a layer: the same memory for all layers.
+  float* take_shared(extent_t n) {
+    if (n > shared_size_) shared_ = take<float>(n), shared_size_ = n;
+    return shared_;
+  }
+  /// Host memory of one layer's routing, valid until the next reset().
+  routing& take_routing() {
+    if (routings_taken_ == routings_.size()) routings_.push_back(std::make_unique<routing>());
+    return *routings_[routings_taken_++];
+  }
+
   /// Tables of cos and sin of position * theta^(-2j/d), [positions, d/2], rounded to float where `transformers` rounds.
   void prepare_rope(const config& c, extent_t wanted) {
     const extent_t half = static_cast<extent_t>(c.head_dim) / 2;
@@ -123,6 +139,8 @@ class workspace {
   std::vector<float> logp, entropy, dlogp, dentropy;
   std::vector<block_activations> kept;
   std::vector<std::int32_t> ids_here, rows_here;  // tokens of this rank's part of the vocabulary
+  std::vector<float> factor, dweight;
+  router_counts routed;  ///< of the last pass over packed sequences, of a model with experts
   // Those of active_rows.hpp.
   std::vector<std::int32_t> active, counts;
   std::vector<segment_range> ranges;
@@ -134,6 +152,10 @@ class workspace {
                              most_ = 0;  // used of the last block, of those before it; the most of both
   std::vector<buffer<std::byte, Device>> blocks_;
   buffer<float, Device> cosine_, sine_;
+  float* shared_ = nullptr;
+  extent_t shared_size_ = 0;
+  std::vector<std::unique_ptr<routing>> routings_;
+  std::size_t routings_taken_ = 0;
   extent_t half_ = 0, positions_ = 0;
   double theta_ = 0;
 };

@@ -165,6 +165,27 @@ TEST_P(elementwise, rows) {
   }
 }
 
+TEST_P(elementwise, rows_with_a_factor_and_their_products) {
+  cpu device(2, GetParam());
+  for (const std::size_t w : {std::size_t{1}, std::size_t{7}, std::size_t{33}, std::size_t{200}}) {
+    const floats a = normal(5 * w, 3), b = normal(5 * w, 4), factor = normal(5, 5);
+    floats scaled(5 * w), dot(5), one(1);
+    device.scale_rows(scaled.data(), a.data(), factor.data(), 5, static_cast<extent_t>(w));
+    device.dot_rows(dot.data(), a.data(), b.data(), 5, static_cast<extent_t>(w));
+    for (std::size_t t = 0; t < 5; ++t) {
+      double sum = 0, size = 0;
+      for (std::size_t j = 0; j < w; ++j) {
+        EXPECT_EQ(scaled[t * w + j], a[t * w + j] * factor[t]);
+        sum += double{a[t * w + j]} * double{b[t * w + j]};
+        size += std::abs(double{a[t * w + j]} * double{b[t * w + j]});
+      }
+      EXPECT_NEAR(double{dot[t]}, sum, 1e-6 * size);
+      device.dot_rows(one.data(), a.data() + t * w, b.data() + t * w, 1, static_cast<extent_t>(w));
+      EXPECT_EQ(one[0], dot[t]);
+    }
+  }
+}
+
 TEST_P(elementwise, sum_of_squares_is_accurate_and_independent_of_threads) {
   cpu one(1, GetParam()), three(3, GetParam());
   const floats x = normal(600001, 9);

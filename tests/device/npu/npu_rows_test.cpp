@@ -25,7 +25,11 @@ std::vector<floats> rows_of(D& d) {
   d.scale(y, -0.3f, 7 * w);
   d.fill(plain, 2.5f, 7 * w);
   d.fill_zero(sum, 5 * sizeof(float));
-  for (auto* m : {&y, &x, &plain, &sum}) results.push_back(m->back());
+  auto scaled = room<float>(d, 7 * w), dots = room<float>(d, 7);
+  d.scale_rows(scaled, x, y, 7, w);
+  d.dot_rows(dots, x, y, 7, w);
+  d.scale_rows(y, y, x, 7, w);
+  for (auto* m : {&y, &x, &plain, &sum, &scaled, &dots}) results.push_back(m->back());
   return results;
 }
 
@@ -34,7 +38,7 @@ TEST(npu_rows, are_those_of_the_cpu) {
   cpu host(1);
   const auto got = rows_of(*on), wanted = rows_of(host);
   for (std::size_t k = 0; k < got.size(); ++k)
-    if (k == 1 || k == 5)  // sums
+    if (k == 1 || k == 5 || k == 11)  // sums
       expect_near(got[k], wanted[k], 1e-6, 1e-6, "sums");
     else
       EXPECT_EQ(got[k], wanted[k]) << k;
@@ -52,6 +56,8 @@ TEST(npu_rows, nothing_to_do) {
   d.sum_rows(x, x, 0, 2);
   d.add(x, x, x, 0);
   d.scale(x, 2, 0);
+  d.scale_rows(x, x, x, 0, 2);
+  d.dot_rows(x, x, x, 0, 2);
   d.fill(x, 2, 0);
   EXPECT_EQ(d.sum_of_squares(x, 0), 0);
   d.adamw(x, x, x, x, 0, {});

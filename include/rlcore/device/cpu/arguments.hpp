@@ -86,6 +86,8 @@ struct table {
   void (*gather_rows)(float*, const float*, const std::int32_t*, extent_t, extent_t, extent_t);
   void (*scatter_add_rows)(float*, const float*, const std::int32_t*, extent_t, extent_t, extent_t, extent_t);
   void (*sum_rows)(float*, const float*, extent_t, extent_t, extent_t, extent_t);
+  void (*scale_rows)(float*, const float*, const float*, extent_t, extent_t, extent_t);
+  void (*dot_rows)(float*, const float*, const float*, extent_t, extent_t, extent_t);
   void (*add)(float*, const float*, const float*, extent_t);
   void (*scale)(float*, float, extent_t);
   double (*sum_of_squares)(const float*, extent_t);

@@ -223,9 +223,9 @@ std::optional<double> train_policy(Device& device, const options& opt, const Alg
   const auto how_to_value = read_critic_settings(opt, plan, inputs_of(algorithm).values);
 
   actor<Device> policy(device, config, settings);
-  std::string model_text = fmt::format("{}: {}, {} layers, hidden {}, {:.3g} M parameters", folder.string(),
-                                       config.model == nn::family::qwen2 ? "qwen2" : "qwen3", config.num_hidden_layers,
-                                       config.hidden_size, static_cast<double>(policy.model.size()) * 1e-6);
+  std::string model_text =
+      fmt::format("{}: {}, {} layers, hidden {}, {:.3g} M parameters", folder.string(), nn::name_of(config.model),
+                  config.num_hidden_layers, config.hidden_size, static_cast<double>(policy.model.size()) * 1e-6);
   if (s.lora)
     model_text += fmt::format(", {:.3g} M of them trained (LoRA, rank {}, alpha {:g})",
                               static_cast<double>(policy.trained_size()) * 1e-6, s.lora->rank, s.lora->alpha);

@@ -47,10 +47,9 @@ void train_supervised(Device& device, const options& opt, supervised_settings se
   const supervised_plan plan = make_supervised_plan(settings, task.train_size(), task.eval_size());
 
   trainee<Device> model(device, base.config, how);
-  std::string model_text =
-      fmt::format("{}: {}, {} layers, hidden {}, {:.3g} M parameters", base.folder.string(),
-                  base.config.model == nn::family::qwen2 ? "qwen2" : "qwen3", base.config.num_hidden_layers,
-                  base.config.hidden_size, static_cast<double>(model.model.size()) * 1e-6);
+  std::string model_text = fmt::format("{}: {}, {} layers, hidden {}, {:.3g} M parameters", base.folder.string(),
+                                       nn::name_of(base.config.model), base.config.num_hidden_layers,
+                                       base.config.hidden_size, static_cast<double>(model.model.size()) * 1e-6);
   if (how.lora)
     model_text += fmt::format("; LoRA of rank {}, alpha {:g}: {:.3g} M are trained", how.lora->rank, how.lora->alpha,
                               static_cast<double>(model.trained_size()) * 1e-6);

@@ -81,5 +81,22 @@ inline void fill(context& c, float* y, float value, extent_t n) {
   for_pieces(n, 1, most_elements, [&](extent_t first, extent_t m) { c.fill(c.view(y + first, {m}), value); });
 }
 
+/// y[t,w] = factor[t] x[t,w].
+inline void scale_rows(context& c, float* y, const float* x, const float* factor, extent_t t, extent_t w) {
+  if (w == 0) return;
+  for_pieces(t, w, most_elements, [&](extent_t first, extent_t n) {
+    c.mul(c.rows(x + first * w, n, w), c.view(factor + first, {n, 1}), c.rows(y + first * w, n, w));
+  });
+}
+/// y[t] = the sum over w of a[t,w] b[t,w].
+inline void dot_rows(context& c, float* y, const float* a, const float* b, extent_t t, extent_t w) {
+  if (w == 0) return fill(c, y, 0, t);
+  for_pieces(t, w, most_elements, [&](extent_t first, extent_t n) {
+    const auto product = c.take<float>(n * w);
+    c.mul(c.rows(a + first * w, n, w), c.rows(b + first * w, n, w), c.rows(product.data(), n, w));
+    c.sum(c.rows(product.data(), n, w), 1, false, c.view(y + first, {n}));
+  });
+}
+
 }  // namespace ascend::kernels
 RLCORE_END
