@@ -1,6 +1,7 @@
 // What ranks do together in an optimizer step: gradients in, the norm and this rank's share of the weights out.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
@@ -19,8 +20,10 @@ namespace trainer {
 template <class Device>
 class sharded_update {
  public:
-  sharded_update(Device& device, parallel::world& w, std::vector<std::size_t> unit_ends)
-      : device_(&device), world_(&w), sums_(device, w, std::move(unit_ends)) {
+  /// `counted`: what this rank adds to the norm of a gradient whose tensors ranks share (counted_ranges.hpp).
+  sharded_update(Device& device, parallel::world& w, std::vector<std::size_t> unit_ends,
+                 std::vector<parallel::value_range> counted = {})
+      : device_(&device), world_(&w), sums_(device, w, std::move(unit_ends)), counted_(std::move(counted)) {
     const parallel::shard_layout& all = layout();
     if (all.ranks() == 1)
       pieces_.push_back({0, all.size(), 0});
@@ -42,6 +45,7 @@ class sharded_update {
   /// Sum of the squares of the whole gradient, of which this rank has `shard`: sums of blocks in double, added in the
   /// order of the blocks, whoever owns them.
   double sum_of_squares(const float* shard) {
+    if (world_->tensor().size() > 1) return sum_of_squares_of_parts(shard);
     const parallel::shard_layout& all = layout();
     std::vector<std::size_t> counts(all.ranks(), 0);
     std::vector<double> own;
@@ -84,9 +88,30 @@ class sharded_update {
   }
 
  private:
+  /// Sums of the counted pieces of this rank, in double; of shards in order, then of tensor parallel ranks in order.
+  double sum_of_squares_of_parts(const float* shard) {
+    double own = 0;
+    for (const optim::adamw_piece& piece : pieces_)
+      for (const parallel::value_range& r : counted_) {
+        const std::size_t first = std::max(r.first, piece.weights),
+                          last = std::min(r.last, piece.weights + (piece.last - piece.first));
+        if (first < last)
+          own += device_->sum_of_squares(shard + piece.first + (first - piece.weights),
+                                         static_cast<extent_t>(last - first));
+      }
+    for (parallel::any_communicator* group : {&world_->shards(), &world_->tensor()}) {
+      if (group == &world_->shards() && layout().ranks() == 1) continue;
+      std::vector<double> all(static_cast<std::size_t>(group->size()));
+      group->all_gather(std::span<const double>(&own, 1), std::span<double>(all));
+      own = std::accumulate(all.begin(), all.end(), 0.0);
+    }
+    return own;
+  }
+
   Device* device_;
   parallel::world* world_;
   parallel::gradient_sums<Device> sums_;
+  std::vector<parallel::value_range> counted_;
   std::vector<optim::adamw_piece> pieces_;
   std::vector<float> stage_;
 };

@@ -30,6 +30,7 @@
 #include "rlcore/nn/value_forward_backward.hpp"
 #include "rlcore/optim/adamw.hpp"
 #include "rlcore/optim/clip.hpp"
+#include "rlcore/trainer/counted_ranges.hpp"
 #include "rlcore/trainer/fingerprint.hpp"
 #include "rlcore/trainer/leaf_plan.hpp"
 #include "rlcore/trainer/model_files.hpp"
@@ -86,6 +87,8 @@ class trainee {
       adapter_gradient_.emplace(model, *adapter_);
     else
       gradient_.emplace(model, units_ != nullptr);
+    if (world_ && world_->tensor().size() > 1)
+      model.set_tensor_group(&tensor_.emplace(world_->tensor(), world_->how().sequence_parallel));
     if (s.decay_norms_and_biases) return;
     for (const optim::adamw_piece& piece : pieces())
       for (const nn::parameter& p : trained()) {
@@ -295,7 +298,8 @@ class trainee {
     if (!world_) return std::nullopt;
     return std::optional<sharded_update<Device>>(
         std::in_place, device, *world_,
-        adapter_ ? std::vector<std::size_t>{adapter_->size()} : nn::unit_ends(model.parameters()));
+        adapter_ ? std::vector<std::size_t>{adapter_->size()} : nn::unit_ends(model.parameters()),
+        counted_ranges(trained(), model.part().tensor_rank));
   }
 
   void idle_pass() {
@@ -370,6 +374,7 @@ class trainee {
   std::optional<nn::lora<Device>> adapter_;
   parallel::world* world_ = nullptr;
   bool dealt_ = false;
+  std::optional<nn::tensor_group_of<parallel::any_communicator>> tensor_;
   std::optional<sharded_update<Device>> sharded_;
   std::unique_ptr<unit_weights<Device>> units_;  // zero 3
   int summons_ = 0;
