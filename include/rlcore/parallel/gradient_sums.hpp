@@ -101,7 +101,8 @@ class gradient_sums {
       pieces_[u].push({0, number(r)}, piece);
     });
     for (std::size_t r = 0; r < layout_.ranks(); ++r)
-      if (number(r) != leaf_schedule::none && !sends(r)) pieces_[u].push({0, number(r)}, static_cast<float*>(nullptr));
+      if (number(r) != leaf_schedule::none && !sends(r))
+        pieces_[u].push({0, number(r)}, static_cast<const float*>(nullptr));
     pieces_[u].end_round();
   }
 
@@ -168,8 +169,12 @@ class gradient_sums {
     exchange(c, x, counts, scratch_, sends, push);
   }
 
-  /// What the ranks [first, first + count) of sums() have together once they have added what they can: known to all.
-  std::vector<leaf_node> nodes_of(std::size_t first, std::size_t count) const {
+  /// What ranks have together once they have added what they can: known to all.
+  struct held_nodes {
+    std::vector<leaf_node> sums, absent;
+  };
+  /// Of the ranks [first, first + count) of sums().
+  held_nodes nodes_of(std::size_t first, std::size_t count) const {
     leaf_tree<char> made(schedule_.sums());
     bool any = false;
     for (std::size_t r = first; r < first + count; ++r)
@@ -180,30 +185,31 @@ class gradient_sums {
         any = any || there;
         made.push_leaf(at, there ? std::optional<char>(0) : std::nullopt, [](char&, char&&) {});
       }
-    std::vector<leaf_node> nodes;
+    held_nodes nodes;
     if (kind_ == reduction_kind::tree) {
-      for (const auto& e : made.entries())
-        if (e.value) nodes.push_back(e.node);
-      std::sort(nodes.begin(), nodes.end(), [](leaf_node a, leaf_node b) { return a.first() < b.first(); });
+      for (const auto& e : made.entries()) (e.value ? nodes.sums : nodes.absent).push_back(e.node);
+      std::sort(nodes.sums.begin(), nodes.sums.end(), [](leaf_node a, leaf_node b) { return a.first() < b.first(); });
     } else if (any) {
-      nodes.push_back({});
+      nodes.sums.push_back({});
     }
     return nodes;
   }
 
-  /// The nodes of `nodes[rank]` of every rank of c, one at a time, to the owners of their parts. data(node) is this
-  /// rank's.
+  /// The nodes of every rank of c, one at a time, to the owners of their parts. data(node) is this rank's.
   template <class Data>
-  void gather(any_communicator& c, const std::vector<std::vector<leaf_node>>& nodes,
-              std::span<const std::size_t> counts, Data&& data, piece_sum& into) {
+  void gather(any_communicator& c, const std::vector<held_nodes>& nodes, std::span<const std::size_t> counts,
+              Data&& data, piece_sum& into) {
     std::size_t most = 0;
-    for (const auto& list : nodes) most = std::max(most, list.size());
-    const auto& mine = nodes[static_cast<std::size_t>(c.rank())];
+    for (const held_nodes& of : nodes) {
+      most = std::max(most, of.sums.size());
+      for (const leaf_node node : of.absent) into.push(node, static_cast<const float*>(nullptr));
+    }
+    const auto& mine = nodes[static_cast<std::size_t>(c.rank())].sums;
     for (std::size_t k = 0; k < most; ++k) {
-      const auto sends = [&](std::size_t r) { return k < nodes[r].size(); };
+      const auto sends = [&](std::size_t r) { return k < nodes[r].sums.size(); };
       using pointer = decltype(data(leaf_node{}));
       move(c, k < mine.size() ? data(mine[k]) : pointer{nullptr}, counts, sends,
-           [&](std::size_t r, const auto* x) { into.push(nodes[r][k], x); });
+           [&](std::size_t r, const auto* x) { into.push(nodes[r].sums[k], x); });
       into.end_round();
     }
   }
@@ -216,7 +222,7 @@ class gradient_sums {
   }
   /// zero 1: sums of this rank's own leaves to the owners of shards.
   void gather_nodes() {
-    std::vector<std::vector<leaf_node>> nodes;
+    std::vector<held_nodes> nodes;
     const std::size_t group = sum_rank() / layout_.ranks() * layout_.ranks();
     for (std::size_t r = 0; r < layout_.ranks(); ++r) nodes.push_back(nodes_of(group + r, 1));
     for (std::size_t u = 0; u < layout_.units(); ++u) {
@@ -236,7 +242,7 @@ class gradient_sums {
     any_communicator& c = world_->replicas();
     if (c.size() == 1 && layout_.ranks() > 1) return pieces_[u].write(out);
     const auto ranks = static_cast<std::size_t>(c.size()), self = static_cast<std::size_t>(c.rank());
-    std::vector<std::vector<leaf_node>> nodes;
+    std::vector<held_nodes> nodes;
     for (std::size_t r = 0; r < ranks; ++r) nodes.push_back(nodes_of(r * layout_.ranks(), layout_.ranks()));
     std::vector<std::size_t> counts;
     for (std::size_t r = 0; r < ranks; ++r) counts.push_back((r + 1) * out.size() / ranks - r * out.size() / ranks);

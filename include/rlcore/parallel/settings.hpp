@@ -59,6 +59,8 @@ struct mesh {
     axis(s.shard_ranks, "the number of ranks that share a copy (fsdp_size)", 0);
     if (s.zero < 0 || s.zero > 3)
       throw config_error("the ZeRO stage is " + std::to_string(s.zero) + ", expected 0, 1, 2 or 3");
+    if (s.bf16_wire && s.reduction == reduction_kind::exact && s.zero < 2)
+      throw config_error("exact sums of whole gradients travel as integers, not as bfloat16: use zero 2 or 3");
     const int others = s.context * s.tensor;
     if (ranks % others != 0 || (s.data != 0 && s.data * others != ranks))
       throw config_error(std::to_string(ranks) + " ranks are not " +
