@@ -39,6 +39,9 @@ inline nn::config small_model(nn::family family, std::int64_t row_chunks) {
   c.tie_word_embeddings = family == nn::family::qwen2;
   c.attention_bias = family == nn::family::qwen2;
   c.initializer_range = 0.2;
+  if (family == nn::family::qwen3_moe) {
+    c.num_experts = 6, c.num_experts_per_tok = 2, c.moe_intermediate_size = 24;
+  }
   c.row_chunks = row_chunks;
   return c;
 }

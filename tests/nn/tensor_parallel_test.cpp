@@ -90,6 +90,7 @@ TEST_P(tensor_parallel, without_row_chunks_it_is_near_the_serial_model) {
   EXPECT_LT(compare(serial, train_serial(small_model(GetParam(), 8), {})).gradient, 2e-6);
 }
 
-INSTANTIATE_TEST_SUITE_P(families, tensor_parallel, testing::Values(nn::family::qwen2, nn::family::qwen3));
+INSTANTIATE_TEST_SUITE_P(families, tensor_parallel,
+                         testing::Values(nn::family::qwen2, nn::family::qwen3, nn::family::qwen3_moe));
 
 }  // namespace

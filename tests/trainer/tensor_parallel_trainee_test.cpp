@@ -25,6 +25,9 @@ nn::config small_model(nn::family family) {
   c.num_attention_heads = 8, c.num_key_value_heads = 4, c.head_dim = 8;
   c.tie_word_embeddings = c.attention_bias = family == nn::family::qwen2;
   c.initializer_range = 0.2;
+  if (family == nn::family::qwen3_moe) {
+    c.num_experts = 6, c.num_experts_per_tok = 2, c.moe_intermediate_size = 24;
+  }
   c.row_chunks = 4;
   return c;
 }
@@ -137,6 +140,7 @@ TEST_P(tensor_parallel_trainee, context_and_tensor_parallelism_go_together) {
   expect_same(train(GetParam(), 4, s), context);
 }
 
-INSTANTIATE_TEST_SUITE_P(families, tensor_parallel_trainee, testing::Values(nn::family::qwen2, nn::family::qwen3));
+INSTANTIATE_TEST_SUITE_P(families, tensor_parallel_trainee,
+                         testing::Values(nn::family::qwen2, nn::family::qwen3, nn::family::qwen3_moe));
 
 }  // namespace

@@ -178,7 +178,7 @@ class causal_lm {
     std::vector<std::int64_t> whole = shape, start(shape.size());
     shape[d] = part.size(), start[d] = part.begin;
     const std::size_t at = add(std::move(name), std::move(shape));
-    if (partition_.tensor_size > 1)
+    if (parameters_.back().shape != whole)
       parameters_.back().global_shape = std::move(whole), parameters_.back().start = start;
     return at;
   }
