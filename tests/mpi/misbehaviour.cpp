@@ -56,7 +56,7 @@ void misbehave(any_communicator& c, const std::string& what) {
     std::vector<int> out(4 * static_cast<std::size_t>(c.size()));
     c.all_gather(std::span<const int>(in), std::span(out));
     return gather(c);
-  } else if (what != "nothing")
+  } else if (what != "nothing" && what != "work")
     throw std::invalid_argument("misbehaviour: no '" + what + "'");
   gather(c);
 }
@@ -80,6 +80,14 @@ int main(int argc, char** argv) {
         if (c.rank() == 0) gather(*half, 2);
         c.barrier();
         return;
+      }
+      if (what == "work") {  // for six seconds of everybody's time
+        const auto begin = std::chrono::steady_clock::now();
+        for (int on = 1; on != 0;) {
+          on = std::chrono::steady_clock::now() - begin < std::chrono::seconds(6) ? 1 : 0;
+          c.broadcast(std::span<int>(&on, 1), 0);
+          gather(c, 1000);
+        }
       }
       if (what == "return" && c.rank() == 1) return;
       if (what == "between") {  // nobody is inside a collective when rank 1 dies

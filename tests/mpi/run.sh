@@ -1,7 +1,8 @@
 #!/bin/bash
-# run.sh LAUNCHER RANKS CODES OUTPUT PROGRAM [ARGUMENT...]: runs a job, prints its output, and succeeds if it ends in 10 s
-# (30 s where its own deadline or the number of its ranks makes it longer) with one of the exit codes and with exactly
-# one line of ours that matches OUTPUT. LAUNCHER is openmpi:<mpirun>, hydra:<mpirun> or none (environment alone).
+# run.sh LAUNCHER RANKS CODES OUTPUT PROGRAM [ARGUMENT...]: runs a job, prints its output, and succeeds if it ends soon
+# with one of the exit codes (a|b) and with exactly one line of ours, which matches OUTPUT. LAUNCHER is openmpi:<mpirun>,
+# hydra:<mpirun>, none (the environment alone), or, with the folder of two_hosts.sh, hosts:<folder> (RANKS on each of two
+# hosts, of which the second may have a line of its own) or cut:<folder> (and the cable is cut after 2 s).
 # Output goes to a file: processes that outlive their job would keep a pipe open.
 set -u
 launcher=$1 ranks=$2 codes=$3 wanted=$4
@@ -17,6 +18,11 @@ openmpi:*)
     -np "$ranks" "$@" >"$out" 2>&1 </dev/null
   ;;
 hydra:*) timeout -k 2 60 "${launcher#*:}" -np "$ranks" "$@" >"$out" 2>&1 </dev/null ;;
+hosts:*) timeout -k 5 60 "${launcher#*:}/two_hosts.sh" -n "$ranks" "$@" >"$out" 2>&1 </dev/null ;;
+cut:*)
+  timeout -k 5 60 "${launcher#*:}/supervise.sh" -r 0 -k 3 "${launcher#*:}/two_hosts.sh" -n "$ranks" -d 2 "$@" \
+    >"$out" 2>&1 </dev/null
+  ;;
 none) OMPI_COMM_WORLD_SIZE=$ranks "$@" >"$out" 2>&1 </dev/null ;;
 *)
   echo "run.sh: what is $launcher?"
@@ -27,6 +33,7 @@ code=$?
 took=$((($(date +%s%N) - begin) / 1000000))
 cat "$out"
 echo "run.sh: exit code $code after $took ms"
+[ $code -ne 77 ] || exit 77
 case "|$codes|" in
 *"|$code|"*) ;;
 *)
@@ -35,12 +42,15 @@ case "|$codes|" in
   ;;
 esac
 lines=$(grep -aE '^(rlcore|misbehaviour|collectives): |^done|PASSED|FAILED' "$out")
-if [ "$(printf '%s\n' "$lines" | wc -l)" -ne 1 ] || ! printf '%s\n' "$lines" | grep -qE "$wanted"; then
+most=1
+case $launcher in hosts:* | cut:*) most=2 ;; esac
+if [ "$(printf '%s\n' "$lines" | wc -l)" -gt $most ] || ! printf '%s\n' "$lines" | grep -qE "$wanted"; then
   echo "run.sh: expected one line of ours, with: $wanted"
   exit 1
 fi
 limit=10000
 case $(basename "$1") in *collectives) limit=50000 ;; esac
+case $launcher in hosts:*) limit=15000 ;; cut:*) limit=30000 ;; esac  # starting and ending two hosts included
 [ "$took" -le "$limit" ] || {
   echo "run.sh: expected an end within $limit ms"
   exit 1
