@@ -18,6 +18,7 @@
 #include "rlcore/nn/partition.hpp"
 #include "rlcore/nn/pass.hpp"
 #include "rlcore/nn/score_gradient.hpp"
+#include "rlcore/nn/unit_source.hpp"
 #include "rlcore/nn/workspace.hpp"
 #include "rlcore/tensor/buffer.hpp"
 
@@ -89,31 +90,75 @@ class gradients {
   void balance(std::vector<float> slopes) { balance_ = std::move(slopes); }
   const std::vector<float>& balance() const noexcept { return balance_; }
 
+  /// From here on (null: no longer) every unit's gradient (units.hpp; they end at `ends`) goes to `to` as soon as the
+  /// backward has made it, and is forgotten: one forward_backward makes the whole gradient, and no memory holds all of
+  /// it. Throws std::logic_error where gradients of several layers are completed together (tensor parallel norms of
+  /// heads).
+  void by_units(std::span<const std::size_t> ends, unit_sink* to) {
+    if (to && !can_go_by_units()) throw std::logic_error("rlcore: gradients of this model are not made unit by unit");
+    ends_ = ends, sink_ = to, unit_memory_.resize(ends.size());
+    zero();
+  }
+  bool can_go_by_units() const noexcept { return head_sums_.empty(); }
+  /// Before the backward of a unit: its gradient's memory.
+  void enter(pass<Device>& p, std::size_t unit) {
+    if (sink_) p.gradients = take_unit(unit);
+  }
+  /// After it.
+  void leave(std::size_t unit) {
+    if (!sink_) return;
+    device_->wait();
+    sink_->take(unit, unit_memory_[unit].data());
+    idle_.push_back(std::move(unit_memory_[unit]));
+  }
+  /// Instead of both: the gradient is 0.
+  void leave_zero(std::size_t unit) {
+    if (!sink_) return;
+    const auto [first, last] = range_of(unit);
+    float* begin = take_unit(unit);
+    device_->fill_zero(begin + first, (last - first) * sizeof(float));
+    leave(unit);
+  }
+  /// Where the gradients of all parameters would begin for those of a unit, between enter() and leave().
+  float* begin_of_unit(std::size_t unit) {
+    return sink_ ? begin_of(unit_memory_[unit].data(), range_of(unit).first) : flat_.data();
+  }
+
   /// Before a backward. p.first: the gradients of linear weights hold nothing and have to be overwritten, all of them;
   /// everything else is there to be added to. The embedding's part becomes the head's sum alone.
   void begin(pass<Device>& p) {
+    p.balance = balance_;
+    if (sink_) {
+      p.first = true;
+      if (tied_) take_unit(unit_number::embedding);
+      return enter(p, ends_.size() - 1);
+    }
     reserve();
-    p.gradients = flat_.data(), p.first = std::exchange(zero_, false), p.balance = balance_;
+    p.gradients = flat_.data(), p.first = std::exchange(zero_, false);
     p.head_gradients = head_sums_.data();
     if (p.first) head_sums_.zero();
-    if (p.first) {  // all but the linear weights, which come in the order of their offsets
-      std::size_t at = 0;
-      for (const matrix& m : matrices_) {
-        zero_range(at, m.offset);
-        at = m.offset + static_cast<std::size_t>(m.outputs * m.inputs);
-      }
-      zero_range(at, size_);
+    if (p.first) {
+      zero_others(flat_.data(), 0, size_);
     } else if (!ids_.empty()) {
       device_->copy_rows(flat_.data(), width_, device_ids_.data(), head_sum_.data(), width_, std::ssize(ids_), width_);
     }
   }
   score_gradient score(const linear& output, const pass<Device>& p) {
-    return {flat_.data() + output.weight, output.bias == no_parameter ? nullptr : flat_.data() + output.bias, !p.first};
+    return {p.gradients + output.weight, output.bias == no_parameter ? nullptr : p.gradients + output.bias, !p.first};
   }
 
   /// After a backward: adds rows dx [tokens, hidden] of the input tokens `ids` (host) and completes flat().
   void complete(const pass<Device>& p, std::span<const std::int32_t> ids, const float* dx) {
-    head_sums_.complete(p.tensor, flat_.data());
+    if (!sink_) head_sums_.complete(p.tensor, flat_.data());
+    if (sink_ && !tied_) take_unit(unit_number::embedding);
+    embed(p, ids, dx);
+    if (!sink_) return;
+    leave(unit_number::embedding);
+    zero();
+  }
+
+ private:
+  void embed(const pass<Device>& p, std::span<const std::int32_t> ids, const float* dx) {
     if (!partial_) return add_embedding(p.space, ids.data(), dx, std::ssize(ids));
     std::vector<std::int32_t>&own = p.space.ids_here, &rows = p.space.rows_here;
     choose_tokens(vocabulary_, ids, own, rows);
@@ -122,11 +167,10 @@ class gradients {
     device_->gather_rows(own_dx, dx, p.space.take_copy(rows.data(), n), n, width_);
     add_embedding(p.space, own.data(), own_dx, n);
   }
-
- private:
   void add_embedding(workspace<Device>& space, const std::int32_t* ids, const float* dx, extent_t tokens) {
+    float* sum = begin_of_unit(unit_number::embedding);
     if (!tied_) {
-      device_->scatter_add_rows(flat_.data(), dx, space.take_copy(ids, tokens), tokens, width_);
+      device_->scatter_add_rows(sum, dx, space.take_copy(ids, tokens), tokens, width_);
       return;
     }
     const std::size_t before = ids_.size();
@@ -142,8 +186,8 @@ class gradients {
     grow(before);
     const auto distinct = static_cast<extent_t>(ids_.size());
     device_->scatter_add_rows(input_sum_.data(), dx, space.take_copy(space.index.data(), tokens), tokens, width_);
-    device_->gather_rows(head_sum_.data(), flat_.data(), device_ids_.data(), distinct, width_);
-    device_->scatter_add_rows(flat_.data(), input_sum_.data(), device_ids_.data(), distinct, width_);
+    device_->gather_rows(head_sum_.data(), sum, device_ids_.data(), distinct, width_);
+    device_->scatter_add_rows(sum, input_sum_.data(), device_ids_.data(), distinct, width_);
   }
   void grow(std::size_t before) {
     const auto w = static_cast<std::size_t>(width_);
@@ -160,13 +204,37 @@ class gradients {
     device_->fill_zero(input_sum_.data() + before * w, (ids_.size() - before) * w * sizeof(float));
   }
 
-  void zero_range(std::size_t begin, std::size_t end) const {
-    if (begin < end) device_->fill_zero(flat_.data() + begin, (end - begin) * sizeof(float));
+  /// All of [first, last) but the linear weights, which come in the order of their offsets.
+  void zero_others(float* begin, std::size_t first, std::size_t last) const {
+    std::size_t at = first;
+    for (const matrix& m : matrices_) {
+      if (m.offset < first || m.offset >= last) continue;
+      zero_range(begin, at, m.offset);
+      at = m.offset + static_cast<std::size_t>(m.outputs * m.inputs);
+    }
+    zero_range(begin, at, last);
+  }
+  void zero_range(float* begin, std::size_t first, std::size_t last) const {
+    if (first < last) device_->fill_zero(begin + first, (last - first) * sizeof(float));
+  }
+  std::pair<std::size_t, std::size_t> range_of(std::size_t unit) const {
+    return {unit == 0 ? 0 : ends_[unit - 1], ends_[unit]};
+  }
+  /// Memory for a unit, 0 but for linear weights; returns where that of all would begin.
+  float* take_unit(std::size_t unit) {
+    const auto [first, last] = range_of(unit);
+    const std::size_t n = last - first;
+    const auto fits = [n](const auto& b) { return b.size() >= n && b.size() <= 2 * n; };
+    const auto idle = std::find_if(idle_.begin(), idle_.end(), fits);
+    unit_memory_[unit] = idle == idle_.end() ? buffer<float, Device>(*device_, n) : std::move(*idle);
+    if (idle != idle_.end()) idle_.erase(idle);
+    zero_others(begin_of_unit(unit), first, last);
+    return begin_of_unit(unit);
   }
   void settle() const {
     reserve();
     if (!std::exchange(zero_, false)) return;
-    zero_range(0, size_);
+    zero_range(flat_.data(), 0, size_);
     head_sums_.zero();
   }
   void reserve() const {
@@ -187,6 +255,9 @@ class gradients {
   buffer<std::int32_t, Device> device_ids_;
   buffer<float, Device> input_sum_, head_sum_;
   std::vector<float> balance_;
+  unit_sink* sink_ = nullptr;
+  std::span<const std::size_t> ends_;
+  std::vector<buffer<float, Device>> unit_memory_, idle_;
 };
 
 }  // namespace nn

@@ -29,6 +29,7 @@ class head_sums {
     if (size_ > 0) sums_ = buffer<float, Device>(*device_, size_);
   }
 
+  bool empty() const noexcept { return size_ == 0; }
   float* data() { return size_ > 0 ? sums_.data() : nullptr; }
   void zero() const {
     if (size_ > 0) device_->fill_zero(sums_.data(), size_ * sizeof(float));

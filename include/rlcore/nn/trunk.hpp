@@ -122,10 +122,10 @@ class trunk {
     const auto m = static_cast<extent_t>(space_.active.size());
     if (has_active_sequences()) {
       grads.begin(pass_);
-      if (head_) head_->gradients = pass_.gradients, head_->first = pass_.first;
+      begin_head(grads);
       const linear& top = model_.head().output;
       if (m == 0 && pass_.first)  // nothing will overwrite it
-        pass_.device.fill_zero(pass_.gradients + top.weight,
+        pass_.device.fill_zero(pass().gradients + top.weight,
                                static_cast<std::size_t>(top.outputs * top.inputs) * sizeof(float));
     }
     if (m == count_) return;
@@ -149,8 +149,15 @@ class trunk {
 
   /// Instead of begin_backward() and backward(), where no row has a gradient.
   template <class Gradients>
-  void skip_backward(Gradients&) {
-    if (units_) idle_backward(*units_, model_.blocks().size(), model_.settings().tied(), [](std::size_t) {});
+  void skip_backward(Gradients& grads) {
+    leave_top();
+    leave_zero(grads, unit_number::top(model_.blocks().size()));
+    for (std::size_t l = model_.blocks().size(); l-- > 0;) {
+      enter(unit_number::layer(l));
+      leave(unit_number::layer(l));
+      leave_zero(grads, unit_number::layer(l));
+    }
+    leave_zero(grads, unit_number::embedding);
   }
 
   /// Layers from the last to the first; dnormed [count(), hidden] is used up.
@@ -160,16 +167,19 @@ class trunk {
     const extent_t t = pass_.tokens, h = width_;
     if (!has_active_sequences()) {
       leave_top();
+      leave_zero(grads, unit_number::top(model_.blocks().size()));
       for (std::size_t l = model_.blocks().size(); l-- > 0;) {
         enter(unit_number::layer(l));
         for_active_sequences(pass_, [&](const nn::pass<Device>&, extent_t) { attend_without_rows(); });
         leave(unit_number::layer(l));
+        leave_zero(grads, unit_number::layer(l));
       }
-      return;
+      return leave_zero(grads, unit_number::embedding);
     }
     model_.head().final_norm.backward(device, pass_.weights, pass_.gradients, dnormed, dnormed, h, top_.rows, h,
                                       top_.rstd, count_, false);
     leave_top();
+    if constexpr (by_units<Gradients>) grads.leave(unit_number::top(model_.blocks().size()));
     float* dx = space_.template take<float>(own_rows(pass_) * h);
     float* all = pass_.share ? share_.whole : dx;
     device.fill_zero(all, static_cast<std::size_t>(t * h) * sizeof(float));
@@ -191,11 +201,13 @@ class trunk {
                            dx + own * h, input, place, place_gradients_in_rows(space_, blocks[l].mixer));
       };
       enter(unit_number::layer(l));
+      if constexpr (by_units<Gradients>) grads.enter(pass_, unit_number::layer(l));
       if (context_)
         for_active_sequences(pass_, differentiate);
       else
         for_active_rows(pass_, differentiate);
       leave(unit_number::layer(l));
+      if constexpr (by_units<Gradients>) grads.leave(unit_number::layer(l));
     }
     grads.complete(pass_, host_ids(), all_rows(pass_, dx, share_.whole, h));
     device.wait();
@@ -220,6 +232,23 @@ class trunk {
     if (!tied) return;
     const unit_view v = units_->enter(unit_number::embedding, true);
     head_->weights = v.weights, head_->packed = v.packed;
+  }
+  /// May a unit's gradient be handed over before those of others are made? Not that of adapters.
+  template <class Gradients>
+  static constexpr bool by_units = requires(Gradients& g) {
+    g.leave_zero(std::size_t{});
+  };
+  template <class Gradients>
+  void leave_zero(Gradients& grads, std::size_t unit) {
+    if constexpr (by_units<Gradients>) grads.leave_zero(unit);
+  }
+  /// The head's part of the gradients, which may be those of another unit than the final norm's.
+  template <class Gradients>
+  void begin_head(Gradients& grads) {
+    if (!head_) return;
+    head_->gradients = pass_.gradients, head_->first = pass_.first;
+    if constexpr (by_units<Gradients>)
+      head_->gradients = grads.begin_of_unit(unit_number::output(model_.blocks().size(), model_.settings().tied()));
   }
   void leave_top() {
     leave(unit_number::top(model_.blocks().size()));

@@ -38,6 +38,14 @@ class unit_source {
   virtual void pause(std::size_t unit) = 0;
 };
 
+/// Takes the gradients of units, from the last to the first.
+class unit_sink {
+ public:
+  virtual ~unit_sink() = default;
+  /// `gradient` (device memory) is that of all parameters of the unit.
+  virtual void take(std::size_t unit, const float* gradient) = 0;
+};
+
 /// `data`, which holds elements from `first` on of some array, as the begin of that array. Never read before `first`.
 template <class T>
 T* begin_of(T* data, std::size_t first) noexcept {

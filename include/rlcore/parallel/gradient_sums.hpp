@@ -68,8 +68,7 @@ class gradient_sums {
   void take(std::size_t round, buffer<float, Device>& gradient) {
     if (cut_) {
       for (std::size_t u = layout_.units(); u-- > 0;) {
-        const value_range r = layout_.unit(u);
-        take_unit(round, u, host_view(*device_, gradient.data() + r.first, r.size(), stage_));
+        take_unit_of_device(round, u, gradient.data() + layout_.unit(u).first);
       }
     } else if (kind_ == reduction_kind::exact) {
       if (!std::exchange(fixed_any_, true)) fixed_.assign(layout_.size(), 0);
@@ -90,7 +89,11 @@ class gradient_sums {
       push(at, std::nullopt);
     }
   }
-  /// One unit of it, in host memory; null for skip(). Only with cut().
+  /// One unit of it; only with cut().
+  void take_unit_of_device(std::size_t round, std::size_t u, const float* x) {
+    take_unit(round, u, host_view(*device_, x, layout_.unit(u).size(), stage_));
+  }
+  /// The same in host memory; null for skip().
   void take_unit(std::size_t round, std::size_t u, const float* x) {
     const std::size_t group = sum_rank() / layout_.ranks() * layout_.ranks();
     const auto number = [&](std::size_t r) { return schedule_.number(group + r, round); };

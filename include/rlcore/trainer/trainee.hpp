@@ -35,6 +35,7 @@
 #include "rlcore/trainer/leaf_plan.hpp"
 #include "rlcore/trainer/model_files.hpp"
 #include "rlcore/trainer/sharded_update.hpp"
+#include "rlcore/trainer/unit_passes.hpp"
 #include "rlcore/trainer/unit_weights.hpp"
 
 RLCORE_BEGIN
@@ -181,11 +182,15 @@ class trainee {
     const auto rank = static_cast<std::size_t>(world_->data().rank());
     for (std::size_t round = 0; round < schedule.rounds(); ++round) {
       const std::size_t leaf = schedule.leaf(rank, round);
+      const std::size_t most = model.units() ? plan.most_passes(schedule, round) : 0;
+      if (most == 1 && gradient_->can_go_by_units()) {
+        unit_round(model, *gradient_, sharded_->sums(), plan, leaf, round, f);
+        continue;
+      }
       std::size_t passes = 0;
       if (leaf != schedule.none)
         plan.for_each_pass(leaf, [&](std::span<const std::uint32_t> rows) { f(rows), ++passes; });
-      if (model.units())
-        for (const std::size_t most = plan.most_passes(schedule, round); passes < most; ++passes) idle_pass();
+      for (; passes < most; ++passes) idle_pass(model, [](std::size_t) {});
       if (leaf == schedule.none || plan.empty(leaf))
         sharded_->sums().skip(round);
       else if (sharded_->sums().by_leaf())
@@ -302,12 +307,6 @@ class trainee {
         counted_ranges(trained(), model.part().tensor_rank));
   }
 
-  void idle_pass() {
-    const std::size_t layers = model.blocks().size();
-    const bool tied = model.settings().tied();
-    nn::idle_forward(*model.units(), layers, tied);
-    nn::idle_backward(*model.units(), layers, tied, [](std::size_t) {});
-  }
   void hand_over(std::size_t round) {
     with_gradient([&](auto& g) {
       buffer<float, Device> leaf;
