@@ -119,8 +119,8 @@ inline void write_adapter(const std::filesystem::path& folder, const adapter_con
   write_file_atomically(folder / adapter_config_name, root.dump(2) + "\n");
 }
 
-/// Fills `values` with the folder's tensors. Every parameter must be there with its shape and nothing else may be.
-/// Throws file_error or format_error naming the tensor.
+/// Fills `values` with the folder's tensors; of one that ranks share, with this rank's part. Every parameter must be
+/// there with its shape and nothing else may be. Throws file_error or format_error naming the tensor.
 inline void load_adapter(const std::filesystem::path& folder, std::span<const nn::parameter> parameters,
                          std::span<float> values) {
   check_extent(parameters, values.size());
@@ -128,16 +128,18 @@ inline void load_adapter(const std::filesystem::path& folder, std::span<const nn
   std::set<std::string> expected;
   for (const nn::parameter& p : parameters) {
     const tensor_info& stored = file.info(*expected.insert(std::string(adapter_prefix) + p.name).first);
-    if (stored.shape != p.shape)
+    if (stored.shape != p.whole_shape())
       throw format_error(file.path().string() + ": tensor '" + stored.name + "' has shape " + shape_text(stored.shape) +
-                         "; expected " + shape_text(p.shape));
+                         "; expected " + shape_text(p.whole_shape()));
   }
   for (const tensor_info& t : file.tensors())
     if (!expected.contains(t.name))
       throw format_error(file.path().string() + ": tensor '" + data::printable(t.name) +
                          "' is not among the adapted modules" + did_you_mean(t.name, expected));
   for (const nn::parameter& p : parameters)
-    file.read_f32(std::string(adapter_prefix) + p.name, values.subspan(p.offset, p.size));
+    p.for_runs([&](std::size_t at, std::uint64_t from, std::size_t count) {
+      file.read_f32(std::string(adapter_prefix) + p.name, values.subspan(p.offset + at, count), from);
+    });
 }
 
 }  // namespace checkpoint

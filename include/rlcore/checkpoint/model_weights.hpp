@@ -10,6 +10,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "rlcore/checkpoint/tensor_folder.hpp"
@@ -29,6 +30,13 @@ inline void check_extent(std::span<const nn::parameter> parameters, std::size_t 
       throw std::invalid_argument("rlcore: parameter '" + p.name + "' " + shape_text(p.shape) + " at " +
                                   std::to_string(p.offset) + " does not fit " + std::to_string(size) + " weights");
   }
+}
+
+/// What a rank has of a parameter: all of it, or its rectangle.
+inline shard_piece piece_of(const nn::parameter& p) {
+  std::vector<std::int64_t> start = p.start;
+  start.resize(p.shape.size());
+  return {p.name, p.whole_shape(), std::move(start), p.shape, 0, p.size};
 }
 
 /// A tied model has no output matrix of its own; some folders store the embedding a second time under its name. Only a
@@ -51,13 +59,10 @@ inline void check_tied_output(const tensor_folder& folder, const nn::parameter& 
   });
 }
 
-/// Fills `weights` from the tensors of an open folder (F32, F16 or BF16); of a tensor that ranks share, only this
-/// rank's part is read. Every parameter must be there with its whole shape and nothing else may be, but for tensors
-/// whose name `ignored` accepts. Throws format_error naming the tensor and the nearest name.
+/// Throws format_error, naming the tensor and the nearest name, unless every parameter is there with its whole shape
+/// and nothing else is, but for tensors whose name `ignored` accepts and a tied model's copy of its output.
 template <class Ignored>
-void load_weights(const tensor_folder& folder, std::span<const nn::parameter> parameters, std::span<float> weights,
-                  Ignored&& ignored) {
-  check_extent(parameters, weights.size());
+void check_tensors(const tensor_folder& folder, std::span<const nn::parameter> parameters, Ignored&& ignored) {
   const std::filesystem::path& path = folder.path();
   std::set<std::string, std::less<>> expected;
   for (const nn::parameter& p : parameters) expected.insert(p.name);
@@ -79,11 +84,20 @@ void load_weights(const tensor_folder& folder, std::span<const nn::parameter> pa
         !(tied && name == output_name && expected.contains(embedding_name)))
       throw format_error(path.string() + ": tensor '" + data::printable(name) + "' is not part of the model" +
                          did_you_mean(name, expected));
+}
+
+/// Fills `weights` from the tensors of an open folder (F32, F16 or BF16) that check_tensors() accepts; of a tensor that
+/// ranks share, only this rank's part is read. Throws format_error.
+template <class Ignored>
+void load_weights(const tensor_folder& folder, std::span<const nn::parameter> parameters, std::span<float> weights,
+                  Ignored&& ignored) {
+  check_extent(parameters, weights.size());
+  check_tensors(folder, parameters, ignored);
+  const bool tied =
+      std::none_of(parameters.begin(), parameters.end(), [](const auto& p) { return p.name == output_name; });
   for (const nn::parameter& p : parameters) {
     const auto values = weights.subspan(p.offset, p.size);
-    p.for_runs([&](std::size_t at, std::uint64_t from, std::size_t count) {
-      folder.read_f32(p.name, values.subspan(at, count), from);
-    });
+    folder.read_f32(piece_of(p), values);
     if (tied && p.name == embedding_name && folder.contains(output_name) && !ignored(std::string(output_name)))
       check_tied_output(folder, p, values);
   }

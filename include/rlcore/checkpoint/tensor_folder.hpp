@@ -74,6 +74,14 @@ class tensor_folder {
     wanted.last = wanted.first + values.size();
     shards_->read(wanted, values);
   }
+  /// A piece of a tensor of this shape.
+  void read_f32(const shard_piece& piece, std::span<float> values) const {
+    if (shards_) return shards_->read(piece, values);
+    parallel::for_each_overlap(parallel::whole_tensor(piece.tensor, piece.shape), piece,
+                               [&](std::size_t from, std::size_t to, std::size_t count) {
+                                 read_f32(piece.tensor, values.subspan(to, count), from);
+                               });
+  }
   void read_bytes(std::string_view name, std::span<std::byte> bytes, std::uint64_t first = 0) const {
     if (!shards_) return file_of(name).read_bytes(name, bytes, first);
     if (bytes.size() % sizeof(float) != 0 || first % sizeof(float) != 0)

@@ -37,14 +37,21 @@ void load_model(nn::causal_lm<Device>& model, const std::filesystem::path& folde
   }
 }
 
+/// What a model's folder has besides weights: config, and the tokenizer files of `tokenizer_folder`.
+template <class Device>
+void save_config(const std::filesystem::path& folder, const nn::causal_lm<Device>& model,
+                 const std::filesystem::path& tokenizer_folder) {
+  std::filesystem::create_directories(folder);
+  checkpoint::write_config(folder, model.settings());
+  text::copy_files(tokenizer_folder, folder);
+}
+
 /// A folder that transformers loads: weights in F32, config, and the tokenizer files of `tokenizer_folder`.
 template <class Device>
 void save_model(const std::filesystem::path& folder, const nn::causal_lm<Device>& model,
                 const std::filesystem::path& tokenizer_folder) {
-  std::filesystem::create_directories(folder);
-  checkpoint::write_config(folder, model.settings());
+  save_config(folder, model, tokenizer_folder);
   checkpoint::save_weights(folder, model.parameters(), to_host(model.device(), model.weights()));
-  text::copy_files(tokenizer_folder, folder);
 }
 
 /// The moments as tensors named after their parameters.

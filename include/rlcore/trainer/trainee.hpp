@@ -5,6 +5,9 @@
 //   optim.safetensors    exp_avg.<parameter>, exp_avg_sq.<parameter> of what is trained
 //   extra_state.json     optimizer steps, with LoRA the fingerprint of the base, and what the caller adds
 //   fsdp_config.json     {"FSDP_version": 1, "world_size": 1}
+//
+// Several ranks write sharded_state.hpp's folders instead of huggingface/*.safetensors and optim.safetensors. Any
+// number of ranks reads what any other number wrote.
 #pragma once
 
 #include <algorithm>
@@ -30,10 +33,12 @@
 #include "rlcore/nn/value_forward_backward.hpp"
 #include "rlcore/optim/adamw.hpp"
 #include "rlcore/optim/clip.hpp"
+#include "rlcore/trainer/adapter_files.hpp"
 #include "rlcore/trainer/counted_ranges.hpp"
 #include "rlcore/trainer/fingerprint.hpp"
 #include "rlcore/trainer/leaf_plan.hpp"
 #include "rlcore/trainer/model_files.hpp"
+#include "rlcore/trainer/sharded_state.hpp"
 #include "rlcore/trainer/sharded_update.hpp"
 #include "rlcore/trainer/unit_passes.hpp"
 #include "rlcore/trainer/unit_weights.hpp"
@@ -49,6 +54,7 @@ struct trainee_settings {
   bool decay_norms_and_biases = true;  ///< false: weight decay is for matrices alone (OpenRLHF)
   std::optional<nn::lora_settings> lora = {};
   std::string base_name = {};  ///< what adapter folders call the base; empty: the folder that was loaded
+  bool save_whole = false;     ///< several ranks save the weights of huggingface/ too (verl's hf_model)
 };
 
 /// What one optimizer step did to the parameters.
@@ -77,6 +83,7 @@ class trainee {
         recompute(s.recompute),
         seed_(s.seed),
         base_name_(s.base_name),
+        save_whole_(s.save_whole),
         adapter_(s.lora ? std::optional<nn::lora<Device>>(std::in_place, model, *s.lora) : std::nullopt),
         world_(world),
         sharded_(make_sharded(device)),
@@ -128,6 +135,8 @@ class trainee {
   }
 
   parallel::world* world() const noexcept { return world_; }
+  /// A line worth printing after restore(), or empty.
+  const std::string& notice() const noexcept { return notice_; }
   /// What of trained() this rank's optimizer holds: values [first, last) of optimizer(), and where they lie in the flat
   /// parameters. All of it, unless zero is 1 or more.
   std::vector<optim::adamw_piece> pieces() const {
@@ -234,25 +243,22 @@ class trainee {
     adapter_->with_base(model, std::forward<F>(f));
   }
 
-  /// Writes the files above into `folder`; `extra` goes into extra_state.json.
+  /// Writes the files above into `folder`, all ranks together; rank 0's `extra` goes into extra_state.json.
   void save(const std::filesystem::path& folder, const std::filesystem::path& tokenizer_folder,
             const nlohmann::ordered_json& extra = nlohmann::ordered_json::object()) const {
-    save_model(folder / "huggingface", model, tokenizer_folder);
     nlohmann::ordered_json state{{"rlcore_version", RLCORE_VERSION_STRING}, {"optimizer_steps", optimizer_.steps()}};
-    if (adapter_) {
-      const bool score = model.settings().output == nn::model_output::score;
-      checkpoint::write_adapter(
-          folder / adapter_name,
-          {adapter_->settings(), adapter_->settings().scale(), base_name_, score, score && model.settings().score_bias},
-          adapter_->parameters(), to_host(model.device(), adapter_->values()));
-      state["base_fingerprint"] = fingerprint_;
-    }
+    if (world_) state["gradient_leaves"] = world_->how().leaves;
+    if (adapter_) state["base_fingerprint"] = fingerprint_;
+    for (const auto& [key, value] : extra.items()) state[key] = value;
+    const int ranks = world_ ? world_->all().size() : 1;
+    if (ranks > 1) return save_together(folder, tokenizer_folder, state);
+    save_model(folder / "huggingface", model, tokenizer_folder);
+    if (adapter_)
+      save_adapter(folder, model.settings(), adapter_->settings(), base_name_, trained(),
+                   to_host(model.device(), adapter_->values()));
     const std::vector<float> m = to_host(model.device(), optimizer_.m()), v = to_host(model.device(), optimizer_.v());
     checkpoint::write_safetensors(folder / "optim.safetensors", moment_tensors(trained(), m, v));
-    for (const auto& [key, value] : extra.items()) state[key] = value;
-    checkpoint::write_file_atomically(folder / "extra_state.json", state.dump(2) + "\n");
-    const nlohmann::ordered_json fsdp{{"FSDP_version", 1}, {"world_size", 1}};
-    checkpoint::write_file_atomically(folder / "fsdp_config.json", fsdp.dump(2) + "\n");
+    save_settings(folder, state, ranks);
   }
 
   /// Goes on, to the same bits, from what save() wrote; returns extra_state.json. With LoRA the base has to be loaded
@@ -261,18 +267,19 @@ class trainee {
   checkpoint::json_file restore(const std::filesystem::path& folder) {
     checkpoint::json_file extra(folder / "extra_state.json");
     const std::int64_t steps = extra.integer("optimizer_steps", 0);
-    check_adapter(folder, extra);
-    std::vector<float> values(trained_size()), m(values.size()), v(values.size());
+    notice_ = leaves_notice(folder, extra, world_ ? world_->how().leaves : 0);
+    check_adapter(folder, extra, adapter_ ? &adapter_->settings() : nullptr, {base_folder_, fingerprint_});
+    if (summons_ > 0) throw std::logic_error("rlcore: restore: weights are summoned");
+    const std::vector<owned_run> runs = owned_runs(trained(), pieces());
+    std::vector<float> values(units_ ? optimizer_.size() : trained_size()), m(optimizer_.size()), v(m.size());
     if (adapter_)
-      checkpoint::load_adapter(folder / adapter_name, trained(), values);
+      read_adapter(folder, trained(), values);
+    else if (units_)
+      read_weights(folder, trained(), runs, values);
     else
       checkpoint::load_weights(folder / "huggingface", trained(), values);
-    const checkpoint::safetensors_reader moments(folder / "optim.safetensors");
-    for (const nn::parameter& p : trained()) {
-      moments.read_f32("exp_avg." + p.name, std::span(m).subspan(p.offset, p.size));
-      moments.read_f32("exp_avg_sq." + p.name, std::span(v).subspan(p.offset, p.size));
-    }
-    (adapter_ ? adapter_->values() : model.weights()).upload(values);
+    read_moments(folder, runs, m, v);
+    (units_ ? units_->shard() : adapter_ ? adapter_->values() : model.weights()).upload(values);
     if (adapter_) adapter_->merge(model);
     optimizer_.m().upload(m);
     optimizer_.v().upload(v);
@@ -281,8 +288,6 @@ class trainee {
   }
 
  private:
-  static constexpr const char* adapter_name = "lora_adapter";
-
   template <class F>
   void with_gradient(F&& f) {
     if (adapter_gradient_)
@@ -341,34 +346,30 @@ class trainee {
     return outcome;
   }
 
-  /// Whether the checkpoint and this run train the same adapters of the same base, or both none.
-  void check_adapter(const std::filesystem::path& folder, const checkpoint::json_file& extra) const {
-    const bool there = checkpoint::is_adapter(folder / adapter_name);
-    if (there != adapter_.has_value())
-      throw config_error(folder.string() +
-                         (there ? " was saved by a run with LoRA: give its rank, alpha and target modules"
-                                : " was saved by a run that trained all weights: leave the LoRA rank at 0"));
-    if (!there) return;
-    if (fingerprint_.empty()) throw std::logic_error("rlcore: restore: with LoRA the base has to be loaded first");
-    const checkpoint::adapter_config saved = checkpoint::read_adapter_config(folder / adapter_name);
-    const nn::lora_settings& ours = adapter_->settings();
-    const auto text = [](const nn::lora_settings& s) {
-      std::string modules;
-      for (const std::string& m : nn::check_lora(s)) modules += (modules.empty() ? "" : ",") + m;
-      return "rank " + std::to_string(s.rank) + ", alpha " + nlohmann::json(s.alpha).dump() + ", " + modules;
+  void save_together(const std::filesystem::path& folder, const std::filesystem::path& tokenizer_folder,
+                     const nlohmann::ordered_json& state) const {
+    parallel::any_communicator& all = world_->all();
+    Device& device = model.device();
+    const std::vector<owned_run> runs = owned_runs(trained(), pieces());
+    const auto weights = [&](const owned_run& r) {
+      return units_ ? units_->shard().data() + r.moments : trained_weights().data() + r.weights;
     };
-    if (text(saved.lora) != text(ours))
-      throw config_error(folder.string() + " has LoRA adapters of " + text(saved.lora) + "; this run asks for " +
-                         text(ours));
-    if (const std::string base = extra.string("base_fingerprint"); base != fingerprint_)
-      throw config_error(folder.string() + " has adapters of another base model than " + base_folder_.string() +
-                         " (fingerprint " + base + ", here " + fingerprint_ +
-                         "): name the model that the run began with" +
-                         (saved.base_model.empty() ? "" : ", " + saved.base_model));
+    save_runs(all, folder, adapter_ ? "adapter" : "weights", runs, device, weights, optimizer_.m().data(),
+              optimizer_.v().data());
+    if (world_->first()) {
+      save_config(folder / "huggingface", model, tokenizer_folder);
+      if (adapter_) save_adapter_of_shards(folder, model.settings(), adapter_->settings(), base_name_, trained());
+      if (save_whole_ && !adapter_) save_weights_of_shards(folder, checkpoint::find_shards(folder));
+      save_settings(folder, state, all.size());
+    }
+    if (save_whole_ && adapter_) save_whole_weights(all, folder, model.parameters(), device, model.weights().data());
+    all.barrier();
   }
+  const buffer<float, Device>& trained_weights() const { return adapter_ ? adapter_->values() : model.weights(); }
 
   std::uint64_t seed_;
-  std::string base_name_, fingerprint_;
+  std::string base_name_, fingerprint_, notice_;
+  bool save_whole_;
   std::filesystem::path base_folder_;
   std::optional<nn::lora<Device>> adapter_;
   parallel::world* world_ = nullptr;
