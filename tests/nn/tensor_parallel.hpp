@@ -75,6 +75,9 @@ struct trained {
   }
 };
 
+inline float weight_of(int sequence, int t) {
+  return sequence == 3 || sequence == 7 ? 0.0f : static_cast<float>((sequence + t) % 5 - 2) * 0.3f;
+}
 inline std::int32_t token_of(int sequence, int t) { return (t * t * 7 + 31 * sequence + 3 * t) % 301; }
 
 /// What one rank computes; its part of the gradient goes to its place in `result.gradient`.
@@ -98,7 +101,7 @@ inline void train_rank(const nn::config& c, const nn::partition& part, nn::tenso
       for (int t = 2; t < length; ++t) {
         targets.row.push_back(start + t - 1);
         targets.token.push_back(ids[static_cast<std::size_t>(t)]);
-        weight.push_back(s == 3 || s == 7 ? 0.0f : static_cast<float>((s + t) % 5 - 2) * 0.3f);
+        weight.push_back(weight_of(s, t));
       }
     }
     if (c.output == nn::model_output::score) {
