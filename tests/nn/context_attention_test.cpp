@@ -104,6 +104,7 @@ result on_ranks(int ranks, context_kind how, const problem& p, const std::string
         nn::attention_activations a;
         a.qkv = own.data(), a.attended = out.data(), a.statistics = statistics.data();
         context.forward(a);
+        context.begin_backward();
         context.backward(a, dout.data(), dqkv.data());
         for_rows([&](extent_t here, extent_t there) {  // every row by one rank
           std::copy_n(out.begin() + here * q, q, whole.out.begin() + there * q);

@@ -17,7 +17,13 @@ namespace nn {
 template <class Device>
 class context_gather {
  public:
-  explicit context_gather(context_share<Device>& share) : c_(share) {}
+  explicit context_gather(context_share<Device>& share) : c_(share) {
+    if (c_.plan.how() != parallel::context_kind::gather_kv) return;
+    own_ = c_.space.template take<float>(c_.own_shared() * c_.kv_width());
+    travelling_ = c_.space.template take<float>(c_.all_shared * c_.kv_width());
+    keys_ = c_.space.template take<float>(c_.all_shared * c_.kv_width());
+  }
+  void begin_backward() { dkeys_ = c_.space.template take<float>(c_.all_shared * c_.kv_width()); }
 
   void forward(const attention_activations& a) {
     collect(a.qkv);
@@ -30,9 +36,7 @@ class context_gather {
   void backward(const attention_activations& a, const float* dattended, float* dqkv) {
     if (!(std::exchange(collected_, {}) == collection{a.qkv, c_.begin, c_.end})) collect(a.qkv);
     const extent_t w = c_.kv_width();
-    const auto bytes = static_cast<std::size_t>(c_.all_shared * w) * sizeof(float);
-    if (dkeys_ == nullptr && bytes > 0) dkeys_ = c_.space.template take<float>(total_rows() * w);
-    c_.device.fill_zero(dkeys_, bytes);
+    c_.device.fill_zero(dkeys_, static_cast<std::size_t>(c_.all_shared * w) * sizeof(float));
     for (const int late : {0, 1}) {  // the two chunks of a sequence, which add to the same keys
       segments(a.qkv, dqkv, late);
       c_.device.attention_backward(c_.shape, c_.space.segments, c_.space.segment_gradients, a.qkv, c_.width(),
@@ -53,21 +57,9 @@ class context_gather {
     friend bool operator==(const collection&, const collection&) = default;
   };
 
-  /// Of all sequences, for the memory that passes over some of them use again.
-  extent_t total_rows() const {
-    extent_t n = 0;
-    for (int k = 0; k < c_.plan.ranks(); ++k)
-      for (const context_piece& p : c_.plan.pieces(k)) n += c_.shared(p) ? p.rows : 0;
-    return n;
-  }
   void collect(const float* qkv) {
     if (c_.all_shared == 0) return;
     const extent_t w = c_.kv_width();
-    if (keys_ == nullptr) {
-      own_ = c_.space.template take<float>(c_.plan.rows(c_.wire.rank()) * w);
-      travelling_ = c_.space.template take<float>(total_rows() * w);
-      keys_ = c_.space.template take<float>(total_rows() * w);
-    }
     c_.pack_keys(own_, qkv);
     c_.wire.all_gather(own_, travelling_, c_.shared_rows, w);
     by_rank(false);

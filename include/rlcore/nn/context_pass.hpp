@@ -18,6 +18,7 @@
 #include "rlcore/nn/context_targets.hpp"
 #include "rlcore/nn/context_ulysses.hpp"
 #include "rlcore/nn/workspace.hpp"
+#include "rlcore/parallel/reduction.hpp"
 #include "rlcore/tensor/ragged.hpp"
 
 RLCORE_BEGIN
@@ -51,6 +52,15 @@ class context_pass {
   void select(std::size_t begin, std::size_t end) { share_.select(begin, end); }
   extent_t first_row() const noexcept { return share_.first_row; }
   extent_t rows() const noexcept { return share_.rows; }
+
+  /// Sums over the ranks, the same in all of them.
+  void sum(std::span<std::int64_t> x) { parallel::all_reduce_sum(parallel::ranked{}, ranks_, x); }
+
+  /// Before the first backward(), while all sequences are selected: takes memory that it needs.
+  void begin_backward() {
+    if (share_.plan.how() == parallel::context_kind::gather_kv) gather_.begin_backward();
+    if (share_.plan.how() == parallel::context_kind::ulysses) ulysses_.begin_backward();
+  }
 
   /// a.attended and a.statistics from a.qkv.
   void forward(const attention_activations& a) {

@@ -26,10 +26,16 @@ class context_ring {
  public:
   /// Throws config_error if the device has no such kernel.
   explicit context_ring(context_share<Device>& share) : c_(share) {
-    if (c_.plan.how() == parallel::context_kind::ring && attention_tile(c_.device) == 0)
+    if (c_.plan.how() != parallel::context_kind::ring) return;
+    if (attention_tile(c_.device) == 0)
       throw config_error("rlcore: device " + std::string(c_.device.name()) +
                          " cannot carry the state of attention around a ring; context parallelism by gather_kv or "
                          "ulysses can be had on it");
+    for (float** room : {&here_, &next_}) {  // keys, values and their gradients of the rank that has most
+      const extent_t n = 2 * c_.most_shared() * c_.kv_width();
+      *room = c_.space.template take<float>(n);
+      c_.device.fill_zero(*room, static_cast<std::size_t>(n) * sizeof(float));
+    }
   }
 
   void forward(const attention_activations& a) {
@@ -38,7 +44,6 @@ class context_ring {
       c_.device.attention_forward(c_.shape, c_.space.segments, a.qkv, c_.width(), a.attended, c_.q_width(),
                                   a.statistics);
       if (c_.all_shared > 0) {
-        take();
         const auto n = static_cast<std::size_t>(c_.most_shared() * c_.kv_width());
         c_.pack_keys(here_, a.qkv);
         for (int t = 1; t < c_.wire.size(); ++t) {
@@ -59,7 +64,6 @@ class context_ring {
       c_.device.attention_backward(c_.shape, c_.space.segments, c_.space.segment_gradients, a.qkv, c_.width(),
                                    a.attended, dattended, c_.q_width(), a.statistics, dqkv);
       if (c_.all_shared > 0) {
-        take();
         const auto n = static_cast<std::size_t>(c_.most_shared() * c_.kv_width());
         differentiate(a, dattended, dqkv, c_.wire.rank(), nullptr);
         c_.pack_keys(here_, a.qkv);
@@ -77,19 +81,6 @@ class context_ring {
   }
 
  private:
-  /// Room for the keys, values and gradients of the rank that has most.
-  void take() {
-    if (here_ != nullptr) return;
-    extent_t most = 0;
-    for (int k = 0; k < c_.plan.ranks(); ++k) {
-      extent_t n = 0;
-      for (const context_piece& p : c_.plan.pieces(k)) n += c_.shared(p) ? p.rows : 0;
-      most = std::max(most, n);
-    }
-    here_ = c_.space.template take<float>(most * 2 * c_.kv_width());
-    next_ = c_.space.template take<float>(most * 2 * c_.kv_width());
-    c_.device.fill_zero(here_, static_cast<std::size_t>(most * 2 * c_.kv_width()) * sizeof(float));
-  }
   void clear() {
     c_.space.segments.clear(), c_.space.segment_gradients.clear();
     parts_.clear();

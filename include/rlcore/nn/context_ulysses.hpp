@@ -26,10 +26,17 @@ class context_ulysses {
                          " ranks needs a multiple of as many key and value heads, got " +
                          std::to_string(part_.kv_heads));
     part_.heads /= p, part_.kv_heads /= p;
+    qkv_ = c_.space.template take<float>(c_.all_shared * width());
+    attended_ = c_.space.template take<float>(c_.all_shared * q_width());
+    statistics_ = c_.space.template take<float>(c_.all_shared * 2 * part_.heads);
+    travelling_ = c_.space.template take<float>(c_.rows * c_.width());
+  }
+  void begin_backward() {
+    dattended_ = c_.space.template take<float>(c_.all_shared * q_width());
+    dqkv_ = c_.space.template take<float>(c_.all_shared * width());
   }
 
   void forward(const attention_activations& a) {
-    take();
     to_heads(qkv_, a.qkv);
     segments();
     c_.device.attention_forward(part_, c_.space.segments, qkv_, width(), attended_, q_width(), statistics_);
@@ -40,11 +47,6 @@ class context_ulysses {
   }
 
   void backward(const attention_activations& a, const float* dattended, float* dqkv) {
-    take();
-    if (dqkv_ == nullptr) {
-      dattended_ = c_.space.template take<float>(all_rows() * q_width());
-      dqkv_ = c_.space.template take<float>(all_rows() * width());
-    }
     if (!(exchanged_ == exchange{a.qkv, c_.begin, c_.end})) {
       to_heads(qkv_, a.qkv);
       to_heads(attended_, a.attended, c_.q_width(), q_width());
@@ -83,19 +85,6 @@ class context_ulysses {
   extent_t q_width() const { return part_.heads * part_.head_dim; }
   extent_t kv_width() const { return part_.kv_heads * part_.head_dim; }
   extent_t width() const { return q_width() + 2 * kv_width(); }
-  extent_t all_rows() const {
-    extent_t n = 0;
-    for (int k = 0; k < c_.plan.ranks(); ++k) n += c_.plan.rows(k);
-    return n;
-  }
-  void take() {
-    if (qkv_ != nullptr) return;
-    const extent_t n = all_rows();
-    qkv_ = c_.space.template take<float>(n * width());
-    attended_ = c_.space.template take<float>(n * q_width());
-    statistics_ = c_.space.template take<float>(n * 2 * part_.heads);
-    travelling_ = c_.space.template take<float>(c_.plan.rows(c_.wire.rank()) * c_.width());
-  }
   /// The selected sequences, whose rows lie one after the other.
   void segments() {
     clear();

@@ -65,6 +65,7 @@ class trunk {
     }
     enter_top();
     pass_.routed = nullptr;
+    if (context_ && space.routed.experts() > 0) context_->sum(space.routed.values);
     row_ = space.take_copy(wanted_.data(), count_);
     top_ = model.head().gather(pass_, all_rows(pass_, x(blocks.size()), share_.whole, width_), row_, count_);
   }
@@ -115,11 +116,11 @@ class trunk {
     return !space_.ranges.empty();
   }
 
-  /// After find_active(): from here on there are only those rows, and
-  /// `grads` is being added to.
+  /// After find_active(): from here on there are only those rows, and `grads` is being added to.
   template <class Gradients>
   void begin_backward(Gradients& grads) {
     const auto m = static_cast<extent_t>(space_.active.size());
+    if (context_) context_->begin_backward();
     if (has_active_sequences()) {
       grads.begin(pass_);
       begin_head(grads);
