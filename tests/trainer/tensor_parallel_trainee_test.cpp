@@ -54,7 +54,6 @@ result train(nn::family family, int ranks, const parallel::parallel_settings& ho
       const auto whole = t.summon();
       t.model.initialize(11);
     }
-    t.space.context = {&world.context(), how.how_context};
     std::vector<std::vector<std::int32_t>> rows;
     for (std::uint32_t i = 0; i < 11; ++i) {
       rows.emplace_back();

@@ -95,6 +95,7 @@ class trainee {
       adapter_gradient_.emplace(model, *adapter_);
     else
       gradient_.emplace(model, units_ != nullptr);
+    if (world_ && world_->context().size() > 1) space.context = {&world_->context(), world_->how().how_context};
     if (world_ && world_->tensor().size() > 1)
       model.set_tensor_group(&tensor_.emplace(world_->tensor(), world_->how().sequence_parallel));
     if (s.decay_norms_and_biases) return;
