@@ -114,6 +114,16 @@ struct block {
     backward_of_own_rows(p, input_norm, dx, a.normed, x, a.rstd);
   }
 
+  /// In a pass of ranks that divide the experts: what a rank without rows does in forward(), and in backward().
+  template <class Device>
+  void feed_nothing(const pass<Device>& p, const block_activations& a) const {
+    if (experts && p.expert) experts.forward(p, a.routed, a.middle, a.middle_normed);
+  }
+  template <class Device>
+  void backward_of_nothing(const pass<Device>& p, const block_activations& a) const {
+    if (experts && p.expert) experts.backward(p, a.routed, a.middle, a.middle_normed, a.middle_normed);
+  }
+
   /// f(linear) of all of them, in the order of their weights.
   template <class F>
   void for_linears(F&& f) {

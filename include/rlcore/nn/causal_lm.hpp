@@ -124,7 +124,7 @@ class causal_lm {
         for (const std::size_t end = at + count; at < end; ++at, ++i)
           values[at] = static_cast<float>(deviation * key.normal(static_cast<std::uint32_t>(i),
                                                                  static_cast<std::uint32_t>(i >> 32),
-                                                                 static_cast<std::uint32_t>(k)));
+                                                                 static_cast<std::uint32_t>(numbers_[k])));
       });
     device_->upload(weights().data() + p.offset, values.data(), p.size * sizeof(float));
   }
@@ -171,6 +171,7 @@ class causal_lm {
     std::size_t n = 1;
     for (const std::int64_t e : shape) n *= static_cast<std::size_t>(e);
     parameters_.push_back({std::move(name), std::move(shape), size_, n});
+    numbers_.push_back(next_number_++);
     return std::exchange(size_, size_ + n);
   }
   /// Of a tensor of `shape` the elements `part` of dimension d.
@@ -199,6 +200,8 @@ class causal_lm {
     const slice own_q = part_of(q, rank, ranks), own_kv = part_of(kv, rank, ranks),
                 middle = part_of(c.intermediate_size, rank, ranks);
     vocabulary_ = vocabulary_part(c.vocab_size, rank, ranks);
+    const slice own_experts = part_of(c.num_experts, partition_.expert_rank, partition_.expert_size);
+    extent_t sparse = 0;
     const std::int64_t chunks = std::max<std::int64_t>(1, c.row_chunks / ranks);
     const auto wide = [](std::int64_t n) { return static_cast<extent_t>(n); };
     const std::size_t embedding = add_part("model.embed_tokens.weight", {c.vocab_size, h}, 0, vocabulary_);
@@ -234,9 +237,13 @@ class causal_lm {
         b.experts.router = {add(mlp_name + "gate.weight", {c.num_experts, h}), no_parameter, wide(c.num_experts),
                             wide(h)};
         b.experts.chosen = wide(c.num_experts_per_tok), b.experts.renormalise = c.norm_topk_prob;
-        for (std::int64_t e = 0; e < c.num_experts; ++e)
+        b.experts.layer = sparse++;
+        b.experts.first_expert = own_experts.begin;
+        next_number_ += 3 * static_cast<std::size_t>(own_experts.begin);
+        for (std::int64_t e = own_experts.begin; e < own_experts.end; ++e)
           b.experts.each.push_back(lay_out_mlp(mlp_name + "experts." + std::to_string(e) + ".", c.moe_intermediate_size,
                                                {0, c.moe_intermediate_size}));
+        next_number_ += 3 * static_cast<std::size_t>(c.num_experts - own_experts.end);
       } else {
         b.feed_forward = lay_out_mlp(mlp_name, c.intermediate_size, middle);
         b.feed_forward.gate_up.sections = {wide(middle.size()), wide(middle.size())};
@@ -277,6 +284,8 @@ class causal_lm {
   tensor_group* tensor_ = nullptr;
   slice vocabulary_;
   std::vector<parameter> parameters_;
+  std::vector<std::size_t> numbers_;  // of the parameters in the serial model, which has all experts
+  std::size_t next_number_ = 0;
   std::vector<block> blocks_;
   nn::head head_;
   std::size_t size_ = 0;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -12,6 +13,7 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/device/device.hpp"
+#include "rlcore/nn/expert_sums.hpp"
 #include "rlcore/nn/head_sums.hpp"
 #include "rlcore/nn/linear.hpp"
 #include "rlcore/nn/packed_weights.hpp"
@@ -93,13 +95,13 @@ class gradients {
   /// From here on (null: no longer) every unit's gradient (units.hpp; they end at `ends`) goes to `to` as soon as the
   /// backward has made it, and is forgotten: one forward_backward makes the whole gradient, and no memory holds all of
   /// it. Throws std::logic_error where gradients of several layers are completed together (tensor parallel norms of
-  /// heads).
+  /// heads, divided experts).
   void by_units(std::span<const std::size_t> ends, unit_sink* to) {
     if (to && !can_go_by_units()) throw std::logic_error("rlcore: gradients of this model are not made unit by unit");
     ends_ = ends, sink_ = to, unit_memory_.resize(ends.size());
     zero();
   }
-  bool can_go_by_units() const noexcept { return head_sums_.empty(); }
+  bool can_go_by_units() const noexcept { return head_sums_.empty() && !expert_sums_; }
   /// Before the backward of a unit: its gradient's memory.
   void enter(pass<Device>& p, std::size_t unit) {
     if (sink_) p.gradients = take_unit(unit);
@@ -124,6 +126,21 @@ class gradients {
     return sink_ ? begin_of(unit_memory_[unit].data(), range_of(unit).first) : flat_.data();
   }
 
+  /// For passes of a workspace with this group (workspace::experts); with a model of all experts collect_experts()
+  /// comes before the gradient is read.
+  template <class Model>
+  void divide_experts(const Model& model, expert_group& group) {
+    expert_sums_.emplace(model, &group);
+  }
+  void collect_experts() {
+    if (!expert_sums_) return;
+    if (zero_) expert_sums_->zero();
+    settle();
+    expert_sums_->collect(flat_.data());
+  }
+  /// What this rank summed for rank s, see nn::expert_sums.
+  const float* experts_of_rank(int s) const { return expert_sums_->data()[s]; }
+
   /// Before a backward. p.first: the gradients of linear weights hold nothing and have to be overwritten, all of them;
   /// everything else is there to be added to. The embedding's part becomes the head's sum alone.
   void begin(pass<Device>& p) {
@@ -136,6 +153,10 @@ class gradients {
     reserve();
     p.gradients = flat_.data(), p.first = std::exchange(zero_, false);
     p.head_gradients = head_sums_.data();
+    if (expert_sums_) {
+      p.source_gradients = expert_sums_->data();
+      if (p.first) expert_sums_->zero();
+    }
     if (p.first) head_sums_.zero();
     if (p.first) {
       zero_others(flat_.data(), 0, size_);
@@ -258,6 +279,7 @@ class gradients {
   unit_sink* sink_ = nullptr;
   std::span<const std::size_t> ends_;
   std::vector<buffer<float, Device>> unit_memory_, idle_;
+  std::optional<expert_sums<Device>> expert_sums_;
 };
 
 }  // namespace nn

@@ -68,6 +68,7 @@ class lora_gradients {
 
   /// Before a backward.
   void begin(pass<Device>& p) {
+    if (p.expert) throw config_error("LoRA: adapters cannot be trained while ranks divide the experts");
     finished_ = false;
     view_ = {linears_, p.space.template take<float>(p.tokens * most_rank_),
              p.space.template take<float>(p.tokens * most_rank_)};

@@ -5,9 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <stdexcept>
 #include <vector>
 
 #include "rlcore/nn/activations.hpp"
+#include "rlcore/nn/expert_visit.hpp"
 #include "rlcore/nn/linear.hpp"
 #include "rlcore/nn/mlp.hpp"
 #include "rlcore/nn/pass.hpp"
@@ -18,15 +20,17 @@ namespace nn {
 
 /// y = sum over the chosen experts e of a row, by ascending e, of weight_e mlp_e(x); see routing for the choice. Each
 /// expert's product runs over its rows, sorted: what a row gives, and the order in which rows add to an expert's
-/// gradient, depends on no other row of the pass.
+/// gradient, depends on no other row of the pass. With a pass of several ranks that divide the experts each rank
+/// computes those of its own (expert_visit.hpp).
 struct moe {
   linear router;
-  std::vector<mlp> each;
+  std::vector<mlp> each;                 ///< experts first_expert and following: all, or those of this rank
+  extent_t first_expert = 0, layer = 0;  ///< layer: its number among those with experts
   extent_t chosen = 0;
   bool renormalise = false;
 
   explicit operator bool() const noexcept { return !each.empty(); }
-  extent_t experts() const { return std::ssize(each); }
+  extent_t experts() const { return router.outputs; }
   extent_t hidden() const { return router.inputs; }
   extent_t width() const { return each.front().width(); }
 
@@ -46,6 +50,8 @@ struct moe {
 
   template <class Device>
   void forward(const pass<Device>& p, const moe_activations& a, float* y, const float* x) const {
+    if (!p.expert && std::ssize(each) != experts())
+      throw std::logic_error("rlcore: a model with a part of the experts runs without workspace::experts");
     Device& device = p.device;
     const extent_t t = p.tokens, h = hidden(), w = width();
     routing& r = *a.routes;
@@ -59,13 +65,17 @@ struct moe {
     const std::int32_t* rows = p.space.take_copy(r.row.data(), n);
     device.upload(a.factors, r.factor.data(), r.factor.size() * sizeof(float));
     device.gather_rows(a.rows, x, rows, n, h);
-    for_experts(r, [&](const mlp& m, extent_t first, extent_t count) {
-      m.gate_up.forward(p, a.gate_up + first * 2 * w, a.rows + first * h, count);
-    });
-    device.swiglu_forward(a.activated, a.gate_up, n, w);
-    for_experts(r, [&](const mlp& m, extent_t first, extent_t count) {
-      m.down.forward(p, a.rows + first * h, a.activated + first * w, count);
-    });
+    if (p.expert) {
+      visit(p, r).forward(a.rows);
+    } else {
+      for_experts(r, [&](const mlp& m, extent_t first, extent_t count) {
+        m.gate_up.forward(p, a.gate_up + first * 2 * w, a.rows + first * h, count);
+      });
+      device.swiglu_forward(a.activated, a.gate_up, n, w);
+      for_experts(r, [&](const mlp& m, extent_t first, extent_t count) {
+        m.down.forward(p, a.rows + first * h, a.activated + first * w, count);
+      });
+    }
     device.scale_rows(a.rows, a.rows, a.factors, n, h);
     device.fill_zero(y, static_cast<std::size_t>(t * h) * sizeof(float));
     device.scatter_add_rows(y, a.rows, rows, n, h);
@@ -75,12 +85,12 @@ struct moe {
   template <class Device>
   void backward(const pass<Device>& p, const moe_activations& a, float* dx, const float* dy, const float* x) const {
     Device& device = p.device;
-    const extent_t t = p.tokens, h = hidden(), w = width(), n = t * chosen;
-    const routing& r = *a.routes;
+    const extent_t t = p.tokens, h = hidden(), n = t * chosen;
+    routing& r = *a.routes;
     std::vector<std::int32_t>& index = p.space.index;
     std::vector<float>&slope = p.space.dweight, &factor = p.space.factor;
     index.clear(), factor.clear();
-    for_experts_of(r, a.row, t, [&](const mlp&, extent_t, extent_t first, extent_t count) {
+    for_experts_of(r, a.row, t, [&](std::size_t, extent_t, extent_t first, extent_t count) {
       for (auto s = static_cast<std::size_t>(first); s < static_cast<std::size_t>(first + count); ++s) {
         index.push_back(static_cast<std::int32_t>(r.row[s] - a.row));
         factor.push_back(r.factor[s]);
@@ -89,26 +99,14 @@ struct moe {
     const std::int32_t* rows = p.space.take_copy(index.data(), n);
     device.upload(a.factors, factor.data(), factor.size() * sizeof(float));
     device.gather_rows(a.rows, dy, rows, n, h);
-    for_experts_of(r, a.row, t, [&](const mlp& m, extent_t at, extent_t first, extent_t count) {
-      if (count == 0) return zero(p, m);
-      float *dout = a.rows + at * h, *dactivated = a.slopes + at * w;
-      const float* activated = a.activated + first * w;
-      float* gate_up = a.gate_up + first * 2 * w;
-      device.linear_backward_input(dactivated, dout, p.weights + m.down.weight, count, h, w, false);
-      device.dot_rows(a.factors + n + at, dactivated, activated, count, w);
-      device.scale_rows(dactivated, dactivated, a.factors + at, count, w);
-      device.scale_rows(dout, dout, a.factors + at, count, h);
-      m.down.backward(p, nullptr, dout, activated, count);
-      device.swiglu_backward(gate_up, dactivated, gate_up, count, w);
-    });
-    device.gather_rows(a.rows, x, rows, n, h);
-    for_experts_of(r, a.row, t, [&](const mlp& m, extent_t at, extent_t first, extent_t count) {
-      if (count > 0) m.gate_up.backward(p, a.rows + at * h, a.gate_up + first * 2 * w, a.rows + at * h, count);
-    });
+    if (p.expert)  // all rows of the forward
+      visit(p, r).backward(a.rows, a.factors, [&](const mlp& m) { zero(p, m); });
+    else
+      backward_here(p, a, x, rows);
     factor.resize(static_cast<std::size_t>(n));
     device.download(factor.data(), a.factors + n, factor.size() * sizeof(float));
     slope.resize(r.weight.size());
-    for_experts_of(r, a.row, t, [&](const mlp&, extent_t at, extent_t first, extent_t count) {
+    for_experts_of(r, a.row, t, [&](std::size_t, extent_t at, extent_t first, extent_t count) {
       for (extent_t s = 0; s < count; ++s)
         slope[static_cast<std::size_t>(r.place[static_cast<std::size_t>(first + s)])] =
             factor[static_cast<std::size_t>(at + s)];
@@ -121,19 +119,47 @@ struct moe {
   }
 
  private:
+  template <class Device>
+  expert_visit<Device> visit(const pass<Device>& p, routing& r) const {
+    return {p, r, each, first_expert, layer, hidden(), width()};
+  }
+  /// a.rows and a.factors: as of expert_visit::backward.
+  template <class Device>
+  void backward_here(const pass<Device>& p, const moe_activations& a, const float* x, const std::int32_t* rows) const {
+    Device& device = p.device;
+    const extent_t t = p.tokens, h = hidden(), w = width(), n = t * chosen;
+    const routing& r = *a.routes;
+    for_experts_of(r, a.row, t, [&](std::size_t e, extent_t at, extent_t first, extent_t count) {
+      const mlp& m = each[e];
+      if (count == 0) return zero(p, m);
+      float *dout = a.rows + at * h, *dactivated = a.slopes + at * w;
+      const float* activated = a.activated + first * w;
+      float* gate_up = a.gate_up + first * 2 * w;
+      device.linear_backward_input(dactivated, dout, p.weights + m.down.weight, count, h, w, false);
+      device.dot_rows(a.factors + n + at, dactivated, activated, count, w);
+      device.scale_rows(dactivated, dactivated, a.factors + at, count, w);
+      device.scale_rows(dout, dout, a.factors + at, count, h);
+      m.down.backward(p, nullptr, dout, activated, count);
+      device.swiglu_backward(gate_up, dactivated, gate_up, count, w);
+    });
+    device.gather_rows(a.rows, x, rows, n, h);
+    for_experts_of(r, a.row, t, [&](std::size_t e, extent_t at, extent_t first, extent_t count) {
+      if (count > 0) each[e].gate_up.backward(p, a.rows + at * h, a.gate_up + first * 2 * w, a.rows + at * h, count);
+    });
+  }
   /// f(expert, first slot, slots) of experts with slots.
   template <class F>
   void for_experts(const routing& r, F&& f) const {
     for (std::size_t e = 0; e < each.size(); ++e)
       if (const extent_t n = r.begin[e + 1] - r.begin[e]; n > 0) f(each[e], r.begin[e], n);
   }
-  /// f(expert, slots before it in these rows, first slot of the forward, slots) for every expert.
+  /// f(number of an expert, slots before it in these rows, first slot of the forward, slots) for every expert.
   template <class F>
   void for_experts_of(const routing& r, extent_t row, extent_t t, F&& f) const {
     extent_t at = 0;
-    for (std::size_t e = 0; e < each.size(); ++e) {
+    for (std::size_t e = 0; e < static_cast<std::size_t>(r.experts); ++e) {
       const auto [first, end] = r.slots_of(static_cast<extent_t>(e), row, t);
-      f(each[e], at, first, end - first);
+      f(e, at, first, end - first);
       at += end - first;
     }
   }

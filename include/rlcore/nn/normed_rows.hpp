@@ -38,6 +38,7 @@ struct normed_rows {
     const auto h = static_cast<extent_t>(model.settings().hidden_size);
     float *x = space.template take<float>(batch.tokens * h), *y = space.template take<float>(batch.tokens * h);
     pass.tensor = model.tensor();
+    if (model.part().expert_size > 1) pass.expert = space.experts;
     embed(model, pass, x,
           context ? std::span<const std::int32_t>(space.ids) : std::span<const std::int32_t>(sequences.values),
           batch.ids);

@@ -18,6 +18,7 @@ namespace nn {
 template <class Device>
 class context_pass;
 class tensor_group;
+class expert_group;
 struct row_share;
 
 /// `tokens` rows at `positions` (device memory) under the model's `weights`, which the linear layers read packed;
@@ -25,8 +26,9 @@ struct row_share;
 /// weights hold nothing to add to. `adapter` is null unless low-rank adapters are trained. `tensor` is null unless
 /// ranks share the layers, and `share` unless they share the rows between layers (tensor_pass.hpp). `head_gradients` is
 /// null unless the gradients of norms of heads are summed for each head (gradients.hpp), `context` unless ranks work on
-/// the same sequences together (context_pass.hpp). `routed` is null unless choices of experts are counted, and
-/// `balance` empty unless there is a load-balancing loss (load_balancing_slopes()).
+/// the same sequences together (context_pass.hpp), `expert` unless ranks divide the experts (expert_visit.hpp);
+/// gradients of these for the rows of rank s then go to source_gradients[s] (expert_sums.hpp). `routed` is null unless
+/// choices of experts are counted, and `balance` empty unless there is a load-balancing loss (load_balancing_slopes()).
 template <class Device>
 struct pass {
   Device& device;
@@ -42,6 +44,8 @@ struct pass {
   const row_share* share = nullptr;
   float* head_gradients = nullptr;
   context_pass<Device>* context = nullptr;
+  expert_group* expert = nullptr;
+  float* const* source_gradients = nullptr;
   router_counts* routed = nullptr;
   std::span<const float> balance = {};
 };

@@ -14,6 +14,14 @@
 RLCORE_BEGIN
 namespace nn {
 
+/// Rows of all ranks of an expert parallel group at the experts of this one: counts [ranks, experts] of slots, and what
+/// the forward leaves for the backward of `rows` of them, device memory.
+struct visitors {
+  std::vector<std::int64_t> counts;
+  extent_t rows = 0;
+  float *x = nullptr, *gate_up = nullptr, *activated = nullptr;
+};
+
 /// Of p = softmax(logits) over all experts in float32 the `chosen` most likely experts, equals by the lower id
 /// (`transformers` leaves their order to torch.topk); their weights are p, or with `renormalise` p over the sum of the
 /// chosen p. A slot is one row at one of its experts; slots are sorted by expert, then row, so the experts of one row
@@ -27,6 +35,8 @@ struct routing {
   std::vector<extent_t> begin;           ///< [experts + 1]: slots of expert e are begin[e] .. begin[e + 1]
   std::vector<std::int32_t> row, place;  ///< [slots]: the slot's row, and its place in `expert`
   std::vector<float> factor;             ///< [slots]: its weight
+
+  visitors visit;
 
   extent_t slots() const noexcept { return rows * chosen; }
 

@@ -43,6 +43,8 @@ class trunk {
     const packed_batch<Device> batch(model, space, sequences, rows, pass_.context);
     if (!units_) pass_.weights = model.weights().data(), pass_.packed = model.packed();
     pass_.tokens = batch.tokens, pass_.positions = batch.positions;
+    if (model.settings().model == family::qwen3_moe && space.experts && space.experts->size() > 1)
+      pass_.expert = space.experts;
     share_rows();
     const std::span<const block> blocks = model.blocks();
     inputs_ = space.template take<float>(static_cast<extent_t>(blocks.size() + 1) * own_rows(pass_) * width_);
@@ -57,10 +59,12 @@ class trunk {
     pass_.routed = &space.routed;
     for (std::size_t l = 0; l < blocks.size(); ++l) {
       enter(unit_number::layer(l));
+      const block_activations& a = space.kept[recompute ? 0 : l];
+      const typename workspace<Device>::scope scope(space_, forgets_visitors());
       if (batch.tokens > 0 || !context_)
-        blocks[l].forward(pass_, space.kept[recompute ? 0 : l], x(l + 1), x(l), place_in_rows(space, blocks[l].mixer));
+        blocks[l].forward(pass_, a, x(l + 1), x(l), place_in_rows(space, blocks[l].mixer));
       else
-        context_->forward({});
+        context_->forward({}), blocks[l].feed_nothing(pass_, a);
       if (units_) units_->pause(unit_number::layer(l));
     }
     enter_top();
@@ -93,6 +97,7 @@ class trunk {
   /// value for each of them and this rank's part afterwards, is not 0. Returns whether there is any, in whatever rank.
   /// `everywhere`: all sequences have a gradient, that of a load-balancing loss.
   bool find_active(std::initializer_list<std::vector<float>*> slopes, bool everywhere) {
+    everywhere = everywhere || pass_.expert;  // others may have one
     const auto has_gradient = [&](std::size_t i) {
       return std::any_of(slopes.begin(), slopes.end(), [i](const auto* s) { return (*s)[i] != 0; });
     };
@@ -171,7 +176,7 @@ class trunk {
       leave_zero(grads, unit_number::top(model_.blocks().size()));
       for (std::size_t l = model_.blocks().size(); l-- > 0;) {
         enter(unit_number::layer(l));
-        for_active_sequences(pass_, [&](const nn::pass<Device>&, extent_t) { attend_without_rows(); });
+        for_active_sequences(pass_, [&](const nn::pass<Device>& part, extent_t) { attend_without_rows(part, l); });
         leave(unit_number::layer(l));
         leave_zero(grads, unit_number::layer(l));
       }
@@ -193,7 +198,8 @@ class trunk {
     float* again = recompute_ ? space_.template take<float>(own_rows(pass_) * h) : nullptr;
     for (std::size_t l = blocks.size(); l-- > 0;) {
       const auto differentiate = [&](const nn::pass<Device>& part, extent_t begin) {
-        if (part.tokens == 0) return attend_without_rows();
+        const typename workspace<Device>::scope scope(space_, forgets_visitors());
+        if (part.tokens == 0 && context_) return attend_without_rows(part, l);
         const auto place = place_in_rows(space_, blocks[l].mixer);
         const extent_t own = own_begin(part, begin);
         const float* input = x(l) + own * h;
@@ -277,16 +283,22 @@ class trunk {
   }
   /// Does this rank have rows of a sequence with a gradient?
   bool has_active_sequences() {
-    return !context_ || std::any_of(space_.ranges.begin(), space_.ranges.end(), [this](const segment_range& r) {
-      context_->select(r.begin, r.end);
-      return context_->rows() > 0;
-    });
+    return !context_ || pass_.expert ||
+           std::any_of(space_.ranges.begin(), space_.ranges.end(), [this](const segment_range& r) {
+             context_->select(r.begin, r.end);
+             return context_->rows() > 0;
+           });
   }
   /// A layer's backward in a rank that only helps others.
-  void attend_without_rows() {
-    if (recompute_) context_->forward({});
+  void attend_without_rows(const nn::pass<Device>& part, std::size_t l) {
+    const block& b = model_.blocks()[l];
+    const block_activations& a = space_.kept[recompute_ ? 0 : l];
+    if (recompute_) context_->forward({}), b.feed_nothing(part, a);
+    b.backward_of_nothing(part, a);
     context_->backward({}, nullptr, nullptr);
   }
+  /// Does a layer give back the memory of what other ranks' rows leave here? It does if it is run again.
+  bool forgets_visitors() const { return recompute_ && pass_.expert; }
 
   const causal_lm<Device>& model_;
   workspace<Device>& space_;

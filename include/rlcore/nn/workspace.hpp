@@ -21,6 +21,8 @@
 RLCORE_BEGIN
 namespace nn {
 
+class expert_group;
+
 /// Neighbouring segments [begin, end) of a batch.
 struct segment_range {
   std::size_t begin = 0, end = 0;
@@ -59,7 +61,8 @@ class workspace {
   /// While it lives memory is taken that is free again afterwards.
   class scope {
    public:
-    explicit scope(workspace& space) : space_(space), blocks_(space.blocks_.size()), used_(space.used_) {}
+    explicit scope(workspace& space, bool gives_back = true)
+        : space_(space), blocks_(gives_back ? space.blocks_.size() : 0), used_(space.used_) {}
     scope(const scope&) = delete;
     scope& operator=(const scope&) = delete;
     ~scope() {
@@ -131,6 +134,8 @@ class workspace {
 
   /// The ranks that make passes over packed sequences together, if there are several.
   context_group context;
+  /// Training passes divide the experts among these ranks, which make the same passes together. Has to outlive them.
+  expert_group* experts = nullptr;
 
   // Host memory reused between calls.
   std::vector<std::int32_t> ids, positions, pages, index;
