@@ -20,13 +20,15 @@ enum class collective : std::uint8_t {
   all_to_all_v,
   shift,
   split,
-  end  ///< no collective: the rank's work is done
+  start,  ///< no collective: the engine itself begins, and the ranks find each other
+  end     ///< no collective: the rank's work is done
 };
-inline constexpr std::size_t collective_kinds = 9;
+inline constexpr std::size_t collective_kinds = 10;
 
 constexpr const char* name_of(collective c) noexcept {
-  constexpr const char* names[collective_kinds] = {
-      "barrier", "broadcast", "all_gather", "all_gather_v", "all_to_all", "all_to_all_v", "shift", "split", "the end"};
+  constexpr const char* names[collective_kinds] = {"barrier",    "broadcast",    "all_gather", "all_gather_v",
+                                                   "all_to_all", "all_to_all_v", "shift",      "split",
+                                                   "the start",  "the end"};
   const auto at = static_cast<std::size_t>(c);
   return at < collective_kinds ? names[at] : "nothing known";
 }

@@ -11,11 +11,11 @@
 RLCORE_BEGIN
 namespace parallel {
 
-/// Up to 512 characters; what does not fit is cut off. Every member is async-signal-safe.
+/// Up to 511 characters; what does not fit is cut off. Every member is async-signal-safe.
 class fixed_text {
  public:
   fixed_text& add(const char* s) noexcept {
-    while (*s != '\0' && size_ < sizeof(data_)) data_[size_++] = *s++;
+    while (*s != '\0' && size_ + 1 < sizeof(data_)) data_[size_++] = *s++;
     return *this;
   }
   fixed_text& add(std::uint64_t n) noexcept {
@@ -45,9 +45,9 @@ class fixed_text {
       done += static_cast<std::size_t>(n);
     }
   }
-  const char* data() const noexcept { return data_; }
+  /// Ends with a zero.
+  const char* text() const noexcept { return data_; }
   std::size_t size() const noexcept { return size_; }
-  void clear() noexcept { size_ = 0; }
 
  private:
   char data_[512] = {};

@@ -40,6 +40,9 @@ class flight_recorder {
   }
   void end() noexcept { latest().end.store(now(), std::memory_order_release); }
 
+  /// Begins anew, outside of any collective.
+  void forget() noexcept { entered_.store(0, std::memory_order_release); }
+
   std::uint64_t entered() const noexcept { return entered_.load(std::memory_order_acquire); }
   /// How long the process has been in the collective that it is in, in nanoseconds; -1 outside.
   std::int64_t waiting() const noexcept {

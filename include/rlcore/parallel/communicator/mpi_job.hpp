@@ -32,6 +32,10 @@ class mpi_job {
     if (s.message_bytes < 1 || s.message_bytes > std::size_t{0x7fffffff})
       throw std::invalid_argument("rlcore: launch: messages of " + std::to_string(s.message_bytes) +
                                   " bytes, expected 1 to 2147483647");
+    process_.board.come(rank_of_environment(), static_cast<int>(::getpid()));
+    if (rank_on_this_host() > 1) (void)process_.board.tell();  // there is no common board yet: two tell, not all
+    process_.recorder.begin({collective::start, {}, 0, 0}, ranks_of_environment());
+    watch(rank_of_environment());
     if (own_) {
       yield_where_crowded();
       int provided = 0;
@@ -46,10 +50,10 @@ class mpi_job {
     process_.compare = s.fingerprint;
     hang_up_board();
     process_.board.come(rank, static_cast<int>(::getpid()));
-    MPI_Comm_dup(MPI_COMM_WORLD, &farewell_);
-    MPI_Barrier(farewell_);  // the board is complete
-    several_hosts_ = process_.board.ranks() != size;
     watch(rank);
+    MPI_Comm_dup(MPI_COMM_WORLD, &farewell_);
+    several_hosts_ = process_.board.ranks() != size;
+    process_.recorder.forget();
     world_ = std::make_unique<mpi_rank>(process_, MPI_COMM_WORLD);
   }
   mpi_job(const mpi_job&) = delete;
@@ -143,9 +147,11 @@ class mpi_job {
     if (self == 0) std::memset(memory, 0, static_cast<std::size_t>(size));
     MPI_Win_sync(board_window_);
     MPI_Barrier(host_);
+    dog_.reset();  // it must not look while the board changes
     process_.board.place(memory, ranks, self);
   }
   void watch(int rank) {
+    dog_.reset();
     const char* folder = std::getenv("RLCORE_FLIGHT_FOLDER");
     dog_ = std::make_unique<watchdog>(process_.recorder, process_.board, deadline_, rank,
                                       folder != nullptr ? folder : watchdog::temporary_folder());

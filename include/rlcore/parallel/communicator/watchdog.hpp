@@ -91,6 +91,7 @@ class watchdog {
         missed_since = -1;
       } else if (missed_since < 0) {
         missed_since = flight_recorder::now();
+        if (board_.own().state == host_board::working && board_.tell()) tell(gone, "\n");
       } else if (flight_recorder::now() - missed_since > 1'500'000'000) {  // the launcher would have acted by now
         end_stuck(gone);
       }
@@ -104,22 +105,23 @@ class watchdog {
       ::close(file);
     }
     if (board_.tell()) {
-      fixed_text line;
-      begin(line, gone);
-      recorder_.describe(line);
-      if (gone == nullptr) add_suspects(line);
-      if (file >= 0) line.add("; its last collectives are in ").add(file_.c_str());
-      line.add("\n").write_to(STDERR_FILENO);
+      fixed_text end;
+      if (gone == nullptr) add_suspects(end);
+      if (file >= 0) end.add("; its last collectives are in ").add(file_.c_str());
+      tell(gone, end.add("\n").text());
     }
     ::usleep(200'000);  // if another rank tells, let it finish before the launcher notices that we are gone
     std::_Exit(exit_stuck);
   }
-  void begin(fixed_text& line, const host_board::line* gone) const noexcept {
+  /// One write, so that no other rank's words come in between.
+  void tell(const host_board::line* gone, const char* end) const noexcept {
+    fixed_text line;
     line.add("rlcore: rank ").add(rank_).add(": ");
     if (gone != nullptr)
-      line.add("rank ").add(gone->rank.load()).add(" (process ").add(gone->process.load()).add(") is gone; stopped ");
-    else
-      line.add("stopped ");
+      line.add("rank ").add(gone->rank.load()).add(" (process ").add(gone->process.load()).add(") is gone; ");
+    line.add("stopped ");
+    recorder_.describe(line);
+    line.add(end).write_to(STDERR_FILENO);
   }
   /// The ranks of this host that have entered fewer collectives than this one, or another one.
   void add_suspects(fixed_text& line) const noexcept {
@@ -141,12 +143,8 @@ class watchdog {
     if (self == nullptr) ::_exit(128 + SIGTERM);
     host_board& board = self->board_;
     if (board.own().state == host_board::failing) ::_exit(1);
-    if (board.own().state == host_board::working && !board.anybody_fails() && board.tell()) {
-      fixed_text line;
-      self->begin(line, board.vanished());
-      self->recorder_.describe(line);
-      line.add(" (SIGTERM)\n").write_to(STDERR_FILENO);
-    }
+    if (board.own().state == host_board::working && !board.anybody_fails() && board.tell())
+      self->tell(board.vanished(), " (SIGTERM)\n");
     ::_exit(128 + SIGTERM);
   }
 
