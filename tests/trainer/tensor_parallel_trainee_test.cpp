@@ -4,6 +4,8 @@
 #include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <mutex>
 #include <span>
@@ -37,8 +39,10 @@ struct result {
   std::vector<double> norms;
 };
 
-/// Three steps over rows of unequal lengths, with a norm that is clipped.
-result train(nn::family family, int ranks, const parallel::parallel_settings& how) {
+/// Three steps over rows of unequal lengths, with a norm that is clipped. Goes on from `resume` and saves to `save`
+/// what there is after the second step, unless they are empty.
+result train(nn::family family, int ranks, const parallel::parallel_settings& how,
+             const std::filesystem::path& save = {}, const std::filesystem::path& resume = {}) {
   result r;
   std::mutex writing;
   parallel::launch_settings threads;
@@ -50,9 +54,11 @@ result train(nn::family family, int ranks, const parallel::parallel_settings& ho
     trainer::trainee_settings s;
     s.adamw.weight_decay = 0.1;
     trainer::trainee<cpu> t(device, small_model(family), s, &world);
-    {
+    if (resume.empty()) {
       const auto whole = t.summon();
       t.model.initialize(11);
+    } else {
+      t.restore(resume);
     }
     std::vector<std::vector<std::int32_t>> rows;
     for (std::uint32_t i = 0; i < 11; ++i) {
@@ -60,7 +66,8 @@ result train(nn::family family, int ranks, const parallel::parallel_settings& ho
       for (std::uint32_t n = 0; n < 3 + 7 * i % 23; ++n)
         rows.back().push_back(static_cast<std::int32_t>(random_key{3}.below(301, i, n)));
     }
-    for (int step = 0; step < 3; ++step) {
+    for (int step = resume.empty() ? 0 : 2; step < 3; ++step) {
+      if (step == 2 && !save.empty()) t.save(save, save.parent_path());
       t.begin_update();
       t.for_micro_batches(
           rows.size(), 3, 0, [&](std::uint32_t i) { return rows[i].size(); },
@@ -127,6 +134,27 @@ TEST_P(tensor_parallel_trainee, steps_have_the_bits_of_one_rank) {
   expect("tensor 4, sequence parallel", 4, mesh(4, 0, true));
   expect("data 2 x tensor 2, zero 1", 4, mesh(2, 1, false));
   expect("data 2 x tensor 2, zero 3, sequence parallel", 4, mesh(2, 3, true));
+}
+
+TEST_P(tensor_parallel_trainee, go_on_from_checkpoints_of_other_meshes) {
+  namespace fs = std::filesystem;
+  const fs::path root =
+      fs::path(testing::TempDir()) / ("tensor_parallel_trainee_" + std::to_string(static_cast<int>(GetParam())));
+  fs::remove_all(root);
+  fs::create_directories(root / "one");
+  fs::create_directories(root / "many");
+  std::ofstream(root / "tokenizer.json") << "{}";
+  const result alone = train(GetParam(), 1, {}, root / "one");
+  parallel::parallel_settings s;
+  s.tensor = 2, s.zero = 3, s.sequence_parallel = true;
+  expect_same(train(GetParam(), 4, s, root / "many"), alone);
+  const auto expect_end = [&](const result& r) {
+    for (const auto& [name, values] : alone.weights) EXPECT_EQ(r.weights.at(name), values) << name;
+  };
+  expect_end(train(GetParam(), 1, {}, {}, root / "many"));
+  expect_end(train(GetParam(), 4, s, {}, root / "one"));
+  s.tensor = 4, s.zero = 1;
+  expect_end(train(GetParam(), 4, s, {}, root / "many"));
 }
 
 TEST_P(tensor_parallel_trainee, context_and_tensor_parallelism_go_together) {
