@@ -2,6 +2,8 @@
 #include "../checkpoint/torch_archive.hpp"
 #include "../support/program.hpp"
 #include "../support/tiny_model.hpp"
+#include "rlcore/checkpoint/shard_writer.hpp"
+#include "rlcore/parallel/communicator/threads.hpp"
 
 namespace {
 
@@ -174,6 +176,47 @@ print("loaded", len(whole))
                           "'" + out.string() + "' '" + (reference / "huggingface").string() + "'");
   EXPECT_EQ(r.code, 0) << r.output;
   EXPECT_NE(r.output.find("loaded 14"), std::string::npos) << r.output;
+}
+
+// What our own trainers save from many ranks.
+TEST_F(model_merger, shards_of_three_ranks) {
+  const fs::path whole = reference / "huggingface";
+  cpu device(1);
+  rlcore::nn::causal_lm<cpu> model(device, rlcore::checkpoint::read_config(whole));
+  const std::vector<float> expected = weights_of(whole);
+  rlcore::parallel::run_ranks(3, [&](rlcore::parallel::thread_rank& c) {
+    std::vector<rlcore::checkpoint::shard_piece> own;
+    for (const rlcore::nn::parameter& p : model.parameters()) {
+      const auto r = static_cast<std::size_t>(c.rank());
+      own.push_back(rlcore::parallel::part_of(rlcore::checkpoint::piece_of(p), p.size * r / 3, p.size * (r + 1) / 3));
+    }
+    rlcore::checkpoint::write_shards(c, actor / "shards", own, {"weights"},
+                                     [&](std::size_t, std::size_t i, std::size_t first, std::span<float> out) {
+                                       const std::size_t at = model.parameters()[i].offset + own[i].first + first;
+                                       std::copy_n(expected.begin() + static_cast<std::ptrdiff_t>(at), out.size(),
+                                                   out.begin());
+                                     });
+  });
+  for (const char* name : {"config.json", "generation_config.json"})
+    fs::copy_file(whole / name, actor / "huggingface" / name);
+  const program::result r = merge({"--dtype", "fp32"});
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.out.find("14 tensors in the shards of several ranks"), std::string::npos) << r.out;
+  EXPECT_EQ(weights_of(out), expected);
+  EXPECT_EQ(program::run("model_merger", {"test", "--backend", "fsdp", "--local_dir", actor.string(), "--test_hf_dir",
+                                          whole.string(), "--dtype", "fp32"})
+                .code,
+            0);
+  fs::remove_all(out);
+  fs::remove(actor / "shards" / "weights_rank_1.safetensors");
+  refused({"merge", "--backend", "fsdp", "--local_dir", actor.string(), "--target_dir", (place / "x").string()},
+          "weights_rank_1.safetensors: missing");
+  // adapters alone: their base is needed
+  fs::create_directories(actor / "lora_adapter");
+  scratch::write(actor / "lora_adapter" / "adapter_config.json", R"({"peft_type": "LORA", "r": 2, "lora_alpha": 4,
+    "target_modules": ["q_proj"], "base_model_name_or_path": ""})");
+  refused({"merge", "--backend", "fsdp", "--local_dir", actor.string(), "--target_dir", out.string()},
+          "lora_adapter is an adapter; expected merge --merge-lora");
 }
 
 }  // namespace

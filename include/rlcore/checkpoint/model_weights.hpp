@@ -59,8 +59,22 @@ inline void check_tied_output(const tensor_folder& folder, const nn::parameter& 
   });
 }
 
+/// Whether `name` belongs to an expert of a layer of whose experts `expected` has others: an expert parallel rank's
+/// model lacks it.
+inline bool is_other_expert(const std::string& name, const std::set<std::string, std::less<>>& expected) {
+  constexpr std::string_view experts = ".mlp.experts.";
+  const std::size_t at = name.find(experts);
+  if (at == std::string::npos) return false;
+  const std::string layer = name.substr(0, at + experts.size());
+  const std::size_t number = name.find_first_not_of("0123456789", layer.size());
+  const auto first = expected.lower_bound(layer);
+  return number != std::string::npos && number > layer.size() && name[number] == '.' && first != expected.end() &&
+         first->starts_with(layer);
+}
+
 /// Throws format_error, naming the tensor and the nearest name, unless every parameter is there with its whole shape
-/// and nothing else is, but for tensors whose name `ignored` accepts and a tied model's copy of its output.
+/// and nothing else is, but for tensors whose name `ignored` accepts, a tied model's copy of its output, and experts
+/// that other ranks have.
 template <class Ignored>
 void check_tensors(const tensor_folder& folder, std::span<const nn::parameter> parameters, Ignored&& ignored) {
   const std::filesystem::path& path = folder.path();
@@ -80,7 +94,7 @@ void check_tensors(const tensor_folder& folder, std::span<const nn::parameter> p
                          "; the model needs " + shape_text(p.whole_shape()));
   }
   for (const std::string& name : folder.names())
-    if (!expected.contains(name) && !ignored(name) &&
+    if (!expected.contains(name) && !ignored(name) && !is_other_expert(name, expected) &&
         !(tied && name == output_name && expected.contains(embedding_name)))
       throw format_error(path.string() + ": tensor '" + data::printable(name) + "' is not part of the model" +
                          did_you_mean(name, expected));

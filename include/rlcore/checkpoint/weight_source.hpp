@@ -83,7 +83,7 @@ class weight_source {
   std::vector<std::byte> scratch_;
 };
 
-/// The safetensors of a Hugging Face folder.
+/// The safetensors of a Hugging Face folder, or the shards beside it.
 class folder_weights final : public weight_source {
  public:
   /// Throws what tensor_folder throws.
@@ -96,6 +96,8 @@ class folder_weights final : public weight_source {
   void read_bytes(const weight& w, std::uint64_t first, std::span<std::byte> bytes) override {
     folder_.read_bytes(w.name, bytes, first * bytes_of(w.dtype));
   }
+  /// Are these what several ranks saved?
+  bool sharded() const noexcept { return folder_.shards() != nullptr; }
 
  private:
   tensor_folder folder_;

@@ -176,11 +176,27 @@ inline void merge_adapter_folder(const merger_settings& s) {
 
 }  // namespace detail
 
+namespace detail {
+
+/// A checkpoint of several ranks that trained an adapter and saved no model.
+inline bool holds_adapter_alone(const std::filesystem::path& local_dir) {
+  const auto there = [&](const char* name) { return std::filesystem::exists(local_dir / name); };
+  return checkpoint::is_adapter(local_dir / "lora_adapter") && there("shards/manifest.json") &&
+         !there("huggingface/model.safetensors") && !there("huggingface/model.safetensors.index.json");
+}
+
+}  // namespace detail
+
 /// Merges or compares as `s` says, in the memory of a few blocks, and prints what was done.
 inline void merge_model(const merger_settings& s) {
   namespace fs = std::filesystem;
   using namespace checkpoint;
   if (is_adapter(s.local_dir)) return detail::merge_adapter_folder(s);
+  if (detail::holds_adapter_alone(s.local_dir)) {
+    merger_settings adapter = s;
+    adapter.local_dir /= "lora_adapter";
+    return detail::merge_adapter_folder(adapter);
+  }
   if (s.base_model)
     throw config_error("--base_model: " + s.local_dir.string() + " is no adapter, it holds whole weights");
   const fs::path files = detail::model_files_of(s.local_dir);
@@ -196,7 +212,8 @@ inline void merge_model(const merger_settings& s) {
     throw config_error(s.local_dir.string() + ": holds a Megatron checkpoint (dist_ckpt), which is not read");
   } else {
     from = std::make_unique<folder_weights>(files);
-    std::printf("%s: %zu tensors\n", files.c_str(), from->weights().size());
+    std::printf("%s: %zu tensors%s\n", files.c_str(), from->weights().size(),
+                static_cast<const folder_weights&>(*from).sharded() ? " in the shards of several ranks" : "");
   }
 
   std::optional<adapter_scale> scale;

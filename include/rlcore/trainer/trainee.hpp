@@ -145,6 +145,9 @@ class trainee {
     return {sharded_->pieces().begin(), sharded_->pieces().end()};
   }
 
+  /// The trained weights in the places of pieces(), if this rank has no others (zero 3); else nullptr.
+  const float* own_weights() const noexcept { return units_ ? units_->shard().data() : nullptr; }
+
   class summoned_weights {
    public:
     explicit summoned_weights(trainee& of) : of_(of.units_ ? &of : nullptr) {
