@@ -191,7 +191,7 @@ TEST_F(model_merger, shards_of_three_ranks) {
       own.push_back(rlcore::parallel::part_of(rlcore::checkpoint::piece_of(p), p.size * r / 3, p.size * (r + 1) / 3));
     }
     rlcore::checkpoint::write_shards(c, actor / "shards", own, {"weights"},
-                                     [&](std::size_t, std::size_t i, std::size_t first, std::span<float> out) {
+                                     [&](std::size_t, std::size_t i, std::size_t first, std::span<float> values) {
                                        const std::size_t at = model.parameters()[i].offset + own[i].first + first;
                                        std::copy_n(expected.begin() + static_cast<std::ptrdiff_t>(at), out.size(),
                                                    out.begin());
