@@ -220,12 +220,13 @@ TEST(planning_search, more_devices_never_take_longer) {
 TEST(planning_cluster, file_is_read_as_it_was_written) {
   cluster c = find_cluster("A100");
   measured_rank r;
-  r.ranks = 2, r.optimizer = 1e8, r.norm = 2e8, r.head = 1e9, r.head_backward = 5e8;
-  r.stream.points = {{1e4, 1e10}, {1e7, 5e9}};
-  r.attention_forward = r.attention_backward = r.stream;
-  r.forward.rows = r.backward_x.rows = r.backward_w.rows = {{64, r.stream}, {1024, r.stream}};
+  r.ranks = 2, r.optimizer = 1e8, r.norm = 2e8, r.pack = 3e8, r.add = 4e8, r.head = 1e9, r.head_backward = 5e8;
+  r.rotate.points = {{1e4, 1e10}, {1e7, 5e9}};
+  r.attention_forward = r.attention_backward = r.norm_forward = r.norm_backward = r.rotate;
+  r.gate_forward = r.gate_backward = r.rotate;
+  r.forward.rows = r.backward_x.rows = r.backward_w.rows = {{64, r.rotate}, {1024, r.rotate}};
   r.all_gather.points = {{1024, 1e-6}, {1048576, 1e-4}};
-  r.reduce_scatter = r.all_gather;
+  r.ordered_sum = r.all_gather;
   c.measured = {r};
   const scratch folder("{}", "empty.json");
   write_cluster(folder.path() / "cluster.json", c);

@@ -13,16 +13,20 @@
 RLCORE_BEGIN
 namespace trainer::planning {
 
-/// What `plan calibrate` measures on ranks that work at the same time; seconds unless said otherwise.
+/// What `plan calibrate` measures on ranks of one machine that all do the same at the same time.
 struct measured_rank {
-  std::int64_t ranks = 1;  ///< of one machine, all busy with the same
-  surface forward, backward_x,
-      backward_w;  ///< operations per second over (tokens, width) of products [tokens, width, width]
-  curve attention_forward, attention_backward;  ///< operations per second over the length of the sequences
-  curve stream;                    ///< bytes per second read and written by element-wise work, over the bytes of a pass
-  double optimizer = 0, norm = 0;  ///< parameters per second
-  double head = 0, head_backward = 0;  ///< logits per second beside the products
-  curve all_gather, reduce_scatter;  ///< over the bytes of the gathered result, which are those of the unreduced input
+  std::int64_t ranks = 1;
+  /// Operations per second of products [tokens, width] x [width, width], over tokens and width.
+  surface forward, backward_x, backward_w;
+  /// Operations per second over the length of the sequences.
+  curve attention_forward, attention_backward;
+  /// Values per second over the values of a pass, rows x width: two norms, their sums and the residual's; the gate, by
+  /// values of its output; rotary positions.
+  curve norm_forward, norm_backward, gate_forward, gate_backward, rotate;
+  double optimizer = 0, norm = 0, pack = 0, add = 0;  ///< parameters per second: AdamW, norm, packing, a sum of two
+  double head = 0, head_backward = 0;                 ///< logits per second beside the products
+  /// Seconds over the bytes of the gathered result, which are those of the input of a sum.
+  curve all_gather, ordered_sum;
 };
 
 /// Figures that were not measured are public quotes or assumptions; `source` says which.

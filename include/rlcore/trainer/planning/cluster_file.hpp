@@ -46,9 +46,13 @@ struct rank_curve {
 };
 inline constexpr rank_curve rank_curves[] = {{"attention_forward", &measured_rank::attention_forward},
                                              {"attention_backward", &measured_rank::attention_backward},
-                                             {"stream", &measured_rank::stream},
+                                             {"norm_forward", &measured_rank::norm_forward},
+                                             {"norm_backward", &measured_rank::norm_backward},
+                                             {"gate_forward", &measured_rank::gate_forward},
+                                             {"gate_backward", &measured_rank::gate_backward},
+                                             {"rotate", &measured_rank::rotate},
                                              {"all_gather", &measured_rank::all_gather},
-                                             {"reduce_scatter", &measured_rank::reduce_scatter}};
+                                             {"ordered_sum", &measured_rank::ordered_sum}};
 struct rank_surface {
   const char* key;
   surface measured_rank::*place;
@@ -60,10 +64,10 @@ struct rank_number {
   const char* key;
   double measured_rank::*place;
 };
-inline constexpr rank_number rank_numbers[] = {{"optimizer", &measured_rank::optimizer},
-                                               {"norm", &measured_rank::norm},
-                                               {"head", &measured_rank::head},
-                                               {"head_backward", &measured_rank::head_backward}};
+inline constexpr rank_number rank_numbers[] = {
+    {"optimizer", &measured_rank::optimizer}, {"norm", &measured_rank::norm},
+    {"pack", &measured_rank::pack},           {"add", &measured_rank::add},
+    {"head", &measured_rank::head},           {"head_backward", &measured_rank::head_backward}};
 
 inline nlohmann::ordered_json to_json(const curve& c) {
   auto out = nlohmann::ordered_json::array();
@@ -102,8 +106,10 @@ inline measured_rank read_measured(const nlohmann::json& item, const std::string
   };
   m.ranks = static_cast<std::int64_t>(number("ranks"));
   for (const rank_number& n : rank_numbers) m.*n.place = number(n.key);
-  for (const rank_curve& c : rank_curves)
-    if (item.contains(c.key)) m.*c.place = read_curve(item[c.key], where + "." + c.key);
+  for (const rank_curve& c : rank_curves) {
+    const bool between = c.place == &measured_rank::all_gather || c.place == &measured_rank::ordered_sum;
+    if (!between || m.ranks > 1) m.*c.place = read_curve(member(c.key), where + "." + c.key);
+  }
   for (const rank_surface& s : rank_surfaces) {
     const nlohmann::json& rows = member(s.key);
     if (!rows.is_array() || rows.empty()) throw config_error(where + "." + s.key + ": expected a list of rows");
@@ -114,8 +120,6 @@ inline measured_rank read_measured(const nlohmann::json& item, const std::string
       (m.*s.place).rows.push_back({r["tokens"].get<double>(), read_curve(r["rate"], here)});
     }
   }
-  if (m.stream.empty() || m.attention_forward.empty() || m.attention_backward.empty())
-    throw config_error(where + ": 'stream', 'attention_forward' or 'attention_backward' is missing");
   return m;
 }
 

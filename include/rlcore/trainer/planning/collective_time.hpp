@@ -34,7 +34,7 @@ inline double seconds(const cluster& c, collective what, const rank_group& g, do
   const auto f = [](std::int64_t x) { return static_cast<double>(x); };
   if (const measured_rank* table = c.table(g.size); table != nullptr && table->ranks > 1) {
     const double same = f(g.size - 1) / f(g.size) * f(table->ranks) / f(table->ranks - 1);
-    const curve &gather = table->all_gather, &sum = table->reduce_scatter;
+    const curve &gather = table->all_gather, &sum = table->ordered_sum;
     if (!gather.empty() && !sum.empty()) {
       if (what == collective::shift) return gather.at(n * f(table->ranks) / f(table->ranks - 1));
       if (what == collective::all_reduce) return gather.at(n * same) + sum.at(n * same);

@@ -47,13 +47,14 @@ inline pass_seconds measured_pass(const measured_rank& t, const model_shape& m, 
   const double attention = p.rows * m.attention_operations(p.length);
   s.forward += attention / t.attention_forward.held(p.length);
   s.backward += 2.5 * attention / t.attention_backward.held(p.length);
-  // Bytes that the element-wise work of a layer reads and writes: two norms with their sums, rotations, the gate.
   const double q = f(m.query_width()), kv = f(m.kv_width()), inter = copies * f(m.intermediate_size);
-  const double ahead = 4 * tokens * (10 * h + 2 * (q + kv) * (m.head_norms ? 2 : 1) + 3 * inter);
-  const double back = 4 * tokens * (12 * h + 3 * (q + kv) * (m.head_norms ? 2 : 1) + 5 * inter);
-  const double one = 4 * tokens * h;
-  s.forward += layers * ahead / t.stream.held(one);
-  s.backward += layers * back / t.stream.held(one);
+  const double norms = m.head_norms ? 1 + (q + kv) / (2 * h) : 1;  // a layer has two of rows, and those of heads
+  s.forward += layers * tokens *
+               (norms * h / t.norm_forward.held(tokens * h) + inter / t.gate_forward.held(tokens * inter) +
+                (q + kv) / t.rotate.held(tokens * (q + kv)));
+  s.backward += layers * tokens *
+                (norms * h / t.norm_backward.held(tokens * h) + inter / t.gate_backward.held(tokens * inter) +
+                 (q + kv) / t.rotate.held(tokens * (q + kv)));
   s.layers_forward = s.forward;
   product({f(m.vocab_size), h, 1}, scored, 1);
   s.forward += scored * f(m.vocab_size) / t.head;
@@ -72,10 +73,12 @@ inline pass_seconds pass_time(const cluster& c, const model_shape& m, const pass
   return {forward / rate, 2 * forward / rate, layers / rate};
 }
 
-/// Clipping and AdamW over `parameters` of one rank: 32 bytes of memory traffic each, or as measured.
-inline double optimizer_time(const cluster& c, double parameters, std::int64_t ranks) {
-  if (const measured_rank* t = c.table(ranks)) return parameters / t->optimizer + parameters / t->norm;
-  return 32 * parameters / (c.memory_bandwidth * c.decode_share);
+/// What is done once for an update: clipping and AdamW over `owned` parameters of one rank, 32 bytes of memory traffic
+/// each; the packed copy of `used` ones that it computes with; `added` values of leaves' gradients summed up.
+inline double optimizer_time(const cluster& c, double owned, double used, double added, std::int64_t ranks) {
+  if (const measured_rank* t = c.table(ranks))
+    return owned / t->optimizer + owned / t->norm + used / t->pack + added / t->add;
+  return (32 * owned + (4 + c.value_bytes) * used + 12 * added) / (c.memory_bandwidth * c.decode_share);
 }
 
 }  // namespace trainer::planning

@@ -52,5 +52,22 @@ inline registry plan_registry() {
   return r.add(table);
 }
 
+/// plan calibrate.
+inline registry calibrate_registry() {
+  using namespace keys;
+  static constexpr key table[] = {
+      {"out", text, "cluster.json", honoured, "file to be written"},
+      {"ranks", texts, "[1,2]", honoured,
+       "ranks that work at the same time, as threads; under mpirun those it started"},
+      {"threads", integer, "1", honoured, "threads of a rank", at_least(1)},
+      {"seconds", real, "0.02", honoured, "spent on each point of a table", between(0.0001, 10)},
+      {"check", boolean, "True", honoured, "predict training steps and collectives, and measure them"},
+  };
+  registry r;
+  r.program = "plan calibrate";
+  r.summary = "measure what this machine does, and how well a plan predicts it";
+  return r.add(table);
+}
+
 }  // namespace trainer
 RLCORE_END
