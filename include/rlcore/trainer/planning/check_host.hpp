@@ -47,7 +47,10 @@ inline check_line check_step(cpu& device, parallel::any_communicator& c, const c
   how.zero = zero;
   parallel::world world(c, how);
   trainer::trainee<cpu> model(device, config, {}, &world);
-  model.model.initialize(1);
+  {
+    const auto whole = model.summon();
+    model.model.initialize(1);
+  }
   const std::int64_t micro_rows = std::max<std::int64_t>(1, rows / 8);
   const auto step = [&] {
     model.begin_update();
