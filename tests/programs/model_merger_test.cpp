@@ -193,8 +193,8 @@ TEST_F(model_merger, shards_of_three_ranks) {
     rlcore::checkpoint::write_shards(c, actor / "shards", own, {"weights"},
                                      [&](std::size_t, std::size_t i, std::size_t first, std::span<float> values) {
                                        const std::size_t at = model.parameters()[i].offset + own[i].first + first;
-                                       std::copy_n(expected.begin() + static_cast<std::ptrdiff_t>(at), out.size(),
-                                                   out.begin());
+                                       std::copy_n(expected.begin() + static_cast<std::ptrdiff_t>(at), values.size(),
+                                                   values.begin());
                                      });
   });
   for (const char* name : {"config.json", "generation_config.json"})
