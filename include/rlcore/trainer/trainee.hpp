@@ -35,33 +35,18 @@
 #include "rlcore/optim/clip.hpp"
 #include "rlcore/trainer/adapter_files.hpp"
 #include "rlcore/trainer/counted_ranges.hpp"
+#include "rlcore/trainer/expert_passes.hpp"
 #include "rlcore/trainer/fingerprint.hpp"
 #include "rlcore/trainer/leaf_plan.hpp"
 #include "rlcore/trainer/model_files.hpp"
 #include "rlcore/trainer/sharded_state.hpp"
 #include "rlcore/trainer/sharded_update.hpp"
+#include "rlcore/trainer/trainee_settings.hpp"
 #include "rlcore/trainer/unit_passes.hpp"
 #include "rlcore/trainer/unit_weights.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
-
-struct trainee_settings {
-  optim::adamw_settings adamw = {};
-  std::size_t logits_bytes = 0;        ///< as of nn::workspace
-  bool recompute = false;              ///< activation recomputation; changes no bit
-  std::uint64_t seed = 1;              ///< of a score head that the loaded folder does not have
-  bool decay_norms_and_biases = true;  ///< false: weight decay is for matrices alone (OpenRLHF)
-  std::optional<nn::lora_settings> lora = {};
-  std::string base_name = {};  ///< what adapter folders call the base; empty: the folder that was loaded
-  bool save_whole = false;     ///< several ranks save the weights of huggingface/ too (verl's hf_model)
-};
-
-/// What one optimizer step did to the parameters.
-struct step_outcome {
-  double gradient_norm = 0;  ///< global L2 norm before clipping
-  bool skipped = false;      ///< the norm was not finite: parameters and optimizer state are untouched
-};
 
 /// One optimizer step is begin_update(), any number of forward_backward() or value_forward_backward(), apply(). With
 /// LoRA adapters (and the head of a score model) alone are trained; `model` has them merged at all times.
@@ -98,6 +83,8 @@ class trainee {
     if (world_ && world_->context().size() > 1) space.context = {&world_->context(), world_->how().how_context};
     if (world_ && world_->tensor().size() > 1)
       model.set_tensor_group(&tensor_.emplace(world_->tensor(), world_->how().sequence_parallel));
+    if (world_ && world_->expert().size() > 1)
+      experts_.emplace(*world_, model, space, gradient_ ? &*gradient_ : nullptr);
     if (s.decay_norms_and_biases) return;
     for (const optim::adamw_piece& piece : pieces())
       for (const nn::parameter& p : trained()) {
@@ -136,6 +123,8 @@ class trainee {
   }
 
   parallel::world* world() const noexcept { return world_; }
+  /// What the experts of all tokens of the last optimizer step were; empty without a load-balancing loss.
+  const nn::router_counts& routed() const noexcept { return routed_; }
   /// A line worth printing after restore(), or empty.
   const std::string& notice() const noexcept { return notice_; }
   /// What of trained() this rank's optimizer holds: values [first, last) of optimizer(), and where they lie in the flat
@@ -178,7 +167,9 @@ class trainee {
   /// micro-batch of this rank: rows (std::span<const std::uint32_t>, ascending) of one leaf, at most `max_rows` of them
   /// and, except for a single longer one, at most `max_tokens` tokens (0: no limit), tokens_of(row) each. f calls
   /// forward_backward() or value_forward_backward() once. Between begin_update() and apply(), in every rank, with the
-  /// same numbers. The micro-batches do not show in the gradient, nor do ranks, where the settings say so.
+  /// same numbers. With a load-balancing loss f is called twice for each, and the first time forward_backward() only
+  /// counts the experts that tokens are sent to. The micro-batches do not show in the gradient, nor do ranks, where the
+  /// settings say so.
   template <class TokensOf, class F>
   void for_micro_batches(std::size_t count, std::int64_t max_rows, std::int64_t max_tokens, TokensOf&& tokens_of,
                          F&& f) {
@@ -188,6 +179,7 @@ class trainee {
     const bool alone = world_ == nullptr;
     const leaf_plan plan(model.settings(), std::move(tokens), alone ? 1 : sharded_->sums().schedule().leaves(),
                          !alone && world_->how().balance, max_rows, max_tokens);
+    balance_experts(plan, f);
     if (alone) return plan.for_each_pass(0, f);
     if (std::exchange(dealt_, true)) throw std::logic_error("rlcore: for_micro_batches: once in an optimizer step");
     const parallel::leaf_schedule& schedule = sharded_->sums().schedule();
@@ -195,7 +187,7 @@ class trainee {
     const auto rank = static_cast<std::size_t>(world_->data().rank());
     for (std::size_t round = 0; round < schedule.rounds(); ++round) {
       const std::size_t leaf = schedule.leaf(rank, round);
-      const std::size_t most = model.units() ? plan.most_passes(schedule, round) : 0;
+      const std::size_t most = model.units() || experts_ ? plan.most_passes(schedule, round) : 0;
       if (most == 1 && gradient_->can_go_by_units()) {
         unit_round(model, *gradient_, sharded_->sums(), plan, leaf, round, f);
         continue;
@@ -203,18 +195,22 @@ class trainee {
       std::size_t passes = 0;
       if (leaf != schedule.none)
         plan.for_each_pass(leaf, [&](std::span<const std::uint32_t> rows) { f(rows), ++passes; });
-      for (; passes < most; ++passes) idle_pass(model, [](std::size_t) {});
+      for (; passes < most; ++passes) experts_ ? experts_->idle(recompute) : idle_pass(model, [](std::size_t) {});
+      if (experts_ && sharded_->sums().by_leaf()) experts_->end_leaf(leaf != schedule.none && !plan.empty(leaf));
       if (leaf == schedule.none || plan.empty(leaf))
         sharded_->sums().skip(round);
       else if (sharded_->sums().by_leaf())
         hand_over(round);
     }
-    if (!sharded_->sums().by_leaf()) hand_over(0);
+    if (sharded_->sums().by_leaf()) return;
+    if (experts_) experts_->end_leaf(true);
+    hand_over(0);
   }
   /// As nn::forward_backward: slopes(logp, entropy, dlogp, dentropy).
   template <class Slopes>
   void forward_backward(const ragged<std::int32_t>& sequences, const nn::targets& wanted, float temperature,
                         Slopes&& slopes) {
+    if (counting_) return nn::count_routes(model, space, sequences, routed_);
     with_gradient(
         [&](auto& g) { nn::forward_backward(model, space, g, sequences, wanted, temperature, recompute, slopes); });
   }
@@ -222,6 +218,7 @@ class trainee {
   template <class Slopes>
   void value_forward_backward(const ragged<std::int32_t>& sequences, std::span<const std::int32_t> rows,
                               Slopes&& slopes) {
+    if (counting_) return nn::count_routes(model, space, sequences, routed_);
     with_gradient([&](auto& g) { nn::value_forward_backward(model, space, g, sequences, rows, recompute, slopes); });
   }
   /// Clips the accumulated gradient to `grad_clip` (<= 0: no clipping) and steps, unless the gradient is not finite:
@@ -306,7 +303,7 @@ class trainee {
   }
   static nn::partition part_of(parallel::world* world) {
     if (!world) return {};
-    return {world->tensor().rank(), world->tensor().size(), world->expert().rank(), world->expert().size()};
+    return {world->tensor().rank(), world->tensor().size(), 0, 1};
   }
   std::optional<sharded_update<Device>> make_sharded(Device& device) {
     if (!world_) return std::nullopt;
@@ -316,6 +313,18 @@ class trainee {
         counted_ranges(trained(), model.part().tensor_rank));
   }
 
+  /// Calls f for all micro-batches a first time if there is a load-balancing loss: its gradient needs the counts of
+  /// all.
+  template <class F>
+  void balance_experts(const leaf_plan& plan, F&& f) {
+    if (!balances(model.settings())) return;
+    counting_ = true;
+    count_step(plan, world_ ? &sharded_->sums().schedule() : nullptr, world_, routed_, model.settings().num_experts, f,
+               [&] { nn::count_routes(model, space, {}, routed_); });
+    counting_ = false;
+    with_gradient(
+        [&](auto& g) { g.balance(nn::load_balancing_slopes(routed_, model.settings().router_aux_loss_coef)); });
+  }
   void hand_over(std::size_t round) {
     with_gradient([&](auto& g) {
       buffer<float, Device> leaf;
@@ -382,6 +391,9 @@ class trainee {
   std::optional<sharded_update<Device>> sharded_;
   std::unique_ptr<unit_weights<Device>> units_;  // zero 3
   int summons_ = 0;
+  std::optional<expert_passes<Device>> experts_;
+  bool counting_ = false;
+  nn::router_counts routed_;
   std::optional<nn::gradients<Device>> gradient_;               // of all weights, or
   std::optional<nn::lora_gradients<Device>> adapter_gradient_;  // of the adapters
   optim::adamw<Device> optimizer_;
