@@ -205,6 +205,39 @@ INSTANTIATE_TEST_SUITE_P(kinds, context,
                          testing::Values(context_kind::gather_kv, context_kind::ring, context_kind::ulysses),
                          [](const auto& i) { return std::string(name_of(i.param)); });
 
+/// Every rank knows how often experts were chosen for the rows of all ranks.
+TEST(context, mixtures_of_experts) {
+  const batch b = batch_of({150, 9, 80});
+  const auto counts_of = [&](nn::context_group group, floats& logp) {
+    cpu device(1);
+    nn::config c = tiny(false);
+    c.model = nn::family::qwen3_moe;
+    c.num_experts = 6, c.num_experts_per_tok = 2, c.moe_intermediate_size = 24;
+    nn::causal_lm<cpu> model(device, c);
+    model.initialize(3);
+    nn::workspace<cpu> space(device);
+    space.context = group;
+    nn::gradients<cpu> gradients(model);
+    std::vector<std::int64_t> counts;
+    nn::forward_backward(
+        model, space, gradients, b.sequences, b.wanted, 1.0f, false,
+        [&](std::span<const float> values, std::span<const float>, std::span<float> dlogp, std::span<float>) {
+          logp.assign(values.begin(), values.end());
+          counts = space.routed.values;
+          std::copy(b.weight.begin(), b.weight.end(), dlogp.begin());
+        });
+    return counts;
+  };
+  floats one;
+  const std::vector<std::int64_t> counts = counts_of({}, one);
+  EXPECT_EQ(counts[0], 2 * 239);
+  on_ranks(4, [&](parallel::any_communicator& self) {
+    floats logp;
+    EXPECT_EQ(counts_of({&self, context_kind::ring}, logp), counts);
+    EXPECT_EQ(logp, one);
+  });
+}
+
 TEST(context, ulysses_needs_a_head_for_every_rank) {
   const batch b = batch_of({20});
   try {

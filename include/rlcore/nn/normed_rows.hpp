@@ -46,7 +46,7 @@ struct normed_rows {
     const block_activations a = take_for_any(model.blocks(), space, most, most);
     const std::span<const block> blocks = model.blocks();
     if (context && batch.tokens == 0) {
-      for (std::size_t l = 0; l < blocks.size(); ++l) context->forward({});
+      for (const block& b : blocks) context->forward({}), b.feed_nothing(pass, a);
       return;
     }
     for (const block& b : blocks.first(blocks.size() - 1)) {
