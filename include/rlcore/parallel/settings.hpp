@@ -31,6 +31,7 @@ struct parallel_settings {
   reduction_kind reduction = reduction_kind::tree;
   int leaves = 8;          ///< into which the rows of an optimizer step are dealt, whatever the number of ranks
   bool bf16_wire = false;  ///< gradients travel as bfloat16; sums are formed in float
+  int row_chunks = 0;      ///< as nn::config's: the bits of tensor parallel ranks do not depend on their number then
   bool balance = true;     ///< leaves of equal cost; else neighbouring rows, equal numbers of them
 };
 
