@@ -134,6 +134,10 @@ TEST_P(tensor_parallel_trainee, steps_have_the_bits_of_one_rank) {
   expect("tensor 4, sequence parallel", 4, mesh(4, 0, true));
   expect("data 2 x tensor 2, zero 1", 4, mesh(2, 1, false));
   expect("data 2 x tensor 2, zero 3, sequence parallel", 4, mesh(2, 3, true));
+  if (GetParam() != nn::family::qwen3_moe) return;
+  parallel::parallel_settings s = mesh(2, 2, true);
+  s.expert = 2;
+  expect("data 2 x tensor 2, expert 2 over data", 4, s);
 }
 
 TEST_P(tensor_parallel_trainee, go_on_from_checkpoints_of_other_meshes) {

@@ -39,6 +39,7 @@
 #include "rlcore/trainer/fingerprint.hpp"
 #include "rlcore/trainer/leaf_plan.hpp"
 #include "rlcore/trainer/model_files.hpp"
+#include "rlcore/trainer/rank_model.hpp"
 #include "rlcore/trainer/sharded_state.hpp"
 #include "rlcore/trainer/sharded_update.hpp"
 #include "rlcore/trainer/trainee_settings.hpp"
@@ -63,7 +64,7 @@ class trainee {
 
   /// Throws config_error for LoRA settings that cannot be (nn::check_lora), or ranks that the model cannot be cut for.
   trainee(Device& device, const nn::config& config, const trainee_settings& s, parallel::world* world = nullptr)
-      : model(device, in_chunks(config, world), part_of(world), in_units(world, s)),
+      : model(device, config_of(config, world), part_of(world), in_units(world, s)),
         space(device, s.logits_bytes),
         recompute(s.recompute),
         seed_(s.seed),
@@ -300,14 +301,6 @@ class trainee {
   /// Are the weights in shards too? Then passes go unit by unit.
   static bool in_units(parallel::world* world, const trainee_settings& s) {
     return world && world->how().zero == 3 && world->place().shard_size > 1 && !s.lora;
-  }
-  static nn::config in_chunks(nn::config config, parallel::world* world) {
-    if (world && world->how().row_chunks > 0) config.row_chunks = world->how().row_chunks;
-    return config;
-  }
-  static nn::partition part_of(parallel::world* world) {
-    if (!world) return {};
-    return {world->tensor().rank(), world->tensor().size(), 0, 1};
   }
   std::optional<sharded_update<Device>> make_sharded(Device& device) {
     if (!world_) return std::nullopt;

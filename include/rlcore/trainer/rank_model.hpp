@@ -1,0 +1,24 @@
+// What a rank's place among all ranks says about its model.
+#pragma once
+
+#include "rlcore/nn/config.hpp"
+#include "rlcore/nn/partition.hpp"
+#include "rlcore/parallel/world.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+/// The config with the row_chunks of the run.
+inline nn::config config_of(nn::config config, const parallel::world* world) {
+  if (world && world->how().row_chunks > 0) config.row_chunks = world->how().row_chunks;
+  return config;
+}
+
+/// The tensors that this rank has; of experts all have all.
+inline nn::partition part_of(parallel::world* world) {
+  if (!world) return {};
+  return {world->tensor().rank(), world->tensor().size(), 0, 1};
+}
+
+}  // namespace trainer
+RLCORE_END
