@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "rlcore/nn/causal_lm.hpp"
+#include "rlcore/nn/layer_sizes.hpp"
 #include "rlcore/nn/targets.hpp"
 #include "rlcore/nn/workspace.hpp"
 #include "rlcore/tensor/ragged.hpp"
@@ -51,8 +52,7 @@ context_pass<Device>* share_sequences(std::optional<context_pass<Device>>& to, c
   if (!space.context.shares()) return nullptr;
   const config& c = model.settings();
   check_ids(rows, static_cast<std::int64_t>(sequences.values.size()), "target row");
-  const double constant = parallel::cost_constant(
-      {c.hidden_size, c.num_attention_heads, c.num_key_value_heads, c.head_dim, c.intermediate_size, 0, 0});
+  const double constant = parallel::cost_constant(sizes_of_layer(c));
   return &to.emplace(model.device(), space, model.blocks().front().mixer.shape, constant, sequences, rows);
 }
 

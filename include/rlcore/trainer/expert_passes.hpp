@@ -63,6 +63,9 @@ class expert_passes {
 inline bool balances(const nn::config& c) {
   return c.output_router_logits && c.router_aux_loss_coef > 0 && c.sparse_layers() > 0;
 }
+inline std::vector<float> balance_slopes(const nn::config& c, const nn::router_counts& step) {
+  return nn::load_balancing_slopes(step, c.router_aux_loss_coef);
+}
 
 /// The choices of all tokens of an optimizer step, the same integers in every rank: count(rows) for every pass of this
 /// rank, which adds to `counts`, and idle() where only others have one.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "rlcore/nn/config.hpp"
+#include "rlcore/nn/layer_sizes.hpp"
 #include "rlcore/parallel/leaf_schedule.hpp"
 
 RLCORE_BEGIN
@@ -22,8 +23,7 @@ class leaf_plan {
   leaf_plan(const nn::config& c, std::vector<std::int64_t> tokens, std::size_t leaves, bool balanced,
             std::int64_t max_rows, std::int64_t max_tokens)
       : tokens_(std::move(tokens)), max_rows_(max_rows), max_tokens_(max_tokens) {
-    const double constant = parallel::cost_constant(
-        {c.hidden_size, c.num_attention_heads, c.num_key_value_heads, c.head_dim, c.intermediate_size});
+    const double constant = parallel::cost_constant(nn::sizes_of_layer(c));
     std::vector<double> costs;
     for (const std::int64_t n : tokens_) costs.push_back(parallel::sequence_cost(constant, n));
     rows_ = parallel::deal_rows(costs, leaves, balanced);

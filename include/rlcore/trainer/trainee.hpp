@@ -124,7 +124,7 @@ class trainee {
   }
 
   parallel::world* world() const noexcept { return world_; }
-  /// What the experts of all tokens of the last optimizer step were; empty without a load-balancing loss.
+  /// The experts of all tokens of the last optimizer step; empty without a load-balancing loss.
   const nn::router_counts& routed() const noexcept { return routed_; }
   /// A line worth printing after restore(), or empty.
   const std::string& notice() const noexcept { return notice_; }
@@ -310,8 +310,7 @@ class trainee {
         counted_ranges(trained(), model.part().tensor_rank));
   }
 
-  /// Calls f for all micro-batches a first time if there is a load-balancing loss: its gradient needs the counts of
-  /// all.
+  /// A load-balancing loss needs the counts of all micro-batches before its gradient: f is called for them.
   template <class F>
   void balance_experts(const leaf_plan& plan, F&& f) {
     if (!balances(model.settings())) return;
@@ -319,8 +318,7 @@ class trainee {
     count_step(plan, world_ ? &sharded_->sums().schedule() : nullptr, world_, routed_, model.settings().num_experts, f,
                [&] { nn::count_routes(model, space, {}, routed_); });
     counting_ = false;
-    with_gradient(
-        [&](auto& g) { g.balance(nn::load_balancing_slopes(routed_, model.settings().router_aux_loss_coef)); });
+    with_gradient([&](auto& g) { g.balance(balance_slopes(model.settings(), routed_)); });
   }
   void hand_over(std::size_t round) {
     with_gradient([&](auto& g) {
@@ -383,13 +381,12 @@ class trainee {
   std::filesystem::path base_folder_;
   std::optional<nn::lora<Device>> adapter_;
   parallel::world* world_ = nullptr;
-  bool dealt_ = false;
+  bool dealt_ = false, counting_ = false;
   std::optional<nn::tensor_group_of<parallel::any_communicator>> tensor_;
   std::optional<sharded_update<Device>> sharded_;
   std::unique_ptr<unit_weights<Device>> units_;  // zero 3
   int summons_ = 0;
   std::optional<expert_passes<Device>> experts_;
-  bool counting_ = false;
   nn::router_counts routed_;
   std::optional<nn::gradients<Device>> gradient_;               // of all weights, or
   std::optional<nn::lora_gradients<Device>> adapter_gradient_;  // of the adapters
