@@ -10,7 +10,7 @@ COMPILE = @cmake --build $(BUILD) --parallel $(JOBS)
 ARGS :=
 
 .DEFAULT_GOAL := help
-.PHONY: help train programs variants policy_trainers npu_comparison test bench speed format clean
+.PHONY: help train programs variants policy_trainers npu_comparison parallel_table test bench speed format clean
 
 help:
 	@echo 'make train    build and run the quickstart: a small model learns word problems by GRPO (ARGS="key=value ...")'
@@ -18,6 +18,7 @@ help:
 	@echo 'make variants compare algorithms on the same small task: one table, one report (ARGS="--list")'
 	@echo 'make policy_trainers  every policy trainer on the same small task, three seeds (TRAINERS="ppo" SEEDS="1")'
 	@echo 'make npu_comparison   every method on the emulated NPU against the CPU, docs/npu.md (ARGS="--methods sft,grpo")'
+	@echo 'make parallel_table   GRPO on threads, MPI and two network namespaces: one hash; scaling (ARGS="--steps 5")'
 	@echo 'make test     build everything and run all tests'
 	@echo 'make bench    build and run the benchmarks'
 	@echo 'make speed    every item of docs/performance.md beside its limit; peers with PYTHON=... (ARGS="--item gemm --quick")'
@@ -55,6 +56,12 @@ npu_comparison:
 	$(CONFIGURE)
 	$(COMPILE) --target quickstart compare_runs $(METHODS:%=%_trainer)
 	@bench/npu_comparison.py --build $(BUILD)/bin $(ARGS)
+
+parallel_table:
+	@cmake/setup.sh train
+	$(CONFIGURE)
+	$(COMPILE) --target quickstart grpo_trainer
+	@bench/parallel_table.py --build $(BUILD)/bin $(ARGS)
 
 test:
 	@cmake/setup.sh test

@@ -3,6 +3,6 @@
 
 RLCORE_BEGIN
 namespace trainer {
-template std::optional<double> train_policy(any_device&, const options&);
+template std::optional<double> train_policy(any_device&, const options&, parallel::any_communicator*);
 }  // namespace trainer
 RLCORE_END

@@ -5,10 +5,10 @@
 
 RLCORE_BEGIN
 namespace trainer {
-template void train_sft(any_device&, const options&);
-template void train_dpo(any_device&, const options&);
-template void train_kto(any_device&, const options&);
-template void train_rm(any_device&, const options&);
-template void train_prm(any_device&, const options&);
+template void train_sft(any_device&, const options&, parallel::any_communicator*);
+template void train_dpo(any_device&, const options&, parallel::any_communicator*);
+template void train_kto(any_device&, const options&, parallel::any_communicator*);
+template void train_rm(any_device&, const options&, parallel::any_communicator*);
+template void train_prm(any_device&, const options&, parallel::any_communicator*);
 }  // namespace trainer
 RLCORE_END

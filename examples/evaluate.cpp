@@ -6,6 +6,7 @@
 #include "rlcore/trainer/evaluation/evaluate.hpp"
 #include "rlcore/trainer/open_device.hpp"
 #include "rlcore/trainer/program.hpp"
+#include "rlcore/trainer/ranks.hpp"
 #include "rlcore/trainer/registry/evaluate.hpp"
 
 int main(int argc, char** argv) {
@@ -16,6 +17,12 @@ int main(int argc, char** argv) {
       std::fputs(options.answer()->c_str(), stdout);
       return;
     }
-    trainer::evaluate([&] { return trainer::open_device(options); }, options);
+    if (!options.list("responses").empty()) {
+      trainer::evaluate([&] { return trainer::open_device(options); }, options);
+      return;
+    }
+    trainer::on_ranks(options, [&](any_device& device, parallel::any_communicator& all) {
+      trainer::evaluate([&] { return &device; }, options, &all);
+    });
   });
 }

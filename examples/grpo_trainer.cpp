@@ -3,9 +3,9 @@
 //   ...
 #include <cstdio>
 
-#include "rlcore/trainer/open_device.hpp"
 #include "rlcore/trainer/policy/train_policy.hpp"
 #include "rlcore/trainer/program.hpp"
+#include "rlcore/trainer/ranks.hpp"
 #include "rlcore/trainer/registry/main_ppo.hpp"
 
 int main(int argc, char** argv) {
@@ -16,7 +16,8 @@ int main(int argc, char** argv) {
       std::fputs(options.answer()->c_str(), stdout);
       return;
     }
-    const auto device = trainer::open_device(options);
-    trainer::train_policy(*device, options);
+    trainer::on_ranks(options, [&](any_device& device, parallel::any_communicator& all) {
+      trainer::train_policy(device, options, &all);
+    });
   });
 }

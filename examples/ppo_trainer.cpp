@@ -2,9 +2,9 @@
 //   build/bin/ppo_trainer data.train_files=train.parquet data.val_files=test.parquet ...
 #include <cstdio>
 
-#include "rlcore/trainer/open_device.hpp"
 #include "rlcore/trainer/policy/train_policy.hpp"
 #include "rlcore/trainer/program.hpp"
+#include "rlcore/trainer/ranks.hpp"
 #include "rlcore/trainer/registry/main_ppo.hpp"
 
 int main(int argc, char** argv) {
@@ -15,7 +15,8 @@ int main(int argc, char** argv) {
       std::fputs(options.answer()->c_str(), stdout);
       return;
     }
-    const auto device = trainer::open_device(options);
-    trainer::train_policy(*device, options);
+    trainer::on_ranks(options, [&](any_device& device, parallel::any_communicator& all) {
+      trainer::train_policy(device, options, &all);
+    });
   });
 }

@@ -2,9 +2,9 @@
 //   build/bin/prm_trainer --pretrain MODEL --dataset train.jsonl --eval_dataset test.jsonl ...
 #include <cstdio>
 
-#include "rlcore/trainer/open_device.hpp"
 #include "rlcore/trainer/preference/train.hpp"
 #include "rlcore/trainer/program.hpp"
+#include "rlcore/trainer/ranks.hpp"
 #include "rlcore/trainer/registry/preference_keys.hpp"
 
 int main(int argc, char** argv) {
@@ -15,7 +15,8 @@ int main(int argc, char** argv) {
       std::fputs(options.answer()->c_str(), stdout);
       return;
     }
-    const auto device = trainer::open_device(options);
-    trainer::train_prm(*device, options);
+    trainer::on_ranks(options, [&](any_device& device, parallel::any_communicator& all) {
+      trainer::train_prm(device, options, &all);
+    });
   });
 }

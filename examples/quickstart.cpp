@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "embedded_task.hpp"
-#include "rlcore/trainer/open_device.hpp"
 #include "rlcore/trainer/program.hpp"
+#include "rlcore/trainer/ranks.hpp"
 #include "rlcore/trainer/registry/main_ppo.hpp"
 
 namespace {
@@ -50,10 +50,12 @@ void run(int argc, char** argv) {
   const bool task_only = options.get<bool>("quickstart.task_only");
   if (task_only)  // otherwise the trainer prints them
     for (const std::string& note : options.notes()) std::printf("note: %s\n", note.c_str());
-  const auto device = trainer::open_device(options);
-  const trainer::policy_settings s = trainer::read_settings(options);
-  embedded_task::make(*device, root, s.seed, s);
-  if (!task_only) trainer::train_policy(*device, options);
+  trainer::on_ranks(options, [&](any_device& device, parallel::any_communicator& all) {
+    const trainer::policy_settings s = trainer::read_settings(options);
+    if (all.rank() == 0) embedded_task::make(device, root, s.seed, s);
+    all.barrier();
+    if (!task_only) trainer::train_policy(device, options, &all);
+  });
 }
 
 }  // namespace

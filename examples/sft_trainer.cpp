@@ -4,8 +4,8 @@
 //   build/bin/sft_trainer --pretrain MODEL --dataset train.jsonl --input_key question --output_key answer ...
 #include <cstdio>
 
-#include "rlcore/trainer/open_device.hpp"
 #include "rlcore/trainer/program.hpp"
+#include "rlcore/trainer/ranks.hpp"
 #include "rlcore/trainer/supervised/train_sft.hpp"
 
 int main(int argc, char** argv) {
@@ -16,7 +16,8 @@ int main(int argc, char** argv) {
       std::fputs(options.answer()->c_str(), stdout);
       return;
     }
-    const auto device = trainer::open_device(options);
-    trainer::train_sft(*device, options);
+    trainer::on_ranks(options, [&](any_device& device, parallel::any_communicator& all) {
+      trainer::train_sft(device, options, &all);
+    });
   });
 }

@@ -45,7 +45,7 @@ class dapo_trainer : public testing::Test {
     EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << r.err;
     EXPECT_NE(r.err.find(part), std::string::npos) << r.err;
   }
-  /// A published command line on the tiny model, and on the CPU for want of an NPU.
+  /// A published command line on the tiny model, on one rank, and on the CPU for want of an NPU.
   program::result published(const std::string& name, const arguments& smaller) const {
     static const auto lines =
         nlohmann::json::parse(std::ifstream(RLCORE_REFERENCE_DIR "/trainer_dapo_command_lines.json"));
@@ -57,7 +57,8 @@ class dapo_trainer : public testing::Test {
                       "data.max_response_length=6", "data.train_batch_size=2", "data.gen_batch_size=2",
                       "actor_rollout_ref.rollout.n=6", "actor_rollout_ref.actor.ppo_mini_batch_size=1",
                       "reward_model.overlong_buffer.len=2", "trainer.total_training_steps=2", "trainer.device=cpu",
-                      "trainer.default_local_dir=" + root(name).string(), "rlcore.threads=1"} +
+                      "trainer.default_local_dir=" + root(name).string(), "rlcore.threads=1",
+                      "trainer.nnodes=1", "trainer.n_gpus_per_node=1"} +
             smaller);
   }
 

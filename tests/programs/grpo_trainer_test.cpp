@@ -114,20 +114,20 @@ class command_lines : public trainer_test {
     EXPECT_EQ(check_console(r.out, "2"), (std::vector<std::string>{"0", "1", "2"}));
     EXPECT_NE(r.out.find("  20  4 prompts x 5 samples"), std::string::npos) << r.out;
   }
-  /// Layout of spec "Checkpoints": verl's names, our formats.
-  void check_folder() {
+  /// Layout of spec "Checkpoints": verl's names, our formats. Several ranks have the moments in shards.
+  void check_folder(int ranks = 1) {
     const fs::path step = root("run") / "global_step_2", inside = step / "actor";
     EXPECT_EQ(scratch::read(root("run") / "latest_checkpointed_iteration.txt"), "2");
     const std::set<std::string> expected{"actor", "data.json"};
     std::set<std::string> there;
     for (const auto& entry : fs::directory_iterator(step)) there.insert(entry.path().filename().string());
     EXPECT_EQ(there, expected);
-    for (const char* file : {"optim.safetensors", "extra_state.json", "fsdp_config.json",
+    for (const char* file : {ranks == 1 ? "optim.safetensors" : "shards/manifest.json", "extra_state.json", "fsdp_config.json",
                              "huggingface/model.safetensors", "huggingface/config.json", "huggingface/tokenizer.json",
                              "huggingface/tokenizer_config.json", "huggingface/generation_config.json"})
       EXPECT_TRUE(fs::exists(inside / file)) << file;
     EXPECT_EQ(nlohmann::json::parse(scratch::read(inside / "fsdp_config.json")),
-              (nlohmann::json{{"FSDP_version", 1}, {"world_size", 1}}));
+              (nlohmann::json{{"FSDP_version", 1}, {"world_size", ranks}}));
     EXPECT_EQ(nlohmann::json::parse(scratch::read(step / "data.json"))["step"], 2);
     EXPECT_EQ(rows(root("run")).size(), 3u);
     const std::string report = scratch::read(root("run") / "report.html");
@@ -138,7 +138,8 @@ class command_lines : public trainer_test {
 };
 
 TEST_F(command_lines, quickstart) {
-  runs("quickstart", "its numbers are modelled, no hardware", {"trainer.device=npu_emulator"});
+  runs("quickstart", "its numbers are modelled, no hardware",
+       {"trainer.device=npu_emulator", "trainer.n_gpus_per_node=1"});
   check_folder();
   // The checkpoint is a model folder: a new run starts from it.
   train("next", {"actor_rollout_ref.model.path=" + (actor(root("run"), 2) / "huggingface").string()});
@@ -149,8 +150,9 @@ TEST_F(command_lines, quickstart_with_a_list_of_loggers) {
 }
 
 TEST_F(command_lines, sixteen_devices) {
-  runs("sixteen_devices", "trainer.logger=wandb is not in this build");
-  check_folder();
+  // Two machines would need mpirun: here the eight devices of one, as threads.
+  runs("sixteen_devices", "trainer.logger=wandb is not in this build", {"trainer.nnodes=1"});
+  check_folder(8);
 }
 
 /// Nothing but paths and the length of the run: batch of 16 with mini-batches of 64, as published.
@@ -161,7 +163,8 @@ TEST_F(command_lines, sixteen_devices_with_its_own_batch) {
           arguments{"data.train_files=" + files.train.string(), "data.val_files=" + files.val.string(),
                     "data.max_prompt_length=128", "data.max_response_length=6",
                     "actor_rollout_ref.model.path=" + files.model.string(),
-                    "trainer.default_local_dir=" + root("run").string(), "trainer.total_training_steps=1"});
+                    "trainer.default_local_dir=" + root("run").string(), "trainer.total_training_steps=1",
+                    "trainer.nnodes=1", "trainer.n_gpus_per_node=2"});
   EXPECT_EQ(r.code, 0) << r.err;
   EXPECT_NE(r.out.find("warning: ppo_mini_batch_size=64 is larger than train_batch_size=16"), std::string::npos)
       << r.out;

@@ -56,7 +56,7 @@ TEST_F(sft_trainer, threads_passes_packing_and_memory_do_not_show) {
       {"data.micro_batch_size_per_gpu=1", "rlcore.threads=2"},
       {"data.micro_batch_size_per_gpu=100", "data.packing=True", "use_remove_padding=True"},
       {"model.enable_gradient_checkpointing=False", "rlcore.logits_memory_mb=1", "data.micro_batch_size_per_gpu=2"},
-      {"data.balance_dp_token=True", "trainer.n_gpus_per_node=8", "trainer.checkpoint.save_contents=[model]"}};
+      {"data.balance_dp_token=True", "trainer.n_gpus_per_node=1", "trainer.checkpoint.save_contents=[model,hf_model]"}};
   for (std::size_t v = 0; v < std::size(variants); ++v) {
     const std::string base = "base" + std::to_string(v);
     const arguments at_the_end{"trainer.save_freq=-1"};

@@ -56,10 +56,9 @@ inline device_settings read_device(const options& opt) {
   return s;
 }
 
-/// The device that `opt` names. Throws device_error, in one line, if this machine has none; nothing is put in its
-/// place.
-inline std::unique_ptr<any_device> open_device(const options& opt) {
-  const device_settings s = read_device(opt);
+/// The device that `s` describes. Throws device_error, in one line, if this machine has none; nothing
+/// is put in its place.
+inline std::unique_ptr<any_device> open_device_or_explain(const device_settings& s) {
   try {
     return rlcore::open_device(s);
   } catch (const device_error& e) {
@@ -70,6 +69,7 @@ inline std::unique_ptr<any_device> open_device(const options& opt) {
                        "; trainer.device=npu_emulator models the NPU's arithmetic on the CPU");
   }
 }
+inline std::unique_ptr<any_device> open_device(const options& opt) { return open_device_or_explain(read_device(opt)); }
 
 }  // namespace trainer
 RLCORE_END

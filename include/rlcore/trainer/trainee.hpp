@@ -29,6 +29,7 @@
 #include "rlcore/nn/forward_backward.hpp"
 #include "rlcore/nn/lora.hpp"
 #include "rlcore/nn/lora_gradients.hpp"
+#include "rlcore/nn/tensor_group.hpp"
 #include "rlcore/nn/units.hpp"
 #include "rlcore/nn/value_forward_backward.hpp"
 #include "rlcore/optim/adamw.hpp"
@@ -128,6 +129,12 @@ class trainee {
   const nn::router_counts& routed() const noexcept { return routed_; }
   /// A line worth printing after restore(), or empty.
   const std::string& notice() const noexcept { return notice_; }
+  /// A frozen model that is shared between the ranks as the trained one is.
+  nn::causal_lm<Device> companion(const nn::config& config) {
+    nn::causal_lm<Device> other(model.device(), config, model.part());
+    if (tensor_) other.set_tensor_group(&*tensor_);
+    return other;
+  }
   /// What of trained() this rank's optimizer holds: values [first, last) of optimizer(), and where they lie in the flat
   /// parameters. All of it, unless zero is 1 or more.
   std::vector<optim::adamw_piece> pieces() const {

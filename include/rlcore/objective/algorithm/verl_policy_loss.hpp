@@ -83,7 +83,7 @@ struct policy_report {
     policy += o.policy, kl += o.kl, entropy += o.entropy;
     clipped += o.clipped, clipped_lower += o.clipped_lower, ppo_kl += o.ppo_kl;
     kl_total += o.kl_total, entropy_total += o.entropy_total;
-    kl_coefficient = o.kl_coefficient, entropy_coefficient = o.entropy_coefficient;
+    if (o.rows > 0) kl_coefficient = o.kl_coefficient, entropy_coefficient = o.entropy_coefficient;
     tokens += o.tokens, sequences += o.sequences, rows += o.rows;
     return *this;
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -18,13 +19,17 @@
 #include "rlcore/text/chat_template.hpp"
 #include "rlcore/text/tokenizer.hpp"
 #include "rlcore/trainer/available_memory.hpp"
+#include "rlcore/trainer/byte_stream.hpp"
+#include "rlcore/trainer/console.hpp"
 #include "rlcore/trainer/evaluation/forms.hpp"
 #include "rlcore/trainer/evaluation/stored_responses.hpp"
 #include "rlcore/trainer/evaluation/summary.hpp"
+#include "rlcore/trainer/local_place.hpp"
 #include "rlcore/trainer/model_files.hpp"
 #include "rlcore/trainer/options.hpp"
 #include "rlcore/trainer/problems.hpp"
 #include "rlcore/trainer/progress.hpp"
+#include "rlcore/trainer/shares.hpp"
 #include "rlcore/verify/dispatch.hpp"
 
 RLCORE_BEGIN
@@ -147,10 +152,28 @@ inline nlohmann::ordered_json judged_line(const judged_response& r, const std::s
   return line;
 }
 
-/// Samples rollout.n responses per problem, a few hundred at a time, so that what is done is on the disk.
+/// The responses that each of `ranks` has sampled, in their order, in each of them.
+inline std::vector<rollout::response> gather_responses(parallel::any_communicator* ranks,
+                                                       std::vector<rollout::response> mine) {
+  if (ranks == nullptr || ranks->size() == 1) return mine;
+  byte_writer to;
+  for (const rollout::response& r : mine) to(r.tokens), to(r.reason);
+  const std::vector<std::byte> bytes = gather_parts(*ranks, std::span<const std::byte>(to.bytes));
+  std::vector<rollout::response> all;
+  byte_reader from(bytes);
+  while (!from.done()) {
+    rollout::response& r = all.emplace_back();
+    from(r.tokens), from(r.reason);
+  }
+  return all;
+}
+
+/// Samples rollout.n responses per problem, a few hundred at a time, so that what is done is on the disk. `ranks` share
+/// the work, the first writes.
 template <class Device>
 void sample_and_judge(Device& device, const options& opt, const judge& judge, evaluation_summary& summary,
-                      std::optional<generation_log>& log, const std::filesystem::path& output) {
+                      std::optional<generation_log>& log, const std::filesystem::path& output,
+                      parallel::any_communicator* ranks) {
   const auto path = opt.find<std::string>("model.path");
   if (!path)
     throw config_error("model.path is missing; expected a folder or hub id, or responses= with stored responses");
@@ -181,9 +204,11 @@ void sample_and_judge(Device& device, const options& opt, const judge& judge, ev
                     longest_prompt, longest, config.max_position_embeddings));
   how.max_sequences = opt.get<std::int64_t>("rollout.max_num_seqs");
   how.max_batched_tokens = opt.get<std::int64_t>("rollout.max_num_batched_tokens");
-  if (const auto memory = available_memory_of(device))
-    how.max_cache_bytes =
-        static_cast<std::size_t>(opt.get<double>("rollout.gpu_memory_utilization") * static_cast<double>(*memory));
+  if (const auto memory = available_memory_of(device)) {
+    const int sharing = ranks == nullptr ? 1 : find_local_place(*ranks).size;
+    how.max_cache_bytes = static_cast<std::size_t>(opt.get<double>("rollout.gpu_memory_utilization") *
+                                                   static_cast<double>(*memory) / sharing);
+  }
   if (opt.get<std::string>("rlcore.rollout_weights") == "int8") how.weights = weight_format::int8;
 
   if (static_cast<std::int64_t>(tokenizer.vocab_size()) > config.vocab_size)
@@ -192,27 +217,32 @@ void sample_and_judge(Device& device, const options& opt, const judge& judge, ev
 
   nn::causal_lm<Device> model(device, config);
   load_model(model, folder);
-  log.emplace(output);
+  if (ranks == nullptr || ranks->rank() == 0) log.emplace(output);
   nn::workspace<Device> space(device, static_cast<std::size_t>(opt.get<std::int64_t>("rlcore.logits_memory_mb")) << 20);
-  std::printf("model    %s, %.3g M parameters, on %s\n", folder.c_str(), static_cast<double>(model.size()) * 1e-6,
-              describe(device).c_str());
-  std::printf("problems %zu, %lld response%s each\n", prompts.size(), static_cast<long long>(n), n == 1 ? "" : "s");
+  say("model    %s, %.3g M parameters, on %s\n", folder.c_str(), static_cast<double>(model.size()) * 1e-6,
+      describe(device).c_str());
+  say("problems %zu, %lld response%s each\n", prompts.size(), static_cast<long long>(n), n == 1 ? "" : "s");
   std::fflush(stdout);
 
   rollout::engine<Device> engine;
   const random_key key = random_key{static_cast<std::uint64_t>(opt.get<std::int64_t>("rlcore.seed"))}.child(0x6576616c);
-  const auto per_round = static_cast<std::size_t>(std::max<std::int64_t>(1, 4 * how.max_sequences / n));
+  const std::size_t parts = ranks == nullptr ? 1 : static_cast<std::size_t>(ranks->size()),
+                    part = ranks == nullptr ? 0 : static_cast<std::size_t>(ranks->rank());
+  const auto per_round = static_cast<std::size_t>(std::max<std::int64_t>(1, 4 * how.max_sequences / n)) * parts;
   const std::size_t rounds = (prompts.size() + per_round - 1) / per_round;
   const std::vector<std::uint32_t> problems = problems_of(prompts);
-  progress bar;
+  progress bar(stderr, part == 0 && isatty(fileno(stderr)) != 0);
   bar.start(0, static_cast<std::int64_t>(rounds));
   for (std::size_t round = 0; round < rounds; ++round) {
     std::vector<rollout::request> requests;
     for (std::size_t i = round * per_round; i < std::min(prompts.size(), (round + 1) * per_round); ++i)
       for (std::int64_t k = 0; k < n; ++k)
         requests.push_back({prompts[i].ids, static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(k)});
-    const auto responses = engine.generate(model, space, requests, how, key,
-                                           [&](std::size_t done) { bar.phase("responses", done, requests.size()); });
+    const row_range own = even_share(requests.size(), parts, part);
+    const auto mine = std::span<const rollout::request>(requests).subspan(own.first, own.size());
+    const auto responses = gather_responses(ranks, engine.generate(model, space, mine, how, key, [&](std::size_t done) {
+      bar.phase("responses", done, mine.size());
+    }));
     for (std::size_t i = 0; i < requests.size(); ++i) {
       const data::prompt& p = prompts[requests[i].prompt_number];
       const std::string text = tokenizer.decode(responses[i].tokens, true);
@@ -220,7 +250,7 @@ void sample_and_judge(Device& device, const options& opt, const judge& judge, ev
                               judge(p.data_source, text, p.ground_truth), std::ssize(responses[i].tokens),
                               responses[i].reason == rollout::finish::length};
       summary.add(r);
-      log->write(judged_line(r, tokenizer.decode(p.ids), text, p.ground_truth));
+      if (log) log->write(judged_line(r, tokenizer.decode(p.ids), text, p.ground_truth));
     }
     bar.step_done(static_cast<std::int64_t>(round + 1));
   }
@@ -229,10 +259,10 @@ void sample_and_judge(Device& device, const options& opt, const judge& judge, ev
 }  // namespace detail
 
 /// Runs `evaluate` as `opt` says: `device` is called for a pointer to a device only when a model is needed. Prints the
-/// table, writes generations.jsonl and result.json into output_dir.
+/// table, writes generations.jsonl and result.json into output_dir. Of several `ranks` the first does.
 template <class MakeDevice>
-void evaluate(MakeDevice&& device, const options& opt) {
-  for (const std::string& note : opt.notes()) std::printf("note: %s\n", note.c_str());
+void evaluate(MakeDevice&& device, const options& opt, parallel::any_communicator* ranks = nullptr) {
+  for (const std::string& note : opt.notes()) say("note: %s\n", note.c_str());
   const detail::judge judge(opt);
   const std::filesystem::path folder = checkpoint::expand_home(opt.get<std::string>("output_dir"));
   evaluation_summary summary;
@@ -252,8 +282,9 @@ void evaluate(MakeDevice&& device, const options& opt) {
     }
   } else {
     const auto made = device();
-    detail::sample_and_judge(*made, opt, judge, summary, log, folder);
+    detail::sample_and_judge(*made, opt, judge, summary, log, folder, ranks);
   }
+  if (!log) return;
   log->close();
   nlohmann::ordered_json result = summary_json(summary);
   for (const std::string& line : opt.given()) {
@@ -261,7 +292,7 @@ void evaluate(MakeDevice&& device, const options& opt) {
     result["settings"][line.substr(0, equal)] = line.substr(equal + 1);
   }
   checkpoint::write_file_atomically(folder / "result.json", result.dump(2) + "\n");
-  std::printf("\n%s\n%s\n", summary_table(summary.sources()).c_str(), (folder / "result.json").c_str());
+  say("\n%s\n%s\n", summary_table(summary.sources()).c_str(), (folder / "result.json").c_str());
 }
 
 }  // namespace trainer

@@ -10,6 +10,7 @@
 
 #include "rlcore/core/error.hpp"
 #include "rlcore/trainer/options.hpp"
+#include "rlcore/trainer/options/rank_options.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -38,7 +39,7 @@ struct batch_plan {
   std::int64_t warmup_steps = 0, scheduled_steps = 0;  ///< of the learning rate: in updates with lr_per_update
   bool lr_per_update = false;
   bool dynamic_sampling = false;      ///< a step takes as many rounds as it needs
-  std::int64_t devices = 1;           ///< as the command line has it; changes no result here
+  std::int64_t devices = 1;           ///< ranks that share the work; changes no result
   std::vector<std::string> warnings;  ///< what differs from what verl would have done
 
   /// Aligned lines, printed before the first step.
@@ -88,7 +89,7 @@ inline void warn_about_mini_batch(batch_plan& plan, const options& opt, std::int
   if (plan.trajectories_per_step % plan.devices != 0)
     plan.warnings.push_back("train_batch_size * rollout.n = " + std::to_string(plan.trajectories_per_step) +
                             " does not divide by the " + std::to_string(plan.devices) +
-                            " devices of the command line; verl would refuse this, one process does not mind");
+                            " ranks; verl would refuse this, here some of them get more");
   const std::int64_t per_rank = wanted * n / ranks;
   if (micro > 0 && (per_rank == 0 || per_rank % micro != 0))
     plan.warnings.push_back(
@@ -99,8 +100,8 @@ inline void warn_about_mini_batch(batch_plan& plan, const options& opt, std::int
 
 }  // namespace detail
 
-/// Throws config_error if the data set does not fill one step.
-inline batch_plan make_batch_plan(const options& opt, std::int64_t dataset_prompts) {
+/// For `ranks` ranks, or as many as the command line says. Throws config_error if the data set does not fill one step.
+inline batch_plan make_batch_plan(const options& opt, std::int64_t dataset_prompts, std::int64_t ranks_here = 1) {
   const std::string actor = "actor_rollout_ref.actor.", rollout = "actor_rollout_ref.rollout.",
                     ref = "actor_rollout_ref.ref.";
   batch_plan plan;
@@ -115,9 +116,8 @@ inline batch_plan make_batch_plan(const options& opt, std::int64_t dataset_promp
   plan.updates_per_step =
       detail::ceil_div(plan.prompts_per_step, plan.mini_batch_prompts) * opt.get<std::int64_t>(actor + "ppo_epochs");
 
-  if (opt.is_set("trainer.nnodes") || opt.is_set("trainer.n_gpus_per_node"))
-    plan.devices = opt.find<std::int64_t>("trainer.nnodes").value_or(1) *
-                   opt.find<std::int64_t>("trainer.n_gpus_per_node").value_or(1);
+  const std::int64_t asked = asked_ranks(opt);
+  plan.devices = asked > 0 ? asked : ranks_here;
   const std::int64_t sequence = opt.find<std::int64_t>(actor + "ulysses_sequence_parallel_size").value_or(1);
   const std::int64_t ranks = std::max<std::int64_t>(1, plan.devices / sequence);
   const auto chunk = [&](const std::string& micro, const std::string& dynamic, const std::string& tokens,
@@ -198,7 +198,7 @@ inline std::string batch_plan::table() const {
                       number(trajectories_per_update / devices) + " per update";
     if (micro_batch_trajectories > 0 && (trajectories_per_update / devices) % micro_batch_trajectories == 0)
       how += ", " + number(trajectories_per_update / devices / micro_batch_trajectories) + " micro-batches";
-    row("verl's devices", number(devices), how + "; one process here");
+    row("ranks", number(devices), how);
   }
   std::size_t name_width = 0, count_width = 0;
   for (const auto& [name, rest] : rows)

@@ -5,7 +5,9 @@
 #include <string_view>
 
 #include "rlcore/core/error.hpp"
+#include "rlcore/parallel/environment.hpp"
 #include "rlcore/trainer/options.hpp"
+#include "rlcore/trainer/options/rank_options.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -15,6 +17,7 @@ inline bool runs_on_npu(const options& opt) { return opt.get<std::string>("train
 
 /// Throws config_error for what the device lacks; adds notes.
 inline void check_device_options(options& opt) {
+  check_rank_options(opt, parallel::ranks_of_environment());
   const std::string device = opt.get<std::string>("trainer.device");
   const bool npu = runs_on_npu(opt);
   if (device == "cuda") opt.note("trainer.device=cuda: this build has no CUDA; the run uses the CPU");

@@ -162,6 +162,10 @@ void map_openrlhf_run(options& opt, Set&& set) {
   set("trainer.project_name", value("openrlhf"));
   set("trainer.experiment_name", opt.at("advantage_estimator"));
   set("rlcore.seed", opt.at("seed"));
+  set("rlcore.zero_stage", opt.at("zero_stage"));
+  set("rlcore.tensor_parallel_size", opt.at("ds_tensor_parallel_size"));
+  set("rlcore.context_parallel_size", opt.at("ring_attn_size"));
+  set("rlcore.context_kind", value("gather_kv"));
   if (!opt.at("use_wandb").is_null()) opt.note("--use_wandb is not in this build: metrics go to trainer.logger");
 }
 

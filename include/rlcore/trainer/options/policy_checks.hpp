@@ -208,12 +208,11 @@ inline void check_objective(options& opt) {
     opt.note(actor + "ppo_max_token_len_per_gpu has no effect without " + actor + "use_dynamic_bsz=True");
 }
 
-/// Settings that mean nothing to one process, but with which a distributed run would have been refused.
+/// The device, and settings with which verl would have refused a run on the devices that the command line names.
 inline void check_devices(options& opt) {
   check_device_options(opt);
-  if (!opt.is_set("trainer.nnodes") && !opt.is_set("trainer.n_gpus_per_node")) return;
-  const std::int64_t world = opt.find<std::int64_t>("trainer.nnodes").value_or(1) *
-                             opt.find<std::int64_t>("trainer.n_gpus_per_node").value_or(1);
+  const std::int64_t world = asked_ranks(opt);
+  if (world == 0) return;
   const std::int64_t tensor =
       opt.find<std::int64_t>("actor_rollout_ref.rollout.tensor_model_parallel_size").value_or(1);
   if (opt.is_set("actor_rollout_ref.rollout.tensor_model_parallel_size") && world % tensor != 0)

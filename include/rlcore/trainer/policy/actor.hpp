@@ -25,14 +25,15 @@ struct actor : trainee<Device> {
                          .recompute = s.recompute_activations,
                          .decay_norms_and_biases = s.decay_norms_and_biases,
                          .lora = s.lora,
-                         .base_name = s.model_path},
+                         .base_name = s.model_path,
+                         .save_whole = s.save_whole},
                         world) {}
 };
 
 /// Log-probs of every response token under `model`, written to `field` of each trajectory; entropies to `entropy`, if
 /// it is given.
 template <class Device>
-void score_trajectories(nn::causal_lm<Device>& model, nn::workspace<Device>& space, std::vector<trajectory>& rows,
+void score_trajectories(nn::causal_lm<Device>& model, nn::workspace<Device>& space, std::span<trajectory> rows,
                         float temperature, std::int64_t max_rows, std::int64_t max_tokens,
                         std::vector<float> trajectory::*field, std::vector<float> trajectory::*entropy = nullptr) {
   std::vector<const trajectory*> order;
@@ -56,7 +57,7 @@ void score_trajectories(nn::causal_lm<Device>& model, nn::workspace<Device>& spa
 /// sum_v p_v^2 of the old policy at every response token, to trajectory::sum_squared_probs. Since the log-prob of a
 /// token at half the temperature is 2 z - logsumexp(2 z), the sum is exp(2 log p - that): one more scoring pass.
 template <class Device>
-void sum_squared_probs(nn::causal_lm<Device>& model, nn::workspace<Device>& space, std::vector<trajectory>& rows,
+void sum_squared_probs(nn::causal_lm<Device>& model, nn::workspace<Device>& space, std::span<trajectory> rows,
                        float temperature, std::int64_t max_rows, std::int64_t max_tokens) {
   score_trajectories(model, space, rows, temperature / 2, max_rows, max_tokens, &trajectory::sum_squared_probs);
   for (trajectory& t : rows)

@@ -1,7 +1,9 @@
 // From prompts to trajectories: rollout, KL in the reward, advantages.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,21 +13,33 @@
 #include "rlcore/rollout/engine.hpp"
 #include "rlcore/text/tokenizer.hpp"
 #include "rlcore/trainer/policy/trajectory.hpp"
+#include "rlcore/trainer/shares.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
 
-/// Samples `samples` responses for each listed row of the data set, prompt by prompt (p0 p0 ... p1 p1 ...). The text of
-/// a response is a function of (key, row, sample, weights) alone.
+/// Of the responses to `prompts` prompts, `samples` each, those that one of `parts` ranks samples: whole groups as long
+/// as there is one for every rank.
+inline row_range share_of_responses(std::size_t prompts, std::size_t samples, std::size_t parts, std::size_t part) {
+  if (prompts < parts) return even_share(prompts * samples, parts, part);
+  const row_range own = even_share(prompts, parts, part);
+  return {own.first * samples, own.last * samples};
+}
+
+/// Samples `samples` responses for each listed row of the data set, prompt by prompt (p0 p0 ... p1 p1 ...); of them
+/// those of `share` alone, if it is given. The text of a response is a function of (key, row, sample, weights) alone.
 template <class Device, class Progress>
 std::vector<trajectory> sample(rollout::engine<Device>& engine, const nn::causal_lm<Device>& model,
                                nn::workspace<Device>& space, const data::prompt_dataset& prompts,
                                std::span<const std::uint32_t> rows, std::int64_t samples,
-                               const rollout::generation& how, random_key key, Progress&& progress) {
+                               const rollout::generation& how, random_key key, Progress&& progress,
+                               std::optional<row_range> share = {}) {
+  const auto group = static_cast<std::size_t>(samples);
+  const row_range own = share.value_or(row_range{0, rows.size() * group});
   std::vector<rollout::request> requests;
-  for (const std::uint32_t row : rows)
-    for (std::int64_t k = 0; k < samples; ++k)
-      requests.push_back({prompts[row].ids, row, static_cast<std::uint32_t>(k)});
+  for (std::size_t i = own.first; i < own.last; ++i)
+    requests.push_back({prompts[rows[i / group]].ids, rows[i / group], static_cast<std::uint32_t>(i % group)});
+  if (requests.empty()) return {};
   std::vector<rollout::response> responses = engine.generate(model, space, requests, how, key, progress);
 
   std::vector<trajectory> batch(requests.size());

@@ -101,6 +101,12 @@ class command_rewards final : public text_rewards {
       out.set("reward/failed", static_cast<double>(failed_) / static_cast<double>(asked_));
     asked_ = failed_ = 0;
   }
+  std::vector<double> take_counts() override {
+    return {static_cast<double>(std::exchange(asked_, 0)), static_cast<double>(std::exchange(failed_, 0))};
+  }
+  void add_counts(std::span<const double> counts) override {
+    asked_ += static_cast<std::int64_t>(counts[0]), failed_ += static_cast<std::int64_t>(counts[1]);
+  }
 
  protected:
   void judge(std::span<const answer> answers, std::span<judgement> judgements) override {

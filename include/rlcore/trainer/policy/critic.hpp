@@ -32,12 +32,13 @@ struct critic : trainee<Device> {
                          .recompute = s.recompute_activations,
                          .seed = seed,
                          .decay_norms_and_biases = s.decay_norms_and_biases,
-                         .lora = s.lora},
+                         .lora = s.lora,
+                         .save_whole = true},
                         world),
         settings(s) {}
 
   /// Writes trajectory::value.
-  void values(std::vector<trajectory>& batch) {
+  void values(std::span<trajectory> batch) {
     std::vector<const trajectory*> order;
     for (const trajectory& t : batch) order.push_back(&t);
     packed_trajectories packed;

@@ -9,54 +9,28 @@
 #include <string>
 #include <vector>
 
-#include "rlcore/data/prompt_dataset.hpp"
-#include "rlcore/data/sampler.hpp"
 #include "rlcore/objective/controller/adaptive_kl.hpp"
 #include "rlcore/trainer/logger.hpp"
 #include "rlcore/trainer/options/batch_plan.hpp"
 #include "rlcore/trainer/policy/collect.hpp"
 #include "rlcore/trainer/policy/dynamic_sampling.hpp"
-#include "rlcore/trainer/policy/replay.hpp"
-#include "rlcore/trainer/policy/reward_source.hpp"
 #include "rlcore/trainer/policy/rollout_log.hpp"
-#include "rlcore/trainer/policy/settings.hpp"
+#include "rlcore/trainer/policy/rounds.hpp"
+#include "rlcore/trainer/policy/run.hpp"
 #include "rlcore/trainer/policy/state.hpp"
 #include "rlcore/trainer/policy/step_metrics.hpp"
 #include "rlcore/trainer/policy/update.hpp"
-#include "rlcore/trainer/policy/validate.hpp"
-#include "rlcore/trainer/policy/verl_algorithm.hpp"
 #include "rlcore/trainer/process_memory.hpp"
 #include "rlcore/trainer/progress.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
 
-/// Everything a run is made of, opened and checked: nothing is trained before all of it exists.
-template <class Device, policy_algorithm Algorithm = verl_algorithm>
-struct policy_run {
-  const policy_settings& settings;
-  const Algorithm& algorithm;
-  const batch_plan& plan;
-  const text::tokenizer& tokenizer;
-  std::filesystem::path model_folder;
-  const data::prompt_dataset& train;
-  const data::prompt_dataset* val = nullptr;
-  actor<Device>& policy;
-  reward_source& rewards;
-  nn::causal_lm<Device>* reference = nullptr;  ///< present iff a KL needs it; with LoRA policy.model, adapters off
-  std::vector<std::int32_t> eos_ids;
-  critic<Device>* value_model = nullptr;  ///< present iff advantages read values, or critic.enable
-  const replay* stored = nullptr;  ///< responses to take instead of sampling; old log-probs are then computed again
-};
-
-/// Purposes of the run's seed; numbers of one never meet those of another.
-enum class stream : std::uint32_t { rollout = 1, validation, mini_batches, selection, greedy, critic_mini_batches };
-
 template <class Device, policy_algorithm Algorithm = verl_algorithm>
 class policy_loop {
  public:
   policy_loop(policy_run<Device, Algorithm> run, logger& log, progress& bar)
-      : run_(std::move(run)), log_(log), bar_(bar) {
+      : run_(std::move(run)), rounds_(run_, bar), log_(log), bar_(bar) {
     state_.seed = run_.settings.seed;
     if (run_.settings.reward_kl.enabled) state_.reward_kl_coefficient = run_.settings.reward_kl.coefficient;
   }
@@ -81,7 +55,7 @@ class policy_loop {
     if (run_.val != nullptr && s.val_before_train && (state_.step == 0 || s.val_only)) {
       metrics m;
       stages time;
-      last_validation = validation(m, time);
+      last_validation = rounds_.validation(state_.step, m, time);
       log_.write(state_.step, m);
       if (s.val_only) return last_validation;
     }
@@ -108,90 +82,10 @@ class policy_loop {
   }
 
  private:
-  rollout::generation generation(const rollout::sampling& how) const {
-    const policy_settings& s = run_.settings;
-    return {how,
-            s.max_response_length,
-            run_.eos_ids,
-            s.max_sequences,
-            s.max_batched_tokens,
-            s.max_cache_bytes,
-            s.share_prompts,
-            s.chunk_prompts};
-  }
-  random_key key(stream purpose) const { return key(purpose, state_.step); }
-  random_key key(stream purpose, std::int64_t number) const {
-    return random_key{run_.settings.seed}
-        .child(static_cast<std::uint32_t>(purpose))
-        .child(static_cast<std::uint32_t>(number));
-  }
+  random_key key(stream purpose) const { return key_of(run_.settings, purpose, state_.step); }
+  bool first() const { return run_.ranks == nullptr || run_.ranks->first(); }
   bool due(std::int64_t every) const {
     return every > 0 && (state_.step % every == 0 || state_.step == run_.plan.total_steps || data_used_up());
-  }
-
-  double validation(metrics& m, stages& time) {
-    return time("testing", [&] {
-      const double mean = validate(run_.policy.engine, run_.policy.model, run_.policy.space, run_.tokenizer, *run_.val,
-                                   run_.rewards, run_.settings.val_samples, generation(run_.settings.val_sampling),
-                                   key(stream::validation), m, [&](std::size_t done) {
-                                     bar_.phase("validation", done,
-                                                run_.val->size() * static_cast<std::size_t>(run_.settings.val_samples));
-                                   });
-      metrics counted;
-      run_.rewards.report(counted);  // reward/* of a step are about its own responses
-      return mean;
-    });
-  }
-
-  /// A round of sampling, scored, with the log-probs of the policy that sampled it.
-  std::vector<trajectory> sample_round(stages& time) {
-    const policy_settings& s = run_.settings;
-    const std::vector<std::uint32_t> rows =
-        data::rows_of_batch(run_.train.size(), run_.plan.prompts_per_round, ++state_.rounds, s.seed, s.shuffle);
-    rollout::generation how = generation(s.sampling);
-    how.weights = s.rollout_weights;
-    std::vector<trajectory> round = time("gen", [&] {
-      if (run_.stored != nullptr) return (*run_.stored)(state_.step);
-      return sample(run_.policy.engine, run_.policy.model, run_.policy.space, run_.train, rows, s.samples, how,
-                    key(stream::rollout, state_.rounds), [&](std::size_t done) {
-                      bar_.phase("rollout", done, rows.size() * static_cast<std::size_t>(s.samples));
-                    });
-    });
-    time("reward", [&] {
-      bar_.phase("reward", 0, 0);
-      run_.rewards.score(round, run_.train, run_.tokenizer);
-    });
-    // The old log-probs are the ones recorded while sampling: same kernels, same bits, no second pass unless asked for.
-    if (s.recompute_old_log_prob || run_.stored != nullptr) {
-      if (run_.stored == nullptr)
-        for (trajectory& t : round) t.rollout_logp = t.old_logp;
-      time("old_log_prob", [&] {
-        bar_.phase("old log-probs", 0, 0);
-        score_trajectories(run_.policy.model, run_.policy.space, round, s.sampling.temperature,
-                           run_.plan.old_trajectories, run_.plan.old_tokens, &trajectory::old_logp,
-                           run_.stored != nullptr ? &trajectory::entropy : nullptr);
-      });
-    }
-    for (trajectory& t : round) t.sampled_step = state_.step;
-    return round;
-  }
-
-  void score_reference(std::vector<trajectory>& rows, stages& time) {
-    if (run_.reference == nullptr || std::all_of(rows.begin(), rows.end(), [](const trajectory& t) {
-          return t.ref_logp.size() == t.old_logp.size();
-        }))
-      return;
-    time("ref", [&] {
-      bar_.phase("reference", 0, 0);
-      const auto score = [&] {
-        score_trajectories(*run_.reference, run_.policy.space, rows, run_.settings.sampling.temperature,
-                           run_.plan.ref_trajectories, run_.plan.ref_tokens, &trajectory::ref_logp);
-      };
-      if (run_.reference == &run_.policy.model)
-        run_.policy.with_base(score);
-      else
-        score();
-    });
   }
 
   /// Fills batch_ with what the step trains on. With dynamic sampling it may set stopped_ instead.
@@ -202,14 +96,15 @@ class policy_loop {
     group_counts seen;
     if (run_.stored != nullptr) {
       // What dynamic sampling had dropped is not stored; what it had kept for later waits here as it did then.
-      for (trajectory& t : sample_round(time)) state_.surplus.push_back(std::move(t));
+      for (trajectory& t : rounds_.sample_round(state_.step, ++state_.rounds, time))
+        state_.surplus.push_back(std::move(t));
       if (std::ssize(state_.surplus) < run_.plan.trajectories_per_step)
         throw data_error(s.replay + ": step " + std::to_string(state_.step) +
                          " trains on responses that an earlier step sampled; replay from that step on");
       batch_ = take_first(state_.surplus, run_.plan.trajectories_per_step);
       seen = count_groups(batch_, s.samples);
     } else if (!filter.enabled) {
-      batch_ = sample_round(time);
+      batch_ = rounds_.sample_round(state_.step, ++state_.rounds, time);
       seen = count_groups(batch_, s.samples);
     } else {
       const std::int64_t first_round = state_.rounds;
@@ -217,9 +112,9 @@ class policy_loop {
       while (std::ssize(ready) < run_.plan.trajectories_per_step) {
         stopped_ = why_to_stop(state_.rounds - first_round, std::ssize(ready) / s.samples, seen);
         if (!stopped_.empty()) return;
-        std::vector<trajectory> round = sample_round(time);
+        std::vector<trajectory> round = rounds_.sample_round(state_.step, ++state_.rounds, time);
         if (filter.metric == group_metric::seq_final_reward && s.reward_kl.enabled) {
-          score_reference(round, time);
+          rounds_.score_reference(round, time);
           penalise_rewards(round, {s.reward_kl.kind, state_.reward_kl_coefficient});
         }
         seen += keep_differing_groups(std::move(round), s.samples, filter.metric, ready);
@@ -232,7 +127,7 @@ class policy_loop {
                                       return t.sampled_step < state_.step;
                                     }) / s.samples);
     }
-    run_.rewards.report(m);
+    rounds_.report_rewards(m);
     if (s.samples > 1) seen.write(m);
     if (s.recompute_old_log_prob || run_.stored != nullptr) compare_rollout(batch_, m);
   }
@@ -254,27 +149,32 @@ class policy_loop {
 
   void save_if_missing() {
     const policy_settings& s = run_.settings;
-    if (state_.step == 0 || std::filesystem::exists(checkpoint::step_folder(s.root, state_.step))) return;
-    save_state(s.root, run_.policy, run_.value_model, run_.model_folder, state_, s.keep);
+    if (state_.step == 0) return;
+    const bool there = std::filesystem::exists(checkpoint::step_folder(s.root, state_.step));
+    if (run_.ranks != nullptr ? from_first(*run_.ranks, there) : there) return;
+    save();
+  }
+
+  void save() {
+    const policy_settings& s = run_.settings;
+    save_state(s.root, run_.policy, run_.value_model, run_.model_folder, state_, s.keep, run_.ranks);
+  }
+
+  /// The step's trajectories with everything that advantages and losses read.
+  void forward_work(metrics& m, stages& time) {
+    [[maybe_unused]] const auto whole = run_.policy.summon();
+    collect(m, time);
+    if (!stopped_.empty()) return;
+    if (inputs_.greedy_scores) rounds_.score_greedy_answers(batch_, state_.step, time);
+    if (inputs_.sum_squared_probs) rounds_.score_squared_probs(batch_, time);
+    rounds_.score_reference(batch_, time);
+    rounds_.score_values(batch_, time);
   }
 
   void step(metrics& m, stages& time, std::optional<double>& last_validation) {
     const policy_settings& s = run_.settings;
-    collect(m, time);
+    forward_work(m, time);
     if (!stopped_.empty()) return;
-    if (inputs_.greedy_scores) score_greedy_answers(time);
-    if (inputs_.sum_squared_probs)
-      time("old_log_prob", [&] {
-        bar_.phase("squared probabilities", 0, 0);
-        sum_squared_probs(run_.policy.model, run_.policy.space, batch_, s.sampling.temperature,
-                          run_.plan.old_trajectories, run_.plan.old_tokens);
-      });
-    score_reference(batch_, time);
-    if (run_.value_model != nullptr)
-      time("values", [&] {
-        bar_.phase("values", 0, 0);
-        run_.value_model->values(batch_);
-      });
     time("adv", [&] {
       if (s.reward_kl.enabled) penalise(m);
       run_.algorithm.advantages(batch_, s.samples, key(stream::selection));
@@ -282,41 +182,21 @@ class policy_loop {
     if (run_.value_model != nullptr) time("update_critic", [&] { update_critic(m); });
     m.set("actor/entropy", rollout_entropy(batch_, run_.algorithm));
     if (s.critic_warmup <= state_.step) time("update_actor", [&] { update(m); });
-    if (!s.rollout_dir.empty())
+    if (!s.rollout_dir.empty() && first())
       time("dump_rollout_generations", [&] {
         write_rollouts(s.rollout_dir, state_.step, batch_, run_.train, run_.tokenizer, s.reward.log_overlong);
       });
     batch_metrics(batch_, s.max_prompt_length, s.max_response_length, m);
-    if (run_.val != nullptr && due(s.test_freq)) last_validation = validation(m, time);
+    if (run_.val != nullptr && due(s.test_freq)) last_validation = rounds_.validation(state_.step, m, time);
     if (due(s.save_freq)) {
       metrics so_far = m;
       count(so_far);
       log_.announce(state_.step, so_far);
       time("save_checkpoint", [&] {
         bar_.phase("checkpoint", 0, 0);
-        save_state(s.root, run_.policy, run_.value_model, run_.model_folder, state_, s.keep);
+        save();
       });
     }
-  }
-
-  /// trajectory::greedy_score: what the most likely answer to its prompt is worth.
-  void score_greedy_answers(stages& time) {
-    rollout::generation how = generation({0, -1, 1});
-    how.weights = run_.settings.rollout_weights;
-    const auto group = static_cast<std::size_t>(run_.settings.samples);
-    std::vector<std::uint32_t> rows;
-    for (std::size_t i = 0; i < batch_.size(); i += group) rows.push_back(batch_[i].row);
-    std::vector<trajectory> greedy = time("gen_max", [&] {
-      return sample(run_.policy.engine, run_.policy.model, run_.policy.space, run_.train, rows, 1, how,
-                    key(stream::greedy), [&](std::size_t done) { bar_.phase("greedy rollout", done, rows.size()); });
-    });
-    time("reward", [&] {
-      metrics unreported;
-      run_.rewards.score(greedy, run_.train, run_.tokenizer);
-      run_.rewards.report(unreported);
-    });
-    for (std::size_t i = 0; i < batch_.size(); ++i)
-      batch_[i].greedy_score = static_cast<float>(greedy[i / group].score());
   }
 
   void count(metrics& m) const {
@@ -368,6 +248,7 @@ class policy_loop {
   }
 
   policy_run<Device, Algorithm> run_;
+  policy_rounds<Device, Algorithm> rounds_;
   logger& log_;
   progress& bar_;
   const advantage_inputs inputs_ = inputs_of(run_.algorithm);

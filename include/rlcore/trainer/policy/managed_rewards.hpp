@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "rlcore/objective/reward/soft_overlong.hpp"
 #include "rlcore/trainer/policy/reward_source.hpp"
@@ -28,26 +29,40 @@ class managed_rewards final : public reward_source {
       if (!t.accuracy) t.accuracy = t.verdict.score;
       if (overlong_) t.length_penalty = overlong_->penalty(t.response_length());
       t.reward = static_cast<float>(t.score());
-      penalty_.add(t.length_penalty);
-      ++scored_, penalised_ += t.length_penalty < 0;
+      penalties_.push_back(t.length_penalty);
     }
   }
   void check(const std::string& data_source) const override { source_.check(data_source); }
   bool reads_truth() const override { return source_.reads_truth(); }
   void report(metrics& out) override {
     source_.report(out);
-    if (overlong_ && scored_ > 0) {
-      penalty_.write(out, "reward/overlong_penalty");
-      out.set("reward/overlong", penalised_ / scored_);
+    if (overlong_ && !penalties_.empty()) {
+      spread penalty;
+      double penalised = 0;
+      for (const double p : penalties_) penalty.add(p), penalised += p < 0;
+      penalty.write(out, "reward/overlong_penalty");
+      out.set("reward/overlong", penalised / static_cast<double>(penalties_.size()));
     }
-    penalty_ = {}, scored_ = penalised_ = 0;
+    penalties_.clear();
+  }
+  std::vector<double> take_counts() override {
+    std::vector<double> counts = source_.take_counts();
+    counts.insert(counts.begin(), static_cast<double>(counts.size()));
+    counts.insert(counts.end(), penalties_.begin(), penalties_.end());
+    penalties_.clear();
+    return counts;
+  }
+  void add_counts(std::span<const double> counts) override {
+    const auto of_source = static_cast<std::size_t>(counts[0]);
+    source_.add_counts(counts.subspan(1, of_source));
+    const auto rest = counts.subspan(1 + of_source);
+    penalties_.insert(penalties_.end(), rest.begin(), rest.end());
   }
 
  private:
   reward_source& source_;
   std::optional<soft_overlong> overlong_;
-  spread penalty_;
-  double scored_ = 0, penalised_ = 0;
+  std::vector<double> penalties_;
 };
 
 }  // namespace trainer

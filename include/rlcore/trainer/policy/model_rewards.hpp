@@ -73,6 +73,12 @@ class model_rewards final : public reward_source {
     if (scored_ > 0) out.set("reward/truncated", static_cast<double>(truncated_) / static_cast<double>(scored_));
     scored_ = truncated_ = 0;
   }
+  std::vector<double> take_counts() override {
+    return {static_cast<double>(std::exchange(scored_, 0)), static_cast<double>(std::exchange(truncated_, 0))};
+  }
+  void add_counts(std::span<const double> counts) override {
+    scored_ += static_cast<std::int64_t>(counts[0]), truncated_ += static_cast<std::int64_t>(counts[1]);
+  }
   /// True if conversations are rendered again for the reward model.
   bool renders() const noexcept { return own_.has_value(); }
 

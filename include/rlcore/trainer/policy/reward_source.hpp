@@ -32,6 +32,9 @@ class reward_source {
   virtual bool reads_truth() const { return true; }
   /// Adds what is worth knowing about the scores since the last call.
   virtual void report(metrics&) {}
+  /// What report() would be made of, which is then forgotten here; and the same, of any rank, put back.
+  virtual std::vector<double> take_counts() { return {}; }
+  virtual void add_counts(std::span<const double>) {}
 };
 
 /// What a reward function sees of one response; the names are verl's.

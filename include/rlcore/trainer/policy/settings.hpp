@@ -1,6 +1,7 @@
 // What the policy loop needs to know, read once from the command line and checked before any work starts.
 #pragma once
 
+#include <algorithm>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
@@ -44,6 +45,7 @@ struct policy_settings {
   std::string model_path;
   bool recompute_activations = true;
   std::optional<nn::lora_settings> lora = {};
+  bool save_whole = true;  ///< checkpoints of several ranks hold huggingface/*.safetensors too
   std::size_t logits_bytes = 0;
   std::uint64_t seed = 1;
   // rollout
@@ -182,6 +184,13 @@ inline optim::adamw_settings read_adamw(const options& opt, const std::string& p
   return adamw;
 }
 
+/// False if the contents of checkpoints are given, without hf_model.
+inline bool saves_whole(const options& opt, const std::string& contents) {
+  if (!opt.is_set(contents)) return true;
+  const std::vector<std::string> given = opt.list(contents);
+  return std::find(given.begin(), given.end(), "hf_model") != given.end();
+}
+
 inline policy_settings read_settings(const options& opt) {
   const std::string actor = "actor_rollout_ref.actor.", rollout = "actor_rollout_ref.rollout.";
   policy_settings s;
@@ -205,6 +214,7 @@ inline policy_settings read_settings(const options& opt) {
   s.seed = static_cast<std::uint64_t>(opt.get<std::int64_t>("rlcore.seed"));
 
   s.lora = read_lora(opt, "actor_rollout_ref.model.", s.seed);
+  s.save_whole = saves_whole(opt, actor + "checkpoint.save_contents");
 
   s.samples = opt.get<std::int64_t>(rollout + "n");
   s.max_sequences =

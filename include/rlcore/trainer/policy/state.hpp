@@ -21,6 +21,7 @@
 #include "rlcore/trainer/policy/actor.hpp"
 #include "rlcore/trainer/policy/critic.hpp"
 #include "rlcore/trainer/policy/surplus_file.hpp"
+#include "rlcore/trainer/save_step_together.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -49,20 +50,23 @@ inline void delete_old_critics(const std::filesystem::path& root, std::int64_t n
 }
 
 /// Writes global_step_{state.step} below `root`, then the tracker, then deletes all but the newest `keep` (0: all
-/// stay). Whatever fails, older checkpoints stay intact.
+/// stay). Whatever fails, older checkpoints stay intact. All `ranks` have to call it.
 template <class Device>
 void save_state(const std::filesystem::path& root, actor<Device>& a, critic<Device>* value_model,
-                const std::filesystem::path& tokenizer_folder, const run_state& state, std::int64_t keep) {
-  checkpoint::save_step(root, state.step, keep, [&](const std::filesystem::path& folder) {
+                const std::filesystem::path& tokenizer_folder, const run_state& state, std::int64_t keep,
+                parallel::world* ranks = nullptr) {
+  save_step_together(root, state.step, keep, ranks, [&](const std::filesystem::path& folder) {
     nlohmann::ordered_json extra{{"skipped_updates", state.skipped_updates}};
     if (state.reward_kl_coefficient > 0) extra["reward_kl_coefficient"] = state.reward_kl_coefficient;
     a.save(folder / "actor", tokenizer_folder, extra);
     if (value_model != nullptr) value_model->save(folder / "critic", tokenizer_folder);
+    if (ranks != nullptr && !ranks->first()) return;
     const nlohmann::ordered_json data{{"step", state.step}, {"seed", state.seed}, {"rounds", state.rounds}};
     checkpoint::write_file_atomically(folder / "data.json", data.dump(2) + "\n");
     write_surplus(folder, state.surplus);
   });
-  if (value_model != nullptr) delete_old_critics(root, state.step, value_model->settings.keep);
+  if (value_model != nullptr && (ranks == nullptr || ranks->first()))
+    delete_old_critics(root, state.step, value_model->settings.keep);
 }
 
 /// Puts the state saved in `folder` into `a` and the critic. Throws format_error when it was written for another model

@@ -20,11 +20,13 @@
 #include "rlcore/text/chat_template.hpp"
 #include "rlcore/text/tokenizer.hpp"
 #include "rlcore/trainer/available_memory.hpp"
+#include "rlcore/trainer/console.hpp"
 #include "rlcore/trainer/options/batch_plan.hpp"
 #include "rlcore/trainer/policy/loop.hpp"
 #include "rlcore/trainer/policy/open_rewards.hpp"
 #include "rlcore/trainer/policy/verl_algorithm.hpp"
 #include "rlcore/trainer/report.hpp"
+#include "rlcore/trainer/team.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -50,10 +52,9 @@ inline data::prompt_dataset open_prompts(const std::vector<std::string>& files, 
       },
       [&](const std::string& source) { rewards.check(source); });
   if (quiet) return prompts;
-  std::printf("%-6s %zu prompts", name, prompts.size());
-  if (prompts.size() != prompts.rows_read)
-    std::printf(" (%zu longer ones left out)", prompts.rows_read - prompts.size());
-  std::printf(" from %s\n", files.front().c_str());
+  say("%-6s %zu prompts", name, prompts.size());
+  if (prompts.size() != prompts.rows_read) say(" (%zu longer ones left out)", prompts.rows_read - prompts.size());
+  say(" from %s\n", files.front().c_str());
   return prompts;
 }
 
@@ -75,10 +76,12 @@ inline std::size_t count_copies(const data::prompt_dataset& prompts) {
 }
 
 /// Bytes of keys and values that sampling may take: gpu_memory_utilization of the device's memory that is available
-/// now. Throws config_error if that does not hold one sequence of the longest kind.
+/// now, or of this rank's part of it where `ranks` share it. Throws config_error if that does not hold one sequence of
+/// the longest kind.
 template <class Device>
-std::size_t rollout_cache_bytes(const Device& device, const policy_settings& s, const nn::config& c) {
-  const auto available = available_memory_of(device);
+std::size_t rollout_cache_bytes(const Device& device, const policy_settings& s, const nn::config& c, int ranks = 1) {
+  auto available = available_memory_of(device);
+  if (available) *available /= static_cast<std::size_t>(ranks);
   if (!available) return s.max_cache_bytes;
   const auto bytes = static_cast<std::size_t>(s.cache_share * static_cast<double>(*available));
   const std::size_t needed = nn::kv_cache<Device>::page_bytes(c) *
@@ -170,19 +173,21 @@ inline void print_validation(std::span<const metric_row> rows) {
         curves.emplace_back(name, std::pair(x, x));
     }
   for (const auto& [name, ends] : curves)
-    std::printf("validation  %s  %.3f -> %.3f\n", name.substr(9).c_str(), ends.first, ends.second);
+    say("validation  %s  %.3f -> %.3f\n", name.substr(9).c_str(), ends.first, ends.second);
 }
 
 /// Runs verl's main_ppo as `opt` says, with advantages and loss from `algorithm`; `quiet` leaves out everything that is
-/// printed besides the steps (trainer.logger decides about those); `own` scores instead of what `opt` names. Returns
-/// the last validation reward. Throws rlcore::error before the first step for everything that can be known by then.
+/// printed besides the steps (trainer.logger decides about those); `own` scores instead of what `opt` names; `all` are
+/// the ranks of the run (on_ranks), of which the first writes and prints. Returns the last validation reward. Throws
+/// rlcore::error before the first step for everything that can be known by then.
 template <class Device, policy_algorithm Algorithm>
 std::optional<double> train_policy(Device& device, const options& opt, const Algorithm& algorithm, bool quiet = false,
-                                   reward_source* own = nullptr) {
+                                   reward_source* own = nullptr, parallel::any_communicator* all = nullptr) {
   const policy_settings s = read_settings(opt);
-  const auto say = [quiet](const std::string& line) {
-    if (!quiet) std::printf("%s\n", line.c_str());
-  };
+  const team ranks(opt, all);
+  quiet = quiet || !ranks.first();
+  const silence others(quiet);
+  const auto say = [](const std::string& line) { trainer::say("%s\n", line.c_str()); };
   for (const std::string& note : opt.notes()) say("note: " + note);
 
   if (s.model_path == "~/models/deepseek-llm-7b-chat")  // verl's default, which nobody means
@@ -207,11 +212,11 @@ std::optional<double> train_policy(Device& device, const options& opt, const Alg
   if (eos.empty()) throw format_error(folder.string() + ": neither config.json nor the tokenizer names an EOS token");
 
   const opened_rewards rewards(device, s.reward, folder, s.logits_bytes, own);
-  const data::prompt_dataset train = open_prompts(s.train_files, s, tokenizer, chat, *rewards, "train", quiet);
-  const data::prompt_dataset val = open_prompts(s.val_files, s, tokenizer, chat, *rewards, "val", quiet);
-  if (const std::size_t copies = count_copies(train); copies > 0 && !quiet)
+  const data::prompt_dataset train = open_prompts(s.train_files, s, tokenizer, chat, *rewards, "train");
+  const data::prompt_dataset val = open_prompts(s.val_files, s, tokenizer, chat, *rewards, "val");
+  if (const std::size_t copies = count_copies(train); copies > 0)
     say(fmt::format("note: {} of {} training prompts are copies of earlier ones", copies, train.size()));
-  const batch_plan plan = make_batch_plan(opt, std::ssize(train.prompts));
+  const batch_plan plan = make_batch_plan(opt, std::ssize(train.prompts), ranks.size());
   policy_settings settings = s;
   settings.schedule.total_steps = plan.scheduled_steps;
   settings.schedule.warmup_steps = plan.warmup_steps;
@@ -222,14 +227,14 @@ std::optional<double> train_policy(Device& device, const options& opt, const Alg
 
   const auto how_to_value = read_critic_settings(opt, plan, inputs_of(algorithm).values);
 
-  actor<Device> policy(device, config, settings);
+  actor<Device> policy(device, config, settings, &ranks.world());
   std::string model_text =
       fmt::format("{}: {}, {} layers, hidden {}, {:.3g} M parameters", folder.string(), nn::name_of(config.model),
                   config.num_hidden_layers, config.hidden_size, static_cast<double>(policy.model.size()) * 1e-6);
   if (s.lora)
     model_text += fmt::format(", {:.3g} M of them trained (LoRA, rank {}, alpha {:g})",
                               static_cast<double>(policy.trained_size()) * 1e-6, s.lora->rank, s.lora->alpha);
-  const std::string device_text = describe(device);
+  const std::string device_text = describe(device) + ranks.describe();
   say("model  " + model_text + "\ndevice " + device_text + "\n\n" + plan.table());
   for (const std::string& warning : plan.warnings) say("warning: " + warning);
   std::fflush(stdout);
@@ -237,15 +242,17 @@ std::optional<double> train_policy(Device& device, const options& opt, const Alg
   const std::filesystem::path root = checkpoint::expand_home(s.root);
   const checkpoint::resume_point from =
       checkpoint::find_resume(s.resume_mode, checkpoint::expand_home(s.resume_path).string(), root);
+  ranks.agree(from.step, "checkpoint", root);
   if (!from.notice.empty()) say("note: " + from.notice);
   std::optional<nn::causal_lm<Device>> reference;
   const bool needs_reference = s.reward_kl.enabled || contains(algorithm.reads(), field::ref_logp);
-  if (needs_reference && !s.lora) load_model(reference.emplace(device, config), folder);
+  if (needs_reference && !s.lora) load_model(reference.emplace(policy.companion(config)), folder);
   std::optional<critic<Device>> value_model;
   std::filesystem::path value_folder = folder;
   if (how_to_value) {
     if (!how_to_value->model_path.empty()) value_folder = checkpoint::resolve_model(how_to_value->model_path);
-    value_model.emplace(device, critic_config(value_folder, config, s), *how_to_value, s.logits_bytes, s.seed);
+    value_model.emplace(device, critic_config(value_folder, config, s), *how_to_value, s.logits_bytes, s.seed,
+                        &ranks.world());
     say("critic " + value_folder.string() +
         (how_to_value->model_path.empty() ? ": the actor's model, since critic.model.path is not given" : ""));
   }
@@ -262,19 +269,22 @@ std::optional<double> train_policy(Device& device, const options& opt, const Alg
   if (from) {
     state = load_state(from.folder, policy, value_model ? &*value_model : nullptr, s.seed);
     say("resumed after step " + std::to_string(state.step) + " from " + from.folder.string());
+    if (!policy.notice().empty()) say("note: " + policy.notice());
   }
 
-  settings.max_cache_bytes = rollout_cache_bytes(device, settings, policy.model.settings());
+  settings.max_cache_bytes = rollout_cache_bytes(device, settings, policy.model.settings(), ranks.of_this_machine());
   say(fmt::format("cache  at most {:.3g} GiB of keys and values while sampling",
                   static_cast<double>(settings.max_cache_bytes) / (1024.0 * 1024 * 1024)));
 
   settings.root = root.string();
-  logger log(s.loggers, root, from ? from.step : -1, checkpoint::expand_home(s.events_dir).string());
-  progress bar;
+  logger log = ranks.first()
+                   ? logger(s.loggers, root, from ? from.step : -1, checkpoint::expand_home(s.events_dir).string())
+                   : logger({"file"}, {});  // which keeps the rows and writes nothing
+  progress bar(stderr, ranks.first() && isatty(fileno(stderr)) != 0);
   nn::causal_lm<Device>* const against = reference ? &*reference : needs_reference ? &policy.model : nullptr;
   policy_loop<Device, Algorithm> loop(
       {settings, algorithm, plan, tokenizer, folder, train, &val, policy, *rewards, against, eos,
-       value_model ? &*value_model : nullptr, stored ? &*stored : nullptr},
+       value_model ? &*value_model : nullptr, stored ? &*stored : nullptr, &ranks.world()},
       log, bar);
   if (from) {
     check_surplus(state.surplus, train, from.folder);
@@ -282,13 +292,14 @@ std::optional<double> train_policy(Device& device, const options& opt, const Alg
   }
   const std::optional<double> result = loop.run();
   if (!loop.stopped().empty()) say("stopped     " + loop.stopped());
+  if (!ranks.first()) return result;
   if (s.report) {
     const std::filesystem::path report = root / "report.html";
     write_report(report, describe_run(opt, plan, device_text, model_text), log.rows());
     say("report      " + report.string());
   }
   say("metrics     " + log.path().string());
-  if (!quiet) print_validation(log.rows());
+  print_validation(log.rows());
   if (const auto last = checkpoint::read_tracker(root))
     say("checkpoint  " + (checkpoint::step_folder(root, *last) / "actor" / "huggingface").string());
   return result;
@@ -296,8 +307,8 @@ std::optional<double> train_policy(Device& device, const options& opt, const Alg
 
 /// The same with the algorithm that `opt` describes in verl's terms.
 template <class Device>
-std::optional<double> train_policy(Device& device, const options& opt) {
-  return train_policy(device, opt, read_algorithm(opt));
+std::optional<double> train_policy(Device& device, const options& opt, parallel::any_communicator* all = nullptr) {
+  return train_policy(device, opt, read_algorithm(opt), false, nullptr, all);
 }
 
 /// The same with a reward function of your own: f(answer) gives a number or a verify::verdict.
@@ -309,7 +320,7 @@ std::optional<double> train_policy(Device& device, const options& opt, F functio
 }
 
 #if defined(RLCORE_LINKED_TRAINERS)  // compiled in rlcore::trainers
-extern template std::optional<double> train_policy(any_device&, const options&);
+extern template std::optional<double> train_policy(any_device&, const options&, parallel::any_communicator*);
 #endif
 
 }  // namespace trainer

@@ -39,6 +39,7 @@ struct pair_report {
   double chosen_reward() const noexcept { return pair.monitor_mean(1); }
   double rejected_reward() const noexcept { return pair.monitor_mean(2); }
 };
+inline void keep_names(pair_report& sum, const pair_report& own) noexcept { keep_names(sum.pair, own.pair); }
 
 /// -(1 - e) log sigmoid(beta z) - e log sigmoid(-beta z), or IPO's (z - 1 / (2 beta))^2, with z the chosen answer's sum
 /// of log-ratios to the reference minus the rejected one's; the mean over the pairs of the step. + nll_loss_coef times
@@ -57,13 +58,16 @@ class dpo_task {
     const counts step = count(train_, rows);
     pair_report total;
     std::int64_t tokens = 0;
-    for_passes(train_, model, rows,
-               [&](std::span<const std::uint32_t>, const packed_answers& batch, std::span<const float> ref) {
-                 tokens += static_cast<std::int64_t>(batch.inputs.size() + batch.size());
-                 model.forward_backward(batch.inputs, batch.targets, 1.0f,
-                                        [&](std::span<const float> logp, std::span<const float>, std::span<float> dlogp,
-                                            std::span<float>) { total += loss(batch, logp, ref, step, dlogp); });
-               });
+    for (const std::uint32_t i : rows) tokens += tokens_of(train_[i]);
+    learn_answers(
+        rows, settings_.pairs_per_pass, model, reference_, train_.reference,
+        [&](std::uint32_t i) { return tokens_of(train_[i]); }, packer(train_),
+        [&](std::span<const std::uint32_t>, const packed_answers& batch, std::span<const float> ref) {
+          model.forward_backward(batch.inputs, batch.targets, 1.0f,
+                                 [&](std::span<const float> logp, std::span<const float>, std::span<float> dlogp,
+                                     std::span<float>) { total += loss(batch, logp, ref, step, dlogp); });
+        });
+    sum_over_ranks(model, total);
     m.set("train/loss", total.loss());
     m.set("train/acc", total.accuracy());
     m.set("train/chosen_reward", total.chosen_reward());
@@ -79,16 +83,22 @@ class dpo_task {
     for (std::uint32_t i = 0; i < rows.size(); ++i) rows[i] = i;
     const counts step = count(eval_, rows);
     pair_report total;
-    score_file file(settings_.scores);
     std::vector<float> logp;
-    for_passes(eval_, model, rows,
-               [&](std::span<const std::uint32_t>, const packed_answers& batch, std::span<const float> ref) {
-                 score_answers(model.model, model.space, batch, logp);
-                 total += loss(batch, logp, ref, step, {});
-                 for (std::size_t i = 0; file.wanted() && i < batch.size(); i += 2)
-                   file.add({{"chosen_reward", settings_.beta * (batch.sum(i, logp) - batch.sum(i, ref))},
-                             {"reject_reward", settings_.beta * (batch.sum(i + 1, logp) - batch.sum(i + 1, ref))}});
-               });
+    std::vector<double> rewards;
+    judge_answers(
+        std::span<const std::uint32_t>(rows), settings_.pairs_per_pass, model, reference_, eval_.reference,
+        [&](std::uint32_t i) { return tokens_of(eval_[i]); }, packer(eval_),
+        [&](std::span<const std::uint32_t>, const packed_answers& batch, std::span<const float> ref) {
+          score_answers(model.model, model.space, batch, logp);
+          total += loss(batch, logp, ref, step, {});
+          for (std::size_t i = 0; i < batch.size(); ++i)
+            rewards.push_back(settings_.beta * (batch.sum(i, logp) - batch.sum(i, ref)));
+        });
+    sum_over_ranks(model, total);
+    gather_rows(model, rewards);
+    score_file file(writes(model) ? settings_.scores : std::filesystem::path());
+    for (std::size_t i = 0; file.wanted() && i < rewards.size(); i += 2)
+      file.add({{"chosen_reward", rewards[i]}, {"reject_reward", rewards[i + 1]}});
     file.close();
     m.set("eval/eval_loss", total.loss());
     m.set("eval/acc_mean", total.accuracy());
@@ -131,11 +141,11 @@ class dpo_task {
     }
   }
 
-  template <class F>
-  void for_passes(pair_set& set, trainee<Device>& model, std::span<const std::uint32_t> rows, F&& f) {
-    for_answers(
-        rows, settings_.pairs_per_pass, model, reference_, set.reference,
-        [&](std::span<const std::uint32_t> some, packed_answers& to) { pack(set, some, to); }, f);
+  static auto packer(const pair_set& set) {
+    return [&set](std::span<const std::uint32_t> some, packed_answers& to) { pack(set, some, to); };
+  }
+  static std::int64_t tokens_of(const preference_pair& p) noexcept {
+    return std::ssize(p.chosen) + std::ssize(p.rejected);
   }
 
   pair_report loss(const packed_answers& rows, std::span<const float> logp, std::span<const float> ref,

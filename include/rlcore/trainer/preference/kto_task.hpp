@@ -48,19 +48,25 @@ class kto_task {
   std::size_t eval_size() const noexcept { return eval_.rows.size(); }
 
   void update(trainee<Device>& model, std::span<const std::uint32_t> rows, metrics& m) {
-    const mismatched_kl mismatched = mismatch(train_, model, rows);
-    const kto_link link = link_of(mismatched);
+    const kto_link link = link_of([&] {
+      [[maybe_unused]] const auto whole = model.summon();
+      return mismatch(train_, model, rows);
+    }());
     const global_counts step = count(train_, rows);
     report_type total;
     std::int64_t tokens = 0;
-    for_passes(train_, model, rows,
-               [&](std::span<const std::uint32_t> group, const packed_answers& batch, std::span<const float> ref) {
-                 tokens += static_cast<std::int64_t>(batch.inputs.size() + batch.size());
-                 model.forward_backward(
-                     batch.inputs, batch.targets, 1.0f,
-                     [&](std::span<const float> logp, std::span<const float>, std::span<float> dlogp,
-                         std::span<float>) { total += loss(link, train_, group, batch, logp, ref, step, dlogp); });
-               });
+    for (const std::uint32_t i : rows) tokens += std::ssize(train_[i].tokens);
+    learn_answers(
+        rows, settings_.rows_per_pass, model, reference_, train_.reference,
+        [&](std::uint32_t i) { return std::ssize(train_[i].tokens); }, packer(train_),
+        [&](std::span<const std::uint32_t> group, const packed_answers& batch, std::span<const float> ref) {
+          model.forward_backward(
+              batch.inputs, batch.targets, 1.0f,
+              [&](std::span<const float> logp, std::span<const float>, std::span<float> dlogp, std::span<float>) {
+                total += loss(link, train_, group, batch, logp, ref, step, dlogp);
+              });
+        });
+    sum_over_ranks(model, total);
     m.set("train/kto_loss", total.value(0));
     set_rewards(m, "train/", total);
     m.set("train/kl", link.kl.value());
@@ -87,19 +93,25 @@ class kto_task {
                                                        .desirable_weight = settings_.desirable_weight,
                                                        .undesirable_weight = settings_.undesirable_weight}
                                             : link_of(mismatch(eval_, model, part));
-      for_passes(eval_, model, part,
-                 [&](std::span<const std::uint32_t> group, const packed_answers& batch, std::span<const float> ref) {
-                   score_answers(model.model, model.space, batch, logp);
-                   total += loss(link, eval_, group, batch, logp, ref, all, {});
-                   for (std::size_t i = 0; i < batch.size(); ++i)
-                     reward.push_back(settings_.beta * (batch.sum(i, logp) - batch.sum(i, ref)));
-                 });
+      std::vector<double> of_part;
+      judge_answers(
+          part, settings_.rows_per_pass, model, reference_, eval_.reference,
+          [&](std::uint32_t i) { return std::ssize(eval_[i].tokens); }, packer(eval_),
+          [&](std::span<const std::uint32_t> group, const packed_answers& batch, std::span<const float> ref) {
+            score_answers(model.model, model.space, batch, logp);
+            total += loss(link, eval_, group, batch, logp, ref, all, {});
+            for (std::size_t i = 0; i < batch.size(); ++i)
+              of_part.push_back(settings_.beta * (batch.sum(i, logp) - batch.sum(i, ref)));
+          });
+      gather_rows(model, of_part);
+      reward.insert(reward.end(), of_part.begin(), of_part.end());
       if (n == left) break;
     }
+    sum_over_ranks(model, total);
     m.set("eval/eval_loss", total.value(0));
     set_rewards(m, "eval/", total);
     set_pair_accuracy(m, reward);
-    score_file file(settings_.scores);
+    score_file file(writes(model) ? settings_.scores : std::filesystem::path());
     for (std::size_t i = 0; file.wanted() && i < reward.size(); ++i)
       file.add({{"label", eval_[i].desirable ? 1 : 0}, {"reward", reward[i]}});
     file.close();
@@ -153,22 +165,27 @@ class kto_task {
   /// Prompts with the answers of the next rows, under the policy and the reference. An answer of which max_len leaves
   /// no token counts with a ratio of 0.
   mismatched_kl mismatch(const row_set& set, trainee<Device>& model, std::span<const std::uint32_t> rows) {
-    mismatched_kl kl;
     packed_answers batch;
     std::vector<float> logp, ref;
+    std::vector<double> sums;  // of each row under the policy and the reference
+    const row_range own = own_rows(model, rows.size(), [&](std::size_t i) { return set[rows[i]].tokens.size(); });
     for_each_group(
-        rows.size(), settings_.rows_per_pass, 0, [](std::size_t) { return 0; },
+        own.size(), settings_.rows_per_pass, 0, [](std::size_t) { return 0; },
         [&](std::size_t first, std::size_t last) {
           batch.clear();
-          for (std::size_t i = first; i < last; ++i) {
+          for (std::size_t i = own.first + first; i < own.first + last; ++i) {
             const unpaired_row &mine = set[rows[i]], &next = set[rows[(i + 1) % rows.size()]];
             bool cut = false;
             batch.push_back(rules_.ended(mine.text.prompt + next.text.answer, cut), mine.prompt_length);
           }
           score_answers(model.model, model.space, batch, logp);
           reference_(model, batch, ref);
-          for (std::size_t i = 0; i < batch.size(); ++i) kl.add(batch.sum(i, logp), batch.sum(i, ref));
+          for (std::size_t i = 0; i < batch.size(); ++i)
+            sums.insert(sums.end(), {batch.sum(i, logp), batch.sum(i, ref)});
         });
+    gather_rows(model, sums);
+    mismatched_kl kl;
+    for (std::size_t i = 0; i < sums.size(); i += 2) kl.add(sums[i], sums[i + 1]);
     return kl;
   }
 
@@ -177,11 +194,8 @@ class kto_task {
     for (const std::uint32_t i : rows) to.push_back(set[i].tokens, set[i].prompt_length);
   }
 
-  template <class F>
-  void for_passes(row_set& set, trainee<Device>& model, std::span<const std::uint32_t> rows, F&& f) {
-    for_answers(
-        rows, settings_.rows_per_pass, model, reference_, set.reference,
-        [&](std::span<const std::uint32_t> some, packed_answers& to) { pack(set, some, to); }, f);
+  static auto packer(const row_set& set) {
+    return [&set](std::span<const std::uint32_t> some, packed_answers& to) { pack(set, some, to); };
   }
 
   report_type loss(const kto_link& link, const row_set& set, std::span<const std::uint32_t> group,

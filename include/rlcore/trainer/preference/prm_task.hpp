@@ -14,6 +14,7 @@
 #include "rlcore/trainer/metrics.hpp"
 #include "rlcore/trainer/preference/score_file.hpp"
 #include "rlcore/trainer/preference/step_rows.hpp"
+#include "rlcore/trainer/rank_reports.hpp"
 #include "rlcore/trainer/supervised/task.hpp"
 
 RLCORE_BEGIN
@@ -43,17 +44,28 @@ class prm_task {
     judgement total;
     const double steps = count(train_, rows);
     std::int64_t tokens = 0;
-    for_passes(train_, rows, [&](std::span<const std::uint32_t> group) {
-      tokens += static_cast<std::int64_t>(batch_.size());
-      if (!restricted()) count_most_likely(model, train_, group, total);
-      model.forward_backward(batch_, targets_, 1.0f,
-                             [&](std::span<const float> logp, std::span<const float>, std::span<float> dlogp,
-                                 std::span<float>) { judge(train_, group, logp, dlogp, steps, total); });
-    });
-    m.set("train/prm_loss", total.loss.value() / steps);
-    m.set("train/acc", static_cast<double>(total.right) / steps);
-    m.set("train/loss_mean", total.loss.value() / steps);
-    m.set("train/acc_mean", static_cast<double>(total.right) / steps);
+    for (const std::uint32_t i : rows) tokens += tokens_of(train_[i]);
+    if (!restricted()) {
+      [[maybe_unused]] const auto whole = model.summon();
+      for_own_rows(model, train_, rows,
+                   [&](std::span<const std::uint32_t> group) { count_most_likely(model, train_, group, total); });
+    }
+    std::vector<std::uint32_t> group;
+    model.for_micro_batches(
+        rows.size(), settings_.rows_per_pass, 0, [&](std::size_t i) { return tokens_of(train_[rows[i]]); },
+        [&](std::span<const std::uint32_t> own) {
+          group.clear();
+          for (const std::uint32_t i : own) group.push_back(rows[i]);
+          pack(train_, group);
+          model.forward_backward(batch_, targets_, 1.0f,
+                                 [&](std::span<const float> logp, std::span<const float>, std::span<float> dlogp,
+                                     std::span<float>) { judge(train_, group, logp, dlogp, steps, total); });
+        });
+    sum_over_ranks(model, total.sums);
+    m.set("train/prm_loss", total.sums.loss.value() / steps);
+    m.set("train/acc", static_cast<double>(total.sums.right) / steps);
+    m.set("train/loss_mean", total.sums.loss.value() / steps);
+    m.set("train/acc_mean", static_cast<double>(total.sums.right) / steps);
     m.set("perf/total_num_tokens", tokens);
   }
 
@@ -62,30 +74,39 @@ class prm_task {
     for (std::uint32_t i = 0; i < rows.size(); ++i) rows[i] = i;
     judgement total;
     const double steps = count(eval_, rows);
-    score_file file(settings_.scores);
     std::vector<float> logp;
-    for_passes(eval_, rows, [&](std::span<const std::uint32_t> group) {
+    for_own_rows(model, eval_, rows, [&](std::span<const std::uint32_t> group) {
       if (!restricted()) count_most_likely(model, eval_, group, total);
       logp.resize(targets_.row.size());
       nn::log_probs(model.model, model.space, batch_, targets_, 1.0f, logp, {});
-      total.first_token.clear();
       judge(eval_, group, logp, {}, steps, total);
-      std::size_t k = 0;
-      for (const std::uint32_t i : group) {
-        nlohmann::ordered_json scores = nlohmann::ordered_json::array();
-        for (std::size_t s = 0; s < eval_[i].steps.size(); ++s) scores.push_back(total.first_token[k++]);
-        if (file.wanted()) file.add({{"scores", scores}});
-      }
     });
+    sum_over_ranks(model, total.sums);
+    gather_rows(model, total.first_token);
+    score_file file(writes(model) ? settings_.scores : std::filesystem::path());
+    auto score = total.first_token.begin();
+    for (std::size_t i = 0; file.wanted() && i < rows.size(); ++i) {
+      nlohmann::ordered_json scores = nlohmann::ordered_json::array();
+      for (std::size_t s = 0; s < eval_[i].steps.size(); ++s) scores.push_back(*score++);
+      file.add({{"scores", scores}});
+    }
     file.close();
-    m.set("eval/eval_loss", total.loss.value() / steps);
-    m.set("eval/acc_mean", static_cast<double>(total.right) / steps);
+    m.set("eval/eval_loss", total.sums.loss.value() / steps);
+    m.set("eval/acc_mean", static_cast<double>(total.sums.right) / steps);
   }
 
  private:
-  struct judgement {
+  struct judgement_sums {
     exact_sum loss;
     std::int64_t right = 0;
+
+    judgement_sums& operator+=(const judgement_sums& o) noexcept {
+      loss += o.loss, right += o.right;
+      return *this;
+    }
+  };
+  struct judgement {
+    judgement_sums sums;
     std::vector<double> first_token;  ///< per step: probability of the first reward token, or of the label
   };
 
@@ -97,29 +118,38 @@ class prm_task {
     return static_cast<double>(steps);
   }
 
-  /// Targets: at each step one per reward token, or the label alone. Tokens behind the last step are not fed.
+  static std::int64_t tokens_of(const judged_row& row) { return row.steps.back() + 1; }
+
+  /// Side by side in batch_. Targets: at each step one per reward token, or the label alone. Tokens behind the last
+  /// step are not fed.
+  void pack(const preference_rows<judged_row>& set, std::span<const std::uint32_t> rows) {
+    batch_.clear();
+    targets_.row.clear(), targets_.token.clear();
+    for (const std::uint32_t i : rows) {
+      const judged_row& row = set[i];
+      const auto base = static_cast<std::int32_t>(batch_.values.size());
+      batch_.push_back(std::span(row.tokens).first(static_cast<std::size_t>(tokens_of(row))));
+      for (std::size_t s = 0; s < row.steps.size(); ++s) {
+        const std::size_t n = restricted() ? settings_.reward_tokens.size() : 1;
+        targets_.row.insert(targets_.row.end(), n, base + row.steps[s]);
+        if (restricted())
+          targets_.token.insert(targets_.token.end(), settings_.reward_tokens.begin(), settings_.reward_tokens.end());
+        else
+          targets_.token.push_back(row.labels[s]);
+      }
+    }
+  }
+
+  /// f(rows) for the packed groups of this rank's part of `rows`.
   template <class F>
-  void for_passes(const preference_rows<judged_row>& set, std::span<const std::uint32_t> rows, F&& f) {
+  void for_own_rows(const trainee<Device>& model, const preference_rows<judged_row>& set,
+                    std::span<const std::uint32_t> rows, F&& f) {
+    const row_range own = own_rows(model, rows.size(), [&](std::size_t i) { return tokens_of(set[rows[i]]); });
     for_each_group(
-        rows.size(), settings_.rows_per_pass, 0, [](std::size_t) { return 0; },
+        own.size(), settings_.rows_per_pass, 0, [](std::size_t) { return 0; },
         [&](std::size_t first, std::size_t last) {
-          const auto group = rows.subspan(first, last - first);
-          batch_.clear();
-          targets_.row.clear(), targets_.token.clear();
-          for (const std::uint32_t i : group) {
-            const judged_row& row = set[i];
-            const auto base = static_cast<std::int32_t>(batch_.values.size());
-            batch_.push_back(std::span(row.tokens).first(static_cast<std::size_t>(row.steps.back()) + 1));
-            for (std::size_t s = 0; s < row.steps.size(); ++s) {
-              const std::size_t n = restricted() ? settings_.reward_tokens.size() : 1;
-              targets_.row.insert(targets_.row.end(), n, base + row.steps[s]);
-              if (restricted())
-                targets_.token.insert(targets_.token.end(), settings_.reward_tokens.begin(),
-                                      settings_.reward_tokens.end());
-              else
-                targets_.token.push_back(row.labels[s]);
-            }
-          }
+          const auto group = rows.subspan(own.first + first, last - first);
+          pack(set, group);
           f(group);
         });
   }
@@ -131,7 +161,7 @@ class prm_task {
     nn::most_likely(model.model, model.space, batch_, targets_.row, token);
     std::size_t k = 0;
     for (const std::uint32_t i : group)
-      for (const std::int32_t label : set[i].labels) total.right += token[k++] == label;
+      for (const std::int32_t label : set[i].labels) total.sums.right += token[k++] == label;
   }
 
   void judge(const preference_rows<judged_row>& set, std::span<const std::uint32_t> group, std::span<const float> logp,
@@ -141,7 +171,7 @@ class prm_task {
     for (const std::uint32_t i : group)
       for (std::size_t s = 0; s < set[i].steps.size(); ++s) {
         if (!restricted()) {
-          total.loss.add(-static_cast<double>(logp[k]));
+          total.sums.loss.add(-static_cast<double>(logp[k]));
           total.first_token.push_back(std::exp(static_cast<double>(logp[k])));
           if (!dlogp.empty()) dlogp[k] = static_cast<float>(-1 / steps);
           ++k;
@@ -157,11 +187,11 @@ class prm_task {
         for (std::size_t r = 0; r < p.size(); ++r) {
           const double wanted = target(set[i], s, r);
           if (wanted > best_label) best_label = wanted, label = r;
-          if (wanted > 0) total.loss.add(wanted * (lse - static_cast<double>(z[r])));
+          if (wanted > 0) total.sums.loss.add(wanted * (lse - static_cast<double>(z[r])));
           p[r] /= sum;
           if (!dlogp.empty()) dlogp[k + r] = static_cast<float>((p[r] - wanted) / steps);
         }
-        total.right += std::max_element(z.begin(), z.end()) - z.begin() == static_cast<std::ptrdiff_t>(label);
+        total.sums.right += std::max_element(z.begin(), z.end()) - z.begin() == static_cast<std::ptrdiff_t>(label);
         total.first_token.push_back(p[0]);
         k += p.size();
       }

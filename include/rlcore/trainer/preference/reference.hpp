@@ -10,6 +10,7 @@
 
 #include "rlcore/nn/log_probs.hpp"
 #include "rlcore/trainer/preference/packed_answers.hpp"
+#include "rlcore/trainer/rank_reports.hpp"
 #include "rlcore/trainer/supervised/task.hpp"
 #include "rlcore/trainer/trainee.hpp"
 
@@ -48,51 +49,87 @@ class reference_log_probs {
     for (const std::size_t n : lengths) begin_.push_back(begin_.back() + n);
   }
 
-  /// Appends those of `rows` to `out`. compute(unknown, values) fills `values`, one row after the other, for the rows
-  /// that were not asked for before.
-  template <class Compute>
-  void append(std::span<const std::uint32_t> rows, std::vector<float>& out, Compute&& compute) {
-    values_.resize(begin_.back());
+  /// Those of `rows`, in all ranks of `model`, which share the work: at most `rows_per_pass` at a time, whose answers
+  /// pack(rows, answers) puts side by side.
+  template <class Device, class Pack>
+  void require(std::span<const std::uint32_t> rows, std::int64_t rows_per_pass, trainee<Device>& model,
+               const reference_model<Device>& reference, Pack&& pack) {
     std::vector<std::uint32_t> unknown;
     for (const std::uint32_t row : rows)
       if (!known_[row]) unknown.push_back(row), known_[row] = true;
-    if (!unknown.empty()) {
-      std::vector<float> fresh;
-      compute(std::span<const std::uint32_t>(unknown), fresh);
-      auto from = fresh.begin();
-      for (const std::uint32_t row : unknown) {
-        const auto n = static_cast<std::ptrdiff_t>(begin_[row + 1] - begin_[row]);
-        std::copy(from, from + n, values_.begin() + static_cast<std::ptrdiff_t>(begin_[row]));
-        from += n;
-      }
+    if (unknown.empty()) return;
+    values_.resize(begin_.back());
+    const row_range own = own_rows(model, unknown.size(), [&](std::size_t i) { return length(unknown[i]); });
+    std::vector<float> fresh, some;
+    packed_answers batch;
+    for_each_group(
+        own.size(), rows_per_pass, 0, [](std::size_t) { return 0; },
+        [&](std::size_t first, std::size_t last) {
+          pack(std::span<const std::uint32_t>(unknown).subspan(own.first + first, last - first), batch);
+          reference(model, batch, some);
+          fresh.insert(fresh.end(), some.begin(), some.end());
+        });
+    gather_rows(model, fresh);
+    auto from = fresh.begin();
+    for (const std::uint32_t row : unknown) {
+      const auto n = static_cast<std::ptrdiff_t>(length(row));
+      std::copy(from, from + n, values_.begin() + static_cast<std::ptrdiff_t>(begin_[row]));
+      from += n;
     }
+  }
+
+  /// Puts those of `rows`, which were required before, into `out`.
+  void copy_to(std::span<const std::uint32_t> rows, std::vector<float>& out) const {
+    out.clear();
     for (const std::uint32_t row : rows)
       out.insert(out.end(), values_.begin() + static_cast<std::ptrdiff_t>(begin_[row]),
                  values_.begin() + static_cast<std::ptrdiff_t>(begin_[row + 1]));
   }
 
  private:
+  std::size_t length(std::uint32_t row) const noexcept { return begin_[row + 1] - begin_[row]; }
+
   std::vector<std::size_t> begin_{0};
   std::vector<bool> known_;
   std::vector<float> values_;
 };
 
-/// The rows of a step, at most `rows_per_pass` at a time: pack(rows, answers) puts their answers side by side, then
-/// f(rows, answers, the reference's log-probs) is called.
-template <class Device, class Pack, class F>
-void for_answers(std::span<const std::uint32_t> rows, std::int64_t rows_per_pass, trainee<Device>& model,
-                 const reference_model<Device>& reference, reference_log_probs& known, Pack&& pack, F&& f) {
-  packed_answers batch, unknown;
+/// The rows of an optimizer step, dealt by trainee::for_micro_batches(), with the reference's log-probs of their
+/// answers: pack(rows, answers) puts those side by side, tokens_of(row) counts their tokens, then
+/// f(rows, answers, log-probs) is called and does one forward and backward pass.
+template <class Device, class Pack, class TokensOf, class F>
+void learn_answers(std::span<const std::uint32_t> rows, std::int64_t rows_per_pass, trainee<Device>& model,
+                   const reference_model<Device>& reference, reference_log_probs& known, TokensOf&& tokens_of,
+                   Pack&& pack, F&& f) {
+  known.require(rows, rows_per_pass, model, reference, pack);
+  packed_answers batch;
+  std::vector<float> ref;
+  std::vector<std::uint32_t> group;
+  model.for_micro_batches(
+      rows.size(), rows_per_pass, 0, [&](std::size_t i) { return tokens_of(rows[i]); },
+      [&](std::span<const std::uint32_t> own) {
+        group.clear();
+        for (const std::uint32_t i : own) group.push_back(rows[i]);
+        known.copy_to(group, ref);
+        pack(std::span<const std::uint32_t>(group), batch);
+        f(std::span<const std::uint32_t>(group), std::as_const(batch), std::span<const float>(ref));
+      });
+}
+
+/// The same for rows that nothing is learnt from: each rank has its own_rows().
+template <class Device, class Pack, class TokensOf, class F>
+void judge_answers(std::span<const std::uint32_t> rows, std::int64_t rows_per_pass, trainee<Device>& model,
+                   const reference_model<Device>& reference, reference_log_probs& known, TokensOf&& tokens_of,
+                   Pack&& pack, F&& f) {
+  known.require(rows, rows_per_pass, model, reference, pack);
+  const row_range own = own_rows(model, rows.size(), [&](std::size_t i) { return tokens_of(rows[i]); });
+  packed_answers batch;
   std::vector<float> ref;
   for_each_group(
-      rows.size(), rows_per_pass, 0, [](std::size_t) { return 0; },
+      own.size(), rows_per_pass, 0, [](std::size_t) { return 0; },
       [&](std::size_t first, std::size_t last) {
-        const auto group = rows.subspan(first, last - first);
-        ref.clear();
-        known.append(group, ref, [&](std::span<const std::uint32_t> fresh, std::vector<float>& values) {
-          pack(fresh, unknown);
-          reference(model, unknown, values);
-        });
+        const auto group = rows.subspan(own.first + first, last - first);
+        known.copy_to(group, ref);
         pack(group, batch);
         f(group, std::as_const(batch), std::span<const float>(ref));
       });

@@ -20,6 +20,7 @@
 #include "rlcore/trainer/metrics.hpp"
 #include "rlcore/trainer/preference/pair_rows.hpp"
 #include "rlcore/trainer/preference/score_file.hpp"
+#include "rlcore/trainer/rank_reports.hpp"
 #include "rlcore/trainer/supervised/task.hpp"
 
 RLCORE_BEGIN
@@ -62,12 +63,19 @@ class rm_task {
     const global_counts step = count(rows.size());
     report_type total;
     std::int64_t tokens = 0;
-    for_passes(train_, rows, [&](std::span<const std::uint32_t> group) {
-      tokens += static_cast<std::int64_t>(batch_.size());
-      model.value_forward_backward(batch_, last_, [&](std::span<const float> reward, std::span<float> slope) {
-        total += loss(train_, group, reward, step, slope);
-      });
-    });
+    for (const std::uint32_t i : rows) tokens += tokens_of(train_[i]);
+    std::vector<std::uint32_t> group;
+    model.for_micro_batches(
+        rows.size(), settings_.pairs_per_pass, 0, [&](std::size_t i) { return tokens_of(train_[rows[i]]); },
+        [&](std::span<const std::uint32_t> own) {
+          group.clear();
+          for (const std::uint32_t i : own) group.push_back(rows[i]);
+          pack(train_, group);
+          model.value_forward_backward(batch_, last_, [&](std::span<const float> reward, std::span<float> slope) {
+            total += loss(train_, group, reward, step, slope);
+          });
+        });
+    sum_over_ranks(model, total);
     m.set("train/loss", total.value(0));
     m.set("train/acc", total.monitor_mean(0));
     m.set("train/chosen_reward", total.monitor_mean(1));
@@ -84,15 +92,22 @@ class rm_task {
     report_type total;
     std::vector<float> reward;
     std::vector<double> all;
-    score_file file(settings_.scores);
-    for_passes(eval_, rows, [&](std::span<const std::uint32_t> group) {
-      reward.resize(last_.size());
-      nn::values(model.model, model.space, batch_, last_, reward);
-      total += loss(eval_, group, reward, step, {});
-      all.insert(all.end(), reward.begin(), reward.end());
-      for (std::size_t i = 0; file.wanted() && i < reward.size(); i += 2)
-        file.add({{"chosen_reward", reward[i]}, {"reject_reward", reward[i + 1]}});
-    });
+    const row_range own = own_rows(model, rows.size(), [&](std::size_t i) { return tokens_of(eval_[i]); });
+    for_each_group(
+        own.size(), settings_.pairs_per_pass, 0, [](std::size_t) { return 0; },
+        [&](std::size_t first, std::size_t last) {
+          const auto group = std::span<const std::uint32_t>(rows).subspan(own.first + first, last - first);
+          pack(eval_, group);
+          reward.resize(last_.size());
+          nn::values(model.model, model.space, batch_, last_, reward);
+          total += loss(eval_, group, reward, step, {});
+          all.insert(all.end(), reward.begin(), reward.end());
+        });
+    sum_over_ranks(model, total);
+    gather_rows(model, all);
+    score_file file(writes(model) ? settings_.scores : std::filesystem::path());
+    for (std::size_t i = 0; file.wanted() && i < all.size(); i += 2)
+      file.add({{"chosen_reward", static_cast<float>(all[i])}, {"reject_reward", static_cast<float>(all[i + 1])}});
     file.close();
     moments_ = moments_of(all);
     m.set("eval/eval_loss", total.value(0));
@@ -130,21 +145,19 @@ class rm_task {
     return {mean, std::max(1e-8, std::sqrt(squares.value() / (n - 1)))};
   }
 
-  template <class F>
-  void for_passes(const preference_rows<preference_pair>& set, std::span<const std::uint32_t> rows, F&& f) {
-    for_each_group(
-        rows.size(), settings_.pairs_per_pass, 0, [](std::size_t) { return 0; },
-        [&](std::size_t first, std::size_t last) {
-          batch_.clear();
-          last_.clear();
-          const auto group = rows.subspan(first, last - first);
-          for (const std::uint32_t i : group)
-            for (const std::vector<std::int32_t>* tokens : {&set[i].chosen, &set[i].rejected}) {
-              batch_.push_back(*tokens);
-              last_.push_back(static_cast<std::int32_t>(batch_.values.size()) - 1);
-            }
-          f(group);
-        });
+  static std::int64_t tokens_of(const preference_pair& p) noexcept {
+    return std::ssize(p.chosen) + std::ssize(p.rejected);
+  }
+
+  /// Side by side in batch_, the last token of each answer in last_.
+  void pack(const preference_rows<preference_pair>& set, std::span<const std::uint32_t> rows) {
+    batch_.clear();
+    last_.clear();
+    for (const std::uint32_t i : rows)
+      for (const std::vector<std::int32_t>* tokens : {&set[i].chosen, &set[i].rejected}) {
+        batch_.push_back(*tokens);
+        last_.push_back(static_cast<std::int32_t>(batch_.values.size()) - 1);
+      }
   }
 
   report_type loss(const preference_rows<preference_pair>& set, std::span<const std::uint32_t> group,

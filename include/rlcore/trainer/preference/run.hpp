@@ -1,7 +1,6 @@
 // What DPO, KTO, reward and process reward runs have in common before and after the supervised loop.
 #pragma once
 
-#include <cstdio>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -12,6 +11,7 @@
 #include "rlcore/checkpoint/resolve_model.hpp"
 #include "rlcore/data/open_blend.hpp"
 #include "rlcore/text/text_file.hpp"
+#include "rlcore/trainer/console.hpp"
 #include "rlcore/trainer/model_files.hpp"
 #include "rlcore/trainer/options.hpp"
 #include "rlcore/trainer/preference/row_text.hpp"
@@ -46,7 +46,7 @@ inline row_rules read_row_rules(const options& opt, const base_model& base) {
       throw config_error("--max_len " + std::to_string(rules.max_len) + " is more than the model's " +
                          std::to_string(positions) + " positions (max_position_embeddings)");
     rules.max_len = static_cast<std::size_t>(positions);
-    std::printf("note: --max_len is %lld, the positions that the model has\n", static_cast<long long>(positions));
+    say("note: --max_len is %lld, the positions that the model has\n", static_cast<long long>(positions));
   }
   if (opt.known().find("apply_chat_template") == nullptr) return rules;
   const std::string jinja = opt.find<std::string>("tokenizer_chat_template").value_or("");
@@ -70,8 +70,8 @@ inline std::filesystem::path scores_path(const options& opt) {
 template <class Rows>
 void announce_rows(const options& opt, const Rows& train, const Rows& held_out) {
   train.require_some(opt.get<std::string>("dataset"));
-  std::printf("%s\n", train.summary("train").c_str());
-  if (held_out.read > 0) std::printf("%s\n", held_out.summary("eval ").c_str());
+  say("%s\n", train.summary("train").c_str());
+  if (held_out.read > 0) say("%s\n", held_out.summary("eval ").c_str());
 }
 
 /// The model of the last checkpoint, copied to --save_path. Throws file_error.
@@ -89,7 +89,7 @@ inline void export_model(const options& opt) {
       fs::copy(from / part, part == std::string("huggingface") ? to : to / part,
                fs::copy_options::recursive | fs::copy_options::overwrite_existing, failure);
   if (failure) throw file_error(to.string() + ": cannot write the model: " + failure.message());
-  std::printf("model       %s\n", to.string().c_str());
+  say("model       %s\n", to.string().c_str());
 }
 
 }  // namespace trainer

@@ -58,6 +58,7 @@ inline trainee_settings read_openrlhf_trainee(const options& opt) {
   const auto [beta1, beta2] = adam_betas(opt);
   s.adamw = {.beta1 = beta1, .beta2 = beta2, .eps = 1e-8, .weight_decay = opt.get<double>("l2")};
   s.decay_norms_and_biases = false;
+  s.save_whole = true;
   s.logits_bytes = static_cast<std::size_t>(opt.get<std::int64_t>("rlcore.logits_memory_mb")) << 20;
   s.recompute = opt.get<bool>("gradient_checkpointing");
   s.seed = static_cast<std::uint64_t>(opt.get<std::int64_t>("seed"));

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "rlcore/device/any_device.hpp"
+#include "rlcore/trainer/console.hpp"
 #include "rlcore/trainer/preference/dpo_task.hpp"
 #include "rlcore/trainer/preference/kto_task.hpp"
 #include "rlcore/trainer/preference/prm_task.hpp"
@@ -47,7 +48,9 @@ inline base_model open_language_model(const options& opt) {
 /// DPO (Rafailov et al. 2023) and its relatives with --ipo, --label_smoothing, --nll_loss_coef. Throws rlcore::error
 /// before the first step for everything that can be known by then.
 template <class Device>
-void train_dpo(Device& device, const options& opt) {
+void train_dpo(Device& device, const options& opt, parallel::any_communicator* all = nullptr) {
+  const team ranks(opt, all);
+  const silence others(!ranks.first());
   const base_model base = open_language_model(opt);
   const row_rules rules = read_row_rules(opt, base);
   const pair_columns keys{opt.find<std::string>("prompt_key").value_or(""), opt.get<std::string>("chosen_key"),
@@ -57,7 +60,7 @@ void train_dpo(Device& device, const options& opt) {
   if (const auto rows = open_evaluation_rows(opt)) held_out = read_pairs(*rows, keys, rules, true);
   announce_rows(opt, train, held_out);
   if (opt.get<bool>("ipo") && opt.get<double>("label_smoothing") != 0)
-    std::printf("note: --label_smoothing has no effect with --ipo\n");
+    say("note: --label_smoothing has no effect with --ipo\n");
   auto reference = load_reference(device, opt, base);
   dpo_task<Device> task({.beta = opt.get<double>("beta"),
                          .label_smoothing = opt.get<double>("label_smoothing"),
@@ -67,13 +70,15 @@ void train_dpo(Device& device, const options& opt) {
                          .scores = scores_path(opt)},
                         std::move(train), std::move(held_out), reference ? &*reference : nullptr);
   const std::array<std::string, 4> shown{"train/loss", "train/acc", "eval/eval_loss", "eval/acc_mean"};
-  train_supervised(device, opt, read_openrlhf_run(opt), read_openrlhf_trainee(opt), base, task, shown);
-  export_model(opt);
+  train_supervised(device, opt, read_openrlhf_run(opt), read_openrlhf_trainee(opt), base, task, shown, ranks);
+  if (ranks.first()) export_model(opt);
 }
 
 /// KTO (Ethayarajh et al. 2024).
 template <class Device>
-void train_kto(Device& device, const options& opt) {
+void train_kto(Device& device, const options& opt, parallel::any_communicator* all = nullptr) {
+  const team ranks(opt, all);
+  const silence others(!ranks.first());
   const base_model base = open_language_model(opt);
   const row_rules rules = read_row_rules(opt, base);
   const unpaired_columns keys{opt.get<std::string>("input_key"), opt.find<std::string>("output_key").value_or(""),
@@ -91,14 +96,16 @@ void train_kto(Device& device, const options& opt) {
                          .scores = scores_path(opt)},
                         rules, std::move(train), std::move(held_out), reference ? &*reference : nullptr);
   const std::array<std::string, 3> shown{"train/kto_loss", "eval/eval_loss", "eval/pair_acc"};
-  train_supervised(device, opt, read_openrlhf_run(opt), read_openrlhf_trainee(opt), base, task, shown);
-  export_model(opt);
+  train_supervised(device, opt, read_openrlhf_run(opt), read_openrlhf_trainee(opt), base, task, shown, ranks);
+  if (ranks.first()) export_model(opt);
 }
 
 /// A reward model (Ouyang et al. 2022). Without --eval_dataset the first hundredth of the training rows gives the mean
 /// and deviation of rewards that config.json holds.
 template <class Device>
-void train_rm(Device& device, const options& opt) {
+void train_rm(Device& device, const options& opt, parallel::any_communicator* all = nullptr) {
+  const team ranks(opt, all);
+  const silence others(!ranks.first());
   base_model base = open_base_model(opt.get<std::string>("pretrain"));
   base.config.output = nn::model_output::score;
   const row_rules rules = read_row_rules(opt, base);
@@ -112,23 +119,25 @@ void train_rm(Device& device, const options& opt) {
     const std::size_t n = std::min(train.size(), std::max<std::size_t>(1, train.read / 100));
     held_out.rows.assign(train.rows.begin(), train.rows.begin() + static_cast<std::ptrdiff_t>(n));
     held_out.read = n;
-    std::printf("note: without --eval_dataset the first %zu training rows are evaluated\n", n);
+    say("note: without --eval_dataset the first %zu training rows are evaluated\n", n);
   }
   announce_rows(opt, train, held_out);
   const bool margins = opt.get<bool>("margin_loss"), logistic = opt.get<std::string>("loss") == "sigmoid";
-  if (margins && !logistic) std::printf("note: --margin_loss has no effect with --loss logexp\n");
+  if (margins && !logistic) say("note: --margin_loss has no effect with --loss logexp\n");
   rm_task<Device> task({.margins = margins && logistic,
                         .pairs_per_pass = opt.get<std::int64_t>("micro_train_batch_size"),
                         .scores = scores_path(opt)},
                        std::move(train), std::move(held_out));
   const std::array<std::string, 4> shown{"train/loss", "train/acc", "eval/eval_loss", "eval/acc_mean"};
-  train_supervised(device, opt, read_openrlhf_run(opt), read_openrlhf_trainee(opt), base, task, shown);
-  export_model(opt);
+  train_supervised(device, opt, read_openrlhf_run(opt), read_openrlhf_trainee(opt), base, task, shown, ranks);
+  if (ranks.first()) export_model(opt);
 }
 
 /// A process reward model (Lightman et al. 2023) that judges in tokens of the vocabulary.
 template <class Device>
-void train_prm(Device& device, const options& opt) {
+void train_prm(Device& device, const options& opt, parallel::any_communicator* all = nullptr) {
+  const team ranks(opt, all);
+  const silence others(!ranks.first());
   const base_model base = open_language_model(opt);
   const row_rules rules = read_row_rules(opt, base);
   const step_columns keys{opt.get<std::string>("input_key"), opt.get<std::string>("label_key"),
@@ -143,15 +152,15 @@ void train_prm(Device& device, const options& opt) {
                          .scores = scores_path(opt)},
                         std::move(train), std::move(held_out));
   const std::array<std::string, 4> shown{"train/prm_loss", "train/acc", "eval/eval_loss", "eval/acc_mean"};
-  train_supervised(device, opt, read_openrlhf_run(opt), read_openrlhf_trainee(opt), base, task, shown);
-  export_model(opt);
+  train_supervised(device, opt, read_openrlhf_run(opt), read_openrlhf_trainee(opt), base, task, shown, ranks);
+  if (ranks.first()) export_model(opt);
 }
 
 #if defined(RLCORE_LINKED_TRAINERS)  // compiled in rlcore::trainers
-extern template void train_dpo(any_device&, const options&);
-extern template void train_kto(any_device&, const options&);
-extern template void train_rm(any_device&, const options&);
-extern template void train_prm(any_device&, const options&);
+extern template void train_dpo(any_device&, const options&, parallel::any_communicator*);
+extern template void train_kto(any_device&, const options&, parallel::any_communicator*);
+extern template void train_rm(any_device&, const options&, parallel::any_communicator*);
+extern template void train_prm(any_device&, const options&, parallel::any_communicator*);
 #endif
 
 }  // namespace trainer

@@ -4,6 +4,7 @@
 #include "rlcore/trainer/options.hpp"
 #include "rlcore/trainer/options/device_checks.hpp"
 #include "rlcore/trainer/registry/device_keys.hpp"
+#include "rlcore/trainer/registry/rank_keys.hpp"
 #include "rlcore/trainer/registry/registry.hpp"
 
 RLCORE_BEGIN
@@ -65,7 +66,7 @@ inline registry evaluate_registry() {
   known.program = "evaluate";
   known.summary = "accuracy of a model, or of stored responses, on problems with known answers";
   known.check = check_device_options;
-  return known.add(keys::evaluation).add(keys::device).add(keys::evaluation_own);
+  return known.add(keys::evaluation).add(keys::ranks).add(keys::device).add(keys::evaluation_own);
 }
 
 }  // namespace trainer

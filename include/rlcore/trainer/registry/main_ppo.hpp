@@ -15,6 +15,7 @@
 #include "rlcore/trainer/registry/device_keys.hpp"
 #include "rlcore/trainer/registry/further_keys.hpp"
 #include "rlcore/trainer/registry/megatron_keys.hpp"
+#include "rlcore/trainer/registry/rank_keys.hpp"
 #include "rlcore/trainer/registry/registry.hpp"
 #include "rlcore/trainer/registry/reward_keys.hpp"
 #include "rlcore/trainer/registry/rollout_keys.hpp"
@@ -37,6 +38,8 @@ inline registry main_ppo_registry() {
       .add(keys::reward)
       .add(keys::critic)
       .add(keys::trainer)
+      .add(keys::ranks)
+      .add(keys::sharing)
       .add(keys::device)
       .add(keys::own)
       .add(keys::own_reward);

@@ -5,6 +5,7 @@
 #include "rlcore/trainer/options/preference_checks.hpp"
 #include "rlcore/trainer/registry/device_keys.hpp"
 #include "rlcore/trainer/registry/openrlhf_keys.hpp"
+#include "rlcore/trainer/registry/rank_keys.hpp"
 #include "rlcore/trainer/registry/registry.hpp"
 
 RLCORE_BEGIN
@@ -100,7 +101,12 @@ inline registry openrlhf_registry(const char* program, const char* summary) {
 }
 inline registry& finish_openrlhf(registry& known, std::span<const key> own) {
   known.add_as_flags(keys::openrlhf_training).add_as_flags(keys::openrlhf_run).add_as_flags(keys::openrlhf_device);
-  return known.add_as_flags(own).add(keys::device).add(keys::openrlhf_own).add_flags(keys::openrlhf_flags);
+  return known.add_as_flags(own)
+      .add(keys::ranks)
+      .add(keys::sharing)
+      .add(keys::device)
+      .add(keys::openrlhf_own)
+      .add_flags(keys::openrlhf_flags);
 }
 
 }  // namespace detail

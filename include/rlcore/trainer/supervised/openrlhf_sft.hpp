@@ -17,6 +17,7 @@
 #include "rlcore/trainer/preference/settings.hpp"
 #include "rlcore/trainer/registry/openrlhf_keys.hpp"
 #include "rlcore/trainer/registry/openrlhf_sft_keys.hpp"
+#include "rlcore/trainer/registry/rank_keys.hpp"
 #include "rlcore/trainer/supervised/sft_settings.hpp"
 
 RLCORE_BEGIN
@@ -45,7 +46,7 @@ inline registry openrlhf_sft_registry() {
   known.check = check_openrlhf_sft;
   known.add_as_flags(keys::openrlhf_data).add_as_flags(keys::openrlhf_training).add_as_flags(keys::openrlhf_run);
   known.add_as_flags(keys::openrlhf_device).add_as_flags(keys::openrlhf_sft);
-  known.add(keys::device).add(keys::openrlhf_own);
+  known.add(keys::ranks).add(keys::sharing).add(keys::device).add(keys::openrlhf_own);
   return known.add(keys::openrlhf_sft_own).add_flags(keys::openrlhf_flags).add_flags(keys::show_mask);
 }
 

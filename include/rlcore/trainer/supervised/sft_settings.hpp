@@ -16,6 +16,7 @@
 #include "rlcore/trainer/options/policy_checks.hpp"
 #include "rlcore/trainer/registry/device_keys.hpp"
 #include "rlcore/trainer/registry/openrlhf_sft_keys.hpp"
+#include "rlcore/trainer/registry/rank_keys.hpp"
 #include "rlcore/trainer/registry/sft_keys.hpp"
 #include "rlcore/trainer/registry/trainer_keys.hpp"
 #include "rlcore/trainer/supervised/settings.hpp"
@@ -86,16 +87,15 @@ inline void check_sft_options(options& opt) {
       throw config_error("trainer.checkpoint.save_contents: '" + part +
                          "'; expected model, optimizer, extra, hf_model" +
                          did_you_mean(part, std::vector<std::string>{"model", "optimizer", "extra", "hf_model"}));
-  if (!opt.is_set("trainer.nnodes") && !opt.is_set("trainer.n_gpus_per_node")) return;
-  const std::int64_t world = opt.find<std::int64_t>("trainer.nnodes").value_or(1) *
-                             opt.find<std::int64_t>("trainer.n_gpus_per_node").value_or(1),
-                     ranks = std::max<std::int64_t>(1, world / opt.get<std::int64_t>("ulysses_sequence_parallel_size")),
+  const std::int64_t world = asked_ranks(opt);
+  if (world == 0) return;
+  const std::int64_t ranks = std::max<std::int64_t>(1, world / opt.get<std::int64_t>("ulysses_sequence_parallel_size")),
                      batch = opt.get<std::int64_t>("data.train_batch_size"),
                      micro = opt.get<std::int64_t>("data.micro_batch_size_per_gpu");
   if (batch % ranks != 0 || batch / ranks % micro != 0)
     opt.note("verl would refuse this: data.train_batch_size=" + std::to_string(batch) + " over " +
              std::to_string(ranks) + " devices does not divide into micro-batches of " + std::to_string(micro) +
-             "; one process does not mind");
+             "; here ranks may differ");
 }
 
 inline sft_run_settings read_sft_settings(const options& opt) {
@@ -125,6 +125,9 @@ inline sft_run_settings read_sft_settings(const options& opt) {
   read_betas(opt, "optim.betas", s.trainee.adamw);
   s.trainee.logits_bytes = static_cast<std::size_t>(opt.get<std::int64_t>("rlcore.logits_memory_mb")) << 20;
   s.trainee.recompute = opt.get<bool>("model.enable_gradient_checkpointing");
+  const std::vector<std::string> contents = opt.list("trainer.checkpoint.save_contents");
+  s.trainee.save_whole = !opt.is_set("trainer.checkpoint.save_contents") ||
+                         std::find(contents.begin(), contents.end(), "hf_model") != contents.end();
 
   supervised_settings& run = s.run;
   run.name = opt.get<std::string>("trainer.project_name") + "/" + opt.get<std::string>("trainer.experiment_name");
@@ -168,7 +171,7 @@ inline registry sft_registry() {
   known.later_config_names = {"ppo_trainer", "ppo_megatron_trainer", "dapo_trainer"};
   known.check = check_sft_options;
   known.add(keys::sft_data).add(keys::sft_model).add(keys::sft_optim).add(keys::sft_run);
-  known.add(keys::device).add(keys::sft_own);
+  known.add(keys::ranks).add(keys::sharing).add(keys::device).add(keys::sft_own);
   return known.add_flags(keys::own_flags).add_flags(keys::show_mask);
 }
 

@@ -19,6 +19,7 @@
 #include "rlcore/tensor/span.hpp"
 #include "rlcore/trainer/metrics.hpp"
 #include "rlcore/trainer/progress.hpp"
+#include "rlcore/trainer/rank_reports.hpp"
 #include "rlcore/trainer/supervised/task.hpp"
 #include "rlcore/trainer/trainee.hpp"
 
@@ -84,14 +85,17 @@ class sft_task {
     report_of<Objective> report;
     packed_examples packed;
     const auto length = [&](std::size_t i) { return train_[rows[i]].tokens.size(); };
-    for_each_group(rows.size(), rows_per_pass_, tokens_per_pass_, length, [&](std::size_t first, std::size_t last) {
-      packed.clear();
-      for (std::size_t i = first; i < last; ++i) packed.push_back(train_[rows[i]]);
-      model.forward_backward(packed.inputs, packed.targets, 1.0f,
-                             [&](std::span<const float> logp, std::span<const float>, std::span<float> dlogp,
-                                 std::span<float>) { report += loss(packed, logp, counts, {.logp = dlogp}); });
-      tell("update", last, rows.size());
-    });
+    std::size_t done = 0;
+    model.for_micro_batches(
+        rows.size(), rows_per_pass_, tokens_per_pass_, length, [&](std::span<const std::uint32_t> own) {
+          packed.clear();
+          for (const std::uint32_t i : own) packed.push_back(train_[rows[i]]);
+          model.forward_backward(packed.inputs, packed.targets, 1.0f,
+                                 [&](std::span<const float> logp, std::span<const float>, std::span<float> dlogp,
+                                     std::span<float>) { report += loss(packed, logp, counts, {.logp = dlogp}); });
+          tell("update", done += own.size(), rows.size());
+        });
+    sum_over_ranks(model, report);
     m.set("train/loss", report.loss());
     m.set("train/tokens", counts.tokens());
     m.set("perf/total_num_tokens", tokens);
@@ -104,16 +108,19 @@ class sft_task {
     packed_examples packed;
     std::vector<float> logp;
     const auto length = [&](std::size_t i) { return eval_[i].tokens.size(); };
-    for_each_group(eval_.size(), rows_per_pass_, tokens_per_pass_, length, [&](std::size_t first, std::size_t last) {
+    const row_range own = own_rows(model, eval_.size(), length);
+    const auto own_length = [&](std::size_t i) { return length(own.first + i); };
+    for_each_group(own.size(), rows_per_pass_, tokens_per_pass_, own_length, [&](std::size_t first, std::size_t last) {
       packed.clear();
-      for (std::size_t i = first; i < last; ++i) packed.push_back(eval_[i]);
+      for (std::size_t i = first; i < last; ++i) packed.push_back(eval_[own.first + i]);
       logp.resize(packed.targets.row.size());
       nn::log_probs(model.model, model.space, packed.inputs, packed.targets, 1.0f, logp, {});
       report += rlcore::evaluate(serial{}, negative_log_likelihood{}, token_mean{},
                                  token_batch<float>{.logp = std::span<const float>(logp), .offsets = packed.offsets},
                                  counts, token_gradients<float>{});
-      tell("evaluation", last, eval_.size());
+      tell("evaluation", last, own.size());
     });
+    sum_over_ranks(model, report);
     m.set(eval_name_, report.loss());
   }
 

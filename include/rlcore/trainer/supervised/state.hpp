@@ -14,6 +14,7 @@
 #include "rlcore/checkpoint/layout.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/version.hpp"
+#include "rlcore/trainer/save_step_together.hpp"
 #include "rlcore/trainer/supervised/task.hpp"
 
 RLCORE_BEGIN
@@ -26,12 +27,13 @@ struct supervised_state {
 };
 
 /// Writes global_step_{state.step} below `root`, then the tracker, then deletes all but the newest `keep` (0: all
-/// stay). Whatever fails, older checkpoints stay intact.
+/// stay). Whatever fails, older checkpoints stay intact. All ranks of the model have to call it.
 template <class Device, class Task>
-void save_supervised(const std::filesystem::path& root, const trainee<Device>& model, const Task& task,
+void save_supervised(const std::filesystem::path& root, trainee<Device>& model, const Task& task,
                      const std::filesystem::path& tokenizer_folder, const supervised_state& state, std::int64_t keep) {
-  checkpoint::save_step(root, state.step, keep, [&](const std::filesystem::path& folder) {
+  save_step_together(root, state.step, keep, model.world(), [&](const std::filesystem::path& folder) {
     model.save(folder, tokenizer_folder);
+    if (model.world() != nullptr && !model.world()->first()) return;
     if constexpr (requires { task.save(folder); }) task.save(folder);
     const nlohmann::ordered_json data{{"rlcore_version", RLCORE_VERSION_STRING},
                                       {"step", state.step},

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -18,6 +17,7 @@
 #include "rlcore/data/table.hpp"
 #include "rlcore/device/any_device.hpp"
 #include "rlcore/text/chat_template.hpp"
+#include "rlcore/trainer/console.hpp"
 #include "rlcore/trainer/options.hpp"
 #include "rlcore/trainer/preference/run.hpp"
 #include "rlcore/trainer/preference/settings.hpp"
@@ -40,11 +40,10 @@ inline std::vector<data::sft_example> checked_rows(data::sft_rows rows, const ba
   if (static_cast<std::int64_t>(longest) > base.config.max_position_embeddings)
     throw data_error(from + ": a row has " + std::to_string(longest) + " tokens, more than the model's " +
                      std::to_string(base.config.max_position_embeddings) + " positions (max_position_embeddings)");
-  std::printf("%-6s %zu rows", name, rows.size());
+  say("%-6s %zu rows", name, rows.size());
   if (rows.size() != rows.rows_read)
-    std::printf(" (%zu left out: empty, or no room for an answer)", rows.rows_read - rows.size());
-  std::printf(", %zu tokens, %zu of them learnt, the longest row has %zu, from %s\n", tokens, trained, longest,
-              from.c_str());
+    say(" (%zu left out: empty, or no room for an answer)", rows.rows_read - rows.size());
+  say(", %zu tokens, %zu of them learnt, the longest row has %zu, from %s\n", tokens, trained, longest, from.c_str());
   return std::move(rows.examples);
 }
 
@@ -111,31 +110,33 @@ inline sft_work open_openrlhf_sft(const options& opt, const base_model& base) {
 
 /// Throws rlcore::error before the first step for everything that can be known by then.
 template <class Device>
-void train_sft(Device& device, const options& opt) {
+void train_sft(Device& device, const options& opt, parallel::any_communicator* all = nullptr) {
+  const team ranks(opt, all);
+  const silence others(!ranks.first());
   const base_model base =
       open_base_model(opt.get<std::string>(speaks_openrlhf(opt) ? "pretrain" : "model.partial_pretrain"));
   if (base.config.output != nn::model_output::logits)
     throw config_error(base.folder.string() + " is a score model; expected one that predicts tokens");
   sft_work work = speaks_openrlhf(opt) ? open_openrlhf_sft(opt, base) : open_verl_sft(opt, base);
   if (work.show_mask > 0) {
-    std::printf("+ learnt, - not learnt; | between tokens\n");
+    say("+ learnt, - not learnt; | between tokens\n");
     for (std::size_t i = 0; i < std::min(work.train.size(), static_cast<std::size_t>(work.show_mask)); ++i)
-      std::printf("row %zu: %zu tokens, %zu learnt\n%s", i, work.train[i].tokens.size(), work.train[i].trained(),
-                  mask_text(work.train[i], base.tokenizer).c_str());
+      say("row %zu: %zu tokens, %zu learnt\n%s", i, work.train[i].tokens.size(), work.train[i].trained(),
+          mask_text(work.train[i], base.tokenizer).c_str());
     return;
   }
   const std::vector<std::string> shown{"train/loss", work.eval_name};
   const auto run = [&](auto objective) {
     sft_task<Device, decltype(objective)> task(std::move(work.train), std::move(work.eval), work.run.rows_per_pass,
                                                work.eval_name);
-    train_supervised(device, opt, work.run, work.trainee, base, task, shown);
+    train_supervised(device, opt, work.run, work.trainee, base, task, shown, ranks);
   };
   work.dft ? run(dft{}) : run(negative_log_likelihood{});
-  if (speaks_openrlhf(opt)) export_model(opt);
+  if (speaks_openrlhf(opt) && ranks.first()) export_model(opt);
 }
 
 #if defined(RLCORE_LINKED_TRAINERS)  // compiled in rlcore::trainers
-extern template void train_sft(any_device&, const options&);
+extern template void train_sft(any_device&, const options&, parallel::any_communicator*);
 #endif
 
 }  // namespace trainer

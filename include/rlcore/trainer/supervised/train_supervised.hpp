@@ -11,11 +11,13 @@
 #include <vector>
 
 #include "rlcore/checkpoint/resolve_model.hpp"
+#include "rlcore/trainer/console.hpp"
 #include "rlcore/trainer/logger.hpp"
 #include "rlcore/trainer/options.hpp"
 #include "rlcore/trainer/report.hpp"
 #include "rlcore/trainer/supervised/base_model.hpp"
 #include "rlcore/trainer/supervised/loop.hpp"
+#include "rlcore/trainer/team.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -27,52 +29,57 @@ inline void print_ends(std::span<const metric_row> rows, std::span<const std::st
     for (const metric_row& row : rows)
       if (row.values.contains(name)) (first == nullptr ? first : last) = &row.values;
     if (first == nullptr) continue;
-    std::printf("%-11s %.4f", name.c_str(), first->get(name));
-    if (last != nullptr) std::printf(" -> %.4f", last->get(name));
-    std::printf("\n");
+    say("%-11s %.4f", name.c_str(), first->get(name));
+    if (last != nullptr) say(" -> %.4f", last->get(name));
+    say("\n");
   }
 }
 
 /// Trains `task` from `base` (or from the run's last checkpoint) as `settings` and `how` say. `opt` gives the notes to
 /// print and the command line for the report; `shown` names the numbers whose first and last value end the output.
-/// `quiet` leaves out everything that is printed besides the steps. Throws rlcore::error before the first step for
-/// everything that can be known by then.
+/// `quiet` leaves out everything that is printed besides the steps; `ranks` share the work. Throws rlcore::error before
+/// the first step for everything that can be known by then.
 template <class Device, class Task>
 void train_supervised(Device& device, const options& opt, supervised_settings settings, const trainee_settings& how,
-                      const base_model& base, Task& task, std::span<const std::string> shown, bool quiet = false) {
-  const auto say = [quiet](const std::string& line) {
-    if (!quiet) std::printf("%s\n", line.c_str());
-  };
+                      const base_model& base, Task& task, std::span<const std::string> shown, const team& ranks,
+                      bool quiet = false) {
+  const silence others(quiet || !ranks.first());
+  const auto say = [](const std::string& line) { trainer::say("%s\n", line.c_str()); };
   for (const std::string& note : opt.notes()) say("note: " + note);
   const supervised_plan plan = make_supervised_plan(settings, task.train_size(), task.eval_size());
 
-  trainee<Device> model(device, base.config, how);
+  trainee<Device> model(device, base.config, how, &ranks.world());
   std::string model_text = fmt::format("{}: {}, {} layers, hidden {}, {:.3g} M parameters", base.folder.string(),
                                        nn::name_of(base.config.model), base.config.num_hidden_layers,
                                        base.config.hidden_size, static_cast<double>(model.model.size()) * 1e-6);
   if (how.lora)
     model_text += fmt::format("; LoRA of rank {}, alpha {:g}: {:.3g} M are trained", how.lora->rank, how.lora->alpha,
                               static_cast<double>(model.trained_size()) * 1e-6);
-  const std::string device_text = describe(device);
+  const std::string device_text = describe(device) + ranks.describe();
   say("model  " + model_text + "\ndevice " + device_text + "\n\n" + plan.table().text());
   std::fflush(stdout);
 
   const std::filesystem::path root = checkpoint::expand_home(settings.root);
   const checkpoint::resume_point from =
       checkpoint::find_resume(settings.resume_mode, checkpoint::expand_home(settings.resume_path).string(), root);
+  ranks.agree(from.step, "checkpoint", root);
   if (!from.notice.empty()) say("note: " + from.notice);
   supervised_state state{.train_rows = plan.train_rows, .rows_per_step = plan.rows_per_step, .seed = settings.seed};
   if (!from || how.lora) model.load(base.folder);  // with LoRA a checkpoint goes on from its base
   if (from) {
     state = load_supervised(from.folder, model, task, state);
     say("resumed after step " + std::to_string(state.step) + " from " + from.folder.string());
+    if (!model.notice().empty()) say("note: " + model.notice());
   }
   if constexpr (requires { task.prepare(model); }) task.prepare(model);
 
-  logger log(settings.loggers, root, from ? from.step : -1, checkpoint::expand_home(settings.tensorboard_dir).string());
-  progress bar;
+  logger log = ranks.first() ? logger(settings.loggers, root, from ? from.step : -1,
+                                      checkpoint::expand_home(settings.tensorboard_dir).string())
+                             : logger({"file"}, {});  // which keeps the rows and writes nothing
+  progress bar(stderr, ranks.first() && isatty(fileno(stderr)) != 0);
   supervised_loop<Device, Task> loop({settings, plan, model, task, base.folder, root}, state, log, bar);
   loop.run();
+  if (!ranks.first()) return;
 
   if (settings.report) {
     run_info info{settings.name, model_text, device_text, {}, {}};
@@ -85,7 +92,7 @@ void train_supervised(Device& device, const options& opt, supervised_settings se
     say("report      " + (root / "report.html").string());
   }
   say("metrics     " + log.path().string());
-  if (!quiet) print_ends(log.rows(), shown);
+  print_ends(log.rows(), shown);
   if (const auto step = checkpoint::read_tracker(root))
     say("checkpoint  " + (checkpoint::step_folder(root, *step) / "huggingface").string());
 }

@@ -1,0 +1,223 @@
+// The forward work of a policy run, shared between its ranks: sampling, rewards, log-probs, values. Each rank does a
+// part, then all have the whole; no number depends on who did what.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rlcore/data/sampler.hpp"
+#include "rlcore/parallel/communicator/alone.hpp"
+#include "rlcore/trainer/metrics.hpp"
+#include "rlcore/trainer/policy/collect.hpp"
+#include "rlcore/trainer/policy/run.hpp"
+#include "rlcore/trainer/policy/stages.hpp"
+#include "rlcore/trainer/policy/trajectory_bytes.hpp"
+#include "rlcore/trainer/policy/validate.hpp"
+#include "rlcore/trainer/progress.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+template <class Device, policy_algorithm Algorithm = verl_algorithm>
+class policy_rounds {
+ public:
+  policy_rounds(const policy_run<Device, Algorithm>& run, progress& bar) : run_(run), bar_(bar) {}
+  policy_rounds(const policy_rounds&) = delete;
+  policy_rounds& operator=(const policy_rounds&) = delete;
+
+  /// The number-th round of sampling, scored, with the log-probs of the policy that sampled it.
+  std::vector<trajectory> sample_round(std::int64_t step, std::int64_t number, stages& time) {
+    const policy_settings& s = run_.settings;
+    const std::vector<std::uint32_t> rows =
+        data::rows_of_batch(run_.train.size(), run_.plan.prompts_per_round, number, s.seed, s.shuffle);
+    rollout::generation how = generation(s.sampling);
+    how.weights = s.rollout_weights;
+    std::vector<trajectory> round = time("gen", [&] {
+      if (run_.stored != nullptr) return own_part((*run_.stored)(step));
+      return sample_part(rows, s.samples, how, key_of(s, stream::rollout, number), "rollout");
+    });
+    time("reward", [&] {
+      bar_.phase("reward", 0, 0);
+      run_.rewards.score(round, run_.train, run_.tokenizer);
+      round = gather_trajectories(workers(), std::move(round));
+      pool_counts();
+    });
+    // The old log-probs are the ones recorded while sampling: same kernels, same bits, no second pass unless asked for.
+    if (s.recompute_old_log_prob || run_.stored != nullptr) {
+      if (run_.stored == nullptr)
+        for (trajectory& t : round) t.rollout_logp = t.old_logp;
+      time("old_log_prob", [&] {
+        bar_.phase("old log-probs", 0, 0);
+        const bool entropies = run_.stored != nullptr;
+        constexpr std::array fields{&trajectory::old_logp, &trajectory::entropy};
+        compute_own_rows(scorers(), round, std::span(fields).first(entropies ? 2 : 1), [&](std::span<trajectory> own) {
+          score_trajectories(run_.policy.model, run_.policy.space, own, s.sampling.temperature,
+                             run_.plan.old_trajectories, run_.plan.old_tokens, &trajectory::old_logp,
+                             entropies ? &trajectory::entropy : nullptr);
+        });
+      });
+    }
+    for (trajectory& t : round) t.sampled_step = step;
+    return round;
+  }
+
+  /// trajectory::ref_logp, where a KL needs it and it is not there.
+  void score_reference(std::vector<trajectory>& rows, stages& time) {
+    if (run_.reference == nullptr || std::all_of(rows.begin(), rows.end(), [](const trajectory& t) {
+          return t.ref_logp.size() == t.old_logp.size();
+        }))
+      return;
+    time("ref", [&] {
+      bar_.phase("reference", 0, 0);
+      const auto score = [&] {
+        constexpr std::array fields{&trajectory::ref_logp};
+        compute_own_rows(scorers(), rows, std::span(fields), [&](std::span<trajectory> own) {
+          score_trajectories(*run_.reference, run_.policy.space, own, run_.settings.sampling.temperature,
+                             run_.plan.ref_trajectories, run_.plan.ref_tokens, &trajectory::ref_logp);
+        });
+      };
+      if (run_.reference == &run_.policy.model)
+        run_.policy.with_base(score);
+      else
+        score();
+    });
+  }
+
+  /// trajectory::sum_squared_probs.
+  void score_squared_probs(std::vector<trajectory>& rows, stages& time) {
+    time("old_log_prob", [&] {
+      bar_.phase("squared probabilities", 0, 0);
+      constexpr std::array fields{&trajectory::sum_squared_probs};
+      compute_own_rows(scorers(), rows, std::span(fields), [&](std::span<trajectory> own) {
+        sum_squared_probs(run_.policy.model, run_.policy.space, own, run_.settings.sampling.temperature,
+                          run_.plan.old_trajectories, run_.plan.old_tokens);
+      });
+    });
+  }
+
+  /// trajectory::value, by the critic.
+  void score_values(std::vector<trajectory>& rows, stages& time) {
+    if (run_.value_model == nullptr) return;
+    time("values", [&] {
+      bar_.phase("values", 0, 0);
+      [[maybe_unused]] const auto whole = run_.value_model->summon();
+      constexpr std::array fields{&trajectory::value};
+      compute_own_rows(scorers(), rows, std::span(fields),
+                       [&](std::span<trajectory> own) { run_.value_model->values(own); });
+    });
+  }
+
+  /// trajectory::greedy_score: what the most likely answer to its prompt is worth.
+  void score_greedy_answers(std::vector<trajectory>& batch, std::int64_t step, stages& time) {
+    rollout::generation how = generation({0, -1, 1});
+    how.weights = run_.settings.rollout_weights;
+    const auto group = static_cast<std::size_t>(run_.settings.samples);
+    std::vector<std::uint32_t> rows;
+    for (std::size_t i = 0; i < batch.size(); i += group) rows.push_back(batch[i].row);
+    std::vector<trajectory> greedy = time("gen_max", [&] {
+      return sample_part(rows, 1, how, key_of(run_.settings, stream::greedy, step), "greedy rollout");
+    });
+    time("reward", [&] {
+      run_.rewards.score(greedy, run_.train, run_.tokenizer);
+      greedy = gather_trajectories(workers(), std::move(greedy));
+      run_.rewards.take_counts();
+      metrics unreported;
+      run_.rewards.report(unreported);
+    });
+    for (std::size_t i = 0; i < batch.size(); ++i)
+      batch[i].greedy_score = static_cast<float>(greedy[i / group].score());
+  }
+
+  /// Sets val-*; returns the mean score.
+  double validation(std::int64_t step, metrics& m, stages& time) {
+    return time("testing", [&] {
+      [[maybe_unused]] const auto whole = run_.policy.summon();
+      const policy_settings& s = run_.settings;
+      const double mean = validate(
+          run_.policy.engine, run_.policy.model, run_.policy.space, run_.tokenizer, *run_.val, run_.rewards,
+          s.val_samples, generation(s.val_sampling), key_of(s, stream::validation, step), m,
+          [&](std::size_t done) {
+            bar_.phase("validation", done * static_cast<std::size_t>(workers().size()),
+                       run_.val->size() * static_cast<std::size_t>(s.val_samples));
+          },
+          &workers());
+      run_.rewards.take_counts();
+      metrics counted;
+      run_.rewards.report(counted);  // reward/* of a step are about its own responses
+      return mean;
+    });
+  }
+
+  /// reward/* of the rounds since the last call.
+  void report_rewards(metrics& m) {
+    for (const std::vector<double>& counts : counts_) run_.rewards.add_counts(counts);
+    counts_.clear();
+    run_.rewards.report(m);
+  }
+
+ private:
+  /// Ranks that sample: every one its own rows. Those that share a sequence in training compute log-probs together.
+  parallel::any_communicator& workers() { return run_.ranks != nullptr ? run_.ranks->sums() : self_; }
+  parallel::any_communicator& scorers() { return run_.ranks != nullptr ? run_.ranks->data() : self_; }
+
+  rollout::generation generation(const rollout::sampling& how) const {
+    const policy_settings& s = run_.settings;
+    return {how,
+            s.max_response_length,
+            run_.eos_ids,
+            s.max_sequences,
+            s.max_batched_tokens,
+            s.max_cache_bytes,
+            s.share_prompts,
+            s.chunk_prompts};
+  }
+
+  row_range own_share(std::size_t prompts, std::int64_t samples) {
+    return share_of_responses(prompts, static_cast<std::size_t>(samples), static_cast<std::size_t>(workers().size()),
+                              static_cast<std::size_t>(workers().rank()));
+  }
+  std::vector<trajectory> sample_part(std::span<const std::uint32_t> rows, std::int64_t samples,
+                                      const rollout::generation& how, random_key key, const char* phase) {
+    const row_range own = own_share(rows.size(), samples);
+    return sample(
+        run_.policy.engine, run_.policy.model, run_.policy.space, run_.train, rows, samples, how, key,
+        [&](std::size_t done) { bar_.phase(phase, done, own.size()); }, own);
+  }
+  std::vector<trajectory> own_part(std::vector<trajectory> all) {
+    const auto group = static_cast<std::size_t>(run_.settings.samples);
+    const row_range own =
+        all.size() % group == 0 ? own_share(all.size() / group, run_.settings.samples) : own_share(all.size(), 1);
+    const auto at = [&](std::size_t i) {
+      return std::make_move_iterator(all.begin() + static_cast<std::ptrdiff_t>(i));
+    };
+    return {at(own.first), at(own.last)};
+  }
+
+  /// What the ranks counted while they scored a round.
+  void pool_counts() {
+    if (workers().size() == 1) return;
+    std::vector<double> mine = run_.rewards.take_counts();
+    mine.insert(mine.begin(), static_cast<double>(mine.size()));
+    const std::vector<double> all = gather_parts(workers(), std::span<const double>(mine));
+    for (std::size_t at = 0; at < all.size();) {
+      const auto n = static_cast<std::size_t>(all[at]);
+      const auto from = all.begin() + static_cast<std::ptrdiff_t>(at + 1);
+      if (n > 0) counts_.emplace_back(from, from + static_cast<std::ptrdiff_t>(n));
+      at += n + 1;
+    }
+  }
+
+  const policy_run<Device, Algorithm>& run_;
+  progress& bar_;
+  parallel::any_communicator_of<parallel::alone> self_{parallel::alone{}};
+  std::vector<std::vector<double>> counts_;
+};
+
+}  // namespace trainer
+RLCORE_END

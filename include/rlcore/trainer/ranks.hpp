@@ -1,0 +1,55 @@
+// From a command line to ranks: as many as it or mpirun says, each with a device.
+#pragma once
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <thread>
+
+#include "rlcore/parallel/launch.hpp"
+#include "rlcore/trainer/console.hpp"
+#include "rlcore/trainer/local_place.hpp"
+#include "rlcore/trainer/open_device.hpp"
+#include "rlcore/trainer/options.hpp"
+#include "rlcore/trainer/options/rank_options.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+/// The device of one of several ranks of a machine: its share of the cores, unless rlcore.threads says how many each
+/// has, and of the NPUs the one of its number.
+inline std::unique_ptr<any_device> open_device(const options& opt, local_place place) {
+  if (place.size == 1) return open_device(opt);
+  device_settings s = read_device(opt);
+  if (s.threads == 0) {
+    // mpirun may have bound the process to a share of the cores already.
+    const auto mine = static_cast<int>(std::thread::hardware_concurrency());
+    const auto all = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
+    s.threads = s.emulator.threads = std::max(1, mine * place.size <= all ? mine : mine / place.size);
+  }
+  s.npu += place.rank;
+  s.emulator.devices = s.npu + 1;
+  return open_device_or_explain(s);
+}
+
+/// Calls f(device, ranks) on every rank of this process; returns when all are done and throws what the first to fail
+/// threw. Ranks other than the first print nothing. Throws config_error, before anything is started, where the command
+/// line does not fit the number of ranks.
+inline void on_ranks(const options& opt, const std::function<void(any_device&, parallel::any_communicator&)>& f) {
+  const int started = parallel::ranks_of_environment(), threads = thread_ranks(opt, started);
+  if (opt.known().find("rlcore.zero_stage") != nullptr) read_parallel(opt, std::max(started, threads));
+  parallel::launch_settings how;
+  how.thread_ranks = threads;
+  how.deadline = rank_deadline(opt);
+  detail::ranks_started() = true;
+  parallel::launch(how, [&](parallel::any_communicator& all) {
+    const silence others(all.rank() != 0);
+    const auto device = open_device(opt, find_local_place(all));
+    f(*device, all);
+  });
+}
+
+}  // namespace trainer
+RLCORE_END

@@ -1,0 +1,47 @@
+// The keys of every program about ranks: how many, and what they share.
+#pragma once
+
+#include "rlcore/trainer/registry/key.hpp"
+
+RLCORE_BEGIN
+namespace trainer::keys {
+
+inline constexpr key ranks[] = {
+    {"trainer.nnodes", integer, "1", honoured,
+     "machines; more than 1 needs mpirun, whose ranks they are then checked against", at_least(1)},
+    {"trainer.n_gpus_per_node", integer, "8", honoured,
+     "ranks on each machine: without mpirun as many threads of this process; not given: 1", at_least(1)},
+    {"rlcore.deadline_s", real, "600", honoured, "seconds that a rank waits for another before the run is given up",
+     at_least(1)},
+};
+
+/// What ranks that train share.
+inline constexpr key sharing[] = {
+    {"rlcore.zero_stage", integer, "null", honoured,
+     "what ranks share: 0 nothing (DDP), 1 optimizer state, 2 and gradients, 3 and weights (FSDP); null: as the "
+     "strategy has it",
+     between(0, 3)},
+    {"rlcore.tensor_parallel_size", integer, "null", honoured,
+     "ranks that share each matrix; null: as the strategy's own keys have it", at_least(1)},
+    {"rlcore.context_parallel_size", integer, "null", honoured, "the same for ranks that share each sequence",
+     at_least(1)},
+    {"rlcore.expert_parallel_size", integer, "null", honoured, "the same for ranks that share the experts",
+     at_least(1)},
+    {"rlcore.context_kind", text, "null", honoured,
+     "how ranks share a sequence: all keys and values gathered, carried around a ring, or heads exchanged; null: "
+     "ulysses or ring by the key that asks for it, gather_kv with OpenRLHF's flags",
+     words("gather_kv|ring|ulysses")},
+    {"rlcore.reduction", text, "tree", honoured,
+     "how gradients are added: tree and exact give the same bits for any number of ranks, ranked and fast for equal "
+     "runs",
+     words("fast|ranked|tree|exact")},
+    {"rlcore.gradient_leaves", integer, "8", honoured,
+     "parts that an update's rows are dealt to, on one rank as on many; the bits depend on it, not on the ranks",
+     between(1, 4096)},
+    {"rlcore.reduce_dtype", text, "null", honoured,
+     "type of gradients between ranks, the sums are float32; null: float32, or fsdp_config.mixed_precision's",
+     words("float32|bfloat16")},
+};
+
+}  // namespace trainer::keys
+RLCORE_END

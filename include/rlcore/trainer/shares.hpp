@@ -1,0 +1,59 @@
+// Rows that ranks share: each works on its part, then all have everything.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "rlcore/parallel/communicator/any.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+/// Neighbouring rows [first, last).
+struct row_range {
+  std::size_t first = 0, last = 0;
+
+  std::size_t size() const noexcept { return last - first; }
+};
+
+/// `count` rows in `parts` ranges one after the other: their sizes differ by at most one.
+inline row_range even_share(std::size_t count, std::size_t parts, std::size_t part) noexcept {
+  return {count * part / parts, count * (part + 1) / parts};
+}
+
+/// The same by cost: a row belongs to the part in which the middle of its cost lies.
+inline row_range share_by_cost(std::span<const std::int64_t> cost, std::size_t parts, std::size_t part) {
+  std::int64_t all = 0, before = 0;
+  for (const std::int64_t c : cost) all += c;
+  if (all <= 0) return even_share(cost.size(), parts, part);
+  row_range range{cost.size(), cost.size()};
+  for (std::size_t i = 0; i < cost.size(); before += cost[i++]) {
+    // The part is floor(parts * middle / all), in whole numbers.
+    const auto owner = static_cast<std::size_t>((2 * before + cost[i]) * static_cast<std::int64_t>(parts) / (2 * all));
+    const std::size_t bounded = std::min(owner, parts - 1);
+    if (bounded >= part) range.first = std::min(range.first, i);
+    if (bounded > part) range.last = std::min(range.last, i);
+  }
+  return {std::min(range.first, range.last), range.last};
+}
+
+/// What every rank of `group` has, one part after the other in the order of the ranks.
+template <class T>
+std::vector<T> gather_parts(parallel::any_communicator& group, std::span<const T> mine) {
+  if (group.size() == 1) return {mine.begin(), mine.end()};
+  std::vector<std::size_t> counts(static_cast<std::size_t>(group.size()));
+  const std::size_t own = mine.size();
+  group.all_gather(std::span<const std::size_t>(&own, 1), std::span(counts));
+  std::size_t all = 0;
+  for (const std::size_t n : counts) all += n;
+  std::vector<T> out(all);
+  group.all_gather_v(mine, std::span(out), std::span<const std::size_t>(counts));
+  return out;
+}
+
+}  // namespace trainer
+RLCORE_END

@@ -1,0 +1,72 @@
+// The ranks of a run, as a trainer sees them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "rlcore/core/error.hpp"
+#include "rlcore/parallel/communicator/alone.hpp"
+#include "rlcore/parallel/world.hpp"
+#include "rlcore/trainer/local_place.hpp"
+#include "rlcore/trainer/options.hpp"
+#include "rlcore/trainer/options/rank_options.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+class team {
+ public:
+  /// Of the ranks `all`, or of this one alone; how they share the work is read from `opt`. Throws config_error.
+  team(const options& opt, parallel::any_communicator* all)
+      : all_(all != nullptr ? *all : self_), world_(all_, read_parallel(opt, all_.size())) {}
+  team(const team&) = delete;
+  team& operator=(const team&) = delete;
+
+  /// Collectives change nothing of the team.
+  parallel::world& world() const noexcept { return world_; }
+  int size() const noexcept { return all_.size(); }
+  bool first() const noexcept { return all_.rank() == 0; }
+  int of_this_machine() const { return size() == 1 ? 1 : find_local_place(all_).size; }
+
+  /// "; 4 ranks (threads): zero 3, tree over 8 leaves", or nothing for one rank.
+  std::string describe() const {
+    if (size() == 1) return {};
+    const parallel::parallel_settings& s = world_.how();
+    std::string text = "; " + std::to_string(size()) + " ranks (" + all_.engine() + "): ";
+    const auto axis = [&](int n, const char* name) {
+      if (n > 1) text += std::to_string(n) + " " + name + " x ";
+    };
+    axis(s.tensor, "tensor"), axis(s.context, "context");
+    text += std::to_string(world_.place().data_size) + " data";
+    if (s.expert > 1) text += ", " + std::to_string(s.expert) + " expert";
+    text += ", ZeRO stage " + std::to_string(s.zero) + ", ";
+    constexpr const char* orders[] = {"fast", "ranked", "tree", "exact"};
+    text += orders[static_cast<int>(s.reduction)];
+    return text + " sums over " + std::to_string(s.leaves) + " leaves";
+  }
+
+  /// Throws file_error, in all ranks, unless all have the same `number`: what a folder that they share would tell them.
+  void agree(std::int64_t number, const std::string& what, const std::filesystem::path& folder) const {
+    if (size() == 1) return;
+    std::vector<std::int64_t> numbers(static_cast<std::size_t>(size()));
+    all_.all_gather(std::span<const std::int64_t>(&number, 1), std::span(numbers));
+    for (std::size_t r = 1; r < numbers.size(); ++r)
+      if (numbers[r] != numbers[0])
+        throw file_error(folder.string() + ": rank 0 finds " + what + " " + std::to_string(numbers[0]) + ", rank " +
+                         std::to_string(r) + " " + std::to_string(numbers[r]) +
+                         "; expected a folder that all machines share");
+  }
+
+ private:
+  parallel::any_communicator_of<parallel::alone> self_{parallel::alone{}};
+  parallel::any_communicator& all_;
+  mutable parallel::world world_;
+};
+
+}  // namespace trainer
+RLCORE_END

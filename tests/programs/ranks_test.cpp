@@ -1,0 +1,126 @@
+// The trainers as ranks, threads of one process or processes of mpirun: the bits of one rank, whatever they share.
+
+#include "../support/mpirun.hpp"
+#include "first_steps.hpp"
+#include "grpo_trainer.hpp"
+
+namespace {
+
+using namespace grpo;
+
+class ranks : public trainer_test {
+ protected:
+  program::result by_mpi(const std::string& name, int count, const arguments& more = {}) {
+    const program::result r = program::run("grpo_trainer", settings(files, root(name)) + more, program::mpirun(count));
+    EXPECT_EQ(r.code, 0) << r.err;
+    return r;
+  }
+  /// The same model and the same rows of metrics; moments are in files by rank.
+  void expect_same_run(const std::string& a, const std::string& b, int step = 4) {
+    EXPECT_FALSE(weights(root(a), step).empty());
+    EXPECT_TRUE(weights(root(a), step) == weights(root(b), step)) << a << " and " << b << ": other weights";
+    EXPECT_EQ(rows(root(a)), rows(root(b)));
+  }
+};
+
+const arguments two{"trainer.n_gpus_per_node=2"}, three{"trainer.n_gpus_per_node=3"};
+
+/// Sampling, rewards, reference and two updates per step, with everything that the objective can contain.
+TEST_F(ranks, any_number_of_them_gives_the_same_bits) {
+  const arguments rich{"actor_rollout_ref.actor.use_kl_loss=True", "actor_rollout_ref.actor.kl_loss_coef=0.1",
+                       "actor_rollout_ref.actor.entropy_coeff=0.01", "rlcore.recompute_old_log_prob=True"};
+  train("one", rich);
+  const auto r = train("two", rich + two);
+  EXPECT_NE(r.out.find("2 ranks (threads): 2 data, ZeRO stage 3, tree sums over 8 leaves"), std::string::npos) << r.out;
+  expect_same_run("one", "two");
+  train("three", rich + three);
+  expect_same_run("one", "three");
+  for (const char* zero : {"0", "1", "2"}) {
+    const std::string name = std::string("zero") + zero;
+    train(name, rich + two + arguments{"rlcore.zero_stage=" + std::string(zero)});
+    expect_same_run("one", name);
+  }
+  train("more_than_rows", rich + arguments{"trainer.n_gpus_per_node=13", "trainer.test_freq=-1"});
+  EXPECT_TRUE(weights(root("one"), 4) == weights(root("more_than_rows"), 4));
+  train("exact_one", rich + arguments{"rlcore.reduction=exact"});
+  train("exact_three", rich + three + arguments{"rlcore.reduction=exact", "rlcore.zero_stage=2"});
+  expect_same_run("exact_one", "exact_three");
+}
+
+TEST_F(ranks, of_mpirun_give_the_same_bits_and_speak_with_one_voice) {
+  if (program::mpirun(2).empty()) GTEST_SKIP() << "no MPI";
+  train("one");
+  const auto r = by_mpi("two", 2);
+  EXPECT_NE(r.out.find("2 ranks (mpi)"), std::string::npos) << r.out;
+  std::size_t steps = 0;
+  for (std::size_t at = 0; (at = r.out.find("step:4 - ", at)) != std::string::npos; ++at) ++steps;
+  EXPECT_EQ(steps, 1u) << r.out;
+  expect_same_run("one", "two");
+  const auto wrong = program::run(
+      "grpo_trainer", settings(files, root("wrong")) + arguments{"trainer.n_gpus_per_node=3"}, program::mpirun(2));
+  EXPECT_NE(wrong.code, 0);
+  const std::string line = "grpo_trainer: trainer.nnodes=1 x trainer.n_gpus_per_node=3 = 3 ranks, mpirun started 2";
+  EXPECT_EQ(wrong.err.find(line), wrong.err.rfind(line)) << wrong.err;
+  EXPECT_NE(wrong.err.find(line), std::string::npos) << wrong.err;
+}
+
+/// A checkpoint belongs to the run, not to its ranks.
+TEST_F(ranks, resumed_by_others_the_run_ends_at_the_same_bits) {
+  train("whole");
+  const std::vector<std::pair<arguments, arguments>> changes{
+      {two, {}}, {{}, three + arguments{"rlcore.zero_stage=1"}}, {three, two + arguments{"rlcore.zero_stage=0"}}};
+  for (std::size_t i = 0; i < changes.size(); ++i) {
+    const std::string name = "cut" + std::to_string(i);
+    train(name, changes[i].first + arguments{"trainer.total_training_steps=2"});
+    const auto second = train(name, changes[i].second);
+    EXPECT_NE(second.out.find("resumed after step 2"), std::string::npos) << second.out;
+    expect_same_run("whole", name);
+  }
+}
+
+TEST_F(ranks, an_error_of_one_ends_all_with_one_line) {
+  // The first process to come is served, the other ends before it answers.
+  const std::string lock = (place / "lock").string();
+  const arguments failing{"rlcore.reward_command=\"if mkdir " + lock +
+                          " 2> /dev/null; then while read -r a; do echo 0.5; done; else exit 3; fi\""};
+  const program::result r = program::run("grpo_trainer", settings(files, root("failing")) + two + failing);
+  EXPECT_EQ(r.code, 1) << r.out;
+  EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << r.err;
+  EXPECT_NE(r.err.find("ended (exit code 3) before it answered"), std::string::npos) << r.err;
+  EXPECT_FALSE(fs::exists(actor(root("failing"), 2)));
+  refused({"trainer.nnodes=2", "trainer.n_gpus_per_node=2"}, "mpirun -np 4 --hostfile hosts build/bin/grpo_trainer");
+  refused(two + arguments{"actor_rollout_ref.actor.fsdp_config.fsdp_size=3"}, "does not divide the 2 ranks");
+}
+
+/// What every trainer saves at the end, by file.
+std::map<std::string, std::string> models_of(const fs::path& out) {
+  std::map<std::string, std::string> all;
+  if (fs::exists(out))
+    for (const auto& entry : fs::recursive_directory_iterator(out))
+      if (entry.path().filename() == "model.safetensors")
+        all[fs::relative(entry.path(), out).string()] = scratch::read(entry.path());
+  return all;
+}
+
+TEST(ranks_of_every_trainer, give_the_same_bits) {
+  for (const char* name : {"sft", "openrlhf_sft", "dpo", "kto", "rm_margin", "prm", "prm_whole_vocabulary_truncated",
+                           "ppo", "dapo", "openrlhf_reinforce_plus_plus"}) {
+    SCOPED_TRACE(name);
+    const std::string program = first_steps::cases().at(name).at("program");
+    if (!fs::exists(program::path_of(program))) GTEST_SKIP() << "no " << program::path_of(program);
+    const scratch::folder one, other;
+    const auto run = [&](const scratch::folder& place, const arguments& more) {
+      const program::result r = program::run(program, first_steps::arguments(name, place.path()) + more);
+      EXPECT_EQ(r.code, 0) << r.err;
+    };
+    const bool policy = std::string(name) == "ppo" || std::string(name) == "dapo";
+    const arguments saved = policy ? arguments{"trainer.save_freq=100"} : arguments{};
+    run(one, saved);
+    run(other, saved + two);
+    const auto models = models_of(one / "out");
+    EXPECT_FALSE(models.empty());
+    EXPECT_TRUE(models == models_of(other / "out"));
+  }
+}
+
+}  // namespace

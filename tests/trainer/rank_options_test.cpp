@@ -1,0 +1,137 @@
+// What the keys of verl, OpenRLHF and our own say about ranks.
+#include "rlcore/trainer/options/rank_options.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "rlcore/trainer/registry/main_ppo.hpp"
+#include "rlcore/trainer/registry/preference_keys.hpp"
+#include "rlcore/trainer/supervised/sft_settings.hpp"
+
+namespace {
+
+using namespace rlcore;
+using namespace rlcore::trainer;
+using parallel::context_kind;
+using parallel::parallel_settings;
+using testing::HasSubstr;
+using words = std::vector<std::string>;
+
+const std::string actor = "actor_rollout_ref.actor.", megatron = actor + "megatron.", fsdp = actor + "fsdp_config.";
+
+options policy(const words& more) { return options::parse(more, main_ppo_registry()); }
+options ppo(words more) {
+  more.emplace_back("--apply_chat_template");
+  return options::parse(more, ppo_trainer_registry());
+}
+options dpo(words more) {
+  for (const char* word : {"--pretrain", "m", "--dataset", "d"}) more.emplace_back(word);
+  return options::parse(more, dpo_registry());
+}
+parallel_settings of(const options& opt, int ranks) { return read_parallel(opt, ranks); }
+
+template <class F>
+std::string refusal(F&& f) {
+  try {
+    f();
+  } catch (const config_error& e) {
+    return e.what();
+  }
+  return "nothing was refused";
+}
+
+TEST(rank_options, strategies_of_verl) {
+  EXPECT_EQ(of(policy({}), 4).zero, 3);
+  EXPECT_EQ(of(policy({actor + "strategy=fsdp2"}), 4).zero, 3);
+  EXPECT_EQ(of(policy({actor + "strategy=megatron"}), 4).zero, 1);
+  EXPECT_EQ(of(policy({actor + "strategy=megatron", megatron + "use_distributed_optimizer=False"}), 4).zero, 0);
+  EXPECT_EQ(of(policy({actor + "strategy=megatron", "rlcore.zero_stage=2"}), 4).zero, 2);
+  const parallel_settings hsdp = of(policy({fsdp + "fsdp_size=2", fsdp + "reshard_after_forward=False"}), 4);
+  EXPECT_EQ(hsdp.shard_ranks, 2);
+  EXPECT_FALSE(hsdp.reshard_after_forward);
+  EXPECT_EQ(of(policy({fsdp + "fsdp_size=4"}), 4).shard_ranks, 0);
+  EXPECT_EQ(of(policy({}), 4).shard_ranks, 0);
+  EXPECT_FALSE(of(policy({}), 2).bf16_wire);
+  EXPECT_TRUE(of(policy({fsdp + "mixed_precision.reduce_dtype=bf16"}), 2).bf16_wire);
+  EXPECT_FALSE(of(policy({fsdp + "mixed_precision.reduce_dtype=bf16", "rlcore.reduce_dtype=float32"}), 2).bf16_wire);
+  EXPECT_TRUE(of(policy({"rlcore.reduction=exact", "rlcore.gradient_leaves=3"}), 2).reduction ==
+              parallel::reduction_kind::exact);
+  EXPECT_EQ(of(policy({"rlcore.gradient_leaves=3"}), 1).leaves, 3);
+  EXPECT_TRUE(of(policy({}), 1).balance);
+  EXPECT_FALSE(of(policy({"trainer.balance_batch=False"}), 1).balance);
+}
+
+TEST(rank_options, sizes) {
+  const parallel_settings u = of(policy({actor + "ulysses_sequence_parallel_size=2"}), 6);
+  EXPECT_EQ(u.context, 2);
+  EXPECT_EQ(u.data, 3);
+  EXPECT_EQ(u.how_context, context_kind::ulysses);
+  const parallel_settings m =
+      of(policy({actor + "strategy=megatron", megatron + "tensor_model_parallel_size=2",
+                 megatron + "context_parallel_size=2", megatron + "expert_model_parallel_size=4"}),
+         16);
+  EXPECT_EQ(m.tensor, 2);
+  EXPECT_EQ(m.context, 2);
+  EXPECT_EQ(m.expert, 4);
+  EXPECT_EQ(m.data, 4);
+  EXPECT_TRUE(m.sequence_parallel);
+  EXPECT_EQ(m.how_context, context_kind::ring);
+  const auto sft =
+      options::parse(words{"ulysses_sequence_parallel_size=2", "rlcore.context_kind=ring"}, sft_registry());
+  EXPECT_EQ(of(sft, 2).context, 2);
+  EXPECT_EQ(of(sft, 2).how_context, context_kind::ring);
+  const parallel_settings d =
+      of(dpo({"--zero_stage", "1", "--ring_attn_size", "2", "--packing_samples", "--ds_tensor_parallel_size", "2"}), 8);
+  EXPECT_EQ(d.zero, 1);
+  EXPECT_EQ(d.context, 2);
+  EXPECT_EQ(d.tensor, 2);
+  EXPECT_EQ(d.data, 2);
+  EXPECT_EQ(d.how_context, context_kind::gather_kv);
+  EXPECT_EQ(of(dpo({}), 2).zero, 2);  // upstream's default
+  const parallel_settings p = of(ppo({"--zero_stage", "3", "--ring_attn_size", "2"}), 4);
+  EXPECT_EQ(p.zero, 3);
+  EXPECT_EQ(p.context, 2);
+}
+
+TEST(rank_options, one_rank_has_nothing_to_share) {
+  const auto alone = policy({actor + "ulysses_sequence_parallel_size=4"});
+  EXPECT_EQ(of(alone, 1).context, 1);
+  EXPECT_THAT(alone.notes(), testing::Contains(HasSubstr("ulysses_sequence_parallel_size=4: no effect on one rank")));
+  const auto many = policy({actor + "ulysses_sequence_parallel_size=4", "trainer.n_gpus_per_node=4"});
+  EXPECT_THAT(many.notes(), testing::Not(testing::Contains(HasSubstr("no effect on one rank"))));
+}
+
+TEST(rank_options, refusals) {
+  const auto refused = [](const words& more, int ranks, const std::string& why) {
+    EXPECT_THAT(refusal([&] { of(policy(more), ranks); }), HasSubstr(why));
+  };
+  refused({actor + "ulysses_sequence_parallel_size=4"}, 6, "ulysses_sequence_parallel_size=4 does not divide the 6");
+  refused({actor + "strategy=megatron", megatron + "pipeline_model_parallel_size=2"}, 4, "expected 1; layers");
+  refused({actor + "strategy=megatron", megatron + "expert_model_parallel_size=3"}, 4, "does not divide the 4 ranks");
+  refused({fsdp + "fsdp_size=3"}, 4, "fsdp_size=3 does not divide the 4 ranks; -1: one group of all");
+  refused({fsdp + "fsdp_size=0"}, 4, "fsdp_size=0");
+  refused({"actor_rollout_ref.ref.ulysses_sequence_parallel_size=2"}, 4, "another layout than the actor's");
+  refused({"critic.strategy=megatron"}, 4, "critic.strategy=megatron: another layout than the actor's");
+  EXPECT_THROW(policy({"rlcore.zero_stage=4"}), config_error);
+}
+
+TEST(rank_options, how_many_ranks) {
+  EXPECT_EQ(thread_ranks(policy({}), 1), 1);
+  EXPECT_EQ(thread_ranks(policy({"trainer.nnodes=1"}), 1), 1);
+  EXPECT_EQ(thread_ranks(policy({"trainer.n_gpus_per_node=3"}), 1), 3);
+  EXPECT_EQ(thread_ranks(policy({}), 4), 1);  // mpirun's four
+  EXPECT_EQ(thread_ranks(policy({"trainer.nnodes=2", "trainer.n_gpus_per_node=2"}), 4), 1);
+  EXPECT_THAT(refusal([] {
+                thread_ranks(policy({"trainer.nnodes=2", "trainer.n_gpus_per_node=8"}), 4);
+              }),
+              HasSubstr("= 16 ranks, mpirun started 4"));
+  EXPECT_THAT(refusal([] {
+                thread_ranks(policy({"trainer.nnodes=2", "trainer.n_gpus_per_node=8"}), 1);
+              }),
+              HasSubstr("mpirun -np 16 --hostfile hosts build/bin/grpo_trainer"));
+}
+
+}  // namespace
