@@ -26,7 +26,7 @@ class plan_program : public testing::Test {
 TEST_F(plan_program, says_what_a_step_needs) {
   const auto r = program::run("plan", {"model=Qwen2.5-7B", "devices=64", "cluster=H100"});
   ASSERT_EQ(r.code, 0) << r.err;
-  for (const char* part : {"7,615,616,512", "quotes, not measured", "best: zero3", "all_gather", "together", "rollout",
+  for (const char* part : {"7,615,616,512", "quotes, not measured", "best: zero2", "all_gather", "together", "rollout",
                            "layouts that fit", "too large", "tensor=8 does not divide the key and value heads 4"})
     EXPECT_NE(r.out.find(part), std::string::npos) << part << "\n" << r.out;
   const auto fixed = program::run("plan", {"model=Qwen2.5-0.5B", "devices=8", "zero=0", "tensor=1", "context=1",

@@ -123,7 +123,8 @@ TEST(planning_traffic, bytes_are_those_of_the_formulas) {
       EXPECT_NEAR(sent(l, w), share * M * 4 * 2 + (zero > 0 ? norm : 0), 1) << zero;  // one leaf for each rank
     }
     l.zero = 3;
-    EXPECT_NEAR(sent(l, w), share * M * 4 * (2 * k + 1) + norm, 1);
+    const double ends = f(m.embedding_parameters() + m.head_parameters());  // gathered once where layers are twice
+    EXPECT_NEAR(sent(l, w), share * 4 * (M * (2 * k + 1) - ends * k) + norm, 1);
     l.reshard_after_forward = false;
     EXPECT_NEAR(sent(l, w), share * M * 4 * (k + 1) + norm, 1);
     l.wire_bf16 = true;
@@ -131,7 +132,8 @@ TEST(planning_traffic, bytes_are_those_of_the_formulas) {
     // HSDP over two groups: 3 k M b inside, 2 M b / P_node across.
     l = {}, l.data = ranks, l.shard_ranks = ranks / 2;
     const double inside = f(l.shards() - 1) / f(l.shards());
-    EXPECT_NEAR(sent(l, w), inside * (M * 4 * (2 * k + 1) + 8 * std::ceil(M / 1024)) + 2 * 0.5 * M * 4 / f(l.shards()),
+    EXPECT_NEAR(sent(l, w),
+                inside * (4 * (M * (2 * k + 1) - ends * k) + 8 * std::ceil(M / 1024)) + 2 * 0.5 * M * 4 / f(l.shards()),
                 1);
   }
 }
@@ -143,7 +145,7 @@ TEST(planning_traffic, bytes_of_attention_are_those_of_the_formulas) {
   w.prompts = 1, w.responses = 1, w.prompt_length = 1024, w.response_length = 1024, w.micro_tokens = 1024;
   w.recompute = false;
   layout l;
-  l.context = 4, l.zero = 3;
+  l.context = 4, l.zero = 3, l.compute_type = true;
   const double S = 2048, layers = 28, kv = 4 * 128, q = 28 * 128, share = 0.75;
   const auto sent = [&](const char* beginning) {
     double total = 0;
@@ -160,7 +162,10 @@ TEST(planning_traffic, bytes_of_attention_are_those_of_the_formulas) {
   l.how_context = context_form::ulysses;
   EXPECT_NEAR(sent("ulysses, forward"), 4 * S / 4 * (q + kv) * share, 1);
   l.context = 1, l.tensor = 4, w.micro_tokens = 2048;
-  EXPECT_NEAR(sent("tensor"), 8 * S * 3584 * 2 * share, 1);  // two sums forward, two backward, each there and back
+  const double there_and_back = 2 * S * 3584 * 2 * share;  // two sums a layer forward, two backward, those of both ends
+  EXPECT_NEAR(sent("tensor"), there_and_back * (4 + 2 / layers), 1);
+  l.sequence_parallel = true;
+  EXPECT_NEAR(sent("tensor"), there_and_back * (5 + 2 / layers), 1);
 }
 
 TEST(planning_memory, of_the_state_is_sixteen_bytes_over_the_shards) {
@@ -176,7 +181,7 @@ TEST(planning_memory, of_the_state_is_sixteen_bytes_over_the_shards) {
     EXPECT_NEAR(memory_of(m, l, w, c).state, bytes * M, 1) << zero;
   }
   const memory_need need = memory_of(m, l, w, c);
-  EXPECT_NEAR(need.cache_of_one, 4.0 * 28 * 4 * 128 * 4096, 1);  // 4 L nkv d a token
+  EXPECT_NEAR(need.cache_of_one, 8.0 * 28 * 4 * 128 * 4096, 1);  // 2 L nkv d floats a token
   EXPECT_NEAR(need.logits, 256 << 20, 1);
 }
 
@@ -185,7 +190,7 @@ TEST(planning_search, finds_what_fits_and_says_why_the_rest_does_not) {
   const workload w;
   const search_result seven = search_layouts(*find_known_model("Qwen2.5-7B"), w, c, 64, {});
   ASSERT_FALSE(seven.fitting.empty());
-  EXPECT_EQ(seven.fitting.front().how.zero, 3);
+  EXPECT_GE(seven.fitting.front().how.zero, 2);
   for (const candidate& x : seven.fitting) {
     EXPECT_EQ(x.how.devices(), 64);
     EXPECT_LE(x.memory.peak(), 0.9 * c.memory);
@@ -224,7 +229,8 @@ TEST(planning_cluster, file_is_read_as_it_was_written) {
   r.rotate.points = {{1e4, 1e10}, {1e7, 5e9}};
   r.attention_forward = r.attention_backward = r.norm_forward = r.norm_backward = r.rotate;
   r.gate_forward = r.gate_backward = r.rotate;
-  r.forward.rows = r.backward_x.rows = r.backward_w.rows = {{64, r.rotate}, {1024, r.rotate}};
+  r.forward.rows = {{64, r.rotate}, {1024, r.rotate}};
+  r.backward_x = r.backward_w = r.cold_forward = r.cold_backward_x = r.cold_backward_w = r.forward;
   r.all_gather.points = {{1024, 1e-6}, {1048576, 1e-4}};
   r.ordered_sum = r.all_gather;
   c.measured = {r};

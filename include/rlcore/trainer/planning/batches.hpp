@@ -19,12 +19,13 @@ struct batches {
   std::int64_t leaves = 1;      ///< leaves of the gradient's tree, each sent on its own by zero 2 and 3
   std::int64_t tokens = 0;      ///< that one device takes through its layers in a micro-batch
 
-  /// 8 leaves, or one for each data rank if there are more.
+  /// 8 leaves, or one for each data rank if there are more, or one for each micro-batch.
   batches(const layout& l, const workload& w) {
     const auto up = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
     rows = up(std::max<std::int64_t>(1, w.sequences() / w.updates), l.data);
-    leaves = std::min(rows, up(8, l.data));
-    micro_rows = std::clamp<std::int64_t>(w.micro_tokens * l.context / w.length(), 1, up(rows, leaves));
+    const std::int64_t wanted = std::max<std::int64_t>(1, w.micro_tokens * l.context / w.length());
+    leaves = l.leaf_of_micro ? up(rows, wanted) : std::min(rows, up(8, l.data));
+    micro_rows = std::min(wanted, up(rows, leaves));
     micro = leaves * up(up(rows, leaves), micro_rows);
     tokens = up(micro_rows * w.length(), l.context);
   }

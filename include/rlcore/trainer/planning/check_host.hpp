@@ -82,7 +82,7 @@ inline check_line check_step(cpu& device, parallel::any_communicator& c, const c
   model_shape shape = shape_of(config);
   workload w;
   w.prompts = rows, w.responses = 1, w.prompt_length = 1, w.response_length = length - 1;
-  w.micro_tokens = micro_rows * length, w.recompute = false, w.old_log_probs = false, w.reference = false;
+  w.micro_tokens = micro_rows * length, w.recompute = false, w.old_log_probs = false;
   layout l;
   l.data = c.size(), l.zero = zero;
   line.predicted = times_of(shape, l, w, host, memory_of(shape, l, w, host)).update;

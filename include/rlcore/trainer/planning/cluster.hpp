@@ -16,8 +16,9 @@ namespace trainer::planning {
 /// What `plan calibrate` measures on ranks of one machine that all do the same at the same time.
 struct measured_rank {
   std::int64_t ranks = 1;
-  /// Operations per second of products [tokens, width] x [width, width], over tokens and width.
-  surface forward, backward_x, backward_w;
+  /// Operations per second of products [tokens, width] x [width, width], over tokens and width: with 4 MB of weights in
+  /// turn, and with 96 MB.
+  surface forward, backward_x, backward_w, cold_forward, cold_backward_x, cold_backward_w;
   /// Operations per second over the length of the sequences.
   curve attention_forward, attention_backward;
   /// Values per second over the values of a pass, rows x width: two norms, their sums and the residual's; the gate, by

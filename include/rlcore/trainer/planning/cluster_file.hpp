@@ -59,7 +59,10 @@ struct rank_surface {
 };
 inline constexpr rank_surface rank_surfaces[] = {{"forward", &measured_rank::forward},
                                                  {"backward_x", &measured_rank::backward_x},
-                                                 {"backward_w", &measured_rank::backward_w}};
+                                                 {"backward_w", &measured_rank::backward_w},
+                                                 {"cold_forward", &measured_rank::cold_forward},
+                                                 {"cold_backward_x", &measured_rank::cold_backward_x},
+                                                 {"cold_backward_w", &measured_rank::cold_backward_w}};
 struct rank_number {
   const char* key;
   double measured_rank::*place;

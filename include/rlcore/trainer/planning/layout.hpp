@@ -25,7 +25,8 @@ struct layout {
   bool sequence_parallel = false;     ///< activations between the products of a layer are split over the tensor group
   bool reshard_after_forward = true;  ///< zero 3: a layer's weights are gathered again for its backward
   bool wire_bf16 = false;             ///< gradients travel in bf16
-  bool weights_bf16 = false;          ///< weights travel and are gathered in the compute type; this library has floats
+  bool compute_type = false;          ///< what is gathered, kept or sent has the compute type; this library has floats
+  bool leaf_of_micro = false;         ///< as many leaves as micro-batches: gradients never whole, more traffic
   std::int64_t shard_ranks = 0;       ///< state is cut over so many ranks and replicated beyond (HSDP); 0: over all
 
   std::int64_t devices() const noexcept { return data * context * tensor; }
@@ -36,14 +37,17 @@ struct layout {
   std::int64_t replicas() const noexcept { return summed() / shards(); }
   std::int64_t expert_shards() const noexcept { return summed() / expert; }
 
+  /// Bytes of a value that is not a product's operand.
+  double value_bytes(const cluster& c) const noexcept { return compute_type ? c.value_bytes : 4; }
+
   std::string text() const {
     std::string out = "zero" + std::to_string(zero) + " data " + std::to_string(data);
     const auto add = [&](const char* name, std::int64_t n) {
       if (n > 1) out += std::string(" ") + name + " " + std::to_string(n);
     };
-    add("context", context), add("tensor", tensor), add("expert", expert), add("rollout", rollout_tensor),
-        add("shared by", shard_ranks);
-    return out;
+    add("context", context), add("tensor", tensor), add("expert", expert),
+        add("rollout", rollout_tensor == tensor ? 1 : rollout_tensor), add("shared by", shard_ranks);
+    return out + (leaf_of_micro ? " small leaves" : "");
   }
 };
 
@@ -56,6 +60,7 @@ inline std::string check_layout(const layout& l, const model_shape& m, const wor
   };
   for (const std::string& why :
        {divides("tensor", l.tensor, "the key and value heads", m.kv_heads),
+        m.experts == 0 ? divides("tensor", l.tensor, "intermediate_size", m.intermediate_size) : std::string(),
         divides("rollout_tensor", l.rollout_tensor, "the key and value heads", m.kv_heads),
         divides("rollout_tensor", l.rollout_tensor, "the devices", devices),
         m.experts == 0 ? (l.expert == 1 ? std::string() : "expert=" + number(l.expert) + ": the model has no experts")

@@ -80,40 +80,42 @@ class rank_meter {
   }
   static std::size_t z(extent_t n) { return static_cast<std::size_t>(n); }
 
-  /// Weights in turn, so that they come from where those of a model's layers come from.
   void products(measured_rank& r) {
-    constexpr extent_t rows[] = {16, 64, 256, 1024}, widths[] = {64, 128, 256, 512, 1024};
-    for (const extent_t t : rows) {
-      curve ahead, back_x, back_w;
-      for (const extent_t w : widths) {
-        const std::size_t size = z(w * w), copies = std::clamp<std::size_t>((std::size_t{4} << 20) / size, 2, 16);
-        const weight_format format = d_->compute_format();
-        const std::size_t bytes = d_->packed_bytes(format, w, w);
-        std::vector<float> weights = numbers(copies * size, 0.05f), gradients(copies * size);
-        buffer<std::byte, cpu> packed(*d_, copies * bytes);
-        for (std::size_t k = 0; k < copies; ++k)
-          d_->pack_weight(packed.data() + k * bytes, format, weights.data() + k * size, w, w);
-        const std::vector<float> x = numbers(z(t * w), 1), dy = numbers(z(t * w), 0.01f);
-        std::vector<float> y(x.size());
-        std::size_t at = 0;
-        const auto next = [&] { return at = (at + 1) % copies; };
-        const double operations = 2 * static_cast<double>(t) * static_cast<double>(w * w),
-                     width = static_cast<double>(w);
-        const auto add = [&](curve& c, double s) { c.points.push_back({width, operations / s}); };
-        add(ahead, time([&] {
-              d_->linear_forward(y.data(), x.data(), packed.data() + next() * bytes, format, nullptr, t, w, w);
-            }));
-        add(back_x, time([&] {
-              d_->linear_backward_input(y.data(), dy.data(), weights.data() + next() * size, t, w, w, false);
-            }));
-        add(back_w, time([&] {
-              d_->linear_backward_weight(gradients.data() + next() * size, dy.data(), x.data(), t, w, w, true);
-            }));
+    const std::size_t all = std::size_t{24} << 20;
+    const std::vector<float> weights = numbers(all, 0.05f);
+    std::vector<float> gradients(all, 0.0f);
+    buffer<std::byte, cpu> packed(*d_, all * sizeof(float));
+    for (const bool cold : {false, true})
+      for (const extent_t t : {16, 64, 256, 1024}) {
+        curve ahead, back_x, back_w;
+        for (const extent_t w : {64, 128, 256, 512, 1024}) {
+          // Weights in turn, so that they come from where those of a model's layers come from.
+          const std::size_t size = z(w * w), copies = std::max<std::size_t>(2, (cold ? all : all / 24) / size);
+          const weight_format format = d_->compute_format();
+          const std::size_t bytes = d_->packed_bytes(format, w, w);
+          for (std::size_t k = 0; k < copies; ++k)
+            d_->pack_weight(packed.data() + k * bytes, format, weights.data() + k * size, w, w);
+          const std::vector<float> x = numbers(z(t * w), 1), dy = numbers(z(t * w), 0.01f);
+          std::vector<float> y(x.size());
+          std::size_t at = 0;
+          const auto next = [&] { return at = (at + 1) % copies; };
+          const double operations = 2 * static_cast<double>(t) * static_cast<double>(w * w);
+          const auto add = [&](curve& c, double s) { c.points.push_back({static_cast<double>(w), operations / s}); };
+          add(ahead, time([&] {
+                d_->linear_forward(y.data(), x.data(), packed.data() + next() * bytes, format, nullptr, t, w, w);
+              }));
+          add(back_x, time([&] {
+                d_->linear_backward_input(y.data(), dy.data(), weights.data() + next() * size, t, w, w, false);
+              }));
+          add(back_w, time([&] {
+                d_->linear_backward_weight(gradients.data() + next() * size, dy.data(), x.data(), t, w, w, false);
+              }));
+        }
+        const auto keep = [&](surface& s, curve& c) { s.rows.push_back({static_cast<double>(t), std::move(c)}); };
+        keep(cold ? r.cold_forward : r.forward, ahead);
+        keep(cold ? r.cold_backward_x : r.backward_x, back_x);
+        keep(cold ? r.cold_backward_w : r.backward_w, back_w);
       }
-      r.forward.rows.push_back({static_cast<double>(t), ahead});
-      r.backward_x.rows.push_back({static_cast<double>(t), back_x});
-      r.backward_w.rows.push_back({static_cast<double>(t), back_w});
-    }
   }
 
   /// 1024 tokens in sequences of one length, 4 query heads of 64 on 2.

@@ -47,21 +47,26 @@ inline memory_need memory_of(const model_shape& m, const layout& l, const worklo
   const auto f = [](std::int64_t n) { return static_cast<double>(n); };
   const batches b(l, w);
   const local_sizes local(m, l.tensor, l.expert);
-  const double value = c.value_bytes, held = l.weights_bf16 ? value : 4 + value;  // gathered, with the packed copy
+  const double packed = c.value_bytes, value = l.value_bytes(c);
+  const double held = l.compute_type ? packed : value + packed;  // gathered, with the copy that products read
   const double dense = f(l.shards()), expert = f(l.expert_shards());
   const double shard = local.dense() / dense + local.all_experts() / expert, whole = local.all();
   memory_need need;
   need.state =
       4 * (l.zero == 3 ? shard : whole) + 4 * (l.zero >= 2 ? shard : whole) + 8 * (l.zero >= 1 ? shard : whole);
-  if (w.reference) need.reference = l.zero == 3 ? 4 * shard : (4 + value) * whole;
+  if (w.reference != reference_form::none)
+    need.reference = w.reference == reference_form::whole ? held * static_cast<double>(m.parameters())
+                     : l.zero == 3                        ? 4 * shard
+                                                          : held * whole;
   const double unit = local.layer + local.experts;
   if (l.zero < 3) {
-    need.weights = value * whole;
+    need.weights = packed * whole;
   } else {
     need.weights = held * (l.reshard_after_forward ? local.ends + 2 * unit : whole);
   }
-  // A leaf's gradient is complete after its last micro-batch: only then is it cut, unless it has one only.
-  if (l.zero >= 2) need.gradients = 4 * (b.micro > b.leaves ? whole : 2 * std::max(unit, local.ends));
+  // A leaf's gradient is complete after its last micro-batch, and is cut then. With zero 3 it goes layer by layer if
+  // the leaf is one micro-batch.
+  if (l.zero >= 2) need.gradients = 4 * (l.zero == 2 || b.micro > b.leaves ? whole : 2 * std::max(unit, local.ends));
 
   const layer_values layer(m);
   const double tokens = f(b.tokens), split = f(l.tensor);
@@ -75,7 +80,7 @@ inline memory_need memory_of(const model_shape& m, const layout& l, const worklo
   const local_sizes rollout(m, l.rollout_tensor, l.expert);
   // Where weights are whole already they are counted with the state; only their packed copy is not.
   const bool there = l.zero < 3 && l.rollout_tensor == l.tensor;
-  need.rollout_weights = (there ? value : held) * rollout.all();
+  need.rollout_weights = (there ? packed : held) * rollout.all();
   const double per_token = m.kv_values() * value / f(l.rollout_tensor);
   need.cache_of_one = per_token * f(w.length());
   const double replicas = f(l.devices()) / f(l.rollout_tensor);

@@ -26,14 +26,15 @@ inline std::string plan_text(const model_shape& m, const workload& w, const clus
   if (r.fitting.empty() && r.too_large.empty()) throw config_error("no such layout: " + r.impossible.front());
   const bool fits = !r.fitting.empty();
   const candidate& best = fits ? r.fitting.front() : r.too_large.front();
-  const batches b(best.how, w);
+  const batches b(best.how, best.work);
   out += "\n" + std::string(fits ? "best" : "nothing fits; closest") + ": " + best.how.text() + "; an update is " +
          std::to_string(b.micro) + " micro-batches of " + std::to_string(b.micro_rows) + " sequences for each of " +
-         std::to_string(best.how.data) + " data ranks\n\n";
+         std::to_string(best.how.data) +
+         " data ranks (rlcore.gradient_leaves=" + std::to_string(b.leaves * best.how.data) + ")\n\n";
   out += memory_text(best.memory, c) + "\n";
-  const traffic t(m, best.how, w, c);
+  const traffic t(m, best.how, best.work, c);
   std::vector<std::pair<std::string, std::vector<transfer>>> stages{{"update", t.update()}};
-  const int scorings = (w.old_log_probs ? 1 : 0) + (w.reference ? 1 : 0);
+  const int scorings = (w.old_log_probs ? 1 : 0) + (w.reference != reference_form::none ? 1 : 0);
   if (scorings > 0) {
     stages.push_back({"log-probs", t.scoring()});
     for (transfer& x : stages.back().second) x.calls *= scorings;

@@ -93,7 +93,7 @@ inline std::string times_text(const stage_times& t, const workload& w) {
           std::to_string(t.together) + " sequences together" +
           (t.waves > 1 ? ", " + std::to_string(t.waves) + " times" : ""));
   if (w.old_log_probs) row("old log-probs", t.old_log_probs, "");
-  if (w.reference) row("reference log-probs", t.reference, "");
+  if (w.reference != reference_form::none) row("reference log-probs", t.reference, "");
   row("update", t.update,
       "compute " + short_number(t.update_compute) + ", traffic that may overlap " + short_number(t.update_hidden) +
           ", other traffic " + short_number(t.update_exposed) + ", optimizer " + short_number(t.optimizer));

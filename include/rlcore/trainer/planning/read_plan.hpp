@@ -22,7 +22,10 @@ inline workload read_workload(const options& o) {
   w.updates = o.get<std::int64_t>("updates"), w.epochs = o.get<std::int64_t>("epochs");
   w.micro_tokens = o.get<std::int64_t>("micro_tokens");
   w.recompute = o.get<bool>("recompute"), w.old_log_probs = o.get<bool>("old_log_probs");
-  w.reference = o.get<bool>("reference");
+  const auto reference = o.get<std::string>("reference");
+  w.reference = reference == "whole"     ? reference_form::whole
+                : reference == "sharded" ? reference_form::sharded
+                                         : reference_form::none;
   w.logits_bytes = static_cast<double>(o.get<std::int64_t>("logits_memory_mb")) * 1048576;
   if (w.sequences() % w.updates != 0)
     throw config_error("updates=" + std::to_string(w.updates) + " does not divide the " +
@@ -46,7 +49,7 @@ inline wishes read_wishes(const options& o) {
                                      : sum_order::tree;
   x.others.sequence_parallel = o.get<bool>("sequence_parallel");
   x.others.reshard_after_forward = o.get<bool>("reshard_after_forward");
-  x.others.weights_bf16 = o.get<std::string>("weights") == "bf16";
+  x.others.compute_type = o.get<std::string>("values") == "bf16";
   x.others.wire_bf16 = o.get<std::string>("gradients") == "bf16";
   return x;
 }

@@ -25,6 +25,7 @@ struct wishes {
 
 struct candidate {
   layout how;
+  workload work;  ///< with fewer tokens in a micro-batch, if only so it fits
   memory_need memory;
   stage_times times;
   bool fits = false;
@@ -42,8 +43,13 @@ struct search_result {
   std::vector<std::string> impossible;  ///< reasons, each once
 };
 
+inline layout with_large_leaves(layout l) {
+  l.leaf_of_micro = false;
+  return l;
+}
+
 /// What the wishes leave open, possible or not.
-inline std::vector<layout> open_layouts(const model_shape& m, const cluster& c, std::int64_t devices,
+inline std::vector<layout> open_layouts(const model_shape& m, const workload& w, const cluster& c, std::int64_t devices,
                                         const wishes& wanted) {
   using list = std::vector<std::int64_t>;
   const auto sizes = [&](std::optional<std::int64_t> given, std::int64_t largest) {
@@ -56,25 +62,30 @@ inline std::vector<layout> open_layouts(const model_shape& m, const cluster& c, 
   std::vector<layout> out;
   for (const std::int64_t tensor : sizes(wanted.tensor, node))
     for (const std::int64_t context : sizes(wanted.context, 32))
-      for (const std::int64_t expert : sizes(wanted.expert, m.experts > 0 ? m.experts : 1))
-        for (const std::int64_t rollout : sizes(wanted.rollout_tensor, node)) {
-          const bool chosen = (context == 1 || wanted.context) && (tensor == 1 || wanted.tensor);
-          if (!wanted.data && !chosen && devices % (tensor * context) != 0) continue;
-          layout l = wanted.others;
-          l.tensor = tensor, l.context = context, l.expert = expert, l.rollout_tensor = rollout;
-          l.data = wanted.data.value_or(std::max<std::int64_t>(1, devices / (tensor * context)));
-          for (const std::int64_t zero : wanted.zero ? list{*wanted.zero} : list{0, 1, 2, 3}) {
-            l.zero = static_cast<int>(zero);
-            if (l.summed() == 1 && zero > 0 && !wanted.zero) continue;  // nothing to shard over
-            // Over all ranks, or over those of a node.
-            list shared{wanted.shard_ranks.value_or(0)};
-            const std::int64_t inside = c.devices_per_node / tensor;
-            if (!wanted.shard_ranks && zero > 0 && expert == 1 && inside > 1 && inside % context == 0 &&
-                inside < l.summed() && l.summed() % inside == 0)
-              shared.push_back(inside);
-            for (const std::int64_t n : shared) l.shard_ranks = n, out.push_back(l);
-          }
+      for (const std::int64_t expert : sizes(wanted.expert, m.experts > 0 ? m.experts : 1)) {
+        const bool chosen = (context == 1 || wanted.context) && (tensor == 1 || wanted.tensor);
+        if (!wanted.data && !chosen && devices % (tensor * context) != 0) continue;
+        layout l = wanted.others;
+        l.tensor = tensor, l.context = context, l.expert = expert,
+        l.rollout_tensor = wanted.rollout_tensor.value_or(tensor);
+        l.data = wanted.data.value_or(std::max<std::int64_t>(1, devices / (tensor * context)));
+        for (const std::int64_t zero : wanted.zero ? list{*wanted.zero} : list{0, 1, 2, 3}) {
+          l.zero = static_cast<int>(zero);
+          if (l.summed() == 1 && zero > 0 && !wanted.zero) continue;  // nothing to shard over
+          // Over all ranks, or over those of a node.
+          list shared{wanted.shard_ranks.value_or(0)};
+          const std::int64_t inside = c.devices_per_node / tensor;
+          if (!wanted.shard_ranks && zero > 0 && expert == 1 && inside > 1 && inside % context == 0 &&
+              inside < l.summed() && l.summed() % inside == 0)
+            shared.push_back(inside);
+          for (const std::int64_t n : shared)
+            for (const bool one_each : {false, true}) {
+              l.shard_ranks = n, l.leaf_of_micro = one_each;
+              if (one_each && (zero < 3 || batches(l, w).leaves == batches(with_large_leaves(l), w).leaves)) continue;
+              out.push_back(l);
+            }
         }
+      }
   return out;
 }
 
@@ -82,15 +93,20 @@ inline std::vector<layout> open_layouts(const model_shape& m, const cluster& c, 
 inline search_result search_layouts(const model_shape& m, const workload& w, const cluster& c, std::int64_t devices,
                                     const wishes& wanted) {
   search_result result;
-  for (const layout& l : open_layouts(m, c, devices, wanted)) {
+  for (const layout& l : open_layouts(m, w, c, devices, wanted)) {
     if (const std::string why = check_layout(l, m, w, devices); !why.empty()) {
       if (std::find(result.impossible.begin(), result.impossible.end(), why) == result.impossible.end())
         result.impossible.push_back(why);
       continue;
     }
-    candidate x{l, memory_of(m, l, w, c), {}, false};
-    x.times = times_of(m, l, w, c, x.memory);
-    x.fits = x.memory.peak() <= c.memory * c.usable_share;
+    candidate x{l, w, memory_of(m, l, w, c), {}, false};
+    const auto fits = [&] { return x.memory.peak() <= c.memory * c.usable_share; };
+    while (!fits() && x.work.micro_tokens * l.context > w.length()) {
+      x.work.micro_tokens = std::max(x.work.micro_tokens / 2, (w.length() + l.context - 1) / l.context);
+      x.memory = memory_of(m, l, x.work, c);
+    }
+    x.times = times_of(m, l, x.work, c, x.memory);
+    x.fits = fits();
     (x.fits ? result.fitting : result.too_large).push_back(x);
   }
   std::stable_sort(result.fitting.begin(), result.fitting.end(),

@@ -30,7 +30,7 @@ namespace detail {
 /// A pass that draws a token for `n` sequences with `past` tokens each.
 inline double decode_pass(const model_shape& m, const layout& l, const cluster& c, double n, double past) {
   const auto f = [](std::int64_t x) { return static_cast<double>(x); };
-  const double value = c.value_bytes, split = f(l.rollout_tensor);
+  const double packed = c.value_bytes, value = l.value_bytes(c), split = f(l.rollout_tensor);
   double experts = 0;  // that are touched: all of them, once there are enough sequences
   const double copies = f(l.expert);
   if (m.experts > 0)
@@ -38,7 +38,7 @@ inline double decode_pass(const model_shape& m, const layout& l, const cluster& 
               (1 - std::pow(1 - f(m.experts_per_token) / f(m.experts), n * copies));
   const double dense = static_cast<double>(m.parameters() - m.expert_parameters_of_all()) -
                        (m.tied ? 0.0 : static_cast<double>(m.embedding_parameters()));
-  const double bytes = value * (dense / split + experts) + n * past * m.kv_values() * value / split;
+  const double bytes = packed * (dense / split + experts) + n * past * m.kv_values() * value / split;
   const double operations =
       n * (2 * m.product_weights() + 2 * m.head_weights() + 4 * f(m.layers * m.query_width()) * past) / split;
   double exchange =
@@ -75,7 +75,7 @@ inline stage_times times_of(const model_shape& m, const layout& l, const workloa
   double exchange = 0;
   detail::sum_transfers(c, sent.scoring(), exchange, exchange);
   if (w.old_log_probs) t.old_log_probs = scoring + exchange;
-  if (w.reference) t.reference = scoring + exchange;
+  if (w.reference != reference_form::none) t.reference = scoring + exchange;
 
   t.update_compute =
       f(w.updates * w.epochs) * passes * (pass.forward + pass.backward + (w.recompute ? pass.layers_forward : 0));

@@ -89,12 +89,26 @@ class traffic {
     add(out, {what + " (ends)", how, dense_group(), local_.ends * value, times, hidden});
     add(out, {what + " (experts)", how, expert_group(), local_.experts * value, times * f(local_.layers), hidden});
   }
-  double weight_bytes() const noexcept { return l_.weights_bf16 ? c_.value_bytes : 4; }
+  double weight_bytes() const noexcept { return l_.value_bytes(c_); }
   void gather_all(std::vector<transfer>& out, const std::string& what) const {
     const local_sizes wanted(m_, l_.rollout_tensor, l_.expert);
     add(out, {what, collective::all_gather, dense_group(), wanted.dense() * weight_bytes(), 1, false});
     add(out,
         {what + " (experts)", collective::all_gather, expert_group(), wanted.all_experts() * weight_bytes(), 1, false});
+  }
+  /// Layers for their forward and their backward, unless they are kept; the head and an embedding of its own once, an
+  /// embedding that is the head too at the begin and at the end.
+  void gather_units(std::vector<transfer>& out, double passes) const {
+    const double value = weight_bytes(), layers = f(local_.layers), twice = l_.reshard_after_forward ? 2 : 1;
+    const double norm = f(m_.hidden_size) / f(l_.tensor), embedding = local_.ends - norm;
+    const auto gather = [&](const char* what, const rank_group& g, double parameters, double calls) {
+      add(out, {what, collective::all_gather, g, parameters * value, passes * calls, true});
+    };
+    gather("weights of layers", dense_group(), local_.layer, layers * twice);
+    gather(m_.tied ? "weights (embedding)" : "weights (ends)", dense_group(), m_.tied ? embedding : local_.ends,
+           m_.tied ? 2 : 1);
+    if (m_.tied) gather("weights (last norm)", dense_group(), norm, 1);
+    gather("weights of experts", expert_group(), local_.experts, layers * twice);
   }
   void weights_and_gradients(std::vector<transfer>& out, double times) const {
     const double leaves = f(b_.leaves);
@@ -102,9 +116,7 @@ class traffic {
     const bool exact = l_.sums == sum_order::exact;
     const double leaf = l_.wire_bf16 ? 2 : 4, sum_of_leaves = exact ? 8 : leaf;
     const collective sum = l_.sums == sum_order::fast ? collective::reduce_scatter : collective::ordered_sum;
-    if (l_.zero == 3)
-      units(out, "weights of layers", collective::all_gather, weight_bytes(),
-            times * f(b_.micro) * (l_.reshard_after_forward ? 2 : 1), true);
+    if (l_.zero == 3) gather_units(out, times * f(b_.micro));
     units(out, "gradients", sum, l_.zero >= 2 ? leaf : sum_of_leaves, times * (l_.zero >= 2 ? leaves : 1),
           l_.zero >= 2);
     if (l_.zero == 0) units(out, "sums of gradients", collective::all_gather, 4, times, false);
@@ -120,13 +132,15 @@ class traffic {
   }
   /// What layers exchange, `passes` times over a micro-batch.
   void passes(std::vector<transfer>& out, const std::string& when, double passes, bool backward) const {
-    const double calls = passes * f(m_.layers), value = c_.value_bytes, tokens = f(b_.tokens);
+    const double calls = passes * f(m_.layers), value = l_.value_bytes(c_), tokens = f(b_.tokens);
     const double kv = 2 * f(m_.kv_width()) / f(l_.tensor), q = f(m_.query_width()) / f(l_.tensor);
+    // The rows of each sublayer, and those of the embedding or the head; sequence parallel layers gather the inputs of
+    // their products once more.
     add(out, {"tensor, " + when,
               collective::all_reduce,
               {l_.tensor, 1},
               tokens * f(m_.hidden_size) * value,
-              2 * calls,
+              passes + (backward && l_.sequence_parallel ? 3 : 2) * calls,
               false});
     const rank_group context{l_.context, l_.tensor};
     const double whole = tokens * f(l_.context);

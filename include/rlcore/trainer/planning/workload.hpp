@@ -8,6 +8,8 @@
 RLCORE_BEGIN
 namespace trainer::planning {
 
+enum class reference_form { none, whole, sharded };
+
 /// Every response is as long as the longest: a plan has to hold then.
 struct workload {
   std::int64_t prompts = 128, responses = 8, prompt_length = 1024, response_length = 3072;
@@ -16,8 +18,9 @@ struct workload {
   std::int64_t micro_tokens = 16384;  ///< tokens that one device takes through the model at once
   bool recompute = true;              ///< layers run again before their backward
   bool old_log_probs = true;          ///< scored again by the trained model before the update
-  bool reference = true;              ///< scored by a reference model
-  double logits_bytes = 256 << 20;    ///< of logits in memory at once
+  /// Scored by a reference model, which is whole on every device, or in shards like the model that is trained.
+  reference_form reference = reference_form::none;
+  double logits_bytes = 256 << 20;  ///< of logits in memory at once
 
   std::int64_t sequences() const noexcept { return prompts * responses; }
   std::int64_t length() const noexcept { return prompt_length + response_length; }

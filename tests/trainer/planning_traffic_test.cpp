@@ -1,0 +1,125 @@
+// The bytes of a plan beside those that the ranks of a real training step counted.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "rlcore/device/cpu.hpp"
+#include "rlcore/parallel/launch.hpp"
+#include "rlcore/trainer/planning/read_model.hpp"
+#include "rlcore/trainer/planning/traffic.hpp"
+#include "rlcore/trainer/trainee.hpp"
+
+namespace {
+
+using namespace rlcore;
+using namespace rlcore::trainer::planning;
+
+constexpr std::int64_t rows = 16, length = 5;
+
+nn::config tiny(bool tied) {
+  nn::config c;
+  c.vocab_size = 70, c.hidden_size = 32, c.intermediate_size = 48, c.num_hidden_layers = 3;
+  c.num_attention_heads = 4, c.num_key_value_heads = 2, c.head_dim = 8, c.tie_word_embeddings = tied;
+  return c;
+}
+
+/// Bytes that all ranks together send in one optimizer step.
+std::uint64_t counted(const nn::config& config, int ranks, const parallel::parallel_settings& how,
+                      std::int64_t micro_rows) {
+  std::vector<std::uint64_t> sent(static_cast<std::size_t>(ranks));
+  parallel::launch_settings s;
+  s.thread_ranks = ranks;
+  parallel::launch(s, [&](parallel::any_communicator& all) {
+    cpu device(1);
+    parallel::world world(all, how);
+    trainer::trainee<cpu> model(device, config, {}, &world);
+    {
+      const auto whole = model.summon();
+      model.model.initialize(1);
+    }
+    const auto bytes = [&] {
+      return world.shards().counters().total().bytes + world.replicas().counters().total().bytes;
+    };
+    const std::uint64_t before = bytes();
+    model.begin_update();
+    model.for_micro_batches(
+        rows, micro_rows, 0, [](std::uint32_t) { return length; },
+        [&](std::span<const std::uint32_t> mine) {
+          ragged<std::int32_t> inputs;
+          nn::targets targets;
+          for (std::size_t k = 0; k < mine.size(); ++k) {
+            const std::vector<std::int32_t> text(length, static_cast<std::int32_t>(mine[k]));
+            inputs.push_back(std::span<const std::int32_t>(text));
+            targets.row.push_back(static_cast<std::int32_t>(static_cast<std::int64_t>(k) * length));
+            targets.token.push_back(7);
+          }
+          model.forward_backward(inputs, targets, 1.0f, [](auto, auto, auto dlogp, auto) {
+            for (float& d : dlogp) d = -1;
+          });
+        });
+    model.apply(1e-3, 1);
+    sent[static_cast<std::size_t>(all.rank())] = bytes() - before;
+  });
+  std::uint64_t total = 0;
+  for (const std::uint64_t n : sent) total += n;
+  return total;
+}
+
+/// The same by the plan.
+double planned(const nn::config& config, int ranks, const parallel::parallel_settings& how, std::int64_t micro_rows) {
+  workload w;
+  w.prompts = rows, w.responses = 1, w.prompt_length = 1, w.response_length = length - 1;
+  w.micro_tokens = micro_rows * length, w.recompute = false;
+  layout l;
+  l.data = ranks, l.zero = how.zero, l.shard_ranks = how.shard_ranks, l.wire_bf16 = how.bf16_wire;
+  l.reshard_after_forward = how.reshard_after_forward;
+  if (how.reduction == parallel::reduction_kind::exact) l.sums = sum_order::exact;
+  const model_shape m = shape_of(config);
+  const cluster c = known_clusters().front();
+  double total = 0;
+  for (const transfer& t : traffic(m, l, w, c).update()) total += t.sent() * ranks;
+  return total;
+}
+
+/// The plan counts the blocks of the norm over the whole model, the library those of each unit.
+double norm_bytes_of_units(const nn::config& config, std::int64_t shards, int ranks) {
+  const model_shape m = shape_of(config);
+  const auto blocks = [](std::int64_t n) { return static_cast<double>((n + 1023) / 1024); };
+  const double units = blocks(m.embedding_parameters()) + static_cast<double>(m.layers) * blocks(m.layer_parameters()) +
+                       blocks(m.head_parameters());
+  return 8 * (units - blocks(m.parameters())) * static_cast<double>(shards - 1) * (ranks / static_cast<double>(shards));
+}
+
+TEST(planning_bytes, are_those_that_the_ranks_count) {
+  for (const bool tied : {false, true})
+    for (const int ranks : {2, 4, 8})
+      for (const int zero : {0, 1, 2, 3})
+        for (const std::int64_t micro_rows : {1, 2}) {
+          parallel::parallel_settings how;
+          how.zero = zero;
+          const double norm = zero == 0 ? 0 : norm_bytes_of_units(tiny(tied), ranks, ranks);
+          EXPECT_EQ(static_cast<double>(counted(tiny(tied), ranks, how, micro_rows)),
+                    planned(tiny(tied), ranks, how, micro_rows) + norm)
+              << ranks << " ranks, zero " << zero << ", " << micro_rows << " rows, tied " << tied;
+        }
+}
+
+TEST(planning_bytes, of_other_wires_and_of_groups_that_share) {
+  parallel::parallel_settings half, exact, kept, shared;
+  half.bf16_wire = true;
+  exact.reduction = parallel::reduction_kind::exact, exact.zero = 1;
+  kept.reshard_after_forward = false;
+  shared.shard_ranks = 2;
+  for (const bool tied : {false, true})
+    for (const auto& how : {half, exact, kept, shared}) {
+      const std::int64_t shards = how.shard_ranks == 0 ? 4 : how.shard_ranks;
+      EXPECT_EQ(static_cast<double>(counted(tiny(tied), 4, how, 2)),
+                planned(tiny(tied), 4, how, 2) + norm_bytes_of_units(tiny(tied), shards, 4))
+          << how.zero << how.shard_ranks << how.reshard_after_forward << tied;
+    }
+}
+
+}  // namespace
