@@ -82,8 +82,10 @@ inline stage_times times_of(const model_shape& m, const layout& l, const workloa
   const local_sizes local(m, l.tensor, l.expert);
   const double own =
       l.zero == 0 ? local.all() : local.dense() / f(l.shards()) + local.all_experts() / f(l.expert_shards());
-  t.optimizer = f(w.updates * w.epochs) *
-                optimizer_time(c, own, local.all(), l.zero >= 2 ? 0 : local.all() * f(b.leaves - 1), l.devices());
+  // Zero 3 packs what it has gathered, in every pass.
+  const double packed = local.all() * (l.zero == 3 ? f(b.micro) : 1),
+               added = l.zero >= 2 ? 0 : local.all() * f(b.leaves - 1);
+  t.optimizer = f(w.updates * w.epochs) * optimizer_time(c, own, packed, added, l.devices());
   detail::sum_transfers(c, sent.update(), t.update_hidden, t.update_exposed);
   t.update = std::max(t.update_compute, c.overlap * t.update_hidden) + (1 - c.overlap) * t.update_hidden +
              t.update_exposed + t.optimizer;
