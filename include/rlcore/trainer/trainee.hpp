@@ -115,6 +115,11 @@ class trainee {
   /// The weights of a Hugging Face folder, the base of adapters. A score model may come from a causal one: its head is
   /// then initialised from the seed.
   void load(const std::filesystem::path& folder) {
+    if (units_) {
+      std::vector<float> own(optimizer_.size());
+      if (read_own_weights(folder, model.settings(), trained(), owned_runs(trained(), pieces()), own))
+        return units_->shard().upload(own);
+    }
     const auto whole = summon();
     load_model(model, folder, seed_);
     if (!adapter_) return;
@@ -144,26 +149,9 @@ class trainee {
 
   /// The trained weights in the places of pieces(), if this rank has no others (zero 3); else nullptr.
   const float* own_weights() const noexcept { return units_ ? units_->shard().data() : nullptr; }
-
-  class summoned_weights {
-   public:
-    explicit summoned_weights(trainee& of) : of_(of.units_ ? &of : nullptr) {
-      if (of_ && of_->summons_++ == 0) of_->units_->gather();
-    }
-    ~summoned_weights() {
-      if (!of_ || --of_->summons_ > 0) return;
-      of_->units_->keep_own();
-      of_->model.drop_weights();
-    }
-    summoned_weights(const summoned_weights&) = delete;
-    summoned_weights& operator=(const summoned_weights&) = delete;
-
-   private:
-    trainee* of_;
-  };
   /// While what this returns lives, model.weights() are there, whatever the ranks share, and may be changed (by all
   /// ranks alike). Every rank has to ask.
-  [[nodiscard]] summoned_weights summon() { return summoned_weights(*this); }
+  [[nodiscard]] summoned_weights<Device> summon() { return summoned_weights<Device>(units_.get()); }
 
   /// The gradient is 0 from here on.
   void begin_update() {
@@ -278,7 +266,7 @@ class trainee {
     const std::int64_t steps = extra.integer("optimizer_steps", 0);
     notice_ = leaves_notice(folder, extra, world_ ? world_->how().leaves : 0);
     check_adapter(folder, extra, adapter_ ? &adapter_->settings() : nullptr, {base_folder_, fingerprint_});
-    if (summons_ > 0) throw std::logic_error("rlcore: restore: weights are summoned");
+    if (units_ && units_->summoned()) throw std::logic_error("rlcore: restore: weights are summoned");
     const std::vector<owned_run> runs = owned_runs(trained(), pieces());
     std::vector<float> values(units_ ? optimizer_.size() : trained_size()), m(optimizer_.size()), v(m.size());
     if (adapter_)
@@ -350,7 +338,7 @@ class trainee {
     if (outcome.skipped) return outcome;
     const float scale = optim::clip_scale(outcome.gradient_norm, grad_clip);
     if (units_) {
-      if (summons_ > 0) throw std::logic_error("rlcore: apply: weights are summoned");
+      if (units_->summoned()) throw std::logic_error("rlcore: apply: weights are summoned");
       optimizer_.step(units_->shard(), std::span<const float>(gradient, optimizer_.size()), lr, scale);
       return outcome;
     }
@@ -392,7 +380,6 @@ class trainee {
   std::optional<nn::tensor_group_of<parallel::any_communicator>> tensor_;
   std::optional<sharded_update<Device>> sharded_;
   std::unique_ptr<unit_weights<Device>> units_;  // zero 3
-  int summons_ = 0;
   std::optional<expert_passes<Device>> experts_;
   nn::router_counts routed_;
   std::optional<nn::gradients<Device>> gradient_;               // of all weights, or

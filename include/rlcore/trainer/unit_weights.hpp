@@ -75,6 +75,18 @@ class unit_weights final : public nn::unit_source {
     if (!keep_) leave(u);
   }
 
+  bool summoned() const noexcept { return summons_ > 0; }
+  /// The first summons gathers; after the last one this rank keeps what is its own.
+  void begin_summons() {
+    if (summons_++ == 0) gather();
+  }
+  void end_summons() {
+    if (--summons_ > 0) return;
+    keep_own();
+    model_->drop_weights();
+  }
+
+ private:
   /// The whole model into its own weights.
   void gather() {
     floats_.clear(), bytes_.clear();
@@ -88,13 +100,11 @@ class unit_weights final : public nn::unit_source {
     const float* weights = std::as_const(*model_).weights().data();
     for (std::size_t u = 0; u < layout().units(); ++u) copy_from(u, weights + layout().unit(u).first);
   }
-  /// The same from one unit.
   void copy_from(std::size_t u, const float* unit) {
     const parallel::value_range own = layout().part(u, ranks_->rank());
     copy(shard_.data() + layout().place(u, ranks_->rank()), unit + (own.first - layout().unit(u).first), own.size());
   }
 
- private:
   struct place {
     buffer<float, Device> values;
     buffer<std::byte, Device> packed;
@@ -125,11 +135,30 @@ class unit_weights final : public nn::unit_source {
   nn::causal_lm<Device>* model_;
   sharded_update<Device>* ranks_;
   bool keep_;
+  int summons_ = 0;
   buffer<float, Device> shard_;
   std::vector<place> places_;
   std::vector<std::size_t> packed_of_, offsets_;
   std::vector<buffer<float, Device>> floats_;
   std::vector<buffer<std::byte, Device>> bytes_;
+};
+
+/// While one of these lives, the model of `units` has weights, which may be changed by all ranks alike. Null: it has
+/// them anyway.
+template <class Device>
+class summoned_weights {
+ public:
+  explicit summoned_weights(unit_weights<Device>* units) : units_(units) {
+    if (units_) units_->begin_summons();
+  }
+  ~summoned_weights() {
+    if (units_) units_->end_summons();
+  }
+  summoned_weights(const summoned_weights&) = delete;
+  summoned_weights& operator=(const summoned_weights&) = delete;
+
+ private:
+  unit_weights<Device>* units_;
 };
 
 }  // namespace trainer

@@ -1,0 +1,72 @@
+// Groups of a mesh, and reports that do not show how many ranks made them.
+#include "rlcore/parallel/world.hpp"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "rlcore/parallel/communicator/threads.hpp"
+#include "rlcore/simd/exact_sum.hpp"
+
+namespace {
+
+using namespace rlcore;
+using namespace rlcore::parallel;
+
+std::vector<int> members(any_communicator& c, int self) {
+  std::vector<int> all(static_cast<std::size_t>(c.size()));
+  c.all_gather(std::span<const int>(&self, 1), std::span<int>(all));
+  return all;
+}
+
+TEST(world, groups_of_twelve_ranks) {
+  run_ranks(12, [](thread_rank& rank) {
+    any_communicator_of<thread_rank&> all(rank);
+    parallel_settings s;  // 3 data x 2 context x 2 tensor, two ranks share a copy, three share experts
+    s.context = 2, s.tensor = 2, s.expert = 3, s.shard_ranks = 2;
+    world w(all, s);
+    const int r = rank.rank(), tensor = r % 2, context = r / 2 % 2, data = r / 4, sum = r / 2;
+    const auto at = [&](int d, int c) { return (d * 2 + c) * 2 + tensor; };
+    using ranks = std::vector<int>;
+    EXPECT_EQ(members(w.data(), r), (ranks{at(0, context), at(1, context), at(2, context)}));
+    EXPECT_EQ(members(w.context(), r), (ranks{at(data, 0), at(data, 1)}));
+    EXPECT_EQ(members(w.tensor(), r), (ranks{r - tensor, r - tensor + 1}));
+    EXPECT_EQ(members(w.sums(), r), (ranks{tensor, 2 + tensor, 4 + tensor, 6 + tensor, 8 + tensor, 10 + tensor}));
+    EXPECT_EQ(members(w.shards(), r), (ranks{at(data, 0), at(data, 1)}));
+    EXPECT_EQ(members(w.replicas(), r), (ranks{at(0, context), at(1, context), at(2, context)}));
+    EXPECT_EQ(members(w.expert(), r),
+              (ranks{sum / 3 * 6 + tensor, sum / 3 * 6 + 2 + tensor, sum / 3 * 6 + 4 + tensor}));
+    EXPECT_EQ(members(w.experts(), r), (ranks{sum % 3 * 2 + tensor, sum % 3 * 2 + 6 + tensor}));
+    EXPECT_EQ(w.first(), r == 0);
+  });
+}
+
+struct report {
+  exact_sum loss;
+  std::int64_t tokens = 0;
+  report& operator+=(const report& other) {
+    loss += other.loss, tokens += other.tokens;
+    return *this;
+  }
+};
+
+TEST(world, reports_have_the_same_bits_from_any_number_of_ranks) {
+  const auto total = [](int ranks) {
+    double loss = 0;
+    run_ranks(ranks, [&](thread_rank& rank) {
+      any_communicator_of<thread_rank&> all(rank);
+      world w(all, {});
+      report mine;
+      for (int i = rank.rank(); i < 100; i += ranks) mine.loss.add(1.0 / (i + 1)), ++mine.tokens;
+      sum_over_ranks(w, mine);
+      EXPECT_EQ(mine.tokens, 100);
+      if (w.first()) loss = mine.loss.value();
+    });
+    return loss;
+  };
+  const double one = total(1);
+  EXPECT_NEAR(one, 5.187377517639621, 1e-15);  // the hundredth harmonic number
+  for (const int ranks : {2, 3, 7}) EXPECT_EQ(total(ranks), one);
+}
+
+}  // namespace
