@@ -95,7 +95,8 @@ inline void delete_old_checkpoints(const std::filesystem::path& root, std::int64
   for (const auto& entry : std::filesystem::directory_iterator(root)) {
     const auto step = entry.is_directory() ? step_of(entry.path()) : std::nullopt;
     if (step && *step <= newest) steps.push_back(*step);
-    if (entry.path().filename().string().starts_with(step_prefix) && is_abandoned_temporary(entry.path()))
+    const std::string name = entry.path().filename().string();
+    if ((name.starts_with(step_prefix) || name.starts_with(tracker_name)) && is_abandoned_temporary(entry.path()))
       doomed.push_back(entry.path());
   }
   std::sort(steps.begin(), steps.end());
