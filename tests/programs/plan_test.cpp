@@ -43,6 +43,19 @@ TEST_F(plan_program, of_several_models_is_a_table) {
   EXPECT_NE(r.out.find("| Qwen2.5-72B | 8 | does not fit"), std::string::npos) << r.out;
 }
 
+TEST_F(plan_program, plans_for_the_machine_it_measured) {
+  const scratch::folder place;
+  const std::string file = (place / "cluster.json").string();
+  const auto r = program::run("plan", {"calibrate", "out=" + file, "ranks=[1,2]", "seconds=0.0001", "check=False"});
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_EQ(r.out, "wrote " + file + "\n");
+  const auto plan = program::run("plan", {"model=Qwen2.5-0.5B", "devices=2", "cluster=" + file, "prompts=1"});
+  ASSERT_EQ(plan.code, 0) << plan.err;
+  EXPECT_NE(plan.out.find("measured by plan calibrate"), std::string::npos) << plan.out;
+  EXPECT_NE(program::run("plan", {"calibrate", "--help"}).out.find("ranks that work at the same time"),
+            std::string::npos);
+}
+
 TEST_F(plan_program, refuses_in_one_line) {
   refuses({}, "model=... is missing");
   refuses({"model=Qwen2.5-7"}, "did you mean 'Qwen2.5-7B'");
@@ -52,6 +65,7 @@ TEST_F(plan_program, refuses_in_one_line) {
   refuses({"model=Qwen2.5-7B", "devices=64", "tensor=3"}, "tensor=3 does not divide the key and value heads 4");
   refuses({"model=Qwen2.5-7B", "devices=64", "data=3"}, "are 3 devices, not 64");
   refuses({"model=Qwen2.5-7B", "updates=7"}, "does not divide the 1024 sequences");
+  refuses({"calibrate", "rank=2"}, "did you mean 'ranks'?");
   EXPECT_NE(program::run("plan", {"--help"}).out.find("micro_tokens"), std::string::npos);
 }
 

@@ -213,7 +213,9 @@ TEST(planning_search, more_devices_never_take_longer) {
   for (const char* name : {"Qwen2.5-0.5B", "Qwen2.5-7B", "Qwen3-30B-A3B"}) {
     double before = HUGE_VAL;
     for (const std::int64_t devices : {8, 16, 32, 64, 128, 256, 512, 1024}) {
-      const search_result r = search_layouts(*find_known_model(name), w, c, devices, {});
+      wishes x;
+      x.others.divided_experts = x.others.compute_type = true;
+      const search_result r = search_layouts(*find_known_model(name), w, c, devices, x);
       ASSERT_TRUE(!r.fitting.empty() || before == HUGE_VAL) << name << " " << devices;
       if (r.fitting.empty()) continue;  // too few
       EXPECT_LE(r.fitting.front().times.step(), 1.03 * before) << name << " " << devices;

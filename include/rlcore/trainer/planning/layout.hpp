@@ -26,8 +26,10 @@ struct layout {
   bool reshard_after_forward = true;  ///< zero 3: a layer's weights are gathered again for its backward
   bool wire_bf16 = false;             ///< gradients travel in bf16
   bool compute_type = false;          ///< what is gathered, kept or sent has the compute type; this library has floats
-  bool leaf_of_micro = false;         ///< as many leaves as micro-batches: gradients never whole, more traffic
-  std::int64_t shard_ranks = 0;       ///< state is cut over so many ranks and replicated beyond (HSDP); 0: over all
+  bool divided_experts = false;  ///< weights of experts too lie on one rank of a group; this library's trainers have
+                                 ///< all of them everywhere, or shards of all, and divide the work
+  bool leaf_of_micro = false;    ///< as many leaves as micro-batches: gradients never whole, more traffic
+  std::int64_t shard_ranks = 0;  ///< state is cut over so many ranks and replicated beyond (HSDP); 0: over all
 
   std::int64_t devices() const noexcept { return data * context * tensor; }
   /// Ranks whose gradients are added, those of them that a parameter outside of experts is cut over, the groups of
@@ -35,7 +37,9 @@ struct layout {
   std::int64_t summed() const noexcept { return data * context; }
   std::int64_t shards() const noexcept { return shard_ranks == 0 ? summed() : shard_ranks; }
   std::int64_t replicas() const noexcept { return summed() / shards(); }
-  std::int64_t expert_shards() const noexcept { return summed() / expert; }
+  std::int64_t expert_shards() const noexcept { return expert_parts() > 1 ? summed() / expert : shards(); }
+  /// Into how many parts the weights of experts are divided.
+  std::int64_t expert_parts() const noexcept { return divided_experts ? expert : 1; }
 
   /// Bytes of a value that is not a product's operand.
   double value_bytes(const cluster& c) const noexcept { return compute_type ? c.value_bytes : 4; }
@@ -70,8 +74,8 @@ inline std::string check_layout(const layout& l, const model_shape& m, const wor
         l.shard_ranks == 0 || l.shard_ranks % l.context == 0
             ? std::string()
             : "shard_ranks=" + number(l.shard_ranks) + " is not a multiple of context " + number(l.context),
-        l.shard_ranks != 0 && l.expert > 1 ? std::string("shard_ranks together with expert is not planned")
-                                           : std::string(),
+        l.shard_ranks != 0 && l.expert_parts() > 1 ? std::string("shard_ranks together with expert is not planned")
+                                                   : std::string(),
         l.how_context == context_form::ulysses
             ? divides("context", l.context, "the key and value heads of a tensor rank", m.kv_heads / l.tensor)
             : std::string()})

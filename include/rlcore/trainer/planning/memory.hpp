@@ -46,7 +46,7 @@ struct layer_values {
 inline memory_need memory_of(const model_shape& m, const layout& l, const workload& w, const cluster& c) {
   const auto f = [](std::int64_t n) { return static_cast<double>(n); };
   const batches b(l, w);
-  const local_sizes local(m, l.tensor, l.expert);
+  const local_sizes local(m, l.tensor, l.expert_parts());
   const double packed = c.value_bytes, value = l.value_bytes(c);
   const double held = l.compute_type ? packed : value + packed;  // gathered, with the copy that products read
   const double dense = f(l.shards()), expert = f(l.expert_shards());
@@ -77,7 +77,7 @@ inline memory_need memory_of(const model_shape& m, const layout& l, const worklo
     need.activations += tokens * f(l.context) * 2 * f(m.kv_width()) / split * (value + 4);
   need.logits = std::min(w.logits_bytes, tokens * f(m.vocab_size) * 4 / split);
 
-  const local_sizes rollout(m, l.rollout_tensor, l.expert);
+  const local_sizes rollout(m, l.rollout_tensor, l.expert_parts());
   // Where weights are whole already they are counted with the state; only their packed copy is not.
   const bool there = l.zero < 3 && l.rollout_tensor == l.tensor;
   need.rollout_weights = (there ? packed : held) * rollout.all();

@@ -66,25 +66,28 @@ inline std::vector<layout> open_layouts(const model_shape& m, const workload& w,
         const bool chosen = (context == 1 || wanted.context) && (tensor == 1 || wanted.tensor);
         if (!wanted.data && !chosen && devices % (tensor * context) != 0) continue;
         layout l = wanted.others;
-        l.tensor = tensor, l.context = context, l.expert = expert,
-        l.rollout_tensor = wanted.rollout_tensor.value_or(tensor);
+        l.tensor = tensor, l.context = context, l.expert = expert;
         l.data = wanted.data.value_or(std::max<std::int64_t>(1, devices / (tensor * context)));
-        for (const std::int64_t zero : wanted.zero ? list{*wanted.zero} : list{0, 1, 2, 3}) {
-          l.zero = static_cast<int>(zero);
-          if (l.summed() == 1 && zero > 0 && !wanted.zero) continue;  // nothing to shard over
-          // Over all ranks, or over those of a node.
-          list shared{wanted.shard_ranks.value_or(0)};
-          const std::int64_t inside = c.devices_per_node / tensor;
-          if (!wanted.shard_ranks && zero > 0 && expert == 1 && inside > 1 && inside % context == 0 &&
-              inside < l.summed() && l.summed() % inside == 0)
-            shared.push_back(inside);
-          for (const std::int64_t n : shared)
-            for (const bool one_each : {false, true}) {
-              l.shard_ranks = n, l.leaf_of_micro = one_each;
-              if (one_each && (zero < 3 || batches(l, w).leaves == batches(with_large_leaves(l), w).leaves)) continue;
-              out.push_back(l);
-            }
-        }
+        const list rollouts = !wanted.rollout_tensor        ? list{tensor}
+                              : *wanted.rollout_tensor == 0 ? sizes({}, node)
+                                                            : list{*wanted.rollout_tensor};
+        for (const std::int64_t rollout : rollouts)
+          for (const std::int64_t zero : wanted.zero ? list{*wanted.zero} : list{0, 1, 2, 3}) {
+            l.zero = static_cast<int>(zero), l.rollout_tensor = rollout;
+            if (l.summed() == 1 && zero > 0 && !wanted.zero) continue;  // nothing to shard over
+            // Over all ranks, or over those of a node.
+            list shared{wanted.shard_ranks.value_or(0)};
+            const std::int64_t inside = c.devices_per_node / tensor;
+            if (!wanted.shard_ranks && zero > 0 && l.expert_parts() == 1 && inside > 1 && inside % context == 0 &&
+                inside < l.summed() && l.summed() % inside == 0)
+              shared.push_back(inside);
+            for (const std::int64_t n : shared)
+              for (const bool one_each : {false, true}) {
+                l.shard_ranks = n, l.leaf_of_micro = one_each;
+                if (one_each && (zero < 3 || batches(l, w).leaves == batches(with_large_leaves(l), w).leaves)) continue;
+                out.push_back(l);
+              }
+          }
       }
   return out;
 }

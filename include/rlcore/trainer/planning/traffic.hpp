@@ -48,7 +48,7 @@ struct local_sizes {
 class traffic {
  public:
   traffic(const model_shape& m, const layout& l, const workload& w, const cluster& c)
-      : m_(m), l_(l), w_(w), c_(c), b_(l, w), local_(m, l.tensor, l.expert) {}
+      : m_(m), l_(l), w_(w), c_(c), b_(l, w), local_(m, l.tensor, l.expert_parts()) {}
 
   /// Of all updates of a step.
   std::vector<transfer> update() const {
@@ -77,7 +77,9 @@ class traffic {
   static double f(std::int64_t n) noexcept { return static_cast<double>(n); }
   rank_group dense_group() const noexcept { return {l_.zero == 0 ? l_.summed() : l_.shards(), l_.tensor}; }
   rank_group replica_group() const noexcept { return {l_.replicas(), l_.tensor * l_.shards()}; }
-  rank_group expert_group() const noexcept { return {l_.expert_shards(), l_.tensor * l_.expert}; }
+  rank_group expert_group() const noexcept {
+    return {l_.zero == 0 ? l_.summed() / l_.expert_parts() : l_.expert_shards(), l_.tensor * l_.expert_parts()};
+  }
 
   static void add(std::vector<transfer>& out, transfer t) {
     if (t.group.size > 1 && t.bytes > 0 && t.calls > 0) out.push_back(std::move(t));
@@ -91,7 +93,7 @@ class traffic {
   }
   double weight_bytes() const noexcept { return l_.value_bytes(c_); }
   void gather_all(std::vector<transfer>& out, const std::string& what) const {
-    const local_sizes wanted(m_, l_.rollout_tensor, l_.expert);
+    const local_sizes wanted(m_, l_.rollout_tensor, l_.expert_parts());
     add(out, {what, collective::all_gather, dense_group(), wanted.dense() * weight_bytes(), 1, false});
     add(out,
         {what + " (experts)", collective::all_gather, expert_group(), wanted.all_experts() * weight_bytes(), 1, false});
@@ -121,12 +123,14 @@ class traffic {
           l_.zero >= 2);
     if (l_.zero == 0) units(out, "sums of gradients", collective::all_gather, 4, times, false);
     if (l_.zero > 0 && l_.replicas() > 1) {
-      const double own = local_.dense() / f(l_.shards());
+      const double own = (local_.dense() + (l_.expert_parts() > 1 ? 0 : local_.all_experts())) / f(l_.shards());
       add(out, {"gradients, replicas", sum, replica_group(), own * sum_of_leaves, times, false});
       add(out, {"sums, replicas", collective::all_gather, replica_group(), own * 4, times, false});
     }
     if (l_.zero > 0)  // a double for each block of 1024
-      add(out, {"norm", collective::all_gather, dense_group(), 8 * std::ceil(local_.dense() / 1024), times, false});
+      add(out,
+          {"norm", collective::all_gather, dense_group(),
+           8 * std::ceil((local_.dense() + (l_.expert_parts() > 1 ? 0 : local_.all_experts())) / 1024), times, false});
     if (l_.zero == 1 || l_.zero == 2)
       units(out, "updated weights", collective::all_gather, weight_bytes(), times, false);
   }
