@@ -22,6 +22,7 @@
 #include "rlcore/nn/block.hpp"
 #include "rlcore/nn/causal_lm.hpp"
 #include "rlcore/nn/config.hpp"
+#include "rlcore/nn/context_check.hpp"
 #include "rlcore/nn/context_gather.hpp"
 #include "rlcore/nn/context_group.hpp"
 #include "rlcore/nn/context_pass.hpp"

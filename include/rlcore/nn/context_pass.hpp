@@ -4,13 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <stdexcept>
-#include <string>
-#include <utility>
 #include <vector>
 
-#include "rlcore/core/error.hpp"
 #include "rlcore/nn/activations.hpp"
+#include "rlcore/nn/context_check.hpp"
 #include "rlcore/nn/context_gather.hpp"
 #include "rlcore/nn/context_plan.hpp"
 #include "rlcore/nn/context_ring.hpp"
@@ -29,10 +26,11 @@ namespace nn {
 template <class Device>
 class context_pass {
  public:
-  /// `shape` of the attention of every layer, `layer` of the cost of a token; `rows` are the targets'.
+  /// `shape` of the attention of every layer, `constant` of parallel::sequence_cost; `rows` are the targets'. Throws
+  /// as check_context().
   context_pass(Device& device, workspace<Device>& space, const attention_shape& shape, double constant,
                const ragged<std::int32_t>& sequences, std::span<const std::int32_t> rows)
-      : share_(device, space, shape, plan_of(space, device, constant, sequences)),
+      : share_(device, space, shape, plan_of(space, device, shape, constant, sequences)),
         targets_(share_.plan, share_.wire.rank(), sequences.offsets, rows),
         ranks_(*space.context.ranks),
         gather_(share_),
@@ -86,8 +84,9 @@ class context_pass {
   }
 
  private:
-  static context_plan plan_of(const workspace<Device>& space, const Device& device, double constant,
-                              const ragged<std::int32_t>& sequences) {
+  static context_plan plan_of(const workspace<Device>& space, const Device& device, const attention_shape& shape,
+                              double constant, const ragged<std::int32_t>& sequences) {
+    check_context(device, shape, space.context);
     std::vector<extent_t> lengths;
     for (std::size_t s = 0; s < sequences.rows(); ++s) lengths.push_back(static_cast<extent_t>(sequences.length(s)));
     return {space.context.how, space.context.ranks->size(), lengths, constant, attention_tile(device)};

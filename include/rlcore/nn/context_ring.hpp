@@ -4,11 +4,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "rlcore/core/error.hpp"
 #include "rlcore/device/partial_attention.hpp"
 #include "rlcore/nn/activations.hpp"
 #include "rlcore/nn/context_share.hpp"
@@ -24,13 +22,8 @@ namespace nn {
 template <class Device>
 class context_ring {
  public:
-  /// Throws config_error if the device has no such kernel.
   explicit context_ring(context_share<Device>& share) : c_(share) {
     if (c_.plan.how() != parallel::context_kind::ring) return;
-    if (attention_tile(c_.device) == 0)
-      throw config_error("rlcore: device " + std::string(c_.device.name()) +
-                         " cannot carry the state of attention around a ring; context parallelism by gather_kv or "
-                         "ulysses can be had on it");
     for (float** room : {&here_, &next_}) {  // keys, values and their gradients of the rank that has most
       const extent_t n = 2 * c_.most_shared() * c_.kv_width();
       *room = c_.space.template take<float>(n);

@@ -3,10 +3,8 @@
 
 #include <cstddef>
 #include <span>
-#include <string>
 #include <vector>
 
-#include "rlcore/core/error.hpp"
 #include "rlcore/nn/activations.hpp"
 #include "rlcore/nn/context_share.hpp"
 
@@ -17,14 +15,9 @@ namespace nn {
 template <class Device>
 class context_ulysses {
  public:
-  /// Throws config_error unless every rank gets as many key and value heads.
   explicit context_ulysses(context_share<Device>& share) : c_(share), part_(share.shape) {
     if (c_.plan.how() != parallel::context_kind::ulysses) return;
     const auto p = static_cast<extent_t>(c_.wire.size());
-    if (part_.kv_heads % p != 0)
-      throw config_error("rlcore: ulysses sequence parallelism of " + std::to_string(p) +
-                         " ranks needs a multiple of as many key and value heads, got " +
-                         std::to_string(part_.kv_heads));
     part_.heads /= p, part_.kv_heads /= p;
     qkv_ = c_.space.template take<float>(c_.all_shared * width());
     attended_ = c_.space.template take<float>(c_.all_shared * q_width());

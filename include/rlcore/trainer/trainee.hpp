@@ -83,6 +83,7 @@ class trainee {
     else
       gradient_.emplace(model, units_ != nullptr);
     if (world_ && world_->context().size() > 1) space.context = {&world_->context(), world_->how().how_context};
+    nn::check_context(device, model.blocks().front().mixer.shape, space.context);
     if (world_ && world_->tensor().size() > 1)
       model.set_tensor_group(&tensor_.emplace(world_->tensor(), world_->how().sequence_parallel));
     if (world_ && world_->expert().size() > 1)

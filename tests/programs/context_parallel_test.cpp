@@ -1,0 +1,45 @@
+// The keys that make ranks of a trainer share sequences: whatever the other axis and the shards, the same bits.
+#include "grpo_trainer.hpp"
+
+namespace {
+
+using namespace grpo;
+
+class context_parallel : public trainer_test {
+ protected:
+  /// The same model and metrics from two ranks, and from two times two.
+  void expect_same_runs(const std::string& name, const arguments& keys, const std::string& said) {
+    const auto two = train(name, keys + arguments{"trainer.n_gpus_per_node=2", "rlcore.zero_stage=0"});
+    EXPECT_NE(two.out.find(said), std::string::npos) << two.out;
+    train(name + "_of_four", keys + arguments{"trainer.n_gpus_per_node=4"});
+    EXPECT_FALSE(weights(root(name), 4).empty());
+    EXPECT_TRUE(weights(root(name), 4) == weights(root(name + "_of_four"), 4));
+    EXPECT_EQ(rows(root(name)), rows(root(name + "_of_four")));
+  }
+};
+
+TEST_F(context_parallel, ulysses) {
+  expect_same_runs("ulysses", {"actor_rollout_ref.actor.ulysses_sequence_parallel_size=2"},
+                   "2 ranks (threads): 2 context x 1 data");
+}
+
+TEST_F(context_parallel, gathered_keys_and_ring) {
+  expect_same_runs(
+      "gather",
+      {"actor_rollout_ref.actor.strategy=megatron", "actor_rollout_ref.actor.megatron.context_parallel_size=2"},
+      "2 context x 1 data");
+  expect_same_runs("ring", {"rlcore.context_parallel_size=2", "rlcore.context_kind=ring"}, "2 context x 1 data");
+}
+
+TEST_F(context_parallel, heads_that_do_not_divide) {
+  const program::result r = program::run(
+      "grpo_trainer",
+      settings(files, root("wrong")) +
+          arguments{"trainer.n_gpus_per_node=4", "actor_rollout_ref.actor.ulysses_sequence_parallel_size=4"});
+  EXPECT_EQ(r.code, 1) << r.out;
+  EXPECT_EQ(r.err,
+            "grpo_trainer: rlcore: ulysses sequence parallelism of 4 ranks needs a multiple of as many key and value "
+            "heads, got 2\n");
+}
+
+}  // namespace
