@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
@@ -42,6 +43,12 @@ class sharded_update {
   std::span<const optim::adamw_piece> pieces() const noexcept { return pieces_; }
   std::size_t shard_size() const { return sums_.shard_size(); }
 
+  /// The norm of the whole gradient, of which this rank has `shard`. With row_chunks it is rounded to float: tensor
+  /// parallel ranks add up their squares in another order than one rank.
+  double norm(const float* shard) {
+    const double exact = std::sqrt(sum_of_squares(shard));
+    return world_->how().row_chunks > 0 ? static_cast<double>(static_cast<float>(exact)) : exact;
+  }
   /// Sum of the squares of the whole gradient, of which this rank has `shard`: sums of blocks in double, added in the
   /// order of the blocks, whoever owns them.
   double sum_of_squares(const float* shard) {

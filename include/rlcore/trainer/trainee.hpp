@@ -334,7 +334,7 @@ class trainee {
     }
     const float* gradient = sharded_->sums().finish();
     step_outcome outcome;
-    outcome.gradient_norm = std::sqrt(sharded_->sum_of_squares(gradient));
+    outcome.gradient_norm = sharded_->norm(gradient);
     outcome.skipped = !std::isfinite(outcome.gradient_norm);
     if (outcome.skipped) return outcome;
     const float scale = optim::clip_scale(outcome.gradient_norm, grad_clip);
