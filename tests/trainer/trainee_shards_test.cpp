@@ -23,16 +23,28 @@ using floats = std::vector<float>;
 
 struct setting {
   std::string name;
-  bool score = false, lora = false;
+  bool score = false, lora = false, experts = false;
 };
 /// How a run is spread.
 struct layout {
-  int ranks = 1, zero = 0, shard_ranks = 0, tensor = 1;
+  int ranks = 1, zero = 0, shard_ranks = 0, tensor = 1, expert = 1;
 };
 
 class sharded : public testing::TestWithParam<setting> {
  protected:
-  sharded() : files_(tiny_model::make(place_.path())) {}
+  sharded() : files_(tiny_model::make(place_.path())) {
+    if (!GetParam().experts) return;
+    nn::config c = checkpoint::read_config(files_.model);
+    c.model = nn::family::qwen3_moe;
+    c.num_experts = 5, c.num_experts_per_tok = 2, c.moe_intermediate_size = 24;
+    c.attention_bias = c.tie_word_embeddings = false;
+    cpu device(1);
+    nn::causal_lm<cpu> model(device, c);
+    model.initialize(11);
+    checkpoint::write_config(files_.model, c);
+    checkpoint::save_weights(files_.model, model.parameters(),
+                             std::span<const float>(model.weights().data(), model.size()));
+  }
 
   nn::config config() const {
     nn::config c = checkpoint::read_config(files_.model);
@@ -83,7 +95,7 @@ class sharded : public testing::TestWithParam<setting> {
     parallel::launch(how, [&](parallel::any_communicator& all) {
       cpu device(1);
       parallel::parallel_settings p;
-      p.zero = l.zero, p.shard_ranks = l.shard_ranks, p.tensor = l.tensor, p.leaves = leaves;
+      p.zero = l.zero, p.shard_ranks = l.shard_ranks, p.tensor = l.tensor, p.expert = l.expert, p.leaves = leaves;
       parallel::world world(all, p);
       trainee t(device, config(), s, &world);
       t.load(files_.model);
@@ -115,6 +127,7 @@ class sharded : public testing::TestWithParam<setting> {
 TEST_P(sharded, a_run_moves_from_layout_to_layout) {
   std::vector<layout> journey{{4, 3}, {2, 1}, {3, 2}, {1, 0}, {4, 1, 2}, {2, 0}, {1, 3}, {3, 3}};
   if (!GetParam().lora) journey[4] = {4, 3, 0, 2}, journey[5] = {2, 0, 0, 2};
+  if (GetParam().experts) journey[0] = {4, 3, 0, 1, 2}, journey[1] = {2, 1, 0, 1, 2}, journey[2] = {3, 0, 0, 1, 3};
   floats expected, found;
   on({1, 0}, [&](trainee& t) {
     for (int i = 0; i < static_cast<int>(journey.size()); ++i) step(t, i);
@@ -158,6 +171,15 @@ TEST_P(sharded, whole_weights_on_request) {
   const fs::path folder = place_ / "run" / "global_step_1";
   EXPECT_TRUE(fs::exists(folder / "huggingface" / "model.safetensors"));
   EXPECT_FALSE(fs::exists(folder / "passing_shards"));
+  parallel::launch_settings two;
+  two.thread_ranks = 2;
+  two.deadline = std::chrono::seconds(60);
+  if (!GetParam().lora)  // the other ranks hear of every block
+    parallel::launch(two, [&](parallel::any_communicator& all) {
+      fs::create_directories(place_ / "again" / "huggingface");
+      trainer::save_weights_of_shards(all, place_ / "again", folder / "shards", 1);
+      EXPECT_GT(all.counters().of(parallel::collective::broadcast).calls, 5u);
+    });
   cpu device(1);
   trainee model(device, checkpoint::read_config(folder / "huggingface"), {});
   model.load(folder / "huggingface");
@@ -192,8 +214,8 @@ TEST_P(sharded, other_leaves_are_told) {
 }
 
 INSTANTIATE_TEST_SUITE_P(trainee, sharded,
-                         testing::Values(setting{"causal"}, setting{"score", true},
-                                         setting{"causal_lora", false, true}),
+                         testing::Values(setting{"causal"}, setting{"score", true}, setting{"causal_lora", false, true},
+                                         setting{"experts", false, false, true}),
                          [](const auto& each) { return each.param.name; });
 
 }  // namespace

@@ -22,6 +22,7 @@
 #include "rlcore/nn/parameter.hpp"
 #include "rlcore/optim/adamw.hpp"
 #include "rlcore/parallel/communicator/any.hpp"
+#include "rlcore/parallel/settings.hpp"
 #include "rlcore/tensor/buffer.hpp"
 
 RLCORE_BEGIN
@@ -63,10 +64,25 @@ void save_runs(parallel::any_communicator& all, const std::filesystem::path& fol
                            });
 }
 
-/// The safetensors of <folder>/huggingface from the shards in `shards`, a block at a time.
-inline void save_weights_of_shards(const std::filesystem::path& folder, const std::filesystem::path& shards) {
+/// The safetensors of <folder>/huggingface from the shards in `shards`, which rank 0 writes a block at a time. The
+/// others hear of every `beat` bytes, so that none of them waits longer than that takes.
+inline void save_weights_of_shards(parallel::any_communicator& all, const std::filesystem::path& folder,
+                                   const std::filesystem::path& shards, std::uint64_t beat = std::uint64_t{1} << 30) {
+  int more = 1;
+  if (all.rank() != 0) {
+    while (more != 0) all.broadcast(std::span<int>(&more, 1), 0);
+    return;
+  }
   checkpoint::folder_weights from(shards);
-  checkpoint::stream_to_folder(from, folder / "huggingface", {checkpoint::stored_type::f32}, [](auto, auto) {});
+  std::uint64_t told = 0;
+  checkpoint::stream_to_folder(from, folder / "huggingface", {checkpoint::stored_type::f32},
+                               [&](std::uint64_t done, std::uint64_t) {
+                                 if (done - told < beat) return;
+                                 told = done;
+                                 all.broadcast(std::span<int>(&more, 1), 0);
+                               });
+  more = 0;
+  all.broadcast(std::span<int>(&more, 1), 0);
 }
 
 /// Weights that are not trained, of which every rank has all or its rectangles, as the safetensors of
@@ -82,10 +98,8 @@ void save_whole_weights(parallel::any_communicator& all, const std::filesystem::
                              device.download(values.data(), weights + parameters[piece].offset + first,
                                              values.size_bytes());
                            });
-  if (all.rank() == 0) {
-    save_weights_of_shards(folder, passing);
-    std::filesystem::remove_all(passing);
-  }
+  save_weights_of_shards(all, folder, passing);
+  if (all.rank() == 0) std::filesystem::remove_all(passing);
 }
 
 /// The weights of `runs`, at their places among the moments, from a checkpoint of any number of ranks. `parameters` are
@@ -137,12 +151,31 @@ inline void read_moments(const std::filesystem::path& folder, std::span<const ow
   }
 }
 
-/// What to say when a run goes on with another number of leaves; empty if it does not.
-inline std::string leaves_notice(const std::filesystem::path& folder, const checkpoint::json_file& extra, int leaves) {
-  if (leaves == 0 || !extra.has("gradient_leaves") || extra.integer("gradient_leaves") == leaves) return "";
-  return folder.string() +
-         " was saved with rlcore.gradient_leaves=" + std::to_string(extra.integer("gradient_leaves")) +
-         ", this run goes on with " + std::to_string(leaves) + ": not to the bits of the first";
+/// What the bits of a run's sums depend on besides its rows; kept in extra_state.json as "sums".
+inline nlohmann::ordered_json settings_of_sums(const parallel::parallel_settings& s, int row_chunks) {
+  constexpr const char* orders[] = {"fast", "ranked", "tree", "exact"};
+  return {{"gradient_leaves", s.leaves},
+          {"reduction", orders[static_cast<std::size_t>(s.reduction)]},
+          {"balance", s.balance},
+          {"bf16_wire", s.bf16_wire},
+          {"row_chunks", row_chunks}};
+}
+
+/// What to say of a run that goes on with other settings of sums than those it was saved with; empty if it does not.
+inline std::string sums_notice(const std::filesystem::path& folder, const checkpoint::json_file& extra,
+                               const nlohmann::ordered_json& ours) {
+  if (!extra.has("sums")) return "";
+  std::string then, now;
+  for (const auto& [key, value] : ours.items()) {
+    const nlohmann::json& sums = extra.root()["sums"];
+    const nlohmann::json mine = nlohmann::json::parse(value.dump());
+    if (!sums.contains(key) || sums[key] == mine) continue;
+    then += (then.empty() ? "" : ", ") + key + "=" + sums[key].dump();
+    now += (now.empty() ? "" : ", ") + value.dump();
+  }
+  if (then.empty()) return "";
+  return folder.string() + " was saved with " + then + ", this run goes on with " + now +
+         ": sums have other bits than in the run that saved";
 }
 
 /// extra_state.json and fsdp_config.json.

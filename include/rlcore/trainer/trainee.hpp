@@ -245,7 +245,7 @@ class trainee {
   void save(const std::filesystem::path& folder, const std::filesystem::path& tokenizer_folder,
             const nlohmann::ordered_json& extra = nlohmann::ordered_json::object()) const {
     nlohmann::ordered_json state{{"rlcore_version", RLCORE_VERSION_STRING}, {"optimizer_steps", optimizer_.steps()}};
-    if (world_) state["gradient_leaves"] = world_->how().leaves;
+    if (world_) state["sums"] = settings_of_sums(world_->how(), static_cast<int>(model.settings().row_chunks));
     if (adapter_) state["base_fingerprint"] = fingerprint_;
     for (const auto& [key, value] : extra.items()) state[key] = value;
     const int ranks = world_ ? world_->all().size() : 1;
@@ -265,7 +265,9 @@ class trainee {
   checkpoint::json_file restore(const std::filesystem::path& folder) {
     checkpoint::json_file extra(folder / "extra_state.json");
     const std::int64_t steps = extra.integer("optimizer_steps", 0);
-    notice_ = leaves_notice(folder, extra, world_ ? world_->how().leaves : 0);
+    if (world_)
+      notice_ =
+          sums_notice(folder, extra, settings_of_sums(world_->how(), static_cast<int>(model.settings().row_chunks)));
     check_adapter(folder, extra, adapter_ ? &adapter_->settings() : nullptr, {base_folder_, fingerprint_});
     if (units_ && units_->summoned()) throw std::logic_error("rlcore: restore: weights are summoned");
     const std::vector<owned_run> runs = owned_runs(trained(), pieces());
@@ -363,10 +365,10 @@ class trainee {
     if (world_->first()) {
       save_config(folder / "huggingface", model, tokenizer_folder);
       if (adapter_) save_adapter_of_shards(folder, model.settings(), adapter_->settings(), base_name_, trained());
-      if (save_whole_ && !adapter_) save_weights_of_shards(folder, checkpoint::find_shards(folder));
       save_settings(folder, state, all.size());
     }
     if (save_whole_ && adapter_) save_whole_weights(all, folder, model.parameters(), device, model.weights().data());
+    if (save_whole_ && !adapter_) save_weights_of_shards(all, folder, folder / checkpoint::shard_folder_name);
     all.barrier();
   }
   const buffer<float, Device>& trained_weights() const { return adapter_ ? adapter_->values() : model.weights(); }
