@@ -59,6 +59,12 @@ class expert_passes {
   nn::expert_group_of<parallel::any_communicator> group_;
 };
 
+/// `config`, with a load-balancing loss if the coefficient is above 0.
+inline nn::config with_router_loss(nn::config config, double coefficient) {
+  if (coefficient > 0) config.output_router_logits = true, config.router_aux_loss_coef = coefficient;
+  return config;
+}
+
 /// Does training add a load-balancing loss? As transformers: with output_router_logits.
 inline bool balances(const nn::config& c) {
   return c.output_router_logits && c.router_aux_loss_coef > 0 && c.sparse_layers() > 0;

@@ -65,7 +65,8 @@ class trainee {
 
   /// Throws config_error for LoRA settings that cannot be (nn::check_lora), or ranks that the model cannot be cut for.
   trainee(Device& device, const nn::config& config, const trainee_settings& s, parallel::world* world = nullptr)
-      : model(device, config_of(config, world), part_of(world), in_units(world, s)),
+      : model(device, config_of(with_router_loss(config, s.router_aux_loss), world), part_of(world),
+              in_units(world, s)),
         space(device, s.logits_bytes),
         recompute(s.recompute),
         seed_(s.seed),

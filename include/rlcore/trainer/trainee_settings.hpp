@@ -21,6 +21,7 @@ struct trainee_settings {
   bool decay_norms_and_biases = true;  ///< false: weight decay is for matrices alone (OpenRLHF)
   std::optional<nn::lora_settings> lora = {};
   std::string base_name = {};  ///< what adapter folders call the base; empty: the folder that was loaded
+  double router_aux_loss = 0;  ///< above 0: a load-balancing loss of experts, whatever config.json says
   bool save_whole = false;     ///< several ranks save the weights of huggingface/ too (verl's hf_model)
 };
 

@@ -61,6 +61,7 @@ inline trainee_settings read_openrlhf_trainee(const options& opt) {
   s.save_whole = true;
   s.logits_bytes = static_cast<std::size_t>(opt.get<std::int64_t>("rlcore.logits_memory_mb")) << 20;
   s.recompute = opt.get<bool>("gradient_checkpointing");
+  s.router_aux_loss = opt.get<double>("aux_loss_coef");
   s.seed = static_cast<std::uint64_t>(opt.get<std::int64_t>("seed"));
   if (const std::int64_t rank = opt.get<std::int64_t>("lora_rank"); rank > 0) {
     s.lora = nn::lora_settings{rank, static_cast<double>(opt.get<std::int64_t>("lora_alpha")),

@@ -90,10 +90,12 @@ class sft_task {
         rows.size(), rows_per_pass_, tokens_per_pass_, length, [&](std::span<const std::uint32_t> own) {
           packed.clear();
           for (const std::uint32_t i : own) packed.push_back(train_[rows[i]]);
-          model.forward_backward(packed.inputs, packed.targets, 1.0f,
-                                 [&](std::span<const float> logp, std::span<const float>, std::span<float> dlogp,
-                                     std::span<float>) { report += loss(packed, logp, counts, {.logp = dlogp}); });
-          tell("update", done += own.size(), rows.size());
+          model.forward_backward(
+              packed.inputs, packed.targets, 1.0f,
+              [&](std::span<const float> logp, std::span<const float>, std::span<float> dlogp, std::span<float>) {
+                report += loss(packed, logp, counts, {.logp = dlogp});
+                tell("update", done += own.size(), rows.size());
+              });
         });
     sum_over_ranks(model, report);
     m.set("train/loss", report.loss());
