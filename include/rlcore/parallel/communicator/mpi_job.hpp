@@ -37,7 +37,7 @@ class mpi_job {
     process_.recorder.begin({collective::start, {}, 0, 0}, ranks_of_environment());
     watch(rank_of_environment());
     if (own_) {
-      yield_where_crowded();
+      yield_while_waiting();
       int provided = 0;
       MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
       if (provided < MPI_THREAD_FUNNELED) throw communication_error("rlcore: MPI was built without threads");
@@ -107,11 +107,9 @@ class mpi_job {
     MPI_Initialized(&flag);
     return flag != 0;
   }
-  /// Ranks that wait for a core that another rank needs had better sleep.
-  static void yield_where_crowded() {
-    if (ranks_of_this_host() > static_cast<int>(std::thread::hardware_concurrency()))
-      ::setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
-  }
+  /// A rank that waits had better leave its core to those that compute, its own threads among them. Open MPI asks the
+  /// environment; whoever has set it keeps what he has.
+  static void yield_while_waiting() { ::setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0); }
   /// mpirun of another MPI starts processes that do not find each other.
   void check_launcher(int size) {
     const int wanted = ranks_of_environment();
