@@ -86,6 +86,11 @@ class gradients {
     std::swap(flat_, other);
     zero();
   }
+  /// After swap(): memory for what comes next, as large or empty. It is not touched yet.
+  void give(buffer<float, Device>&& memory) {
+    flat_ = std::move(memory);
+    zero();
+  }
 
   /// What every backward from here on adds to the gradient of a router's probabilities, [experts]: that of a
   /// load-balancing loss (load_balancing_slopes()), or nothing.

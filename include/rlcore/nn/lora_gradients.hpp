@@ -61,6 +61,7 @@ class lora_gradients {
     std::swap(flat_, other);
     zero();
   }
+  void give(buffer<float, Device>&& memory) { flat_ = std::move(memory); }
 
   /// As of nn::gradients.
   void balance(std::vector<float> slopes) { balance_ = std::move(slopes); }

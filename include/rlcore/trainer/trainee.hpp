@@ -324,8 +324,7 @@ class trainee {
       buffer<float, Device> leaf;
       g.swap(leaf);
       sharded_->sums().take(round, leaf);
-      g.swap(leaf);
-      g.zero();
+      g.give(std::move(leaf));
     });
   }
   step_outcome apply_shared(double lr, double grad_clip) {
