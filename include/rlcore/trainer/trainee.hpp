@@ -138,7 +138,7 @@ class trainee {
   const std::string& notice() const noexcept { return notice_; }
   /// A frozen model that is shared between the ranks as the trained one is.
   nn::causal_lm<Device> companion(const nn::config& config) {
-    nn::causal_lm<Device> other(model.device(), config, model.part());
+    nn::causal_lm<Device> other(model.device(), config_of(config, world_), model.part());
     if (tensor_) other.set_tensor_group(&*tensor_);
     return other;
   }

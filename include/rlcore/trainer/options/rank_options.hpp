@@ -150,6 +150,7 @@ inline parallel::parallel_settings read_parallel(const options& opt, int ranks) 
                 : order == "exact"  ? parallel::reduction_kind::exact
                                     : parallel::reduction_kind::tree;
   s.leaves = static_cast<int>(opt.get<std::int64_t>("rlcore.gradient_leaves"));
+  s.row_chunks = static_cast<int>(opt.get<std::int64_t>("rlcore.row_chunks"));
   if (opt.known().find("trainer.balance_batch") != nullptr) s.balance = opt.get<bool>("trainer.balance_batch");
   if (ranks == 1) return s;
 

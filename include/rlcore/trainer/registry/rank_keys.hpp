@@ -38,6 +38,10 @@ inline constexpr key sharing[] = {
     {"rlcore.gradient_leaves", integer, "8", honoured,
      "parts that an update's rows are dealt to, on one rank as on many; the bits depend on it, not on the ranks",
      between(1, 4096)},
+    {"rlcore.row_chunks", integer, "0", honoured,
+     "with 8, say, sums over tensor parallel ranks are formed in 8 parts, on one rank as on 2, 4 or 8: the same bits; 0: "
+     "as fast as they can be",
+     between(0, 64)},
     {"rlcore.reduce_dtype", text, "null", honoured,
      "type of gradients between ranks, the sums are float32; null: float32, or fsdp_config.mixed_precision's",
      words("float32|bfloat16")},
