@@ -45,13 +45,13 @@ TEST_F(killed_ranks, go_on_as_fewer_to_the_same_bits) {
   const auto command = mpirun.rfind("mpirun");
   const std::string supervised =
       mpirun.substr(0, command) + RLCORE_SOURCE_DIR "/examples/cluster/supervise.sh -n 3,2,1 mpirun -np {ranks}";
-  const arguments longer{"trainer.total_training_steps=60", "trainer.total_epochs=100", "trainer.test_freq=-1"};
+  const arguments longer{"trainer.total_training_steps=30", "trainer.total_epochs=100", "trainer.test_freq=-1"};
   train("whole", longer);
 
   bool first = false, second = false;
   std::thread killer([&] {
-    first = kill_at(root("killed"), 8);
-    second = first && kill_at(root("killed"), 28);
+    first = kill_at(root("killed"), 6);
+    second = first && kill_at(root("killed"), 16);
   });
   const auto r = program::run("grpo_trainer", settings(files, root("killed")) + longer, supervised);
   killer.join();
@@ -60,9 +60,9 @@ TEST_F(killed_ranks, go_on_as_fewer_to_the_same_bits) {
   EXPECT_THAT(r.err,
               ContainsRegex("rlcore: rank [012]: rank [012] .process [0-9]+. is gone; stopped .* collective [0-9]+"));
   EXPECT_THAT(r.err, testing::HasSubstr("supervise.sh: exit code 137: restart 2 of 10"));
-  EXPECT_FALSE(weights(root("whole"), 60).empty());
-  EXPECT_TRUE(weights(root("whole"), 60) == weights(root("killed"), 60)) << "other weights";
-  EXPECT_TRUE(moments(root("whole"), 60) == moments(root("killed"), 60)) << "other moments";
+  EXPECT_FALSE(weights(root("whole"), 30).empty());
+  EXPECT_TRUE(weights(root("whole"), 30) == weights(root("killed"), 30)) << "other weights";
+  EXPECT_TRUE(moments(root("whole"), 30) == moments(root("killed"), 30)) << "other moments";
 }
 
 }  // namespace
