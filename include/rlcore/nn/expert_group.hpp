@@ -9,6 +9,7 @@
 #include "rlcore/core/abi.hpp"
 #include "rlcore/nn/partition.hpp"
 #include "rlcore/parallel/communicator/communicator.hpp"
+#include "rlcore/tensor/view.hpp"
 
 RLCORE_BEGIN
 namespace nn {
