@@ -104,6 +104,13 @@ TEST(rank_options, one_rank_has_nothing_to_share) {
   EXPECT_THAT(many.notes(), testing::Not(testing::Contains(HasSubstr("no effect on one rank"))));
 }
 
+TEST(rank_options, sizes_of_another_strategy) {
+  EXPECT_THAT(policy({megatron + "expert_model_parallel_size=3"}).notes(),
+              testing::Contains(HasSubstr("expert_model_parallel_size=3: no effect with strategy=fsdp")));
+  EXPECT_THAT(policy({actor + "strategy=megatron", megatron + "expert_model_parallel_size=3"}).notes(),
+              testing::Not(testing::Contains(HasSubstr("no effect with strategy"))));
+}
+
 TEST(rank_options, refusals) {
   const auto refused = [](const words& more, int ranks, const std::string& why) {
     EXPECT_THAT(refusal([&] { of(policy(more), ranks); }), HasSubstr(why));

@@ -43,6 +43,7 @@ inline void on_ranks(const options& opt, const std::function<void(any_device&, p
   parallel::launch_settings how;
   how.thread_ranks = threads;
   how.deadline = rank_deadline(opt);
+  how.fingerprint = how.fingerprint || opt.get<bool>("rlcore.compare_collectives");
   detail::ranks_started() = true;
   parallel::launch(how, [&](parallel::any_communicator& all) {
     const silence others(all.rank() != 0);

@@ -47,7 +47,11 @@ class team {
     text += ", ZeRO stage " + std::to_string(s.zero) + ", ";
     constexpr const char* orders[] = {"fast", "ranked", "tree", "exact"};
     text += orders[static_cast<int>(s.reduction)];
-    return text + " sums over " + std::to_string(s.leaves) + " leaves";
+    text += " sums over " + std::to_string(s.leaves) + " leaves";
+    if (const int data = world_.place().data_size; data > s.leaves)
+      text += " (" + std::to_string(data - s.leaves) +
+              " ranks have no part in updates: rlcore.gradient_leaves=" + std::to_string(data) + ")";
+    return text;
   }
 
   /// Throws file_error, in all ranks, unless all have the same `number`: what a folder that they share would tell them.

@@ -192,10 +192,17 @@ inline std::chrono::milliseconds rank_deadline(const options& opt) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(opt.get<double>("rlcore.deadline_s") * 1000));
 }
 
-/// Notes about keys that one rank has no use for.
+/// Notes about keys that the strategy, or one rank, has no use for.
 inline void check_rank_options(options& opt, int started) {
-  if (opt.known().find("rlcore.zero_stage") == nullptr || started > 1 || asked_ranks(opt) > 1) return;
+  if (opt.known().find("rlcore.zero_stage") == nullptr) return;
   const detail::strategy_keys k = detail::read_strategy(opt);
+  for (const std::string size : {"tensor_model", "pipeline_model", "context", "expert_model"})
+    if (const std::string name = "actor_rollout_ref.actor.megatron." + size + "_parallel_size";
+        k.strategy != "megatron" && opt.known().find(name) != nullptr && opt.is_set(name) &&
+        opt.get<std::int64_t>(name) > 1)
+      opt.note(name + "=" + std::to_string(opt.get<std::int64_t>(name)) + ": no effect with strategy=" + k.strategy +
+               "; it is read with actor_rollout_ref.actor.strategy=megatron");
+  if (started > 1 || asked_ranks(opt) > 1) return;
   std::string idle;
   for (const detail::asked_size* size : {&k.tensor, &k.context, &k.expert, &k.pipeline})
     if (size->ranks > 1) idle += (idle.empty() ? "" : ", ") + size->text();

@@ -76,15 +76,16 @@ inline std::size_t count_copies(const data::prompt_dataset& prompts) {
 }
 
 /// Bytes of keys and values that sampling may take: gpu_memory_utilization of the device's memory that is available
-/// now, or of this rank's part of it where `ranks` share it. Throws config_error if that does not hold one sequence of
-/// the longest kind.
+/// now, or of this rank's share of it where `ranks` do; `part` of the heads is this rank's. Throws config_error if that
+/// does not hold one sequence of the longest kind.
 template <class Device>
-std::size_t rollout_cache_bytes(const Device& device, const policy_settings& s, const nn::config& c, int ranks = 1) {
+std::size_t rollout_cache_bytes(const Device& device, const policy_settings& s, const nn::config& c, int ranks = 1,
+                                const nn::partition& part = {}) {
   auto available = available_memory_of(device);
   if (available) *available /= static_cast<std::size_t>(ranks);
   if (!available) return s.max_cache_bytes;
   const auto bytes = static_cast<std::size_t>(s.cache_share * static_cast<double>(*available));
-  const std::size_t needed = nn::kv_cache<Device>::page_bytes(c) *
+  const std::size_t needed = nn::kv_cache<Device>::page_bytes(c, part) *
                              static_cast<std::size_t>(kv_pages(s.max_prompt_length + s.max_response_length - 1));
   if (needed > bytes)
     throw config_error(fmt::format(
@@ -272,7 +273,8 @@ std::optional<double> train_policy(Device& device, const options& opt, const Alg
     if (!policy.notice().empty()) say("note: " + policy.notice());
   }
 
-  settings.max_cache_bytes = rollout_cache_bytes(device, settings, policy.model.settings(), ranks.of_this_machine());
+  settings.max_cache_bytes =
+      rollout_cache_bytes(device, settings, policy.model.settings(), ranks.of_this_machine(), policy.model.part());
   say(fmt::format("cache  at most {:.3g} GiB of keys and values while sampling",
                   static_cast<double>(settings.max_cache_bytes) / (1024.0 * 1024 * 1024)));
 

@@ -13,6 +13,8 @@ inline constexpr key ranks[] = {
      "ranks on each machine: without mpirun as many threads of this process; not given: 1", at_least(1)},
     {"rlcore.deadline_s", real, "600", honoured, "seconds that a rank waits for another before the run is given up",
      at_least(1)},
+    {"rlcore.compare_collectives", boolean, "False", honoured,
+     "ranks of MPI compare each collective before it, to find the first that differs; threads always do"},
 };
 
 /// What ranks that train share.
@@ -39,7 +41,8 @@ inline constexpr key sharing[] = {
      "parts that an update's rows are dealt to, on one rank as on many; the bits depend on it, not on the ranks",
      between(1, 4096)},
     {"rlcore.row_chunks", integer, "0", honoured,
-     "with 8, say, sums over tensor parallel ranks are formed in 8 parts, on one rank as on 2, 4 or 8: the same bits; 0: "
+     "with 8, say, sums over tensor parallel ranks are formed in 8 parts, on one rank as on 2, 4 or 8: the same bits; "
+     "0: "
      "as fast as they can be",
      between(0, 64)},
     {"rlcore.reduce_dtype", text, "null", honoured,
