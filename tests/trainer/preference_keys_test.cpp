@@ -108,7 +108,8 @@ TEST(preference_keys, published_command_lines_run_unchanged) {
                                     "2"});
   EXPECT_EQ(dpo.get<double>("learning_rate"), 5e-7);
   EXPECT_EQ(dpo.get<std::int64_t>("save_steps"), -1);
-  ASSERT_EQ(dpo.notes().size(), 1u);
+  ASSERT_EQ(dpo.notes().size(), 2u);
+  EXPECT_NE(dpo.notes()[1].find("ring_attn_size=2: no effect on one rank"), std::string::npos) << dpo.notes()[1];
   EXPECT_NE(dpo.notes()[0].find("without effect on this device: logging_steps=1, flash_attn=True"), std::string::npos)
       << dpo.notes()[0];
   const options prm =

@@ -178,13 +178,10 @@ inline std::string batch_plan::table() const {
       number(prompts_per_step) + " prompts x " + number(samples_per_prompt) + " samples");
   row("updates per step", number(updates_per_step),
       "of " + number(trajectories_per_update) + " trajectories (" + number(mini_batch_prompts) + " prompts)");
-  if (micro_batch_tokens > 0) {
-    row("tokens per micro-batch", number(micro_batch_tokens), "at most");
-  } else {
-    row("micro-batches per update", number(micro_batches_per_update),
-        micro_batch_trajectories > 0 ? "of at most " + number(micro_batch_trajectories) + " trajectories; memory only"
-                                     : "the whole update at once");
-  }
+  if (micro_batch_tokens > 0)
+    row("tokens per micro-batch", number(micro_batch_tokens), "at most; memory only");
+  else if (micro_batch_trajectories > 0)
+    row("trajectories per micro-batch", number(micro_batch_trajectories), "at most; memory only");
   if (dynamic_sampling) row("prompts per round", number(prompts_per_round), "until enough groups differ");
   const std::int64_t left_out = dataset_prompts % prompts_per_round;
   row(dynamic_sampling ? "rounds per epoch" : "steps per epoch", number(steps_per_epoch),
@@ -193,13 +190,6 @@ inline std::string batch_plan::table() const {
   row("total steps", number(total_steps),
       (total_rounds > 0 ? "at most, " : "") + number(epochs) + (epochs == 1 ? " epoch" : " epochs"));
   row("warm-up steps", number(warmup_steps), lr_per_update ? "updates: the learning rate follows them" : "");
-  if (devices > 1 && micro_batch_tokens == 0) {
-    std::string how = "each " + number(trajectories_per_step / devices) + " trajectories per step, " +
-                      number(trajectories_per_update / devices) + " per update";
-    if (micro_batch_trajectories > 0 && (trajectories_per_update / devices) % micro_batch_trajectories == 0)
-      how += ", " + number(trajectories_per_update / devices / micro_batch_trajectories) + " micro-batches";
-    row("ranks", number(devices), how);
-  }
   std::size_t name_width = 0, count_width = 0;
   for (const auto& [name, rest] : rows)
     name_width = std::max(name_width, name.size()), count_width = std::max(count_width, rest.first.size());

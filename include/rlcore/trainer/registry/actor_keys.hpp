@@ -36,7 +36,7 @@ inline constexpr key model[] = {
 
 inline constexpr key actor[] = {
     {"actor_rollout_ref.actor.strategy", text, "fsdp", honoured,
-     "what ranks share: fsdp, fsdp2 weights, gradients and optimizer state; megatron as megatron.* says",
+     "what ranks share: fsdp, fsdp2: weights, gradients and moments; megatron: as megatron.* says",
      words("fsdp|fsdp2|megatron")},
     {"actor_rollout_ref.actor.ppo_mini_batch_size", integer, "256", honoured, "prompts per optimizer update",
      at_least(1)},
@@ -104,7 +104,7 @@ inline constexpr key actor[] = {
      "entropy in chunks; always so here (rlcore.logits_memory_mb)"},
     {"actor_rollout_ref.actor.entropy_checkpointing", boolean, "False", accepted, "recompute the entropy"},
     {"actor_rollout_ref.actor.checkpoint.save_contents", texts, "[model,optimizer,extra]", honoured,
-     "several ranks: given without hf_model, the weights are in shards alone; else a checkpoint holds everything"},
+     "given without hf_model, several ranks save weights as shards alone; else all is saved"},
     {"actor_rollout_ref.actor.checkpoint.load_contents", texts, "${.save_contents}", accepted,
      "a checkpoint here always holds everything"},
     {"actor_rollout_ref.actor.checkpoint.async_save", boolean, "False", accepted, "save while training goes on"},

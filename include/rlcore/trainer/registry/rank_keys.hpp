@@ -20,8 +20,7 @@ inline constexpr key ranks[] = {
 /// What ranks that train share.
 inline constexpr key sharing[] = {
     {"rlcore.zero_stage", integer, "null", honoured,
-     "what ranks share: 0 nothing (DDP), 1 optimizer state, 2 and gradients, 3 and weights (FSDP); null: as the "
-     "strategy has it",
+     "what ranks share: 0 nothing (DDP), 1 moments, 2 and gradients, 3 and weights (FSDP); null: by strategy",
      between(0, 3)},
     {"rlcore.tensor_parallel_size", integer, "null", honoured,
      "ranks that share each matrix; null: as the strategy's own keys have it", at_least(1)},
@@ -30,20 +29,16 @@ inline constexpr key sharing[] = {
     {"rlcore.expert_parallel_size", integer, "null", honoured, "the same for ranks that share the experts",
      at_least(1)},
     {"rlcore.context_kind", text, "null", honoured,
-     "how ranks share a sequence: all keys and values gathered, carried around a ring, or heads exchanged; null: "
-     "ulysses or ring by the key that asks for it, gather_kv with OpenRLHF's flags",
+     "how ranks share a sequence: keys gathered, carried around a ring, or heads exchanged; null: by strategy",
      words("gather_kv|ring|ulysses")},
     {"rlcore.reduction", text, "tree", honoured,
-     "how gradients are added: tree and exact give the same bits for any number of ranks, ranked and fast for equal "
-     "runs",
+     "how gradients are added: tree, exact: same bits for any number of ranks; ranked, fast: for equal runs",
      words("fast|ranked|tree|exact")},
     {"rlcore.gradient_leaves", integer, "8", honoured,
      "parts that an update's rows are dealt to, on one rank as on many; the bits depend on it, not on the ranks",
      between(1, 4096)},
     {"rlcore.row_chunks", integer, "0", honoured,
-     "with 8, say, sums over tensor parallel ranks are formed in 8 parts, on one rank as on 2, 4 or 8: the same bits; "
-     "0: "
-     "as fast as they can be",
+     "parts of what tensor parallel ranks add up: with 8, say, 1, 2, 4 and 8 ranks have the same bits; 0: not cut",
      between(0, 64)},
     {"rlcore.reduce_dtype", text, "null", honoured,
      "type of gradients between ranks, the sums are float32; null: float32, or fsdp_config.mixed_precision's",

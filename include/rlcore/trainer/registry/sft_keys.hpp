@@ -106,7 +106,7 @@ inline constexpr key sft_run[] = {
      words("auto|disable|resume_path")},
     {"trainer.resume_from_path", text, "null", honoured, "checkpoint folder global_step_N to continue from"},
     {"trainer.checkpoint.save_contents", texts, "[model,optimizer,extra]", honoured,
-     "several ranks: given without hf_model, the weights are in shards alone; else a checkpoint holds everything"},
+     "given without hf_model, several ranks save weights as shards alone; else all is saved"},
     {"trainer.checkpoint.load_contents", texts, "${trainer.checkpoint.save_contents}", accepted,
      "everything is always loaded"},
 };
