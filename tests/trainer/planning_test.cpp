@@ -114,7 +114,7 @@ TEST(planning_traffic, bytes_are_those_of_the_formulas) {
   w.prompts = 8, w.responses = 8, w.prompt_length = 512, w.response_length = 512, w.micro_tokens = 1024;
   for (const std::int64_t ranks : {8, 16, 64}) {
     layout l;
-    l.data = ranks, l.sums = sum_order::tree;
+    l.data = ranks, l.sums = reduction_kind::tree;
     const double share = static_cast<double>(ranks - 1) / static_cast<double>(ranks),
                  k = 64.0 / static_cast<double>(ranks);
     const double norm = share * 8 * std::ceil(M / 1024);
@@ -155,11 +155,11 @@ TEST(planning_traffic, bytes_of_attention_are_those_of_the_formulas) {
   };
   EXPECT_NEAR(sent("keys, values"), 2 * 4 * S * kv * share, 1);  // forward, and again backward
   EXPECT_NEAR(sent("dK, dV"), 8 * S * kv * share, 1);
-  l.how_context = context_form::ring;
+  l.how_context = context_kind::ring;
   EXPECT_NEAR(sent("ring, forward"), 4 * S * kv * share, 1);
   EXPECT_NEAR(sent("ring, backward"), 4 * S * kv * share, 1);
   EXPECT_NEAR(sent("ring, dK"), 8 * S * kv, 1);
-  l.how_context = context_form::ulysses;
+  l.how_context = context_kind::ulysses;
   EXPECT_NEAR(sent("ulysses, forward"), 4 * S / 4 * (q + kv) * share, 1);
   l.context = 1, l.tensor = 4, w.micro_tokens = 2048;
   const double there_and_back = 2 * S * 3584 * 2 * share;  // two sums a layer forward, two backward, those of both ends

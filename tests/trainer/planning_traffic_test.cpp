@@ -76,7 +76,7 @@ double planned(const nn::config& config, int ranks, const parallel::parallel_set
   layout l;
   l.data = ranks, l.zero = how.zero, l.shard_ranks = how.shard_ranks, l.wire_bf16 = how.bf16_wire;
   l.reshard_after_forward = how.reshard_after_forward;
-  if (how.reduction == parallel::reduction_kind::exact) l.sums = sum_order::exact;
+  if (how.reduction == parallel::reduction_kind::exact) l.sums = reduction_kind::exact;
   const model_shape m = shape_of(config);
   const cluster c = known_clusters().front();
   double total = 0;

@@ -111,6 +111,12 @@ TEST(rank_options, sizes_of_another_strategy) {
               testing::Not(testing::Contains(HasSubstr("no effect with strategy"))));
 }
 
+TEST(rank_options, a_fast_sum_is_said_to_be_none) {
+  const auto fast = policy({"rlcore.reduction=fast"});
+  EXPECT_THAT(fast.notes(), testing::Contains(HasSubstr("rlcore.reduction=fast: no engine")));
+  EXPECT_EQ(of(fast, 2).reduction, parallel::reduction_kind::fast);
+}
+
 TEST(rank_options, refusals) {
   const auto refused = [](const words& more, int ranks, const std::string& why) {
     EXPECT_THAT(refusal([&] { of(policy(more), ranks); }), HasSubstr(why));

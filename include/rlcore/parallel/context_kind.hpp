@@ -11,5 +11,8 @@ namespace parallel {
 /// - ulysses: all rows of some heads instead of some rows of all heads (Jacobs et al. 2023, arXiv:2309.14509).
 enum class context_kind { gather_kv, ring, ulysses };
 
+/// In the order of the values.
+inline constexpr const char* context_kind_names[] = {"gather_kv", "ring", "ulysses"};
+
 }  // namespace parallel
 RLCORE_END

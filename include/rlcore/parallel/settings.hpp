@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/error.hpp"
@@ -15,8 +17,19 @@ namespace parallel {
 /// - tree: the binary tree over the numbers of the leaves; the same bits for every number of ranks.
 /// - exact: 64-bit integers in units of 2^-44; the same bits for every number of ranks and in any order.
 /// - ranked: each rank's sum, then ((x0 + x1) + x2) + ... over ranks; the same bits on every engine.
-/// - fast: the engine's own sum where it has one, else ranked.
+/// - fast: the engine's own sum where it has one, else ranked. No engine has one yet.
 enum class reduction_kind { fast, ranked, tree, exact };
+
+/// In the order of the values.
+inline constexpr const char* reduction_names[] = {"fast", "ranked", "tree", "exact"};
+
+/// The value of that name in a list of names such as reduction_names. Throws std::invalid_argument.
+template <class Kind, std::size_t N>
+Kind named(const char* const (&names)[N], std::string_view name) {
+  for (std::size_t i = 0; i < N; ++i)
+    if (name == names[i]) return static_cast<Kind>(i);
+  throw std::invalid_argument("rlcore: no kind is called '" + std::string(name) + "'");
+}
 
 struct parallel_settings {
   int data = 0;  ///< 0: what the other axes leave

@@ -153,9 +153,8 @@ inline void read_moments(const std::filesystem::path& folder, std::span<const ow
 
 /// What the bits of a run's sums depend on besides its rows; kept in extra_state.json as "sums".
 inline nlohmann::ordered_json settings_of_sums(const parallel::parallel_settings& s, int row_chunks) {
-  constexpr const char* orders[] = {"fast", "ranked", "tree", "exact"};
   return {{"gradient_leaves", s.leaves},
-          {"reduction", orders[static_cast<std::size_t>(s.reduction)]},
+          {"reduction", parallel::reduction_names[static_cast<std::size_t>(s.reduction)]},
           {"balance", s.balance},
           {"bf16_wire", s.bf16_wire},
           {"row_chunks", row_chunks}};

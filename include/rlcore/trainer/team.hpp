@@ -45,8 +45,7 @@ class team {
     text += std::to_string(world_.place().data_size) + " data";
     if (s.expert > 1) text += ", " + std::to_string(s.expert) + " expert";
     text += ", ZeRO stage " + std::to_string(s.zero) + ", ";
-    constexpr const char* orders[] = {"fast", "ranked", "tree", "exact"};
-    text += orders[static_cast<int>(s.reduction)];
+    text += parallel::reduction_names[static_cast<int>(s.reduction)];
     text += " sums over " + std::to_string(s.leaves) + " leaves";
     if (const int data = world_.place().data_size; data > s.leaves)
       text += " (" + std::to_string(data - s.leaves) +

@@ -69,9 +69,7 @@ inline parallel::context_kind context_kind_of(const options& opt, const strategy
                                .value_or(k.strategy == "zero"       ? "gather_kv"
                                          : k.strategy == "megatron" ? "ring"
                                                                     : "ulysses");
-  return name == "ring"      ? parallel::context_kind::ring
-         : name == "ulysses" ? parallel::context_kind::ulysses
-                             : parallel::context_kind::gather_kv;
+  return parallel::named<parallel::context_kind>(parallel::context_kind_names, name);
 }
 
 inline int zero_of(const options& opt, const strategy_keys& k) {
@@ -144,11 +142,8 @@ inline parallel::parallel_settings read_parallel(const options& opt, int ranks) 
   const detail::strategy_keys k = detail::read_strategy(opt);
   parallel::parallel_settings s;
   s.zero = detail::zero_of(opt, k);
-  const std::string order = opt.get<std::string>("rlcore.reduction");
-  s.reduction = order == "fast"     ? parallel::reduction_kind::fast
-                : order == "ranked" ? parallel::reduction_kind::ranked
-                : order == "exact"  ? parallel::reduction_kind::exact
-                                    : parallel::reduction_kind::tree;
+  s.reduction =
+      parallel::named<parallel::reduction_kind>(parallel::reduction_names, opt.get<std::string>("rlcore.reduction"));
   s.leaves = static_cast<int>(opt.get<std::int64_t>("rlcore.gradient_leaves"));
   s.row_chunks = static_cast<int>(opt.get<std::int64_t>("rlcore.row_chunks"));
   if (opt.known().find("trainer.balance_batch") != nullptr) s.balance = opt.get<bool>("trainer.balance_batch");
@@ -202,6 +197,8 @@ inline void check_rank_options(options& opt, int started) {
         opt.get<std::int64_t>(name) > 1)
       opt.note(name + "=" + std::to_string(opt.get<std::int64_t>(name)) + ": no effect with strategy=" + k.strategy +
                "; it is read with actor_rollout_ref.actor.strategy=megatron");
+  if (opt.get<std::string>("rlcore.reduction") == "fast")
+    opt.note("rlcore.reduction=fast: no engine of this build adds up by itself, the order is that of ranked");
   if (started > 1 || asked_ranks(opt) > 1) return;
   std::string idle;
   for (const detail::asked_size* size : {&k.tensor, &k.context, &k.expert, &k.pipeline})

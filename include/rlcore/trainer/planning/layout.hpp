@@ -5,6 +5,7 @@
 #include <string>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/parallel/settings.hpp"
 #include "rlcore/trainer/planning/cluster.hpp"
 #include "rlcore/trainer/planning/model_shape.hpp"
 #include "rlcore/trainer/planning/workload.hpp"
@@ -12,16 +13,16 @@
 RLCORE_BEGIN
 namespace trainer::planning {
 
-enum class context_form { gather_kv, ring, ulysses };
-enum class sum_order { fast, ranked, tree, exact };
+using parallel::context_kind;
+using parallel::reduction_kind;
 
 /// Ranks are ((data * context) * tensor), tensor fastest; expert groups lie over data x context.
 struct layout {
   std::int64_t data = 1, context = 1, tensor = 1, expert = 1;
   int zero = 3;                     ///< 0: DDP
   std::int64_t rollout_tensor = 1;  ///< devices that hold one copy of the weights while sampling
-  context_form how_context = context_form::gather_kv;
-  sum_order sums = sum_order::tree;
+  context_kind how_context = context_kind::gather_kv;
+  reduction_kind sums = reduction_kind::tree;
   bool sequence_parallel = false;     ///< activations between the products of a layer are split over the tensor group
   bool reshard_after_forward = true;  ///< zero 3: a layer's weights are gathered again for its backward
   bool wire_bf16 = false;             ///< gradients travel in bf16
@@ -76,7 +77,7 @@ inline std::string check_layout(const layout& l, const model_shape& m, const wor
             : "shard_ranks=" + number(l.shard_ranks) + " is not a multiple of context " + number(l.context),
         l.shard_ranks != 0 && l.expert_parts() > 1 ? std::string("shard_ranks together with expert is not planned")
                                                    : std::string(),
-        l.how_context == context_form::ulysses
+        l.how_context == context_kind::ulysses
             ? divides("context", l.context, "the key and value heads of a tensor rank", m.kv_heads / l.tensor)
             : std::string()})
     if (!why.empty()) return why;

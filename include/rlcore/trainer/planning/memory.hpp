@@ -73,7 +73,7 @@ inline memory_need memory_of(const model_shape& m, const layout& l, const worklo
   const double one = tokens * value * (layer.split / split + layer.whole / (l.sequence_parallel ? split : 1));
   const double inputs = tokens * value * f(m.hidden_size) * f(m.layers) / (l.sequence_parallel ? split : 1);
   need.activations = inputs + (w.recompute ? 2 * one : f(m.layers + 1) * one);
-  if (l.how_context == context_form::gather_kv && l.context > 1)  // gathered, with their gradients
+  if (l.how_context == context_kind::gather_kv && l.context > 1)  // gathered, with their gradients
     need.activations += tokens * f(l.context) * 2 * f(m.kv_width()) / split * (value + 4);
   need.logits = std::min(w.logits_bytes, tokens * f(m.vocab_size) * 4 / split);
 

@@ -39,14 +39,8 @@ inline wishes read_wishes(const options& o) {
   x.tensor = o.find<std::int64_t>("tensor"), x.expert = o.find<std::int64_t>("expert");
   x.zero = o.find<std::int64_t>("zero"), x.rollout_tensor = o.find<std::int64_t>("rollout_tensor");
   x.shard_ranks = o.find<std::int64_t>("shard_ranks");
-  const auto how = o.get<std::string>("how_context"), sums = o.get<std::string>("reduction");
-  x.others.how_context = how == "ring"      ? context_form::ring
-                         : how == "ulysses" ? context_form::ulysses
-                                            : context_form::gather_kv;
-  x.others.sums = sums == "fast"     ? sum_order::fast
-                  : sums == "ranked" ? sum_order::ranked
-                  : sums == "exact"  ? sum_order::exact
-                                     : sum_order::tree;
+  x.others.how_context = parallel::named<context_kind>(parallel::context_kind_names, o.get<std::string>("how_context"));
+  x.others.sums = parallel::named<reduction_kind>(parallel::reduction_names, o.get<std::string>("reduction"));
   x.others.sequence_parallel = o.get<bool>("sequence_parallel");
   x.others.reshard_after_forward = o.get<bool>("reshard_after_forward");
   x.others.divided_experts = o.get<std::string>("experts") == "divided";

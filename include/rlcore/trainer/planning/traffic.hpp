@@ -115,9 +115,9 @@ class traffic {
   void weights_and_gradients(std::vector<transfer>& out, double times) const {
     const double leaves = f(b_.leaves);
     // exact: leaves travel as floats where they are cut at once, sums of leaves as 64-bit integers.
-    const bool exact = l_.sums == sum_order::exact;
+    const bool exact = l_.sums == reduction_kind::exact;
     const double leaf = l_.wire_bf16 ? 2 : 4, sum_of_leaves = exact ? 8 : leaf;
-    const collective sum = l_.sums == sum_order::fast ? collective::reduce_scatter : collective::ordered_sum;
+    const collective sum = l_.sums == reduction_kind::fast ? collective::reduce_scatter : collective::ordered_sum;
     if (l_.zero == 3) gather_units(out, times * f(b_.micro));
     units(out, "gradients", sum, l_.zero >= 2 ? leaf : sum_of_leaves, times * (l_.zero >= 2 ? leaves : 1),
           l_.zero >= 2);
@@ -148,10 +148,10 @@ class traffic {
               false});
     const rank_group context{l_.context, l_.tensor};
     const double whole = tokens * f(l_.context);
-    if (l_.how_context == context_form::gather_kv) {
+    if (l_.how_context == context_kind::gather_kv) {
       add(out, {"keys, values, " + when, collective::all_gather, context, whole * kv * value, calls, false});
       if (backward) add(out, {"dK, dV", collective::ordered_sum, context, whole * kv * 4, calls, false});
-    } else if (l_.how_context == context_form::ring) {
+    } else if (l_.how_context == context_kind::ring) {
       add(out, {"ring, " + when, collective::shift, context, tokens * kv * value, calls * f(l_.context - 1), true});
       if (backward)
         add(out, {"ring, dK, dV", collective::shift, context, tokens * kv * 4, calls * f(l_.context), true});
