@@ -18,16 +18,8 @@ const json& reference() {
 }
 
 nn::config config_of(const json& spec) {
-  nn::config c;
+  nn::config c = dense_config(spec);
   c.model = nn::family::qwen3_moe;
-  c.vocab_size = spec.at("vocab_size");
-  c.hidden_size = spec.at("hidden_size");
-  c.intermediate_size = spec.at("intermediate_size");
-  c.num_hidden_layers = spec.at("num_hidden_layers");
-  c.num_attention_heads = spec.at("num_attention_heads");
-  c.num_key_value_heads = spec.at("num_key_value_heads");
-  c.head_dim = spec.at("head_dim");
-  c.tie_word_embeddings = spec.at("tie_word_embeddings");
   c.num_experts = spec.at("num_experts");
   c.num_experts_per_tok = spec.at("num_experts_per_tok");
   c.moe_intermediate_size = spec.at("moe_intermediate_size");
@@ -36,8 +28,6 @@ nn::config config_of(const json& spec) {
   if (spec.contains("mlp_only_layers")) c.mlp_only_layers = spec.at("mlp_only_layers").get<std::vector<std::int64_t>>();
   c.router_aux_loss_coef = spec.at("router_aux_loss_coef");
   c.attention_bias = false;
-  c.rope_theta = 10000;
-  c.max_position_embeddings = 64;
   return c;
 }
 
@@ -45,9 +35,7 @@ class moe_models : public testing::TestWithParam<std::tuple<std::string, std::st
 
 TEST_P(moe_models, logits_load_balancing_loss_and_gradients_of_transformers) {
   const auto& [name, set] = GetParam();
-  bool here = false;
-  for (const auto* t : cpu_kernels::available()) here = here || set == t->name;
-  if (!here) GTEST_SKIP() << set << " is not available on this processor";
+  if (!available(set)) GTEST_SKIP() << set << " is not available on this processor";
 
   const json& golden = reference().at("models").at(name);
   cpu device(1, set);
@@ -56,10 +44,7 @@ TEST_P(moe_models, logits_load_balancing_loss_and_gradients_of_transformers) {
   const example batch(reference(), model.settings().vocab_size);
   nn::workspace<cpu> space(device);
 
-  const std::vector<float> logits = all_logits(model, space, batch);
-  const auto expected = golden.at("logits").get<std::vector<double>>();
-  ASSERT_EQ(expected.size(), logits.size());
-  EXPECT_LT(relative_error(logits, expected), 2e-6);  // L2; float32 transformers itself: up to 4e-7
+  expect_logits(all_logits(model, space, batch), golden);
 
   nn::gradients<cpu> grads(model);
   const auto temperature = reference().at("temperature").get<float>();
@@ -76,14 +61,7 @@ TEST_P(moe_models, logits_load_balancing_loss_and_gradients_of_transformers) {
                          std::copy(batch.bonus.begin(), batch.bonus.end(), dentropy.begin());
                        });
   EXPECT_EQ(space.routed.rows(), model.settings().sparse_layers() * 27);
-  ASSERT_EQ(golden.at("gradients").size(), sorted.size());
-  for (const auto& [key, values] : golden.at("gradients").items()) {
-    ASSERT_TRUE(sorted.count(key)) << key;
-    const auto theirs = values.get<std::vector<double>>();
-    ASSERT_EQ(theirs.size(), sorted[key]->size) << key;
-    const float* ours = grads.data() + sorted[key]->offset;
-    EXPECT_LT(relative_error(ours, theirs), 1e-5) << key;  // L2; float32 transformers itself: up to 4e-6
-  }
+  expect_gradients(grads, sorted, golden);
 }
 
 INSTANTIATE_TEST_SUITE_P(parity, moe_models,

@@ -1,5 +1,7 @@
-// The weights and the batch of tests/reference/nn_parity.py.
+// The weights and the batch of tests/reference/nn_parity.py and moe_parity.py, and what is expected of all families.
 #pragma once
+
+#include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstdint>
@@ -12,6 +14,7 @@
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/causal_lm.hpp"
 #include "rlcore/nn/decode.hpp"
+#include "rlcore/nn/gradients.hpp"
 
 namespace parity {
 
@@ -95,6 +98,44 @@ double relative_error(const Values& ours, const std::vector<double>& theirs) {
     norm += theirs[i] * theirs[i];
   }
   return std::sqrt(norm > 0 ? difference / norm : difference);
+}
+
+/// What all families have; attention_bias is the caller's to set.
+inline nn::config dense_config(const json& spec) {
+  nn::config c;
+  c.vocab_size = spec.at("vocab_size");
+  c.hidden_size = spec.at("hidden_size");
+  c.intermediate_size = spec.at("intermediate_size");
+  c.num_hidden_layers = spec.at("num_hidden_layers");
+  c.num_attention_heads = spec.at("num_attention_heads");
+  c.num_key_value_heads = spec.at("num_key_value_heads");
+  c.head_dim = spec.value("head_dim", 0);
+  c.tie_word_embeddings = spec.at("tie_word_embeddings");
+  c.rope_theta = 10000;
+  c.max_position_embeddings = 64;
+  return c;
+}
+
+inline bool available(const std::string& set) {
+  for (const auto* t : cpu_kernels::available())
+    if (set == t->name) return true;
+  return false;
+}
+
+inline void expect_logits(const std::vector<float>& ours, const json& golden) {
+  const auto theirs = golden.at("logits").get<std::vector<double>>();
+  ASSERT_EQ(theirs.size(), ours.size());
+  EXPECT_LT(relative_error(ours, theirs), 2e-6);  // L2; float32 transformers itself: up to 5e-7
+}
+
+inline void expect_gradients(const nn::gradients<cpu>& ours, sorted_parameters& sorted, const json& golden) {
+  ASSERT_EQ(golden.at("gradients").size(), sorted.size());
+  for (const auto& [key, values] : golden.at("gradients").items()) {
+    ASSERT_TRUE(sorted.count(key)) << key;
+    const auto theirs = values.get<std::vector<double>>();
+    ASSERT_EQ(theirs.size(), sorted[key]->size) << key;
+    EXPECT_LT(relative_error(ours.data() + sorted[key]->offset, theirs), 1e-5) << key;  // L2 over the parameter
+  }
 }
 
 }  // namespace parity

@@ -17,20 +17,10 @@ const json& reference() {
 }
 
 nn::config config_of(const json& spec) {
-  nn::config c;
+  nn::config c = dense_config(spec);
   const bool qwen3 = spec.at("family") == "qwen3";
   c.model = qwen3 ? nn::family::qwen3 : nn::family::qwen2;
-  c.vocab_size = spec.at("vocab_size");
-  c.hidden_size = spec.at("hidden_size");
-  c.intermediate_size = spec.at("intermediate_size");
-  c.num_hidden_layers = spec.at("num_hidden_layers");
-  c.num_attention_heads = spec.at("num_attention_heads");
-  c.num_key_value_heads = spec.at("num_key_value_heads");
-  c.head_dim = spec.value("head_dim", 0);
-  c.tie_word_embeddings = spec.at("tie_word_embeddings");
   c.attention_bias = spec.value("attention_bias", !qwen3);
-  c.rope_theta = 10000;
-  c.max_position_embeddings = 64;
   return c;
 }
 
@@ -38,9 +28,7 @@ class models : public testing::TestWithParam<std::tuple<std::string, std::string
 
 TEST_P(models, logits_and_gradients_of_transformers) {
   const auto& [name, set] = GetParam();
-  bool here = false;
-  for (const auto* t : cpu_kernels::available()) here = here || set == t->name;
-  if (!here) GTEST_SKIP() << set << " is not available on this processor";
+  if (!available(set)) GTEST_SKIP() << set << " is not available on this processor";
 
   const json& golden = reference().at("models").at(name);
   cpu device(1, set);
@@ -49,10 +37,7 @@ TEST_P(models, logits_and_gradients_of_transformers) {
   const example batch(reference(), model.settings().vocab_size);
   nn::workspace<cpu> space(device);
 
-  const std::vector<float> logits = all_logits(model, space, batch);
-  const auto expected = golden.at("logits").get<std::vector<double>>();
-  ASSERT_EQ(expected.size(), logits.size());
-  EXPECT_LT(relative_error(logits, expected), 2e-6);  // L2; float32 transformers itself: up to 5e-7
+  expect_logits(all_logits(model, space, batch), golden);
 
   nn::gradients<cpu> grads(model);
   const auto temperature = reference().at("temperature").get<float>();
@@ -63,14 +48,7 @@ TEST_P(models, logits_and_gradients_of_transformers) {
                          std::copy(batch.weight.begin(), batch.weight.end(), dlogp.begin());
                          std::copy(batch.bonus.begin(), batch.bonus.end(), dentropy.begin());
                        });
-  ASSERT_EQ(golden.at("gradients").size(), sorted.size());
-  for (const auto& [key, values] : golden.at("gradients").items()) {
-    ASSERT_TRUE(sorted.count(key)) << key;
-    const auto theirs = values.get<std::vector<double>>();
-    ASSERT_EQ(theirs.size(), sorted[key]->size) << key;
-    const float* ours = grads.data() + sorted[key]->offset;
-    EXPECT_LT(relative_error(ours, theirs), 1e-5) << key;  // L2 over the parameter
-  }
+  expect_gradients(grads, sorted, golden);
 }
 
 INSTANTIATE_TEST_SUITE_P(parity, models,

@@ -12,6 +12,7 @@
 
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/parallel/launch.hpp"
+#include "rlcore/trainer/preference/packed_answers.hpp"
 #include "rlcore/trainer/trainee.hpp"
 
 namespace {
@@ -60,18 +61,10 @@ result train(int ranks, const parallel::parallel_settings& how) {
       t.for_micro_batches(
           rows.size(), 2, 0, [&](std::uint32_t i) { return rows[i].size(); },
           [&](std::span<const std::uint32_t> some) {
-            ragged<std::int32_t> batch;
-            nn::targets targets;
-            for (const std::uint32_t i : some) {
-              const auto start = static_cast<std::int32_t>(batch.values.size());
-              for (std::size_t n = 1; n < rows[i].size(); ++n) {
-                targets.row.push_back(start + static_cast<std::int32_t>(n) - 1);
-                targets.token.push_back(rows[i][n]);
-              }
-              batch.push_back(rows[i]);
-            }
+            trainer::packed_answers batch;  // every token but the first of a row is a target
+            for (const std::uint32_t i : some) batch.push_back(rows[i], 1);
             t.forward_backward(
-                batch, targets, 1.0f,
+                batch.inputs, batch.targets, 1.0f,
                 [&](std::span<const float> logp, std::span<const float>, std::span<float> dlogp, std::span<float>) {
                   std::fill(dlogp.begin(), dlogp.end(), -0.01f);
                   if (step == 0 && all.rank() == 0) r.logp.insert(r.logp.end(), logp.begin(), logp.end());

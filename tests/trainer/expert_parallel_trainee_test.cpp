@@ -11,6 +11,7 @@
 
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/parallel/launch.hpp"
+#include "rlcore/trainer/preference/packed_answers.hpp"
 #include "rlcore/trainer/trainee.hpp"
 
 namespace {
@@ -70,17 +71,9 @@ result train(const how_to_train& how) {
           t.for_micro_batches(
               rows.size(), how.rows_each, 0, [&](std::uint32_t i) { return rows[i].size(); },
               [&](std::span<const std::uint32_t> some) {
-                ragged<std::int32_t> batch;
-                nn::targets targets;
-                for (const std::uint32_t i : some) {
-                  const auto start = static_cast<std::int32_t>(batch.values.size());
-                  for (std::size_t n = 1; n < rows[i].size(); ++n) {
-                    targets.row.push_back(start + static_cast<std::int32_t>(n) - 1);
-                    targets.token.push_back(rows[i][n]);
-                  }
-                  batch.push_back(rows[i]);
-                }
-                t.forward_backward(batch, targets, 1.0f, [&](auto, auto, std::span<float> dlogp, auto) {
+                trainer::packed_answers batch;  // every token but the first of a row is a target
+                for (const std::uint32_t i : some) batch.push_back(rows[i], 1);
+                t.forward_backward(batch.inputs, batch.targets, 1.0f, [&](auto, auto, std::span<float> dlogp, auto) {
                   if (some[0] != 4) std::fill(dlogp.begin(), dlogp.end(), -0.01f);  // a pass without a gradient
                 });
               });
