@@ -261,19 +261,22 @@ TEST(collectives, arguments_that_hccl_refuses) {
   });
 }
 
-/// The asynchronous error of all three ranks, and its text, when rank r does f(r).
-std::vector<int> failures(const std::function<void(rank_view&)>& f, const char* why, int milliseconds = 20000) {
+/// The asynchronous error of all three ranks, and its text, when rank r does f(r), which returns what its last call
+/// did: 0, and the stream fails, or that error, if the others had failed before this rank came.
+std::vector<int> failures(const std::function<int(rank_view&)>& f, const char* why, int milliseconds = 20000) {
   emulated::settings s;
   s.collective_milliseconds = milliseconds;
   std::vector<int> codes(3);
   in_ranks(
       3,
       [&](rank_view& me) {
-        f(me);
-        EXPECT_NE(me.wait(), me.comm == nullptr ? -1 : 0);
+        const int called = f(me);
+        const int waited = me.wait();
         if (me.comm == nullptr) return;
+        EXPECT_TRUE(called != 0 || waited != 0);
         int code = 0;
         EXPECT_EQ(api().comm.HcclGetCommAsyncError(me.comm, &code), 0);
+        EXPECT_TRUE(called == 0 || called == code) << called;
         EXPECT_THAT(api().rt.aclGetRecentErrMsg(), HasSubstr(why));
         codes[static_cast<size_t>(me.rank)] = code;
         EXPECT_EQ(api().comm.HcclBarrier(me.comm, me.stream), code);  // and it stays so
@@ -286,19 +289,16 @@ TEST(collectives, ranks_that_disagree_end_the_work_of_all) {
   const auto reduce = [](rank_view& me, std::uint64_t count, hccl_type type = hccl_type::float32,
                          hccl_reduction op = hccl_reduction::sum) {
     void* p = me.device(std::vector<float>(8));
-    EXPECT_EQ(api().comm.HcclAllReduce(p, p, count, type, op, me.comm, me.stream), 0);
+    return api().comm.HcclAllReduce(p, p, count, type, op, me.comm, me.stream);
   };
-  EXPECT_THAT(failures([&](rank_view& me) { reduce(me, me.rank == 2 ? 5 : 4); }, "rank 2 in HcclAllReduce(count 5"),
+  EXPECT_THAT(failures([&](rank_view& me) { return reduce(me, me.rank == 2 ? 5 : 4); }, "rank 2 in HcclAllReduce(count 5"),
               ElementsAre(1, 1, 1));
-  EXPECT_THAT(failures([&](rank_view& me) { reduce(me, 4, me.rank == 1 ? hccl_type::int32 : hccl_type::float32); },
+  EXPECT_THAT(failures([&](rank_view& me) { return reduce(me, 4, me.rank == 1 ? hccl_type::int32 : hccl_type::float32); },
                        "ranks disagree"),
               ElementsAre(1, 1, 1));
   EXPECT_THAT(failures(
                   [&](rank_view& me) {
-                    if (me.rank == 1)
-                      EXPECT_EQ(api().comm.HcclBarrier(me.comm, me.stream), 0);
-                    else
-                      reduce(me, 4);
+                    return me.rank == 1 ? api().comm.HcclBarrier(me.comm, me.stream) : reduce(me, 4);
                   },
                   "rank 1 in HcclBarrier"),
               ElementsAre(1, 1, 1));
@@ -312,22 +312,22 @@ TEST(collectives, a_rank_that_does_not_come_is_not_waited_for_for_ever) {
                       std::this_thread::sleep_for(std::chrono::milliseconds(1));  // the others need the group's lock
                       api().comm.HcclGetCommAsyncError(me.comm, &code);
                     }
-                    EXPECT_EQ(api().comm.HcclBarrier(me.comm, me.stream), code);
+                    const int called = api().comm.HcclBarrier(me.comm, me.stream);
+                    EXPECT_EQ(called, code);
                     if (me.rank == 2) {  // nothing of it failed
                       api().comm.HcclCommDestroy(me.comm);
                       me.comm = nullptr;
                     }
+                    return called;
                   },
                   "3000 ms in vain for rank 2", 3000),
               ElementsAre(9, 9, 0));
   EXPECT_THAT(failures(
                   [](rank_view& me) {
-                    if (me.rank == 1) {
-                      EXPECT_EQ(api().comm.HcclCommDestroy(me.comm), 0);
-                      me.comm = nullptr;
-                    } else {
-                      api().comm.HcclBarrier(me.comm, me.stream);
-                    }
+                    if (me.rank != 1) return api().comm.HcclBarrier(me.comm, me.stream);
+                    EXPECT_EQ(api().comm.HcclCommDestroy(me.comm), 0);
+                    me.comm = nullptr;
+                    return 0;
                   },
                   "rank 1, which has destroyed its communicator"),
               ElementsAre(21, 0, 21));
@@ -338,11 +338,25 @@ TEST(collectives, two_ranks_that_both_send_first_are_told) {
                   [](rank_view& me) {
                     void* p = me.device(std::vector<int>(1));
                     const auto other = static_cast<std::uint32_t>(me.rank == 0 ? 1 : 0);
-                    api().comm.HcclSend(p, 1, hccl_type::int32, other, me.comm, me.stream);
-                    if (me.rank < 2) api().comm.HcclRecv(p, 1, hccl_type::int32, other, me.comm, me.stream);
+                    const int sent = api().comm.HcclSend(p, 1, hccl_type::int32, other, me.comm, me.stream);
+                    if (me.rank == 2 || sent != 0) return sent;
+                    return api().comm.HcclRecv(p, 1, hccl_type::int32, other, me.comm, me.stream);
                   },
                   "ms in vain for rank", 2000),
               ElementsAre(9, 9, 9));
+}
+
+// What fails the moment a group is complete is no failure of those whose threads have not yet woken.
+TEST(collectives, a_group_that_was_complete_has_formed) {
+  for (int turn = 0; turn < 50; ++turn) {
+    emulated::rank_group group(2, std::chrono::seconds(20));
+    std::thread sleeper([&] { EXPECT_EQ(group.join(2, 0, 0), 0) << "turn " << turn; });
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // it waits
+    EXPECT_EQ(group.join(2, 1, 1), 0);
+    EXPECT_THROW(group.end_by(emulated::hccl_errors::internal, "an operation"), emulated::outcome_error);
+    sleeper.join();
+    EXPECT_EQ(group.join(2, 1, 1), emulated::hccl_errors::internal);
+  }
 }
 
 TEST(collectives, groups_form_of_the_right_ranks_only) {

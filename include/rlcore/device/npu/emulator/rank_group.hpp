@@ -85,8 +85,9 @@ class rank_group {
           if (devices_[r] < 0) absent += (absent.empty() ? "rank " : ", ") + std::to_string(r);
         end(hccl_errors::timeout, absent + " did not join in time");
       }
+      if (joined_ == size()) return 0;  // what failed since then is an operation's failure, not this call's
     }
-    return failed_ == 0 ? 0 : fail(failed_, why_);
+    return fail(failed_, why_);
   }
 
   /// The error that ended the group's work; 0 while there is none.
