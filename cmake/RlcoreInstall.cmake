@@ -1,4 +1,4 @@
-# make install: headers, the CMake package and a pkg-config file.
+# make install: headers, the CMake package with the sources of its compiled parts, and a pkg-config file.
 include_guard(GLOBAL)
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -17,6 +17,10 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/cmake/rlcoreConfigVersio
 install(FILES
   "${PROJECT_BINARY_DIR}/cmake/rlcoreConfig.cmake" "${PROJECT_BINARY_DIR}/cmake/rlcoreConfigVersion.cmake"
   "${PROJECT_SOURCE_DIR}/cmake/RlcoreComponents.cmake" "${PROJECT_SOURCE_DIR}/cmake/RlcoreArrow.cmake"
+  # What rlcore::kernels, rlcore::mpi and rlcore::trainers are compiled from, in the project that links them.
+  "${PROJECT_SOURCE_DIR}/cmake/kernels.cpp" "${PROJECT_SOURCE_DIR}/cmake/devices.cpp"
+  "${PROJECT_SOURCE_DIR}/cmake/mpi.cpp" "${PROJECT_SOURCE_DIR}/cmake/policy_trainers.cpp"
+  "${PROJECT_SOURCE_DIR}/cmake/supervised_trainers.cpp"
   DESTINATION "${package_dir}")
 
 # Paths relative to the .pc file itself, so that the prefix may be moved.
