@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "rlcore/trainer/options/rollout_ranks.hpp"
 #include "rlcore/trainer/registry/main_ppo.hpp"
 #include "rlcore/trainer/registry/preference_keys.hpp"
 #include "rlcore/trainer/supervised/sft_settings.hpp"
@@ -102,6 +103,35 @@ TEST(rank_options, one_rank_has_nothing_to_share) {
   EXPECT_THAT(alone.notes(), testing::Contains(HasSubstr("ulysses_sequence_parallel_size=4: no effect on one rank")));
   const auto many = policy({actor + "ulysses_sequence_parallel_size=4", "trainer.n_gpus_per_node=4"});
   EXPECT_THAT(many.notes(), testing::Not(testing::Contains(HasSubstr("no effect on one rank"))));
+}
+
+TEST(rank_options, groups_that_sample) {
+  const std::string key = "actor_rollout_ref.rollout.tensor_model_parallel_size", four = key + "=4";
+  EXPECT_FALSE(rollout_ranks(policy({}), 8));  // verl's default is 2
+  EXPECT_EQ(rollout_ranks(policy({four}), 8).value().ranks, 4);
+  EXPECT_EQ(rollout_ranks(policy({four}), 8).value().key, key);
+  EXPECT_FALSE(rollout_ranks(policy({four}), 1));
+  EXPECT_FALSE(rollout_ranks(policy({key + "=1"}), 8));
+  const words tensor{actor + "strategy=megatron", megatron + "tensor_model_parallel_size=4"};
+  EXPECT_FALSE(rollout_ranks(policy({tensor[0], tensor[1], four}), 8));  // as training has them
+  EXPECT_EQ(rollout_ranks(policy({tensor[0], tensor[1], key + "=1"}), 8).value().ranks, 1);
+  EXPECT_FALSE(rollout_ranks(ppo({}), 4));
+  EXPECT_EQ(rollout_ranks(ppo({"--vllm_tensor_parallel_size", "2"}), 4).value().key, "vllm_tensor_parallel_size");
+  check_rollout_ranks(policy({four}), 8);
+  EXPECT_EQ(refusal([&] { check_rollout_ranks(policy({four}), 6); }), four + " does not divide the 6 ranks");
+
+  const auto has_note = [](const words& line, const std::string& note) {
+    EXPECT_THAT(policy(line).notes(), testing::Contains(HasSubstr(note)));
+  };
+  has_note({four}, four + ": no effect on one rank");
+  has_note({four, "trainer.n_gpus_per_node=4", "trainer.device=npu"}, four + ": no effect on the NPU");
+  EXPECT_THAT(policy({four, "trainer.n_gpus_per_node=4"}).notes(),
+              testing::Not(testing::Contains(HasSubstr("tensor_model_parallel_size"))));
+  const std::string micro = "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=4", idle = "has no effect";
+  has_note({micro}, idle);
+  EXPECT_THAT(policy({micro, four, "trainer.n_gpus_per_node=4"}).notes(),
+              testing::Not(testing::Contains(HasSubstr(idle))));  // log-probs are computed again
+  has_note({micro, four, "trainer.n_gpus_per_node=4", "rlcore.row_chunks=4"}, idle);
 }
 
 TEST(rank_options, sizes_of_another_strategy) {

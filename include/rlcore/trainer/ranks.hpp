@@ -14,6 +14,7 @@
 #include "rlcore/trainer/open_device.hpp"
 #include "rlcore/trainer/options.hpp"
 #include "rlcore/trainer/options/rank_options.hpp"
+#include "rlcore/trainer/options/rollout_ranks.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -39,7 +40,10 @@ inline std::unique_ptr<any_device> open_device(const options& opt, local_place p
 /// line does not fit the number of ranks.
 inline void on_ranks(const options& opt, const std::function<void(any_device&, parallel::any_communicator&)>& f) {
   const int started = parallel::ranks_of_environment(), threads = thread_ranks(opt, started);
-  if (opt.known().find("rlcore.zero_stage") != nullptr) read_parallel(opt, std::max(started, threads));
+  if (opt.known().find("rlcore.zero_stage") != nullptr) {
+    read_parallel(opt, std::max(started, threads));
+    check_rollout_ranks(opt, std::max(started, threads));
+  }
   parallel::launch_settings how;
   how.thread_ranks = threads;
   how.deadline = rank_deadline(opt);

@@ -1,6 +1,7 @@
 // The ranks of a run, as a trainer sees them.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -51,6 +52,14 @@ class team {
       text += " (" + std::to_string(data - s.leaves) +
               " ranks have no part in updates: rlcore.gradient_leaves=" + std::to_string(data) + ")";
     return text;
+  }
+
+  /// The least of all ranks' numbers.
+  std::size_t least(std::size_t number) const {
+    if (size() == 1) return number;
+    std::vector<std::size_t> numbers(static_cast<std::size_t>(size()));
+    all_.all_gather(std::span<const std::size_t>(&number, 1), std::span(numbers));
+    return *std::min_element(numbers.begin(), numbers.end());
   }
 
   /// Throws file_error, in all ranks, unless all have the same `number`: what a folder that they share would tell them.

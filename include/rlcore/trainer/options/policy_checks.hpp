@@ -11,15 +11,22 @@
 
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/suggest.hpp"
+#include "rlcore/parallel/environment.hpp"
 #include "rlcore/trainer/options.hpp"
 #include "rlcore/trainer/options/device_checks.hpp"
 #include "rlcore/trainer/options/lora_options.hpp"
 #include "rlcore/trainer/options/reward_checks.hpp"
+#include "rlcore/trainer/options/rollout_ranks.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
 
 namespace detail {
+
+/// Ranks that this run will have, as far as its command line and mpirun say.
+inline int ranks_of(const options& opt) {
+  return static_cast<int>(std::max<std::int64_t>(parallel::ranks_of_environment(), asked_ranks(opt)));
+}
 
 inline void check_loggers(options& opt) {
   const std::vector<std::string> here = {"console", "file", "tensorboard"};
@@ -64,7 +71,9 @@ inline void check_rollout(options& opt) {
     throw config_error(rollout + "max_num_batched_tokens=" + std::to_string(batched) +
                        " is smaller than the longest sequence of " + std::to_string(longest) +
                        " tokens, which enable_chunked_prefill=True does not allow");
-  if (!opt.get<bool>("rlcore.recompute_old_log_prob") && opt.get<std::string>("rlcore.rollout_weights") == "same")
+  const bool same = opt.get<std::string>("rlcore.rollout_weights") == "same" &&
+                    !(rollout_ranks(opt, ranks_of(opt)) && opt.get<std::int64_t>("rlcore.row_chunks") == 0);
+  if (!opt.get<bool>("rlcore.recompute_old_log_prob") && same)
     for (const char* name : {"log_prob_micro_batch_size_per_gpu", "log_prob_micro_batch_size",
                              "log_prob_use_dynamic_bsz", "log_prob_max_token_len_per_gpu"})
       if (opt.is_set(rollout + name))
@@ -211,13 +220,9 @@ inline void check_objective(options& opt) {
 /// The device, and settings with which verl would have refused a run on the devices that the command line names.
 inline void check_devices(options& opt) {
   check_device_options(opt);
+  note_rollout_ranks(opt, ranks_of(opt));
   const std::int64_t world = asked_ranks(opt);
   if (world == 0) return;
-  const std::int64_t tensor =
-      opt.find<std::int64_t>("actor_rollout_ref.rollout.tensor_model_parallel_size").value_or(1);
-  if (opt.is_set("actor_rollout_ref.rollout.tensor_model_parallel_size") && world % tensor != 0)
-    opt.note("verl would refuse this: " + std::to_string(world) +
-             " devices do not divide by rollout.tensor_model_parallel_size=" + std::to_string(tensor));
   const std::int64_t sequence =
       opt.find<std::int64_t>("actor_rollout_ref.actor.ulysses_sequence_parallel_size").value_or(1);
   if (sequence > 1 && !opt.find<bool>("actor_rollout_ref.model.use_remove_padding").value_or(false))

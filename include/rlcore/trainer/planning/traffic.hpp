@@ -66,10 +66,10 @@ class traffic {
     passes(out, "forward", f(b_.micro * w_.updates), false);
     return out;
   }
-  /// From the shards of training to the weights of sampling.
+  /// From the shards or parts of training to the weights of sampling.
   std::vector<transfer> hand_over() const {
     std::vector<transfer> out;
-    if (l_.zero == 3 || l_.rollout_tensor != l_.tensor) gather_all(out, "weights for sampling");
+    if (l_.zero == 3 || (l_.tensor > 1 && l_.rollout_tensor != l_.tensor)) gather_all(out, "weights for sampling");
     return out;
   }
 

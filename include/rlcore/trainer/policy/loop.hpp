@@ -162,7 +162,6 @@ class policy_loop {
 
   /// The step's trajectories with everything that advantages and losses read.
   void forward_work(metrics& m, stages& time) {
-    [[maybe_unused]] const auto whole = run_.policy.summon();
     collect(m, time);
     if (!stopped_.empty()) return;
     if (inputs_.greedy_scores) rounds_.score_greedy_answers(batch_, state_.step, time);

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <span>
 #include <string>
 #include <utility>
@@ -40,7 +41,7 @@ class policy_rounds {
     how.weights = s.rollout_weights;
     std::vector<trajectory> round = time("gen", [&] {
       if (run_.stored != nullptr) return own_part((*run_.stored)(step));
-      return sample_part(rows, s.samples, how, key_of(s, stream::rollout, number), "rollout");
+      return sample_part(run_.train, rows, s.samples, how, key_of(s, stream::rollout, number), "rollout");
     });
     time("reward", [&] {
       bar_.phase("reward", 0, 0);
@@ -54,6 +55,7 @@ class policy_rounds {
         for (trajectory& t : round) t.rollout_logp = t.old_logp;
       time("old_log_prob", [&] {
         bar_.phase("old log-probs", 0, 0);
+        [[maybe_unused]] const auto whole = run_.policy.summon();
         const bool entropies = run_.stored != nullptr;
         constexpr std::array fields{&trajectory::old_logp, &trajectory::entropy};
         compute_own_rows(scorers(), round, std::span(fields).first(entropies ? 2 : 1), [&](std::span<trajectory> own) {
@@ -93,6 +95,7 @@ class policy_rounds {
   void score_squared_probs(std::vector<trajectory>& rows, stages& time) {
     time("old_log_prob", [&] {
       bar_.phase("squared probabilities", 0, 0);
+      [[maybe_unused]] const auto whole = run_.policy.summon();
       constexpr std::array fields{&trajectory::sum_squared_probs};
       compute_own_rows(scorers(), rows, std::span(fields), [&](std::span<trajectory> own) {
         sum_squared_probs(run_.policy.model, run_.policy.space, own, run_.settings.sampling.temperature,
@@ -121,7 +124,7 @@ class policy_rounds {
     std::vector<std::uint32_t> rows;
     for (std::size_t i = 0; i < batch.size(); i += group) rows.push_back(batch[i].row);
     std::vector<trajectory> greedy = time("gen_max", [&] {
-      return sample_part(rows, 1, how, key_of(run_.settings, stream::greedy, step), "greedy rollout");
+      return sample_part(run_.train, rows, 1, how, key_of(run_.settings, stream::greedy, step), "greedy rollout");
     });
     time("reward", [&] {
       run_.rewards.score(greedy, run_.train, run_.tokenizer);
@@ -137,16 +140,11 @@ class policy_rounds {
   /// Sets val-*; returns the mean score.
   double validation(std::int64_t step, metrics& m, stages& time) {
     return time("testing", [&] {
-      [[maybe_unused]] const auto whole = run_.policy.summon();
       const policy_settings& s = run_.settings;
-      const double mean = validate(
-          run_.policy.engine, run_.policy.model, run_.policy.space, run_.tokenizer, *run_.val, run_.rewards,
-          s.val_samples, generation(s.val_sampling), key_of(s, stream::validation, step), m,
-          [&](std::size_t done) {
-            bar_.phase("validation", done * static_cast<std::size_t>(workers().size()),
-                       run_.val->size() * static_cast<std::size_t>(s.val_samples));
-          },
-          &workers());
+      const double mean =
+          score_validation(sample_part(*run_.val, every_row(*run_.val), s.val_samples, generation(s.val_sampling),
+                                       key_of(s, stream::validation, step), "validation"),
+                           run_.tokenizer, *run_.val, run_.rewards, m, &workers());
       run_.rewards.take_counts();
       metrics counted;
       run_.rewards.report(counted);  // reward/* of a step are about its own responses
@@ -162,8 +160,12 @@ class policy_rounds {
   }
 
  private:
-  /// Ranks that sample: every one its own rows. Those that share a sequence in training compute log-probs together.
-  parallel::any_communicator& workers() { return run_.ranks != nullptr ? run_.ranks->sums() : self_; }
+  /// Ranks that score answers: every one its own rows, which it samples too, alone or with its group. Those that share
+  /// a sequence in training compute log-probs together.
+  parallel::any_communicator& workers() {
+    if (run_.ranks == nullptr) return self_;
+    return run_.rollout != nullptr ? run_.ranks->all() : run_.ranks->sums();
+  }
   parallel::any_communicator& scorers() { return run_.ranks != nullptr ? run_.ranks->data() : self_; }
 
   rollout::generation generation(const rollout::sampling& how) const {
@@ -182,21 +184,40 @@ class policy_rounds {
     return share_of_responses(prompts, static_cast<std::size_t>(samples), static_cast<std::size_t>(workers().size()),
                               static_cast<std::size_t>(workers().rank()));
   }
-  std::vector<trajectory> sample_part(std::span<const std::uint32_t> rows, std::int64_t samples,
-                                      const rollout::generation& how, random_key key, const char* phase) {
-    const row_range own = own_share(rows.size(), samples);
-    return sample(
-        run_.policy.engine, run_.policy.model, run_.policy.space, run_.train, rows, samples, how, key,
-        [&](std::size_t done) { bar_.phase(phase, done, own.size()); }, own);
+  /// This rank's part of the answers to `rows`. Weights are there only meanwhile, if training has them in shards.
+  std::vector<trajectory> sample_part(const data::prompt_dataset& prompts, std::span<const std::uint32_t> rows,
+                                      std::int64_t samples, const rollout::generation& how, random_key key,
+                                      const char* phase) {
+    const auto answers = [&](const nn::causal_lm<Device>& model, const row_range& own) {
+      return sample(
+          run_.policy.engine, model, run_.policy.space, prompts, rows, samples, how, key,
+          [&](std::size_t done) { bar_.phase(phase, done, own.size()); }, own);
+    };
+    if (run_.rollout == nullptr) {
+      [[maybe_unused]] const auto whole = run_.policy.summon();
+      return answers(run_.policy.model, own_share(rows.size(), samples));
+    }
+    rollout_model<Device>& group = *run_.rollout;
+    const auto number = [](int n) { return static_cast<std::size_t>(n); };
+    std::vector<trajectory> all = [&] {
+      const rollout_weights<Device> filled(group);
+      return answers(group.model(),
+                     share_of_responses(rows.size(), number(samples), number(group.groups()), number(group.group())));
+    }();
+    const row_range own = even_share(all.size(), number(group.size()), number(group.rank()));
+    return part_of(std::move(all), own);
+  }
+  static std::vector<trajectory> part_of(std::vector<trajectory> all, const row_range& own) {
+    const auto at = [&](std::size_t i) {
+      return std::make_move_iterator(all.begin() + static_cast<std::ptrdiff_t>(i));
+    };
+    return {at(own.first), at(own.last)};
   }
   std::vector<trajectory> own_part(std::vector<trajectory> all) {
     const auto group = static_cast<std::size_t>(run_.settings.samples);
     const row_range own =
         all.size() % group == 0 ? own_share(all.size() / group, run_.settings.samples) : own_share(all.size(), 1);
-    const auto at = [&](std::size_t i) {
-      return std::make_move_iterator(all.begin() + static_cast<std::ptrdiff_t>(i));
-    };
-    return {at(own.first), at(own.last)};
+    return part_of(std::move(all), own);
   }
 
   /// What the ranks counted while they scored a round.

@@ -14,6 +14,7 @@
 #include "rlcore/trainer/policy/critic.hpp"
 #include "rlcore/trainer/policy/replay.hpp"
 #include "rlcore/trainer/policy/reward_source.hpp"
+#include "rlcore/trainer/policy/rollout_model.hpp"
 #include "rlcore/trainer/policy/settings.hpp"
 #include "rlcore/trainer/policy/verl_algorithm.hpp"
 
@@ -37,6 +38,7 @@ struct policy_run {
   critic<Device>* value_model = nullptr;  ///< present iff advantages read values, or critic.enable
   const replay* stored = nullptr;    ///< responses to take instead of sampling; old log-probs are then computed again
   parallel::world* ranks = nullptr;  ///< that share the work; nullptr: there is one
+  rollout_model<Device>* rollout = nullptr;  ///< samples instead of policy.model; nullptr: that has all it takes
 };
 
 /// Purposes of the run's seed; numbers of one never meet those of another.

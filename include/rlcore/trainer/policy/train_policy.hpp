@@ -95,6 +95,19 @@ std::size_t rollout_cache_bytes(const Device& device, const policy_settings& s, 
   return bytes;
 }
 
+/// The policy as groups of ranks sample from it. Throws config_error, naming the key, unless it can be cut so.
+template <class Device>
+void open_rollout(std::optional<rollout_model<Device>>& to, actor<Device>& policy, const detail::asked_size& asked) {
+  nn::partition part;
+  part.tensor_size = static_cast<int>(asked.ranks);
+  try {
+    nn::check_partition(policy.model.settings(), part);
+  } catch (const config_error& e) {
+    throw config_error(asked.text() + ": " + e.what());
+  }
+  to.emplace(policy, part.tensor_size);
+}
+
 /// "replay  24 responses from runs/a/rollouts ...".
 inline std::string replay_text(const policy_settings& s, const replay& stored) {
   const std::filesystem::path from = checkpoint::expand_home(s.replay), to = checkpoint::expand_home(s.rollout_dir);
@@ -227,8 +240,17 @@ std::optional<double> train_policy(Device& device, const options& opt, const Alg
   }
 
   const auto how_to_value = read_critic_settings(opt, plan, inputs_of(algorithm).values);
+  check_rollout_ranks(opt, ranks.size());
+  const auto rollout_group = rollout_ranks(opt, ranks.size());
+  if (rollout_group && ranks.world().how().row_chunks == 0 && !settings.recompute_old_log_prob) {
+    settings.recompute_old_log_prob = true;
+    say("note: " + rollout_group->text() +
+        " adds up in another order than training without rlcore.row_chunks: old log-probs are computed again");
+  }
 
   actor<Device> policy(device, config, settings, &ranks.world());
+  std::optional<rollout_model<Device>> rollout;
+  if (rollout_group) open_rollout(rollout, policy, *rollout_group);
   std::string model_text =
       fmt::format("{}: {}, {} layers, hidden {}, {:.3g} M parameters", folder.string(), nn::name_of(config.model),
                   config.num_hidden_layers, config.hidden_size, static_cast<double>(policy.model.size()) * 1e-6);
@@ -237,6 +259,11 @@ std::optional<double> train_policy(Device& device, const options& opt, const Alg
                               static_cast<double>(policy.trained_size()) * 1e-6, s.lora->rank, s.lora->alpha);
   const std::string device_text = describe(device) + ranks.describe();
   say("model  " + model_text + "\ndevice " + device_text + "\n\n" + plan.table());
+  if (rollout)
+    say(fmt::format(
+        "rollout {} groups of {} ranks: {:.3g} M parameters each while sampling, {:.3g} M of them from others",
+        rollout->groups(), rollout->size(), static_cast<double>(rollout->model().size()) * 1e-6,
+        static_cast<double>(rollout->plan().received()) * 1e-6));
   for (const std::string& warning : plan.warnings) say("warning: " + warning);
   std::fflush(stdout);
 
@@ -274,7 +301,8 @@ std::optional<double> train_policy(Device& device, const options& opt, const Alg
   }
 
   settings.max_cache_bytes =
-      rollout_cache_bytes(device, settings, policy.model.settings(), ranks.of_this_machine(), policy.model.part());
+      ranks.least(rollout_cache_bytes(device, settings, policy.model.settings(), ranks.of_this_machine(),
+                                      rollout ? rollout->model().part() : policy.model.part()));
   say(fmt::format("cache  at most {:.3g} GiB of keys and values while sampling",
                   static_cast<double>(settings.max_cache_bytes) / (1024.0 * 1024 * 1024)));
 
@@ -284,10 +312,10 @@ std::optional<double> train_policy(Device& device, const options& opt, const Alg
                    : logger({"file"}, {});  // which keeps the rows and writes nothing
   progress bar(stderr, ranks.first() && isatty(fileno(stderr)) != 0);
   nn::causal_lm<Device>* const against = reference ? &*reference : needs_reference ? &policy.model : nullptr;
-  policy_loop<Device, Algorithm> loop(
-      {settings, algorithm, plan, tokenizer, folder, train, &val, policy, *rewards, against, eos,
-       value_model ? &*value_model : nullptr, stored ? &*stored : nullptr, &ranks.world()},
-      log, bar);
+  policy_loop<Device, Algorithm> loop({settings, algorithm, plan, tokenizer, folder, train, &val, policy, *rewards,
+                                       against, eos, value_model ? &*value_model : nullptr, stored ? &*stored : nullptr,
+                                       &ranks.world(), rollout ? &*rollout : nullptr},
+                                      log, bar);
   if (from) {
     check_surplus(state.surplus, train, from.folder);
     loop.resume(state);

@@ -17,20 +17,19 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Answers every prompt of `prompts` `samples` times, has the answers scored by `rewards` and adds val-core/* and
-/// val-aux/* per data source and problem (problems_of). Returns the mean score over all samples. With `ranks` each of
-/// them answers a part of the prompts, and all return the same.
-template <class Device, class Progress>
-double validate(rollout::engine<Device>& engine, const nn::causal_lm<Device>& model, nn::workspace<Device>& space,
-                const text::tokenizer& tokenizer, const data::prompt_dataset& prompts, reward_source& rewards,
-                std::int64_t samples, const rollout::generation& how, random_key key, metrics& out, Progress&& progress,
-                parallel::any_communicator* ranks = nullptr) {
+/// All rows of a data set.
+inline std::vector<std::uint32_t> every_row(const data::prompt_dataset& prompts) {
   std::vector<std::uint32_t> rows(prompts.size());
   std::iota(rows.begin(), rows.end(), 0u);
-  const row_range share = share_of_responses(rows.size(), static_cast<std::size_t>(samples),
-                                             ranks != nullptr ? static_cast<std::size_t>(ranks->size()) : 1,
-                                             ranks != nullptr ? static_cast<std::size_t>(ranks->rank()) : 0);
-  std::vector<trajectory> batch = sample(engine, model, space, prompts, rows, samples, how, key, progress, share);
+  return rows;
+}
+
+/// Has answers to `prompts` scored by `rewards` and adds val-core/* and val-aux/* per data source and problem
+/// (problems_of). Returns the mean score over all of them. With `ranks` each of them has a part of the answers, and all
+/// return the same.
+inline double score_validation(std::vector<trajectory> batch, const text::tokenizer& tokenizer,
+                               const data::prompt_dataset& prompts, reward_source& rewards, metrics& out,
+                               parallel::any_communicator* ranks = nullptr) {
   rewards.score(batch, prompts, tokenizer);
   if (ranks != nullptr) batch = gather_trajectories(*ranks, std::move(batch));
   validation_scores scores;
@@ -47,13 +46,14 @@ double validate(rollout::engine<Device>& engine, const nn::causal_lm<Device>& mo
   return sum / static_cast<double>(batch.size());
 }
 
-/// The same by the rules of the rows' sources.
+/// Answers every prompt of `prompts` `samples` times and has the answers scored by the rules of the rows' sources.
 template <class Device, class Progress>
 double validate(rollout::engine<Device>& engine, const nn::causal_lm<Device>& model, nn::workspace<Device>& space,
                 const text::tokenizer& tokenizer, const data::prompt_dataset& prompts, std::int64_t samples,
                 const rollout::generation& how, random_key key, metrics& out, Progress&& progress) {
   rule_rewards rules;
-  return validate(engine, model, space, tokenizer, prompts, rules, samples, how, key, out, progress);
+  return score_validation(sample(engine, model, space, prompts, every_row(prompts), samples, how, key, progress),
+                          tokenizer, prompts, rules, out);
 }
 
 }  // namespace trainer

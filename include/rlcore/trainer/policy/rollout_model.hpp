@@ -1,0 +1,79 @@
+// The policy as it samples: cut in tensor parallel groups of its own, filled from the layout in which it is trained.
+#pragma once
+
+#include <memory>
+
+#include "rlcore/nn/causal_lm.hpp"
+#include "rlcore/nn/tensor_group.hpp"
+#include "rlcore/parallel/communicator/any.hpp"
+#include "rlcore/parallel/world.hpp"
+#include "rlcore/trainer/trainee.hpp"
+#include "rlcore/trainer/weight_hand_over.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+/// Groups of neighbouring ranks, each with one copy of the weights while they sample and none otherwise; so a rank has
+/// 1 / size() of the matrices beside its part of training, and no rank the whole (verl's hybrid engine,
+/// DeepSpeed-Chat's hybrid engine). All ranks of a group generate the same rows together.
+template <class Device>
+class rollout_model {
+ public:
+  /// Made by all ranks of the policy's world together; `size` divides their number. Throws config_error unless the
+  /// model can be cut so.
+  rollout_model(trainee<Device>& policy, int size)
+      : policy_(&policy),
+        groups_(policy.world()->all().size() / size),
+        group_(policy.world()->all().rank() / size),
+        ranks_(policy.world()->all().split(group_, policy.world()->all().rank() % size)),
+        tensor_(*ranks_),
+        model_(policy.model.device(), policy.model.settings(), {ranks_->rank(), size, 0, 1}, true),
+        hand_over_(policy, model_) {
+    model_.set_tensor_group(&tensor_);
+  }
+  rollout_model(const rollout_model&) = delete;
+  rollout_model& operator=(const rollout_model&) = delete;
+
+  /// Groups, and the number of this rank's; ranks of a group, and this rank's number there.
+  int groups() const noexcept { return groups_; }
+  int group() const noexcept { return group_; }
+  int size() const { return ranks_->size(); }
+  int rank() const { return ranks_->rank(); }
+  /// Without weights, unless a rollout_weights lives.
+  const nn::causal_lm<Device>& model() const noexcept { return model_; }
+  /// What fill() moves.
+  const parallel::reshard_plan& plan() const noexcept { return hand_over_.plan(); }
+  /// What the group sent while it sampled.
+  const parallel::any_communicator& ranks() const noexcept { return *ranks_; }
+
+  /// The weights of training as they are now; no memory for any. All ranks of the world call fill() together.
+  void fill() {
+    model_.gain_weights();
+    hand_over_.run(*policy_, model_);
+  }
+  void drop() { model_.drop_weights(); }
+
+ private:
+  trainee<Device>* policy_;
+  int groups_, group_;
+  std::unique_ptr<parallel::any_communicator> ranks_;
+  nn::tensor_group_of<parallel::any_communicator> tensor_;
+  nn::causal_lm<Device> model_;
+  weight_hand_over<Device> hand_over_;
+};
+
+/// While it lives the model samples.
+template <class Device>
+class rollout_weights {
+ public:
+  explicit rollout_weights(rollout_model<Device>& model) : model_(model) { model_.fill(); }
+  ~rollout_weights() { model_.drop(); }
+  rollout_weights(const rollout_weights&) = delete;
+  rollout_weights& operator=(const rollout_weights&) = delete;
+
+ private:
+  rollout_model<Device>& model_;
+};
+
+}  // namespace trainer
+RLCORE_END

@@ -1,0 +1,116 @@
+// Trainers whose ranks sample in tensor parallel groups of their own: the model of one rank.
+
+#include "first_steps.hpp"
+#include "grpo_trainer.hpp"
+
+namespace {
+
+using namespace grpo;
+
+const std::string rollout = "actor_rollout_ref.rollout.";
+const arguments two{"trainer.n_gpus_per_node=2"}, four{"trainer.n_gpus_per_node=4"},
+    pairs{rollout + "tensor_model_parallel_size=2"}, chunks{"rlcore.row_chunks=2"};
+
+class rollout_ranks : public trainer_test {
+ protected:
+  void expect_same_run(const std::string& a, const std::string& b) {
+    EXPECT_FALSE(weights(root(a), 4).empty());
+    EXPECT_TRUE(weights(root(a), 4) == weights(root(b), 4)) << a << " and " << b << ": other weights";
+    EXPECT_EQ(rows(root(a)), rows(root(b)));
+  }
+};
+
+/// Sampling, a validation, a reference and two updates a step.
+TEST_F(rollout_ranks, in_pairs_give_the_bits_of_one_rank) {
+  const arguments rich =
+      chunks + arguments{"actor_rollout_ref.actor.use_kl_loss=True", "actor_rollout_ref.actor.kl_loss_coef=0.1"};
+  train("one", rich);
+  const auto r = train("two", rich + two + pairs);
+  EXPECT_NE(r.out.find("rollout 1 groups of 2 ranks"), std::string::npos) << r.out;
+  expect_same_run("one", "two");
+  train("four", rich + four + pairs);
+  expect_same_run("one", "four");
+  train("shared", rich + four + pairs + arguments{"actor_rollout_ref.actor.fsdp_config.fsdp_size=2"});
+  expect_same_run("one", "shared");
+  for (const char* zero : {"0", "1", "2"}) {
+    const std::string name = std::string("zero") + zero;
+    train(name, rich + two + pairs + arguments{"rlcore.zero_stage=" + std::string(zero)});
+    expect_same_run("one", name);
+  }
+  // Tensor parallel training, whose ranks sample with whole weights.
+  train("whole", rich + two + arguments{"rlcore.tensor_parallel_size=2", rollout + "tensor_model_parallel_size=1"});
+  EXPECT_TRUE(weights(root("one"), 4) == weights(root("whole"), 4));
+}
+
+/// Greedy answers beside the drawn ones, other weights than training's, adapters, rounds that are dropped.
+TEST_F(rollout_ranks, do_what_else_samples) {
+  const std::pair<const char*, arguments> cases[] = {
+      {"remax", {"algorithm.adv_estimator=remax"}},
+      {"int8", {"rlcore.rollout_weights=int8"}},
+      {"lora", {"actor_rollout_ref.model.lora_rank=4", "actor_rollout_ref.model.lora_alpha=8"}},
+      {"recomputed", {"rlcore.recompute_old_log_prob=True"}},
+      {"dropped",
+       {"algorithm.filter_groups.enable=True", "algorithm.filter_groups.metric=acc",
+        "algorithm.filter_groups.max_num_gen_batches=20", "data.gen_batch_size=4"}}};
+  for (const auto& [name, more] : cases) {
+    SCOPED_TRACE(name);
+    const std::string one = std::string(name) + "_one", all = std::string(name) + "_four";
+    train(one, chunks + more);
+    train(all, chunks + more + four + pairs);
+    expect_same_run(one, all);
+  }
+}
+
+/// What was sampled is stored, and replayed by a run that samples for validation alone.
+TEST_F(rollout_ranks, replay) {
+  const std::string stored = (place / "stored").string();
+  train("stored", chunks + two + pairs + arguments{"trainer.rollout_data_dir=" + stored});
+  train("one", chunks + arguments{"rlcore.replay=" + stored});
+  train("four", chunks + four + pairs + arguments{"rlcore.replay=" + stored});
+  expect_same_run("one", "four");
+  EXPECT_TRUE(weights(root("stored"), 4) == weights(root("four"), 4));
+}
+
+/// Without row_chunks the two layouts add up in other orders: the old log-probs are those of training.
+TEST_F(rollout_ranks, that_differ_by_rounding_say_so) {
+  const auto r = train("two", two + pairs);
+  EXPECT_NE(r.out.find("note: " + pairs[0] + " adds up in another order than training"), std::string::npos) << r.out;
+  double largest = 0;
+  std::istringstream lines(scratch::read(root("two") / "metrics.jsonl"));
+  for (std::string row; std::getline(lines, row);)
+    largest = std::max(largest, nlohmann::json::parse(row).at("training/rollout_probs_diff_max").get<double>());
+  EXPECT_GT(largest, 0);
+  EXPECT_LT(largest, 1e-4);
+}
+
+TEST_F(rollout_ranks, are_refused_in_one_line_where_they_cannot_be) {
+  refused({"trainer.n_gpus_per_node=3", pairs[0]}, pairs[0] + " does not divide the 3 ranks");
+  const std::string fours = rollout + "tensor_model_parallel_size=4";
+  refused(four + arguments{fours}, fours + ": tensor parallel: num_key_value_heads 2 is not a multiple");
+  const auto alone = train("alone", pairs);
+  EXPECT_NE(alone.out.find("note: " + pairs[0] + ": no effect on one rank"), std::string::npos) << alone.out;
+}
+
+TEST(rollout_ranks_of_openrlhf, give_the_bits_of_one_rank) {
+  const std::string name = "openrlhf_reinforce_plus_plus", program = first_steps::cases().at(name).at("program");
+  if (!fs::exists(program::path_of(program))) GTEST_SKIP() << "no " << program::path_of(program);
+  const arguments sampled = chunks + arguments{"rlcore.replay=null"};
+  const scratch::folder one, other;
+  const auto run = [&](const scratch::folder& place, const arguments& more) {
+    const program::result r = program::run(program, first_steps::arguments(name, place.path()) + sampled + more);
+    EXPECT_EQ(r.code, 0) << r.err;
+    return r.out;
+  };
+  run(one, {});
+  const std::string out = run(other, two + arguments{"--vllm_tensor_parallel_size", "2"});
+  EXPECT_NE(out.find("rollout 1 groups of 2 ranks"), std::string::npos) << out;
+  std::vector<std::string> models[2];
+  for (const auto* place : {&one, &other})
+    for (const auto& entry : fs::recursive_directory_iterator(*place / "out"))
+      if (entry.path().filename() == "model.safetensors")
+        models[place == &one ? 0 : 1].push_back(scratch::read(entry.path()));
+  EXPECT_FALSE(models[0].empty());
+  EXPECT_TRUE(models[0] == models[1]);
+}
+
+}  // namespace
