@@ -198,7 +198,7 @@ class policy_rounds {
       return answers(run_.policy.model, own_share(rows.size(), samples));
     }
     rollout_model<Device>& group = *run_.rollout;
-    const auto number = [](int n) { return static_cast<std::size_t>(n); };
+    const auto number = [](std::int64_t n) { return static_cast<std::size_t>(n); };
     std::vector<trajectory> all = [&] {
       const rollout_weights<Device> filled(group);
       return answers(group.model(),
