@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -40,14 +41,15 @@ struct counting_cpu : cpu {
   std::size_t held = 0, most = 0;
 };
 
-nn::config model_config(std::int64_t row_chunks) {
+nn::config model_config(nn::family family = nn::family::qwen2) {
   nn::config c;
-  c.model = nn::family::qwen2;
+  c.model = family;
   c.vocab_size = 301, c.hidden_size = 32, c.intermediate_size = 48, c.num_hidden_layers = 2;
   c.num_attention_heads = 8, c.num_key_value_heads = 4, c.head_dim = 8, c.max_position_embeddings = 64;
-  c.attention_bias = true;
+  c.attention_bias = family == nn::family::qwen2;
+  c.num_experts = 4, c.num_experts_per_tok = 2, c.moe_intermediate_size = 16;  // of qwen3_moe alone
   c.initializer_range = 0.3;
-  c.row_chunks = row_chunks;
+  c.row_chunks = 4;
   return c;
 }
 
@@ -81,7 +83,7 @@ answers generate(const nn::causal_lm<Device>& model, float temperature, std::opt
 
 struct setting {
   int ranks, size, zero, tensor = 1, shard_ranks = 0;
-  std::int64_t row_chunks = 4;
+  nn::family family = nn::family::qwen2;
 };
 
 /// f(device, policy, rollout model) on every rank, from the same weights.
@@ -95,7 +97,7 @@ void on_ranks(const setting& s, F&& f) {
     how.zero = s.zero, how.tensor = s.tensor, how.shard_ranks = s.shard_ranks;
     parallel::world world(all, how);
     counting_cpu device(1);
-    trainer::trainee<counting_cpu> policy(device, model_config(s.row_chunks), {}, &world);
+    trainer::trainee<counting_cpu> policy(device, model_config(s.family), {}, &world);
     {
       const auto whole = policy.summon();
       policy.model.initialize(11);
@@ -107,34 +109,37 @@ void on_ranks(const setting& s, F&& f) {
 
 const setting settings[] = {{2, 2, 3}, {4, 2, 3},    {4, 4, 3},       {4, 2, 0},   {4, 2, 1},
                             {4, 2, 2}, {4, 4, 3, 2}, {4, 2, 3, 1, 2}, {4, 1, 3, 2}};
+const setting experts{4, 2, 3, 1, 0, nn::family::qwen3_moe};
 
 TEST(rollout_model, has_the_answers_of_one_rank_from_every_layout) {
   cpu device(1);
-  nn::causal_lm<cpu> serial(device, model_config(4));
-  serial.initialize(11);
-  const answers drawn = generate(serial, 0.9f, {}), greedy = generate(serial, 0, {}),
-                int8 = generate(serial, 0.9f, weight_format::int8);
-  EXPECT_FALSE(drawn.logp == int8.logp);
-  for (const setting& s : settings)
-    on_ranks(s, [&](auto&, auto&, auto& rollout) {
-      for (int again = 0; again < 2; ++again) {
-        const trainer::rollout_weights<counting_cpu> filled(rollout);
-        EXPECT_EQ(generate(rollout.model(), 0.9f, {}), drawn) << s.ranks << " " << s.size << " " << s.zero;
-        EXPECT_EQ(generate(rollout.model(), 0, {}), greedy);
-        EXPECT_EQ(generate(rollout.model(), 0.9f, weight_format::int8), int8);
-      }
-      EXPECT_THROW(rollout.model().packed(), std::logic_error);
-    });
+  for (const nn::family family : {nn::family::qwen2, nn::family::qwen3_moe}) {
+    nn::causal_lm<cpu> serial(device, model_config(family));
+    serial.initialize(11);
+    const answers drawn = generate(serial, 0.9f, {}), greedy = generate(serial, 0, {}),
+                  int8 = generate(serial, 0.9f, weight_format::int8);
+    EXPECT_FALSE(drawn.logp == int8.logp);
+    for (const setting& s : family == experts.family ? std::span(&experts, 1) : std::span<const setting>(settings))
+      on_ranks(s, [&](auto&, auto&, auto& rollout) {
+        for (int again = 0; again < 2; ++again) {
+          const trainer::rollout_weights<counting_cpu> filled(rollout);
+          EXPECT_EQ(generate(rollout.model(), 0.9f, {}), drawn) << s.ranks << " " << s.size << " " << s.zero;
+          EXPECT_EQ(generate(rollout.model(), 0, {}), greedy);
+          EXPECT_EQ(generate(rollout.model(), 0.9f, weight_format::int8), int8);
+        }
+        EXPECT_THROW(rollout.model().packed(), std::logic_error);
+      });
+  }
 }
 
 /// Each rank's part of the model comes and goes; nothing else does.
 TEST(rollout_model, takes_its_part_of_the_weights_and_gives_it_back) {
   cpu host(1);
-  const nn::causal_lm<cpu> serial(host, model_config(4));
+  const nn::causal_lm<cpu> serial(host, model_config());
   for (const setting& s : settings) {
     if (s.zero != 3) continue;
     on_ranks(s, [&](counting_cpu& device, auto& policy, auto& rollout) {
-      const nn::causal_lm<cpu> part(host, model_config(4), rollout.model().part());
+      const nn::causal_lm<cpu> part(host, model_config(), rollout.model().part());
       if (s.size > 1) {
         EXPECT_LT(part.size(), serial.size() / static_cast<std::size_t>(s.size) + 2000);  // norms are everywhere
       }
@@ -155,7 +160,7 @@ TEST(rollout_model, takes_its_part_of_the_weights_and_gives_it_back) {
 /// is not its own.
 TEST(rollout_model, receives_what_others_own_and_no_byte_more) {
   cpu device(1);
-  const nn::causal_lm<cpu> serial(device, model_config(4));
+  const nn::causal_lm<cpu> serial(device, model_config());
   std::map<std::string, std::size_t> offsets;
   for (const nn::parameter& p : serial.parameters()) offsets[p.name] = p.offset;
   for (const setting& s : {setting{2, 2, 3}, {4, 2, 3}, {4, 4, 3}}) {
@@ -167,7 +172,7 @@ TEST(rollout_model, receives_what_others_own_and_no_byte_more) {
         const auto mine = shards.part(u, static_cast<std::size_t>(rank));
         for (std::size_t i = mine.first; i < mine.last; ++i) own[i] = true;
       }
-      const nn::causal_lm<cpu> part(device, model_config(4), {rank % s.size, s.size});
+      const nn::causal_lm<cpu> part(device, model_config(), {rank % s.size, s.size});
       for (const nn::parameter& p : part.parameters())
         p.for_runs([&](std::size_t, std::uint64_t place, std::size_t count) {
           for (std::size_t i = offsets.at(p.name) + place; count-- > 0; ++i) wanted += own[i] ? 0 : 1;
