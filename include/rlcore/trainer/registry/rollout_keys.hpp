@@ -57,9 +57,7 @@ inline constexpr key rollout[] = {
     {"actor_rollout_ref.rollout.dtype", text, "bfloat16", accepted,
      "type of the engine's weights; the trainer's own here"},
     {"actor_rollout_ref.rollout.tensor_model_parallel_size", integer, "2", honoured,
-     "if given, and there are several ranks: ranks that have one copy of the weights together while they sample; else "
-     "as in training",
-     at_least(1)},
+     "if given: ranks that have one copy of the weights together while they sample", at_least(1)},
     {"actor_rollout_ref.rollout.enforce_eager", boolean, "False", accepted, "no graph capture"},
     {"actor_rollout_ref.rollout.cudagraph_capture_sizes", any, "null", accepted, "graph capture"},
     {"actor_rollout_ref.rollout.free_cache_engine", boolean, "True", accepted, "free the KV cache after generation"},
