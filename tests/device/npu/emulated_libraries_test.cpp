@@ -159,7 +159,7 @@ ascend::dynamic_provider pretended(const char* folder) {
 }
 
 const outcome& expected() {
-  static const outcome of_the_emulator = run(ascend::emulator());
+  static const outcome of_the_emulator = run(ascend::emulator(ascend::emulated::settings{}));
   return of_the_emulator;
 }
 
