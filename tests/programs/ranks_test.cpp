@@ -52,6 +52,7 @@ TEST_F(ranks, of_mpirun_give_the_same_bits_and_speak_with_one_voice) {
   train("one");
   const auto r = by_mpi("two", 2);
   EXPECT_NE(r.out.find("2 ranks (mpi)"), std::string::npos) << r.out;
+  EXPECT_EQ(r.out.find('\033'), std::string::npos) << "nothing is wiped where no live line is drawn";
   std::size_t steps = 0;
   for (std::size_t at = 0; (at = r.out.find("training/global_step:4", at)) != std::string::npos; ++at) ++steps;
   EXPECT_EQ(steps, 1u) << r.out;

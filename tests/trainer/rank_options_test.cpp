@@ -18,6 +18,7 @@ using namespace rlcore;
 using namespace rlcore::trainer;
 using parallel::context_kind;
 using parallel::parallel_settings;
+using testing::AllOf;
 using testing::HasSubstr;
 using words = std::vector<std::string>;
 
@@ -166,6 +167,15 @@ TEST(rank_options, how_many_ranks) {
   EXPECT_EQ(thread_ranks(policy({"trainer.nnodes=1"}), 1), 1);
   EXPECT_EQ(thread_ranks(policy({"trainer.n_gpus_per_node=3"}), 1), 3);
   EXPECT_EQ(thread_ranks(policy({}), 4), 1);  // mpirun's four
+  EXPECT_EQ(thread_ranks(ppo({"--zero_stage", "3"}), 1), 1);
+  EXPECT_EQ(thread_ranks(ppo({"--actor_num_nodes", "1", "--actor_num_gpus_per_node", "4", "--ref_num_gpus_per_node",
+                              "2", "--colocate_all_models"}),
+                         1),
+            4);
+  EXPECT_THAT(refusal([] {
+                thread_ranks(ppo({"--actor_num_nodes", "2", "--actor_num_gpus_per_node", "8"}), 1);
+              }),
+              AllOf(HasSubstr("mpirun -np 16"), HasSubstr("(--actor_num_nodes, --actor_num_gpus_per_node)")));
   EXPECT_EQ(thread_ranks(policy({"trainer.nnodes=2", "trainer.n_gpus_per_node=2"}), 4), 1);
   EXPECT_THAT(refusal([] {
                 thread_ranks(policy({"trainer.nnodes=2", "trainer.n_gpus_per_node=8"}), 4);

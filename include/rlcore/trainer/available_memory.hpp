@@ -49,12 +49,15 @@ inline std::optional<std::size_t> available_memory(const std::filesystem::path& 
   return least;
 }
 
-/// Bytes of a device's own memory that could still be had, or the above if its memory is the host's.
+/// Bytes of a device's own memory that could still be had, or, if its memory is the host's, this rank's share of the
+/// above: `ranks` of this machine want as much.
 template <class Device>
-std::optional<std::size_t> available_memory_of(const Device& device) {
+std::optional<std::size_t> available_memory_of(const Device& device, int ranks = 1) {
   if constexpr (requires { device.available_bytes(); })
     if (const std::optional<std::size_t> own = device.available_bytes()) return own;
-  return available_memory();
+  auto host = available_memory();
+  if (host) *host /= static_cast<std::size_t>(ranks);
+  return host;
 }
 
 }  // namespace trainer

@@ -81,7 +81,8 @@ class logger {
   /// the event files also asks for them. Throws file_error.
   logger(const std::vector<std::string>& names, const std::filesystem::path& folder, std::int64_t resumed_step = -1,
          const std::string& events_folder = {})
-      : terminal_(isatty(STDOUT_FILENO) != 0) {
+      // mpirun gives its ranks a terminal for stdout, but none for stderr: then no live line is there to be wiped.
+      : terminal_(isatty(STDOUT_FILENO) != 0 && isatty(STDERR_FILENO) != 0) {
     const auto named = [&](const char* name) { return std::find(names.begin(), names.end(), name) != names.end(); };
     console_ = named("console") || !(named("file") || named("tensorboard"));
     if (folder.empty()) return;

@@ -1,15 +1,15 @@
 // From a command line to ranks: as many as it or mpirun says, each with a device.
 #pragma once
 
-#include <unistd.h>
-
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
 #include <memory>
-#include <thread>
+#include <string>
 
 #include "rlcore/parallel/launch.hpp"
 #include "rlcore/trainer/console.hpp"
+#include "rlcore/trainer/cores.hpp"
 #include "rlcore/trainer/local_place.hpp"
 #include "rlcore/trainer/open_device.hpp"
 #include "rlcore/trainer/options.hpp"
@@ -24,14 +24,14 @@ namespace trainer {
 inline std::unique_ptr<any_device> open_device(const options& opt, local_place place) {
   if (place.size == 1) return open_device(opt);
   device_settings s = read_device(opt);
-  if (s.threads == 0) {
-    // mpirun may have bound the process to a share of the cores already.
-    const auto mine = static_cast<int>(std::thread::hardware_concurrency());
-    const auto all = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
-    s.threads = s.emulator.threads = std::max(1, mine * place.size <= all ? mine : mine / place.size);
-  }
+  if (s.threads == 0) s.threads = s.emulator.threads = core_counts::here().share(place.size);
+  s.emulator.devices = s.npu + place.size;  // one machine for all ranks of a process
   s.npu += place.rank;
-  s.emulator.devices = s.npu + 1;
+  if (parallel::ranks_of_environment() > 1) {  // a file for each process
+    const char* asked = std::getenv("RLCORE_NPU_TRACE");
+    if (s.trace.empty() && asked != nullptr) s.trace = asked;
+    if (!s.trace.empty()) s.trace += "." + std::to_string(parallel::rank_of_environment());
+  }
   return open_device_or_explain(s);
 }
 
@@ -43,6 +43,11 @@ inline void on_ranks(const options& opt, const std::function<void(any_device&, p
   if (opt.known().find("rlcore.zero_stage") != nullptr) {
     read_parallel(opt, std::max(started, threads));
     check_rollout_ranks(opt, std::max(started, threads));
+  }
+  if (parallel::rank_of_environment() == 0 && opt.get<std::string>("trainer.device") != "npu") {
+    const int here = started > 1 ? parallel::ranks_of_this_host() : threads;
+    if (const std::string note = core_counts::here().note(here, started > 1); !note.empty())
+      say("note: %s\n", note.c_str());
   }
   parallel::launch_settings how;
   how.thread_ranks = threads;

@@ -12,6 +12,7 @@
 
 #include "rlcore/core/error.hpp"
 #include "rlcore/parallel/communicator/alone.hpp"
+#include "rlcore/parallel/environment.hpp"
 #include "rlcore/parallel/world.hpp"
 #include "rlcore/trainer/local_place.hpp"
 #include "rlcore/trainer/options.hpp"
@@ -22,9 +23,12 @@ namespace trainer {
 
 class team {
  public:
-  /// Of the ranks `all`, or of this one alone; how they share the work is read from `opt`. Throws config_error.
+  /// Of the ranks `all`, or of this one alone; how they share the work is read from `opt`. Throws config_error, also
+  /// where more ranks were started or asked for than a program without on_ranks() has.
   team(const options& opt, parallel::any_communicator* all)
-      : all_(all != nullptr ? *all : self_), world_(all_, read_parallel(opt, all_.size())) {}
+      : all_(all != nullptr ? *all : alone(opt)), world_(all_, read_parallel(opt, all_.size())) {
+    if (detail::on_npus(opt)) first_npu_ = opt.get<std::int64_t>("rlcore.npu.device");
+  }
   team(const team&) = delete;
   team& operator=(const team&) = delete;
 
@@ -34,11 +38,15 @@ class team {
   bool first() const noexcept { return all_.rank() == 0; }
   int of_this_machine() const { return size() == 1 ? 1 : find_local_place(all_).size; }
 
-  /// "; 4 ranks (threads): zero 3, tree over 8 leaves", or nothing for one rank.
+  /// "; 4 ranks (threads): 4 data, ZeRO stage 3, tree sums over 8 leaves", or nothing for one rank.
   std::string describe() const {
     if (size() == 1) return {};
     const parallel::parallel_settings& s = world_.how();
-    std::string text = "; " + std::to_string(size()) + " ranks (" + all_.engine() + "): ";
+    std::string text = "; " + std::to_string(size()) + " ranks (" + all_.engine() + ")";
+    if (const int here = of_this_machine(); first_npu_ && here > 1)
+      text += " on NPUs " + std::to_string(*first_npu_) + " to " + std::to_string(*first_npu_ + here - 1) +
+              (here < size() ? " of each machine" : "");
+    text += ": ";
     const auto axis = [&](int n, const char* name) {
       if (n > 1) text += std::to_string(n) + " " + name + " x ";
     };
@@ -75,9 +83,19 @@ class team {
   }
 
  private:
+  parallel::any_communicator& alone(const options& opt) {
+    const int started = parallel::ranks_of_environment(), ranks = std::max(started, thread_ranks(opt, started));
+    if (ranks > 1)
+      throw config_error(std::to_string(ranks) +
+                         " ranks: this program has one; trainer::on_ranks (trainer/ranks.hpp) " +
+                         "gives a trainer the others");
+    return self_;
+  }
+
   parallel::any_communicator_of<parallel::alone> self_{parallel::alone{}};
   parallel::any_communicator& all_;
   mutable parallel::world world_;
+  std::optional<std::int64_t> first_npu_;
 };
 
 }  // namespace trainer

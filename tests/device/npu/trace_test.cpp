@@ -11,8 +11,6 @@
 #include <thread>
 #include <vector>
 
-#include "data/scratch.hpp"
-
 namespace {
 
 using namespace rlcore::ascend;
@@ -120,8 +118,7 @@ TEST_F(trace, numbers_threads_and_refuses_a_second_provider) {
 }
 
 TEST(trace_file, is_asked_for_by_an_environment_variable) {
-  const scratch::folder place;
-  const std::string path = (place / "calls.txt").string();
+  const std::string path = testing::TempDir() + "npu_trace.txt";
   const calls target = idle();
   EXPECT_EQ(&traced_if_asked(target), &target);
   ASSERT_EQ(setenv("RLCORE_NPU_TRACE", path.c_str(), 1), 0);
@@ -137,6 +134,7 @@ TEST(trace_file, is_asked_for_by_an_environment_variable) {
   ASSERT_EQ(setenv("RLCORE_NPU_TRACE", "/no/such/folder/x", 1), 0);
   EXPECT_THROW(traced_if_asked(target), rlcore::file_error);
   ASSERT_EQ(unsetenv("RLCORE_NPU_TRACE"), 0);
+  std::remove(path.c_str());
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ class emulator {
  public:
   /// The machine as it was configured last, or as emulated::settings has it.
   emulator() = default;
-  /// Configures the machine. Throws config_error while it is initialised.
+  /// Configures the machine. Throws config_error while it is initialised with other settings.
   explicit emulator(emulated::settings s) { emulated::configure(std::move(s)); }
 
   std::string name() const { return "emulator of " + emulated::machine_settings().soc; }

@@ -204,11 +204,10 @@ void sample_and_judge(Device& device, const options& opt, const judge& judge, ev
                     longest_prompt, longest, config.max_position_embeddings));
   how.max_sequences = opt.get<std::int64_t>("rollout.max_num_seqs");
   how.max_batched_tokens = opt.get<std::int64_t>("rollout.max_num_batched_tokens");
-  if (const auto memory = available_memory_of(device)) {
-    const int sharing = ranks == nullptr ? 1 : find_local_place(*ranks).size;
-    how.max_cache_bytes = static_cast<std::size_t>(opt.get<double>("rollout.gpu_memory_utilization") *
-                                                   static_cast<double>(*memory) / sharing);
-  }
+  const int sharing = ranks == nullptr ? 1 : find_local_place(*ranks).size;
+  if (const auto memory = available_memory_of(device, sharing))
+    how.max_cache_bytes =
+        static_cast<std::size_t>(opt.get<double>("rollout.gpu_memory_utilization") * static_cast<double>(*memory));
   if (opt.get<std::string>("rlcore.rollout_weights") == "int8") how.weights = weight_format::int8;
 
   if (static_cast<std::int64_t>(tokenizer.vocab_size()) > config.vocab_size)

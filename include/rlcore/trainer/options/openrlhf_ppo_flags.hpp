@@ -1,6 +1,8 @@
 // From the flags of OpenRLHF's train_ppo_ray to the keys that the policy trainers read.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -39,7 +41,11 @@ void map_openrlhf_models(options& opt, Set&& set) {
       throw config_error("--reward_pretrain " + *reward + ": expected one reward model");
     set("reward_model.enable", value(true));
     set("reward_model.model.path", value(*reward));
+    set("rlcore.normalize_reward", opt.at("normalize_reward"));
   }
+  if (opt.get<bool>("normalize_reward"))
+    opt.note(reward && !remote ? "--normalize_reward: of the reward model's scores; the critic's values are their own"
+                               : "--normalize_reward: no effect without a reward model (--reward_pretrain)");
   for (const std::string model : {"actor_rollout_ref.model.", "critic.model."}) {
     set(model + "lora_rank", opt.at("lora_rank"));
     set(model + "lora_alpha", opt.at("lora_alpha"));
@@ -55,10 +61,22 @@ template <class Set>
 void map_openrlhf_data(options& opt, Set&& set) {
   if (!opt.get<bool>("apply_chat_template"))
     throw config_error("--apply_chat_template is missing: prompts go through the model's chat template here, always");
-  if (!opt.at("prompt_data").is_null()) set("data.train_files", opt.at("prompt_data"));
+  const auto files = [&](const char* name) {
+    value::list all;
+    for (const std::string& text : opt.list(name))
+      for (std::size_t at = 0; at <= text.size();) {
+        const std::size_t comma = std::min(text.find(',', at), text.size());
+        all.emplace_back(text.substr(at, comma - at));
+        at = comma + 1;
+      }
+    return value(std::move(all));
+  };
+  if (!opt.at("prompt_data").is_null()) set("data.train_files", files("prompt_data"));
   const bool evaluates = !opt.at("eval_dataset").is_null() || opt.is_set("data.val_files");
   if (!evaluates) set("data.val_files", opt.at("data.train_files"));  // opened, never sampled
-  if (!opt.at("eval_dataset").is_null()) set("data.val_files", opt.at("eval_dataset"));
+  if (!opt.at("eval_dataset").is_null()) set("data.val_files", files("eval_dataset"));
+  set("data.train_max_samples", opt.at("max_samples"));
+  set("data.val_max_samples", opt.at("max_samples"));
   set("data.prompt_key", opt.at("input_key"));
   if (!opt.at("label_key").is_null()) set("rlcore.label_key", opt.at("label_key"));
   set("data.max_prompt_length", opt.at("prompt_max_len"));

@@ -64,11 +64,18 @@ inline strategy_keys read_strategy(const options& opt) {
   return k;
 }
 
+/// Whether ranks have NPUs, real or emulated.
+inline bool on_npus(const options& opt) { return opt.get<std::string>("trainer.device").starts_with("npu"); }
+
+/// A ring needs an attention that can stop between keys: not the NPU's.
 inline parallel::context_kind context_kind_of(const options& opt, const strategy_keys& k) {
   const std::string name = opt.find<std::string>("rlcore.context_kind")
                                .value_or(k.strategy == "zero"       ? "gather_kv"
-                                         : k.strategy == "megatron" ? "ring"
-                                                                    : "ulysses");
+                                         : k.strategy != "megatron" ? "ulysses"
+                                         : on_npus(opt)             ? "gather_kv"
+                                                                    : "ring");
+  if (name == "ring" && on_npus(opt))
+    throw config_error("rlcore.context_kind=ring: not on the NPU; expected gather_kv or ulysses");
   return parallel::named<parallel::context_kind>(parallel::context_kind_names, name);
 }
 
@@ -105,6 +112,13 @@ inline void check_other_models(const options& opt, const strategy_keys& actor) {
   }
 }
 
+/// What OpenRLHF calls the two keys, for programs that take its flags.
+inline std::string rank_flags(const options& opt) {
+  for (const flag& f : opt.known().flags())
+    if (f.key == "trainer.nnodes") return " (--actor_num_nodes, --actor_num_gpus_per_node)";
+  return {};
+}
+
 }  // namespace detail
 
 /// Ranks that the command line asks for; 0 if it does not say.
@@ -121,15 +135,15 @@ inline int thread_ranks(const options& opt, int started) {
   const std::int64_t asked = asked_ranks(opt), nodes = opt.get<std::int64_t>("trainer.nnodes");
   if (started > 1) {
     if (asked > 0 && asked != started)
-      throw config_error("trainer.nnodes=" + std::to_string(nodes) +
-                         " x trainer.n_gpus_per_node=" + std::to_string(asked / nodes) + " = " + std::to_string(asked) +
-                         " ranks, mpirun started " + std::to_string(started) + ": leave both out, or start as many");
+      throw config_error("trainer.nnodes=" + std::to_string(nodes) + " x trainer.n_gpus_per_node=" +
+                         std::to_string(asked / nodes) + " = " + std::to_string(asked) + " ranks, mpirun started " +
+                         std::to_string(started) + ": leave both out, or start as many" + detail::rank_flags(opt));
     return 1;
   }
   if (nodes > 1)
-    throw config_error("trainer.nnodes=" + std::to_string(nodes) +
-                       ": ranks on several machines are started by MPI: " + "mpirun -np " + std::to_string(asked) +
-                       " --hostfile hosts build/bin/" + opt.known().program + " ...; without it trainer.nnodes=1");
+    throw config_error("trainer.nnodes=" + std::to_string(nodes) + ": ranks on several machines are started by MPI: " +
+                       "mpirun -np " + std::to_string(asked) + " --hostfile hosts build/bin/" + opt.known().program +
+                       " ...; without it trainer.nnodes=1" + detail::rank_flags(opt));
   if (asked > 1024)
     throw config_error("trainer.n_gpus_per_node=" + std::to_string(asked) +
                        ": expected at most 1024 ranks in one process");
@@ -147,16 +161,23 @@ inline parallel::parallel_settings read_parallel(const options& opt, int ranks) 
   s.leaves = static_cast<int>(opt.get<std::int64_t>("rlcore.gradient_leaves"));
   s.row_chunks = static_cast<int>(opt.get<std::int64_t>("rlcore.row_chunks"));
   if (opt.known().find("trainer.balance_batch") != nullptr) s.balance = opt.get<bool>("trainer.balance_batch");
+  if (s.row_chunks > 0 && detail::on_npus(opt))
+    throw config_error("rlcore.row_chunks=" + std::to_string(s.row_chunks) + ": not on the NPU; expected 0");
   if (ranks == 1) return s;
 
   detail::check_other_models(opt, k);
+  if (k.tensor.ranks > 1 && detail::on_npus(opt))
+    throw config_error(k.tensor.text() +
+                       ": expected 1 on NPUs; strategy=fsdp (rlcore.zero_stage=3) shares the weights");
   if (k.pipeline.ranks > 1)
     throw config_error(k.pipeline.text() + ": expected 1; layers are not shared between ranks in this build, " +
                        "tensor_model_parallel_size and use_distributed_optimizer save the same memory");
   const std::int64_t product = k.tensor.ranks * k.context.ranks;
   if (ranks % product != 0)
-    throw config_error(k.tensor.text() + " x " + k.context.text() + " does not divide the " + std::to_string(ranks) +
-                       " ranks");
+    throw config_error((k.context.ranks == 1  ? k.tensor.text()
+                        : k.tensor.ranks == 1 ? k.context.text()
+                                              : k.tensor.text() + " x " + k.context.text()) +
+                       " does not divide the " + std::to_string(ranks) + " ranks");
   const std::int64_t shared = ranks / k.tensor.ranks;
   if (shared % k.expert.ranks != 0)
     throw config_error(k.expert.text() + " does not divide the " + std::to_string(shared) +

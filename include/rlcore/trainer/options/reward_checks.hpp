@@ -76,9 +76,10 @@ inline void check_reward_source(options& opt) {
     if (!path && !command && opt.is_set(key))
       opt.note(std::string(key) + " has no effect: it belongs to an external reward function");
   if (!model)
-    for (const char* key : {"reward_model.model.path", "reward_model.model.input_tokenizer", "reward_model.max_length",
-                            "reward_model.micro_batch_size_per_gpu", "reward_model.micro_batch_size",
-                            "reward_model.use_dynamic_bsz", "reward_model.forward_max_token_len_per_gpu"})
+    for (const char* key :
+         {"reward_model.model.path", "reward_model.model.input_tokenizer", "reward_model.max_length",
+          "reward_model.micro_batch_size_per_gpu", "reward_model.micro_batch_size", "reward_model.use_dynamic_bsz",
+          "reward_model.forward_max_token_len_per_gpu", "rlcore.normalize_reward"})
       if (opt.is_set(key)) opt.note(std::string(key) + " has no effect without reward_model.enable=True");
   if (opt.find<std::int64_t>("reward_model.micro_batch_size") &&
       opt.find<std::int64_t>("reward_model.micro_batch_size_per_gpu"))

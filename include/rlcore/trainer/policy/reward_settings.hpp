@@ -27,6 +27,7 @@ struct model_reward {
   std::string path = {};
   bool own_tokens = true;                                     ///< it reads the policy's tokens (input_tokenizer=null)
   std::int64_t max_length = 0, max_rows = 0, max_tokens = 0;  ///< 0: no limit
+  bool normalize = false;                                     ///< (score - mean) / std of its config.json
 };
 
 struct reward_settings {
@@ -64,6 +65,7 @@ inline reward_settings read_reward_settings(const options& opt) {
     model_reward& m = s.model.emplace();
     m.path = opt.get<std::string>("reward_model.model.path");
     m.own_tokens = !opt.find<std::string>("reward_model.model.input_tokenizer");
+    m.normalize = opt.get<bool>("rlcore.normalize_reward");
     m.max_length = opt.find<std::int64_t>("reward_model.max_length").value_or(0);
     if (opt.find<bool>("reward_model.use_dynamic_bsz").value_or(false))
       m.max_tokens = opt.get<std::int64_t>("reward_model.forward_max_token_len_per_gpu");

@@ -36,6 +36,7 @@ struct reward_kl_settings {
 struct policy_settings {
   // data
   std::vector<std::string> train_files, val_files;
+  std::int64_t train_rows = -1, val_rows = -1;  ///< only the first so many; <= 0: all
   std::string prompt_key, source_key = "data_source", label_key, default_source;
   std::optional<bool> enable_thinking = {};  ///< of the chat template; unset: its default
   std::int64_t max_prompt_length = 0, max_response_length = 0;
@@ -196,6 +197,8 @@ inline policy_settings read_settings(const options& opt) {
   policy_settings s;
   s.train_files = opt.list("data.train_files");
   s.val_files = opt.list("data.val_files");
+  s.train_rows = opt.get<std::int64_t>("data.train_max_samples");
+  s.val_rows = opt.get<std::int64_t>("data.val_max_samples");
   s.prompt_key = opt.get<std::string>("data.prompt_key");
   s.source_key = opt.get<std::string>("data.reward_fn_key");
   if (const value* thinking = opt.at("data.apply_chat_template_kwargs").find("enable_thinking"))

@@ -33,12 +33,22 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Reads the prompts of all files; unless `quiet`, says how many there are and how many were left out as too long.
+/// Reads the prompts of all files, or of their first `most` rows; unless `quiet`, says how many there are and how many
+/// were left out as too long.
 inline data::prompt_dataset open_prompts(const std::vector<std::string>& files, const policy_settings& s,
                                          const text::tokenizer& tokenizer, const text::chat_template& chat,
-                                         const reward_source& rewards, const char* name, bool quiet = false) {
+                                         const reward_source& rewards, const char* name, bool quiet = false,
+                                         std::int64_t most = -1) {
   std::vector<data::table> tables;
-  for (const std::string& file : files) tables.push_back(data::read_table(checkpoint::expand_home(file)));
+  for (const std::string& file : files) {
+    tables.push_back(data::read_table(checkpoint::expand_home(file)));
+    auto& rows = tables.back().rows;
+    if (most > 0 && std::ssize(rows) >= most) {
+      rows.resize(static_cast<std::size_t>(most));
+      break;
+    }
+    if (most > 0) most -= std::ssize(rows);
+  }
   const data::prompt_settings how{.prompt_key = s.prompt_key,
                                   .source_key = s.source_key,
                                   .max_prompt_length = static_cast<std::size_t>(s.max_prompt_length),
@@ -78,13 +88,12 @@ inline std::size_t count_copies(const data::prompt_dataset& prompts) {
 }
 
 /// Bytes of keys and values that sampling may take: gpu_memory_utilization of the device's memory that is available
-/// now, or of this rank's share of it where `ranks` do; `part` of the heads is this rank's. Throws config_error if that
-/// does not hold one sequence of the longest kind.
+/// now, or of this rank's share where the memory is that of `ranks`; `part` of the heads is this rank's. Throws
+/// config_error if that does not hold one sequence of the longest kind.
 template <class Device>
 std::size_t rollout_cache_bytes(const Device& device, const policy_settings& s, const nn::config& c, int ranks = 1,
                                 const nn::partition& part = {}) {
-  auto available = available_memory_of(device);
-  if (available) *available /= static_cast<std::size_t>(ranks);
+  const auto available = available_memory_of(device, ranks);
   if (!available) return s.max_cache_bytes;
   const auto bytes = static_cast<std::size_t>(s.cache_share * static_cast<double>(*available));
   const std::size_t needed = nn::kv_cache<Device>::page_bytes(c, part) *
@@ -228,8 +237,9 @@ std::optional<double> train_policy(Device& device, const options& opt, const Alg
   if (eos.empty()) throw format_error(folder.string() + ": neither config.json nor the tokenizer names an EOS token");
 
   const opened_rewards rewards(device, s.reward, folder, s.logits_bytes, own);
-  const data::prompt_dataset train = open_prompts(s.train_files, s, tokenizer, chat, *rewards, "train");
-  const data::prompt_dataset val = open_prompts(s.val_files, s, tokenizer, chat, *rewards, "val");
+  const data::prompt_dataset train =
+      open_prompts(s.train_files, s, tokenizer, chat, *rewards, "train", false, s.train_rows);
+  const data::prompt_dataset val = open_prompts(s.val_files, s, tokenizer, chat, *rewards, "val", false, s.val_rows);
   if (const std::size_t copies = count_copies(train); copies > 0)
     say(fmt::format("note: {} of {} training prompts are copies of earlier ones", copies, train.size()));
   const batch_plan plan = make_batch_plan(opt, std::ssize(train.prompts), ranks.size());
@@ -345,10 +355,11 @@ std::optional<double> train_policy(Device& device, const options& opt, parallel:
 
 /// The same with a reward function of your own: f(answer) gives a number or a verify::verdict.
 template <class Device, reward_function F>
-std::optional<double> train_policy(Device& device, const options& opt, F function) {
+std::optional<double> train_policy(Device& device, const options& opt, F function,
+                                   parallel::any_communicator* all = nullptr) {
   const policy_settings s = read_settings(opt);
   function_rewards<F> own(std::move(function), s.reward.dapo_manager);
-  return train_policy(device, opt, s.algorithm, false, &own);
+  return train_policy(device, opt, s.algorithm, false, &own, all);
 }
 
 #if defined(RLCORE_LINKED_TRAINERS)  // compiled in rlcore::trainers

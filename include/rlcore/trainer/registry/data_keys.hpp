@@ -18,6 +18,8 @@ inline constexpr key data[] = {
     {"data.filter_overlong_prompts", boolean, "False", honoured, "drop rows whose prompt is too long"},
     {"data.truncation", text, "error", honoured, "what happens to a prompt that is still too long",
      words("error|left|right|middle")},
+    {"data.train_max_samples", integer, "-1", honoured, "only the first so many rows; <= 0: all"},
+    {"data.val_max_samples", integer, "-1", honoured, "the same for validation"},
     {"data.shuffle", boolean, "True", honoured, "new order of the rows in each epoch, from rlcore.seed"},
     {"data.reward_fn_key", text, "data_source", honoured, "column that chooses the reward function"},
     {"data.apply_chat_template_kwargs", dictionary, "{}", honoured,

@@ -55,7 +55,7 @@ inline registry main_ppo_registry(std::string program, std::string summary, cons
   known.add(std::span(&estimator, 1));
   known.add_as_flags(keys::openrlhf_ppo).add_as_flags(keys::openrlhf_machine);
   constexpr flag pairs[] = {{"reward_clip_range", "reward_clip_range", 2}, {"adam_betas", "adam_betas", 2}};
-  known.add_flags(pairs);
+  known.add_flags(pairs).add_flags(keys::openrlhf_ppo_flags);
   known.check = [](options& opt) {
     apply_openrlhf_flags(opt);
     check_policy_options(opt);

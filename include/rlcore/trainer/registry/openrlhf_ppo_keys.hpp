@@ -1,6 +1,7 @@
 // The flags of OpenRLHF's train_ppo_ray (0.7.5), with its defaults.
 #pragma once
 
+#include "rlcore/trainer/registry/flag.hpp"
 #include "rlcore/trainer/registry/key.hpp"
 
 RLCORE_BEGIN
@@ -11,9 +12,12 @@ inline constexpr key openrlhf_ppo[] = {
     {"pretrain", text, "null", honoured, "folder of the policy's model"},
     {"critic_pretrain", text, "null", honoured, "folder of the critic's; null: the reward model's, else the policy's"},
     {"reward_pretrain", text, "null", honoured, "folder of a reward model"},
+    {"normalize_reward", boolean, "False", honoured,
+     "scores of the reward model by the mean and deviation of its config.json (rlcore.normalize_reward)"},
     {"remote_rm_url", text, "null", honoured, "a program that scores (custom_reward_function.path); no HTTP here"},
-    {"prompt_data", texts, "null", honoured, "training rows"},
-    {"eval_dataset", texts, "null", honoured, "validation rows"},
+    {"prompt_data", texts, "null", honoured, "training rows: files, separated by commas"},
+    {"eval_dataset", texts, "null", honoured, "validation rows, as prompt_data"},
+    {"max_samples", integer, "100000000", honoured, "most rows of either", at_least(1)},
     {"input_key", text, "input", honoured, "column of the prompt: a text or a list of messages"},
     {"label_key", text, "null", honoured, "column of the right answer; null: verl's reward_model.ground_truth"},
     {"apply_chat_template", boolean, "False", honoured, "prompts go through the model's chat template; needed here"},
@@ -61,10 +65,8 @@ inline constexpr key openrlhf_ppo[] = {
     {"gradient_checkpointing", boolean, "False", honoured, "recompute activations: less memory, same result"},
     {"seed", integer, "42", honoured, "seed of shuffling and sampling", at_least(0)},
     {"use_wandb", text, "null", honoured, "not in this build: metrics go to the console and to metrics.jsonl"},
-    {"max_samples", integer, "100000000", fixed, "rows to read"},
     {"prompt_data_probs", text, "null", fixed, "shares of several data sets"},
     {"input_template", text, "null", fixed, "text around a prompt"},
-    {"normalize_reward", boolean, "False", fixed, "rewards by the reward model's mean and deviation"},
     {"enable_ema", boolean, "False", fixed, "moving average of the weights"},
     {"load_in_4bit", boolean, "False", fixed, "weights in 4 bit"},
     {"lora_rank", integer, "0", honoured, "rank of LoRA adapters of policy and critic; 0 trains all weights",
@@ -87,18 +89,16 @@ inline constexpr key openrlhf_ppo[] = {
 inline constexpr key openrlhf_machine[] = {
     {"prompt_split", text, "train", accepted, "files are read whole"},
     {"eval_split", text, "train", accepted, "files are read whole"},
-    {"ref_num_nodes", integer, "1", accepted, "machines"},
-    {"ref_num_gpus_per_node", integer, "8", accepted, "machines"},
-    {"reward_num_nodes", integer, "1", accepted, "machines"},
-    {"reward_num_gpus_per_node", integer, "8", accepted, "machines"},
-    {"actor_num_nodes", integer, "1", accepted, "machines"},
-    {"actor_num_gpus_per_node", integer, "8", accepted, "machines"},
-    {"critic_num_nodes", integer, "1", accepted, "machines"},
-    {"critic_num_gpus_per_node", integer, "8", accepted, "machines"},
-    {"colocate_actor_ref", boolean, "False", accepted, "machines"},
-    {"colocate_critic_reward", boolean, "False", accepted, "machines"},
-    {"colocate_all_models", boolean, "False", accepted, "machines"},
-    {"vllm_num_engines", integer, "null", accepted, "engine"},
+    {"ref_num_nodes", integer, "1", accepted, "the reference is on the actor's ranks"},
+    {"ref_num_gpus_per_node", integer, "8", accepted, "the reference is on the actor's ranks"},
+    {"reward_num_nodes", integer, "1", accepted, "the reward model is on the actor's ranks"},
+    {"reward_num_gpus_per_node", integer, "8", accepted, "the reward model is on the actor's ranks"},
+    {"critic_num_nodes", integer, "1", accepted, "the critic is on the actor's ranks"},
+    {"critic_num_gpus_per_node", integer, "8", accepted, "the critic is on the actor's ranks"},
+    {"colocate_actor_ref", boolean, "False", accepted, "all models are on the actor's ranks, always"},
+    {"colocate_critic_reward", boolean, "False", accepted, "all models are on the actor's ranks, always"},
+    {"colocate_all_models", boolean, "False", accepted, "all models are on the actor's ranks, always"},
+    {"vllm_num_engines", integer, "null", accepted, "as many as the ranks make (vllm_tensor_parallel_size)"},
     {"vllm_tensor_parallel_size", integer, "1", honoured,
      "if given: ranks that have one copy of the weights together while they sample", at_least(1)},
     {"vllm_sync_backend", text, "nccl", accepted, "engine"},
@@ -124,7 +124,6 @@ inline constexpr key openrlhf_machine[] = {
     {"grad_accum_dtype", text, "null", accepted, "DeepSpeed"},
     {"actor_init_on_gpu", boolean, "False", accepted, "DeepSpeed"},
     {"ref_reward_offload", boolean, "False", accepted, "DeepSpeed"},
-    {"bf16", boolean, "False", accepted, "rlcore.compute=bfloat16 is the same here"},
     {"flash_attn", boolean, "False", accepted, "kernels"},
     {"use_liger_kernel", boolean, "False", accepted, "kernels"},
     {"packing_samples", boolean, "False", accepted, "padding is never computed here"},
@@ -138,6 +137,11 @@ inline constexpr key openrlhf_machine[] = {
     {"wandb_project", text, "openrlhf_train_ppo", accepted, "tracker"},
     {"wandb_run_name", text, "null", accepted, "tracker"},
 };
+
+/// Flags that stand for one key each. Machines and devices of the actor are ranks.
+inline constexpr flag openrlhf_ppo_flags[] = {{"actor_num_nodes", "trainer.nnodes"},
+                                              {"actor_num_gpus_per_node", "trainer.n_gpus_per_node"},
+                                              {"bf16", "rlcore.compute", flag::switch_only, "bfloat16"}};
 
 }  // namespace trainer::keys
 RLCORE_END

@@ -85,6 +85,8 @@ inline constexpr key own_reward[] = {
     {"rlcore.reward_timeout", real, "60", honoured, "seconds it may take for one answer", at_least(0.001)},
     {"rlcore.reward_on_failure", text, "error", honoured,
      "an answer that cannot be scored ends the run, or counts 0 and reward/failed", words("error|zero")},
+    {"rlcore.normalize_reward", boolean, "False", honoured,
+     "a reward model's score x becomes (x - mean) / std, which are in its config.json (rm_trainer writes them)"},
 };
 
 }  // namespace trainer::keys

@@ -107,12 +107,14 @@ class machine {
   bool at_exit_ = false;
 };
 
-/// The machine's settings from the next aclInit on; everything starts anew. Throws config_error for a machine that
-/// cannot be, and while the machine is initialised.
+/// The machine's settings from the next aclInit on; everything starts anew. Ranks that are threads ask for the same
+/// machine one after the other: settings that it has already change nothing. Throws config_error for a machine that
+/// cannot be, and while another one is initialised.
 inline void configure(settings s) {
   validate(s);
   machine& m = machine::instance();
   const std::scoped_lock lock(m.life, m.mutex);
+  if (m.initialised && m.settings == s) return;
   if (m.initialised) throw config_error("the emulated machine is in use: configure it before aclInit");
   m.settings = std::move(s);
 }

@@ -33,6 +33,8 @@ struct settings {
   /// Freed memory of a device is handed out again only when more than this has been freed since, or nothing is left.
   std::size_t quarantine_bytes = std::size_t{64} << 20;
   int collective_milliseconds = 60000;  ///< how long a rank waits for another before the work of all ends
+
+  friend bool operator==(const settings&, const settings&) = default;
 };
 
 /// Throws config_error if no such machine can be.
