@@ -85,6 +85,20 @@ TEST_F(model_rewards, is_the_value_at_the_last_token) {
   }
 }
 
+TEST_F(model_rewards, are_centred_and_scaled_by_the_model_s_own_moments) {
+  const auto open = [&] {
+    return trainer::model_rewards<cpu>(device, {.path = rm.string(), .normalize = true}, files.model, 1 << 20);
+  };
+  EXPECT_THROW(open(), format_error);  // its config.json has none
+  auto config = nlohmann::json::parse(scratch::read(rm / "config.json"));
+  config["mean"] = -1.5, config["std"] = 0.25;
+  scratch::write(rm / "config.json", config.dump());
+  auto rewards = open();
+  rewards.score(batch, prompts, tokenizer);
+  for (const trajectory& t : batch)
+    EXPECT_EQ(t.reward, static_cast<float>((static_cast<double>(value_of(t.tokens)) + 1.5) * 4));
+}
+
 TEST_F(model_rewards, another_tokenizer_reads_the_conversation_anew) {
   const std::vector<std::string> corpus{"system\nuser\nassistant\n How many apples has Ann?"},
       special{"<|endoftext|>", "<|im_start|>", "<|im_end|>"};

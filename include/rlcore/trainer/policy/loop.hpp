@@ -71,7 +71,7 @@ class policy_loop {
         save_if_missing();
         break;
       }
-      timing_metrics(batch_, time, m);
+      timing_metrics(batch_, time, m, run_.ranks == nullptr ? 1 : run_.ranks->all().size());
       m.set("perf/cpu_memory_used_gb", resident_memory_gib());
       count(m);
       log_.write(state_.step, m);

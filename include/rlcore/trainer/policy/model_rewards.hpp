@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,6 +15,7 @@
 #include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/checkpoint/resolve_model.hpp"
 #include "rlcore/core/error.hpp"
+#include "rlcore/data/file.hpp"
 #include "rlcore/nn/values.hpp"
 #include "rlcore/tensor/ragged.hpp"
 #include "rlcore/text/chat_template.hpp"
@@ -41,6 +43,7 @@ class model_rewards final : public reward_source {
     checkpoint::load_weights(folder_, model_.parameters(), weights);
     model_.weights().upload(weights);
     const std::int64_t positions = model_.settings().max_position_embeddings;
+    if (how.normalize) read_moments();
     longest_ = how.max_length > 0 ? std::min(how.max_length, positions) : positions;
     const auto vocabulary = static_cast<std::int64_t>(text::tokenizer::load(policy_folder).vocab_size());
     if (!how.own_tokens && !same_text(policy_folder)) {
@@ -63,7 +66,7 @@ class model_rewards final : public reward_source {
     scored_ += std::ssize(batch);
     const std::vector<float> scores = values(sequences);
     for (std::size_t i = 0; i < batch.size(); ++i) {
-      batch[i].verdict = judged(static_cast<double>(scores[i])).verdict;
+      batch[i].verdict = judged((static_cast<double>(scores[i]) - mean_) / std_).verdict;
       batch[i].accuracy.reset();
       batch[i].reward = static_cast<float>(batch[i].score());
     }
@@ -90,6 +93,20 @@ class model_rewards final : public reward_source {
                          ": no reward model; expected architectures ...ForSequenceClassification with 1 label, such as "
                          "rm_trainer writes");
     return config;
+  }
+
+  /// The mean and deviation of rewards that OpenRLHF's and our reward trainers leave behind.
+  void read_moments() {
+    const std::filesystem::path path = folder_ / "config.json";
+    const auto json = nlohmann::json::parse(data::read_file(path), nullptr, false);
+    const auto number = [&](const char* name) {
+      if (!json.contains(name) || !json[name].is_number())
+        throw format_error(path.string() + ": no number '" + name +
+                           "', which rlcore.normalize_reward needs; rm_trainer writes it if it has evaluation rows");
+      return json[name].template get<double>();
+    };
+    mean_ = number("mean"), std_ = number("std");
+    if (!(std_ > 0)) throw format_error(path.string() + ": std is not above 0");
   }
 
   bool same_text(const std::filesystem::path& policy_folder) const {
@@ -138,6 +155,7 @@ class model_rewards final : public reward_source {
   nn::workspace<Device> space_;
   std::optional<std::pair<text::tokenizer, text::chat_template>> own_;
   std::int64_t longest_ = 0, scored_ = 0, truncated_ = 0;
+  double mean_ = 0, std_ = 1;
 };
 
 }  // namespace trainer

@@ -130,8 +130,8 @@ double rollout_entropy(std::span<const trajectory> batch, const Algorithm& algor
   return total;
 }
 
-/// timing_s/*, timing_per_token_ms/* and perf/* from the stages of the step; one device.
-inline void timing_metrics(std::span<const trajectory> batch, const stages& time, metrics& out) {
+/// timing_s/*, timing_per_token_ms/* and perf/* from the stages of the step on `ranks` ranks.
+inline void timing_metrics(std::span<const trajectory> batch, const stages& time, metrics& out, int ranks = 1) {
   double tokens = 0, response_tokens = 0;
   for (const trajectory& t : batch) {
     tokens += static_cast<double>(t.tokens.size());
@@ -146,7 +146,7 @@ inline void timing_metrics(std::span<const trajectory> batch, const stages& time
   const double step = time.seconds("step");
   out.set("perf/total_num_tokens", static_cast<std::int64_t>(tokens));
   out.set("perf/time_per_step", step);
-  out.set("perf/throughput", tokens / step);
+  out.set("perf/throughput", throughput(tokens, step, ranks));
 }
 
 }  // namespace trainer

@@ -28,6 +28,7 @@ struct supervised_run {
   Task& task;
   std::filesystem::path tokenizer_folder;  ///< whose files go into every checkpoint
   std::filesystem::path root;
+  int ranks = 1;
 };
 
 template <class Device, class Task>
@@ -60,7 +61,7 @@ class supervised_loop {
       time("step", [&] { step(m, time); });
       for (const auto& [name, seconds] : time.all()) m.set("timing_s/" + name, seconds);
       if (m.contains("perf/total_num_tokens"))
-        m.set("perf/throughput", throughput(m.get("perf/total_num_tokens"), time.seconds("step")));
+        m.set("perf/throughput", throughput(m.get("perf/total_num_tokens"), time.seconds("step"), run_.ranks));
       m.set("perf/cpu_memory_used_gb", resident_memory_gib());
       count(m);
       log_.write(state_.step, m);

@@ -77,7 +77,7 @@ void train_supervised(Device& device, const options& opt, supervised_settings se
                                       checkpoint::expand_home(settings.tensorboard_dir).string())
                              : logger({"file"}, {});  // which keeps the rows and writes nothing
   progress bar(stderr, ranks.first() && isatty(fileno(stderr)) != 0);
-  supervised_loop<Device, Task> loop({settings, plan, model, task, base.folder, root}, state, log, bar);
+  supervised_loop<Device, Task> loop({settings, plan, model, task, base.folder, root, ranks.size()}, state, log, bar);
   loop.run();
   if (!ranks.first()) return;
 
