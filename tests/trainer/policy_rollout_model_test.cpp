@@ -102,7 +102,7 @@ void on_ranks(const setting& s, F&& f) {
       const auto whole = policy.summon();
       policy.model.initialize(11);
     }
-    trainer::rollout_model<counting_cpu> rollout(policy, s.size);
+    trainer::rollout_model<counting_cpu> rollout(policy, s.size, s.zero == 3 ? 1000 : 1 << 20);
     f(device, policy, rollout);
   });
 }

@@ -1,6 +1,7 @@
 // The policy as it samples: cut in tensor parallel groups of its own, filled from the layout in which it is trained.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 
 #include "rlcore/nn/causal_lm.hpp"
@@ -19,10 +20,11 @@ namespace trainer {
 template <class Device>
 class rollout_model {
  public:
-  /// Made by all ranks of the policy's world together; `size` divides their number. Throws config_error unless the
-  /// model can be cut so.
-  rollout_model(trainee<Device>& policy, int size)
+  /// Made by all ranks of the policy's world together; `size` divides their number; `bucket` values come in, and go
+  /// out, at a time. Throws config_error unless the model can be cut so.
+  rollout_model(trainee<Device>& policy, int size, std::size_t bucket = std::size_t{1} << 24)
       : policy_(&policy),
+        bucket_(bucket),
         groups_(policy.world()->all().size() / size),
         group_(policy.world()->all().rank() / size),
         ranks_(policy.world()->all().split(group_, policy.world()->all().rank() % size)),
@@ -49,12 +51,13 @@ class rollout_model {
   /// The weights of training as they are now; no memory for any. All ranks of the world call fill() together.
   void fill() {
     model_.gain_weights();
-    hand_over_.run(*policy_, model_);
+    hand_over_.run(*policy_, model_, bucket_);
   }
   void drop() { model_.drop_weights(); }
 
  private:
   trainee<Device>* policy_;
+  std::size_t bucket_;
   int groups_, group_;
   std::unique_ptr<parallel::any_communicator> ranks_;
   nn::tensor_group_of<parallel::any_communicator> tensor_;

@@ -108,7 +108,8 @@ std::size_t rollout_cache_bytes(const Device& device, const policy_settings& s, 
 
 /// The policy as groups of ranks sample from it. Throws config_error, naming the key, unless it can be cut so.
 template <class Device>
-void open_rollout(std::optional<rollout_model<Device>>& to, actor<Device>& policy, const detail::asked_size& asked) {
+void open_rollout(std::optional<rollout_model<Device>>& to, actor<Device>& policy, const detail::asked_size& asked,
+                  std::int64_t bucket_megabytes) {
   nn::partition part;
   part.tensor_size = static_cast<int>(asked.ranks);
   try {
@@ -116,7 +117,7 @@ void open_rollout(std::optional<rollout_model<Device>>& to, actor<Device>& polic
   } catch (const config_error& e) {
     throw config_error(asked.text() + ": " + e.what());
   }
-  to.emplace(policy, part.tensor_size);
+  to.emplace(policy, part.tensor_size, (static_cast<std::size_t>(bucket_megabytes) << 20) / sizeof(float));
 }
 
 /// "replay  24 responses from runs/a/rollouts ...".
@@ -262,7 +263,9 @@ std::optional<double> train_policy(Device& device, const options& opt, const Alg
 
   actor<Device> policy(device, config, settings, &ranks.world());
   std::optional<rollout_model<Device>> rollout;
-  if (rollout_group) open_rollout(rollout, policy, *rollout_group);
+  if (rollout_group)
+    open_rollout(rollout, policy, *rollout_group,
+                 opt.get<std::int64_t>("actor_rollout_ref.rollout.update_weights_bucket_megabytes"));
   std::string model_text =
       fmt::format("{}: {}, {} layers, hidden {}, {:.3g} M parameters", folder.string(), nn::name_of(config.model),
                   config.num_hidden_layers, config.hidden_size, static_cast<double>(policy.model.size()) * 1e-6);

@@ -22,7 +22,7 @@ inline registry plan_registry() {
       {"expert", integer, "null", honoured, "ranks that share the experts", at_least(1)},
       {"zero", integer, "null", honoured, "0 (DDP), 1, 2, 3 (FSDP)", between(0, 3)},
       {"rollout_tensor", integer, "null", honoured,
-       "devices that hold one copy of the weights while sampling; null: as tensor, which is what this library does; 0: "
+       "devices with one copy of the weights while sampling (rollout.tensor_model_parallel_size); null: as tensor; 0: "
        "searched",
        at_least(0)},
       {"shard_ranks", integer, "null", honoured, "neighbouring ranks that the state is cut over (HSDP); 0: all",
