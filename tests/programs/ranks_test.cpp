@@ -109,7 +109,7 @@ TEST(ranks_of_every_trainer, give_the_same_bits) {
     SCOPED_TRACE(name);
     const std::string program = first_steps::cases().at(name).at("program");
     if (!fs::exists(program::path_of(program))) GTEST_SKIP() << "no " << program::path_of(program);
-    const scratch::folder one, other;
+    const scratch::folder one, other, shards;
     const auto run = [&](const scratch::folder& place, const arguments& more) {
       const program::result r = program::run(program, first_steps::arguments(name, place.path()) + more);
       EXPECT_EQ(r.code, 0) << r.err;
@@ -121,6 +121,8 @@ TEST(ranks_of_every_trainer, give_the_same_bits) {
     const auto models = models_of(one / "out");
     EXPECT_FALSE(models.empty());
     EXPECT_TRUE(models == models_of(other / "out"));
+    run(shards, saved + three + arguments{"rlcore.zero_stage=3"});
+    EXPECT_TRUE(models == models_of(shards / "out"));
   }
 }
 

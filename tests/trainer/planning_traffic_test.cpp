@@ -4,12 +4,15 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/parallel/launch.hpp"
+#include "rlcore/trainer/frozen_model.hpp"
 #include "rlcore/trainer/planning/read_model.hpp"
 #include "rlcore/trainer/planning/traffic.hpp"
+#include "rlcore/trainer/scored_groups.hpp"
 #include "rlcore/trainer/trainee.hpp"
 
 namespace {
@@ -26,10 +29,14 @@ nn::config tiny(bool tied) {
   return c;
 }
 
-/// Bytes that all ranks together send in one optimizer step.
-std::uint64_t counted(const nn::config& config, int ranks, const parallel::parallel_settings& how,
-                      std::int64_t micro_rows) {
-  std::vector<std::uint64_t> sent(static_cast<std::size_t>(ranks));
+struct bytes_sent {
+  std::uint64_t update = 0, scoring = 0;
+};
+
+/// Bytes that all ranks together send in one optimizer step, and while a frozen model scores its rows.
+bytes_sent counted(const nn::config& config, int ranks, const parallel::parallel_settings& how,
+                   std::int64_t micro_rows) {
+  std::vector<bytes_sent> sent(static_cast<std::size_t>(ranks));
   parallel::launch_settings s;
   s.thread_ranks = ranks;
   parallel::launch(s, [&](parallel::any_communicator& all) {
@@ -44,32 +51,47 @@ std::uint64_t counted(const nn::config& config, int ranks, const parallel::paral
       return world.shards().counters().total().bytes + world.replicas().counters().total().bytes;
     };
     const std::uint64_t before = bytes();
+    const auto batch = [](std::span<const std::uint32_t> mine) {
+      std::pair<ragged<std::int32_t>, nn::targets> out;
+      for (std::size_t k = 0; k < mine.size(); ++k) {
+        const std::vector<std::int32_t> text(length, static_cast<std::int32_t>(mine[k]));
+        out.first.push_back(std::span<const std::int32_t>(text));
+        out.second.row.push_back(static_cast<std::int32_t>(static_cast<std::int64_t>(k) * length));
+        out.second.token.push_back(7);
+      }
+      return out;
+    };
     model.begin_update();
     model.for_micro_batches(
         rows, micro_rows, 0, [](std::uint32_t) { return length; },
         [&](std::span<const std::uint32_t> mine) {
-          ragged<std::int32_t> inputs;
-          nn::targets targets;
-          for (std::size_t k = 0; k < mine.size(); ++k) {
-            const std::vector<std::int32_t> text(length, static_cast<std::int32_t>(mine[k]));
-            inputs.push_back(std::span<const std::int32_t>(text));
-            targets.row.push_back(static_cast<std::int32_t>(static_cast<std::int64_t>(k) * length));
-            targets.token.push_back(7);
-          }
+          const auto [inputs, targets] = batch(mine);
           model.forward_backward(inputs, targets, 1.0f, [](auto, auto, auto dlogp, auto) {
             for (float& d : dlogp) d = -1;
           });
         });
     model.apply(1e-3, 1);
-    sent[static_cast<std::size_t>(all.rank())] = bytes() - before;
+    const std::uint64_t after = bytes();
+    trainer::frozen_model<cpu> frozen(device, config, &world);
+    const std::size_t own = rows / static_cast<std::size_t>(ranks);
+    trainer::for_each_scored_group(
+        {frozen.model.units()}, own, micro_rows, 0, [](std::size_t) { return length; },
+        [&](std::size_t first, std::size_t last) {
+          const std::vector<std::uint32_t> mine(last - first, 1);
+          const auto [inputs, targets] = batch(mine);
+          std::vector<float> logp(mine.size());
+          nn::log_probs(frozen.model, model.space, inputs, targets, 1.0f, logp, {});
+        });
+    sent[static_cast<std::size_t>(all.rank())] = {after - before, bytes() - after};
   });
-  std::uint64_t total = 0;
-  for (const std::uint64_t n : sent) total += n;
+  bytes_sent total;
+  for (const bytes_sent& n : sent) total.update += n.update, total.scoring += n.scoring;
   return total;
 }
 
-/// The same by the plan.
-double planned(const nn::config& config, int ranks, const parallel::parallel_settings& how, std::int64_t micro_rows) {
+/// The same by the plan: of an update, and of scoring.
+std::pair<double, double> planned(const nn::config& config, int ranks, const parallel::parallel_settings& how,
+                                  std::int64_t micro_rows) {
   workload w;
   w.prompts = rows, w.responses = 1, w.prompt_length = 1, w.response_length = length - 1;
   w.micro_tokens = micro_rows * length, w.recompute = false;
@@ -79,9 +101,13 @@ double planned(const nn::config& config, int ranks, const parallel::parallel_set
   if (how.reduction == parallel::reduction_kind::exact) l.sums = reduction_kind::exact;
   const model_shape m = shape_of(config);
   const cluster c = known_clusters().front();
-  double total = 0;
-  for (const transfer& t : traffic(m, l, w, c).update()) total += t.sent() * ranks;
-  return total;
+  const auto sum = [&](const std::vector<transfer>& list) {
+    double total = 0;
+    for (const transfer& t : list) total += t.sent() * ranks;
+    return total;
+  };
+  const traffic sent(m, l, w, c);
+  return {sum(sent.update()), sum(sent.scoring())};
 }
 
 /// The plan counts the blocks of the norm over the whole model, the library those of each unit.
@@ -101,9 +127,12 @@ TEST(planning_bytes, are_those_that_the_ranks_count) {
           parallel::parallel_settings how;
           how.zero = zero;
           const double norm = zero == 0 ? 0 : norm_bytes_of_units(tiny(tied), ranks, ranks);
-          EXPECT_EQ(static_cast<double>(counted(tiny(tied), ranks, how, micro_rows)),
-                    planned(tiny(tied), ranks, how, micro_rows) + norm)
+          const bytes_sent sent = counted(tiny(tied), ranks, how, micro_rows);
+          const auto [update, scoring] = planned(tiny(tied), ranks, how, micro_rows);
+          EXPECT_EQ(static_cast<double>(sent.update), update + norm)
               << ranks << " ranks, zero " << zero << ", " << micro_rows << " rows, tied " << tied;
+          EXPECT_EQ(static_cast<double>(sent.scoring), scoring) << ranks << zero << micro_rows << tied;
+          EXPECT_EQ(sent.scoring > 0, zero == 3);
         }
 }
 
@@ -116,9 +145,11 @@ TEST(planning_bytes, of_other_wires_and_of_groups_that_share) {
   for (const bool tied : {false, true})
     for (const auto& how : {half, exact, kept, shared}) {
       const std::int64_t shards = how.shard_ranks == 0 ? 4 : how.shard_ranks;
-      EXPECT_EQ(static_cast<double>(counted(tiny(tied), 4, how, 2)),
-                planned(tiny(tied), 4, how, 2) + norm_bytes_of_units(tiny(tied), shards, 4))
+      const bytes_sent sent = counted(tiny(tied), 4, how, 2);
+      const auto [update, scoring] = planned(tiny(tied), 4, how, 2);
+      EXPECT_EQ(static_cast<double>(sent.update), update + norm_bytes_of_units(tiny(tied), shards, 4))
           << how.zero << how.shard_ranks << how.reshard_after_forward << tied;
+      EXPECT_EQ(static_cast<double>(sent.scoring), scoring) << how.zero << how.shard_ranks << tied;
     }
 }
 

@@ -47,12 +47,10 @@ TEST(policy_trajectory, packing_predicts_every_response_token_from_the_row_befor
 }
 
 pairs cuts(const std::vector<std::size_t>& lengths, std::int64_t rows, std::int64_t tokens) {
-  std::vector<trajectory> all;
-  for (const std::size_t n : lengths) all.push_back(make(std::vector<std::int32_t>(n, 1), 1));
-  std::vector<const trajectory*> order;
-  for (const trajectory& t : all) order.push_back(&t);
   pairs seen;
-  trainer::for_each_micro_batch(order, rows, tokens, [&](std::size_t a, std::size_t b) { seen.emplace_back(a, b); });
+  trainer::for_each_group(
+      lengths.size(), rows, tokens, [&](std::size_t i) { return lengths[i]; },
+      [&](std::size_t a, std::size_t b) { seen.emplace_back(a, b); });
   return seen;
 }
 

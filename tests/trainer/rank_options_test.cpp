@@ -159,6 +159,7 @@ TEST(rank_options, refusals) {
   refused({fsdp + "fsdp_size=0"}, 4, "fsdp_size=0");
   refused({"actor_rollout_ref.ref.ulysses_sequence_parallel_size=2"}, 4, "another layout than the actor's");
   refused({"critic.strategy=megatron"}, 4, "critic.strategy=megatron: another layout than the actor's");
+  refused({"actor_rollout_ref.ref.strategy=megatron"}, 4, "ref.strategy=megatron: another layout than the actor's");
   EXPECT_THROW(policy({"rlcore.zero_stage=4"}), config_error);
 }
 

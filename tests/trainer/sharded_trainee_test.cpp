@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "rlcore/device/cpu.hpp"
 #include "rlcore/parallel/communicator/threads.hpp"
 #include "rlcore/trainer/trainee.hpp"
 
 #include "../data/scratch.hpp"
+#include "../support/counted_cpu.hpp"
 #include "../support/tiny_model.hpp"
 
 namespace {
@@ -22,26 +22,6 @@ using parallel::parallel_settings;
 using parallel::reduction_kind;
 using floats = std::vector<float>;
 
-/// A CPU that counts the bytes it has given out.
-class counted_cpu : public cpu {
- public:
-  counted_cpu() : cpu(1) {}
-  void* allocate(std::size_t bytes) {
-    live += bytes;
-    most = std::max(most, live);
-    void* p = cpu::allocate(bytes);
-    sizes.emplace_back(p, bytes);
-    return p;
-  }
-  void release(void* p) noexcept {
-    const auto known = std::find_if(sizes.begin(), sizes.end(), [p](const auto& s) { return s.first == p; });
-    live -= known->second;
-    sizes.erase(known);
-    cpu::release(p);
-  }
-  std::size_t live = 0, most = 0;
-  std::vector<std::pair<void*, std::size_t>> sizes;
-};
 using trainee = trainer::trainee<counted_cpu>;
 
 struct task {

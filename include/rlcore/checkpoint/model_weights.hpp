@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <set>
 #include <span>
@@ -15,6 +16,7 @@
 
 #include "rlcore/checkpoint/tensor_folder.hpp"
 #include "rlcore/nn/parameter.hpp"
+#include "rlcore/parallel/held_pieces.hpp"
 
 RLCORE_BEGIN
 namespace checkpoint {
@@ -40,23 +42,23 @@ inline shard_piece piece_of(const nn::parameter& p) {
 }
 
 /// A tied model has no output matrix of its own; some folders store the embedding a second time under its name. Only a
-/// copy that is equal to the bit is accepted.
-inline void check_tied_output(const tensor_folder& folder, const nn::parameter& p, std::span<const float> embedding) {
+/// copy that is equal to the bit is accepted: `values` are those of a piece of the embedding. Throws format_error.
+inline void check_tied_output(const tensor_folder& folder, const shard_piece& piece, std::span<const float> values) {
   const std::string where = folder.path().string() + ": tensor '" + std::string(output_name) + "' ";
   if (folder.info(output_name).shape != folder.info(embedding_name).shape)
     throw format_error(where + "of shape " + shape_text(folder.info(output_name).shape) +
                        " in a model with tied embeddings; expected none, or the embedding's shape " +
                        shape_text(folder.info(embedding_name).shape));
-  std::vector<float> piece(std::min<std::size_t>(embedding.size(), std::size_t{1} << 18));
-  p.for_runs([&](std::size_t at, std::uint64_t from, std::size_t count) {
-    for (std::size_t i = 0; i < count; i += piece.size()) {
-      const auto values = std::span(piece).first(std::min(piece.size(), count - i));
-      folder.read_f32(output_name, values, from + i);
-      if (std::memcmp(values.data(), embedding.data() + at + i, values.size_bytes()) != 0)
-        throw format_error(where + "differs from '" + std::string(embedding_name) +
-                           "' although the model ties them (tie_word_embeddings is true)");
-    }
-  });
+  std::vector<float> stored(std::min<std::size_t>(values.size(), std::size_t{1} << 18));
+  for (std::size_t i = 0; i < values.size(); i += stored.size()) {
+    const std::size_t n = std::min(stored.size(), values.size() - i);
+    shard_piece copy = parallel::part_of(piece, i, i + n);
+    copy.tensor = output_name;
+    folder.read_f32(copy, std::span(stored).first(n));
+    if (std::memcmp(stored.data(), values.data() + i, n * sizeof(float)) != 0)
+      throw format_error(where + "differs from '" + std::string(embedding_name) +
+                         "' although the model ties them (tie_word_embeddings is true)");
+  }
 }
 
 /// Whether `name` belongs to an expert of a layer of whose experts `expected` has others: an expert parallel rank's
@@ -113,7 +115,7 @@ void load_weights(const tensor_folder& folder, std::span<const nn::parameter> pa
     const auto values = weights.subspan(p.offset, p.size);
     folder.read_f32(piece_of(p), values);
     if (tied && p.name == embedding_name && folder.contains(output_name) && !ignored(std::string(output_name)))
-      check_tied_output(folder, p, values);
+      check_tied_output(folder, piece_of(p), values);
   }
 }
 

@@ -105,14 +105,8 @@ class causal_lm {
   void initialize(std::uint64_t seed) {
     for (std::size_t k = 0; k < parameters_.size(); ++k) initialize(seed, k);
   }
-  /// The same for the head of a score model alone: what is done to a causal model that is to become one.
-  void initialize_score(std::uint64_t seed) {
-    for (std::size_t k = 0; k < parameters_.size(); ++k)
-      if (parameters_[k].name.starts_with("score.")) initialize(seed, k);
-  }
-
- private:
-  void initialize(std::uint64_t seed, std::size_t k) {
+  /// What parameter k of parameters() then has.
+  std::vector<float> initial_values(std::uint64_t seed, std::size_t k) const {
     const random_key key = random_key{seed}.child(0x696e6974u);
     const parameter& p = parameters_[k];
     const bool matrix = p.shape.size() == 2, bias = p.name.ends_with(".bias");
@@ -126,7 +120,20 @@ class causal_lm {
                                                                  static_cast<std::uint32_t>(i >> 32),
                                                                  static_cast<std::uint32_t>(numbers_[k])));
       });
-    device_->upload(weights().data() + p.offset, values.data(), p.size * sizeof(float));
+    return values;
+  }
+  /// initialize() for the head of a score model alone: what is done to a causal model that is to become one.
+  void initialize_score(std::uint64_t seed) {
+    for (std::size_t k = 0; k < parameters_.size(); ++k)
+      if (is_score(parameters_[k])) initialize(seed, k);
+  }
+  /// Is it of a score model's head?
+  static bool is_score(const parameter& p) { return p.name.starts_with("score."); }
+
+ private:
+  void initialize(std::uint64_t seed, std::size_t k) {
+    const std::vector<float> values = initial_values(seed, k);
+    device_->upload(weights().data() + parameters_[k].offset, values.data(), values.size() * sizeof(float));
   }
   void check() {
     config& c = settings_;

@@ -36,6 +36,11 @@ class unit_source {
   virtual void leave(std::size_t unit) = 0;
   /// The forward pass has done with the unit, the backward pass will ask again.
   virtual void pause(std::size_t unit) = 0;
+  /// The largest of what ranks say: `passes` that each of them has rows for. All of them have to make as many. Every
+  /// rank has to ask.
+  virtual std::size_t most_passes(std::size_t passes) = 0;
+  /// There will be no pass for some time: gives back memory.
+  virtual void rest() = 0;
 };
 
 /// Takes the gradients of units, from the last to the first.
@@ -52,7 +57,15 @@ T* begin_of(T* data, std::size_t first) noexcept {
   return reinterpret_cast<T*>(reinterpret_cast<std::uintptr_t>(data) - first * sizeof(T));
 }
 
-/// What a rank without rows does while others compute: forward, ...
+/// What a rank without rows does while others compute: a pass that only scores, ...
+inline void idle_scoring(unit_source& units, std::size_t layers, bool tied) {
+  const auto visit = [&](std::size_t unit, bool packed) { units.enter(unit, packed), units.leave(unit); };
+  visit(unit_number::embedding, false);
+  for (std::size_t l = 0; l < layers; ++l) visit(unit_number::layer(l), true);
+  visit(unit_number::top(layers), true);
+  if (tied) visit(unit_number::embedding, true);
+}
+/// ... a forward, ...
 inline void idle_forward(unit_source& units, std::size_t layers, bool tied) {
   units.enter(unit_number::embedding, false), units.leave(unit_number::embedding);
   for (std::size_t l = 0; l < layers; ++l) units.enter(unit_number::layer(l), true), units.pause(unit_number::layer(l));

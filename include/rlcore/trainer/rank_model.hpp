@@ -20,5 +20,10 @@ inline nn::partition part_of(parallel::world* world) {
   return {world->tensor().rank(), world->tensor().size(), 0, 1};
 }
 
+/// Do ranks have shards of weights (zero 3)? Then passes go unit by unit.
+inline bool has_shards(parallel::world* world) {
+  return world && world->how().zero == 3 && world->place().shard_size > 1;
+}
+
 }  // namespace trainer
 RLCORE_END

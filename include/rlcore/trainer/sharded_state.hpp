@@ -111,19 +111,6 @@ inline void read_weights(const std::filesystem::path& folder, std::span<const nn
   for (const owned_run& r : runs) from.read_f32(r.piece, values.subspan(r.moments, r.piece.size()));
 }
 
-/// The same from any Hugging Face folder. False, and nothing is read, where a model has to be whole to be loaded: a
-/// score model from a causal one, or a tied output that is stored a second time and has to be compared.
-inline bool read_own_weights(const std::filesystem::path& folder, const nn::config& c,
-                             std::span<const nn::parameter> parameters, std::span<const owned_run> runs,
-                             std::span<float> values) {
-  const checkpoint::tensor_folder from(folder);
-  if (c.output != checkpoint::read_config(folder).output) return false;
-  if (c.tied() && from.contains(checkpoint::output_name)) return false;
-  checkpoint::check_tensors(from, parameters, [](const std::string&) { return false; });
-  for (const owned_run& r : runs) from.read_f32(r.piece, values.subspan(r.moments, r.piece.size()));
-  return true;
-}
-
 /// The moments of `runs` from a checkpoint of any number of ranks; m and v are the whole of an optimizer's. Throws
 /// file_error or format_error naming the tensor.
 inline void read_moments(const std::filesystem::path& folder, std::span<const owned_run> runs, std::span<float> m,

@@ -13,6 +13,7 @@
 #include "rlcore/device/block_sums.hpp"
 #include "rlcore/optim/adamw.hpp"
 #include "rlcore/parallel/gradient_sums.hpp"
+#include "rlcore/trainer/shard_gather.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -24,17 +25,12 @@ class sharded_update {
   /// `counted`: what this rank adds to the norm of a gradient whose tensors ranks share (counted_ranges.hpp).
   sharded_update(Device& device, parallel::world& w, std::vector<std::size_t> unit_ends,
                  std::vector<parallel::value_range> counted = {})
-      : device_(&device), world_(&w), sums_(device, w, std::move(unit_ends)), counted_(std::move(counted)) {
-    const parallel::shard_layout& all = layout();
-    if (all.ranks() == 1)
-      pieces_.push_back({0, all.size(), 0});
-    else
-      for (std::size_t u = 0; u < all.units(); ++u) {
-        const std::size_t at = all.place(u, rank());
-        const parallel::value_range part = all.part(u, rank());
-        if (part.size() > 0) pieces_.push_back({at, at + part.size(), part.first});
-      }
-  }
+      : device_(&device),
+        world_(&w),
+        sums_(device, w, std::move(unit_ends)),
+        gather_(device, w, sums_.layout()),
+        counted_(std::move(counted)),
+        pieces_(pieces_of(layout(), rank())) {}
 
   parallel::gradient_sums<Device>& sums() noexcept { return sums_; }
   const parallel::shard_layout& layout() const noexcept { return sums_.layout(); }
@@ -79,20 +75,8 @@ class sharded_update {
     return total;
   }
 
-  /// Every rank's shard of one unit of the vector [layout().unit(u)] to all: of `weights`, which has this rank's part
-  /// in its place.
-  void gather_unit(std::size_t u, float* weights) {
-    if (layout().ranks() == 1) return;
-    const parallel::value_range own = layout().part(u, rank()), whole = layout().unit(u);
-    parallel::with_host_view(*device_, weights, whole.size(), stage_, true, [&](std::span<float> host) {
-      world_->shards().all_gather_v(std::span<const float>(host.subspan(own.first - whole.first, own.size())), host,
-                                    layout().counts(u));
-    });
-  }
-  /// The whole vector.
-  void gather(float* weights) {
-    for (std::size_t u = 0; u < layout().units(); ++u) gather_unit(u, weights + layout().unit(u).first);
-  }
+  /// Every rank's shard of the vector to all: `weights` has this rank's in its places.
+  void gather(float* weights) { gather_.all(weights); }
 
  private:
   /// Sums of the counted pieces of this rank, in double; of shards in order, then of tensor parallel ranks in order.
@@ -118,9 +102,9 @@ class sharded_update {
   Device* device_;
   parallel::world* world_;
   parallel::gradient_sums<Device> sums_;
+  shard_gather<Device> gather_;
   std::vector<parallel::value_range> counted_;
   std::vector<optim::adamw_piece> pieces_;
-  std::vector<float> stage_;
 };
 
 }  // namespace trainer

@@ -66,7 +66,7 @@ class trainee {
   /// Throws config_error for LoRA settings that cannot be (nn::check_lora), or ranks that the model cannot be cut for.
   trainee(Device& device, const nn::config& config, const trainee_settings& s, parallel::world* world = nullptr)
       : model(device, config_of(with_router_loss(config, s.router_aux_loss), world), part_of(world),
-              in_units(world, s)),
+              has_shards(world) && !s.lora),
         space(device, s.logits_bytes),
         recompute(s.recompute),
         seed_(s.seed),
@@ -75,8 +75,8 @@ class trainee {
         adapter_(s.lora ? std::optional<nn::lora<Device>>(std::in_place, model, *s.lora) : std::nullopt),
         world_(world),
         sharded_(make_sharded(device)),
-        units_(in_units(world, s)
-                   ? std::make_unique<unit_weights<Device>>(model, *sharded_, !world->how().reshard_after_forward)
+        units_(has_shards(world) && !s.lora
+                   ? std::make_unique<unit_weights<Device>>(model, *world, !world->how().reshard_after_forward)
                    : nullptr),
         optimizer_(device, sharded_ ? sharded_->shard_size() : trained_size(), s.adamw) {
     if (adapter_)
@@ -118,11 +118,9 @@ class trainee {
   /// then initialised from the seed.
   void load(const std::filesystem::path& folder) {
     if (units_) {
-      std::vector<float> own(optimizer_.size());
-      if (read_own_weights(folder, model.settings(), trained(), owned_runs(trained(), pieces()), own))
-        return units_->shard().upload(own);
+      if (units_->summoned()) throw std::logic_error("rlcore: load: weights are summoned");
+      return units_->load(folder, seed_);
     }
-    const auto whole = summon();
     load_model(model, folder, seed_);
     if (!adapter_) return;
     base_folder_ = folder;
@@ -136,12 +134,6 @@ class trainee {
   const nn::router_counts& routed() const noexcept { return routed_; }
   /// A line worth printing after restore(), or empty.
   const std::string& notice() const noexcept { return notice_; }
-  /// A frozen model that is shared between the ranks as the trained one is.
-  nn::causal_lm<Device> companion(const nn::config& config) {
-    nn::causal_lm<Device> other(model.device(), config_of(config, world_), model.part());
-    if (tensor_) other.set_tensor_group(&*tensor_);
-    return other;
-  }
   /// What of trained() this rank's optimizer holds: values [first, last) of optimizer(), and where they lie in the flat
   /// parameters. All of it, unless zero is 1 or more.
   std::vector<optim::adamw_piece> pieces() const {
@@ -152,7 +144,8 @@ class trainee {
   /// The trained weights in the places of pieces(), if this rank has no others (zero 3); else nullptr.
   const float* own_weights() const noexcept { return units_ ? units_->shard().data() : nullptr; }
   /// While what this returns lives, model.weights() are there, whatever the ranks share, and may be changed (by all
-  /// ranks alike). Every rank has to ask.
+  /// ranks alike). Every rank has to ask. Passes need no summons: without them they go unit by unit, and every rank
+  /// makes as many (scored_groups.hpp).
   [[nodiscard]] summoned_weights<Device> summon() { return summoned_weights<Device>(units_.get()); }
 
   /// The gradient is 0 from here on.
@@ -297,10 +290,6 @@ class trainee {
       f(*gradient_);
   }
 
-  /// Are the weights in shards too? Then passes go unit by unit.
-  static bool in_units(parallel::world* world, const trainee_settings& s) {
-    return world && world->how().zero == 3 && world->place().shard_size > 1 && !s.lora;
-  }
   std::optional<sharded_update<Device>> make_sharded(Device& device) {
     if (!world_) return std::nullopt;
     return std::optional<sharded_update<Device>>(

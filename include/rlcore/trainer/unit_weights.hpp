@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <filesystem>
 #include <span>
 #include <stdexcept>
 #include <utility>
@@ -10,7 +12,9 @@
 
 #include "rlcore/nn/causal_lm.hpp"
 #include "rlcore/nn/unit_source.hpp"
-#include "rlcore/trainer/sharded_update.hpp"
+#include "rlcore/nn/units.hpp"
+#include "rlcore/trainer/own_weights.hpp"
+#include "rlcore/trainer/shard_gather.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -20,11 +24,12 @@ namespace trainer {
 template <class Device>
 class unit_weights final : public nn::unit_source {
  public:
-  unit_weights(nn::causal_lm<Device>& model, sharded_update<Device>& ranks, bool keep)
+  /// `model` is in units. `keep`: what has been collected for a forward stays for the backward.
+  unit_weights(nn::causal_lm<Device>& model, parallel::world& w, bool keep)
       : model_(&model),
-        ranks_(&ranks),
+        gather_(model.device(), w, {nn::unit_ends(model.parameters()), w.place().shard_size}),
         keep_(keep),
-        shard_(model.device(), ranks.shard_size()),
+        shard_(model.device(), gather_.shard_size()),
         places_(layout().units()) {
     for (const nn::matrix& m : model.matrices()) {
       std::size_t u = 0;
@@ -39,9 +44,15 @@ class unit_weights final : public nn::unit_source {
   unit_weights(const unit_weights&) = delete;
   unit_weights& operator=(const unit_weights&) = delete;
 
-  const parallel::shard_layout& layout() const noexcept { return ranks_->layout(); }
+  const parallel::shard_layout& layout() const noexcept { return gather_.layout(); }
   buffer<float, Device>& shard() noexcept { return shard_; }
   const buffer<float, Device>& shard() const noexcept { return shard_; }
+
+  /// The weights of a Hugging Face folder, of which this rank reads its shard.
+  void load(const std::filesystem::path& folder, std::uint64_t seed) {
+    const std::vector<owned_run> runs = owned_runs(model_->parameters(), pieces_of(layout(), gather_.rank()));
+    shard_.upload(read_own_weights(*model_, folder, seed, runs, shard_.size()));
+  }
 
   nn::unit_view enter(std::size_t u, bool packed) override {
     place& p = places_[u];
@@ -51,7 +62,7 @@ class unit_weights final : public nn::unit_source {
       device.wait();
       p.values = take(floats_, range.size());
       copy_own(u, p.values.data());
-      ranks_->gather_unit(u, p.values.data());
+      gather_.unit(u, p.values.data());
       p.whole = true;
     }
     const weight_format f = device.compute_format();
@@ -74,6 +85,16 @@ class unit_weights final : public nn::unit_source {
   void pause(std::size_t u) override {
     if (!keep_) leave(u);
   }
+  std::size_t most_passes(std::size_t passes) override {
+    std::vector<std::size_t> all(layout().ranks());
+    gather_.ranks().all_gather(std::span<const std::size_t>(&passes, 1), std::span(all));
+    return *std::max_element(all.begin(), all.end());
+  }
+  void rest() override {
+    if (floats_.empty() && bytes_.empty()) return;
+    model_->device().wait();
+    floats_.clear(), bytes_.clear();
+  }
 
   bool summoned() const noexcept { return summons_ > 0; }
   /// The first summons gathers; after the last one this rank keeps what is its own.
@@ -89,11 +110,11 @@ class unit_weights final : public nn::unit_source {
  private:
   /// The whole model into its own weights.
   void gather() {
-    floats_.clear(), bytes_.clear();
+    rest();
     model_->gain_weights();
     float* weights = model_->weights().data();
     for (std::size_t u = 0; u < layout().units(); ++u) copy_own(u, weights + layout().unit(u).first);
-    ranks_->gather(weights);
+    gather_.all(weights);
   }
   /// This rank's part of the model's weights, which are whole now.
   void keep_own() {
@@ -101,8 +122,8 @@ class unit_weights final : public nn::unit_source {
     for (std::size_t u = 0; u < layout().units(); ++u) copy_from(u, weights + layout().unit(u).first);
   }
   void copy_from(std::size_t u, const float* unit) {
-    const parallel::value_range own = layout().part(u, ranks_->rank());
-    copy(shard_.data() + layout().place(u, ranks_->rank()), unit + (own.first - layout().unit(u).first), own.size());
+    const parallel::value_range own = layout().part(u, gather_.rank());
+    copy(shard_.data() + layout().place(u, gather_.rank()), unit + (own.first - layout().unit(u).first), own.size());
   }
 
   struct place {
@@ -117,8 +138,8 @@ class unit_weights final : public nn::unit_source {
     if (n > 0) model_->device().copy_rows(to, width, nullptr, from, width, 1, width);
   }
   void copy_own(std::size_t u, float* unit) {
-    const parallel::value_range own = layout().part(u, ranks_->rank());
-    copy(unit + (own.first - layout().unit(u).first), shard_.data() + layout().place(u, ranks_->rank()), own.size());
+    const parallel::value_range own = layout().part(u, gather_.rank());
+    copy(unit + (own.first - layout().unit(u).first), shard_.data() + layout().place(u, gather_.rank()), own.size());
   }
   /// Memory for n values: the smallest idle piece that holds them, unless it would be twice too large.
   template <class T>
@@ -133,7 +154,7 @@ class unit_weights final : public nn::unit_source {
   }
 
   nn::causal_lm<Device>* model_;
-  sharded_update<Device>* ranks_;
+  shard_gather<Device> gather_;
   bool keep_;
   int summons_ = 0;
   buffer<float, Device> shard_;

@@ -94,9 +94,10 @@ inline void check_other_models(const options& opt, const strategy_keys& actor) {
     throw config_error(theirs + ": another layout than the actor's (" + ours +
                        "); all models of a run share the work in the same way here");
   };
-  const std::string critic = opt.get<std::string>("critic.strategy");
-  if (opt.is_set("critic.strategy") && (critic == "megatron") != (actor.strategy == "megatron"))
-    refuse("critic.strategy=" + critic, "strategy=" + actor.strategy);
+  for (const std::string key : {"critic.strategy", "actor_rollout_ref.ref.strategy"})
+    if (const auto other = opt.get<std::string>(key);
+        opt.is_set(key) && (other == "megatron") != (actor.strategy == "megatron"))
+      refuse(key + "=" + other, "strategy=" + actor.strategy);
   const auto same = [&](const std::string& name, const asked_size& ours) {
     if (opt.is_set(name) && opt.get<std::int64_t>(name) != ours.ranks)
       refuse(name + "=" + std::to_string(opt.get<std::int64_t>(name)), ours.text());

@@ -34,11 +34,9 @@ inline std::string plan_text(const model_shape& m, const workload& w, const clus
   out += memory_text(best.memory, c) + "\n";
   const traffic t(m, best.how, best.work, c);
   std::vector<std::pair<std::string, std::vector<transfer>>> stages{{"update", t.update()}};
-  const int scorings = (w.old_log_probs ? 1 : 0) + (w.reference != reference_form::none ? 1 : 0);
-  if (scorings > 0) {
-    stages.push_back({"log-probs", t.scoring()});
-    for (transfer& x : stages.back().second) x.calls *= scorings;
-  }
+  if (w.old_log_probs) stages.push_back({"log-probs", t.scoring()});
+  if (w.reference != reference_form::none)
+    stages.push_back({"reference", t.scoring(w.reference == reference_form::whole)});
   stages.push_back({"hand-over", t.hand_over()});
   out += traffic_text(stages, c) + "\n" + times_text(best.times, w);
   if (r.fitting.size() > 1) out += "\n" + candidates_text(r.fitting, count);

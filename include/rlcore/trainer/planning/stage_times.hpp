@@ -72,17 +72,21 @@ inline stage_times times_of(const model_shape& m, const layout& l, const workloa
 
   detail::sum_transfers(c, sent.hand_over(), ignored, t.hand_over);
   const double scoring = passes * f(w.updates) * pass.forward * (c.training_share / c.scoring_share);
-  double exchange = 0;
-  detail::sum_transfers(c, sent.scoring(), exchange, exchange);
-  if (w.old_log_probs) t.old_log_probs = scoring + exchange;
-  if (w.reference != reference_form::none) t.reference = scoring + exchange;
+  const local_sizes local(m, l.tensor, l.expert_parts());
+  const auto score = [&](bool whole) {
+    double hidden = 0, exposed = 0;
+    detail::sum_transfers(c, sent.scoring(whole), hidden, exposed);
+    // Zero 3 packs what it has gathered, in every pass.
+    if (l.zero == 3 && !whole) exposed += optimizer_time(c, 0, local.all() * f(b.scored), 0, l.devices());
+    return std::max(scoring, c.overlap * hidden) + (1 - c.overlap) * hidden + exposed;
+  };
+  if (w.old_log_probs) t.old_log_probs = score(false);
+  if (w.reference != reference_form::none) t.reference = score(w.reference == reference_form::whole);
 
   t.update_compute =
       f(w.updates * w.epochs) * passes * (pass.forward + pass.backward + (w.recompute ? pass.layers_forward : 0));
-  const local_sizes local(m, l.tensor, l.expert_parts());
   const double own =
       l.zero == 0 ? local.all() : local.dense() / f(l.shards()) + local.all_experts() / f(l.expert_shards());
-  // Zero 3 packs what it has gathered, in every pass.
   const double packed = local.all() * (l.zero == 3 ? f(b.micro) : 1),
                added = l.zero >= 2 ? 0 : local.all() * f(b.leaves - 1);
   t.optimizer = f(w.updates * w.epochs) * optimizer_time(c, own, packed, added, l.devices());

@@ -55,15 +55,19 @@ class traffic {
     std::vector<transfer> out;
     const double times = f(w_.updates * w_.epochs), micro = f(b_.micro);
     weights_and_gradients(out, times);
-    passes(out, "forward", times * micro * (w_.recompute ? 2 : 1), false);
-    passes(out, "backward", times * micro, true);
+    passes(out, "forward", times * micro * (w_.recompute ? 2 : 1), f(b_.tokens), false);
+    passes(out, "backward", times * micro, f(b_.tokens), true);
     return out;
   }
-  /// Of one pass that only scores all sequences.
-  std::vector<transfer> scoring() const {
+  /// Of a stage that only scores a step's sequences, by a model in shards as the one that is trained, or by a `whole`
+  /// one.
+  std::vector<transfer> scoring(bool whole = false) const {
     std::vector<transfer> out;
-    if (l_.zero == 3) gather_all(out, "weights");
-    passes(out, "forward", f(b_.micro * w_.updates), false);
+    if (l_.zero == 3 && !whole) {
+      gather_units(out, f(b_.scored), 1);
+      add(out, {"number of passes", collective::all_gather, dense_group(), 8 * f(dense_group().size), 1, false});
+    }
+    passes(out, "forward", f(b_.scored), f(b_.scored_tokens), false);
     return out;
   }
   /// From the shards or parts of training to the weights of sampling.
@@ -98,19 +102,19 @@ class traffic {
     add(out,
         {what + " (experts)", collective::all_gather, expert_group(), wanted.all_experts() * weight_bytes(), 1, false});
   }
-  /// Layers for their forward and their backward, unless they are kept; the head and an embedding of its own once, an
-  /// embedding that is the head too at the begin and at the end.
-  void gather_units(std::vector<transfer>& out, double passes) const {
-    const double value = weight_bytes(), layers = f(local_.layers), twice = l_.reshard_after_forward ? 2 : 1;
+  /// Layers so many times in a pass; the head and an embedding of its own once, an embedding that is the head too at
+  /// the begin and at the end.
+  void gather_units(std::vector<transfer>& out, double passes, double times) const {
+    const double value = weight_bytes(), layers = f(local_.layers);
     const double norm = f(m_.hidden_size) / f(l_.tensor), embedding = local_.ends - norm;
     const auto gather = [&](const char* what, const rank_group& g, double parameters, double calls) {
       add(out, {what, collective::all_gather, g, parameters * value, passes * calls, true});
     };
-    gather("weights of layers", dense_group(), local_.layer, layers * twice);
+    gather("weights of layers", dense_group(), local_.layer, layers * times);
     gather(m_.tied ? "weights (embedding)" : "weights (ends)", dense_group(), m_.tied ? embedding : local_.ends,
            m_.tied ? 2 : 1);
     if (m_.tied) gather("weights (last norm)", dense_group(), norm, 1);
-    gather("weights of experts", expert_group(), local_.experts, layers * twice);
+    gather("weights of experts", expert_group(), local_.experts, layers * times);
   }
   void weights_and_gradients(std::vector<transfer>& out, double times) const {
     const double leaves = f(b_.leaves);
@@ -118,7 +122,8 @@ class traffic {
     const bool exact = l_.sums == reduction_kind::exact;
     const double leaf = l_.wire_bf16 ? 2 : 4, sum_of_leaves = exact ? 8 : leaf;
     const collective sum = l_.sums == reduction_kind::fast ? collective::reduce_scatter : collective::ordered_sum;
-    if (l_.zero == 3) gather_units(out, times * f(b_.micro));
+    // For the forward and the backward, unless they are kept.
+    if (l_.zero == 3) gather_units(out, times * f(b_.micro), l_.reshard_after_forward ? 2 : 1);
     units(out, "gradients", sum, l_.zero >= 2 ? leaf : sum_of_leaves, times * (l_.zero >= 2 ? leaves : 1),
           l_.zero >= 2);
     if (l_.zero == 0) units(out, "sums of gradients", collective::all_gather, 4, times, false);
@@ -134,9 +139,9 @@ class traffic {
     if (l_.zero == 1 || l_.zero == 2)
       units(out, "updated weights", collective::all_gather, weight_bytes(), times, false);
   }
-  /// What layers exchange, `passes` times over a micro-batch.
-  void passes(std::vector<transfer>& out, const std::string& when, double passes, bool backward) const {
-    const double calls = passes * f(m_.layers), value = l_.value_bytes(c_), tokens = f(b_.tokens);
+  /// What layers exchange, `passes` times over a micro-batch of so many tokens of a device.
+  void passes(std::vector<transfer>& out, const std::string& when, double passes, double tokens, bool backward) const {
+    const double calls = passes * f(m_.layers), value = l_.value_bytes(c_);
     const double kv = 2 * f(m_.kv_width()) / f(l_.tensor), q = f(m_.query_width()) / f(l_.tensor);
     // The rows of each sublayer, and those of the embedding or the head; sequence parallel layers gather the inputs of
     // their products once more.

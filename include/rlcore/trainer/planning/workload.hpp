@@ -18,7 +18,8 @@ struct workload {
   std::int64_t micro_tokens = 16384;  ///< tokens that one device takes through the model at once
   bool recompute = true;              ///< layers run again before their backward
   bool old_log_probs = true;          ///< scored again by the trained model before the update
-  /// Scored by a reference model, which is whole on every device, or in shards like the model that is trained.
+  /// Scored by a reference model: of which a device has as much as of the weights that are trained, a shard with zero
+  /// 3, as in this library's trainers; or which is whole on every device.
   reference_form reference = reference_form::none;
   double logits_bytes = 256 << 20;  ///< of logits in memory at once
 

@@ -9,6 +9,7 @@
 #include "rlcore/rollout/engine.hpp"
 #include "rlcore/trainer/policy/settings.hpp"
 #include "rlcore/trainer/policy/trajectory.hpp"
+#include "rlcore/trainer/scored_groups.hpp"
 #include "rlcore/trainer/trainee.hpp"
 
 RLCORE_BEGIN
@@ -31,27 +32,29 @@ struct actor : trainee<Device> {
 };
 
 /// Log-probs of every response token under `model`, written to `field` of each trajectory; entropies to `entropy`, if
-/// it is given.
+/// it is given. At most `max_rows` rows (0: no limit) and, except for a longer one, `max_tokens` tokens (0: no limit)
+/// go through the model together. A call for all ranks that share the model's weights.
 template <class Device>
 void score_trajectories(nn::causal_lm<Device>& model, nn::workspace<Device>& space, std::span<trajectory> rows,
                         float temperature, std::int64_t max_rows, std::int64_t max_tokens,
                         std::vector<float> trajectory::*field, std::vector<float> trajectory::*entropy = nullptr) {
-  std::vector<const trajectory*> order;
-  for (const trajectory& t : rows) order.push_back(&t);
   packed_trajectories packed;
   std::vector<float> logp, entropies;
-  for_each_micro_batch(order, max_rows, max_tokens, [&](std::size_t first, std::size_t last) {
-    packed.clear();
-    for (std::size_t i = first; i < last; ++i) packed.push_back(rows[i]);
-    logp.resize(packed.targets.row.size());
-    entropies.resize(entropy != nullptr ? logp.size() : 0);
-    nn::log_probs(model, space, packed.inputs, packed.targets, temperature, logp, entropies);
-    for (std::size_t i = first; i < last; ++i) {
-      const auto from = packed.offsets[i - first], to = packed.offsets[i - first + 1];
-      (rows[i].*field).assign(logp.begin() + from, logp.begin() + to);
-      if (entropy != nullptr) (rows[i].*entropy).assign(entropies.begin() + from, entropies.begin() + to);
-    }
-  });
+  const auto tokens_of = [&](std::size_t i) { return rows[i].tokens.size(); };
+  for_each_scored_group({model.units()}, rows.size(), max_rows, max_tokens, tokens_of,
+                        [&](std::size_t first, std::size_t last) {
+                          packed.clear();
+                          for (std::size_t i = first; i < last; ++i) packed.push_back(rows[i]);
+                          logp.resize(packed.targets.row.size());
+                          entropies.resize(entropy != nullptr ? logp.size() : 0);
+                          nn::log_probs(model, space, packed.inputs, packed.targets, temperature, logp, entropies);
+                          for (std::size_t i = first; i < last; ++i) {
+                            const auto from = packed.offsets[i - first], to = packed.offsets[i - first + 1];
+                            (rows[i].*field).assign(logp.begin() + from, logp.begin() + to);
+                            if (entropy != nullptr)
+                              (rows[i].*entropy).assign(entropies.begin() + from, entropies.begin() + to);
+                          }
+                        });
 }
 
 /// sum_v p_v^2 of the old policy at every response token, to trajectory::sum_squared_probs. Since the log-prob of a

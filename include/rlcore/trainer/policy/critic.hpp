@@ -14,6 +14,7 @@
 #include "rlcore/trainer/policy/critic_settings.hpp"
 #include "rlcore/trainer/policy/trajectory.hpp"
 #include "rlcore/trainer/policy/update.hpp"
+#include "rlcore/trainer/scored_groups.hpp"
 #include "rlcore/trainer/trainee.hpp"
 
 RLCORE_BEGIN
@@ -37,22 +38,22 @@ struct critic : trainee<Device> {
                         world),
         settings(s) {}
 
-  /// Writes trajectory::value.
+  /// Writes trajectory::value. A call for all ranks that share the weights.
   void values(std::span<trajectory> batch) {
-    std::vector<const trajectory*> order;
-    for (const trajectory& t : batch) order.push_back(&t);
     packed_trajectories packed;
     std::vector<float> value;
-    for_each_micro_batch(order, settings.forward_trajectories, settings.forward_tokens,
-                         [&](std::size_t first, std::size_t last) {
-                           packed.clear();
-                           for (std::size_t i = first; i < last; ++i) packed.push_back(batch[i]);
-                           value.resize(packed.targets.row.size());
-                           nn::values(this->model, this->space, packed.inputs, packed.targets.row, value);
-                           for (std::size_t i = first; i < last; ++i)
-                             batch[i].value.assign(value.begin() + packed.offsets[i - first],
-                                                   value.begin() + packed.offsets[i - first + 1]);
-                         });
+    for_each_scored_group(
+        {this->model.units()}, batch.size(), settings.forward_trajectories, settings.forward_tokens,
+        [&](std::size_t i) { return batch[i].tokens.size(); },
+        [&](std::size_t first, std::size_t last) {
+          packed.clear();
+          for (std::size_t i = first; i < last; ++i) packed.push_back(batch[i]);
+          value.resize(packed.targets.row.size());
+          nn::values(this->model, this->space, packed.inputs, packed.targets.row, value);
+          for (std::size_t i = first; i < last; ++i)
+            batch[i].value.assign(value.begin() + packed.offsets[i - first],
+                                  value.begin() + packed.offsets[i - first + 1]);
+        });
   }
 
   /// All updates of one step: trajectory::token_return is what the value shall be, trajectory::value what it was.

@@ -55,7 +55,6 @@ class policy_rounds {
         for (trajectory& t : round) t.rollout_logp = t.old_logp;
       time("old_log_prob", [&] {
         bar_.phase("old log-probs", 0, 0);
-        [[maybe_unused]] const auto whole = run_.policy.summon();
         const bool entropies = run_.stored != nullptr;
         constexpr std::array fields{&trajectory::old_logp, &trajectory::entropy};
         compute_own_rows(scorers(), round, std::span(fields).first(entropies ? 2 : 1), [&](std::span<trajectory> own) {
@@ -95,7 +94,6 @@ class policy_rounds {
   void score_squared_probs(std::vector<trajectory>& rows, stages& time) {
     time("old_log_prob", [&] {
       bar_.phase("squared probabilities", 0, 0);
-      [[maybe_unused]] const auto whole = run_.policy.summon();
       constexpr std::array fields{&trajectory::sum_squared_probs};
       compute_own_rows(scorers(), rows, std::span(fields), [&](std::span<trajectory> own) {
         sum_squared_probs(run_.policy.model, run_.policy.space, own, run_.settings.sampling.temperature,
@@ -109,7 +107,6 @@ class policy_rounds {
     if (run_.value_model == nullptr) return;
     time("values", [&] {
       bar_.phase("values", 0, 0);
-      [[maybe_unused]] const auto whole = run_.value_model->summon();
       constexpr std::array fields{&trajectory::value};
       compute_own_rows(scorers(), rows, std::span(fields),
                        [&](std::span<trajectory> own) { run_.value_model->values(own); });

@@ -21,6 +21,7 @@
 #include "rlcore/text/tokenizer.hpp"
 #include "rlcore/trainer/available_memory.hpp"
 #include "rlcore/trainer/console.hpp"
+#include "rlcore/trainer/frozen_model.hpp"
 #include "rlcore/trainer/options/batch_plan.hpp"
 #include "rlcore/trainer/options/rollout_ranks.hpp"
 #include "rlcore/trainer/policy/loop.hpp"
@@ -287,9 +288,9 @@ std::optional<double> train_policy(Device& device, const options& opt, const Alg
       checkpoint::find_resume(s.resume_mode, checkpoint::expand_home(s.resume_path).string(), root);
   ranks.agree(from.step, "checkpoint", root);
   if (!from.notice.empty()) say("note: " + from.notice);
-  std::optional<nn::causal_lm<Device>> reference;
+  std::optional<frozen_model<Device>> reference;
   const bool needs_reference = s.reward_kl.enabled || contains(algorithm.reads(), field::ref_logp);
-  if (needs_reference && !s.lora) load_model(reference.emplace(policy.companion(config)), folder);
+  if (needs_reference && !s.lora) reference.emplace(device, config, &ranks.world()).load(folder);
   std::optional<critic<Device>> value_model;
   std::filesystem::path value_folder = folder;
   if (how_to_value) {
@@ -326,7 +327,7 @@ std::optional<double> train_policy(Device& device, const options& opt, const Alg
                    ? logger(s.loggers, root, from ? from.step : -1, checkpoint::expand_home(s.events_dir).string())
                    : logger({"file"}, {});  // which keeps the rows and writes nothing
   progress bar(stderr, ranks.first() && isatty(fileno(stderr)) != 0);
-  nn::causal_lm<Device>* const against = reference ? &*reference : needs_reference ? &policy.model : nullptr;
+  nn::causal_lm<Device>* const against = reference ? &reference->model : needs_reference ? &policy.model : nullptr;
   policy_loop<Device, Algorithm> loop({settings, algorithm, plan, tokenizer, folder, train, &val, policy, *rewards,
                                        against, eos, value_model ? &*value_model : nullptr, stored ? &*stored : nullptr,
                                        &ranks.world(), rollout ? &*rollout : nullptr},

@@ -71,26 +71,5 @@ struct packed_trajectories {
   std::size_t size() const noexcept { return offsets.size() - 1; }
 };
 
-/// Consecutive trajectories that go through the model together: at most `max_rows` of them (0: no limit) and, except
-/// for a single longer one, at most `max_tokens` tokens (0: no limit). Calls f(first, last). The split never changes a
-/// bit.
-template <class F>
-void for_each_micro_batch(std::span<const trajectory* const> rows, std::int64_t max_rows, std::int64_t max_tokens,
-                          F&& f) {
-  for (std::size_t first = 0; first < rows.size();) {
-    std::size_t last = first;
-    std::int64_t tokens = 0;
-    while (last < rows.size()) {
-      const std::int64_t length = std::ssize(rows[last]->tokens);
-      if (last > first && max_rows > 0 && static_cast<std::int64_t>(last - first) >= max_rows) break;
-      if (last > first && max_tokens > 0 && tokens + length > max_tokens) break;
-      tokens += length;
-      ++last;
-    }
-    f(first, last);
-    first = last;
-  }
-}
-
 }  // namespace trainer
 RLCORE_END

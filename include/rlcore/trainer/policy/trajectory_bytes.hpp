@@ -50,8 +50,8 @@ inline std::vector<trajectory> gather_trajectories(parallel::any_communicator& g
   return trajectories_of(gather_parts(group, std::span<const std::byte>(bytes)));
 }
 
-/// Calls compute(rows) on this rank's part of `rows`, of about as many tokens as any other's, which sets `fields` of
-/// its trajectories, one number per response token; they are then set in all ranks.
+/// Calls compute(rows) on this rank's part of `rows`, of about as many tokens as any other's or of none, which sets
+/// `fields` of its trajectories, one number per response token; they are then set in all ranks.
 template <class Compute>
 void compute_own_rows(parallel::any_communicator& group, std::span<trajectory> rows,
                       std::span<std::vector<float> trajectory::*const> fields, Compute&& compute) {
@@ -60,7 +60,7 @@ void compute_own_rows(parallel::any_communicator& group, std::span<trajectory> r
   std::vector<std::int64_t> tokens;
   for (const trajectory& t : rows) tokens.push_back(std::ssize(t.tokens));
   const row_range own = share_by_cost(tokens, ranks, static_cast<std::size_t>(group.rank()));
-  if (own.size() > 0) compute(rows.subspan(own.first, own.size()));
+  compute(rows.subspan(own.first, own.size()));
   std::vector<float> mine, all;
   std::vector<std::size_t> counts(ranks);
   for (std::size_t r = 0; r < ranks; ++r) {

@@ -48,10 +48,7 @@ class kto_task {
   std::size_t eval_size() const noexcept { return eval_.rows.size(); }
 
   void update(trainee<Device>& model, std::span<const std::uint32_t> rows, metrics& m) {
-    const kto_link link = link_of([&] {
-      [[maybe_unused]] const auto whole = model.summon();
-      return mismatch(train_, model, rows);
-    }());
+    const kto_link link = link_of(mismatch(train_, model, rows));
     const global_counts step = count(train_, rows);
     report_type total;
     std::int64_t tokens = 0;
@@ -169,8 +166,9 @@ class kto_task {
     std::vector<float> logp, ref;
     std::vector<double> sums;  // of each row under the policy and the reference
     const row_range own = own_rows(model, rows.size(), [&](std::size_t i) { return set[rows[i]].tokens.size(); });
-    for_each_group(
-        own.size(), settings_.rows_per_pass, 0, [](std::size_t) { return 0; },
+    for_each_scored_group(
+        {model.model.units(), reference_.units()}, own.size(), settings_.rows_per_pass, 0,
+        [](std::size_t) { return 0; },
         [&](std::size_t first, std::size_t last) {
           batch.clear();
           for (std::size_t i = own.first + first; i < own.first + last; ++i) {

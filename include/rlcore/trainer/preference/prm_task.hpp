@@ -45,11 +45,9 @@ class prm_task {
     const double steps = count(train_, rows);
     std::int64_t tokens = 0;
     for (const std::uint32_t i : rows) tokens += tokens_of(train_[i]);
-    if (!restricted()) {
-      [[maybe_unused]] const auto whole = model.summon();
+    if (!restricted())
       for_own_rows(model, train_, rows,
                    [&](std::span<const std::uint32_t> group) { count_most_likely(model, train_, group, total); });
-    }
     std::vector<std::uint32_t> group;
     model.for_micro_batches(
         rows.size(), settings_.rows_per_pass, 0, [&](std::size_t i) { return tokens_of(train_[rows[i]]); },
@@ -140,13 +138,13 @@ class prm_task {
     }
   }
 
-  /// f(rows) for the packed groups of this rank's part of `rows`.
+  /// f(rows) for the packed groups of this rank's part of `rows`, which it scores with the model.
   template <class F>
   void for_own_rows(const trainee<Device>& model, const preference_rows<judged_row>& set,
                     std::span<const std::uint32_t> rows, F&& f) {
     const row_range own = own_rows(model, rows.size(), [&](std::size_t i) { return tokens_of(set[rows[i]]); });
-    for_each_group(
-        own.size(), settings_.rows_per_pass, 0, [](std::size_t) { return 0; },
+    for_each_scored_group(
+        {model.model.units()}, own.size(), settings_.rows_per_pass, 0, [](std::size_t) { return 0; },
         [&](std::size_t first, std::size_t last) {
           const auto group = rows.subspan(own.first + first, last - first);
           pack(set, group);

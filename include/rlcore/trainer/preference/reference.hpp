@@ -36,6 +36,8 @@ class reference_model {
     if (own_ != nullptr) return score_answers(*own_, model.space, rows, out);
     model.with_base([&] { score_answers(model.model, model.space, rows, out); });
   }
+  /// Where its weights come from, if ranks have shards of them.
+  nn::unit_source* units() const noexcept { return own_ != nullptr ? own_->units() : nullptr; }
 
  private:
   nn::causal_lm<Device>* own_;
@@ -62,8 +64,8 @@ class reference_log_probs {
     const row_range own = own_rows(model, unknown.size(), [&](std::size_t i) { return length(unknown[i]); });
     std::vector<float> fresh, some;
     packed_answers batch;
-    for_each_group(
-        own.size(), rows_per_pass, 0, [](std::size_t) { return 0; },
+    for_each_scored_group(
+        {reference.units()}, own.size(), rows_per_pass, 0, [](std::size_t) { return 0; },
         [&](std::size_t first, std::size_t last) {
           pack(std::span<const std::uint32_t>(unknown).subspan(own.first + first, last - first), batch);
           reference(model, batch, some);
@@ -116,7 +118,8 @@ void learn_answers(std::span<const std::uint32_t> rows, std::int64_t rows_per_pa
       });
 }
 
-/// The same for rows that nothing is learnt from: each rank has its own_rows().
+/// The same for rows that nothing is learnt from: each rank has its own_rows(), and f scores them with the model, or
+/// none (for_each_scored_group).
 template <class Device, class Pack, class TokensOf, class F>
 void judge_answers(std::span<const std::uint32_t> rows, std::int64_t rows_per_pass, trainee<Device>& model,
                    const reference_model<Device>& reference, reference_log_probs& known, TokensOf&& tokens_of,
@@ -125,8 +128,8 @@ void judge_answers(std::span<const std::uint32_t> rows, std::int64_t rows_per_pa
   const row_range own = own_rows(model, rows.size(), [&](std::size_t i) { return tokens_of(rows[i]); });
   packed_answers batch;
   std::vector<float> ref;
-  for_each_group(
-      own.size(), rows_per_pass, 0, [](std::size_t) { return 0; },
+  for_each_scored_group(
+      {model.model.units()}, own.size(), rows_per_pass, 0, [](std::size_t) { return 0; },
       [&](std::size_t first, std::size_t last) {
         const auto group = rows.subspan(own.first + first, last - first);
         known.copy_to(group, ref);

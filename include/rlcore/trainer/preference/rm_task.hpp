@@ -93,8 +93,8 @@ class rm_task {
     std::vector<float> reward;
     std::vector<double> all;
     const row_range own = own_rows(model, rows.size(), [&](std::size_t i) { return tokens_of(eval_[i]); });
-    for_each_group(
-        own.size(), settings_.pairs_per_pass, 0, [](std::size_t) { return 0; },
+    for_each_scored_group(
+        {model.model.units()}, own.size(), settings_.pairs_per_pass, 0, [](std::size_t) { return 0; },
         [&](std::size_t first, std::size_t last) {
           const auto group = std::span<const std::uint32_t>(rows).subspan(own.first + first, last - first);
           pack(eval_, group);

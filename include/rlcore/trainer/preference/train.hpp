@@ -4,13 +4,14 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "rlcore/device/any_device.hpp"
 #include "rlcore/trainer/console.hpp"
+#include "rlcore/trainer/frozen_model.hpp"
 #include "rlcore/trainer/preference/dpo_task.hpp"
 #include "rlcore/trainer/preference/kto_task.hpp"
 #include "rlcore/trainer/preference/prm_task.hpp"
@@ -23,16 +24,17 @@ namespace trainer {
 
 /// The frozen model of --ref_pretrain. With LoRA and no other folder the trainee's base serves, and there is none.
 template <class Device>
-std::optional<nn::causal_lm<Device>> load_reference(Device& device, const options& opt, const base_model& base) {
+std::unique_ptr<frozen_model<Device>> load_reference(Device& device, const options& opt, const base_model& base,
+                                                     const team& ranks) {
   const std::string name = opt.find<std::string>("ref_pretrain").value_or("");
   const bool own = !name.empty() && checkpoint::resolve_model(name) != base.folder;
-  if (!own && opt.get<std::int64_t>("lora_rank") > 0) return std::nullopt;
+  if (!own && opt.get<std::int64_t>("lora_rank") > 0) return nullptr;
   const base_model from = own ? open_base_model(name) : base;
   if (from.config.vocab_size != base.config.vocab_size)
     throw config_error("--ref_pretrain: the reference has " + std::to_string(from.config.vocab_size) +
                        " tokens, the model " + std::to_string(base.config.vocab_size));
-  std::optional<nn::causal_lm<Device>> model;
-  load_model(model.emplace(device, from.config), from.folder, 0);
+  auto model = std::make_unique<frozen_model<Device>>(device, from.config, &ranks.world());
+  model->load(from.folder);
   return model;
 }
 
@@ -61,14 +63,14 @@ void train_dpo(Device& device, const options& opt, parallel::any_communicator* a
   announce_rows(opt, train, held_out);
   if (opt.get<bool>("ipo") && opt.get<double>("label_smoothing") != 0)
     say("note: --label_smoothing has no effect with --ipo\n");
-  auto reference = load_reference(device, opt, base);
+  const auto reference = load_reference(device, opt, base, ranks);
   dpo_task<Device> task({.beta = opt.get<double>("beta"),
                          .label_smoothing = opt.get<double>("label_smoothing"),
                          .nll_loss_coef = opt.get<double>("nll_loss_coef"),
                          .ipo = opt.get<bool>("ipo"),
                          .pairs_per_pass = opt.get<std::int64_t>("micro_train_batch_size"),
                          .scores = scores_path(opt)},
-                        std::move(train), std::move(held_out), reference ? &*reference : nullptr);
+                        std::move(train), std::move(held_out), reference ? &reference->model : nullptr);
   const std::array<std::string, 4> shown{"train/loss", "train/acc", "eval/eval_loss", "eval/acc_mean"};
   train_supervised(device, opt, read_openrlhf_run(opt), read_openrlhf_trainee(opt), base, task, shown, ranks);
   if (ranks.first()) export_model(opt);
@@ -87,14 +89,14 @@ void train_kto(Device& device, const options& opt, parallel::any_communicator* a
   preference_rows<unpaired_row> held_out;
   if (const auto rows = open_evaluation_rows(opt)) held_out = read_unpaired(*rows, keys, rules);
   announce_rows(opt, train, held_out);
-  auto reference = load_reference(device, opt, base);
+  const auto reference = load_reference(device, opt, base, ranks);
   kto_task<Device> task({.beta = opt.get<double>("beta"),
                          .desirable_weight = opt.get<double>("desirable_loss_weight"),
                          .undesirable_weight = opt.get<double>("undesirable_loss_weight"),
                          .rows_per_pass = opt.get<std::int64_t>("micro_train_batch_size"),
                          .rows_per_step = opt.get<std::int64_t>("train_batch_size"),
                          .scores = scores_path(opt)},
-                        rules, std::move(train), std::move(held_out), reference ? &*reference : nullptr);
+                        rules, std::move(train), std::move(held_out), reference ? &reference->model : nullptr);
   const std::array<std::string, 3> shown{"train/kto_loss", "eval/eval_loss", "eval/pair_acc"};
   train_supervised(device, opt, read_openrlhf_run(opt), read_openrlhf_trainee(opt), base, task, shown, ranks);
   if (ranks.first()) export_model(opt);

@@ -83,10 +83,7 @@ class supervised_loop {
 
   void test(metrics& m, stages& time) {
     bar_.phase("evaluation", 0, 0);
-    time("testing", [&] {
-      [[maybe_unused]] const auto whole = run_.model.summon();
-      run_.task.evaluate(run_.model, m);
-    });
+    time("testing", [&] { run_.task.evaluate(run_.model, m); });
   }
 
   void step(metrics& m, stages& time) {

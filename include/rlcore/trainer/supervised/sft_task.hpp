@@ -112,16 +112,18 @@ class sft_task {
     const auto length = [&](std::size_t i) { return eval_[i].tokens.size(); };
     const row_range own = own_rows(model, eval_.size(), length);
     const auto own_length = [&](std::size_t i) { return length(own.first + i); };
-    for_each_group(own.size(), rows_per_pass_, tokens_per_pass_, own_length, [&](std::size_t first, std::size_t last) {
-      packed.clear();
-      for (std::size_t i = first; i < last; ++i) packed.push_back(eval_[own.first + i]);
-      logp.resize(packed.targets.row.size());
-      nn::log_probs(model.model, model.space, packed.inputs, packed.targets, 1.0f, logp, {});
-      report += rlcore::evaluate(serial{}, negative_log_likelihood{}, token_mean{},
-                                 token_batch<float>{.logp = std::span<const float>(logp), .offsets = packed.offsets},
-                                 counts, token_gradients<float>{});
-      tell("evaluation", last, own.size());
-    });
+    for_each_scored_group({model.model.units()}, own.size(), rows_per_pass_, tokens_per_pass_, own_length,
+                          [&](std::size_t first, std::size_t last) {
+                            packed.clear();
+                            for (std::size_t i = first; i < last; ++i) packed.push_back(eval_[own.first + i]);
+                            logp.resize(packed.targets.row.size());
+                            nn::log_probs(model.model, model.space, packed.inputs, packed.targets, 1.0f, logp, {});
+                            report += rlcore::evaluate(
+                                serial{}, negative_log_likelihood{}, token_mean{},
+                                token_batch<float>{.logp = std::span<const float>(logp), .offsets = packed.offsets},
+                                counts, token_gradients<float>{});
+                            tell("evaluation", last, own.size());
+                          });
     sum_over_ranks(model, report);
     m.set(eval_name_, report.loss());
   }

@@ -18,6 +18,7 @@
 
 #include "rlcore/trainer/metrics.hpp"
 #include "rlcore/trainer/progress.hpp"
+#include "rlcore/trainer/scored_groups.hpp"
 #include "rlcore/trainer/trainee.hpp"
 
 RLCORE_BEGIN
@@ -26,7 +27,8 @@ namespace trainer {
 /// update() adds the gradient of one optimizer step over `rows` of the training set, which the caller has set to 0 and
 /// will apply, and sets the step's metrics (train/loss, train/tokens, perf/total_num_tokens, ...). Denominators are
 /// those of all rows together: they are counted before the first backward pass, so neither the micro-batches nor their
-/// sizes show in a bit. evaluate() sets the metrics of the validation set and changes nothing.
+/// sizes show in a bit. evaluate() sets the metrics of the validation set and changes nothing; where ranks have shards
+/// of the weights it scores by for_each_scored_group(), or in a summon().
 ///
 /// A task may have more, and the loop makes use of it:
 ///   prepare(trainee<Device>&)           once, after the weights are loaded or restored and before the first step
@@ -40,26 +42,6 @@ concept supervised_task = requires(T& task, trainee<Device>& model, std::span<co
   task.update(model, rows, m);
   task.evaluate(model, m);
 };
-
-/// Calls f(first, last) for consecutive groups of `count` rows that go through the model together: at most `max_rows`
-/// of them (0: no limit) and, except for a single longer one, at most `max_tokens` tokens (0: no limit); tokens_of(i)
-/// is the length of row i. The split never changes a bit.
-template <class TokensOf, class F>
-void for_each_group(std::size_t count, std::int64_t max_rows, std::int64_t max_tokens, TokensOf&& tokens_of, F&& f) {
-  for (std::size_t first = 0; first < count;) {
-    std::size_t last = first;
-    std::int64_t tokens = 0;
-    while (last < count) {
-      const auto length = static_cast<std::int64_t>(tokens_of(last));
-      if (last > first && max_rows > 0 && static_cast<std::int64_t>(last - first) >= max_rows) break;
-      if (last > first && max_tokens > 0 && tokens + length > max_tokens) break;
-      tokens += length;
-      ++last;
-    }
-    f(first, last);
-    first = last;
-  }
-}
 
 }  // namespace trainer
 RLCORE_END

@@ -1,0 +1,49 @@
+// A model that is not trained, such as a reference, between ranks.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "rlcore/nn/causal_lm.hpp"
+#include "rlcore/nn/config.hpp"
+#include "rlcore/nn/tensor_group.hpp"
+#include "rlcore/parallel/world.hpp"
+#include "rlcore/trainer/model_files.hpp"
+#include "rlcore/trainer/rank_model.hpp"
+#include "rlcore/trainer/unit_weights.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+/// Ranks have as much of it as of a model that they train: tensor parallel ranks their parts, with zero 3 a shard that
+/// is collected unit by unit in passes, else all of it.
+template <class Device>
+class frozen_model {
+ public:
+  nn::causal_lm<Device> model;
+
+  /// `world` (may be null) has to outlive this.
+  frozen_model(Device& device, const nn::config& config, parallel::world* world)
+      : model(device, config_of(config, world), part_of(world), has_shards(world)),
+        units_(has_shards(world) ? std::make_unique<unit_weights<Device>>(model, *world, false) : nullptr) {
+    if (world && world->tensor().size() > 1)
+      model.set_tensor_group(&tensor_.emplace(world->tensor(), world->how().sequence_parallel));
+  }
+  frozen_model(const frozen_model&) = delete;
+  frozen_model& operator=(const frozen_model&) = delete;
+
+  /// The weights of a Hugging Face folder. A rank with a shard reads that alone.
+  void load(const std::filesystem::path& folder, std::uint64_t seed = 1) {
+    if (!units_) return load_model(model, folder, seed);
+    units_->load(folder, seed);
+  }
+
+ private:
+  std::unique_ptr<unit_weights<Device>> units_;
+  std::optional<nn::tensor_group_of<parallel::any_communicator>> tensor_;
+};
+
+}  // namespace trainer
+RLCORE_END
