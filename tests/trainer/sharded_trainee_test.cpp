@@ -180,6 +180,15 @@ TEST(sharded_trainee, shows_neither_micro_batches_nor_what_stays_gathered_nor_wh
   }
 }
 
+TEST(sharded_trainee, packs_units_in_the_chunks_of_the_whole_model) {
+  parallel_settings chunks = how(0);
+  chunks.row_chunks = 4;
+  const outcome one = run(1, chunks);
+  EXPECT_NE(one.weights, run(1, how(0)).weights);
+  chunks.zero = 3;
+  EXPECT_EQ(run(3, chunks).weights, one.weights);
+}
+
 TEST(sharded_trainee, trains_untied_heads_scores_and_adapters) {
   const scratch::folder place;
   const std::filesystem::path base = tiny_model::make(place.path()).model;

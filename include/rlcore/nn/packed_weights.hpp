@@ -28,6 +28,30 @@ struct matrix {
   extent_t outputs = 0, inputs = 0, chunks = 1;
 };
 
+/// Bytes of a chunk of its packed copy.
+template <class Device>
+std::size_t packed_chunk_bytes(Device& device, weight_format format, const matrix& m) {
+  return (device.packed_bytes(format, m.outputs, m.inputs / m.chunks) + 63) / 64 * 64;
+}
+/// Of the whole copy.
+template <class Device>
+std::size_t packed_bytes_of(Device& device, weight_format format, const matrix& m) {
+  return static_cast<std::size_t>(m.chunks) * packed_chunk_bytes(device, format, m);
+}
+/// Writes it; `weights` is where the model's begin, `columns` memory that may be used and grown.
+template <class Device>
+void pack_matrix(Device& device, std::byte* to, weight_format format, const matrix& m, const float* weights,
+                 buffer<float, Device>& columns) {
+  if (m.chunks == 1) return device.pack_weight(to, format, weights + m.offset, m.outputs, m.inputs);
+  const extent_t width = m.inputs / m.chunks;
+  const auto size = static_cast<std::size_t>(m.outputs * width);
+  if (columns.size() < size) columns = buffer<float, Device>(device, size);
+  for (extent_t c = 0; c < m.chunks; ++c, to += packed_chunk_bytes(device, format, m)) {
+    device.copy_rows(columns.data(), width, nullptr, weights + m.offset + c * width, m.inputs, m.outputs, width);
+    device.pack_weight(to, format, columns.data(), m.outputs, width);
+  }
+}
+
 /// One format's copy. Packed once after each change of the weights and read by every pass until the next: training,
 /// scoring and generation multiply by the same bytes. Nothing is allocated before the first use.
 template <class Device>
@@ -44,32 +68,18 @@ class packed_weights {
       std::size_t size = 0;
       for (const matrix& m : matrices) {
         offsets_.push_back(size);
-        size += static_cast<std::size_t>(m.chunks) * bytes_of_chunk(device, m);
+        size += packed_bytes_of(device, format_, m);
       }
       data_ = buffer<std::byte, Device>(device, size);
     }
     if (!current_)
-      for (std::size_t n = 0; n < matrices.size(); ++n) pack(device, data_.data() + offsets_[n], matrices[n], weights);
+      for (std::size_t n = 0; n < matrices.size(); ++n)
+        pack_matrix(device, data_.data() + offsets_[n], format_, matrices[n], weights, columns_);
     current_ = true;
     return {format_, data_.data(), offsets_.data()};
   }
 
  private:
-  std::size_t bytes_of_chunk(Device& device, const matrix& m) const {
-    return (device.packed_bytes(format_, m.outputs, m.inputs / m.chunks) + 63) / 64 * 64;
-  }
-  void pack(Device& device, std::byte* to, const matrix& m, const float* weights) {
-    if (m.chunks == 1) return device.pack_weight(to, format_, weights + m.offset, m.outputs, m.inputs);
-    const extent_t width = m.inputs / m.chunks;
-    const auto size = static_cast<std::size_t>(m.outputs * width);
-    if (columns_.size() < size) columns_ = buffer<float, Device>(device, size);
-    for (extent_t c = 0; c < m.chunks; ++c) {
-      device.copy_rows(columns_.data(), width, nullptr, weights + m.offset + c * width, m.inputs, m.outputs, width);
-      device.pack_weight(to + static_cast<std::size_t>(c) * bytes_of_chunk(device, m), format_, columns_.data(),
-                         m.outputs, width);
-    }
-  }
-
   weight_format format_;
   bool current_ = false;
   std::vector<std::size_t> offsets_;

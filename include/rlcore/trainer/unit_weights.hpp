@@ -36,8 +36,7 @@ class unit_weights final : public nn::unit_source {
       while (layout().unit(u).last <= m.offset) ++u;
       packed_of_.push_back(u);
       offsets_.push_back(places_[u].packed_bytes);
-      const weight_format f = model.device().compute_format();
-      places_[u].packed_bytes += (model.device().packed_bytes(f, m.outputs, m.inputs) + 63) / 64 * 64;
+      places_[u].packed_bytes += nn::packed_bytes_of(model.device(), model.device().compute_format(), m);
     }
     model.set_units(this);
   }
@@ -69,10 +68,9 @@ class unit_weights final : public nn::unit_source {
     if (packed && !p.is_packed) {
       p.packed = take(bytes_, p.packed_bytes);
       const std::span<const nn::matrix> all = model_->matrices();
+      const float* weights = nn::begin_of(std::as_const(p.values).data(), range.first);
       for (std::size_t n = 0; n < all.size(); ++n)
-        if (packed_of_[n] == u)
-          device.pack_weight(p.packed.data() + offsets_[n], f, p.values.data() + (all[n].offset - range.first),
-                             all[n].outputs, all[n].inputs);
+        if (packed_of_[n] == u) nn::pack_matrix(device, p.packed.data() + offsets_[n], f, all[n], weights, columns_);
       p.is_packed = true;
     }
     return {nn::begin_of(std::as_const(p.values).data(), range.first), {f, p.packed.data(), offsets_.data()}};
@@ -93,7 +91,7 @@ class unit_weights final : public nn::unit_source {
   void rest() override {
     if (floats_.empty() && bytes_.empty()) return;
     model_->device().wait();
-    floats_.clear(), bytes_.clear();
+    floats_.clear(), bytes_.clear(), columns_ = {};
   }
 
   bool summoned() const noexcept { return summons_ > 0; }
@@ -162,6 +160,7 @@ class unit_weights final : public nn::unit_source {
   std::vector<std::size_t> packed_of_, offsets_;
   std::vector<buffer<float, Device>> floats_;
   std::vector<buffer<std::byte, Device>> bytes_;
+  buffer<float, Device> columns_;  // of a chunk of a matrix
 };
 
 /// While one of these lives, the model of `units` has weights, which may be changed by all ranks alike. Null: it has
