@@ -134,6 +134,60 @@ TEST(gradient_sums, a_tree_has_the_bits_of_its_definition_on_any_ranks_in_any_st
   }
 }
 
+/// Ranks with the same experts add up what all ranks of their groups have for them.
+floats add_in_groups(int ranks, int expert, const parallel_settings& settings, const std::vector<bool>& present) {
+  parallel_settings s = settings;
+  s.expert = expert;
+  floats result(size, NAN);
+  run_ranks(ranks, [&](thread_rank& rank) {
+    any_communicator_of<thread_rank&> all(rank);
+    world w(all, s);
+    plain_cpu device;
+    gradient_sums<plain_cpu> sums(device, w, w.place_in_experts(), {ends, w.place().expert_shard_size()});
+    std::vector<floats> running(static_cast<std::size_t>(expert), floats(size, 0.0f));
+    for (int turn = 0; turn < 2; ++turn) {
+      sums.begin(present);
+      for (std::size_t round = 0; round < sums.schedule().rounds(); ++round) {
+        std::vector<const float*> sources;
+        for (std::size_t e = 0; e < running.size(); ++e) {
+          const std::size_t from = w.place_in_experts().rank * running.size() + e;
+          const std::size_t n = sums.schedule().number(from, round);
+          if (n != leaf_schedule::none && sums.schedule().present(n, present)) running[e] = leaf(n);
+          sources.push_back(running[e].data());
+        }
+        sums.copy(round, sources);
+      }
+      const float* shard = sums.finish();
+      for (std::size_t u = 0; u < sums.layout().units(); ++u) {
+        const value_range part = sums.layout().part(u, sums.shard_rank());
+        if (rank.rank() % expert == 0 && rank.rank() / expert < static_cast<int>(sums.layout().ranks()))
+          std::copy_n(shard + sums.layout().place(u, sums.shard_rank()), part.size(),
+                      result.begin() + static_cast<std::ptrdiff_t>(part.first));
+      }
+    }
+    all.barrier();
+  });
+  return result;
+}
+
+TEST(gradient_sums, of_several_leaves_a_round) {
+  for (const std::vector<bool>& present :
+       {std::vector<bool>(8, true), std::vector<bool>{true, false, false, true, true, false, true, false},
+        std::vector<bool>(3, true), std::vector<bool>(3, false)}) {
+    const floats expected = by_tree(present);
+    const int leaves = static_cast<int>(present.size());
+    for (int zero = 0; zero < 3; ++zero) {
+      for (const auto& [ranks, expert] : {std::pair{2, 2}, {4, 2}, {6, 3}, {6, 2}, {4, 4}})
+        EXPECT_EQ(add_in_groups(ranks, expert, how(reduction_kind::tree, zero, leaves), present), expected)
+            << ranks << " ranks, groups of " << expert << ", zero " << zero;
+      EXPECT_EQ(add_in_groups(8, 2, how(reduction_kind::tree, zero, leaves, 4), present), expected) << zero;
+      EXPECT_EQ(add_in_groups(4, 2, how(reduction_kind::exact, zero, leaves), present),
+                add(2, how(reduction_kind::exact, zero, leaves), present).sum)
+          << zero;
+    }
+  }
+}
+
 TEST(gradient_sums, go_through_copies_where_the_host_cannot_read) {
   const std::vector<bool> present(8, true);
   for (const reduction_kind kind : {reduction_kind::tree, reduction_kind::exact})

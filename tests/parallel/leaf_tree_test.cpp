@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <set>
 #include <string>
@@ -95,6 +96,28 @@ TEST(shard_layout, gives_every_value_to_one_rank_in_whole_blocks) {
     }
     EXPECT_EQ(std::set<int>(owners.begin(), owners.end()), std::set<int>{1}) << ranks;
   }
+}
+
+/// Two vectors of 5000 = 1000 + 2 x 2000 and 2 x 2000 values: blocks of the latter are those of the former's end.
+TEST(shard_layout, blocks_begin_anew) {
+  const std::vector<std::size_t> begins{1000, 3000}, same{0, 2000};
+  const auto blocks = [](const shard_layout& all) {
+    std::vector<std::size_t> sizes, owned;
+    for (std::size_t r = 0; r < all.ranks(); ++r) {
+      all.for_runs(0, r, [&](const value_range& run) {
+        for (std::size_t at = run.first; at < run.last; at += shard_layout::block)
+          sizes.push_back(std::min(run.last, at + shard_layout::block) - at);
+      });
+      owned.push_back(all.blocks_of(0, r));
+    }
+    EXPECT_EQ(std::accumulate(owned.begin(), owned.end(), std::size_t{0}), sizes.size());
+    return sizes;
+  };
+  for (const int ranks : {1, 2, 3, 7}) {
+    EXPECT_EQ(blocks({{5000}, ranks, begins}), (std::vector<std::size_t>{1000, 1024, 976, 1024, 976})) << ranks;
+    EXPECT_EQ(blocks({{4000}, ranks, same}), (std::vector<std::size_t>{1024, 976, 1024, 976})) << ranks;
+  }
+  EXPECT_EQ(blocks({{4096}, 2, std::vector<std::size_t>{1024, 2048}}), std::vector<std::size_t>(4, 1024));
 }
 
 TEST(fixed_point, sums_are_exact_in_any_order_and_what_does_not_fit_spoils_them) {

@@ -73,10 +73,16 @@ inline rlcore::nn::config config_for(const rlcore::text::tokenizer& tokenizer) {
 /// A random model for the tokenizer in `folder`, written beside it. All embeddings share a direction, in which those of
 /// the answers and of the end are longer: every other token is one of them, so that rewards differ from the first step
 /// on.
-inline void save_weights(const fs::path& folder, std::uint64_t seed) {
+inline void save_weights(const fs::path& folder, std::uint64_t seed, std::int64_t experts = 0) {
   const auto tokenizer = rlcore::text::tokenizer::load(folder);
+  rlcore::nn::config c = config_for(tokenizer);
+  if (experts > 0) {  // a Qwen3-MoE, otherwise a Qwen2
+    c.model = rlcore::nn::family::qwen3_moe, c.attention_bias = false;
+    c.num_experts = experts, c.num_experts_per_tok = 2, c.moe_intermediate_size = 24, c.norm_topk_prob = true;
+    c.output_router_logits = true, c.router_aux_loss_coef = 0.1;
+  }
   rlcore::cpu device(1);
-  rlcore::nn::causal_lm<rlcore::cpu> model(device, config_for(tokenizer));
+  rlcore::nn::causal_lm<rlcore::cpu> model(device, c);
   model.initialize(seed);
   std::vector<float> weights(model.weights().data(), model.weights().data() + model.size());
   const auto width = static_cast<std::size_t>(model.settings().hidden_size), vocabulary = tokenizer.vocab_size();

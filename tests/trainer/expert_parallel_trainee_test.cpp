@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <span>
@@ -10,8 +11,10 @@
 #include <vector>
 
 #include "rlcore/device/cpu.hpp"
+#include "rlcore/nn/log_probs.hpp"
 #include "rlcore/parallel/launch.hpp"
 #include "rlcore/trainer/preference/packed_answers.hpp"
+#include "rlcore/trainer/scored_groups.hpp"
 #include "rlcore/trainer/trainee.hpp"
 
 namespace {
@@ -32,7 +35,7 @@ nn::config small_model(bool balanced) {
 }
 
 struct how_to_train {
-  int ranks = 1, expert = 1, zero = 0, context = 1;
+  int ranks = 1, expert = 1, zero = 0, context = 1, shard_ranks = 0;
   bool balanced = false, recompute = false;
   parallel::reduction_kind reduction = parallel::reduction_kind::tree;
   std::int64_t rows_each = 2;
@@ -41,16 +44,21 @@ struct how_to_train {
 struct result {
   std::vector<float> weights;
   std::vector<double> norms;
-  double loss = 0;  ///< load-balancing
+  double loss = 0;          ///< load-balancing
+  std::vector<float> logp;  ///< of the rows, of the trained model
+  std::size_t weights_of_rank = 0, moments_of_rank = 0;
+  std::uint64_t bytes = 0;  ///< that ranks with the same experts sent each other
 };
 
 /// Two steps over nine rows, of which eight leaves get one or two each.
 result train(const how_to_train& how) {
   result r;
+  std::atomic<std::uint64_t> bytes{0};
   parallel::launch(
       {.thread_ranks = how.ranks, .deadline = std::chrono::seconds(60)}, [&](parallel::any_communicator& all) {
         parallel::parallel_settings mesh;
         mesh.expert = how.expert, mesh.zero = how.zero, mesh.context = how.context, mesh.reduction = how.reduction;
+        mesh.shard_ranks = how.shard_ranks;
         parallel::world world(all, mesh);
         cpu device(1);
         trainer::trainee_settings s;
@@ -82,15 +90,33 @@ result train(const how_to_train& how) {
           if (all.rank() == 0) r.norms.push_back(outcome.gradient_norm);
         }
         if (all.rank() == 0) r.loss = nn::load_balancing_loss(t.routed());
+        std::vector<float> logp;  // without a summons
+        trainer::for_each_scored_group(
+            {t.model.units()}, rows.size(), 4, 0, [&](std::size_t i) { return rows[i].size(); },
+            [&](std::size_t first, std::size_t last) {
+              trainer::packed_answers batch;
+              for (std::size_t i = first; i < last; ++i) batch.push_back(rows[i], 1);
+              const std::size_t before = logp.size();
+              logp.resize(before + batch.targets.row.size());
+              nn::log_probs(t.model, t.space, batch.inputs, batch.targets, 1.0f, std::span(logp).subspan(before), {});
+            });
+        if (all.rank() == 0)
+          r.logp = logp, r.weights_of_rank = t.passing().size(), r.moments_of_rank = t.optimizer().size();
+        if (how.expert > 1) {
+          const parallel::sum_place same = world.place_in_experts();
+          bytes += same.shards->counters().total().bytes + same.replicas->counters().total().bytes;
+        }
         const auto whole = t.summon();
         if (all.rank() == 0) r.weights.assign(t.model.weights().data(), t.model.weights().data() + t.model.size());
       });
+  r.bytes = bytes;
   return r;
 }
 
 void expect_equal(const result& a, const result& b, const std::string& what) {
   EXPECT_TRUE(a.weights == b.weights) << what;
   EXPECT_EQ(a.norms, b.norms) << what;
+  EXPECT_TRUE(a.logp == b.logp) << what;
   EXPECT_EQ(a.loss, b.loss) << what;
 }
 
@@ -104,12 +130,66 @@ TEST(expert_parallel_trainee, the_bits_of_one_rank) {
   }
   expect_equal(one, train({.ranks = 4, .expert = 2, .zero = 3, .rows_each = 1}), "4 ranks in pairs");
   expect_equal(one, train({.ranks = 4, .expert = 4, .zero = 0}), "4 ranks");
+  for (const int zero : {0, 1, 2})
+    expect_equal(one, train({.ranks = 4, .expert = 2, .zero = zero}), "pairs, zero " + std::to_string(zero));
+  expect_equal(one, train({.ranks = 8, .expert = 2, .zero = 1, .shard_ranks = 4}), "pairs of pairs");
+  expect_equal(one, train({.ranks = 4, .expert = 4, .zero = 2, .shard_ranks = 2}), "shards of half the experts' ranks");
+  expect_equal(one, train({.ranks = 4, .expert = 4, .zero = 1}), "6 experts on 4 ranks");
+}
+
+/// A rank of 2 x 3 has a third of the experts; with zero 1 and 2 the optimizer of each holds a half of theirs, and a
+/// sixth of everything else.
+TEST(expert_parallel_trainee, holds_its_experts_alone) {
+  const nn::config c = small_model(false);
+  cpu device(1);
+  const nn::causal_lm<cpu> whole(device, c);
+  const auto experts = static_cast<std::size_t>(2 * 6 * 3 * c.hidden_size * c.moe_intermediate_size);
+  const std::size_t others = whole.size() - experts, block = parallel::shard_layout::block;
+  const result one = train({});
+  EXPECT_EQ(one.weights_of_rank, whole.size());
+  for (const int zero : {0, 1, 2}) {
+    const result third = train({.ranks = 6, .expert = 3, .zero = zero});
+    expect_equal(one, third, "zero " + std::to_string(zero));
+    EXPECT_EQ(third.weights_of_rank, others + experts / 3);
+    if (zero == 0) {
+      EXPECT_EQ(third.moments_of_rank, others + experts / 3);
+    } else {
+      EXPECT_LE(third.moments_of_rank, others / 6 + experts / 6 + 7 * block);
+    }
+  }
+}
+
+/// Sums go to their owners and back, or their owners' weights do; blocks' squares are of 8 bytes. Everything else
+/// travels between the ranks of a group.
+TEST(expert_parallel_trainee, gradients_of_experts_travel_between_ranks_that_have_them) {
+  const nn::config c = small_model(false);
+  const auto own = static_cast<std::uint64_t>(2 * 3 * 3 * c.hidden_size * c.moe_intermediate_size);  // half of 6 x 2
+  const std::uint64_t groups = 2, steps = 2, blocks = 2 * 3 * 3;  // 2304 values are three blocks
+  EXPECT_EQ(train({.ranks = 2, .expert = 2}).bytes, 0u);
+  EXPECT_EQ(train({.ranks = 4, .expert = 2}).bytes, groups * steps * 2 * own * 4);
+  EXPECT_EQ(train({.ranks = 4, .expert = 2, .zero = 1}).bytes, groups * steps * (2 * own * 4 + blocks * 8));
+  EXPECT_EQ(train({.ranks = 4, .expert = 2, .zero = 1, .reduction = parallel::reduction_kind::exact}).bytes,
+            groups * steps * (3 * own * 4 + blocks * 8));
+}
+
+TEST(expert_parallel_trainee, ranked_sums_are_close_and_the_same_again) {
+  const auto ranked = parallel::reduction_kind::ranked;
+  const result one = train({});
+  for (const int zero : {0, 1, 2}) {
+    const how_to_train how{.ranks = 4, .expert = 2, .zero = zero, .reduction = ranked};
+    const result pairs = train(how);
+    expect_equal(pairs, train(how), "again");
+    ASSERT_EQ(pairs.norms.size(), 2u);
+    for (std::size_t i = 0; i < 2; ++i) EXPECT_NEAR(pairs.norms[i], one.norms[i], 1e-5 * one.norms[i]) << zero;
+  }
 }
 
 TEST(expert_parallel_trainee, exact_sums_on_three_ranks) {
   const auto exact = parallel::reduction_kind::exact;
   const result one = train({.reduction = exact});
-  expect_equal(one, train({.ranks = 3, .expert = 3, .zero = 2, .reduction = exact}), "3 ranks");
+  for (const int zero : {0, 1, 2})
+    expect_equal(one, train({.ranks = 3, .expert = 3, .zero = zero, .reduction = exact}), "3 ranks");
+  expect_equal(one, train({.ranks = 4, .expert = 2, .zero = 1, .reduction = exact}), "4 ranks");
 }
 
 TEST(expert_parallel_trainee, load_balancing) {

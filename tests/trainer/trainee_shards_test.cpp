@@ -127,7 +127,9 @@ class sharded : public testing::TestWithParam<setting> {
 TEST_P(sharded, a_run_moves_from_layout_to_layout) {
   std::vector<layout> journey{{4, 3}, {2, 1}, {3, 2}, {1, 0}, {4, 1, 2}, {2, 0}, {1, 3}, {3, 3}};
   if (!GetParam().lora) journey[4] = {4, 3, 0, 2}, journey[5] = {2, 0, 0, 2};
-  if (GetParam().experts) journey[0] = {4, 3, 0, 1, 2}, journey[1] = {2, 1, 0, 1, 2}, journey[2] = {3, 0, 0, 1, 3};
+  if (GetParam().experts)
+    journey[0] = {4, 3, 0, 1, 2}, journey[1] = {2, 1, 0, 1, 2}, journey[2] = {3, 0, 0, 1, 3},
+    journey[5] = {4, 1, 0, 2, 2}, journey[6] = {4, 2, 0, 1, 4};
   floats expected, found;
   on({1, 0}, [&](trainee& t) {
     for (int i = 0; i < static_cast<int>(journey.size()); ++i) step(t, i);

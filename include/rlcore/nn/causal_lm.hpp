@@ -69,6 +69,9 @@ class causal_lm {
   const slice& vocabulary() const noexcept { return vocabulary_; }
   std::span<const parameter> parameters() const noexcept { return parameters_; }
   std::size_t size() const noexcept { return size_; }
+  /// Of a model with a part of the experts: what ranks with other experts have too; its experts follow, layer after
+  /// layer. Else size().
+  std::size_t shared_size() const noexcept { return shared_size_; }
   /// To be changed: the packed copies are made again at their next use.
   buffer<float, Device>& weights() noexcept {
     for (packed_weights<Device>& p : packed_) p.forget();
@@ -209,6 +212,7 @@ class causal_lm {
     vocabulary_ = vocabulary_part(c.vocab_size, rank, ranks);
     const slice own_experts = part_of(c.num_experts, partition_.expert_rank, partition_.expert_size);
     extent_t sparse = 0;
+    std::vector<std::size_t> numbers;  // of layers with experts: of their first expert's first parameter
     const std::int64_t chunks = std::max<std::int64_t>(1, c.row_chunks / ranks);
     const auto wide = [](std::int64_t n) { return static_cast<extent_t>(n); };
     const std::size_t embedding = add_part("model.embed_tokens.weight", {c.vocab_size, h}, 0, vocabulary_);
@@ -246,18 +250,15 @@ class causal_lm {
         b.experts.chosen = wide(c.num_experts_per_tok), b.experts.renormalise = c.norm_topk_prob;
         b.experts.layer = sparse++;
         b.experts.first_expert = own_experts.begin;
-        next_number_ += 3 * static_cast<std::size_t>(own_experts.begin);
-        for (std::int64_t e = own_experts.begin; e < own_experts.end; ++e)
-          b.experts.each.push_back(lay_out_mlp(mlp_name + "experts." + std::to_string(e) + ".", c.moe_intermediate_size,
-                                               {0, c.moe_intermediate_size}));
-        next_number_ += 3 * static_cast<std::size_t>(c.num_experts - own_experts.end);
+        numbers.push_back(next_number_);
+        if (!divided()) lay_out_experts(b.experts, mlp_name, own_experts, next_number_);
+        next_number_ = numbers.back() + 3 * static_cast<std::size_t>(c.num_experts);
       } else {
         b.feed_forward = lay_out_mlp(mlp_name, c.intermediate_size, middle);
         b.feed_forward.gate_up.sections = {wide(middle.size()), wide(middle.size())};
         b.feed_forward.down.row_parallel = true;
         b.feed_forward.gate_up.chunks = b.feed_forward.down.chunks = wide(chunks);
       }
-      b.for_linears([&](linear& each) { pack(each); });
       blocks_.push_back(std::move(b));
     }
     head_.final_norm = {add("model.norm.weight", {h}), wide(h), 1, c.rms_norm_eps};
@@ -269,9 +270,23 @@ class causal_lm {
       head_.chunks = vocabulary_chunks::of(c, partition_);
       if (!c.tie_word_embeddings) head_.output.weight = add_part("lm_head.weight", {c.vocab_size, h}, 0, vocabulary_);
     }
+    shared_size_ = size_;
+    if (divided())
+      for (std::size_t l = 0, n = 0; l < blocks_.size(); ++l)
+        if (c.sparse(static_cast<std::int64_t>(l)))
+          lay_out_experts(blocks_[l].experts, "model.layers." + std::to_string(l) + ".mlp.", own_experts, numbers[n++]);
+    for (block& b : blocks_) b.for_linears([&](linear& each) { pack(each); });
     pack(head_.output);
   }
+  bool divided() const noexcept { return partition_.expert_size > 1; }
 
+  /// `number`: of the first parameter of all experts.
+  void lay_out_experts(moe& m, const std::string& name, const slice& own, std::size_t number) {
+    next_number_ = number + 3 * static_cast<std::size_t>(own.begin);
+    const std::int64_t width = settings_.moe_intermediate_size;
+    for (std::int64_t e = own.begin; e < own.end; ++e)
+      m.each.push_back(lay_out_mlp(name + "experts." + std::to_string(e) + ".", width, {0, width}));
+  }
   mlp lay_out_mlp(const std::string& name, std::int64_t width, const slice& part) {
     const std::int64_t h = settings_.hidden_size;
     const auto wide = [](std::int64_t n) { return static_cast<extent_t>(n); };
@@ -295,7 +310,7 @@ class causal_lm {
   std::size_t next_number_ = 0;
   std::vector<block> blocks_;
   nn::head head_;
-  std::size_t size_ = 0;
+  std::size_t size_ = 0, shared_size_ = 0;
   buffer<float, Device> weights_;
   unit_source* units_ = nullptr;
   std::vector<matrix> matrices_;

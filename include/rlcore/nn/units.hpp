@@ -30,5 +30,14 @@ inline std::vector<std::size_t> unit_ends(std::span<const parameter> parameters)
   return ends;
 }
 
+/// Where each expert of the flat parameters begins.
+inline std::vector<std::size_t> expert_begins(std::span<const parameter> parameters) {
+  std::vector<std::size_t> begins;
+  for (const parameter& p : parameters)
+    if (p.name.find(".mlp.experts.") != std::string::npos && p.name.ends_with(".gate_proj.weight"))
+      begins.push_back(p.offset);
+  return begins;
+}
+
 }  // namespace nn
 RLCORE_END

@@ -71,10 +71,16 @@ class adamw {
     const adamw_piece all{0, size(), 0};
     step(std::span(&all, 1), weights.data(), gradient.data(), lr, gradient_scale);
   }
-  /// The same for weights that lie apart: `pieces` come in order and cover all of size(); `gradient` [size()].
+  /// The same for weights that lie apart: `pieces` come in order and cover all of size(), or the first values of it;
+  /// `gradient` [size()].
   void step(std::span<const adamw_piece> pieces, float* weights, const float* gradient, double lr,
             float gradient_scale = 1) {
     ++steps_;
+    step_further(pieces, weights, gradient, lr, gradient_scale);
+  }
+  /// The pieces that the last step() left out; value i of size() has the gradient gradient[i].
+  void step_further(std::span<const adamw_piece> pieces, float* weights, const float* gradient, double lr,
+                    float gradient_scale = 1) {
     auto exempt = exempt_.begin();
     for (const adamw_piece& piece : pieces) {
       const auto update = [&](std::size_t first, std::size_t last, double decay) {

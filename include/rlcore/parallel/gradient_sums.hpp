@@ -29,14 +29,18 @@ namespace parallel {
 template <class Device>
 class gradient_sums {
  public:
-  /// Sums of vectors cut into units that end at `ends`.
-  gradient_sums(Device& device, world& w, std::vector<std::size_t> ends)
+  /// Sums of vectors cut into units that end at `ends`, over all ranks of w.sums(); see shard_layout.
+  gradient_sums(Device& device, world& w, std::vector<std::size_t> ends, std::span<const std::size_t> restarts = {})
+      : gradient_sums(device, w, w.place_in_sums(), shard_layout(std::move(ends), w.place().shard_size, restarts)) {}
+  /// The same over other ranks; `layout` is of those that share.
+  gradient_sums(Device& device, world& w, const sum_place& among, shard_layout layout)
       : device_(&device),
         world_(&w),
-        layout_(std::move(ends), w.place().shard_size),
+        among_(among),
+        layout_(std::move(layout)),
         schedule_(w.place(), w.how()),
         kind_(w.how().reduction == reduction_kind::fast ? reduction_kind::ranked : w.how().reduction),
-        cut_(w.how().zero >= 2 && w.place().shard_size > 1),
+        cut_(w.how().zero >= 2 && layout_.ranks() > 1),
         tree_(schedule_.sums()),
         limit_(fixed_point::limit(schedule_.sums())) {
     if (layout_.ranks() > 1) pieces_.assign(layout_.units(), piece_sum(kind_, schedule_.sums()));
@@ -49,7 +53,7 @@ class gradient_sums {
   bool by_leaf() const noexcept { return cut_ || kind_ != reduction_kind::ranked; }
   /// Are gradients cut as soon as a leaf is complete?
   bool cut() const noexcept { return cut_; }
-  std::size_t shard_rank() const { return static_cast<std::size_t>(world_->shards().rank()); }
+  std::size_t shard_rank() const { return static_cast<std::size_t>(among_.shards->rank()); }
   std::size_t shard_size() const { return layout_.shard_size(shard_rank()); }
 
   /// `present`: which leaves have rows.
@@ -71,11 +75,9 @@ class gradient_sums {
         take_unit_of_device(round, u, gradient.data() + layout_.unit(u).first);
       }
     } else if (kind_ == reduction_kind::exact) {
-      if (!std::exchange(fixed_any_, true)) fixed_.assign(layout_.size(), 0);
-      const float* x = host_view(*device_, gradient.data(), gradient.size(), stage_);
-      fixed_point::add(fixed_.data(), x, gradient.size(), limit_);
+      add_fixed(gradient.data());
     } else {
-      const std::size_t at = by_leaf() ? schedule_.number(sum_rank(), round) : 0;
+      const std::size_t at = by_leaf() ? number_of(among_.rank, 0, round) : 0;
       push(at, std::move(gradient));
       gradient = {};
       if (!idle_.empty()) gradient = std::move(idle_.back()), idle_.pop_back();
@@ -85,22 +87,43 @@ class gradient_sums {
   void skip(std::size_t round) {
     if (cut_) {
       for (std::size_t u = layout_.units(); u-- > 0;) take_unit(round, u, nullptr);
-    } else if (const std::size_t at = schedule_.number(sum_rank(), round); at != leaf_schedule::none && by_leaf()) {
+    } else if (const std::size_t at = number_of(among_.rank, 0, round); at != leaf_schedule::none && by_leaf()) {
       push(at, std::nullopt);
     }
+  }
+  /// Instead of both, where vectors stay with the caller: x[s] [layout().size()], device memory, is that of source s of
+  /// this rank; it is not read if the leaf has no rows.
+  void copy(std::size_t round, std::span<const float* const> x) {
+    for (std::size_t s = 0; s < x.size(); ++s) {
+      const std::size_t at = number_of(among_.rank, s, round);
+      const bool there = at != leaf_schedule::none && schedule_.present(at, present_);
+      if (cut_)
+        for (std::size_t u = layout_.units(); u-- > 0;)
+          take_unit(round, u,
+                    there ? host_view(*device_, x[s] + layout_.unit(u).first, layout_.unit(u).size(), stage_) : nullptr,
+                    s);
+      else if (there && !in_tree())
+        add_up(x[s]);
+      else if (at != leaf_schedule::none && in_tree())
+        push(at, there ? std::optional(copy_of(x[s])) : std::nullopt);
+    }
+  }
+  /// The same with !by_leaf(), of all leaves.
+  void copy_sums(std::span<const float* const> x) {
+    for (const float* of_source : x) add_up(of_source);
   }
   /// One unit of it; only with cut().
   void take_unit_of_device(std::size_t round, std::size_t u, const float* x) {
     take_unit(round, u, host_view(*device_, x, layout_.unit(u).size(), stage_));
   }
   /// The same in host memory; null for skip().
-  void take_unit(std::size_t round, std::size_t u, const float* x) {
-    const std::size_t group = sum_rank() / layout_.ranks() * layout_.ranks();
-    const auto number = [&](std::size_t r) { return schedule_.number(group + r, round); };
+  void take_unit(std::size_t round, std::size_t u, const float* x, std::size_t source = 0) {
+    const std::size_t group = among_.rank / layout_.ranks() * layout_.ranks();
+    const auto number = [&](std::size_t r) { return number_of(group + r, source, round); };
     const auto sends = [&](std::size_t r) {
       return number(r) != leaf_schedule::none && schedule_.present(number(r), present_);
     };
-    move(world_->shards(), x, layout_.counts(u), sends, [&](std::size_t r, const float* piece) {
+    move(*among_.shards, x, layout_.counts(u), sends, [&](std::size_t r, const float* piece) {
       pieces_[u].push({0, number(r)}, piece);
     });
     for (std::size_t r = 0; r < layout_.ranks(); ++r)
@@ -112,7 +135,7 @@ class gradient_sums {
   /// This rank's shard of the sum (all of it, where nothing is cut), in device memory; valid until begin().
   const float* finish() {
     if (layout_.ranks() > 1 && !cut_) gather_nodes();
-    if (layout_.ranks() == 1 && world_->replicas().size() == 1 && kind_ != reduction_kind::exact) {
+    if (layout_.ranks() == 1 && among_.replicas->size() == 1 && kind_ != reduction_kind::exact) {
       if (!tree_.entries().empty() && tree_.entries()[0].value)
         sum_ = std::move(*tree_.entries()[0].value);
       else
@@ -140,7 +163,32 @@ class gradient_sums {
   }
 
  private:
-  std::size_t sum_rank() const { return static_cast<std::size_t>(world_->sums().rank()); }
+  /// The leaf of one source of a rank in a round, by its number in the tree, or none.
+  std::size_t number_of(std::size_t rank, std::size_t source, std::size_t round) const {
+    return schedule_.number(rank * among_.sources + source, round);
+  }
+  /// Do this rank's leaves go to their places in the tree?
+  bool in_tree() const noexcept { return kind_ == reduction_kind::tree; }
+  void add_up(const float* x) {
+    if (kind_ == reduction_kind::exact) return add_fixed(x);
+    if (tree_.entries().empty()) return push(0, copy_of(x));
+    buffer<float, Device>& sum = *tree_.entries()[0].value;
+    device_->add(sum.data(), sum.data(), x, static_cast<extent_t>(layout_.size()));
+    device_->wait();
+  }
+  void add_fixed(const float* gradient) {
+    if (!std::exchange(fixed_any_, true)) fixed_.assign(layout_.size(), 0);
+    fixed_point::add(fixed_.data(), host_view(*device_, gradient, layout_.size(), stage_), layout_.size(), limit_);
+  }
+  buffer<float, Device> copy_of(const float* x) {
+    buffer<float, Device> copy;
+    if (!idle_.empty()) copy = std::move(idle_.back()), idle_.pop_back();
+    if (copy.size() != layout_.size()) copy = buffer<float, Device>(*device_, layout_.size());
+    const auto n = static_cast<extent_t>(layout_.size());
+    if (n > 0) device_->copy_rows(copy.data(), n, nullptr, x, n, 1, n);
+    device_->wait();
+    return copy;
+  }
 
   void push(std::size_t number, std::optional<buffer<float, Device>> value) {
     tree_.push_leaf(number, std::move(value), [this](buffer<float, Device>& left, buffer<float, Device>&& right) {
@@ -176,11 +224,11 @@ class gradient_sums {
   struct held_nodes {
     std::vector<leaf_node> sums, absent;
   };
-  /// Of the ranks [first, first + count) of sums().
+  /// Of the ranks [first, first + count) of those that sum.
   held_nodes nodes_of(std::size_t first, std::size_t count) const {
     leaf_tree<char> made(schedule_.sums());
     bool any = false;
-    for (std::size_t r = first; r < first + count; ++r)
+    for (std::size_t r = first * among_.sources; r < (first + count) * among_.sources; ++r)
       for (std::size_t round = 0; round < schedule_.rounds(); ++round) {
         const std::size_t at = schedule_.number(r, round);
         if (at == leaf_schedule::none) continue;
@@ -226,23 +274,23 @@ class gradient_sums {
   /// zero 1: sums of this rank's own leaves to the owners of shards.
   void gather_nodes() {
     std::vector<held_nodes> nodes;
-    const std::size_t group = sum_rank() / layout_.ranks() * layout_.ranks();
+    const std::size_t group = among_.rank / layout_.ranks() * layout_.ranks();
     for (std::size_t r = 0; r < layout_.ranks(); ++r) nodes.push_back(nodes_of(group + r, 1));
     for (std::size_t u = 0; u < layout_.units(); ++u) {
       const value_range r = layout_.unit(u);
       if (kind_ == reduction_kind::exact)
         gather(
-            world_->shards(), nodes, layout_.counts(u),
+            *among_.shards, nodes, layout_.counts(u),
             [&](leaf_node) -> const fixed_point::value* { return fixed_.data() + r.first; }, pieces_[u]);
       else
         gather(
-            world_->shards(), nodes, layout_.counts(u), [&](leaf_node n) { return own(n, r); }, pieces_[u]);
+            *among_.shards, nodes, layout_.counts(u), [&](leaf_node n) { return own(n, r); }, pieces_[u]);
     }
   }
 
   /// This rank's piece of a unit, summed over replicas.
   void finish_unit(std::size_t u, std::span<float> out) {
-    any_communicator& c = world_->replicas();
+    any_communicator& c = *among_.replicas;
     if (c.size() == 1 && layout_.ranks() > 1) return pieces_[u].write(out);
     const auto ranks = static_cast<std::size_t>(c.size()), self = static_cast<std::size_t>(c.rank());
     std::vector<held_nodes> nodes;
@@ -267,6 +315,7 @@ class gradient_sums {
 
   Device* device_;
   world* world_;
+  sum_place among_;
   shard_layout layout_;
   leaf_schedule schedule_;
   reduction_kind kind_;

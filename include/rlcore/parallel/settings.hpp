@@ -57,6 +57,8 @@ struct mesh {
   int sum() const noexcept { return data * context_size + context; }
   int sums_size() const noexcept { return data_size * context_size; }
   int replicas() const noexcept { return sums_size() / shard_size; }
+  /// Ranks with the same experts that share them: of a group of shard_size, if that is whole expert groups.
+  int expert_shard_size() const noexcept { return shard_size % expert_size == 0 ? shard_size / expert_size : 1; }
 
   /// Throws config_error unless the axes fill `ranks`.
   static mesh of(const parallel_settings& s, int rank, int ranks) {

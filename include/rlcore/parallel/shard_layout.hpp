@@ -18,23 +18,38 @@ struct value_range {
 };
 
 /// The vector is cut into units (what is gathered at a time: the embedding, a layer, the head), each unit into blocks
-/// of 1024 values from its begin. A rank owns consecutive whole blocks of every unit; its shard holds them one after
-/// the other. Ranks may own nothing of a unit.
+/// of 1024 values from its begin, and anew from where it is asked for. A rank owns consecutive whole blocks of every
+/// unit; its shard holds them one after the other. Ranks may own nothing of a unit.
 class shard_layout {
  public:
   static constexpr std::size_t block = 1024;
 
-  /// Unit u ends at ends[u], where the next one begins.
-  shard_layout(std::vector<std::size_t> ends, int ranks)
+  /// Unit u ends at ends[u], where the next one begins; blocks begin at the ascending `restarts` too.
+  shard_layout(std::vector<std::size_t> ends, int ranks, std::span<const std::size_t> restarts = {})
       : ends_(std::move(ends)), ranks_(static_cast<std::size_t>(ranks)) {
     at_.resize((units() + 1) * ranks_);
+    auto next = restarts.begin();
     for (std::size_t u = 0; u < units(); ++u) {
-      const std::size_t blocks = (unit(u).size() + block - 1) / block;
+      const std::size_t first_run = runs_.size();
+      runs_.push_back({unit(u).first, unit(u).last});
+      for (; next != restarts.end() && *next < unit(u).last; ++next)
+        if (*next > runs_.back().first && (*next - runs_.back().first) % block != 0) {
+          runs_.back().last = *next;
+          runs_.push_back({*next, unit(u).last});
+        }
+      run_ends_.push_back(runs_.size());
+      std::size_t all = 0;
+      for (std::size_t k = first_run; k < runs_.size(); ++k) all += blocks(runs_[k].size());
+      std::size_t edge = unit(u).first, run = first_run, before = 0;  // blocks before this run
       for (std::size_t r = 0; r < ranks_; ++r) {
-        const auto edge = [&](std::size_t k) { return std::min(unit(u).size(), k * blocks / ranks_ * block); };
-        counts_.push_back(edge(r + 1) - edge(r));
-        starts_.push_back(unit(u).first + edge(r));
+        const std::size_t wanted = (r + 1) * all / ranks_;
+        while (run < runs_.size() && before + blocks(runs_[run].size()) <= wanted)
+          before += blocks(runs_[run++].size());
+        const std::size_t end = run == runs_.size() ? unit(u).last : runs_[run].first + (wanted - before) * block;
+        starts_.push_back(edge);
+        counts_.push_back(end - edge);
         at_[(u + 1) * ranks_ + r] = at_[u * ranks_ + r] + counts_.back();
+        edge = end;
       }
     }
   }
@@ -54,11 +69,28 @@ class shard_layout {
   std::size_t shard_size(std::size_t r) const { return at_[units() * ranks_ + r]; }
   /// Blocks of a range that begins with one.
   static std::size_t blocks(std::size_t values) noexcept { return (values + block - 1) / block; }
+  /// f(range) for the pieces of rank r's part of a unit in which blocks follow without a gap.
+  template <class F>
+  void for_runs(std::size_t u, std::size_t r, F&& f) const {
+    const value_range own = part(u, r);
+    for (std::size_t k = u == 0 ? 0 : run_ends_[u - 1]; k < run_ends_[u]; ++k) {
+      const value_range both{std::max(own.first, runs_[k].first), std::min(own.last, runs_[k].last)};
+      if (both.first < both.last) f(both);
+    }
+  }
+  /// Blocks of rank r's part of a unit.
+  std::size_t blocks_of(std::size_t u, std::size_t r) const {
+    std::size_t n = 0;
+    for_runs(u, r, [&](const value_range& run) { n += blocks(run.size()); });
+    return n;
+  }
 
  private:
   std::vector<std::size_t> ends_;
   std::size_t ranks_;
   std::vector<std::size_t> counts_, starts_, at_;
+  std::vector<value_range> runs_;      // of blocks without a gap, unit after unit
+  std::vector<std::size_t> run_ends_;  // of each unit
 };
 
 }  // namespace parallel

@@ -18,9 +18,9 @@ RLCORE_BEGIN
 namespace trainer {
 
 /// Expert parallelism: in training passes each rank of world.expert() computes a part of the experts, for the rows of
-/// all of them; all make the same number of passes. Every rank has the weights of all experts (or shards of all, zero
-/// 3), and gradients of experts go home to the leaf of their rows, so that neither sums over ranks nor checkpoints
-/// know.
+/// all of them; all make the same number of passes. Where the model has that part alone, what sums over ranks and saves
+/// has to know (divided_experts.hpp); where it has all experts, in shards (zero 3), gradients of experts go home to the
+/// leaf of their rows, and nothing else knows.
 template <class Device>
 class expert_passes {
  public:

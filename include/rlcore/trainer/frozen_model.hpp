@@ -10,6 +10,7 @@
 #include "rlcore/nn/config.hpp"
 #include "rlcore/nn/tensor_group.hpp"
 #include "rlcore/parallel/world.hpp"
+#include "rlcore/trainer/divided_experts.hpp"
 #include "rlcore/trainer/model_files.hpp"
 #include "rlcore/trainer/rank_model.hpp"
 #include "rlcore/trainer/unit_weights.hpp"
@@ -17,8 +18,8 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Ranks have as much of it as of a model that they train: tensor parallel ranks their parts, with zero 3 a shard that
-/// is collected unit by unit in passes, else all of it.
+/// Ranks have as much of it as of a model that they train: tensor parallel ranks their parts, with zero 3 a shard,
+/// expert parallel ranks their experts, and in passes the rest is collected unit by unit; else all of it.
 template <class Device>
 class frozen_model {
  public:
@@ -26,8 +27,9 @@ class frozen_model {
 
   /// `world` (may be null) has to outlive this.
   frozen_model(Device& device, const nn::config& config, parallel::world* world)
-      : model(device, config_of(config, world), part_of(world), has_shards(world)),
-        units_(has_shards(world) ? std::make_unique<unit_weights<Device>>(model, *world, false) : nullptr) {
+      : model(device, config_of(config, world), part_of(world), has_shards(world) || divides_experts(world)),
+        units_(has_shards(world) ? std::make_unique<unit_weights<Device>>(model, *world, false) : nullptr),
+        divided_(divides_experts(world) ? std::make_unique<divided_experts<Device>>(model, *world) : nullptr) {
     if (world && world->tensor().size() > 1)
       model.set_tensor_group(&tensor_.emplace(world->tensor(), world->how().sequence_parallel));
   }
@@ -36,12 +38,14 @@ class frozen_model {
 
   /// The weights of a Hugging Face folder. A rank with a shard reads that alone.
   void load(const std::filesystem::path& folder, std::uint64_t seed = 1) {
-    if (!units_) return load_model(model, folder, seed);
-    units_->load(folder, seed);
+    if (units_) return units_->load(folder, seed);
+    if (divided_) return divided_->load(folder, seed);
+    load_model(model, folder, seed);
   }
 
  private:
   std::unique_ptr<unit_weights<Device>> units_;
+  std::unique_ptr<divided_experts<Device>> divided_;
   std::optional<nn::tensor_group_of<parallel::any_communicator>> tensor_;
 };
 

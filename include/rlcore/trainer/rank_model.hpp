@@ -14,7 +14,7 @@ inline nn::config config_of(nn::config config, const parallel::world* world) {
   return config;
 }
 
-/// The tensors that this rank has; of experts all have all.
+/// The tensors that this rank has, of all experts.
 inline nn::partition part_of(parallel::world* world) {
   if (!world) return {};
   return {world->tensor().rank(), world->tensor().size(), 0, 1};
@@ -23,6 +23,11 @@ inline nn::partition part_of(parallel::world* world) {
 /// Do ranks have shards of weights (zero 3)? Then passes go unit by unit.
 inline bool has_shards(parallel::world* world) {
   return world && world->how().zero == 3 && world->place().shard_size > 1;
+}
+
+/// Do ranks have experts of their own? With shards of weights they have shards of all experts.
+inline bool divides_experts(parallel::world* world) {
+  return world && world->expert().size() > 1 && !has_shards(world);
 }
 
 }  // namespace trainer

@@ -8,31 +8,33 @@
 #include <vector>
 
 #include "rlcore/optim/adamw.hpp"
+#include "rlcore/parallel/communicator/any.hpp"
 #include "rlcore/parallel/host_window.hpp"
 #include "rlcore/parallel/shard_layout.hpp"
-#include "rlcore/parallel/world.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
 
-/// What rank `rank` owns: values of its shard, and where they lie in the vector.
-inline std::vector<optim::adamw_piece> pieces_of(const parallel::shard_layout& all, std::size_t rank) {
-  if (all.ranks() == 1) return {{0, all.size(), 0}};
+/// What rank `rank` owns of a vector: values of its shard, from number `at` on, and where they lie among weights, of
+/// which the vector begins with number `first`.
+inline std::vector<optim::adamw_piece> pieces_of(const parallel::shard_layout& all, std::size_t rank,
+                                                 std::size_t at = 0, std::size_t first = 0) {
+  if (all.ranks() == 1) return {{at, at + all.size(), first}};
   std::vector<optim::adamw_piece> pieces;
   for (std::size_t u = 0; u < all.units(); ++u) {
-    const std::size_t at = all.place(u, rank);
+    const std::size_t place = at + all.place(u, rank);
     const parallel::value_range part = all.part(u, rank);
-    if (part.size() > 0) pieces.push_back({at, at + part.size(), part.first});
+    if (part.size() > 0) pieces.push_back({place, place + part.size(), first + part.first});
   }
   return pieces;
 }
 
-/// Brings the shards of world::shards() together.
+/// Brings the shards of `ranks` together.
 template <class Device>
 class shard_gather {
  public:
-  shard_gather(Device& device, parallel::world& w, parallel::shard_layout layout)
-      : device_(&device), ranks_(&w.shards()), layout_(std::move(layout)) {}
+  shard_gather(Device& device, parallel::any_communicator& ranks, parallel::shard_layout layout)
+      : device_(&device), ranks_(&ranks), layout_(std::move(layout)) {}
 
   const parallel::shard_layout& layout() const noexcept { return layout_; }
   parallel::any_communicator& ranks() const noexcept { return *ranks_; }

@@ -50,6 +50,14 @@ inline std::vector<owned_run> owned_runs(std::span<const nn::parameter> paramete
   return runs;
 }
 
+/// No weight decay for norms and biases, of which `optimizer` holds `pieces`.
+template <class Device>
+void exempt_norms_and_biases(optim::adamw<Device>& optimizer, std::span<const nn::parameter> parameters,
+                             std::span<const optim::adamw_piece> pieces) {
+  for (const owned_run& r : owned_runs(parameters, pieces))
+    if (r.piece.shape.size() == 1) optimizer.exempt(r.moments, r.moments + r.piece.size());
+}
+
 /// All ranks' runs as <folder>/shards: the weights, which begin at weights(run), under the name `kind`; the moments.
 template <class Device, class Weights>
 void save_runs(parallel::any_communicator& all, const std::filesystem::path& folder, const std::string& kind,

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "rlcore/device/block_sums.hpp"
 #include "rlcore/optim/adamw.hpp"
 #include "rlcore/parallel/gradient_sums.hpp"
+#include "rlcore/trainer/block_squares.hpp"
 #include "rlcore/trainer/shard_gather.hpp"
 
 RLCORE_BEGIN
@@ -22,13 +22,14 @@ namespace trainer {
 template <class Device>
 class sharded_update {
  public:
-  /// `counted`: what this rank adds to the norm of a gradient whose tensors ranks share (counted_ranges.hpp).
+  /// `counted`: what this rank adds to the norm of a gradient whose tensors ranks share (counted_ranges.hpp);
+  /// `restarts`: where blocks of a unit begin anew.
   sharded_update(Device& device, parallel::world& w, std::vector<std::size_t> unit_ends,
-                 std::vector<parallel::value_range> counted = {})
+                 std::vector<parallel::value_range> counted = {}, std::span<const std::size_t> restarts = {})
       : device_(&device),
         world_(&w),
-        sums_(device, w, std::move(unit_ends)),
-        gather_(device, w, sums_.layout()),
+        sums_(device, w, std::move(unit_ends), restarts),
+        gather_(device, w.shards(), sums_.layout()),
         counted_(std::move(counted)),
         pieces_(pieces_of(layout(), rank())) {}
 
@@ -41,37 +42,21 @@ class sharded_update {
 
   /// The norm of the whole gradient, of which this rank has `shard`. With row_chunks it is rounded to float: tensor
   /// parallel ranks add up their squares in another order than one rank.
-  double norm(const float* shard) {
-    const double exact = std::sqrt(sum_of_squares(shard));
+  double norm(const float* shard, expert_squares* experts = nullptr) {
+    const double exact = std::sqrt(sum_of_squares(shard, experts));
     return world_->how().row_chunks > 0 ? static_cast<double>(static_cast<float>(exact)) : exact;
   }
   /// Sum of the squares of the whole gradient, of which this rank has `shard`: sums of blocks in double, added in the
-  /// order of the blocks, whoever owns them.
-  double sum_of_squares(const float* shard) {
-    if (world_->tensor().size() > 1) return sum_of_squares_of_parts(shard);
-    const parallel::shard_layout& all = layout();
-    std::vector<std::size_t> counts(all.ranks(), 0);
-    std::vector<double> own;
-    for (std::size_t u = 0; u < all.units(); ++u) {
-      for (std::size_t r = 0; r < all.ranks(); ++r) counts[r] += all.blocks(all.part(u, r).size());
-      const std::size_t n = all.part(u, rank()).size(), before = own.size();
-      own.resize(before + all.blocks(n));
-      if (n > 0)
-        block_sums_of_squares(*device_, shard + all.place(u, rank()), static_cast<extent_t>(n),
-                              static_cast<extent_t>(all.block), own.data() + before);
-    }
-    std::vector<double> sums(std::accumulate(counts.begin(), counts.end(), std::size_t{0}));
-    if (all.ranks() == 1)
-      sums.swap(own);
-    else
-      world_->shards().all_gather_v(std::span<const double>(own), std::span<double>(sums),
-                                    std::span<const std::size_t>(counts));
-    std::vector<std::size_t> at(all.ranks(), 0);
-    for (std::size_t r = 1; r < at.size(); ++r) at[r] = at[r - 1] + counts[r - 1];
+  /// order of the blocks, whoever owns them; `experts`: what there is besides.
+  double sum_of_squares(const float* shard, expert_squares* experts = nullptr) {
+    if (world_->tensor().size() > 1) return sum_of_squares_of_parts(shard, experts);
+    const std::vector<double> sums = gathered_squares(*device_, layout(), rank(), shard, world_->shards());
+    squares_in_order all(layout(), sums);
     double total = 0;
-    for (std::size_t u = 0; u < all.units(); ++u)
-      for (std::size_t r = 0; r < all.ranks(); ++r)
-        for (std::size_t b = all.blocks(all.part(u, r).size()); b > 0; --b) total += sums[at[r]++];
+    for (std::size_t u = 0; u < layout().units(); ++u) {
+      all.add_unit(u, total);
+      if (experts) experts->add_unit(u, total);
+    }
     return total;
   }
 
@@ -80,7 +65,7 @@ class sharded_update {
 
  private:
   /// Sums of the counted pieces of this rank, in double; of shards in order, then of tensor parallel ranks in order.
-  double sum_of_squares_of_parts(const float* shard) {
+  double sum_of_squares_of_parts(const float* shard, expert_squares* experts) {
     double own = 0;
     for (const optim::adamw_piece& piece : pieces_)
       for (const parallel::value_range& r : counted_) {
@@ -96,6 +81,7 @@ class sharded_update {
       group->all_gather(std::span<const double>(&own, 1), std::span<double>(all));
       own = std::accumulate(all.begin(), all.end(), 0.0);
     }
+    if (experts) experts->add_all(own);
     return own;
   }
 

@@ -36,6 +36,7 @@
 #include "rlcore/optim/clip.hpp"
 #include "rlcore/trainer/adapter_files.hpp"
 #include "rlcore/trainer/counted_ranges.hpp"
+#include "rlcore/trainer/divided_experts.hpp"
 #include "rlcore/trainer/expert_passes.hpp"
 #include "rlcore/trainer/fingerprint.hpp"
 #include "rlcore/trainer/leaf_plan.hpp"
@@ -66,7 +67,7 @@ class trainee {
   /// Throws config_error for LoRA settings that cannot be (nn::check_lora), or ranks that the model cannot be cut for.
   trainee(Device& device, const nn::config& config, const trainee_settings& s, parallel::world* world = nullptr)
       : model(device, config_of(with_router_loss(config, s.router_aux_loss), world), part_of(world),
-              has_shards(world) && !s.lora),
+              (has_shards(world) || divides_experts(world)) && !s.lora),
         space(device, s.logits_bytes),
         recompute(s.recompute),
         seed_(s.seed),
@@ -74,29 +75,25 @@ class trainee {
         save_whole_(s.save_whole),
         adapter_(s.lora ? std::optional<nn::lora<Device>>(std::in_place, model, *s.lora) : std::nullopt),
         world_(world),
+        divided_(divides_experts(world) && !s.lora ? std::make_unique<divided_experts<Device>>(model, *world)
+                                                   : nullptr),
         sharded_(make_sharded(device)),
         units_(has_shards(world) && !s.lora
                    ? std::make_unique<unit_weights<Device>>(model, *world, !world->how().reshard_after_forward)
                    : nullptr),
-        optimizer_(device, sharded_ ? sharded_->shard_size() : trained_size(), s.adamw) {
+        optimizer_(device, optimizer_size(), s.adamw) {
     if (adapter_)
       adapter_gradient_.emplace(model, *adapter_);
     else
-      gradient_.emplace(model, units_ != nullptr);
+      gradient_.emplace(passing(), units_ != nullptr);
     if (world_ && world_->context().size() > 1) space.context = {&world_->context(), world_->how().how_context};
     nn::check_context(device, model.blocks().front().mixer.shape, space.context);
     if (world_ && world_->tensor().size() > 1)
       model.set_tensor_group(&tensor_.emplace(world_->tensor(), world_->how().sequence_parallel));
+    if (divided_ && tensor_) divided_->part.set_tensor_group(&*tensor_);
     if (world_ && world_->expert().size() > 1)
-      experts_.emplace(*world_, model, space, gradient_ ? &*gradient_ : nullptr);
-    if (s.decay_norms_and_biases) return;
-    for (const optim::adamw_piece& piece : pieces())
-      for (const nn::parameter& p : trained()) {
-        const std::size_t first = std::max(p.offset, piece.weights),
-                          last = std::min(p.offset + p.size, piece.weights + (piece.last - piece.first));
-        if (p.shape.size() == 1 && first < last)
-          optimizer_.exempt(piece.first + (first - piece.weights), piece.first + (last - piece.weights));
-      }
+      experts_.emplace(*world_, passing(), space, gradient_ ? &*gradient_ : nullptr);
+    if (!s.decay_norms_and_biases) exempt_norms_and_biases(optimizer_, held(), pieces());
   }
   trainee(const trainee&) = delete;
   trainee& operator=(const trainee&) = delete;
@@ -113,14 +110,16 @@ class trainee {
     return adapter_ ? adapter_->parameters() : model.parameters();
   }
   std::size_t trained_size() const noexcept { return adapter_ ? adapter_->size() : model.size(); }
+  /// What passes train: `model`, or its part with this rank's experts.
+  const nn::causal_lm<Device>& passing() const noexcept { return divided_ ? divided_->part : model; }
+  /// The parameters of that, or of the adapters.
+  std::span<const nn::parameter> held() const noexcept { return divided_ ? divided_->part.parameters() : trained(); }
 
   /// The weights of a Hugging Face folder, the base of adapters. A score model may come from a causal one: its head is
   /// then initialised from the seed.
   void load(const std::filesystem::path& folder) {
-    if (units_) {
-      if (units_->summoned()) throw std::logic_error("rlcore: load: weights are summoned");
-      return units_->load(folder, seed_);
-    }
+    if (units_) return units_->load(folder, seed_);
+    if (divided_) return divided_->load(folder, seed_);
     load_model(model, folder, seed_);
     if (!adapter_) return;
     base_folder_ = folder;
@@ -134,11 +133,14 @@ class trainee {
   const nn::router_counts& routed() const noexcept { return routed_; }
   /// A line worth printing after restore(), or empty.
   const std::string& notice() const noexcept { return notice_; }
-  /// What of trained() this rank's optimizer holds: values [first, last) of optimizer(), and where they lie in the flat
+  /// What of held() this rank's optimizer holds: values [first, last) of optimizer(), and where they lie in the flat
   /// parameters. All of it, unless zero is 1 or more.
   std::vector<optim::adamw_piece> pieces() const {
     if (!sharded_) return {{0, trained_size(), 0}};
-    return {sharded_->pieces().begin(), sharded_->pieces().end()};
+    std::vector<optim::adamw_piece> all(sharded_->pieces().begin(), sharded_->pieces().end());
+    if (divided_)
+      for (const optim::adamw_piece& p : divided_->pieces(sharded_->shard_size())) all.push_back(p);
+    return all;
   }
 
   /// The trained weights in the places of pieces(), if this rank has no others (zero 3); else nullptr.
@@ -146,7 +148,9 @@ class trainee {
   /// While what this returns lives, model.weights() are there, whatever the ranks share, and may be changed (by all
   /// ranks alike). Every rank has to ask. Passes need no summons: without them they go unit by unit, and every rank
   /// makes as many (scored_groups.hpp).
-  [[nodiscard]] summoned_weights<Device> summon() { return summoned_weights<Device>(units_.get()); }
+  [[nodiscard]] summoned_weights<Device> summon() {
+    return summoned_weights<Device>(divided_ ? static_cast<collected_units<Device>*>(divided_.get()) : units_.get());
+  }
 
   /// The gradient is 0 from here on.
   void begin_update() {
@@ -175,25 +179,29 @@ class trainee {
     if (std::exchange(dealt_, true)) throw std::logic_error("rlcore: for_micro_batches: once in an optimizer step");
     const parallel::leaf_schedule& schedule = sharded_->sums().schedule();
     sharded_->sums().begin(plan.present());
+    if (divided_) divided_->sums().begin(plan.present());
     const auto rank = static_cast<std::size_t>(world_->data().rank());
     for (std::size_t round = 0; round < schedule.rounds(); ++round) {
       const std::size_t leaf = schedule.leaf(rank, round);
+      const bool has_rows = leaf != schedule.none && !plan.empty(leaf), by_leaf = sharded_->sums().by_leaf();
       const std::size_t most = model.units() || experts_ ? plan.most_passes(schedule, round) : 0;
       if (most == 1 && gradient_->can_go_by_units()) {
         unit_round(model, *gradient_, sharded_->sums(), plan, leaf, round, f);
         continue;
       }
       std::size_t passes = 0;
-      if (leaf != schedule.none)
-        plan.for_each_pass(leaf, [&](std::span<const std::uint32_t> rows) { f(rows), ++passes; });
+      if (has_rows) plan.for_each_pass(leaf, [&](std::span<const std::uint32_t> rows) { f(rows), ++passes; });
       for (; passes < most; ++passes) experts_ ? experts_->idle(recompute) : idle_pass(model, [](std::size_t) {});
-      if (experts_ && sharded_->sums().by_leaf()) experts_->end_leaf(leaf != schedule.none && !plan.empty(leaf));
-      if (leaf == schedule.none || plan.empty(leaf))
+      if (experts_ && !divided_ && by_leaf) experts_->end_leaf(has_rows);
+      if (divided_ && by_leaf)
+        divided_->take(round, *gradient_, has_rows, sharded_->sums());
+      else if (!has_rows && !divided_)
         sharded_->sums().skip(round);
-      else if (sharded_->sums().by_leaf())
+      else if (by_leaf)
         hand_over(round);
     }
     if (sharded_->sums().by_leaf()) return;
+    if (divided_) return divided_->take_sums(*gradient_, sharded_->sums());
     if (experts_) experts_->end_leaf(true);
     hand_over(0);
   }
@@ -201,16 +209,17 @@ class trainee {
   template <class Slopes>
   void forward_backward(const ragged<std::int32_t>& sequences, const nn::targets& wanted, float temperature,
                         Slopes&& slopes) {
-    if (counting_) return nn::count_routes(model, space, sequences, routed_);
+    if (counting_) return nn::count_routes(passing(), space, sequences, routed_);
     with_gradient(
-        [&](auto& g) { nn::forward_backward(model, space, g, sequences, wanted, temperature, recompute, slopes); });
+        [&](auto& g) { nn::forward_backward(passing(), space, g, sequences, wanted, temperature, recompute, slopes); });
   }
   /// As nn::value_forward_backward: slopes(value, dvalue).
   template <class Slopes>
   void value_forward_backward(const ragged<std::int32_t>& sequences, std::span<const std::int32_t> rows,
                               Slopes&& slopes) {
-    if (counting_) return nn::count_routes(model, space, sequences, routed_);
-    with_gradient([&](auto& g) { nn::value_forward_backward(model, space, g, sequences, rows, recompute, slopes); });
+    if (counting_) return nn::count_routes(passing(), space, sequences, routed_);
+    with_gradient(
+        [&](auto& g) { nn::value_forward_backward(passing(), space, g, sequences, rows, recompute, slopes); });
   }
   /// Clips the accumulated gradient to `grad_clip` (<= 0: no clipping) and steps, unless the gradient is not finite:
   /// all ranks alike.
@@ -264,16 +273,17 @@ class trainee {
           sums_notice(folder, extra, settings_of_sums(world_->how(), static_cast<int>(model.settings().row_chunks)));
     check_adapter(folder, extra, adapter_ ? &adapter_->settings() : nullptr, {base_folder_, fingerprint_});
     if (units_ && units_->summoned()) throw std::logic_error("rlcore: restore: weights are summoned");
-    const std::vector<owned_run> runs = owned_runs(trained(), pieces());
-    std::vector<float> values(units_ ? optimizer_.size() : trained_size()), m(optimizer_.size()), v(m.size());
+    const std::vector<owned_run> runs = owned_runs(held(), pieces());
+    std::vector<float> values(units_ ? optimizer_.size() : divided_ ? divided_->part.size() : trained_size());
+    std::vector<float> m(optimizer_.size()), v(m.size());
     if (adapter_)
       read_adapter(folder, trained(), values);
-    else if (units_)
-      read_weights(folder, trained(), runs, values);
+    else if (units_ || divided_)
+      read_weights(folder, trained(), units_ ? runs : divided_->runs(), values);
     else
       checkpoint::load_weights(folder / "huggingface", trained(), values);
     read_moments(folder, runs, m, v);
-    (units_ ? units_->shard() : adapter_ ? adapter_->values() : model.weights()).upload(values);
+    (units_ ? units_->shard() : trained_weights()).upload(values);
     if (adapter_) adapter_->merge(model);
     optimizer_.m().upload(m);
     optimizer_.v().upload(v);
@@ -292,10 +302,13 @@ class trainee {
 
   std::optional<sharded_update<Device>> make_sharded(Device& device) {
     if (!world_) return std::nullopt;
+    const std::span<const nn::parameter> shared = divided_ ? divided_->shared_parameters() : trained();
     return std::optional<sharded_update<Device>>(
-        std::in_place, device, *world_,
-        adapter_ ? std::vector<std::size_t>{adapter_->size()} : nn::unit_ends(model.parameters()),
-        counted_ranges(trained(), model.part().tensor_rank));
+        std::in_place, device, *world_, adapter_ ? std::vector<std::size_t>{adapter_->size()} : nn::unit_ends(shared),
+        counted_ranges(shared, model.part().tensor_rank), nn::expert_begins(shared));
+  }
+  std::size_t optimizer_size() const {
+    return (sharded_ ? sharded_->shard_size() : trained_size()) + (divided_ ? divided_->shard_size() : 0);
   }
 
   /// A load-balancing loss needs the counts of all micro-batches before its gradient: f is called for them.
@@ -304,7 +317,7 @@ class trainee {
     if (!balances(model.settings())) return;
     counting_ = true;
     count_step(plan, world_ ? &sharded_->sums().schedule() : nullptr, world_, routed_, model.settings().num_experts, f,
-               [&] { nn::count_routes(model, space, {}, routed_); });
+               [&] { nn::count_routes(passing(), space, {}, routed_); });
     counting_ = false;
     with_gradient([&](auto& g) { g.balance(balance_slopes(model.settings(), routed_)); });
   }
@@ -323,9 +336,9 @@ class trainee {
       sharded_->sums().begin(std::vector<bool>(sharded_->sums().schedule().leaves(), true));
       hand_over(0);
     }
-    const float* gradient = sharded_->sums().finish();
+    const float *gradient = sharded_->sums().finish(), *of_experts = divided_ ? divided_->sums().finish() : nullptr;
     step_outcome outcome;
-    outcome.gradient_norm = sharded_->norm(gradient);
+    outcome.gradient_norm = sharded_->norm(gradient, divided_ ? &divided_->squares_of(of_experts) : nullptr);
     outcome.skipped = !std::isfinite(outcome.gradient_norm);
     if (outcome.skipped) return outcome;
     const float scale = optim::clip_scale(outcome.gradient_norm, grad_clip);
@@ -334,9 +347,10 @@ class trainee {
       optimizer_.step(units_->shard(), std::span<const float>(gradient, optimizer_.size()), lr, scale);
       return outcome;
     }
-    float* weights = (adapter_ ? adapter_->values() : model.weights()).data();
+    float* weights = trained_weights().data();
     optimizer_.step(sharded_->pieces(), weights, gradient, lr, scale);
     sharded_->gather(weights);
+    if (divided_) divided_->step(optimizer_, sharded_->shard_size(), of_experts, lr, scale);
     if (adapter_) adapter_->merge(model);
     return outcome;
   }
@@ -344,23 +358,25 @@ class trainee {
   void save_together(const std::filesystem::path& folder, const std::filesystem::path& tokenizer_folder,
                      const nlohmann::ordered_json& state) const {
     parallel::any_communicator& all = world_->all();
-    Device& device = model.device();
-    const std::vector<owned_run> runs = owned_runs(trained(), pieces());
     const auto weights = [&](const owned_run& r) {
       return units_ ? units_->shard().data() + r.moments : trained_weights().data() + r.weights;
     };
-    save_runs(all, folder, adapter_ ? "adapter" : "weights", runs, device, weights, optimizer_.m().data(),
-              optimizer_.v().data());
+    save_runs(all, folder, adapter_ ? "adapter" : "weights", owned_runs(held(), pieces()), model.device(), weights,
+              optimizer_.m().data(), optimizer_.v().data());
     if (world_->first()) {
       save_config(folder / "huggingface", model, tokenizer_folder);
       if (adapter_) save_adapter_of_shards(folder, model.settings(), adapter_->settings(), base_name_, trained());
       save_settings(folder, state, all.size());
     }
-    if (save_whole_ && adapter_) save_whole_weights(all, folder, model.parameters(), device, model.weights().data());
+    if (save_whole_ && adapter_)
+      save_whole_weights(all, folder, model.parameters(), model.device(), model.weights().data());
     if (save_whole_ && !adapter_) save_weights_of_shards(all, folder, folder / checkpoint::shard_folder_name);
     all.barrier();
   }
-  const buffer<float, Device>& trained_weights() const { return adapter_ ? adapter_->values() : model.weights(); }
+  const buffer<float, Device>& trained_weights() const { return adapter_ ? adapter_->values() : passing().weights(); }
+  buffer<float, Device>& trained_weights() {
+    return adapter_ ? adapter_->values() : (divided_ ? divided_->part : model).weights();
+  }
 
   std::uint64_t seed_;
   std::string base_name_, fingerprint_, notice_;
@@ -370,6 +386,7 @@ class trainee {
   parallel::world* world_ = nullptr;
   bool dealt_ = false, counting_ = false;
   std::optional<nn::tensor_group_of<parallel::any_communicator>> tensor_;
+  std::unique_ptr<divided_experts<Device>> divided_;  // unless zero 3
   std::optional<sharded_update<Device>> sharded_;
   std::unique_ptr<unit_weights<Device>> units_;  // zero 3
   std::optional<expert_passes<Device>> experts_;

@@ -28,10 +28,10 @@ template <class Device>
 std::vector<held_weights> weights_held(const trainee<Device>& t) {
   std::vector<held_weights> all;
   if (const float* shard = t.own_weights())
-    for (const owned_run& r : owned_runs(t.trained(), t.pieces())) all.push_back({r.piece, shard + r.moments});
+    for (const owned_run& r : owned_runs(t.held(), t.pieces())) all.push_back({r.piece, shard + r.moments});
   else
-    for (const nn::parameter& p : t.model.parameters())
-      all.push_back({checkpoint::piece_of(p), t.model.weights().data() + p.offset});
+    for (const nn::parameter& p : t.passing().parameters())
+      all.push_back({checkpoint::piece_of(p), t.passing().weights().data() + p.offset});
   return all;
 }
 

@@ -68,6 +68,9 @@ inline memory_need memory_of(const model_shape& m, const layout& l, const worklo
   // the leaf is one micro-batch.
   if (l.zero >= 2) need.gradients = 4 * (l.zero == 2 || b.micro > b.leaves ? whole : 2 * std::max(unit, local.ends));
 
+  if (m.experts > 0)  // of what others sent to this rank's experts
+    need.gradients += 4 * f(l.expert - 1) * local_sizes(m, l.tensor, l.expert).all_experts();
+
   const layer_values layer(m);
   const double tokens = f(b.tokens), split = f(l.tensor);
   const double one = tokens * value * (layer.split / split + layer.whole / (l.sequence_parallel ? split : 1));
@@ -77,9 +80,9 @@ inline memory_need memory_of(const model_shape& m, const layout& l, const worklo
     need.activations += tokens * f(l.context) * 2 * f(m.kv_width()) / split * (value + 4);
   need.logits = std::min(w.logits_bytes, tokens * f(m.vocab_size) * 4 / split);
 
-  const local_sizes rollout(m, l.rollout_tensor, l.expert_parts());
+  const local_sizes rollout(m, l.rollout_tensor, l.sampled_expert_parts());
   // Where weights are whole already they are counted with the state; only their packed copy is not.
-  const bool there = l.zero < 3 && l.rollout_tensor == l.tensor;
+  const bool there = l.zero < 3 && l.rollout_tensor == l.tensor && !l.collects_experts();
   need.rollout_weights = (there ? packed : held) * rollout.all();
   const double per_token = m.kv_values() * value / f(l.rollout_tensor);
   need.cache_of_one = per_token * f(w.length());

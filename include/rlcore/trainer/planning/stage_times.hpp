@@ -31,8 +31,8 @@ namespace detail {
 inline double decode_pass(const model_shape& m, const layout& l, const cluster& c, double n, double past) {
   const auto f = [](std::int64_t x) { return static_cast<double>(x); };
   const double packed = c.value_bytes, value = l.value_bytes(c), split = f(l.rollout_tensor);
-  double experts = 0;                         // that are touched: all of them, once there are enough sequences
-  const double copies = f(l.expert_parts());  // an expert works for the sequences of as many ranks
+  double experts = 0;                                 // that are touched: all of them, once there are enough sequences
+  const double copies = f(l.sampled_expert_parts());  // an expert works for the sequences of as many ranks
   if (m.experts > 0)
     experts = f(m.layers) * f(m.expert_parameters()) * f(m.experts) / copies *
               (1 - std::pow(1 - f(m.experts_per_token) / f(m.experts), n * copies));
@@ -43,9 +43,9 @@ inline double decode_pass(const model_shape& m, const layout& l, const cluster& 
       n * (2 * m.product_weights() + 2 * m.head_weights() + 4 * f(m.layers * m.query_width()) * past) / split;
   double exchange =
       2 * f(m.layers) * seconds(c, collective::all_reduce, {l.rollout_tensor, 1}, n * f(m.hidden_size) * value);
-  if (l.expert_parts() > 1)
+  if (l.sampled_expert_parts() > 1)
     exchange += 2 * f(m.layers) *
-                seconds(c, collective::all_to_all, {l.expert_parts(), l.rollout_tensor},
+                seconds(c, collective::all_to_all, {l.expert, l.rollout_tensor},
                         n * f(m.experts_per_token * m.hidden_size) * value);
   return std::max(bytes / (c.memory_bandwidth * c.decode_share), operations / (c.peak * c.scoring_share)) +
          f(m.layers) * c.layer_floor + exchange;
@@ -76,8 +76,10 @@ inline stage_times times_of(const model_shape& m, const layout& l, const workloa
   const auto score = [&](bool whole) {
     double hidden = 0, exposed = 0;
     detail::sum_transfers(c, sent.scoring(whole), hidden, exposed);
-    // Zero 3 packs what it has gathered, in every pass.
-    if (l.zero == 3 && !whole) exposed += optimizer_time(c, 0, local.all() * f(b.scored), 0, l.devices());
+    // What has been gathered is packed, in every pass.
+    if ((l.zero == 3 || l.collects_experts()) && !whole)
+      exposed +=
+          optimizer_time(c, 0, local_sizes(m, l.tensor, l.sampled_expert_parts()).all() * f(b.scored), 0, l.devices());
     return std::max(scoring, c.overlap * hidden) + (1 - c.overlap) * hidden + exposed;
   };
   if (w.old_log_probs) t.old_log_probs = score(false);

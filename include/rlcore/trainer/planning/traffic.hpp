@@ -67,6 +67,10 @@ class traffic {
       gather_units(out, f(b_.scored), 1);
       add(out, {"number of passes", collective::all_gather, dense_group(), 8 * f(dense_group().size), 1, false});
     }
+    if (l_.collects_experts() && !whole) {
+      collect_experts(out, f(b_.scored), true);
+      add(out, {"number of passes", collective::all_gather, {l_.expert, l_.tensor}, 8 * f(l_.expert), 1, false});
+    }
     passes(out, "forward", f(b_.scored), f(b_.scored_tokens), false);
     return out;
   }
@@ -74,6 +78,7 @@ class traffic {
   std::vector<transfer> hand_over() const {
     std::vector<transfer> out;
     if (l_.zero == 3 || (l_.tensor > 1 && l_.rollout_tensor != l_.tensor)) gather_all(out, "weights for sampling");
+    if (l_.collects_experts()) collect_experts(out, 1, false);
     return out;
   }
 
@@ -97,10 +102,19 @@ class traffic {
   }
   double weight_bytes() const noexcept { return l_.value_bytes(c_); }
   void gather_all(std::vector<transfer>& out, const std::string& what) const {
-    const local_sizes wanted(m_, l_.rollout_tensor, l_.expert_parts());
+    const local_sizes wanted(m_, l_.rollout_tensor, l_.expert_parts());  // see collect_experts() for the rest
     add(out, {what, collective::all_gather, dense_group(), wanted.dense() * weight_bytes(), 1, false});
     add(out,
         {what + " (experts)", collective::all_gather, expert_group(), wanted.all_experts() * weight_bytes(), 1, false});
+  }
+  /// Every rank's experts to all ranks of the group, layer by layer.
+  void collect_experts(std::vector<transfer>& out, double times, bool hidden) const {
+    add(out, {"experts of all",
+              collective::all_gather,
+              {l_.expert, l_.tensor},
+              local_.experts * f(l_.expert) * weight_bytes(),
+              times * f(local_.layers),
+              hidden});
   }
   /// Layers so many times in a pass; the head and an embedding of its own once, an embedding that is the head too at
   /// the begin and at the end.

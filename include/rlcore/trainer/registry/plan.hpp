@@ -35,7 +35,8 @@ inline registry plan_registry() {
        "gathered weights, activations, keys and values: fp32 as this library has them; bf16: what that would save",
        words("fp32|bf16")},
       {"experts", text, "whole", honoured,
-       "weights of experts: whole on every rank, or shards of all, as this library's trainers have them; or divided",
+       "weights of experts while sampling: whole on every rank, as this library's trainers have them; or divided, then "
+       "with zero 3 too",
        words("whole|divided")},
       {"gradients", text, "fp32", honoured, "on the wire", words("fp32|bf16")},
       {"prompts", integer, "128", honoured, "prompts of a step", at_least(1)},
