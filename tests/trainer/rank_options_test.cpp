@@ -163,6 +163,21 @@ TEST(rank_options, refusals) {
   EXPECT_THROW(policy({"rlcore.zero_stage=4"}), config_error);
 }
 
+/// What an NPU's kernels cannot do is refused before anything starts, or another kind is taken.
+TEST(rank_options, of_npus) {
+  const std::string npu = "trainer.device=npu_emulator";
+  EXPECT_EQ(of(policy({npu, actor + "strategy=megatron", megatron + "context_parallel_size=2"}), 2).how_context,
+            context_kind::gather_kv);
+  const auto refused = [&](const words& more, int ranks, const std::string& why) {
+    EXPECT_THAT(refusal([&] { of(policy(more), ranks); }), HasSubstr(why));
+  };
+  refused({npu, "rlcore.context_parallel_size=2", "rlcore.context_kind=ring"}, 2,
+          "ring: not on the NPU; expected gath");
+  refused({npu, actor + "strategy=megatron", megatron + "tensor_model_parallel_size=2"}, 2,
+          "tensor_model_parallel_size=2: expected 1 on NPUs");
+  refused({npu, "rlcore.row_chunks=8"}, 1, "rlcore.row_chunks=8: not on the NPU");
+}
+
 TEST(rank_options, how_many_ranks) {
   EXPECT_EQ(thread_ranks(policy({}), 1), 1);
   EXPECT_EQ(thread_ranks(policy({"trainer.nnodes=1"}), 1), 1);

@@ -28,8 +28,8 @@ inline int cores_of(pid_t process) {
 #endif
 }
 
-/// Cores of this process, and of all ranks of this machine together: under mpirun those of the launcher, which has bound
-/// its ranks to parts of them or has not.
+/// Cores of this process, and of all ranks of this machine together: under mpirun those of the launcher, which has
+/// bound its ranks to parts of them or has not.
 struct core_counts {
   int mine = 1, all = 1;
 
