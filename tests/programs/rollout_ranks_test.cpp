@@ -61,6 +61,18 @@ TEST_F(rollout_ranks, do_what_else_samples) {
   }
 }
 
+/// Each rank of a pair has all experts while it samples, and its own or shards of all while it trains.
+TEST_F(rollout_ranks, of_a_mixture_of_experts) {
+  tiny_model::save_weights(files.model, 11, 5);
+  const arguments what = chunks + arguments{"trainer.total_training_steps=2"},
+                  divided = four + pairs + arguments{"rlcore.expert_parallel_size=2"};
+  train("one", what);
+  train("divided", what + divided + arguments{"rlcore.zero_stage=1"});
+  expect_same_run("one", "divided", 2);
+  train("shards", what + divided);
+  expect_same_run("one", "shards", 2);
+}
+
 /// What was sampled is stored, and replayed by a run that samples for validation alone.
 TEST_F(rollout_ranks, replay) {
   const std::string stored = (place / "answers").string();

@@ -84,6 +84,7 @@ answers generate(const nn::causal_lm<Device>& model, float temperature, std::opt
 struct setting {
   int ranks, size, zero, tensor = 1, shard_ranks = 0;
   nn::family family = nn::family::qwen2;
+  int expert = 1;
 };
 
 /// f(device, policy, rollout model) on every rank, from the same weights.
@@ -95,6 +96,7 @@ void on_ranks(const setting& s, F&& f) {
   parallel::launch(threads, [&](parallel::any_communicator& all) {
     parallel::parallel_settings how;
     how.zero = s.zero, how.tensor = s.tensor, how.shard_ranks = s.shard_ranks;
+    how.expert = s.expert;
     parallel::world world(all, how);
     counting_cpu device(1);
     trainer::trainee<counting_cpu> policy(device, model_config(s.family), {}, &world);
@@ -109,7 +111,10 @@ void on_ranks(const setting& s, F&& f) {
 
 const setting settings[] = {{2, 2, 3}, {4, 2, 3},    {4, 4, 3},       {4, 2, 0},   {4, 2, 1},
                             {4, 2, 2}, {4, 4, 3, 2}, {4, 2, 3, 1, 2}, {4, 1, 3, 2}};
-const setting experts{4, 2, 3, 1, 0, nn::family::qwen3_moe};
+const setting experts[] = {{4, 2, 3, 1, 0, nn::family::qwen3_moe},
+                           {4, 2, 3, 1, 0, nn::family::qwen3_moe, 2},
+                           {4, 2, 1, 1, 0, nn::family::qwen3_moe, 2},
+                           {4, 4, 0, 1, 0, nn::family::qwen3_moe, 4}};
 
 TEST(rollout_model, has_the_answers_of_one_rank_from_every_layout) {
   cpu device(1);
@@ -119,7 +124,7 @@ TEST(rollout_model, has_the_answers_of_one_rank_from_every_layout) {
     const answers drawn = generate(serial, 0.9f, {}), greedy = generate(serial, 0, {}),
                   int8 = generate(serial, 0.9f, weight_format::int8);
     EXPECT_FALSE(drawn.logp == int8.logp);
-    for (const setting& s : family == experts.family ? std::span(&experts, 1) : std::span<const setting>(settings))
+    for (const setting& s : family == nn::family::qwen2 ? std::span<const setting>(settings) : std::span(experts))
       on_ranks(s, [&](auto&, auto&, auto& rollout) {
         for (int again = 0; again < 2; ++again) {
           const trainer::rollout_weights<counting_cpu> filled(rollout);
