@@ -13,7 +13,7 @@ inline constexpr key openrlhf_ppo[] = {
     {"critic_pretrain", text, "null", honoured, "folder of the critic's; null: the reward model's, else the policy's"},
     {"reward_pretrain", text, "null", honoured, "folder of a reward model"},
     {"normalize_reward", boolean, "False", honoured,
-     "scores of the reward model by the mean and deviation of its config.json (rlcore.normalize_reward)"},
+     "the reward model's scores by its mean and deviation (rlcore.normalize_reward)"},
     {"remote_rm_url", text, "null", honoured, "a program that scores (custom_reward_function.path); no HTTP here"},
     {"prompt_data", texts, "null", honoured, "training rows: files, separated by commas"},
     {"eval_dataset", texts, "null", honoured, "validation rows, as prompt_data"},

@@ -86,7 +86,7 @@ inline constexpr key own_reward[] = {
     {"rlcore.reward_on_failure", text, "error", honoured,
      "an answer that cannot be scored ends the run, or counts 0 and reward/failed", words("error|zero")},
     {"rlcore.normalize_reward", boolean, "False", honoured,
-     "a reward model's score x becomes (x - mean) / std, which are in its config.json (rm_trainer writes them)"},
+     "a reward model's score less mean, over std, as its config.json has them (rm_trainer)"},
 };
 
 }  // namespace trainer::keys
