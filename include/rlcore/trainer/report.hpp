@@ -116,7 +116,7 @@ class report_writer {
         from_to(label, name);
       }
     from_to("Response tokens, mean", "response_length/mean");
-    from_to("Tokens per second", "perf/throughput");
+    from_to("Tokens per second of a rank", "perf/throughput");
     double seconds = 0;
     for (const point& p : curve("timing_s/step"))
       if (std::isfinite(p.y)) seconds += p.y;
@@ -175,7 +175,7 @@ class report_writer {
     out += lengths();
     for (const html::chart_rule& rule : html::policy_charts) out += chart_of(rule);
     out += stages_chart();
-    out += chart_of("Throughput", "tokens per second", {{"tokens of the step", "perf/throughput"}});
+    out += chart_of("Throughput", "tokens per second of a rank", {{"tokens of the step", "perf/throughput"}});
     return out + further_charts();
   }
 
