@@ -176,6 +176,11 @@ TEST(rank_options, of_npus) {
   refused({npu, actor + "strategy=megatron", megatron + "tensor_model_parallel_size=2"}, 2,
           "tensor_model_parallel_size=2: expected 1 on NPUs");
   refused({npu, "rlcore.row_chunks=8"}, 1, "rlcore.row_chunks=8: not on the NPU");
+  EXPECT_THAT(refusal([&] {
+                of(ppo({npu, "--ds_tensor_parallel_size", "2"}), 2);
+              }),
+              HasSubstr("ds_tensor_parallel_size=2"));
+  EXPECT_THAT(refusal([] { of(ppo({"--ring_attn_size", "2"}), 3); }), testing::StartsWith("ring_attn_size=2 does not"));
 }
 
 TEST(rank_options, how_many_ranks) {

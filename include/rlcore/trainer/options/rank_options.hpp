@@ -24,9 +24,16 @@ struct asked_size {
   std::string text() const { return key + "=" + std::to_string(ranks); }
 };
 
-/// The own key if it has a value, else the strategy's, where this program has it.
+/// The own key if it has a value (which a flag of OpenRLHF's may have given it), else the strategy's, where this
+/// program has it.
 inline asked_size asked(const options& opt, const std::string& own, const std::string& theirs) {
-  if (const auto size = opt.find<std::int64_t>(own)) return {*size, own};
+  if (const auto size = opt.find<std::int64_t>(own)) {
+    const std::string flag = own == "rlcore.tensor_parallel_size"    ? "ds_tensor_parallel_size"
+                             : own == "rlcore.context_parallel_size" ? "ring_attn_size"
+                                                                     : "";
+    const bool by_flag = !opt.is_set(own) && opt.known().find(flag) != nullptr && opt.is_set(flag);
+    return {*size, by_flag ? flag : own};
+  }
   if (!theirs.empty() && opt.known().find(theirs) != nullptr) return {opt.get<std::int64_t>(theirs), theirs};
   return {1, own};
 }
