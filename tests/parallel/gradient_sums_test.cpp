@@ -135,6 +135,7 @@ TEST(gradient_sums, a_tree_has_the_bits_of_its_definition_on_any_ranks_in_any_st
 }
 
 /// Ranks with the same experts add up what all ranks of their groups have for them.
+template <class Device = plain_cpu>
 floats add_in_groups(int ranks, int expert, const parallel_settings& settings, const std::vector<bool>& present) {
   parallel_settings s = settings;
   s.expert = expert;
@@ -142,8 +143,8 @@ floats add_in_groups(int ranks, int expert, const parallel_settings& settings, c
   run_ranks(ranks, [&](thread_rank& rank) {
     any_communicator_of<thread_rank&> all(rank);
     world w(all, s);
-    plain_cpu device;
-    gradient_sums<plain_cpu> sums(device, w, w.place_in_experts(), {ends, w.place().expert_shard_size()});
+    Device device;
+    gradient_sums<Device> sums(device, w, w.place_in_experts(), {ends, w.place().expert_shard_size()});
     std::vector<floats> running(static_cast<std::size_t>(expert), floats(size, 0.0f));
     for (int turn = 0; turn < 2; ++turn) {
       sums.begin(present);
@@ -181,6 +182,7 @@ TEST(gradient_sums, of_several_leaves_a_round) {
         EXPECT_EQ(add_in_groups(ranks, expert, how(reduction_kind::tree, zero, leaves), present), expected)
             << ranks << " ranks, groups of " << expert << ", zero " << zero;
       EXPECT_EQ(add_in_groups(8, 2, how(reduction_kind::tree, zero, leaves, 4), present), expected) << zero;
+      EXPECT_EQ(add_in_groups<hidden_cpu>(4, 2, how(reduction_kind::tree, zero, leaves), present), expected) << zero;
       EXPECT_EQ(add_in_groups(4, 2, how(reduction_kind::exact, zero, leaves), present),
                 add(2, how(reduction_kind::exact, zero, leaves), present).sum)
           << zero;

@@ -83,7 +83,7 @@ TEST_F(experts, sft_moves_from_layout_to_layout) {
 
 TEST_F(experts, what_cannot_be_divided_is_refused) {
   refused(ranks(2, 2, 1) + arguments{"actor_rollout_ref.model.lora_rank=4"}, "LoRA");
-  refused(ranks(6, 6, 0), "num_experts 5");
+  refused(ranks(6, 6, 0), "num_experts 5 is less than 6 ranks");
   refused(ranks(4, 3, 0), "expert");
 }
 
