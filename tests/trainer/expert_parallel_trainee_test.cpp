@@ -181,6 +181,8 @@ TEST(expert_parallel_trainee, ranked_sums_are_close_and_the_same_again) {
     expect_equal(pairs, train(how), "again");
     ASSERT_EQ(pairs.norms.size(), 2u);
     for (std::size_t i = 0; i < 2; ++i) EXPECT_NEAR(pairs.norms[i], one.norms[i], 1e-5 * one.norms[i]) << zero;
+    ASSERT_EQ(pairs.weights.size(), one.weights.size());
+    for (std::size_t i = 0; i < one.weights.size(); ++i) ASSERT_NEAR(pairs.weights[i], one.weights[i], 2e-4) << zero;
   }
 }
 

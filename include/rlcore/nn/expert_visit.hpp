@@ -72,11 +72,13 @@ struct expert_visit {
     for_pieces(v, [&](const mlp& m, std::size_t source, extent_t e, extent_t at, extent_t count) {
       const bool mine = source == static_cast<std::size_t>(g.rank());
       if (count == 0) {
-        if (mine) zero(m);
+        if (mine && !p.experts_together) zero(m);
         return;
       }
       pass<Device> part = p;
-      if (!mine) {
+      if (p.experts_together) {
+        part.first = false;
+      } else if (!mine) {
         float* base = p.source_gradients ? p.source_gradients[source] : nullptr;
         part.first = false;
         part.gradients = base ? begin_of(base + place_of(e, m), m.gate_up.weight) : nullptr;

@@ -106,7 +106,7 @@ class gradients {
     ends_ = ends, sink_ = to, unit_memory_.resize(ends.size());
     zero();
   }
-  bool can_go_by_units() const noexcept { return head_sums_.empty() && !expert_sums_; }
+  bool can_go_by_units() const noexcept { return head_sums_.empty() && !expert_sums_ && !together_; }
   /// Before the backward of a unit: its gradient's memory.
   void enter(pass<Device>& p, std::size_t unit) {
     if (sink_) p.gradients = take_unit(unit);
@@ -132,11 +132,14 @@ class gradients {
   }
 
   /// For passes of a workspace with this group (workspace::experts); with a model of all experts collect_experts()
-  /// comes before the gradient is read.
+  /// comes before the gradient is read. `together`, with a model of a part of them: their gradients are sums over the
+  /// rows of all ranks, which takes no memory for each.
   template <class Model>
-  void divide_experts(const Model& model, expert_group& group) {
-    expert_sums_.emplace(model, &group);
+  void divide_experts(const Model& model, expert_group& group, bool together = false) {
+    experts_begin_ = model.shared_size(), together_ = together;
+    if (!together) expert_sums_.emplace(model, &group);
   }
+  bool experts_together() const noexcept { return together_; }
   void collect_experts() {
     if (!expert_sums_) return;
     if (zero_) expert_sums_->zero();
@@ -162,6 +165,8 @@ class gradients {
       p.source_gradients = expert_sums_->data();
       if (p.first) expert_sums_->zero();
     }
+    p.experts_together = together_;
+    if (p.first && together_) zero_range(flat_.data(), experts_begin_, size_);
     if (p.first) head_sums_.zero();
     if (p.first) {
       zero_others(flat_.data(), 0, size_);
@@ -285,6 +290,8 @@ class gradients {
   std::span<const std::size_t> ends_;
   std::vector<buffer<float, Device>> unit_memory_, idle_;
   std::optional<expert_sums<Device>> expert_sums_;
+  bool together_ = false;
+  std::size_t experts_begin_ = 0;
 };
 
 }  // namespace nn

@@ -46,6 +46,7 @@ struct pass {
   context_pass<Device>* context = nullptr;
   expert_group* expert = nullptr;
   float* const* source_gradients = nullptr;
+  bool experts_together = false;  ///< or to `gradients`, which hold a sum already
   router_counts* routed = nullptr;
   std::span<const float> balance = {};
 };

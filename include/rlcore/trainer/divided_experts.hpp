@@ -142,8 +142,10 @@ class divided_experts final : public collected_units<Device>, public expert_squa
     const float* own = g.data();
     sources_.clear();
     for (int s = 0; s < world_->expert().size(); ++s)
-      sources_.push_back(s == world_->expert().rank() || sums_.layout().size() == 0 ? own + part.shared_size()
-                                                                                    : g.experts_of_rank(s));
+      if (s == world_->expert().rank() || sums_.layout().size() == 0)
+        sources_.push_back(own + part.shared_size());
+      else if (!g.experts_together())
+        sources_.push_back(g.experts_of_rank(s));
     return own;
   }
 

@@ -25,15 +25,15 @@ template <class Device>
 class expert_passes {
  public:
   /// Throws config_error for a model without experts or with fewer of them than ranks, and where `gradient`, that of
-  /// all weights, is null. Everything has to outlive this.
+  /// all weights, is null. Everything has to outlive this. `together`: see nn::gradients::divide_experts.
   expert_passes(parallel::world& w, const nn::causal_lm<Device>& model, nn::workspace<Device>& space,
-                nn::gradients<Device>* gradient)
+                nn::gradients<Device>* gradient, bool together)
       : model_(&model), space_(&space), gradient_(gradient), group_(w.expert()) {
     const nn::config& c = model.settings();
     check_partition(c, {0, 1, group_.rank(), group_.size()});
     if (!gradient_) throw config_error("expert parallel: adapters (LoRA) cannot be trained while ranks divide experts");
     space.experts = &group_;
-    gradient_->divide_experts(model, group_);
+    gradient_->divide_experts(model, group_, together);
   }
   expert_passes(const expert_passes&) = delete;
   expert_passes& operator=(const expert_passes&) = delete;

@@ -92,7 +92,8 @@ class trainee {
       model.set_tensor_group(&tensor_.emplace(world_->tensor(), world_->how().sequence_parallel));
     if (divided_ && tensor_) divided_->part.set_tensor_group(&*tensor_);
     if (world_ && world_->expert().size() > 1)
-      experts_.emplace(*world_, passing(), space, gradient_ ? &*gradient_ : nullptr);
+      experts_.emplace(*world_, passing(), space, gradient_ ? &*gradient_ : nullptr,
+                       divided_ && !sharded_->sums().by_leaf());
     if (!s.decay_norms_and_biases) exempt_norms_and_biases(optimizer_, held(), pieces());
   }
   trainee(const trainee&) = delete;
@@ -180,9 +181,8 @@ class trainee {
     const parallel::leaf_schedule& schedule = sharded_->sums().schedule();
     sharded_->sums().begin(plan.present());
     if (divided_) divided_->sums().begin(plan.present());
-    const auto rank = static_cast<std::size_t>(world_->data().rank());
     for (std::size_t round = 0; round < schedule.rounds(); ++round) {
-      const std::size_t leaf = schedule.leaf(rank, round);
+      const std::size_t leaf = schedule.leaf(static_cast<std::size_t>(world_->data().rank()), round);
       const bool has_rows = leaf != schedule.none && !plan.empty(leaf), by_leaf = sharded_->sums().by_leaf();
       const std::size_t most = model.units() || experts_ ? plan.most_passes(schedule, round) : 0;
       if (most == 1 && gradient_->can_go_by_units()) {

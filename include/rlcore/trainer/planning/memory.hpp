@@ -68,7 +68,9 @@ inline memory_need memory_of(const model_shape& m, const layout& l, const worklo
   // the leaf is one micro-batch.
   if (l.zero >= 2) need.gradients = 4 * (l.zero == 2 || b.micro > b.leaves ? whole : 2 * std::max(unit, local.ends));
 
-  if (m.experts > 0)  // of what others sent to this rank's experts
+  // Of experts, for the rows of each other rank apart, unless ranks add up all their leaves.
+  const bool together = l.zero < 2 && (l.sums == reduction_kind::ranked || l.sums == reduction_kind::fast);
+  if (m.experts > 0 && !together)
     need.gradients += 4 * f(l.expert - 1) * local_sizes(m, l.tensor, l.expert).all_experts();
 
   const layer_values layer(m);
