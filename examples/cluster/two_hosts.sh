@@ -2,8 +2,8 @@
 # two_hosts.sh [-n RANKS_PER_HOST] [-d AFTER[:FOR]] COMMAND...: runs a command under Open MPI's mpirun on two hosts
 # that are network namespaces of this machine, with an own host name, /dev/shm and temporary folder each and a cable in
 # between; to try what several machines do, without them. Needs root, ip (iproute2) and mpirun. -d cuts the cable after
-# so many seconds, -d 5:8 for 8 seconds after 5. Whatever happens, the namespaces and all that runs in them are gone at
-# the end. The exit code is mpirun's.
+# so many seconds, or as soon as there is a file of that name; -d 5:8 for 8 seconds after 5. Whatever happens, the
+# namespaces and all that runs in them are gone at the end. The exit code is mpirun's.
 set -u
 per_host=1 cut=''
 while getopts n:d: option; do
@@ -81,7 +81,10 @@ export TWO_HOSTS_WORK=$work
 
 if [ -n "$cut" ]; then
   {
-    sleep "${cut%%:*}"
+    case $cut in
+    /*) until [ -e "${cut%%:*}" ]; do sleep 0.1; done ;;
+    *) sleep "${cut%%:*}" ;;
+    esac
     ip -n "${hosts[0]}" link set "v$id" down
     case $cut in *:*)
       sleep "${cut#*:}"

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "../data/scratch.hpp"
 #include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/causal_lm.hpp"
@@ -58,9 +59,8 @@ TEST_P(partition, rank_has_slices_of_the_serial_initialisation_and_reads_them_fr
   cpu device(1);
   nn::causal_lm<cpu> whole(device, sizes(GetParam()));
   whole.initialize(5);
-  const std::filesystem::path folder =
-      std::filesystem::path(testing::TempDir()) / ("partition_" + std::to_string(static_cast<int>(GetParam())));
-  std::filesystem::create_directories(folder);
+  const scratch::folder place;
+  const std::filesystem::path& folder = place.path();
   checkpoint::save_weights(folder, whole.parameters(), values_of(whole));
   for (const int ranks : {1, 2, 4}) {
     std::vector<int> seen(whole.size()), loaded(whole.size());

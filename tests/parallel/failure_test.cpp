@@ -153,7 +153,7 @@ TEST(failure, a_rank_that_does_not_come) {
   EXPECT_THAT(what, HasSubstr("in collective 2, all_gather (6 elements of 4 bytes"));
   EXPECT_THAT(what, HasSubstr("waited 2000 ms in vain for rank 1 (after 1 collectives)"));
   EXPECT_EQ(seen.load(), 3);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, 10s);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 60s);
 }
 
 TEST(failure, abort_ends_all_ranks) {

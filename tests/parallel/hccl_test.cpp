@@ -186,9 +186,9 @@ TEST(hccl, a_rank_that_does_not_come_is_waited_for_until_the_deadline) {
   std::atomic<int> failed{0};
   EXPECT_THAT(message(
                   [&](hccl_rank& c) {
-                    c.barrier();
-                    while (c.rank() == 2 && failed < 2) std::this_thread::sleep_for(1ms);
                     try {
+                      c.barrier();
+                      while (c.rank() == 2 && failed < 2) std::this_thread::sleep_for(1ms);
                       c.barrier();
                     } catch (...) {
                       ++failed;

@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "../data/scratch.hpp"
 #include "rlcore/parallel/communicator/fixed_text.hpp"
 
 namespace {
@@ -101,10 +102,12 @@ TEST_F(watchdogs, leave_a_process_alone_that_comes_back_in_time) {
 }
 
 TEST_F(watchdogs, end_a_process_that_waits_too_long) {
-  const std::string folder = folder_ + "/rlcore_watchdog_" + std::to_string(::getpid());
+  const scratch::folder place;  // the process that ends has another one, which stays
+  ASSERT_EQ(::setenv("RLCORE_WATCHDOG_TEST", place.path().c_str(), 0), 0);
+  const std::string folder = std::getenv("RLCORE_WATCHDOG_TEST");
+  if (folder != place.path()) std::filesystem::remove_all(place.path());
   EXPECT_EXIT(
       {
-        std::filesystem::create_directory(folder);
         flight_recorder r;
         host_board board;
         memory shared(3);
@@ -115,18 +118,45 @@ TEST_F(watchdogs, end_a_process_that_waits_too_long) {
         lines[2].rank = 12;
         lines[2].collectives = 2;
         lines[2].what = static_cast<int>(collective::split);
-        const watchdog dog(r, board, 1s, 11, folder);
         r.begin({}, 3);
         r.end();
-        r.begin(gather(6), 3);
         board.own().collectives = 2;
         board.own().what = static_cast<int>(collective::all_gather);
+        r.begin(gather(6), 3);
+        const watchdog dog(r, board, 1s, 11, folder);
         std::this_thread::sleep_for(60s);
       },
       ExitedWithCode(exit_stuck),
-      "rank 11: stopped in collective 2, all_gather .6 elements of 4 bytes, root 0. of 3 ranks, for [0-9.]+ s; on this host "
+      "rank 11: stopped in collective 2, all_gather .6 elements of 4 bytes, root 0. of 3 ranks, for [0-9.]+ s; on this "
+      "host "
       "rank 10 has come to 0, rank 12 has come to 2, split; its last collectives are in .*rlcore_rank11_");
-  std::filesystem::remove_all(folder);
+  EXPECT_FALSE(std::filesystem::is_empty(folder));
+  ::unsetenv("RLCORE_WATCHDOG_TEST");
+}
+
+TEST_F(watchdogs, do_not_count_the_time_in_which_the_process_is_stopped) {
+  EXPECT_EXIT(
+      {
+        flight_recorder r;
+        host_board board;
+        board.come(0, ::getpid());
+        const pid_t self = ::getpid();
+        r.begin(gather(6), 2);
+        const watchdog dog(r, board, 2s, 0, "/nowhere");
+        const pid_t child = ::fork();
+        if (child == 0) {
+          ::kill(self, SIGSTOP);
+          ::sleep(3);
+          ::kill(self, SIGCONT);
+          ::_exit(0);
+        }
+        ::waitpid(child, nullptr, 0);
+        const bool late = r.waiting() > 2'000'000'000;
+        r.end();
+        std::this_thread::sleep_for(300ms);
+        std::_Exit(late ? 3 : 4);
+      },
+      ExitedWithCode(3), "");
 }
 
 TEST_F(watchdogs, notice_that_a_rank_has_vanished) {
@@ -144,8 +174,8 @@ TEST_F(watchdogs, notice_that_a_rank_has_vanished) {
         lines[1].rank = 1;
         lines[1].process = child;
         lines[1].state = host_board::working;
-        const watchdog dog(r, board, 60s, 0, "/nowhere");
         r.begin(gather(6), 2);
+        const watchdog dog(r, board, 60s, 0, "/nowhere");
         std::this_thread::sleep_for(60s);
       },
       ExitedWithCode(exit_stuck), "rank 0: rank 1 .process [0-9]+. is gone; stopped in collective 1, all_gather");

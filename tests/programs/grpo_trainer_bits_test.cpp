@@ -153,19 +153,20 @@ TEST_F(trainer_bits, resuming_takes_the_same_seed_and_the_command_lines_coeffici
 TEST_F(trainer_bits, killed_run_resumes_to_the_same_bits) {
   const arguments longer{"trainer.total_training_steps=60", "trainer.save_freq=10", "trainer.test_freq=-1"};
   train("whole", longer);
-  ASSERT_TRUE(program::kill_when("grpo_trainer", settings(files, root("between")) + longer,
-                                 [&] { return fs::exists(root("between") / "latest_checkpointed_iteration.txt"); }));
-  EXPECT_FALSE(fs::exists(actor(root("between"), 60)));
+  ASSERT_TRUE(program::kill_in(root("between"), actor(root("between"), 60), "grpo_trainer",
+                               settings(files, root("between")) + longer,
+                               [&] { return fs::exists(root("between") / "latest_checkpointed_iteration.txt"); }));
   train("between", longer);
   expect_same("whole", "between", 60);
 
   // While the second checkpoint is being written, if the poll is quick enough to meet it.
-  ASSERT_TRUE(program::kill_when("grpo_trainer", settings(files, root("inside")) + longer, [&] {
-    std::error_code gone;
-    for (const auto& entry : fs::directory_iterator(root("inside"), gone))
-      if (entry.path().filename().string().starts_with("global_step_20")) return true;
-    return false;
-  }));
+  ASSERT_TRUE(program::kill_in(root("inside"), actor(root("inside"), 60), "grpo_trainer",
+                               settings(files, root("inside")) + longer, [&] {
+                                 std::error_code gone;
+                                 for (const auto& entry : fs::directory_iterator(root("inside"), gone))
+                                   if (entry.path().filename().string().starts_with("global_step_20")) return true;
+                                 return false;
+                               }));
   EXPECT_EQ(scratch::read(root("inside") / "latest_checkpointed_iteration.txt").substr(0, 1) == "1" ||
                 fs::exists(actor(root("inside"), 20)),
             true);

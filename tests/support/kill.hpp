@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
 #include <string>
 #include <thread>
 #include <vector>
@@ -37,6 +38,18 @@ bool kill_when(const std::string& name, std::vector<std::string> words, When&& n
       return WIFSIGNALED(status);
     }
     std::this_thread::sleep_for(std::chrono::microseconds(500));
+  }
+  return false;
+}
+
+/// Kills a run that writes to `folder` as `now` says, and before it has made `end`. Where this process was too late for
+/// that, it begins anew.
+template <class When>
+bool kill_in(const std::filesystem::path& folder, const std::filesystem::path& end, const std::string& name,
+             const std::vector<std::string>& words, When&& now) {
+  for (int attempt = 0; attempt < 20; ++attempt) {
+    std::filesystem::remove_all(folder);
+    if (kill_when(name, words, now) && !std::filesystem::exists(end)) return true;
   }
   return false;
 }

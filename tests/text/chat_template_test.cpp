@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "../data/scratch.hpp"
 #include "rlcore/text/text_file.hpp"
 
 namespace fs = std::filesystem;
@@ -87,8 +88,8 @@ TEST(chat_template, the_shared_folder_and_a_template_file_are_recognised) {
   replace("{%- if open_thinking is defined and open_thinking is true %}\n        {{- '<think>\\n' }}\n    {%- else %}",
           "{%- if enable_thinking is defined and enable_thinking is false %}");
   EXPECT_EQ(text::chat_template::from_jinja(source).family(), "qwen3");
-  const fs::path folder = fs::path(testing::TempDir()) / "rlcore_chat_template";
-  fs::create_directories(folder);
+  const scratch::folder place;
+  const fs::path& folder = place.path();
   text::write_text_file(folder / "chat_template.jinja", source);
   EXPECT_EQ(text::chat_template::detect(folder).family(), "qwen3");
   fs::remove(folder / "chat_template.jinja");

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "../data/scratch.hpp"
 #include "rlcore/text/chat_template.hpp"
 #include "rlcore/text/text_file.hpp"
 
@@ -49,7 +50,8 @@ TEST(train_bpe, the_same_corpus_gives_the_same_file) {
 
 TEST(train_bpe, folder_reads_back_and_copies) {
   const auto t = text::train_bpe(golden()["corpus"].get<strings>(), 330, specials);
-  const fs::path folder = fs::path(testing::TempDir()) / "rlcore_train_bpe", copy = folder / "copy";
+  const scratch::folder place;
+  const fs::path folder = place / "tokenizer", copy = folder / "copy";
   text::save(t, folder);
   const auto back = text::tokenizer::load(folder);
   EXPECT_EQ(back.json(), t.json());
@@ -69,7 +71,6 @@ TEST(train_bpe, folder_reads_back_and_copies) {
   text::tokenizer_settings settings;
   settings.eos_token = "<eos>";
   EXPECT_THROW(text::save(t, folder, settings), std::invalid_argument);
-  fs::remove_all(folder);
 }
 
 TEST(train_bpe, refuses_what_it_cannot_do) {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "../data/scratch.hpp"
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/causal_lm.hpp"
 #include "rlcore/trainer/planning/cluster_file.hpp"
@@ -51,29 +52,22 @@ TEST(planning_models, count_what_the_library_allocates) {
     }
 }
 
-class scratch {
+class file_in_folder : public scratch::folder {
  public:
-  explicit scratch(const std::string& text, const char* name = "config.json")
-      : folder_(std::filesystem::temp_directory_path() /
-                ("rlcore_planning_" + std::to_string(reinterpret_cast<std::uintptr_t>(this)))) {
-    std::filesystem::create_directories(folder_);
-    std::ofstream(folder_ / name) << text;
+  explicit file_in_folder(const std::string& text, const char* name = "config.json") {
+    scratch::write(path() / name, text);
   }
-  ~scratch() { std::filesystem::remove_all(folder_); }
-  const std::filesystem::path& path() const { return folder_; }
-
- private:
-  std::filesystem::path folder_;
 };
 
 TEST(planning_models, are_read_from_config_json) {
-  const scratch moe(R"({"model_type": "qwen3_moe", "vocab_size": 151936, "hidden_size": 2048, "num_hidden_layers": 48,
+  const file_in_folder moe(
+      R"({"model_type": "qwen3_moe", "vocab_size": 151936, "hidden_size": 2048, "num_hidden_layers": 48,
     "num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 128, "moe_intermediate_size": 768,
     "intermediate_size": 6144, "num_experts": 128, "num_experts_per_tok": 8, "mlp_only_layers": [],
     "decoder_sparse_step": 1, "tie_word_embeddings": false})");
   EXPECT_EQ(find_model(moe.path().string()).parameters(), 30532122624);
   EXPECT_EQ(find_model((moe.path() / "config.json").string()).parameters(), 30532122624);
-  const scratch other(R"({"model_type": "llama"})");
+  const file_in_folder other(R"({"model_type": "llama"})");
   try {
     find_model(other.path().string());
     FAIL();
@@ -236,7 +230,7 @@ TEST(planning_cluster, file_is_read_as_it_was_written) {
   r.all_gather.points = {{1024, 1e-6}, {1048576, 1e-4}};
   r.ordered_sum = r.all_gather;
   c.measured = {r};
-  const scratch folder("{}", "empty.json");
+  const file_in_folder folder("{}", "empty.json");
   write_cluster(folder.path() / "cluster.json", c);
   const cluster back = find_cluster((folder.path() / "cluster.json").string());
   EXPECT_EQ(back.name, "A100");

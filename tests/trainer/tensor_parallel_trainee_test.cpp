@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "../data/scratch.hpp"
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/parallel/launch.hpp"
 #include "rlcore/trainer/preference/packed_answers.hpp"
@@ -134,9 +135,8 @@ TEST_P(tensor_parallel_trainee, steps_have_the_bits_of_one_rank) {
 
 TEST_P(tensor_parallel_trainee, go_on_from_checkpoints_of_other_meshes) {
   namespace fs = std::filesystem;
-  const fs::path root =
-      fs::path(testing::TempDir()) / ("tensor_parallel_trainee_" + std::to_string(static_cast<int>(GetParam())));
-  fs::remove_all(root);
+  const scratch::folder place;
+  const fs::path& root = place.path();
   fs::create_directories(root / "one");
   fs::create_directories(root / "many");
   std::ofstream(root / "tokenizer.json") << "{}";

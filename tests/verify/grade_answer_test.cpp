@@ -1,11 +1,11 @@
 #include "rlcore/verify/grade_answer.hpp"
 
-#include <chrono>
 #include <nlohmann/json.hpp>
 #include <random>
 
 #include "../data/scratch.hpp"
 #include "rlcore/verify/geo3k.hpp"
+#include "support/cpu_time.hpp"
 
 namespace {
 
@@ -72,14 +72,14 @@ TEST(grade_answer, takes_any_bytes) {
     for (std::size_t length = random() % 8; length > 0; --length) b += pieces[random() % pieces.size()];
     grade_answer(a, b);
   }
-  const auto start = std::chrono::steady_clock::now();
+  const double start = cpu_seconds();
   for (const std::string& piece : pieces) {
     std::string text;
     while (text.size() < 100'000) text += piece;
     grade_answer(text, text + "1");
     grade_answer(text, "1");
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+  EXPECT_LT(cpu_seconds() - start, 20);
 }
 
 }  // namespace

@@ -1,9 +1,9 @@
 #include "rlcore/verify/search_answer.hpp"
 
-#include <chrono>
 #include <random>
 
 #include "../data/scratch.hpp"
+#include "support/cpu_time.hpp"
 
 namespace {
 
@@ -54,14 +54,14 @@ TEST(search_answer, takes_any_bytes_in_linear_time) {
                                 : std::string(1, static_cast<char>(random()));
     score_search_answer(text, text);
   }
-  const auto start = std::chrono::steady_clock::now();
+  const double start = cpu_seconds();
   for (const char* piece : {"<answer>", "</answer>", "a ", "\xc3", "<answer></answer>"}) {
     std::string text;
     while (text.size() < 500'000) text += piece;
     score_search_answer(text, text);
     score_search_answer("<answer>" + text + "</answer>", text);
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+  EXPECT_LT(cpu_seconds() - start, 10);
 }
 
 }  // namespace

@@ -89,8 +89,8 @@ class line_process {
       searched_ = buffer_.size();
       if (buffer_.size() > longest_line) return status::too_long;
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - clock::now()).count();
-      if (left <= 0) return status::timeout;
-      if (!exchange(static_cast<int>(std::min<std::int64_t>(left, 1000)))) return status::end;
+      if (!exchange(static_cast<int>(std::clamp<std::int64_t>(left, 0, 1000)))) return status::end;
+      if (left <= 0 && buffer_.size() == searched_) return status::timeout;  // what had come in time has been read
     }
   }
 
@@ -103,9 +103,9 @@ class line_process {
   /// Kills it at once.
   void stop() { finish(std::chrono::seconds(0)); }
 
-  /// Ends it and says how it ended: "exit code 3", "signal 9 (Killed)".
+  /// How it ended, for which it has ten seconds: "exit code 3", "signal 9 (Killed)".
   std::string ending() {
-    const int how = finish(std::chrono::seconds(1));
+    const int how = finish(std::chrono::seconds(10));
     if (WIFSIGNALED(how)) return "signal " + std::to_string(WTERMSIG(how)) + " (" + ::strsignal(WTERMSIG(how)) + ")";
     return "exit code " + std::to_string(WEXITSTATUS(how));
   }

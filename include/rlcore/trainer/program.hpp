@@ -15,15 +15,14 @@ RLCORE_BEGIN
 namespace trainer {
 
 /// Runs f and returns the exit code of main: 0, or 1 after printing "<program>: <what went wrong>" to stderr. What all
-/// processes of mpirun find wrong with their command line the first of them says.
+/// processes of mpirun find wrong with their command line the first of them says; what others find alone, they say when
+/// the first has had 20 seconds for it.
 template <class F>
 int run_program(const char* program, F&& f) noexcept {
   const auto failed = [&](const char* what) {
     std::fflush(stdout);
-    if (!detail::ranks_started() && parallel::rank_of_environment() > 0) {
-      std::this_thread::sleep_for(std::chrono::seconds(3));  // mpirun ends all as soon as one has ended
-      return 1;
-    }
+    if (!detail::ranks_started() && parallel::rank_of_environment() > 0)
+      std::this_thread::sleep_for(std::chrono::seconds(20));  // mpirun ends all as soon as one has ended
     std::fprintf(stderr, "%s: %s\n", program, what);
     return 1;
   };

@@ -291,17 +291,17 @@ TEST(collectives, ranks_that_disagree_end_the_work_of_all) {
     void* p = me.device(std::vector<float>(8));
     return api().comm.HcclAllReduce(p, p, count, type, op, me.comm, me.stream);
   };
-  EXPECT_THAT(failures([&](rank_view& me) { return reduce(me, me.rank == 2 ? 5 : 4); }, "rank 2 in HcclAllReduce(count 5"),
-              ElementsAre(1, 1, 1));
-  EXPECT_THAT(failures([&](rank_view& me) { return reduce(me, 4, me.rank == 1 ? hccl_type::int32 : hccl_type::float32); },
-                       "ranks disagree"),
-              ElementsAre(1, 1, 1));
-  EXPECT_THAT(failures(
-                  [&](rank_view& me) {
-                    return me.rank == 1 ? api().comm.HcclBarrier(me.comm, me.stream) : reduce(me, 4);
-                  },
-                  "rank 1 in HcclBarrier"),
-              ElementsAre(1, 1, 1));
+  EXPECT_THAT(
+      failures([&](rank_view& me) { return reduce(me, me.rank == 2 ? 5 : 4); }, "rank 2 in HcclAllReduce(count 5"),
+      ElementsAre(1, 1, 1));
+  EXPECT_THAT(
+      failures([&](rank_view& me) { return reduce(me, 4, me.rank == 1 ? hccl_type::int32 : hccl_type::float32); },
+               "ranks disagree"),
+      ElementsAre(1, 1, 1));
+  EXPECT_THAT(
+      failures([&](rank_view& me) { return me.rank == 1 ? api().comm.HcclBarrier(me.comm, me.stream) : reduce(me, 4); },
+               "rank 1 in HcclBarrier"),
+      ElementsAre(1, 1, 1));
 }
 
 TEST(collectives, a_rank_that_does_not_come_is_not_waited_for_for_ever) {
@@ -346,35 +346,84 @@ TEST(collectives, two_ranks_that_both_send_first_are_told) {
               ElementsAre(9, 9, 9));
 }
 
-// What fails the moment a group is complete is no failure of those whose threads have not yet woken.
-TEST(collectives, a_group_that_was_complete_has_formed) {
+TEST(collectives, lists_that_do_not_match_end_the_work_of_all) {
+  EXPECT_THAT(failures(
+                  [](rank_view& me) {
+                    void* p = me.device(std::vector<std::int32_t>(8));
+                    const std::uint64_t offsets[] = {0, 2, 4}, sent[] = {1, 1, 1};
+                    const std::uint64_t expected[] = {1, me.rank == 2 ? 2u : 1u, 1};
+                    return api().comm.HcclAlltoAllV(p, sent, offsets, hccl_type::int32, p, expected, offsets,
+                                                    hccl_type::int32, me.comm, me.stream);
+                  },
+                  "rank 1 sends 1 elements, rank 2 expects 2"),
+              ElementsAre(1, 1, 1));
+}
+
+/// Calls sleeps(group), of rank 0, in another thread, and then, most of the time while that one waits, wakes(group) of
+/// rank 1, after which the group fails, most of the time before the other has woken.
+template <class Sleeps, class Wakes>
+void fail_before_it_wakes(Sleeps sleeps, Wakes wakes) {
   for (int turn = 0; turn < 50; ++turn) {
     emulated::rank_group group(2, std::chrono::seconds(20));
-    std::thread sleeper([&] { EXPECT_EQ(group.join(2, 0, 0), 0) << "turn " << turn; });
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // it waits
-    EXPECT_EQ(group.join(2, 1, 1), 0);
-    EXPECT_THROW(group.end_by(emulated::hccl_errors::internal, "an operation"), emulated::outcome_error);
+    std::thread sleeper([&] { sleeps(group); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    wakes(group);
+    group.issued(1);
+    group.leave(1);
     sleeper.join();
-    EXPECT_EQ(group.join(2, 1, 1), emulated::hccl_errors::internal);
+    EXPECT_EQ(group.failed(), emulated::hccl_errors::remote);
+    EXPECT_EQ(group.join(2, 1, 1), emulated::hccl_errors::remote);
   }
 }
 
-TEST(collectives, groups_form_of_the_right_ranks_only) {
+// What fails the moment a group or a collective is complete is no failure of those whose threads have not yet woken.
+TEST(collectives, what_was_complete_has_succeeded) {
+  using emulated::rank_group;
+  fail_before_it_wakes([](rank_group& g) { EXPECT_EQ(g.join(2, 0, 0), 0); },
+                       [](rank_group& g) { EXPECT_EQ(g.join(2, 1, 1), 0); });
+  fail_before_it_wakes([](rank_group& g) { EXPECT_NO_THROW(g.meet(0, 0, {"gather"}, {}, {})); },
+                       [](rank_group& g) { EXPECT_NO_THROW(g.meet(1, 0, {"gather"}, {}, {})); });
+  fail_before_it_wakes([](rank_group& g) { EXPECT_NO_THROW(g.receive(1, 0, {"receive"})); },
+                       [](rank_group& g) {
+                         EXPECT_NO_THROW(g.post(1, 0, {{"send"}, {}, false}));
+                       });
+  fail_before_it_wakes(
+      [](rank_group& g) {
+        EXPECT_NO_THROW(g.taken(0, 1, *g.post(0, 1, {{"send"}, {}, false})));
+      },
+      [](rank_group& g) { EXPECT_NO_THROW(g.receive(0, 1, {"receive"})); });
+}
+
+/// Two devices, the first of which is current, on which ranks wait for each other so long.
+void start_machine(int milliseconds) {
   emulated::settings s;
   s.devices = 2;
-  s.collective_milliseconds = 20;
+  s.collective_milliseconds = milliseconds;
   emulated::configure(s);
-  const calls& c = api();
+  ASSERT_EQ(api().rt.aclInit(nullptr), 0);
+  ASSERT_EQ(api().rt.aclrtSetDevice(0), 0);
+}
+
+TEST(collectives, a_group_whose_ranks_do_not_come_does_not_form) {
   hccl_root_info root;
+  const calls& c = api();
   EXPECT_EQ(c.comm.HcclGetRootInfo(&root), 15);
-  ASSERT_EQ(c.rt.aclInit(nullptr), 0);
-  ASSERT_EQ(c.rt.aclrtSetDevice(0), 0);
+  start_machine(20);
   HcclComm comm = nullptr;
   EXPECT_EQ(c.comm.HcclGetRootInfo(nullptr), 2);
   EXPECT_EQ(c.comm.HcclGetRootInfo(&root), 0);
   EXPECT_EQ(c.comm.HcclCommInitRootInfo(2, &root, 2, &comm), 1);
   EXPECT_EQ(c.comm.HcclCommInitRootInfo(2, &root, 0, &comm), 9);
   EXPECT_THAT(c.rt.aclGetRecentErrMsg(), HasSubstr("rank 1 did not join"));
+  EXPECT_EQ(c.rt.aclrtResetDevice(0), 0);
+  EXPECT_EQ(c.rt.aclFinalize(), 0);
+}
+
+TEST(collectives, groups_form_of_the_right_ranks_only) {
+  start_machine(20000);
+  hccl_root_info root;
+  const calls& c = api();
+  HcclComm comm = nullptr;
   EXPECT_EQ(c.comm.HcclGetRootInfo(&root), 0);
   std::thread same_device([&] {
     EXPECT_EQ(c.rt.aclrtSetDevice(0), 0);

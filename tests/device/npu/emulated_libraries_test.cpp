@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "data/scratch.hpp"
 #include "rlcore/core/random.hpp"
 #include "rlcore/device/npu.hpp"
 #include "rlcore/device/npu/dynamic_provider.hpp"
@@ -158,7 +159,7 @@ ascend::dynamic_provider pretended(const char* folder) {
 }
 
 const outcome& expected() {
-  static const outcome of_the_emulator = run(ascend::emulator());
+  static const outcome of_the_emulator = run(ascend::emulator(ascend::emulated::settings{}));
   return of_the_emulator;
 }
 
@@ -194,7 +195,8 @@ TEST(emulated_libraries, without_optional_operators_the_step_is_composed_of_othe
 }
 
 TEST(emulated_libraries, a_device_logs_its_calls_where_the_environment_says) {
-  const std::string path = testing::TempDir() + "npu_calls.txt";
+  const scratch::folder place;
+  const std::string path = (place / "calls.txt").string();
   ASSERT_EQ(setenv("RLCORE_NPU_TRACE", path.c_str(), 1), 0);
   std::vector<float> traced;
   {
@@ -211,7 +213,6 @@ TEST(emulated_libraries, a_device_logs_its_calls_where_the_environment_says) {
   int products = 0;
   while (std::getline(file, line)) products += line.find("aclnnMatmul(bfloat16[") != line.npos;
   EXPECT_GE(products, 3);  // the forward ones
-  std::remove(path.c_str());
 }
 
 TEST(emulated_libraries, ranks_meet_through_them) {

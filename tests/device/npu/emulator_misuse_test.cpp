@@ -1,8 +1,12 @@
 // Every misuse that AscendCL's documentation names gives the number that it names, and a text.
 #include <gmock/gmock.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstdint>
+#include <memory>
 #include <thread>
+#include <utility>
 
 #include "device/npu/machine_fixture.hpp"
 
@@ -267,10 +271,12 @@ TEST_F(emulator_misuse, finalising_in_the_midst_of_work_drops_it) {
   gate hold;
   EXPECT_EQ(emulated::enqueue(nullptr, "holds", [&] { hold.pass(); }), 0);
   std::atomic<bool> ran{false};
-  EXPECT_EQ(emulated::enqueue(nullptr, "dropped", [&] { ran = true; }), 0);
+  auto alive = std::make_shared<int>(0);
+  const std::weak_ptr<int> dropped = alive;
+  EXPECT_EQ(emulated::enqueue(nullptr, "dropped", [&ran, alive = std::move(alive)] { ran = true; }), 0);
   hold.wait_for_visitor();
   std::thread opener([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    for (int i = 0; i < 60000 && !dropped.expired(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     hold.open();
   });
   testing::internal::CaptureStderr();

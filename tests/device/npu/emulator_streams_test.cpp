@@ -159,7 +159,7 @@ TEST_F(emulator_streams, events_measure_time) {
   EXPECT_EQ(rt.aclrtSynchronizeEvent(end), 0);
   EXPECT_EQ(rt.aclrtEventElapsedTime(&milliseconds, start, end), 0);
   EXPECT_GE(milliseconds, 20);
-  EXPECT_LT(milliseconds, 5000);
+  EXPECT_LT(milliseconds, 60000);
   EXPECT_EQ(rt.aclrtDestroyEvent(start), 0);
   EXPECT_EQ(rt.aclrtDestroyEvent(end), 0);
   EXPECT_EQ(rt.aclrtDestroyStream(s), 0);
@@ -301,7 +301,7 @@ TEST_F(emulator_delays, expose_a_wait_that_was_forgotten) {
   void* p = allocate(4);
   int wrong = 0, right = 0;
   const auto e = event();
-  for (int i = 1; i <= 20; ++i) {
+  for (int i = 1; i <= 20 || (i <= 100 && wrong < 3); ++i) {
     for (const bool waits : {false, true}) {
       std::int32_t seen = -1;
       put(p, std::vector<std::int32_t>{-1});

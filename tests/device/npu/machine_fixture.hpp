@@ -4,14 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <condition_variable>
 #include <cstddef>
 #include <cstring>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "device/npu/gate.hpp"
 #include "rlcore/device/npu/emulator/runtime.hpp"  // the whole emulator compiles far longer
 
 namespace npu_test {
@@ -28,34 +27,6 @@ inline ascend::runtime_calls emulated_runtime() {
   emulated::fill(table);
   return table;
 }
-
-/// Holds a task until it is opened.
-class gate {
- public:
-  void open() {
-    {
-      const std::lock_guard lock(mutex_);
-      open_ = true;
-    }
-    changed_.notify_all();
-  }
-  void pass() {
-    std::unique_lock lock(mutex_);
-    entered_ = true;
-    changed_.notify_all();
-    changed_.wait(lock, [&] { return open_; });
-  }
-  /// Until a task stands in it.
-  void wait_for_visitor() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return entered_; });
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool open_ = false, entered_ = false;
-};
 
 /// A machine of two small devices, initialised, device 0 current. Tests release what they make.
 class machine_test : public testing::Test {

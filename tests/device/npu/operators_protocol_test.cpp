@@ -1,5 +1,4 @@
-#include <thread>
-
+#include "gate.hpp"
 #include "operators_fixture.hpp"
 #include "rlcore/device/npu/emulator.hpp"
 
@@ -176,19 +175,23 @@ TEST_F(protocol, a_workspace_freed_while_the_operator_is_pending_is_found) {
   void* workspace = nullptr;
   ASSERT_EQ(op.aclnnReduceSum.plan(x, ints({}), false, data_type::float32, sum, &bytes, &executor), 0);
   ASSERT_EQ(rt.aclrtMalloc(&workspace, bytes, ascend::memory_policy::huge_first), 0);
-  ASSERT_EQ(emulated::enqueue(stream, "delay", [] { std::this_thread::sleep_for(std::chrono::milliseconds(50)); }), 0);
+  gate hold;
+  ASSERT_EQ(emulated::enqueue(stream, "holds", [&] { hold.pass(); }), 0);
   EXPECT_EQ(op.aclnnReduceSum.run(workspace, bytes, executor, stream), 0);
   EXPECT_EQ(rt.aclrtFree(workspace), 0);
+  hold.open();
   EXPECT_EQ(rt.aclrtSynchronizeStream(stream), 507015);
 }
 
 TEST_F(protocol, the_first_phase_touches_no_data_and_the_second_only_enqueues) {
-  ASSERT_EQ(emulated::enqueue(stream, "delay", [] { std::this_thread::sleep_for(std::chrono::milliseconds(50)); }), 0);
-  ASSERT_EQ(plan_add(), 0);
+  gate hold;
+  ASSERT_EQ(emulated::enqueue(stream, "holds", [&] { hold.pass(); }), 0);
+  EXPECT_EQ(plan_add(), 0);
   EXPECT_EQ(op.aclnnAdd.run(nullptr, 0, executor, stream), 0);
   ascend::stream_status status = ascend::stream_status::complete;
   EXPECT_EQ(rt.aclrtStreamQuery(stream, &status), 0);
   EXPECT_EQ(status, ascend::stream_status::not_ready);
+  hold.open();
   EXPECT_EQ(rt.aclrtSynchronizeStream(stream), 0);
   EXPECT_EQ(get(z), (numbers{6, 8, 10, 12}));
 }

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "rlcore/device/npu/emulator/runtime.hpp"
 #include "rlcore/device/npu/event.hpp"
 #include "rlcore/device/npu/pinned_buffer.hpp"
 #include "support/scripted_npu.hpp"
@@ -44,6 +45,26 @@ TEST_F(session_test, one_per_table_from_the_first_to_the_last_owner) {
     EXPECT_EQ(state().count("aclInit"), 2);
   }
   EXPECT_EQ(state().count("aclFinalize"), 2);
+}
+
+TEST(sessions, of_several_threads_end_before_others_begin) {
+  ascend::emulated::configure({});
+  const ascend::calls table = [] {
+    ascend::calls t;
+    ascend::emulated::fill(t.rt);
+    return t;
+  }();
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 1000; ++i) {
+        const auto s = session::open(table, "emulator");
+        EXPECT_TRUE(s->initialised());
+        EXPECT_NO_THROW(s->device(0));
+      }
+    });
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(ascend::emulated::last_report(), "");
 }
 
 TEST_F(session_test, a_runtime_that_others_initialised_is_theirs_to_finalise) {

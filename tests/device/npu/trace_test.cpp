@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include "data/scratch.hpp"
+
 namespace {
 
 using namespace rlcore::ascend;
@@ -118,7 +120,8 @@ TEST_F(trace, numbers_threads_and_refuses_a_second_provider) {
 }
 
 TEST(trace_file, is_asked_for_by_an_environment_variable) {
-  const std::string path = testing::TempDir() + "npu_trace.txt";
+  const scratch::folder place;
+  const std::string path = (place / "calls.txt").string();
   const calls target = idle();
   EXPECT_EQ(&traced_if_asked(target), &target);
   ASSERT_EQ(setenv("RLCORE_NPU_TRACE", path.c_str(), 1), 0);
@@ -134,7 +137,6 @@ TEST(trace_file, is_asked_for_by_an_environment_variable) {
   ASSERT_EQ(setenv("RLCORE_NPU_TRACE", "/no/such/folder/x", 1), 0);
   EXPECT_THROW(traced_if_asked(target), rlcore::file_error);
   ASSERT_EQ(unsetenv("RLCORE_NPU_TRACE"), 0);
-  std::remove(path.c_str());
 }
 
 }  // namespace

@@ -77,13 +77,28 @@ class session {
   /// The session of `table`, which must stay valid as long as the session; `provider` is its name for messages. Throws
   /// npu_error if the runtime does not start.
   static std::shared_ptr<session> open(const calls& table, std::string provider) {
+    struct place {
+      std::weak_ptr<session> known;
+      std::atomic<bool> lives = false;  // until it has ended, which is later than that nobody has it any more
+    };
     static std::mutex lock;
-    static std::map<const calls*, std::weak_ptr<session>> sessions;
-    const std::lock_guard hold(lock);
-    std::weak_ptr<session>& known = sessions[&table];
-    if (auto alive = known.lock()) return alive;
-    std::shared_ptr<session> opened(new session(table, std::move(provider)));
-    known = opened;
+    static auto& places = *new std::map<const calls*, place>;  // outlives whatever has a session at exit
+    std::unique_lock hold(lock);
+    place& here = places[&table];
+    for (;;) {
+      if (auto alive = here.known.lock()) return alive;
+      if (!here.lives) break;
+      hold.unlock();
+      here.lives.wait(true);
+      hold.lock();
+    }
+    std::shared_ptr<session> opened(new session(table, std::move(provider)), [&here](session* ended) {
+      delete ended;
+      here.lives = false;
+      here.lives.notify_all();
+    });
+    here.known = opened;
+    here.lives = true;
     return opened;
   }
   session(const session&) = delete;

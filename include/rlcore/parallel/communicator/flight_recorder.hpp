@@ -28,7 +28,7 @@ class flight_recorder {
   std::uint64_t begin(const collective_call& call, int group) noexcept {
     const std::uint64_t n = entered_.load(std::memory_order_relaxed) + 1;
     entry& e = entries_[n % kept];
-    e.end.store(0, std::memory_order_relaxed);
+    e.end.store(0, std::memory_order_release);
     e.what.store(call.what, std::memory_order_relaxed);
     e.count.store(call.count, std::memory_order_relaxed);
     e.bytes.store(call.of.bytes, std::memory_order_relaxed);
@@ -49,7 +49,8 @@ class flight_recorder {
     const std::uint64_t n = entered();
     const entry& e = entries_[n % kept];
     if (n == 0 || e.end.load(std::memory_order_acquire) != 0) return -1;
-    return now() - e.begin.load(std::memory_order_relaxed);
+    const std::int64_t begin = e.begin.load(std::memory_order_acquire);
+    return entered() == n ? now() - begin : 0;  // else another one has begun, perhaps in this place
   }
 
   /// "in collective 42, all_gather (1000 elements of 4 bytes, root 0) of 3 ranks, for 2.5 s", or what the last one was.

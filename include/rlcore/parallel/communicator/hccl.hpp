@@ -76,6 +76,7 @@ class hccl_rank : public typed_collectives<hccl_rank> {
 
   int rank() const noexcept { return rank_; }
   int size() const noexcept { return size_; }
+  bool aborted() const noexcept { return aborted_; }
 
   void barrier() {
     run("barrier", [&](ascend::aclrtStream stream) { return comm().HcclBarrier(communicator_, stream); });
@@ -139,6 +140,7 @@ class hccl_rank : public typed_collectives<hccl_rank> {
   /// The others learn of it by waiting for this rank in vain, on the emulator at once.
   [[noreturn]] void abort(const std::string& why) {
     broken_ = "rank " + std::to_string(rank_) + " aborted: " + why;
+    aborted_ = true;
     leave();
     throw communication_error("rlcore: " + broken_);
   }
@@ -194,7 +196,7 @@ class hccl_rank : public typed_collectives<hccl_rank> {
     });
   }
 
-  /// Enqueues and waits, but not for ever.
+  /// Enqueues and waits, but not for ever: by a clock that stands still while this process does.
   template <class Call>
   void run(const char* collective, Call call) {
     ++sequence_;
@@ -203,18 +205,23 @@ class hccl_rank : public typed_collectives<hccl_rank> {
     if (const int status = call(queue_.stream().get()); status != 0) fail(collective, text(collective, status));
     using clock = std::chrono::steady_clock;
     const auto begin = clock::now();
-    for (int round = 0; !queue_.stream().idle(); ++round) {
-      const auto waited = clock::now() - begin;
-      if (waited < std::chrono::milliseconds(1)) {
+    clock::duration slept{};
+    while (!queue_.stream().idle()) {
+      if (clock::now() - begin < std::chrono::milliseconds(1)) {
         std::this_thread::yield();
         continue;
       }
       int error = 0;
-      if (comm().HcclGetCommAsyncError(communicator_, &error) == 0 && error != 0)
+      if (comm().HcclGetCommAsyncError(communicator_, &error) == 0 && error != 0) {
+        if (queue_.stream().idle()) break;  // this collective had ended before
         fail(collective, text(collective, error));
-      if (waited > deadline_)
+      }
+      if (slept > deadline_)
         fail(collective, "waited " + std::to_string(deadline_.count()) + " ms in vain for the other ranks");
-      std::this_thread::sleep_for(std::min<clock::duration>(waited / 8, std::chrono::milliseconds(5)));
+      const auto pause =
+          std::clamp<clock::duration>(slept / 8, std::chrono::microseconds(125), std::chrono::milliseconds(5));
+      std::this_thread::sleep_for(pause);
+      slept += pause;
     }
     try {
       queue_.wait();
@@ -244,13 +251,15 @@ class hccl_rank : public typed_collectives<hccl_rank> {
   ascend::HcclComm communicator_ = nullptr;
   buffer in_, out_;
   std::uint64_t sequence_ = 0;
+  bool aborted_ = false;
   std::string broken_;
 };
 
 static_assert(communicator<hccl_rank>);
 
 /// Calls f(hccl_rank&) in one thread per device 0 .. size - 1 of a machine, and returns when all have. If a rank
-/// throws, the collectives of the others throw communication_error and the first exception is thrown on.
+/// throws, the collectives of the others throw communication_error and the first exception is thrown on; that of a rank
+/// that aborts, even if others have thrown because of it.
 template <ascend::provider P, class F>
 void run_hccl_ranks(const P& provider, int size, F&& f, std::chrono::milliseconds deadline = std::chrono::minutes(10)) {
   const auto session = ascend::session::open(provider.calls(), std::string(provider.name()));
@@ -260,9 +269,9 @@ void run_hccl_ranks(const P& provider, int size, F&& f, std::chrono::millisecond
   const ascend::hccl_root_info root = hccl_root(session, 0);
   std::mutex lock;
   std::exception_ptr first;
-  const auto keep = [&] {
+  const auto keep = [&](bool cause = false) {
     const std::lock_guard hold(lock);
-    if (!first) first = std::current_exception();
+    if (!first || cause) first = std::current_exception();
   };
   const auto run = [&](int rank) {
     try {
@@ -270,7 +279,7 @@ void run_hccl_ranks(const P& provider, int size, F&& f, std::chrono::millisecond
       try {
         f(self);
       } catch (...) {
-        keep();  // before the others learn of it
+        keep(self.aborted());  // before the others learn of it, unless it aborts
       }
     } catch (...) {
       keep();

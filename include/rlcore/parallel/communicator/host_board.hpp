@@ -71,7 +71,9 @@ class host_board {
   /// A rank whose process is gone although it had not ended, or null.
   const line* vanished() const noexcept {
     for (int r = 0; r < ranks_; ++r)
-      if (lines_[r].state == working && ::kill(lines_[r].process, 0) != 0 && errno == ESRCH) return &lines_[r];
+      if (lines_[r].state == working && ::kill(lines_[r].process, 0) != 0 && errno == ESRCH &&
+          lines_[r].state == working)  // nor has it ended while we looked
+        return &lines_[r];
     return nullptr;
   }
 

@@ -16,6 +16,7 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/error.hpp"
+#include "rlcore/core/patient_wait.hpp"
 #include "rlcore/parallel/communicator/collective.hpp"
 
 RLCORE_BEGIN
@@ -90,7 +91,7 @@ class meeting {
       return;
     }
     const auto ready = [&] { return round_ != round || !fate_->failure.empty(); };
-    if (!changed_.wait_until(lock, std::chrono::steady_clock::now() + fate_->deadline, ready)) {
+    if (!patient_wait(changed_, lock, fate_->deadline, ready)) {
       std::string absent;
       for (int r = 0; r < size(); ++r)
         if (!state_[static_cast<std::size_t>(r)].inside)

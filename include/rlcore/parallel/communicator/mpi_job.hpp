@@ -120,7 +120,7 @@ class mpi_job {
     std::string library(version, static_cast<std::size_t>(length));
     library = library.substr(0, library.find_first_of(",\n\t"));
     if (rank_of_environment() != 0) {
-      std::this_thread::sleep_for(std::chrono::seconds(5));  // rank 0 tells it
+      std::this_thread::sleep_for(std::chrono::seconds(10));  // rank 0 tells it, after which some launchers end us
       std::_Exit(1);
     }
     throw communication_error("rlcore: " + std::to_string(wanted) + " processes were started, but MPI sees " +

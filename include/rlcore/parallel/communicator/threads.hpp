@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/core/patient_wait.hpp"
 #include "rlcore/parallel/communicator/communicator.hpp"
 #include "rlcore/parallel/communicator/exit_codes.hpp"
 #include "rlcore/parallel/communicator/meeting.hpp"
@@ -185,7 +186,7 @@ void run_ranks(int size, F&& f, std::chrono::milliseconds deadline = std::chrono
     std::unique_lock<std::mutex> lock(fate->mutex);
     const auto all = [&] { return std::find(fate->returned.begin(), fate->returned.end(), 0) == fate->returned.end(); };
     fate->ended.wait(lock, [&] { return all() || !fate->failure.empty(); });
-    if (fate->ended.wait_for(lock, deadline, all)) return;
+    if (patient_wait(fate->ended, lock, deadline, all)) return;
     const auto rank = std::find(fate->returned.begin(), fate->returned.end(), 0) - fate->returned.begin();
     std::fprintf(stderr, "rlcore: rank %d does not end: %s\n", static_cast<int>(rank), fate->failure.c_str());
     std::_Exit(exit_stuck);

@@ -30,7 +30,7 @@ namespace parallel {
 ///
 /// - a collective that lasts longer than the deadline ends the process with exit code exit_stuck, one line of the first
 ///   such rank of the host on standard error (which collective, who of this host is behind), and the recorder's
-///   content in a file for each rank;
+///   content in a file for each rank; the time in which this process was stopped does not count;
 /// - so does a rank of the host whose process has vanished, unless the launcher ends us before;
 /// - SIGTERM, which launchers send to the survivors when a process dies, is answered by one line per host that says who
 ///   is gone and which collective waits, and exit code 143. A program that has a handler of its own keeps it.
@@ -66,6 +66,7 @@ class watchdog {
     thread_.join();
     if (handles_) ::signal(SIGTERM, SIG_DFL);
     of_process().store(nullptr);
+    while (answers() != 0) ::usleep(1000);  // another thread answers SIGTERM, which ends the process
   }
 
   /// For the temporary files of those who name no folder.
@@ -80,19 +81,29 @@ class watchdog {
     return one;
   }
 
+  static std::atomic<int>& answers() noexcept {
+    static constinit std::atomic<int> number{0};
+    return number;
+  }
+
   void watch(std::chrono::milliseconds deadline) {
     const auto pause = std::clamp(deadline / 20, std::chrono::milliseconds(1), std::chrono::milliseconds(200));
+    const std::int64_t each = std::chrono::nanoseconds(pause).count();
+    std::uint64_t last = 0;  // the collective entered last
+    std::int64_t seen = 0;   // how long this thread has seen it last
     std::int64_t missed_since = -1;
     std::unique_lock<std::mutex> lock(mutex_);
     while (!wake_.wait_for(lock, pause, [this] { return done_; })) {
-      if (recorder_.waiting() > deadline_) end_stuck(nullptr);
+      const std::uint64_t before = std::exchange(last, recorder_.entered());
+      seen = before == last ? seen + each : 0;
+      if (recorder_.waiting() > deadline_ && seen + each >= deadline_) end_stuck(nullptr);
       const host_board::line* gone = board_.vanished();
       if (gone == nullptr) {
         missed_since = -1;
       } else if (missed_since < 0) {
         missed_since = flight_recorder::now();
         if (board_.own().state == host_board::working && board_.tell()) tell(gone, "\n");
-      } else if (flight_recorder::now() - missed_since > 1'500'000'000) {  // the launcher would have acted by now
+      } else if (flight_recorder::now() - missed_since > 5'000'000'000) {  // the launcher would have acted by now
         end_stuck(gone);
       }
     }
@@ -139,6 +150,7 @@ class watchdog {
   }
 
   static void terminated(int) {
+    ++answers();
     watchdog* const self = of_process().load();
     if (self == nullptr) ::_exit(128 + SIGTERM);
     host_board& board = self->board_;

@@ -207,6 +207,17 @@ inline HcclResult HcclAlltoAll(const void* in, std::uint64_t in_count, hccl_type
   });
 }
 
+/// What a rank sends another has to be what that one expects.
+inline std::vector<std::byte> check_lists(const rank_group::shares& shares) {
+  for (std::size_t from = 0; from < shares.size(); ++from)
+    for (std::size_t to = 0; to < shares.size(); ++to)
+      if (const auto sent = shares[from].counts[to], expected = shares[to].expected[from]; sent != expected)
+        throw outcome_error{hccl_errors::parameter, "rank " + std::to_string(from) + " sends " + std::to_string(sent) +
+                                                        " elements, rank " + std::to_string(to) + " expects " +
+                                                        std::to_string(expected)};
+  return {};
+}
+
 /// Counts and offsets are of elements, 64 bits each, on the host.
 inline HcclResult HcclAlltoAllV(const void* in, const void* in_counts, const void* in_offsets, hccl_type in_type,
                                 const void* out, const void* out_counts, const void* out_offsets, hccl_type out_type,
@@ -225,22 +236,16 @@ inline HcclResult HcclAlltoAllV(const void* in, const void* in_counts, const voi
     const std::size_t size = bytes_of(in_type), ranks = me.group->size();
     collective_share share;
     share.counts = sent;
+    share.expected = expected;
     for (std::size_t r = 0; r < ranks; ++r) {  // packed: what lies between the parts may belong to nobody
       share.offsets.push_back(share.data.size());
       const auto part = read_bytes(static_cast<const std::byte*>(in) + from[r] * size, sent[r] * size);
       share.data.insert(share.data.end(), part.begin(), part.end());
     }
-    const auto met = me.group->meet(me.rank, number, {"HcclAlltoAllV", in_type}, std::move(share), {});
-    for (std::size_t r = 0; r < ranks; ++r) {
-      const collective_share& theirs = met->brought[r];
-      if (theirs.counts[me.rank] != expected[r])
-        me.group->end_by(hccl_errors::parameter, "HcclAlltoAllV: rank " + std::to_string(r) + " sends " +
-                                                     std::to_string(theirs.counts[me.rank]) + " elements, rank " +
-                                                     std::to_string(me.rank) + " expects " +
-                                                     std::to_string(expected[r]));
+    const auto met = me.group->meet(me.rank, number, {"HcclAlltoAllV", in_type}, std::move(share), check_lists);
+    for (std::size_t r = 0; r < ranks; ++r)
       write_bytes(static_cast<std::byte*>(const_cast<void*>(out)) + to[r] * size,
-                  theirs.data.data() + theirs.offsets[me.rank], expected[r] * size);
-    }
+                  met->brought[r].data.data() + met->brought[r].offsets[me.rank], expected[r] * size);
   });
 }
 

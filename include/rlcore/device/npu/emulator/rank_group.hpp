@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/core/patient_wait.hpp"
 #include "rlcore/device/npu/abi/types.hpp"
 #include "rlcore/device/npu/emulator/errors.hpp"
 
@@ -53,6 +54,7 @@ struct collective_share {
   std::vector<std::byte> data;
   std::vector<std::uint64_t> counts, offsets;  ///< elements for each rank, of HcclAlltoAllV
   bool deterministic = true;
+  std::vector<std::uint64_t> expected = {};  ///< elements of each rank, of HcclAlltoAllV
 };
 
 /// The ranks of one communicator. Ranks that wait longer than the deadline, disagree, or leave the others waiting end
@@ -79,7 +81,7 @@ class rank_group {
     if (failed_ == 0) {
       devices_[rank] = device;
       if (++joined_ == size()) changed_.notify_all();
-      if (!changed_.wait_for(lock, 5 * deadline_, [&] { return joined_ == size() || failed_ != 0; })) {
+      if (!patient_wait(changed_, lock, 5 * deadline_, [&] { return joined_ == size() || failed_ != 0; })) {
         std::string absent;
         for (std::uint32_t r = 0; r < size(); ++r)
           if (devices_[r] < 0) absent += (absent.empty() ? "rank " : ", ") + std::to_string(r);
@@ -166,13 +168,6 @@ class rank_group {
     return result;
   }
 
-  /// Ends the work of all ranks. Throws outcome_error.
-  [[noreturn]] void end_by(int code, std::string why) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    end(code, std::move(why));
-    throw raised();
-  }
-
   /// A message to another rank: posts it, and waits for its receiver in taken().
   struct message {
     collective_intention what;
@@ -196,6 +191,7 @@ class rank_group {
   /// The next message of the channel, which must be what `expected` says.
   std::vector<std::byte> receive(std::uint32_t from, std::uint32_t to, const collective_intention& expected) {
     std::unique_lock<std::mutex> lock(mutex_);
+    raise_if_failed();
     auto& channel = channels_[{from, to}];
     const std::string me =
         "rank " + std::to_string(to) + " receiving from rank " + std::to_string(from) + ", " + expected.text() + ",";
@@ -221,7 +217,8 @@ class rank_group {
     bool done = false;
   };
 
-  /// Until ready(); needed(r) tells for whom it waits.
+  /// Until ready(); needed(r) tells for whom it waits. What is ready has succeeded, whatever fails before this thread
+  /// wakes.
   template <class Ready, class Needed>
   void wait(std::unique_lock<std::mutex>& lock, const std::string& me, Ready ready, Needed needed) {
     const auto deserted = [&] {
@@ -229,8 +226,10 @@ class rank_group {
         if (needed(r) && left_[r] && under_way_[r] == 0) return static_cast<int>(r);
       return -1;
     };
-    const bool in_time = changed_.wait_for(lock, deadline_, [&] { return failed_ != 0 || ready() || deserted() >= 0; });
-    if (failed_ == 0 && !ready()) {
+    const bool in_time =
+        patient_wait(changed_, lock, deadline_, [&] { return failed_ != 0 || ready() || deserted() >= 0; });
+    if (ready()) return;
+    if (failed_ == 0) {
       if (const int r = deserted(); r >= 0) {
         end(hccl_errors::remote,
             me + " waits for rank " + std::to_string(r) + ", which has destroyed its communicator");

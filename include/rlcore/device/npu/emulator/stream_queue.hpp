@@ -128,15 +128,15 @@ class stream_queue {
     {
       const std::lock_guard lock(mutex_);
       closed_ = true;
-      if (drop) {
-        dropped.swap(queue_);
-        finished_ += dropped.size();
-      }
+      if (drop) dropped.swap(queue_);
     }
     more_.notify_all();
-    done_.notify_all();
+    for (stream_task& t : dropped) t.run = nullptr;  // as those that ran
+    const std::lock_guard lock(mutex_);
+    finished_ += dropped.size();
     for (const stream_task& t : dropped)
       if (t.mark != nullptr) t.mark->reach(errors::parameter);
+    done_.notify_all();
   }
   /// Waits for the thread of a closed stream; a negative time is for ever. If it does not end in time, it is left
   /// alone.
