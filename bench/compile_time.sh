@@ -73,8 +73,12 @@ const void* f(const char* set) { return &rlcore::cpu_kernels::choose(set); }'
 unit "options of main_ppo" - '#include "rlcore/trainer/options.hpp"
 #include "rlcore/trainer/registry/main_ppo.hpp"
 auto f(int n, char** words) { return rlcore::trainer::options::parse(n, words, rlcore::trainer::main_ppo_registry()); }'
-unit "grpo_trainer" 20 '#include "examples/grpo_trainer.cpp"'
-unit "quickstart" 20 '#include "examples/quickstart.cpp"'
+linked='#define RLCORE_LINKED_KERNELS
+#define RLCORE_LINKED_MPI
+#define RLCORE_LINKED_TRAINERS
+'
+unit "grpo_trainer" 12 "$linked#include \"examples/grpo_trainer.cpp\""
+unit "quickstart" 12 "$linked#include \"examples/quickstart.cpp\""
 
 # seconds COMPILER FILE OPTION...: the best of N, or "-" with the first error on stderr.
 seconds() {

@@ -6,7 +6,7 @@ include("${CMAKE_CURRENT_LIST_DIR}/RlcoreArrow.cmake")
 set(RLCORE_COMPONENTS eigen xtensor threads text data checkpoint trainer)
 # These are compiled, once for all programs that link them, from the sources beside this file: in the project that uses
 # them, with its compiler, flags and MPI. Nothing is compiled that nothing links.
-set(RLCORE_COMPILED_COMPONENTS kernels mpi trainers)
+set(RLCORE_COMPILED_COMPONENTS kernels mpi policy_trainers supervised_trainers trainers)
 
 # Inside rlcore_define_component: add the target to the links, or leave and say what is missing.
 macro(rlcore_component_needs target package)
@@ -132,15 +132,17 @@ function(rlcore_define_component name reason)
       set(${reason} "${lacks}" PARENT_SCOPE)
     endif()
     return()
-  elseif(name STREQUAL "trainers")
-    # Whole trainers on a device chosen at run time.
+  elseif(name MATCHES "^(policy|supervised)_trainers$")
+    # Whole runs (trainer/whole_runs.hpp) on a device chosen at run time.
     rlcore_component_needs_component(trainer)
     rlcore_component_needs_component(kernels)
     rlcore_define_component(mpi without)
     list(APPEND links rlcore::mpi)
-    rlcore_add_compiled(trainers policy_trainers.cpp supervised_trainers.cpp)
-    target_compile_definitions(rlcore_trainers INTERFACE RLCORE_LINKED_TRAINERS)
+    rlcore_add_compiled(${name} ${name}.cpp)
     return()
+  elseif(name STREQUAL "trainers")
+    rlcore_component_needs_component(policy_trainers)
+    rlcore_component_needs_component(supervised_trainers)
   else()
     list(JOIN RLCORE_COMPONENTS ", " known)
     list(JOIN RLCORE_COMPILED_COMPONENTS ", " compiled)
@@ -151,6 +153,9 @@ function(rlcore_define_component name reason)
 
   add_library(rlcore::${name} INTERFACE IMPORTED ${rlcore_component_scope})
   target_link_libraries(rlcore::${name} INTERFACE ${links})
+  if(name STREQUAL "trainers")
+    target_compile_definitions(rlcore::trainers INTERFACE RLCORE_LINKED_TRAINERS)
+  endif()
 endfunction()
 
 # Defines every part named; `missing` is the variable that receives one line for each that could not be.

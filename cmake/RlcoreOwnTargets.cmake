@@ -11,7 +11,9 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
 find_program(RLCORE_CCACHE ccache)
 mark_as_advanced(RLCORE_CCACHE)
 if(RLCORE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${RLCORE_CCACHE}")
+  # Depend mode: a file that is not in the cache is read once, by the compiler. The sloppiness is what ccache asks for
+  # where headers are precompiled.
+  set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_DEPEND=1 CCACHE_SLOPPINESS=pch_defines,time_macros "${RLCORE_CCACHE}")
 endif()
 
 include(CheckCXXCompilerFlag)

@@ -1,5 +1,5 @@
-// The supervised trainers on a device chosen at run time, compiled once for many programs (the target
-// rlcore::trainers).
+// The supervised trainers on a device chosen at run time, compiled once for many programs (the targets
+// rlcore::trainers and rlcore::supervised_trainers).
 #include "rlcore/trainer/preference/train.hpp"
 #include "rlcore/trainer/supervised/train_sft.hpp"
 

@@ -21,11 +21,12 @@
 #include "rlcore/checkpoint/atomic_file.hpp"
 #include "rlcore/core/suggest.hpp"
 #include "rlcore/trainer/comparison.hpp"
+#include "rlcore/trainer/logger.hpp"
 #include "rlcore/trainer/open_device.hpp"
 #include "rlcore/trainer/policy/any_algorithm.hpp"
 #include "rlcore/trainer/policy/composed_algorithm.hpp"
-#include "rlcore/trainer/policy/train_policy.hpp"
 #include "rlcore/trainer/registry/main_ppo.hpp"
+#include "rlcore/trainer/whole_runs.hpp"
 
 namespace comparison_program {
 
@@ -308,18 +309,18 @@ class program {
 
   /// Problems and warm start are made once, with seed 1, for all runs; not at all if the settings name others.
   void make_task(any_device& device, const trainer::options& opt) {
-    const trainer::policy_settings s = trainer::read_settings(opt);
-    std::vector<std::string> read = s.train_files;
-    read.insert(read.end(), s.val_files.begin(), s.val_files.end());
-    read.push_back(s.model_path);
+    const auto model = opt.get<std::string>("actor_rollout_ref.model.path");
+    std::vector<std::string> read{model};
+    for (const char* key : {"data.train_files", "data.val_files"})
+      for (const std::string& file : opt.list(key)) read.push_back(file);
     const std::string inside = (request_.output / "").string();
     if (std::none_of(read.begin(), read.end(), [&](const std::string& path) { return path.starts_with(inside); }))
       return;
     fs::create_directories(request_.output);
     const done_mark mark(request_.output / "task.json", {{"seed", 1}, {"warm_start_steps", request_.warm_start}});
-    if (mark.is_set()) return void(std::printf("warm start  taken over from %s\n", s.model_path.c_str()));
+    if (mark.is_set()) return void(std::printf("warm start  taken over from %s\n", model.c_str()));
     mark.clear();
-    embedded_task::make(device, request_.output, 1, s, request_.warm_start);
+    embedded_task::make(device, request_.output, 1, opt, request_.warm_start);
     mark.set();
   }
 

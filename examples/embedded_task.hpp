@@ -2,165 +2,26 @@
 // supervised warm start from a careless teacher whose slips reinforcement learning has to put right.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
-#include <span>
 #include <string>
 #include <vector>
 
-#include "rlcore/data/sft_dataset.hpp"
 #include "rlcore/device/any_device.hpp"
-#include "rlcore/text/train_bpe.hpp"
-#include "rlcore/trainer/policy/train_policy.hpp"
-#include "rlcore/verify/gsm8k_row.hpp"
-#include "word_problems.hpp"
+#include "rlcore/trainer/options.hpp"
 
 namespace embedded_task {
-
-using namespace rlcore;
-namespace fs = std::filesystem;
 
 inline constexpr std::int64_t max_response = 20;
 inline constexpr std::uint32_t warm_start_steps = 480;
 
-inline std::string verl_rows(const std::vector<word_problems::problem>& problems, const char* split) {
-  std::string lines;
-  for (std::size_t i = 0; i < problems.size(); ++i)
-    lines += verify::gsm8k_row(problems[i].question, problems[i].answer(), split, i, "word problem").dump() + "\n";
-  return lines;
-}
-
-inline text::tokenizer make_tokenizer(const std::vector<word_problems::problem>& problems) {
-  std::vector<std::string> corpus;
-  for (const auto& p : problems) corpus.push_back(p.question + "\n" + p.answer());
-  corpus.push_back("system\nuser\nassistant\n");
-  const std::vector<std::string> special{"<|endoftext|>", "<|im_start|>", "<|im_end|>"};
-  return text::train_bpe(corpus, 352, special);
-}
-
-inline nn::config tiny_qwen2(const text::tokenizer& tokenizer) {
-  nn::config c;
-  c.vocab_size = static_cast<std::int64_t>(tokenizer.vocab_size());
-  c.hidden_size = 128;
-  c.intermediate_size = 256;
-  c.num_hidden_layers = 2;
-  c.num_attention_heads = 4;
-  c.num_key_value_heads = 2;
-  c.head_dim = 32;
-  c.max_position_embeddings = 512;
-  c.initializer_range = 0.05;
-  c.eos_token_ids = {*tokenizer.eos_id()};
-  c.pad_token_id = *tokenizer.pad_id();
-  return c;
-}
-
-/// A worked answer as a careless teacher writes it: the form is right, the result only one time in four. Mostly it is
-/// one too large, sometimes one too small.
-inline std::string careless(const word_problems::problem& p, random_key key, std::uint32_t index) {
-  const std::uint32_t die = key.below(8, index);
-  const int slip = die < 2 ? 0 : die < 7 ? 1 : -1;
-  return p.working + " = " + std::to_string(p.result + slip) + "\n#### " + std::to_string(p.result + slip);
-}
-
-/// One optimizer step on `count` examples drawn by (key, step); returns the mean loss per response token.
-inline double supervised_step(nn::causal_lm<any_device>& model, nn::workspace<any_device>& space,
-                              nn::gradients<any_device>& gradient, optim::adamw<any_device>& optimizer,
-                              const std::vector<data::sft_example>& examples, std::uint32_t count, random_key key,
-                              std::uint32_t step, double lr) {
-  ragged<std::int32_t> inputs;
-  nn::targets targets;
-  for (std::uint32_t i = 0; i < count; ++i) {
-    const data::sft_example& e = examples[key.below(static_cast<std::uint32_t>(examples.size()), step, i)];
-    const auto start = static_cast<std::int32_t>(inputs.size());
-    inputs.push_back(std::span(e.tokens).first(e.tokens.size() - 1));
-    for (std::size_t t = 0; t < e.tokens.size(); ++t) {
-      if (!e.counts(t)) continue;
-      targets.row.push_back(start + static_cast<std::int32_t>(t));
-      targets.token.push_back(e.tokens[t + 1]);
-    }
-  }
-  gradient.zero();
-  double loss = 0;
-  nn::forward_backward(
-      model, space, gradient, inputs, targets, 1.0f, false,
-      [&](std::span<const float> logp, std::span<const float>, std::span<float> dlogp, std::span<float>) {
-        const auto n = static_cast<float>(logp.size());
-        for (std::size_t i = 0; i < logp.size(); ++i) loss -= static_cast<double>(logp[i] / n), dlogp[i] = -1 / n;
-      });
-  optimizer.step(model.weights(), gradient, lr, optim::clip_scale(optim::global_norm(model.device(), gradient), 1.0));
-  return loss;
-}
-
-/// Teaches the form of an answer and most of the arithmetic, but also the teacher's slips: GRPO has to unlearn those.
-inline void warm_start(nn::causal_lm<any_device>& model, const text::tokenizer& tokenizer,
-                       const text::chat_template& chat, const std::vector<word_problems::problem>& problems,
-                       const data::prompt_dataset& probe, random_key key, std::uint32_t steps) {
-  std::vector<data::sft_example> examples;
-  for (std::uint32_t i = 0; i < problems.size(); ++i) {
-    const auto row = verify::gsm8k_row(problems[i].question, problems[i].answer(), "train", i, "word problem");
-    const std::string prompt = chat.render(text::messages_from_json(row["prompt"]), {.add_generation_prompt = true});
-    examples.push_back(data::make_sft_example(tokenizer.encode(prompt), tokenizer.encode(careless(problems[i], key, i)),
-                                              *tokenizer.eos_id(), 0, data::truncation::error, "warm start"));
-  }
-  any_device& device = model.device();
-  nn::workspace<any_device> space(device);
-  nn::gradients<any_device> gradient(model);
-  optim::adamw<any_device> optimizer(device, model.size(), {.beta2 = 0.95});
-  rollout::engine<any_device> engine;
-  const rollout::generation sampled{{.temperature = 1}, max_response, model.settings().eos_token_ids, 256};
-  for (std::uint32_t step = 1; step <= steps; ++step) {
-    const double lr = 2e-3 * std::min(1.0, 2.0 * (steps + 1 - step) / steps);
-    const double loss = supervised_step(model, space, gradient, optimizer, examples, 32, key.child(1), step, lr);
-    if (step % 80 != 0 && step != steps) continue;
-    trainer::metrics scores;
-    const double right =
-        trainer::validate(engine, model, space, tokenizer, probe, 1, sampled, key.child(2), scores, [](std::size_t) {});
-    std::printf("warm start  step %3u/%u  loss %.4f  right answers, sampled %.3f\n", step, steps, loss, right);
-    std::fflush(stdout);
-  }
-}
-
 /// Settings of grpo_trainer for the task in `folder`/{data,model}; the caller adds where the run goes and how long it
 /// is.
-inline std::vector<std::string> settings(const fs::path& folder) {
-  return {"data.train_files=" + (folder / "data" / "train.jsonl").string(),
-          "data.val_files=" + (folder / "data" / "test.jsonl").string(),
-          "data.train_batch_size=64",
-          "data.max_prompt_length=128",
-          "data.max_response_length=" + std::to_string(max_response),
-          "actor_rollout_ref.model.path=" + (folder / "model").string(),
-          "actor_rollout_ref.model.enable_gradient_checkpointing=False",
-          "actor_rollout_ref.actor.optim.lr=3e-4",
-          "actor_rollout_ref.actor.optim.warmup_style=cosine",
-          "actor_rollout_ref.actor.ppo_mini_batch_size=16",
-          "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=128",
-          "actor_rollout_ref.rollout.n=8",
-          "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=128",
-          "trainer.test_freq=5"};
-}
+std::vector<std::string> settings(const std::filesystem::path& folder);
 
-/// Makes the task of `seed` in `folder`: data/{train,test}.jsonl, and model/ after `steps` steps of the warm start.
-inline void make(any_device& device, const fs::path& folder, std::uint64_t seed, const trainer::policy_settings& s,
-                 std::uint32_t steps = warm_start_steps) {
-  const fs::path data_folder = folder / "data", model_folder = folder / "model";
-  const random_key key = random_key{seed}.child(0x736d616cu);
-  fs::create_directories(data_folder);
-  const auto train = word_problems::make_many(key.child(1), 4096), test = word_problems::make_many(key.child(2), 200);
-  checkpoint::write_file_atomically(data_folder / "train.jsonl", verl_rows(train, "train"));
-  checkpoint::write_file_atomically(data_folder / "test.jsonl", verl_rows(test, "test"));
-
-  const text::tokenizer tokenizer = make_tokenizer(train);
-  text::save(tokenizer, model_folder);
-  const text::chat_template chat = text::chat_template::detect(model_folder);
-  const data::prompt_dataset probe =
-      trainer::open_prompts({(data_folder / "test.jsonl").string()}, s, tokenizer, chat, "probe");
-  nn::causal_lm<any_device> model(device, tiny_qwen2(tokenizer));
-  model.initialize(key.child(3).seed);
-  warm_start(model, tokenizer, chat, train, probe, key.child(4), steps);
-  checkpoint::write_config(model_folder, model.settings());
-  checkpoint::save_weights(model_folder, model.parameters(), trainer::to_host(device, model.weights()));
-}
+/// Makes the task of `seed` in `folder`: data/{train,test}.jsonl, and model/ after `steps` steps of the warm start;
+/// `opt` are the settings of the run that it is for.
+void make(rlcore::any_device& device, const std::filesystem::path& folder, std::uint64_t seed,
+          const rlcore::trainer::options& opt, std::uint32_t steps = warm_start_steps);
 
 }  // namespace embedded_task

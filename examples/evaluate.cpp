@@ -3,11 +3,10 @@
 //   build/bin/evaluate responses=rollouts/10.jsonl rule=gsm8k
 #include <cstdio>
 
-#include "rlcore/trainer/evaluation/evaluate.hpp"
-#include "rlcore/trainer/open_device.hpp"
 #include "rlcore/trainer/program.hpp"
 #include "rlcore/trainer/ranks.hpp"
 #include "rlcore/trainer/registry/evaluate.hpp"
+#include "rlcore/trainer/whole_runs.hpp"
 
 int main(int argc, char** argv) {
   using namespace rlcore;
@@ -18,11 +17,11 @@ int main(int argc, char** argv) {
       return;
     }
     if (!options.list("responses").empty()) {
-      trainer::evaluate([&] { return trainer::open_device(options); }, options);
+      trainer::evaluate<any_device>(nullptr, options);
       return;
     }
     trainer::on_ranks(options, [&](any_device& device, parallel::any_communicator& all) {
-      trainer::evaluate([&] { return &device; }, options, &all);
+      trainer::evaluate(&device, options, &all);
     });
   });
 }

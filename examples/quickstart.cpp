@@ -2,7 +2,9 @@
 //   build/bin/quickstart [key=value ...]        settings of grpo_trainer, e.g. rlcore.seed=2
 //   build/bin/quickstart --task_only            only data/ and model/, for any other trainer (docs/policy_trainers.md)
 // Leaves runs/quickstart/{data,model,global_step_N,metrics.jsonl,report.html,tensorboard}.
+#include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -10,6 +12,7 @@
 #include "rlcore/trainer/program.hpp"
 #include "rlcore/trainer/ranks.hpp"
 #include "rlcore/trainer/registry/main_ppo.hpp"
+#include "rlcore/trainer/whole_runs.hpp"
 
 namespace {
 
@@ -51,8 +54,8 @@ void run(int argc, char** argv) {
   if (task_only)  // otherwise the trainer prints them
     for (const std::string& note : options.notes()) std::printf("note: %s\n", note.c_str());
   trainer::on_ranks(options, [&](any_device& device, parallel::any_communicator& all) {
-    const trainer::policy_settings s = trainer::read_settings(options);
-    if (all.rank() == 0) embedded_task::make(device, root, s.seed, s);
+    const auto seed = static_cast<std::uint64_t>(options.get<std::int64_t>("rlcore.seed"));
+    if (all.rank() == 0) embedded_task::make(device, root, seed, options);
     all.barrier();
     if (!task_only) trainer::train_policy(device, options, &all);
   });

@@ -13,7 +13,8 @@
 #include "rlcore/core/suggest.hpp"
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/causal_lm.hpp"
-#include "rlcore/text/tokenizer_folder.hpp"
+#include "rlcore/text/copy_files.hpp"
+#include "rlcore/text/tokenizer.hpp"
 #include "rlcore/trainer/program.hpp"
 
 namespace {

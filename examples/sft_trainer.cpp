@@ -6,7 +6,8 @@
 
 #include "rlcore/trainer/program.hpp"
 #include "rlcore/trainer/ranks.hpp"
-#include "rlcore/trainer/supervised/train_sft.hpp"
+#include "rlcore/trainer/registry/sft.hpp"
+#include "rlcore/trainer/whole_runs.hpp"
 
 int main(int argc, char** argv) {
   using namespace rlcore;

@@ -14,9 +14,10 @@ namespace speed {
 void folder(const std::string& kind, const std::string& path) {
   if (kind != "tiny" && kind != "0.5B") throw std::invalid_argument("no folder " + kind + ": expected tiny or 0.5B");
   rlcore::cpu device;
+  rlcore::any_device_of<rlcore::cpu> any(device);
   const auto arguments = embedded_task::settings(path);
   const auto options = rlcore::trainer::options::parse(arguments, rlcore::trainer::main_ppo_registry());
-  embedded_task::make(device, path, 1, rlcore::trainer::read_settings(options), kind == "tiny" ? 160 : 1);
+  embedded_task::make(any, path, 1, options, kind == "tiny" ? 160 : 1);
   if (kind == "tiny") return;
   const std::filesystem::path model_folder = std::filesystem::path(path) / "model";
   rlcore::nn::config c = model_config("0.5B");

@@ -2,6 +2,7 @@
 #include "grpo_trainer.hpp"
 
 #include "rlcore/checkpoint/merge_adapter.hpp"
+#include "rlcore/checkpoint/tensor_folder.hpp"
 
 namespace {
 

@@ -2,7 +2,11 @@
 #include <cmath>
 
 #include "grpo_trainer.hpp"
+#include "rlcore/checkpoint/hugging_face.hpp"
+#include "rlcore/device/cpu.hpp"
+#include "rlcore/nn/causal_lm.hpp"
 #include "rlcore/nn/log_probs.hpp"
+#include "rlcore/text/tokenizer.hpp"
 
 namespace {
 

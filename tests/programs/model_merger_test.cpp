@@ -2,7 +2,10 @@
 #include "../checkpoint/torch_archive.hpp"
 #include "../support/program.hpp"
 #include "../support/tiny_model.hpp"
+#include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/checkpoint/shard_writer.hpp"
+#include "rlcore/device/cpu.hpp"
+#include "rlcore/nn/causal_lm.hpp"
 #include "rlcore/parallel/communicator/threads.hpp"
 
 namespace {

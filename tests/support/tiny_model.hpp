@@ -1,22 +1,20 @@
 // What a training run needs, in a few kilobytes: a random Qwen2 in a Hugging Face folder, its tokenizer, some rows.
+// Compiled once, in the library test_support.
 #pragma once
 
-#include <algorithm>
-#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <nlohmann/json.hpp>
 #include <string>
-#include <vector>
 
-#include "rlcore/checkpoint/hugging_face.hpp"
-#include "rlcore/device/cpu.hpp"
-#include "rlcore/nn/causal_lm.hpp"
-#include "rlcore/text/tokenizer_folder.hpp"
-#include "rlcore/text/train_bpe.hpp"
-#include "rlcore/verify/gsm8k_row.hpp"
+#include "rlcore/data/row.hpp"
+#include "rlcore/nn/config.hpp"
+
+RLCORE_BEGIN
+namespace text {
+class tokenizer;
+}
+RLCORE_END
 
 namespace tiny_model {
 
@@ -29,87 +27,25 @@ struct files {
 inline constexpr int answers = 4;
 
 /// "How many ... ?" with the answer 1 + i % 4.
-inline rlcore::data::row problem(std::size_t i, const std::string& split) {
-  static constexpr std::array<const char*, 5> things{"apples", "books", "cards", "coins", "eggs"};
-  const int result = 1 + static_cast<int>(i) % answers, left = static_cast<int>(i / answers) % 7;
-  const std::string question = "Ann has " + std::to_string(result + left) + " " + things[i % things.size()] +
-                               " and gives " + std::to_string(left) + " away. How many are left?";
-  return rlcore::verify::gsm8k_row(question, "#### " + std::to_string(result), split, i, "tiny");
-}
+rlcore::data::row problem(std::size_t i, const std::string& split);
 
-inline std::string rows(std::size_t count, const std::string& split) {
-  std::string lines;
-  for (std::size_t i = 0; i < count; ++i) lines += problem(i, split).dump() + "\n";
-  return lines;
-}
+std::string rows(std::size_t count, const std::string& split);
 
-inline void write(const fs::path& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
+void write(const fs::path& path, const std::string& bytes);
 
 /// A tokenizer in which "#### 1" to "#### 4" are single tokens that stay in the decoded text.
-inline void save_tokenizer(const fs::path& folder) {
-  std::vector<std::string> corpus{"system\nuser\nassistant\n"}, added;
-  for (std::size_t i = 0; i < 28; ++i) corpus.push_back(problem(i, "train")["prompt"][0]["content"].get<std::string>());
-  for (int i = 1; i <= answers; ++i) added.push_back("#### " + std::to_string(i));
-  for (const char* name : {"<|endoftext|>", "<|im_start|>", "<|im_end|>"}) added.emplace_back(name);
-  rlcore::text::save(rlcore::text::train_bpe(corpus, 340, added), folder);
-  auto json = nlohmann::ordered_json::parse(std::ifstream(folder / "tokenizer.json"));
-  for (auto& token : json["added_tokens"])
-    if (token["content"].get<std::string>().starts_with("####")) token["special"] = false;
-  write(folder / "tokenizer.json", json.dump());
-}
+void save_tokenizer(const fs::path& folder);
 
-inline rlcore::nn::config config_for(const rlcore::text::tokenizer& tokenizer) {
-  rlcore::nn::config c;
-  c.vocab_size = static_cast<std::int64_t>(tokenizer.vocab_size());
-  c.hidden_size = 32, c.intermediate_size = 48, c.num_hidden_layers = 2;
-  c.num_attention_heads = 4, c.num_key_value_heads = 2, c.head_dim = 8;
-  c.max_position_embeddings = 1024;
-  c.initializer_range = 0.2;
-  c.eos_token_ids = {*tokenizer.eos_id()};
-  c.pad_token_id = *tokenizer.pad_id();
-  return c;
-}
+rlcore::nn::config config_for(const rlcore::text::tokenizer& tokenizer);
 
 /// A random model for the tokenizer in `folder`, written beside it. All embeddings share a direction, in which those of
 /// the answers and of the end are longer: every other token is one of them, so that rewards differ from the first step
-/// on.
-inline void save_weights(const fs::path& folder, std::uint64_t seed, std::int64_t experts = 0) {
-  const auto tokenizer = rlcore::text::tokenizer::load(folder);
-  rlcore::nn::config c = config_for(tokenizer);
-  if (experts > 0) {  // a Qwen3-MoE, otherwise a Qwen2
-    c.model = rlcore::nn::family::qwen3_moe, c.attention_bias = false;
-    c.num_experts = experts, c.num_experts_per_tok = 2, c.moe_intermediate_size = 24, c.norm_topk_prob = true;
-    c.output_router_logits = true, c.router_aux_loss_coef = 0.1;
-  }
-  rlcore::cpu device(1);
-  rlcore::nn::causal_lm<rlcore::cpu> model(device, c);
-  model.initialize(seed);
-  std::vector<float> weights(model.weights().data(), model.weights().data() + model.size());
-  const auto width = static_cast<std::size_t>(model.settings().hidden_size), vocabulary = tokenizer.vocab_size();
-  for (std::size_t id = 0; id < vocabulary; ++id) weights[id * width] = 4;  // the embedding comes first
-  const auto likely = [&](std::int32_t id) { weights[static_cast<std::size_t>(id) * width] = 4.75f; };
-  likely(*tokenizer.eos_id());
-  for (int i = 1; i <= answers; ++i)
-    if (const auto id = tokenizer.id_of("#### " + std::to_string(i))) likely(*id);
-  rlcore::checkpoint::write_config(folder, model.settings());
-  rlcore::checkpoint::save_weights(folder, model.parameters(), weights);
-}
+/// on. With `experts` it is a Qwen3-MoE.
+void save_weights(const fs::path& folder, std::uint64_t seed, std::int64_t experts = 0);
 
-inline files make(const fs::path& root, std::uint64_t seed = 11) {
-  files f{root / "model", root / "train.jsonl", root / "val.jsonl"};
-  fs::create_directories(f.model);
-  save_tokenizer(f.model);
-  save_weights(f.model, seed);
-  write(f.train, rows(18, "train"));
-  write(f.val, rows(5, "test"));
-  return f;
-}
+files make(const fs::path& root, std::uint64_t seed = 11);
 
 /// A model for somebody else's tokenizer, copied from `tokenizer_folder`.
-inline void make_for_tokenizer(const fs::path& model, const fs::path& tokenizer_folder, std::uint64_t seed = 11) {
-  fs::create_directories(model);
-  rlcore::text::copy_files(tokenizer_folder, model);
-  save_weights(model, seed);
-}
+void make_for_tokenizer(const fs::path& model, const fs::path& tokenizer_folder, std::uint64_t seed = 11);
 
 }  // namespace tiny_model

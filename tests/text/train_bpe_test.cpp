@@ -11,6 +11,7 @@
 
 #include "../data/scratch.hpp"
 #include "rlcore/text/chat_template.hpp"
+#include "rlcore/text/copy_files.hpp"
 #include "rlcore/text/text_file.hpp"
 
 namespace fs = std::filesystem;

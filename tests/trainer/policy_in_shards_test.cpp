@@ -16,6 +16,7 @@
 
 #include "../data/scratch.hpp"
 #include "../support/tiny_model.hpp"
+#include "rlcore/checkpoint/hugging_face.hpp"
 
 namespace {
 

@@ -7,6 +7,12 @@
 
 #include "../data/scratch.hpp"
 #include "../support/tiny_model.hpp"
+#include "rlcore/checkpoint/hugging_face.hpp"
+#include "rlcore/device/cpu.hpp"
+#include "rlcore/nn/causal_lm.hpp"
+#include "rlcore/text/tokenizer.hpp"
+#include "rlcore/text/tokenizer_folder.hpp"
+#include "rlcore/text/train_bpe.hpp"
 
 namespace {
 

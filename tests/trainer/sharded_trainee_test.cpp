@@ -14,6 +14,8 @@
 #include "../data/scratch.hpp"
 #include "../support/counted_cpu.hpp"
 #include "../support/tiny_model.hpp"
+#include "rlcore/checkpoint/hugging_face.hpp"
+#include "rlcore/nn/causal_lm.hpp"
 
 namespace {
 

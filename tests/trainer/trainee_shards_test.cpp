@@ -10,7 +10,12 @@
 
 #include "../data/scratch.hpp"
 #include "../support/tiny_model.hpp"
+#include "rlcore/checkpoint/hugging_face.hpp"
+#include "rlcore/checkpoint/json_file.hpp"
+#include "rlcore/checkpoint/resolve_model.hpp"
 #include "rlcore/checkpoint/save_together.hpp"
+#include "rlcore/device/cpu.hpp"
+#include "rlcore/nn/causal_lm.hpp"
 #include "rlcore/parallel/launch.hpp"
 #include "rlcore/trainer/trainee.hpp"
 

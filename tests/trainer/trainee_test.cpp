@@ -9,6 +9,9 @@
 
 #include "../data/scratch.hpp"
 #include "../support/tiny_model.hpp"
+#include "rlcore/checkpoint/hugging_face.hpp"
+#include "rlcore/checkpoint/json_file.hpp"
+#include "rlcore/device/cpu.hpp"
 
 namespace {
 

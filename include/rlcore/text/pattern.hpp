@@ -7,6 +7,7 @@
 #include <pcre2.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>

@@ -1,4 +1,4 @@
-// Tokenizer files of a model folder: written for our own tokenizers, copied for those that came with a model.
+// Tokenizer files of a model folder, written for our own tokenizers (copy_files.hpp: for those that came with a model).
 #pragma once
 
 #include <filesystem>
@@ -49,19 +49,6 @@ inline void save(const tokenizer& t, const std::filesystem::path& folder, const 
   if (code) throw file_error(folder.string() + ": cannot create: " + code.message());
   write_text_file(folder / "tokenizer.json", t.json());
   write_text_file(folder / "tokenizer_config.json", tokenizer_config_json(settings));
-}
-
-/// Copies the tokenizer's files that folder `from` has into the existing folder `to`, replacing them there. Throws
-/// file_error when `from` has no tokenizer.json or the system refuses.
-inline void copy_files(const std::filesystem::path& from, const std::filesystem::path& to) {
-  namespace fs = std::filesystem;
-  if (!fs::exists(from / "tokenizer.json")) throw file_error((from / "tokenizer.json").string() + ": no such file");
-  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt", "chat_template.jinja",
-                           "special_tokens_map.json", "added_tokens.json"}) {
-    if (!fs::exists(from / name)) continue;
-    // Read and written rather than copied by the system: a read-only original must not make a read-only copy.
-    write_text_file(to / name, read_text_file(from / name));
-  }
 }
 
 }  // namespace text

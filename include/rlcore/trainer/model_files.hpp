@@ -9,7 +9,7 @@
 #include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/checkpoint/safetensors.hpp"
 #include "rlcore/nn/causal_lm.hpp"
-#include "rlcore/text/tokenizer_folder.hpp"
+#include "rlcore/text/copy_files.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "rlcore/core/error.hpp"
 #include "rlcore/device/npu/abi/calls.hpp"

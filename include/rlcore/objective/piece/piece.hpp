@@ -24,6 +24,7 @@
 #include <cstddef>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 #include "rlcore/objective/piece/field.hpp"
 #include "rlcore/objective/piece/term.hpp"

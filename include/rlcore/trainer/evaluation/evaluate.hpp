@@ -1,4 +1,5 @@
 // A whole evaluation from a command line: problems or stored responses, sampling, judging, the table.
+// whole_runs.hpp declares it.
 #pragma once
 
 #include <fmt/format.h>
@@ -9,6 +10,7 @@
 #include <filesystem>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -30,6 +32,7 @@
 #include "rlcore/trainer/problems.hpp"
 #include "rlcore/trainer/progress.hpp"
 #include "rlcore/trainer/shares.hpp"
+#include "rlcore/trainer/whole_runs.hpp"
 #include "rlcore/verify/dispatch.hpp"
 
 RLCORE_BEGIN
@@ -257,10 +260,8 @@ void sample_and_judge(Device& device, const options& opt, const judge& judge, ev
 
 }  // namespace detail
 
-/// Runs `evaluate` as `opt` says: `device` is called for a pointer to a device only when a model is needed. Prints the
-/// table, writes generations.jsonl and result.json into output_dir. Of several `ranks` the first does.
-template <class MakeDevice>
-void evaluate(MakeDevice&& device, const options& opt, parallel::any_communicator* ranks = nullptr) {
+template <class Device>
+void evaluate(Device* device, const options& opt, parallel::any_communicator* ranks) {
   for (const std::string& note : opt.notes()) say("note: %s\n", note.c_str());
   const detail::judge judge(opt);
   const std::filesystem::path folder = checkpoint::expand_home(opt.get<std::string>("output_dir"));
@@ -280,8 +281,8 @@ void evaluate(MakeDevice&& device, const options& opt, parallel::any_communicato
       log->write(detail::judged_line(r, s.prompt, s.text, s.truth));
     }
   } else {
-    const auto made = device();
-    detail::sample_and_judge(*made, opt, judge, summary, log, folder, ranks);
+    if (device == nullptr) throw std::invalid_argument("rlcore: evaluate: no device and no stored responses");
+    detail::sample_and_judge(*device, opt, judge, summary, log, folder, ranks);
   }
   if (!log) return;
   log->close();
@@ -293,6 +294,10 @@ void evaluate(MakeDevice&& device, const options& opt, parallel::any_communicato
   checkpoint::write_file_atomically(folder / "result.json", result.dump(2) + "\n");
   say("\n%s\n%s\n", summary_table(summary.sources()).c_str(), (folder / "result.json").c_str());
 }
+
+#if defined(RLCORE_LINKED_TRAINERS)  // compiled in rlcore::trainers
+extern template void evaluate(any_device*, const options&, parallel::any_communicator*);
+#endif
 
 }  // namespace trainer
 RLCORE_END

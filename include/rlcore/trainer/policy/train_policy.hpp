@@ -1,4 +1,5 @@
 // A whole policy run from a command line: open and check everything, say what will happen, train, report.
+// whole_runs.hpp declares it.
 #pragma once
 
 #include <fmt/format.h>
@@ -24,12 +25,13 @@
 #include "rlcore/trainer/frozen_model.hpp"
 #include "rlcore/trainer/options/batch_plan.hpp"
 #include "rlcore/trainer/options/rollout_ranks.hpp"
+#include "rlcore/trainer/policy/any_algorithm.hpp"
 #include "rlcore/trainer/policy/loop.hpp"
 #include "rlcore/trainer/policy/open_rewards.hpp"
 #include "rlcore/trainer/policy/rollout_model.hpp"
-#include "rlcore/trainer/policy/verl_algorithm.hpp"
 #include "rlcore/trainer/report.hpp"
 #include "rlcore/trainer/team.hpp"
+#include "rlcore/trainer/whole_runs.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -203,13 +205,9 @@ inline void print_validation(std::span<const metric_row> rows) {
     say("validation  %s  %.3f -> %.3f\n", name.substr(9).c_str(), ends.first, ends.second);
 }
 
-/// Runs verl's main_ppo as `opt` says, with advantages and loss from `algorithm`; `quiet` leaves out everything that is
-/// printed besides the steps (trainer.logger decides about those); `own` scores instead of what `opt` names; `all` are
-/// the ranks of the run (on_ranks), of which the first writes and prints. Returns the last validation reward. Throws
-/// rlcore::error before the first step for everything that can be known by then.
-template <class Device, policy_algorithm Algorithm>
-std::optional<double> train_policy(Device& device, const options& opt, const Algorithm& algorithm, bool quiet = false,
-                                   reward_source* own = nullptr, parallel::any_communicator* all = nullptr) {
+template <class Device>
+std::optional<double> train_policy(Device& device, const options& opt, const any_algorithm& algorithm, bool quiet,
+                                   reward_source* own, parallel::any_communicator* all) {
   const policy_settings s = read_settings(opt);
   const team ranks(opt, all);
   quiet = quiet || !ranks.first();
@@ -328,10 +326,10 @@ std::optional<double> train_policy(Device& device, const options& opt, const Alg
                    : logger({"file"}, {});  // which keeps the rows and writes nothing
   progress bar(stderr, ranks.first() && isatty(fileno(stderr)) != 0);
   nn::causal_lm<Device>* const against = reference ? &reference->model : needs_reference ? &policy.model : nullptr;
-  policy_loop<Device, Algorithm> loop({settings, algorithm, plan, tokenizer, folder, train, &val, policy, *rewards,
-                                       against, eos, value_model ? &*value_model : nullptr, stored ? &*stored : nullptr,
-                                       &ranks.world(), rollout ? &*rollout : nullptr},
-                                      log, bar);
+  policy_loop<Device, any_algorithm> loop({settings, algorithm, plan, tokenizer, folder, train, &val, policy, *rewards,
+                                           against, eos, value_model ? &*value_model : nullptr,
+                                           stored ? &*stored : nullptr, &ranks.world(), rollout ? &*rollout : nullptr},
+                                          log, bar);
   if (from) {
     check_surplus(state.surplus, train, from.folder);
     loop.resume(state);
@@ -351,13 +349,12 @@ std::optional<double> train_policy(Device& device, const options& opt, const Alg
   return result;
 }
 
-/// The same with the algorithm that `opt` describes in verl's terms.
 template <class Device>
-std::optional<double> train_policy(Device& device, const options& opt, parallel::any_communicator* all = nullptr) {
+std::optional<double> train_policy(Device& device, const options& opt, parallel::any_communicator* all) {
   return train_policy(device, opt, read_algorithm(opt), false, nullptr, all);
 }
 
-/// The same with a reward function of your own: f(answer) gives a number or a verify::verdict.
+/// train_policy() with a reward function of your own: f(answer) gives a number or a verify::verdict.
 template <class Device, reward_function F>
 std::optional<double> train_policy(Device& device, const options& opt, F function,
                                    parallel::any_communicator* all = nullptr) {
@@ -367,6 +364,8 @@ std::optional<double> train_policy(Device& device, const options& opt, F functio
 }
 
 #if defined(RLCORE_LINKED_TRAINERS)  // compiled in rlcore::trainers
+extern template std::optional<double> train_policy(any_device&, const options&, const any_algorithm&, bool,
+                                                   reward_source*, parallel::any_communicator*);
 extern template std::optional<double> train_policy(any_device&, const options&, parallel::any_communicator*);
 #endif
 

@@ -1,4 +1,5 @@
 // Whole runs of DPO, KTO, reward and process reward models from OpenRLHF's command lines.
+// whole_runs.hpp declares them.
 #pragma once
 
 #include <array>
@@ -18,6 +19,7 @@
 #include "rlcore/trainer/preference/rm_task.hpp"
 #include "rlcore/trainer/preference/run.hpp"
 #include "rlcore/trainer/supervised/train_supervised.hpp"
+#include "rlcore/trainer/whole_runs.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -47,10 +49,8 @@ inline base_model open_language_model(const options& opt) {
   return base;
 }
 
-/// DPO (Rafailov et al. 2023) and its relatives with --ipo, --label_smoothing, --nll_loss_coef. Throws rlcore::error
-/// before the first step for everything that can be known by then.
 template <class Device>
-void train_dpo(Device& device, const options& opt, parallel::any_communicator* all = nullptr) {
+void train_dpo(Device& device, const options& opt, parallel::any_communicator* all) {
   const team ranks(opt, all);
   const silence others(!ranks.first());
   const base_model base = open_language_model(opt);
@@ -76,9 +76,8 @@ void train_dpo(Device& device, const options& opt, parallel::any_communicator* a
   if (ranks.first()) export_model(opt);
 }
 
-/// KTO (Ethayarajh et al. 2024).
 template <class Device>
-void train_kto(Device& device, const options& opt, parallel::any_communicator* all = nullptr) {
+void train_kto(Device& device, const options& opt, parallel::any_communicator* all) {
   const team ranks(opt, all);
   const silence others(!ranks.first());
   const base_model base = open_language_model(opt);
@@ -102,10 +101,8 @@ void train_kto(Device& device, const options& opt, parallel::any_communicator* a
   if (ranks.first()) export_model(opt);
 }
 
-/// A reward model (Ouyang et al. 2022). Without --eval_dataset the first hundredth of the training rows gives the mean
-/// and deviation of rewards that config.json holds.
 template <class Device>
-void train_rm(Device& device, const options& opt, parallel::any_communicator* all = nullptr) {
+void train_rm(Device& device, const options& opt, parallel::any_communicator* all) {
   const team ranks(opt, all);
   const silence others(!ranks.first());
   base_model base = open_base_model(opt.get<std::string>("pretrain"));
@@ -135,9 +132,8 @@ void train_rm(Device& device, const options& opt, parallel::any_communicator* al
   if (ranks.first()) export_model(opt);
 }
 
-/// A process reward model (Lightman et al. 2023) that judges in tokens of the vocabulary.
 template <class Device>
-void train_prm(Device& device, const options& opt, parallel::any_communicator* all = nullptr) {
+void train_prm(Device& device, const options& opt, parallel::any_communicator* all) {
   const team ranks(opt, all);
   const silence others(!ranks.first());
   const base_model base = open_language_model(opt);

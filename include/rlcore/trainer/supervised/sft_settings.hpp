@@ -1,6 +1,7 @@
 // The settings of sft_trainer, read once from the command line and checked before any file is opened.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -12,13 +13,7 @@
 #include "rlcore/nn/lora_settings.hpp"
 #include "rlcore/optim/schedule.hpp"
 #include "rlcore/trainer/options.hpp"
-#include "rlcore/trainer/options/device_checks.hpp"
-#include "rlcore/trainer/options/policy_checks.hpp"
-#include "rlcore/trainer/registry/device_keys.hpp"
-#include "rlcore/trainer/registry/openrlhf_sft_keys.hpp"
-#include "rlcore/trainer/registry/rank_keys.hpp"
-#include "rlcore/trainer/registry/sft_keys.hpp"
-#include "rlcore/trainer/registry/trainer_keys.hpp"
+#include "rlcore/trainer/registry/sft.hpp"
 #include "rlcore/trainer/supervised/settings.hpp"
 #include "rlcore/trainer/trainee.hpp"
 
@@ -59,43 +54,6 @@ inline optim::schedule sft_schedule(const std::string& name) {
   s.kind = name == "cosine" ? cosine : name == "wsd" ? wsd : name == "linear" ? linear : constant;
   if (name == "cosine_with_min_lr") s.kind = cosine_with_min_lr, s.min_lr_ratio = 0.1;
   return s;
-}
-
-/// Throws config_error for combinations that cannot work, adds notes for those that work differently than they look.
-inline void check_sft_options(options& opt) {
-  check_device_options(opt);
-  detail::check_loggers(opt);
-  const auto path = opt.find<std::string>("trainer.resume_from_path");
-  const std::string mode = opt.get<std::string>("trainer.resume_mode");
-  if (mode == "resume_path" && !path)
-    throw config_error("trainer.resume_mode=resume_path needs trainer.resume_from_path=.../global_step_N");
-  if (path && path->find("global_step_") == std::string::npos)
-    throw config_error("trainer.resume_from_path=" + *path + ": expected a folder called global_step_N");
-  if (opt.find<std::int64_t>("data.micro_batch_size"))
-    opt.note("data.micro_batch_size is deprecated upstream and not read; data.micro_batch_size_per_gpu is");
-  const bool turns = opt.get<bool>("data.multiturn.enable");
-  for (const char* name : {"data.prompt_key", "data.response_key", "data.prompt_dict_keys", "data.response_dict_keys"})
-    if (turns && opt.is_set(name)) opt.note(std::string(name) + " has no effect with data.multiturn.enable=True");
-  for (const char* name :
-       {"data.multiturn.messages_key", "data.multiturn.tools_key", "data.multiturn.enable_thinking_key"})
-    if (!turns && opt.is_set(name)) opt.note(std::string(name) + " has no effect without data.multiturn.enable=True");
-  if (opt.get<std::int64_t>("model.lora_rank") == 0)
-    for (const char* name : {"model.lora_alpha", "model.target_modules"})
-      if (opt.is_set(name)) opt.note(std::string(name) + " has no effect without model.lora_rank > 0");
-  for (const std::string& part : opt.list("trainer.checkpoint.save_contents"))
-    if (part != "model" && part != "optimizer" && part != "extra" && part != "hf_model")
-      throw config_error("trainer.checkpoint.save_contents: '" + part +
-                         "'; expected model, optimizer, extra, hf_model" +
-                         did_you_mean(part, std::vector<std::string>{"model", "optimizer", "extra", "hf_model"}));
-  const std::int64_t world = asked_ranks(opt);
-  if (world == 0) return;
-  const std::int64_t ranks = std::max<std::int64_t>(1, world / opt.get<std::int64_t>("ulysses_sequence_parallel_size")),
-                     batch = opt.get<std::int64_t>("data.train_batch_size"),
-                     micro = opt.get<std::int64_t>("data.micro_batch_size_per_gpu");
-  if (batch % ranks != 0 || batch / ranks % micro != 0)
-    opt.note("verl would refuse this: data.train_batch_size=" + std::to_string(batch) + " over " +
-             std::to_string(ranks) + " devices does not divide into micro-batches of " + std::to_string(micro) +
-             "; here ranks may differ");
 }
 
 inline sft_run_settings read_sft_settings(const options& opt) {
@@ -157,22 +115,6 @@ inline sft_run_settings read_sft_settings(const options& opt) {
   run.test_before = opt.get<bool>("trainer.val_before_train");
   run.report = opt.get<bool>("rlcore.report");
   return s;
-}
-
-/// The table of keys of sft_trainer.
-inline registry sft_registry() {
-  registry known;
-  known.program = "sft_trainer";
-  known.summary =
-      "supervised fine-tuning of a language model on written answers (with OpenRLHF's flags: sft_trainer --pretrain "
-      "DIR --help)";
-  known.config_name = "sft_trainer";
-  known.config_names = {"sft_trainer"};
-  known.later_config_names = {"ppo_trainer", "ppo_megatron_trainer", "dapo_trainer"};
-  known.check = check_sft_options;
-  known.add(keys::sft_data).add(keys::sft_model).add(keys::sft_optim).add(keys::sft_run);
-  known.add(keys::ranks).add(keys::sharing).add(keys::device).add(keys::sft_own);
-  return known.add_flags(keys::own_flags).add_flags(keys::show_mask);
 }
 
 }  // namespace trainer

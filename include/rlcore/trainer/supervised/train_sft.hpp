@@ -1,4 +1,4 @@
-// sft_trainer from its command line to its last line.
+// sft_trainer from its command line to its last line. whole_runs.hpp declares it.
 #pragma once
 
 #include <fmt/format.h>
@@ -27,6 +27,7 @@
 #include "rlcore/trainer/supervised/sft_task.hpp"
 #include "rlcore/trainer/supervised/show_mask.hpp"
 #include "rlcore/trainer/supervised/train_supervised.hpp"
+#include "rlcore/trainer/whole_runs.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -108,9 +109,8 @@ inline sft_work open_openrlhf_sft(const options& opt, const base_model& base) {
   return work;
 }
 
-/// Throws rlcore::error before the first step for everything that can be known by then.
 template <class Device>
-void train_sft(Device& device, const options& opt, parallel::any_communicator* all = nullptr) {
+void train_sft(Device& device, const options& opt, parallel::any_communicator* all) {
   const team ranks(opt, all);
   const silence others(!ranks.first());
   const base_model base =

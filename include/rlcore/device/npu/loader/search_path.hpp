@@ -1,6 +1,7 @@
 // Where CANN's libraries are looked for.
 #pragma once
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 #include <string_view>
