@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "rlcore/parallel/world.hpp"
 #include "rlcore/trainer/collected_units.hpp"
 #include "rlcore/trainer/own_weights.hpp"
 #include "rlcore/trainer/shard_gather.hpp"
