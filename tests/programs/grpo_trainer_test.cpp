@@ -150,8 +150,10 @@ TEST_F(command_lines, quickstart_with_a_list_of_loggers) {
 }
 
 TEST_F(command_lines, sixteen_devices) {
-  // Two machines would need mpirun: here the eight devices of one, as threads.
-  runs("sixteen_devices", "trainer.logger=wandb is not in this build", {"trainer.nnodes=1"});
+  // Two machines would need mpirun: here the eight devices of one, as threads. The small model has two key heads, so
+  // that no more than two ranks can share it while they sample.
+  runs("sixteen_devices", "trainer.logger=wandb is not in this build",
+       {"trainer.nnodes=1", "actor_rollout_ref.rollout.tensor_model_parallel_size=2"});
   check_folder(8);
 }
 
@@ -164,7 +166,8 @@ TEST_F(command_lines, sixteen_devices_with_its_own_batch) {
                     "data.max_prompt_length=128", "data.max_response_length=6",
                     "actor_rollout_ref.model.path=" + files.model.string(),
                     "trainer.default_local_dir=" + root("run").string(), "trainer.total_training_steps=1",
-                    "trainer.nnodes=1", "trainer.n_gpus_per_node=2"});
+                    "trainer.nnodes=1", "trainer.n_gpus_per_node=2",
+                    "actor_rollout_ref.rollout.tensor_model_parallel_size=2"});
   EXPECT_EQ(r.code, 0) << r.err;
   EXPECT_NE(r.out.find("warning: ppo_mini_batch_size=64 is larger than train_batch_size=16"), std::string::npos)
       << r.out;

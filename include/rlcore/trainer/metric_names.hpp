@@ -110,7 +110,7 @@ inline constexpr metric_definition metric_definitions[] = {
      "1000 timing_s/... / (prompt and response tokens)"},
     {"perf/total_num_tokens", "tokens", "prompt and response tokens of the step"},
     {"perf/time_per_step", "s", "timing_s/step"},
-    {"perf/throughput", "tokens/s", "perf/total_num_tokens / timing_s/step, for each device; one device here"},
+    {"perf/throughput", "tokens/s", "perf/total_num_tokens / timing_s/step, for each rank"},
     {"perf/cpu_memory_used_gb", "GiB", "resident memory of this process"},
     {"val-core/<data source>/<field>/mean@<N>", "score", "mean over prompts of the mean over their N samples"},
     {"val-core/<data source>/<field>/best@<N>/{mean,std}", "score",

@@ -113,8 +113,8 @@ inline double reduce_metric(std::string_view name, std::span<const double> xs) {
   return sum / static_cast<double>(xs.size());
 }
 
-/// Tokens per second and device: perf/throughput.
-inline double throughput(double tokens, double seconds, double devices = 1) { return tokens / (seconds * devices); }
+/// Tokens per second of a rank: perf/throughput.
+inline double throughput(double tokens, double seconds, double ranks = 1) { return tokens / (seconds * ranks); }
 
 /// Milliseconds per token: timing_per_token_ms/*. For gen the tokens are those of the responses, else all.
 inline double milliseconds_per_token(double seconds, double tokens) { return 1000 * seconds / tokens; }
