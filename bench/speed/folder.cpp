@@ -4,6 +4,12 @@
 #include <string>
 
 #include "embedded_task.hpp"
+#include "rlcore/checkpoint/model_config.hpp"
+#include "rlcore/checkpoint/model_weights.hpp"
+#include "rlcore/device/open_device.hpp"
+#include "rlcore/nn/causal_lm.hpp"
+#include "rlcore/trainer/model_files.hpp"
+#include "rlcore/trainer/options.hpp"
 #include "rlcore/trainer/registry/main_ppo.hpp"
 #include "speed/bench.hpp"
 #include "speed/models.hpp"
@@ -13,20 +19,20 @@ namespace speed {
 /// tiny: the quickstart's task after a short warm start. 0.5B: random weights of that shape, the same prompts.
 void folder(const std::string& kind, const std::string& path) {
   if (kind != "tiny" && kind != "0.5B") throw std::invalid_argument("no folder " + kind + ": expected tiny or 0.5B");
-  rlcore::cpu device;
-  rlcore::any_device_of<rlcore::cpu> any(device);
+  const auto device = rlcore::open_device({});
   const auto arguments = embedded_task::settings(path);
   const auto options = rlcore::trainer::options::parse(arguments, rlcore::trainer::main_ppo_registry());
-  embedded_task::make(any, path, 1, options, kind == "tiny" ? 160 : 1);
+  embedded_task::make(*device, path, 1, options, kind == "tiny" ? 160 : 1);
   if (kind == "tiny") return;
   const std::filesystem::path model_folder = std::filesystem::path(path) / "model";
   rlcore::nn::config c = model_config("0.5B");
   c.eos_token_ids = {0};
   c.pad_token_id = 0;
-  rlcore::nn::causal_lm<rlcore::cpu> model(device, c);
+  rlcore::nn::causal_lm<rlcore::any_device> model(*device, c);
   model.initialize(1);
   rlcore::checkpoint::write_config(model_folder, model.settings());
-  rlcore::checkpoint::save_weights(model_folder, model.parameters(), rlcore::trainer::to_host(device, model.weights()));
+  rlcore::checkpoint::save_weights(model_folder, model.parameters(),
+                                   rlcore::trainer::to_host(*device, model.weights()));
 }
 
 }  // namespace speed

@@ -63,9 +63,9 @@ std::string careless(const word_problems::problem& p, random_key key, std::uint3
 
 /// One optimizer step on `count` examples drawn by (key, step); returns the mean loss per response token.
 double supervised_step(nn::causal_lm<any_device>& model, nn::workspace<any_device>& space,
-                              nn::gradients<any_device>& gradient, optim::adamw<any_device>& optimizer,
-                              const std::vector<data::sft_example>& examples, std::uint32_t count, random_key key,
-                              std::uint32_t step, double lr) {
+                       nn::gradients<any_device>& gradient, optim::adamw<any_device>& optimizer,
+                       const std::vector<data::sft_example>& examples, std::uint32_t count, random_key key,
+                       std::uint32_t step, double lr) {
   ragged<std::int32_t> inputs;
   nn::targets targets;
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -91,9 +91,9 @@ double supervised_step(nn::causal_lm<any_device>& model, nn::workspace<any_devic
 }
 
 /// Teaches the form of an answer and most of the arithmetic, but also the teacher's slips: GRPO has to unlearn those.
-void warm_start(nn::causal_lm<any_device>& model, const text::tokenizer& tokenizer,
-                       const text::chat_template& chat, const std::vector<word_problems::problem>& problems,
-                       const data::prompt_dataset& probe, random_key key, std::uint32_t steps) {
+void warm_start(nn::causal_lm<any_device>& model, const text::tokenizer& tokenizer, const text::chat_template& chat,
+                const std::vector<word_problems::problem>& problems, const data::prompt_dataset& probe, random_key key,
+                std::uint32_t steps) {
   std::vector<data::sft_example> examples;
   for (std::uint32_t i = 0; i < problems.size(); ++i) {
     const auto row = verify::gsm8k_row(problems[i].question, problems[i].answer(), "train", i, "word problem");
@@ -138,7 +138,8 @@ std::vector<std::string> settings(const fs::path& folder) {
           "trainer.test_freq=5"};
 }
 
-void make(any_device& device, const fs::path& folder, std::uint64_t seed, const trainer::options& opt, std::uint32_t steps) {
+void make(any_device& device, const fs::path& folder, std::uint64_t seed, const trainer::options& opt,
+          std::uint32_t steps) {
   const trainer::policy_settings s = trainer::read_settings(opt);
   const fs::path data_folder = folder / "data", model_folder = folder / "model";
   const random_key key = random_key{seed}.child(0x736d616cu);

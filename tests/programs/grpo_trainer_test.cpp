@@ -122,9 +122,10 @@ class command_lines : public trainer_test {
     std::set<std::string> there;
     for (const auto& entry : fs::directory_iterator(step)) there.insert(entry.path().filename().string());
     EXPECT_EQ(there, expected);
-    for (const char* file : {ranks == 1 ? "optim.safetensors" : "shards/manifest.json", "extra_state.json", "fsdp_config.json",
-                             "huggingface/model.safetensors", "huggingface/config.json", "huggingface/tokenizer.json",
-                             "huggingface/tokenizer_config.json", "huggingface/generation_config.json"})
+    for (const char* file :
+         {ranks == 1 ? "optim.safetensors" : "shards/manifest.json", "extra_state.json", "fsdp_config.json",
+          "huggingface/model.safetensors", "huggingface/config.json", "huggingface/tokenizer.json",
+          "huggingface/tokenizer_config.json", "huggingface/generation_config.json"})
       EXPECT_TRUE(fs::exists(inside / file)) << file;
     EXPECT_EQ(nlohmann::json::parse(scratch::read(inside / "fsdp_config.json")),
               (nlohmann::json{{"FSDP_version", 1}, {"world_size", ranks}}));
@@ -160,14 +161,13 @@ TEST_F(command_lines, sixteen_devices) {
 /// Nothing but paths and the length of the run: batch of 16 with mini-batches of 64, as published.
 TEST_F(command_lines, sixteen_devices_with_its_own_batch) {
   const program::result r = program::run(
-      "grpo_trainer",
-      command_line("sixteen_devices") +
-          arguments{"data.train_files=" + files.train.string(), "data.val_files=" + files.val.string(),
-                    "data.max_prompt_length=128", "data.max_response_length=6",
-                    "actor_rollout_ref.model.path=" + files.model.string(),
-                    "trainer.default_local_dir=" + root("run").string(), "trainer.total_training_steps=1",
-                    "trainer.nnodes=1", "trainer.n_gpus_per_node=2",
-                    "actor_rollout_ref.rollout.tensor_model_parallel_size=2"});
+      "grpo_trainer", command_line("sixteen_devices") +
+                          arguments{"data.train_files=" + files.train.string(), "data.val_files=" + files.val.string(),
+                                    "data.max_prompt_length=128", "data.max_response_length=6",
+                                    "actor_rollout_ref.model.path=" + files.model.string(),
+                                    "trainer.default_local_dir=" + root("run").string(),
+                                    "trainer.total_training_steps=1", "trainer.nnodes=1", "trainer.n_gpus_per_node=2",
+                                    "actor_rollout_ref.rollout.tensor_model_parallel_size=2"});
   EXPECT_EQ(r.code, 0) << r.err;
   EXPECT_NE(r.out.find("warning: ppo_mini_batch_size=64 is larger than train_batch_size=16"), std::string::npos)
       << r.out;

@@ -23,9 +23,9 @@ class reward_source;
 
 /// Runs verl's main_ppo as `opt` says, with advantages and loss from `algorithm`, which any policy_algorithm turns into
 /// (policy/any_algorithm.hpp); `quiet` leaves out everything that is printed besides the steps (trainer.logger decides
-/// about those); `own` scores instead of what `opt` names; `all` are the ranks of the run (on_ranks), of which the first
-/// writes and prints. Returns the last validation reward. Throws rlcore::error before the first step for everything
-/// that can be known by then.
+/// about those); `own` scores instead of what `opt` names; `all` are the ranks of the run (on_ranks), of which the
+/// first writes and prints. Returns the last validation reward. Throws rlcore::error before the first step for
+/// everything that can be known by then.
 template <class Device>
 std::optional<double> train_policy(Device& device, const options& opt, const any_algorithm& algorithm,
                                    bool quiet = false, reward_source* own = nullptr,
