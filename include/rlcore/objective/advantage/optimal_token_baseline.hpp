@@ -13,6 +13,7 @@
 #include "rlcore/objective/advantage/singleton_group.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// Inputs of optimal_token_baseline, all [rows, tokens]. Without `weight` (importance weights), it is 1.
 template <class T>
@@ -130,4 +131,5 @@ struct optimal_token_baseline {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

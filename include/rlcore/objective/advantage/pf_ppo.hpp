@@ -13,6 +13,7 @@
 #include "rlcore/objective/advantage/detail/outcome.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// Which rows PF-PPO prefers.
 enum class pf_ppo_weight : std::uint8_t {
@@ -77,4 +78,5 @@ struct pf_ppo {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END
