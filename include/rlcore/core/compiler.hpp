@@ -25,7 +25,8 @@
 // RLCORE_BEGIN and RLCORE_END (abi.hpp) put them around all of the library. g++ would contract a * b + c to one
 // rounding wherever it meets such a pair after inlining, in one copy of a loop and not in its twin; the attribute that
 // the pragma gives a function holds for all that is inlined into it. clang marks every operation where it is written.
-// What is meant to be one rounding says multiply_add or fma.
+// What is meant to be one rounding says multiply_add or fma. RLCORE_FN melts into whoever calls, whose flags then hold:
+// no function with it that is called from outside multiplies and adds.
 #if defined(__clang__)
 #define RLCORE_AS_WRITTEN_BEGIN \
   _Pragma("float_control(push)") _Pragma("float_control(precise, on)") _Pragma("clang fp contract(off)")

@@ -3,8 +3,8 @@
 
 #include <cstddef>
 #include <span>
-#include <vector>
 
+#include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/objective/advantage/detail/outcome.hpp"
 #include "rlcore/objective/advantage/row_normalization.hpp"
 #include "rlcore/objective/advantage/singleton_group.hpp"
@@ -23,12 +23,12 @@ struct group_mean_batch_std {
 
   template <class Rewards, class Groups, class Advantages>
   void operator()(const Rewards& rewards, const Groups& groups, Advantages&& advantages) const {
-    const std::vector<double> reward = detail::read_numbers("reward", rewards);
-    std::vector<double> scored;
+    const scratch_vector<double> reward = detail::read_numbers("reward", rewards);
+    scratch_vector<double> scored;
     for (const double r : reward)
       if (r == r) scored.push_back(r);
     const detail::group_summary batch(scored);
-    std::vector<double> result =
+    scratch_vector<double> result =
         detail::each_scored_group(reward, detail::group_rows(static_cast<extent_t>(reward.size()), groups),
                                   [&](std::span<const double> r, std::span<const std::size_t>, std::span<double> a) {
                                     if (batch.flat) return;  // also where a row is alone: no deviation to divide by

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <cstddef>
 #include <span>
-#include <vector>
 
+#include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/objective/advantage/detail/outcome.hpp"
 #include "rlcore/objective/advantage/singleton_group.hpp"
 
@@ -35,7 +35,7 @@ struct group_median {
       return;
     }
     if (detail::group_summary(reward).flat) return;
-    std::vector<double> sorted(reward.begin(), reward.end());
+    scratch_vector<double> sorted(reward.begin(), reward.end());
     std::sort(sorted.begin(), sorted.end());
     const std::size_t half = sorted.size() / 2;
     const double median =

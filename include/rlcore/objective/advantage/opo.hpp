@@ -3,8 +3,8 @@
 
 #include <cstddef>
 #include <span>
-#include <vector>
 
+#include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/objective/advantage/detail/outcome.hpp"
 #include "rlcore/objective/advantage/singleton_group.hpp"
 
@@ -22,7 +22,7 @@ struct opo {
   /// `lengths`: response tokens of each row.
   template <class Rewards, class Groups, class Lengths, class Advantages>
   void operator()(const Rewards& rewards, const Groups& groups, const Lengths& lengths, Advantages&& advantages) const {
-    const std::vector<double> length =
+    const scratch_vector<double> length =
         detail::read_lengths(lengths, static_cast<std::size_t>(as_view(rewards).shape[0]));
     detail::outcome_advantages(rewards, groups, advantages,
                                [&](std::span<const double> reward, std::span<const std::size_t> row,

@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
+#include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/objective/advantage/detail/groups.hpp"
 #include "rlcore/objective/advantage/detail/token_block.hpp"
 #include "rlcore/objective/advantage/singleton_group.hpp"
@@ -67,14 +67,14 @@ struct optimal_token_baseline {
   };
   struct path {
     extent_t row;
-    std::vector<step> steps;
+    scratch_vector<step> steps;
     std::size_t end() const noexcept { return steps.empty() ? 0 : steps.back().at + 1; }
   };
 
   template <class T, class Out>
   void one_group(const optimal_token_inputs<T>& in, std::span<const extent_t> rows, const Out& out) const {
     using result = typename Out::value_type;
-    std::vector<path> paths;
+    scratch_vector<path> paths;
     for (const extent_t row : rows) {
       path p = path_of(in, row);
       if (p.steps.empty() || std::isnan(p.steps.front().to_go)) continue;
@@ -93,7 +93,7 @@ struct optimal_token_baseline {
       double weighted = 0, weight = 0, low = 0, high = 0;
       std::size_t rows = 0;
     };
-    std::vector<column> columns(end);
+    scratch_vector<column> columns(end);
     for (const path& p : paths)
       for (const step& s : p.steps) {
         column& c = columns[s.at];

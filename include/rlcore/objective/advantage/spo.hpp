@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <stdexcept>
 #include <string>
-#include <vector>
 
+#include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/objective/advantage/detail/outcome.hpp"
 #include "rlcore/objective/advantage/row_normalization.hpp"
 
@@ -62,8 +62,8 @@ struct spo {
   /// `baselines`: one value per row.
   template <class Rewards, class Baselines, class Advantages>
   void operator()(const Rewards& rewards, const Baselines& baselines, Advantages&& advantages) const {
-    std::vector<double> x = detail::read_numbers("reward", rewards);
-    const std::vector<double> baseline = detail::read_numbers("baseline", baselines);
+    scratch_vector<double> x = detail::read_numbers("reward", rewards);
+    const scratch_vector<double> baseline = detail::read_numbers("baseline", baselines);
     if (baseline.size() != x.size())
       throw std::invalid_argument("rlcore: baselines are [" + std::to_string(baseline.size()) + "], rewards are [" +
                                   std::to_string(x.size()) + "]");

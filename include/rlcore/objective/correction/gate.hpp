@@ -10,8 +10,8 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
+#include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/objective/correction/importance_weight.hpp"
 #include "rlcore/objective/piece/piece.hpp"
 #include "rlcore/tensor/traits.hpp"
@@ -134,7 +134,7 @@ struct zero_unless {
   void check() const { weight.check(); }
   RLCORE_FN void operator()(const log_ratio_row& row, std::span<double> raw, std::span<double> w) const {
     weight(row, raw, w);
-    std::vector<double> statistic(w.size());
+    scratch_vector<double> statistic(w.size());
     const auto close = [&](const auto& gate) {
       gate(row, statistic);
       for (std::size_t k = 0; k < w.size(); ++k)

@@ -10,8 +10,8 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <vector>
 
+#include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/objective/aggregation/global_counts.hpp"
 #include "rlcore/objective/loop/detail/shape.hpp"
 #include "rlcore/objective/loop/detail/stage.hpp"
@@ -55,8 +55,8 @@ class live_row {
  private:
   template <class>
   friend class live_rows;
-  std::vector<extent_t> position_;
-  std::array<std::vector<double>, field_count> value_;
+  scratch_vector<extent_t> position_;
+  std::array<scratch_vector<double>, field_count> value_;
 };
 
 /// Reads rows of a batch and writes results in the shape of its fields. Masked slots are never read.

@@ -10,6 +10,18 @@
 
 RLCORE_BEGIN
 
+RLCORE_ALGORITHM_BEGIN
+namespace detail {
+/// sum_i coefficient_i aggregated_i. Not inlined into the caller, whose flags might contract it.
+template <class Pieces>
+double weighted_total(const Pieces& pieces) noexcept {
+  double sum = 0;
+  for (const auto& p : pieces) sum += p.coefficient * p.aggregated.value();
+  return sum;
+}
+}  // namespace detail
+RLCORE_ALGORITHM_END
+
 /// Sums over the rows of a batch. Reports of micro-batches, threads and ranks are joined with += in any order and give
 /// the bits that the whole batch would have given: every sum is exact, every denominator a global count.
 template <std::size_t Pieces, std::size_t Monitors>
@@ -34,11 +46,7 @@ struct report {
   bool empty_step = false;  ///< the global counts say that the step has no live token: loss and gradients are zero
 
   /// This batch's share of the loss of the step.
-  RLCORE_FN double loss() const noexcept {
-    double sum = 0;
-    for (const piece_sums& p : piece) sum += p.coefficient * p.aggregated.value();
-    return sum;
-  }
+  RLCORE_FN double loss() const noexcept { return detail::weighted_total(piece); }
   /// The i-th piece as aggregated, without its coefficient.
   RLCORE_FN double value(std::size_t i) const noexcept { return piece[i].aggregated.value(); }
   /// Mean of the i-th piece over live tokens (of a sequence objective: over its terms); 0 if there are none.

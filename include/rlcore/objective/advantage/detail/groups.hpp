@@ -9,9 +9,9 @@
 #include <stdexcept>
 #include <string>
 #include <type_traits>
-#include <vector>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/tensor/span.hpp"
 #include "rlcore/tensor/traits.hpp"
 
@@ -22,8 +22,8 @@ namespace detail {
 /// All rows, one group after the other: group g is order[begin[g]] ... order[begin[g + 1] - 1], in the order in which
 /// its rows were given.
 struct grouped_rows {
-  std::vector<extent_t> order;
-  std::vector<std::size_t> begin{0};
+  scratch_vector<extent_t> order;
+  scratch_vector<std::size_t> begin{0};
 
   std::size_t groups() const noexcept { return begin.size() - 1; }
   std::span<const extent_t> group(std::size_t g) const noexcept {
@@ -42,7 +42,7 @@ inline grouped_rows group_consecutive(extent_t rows, std::int64_t group_size) {
   return result;
 }
 
-inline grouped_rows group_by_name(const std::vector<std::int64_t>& name) {
+inline grouped_rows group_by_name(const scratch_vector<std::int64_t>& name) {
   grouped_rows result;
   result.order.resize(name.size());
   std::iota(result.order.begin(), result.order.end(), extent_t{0});
@@ -69,7 +69,7 @@ grouped_rows group_rows(extent_t rows, const Groups& groups) {
     if (group.shape[0] != rows)
       throw std::invalid_argument("rlcore: groups are " + to_string<1>(group.shape) + ", rewards are " +
                                   to_string<1>({rows}));
-    std::vector<std::int64_t> name(static_cast<std::size_t>(rows));
+    scratch_vector<std::int64_t> name(static_cast<std::size_t>(rows));
     for (extent_t i = 0; i < rows; ++i) name[static_cast<std::size_t>(i)] = static_cast<std::int64_t>(group(i));
     return group_by_name(name);
   }

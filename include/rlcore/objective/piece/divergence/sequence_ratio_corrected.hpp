@@ -6,8 +6,8 @@
 #include <span>
 #include <stdexcept>
 #include <string>
-#include <vector>
 
+#include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/objective/aggregation/aggregation.hpp"
 #include "rlcore/objective/loop/live_rows.hpp"
 #include "rlcore/objective/loop/report.hpp"
@@ -78,7 +78,7 @@ report<1, 0> evaluate_rows(const scaled<sequence_ratio_corrected<Divergence>>& k
   total.piece[0].name = Divergence::name, total.piece[0].coefficient = kl.scale;
   total.empty_step = step.tokens() == 0;
   live_row row;
-  std::vector<double> slope;
+  scratch_vector<double> slope;
   for (extent_t i = 0; i < rows.size(); ++i) {
     rows.read(i, row);
     slope.assign(row.size(), 0.0);

@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <span>
 #include <string_view>
-#include <vector>
 
+#include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/objective/piece/preference/aot_link.hpp"
 
 RLCORE_BEGIN
@@ -24,7 +24,7 @@ struct aot_unpaired_link {
   double operator()(std::span<const token<double>> rows, std::span<double> slope) const {
     detail::check_pairs(rows.size(), slope.size());
     const std::size_t pairs = rows.size() / 2;
-    std::vector<double> chosen(pairs), rejected(pairs);
+    scratch_vector<double> chosen(pairs), rejected(pairs);
     for (std::size_t k = 0; k < pairs; ++k) chosen[k] = rows[2 * k].logp, rejected[k] = rows[2 * k + 1].logp;
     const auto of_chosen = detail::ascending(chosen), of_rejected = detail::ascending(rejected);
     double total = 0;

@@ -8,8 +8,8 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <vector>
 
+#include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/objective/piece/preference/link.hpp"
 
 RLCORE_BEGIN
@@ -55,7 +55,7 @@ struct plackett_luce_link {
                                   std::to_string(group_size));
     const auto size = static_cast<std::size_t>(group_size);
     const auto groups = static_cast<double>(rows.size() / size);
-    std::vector<double> scores(size);
+    scratch_vector<double> scores(size);
     double total = 0;
     for (std::size_t first = 0; first < rows.size(); first += size) {
       for (std::size_t j = 0; j < size; ++j) scores[j] = beta * rows[first + j].logp;
