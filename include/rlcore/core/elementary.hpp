@@ -133,17 +133,25 @@ struct power {
   int n = 0;
 };
 
-/// e^t = 2^n 2^(i/32) e^r, 0 <= r < log(2) / 32; relative error below 2^-61. Beyond 2^11 any number that overflows.
-RLCORE_FN constexpr power exp_of(const number& t) noexcept {
-  if (t.m == 0 || t.e < -64) return {};
-  if (t.e > 10) return {one, t.negative ? -5000 : 5000};
-  const wide y = negated_if(t.negative, high_wide(t.m, log2_e) >> (62 - t.e));  // Q64
+/// 2^y for y in Q64: 2^n 2^(i/32) e^r with 0 <= r < log(2) / 32; relative error below 2^-61.
+RLCORE_FN constexpr power two_to(wide y) noexcept {
   const auto fraction = static_cast<word>(y);
   const word r = high(fraction << 5, ln_2_word) >> 5, rr = high(r, r);
   const auto& c = over_factorial<63>;
   const word mean_slope = series<1, 9>(c, rr) + high(r, series<2, 8>(c, rr));  // (e^r - 1) / r in Q63
   const word base = powers_of_two[static_cast<std::size_t>(fraction >> 59)];
   return {base + high(base, high(r, mean_slope) << 1), static_cast<int>(static_cast<std::int64_t>(y >> 64))};
+}
+/// e^t and 2^t; beyond 2^11 any number that overflows.
+template <bool base_two = false>
+RLCORE_FN constexpr power exp_of(const number& t) noexcept {
+  if (t.m == 0 || t.e < -64) return {};
+  if (t.e > 10) return {one, t.negative ? -5000 : 5000};
+  const wide size = base_two ? t.m >> (63 - t.e) : high_wide(t.m, log2_e) >> (62 - t.e);
+  return two_to(negated_if(t.negative, size));
+}
+constexpr double rounded(const power& p, bool negative = false) noexcept {
+  return rounded(number{wide{p.m} << 64, p.n, negative});
 }
 
 RLCORE_FN constexpr number expm1_of(const number& x) noexcept {
@@ -263,8 +271,15 @@ constexpr double exp(double x) noexcept {
   using namespace detail;
   if (is_nan(x)) return x;
   if (is_infinite(x)) return is_negative(x) ? 0.0 : x;
-  const power p = exp_of(number_of(x));
-  return rounded({wide{p.m} << 64, p.n, false});
+  return rounded(exp_of(number_of(x)));
+}
+
+/// 2^x, exact for whole x
+constexpr double exp2(double x) noexcept {
+  using namespace detail;
+  if (is_nan(x)) return x;
+  if (is_infinite(x)) return is_negative(x) ? 0.0 : x;
+  return rounded(exp_of<true>(number_of(x)));
 }
 
 /// e^x - 1
@@ -284,6 +299,14 @@ constexpr double log(double x) noexcept {
   if (is_infinite(x)) return x;
   const number n = number_of(x);
   return rounded(log_of(n.top(), n.e));
+}
+
+/// The logarithm to base 2, exact for powers of 2.
+constexpr double log2(double x) noexcept {
+  using namespace detail;
+  if (!(size_bits(x) - 1 < infinity_bits - 1) || is_negative(x)) return log(x);
+  const number n = number_of(x), y = log_of(n.top(), n.e);
+  return rounded(normalised(high_wide(y.m, log2_e), y.e + 1, y.negative));
 }
 
 /// log(1 + x): -infinity of -1, NaN below.
@@ -314,10 +337,8 @@ constexpr double pow(double x, double y) noexcept {
   const bool negative = is_negative(x) && kind == parity::odd;
   if (size == 0 || is_infinite(x)) return (size == 0) == is_negative(y) ? infinity(negative) : zero(negative);
   if (is_negative(x) && kind == parity::no_integer) return not_a_number();
-  number n = number_of(x);
-  const number a = log_of(n.top(), n.e), b = number_of(y);
-  const power p = exp_of(normalised(high_wide(a.m, b.m), a.e + b.e + 1, a.negative != b.negative));
-  return rounded({wide{p.m} << 64, p.n, negative});
+  const number n = number_of(x), a = log_of(n.top(), n.e), b = number_of(y);
+  return rounded(exp_of(normalised(high_wide(a.m, b.m), a.e + b.e + 1, a.negative != b.negative)), negative);
 }
 
 constexpr double sin(double x) noexcept {
@@ -346,8 +367,10 @@ constexpr double tanh(double x) noexcept {
 }
 
 constexpr float exp(float x) noexcept { return static_cast<float>(exp(static_cast<double>(x))); }
+constexpr float exp2(float x) noexcept { return static_cast<float>(exp2(static_cast<double>(x))); }
 constexpr float expm1(float x) noexcept { return static_cast<float>(expm1(static_cast<double>(x))); }
 constexpr float log(float x) noexcept { return static_cast<float>(log(static_cast<double>(x))); }
+constexpr float log2(float x) noexcept { return static_cast<float>(log2(static_cast<double>(x))); }
 constexpr float log1p(float x) noexcept { return static_cast<float>(log1p(static_cast<double>(x))); }
 constexpr float sin(float x) noexcept { return static_cast<float>(sin(static_cast<double>(x))); }
 constexpr float cos(float x) noexcept { return static_cast<float>(cos(static_cast<double>(x))); }

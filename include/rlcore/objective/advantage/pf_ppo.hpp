@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/core/random.hpp"
 #include "rlcore/objective/advantage/detail/outcome.hpp"
 
@@ -67,7 +68,7 @@ struct pf_ppo {
   double one_weight(double reward, double low, double high) const noexcept {
     switch (kind) {
       case pf_ppo_weight::power:
-        return std::pow(std::abs(reward), exponent);
+        return elementary::pow(std::abs(reward), exponent);
       case pf_ppo_weight::max_min:
         return reward == low || reward == high ? 1.0 : 0.0;
       case pf_ppo_weight::max_random:

@@ -1,13 +1,13 @@
 // A divergence corrected by the ratio of the whole sequence.
 #pragma once
 
-#include <cmath>
 #include <cstddef>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/objective/aggregation/aggregation.hpp"
 #include "rlcore/objective/loop/live_rows.hpp"
 #include "rlcore/objective/loop/report.hpp"
@@ -46,7 +46,7 @@ struct sequence_ratio_corrected {
       log_ratio += static_cast<double>(logp[t]) - static_cast<double>(old_logp[t]);
       sum += at(logp[t], ref_logp[t]).value;
     }
-    const double ratio = std::exp(log_ratio / static_cast<double>(n)), mean = sum / static_cast<double>(n);
+    const double ratio = elementary::exp(log_ratio / static_cast<double>(n)), mean = sum / static_cast<double>(n);
     for (std::size_t t = 0; t < n; ++t) slope[t] = static_cast<T>(ratio * (at(logp[t], ref_logp[t]).slope + mean));
     return ratio * sum;
   }
