@@ -40,8 +40,9 @@ struct function {
   double (*ours)(double);
   long double (*true_value)(long double);
 };
-const function exp_{el::exp, std::exp}, expm1_{el::expm1, std::expm1}, log_{el::log, std::log},
-    log1p_{el::log1p, std::log1p}, sin_{el::sin, std::sin}, cos_{el::cos, std::cos}, tanh_{el::tanh, std::tanh};
+const function exp_{el::exp, std::exp}, exp2_{el::exp2, std::exp2}, expm1_{el::expm1, std::expm1},
+    log_{el::log, std::log}, log1p_{el::log1p, std::log1p}, sin_{el::sin, std::sin}, cos_{el::cos, std::cos},
+    tanh_{el::tanh, std::tanh};
 
 /// The worst of 100,000 arguments evenly from [low, high], and of as many whose logarithms are even.
 double worst(function f, double low, double high) {
@@ -60,6 +61,8 @@ double worst(function f, double low, double high) {
 TEST(elementary, is_off_by_little_more_than_half_a_unit) {
   EXPECT_LE(worst(exp_, -746, 710), 0.51);
   EXPECT_LE(worst(exp_, -1, 1), 0.51);
+  EXPECT_LE(worst(exp2_, -1080, 1025), 0.51);
+  EXPECT_LE(worst(exp2_, -1, 1), 0.51);
   EXPECT_LE(worst(expm1_, -40, 710), 0.54);
   EXPECT_LE(worst(expm1_, -0.1, 0.1), 0.54);
   EXPECT_LE(worst(log_, 0, most), 0.51);
@@ -103,6 +106,7 @@ TEST(elementary, exact_values_are_exact) {
   EXPECT_EQ(el::exp(0.0), 1.0);
   EXPECT_EQ(el::log(1.0), 0.0);
   EXPECT_EQ(el::cos(0.0), 1.0);
+  for (int k = -1080; k <= 1030; ++k) ASSERT_EQ(el::exp2(static_cast<double>(k)), std::ldexp(1.0, k)) << k;
   for (int k = -1074; k <= 1023; ++k) ASSERT_EQ(el::pow(2.0, static_cast<double>(k)), std::ldexp(1.0, k)) << k;
   std::mt19937_64 bits(3);
   for (int i = 0; i < 10000; ++i) {

@@ -1,4 +1,4 @@
-// exp, expm1, log, log1p, pow, sin, cos and tanh with the same bits on every machine.
+// exp, exp2, expm1, log, log1p, pow, sin, cos and tanh with the same bits on every machine.
 //
 // A C library picks a variant by the processor it finds, and a compiler may fuse, reorder or vectorise floating-point
 // operations. So everything here is integer arithmetic on the bits of the argument: fixed-point numbers of 64 and 128
@@ -133,17 +133,20 @@ struct power {
   int n = 0;
 };
 
-/// e^t = 2^n 2^(i/32) e^r, 0 <= r < log(2) / 32; relative error below 2^-61. Beyond 2^11 any number that overflows.
-RLCORE_FN constexpr power exp_of(const number& t) noexcept {
-  if (t.m == 0 || t.e < -64) return {};
-  if (t.e > 10) return {one, t.negative ? -5000 : 5000};
-  const wide y = negated_if(t.negative, high_wide(t.m, log2_e) >> (62 - t.e));  // Q64
+/// 2^y of y in Q64 = 2^n 2^(i/32) e^r, 0 <= r < log(2) / 32; relative error below 2^-61.
+RLCORE_FN constexpr power exp2_of(wide y) noexcept {
   const auto fraction = static_cast<word>(y);
   const word r = high(fraction << 5, ln_2_word) >> 5, rr = high(r, r);
   const auto& c = over_factorial<63>;
   const word mean_slope = series<1, 9>(c, rr) + high(r, series<2, 8>(c, rr));  // (e^r - 1) / r in Q63
   const word base = powers_of_two[static_cast<std::size_t>(fraction >> 59)];
   return {base + high(base, high(r, mean_slope) << 1), static_cast<int>(static_cast<std::int64_t>(y >> 64))};
+}
+/// e^t. Beyond 2^11 any number that overflows.
+RLCORE_FN constexpr power exp_of(const number& t) noexcept {
+  if (t.m == 0 || t.e < -64) return {};
+  if (t.e > 10) return {one, t.negative ? -5000 : 5000};
+  return exp2_of(negated_if(t.negative, high_wide(t.m, log2_e) >> (62 - t.e)));
 }
 
 RLCORE_FN constexpr number expm1_of(const number& x) noexcept {
@@ -264,6 +267,17 @@ constexpr double exp(double x) noexcept {
   if (is_nan(x)) return x;
   if (is_infinite(x)) return is_negative(x) ? 0.0 : x;
   const power p = exp_of(number_of(x));
+  return rounded({wide{p.m} << 64, p.n, false});
+}
+
+/// 2^x
+constexpr double exp2(double x) noexcept {
+  using namespace detail;
+  if (is_nan(x)) return x;
+  if (is_infinite(x)) return is_negative(x) ? 0.0 : x;
+  const number t = number_of(x);
+  if (t.m == 0 || t.e < -64) return 1.0;
+  const power p = t.e > 10 ? power{one, t.negative ? -5000 : 5000} : exp2_of(negated_if(t.negative, t.m >> (63 - t.e)));
   return rounded({wide{p.m} << 64, p.n, false});
 }
 
