@@ -1,4 +1,4 @@
-// exp, expm1, log, log1p, pow, sin, cos and tanh with the same bits on every machine.
+// exp, exp2, expm1, log, log2, log1p, pow, sin, cos and tanh with the same bits on every machine.
 //
 // A C library picks a variant by the processor it finds, and a compiler may fuse, reorder or vectorise floating-point
 // operations. So everything here is integer arithmetic on the bits of the argument: fixed-point numbers of 64 and 128
