@@ -15,6 +15,7 @@
 #include "rlcore/core/abi.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// `helpers` threads that take part in the calls of run(). One word, the gate, holds everything that needs agreement:
 /// the number of helpers inside, whether the gate is open, whether the caller sleeps, and the number of the call. A
@@ -173,4 +174,5 @@ class pool {
   std::vector<std::thread> threads_;
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -12,6 +12,7 @@
 #include "rlcore/exec/pool.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// `count` threads, the calling one included; 0 means one per core. Work is claimed in small consecutive chunks, so the
 /// caller never waits for a helper that another process keeps from running. Helpers spin for 30 microseconds after a
@@ -51,4 +52,5 @@ class threads {
   std::unique_ptr<pool> pool_;
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -173,7 +173,7 @@ struct fast_math {
   /// 2^n. Subnormal results and the step to infinity come out right.
   template <class T>
   struct power_of_two {
-#if defined(__AVX512F__) && defined(__AVX512DQ__) && defined(__AVX512BW__) && defined(__AVX512VL__)
+#if RLCORE_REGISTER_BYTES == 64
     pack<T> n;
     RLCORE_FN pack<T> times(pack<T> x) const noexcept { return avx512_instruction::scale(x.v, n.v); }
     RLCORE_FN pack<T> times_less_one(pack<T> x) const noexcept { return times(x) - T(1); }
@@ -204,7 +204,7 @@ struct fast_math {
     x = limited(x);
     // The integer nearest x / ln2 is in the low mantissa bits of the sum.
     const pack<T> shifted = multiply_add(x, pack<T>(k::log2e), pack<T>(k::rounder));
-#if defined(__AVX512F__) && defined(__AVX512DQ__) && defined(__AVX512BW__) && defined(__AVX512VL__)
+#if RLCORE_REGISTER_BYTES == 64
     const pack<T> whole = select(keep, pack<T>(T(0)), shifted - pack<T>(k::rounder));
     return {remainder(x, whole), {whole}};
 #else
@@ -226,7 +226,7 @@ struct fast_math {
   template <class T>
   RLCORE_FN static pack<T> limited(pack<T> x) noexcept {
     using k = exp_constants<T>;
-#if defined(__AVX512F__) && defined(__AVX512DQ__) && defined(__AVX512BW__) && defined(__AVX512VL__)
+#if RLCORE_REGISTER_BYTES == 64
     const auto raised = avx512_instruction::at_least(pack<T>(k::lowest).v, x.v);
     return avx512_instruction::at_most(pack<T>(k::highest).v, raised);
 #else

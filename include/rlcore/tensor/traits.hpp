@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/core/compiler.hpp"
 #include "rlcore/tensor/view.hpp"
 
 RLCORE_BEGIN
@@ -32,7 +33,7 @@ inline constexpr bool dependent_false = false;
 /// The view of any supported container, without a copy. The container must outlive the view: a temporary that owns its
 /// elements is refused.
 template <class X>
-auto as_view(X&& x) {
+RLCORE_FN auto as_view(X&& x) {
   if constexpr (!viewable<std::remove_reference_t<X>>) {
     static_assert(
         dependent_false<X>,
@@ -52,7 +53,7 @@ auto as_view(X&& x) {
 /// The same for a known number of dimensions, which is checked: while compiling where the container's type tells its
 /// number of dimensions, with std::invalid_argument otherwise (xt::xarray).
 template <std::size_t Rank, class X>
-auto as_view(X&& x) {
+RLCORE_FN auto as_view(X&& x) {
   auto v = rlcore::as_view(static_cast<X&&>(x));
   using found = decltype(v);
   if constexpr (requires { found::rank; }) {
@@ -70,7 +71,7 @@ auto as_view(X&& x) {
 template <class T, std::size_t Rank>
 struct tensor_traits<view<T, Rank>> {
   static constexpr bool borrowed = true;
-  static view<T, Rank> view_of(const view<T, Rank>& v) noexcept { return v; }
+  RLCORE_FN static view<T, Rank> view_of(const view<T, Rank>& v) noexcept { return v; }
 };
 
 RLCORE_END

@@ -13,6 +13,7 @@
 #include "rlcore/objective/advantage/singleton_group.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// A = normalised sum_k w_k A_k, A_k the group_relative advantage of reward k alone: GDPO (Liu et al. 2026). A reward
 /// with large variance no longer drowns the others.
@@ -62,4 +63,5 @@ struct gdpo {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

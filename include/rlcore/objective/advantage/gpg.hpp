@@ -11,6 +11,7 @@
 #include "rlcore/objective/advantage/singleton_group.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// What gpg counts as rows that carry a signal.
 enum class gpg_count : std::uint8_t {
@@ -51,4 +52,5 @@ struct gpg {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

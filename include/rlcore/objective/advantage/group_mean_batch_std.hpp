@@ -10,6 +10,7 @@
 #include "rlcore/objective/advantage/singleton_group.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// A = (R - mean of the group) / (std of all rewards of the batch + epsilon), std with n - 1: TRL's
 /// scale_rewards="batch" (after Liu et al. 2025b, "Part I: Tricks or Traps?"). Easy and hard groups keep their weight.
@@ -40,4 +41,5 @@ struct group_mean_batch_std {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -11,6 +11,7 @@
 #include "rlcore/objective/advantage/singleton_group.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// A = R - median of the group: one outlier among the rewards does not move the baseline of all others. With
 /// normalize_by_deviation, divided by mean |R - median| + epsilon, which is 0 only if all rewards are equal (the median
@@ -47,4 +48,5 @@ struct group_median {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

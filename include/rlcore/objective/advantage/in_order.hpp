@@ -8,6 +8,7 @@
 #include "rlcore/objective/advantage/detail/outcome.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// Applies its stages one after the other to one number per row:
 ///   in_order(reward_clip{-1, 1}, rloo{})           // TRL's RLOO: clip, then compare
@@ -64,4 +65,5 @@ struct in_order {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -9,6 +9,7 @@
 #include "rlcore/objective/advantage/singleton_group.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// A = R - sum_j n_j R_j / sum_j n_j over the group, n_j the number of response tokens (OPO, Hao et al. 2025): the
 /// baseline of least variance if the squared norm of a row's score grows with its length.
@@ -41,4 +42,5 @@ struct opo {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -14,6 +14,7 @@
 #include "rlcore/objective/advantage/singleton_group.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// Inputs of optimal_token_baseline, all [rows, tokens]. Without `weight` (importance weights), it is 1.
 template <class T>
@@ -131,4 +132,5 @@ struct optimal_token_baseline {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

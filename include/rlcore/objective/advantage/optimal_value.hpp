@@ -10,6 +10,7 @@
 #include "rlcore/objective/advantage/detail/outcome.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// V* = temperature log mean_i exp(R_i / temperature) over samples of the reference policy: the value of the prompt
 /// under the policy that is optimal for a KL penalty of `temperature` (A*PO, Brantley et al. 2025; TRL's A2PO, beta1).
@@ -41,4 +42,5 @@ struct optimal_value {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

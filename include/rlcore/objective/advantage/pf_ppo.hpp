@@ -14,6 +14,7 @@
 #include "rlcore/objective/advantage/detail/outcome.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// Which rows PF-PPO prefers.
 enum class pf_ppo_weight : std::uint8_t {
@@ -78,4 +79,5 @@ struct pf_ppo {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -12,6 +12,7 @@
 #include "rlcore/objective/advantage/whitening.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// r_t = beta (logp of the reward model - logp of the reference): the reward of each token that a reward model of the
 /// form beta log-ratio implies (Yuan et al. 2024, "Free process rewards without process labels"). The last live token
@@ -107,4 +108,5 @@ struct prime {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -13,6 +13,7 @@
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// -y log sigmoid(z) - (1 - y) log sigmoid(-z) with z = beta score and y = target, 1 for a correct answer: the
 /// cross-entropy of PRIME's reward model (Cui et al. 2025), a row link for the score sum_of<log_ratio_to_reference>.
@@ -79,4 +80,5 @@ struct implicit_reward_comparison {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

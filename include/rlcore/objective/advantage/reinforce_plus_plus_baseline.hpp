@@ -10,6 +10,7 @@
 #include "rlcore/objective/advantage/singleton_group.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// x = R - mean of the group, then A = (x - m) / sqrt(v + epsilon) with m and v over the tokens of the batch: every row
 /// counts as often as it has tokens (REINFORCE++-baseline, Hu 2025; verl). OpenRLHF's reinforce_baseline puts the KL
@@ -41,4 +42,5 @@ struct reinforce_plus_plus_baseline {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -9,6 +9,7 @@
 #include "rlcore/objective/advantage/whitening.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// x -> (x - mean) / (std + epsilon) over the scored rows of the batch: TRL's normalize_advantages after rloo, and the
 /// last step of SPO (epsilon = 1e-8). With lengths, every row counts as often as it has tokens: what whitening of
@@ -48,4 +49,5 @@ struct row_normalization {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

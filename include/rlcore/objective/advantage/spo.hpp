@@ -14,6 +14,7 @@
 #include "rlcore/objective/advantage/row_normalization.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// How far the policy has moved on a prompt since it was last answered -> which share of the past still counts:
 /// 2^(-distance / half_life), limited to [least, most]. `distance` is the mean of |old logp - new logp| over the
@@ -73,4 +74,5 @@ struct spo {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

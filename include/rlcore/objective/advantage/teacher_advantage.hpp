@@ -7,6 +7,7 @@
 #include "rlcore/objective/advantage/detail/token_block.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// A_t = sum_{s>=t} gamma^{s-t} r_s, r_t = teacher logp - student logp limited to +-limit; divided by the sum of the
 /// gamma^{s-t} over live tokens if length_normalization: MiniLLM (Gu et al. 2024). With gamma = 0 the advantage is the
@@ -52,4 +53,5 @@ struct teacher_advantage {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -6,6 +6,7 @@
 #include "rlcore/objective/loop/evaluate.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// For algorithms that learn from labels or pairs, not from rewards.
 struct no_advantage {};
@@ -55,8 +56,6 @@ struct algorithm {
 
   constexpr algorithm(Advantage a, Objective o, Aggregation g) : advantage(a), objective(o), aggregation(g) {}
 };
-
-RLCORE_ALGORITHM_BEGIN
 
 /// Loss, gradient and report of a named algorithm: evaluate with its objective and its aggregation.
 template <executor Executor, class Advantage, class Objective, class Aggregation, class T, class Counts>

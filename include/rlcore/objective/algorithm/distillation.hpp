@@ -8,6 +8,7 @@
 #include "rlcore/objective/distillation/reverse_kl.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 namespace paper {
 
 /// Knowledge distillation (Hinton et al. 2015): KL(teacher || student) over the vocabulary; the mean over tokens.
@@ -22,4 +23,5 @@ constexpr auto gkd(generalised_jsd divergence = {}) noexcept {
 }
 
 }  // namespace paper
+RLCORE_ALGORITHM_END
 RLCORE_END

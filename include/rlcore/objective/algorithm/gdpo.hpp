@@ -7,6 +7,7 @@
 #include "rlcore/objective/piece/surrogate/clipped_ratio.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 namespace paper {
 
 /// GDPO (Liu et al. 2026): every reward normalised within its group before the weighted sum; otherwise GRPO without KL.
@@ -18,4 +19,5 @@ constexpr auto gdpo(const gdpo_settings& s = {}) noexcept {
 }
 
 }  // namespace paper
+RLCORE_ALGORITHM_END
 RLCORE_END

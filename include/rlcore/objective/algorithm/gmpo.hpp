@@ -7,6 +7,7 @@
 #include "rlcore/objective/piece/surrogate/geometric_mean_ratio.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 namespace paper {
 
 /// GMPO (Zhao et al. 2025): group_relative{}; the geometric mean over a sequence of its clipped ratios; the mean over
@@ -20,4 +21,5 @@ constexpr auto gmpo(const gmpo_settings& s = {}) noexcept {
 }
 
 }  // namespace paper
+RLCORE_ALGORITHM_END
 RLCORE_END

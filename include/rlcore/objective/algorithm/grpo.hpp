@@ -10,6 +10,7 @@
 #include "rlcore/objective/piece/surrogate/clipped_ratio.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 namespace paper {
 
 /// GRPO (Shao et al. 2024, DeepSeekMath, equation 3): group_relative{}; clipped surrogate plus kl times k3; mean over
@@ -24,4 +25,5 @@ constexpr auto grpo(const grpo_settings& s = {}) noexcept {
 }
 
 }  // namespace paper
+RLCORE_ALGORITHM_END
 RLCORE_END

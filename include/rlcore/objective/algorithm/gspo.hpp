@@ -10,6 +10,7 @@
 #include "rlcore/objective/piece/surrogate/one_per_sequence.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 namespace paper {
 
 /// GSPO (Zheng et al. 2025): group_relative{}; PPO's clipped surrogate on one ratio per sequence, exp(mean over its
@@ -36,4 +37,5 @@ constexpr auto luspo(const gspo_settings& s = {}) noexcept {
 }
 
 }  // namespace paper
+RLCORE_ALGORITHM_END
 RLCORE_END

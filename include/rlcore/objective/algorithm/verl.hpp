@@ -39,6 +39,7 @@
 #include "rlcore/objective/piece/value/clipped_value.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 namespace verl {
 
 /// clip_ratio_low, clip_ratio_high, clip_ratio_c.
@@ -135,4 +136,5 @@ constexpr auto dro(double dro_beta) noexcept {
 }
 
 }  // namespace verl
+RLCORE_ALGORITHM_END
 RLCORE_END

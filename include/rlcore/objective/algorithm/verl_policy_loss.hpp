@@ -22,6 +22,7 @@
 #include "rlcore/objective/piece/surrogate/verl_surrogate.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// loss_agg_mode: token-mean, seq-mean-token-mean, seq-mean-token-sum, seq-mean-token-sum-norm.
 enum class aggregation_mode : std::uint8_t {
@@ -251,4 +252,5 @@ struct verl_policy_loss {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -12,6 +12,7 @@
 #include "rlcore/tensor/traits.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// BEMA (Block and Zhang 2025): average <- (1 - beta_t) average + beta_t policy, reference = average + alpha_t (policy
 /// - start), with alpha_t = (lag + multiplier t)^-bias_power and beta_t = max((lag + multiplier t)^-ema_power,
@@ -57,4 +58,5 @@ struct reference_bema {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -10,6 +10,7 @@
 #include "rlcore/tensor/traits.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// reference <- (1 - rate) reference + rate policy, every `steps` optimizer steps (TR-DPO's soft update, Gorbatovski et
 /// al. 2024; TRL's sync_ref_model, whose defaults these are). rate = 1 copies.
@@ -36,4 +37,5 @@ struct reference_ema {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -19,6 +19,7 @@
 #include "rlcore/objective/loop/live_rows.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// What one gate saw and did.
 struct gate_report {
@@ -81,7 +82,6 @@ struct corrected_batch {
   correction_report<Gates> report;
 };
 
-RLCORE_ALGORITHM_BEGIN
 namespace correction {
 
 template <class Rule, class T>

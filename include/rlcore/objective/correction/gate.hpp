@@ -17,6 +17,7 @@
 #include "rlcore/tensor/traits.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// Bounds of pi_train / pi_rollout, which is the importance weight itself.
 struct train_over_rollout {
@@ -143,4 +144,5 @@ struct zero_unless {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -12,6 +12,7 @@
 #include "rlcore/simd/exact_sum.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// Sums over rows of u = log train - log rollout; join with += in any order. Means over sequences are means over rows
 /// with live tokens. Everything is 0 if there are none.
@@ -95,4 +96,5 @@ class off_policy_report {
   exact_sum train_log_ppl_, train_ppl_, rollout_log_ppl_, rollout_ppl_, ppl_ratio_, log_ppl_size_;
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -14,7 +14,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// The untreated importance weights of a step, one per token, or one per row if the level is that of the sequence. Add
 /// every part; join those of other ranks with +=.
 template <class Level>

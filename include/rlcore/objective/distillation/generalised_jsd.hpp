@@ -12,6 +12,7 @@
 #include "rlcore/tensor/view.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// beta KL(P || M) + (1 - beta) KL(S || M) with M = (1 - beta) S + beta P (GKD, Agarwal et al. 2024). gradient by z:
 /// (1 - beta) S_j ((log S_j - log M_j) - KL(S || M)). beta = 0 is the forward KL and beta = 1 the reverse one by
@@ -37,4 +38,5 @@ struct generalised_jsd {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -7,6 +7,7 @@
 #include "rlcore/objective/distillation/detail/support.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// on_support{piece}: any entry-wise piece on the distributions restricted to logits_batch::support and renormalised
 /// there, of the student and of the teacher (support_logp), e.g. on_support{generalised_jsd{0.5}} on the student's top
@@ -44,4 +45,5 @@ struct on_support {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

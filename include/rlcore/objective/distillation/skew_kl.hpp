@@ -8,6 +8,7 @@
 #include "rlcore/objective/vocabulary/entry.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// KL(P || alpha P + (1 - alpha) S), 0 < alpha < 1 (DistiLLM, Ko et al. 2024). slope by log S_j: -P_j (1 - alpha) S_j /
 /// M_j.
@@ -39,4 +40,5 @@ struct skew_reverse_kl {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

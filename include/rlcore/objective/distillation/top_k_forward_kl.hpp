@@ -10,6 +10,7 @@
 #include "rlcore/objective/distillation/detail/support.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// clamp(sum_{k in support} P_k (log P_k - log S_k), 0, value_most) with neither side renormalised: the teacher's top k
 /// as a server returns them (verl "forward_kl_topk", whose defaults these are). Log-probs below logp_least are taken as
@@ -52,4 +53,5 @@ struct top_k_forward_kl {
   double raise(double logp) const noexcept { return logp < logp_least ? logp_least : logp; }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

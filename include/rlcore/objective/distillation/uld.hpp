@@ -14,6 +14,7 @@
 #include "rlcore/objective/vocabulary/logits_piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// sum_i |S_(i) - P_(i)| between the probabilities sorted in descending order, the shorter list continued by 0 (ULD,
 /// Boizard et al. 2024; TRL GOLD): the vocabularies may differ in size and meaning. Lists of entries, if given,
@@ -84,4 +85,5 @@ struct uld {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

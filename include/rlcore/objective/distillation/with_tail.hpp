@@ -8,6 +8,7 @@
 #include "rlcore/objective/distillation/detail/support.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// with_tail{piece}: any entry-wise piece on the support's entries, with their probabilities in the whole vocabulary,
 /// and on one more entry that has the rest, of student and teacher (SDPO and SDFT "add_tail", TRL). A rest below 1e-7
@@ -48,4 +49,5 @@ struct with_tail {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

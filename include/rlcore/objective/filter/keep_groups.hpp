@@ -17,6 +17,7 @@
 #include "rlcore/tensor/traits.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// What a filter keeps, and why the rest went.
 struct kept_groups {
@@ -99,4 +100,5 @@ struct keep_groups {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -12,6 +12,7 @@
 #include "rlcore/tensor/traits.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// Sets rewards[i] to NaN where valid[i] is 0: rows that were aborted, rejected, or that no reward function could
 /// score. The advantages and filters leave NaN rows out of every mean and deviation and give them advantage 0;
@@ -33,4 +34,5 @@ std::int64_t mark_unscored(const Valid& valid, Rewards&& rewards) {
   return marked;
 }
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -11,6 +11,7 @@
 #include "rlcore/tensor/traits.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// Sets the number of live tokens to 0 where truncated[i] is not 0 (DAPO's overlong filtering; TRL's
 /// mask_truncated_completions). Such a row has no gradient and is in no denominator that counts tokens or sequences;
@@ -32,4 +33,5 @@ std::int64_t mask_truncated(const Truncated& truncated, Lengths&& lengths) {
   return masked;
 }
 
+RLCORE_ALGORITHM_END
 RLCORE_END

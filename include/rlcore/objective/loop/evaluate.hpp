@@ -7,10 +7,12 @@
 #include <string>
 #include <type_traits>
 
+#include "rlcore/core/as_written.hpp"
 #include "rlcore/exec/executor.hpp"
 #include "rlcore/objective/loop/detail/rows.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// The report that evaluating an objective returns.
 template <class Objective>
@@ -82,12 +84,12 @@ void name_entries(const Objective& objective, report_of<Objective>& r, std::inde
 
 }  // namespace detail
 
-RLCORE_ALGORITHM_BEGIN
 namespace token_loop {
 
 /// Checks everything that the loop will rely on.
 template <class T>
 prepared_batch<T> prepare(const token_batch<T>& b, const token_gradients<T>& g, field reads, field writes) {
+  require_arithmetic_as_written();
   const detail::input_fields<T> inputs = detail::inputs_of(b);
   const token_field<T>* const outputs[field_count] = {&g.logp,    nullptr,  nullptr, nullptr, nullptr, nullptr,
                                                       &g.entropy, &g.value, nullptr, nullptr, nullptr, nullptr};

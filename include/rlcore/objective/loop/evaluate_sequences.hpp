@@ -12,6 +12,7 @@
 #include "rlcore/objective/piece/preference/link.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 namespace detail {
 
 /// The fields that a link is shown with one value per row. What a token piece reads besides belongs to tokens.
@@ -62,7 +63,6 @@ consteval bool fits() {
 template <class Gather, class Link>
 using sequence_report_of = report<1, monitor_count<Link>>;
 
-RLCORE_ALGORITHM_BEGIN
 namespace token_loop {
 
 /// One row as a link sees it, and the way back from its slope to the tokens.

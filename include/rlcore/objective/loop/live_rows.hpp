@@ -17,6 +17,7 @@
 #include "rlcore/objective/loop/detail/stage.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// A mask that is written: any container of bool, integers, float or double, matrix or vector over packed tokens.
 struct mask_output {
@@ -35,8 +36,6 @@ struct mask_output {
 
   bool present() const noexcept { return data != nullptr || seen.present(); }
 };
-
-RLCORE_ALGORITHM_BEGIN
 
 /// The live tokens of one row, in order. An object of this type is storage that is used for one row after the other.
 class live_row {

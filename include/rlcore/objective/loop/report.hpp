@@ -34,25 +34,25 @@ struct report {
   bool empty_step = false;  ///< the global counts say that the step has no live token: loss and gradients are zero
 
   /// This batch's share of the loss of the step.
-  double loss() const noexcept {
+  RLCORE_FN double loss() const noexcept {
     double sum = 0;
     for (const piece_sums& p : piece) sum += p.coefficient * p.aggregated.value();
     return sum;
   }
   /// The i-th piece as aggregated, without its coefficient.
-  double value(std::size_t i) const noexcept { return piece[i].aggregated.value(); }
+  RLCORE_FN double value(std::size_t i) const noexcept { return piece[i].aggregated.value(); }
   /// Mean of the i-th piece over live tokens (of a sequence objective: over its terms); 0 if there are none.
-  double mean(std::size_t i) const noexcept { return per_unit(piece[i].total); }
+  RLCORE_FN double mean(std::size_t i) const noexcept { return per_unit(piece[i].total); }
   /// Mean of the i-th monitor over the same, e.g. the clipped share; 0 if there are none.
-  double monitor_mean(std::size_t i) const noexcept { return per_unit(monitor[i].total); }
+  RLCORE_FN double monitor_mean(std::size_t i) const noexcept { return per_unit(monitor[i].total); }
   /// Index of a monitor by name; Monitors if there is none.
-  std::size_t find_monitor(std::string_view name) const noexcept {
+  RLCORE_FN std::size_t find_monitor(std::string_view name) const noexcept {
     std::size_t i = 0;
     while (i < Monitors && monitor[i].name != name) ++i;
     return i;
   }
 
-  report& operator+=(const report& other) noexcept {
+  RLCORE_FN report& operator+=(const report& other) noexcept {
     for (std::size_t i = 0; i < Pieces; ++i) {
       if (!other.piece[i].name.empty()) {
         piece[i].name = other.piece[i].name;
@@ -77,7 +77,7 @@ struct report {
   }
 
  private:
-  double per_unit(const exact_sum& s) const noexcept {
+  RLCORE_FN double per_unit(const exact_sum& s) const noexcept {
     return units > 0 ? s.value() / static_cast<double>(units) : 0.0;
   }
 };

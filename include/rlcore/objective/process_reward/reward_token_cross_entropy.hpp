@@ -11,6 +11,7 @@
 #include "rlcore/objective/distillation/detail/support.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// Throws std::invalid_argument unless the tokens are entries of the vocabulary and differ.
 template <std::size_t R>
@@ -55,4 +56,5 @@ struct reward_token_cross_entropy {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -9,6 +9,7 @@
 #include "rlcore/objective/process_reward/reward_token_cross_entropy.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// -sum_r y_r log p_r with p the softmax over R reward tokens and y = logits_batch::targets (OpenRLHF PRM with soft
 /// labels has R = 2 and y = (y, 1 - y), the positive token first; Math-Shepherd, Wang et al. 2024). gradient on those
@@ -50,4 +51,5 @@ struct soft_reward_cross_entropy {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

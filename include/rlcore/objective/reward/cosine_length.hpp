@@ -11,6 +11,7 @@
 #include "rlcore/objective/reward/response.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// long + (short - long) (1 + cos(pi min(length / max_length, 1))) / 2, with ends for right and for wrong responses
 /// (Yeo et al. 2025, "Demystifying Long Chain-of-Thought Reasoning", appendix C.1). A right answer earns more if it is
@@ -32,4 +33,5 @@ struct cosine_length {
   double operator()(const response& r) const { return r.scored() ? (*this)(r.reward > 0, r.length) : r.reward; }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -12,6 +12,7 @@
 #include "rlcore/core/abi.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// penalty * (1 - distinct n-grams / n-grams) of a response's token ids; 0 for fewer than n tokens (Yeo et al. 2025,
 /// appendix C.2). The defaults are TRL's.
@@ -41,4 +42,5 @@ struct repetition_penalty {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

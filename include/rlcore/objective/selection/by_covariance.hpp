@@ -12,7 +12,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// Means of advantage and logp over the live tokens of the step. Add every part before tokens are offered; join with
 /// +=.
 class covariance_means {

@@ -13,7 +13,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// The entropies of all live tokens of a step. Add every part; join those of other ranks with +=.
 class entropy_sample {
  public:

@@ -10,7 +10,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// Calls decide(i, row, keep) for each row; keep starts as zeros and gets 1 for the live tokens that are selected.
 /// Writes it to `selected`, 0 in all other slots. If the batch has a selection already, the two are joined by `and`:
 /// `selected` may be the same memory.

@@ -13,7 +13,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// Keeps the `limit` tokens of highest priority among all that are offered; ties go to the earlier row, then to the
 /// earlier token. Rows are numbered over the whole step, so neither the order of offers nor the split into
 /// micro-batches and ranks is seen in the result. Join with +=.

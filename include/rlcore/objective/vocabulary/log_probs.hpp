@@ -10,6 +10,7 @@
 #include "rlcore/objective/loop/detail/logits.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// Which distribution the logits stand for: softmax(s tanh(logits / s) / temperature). It must be the one that was
 /// sampled from, so the temperature is always written out; entropy and log-probs cannot have different ones. With a
@@ -28,7 +29,6 @@ struct label_statistics {
   position_matrix<T> sum_of_squares{};  ///< sum p^2
 };
 
-RLCORE_ALGORITHM_BEGIN
 namespace logits_loop {
 
 /// lse, entropy and sum of squares of one position, over the vocabulary or over its support.

@@ -13,6 +13,7 @@
 #include "rlcore/tensor/view.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// A list of integers of 32 or 64 bits: the support of one position.
 struct entry_list {
@@ -32,8 +33,6 @@ struct value_list {
   extent_t size = 0, stride = 1;
   T operator[](extent_t i) const noexcept { return data[i * stride]; }
 };
-
-RLCORE_ALGORITHM_BEGIN
 
 /// The lanes that exist from element j on, the others `pad`.
 template <class T>

@@ -16,6 +16,7 @@
 #include "rlcore/tensor/traits.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 namespace detail {
 
 /// All rows, one group after the other: group g is order[begin[g]] ... order[begin[g + 1] - 1], in the order in which
@@ -75,4 +76,5 @@ grouped_rows group_rows(extent_t rows, const Groups& groups) {
 }
 
 }  // namespace detail
+RLCORE_ALGORITHM_END
 RLCORE_END

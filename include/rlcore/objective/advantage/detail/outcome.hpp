@@ -12,6 +12,7 @@
 #include "rlcore/objective/advantage/detail/groups.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 namespace detail {
 
 /// One number per row in double. Throws std::invalid_argument if one is infinite; NaN passes.
@@ -107,4 +108,5 @@ void outcome_advantages(const Rewards& rewards, const Groups& groups, Advantages
 }
 
 }  // namespace detail
+RLCORE_ALGORITHM_END
 RLCORE_END

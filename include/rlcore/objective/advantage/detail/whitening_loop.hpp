@@ -171,5 +171,6 @@ void all_passes(const Executor& exec, const Whitening& how, const Values& values
 }
 
 }  // namespace whitening_loop
+
 RLCORE_ALGORITHM_END
 RLCORE_END

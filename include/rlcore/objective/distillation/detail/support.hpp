@@ -7,6 +7,7 @@
 #include "rlcore/objective/vocabulary/logits_piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 namespace detail {
 
 /// log sum_{k < size} e^(f(k)); -inf if there is none.
@@ -38,4 +39,5 @@ void scatter_slopes(const logits_position<T>& x, const normalizer<T>& n, double 
 }
 
 }  // namespace detail
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -10,6 +10,7 @@
 #include "rlcore/core/abi.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 namespace detail {
 
 /// Sum in the order of numpy.add.reduce: one after the other below 8, eight running sums up to 128, halves beyond.
@@ -47,4 +48,5 @@ T numpy_deviation(std::span<const T> x) noexcept {
 }
 
 }  // namespace detail
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -15,6 +15,7 @@
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// sum over t of s v_t with s = exp(mean over the row of logp - old_logp) and v a divergence: TRL's
 /// use_bias_correction_kl with importance_sampling_level = "sequence". slope of the sum by logp_t, s included:
@@ -95,4 +96,5 @@ report<1, 0> evaluate_rows(const scaled<sequence_ratio_corrected<Divergence>>& k
   return total;
 }
 
+RLCORE_ALGORITHM_END
 RLCORE_END

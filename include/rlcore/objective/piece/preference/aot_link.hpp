@@ -14,6 +14,7 @@
 #include "rlcore/objective/piece/score/reference_log_prob.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 namespace detail {
 
 /// Positions in ascending order of x; equal numbers keep their order, NaN comes last.
@@ -67,4 +68,5 @@ struct aot_link {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -9,6 +9,7 @@
 #include "rlcore/objective/piece/preference/aot_link.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// The mean over k of the logistic loss (with smoothing) of beta (c_k - r_k): c, r the sorted scores of chosen (even)
 /// and rejected (odd) rows (AOT, Melnyk et al. 2024; TRL "aot_unpaired"). A link of all rows of a step on
@@ -38,4 +39,5 @@ struct aot_unpaired_link {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

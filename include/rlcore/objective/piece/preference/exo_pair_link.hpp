@@ -8,6 +8,7 @@
 #include "rlcore/objective/piece/preference/pair.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// How much the annotators doubt a label: in (0, 1), anything else throws std::invalid_argument. There is no loss for
 /// 0: the KL to a certain preference is infinite.
@@ -37,4 +38,5 @@ struct exo_pair_link {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -9,6 +9,7 @@
 #include "rlcore/tensor/traits.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// weights[i] = exp(mean over live t of (logp[i, t] - log sum_v pi(v | prefix)^2)): the length-normalised probability
 /// of a sequence, relative to that of sampling the same token twice (WPO, Zhou et al. 2024, equation 2 with sampled
@@ -36,4 +37,5 @@ void wpo_weights(const Logp& logp_, const SquareSum& log_square_sum_, const Mask
   }
 }
 
+RLCORE_ALGORITHM_END
 RLCORE_END

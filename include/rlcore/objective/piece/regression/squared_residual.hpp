@@ -6,6 +6,7 @@
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// A row link: (beta score - eta target)^2. slope: 2 beta (beta score - eta target). Aggregated by sequence_mean.
 ///
@@ -25,4 +26,5 @@ struct squared_residual {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

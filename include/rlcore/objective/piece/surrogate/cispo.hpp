@@ -8,6 +8,7 @@
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// Bounds of a ratio as it is: 5 means r <= 5. Without a lower bound unless one is set.
 struct ratio_bound {
@@ -59,4 +60,5 @@ struct cispo {
   double low_, high_;
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END
