@@ -146,10 +146,12 @@ struct fast_math {
     const pack<T> below = select(x == T(0), -infinity, pack<T>(std::numeric_limits<T>::quiet_NaN()));
     return select(x > T(0), select(x < infinity, y, x), below);
   }
-  /// log(1 + x), each lane through <cmath>.
+  /// log(1 + x): at most 2 units in the last place, also for the smallest x; -infinity for -1, NaN below it.
   template <class T>
   RLCORE_FN static pack<T> log1p(pack<T> x) noexcept {
-    return each(x, [](T y) { return std::log1p(y); });
+    const pack<T> u = T(1) + x, lost = x - (u - T(1)), y = log(u);  // log(u + lost) = log u + lost / u + ...
+    const auto inside = (u > T(0)) & (u < pack<T>(std::numeric_limits<T>::infinity()));
+    return select(u == T(1), x, select(inside, y + lost / u, y));
   }
   template <class T>
   RLCORE_FN static pack<T> sqrt(pack<T> x) noexcept {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/objective/advantage/detail/groups.hpp"
 #include "rlcore/objective/advantage/detail/token_block.hpp"
@@ -117,7 +118,7 @@ struct optimal_token_baseline {
     double sum = 0;
     for (extent_t t = 0; t < in.rewards.shape[1]; ++t) {
       if (token_block::live_bits(in.mask, row, t, 1) == 0) continue;
-      double w = 1 - 2 * std::exp(static_cast<double>(in.old_logp(row, t))) +
+      double w = 1 - 2 * elementary::exp(static_cast<double>(in.old_logp(row, t))) +
                  static_cast<double>(in.sum_squared_probs(row, t));
       if (in.weight.data != nullptr)
         w *= static_cast<double>(in.weight(row, t)) * static_cast<double>(in.weight(row, t));

@@ -1,12 +1,12 @@
 // The value of a prompt under the best policy near the reference.
 #pragma once
 
-#include <cmath>
 #include <cstddef>
 #include <span>
 #include <stdexcept>
 #include <string>
 
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/objective/advantage/detail/outcome.hpp"
 
 RLCORE_BEGIN
@@ -37,8 +37,8 @@ struct optimal_value {
       throw std::invalid_argument("rlcore: optimal_value needs temperature > 0, it is " + std::to_string(temperature));
     double high = reward[0], sum = 0;
     for (const double r : reward) high = r > high ? r : high;
-    for (const double r : reward) sum += std::exp((r - high) / temperature);
-    return high + temperature * std::log(sum / static_cast<double>(reward.size()));
+    for (const double r : reward) sum += elementary::exp((r - high) / temperature);
+    return high + temperature * elementary::log(sum / static_cast<double>(reward.size()));
   }
 };
 

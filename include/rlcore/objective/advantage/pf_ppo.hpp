@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/core/random.hpp"
 #include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/objective/advantage/detail/outcome.hpp"
@@ -68,7 +69,7 @@ struct pf_ppo {
   double one_weight(double reward, double low, double high) const noexcept {
     switch (kind) {
       case pf_ppo_weight::power:
-        return std::pow(std::abs(reward), exponent);
+        return elementary::pow(std::abs(reward), exponent);
       case pf_ppo_weight::max_min:
         return reward == low || reward == high ? 1.0 : 0.0;
       case pf_ppo_weight::max_random:

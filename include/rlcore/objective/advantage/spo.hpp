@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/objective/advantage/detail/outcome.hpp"
 #include "rlcore/objective/advantage/row_normalization.hpp"
@@ -25,7 +26,7 @@ struct spo_forgetting {
       throw std::invalid_argument("rlcore: spo_forgetting needs half_life > 0 and least <= most, they are " +
                                   std::to_string(half_life) + ", " + std::to_string(least) + " and " +
                                   std::to_string(most));
-    return std::clamp(std::exp2(-distance / half_life), least, most);
+    return std::clamp(elementary::exp2(-distance / half_life), least, most);
   }
 };
 

@@ -1,9 +1,9 @@
 // A teacher's opinion of every token as its reward.
 #pragma once
 
-#include <cmath>
 #include <limits>
 
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/objective/advantage/detail/token_block.hpp"
 
 RLCORE_BEGIN
@@ -46,7 +46,7 @@ struct teacher_advantage {
           sum += r > limit ? limit : r < -limit ? -limit : r;
         }
         double a = length_normalization ? sum / weight : sum;
-        if (absolute_power && !length_normalization) a *= std::pow(gamma, static_cast<double>(t));
+        if (absolute_power && !length_normalization) a *= elementary::pow(gamma, static_cast<double>(t));
         out(i, t) = live ? static_cast<result>(a) : result(0);
       }
     }

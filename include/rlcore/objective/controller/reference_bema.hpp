@@ -2,12 +2,12 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/tensor/span.hpp"
 #include "rlcore/tensor/traits.hpp"
 
@@ -54,7 +54,7 @@ struct reference_bema {
 
  private:
   double age(std::int64_t step, double power) const noexcept {
-    return std::pow(lag + multiplier * static_cast<double>(step), -power);
+    return elementary::pow(lag + multiplier * static_cast<double>(step), -power);
   }
 };
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <limits>
 #include <span>
@@ -11,6 +10,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/objective/correction/importance_weight.hpp"
 #include "rlcore/objective/piece/piece.hpp"
@@ -43,11 +43,11 @@ class ratio_within {
   static constexpr std::string_view level_name = Level::name, statistic_name = "log_ratio";
 
   explicit ratio_within(train_over_rollout bounds, double log_limit = 20)
-      : low_(std::log(bounds.low)), high_(std::log(bounds.high)), limit_(log_limit) {
+      : low_(elementary::log(bounds.low)), high_(elementary::log(bounds.high)), limit_(log_limit) {
     detail::check_bounds("a ratio", bounds.low, bounds.high);
   }
   explicit ratio_within(rollout_over_train bounds, double log_limit = 20)
-      : low_(-std::log(bounds.high)), high_(-std::log(bounds.low)), limit_(log_limit) {
+      : low_(-elementary::log(bounds.high)), high_(-elementary::log(bounds.low)), limit_(log_limit) {
     detail::check_bounds("a ratio", bounds.low, bounds.high);
   }
 

@@ -1,11 +1,11 @@
 // The family between the forward and the reverse divergence.
 #pragma once
 
-#include <cmath>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/objective/distillation/detail/log_mixture.hpp"
 #include "rlcore/objective/distillation/forward_kl.hpp"
 #include "rlcore/objective/distillation/reverse_kl.hpp"
@@ -31,7 +31,8 @@ struct generalised_jsd {
   RLCORE_FN term<V> operator()(const entry<V>& e) const noexcept {
     if (beta == 0) return forward_kl{}.template operator()<Math, V>(e);
     if (beta == 1) return reverse_kl{}.template operator()<Math, V>(e);
-    const V mixture = detail::log_add<Math, V>(e.logp + V(std::log1p(-beta)), e.teacher_logp + V(std::log(beta)));
+    const V mixture =
+        detail::log_add<Math, V>(e.logp + V(elementary::log1p(-beta)), e.teacher_logp + V(elementary::log(beta)));
     const V student = V(1 - beta) * times<Math>(e.p, e.logp - mixture);
     return {V(beta) * times<Math>(e.teacher_p, e.teacher_logp - mixture) + student, student};
   }

@@ -3,6 +3,7 @@
 
 #include <string_view>
 
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/objective/distillation/detail/support.hpp"
 
 RLCORE_BEGIN
@@ -37,8 +38,8 @@ struct on_support {
     if (g.wanted()) {
       g.fill(T(0));
       for (extent_t k = 0; k < x.support.size; ++k)
-        g.add_at(static_cast<extent_t>(x.support[k]),
-                 detail::term_of(piece, z(k) - student, w(k) - teacher).slope - std::exp(z(k) - student) * slopes);
+        g.add_at(static_cast<extent_t>(x.support[k]), detail::term_of(piece, z(k) - student, w(k) - teacher).slope -
+                                                          elementary::exp(z(k) - student) * slopes);
     }
     return value;
   }

@@ -1,9 +1,9 @@
 // Divergences to a mixture of both models, which is never infinite.
 #pragma once
 
-#include <cmath>
 #include <string_view>
 
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/objective/distillation/detail/log_mixture.hpp"
 #include "rlcore/objective/vocabulary/entry.hpp"
 
@@ -19,8 +19,8 @@ struct skew_forward_kl {
 
   template <class Math, class V>
   RLCORE_FN term<V> operator()(const entry<V>& e) const noexcept {
-    const V own = e.logp + V(std::log1p(-alpha));
-    const V mixture = detail::log_add<Math, V>(own, e.teacher_logp + V(std::log(alpha)));
+    const V own = e.logp + V(elementary::log1p(-alpha));
+    const V mixture = detail::log_add<Math, V>(own, e.teacher_logp + V(elementary::log(alpha)));
     return {times<Math>(e.teacher_p, e.teacher_logp - mixture), -(e.teacher_p * Math::exp(own - mixture))};
   }
 };
@@ -33,8 +33,8 @@ struct skew_reverse_kl {
 
   template <class Math, class V>
   RLCORE_FN term<V> operator()(const entry<V>& e) const noexcept {
-    const V own = e.logp + V(std::log(alpha));
-    const V mixture = detail::log_add<Math, V>(own, e.teacher_logp + V(std::log1p(-alpha)));
+    const V own = e.logp + V(elementary::log(alpha));
+    const V mixture = detail::log_add<Math, V>(own, e.teacher_logp + V(elementary::log1p(-alpha)));
     const V value = times<Math>(e.p, e.logp - mixture);
     return {value, value + e.p * (V(1) - Math::exp(own - mixture))};
   }

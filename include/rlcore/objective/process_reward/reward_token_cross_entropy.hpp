@@ -2,12 +2,12 @@
 #pragma once
 
 #include <array>
-#include <cmath>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/objective/distillation/detail/support.hpp"
 
 RLCORE_BEGIN
@@ -50,7 +50,7 @@ struct reward_token_cross_entropy {
       g.fill(T(0));
       for (extent_t r = 0; r < classes; ++r)
         g.add_at(static_cast<extent_t>(tokens[static_cast<std::size_t>(r)]),
-                 std::exp(z(r) - lse) - (r == x.label ? 1 : 0));
+                 elementary::exp(z(r) - lse) - (r == x.label ? 1 : 0));
     }
     return out;
   }

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <array>
-#include <cmath>
 #include <cstdint>
 #include <string_view>
 
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/objective/process_reward/reward_token_cross_entropy.hpp"
 
 RLCORE_BEGIN
@@ -45,7 +45,7 @@ struct soft_reward_cross_entropy {
       g.fill(T(0));
       for (extent_t r = 0; r < classes; ++r)
         g.add_at(static_cast<extent_t>(tokens[static_cast<std::size_t>(r)]),
-                 std::exp(z(r) - lse) * total - static_cast<double>(x.target[r]));
+                 elementary::exp(z(r) - lse) * total - static_cast<double>(x.target[r]));
     }
     return out;
   }

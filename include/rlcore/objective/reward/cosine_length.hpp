@@ -2,12 +2,12 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <numbers>
 #include <stdexcept>
 #include <string>
 
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/objective/reward/response.hpp"
 
 RLCORE_BEGIN
@@ -26,7 +26,7 @@ struct cosine_length {
       throw std::invalid_argument("rlcore: cosine_length needs max_length > 0, it is " + std::to_string(max_length));
     const double progress = std::min(static_cast<double>(length) / static_cast<double>(max_length), 1.0);
     const double at_start = right ? right_short : wrong_short, at_end = right ? right_long : wrong_long;
-    return at_end + 0.5 * (at_start - at_end) * (1.0 + std::cos(progress * std::numbers::pi));
+    return at_end + 0.5 * (at_start - at_end) * (1.0 + elementary::cos(progress * std::numbers::pi));
   }
 
   /// Replaces the reward; what was above 0 counts as right.

@@ -2,12 +2,12 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <span>
 
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/simd/math.hpp"
 #include "rlcore/simd/reduce.hpp"
 #include "rlcore/tensor/view.hpp"
@@ -70,7 +70,7 @@ struct logits_source {
     return T(1) - t * t;
   }
   double cap_slope_at(extent_t j) const noexcept {
-    const double t = std::tanh(static_cast<double>(data[j * stride]) / static_cast<double>(softcap));
+    const double t = elementary::tanh(static_cast<double>(data[j * stride]) / static_cast<double>(softcap));
     return 1 - t * t;
   }
 
@@ -111,7 +111,7 @@ normalizer<T> normalize(const logits_source<T>& z) noexcept {
   const T m = largest(z);
   wide_sum<T> sum;
   for (extent_t j = 0; j < z.size; j += z.lanes) sum.add(fast_math::exp(z.load(j) - pack<T>(m)));
-  return {m, std::log(sum.total())};
+  return {m, elementary::log(sum.total())};
 }
 
 /// Where a piece leaves its gradient by the logits. `write` every pack of the vocabulary once, then `add_at` single

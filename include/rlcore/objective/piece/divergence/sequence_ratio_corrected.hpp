@@ -1,12 +1,12 @@
 // A divergence corrected by the ratio of the whole sequence.
 #pragma once
 
-#include <cmath>
 #include <cstddef>
 #include <span>
 #include <stdexcept>
 #include <string>
 
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/objective/aggregation/aggregation.hpp"
 #include "rlcore/objective/loop/live_rows.hpp"
@@ -47,7 +47,7 @@ struct sequence_ratio_corrected {
       log_ratio += static_cast<double>(logp[t]) - static_cast<double>(old_logp[t]);
       sum += at(logp[t], ref_logp[t]).value;
     }
-    const double ratio = std::exp(log_ratio / static_cast<double>(n)), mean = sum / static_cast<double>(n);
+    const double ratio = elementary::exp(log_ratio / static_cast<double>(n)), mean = sum / static_cast<double>(n);
     for (std::size_t t = 0; t < n; ++t) slope[t] = static_cast<T>(ratio * (at(logp[t], ref_logp[t]).slope + mean));
     return ratio * sum;
   }

@@ -1,10 +1,10 @@
 // The weights of WPO: how far a sequence lies on the policy.
 #pragma once
 
-#include <cmath>
 #include <stdexcept>
 #include <string>
 
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/tensor/span.hpp"
 #include "rlcore/tensor/traits.hpp"
 
@@ -33,7 +33,7 @@ void wpo_weights(const Logp& logp_, const SquareSum& log_square_sum_, const Mask
       live += 1;
     }
     using number = typename decltype(weights)::value_type;
-    weights(i) = static_cast<number>(live > 0 ? std::exp(sum / live) : 1.0);
+    weights(i) = static_cast<number>(live > 0 ? elementary::exp(sum / live) : 1.0);
   }
 }
 

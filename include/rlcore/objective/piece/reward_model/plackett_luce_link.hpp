@@ -1,7 +1,6 @@
 // Rankings of more than two answers.
 #pragma once
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -9,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/objective/piece/preference/link.hpp"
 
@@ -30,7 +30,7 @@ inline double plackett_luce(std::span<const double> scores, std::span<double> sl
     const double all = scores[k] + exact_math::softplus(rest - scores[k]);
     value += exact_math::softplus(rest - scores[k]);
     for (std::size_t j = k + 1; j < count; ++j) {
-      const double p = std::exp(scores[j] - all);
+      const double p = elementary::exp(scores[j] - all);
       slope[j] += p;
       slope[k] -= p;
     }
