@@ -123,9 +123,10 @@ struct fast_math {
   RLCORE_FN static pack<T> excess(pack<T> x) noexcept {
     const auto tiny = near_zero(x);
     const auto [r, power] = reduce(x, tiny);
-    const pack<T> m = r * r * horner(r, exp_constants<T>::wide);
-    // infinity less infinity is no number
-    return select(tiny, m, power.times_less_one(T(1) + (r + m)) - min(x, pack<T>(exp_constants<T>::highest)));
+    const pack<T> square = r * r, q = horner(r, exp_constants<T>::wide);
+    // As in expm1, so that a piece which needs both pays once. Infinity less infinity is no number.
+    const pack<T> less_one = power.times_less_one(T(1) + multiply_add(square, q, r));
+    return select(tiny, square * q, less_one - min(x, pack<T>(exp_constants<T>::highest)));
   }
 
   /// log x: at most 1 unit in the last place, also for subnormal x; -infinity for 0, NaN below it.

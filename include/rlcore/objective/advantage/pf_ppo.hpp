@@ -7,10 +7,10 @@
 #include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "rlcore/core/elementary.hpp"
 #include "rlcore/core/random.hpp"
-#include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/objective/advantage/detail/outcome.hpp"
 
 RLCORE_BEGIN
@@ -33,12 +33,12 @@ struct pf_ppo {
   double exponent = 2.0;
 
   template <class Rewards>
-  scratch_vector<double> weights(const Rewards& rewards) const {
-    const scratch_vector<double> reward = detail::read_numbers("reward", rewards);
+  std::vector<double> weights(const Rewards& rewards) const {
+    const auto reward = detail::read_numbers("reward", rewards);
     double low = INFINITY, high = -INFINITY;
     for (const double r : reward)
       if (!std::isnan(r)) low = std::min(low, r), high = std::max(high, r);
-    scratch_vector<double> weight(reward.size(), 0.0);
+    std::vector<double> weight(reward.size(), 0.0);
     for (std::size_t i = 0; i < reward.size(); ++i)
       if (!std::isnan(reward[i])) weight[i] = one_weight(reward[i], low, high) + 1e-8;
     return weight;
@@ -46,8 +46,8 @@ struct pf_ppo {
 
   /// The rows of the new batch, in the order of the draws.
   template <class Rewards>
-  scratch_vector<std::int64_t> operator()(const Rewards& rewards, random_key key) const {
-    scratch_vector<double> up_to = weights(rewards);
+  std::vector<std::int64_t> operator()(const Rewards& rewards, random_key key) const {
+    std::vector<double> up_to = weights(rewards);
     double total = 0;
     std::size_t last = 0;
     for (std::size_t i = 0; i < up_to.size(); ++i) {
@@ -56,7 +56,7 @@ struct pf_ppo {
     }
     if (!up_to.empty() && !(total > 0))
       throw std::invalid_argument("rlcore: none of the " + std::to_string(up_to.size()) + " rows has a reward");
-    scratch_vector<std::int64_t> row(up_to.size());
+    std::vector<std::int64_t> row(up_to.size());
     for (std::size_t k = 0; k < row.size(); ++k) {
       const double u = key.uniform(static_cast<std::uint32_t>(k)) * total;
       const auto at = static_cast<std::size_t>(std::upper_bound(up_to.begin(), up_to.end(), u) - up_to.begin());

@@ -10,8 +10,8 @@
 #include <stdexcept>
 #include <string>
 #include <type_traits>
+#include <vector>
 
-#include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/objective/filter/group_rules.hpp"
 #include "rlcore/tensor/span.hpp"
 #include "rlcore/tensor/traits.hpp"
@@ -21,12 +21,12 @@ RLCORE_ALGORITHM_BEGIN
 
 /// What a filter keeps, and why the rest went.
 struct kept_groups {
-  scratch_vector<std::int64_t> rows;  ///< ascending
-  std::int64_t groups = 0;            ///< that were looked at
-  std::int64_t kept = 0;              ///< of them
-  std::int64_t equal = 0;     ///< whose scored rewards, two or more, are all equal: no signal for a group baseline
-  std::int64_t single = 0;    ///< with one scored reward
-  std::int64_t unscored = 0;  ///< with none
+  std::vector<std::int64_t> rows;  ///< ascending
+  std::int64_t groups = 0;         ///< that were looked at
+  std::int64_t kept = 0;           ///< of them
+  std::int64_t equal = 0;          ///< whose scored rewards, two or more, are all equal: no signal for a group baseline
+  std::int64_t single = 0;         ///< with one scored reward
+  std::int64_t unscored = 0;       ///< with none
   std::int64_t unscored_rows = 0;
 };
 
@@ -47,7 +47,7 @@ struct keep_groups {
     if (group_size < 1 || reward.shape[0] % group_size != 0)
       throw std::invalid_argument("rlcore: " + std::to_string(reward.shape[0]) +
                                   " rewards do not divide into groups of " + std::to_string(group_size));
-    scratch_vector<extent_t> order(static_cast<std::size_t>(reward.shape[0]));
+    std::vector<extent_t> order(static_cast<std::size_t>(reward.shape[0]));
     std::iota(order.begin(), order.end(), extent_t{0});
     return filter(reward, order, [group_size](extent_t row) { return row / group_size; });
   }
@@ -61,7 +61,7 @@ struct keep_groups {
     if (group.shape[0] != reward.shape[0])
       throw std::invalid_argument("rlcore: groups are " + to_string<1>(group.shape) + ", rewards are " +
                                   to_string<1>(reward.shape));
-    scratch_vector<extent_t> order(static_cast<std::size_t>(reward.shape[0]));
+    std::vector<extent_t> order(static_cast<std::size_t>(reward.shape[0]));
     std::iota(order.begin(), order.end(), extent_t{0});
     std::stable_sort(order.begin(), order.end(), [&](extent_t a, extent_t b) { return group(a) < group(b); });
     kept_groups result = filter(reward, order, [&group](extent_t row) { return group(row); });
@@ -71,12 +71,12 @@ struct keep_groups {
 
  private:
   template <class Reward, class Group>
-  kept_groups filter(const Reward& reward, const scratch_vector<extent_t>& order, Group group) const {
+  kept_groups filter(const Reward& reward, const std::vector<extent_t>& order, Group group) const {
     static_assert(Reward::rank == 1, "rlcore: rewards are a vector with one value per row");
     using element = typename Reward::value_type;
     kept_groups result;
-    scratch_vector<element> scored;
-    scratch_vector<std::int64_t> rows;
+    std::vector<element> scored;
+    std::vector<std::int64_t> rows;
     for (std::size_t first = 0; first < order.size();) {
       std::size_t last = first;
       scored.clear(), rows.clear();

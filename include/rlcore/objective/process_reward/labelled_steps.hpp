@@ -7,8 +7,8 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
-#include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/objective/vocabulary/alignment.hpp"
 #include "rlcore/tensor/view.hpp"
 
@@ -28,9 +28,9 @@ struct step_label {
 /// labels, targets) and offsets. Rows without steps are rows without live positions.
 template <class Label>
 struct labelled_steps {
-  scratch_vector<std::int64_t> positions;
-  scratch_vector<Label> labels;
-  scratch_vector<std::int64_t> offsets{0};
+  std::vector<std::int64_t> positions;
+  std::vector<Label> labels;
+  std::vector<std::int64_t> offsets{0};
 };
 
 /// Soft labels as the matrix [steps, R] that logits_batch::targets takes.

@@ -6,9 +6,9 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "rlcore/core/abi.hpp"
-#include "rlcore/core/scratch_vector.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
@@ -23,8 +23,8 @@ struct predicts_next {};
 /// Positions that have a label, sequence by sequence: what logits_batch takes as positions, labels and offsets. A
 /// position without label is not in the list; there is no -100.
 struct labelled_positions {
-  scratch_vector<std::int64_t> positions, labels;
-  scratch_vector<std::int64_t> offsets{0};
+  std::vector<std::int64_t> positions, labels;
+  std::vector<std::int64_t> offsets{0};
 
   std::size_t size() const noexcept { return positions.size(); }
   std::size_t rows() const noexcept { return offsets.size() - 1; }
