@@ -2,7 +2,7 @@
 //
 // The fragments *.inc are included into one namespace per set under function target attributes, so that a consumer
 // needs no -march flag and one binary runs everywhere. In float32 all sets have the same bits: sums over lanes have one
-// order, fma() has one rounding, and the compilers are told to contract nothing else into one.
+// order, fma() has one rounding, and RLCORE_BEGIN lets the compilers contract nothing else into one.
 #pragma once
 
 #include <cstdint>
@@ -22,14 +22,6 @@
 #endif
 
 RLCORE_BEGIN
-
-#if defined(__clang__)
-#pragma float_control(push)
-#pragma clang fp contract(off)
-#else
-#pragma GCC push_options
-#pragma GCC optimize("fp-contract=off")
-#endif
 
 namespace cpu_portable {
 inline constexpr const char* name = "portable";
@@ -95,12 +87,6 @@ using namespace cpu_avx512;
 #endif
 
 #endif  // __x86_64__
-
-#if defined(__clang__)
-#pragma float_control(pop)
-#else
-#pragma GCC pop_options
-#endif
 
 namespace cpu_kernels {
 

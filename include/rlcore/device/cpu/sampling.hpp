@@ -137,8 +137,7 @@ class cpu_sampler {
         return top[block_of_largest()] - s.below[static_cast<std::size_t>(top_k - 1)] + 0.01f;  // roundings
       }
       if (top_k > 0 || top_p >= 1) return std::numeric_limits<float>::infinity();
-      constexpr double ln2 = 0.69314718055994531;
-      return static_cast<float>(elementary::log(static_cast<double>(vocabulary) / ((1 - top_p) * total)) / ln2) + 1;
+      return static_cast<float>(elementary::log2(static_cast<double>(vocabulary) / ((1 - top_p) * total))) + 1;
     }
     void find_candidates(float farthest, scratch& s) const {
       constexpr extent_t block = cpu_kernels::log_prob_block;
