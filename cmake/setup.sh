@@ -96,8 +96,8 @@ if [ "$goal" != format ]; then
   version=$(cmake --version | sed -n '1s/[^0-9]*\([0-9]*\)\.\([0-9]*\).*/\1 \2/p')
   # shellcheck disable=SC2086
   set -- $version
-  if [ "$1" -lt 3 ] || { [ "$1" -eq 3 ] && [ "$2" -lt 25 ]; }; then
-    echo "setup: CMake $1.$2 is too old: 3.25 or newer is needed" >&2
+  if [ "$1" -lt 3 ] || { [ "$1" -eq 3 ] && [ "$2" -lt 22 ]; }; then
+    echo "setup: CMake $1.$2 is too old: 3.22 or newer is needed" >&2
     exit 1
   fi
 fi
