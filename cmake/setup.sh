@@ -50,6 +50,8 @@ if [ "$goal" = test ]; then
   want_command ccache ccache
   want_command clang++ clang
   want_command pkg-config pkg-config
+  want_command aarch64-linux-gnu-g++ g++-aarch64-linux-gnu   # tests/aarch64
+  want_command qemu-aarch64 qemu-user
   want_command python3 python3
   for python in python3 /usr/bin/python3; do
     "$python" -c 'import ensurepip, venv' >/dev/null 2>&1 && have_venv=1 && break
