@@ -11,7 +11,7 @@ COMPILE = @cmake --build $(BUILD) --parallel $(JOBS)
 ARGS :=
 
 .DEFAULT_GOAL := help
-.PHONY: help train programs variants policy_trainers npu_comparison parallel_table test bench speed format clean
+.PHONY: help train programs variants policy_trainers npu_comparison parallel_table test check_all bench speed format clean
 
 help:
 	@echo 'make train    build and run the quickstart: a small model learns word problems by GRPO (ARGS="key=value ...")'
@@ -21,6 +21,7 @@ help:
 	@echo 'make npu_comparison   every method on the emulated NPU against the CPU, docs/npu.md (ARGS="--methods sft,grpo")'
 	@echo 'make parallel_table   GRPO on threads, MPI and two network namespaces: one hash; scaling (ARGS="--steps 5")'
 	@echo 'make test     build everything and run all tests'
+	@echo 'make check_all  what takes too long for every change: sanitizers, clang, make test on a bare system (hours)'
 	@echo 'make bench    build and run the benchmarks'
 	@echo 'make speed    every item of docs/performance.md beside its limit; peers with PYTHON=... (ARGS="--item gemm --quick")'
 	@echo 'make format   clang-format on every source file'
@@ -69,6 +70,10 @@ test:
 	$(CONFIGURE)
 	$(COMPILE)
 	@ctest --test-dir $(BUILD) --parallel $(JOBS) --output-on-failure --progress --no-label-summary
+
+check_all:
+	@cmake/setup.sh test
+	@.ci/check_all
 
 bench:
 	@cmake/setup.sh bench
