@@ -61,7 +61,8 @@ struct step {
       for (std::size_t t = 0; t < tokens - i * 7; ++t) mask[i * tokens + t] = t % 11 == 3 ? T(0) : T(1);
     }
   }
-  /// Numbers of 20 random bits around -0.5; those of other fields within an eighth of the first.
+  /// Numbers of 20 random bits around -0.5; those of other fields within an eighth of the first,
+  /// ref_logp within 1.5, where exponentials take their other branch.
   static std::vector<T> field(std::uint32_t which) {
     std::vector<T> x(rows * tokens);
     for (std::size_t k = 0; k < x.size(); ++k) {
@@ -70,7 +71,7 @@ struct step {
         z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
         return static_cast<std::int64_t>((z ^ (z >> 27)) >> 44);  // 20 bits
       };
-      const std::int64_t all = -8 * word(1) + (which == 1 ? 0 : word(which) - (1 << 19)) * 2;
+      const std::int64_t all = -8 * word(1) + (which == 1 ? 0 : word(which) - (1 << 19)) * (which == 3 ? 24 : 2);
       x[k] = static_cast<T>(all) * static_cast<T>(0x1p-23);
     }
     return x;
