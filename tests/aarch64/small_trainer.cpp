@@ -1,12 +1,14 @@
-// GRPO on a model of two layers: 32 answers of 3 tokens a step, rewarded for repeating the prompt's token. Prints
+// small_trainer [SET OF KERNELS]: GRPO on a model of two layers: 32 answers of 3 tokens a step, rewarded for repeating
+// the prompt's token. Prints
 //   <namespace of the packs> <hash of the weights, both moments, tokens and log-probs>
-// and ends with 0 if the model has learned it. The set of the kernels is "portable", what every processor has.
+// and ends with 0 if the model has learned it. The set is "portable" by default, "best" is the processor's best.
 #include <array>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <numeric>
 #include <span>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -71,7 +73,7 @@ std::int32_t drawn(std::span<const float> logits, double u) {
 }
 
 struct trainer {
-  cpu device{1, "portable"};
+  cpu device;
   nn::causal_lm<cpu> model{device, tiny()};
   nn::workspace<cpu> space{device};
   nn::gradients<cpu> gradients{model};
@@ -82,7 +84,7 @@ struct trainer {
   std::vector<std::int32_t> tokens = std::vector<std::int32_t>(rows * (length + 1));
   std::vector<float> old_logp = std::vector<float>(rows * length);
 
-  trainer() { model.initialize(7); }
+  explicit trainer(std::string_view set) : device(1, set) { model.initialize(7); }
 
   /// Each row: its prompt, then what the model says, token by token through the cache.
   void generate(std::int64_t step) {
@@ -148,8 +150,9 @@ struct trainer {
 
 }  // namespace
 
-int main() {
-  trainer t;
+int main(int argc, char** argv) {
+  const std::string_view set = argc > 1 ? argv[1] : "portable";
+  trainer t(set == "best" ? "" : set);
   float first = 0, last = 0;
   for (std::int64_t k = 0; k < steps; ++k) {
     const float reward = t.step(k);
