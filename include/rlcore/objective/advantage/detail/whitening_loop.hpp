@@ -1,11 +1,11 @@
 // The three passes of whitening over rows of masked tokens.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
+#include "rlcore/core/order.hpp"
 #include "rlcore/exec/executor.hpp"
 #include "rlcore/objective/advantage/detail/token_block.hpp"
 #include "rlcore/objective/advantage/moments.hpp"
@@ -60,7 +60,7 @@ std::size_t stage(const Block& block, std::uint64_t bits, double fill, double* x
     return tokens;
   }
   const std::size_t live = block.read_live(bits, x);
-  std::fill(x + live, x + tokens, fill);
+  detail::fill(x + live, x + tokens, fill);
   return live;
 }
 
