@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/exec/serial.hpp"
 #include "rlcore/objective/advantage/detail/backward.hpp"
 
@@ -24,6 +25,11 @@ struct gae {
   double gamma = 1.0, lambda = 1.0;
   std::optional<double> critic_lambda{};  ///< absent: lambda
   turn_policy turns = turn_policy::skip;
+
+  constexpr void check_settings() const {
+    check_setting("gae", "gamma", gamma, setting::fraction);
+    check_setting("gae", "lambda", lambda, setting::fraction);
+  }
 
   template <executor Executor, class Rewards, class Values, class Advantages, class Returns>
   RLCORE_FN void operator()(const Executor& exec, const Rewards& rewards, const Values& values, const token_mask& mask,

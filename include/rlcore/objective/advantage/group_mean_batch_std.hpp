@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/advantage/detail/outcome.hpp"
 #include "rlcore/objective/advantage/row_normalization.hpp"
 #include "rlcore/objective/advantage/singleton_group.hpp"
@@ -19,6 +20,10 @@ RLCORE_BEGIN
 struct group_mean_batch_std {
   double epsilon = 1e-4;
   singleton_group singleton = singleton_group::zero;
+
+  constexpr void check_settings() const {
+    check_setting("group_mean_batch_std", "epsilon", epsilon, setting::coefficient);
+  }
 
   template <class Rewards, class Groups, class Advantages>
   void operator()(const Rewards& rewards, const Groups& groups, Advantages&& advantages) const {

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/advantage/detail/outcome.hpp"
 #include "rlcore/objective/advantage/singleton_group.hpp"
 
@@ -22,6 +23,8 @@ struct group_median {
   bool normalize_by_deviation = false;
   double epsilon = 1e-6;
   singleton_group singleton = singleton_group::zero;
+
+  constexpr void check_settings() const { check_setting("group_median", "epsilon", epsilon, setting::coefficient); }
 
   template <class Rewards, class Groups, class Advantages>
   void operator()(const Rewards& rewards, const Groups& groups, Advantages&& advantages) const {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <span>
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/advantage/detail/outcome.hpp"
 #include "rlcore/objective/advantage/singleton_group.hpp"
 
@@ -20,6 +21,8 @@ struct group_relative {
   bool normalize_by_std = true;
   double epsilon = 1e-6;
   singleton_group singleton = singleton_group::reward;
+
+  constexpr void check_settings() const { check_setting("group_relative", "epsilon", epsilon, setting::coefficient); }
 
   /// `groups`: the number of consecutive rows in each group; or a vector with any integer that names the prompt of each
   /// row, then the rows of a group may be anywhere.

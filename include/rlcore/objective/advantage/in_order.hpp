@@ -5,6 +5,7 @@
 #include <tuple>
 #include <vector>
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/advantage/detail/outcome.hpp"
 
 RLCORE_BEGIN
@@ -19,6 +20,10 @@ template <class... Stages>
 struct in_order {
   std::tuple<Stages...> stages;
   explicit constexpr in_order(Stages... s) : stages(s...) {}
+
+  constexpr void check_settings() const {
+    std::apply([](const auto&... stage) { (detail::check_part(stage), ...); }, stages);
+  }
 
   template <class Rewards, class Groups, class Advantages>
   void operator()(const Rewards& rewards, const Groups& groups, Advantages&& advantages) const {

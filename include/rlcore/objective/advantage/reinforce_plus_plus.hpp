@@ -1,6 +1,7 @@
 // Returns, normalised over all tokens of the batch.
 #pragma once
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/exec/serial.hpp"
 #include "rlcore/objective/advantage/discounted_return.hpp"
 #include "rlcore/objective/advantage/whitening.hpp"
@@ -18,6 +19,8 @@ struct reinforce_plus_plus {
   double gamma = 1.0;
   turn_policy turns = turn_policy::skip;
   whitening whiten{};
+
+  constexpr void check_settings() const { check_setting("reinforce_plus_plus", "gamma", gamma, setting::fraction); }
 
   template <executor Executor, class Rewards, class Advantages, class Returns>
   RLCORE_FN void operator()(const Executor& exec, const Rewards& rewards, const token_mask& mask,

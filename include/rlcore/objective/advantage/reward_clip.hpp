@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/core/settings.hpp"
 #include "rlcore/tensor/span.hpp"
 
 RLCORE_BEGIN
@@ -15,6 +16,12 @@ RLCORE_BEGIN
 /// in_order.
 struct reward_clip {
   double low = -10, high = 10;
+
+  constexpr void check_settings() const {
+    check_setting("reward_clip", "low", low, setting::number);
+    check_setting("reward_clip", "high", high, setting::number);
+    check_order("reward_clip", "low", low, "high", high);
+  }
 
   template <class Rewards>
   void operator()(Rewards&& rewards) const {

@@ -1,6 +1,7 @@
 // The constant denominator of Dr. GRPO.
 #pragma once
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/aggregation/aggregation.hpp"
 
 RLCORE_BEGIN
@@ -11,6 +12,9 @@ RLCORE_BEGIN
 struct fixed_length {
   static constexpr bool ignores_length = true;
   double length = 0;
+
+  constexpr void check_settings() const { check_setting("fixed_length", "length", length, setting::positive); }
+
   double weight(row_info, const global_counts& step) const noexcept {
     return 1.0 / (static_cast<double>(step.sequences()) * length);
   }
@@ -22,6 +26,9 @@ struct fixed_length {
 struct row_mean_fixed_length {
   static constexpr bool ignores_length = true;
   double length = 0;
+
+  constexpr void check_settings() const { check_setting("row_mean_fixed_length", "length", length, setting::positive); }
+
   double weight(row_info, const global_counts& step) const noexcept {
     return 1.0 / (static_cast<double>(step.rows()) * length);
   }
@@ -32,6 +39,11 @@ struct row_mean_fixed_length {
 struct fixed_length_unaveraged {
   static constexpr bool ignores_length = true;
   double length = 0;
+
+  constexpr void check_settings() const {
+    check_setting("fixed_length_unaveraged", "length", length, setting::positive);
+  }
+
   double weight(row_info, const global_counts&) const noexcept { return 1.0 / length; }
 };
 

@@ -18,7 +18,7 @@ struct likelihood_regularised {
 };
 
 template <class Chosen = chosen_token_mean, class Advantage, class Objective, class Aggregation>
-constexpr auto with_likelihood(const algorithm<Advantage, Objective, Aggregation>& pair, double coefficient) noexcept {
+constexpr auto with_likelihood(const algorithm<Advantage, Objective, Aggregation>& pair, double coefficient) {
   static_assert(
       detail::per_pair<Aggregation>,
       "rlcore: with_likelihood adds the likelihood of the chosen answers to a loss of pairs, and this algorithm "

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
@@ -13,6 +14,8 @@ struct scaled {
   static constexpr std::size_t pieces = piece_count<Node>;
   double scale;
   [[no_unique_address]] Node node;
+
+  constexpr void check_settings() const { check_setting("scaled", "scale", scale, setting::finite); }
 
   constexpr scaled(double scale_, Node node_) : scale(scale_), node(node_) {}
 

@@ -3,6 +3,7 @@
 
 #include <string_view>
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/piece/divergence/gradient_at_clamp.hpp"
 #include "rlcore/objective/piece/piece.hpp"
 
@@ -19,6 +20,11 @@ struct limited_k3 {
   static constexpr std::string_view name = "kl";
   static constexpr bool stops_gradient = Gradient == gradient_at_clamp::pass;
   double limit = 20.0, value_limit = 10.0;
+
+  constexpr void check_settings() const {
+    check_setting("clamped_k3", "limit", limit, setting::bound);
+    check_setting("clamped_k3", "value_limit", value_limit, setting::bound);
+  }
 
   template <class Math, class V>
   RLCORE_FN term<V> operator()(const token<V>& t) const noexcept {

@@ -3,6 +3,7 @@
 
 #include <string_view>
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/piece/preference/pair.hpp"
 
 RLCORE_BEGIN
@@ -21,6 +22,12 @@ struct alpha_po_link {
   double alpha = 0.25;
   positive beta = 0.1;
   double margin = 0.5, smoothing = 0.0;
+
+  constexpr void check_settings() const {
+    check_setting("alpha_po_link", "alpha", alpha, setting::finite);
+    check_setting("alpha_po_link", "margin", margin, setting::finite);
+    check_setting("alpha_po_link", "smoothing", smoothing, setting::below_1);
+  }
 
   template <class Math, class V>
   RLCORE_FN pair_term<V, 3> operator()(const token<V>& chosen, const token<V>& rejected) const noexcept {

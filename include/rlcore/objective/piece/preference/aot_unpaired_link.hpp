@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/piece/preference/aot_link.hpp"
 
 RLCORE_BEGIN
@@ -19,6 +20,10 @@ struct aot_unpaired_link {
   static constexpr std::string_view name = "aot_unpaired";
   positive beta = 0.1;
   double smoothing = 0.0;
+
+  constexpr void check_settings() const {
+    check_setting("aot_unpaired_link", "smoothing", smoothing, setting::below_1);
+  }
 
   double operator()(std::span<const token<double>> rows, std::span<double> slope) const {
     detail::check_pairs(rows.size(), slope.size());

@@ -3,6 +3,7 @@
 
 #include <string_view>
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/piece/preference/kto_link.hpp"
 
 RLCORE_BEGIN
@@ -15,6 +16,11 @@ struct apo_zero_unpaired_link {
   static constexpr auto monitors = kto_link::monitors;
   positive beta = 0.1;
   double desirable_weight = 1.0, undesirable_weight = 1.0;
+
+  constexpr void check_settings() const {
+    check_setting("apo_zero_unpaired_link", "desirable_weight", desirable_weight, setting::coefficient);
+    check_setting("apo_zero_unpaired_link", "undesirable_weight", undesirable_weight, setting::coefficient);
+  }
 
   template <class Math, class V>
   RLCORE_FN term<V, 3> operator()(const token<V>& row) const noexcept {

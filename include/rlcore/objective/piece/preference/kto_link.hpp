@@ -4,6 +4,7 @@
 #include <array>
 #include <string_view>
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/piece/preference/kto_baseline.hpp"
 #include "rlcore/objective/piece/preference/label_sign.hpp"
 #include "rlcore/objective/piece/preference/link.hpp"
@@ -22,6 +23,11 @@ struct kto_link {
   kto_baseline kl;
   positive beta = 0.1;
   double desirable_weight = 1.0, undesirable_weight = 1.0;
+
+  constexpr void check_settings() const {
+    check_setting("kto_link", "desirable_weight", desirable_weight, setting::coefficient);
+    check_setting("kto_link", "undesirable_weight", undesirable_weight, setting::coefficient);
+  }
 
   template <class Math, class V>
   RLCORE_FN term<V, 3> operator()(const token<V>& row) const noexcept {

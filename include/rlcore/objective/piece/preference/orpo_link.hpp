@@ -4,6 +4,7 @@
 #include <array>
 #include <string_view>
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/piece/preference/log1m_exp.hpp"
 #include "rlcore/objective/piece/preference/pair.hpp"
 
@@ -21,6 +22,8 @@ struct orpo_link {
   static constexpr std::array<std::string_view, 5> monitors{pair_monitors[0], pair_monitors[1], pair_monitors[2],
                                                             "log_odds_ratio", "log_odds_chosen"};
   double beta = 0.1;  ///< a weight of the term, not a scale: 0 leaves the likelihood alone
+
+  constexpr void check_settings() const { check_setting("orpo_link", "beta", beta, setting::coefficient); }
 
   template <class Math, class V>
   RLCORE_FN pair_term<V, 5> operator()(const token<V>& chosen, const token<V>& rejected) const noexcept {

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/piece/field.hpp"
 
 RLCORE_BEGIN
@@ -24,6 +25,8 @@ struct gvpo {
   static constexpr std::string_view name = "regression";
   double beta = 0.1;
   std::size_t group_size = 0;
+
+  constexpr void check_settings() const { check_setting("gvpo", "beta", beta, setting::positive); }
 
   /// Throws std::invalid_argument unless the rows are whole groups of at least two.
   double operator()(std::span<const token<double>> rows, std::span<double> slope) const {

@@ -4,6 +4,7 @@
 #include <array>
 #include <string_view>
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/piece/piece.hpp"
 #include "rlcore/objective/piece/score/gather.hpp"
 #include "rlcore/objective/piece/score/scores.hpp"
@@ -23,6 +24,11 @@ struct trajectory_balance {
   static constexpr std::string_view name = "flow";
   static constexpr std::array<std::string_view, 2> monitors{"importance_weight", "log_z"};
   double beta = 15.0, bound = 10.0;
+
+  constexpr void check_settings() const {
+    check_setting("trajectory_balance", "beta", beta, setting::positive);
+    check_setting("trajectory_balance", "bound", bound, setting::bound);
+  }
 
   template <class Math, class V>
   RLCORE_FN term<V, 2> operator()(const token<V>& t) const noexcept {

@@ -4,6 +4,7 @@
 #include <array>
 #include <string_view>
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/piece/piece.hpp"
 #include "rlcore/objective/piece/score/gather.hpp"
 #include "rlcore/objective/piece/surrogate/log_ratio_scores.hpp"
@@ -25,6 +26,11 @@ struct geometric_mean_ratio {
   static constexpr bool per_sequence = true;
   static constexpr field row_fields = field::advantage;
   double low = 0.4, high = 0.4;
+
+  constexpr void check_settings() const {
+    check_setting("geometric_mean_ratio", "low", low, setting::width);
+    check_setting("geometric_mean_ratio", "high", high, setting::width);
+  }
 
   /// What is gathered, with this piece's widths.
   constexpr clipped_log_ratio score() const noexcept { return {low, high}; }

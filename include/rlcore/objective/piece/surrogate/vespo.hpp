@@ -3,6 +3,7 @@
 
 #include <string_view>
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/piece/piece.hpp"
 #include "rlcore/objective/piece/score/gather.hpp"
 #include "rlcore/objective/piece/surrogate/log_ratio_scores.hpp"
@@ -24,6 +25,15 @@ struct gamma_weighted {
   double k_positive = 2.0, lambda_positive = 3.0;  ///< where A >= 0
   double k_negative = 3.0, lambda_negative = 2.0;
   double lowest = -18.420680743952367, limit = 20.0;  ///< log(1e-8)
+
+  constexpr void check_settings() const {
+    check_setting("vespo", "k_positive", k_positive, setting::coefficient);
+    check_setting("vespo", "lambda_positive", lambda_positive, setting::coefficient);
+    check_setting("vespo", "k_negative", k_negative, setting::coefficient);
+    check_setting("vespo", "lambda_negative", lambda_negative, setting::coefficient);
+    check_setting("vespo", "lowest", lowest, setting::number);
+    check_setting("vespo", "limit", limit, setting::number);
+  }
 
   template <class Math, class V>
   RLCORE_FN term<V> operator()(const token<V>& t) const noexcept {

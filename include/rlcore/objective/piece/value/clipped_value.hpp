@@ -4,6 +4,7 @@
 #include <array>
 #include <string_view>
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
@@ -22,6 +23,8 @@ struct clipped_value {
   static constexpr std::string_view name = "value";
   static constexpr std::array<std::string_view, 1> monitors{"clipfrac"};
   double range = 0.5;
+
+  constexpr void check_settings() const { check_setting("clipped_value", "range", range, setting::width); }
 
   template <class Math, class V>
   RLCORE_FN flagged_term<V> operator()(const token<V>& t) const noexcept {

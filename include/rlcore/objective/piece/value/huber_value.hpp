@@ -3,6 +3,7 @@
 
 #include <string_view>
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
@@ -14,6 +15,8 @@ struct huber_value {
   static constexpr field wrt = field::value;
   static constexpr std::string_view name = "value";
   double delta = 1.0;
+
+  constexpr void check_settings() const { check_setting("huber_value", "delta", delta, setting::positive); }
 
   template <class Math, class V>
   RLCORE_FN term<V> operator()(const token<V>& t) const noexcept {
