@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <numeric>
 #include <stdexcept>
 #include <string>
@@ -25,6 +26,8 @@
 #include <xtensor/xtensor.hpp>
 #include <xtensor/xview.hpp>
 #endif
+
+#include "rlcore/losses.hpp"
 
 namespace {
 
@@ -158,6 +161,48 @@ TEST(xtensor, writes_arrive) {
   xt::xtensor<float, 2> x = xt::zeros<float>({3, 4});
   as_view(xt::view(x, xt::range(1, 3), xt::range(0, 4, 2)))(1, 1) = 5;
   EXPECT_EQ(x(2, 2), 5);
+}
+
+TEST(xtensor, arrays_of_any_rank_are_fields) {
+  const xt::xarray<float> logp = -xt::ones<float>({4, 3}), old_logp = logp * 1.1f, mask = xt::ones<float>({4, 3});
+  const xt::xarray<float> rewards{0, 1, 0, 0};
+  const xt::xarray<std::int64_t> groups{7, 7, 7, 7}, lengths{3, 3, 2, 3};
+  xt::xarray<float> advantage = xt::zeros<float>({4}), slope = xt::zeros<float>({4, 3});
+  const xt::xtensor<float, 2> same_logp = logp, same_old = old_logp, same_mask = mask;
+  const xt::xtensor<float, 1> same_rewards = rewards;
+  const xt::xtensor<std::int64_t, 1> same_lengths = lengths;
+  xt::xtensor<float, 1> same_advantage = xt::zeros<float>({4});
+  xt::xtensor<float, 2> same_slope = xt::zeros<float>({4, 3});
+
+  const auto dapo = rlcore::paper::dapo();
+  dapo.advantage(rewards, groups, advantage);
+  dapo.advantage(same_rewards, 4, same_advantage);
+  EXPECT_EQ(advantage, same_advantage);
+  rlcore::token_batch<float> batch{
+      .logp = logp, .old_logp = old_logp, .advantage = advantage, .mask = mask, .lengths = lengths};
+  const rlcore::token_batch<float> same{
+      .logp = same_logp, .old_logp = same_old, .advantage = same_advantage, .mask = same_mask, .lengths = same_lengths};
+  const auto r = rlcore::evaluate(rlcore::serial{}, dapo, batch, rlcore::whole_step(batch), {.logp = slope});
+  const auto s = rlcore::evaluate(rlcore::serial{}, dapo, same, rlcore::whole_step(same), {.logp = same_slope});
+  EXPECT_EQ(r.loss(), s.loss());
+  EXPECT_NE(r.loss(), 0);
+  EXPECT_EQ(slope, same_slope);
+
+  const xt::xarray<float> three = xt::zeros<float>({4, 3, 2});
+  const xt::xarray<std::int64_t> two{{1, 2}};
+  const auto refusal = [](auto set) -> std::string {
+    try {
+      set();
+    } catch (const std::invalid_argument& e) {
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refusal([&] { batch.logp = three; }), "rlcore: container of shape [4, 3, 2] has 3 dimensions, expected 2");
+  EXPECT_EQ(refusal([&] { batch.mask = three; }), "rlcore: container of shape [4, 3, 2] has 3 dimensions, expected 2");
+  EXPECT_EQ(refusal([&] { batch.lengths = two; }), "rlcore: container of shape [1, 2] has 2 dimensions, expected 1");
+  EXPECT_EQ(refusal([&] { dapo.advantage(logp, 4, advantage); }),
+            "rlcore: container of shape [4, 3] has 2 dimensions, expected 1");
 }
 
 }  // namespace

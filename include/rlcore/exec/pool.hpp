@@ -1,18 +1,15 @@
 // The helper threads behind the executor `threads`, and the protocol by which they take part in a call.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <mutex>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/exec/system_thread.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
@@ -28,11 +25,10 @@ class pool {
 
   explicit pool(std::size_t helpers) {
     // Spinning pays only while every thread has a core of its own.
-    const std::size_t cores = std::thread::hardware_concurrency();
-    patience_ = helpers + 1 <= cores ? std::chrono::microseconds(30) : std::chrono::microseconds(0);
+    patience_ = helpers + 1 <= detail::system_cores() ? 30'000 : 0;
     threads_.reserve(helpers);
     try {
-      for (std::size_t i = 0; i < helpers; ++i) threads_.emplace_back([this] { help(); });
+      for (std::size_t i = 0; i < helpers; ++i) threads_.emplace_back(start, this);
     } catch (...) {  // the system has no more threads
       stop();
       throw;
@@ -51,7 +47,8 @@ class pool {
     function_ = f;
     context_ = context;
     count_ = count;
-    chunk_ = std::max<std::size_t>(1, count / (8 * (helpers() + 1)));
+    const std::size_t share = count / (8 * (helpers() + 1));
+    chunk_ = share > 0 ? share : 1;
     next_.store(0, std::memory_order_relaxed);
     gate_.fetch_add(open, std::memory_order_seq_cst);
     gate_.notify_all();
@@ -73,20 +70,26 @@ class pool {
     for (;;) {
       const std::size_t first = next_.fetch_add(chunk_, std::memory_order_relaxed);
       if (first >= count_) return;
-      const std::size_t last = std::min(chunk_, count_ - first) + first;
+      const std::size_t last = (chunk_ < count_ - first ? chunk_ : count_ - first) + first;
       std::size_t i = first;
       try {
         for (; i < last; ++i) function_(context_, i);
       } catch (...) {
         // Chunks are claimed in ascending order: whatever comes before i has run or is running, the rest need not run.
         next_.store(count_, std::memory_order_relaxed);
-        const std::lock_guard<std::mutex> lock(failure_lock_);
+        while (failure_lock_.test_and_set(std::memory_order_acquire)) relax();
         if (!failure_ || i < failed_at_) {
           failed_at_ = i;
           failure_ = std::current_exception();
         }
+        failure_lock_.clear(std::memory_order_release);
       }
     }
+  }
+
+  static void* start(void* self) noexcept {
+    static_cast<pool*>(self)->help();
+    return nullptr;
   }
 
   void help() noexcept {
@@ -110,7 +113,7 @@ class pool {
     constexpr std::uint32_t mask = ~(inside | caller_sleeps);
     const auto changed = [&](std::uint32_t word) { return ((word ^ served) & mask) != 0; };
     std::uint32_t word = gate_.load(std::memory_order_acquire);
-    if (!changed(word) && patience_.count() > 0) {
+    if (!changed(word) && patience_ > 0) {
       spin([&] { return changed(word = gate_.load(std::memory_order_acquire)); });
     }
     while (!changed(word) && !stopping_.load(std::memory_order_acquire)) {
@@ -134,14 +137,14 @@ class pool {
   /// Looks again and again until `done()` or until patience is at an end.
   template <class Done>
   bool spin(Done done) const noexcept {
-    if (patience_.count() == 0) return done();
-    const auto end = std::chrono::steady_clock::now() + patience_;
+    if (patience_ == 0) return done();
+    const std::int64_t end = detail::steady_nanoseconds() + patience_;
     do {
       for (int look = 0; look < 64; ++look) {
         if (done()) return true;
         relax();
       }
-    } while (std::chrono::steady_clock::now() < end);
+    } while (detail::steady_nanoseconds() < end);
     return done();
   }
 
@@ -157,7 +160,7 @@ class pool {
     stopping_.store(true, std::memory_order_release);
     gate_.fetch_add(2 * open, std::memory_order_seq_cst);  // the next call's number, closed
     gate_.notify_all();
-    for (std::thread& t : threads_) t.join();
+    for (detail::system_thread& t : threads_) t.join();
   }
 
   alignas(64) std::atomic<std::uint32_t> gate_{0};
@@ -168,10 +171,10 @@ class pool {
   std::size_t count_ = 0, chunk_ = 1;
   std::size_t failed_at_ = 0;
   std::exception_ptr failure_;
-  std::mutex failure_lock_;
+  std::atomic_flag failure_lock_;
   std::atomic<bool> busy_{false}, stopping_{false};
-  std::chrono::microseconds patience_{0};
-  std::vector<std::thread> threads_;
+  std::int64_t patience_ = 0;  // nanoseconds
+  std::vector<detail::system_thread> threads_;
 };
 
 RLCORE_ALGORITHM_END

@@ -2,11 +2,10 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <type_traits>
+#include <utility>
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/exec/pool.hpp"
@@ -25,10 +24,15 @@ class threads {
     if (count < 0 || count > most)
       throw std::invalid_argument("rlcore: threads(" + std::to_string(count) + "): expected 0 (one per core) to " +
                                   std::to_string(most));
-    const std::size_t wanted =
-        count > 0 ? static_cast<std::size_t>(count) : static_cast<std::size_t>(std::thread::hardware_concurrency());
-    if (wanted > 1) pool_ = std::make_unique<pool>(wanted - 1);
+    const std::size_t wanted = count > 0 ? static_cast<std::size_t>(count) : detail::system_cores();
+    if (wanted > 1) pool_ = new pool(wanted - 1);
   }
+  threads(threads&& other) noexcept : pool_(std::exchange(other.pool_, nullptr)) {}
+  threads& operator=(threads&& other) noexcept {
+    std::swap(pool_, other.pool_);
+    return *this;
+  }
+  ~threads() { delete pool_; }
 
   std::size_t concurrency() const noexcept { return pool_ ? pool_->helpers() + 1 : 1; }
 
@@ -40,7 +44,7 @@ class threads {
       // A function has no object to point to, so the address of the reference's variable is passed, whatever it is.
       struct call {
         Function* f;
-      } one{std::addressof(f)};
+      } one{__builtin_addressof(f)};
       const auto each = [](void* context, std::size_t i) { (*static_cast<call*>(context)->f)(i); };
       if (pool_->run(each, &one, count)) return;
     }
@@ -49,7 +53,7 @@ class threads {
 
  private:
   static constexpr int most = 1024;
-  std::unique_ptr<pool> pool_;
+  pool* pool_ = nullptr;  // and not std::unique_ptr: <memory> is dear
 };
 
 RLCORE_ALGORITHM_END

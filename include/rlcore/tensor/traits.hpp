@@ -68,6 +68,31 @@ RLCORE_FN auto as_view(X&& x) {
   }
 }
 
+RLCORE_ALGORITHM_BEGIN
+namespace detail {
+
+/// A view whose type tells its number of dimensions, as it is; any other as the vector that it has to be.
+template <class V>
+RLCORE_FN auto vector_of(const V& v) {
+  if constexpr (requires { V::rank; })
+    return v;
+  else
+    return v.template as<1>();
+}
+/// f(v); of a view that learns its number of dimensions at run time, as the vector or the matrix that it has to be.
+template <class V, class F>
+RLCORE_FN void with_vector_or_matrix(const V& v, F f) {
+  if constexpr (requires { V::rank; })
+    f(v);
+  else if (v.dimension == 1)
+    f(v.template as<1>());
+  else
+    f(v.template as<2>());
+}
+
+}  // namespace detail
+RLCORE_ALGORITHM_END
+
 template <class T, std::size_t Rank>
 struct tensor_traits<view<T, Rank>> {
   static constexpr bool borrowed = true;

@@ -6,7 +6,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// G_t = r_t + gamma G_{t+1} (Williams 1992). `turns` says how masked slots inside a row are passed: skip is verl's
 /// since 0.7, reset verl's before, discount OpenRLHF's.
 ///

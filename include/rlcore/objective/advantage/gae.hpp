@@ -6,12 +6,12 @@
 #include <stdexcept>
 #include <vector>
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/exec/serial.hpp"
 #include "rlcore/objective/advantage/detail/backward.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// A_t = d_t + gamma lambda A_{t+1} with d_t = r_t + gamma V_{t+1} - V_t, and returns A_t + V_t, the target of the
 /// critic (Schulman et al. 2015). With critic_lambda, the returns are those of another lambda (decoupled GAE of VC-PPO
 /// and VAPO, Yuan et al. 2025). `turns` says how masked slots inside a row are passed: skip is verl's, discount
@@ -25,6 +25,11 @@ struct gae {
   double gamma = 1.0, lambda = 1.0;
   std::optional<double> critic_lambda{};  ///< absent: lambda
   turn_policy turns = turn_policy::skip;
+
+  constexpr void check_settings() const {
+    check_setting("gae", "gamma", gamma, setting::fraction);
+    check_setting("gae", "lambda", lambda, setting::fraction);
+  }
 
   template <executor Executor, class Rewards, class Values, class Advantages, class Returns>
   RLCORE_FN void operator()(const Executor& exec, const Rewards& rewards, const Values& values, const token_mask& mask,

@@ -14,7 +14,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// A = normalised sum_k w_k A_k, A_k the group_relative advantage of reward k alone: GDPO (Liu et al. 2026). A reward
 /// with large variance no longer drowns the others.
 ///

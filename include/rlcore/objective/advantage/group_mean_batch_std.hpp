@@ -5,13 +5,13 @@
 #include <span>
 
 #include "rlcore/core/scratch_vector.hpp"
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/advantage/detail/outcome.hpp"
 #include "rlcore/objective/advantage/row_normalization.hpp"
 #include "rlcore/objective/advantage/singleton_group.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// A = (R - mean of the group) / (std of all rewards of the batch + epsilon), std with n - 1: TRL's
 /// scale_rewards="batch" (after Liu et al. 2025b, "Part I: Tricks or Traps?"). Easy and hard groups keep their weight.
 ///
@@ -20,6 +20,10 @@ RLCORE_ALGORITHM_BEGIN
 struct group_mean_batch_std {
   double epsilon = 1e-4;
   singleton_group singleton = singleton_group::zero;
+
+  constexpr void check_settings() const {
+    check_setting("group_mean_batch_std", "epsilon", epsilon, setting::coefficient);
+  }
 
   template <class Rewards, class Groups, class Advantages>
   void operator()(const Rewards& rewards, const Groups& groups, Advantages&& advantages) const {

@@ -7,12 +7,12 @@
 #include <span>
 
 #include "rlcore/core/scratch_vector.hpp"
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/advantage/detail/outcome.hpp"
 #include "rlcore/objective/advantage/singleton_group.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// A = R - median of the group: one outlier among the rewards does not move the baseline of all others. With
 /// normalize_by_deviation, divided by mean |R - median| + epsilon, which is 0 only if all rewards are equal (the median
 /// of the deviations is 0 as soon as half of them are). No system has it.
@@ -23,6 +23,8 @@ struct group_median {
   bool normalize_by_deviation = false;
   double epsilon = 1e-6;
   singleton_group singleton = singleton_group::zero;
+
+  constexpr void check_settings() const { check_setting("group_median", "epsilon", epsilon, setting::coefficient); }
 
   template <class Rewards, class Groups, class Advantages>
   void operator()(const Rewards& rewards, const Groups& groups, Advantages&& advantages) const {

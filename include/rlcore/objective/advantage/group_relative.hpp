@@ -4,12 +4,12 @@
 #include <cstddef>
 #include <span>
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/advantage/detail/outcome.hpp"
 #include "rlcore/objective/advantage/singleton_group.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// A = (R - mean) / (std + epsilon) within each group of rows that answer the same prompt, std with n - 1 (GRPO, Shao
 /// et al. 2024). With normalize_by_std = false, A = R - mean (Dr. GRPO, Liu et al. 2025). The defaults are verl's;
 /// epsilon is 1e-4 in TRL and 1e-9 in OpenRLHF.
@@ -21,6 +21,8 @@ struct group_relative {
   bool normalize_by_std = true;
   double epsilon = 1e-6;
   singleton_group singleton = singleton_group::reward;
+
+  constexpr void check_settings() const { check_setting("group_relative", "epsilon", epsilon, setting::coefficient); }
 
   /// `groups`: the number of consecutive rows in each group; or a vector with any integer that names the prompt of each
   /// row, then the rows of a group may be anywhere.

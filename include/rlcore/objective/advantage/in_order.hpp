@@ -5,11 +5,11 @@
 #include <tuple>
 
 #include "rlcore/core/scratch_vector.hpp"
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/advantage/detail/outcome.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// Applies its stages one after the other to one number per row:
 ///   in_order(reward_clip{-1, 1}, rloo{})           // TRL's RLOO: clip, then compare
 ///   in_order(group_relative{}, reward_clip{})      // OpenRLHF: the normalised reward is clipped
@@ -20,6 +20,10 @@ template <class... Stages>
 struct in_order {
   std::tuple<Stages...> stages;
   explicit constexpr in_order(Stages... s) : stages(s...) {}
+
+  constexpr void check_settings() const {
+    std::apply([](const auto&... stage) { (detail::check_part(stage), ...); }, stages);
+  }
 
   template <class Rewards, class Groups, class Advantages>
   void operator()(const Rewards& rewards, const Groups& groups, Advantages&& advantages) const {

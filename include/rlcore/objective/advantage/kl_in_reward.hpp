@@ -10,7 +10,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// What the KL penalty did to one response.
 struct shaped_reward {
   double reward = 0;  ///< sum of the token rewards: score - coefficient * kl

@@ -8,7 +8,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// What the first pass finds: count, sum, and whether all values are the same. Parts may be joined with += in any
 /// order.
 class moment_sums {

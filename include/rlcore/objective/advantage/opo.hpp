@@ -10,7 +10,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// A = R - sum_j n_j R_j / sum_j n_j over the group, n_j the number of response tokens (OPO, Hao et al. 2025): the
 /// baseline of least variance if the squared norm of a row's score grows with its length.
 ///
@@ -24,9 +23,11 @@ struct opo {
   void operator()(const Rewards& rewards, const Groups& groups, const Lengths& lengths, Advantages&& advantages) const {
     const scratch_vector<double> length =
         detail::read_lengths(lengths, static_cast<std::size_t>(as_view(rewards).shape[0]));
-    detail::outcome_advantages(rewards, groups, advantages,
-                               [&](std::span<const double> reward, std::span<const std::size_t> row,
-                                   std::span<double> advantage) { one_group(reward, row, length, advantage); });
+    detail::outcome_advantages(
+        rewards, groups, advantages,
+        [&](std::span<const double> reward, std::span<const std::size_t> row, std::span<double> advantage) {
+          one_group(reward, row, detail::span_of(length), advantage);
+        });
   }
 
   void one_group(std::span<const double> reward, std::span<const std::size_t> row, std::span<const double> length,

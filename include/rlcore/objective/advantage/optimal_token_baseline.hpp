@@ -15,7 +15,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// Inputs of optimal_token_baseline, all [rows, tokens]. Without `weight` (importance weights), it is 1.
 template <class T>
 struct optimal_token_inputs {

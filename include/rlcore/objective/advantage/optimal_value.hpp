@@ -11,7 +11,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// V* = temperature log mean_i exp(R_i / temperature) over samples of the reference policy: the value of the prompt
 /// under the policy that is optimal for a KL penalty of `temperature` (A*PO, Brantley et al. 2025; TRL's A2PO, beta1).
 /// Its loss regresses R - V* on the log-ratio.

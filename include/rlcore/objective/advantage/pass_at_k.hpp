@@ -1,15 +1,15 @@
 // Credit only for what the best answer adds to the group.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <span>
 
+#include "rlcore/core/order.hpp"
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/advantage/detail/outcome.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// The best row of a group gets R_max - R_second, divided by std + epsilon if normalize_by_std; all others get 0
 /// (Pass@k policy optimization, Walder and Karkhanis 2025; verl's grpo_passk). Of equally good rows none gets anything.
 ///
@@ -18,6 +18,8 @@ RLCORE_ALGORITHM_BEGIN
 struct pass_at_k {
   bool normalize_by_std = true;
   double epsilon = 1e-6;
+
+  constexpr void check_settings() const { check_setting("pass_at_k", "epsilon", epsilon, setting::coefficient); }
 
   template <class Rewards, class Groups, class Advantages>
   void operator()(const Rewards& rewards, const Groups& groups, Advantages&& advantages) const {
@@ -31,7 +33,7 @@ struct pass_at_k {
       if (reward[k] > reward[best]) best = k;
     double second = reward[best == 0 ? 1 : 0];
     for (std::size_t k = 0; k < reward.size(); ++k)
-      if (k != best) second = std::max(second, reward[k]);
+      if (k != best) second = detail::greatest(second, reward[k]);
     if (reward[best] == second) return;
     const double deviation = detail::group_summary(reward).deviation;
     advantage[best] = (reward[best] - second) / (normalize_by_std ? deviation + epsilon : 1.0);

@@ -15,7 +15,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// Which rows PF-PPO prefers.
 enum class pf_ppo_weight : std::uint8_t {
   power,       ///< |R|^exponent: both ends, if rewards are centred at 0

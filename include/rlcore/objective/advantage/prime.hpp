@@ -13,7 +13,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// r_t = beta (logp of the reward model - logp of the reference): the reward of each token that a reward model of the
 /// form beta log-ratio implies (Yuan et al. 2024, "Free process rewards without process labels"). The last live token
 /// carries it too, unlike in the recipe of PRIME for verl, which leaves it to the outcome: last_token = false.

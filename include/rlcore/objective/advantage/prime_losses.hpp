@@ -14,7 +14,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// -y log sigmoid(z) - (1 - y) log sigmoid(-z) with z = beta score and y = target, 1 for a correct answer: the
 /// cross-entropy of PRIME's reward model (Cui et al. 2025), a row link for the score sum_of<log_ratio_to_reference>.
 ///

@@ -1,13 +1,13 @@
 // Returns, normalised over all tokens of the batch.
 #pragma once
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/exec/serial.hpp"
 #include "rlcore/objective/advantage/discounted_return.hpp"
 #include "rlcore/objective/advantage/whitening.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// G_t = r_t + gamma G_{t+1}, then A = whitened G (REINFORCE++, Hu 2025). The normalisation is over the tokens of the
 /// batch, never over a group. Defaults are verl's; OpenRLHF's reinforce has .turns = turn_policy::discount and
 /// .whiten = {.guard = variance_guard::floor, .sample_variance = false}.
@@ -19,6 +19,8 @@ struct reinforce_plus_plus {
   double gamma = 1.0;
   turn_policy turns = turn_policy::skip;
   whitening whiten{};
+
+  constexpr void check_settings() const { check_setting("reinforce_plus_plus", "gamma", gamma, setting::fraction); }
 
   template <executor Executor, class Rewards, class Advantages, class Returns>
   RLCORE_FN void operator()(const Executor& exec, const Rewards& rewards, const token_mask& mask,

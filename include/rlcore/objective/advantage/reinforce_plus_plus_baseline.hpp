@@ -11,7 +11,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// x = R - mean of the group, then A = (x - m) / sqrt(v + epsilon) with m and v over the tokens of the batch: every row
 /// counts as often as it has tokens (REINFORCE++-baseline, Hu 2025; verl). OpenRLHF's reinforce_baseline puts the KL
 /// penalty between the two steps: compose group_relative{.normalize_by_std = false}, token_rewards and

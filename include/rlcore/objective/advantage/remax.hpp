@@ -7,7 +7,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// A_t = sum of the rewards from t on, minus the reward of the greedy answer to the same prompt (ReMax, Li et al.
 /// 2024). Nothing is normalised.
 ///

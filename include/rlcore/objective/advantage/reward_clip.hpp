@@ -6,16 +6,22 @@
 #include <type_traits>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/core/settings.hpp"
 #include "rlcore/tensor/span.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// min(max(R, low), high) in place; NaN (an unscored row) stays. Where it stands relative to an estimator matters:
 /// TRL's RLOO clips before the baseline, OpenRLHF after the group normalisation, with a default of (-10, 10). See
 /// in_order.
 struct reward_clip {
   double low = -10, high = 10;
+
+  constexpr void check_settings() const {
+    check_setting("reward_clip", "low", low, setting::number);
+    check_setting("reward_clip", "high", high, setting::number);
+    check_order("reward_clip", "low", low, "high", high);
+  }
 
   template <class Rewards>
   void operator()(Rewards&& rewards) const {

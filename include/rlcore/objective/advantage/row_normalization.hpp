@@ -10,7 +10,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// x -> (x - mean) / (std + epsilon) over the scored rows of the batch: TRL's normalize_advantages after rloo, and the
 /// last step of SPO (epsilon = 1e-8). With lengths, every row counts as often as it has tokens: what whitening of
 /// [rows, tokens] does to values that are the same at each token of a row.

@@ -7,7 +7,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// What a group with a single scored row gets: there is nothing to compare with.
 ///
 /// One rule for the defaults: an estimator follows the system whose formula its other defaults are, and where systems

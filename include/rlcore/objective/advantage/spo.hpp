@@ -15,7 +15,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// How far the policy has moved on a prompt since it was last answered -> which share of the past still counts:
 /// 2^(-distance / half_life), limited to [least, most]. `distance` is the mean of |old logp - new logp| over the
 /// tokens. Throws std::invalid_argument unless half_life > 0 and least <= most.

@@ -8,7 +8,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// A_t = sum_{s>=t} gamma^{s-t} r_s, r_t = teacher logp - student logp limited to +-limit; divided by the sum of the
 /// gamma^{s-t} over live tokens if length_normalization: MiniLLM (Gu et al. 2024). With gamma = 0 the advantage is the
 /// token's own r_t: on-policy distillation as policy gradient (verl's use_policy_gradient with k1 and limit = 10).

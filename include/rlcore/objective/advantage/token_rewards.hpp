@@ -8,7 +8,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// r_t = -coefficient kl_t at each live token, plus the score of the row at its last live token: what verl
 /// (use_kl_in_reward) and OpenRLHF feed to GAE and REINFORCE++. The estimator looks at the old policy, so nothing here
 /// has a gradient. For one response at a time see kl_in_reward.

@@ -7,7 +7,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// How returns pass a masked slot (a tool's or user's token between two turns of the policy). Its reward and value are
 /// never read whatever the policy, and its own advantage and return are 0.
 enum class turn_policy : std::uint8_t {

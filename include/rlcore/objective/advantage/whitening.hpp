@@ -1,16 +1,15 @@
 // Values made to have mean 0 and variance 1.
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/exec/serial.hpp"
 #include "rlcore/objective/advantage/detail/whitening_loop.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// How a small variance is kept from the denominator.
 enum class variance_guard : std::uint8_t {
   add,               ///< sqrt(variance + epsilon): verl, TRL's PPO
@@ -35,6 +34,8 @@ struct whitening {
   bool sample_variance = true;  ///< divide by n - 1 (verl, TRL), false: by n (OpenRLHF)
   bool centre = true;           ///< false: the mean is added back at the end (TRL's whiten_rewards)
   bool scale = true;            ///< false: only the mean is taken away (OpenRLHF's no_std_norm)
+
+  constexpr void check_settings() const { check_setting("whitening", "epsilon", epsilon, setting::coefficient); }
 
   template <executor Executor, class Values, class Out>
   RLCORE_FN void operator()(const Executor& exec, const Values& values, const token_mask& mask, Out&& out) const {

@@ -17,7 +17,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// What an aggregation knows about one row; never empty (empty rows have no weight).
 struct row_info {
   std::int64_t tokens;     ///< live tokens of the row

@@ -5,7 +5,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// 1 / (S_chosen n) for the first row of every pair, 0 for the second: the mean over the chosen responses of each one's
 /// token mean (OpenRLHF's nll_loss_coef beside DPO). `chosen` counts the chosen rows of the whole optimizer step. The
 /// mean over all their tokens is chosen_token_mean.

@@ -5,7 +5,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// 1 / N_chosen for the first row of every pair, 0 for the second: the mean over all tokens of the chosen responses
 /// (the NLL term of CPO, RPO and ORPO). `chosen` counts the chosen rows of the whole optimizer step.
 struct chosen_token_mean {

@@ -1,17 +1,20 @@
 // The constant denominator of Dr. GRPO.
 #pragma once
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/aggregation/aggregation.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// 1 / (S* length): like sequence_mean_token_mean, but every sequence is divided by the same length, usually the
 /// longest response allowed, so long answers are not diluted (Dr. GRPO, Liu et al. 2025; verl
 /// "seq-mean-token-sum-norm" without a global batch size).
 struct fixed_length {
   static constexpr bool ignores_length = true;
   double length = 0;
+
+  constexpr void check_settings() const { check_setting("fixed_length", "length", length, setting::positive); }
+
   double weight(row_info, const global_counts& step) const noexcept {
     return 1.0 / (static_cast<double>(step.sequences()) * length);
   }
@@ -23,6 +26,9 @@ struct fixed_length {
 struct row_mean_fixed_length {
   static constexpr bool ignores_length = true;
   double length = 0;
+
+  constexpr void check_settings() const { check_setting("row_mean_fixed_length", "length", length, setting::positive); }
+
   double weight(row_info, const global_counts& step) const noexcept {
     return 1.0 / (static_cast<double>(step.rows()) * length);
   }
@@ -33,6 +39,11 @@ struct row_mean_fixed_length {
 struct fixed_length_unaveraged {
   static constexpr bool ignores_length = true;
   double length = 0;
+
+  constexpr void check_settings() const {
+    check_setting("fixed_length_unaveraged", "length", length, setting::positive);
+  }
+
   double weight(row_info, const global_counts&) const noexcept { return 1.0 / length; }
 };
 

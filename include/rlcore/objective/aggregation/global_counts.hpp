@@ -1,11 +1,11 @@
 // The integers that every denominator is made of.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/compiler.hpp"
+#include "rlcore/core/order.hpp"
 
 RLCORE_BEGIN
 
@@ -21,14 +21,14 @@ class global_counts {
     tokens_ += live_tokens;
     sequences_ += live_tokens > 0;
     rows_ += 1;
-    longest_ = std::max(longest_, live_tokens);
+    longest_ = detail::greatest(longest_, live_tokens);
   }
   /// Joins the counts of another rank or of another part of the step.
   RLCORE_FN global_counts& operator+=(const global_counts& other) noexcept {
     tokens_ += other.tokens_;
     sequences_ += other.sequences_;
     rows_ += other.rows_;
-    longest_ = std::max(longest_, other.longest_);
+    longest_ = detail::greatest(longest_, other.longest_);
     return *this;
   }
   /// From integers that were summed (longest: maximised) over ranks by the caller.

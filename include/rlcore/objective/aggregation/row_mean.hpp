@@ -5,7 +5,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// 1 / (rows n): as sequence_mean_token_mean, but an answer that is masked out entirely (truncated, rejected) still
 /// counts, so that masking it makes the step smaller and not the other answers weightier. TRL's "grpo", and verl's
 /// "seq-mean-token-mean" where it is given the global batch size.

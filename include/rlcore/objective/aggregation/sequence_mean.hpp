@@ -5,7 +5,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// 1 / S*: the mean over non-empty sequences of a term that each sequence has once (GSPO).
 struct sequence_mean {
   static constexpr bool per_sequence = true;

@@ -5,7 +5,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// 1 / (S* n): the mean over non-empty sequences of each one's token mean (GRPO; verl "seq-mean-token-mean", which adds
 /// 1e-8 to n).
 struct sequence_mean_token_mean {

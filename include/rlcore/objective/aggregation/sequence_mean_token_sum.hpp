@@ -5,7 +5,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// 1 / S*: the mean over non-empty sequences of each one's token sum (verl "seq-mean-token-sum").
 struct sequence_mean_token_sum {
   static constexpr bool ignores_length = true;

@@ -5,7 +5,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// 1 / N*: the mean over all live tokens of the step (DAPO; verl "token-mean", TRL "dapo").
 struct token_mean {
   static constexpr bool ignores_length = true;

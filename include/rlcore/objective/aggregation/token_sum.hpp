@@ -5,7 +5,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// 1: no denominator (verl "token-sum").
 struct token_sum {
   static constexpr bool ignores_length = true;

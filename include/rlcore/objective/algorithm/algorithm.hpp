@@ -3,11 +3,11 @@
 
 #include <type_traits>
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/loop/evaluate.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// For algorithms that learn from labels or pairs, not from rewards.
 struct no_advantage {};
 
@@ -54,7 +54,10 @@ struct algorithm {
   [[no_unique_address]] Objective objective;
   [[no_unique_address]] Aggregation aggregation;
 
-  constexpr algorithm(Advantage a, Objective o, Aggregation g) : advantage(a), objective(o), aggregation(g) {}
+  /// Throws std::invalid_argument that names a setting which makes no sense.
+  constexpr algorithm(Advantage a, Objective o, Aggregation g) : advantage(a), objective(o), aggregation(g) {
+    detail::check_part(advantage), detail::check_part(objective), detail::check_part(aggregation);
+  }
 };
 
 /// Loss, gradient and report of a named algorithm: evaluate with its objective and its aggregation.

@@ -15,10 +15,9 @@ namespace paper {
 struct cispo_settings {
   rlcore::cispo surrogate{ratio_bound{.high = 5}};
 };
-constexpr auto cispo(const cispo_settings& s = {}) noexcept {
-  return algorithm{group_relative{}, s.surrogate, token_mean{}};
-}
+constexpr auto cispo(const cispo_settings& s = {}) { return algorithm{group_relative{}, s.surrogate, token_mean{}}; }
 
 }  // namespace paper
+
 RLCORE_ALGORITHM_END
 RLCORE_END

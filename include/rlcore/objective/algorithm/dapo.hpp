@@ -1,6 +1,7 @@
 // Decoupled Clip and Dynamic Sampling Policy Optimization.
 #pragma once
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/advantage/group_relative.hpp"
 #include "rlcore/objective/aggregation/token_mean.hpp"
 #include "rlcore/objective/algorithm/algorithm.hpp"
@@ -16,10 +17,12 @@ namespace paper {
 struct dapo_settings {
   double clip_low = 0.2, clip_high = 0.28;
 };
-constexpr auto dapo(const dapo_settings& s = {}) noexcept {
+constexpr auto dapo(const dapo_settings& s = {}) {
+  detail::check_clip("dapo", s.clip_low, s.clip_high);
   return algorithm{group_relative{}, clipped_ratio{.low = s.clip_low, .high = s.clip_high}, token_mean{}};
 }
 
 }  // namespace paper
+
 RLCORE_ALGORITHM_END
 RLCORE_END

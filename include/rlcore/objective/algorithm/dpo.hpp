@@ -1,6 +1,7 @@
 // Direct Preference Optimization.
 #pragma once
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/aggregation/sequence_mean.hpp"
 #include "rlcore/objective/algorithm/algorithm.hpp"
 #include "rlcore/objective/loop/evaluate_sequences.hpp"
@@ -17,7 +18,8 @@ struct dpo_settings {
   positive beta = 0.1;
   double label_smoothing = 0.0;
 };
-constexpr auto dpo(const dpo_settings& s = {}) noexcept {
+constexpr auto dpo(const dpo_settings& s = {}) {
+  check_setting("dpo", "label_smoothing", s.label_smoothing, setting::below_1);
   return algorithm{no_advantage{},
                    sequence_objective{sum_of<log_ratio_to_reference>{},
                                       bradley_terry{.beta = s.beta, .smoothing = s.label_smoothing}},
@@ -25,5 +27,6 @@ constexpr auto dpo(const dpo_settings& s = {}) noexcept {
 }
 
 }  // namespace paper
+
 RLCORE_ALGORITHM_END
 RLCORE_END

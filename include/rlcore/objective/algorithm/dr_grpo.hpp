@@ -1,6 +1,7 @@
 // GRPO without its two biases.
 #pragma once
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/advantage/group_relative.hpp"
 #include "rlcore/objective/aggregation/fixed_length.hpp"
 #include "rlcore/objective/algorithm/algorithm.hpp"
@@ -16,11 +17,14 @@ struct dr_grpo_settings {
   double clip_low = 0.2, clip_high = 0.2;
   double length = 3000;
 };
-constexpr auto dr_grpo(const dr_grpo_settings& s = {}) noexcept {
+constexpr auto dr_grpo(const dr_grpo_settings& s = {}) {
+  detail::check_clip("dr_grpo", s.clip_low, s.clip_high);
+  check_setting("dr_grpo", "length", s.length, setting::positive);
   return algorithm{group_relative{.normalize_by_std = false}, clipped_ratio{.low = s.clip_low, .high = s.clip_high},
                    fixed_length{s.length}};
 }
 
 }  // namespace paper
+
 RLCORE_ALGORITHM_END
 RLCORE_END

@@ -1,6 +1,7 @@
 // GRPO with several rewards.
 #pragma once
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/advantage/gdpo.hpp"
 #include "rlcore/objective/aggregation/sequence_mean_token_mean.hpp"
 #include "rlcore/objective/algorithm/algorithm.hpp"
@@ -14,10 +15,12 @@ namespace paper {
 struct gdpo_settings {
   double clip_low = 0.2, clip_high = 0.2;
 };
-constexpr auto gdpo(const gdpo_settings& s = {}) noexcept {
+constexpr auto gdpo(const gdpo_settings& s = {}) {
+  detail::check_clip("gdpo", s.clip_low, s.clip_high);
   return algorithm{rlcore::gdpo{}, clipped_ratio{.low = s.clip_low, .high = s.clip_high}, sequence_mean_token_mean{}};
 }
 
 }  // namespace paper
+
 RLCORE_ALGORITHM_END
 RLCORE_END

@@ -1,6 +1,7 @@
 // Geometric-Mean Policy Optimization.
 #pragma once
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/advantage/group_relative.hpp"
 #include "rlcore/objective/aggregation/sequence_mean_token_mean.hpp"
 #include "rlcore/objective/algorithm/algorithm.hpp"
@@ -15,11 +16,14 @@ namespace paper {
 struct gmpo_settings {
   double clip_low = 0.4, clip_high = 0.4;
 };
-constexpr auto gmpo(const gmpo_settings& s = {}) noexcept {
+constexpr auto gmpo(const gmpo_settings& s = {}) {
+  check_setting("gmpo", "clip_low", s.clip_low, setting::width);
+  check_setting("gmpo", "clip_high", s.clip_high, setting::width);
   return algorithm{group_relative{}, geometric_mean_ratio{.low = s.clip_low, .high = s.clip_high},
                    sequence_mean_token_mean{}};
 }
 
 }  // namespace paper
+
 RLCORE_ALGORITHM_END
 RLCORE_END

@@ -1,6 +1,7 @@
 // Group Relative Policy Optimization.
 #pragma once
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/advantage/group_relative.hpp"
 #include "rlcore/objective/aggregation/sequence_mean_token_mean.hpp"
 #include "rlcore/objective/algorithm/algorithm.hpp"
@@ -19,11 +20,14 @@ struct grpo_settings {
   double clip_low = 0.2, clip_high = 0.2;
   double kl = 0.04;
 };
-constexpr auto grpo(const grpo_settings& s = {}) noexcept {
+constexpr auto grpo(const grpo_settings& s = {}) {
+  detail::check_clip("grpo", s.clip_low, s.clip_high);
+  check_setting("grpo", "kl", s.kl, setting::coefficient);
   return algorithm{group_relative{}, sum{clipped_ratio{.low = s.clip_low, .high = s.clip_high}, scaled{s.kl, k3{}}},
                    sequence_mean_token_mean{}};
 }
 
 }  // namespace paper
+
 RLCORE_ALGORITHM_END
 RLCORE_END

@@ -1,6 +1,7 @@
 // Surrogates on the ratio of the whole sequence.
 #pragma once
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/advantage/group_relative.hpp"
 #include "rlcore/objective/aggregation/sequence_mean_token_mean.hpp"
 #include "rlcore/objective/aggregation/sequence_mean_token_sum.hpp"
@@ -18,24 +19,28 @@ namespace paper {
 struct gspo_settings {
   double clip_low = 3e-4, clip_high = 4e-4;
 };
-constexpr auto gspo(const gspo_settings& s = {}) noexcept {
+constexpr auto gspo(const gspo_settings& s = {}) {
+  detail::check_clip("gspo", s.clip_low, s.clip_high);
   return algorithm{group_relative{},
                    one_per_sequence{at_sequence_level{clipped_ratio{.low = s.clip_low, .high = s.clip_high}}},
                    sequence_mean_token_mean{}};
 }
 
 /// GSPO-token (the same paper, section 4.3): advantages may differ from token to token, and any aggregation is open.
-constexpr auto gspo_token(const gspo_settings& s = {}) noexcept {
+constexpr auto gspo_token(const gspo_settings& s = {}) {
+  detail::check_clip("gspo_token", s.clip_low, s.clip_high);
   return algorithm{group_relative{}, at_sequence_level{clipped_ratio{.low = s.clip_low, .high = s.clip_high}},
                    sequence_mean_token_mean{}};
 }
 
 /// LUSPO (2026): GSPO with every sequence's term multiplied by its length, so that short answers are not favoured.
-constexpr auto luspo(const gspo_settings& s = {}) noexcept {
+constexpr auto luspo(const gspo_settings& s = {}) {
+  detail::check_clip("luspo", s.clip_low, s.clip_high);
   return algorithm{group_relative{}, at_sequence_level{clipped_ratio{.low = s.clip_low, .high = s.clip_high}},
                    sequence_mean_token_sum{}};
 }
 
 }  // namespace paper
+
 RLCORE_ALGORITHM_END
 RLCORE_END

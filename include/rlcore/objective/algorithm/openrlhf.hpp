@@ -9,6 +9,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/advantage/gae.hpp"
 #include "rlcore/objective/advantage/group_relative.hpp"
 #include "rlcore/objective/advantage/in_order.hpp"
@@ -38,6 +39,8 @@ struct clip_settings {
   constexpr dual_clipped_ratio surrogate(double limit = 20.0) const {
     if (!(dual_clip > 1))
       throw std::invalid_argument("rlcore: openrlhf::clip_settings::dual_clip is a bound of the ratio, so above 1");
+    check_setting("openrlhf::clip_settings", "clip_low", clip_low, setting::width);
+    check_setting("openrlhf::clip_settings", "clip_high", clip_high, setting::width);
     return {.low = clip_low, .high = clip_high, .bound = dual_clip, .limit = limit};
   }
 };
@@ -48,7 +51,7 @@ constexpr auto ppo(const clip_settings& s = {}) {
 }
 /// The normalisation after gae and reinforce: population variance, floored at 1e-8.
 constexpr whitening whitened_by() noexcept { return {.guard = variance_guard::floor, .sample_variance = false}; }
-constexpr auto ppo_critic(clipped_value loss = {}) noexcept { return algorithm{no_advantage{}, loss, token_mean{}}; }
+constexpr auto ppo_critic(clipped_value loss = {}) { return algorithm{no_advantage{}, loss, token_mean{}}; }
 
 /// group_norm.
 constexpr auto grpo(const clip_settings& s = {}) {
@@ -78,12 +81,14 @@ constexpr auto gspo(const clip_settings& s = {}) {
 }
 
 /// DPO with --nll_loss_coef: the likelihood of the chosen answers, averaged over tokens and then over answers.
-constexpr auto dpo(const paper::dpo_settings& s = {}, double nll_loss_coef = 0.0) noexcept {
+constexpr auto dpo(const paper::dpo_settings& s = {}, double nll_loss_coef = 0.0) {
+  check_setting("openrlhf::dpo", "nll_loss_coef", nll_loss_coef, setting::coefficient);
   return with_likelihood<chosen_sequence_mean>(paper::dpo(s), nll_loss_coef);
 }
 /// --ipo: on sums of log-ratios.
-constexpr auto ipo(ipo_link link = {}) noexcept { return paper::preference(link); }
+constexpr auto ipo(ipo_link link = {}) { return paper::preference(link); }
 
 }  // namespace openrlhf
+
 RLCORE_ALGORITHM_END
 RLCORE_END

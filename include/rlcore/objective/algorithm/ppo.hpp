@@ -1,6 +1,7 @@
 // Proximal Policy Optimization with a critic.
 #pragma once
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/advantage/gae.hpp"
 #include "rlcore/objective/aggregation/token_mean.hpp"
 #include "rlcore/objective/algorithm/algorithm.hpp"
@@ -17,7 +18,10 @@ struct ppo_settings {
   double clip_low = 0.2, clip_high = 0.2;
   double gamma = 1.0, lambda = 0.95;
 };
-constexpr auto ppo(const ppo_settings& s = {}) noexcept {
+constexpr auto ppo(const ppo_settings& s = {}) {
+  detail::check_clip("ppo", s.clip_low, s.clip_high);
+  check_setting("ppo", "gamma", s.gamma, setting::fraction);
+  check_setting("ppo", "lambda", s.lambda, setting::fraction);
   return algorithm{gae{.gamma = s.gamma, .lambda = s.lambda}, clipped_ratio{.low = s.clip_low, .high = s.clip_high},
                    token_mean{}};
 }
@@ -27,10 +31,12 @@ constexpr auto ppo(const ppo_settings& s = {}) noexcept {
 struct ppo_critic_settings {
   double range = 0.2;
 };
-constexpr auto ppo_critic(const ppo_critic_settings& s = {}) noexcept {
+constexpr auto ppo_critic(const ppo_critic_settings& s = {}) {
+  check_setting("ppo_critic", "range", s.range, setting::width);
   return algorithm{no_advantage{}, clipped_value{.range = s.range}, token_mean{}};
 }
 
 }  // namespace paper
+
 RLCORE_ALGORITHM_END
 RLCORE_END

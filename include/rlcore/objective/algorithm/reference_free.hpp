@@ -1,6 +1,7 @@
 // Preferences without a reference model.
 #pragma once
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/aggregation/sequence_mean.hpp"
 #include "rlcore/objective/algorithm/algorithm.hpp"
 #include "rlcore/objective/algorithm/with_likelihood.hpp"
@@ -20,7 +21,9 @@ struct simpo_settings {
   positive beta = 2.0;
   double margin = 1.0, label_smoothing = 0.0;
 };
-constexpr auto simpo(const simpo_settings& s = {}) noexcept {
+constexpr auto simpo(const simpo_settings& s = {}) {
+  check_setting("simpo", "margin", s.margin, setting::finite);
+  check_setting("simpo", "label_smoothing", s.label_smoothing, setting::below_1);
   return algorithm{
       no_advantage{},
       sequence_objective{mean_of<log_prob>{},
@@ -29,7 +32,7 @@ constexpr auto simpo(const simpo_settings& s = {}) noexcept {
 }
 
 /// AlphaPO (Gupta et al. 2025).
-constexpr auto alpha_po(alpha_po_link link = {}) noexcept {
+constexpr auto alpha_po(alpha_po_link link = {}) {
   return algorithm{no_advantage{}, sequence_objective{mean_of<log_prob>{}, link}, pair_mean{}};
 }
 
@@ -38,7 +41,9 @@ struct cpo_settings {
   positive beta = 0.1;
   double label_smoothing = 0.0, likelihood = 1.0;
 };
-constexpr auto cpo(const cpo_settings& s = {}) noexcept {
+constexpr auto cpo(const cpo_settings& s = {}) {
+  check_setting("cpo", "label_smoothing", s.label_smoothing, setting::below_1);
+  check_setting("cpo", "likelihood", s.likelihood, setting::coefficient);
   return with_likelihood(
       algorithm{no_advantage{},
                 sequence_objective{sum_of<log_prob>{}, bradley_terry{.beta = s.beta, .smoothing = s.label_smoothing}},
@@ -47,10 +52,11 @@ constexpr auto cpo(const cpo_settings& s = {}) noexcept {
 }
 
 /// ORPO (Hong et al. 2024): NLL of the chosen tokens plus beta times the odds-ratio term on mean log-probs.
-constexpr auto orpo(orpo_link link = {}) noexcept {
+constexpr auto orpo(orpo_link link = {}) {
   return with_likelihood(algorithm{no_advantage{}, sequence_objective{mean_of<log_prob>{}, link}, pair_mean{}}, 1.0);
 }
 
 }  // namespace paper
+
 RLCORE_ALGORITHM_END
 RLCORE_END

@@ -16,25 +16,24 @@ namespace paper {
 
 /// RLOO (Ahmadian et al. 2024): the mean of the other answers as baseline; REINFORCE on whole sequences. The KL penalty
 /// is in the reward.
-constexpr auto rloo(rlcore::rloo advantage = {}) noexcept {
+constexpr auto rloo(rlcore::rloo advantage = {}) {
   return algorithm{advantage, policy_gradient{}, sequence_mean_token_sum{}};
 }
 
 /// ReMax (Li et al. 2024): the reward of the greedy answer as baseline; REINFORCE on whole sequences.
-constexpr auto remax(rlcore::remax advantage = {}) noexcept {
+constexpr auto remax(rlcore::remax advantage = {}) {
   return algorithm{advantage, policy_gradient{}, sequence_mean_token_sum{}};
 }
 
 /// OPO (Hao et al. 2025): the length-weighted mean of the group as baseline, exactly on policy.
-constexpr auto opo(rlcore::opo advantage = {}) noexcept {
+constexpr auto opo(rlcore::opo advantage = {}) {
   return algorithm{advantage, policy_gradient{}, sequence_mean_token_sum{}};
 }
 
 /// GPG (Chu et al. 2025): group mean as baseline, made up for groups without a signal; the mean over all tokens.
-constexpr auto gpg(rlcore::gpg advantage = {}) noexcept {
-  return algorithm{advantage, policy_gradient{}, token_mean{}};
-}
+constexpr auto gpg(rlcore::gpg advantage = {}) { return algorithm{advantage, policy_gradient{}, token_mean{}}; }
 
 }  // namespace paper
+
 RLCORE_ALGORITHM_END
 RLCORE_END

@@ -1,6 +1,7 @@
 // REINFORCE with PPO's clip and normalisation over the batch.
 #pragma once
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/advantage/reinforce_plus_plus.hpp"
 #include "rlcore/objective/advantage/reinforce_plus_plus_baseline.hpp"
 #include "rlcore/objective/aggregation/token_mean.hpp"
@@ -19,7 +20,8 @@ namespace paper {
 struct reinforce_plus_plus_settings {
   double clip_low = 0.2, clip_high = 0.2;
 };
-constexpr auto reinforce_plus_plus(const reinforce_plus_plus_settings& s = {}) noexcept {
+constexpr auto reinforce_plus_plus(const reinforce_plus_plus_settings& s = {}) {
+  detail::check_clip("reinforce_plus_plus", s.clip_low, s.clip_high);
   return algorithm{rlcore::reinforce_plus_plus{}, clipped_ratio{.low = s.clip_low, .high = s.clip_high}, token_mean{}};
 }
 
@@ -29,11 +31,14 @@ struct reinforce_plus_plus_baseline_settings {
   double clip_low = 0.2, clip_high = 0.2;
   double kl = 1e-5;
 };
-constexpr auto reinforce_plus_plus_baseline(const reinforce_plus_plus_baseline_settings& s = {}) noexcept {
+constexpr auto reinforce_plus_plus_baseline(const reinforce_plus_plus_baseline_settings& s = {}) {
+  detail::check_clip("reinforce_plus_plus_baseline", s.clip_low, s.clip_high);
+  check_setting("reinforce_plus_plus_baseline", "kl", s.kl, setting::coefficient);
   return algorithm{rlcore::reinforce_plus_plus_baseline{},
                    sum{clipped_ratio{.low = s.clip_low, .high = s.clip_high}, scaled{s.kl, k2{}}}, token_mean{}};
 }
 
 }  // namespace paper
+
 RLCORE_ALGORITHM_END
 RLCORE_END

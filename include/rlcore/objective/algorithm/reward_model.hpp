@@ -1,6 +1,7 @@
 // Learning what is preferred.
 #pragma once
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/aggregation/sequence_mean.hpp"
 #include "rlcore/objective/algorithm/algorithm.hpp"
 #include "rlcore/objective/loop/evaluate_sequences.hpp"
@@ -20,14 +21,15 @@ namespace paper {
 struct rm_settings {
   double margin = 0.0;
 };
-constexpr auto rm(const rm_settings& s = {}) noexcept {
+constexpr auto rm(const rm_settings& s = {}) {
+  check_setting("rm", "margin", s.margin, setting::finite);
   return algorithm{no_advantage{},
                    sequence_objective{sum_of<head_score>{}, bradley_terry{.beta = 1.0, .margin = s.margin}},
                    pair_mean{}};
 }
 
 /// With a margin per pair in field::target of the chosen row (Llama 2).
-constexpr auto rm_with_margins() noexcept {
+constexpr auto rm_with_margins() {
   return algorithm{no_advantage{}, sequence_objective{sum_of<head_score>{}, bradley_terry_with_margin{}}, pair_mean{}};
 }
 
@@ -35,7 +37,8 @@ constexpr auto rm_with_margins() noexcept {
 struct centered_rm_settings {
   double coefficient = 0.01;
 };
-constexpr auto centered_rm(const centered_rm_settings& s = {}) noexcept {
+constexpr auto centered_rm(const centered_rm_settings& s = {}) {
+  check_setting("centered_rm", "coefficient", s.coefficient, setting::coefficient);
   return algorithm{no_advantage{},
                    sequence_objective{sum_of<head_score>{},
                                       mixed{bradley_terry{.beta = 1.0}, scaled{s.coefficient, centering_link{}}}},
@@ -43,5 +46,6 @@ constexpr auto centered_rm(const centered_rm_settings& s = {}) noexcept {
 }
 
 }  // namespace paper
+
 RLCORE_ALGORITHM_END
 RLCORE_END

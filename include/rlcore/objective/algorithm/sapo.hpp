@@ -1,6 +1,7 @@
 // Soft Adaptive Policy Optimization.
 #pragma once
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/advantage/group_relative.hpp"
 #include "rlcore/objective/aggregation/sequence_mean_token_mean.hpp"
 #include "rlcore/objective/algorithm/algorithm.hpp"
@@ -15,7 +16,9 @@ namespace paper {
 struct sapo_settings {
   double temperature_positive = 1.0, temperature_negative = 1.05;
 };
-constexpr auto sapo(const sapo_settings& s = {}) noexcept {
+constexpr auto sapo(const sapo_settings& s = {}) {
+  check_setting("sapo", "temperature_positive", s.temperature_positive, setting::positive);
+  check_setting("sapo", "temperature_negative", s.temperature_negative, setting::positive);
   return algorithm{
       group_relative{},
       rlcore::sapo{.temperature_positive = s.temperature_positive, .temperature_negative = s.temperature_negative},
@@ -23,5 +26,6 @@ constexpr auto sapo(const sapo_settings& s = {}) noexcept {
 }
 
 }  // namespace paper
+
 RLCORE_ALGORITHM_END
 RLCORE_END

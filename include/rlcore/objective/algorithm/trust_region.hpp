@@ -1,6 +1,7 @@
 // Policy gradients within a trust region that is not PPO's clip.
 #pragma once
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/advantage/group_relative.hpp"
 #include "rlcore/objective/aggregation/token_mean.hpp"
 #include "rlcore/objective/algorithm/algorithm.hpp"
@@ -20,18 +21,15 @@ RLCORE_ALGORITHM_BEGIN
 namespace paper {
 
 /// DPPO (Qi et al. 2026), by total variation or by KL: tokens that would leave the region get no gradient.
-constexpr auto dppo_tv(rlcore::dppo_tv surrogate = {}) noexcept {
-  return algorithm{group_relative{}, surrogate, token_mean{}};
-}
-constexpr auto dppo_kl(rlcore::dppo_kl surrogate = {}) noexcept {
-  return algorithm{group_relative{}, surrogate, token_mean{}};
-}
+constexpr auto dppo_tv(rlcore::dppo_tv surrogate = {}) { return algorithm{group_relative{}, surrogate, token_mean{}}; }
+constexpr auto dppo_kl(rlcore::dppo_kl surrogate = {}) { return algorithm{group_relative{}, surrogate, token_mean{}}; }
 
 /// DRO (Richemond et al. 2024): policy gradient plus beta / 2 times the squared log-ratio to the old policy.
 struct dro_settings {
   double beta = 1.0;
 };
-constexpr auto dro(const dro_settings& s = {}) noexcept {
+constexpr auto dro(const dro_settings& s = {}) {
+  check_setting("dro", "beta", s.beta, setting::coefficient);
   return algorithm{group_relative{}, sum{policy_gradient{}, scaled{s.beta, against_old{k2{}}}}, token_mean{}};
 }
 
@@ -39,7 +37,8 @@ constexpr auto dro(const dro_settings& s = {}) noexcept {
 struct clip_cov_settings {
   double clip_low = 0.2, clip_high = 0.2;
 };
-constexpr auto clip_cov(const clip_cov_settings& s = {}) noexcept {
+constexpr auto clip_cov(const clip_cov_settings& s = {}) {
+  detail::check_clip("clip_cov", s.clip_low, s.clip_high);
   return algorithm{group_relative{}, except_selected{clipped_ratio{.low = s.clip_low, .high = s.clip_high}},
                    token_mean{}};
 }
@@ -48,11 +47,13 @@ constexpr auto clip_cov(const clip_cov_settings& s = {}) noexcept {
 struct kl_cov_settings {
   double kappa = 1.0;
 };
-constexpr auto kl_cov(const kl_cov_settings& s = {}) noexcept {
+constexpr auto kl_cov(const kl_cov_settings& s = {}) {
+  check_setting("kl_cov", "kappa", s.kappa, setting::coefficient);
   return algorithm{group_relative{}, sum{importance_ratio{}, scaled{s.kappa, only_selected{against_old{absolute{}}}}},
                    token_mean{}};
 }
 
 }  // namespace paper
+
 RLCORE_ALGORITHM_END
 RLCORE_END

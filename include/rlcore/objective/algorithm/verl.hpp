@@ -8,6 +8,7 @@
 
 #include <limits>
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/advantage/gae.hpp"
 #include "rlcore/objective/advantage/gpg.hpp"
 #include "rlcore/objective/advantage/group_relative.hpp"
@@ -45,96 +46,103 @@ namespace verl {
 /// clip_ratio_low, clip_ratio_high, clip_ratio_c.
 struct clip_settings {
   double clip_low = 0.2, clip_high = 0.2, clip_c = 3.0;
-  constexpr dual_clipped_ratio vanilla() const noexcept {
+  constexpr dual_clipped_ratio vanilla() const {
+    check_setting("verl::clip_settings", "clip_low", clip_low, setting::width);
+    check_setting("verl::clip_settings", "clip_high", clip_high, setting::width);
+    check_setting("verl::clip_settings", "clip_c", clip_c, setting::bound_above_1);
     return {.low = clip_low, .high = clip_high, .bound = clip_c};
   }
-  constexpr clipped_ratio plain() const noexcept { return {.low = clip_low, .high = clip_high}; }
+  constexpr clipped_ratio plain() const {
+    check_setting("verl::clip_settings", "clip_low", clip_low, setting::width);
+    check_setting("verl::clip_settings", "clip_high", clip_high, setting::width);
+    return {.low = clip_low, .high = clip_high};
+  }
 };
 
 /// adv_estimator=gae, to be whitened.
-constexpr auto ppo(const clip_settings& s = {}) noexcept { return algorithm{gae{}, s.vanilla(), token_mean{}}; }
+constexpr auto ppo(const clip_settings& s = {}) { return algorithm{gae{}, s.vanilla(), token_mean{}}; }
 /// cliprange_value=0.5; aggregated as the actor's loss.
-constexpr auto ppo_critic(clipped_value loss = {}) noexcept { return algorithm{no_advantage{}, loss, token_mean{}}; }
+constexpr auto ppo_critic(clipped_value loss = {}) { return algorithm{no_advantage{}, loss, token_mean{}}; }
 /// adv_estimator=grpo.
-constexpr auto grpo(const clip_settings& s = {}) noexcept {
-  return algorithm{group_relative{}, s.vanilla(), token_mean{}};
-}
+constexpr auto grpo(const clip_settings& s = {}) { return algorithm{group_relative{}, s.vanilla(), token_mean{}}; }
 /// norm_adv_by_std_in_grpo=False, loss_agg_mode=seq-mean-token-sum-norm; `length` is loss_scale_factor, the
 /// longest response allowed if that is not set.
-constexpr auto dr_grpo(double length, const clip_settings& s = {}) noexcept {
+constexpr auto dr_grpo(double length, const clip_settings& s = {}) {
+  check_setting("verl::dr_grpo", "length", length, setting::positive);
   return algorithm{group_relative{.normalize_by_std = false}, s.vanilla(), row_mean_fixed_length{length}};
 }
 /// The recipe: clip_ratio_high=0.28, clip_ratio_c=10.
-constexpr auto dapo(const clip_settings& s = {.clip_high = 0.28, .clip_c = 10.0}) noexcept {
+constexpr auto dapo(const clip_settings& s = {.clip_high = 0.28, .clip_c = 10.0}) {
   return algorithm{group_relative{}, s.vanilla(), token_mean{}};
 }
 /// adv_estimator=grpo_passk.
-constexpr auto pass_at_k(const clip_settings& s = {}) noexcept {
+constexpr auto pass_at_k(const clip_settings& s = {}) {
   return algorithm{rlcore::pass_at_k{}, s.vanilla(), token_mean{}};
 }
 /// adv_estimator=rloo: a single answer keeps its reward (rloo_vectorized gives it 0).
-constexpr auto rloo(const clip_settings& s = {}) noexcept {
+constexpr auto rloo(const clip_settings& s = {}) {
   return algorithm{rlcore::rloo{.singleton = singleton_group::reward}, s.vanilla(), token_mean{}};
 }
-constexpr auto reinforce_plus_plus(const clip_settings& s = {}) noexcept {
+constexpr auto reinforce_plus_plus(const clip_settings& s = {}) {
   return algorithm{rlcore::reinforce_plus_plus{}, s.vanilla(), token_mean{}};
 }
-constexpr auto reinforce_plus_plus_baseline(const clip_settings& s = {}) noexcept {
+constexpr auto reinforce_plus_plus_baseline(const clip_settings& s = {}) {
   return algorithm{rlcore::reinforce_plus_plus_baseline{}, s.vanilla(), token_mean{}};
 }
-constexpr auto remax(const clip_settings& s = {}) noexcept {
-  return algorithm{rlcore::remax{}, s.vanilla(), token_mean{}};
-}
-constexpr auto opo(const clip_settings& s = {}) noexcept { return algorithm{rlcore::opo{}, s.vanilla(), token_mean{}}; }
+constexpr auto remax(const clip_settings& s = {}) { return algorithm{rlcore::remax{}, s.vanilla(), token_mean{}}; }
+constexpr auto opo(const clip_settings& s = {}) { return algorithm{rlcore::opo{}, s.vanilla(), token_mean{}}; }
 /// adv_estimator=gpg, loss_mode=gpg: the weight counts answers with a non-zero reward, not informative groups.
-constexpr auto gpg() noexcept {
+constexpr auto gpg() {
   return algorithm{rlcore::gpg{.count = gpg_count::nonzero_rewards}, policy_gradient{}, token_mean{}};
 }
 /// loss_mode=gspo: the log of the sequence's ratio is held below 10. Advantages and weights may differ from token to
 /// token, and verl takes any loss_agg_mode, so this is not one_per_sequence.
-constexpr auto gspo(const clip_settings& s = {}) noexcept {
+constexpr auto gspo(const clip_settings& s = {}) {
   return algorithm{group_relative{},
                    at_sequence_level{limited_log_ratio{s.plain(), -std::numeric_limits<double>::infinity(), 10.0}},
                    row_mean_token_mean{}};
 }
 /// loss_mode=geo_mean: clip_ratio_low and clip_ratio_high are widths in log space.
-constexpr auto gmpo(const clip_settings& s = {}) noexcept {
+constexpr auto gmpo(const clip_settings& s = {}) {
   return algorithm{group_relative{}, geometric_mean_ratio{.low = s.clip_low, .high = s.clip_high},
                    row_mean_token_mean{}};
 }
 /// loss_mode=sapo: always seq-mean-token-mean.
-constexpr auto sapo(rlcore::sapo surrogate = {}) noexcept {
+constexpr auto sapo(rlcore::sapo surrogate = {}) {
   return algorithm{group_relative{}, limited_log_ratio{surrogate}, row_mean_token_mean{}};
 }
 /// loss_mode=cispo: both bounds, 1 - clip_ratio_low and 1 + clip_ratio_high.
-constexpr auto cispo(const clip_settings& s = {}) noexcept {
+constexpr auto cispo(const clip_settings& s = {}) {
   return algorithm{group_relative{},
                    limited_log_ratio{rlcore::cispo{ratio_epsilon{.high = s.clip_high, .low = s.clip_low}}},
                    token_mean{}};
 }
 /// loss_mode=clip_cov; the tokens come from clip_covariance.
-constexpr auto clip_cov(const clip_settings& s = {}) noexcept {
+constexpr auto clip_cov(const clip_settings& s = {}) {
   return algorithm{group_relative{}, except_selected{s.plain()}, token_mean{}};
 }
 /// loss_mode=kl_cov with ppo_kl_coef; the tokens come from kl_covariance.
-constexpr auto kl_cov(double ppo_kl_coef = 0.1) noexcept {
+constexpr auto kl_cov(double ppo_kl_coef = 0.1) {
+  check_setting("verl::kl_cov", "ppo_kl_coef", ppo_kl_coef, setting::coefficient);
   return algorithm{group_relative{},
                    sum{importance_ratio{}, scaled{ppo_kl_coef, only_selected{against_old{absolute{}}}}}, token_mean{}};
 }
 /// loss_mode=dppo_tv, dppo_kl: clip_ratio_low and clip_ratio_high bound the divergence.
-constexpr auto dppo_tv(const clip_settings& s = {}) noexcept {
+constexpr auto dppo_tv(const clip_settings& s = {}) {
   return algorithm{group_relative{}, rlcore::dppo_tv{.low = s.clip_low, .high = s.clip_high, .bound = s.clip_c},
                    token_mean{}};
 }
-constexpr auto dppo_kl(const clip_settings& s = {}) noexcept {
+constexpr auto dppo_kl(const clip_settings& s = {}) {
   return algorithm{group_relative{}, rlcore::dppo_kl{.low = s.clip_low, .high = s.clip_high, .bound = s.clip_c},
                    token_mean{}};
 }
 /// loss_mode=dro; dro_beta has no default there.
-constexpr auto dro(double dro_beta) noexcept {
+constexpr auto dro(double dro_beta) {
+  check_setting("verl::dro", "dro_beta", dro_beta, setting::coefficient);
   return algorithm{group_relative{}, sum{policy_gradient{}, scaled{dro_beta, against_old{k2{}}}}, token_mean{}};
 }
 
 }  // namespace verl
+
 RLCORE_ALGORITHM_END
 RLCORE_END

@@ -23,7 +23,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// loss_agg_mode: token-mean, seq-mean-token-mean, seq-mean-token-sum, seq-mean-token-sum-norm.
 enum class aggregation_mode : std::uint8_t {
   token_mean,

@@ -1,6 +1,7 @@
 // The policy gradient with a gamma-shaped weight of the sequence ratio.
 #pragma once
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/advantage/group_relative.hpp"
 #include "rlcore/objective/aggregation/token_mean.hpp"
 #include "rlcore/objective/algorithm/algorithm.hpp"
@@ -15,7 +16,11 @@ namespace paper {
 struct vespo_settings {
   double k_positive = 2.0, lambda_positive = 3.0, k_negative = 3.0, lambda_negative = 2.0;
 };
-constexpr auto vespo(const vespo_settings& s = {}) noexcept {
+constexpr auto vespo(const vespo_settings& s = {}) {
+  check_setting("vespo", "k_positive", s.k_positive, setting::coefficient);
+  check_setting("vespo", "lambda_positive", s.lambda_positive, setting::coefficient);
+  check_setting("vespo", "k_negative", s.k_negative, setting::coefficient);
+  check_setting("vespo", "lambda_negative", s.lambda_negative, setting::coefficient);
   return algorithm{group_relative{},
                    rlcore::vespo{.k_positive = s.k_positive,
                                  .lambda_positive = s.lambda_positive,
@@ -25,5 +30,6 @@ constexpr auto vespo(const vespo_settings& s = {}) noexcept {
 }
 
 }  // namespace paper
+
 RLCORE_ALGORITHM_END
 RLCORE_END

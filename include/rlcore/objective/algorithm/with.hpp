@@ -11,7 +11,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// The algorithm with other advantages.
 template <class Advantage, class Old, class Objective, class Aggregation>
 constexpr auto with_advantage(const algorithm<Old, Objective, Aggregation>& a, Advantage advantage) {

@@ -9,7 +9,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// A pair loss plus `coefficient` times the NLL of the chosen answers: the mean over their tokens (chosen_token_mean:
 /// RPO, CPO, ORPO, the SFT term of TRL's loss lists) or over answers of token means (chosen_sequence_mean: OpenRLHF).
 template <class Pair, class Chosen = chosen_token_mean>
@@ -19,7 +18,7 @@ struct likelihood_regularised {
 };
 
 template <class Chosen = chosen_token_mean, class Advantage, class Objective, class Aggregation>
-constexpr auto with_likelihood(const algorithm<Advantage, Objective, Aggregation>& pair, double coefficient) noexcept {
+constexpr auto with_likelihood(const algorithm<Advantage, Objective, Aggregation>& pair, double coefficient) {
   static_assert(
       detail::per_pair<Aggregation>,
       "rlcore: with_likelihood adds the likelihood of the chosen answers to a loss of pairs, and this algorithm "

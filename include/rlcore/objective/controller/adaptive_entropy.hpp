@@ -8,7 +8,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// After each step: coefficient + delta if the entropy was at most the target, else coefficient - delta, kept within
 /// [lowest, highest]; and the bonus is applied only while the last entropy was at most the target (Skywork-OR1, He et
 /// al. 2025; TRL's use_adaptive_entropy, whose defaults these are). Pure: `updated` returns the next controller.

@@ -8,7 +8,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// coefficient <- coefficient (1 + clip(kl / target - 1, -0.2, 0.2) rows / horizon) after each step (Ziegler et al.
 /// 2019; the defaults are verl's). Pure: `updated` returns the next controller. A batch larger than the horizon counts
 /// as one horizon, so the coefficient never changes by more than 20 % and never turns negative, as the plain formula

@@ -7,7 +7,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// A constant coefficient for the KL in the reward.
 struct fixed_kl {
   double coefficient = 0.001;

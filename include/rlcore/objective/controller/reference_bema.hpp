@@ -13,7 +13,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// BEMA (Block and Zhang 2025): average <- (1 - beta_t) average + beta_t policy, reference = average + alpha_t (policy
 /// - start), with alpha_t = (lag + multiplier t)^-bias_power and beta_t = max((lag + multiplier t)^-ema_power,
 /// lowest_rate). `start` is the policy at step `after`, where `average` begins as well. The defaults are TRL's.
@@ -32,10 +31,10 @@ struct reference_bema {
   template <class Policy, class Start, class Average, class Reference>
   void operator()(std::int64_t step, const Policy& policy, const Start& start, Average&& average,
                   Reference&& reference) const {
-    const auto now = as_view(policy);
-    const auto first = as_view(start);
-    const auto mean = as_view(average);
-    const auto to = as_view(reference);
+    const auto now = detail::vector_of(as_view(policy));
+    const auto first = detail::vector_of(as_view(start));
+    const auto mean = detail::vector_of(as_view(average));
+    const auto to = detail::vector_of(as_view(reference));
     static_assert(
         decltype(now)::rank == 1 && decltype(first)::rank == 1 && decltype(mean)::rank == 1 && decltype(to)::rank == 1,
         "rlcore: parameters are passed as flat vectors");

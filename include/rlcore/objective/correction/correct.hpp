@@ -20,7 +20,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// What one gate saw and did.
 struct gate_report {
   std::string_view level, statistic;

@@ -18,7 +18,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// Bounds of pi_train / pi_rollout, which is the importance weight itself.
 struct train_over_rollout {
   double low, high;

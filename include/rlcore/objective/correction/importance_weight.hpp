@@ -15,7 +15,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// What a weight and a gate see of a row: its live tokens under both policies.
 struct log_ratio_row {
   std::span<const extent_t> position;

@@ -13,7 +13,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// Each token by itself.
 struct token_level {
   static constexpr std::string_view name = "token";

@@ -13,7 +13,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// Sums over rows of u = log train - log rollout; join with += in any order. Means over sequences are means over rows
 /// with live tokens. Everything is 0 if there are none.
 class off_policy_report {

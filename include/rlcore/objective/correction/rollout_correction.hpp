@@ -8,7 +8,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// The policy at the start of the step: token_batch::old_logp. Three policies are involved (decoupled mode).
 struct proximal_policy {
   static constexpr field train = field::old_logp;

@@ -6,7 +6,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// w as it is: unbiased, of unbounded variance.
 struct untreated {
   RLCORE_FN double operator()(double w) const noexcept { return w; }

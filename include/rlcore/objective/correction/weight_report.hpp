@@ -13,7 +13,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// Sums over rows; join the reports of micro-batches and ranks with += in any order. Means over sequences are means
 /// over rows with live tokens. Everything is 0 if there are none.
 class weight_report {

@@ -7,7 +7,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// KL(P || S) = sum_j P_j (log P_j - log S_j), P the teacher, S the student: covers the teacher's modes (Hinton et al.
 /// 2015; beta = 0 of GKD). gradient by z: S_j - P_j. For KL(reference || policy), "full reverse" of a KL penalty, the
 /// reference is the teacher. Infinite where S lacks an entry that P has; the gradient is finite there too.

@@ -8,7 +8,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// KL(policy || reference) over the whole vocabulary: what k1, k2 and k3 estimate from one token, with the exact
 /// gradient of this position (verl's "full", which raises there). The reference is logits_batch::teacher.
 struct full_kl : reverse_kl {

@@ -13,7 +13,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// beta KL(P || M) + (1 - beta) KL(S || M) with M = (1 - beta) S + beta P (GKD, Agarwal et al. 2024). gradient by z:
 /// (1 - beta) S_j ((log S_j - log M_j) - KL(S || M)). beta = 0 is the forward KL and beta = 1 the reverse one by
 /// convention (GKD, Liger, SDPO's alpha): the formula itself is 0 there. The mixture stays in log space.

@@ -7,7 +7,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// -w a logp with a = sg(ref_logp - rollout_logp), the teacher as reference, and field::weight w as prefix_weights
 /// makes it (IW-OPD, TRL). slope: -w a. The weight is no off-policy correction: weighted{} has no part in it.
 struct iw_opd {

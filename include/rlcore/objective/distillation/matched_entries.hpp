@@ -11,7 +11,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// matched_entries{piece, student, teacher}: any entry-wise piece summed over the pairs (student[k], teacher[k]) of
 /// entries that mean the same token, with their probabilities in their own vocabularies, not renormalised. With uld on
 /// the others it is the hybrid loss of GOLD (TRL): sum{scaled{w, matched_entries{generalised_jsd{}, s, t}},

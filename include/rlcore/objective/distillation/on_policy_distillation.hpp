@@ -7,7 +7,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// -a logp with a = sg(ref_logp - rollout_logp), the teacher as reference. slope: -a. The
 /// policy gradient with the negative k1 as advantage (verl "use_policy_gradient"); with weights, see iw_opd.
 struct on_policy_distillation {

@@ -8,7 +8,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// on_support{piece}: any entry-wise piece on the distributions restricted to logits_batch::support and renormalised
 /// there, of the student and of the teacher (support_logp), e.g. on_support{generalised_jsd{0.5}} on the student's top
 /// k (SDPO, TRL). gradient within the support: slope_j - p_j sum(slopes) with the restricted p; 0 outside.

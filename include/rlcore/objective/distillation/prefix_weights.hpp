@@ -9,7 +9,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// w_t = 1 + gamma (1 - sum_{s < t} |a_s| / sum_s |a_s|) over the live tokens of each row, a = teacher_logp -
 /// rollout_logp: early tokens weigh up to 1 + gamma (IW-OPD, TRL, whose defaults these are). It is field::weight of
 /// iw_opd; as a factor of teacher_advantage{}, which is a itself, it makes the same gradient. Slots where the mask is 0

@@ -7,7 +7,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// sg(logp - ref_logp) logp with the teacher as reference: the policy gradient of KL(student || teacher) (SDPO "sampled
 /// token", TRL). slope: logp - ref_logp. The value means nothing; see k1 for the divergence.
 struct sampled_reverse_kl {

@@ -9,7 +9,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// KL(P || alpha P + (1 - alpha) S), 0 < alpha < 1 (DistiLLM, Ko et al. 2024). slope by log S_j: -P_j (1 - alpha) S_j /
 /// M_j.
 struct skew_forward_kl {

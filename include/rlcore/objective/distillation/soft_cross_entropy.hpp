@@ -7,7 +7,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// -sum_j P_j log S_j: the forward KL plus the teacher's entropy, with the same gradient S_j - P_j (OpenRLHF's former
 /// KDLoss). Next to a label: sum{scaled{1 - k, cross_entropy{}}, scaled{k, soft_cross_entropy{}}}.
 struct soft_cross_entropy {

@@ -11,7 +11,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// clamp(sum_{k in support} P_k (log P_k - log S_k), 0, value_most) with neither side renormalised: the teacher's top k
 /// as a server returns them (verl "forward_kl_topk", whose defaults these are). Log-probs below logp_least are taken as
 /// logp_least; where the student's was, and where the sum was clamped, there is no gradient. gradient: S_j P_K - P_j [j

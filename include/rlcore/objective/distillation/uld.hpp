@@ -15,7 +15,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// sum_i |S_(i) - P_(i)| between the probabilities sorted in descending order, the shorter list continued by 0 (ULD,
 /// Boizard et al. 2024; TRL GOLD): the vocabularies may differ in size and meaning. Lists of entries, if given,
 /// restrict the sum to those entries of either model. gradient by z: S_j (sign_j [j in the list] - sum_r S_r sign_r)

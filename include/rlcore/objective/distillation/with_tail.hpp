@@ -9,7 +9,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// with_tail{piece}: any entry-wise piece on the support's entries, with their probabilities in the whole vocabulary,
 /// and on one more entry that has the rest, of student and teacher (SDPO and SDFT "add_tail", TRL). A rest below 1e-7
 /// is taken as 1e-7 and has no gradient. gradient: slope_j - p_j sum(slopes), with the tail's slope handed to the

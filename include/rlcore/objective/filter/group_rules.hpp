@@ -12,7 +12,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// Keeps a group whose rewards differ: largest != smallest, decided on the rewards as they are (DAPO's dynamic
 /// sampling, Yu et al. 2025). A group of one is kept only if `keep_single`.
 struct rewards_differ {

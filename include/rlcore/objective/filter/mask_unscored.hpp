@@ -12,7 +12,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// Sets the mask of all tokens of a row to 0 where its score is NaN (mark_unscored). Estimators with one reward per row
 /// leave such rows out by themselves; those per token (gae, reinforce_plus_plus, remax) know nothing but the mask and
 /// would train the row on a reward of 0 and count it in every mean, so give them, and token_batch::mask, the mask that
@@ -20,7 +19,7 @@ RLCORE_ALGORITHM_BEGIN
 /// for batches with lengths. Returns how many rows were masked; throws std::invalid_argument for other shapes.
 template <class Scores, class Mask>
 std::int64_t mask_unscored(const Scores& scores, Mask&& mask) {
-  const auto score = as_view(scores);
+  const auto score = detail::vector_of(as_view(scores));
   const auto live = as_view(mask);
   using view_type = std::remove_cv_t<decltype(live)>;
   using element = typename view_type::value_type;

@@ -11,7 +11,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// (sum over a group of |A|) * std(rewards), std with n - 1: the key by which TRL's GRPO with a replay buffer keeps and
 /// draws groups. Exactly 0 for a group of one or of equal rewards, NaN if a reward is. Throws std::invalid_argument if
 /// sizes differ.

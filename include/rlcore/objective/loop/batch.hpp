@@ -24,9 +24,10 @@ inline constexpr bool is_per_row<per_row_view<V>> = true;
 
 template <class X>
 RLCORE_FN auto per_row(X&& x) {
-  using view_type = decltype(as_view(std::forward<X>(x)));
+  const auto v = detail::vector_of(as_view(std::forward<X>(x)));
+  using view_type = std::remove_cv_t<decltype(v)>;
   static_assert(view_type::rank == 1, "rlcore: per_row takes a vector with one value for each row");
-  return per_row_view<view_type>{as_view(std::forward<X>(x))};
+  return per_row_view<view_type>{v};
 }
 
 /// One named array: a matrix [rows, tokens], a flat vector of the tokens of packed rows, or one value per row. Made
@@ -44,7 +45,7 @@ struct token_field {
   template <class X>
   requires(!std::is_same_v<std::remove_cvref_t<X>, token_field> && !is_per_row<std::remove_cvref_t<X>>) RLCORE_FN
       token_field(X&& x) {
-    assign(as_view(std::forward<X>(x)));
+    detail::with_vector_or_matrix(as_view(std::forward<X>(x)), [this](const auto& v) { assign(v); });
   }
   template <class V>
   RLCORE_FN token_field(const per_row_view<V>& x) {
@@ -87,8 +88,15 @@ struct token_mask {
   RLCORE_FN token_mask() = default;
   template <class X>
   requires(!std::is_same_v<std::remove_cvref_t<X>, token_mask>) RLCORE_FN token_mask(X&& x) {
-    const auto v = as_view(std::forward<X>(x));
-    using view_type = std::remove_cv_t<decltype(v)>;
+    detail::with_vector_or_matrix(as_view(std::forward<X>(x)), [this](const auto& v) { assign(v); });
+  }
+
+  RLCORE_FN bool present() const noexcept { return bytes != 0; }
+
+ private:
+  template <class V>
+  RLCORE_FN void assign(const V& v) {
+    using view_type = V;
     using element = typename view_type::value_type;
     static_assert(std::is_arithmetic_v<element> && sizeof(element) <= 8,
                   "rlcore: a mask holds bool, integers, float or double; non-zero means the token counts");
@@ -102,8 +110,6 @@ struct token_mask {
     stride = {v.stride[0], 0};
     if constexpr (view_type::rank == 2) shape[1] = v.shape[1], stride[1] = v.stride[1];
   }
-
-  RLCORE_FN bool present() const noexcept { return bytes != 0; }
 };
 
 /// A vector of int32 or int64: lengths or offsets of rows.
@@ -115,7 +121,7 @@ struct integer_list {
   RLCORE_FN integer_list() = default;
   template <class X>
   requires(!std::is_same_v<std::remove_cvref_t<X>, integer_list>) RLCORE_FN integer_list(X&& x) {
-    const auto v = as_view(std::forward<X>(x));
+    const auto v = detail::vector_of(as_view(std::forward<X>(x)));
     using view_type = std::remove_cv_t<decltype(v)>;
     using element = typename view_type::value_type;
     static_assert(view_type::rank == 1 && std::is_integral_v<element> && (sizeof(element) == 4 || sizeof(element) == 8),

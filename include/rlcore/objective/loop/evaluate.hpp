@@ -1,19 +1,19 @@
 // The token loop: loss, gradient and metrics of an objective over a batch, in one pass.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
 
 #include "rlcore/core/as_written.hpp"
+#include "rlcore/core/order.hpp"
 #include "rlcore/exec/executor.hpp"
 #include "rlcore/objective/loop/detail/rows.hpp"
+#include "rlcore/objective/piece/fields_used.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// The report that evaluating an objective returns.
 template <class Objective>
 using report_of = report<detail::structure<Objective>::pieces, detail::structure<Objective>::monitors>;
@@ -124,8 +124,8 @@ template <class Executor, class T, class Report, class F>
 void for_each_chunk(const Executor& exec, const prepared_batch<T>& batch, extent_t items, Report& total, const F& f) {
   // Chunks of about 16k tokens, at most 128 of them: enough to share out, few enough to merge.
   const extent_t tokens = batch.shape.packed ? batch.shape.width : batch.shape.rows * batch.shape.width;
-  const extent_t most = exec.concurrency() == 1 ? 1 : std::min<extent_t>(items, 128);
-  const extent_t chunks = items == 0 ? 0 : std::clamp<extent_t>(tokens / 16384, 1, most);
+  const extent_t most = exec.concurrency() == 1 ? 1 : detail::least<extent_t>(items, 128);
+  const extent_t chunks = items == 0 ? 0 : detail::between<extent_t>(tokens / 16384, 1, most);
   std::atomic_flag merging;  // sums are exact, so the order in which chunks arrive does not matter
   exec.for_each(static_cast<std::size_t>(chunks), [&](std::size_t chunk) {
     const extent_t c = static_cast<extent_t>(chunk);
@@ -158,7 +158,8 @@ inline void check_counts(std::int64_t tokens, std::int64_t sequences, std::int64
 /// `step` counts the whole optimizer step (every micro-batch, every rank), so the reports and gradients of its parts
 /// simply add up. Guaranteed to the bit: the same result for any split into micro-batches, any executor and number of
 /// threads, any strides, and any content of masked slots (NaN included). Throws std::invalid_argument if shapes do not
-/// fit, a field that the objective reads is missing, or the batch holds more tokens than `step`. Allocates nothing.
+/// fit, a field that the objective reads is missing or not in its `reads`, or the batch holds more tokens than `step`.
+/// Allocates nothing.
 template <executor Executor, class Objective, class Aggregation, class T, class Counts>
 report_of<Objective> evaluate(const Executor& exec, const Objective& objective, const Aggregation& aggregation,
                               const token_batch<T>& batch, const Counts& step,
@@ -174,6 +175,7 @@ report_of<Objective> evaluate(const Executor& exec, const Objective& objective, 
     using evaluator = token_loop::row_evaluator<Objective, T>;
     using report_type = report_of<Objective>;
     using shape = detail::structure<Objective>;
+    detail::check_reads_of_all(objective, std::make_index_sequence<piece_count<Objective>>{});
     const auto prepared = token_loop::prepare(batch, gradients, evaluator::reads, shape::outputs);
     for (std::size_t f = 0; f < field_count; ++f)
       if (contains(shape::row_fields, field_at(f)) && prepared.input[f].per_token)

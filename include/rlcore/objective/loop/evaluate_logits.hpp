@@ -1,13 +1,13 @@
 // The logits loop: loss, gradient and metrics of an objective on vectors of logits, in one pass over the positions.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <utility>
 
+#include "rlcore/core/order.hpp"
 #include "rlcore/exec/executor.hpp"
 #include "rlcore/objective/aggregation/aggregation.hpp"
 #include "rlcore/objective/loop/detail/logits.hpp"
@@ -25,13 +25,17 @@ template <class Objective, std::size_t... Index>
 constexpr std::size_t monitors(std::index_sequence<Index...>) noexcept {
   return (std::size_t{0} + ... + monitor_count<piece_type<Index, Objective>>);
 }
+template <class Objective, std::size_t... Index>
+constexpr logits_field reads_of(std::index_sequence<Index...>) noexcept {
+  return (logits_field::none | ... | piece_type<Index, Objective>::reads);
+}
 /// What the pieces expect of the inputs, beyond their presence.
 template <class Objective, std::size_t... Index>
 logits_shape shape_wanted(const Objective& objective, std::index_sequence<Index...>) noexcept {
-  logits_shape s{(logits_field::none | ... | piece_type<Index, Objective>::reads)};
+  logits_shape s{reads_of<Objective>(std::index_sequence<Index...>{})};
   const auto one = [&]<class P>(const P& piece) {
     const auto& inner = innermost(piece);
-    if constexpr (requires { inner.label_count(); }) s.labels = std::min(s.labels, inner.label_count());
+    if constexpr (requires { inner.label_count(); }) s.labels = detail::least(s.labels, inner.label_count());
     if constexpr (requires { inner.target_count(); }) s.targets = inner.target_count();
     s.shares |= contains(P::reads, logits_field::teacher) && !keeps_vocabularies<P>;
   };
@@ -45,7 +49,9 @@ consteval bool check(std::index_sequence<Index...>) {
 template <class Objective, std::size_t... Index>
 std::size_t scratch(const Objective& objective, extent_t vocabulary, extent_t teacher_vocabulary,
                     std::index_sequence<Index...>) noexcept {
-  return std::max({std::size_t{0}, scratch_bytes_of(piece_at<Index>(objective), vocabulary, teacher_vocabulary)...});
+  std::size_t most = 0;
+  ((most = detail::greatest(most, scratch_bytes_of(piece_at<Index>(objective), vocabulary, teacher_vocabulary))), ...);
+  return most;
 }
 
 /// Evaluates entries one after the other and adds them to a report.
@@ -59,16 +65,18 @@ class entry_evaluator {
       : objective_(objective), p_(p), g_(g), scratch_(scratch) {}
 
   void operator()(extent_t i, double weight, report_type& out) noexcept {
+    constexpr logits_field reads = reads_of<Objective>(indices<Objective>);
     logits_position<T> x;
     const logits_batch<T>& b = *p_.batch;
     const extent_t at = p_.position(i);
     x.logits = {b.logits.row(at), b.logits.shape[1], b.logits.stride[1]};
-    if (b.teacher.present()) x.teacher = {b.teacher.row(at), b.teacher.shape[1], b.teacher.stride[1]};
-    if (b.labels.present()) x.label = b.labels[i];
-    if (b.support.present()) x.support = p_.support(i);
-    if (b.support_logp.present()) x.support_logp = p_.support_logp(i);
-    if (b.targets.present()) x.target = {b.targets.row(i), b.targets.shape[1], b.targets.stride[1]};
-    if (b.weight.present()) x.weight = *b.weight.row(i);
+    if (contains(reads, logits_field::teacher))
+      x.teacher = {b.teacher.row(at), b.teacher.shape[1], b.teacher.stride[1]};
+    if (contains(reads, logits_field::label)) x.label = b.labels[i];
+    if (contains(reads, logits_field::support)) x.support = p_.support(i);
+    if (contains(reads, logits_field::support_logp)) x.support_logp = p_.support_logp(i);
+    if (contains(reads, logits_field::target)) x.target = {b.targets.row(i), b.targets.shape[1], b.targets.stride[1]};
+    if (contains(reads, logits_field::weight)) x.weight = *b.weight.row(i);
     x.scratch = scratch_;
     logits_gradient<T> g;
     if (g_.logits.present()) g = {g_.logits.row(at), b.logits.shape[1], g_.logits.stride[1]};
@@ -84,11 +92,25 @@ class entry_evaluator {
     (one<Index>(x, g, weight, out, m), ...);
   }
 
+  /// What a piece does not list in `reads` has no number in it: an entry that does not exist, and NaN.
+  template <class P>
+  RLCORE_FN static void hide_unlisted(logits_position<T>& x) noexcept {
+    static constexpr std::int64_t nowhere = -1;
+    static constexpr T no_number = std::numeric_limits<T>::quiet_NaN();
+    if constexpr (!contains(P::reads, logits_field::label)) x.label = nowhere;
+    if constexpr (!contains(P::reads, logits_field::teacher)) x.teacher = {};
+    if constexpr (!contains(P::reads, logits_field::support)) x.support = {&nowhere, 1, 1, true};
+    if constexpr (!contains(P::reads, logits_field::support_logp)) x.support_logp = {&no_number, 1, 0};
+    if constexpr (!contains(P::reads, logits_field::target)) x.target = {&no_number, 1, 0};
+    if constexpr (!contains(P::reads, logits_field::weight)) x.weight = no_number;
+  }
+
   template <std::size_t Index>
   void one(logits_position<T> x, logits_gradient<T>& g, double weight, report_type& out, std::size_t& m) noexcept {
     using piece = piece_type<Index, Objective>;
     if constexpr (contains(piece::reads, logits_field::teacher) && !keeps_vocabularies<piece>)
       x.logits.size = x.teacher.size = p_.shared;
+    hide_unlisted<piece>(x);
     logits_gradient<T> own = g;
     own.scale = static_cast<T>(weight * coefficient_at<Index>(objective_));
     own.size = x.logits.size;
@@ -135,6 +157,7 @@ template <class Objective, std::size_t... Index>
 void check_settings(const Objective& objective, extent_t vocabulary, extent_t teacher_vocabulary,
                     std::index_sequence<Index...>) {
   const auto one = [&](const auto& piece) {
+    check_entry_reads(innermost(piece));
     if constexpr (requires { piece.check(vocabulary); }) piece.check(vocabulary);
     const auto& inner = innermost(piece);
     if constexpr (requires { inner.check_teacher(teacher_vocabulary); }) inner.check_teacher(teacher_vocabulary);
@@ -196,9 +219,9 @@ logits_report_of<Objective> evaluate_logits(const Executor& exec, const Objectiv
 
     // Chunks of about 64k logits, at most 128 of them; of one per thread where each needs its own scratch memory.
     const extent_t most = exec.concurrency() == 1 ? 1 : scratch ? static_cast<extent_t>(exec.concurrency()) : 128;
-    const extent_t chunks =
-        p.entries == 0 ? 0
-                       : std::clamp<extent_t>(p.entries * vocabulary / 65536, 1, std::min<extent_t>(most, p.entries));
+    const extent_t chunks = p.entries == 0 ? 0
+                                           : detail::between<extent_t>(p.entries * vocabulary / 65536, 1,
+                                                                       detail::least<extent_t>(most, p.entries));
     std::atomic_flag merging;  // sums are exact, so the order in which chunks arrive does not matter
     exec.for_each(static_cast<std::size_t>(chunks), [&](std::size_t chunk) {
       const extent_t c = static_cast<extent_t>(chunk), begin = p.entries * c / chunks,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -9,21 +10,27 @@
 
 #include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/objective/loop/evaluate.hpp"
+#include "rlcore/objective/piece/fields_used.hpp"
 #include "rlcore/objective/piece/preference/link.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
 namespace detail {
 
+template <class Link>
+constexpr field listed() noexcept {
+  if constexpr (requires { Link::reads; })
+    return Link::reads;
+  else
+    return field::none;
+}
+
 /// The fields that a link is shown with one value per row. What a token piece reads besides belongs to tokens.
 template <class Link>
 constexpr field row_fields() noexcept {
   constexpr field shown = field::advantage | field::weight | field::value | field::old_value | field::target |
                           field::selected | field::entropy;
-  if constexpr (requires { Link::reads; })
-    return static_cast<field>(static_cast<unsigned>(Link::reads) & static_cast<unsigned>(shown));
-  else
-    return field::none;
+  return static_cast<field>(static_cast<unsigned>(listed<Link>()) & static_cast<unsigned>(shown));
 }
 
 template <class Score>
@@ -85,7 +92,7 @@ class sequence_rows {
 
   /// What the link is shown of row i, and how many live tokens it has.
   token<double> gather(extent_t i, std::int64_t& live) noexcept {
-    token<double> row{};
+    token<double> row = nothing();
     const auto gathered = gather_(i);
     row.logp = gathered.value, live = gathered.live;
     if constexpr (!std::is_same_v<also, no_gather>) row.gathered = also_(i).value;
@@ -108,6 +115,14 @@ class sequence_rows {
   }
 
  private:
+  /// What a link does not list is no number; what it lists and a row does not have is 0.
+  static token<double> nothing() noexcept {
+    token<double> t{};
+    for (std::size_t f = 0; f < field_count; ++f)
+      if (!contains(detail::listed<Link>(), field_at(f)))
+        t.*field_member<double>[f] = std::numeric_limits<double>::quiet_NaN();
+    return t;
+  }
   static constexpr auto second_score(const Link& link) noexcept {
     if constexpr (std::is_same_v<also, no_gather>)
       return no_gather{};
@@ -189,7 +204,7 @@ void evaluate_batch_link(const Link& link, const prepared_batch<T>& batch, const
     row[k] = rows.gather(i, live[k]);
     total.rows += 1, total.tokens += live[k], total.sequences += live[k] > 0;
   }
-  const double value = link(std::span<const token<double>>(row), std::span<double>(slope));
+  const double value = link(std::span<const token<double>>(row.data(), row.size()), detail::span_of(slope));
   const double weight = aggregation.weight(row_info{1}, step);
   total.units = 1;
   total.piece[0].aggregated.add(weight * value);
@@ -222,6 +237,8 @@ sequence_report_of<Gather, Link> evaluate(const Executor& exec, const sequence_o
                 "rlcore: a link is a token piece, which is shown one sequence as a token, or has the call operator "
                 "pair_term<V, N> operator()(const token<V>& chosen, const token<V>& rejected) const noexcept");
   using rows_type = token_loop::sequence_rows<Gather, Link, T>;
+  check_reads(typename Gather::score{});
+  if constexpr (!batch_link<Link>) detail::check_reads_of_link(objective.link);
   const auto prepared = token_loop::prepare(batch, gradients, rows_type::reads, rows_type::writes);
   for (std::size_t f = 0; f < field_count; ++f)
     if (contains(rows_type::row_fields, field_at(f)) && prepared.input[f].per_token)

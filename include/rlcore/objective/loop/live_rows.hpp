@@ -18,7 +18,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// A mask that is written: any container of bool, integers, float or double, matrix or vector over packed tokens.
 struct mask_output {
   std::byte* data = nullptr;

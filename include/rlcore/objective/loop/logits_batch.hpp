@@ -22,7 +22,7 @@ struct position_matrix {
   RLCORE_FN position_matrix() = default;
   template <class X>
   requires(!std::is_same_v<std::remove_cvref_t<X>, position_matrix>) RLCORE_FN position_matrix(X&& x) {
-    assign(as_view(std::forward<X>(x)));
+    detail::with_vector_or_matrix(as_view(std::forward<X>(x)), [this](const auto& v) { assign(v); });
   }
   RLCORE_FN bool present() const noexcept { return set; }
   RLCORE_FN T* row(extent_t i) const noexcept { return data + i * stride[0]; }
@@ -73,8 +73,14 @@ struct entry_lists {
   requires(!std::is_same_v<std::remove_cvref_t<X>, entry_lists>) RLCORE_FN
       entry_lists(X&& x, integer_list offsets_ = {})
       : offsets(offsets_) {
-    const auto v = as_view(std::forward<X>(x));
-    using view_type = std::remove_cv_t<decltype(v)>;
+    detail::with_vector_or_matrix(as_view(std::forward<X>(x)), [this](const auto& v) { assign(v); });
+  }
+  RLCORE_FN bool present() const noexcept { return shape[1] != 0 && (data != nullptr || vector); }
+
+ private:
+  template <class V>
+  RLCORE_FN void assign(const V& v) {
+    using view_type = V;
     using element = typename view_type::value_type;
     static_assert((view_type::rank == 1 || view_type::rank == 2) && std::is_integral_v<element> &&
                       (sizeof(element) == 4 || sizeof(element) == 8),
@@ -87,7 +93,6 @@ struct entry_lists {
     stride = {v.stride[0], 0};
     if constexpr (view_type::rank == 2) shape[1] = v.shape[1], stride[1] = v.stride[1];
   }
-  RLCORE_FN bool present() const noexcept { return shape[1] != 0 && (data != nullptr || vector); }
 };
 
 /// What an objective on logits may read. Only the inputs that its pieces name have to be there.

@@ -6,7 +6,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// The counts of `batch`, to be used where one call on one rank is the whole optimizer step; otherwise the counts of
 /// all its micro-batches and ranks have to be joined with += first. Throws as evaluate does.
 template <class T>

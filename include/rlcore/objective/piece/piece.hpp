@@ -32,7 +32,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// A node that holds other pieces: sum, scaled.
 template <class N>
 concept composite_piece = requires {

@@ -14,7 +14,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// One step of a row: the token in the row where it ends, and what was thought of it. A hard label is the index of a
 /// class (std::int64_t), a soft one the probabilities of R classes (std::array<T, R>); they are different types, so
 /// neither can be stored as the other.

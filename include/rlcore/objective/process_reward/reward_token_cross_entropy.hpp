@@ -12,7 +12,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// Throws std::invalid_argument unless the tokens are entries of the vocabulary and differ.
 template <std::size_t R>
 void check_reward_tokens(const std::array<std::int64_t, R>& tokens, extent_t vocabulary) {

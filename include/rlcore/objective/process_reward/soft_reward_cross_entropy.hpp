@@ -10,7 +10,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// -sum_r y_r log p_r with p the softmax over R reward tokens and y = logits_batch::targets (OpenRLHF PRM with soft
 /// labels has R = 2 and y = (y, 1 - y), the positive token first; Math-Shepherd, Wang et al. 2024). gradient on those
 /// logits: p_r sum y - y_r. Monitor: whether the largest logit and the largest y agree.

@@ -8,7 +8,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// softplus(v) - y v = -y log sigmoid(v) - (1 - y) log sigmoid(-v): field::value is the head's output at the step,
 /// field::target the label, hard or soft, in [0, 1]. slope by value: sigmoid(v) - y. Monitor: whether both are on the
 /// same side of 1/2.

@@ -7,7 +7,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// (v - y)^2 with field::value v and field::target y at the step (torch mse_loss). slope by value: 2 (v - y).
 struct step_squared_error {
   static constexpr field reads = field::value | field::target;

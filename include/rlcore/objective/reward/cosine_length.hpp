@@ -12,7 +12,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// long + (short - long) (1 + cos(pi min(length / max_length, 1))) / 2, with ends for right and for wrong responses
 /// (Yeo et al. 2025, "Demystifying Long Chain-of-Thought Reasoning", appendix C.1). A right answer earns more if it is
 /// short; a wrong one loses less if it is long, so that thinking on pays. The defaults are TRL's.

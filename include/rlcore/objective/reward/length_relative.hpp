@@ -12,7 +12,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// Kimi k1.5's length reward (Kimi Team 2025, section 2.3.3): with lambda = 1/2 - (length - shortest) / (longest -
 /// shortest) over the answers to one prompt, a right answer gets lambda, a wrong one min(0, lambda), and all get 0 if
 /// they are equally long. To be added to the rewards, times a weight.

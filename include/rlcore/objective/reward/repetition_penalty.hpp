@@ -13,7 +13,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// penalty * (1 - distinct n-grams / n-grams) of a response's token ids; 0 for fewer than n tokens (Yeo et al. 2025,
 /// appendix C.2). The defaults are TRL's.
 struct repetition_penalty {

@@ -8,7 +8,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// One response and its reward so far. A shaping is a callable `double operator()(const response&) const` that returns
 /// the next reward. A reward of NaN marks a row that nobody scored; every shaping leaves it NaN.
 struct response {

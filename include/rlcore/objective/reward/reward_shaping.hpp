@@ -7,7 +7,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// reward_shaping{soft_overlong{...}, scale_truncated{0.5}}: each sees the reward that the one before it returned. The
 /// order is part of the type: whether a penalty is scaled with the reward or added to the scaled one cannot be
 /// confused. What comes next, e.g. clipping and the baseline, is in_order's.

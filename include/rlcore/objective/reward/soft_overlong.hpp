@@ -10,7 +10,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// -factor * clamp((length - (max_length - buffer)) / buffer, 0, limit): 0 up to max_length - buffer, then falling by
 /// `factor` over `buffer` tokens (DAPO, Yu et al. 2025, eq. 13). With limit = 1 it stays at -factor beyond max_length
 /// (the paper, OpenRLHF, MindSpeed-RL, TRL); with limit = infinity it falls on (verl). buffer = 0: -factor * limit

@@ -9,7 +9,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// LCPO (L1, Aggarwal and Welleck 2025). exact: right - rate |target - length|. at_most: right * clamp(rate (target -
 /// length) + slack, 0, 1), where `target` is a budget.
 struct target_length {

@@ -5,7 +5,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// reward * factor for truncated responses (OpenRLHF's stop_properly_penalty_coef from 0 to 1; ProRL, Liu et al. 2025).
 /// Makes a negative reward smaller in size.
 struct scale_truncated {

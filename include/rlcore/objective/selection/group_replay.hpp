@@ -13,7 +13,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// The score by which TRL's replay buffer keeps groups and draws them again in proportion: std(R) sum |A| over the
 /// `group_size` consecutive rows of a prompt, std with n - 1. A group whose rewards are all equal has exactly 0 and is
 /// not stored. scores has one entry per group. Throws std::invalid_argument if sizes do not fit.

@@ -12,7 +12,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// The label of a token belongs to the logits at its own position: heads that judge what they have read (token
 /// classification, process rewards).
 struct at_position {};

@@ -20,7 +20,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// Log-probability and probability of one entry under the student (the policy) and the teacher (the reference), both at
 /// the temperature in force. Teacher members hold nothing unless `reads` names logits_field::teacher.
 template <class V>

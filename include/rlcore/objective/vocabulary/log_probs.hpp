@@ -11,7 +11,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// Which distribution the logits stand for: softmax(s tanh(logits / s) / temperature). It must be the one that was
 /// sampled from, so the temperature is always written out; entropy and log-probs cannot have different ones. With a
 /// logits_batch::support (what top-k or top-p left), the softmax is over those entries alone.

@@ -9,7 +9,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// A set of inputs of one position; combine with |.
 enum class logits_field : unsigned {
   none = 0,

@@ -27,12 +27,12 @@
 #include <type_traits>
 #include <utility>
 
+#include "rlcore/objective/piece/fields_used.hpp"
 #include "rlcore/objective/vocabulary/entry.hpp"
 #include "rlcore/objective/vocabulary/position.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// A logits piece's value of one position and its diagnostics.
 template <std::size_t Monitors = 0>
 struct logits_term {
@@ -126,6 +126,19 @@ double sum_over_vocabulary(const P& piece, const logits_position<T>& x, const lo
     }
   }
   return value.total();
+}
+
+/// Throws std::invalid_argument if an entry-wise piece uses the teacher without listing it in `reads`.
+template <class P>
+RLCORE_FN void check_entry_reads(const P& piece) {
+  if constexpr (entry_piece<P> && !contains(P::reads, logits_field::teacher)) {
+    const entry<traced> e{traced(0.0), traced::from(1), traced(0.0), traced::from(1)};
+    const term<traced> t = piece.template operator()<traced_math, traced>(e);
+    if ((t.value.fields | t.slope.fields) != 0)
+      throw std::invalid_argument("rlcore: " + std::string(P::name) +
+                                  " uses the teacher, which its `reads` does not list; add logits_field::teacher to "
+                                  "`static constexpr logits_field reads`");
+  }
 }
 
 /// Runs a logits piece of either kind.

@@ -7,7 +7,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// -H = sum_j p_j log p_j: minimising it rewards entropy. gradient: p_j (log p_j + H). Entries of -inf count as 0.
 struct negative_entropy {
   static constexpr logits_field reads = logits_field::none;

@@ -2,19 +2,20 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <span>
 
 #include "rlcore/core/elementary.hpp"
+#include "rlcore/core/order.hpp"
 #include "rlcore/simd/math.hpp"
 #include "rlcore/simd/reduce.hpp"
 #include "rlcore/tensor/view.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// A list of integers of 32 or 64 bits: the support of one position.
 struct entry_list {
   const void* data = nullptr;
@@ -38,7 +39,7 @@ struct value_list {
 template <class T>
 RLCORE_NOINLINE pack<T> load_some(const T* from, extent_t stride, extent_t count, T pad) noexcept {
   pack<T> p(pad);
-  const extent_t lanes = std::min<extent_t>(count, pack<T>::lanes);
+  const extent_t lanes = detail::least<extent_t>(count, pack<T>::lanes);
   for (extent_t k = 0; k < lanes; ++k) p.v[k] = from[k * stride];
   return p;
 }
@@ -62,8 +63,11 @@ struct logits_source {
                ? rlcore::load(data + j)
                : load_some(data + j * stride, stride, size - j, -std::numeric_limits<T>::infinity());
   }
-  /// One entry, with the bits it has in a pack.
-  double operator[](extent_t j) const noexcept { return static_cast<double>(load(j).v[0]); }
+  /// One entry, with the bits it has in a pack; NaN for one that is none (of a label that the piece does not list).
+  double operator[](extent_t j) const noexcept {
+    if (j < 0 || j >= size) return std::numeric_limits<double>::quiet_NaN();
+    return static_cast<double>(load(j).v[0]);
+  }
   /// d z / d logit, up to the temperature: 1 - tanh^2.
   RLCORE_FN pack<T> cap_slope(extent_t j) const noexcept {
     const pack<T> t = tanh(raw(j) / pack<T>(softcap));
@@ -135,6 +139,7 @@ struct logits_gradient {
       write_some(j, g);
   }
   void add_at(extent_t j, double slope) const noexcept {
+    if (j < 0 || j >= size) return;  // no entry: the value is NaN already
     if (capped) slope *= capped->cap_slope_at(j);
     data[j * stride] += static_cast<T>(static_cast<double>(scale) * slope);
   }
@@ -151,7 +156,7 @@ struct logits_gradient {
   }
 };
 
-/// All a piece may look at; members that its `reads` does not name hold nothing.
+/// All a piece may look at; in members that its `reads` does not name there is NaN, or an entry that does not exist.
 template <class T>
 struct logits_position {
   logits_source<T> logits, teacher;

@@ -7,7 +7,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// position_weighted{piece}: value and gradient times logits_batch::weight. Monitors are not weighted.
 template <class Piece>
 struct position_weighted {

@@ -9,7 +9,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// softcapped{s, piece}: the piece sees s tanh(logits / s) of the student (Gemma 2; Liger and TRL "softcap"). Teacher
 /// logits are taken as the teacher's final ones. Inside tempered or around it, the cap comes before the temperature.
 template <class Piece>

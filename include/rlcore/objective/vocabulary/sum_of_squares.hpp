@@ -7,7 +7,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// sum_j p_j^2, the chance that two samples agree (verl sum_pi_squared, of the optimal token baseline). gradient:
 /// 2 p_j (p_j - sum p^2).
 struct sum_of_squares {

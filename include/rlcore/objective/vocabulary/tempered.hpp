@@ -9,7 +9,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// tempered{tau, piece}: the piece sees logits / tau of the student and of the teacher; tempered{tau, teacher_tau,
 /// piece} if they differ. No factor tau^2 hides in it: write scaled{tau * tau, tempered{tau, piece}} for gradients
 /// whose size does not depend on tau (Hinton et al. 2015). A support_logp is at the temperature already.

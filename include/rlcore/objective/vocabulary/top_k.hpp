@@ -12,7 +12,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// ids(i, 0 ... k - 1) are the entries of row i of `logits` [positions, V] with the k largest logits, the largest
 /// first, of equal ones the lower entry first; NaN comes last. ids is [positions, k] of any integers. Throws
 /// std::invalid_argument if shapes do not fit. Allocates nothing.

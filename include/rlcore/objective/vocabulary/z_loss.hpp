@@ -7,7 +7,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// lse(z)^2 (PaLM, Chowdhery et al. 2022, with coefficient 1e-4). gradient: 2 lse(z) p. Next to a cross-entropy, its
 /// own setting z_loss is cheaper: one softmax instead of two.
 struct z_loss {

@@ -1,16 +1,15 @@
 // The rows of each group of answers to one prompt, however the caller names the groups.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/core/order.hpp"
 #include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/tensor/span.hpp"
 #include "rlcore/tensor/traits.hpp"
@@ -27,7 +26,7 @@ struct grouped_rows {
 
   std::size_t groups() const noexcept { return begin.size() - 1; }
   std::span<const extent_t> group(std::size_t g) const noexcept {
-    return std::span(order).subspan(begin[g], begin[g + 1] - begin[g]);
+    return {order.data() + begin[g], begin[g + 1] - begin[g]};
   }
 };
 
@@ -36,19 +35,16 @@ inline grouped_rows group_consecutive(extent_t rows, std::int64_t group_size) {
     throw std::invalid_argument("rlcore: " + std::to_string(rows) + " rewards do not divide into groups of " +
                                 std::to_string(group_size));
   grouped_rows result;
-  result.order.resize(static_cast<std::size_t>(rows));
-  std::iota(result.order.begin(), result.order.end(), extent_t{0});
+  result.order = counted<extent_t>(static_cast<std::size_t>(rows));
   for (extent_t row = group_size; row <= rows; row += group_size) result.begin.push_back(static_cast<std::size_t>(row));
   return result;
 }
 
 inline grouped_rows group_by_name(const scratch_vector<std::int64_t>& name) {
   grouped_rows result;
-  result.order.resize(name.size());
-  std::iota(result.order.begin(), result.order.end(), extent_t{0});
+  result.order = counted<extent_t>(name.size());
   const auto name_of = [&](extent_t row) { return name[static_cast<std::size_t>(row)]; };
-  std::stable_sort(result.order.begin(), result.order.end(),
-                   [&](extent_t a, extent_t b) { return name_of(a) < name_of(b); });
+  sort_stably(result.order, [&](extent_t a, extent_t b) { return name_of(a) < name_of(b); });
   for (std::size_t k = 1; k <= result.order.size(); ++k)
     if (k == result.order.size() || name_of(result.order[k]) != name_of(result.order[k - 1])) result.begin.push_back(k);
   return result;
@@ -62,7 +58,7 @@ grouped_rows group_rows(extent_t rows, const Groups& groups) {
     static_assert(!std::is_floating_point_v<Groups>, "rlcore: the size of a group is an integer; write 8, not 8.0");
     return group_consecutive(rows, static_cast<std::int64_t>(groups));
   } else {
-    const auto group = as_view(groups);
+    const auto group = vector_of(as_view(groups));
     using view_type = std::remove_cv_t<decltype(group)>;
     static_assert(view_type::rank == 1 && std::is_integral_v<typename view_type::value_type>,
                   "rlcore: groups is the size of a group, or a vector of integers with the prompt of each row");
@@ -76,5 +72,6 @@ grouped_rows group_rows(extent_t rows, const Groups& groups) {
 }
 
 }  // namespace detail
+
 RLCORE_ALGORITHM_END
 RLCORE_END

@@ -1,13 +1,13 @@
 // What all estimators with one reward per row share: unscored rows, groups, the mean and deviation of a group.
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <span>
 #include <stdexcept>
 #include <string>
 
+#include "rlcore/core/order.hpp"
 #include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/objective/advantage/detail/groups.hpp"
 
@@ -18,7 +18,7 @@ namespace detail {
 /// One number per row in double. Throws std::invalid_argument if one is infinite; NaN passes.
 template <class Numbers>
 scratch_vector<double> read_numbers(const char* what, const Numbers& numbers) {
-  const auto v = as_view(numbers);
+  const auto v = vector_of(as_view(numbers));
   static_assert(std::remove_cv_t<decltype(v)>::rank == 1,
                 "rlcore: this estimator takes a vector with one value per row; sum the rewards of tokens with "
                 "row_totals, or use an estimator of [rows, tokens] such as gae");
@@ -48,7 +48,7 @@ scratch_vector<double> read_lengths(const Lengths& lengths, std::size_t rows) {
 
 template <class Numbers>
 void write_numbers(const char* what, const scratch_vector<double>& from, Numbers& numbers) {
-  const auto v = as_view(numbers);
+  const auto v = vector_of(as_view(numbers));
   using view_type = std::remove_cv_t<decltype(v)>;
   static_assert(view_type::rank == 1, "rlcore: rewards and advantages are vectors with one value per row");
   if (v.shape[0] != static_cast<extent_t>(from.size()))
@@ -67,7 +67,7 @@ struct group_summary {
   explicit group_summary(std::span<const double> reward) {
     if (reward.empty()) return;
     double low = reward[0], high = reward[0], sum = 0;
-    for (const double r : reward) low = std::min(low, r), high = std::max(high, r), sum += r;
+    for (const double r : reward) low = least(low, r), high = greatest(high, r), sum += r;
     flat = low == high;
     mean = flat ? low : sum / static_cast<double>(reward.size());
     if (flat) return;
@@ -93,8 +93,8 @@ scratch_vector<double> each_scored_group(const scratch_vector<double>& reward, c
     }
     if (row.empty()) continue;
     group_advantage.assign(row.size(), 0.0);
-    one_group(std::span<const double>(group_reward), std::span<const std::size_t>(row),
-              std::span<double>(group_advantage));
+    one_group(std::span<const double>(group_reward.data(), row.size()),
+              std::span<const std::size_t>(row.data(), row.size()), span_of(group_advantage));
     for (std::size_t k = 0; k < row.size(); ++k) advantage[row[k]] = group_advantage[k];
   }
   return advantage;
@@ -109,5 +109,6 @@ void outcome_advantages(const Rewards& rewards, const Groups& groups, Advantages
 }
 
 }  // namespace detail
+
 RLCORE_ALGORITHM_END
 RLCORE_END

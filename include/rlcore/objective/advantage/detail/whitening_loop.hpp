@@ -1,10 +1,10 @@
 // The three passes of whitening over rows of masked tokens.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
+#include "rlcore/core/order.hpp"
 #include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/exec/executor.hpp"
 #include "rlcore/objective/advantage/detail/token_block.hpp"
@@ -60,7 +60,7 @@ std::size_t stage(const Block& block, std::uint64_t bits, double fill, double* x
     return tokens;
   }
   const std::size_t live = block.read_live(bits, x);
-  std::fill(x + live, x + tokens, fill);
+  detail::fill(x + live, x + tokens, fill);
   return live;
 }
 

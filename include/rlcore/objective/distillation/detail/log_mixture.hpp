@@ -36,5 +36,6 @@ RLCORE_FN V log_add(const V& x, const V& y) noexcept {
 }
 
 }  // namespace detail
+
 RLCORE_ALGORITHM_END
 RLCORE_END

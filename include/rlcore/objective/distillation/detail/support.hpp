@@ -39,5 +39,6 @@ void scatter_slopes(const logits_position<T>& x, const normalizer<T>& n, double 
 }
 
 }  // namespace detail
+
 RLCORE_ALGORITHM_END
 RLCORE_END

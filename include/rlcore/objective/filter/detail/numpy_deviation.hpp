@@ -48,5 +48,6 @@ T numpy_deviation(std::span<const T> x) noexcept {
 }
 
 }  // namespace detail
+
 RLCORE_ALGORITHM_END
 RLCORE_END

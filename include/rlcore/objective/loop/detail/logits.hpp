@@ -1,13 +1,13 @@
 // From the inputs of a logits objective to pointers and strides; every mismatch is reported here, before the loop.
 #pragma once
 
-#include <algorithm>
 #include <limits>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 
 #include "rlcore/core/as_written.hpp"
+#include "rlcore/core/order.hpp"
 #include "rlcore/objective/loop/detail/stage.hpp"
 #include "rlcore/objective/loop/logits_batch.hpp"
 #include "rlcore/objective/vocabulary/logits_piece.hpp"
@@ -95,7 +95,7 @@ prepared_logits<T> prepare(const logits_batch<T>& b, const logits_shape& wanted)
   p.shared = b.logits.shape[1];
   const std::string is = to_string<2>(b.logits.shape);
   if (reads_it(logits_field::teacher)) {
-    const extent_t smaller = std::min(b.logits.shape[1], b.teacher.shape[1]);
+    const extent_t smaller = detail::least(b.logits.shape[1], b.teacher.shape[1]);
     if (b.teacher.vector || b.teacher.shape[0] != b.logits.shape[0])
       throw std::invalid_argument("rlcore: the teacher's logits are " + to_string<2>(b.teacher.shape) +
                                   ", the logits are " + is);
@@ -143,7 +143,7 @@ prepared_logits<T> prepare(const logits_batch<T>& b, const logits_shape& wanted)
     throw std::invalid_argument("rlcore: support_logp is " + to_string<2>(b.support_logp.shape) + ", the support is " +
                                 to_string<2>(b.support.shape));
   // Values, where they will be read.
-  const extent_t labels = std::min(wanted.labels, b.logits.shape[1]);
+  const extent_t labels = detail::least(wanted.labels, b.logits.shape[1]);
   for (extent_t i = 0; i < p.entries; ++i) {
     if (selected) {
       const std::int64_t at = b.positions[i];

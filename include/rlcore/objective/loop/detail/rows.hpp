@@ -1,11 +1,11 @@
 // All rows of a batch: weight, pieces, gradient, report.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 
+#include "rlcore/core/order.hpp"
 #include "rlcore/objective/aggregation/aggregation.hpp"
 #include "rlcore/objective/loop/detail/shape.hpp"
 #include "rlcore/objective/loop/detail/stage.hpp"
@@ -47,7 +47,7 @@ class row_driver {
   row_driver(const prepared_batch<T>& batch, field reads, field writes, kernel run, const void* objective, void* sums,
              bool silent = false) noexcept
       : batch_(batch), run_(run), objective_(objective), sums_(sums), writes_(batch.wants_gradients && !silent) {
-    std::fill(all_live_, all_live_ + width, mask_lane<T>(-1));
+    detail::fill(all_live_, all_live_ + width, mask_lane<T>(-1));
     for (std::size_t f = 0; f < field_count; ++f) {
       const bool write = contains(writes, field_at(f));
       if (field_at(f) == field::gathered) {
@@ -73,7 +73,7 @@ class row_driver {
   }
 
   /// What field::gathered is for the next row.
-  void show_gathered(T x) noexcept { std::fill(input_[gathered_index], input_[gathered_index] + width, x); }
+  void show_gathered(T x) noexcept { detail::fill(input_[gathered_index], input_[gathered_index] + width, x); }
 
   /// Live tokens of row i.
   std::int64_t live(extent_t i) const noexcept {
@@ -150,7 +150,7 @@ class row_driver {
     const extent_t offset = batch_.offset(i);
     for (const std::size_t f : token_inputs_) source_[f] = batch_.input[f].row(i, offset);
     for (const std::size_t f : row_inputs_) {
-      std::fill(input_[f], input_[f] + width, *batch_.input[f].row(i, offset));
+      detail::fill(input_[f], input_[f] + width, *batch_.input[f].row(i, offset));
       at_.input[f] = input_[f];
     }
     for (const std::size_t f : outputs_) target_[f] = batch_.output[f].row(i, offset);

@@ -123,5 +123,6 @@ inline void check_mask(const token_mask& m, const row_shape& s) {
 }
 
 }  // namespace detail
+
 RLCORE_ALGORITHM_END
 RLCORE_END

@@ -1,12 +1,12 @@
 // From one row of strided memory to whole packs of contiguous memory.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <limits>
 
+#include "rlcore/core/order.hpp"
 #include "rlcore/objective/loop/batch.hpp"
 #include "rlcore/objective/loop/detail/row.hpp"
 
@@ -27,7 +27,7 @@ inline void stage_values(const T* from, extent_t stride, std::size_t count, std:
     std::memcpy(to, from, count * sizeof(T));
   else
     for (std::size_t k = 0; k < count; ++k) to[k] = from[static_cast<extent_t>(k) * stride];
-  std::fill(to + count, to + padded, T(0));
+  detail::fill(to + count, to + padded, T(0));
 }
 
 /// One mask element as truth: any bit of an integer, any bit but the sign of a floating value (-0 is not live).
@@ -92,7 +92,7 @@ inline void stage_mask(const token_mask& m, const std::byte* from, std::size_t c
     for (std::size_t k = 0; k < count; ++k)
       to[k] = -static_cast<mask_lane<T>>(live(from + static_cast<extent_t>(k) * step));
   });
-  std::fill(to + count, to + padded, mask_lane<T>(0));
+  detail::fill(to + count, to + padded, mask_lane<T>(0));
 }
 
 }  // namespace token_loop

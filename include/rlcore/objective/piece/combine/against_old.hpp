@@ -5,7 +5,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// against_old{divergence}: a divergence that is made for ref_logp, taken to old_logp instead.
 ///
 /// sum{policy_gradient{}, scaled{beta, against_old{k2{}}}} is DRO (Richemond et al. 2024; verl "dro"):

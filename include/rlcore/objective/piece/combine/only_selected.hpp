@@ -7,7 +7,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// only_selected{piece}: value and slope where field::selected is not 0, and exactly 0 elsewhere, whatever the piece
 /// says there. The tokens left out still count in every denominator. Monitors are not masked.
 ///

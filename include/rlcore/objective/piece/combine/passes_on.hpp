@@ -11,7 +11,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// Whether P's slope deliberately is not the derivative of its value: some factor of it is held constant.
 template <class P>
 constexpr bool stops_gradient_of() noexcept {

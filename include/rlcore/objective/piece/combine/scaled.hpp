@@ -3,17 +3,19 @@
 
 #include <cstddef>
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// scaled{c, piece}: enters the loss c times; the report shows the piece's own value, not multiplied.
 template <class Node>
 struct scaled {
   static constexpr std::size_t pieces = piece_count<Node>;
   double scale;
   [[no_unique_address]] Node node;
+
+  constexpr void check_settings() const { check_setting("scaled", "scale", scale, setting::finite); }
 
   constexpr scaled(double scale_, Node node_) : scale(scale_), node(node_) {}
 

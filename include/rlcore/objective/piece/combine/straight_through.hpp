@@ -8,7 +8,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// straight_through{a, b}: reports a, descends b. straight_through{clamped_k3{}, k2{}} is verl's "k3+"; see
 /// with_kl_gradient. If both gather something over the row, it must be the same.
 template <class Value, class Slope>

@@ -7,7 +7,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// sum{a, b, ...}: the loss is the sum of the pieces' losses, each reported on its own. Sums of sums are flattened.
 template <class... Nodes>
 struct sum;

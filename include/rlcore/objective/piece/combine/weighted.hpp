@@ -5,7 +5,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// weighted{piece}: value and slope times field::weight, after the piece's own clipping (verl's order). Monitors are
 /// not weighted. A piece that has a ratio to the rollout policy, or a weight inside, is corrected already.
 ///

@@ -3,12 +3,12 @@
 
 #include <string_view>
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/piece/divergence/gradient_at_clamp.hpp"
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// min(e^c - 1 - c, value_limit) with c = clamp(ref_logp - logp, -limit, limit): verl's "low_var_kl".
 ///
 /// slope: 1 - e^c. With gradient_at_clamp::cut, as in verl, it is 0 beyond either limit: with the defaults a token gets
@@ -20,6 +20,11 @@ struct limited_k3 {
   static constexpr std::string_view name = "kl";
   static constexpr bool stops_gradient = Gradient == gradient_at_clamp::pass;
   double limit = 20.0, value_limit = 10.0;
+
+  constexpr void check_settings() const {
+    check_setting("clamped_k3", "limit", limit, setting::bound);
+    check_setting("clamped_k3", "value_limit", value_limit, setting::bound);
+  }
 
   template <class Math, class V>
   RLCORE_FN term<V> operator()(const token<V>& t) const noexcept {

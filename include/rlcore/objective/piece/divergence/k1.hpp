@@ -7,7 +7,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// d = logp - ref_logp: unbiased as a value. Its slope is 1, whose expectation under the policy is zero, so as a loss
 /// it gives no signal: an objective refuses it unless it is wrapped in accept_zero_gradient.
 struct k1 {

@@ -7,7 +7,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// d^2 / 2 with d = logp - ref_logp (Schulman 2020; verl's "mse"). The slope d has the gradient of KL(policy ||
 /// reference) as its on-policy expectation.
 struct k2 {

@@ -7,7 +7,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// e^-d - 1 + d with d = logp - ref_logp (Schulman 2020; GRPO; TRL's beta term). Never negative. slope: 1 - e^-d, whose
 /// on-policy expectation is the gradient of KL(reference || policy), the other direction. Computed without the
 /// cancellation near d = 0 that its definition has.

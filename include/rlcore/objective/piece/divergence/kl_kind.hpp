@@ -10,7 +10,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// verl's kl or k1, abs, mse or k2, low_var_kl or k3 (clamped).
 enum class kl_kind : std::uint8_t { k1, absolute, k2, k3 };
 

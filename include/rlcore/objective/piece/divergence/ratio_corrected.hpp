@@ -7,7 +7,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// r v with r = exp(logp - old_logp) and v the value of another estimator. slope: r (v + v'), the product rule, since r
 /// depends on logp as well. With d = logp - ref_logp:
 ///

@@ -5,7 +5,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// stop_gradient(min(r, bound)) v with r = exp(logp - old_logp): value w v, slope w v'. The slope of
 /// ratio_weighted{k2{}} is w d, the gradient of KL(policy || reference) from an older policy's tokens with a bounded
 /// weight. straight_through{value_clamped{k3{}}, ratio_weighted{k2{}}} is OpenRLHF's kl.unbiased_gradient, whose bound

@@ -16,7 +16,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// sum over t of s v_t with s = exp(mean over the row of logp - old_logp) and v a divergence: TRL's
 /// use_bias_correction_kl with importance_sampling_level = "sequence". slope of the sum by logp_t, s included:
 /// s v_t' + (s / n) sum over r of v_r.

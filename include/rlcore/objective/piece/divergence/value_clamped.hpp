@@ -6,7 +6,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// clamp(value, low, high) of another piece: OpenRLHF limits k1, k2 and k3 so. slope: the piece's own, and with
 /// gradient_at_clamp::cut 0 where its value lies outside of [low, high]; a slope that has overflown there is cut too,
 /// not multiplied by zero. value_clamped{k3{}} is OpenRLHF's k3.

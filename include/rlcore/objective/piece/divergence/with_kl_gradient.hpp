@@ -6,7 +6,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// The names that end in "+" in verl, e.g. with_kl_gradient(clamped_k3{}) for k3+: the value of `estimator`, and the
 /// slope logp - ref_logp, whose on-policy expectation is the gradient of KL(policy || reference). It makes k1 and
 /// absolute usable as losses.

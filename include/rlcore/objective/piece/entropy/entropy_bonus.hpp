@@ -6,7 +6,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// -coefficient H: rewards entropy. The report shows H itself.
 constexpr scaled<token_entropy> entropy_bonus(double coefficient) noexcept { return {-coefficient, token_entropy{}}; }
 

@@ -7,7 +7,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// H, with slope 1 by field::entropy: its gradient goes to the entropy output, not to logp.
 struct token_entropy {
   static constexpr field reads = field::entropy;

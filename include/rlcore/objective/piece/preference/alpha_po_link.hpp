@@ -3,11 +3,11 @@
 
 #include <string_view>
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/piece/preference/pair.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// The logistic loss of z = beta (a(chosen) - a(rejected)) - margin with a(x) = (1 - e^{-alpha x}) / alpha: AlphaPO
 /// (Gupta et al. 2025; TRL's CPO with alpha). Use on mean_of<log_prob>. alpha 0 is SimPO. The defaults of beta and
 /// margin are TRL's (simpo_gamma).
@@ -22,6 +22,12 @@ struct alpha_po_link {
   double alpha = 0.25;
   positive beta = 0.1;
   double margin = 0.5, smoothing = 0.0;
+
+  constexpr void check_settings() const {
+    check_setting("alpha_po_link", "alpha", alpha, setting::finite);
+    check_setting("alpha_po_link", "margin", margin, setting::finite);
+    check_setting("alpha_po_link", "smoothing", smoothing, setting::below_1);
+  }
 
   template <class Math, class V>
   RLCORE_FN pair_term<V, 3> operator()(const token<V>& chosen, const token<V>& rejected) const noexcept {

@@ -1,15 +1,15 @@
 // Alignment by distributions: the quantiles of the policy's preferences against those of the reference's.
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <numeric>
 #include <span>
 #include <stdexcept>
 #include <string_view>
 
+#include "rlcore/core/order.hpp"
 #include "rlcore/core/scratch_vector.hpp"
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/piece/preference/pair.hpp"
 #include "rlcore/objective/piece/score/reference_log_prob.hpp"
 
@@ -19,10 +19,8 @@ namespace detail {
 
 /// Positions in ascending order of x; equal numbers keep their order, NaN comes last.
 inline scratch_vector<std::size_t> ascending(const scratch_vector<double>& x) {
-  scratch_vector<std::size_t> order(x.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return std::isnan(x[b]) ? !std::isnan(x[a]) : x[a] < x[b]; });
+  auto order = counted<std::size_t>(x.size());
+  sort_stably(order, [&](std::size_t a, std::size_t b) { return std::isnan(x[b]) ? !std::isnan(x[a]) : x[a] < x[b]; });
   return order;
 }
 
@@ -46,6 +44,8 @@ struct aot_link {
   static constexpr std::string_view name = "aot";
   positive beta = 0.1;
   double smoothing = 0.0;
+
+  constexpr void check_settings() const { check_setting("aot_link", "smoothing", smoothing, setting::below_1); }
 
   double operator()(std::span<const token<double>> rows, std::span<double> slope) const {
     detail::check_pairs(rows.size(), slope.size());

@@ -6,11 +6,11 @@
 #include <string_view>
 
 #include "rlcore/core/scratch_vector.hpp"
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/piece/preference/aot_link.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// The mean over k of the logistic loss (with smoothing) of beta (c_k - r_k): c, r the sorted scores of chosen (even)
 /// and rejected (odd) rows (AOT, Melnyk et al. 2024; TRL "aot_unpaired"). A link of all rows of a step on
 /// sum_of<log_ratio_to_reference>. The chosen row and the rejected row of rank k get opposite slopes. Equal scores keep
@@ -20,6 +20,10 @@ struct aot_unpaired_link {
   static constexpr std::string_view name = "aot_unpaired";
   positive beta = 0.1;
   double smoothing = 0.0;
+
+  constexpr void check_settings() const {
+    check_setting("aot_unpaired_link", "smoothing", smoothing, setting::below_1);
+  }
 
   double operator()(std::span<const token<double>> rows, std::span<double> slope) const {
     detail::check_pairs(rows.size(), slope.size());

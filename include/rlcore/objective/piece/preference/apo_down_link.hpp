@@ -7,7 +7,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// sigmoid(beta chosen) + sigmoid(-beta (chosen - rejected)): APO-down (D'Oosterlinck et al. 2024, equation 8; TRL
 /// "apo_down"): both answers down, the rejected one more. slopes with a = beta chosen, z = beta (chosen - rejected):
 /// beta (s(a) s(-a) - s(z) s(-z)), beta s(z) s(-z).

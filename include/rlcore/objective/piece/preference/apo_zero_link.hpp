@@ -7,7 +7,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// sigmoid(-beta chosen) + sigmoid(beta rejected): APO-zero (D'Oosterlinck et al. 2024, equation 7; TRL "apo_zero"):
 /// the chosen answer up, the rejected one down. slopes: -beta s (1 - s), beta s (1 - s), each s of its own side.
 struct apo_zero_link {

@@ -1,14 +1,14 @@
 // A binary classifier whose logit is the implicit reward.
 #pragma once
 
-#include <algorithm>
 #include <string_view>
 
+#include "rlcore/core/order.hpp"
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/piece/preference/kto_link.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// softplus(-s (beta u - shift)), s = 1 for a desirable row (field::target 1) and -1 for an undesirable one (0): BCO
 /// (Jung et al. 2024). A link of single rows for sum_of<log_ratio_to_reference>. `shift` is the running mean of all
 /// rewards beta u, a constant, and has no default: see running_mean. slope: -s beta sigmoid(-s (beta u - shift)).
@@ -19,6 +19,8 @@ struct bco_link {
   static constexpr auto monitors = kto_link::monitors;
   double shift;
   positive beta;
+
+  constexpr void check_settings() const { check_setting("bco_link", "shift", shift, setting::finite); }
 
   constexpr explicit bco_link(double shift_, positive beta_ = 0.1) noexcept : shift(shift_), beta(beta_) {}
 
@@ -35,7 +37,7 @@ struct bco_link {
 /// What an undesirable row weighs if a classifier gives its prompt the probability p of being a desirable row's: the
 /// odds p / (1 - p + 1e-8), kept within [lowest, highest]. Desirable rows weigh 1. The defaults are TRL's.
 inline double udm_weight(double p, double lowest = 0.5, double highest = 10.0) noexcept {
-  return std::clamp(p / (1 - p + 1e-8), lowest, highest);
+  return detail::between(p / (1 - p + 1e-8), lowest, highest);
 }
 
 RLCORE_ALGORITHM_END

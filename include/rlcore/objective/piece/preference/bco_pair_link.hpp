@@ -7,7 +7,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// softplus(-c) + softplus(r) with c = beta chosen, r = beta rejected: BCO on pairs, without a reward shift (Jung et
 /// al. 2024; TRL "bco_pair"). slopes: -beta sigmoid(-c), beta sigmoid(r).
 struct bco_pair_link {

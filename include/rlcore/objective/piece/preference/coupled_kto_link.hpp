@@ -9,7 +9,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// The mean over all rows of sigmoid(-beta (c - k_r)) for chosen (even) and sigmoid(beta (r - k_c)) for rejected (odd)
 /// rows, where k_c = max(0, mean c), k_r = max(0, mean r): the even-sampling KTO that OpenRLHF had until March 2026.
 /// Unlike kto_link, its baselines are those of the other side's own answers and are not constants, so every row gets a

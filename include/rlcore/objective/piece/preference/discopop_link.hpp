@@ -7,7 +7,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// (1 - m) softplus(-z) + m e^-z with m = sigmoid(z / temperature), z = beta (chosen - rejected): DiscoPOP (Lu et al.
 /// 2024, log-ratio modulated loss; TRL "discopop"). m e^-z is taken as one exponential, so far on the left it is 0 and
 /// not 0 * infinity. slope by chosen:

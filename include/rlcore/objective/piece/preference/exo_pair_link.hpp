@@ -9,7 +9,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// How much the annotators doubt a label: in (0, 1), anything else throws std::invalid_argument. There is no loss for
 /// 0: the KL to a certain preference is infinite.
 struct label_doubt {

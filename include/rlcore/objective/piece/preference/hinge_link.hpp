@@ -7,7 +7,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// max(0, 1 - z), z = beta (chosen - rejected): SLiC (Zhao et al. 2023), RSO (Liu et al. 2024); TRL "hinge".
 /// slope by chosen: -beta below the margin, 0 at it and beyond (as PyTorch's relu).
 struct hinge_link {

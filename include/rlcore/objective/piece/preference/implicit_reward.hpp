@@ -11,7 +11,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// u: the reverse KL, that is plain DPO.
 struct reverse_kl_reward {
   template <class Math, class V>

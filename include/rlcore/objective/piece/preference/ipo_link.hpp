@@ -7,7 +7,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// (chosen - rejected - 1 / (2 beta))^2 with slope 2 (...) by chosen: IPO (Azar et al. 2024, their tau is beta).
 /// On mean_of<log_ratio_to_reference> it is what the authors confirmed and TRL computes; on sum_of it is OpenRLHF's.
 /// The two differ by the lengths of the sequences, which is why the gather has to be named.

@@ -11,7 +11,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// The constant that KTO compares with: an estimate of KL(policy || reference), never negative. There is none by
 /// default; take it from mismatched_kl, or say what it is, e.g. kto_baseline(0). Throws std::invalid_argument for a
 /// negative number or NaN. A number has no gradient: the baseline is detached by its type.

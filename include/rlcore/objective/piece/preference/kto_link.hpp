@@ -4,13 +4,13 @@
 #include <array>
 #include <string_view>
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/piece/preference/kto_baseline.hpp"
 #include "rlcore/objective/piece/preference/label_sign.hpp"
 #include "rlcore/objective/piece/preference/link.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// weight sigmoid(-z), z = s beta (u - kl), s = 1 for a desirable row (field::target 1) and -1 for an undesirable one
 /// (0): KTO (Ethayarajh et al. 2024; TRL "kto"). A link of single rows for sum_of<log_ratio_to_reference>. The weights
 /// of the two classes are to balance them: desirable_weight * desirable rows over undesirable_weight * undesirable rows
@@ -23,6 +23,11 @@ struct kto_link {
   kto_baseline kl;
   positive beta = 0.1;
   double desirable_weight = 1.0, undesirable_weight = 1.0;
+
+  constexpr void check_settings() const {
+    check_setting("kto_link", "desirable_weight", desirable_weight, setting::coefficient);
+    check_setting("kto_link", "undesirable_weight", undesirable_weight, setting::coefficient);
+  }
 
   template <class Math, class V>
   RLCORE_FN term<V, 3> operator()(const token<V>& row) const noexcept {

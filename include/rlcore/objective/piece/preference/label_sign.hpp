@@ -8,7 +8,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// 1 for the label 1 (desirable), -1 for 0 (undesirable), NaN for anything else, so that a wrong label shows in the
 /// loss.
 template <class Math, class V>

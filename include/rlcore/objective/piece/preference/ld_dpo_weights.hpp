@@ -10,7 +10,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// weights[i, t] = 1 up to the length of the shorter answer of the pair (rows 2k and 2k + 1), alpha beyond it, 0 where
 /// the mask is 0: LD-DPO (Liu et al. 2024; TRL ld_alpha). Use with sum_of<weighted_log_ratio_to_reference>. Lengths
 /// count live tokens. alpha 1 is DPO, 0 ignores the tail. Throws std::invalid_argument if alpha is outside [0, 1],

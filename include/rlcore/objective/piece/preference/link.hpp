@@ -1,7 +1,8 @@
 // Terms that couple whole sequences: from one score per sequence to a loss and its slope by each score.
 //
 // A row link is a token piece that is shown one sequence: logp holds its score; advantage, weight, value, old_value,
-// target, selected and entropy hold what the batch has for the row, if the link reads them; the other fields are zero.
+// target, selected and entropy hold what the batch has for the row, if the link reads them; other fields are 0 where it
+// reads them and NaN where it does not.
 // So every surrogate works at the level of sequences as it is. A pair link is shown two sequences, a batch link all.
 // A link with a member type `gathers` finds that second statistic of each row in field::gathered.
 #pragma once
@@ -17,7 +18,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// What a pair link returns: its value, the slope by either score, and its diagnostics.
 template <class V, std::size_t Monitors = 0>
 struct pair_term {

@@ -6,7 +6,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// log(1 - e^x), without the cancellation of writing it so at either end: by expm1 above -log 2, by log1p below.
 /// 0 gives -infinity, x > 0 gives NaN.
 template <class Math, class V>

@@ -13,7 +13,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// mixed{scaled{0.8, bradley_terry{}}, bco_pair_link{}}: the weighted sum of links that judge the same scores (MPO,
 /// Wang et al. 2024; TRL's list of loss types with loss_weights, whose default weights are 1). Monitors: those of the
 /// first link, then every link's own value under its name, not multiplied. Links on other gathers, and losses on

@@ -10,7 +10,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// rows[2k], rows[2k + 1] = the two rows of pair k, the one with the higher score first; equal scores keep their order
 /// (online DPO, Guo et al. 2024; TRL's OnlineDPOTrainer, verl's spin). Gather the batch in that order before a pair
 /// loss. rows holds integers. Throws std::invalid_argument if rows are odd, sizes differ, or a score is NaN: an

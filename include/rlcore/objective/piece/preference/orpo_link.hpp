@@ -4,12 +4,12 @@
 #include <array>
 #include <string_view>
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/piece/preference/log1m_exp.hpp"
 #include "rlcore/objective/piece/preference/pair.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// -beta log sigmoid(o), o = log odds(chosen) - log odds(rejected), log odds(a) = a - log(1 - e^a): the ratio term of
 /// ORPO (Hong et al. 2024). Use on mean_of<log_prob> over the response; the likelihood term over the chosen rows is a
 /// second call with negative_log_likelihood, over whichever span its own mask shows (TRL includes the prompt there).
@@ -22,6 +22,8 @@ struct orpo_link {
   static constexpr std::array<std::string_view, 5> monitors{pair_monitors[0], pair_monitors[1], pair_monitors[2],
                                                             "log_odds_ratio", "log_odds_chosen"};
   double beta = 0.1;  ///< a weight of the term, not a scale: 0 leaves the likelihood alone
+
+  constexpr void check_settings() const { check_setting("orpo_link", "beta", beta, setting::coefficient); }
 
   template <class Math, class V>
   RLCORE_FN pair_term<V, 5> operator()(const token<V>& chosen, const token<V>& rejected) const noexcept {

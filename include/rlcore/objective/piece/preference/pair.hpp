@@ -9,7 +9,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// The diagnostics of every pair link: share of pairs ranked right, and the implicit rewards beta * score of both
 /// sides.
 inline constexpr std::array<std::string_view, 3> pair_monitors{"accuracy", "reward_chosen", "reward_rejected"};

@@ -9,7 +9,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// per_token{link}: the link on either score divided by its number of live tokens (at least 1). On sum_of a score it is
 /// the link on mean_of that score; it is needed where another link of the same objective wants the sum, e.g.
 /// mixed{bradley_terry{}, per_token{ipo_link{}}}, or where the sum is transformed before it is averaged, as TRL does:

@@ -8,7 +8,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// The scale of a link (beta, a temperature), written as the number that it is: a finite one above 0, anything else
 /// throws std::invalid_argument. With beta <= 0 a preference loss has no gradient or prefers the rejected answer.
 struct positive {

@@ -8,7 +8,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// The probability that a label is the wrong way round: in [0, 1/2), anything else throws std::invalid_argument.
 struct flip_probability {
   double value;

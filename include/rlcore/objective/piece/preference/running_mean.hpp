@@ -11,7 +11,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// Mean over all rows of all steps. Update once per optimizer step with the rewards of all its rows: the result then
 /// depends neither on their order nor on micro-batches (TRL updates per micro-batch, so its loss depends on how the
 /// step is cut). Both members are the whole state: save and restore them.

@@ -7,7 +7,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// (chosen - 1 / (2 beta))^2 + (rejected + 1 / (2 beta))^2: SPPO (Wu et al. 2024, equation 4.7) with probability 1 for
 /// the winner and 0 for the loser; beta is 1 / eta of the paper. TRL "sppo_hard". slopes: 2 (...) of either square.
 struct sppo_hard_link {

@@ -9,7 +9,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// transformed{reward, link}: the link on reward(chosen), reward(rejected), slopes by the chain rule. With the rewards
 /// of implicit_reward.hpp it is f-DPO (Wang et al. 2024; TRL f_divergence_type). It transforms whatever link it holds.
 /// TRL's function leaves nca_pair, bco_pair, sppo_hard, aot and apo_* untransformed and its newer trainers refuse them;

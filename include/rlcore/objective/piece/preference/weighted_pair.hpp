@@ -8,7 +8,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// weighted_pair{link}: value and slopes times field::weight of both rows (one value per row, constant). With the
 /// weights of wpo_weights it is WPO (Zhou et al. 2024; TRL use_weighting). Monitors are not weighted.
 template <class Link>

@@ -10,7 +10,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// weights[i] = exp(mean over live t of (logp[i, t] - log sum_v pi(v | prefix)^2)): the length-normalised probability
 /// of a sequence, relative to that of sampling the same token twice (WPO, Zhou et al. 2024, equation 2 with sampled
 /// alignment; TRL use_weighting). A constant for the gradient. Matrices are [rows, tokens], mask is non-zero where a

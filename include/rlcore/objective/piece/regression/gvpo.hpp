@@ -7,11 +7,11 @@
 #include <string>
 #include <string_view>
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/piece/field.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// A batch link: mean over groups of sum over a group's rows of 1/2 ((beta s - mean of beta s) - A)^2 / (G - 1): GVPO
 /// (Zhang et al. 2025; verl's recipe, which sums over groups). On sum_of<log_ratio_to_old>, with centred advantages,
 /// one per row; groups are `group_size` neighbouring rows. Aggregated by batch_total.
@@ -25,6 +25,8 @@ struct gvpo {
   static constexpr std::string_view name = "regression";
   double beta = 0.1;
   std::size_t group_size = 0;
+
+  constexpr void check_settings() const { check_setting("gvpo", "beta", beta, setting::positive); }
 
   /// Throws std::invalid_argument unless the rows are whole groups of at least two.
   double operator()(std::span<const token<double>> rows, std::span<double> slope) const {

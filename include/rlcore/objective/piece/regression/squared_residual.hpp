@@ -3,11 +3,11 @@
 
 #include <string_view>
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// A row link: (beta score - eta target)^2. slope: 2 beta (beta score - eta target). Aggregated by sequence_mean.
 ///
 /// On sum_of<log_ratio_to_reference>, beta = 1e-3 and target = reward - optimal value it is A*-PO (Brantley et al.
@@ -18,6 +18,11 @@ struct squared_residual {
   static constexpr field reads = field::logp | field::target;
   static constexpr std::string_view name = "regression";
   double beta = 1.0, eta = 1.0;
+
+  constexpr void check_settings() const {
+    check_setting("squared_residual", "beta", beta, setting::positive);
+    check_setting("squared_residual", "eta", eta, setting::finite);
+  }
 
   template <class Math, class V>
   RLCORE_FN term<V> operator()(const token<V>& t) const noexcept {

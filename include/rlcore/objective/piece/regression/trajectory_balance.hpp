@@ -4,13 +4,13 @@
 #include <array>
 #include <string_view>
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/piece/piece.hpp"
 #include "rlcore/objective/piece/score/gather.hpp"
 #include "rlcore/objective/piece/score/scores.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// A row link: w delta^2 with delta = log Z + score - beta target and the constant w = min(e^(sum of logp - old_logp),
 /// bound). On mean_of<log_ratio_to_reference>, target = reward, it is FlowRL (Zhu et al. 2025; verl's recipe); the
 /// plain trajectory balance of Malkin et al. (2022) has w = 1. log Z is field::value, one per row. Aggregated by
@@ -24,6 +24,11 @@ struct trajectory_balance {
   static constexpr std::string_view name = "flow";
   static constexpr std::array<std::string_view, 2> monitors{"importance_weight", "log_z"};
   double beta = 15.0, bound = 10.0;
+
+  constexpr void check_settings() const {
+    check_setting("trajectory_balance", "beta", beta, setting::positive);
+    check_setting("trajectory_balance", "bound", bound, setting::bound);
+  }
 
   template <class Math, class V>
   RLCORE_FN term<V, 2> operator()(const token<V>& t) const noexcept {

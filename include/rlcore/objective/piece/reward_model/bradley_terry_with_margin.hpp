@@ -7,7 +7,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// -log sigmoid(chosen - rejected - margin) with the margin in field::target of the chosen row (Llama 2, Touvron et al.
 /// 2023; TRL's and OpenRLHF's margin). slope by chosen: -sigmoid(-(chosen - rejected - margin)). With the same margin
 /// for all pairs, bradley_terry{.beta = 1, .margin = ...}; without one, bradley_terry{.beta = 1}.

@@ -7,7 +7,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// (chosen + rejected)^2, slope 2 (chosen + rejected) by either (Eisenstein et al. 2023). Added to the loss of a reward
 /// model: mixed{bradley_terry{.beta = 1}, scaled{0.01, centering_link{}}} (TRL center_rewards_coefficient, off by
 /// default, 0.01 recommended).

@@ -13,7 +13,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// -log P(class = field::target), P(class <= k) = sigmoid(threshold[k] - score): the proportional-odds model (McCullagh
 /// 1980) for classes 0 ... Thresholds. A link of single rows. With a the threshold above the class and b the one below,
 /// less the score: softplus(-a) + softplus(b) - log(1 - e^{b - a}); slope sigmoid(-a) - sigmoid(b). Thresholds ascend,

@@ -14,7 +14,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// One ranking, best first: sum over the first `places` places k of -log(e^{s_k} / sum_{j >= k} e^{s_j}); places 0
 /// means all. slope[j] = sum over k <= j of e^{s_j} / sum_{i >= k} e^{s_i}, minus 1 at places that count; it is summed
 /// from the probabilities of the others, so that a confident ranking keeps its digits. Two answers: Bradley-Terry.

@@ -7,7 +7,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// (score - target)^2 with slope 2 (score - target), target = field::target. A link of single rows.
 struct squared_error_link {
   static constexpr field reads = field::logp | field::target;

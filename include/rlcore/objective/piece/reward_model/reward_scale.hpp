@@ -11,7 +11,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// (score - mean) / deviation. Measured once over a data set, applied at inference only (OpenRLHF normalize_reward).
 struct reward_scale {
   double mean = 0, deviation = 1;

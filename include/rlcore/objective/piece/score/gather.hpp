@@ -7,7 +7,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// The sum of Score's value over the live tokens of a row.
 template <class Score>
 struct sum_of {

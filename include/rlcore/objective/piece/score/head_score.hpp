@@ -7,7 +7,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// field::value with slope 1 by it: the mask leaves one token of each row alive, the one where the head is read.
 struct head_score {
   static constexpr field reads = field::value;

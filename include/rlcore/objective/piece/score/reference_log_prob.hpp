@@ -7,7 +7,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// ref_logp, a constant: for links that compare the two policies other than by their difference (AOT).
 struct reference_log_prob {
   static constexpr field reads = field::ref_logp;

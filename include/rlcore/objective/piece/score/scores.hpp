@@ -9,7 +9,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// logp: the log-likelihood of a sequence (SimPO, ORPO, CPO).
 struct log_prob {
   static constexpr field reads = field::logp;

@@ -7,7 +7,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// 1 per token, a constant: sum_of<token_count> is the number of live tokens.
 struct token_count {
   static constexpr field reads = field::none;

@@ -7,7 +7,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// weight (logp - ref_logp), slope weight: LD-DPO with the weights of ld_dpo_weights.
 struct weighted_log_ratio_to_reference {
   static constexpr field reads = field::logp | field::ref_logp | field::weight;

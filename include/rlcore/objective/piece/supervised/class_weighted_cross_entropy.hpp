@@ -11,7 +11,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// -sum_j c_j log p_j with c_j = (1 - a) weight_y [j = y] + a weight_j / V (torch.nn.CrossEntropyLoss(weight,
 /// label_smoothing)). gradient: p_j sum c - c_j. The aggregation divides by positions as ever; PyTorch's "mean" divides
 /// by the sum of weight_y instead, which is scaled{positions / sum, ...} here. `weight` has one value per entry and is

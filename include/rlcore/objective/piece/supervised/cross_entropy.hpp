@@ -11,7 +11,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// What a smoothed label is mixed with.
 enum class smoothing_over : std::uint8_t {
   all,     ///< the uniform distribution over all K entries: the label keeps 1 - a + a / K (PyTorch, Liger)

@@ -7,7 +7,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// -sg(e^logp) logp: cross-entropy whose tokens weigh as much as the model believes in them (Wu et al. 2025, "On the
 /// Generalization of SFT"; TRL loss_type "dft"; Liger token scaling). slope: -e^logp.
 struct dft {

@@ -7,7 +7,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// -logp with slope -1: supervised fine-tuning, and the companion of preference losses on their chosen rows (CPO, RPO,
 /// ORPO, TPO's gold answers), there as a second call of evaluate with token_gradients::add.
 struct negative_log_likelihood {

@@ -6,7 +6,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// at_sequence_level{surrogate}: each token is shown s = exp(mean over its row of logp - old_logp) as its ratio, and
 /// the slope by s is given to the token itself: log s = logp - stop_gradient(logp - mean). With clipped_ratio this is
 /// GSPO-token (Zheng et al. 2025, section 4.3; verl "gspo" under any loss_agg_mode, TRL "sequence_token"): advantages

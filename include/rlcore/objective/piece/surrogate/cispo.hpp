@@ -5,11 +5,11 @@
 #include <string_view>
 #include <type_traits>
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// Bounds of a ratio as it is: 5 means r <= 5. Without a lower bound unless one is set.
 struct ratio_bound {
   double high, low = 0.0;
@@ -48,6 +48,12 @@ struct cispo {
 
   constexpr double lowest_ratio() const noexcept { return low_; }
   constexpr double highest_ratio() const noexcept { return high_; }
+
+  constexpr void check_settings() const {
+    check_setting("cispo", "lowest_ratio", low_, setting::number);
+    check_setting("cispo", "highest_ratio", high_, setting::bound);
+    check_order("cispo", "lowest_ratio", low_, "highest_ratio", high_);
+  }
 
   template <class Math, class V>
   RLCORE_FN flagged_term<V> operator()(const token<V>& t) const noexcept {

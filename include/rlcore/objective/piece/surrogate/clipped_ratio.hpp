@@ -4,11 +4,11 @@
 #include <array>
 #include <string_view>
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// max(-A r, -A clip(r, 1 - low, 1 + high)) with r = exp(logp - old_logp) (Schulman et al. 2017). low = high is PPO and
 /// GRPO; high > low is DAPO's clip-higher.
 ///
@@ -21,6 +21,11 @@ struct clipped_ratio {
   static constexpr std::string_view name = "policy";
   static constexpr std::array<std::string_view, 1> monitors{"clipfrac"};
   double low = 0.2, high = 0.2;
+
+  constexpr void check_settings() const {
+    check_setting("clipped_ratio", "low", low, setting::width);
+    check_setting("clipped_ratio", "high", high, setting::width);
+  }
 
   template <class Math, class V>
   RLCORE_FN flagged_term<V> operator()(const token<V>& t) const noexcept {

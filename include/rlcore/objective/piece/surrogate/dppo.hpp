@@ -4,11 +4,11 @@
 #include <array>
 #include <string_view>
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// -stop_gradient(min(r, bound) M) A logp: DPPO-Binary-TV (Qi et al. 2026; verl "dppo_tv"). With the probabilities
 /// p = exp(logp) and p_old = exp(old_logp) of the sampled token, M is 0 where an update would lead further out of the
 /// trust region: A > 0 and p - p_old > high, or A <= 0 and p_old - p > low; else 1. slope: -min(r, bound) M A.
@@ -23,6 +23,13 @@ struct dppo_tv {
   static constexpr bool stops_gradient = true;
   static constexpr bool reads_probabilities = true;
   double low = 0.15, high = 0.15, bound = 20.0, limit = 20.0;
+
+  constexpr void check_settings() const {
+    check_setting("dppo_tv", "low", low, setting::width);
+    check_setting("dppo_tv", "high", high, setting::width);
+    check_setting("dppo_tv", "bound", bound, setting::bound);
+    check_setting("dppo_tv", "limit", limit, setting::bound);
+  }
 
   template <class Math, class V>
   RLCORE_FN term<V, 2> operator()(const token<V>& t) const noexcept {
@@ -49,6 +56,14 @@ struct dppo_kl {
   static constexpr bool stops_gradient = true;
   static constexpr bool reads_probabilities = true;
   double low = 0.05, high = 0.05, bound = 20.0, limit = 20.0, floor = 1e-8;
+
+  constexpr void check_settings() const {
+    check_setting("dppo_kl", "low", low, setting::width);
+    check_setting("dppo_kl", "high", high, setting::width);
+    check_setting("dppo_kl", "bound", bound, setting::bound);
+    check_setting("dppo_kl", "limit", limit, setting::bound);
+    check_setting("dppo_kl", "floor", floor, setting::fraction);
+  }
 
   template <class Math, class V>
   RLCORE_FN term<V, 2> operator()(const token<V>& t) const noexcept {

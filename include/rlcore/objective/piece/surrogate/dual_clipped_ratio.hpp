@@ -4,11 +4,11 @@
 #include <array>
 #include <string_view>
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// l = max(-A r, -A clip(r, 1 - low, 1 + high)), and for A < 0 in addition l = min(l, -A bound), with
 /// r = exp(clamp(logp - old_logp, -limit, limit)). Dual clip: Ye et al. 2020. The defaults are verl's "vanilla" loss;
 /// TRL's `delta` is the same function for A < 0 as long as delta >= 1 + high.
@@ -22,6 +22,13 @@ struct dual_clipped_ratio {
   static constexpr std::string_view name = "policy";
   static constexpr std::array<std::string_view, 3> monitors{"clipfrac", "clipfrac_lower", "ppo_kl"};
   double low = 0.2, high = 0.2, bound = 3.0, limit = 20.0;
+
+  constexpr void check_settings() const {
+    check_setting("dual_clipped_ratio", "low", low, setting::width);
+    check_setting("dual_clipped_ratio", "high", high, setting::width);
+    check_setting("dual_clipped_ratio", "bound", bound, setting::bound_above_1);
+    check_setting("dual_clipped_ratio", "limit", limit, setting::bound);
+  }
 
   template <class Math, class V>
   RLCORE_FN term<V, 3> operator()(const token<V>& t) const noexcept {

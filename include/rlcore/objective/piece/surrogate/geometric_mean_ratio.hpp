@@ -4,13 +4,13 @@
 #include <array>
 #include <string_view>
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/piece/piece.hpp"
 #include "rlcore/objective/piece/score/gather.hpp"
 #include "rlcore/objective/piece/surrogate/log_ratio_scores.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// -A exp(mean over the row of the clipped log-ratio), once per sequence: GMPO (Zhao et al. 2025; verl "geo_mean", TRL
 /// GMPO). Tokens are clipped one by one, in log space: `low` and `high` are widths of logp - old_logp, 0.4 in the paper
 /// and in TRL; verl takes them from clip_ratio. One advantage per row: the loop refuses one per token, for which the
@@ -26,6 +26,11 @@ struct geometric_mean_ratio {
   static constexpr bool per_sequence = true;
   static constexpr field row_fields = field::advantage;
   double low = 0.4, high = 0.4;
+
+  constexpr void check_settings() const {
+    check_setting("geometric_mean_ratio", "low", low, setting::width);
+    check_setting("geometric_mean_ratio", "high", high, setting::width);
+  }
 
   /// What is gathered, with this piece's widths.
   constexpr clipped_log_ratio score() const noexcept { return {low, high}; }

@@ -1,11 +1,11 @@
 // Numerical limits of the log-ratio, as a choice and not as a part of every surrogate.
 #pragma once
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/piece/combine/passes_on.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// limited_log_ratio{surrogate, low, high}: the surrogate sees clamp(logp - old_logp, low, high), also of an infinite
 /// log-ratio. verl and OpenRLHF hold the log-ratio of a token within +-20, verl that of a sequence below 10 (low =
 /// -infinity; see at_sequence_level); TRL and Liger have no limits.
@@ -26,6 +26,12 @@ struct limited_log_ratio : passes_on<Surrogate> {
   static_assert(!reads_probabilities_of<Surrogate>(),
                 "rlcore: this surrogate looks at probabilities too and has a limit of its own (DPPO); set its limit");
   double low = -20.0, high = 20.0;
+
+  constexpr void check_settings() const {
+    check_setting("limited_log_ratio", "low", low, setting::number);
+    check_setting("limited_log_ratio", "high", high, setting::number);
+    check_order("limited_log_ratio", "low", low, "high", high);
+  }
 
   constexpr explicit limited_log_ratio(Surrogate s) : passes_on<Surrogate>(s) {}
   constexpr limited_log_ratio(Surrogate s, double low_, double high_)

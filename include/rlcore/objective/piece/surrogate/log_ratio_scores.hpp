@@ -7,7 +7,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// x = logp - old_logp, held at `high` where A > 0 and at -low where A < 0: PPO's clip in log space (GMPO, Zhao et al.
 /// 2025). The widths are of log-ratios. slope: 1, and 0 where it is held.
 struct clipped_log_ratio {

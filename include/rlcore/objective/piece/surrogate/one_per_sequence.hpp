@@ -5,7 +5,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// one_per_sequence{piece}: the piece's value is the same at each token of a row, and is meant once per row. An
 /// aggregation that would count long sequences more than once is then refused (huggingface/trl#4557,
 /// verl-project/verl#2775). one_per_sequence{at_sequence_level{clipped_ratio{}}} is GSPO.

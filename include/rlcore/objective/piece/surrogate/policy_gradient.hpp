@@ -7,7 +7,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// -A logp: REINFORCE (Williams 1992), GPG. The slope is -A.
 struct policy_gradient {
   static constexpr field reads = field::logp | field::advantage;

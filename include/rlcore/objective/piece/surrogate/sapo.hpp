@@ -3,11 +3,11 @@
 
 #include <string_view>
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// -A sigmoid(tau (r - 1)) 4 / tau with r = exp(logp - old_logp): SAPO (Gao et al. 2025; verl, TRL, Liger "sapo"). tau
 /// is `temperature_positive` where A > 0, else `temperature_negative`.
 ///
@@ -17,6 +17,11 @@ struct sapo {
   static constexpr field reads = field::logp | field::old_logp | field::advantage;
   static constexpr std::string_view name = "policy";
   double temperature_positive = 1.0, temperature_negative = 1.05;
+
+  constexpr void check_settings() const {
+    check_setting("sapo", "temperature_positive", temperature_positive, setting::positive);
+    check_setting("sapo", "temperature_negative", temperature_negative, setting::positive);
+  }
 
   template <class Math, class V>
   RLCORE_FN term<V> operator()(const token<V>& t) const noexcept {

@@ -4,11 +4,11 @@
 #include <array>
 #include <string_view>
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// max(-A min(r, bound), -A clip(r, 1 - low, 1 + high)) with r = exp(logp - old_logp): INTELLECT-2 (2025), whose bound
 /// is 4; TRL and Liger call it `delta`. For A < 0 it is dual clip as long as bound >= 1 + high.
 ///
@@ -20,6 +20,12 @@ struct two_sided_clipped_ratio {
   static constexpr std::string_view name = "policy";
   static constexpr std::array<std::string_view, 2> monitors{"clipfrac", "clipfrac_bound"};
   double low = 0.2, high = 0.2, bound = 4.0;
+
+  constexpr void check_settings() const {
+    check_setting("two_sided_clipped_ratio", "low", low, setting::width);
+    check_setting("two_sided_clipped_ratio", "high", high, setting::width);
+    check_setting("two_sided_clipped_ratio", "bound", bound, setting::bound);
+  }
 
   template <class Math, class V>
   RLCORE_FN term<V, 2> operator()(const token<V>& t) const noexcept {

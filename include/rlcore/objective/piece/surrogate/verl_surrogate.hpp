@@ -21,7 +21,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// actor.policy_loss.loss_mode.
 enum class policy_loss_mode : std::uint8_t { vanilla, gspo, gpg, clip_cov, kl_cov, geo_mean, sapo, cispo };
 

@@ -3,13 +3,13 @@
 
 #include <string_view>
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/piece/piece.hpp"
 #include "rlcore/objective/piece/score/gather.hpp"
 #include "rlcore/objective/piece/surrogate/log_ratio_scores.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// -stop_gradient(phi(w)) A logp with w = exp(sum over the row of the log-ratio) and phi(w) = w^k e^(lambda (1 - w)),
 /// which is 1 at w = 1 and fades to 0 on both sides: VESPO (2026; TRL, Liger "vespo"). k and lambda depend on the sign
 /// of A; log w is held within [lowest, limit], so that phi is finite for any lambda > 0. slope: -phi A.
@@ -25,6 +25,15 @@ struct gamma_weighted {
   double k_positive = 2.0, lambda_positive = 3.0;  ///< where A >= 0
   double k_negative = 3.0, lambda_negative = 2.0;
   double lowest = -18.420680743952367, limit = 20.0;  ///< log(1e-8)
+
+  constexpr void check_settings() const {
+    check_setting("vespo", "k_positive", k_positive, setting::coefficient);
+    check_setting("vespo", "lambda_positive", lambda_positive, setting::coefficient);
+    check_setting("vespo", "k_negative", k_negative, setting::coefficient);
+    check_setting("vespo", "lambda_negative", lambda_negative, setting::coefficient);
+    check_setting("vespo", "lowest", lowest, setting::number);
+    check_setting("vespo", "limit", limit, setting::number);
+  }
 
   template <class Math, class V>
   RLCORE_FN term<V> operator()(const token<V>& t) const noexcept {

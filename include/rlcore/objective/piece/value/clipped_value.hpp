@@ -4,11 +4,11 @@
 #include <array>
 #include <string_view>
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// max((v - R)^2, (c - R)^2) / 2 with c = clamp(v, old - range, old + range): the value may leave the neighbourhood of
 /// the old one only if that does not make the loss look smaller (Schulman et al. 2017, OpenAI's implementation). The
 /// default is verl's and OpenRLHF's; TRL has 0.2.
@@ -23,6 +23,8 @@ struct clipped_value {
   static constexpr std::string_view name = "value";
   static constexpr std::array<std::string_view, 1> monitors{"clipfrac"};
   double range = 0.5;
+
+  constexpr void check_settings() const { check_setting("clipped_value", "range", range, setting::width); }
 
   template <class Math, class V>
   RLCORE_FN flagged_term<V> operator()(const token<V>& t) const noexcept {

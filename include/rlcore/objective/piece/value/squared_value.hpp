@@ -7,7 +7,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// (v - R)^2 / 2, with R in field::target. slope by field::value: v - R. OpenRLHF's value loss without clip range.
 struct squared_value {
   static constexpr field reads = field::value | field::target;

@@ -1,0 +1,52 @@
+// The blocks of README.md and docs/ that need the losses alone, each with what its text takes for granted.
+// A line `// <snippet: FILE N>` stands for the N-th block of C++ in FILE; check.sh puts the block's text there and its
+// #include lines at the top. Nothing here is run: the numbers of the first one are in tests/objective/readme_test.cpp.
+
+namespace readme {
+const Eigen::ArrayXXf response_mask;
+inline void run() {
+  // <snippet: README.md 1>
+  (void)report;
+}
+}  // namespace readme
+
+namespace objectives_evaluate {
+inline std::vector<float> rewards, advantage;
+inline rlcore::matrix_view<float> logp, old_logp, ref_logp, dlogp;
+inline rlcore::matrix_view<std::int64_t> response_mask;
+inline rlcore::global_counts step;
+inline void run() {
+  // <snippet: docs/objectives.md 1>
+}
+}  // namespace objectives_evaluate
+
+namespace objectives_variants {
+inline void run() {
+  // <snippet: docs/objectives.md 2>
+  (void)a, (void)d, (void)e;
+}
+}  // namespace objectives_variants
+
+// <snippet: docs/objectives.md 3>
+
+namespace objectives_slope {
+inline void run() {
+  // <snippet: docs/objectives.md 4>
+}
+}  // namespace objectives_slope
+
+namespace variants_row {
+using namespace rlcore;
+using my_surrogate = sapo;
+struct any {
+  template <class A>
+  any(const A&) {}
+};
+struct {
+  const char* name;
+  any made;
+  const char* note;
+} const rows[] = {
+    // <snippet: docs/variants.md 1>
+};
+}  // namespace variants_row

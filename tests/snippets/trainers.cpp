@@ -1,0 +1,63 @@
+// The blocks of docs/ that need devices, models and trainers; see losses.cpp. They are bodies of templates that nobody
+// instantiates: names, arguments and types are checked, whole trainers are not compiled once more (examples/ are).
+
+namespace devices_train {
+extern const rlcore::nn::config config;
+extern const rlcore::ragged<std::int32_t> sequences;
+extern const rlcore::nn::targets targets;
+extern rlcore::optim::adamw<rlcore::cpu> optimizer;
+extern float lr, temperature;
+extern double norm;
+extern bool recompute;
+template <class = void>
+void run() {
+  // <snippet: docs/devices.md 1>
+}
+}  // namespace devices_train
+
+namespace devices_chosen {
+extern const rlcore::nn::config config;
+template <class = void>
+void run() {
+  // <snippet: docs/devices.md 2>
+}
+}  // namespace devices_chosen
+
+namespace lora {
+extern const std::string base_folder, adapter_folder, target_folder;
+template <class = void>
+void run() {
+  // <snippet: docs/lora.md 1>
+}
+}  // namespace lora
+
+namespace npu_emulator {
+template <class = void>
+void run() {
+  // <snippet: docs/npu.md 1>
+}
+}  // namespace npu_emulator
+
+namespace rewards_function {
+template <class = void>
+// <snippet: docs/rewards.md 1>
+}  // namespace rewards_function
+
+namespace rollout_engine {
+extern rlcore::nn::causal_lm<rlcore::cpu> model;
+extern rlcore::nn::workspace<rlcore::cpu> space;
+extern const std::vector<rlcore::rollout::request> requests;
+extern const rlcore::rollout::generation settings;
+extern const rlcore::random_key key;
+template <class = void>
+void run() {
+  // <snippet: docs/rollout.md 1>
+}
+}  // namespace rollout_engine
+
+namespace variants_trainer {
+template <class = void>
+void run(int argc, char** argv) {
+  // <snippet: docs/variants.md 2>
+}
+}  // namespace variants_trainer
