@@ -45,7 +45,7 @@ struct token_field {
   template <class X>
   requires(!std::is_same_v<std::remove_cvref_t<X>, token_field> && !is_per_row<std::remove_cvref_t<X>>) RLCORE_FN
       token_field(X&& x) {
-    detail::with_vector_or_matrix(as_view(std::forward<X>(x)), [this](const auto& v) { assign(v); });
+    detail::with_vector_or_matrix(as_view(std::forward<X>(x)), [this](const auto& v) { this->assign(v); });
   }
   template <class V>
   RLCORE_FN token_field(const per_row_view<V>& x) {
@@ -88,7 +88,7 @@ struct token_mask {
   RLCORE_FN token_mask() = default;
   template <class X>
   requires(!std::is_same_v<std::remove_cvref_t<X>, token_mask>) RLCORE_FN token_mask(X&& x) {
-    detail::with_vector_or_matrix(as_view(std::forward<X>(x)), [this](const auto& v) { assign(v); });
+    detail::with_vector_or_matrix(as_view(std::forward<X>(x)), [this](const auto& v) { this->assign(v); });
   }
 
   RLCORE_FN bool present() const noexcept { return bytes != 0; }

@@ -11,6 +11,7 @@
 #include <initializer_list>
 #include <string>
 
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/core/random.hpp"
 #include "rlcore/core/settings.hpp"
 #include "rlcore/objective/piece/piece.hpp"
