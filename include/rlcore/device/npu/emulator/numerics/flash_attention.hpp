@@ -46,14 +46,14 @@ struct attention_head {
 /// The order of the vector unit's sums over a row: 64 lanes, then halves onto halves.
 template <class Real>
 Real sum_by_lanes(const Real* x, std::int64_t n) {
-  std::array<Real, 64> lanes{};
+  std::array<Real, 64> partial{};
   std::int64_t j = 0;
   for (; j + 64 <= n; j += 64)
-    for (std::size_t i = 0; i < 64; ++i) lanes[i] += x[j + static_cast<std::int64_t>(i)];
-  for (std::size_t i = 0; j < n; ++i, ++j) lanes[i] += x[j];
+    for (std::size_t i = 0; i < 64; ++i) partial[i] += x[j + static_cast<std::int64_t>(i)];
+  for (std::size_t i = 0; j < n; ++i, ++j) partial[i] += x[j];
   for (std::size_t half = 32; half > 0; half /= 2)
-    for (std::size_t i = 0; i < half; ++i) lanes[i] += lanes[i + half];
-  return lanes[0];
+    for (std::size_t i = 0; i < half; ++i) partial[i] += partial[i + half];
+  return partial[0];
 }
 
 /// What the vector unit does to a matrix before the cube multiplies it: rounds to the type of q, ties away from zero.
