@@ -4,13 +4,14 @@ BUILD := build
 # One job per core, but no more than one per 2 GiB of memory.
 JOBS := $(shell awk -v cores="$$(nproc)" '/^MemAvailable/ {n = int($$2 / 2097152); print n < 1 ? 1 : n < cores ? n : cores}' /proc/meminfo)
 JOBS := $(or $(JOBS),1)
-CONFIGURE = @cmake -S . -B $(BUILD) --log-level=NOTICE -DCMAKE_BUILD_TYPE=Release $(CMAKE_ARGS) \
+# What `make test` leaves out for want of a package is said; other targets use nothing of that.
+CONFIGURE = @cmake -S . -B $(BUILD) --log-level=$(if $(filter test,$@),NOTICE,WARNING) -DCMAKE_BUILD_TYPE=Release $(CMAKE_ARGS) \
   $$([ -e $(BUILD)/CMakeCache.txt ] || ! command -v ninja >/dev/null || echo -G Ninja) > /dev/null
 COMPILE = @cmake --build $(BUILD) --parallel $(JOBS)
 ARGS :=
 
 .DEFAULT_GOAL := help
-.PHONY: help train programs variants policy_trainers npu_comparison parallel_table test bench speed format clean
+.PHONY: help train programs variants policy_trainers npu_comparison parallel_table test check_all bench speed format clean
 
 help:
 	@echo 'make train    build and run the quickstart: a small model learns word problems by GRPO (ARGS="key=value ...")'
@@ -20,6 +21,7 @@ help:
 	@echo 'make npu_comparison   every method on the emulated NPU against the CPU, docs/npu.md (ARGS="--methods sft,grpo")'
 	@echo 'make parallel_table   GRPO on threads, MPI and two network namespaces: one hash; scaling (ARGS="--steps 5")'
 	@echo 'make test     build everything and run all tests'
+	@echo 'make check_all  what takes too long for every change: sanitizers, clang, make test on a bare system (hours)'
 	@echo 'make bench    build and run the benchmarks'
 	@echo 'make speed    every item of docs/performance.md beside its limit; peers with PYTHON=... (ARGS="--item gemm --quick")'
 	@echo 'make format   clang-format on every source file'
@@ -68,6 +70,10 @@ test:
 	$(CONFIGURE)
 	$(COMPILE)
 	@ctest --test-dir $(BUILD) --parallel $(JOBS) --output-on-failure --progress --no-label-summary
+
+check_all:
+	@cmake/setup.sh test
+	@.ci/check_all
 
 bench:
 	@cmake/setup.sh bench

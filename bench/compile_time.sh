@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # What a translation unit costs to compile: user seconds, best of N, per representative file and per named algorithm.
 #   bench/compile_time.sh [compiler...]      default: g++ clang++
+#   bench/compile_time.sh --build FOLDER     what each target of a build by ninja has cost, and the main headers alone
 #   N=3 ONLY=grpo OPTIONS="-O2"              ONLY: units whose name contains it
 # "front end" is the share of parsing and instantiating (-fsyntax-only). "of gtest" divides by the time of
 # <gtest/gtest.h> alone in the same run: it removes most of the machine and its load.
@@ -10,6 +11,38 @@ N=${N:-3} OPTIONS=${OPTIONS:--O2} ONLY=${ONLY:-}
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 LC_ALL=C TIMEFORMAT=%U
+
+# From the log of the last build: seconds of jobs by target, the slowest objects. A job's seconds are of the clock; with
+# no more jobs than cores they are nearly those of a processor. What came out of a compiler cache counts as it took.
+if [ "${1:-}" = --build ]; then
+  build=${2:?usage: compile_time.sh --build FOLDER}
+  [ -e "$build/.ninja_log" ] || { echo "compile_time: $build was not built by ninja"; exit 0; }
+  awk '$1 !~ /^#/ && $4 ~ /\.o$/ { cost[$4] = ($2 - $1) / 1000 }
+    END {
+      for (object in cost) {
+        target = object
+        if (match(target, /CMakeFiles\/[^\/]*\.dir\//)) target = substr(target, RSTART + 11, RLENGTH - 16)
+        sum[target] += cost[object]; ++count[target]; all += cost[object]; ++objects
+        print "object", cost[object], object
+      }
+      for (target in sum) print "target", sum[target], count[target], target
+      print "total", all, objects
+    }' "$build/.ninja_log" >"$folder/costs"
+  echo "seconds  objects  target"
+  grep ^target "$folder/costs" | sort -k2 -rn | awk '{ printf "%7.1f  %7d  %s\n", $2, $3, $4 }'
+  awk '/^total/ { printf "%7.1f  %7d  in all\n", $2, $3 }' "$folder/costs"
+  printf '\nseconds  slowest objects\n'
+  grep ^object "$folder/costs" | sort -k2 -rn | head -n 10 | awk '{ printf "%7.1f  %s\n", $2, $3 }'
+  printf '\nuser s   one header alone, -O2\n'
+  compiler=${CXX:-c++}
+  for header in rlcore/rlcore.hpp rlcore/losses.hpp rlcore/objective/algorithm/grpo.hpp Eigen/Dense nlohmann/json.hpp; do
+    echo "#include <$header>" >"$folder/alone.cpp"
+    "$compiler" -std=c++20 -Iinclude -I/usr/include/eigen3 -M "$folder/alone.cpp" >/dev/null 2>&1 || continue
+    t=$({ time "$compiler" -std=c++20 -O2 -Iinclude -I/usr/include/eigen3 -c "$folder/alone.cpp" -o "$folder/o"; } 2>&1)
+    printf '%7s  %s\n' "$t" "$header"
+  done
+  exit 0
+fi
 
 # unit NAME BUDGET SOURCE: BUDGET in seconds, "-" for none.
 names=() budgets=()

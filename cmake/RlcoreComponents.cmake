@@ -116,14 +116,14 @@ function(rlcore_define_component name reason)
     # Ranks as processes of MPI: the engine behind parallel/launch.hpp. Without MPI the target is there all the same, and
     # says what to install when it is asked for more than one process.
     rlcore_component_needs_component(threads)
+    # FindMPI makes the target MPI::MPI_CXX even where it finds no MPI: only MPI_CXX_FOUND tells, a variable of this scope.
     set(MPI_CXX_SKIP_MPICXX TRUE)
-    if(NOT TARGET MPI::MPI_CXX)
-      find_package(MPI QUIET COMPONENTS CXX)
-    endif()
+    set(MPI_CXX_FOUND FALSE)
+    find_package(MPI QUIET COMPONENTS CXX)
     rlcore_add_compiled(mpi mpi.cpp)
-    target_compile_definitions(rlcore_mpi
-      INTERFACE RLCORE_LINKED_MPI PRIVATE RLCORE_HAS_MPI=$<BOOL:$<TARGET_EXISTS:MPI::MPI_CXX>>)
-    if(TARGET MPI::MPI_CXX)
+    target_compile_definitions(rlcore_mpi INTERFACE RLCORE_LINKED_MPI PRIVATE RLCORE_HAS_MPI=$<BOOL:${MPI_CXX_FOUND}>)
+    set_target_properties(rlcore_mpi PROPERTIES RLCORE_HAS_MPI "${MPI_CXX_FOUND}")
+    if(MPI_CXX_FOUND)
       target_link_libraries(rlcore_mpi PRIVATE MPI::MPI_CXX)
     else()
       string(CONCAT lacks "rlcore: no ranks as processes: component 'mpi' needs MPI (Debian packages libopenmpi-dev "
@@ -167,5 +167,11 @@ function(rlcore_define_components missing)
       list(APPEND reasons "${reason}")
     endif()
   endforeach()
+  if(rlcore_component_scope AND CMAKE_VERSION VERSION_LESS 3.24)  # which knows no CMAKE_FIND_PACKAGE_TARGETS_GLOBAL
+    get_property(found DIRECTORY PROPERTY IMPORTED_TARGETS)
+    foreach(target IN LISTS found)
+      set_property(TARGET ${target} PROPERTY IMPORTED_GLOBAL TRUE)
+    endforeach()
+  endif()
   set(${missing} "${reasons}" PARENT_SCOPE)
 endfunction()

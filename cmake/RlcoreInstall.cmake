@@ -1,4 +1,4 @@
-# make install: headers, the CMake package with the sources of its compiled parts, and a pkg-config file.
+# The installation: headers, licence, the CMake package with the sources of its compiled parts, and a pkg-config file.
 include_guard(GLOBAL)
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -7,6 +7,7 @@ set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/rlcore")
 
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/rlcore" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
   FILES_MATCHING PATTERN "*.hpp" PATTERN "*.inc")
+install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 install(TARGETS rlcore EXPORT rlcore INCLUDES DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 install(EXPORT rlcore NAMESPACE rlcore:: FILE rlcoreTargets.cmake DESTINATION "${package_dir}")
 

@@ -50,6 +50,8 @@ if [ "$goal" = test ]; then
   want_command ccache ccache
   want_command clang++ clang
   want_command pkg-config pkg-config
+  want_command aarch64-linux-gnu-g++ g++-aarch64-linux-gnu   # tests/aarch64
+  want_command qemu-aarch64 qemu-user
   want_command python3 python3
   for python in python3 /usr/bin/python3; do
     "$python" -c 'import ensurepip, venv' >/dev/null 2>&1 && have_venv=1 && break
@@ -96,8 +98,8 @@ if [ "$goal" != format ]; then
   version=$(cmake --version | sed -n '1s/[^0-9]*\([0-9]*\)\.\([0-9]*\).*/\1 \2/p')
   # shellcheck disable=SC2086
   set -- $version
-  if [ "$1" -lt 3 ] || { [ "$1" -eq 3 ] && [ "$2" -lt 25 ]; }; then
-    echo "setup: CMake $1.$2 is too old: 3.25 or newer is needed" >&2
+  if [ "$1" -lt 3 ] || { [ "$1" -eq 3 ] && [ "$2" -lt 22 ]; }; then
+    echo "setup: CMake $1.$2 is too old: 3.22 or newer is needed" >&2
     exit 1
   fi
 fi

@@ -10,6 +10,7 @@ inline constexpr std::size_t rows = 2, tokens = 100;  // no multiple of any regi
 struct side_result {
   std::size_t lanes = 0;  // floats in one register of this side: tells whose loop ran
   double loss = 0;
+  std::array<float, 2> advantage{};  // of rewards 1 and 0
   std::array<float, rows * tokens> gradient{};
   std::uint64_t random = 0;  // the same bits on every side
 };

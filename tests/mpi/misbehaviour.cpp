@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "rlcore/parallel/environment.hpp"
 #include "rlcore/parallel/launch.hpp"
 
 namespace {
@@ -56,7 +57,7 @@ void misbehave(any_communicator& c, const std::string& what) {
     std::vector<int> out(4 * static_cast<std::size_t>(c.size()));
     c.all_gather(std::span<const int>(in), std::span(out));
     return gather(c);
-  } else if (what != "nothing" && what != "work")
+  } else if (what != "nothing" && what != "work" && what != "starts_late")
     throw std::invalid_argument("misbehaviour: no '" + what + "'");
   gather(c);
 }
@@ -69,6 +70,7 @@ int main(int argc, char** argv) {
   launch_settings s;
   s.deadline = std::chrono::milliseconds(std::stol(argv[2]));
   s.fingerprint = argc > 3;
+  if (what == "starts_late" && rank_of_environment() == 1) std::this_thread::sleep_for(std::chrono::seconds(5));
   try {
     launch(s, [&](any_communicator& c) {
       c.barrier();

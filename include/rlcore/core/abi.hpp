@@ -3,23 +3,45 @@
 // Two objects compiled with different -march must not share one weak symbol of a loop (the linker would keep an
 // arbitrary one), yet must agree on every type. So types live in rlcore::v0 and loops whose code depends on the
 // instruction set additionally in an inline namespace named after it.
+//
+// Flags that give up IEEE arithmetic are refused here, since every header includes this one: with them NaN would not be
+// seen and sums would be reordered, and the functions of such a file have the same names as those of a strict one.
 #pragma once
 
-#define RLCORE_BEGIN \
-  namespace rlcore { \
-  inline namespace v0 {
+#include "rlcore/core/compiler.hpp"
+
+#if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__) || \
+    defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__) || defined(__NO_SIGNED_ZEROS__)
+#error \
+    "rlcore: -ffast-math, -Ofast and their parts (-ffinite-math-only, -fassociative-math, -freciprocal-math, \
+-fno-signed-zeros, -funsafe-math-optimizations) make losses wrong; compile the files that include rlcore without them, \
+in CMake: set_source_files_properties(loss.cpp PROPERTIES COMPILE_OPTIONS -fno-fast-math). Nothing is slower for it."
+#elif defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0 && __FLT_EVAL_METHOD__ != 16
+#error \
+    "rlcore: float arithmetic is carried out in a wider type here (FLT_EVAL_METHOD is not 0); add -msse2 -mfpmath=sse"
+#endif
+
+#define RLCORE_BEGIN                         \
+  RLCORE_AS_WRITTEN_BEGIN namespace rlcore { \
+    inline namespace v0 {
 #define RLCORE_END \
   }                \
-  }
+  }                \
+  RLCORE_AS_WRITTEN_END
 
+// The instruction set that packs are compiled for, and the bytes of one of its registers.
 #if defined(__AVX512F__) && defined(__AVX512DQ__) && defined(__AVX512BW__) && defined(__AVX512VL__)
 #define RLCORE_ISA avx512
+#define RLCORE_REGISTER_BYTES 64
 #elif defined(__AVX2__) && defined(__FMA__)
 #define RLCORE_ISA avx2
+#define RLCORE_REGISTER_BYTES 32
 #elif defined(__aarch64__)
 #define RLCORE_ISA neon
+#define RLCORE_REGISTER_BYTES 16
 #else
 #define RLCORE_ISA base
+#define RLCORE_REGISTER_BYTES 16
 #endif
 
 #define RLCORE_ALGORITHM_BEGIN inline namespace RLCORE_ISA {

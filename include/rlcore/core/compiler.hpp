@@ -20,3 +20,21 @@
 #endif
 
 #define RLCORE_RESTRICT __restrict__
+
+// Between these two every sum and product is rounded as it is written, whatever flags the file is compiled with:
+// RLCORE_BEGIN and RLCORE_END (abi.hpp) put them around all of the library. g++ would contract a * b + c to one
+// rounding wherever it meets such a pair after inlining, in one copy of a loop and not in its twin; the attribute that
+// the pragma gives a function holds for all that is inlined into it. clang marks every operation where it is written.
+// What is meant to be one rounding says multiply_add or fma. RLCORE_FN melts into whoever calls, whose flags then hold:
+// no function with it that is called from outside multiplies and adds.
+#if defined(__clang__)
+#define RLCORE_AS_WRITTEN_BEGIN \
+  _Pragma("float_control(push)") _Pragma("float_control(precise, on)") _Pragma("clang fp contract(off)")
+#define RLCORE_AS_WRITTEN_END _Pragma("float_control(pop)")
+#elif defined(__GNUC__)
+#define RLCORE_AS_WRITTEN_BEGIN _Pragma("GCC push_options") _Pragma("GCC optimize(\"fp-contract=off\")")
+#define RLCORE_AS_WRITTEN_END _Pragma("GCC pop_options")
+#else
+#define RLCORE_AS_WRITTEN_BEGIN
+#define RLCORE_AS_WRITTEN_END
+#endif

@@ -5,11 +5,12 @@
 #include <cstddef>
 #include <span>
 #include <type_traits>
-#include <vector>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/core/scratch_vector.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 namespace detail {
 
 /// The smaller; a if they are equal or cannot be compared, as std::min.
@@ -34,27 +35,23 @@ constexpr void fill(T* from, T* to, std::type_identity_t<T> value) noexcept {
 
 /// All of a vector; the conversion of the standard library asks for properties of ranges, which takes a compiler longer
 /// than everything else that is done with the span.
-template <class T>
-std::span<const T> span_of(const std::vector<T>& v) noexcept {
-  return {v.data(), v.size()};
-}
-template <class T>
-std::span<T> span_of(std::vector<T>& v) noexcept {
-  return {v.data(), v.size()};
+template <class Vector>
+auto span_of(Vector& v) noexcept {
+  return std::span<std::remove_pointer_t<decltype(v.data())>>(v.data(), v.size());
 }
 
 /// 0, 1, ..., count - 1 as T.
 template <class T>
-std::vector<T> counted(std::size_t count) {
-  std::vector<T> order(count);
+scratch_vector<T> counted(std::size_t count) {
+  scratch_vector<T> order(count);
   for (std::size_t i = 0; i < count; ++i) order[i] = static_cast<T>(i);
   return order;
 }
 
 /// Sorts; what neither comes before the other keeps its order. `before(a, b)` is a strict weak order.
 template <class T, class Before>
-void sort_stably(std::vector<T>& order, Before before) {
-  std::vector<T> merged(order.size());
+void sort_stably(scratch_vector<T>& order, Before before) {
+  scratch_vector<T> merged(order.size());
   for (std::size_t run = 1; run < order.size(); run *= 2) {  // runs of this length are sorted
     for (std::size_t begin = 0; begin < order.size(); begin += 2 * run) {
       const std::size_t middle = least(begin + run, order.size()), end = least(begin + 2 * run, order.size());
@@ -69,4 +66,5 @@ void sort_stably(std::vector<T>& order, Before before) {
 }
 
 }  // namespace detail
+RLCORE_ALGORITHM_END
 RLCORE_END

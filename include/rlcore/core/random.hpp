@@ -7,6 +7,7 @@
 #include <numbers>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/core/elementary.hpp"
 
 RLCORE_BEGIN
 
@@ -43,7 +44,7 @@ struct random_key {
     const auto w = words(a, b, c, d);
     const double u = (static_cast<double>(((std::uint64_t{w[0]} << 32) | w[1]) >> 11) + 1) * 0x1p-53;  // (0, 1]
     const double v = static_cast<double>(((std::uint64_t{w[2]} << 32) | w[3]) >> 11) * 0x1p-53;
-    return std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v);
+    return std::sqrt(-2 * elementary::log(u)) * elementary::cos(2 * std::numbers::pi * v);
   }
   /// Uniform integer in [0, n); the bias is below 2^-32 for n < 2^32.
   constexpr std::uint32_t below(std::uint32_t n, std::uint32_t a, std::uint32_t b = 0, std::uint32_t c = 0,

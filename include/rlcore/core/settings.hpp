@@ -19,6 +19,7 @@
 #include "rlcore/core/compiler.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// The numbers that a setting may be, with the words for them. NaN is never among them.
 struct setting_range {
@@ -102,4 +103,5 @@ constexpr void check_part(const Part& part) {
 }
 
 }  // namespace detail
+RLCORE_ALGORITHM_END
 RLCORE_END

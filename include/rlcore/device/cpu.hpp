@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/device/compute.hpp"
 #include "rlcore/device/cpu/attention.hpp"
@@ -293,8 +294,8 @@ class cpu : private cpu_kernels::work_sharing {
   }
 
   void adamw(float* w, float* m, float* v, const float* g, extent_t n, const adamw_step& s) {
-    const double correction1 = 1 - std::pow(s.beta1, static_cast<double>(s.step));
-    const double correction2 = 1 - std::pow(s.beta2, static_cast<double>(s.step));
+    const double correction1 = 1 - elementary::pow(s.beta1, static_cast<double>(s.step));
+    const double correction2 = 1 - elementary::pow(s.beta2, static_cast<double>(s.step));
     const cpu_kernels::adamw_arguments a{static_cast<float>(1 - s.lr * s.weight_decay),
                                          static_cast<float>(1 - s.beta1),
                                          static_cast<float>(s.beta2),

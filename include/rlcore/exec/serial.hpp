@@ -4,16 +4,17 @@
 #include <cstddef>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/core/compiler.hpp"
 
 RLCORE_BEGIN
 
 /// Runs f(0), f(1), ... in the calling thread. Empty, and the compiler sees through it.
 struct serial {
   template <class F>
-  constexpr void for_each(std::size_t count, F&& f) const {
+  RLCORE_FN constexpr void for_each(std::size_t count, F&& f) const {
     for (std::size_t i = 0; i < count; ++i) f(i);
   }
-  static constexpr std::size_t concurrency() noexcept { return 1; }
+  RLCORE_FN static constexpr std::size_t concurrency() noexcept { return 1; }
 };
 
 RLCORE_END

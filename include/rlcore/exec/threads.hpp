@@ -11,6 +11,7 @@
 #include "rlcore/exec/pool.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// `count` threads, the calling one included; 0 means one per core. Work is claimed in small consecutive chunks, so the
 /// caller never waits for a helper that another process keeps from running. Helpers spin for 30 microseconds after a
@@ -23,7 +24,7 @@ class threads {
     if (count < 0 || count > most)
       throw std::invalid_argument("rlcore: threads(" + std::to_string(count) + "): expected 0 (one per core) to " +
                                   std::to_string(most));
-    const std::size_t wanted = count > 0 ? static_cast<std::size_t>(count) : detail::system_cores();
+    const std::size_t wanted = count > 0 ? static_cast<std::size_t>(count) : system_threads::system_cores();
     if (wanted > 1) pool_ = new pool(wanted - 1);
   }
   threads(threads&& other) noexcept : pool_(std::exchange(other.pool_, nullptr)) {}
@@ -55,4 +56,5 @@ class threads {
   pool* pool_ = nullptr;  // and not std::unique_ptr: <memory> is dear
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

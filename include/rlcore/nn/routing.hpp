@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/tensor/view.hpp"
 
 RLCORE_BEGIN
@@ -107,7 +107,7 @@ struct routing {
     std::int32_t* ids = expert.data() + r * k;
     const float top = *std::max_element(p, p + n);
     double total = 0;
-    for (std::size_t e = 0; e < n; ++e) total += double{p[e] = std::exp(p[e] - top)};
+    for (std::size_t e = 0; e < n; ++e) total += double{p[e] = elementary::exp(p[e] - top)};
     for (std::size_t e = 0; e < n; ++e) p[e] = static_cast<float>(double{p[e]} / total);
     std::size_t held = 0;
     for (std::size_t e = 0; e < n; ++e) {  // the largest so far, in order; a later equal comes after

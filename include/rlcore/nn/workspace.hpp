@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/device/device.hpp"
 #include "rlcore/nn/activations.hpp"
 #include "rlcore/nn/config.hpp"
@@ -116,13 +116,13 @@ class workspace {
     half_ = half, theta_ = c.rope_theta, positions_ = wanted;
     std::vector<float> cosine, sine, inverse;
     for (extent_t j = 0; j < half; ++j)
-      inverse.push_back(1.0f /
-                        std::pow(static_cast<float>(theta_), static_cast<float>(2 * j) / static_cast<float>(2 * half)));
+      inverse.push_back(
+          1.0f / elementary::pow(static_cast<float>(theta_), static_cast<float>(2 * j) / static_cast<float>(2 * half)));
     for (extent_t p = 0; p < wanted; ++p)
       for (const float f : inverse) {
         const auto angle = static_cast<double>(static_cast<float>(p) * f);
-        cosine.push_back(static_cast<float>(std::cos(angle)));
-        sine.push_back(static_cast<float>(std::sin(angle)));
+        cosine.push_back(static_cast<float>(elementary::cos(angle)));
+        sine.push_back(static_cast<float>(elementary::sin(angle)));
       }
     cosine_ = buffer<float, Device>(*device_, cosine.size());
     sine_ = buffer<float, Device>(*device_, sine.size());

@@ -2,12 +2,12 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <numbers>
 #include <stdexcept>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/core/elementary.hpp"
 
 RLCORE_BEGIN
 namespace optim {
@@ -45,14 +45,14 @@ struct schedule {
           0.0, static_cast<double>(total_steps - s) / static_cast<double>(std::max<std::int64_t>(1, total_steps - w)));
     if (kind == schedule_kind::cosine || kind == schedule_kind::cosine_with_min_lr) {
       const double q = static_cast<double>(s - w) / static_cast<double>(std::max<std::int64_t>(1, total_steps - w));
-      return std::max(r, (1 + r) / 2 + (1 - r) / 2 * std::cos(2 * std::numbers::pi * num_cycles * q));
+      return std::max(r, (1 + r) / 2 + (1 - r) / 2 * elementary::cos(2 * std::numbers::pi * num_cycles * q));
     }
     const auto stable = static_cast<std::int64_t>(stable_ratio * static_cast<double>(total_steps - w));
     if (s < w + stable) return 1;
     if (s >= total_steps) return r;
     const double q =
         static_cast<double>(s - w - stable) / static_cast<double>(std::max<std::int64_t>(1, total_steps - w - stable));
-    return r + (1 - r) * std::max(0.0, 0.5 * (1 + std::cos(2 * std::numbers::pi * num_cycles * q)));
+    return r + (1 - r) * std::max(0.0, 0.5 * (1 + elementary::cos(2 * std::numbers::pi * num_cycles * q)));
   }
 };
 

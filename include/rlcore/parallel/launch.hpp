@@ -20,6 +20,8 @@ namespace parallel {
 struct launch_settings {
   int thread_ranks = 1;                                           ///< ranks as threads of this process
   std::chrono::milliseconds deadline = std::chrono::minutes(10);  ///< how long a rank waits in a collective
+  /// mpi: how long at least until all ranks have met for the first time; starting processes takes what it takes.
+  std::chrono::milliseconds start_deadline = std::chrono::minutes(10);
 #if defined(NDEBUG)
   bool fingerprint = false;  ///< compare every collective between the ranks before it; threads always do
 #else

@@ -5,7 +5,7 @@
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/compiler.hpp"
 
-#if defined(__AVX512F__) && defined(__AVX512DQ__) && defined(__AVX512BW__) && defined(__AVX512VL__)
+#if RLCORE_REGISTER_BYTES == 64
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
 namespace avx512_instruction {
@@ -29,6 +29,14 @@ RLCORE_FN floats scale(floats x, floats n) noexcept {
 }
 RLCORE_FN doubles scale(doubles x, doubles n) noexcept {
   return __builtin_ia32_scalefpd512_mask(x, n, x, all_doubles, current_rounding);
+}
+
+/// a b + c with one rounding.
+RLCORE_FN floats multiply_add(floats a, floats b, floats c) noexcept {
+  return __builtin_ia32_vfmaddps512_mask(a, b, c, all_floats, current_rounding);
+}
+RLCORE_FN doubles multiply_add(doubles a, doubles b, doubles c) noexcept {
+  return __builtin_ia32_vfmaddpd512_mask(a, b, c, all_doubles, current_rounding);
 }
 
 /// The larger or smaller of a bound and x; NaN in x stays. g++ makes two instructions of the operators.

@@ -1,5 +1,5 @@
-// The vocabulary of token pieces for scalars, from <cmath>: float, double, and any type that overloads these functions
-// (dual numbers in tests).
+// The vocabulary of token pieces for scalars, from core/elementary.hpp: float, double, and any type that overloads
+// these functions (dual numbers in tests).
 #pragma once
 
 #include <cmath>
@@ -7,6 +7,7 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/compiler.hpp"
+#include "rlcore/core/elementary.hpp"
 
 RLCORE_BEGIN
 
@@ -27,22 +28,22 @@ struct exact_math {
   }
   template <class V>
   RLCORE_FN static V exp(const V& x) noexcept {
-    using std::exp;
+    using elementary::exp;
     return exp(x);
   }
   template <class V>
   RLCORE_FN static V log(const V& x) noexcept {
-    using std::log;
+    using elementary::log;
     return log(x);
   }
   template <class V>
   RLCORE_FN static V expm1(const V& x) noexcept {
-    using std::expm1;
+    using elementary::expm1;
     return expm1(x);
   }
   template <class V>
   RLCORE_FN static V log1p(const V& x) noexcept {
-    using std::log1p;
+    using elementary::log1p;
     return log1p(x);
   }
   template <class V>

@@ -123,9 +123,10 @@ struct fast_math {
   RLCORE_FN static pack<T> excess(pack<T> x) noexcept {
     const auto tiny = near_zero(x);
     const auto [r, power] = reduce(x, tiny);
-    const pack<T> m = r * r * horner(r, exp_constants<T>::wide);
-    // infinity less infinity is no number
-    return select(tiny, m, power.times_less_one(T(1) + (r + m)) - min(x, pack<T>(exp_constants<T>::highest)));
+    const pack<T> square = r * r, q = horner(r, exp_constants<T>::wide);
+    // As in expm1, so that a piece which needs both pays once. Infinity less infinity is no number.
+    const pack<T> less_one = power.times_less_one(T(1) + multiply_add(square, q, r));
+    return select(tiny, square * q, less_one - min(x, pack<T>(exp_constants<T>::highest)));
   }
 
   /// log x: at most 1 unit in the last place, also for subnormal x; -infinity for 0, NaN below it.
@@ -146,10 +147,12 @@ struct fast_math {
     const pack<T> below = select(x == T(0), -infinity, pack<T>(std::numeric_limits<T>::quiet_NaN()));
     return select(x > T(0), select(x < infinity, y, x), below);
   }
-  /// log(1 + x), each lane through <cmath>.
+  /// log(1 + x): at most 2 units in the last place, also for the smallest x; -infinity for -1, NaN below it.
   template <class T>
   RLCORE_FN static pack<T> log1p(pack<T> x) noexcept {
-    return each(x, [](T y) { return std::log1p(y); });
+    const pack<T> u = T(1) + x, lost = x - (u - T(1)), y = log(u);  // log(u + lost) = log u + lost / u + ...
+    const auto inside = (u > T(0)) & (u < pack<T>(std::numeric_limits<T>::infinity()));
+    return select(u == T(1), x, select(inside, y + lost / u, y));
   }
   template <class T>
   RLCORE_FN static pack<T> sqrt(pack<T> x) noexcept {
@@ -171,7 +174,7 @@ struct fast_math {
   /// 2^n. Subnormal results and the step to infinity come out right.
   template <class T>
   struct power_of_two {
-#if defined(__AVX512F__) && defined(__AVX512DQ__) && defined(__AVX512BW__) && defined(__AVX512VL__)
+#if RLCORE_REGISTER_BYTES == 64
     pack<T> n;
     RLCORE_FN pack<T> times(pack<T> x) const noexcept { return avx512_instruction::scale(x.v, n.v); }
     RLCORE_FN pack<T> times_less_one(pack<T> x) const noexcept { return times(x) - T(1); }
@@ -202,7 +205,7 @@ struct fast_math {
     x = limited(x);
     // The integer nearest x / ln2 is in the low mantissa bits of the sum.
     const pack<T> shifted = multiply_add(x, pack<T>(k::log2e), pack<T>(k::rounder));
-#if defined(__AVX512F__) && defined(__AVX512DQ__) && defined(__AVX512BW__) && defined(__AVX512VL__)
+#if RLCORE_REGISTER_BYTES == 64
     const pack<T> whole = select(keep, pack<T>(T(0)), shifted - pack<T>(k::rounder));
     return {remainder(x, whole), {whole}};
 #else
@@ -224,7 +227,7 @@ struct fast_math {
   template <class T>
   RLCORE_FN static pack<T> limited(pack<T> x) noexcept {
     using k = exp_constants<T>;
-#if defined(__AVX512F__) && defined(__AVX512DQ__) && defined(__AVX512BW__) && defined(__AVX512VL__)
+#if RLCORE_REGISTER_BYTES == 64
     const auto raised = avx512_instruction::at_least(pack<T>(k::lowest).v, x.v);
     return avx512_instruction::at_most(pack<T>(k::highest).v, raised);
 #else

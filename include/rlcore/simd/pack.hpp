@@ -12,17 +12,12 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/compiler.hpp"
+#include "rlcore/simd/avx512.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
 
-#if defined(__AVX512F__) && defined(__AVX512DQ__) && defined(__AVX512BW__) && defined(__AVX512VL__)
-inline constexpr std::size_t register_bytes = 64;
-#elif defined(__AVX2__) && defined(__FMA__)
-inline constexpr std::size_t register_bytes = 32;
-#else
-inline constexpr std::size_t register_bytes = 16;
-#endif
+inline constexpr std::size_t register_bytes = RLCORE_REGISTER_BYTES;
 
 /// The register types behind pack<float> and pack<double>.
 template <class T>
@@ -83,10 +78,41 @@ struct pack {
   RLCORE_FN friend lane_mask<T> operator!=(pack a, pack b) noexcept { return {a.v != b.v}; }
 };
 
-/// a * b + c, with one rounding where the machine can: compilers contract only what they see in one expression.
-template <class T>
-RLCORE_FN pack<T> multiply_add(pack<T> a, pack<T> b, pack<T> c) noexcept {
+/// a * b + c: one rounding in the namespaces avx512, avx2 and neon, two in base, whose machines may have no instruction
+/// for one. Spelled out, since nothing else between RLCORE_BEGIN and RLCORE_END is contracted.
+RLCORE_FN pack<float> multiply_add(pack<float> a, pack<float> b, pack<float> c) noexcept {
+#if defined(__clang__) && __has_builtin(__builtin_elementwise_fma) && \
+    (RLCORE_REGISTER_BYTES > 16 || defined(__aarch64__))
+  return __builtin_elementwise_fma(a.v, b.v, c.v);
+#elif RLCORE_REGISTER_BYTES == 64
+  return avx512_instruction::multiply_add(a.v, b.v, c.v);
+#elif RLCORE_REGISTER_BYTES == 32
+  return __builtin_ia32_vfmaddps256(a.v, b.v, c.v);
+#elif defined(__aarch64__) && !defined(__clang__)
+  return __builtin_aarch64_fmav4sf(a.v, b.v, c.v);
+#elif defined(__aarch64__)
+  asm("fmla %0.4s, %1.4s, %2.4s" : "+w"(c.v) : "w"(a.v), "w"(b.v));
+  return c;
+#else
   return a.v * b.v + c.v;
+#endif
+}
+RLCORE_FN pack<double> multiply_add(pack<double> a, pack<double> b, pack<double> c) noexcept {
+#if defined(__clang__) && __has_builtin(__builtin_elementwise_fma) && \
+    (RLCORE_REGISTER_BYTES > 16 || defined(__aarch64__))
+  return __builtin_elementwise_fma(a.v, b.v, c.v);
+#elif RLCORE_REGISTER_BYTES == 64
+  return avx512_instruction::multiply_add(a.v, b.v, c.v);
+#elif RLCORE_REGISTER_BYTES == 32
+  return __builtin_ia32_vfmaddpd256(a.v, b.v, c.v);
+#elif defined(__aarch64__) && !defined(__clang__)
+  return __builtin_aarch64_fmav2df(a.v, b.v, c.v);
+#elif defined(__aarch64__)
+  asm("fmla %0.2d, %1.2d, %2.2d" : "+w"(c.v) : "w"(a.v), "w"(b.v));
+  return c;
+#else
+  return a.v * b.v + c.v;
+#endif
 }
 
 /// pack<T>::lanes consecutive values from memory of any alignment.

@@ -19,7 +19,7 @@ RLCORE_FN auto part_of(V v, std::index_sequence<N...>) noexcept {
 
 template <class HalfPack>
 RLCORE_FN pack<double> widen(HalfPack x) noexcept {
-#if defined(__AVX512F__) && defined(__AVX512DQ__) && defined(__AVX512BW__) && defined(__AVX512VL__)
+#if RLCORE_REGISTER_BYTES == 64
   return avx512_instruction::widen(x);
 #else
   return __builtin_convertvector(x, pack<double>::vector);

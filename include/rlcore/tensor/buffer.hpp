@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/core/compiler.hpp"
 #include "rlcore/tensor/traits.hpp"
 #include "rlcore/tensor/view.hpp"
 
@@ -99,7 +100,7 @@ class buffer {
 template <class T, class Device>
 struct tensor_traits<buffer<T, Device>> {
   template <class X>
-  static vector_view<std::conditional_t<std::is_const_v<X>, const T, T>> view_of(X& x) noexcept {
+  RLCORE_FN static vector_view<std::conditional_t<std::is_const_v<X>, const T, T>> view_of(X& x) noexcept {
     static_assert(Device::host_readable || dependent_false<X>,
                   "rlcore: the host cannot read the memory of this device; download() into host memory first");
     return {x.data(), {static_cast<extent_t>(x.size())}};

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/core/compiler.hpp"
 #include "rlcore/tensor/traits.hpp"
 #include "rlcore/tensor/view.hpp"
 
@@ -36,7 +37,7 @@ struct tensor_traits<X> {
   static std::false_type may_own(const void*);
 
   template <class E>
-  static auto view_at(E* data, const X& x) noexcept {
+  RLCORE_FN static auto view_at(E* data, const X& x) noexcept {
     const auto inner = static_cast<extent_t>(x.innerStride());
     if constexpr (X::IsVectorAtCompileTime) {
       return vector_view<E>(data, {x.size()}, {inner});
@@ -49,8 +50,8 @@ struct tensor_traits<X> {
 
  public:
   static constexpr bool borrowed = !decltype(may_own(static_cast<const X*>(nullptr)))::value;
-  static auto view_of(X& x) noexcept { return view_at(x.data(), x); }
-  static auto view_of(const X& x) noexcept { return view_at(x.data(), x); }
+  RLCORE_FN static auto view_of(X& x) noexcept { return view_at(x.data(), x); }
+  RLCORE_FN static auto view_of(const X& x) noexcept { return view_at(x.data(), x); }
 };
 
 /// Sums, products, maps of functions: there is nothing to point to.
@@ -58,7 +59,7 @@ template <eigen_dense X>
 requires(!eigen_strided<X>) struct tensor_traits<X> {
   static constexpr bool borrowed = true;
   template <class Y>
-  static matrix_view<const typename X::Scalar> view_of(Y&) noexcept {
+  RLCORE_FN static matrix_view<const typename X::Scalar> view_of(Y&) noexcept {
     static_assert(dependent_false<Y>,
                   "rlcore: this Eigen expression is lazy, its elements are not in memory; call .eval() into a named "
                   "matrix first, e.g. Eigen::MatrixXf sum = (a + b).eval(); and pass that");

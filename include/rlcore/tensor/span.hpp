@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/core/compiler.hpp"
 #include "rlcore/tensor/traits.hpp"
 #include "rlcore/tensor/view.hpp"
 
@@ -19,7 +20,7 @@ RLCORE_BEGIN
 template <class T, std::size_t Extent>
 struct tensor_traits<std::span<T, Extent>> {
   static constexpr bool borrowed = true;
-  static vector_view<T> view_of(const std::span<T, Extent>& x) noexcept {
+  RLCORE_FN static vector_view<T> view_of(const std::span<T, Extent>& x) noexcept {
     return {x.data(), {static_cast<extent_t>(x.size())}};
   }
 };
@@ -27,10 +28,10 @@ struct tensor_traits<std::span<T, Extent>> {
 /// std::vector: rank 1.
 template <class T, class Allocator>
 struct tensor_traits<std::vector<T, Allocator>> {
-  static vector_view<T> view_of(std::vector<T, Allocator>& x) noexcept {
+  RLCORE_FN static vector_view<T> view_of(std::vector<T, Allocator>& x) noexcept {
     return {x.data(), {static_cast<extent_t>(x.size())}};
   }
-  static vector_view<const T> view_of(const std::vector<T, Allocator>& x) noexcept {
+  RLCORE_FN static vector_view<const T> view_of(const std::vector<T, Allocator>& x) noexcept {
     return {x.data(), {static_cast<extent_t>(x.size())}};
   }
 };
@@ -38,7 +39,7 @@ struct tensor_traits<std::vector<T, Allocator>> {
 template <class Allocator>
 struct tensor_traits<std::vector<bool, Allocator>> {
   template <class X>
-  static vector_view<const bool> view_of(X&) noexcept {
+  RLCORE_FN static vector_view<const bool> view_of(X&) noexcept {
     static_assert(dependent_false<X>,
                   "rlcore: std::vector<bool> packs eight elements into a byte, so no pointer to them exists; use "
                   "std::vector<std::uint8_t> or std::vector<float> for masks");
@@ -49,8 +50,10 @@ struct tensor_traits<std::vector<bool, Allocator>> {
 /// std::array: rank 1.
 template <class T, std::size_t N>
 struct tensor_traits<std::array<T, N>> {
-  static vector_view<T> view_of(std::array<T, N>& x) noexcept { return {x.data(), {static_cast<extent_t>(N)}}; }
-  static vector_view<const T> view_of(const std::array<T, N>& x) noexcept {
+  RLCORE_FN static vector_view<T> view_of(std::array<T, N>& x) noexcept {
+    return {x.data(), {static_cast<extent_t>(N)}};
+  }
+  RLCORE_FN static vector_view<const T> view_of(const std::array<T, N>& x) noexcept {
     return {x.data(), {static_cast<extent_t>(N)}};
   }
 };
@@ -66,7 +69,7 @@ requires std::is_object_v<T> matrix_view<T> matrix(T* pointer, extent_t rows, ex
 /// The elements of a rank 1 container as [rows, cols], row-major. Throws std::invalid_argument unless rows * cols is
 /// its size.
 template <class X>
-requires(!std::is_pointer_v<std::decay_t<X>>) auto matrix(X&& x, extent_t rows, extent_t cols) {
+requires(!std::is_pointer_v<std::decay_t<X>>) RLCORE_FN auto matrix(X&& x, extent_t rows, extent_t cols) {
   const auto v = rlcore::as_view<1>(static_cast<X&&>(x));
   extent_t size = 0;
   if (__builtin_mul_overflow(rows, cols, &size) || size != v.shape[0])

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/core/compiler.hpp"
 #include "rlcore/tensor/buffer.hpp"
 #include "rlcore/tensor/traits.hpp"
 #include "rlcore/tensor/view.hpp"
@@ -57,7 +58,7 @@ class tensor {
 template <class T, std::size_t Rank, class Device>
 struct tensor_traits<tensor<T, Rank, Device>> {
   template <class X>
-  static view<std::conditional_t<std::is_const_v<X>, const T, T>, Rank> view_of(X& x) noexcept {
+  RLCORE_FN static view<std::conditional_t<std::is_const_v<X>, const T, T>, Rank> view_of(X& x) noexcept {
     static_assert(Device::host_readable || dependent_false<X>,
                   "rlcore: the host cannot read the memory of this device; download() into host memory first");
     return {x.data(), x.shape()};

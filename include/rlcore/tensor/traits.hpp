@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/core/compiler.hpp"
 #include "rlcore/tensor/view.hpp"
 
 RLCORE_BEGIN
@@ -32,7 +33,7 @@ inline constexpr bool dependent_false = false;
 /// The view of any supported container, without a copy. The container must outlive the view: a temporary that owns its
 /// elements is refused.
 template <class X>
-auto as_view(X&& x) {
+RLCORE_FN auto as_view(X&& x) {
   if constexpr (!viewable<std::remove_reference_t<X>>) {
     static_assert(
         dependent_false<X>,
@@ -52,7 +53,7 @@ auto as_view(X&& x) {
 /// The same for a known number of dimensions, which is checked: while compiling where the container's type tells its
 /// number of dimensions, with std::invalid_argument otherwise (xt::xarray).
 template <std::size_t Rank, class X>
-auto as_view(X&& x) {
+RLCORE_FN auto as_view(X&& x) {
   auto v = rlcore::as_view(static_cast<X&&>(x));
   using found = decltype(v);
   if constexpr (requires { found::rank; }) {
@@ -67,11 +68,11 @@ auto as_view(X&& x) {
   }
 }
 
-namespace detail {
+namespace tensor_views {
 
 /// A view whose type tells its number of dimensions, as it is; any other as the vector that it has to be.
 template <class V>
-auto vector_of(const V& v) {
+RLCORE_FN auto vector_of(const V& v) {
   if constexpr (requires { V::rank; })
     return v;
   else
@@ -79,7 +80,7 @@ auto vector_of(const V& v) {
 }
 /// f(v); of a view that learns its number of dimensions at run time, as the vector or the matrix that it has to be.
 template <class V, class F>
-void with_vector_or_matrix(const V& v, F f) {
+RLCORE_FN void with_vector_or_matrix(const V& v, F f) {
   if constexpr (requires { V::rank; })
     f(v);
   else if (v.dimension == 1)
@@ -88,12 +89,12 @@ void with_vector_or_matrix(const V& v, F f) {
     f(v.template as<2>());
 }
 
-}  // namespace detail
+}  // namespace tensor_views
 
 template <class T, std::size_t Rank>
 struct tensor_traits<view<T, Rank>> {
   static constexpr bool borrowed = true;
-  static view<T, Rank> view_of(const view<T, Rank>& v) noexcept { return v; }
+  RLCORE_FN static view<T, Rank> view_of(const view<T, Rank>& v) noexcept { return v; }
 };
 
 RLCORE_END

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/core/compiler.hpp"
 
 RLCORE_BEGIN
 
@@ -26,30 +27,32 @@ struct view {
   extents<Rank> shape{};
   extents<Rank> stride{};
 
-  view() = default;
-  view(T* pointer, extents<Rank> shape_, extents<Rank> stride_) noexcept
+  RLCORE_FN view() = default;
+  RLCORE_FN view(T* pointer, extents<Rank> shape_, extents<Rank> stride_) noexcept
       : data(pointer), shape(shape_), stride(stride_) {}
   /// Row-major and contiguous.
-  view(T* pointer, extents<Rank> shape_) noexcept : data(pointer), shape(shape_) {
+  RLCORE_FN view(T* pointer, extents<Rank> shape_) noexcept : data(pointer), shape(shape_) {
     extent_t step = 1;
     for (std::size_t d = Rank; d-- > 0; step *= shape[d]) stride[d] = step;
   }
 
-  extent_t size() const noexcept {
+  RLCORE_FN extent_t size() const noexcept {
     extent_t n = 1;
     for (const extent_t e : shape) n *= e;
     return n;
   }
   template <class... Index>
-  requires(sizeof...(Index) == Rank) T& operator()(Index... index) const noexcept {
+  requires(sizeof...(Index) == Rank) RLCORE_FN T& operator()(Index... index) const noexcept {
     extent_t at = 0;
     std::size_t d = 0;
     ((at += static_cast<extent_t>(index) * stride[d++]), ...);
     return data[at];
   }
   /// First element of row i of a matrix; the row's elements are stride[1] apart.
-  T* row(extent_t i) const noexcept requires(Rank == 2) { return data + i * stride[0]; }
-  operator view<const T, Rank>() const noexcept requires(!std::is_const_v<T>) { return {data, shape, stride}; }
+  RLCORE_FN T* row(extent_t i) const noexcept requires(Rank == 2) { return data + i * stride[0]; }
+  RLCORE_FN operator view<const T, Rank>() const noexcept requires(!std::is_const_v<T>) {
+    return {data, shape, stride};
+  }
 };
 
 template <class T>
@@ -57,6 +60,7 @@ using vector_view = view<T, 1>;
 template <class T>
 using matrix_view = view<T, 2>;
 
+RLCORE_ALGORITHM_BEGIN
 /// "[4, 7]", for messages.
 template <std::size_t Rank>
 std::string to_string(const extents<Rank>& shape) {
@@ -64,5 +68,6 @@ std::string to_string(const extents<Rank>& shape) {
   for (std::size_t d = 0; d < Rank; ++d) text += (d ? ", " : "") + std::to_string(shape[d]);
   return text + "]";
 }
+RLCORE_ALGORITHM_END
 
 RLCORE_END

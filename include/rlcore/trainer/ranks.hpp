@@ -15,6 +15,7 @@
 #include "rlcore/trainer/options.hpp"
 #include "rlcore/trainer/options/rank_options.hpp"
 #include "rlcore/trainer/options/rollout_ranks.hpp"
+#include "rlcore/trainer/same_arithmetic.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -36,8 +37,8 @@ inline std::unique_ptr<any_device> open_device(const options& opt, local_place p
 }
 
 /// Calls f(device, ranks) on every rank of this process; returns when all are done and throws what the first to fail
-/// threw. Ranks other than the first print nothing. Throws config_error, before anything is started, where the command
-/// line does not fit the number of ranks.
+/// threw. Ranks other than the first print nothing. Ranks whose devices or losses have other bits are refused. Throws
+/// config_error, before anything is started, where the command line does not fit the number of ranks.
 inline void on_ranks(const options& opt, const std::function<void(any_device&, parallel::any_communicator&)>& f) {
   const int started = parallel::ranks_of_environment(), threads = thread_ranks(opt, started);
   if (opt.known().find("rlcore.zero_stage") != nullptr) {
@@ -57,6 +58,7 @@ inline void on_ranks(const options& opt, const std::function<void(any_device&, p
   parallel::launch(how, [&](parallel::any_communicator& all) {
     const silence others(all.rank() != 0);
     const auto device = open_device(opt, find_local_place(all));
+    if (all.size() > 1) expect_same_arithmetic(all, arithmetic_of(*device));
     f(*device, all);
   });
 }

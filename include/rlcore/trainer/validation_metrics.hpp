@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/trainer/majority_vote.hpp"
 #include "rlcore/trainer/metrics.hpp"
 #include "rlcore/verify/verdict.hpp"
@@ -25,7 +26,7 @@ inline std::pair<double, double> best_of(std::span<const double> sorted, std::in
   const auto n = static_cast<double>(sorted.size());
   double mean = 0, square = 0, below = 0;
   for (std::size_t i = 0; i < sorted.size(); ++i) {
-    const double up_to = std::pow(static_cast<double>(i + 1) / n, static_cast<double>(k));
+    const double up_to = elementary::pow(static_cast<double>(i + 1) / n, static_cast<double>(k));
     mean += sorted[i] * (up_to - below);
     square += sorted[i] * sorted[i] * (up_to - below);
     below = up_to;

@@ -102,7 +102,9 @@ class formula {
   }
   static std::optional<number> factorial(number x) {
     if (x.imag() != 0 || x.real() < 0 || x.real() > 20 || x.real() != std::floor(x.real())) return std::nullopt;
-    return number(std::round(std::tgamma(x.real() + 1)));
+    double product = 1;
+    for (int k = 2; k <= static_cast<int>(x.real()); ++k) product *= k;  // exact: 20! = 2^18 times a number of 44 bits
+    return number(product);
   }
   static number power(number base, number exponent) {
     const double n = exponent.real();

@@ -26,7 +26,7 @@ class machine {
   fs::path operator/(const std::string& path) const { return root_ / path; }
 
  private:
-  scratch::folder root_;
+  ::scratch::folder root_;
 };
 
 TEST(driver_test, whole) {

@@ -120,7 +120,7 @@ TEST_F(trace, numbers_threads_and_refuses_a_second_provider) {
 }
 
 TEST(trace_file, is_asked_for_by_an_environment_variable) {
-  const scratch::folder place;
+  const ::scratch::folder place;
   const std::string path = (place / "calls.txt").string();
   const calls target = idle();
   EXPECT_EQ(&traced_if_asked(target), &target);

@@ -20,6 +20,8 @@ inline constexpr extent_t gemm_depth_block = 1024, gemm_a_floats = 192 * gemm_de
 /// Floats of scratch that one thread needs for a product: a block of A (and room to write beyond its end) and one panel
 /// of B.
 inline constexpr extent_t gemm_scratch = gemm_a_floats + 64 + gemm_depth_block * panel_width;
+/// Sums over lanes are taken as this many lanes would take them, in every instruction set.
+inline constexpr int order_lanes = 16;
 /// Keys between two rescalings of attention's running softmax; two pages.
 inline constexpr extent_t attention_keys = 2 * kv_page;
 /// Logits whose sums are taken at once, for log-probs and for sampling.

@@ -1,7 +1,8 @@
 // The CPU kernels once per instruction set: what takes longest to compile.
 //
 // The fragments *.inc are included into one namespace per set under function target attributes, so that a consumer
-// needs no -march flag and one binary runs everywhere. Bits agree within a set, not between sets.
+// needs no -march flag and one binary runs everywhere. In float32 all sets have the same bits: sums over lanes have one
+// order, fma() has one rounding, and RLCORE_BEGIN lets the compilers contract nothing else into one.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +12,13 @@
 #include <vector>
 
 #include "rlcore/core/compiler.hpp"
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/device/cpu/arguments.hpp"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 RLCORE_BEGIN

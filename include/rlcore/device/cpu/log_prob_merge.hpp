@@ -2,8 +2,8 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/device/device.hpp"
 
 RLCORE_BEGIN
@@ -17,7 +17,7 @@ inline log_prob_state merged(const log_prob_state& a, const log_prob_state& b) {
   both.target = a.target + b.target;
   for (const log_prob_state* s : {&a, &b}) {
     if (s->total == 0) continue;  // only excluded tokens
-    const double by = static_cast<double>(s->top) - static_cast<double>(both.top), scale = std::exp2(by);
+    const double by = static_cast<double>(s->top) - static_cast<double>(both.top), scale = elementary::exp2(by);
     both.weighted += scale * (s->weighted + by * s->total);
     both.total += scale * s->total;
   }

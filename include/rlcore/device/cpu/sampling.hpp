@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <vector>
 
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/device/cpu/arguments.hpp"
 #include "rlcore/exec/threads.hpp"
 
@@ -84,7 +84,7 @@ class cpu_sampler {
     /// Inverse CDF over the whole vocabulary in order of ids: over the blocks' masses, then inside one block.
     std::int32_t draw(double u) const {
       const float largest = top[block_of_largest()];
-      const auto share = [&](extent_t b) { return std::exp2(static_cast<double>(top[b] - largest)); };
+      const auto share = [&](extent_t b) { return elementary::exp2(static_cast<double>(top[b] - largest)); };
       const double goal = u * total_mass();
       double before = 0;
       extent_t chosen = block_of_largest();
@@ -114,7 +114,7 @@ class cpu_sampler {
       const float largest = top[block_of_largest()];
       double total = 0;
       for (extent_t b = 0; b < blocks; ++b)
-        total += static_cast<double>(mass[b]) * std::exp2(static_cast<double>(top[b] - largest));
+        total += static_cast<double>(mass[b]) * elementary::exp2(static_cast<double>(top[b] - largest));
       return total;
     }
 
@@ -137,7 +137,7 @@ class cpu_sampler {
         return top[block_of_largest()] - s.below[static_cast<std::size_t>(top_k - 1)] + 0.01f;  // roundings
       }
       if (top_k > 0 || top_p >= 1) return std::numeric_limits<float>::infinity();
-      return static_cast<float>(std::log2(static_cast<double>(vocabulary) / ((1 - top_p) * total))) + 1;
+      return static_cast<float>(elementary::log2(static_cast<double>(vocabulary) / ((1 - top_p) * total))) + 1;
     }
     void find_candidates(float farthest, scratch& s) const {
       constexpr extent_t block = cpu_kernels::log_prob_block;

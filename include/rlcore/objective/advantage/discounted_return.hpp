@@ -5,6 +5,7 @@
 #include "rlcore/objective/advantage/detail/backward.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// G_t = r_t + gamma G_{t+1} (Williams 1992). `turns` says how masked slots inside a row are passed: skip is verl's
 /// since 0.7, reset verl's before, discount OpenRLHF's.
@@ -27,4 +28,5 @@ struct discounted_return {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -11,6 +11,7 @@
 #include "rlcore/objective/advantage/detail/backward.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// A_t = d_t + gamma lambda A_{t+1} with d_t = r_t + gamma V_{t+1} - V_t, and returns A_t + V_t, the target of the
 /// critic (Schulman et al. 2015). With critic_lambda, the returns are those of another lambda (decoupled GAE of VC-PPO
@@ -91,4 +92,5 @@ struct gae {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -6,13 +6,14 @@
 #include <cstdint>
 #include <stdexcept>
 #include <string>
-#include <vector>
 
+#include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/objective/advantage/group_relative.hpp"
 #include "rlcore/objective/advantage/row_normalization.hpp"
 #include "rlcore/objective/advantage/singleton_group.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// A = normalised sum_k w_k A_k, A_k the group_relative advantage of reward k alone: GDPO (Liu et al. 2026). A reward
 /// with large variance no longer drowns the others.
@@ -27,28 +28,28 @@ struct gdpo {
   /// `rewards` is [rows, rewards], `weights` has one value per reward.
   template <class Rewards, class Weights, class Groups, class Advantages>
   void operator()(const Rewards& rewards, const Weights& weights, const Groups& groups, Advantages&& advantages) const {
-    std::vector<double> x = weighted_sum(rewards, weights, groups);
+    scratch_vector<double> x = weighted_sum(rewards, weights, groups);
     last.normalize(x, {});
     detail::write_numbers("advantages", x, advantages);
   }
   template <class Rewards, class Weights, class Groups, class Lengths, class Advantages>
   void operator()(const Rewards& rewards, const Weights& weights, const Groups& groups, const Lengths& lengths,
                   Advantages&& advantages) const {
-    std::vector<double> x = weighted_sum(rewards, weights, groups);
+    scratch_vector<double> x = weighted_sum(rewards, weights, groups);
     last.normalize(x, detail::read_lengths(lengths, x.size()));
     detail::write_numbers("advantages", x, advantages);
   }
 
  private:
   template <class Rewards, class Weights, class Groups>
-  std::vector<double> weighted_sum(const Rewards& rewards, const Weights& weights, const Groups& groups) const {
+  scratch_vector<double> weighted_sum(const Rewards& rewards, const Weights& weights, const Groups& groups) const {
     const auto reward = as_view<2>(rewards);
-    const std::vector<double> weight = detail::read_numbers("weight", weights);
+    const scratch_vector<double> weight = detail::read_numbers("weight", weights);
     if (reward.shape[1] != static_cast<extent_t>(weight.size()))
       throw std::invalid_argument("rlcore: rewards are " + to_string(reward.shape) + ", weights are [" +
                                   std::to_string(weight.size()) + "]");
     const auto rows = static_cast<std::size_t>(reward.shape[0]);
-    std::vector<double> sum(rows, std::nan("")), one(rows);
+    scratch_vector<double> sum(rows, std::nan("")), one(rows);
     for (extent_t k = 0; k < reward.shape[1]; ++k) {
       const auto column = vector_view<const typename decltype(reward)::value_type>(
           reward.data + k * reward.stride[1], {reward.shape[0]}, {reward.stride[0]});
@@ -62,4 +63,5 @@ struct gdpo {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

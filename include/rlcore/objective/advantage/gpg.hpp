@@ -4,14 +4,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "rlcore/core/order.hpp"
+#include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/core/settings.hpp"
 #include "rlcore/objective/advantage/detail/outcome.hpp"
 #include "rlcore/objective/advantage/singleton_group.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// What gpg counts as rows that carry a signal.
 enum class gpg_count : std::uint8_t {
@@ -33,9 +34,9 @@ struct gpg {
 
   template <class Rewards, class Groups, class Advantages>
   void operator()(const Rewards& rewards, const Groups& groups, Advantages&& advantages) const {
-    const std::vector<double> reward = detail::read_numbers("reward", rewards);
+    const scratch_vector<double> reward = detail::read_numbers("reward", rewards);
     std::size_t scored = 0, signal = 0;
-    std::vector<double> result =
+    scratch_vector<double> result =
         detail::each_scored_group(reward, detail::group_rows(static_cast<extent_t>(reward.size()), groups),
                                   [&](std::span<const double> r, std::span<const std::size_t>, std::span<double> a) {
                                     const detail::group_summary s(r);
@@ -54,4 +55,5 @@ struct gpg {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

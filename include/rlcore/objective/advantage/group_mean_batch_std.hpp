@@ -3,14 +3,15 @@
 
 #include <cstddef>
 #include <span>
-#include <vector>
 
+#include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/core/settings.hpp"
 #include "rlcore/objective/advantage/detail/outcome.hpp"
 #include "rlcore/objective/advantage/row_normalization.hpp"
 #include "rlcore/objective/advantage/singleton_group.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// A = (R - mean of the group) / (std of all rewards of the batch + epsilon), std with n - 1: TRL's
 /// scale_rewards="batch" (after Liu et al. 2025b, "Part I: Tricks or Traps?"). Easy and hard groups keep their weight.
@@ -27,12 +28,12 @@ struct group_mean_batch_std {
 
   template <class Rewards, class Groups, class Advantages>
   void operator()(const Rewards& rewards, const Groups& groups, Advantages&& advantages) const {
-    const std::vector<double> reward = detail::read_numbers("reward", rewards);
-    std::vector<double> scored;
+    const scratch_vector<double> reward = detail::read_numbers("reward", rewards);
+    scratch_vector<double> scored;
     for (const double r : reward)
       if (r == r) scored.push_back(r);
     const detail::group_summary batch(scored);
-    std::vector<double> result =
+    scratch_vector<double> result =
         detail::each_scored_group(reward, detail::group_rows(static_cast<extent_t>(reward.size()), groups),
                                   [&](std::span<const double> r, std::span<const std::size_t>, std::span<double> a) {
                                     if (batch.flat) return;  // also where a row is alone: no deviation to divide by
@@ -45,4 +46,5 @@ struct group_mean_batch_std {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -5,13 +5,14 @@
 #include <cmath>
 #include <cstddef>
 #include <span>
-#include <vector>
 
+#include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/core/settings.hpp"
 #include "rlcore/objective/advantage/detail/outcome.hpp"
 #include "rlcore/objective/advantage/singleton_group.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// A = R - median of the group: one outlier among the rewards does not move the baseline of all others. With
 /// normalize_by_deviation, divided by mean |R - median| + epsilon, which is 0 only if all rewards are equal (the median
@@ -37,7 +38,7 @@ struct group_median {
       return;
     }
     if (detail::group_summary(reward).flat) return;
-    std::vector<double> sorted(reward.begin(), reward.end());
+    scratch_vector<double> sorted(reward.begin(), reward.end());
     std::sort(sorted.begin(), sorted.end());
     const std::size_t half = sorted.size() / 2;
     const double median =
@@ -50,4 +51,5 @@ struct group_median {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -9,6 +9,7 @@
 #include "rlcore/objective/advantage/singleton_group.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// A = (R - mean) / (std + epsilon) within each group of rows that answer the same prompt, std with n - 1 (GRPO, Shao
 /// et al. 2024). With normalize_by_std = false, A = R - mean (Dr. GRPO, Liu et al. 2025). The defaults are verl's;
@@ -44,4 +45,5 @@ struct group_relative {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -3,12 +3,13 @@
 
 #include <cstddef>
 #include <tuple>
-#include <vector>
 
+#include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/core/settings.hpp"
 #include "rlcore/objective/advantage/detail/outcome.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// Applies its stages one after the other to one number per row:
 ///   in_order(reward_clip{-1, 1}, rloo{})           // TRL's RLOO: clip, then compare
@@ -27,7 +28,7 @@ struct in_order {
 
   template <class Rewards, class Groups, class Advantages>
   void operator()(const Rewards& rewards, const Groups& groups, Advantages&& advantages) const {
-    run(rewards, advantages, [&](const auto& stage, std::vector<double>& x) {
+    run(rewards, advantages, [&](const auto& stage, scratch_vector<double>& x) {
       using stage_type = decltype(stage);
       if constexpr (
           requires(stage_type s) { s(x, groups, x); } && !requires(stage_type s) { s(x, x); })
@@ -41,7 +42,7 @@ struct in_order {
   /// `lengths`: response tokens of each row, for the stages that ask for them.
   template <class Rewards, class Groups, class Lengths, class Advantages>
   void operator()(const Rewards& rewards, const Groups& groups, const Lengths& lengths, Advantages&& advantages) const {
-    run(rewards, advantages, [&](const auto& stage, std::vector<double>& x) {
+    run(rewards, advantages, [&](const auto& stage, scratch_vector<double>& x) {
       using stage_type = decltype(stage);
       if constexpr (requires(stage_type s) { s(x, groups, lengths, x); })
         stage(x, groups, lengths, x);
@@ -57,8 +58,8 @@ struct in_order {
  private:
   template <class Rewards, class Advantages, class F>
   void run(const Rewards& rewards, Advantages& advantages, F one_stage) const {
-    const std::vector<double> reward = detail::read_numbers("reward", rewards);
-    std::vector<double> x = reward;
+    const scratch_vector<double> reward = detail::read_numbers("reward", rewards);
+    scratch_vector<double> x = reward;
     const auto unscored = [&](double mark) {
       for (std::size_t i = 0; i < x.size(); ++i)
         if (reward[i] != reward[i]) x[i] = mark == 0 ? 0.0 : reward[i];
@@ -69,4 +70,5 @@ struct in_order {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -9,6 +9,7 @@
 #include "rlcore/objective/piece/divergence/kl_kind.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// What the KL penalty did to one response.
 struct shaped_reward {
@@ -60,4 +61,5 @@ struct kl_in_reward {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -7,6 +7,7 @@
 #include "rlcore/simd/exact_sum.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// What the first pass finds: count, sum, and whether all values are the same. Parts may be joined with += in any
 /// order.
@@ -60,4 +61,5 @@ struct affine {
   double operator()(double x) const noexcept { return (x - centre) * scale + shift; }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

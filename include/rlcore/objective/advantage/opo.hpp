@@ -3,12 +3,13 @@
 
 #include <cstddef>
 #include <span>
-#include <vector>
 
+#include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/objective/advantage/detail/outcome.hpp"
 #include "rlcore/objective/advantage/singleton_group.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// A = R - sum_j n_j R_j / sum_j n_j over the group, n_j the number of response tokens (OPO, Hao et al. 2025): the
 /// baseline of least variance if the squared norm of a row's score grows with its length.
@@ -21,7 +22,7 @@ struct opo {
   /// `lengths`: response tokens of each row.
   template <class Rewards, class Groups, class Lengths, class Advantages>
   void operator()(const Rewards& rewards, const Groups& groups, const Lengths& lengths, Advantages&& advantages) const {
-    const std::vector<double> length =
+    const scratch_vector<double> length =
         detail::read_lengths(lengths, static_cast<std::size_t>(as_view(rewards).shape[0]));
     detail::outcome_advantages(
         rewards, groups, advantages,
@@ -43,4 +44,5 @@ struct opo {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

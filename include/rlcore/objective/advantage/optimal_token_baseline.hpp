@@ -6,13 +6,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
+#include "rlcore/core/elementary.hpp"
+#include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/objective/advantage/detail/groups.hpp"
 #include "rlcore/objective/advantage/detail/token_block.hpp"
 #include "rlcore/objective/advantage/singleton_group.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// Inputs of optimal_token_baseline, all [rows, tokens]. Without `weight` (importance weights), it is 1.
 template <class T>
@@ -66,14 +68,14 @@ struct optimal_token_baseline {
   };
   struct path {
     extent_t row;
-    std::vector<step> steps;
+    scratch_vector<step> steps;
     std::size_t end() const noexcept { return steps.empty() ? 0 : steps.back().at + 1; }
   };
 
   template <class T, class Out>
   void one_group(const optimal_token_inputs<T>& in, std::span<const extent_t> rows, const Out& out) const {
     using result = typename Out::value_type;
-    std::vector<path> paths;
+    scratch_vector<path> paths;
     for (const extent_t row : rows) {
       path p = path_of(in, row);
       if (p.steps.empty() || std::isnan(p.steps.front().to_go)) continue;
@@ -92,7 +94,7 @@ struct optimal_token_baseline {
       double weighted = 0, weight = 0, low = 0, high = 0;
       std::size_t rows = 0;
     };
-    std::vector<column> columns(end);
+    scratch_vector<column> columns(end);
     for (const path& p : paths)
       for (const step& s : p.steps) {
         column& c = columns[s.at];
@@ -116,7 +118,7 @@ struct optimal_token_baseline {
     double sum = 0;
     for (extent_t t = 0; t < in.rewards.shape[1]; ++t) {
       if (token_block::live_bits(in.mask, row, t, 1) == 0) continue;
-      double w = 1 - 2 * std::exp(static_cast<double>(in.old_logp(row, t))) +
+      double w = 1 - 2 * elementary::exp(static_cast<double>(in.old_logp(row, t))) +
                  static_cast<double>(in.sum_squared_probs(row, t));
       if (in.weight.data != nullptr)
         w *= static_cast<double>(in.weight(row, t)) * static_cast<double>(in.weight(row, t));
@@ -130,4 +132,5 @@ struct optimal_token_baseline {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

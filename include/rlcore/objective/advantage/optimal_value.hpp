@@ -1,15 +1,16 @@
 // The value of a prompt under the best policy near the reference.
 #pragma once
 
-#include <cmath>
 #include <cstddef>
 #include <span>
 #include <stdexcept>
 #include <string>
 
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/objective/advantage/detail/outcome.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// V* = temperature log mean_i exp(R_i / temperature) over samples of the reference policy: the value of the prompt
 /// under the policy that is optimal for a KL penalty of `temperature` (A*PO, Brantley et al. 2025; TRL's A2PO, beta1).
@@ -36,9 +37,10 @@ struct optimal_value {
       throw std::invalid_argument("rlcore: optimal_value needs temperature > 0, it is " + std::to_string(temperature));
     double high = reward[0], sum = 0;
     for (const double r : reward) high = r > high ? r : high;
-    for (const double r : reward) sum += std::exp((r - high) / temperature);
-    return high + temperature * std::log(sum / static_cast<double>(reward.size()));
+    for (const double r : reward) sum += elementary::exp((r - high) / temperature);
+    return high + temperature * elementary::log(sum / static_cast<double>(reward.size()));
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

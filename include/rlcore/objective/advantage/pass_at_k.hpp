@@ -9,6 +9,7 @@
 #include "rlcore/objective/advantage/detail/outcome.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// The best row of a group gets R_max - R_second, divided by std + epsilon if normalize_by_std; all others get 0
 /// (Pass@k policy optimization, Walder and Karkhanis 2025; verl's grpo_passk). Of equally good rows none gets anything.
@@ -40,4 +41,5 @@ struct pass_at_k {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

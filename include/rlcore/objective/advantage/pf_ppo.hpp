@@ -9,10 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/core/random.hpp"
 #include "rlcore/objective/advantage/detail/outcome.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// Which rows PF-PPO prefers.
 enum class pf_ppo_weight : std::uint8_t {
@@ -32,7 +34,7 @@ struct pf_ppo {
 
   template <class Rewards>
   std::vector<double> weights(const Rewards& rewards) const {
-    const std::vector<double> reward = detail::read_numbers("reward", rewards);
+    const auto reward = detail::read_numbers("reward", rewards);
     double low = INFINITY, high = -INFINITY;
     for (const double r : reward)
       if (!std::isnan(r)) low = std::min(low, r), high = std::max(high, r);
@@ -67,7 +69,7 @@ struct pf_ppo {
   double one_weight(double reward, double low, double high) const noexcept {
     switch (kind) {
       case pf_ppo_weight::power:
-        return std::pow(std::abs(reward), exponent);
+        return elementary::pow(std::abs(reward), exponent);
       case pf_ppo_weight::max_min:
         return reward == low || reward == high ? 1.0 : 0.0;
       case pf_ppo_weight::max_random:
@@ -77,4 +79,5 @@ struct pf_ppo {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -5,13 +5,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
+#include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/objective/advantage/detail/outcome.hpp"
 #include "rlcore/objective/advantage/discounted_return.hpp"
 #include "rlcore/objective/advantage/whitening.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// r_t = beta (logp of the reward model - logp of the reference): the reward of each token that a reward model of the
 /// form beta log-ratio implies (Yuan et al. 2024, "Free process rewards without process labels"). The last live token
@@ -61,7 +62,7 @@ struct prime {
   void operator()(const Rewards& process_rewards, const Outcomes& outcomes, const token_mask& mask,
                   const Groups& groups, Advantages&& advantages, Returns&& returns) const {
     const auto reward = as_view<2>(process_rewards);
-    const std::vector<double> outcome = detail::read_numbers("outcome", outcomes);
+    const scratch_vector<double> outcome = detail::read_numbers("outcome", outcomes);
     detail::check_per_row("outcomes", static_cast<extent_t>(outcome.size()), "rewards", reward.shape);
     detail::check_mask_shape(mask, "rewards", reward.shape);
     const extent_t rows = reward.shape[0], tokens = reward.shape[1];
@@ -69,8 +70,8 @@ struct prime {
       return token_block::live_bits(mask, static_cast<extent_t>(i), t, 1) != 0;
     };
     // A row without tokens is made unscored: it takes part in nothing.
-    std::vector<double> scored = outcome, mean(outcome.size(), 0.0);
-    std::vector<extent_t> last(outcome.size(), -1);
+    scratch_vector<double> scored = outcome, mean(outcome.size(), 0.0);
+    scratch_vector<extent_t> last(outcome.size(), -1);
     for (std::size_t i = 0; i < outcome.size(); ++i) {
       double count = 0;
       for (extent_t t = 0; t < tokens; ++t)
@@ -80,8 +81,9 @@ struct prime {
       else
         scored[i] = std::nan("");
     }
-    std::vector<double> shaped(static_cast<std::size_t>(rows * tokens), 0.0);
-    std::vector<std::uint8_t> compared(shaped.size(), 0);  // live tokens of rows that have somebody to be compared with
+    scratch_vector<double> shaped(static_cast<std::size_t>(rows * tokens), 0.0);
+    scratch_vector<std::uint8_t> compared(shaped.size(),
+                                          0);  // live tokens of rows that have somebody to be compared with
     const matrix_view<double> r(shaped.data(), {rows, tokens});
     detail::each_scored_group(
         scored, detail::group_rows(rows, groups),
@@ -107,4 +109,5 @@ struct prime {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

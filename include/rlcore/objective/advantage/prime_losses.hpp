@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -10,9 +9,11 @@
 #include <string>
 #include <string_view>
 
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// -y log sigmoid(z) - (1 - y) log sigmoid(-z) with z = beta score and y = target, 1 for a correct answer: the
 /// cross-entropy of PRIME's reward model (Cui et al. 2025), a row link for the score sum_of<log_ratio_to_reference>.
@@ -71,7 +72,7 @@ struct implicit_reward_comparison {
       const double z = sign * beta * (own.logp - (count > 0 ? others / count : 0.0));
       const double size = static_cast<double>(n);
       const double factor = weight == best_of_n_weight::none ? 1 / static_cast<double>(rows.size())
-                                                             : size * std::pow(at_most / size, size - 1);
+                                                             : size * elementary::pow(at_most / size, size - 1);
       value += factor * exact_math::softplus(-z);
       slope[i] = -factor * sign * beta * exact_math::sigmoid(-z);
     }
@@ -79,4 +80,5 @@ struct implicit_reward_comparison {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -7,6 +7,7 @@
 #include "rlcore/objective/advantage/whitening.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// G_t = r_t + gamma G_{t+1}, then A = whitened G (REINFORCE++, Hu 2025). The normalisation is over the tokens of the
 /// batch, never over a group. Defaults are verl's; OpenRLHF's reinforce has .turns = turn_policy::discount and
@@ -39,4 +40,5 @@ struct reinforce_plus_plus {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -3,13 +3,14 @@
 
 #include <cstddef>
 #include <span>
-#include <vector>
 
+#include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/objective/advantage/detail/outcome.hpp"
 #include "rlcore/objective/advantage/row_normalization.hpp"
 #include "rlcore/objective/advantage/singleton_group.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// x = R - mean of the group, then A = (x - m) / sqrt(v + epsilon) with m and v over the tokens of the batch: every row
 /// counts as often as it has tokens (REINFORCE++-baseline, Hu 2025; verl). OpenRLHF's reinforce_baseline puts the KL
@@ -24,9 +25,9 @@ struct reinforce_plus_plus_baseline {
   /// `lengths`: response tokens of each row.
   template <class Rewards, class Groups, class Lengths, class Advantages>
   void operator()(const Rewards& rewards, const Groups& groups, const Lengths& lengths, Advantages&& advantages) const {
-    const std::vector<double> reward = detail::read_numbers("reward", rewards);
-    const std::vector<double> length = detail::read_lengths(lengths, reward.size());
-    std::vector<double> x =
+    const scratch_vector<double> reward = detail::read_numbers("reward", rewards);
+    const scratch_vector<double> length = detail::read_lengths(lengths, reward.size());
+    scratch_vector<double> x =
         detail::each_scored_group(reward, detail::group_rows(static_cast<extent_t>(reward.size()), groups),
                                   [this](std::span<const double> r, std::span<const std::size_t>, std::span<double> a) {
                                     const double mean = r.size() > 1 ? detail::group_summary(r).mean
@@ -41,4 +42,5 @@ struct reinforce_plus_plus_baseline {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -6,6 +6,7 @@
 #include "rlcore/objective/advantage/discounted_return.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// A_t = sum of the rewards from t on, minus the reward of the greedy answer to the same prompt (ReMax, Li et al.
 /// 2024). Nothing is normalised.
@@ -31,4 +32,5 @@ struct remax {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -10,6 +10,7 @@
 #include "rlcore/tensor/span.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// min(max(R, low), high) in place; NaN (an unscored row) stays. Where it stands relative to an estimator matters:
 /// TRL's RLOO clips before the baseline, OpenRLHF after the group normalisation, with a default of (-10, 10). See
@@ -37,4 +38,5 @@ struct reward_clip {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -8,6 +8,7 @@
 #include "rlcore/objective/advantage/singleton_group.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// A = R - mean of the other rewards of the group = n / (n - 1) (R - mean): REINFORCE leave-one-out (Ahmadian et al.
 /// 2024). Equal rewards give exactly 0, a NaN reward (unscored row) is left out and gets 0.
@@ -33,4 +34,5 @@ struct rloo {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -3,12 +3,13 @@
 
 #include <cmath>
 #include <cstddef>
-#include <vector>
 
+#include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/objective/advantage/detail/outcome.hpp"
 #include "rlcore/objective/advantage/whitening.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// x -> (x - mean) / (std + epsilon) over the scored rows of the batch: TRL's normalize_advantages after rloo, and the
 /// last step of SPO (epsilon = 1e-8). With lengths, every row counts as often as it has tokens: what whitening of
@@ -22,19 +23,19 @@ struct row_normalization {
 
   template <class Values, class Out>
   void operator()(const Values& values, Out&& out) const {
-    std::vector<double> x = detail::read_numbers("value", values);
+    scratch_vector<double> x = detail::read_numbers("value", values);
     normalize(x, {});
     detail::write_numbers("normalized values", x, out);
   }
   template <class Values, class Lengths, class Out>
   void operator()(const Values& values, const Lengths& lengths, Out&& out) const {
-    std::vector<double> x = detail::read_numbers("value", values);
+    scratch_vector<double> x = detail::read_numbers("value", values);
     normalize(x, detail::read_lengths(lengths, x.size()));
     detail::write_numbers("normalized values", x, out);
   }
 
   /// In place; `length` is empty or has one whole number per row.
-  void normalize(std::vector<double>& x, const std::vector<double>& length) const {
+  void normalize(scratch_vector<double>& x, const scratch_vector<double>& length) const {
     const auto times = [&](std::size_t i) { return length.empty() ? 1.0 : length[i]; };
     moment_sums s;
     for (std::size_t i = 0; i < x.size(); ++i)
@@ -48,4 +49,5 @@ struct row_normalization {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -6,6 +6,7 @@
 #include "rlcore/core/abi.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// What a group with a single scored row gets: there is nothing to compare with.
 ///
@@ -19,4 +20,5 @@ enum class singleton_group : std::uint8_t {
   reward,  ///< mean 0 and deviation 1 are assumed, so the advantage is the reward itself (verl's grpo)
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

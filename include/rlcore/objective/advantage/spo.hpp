@@ -7,12 +7,14 @@
 #include <cstdint>
 #include <stdexcept>
 #include <string>
-#include <vector>
 
+#include "rlcore/core/elementary.hpp"
+#include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/objective/advantage/detail/outcome.hpp"
 #include "rlcore/objective/advantage/row_normalization.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// How far the policy has moved on a prompt since it was last answered -> which share of the past still counts:
 /// 2^(-distance / half_life), limited to [least, most]. `distance` is the mean of |old logp - new logp| over the
@@ -24,7 +26,7 @@ struct spo_forgetting {
       throw std::invalid_argument("rlcore: spo_forgetting needs half_life > 0 and least <= most, they are " +
                                   std::to_string(half_life) + ", " + std::to_string(least) + " and " +
                                   std::to_string(most));
-    return std::clamp(std::exp2(-distance / half_life), least, most);
+    return std::clamp(elementary::exp2(-distance / half_life), least, most);
   }
 };
 
@@ -61,8 +63,8 @@ struct spo {
   /// `baselines`: one value per row.
   template <class Rewards, class Baselines, class Advantages>
   void operator()(const Rewards& rewards, const Baselines& baselines, Advantages&& advantages) const {
-    std::vector<double> x = detail::read_numbers("reward", rewards);
-    const std::vector<double> baseline = detail::read_numbers("baseline", baselines);
+    scratch_vector<double> x = detail::read_numbers("reward", rewards);
+    const scratch_vector<double> baseline = detail::read_numbers("baseline", baselines);
     if (baseline.size() != x.size())
       throw std::invalid_argument("rlcore: baselines are [" + std::to_string(baseline.size()) + "], rewards are [" +
                                   std::to_string(x.size()) + "]");
@@ -72,4 +74,5 @@ struct spo {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -1,12 +1,13 @@
 // A teacher's opinion of every token as its reward.
 #pragma once
 
-#include <cmath>
 #include <limits>
 
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/objective/advantage/detail/token_block.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// A_t = sum_{s>=t} gamma^{s-t} r_s, r_t = teacher logp - student logp limited to +-limit; divided by the sum of the
 /// gamma^{s-t} over live tokens if length_normalization: MiniLLM (Gu et al. 2024). With gamma = 0 the advantage is the
@@ -45,11 +46,12 @@ struct teacher_advantage {
           sum += r > limit ? limit : r < -limit ? -limit : r;
         }
         double a = length_normalization ? sum / weight : sum;
-        if (absolute_power && !length_normalization) a *= std::pow(gamma, static_cast<double>(t));
+        if (absolute_power && !length_normalization) a *= elementary::pow(gamma, static_cast<double>(t));
         out(i, t) = live ? static_cast<result>(a) : result(0);
       }
     }
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -7,6 +7,7 @@
 #include "rlcore/objective/piece/divergence/kl_kind.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// r_t = -coefficient kl_t at each live token, plus the score of the row at its last live token: what verl
 /// (use_kl_in_reward) and OpenRLHF feed to GAE and REINFORCE++. The estimator looks at the old policy, so nothing here
@@ -82,4 +83,5 @@ void row_totals(const Rewards& rewards_per_token, const token_mask& mask, Totals
   }
 }
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -6,6 +6,7 @@
 #include "rlcore/core/abi.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// How returns pass a masked slot (a tool's or user's token between two turns of the policy). Its reward and value are
 /// never read whatever the policy, and its own advantage and return are 0.
@@ -15,4 +16,5 @@ enum class turn_policy : std::uint8_t {
   reset,     ///< the end of an episode: nothing of later turns arrives (verl's reinforce_plus_plus before 0.7)
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -9,6 +9,7 @@
 #include "rlcore/objective/advantage/detail/whitening_loop.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// How a small variance is kept from the denominator.
 enum class variance_guard : std::uint8_t {
@@ -83,4 +84,5 @@ struct whitening {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -16,6 +16,7 @@
 #include "rlcore/objective/aggregation/global_counts.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// What an aggregation knows about one row; never empty (empty rows have no weight).
 struct row_info {
@@ -36,4 +37,5 @@ inline constexpr bool ignores_length = requires {
   requires A::ignores_length;
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -4,6 +4,7 @@
 #include "rlcore/objective/aggregation/aggregation.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// 1 / (S_chosen n) for the first row of every pair, 0 for the second: the mean over the chosen responses of each one's
 /// token mean (OpenRLHF's nll_loss_coef beside DPO). `chosen` counts the chosen rows of the whole optimizer step. The
@@ -15,4 +16,5 @@ struct chosen_sequence_mean {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -4,6 +4,7 @@
 #include "rlcore/objective/aggregation/aggregation.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// 1 / N_chosen for the first row of every pair, 0 for the second: the mean over all tokens of the chosen responses
 /// (the NLL term of CPO, RPO and ORPO). `chosen` counts the chosen rows of the whole optimizer step.
@@ -14,4 +15,5 @@ struct chosen_token_mean {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

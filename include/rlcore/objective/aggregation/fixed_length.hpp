@@ -5,6 +5,7 @@
 #include "rlcore/objective/aggregation/aggregation.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// 1 / (S* length): like sequence_mean_token_mean, but every sequence is divided by the same length, usually the
 /// longest response allowed, so long answers are not diluted (Dr. GRPO, Liu et al. 2025; verl
@@ -47,4 +48,5 @@ struct fixed_length_unaveraged {
   double weight(row_info, const global_counts&) const noexcept { return 1.0 / length; }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -4,6 +4,7 @@
 #include "rlcore/objective/aggregation/aggregation.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// 1 / (rows n): as sequence_mean_token_mean, but an answer that is masked out entirely (truncated, rejected) still
 /// counts, so that masking it makes the step smaller and not the other answers weightier. TRL's "grpo", and verl's
@@ -27,4 +28,5 @@ struct row_mean {
   double weight(row_info, const global_counts& step) const noexcept { return 1.0 / static_cast<double>(step.rows()); }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -4,6 +4,7 @@
 #include "rlcore/objective/aggregation/aggregation.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// 1 / S*: the mean over non-empty sequences of a term that each sequence has once (GSPO).
 struct sequence_mean {
@@ -25,4 +26,5 @@ struct batch_total {
   double weight(row_info, const global_counts&) const noexcept { return 1.0; }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -4,6 +4,7 @@
 #include "rlcore/objective/aggregation/aggregation.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// 1 / (S* n): the mean over non-empty sequences of each one's token mean (GRPO; verl "seq-mean-token-mean", which adds
 /// 1e-8 to n).
@@ -14,4 +15,5 @@ struct sequence_mean_token_mean {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -4,6 +4,7 @@
 #include "rlcore/objective/aggregation/aggregation.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// 1 / S*: the mean over non-empty sequences of each one's token sum (verl "seq-mean-token-sum").
 struct sequence_mean_token_sum {
@@ -13,4 +14,5 @@ struct sequence_mean_token_sum {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -4,6 +4,7 @@
 #include "rlcore/objective/aggregation/aggregation.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// 1 / N*: the mean over all live tokens of the step (DAPO; verl "token-mean", TRL "dapo").
 struct token_mean {
@@ -11,4 +12,5 @@ struct token_mean {
   double weight(row_info, const global_counts& step) const noexcept { return 1.0 / static_cast<double>(step.tokens()); }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -4,6 +4,7 @@
 #include "rlcore/objective/aggregation/aggregation.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// 1: no denominator (verl "token-sum").
 struct token_sum {
@@ -11,4 +12,5 @@ struct token_sum {
   double weight(row_info, const global_counts&) const noexcept { return 1.0; }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

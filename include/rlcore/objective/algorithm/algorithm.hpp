@@ -7,6 +7,7 @@
 #include "rlcore/objective/loop/evaluate.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// For algorithms that learn from labels or pairs, not from rewards.
 struct no_advantage {};
@@ -59,8 +60,6 @@ struct algorithm {
     detail::check_part(advantage), detail::check_part(objective), detail::check_part(aggregation);
   }
 };
-
-RLCORE_ALGORITHM_BEGIN
 
 /// Loss, gradient and report of a named algorithm: evaluate with its objective and its aggregation.
 template <executor Executor, class Advantage, class Objective, class Aggregation, class T, class Counts>

@@ -7,6 +7,7 @@
 #include "rlcore/objective/piece/surrogate/cispo.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 namespace paper {
 
 /// CISPO (MiniMax-M1, 2025): group_relative{}; the policy gradient times the bounded, constant ratio; the mean over all
@@ -17,4 +18,5 @@ struct cispo_settings {
 constexpr auto cispo(const cispo_settings& s = {}) { return algorithm{group_relative{}, s.surrogate, token_mean{}}; }
 
 }  // namespace paper
+RLCORE_ALGORITHM_END
 RLCORE_END

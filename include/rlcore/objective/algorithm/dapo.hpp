@@ -8,6 +8,7 @@
 #include "rlcore/objective/piece/surrogate/clipped_ratio.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 namespace paper {
 
 /// DAPO (Yu et al. 2025): group_relative{}; clip-higher, no KL; the mean over all tokens of the step. Its other two
@@ -22,4 +23,5 @@ constexpr auto dapo(const dapo_settings& s = {}) {
 }
 
 }  // namespace paper
+RLCORE_ALGORITHM_END
 RLCORE_END

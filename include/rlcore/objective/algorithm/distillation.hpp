@@ -9,6 +9,7 @@
 #include "rlcore/objective/distillation/reverse_kl.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 namespace paper {
 
 /// Knowledge distillation (Hinton et al. 2015): KL(teacher || student) over the vocabulary; the mean over tokens.
@@ -24,4 +25,5 @@ constexpr auto gkd(generalised_jsd divergence = {}) {
 }
 
 }  // namespace paper
+RLCORE_ALGORITHM_END
 RLCORE_END

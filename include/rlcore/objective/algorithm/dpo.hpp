@@ -9,6 +9,7 @@
 #include "rlcore/objective/piece/score/scores.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 namespace paper {
 
 /// DPO (Rafailov et al. 2023): -log sigmoid(beta (chosen - rejected)) on sums of logp - ref_logp; the mean over pairs.
@@ -26,4 +27,5 @@ constexpr auto dpo(const dpo_settings& s = {}) {
 }
 
 }  // namespace paper
+RLCORE_ALGORITHM_END
 RLCORE_END

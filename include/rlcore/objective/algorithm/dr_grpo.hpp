@@ -8,6 +8,7 @@
 #include "rlcore/objective/piece/surrogate/clipped_ratio.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 namespace paper {
 
 /// Dr. GRPO (Liu et al. 2025): advantages R - group mean, not divided by the deviation; clipped surrogate without KL;
@@ -24,4 +25,5 @@ constexpr auto dr_grpo(const dr_grpo_settings& s = {}) {
 }
 
 }  // namespace paper
+RLCORE_ALGORITHM_END
 RLCORE_END

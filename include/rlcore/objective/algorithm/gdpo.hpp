@@ -8,6 +8,7 @@
 #include "rlcore/objective/piece/surrogate/clipped_ratio.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 namespace paper {
 
 /// GDPO (Liu et al. 2026): every reward normalised within its group before the weighted sum; otherwise GRPO without KL.
@@ -20,4 +21,5 @@ constexpr auto gdpo(const gdpo_settings& s = {}) {
 }
 
 }  // namespace paper
+RLCORE_ALGORITHM_END
 RLCORE_END

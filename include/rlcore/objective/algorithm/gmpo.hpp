@@ -8,6 +8,7 @@
 #include "rlcore/objective/piece/surrogate/geometric_mean_ratio.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 namespace paper {
 
 /// GMPO (Zhao et al. 2025): group_relative{}; the geometric mean over a sequence of its clipped ratios; the mean over
@@ -23,4 +24,5 @@ constexpr auto gmpo(const gmpo_settings& s = {}) {
 }
 
 }  // namespace paper
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -11,6 +11,7 @@
 #include "rlcore/objective/piece/surrogate/clipped_ratio.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 namespace paper {
 
 /// GRPO (Shao et al. 2024, DeepSeekMath, equation 3): group_relative{}; clipped surrogate plus kl times k3; mean over
@@ -27,4 +28,5 @@ constexpr auto grpo(const grpo_settings& s = {}) {
 }
 
 }  // namespace paper
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -11,6 +11,7 @@
 #include "rlcore/objective/piece/surrogate/one_per_sequence.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 namespace paper {
 
 /// GSPO (Zheng et al. 2025): group_relative{}; PPO's clipped surrogate on one ratio per sequence, exp(mean over its
@@ -40,4 +41,5 @@ constexpr auto luspo(const gspo_settings& s = {}) {
 }
 
 }  // namespace paper
+RLCORE_ALGORITHM_END
 RLCORE_END

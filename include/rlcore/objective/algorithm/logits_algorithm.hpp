@@ -6,7 +6,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// evaluate_logits with the objective and the aggregation of a named algorithm.
 template <executor Executor, class Advantage, class Objective, class Aggregation, class T, class Counts>
 auto evaluate_logits(const Executor& exec, const algorithm<Advantage, Objective, Aggregation>& named,

@@ -30,6 +30,7 @@
 #include "rlcore/objective/piece/value/clipped_value.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 namespace openrlhf {
 
 /// --actor.eps_clip_low_high, --actor.dual_clip: a bound above 1 of the ratio where A < 0; infinite is none, as there.
@@ -88,4 +89,5 @@ constexpr auto dpo(const paper::dpo_settings& s = {}, double nll_loss_coef = 0.0
 constexpr auto ipo(ipo_link link = {}) { return paper::preference(link); }
 
 }  // namespace openrlhf
+RLCORE_ALGORITHM_END
 RLCORE_END

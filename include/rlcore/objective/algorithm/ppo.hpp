@@ -9,6 +9,7 @@
 #include "rlcore/objective/piece/value/clipped_value.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 namespace paper {
 
 /// PPO (Schulman et al. 2017) as InstructGPT and its successors use it: gae{}, to be whitened; the clipped surrogate;
@@ -36,4 +37,5 @@ constexpr auto ppo_critic(const ppo_critic_settings& s = {}) {
 }
 
 }  // namespace paper
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -20,6 +20,7 @@
 #include "rlcore/objective/piece/score/scores.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 namespace paper {
 
 /// Any pair link on sums of logp - ref_logp, averaged over pairs. Each link says its formula and source; its settings
@@ -55,4 +56,5 @@ constexpr auto aot_unpaired(aot_unpaired_link link = {}) {
 }
 
 }  // namespace paper
+RLCORE_ALGORITHM_END
 RLCORE_END

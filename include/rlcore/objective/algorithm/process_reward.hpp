@@ -8,6 +8,7 @@
 #include "rlcore/objective/process_reward/soft_reward_cross_entropy.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 namespace paper {
 
 /// A process reward model (Lightman et al. 2023): cross-entropy of the judgement at each labelled step, the mean over
@@ -27,4 +28,5 @@ constexpr auto soft_prm(const std::array<std::int64_t, R>& reward_tokens) {
 }
 
 }  // namespace paper
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -12,6 +12,7 @@
 #include "rlcore/objective/piece/score/scores.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 namespace paper {
 
 /// SimPO (Meng et al. 2024): the logistic loss on mean log-probs with a margin. The defaults are the paper's for
@@ -56,4 +57,5 @@ constexpr auto orpo(orpo_link link = {}) {
 }
 
 }  // namespace paper
+RLCORE_ALGORITHM_END
 RLCORE_END

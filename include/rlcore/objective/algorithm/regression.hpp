@@ -11,6 +11,7 @@
 #include "rlcore/objective/piece/score/scores.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 namespace paper {
 
 /// A*-PO (Brantley et al. 2025): (beta sum of logp - ref_logp - (R - V*))^2, field::target being R - V* with the
@@ -38,4 +39,5 @@ constexpr auto flow_rl(trajectory_balance link = {}) {
 }
 
 }  // namespace paper
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -11,6 +11,7 @@
 #include "rlcore/objective/piece/surrogate/policy_gradient.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 namespace paper {
 
 /// RLOO (Ahmadian et al. 2024): the mean of the other answers as baseline; REINFORCE on whole sequences. The KL penalty
@@ -33,4 +34,5 @@ constexpr auto opo(rlcore::opo advantage = {}) {
 constexpr auto gpg(rlcore::gpg advantage = {}) { return algorithm{advantage, policy_gradient{}, token_mean{}}; }
 
 }  // namespace paper
+RLCORE_ALGORITHM_END
 RLCORE_END

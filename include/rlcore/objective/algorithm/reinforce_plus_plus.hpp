@@ -12,6 +12,7 @@
 #include "rlcore/objective/piece/surrogate/clipped_ratio.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 namespace paper {
 
 /// REINFORCE++ (Hu 2025): returns of rewards that hold the KL penalty (kl_in_reward, k1), normalised over the batch;
@@ -38,4 +39,5 @@ constexpr auto reinforce_plus_plus_baseline(const reinforce_plus_plus_baseline_s
 }
 
 }  // namespace paper
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -13,6 +13,7 @@
 #include "rlcore/objective/piece/score/head_score.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 namespace paper {
 
 /// A reward model on pairs (Ouyang et al. 2022): -log sigmoid(chosen - rejected - margin), the score of a row being
@@ -45,4 +46,5 @@ constexpr auto centered_rm(const centered_rm_settings& s = {}) {
 }
 
 }  // namespace paper
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -8,6 +8,7 @@
 #include "rlcore/objective/piece/surrogate/sapo.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 namespace paper {
 
 /// SAPO (Gao et al. 2025): group_relative{}; a sigmoid gate on the ratio, sharper for negative advantages; the mean
@@ -25,4 +26,5 @@ constexpr auto sapo(const sapo_settings& s = {}) {
 }
 
 }  // namespace paper
+RLCORE_ALGORITHM_END
 RLCORE_END

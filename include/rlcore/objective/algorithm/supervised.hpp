@@ -7,6 +7,7 @@
 #include "rlcore/objective/piece/supervised/negative_log_likelihood.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 namespace paper {
 
 /// SFT: the negative log-likelihood, averaged over all trained tokens of the optimizer step (not over micro-batch
@@ -17,4 +18,5 @@ constexpr auto sft() { return algorithm{no_advantage{}, negative_log_likelihood{
 constexpr auto dft() { return algorithm{no_advantage{}, rlcore::dft{}, token_mean{}}; }
 
 }  // namespace paper
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -29,6 +29,7 @@
 #include "rlcore/objective/piece/value/clipped_value.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 namespace trl {
 
 /// epsilon, epsilon_high.
@@ -101,4 +102,5 @@ constexpr auto ppo_critic(clipped_value loss = {.range = 0.2}, double vf_coef = 
 constexpr auto simpo(const paper::simpo_settings& s = {.beta = 0.1, .margin = 0.5}) { return paper::simpo(s); }
 
 }  // namespace trl
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -17,6 +17,7 @@
 #include "rlcore/objective/piece/surrogate/policy_gradient.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 namespace paper {
 
 /// DPPO (Qi et al. 2026), by total variation or by KL: tokens that would leave the region get no gradient.
@@ -53,4 +54,5 @@ constexpr auto kl_cov(const kl_cov_settings& s = {}) {
 }
 
 }  // namespace paper
+RLCORE_ALGORITHM_END
 RLCORE_END

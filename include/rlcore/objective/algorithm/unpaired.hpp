@@ -10,6 +10,7 @@
 #include "rlcore/objective/piece/score/scores.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 namespace paper {
 
 /// KTO (Ethayarajh et al. 2024) on rows whose field::target is 1 (desirable) or 0; the mean over rows. The baseline is
@@ -27,4 +28,5 @@ constexpr auto apo_zero_unpaired(apo_zero_unpaired_link link = {}) {
 }
 
 }  // namespace paper
+RLCORE_ALGORITHM_END
 RLCORE_END

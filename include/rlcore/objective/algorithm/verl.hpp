@@ -40,6 +40,7 @@
 #include "rlcore/objective/piece/value/clipped_value.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 namespace verl {
 
 /// clip_ratio_low, clip_ratio_high, clip_ratio_c.
@@ -142,4 +143,5 @@ constexpr auto dro(double dro_beta) {
 }
 
 }  // namespace verl
+RLCORE_ALGORITHM_END
 RLCORE_END

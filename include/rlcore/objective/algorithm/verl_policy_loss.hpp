@@ -6,8 +6,8 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <vector>
 
+#include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/exec/serial.hpp"
 #include "rlcore/objective/aggregation/fixed_length.hpp"
 #include "rlcore/objective/aggregation/sequence_mean_token_mean.hpp"
@@ -22,6 +22,7 @@
 #include "rlcore/objective/piece/surrogate/verl_surrogate.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// loss_agg_mode: token-mean, seq-mean-token-mean, seq-mean-token-sum, seq-mean-token-sum-norm.
 enum class aggregation_mode : std::uint8_t {
@@ -225,7 +226,7 @@ struct verl_policy_loss {
                            std::span<float> dlogp, std::span<float> dentropy) const {
     if (mode == policy_loss_mode::geo_mean && !rows.token_advantage.empty())
       throw std::invalid_argument("rlcore: loss_mode geo_mean takes one advantage per response, not one per token");
-    const std::vector<float> zeros(rows.logp.size());
+    const scratch_vector<float> zeros(rows.logp.size());
     policy_rows all = rows;
     if (all.selected.empty()) all.selected = zeros;
     const bool by_sequence =
@@ -238,7 +239,7 @@ struct verl_policy_loss {
     const bool with_entropy = !rows.entropy.empty() || entropy_coeff != 0.0;
     if (!use_kl && !with_entropy) return out;
     if (!use_kl) all.ref_logp = all.logp;
-    std::vector<float> unused;
+    scratch_vector<float> unused;
     if (!with_entropy) unused.resize(zeros.size()), all.entropy = zeros, dentropy = unused;
     gradients = gradients_of(all, dlogp, dentropy);
     gradients.add = true;
@@ -251,4 +252,5 @@ struct verl_policy_loss {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

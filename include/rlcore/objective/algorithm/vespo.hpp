@@ -8,6 +8,7 @@
 #include "rlcore/objective/piece/surrogate/vespo.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 namespace paper {
 
 /// VESPO (2026; the defaults are TRL's): group_relative{}; policy gradient weighted by w^k e^(lambda (1 - w)) of the
@@ -29,4 +30,5 @@ constexpr auto vespo(const vespo_settings& s = {}) {
 }
 
 }  // namespace paper
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -10,6 +10,7 @@
 #include "rlcore/objective/piece/entropy/entropy_bonus.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// The algorithm with other advantages.
 template <class Advantage, class Old, class Objective, class Aggregation>
@@ -96,4 +97,5 @@ constexpr auto with_rollout_ratio(const algorithm<Advantage, Objective, Aggregat
                    a.aggregation};
 }
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -8,6 +8,7 @@
 #include "rlcore/objective/piece/supervised/negative_log_likelihood.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// A pair loss plus `coefficient` times the NLL of the chosen answers: the mean over their tokens (chosen_token_mean:
 /// RPO, CPO, ORPO, the SFT term of TRL's loss lists) or over answers of token means (chosen_sequence_mean: OpenRLHF).
@@ -37,8 +38,6 @@ struct likelihood_regularised_report {
     return *this;
   }
 };
-
-RLCORE_ALGORITHM_BEGIN
 
 /// Pairs are rows 2k (chosen) and 2k + 1. `chosen` counts the chosen rows of the optimizer step, `step` all rows. The
 /// two terms have different denominators, hence two passes; the gradient is their sum.

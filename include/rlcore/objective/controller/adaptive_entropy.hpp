@@ -7,6 +7,7 @@
 #include "rlcore/core/abi.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// After each step: coefficient + delta if the entropy was at most the target, else coefficient - delta, kept within
 /// [lowest, highest]; and the bonus is applied only while the last entropy was at most the target (Skywork-OR1, He et
@@ -31,4 +32,5 @@ struct adaptive_entropy {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -7,6 +7,7 @@
 #include "rlcore/core/abi.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// coefficient <- coefficient (1 + clip(kl / target - 1, -0.2, 0.2) rows / horizon) after each step (Ziegler et al.
 /// 2019; the defaults are verl's). Pure: `updated` returns the next controller. A batch larger than the horizon counts
@@ -25,4 +26,5 @@ struct adaptive_kl {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

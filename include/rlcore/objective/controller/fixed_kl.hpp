@@ -6,6 +6,7 @@
 #include "rlcore/core/abi.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// A constant coefficient for the KL in the reward.
 struct fixed_kl {
@@ -13,4 +14,5 @@ struct fixed_kl {
   [[nodiscard]] constexpr fixed_kl updated(double /*kl*/, std::int64_t /*rows*/) const noexcept { return *this; }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -2,16 +2,17 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/tensor/span.hpp"
 #include "rlcore/tensor/traits.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// BEMA (Block and Zhang 2025): average <- (1 - beta_t) average + beta_t policy, reference = average + alpha_t (policy
 /// - start), with alpha_t = (lag + multiplier t)^-bias_power and beta_t = max((lag + multiplier t)^-ema_power,
@@ -31,10 +32,10 @@ struct reference_bema {
   template <class Policy, class Start, class Average, class Reference>
   void operator()(std::int64_t step, const Policy& policy, const Start& start, Average&& average,
                   Reference&& reference) const {
-    const auto now = detail::vector_of(as_view(policy));
-    const auto first = detail::vector_of(as_view(start));
-    const auto mean = detail::vector_of(as_view(average));
-    const auto to = detail::vector_of(as_view(reference));
+    const auto now = tensor_views::vector_of(as_view(policy));
+    const auto first = tensor_views::vector_of(as_view(start));
+    const auto mean = tensor_views::vector_of(as_view(average));
+    const auto to = tensor_views::vector_of(as_view(reference));
     static_assert(
         decltype(now)::rank == 1 && decltype(first)::rank == 1 && decltype(mean)::rank == 1 && decltype(to)::rank == 1,
         "rlcore: parameters are passed as flat vectors");
@@ -53,8 +54,9 @@ struct reference_bema {
 
  private:
   double age(std::int64_t step, double power) const noexcept {
-    return std::pow(lag + multiplier * static_cast<double>(step), -power);
+    return elementary::pow(lag + multiplier * static_cast<double>(step), -power);
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

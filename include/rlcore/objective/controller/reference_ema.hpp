@@ -10,6 +10,7 @@
 #include "rlcore/tensor/traits.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// reference <- (1 - rate) reference + rate policy, every `steps` optimizer steps (TR-DPO's soft update, Gorbatovski et
 /// al. 2024; TRL's sync_ref_model, whose defaults these are). rate = 1 copies.
@@ -23,8 +24,8 @@ struct reference_ema {
   /// One parameter. Throws std::invalid_argument if the shapes differ.
   template <class Reference, class Policy>
   void operator()(Reference&& reference, const Policy& policy) const {
-    const auto to = detail::vector_of(as_view(reference));
-    const auto from = detail::vector_of(as_view(policy));
+    const auto to = tensor_views::vector_of(as_view(reference));
+    const auto from = tensor_views::vector_of(as_view(policy));
     static_assert(decltype(to)::rank == 1 && decltype(from)::rank == 1,
                   "rlcore: parameters are passed as flat vectors");
     using element = typename decltype(to)::value_type;
@@ -36,4 +37,5 @@ struct reference_ema {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

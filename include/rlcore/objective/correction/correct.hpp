@@ -10,8 +10,8 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
-#include <vector>
 
+#include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/exec/executor.hpp"
 #include "rlcore/objective/correction/off_policy_report.hpp"
 #include "rlcore/objective/correction/rollout_correction.hpp"
@@ -19,6 +19,7 @@
 #include "rlcore/objective/loop/live_rows.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// What one gate saw and did.
 struct gate_report {
@@ -81,7 +82,6 @@ struct corrected_batch {
   correction_report<Gates> report;
 };
 
-RLCORE_ALGORITHM_BEGIN
 namespace correction {
 
 template <class Rule, class T>
@@ -127,8 +127,8 @@ class row_corrector {
 
  private:
   struct storage {
-    std::vector<double> log_ratio, rollout, raw, weight, statistic;
-    std::vector<unsigned char> keep;
+    scratch_vector<double> log_ratio, rollout, raw, weight, statistic;
+    scratch_vector<unsigned char> keep;
   };
 
   void one_row(extent_t i, const live_row& row, storage& s, correction_report<gates>& report,
@@ -198,8 +198,8 @@ auto correct(const Executor& exec, const Rule& rule, const token_batch<T>& batch
   using corrector = correction::row_corrector<Rule, T>;
   const corrector rows(rule, batch, out);
   const std::size_t chunks = std::min(static_cast<std::size_t>(rows.size()), 4 * exec.concurrency());
-  std::vector<correction_report<corrector::gates>> reports(chunks);
-  std::vector<global_counts> counts(chunks);
+  scratch_vector<correction_report<corrector::gates>> reports(chunks);
+  scratch_vector<global_counts> counts(chunks);
   exec.for_each(chunks, [&](std::size_t c) {
     const auto bound = [&](std::size_t k) {
       return static_cast<extent_t>(static_cast<std::size_t>(rows.size()) * k / chunks);

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <limits>
 #include <span>
@@ -10,13 +9,15 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
+#include "rlcore/core/elementary.hpp"
+#include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/objective/correction/importance_weight.hpp"
 #include "rlcore/objective/piece/piece.hpp"
 #include "rlcore/tensor/traits.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// Bounds of pi_train / pi_rollout, which is the importance weight itself.
 struct train_over_rollout {
@@ -42,11 +43,11 @@ class ratio_within {
   static constexpr std::string_view level_name = Level::name, statistic_name = "log_ratio";
 
   explicit ratio_within(train_over_rollout bounds, double log_limit = 20)
-      : low_(std::log(bounds.low)), high_(std::log(bounds.high)), limit_(log_limit) {
+      : low_(elementary::log(bounds.low)), high_(elementary::log(bounds.high)), limit_(log_limit) {
     detail::check_bounds("a ratio", bounds.low, bounds.high);
   }
   explicit ratio_within(rollout_over_train bounds, double log_limit = 20)
-      : low_(-std::log(bounds.high)), high_(-std::log(bounds.low)), limit_(log_limit) {
+      : low_(-elementary::log(bounds.high)), high_(-elementary::log(bounds.low)), limit_(log_limit) {
     detail::check_bounds("a ratio", bounds.low, bounds.high);
   }
 
@@ -133,7 +134,7 @@ struct zero_unless {
   void check() const { weight.check(); }
   RLCORE_FN void operator()(const log_ratio_row& row, std::span<double> raw, std::span<double> w) const {
     weight(row, raw, w);
-    std::vector<double> statistic(w.size());
+    scratch_vector<double> statistic(w.size());
     const auto close = [&](const auto& gate) {
       gate(row, statistic);
       for (std::size_t k = 0; k < w.size(); ++k)
@@ -143,4 +144,5 @@ struct zero_unless {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

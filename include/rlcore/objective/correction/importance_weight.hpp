@@ -14,6 +14,7 @@
 #include "rlcore/objective/correction/treatment.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// What a weight and a gate see of a row: its live tokens under both policies.
 struct log_ratio_row {
@@ -85,4 +86,5 @@ struct importance_weight {
 /// No weights: nothing is written, only measured and rejected.
 struct no_weight {};
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -12,6 +12,7 @@
 #include "rlcore/tensor/view.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// Each token by itself.
 struct token_level {
@@ -74,4 +75,5 @@ using summed_over_turn = reduced_over<one_turn, level_reduction::sum>;
 using mean_over_turn = reduced_over<one_turn, level_reduction::mean>;
 using largest_in_turn = reduced_over<one_turn, level_reduction::largest>;
 
+RLCORE_ALGORITHM_END
 RLCORE_END

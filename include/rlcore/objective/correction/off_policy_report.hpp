@@ -7,10 +7,12 @@
 #include <cstdint>
 #include <limits>
 
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/objective/correction/importance_weight.hpp"
 #include "rlcore/simd/exact_sum.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// Sums over rows of u = log train - log rollout; join with += in any order. Means over sequences are means over rows
 /// with live tokens. Everything is 0 if there are none.
@@ -50,10 +52,10 @@ class off_policy_report {
     largest_log_ppl_ratio = std::max(largest_log_ppl_ratio, log_ratio);
     smallest_log_ppl_ratio = std::min(smallest_log_ppl_ratio, log_ratio);
     u_.add(u_sum), size_.add(size), k3_.add(k3), squared_.add(squared);
-    product_squared_.add(std::exp(2 * detail::limited(u_sum, 20)));
-    train_log_ppl_.add(-train / length), train_ppl_.add(std::exp(-train / length));
-    rollout_log_ppl_.add(-rollout / length), rollout_ppl_.add(std::exp(-rollout / length));
-    ppl_ratio_.add(std::exp(log_ratio)), log_ppl_size_.add(std::abs(log_ratio));
+    product_squared_.add(elementary::exp(2 * detail::limited(u_sum, 20)));
+    train_log_ppl_.add(-train / length), train_ppl_.add(elementary::exp(-train / length));
+    rollout_log_ppl_.add(-rollout / length), rollout_ppl_.add(elementary::exp(-rollout / length));
+    ppl_ratio_.add(elementary::exp(log_ratio)), log_ppl_size_.add(std::abs(log_ratio));
   }
 
   off_policy_report& operator+=(const off_policy_report& other) noexcept {
@@ -94,4 +96,5 @@ class off_policy_report {
   exact_sum train_log_ppl_, train_ppl_, rollout_log_ppl_, rollout_ppl_, ppl_ratio_, log_ppl_size_;
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -8,6 +8,7 @@
 #include "rlcore/objective/piece/divergence/k3.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// verl's RolloutCorrectionConfig factories (verl 0.9.1, trainer/config/algorithm.py). Decoupled ones correct old_logp
 /// and go with any weighted{surrogate}. Those called bypass_ppo_clip... go with against_rollout{dual_clipped_ratio{}},
@@ -125,4 +126,5 @@ inline auto sequence_mask(double high = 3, double low = 0) {
 }
 
 }  // namespace trl
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -7,6 +7,7 @@
 #include "rlcore/objective/piece/field.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// The policy at the start of the step: token_batch::old_logp. Three policies are involved (decoupled mode).
 struct proximal_policy {
@@ -45,4 +46,5 @@ constexpr rollout_correction<current_policy, Weight, Gates...> bypass(Weight wei
   return {weight, std::tuple<Gates...>(gates...)};
 }
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -5,6 +5,7 @@
 #include "rlcore/core/compiler.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// w as it is: unbiased, of unbounded variance.
 struct untreated {
@@ -30,4 +31,5 @@ struct zero_outside {
   RLCORE_FN double operator()(double w) const noexcept { return w > high || w < low ? 0.0 : w; }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -7,14 +7,13 @@
 #include <limits>
 #include <stdexcept>
 #include <string>
-#include <vector>
 
+#include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/objective/correction/rollout_correction.hpp"
 #include "rlcore/objective/loop/live_rows.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// The untreated importance weights of a step, one per token, or one per row if the level is that of the sequence. Add
 /// every part; join those of other ranks with +=.
 template <class Level>
@@ -28,7 +27,7 @@ class weight_sample {
     const field train = bypass ? field::logp : field::old_logp;
     const live_rows<T> rows(batch, train | field::rollout_logp, "the sample of weights");
     live_row row;
-    std::vector<double> log_ratio, raw, weight;
+    scratch_vector<double> log_ratio, raw, weight;
     for (extent_t i = 0; i < rows.size(); ++i) {
       rows.read(i, row);
       log_ratio.resize(row.size()), raw.resize(row.size()), weight.resize(row.size());
@@ -63,7 +62,7 @@ class weight_sample {
     if (!(share > 0 && share < 1))
       throw std::invalid_argument("rlcore: the share of the sample to keep is " + std::to_string(share) +
                                   "; it must be between 0 and 1");
-    std::vector<double> w = values_;
+    scratch_vector<double> w = values_;
     std::sort(w.begin(), w.end());
     const double n = static_cast<double>(w.size());
     double below = 0, squares = 0;
@@ -83,7 +82,7 @@ class weight_sample {
 
  private:
   importance_weight<Level, untreated> weight_;
-  std::vector<double> values_;
+  scratch_vector<double> values_;
 };
 
 RLCORE_ALGORITHM_END

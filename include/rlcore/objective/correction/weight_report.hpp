@@ -12,6 +12,7 @@
 #include "rlcore/simd/exact_sum.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// Sums over rows; join the reports of micro-batches and ranks with += in any order. Means over sequences are means
 /// over rows with live tokens. Everything is 0 if there are none.
@@ -88,4 +89,5 @@ class weight_report {
   exact_sum sum_, squares_, means_, mean_squares_;
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

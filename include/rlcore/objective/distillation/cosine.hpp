@@ -7,6 +7,7 @@
 #include "rlcore/objective/vocabulary/logits_piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// 1 - cos(z, w) with z the student's and w the teacher's logits (Liger; its beta is scaled{beta, cosine{}}). gradient:
 /// -(w / (|z| |w|) - cos z / |z|^2). Entries of -inf in either are left out; a vector of length 0 has cosine 0 and no
@@ -44,4 +45,5 @@ struct cosine {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -6,6 +6,7 @@
 #include "rlcore/objective/vocabulary/entry.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// KL(P || S) = sum_j P_j (log P_j - log S_j), P the teacher, S the student: covers the teacher's modes (Hinton et al.
 /// 2015; beta = 0 of GKD). gradient by z: S_j - P_j. For KL(reference || policy), "full reverse" of a KL penalty, the
@@ -20,4 +21,5 @@ struct forward_kl {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -7,6 +7,7 @@
 #include "rlcore/objective/distillation/reverse_kl.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// KL(policy || reference) over the whole vocabulary: what k1, k2 and k3 estimate from one token, with the exact
 /// gradient of this position (verl's "full", which raises there). The reference is logits_batch::teacher.
@@ -19,4 +20,5 @@ struct reverse_full_kl : forward_kl {
   static constexpr std::string_view name = "kl";
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

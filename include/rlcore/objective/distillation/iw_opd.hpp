@@ -6,6 +6,7 @@
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// -w a logp with a = sg(ref_logp - rollout_logp), the teacher as reference, and field::weight w as prefix_weights
 /// makes it (IW-OPD, TRL). slope: -w a. The weight is no off-policy correction: weighted{} has no part in it.
@@ -20,4 +21,5 @@ struct iw_opd {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -10,6 +10,7 @@
 #include "rlcore/objective/distillation/detail/support.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// matched_entries{piece, student, teacher}: any entry-wise piece summed over the pairs (student[k], teacher[k]) of
 /// entries that mean the same token, with their probabilities in their own vocabularies, not renormalised. With uld on
@@ -65,4 +66,5 @@ struct matched_entries {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

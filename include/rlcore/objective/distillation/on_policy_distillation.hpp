@@ -6,6 +6,7 @@
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// -a logp with a = sg(ref_logp - rollout_logp), the teacher as reference. slope: -a. The
 /// policy gradient with the negative k1 as advantage (verl "use_policy_gradient"); with weights, see iw_opd.
@@ -20,4 +21,5 @@ struct on_policy_distillation {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -3,9 +3,11 @@
 
 #include <string_view>
 
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/objective/distillation/detail/support.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// on_support{piece}: any entry-wise piece on the distributions restricted to logits_batch::support and renormalised
 /// there, of the student and of the teacher (support_logp), e.g. on_support{generalised_jsd{0.5}} on the student's top
@@ -36,11 +38,12 @@ struct on_support {
     if (g.wanted()) {
       g.fill(T(0));
       for (extent_t k = 0; k < x.support.size; ++k)
-        g.add_at(static_cast<extent_t>(x.support[k]),
-                 detail::term_of(piece, z(k) - student, w(k) - teacher).slope - std::exp(z(k) - student) * slopes);
+        g.add_at(static_cast<extent_t>(x.support[k]), detail::term_of(piece, z(k) - student, w(k) - teacher).slope -
+                                                          elementary::exp(z(k) - student) * slopes);
     }
     return value;
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -8,6 +8,7 @@
 #include "rlcore/objective/advantage/detail/token_block.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// w_t = 1 + gamma (1 - sum_{s < t} |a_s| / sum_s |a_s|) over the live tokens of each row, a = teacher_logp -
 /// rollout_logp: early tokens weigh up to 1 + gamma (IW-OPD, TRL, whose defaults these are). It is field::weight of
@@ -43,4 +44,5 @@ struct prefix_weights {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

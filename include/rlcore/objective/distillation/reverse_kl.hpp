@@ -6,6 +6,7 @@
 #include "rlcore/objective/vocabulary/entry.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// KL(S || P) = sum_j S_j (log S_j - log P_j): seeks the teacher's modes (MiniLLM, Gu et al. 2024; beta = 1 of GKD).
 /// gradient by z: S_j ((log S_j - log P_j) - KL). Infinite where P lacks an entry that S has.
@@ -20,4 +21,5 @@ struct reverse_kl {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

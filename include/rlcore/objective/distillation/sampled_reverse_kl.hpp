@@ -6,6 +6,7 @@
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// sg(logp - ref_logp) logp with the teacher as reference: the policy gradient of KL(student || teacher) (SDPO "sampled
 /// token", TRL). slope: logp - ref_logp. The value means nothing; see k1 for the divergence.
@@ -21,4 +22,5 @@ struct sampled_reverse_kl {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -1,13 +1,14 @@
 // Divergences to a mixture of both models, which is never infinite.
 #pragma once
 
-#include <cmath>
 #include <string_view>
 
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/objective/distillation/detail/log_mixture.hpp"
 #include "rlcore/objective/vocabulary/entry.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// KL(P || alpha P + (1 - alpha) S), 0 < alpha < 1 (DistiLLM, Ko et al. 2024). slope by log S_j: -P_j (1 - alpha) S_j /
 /// M_j.
@@ -18,8 +19,8 @@ struct skew_forward_kl {
 
   template <class Math, class V>
   RLCORE_FN term<V> operator()(const entry<V>& e) const noexcept {
-    const V own = e.logp + V(std::log1p(-alpha));
-    const V mixture = detail::log_add<Math, V>(own, e.teacher_logp + V(std::log(alpha)));
+    const V own = e.logp + V(elementary::log1p(-alpha));
+    const V mixture = detail::log_add<Math, V>(own, e.teacher_logp + V(elementary::log(alpha)));
     return {times<Math>(e.teacher_p, e.teacher_logp - mixture), -(e.teacher_p * Math::exp(own - mixture))};
   }
 };
@@ -32,11 +33,12 @@ struct skew_reverse_kl {
 
   template <class Math, class V>
   RLCORE_FN term<V> operator()(const entry<V>& e) const noexcept {
-    const V own = e.logp + V(std::log(alpha));
-    const V mixture = detail::log_add<Math, V>(own, e.teacher_logp + V(std::log1p(-alpha)));
+    const V own = e.logp + V(elementary::log(alpha));
+    const V mixture = detail::log_add<Math, V>(own, e.teacher_logp + V(elementary::log1p(-alpha)));
     const V value = times<Math>(e.p, e.logp - mixture);
     return {value, value + e.p * (V(1) - Math::exp(own - mixture))};
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

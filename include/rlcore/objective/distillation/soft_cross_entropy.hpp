@@ -6,6 +6,7 @@
 #include "rlcore/objective/vocabulary/entry.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// -sum_j P_j log S_j: the forward KL plus the teacher's entropy, with the same gradient S_j - P_j (OpenRLHF's former
 /// KDLoss). Next to a label: sum{scaled{1 - k, cross_entropy{}}, scaled{k, soft_cross_entropy{}}}.
@@ -19,4 +20,5 @@ struct soft_cross_entropy {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

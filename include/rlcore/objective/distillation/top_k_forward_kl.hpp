@@ -3,13 +3,14 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <limits>
 #include <string_view>
 
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/objective/distillation/detail/support.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// clamp(sum_{k in support} P_k (log P_k - log S_k), 0, value_most) with neither side renormalised: the teacher's top k
 /// as a server returns them (verl "forward_kl_topk", whose defaults these are). Log-probs below logp_least are taken as
@@ -31,9 +32,9 @@ struct top_k_forward_kl {
     double slopes = 0;
     for (extent_t k = 0; k < x.support.size; ++k) {
       const double student = s(k), teacher = static_cast<double>(x.support_logp[k]), raised = raise(teacher);
-      out.monitor[0] += std::exp(student), out.monitor[1] += std::exp(teacher);
-      if (const double p = std::exp(raised); p != 0) out.value += p * (raised - raise(student));
-      slopes -= student < logp_least ? 0 : std::exp(raised);
+      out.monitor[0] += elementary::exp(student), out.monitor[1] += elementary::exp(teacher);
+      if (const double p = elementary::exp(raised); p != 0) out.value += p * (raised - raise(student));
+      slopes -= student < logp_least ? 0 : elementary::exp(raised);
     }
     const bool clamped = out.value < 0 || out.value > value_most;
     if (clamped) out.value = out.value < 0 ? 0 : value_most;
@@ -42,7 +43,7 @@ struct top_k_forward_kl {
       detail::scatter_slopes(
           x, n, slopes,
           [&](extent_t k) {
-            return s(k) < logp_least ? 0.0 : -std::exp(raise(static_cast<double>(x.support_logp[k])));
+            return s(k) < logp_least ? 0.0 : -elementary::exp(raise(static_cast<double>(x.support_logp[k])));
           },
           g);
     return out;
@@ -52,4 +53,5 @@ struct top_k_forward_kl {
   double raise(double logp) const noexcept { return logp < logp_least ? logp_least : logp; }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -6,6 +6,7 @@
 #include "rlcore/objective/vocabulary/entry.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// 1/2 sum_j |S_j - P_j| (Wen et al. 2023; Liger TVD). gradient by z: 1/2 S_j (sign_j - sum_r S_r sign_r) with sign(0)
 /// = 0 as in PyTorch; Liger's kernel takes -1 there.
@@ -20,4 +21,5 @@ struct total_variation {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

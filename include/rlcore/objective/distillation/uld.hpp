@@ -10,9 +10,11 @@
 #include <string>
 #include <string_view>
 
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/objective/vocabulary/logits_piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// sum_i |S_(i) - P_(i)| between the probabilities sorted in descending order, the shorter list continued by 0 (ULD,
 /// Boizard et al. 2024; TRL GOLD): the vocabularies may differ in size and meaning. Lists of entries, if given,
@@ -48,7 +50,7 @@ struct uld {
         reinterpret_cast<double*>(x.scratch.data() + (misaligned ? alignof(double) - misaligned : std::size_t{0}));
     std::int32_t* const order = reinterpret_cast<std::int32_t*>(sorted + m);
     for (extent_t i = 0; i < m; ++i)
-      sorted[i] = std::exp(of_teacher.logp(w[teacher.empty() ? i : teacher[static_cast<std::size_t>(i)]]));
+      sorted[i] = elementary::exp(of_teacher.logp(w[teacher.empty() ? i : teacher[static_cast<std::size_t>(i)]]));
     for (extent_t i = 0; i < n; ++i)
       order[i] = student.empty() ? static_cast<std::int32_t>(i) : student[static_cast<std::size_t>(i)];
     std::sort(sorted, sorted + m, [](double a, double b) { return a > b; });
@@ -56,7 +58,7 @@ struct uld {
       const double za = z[a], zb = z[b];
       return za != zb ? za > zb : a < b;
     });
-    const auto p = [&](extent_t i) { return i < n ? std::exp(of_student.logp(z[order[i]])) : 0.0; };
+    const auto p = [&](extent_t i) { return i < n ? elementary::exp(of_student.logp(z[order[i]])) : 0.0; };
     const auto sign = [&](extent_t i) {
       const double d = p(i) - (i < m ? sorted[i] : 0.0);
       return d > 0 ? 1.0 : d < 0 ? -1.0 : 0.0;
@@ -83,4 +85,5 @@ struct uld {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -2,12 +2,13 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <string_view>
 
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/objective/distillation/detail/support.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// with_tail{piece}: any entry-wise piece on the support's entries, with their probabilities in the whole vocabulary,
 /// and on one more entry that has the rest, of student and teacher (SDPO and SDFT "add_tail", TRL). A rest below 1e-7
@@ -34,11 +35,13 @@ struct with_tail {
     const auto w = [&](extent_t k) { return static_cast<double>(x.support_logp[k]); };
     const double mass = detail::log_sum_exp(x.support.size, s), capped = std::min(mass, most_mass);
     const double teacher_mass = std::min(detail::log_sum_exp(x.support.size, w), most_mass);
-    const double tail = std::log(-std::expm1(capped));
-    const term<double> rest = detail::term_of(piece, tail, std::log(-std::expm1(teacher_mass)));
+    const double tail = elementary::log(-elementary::expm1(capped));
+    const term<double> rest = detail::term_of(piece, tail, elementary::log(-elementary::expm1(teacher_mass)));
     // d tail / d log p_k = -p_k / p_tail
-    const double per_mass = mass > most_mass ? 0.0 : -rest.slope * std::exp(-tail);
-    const auto slope = [&](extent_t k) { return detail::term_of(piece, s(k), w(k)).slope + per_mass * std::exp(s(k)); };
+    const double per_mass = mass > most_mass ? 0.0 : -rest.slope * elementary::exp(-tail);
+    const auto slope = [&](extent_t k) {
+      return detail::term_of(piece, s(k), w(k)).slope + per_mass * elementary::exp(s(k));
+    };
     double value = rest.value, slopes = 0;
     for (extent_t k = 0; k < x.support.size; ++k) value += detail::term_of(piece, s(k), w(k)).value, slopes += slope(k);
     if (g.wanted()) detail::scatter_slopes(x, n, slopes, slope, g);
@@ -46,4 +49,5 @@ struct with_tail {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -11,6 +11,7 @@
 #include "rlcore/objective/filter/detail/numpy_deviation.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// Keeps a group whose rewards differ: largest != smallest, decided on the rewards as they are (DAPO's dynamic
 /// sampling, Yu et al. 2025). A group of one is kept only if `keep_single`.
@@ -57,4 +58,5 @@ struct numpy_deviation_above_zero {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

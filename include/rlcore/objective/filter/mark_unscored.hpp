@@ -12,6 +12,7 @@
 #include "rlcore/tensor/traits.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// Sets rewards[i] to NaN where valid[i] is 0: rows that were aborted, rejected, or that no reward function could
 /// score. The advantages and filters leave NaN rows out of every mean and deviation and give them advantage 0;
@@ -19,8 +20,8 @@ RLCORE_BEGIN
 /// std::invalid_argument if sizes differ.
 template <class Valid, class Rewards>
 std::int64_t mark_unscored(const Valid& valid, Rewards&& rewards) {
-  const auto flag = detail::vector_of(as_view(valid));
-  const auto reward = detail::vector_of(as_view(rewards));
+  const auto flag = tensor_views::vector_of(as_view(valid));
+  const auto reward = tensor_views::vector_of(as_view(rewards));
   using element = typename decltype(reward)::value_type;
   static_assert(decltype(flag)::rank == 1 && decltype(reward)::rank == 1 && std::is_floating_point_v<element>,
                 "rlcore: valid and rewards are vectors with one value per row, rewards of float or double");
@@ -33,4 +34,5 @@ std::int64_t mark_unscored(const Valid& valid, Rewards&& rewards) {
   return marked;
 }
 
+RLCORE_ALGORITHM_END
 RLCORE_END

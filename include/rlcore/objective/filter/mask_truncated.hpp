@@ -11,6 +11,7 @@
 #include "rlcore/tensor/traits.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// Sets the number of live tokens to 0 where truncated[i] is not 0 (DAPO's overlong filtering; TRL's
 /// mask_truncated_completions). Such a row has no gradient and is in no denominator that counts tokens or sequences;
@@ -18,8 +19,8 @@ RLCORE_BEGIN
 /// token_batch::lengths. Returns how many rows were masked; throws std::invalid_argument if sizes differ.
 template <class Truncated, class Lengths>
 std::int64_t mask_truncated(const Truncated& truncated, Lengths&& lengths) {
-  const auto flag = detail::vector_of(as_view(truncated));
-  const auto length = detail::vector_of(as_view(lengths));
+  const auto flag = tensor_views::vector_of(as_view(truncated));
+  const auto length = tensor_views::vector_of(as_view(lengths));
   using element = typename decltype(length)::value_type;
   static_assert(decltype(flag)::rank == 1 && decltype(length)::rank == 1 && std::is_integral_v<element>,
                 "rlcore: truncated and lengths are vectors with one value per row, lengths of integers");
@@ -32,4 +33,5 @@ std::int64_t mask_truncated(const Truncated& truncated, Lengths&& lengths) {
   return masked;
 }
 
+RLCORE_ALGORITHM_END
 RLCORE_END

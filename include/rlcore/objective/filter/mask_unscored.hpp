@@ -11,6 +11,7 @@
 #include "rlcore/tensor/traits.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// Sets the mask of all tokens of a row to 0 where its score is NaN (mark_unscored). Estimators with one reward per row
 /// leave such rows out by themselves; those per token (gae, reinforce_plus_plus, remax) know nothing but the mask and
@@ -19,7 +20,7 @@ RLCORE_BEGIN
 /// for batches with lengths. Returns how many rows were masked; throws std::invalid_argument for other shapes.
 template <class Scores, class Mask>
 std::int64_t mask_unscored(const Scores& scores, Mask&& mask) {
-  const auto score = detail::vector_of(as_view(scores));
+  const auto score = tensor_views::vector_of(as_view(scores));
   const auto live = as_view(mask);
   using view_type = std::remove_cv_t<decltype(live)>;
   using element = typename view_type::value_type;
@@ -43,4 +44,5 @@ std::int64_t mask_unscored(const Scores& scores, Mask&& mask) {
   return masked;
 }
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -10,6 +10,7 @@
 #include "rlcore/core/abi.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// (sum over a group of |A|) * std(rewards), std with n - 1: the key by which TRL's GRPO with a replay buffer keeps and
 /// draws groups. Exactly 0 for a group of one or of equal rewards, NaN if a reward is. Throws std::invalid_argument if
@@ -30,4 +31,5 @@ double replay_priority(std::span<const T> advantages, std::span<const T> rewards
   return sum * std::sqrt(squares / (n - 1));
 }
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/core/compiler.hpp"
 #include "rlcore/tensor/traits.hpp"
 
 RLCORE_BEGIN
@@ -22,8 +23,8 @@ template <class V>
 inline constexpr bool is_per_row<per_row_view<V>> = true;
 
 template <class X>
-auto per_row(X&& x) {
-  const auto v = detail::vector_of(as_view(std::forward<X>(x)));
+RLCORE_FN auto per_row(X&& x) {
+  const auto v = tensor_views::vector_of(as_view(std::forward<X>(x)));
   using view_type = std::remove_cv_t<decltype(v)>;
   static_assert(view_type::rank == 1, "rlcore: per_row takes a vector with one value for each row");
   return per_row_view<view_type>{v};
@@ -40,23 +41,24 @@ struct token_field {
   extents<2> shape{};  // matrix: [rows, tokens]; vector and row: [size, 1]
   extents<2> stride{};
 
-  token_field() = default;
+  RLCORE_FN token_field() = default;
   template <class X>
-  requires(!std::is_same_v<std::remove_cvref_t<X>, token_field> && !is_per_row<std::remove_cvref_t<X>>)
+  requires(!std::is_same_v<std::remove_cvref_t<X>, token_field> && !is_per_row<std::remove_cvref_t<X>>) RLCORE_FN
       token_field(X&& x) {
-    detail::with_vector_or_matrix(as_view(std::forward<X>(x)), [this](const auto& v) { assign(v); });
+    tensor_views::with_vector_or_matrix(as_view(std::forward<X>(x)),
+                                        [this](const auto& v) RLCORE_LAMBDA { assign(v); });
   }
   template <class V>
-  token_field(const per_row_view<V>& x) {
+  RLCORE_FN token_field(const per_row_view<V>& x) {
     assign(x.values);
     form = kind::row;
   }
 
-  bool present() const noexcept { return form != kind::absent; }
+  RLCORE_FN bool present() const noexcept { return form != kind::absent; }
 
  private:
   template <class U, std::size_t Rank>
-  void assign(const view<U, Rank>& v) {
+  RLCORE_FN void assign(const view<U, Rank>& v) {
     static_assert(Rank == 1 || Rank == 2,
                   "rlcore: a token field is a matrix [rows, tokens] or a vector; this container has another rank");
     static_assert(
@@ -84,17 +86,18 @@ struct token_mask {
   extents<2> shape{};
   extents<2> stride{};  // in elements
 
-  token_mask() = default;
+  RLCORE_FN token_mask() = default;
   template <class X>
-  requires(!std::is_same_v<std::remove_cvref_t<X>, token_mask>) token_mask(X&& x) {
-    detail::with_vector_or_matrix(as_view(std::forward<X>(x)), [this](const auto& v) { assign(v); });
+  requires(!std::is_same_v<std::remove_cvref_t<X>, token_mask>) RLCORE_FN token_mask(X&& x) {
+    tensor_views::with_vector_or_matrix(as_view(std::forward<X>(x)),
+                                        [this](const auto& v) RLCORE_LAMBDA { assign(v); });
   }
 
-  bool present() const noexcept { return bytes != 0; }
+  RLCORE_FN bool present() const noexcept { return bytes != 0; }
 
  private:
   template <class V>
-  void assign(const V& v) {
+  RLCORE_FN void assign(const V& v) {
     using view_type = V;
     using element = typename view_type::value_type;
     static_assert(std::is_arithmetic_v<element> && sizeof(element) <= 8,
@@ -117,10 +120,10 @@ struct integer_list {
   extent_t size = 0, stride = 1;
   bool wide = false;
 
-  integer_list() = default;
+  RLCORE_FN integer_list() = default;
   template <class X>
-  requires(!std::is_same_v<std::remove_cvref_t<X>, integer_list>) integer_list(X&& x) {
-    const auto v = detail::vector_of(as_view(std::forward<X>(x)));
+  requires(!std::is_same_v<std::remove_cvref_t<X>, integer_list>) RLCORE_FN integer_list(X&& x) {
+    const auto v = tensor_views::vector_of(as_view(std::forward<X>(x)));
     using view_type = std::remove_cv_t<decltype(v)>;
     using element = typename view_type::value_type;
     static_assert(view_type::rank == 1 && std::is_integral_v<element> && (sizeof(element) == 4 || sizeof(element) == 8),
@@ -128,8 +131,8 @@ struct integer_list {
     data = v.data, size = v.shape[0], stride = v.stride[0], wide = sizeof(element) == 8;
   }
 
-  bool present() const noexcept { return data != nullptr; }
-  std::int64_t operator[](extent_t i) const noexcept {
+  RLCORE_FN bool present() const noexcept { return data != nullptr; }
+  RLCORE_FN std::int64_t operator[](extent_t i) const noexcept {
     return wide ? static_cast<const std::int64_t*>(data)[i * stride]
                 : static_cast<const std::int32_t*>(data)[i * stride];
   }

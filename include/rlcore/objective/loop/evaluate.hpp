@@ -6,12 +6,14 @@
 #include <string>
 #include <type_traits>
 
+#include "rlcore/core/as_written.hpp"
 #include "rlcore/core/order.hpp"
 #include "rlcore/exec/executor.hpp"
 #include "rlcore/objective/loop/detail/rows.hpp"
 #include "rlcore/objective/piece/fields_used.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// The report that evaluating an objective returns.
 template <class Objective>
@@ -83,12 +85,12 @@ void name_entries(const Objective& objective, report_of<Objective>& r, std::inde
 
 }  // namespace detail
 
-RLCORE_ALGORITHM_BEGIN
 namespace token_loop {
 
 /// Checks everything that the loop will rely on.
 template <class T>
 prepared_batch<T> prepare(const token_batch<T>& b, const token_gradients<T>& g, field reads, field writes) {
+  require_arithmetic_as_written();
   const detail::input_fields<T> inputs = detail::inputs_of(b);
   const token_field<T>* const outputs[field_count] = {&g.logp,    nullptr,  nullptr, nullptr, nullptr, nullptr,
                                                       &g.entropy, &g.value, nullptr, nullptr, nullptr, nullptr};

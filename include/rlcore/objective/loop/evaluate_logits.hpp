@@ -266,8 +266,6 @@ logits_report_of<Objective> evaluate_logits(const Executor& exec, const Objectiv
   }
 }
 
-RLCORE_ALGORITHM_END
-
 /// The counts of `batch`, to be used where one call on one rank is the whole optimizer step.
 template <class T>
 global_counts whole_step(const logits_batch<T>& batch) {
@@ -277,4 +275,5 @@ global_counts whole_step(const logits_batch<T>& batch) {
   return counts;
 }
 
+RLCORE_ALGORITHM_END
 RLCORE_END

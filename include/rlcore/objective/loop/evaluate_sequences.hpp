@@ -7,13 +7,14 @@
 #include <stdexcept>
 #include <string>
 #include <type_traits>
-#include <vector>
 
+#include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/objective/loop/evaluate.hpp"
 #include "rlcore/objective/piece/fields_used.hpp"
 #include "rlcore/objective/piece/preference/link.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 namespace detail {
 
 template <class Link>
@@ -69,7 +70,6 @@ consteval bool fits() {
 template <class Gather, class Link>
 using sequence_report_of = report<1, monitor_count<Link>>;
 
-RLCORE_ALGORITHM_BEGIN
 namespace token_loop {
 
 /// One row as a link sees it, and the way back from its slope to the tokens.
@@ -196,9 +196,9 @@ void evaluate_batch_link(const Link& link, const prepared_batch<T>& batch, const
                                 " couples all rows of the optimizer step, so they have to come in one batch; this one "
                                 "has " +
                                 std::to_string(count) + " rows, the step " + std::to_string(step.rows()));
-  std::vector<token<double>> row(static_cast<std::size_t>(count));
-  std::vector<double> slope(row.size());
-  std::vector<std::int64_t> live(row.size());
+  scratch_vector<token<double>> row(static_cast<std::size_t>(count));
+  scratch_vector<double> slope(row.size());
+  scratch_vector<std::int64_t> live(row.size());
   for (extent_t i = 0; i < count; ++i) {
     const auto k = static_cast<std::size_t>(i);
     row[k] = rows.gather(i, live[k]);

@@ -10,13 +10,14 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <vector>
 
+#include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/objective/aggregation/global_counts.hpp"
 #include "rlcore/objective/loop/detail/shape.hpp"
 #include "rlcore/objective/loop/detail/stage.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// A mask that is written: any container of bool, integers, float or double, matrix or vector over packed tokens.
 struct mask_output {
@@ -36,8 +37,6 @@ struct mask_output {
   bool present() const noexcept { return data != nullptr || seen.present(); }
 };
 
-RLCORE_ALGORITHM_BEGIN
-
 /// The live tokens of one row, in order. An object of this type is storage that is used for one row after the other.
 class live_row {
  public:
@@ -56,8 +55,8 @@ class live_row {
  private:
   template <class>
   friend class live_rows;
-  std::vector<extent_t> position_;
-  std::array<std::vector<double>, field_count> value_;
+  scratch_vector<extent_t> position_;
+  std::array<scratch_vector<double>, field_count> value_;
 };
 
 /// Reads rows of a batch and writes results in the shape of its fields. Masked slots are never read.

@@ -19,17 +19,18 @@ struct position_matrix {
   extents<2> shape{}, stride{};
   bool vector = false, set = false;
 
-  position_matrix() = default;
+  RLCORE_FN position_matrix() = default;
   template <class X>
-  requires(!std::is_same_v<std::remove_cvref_t<X>, position_matrix>) position_matrix(X&& x) {
-    detail::with_vector_or_matrix(as_view(std::forward<X>(x)), [this](const auto& v) { assign(v); });
+  requires(!std::is_same_v<std::remove_cvref_t<X>, position_matrix>) RLCORE_FN position_matrix(X&& x) {
+    tensor_views::with_vector_or_matrix(as_view(std::forward<X>(x)),
+                                        [this](const auto& v) RLCORE_LAMBDA { assign(v); });
   }
-  bool present() const noexcept { return set; }
-  T* row(extent_t i) const noexcept { return data + i * stride[0]; }
+  RLCORE_FN bool present() const noexcept { return set; }
+  RLCORE_FN T* row(extent_t i) const noexcept { return data + i * stride[0]; }
 
  private:
   template <class U, std::size_t Rank>
-  void assign(const view<U, Rank>& v) {
+  RLCORE_FN void assign(const view<U, Rank>& v) {
     static_assert(Rank == 1 || Rank == 2,
                   "rlcore: logits are a matrix [positions, vocabulary]; this container has another rank. Rows of equal "
                   "length are one matrix [rows * length, vocabulary] with offsets 0, length, 2 length, ...");
@@ -53,11 +54,11 @@ struct position_matrix {
 struct index_list : integer_list {
   bool set = false;
 
-  index_list() = default;
+  RLCORE_FN index_list() = default;
   template <class X>
-  requires(!std::is_same_v<std::remove_cvref_t<X>, index_list>) index_list(X&& x)
+  requires(!std::is_same_v<std::remove_cvref_t<X>, index_list>) RLCORE_FN index_list(X&& x)
       : integer_list(std::forward<X>(x)), set(true) {}
-  bool present() const noexcept { return set; }
+  RLCORE_FN bool present() const noexcept { return set; }
 };
 
 /// Entries of the vocabulary, a few per position: a matrix [positions, k] of 32- or 64-bit integers, or a flat vector
@@ -68,11 +69,13 @@ struct entry_lists {
   extents<2> shape{}, stride{};
   integer_list offsets{};
 
-  entry_lists() = default;
+  RLCORE_FN entry_lists() = default;
   template <class X>
-  requires(!std::is_same_v<std::remove_cvref_t<X>, entry_lists>) entry_lists(X&& x, integer_list offsets_ = {})
+  requires(!std::is_same_v<std::remove_cvref_t<X>, entry_lists>) RLCORE_FN
+      entry_lists(X&& x, integer_list offsets_ = {})
       : offsets(offsets_) {
-    detail::with_vector_or_matrix(as_view(std::forward<X>(x)), [this](const auto& v) { assign(v); });
+    tensor_views::with_vector_or_matrix(as_view(std::forward<X>(x)),
+                                        [this](const auto& v) RLCORE_LAMBDA { assign(v); });
   }
   bool present() const noexcept { return shape[1] != 0 && (data != nullptr || vector); }
 

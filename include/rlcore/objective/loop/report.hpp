@@ -10,6 +10,18 @@
 
 RLCORE_BEGIN
 
+RLCORE_ALGORITHM_BEGIN
+namespace detail {
+/// sum_i coefficient_i aggregated_i. Not inlined into the caller, whose flags might contract it.
+template <class Pieces>
+double weighted_total(const Pieces& pieces) noexcept {
+  double sum = 0;
+  for (const auto& p : pieces) sum += p.coefficient * p.aggregated.value();
+  return sum;
+}
+}  // namespace detail
+RLCORE_ALGORITHM_END
+
 /// Sums over the rows of a batch. Reports of micro-batches, threads and ranks are joined with += in any order and give
 /// the bits that the whole batch would have given: every sum is exact, every denominator a global count.
 template <std::size_t Pieces, std::size_t Monitors>
@@ -34,25 +46,21 @@ struct report {
   bool empty_step = false;  ///< the global counts say that the step has no live token: loss and gradients are zero
 
   /// This batch's share of the loss of the step.
-  double loss() const noexcept {
-    double sum = 0;
-    for (const piece_sums& p : piece) sum += p.coefficient * p.aggregated.value();
-    return sum;
-  }
+  RLCORE_FN double loss() const noexcept { return detail::weighted_total(piece); }
   /// The i-th piece as aggregated, without its coefficient.
-  double value(std::size_t i) const noexcept { return piece[i].aggregated.value(); }
+  RLCORE_FN double value(std::size_t i) const noexcept { return piece[i].aggregated.value(); }
   /// Mean of the i-th piece over live tokens (of a sequence objective: over its terms); 0 if there are none.
-  double mean(std::size_t i) const noexcept { return per_unit(piece[i].total); }
+  RLCORE_FN double mean(std::size_t i) const noexcept { return per_unit(piece[i].total); }
   /// Mean of the i-th monitor over the same, e.g. the clipped share; 0 if there are none.
-  double monitor_mean(std::size_t i) const noexcept { return per_unit(monitor[i].total); }
+  RLCORE_FN double monitor_mean(std::size_t i) const noexcept { return per_unit(monitor[i].total); }
   /// Index of a monitor by name; Monitors if there is none.
-  std::size_t find_monitor(std::string_view name) const noexcept {
+  RLCORE_FN std::size_t find_monitor(std::string_view name) const noexcept {
     std::size_t i = 0;
     while (i < Monitors && monitor[i].name != name) ++i;
     return i;
   }
 
-  report& operator+=(const report& other) noexcept {
+  RLCORE_FN report& operator+=(const report& other) noexcept {
     for (std::size_t i = 0; i < Pieces; ++i) {
       if (!other.piece[i].name.empty()) {
         piece[i].name = other.piece[i].name;
@@ -77,7 +85,7 @@ struct report {
   }
 
  private:
-  double per_unit(const exact_sum& s) const noexcept {
+  RLCORE_FN double per_unit(const exact_sum& s) const noexcept {
     return units > 0 ? s.value() / static_cast<double>(units) : 0.0;
   }
 };

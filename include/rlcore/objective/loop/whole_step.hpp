@@ -5,6 +5,7 @@
 #include "rlcore/objective/loop/evaluate.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// The counts of `batch`, to be used where one call on one rank is the whole optimizer step; otherwise the counts of
 /// all its micro-batches and ranks have to be joined with += first. Throws as evaluate does.
@@ -26,4 +27,5 @@ global_counts whole_step(const token_batch<T>& batch) {
   return counts;
 }
 
+RLCORE_ALGORITHM_END
 RLCORE_END

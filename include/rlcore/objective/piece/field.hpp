@@ -30,7 +30,7 @@ enum class field : unsigned {
 constexpr field operator|(field a, field b) noexcept {
   return static_cast<field>(static_cast<unsigned>(a) | static_cast<unsigned>(b));
 }
-constexpr bool contains(field set, field f) noexcept {
+RLCORE_FN constexpr bool contains(field set, field f) noexcept {
   return (static_cast<unsigned>(set) & static_cast<unsigned>(f)) != 0;
 }
 
@@ -39,7 +39,7 @@ inline constexpr std::array<std::string_view, field_count> field_names{
     "logp",    "old_logp", "ref_logp",  "rollout_logp", "advantage", "weight",
     "entropy", "value",    "old_value", "target",       "selected",  "gathered"};
 
-constexpr field field_at(std::size_t i) noexcept { return static_cast<field>(1u << i); }
+RLCORE_FN constexpr field field_at(std::size_t i) noexcept { return static_cast<field>(1u << i); }
 
 /// What a piece sees of one token (V = float) or of one token per lane (V = pack). Fields that no piece reads are
 /// never loaded and hold nothing.

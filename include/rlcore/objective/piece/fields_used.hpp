@@ -14,6 +14,7 @@
 #include "rlcore/objective/piece/score/gather.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// Stands for a number: the set of fields that it depends on.
 struct traced {
@@ -158,4 +159,5 @@ RLCORE_FN void check_reads_of_link(const Link& link) {
 }
 
 }  // namespace detail
+RLCORE_ALGORITHM_END
 RLCORE_END

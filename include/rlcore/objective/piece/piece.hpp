@@ -31,6 +31,7 @@
 #include "rlcore/simd/exact.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// A node that holds other pieces: sum, scaled.
 template <class N>
@@ -147,4 +148,5 @@ RLCORE_FN constexpr double coefficient_at(const N& node) noexcept {
     return 1.0;
 }
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -17,6 +17,7 @@
 #include "rlcore/objective/piece/preference/link.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// A number v and its derivative d.
 struct dual {
@@ -129,4 +130,5 @@ slope_difference largest_slope_error(const P& piece, field also = field::none, s
   return worst;
 }
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -13,6 +13,7 @@
 #include "rlcore/tensor/view.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// One step of a row: the token in the row where it ends, and what was thought of it. A hard label is the index of a
 /// class (std::int64_t), a soft one the probabilities of R classes (std::array<T, R>); they are different types, so
@@ -84,4 +85,5 @@ labelled_steps<Label> label_steps(Alignment alignment, std::span<const std::int6
   return out;
 }
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -2,15 +2,16 @@
 #pragma once
 
 #include <array>
-#include <cmath>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/objective/distillation/detail/support.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// Throws std::invalid_argument unless the tokens are entries of the vocabulary and differ.
 template <std::size_t R>
@@ -49,10 +50,11 @@ struct reward_token_cross_entropy {
       g.fill(T(0));
       for (extent_t r = 0; r < classes; ++r)
         g.add_at(static_cast<extent_t>(tokens[static_cast<std::size_t>(r)]),
-                 std::exp(z(r) - lse) - (r == x.label ? 1 : 0));
+                 elementary::exp(z(r) - lse) - (r == x.label ? 1 : 0));
     }
     return out;
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -2,13 +2,14 @@
 #pragma once
 
 #include <array>
-#include <cmath>
 #include <cstdint>
 #include <string_view>
 
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/objective/process_reward/reward_token_cross_entropy.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// -sum_r y_r log p_r with p the softmax over R reward tokens and y = logits_batch::targets (OpenRLHF PRM with soft
 /// labels has R = 2 and y = (y, 1 - y), the positive token first; Math-Shepherd, Wang et al. 2024). gradient on those
@@ -44,10 +45,11 @@ struct soft_reward_cross_entropy {
       g.fill(T(0));
       for (extent_t r = 0; r < classes; ++r)
         g.add_at(static_cast<extent_t>(tokens[static_cast<std::size_t>(r)]),
-                 std::exp(z(r) - lse) * total - static_cast<double>(x.target[r]));
+                 elementary::exp(z(r) - lse) * total - static_cast<double>(x.target[r]));
     }
     return out;
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -7,6 +7,7 @@
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// softplus(v) - y v = -y log sigmoid(v) - (1 - y) log sigmoid(-v): field::value is the head's output at the step,
 /// field::target the label, hard or soft, in [0, 1]. slope by value: sigmoid(v) - y. Monitor: whether both are on the
@@ -26,4 +27,5 @@ struct step_binary_cross_entropy {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -6,6 +6,7 @@
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// (v - y)^2 with field::value v and field::target y at the step (torch mse_loss). slope by value: 2 (v - y).
 struct step_squared_error {
@@ -20,4 +21,5 @@ struct step_squared_error {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

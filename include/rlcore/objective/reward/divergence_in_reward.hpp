@@ -7,6 +7,7 @@
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// kl_in_reward with an estimator of your own: divergence_in_reward{value_clamped{k1{}}, 0.01} is OpenRLHF's, whose
 /// estimators are limited to 10 either way; {k3{}, 0.05} and {k1{}, 0.05} are those of TRL's PPO and RLOO.
@@ -28,4 +29,5 @@ struct divergence_in_reward {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -11,6 +11,7 @@
 #include "rlcore/core/abi.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// Kimi k1.5's length reward (Kimi Team 2025, section 2.3.3): with lambda = 1/2 - (length - shortest) / (longest -
 /// shortest) over the answers to one prompt, a right answer gets lambda, a wrong one min(0, lambda), and all get 0 if
@@ -32,4 +33,5 @@ struct length_relative {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -7,11 +7,12 @@
 #include <span>
 #include <stdexcept>
 #include <string>
-#include <vector>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/core/scratch_vector.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// penalty * (1 - distinct n-grams / n-grams) of a response's token ids; 0 for fewer than n tokens (Yeo et al. 2025,
 /// appendix C.2). The defaults are TRL's.
@@ -27,7 +28,7 @@ struct repetition_penalty {
                                   std::to_string(n) + " and " + std::to_string(penalty));
     if (ids.size() < n) return 0.0;
     const auto gram = [&](std::size_t i) { return ids.subspan(i, n); };
-    std::vector<std::size_t> order(ids.size() - n + 1);
+    scratch_vector<std::size_t> order(ids.size() - n + 1);
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
       return std::lexicographical_compare(gram(a).begin(), gram(a).end(), gram(b).begin(), gram(b).end());
@@ -41,4 +42,5 @@ struct repetition_penalty {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

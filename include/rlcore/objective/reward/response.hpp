@@ -7,6 +7,7 @@
 #include "rlcore/core/abi.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// One response and its reward so far. A shaping is a callable `double operator()(const response&) const` that returns
 /// the next reward. A reward of NaN marks a row that nobody scored; every shaping leaves it NaN.
@@ -18,4 +19,5 @@ struct response {
   constexpr bool scored() const noexcept { return reward == reward; }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

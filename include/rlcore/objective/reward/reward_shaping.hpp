@@ -6,6 +6,7 @@
 #include "rlcore/objective/reward/response.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// reward_shaping{soft_overlong{...}, scale_truncated{0.5}}: each sees the reward that the one before it returned. The
 /// order is part of the type: whether a penalty is scaled with the reward or added to the scaled one cannot be
@@ -22,4 +23,5 @@ struct reward_shaping {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

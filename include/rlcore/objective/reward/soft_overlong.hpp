@@ -9,6 +9,7 @@
 #include "rlcore/objective/reward/response.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// -factor * clamp((length - (max_length - buffer)) / buffer, 0, limit): 0 up to max_length - buffer, then falling by
 /// `factor` over `buffer` tokens (DAPO, Yu et al. 2025, eq. 13). With limit = 1 it stays at -factor beyond max_length
@@ -37,4 +38,5 @@ struct soft_overlong {
   constexpr double operator()(const response& r) const { return r.reward + penalty(r.length); }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -8,6 +8,7 @@
 #include "rlcore/core/abi.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// LCPO (L1, Aggarwal and Welleck 2025). exact: right - rate |target - length|. at_most: right * clamp(rate (target -
 /// length) + slack, 0, 1), where `target` is a budget.
@@ -22,4 +23,5 @@ struct target_length {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

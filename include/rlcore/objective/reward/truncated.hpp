@@ -4,6 +4,7 @@
 #include "rlcore/objective/reward/response.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// reward * factor for truncated responses (OpenRLHF's stop_properly_penalty_coef from 0 to 1; ProRL, Liu et al. 2025).
 /// Makes a negative reward smaller in size.
@@ -26,4 +27,5 @@ struct missing_eos_penalty {
   constexpr double operator()(const response& r) const noexcept { return r.truncated ? r.reward - penalty : r.reward; }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -3,16 +3,15 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/core/random.hpp"
 #include "rlcore/objective/selection/token_choice.hpp"
 #include "rlcore/simd/exact_sum.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// Means of advantage and logp over the live tokens of the step. Add every part before tokens are offered; join with
 /// +=.
 class covariance_means {
@@ -63,7 +62,7 @@ struct clip_covariance {
       const auto global = static_cast<std::uint64_t>(first_row + i);
       for (std::size_t k = 0; k < row.size(); ++k) {
         const double a = row[field::advantage][k], l = row[field::logp][k];
-        const double ratio = std::exp(l - row[field::old_logp][k]);
+        const double ratio = elementary::exp(l - row[field::old_logp][k]);
         const double held = std::clamp(ratio, 1 - clip_low, 1 + clip_high);
         const double covariance = (a - a_mean) * (l - l_mean);
         if (!(covariance > low && covariance < high) || a * ratio > a * held) continue;

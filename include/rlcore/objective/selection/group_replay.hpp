@@ -12,6 +12,7 @@
 #include "rlcore/tensor/traits.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// The score by which TRL's replay buffer keeps groups and draws them again in proportion: std(R) sum |A| over the
 /// `group_size` consecutive rows of a prompt, std with n - 1. A group whose rewards are all equal has exactly 0 and is
@@ -49,4 +50,5 @@ void group_replay_scores(const Rewards& rewards, const Advantages& advantages, s
   }
 }
 
+RLCORE_ALGORITHM_END
 RLCORE_END

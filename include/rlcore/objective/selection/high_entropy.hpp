@@ -7,13 +7,12 @@
 #include <limits>
 #include <stdexcept>
 #include <string>
-#include <vector>
 
+#include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/objective/selection/mark_tokens.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// The entropies of all live tokens of a step. Add every part; join those of other ranks with +=.
 class entropy_sample {
  public:
@@ -44,7 +43,7 @@ class entropy_sample {
     if (values_.empty()) return std::numeric_limits<double>::infinity();
     const double rank = q * static_cast<double>(values_.size() - 1);
     const auto below = static_cast<std::size_t>(rank);
-    std::vector<double> v = values_;
+    scratch_vector<double> v = values_;
     const auto at = v.begin() + static_cast<std::ptrdiff_t>(below);
     std::nth_element(v.begin(), at, v.end());
     const double low = *at, share = rank - static_cast<double>(below);
@@ -54,7 +53,7 @@ class entropy_sample {
   }
 
  private:
-  std::vector<double> values_;
+  scratch_vector<double> values_;
 };
 
 /// The tokens whose entropy is at least the (1 - share)-quantile of the entropies of all live tokens of the step (Wang

@@ -4,13 +4,12 @@
 #include <cstddef>
 #include <span>
 #include <type_traits>
-#include <vector>
 
+#include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/objective/loop/live_rows.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// Calls decide(i, row, keep) for each row; keep starts as zeros and gets 1 for the live tokens that are selected.
 /// Writes it to `selected`, 0 in all other slots. If the batch has a selection already, the two are joined by `and`:
 /// `selected` may be the same memory.
@@ -26,7 +25,7 @@ void mark_tokens(const token_batch<T>& batch, const std::type_identity_t<token_f
   const live_rows<T> rows(batch, all, "the selection");
   const auto out = rows.target("selected", selected);
   live_row row;
-  std::vector<double> keep;
+  scratch_vector<double> keep;
   for (extent_t i = 0; i < rows.size(); ++i) {
     rows.read(i, row);
     keep.assign(row.size(), 0.0);

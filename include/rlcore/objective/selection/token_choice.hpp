@@ -7,13 +7,12 @@
 #include <cstdint>
 #include <stdexcept>
 #include <string>
-#include <vector>
 
+#include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/objective/selection/mark_tokens.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// Keeps the `limit` tokens of highest priority among all that are offered; ties go to the earlier row, then to the
 /// earlier token. Rows are numbered over the whole step, so neither the order of offers nor the split into
 /// micro-batches and ranks is seen in the result. Join with +=.
@@ -46,7 +45,7 @@ class token_choice {
   }
 
   /// The chosen tokens, by row and token.
-  std::vector<candidate> chosen() const {
+  scratch_vector<candidate> chosen() const {
     token_choice done = *this;
     done.prune();
     std::sort(done.best_.begin(), done.best_.end(), [](const candidate& a, const candidate& b) {
@@ -67,7 +66,7 @@ class token_choice {
   }
 
   std::size_t limit_;
-  std::vector<candidate> best_;
+  scratch_vector<candidate> best_;
 };
 
 /// Writes field::selected of a batch whose first row is row `first_row` of the step: 1 for chosen tokens, else 0. If

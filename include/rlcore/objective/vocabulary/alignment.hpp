@@ -11,6 +11,7 @@
 #include "rlcore/core/abi.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// The label of a token belongs to the logits at its own position: heads that judge what they have read (token
 /// classification, process rewards).
@@ -73,4 +74,5 @@ labelled_positions label_tokens(Alignment alignment, std::span<const Token> toke
   return out;
 }
 
+RLCORE_ALGORITHM_END
 RLCORE_END

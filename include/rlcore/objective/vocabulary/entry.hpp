@@ -19,6 +19,7 @@
 #include "rlcore/objective/vocabulary/logits_field.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// Log-probability and probability of one entry under the student (the policy) and the teacher (the reference), both at
 /// the temperature in force. Teacher members hold nothing unless `reads` names logits_field::teacher.
@@ -41,4 +42,5 @@ concept entry_piece = requires(const P p, const entry<float>& e) {
   { p.template operator()<exact_math, float>(e) } -> std::same_as<term<float>>;
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -1,15 +1,16 @@
 // From logits to what token pieces read, and back: log-prob of the label, entropy and sum of squares.
 #pragma once
 
-#include <cmath>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
 
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/exec/executor.hpp"
 #include "rlcore/objective/loop/detail/logits.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// Which distribution the logits stand for: softmax(s tanh(logits / s) / temperature). It must be the one that was
 /// sampled from, so the temperature is always written out; entropy and log-probs cannot have different ones. With a
@@ -28,7 +29,6 @@ struct label_statistics {
   position_matrix<T> sum_of_squares{};  ///< sum p^2
 };
 
-RLCORE_ALGORITHM_BEGIN
 namespace logits_loop {
 
 /// lse, entropy and sum of squares of one position, over the vocabulary or over its support.
@@ -61,7 +61,7 @@ struct distribution {
     for (std::size_t k = 1; k < pack<T>::lanes; ++k) n.max = most.v[k] > n.max ? most.v[k] : n.max;
     wide_sum<T> sum;
     each([&](pack<T> v) { sum.add(fast_math::exp(v - pack<T>(n.max))); });
-    n.log_sum = std::log(sum.total());
+    n.log_sum = elementary::log(sum.total());
   }
   void add_up() noexcept {
     wide_sum<T> plogp, pp;

@@ -8,6 +8,7 @@
 #include "rlcore/core/abi.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// A set of inputs of one position; combine with |.
 enum class logits_field : unsigned {
@@ -31,4 +32,5 @@ inline constexpr std::size_t logits_field_count = 6;
 inline constexpr std::array<std::string_view, logits_field_count> logits_field_names{
     "labels", "teacher", "support", "support_logp", "targets", "weight"};
 
+RLCORE_ALGORITHM_END
 RLCORE_END

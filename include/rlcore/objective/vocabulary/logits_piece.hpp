@@ -32,6 +32,7 @@
 #include "rlcore/objective/vocabulary/position.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// A logits piece's value of one position and its diagnostics.
 template <std::size_t Monitors = 0>
@@ -69,8 +70,6 @@ constexpr std::size_t scratch_bytes_of(const P& piece, extent_t vocabulary, exte
   else
     return 0;
 }
-
-RLCORE_ALGORITHM_BEGIN
 
 template <class P>
 concept position_piece = requires(const P p, const logits_position<float>& x, const logits_gradient<float>& g) {

@@ -6,6 +6,7 @@
 #include "rlcore/objective/vocabulary/entry.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// -H = sum_j p_j log p_j: minimising it rewards entropy. gradient: p_j (log p_j + H). Entries of -inf count as 0.
 struct negative_entropy {
@@ -19,4 +20,5 @@ struct negative_entropy {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

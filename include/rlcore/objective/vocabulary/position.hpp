@@ -1,18 +1,21 @@
 // One position as a logits piece sees it: vectors over the vocabulary, read a pack at a time, and the gradient.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <span>
 
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/core/order.hpp"
 #include "rlcore/simd/math.hpp"
 #include "rlcore/simd/reduce.hpp"
 #include "rlcore/tensor/view.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// A list of integers of 32 or 64 bits: the support of one position.
 struct entry_list {
@@ -32,8 +35,6 @@ struct value_list {
   extent_t size = 0, stride = 1;
   T operator[](extent_t i) const noexcept { return data[i * stride]; }
 };
-
-RLCORE_ALGORITHM_BEGIN
 
 /// The lanes that exist from element j on, the others `pad`.
 template <class T>
@@ -74,7 +75,7 @@ struct logits_source {
     return T(1) - t * t;
   }
   double cap_slope_at(extent_t j) const noexcept {
-    const double t = std::tanh(static_cast<double>(data[j * stride]) / static_cast<double>(softcap));
+    const double t = elementary::tanh(static_cast<double>(data[j * stride]) / static_cast<double>(softcap));
     return 1 - t * t;
   }
 
@@ -115,7 +116,7 @@ normalizer<T> normalize(const logits_source<T>& z) noexcept {
   const T m = largest(z);
   wide_sum<T> sum;
   for (extent_t j = 0; j < z.size; j += z.lanes) sum.add(fast_math::exp(z.load(j) - pack<T>(m)));
-  return {m, std::log(sum.total())};
+  return {m, elementary::log(sum.total())};
 }
 
 /// Where a piece leaves its gradient by the logits. `write` every pack of the vocabulary once, then `add_at` single

@@ -6,6 +6,7 @@
 #include "rlcore/objective/vocabulary/logits_piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// position_weighted{piece}: value and gradient times logits_batch::weight. Monitors are not weighted.
 template <class Piece>
@@ -33,4 +34,5 @@ struct position_weighted {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

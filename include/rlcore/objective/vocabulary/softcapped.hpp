@@ -8,6 +8,7 @@
 #include "rlcore/objective/vocabulary/logits_piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// softcapped{s, piece}: the piece sees s tanh(logits / s) of the student (Gemma 2; Liger and TRL "softcap"). Teacher
 /// logits are taken as the teacher's final ones. Inside tempered or around it, the cap comes before the temperature.
@@ -39,4 +40,5 @@ struct softcapped {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -6,6 +6,7 @@
 #include "rlcore/objective/vocabulary/entry.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// sum_j p_j^2, the chance that two samples agree (verl sum_pi_squared, of the optimal token baseline). gradient:
 /// 2 p_j (p_j - sum p^2).
@@ -20,4 +21,5 @@ struct sum_of_squares {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -8,6 +8,7 @@
 #include "rlcore/objective/vocabulary/logits_piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// tempered{tau, piece}: the piece sees logits / tau of the student and of the teacher; tempered{tau, teacher_tau,
 /// piece} if they differ. No factor tau^2 hides in it: write scaled{tau * tau, tempered{tau, piece}} for gradients
@@ -44,4 +45,5 @@ struct tempered {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -11,6 +11,7 @@
 #include "rlcore/tensor/traits.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// ids(i, 0 ... k - 1) are the entries of row i of `logits` [positions, V] with the k largest logits, the largest
 /// first, of equal ones the lower entry first; NaN comes last. ids is [positions, k] of any integers. Throws
@@ -39,4 +40,5 @@ void top_k(const Executor& exec, const Logits& logits, Ids&& ids) {
   });
 }
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -6,6 +6,7 @@
 #include "rlcore/objective/vocabulary/logits_piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// lse(z)^2 (PaLM, Chowdhery et al. 2022, with coefficient 1e-4). gradient: 2 lse(z) p. Next to a cross-entropy, its
 /// own setting z_loss is cheaper: one softmax instead of two.
@@ -24,4 +25,5 @@ struct z_loss {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdlib>
@@ -35,7 +36,7 @@ class mpi_job {
     process_.board.come(rank_of_environment(), static_cast<int>(::getpid()));
     if (rank_on_this_host() > 1) (void)process_.board.tell();  // there is no common board yet: two tell, not all
     process_.recorder.begin({collective::start, {}, 0, 0}, ranks_of_environment());
-    watch(rank_of_environment());
+    watch(rank_of_environment(), std::max(s.deadline, s.start_deadline));
     if (own_) {
       yield_while_waiting();
       int provided = 0;
@@ -50,7 +51,7 @@ class mpi_job {
     process_.compare = s.fingerprint;
     hang_up_board();
     process_.board.come(rank, static_cast<int>(::getpid()));
-    watch(rank);
+    watch(rank, deadline_);
     MPI_Comm_dup(MPI_COMM_WORLD, &farewell_);
     several_hosts_ = process_.board.ranks() != size;
     process_.recorder.forget();
@@ -74,7 +75,7 @@ class mpi_job {
       dog_.reset();
       process_.board.take_down();
       process_.board.come(rank, static_cast<int>(::getpid()));
-      watch(rank);
+      watch(rank, deadline_);
       MPI_Win_free(&board_window_);
     }
     MPI_Comm_free(&farewell_);
@@ -148,10 +149,10 @@ class mpi_job {
     dog_.reset();  // it must not look while the board changes
     process_.board.place(memory, ranks, self);
   }
-  void watch(int rank) {
+  void watch(int rank, std::chrono::milliseconds deadline) {
     dog_.reset();
     const char* folder = std::getenv("RLCORE_FLIGHT_FOLDER");
-    dog_ = std::make_unique<watchdog>(process_.recorder, process_.board, deadline_, rank,
+    dog_ = std::make_unique<watchdog>(process_.recorder, process_.board, deadline, rank,
                                       folder != nullptr ? folder : watchdog::temporary_folder());
   }
   /// Whether all ranks of the job fail, within two seconds: a wrong setting is found by all of them.

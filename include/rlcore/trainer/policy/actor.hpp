@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/nn/log_probs.hpp"
 #include "rlcore/rollout/engine.hpp"
 #include "rlcore/trainer/policy/settings.hpp"
@@ -66,7 +67,7 @@ void sum_squared_probs(nn::causal_lm<Device>& model, nn::workspace<Device>& spac
   for (trajectory& t : rows)
     for (std::size_t i = 0; i < t.old_logp.size(); ++i)
       t.sum_squared_probs[i] = static_cast<float>(
-          std::exp(2 * static_cast<double>(t.old_logp[i]) - static_cast<double>(t.sum_squared_probs[i])));
+          elementary::exp(2 * static_cast<double>(t.old_logp[i]) - static_cast<double>(t.sum_squared_probs[i])));
 }
 
 }  // namespace trainer

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/trainer/metrics.hpp"
 #include "rlcore/trainer/policy/algorithm.hpp"
 #include "rlcore/trainer/policy/stages.hpp"
@@ -46,8 +47,8 @@ inline void compare_rollout(std::span<const trajectory> batch, metrics& out) {
   double n = 0, mean = 0, squares = 0, largest = 0;
   for (const trajectory& row : batch)
     for (std::size_t t = 0; t < row.rollout_logp.size(); ++t) {
-      const double d =
-          std::abs(std::exp(static_cast<double>(row.rollout_logp[t])) - std::exp(static_cast<double>(row.old_logp[t])));
+      const double d = std::abs(elementary::exp(static_cast<double>(row.rollout_logp[t])) -
+                                elementary::exp(static_cast<double>(row.old_logp[t])));
       const double step = d - mean;
       mean += step / ++n;
       squares += step * (d - mean);

@@ -1,13 +1,13 @@
 // A process reward model from judged steps, as a task of the supervised loop.
 #pragma once
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/nn/log_probs.hpp"
 #include "rlcore/nn/most_likely.hpp"
 #include "rlcore/simd/exact_sum.hpp"
@@ -170,7 +170,7 @@ class prm_task {
       for (std::size_t s = 0; s < set[i].steps.size(); ++s) {
         if (!restricted()) {
           total.sums.loss.add(-static_cast<double>(logp[k]));
-          total.first_token.push_back(std::exp(static_cast<double>(logp[k])));
+          total.first_token.push_back(elementary::exp(static_cast<double>(logp[k])));
           if (!dlogp.empty()) dlogp[k] = static_cast<float>(-1 / steps);
           ++k;
           continue;
@@ -178,8 +178,8 @@ class prm_task {
         const std::span<const float> z = logp.subspan(k, p.size());
         const double top = static_cast<double>(*std::max_element(z.begin(), z.end()));
         double sum = 0;
-        for (std::size_t r = 0; r < p.size(); ++r) sum += p[r] = std::exp(static_cast<double>(z[r]) - top);
-        const double lse = top + std::log(sum);
+        for (std::size_t r = 0; r < p.size(); ++r) sum += p[r] = elementary::exp(static_cast<double>(z[r]) - top);
+        const double lse = top + elementary::log(sum);
         double best_label = -1;
         std::size_t label = 0;
         for (std::size_t r = 0; r < p.size(); ++r) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/device/device.hpp"
 #include "rlcore/device/npu/kernels/context.hpp"
 
@@ -48,8 +49,8 @@ inline void adamw(context& c, float* w, float* m, float* v, const float* g, exte
     const auto before = static_cast<float>(s.step - 1);
     c.q.upload(steps.data(), &before, sizeof before);
   }
-  const double correction1 = 1 - std::pow(s.beta1, static_cast<double>(s.step)),
-               correction2 = 1 - std::pow(s.beta2, static_cast<double>(s.step));
+  const double correction1 = 1 - elementary::pow(s.beta1, static_cast<double>(s.step)),
+               correction2 = 1 - elementary::pow(s.beta2, static_cast<double>(s.step));
   for_pieces(n, 1, most_temporary, [&](extent_t first, extent_t count) {
     const auto part = [&](const float* p) { return c.view(p + first, {count}); };
     const auto weight = part(w), mean = part(m), square = part(v);

@@ -10,6 +10,7 @@
 #include "rlcore/objective/advantage/turn_policy.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 namespace detail {
 
 /// Stands for values that are 0 and for outputs that nobody wants.
@@ -23,7 +24,6 @@ struct backward_settings {
 };
 
 }  // namespace detail
-RLCORE_ALGORITHM_BEGIN
 namespace backward_recursion {
 
 using detail::backward_settings;
@@ -156,5 +156,6 @@ void all_rows(const Executor& exec, const backward_settings& s, const Rewards& r
 }
 
 }  // namespace backward_recursion
+
 RLCORE_ALGORITHM_END
 RLCORE_END

@@ -6,22 +6,23 @@
 #include <span>
 #include <stdexcept>
 #include <string>
-#include <vector>
 
 #include "rlcore/core/order.hpp"
+#include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/objective/advantage/detail/groups.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 namespace detail {
 
 /// One number per row in double. Throws std::invalid_argument if one is infinite; NaN passes.
 template <class Numbers>
-std::vector<double> read_numbers(const char* what, const Numbers& numbers) {
-  const auto v = vector_of(as_view(numbers));
+scratch_vector<double> read_numbers(const char* what, const Numbers& numbers) {
+  const auto v = tensor_views::vector_of(as_view(numbers));
   static_assert(std::remove_cv_t<decltype(v)>::rank == 1,
                 "rlcore: this estimator takes a vector with one value per row; sum the rewards of tokens with "
                 "row_totals, or use an estimator of [rows, tokens] such as gae");
-  std::vector<double> result(static_cast<std::size_t>(v.shape[0]));
+  scratch_vector<double> result(static_cast<std::size_t>(v.shape[0]));
   for (extent_t i = 0; i < v.shape[0]; ++i) {
     const double x = static_cast<double>(v(i));
     if (std::isinf(x))
@@ -33,8 +34,8 @@ std::vector<double> read_numbers(const char* what, const Numbers& numbers) {
 
 /// How many tokens each row has. Throws std::invalid_argument unless they are whole numbers, at least 0.
 template <class Lengths>
-std::vector<double> read_lengths(const Lengths& lengths, std::size_t rows) {
-  std::vector<double> length = read_numbers("length", lengths);
+scratch_vector<double> read_lengths(const Lengths& lengths, std::size_t rows) {
+  scratch_vector<double> length = read_numbers("length", lengths);
   if (length.size() != rows)
     throw std::invalid_argument("rlcore: lengths are [" + std::to_string(length.size()) + "], rewards are [" +
                                 std::to_string(rows) + "]");
@@ -46,8 +47,8 @@ std::vector<double> read_lengths(const Lengths& lengths, std::size_t rows) {
 }
 
 template <class Numbers>
-void write_numbers(const char* what, const std::vector<double>& from, Numbers& numbers) {
-  const auto v = vector_of(as_view(numbers));
+void write_numbers(const char* what, const scratch_vector<double>& from, Numbers& numbers) {
+  const auto v = tensor_views::vector_of(as_view(numbers));
   using view_type = std::remove_cv_t<decltype(v)>;
   static_assert(view_type::rank == 1, "rlcore: rewards and advantages are vectors with one value per row");
   if (v.shape[0] != static_cast<extent_t>(from.size()))
@@ -79,9 +80,10 @@ struct group_summary {
 /// Calls one_group(reward, row, advantage) for every group with a scored row: the rewards of its scored rows, the rows
 /// that they belong to, and where the advantages go. Returns the advantages of all rows; unscored rows get 0.
 template <class F>
-std::vector<double> each_scored_group(const std::vector<double>& reward, const grouped_rows& groups, F one_group) {
-  std::vector<double> advantage(reward.size(), 0.0), group_reward, group_advantage;
-  std::vector<std::size_t> row;
+scratch_vector<double> each_scored_group(const scratch_vector<double>& reward, const grouped_rows& groups,
+                                         F one_group) {
+  scratch_vector<double> advantage(reward.size(), 0.0), group_reward, group_advantage;
+  scratch_vector<std::size_t> row;
   for (std::size_t g = 0; g < groups.groups(); ++g) {
     group_reward.clear(), row.clear();
     for (const extent_t i : groups.group(g)) {
@@ -101,10 +103,11 @@ std::vector<double> each_scored_group(const std::vector<double>& reward, const g
 /// The whole estimator for those that need nothing but the rewards of one group.
 template <class Rewards, class Groups, class Advantages, class F>
 void outcome_advantages(const Rewards& rewards, const Groups& groups, Advantages& advantages, F one_group) {
-  const std::vector<double> reward = read_numbers("reward", rewards);
+  const scratch_vector<double> reward = read_numbers("reward", rewards);
   const auto rows = static_cast<extent_t>(reward.size());
   write_numbers("advantages", each_scored_group(reward, group_rows(rows, groups), one_group), advantages);
 }
 
 }  // namespace detail
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -17,6 +17,7 @@
 #include "rlcore/tensor/span.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 namespace detail {
 
 inline void check_shape(const char* name, const extents<2>& is, const char* model, const extents<2>& expected) {
@@ -37,7 +38,6 @@ inline void check_per_row(const char* name, extent_t is, const char* model, cons
 }
 
 }  // namespace detail
-RLCORE_ALGORITHM_BEGIN
 namespace token_block {
 
 inline constexpr std::size_t tokens = 64;
@@ -158,5 +158,6 @@ struct block_of {
 };
 
 }  // namespace token_block
+
 RLCORE_ALGORITHM_END
 RLCORE_END

@@ -3,9 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "rlcore/core/order.hpp"
+#include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/exec/executor.hpp"
 #include "rlcore/objective/advantage/detail/token_block.hpp"
 #include "rlcore/objective/advantage/moments.hpp"
@@ -49,7 +49,7 @@ class live_blocks {
 
   token_mask mask_;
   extent_t per_row_;
-  std::vector<std::uint64_t> kept_;
+  scratch_vector<std::uint64_t> kept_;
 };
 
 /// x <- the live tokens of a block, then `fill`. Returns how many are live.
@@ -135,7 +135,7 @@ void transform_row(const Values& values, const live_blocks& live, const affine& 
 
 template <class Executor, class Values>
 moment_sums sums(const Executor& exec, const Values& values, live_blocks& live) {
-  std::vector<row_sum> row(static_cast<std::size_t>(values.shape[0]));
+  scratch_vector<row_sum> row(static_cast<std::size_t>(values.shape[0]));
   exec.for_each(row.size(), [&](std::size_t i) { row[i] = sum_of_row(values, live, static_cast<extent_t>(i)); });
   moment_sums total;
   for (const row_sum& r : row) total.add(r.count, r.sum, r.value, r.same);
@@ -144,7 +144,7 @@ moment_sums sums(const Executor& exec, const Values& values, live_blocks& live) 
 
 template <class Executor, class Values>
 squared_deviations squares(const Executor& exec, const Values& values, const live_blocks& live, double mean) {
-  std::vector<double> row(static_cast<std::size_t>(values.shape[0]));
+  scratch_vector<double> row(static_cast<std::size_t>(values.shape[0]));
   exec.for_each(row.size(),
                 [&](std::size_t i) { row[i] = squares_of_row(values, live, static_cast<extent_t>(i), mean); });
   squared_deviations total;
@@ -171,5 +171,6 @@ void all_passes(const Executor& exec, const Whitening& how, const Values& values
 }
 
 }  // namespace whitening_loop
+
 RLCORE_ALGORITHM_END
 RLCORE_END

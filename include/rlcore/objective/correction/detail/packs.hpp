@@ -46,5 +46,6 @@ RLCORE_FN void transform_packs(std::span<const double> a, std::span<const double
 }
 
 }  // namespace correction
+
 RLCORE_ALGORITHM_END
 RLCORE_END

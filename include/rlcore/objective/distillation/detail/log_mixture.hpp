@@ -7,6 +7,7 @@
 #include "rlcore/core/compiler.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 namespace detail {
 
 /// Single precision: float, or packs of it.
@@ -35,4 +36,5 @@ RLCORE_FN V log_add(const V& x, const V& y) noexcept {
 }
 
 }  // namespace detail
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -1,12 +1,13 @@
 // Sums over the few entries of a support, in double.
 #pragma once
 
-#include <cmath>
 #include <limits>
 
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/objective/vocabulary/logits_piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 namespace detail {
 
 /// log sum_{k < size} e^(f(k)); -inf if there is none.
@@ -15,14 +16,14 @@ double log_sum_exp(extent_t size, const F& f) noexcept {
   double most = -std::numeric_limits<double>::infinity(), sum = 0;
   for (extent_t k = 0; k < size; ++k) most = f(k) > most ? f(k) : most;
   if (most == -std::numeric_limits<double>::infinity()) return most;
-  for (extent_t k = 0; k < size; ++k) sum += std::exp(f(k) - most);
-  return most + std::log(sum);
+  for (extent_t k = 0; k < size; ++k) sum += elementary::exp(f(k) - most);
+  return most + elementary::log(sum);
 }
 
 /// An entry-wise piece on one entry given by its log-probs.
 template <class P>
 term<double> term_of(const P& piece, double logp, double teacher_logp) noexcept {
-  const entry<double> e{logp, teacher_logp, std::exp(logp), std::exp(teacher_logp)};
+  const entry<double> e{logp, teacher_logp, elementary::exp(logp), elementary::exp(teacher_logp)};
   if (e.p == 0 && e.teacher_p == 0) return {0, 0};
   return piece.template operator()<exact_math, double>(e);
 }
@@ -38,4 +39,5 @@ void scatter_slopes(const logits_position<T>& x, const normalizer<T>& n, double 
 }
 
 }  // namespace detail
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -5,11 +5,12 @@
 #include <cmath>
 #include <cstddef>
 #include <span>
-#include <vector>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/core/scratch_vector.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 namespace detail {
 
 /// Sum in the order of numpy.add.reduce: one after the other below 8, eight running sums up to 128, halves beyond.
@@ -40,11 +41,12 @@ template <class T>
 T numpy_deviation(std::span<const T> x) noexcept {
   const T n = static_cast<T>(x.size());
   const T mean = numpy_sum(x) / n;
-  std::vector<T> squares;
+  scratch_vector<T> squares;
   squares.reserve(x.size());
   for (const T v : x) squares.push_back((v - mean) * (v - mean));
   return std::sqrt(numpy_sum(std::span<const T>(squares)) / n);
 }
 
 }  // namespace detail
+RLCORE_ALGORITHM_END
 RLCORE_END

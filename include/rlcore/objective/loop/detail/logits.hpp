@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "rlcore/core/as_written.hpp"
 #include "rlcore/core/order.hpp"
 #include "rlcore/objective/loop/detail/stage.hpp"
 #include "rlcore/objective/loop/logits_batch.hpp"
@@ -76,6 +77,7 @@ inline void expect_entries(std::string_view name, extent_t is, extent_t entries,
 
 template <class T>
 prepared_logits<T> prepare(const logits_batch<T>& b, const logits_shape& wanted) {
+  require_arithmetic_as_written();
   const logits_field reads = wanted.reads;
   const auto reads_it = [&](logits_field f) { return contains(reads, f); };
   const bool given[logits_field_count] = {b.labels.present(),       b.teacher.present(), b.support.present(),
@@ -168,5 +170,6 @@ prepared_logits<T> prepare(const logits_batch<T>& b, const logits_shape& wanted)
 }
 
 }  // namespace logits_loop
+
 RLCORE_ALGORITHM_END
 RLCORE_END

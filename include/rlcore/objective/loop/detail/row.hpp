@@ -19,6 +19,7 @@
 #include "rlcore/simd/reduce.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 namespace detail {
 
 /// The one gather among many, or no_gather; `agree` is false if there are two.
@@ -88,7 +89,6 @@ struct structure {
 };
 
 }  // namespace detail
-RLCORE_ALGORITHM_BEGIN
 namespace token_loop {
 
 using detail::structure;
@@ -239,5 +239,6 @@ struct row_loop {
 };
 
 }  // namespace token_loop
+
 RLCORE_ALGORITHM_END
 RLCORE_END

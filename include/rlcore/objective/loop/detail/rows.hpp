@@ -344,5 +344,6 @@ class row_evaluator {
 };
 
 }  // namespace token_loop
+
 RLCORE_ALGORITHM_END
 RLCORE_END

@@ -10,6 +10,7 @@
 #include "rlcore/objective/piece/field.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 namespace detail {
 
 template <class T>
@@ -122,4 +123,5 @@ inline void check_mask(const token_mask& m, const row_shape& s) {
 }
 
 }  // namespace detail
+RLCORE_ALGORITHM_END
 RLCORE_END

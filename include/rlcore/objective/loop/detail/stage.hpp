@@ -96,5 +96,6 @@ inline void stage_mask(const token_mask& m, const std::byte* from, std::size_t c
 }
 
 }  // namespace token_loop
+
 RLCORE_ALGORITHM_END
 RLCORE_END

@@ -4,6 +4,7 @@
 #include "rlcore/objective/piece/combine/passes_on.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// against_old{divergence}: a divergence that is made for ref_logp, taken to old_logp instead.
 ///
@@ -28,4 +29,5 @@ struct against_old : passes_on<Divergence> {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -6,6 +6,7 @@
 #include "rlcore/objective/piece/combine/passes_on.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 template <class Piece>
 struct against_rollout;
@@ -55,4 +56,5 @@ struct against_rollout : passes_on<Piece> {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

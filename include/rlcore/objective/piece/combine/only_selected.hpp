@@ -6,6 +6,7 @@
 #include "rlcore/objective/piece/combine/passes_on.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// only_selected{piece}: value and slope where field::selected is not 0, and exactly 0 elsewhere, whatever the piece
 /// says there. The tokens left out still count in every denominator. Monitors are not masked.
@@ -48,4 +49,5 @@ struct except_selected : passes_on<Piece> {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -10,6 +10,7 @@
 #include "rlcore/objective/piece/score/gather.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// Whether P's slope deliberately is not the derivative of its value: some factor of it is held constant.
 template <class P>
@@ -61,4 +62,5 @@ struct passes_on {
   { return piece.score(); }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

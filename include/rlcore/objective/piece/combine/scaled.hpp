@@ -7,6 +7,7 @@
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// scaled{c, piece}: enters the loss c times; the report shows the piece's own value, not multiplied.
 template <class Node>
@@ -29,4 +30,5 @@ struct scaled {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

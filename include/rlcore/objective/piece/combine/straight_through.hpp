@@ -7,6 +7,7 @@
 #include "rlcore/objective/piece/combine/passes_on.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// straight_through{a, b}: reports a, descends b. straight_through{clamped_k3{}, k2{}} is verl's "k3+"; see
 /// with_kl_gradient. If both gather something over the row, it must be the same.
@@ -41,4 +42,5 @@ struct straight_through {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -6,6 +6,7 @@
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// sum{a, b, ...}: the loss is the sum of the pieces' losses, each reported on its own. Sums of sums are flattened.
 template <class... Nodes>
@@ -55,4 +56,5 @@ struct sum<First, Rest...> {
 template <class... Nodes>
 sum(Nodes...) -> sum<Nodes...>;
 
+RLCORE_ALGORITHM_END
 RLCORE_END

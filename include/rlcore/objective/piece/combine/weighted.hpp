@@ -4,6 +4,7 @@
 #include "rlcore/objective/piece/combine/passes_on.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// weighted{piece}: value and slope times field::weight, after the piece's own clipping (verl's order). Monitors are
 /// not weighted. A piece that has a ratio to the rollout policy, or a weight inside, is corrected already.
@@ -31,4 +32,5 @@ struct weighted : passes_on<Piece> {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

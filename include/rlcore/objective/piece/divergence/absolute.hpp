@@ -6,6 +6,7 @@
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// |d| with d = logp - ref_logp (verl's "abs"). slope: sign(d), 0 at 0. Not the gradient of a KL divergence.
 struct absolute {
@@ -19,4 +20,5 @@ struct absolute {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -8,6 +8,7 @@
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// min(e^c - 1 - c, value_limit) with c = clamp(ref_logp - logp, -limit, limit): verl's "low_var_kl".
 ///
@@ -39,4 +40,5 @@ struct limited_k3 {
 
 using clamped_k3 = limited_k3<gradient_at_clamp::cut>;
 
+RLCORE_ALGORITHM_END
 RLCORE_END

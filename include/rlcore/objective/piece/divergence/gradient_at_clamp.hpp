@@ -6,6 +6,7 @@
 #include "rlcore/core/abi.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// A clamp limits a value; whether it also silences the gradient is a choice of its own.
 enum class gradient_at_clamp : std::uint8_t {
@@ -13,4 +14,5 @@ enum class gradient_at_clamp : std::uint8_t {
   pass,  ///< that of the value without the limit: a token far away is still pulled back
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

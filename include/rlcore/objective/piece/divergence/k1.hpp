@@ -6,6 +6,7 @@
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// d = logp - ref_logp: unbiased as a value. Its slope is 1, whose expectation under the policy is zero, so as a loss
 /// it gives no signal: an objective refuses it unless it is wrapped in accept_zero_gradient.
@@ -27,4 +28,5 @@ struct accept_zero_gradient : Piece {
   constexpr explicit accept_zero_gradient(Piece p) : Piece(p) {}
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

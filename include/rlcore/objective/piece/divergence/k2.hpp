@@ -6,6 +6,7 @@
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// d^2 / 2 with d = logp - ref_logp (Schulman 2020; verl's "mse"). The slope d has the gradient of KL(policy ||
 /// reference) as its on-policy expectation.
@@ -20,4 +21,5 @@ struct k2 {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -6,6 +6,7 @@
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// e^-d - 1 + d with d = logp - ref_logp (Schulman 2020; GRPO; TRL's beta term). Never negative. slope: 1 - e^-d, whose
 /// on-policy expectation is the gradient of KL(reference || policy), the other direction. Computed without the
@@ -35,4 +36,5 @@ struct k3 {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

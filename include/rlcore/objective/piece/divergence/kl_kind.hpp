@@ -9,6 +9,7 @@
 #include "rlcore/objective/piece/divergence/k2.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// verl's kl or k1, abs, mse or k2, low_var_kl or k3 (clamped).
 enum class kl_kind : std::uint8_t { k1, absolute, k2, k3 };
@@ -29,4 +30,5 @@ constexpr auto visit_divergence(kl_kind kind, F&& f) {
   return f(clamped_k3{});
 }
 
+RLCORE_ALGORITHM_END
 RLCORE_END

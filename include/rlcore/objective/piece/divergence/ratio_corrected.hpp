@@ -6,6 +6,7 @@
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// r v with r = exp(logp - old_logp) and v the value of another estimator. slope: r (v + v'), the product rule, since r
 /// depends on logp as well. With d = logp - ref_logp:
@@ -50,4 +51,5 @@ struct ratio_corrected {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

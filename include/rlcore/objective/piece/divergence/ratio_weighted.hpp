@@ -4,6 +4,7 @@
 #include "rlcore/objective/piece/combine/passes_on.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// stop_gradient(min(r, bound)) v with r = exp(logp - old_logp): value w v, slope w v'. The slope of
 /// ratio_weighted{k2{}} is w d, the gradient of KL(policy || reference) from an older policy's tokens with a bounded
@@ -27,4 +28,5 @@ struct ratio_weighted : passes_on<Divergence> {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

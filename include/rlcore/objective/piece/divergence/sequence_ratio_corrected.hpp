@@ -1,13 +1,13 @@
 // A divergence corrected by the ratio of the whole sequence.
 #pragma once
 
-#include <cmath>
 #include <cstddef>
 #include <span>
 #include <stdexcept>
 #include <string>
-#include <vector>
 
+#include "rlcore/core/elementary.hpp"
+#include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/objective/aggregation/aggregation.hpp"
 #include "rlcore/objective/loop/live_rows.hpp"
 #include "rlcore/objective/loop/report.hpp"
@@ -15,6 +15,7 @@
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// sum over t of s v_t with s = exp(mean over the row of logp - old_logp) and v a divergence: TRL's
 /// use_bias_correction_kl with importance_sampling_level = "sequence". slope of the sum by logp_t, s included:
@@ -46,7 +47,7 @@ struct sequence_ratio_corrected {
       log_ratio += static_cast<double>(logp[t]) - static_cast<double>(old_logp[t]);
       sum += at(logp[t], ref_logp[t]).value;
     }
-    const double ratio = std::exp(log_ratio / static_cast<double>(n)), mean = sum / static_cast<double>(n);
+    const double ratio = elementary::exp(log_ratio / static_cast<double>(n)), mean = sum / static_cast<double>(n);
     for (std::size_t t = 0; t < n; ++t) slope[t] = static_cast<T>(ratio * (at(logp[t], ref_logp[t]).slope + mean));
     return ratio * sum;
   }
@@ -77,7 +78,7 @@ report<1, 0> evaluate_rows(const scaled<sequence_ratio_corrected<Divergence>>& k
   total.piece[0].name = Divergence::name, total.piece[0].coefficient = kl.scale;
   total.empty_step = step.tokens() == 0;
   live_row row;
-  std::vector<double> slope;
+  scratch_vector<double> slope;
   for (extent_t i = 0; i < rows.size(); ++i) {
     rows.read(i, row);
     slope.assign(row.size(), 0.0);
@@ -95,4 +96,5 @@ report<1, 0> evaluate_rows(const scaled<sequence_ratio_corrected<Divergence>>& k
   return total;
 }
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -5,6 +5,7 @@
 #include "rlcore/objective/piece/divergence/gradient_at_clamp.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// clamp(value, low, high) of another piece: OpenRLHF limits k1, k2 and k3 so. slope: the piece's own, and with
 /// gradient_at_clamp::cut 0 where its value lies outside of [low, high]; a slope that has overflown there is cut too,
@@ -27,4 +28,5 @@ struct value_clamped : passes_on<Piece> {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

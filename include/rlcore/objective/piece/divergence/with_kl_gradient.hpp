@@ -5,6 +5,7 @@
 #include "rlcore/objective/piece/divergence/k2.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// The names that end in "+" in verl, e.g. with_kl_gradient(clamped_k3{}) for k3+: the value of `estimator`, and the
 /// slope logp - ref_logp, whose on-policy expectation is the gradient of KL(policy || reference). It makes k1 and
@@ -14,4 +15,5 @@ constexpr straight_through<Estimator, k2> with_kl_gradient(Estimator estimator) 
   return {estimator, k2{}};
 }
 
+RLCORE_ALGORITHM_END
 RLCORE_END

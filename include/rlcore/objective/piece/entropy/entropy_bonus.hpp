@@ -5,8 +5,10 @@
 #include "rlcore/objective/piece/entropy/token_entropy.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// -coefficient H: rewards entropy. The report shows H itself.
 constexpr scaled<token_entropy> entropy_bonus(double coefficient) noexcept { return {-coefficient, token_entropy{}}; }
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -6,6 +6,7 @@
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// H, with slope 1 by field::entropy: its gradient goes to the entropy output, not to logp.
 struct token_entropy {
@@ -19,4 +20,5 @@ struct token_entropy {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

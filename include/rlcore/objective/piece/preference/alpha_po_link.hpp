@@ -7,6 +7,7 @@
 #include "rlcore/objective/piece/preference/pair.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// The logistic loss of z = beta (a(chosen) - a(rejected)) - margin with a(x) = (1 - e^{-alpha x}) / alpha: AlphaPO
 /// (Gupta et al. 2025; TRL's CPO with alpha). Use on mean_of<log_prob>. alpha 0 is SimPO. The defaults of beta and
@@ -49,4 +50,5 @@ struct alpha_po_link {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

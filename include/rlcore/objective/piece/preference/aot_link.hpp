@@ -6,18 +6,19 @@
 #include <span>
 #include <stdexcept>
 #include <string_view>
-#include <vector>
 
 #include "rlcore/core/order.hpp"
+#include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/core/settings.hpp"
 #include "rlcore/objective/piece/preference/pair.hpp"
 #include "rlcore/objective/piece/score/reference_log_prob.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 namespace detail {
 
 /// Positions in ascending order of x; equal numbers keep their order, NaN comes last.
-inline std::vector<std::size_t> ascending(const std::vector<double>& x) {
+inline scratch_vector<std::size_t> ascending(const scratch_vector<double>& x) {
   auto order = counted<std::size_t>(x.size());
   sort_stably(order, [&](std::size_t a, std::size_t b) { return std::isnan(x[b]) ? !std::isnan(x[a]) : x[a] < x[b]; });
   return order;
@@ -49,7 +50,7 @@ struct aot_link {
   double operator()(std::span<const token<double>> rows, std::span<double> slope) const {
     detail::check_pairs(rows.size(), slope.size());
     const std::size_t pairs = rows.size() / 2;
-    std::vector<double> policy(pairs), reference(pairs);
+    scratch_vector<double> policy(pairs), reference(pairs);
     for (std::size_t k = 0; k < pairs; ++k) {
       policy[k] = rows[2 * k].logp - rows[2 * k + 1].logp;
       reference[k] = rows[2 * k].gathered - rows[2 * k + 1].gathered;
@@ -67,4 +68,5 @@ struct aot_link {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

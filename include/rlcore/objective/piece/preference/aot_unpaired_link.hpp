@@ -4,12 +4,13 @@
 #include <cstddef>
 #include <span>
 #include <string_view>
-#include <vector>
 
+#include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/core/settings.hpp"
 #include "rlcore/objective/piece/preference/aot_link.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// The mean over k of the logistic loss (with smoothing) of beta (c_k - r_k): c, r the sorted scores of chosen (even)
 /// and rejected (odd) rows (AOT, Melnyk et al. 2024; TRL "aot_unpaired"). A link of all rows of a step on
@@ -28,7 +29,7 @@ struct aot_unpaired_link {
   double operator()(std::span<const token<double>> rows, std::span<double> slope) const {
     detail::check_pairs(rows.size(), slope.size());
     const std::size_t pairs = rows.size() / 2;
-    std::vector<double> chosen(pairs), rejected(pairs);
+    scratch_vector<double> chosen(pairs), rejected(pairs);
     for (std::size_t k = 0; k < pairs; ++k) chosen[k] = rows[2 * k].logp, rejected[k] = rows[2 * k + 1].logp;
     const auto of_chosen = detail::ascending(chosen), of_rejected = detail::ascending(rejected);
     double total = 0;
@@ -43,4 +44,5 @@ struct aot_unpaired_link {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -6,6 +6,7 @@
 #include "rlcore/objective/piece/preference/pair.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// sigmoid(beta chosen) + sigmoid(-beta (chosen - rejected)): APO-down (D'Oosterlinck et al. 2024, equation 8; TRL
 /// "apo_down"): both answers down, the rejected one more. slopes with a = beta chosen, z = beta (chosen - rejected):
@@ -25,4 +26,5 @@ struct apo_down_link {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -6,6 +6,7 @@
 #include "rlcore/objective/piece/preference/pair.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// sigmoid(-beta chosen) + sigmoid(beta rejected): APO-zero (D'Oosterlinck et al. 2024, equation 7; TRL "apo_zero"):
 /// the chosen answer up, the rejected one down. slopes: -beta s (1 - s), beta s (1 - s), each s of its own side.
@@ -23,4 +24,5 @@ struct apo_zero_link {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

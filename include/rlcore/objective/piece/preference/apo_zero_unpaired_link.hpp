@@ -7,6 +7,7 @@
 #include "rlcore/objective/piece/preference/kto_link.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// sigmoid(-beta u) for a desirable row (field::target 1), sigmoid(beta u) for an undesirable one (0): APO-zero
 /// (D'Oosterlinck et al. 2024) on single rows; TRL's KTO "apo_zero_unpaired". It is kto_link with the baseline 0.
@@ -32,4 +33,5 @@ struct apo_zero_unpaired_link {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -8,6 +8,7 @@
 #include "rlcore/objective/piece/preference/kto_link.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// softplus(-s (beta u - shift)), s = 1 for a desirable row (field::target 1) and -1 for an undesirable one (0): BCO
 /// (Jung et al. 2024). A link of single rows for sum_of<log_ratio_to_reference>. `shift` is the running mean of all
@@ -40,4 +41,5 @@ inline double udm_weight(double p, double lowest = 0.5, double highest = 10.0) n
   return detail::between(p / (1 - p + 1e-8), lowest, highest);
 }
 
+RLCORE_ALGORITHM_END
 RLCORE_END

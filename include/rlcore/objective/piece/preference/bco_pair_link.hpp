@@ -6,6 +6,7 @@
 #include "rlcore/objective/piece/preference/pair.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// softplus(-c) + softplus(r) with c = beta chosen, r = beta rejected: BCO on pairs, without a reward shift (Jung et
 /// al. 2024; TRL "bco_pair"). slopes: -beta sigmoid(-c), beta sigmoid(r).
@@ -22,4 +23,5 @@ struct bco_pair_link {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -8,6 +8,7 @@
 #include "rlcore/objective/piece/preference/pair.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// -(1 - smoothing) log sigmoid(z) - smoothing log sigmoid(-z) with z = beta (chosen - rejected) - margin.
 /// On log-ratios to the reference it is DPO (Rafailov et al. 2023), with smoothing cDPO; on the scores of a head and
@@ -34,4 +35,5 @@ struct bradley_terry {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -8,6 +8,7 @@
 #include "rlcore/objective/piece/preference/aot_link.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// The mean over all rows of sigmoid(-beta (c - k_r)) for chosen (even) and sigmoid(beta (r - k_c)) for rejected (odd)
 /// rows, where k_c = max(0, mean c), k_r = max(0, mean r): the even-sampling KTO that OpenRLHF had until March 2026.
@@ -39,4 +40,5 @@ struct coupled_kto_link {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

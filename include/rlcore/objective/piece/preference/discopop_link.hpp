@@ -6,6 +6,7 @@
 #include "rlcore/objective/piece/preference/pair.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// (1 - m) softplus(-z) + m e^-z with m = sigmoid(z / temperature), z = beta (chosen - rejected): DiscoPOP (Lu et al.
 /// 2024, log-ratio modulated loss; TRL "discopop"). m e^-z is taken as one exponential, so far on the left it is 0 and
@@ -28,4 +29,5 @@ struct discopop_link {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -1,13 +1,14 @@
 // The reverse KL from the policy's preference to the annotators'.
 #pragma once
 
-#include <cmath>
 #include <stdexcept>
 #include <string_view>
 
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/objective/piece/preference/pair.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// How much the annotators doubt a label: in (0, 1), anything else throws std::invalid_argument. There is no loss for
 /// 0: the KL to a certain preference is infinite.
@@ -30,11 +31,12 @@ struct exo_pair_link {
   RLCORE_FN pair_term<V, 3> operator()(const token<V>& chosen, const token<V>& rejected) const noexcept {
     const V z = V(beta) * (chosen.logp - rejected.logp);
     const V s = Math::sigmoid(z), other = Math::sigmoid(-z);
-    const V log_right(std::log1p(-doubt.value)), log_wrong(std::log(doubt.value));
+    const V log_right(elementary::log1p(-doubt.value)), log_wrong(elementary::log(doubt.value));
     const V value = s * (-Math::softplus(-z) - log_right) + other * (-Math::softplus(z) - log_wrong);
     const V slope = V(beta) * (s * other) * (z + log_wrong - log_right);
     return judged_pair<Math>(value, slope, -slope, beta, chosen, rejected);
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

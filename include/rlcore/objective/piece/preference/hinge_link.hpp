@@ -6,6 +6,7 @@
 #include "rlcore/objective/piece/preference/pair.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// max(0, 1 - z), z = beta (chosen - rejected): SLiC (Zhao et al. 2023), RSO (Liu et al. 2024); TRL "hinge".
 /// slope by chosen: -beta below the margin, 0 at it and beyond (as PyTorch's relu).
@@ -23,4 +24,5 @@ struct hinge_link {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -10,6 +10,7 @@
 #include "rlcore/objective/piece/term.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// u: the reverse KL, that is plain DPO.
 struct reverse_kl_reward {
@@ -48,4 +49,5 @@ struct alpha_divergence_reward {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

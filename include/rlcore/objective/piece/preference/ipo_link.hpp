@@ -6,6 +6,7 @@
 #include "rlcore/objective/piece/preference/pair.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// (chosen - rejected - 1 / (2 beta))^2 with slope 2 (...) by chosen: IPO (Azar et al. 2024, their tau is beta).
 /// On mean_of<log_ratio_to_reference> it is what the authors confirmed and TRL computes; on sum_of it is OpenRLHF's.
@@ -23,4 +24,5 @@ struct ipo_link {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

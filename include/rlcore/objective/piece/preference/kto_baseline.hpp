@@ -10,6 +10,7 @@
 #include "rlcore/simd/exact_sum.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// The constant that KTO compares with: an estimate of KL(policy || reference), never negative. There is none by
 /// default; take it from mismatched_kl, or say what it is, e.g. kto_baseline(0). Throws std::invalid_argument for a
@@ -84,4 +85,5 @@ kto_baseline kto_kl_baseline(const Logp& logp, const RefLogp& ref_logp) {
   return kl.baseline();
 }
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -10,6 +10,7 @@
 #include "rlcore/objective/piece/preference/link.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// weight sigmoid(-z), z = s beta (u - kl), s = 1 for a desirable row (field::target 1) and -1 for an undesirable one
 /// (0): KTO (Ethayarajh et al. 2024; TRL "kto"). A link of single rows for sum_of<log_ratio_to_reference>. The weights
@@ -42,4 +43,5 @@ struct kto_link {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

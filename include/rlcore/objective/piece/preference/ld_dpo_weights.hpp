@@ -9,6 +9,7 @@
 #include "rlcore/tensor/traits.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// weights[i, t] = 1 up to the length of the shorter answer of the pair (rows 2k and 2k + 1), alpha beyond it, 0 where
 /// the mask is 0: LD-DPO (Liu et al. 2024; TRL ld_alpha). Use with sum_of<weighted_log_ratio_to_reference>. Lengths
@@ -41,4 +42,5 @@ void ld_dpo_weights(const Mask& mask_, double alpha, Weights&& weights_) {
   }
 }
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -17,6 +17,7 @@
 #include "rlcore/objective/piece/score/gather.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// What a pair link returns: its value, the slope by either score, and its diagnostics.
 template <class V, std::size_t Monitors = 0>
@@ -53,4 +54,5 @@ struct sequence_objective {
   constexpr sequence_objective(Gather g, Link l) : gather(g), link(l) {}
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

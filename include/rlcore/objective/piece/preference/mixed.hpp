@@ -12,6 +12,7 @@
 #include "rlcore/objective/piece/preference/pair.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// mixed{scaled{0.8, bradley_terry{}}, bco_pair_link{}}: the weighted sum of links that judge the same scores (MPO,
 /// Wang et al. 2024; TRL's list of loss types with loss_weights, whose default weights are 1). Monitors: those of the
@@ -90,4 +91,5 @@ struct mixed {
 template <class... Nodes>
 mixed(Nodes...) -> mixed<Nodes...>;
 
+RLCORE_ALGORITHM_END
 RLCORE_END

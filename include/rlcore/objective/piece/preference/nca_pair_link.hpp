@@ -6,6 +6,7 @@
 #include "rlcore/objective/piece/preference/pair.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// softplus(-c) + softplus(c) / 2 + softplus(r) / 2 with c = beta chosen, r = beta rejected: NCA for two answers (Chen
 /// et al. 2024; TRL "nca_pair"). slopes: beta (sigmoid(c) / 2 - sigmoid(-c)), beta sigmoid(r) / 2.
@@ -24,4 +25,5 @@ struct nca_pair_link {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

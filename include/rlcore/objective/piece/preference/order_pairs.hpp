@@ -9,6 +9,7 @@
 #include "rlcore/tensor/traits.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// rows[2k], rows[2k + 1] = the two rows of pair k, the one with the higher score first; equal scores keep their order
 /// (online DPO, Guo et al. 2024; TRL's OnlineDPOTrainer, verl's spin). Gather the batch in that order before a pair
@@ -32,4 +33,5 @@ void order_pairs(const Scores& scores_, Rows&& rows_) {
   }
 }
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -9,6 +9,7 @@
 #include "rlcore/objective/piece/preference/pair.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// -beta log sigmoid(o), o = log odds(chosen) - log odds(rejected), log odds(a) = a - log(1 - e^a): the ratio term of
 /// ORPO (Hong et al. 2024). Use on mean_of<log_prob> over the response; the likelihood term over the chosen rows is a
@@ -41,4 +42,5 @@ struct orpo_link {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

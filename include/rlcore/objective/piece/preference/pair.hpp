@@ -8,6 +8,7 @@
 #include "rlcore/objective/piece/preference/link.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// The diagnostics of every pair link: share of pairs ranked right, and the implicit rewards beta * score of both
 /// sides.
@@ -61,4 +62,5 @@ RLCORE_FN pair_term<V, 3> judged_pair(const V& value, const V& slope_chosen, con
           {Math::select(chosen.logp > rejected.logp, V(1), V(0)), V(beta) * chosen.logp, V(beta) * rejected.logp}};
 }
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -8,6 +8,7 @@
 #include "rlcore/objective/piece/score/token_count.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// per_token{link}: the link on either score divided by its number of live tokens (at least 1). On sum_of a score it is
 /// the link on mean_of that score; it is needed where another link of the same objective wants the sum, e.g.
@@ -38,4 +39,5 @@ struct per_token {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -7,6 +7,7 @@
 #include "rlcore/core/abi.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// The scale of a link (beta, a temperature), written as the number that it is: a finite one above 0, anything else
 /// throws std::invalid_argument. With beta <= 0 a preference loss has no gradient or prefers the rejected answer.
@@ -20,4 +21,5 @@ struct positive {
   constexpr operator double() const noexcept { return value; }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

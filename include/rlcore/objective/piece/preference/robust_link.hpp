@@ -7,6 +7,7 @@
 #include "rlcore/objective/piece/preference/pair.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// The probability that a label is the wrong way round: in [0, 1/2), anything else throws std::invalid_argument.
 struct flip_probability {
@@ -35,4 +36,5 @@ struct robust_link {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

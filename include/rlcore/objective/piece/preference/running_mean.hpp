@@ -10,6 +10,7 @@
 #include "rlcore/simd/exact_sum.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// Mean over all rows of all steps. Update once per optimizer step with the rewards of all its rows: the result then
 /// depends neither on their order nor on micro-batches (TRL updates per micro-batch, so its loss depends on how the
@@ -35,4 +36,5 @@ struct running_mean {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

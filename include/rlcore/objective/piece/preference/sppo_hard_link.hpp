@@ -6,6 +6,7 @@
 #include "rlcore/objective/piece/preference/pair.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// (chosen - 1 / (2 beta))^2 + (rejected + 1 / (2 beta))^2: SPPO (Wu et al. 2024, equation 4.7) with probability 1 for
 /// the winner and 0 for the loser; beta is 1 / eta of the paper. TRL "sppo_hard". slopes: 2 (...) of either square.
@@ -22,4 +23,5 @@ struct sppo_hard_link {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -8,6 +8,7 @@
 #include "rlcore/objective/piece/preference/pair.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// transformed{reward, link}: the link on reward(chosen), reward(rejected), slopes by the chain rule. With the rewards
 /// of implicit_reward.hpp it is f-DPO (Wang et al. 2024; TRL f_divergence_type). It transforms whatever link it holds.
@@ -45,4 +46,5 @@ struct transformed {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

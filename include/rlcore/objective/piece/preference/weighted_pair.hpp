@@ -7,6 +7,7 @@
 #include "rlcore/objective/piece/preference/pair.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// weighted_pair{link}: value and slopes times field::weight of both rows (one value per row, constant). With the
 /// weights of wpo_weights it is WPO (Zhou et al. 2024; TRL use_weighting). Monitors are not weighted.
@@ -37,4 +38,5 @@ struct weighted_pair {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

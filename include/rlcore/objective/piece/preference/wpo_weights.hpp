@@ -1,14 +1,15 @@
 // The weights of WPO: how far a sequence lies on the policy.
 #pragma once
 
-#include <cmath>
 #include <stdexcept>
 #include <string>
 
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/tensor/span.hpp"
 #include "rlcore/tensor/traits.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// weights[i] = exp(mean over live t of (logp[i, t] - log sum_v pi(v | prefix)^2)): the length-normalised probability
 /// of a sequence, relative to that of sampling the same token twice (WPO, Zhou et al. 2024, equation 2 with sampled
@@ -32,8 +33,9 @@ void wpo_weights(const Logp& logp_, const SquareSum& log_square_sum_, const Mask
       live += 1;
     }
     using number = typename decltype(weights)::value_type;
-    weights(i) = static_cast<number>(live > 0 ? std::exp(sum / live) : 1.0);
+    weights(i) = static_cast<number>(live > 0 ? elementary::exp(sum / live) : 1.0);
   }
 }
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -11,6 +11,7 @@
 #include "rlcore/objective/piece/field.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// A batch link: mean over groups of sum over a group's rows of 1/2 ((beta s - mean of beta s) - A)^2 / (G - 1): GVPO
 /// (Zhang et al. 2025; verl's recipe, which sums over groups). On sum_of<log_ratio_to_old>, with centred advantages,
@@ -51,4 +52,5 @@ struct gvpo {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -7,6 +7,7 @@
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// A row link: (beta score - eta target)^2. slope: 2 beta (beta score - eta target). Aggregated by sequence_mean.
 ///
@@ -31,4 +32,5 @@ struct squared_residual {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -10,6 +10,7 @@
 #include "rlcore/objective/piece/score/scores.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// A row link: w delta^2 with delta = log Z + score - beta target and the constant w = min(e^(sum of logp - old_logp),
 /// bound). On mean_of<log_ratio_to_reference>, target = reward, it is FlowRL (Zhu et al. 2025; verl's recipe); the
@@ -38,4 +39,5 @@ struct trajectory_balance {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -6,6 +6,7 @@
 #include "rlcore/objective/piece/preference/pair.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// -log sigmoid(chosen - rejected - margin) with the margin in field::target of the chosen row (Llama 2, Touvron et al.
 /// 2023; TRL's and OpenRLHF's margin). slope by chosen: -sigmoid(-(chosen - rejected - margin)). With the same margin
@@ -23,4 +24,5 @@ struct bradley_terry_with_margin {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -6,6 +6,7 @@
 #include "rlcore/objective/piece/preference/pair.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// (chosen + rejected)^2, slope 2 (chosen + rejected) by either (Eisenstein et al. 2023). Added to the loss of a reward
 /// model: mixed{bradley_terry{.beta = 1}, scaled{0.01, centering_link{}}} (TRL center_rewards_coefficient, off by
@@ -20,4 +21,5 @@ struct centering_link {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

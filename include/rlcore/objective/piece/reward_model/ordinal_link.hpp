@@ -12,6 +12,7 @@
 #include "rlcore/objective/piece/preference/log1m_exp.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// -log P(class = field::target), P(class <= k) = sigmoid(threshold[k] - score): the proportional-odds model (McCullagh
 /// 1980) for classes 0 ... Thresholds. A link of single rows. With a the threshold above the class and b the one below,
@@ -43,4 +44,5 @@ struct ordinal_link {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

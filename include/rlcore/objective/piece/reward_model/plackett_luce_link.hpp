@@ -1,18 +1,19 @@
 // Rankings of more than two answers.
 #pragma once
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <vector>
 
+#include "rlcore/core/elementary.hpp"
+#include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/objective/piece/preference/link.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// One ranking, best first: sum over the first `places` places k of -log(e^{s_k} / sum_{j >= k} e^{s_j}); places 0
 /// means all. slope[j] = sum over k <= j of e^{s_j} / sum_{i >= k} e^{s_i}, minus 1 at places that count; it is summed
@@ -29,7 +30,7 @@ inline double plackett_luce(std::span<const double> scores, std::span<double> sl
     const double all = scores[k] + exact_math::softplus(rest - scores[k]);
     value += exact_math::softplus(rest - scores[k]);
     for (std::size_t j = k + 1; j < count; ++j) {
-      const double p = std::exp(scores[j] - all);
+      const double p = elementary::exp(scores[j] - all);
       slope[j] += p;
       slope[k] -= p;
     }
@@ -54,7 +55,7 @@ struct plackett_luce_link {
                                   std::to_string(group_size));
     const auto size = static_cast<std::size_t>(group_size);
     const auto groups = static_cast<double>(rows.size() / size);
-    std::vector<double> scores(size);
+    scratch_vector<double> scores(size);
     double total = 0;
     for (std::size_t first = 0; first < rows.size(); first += size) {
       for (std::size_t j = 0; j < size; ++j) scores[j] = beta * rows[first + j].logp;
@@ -66,4 +67,5 @@ struct plackett_luce_link {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

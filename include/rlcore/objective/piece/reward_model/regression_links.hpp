@@ -6,6 +6,7 @@
 #include "rlcore/objective/piece/preference/link.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// (score - target)^2 with slope 2 (score - target), target = field::target. A link of single rows.
 struct squared_error_link {
@@ -32,4 +33,5 @@ struct huber_link {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

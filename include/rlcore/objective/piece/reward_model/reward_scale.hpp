@@ -10,6 +10,7 @@
 #include "rlcore/simd/exact_sum.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// (score - mean) / deviation. Measured once over a data set, applied at inference only (OpenRLHF normalize_reward).
 struct reward_scale {
@@ -39,4 +40,5 @@ struct reward_scale {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -6,6 +6,7 @@
 #include "rlcore/core/abi.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// The sum of Score's value over the live tokens of a row.
 template <class Score>
@@ -50,4 +51,5 @@ constexpr auto score_of(const P& piece) noexcept {
     return typename gathers_of<P>::score{};
 }
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -6,6 +6,7 @@
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// field::value with slope 1 by it: the mask leaves one token of each row alive, the one where the head is read.
 struct head_score {
@@ -19,4 +20,5 @@ struct head_score {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

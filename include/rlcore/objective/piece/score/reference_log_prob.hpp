@@ -6,6 +6,7 @@
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// ref_logp, a constant: for links that compare the two policies other than by their difference (AOT).
 struct reference_log_prob {
@@ -17,4 +18,5 @@ struct reference_log_prob {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -8,6 +8,7 @@
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// logp: the log-likelihood of a sequence (SimPO, ORPO, CPO).
 struct log_prob {
@@ -42,4 +43,5 @@ struct log_ratio_to_old {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -6,6 +6,7 @@
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// 1 per token, a constant: sum_of<token_count> is the number of live tokens.
 struct token_count {
@@ -17,4 +18,5 @@ struct token_count {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -6,6 +6,7 @@
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// weight (logp - ref_logp), slope weight: LD-DPO with the weights of ld_dpo_weights.
 struct weighted_log_ratio_to_reference {
@@ -17,4 +18,5 @@ struct weighted_log_ratio_to_reference {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -10,6 +10,7 @@
 #include "rlcore/objective/vocabulary/logits_piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// -sum_j c_j log p_j with c_j = (1 - a) weight_y [j = y] + a weight_j / V (torch.nn.CrossEntropyLoss(weight,
 /// label_smoothing)). gradient: p_j sum c - c_j. The aggregation divides by positions as ever; PyTorch's "mean" divides
@@ -60,4 +61,5 @@ struct class_weighted_cross_entropy {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

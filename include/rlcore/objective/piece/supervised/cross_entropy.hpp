@@ -10,6 +10,7 @@
 #include "rlcore/objective/vocabulary/logits_piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// What a smoothed label is mixed with.
 enum class smoothing_over : std::uint8_t {
@@ -68,4 +69,5 @@ struct cross_entropy {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -6,6 +6,7 @@
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// -sg(e^logp) logp: cross-entropy whose tokens weigh as much as the model believes in them (Wu et al. 2025, "On the
 /// Generalization of SFT"; TRL loss_type "dft"; Liger token scaling). slope: -e^logp.
@@ -21,4 +22,5 @@ struct dft {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

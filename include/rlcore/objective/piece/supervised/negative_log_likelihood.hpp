@@ -6,6 +6,7 @@
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// -logp with slope -1: supervised fine-tuning, and the companion of preference losses on their chosen rows (CPO, RPO,
 /// ORPO, TPO's gold answers), there as a second call of evaluate with token_gradients::add.
@@ -18,4 +19,5 @@ struct negative_log_likelihood {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -5,6 +5,7 @@
 #include "rlcore/objective/piece/score/scores.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// at_sequence_level{surrogate}: each token is shown s = exp(mean over its row of logp - old_logp) as its ratio, and
 /// the slope by s is given to the token itself: log s = logp - stop_gradient(logp - mean). With clipped_ratio this is
@@ -50,4 +51,5 @@ struct at_sequence_level : passes_on<Surrogate> {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

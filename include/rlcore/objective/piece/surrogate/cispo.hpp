@@ -9,6 +9,7 @@
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// Bounds of a ratio as it is: 5 means r <= 5. Without a lower bound unless one is set.
 struct ratio_bound {
@@ -66,4 +67,5 @@ struct cispo {
   double low_, high_;
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

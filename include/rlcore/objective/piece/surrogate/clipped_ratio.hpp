@@ -8,6 +8,7 @@
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// max(-A r, -A clip(r, 1 - low, 1 + high)) with r = exp(logp - old_logp) (Schulman et al. 2017). low = high is PPO and
 /// GRPO; high > low is DAPO's clip-higher.
@@ -38,4 +39,5 @@ struct clipped_ratio {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

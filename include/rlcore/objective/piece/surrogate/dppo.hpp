@@ -8,6 +8,7 @@
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// -stop_gradient(min(r, bound) M) A logp: DPPO-Binary-TV (Qi et al. 2026; verl "dppo_tv"). With the probabilities
 /// p = exp(logp) and p_old = exp(old_logp) of the sampled token, M is 0 where an update would lead further out of the
@@ -82,4 +83,5 @@ struct dppo_kl {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

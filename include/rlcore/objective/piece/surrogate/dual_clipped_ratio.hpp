@@ -8,6 +8,7 @@
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// l = max(-A r, -A clip(r, 1 - low, 1 + high)), and for A < 0 in addition l = min(l, -A bound), with
 /// r = exp(clamp(logp - old_logp, -limit, limit)). Dual clip: Ye et al. 2020. The defaults are verl's "vanilla" loss;
@@ -48,4 +49,5 @@ struct dual_clipped_ratio {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

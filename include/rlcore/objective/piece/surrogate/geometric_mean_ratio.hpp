@@ -10,6 +10,7 @@
 #include "rlcore/objective/piece/surrogate/log_ratio_scores.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// -A exp(mean over the row of the clipped log-ratio), once per sequence: GMPO (Zhao et al. 2025; verl "geo_mean", TRL
 /// GMPO). Tokens are clipped one by one, in log space: `low` and `high` are widths of logp - old_logp, 0.4 in the paper
@@ -47,4 +48,5 @@ struct geometric_mean_ratio {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

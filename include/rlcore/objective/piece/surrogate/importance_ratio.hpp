@@ -6,6 +6,7 @@
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// -A r with r = exp(logp - old_logp), not clipped: the surrogate of which clipped_ratio is the pessimistic bound, and
 /// the base of KL-Cov. slope: -A r. At logp = old_logp it is the plain policy gradient.
@@ -20,4 +21,5 @@ struct importance_ratio {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -5,6 +5,7 @@
 #include "rlcore/objective/piece/combine/passes_on.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// limited_log_ratio{surrogate, low, high}: the surrogate sees clamp(logp - old_logp, low, high), also of an infinite
 /// log-ratio. verl and OpenRLHF hold the log-ratio of a token within +-20, verl that of a sequence below 10 (low =
@@ -57,4 +58,5 @@ struct limited_log_ratio : passes_on<Surrogate> {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -6,6 +6,7 @@
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// x = logp - old_logp, held at `high` where A > 0 and at -low where A < 0: PPO's clip in log space (GMPO, Zhao et al.
 /// 2025). The widths are of log-ratios. slope: 1, and 0 where it is held.
@@ -49,4 +50,5 @@ struct corrected_log_ratio_to_old {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -4,6 +4,7 @@
 #include "rlcore/objective/piece/combine/passes_on.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// one_per_sequence{piece}: the piece's value is the same at each token of a row, and is meant once per row. An
 /// aggregation that would count long sequences more than once is then refused (huggingface/trl#4557,
@@ -28,4 +29,5 @@ struct one_per_sequence : passes_on<Piece> {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -6,6 +6,7 @@
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// -A logp: REINFORCE (Williams 1992), GPG. The slope is -A.
 struct policy_gradient {
@@ -18,4 +19,5 @@ struct policy_gradient {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -7,6 +7,7 @@
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// -A sigmoid(tau (r - 1)) 4 / tau with r = exp(logp - old_logp): SAPO (Gao et al. 2025; verl, TRL, Liger "sapo"). tau
 /// is `temperature_positive` where A > 0, else `temperature_negative`.
@@ -36,4 +37,5 @@ struct sapo {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

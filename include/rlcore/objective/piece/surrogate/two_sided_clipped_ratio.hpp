@@ -8,6 +8,7 @@
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// max(-A min(r, bound), -A clip(r, 1 - low, 1 + high)) with r = exp(logp - old_logp): INTELLECT-2 (2025), whose bound
 /// is 4; TRL and Liger call it `delta`. For A < 0 it is dual clip as long as bound >= 1 + high.
@@ -41,4 +42,5 @@ struct two_sided_clipped_ratio {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -20,6 +20,7 @@
 #include "rlcore/objective/piece/surrogate/sapo.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// actor.policy_loss.loss_mode.
 enum class policy_loss_mode : std::uint8_t { vanilla, gspo, gpg, clip_cov, kl_cov, geo_mean, sapo, cispo };
@@ -95,4 +96,5 @@ struct verl_surrogate {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

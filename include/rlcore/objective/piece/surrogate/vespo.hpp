@@ -9,6 +9,7 @@
 #include "rlcore/objective/piece/surrogate/log_ratio_scores.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// -stop_gradient(phi(w)) A logp with w = exp(sum over the row of the log-ratio) and phi(w) = w^k e^(lambda (1 - w)),
 /// which is 1 at w = 1 and fades to 0 on both sides: VESPO (2026; TRL, Liger "vespo"). k and lambda depend on the sign
@@ -49,4 +50,5 @@ struct gamma_weighted {
 using vespo = gamma_weighted<limited_log_ratio_to_old>;
 using corrected_vespo = gamma_weighted<corrected_log_ratio_to_old>;
 
+RLCORE_ALGORITHM_END
 RLCORE_END

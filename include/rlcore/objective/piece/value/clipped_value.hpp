@@ -8,6 +8,7 @@
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// max((v - R)^2, (c - R)^2) / 2 with c = clamp(v, old - range, old + range): the value may leave the neighbourhood of
 /// the old one only if that does not make the loss look smaller (Schulman et al. 2017, OpenAI's implementation). The
@@ -40,4 +41,5 @@ struct clipped_value {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

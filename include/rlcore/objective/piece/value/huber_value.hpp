@@ -7,6 +7,7 @@
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// e^2 / 2 for |e| <= delta, else delta (|e| - delta / 2), with e = v - R (Huber 1964). slope by field::value:
 /// clamp(e, -delta, delta). None of the systems has it for the critic.
@@ -26,4 +27,5 @@ struct huber_value {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

@@ -6,6 +6,7 @@
 #include "rlcore/objective/piece/piece.hpp"
 
 RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
 
 /// (v - R)^2 / 2, with R in field::target. slope by field::value: v - R. OpenRLHF's value loss without clip range.
 struct squared_value {
@@ -20,4 +21,5 @@ struct squared_value {
   }
 };
 
+RLCORE_ALGORITHM_END
 RLCORE_END

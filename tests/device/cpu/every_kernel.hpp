@@ -1,0 +1,265 @@
+// Every kernel of a cpu on odd sizes, results as bytes: what instruction sets, compilers and flags must agree on.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rlcore/device/cpu.hpp"
+
+namespace rlcore_test {
+
+/// n floats made of integers alone: no library function stands between a seed and its bits.
+inline std::vector<float> plain_values(std::size_t n, std::uint64_t seed, float scale = 1) {
+  std::vector<float> x(n);
+  std::uint64_t state = seed * 0x9e3779b97f4a7c15u + 1;
+  for (float& v : x) {
+    std::uint64_t z = (state += 0x9e3779b97f4a7c15u);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    z ^= z >> 31;
+    v = (static_cast<float>(z >> 40) * 0x1p-23f - 1.0f) * scale;
+    if (z % 16 == 0) v *= 4.0f;
+  }
+  return x;
+}
+
+class every_kernel {
+ public:
+  using floats = std::vector<float>;
+  using extent_t = rlcore::extent_t;
+
+  explicit every_kernel(rlcore::cpu& device) : d(device) {
+    products();
+    norms();
+    attention();
+    log_probs();
+    samples();
+    rows();
+    exponentials();
+  }
+
+  struct result {
+    std::string kernel;
+    std::vector<unsigned char> bytes;
+    bool operator==(const result&) const = default;
+  };
+  const std::vector<result>& results() const { return results_; }
+
+  /// FNV-1a over the names and bytes of all results.
+  std::uint64_t hash() const {
+    std::uint64_t h = 0xcbf29ce484222325u;
+    const auto add = [&](unsigned char byte) { h = (h ^ byte) * 0x100000001b3u; };
+    for (const result& r : results_) {
+      for (const char c : r.kernel) add(static_cast<unsigned char>(c));
+      for (const unsigned char byte : r.bytes) add(byte);
+    }
+    return h;
+  }
+
+ private:
+  static std::size_t at(extent_t i) { return static_cast<std::size_t>(i); }
+  floats values(extent_t n, float scale = 1) { return plain_values(at(n), ++seed_, scale); }
+  std::vector<std::int32_t> ids(extent_t n, extent_t below) {
+    std::vector<std::int32_t> x;
+    for (extent_t i = 0; i < n; ++i) x.push_back(static_cast<std::int32_t>((i * 7 + i / 3) % below));
+    return x;
+  }
+  template <class T>
+  void keep(const std::string& kernel, const std::vector<T>& x) {
+    result r{kernel, {}};
+    r.bytes.resize(x.size() * sizeof(T));
+    if (!x.empty()) std::memcpy(r.bytes.data(), x.data(), r.bytes.size());
+    results_.push_back(std::move(r));
+  }
+
+  void products() {
+    using rlcore::weight_format;
+    for (const extent_t t : {1, 3, 7, 14, 31})
+      for (const auto& [o, i] : {std::pair<extent_t, extent_t>{1, 5}, {17, 37}, {70, 1100}, {33, 16}}) {
+        const floats x = values(t * i), weight = values(o * i), bias = values(o), dy = values(t * o);
+        for (const weight_format f : {weight_format::float32, weight_format::bfloat16, weight_format::int8}) {
+          std::vector<std::byte> packed(d.packed_bytes(f, o, i));
+          d.pack_weight(packed.data(), f, weight.data(), o, i);
+          keep("pack_weight", packed);
+          floats y(at(t * o));
+          d.linear_forward(y.data(), x.data(), packed.data(), f, t % 2 ? bias.data() : nullptr, t, o, i);
+          keep("linear_forward", y);
+        }
+        for (const bool accumulate : {false, true}) {
+          floats dx = values(t * i), dweight = values(o * i);
+          d.linear_backward_input(dx.data(), dy.data(), weight.data(), t, o, i, accumulate);
+          keep("linear_backward_input", dx);
+          d.linear_backward_weight(dweight.data(), dy.data(), x.data(), t, o, i, accumulate);
+          keep("linear_backward_weight", dweight);
+        }
+        floats total = values(o);
+        d.sum_rows(total.data(), dy.data(), t, o);
+        keep("sum_rows", total);
+      }
+  }
+
+  void norms() {
+    for (const extent_t width : {1, 3, 4, 8, 15, 16, 17, 31, 48, 63, 64, 65, 80, 100, 111, 127, 129, 896})
+      for (const extent_t groups : {1, 3}) {
+        const extent_t t = 5, row = groups * width + 7;
+        const floats weight = values(width), x = values(t * row, 3), dy = values(t * row);
+        const rlcore::norm_arguments n{row, groups, width, weight.data(), 1e-6};
+        floats y(at(t * row)), rstd(at(t * groups)), dx = values(t * row), dweight = values(width);
+        d.rms_norm_forward(n, y.data(), row, x.data(), rstd.data(), t);
+        keep("rms_norm_forward", y), keep("rms_norm_forward", rstd);
+        for (const bool accumulate : {false, true}) {
+          d.rms_norm_backward(n, dx.data(), dy.data(), row, x.data(), rstd.data(), t, accumulate);
+          keep("rms_norm_backward", dx);
+        }
+        d.rms_norm_backward_weight(n, dweight.data(), dy.data(), row, x.data(), rstd.data(), t);
+        keep("rms_norm_backward_weight", dweight);
+        if (groups > 1) continue;
+        const rlcore::norm_arguments whole{width, 1, width, weight.data(), 1e-5};
+        floats total(at(t * width));
+        d.add_rms_norm_forward(whole, total.data(), x.data(), dy.data(), y.data(), rstd.data(), t);
+        keep("add_rms_norm_forward", total), keep("add_rms_norm_forward", y), keep("add_rms_norm_forward", rstd);
+        floats products(at(t));
+        d.dot_rows(products.data(), x.data(), dy.data(), t, width);
+        keep("dot_rows", products);
+      }
+  }
+
+  void attention() {
+    for (const extent_t head_dim : {8, 20, 64, 80})
+      for (const extent_t group : {1, 2, 7})
+        for (const extent_t length : {1, 13, 70, 150}) {
+          const rlcore::attention_shape s{2 * group, 2, head_dim, 0.3f};
+          const extent_t row = (s.heads + 2 * s.kv_heads) * head_dim, out = s.heads * head_dim;
+          const floats qkv = values(length * row), dy = values(length * out);
+          const float *keys = qkv.data() + out, *held = keys + s.kv_heads * head_dim;
+          const rlcore::attention_segment segment{keys, held, row, 0, length, 0};
+          floats y(at(length * out)), statistics(at(length * s.heads * 2)), gradient(at(length * row));
+          d.attention_forward(s, {&segment, 1}, qkv.data(), row, y.data(), out, statistics.data());
+          keep("attention_forward", y), keep("attention_forward", statistics);
+          const rlcore::attention_segment_gradient to{gradient.data() + out,
+                                                      gradient.data() + out + s.kv_heads * head_dim};
+          d.attention_backward(s, {&segment, 1}, {&to, 1}, qkv.data(), row, y.data(), dy.data(), out, statistics.data(),
+                               gradient.data());
+          keep("attention_backward", gradient);
+          // The last rows again, from pages: as one chunk, and the very last one alone.
+          std::vector<std::int32_t> pages;
+          for (extent_t n = 0; n < rlcore::kv_pages(length); ++n) pages.push_back(static_cast<std::int32_t>(4 - n));
+          floats layer(at(5 * rlcore::kv_page_size(s)));
+          for (const extent_t last : {length, extent_t{1}}) {
+            const rlcore::attention_segment paged{layer.data(), nullptr,       0,           length - last,
+                                                  last,         length - last, pages.data()};
+            d.store_keys_values(s, {&paged, 1}, layer.data(), keys, held, row);
+            d.attention_forward(s, {&paged, 1}, qkv.data(), row, y.data(), out, statistics.data());
+            keep("store_keys_values", layer), keep("attention in pages", y);
+            keep("attention in pages", statistics);
+          }
+        }
+  }
+
+  void log_probs() {
+    for (const extent_t vocabulary : {1, 5, 16, 63, 64, 65, 100, 1000, 1023, 1024, 1100, 3072, 5000}) {
+      const extent_t t = 3;
+      const floats logits = values(t * vocabulary, 12);
+      const auto targets = ids(t, vocabulary);
+      floats logp(at(t)), entropy(at(t)), statistics(at(2 * t)), slopes = logits;
+      d.log_prob_forward(logits.data(), t, vocabulary, targets.data(), 0.8f, logp.data(), entropy.data(),
+                         statistics.data());
+      keep("log_prob_forward", logp), keep("log_prob_forward", entropy), keep("log_prob_forward", statistics);
+      const floats dlogp = values(t), dentropy = values(t, 0.1f);
+      d.log_prob_backward(slopes.data(), t, vocabulary, 0, targets.data(), 0.8f, dlogp.data(), dentropy.data(),
+                          entropy.data(), statistics.data());
+      keep("log_prob_backward", slopes);
+      std::vector<rlcore::log_prob_state> a(at(t)), b(at(t));
+      const extent_t half = vocabulary / 2;
+      floats left, right;
+      for (extent_t r = 0; r < t; ++r) {
+        const auto begin = logits.begin() + r * vocabulary;
+        left.insert(left.end(), begin, begin + half), right.insert(right.end(), begin + half, begin + vocabulary);
+      }
+      auto rest = targets;
+      for (auto& id : rest) id -= static_cast<std::int32_t>(half);
+      d.log_prob_accumulate(a.data(), left.data(), t, half, 0, targets.data(), 1);
+      d.log_prob_accumulate(b.data(), right.data(), t, vocabulary - half, 0, rest.data(), 1);
+      if (half > 0) d.log_prob_merge(b.data(), a.data(), t);
+      d.log_prob_finish(b.data(), t, 1, logp.data(), entropy.data(), statistics.data());
+      keep("log_prob_merge", logp), keep("log_prob_merge", entropy), keep("log_prob_merge", statistics);
+    }
+  }
+
+  void samples() {
+    const extent_t t = 40, vocabulary = 2500;
+    const floats logits = values(t * vocabulary, 3);
+    std::vector<double> uniform;
+    for (extent_t i = 0; i < t; ++i) uniform.push_back((static_cast<double>(i) + 0.37) / static_cast<double>(t));
+    for (const rlcore::sampling_arguments& how :
+         {rlcore::sampling_arguments{0, 0, 1}, {1, 0, 1}, {0.7f, 50, 1}, {1.3f, 0, 0.9f}, {1, 20, 0.8f}}) {
+      std::vector<std::int32_t> tokens(at(t));
+      d.sample(how, logits.data(), t, vocabulary, uniform.data(), tokens.data());
+      keep("sample", tokens);
+    }
+    const auto& kernels = rlcore::cpu_kernels::choose(d.instruction_set());
+    for (const extent_t n : {5, 1000, 2500}) {
+      floats top(3), mass(3), weight(at(n)), below(at(n));
+      kernels.sample_blocks(logits.data(), n, 1.7f, 0, (n + 1023) / 1024, top.data(), mass.data());
+      kernels.sample_weights(logits.data(), n, 1.7f, 12, weight.data(), below.data());
+      keep("sample_blocks", top), keep("sample_blocks", mass);
+      keep("sample_weights", weight), keep("sample_weights", below);
+    }
+  }
+
+  void rows() {
+    const extent_t t = 11, w = 83, n = t * w;
+    const floats x = values(n), z = values(n), factor = values(t), up = values(2 * n, 6), dy = values(n);
+    const auto which = ids(t, t);
+    floats y = values(n), gate = values(2 * n);
+    d.gather_rows(y.data(), x.data(), which.data(), t, w), keep("gather_rows", y);
+    d.scatter_add_rows(y.data(), z.data(), which.data(), t, w), keep("scatter_add_rows", y);
+    d.copy_rows(y.data(), w, which.data(), x.data(), w, t, w), keep("copy_rows", y);
+    d.scale_rows(y.data(), x.data(), factor.data(), t, w), keep("scale_rows", y);
+    d.add(y.data(), x.data(), z.data(), n), keep("add", y);
+    d.scale(y.data(), 0.3f, n), keep("scale", y);
+    d.fill(y.data(), 0.3f, n - 1), keep("fill", y);
+    d.swiglu_forward(y.data(), up.data(), t, w), keep("swiglu_forward", y);
+    d.swiglu_backward(gate.data(), dy.data(), up.data(), t, w), keep("swiglu_backward", gate);
+    for (const extent_t head_dim : {6, 40, 64}) {
+      const extent_t half = head_dim / 2, heads = 3;
+      const floats cosine = values(t * half), sine = values(t * half);
+      floats turned = values(t * heads * head_dim);
+      for (const bool inverse : {false, true}) {
+        d.rope(turned.data(), heads * head_dim, heads, head_dim, which.data(), cosine.data(), sine.data(), t, inverse);
+        keep("rope", turned);
+      }
+    }
+    const floats long_row = values(40000);
+    keep("sum_of_squares",
+         std::vector<double>{d.sum_of_squares(long_row.data(), 40000), d.sum_of_squares(long_row.data(), 4011),
+                             d.sum_of_squares(long_row.data(), 7)});
+    std::vector<double> blocks(5);
+    d.block_sums_of_squares(long_row.data(), 4011, 1000, blocks.data()), keep("block_sums_of_squares", blocks);
+    floats weight = values(n), m = values(n, 0.01f), v = values(n, 0.01f);
+    for (float& each : v) each *= each;
+    for (const std::int64_t step : {1, 2, 1000}) {
+      d.adamw(weight.data(), m.data(), v.data(), dy.data(), n, {1e-3, 0.9, 0.999, 1e-8, 0.01, step, 0.7f});
+      keep("adamw", weight), keep("adamw", m), keep("adamw", v);
+    }
+  }
+
+  void exponentials() {
+    constexpr float infinity = std::numeric_limits<float>::infinity();
+    floats x = values(20011, 26);  // up to +-104
+    x.insert(x.end(), {0.0f, -0.0f, infinity, -infinity, 88.72f, 88.73f, -103.97f, -103.98f, 1e-38f, -1e-40f});
+    floats y(x.size());
+    d.exp(y.data(), x.data(), static_cast<extent_t>(x.size())), keep("exp", y);
+  }
+
+  rlcore::cpu& d;
+  std::uint64_t seed_ = 0;
+  std::vector<result> results_;
+};
+
+}  // namespace rlcore_test

@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# refused.sh [COMPILER...]: flags that give up IEEE arithmetic must be refused in words, by each compiler that is here.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+[ $# -gt 0 ] || set -- g++ clang++
+cat >"$work/loss.cpp" <<'SOURCE'
+#include <cstdio>
+#include <exception>
+#include <vector>
+
+#include "rlcore/exec/serial.hpp"
+#include "rlcore/objective/algorithm/grpo.hpp"
+#include "rlcore/objective/loop/whole_step.hpp"
+#include "rlcore/tensor/span.hpp"
+
+int main() {
+  const std::vector<float> logp{-1, -2}, advantage{1};
+  const std::vector<int> offsets{0, 2};
+  const rlcore::token_batch<float> batch{.logp = logp, .old_logp = logp, .ref_logp = logp,
+                                         .advantage = rlcore::per_row(advantage), .offsets = offsets};
+  try {
+    std::printf("loss %g\n", rlcore::evaluate(rlcore::serial{}, rlcore::paper::grpo(), batch, rlcore::whole_step(batch)).loss());
+  } catch (const std::exception& e) {
+    std::printf("%s\n", e.what());
+  }
+}
+SOURCE
+
+compile() { "$compiler" -std=c++20 -O1 -I "$here/../../include" "$@" "$work/loss.cpp" -o "$work/loss" >"$work/output" 2>&1; }
+wrong() { echo "refused: $compiler $*"; sed 's/^/  /' "$work/output"; exit 1; }
+tried=0
+for compiler; do
+  command -v "$compiler" >/dev/null || continue
+  tried=$((tried + 1))
+  clang=$("$compiler" --version | grep -c clang || true)
+  refused=("-ffast-math" "-Ofast" "-ffinite-math-only")
+  # g++ tells of these; clang does not, and takes them back where the source says so (hashes.sh).
+  [ "$clang" -gt 0 ] || refused+=("-freciprocal-math" "-fno-signed-zeros" "-funsafe-math-optimizations"
+                                  "-fassociative-math -fno-signed-zeros -fno-trapping-math")
+  for flags in "${refused[@]}"; do
+    # shellcheck disable=SC2086
+    ! compile -Wfatal-errors -fsyntax-only $flags || wrong "$flags: not refused"
+    grep -q 'rlcore: -ffast-math, -Ofast and their parts' "$work/output" || wrong "$flags: refused in other words:"
+  done
+  for flags in "" "-ffast-math -fno-fast-math"; do
+    # shellcheck disable=SC2086
+    compile $flags || wrong "$flags: refused"
+    "$work/loss" >"$work/output"
+    grep -q '^loss -1$' "$work/output" || wrong "$flags: another loss"
+  done
+  if [ "$clang" -gt 0 ] && grep -qw fma /proc/cpuinfo 2>/dev/null; then
+    compile -ffp-contract=fast -mfma || wrong "-ffp-contract=fast: does not compile"
+    "$work/loss" >"$work/output"
+    grep -q "rlcore: this file was compiled with clang's -ffp-contract=fast" "$work/output" || wrong "-ffp-contract=fast: not refused"
+  fi
+done
+[ "$tried" -gt 0 ] || { echo "refused: none of these compilers is here: $*"; exit 1; }
