@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <span>
 #include <type_traits>
-#include <vector>
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/scratch_vector.hpp"
@@ -36,13 +35,9 @@ constexpr void fill(T* from, T* to, std::type_identity_t<T> value) noexcept {
 
 /// All of a vector; the conversion of the standard library asks for properties of ranges, which takes a compiler longer
 /// than everything else that is done with the span.
-template <class T, class Allocator>
-std::span<const T> span_of(const std::vector<T, Allocator>& v) noexcept {
-  return {v.data(), v.size()};
-}
-template <class T, class Allocator>
-std::span<T> span_of(std::vector<T, Allocator>& v) noexcept {
-  return {v.data(), v.size()};
+template <class Vector>
+auto span_of(Vector& v) noexcept {
+  return std::span<std::remove_pointer_t<decltype(v.data())>>(v.data(), v.size());
 }
 
 /// 0, 1, ..., count - 1 as T.
@@ -54,9 +49,9 @@ scratch_vector<T> counted(std::size_t count) {
 }
 
 /// Sorts; what neither comes before the other keeps its order. `before(a, b)` is a strict weak order.
-template <class T, class Allocator, class Before>
-void sort_stably(std::vector<T, Allocator>& order, Before before) {
-  std::vector<T, Allocator> merged(order.size());
+template <class T, class Before>
+void sort_stably(scratch_vector<T>& order, Before before) {
+  scratch_vector<T> merged(order.size());
   for (std::size_t run = 1; run < order.size(); run *= 2) {  // runs of this length are sorted
     for (std::size_t begin = 0; begin < order.size(); begin += 2 * run) {
       const std::size_t middle = least(begin + run, order.size()), end = least(begin + 2 * run, order.size());

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
+#include <new>
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
@@ -10,17 +10,21 @@
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
 
-/// std::allocator under a name that has the instruction set in it.
+/// An allocator under a name that has the instruction set in it.
 template <class T>
-struct scratch_allocator : std::allocator<T> {
+struct scratch_allocator {
   using value_type = T;
-  template <class U>
-  struct rebind {
-    using other = scratch_allocator<U>;
-  };
   scratch_allocator() = default;
   template <class U>
   scratch_allocator(const scratch_allocator<U>&) noexcept {}
+
+  T* allocate(std::size_t n) {
+    static_assert(alignof(T) <= __STDCPP_DEFAULT_NEW_ALIGNMENT__);
+    if (n > static_cast<std::size_t>(-1) / sizeof(T)) throw std::bad_array_new_length();
+    return static_cast<T*>(::operator new(n * sizeof(T)));
+  }
+  void deallocate(T* p, std::size_t) noexcept { ::operator delete(p); }
+  bool operator==(const scratch_allocator&) const = default;
 };
 
 /// For what an algorithm keeps between two passes. The members of std::vector<double> have one name in every object of

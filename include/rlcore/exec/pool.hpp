@@ -25,7 +25,7 @@ class pool {
 
   explicit pool(std::size_t helpers) {
     // Spinning pays only while every thread has a core of its own.
-    patience_ = helpers + 1 <= detail::system_cores() ? 30'000 : 0;
+    patience_ = helpers + 1 <= system_threads::system_cores() ? 30'000 : 0;
     threads_.reserve(helpers);
     try {
       for (std::size_t i = 0; i < helpers; ++i) threads_.emplace_back(start, this);
@@ -138,13 +138,13 @@ class pool {
   template <class Done>
   bool spin(Done done) const noexcept {
     if (patience_ == 0) return done();
-    const std::int64_t end = detail::steady_nanoseconds() + patience_;
+    const std::int64_t end = system_threads::steady_nanoseconds() + patience_;
     do {
       for (int look = 0; look < 64; ++look) {
         if (done()) return true;
         relax();
       }
-    } while (detail::steady_nanoseconds() < end);
+    } while (system_threads::steady_nanoseconds() < end);
     return done();
   }
 
@@ -160,7 +160,7 @@ class pool {
     stopping_.store(true, std::memory_order_release);
     gate_.fetch_add(2 * open, std::memory_order_seq_cst);  // the next call's number, closed
     gate_.notify_all();
-    for (detail::system_thread& t : threads_) t.join();
+    for (system_threads::system_thread& t : threads_) t.join();
   }
 
   alignas(64) std::atomic<std::uint32_t> gate_{0};
@@ -174,7 +174,7 @@ class pool {
   std::atomic_flag failure_lock_;
   std::atomic<bool> busy_{false}, stopping_{false};
   std::int64_t patience_ = 0;  // nanoseconds
-  std::vector<detail::system_thread> threads_;
+  std::vector<system_threads::system_thread> threads_;
 };
 
 RLCORE_ALGORITHM_END

@@ -14,7 +14,7 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-namespace detail {
+namespace system_threads {
 
 /// Runs `body(context)` until it returns; the owner joins exactly once.
 class system_thread {
@@ -45,6 +45,6 @@ inline std::int64_t steady_nanoseconds() noexcept {
   return static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
 }
 
-}  // namespace detail
+}  // namespace system_threads
 RLCORE_ALGORITHM_END
 RLCORE_END

@@ -24,7 +24,7 @@ class threads {
     if (count < 0 || count > most)
       throw std::invalid_argument("rlcore: threads(" + std::to_string(count) + "): expected 0 (one per core) to " +
                                   std::to_string(most));
-    const std::size_t wanted = count > 0 ? static_cast<std::size_t>(count) : detail::system_cores();
+    const std::size_t wanted = count > 0 ? static_cast<std::size_t>(count) : system_threads::system_cores();
     if (wanted > 1) pool_ = new pool(wanted - 1);
   }
   threads(threads&& other) noexcept : pool_(std::exchange(other.pool_, nullptr)) {}

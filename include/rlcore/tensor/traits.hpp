@@ -69,7 +69,7 @@ RLCORE_FN auto as_view(X&& x) {
 }
 
 RLCORE_ALGORITHM_BEGIN
-namespace detail {
+namespace tensor_views {
 
 /// A view whose type tells its number of dimensions, as it is; any other as the vector that it has to be.
 template <class V>
@@ -90,7 +90,7 @@ RLCORE_FN void with_vector_or_matrix(const V& v, F f) {
     f(v.template as<2>());
 }
 
-}  // namespace detail
+}  // namespace tensor_views
 RLCORE_ALGORITHM_END
 
 template <class T, std::size_t Rank>

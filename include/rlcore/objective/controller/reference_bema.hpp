@@ -31,10 +31,10 @@ struct reference_bema {
   template <class Policy, class Start, class Average, class Reference>
   void operator()(std::int64_t step, const Policy& policy, const Start& start, Average&& average,
                   Reference&& reference) const {
-    const auto now = detail::vector_of(as_view(policy));
-    const auto first = detail::vector_of(as_view(start));
-    const auto mean = detail::vector_of(as_view(average));
-    const auto to = detail::vector_of(as_view(reference));
+    const auto now = tensor_views::vector_of(as_view(policy));
+    const auto first = tensor_views::vector_of(as_view(start));
+    const auto mean = tensor_views::vector_of(as_view(average));
+    const auto to = tensor_views::vector_of(as_view(reference));
     static_assert(
         decltype(now)::rank == 1 && decltype(first)::rank == 1 && decltype(mean)::rank == 1 && decltype(to)::rank == 1,
         "rlcore: parameters are passed as flat vectors");

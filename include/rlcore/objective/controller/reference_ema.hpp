@@ -23,8 +23,8 @@ struct reference_ema {
   /// One parameter. Throws std::invalid_argument if the shapes differ.
   template <class Reference, class Policy>
   void operator()(Reference&& reference, const Policy& policy) const {
-    const auto to = detail::vector_of(as_view(reference));
-    const auto from = detail::vector_of(as_view(policy));
+    const auto to = tensor_views::vector_of(as_view(reference));
+    const auto from = tensor_views::vector_of(as_view(policy));
     static_assert(decltype(to)::rank == 1 && decltype(from)::rank == 1,
                   "rlcore: parameters are passed as flat vectors");
     using element = typename decltype(to)::value_type;

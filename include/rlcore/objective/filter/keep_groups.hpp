@@ -42,7 +42,7 @@ struct keep_groups {
   /// Groups are `group_size` consecutive rows.
   template <class Rewards>
   kept_groups operator()(const Rewards& rewards, std::int64_t group_size) const {
-    const auto reward = detail::vector_of(as_view(rewards));
+    const auto reward = tensor_views::vector_of(as_view(rewards));
     if (group_size < 1 || reward.shape[0] % group_size != 0)
       throw std::invalid_argument("rlcore: " + std::to_string(reward.shape[0]) +
                                   " rewards do not divide into groups of " + std::to_string(group_size));
@@ -55,8 +55,8 @@ struct keep_groups {
   template <class Rewards, class Groups>
   requires(!std::is_convertible_v<const Groups&, std::int64_t>) kept_groups operator()(const Rewards& rewards,
                                                                                        const Groups& groups) const {
-    const auto reward = detail::vector_of(as_view(rewards));
-    const auto group = detail::vector_of(as_view(groups));
+    const auto reward = tensor_views::vector_of(as_view(rewards));
+    const auto group = tensor_views::vector_of(as_view(groups));
     if (group.shape[0] != reward.shape[0])
       throw std::invalid_argument("rlcore: groups are " + to_string<1>(group.shape) + ", rewards are " +
                                   to_string<1>(reward.shape));

@@ -19,8 +19,8 @@ RLCORE_ALGORITHM_BEGIN
 /// std::invalid_argument if sizes differ.
 template <class Valid, class Rewards>
 std::int64_t mark_unscored(const Valid& valid, Rewards&& rewards) {
-  const auto flag = detail::vector_of(as_view(valid));
-  const auto reward = detail::vector_of(as_view(rewards));
+  const auto flag = tensor_views::vector_of(as_view(valid));
+  const auto reward = tensor_views::vector_of(as_view(rewards));
   using element = typename decltype(reward)::value_type;
   static_assert(decltype(flag)::rank == 1 && decltype(reward)::rank == 1 && std::is_floating_point_v<element>,
                 "rlcore: valid and rewards are vectors with one value per row, rewards of float or double");

@@ -18,8 +18,8 @@ RLCORE_ALGORITHM_BEGIN
 /// token_batch::lengths. Returns how many rows were masked; throws std::invalid_argument if sizes differ.
 template <class Truncated, class Lengths>
 std::int64_t mask_truncated(const Truncated& truncated, Lengths&& lengths) {
-  const auto flag = detail::vector_of(as_view(truncated));
-  const auto length = detail::vector_of(as_view(lengths));
+  const auto flag = tensor_views::vector_of(as_view(truncated));
+  const auto length = tensor_views::vector_of(as_view(lengths));
   using element = typename decltype(length)::value_type;
   static_assert(decltype(flag)::rank == 1 && decltype(length)::rank == 1 && std::is_integral_v<element>,
                 "rlcore: truncated and lengths are vectors with one value per row, lengths of integers");

@@ -19,7 +19,7 @@ RLCORE_ALGORITHM_BEGIN
 /// for batches with lengths. Returns how many rows were masked; throws std::invalid_argument for other shapes.
 template <class Scores, class Mask>
 std::int64_t mask_unscored(const Scores& scores, Mask&& mask) {
-  const auto score = detail::vector_of(as_view(scores));
+  const auto score = tensor_views::vector_of(as_view(scores));
   const auto live = as_view(mask);
   using view_type = std::remove_cv_t<decltype(live)>;
   using element = typename view_type::value_type;

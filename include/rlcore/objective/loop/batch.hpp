@@ -24,7 +24,7 @@ inline constexpr bool is_per_row<per_row_view<V>> = true;
 
 template <class X>
 RLCORE_FN auto per_row(X&& x) {
-  const auto v = detail::vector_of(as_view(std::forward<X>(x)));
+  const auto v = tensor_views::vector_of(as_view(std::forward<X>(x)));
   using view_type = std::remove_cv_t<decltype(v)>;
   static_assert(view_type::rank == 1, "rlcore: per_row takes a vector with one value for each row");
   return per_row_view<view_type>{v};
@@ -45,7 +45,8 @@ struct token_field {
   template <class X>
   requires(!std::is_same_v<std::remove_cvref_t<X>, token_field> && !is_per_row<std::remove_cvref_t<X>>) RLCORE_FN
       token_field(X&& x) {
-    detail::with_vector_or_matrix(as_view(std::forward<X>(x)), [this](const auto& v) { this->assign(v); });
+    tensor_views::with_vector_or_matrix(as_view(std::forward<X>(x)),
+                                        [this](const auto& v) RLCORE_LAMBDA { this->assign(v); });
   }
   template <class V>
   RLCORE_FN token_field(const per_row_view<V>& x) {
@@ -88,7 +89,8 @@ struct token_mask {
   RLCORE_FN token_mask() = default;
   template <class X>
   requires(!std::is_same_v<std::remove_cvref_t<X>, token_mask>) RLCORE_FN token_mask(X&& x) {
-    detail::with_vector_or_matrix(as_view(std::forward<X>(x)), [this](const auto& v) { this->assign(v); });
+    tensor_views::with_vector_or_matrix(as_view(std::forward<X>(x)),
+                                        [this](const auto& v) RLCORE_LAMBDA { this->assign(v); });
   }
 
   RLCORE_FN bool present() const noexcept { return bytes != 0; }
@@ -121,7 +123,7 @@ struct integer_list {
   RLCORE_FN integer_list() = default;
   template <class X>
   requires(!std::is_same_v<std::remove_cvref_t<X>, integer_list>) RLCORE_FN integer_list(X&& x) {
-    const auto v = detail::vector_of(as_view(std::forward<X>(x)));
+    const auto v = tensor_views::vector_of(as_view(std::forward<X>(x)));
     using view_type = std::remove_cv_t<decltype(v)>;
     using element = typename view_type::value_type;
     static_assert(view_type::rank == 1 && std::is_integral_v<element> && (sizeof(element) == 4 || sizeof(element) == 8),

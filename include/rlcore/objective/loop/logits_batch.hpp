@@ -22,7 +22,8 @@ struct position_matrix {
   RLCORE_FN position_matrix() = default;
   template <class X>
   requires(!std::is_same_v<std::remove_cvref_t<X>, position_matrix>) RLCORE_FN position_matrix(X&& x) {
-    detail::with_vector_or_matrix(as_view(std::forward<X>(x)), [this](const auto& v) { this->assign(v); });
+    tensor_views::with_vector_or_matrix(as_view(std::forward<X>(x)),
+                                        [this](const auto& v) RLCORE_LAMBDA { this->assign(v); });
   }
   RLCORE_FN bool present() const noexcept { return set; }
   RLCORE_FN T* row(extent_t i) const noexcept { return data + i * stride[0]; }
@@ -73,13 +74,14 @@ struct entry_lists {
   requires(!std::is_same_v<std::remove_cvref_t<X>, entry_lists>) RLCORE_FN
       entry_lists(X&& x, integer_list offsets_ = {})
       : offsets(offsets_) {
-    detail::with_vector_or_matrix(as_view(std::forward<X>(x)), [this](const auto& v) { this->assign(v); });
+    tensor_views::with_vector_or_matrix(as_view(std::forward<X>(x)),
+                                        [this](const auto& v) RLCORE_LAMBDA { this->assign(v); });
   }
-  RLCORE_FN bool present() const noexcept { return shape[1] != 0 && (data != nullptr || vector); }
+  bool present() const noexcept { return shape[1] != 0 && (data != nullptr || vector); }
 
  private:
   template <class V>
-  RLCORE_FN void assign(const V& v) {
+  void assign(const V& v) {
     using view_type = V;
     using element = typename view_type::value_type;
     static_assert((view_type::rank == 1 || view_type::rank == 2) && std::is_integral_v<element> &&

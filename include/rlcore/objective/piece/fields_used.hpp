@@ -15,7 +15,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// Stands for a number: the set of fields that it depends on.
 struct traced {
   unsigned fields = 0;
@@ -159,5 +158,6 @@ RLCORE_FN void check_reads_of_link(const Link& link) {
 }
 
 }  // namespace detail
+
 RLCORE_ALGORITHM_END
 RLCORE_END

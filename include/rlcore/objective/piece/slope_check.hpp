@@ -19,7 +19,6 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-
 /// A number v and its derivative d.
 struct dual {
   double v = 0, d = 0;

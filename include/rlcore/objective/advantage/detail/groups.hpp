@@ -58,7 +58,7 @@ grouped_rows group_rows(extent_t rows, const Groups& groups) {
     static_assert(!std::is_floating_point_v<Groups>, "rlcore: the size of a group is an integer; write 8, not 8.0");
     return group_consecutive(rows, static_cast<std::int64_t>(groups));
   } else {
-    const auto group = vector_of(as_view(groups));
+    const auto group = tensor_views::vector_of(as_view(groups));
     using view_type = std::remove_cv_t<decltype(group)>;
     static_assert(view_type::rank == 1 && std::is_integral_v<typename view_type::value_type>,
                   "rlcore: groups is the size of a group, or a vector of integers with the prompt of each row");

@@ -18,7 +18,7 @@ namespace detail {
 /// One number per row in double. Throws std::invalid_argument if one is infinite; NaN passes.
 template <class Numbers>
 scratch_vector<double> read_numbers(const char* what, const Numbers& numbers) {
-  const auto v = vector_of(as_view(numbers));
+  const auto v = tensor_views::vector_of(as_view(numbers));
   static_assert(std::remove_cv_t<decltype(v)>::rank == 1,
                 "rlcore: this estimator takes a vector with one value per row; sum the rewards of tokens with "
                 "row_totals, or use an estimator of [rows, tokens] such as gae");
@@ -48,7 +48,7 @@ scratch_vector<double> read_lengths(const Lengths& lengths, std::size_t rows) {
 
 template <class Numbers>
 void write_numbers(const char* what, const scratch_vector<double>& from, Numbers& numbers) {
-  const auto v = vector_of(as_view(numbers));
+  const auto v = tensor_views::vector_of(as_view(numbers));
   using view_type = std::remove_cv_t<decltype(v)>;
   static_assert(view_type::rank == 1, "rlcore: rewards and advantages are vectors with one value per row");
   if (v.shape[0] != static_cast<extent_t>(from.size()))
