@@ -1,7 +1,6 @@
 // One position as a logits piece sees it: vectors over the vocabulary, read a pack at a time, and the gradient.
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
