@@ -26,10 +26,11 @@ template <class P>
 void check_slope(const P& piece, const rlcore::token<double>& t, rlcore::field also = rlcore::field::none) {
   const rlcore::slope_difference d = rlcore::slope_difference_at(piece, t, also);
   // The same text, but a compiler may contract a product and a sum in one of them.
-  if (std::isfinite(d.value))
+  if (std::isfinite(d.value)) {
     EXPECT_NEAR(d.carried, d.value, 1e-13 * std::max(1.0, std::abs(d.value))) << P::name;
-  else if (!std::isnan(d.value))
+  } else if (!std::isnan(d.value)) {
     EXPECT_EQ(d.carried, d.value) << P::name;
+  }
   EXPECT_LE(d.error(), 1e-12) << P::name << ": " << d.text();
 }
 
