@@ -24,7 +24,7 @@ struct row_place {
 inline std::vector<row_place> concatenated(std::span<const std::size_t> sizes) {
   std::vector<row_place> order;
   for (std::uint32_t set = 0; set < sizes.size(); ++set)
-    for (std::uint32_t row = 0; row < sizes[set]; ++row) order.push_back({set, row});
+    for (std::uint32_t i = 0; i < sizes[set]; ++i) order.push_back({set, i});
   return order;
 }
 

@@ -7,15 +7,6 @@
 
 namespace rlcore_test {
 
-const ascend::calls& emulated_calls(int cann_version, std::uint64_t seed) {
-  ascend::emulated::settings s;
-  s.cann_version = cann_version;
-  s.seed = seed;
-  static const ascend::emulator provider;
-  ascend::emulated::configure(s);
-  return provider.calls();
-}
-
 namespace {
 
 TEST(npu_device, says_what_it_is) {

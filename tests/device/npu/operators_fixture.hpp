@@ -38,7 +38,7 @@ inline double unit_roundoff(data_type type) {
 }
 inline std::string name_of_type(const testing::TestParamInfo<data_type>& info) { return ascend::name_of(info.param); }
 
-/// The emulator's functions; compiled once, in operators_protocol_test.cpp.
+/// The emulator's functions; compiled once, in tests/device/npu/emulators.cpp.
 const ascend::calls& emulated_table();
 
 /// A tensor on the emulated device, for one test.

@@ -4,8 +4,6 @@
 
 namespace npu_test {
 
-const ascend::calls& emulated_table() { return ascend::emulator().calls(); }
-
 namespace {
 
 struct protocol : operators_test {

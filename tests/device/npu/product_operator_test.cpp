@@ -14,14 +14,6 @@
 #include "rlcore/device/npu/emulator/numerics/split_k.hpp"
 #include "support/emulated_queue.hpp"
 
-const rlcore::ascend::calls& configured_emulator(rlcore::ascend::emulated::settings machine) {
-  machine.memory_bytes = std::size_t{256} << 20;
-  machine.poison_bytes = std::size_t{1} << 20;
-  static const rlcore::ascend::emulator provider;
-  rlcore::ascend::emulated::configure(std::move(machine));
-  return provider.calls();
-}
-
 namespace {
 
 using namespace rlcore;
