@@ -32,8 +32,12 @@ function(rlcore_add_compiled name)
   add_library(rlcore_${name} STATIC EXCLUDE_FROM_ALL ${ARGN})
   add_library(rlcore::${name} ALIAS rlcore_${name})
   target_link_libraries(rlcore_${name} PUBLIC ${links})
-  # The kernels choose their instruction sets themselves: -O3 would cost compile time only.
-  target_compile_options(rlcore_${name} PRIVATE $<$<OR:$<CONFIG:Release>,$<STREQUAL:$<CONFIG>,>>:-O2>)
+  # The kernels choose their instruction sets themselves: -O3 would cost compile time only. Whole runs wait for kernels.
+  set(level O2)
+  if(name MATCHES "_trainers$")
+    set(level O1)
+  endif()
+  target_compile_options(rlcore_${name} PRIVATE $<$<OR:$<CONFIG:Release>,$<STREQUAL:$<CONFIG>,>>:-${level}>)
 endfunction()
 
 # Defines rlcore::<name> for a C library without a CMake package of its own.
