@@ -13,7 +13,7 @@
 #include "rlcore/device/npu/emulator.hpp"
 
 RLCORE_BEGIN
-namespace detail {
+namespace opening {
 
 template <ascend::provider P>
 std::unique_ptr<any_device> open_npu(const P& provider, const device_settings& s) {
@@ -26,16 +26,16 @@ std::unique_ptr<any_device> open_npu(const P& provider, const device_settings& s
       ascend::session::open(ascend::traced_if_asked(provider.calls(), s.trace), std::string(provider.name())), how);
 }
 
-}  // namespace detail
+}  // namespace opening
 
 /// open_device(), compiled in this translation unit.
 inline std::unique_ptr<any_device> open_device_here(const device_settings& s) {
   switch (s.kind) {
     case device_kind::npu:
       if (!ascend::dynamic_provider::available()) throw device_error(ascend::dynamic_provider::why_not());
-      return detail::open_npu(ascend::dynamic_provider(), s);
+      return opening::open_npu(ascend::dynamic_provider(), s);
     case device_kind::npu_emulator:
-      return detail::open_npu(ascend::emulator(s.emulator), s);
+      return opening::open_npu(ascend::emulator(s.emulator), s);
     case device_kind::cpu:
       break;
   }

@@ -139,7 +139,8 @@ arithmetic arithmetic_of(Device& d) {
   own.name = own.name.substr(0, own.name.rfind("), ") + 1);  // without its threads, which change no bit
   bool probed = Device::host_readable;
   if constexpr (requires { d.host_memory(); }) probed = d.host_memory();
-  own.hash = probed ? detail::probe<Device>(d).hash() : detail::hash_of(own.name);
+  // Every rank has an NPU of its own number; what it is stands behind that.
+  own.hash = probed ? detail::probe<Device>(d).hash() : detail::hash_of(own.name.substr(own.name.find('(') + 1));
   own.hash = detail::hash_of(typeid(detail::loops).name(), own.hash);
   own.name += ", losses in " + std::to_string(8 * RLCORE_REGISTER_BYTES) + " bits";
   return own;
