@@ -1,6 +1,7 @@
 // What a pickle describes, as plain data: calls stay descriptions of calls and are never made.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>

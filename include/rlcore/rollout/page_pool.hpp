@@ -1,6 +1,7 @@
 // Who uses which page of the cache.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 

@@ -1,6 +1,7 @@
 // Every metric by name, unit and definition. docs/metrics.md is generated from this table.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 

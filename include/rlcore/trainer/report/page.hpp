@@ -1,6 +1,7 @@
 // The frame of the report: style sheet (light and dark), tables, cards with a chart.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <utility>
 #include <vector>

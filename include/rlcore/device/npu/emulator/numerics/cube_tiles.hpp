@@ -1,6 +1,7 @@
 // The cube's inner loop for the instruction sets of the host; which one runs changes the speed, never a bit.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 

@@ -1,0 +1,6 @@
+// What names.awk must refuse.
+#pragma once
+
+inline void wanting(std::vector<int>& values) {
+  std::an_unknown_name(values);
+}
