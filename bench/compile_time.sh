@@ -16,8 +16,8 @@ LC_ALL=C TIMEFORMAT=%U
 # no more jobs than cores they are nearly those of a processor. What came out of a compiler cache counts as it took.
 if [ "${1:-}" = --build ]; then
   build=${2:?usage: compile_time.sh --build FOLDER}
-  [ -e "$build/.ninja_log" ] || { echo "compile_time: $build was not built by ninja"; exit 0; }
-  awk '$1 !~ /^#/ && $4 ~ /\.o$/ { cost[$4] = ($2 - $1) / 1000 }
+  [ -e "$build/.ninja_log" ] || { echo "compile_time: $build was not built by ninja, whose log this reads" >&2; exit 1; }
+  awk '$1 !~ /^#/ && $4 ~ /^[^\/].*\.o$/ { cost[$4] = ($2 - $1) / 1000 }
     END {
       for (object in cost) {
         target = object
