@@ -55,5 +55,13 @@ for compiler; do
     "$work/loss" >"$work/output"
     grep -q "rlcore: this file was compiled with clang's -ffp-contract=fast" "$work/output" || wrong "-ffp-contract=fast: not refused"
   fi
+  if [ "$clang" -gt 0 ]; then
+    for flags in "-fno-signed-zeros" "-O3 -fassociative-math -fno-signed-zeros -fno-trapping-math"; do
+      # shellcheck disable=SC2086
+      compile $flags || wrong "$flags: does not compile"
+      "$work/loss" >"$work/output"
+      grep -q "rlcore: this file was compiled with -fno-signed-zeros" "$work/output" || wrong "$flags: not refused"
+    done
+  fi
 done
 [ "$tried" -gt 0 ] || { echo "refused: none of these compilers is here: $*"; exit 1; }
