@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
+#include <stdexcept>
+#include <string>
 #include <utility>
 
 #include "rlcore/core/dtype.hpp"
@@ -45,6 +47,9 @@ struct context {
     q.run(operation, std::forward<B>(arguments)...);
   }
   bool rounds() const noexcept { return compute == rlcore::compute::bfloat16; }
+  /// Whether products of bf16 may have a float result, which is then not rounded: from CANN 8.5 on. Not if the version
+  /// is unknown.
+  bool wide_products() const noexcept { return q.device().session()->known().cann_version >= 80500; }
   /// What a product of float inputs may do with them.
   cube_math cube() const noexcept { return compute == rlcore::compute::hf32 ? cube_math::allow_hf32 : cube_math::keep; }
   /// Rows of w elements from p to the end of its allocation.
@@ -60,6 +65,14 @@ struct context {
   template <class T>
   tensor_argument rows(const T* p, extent_t t, extent_t w) const {
     return q.tensor(p, {t, w});
+  }
+  /// rows(p, t, w) of memory that is given by its beginning alone. Throws std::invalid_argument if it ends before.
+  template <class T>
+  tensor_argument table(const T* p, extent_t t, extent_t w) const {
+    if (rows_from(p, w) < t)
+      throw std::invalid_argument("rlcore: npu: a table of " + std::to_string(t) + " rows of " + std::to_string(w) +
+                                  " elements that leaves its memory");
+    return rows(p, t, w);
   }
   template <class T>
   tensor_argument rows(const T* p, extent_t t, extent_t w, extent_t row) const {
@@ -102,6 +115,18 @@ struct context {
   /// y[k] = x[ids[k]] along dimension 0.
   void select(tensor_ref x, tensor_ref ids, tensor_ref y) const {
     run(op().aclnnIndexSelect, x, std::int64_t{0}, ids, y);
+  }
+
+  /// out[m,n] = a[m,k] b[k,n] of two floats or two bf16; the result of bf16 is rounded to bf16 unless wide_products().
+  void multiply(tensor_ref a, tensor_ref b, tensor_ref out) const {
+    if (a.type() == data_type::float32 || wide_products()) {
+      run(op().aclnnMatmul, a, b, out, a.type() == data_type::float32 ? cube() : cube_math::keep);
+      return;
+    }
+    const scratch<bf16> narrow = take<bf16>(out.shape().elements());
+    const auto product = view(narrow.data(), out.shape());
+    run(op().aclnnMatmul, a, b, product, cube_math::keep);
+    cast(product, out);
   }
 
   /// n floats as T: rounded to bf16, or copied.

@@ -48,11 +48,9 @@ inline void linear_forward(context& c, float* y, const float* x, const std::byte
       c.fill(to, 0);
     } else if (format == weight_format::bfloat16) {
       const auto rounded = c.converted<bf16>(x + first * i, n * i);
-      c.run(c.op().aclnnMatmul, c.rows(rounded.data(), n, i),
-            c.view(reinterpret_cast<const bf16*>(packed), {i, o}, {1, i}), to, cube_math::keep);
+      c.multiply(c.rows(rounded.data(), n, i), c.view(reinterpret_cast<const bf16*>(packed), {i, o}, {1, i}), to);
     } else {
-      c.run(c.op().aclnnMatmul, c.rows(x + first * i, n, i),
-            c.view(reinterpret_cast<const float*>(packed), {i, o}, {1, i}), to, c.cube());
+      c.multiply(c.rows(x + first * i, n, i), c.view(reinterpret_cast<const float*>(packed), {i, o}, {1, i}), to);
     }
     if (bias != nullptr) c.add(to, c.view(bias, {o}), to);
   });
@@ -97,9 +95,9 @@ class product_gradients {
       const auto result = c.rows(accumulate ? product->data() : dx + first * i, n, i);
       if (c.rounds()) {
         if (!known) rounded = c.converted<bf16>(dy + first * o, n * o);
-        c.run(c.op().aclnnMatmul, c.rows(rounded->data(), n, o), c.rows(narrow->data(), o, i), result, cube_math::keep);
+        c.multiply(c.rows(rounded->data(), n, o), c.rows(narrow->data(), o, i), result);
       } else {
-        c.run(c.op().aclnnMatmul, c.rows(dy + first * o, n, o), c.rows(weight, o, i), result, c.cube());
+        c.multiply(c.rows(dy + first * o, n, o), c.rows(weight, o, i), result);
       }
       if (accumulate) c.add(to, result, to);
     });
@@ -123,19 +121,18 @@ class product_gradients {
         c.run(c.op().aclnnGroupedMatmulAdd, c.rows(kept_->data(), t, o), c.rows(values.data(), t, i), end_of_rows(c, t),
               to, true, false, std::int64_t{2});
       } else {
-        multiply(c, c.view(kept_->data(), {o, t}, {1, o}), c.rows(values.data(), t, i), dweight, o, i, accumulate,
-                 cube_math::keep);
+        multiply(c, c.view(kept_->data(), {o, t}, {1, o}), c.rows(values.data(), t, i), dweight, o, i, accumulate);
       }
     } else {
-      multiply(c, c.view(dy, {o, t}, {1, o}), c.rows(x, t, i), dweight, o, i, accumulate, c.cube());
+      multiply(c, c.view(dy, {o, t}, {1, o}), c.rows(x, t, i), dweight, o, i, accumulate);
     }
   }
   static void multiply(context& c, tensor_ref slopes, tensor_ref values, float* dweight, extent_t o, extent_t i,
-                       bool accumulate, cube_math math) {
+                       bool accumulate) {
     const auto to = c.rows(dweight, o, i);
-    if (!accumulate) return c.run(c.op().aclnnMatmul, slopes, values, to, math);
+    if (!accumulate) return c.multiply(slopes, values, to);
     const auto product = c.take<float>(o * i);
-    c.run(c.op().aclnnMatmul, slopes, values, c.rows(product.data(), o, i), math);
+    c.multiply(slopes, values, c.rows(product.data(), o, i));
     c.add(to, c.rows(product.data(), o, i), to);
   }
   /// [1]: where the only group of rows ends.

@@ -46,8 +46,9 @@ struct product_types {
 };
 
 /// The rules of A2 and A3: bfloat16 does not mix with other types, float16 with float32 is float32; floats become HF32
-/// (allow_hf32, use_hf32) or float16 (use_float16) on request. A product of 16-bit operands is rounded to their type
-/// even if `out` is float32: from CANN 8.5.0 on it is not, unless use_float16 was asked for.
+/// (allow_hf32, use_hf32) or float16 (use_float16) on request. A product of 16-bit operands has a float32 `out` from
+/// CANN 8.5.0 on alone, and is then not rounded unless use_float16 was asked for; before, the copy into `out` refuses
+/// it.
 inline product_types types_of_product(planner& p, const tensor& a, const tensor& b, const tensor& out, cube_math math) {
   if ((a.type == data_type::bfloat16) != (b.type == data_type::bfloat16))
     p.refuse(invalid_parameter, std::string("a product of ") + name_of(a.type) + " and " + name_of(b.type));
@@ -62,8 +63,10 @@ inline product_types types_of_product(planner& p, const tensor& a, const tensor&
     t.hf32 = math == cube_math::allow_hf32 || math == cube_math::use_hf32;
     if (math == cube_math::use_float16) t.operands = data_type::float16;
   }
-  const bool unrounded =
-      out.type == data_type::float32 && p.machine.cann_version >= 80500 && math != cube_math::use_float16;
+  if (p.machine.cann_version < 80500 && a.type == b.type && a.type != out.type && a.type != data_type::float32)
+    p.refuse(null_inside, std::string("a product of ") + name_of(a.type) + " is not copied into " + name_of(out.type) +
+                              " before CANN 8.5.0");
+  const bool unrounded = out.type == data_type::float32 && math != cube_math::use_float16;
   t.result = unrounded ? data_type::float32 : t.operands;
   return t;
 }
