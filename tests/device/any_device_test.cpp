@@ -148,7 +148,7 @@ void call_everything(D& d) {
   d.attention_backward(heads, segments, gradients, in(), 5, in(), in(), 6, in(), out());
   d.swiglu_forward(out(), in(), 5, 6);
   d.swiglu_backward(out(), in(), in(), 5, 6);
-  d.gather_rows(out(), in(), ids(), 5, 6);
+  d.gather_rows(out(), in(), 4, ids(), 5, 6);
   d.scatter_add_rows(out(), in(), ids(), 5, 6);
   d.copy_rows(out(), 5, ids(), in(), 6, 7, 8);
   d.scale_rows(out(), in(), in(), 5, 6);

@@ -86,7 +86,8 @@ class any_device {
 
   virtual void swiglu_forward(float* y, const float* gate_up, extent_t t, extent_t w) = 0;
   virtual void swiglu_backward(float* dgate_up, const float* dy, const float* gate_up, extent_t t, extent_t w) = 0;
-  virtual void gather_rows(float* y, const float* x, const std::int32_t* ids, extent_t count, extent_t w) = 0;
+  virtual void gather_rows(float* y, const float* x, extent_t rows, const std::int32_t* ids, extent_t count,
+                           extent_t w) = 0;
   virtual void scatter_add_rows(float* y, const float* x, const std::int32_t* ids, extent_t count, extent_t w) = 0;
   virtual void copy_rows(float* y, extent_t y_row, const std::int32_t* ids, const float* x, extent_t x_row,
                          extent_t count, extent_t w) = 0;
@@ -217,8 +218,9 @@ class any_device_of final : public any_device {
   void swiglu_backward(float* dgate_up, const float* dy, const float* gate_up, extent_t t, extent_t w) override {
     d_.swiglu_backward(dgate_up, dy, gate_up, t, w);
   }
-  void gather_rows(float* y, const float* x, const std::int32_t* ids, extent_t count, extent_t w) override {
-    d_.gather_rows(y, x, ids, count, w);
+  void gather_rows(float* y, const float* x, extent_t rows, const std::int32_t* ids, extent_t count,
+                   extent_t w) override {
+    d_.gather_rows(y, x, rows, ids, count, w);
   }
   void scatter_add_rows(float* y, const float* x, const std::int32_t* ids, extent_t count, extent_t w) override {
     d_.scatter_add_rows(y, x, ids, count, w);

@@ -194,7 +194,7 @@ class cpu : private cpu_kernels::work_sharing {
           [&](extent_t begin, extent_t end) { kernels_->swiglu_backward(dgate_up, dy, gate_up, w, begin, end); });
   }
 
-  void gather_rows(float* y, const float* x, const std::int32_t* ids, extent_t count, extent_t w) {
+  void gather_rows(float* y, const float* x, extent_t /*rows*/, const std::int32_t* ids, extent_t count, extent_t w) {
     split(count, 10 * count * w,
           [&](extent_t begin, extent_t end) { kernels_->gather_rows(y, x, ids, w, begin, end); });
   }

@@ -45,12 +45,14 @@ constexpr extent_t kv_page_size(const attention_shape& s) { return 2 * kv_page *
 /// Consecutive query rows of one sequence. Row first_row + i stands at position first_position + i and attends to the
 /// keys of positions 0 .. first_position + i. They lie in rows (key head h of position p is keys + p * key_row + h *
 /// head_dim, values likewise) or, if `pages` is not null, in a cache: `keys` is the layer's first page, and page
-/// pages[n] holds the positions kv_page * n and following; `values` and `key_row` mean nothing then.
+/// pages[n], below layer_pages, holds the positions kv_page * n and following; `values` and `key_row` mean nothing
+/// then.
 struct attention_segment {
   const float* keys = nullptr;
   const float* values = nullptr;
   extent_t key_row = 0, first_row = 0, rows = 0, first_position = 0;
   const std::int32_t* pages = nullptr;
+  extent_t layer_pages = 0;  ///< that the cache has of each layer
 };
 
 /// Where the gradients of one segment's keys and values are added; laid out like the keys and values.
@@ -149,8 +151,8 @@ concept device = device_memory<D> &&
   d.swiglu_forward(y, x, n, n);
   // dgate_up (may be gate_up), dy, gate_up, t, w
   d.swiglu_backward(y, x, x, n, n);
-  // y[k] = x[ids[k]] (embedding): y, x, ids, count, w
-  d.gather_rows(y, x, ids, n, n);
+  // y[k] = x[ids[k]] (embedding): y, x, rows of x, ids, count, w
+  d.gather_rows(y, x, n, ids, n, n);
   // y[ids[k]] += x[k], k in order (its gradient): y, x, ids, count, w
   d.scatter_add_rows(y, x, ids, n, n);
   // y[ids[k]] = x[k], or y[k] if ids is null: y, row of y, ids, x, row of x, count, w
@@ -170,8 +172,8 @@ concept device = device_memory<D> &&
   // states, logits[t,w], t, w, first column, targets, temperature; then states, t, temperature, results as above
   d.log_prob_accumulate(states, x, n, n, n, ids, f);
   d.log_prob_finish(states, n, f, y, y, y);
-  // states of the same rows after other columns, of which each starts at 0; targets outside of 0 .. columns are in none:
-  // a = both together: a, b, t
+  // states of the same rows after other columns, of which each starts at 0; targets outside of 0 .. columns are in
+  // none: a = both together: a, b, t
   d.log_prob_merge(states, states, n);
   // a tile of logits <- (dlogp (1[target] - p) - dH p (log p + H)) / temperature: logits[t,w], t, w, first column,
   // targets, temperature, dlogp, dH, H, statistics

@@ -150,8 +150,8 @@ class npu {
     ascend::kernels::swiglu_backward(c_, dgate_up, dy, gate_up, t, w);
   }
 
-  void gather_rows(float* y, const float* x, const std::int32_t* ids, extent_t count, extent_t w) {
-    ascend::kernels::gather_rows(c_, y, x, ids, count, w);
+  void gather_rows(float* y, const float* x, extent_t rows, const std::int32_t* ids, extent_t count, extent_t w) {
+    ascend::kernels::gather_rows(c_, y, x, rows, ids, count, w);
   }
   void scatter_add_rows(float* y, const float* x, const std::int32_t* ids, extent_t count, extent_t w) {
     ascend::kernels::scatter_add_rows(c_, y, x, ids, count, w);

@@ -79,7 +79,7 @@ struct block {
     mixer.forward(p, a.attended, a.middle_normed, a.normed, place);
     sum_over_ranks(p, a.middle_normed, t * h);
     p.device.add(a.middle, x, a.middle_normed, t * h);
-    p.device.gather_rows(out, a.middle, index, n, h);
+    p.device.gather_rows(out, a.middle, t, index, n, h);
     middle_norm.forward(p.device, p.weights, a.middle_normed, h, out, h, a.middle_rstd, n);
     pass<Device> part = p;
     part.tokens = n;

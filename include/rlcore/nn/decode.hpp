@@ -71,6 +71,7 @@ void decode(const causal_lm<Device>& model, workspace<Device>& space, kv_cache<D
   const std::int32_t* pages = space.take_copy(space.pages.data(), static_cast<extent_t>(space.pages.size()));
   for (std::size_t i = 0; i < chunks.size(); ++i) {
     space.segments[i].pages = pages;
+    space.segments[i].layer_pages = static_cast<extent_t>(cache.pages());
     pages += chunks[i].pages.size();
   }
   pass<Device> p{device, space, model.weights().data(), model.packed(format.value_or(device.compute_format())), nullptr,

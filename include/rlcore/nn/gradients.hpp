@@ -195,7 +195,7 @@ class gradients {
     choose_tokens(vocabulary_, ids, own, rows);
     const auto n = static_cast<extent_t>(own.size());
     float* own_dx = p.space.template take<float>(n * width_);
-    device_->gather_rows(own_dx, dx, p.space.take_copy(rows.data(), n), n, width_);
+    device_->gather_rows(own_dx, dx, std::ssize(ids), p.space.take_copy(rows.data(), n), n, width_);
     add_embedding(p.space, own.data(), own_dx, n);
   }
   void add_embedding(workspace<Device>& space, const std::int32_t* ids, const float* dx, extent_t tokens) {
@@ -217,7 +217,7 @@ class gradients {
     grow(before);
     const auto distinct = static_cast<extent_t>(ids_.size());
     device_->scatter_add_rows(input_sum_.data(), dx, space.take_copy(space.index.data(), tokens), tokens, width_);
-    device_->gather_rows(head_sum_.data(), sum, device_ids_.data(), distinct, width_);
+    device_->gather_rows(head_sum_.data(), sum, std::ssize(place_), device_ids_.data(), distinct, width_);
     device_->scatter_add_rows(sum, input_sum_.data(), device_ids_.data(), distinct, width_);
   }
   void grow(std::size_t before) {

@@ -25,7 +25,7 @@ struct head {
   template <class Device>
   head_activations gather(const pass<Device>& p, const float* x, const std::int32_t* index, extent_t n) const {
     float* rows = p.space.template take<float>(n * final_norm.width);
-    p.device.gather_rows(rows, x, index, n, final_norm.width);
+    p.device.gather_rows(rows, x, p.tokens, index, n, final_norm.width);
     return normed(p, rows, n);
   }
   /// rows [n, hidden], normed.

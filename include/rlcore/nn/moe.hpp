@@ -64,7 +64,7 @@ struct moe {
     const extent_t n = r.slots();
     const std::int32_t* rows = p.space.take_copy(r.row.data(), n);
     device.upload(a.factors, r.factor.data(), r.factor.size() * sizeof(float));
-    device.gather_rows(a.rows, x, rows, n, h);
+    device.gather_rows(a.rows, x, t, rows, n, h);
     if (p.expert) {
       visit(p, r).forward(a.rows);
     } else {
@@ -98,7 +98,7 @@ struct moe {
     });
     const std::int32_t* rows = p.space.take_copy(index.data(), n);
     device.upload(a.factors, factor.data(), factor.size() * sizeof(float));
-    device.gather_rows(a.rows, dy, rows, n, h);
+    device.gather_rows(a.rows, dy, t, rows, n, h);
     if (p.expert)  // all rows of the forward
       visit(p, r).backward(a.rows, a.factors, [&](const mlp& m) { zero(p, m); });
     else
@@ -142,7 +142,7 @@ struct moe {
       m.down.backward(p, nullptr, dout, activated, count);
       device.swiglu_backward(gate_up, dactivated, gate_up, count, w);
     });
-    device.gather_rows(a.rows, x, rows, n, h);
+    device.gather_rows(a.rows, x, t, rows, n, h);
     for_experts_of(r, a.row, t, [&](std::size_t e, extent_t at, extent_t first, extent_t count) {
       if (count > 0) each[e].gate_up.backward(p, a.rows + at * h, a.gate_up + first * 2 * w, a.rows + at * h, count);
     });

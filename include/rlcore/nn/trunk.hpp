@@ -144,7 +144,7 @@ class trunk {
   float* chosen(float* from, extent_t width) {
     if (active_ == nullptr) return from;
     float* to = space_.template take<float>(count_ * width);
-    pass_.device.gather_rows(to, from, active_, count_, width);
+    pass_.device.gather_rows(to, from, std::ssize(wanted_), active_, count_, width);
     return to;
   }
   const std::int32_t* chosen(std::span<const std::int32_t> all) {

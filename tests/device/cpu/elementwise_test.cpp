@@ -148,7 +148,7 @@ TEST_P(elementwise, rows) {
   const floats table = normal(10 * 33, 7), slopes = normal(4 * 33, 8);
   const std::vector<std::int32_t> ids = {3, 9, 3, 0};
   floats rows(4 * 33), gradient(10 * 33), split = gradient, total(33), total_split(33);
-  device.gather_rows(rows.data(), table.data(), ids.data(), 4, width);
+  device.gather_rows(rows.data(), table.data(), 10, ids.data(), 4, width);
   device.scatter_add_rows(gradient.data(), slopes.data(), ids.data(), 4, width);
   device.sum_rows(total.data(), slopes.data(), 4, width);
   for (std::size_t k = 0; k < 4; ++k) {

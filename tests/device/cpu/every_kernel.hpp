@@ -217,7 +217,7 @@ class every_kernel {
     const floats x = values(n), z = values(n), factor = values(t), up = values(2 * n, 6), dy = values(n);
     const auto which = ids(t, t);
     floats y = values(n), gate = values(2 * n);
-    d.gather_rows(y.data(), x.data(), which.data(), t, w), keep("gather_rows", y);
+    d.gather_rows(y.data(), x.data(), t, which.data(), t, w), keep("gather_rows", y);
     d.scatter_add_rows(y.data(), z.data(), which.data(), t, w), keep("scatter_add_rows", y);
     d.copy_rows(y.data(), w, which.data(), x.data(), w, t, w), keep("copy_rows", y);
     d.scale_rows(y.data(), x.data(), factor.data(), t, w), keep("scale_rows", y);

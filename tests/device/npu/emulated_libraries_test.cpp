@@ -81,7 +81,7 @@ std::vector<float> training_step(npu& d) {
     return p;
   };
   float *x = a.zero(t * width), *y = a.zero(t * width), *rstd = a.zero(t), *mixed = a.zero(t * width);
-  d.gather_rows(x, embedding, ids, t, width);
+  d.gather_rows(x, embedding, words, ids, t, width);
   const norm_arguments how{width, 1, width, norm, 1e-6};
   d.rms_norm_forward(how, y, width, x, rstd, t);
   float* cosine = a.normal(8 * head / 2);

@@ -47,7 +47,10 @@ TEST(npu_device, memory_that_is_not_its_own_is_refused) {
   float host[4] = {};
   auto y = room<float>(*on, 4);
   auto ids = put(*on, indices{0});
-  EXPECT_THROW(on->gather_rows(y, host, ids, 1, 4), std::invalid_argument);
+  EXPECT_THROW(on->gather_rows(y, host, 1, ids, 1, 4), std::invalid_argument);
+  auto x = room<float>(*on, 8);
+  EXPECT_NO_THROW(on->gather_rows(y, x, 2, ids, 1, 4));
+  EXPECT_THROW(on->gather_rows(y, x, 1000000, ids, 1, 4), std::invalid_argument);
 }
 
 }  // namespace

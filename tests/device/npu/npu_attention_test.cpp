@@ -139,7 +139,7 @@ std::array<floats, 2> paged(D& d) {
   auto lists = put(d, first_lists);
   const auto segment = [&](extent_t list, extent_t first_row, extent_t rows, extent_t position) {
     attention_segment g;
-    g.first_row = first_row, g.rows = rows, g.first_position = position, g.pages = lists + list;
+    g.first_row = first_row, g.rows = rows, g.first_position = position, g.pages = lists + list, g.layer_pages = pages;
     return g;
   };
   const auto pass = [&](std::vector<attention_segment> segments, extent_t t, std::uint64_t seed) {

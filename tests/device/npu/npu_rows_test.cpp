@@ -13,7 +13,7 @@ std::vector<floats> rows_of(D& d) {
        total = put(d, normal(w, 3)), sum = put(d, normal(20 * w, 4)), wide = put(d, normal(20 * (w + 4), 5)),
        plain = put(d, normal(7 * (w + 4), 6)), column = put(d, normal(20, 7));
   auto ids = put(d, indices{3, 19, 0, 3, 7, 3, 1}), different = put(d, indices{5, 2, 19, 0, 11, 6, 1});
-  d.gather_rows(y, table + 0, ids, 7, w);
+  d.gather_rows(y, table + 0, 20, ids, 7, w);
   d.scatter_add_rows(sum, x, ids, 7, w);
   d.copy_rows(wide, w + 4, different, x, w, 7, w);
   d.copy_rows(plain, w + 4, nullptr, x, w, 7, w);
@@ -49,7 +49,7 @@ TEST(npu_rows, nothing_to_do) {
   npu& d = *on;
   auto x = put(d, floats{1, 2});
   auto ids = put(d, indices{0});
-  d.gather_rows(x, x, ids, 0, 2);
+  d.gather_rows(x, x, 1, ids, 0, 2);
   d.scatter_add_rows(x, x, ids, 0, 2);
   d.copy_rows(x, 2, ids, x, 2, 0, 2);
   d.copy_rows(x, 2, nullptr, x, 2, 0, 2);

@@ -18,13 +18,14 @@ class attention {
   void store_keys_values(context& c, const attention_shape& s, std::span<const attention_segment> segments,
                          float* layer, const float* keys, const float* values, extent_t row) {
     const extent_t w = s.kv_heads * s.head_dim;
+    if (segments.empty()) return;
     // `keys` of a segment may not say yet where the layer is
     cached_.assign(segments.begin(), segments.end());
     for (attention_segment& g : cached_) {
       if (g.pages == nullptr) throw std::invalid_argument("rlcore: npu: store_keys_values of a segment without pages");
       g.keys = layer;
     }
-    const auto to = c.rows(layer, c.rows_from(layer, w), w);
+    const auto to = layer_rows(c, segments[0], layer, w);
     for_runs(c, cached_, [&](const attention_run& run) {
       const std::int32_t* rows = own_(c, run);
       const extent_t from = run.first_row * row;

@@ -105,8 +105,11 @@ class page_rows {
     rows_.reset();
     rows_ = c.take<std::int32_t>(2 * count_);
     c.select(c.view(base, {end - base}), c.view(numbers.data(), {2 * count_}), c.view(pages.data(), {2 * count_}));
-    c.run(c.op().aclnnAdd, c.view(numbers.data() + 2 * count_, {2 * count_}), c.view(pages.data(), {2 * count_}),
-          c.q.scalar(static_cast<std::int64_t>(2 * kv_page)), c.view(rows_->data(), {2 * count_}));
+    // Not Add's alpha: its kernel for integers goes through float, where rows beyond 2^24 are others.
+    c.run(c.op().aclnnMuls, c.view(pages.data(), {2 * count_}), c.q.scalar(static_cast<std::int64_t>(2 * kv_page)),
+          c.view(pages.data(), {2 * count_}));
+    c.add_integers(c.view(numbers.data() + 2 * count_, {2 * count_}), c.view(pages.data(), {2 * count_}),
+                   c.view(rows_->data(), {2 * count_}));
     kept_.made_from({{base, static_cast<std::size_t>(end - base) * sizeof(*base)}});
     known_ = key_;
     return rows_->data();
@@ -123,6 +126,12 @@ class page_rows {
   std::optional<scratch<std::int32_t>> rows_;
 };
 
+/// All rows of a layer of the cache: pages of kv_page rows of keys, then of values.
+inline tensor_argument layer_rows(const context& c, const attention_segment& g, const float* layer, extent_t w) {
+  if (g.layer_pages <= 0) throw std::invalid_argument("rlcore: npu: attention over pages without layer_pages");
+  return c.table(layer, g.layer_pages * 2 * kv_page, w);
+}
+
 /// The keys, then the values of a run without gaps: [2, keys, kv_heads * head_dim].
 template <class T>
 scratch<T> gather_keys_values(context& c, page_rows& pages, const attention_shape& s, const attention_run& run) {
@@ -131,7 +140,7 @@ scratch<T> gather_keys_values(context& c, page_rows& pages, const attention_shap
   if (run.segments[0].pages != nullptr) {
     const std::int32_t* rows = pages(c, run);
     const float* layer = run.segments[0].keys;
-    const auto from = c.rows(layer, c.rows_from(layer, w), w);
+    const auto from = layer_rows(c, run.segments[0], layer, w);
     if constexpr (std::is_same_v<T, float>) {
       c.select(from, c.view(rows, {2 * run.keys}), c.rows(to.data(), 2 * run.keys, w));
     } else {

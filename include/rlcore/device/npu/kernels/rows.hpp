@@ -13,10 +13,11 @@
 RLCORE_BEGIN
 namespace ascend::kernels {
 
-/// y[k] = x[ids[k]].
-inline void gather_rows(context& c, float* y, const float* x, const std::int32_t* ids, extent_t count, extent_t w) {
+/// y[k] = x[ids[k]], x of `rows` rows.
+inline void gather_rows(context& c, float* y, const float* x, extent_t rows, const std::int32_t* ids, extent_t count,
+                        extent_t w) {
   if (count * w == 0) return;
-  const auto from = c.rows(x, c.rows_from(x, w), w);
+  const auto from = c.table(x, rows, w);
   for_pieces(count, w, most_elements, [&](extent_t first, extent_t n) {
     c.select(from, c.view(ids + first, {n}), c.rows(y + first * w, n, w));
   });
