@@ -40,7 +40,7 @@ inline device_settings read_device(const options& opt) {
   }
   if (const auto memory = opt.find<std::int64_t>(emulator + "memory_gb"))
     s.emulator.memory_bytes = static_cast<std::size_t>(*memory) << 30;
-  s.emulator.cann_version = version == "8.1" ? 80100 : version == "8.5" ? 80500 : 80300;
+  s.emulator.cann_version = version == "8.1" ? 80100 : version == "8.5" ? 80500 : version == "9.1" ? 90100 : 80300;
   s.emulator.devices = s.npu + 1;
   s.emulator.seed = static_cast<std::uint64_t>(opt.get<std::int64_t>(emulator + "seed"));
   s.emulator.exp_ulp = static_cast<int>(opt.get<std::int64_t>(emulator + "exp_ulp"));

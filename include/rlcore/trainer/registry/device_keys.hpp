@@ -30,7 +30,7 @@ inline constexpr key device[] = {
            "Ascend910_9381|Ascend910_9382|Ascend910_9372|Ascend910_9362")},
     {"rlcore.npu_emulator.cann_version", text, "8.3", honoured,
      "the release of CANN that is played; before 8.5 a float32 result of bfloat16 factors is rounded to bfloat16",
-     words("8.1|8.3|8.5")},
+     words("8.1|8.3|8.5|9.1")},
     {"rlcore.npu_emulator.seed", integer, "0", honoured, "of every order that the hardware leaves open", at_least(0)},
     {"rlcore.npu_emulator.exp_ulp", integer, "0", honoured,
      "largest error of exp and its like, in units in the last place", between(0, 16)},

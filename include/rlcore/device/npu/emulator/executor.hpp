@@ -2,15 +2,18 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -20,6 +23,7 @@
 #include "rlcore/device/npu/emulator/objects.hpp"
 #include "rlcore/device/npu/emulator/plan.hpp"
 #include "rlcore/device/npu/emulator/tasks.hpp"
+#include "rlcore/device/npu/rules/check.hpp"
 
 RLCORE_BEGIN
 namespace ascend {
@@ -48,11 +52,39 @@ inline std::uint64_t next_run() {
   return runs++;
 }
 
-/// The first phase of the operator `name`; plan(call, planner) plans the call. `workspace` and `executor` are the
-/// results.
+/// What the vendor's rules see of an argument.
+inline rules::argument seen_by_rules(const aclTensor* t) {
+  if (!t) return {true};
+  if (!objects().alive(t, host_object::tensor)) return {};
+  return {false, t->view.type, std::vector<std::int64_t>(t->view.shape.begin(), t->view.shape.end())};
+}
+inline rules::argument seen_by_rules(const aclScalar* s) {
+  if (!s) return {true};
+  if (!objects().alive(s, host_object::scalar)) return {};
+  return {false, s->type};
+}
+inline rules::argument seen_by_rules(const aclIntArray* a) { return {a == nullptr}; }
+inline rules::argument seen_by_rules(const aclTensorList* l) { return {l == nullptr}; }
+inline rules::argument seen_by_rules(data_type t) { return {false, t}; }
+inline rules::argument seen_by_rules(const char*) { return {}; }
+template <class T>
+requires(!std::is_pointer_v<T>) rules::argument seen_by_rules(T) { return {}; }
+
+/// What CANN of the emulated version refuses, by the table of rules.
+inline std::optional<rules::refusal> refused_by_rules(const char* name, std::span<const rules::argument> call) {
+  thread_local std::optional<std::pair<int, rules::book>> known;
+  const int version = machine_settings().cann_version;
+  if (!known || known->first != version) known.emplace(version, rules::book(version));
+  return known->second(name, call);
+}
+
+/// The first phase of the operator `name`; plan(call, planner) plans the call, whose arguments the rules see as `seen`.
+/// `workspace` and `executor` are the results.
 inline aclnnStatus first_phase(const char* name, std::uint64_t* workspace, aclOpExecutor** executor,
-                               kernel (*plan)(const void*, planner&), const void* call) {
+                               kernel (*plan)(const void*, planner&), const void* call,
+                               std::span<const rules::argument> seen) {
   if (!workspace || !executor) return fail(null_pointer, std::string(name) + ": null workspace size or executor");
+  if (const auto no = refused_by_rules(name, seen)) return fail(no->code, std::string(name) + ": " + no->why);
   try {
     planner p(name);
     auto made = std::make_unique<aclOpExecutor>();
@@ -165,13 +197,14 @@ template <class Name, class... Arguments, kernel (*Plan)(planner&, Arguments...)
 struct two_phases<Name, Plan> {
   static aclnnStatus plan(Arguments... arguments, std::uint64_t* workspace, aclOpExecutor** executor) {
     const std::tuple<Arguments...> call(arguments...);
+    const std::array<rules::argument, sizeof...(Arguments)> seen{seen_by_rules(arguments)...};
     return first_phase(
         Name::text, workspace, executor,
         [](const void* given, planner& p) {
           return std::apply([&](auto... a) { return Plan(p, a...); },
                             *static_cast<const std::tuple<Arguments...>*>(given));
         },
-        &call);
+        &call, seen);
   }
   static aclnnStatus run(void* workspace, std::uint64_t bytes, aclOpExecutor* executor, aclrtStream stream) {
     return second_phase(Name::text, workspace, bytes, executor, stream);

@@ -16,7 +16,7 @@ namespace ascend::emulated {
 struct settings {
   std::string soc = "Ascend910B3";                  ///< what aclrtGetSocName says
   int cores = 20;                                   ///< cube cores; there are twice as many vector cores
-  int cann_version = 80300;                         ///< 8.1.RC1 = 80100, 8.3.RC1 = 80300, 8.5.0 = 80500
+  int cann_version = 80300;                         ///< 8.1.RC1 = 80100, 8.3.RC1 = 80300, 8.5.0 = 80500, 9.1.0 = 90100
   std::size_t memory_bytes = std::size_t{8} << 30;  ///< of each device; address space, taken from the host when used
   int devices = 2;
   std::uint64_t seed = 0;                       ///< of every order that the hardware leaves open

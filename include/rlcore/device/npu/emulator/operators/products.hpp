@@ -45,29 +45,45 @@ struct product_types {
   int group() const { return operands == data_type::float32 ? 8 : 16; }
 };
 
-/// The rules of A2 and A3: bfloat16 does not mix with other types, float16 with float32 is float32; floats become HF32
-/// (allow_hf32, use_hf32) or float16 (use_float16) on request. A product of 16-bit operands has a float32 `out` from
-/// CANN 8.5.0 on alone, and is then not rounded unless use_float16 was asked for; before, the copy into `out` refuses
-/// it.
-inline product_types types_of_product(planner& p, const tensor& a, const tensor& b, const tensor& out, cube_math math) {
+/// How aclnn gets from the cube's sums to `out`.
+enum class product_path : unsigned char {
+  plain,    ///< aclnnMatmul by a matrix or a vector
+  batched,  ///< aclnnBatchMatMul, and aclnnMatmul by three dimensions or more
+  dot       ///< aclnnMatmul of two vectors
+};
+
+/// The rules of A2 and A3. bfloat16 is documented not to mix with other types; float16 with float32 is float32; floats
+/// become HF32 (allow_hf32, use_hf32) or float16 (use_float16) on request. Before CANN 8.5 a plain product becomes the
+/// type of its first operand and is refused if `out` has another. From then on a plain product of 16-bit operands with
+/// a float32 `out` is not rounded in between (8.5 rounds with use_float16); a batched one is until 9.1.
+inline product_types types_of_product(planner& p, const tensor& a, const tensor& b, const tensor& out, cube_math math,
+                                      product_path path) {
+  const int cann = p.machine.cann_version;
   if ((a.type == data_type::bfloat16) != (b.type == data_type::bfloat16))
     p.refuse(invalid_parameter, std::string("a product of ") + name_of(a.type) + " and " + name_of(b.type));
   const int request = static_cast<int>(math);
   if (request == 4 || request == 5)
-    p.refuse(invalid_parameter, "cubeMathType " + std::to_string(request) +
-                                    (p.machine.cann_version < 80500 ? " before CANN 8.5.0" : " is not modelled"));
+    p.refuse(invalid_parameter,
+             "cubeMathType " + std::to_string(request) +
+                 (cann < 80500 || (cann >= 90100 && request == 5)
+                      ? " is none of CANN " + std::to_string(cann / 10000) + '.' + std::to_string(cann / 100 % 100)
+                      : " is not modelled"));
   if (request < 0 || request > 5) p.refuse(invalid_parameter, "cubeMathType " + std::to_string(request));
+  const bool empty = a.size() == 0 || b.size() == 0;
+  if (cann < 80500 && path == product_path::plain && !empty && out.type != a.type) {
+    const bool checked = a.type == data_type::float32 && out.type == data_type::float16 && math == cube_math::keep;
+    p.refuse(checked ? invalid_parameter : null_inside, std::string("a product that begins with ") + name_of(a.type) +
+                                                            " is not copied into " + name_of(out.type) +
+                                                            " before CANN 8.5");
+  }
   product_types t;
   t.operands = a.type == b.type ? a.type : data_type::float32;
   if (t.operands == data_type::float32) {
     t.hf32 = math == cube_math::allow_hf32 || math == cube_math::use_hf32;
     if (math == cube_math::use_float16) t.operands = data_type::float16;
   }
-  if (p.machine.cann_version < 80500 && a.type == b.type && a.type != out.type && a.type != data_type::float32)
-    p.refuse(null_inside, std::string("a product of ") + name_of(a.type) + " is not copied into " + name_of(out.type) +
-                              " before CANN 8.5.0");
-  const bool unrounded = out.type == data_type::float32 && math != cube_math::use_float16;
-  t.result = unrounded ? data_type::float32 : t.operands;
+  const bool wide = cann >= 90100 || (cann >= 80500 && path == product_path::plain && math != cube_math::use_float16);
+  t.result = out.type == data_type::float32 && wide ? data_type::float32 : t.operands;
   return t;
 }
 
@@ -92,8 +108,9 @@ std::span<const Real> cube_values(execution& e, const tensor& t, const product_t
 
 /// out = a b for every index of the dimensions before the last two, which are repeated where an operand has extent 1 or
 /// lacks them. A single plain matrix b takes all rows of a as one product.
-inline kernel plan_product(planner& p, const tensor& left, const tensor& right, tensor out, cube_math math) {
-  const product_types types = types_of_product(p, left, right, out, math);
+inline kernel plan_product(planner& p, const tensor& left, const tensor& right, tensor out, cube_math math,
+                           product_path path) {
+  const product_types types = types_of_product(p, left, right, out, math, path);
   matrix_operand a(left), b(right);
   if (a.columns() != b.rows())
     p.refuse(invalid_parameter, "shapes " + printed(left.shape) + " and " + printed(right.shape) + " do not multiply");
@@ -176,7 +193,10 @@ inline kernel aclnnMatmul(planner& p, input self, input mat2, output out, cube_m
   if (!row) shape.push_back(a.shape[a.shape.size() - 2]);
   if (!column) shape.push_back(b.shape.back());
   p.require_shape(c, shape, "out");
-  return plan_product(p, a, b, std::move(c), math);
+  const product_path path = row && column  ? product_path::dot
+                            : b.rank() > 2 ? product_path::batched
+                                           : product_path::plain;
+  return plan_product(p, a, b, std::move(c), math, path);
 }
 
 /// [B, M, K] times [B, K, N]; one of the B may be 1.
@@ -187,7 +207,7 @@ inline kernel aclnnBatchMatMul(planner& p, input self, input mat2, output out, c
   p.require(a.shape[0] == b.shape[0] || a.shape[0] == 1 || b.shape[0] == 1,
             "batches of " + std::to_string(a.shape[0]) + " and " + std::to_string(b.shape[0]));
   p.require_shape(c, {a.shape[0] == 1 ? b.shape[0] : a.shape[0], a.shape[1], b.shape[2]}, "out");
-  return plan_product(p, a, b, std::move(c), math);
+  return plan_product(p, a, b, std::move(c), math, product_path::batched);
 }
 
 /// y[g] += x[rows of group g]^T weight[rows of group g], where group g ends at row group_list[g]: x is [K, M], weight

@@ -15,30 +15,24 @@ struct rotary_pair {
   std::size_t other = 0;
   bool negative = false;
 };
+/// Mode 0 pairs halves, (-x2, x1); mode 1 neighbours, (-x1, x0, -x3, x2, ...).
 inline rotary_pair rotated(std::int64_t mode, std::size_t i, std::size_t width) {
-  const std::size_t half = width / 2, quarter = width / 4;
-  switch (mode) {
-    case 0:  // half: (-x2, x1)
-      return i < half ? rotary_pair{i + half, true} : rotary_pair{i - half, false};
-    case 1:  // interleave: (-x1, x0, -x3, x2, ...)
-      return i % 2 == 0 ? rotary_pair{i + 1, true} : rotary_pair{i - 1, false};
-    case 2:  // quarter: each half of the head on its own
-      return i / quarter % 2 == 0 ? rotary_pair{i + quarter, true} : rotary_pair{i - quarter, false};
-    default:  // interleave-half: pairs (2j, 2j + 1) of the input become j and j + half of the output
-      return i < half ? rotary_pair{2 * i + 1, true} : rotary_pair{2 * (i - half), false};
-  }
+  if (mode == 1) return i % 2 == 0 ? rotary_pair{i + 1, true} : rotary_pair{i - 1, false};
+  const std::size_t half = width / 2;
+  return i < half ? rotary_pair{i + half, true} : rotary_pair{i - half, false};
 }
 
 /// out = x cos + rotate(x) sin, one rounding. cos and sin repeat along dimensions of extent 1: x [B, N, S, D] with
 /// [1 or B, 1, S, D], [B, S, N, D] with [1 or B, S, 1, D], [S, B, N, D] with [S, 1 or B, 1, D], [T, N, D] with
-/// [T, 1, D]. Refused as the documentation says: D odd, not of the mode, or 896 and more; B or N of 1000 and more in
-/// mode 0 (161002); [B, N, S, D] with B N > 8 S where D / 2 is a multiple of 32 bytes, so decoding one token (561002).
+/// [T, 1, D]. Refused as the documentation says: D odd, or 896 and more; B or N of 1000 and more in mode 0; modes 2 and
+/// 3, which A2 and A3 run as mode 0 (161002). By the tiling: [B, N, S, D] with B N > 8 S where D / 2 is a multiple of
+/// 32 bytes and neither B nor S is 1 (561002).
 inline kernel aclnnRotaryPositionEmbedding(planner& p, input self, input cosine, input sine, std::int64_t mode,
                                            output out) {
   auto x = p.in(self, float_types), c = p.in(cosine, float_types), s = p.in(sine, float_types);
   auto y = p.out(out, float_types);
   p.require(c.type == x.type && s.type == x.type && y.type == x.type, "x, cos, sin and out have different types");
-  p.require(mode >= 0 && mode <= 3, "mode " + std::to_string(mode) + " is none of 0 to 3");
+  p.require(mode == 0 || mode == 1, "mode " + std::to_string(mode) + " is neither 0 nor 1");
   p.require(x.rank() == 4 || x.rank() == 3, "x is neither of rank 4 nor of rank 3");
   p.require_shape(y, x.shape, "the output");
   p.require(y.contiguous(), "the output has gaps between its rows");
@@ -46,7 +40,7 @@ inline kernel aclnnRotaryPositionEmbedding(planner& p, input self, input cosine,
   p.require(c.rank() == x.rank() && broadcastable(c.shape, x.shape) && c.shape.back() == x.shape.back(),
             "cos of shape " + printed(c.shape) + " for x of shape " + printed(x.shape));
   const std::int64_t head = x.shape.back();
-  p.require(head < 896 && head % (mode == 2 ? 4 : 2) == 0, "a head of width " + std::to_string(head));
+  p.require(head < 896 && head % 2 == 0, "a head of width " + std::to_string(head));
   if (x.rank() == 4) {
     const bool heads_second = c.shape[1] == 1 && (c.shape[2] != 1 || x.shape[1] != 1);  // BNSD
     const std::int64_t batch = x.shape[0], heads = heads_second ? x.shape[1] : x.shape[2],
@@ -54,7 +48,7 @@ inline kernel aclnnRotaryPositionEmbedding(planner& p, input self, input cosine,
     if (mode == 0 && heads_second) {
       p.require(batch < 1000 && heads < 1000, "1000 and more heads or sequences");
       const bool aligned = head / 2 * static_cast<std::int64_t>(bytes_of(x.type)) % 32 == 0;
-      if (aligned && batch * heads > 8 * positions)
+      if (aligned && batch > 1 && positions > 1 && batch * heads > 8 * positions)
         p.refuse(tiling_failed, "BNSD with B N > 8 S: " + printed(x.shape) + " (use BSND or TND)");
     }
   }
@@ -69,8 +63,7 @@ inline kernel aclnnRotaryPositionEmbedding(planner& p, input self, input cosine,
           for (std::size_t i = 0; i < width; ++i) {
             const rotary_pair pair = rotated(mode, i, width);
             const Real other = v[row + pair.other], turned = pair.negative ? -other : other;
-            const Real same = mode == 3 ? v[row + (i < width / 2 ? 2 * i : 2 * (i - width / 2) + 1)] : v[row + i];
-            to[row + i] = same * cosines[row + i] + turned * sines[row + i];
+            to[row + i] = v[row + i] * cosines[row + i] + turned * sines[row + i];
           }
         e.store(y, to);
       });
