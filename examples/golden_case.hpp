@@ -120,7 +120,8 @@ using tensors = std::map<std::string, tensor>;
 /// argument is null, a number, true or false, a text, a list of numbers, or an object: {"scalar": 0.5, "type":
 /// "float32"}, {"causal_mask": 2048}, a tensor {"tensor": "x", "role": "in", "out" or "inout", "type", "shape"; for a
 /// view of it also "view", "strides", "offset"}, or {"list": [tensors]}. Inputs and results are in NAME.safetensors;
-/// "inout" has "x" and "x.after".
+/// "inout" has "x" and "x.after". An older CANN than `from_cann` may refuse the case. If there was no result, `failure`
+/// has a verdict (absent or error) and says why, and there is no file.
 struct golden_case {
   json description;
   tensors given, results;

@@ -91,7 +91,7 @@ class case_set {
     return v;
   }
   /// `ulps`: a number, or one for each output.
-  void add(const std::string& name, const char* op, json arguments, json ulps, bool rms = false) {
+  void add(const std::string& name, const char* op, json arguments, json ulps, bool rms = false, int from_cann = 0) {
     golden_case c{{{"name", name},
                    {"operator", op},
                    {"arguments", std::move(arguments)},
@@ -99,6 +99,7 @@ class case_set {
                    {"relative_to", rms ? "rms" : "value"}},
                   std::exchange(given_, {}),
                   {}};
+    if (from_cann > 0) c.description["from_cann"] = from_cann;
     record_(c);
     last_ = std::move(c);
   }
@@ -318,13 +319,14 @@ class case_set {
 
   void products() {
     const auto product = [&](const std::string& name, const std::string& t, const std::string& to, int math,
-                             double ulps) {
-      add(name, "aclnnMatmul", {in("a", t, {24, 96}), in("b", t, {96, 40}), out("c", to, {24, 40}), math}, ulps, true);
+                             double ulps, int from_cann = 0) {
+      add(name, "aclnnMatmul", {in("a", t, {24, 96}), in("b", t, {96, 40}), out("c", to, {24, 40}), math}, ulps, true,
+          from_cann);
     };
     product("matmul_float32", "float32", "float32", 0, 16);
     product("matmul_hf32", "float32", "float32", 3, 64);
     product("matmul_bfloat16", "bfloat16", "bfloat16", 0, 1);
-    product("matmul_bfloat16_to_float32", "bfloat16", "float32", 0, 65536);  // rounded to bfloat16 before CANN 8.5
+    product("matmul_bfloat16_to_float32", "bfloat16", "float32", 0, 16, 80500);
     add("matmul_turned", "aclnnMatmul",
         {in("a", "bfloat16", {24, 96}), view(in("b", "bfloat16", {40, 96}), {96, 40}, {1, 96}),
          out("c", "bfloat16", {24, 40}), 0},

@@ -2,17 +2,24 @@
 //   build/bin/npu_doctor               this machine; exit code 0 if a training can start
 //   build/bin/npu_doctor --device 1    checks this device instead of 0
 //   build/bin/npu_doctor --emulator    the same on the emulated machine
+//   build/bin/npu_doctor --report FILE.tar.gz   all that is to be known of this machine, in one archive (docs/npu.md)
+// More: --timings, --json FILE (what is printed, for programs).
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <fstream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "npu_layers.hpp"
+#include "npu_report.hpp"
+#include "npu_timings.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/suggest.hpp"
 #include "rlcore/core/version.hpp"
@@ -21,10 +28,17 @@
 #include "rlcore/device/npu/emulator/runtime.hpp"
 #include "rlcore/device/npu/loader/driver.hpp"
 #include "rlcore/device/npu/queue.hpp"
+#include "rlcore/device/open_device.hpp"
 
 namespace {
 
 using namespace rlcore;
+
+/// All that was printed, for --json: each section a list of its rows, and what only numbers say.
+nlohmann::json& document() {
+  static nlohmann::json all{{"format", 1}, {"rlcore", RLCORE_VERSION_STRING}, {"has_device", false}};
+  return all;
+}
 
 /// A heading and rows below it, their values in one column; printed when it ends.
 class section {
@@ -36,6 +50,7 @@ class section {
     std::size_t width = 26;
     for (const auto& [label, value] : rows_) width = std::max(width, label.size());
     std::puts(heading_);
+    document()["sections"][heading_] = rows_;
     for (const auto& [label, value] : rows_)
       std::printf("  %-*s  %s\n", static_cast<int>(width), label.c_str(), value.c_str());
     std::fflush(stdout);
@@ -58,16 +73,27 @@ struct findings {
 };
 
 struct flags {
-  bool emulator = false, help = false;
+  bool emulator = false, help = false, timings = false;
   int device = 0;
+  std::string json, report;
 };
 
 flags parse(int argc, char** argv) {
   flags f;
   for (int i = 1; i < argc; ++i) {
     const std::string_view a = argv[i];
+    const auto file = [&] {
+      if (i + 1 >= argc || *argv[i + 1] == '\0') throw config_error(std::string(a) + " expects the name of a file");
+      return std::string(argv[++i]);
+    };
     if (a == "--emulator") {
       f.emulator = true;
+    } else if (a == "--timings") {
+      f.timings = true;
+    } else if (a == "--json") {
+      f.json = file();
+    } else if (a == "--report") {
+      f.report = file();
     } else if (a == "--help" || a == "-h") {
       f.help = true;
     } else if (a == "--device") {
@@ -78,11 +104,13 @@ flags parse(int argc, char** argv) {
       f.device = static_cast<int>(n);
       ++i;
     } else {
-      const std::vector<std::string> known = {"--emulator", "--device", "--help"};
+      const std::vector<std::string> known = {"--emulator", "--device", "--timings", "--json", "--report", "--help"};
       throw config_error("unknown argument '" + std::string(a) + "'" + did_you_mean(a, known) +
-                         "; expected --emulator, --device N or --help");
+                         "; expected --emulator, --device N, --timings, --json FILE, --report FILE or --help");
     }
   }
+  if (!f.report.empty() && (f.timings || !f.json.empty()))
+    throw config_error("--report has timings and the JSON in its archive: leave out --timings and --json");
   return f;
 }
 
@@ -173,7 +201,7 @@ function_counts count(const ascend::calls& t) {
   return n;
 }
 
-/// The emulated machine with the one operator that is tried here; it has them all, but they take long to compile.
+/// The emulated machine with the one operator that is tried by itself; it has them all, but they take long to compile.
 const ascend::calls& emulated_table() {
   namespace e = ascend::emulated;
   static const ascend::calls table = [] {
@@ -293,21 +321,109 @@ std::string matrix_product(ascend::queue& q) {
   return "pass, 256 sums exact";
 }
 
-void check(const std::shared_ptr<ascend::session>& session, int device, findings& found) {
-  section out("checks");
+/// A row of the checks.
+struct verdict {
+  std::string label, value;
+};
+
+/// What works before any layer: copies, events and one operator.
+std::vector<verdict> check_basics(const std::shared_ptr<ascend::session>& session, int device, findings& found) {
+  std::vector<verdict> rows;
   ascend::queue_settings settings;
   settings.sync_each_operation = true;  // an error names its operator
   ascend::queue q(session, device, settings);
   const auto run = [&](const char* label, std::string (*f)(ascend::queue&)) {
     try {
-      out.row(label, f(q));
+      rows.push_back({label, f(q)});
     } catch (const std::exception& e) {
-      out.row(label, "FAIL");
+      rows.push_back({label, "FAIL"});
       found.problem(e.what());
     }
   };
   run("event round trip", event_round_trip);
   run("matrix product", matrix_product);
+  return rows;
+}
+
+/// The kernels as training and generation call them, against the processor's.
+std::vector<verdict> check_layers(any_device& npu, findings& found) {
+  device_settings processor;
+  processor.type = compute::bfloat16;
+  processor.threads = 1;
+  const auto reference = open_device(processor);
+  const comparison::layer_results all = comparison::compare_layers(npu, *reference);
+  std::vector<verdict> rows;
+  auto& list = document()["layers"] = nlohmann::json::array();
+  for (const comparison::outcome& o : all.kernels) {
+    const bool good = o.difference <= o.bound && o.problem.empty();
+    char text[128];
+    if (good && !o.compared)
+      std::snprintf(text, sizeof text, "pass, compared where it is read");
+    else
+      std::snprintf(text, sizeof text, "%s, largest difference %.2g, bound %.2g", good ? "pass" : "FAIL", o.difference,
+                    o.bound);
+    rows.push_back({o.kernel, text});
+    if (!good) found.problem(o.problem);
+    nlohmann::json row{{"kernel", o.kernel}, {"calls", o.calls}, {"verdict", good ? "pass" : "fail"}};
+    if (o.compared && good) row["difference"] = o.difference, row["bound"] = o.bound;
+    if (!good) row["difference"] = std::to_string(o.difference), row["bound"] = o.bound, row["problem"] = o.problem;
+    list.push_back(row);
+  }
+  if (!all.ended_early.empty()) {
+    rows.push_back({"other layers", "FAIL, not reached"});
+    if (std::none_of(all.kernels.begin(), all.kernels.end(), [](const auto& o) { return !o.problem.empty(); }))
+      found.problem(all.ended_early);
+  }
+  return rows;
+}
+
+void show_timings(any_device& npu, bool emulated) {
+  section out(emulated ? "timings of the emulation, which say nothing of an NPU" : "timings");
+  const auto sizes = timings::shapes_for(npu);
+  auto& list = document()["timings"] = nlohmann::json::array();
+  for (const timings::timing& t : timings::stopwatch(npu, sizes).all()) {
+    char text[128];
+    std::snprintf(text, sizeof text, "%9.3f ms  %s", t.milliseconds, t.shape.c_str());
+    std::string line = text;
+    nlohmann::json row{{"kernel", t.kernel}, {"shape", t.shape}, {"milliseconds", t.milliseconds}};
+    if (t.work > 0) {
+      const double rate = t.work / t.milliseconds * 1e-9;
+      std::snprintf(text, sizeof text, ", %.3g TFLOP/s", rate);
+      line += text, row["tflops"] = rate;
+    }
+    out.row(t.kernel, line);
+    list.push_back(row);
+  }
+}
+
+void check(std::shared_ptr<ascend::session> session, const flags& f, findings& found) {
+  std::vector<verdict> rows = check_basics(session, f.device, found);
+  session.reset();  // the emulated machine is set up again
+  device_settings settings;
+  settings.kind = f.emulator ? device_kind::npu_emulator : device_kind::npu;
+  settings.npu = f.device;
+  std::unique_ptr<any_device> npu;
+  try {
+    settings.sync_each_operation = true;
+    npu = open_device(settings);
+    for (verdict& v : check_layers(*npu, found)) rows.push_back(std::move(v));
+  } catch (const std::exception& e) {
+    rows.push_back({"layers", "FAIL"});
+    found.problem(e.what());
+  }
+  {
+    section out("checks");
+    for (verdict& v : rows) out.row(std::move(v.label), std::move(v.value));
+  }
+  if (!f.timings) return;
+  try {
+    npu.reset();
+    settings.sync_each_operation = false;
+    npu = open_device(settings);
+    show_timings(*npu, f.emulator);
+  } catch (const std::exception& e) {
+    found.problem(std::string("timings: ") + e.what());
+  }
 }
 
 int diagnose(const flags& f) {
@@ -330,7 +446,10 @@ int diagnose(const flags& f) {
   if (cann != nullptr) show_functions(table, *cann, found);
   if (cann == nullptr || cann->problem().empty()) {
     try {
-      if (const auto session = show_machine(table, name, f.device, found)) check(session, f.device, found);
+      if (auto session = show_machine(table, name, f.device, found)) {
+        document()["has_device"] = true;
+        check(std::move(session), f, found);
+      }
     } catch (const std::exception& e) {
       found.problem(e.what());
     }
@@ -342,6 +461,8 @@ int diagnose(const flags& f) {
     else
       found.problem(problem);
   }
+  document()["problems"] = found.problems;
+  document()["emulated"] = f.emulator;
   section out("result");
   for (const std::string& text : found.notes) out.row("note", text);
   for (const std::string& text : found.problems) out.row("problem", text);
@@ -359,12 +480,22 @@ int main(int argc, char** argv) {
     const flags f = parse(argc, argv);
     if (f.help) {
       std::puts(
-          "npu_doctor [--emulator] [--device N]\nPrints what of Ascend's CANN is on this machine and runs a small "
-          "check; exit code 0 if trainer.device=npu can work.");
+          "npu_doctor [--emulator] [--device N] [--timings] [--json FILE]\nPrints what of Ascend's CANN is on this "
+          "machine and compares every kernel of training with the processor's; exit code 0 if trainer.device=npu can "
+          "work.\nnpu_doctor --report FILE.tar.gz [--emulator] [--device N]\nWrites all of it, every operator's "
+          "results, timings and three steps of GRPO into one archive.");
       return 0;
     }
-    return diagnose(f);
+    if (!f.report.empty()) return npu_report::archive({f.report, f.emulator, f.device}).write();
+    const int code = diagnose(f);
+    if (!f.json.empty()) {
+      std::ofstream file(f.json);
+      file << document().dump(1) << '\n';
+      if (!file.flush()) throw file_error("cannot write " + f.json);
+    }
+    return code;
   } catch (const std::exception& e) {
+    std::fflush(stdout);
     std::fprintf(stderr, "npu_doctor: %s\n", e.what());
     return 1;
   }

@@ -1,7 +1,8 @@
 // Compares the operators of an Ascend NPU with the emulator's, through files:
 //   build/bin/npu_golden record DIR                       runs every operator on the emulated machine and writes DIR
 //   build/bin/npu_golden replay DIR                       runs the same on this machine's CANN and compares
-//   build/bin/npu_golden replay DIR --provider emulator   on the emulator, to check the files
+//   build/bin/npu_golden record DIR --provider cann       the other way round: writes what this machine's NPU does
+//   build/bin/npu_golden replay DIR --provider emulator   compares the emulator with what was recorded
 // More: --device N; --report FILE (default DIR/report.json); record: --soc NAME, --cann 80300 (the machine to emulate).
 // Exit code of replay: 0 if every case that could run is within its bound, 1 otherwise.
 #include <algorithm>
@@ -37,7 +38,7 @@ using golden::golden_case;
 using nlohmann::json;
 
 struct settings {
-  std::string command, provider = "cann";
+  std::string command, provider;  ///< cann or emulator
   fs::path folder, report;
   int device = 0;
   ascend::emulated::settings machine;
@@ -74,11 +75,12 @@ settings parse(int argc, char** argv) {
   }
   if (plain.size() != 2 || std::find(commands.begin(), commands.end(), plain[0]) == commands.end())
     throw rlcore::config_error(
-        "usage: npu_golden record DIR [--soc NAME] [--cann 80300], or npu_golden replay DIR [--provider cann|emulator] "
-        "[--device N] [--report FILE]");
+        "usage: npu_golden record DIR or npu_golden replay DIR, with [--provider cann|emulator] [--device N] "
+        "[--report FILE] [--soc NAME] [--cann 80300]");
+  s.command = plain[0];
+  if (s.provider.empty()) s.provider = s.command == "record" ? "emulator" : "cann";
   if (s.provider != "cann" && s.provider != "emulator")
     throw rlcore::config_error("--provider is cann or emulator, not '" + s.provider + "'");
-  s.command = plain[0];
   s.folder = plain[1];
   if (s.report.empty()) s.report = s.folder / "report.json";
   return s;
@@ -109,32 +111,90 @@ std::string text(double x, const char* how = "%.3g") {
   return digits;
 }
 
-int record(const settings& s) {
+/// A queue that starts afresh after the device has failed: it does not work on.
+class restarted_queue {
+ public:
+  restarted_queue(const ascend::calls& table, std::string name, int device)
+      : table_(table), name_(std::move(name)), device_(device) {
+    start();
+  }
+  ascend::queue& operator*() { return *queue_; }
+  const ascend::capabilities& known() const { return known_; }
+  void seen(const ascend::npu_error& e) {
+    if (e.domain == ascend::domain::operators) return;  // refused on the host
+    queue_.reset();
+    session_.reset();
+    start();
+  }
+
+ private:
+  void start() {
+    session_ = ascend::session::open(table_, name_);
+    known_ = session_->known();
+    queue_ = std::make_unique<ascend::queue>(session_, device_, ascend::queue_settings{true, true, false});
+  }
+
+  const ascend::calls& table_;
+  std::string name_;
+  int device_;
+  std::shared_ptr<ascend::session> session_;
+  std::unique_ptr<ascend::queue> queue_;
+  ascend::capabilities known_;
+};
+
+/// The emulator's results, for the inputs of later cases where the machine has none.
+golden::tensors emulated(const settings& s, const golden_case& c) try {
   const ascend::emulator machine(s.machine);
-  const auto session = ascend::session::open(machine.calls(), machine.name());
-  ascend::queue q(session, s.device);
+  ascend::queue q(ascend::session::open(machine.calls(), machine.name()), 0);
+  return golden::runner(q).run(c);
+} catch (const ascend::npu_error&) {
+  return {};
+}
+
+/// An operator that is missing, or that this CANN is too old for, is absent; another one failed.
+const char* verdict_on(const ascend::npu_error& e, const golden_case& c, int cann_version) {
+  const bool missing = dynamic_cast<const ascend::capability_error*>(&e) != nullptr;
+  return missing || cann_version < c.description.value("from_cann", 0) ? "absent" : "error";
+}
+
+template <class P>
+int record(const settings& s, const P& provider) {
+  const std::string name(provider.name());
+  restarted_queue q(ascend::traced_if_asked(provider.calls()), name, s.device);
   fs::create_directories(s.folder);
   std::ofstream list(s.folder / "cases.jsonl");
   std::set<std::string> operators;
-  int count = 0;
+  int count = 0, failed = 0;
   golden::case_set set([&](golden_case& c) {
-    c.results = golden::runner(q).run(c);
-    golden::write(s.folder, c);
-    list << c.description.dump() << '\n';
+    try {
+      c.results = golden::runner(*q).run(c);
+      golden::write(s.folder, c);
+    } catch (const ascend::npu_error& e) {
+      c.description["failure"] = {{"verdict", verdict_on(e, c, q.known().cann_version)}, {"why", e.what()}};
+      ++failed;
+      q.seen(e);
+      c.results = emulated(s, c);
+    }
+    list << c.description.dump() << '\n' << std::flush;  // what was done before a crash stays
     operators.insert(c.description["operator"]);
     ++count;
   });
   set.all();
-  std::ofstream about(s.folder / "about.json");
-  about << json{{"format", 1},
-                {"rlcore", RLCORE_VERSION_STRING},
-                {"modelled", {{"soc", s.machine.soc}, {"cann", s.machine.cann_version}}},
-                {"cases", count}}
-               .dump(2)
-        << '\n';
-  if (!list.flush() || !about.flush()) throw rlcore::file_error("cannot write " + s.folder.string());
-  std::printf("%d cases of %zu operators by the emulator of %s (modelled, no hardware) in %s\n", count,
-              operators.size(), s.machine.soc.c_str(), s.folder.string().c_str());
+  const bool modelled = s.provider == "emulator";
+  json about{{"format", 1}, {"rlcore", RLCORE_VERSION_STRING}, {"cases", count}, {"failed", failed}};
+  if (modelled)
+    about["modelled"] = {{"soc", s.machine.soc}, {"cann", s.machine.cann_version}};
+  else
+    about["machine"] = {{"provider", name}, {"soc", q.known().soc}, {"cann", q.known().cann_version_text}};
+  std::ofstream file(s.folder / "about.json");
+  file << about.dump(2) << '\n';
+  if (!list.flush() || !file.flush()) throw rlcore::file_error("cannot write " + s.folder.string());
+  std::printf("%d cases of %zu operators by %s%s in %s\n", count, operators.size(),
+              modelled ? ("the " + name).c_str() : name.c_str(), modelled ? " (modelled, no hardware)" : "",
+              s.folder.string().c_str());
+  if (failed > 0)
+    std::printf("%d of them without a result: the operator is missing, this CANN is too old for it, or it failed\n",
+                failed);
   return 0;
 }
 
@@ -197,35 +257,30 @@ struct verdicts {
 
 template <class P>
 int replay(const settings& s, const P& provider) {
-  const ascend::calls& table = ascend::traced_if_asked(provider.calls());
   const std::string name(provider.name());
-  const ascend::queue_settings how{true, true, false};  // an error is the operator's own
-  auto session = ascend::session::open(table, name);
-  const ascend::capabilities known = session->known();
-  auto q = std::make_unique<ascend::queue>(session, s.device, how);
+  restarted_queue q(ascend::traced_if_asked(provider.calls()), name, s.device);
   verdicts all;
   const std::vector<json> lines = read_lines(s.folder / "cases.jsonl");
   for (const json& line : lines) {
+    if (line.contains("failure")) {
+      const json& f = line["failure"];
+      all.refuse({line, {}, {}}, f.at("verdict"), "where it was recorded: " + f.at("why").get<std::string>());
+      continue;
+    }
     const golden_case c = golden::read(s.folder, line);
     try {
       all.see(c, golden::runner(*q).run(c));
-    } catch (const ascend::capability_error& e) {
-      all.refuse(c, "absent", e.what());
     } catch (const ascend::npu_error& e) {
-      all.refuse(c, "error", e.what());
-      if (e.domain == ascend::domain::operators) continue;  // refused on the host
-      q.reset();                                            // the device does not work on after a failure
-      session.reset();
-      session = ascend::session::open(table, name);
-      q = std::make_unique<ascend::queue>(session, s.device, how);
+      all.refuse(c, verdict_on(e, c, q.known().cann_version), e.what());
+      q.seen(e);
     }
   }
   print_table(all.rows);
   const json report{{"format", 1},
                     {"rlcore", RLCORE_VERSION_STRING},
                     {"provider", name},
-                    {"soc", known.soc},
-                    {"cann", known.cann_version_text},
+                    {"soc", q.known().soc},
+                    {"cann", q.known().cann_version_text},
                     {"passed", all.passed},
                     {"failed", all.failed},
                     {"absent", all.absent},
@@ -233,7 +288,7 @@ int replay(const settings& s, const P& provider) {
   std::ofstream file(s.report);
   file << report.dump(1) << '\n';
   if (!file.flush()) throw rlcore::file_error("cannot write " + s.report.string());
-  std::printf("\n%s%s: %d outputs within their bounds, %d not, %d cases of operators that are not there\nreport: %s\n",
+  std::printf("\n%s%s: %d outputs within their bounds, %d not, %d cases that this CANN lacks\nreport: %s\n",
               name.c_str(), s.provider == "emulator" ? " (modelled, no hardware)" : "", all.passed, all.failed,
               all.absent, s.report.string().c_str());
   return all.failed == 0 && all.passed > 0 ? 0 : 1;
@@ -244,9 +299,10 @@ int replay(const settings& s, const P& provider) {
 int main(int argc, char** argv) {
   try {
     const settings s = parse(argc, argv);
-    if (s.command == "record") return record(s);
-    if (s.provider == "emulator") return replay(s, ascend::emulator(s.machine));
-    return replay(s, ascend::dynamic_provider());
+    const auto run = [&](const auto& provider) {
+      return s.command == "record" ? record(s, provider) : replay(s, provider);
+    };
+    return s.provider == "emulator" ? run(ascend::emulator(s.machine)) : run(ascend::dynamic_provider());
   } catch (const std::exception& e) {
     std::fprintf(stderr, "npu_golden: %s\n", e.what());
     return 2;

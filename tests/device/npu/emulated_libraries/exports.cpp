@@ -32,4 +32,9 @@ __attribute__((constructor)) static void connect() {
   rlcore_to_##name##GetWorkspaceSize = reinterpret_cast<void*>(table.name.plan); \
   rlcore_to_##name = reinterpret_cast<void*>(table.name.run);
 #include RLCORE_LIST
+#if defined(RLCORE_FAULTY)
+  rlcore_to_aclnnRmsNormGradGetWorkspaceSize = reinterpret_cast<void*>(+[] { return 561003; });
+  rlcore_to_aclnnExpGetWorkspaceSize = reinterpret_cast<void*>(table.aclnnSigmoid.plan);
+  rlcore_to_aclnnExp = reinterpret_cast<void*>(table.aclnnSigmoid.run);
+#endif
 }
