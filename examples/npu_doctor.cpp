@@ -3,6 +3,7 @@
 //   build/bin/npu_doctor --device 1    checks this device instead of 0
 //   build/bin/npu_doctor --emulator    the same on the emulated machine
 //   build/bin/npu_doctor --report FILE.tar.gz   all that is to be known of this machine, in one archive (docs/npu.md)
+//   build/bin/npu_doctor --rules       what CANN accepts of its operators, docs/npu_operators.md
 // More: --timings, --json FILE (what is printed, for programs).
 #include <algorithm>
 #include <cstdint>
@@ -28,6 +29,7 @@
 #include "rlcore/device/npu/emulator/runtime.hpp"
 #include "rlcore/device/npu/loader/driver.hpp"
 #include "rlcore/device/npu/queue.hpp"
+#include "rlcore/device/npu/rules/page.hpp"
 #include "rlcore/device/open_device.hpp"
 
 namespace {
@@ -73,7 +75,7 @@ struct findings {
 };
 
 struct flags {
-  bool emulator = false, help = false, timings = false;
+  bool emulator = false, help = false, timings = false, rules = false;
   int device = 0;
   std::string json, report;
 };
@@ -88,6 +90,8 @@ flags parse(int argc, char** argv) {
     };
     if (a == "--emulator") {
       f.emulator = true;
+    } else if (a == "--rules") {
+      f.rules = true;
     } else if (a == "--timings") {
       f.timings = true;
     } else if (a == "--json") {
@@ -104,9 +108,10 @@ flags parse(int argc, char** argv) {
       f.device = static_cast<int>(n);
       ++i;
     } else {
-      const std::vector<std::string> known = {"--emulator", "--device", "--timings", "--json", "--report", "--help"};
+      const std::vector<std::string> known = {"--emulator", "--device", "--timings", "--rules",
+                                              "--json",     "--report", "--help"};
       throw config_error("unknown argument '" + std::string(a) + "'" + did_you_mean(a, known) +
-                         "; expected --emulator, --device N, --timings, --json FILE, --report FILE or --help");
+                         "; expected --emulator, --device N, --timings, --rules, --json FILE, --report FILE or --help");
     }
   }
   if (!f.report.empty() && (f.timings || !f.json.empty()))
@@ -483,7 +488,12 @@ int main(int argc, char** argv) {
           "npu_doctor [--emulator] [--device N] [--timings] [--json FILE]\nPrints what of Ascend's CANN is on this "
           "machine and compares every kernel of training with the processor's; exit code 0 if trainer.device=npu can "
           "work.\nnpu_doctor --report FILE.tar.gz [--emulator] [--device N]\nWrites all of it, every operator's "
-          "results, timings and three steps of GRPO into one archive.");
+          "results, timings and three steps of GRPO into one archive.\nnpu_doctor --rules\nPrints what CANN accepts of "
+          "its operators, as docs/npu_operators.md.");
+      return 0;
+    }
+    if (f.rules) {
+      std::fputs(ascend::rules::page().c_str(), stdout);
       return 0;
     }
     if (!f.report.empty()) return npu_report::archive({f.report, f.emulator, f.device}).write();

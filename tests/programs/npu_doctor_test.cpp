@@ -182,10 +182,11 @@ TEST(npu_doctor, what_it_does_not_know_it_refuses) {
   EXPECT_EQ(r.out, "");
   EXPECT_EQ(r.err,
             "npu_doctor: unknown argument '--emulater' (did you mean '--emulator'?); expected --emulator, --device "
-            "N, --timings, --json FILE, --report FILE or --help\n");
+            "N, --timings, --rules, --json FILE, --report FILE or --help\n");
   EXPECT_EQ(doctor({"--device"}).err, "npu_doctor: --device expects the number of a device\n");
   EXPECT_EQ(doctor({"--device", "x1"}).code, 1);
   EXPECT_EQ(doctor({"--help"}).code, 0);
+  EXPECT_NE(doctor({"--rules"}).out.find("## aclnnMatmul"), std::string::npos);
   EXPECT_EQ(doctor({"--json"}).err, "npu_doctor: --json expects the name of a file\n");
   const auto nowhere = doctor({"--emulator", "--json", "/nowhere/doctor.json"});
   EXPECT_EQ(nowhere.code, 1);
