@@ -105,10 +105,10 @@ class installation {
     std::string names;
     std::size_t count = 0;
     for (const missing_symbol& m : symbols_.missing())
-      if (m.required && count++ < 12) names += (names.empty() ? "" : ", ") + m.name;
+      if (m.need == feature::every_run && count++ < 12) names += (names.empty() ? "" : ", ") + m.name;
     if (count == 0) return {};
     if (count > 12) names += ", and " + std::to_string(count - 12) + " more";
-    return "npu: the CANN of " + found(runtime_) + " lacks " + names + "; CANN 8.1 to 9.1 have them";
+    return lack_text("the CANN of " + found(runtime_), names, feature::every_run) + "; CANN 8.1 to 9.1 have them";
   }
 
   search_path where_;
