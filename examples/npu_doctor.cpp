@@ -21,6 +21,7 @@
 #include "rlcore/device/npu/emulator/runtime.hpp"
 #include "rlcore/device/npu/loader/driver.hpp"
 #include "rlcore/device/npu/queue.hpp"
+#include "rlcore/device/npu/soc.hpp"
 
 namespace {
 
@@ -228,6 +229,9 @@ std::shared_ptr<ascend::session> show_machine(const ascend::calls& table, const 
   const auto known = [](const std::string& text) { return text.empty() ? "unknown" : text; };
   out.row("CANN", known(session->known().cann_version_text));
   out.row("SoC", known(session->known().soc));
+  if (const std::string& soc = session->known().soc; ascend::family_of(soc) == ascend::soc_family::unknown)
+    found.note("whether the SoC " + known(soc) +
+               " is an Atlas A2 or A3 is not known: no other runs rlcore's operators");
   out.row("devices", std::to_string(session->device_count()));
   if (session->known().cann_version != 0 && session->known().cann_version < 80100)
     found.problem("this CANN is older than 8.1: install a newer one");

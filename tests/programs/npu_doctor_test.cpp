@@ -79,6 +79,14 @@ TEST(npu_doctor, a_feature_does_without_its_functions) {
   EXPECT_THAT(r.out, Not(HasSubstr("every run needs")));
 }
 
+TEST(npu_doctor, a_chip_of_another_family) {
+  const auto r = with_libraries("310p");
+  EXPECT_EQ(r.code, 1);
+  EXPECT_THAT(r.out,
+              HasSubstr("problem                     Ascend310P3 does not have the kernels of rlcore's operators"));
+  EXPECT_THAT(with_libraries("least").out, HasSubstr("whether the SoC unknown is an Atlas A2 or A3 is not known"));
+}
+
 TEST(npu_doctor, the_driver_is_missing) {
   const auto r = with_libraries("driver");
   EXPECT_EQ(r.code, 1);

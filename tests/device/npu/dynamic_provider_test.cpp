@@ -110,6 +110,13 @@ TEST(dynamic_provider_test, what_no_run_needs_may_be_missing) {
   EXPECT_NO_THROW(dynamic_provider(std::vector<std::string>{sample("least")}));
 }
 
+TEST(dynamic_provider_test, a_chip_of_another_family_is_refused_when_its_cann_is_loaded) {
+  const installation i = in("310p");
+  EXPECT_EQ(i.problem(), ascend::soc_problem("Ascend310P3"));
+  EXPECT_THAT(i.problem(), testing::StartsWith("npu: Ascend310P3 "));
+  EXPECT_THROW(dynamic_provider(std::vector<std::string>{sample("310p")}), device_error);
+}
+
 TEST(dynamic_provider_test, what_is_wrong_is_said_in_one_line) {
   EXPECT_EQ(in("nowhere").problem(), "npu: no CANN: neither libacl_rt.so nor libascendcl.so is in " +
                                          sample("nowhere") + ", where RLCORE_CANN_LIB_DIR points");

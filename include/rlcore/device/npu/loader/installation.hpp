@@ -9,6 +9,7 @@
 
 #include "rlcore/device/npu/loader/symbols.hpp"
 #include "rlcore/device/npu/session.hpp"
+#include "rlcore/device/npu/soc.hpp"
 
 RLCORE_BEGIN
 namespace ascend {
@@ -30,7 +31,9 @@ class installation {
         collectives_(open("collectives", {"libhccl.so", "libhcomm.so"}, where, RTLD_LAZY | RTLD_LOCAL)),
         symbols_(runtime_, meta_, operators_, collectives_),
         problem_(find_problem()) {
-    if (problem_.empty()) known_ = ask_capabilities(table());
+    if (!problem_.empty()) return;
+    known_ = ask_capabilities(table());
+    problem_ = soc_problem(known_.soc);
   }
 
   const calls& table() const noexcept { return symbols_.table(); }
