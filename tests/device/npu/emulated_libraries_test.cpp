@@ -129,6 +129,7 @@ std::vector<float> training_step(npu& d) {
 template <class P>
 outcome run(const P& provider) {
   outcome result;
+  (void)provider.calls().rt.aclGetRecentErrMsg();  // of other tests, which the log would show
   const ascend::calls& table = ascend::call_log::instance().start(
       provider.calls(), [&](std::string_view line) { result.calls.emplace_back(line); });
   try {

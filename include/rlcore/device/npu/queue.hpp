@@ -189,7 +189,8 @@ class queue {
       try {
         grow(static_cast<std::size_t>(bytes));
       } catch (...) {  // the second phase would have freed it
-        if (table().nn.aclSetAclOpExecutorRepeatable(executor) == 0) (void)table().nn.aclDestroyAclOpExecutor(executor);
+        if (!ignore(table(), table().nn.aclSetAclOpExecutorRepeatable(executor)))
+          ignore(table(), table().nn.aclDestroyAclOpExecutor(executor));
         throw;
       }
     }

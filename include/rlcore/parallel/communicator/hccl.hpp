@@ -217,8 +217,11 @@ class hccl_rank : public typed_collectives<hccl_rank> {
         continue;
       }
       int error = 0;
-      if (comm().HcclGetCommAsyncError(communicator_, &error) == 0 && error != 0) {
-        if (queue_.stream().idle()) break;  // this collective had ended before
+      if (!ascend::ignore(queue_.table(), comm().HcclGetCommAsyncError(communicator_, &error)) && error != 0) {
+        if (queue_.stream().idle()) {  // this collective had ended before
+          ascend::drop_messages(queue_.table());
+          break;
+        }
         fail(collective, text(collective, error));
       }
       if (slept > deadline_)
