@@ -30,6 +30,7 @@
 #include "rlcore/device/npu/loader/driver.hpp"
 #include "rlcore/device/npu/queue.hpp"
 #include "rlcore/device/npu/rules/page.hpp"
+#include "rlcore/device/npu/soc.hpp"
 #include "rlcore/device/open_device.hpp"
 
 namespace {
@@ -178,11 +179,14 @@ std::string_view composition(std::string_view name) {
   return {};
 }
 
+/// Of the functions that are called: those of every run, and those of single features.
 struct counts {
-  int required = 0, required_total = 0, optional = 0, optional_total = 0;
-  void see(std::string_view need, bool there) {
-    (need == "required" ? required_total : optional_total) += 1;
-    if (there) (need == "required" ? required : optional) += 1;
+  int required = 0, required_total = 0, others = 0, others_total = 0;
+  void see(ascend::feature need, bool there) {
+    if (need == ascend::feature::later) return;
+    const bool every_run = need == ascend::feature::every_run;
+    (every_run ? required_total : others_total) += 1;
+    if (there) (every_run ? required : others) += 1;
   }
 };
 struct function_counts {
@@ -191,16 +195,17 @@ struct function_counts {
 
 function_counts count(const ascend::calls& t) {
   function_counts n;
-#define RLCORE_NPU_CALL(name, need, result, parameters) n.runtime.see(#need, t.rt.name != nullptr);
+#define RLCORE_NPU_CALL(name, need, result, parameters) n.runtime.see(ascend::feature::need, t.rt.name != nullptr);
 #include "rlcore/device/npu/abi/runtime.inc"
 #undef RLCORE_NPU_CALL
-#define RLCORE_NPU_CALL(name, need, result, parameters) n.meta.see(#need, t.nn.name != nullptr);
+#define RLCORE_NPU_CALL(name, need, result, parameters) n.meta.see(ascend::feature::need, t.nn.name != nullptr);
 #include "rlcore/device/npu/abi/meta.inc"
 #undef RLCORE_NPU_CALL
-#define RLCORE_NPU_OPERATOR(name, need, ...) n.operators.see(#need, static_cast<bool>(t.op.name));
+#define RLCORE_NPU_OPERATOR(name, need, ...) n.operators.see(ascend::feature::need, static_cast<bool>(t.op.name));
 #include "rlcore/device/npu/abi/operators.inc"
 #undef RLCORE_NPU_OPERATOR
-#define RLCORE_NPU_CALL(name, need, result, parameters) n.collectives.see(#need, t.comm.name != nullptr);
+#define RLCORE_NPU_CALL(name, need, result, parameters) \
+  n.collectives.see(ascend::feature::need, t.comm.name != nullptr);
 #include "rlcore/device/npu/abi/collectives.inc"
 #undef RLCORE_NPU_CALL
   return n;
@@ -226,8 +231,8 @@ void show_functions(const ascend::calls& table, const ascend::installation& cann
   const function_counts n = count(table);
   const auto line = [&out](const char* label, const counts& c) {
     char text[96];
-    std::snprintf(text, sizeof text, "%3d of %3d required, %2d of %2d optional", c.required, c.required_total,
-                  c.optional, c.optional_total);
+    std::snprintf(text, sizeof text, "%2d of %2d of every run, %2d of %2d others", c.required, c.required_total,
+                  c.others, c.others_total);
     out.row(label, text);
   };
   line("runtime", n.runtime);
@@ -235,14 +240,17 @@ void show_functions(const ascend::calls& table, const ascend::installation& cann
   line("operators", n.operators);
   line("collectives", n.collectives);
   for (const ascend::missing_symbol& m : cann.symbols().missing()) {
-    if (!m.group_loaded) continue;
+    if (!m.group_loaded || m.need == ascend::feature::later) continue;
     const std::string_view how = composition(m.name);
-    out.row(m.name, m.required    ? "missing, required"
-                    : how.empty() ? "missing, not needed"
-                                  : "missing, composed of " + std::string(how));
+    out.row(m.name, how.empty() ? "missing, needed by " + std::string(name_of(m.need))
+                                : "missing, composed of " + std::string(how));
   }
-  if (cann.problem().empty() && !cann.symbols().missing_collectives().empty())
-    found.note(std::to_string(cann.symbols().missing_collectives().size()) +
+  if (!cann.problem().empty()) return;
+  for (const ascend::feature f : {ascend::feature::generation, ascend::feature::training})
+    if (const std::string names = missing_functions(table, f); !names.empty())
+      found.note(lack_text("this CANN", names, f).substr(5));
+  if (n.collectives.others < n.collectives.others_total)
+    found.note(std::to_string(n.collectives.others_total - n.collectives.others) +
                " functions of HCCL are missing: one device works, several together do not");
 }
 
@@ -254,6 +262,9 @@ std::shared_ptr<ascend::session> show_machine(const ascend::calls& table, const 
   const auto known = [](const std::string& text) { return text.empty() ? "unknown" : text; };
   out.row("CANN", known(session->known().cann_version_text));
   out.row("SoC", known(session->known().soc));
+  if (const std::string& soc = session->known().soc; ascend::family_of(soc) == ascend::soc_family::unknown)
+    found.note("whether the SoC " + known(soc) +
+               " is an Atlas A2 or A3 is not known: no other runs rlcore's operators");
   out.row("devices", std::to_string(session->device_count()));
   if (session->known().cann_version != 0 && session->known().cann_version < 80100)
     found.problem("this CANN is older than 8.1: install a newer one");

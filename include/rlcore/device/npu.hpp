@@ -11,18 +11,19 @@
 #include <utility>
 
 #include "rlcore/device/device.hpp"
+#include "rlcore/device/npu/abi/feature.hpp"
 #include "rlcore/device/npu/kernels/attention.hpp"
 #include "rlcore/device/npu/kernels/linear.hpp"
 #include "rlcore/device/npu/kernels/log_prob.hpp"
 #include "rlcore/device/npu/kernels/norm.hpp"
 #include "rlcore/device/npu/kernels/optimizer.hpp"
-#include "rlcore/device/npu/kernels/required.hpp"
 #include "rlcore/device/npu/kernels/rope.hpp"
 #include "rlcore/device/npu/kernels/rows.hpp"
 #include "rlcore/device/npu/kernels/sampling.hpp"
 #include "rlcore/device/npu/kernels/swiglu.hpp"
 #include "rlcore/device/npu/npu_settings.hpp"
 #include "rlcore/device/npu/provider.hpp"
+#include "rlcore/device/npu/soc.hpp"
 #include "rlcore/device/npu/trace.hpp"
 
 RLCORE_BEGIN
@@ -37,8 +38,9 @@ class npu {
  public:
   static constexpr bool host_readable = false;
 
-  /// Throws npu_error if there is no such device, and capability_error if the provider lacks required operators. The
-  /// environment variable RLCORE_NPU_TRACE names a file to log every call to.
+  /// Throws npu_error if there is no such device, device_error if its chip is of another family, and capability_error
+  /// if the provider lacks operators that every run needs; others are missed at their first use. The environment
+  /// variable RLCORE_NPU_TRACE names a file to log every call to.
   template <ascend::provider P>
   explicit npu(const P& provider, npu_settings settings = {})
       : npu(ascend::session::open(ascend::traced_if_asked(provider.calls()), std::string(provider.name())), settings) {}
@@ -211,9 +213,12 @@ class npu {
     return {s.deterministic, s.sync_each_operation, s.exact_memory};
   }
   static std::shared_ptr<ascend::session> checked(std::shared_ptr<ascend::session> session) {
-    if (const std::string names = ascend::kernels::missing_operators(session->table()); !names.empty())
-      throw ascend::capability_error("npu: " + session->provider() + " lacks required operators: " + names,
-                                     ascend::domain::operators, names.substr(0, names.find(',')));
+    if (const std::string problem = ascend::soc_problem(session->known().soc); !problem.empty())
+      throw device_error(problem);
+    constexpr auto needed = ascend::feature::every_run;
+    if (const std::string names = ascend::missing_functions(session->table(), needed); !names.empty())
+      throw ascend::capability_error(ascend::lack_text(session->provider(), names, needed), ascend::domain::operators,
+                                     names.substr(0, names.find(',')));
     return session;
   }
   /// This device's own layout of the states.

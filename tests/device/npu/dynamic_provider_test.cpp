@@ -23,10 +23,10 @@ using testing::Not;
 std::string sample(const std::string& name) { return std::string(RLCORE_CANN_SAMPLES_DIR) + "/" + name; }
 installation in(const std::string& name) { return installation({false, {sample(name)}}); }
 
-std::vector<std::string> names(const std::vector<ascend::missing_symbol>& missing, bool required) {
+std::vector<std::string> names(const std::vector<ascend::missing_symbol>& missing, ascend::feature need) {
   std::vector<std::string> found;
   for (const auto& m : missing)
-    if (m.required == required) found.push_back(m.name);
+    if (m.need == need) found.push_back(m.name);
   return found;
 }
 
@@ -83,19 +83,38 @@ TEST(dynamic_provider_test, functions_may_lie_in_any_library_of_their_group) {
   EXPECT_THAT(i.symbols().missing_collectives(), Not(IsEmpty()));
 }
 
-TEST(dynamic_provider_test, missing_functions_are_one_error_and_optional_ones_are_none) {
+TEST(dynamic_provider_test, functions_of_every_run_that_are_missing_are_one_error) {
   const installation i = in("few");
   EXPECT_THAT(i.problem(), testing::StartsWith("npu: the CANN of " + sample("few") +
                                                "/libascendcl.so lacks "
-                                               "aclnnMatmul, aclnnBatchMatMul, aclnnSub, "));
-  EXPECT_THAT(i.problem(), HasSubstr(" more; CANN 8.1 to 9.1 have them"));
+                                               "aclnnMatmul, aclnnSub, aclnnMul, "));
+  EXPECT_THAT(i.problem(), HasSubstr(" more, which every run needs; CANN 8.1 to 9.1 have them"));
   EXPECT_THAT(i.problem(), Not(HasSubstr("\n")));
   EXPECT_TRUE(i.table().op.aclnnAdd);
   EXPECT_FALSE(i.table().op.aclnnMatmul) << "its first phase is missing";
   EXPECT_EQ(i.table().op.aclnnMatmul.run, nullptr) << "half an operator is none";
-  EXPECT_THAT(names(i.symbols().missing(), false), testing::Contains("aclnnSwiGlu"));
-  EXPECT_THAT(names(i.symbols().missing(), true), Not(testing::Contains("aclnnSwiGlu")));
+  EXPECT_THAT(names(i.symbols().missing(), ascend::feature::fused), testing::Contains("aclnnSwiGlu"));
+  EXPECT_THAT(names(i.symbols().missing(), ascend::feature::every_run), Not(testing::Contains("aclnnSort")));
   EXPECT_THROW(dynamic_provider(std::vector<std::string>{sample("few")}), device_error);
+}
+
+TEST(dynamic_provider_test, what_no_run_needs_may_be_missing) {
+  const installation i = in("least");
+  EXPECT_EQ(i.problem(), "");
+  EXPECT_EQ(i.table().rt.aclrtMemset, nullptr) << "nothing calls it";
+  EXPECT_EQ(i.table().nn.aclnnInit, nullptr);
+  EXPECT_FALSE(i.table().op.aclnnSort);
+  EXPECT_TRUE(i.table().op.aclnnMatmul);
+  EXPECT_THAT(names(i.symbols().missing(), ascend::feature::generation), testing::Contains("aclnnSort"));
+  EXPECT_THAT(names(i.symbols().missing(), ascend::feature::every_run), IsEmpty());
+  EXPECT_NO_THROW(dynamic_provider(std::vector<std::string>{sample("least")}));
+}
+
+TEST(dynamic_provider_test, a_chip_of_another_family_is_refused_when_its_cann_is_loaded) {
+  const installation i = in("310p");
+  EXPECT_EQ(i.problem(), ascend::soc_problem("Ascend310P3"));
+  EXPECT_THAT(i.problem(), testing::StartsWith("npu: Ascend310P3 "));
+  EXPECT_THROW(dynamic_provider(std::vector<std::string>{sample("310p")}), device_error);
 }
 
 TEST(dynamic_provider_test, what_is_wrong_is_said_in_one_line) {

@@ -17,14 +17,37 @@ TEST(npu_device, says_what_it_is) {
   EXPECT_FALSE(on->batch_invariant());
 }
 
-TEST(npu_device, lacks_of_required_operators_are_told_at_once) {
+TEST(npu_device, lacks_of_what_every_run_needs_are_told_at_once) {
   try {
-    emulated_npu on(compute::bfloat16,
-                    [](ascend::operator_calls& op) { op.aclnnMatmul.plan = nullptr, op.aclnnSort.run = nullptr; });
+    emulated_npu on(compute::bfloat16, [](ascend::operator_calls& op) {
+      op.aclnnMatmul.plan = nullptr, op.aclnnExp.run = nullptr, op.aclnnSort.run = nullptr;
+    });
     FAIL() << "nothing was thrown";
   } catch (const ascend::capability_error& e) {
-    EXPECT_STREQ(e.what(), "npu: emulator lacks required operators: aclnnMatmul, aclnnSort");
+    EXPECT_STREQ(e.what(), "npu: emulator lacks aclnnMatmul, aclnnExp, which every run needs");
+    EXPECT_EQ(e.call, "aclnnMatmul");
   }
+}
+
+TEST(npu_device, without_an_operator_of_generation_all_else_works) {
+  emulated_npu on(compute::bfloat16, [](ascend::operator_calls& op) {
+    op.aclnnSort = {"aclnnSort", nullptr, nullptr};
+  });
+  auto logits = put(*on, floats{1, 3, 2, 0});
+  auto tokens = room<std::int32_t>(*on, 1);
+  auto uniform = put(*on, std::vector<double>{0.5});
+  sampling_arguments how;
+  on->sample(how, logits, 1, 4, uniform, tokens);
+  how.top_k = 2;
+  try {
+    on->sample(how, logits, 1, 4, uniform, tokens);
+    FAIL() << "nothing was thrown";
+  } catch (const ascend::capability_error& e) {
+    EXPECT_STREQ(e.what(),
+                 "npu: emulator lacks aclnnSort, which generation needs; npu_doctor lists what else is missing");
+  }
+  on->scale(logits, 2, 4);
+  EXPECT_EQ(logits.back(), (floats{2, 6, 4, 0}));
 }
 
 TEST(npu_device, knows_what_is_left_of_its_memory) {

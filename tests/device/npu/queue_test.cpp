@@ -100,8 +100,18 @@ TEST_F(queue_test, a_missing_operator_is_named) {
     FAIL();
   } catch (const ascend::capability_error& e) {
     EXPECT_EQ(e.call, "aclnnSwiGlu");
-    EXPECT_THAT(e.what(), HasSubstr("scripted lacks the operator aclnnSwiGlu"));
+    EXPECT_THAT(e.what(), HasSubstr("npu: scripted lacks aclnnSwiGlu, which a fused kernel needs; "));
   }
+}
+
+TEST_F(queue_test, a_missing_operator_comes_with_the_feature_that_needs_it) {
+  const auto a = q.take<float>(6);
+  const auto ids = q.take<std::int64_t>(6);
+  EXPECT_EQ(thrown_by([&] {
+              q.run(table.op.aclnnSort, q.tensor(a.data(), {6}), true, 0, true, q.tensor(a.data(), {6}),
+                    q.tensor(ids.data(), {6}));
+            }),
+            "npu: scripted lacks aclnnSort, which generation needs; npu_doctor lists what else is missing");
 }
 
 TEST_F(queue_test, an_executor_that_gets_no_workspace_is_destroyed) {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "rlcore/device/npu/allocator.hpp"
 #include "rlcore/device/npu/emulator/runtime.hpp"
 #include "rlcore/device/npu/event.hpp"
 #include "rlcore/device/npu/pinned_buffer.hpp"
@@ -86,8 +87,10 @@ TEST_F(session_test, a_runtime_that_does_not_start_says_why) {
   state().returns.clear();
   state().returns["aclrtGetDeviceCount"] = 507899;
   state().message = "  drv\n\tfailed ";
-  EXPECT_THAT(thrown_by([&] { open(); }),
-              testing::StartsWith("npu: aclrtGetDeviceCount returned 507899 (failure of the driver): drv failed; "));
+  EXPECT_THAT(
+      thrown_by([&] { open(); }),
+      testing::StartsWith("npu: aclrtGetDeviceCount returned 507899 (failure of the driver): drv failed (latest "
+                          "first); "));
   EXPECT_EQ(state().count("aclFinalize"), 1) << "what was initialised before the failure";
 }
 
@@ -210,8 +213,76 @@ TEST(codes_test, numbers_are_listed_once_and_in_order) {
       EXPECT_TRUE(i == 0 || codes[i - 1].number < codes[i].number) << codes[i].number;
     }
   EXPECT_EQ(ascend::describe(ascend::domain::collectives, 9).name, "timeout");
+  EXPECT_EQ(ascend::describe(ascend::domain::collectives, 24).name, "out of memory");
+  for (const int newer : {23, 1041})
+    EXPECT_NE(ascend::describe(ascend::domain::collectives, newer).name, "unknown code") << newer;
   EXPECT_EQ(ascend::describe(ascend::domain::runtime, 9).name, "unknown code");
   EXPECT_EQ(ascend::describe(ascend::domain::operators, 561003).name, "the operator's kernel was not found");
+}
+
+TEST(emulated_messages, stay_until_they_are_read_the_latest_first) {
+  ascend::emulated::configure({});
+  ascend::runtime_calls rt;
+  ascend::emulated::fill(rt);
+  ASSERT_EQ(rt.aclInit(nullptr), 0);
+  (void)rt.aclGetRecentErrMsg();
+  EXPECT_NE(rt.aclrtSetDevice(99), 0);
+  EXPECT_EQ(rt.aclrtSetDevice(0), 0) << "takes no message away";
+  EXPECT_NE(rt.aclrtResetDevice(98), 0);
+  EXPECT_THAT(rt.aclGetRecentErrMsg(),
+              testing::StartsWith("aclrtResetDevice: no device 98\naclrtSetDevice: no device 99;"));
+  EXPECT_EQ(rt.aclGetRecentErrMsg(), nullptr);
+  for (int i = 0; i < 1000; ++i) (void)rt.aclrtSetDevice(99);
+  EXPECT_LE(std::string(rt.aclGetRecentErrMsg()).size(), 4096U);
+  EXPECT_EQ(rt.aclrtResetDevice(0), 0);
+  EXPECT_EQ(rt.aclFinalize(), 0);
+}
+
+TEST(emulated_messages, of_ignored_failures_are_not_told_with_later_ones) {
+  ascend::emulated::configure({});
+  static const ascend::calls table = [] {
+    using ascend::emulated::fail;
+    ascend::calls t;
+    ascend::emulated::fill(t.rt);
+    t.rt.aclrtSetStreamFailureMode = [](ascend::aclrtStream, ascend::failure_mode) { return fail(207000, "no mode"); };
+    t.rt.aclrtGetMemInfo = [](ascend::memory_kind, std::size_t*, std::size_t*) { return fail(107000, "no info"); };
+    t.rt.aclrtDestroyEvent = [](ascend::aclrtEvent e) {
+      return ascend::emulated::aclrtDestroyEvent(e) + fail(507899, "no end");
+    };
+    return t;
+  }();
+  ASSERT_EQ(table.rt.aclInit(nullptr), 0);
+  EXPECT_NE(table.rt.aclrtSetDevice(99), 0) << "another part of the process leaves a message";
+  {
+    const auto s = session::open(table, "emulator");  // and is told that it was initialised before
+    const auto expect_one = [&](const char* after) {
+      const std::string text = thrown_by([&] { device_handle(s, 9); });
+      EXPECT_THAT(text, HasSubstr("(invalid device): aclrtSetDevice: no device 9; there are ")) << after;
+      EXPECT_THAT(text, testing::Not(HasSubstr("latest first"))) << after;
+    };
+    expect_one("aclInit");
+    const device_handle zero(s, 0);
+    expect_one("a thread without a context");
+    { const ascend::stream stream(zero); }
+    expect_one("a stream without a mode");
+    { const ascend::event event(zero); }
+    expect_one("an event that was not destroyed");
+    EXPECT_EQ(s->first_loss(), "aclrtDestroyEvent returned 507899");
+    EXPECT_EQ(ascend::allocator::of(zero)->available(), std::nullopt);
+    expect_one("memory of unknown size");
+    std::thread([&] {
+      { const auto guard = zero.enter(); }
+      expect_one("another thread");
+    }).join();
+  }
+  EXPECT_EQ(table.rt.aclFinalize(), 0);
+}
+
+TEST_F(session_test, several_messages_are_told_as_such) {
+  state().returns["aclrtGetDeviceCount"] = 507000;
+  state().message = "later\nbefore\n";
+  EXPECT_EQ(thrown_by([&] { open(); }),
+            "npu: aclrtGetDeviceCount returned 507000 (internal error of the runtime): later before (latest first)");
 }
 
 TEST(codes_test, messages_have_one_line) {

@@ -132,7 +132,8 @@ class allocator {
   std::optional<std::size_t> available() const {
     std::size_t left = 0, total = 0;
     const auto guard = device_.enter();
-    if (device_.table().rt.aclrtGetMemInfo(memory_kind::hbm, &left, &total) != 0) return std::nullopt;
+    if (ignore(device_.table(), device_.table().rt.aclrtGetMemInfo(memory_kind::hbm, &left, &total)))
+      return std::nullopt;
     const usage now = statistics();
     return left + now.reserved - now.in_use;
   }
@@ -260,11 +261,15 @@ class allocator {
     ++usage_.mallocs;
     aclError status = table.rt.aclrtMalloc(&base, size, memory_policy::huge_first);
     if (is_full(status)) {
+      drop_messages(table);
       give_back_cache();
       if (!exact) size = need;
       ++usage_.mallocs;
       status = table.rt.aclrtMalloc(&base, size, memory_policy::huge_first);
-      if (is_full(status)) throw npu_error(full(bytes), domain::runtime, 207001, "aclrtMalloc");
+      if (is_full(status)) {
+        drop_messages(table);
+        throw npu_error(full(bytes), domain::runtime, 207001, "aclrtMalloc");
+      }
     }
     check(table, status, "aclrtMalloc", " of " + memory_text(size));
     block* b = new_block();
@@ -285,7 +290,7 @@ class allocator {
                        " asked for while " + memory_text(usage_.in_use) + " are in use";
     if (usage_.reserved > usage_.in_use)
       line += " and " + memory_text(usage_.reserved - usage_.in_use) + " lie between them";
-    if (device_.table().rt.aclrtGetMemInfo(memory_kind::hbm, &available, &total) == 0)
+    if (!ignore(device_.table(), device_.table().rt.aclrtGetMemInfo(memory_kind::hbm, &available, &total)))
       line += "; the device has " + memory_text(available) + " of " + memory_text(total) + " left";
     return line + " (aclrtMalloc: 207001); smaller micro-batches need less";
   }

@@ -97,7 +97,7 @@ class argument {
     return *this;
   }
   ~argument() {
-    if (object_ != nullptr) (void)(table_->nn.*Destroy)(object_);
+    if (object_ != nullptr) ignore(*table_, (table_->nn.*Destroy)(object_));
   }
   operator Object*() const noexcept { return object_; }
   /// The object is somebody else's from now on.

@@ -124,6 +124,9 @@ inline constexpr code hccl_codes[] = {
     {20, "try again", ""},
     {21, "failure at a remote rank", ""},
     {22, "suspending", ""},
+    {23, "an operation cannot be tried again", ""},
+    {24, "out of memory", ""},
+    {1041, "the status of each item tells which failed", ""},
 };
 
 /// What is known of a number; name "unknown code" if nothing.

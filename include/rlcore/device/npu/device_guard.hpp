@@ -10,16 +10,18 @@ namespace ascend {
 class device_guard {
  public:
   device_guard(const calls& table, aclrtContext context) : table_(table) {
-    if (table_.rt.aclrtGetCurrentContext(&previous_) != 0) previous_ = nullptr;
+    const bool had_none = table_.rt.aclrtGetCurrentContext(&previous_) != 0;
+    if (had_none) previous_ = nullptr;
     if (previous_ == context)
       previous_ = nullptr;  // nothing to put back
     else
       check(table_, table_.rt.aclrtSetCurrentContext(context), "aclrtSetCurrentContext");
+    if (had_none) drop_messages(table_);
   }
   device_guard(const device_guard&) = delete;
   device_guard& operator=(const device_guard&) = delete;
   ~device_guard() {
-    if (previous_ != nullptr) (void)table_.rt.aclrtSetCurrentContext(previous_);
+    if (previous_ != nullptr) ignore(table_, table_.rt.aclrtSetCurrentContext(previous_));
   }
 
  private:
@@ -32,9 +34,9 @@ class device_handle {
  public:
   device_handle(std::shared_ptr<ascend::session> owner, int index) : session_(std::move(owner)) {
     aclrtContext previous = nullptr;
-    if (table().rt.aclrtGetCurrentContext(&previous) != 0) previous = nullptr;
+    if (ignore(table(), table().rt.aclrtGetCurrentContext(&previous))) previous = nullptr;
     device_ = &session_->device(index);
-    if (previous != nullptr) (void)table().rt.aclrtSetCurrentContext(previous);
+    if (previous != nullptr) ignore(table(), table().rt.aclrtSetCurrentContext(previous));
   }
 
   const calls& table() const noexcept { return session_->table(); }
@@ -57,7 +59,7 @@ class device_handle {
   void leave(const char* call, F&& f) const noexcept {
     try {
       const device_guard guard(table(), device_->context);
-      if (const int status = f(table()); status != 0) session_->note(call, status);
+      if (const int status = f(table()); ignore(table(), status)) session_->note(call, status);
     } catch (const npu_error& e) {
       session_->note("aclrtSetCurrentContext", e.code);
     } catch (...) {

@@ -27,7 +27,7 @@ class dynamic_provider {
   const ascend::calls& calls() const noexcept { return installation_->table(); }
   const ascend::installation& installation() const noexcept { return *installation_; }
 
-  /// A CANN with every required function is there; whether it finds a device turns out when one is opened.
+  /// A CANN with every function that every run needs is there; whether it finds a device turns out when one is opened.
   static bool available() noexcept {
     try {
       return installed().problem().empty();

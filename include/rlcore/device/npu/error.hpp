@@ -41,15 +41,33 @@ inline std::string one_line(std::string_view source, std::size_t limit = 600) {
   return line;
 }
 
-/// "npu: aclrtMalloc returned 207001 (out of device memory): what CANN says; hint"; aclGetRecentErrMsg belongs to the
-/// thread and to its last call, so this comes before any other call. `about` is put behind the name of the call.
+/// Forgets what CANN has to say to this thread. Messages stay until they are read, whatever succeeds in between, so one
+/// of a failure that nobody reports would be told with the next that somebody does.
+inline void drop_messages(const calls& table) {
+  if (table.rt.aclGetRecentErrMsg != nullptr) (void)table.rt.aclGetRecentErrMsg();
+}
+/// Whether a call failed whose failure is nobody's business; its message is dropped.
+inline bool ignore(const calls& table, int number) {
+  if (number != 0) [[unlikely]]
+    drop_messages(table);
+  return number != 0;
+}
+
+/// "npu: aclrtMalloc returned 207001 (out of device memory): what CANN says; hint". CANN says all that has come up in
+/// this thread since it was asked last, the latest first: several lines may be those of several failures. `about` is
+/// put behind the name of the call.
 inline std::string failure_text(const calls& table, domain where, int number, std::string_view call,
                                 std::string_view about = {}) {
   const char* recent = table.rt.aclGetRecentErrMsg != nullptr ? table.rt.aclGetRecentErrMsg() : nullptr;
   const code known = describe(where, number);
   std::string line = "npu: " + std::string(call) + std::string(about) + " returned " + std::to_string(number) + " (" +
                      std::string(known.name) + ")";
-  if (recent != nullptr && *recent != '\0') line += ": " + one_line(recent);
+  if (const std::string said = one_line(recent != nullptr ? recent : ""); !said.empty()) {
+    const std::string_view all = recent;
+    const std::size_t first = all.find('\n', all.find_first_not_of(" \t\r\n"));
+    const bool several = first != all.npos && all.find_first_not_of(" \t\r\n", first) != all.npos;
+    line += ": " + said + (several ? " (latest first)" : "");
+  }
   if (!known.hint.empty()) line += "; " + std::string(known.hint);
   return line;
 }

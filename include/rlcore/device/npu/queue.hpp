@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "rlcore/core/compiler.hpp"
+#include "rlcore/device/npu/abi/feature.hpp"
 #include "rlcore/device/npu/allocator.hpp"
 #include "rlcore/device/npu/arguments.hpp"
 #include "rlcore/device/npu/recent_operations.hpp"
@@ -188,7 +189,8 @@ class queue {
       try {
         grow(static_cast<std::size_t>(bytes));
       } catch (...) {  // the second phase would have freed it
-        if (table().nn.aclSetAclOpExecutorRepeatable(executor) == 0) (void)table().nn.aclDestroyAclOpExecutor(executor);
+        if (!ignore(table(), table().nn.aclSetAclOpExecutorRepeatable(executor)))
+          ignore(table(), table().nn.aclDestroyAclOpExecutor(executor));
         throw;
       }
     }
@@ -205,9 +207,9 @@ class queue {
     workspace_bytes_ = bytes;
   }
   [[noreturn]] void missing(const char* name) const {
-    throw capability_error("npu: " + device_.session()->provider() + " lacks the operator " + name +
-                               "; npu_doctor lists what is missing and what is composed of other operators instead",
-                           domain::operators, name);
+    throw capability_error(
+        lack_text(device_.session()->provider(), name, feature_of(name)) + "; npu_doctor lists what else is missing",
+        domain::operators, name);
   }
 
   /// A stream that has stopped at a failure refuses everything; the failure is what there is to tell.

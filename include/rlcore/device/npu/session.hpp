@@ -54,15 +54,15 @@ inline capabilities ask_capabilities(const calls& table) {
   capabilities known;
   const char* soc = table.rt.aclrtGetSocName != nullptr ? table.rt.aclrtGetSocName() : nullptr;
   if (soc != nullptr) known.soc = soc;
-  if (package_version v{};
-      table.rt.aclsysGetCANNVersion != nullptr && table.rt.aclsysGetCANNVersion(package_name::cann, &v) == 0) {
+  if (package_version v{}; table.rt.aclsysGetCANNVersion != nullptr &&
+                           !ignore(table, table.rt.aclsysGetCANNVersion(package_name::cann, &v))) {
     v.version[sizeof v.version - 1] = '\0';
     known.cann_version_text = v.version;
     known.cann_version = version_number(known.cann_version_text);
   }
   char package[] = "runtime";
   if (std::int32_t n = 0; known.cann_version == 0 && table.rt.aclsysGetVersionNum != nullptr &&
-                          table.rt.aclsysGetVersionNum(package, &n) == 0 && n > 0) {
+                          !ignore(table, table.rt.aclsysGetVersionNum(package, &n)) && n > 0) {
     known.cann_version = n / 1000;
     known.cann_version_text =
         std::to_string(n / 10000000) + '.' + std::to_string(n / 100000 % 100) + '.' + std::to_string(n / 1000 % 100);
@@ -104,7 +104,7 @@ class session {
   session(const session&) = delete;
   session& operator=(const session&) = delete;
   ~session() {
-    for (const opened_device& d : devices_) (void)table_.rt.aclrtResetDevice(d.index);
+    for (const opened_device& d : devices_) ignore(table_, table_.rt.aclrtResetDevice(d.index));
     if (initialised_) (void)table_.rt.aclFinalize();
   }
 
@@ -127,12 +127,13 @@ class session {
     aclrtContext made = nullptr;
     try {
       check(table_, table_.rt.aclrtGetCurrentContext(&made), "aclrtGetCurrentContext");
+      drop_messages(table_);  // the runtime empties them only where a context is current
       opened_device& d = devices_.emplace_back();
       d.index = index;
       d.context = made;
       return d;
     } catch (...) {
-      (void)table_.rt.aclrtResetDevice(index);
+      ignore(table_, table_.rt.aclrtResetDevice(index));
       throw;
     }
   }
@@ -153,6 +154,7 @@ class session {
     const aclError status = table_.rt.aclInit(nullptr);
     if (status != 100002) check(table_, status, "aclInit", " of " + provider_);
     initialised_ = status == 0;
+    drop_messages(table_);
     try {
       std::uint32_t count = 0;
       check(table_, table_.rt.aclrtGetDeviceCount(&count), "aclrtGetDeviceCount");

@@ -17,7 +17,8 @@ class stream {
     const runtime_calls& rt = device_.table().rt;
     check(device_.table(), rt.aclrtCreateStreamWithConfig(&stream_, 0, stream_fast_launch | stream_fast_sync),
           "aclrtCreateStreamWithConfig");
-    (void)rt.aclrtSetStreamFailureMode(stream_, failure_mode::stop_on_failure);  // some SoCs only have the other mode
+    // Some SoCs only have the other mode.
+    ignore(device_.table(), rt.aclrtSetStreamFailureMode(stream_, failure_mode::stop_on_failure));
   }
   stream(stream&& other) noexcept : device_(other.device_), stream_(std::exchange(other.stream_, nullptr)) {}
   stream& operator=(stream&& other) noexcept {
@@ -33,7 +34,7 @@ class stream {
 
   aclrtStream get() const noexcept { return stream_; }
   const device_handle& device() const noexcept { return device_; }
-  /// Everything enqueued is done, or one of it failed: the next wait tells.
+  /// Everything enqueued is done, or one of it failed: the next wait tells, and has the message of this failure too.
   bool idle() const {
     const auto guard = device_.enter();
     stream_status status = stream_status::not_ready;

@@ -17,6 +17,7 @@
 #include "rlcore/core/compiler.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/device/npu/call_log.hpp"
+#include "rlcore/device/npu/error.hpp"
 
 RLCORE_BEGIN
 namespace ascend {
@@ -102,7 +103,7 @@ struct argument {
       case truth:
         return number != 0 ? "true" : "false";
       case characters:
-        return pointer == nullptr ? "null" : '"' + std::string(static_cast<const char*>(pointer)) + '"';
+        return pointer == nullptr ? "null" : '"' + one_line(static_cast<const char*>(pointer)) + '"';
       case object:
         return call_log::instance().object(pointer);
       case memory:

@@ -19,6 +19,7 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/error.hpp"
+#include "rlcore/device/npu/abi/feature.hpp"
 #include "rlcore/device/npu/provider.hpp"
 #include "rlcore/device/npu/queue.hpp"
 #include "rlcore/parallel/communicator/communicator.hpp"
@@ -28,15 +29,21 @@
 RLCORE_BEGIN
 namespace parallel {
 
+/// Throws capability_error unless the provider has every function of HCCL that is called here.
+inline void require_collectives(const ascend::session& s) {
+  constexpr auto needed = ascend::feature::collectives;
+  if (const std::string names = ascend::missing_functions(s.table(), needed); !names.empty())
+    throw ascend::capability_error(ascend::lack_text(s.provider(), names, needed), ascend::domain::collectives,
+                                   names.substr(0, names.find(',')));
+}
+
 /// What rank 0 makes and all ranks need to find each other: 4108 bytes to be handed to them as they are. The device is
 /// the one that rank 0 is going to use. Throws npu_error.
 inline ascend::hccl_root_info hccl_root(const std::shared_ptr<ascend::session>& session, int device) {
   const ascend::device_handle handle(session, device);
   const auto guard = handle.enter();
   ascend::hccl_root_info root;
-  if (handle.table().comm.HcclGetRootInfo == nullptr)
-    throw ascend::capability_error("npu: " + session->provider() + " has no HCCL", ascend::domain::collectives,
-                                   "HcclGetRootInfo");
+  require_collectives(*session);
   ascend::check(handle.table(), ascend::domain::collectives, handle.table().comm.HcclGetRootInfo(&root),
                 "HcclGetRootInfo");
   return root;
@@ -55,9 +62,7 @@ class hccl_rank : public typed_collectives<hccl_rank> {
       : rank_(rank), size_(ranks), deadline_(deadline), queue_(std::move(session), device) {
     if (ranks < 1 || rank < 0 || rank >= ranks)
       throw std::invalid_argument("rlcore: hccl: rank " + std::to_string(rank) + " of " + std::to_string(ranks));
-    if (comm().HcclCommInitRootInfo == nullptr)
-      throw ascend::capability_error("npu: " + queue_.device().session()->provider() + " has no HCCL",
-                                     ascend::domain::collectives, "HcclCommInitRootInfo");
+    require_collectives(*queue_.device().session());
     const auto guard = queue_.device().enter();
     const int status = comm().HcclCommInitRootInfo(static_cast<std::uint32_t>(ranks), &root,
                                                    static_cast<std::uint32_t>(rank), &communicator_);
@@ -212,8 +217,11 @@ class hccl_rank : public typed_collectives<hccl_rank> {
         continue;
       }
       int error = 0;
-      if (comm().HcclGetCommAsyncError(communicator_, &error) == 0 && error != 0) {
-        if (queue_.stream().idle()) break;  // this collective had ended before
+      if (!ascend::ignore(queue_.table(), comm().HcclGetCommAsyncError(communicator_, &error)) && error != 0) {
+        if (queue_.stream().idle()) {  // this collective had ended before
+          ascend::drop_messages(queue_.table());
+          break;
+        }
         fail(collective, text(collective, error));
       }
       if (slept > deadline_)

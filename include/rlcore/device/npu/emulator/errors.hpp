@@ -1,6 +1,7 @@
 // Error numbers of the emulated machine, and the text that goes with the last one.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <utility>
 
@@ -26,7 +27,7 @@ struct outcome_error {
   std::string message;
 };
 
-/// The texts of this thread: the one that the next aclGetRecentErrMsg fetches, and the one fetched last.
+/// The texts of this thread: those that the next aclGetRecentErrMsg fetches, the latest first, and those fetched last.
 struct error_text {
   std::string pending, fetched;
 };
@@ -35,9 +36,14 @@ inline error_text& this_threads_error() {
   return text;
 }
 
-/// Leaves the text for aclGetRecentErrMsg of this thread; returns the code.
+/// Leaves the text for aclGetRecentErrMsg of this thread, before those that nobody has fetched (of which 4 KiB are
+/// kept); returns the code. What succeeds takes no text away.
 inline int fail(int code, std::string message) {
-  this_threads_error().pending = std::move(message);
+  constexpr std::size_t most = 4096;
+  std::string& pending = this_threads_error().pending;
+  if (!pending.empty()) message += '\n' + pending;
+  if (message.size() > most) message.resize(most);
+  pending = std::move(message);
   return code;
 }
 

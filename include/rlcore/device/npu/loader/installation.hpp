@@ -9,6 +9,7 @@
 
 #include "rlcore/device/npu/loader/symbols.hpp"
 #include "rlcore/device/npu/session.hpp"
+#include "rlcore/device/npu/soc.hpp"
 
 RLCORE_BEGIN
 namespace ascend {
@@ -30,7 +31,9 @@ class installation {
         collectives_(open("collectives", {"libhccl.so", "libhcomm.so"}, where, RTLD_LAZY | RTLD_LOCAL)),
         symbols_(runtime_, meta_, operators_, collectives_),
         problem_(find_problem()) {
-    if (problem_.empty()) known_ = ask_capabilities(table());
+    if (!problem_.empty()) return;
+    known_ = ask_capabilities(table());
+    problem_ = soc_problem(known_.soc);
   }
 
   const calls& table() const noexcept { return symbols_.table(); }
@@ -105,10 +108,10 @@ class installation {
     std::string names;
     std::size_t count = 0;
     for (const missing_symbol& m : symbols_.missing())
-      if (m.required && count++ < 12) names += (names.empty() ? "" : ", ") + m.name;
+      if (m.need == feature::every_run && count++ < 12) names += (names.empty() ? "" : ", ") + m.name;
     if (count == 0) return {};
     if (count > 12) names += ", and " + std::to_string(count - 12) + " more";
-    return "npu: the CANN of " + found(runtime_) + " lacks " + names + "; CANN 8.1 to 9.1 have them";
+    return lack_text("the CANN of " + found(runtime_), names, feature::every_run) + "; CANN 8.1 to 9.1 have them";
   }
 
   search_path where_;

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "rlcore/device/npu/abi/calls.hpp"
+#include "rlcore/device/npu/abi/feature.hpp"
 #include "rlcore/device/npu/loader/library.hpp"
 
 RLCORE_BEGIN
@@ -34,7 +34,7 @@ struct library_group {
 /// A function that no library of its group has.
 struct missing_symbol {
   std::string name;
-  bool required = false;
+  feature need = feature::later;
   bool group_loaded = false;  ///< else all of the group is missing
 };
 
@@ -43,18 +43,17 @@ class symbol_table {
  public:
   symbol_table(const library_group& runtime, const library_group& meta, const library_group& operators,
                const library_group& collectives) {
-    [[maybe_unused]] constexpr bool required = true, optional = false;
-#define RLCORE_NPU_CALL(name, need, result, parameters) fill(table_.rt.name, runtime, #name, need);
+#define RLCORE_NPU_CALL(name, need, result, parameters) fill(table_.rt.name, runtime, #name, feature::need);
 #include "rlcore/device/npu/abi/runtime.inc"
 #undef RLCORE_NPU_CALL
-#define RLCORE_NPU_CALL(name, need, result, parameters) fill(table_.nn.name, meta, #name, need);
+#define RLCORE_NPU_CALL(name, need, result, parameters) fill(table_.nn.name, meta, #name, feature::need);
 #include "rlcore/device/npu/abi/meta.inc"
 #undef RLCORE_NPU_CALL
-#define RLCORE_NPU_OPERATOR(name, need, ...) fill(table_.op.name, operators, need);
+#define RLCORE_NPU_OPERATOR(name, need, ...) fill(table_.op.name, operators, feature::need);
 #include "rlcore/device/npu/abi/operators.inc"
 #undef RLCORE_NPU_OPERATOR
     here_ = &missing_collectives_;
-#define RLCORE_NPU_CALL(name, need, result, parameters) fill(table_.comm.name, collectives, #name, need);
+#define RLCORE_NPU_CALL(name, need, result, parameters) fill(table_.comm.name, collectives, #name, feature::need);
 #include "rlcore/device/npu/abi/collectives.inc"
 #undef RLCORE_NPU_CALL
   }
@@ -66,17 +65,17 @@ class symbol_table {
 
  private:
   template <class Result, class... A>
-  void fill(Result (*&entry)(A...), const library_group& from, const char* name, bool required) {
+  void fill(Result (*&entry)(A...), const library_group& from, const char* name, feature need) {
     entry = reinterpret_cast<Result (*)(A...)>(from.find(name));
-    if (entry == nullptr) here_->push_back({name, required, from.loaded()});
+    if (entry == nullptr) here_->push_back({name, need, from.loaded()});
   }
   /// Half an operator is none.
   template <class... A>
-  void fill(operator_call<A...>& entry, const library_group& from, bool required) {
+  void fill(operator_call<A...>& entry, const library_group& from, feature need) {
     void* plan = from.find((std::string(entry.name) + "GetWorkspaceSize").c_str());
     void* run = from.find(entry.name);
     if (plan == nullptr || run == nullptr) {
-      here_->push_back({entry.name, required, from.loaded()});
+      here_->push_back({entry.name, need, from.loaded()});
       return;
     }
     entry.plan = reinterpret_cast<decltype(entry.plan)>(plan);
