@@ -144,6 +144,34 @@ TEST(npu_feature, of_an_operator_is_what_calls_it) {
 #undef RLCORE_NPU_OPERATOR
 }
 
+/// Whether everything runs on a device that has lost an operator since it was opened.
+bool runs_without(const change_of_operators& loss) {
+  for (const auto run : {run_forward, run_generation, run_training}) {
+    emulated_npu on;
+    loss(on.table.op);
+    try {
+      run(*on);
+      on->wait();
+    } catch (const ascend::capability_error&) {
+      return false;
+    }
+  }
+  return true;
+}
+
+TEST(npu_feature, fused_is_what_kernels_do_without) {
+#define RLCORE_NPU_OPERATOR(name, need, ...)                                      \
+  if (feature::need != feature::later && feature::need != feature::composition) { \
+    EXPECT_EQ(runs_without([](ascend::operator_calls& op) {                       \
+                op.name = {#name, nullptr, nullptr};                              \
+              }),                                                                 \
+              feature::need == feature::fused)                                    \
+        << #name;                                                                 \
+  }
+#include "rlcore/device/npu/abi/operators.inc"
+#undef RLCORE_NPU_OPERATOR
+}
+
 /// Every member that sources above the tables name, as in `rt.aclInit` and `&meta_calls::aclDestroyTensor`.
 names members_named() {
   const std::filesystem::path headers = std::filesystem::path(RLCORE_SOURCE_DIR) / "include/rlcore";
