@@ -1,4 +1,6 @@
-// Operators as files: what is recorded, what replaying tells, and that it never takes the emulator for an NPU.
+// Operators as files: what is recorded, what replaying tells, and that it never takes the emulator for an NPU. Here
+// both sides are the emulator, so these tests show that recording and comparing work, not that the model is right; its
+// results are held against PyTorch in tests/device/npu/operators_*_test.cpp.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,7 @@
-// The cube's arithmetic: against a literal transcription of its order, to the bit, and against double.
+// The cube's arithmetic as the emulator has it. These tests show that the tiled loop computes the order of sums that
+// numerics/cube.hpp states, to the bit, and that this order stays within the bound of its roundings around sums in
+// double. They cannot show that the hardware adds in this order: no source of the vendor says how it does, and the
+// statement in literally() is ours like the loop's. npu_golden replay on a machine with an NPU can.
 #include "rlcore/device/npu/emulator/numerics/cube.hpp"
 
 #include <gtest/gtest.h>
@@ -44,7 +47,7 @@ struct stored {
   float at(std::int64_t i, std::int64_t j) const { return view.data[i * view.row + j * view.column]; }
 };
 
-/// The model, word for word: one element at a time.
+/// What numerics/cube.hpp states, one element at a time.
 float literally(const stored& a, const stored& b, std::int64_t i, std::int64_t j, std::int64_t group,
                 const std::vector<std::int64_t>& part_ends) {
   float total = 0;
@@ -69,7 +72,7 @@ struct shape {
 const shape shapes[] = {{1, 1, 1},    {1, 9, 17},    {8, 8, 16},   {5, 3, 15},
                         {16, 24, 64}, {13, 19, 277}, {33, 7, 530}, {3, 70, 513}};
 
-TEST(cube, equals_its_literal_transcription_to_the_bit) {
+TEST(cube, tiles_compute_the_stated_order_to_the_bit) {
   for (const auto type : {data_type::bfloat16, data_type::float16, data_type::float32})
     for (const auto& s : shapes)
       for (int layout = 0; layout < 4; ++layout) {

@@ -1,5 +1,6 @@
 // From dlopen to the bits: a training step through libraries that pretend to be CANN's makes the same calls, and gives
-// the same bits, as on the emulator in the program.
+// the same bits, as on the emulator in the program. Behind the libraries is that emulator again: what this shows is the
+// way there (names, tables, order of arguments, lifetimes), not that CANN would compute the same.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

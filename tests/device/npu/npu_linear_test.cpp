@@ -1,6 +1,8 @@
 // Matrix products of the npu device against the cpu.
 #include <gtest/gtest.h>
 
+#include <span>
+
 #include "device/npu/emulated_npu.hpp"
 
 namespace rlcore_test {
@@ -9,7 +11,8 @@ namespace {
 struct shape {
   extent_t t, o, i;
 };
-constexpr shape shapes[] = {{1, 1, 1}, {5, 7, 3}, {3, 130, 33}, {37, 48, 129}, {2, 1, 64}};
+constexpr shape shapes[] = {{1, 1, 1}, {5, 7, 3}, {3, 130, 33}, {37, 48, 129}, {2, 1, 64}},
+                aligned[] = {{16, 32, 48}, {128, 130, 144}};
 
 /// y, dx, dweight written, dweight and dx added to, in this order.
 struct products {
@@ -47,9 +50,10 @@ std::vector<double> bounds(const floats& magnitude, extent_t n, double eps, cons
   return bound;
 }
 
-void compare(npu& d, compute type, bool rounds_products, bool rounds_weight_gradients, double eps = 0x1p-24) {
+void compare(npu& d, compute type, bool rounds_products, bool rounds_weight_gradients, double eps = 0x1p-24,
+             std::span<const shape> of = shapes) {
   cpu host(1, {}, type == compute::bfloat16 ? compute::bfloat16 : compute::float32), exact(1);
-  for (const shape& s : shapes) {
+  for (const shape& s : of) {
     SCOPED_TRACE(testing::Message() << s.t << " x " << s.o << " x " << s.i);
     const problem p{s};
     problem m{s};  // of absolute values: the magnitudes of all sums
@@ -79,15 +83,20 @@ TEST(npu_linear, bf16_products_are_rounded_before_8_5_but_not_the_gradients_of_w
   emulated_npu on(compute::bfloat16);
   compare(*on, compute::bfloat16, true, false);
 }
-TEST(npu_linear, bf16_products_are_float_from_8_5_on) {
-  emulated_npu on(compute::bfloat16, {}, 80500);
+TEST(npu_linear, bf16_products_are_float_from_9_1_on) {
+  emulated_npu on(compute::bfloat16, {}, 90100);
   compare(*on, compute::bfloat16, false, false);
+}
+TEST(npu_linear, bf16_products_of_aligned_matrices_are_float_in_8_5) {
+  emulated_npu on(compute::bfloat16, {}, 80500);
+  compare(*on, compute::bfloat16, false, false, 0x1p-24, aligned);
+  compare(*on, compute::bfloat16, true, false);
 }
 TEST(npu_linear, weight_gradients_without_grouped_matmul_add) {
   const auto change = [](ascend::operator_calls& op) { op.aclnnGroupedMatmulAdd.plan = nullptr; };
-  for (const int cann : {80300, 80500}) {
+  for (const int cann : {80300, 90100}) {
     emulated_npu on(compute::bfloat16, change, cann);
-    compare(*on, compute::bfloat16, cann < 80500, cann < 80500);
+    compare(*on, compute::bfloat16, cann < 90100, cann < 90100);
   }
 }
 

@@ -380,6 +380,18 @@ TEST(product_operator, refuses_what_is_documented) {
   EXPECT_EQ(batched({2, 2, 2}, {3, 2, 2}, {2, 2, 2}), 161002);
 }
 
+TEST(product_operator, longer_tensors_than_rlcore_gives_operators_are_refused) {
+  emulated_queue d;
+  const auto b = d.put(random_values<bf16>(64, 23));
+  const auto negate = [&](std::int64_t rows) {
+    return d.code_of([&] {
+      const auto t = d.q.tensor(b.data(), {rows, std::int64_t{1} << 16});
+      d.q.run(d.op().aclnnNeg, t, t);
+    });
+  };
+  EXPECT_EQ(negate(1 << 15), 161002);
+}
+
 TEST(product_operator, empty_products) {
   emulated_queue d;
   const auto a = d.put(random_values<bf16>(4, 25));

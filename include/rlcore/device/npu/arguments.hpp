@@ -124,13 +124,17 @@ class tensor_argument : public argument<aclTensor, &meta_calls::aclDestroyTensor
   }
   data_type type() const noexcept { return type_; }
   const dimensions& shape() const noexcept { return shape_; }
+  /// The extent along which elements lie side by side: the last, but of a transposed matrix the first.
+  std::int64_t innermost() const noexcept { return shape_[transposed_ ? shape_.size() - 2 : shape_.size() - 1]; }
 
  private:
   tensor_argument(const calls& table, const void* data, data_type type, std::size_t element, const dimensions& shape,
                   const dimensions& strides, std::int64_t offset)
       : argument(table, make(table, data, type, element, shape, strides, offset), "aclCreateTensor"),
         type_(type),
-        shape_(shape) {}
+        shape_(shape),
+        transposed_(shape.size() >= 2 && strides.size() == shape.size() && strides[shape.size() - 1] != 1 &&
+                    strides[shape.size() - 2] == 1) {}
   static aclTensor* make(const calls& table, const void* data, data_type type, std::size_t element,
                          const dimensions& shape, dimensions strides, std::int64_t offset) {
     if (strides.size() == 0) strides = shape.row_major();
@@ -151,6 +155,7 @@ class tensor_argument : public argument<aclTensor, &meta_calls::aclDestroyTensor
 
   data_type type_;
   dimensions shape_;
+  bool transposed_;
 };
 
 /// A number: floating types become float32, integers int64, bool boolean.

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -120,6 +121,9 @@ class planner {
     for (const auto a : allowed) known = known || a == copy.type;
     if (!known) refuse(invalid_parameter, here() + "type " + name_of(copy.type) + " is not supported");
     if (copy.rank() > 8) refuse(invalid_parameter, here() + "more than 8 dimensions");
+    // No rule of the vendor's, but kernels of CANN count in int32 here and there: rlcore shows operators no more.
+    if (machine.strict && copy.size() > std::numeric_limits<std::int32_t>::max())
+      refuse(invalid_parameter, here() + "more than 2^31 - 1 elements: " + printed(copy.shape));
     const auto [first, last] = copy.reach();
     if (first < 0 || (copy.storage >= 0 && copy.size() > 0 && last >= copy.storage))
       refuse(invalid_parameter, here() + "the view of shape " + printed(copy.shape) + ", strides " +

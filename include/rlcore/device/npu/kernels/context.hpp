@@ -47,9 +47,14 @@ struct context {
     q.run(operation, std::forward<B>(arguments)...);
   }
   bool rounds() const noexcept { return compute == rlcore::compute::bfloat16; }
-  /// Whether products of bf16 may have a float result, which is then not rounded: from CANN 8.5 on. Not if the version
-  /// is unknown.
-  bool wide_products() const noexcept { return q.device().session()->known().cann_version >= 80500; }
+  /// Whether a product of these bf16 matrices may have a float result, which is then not rounded: from CANN 8.5 on. Not
+  /// if the version is unknown; nor before 9.1 for shapes that 8.5 leaves to an older kernel, MatMulV2, of which it is
+  /// not known whether it can.
+  bool wide_product(tensor_ref a, tensor_ref b) const noexcept {
+    const int cann = q.device().session()->known().cann_version;
+    const auto usual = [](extent_t inner) { return inner <= 65535 && (inner >= 128 || inner % 16 == 0); };
+    return cann >= 90100 || (cann >= 80500 && usual(a.innermost()) && usual(b.innermost()));
+  }
   /// What a product of float inputs may do with them.
   cube_math cube() const noexcept { return compute == rlcore::compute::hf32 ? cube_math::allow_hf32 : cube_math::keep; }
   /// Rows of w elements from p to the end of its allocation.
@@ -117,9 +122,9 @@ struct context {
     run(op().aclnnIndexSelect, x, std::int64_t{0}, ids, y);
   }
 
-  /// out[m,n] = a[m,k] b[k,n] of two floats or two bf16; the result of bf16 is rounded to bf16 unless wide_products().
+  /// out[m,n] = a[m,k] b[k,n] of two floats or two bf16; the result of bf16 is rounded to bf16 unless wide_product().
   void multiply(tensor_ref a, tensor_ref b, tensor_ref out) const {
-    if (a.type() == data_type::float32 || wide_products()) {
+    if (a.type() == data_type::float32 || wide_product(a, b)) {
       run(op().aclnnMatmul, a, b, out, a.type() == data_type::float32 ? cube() : cube_math::keep);
       return;
     }
