@@ -105,6 +105,12 @@ TEST_F(bad_tree, header_that_grew_too_long) {
   EXPECT_THAT(faults(), ElementsAre("core/error.hpp: has 401 lines; 400 is the limit"));
   write("core/error.hpp", std::string(400, '\n'));
   EXPECT_THAT(faults(), IsEmpty());
+  std::string table;
+  for (int i = 0; i < 401; ++i) table += "RLCORE_ROW(a,\n           b)\n";
+  write("core/table.inc", table + std::string(400, '\n'));
+  EXPECT_THAT(faults(), IsEmpty());
+  write("core/table.inc", table + std::string(401, '\n'));
+  EXPECT_THAT(faults(), ElementsAre("core/table.inc: has 401 lines; 400 is the limit"));
 }
 
 TEST_F(bad_tree, circle) {
