@@ -70,6 +70,9 @@ constexpr std::size_t bytes_of(data_type t) {
       return 0;
   }
 }
+constexpr bool floating(data_type t) {
+  return t == data_type::float32 || t == data_type::float16 || t == data_type::bfloat16 || t == data_type::float64;
+}
 /// "float32".
 constexpr const char* name_of(data_type t) {
   switch (t) {

@@ -31,9 +31,6 @@ inline std::string printed(const extents& shape) {
   for (std::size_t i = 0; i < shape.size(); ++i) text += (i > 0 ? ", " : "") + std::to_string(shape[i]);
   return text + "]";
 }
-constexpr bool floating(data_type t) {
-  return t == data_type::float32 || t == data_type::float16 || t == data_type::bfloat16 || t == data_type::float64;
-}
 
 /// A view: element (i0, i1, ...) lies `offset + i0 strides[0] + ...` elements behind `data`, the start of a storage of
 /// `storage` elements (-1 if its size was not given). Addresses are read through execution alone, since an executor

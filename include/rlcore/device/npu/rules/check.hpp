@@ -30,13 +30,10 @@ struct refusal {
   std::string why;
 };
 
-constexpr bool is_floating(data_type t) noexcept {
-  return t == data_type::float32 || t == data_type::float16 || t == data_type::bfloat16 || t == data_type::float64;
-}
 /// Whether CANN converts a result of one type to another: not from floats to integers, and to bool from bool alone.
 constexpr bool castable(data_type from, data_type to) noexcept {
   if (to == data_type::boolean) return from == data_type::boolean;
-  return !is_floating(from) || is_floating(to);
+  return !floating(from) || floating(to);
 }
 /// The common type of two: PyTorch's, but uint16, uint32 and uint64 have one with themselves alone; else undefined.
 constexpr data_type common_type(data_type a, data_type b) noexcept {
@@ -45,8 +42,8 @@ constexpr data_type common_type(data_type a, data_type b) noexcept {
   };
   if (a == b) return a;
   if (wide_unsigned(a) || wide_unsigned(b)) return data_type::undefined;
-  if (is_floating(a) != is_floating(b)) return is_floating(a) ? a : b;
-  if (bytes_of(a) == bytes_of(b) && is_floating(a)) return data_type::float32;
+  if (floating(a) != floating(b)) return floating(a) ? a : b;
+  if (bytes_of(a) == bytes_of(b) && floating(a)) return data_type::float32;
   if (a == data_type::boolean) return b;
   if (b == data_type::boolean) return a;
   if (bytes_of(a) == bytes_of(b)) return data_type::int16;  // int8 with uint8

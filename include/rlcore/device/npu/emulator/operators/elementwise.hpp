@@ -24,7 +24,7 @@ inline kernel any_map(planner& p, input self, input other, output out, const ele
                       const coefficients& c = {}) {
   auto a = p.in(self, any_type), b = p.in(other, any_type);
   auto y = p.out(out, any_type);
-  const auto type = promoted(a.type, b.type);
+  const auto type = promoted(p, a.type, b.type);
   p.require(floating(y.type) || !floating(type), "an output of integers for a result of floats");
   return map_elements(p, std::move(a), std::move(b), std::move(y), type, loops, c);
 }
@@ -32,7 +32,7 @@ inline kernel any_map(planner& p, input self, input other, output out, const ele
 inline kernel compare(planner& p, input self, input other, output out, const element_loops& loops) {
   auto a = p.in(self, any_type), b = p.in(other, any_type);
   auto y = p.out(out, any_type);
-  const auto type = floating(promoted(a.type, b.type)) ? data_type::float32 : data_type::int64;
+  const auto type = floating(promoted(p, a.type, b.type)) ? data_type::float32 : data_type::int64;
   return map_elements(p, std::move(a), std::move(b), std::move(y), type, loops);
 }
 inline kernel compare_scalar(planner& p, input self, scalar other, output out, const element_loops& loops) {
@@ -80,7 +80,7 @@ inline kernel aclnnAdds(planner& p, input self, scalar other, scalar alpha, outp
 inline kernel aclnnDiv(planner& p, input self, input other, output out) {
   auto a = p.in(self, any_type), b = p.in(other, any_type);
   auto y = p.out(out, float_types);
-  const auto both = promoted(a.type, b.type);
+  const auto both = promoted(p, a.type, b.type);
   return map_elements(p, std::move(a), std::move(b), std::move(y), floating(both) ? both : data_type::float32,
                       of_floats([](auto&, auto&, auto x, auto z) { return x / z; }));
 }
@@ -181,7 +181,7 @@ inline kernel aclnnSWhere(planner& p, input condition, input self, input other, 
   auto c = p.in(condition, {data_type::boolean, data_type::uint8});
   auto a = p.in(self, any_type), b = p.in(other, any_type);
   auto y = p.out(out, any_type);
-  const auto type = promoted(a.type, b.type);
+  const auto type = promoted(p, a.type, b.type);
   extents shape, all;
   p.require(broadcast(a.shape, b.shape, shape) && broadcast(c.shape, shape, all), "shapes do not broadcast");
   p.require_shape(y, all, "the output");

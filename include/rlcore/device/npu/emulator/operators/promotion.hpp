@@ -5,27 +5,22 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <type_traits>
 #include <utility>
 
 #include "rlcore/device/npu/emulator/execution.hpp"
 #include "rlcore/device/npu/emulator/plan.hpp"
+#include "rlcore/device/npu/rules/check.hpp"
 
 RLCORE_BEGIN
 namespace ascend::emulated {
 
-/// The type that holds the values of both, as PyTorch promotes: float over integer over bool, the wider of a kind,
-/// float32 for float16 with bfloat16, int16 for int8 with uint8.
-constexpr data_type promoted(data_type a, data_type b) {
-  if (a == b) return a;
-  const bool fa = floating(a), fb = floating(b);
-  if (fa != fb) return fa ? a : b;
-  if (fa) return bytes_of(a) == bytes_of(b) ? data_type::float32 : bytes_of(a) > bytes_of(b) ? a : b;
-  if (a == data_type::boolean) return b;
-  if (b == data_type::boolean) return a;
-  if (bytes_of(a) == bytes_of(b))
-    return bytes_of(a) == 1 ? data_type::int16 : bytes_of(a) == 2 ? data_type::int32 : data_type::int64;
-  return bytes_of(a) > bytes_of(b) ? a : b;
+/// The common type of both; refuses the call if there is none.
+inline data_type promoted(planner& p, data_type a, data_type b) {
+  const data_type both = rules::common_type(a, b);
+  p.require(both != data_type::undefined, std::string("no common type of ") + name_of(a) + " and " + name_of(b));
+  return both;
 }
 /// The type of a tensor's operation with a scalar: the tensor's, unless the scalar is of a higher kind.
 constexpr data_type promoted_scalar(data_type t, data_type scalar) {
