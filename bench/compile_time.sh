@@ -103,12 +103,10 @@ auto f(const rlcore::verl_policy_loss& l, const rlcore::policy_rows& r, const rl
 }'
 unit "kernels of the cpu" - '#include "rlcore/device/cpu.hpp"
 const void* f(const char* set) { return &rlcore::cpu_kernels::choose(set); }'
-unit "options of main_ppo" - '#include "rlcore/trainer/options.hpp"
-#include "rlcore/trainer/registry/main_ppo.hpp"
+unit "options of main_ppo" - '#include "rlcore/config/options.hpp"
+#include "rlcore/config/programs/main_ppo.hpp"
 auto f(int n, char** words) { return rlcore::trainer::options::parse(n, words, rlcore::trainer::main_ppo_registry()); }'
-linked='#define RLCORE_LINKED_KERNELS
-#define RLCORE_LINKED_MPI
-#define RLCORE_LINKED_TRAINERS
+linked='#define RLCORE_COMPILED
 '
 unit "grpo_trainer" 12 "$linked#include \"examples/grpo_trainer.cpp\""
 unit "quickstart" 12 "$linked#include \"examples/quickstart.cpp\""

@@ -17,7 +17,7 @@
 #endif
 
 #include "rlcore/parallel/launch.hpp"
-#include "rlcore/parallel/reduction.hpp"
+#include "rlcore/parallel/reduction/reduction.hpp"
 
 namespace {
 

@@ -4,8 +4,8 @@ include_guard(DIRECTORY)
 include("${CMAKE_CURRENT_LIST_DIR}/RlcoreArrow.cmake")
 
 set(RLCORE_COMPONENTS eigen xtensor threads text data checkpoint trainer)
-# These are compiled, once for all programs that link them, from the sources beside this file: in the project that uses
-# them, with its compiler, flags and MPI. Nothing is compiled that nothing links.
+# These are compiled, once for all programs that link them, from ${rlcore_sources}: in the project that uses them, with
+# its compiler, flags and MPI. Nothing is compiled that nothing links. RLCORE_COMPILED tells the headers.
 set(RLCORE_COMPILED_COMPONENTS kernels mpi policy_trainers supervised_trainers trainers)
 
 # Inside rlcore_define_component: add the target to the links, or leave and say what is missing.
@@ -28,10 +28,11 @@ endmacro()
 
 # Defines rlcore::<name> as the library of these sources; `links` are what it and its users link.
 function(rlcore_add_compiled name)
-  list(TRANSFORM ARGN PREPEND "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/")
+  list(TRANSFORM ARGN PREPEND "${rlcore_sources}/")
   add_library(rlcore_${name} STATIC EXCLUDE_FROM_ALL ${ARGN})
   add_library(rlcore::${name} ALIAS rlcore_${name})
   target_link_libraries(rlcore_${name} PUBLIC ${links})
+  target_compile_definitions(rlcore_${name} PUBLIC RLCORE_COMPILED)
   # The kernels choose their instruction sets themselves: -O3 would cost compile time only. Whole runs wait for kernels.
   set(level O2)
   if(name MATCHES "_trainers$")
@@ -114,18 +115,17 @@ function(rlcore_define_component name reason)
     rlcore_component_needs_component(threads)
     list(APPEND links ${CMAKE_DL_LIBS})
     rlcore_add_compiled(kernels kernels.cpp devices.cpp)
-    target_compile_definitions(rlcore_kernels INTERFACE RLCORE_LINKED_KERNELS)
     return()
   elseif(name STREQUAL "mpi")
     # Ranks as processes of MPI: the engine behind parallel/launch.hpp. Without MPI the target is there all the same, and
     # says what to install when it is asked for more than one process.
-    rlcore_component_needs_component(threads)
+    rlcore_component_needs_component(kernels)
     # FindMPI makes the target MPI::MPI_CXX even where it finds no MPI: only MPI_CXX_FOUND tells, a variable of this scope.
     set(MPI_CXX_SKIP_MPICXX TRUE)
     set(MPI_CXX_FOUND FALSE)
     find_package(MPI QUIET COMPONENTS CXX)
     rlcore_add_compiled(mpi mpi.cpp)
-    target_compile_definitions(rlcore_mpi INTERFACE RLCORE_LINKED_MPI PRIVATE RLCORE_HAS_MPI=$<BOOL:${MPI_CXX_FOUND}>)
+    target_compile_definitions(rlcore_mpi PRIVATE RLCORE_HAS_MPI=$<BOOL:${MPI_CXX_FOUND}>)
     set_target_properties(rlcore_mpi PROPERTIES RLCORE_HAS_MPI "${MPI_CXX_FOUND}")
     if(MPI_CXX_FOUND)
       target_link_libraries(rlcore_mpi PRIVATE MPI::MPI_CXX)
@@ -157,9 +157,6 @@ function(rlcore_define_component name reason)
 
   add_library(rlcore::${name} INTERFACE IMPORTED ${rlcore_component_scope})
   target_link_libraries(rlcore::${name} INTERFACE ${links})
-  if(name STREQUAL "trainers")
-    target_compile_definitions(rlcore::trainers INTERFACE RLCORE_LINKED_TRAINERS)
-  endif()
 endfunction()
 
 # Defines every part named; `missing` is the variable that receives one line for each that could not be.

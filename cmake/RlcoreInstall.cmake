@@ -18,11 +18,9 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/cmake/rlcoreConfigVersio
 install(FILES
   "${PROJECT_BINARY_DIR}/cmake/rlcoreConfig.cmake" "${PROJECT_BINARY_DIR}/cmake/rlcoreConfigVersion.cmake"
   "${PROJECT_SOURCE_DIR}/cmake/RlcoreComponents.cmake" "${PROJECT_SOURCE_DIR}/cmake/RlcoreArrow.cmake"
-  # What rlcore::kernels, rlcore::mpi and rlcore::trainers are compiled from, in the project that links them.
-  "${PROJECT_SOURCE_DIR}/cmake/kernels.cpp" "${PROJECT_SOURCE_DIR}/cmake/devices.cpp"
-  "${PROJECT_SOURCE_DIR}/cmake/mpi.cpp" "${PROJECT_SOURCE_DIR}/cmake/policy_trainers.cpp"
-  "${PROJECT_SOURCE_DIR}/cmake/supervised_trainers.cpp"
   DESTINATION "${package_dir}")
+# What rlcore::kernels, rlcore::mpi and rlcore::trainers are compiled from, in the project that links them.
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/src" DESTINATION "${package_dir}")
 
 # Paths relative to the .pc file itself, so that the prefix may be moved.
 file(RELATIVE_PATH pc_to_prefix "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")

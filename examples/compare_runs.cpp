@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "rlcore/telemetry/comparison/run_comparison_page.hpp"
+#include "rlcore/telemetry/comparison/run_log.hpp"
+#include "rlcore/telemetry/report/report.hpp"
 #include "rlcore/trainer/program.hpp"
-#include "rlcore/trainer/report.hpp"
-#include "rlcore/trainer/run_comparison_page.hpp"
-#include "rlcore/trainer/run_log.hpp"
 
 namespace {
 

@@ -19,14 +19,14 @@
 
 #include "embedded_task.hpp"
 #include "rlcore/checkpoint/atomic_file.hpp"
+#include "rlcore/config/programs/main_ppo.hpp"
 #include "rlcore/core/suggest.hpp"
-#include "rlcore/trainer/comparison.hpp"
-#include "rlcore/trainer/logger.hpp"
-#include "rlcore/trainer/open_device.hpp"
-#include "rlcore/trainer/policy/any_algorithm.hpp"
-#include "rlcore/trainer/policy/composed_algorithm.hpp"
-#include "rlcore/trainer/registry/main_ppo.hpp"
+#include "rlcore/telemetry/comparison/comparison.hpp"
+#include "rlcore/telemetry/logger.hpp"
+#include "rlcore/trainer/policy/algorithm/any_algorithm.hpp"
+#include "rlcore/trainer/policy/algorithm/composed_algorithm.hpp"
 #include "rlcore/trainer/whole_runs.hpp"
+#include "rlcore/training/read_device.hpp"
 
 namespace comparison_program {
 

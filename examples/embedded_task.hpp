@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "rlcore/config/options.hpp"
 #include "rlcore/device/any_device.hpp"
-#include "rlcore/trainer/options.hpp"
 
 namespace embedded_task {
 

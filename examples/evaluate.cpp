@@ -3,10 +3,10 @@
 //   build/bin/evaluate responses=rollouts/10.jsonl rule=gsm8k
 #include <cstdio>
 
+#include "rlcore/config/programs/evaluate.hpp"
 #include "rlcore/trainer/program.hpp"
-#include "rlcore/trainer/ranks.hpp"
-#include "rlcore/trainer/registry/evaluate.hpp"
 #include "rlcore/trainer/whole_runs.hpp"
+#include "rlcore/training/ranks/ranks.hpp"
 
 int main(int argc, char** argv) {
   using namespace rlcore;

@@ -3,10 +3,10 @@
 //   ...
 #include <cstdio>
 
+#include "rlcore/config/programs/main_ppo.hpp"
 #include "rlcore/trainer/program.hpp"
-#include "rlcore/trainer/ranks.hpp"
-#include "rlcore/trainer/registry/main_ppo.hpp"
 #include "rlcore/trainer/whole_runs.hpp"
+#include "rlcore/training/ranks/ranks.hpp"
 
 int main(int argc, char** argv) {
   using namespace rlcore;

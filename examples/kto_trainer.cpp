@@ -2,10 +2,10 @@
 //   build/bin/kto_trainer --pretrain MODEL --dataset train.jsonl --eval_dataset test.jsonl ...
 #include <cstdio>
 
+#include "rlcore/config/programs/preference_keys.hpp"
 #include "rlcore/trainer/program.hpp"
-#include "rlcore/trainer/ranks.hpp"
-#include "rlcore/trainer/registry/preference_keys.hpp"
 #include "rlcore/trainer/whole_runs.hpp"
+#include "rlcore/training/ranks/ranks.hpp"
 
 int main(int argc, char** argv) {
   using namespace rlcore;

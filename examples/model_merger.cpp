@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "rlcore/config/programs/model_merger.hpp"
 #include "rlcore/trainer/model_merger.hpp"
 #include "rlcore/trainer/program.hpp"
-#include "rlcore/trainer/registry/model_merger.hpp"
 
 int main(int argc, char** argv) {
   using namespace rlcore;

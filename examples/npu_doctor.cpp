@@ -26,13 +26,13 @@
 #include "rlcore/core/suggest.hpp"
 #include "rlcore/core/version.hpp"
 #include "rlcore/device/npu/dynamic_provider.hpp"
-#include "rlcore/device/npu/emulator/operators.hpp"
-#include "rlcore/device/npu/emulator/runtime.hpp"
 #include "rlcore/device/npu/loader/driver.hpp"
 #include "rlcore/device/npu/queue.hpp"
-#include "rlcore/device/npu/rules/page.hpp"
 #include "rlcore/device/npu/soc.hpp"
-#include "rlcore/device/open_device.hpp"
+#include "rlcore/emulator/operators.hpp"
+#include "rlcore/emulator/rules/page.hpp"
+#include "rlcore/emulator/runtime.hpp"
+#include "rlcore/training/devices.hpp"
 
 namespace {
 

@@ -27,8 +27,8 @@
 #include "rlcore/core/suggest.hpp"
 #include "rlcore/core/version.hpp"
 #include "rlcore/device/npu/dynamic_provider.hpp"
-#include "rlcore/device/npu/emulator.hpp"
 #include "rlcore/device/npu/trace.hpp"
+#include "rlcore/emulator/emulator.hpp"
 
 namespace {
 

@@ -12,9 +12,9 @@
 
 #include "compared_device.hpp"
 #include "rlcore/core/random.hpp"
-#include "rlcore/nn/causal_lm.hpp"
-#include "rlcore/nn/forward_backward.hpp"
-#include "rlcore/nn/log_probs.hpp"
+#include "rlcore/nn/model/causal_lm.hpp"
+#include "rlcore/nn/model/forward_backward.hpp"
+#include "rlcore/nn/model/log_probs.hpp"
 #include "rlcore/optim/adamw.hpp"
 #include "rlcore/optim/clip.hpp"
 #include "rlcore/rollout/engine.hpp"

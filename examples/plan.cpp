@@ -6,8 +6,8 @@
 #include <cstdio>
 #include <string_view>
 
-#include "rlcore/trainer/planning/calibrate.hpp"
-#include "rlcore/trainer/planning/read_plan.hpp"
+#include "rlcore/planning/calibrate.hpp"
+#include "rlcore/planning/read_plan.hpp"
 #include "rlcore/trainer/program.hpp"
 
 int main(int argc, char** argv) {

@@ -2,10 +2,10 @@
 //   build/bin/ppo_trainer data.train_files=train.parquet data.val_files=test.parquet ...
 #include <cstdio>
 
+#include "rlcore/config/programs/main_ppo.hpp"
 #include "rlcore/trainer/program.hpp"
-#include "rlcore/trainer/ranks.hpp"
-#include "rlcore/trainer/registry/main_ppo.hpp"
 #include "rlcore/trainer/whole_runs.hpp"
+#include "rlcore/training/ranks/ranks.hpp"
 
 int main(int argc, char** argv) {
   using namespace rlcore;

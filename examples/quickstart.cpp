@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "embedded_task.hpp"
+#include "rlcore/config/programs/main_ppo.hpp"
 #include "rlcore/trainer/program.hpp"
-#include "rlcore/trainer/ranks.hpp"
-#include "rlcore/trainer/registry/main_ppo.hpp"
 #include "rlcore/trainer/whole_runs.hpp"
+#include "rlcore/training/ranks/ranks.hpp"
 
 namespace {
 

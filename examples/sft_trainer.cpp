@@ -4,10 +4,10 @@
 //   build/bin/sft_trainer --pretrain MODEL --dataset train.jsonl --input_key question --output_key answer ...
 #include <cstdio>
 
+#include "rlcore/config/programs/sft.hpp"
 #include "rlcore/trainer/program.hpp"
-#include "rlcore/trainer/ranks.hpp"
-#include "rlcore/trainer/registry/sft.hpp"
 #include "rlcore/trainer/whole_runs.hpp"
+#include "rlcore/training/ranks/ranks.hpp"
 
 int main(int argc, char** argv) {
   using namespace rlcore;

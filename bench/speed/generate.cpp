@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "rlcore/device/cpu.hpp"
-#include "rlcore/nn/decode.hpp"
-#include "rlcore/nn/log_prob_of.hpp"
+#include "rlcore/nn/head/log_prob_of.hpp"
+#include "rlcore/nn/model/decode.hpp"
 #include "speed/bench.hpp"
 #include "speed/models.hpp"
 

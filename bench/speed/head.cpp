@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "rlcore/device/cpu.hpp"
-#include "rlcore/nn/causal_lm.hpp"
-#include "rlcore/nn/head_rows.hpp"
+#include "rlcore/nn/head/head_rows.hpp"
+#include "rlcore/nn/model/causal_lm.hpp"
 #include "speed/bench.hpp"
 
 namespace speed {

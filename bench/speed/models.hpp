@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "rlcore/nn/causal_lm.hpp"
+#include "rlcore/nn/model/causal_lm.hpp"
 
 namespace speed {
 

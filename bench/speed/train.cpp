@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "rlcore/device/cpu.hpp"
-#include "rlcore/nn/forward_backward.hpp"
+#include "rlcore/nn/model/forward_backward.hpp"
 #include "rlcore/optim/adamw.hpp"
 #include "rlcore/optim/clip.hpp"
 #include "speed/bench.hpp"

@@ -3,11 +3,11 @@
 
 #include <map>
 
-#include "../data/scratch.hpp"
+#include "data/scratch.hpp"
 #include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/checkpoint/merge_adapter.hpp"
 #include "rlcore/device/cpu.hpp"
-#include "rlcore/nn/lora.hpp"
+#include "rlcore/nn/lora/lora.hpp"
 
 namespace {
 

@@ -4,7 +4,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-#include "../data/scratch.hpp"
+#include "data/scratch.hpp"
 #include "rlcore/checkpoint/safetensors_writer.hpp"
 
 namespace {

@@ -6,12 +6,12 @@
 #include <random>
 #include <thread>
 
-#include "../data/scratch.hpp"
-#include "../support/process_ranks.hpp"
-#include "../support/shard_layouts.hpp"
+#include "data/scratch.hpp"
 #include "rlcore/checkpoint/save_together.hpp"
 #include "rlcore/checkpoint/shard_reader.hpp"
 #include "rlcore/checkpoint/shard_writer.hpp"
+#include "support/process_ranks.hpp"
+#include "support/shard_layouts.hpp"
 
 namespace {
 

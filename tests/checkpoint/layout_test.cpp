@@ -2,7 +2,7 @@
 
 #include <set>
 
-#include "../data/scratch.hpp"
+#include "data/scratch.hpp"
 
 namespace {
 

@@ -1,6 +1,6 @@
 #include "rlcore/checkpoint/model_config.hpp"
 
-#include "../data/scratch.hpp"
+#include "data/scratch.hpp"
 
 namespace {
 

@@ -1,6 +1,6 @@
 #include "rlcore/checkpoint/model_weights.hpp"
 
-#include "../data/scratch.hpp"
+#include "data/scratch.hpp"
 #include "rlcore/checkpoint/hugging_face.hpp"
 
 namespace {

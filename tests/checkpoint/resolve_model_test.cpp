@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "../data/scratch.hpp"
+#include "data/scratch.hpp"
 
 namespace {
 

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <random>
 
-#include "../data/scratch.hpp"
+#include "data/scratch.hpp"
 
 namespace {
 

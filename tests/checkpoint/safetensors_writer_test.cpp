@@ -4,7 +4,7 @@
 #include <cmath>
 #include <random>
 
-#include "../data/scratch.hpp"
+#include "data/scratch.hpp"
 #include "rlcore/checkpoint/safetensors_reader.hpp"
 
 namespace {

@@ -1,13 +1,13 @@
 // Folders of shards where folders of whole tensors are expected.
 #include <gtest/gtest.h>
 
-#include "../data/scratch.hpp"
-#include "../support/shard_layouts.hpp"
+#include "data/scratch.hpp"
 #include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/checkpoint/resolve_model.hpp"
 #include "rlcore/checkpoint/shard_writer.hpp"
 #include "rlcore/checkpoint/stream_weights.hpp"
 #include "rlcore/parallel/communicator/threads.hpp"
+#include "support/shard_layouts.hpp"
 
 namespace {
 

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "../data/scratch.hpp"
+#include "data/scratch.hpp"
 #include "rlcore/checkpoint/merged_weights.hpp"
 #include "rlcore/checkpoint/stream_weights.hpp"
 #include "torch_archive.hpp"

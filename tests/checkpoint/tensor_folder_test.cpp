@@ -1,6 +1,6 @@
 #include "rlcore/checkpoint/tensor_folder.hpp"
 
-#include "../data/scratch.hpp"
+#include "data/scratch.hpp"
 
 namespace {
 

@@ -3,7 +3,7 @@
 #include <chrono>
 #include <random>
 
-#include "../data/scratch.hpp"
+#include "data/scratch.hpp"
 #include "torch_archive.hpp"
 
 namespace {

@@ -2,7 +2,7 @@
 // expected: rlcore: the policy loop minimises objectives of tokens
 #include "rlcore/objective/algorithm/dapo.hpp"
 #include "rlcore/objective/algorithm/dpo.hpp"
-#include "rlcore/trainer/policy/composed_algorithm.hpp"
+#include "rlcore/trainer/policy/algorithm/composed_algorithm.hpp"
 
 auto in_the_loop() {
 #ifdef RLCORE_SHOULD_FAIL

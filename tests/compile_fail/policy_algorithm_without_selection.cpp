@@ -2,7 +2,7 @@
 // expected: rlcore: the policy loop offers logp, old_logp, rollout_logp, ref_logp, advantage and entropy, and selected
 #include "rlcore/objective/algorithm/trust_region.hpp"
 #include "rlcore/objective/selection/by_covariance.hpp"
-#include "rlcore/trainer/policy/composed_algorithm.hpp"
+#include "rlcore/trainer/policy/algorithm/composed_algorithm.hpp"
 
 auto reads() {
 #ifdef RLCORE_SHOULD_FAIL

@@ -1,6 +1,6 @@
 #include "rlcore/data/file.hpp"
 
-#include "../data/scratch.hpp"
+#include "data/scratch.hpp"
 
 namespace {
 

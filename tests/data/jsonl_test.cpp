@@ -1,6 +1,6 @@
 #include "rlcore/data/jsonl.hpp"
 
-#include "../data/scratch.hpp"
+#include "data/scratch.hpp"
 
 namespace {
 

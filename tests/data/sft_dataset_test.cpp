@@ -1,6 +1,6 @@
 #include "rlcore/data/sft_dataset.hpp"
 
-#include "../data/scratch.hpp"
+#include "data/scratch.hpp"
 
 namespace {
 

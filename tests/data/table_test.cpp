@@ -1,6 +1,6 @@
 #include "rlcore/data/table.hpp"
 
-#include "../data/scratch.hpp"
+#include "data/scratch.hpp"
 
 namespace {
 

@@ -1,6 +1,6 @@
 #include "rlcore/data/truncation.hpp"
 
-#include "../data/scratch.hpp"
+#include "data/scratch.hpp"
 
 namespace {
 

@@ -113,6 +113,13 @@ TEST_F(bad_tree, header_that_grew_too_long) {
   EXPECT_THAT(faults(), ElementsAre("core/table.inc: has 401 lines; 400 is the limit"));
 }
 
+TEST_F(bad_tree, folder_that_nobody_overlooks) {
+  for (int i = 0; i < 40; ++i) write("verify/rule_" + std::to_string(i) + ".hpp", "");
+  EXPECT_THAT(faults(), IsEmpty());
+  write("verify/rule_40.hpp", "");
+  EXPECT_THAT(faults(), ElementsAre("verify: has 41 files; 40 is the limit"));
+}
+
 TEST_F(bad_tree, circle) {
   write("core/error.hpp", "#include \"rlcore/core/dtype.hpp\"\n");
   write("core/dtype.hpp", "#include \"rlcore/core/error.hpp\"\n");

@@ -18,9 +18,9 @@ namespace layering {
 /// Headers, by the beginning of their path, that may call them, and why no loss, weight or token depends on it.
 inline const std::map<std::string, std::string>& headers_that_make_no_bits() {
   static const std::map<std::string, std::string> reasons = {
-      {"device/npu/emulator/", "stands for a machine with errors of its own"},
-      {"trainer/planning/", "estimates of time and memory"},
-      {"trainer/report/", "pages for a reader"},
+      {"emulator/", "stands for a machine with errors of its own"},
+      {"planning/", "estimates of time and memory"},
+      {"telemetry/report/", "pages for a reader"},
       {"verify/expression.hpp", "values of answers, compared within a tolerance"},
   };
   return reasons;

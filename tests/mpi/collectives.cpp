@@ -15,7 +15,7 @@
 #include "rlcore/core/error.hpp"
 #include "rlcore/parallel/communicator/threads.hpp"
 #include "rlcore/parallel/launch.hpp"
-#include "rlcore/parallel/reduction.hpp"
+#include "rlcore/parallel/reduction/reduction.hpp"
 #include "support/communicator_checks.hpp"
 
 namespace {

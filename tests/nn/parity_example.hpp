@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "rlcore/device/cpu.hpp"
-#include "rlcore/nn/causal_lm.hpp"
-#include "rlcore/nn/decode.hpp"
-#include "rlcore/nn/gradients.hpp"
+#include "rlcore/nn/model/causal_lm.hpp"
+#include "rlcore/nn/model/decode.hpp"
+#include "rlcore/nn/model/gradients.hpp"
 
 namespace parity {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "../support/program.hpp"
-#include "rlcore/trainer/logger.hpp"
+#include "rlcore/telemetry/logger.hpp"
+#include "support/program.hpp"
 
 namespace {
 

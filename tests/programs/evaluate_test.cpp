@@ -1,7 +1,7 @@
 // Runs build/bin/evaluate as a user would.
-#include "../support/program.hpp"
-#include "../support/tiny_model.hpp"
 #include "rlcore/data/jsonl.hpp"
+#include "support/program.hpp"
+#include "support/tiny_model.hpp"
 
 namespace {
 

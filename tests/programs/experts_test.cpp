@@ -1,8 +1,8 @@
 // Mixtures of experts in the programs: ranks divide the experts or have shards of all; the bits are those of one rank.
 
-#include "../support/mpirun.hpp"
 #include "grpo_trainer.hpp"
 #include "sft_trainer.hpp"
+#include "support/mpirun.hpp"
 
 namespace {
 

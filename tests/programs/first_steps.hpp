@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "../support/program.hpp"
+#include "support/program.hpp"
 
 namespace first_steps {
 

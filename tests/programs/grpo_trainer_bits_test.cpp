@@ -1,8 +1,8 @@
 // build/bin/grpo_trainer: what must not show in a result, and resuming to the same bits.
 
-#include "../support/kill.hpp"
 #include "grpo_trainer.hpp"
 #include "rlcore/device/cpu/instruction_sets.hpp"
+#include "support/kill.hpp"
 
 namespace {
 

@@ -4,8 +4,8 @@
 #include "grpo_trainer.hpp"
 #include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/device/cpu.hpp"
-#include "rlcore/nn/causal_lm.hpp"
-#include "rlcore/nn/log_probs.hpp"
+#include "rlcore/nn/model/causal_lm.hpp"
+#include "rlcore/nn/model/log_probs.hpp"
 #include "rlcore/text/tokenizer.hpp"
 
 namespace {

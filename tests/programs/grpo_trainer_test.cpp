@@ -4,7 +4,7 @@
 
 #include "grpo_trainer.hpp"
 #include "rlcore/data/table.hpp"
-#include "rlcore/trainer/metric_names.hpp"
+#include "rlcore/telemetry/metric_names.hpp"
 
 namespace {
 

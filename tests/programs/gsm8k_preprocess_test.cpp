@@ -1,7 +1,7 @@
 // Runs build/bin/gsm8k_preprocess as a user would.
 #include <cstdlib>
 
-#include "../data/scratch.hpp"
+#include "data/scratch.hpp"
 #include "rlcore/data/table.hpp"
 
 namespace {

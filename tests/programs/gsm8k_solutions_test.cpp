@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <set>
 
-#include "../support/program.hpp"
 #include "rlcore/data/jsonl.hpp"
+#include "support/program.hpp"
 
 namespace {
 

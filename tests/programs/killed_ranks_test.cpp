@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "../support/mpirun.hpp"
 #include "grpo_trainer.hpp"
+#include "support/mpirun.hpp"
 
 namespace {
 

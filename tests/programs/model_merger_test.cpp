@@ -1,12 +1,12 @@
 // Runs build/bin/model_merger as a user would.
-#include "../checkpoint/torch_archive.hpp"
-#include "../support/program.hpp"
-#include "../support/tiny_model.hpp"
+#include "checkpoint/torch_archive.hpp"
 #include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/checkpoint/shard_writer.hpp"
 #include "rlcore/device/cpu.hpp"
-#include "rlcore/nn/causal_lm.hpp"
+#include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/parallel/communicator/threads.hpp"
+#include "support/program.hpp"
+#include "support/tiny_model.hpp"
 
 namespace {
 

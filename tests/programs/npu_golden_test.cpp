@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "../data/scratch.hpp"
+#include "data/scratch.hpp"
 #include "examples/golden_case.hpp"
 #include "support/program.hpp"
 

@@ -1,7 +1,7 @@
 // Several NPUs: each rank, thread or process, has one of its machine, and gradients go through the host's memory.
-#include "../support/mpirun.hpp"
 #include "first_steps.hpp"
 #include "grpo_trainer.hpp"
+#include "support/mpirun.hpp"
 
 namespace {
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "../support/run_files.hpp"
+#include "support/run_files.hpp"
 
 namespace preference {
 

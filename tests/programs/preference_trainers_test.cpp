@@ -1,7 +1,7 @@
 // Runs dpo_trainer, kto_trainer, rm_trainer and prm_trainer on 12 rows. Their losses against PyTorch: first_steps_test.
 #include "preference_trainers.hpp"
 
-#include "rlcore/trainer/metric_names.hpp"
+#include "rlcore/telemetry/metric_names.hpp"
 
 namespace {
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "../support/program.hpp"
+#include "support/program.hpp"
 
 namespace {
 

@@ -1,8 +1,8 @@
 // The trainers as ranks, threads of one process or processes of mpirun: the bits of one rank, whatever they share.
 
-#include "../support/mpirun.hpp"
 #include "first_steps.hpp"
 #include "grpo_trainer.hpp"
+#include "support/mpirun.hpp"
 
 namespace {
 

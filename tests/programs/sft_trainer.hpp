@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "../support/run_files.hpp"
-#include "../support/tiny_model.hpp"
+#include "support/run_files.hpp"
+#include "support/tiny_model.hpp"
 
 namespace sft {
 

@@ -1,8 +1,8 @@
 // build/bin/sft_trainer: what a run prints and leaves, what must not show in a result, resuming after a kill.
 #include "sft_trainer.hpp"
 
-#include "../support/kill.hpp"
 #include "rlcore/data/table.hpp"
+#include "support/kill.hpp"
 
 namespace {
 

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "../support/program.hpp"
+#include "support/program.hpp"
 
 namespace {
 

@@ -1,7 +1,7 @@
 """Logits, log-probs, entropies and all parameter gradients of tiny Qwen2, Qwen2.5 and Qwen3 models by `transformers`.
 
 Writes nn_parity.json. Weights are not stored: value i of the parameter with number k in sorted order of names is a
-formula that tests/nn/parity_test.cpp repeats, exact in float32. Gradients are stored as their
+formula that tests/nn/model/parity_test.cpp repeats, exact in float32. Gradients are stored as their
 float64 values rounded to 6 digits (the test allows 1e-5).
 
     pip install -r requirements.txt && python nn_parity.py

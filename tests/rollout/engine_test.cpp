@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "rlcore/device/cpu.hpp"
-#include "rlcore/nn/log_probs.hpp"
+#include "rlcore/nn/model/log_probs.hpp"
 
 namespace {
 

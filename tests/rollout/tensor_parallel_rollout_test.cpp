@@ -9,8 +9,8 @@
 
 #include "rlcore/device/any_device.hpp"
 #include "rlcore/device/cpu.hpp"
-#include "rlcore/nn/log_probs.hpp"
-#include "rlcore/nn/most_likely.hpp"
+#include "rlcore/nn/model/log_probs.hpp"
+#include "rlcore/nn/model/most_likely.hpp"
 #include "rlcore/parallel/communicator/threads.hpp"
 #include "rlcore/rollout/engine.hpp"
 

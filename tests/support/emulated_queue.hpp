@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "rlcore/device/npu/emulator/settings.hpp"
+#include "rlcore/device/npu/emulator_settings.hpp"
 #include "rlcore/device/npu/queue.hpp"
 
-/// Configures the emulated machine and returns its functions; compiled once, in tests/device/npu/emulators.cpp.
+/// Configures the emulated machine and returns its functions; compiled once, in tests/emulator/emulators.cpp.
 const rlcore::ascend::calls& configured_emulator(rlcore::ascend::emulated::settings machine);
 
 /// One at a time: the machine is the process's.

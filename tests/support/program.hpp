@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "../data/scratch.hpp"
+#include "data/scratch.hpp"
 
 namespace program {
 

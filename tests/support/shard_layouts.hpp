@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "rlcore/parallel/held_pieces.hpp"
+#include "rlcore/parallel/layout/held_pieces.hpp"
 
 namespace shard_layouts {
 

@@ -10,7 +10,7 @@
 
 #include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/device/cpu.hpp"
-#include "rlcore/nn/causal_lm.hpp"
+#include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/text/copy_files.hpp"
 #include "rlcore/text/tokenizer.hpp"
 #include "rlcore/text/tokenizer_folder.hpp"

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "../data/scratch.hpp"
+#include "data/scratch.hpp"
 #include "rlcore/text/text_file.hpp"
 
 namespace fs = std::filesystem;

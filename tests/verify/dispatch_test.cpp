@@ -1,6 +1,6 @@
 #include "rlcore/verify/dispatch.hpp"
 
-#include "../data/scratch.hpp"
+#include "data/scratch.hpp"
 
 namespace {
 

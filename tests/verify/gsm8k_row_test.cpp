@@ -1,6 +1,6 @@
 #include "rlcore/verify/gsm8k_row.hpp"
 
-#include "../data/scratch.hpp"
+#include "data/scratch.hpp"
 #include "rlcore/data/prompt_dataset.hpp"
 #include "rlcore/verify/dispatch.hpp"
 

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "../data/scratch.hpp"
+#include "data/scratch.hpp"
 #include "support/cpu_time.hpp"
 
 namespace {

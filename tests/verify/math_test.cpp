@@ -4,7 +4,7 @@
 #include <random>
 #include <thread>
 
-#include "../data/scratch.hpp"
+#include "data/scratch.hpp"
 #include "rlcore/verify/math_dapo.hpp"
 #include "support/cpu_time.hpp"
 

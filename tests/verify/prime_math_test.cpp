@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "../data/scratch.hpp"
+#include "data/scratch.hpp"
 #include "support/cpu_time.hpp"
 
 namespace {

@@ -2,7 +2,7 @@
 
 #include <random>
 
-#include "../data/scratch.hpp"
+#include "data/scratch.hpp"
 #include "support/cpu_time.hpp"
 
 namespace {

@@ -14,7 +14,7 @@
 
 #include "rlcore/checkpoint/json_file.hpp"
 #include "rlcore/checkpoint/model_weights.hpp"
-#include "rlcore/nn/lora_settings.hpp"
+#include "rlcore/nn/lora/lora_settings.hpp"
 
 RLCORE_BEGIN
 namespace checkpoint {

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "rlcore/checkpoint/tensor_folder.hpp"
-#include "rlcore/nn/parameter.hpp"
-#include "rlcore/parallel/held_pieces.hpp"
+#include "rlcore/nn/model/parameter.hpp"
+#include "rlcore/parallel/layout/held_pieces.hpp"
 
 RLCORE_BEGIN
 namespace checkpoint {

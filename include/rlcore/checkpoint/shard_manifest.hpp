@@ -18,7 +18,7 @@
 #include "rlcore/checkpoint/atomic_file.hpp"
 #include "rlcore/checkpoint/json_file.hpp"
 #include "rlcore/checkpoint/tensor_info.hpp"
-#include "rlcore/parallel/held_pieces.hpp"
+#include "rlcore/parallel/layout/held_pieces.hpp"
 
 RLCORE_BEGIN
 namespace checkpoint {

@@ -15,7 +15,7 @@
 #include "rlcore/checkpoint/crc32.hpp"
 #include "rlcore/checkpoint/safetensors_writer.hpp"
 #include "rlcore/checkpoint/shard_manifest.hpp"
-#include "rlcore/parallel/gather_pieces.hpp"
+#include "rlcore/parallel/layout/gather_pieces.hpp"
 
 RLCORE_BEGIN
 namespace checkpoint {

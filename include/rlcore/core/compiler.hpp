@@ -21,6 +21,15 @@
 
 #define RLCORE_RESTRICT __restrict__
 
+// RLCORE_COMPILED says that what is slow to compile comes from a library: the kernels, the devices, MPI and whole runs
+// are then declared in the headers and defined once in src/. Linking rlcore::kernels, rlcore::mpi or rlcore::trainers
+// in CMake defines it. Without it everything is in the headers.
+#if defined(RLCORE_COMPILED)
+#define RLCORE_INLINE
+#else
+#define RLCORE_INLINE inline
+#endif
+
 // Between these two every sum and product is rounded as it is written, whatever flags the file is compiled with:
 // RLCORE_BEGIN and RLCORE_END (abi.hpp) put them around all of the library. g++ would contract a * b + c to one
 // rounding wherever it meets such a pair after inlining, in one copy of a loop and not in its twin; the attribute that

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/core/compiler.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/parallel/communicator/alone.hpp"
 #include "rlcore/parallel/communicator/any.hpp"
@@ -32,23 +33,15 @@ struct launch_settings {
 
 using rank_function = std::function<void(any_communicator&)>;
 
-/// f on this process's rank of an MPI job. With RLCORE_LINKED_MPI (in CMake: link rlcore::mpi) it is compiled there,
-/// and a program that calls it does not see mpi.h.
-#if defined(RLCORE_LINKED_MPI)
+/// f on this process's rank of an MPI job: src/mpi.cpp, the one place that sees mpi.h. A program of headers alone has
+/// no MPI.
+#if defined(RLCORE_COMPILED)
 void launch_mpi(const launch_settings& s, const rank_function& f);
 #else
-inline namespace without_mpi {
-inline void launch_mpi(const launch_settings&, const rank_function&) {
+RLCORE_NOINLINE inline void launch_mpi(const launch_settings&, const rank_function&) {
   throw communication_error("rlcore: " + std::to_string(ranks_of_environment()) +
                             " processes were started, but this program was built without MPI: link rlcore::mpi");
 }
-}  // namespace without_mpi
-#endif
-
-#if defined(RLCORE_LINKED_MPI)
-inline namespace with_mpi {
-#else
-inline namespace without_mpi {
 #endif
 
 /// Calls f on every rank of this process: one rank of an MPI job under mpirun or srun, otherwise s.thread_ranks
@@ -74,8 +67,6 @@ inline void launch(const launch_settings& s, const rank_function& f) {
       },
       s.deadline, stuck_rank::end_process);
 }
-
-}  // namespace with_mpi or without_mpi
 
 }  // namespace parallel
 RLCORE_END

@@ -11,7 +11,7 @@
 
 #include "rlcore/core/error.hpp"
 #include "rlcore/device/device.hpp"
-#include "rlcore/nn/decode_chunk.hpp"
+#include "rlcore/nn/model/decode_chunk.hpp"
 #include "rlcore/rollout/page_pool.hpp"
 #include "rlcore/rollout/request.hpp"
 

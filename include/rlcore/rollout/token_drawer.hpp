@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "rlcore/device/device.hpp"
-#include "rlcore/nn/vocabulary_chunks.hpp"
+#include "rlcore/nn/head/vocabulary_chunks.hpp"
 #include "rlcore/rollout/sampling.hpp"
 #include "rlcore/tensor/buffer.hpp"
 

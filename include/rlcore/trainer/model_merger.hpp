@@ -17,8 +17,8 @@
 #include "rlcore/checkpoint/resolve_model.hpp"
 #include "rlcore/checkpoint/sharded_torch.hpp"
 #include "rlcore/checkpoint/stream_weights.hpp"
-#include "rlcore/trainer/options.hpp"
-#include "rlcore/trainer/progress.hpp"
+#include "rlcore/config/options.hpp"
+#include "rlcore/telemetry/progress.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

@@ -9,7 +9,7 @@
 
 #include "rlcore/core/error.hpp"
 #include "rlcore/parallel/environment.hpp"
-#include "rlcore/trainer/console.hpp"
+#include "rlcore/telemetry/console.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

@@ -62,5 +62,17 @@ void train_prm(Device& device, const options& opt, parallel::any_communicator* a
 template <class Device>
 void evaluate(Device* device, const options& opt, parallel::any_communicator* ranks = nullptr);
 
+#if defined(RLCORE_COMPILED)
+extern template std::optional<double> train_policy(any_device&, const options&, const any_algorithm&, bool,
+                                                   reward_source*, parallel::any_communicator*);
+extern template std::optional<double> train_policy(any_device&, const options&, parallel::any_communicator*);
+extern template void train_sft(any_device&, const options&, parallel::any_communicator*);
+extern template void train_dpo(any_device&, const options&, parallel::any_communicator*);
+extern template void train_kto(any_device&, const options&, parallel::any_communicator*);
+extern template void train_rm(any_device&, const options&, parallel::any_communicator*);
+extern template void train_prm(any_device&, const options&, parallel::any_communicator*);
+extern template void evaluate(any_device*, const options&, parallel::any_communicator*);
+#endif
+
 }  // namespace trainer
 RLCORE_END

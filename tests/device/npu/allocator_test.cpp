@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "rlcore/device/npu/emulator/runtime.hpp"
 #include "rlcore/device/npu/staging.hpp"
+#include "rlcore/emulator/runtime.hpp"
 #include "support/scripted_npu.hpp"
 #include "support/thrown.hpp"
 

@@ -20,10 +20,10 @@
 #include "rlcore/core/random.hpp"
 #include "rlcore/device/npu.hpp"
 #include "rlcore/device/npu/dynamic_provider.hpp"
-#include "rlcore/device/npu/emulator.hpp"
 #include "rlcore/device/npu/trace.hpp"
+#include "rlcore/emulator/emulator.hpp"
 #include "rlcore/parallel/communicator/hccl.hpp"
-#include "rlcore/parallel/reduction.hpp"
+#include "rlcore/parallel/reduction/reduction.hpp"
 
 namespace {
 

@@ -22,7 +22,7 @@ using namespace rlcore;
 using floats = std::vector<float>;
 using indices = std::vector<std::int32_t>;
 
-/// Configures the emulated machine and returns its functions; compiled once, in tests/device/npu/emulators.cpp.
+/// Configures the emulated machine and returns its functions; compiled once, in tests/emulator/emulators.cpp.
 const ascend::calls& emulated_calls(int cann_version = 80300, std::uint64_t seed = 0);
 
 struct table_provider {

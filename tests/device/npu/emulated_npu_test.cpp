@@ -3,7 +3,7 @@
 
 #include <gmock/gmock.h>
 
-#include "rlcore/device/npu/emulator.hpp"
+#include "rlcore/emulator/emulator.hpp"
 
 namespace rlcore_test {
 

@@ -5,11 +5,11 @@
 #include <utility>
 
 #include "device/npu/emulated_npu.hpp"
-#include "rlcore/nn/causal_lm.hpp"
-#include "rlcore/nn/forward_backward.hpp"
-#include "rlcore/nn/log_probs.hpp"
-#include "rlcore/nn/lora.hpp"
-#include "rlcore/nn/lora_gradients.hpp"
+#include "rlcore/nn/lora/lora.hpp"
+#include "rlcore/nn/lora/lora_gradients.hpp"
+#include "rlcore/nn/model/causal_lm.hpp"
+#include "rlcore/nn/model/forward_backward.hpp"
+#include "rlcore/nn/model/log_probs.hpp"
 #include "rlcore/rollout/engine.hpp"
 
 namespace rlcore_test {

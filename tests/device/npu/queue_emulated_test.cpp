@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "rlcore/core/random.hpp"
-#include "rlcore/device/npu/emulator/operators.hpp"
-#include "rlcore/device/npu/emulator/runtime.hpp"
 #include "rlcore/device/npu/queue.hpp"
+#include "rlcore/emulator/operators.hpp"
+#include "rlcore/emulator/runtime.hpp"
 #include "support/thrown.hpp"
 
 namespace {

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "rlcore/device/npu/allocator.hpp"
-#include "rlcore/device/npu/emulator/runtime.hpp"
 #include "rlcore/device/npu/event.hpp"
 #include "rlcore/device/npu/pinned_buffer.hpp"
+#include "rlcore/emulator/runtime.hpp"
 #include "support/scripted_npu.hpp"
 #include "support/thrown.hpp"
 

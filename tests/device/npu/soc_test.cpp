@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "device/npu/emulated_npu.hpp"
-#include "rlcore/device/npu/emulator/chips.hpp"
+#include "rlcore/emulator/chips.hpp"
 
 namespace rlcore_test {
 namespace {

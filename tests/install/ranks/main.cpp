@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <exception>
 #include <rlcore/parallel/launch.hpp>
-#include <rlcore/parallel/reduction.hpp>
+#include <rlcore/parallel/reduction/reduction.hpp>
 #include <span>
 #include <vector>
 

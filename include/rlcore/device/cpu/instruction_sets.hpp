@@ -9,21 +9,15 @@
 #include "rlcore/core/suggest.hpp"
 #include "rlcore/device/cpu/arguments.hpp"
 
-#if !defined(RLCORE_LINKED_KERNELS)
+#if !defined(RLCORE_COMPILED)
 #include "rlcore/device/cpu/kernel_sets.hpp"
 #endif
 
 RLCORE_BEGIN
 namespace cpu_kernels {
 
-/// The sets that this processor can run, best first. A program of many translation units may compile the kernels in one
-/// of them, which defines this function as compiled_here(), and the others with RLCORE_LINKED_KERNELS: in CMake, link
-/// rlcore::kernels.
-#if defined(RLCORE_LINKED_KERNELS)
+/// The sets that this processor can run, best first. kernel_sets.hpp defines it.
 std::vector<const table*> available();
-#else
-inline std::vector<const table*> available() { return compiled_here(); }
-#endif
 
 /// The set called `name`, or the best one if `name` is empty. Throws device_error if this processor lacks it.
 inline const table& choose(std::string_view name = {}) {

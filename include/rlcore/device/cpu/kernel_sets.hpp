@@ -91,7 +91,7 @@ using namespace cpu_avx512;
 namespace cpu_kernels {
 
 /// The sets that this processor can run, best first.
-inline std::vector<const table*> compiled_here() {
+RLCORE_INLINE std::vector<const table*> available() {
   std::vector<const table*> sets;
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&

@@ -15,24 +15,24 @@
 #include <vector>
 
 #include "rlcore/checkpoint/hugging_face.hpp"
+#include "rlcore/config/options.hpp"
 #include "rlcore/data/prompt_dataset.hpp"
 #include "rlcore/data/table.hpp"
 #include "rlcore/rollout/engine.hpp"
+#include "rlcore/telemetry/console.hpp"
+#include "rlcore/telemetry/progress.hpp"
 #include "rlcore/text/chat_template.hpp"
 #include "rlcore/text/tokenizer.hpp"
-#include "rlcore/trainer/available_memory.hpp"
-#include "rlcore/trainer/byte_stream.hpp"
-#include "rlcore/trainer/console.hpp"
 #include "rlcore/trainer/evaluation/forms.hpp"
+#include "rlcore/trainer/evaluation/problems.hpp"
 #include "rlcore/trainer/evaluation/stored_responses.hpp"
 #include "rlcore/trainer/evaluation/summary.hpp"
-#include "rlcore/trainer/local_place.hpp"
-#include "rlcore/trainer/model_files.hpp"
-#include "rlcore/trainer/options.hpp"
-#include "rlcore/trainer/problems.hpp"
-#include "rlcore/trainer/progress.hpp"
-#include "rlcore/trainer/shares.hpp"
 #include "rlcore/trainer/whole_runs.hpp"
+#include "rlcore/training/files/model_files.hpp"
+#include "rlcore/training/ranks/available_memory.hpp"
+#include "rlcore/training/ranks/byte_stream.hpp"
+#include "rlcore/training/ranks/local_place.hpp"
+#include "rlcore/training/ranks/shares.hpp"
 #include "rlcore/verify/dispatch.hpp"
 
 RLCORE_BEGIN
@@ -294,10 +294,6 @@ void evaluate(Device* device, const options& opt, parallel::any_communicator* ra
   checkpoint::write_file_atomically(folder / "result.json", result.dump(2) + "\n");
   say("\n%s\n%s\n", summary_table(summary.sources()).c_str(), (folder / "result.json").c_str());
 }
-
-#if defined(RLCORE_LINKED_TRAINERS)  // compiled in rlcore::trainers
-extern template void evaluate(any_device*, const options&, parallel::any_communicator*);
-#endif
 
 }  // namespace trainer
 RLCORE_END

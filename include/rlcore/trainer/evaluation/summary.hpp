@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "rlcore/trainer/validation_metrics.hpp"
+#include "rlcore/trainer/evaluation/validation_metrics.hpp"
 #include "rlcore/verify/verdict.hpp"
 
 RLCORE_BEGIN

@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "rlcore/core/elementary.hpp"
-#include "rlcore/nn/log_probs.hpp"
+#include "rlcore/nn/model/log_probs.hpp"
 #include "rlcore/rollout/engine.hpp"
 #include "rlcore/trainer/policy/settings.hpp"
-#include "rlcore/trainer/policy/trajectory.hpp"
-#include "rlcore/trainer/scored_groups.hpp"
-#include "rlcore/trainer/trainee.hpp"
+#include "rlcore/trainer/policy/trajectory/trajectory.hpp"
+#include "rlcore/training/scored_groups.hpp"
+#include "rlcore/training/trainee.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

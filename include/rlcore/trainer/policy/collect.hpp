@@ -12,8 +12,8 @@
 #include "rlcore/objective/advantage/kl_in_reward.hpp"
 #include "rlcore/rollout/engine.hpp"
 #include "rlcore/text/tokenizer.hpp"
-#include "rlcore/trainer/policy/trajectory.hpp"
-#include "rlcore/trainer/shares.hpp"
+#include "rlcore/trainer/policy/trajectory/trajectory.hpp"
+#include "rlcore/training/ranks/shares.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

@@ -10,12 +10,12 @@
 
 #include "rlcore/exec/serial.hpp"
 #include "rlcore/objective/algorithm/verl.hpp"
-#include "rlcore/trainer/metrics.hpp"
+#include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/trainer/policy/critic_settings.hpp"
-#include "rlcore/trainer/policy/trajectory.hpp"
+#include "rlcore/trainer/policy/trajectory/trajectory.hpp"
 #include "rlcore/trainer/policy/update.hpp"
-#include "rlcore/trainer/scored_groups.hpp"
-#include "rlcore/trainer/trainee.hpp"
+#include "rlcore/training/scored_groups.hpp"
+#include "rlcore/training/trainee.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "rlcore/config/options.hpp"
+#include "rlcore/config/settings/batch_plan.hpp"
+#include "rlcore/config/settings/lora_options.hpp"
 #include "rlcore/optim/adamw.hpp"
 #include "rlcore/optim/schedule.hpp"
-#include "rlcore/trainer/options.hpp"
-#include "rlcore/trainer/options/batch_plan.hpp"
-#include "rlcore/trainer/options/lora_options.hpp"
 #include "rlcore/trainer/policy/settings.hpp"
 
 RLCORE_BEGIN

@@ -10,11 +10,11 @@
 #include <utility>
 #include <vector>
 
+#include "rlcore/config/settings/batch_plan.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/objective/filter/keep_groups.hpp"
-#include "rlcore/trainer/metrics.hpp"
-#include "rlcore/trainer/options/batch_plan.hpp"
-#include "rlcore/trainer/policy/trajectory.hpp"
+#include "rlcore/telemetry/metrics.hpp"
+#include "rlcore/trainer/policy/trajectory/trajectory.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

@@ -9,19 +9,19 @@
 #include <string>
 #include <vector>
 
+#include "rlcore/config/settings/batch_plan.hpp"
 #include "rlcore/objective/controller/adaptive_kl.hpp"
-#include "rlcore/trainer/logger.hpp"
-#include "rlcore/trainer/options/batch_plan.hpp"
+#include "rlcore/telemetry/logger.hpp"
+#include "rlcore/telemetry/process_memory.hpp"
+#include "rlcore/telemetry/progress.hpp"
 #include "rlcore/trainer/policy/collect.hpp"
 #include "rlcore/trainer/policy/dynamic_sampling.hpp"
-#include "rlcore/trainer/policy/rollout_log.hpp"
 #include "rlcore/trainer/policy/rounds.hpp"
 #include "rlcore/trainer/policy/run.hpp"
 #include "rlcore/trainer/policy/state.hpp"
 #include "rlcore/trainer/policy/step_metrics.hpp"
+#include "rlcore/trainer/policy/trajectory/rollout_log.hpp"
 #include "rlcore/trainer/policy/update.hpp"
-#include "rlcore/trainer/process_memory.hpp"
-#include "rlcore/trainer/progress.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

@@ -4,12 +4,12 @@
 #include <cstddef>
 #include <memory>
 
-#include "rlcore/nn/causal_lm.hpp"
-#include "rlcore/nn/tensor_group.hpp"
+#include "rlcore/nn/model/causal_lm.hpp"
+#include "rlcore/nn/parallel/tensor_group.hpp"
 #include "rlcore/parallel/communicator/any.hpp"
 #include "rlcore/parallel/world.hpp"
-#include "rlcore/trainer/trainee.hpp"
-#include "rlcore/trainer/weight_hand_over.hpp"
+#include "rlcore/training/trainee.hpp"
+#include "rlcore/training/weight_hand_over.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

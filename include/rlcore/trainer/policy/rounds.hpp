@@ -14,13 +14,13 @@
 
 #include "rlcore/data/sampler.hpp"
 #include "rlcore/parallel/communicator/alone.hpp"
-#include "rlcore/trainer/metrics.hpp"
+#include "rlcore/telemetry/metrics.hpp"
+#include "rlcore/telemetry/progress.hpp"
+#include "rlcore/telemetry/stages.hpp"
 #include "rlcore/trainer/policy/collect.hpp"
 #include "rlcore/trainer/policy/run.hpp"
-#include "rlcore/trainer/policy/stages.hpp"
-#include "rlcore/trainer/policy/trajectory_bytes.hpp"
+#include "rlcore/trainer/policy/trajectory/trajectory_bytes.hpp"
 #include "rlcore/trainer/policy/validate.hpp"
-#include "rlcore/trainer/progress.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

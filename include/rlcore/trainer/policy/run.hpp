@@ -5,18 +5,18 @@
 #include <filesystem>
 #include <vector>
 
+#include "rlcore/config/settings/batch_plan.hpp"
 #include "rlcore/core/random.hpp"
 #include "rlcore/data/prompt_dataset.hpp"
 #include "rlcore/parallel/world.hpp"
 #include "rlcore/text/tokenizer.hpp"
-#include "rlcore/trainer/options/batch_plan.hpp"
 #include "rlcore/trainer/policy/actor.hpp"
+#include "rlcore/trainer/policy/algorithm/verl_algorithm.hpp"
 #include "rlcore/trainer/policy/critic.hpp"
-#include "rlcore/trainer/policy/replay.hpp"
-#include "rlcore/trainer/policy/reward_source.hpp"
+#include "rlcore/trainer/policy/reward/reward_source.hpp"
 #include "rlcore/trainer/policy/rollout_model.hpp"
 #include "rlcore/trainer/policy/settings.hpp"
-#include "rlcore/trainer/policy/verl_algorithm.hpp"
+#include "rlcore/trainer/policy/trajectory/replay.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

@@ -13,15 +13,15 @@
 #include <utility>
 #include <vector>
 
+#include "rlcore/config/options.hpp"
+#include "rlcore/config/settings/lora_options.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/optim/adamw.hpp"
 #include "rlcore/optim/schedule.hpp"
 #include "rlcore/rollout/request.hpp"
-#include "rlcore/trainer/options.hpp"
-#include "rlcore/trainer/options/lora_options.hpp"
+#include "rlcore/trainer/policy/algorithm/verl_algorithm.hpp"
 #include "rlcore/trainer/policy/dynamic_sampling.hpp"
-#include "rlcore/trainer/policy/reward_settings.hpp"
-#include "rlcore/trainer/policy/verl_algorithm.hpp"
+#include "rlcore/trainer/policy/reward/reward_settings.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

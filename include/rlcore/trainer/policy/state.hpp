@@ -20,8 +20,8 @@
 #include "rlcore/checkpoint/layout.hpp"
 #include "rlcore/trainer/policy/actor.hpp"
 #include "rlcore/trainer/policy/critic.hpp"
-#include "rlcore/trainer/policy/surplus_file.hpp"
-#include "rlcore/trainer/save_step_together.hpp"
+#include "rlcore/trainer/policy/trajectory/surplus_file.hpp"
+#include "rlcore/training/files/save_step_together.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "rlcore/core/elementary.hpp"
-#include "rlcore/trainer/metrics.hpp"
-#include "rlcore/trainer/policy/algorithm.hpp"
-#include "rlcore/trainer/policy/stages.hpp"
-#include "rlcore/trainer/policy/trajectory.hpp"
+#include "rlcore/telemetry/metrics.hpp"
+#include "rlcore/telemetry/stages.hpp"
+#include "rlcore/trainer/policy/algorithm/algorithm.hpp"
+#include "rlcore/trainer/policy/trajectory/trajectory.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

@@ -14,24 +14,24 @@
 
 #include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/checkpoint/resolve_model.hpp"
+#include "rlcore/config/settings/batch_plan.hpp"
+#include "rlcore/config/settings/rollout_ranks.hpp"
 #include "rlcore/core/version.hpp"
 #include "rlcore/data/prompt_dataset.hpp"
 #include "rlcore/data/table.hpp"
 #include "rlcore/device/any_device.hpp"
+#include "rlcore/telemetry/console.hpp"
+#include "rlcore/telemetry/report/report.hpp"
 #include "rlcore/text/chat_template.hpp"
 #include "rlcore/text/tokenizer.hpp"
-#include "rlcore/trainer/available_memory.hpp"
-#include "rlcore/trainer/console.hpp"
-#include "rlcore/trainer/frozen_model.hpp"
-#include "rlcore/trainer/options/batch_plan.hpp"
-#include "rlcore/trainer/options/rollout_ranks.hpp"
-#include "rlcore/trainer/policy/any_algorithm.hpp"
+#include "rlcore/trainer/policy/algorithm/any_algorithm.hpp"
 #include "rlcore/trainer/policy/loop.hpp"
-#include "rlcore/trainer/policy/open_rewards.hpp"
+#include "rlcore/trainer/policy/reward/open_rewards.hpp"
 #include "rlcore/trainer/policy/rollout_model.hpp"
-#include "rlcore/trainer/report.hpp"
-#include "rlcore/trainer/team.hpp"
 #include "rlcore/trainer/whole_runs.hpp"
+#include "rlcore/training/frozen_model.hpp"
+#include "rlcore/training/ranks/available_memory.hpp"
+#include "rlcore/training/ranks/team.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -362,12 +362,6 @@ std::optional<double> train_policy(Device& device, const options& opt, F functio
   function_rewards<F> own(std::move(function), s.reward.dapo_manager);
   return train_policy(device, opt, s.algorithm, false, &own, all);
 }
-
-#if defined(RLCORE_LINKED_TRAINERS)  // compiled in rlcore::trainers
-extern template std::optional<double> train_policy(any_device&, const options&, const any_algorithm&, bool,
-                                                   reward_source*, parallel::any_communicator*);
-extern template std::optional<double> train_policy(any_device&, const options&, parallel::any_communicator*);
-#endif
 
 }  // namespace trainer
 RLCORE_END

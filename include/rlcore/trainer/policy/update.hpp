@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "rlcore/core/random.hpp"
-#include "rlcore/trainer/metrics.hpp"
+#include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/trainer/policy/actor.hpp"
-#include "rlcore/trainer/policy/algorithm.hpp"
+#include "rlcore/trainer/policy/algorithm/algorithm.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

@@ -7,12 +7,12 @@
 #include <utility>
 #include <vector>
 
-#include "rlcore/trainer/metrics.hpp"
+#include "rlcore/telemetry/metrics.hpp"
+#include "rlcore/trainer/evaluation/problems.hpp"
+#include "rlcore/trainer/evaluation/validation_metrics.hpp"
 #include "rlcore/trainer/policy/collect.hpp"
-#include "rlcore/trainer/policy/reward_source.hpp"
-#include "rlcore/trainer/policy/trajectory_bytes.hpp"
-#include "rlcore/trainer/problems.hpp"
-#include "rlcore/trainer/validation_metrics.hpp"
+#include "rlcore/trainer/policy/reward/reward_source.hpp"
+#include "rlcore/trainer/policy/trajectory/trajectory_bytes.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

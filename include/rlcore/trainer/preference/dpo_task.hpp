@@ -9,8 +9,8 @@
 
 #include "rlcore/exec/serial.hpp"
 #include "rlcore/objective/algorithm/openrlhf.hpp"
+#include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/tensor/span.hpp"
-#include "rlcore/trainer/metrics.hpp"
 #include "rlcore/trainer/preference/pair_rows.hpp"
 #include "rlcore/trainer/preference/reference.hpp"
 #include "rlcore/trainer/preference/score_file.hpp"

@@ -12,8 +12,8 @@
 
 #include "rlcore/exec/serial.hpp"
 #include "rlcore/objective/algorithm/unpaired.hpp"
+#include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/tensor/span.hpp"
-#include "rlcore/trainer/metrics.hpp"
 #include "rlcore/trainer/preference/reference.hpp"
 #include "rlcore/trainer/preference/score_file.hpp"
 #include "rlcore/trainer/preference/unpaired_rows.hpp"

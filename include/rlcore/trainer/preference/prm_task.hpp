@@ -8,14 +8,14 @@
 #include <vector>
 
 #include "rlcore/core/elementary.hpp"
-#include "rlcore/nn/log_probs.hpp"
-#include "rlcore/nn/most_likely.hpp"
+#include "rlcore/nn/model/log_probs.hpp"
+#include "rlcore/nn/model/most_likely.hpp"
 #include "rlcore/simd/exact_sum.hpp"
-#include "rlcore/trainer/metrics.hpp"
+#include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/trainer/preference/score_file.hpp"
 #include "rlcore/trainer/preference/step_rows.hpp"
-#include "rlcore/trainer/rank_reports.hpp"
 #include "rlcore/trainer/supervised/task.hpp"
+#include "rlcore/training/rank_reports.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "rlcore/nn/log_probs.hpp"
+#include "rlcore/nn/model/log_probs.hpp"
 #include "rlcore/trainer/preference/packed_answers.hpp"
-#include "rlcore/trainer/rank_reports.hpp"
 #include "rlcore/trainer/supervised/task.hpp"
-#include "rlcore/trainer/trainee.hpp"
+#include "rlcore/training/rank_reports.hpp"
+#include "rlcore/training/trainee.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

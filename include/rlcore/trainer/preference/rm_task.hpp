@@ -14,14 +14,14 @@
 
 #include "rlcore/checkpoint/json_file.hpp"
 #include "rlcore/exec/serial.hpp"
-#include "rlcore/nn/values.hpp"
+#include "rlcore/nn/model/values.hpp"
 #include "rlcore/objective/algorithm/reward_model.hpp"
+#include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/tensor/span.hpp"
-#include "rlcore/trainer/metrics.hpp"
 #include "rlcore/trainer/preference/pair_rows.hpp"
 #include "rlcore/trainer/preference/score_file.hpp"
-#include "rlcore/trainer/rank_reports.hpp"
 #include "rlcore/trainer/supervised/task.hpp"
+#include "rlcore/training/rank_reports.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

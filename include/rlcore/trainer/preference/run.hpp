@@ -9,14 +9,14 @@
 
 #include "rlcore/checkpoint/layout.hpp"
 #include "rlcore/checkpoint/resolve_model.hpp"
+#include "rlcore/config/options.hpp"
 #include "rlcore/data/open_blend.hpp"
+#include "rlcore/telemetry/console.hpp"
 #include "rlcore/text/text_file.hpp"
-#include "rlcore/trainer/console.hpp"
-#include "rlcore/trainer/model_files.hpp"
-#include "rlcore/trainer/options.hpp"
 #include "rlcore/trainer/preference/row_text.hpp"
 #include "rlcore/trainer/preference/settings.hpp"
 #include "rlcore/trainer/supervised/base_model.hpp"
+#include "rlcore/training/files/model_files.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

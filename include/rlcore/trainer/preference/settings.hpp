@@ -5,11 +5,11 @@
 #include <cstdint>
 #include <string>
 
+#include "rlcore/config/checks/preference_checks.hpp"
+#include "rlcore/config/options.hpp"
 #include "rlcore/optim/schedule.hpp"
-#include "rlcore/trainer/options.hpp"
-#include "rlcore/trainer/options/preference_checks.hpp"
 #include "rlcore/trainer/supervised/settings.hpp"
-#include "rlcore/trainer/trainee.hpp"
+#include "rlcore/training/trainee.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

@@ -11,8 +11,7 @@
 #include <vector>
 
 #include "rlcore/device/any_device.hpp"
-#include "rlcore/trainer/console.hpp"
-#include "rlcore/trainer/frozen_model.hpp"
+#include "rlcore/telemetry/console.hpp"
 #include "rlcore/trainer/preference/dpo_task.hpp"
 #include "rlcore/trainer/preference/kto_task.hpp"
 #include "rlcore/trainer/preference/prm_task.hpp"
@@ -20,6 +19,7 @@
 #include "rlcore/trainer/preference/run.hpp"
 #include "rlcore/trainer/supervised/train_supervised.hpp"
 #include "rlcore/trainer/whole_runs.hpp"
+#include "rlcore/training/frozen_model.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -153,13 +153,6 @@ void train_prm(Device& device, const options& opt, parallel::any_communicator* a
   train_supervised(device, opt, read_openrlhf_run(opt), read_openrlhf_trainee(opt), base, task, shown, ranks);
   if (ranks.first()) export_model(opt);
 }
-
-#if defined(RLCORE_LINKED_TRAINERS)  // compiled in rlcore::trainers
-extern template void train_dpo(any_device&, const options&, parallel::any_communicator*);
-extern template void train_kto(any_device&, const options&, parallel::any_communicator*);
-extern template void train_rm(any_device&, const options&, parallel::any_communicator*);
-extern template void train_prm(any_device&, const options&, parallel::any_communicator*);
-#endif
 
 }  // namespace trainer
 RLCORE_END

@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "rlcore/trainer/logger.hpp"
-#include "rlcore/trainer/policy/stages.hpp"
-#include "rlcore/trainer/process_memory.hpp"
-#include "rlcore/trainer/progress.hpp"
+#include "rlcore/telemetry/logger.hpp"
+#include "rlcore/telemetry/process_memory.hpp"
+#include "rlcore/telemetry/progress.hpp"
+#include "rlcore/telemetry/stages.hpp"
 #include "rlcore/trainer/supervised/plan.hpp"
 #include "rlcore/trainer/supervised/settings.hpp"
 #include "rlcore/trainer/supervised/state.hpp"

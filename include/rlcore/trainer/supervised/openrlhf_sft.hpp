@@ -3,11 +3,11 @@
 
 #include <string>
 
+#include "rlcore/config/options.hpp"
+#include "rlcore/config/programs/sft.hpp"
 #include "rlcore/data/sft_rows.hpp"
-#include "rlcore/trainer/options.hpp"
 #include "rlcore/trainer/preference/row_text.hpp"
 #include "rlcore/trainer/preference/settings.hpp"
-#include "rlcore/trainer/registry/sft.hpp"
 #include "rlcore/trainer/supervised/sft_settings.hpp"
 
 RLCORE_BEGIN

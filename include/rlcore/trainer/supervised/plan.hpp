@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "rlcore/config/number_table.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/data/sampler.hpp"
-#include "rlcore/trainer/options/number_table.hpp"
 #include "rlcore/trainer/supervised/settings.hpp"
 
 RLCORE_BEGIN

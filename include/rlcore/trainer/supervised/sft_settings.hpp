@@ -8,14 +8,14 @@
 #include <utility>
 #include <vector>
 
+#include "rlcore/config/options.hpp"
+#include "rlcore/config/programs/sft.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/data/sft_rows.hpp"
-#include "rlcore/nn/lora_settings.hpp"
+#include "rlcore/nn/lora/lora_settings.hpp"
 #include "rlcore/optim/schedule.hpp"
-#include "rlcore/trainer/options.hpp"
-#include "rlcore/trainer/registry/sft.hpp"
 #include "rlcore/trainer/supervised/settings.hpp"
-#include "rlcore/trainer/trainee.hpp"
+#include "rlcore/training/trainee.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

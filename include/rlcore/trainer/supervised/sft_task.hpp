@@ -11,17 +11,17 @@
 
 #include "rlcore/data/sft_dataset.hpp"
 #include "rlcore/exec/serial.hpp"
-#include "rlcore/nn/log_probs.hpp"
-#include "rlcore/nn/targets.hpp"
+#include "rlcore/nn/model/log_probs.hpp"
+#include "rlcore/nn/model/targets.hpp"
 #include "rlcore/objective/algorithm/supervised.hpp"
 #include "rlcore/objective/loop/evaluate.hpp"
+#include "rlcore/telemetry/metrics.hpp"
+#include "rlcore/telemetry/progress.hpp"
 #include "rlcore/tensor/ragged.hpp"
 #include "rlcore/tensor/span.hpp"
-#include "rlcore/trainer/metrics.hpp"
-#include "rlcore/trainer/progress.hpp"
-#include "rlcore/trainer/rank_reports.hpp"
 #include "rlcore/trainer/supervised/task.hpp"
-#include "rlcore/trainer/trainee.hpp"
+#include "rlcore/training/rank_reports.hpp"
+#include "rlcore/training/trainee.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

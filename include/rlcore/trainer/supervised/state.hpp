@@ -14,8 +14,8 @@
 #include "rlcore/checkpoint/layout.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/version.hpp"
-#include "rlcore/trainer/save_step_together.hpp"
 #include "rlcore/trainer/supervised/task.hpp"
+#include "rlcore/training/files/save_step_together.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

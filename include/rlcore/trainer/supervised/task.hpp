@@ -16,10 +16,10 @@
 #include <filesystem>
 #include <span>
 
-#include "rlcore/trainer/metrics.hpp"
-#include "rlcore/trainer/progress.hpp"
-#include "rlcore/trainer/scored_groups.hpp"
-#include "rlcore/trainer/trainee.hpp"
+#include "rlcore/telemetry/metrics.hpp"
+#include "rlcore/telemetry/progress.hpp"
+#include "rlcore/training/scored_groups.hpp"
+#include "rlcore/training/trainee.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

@@ -12,13 +12,13 @@
 #include <vector>
 
 #include "rlcore/checkpoint/resolve_model.hpp"
+#include "rlcore/config/options.hpp"
 #include "rlcore/data/open_blend.hpp"
 #include "rlcore/data/sft_rows.hpp"
 #include "rlcore/data/table.hpp"
 #include "rlcore/device/any_device.hpp"
+#include "rlcore/telemetry/console.hpp"
 #include "rlcore/text/chat_template.hpp"
-#include "rlcore/trainer/console.hpp"
-#include "rlcore/trainer/options.hpp"
 #include "rlcore/trainer/preference/run.hpp"
 #include "rlcore/trainer/preference/settings.hpp"
 #include "rlcore/trainer/supervised/base_model.hpp"
@@ -134,10 +134,6 @@ void train_sft(Device& device, const options& opt, parallel::any_communicator* a
   work.dft ? run(dft{}) : run(negative_log_likelihood{});
   if (speaks_openrlhf(opt) && ranks.first()) export_model(opt);
 }
-
-#if defined(RLCORE_LINKED_TRAINERS)  // compiled in rlcore::trainers
-extern template void train_sft(any_device&, const options&, parallel::any_communicator*);
-#endif
 
 }  // namespace trainer
 RLCORE_END

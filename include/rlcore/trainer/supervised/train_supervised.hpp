@@ -11,13 +11,13 @@
 #include <vector>
 
 #include "rlcore/checkpoint/resolve_model.hpp"
-#include "rlcore/trainer/console.hpp"
-#include "rlcore/trainer/logger.hpp"
-#include "rlcore/trainer/options.hpp"
-#include "rlcore/trainer/report.hpp"
+#include "rlcore/config/options.hpp"
+#include "rlcore/telemetry/console.hpp"
+#include "rlcore/telemetry/logger.hpp"
+#include "rlcore/telemetry/report/report.hpp"
 #include "rlcore/trainer/supervised/base_model.hpp"
 #include "rlcore/trainer/supervised/loop.hpp"
-#include "rlcore/trainer/team.hpp"
+#include "rlcore/training/ranks/team.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

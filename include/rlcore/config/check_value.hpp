@@ -1,0 +1,143 @@
+// One value against its key: type, range, allowed words. Messages name the key, the value and what was expected.
+#pragma once
+
+#include <cmath>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "rlcore/config/grammar/value.hpp"
+#include "rlcore/config/key.hpp"
+#include "rlcore/core/error.hpp"
+#include "rlcore/core/suggest.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+/// The words of "a|b|c".
+inline std::vector<std::string> split_words(std::string_view words) {
+  std::vector<std::string> out;
+  while (!words.empty()) {
+    const std::size_t end = words.find('|');
+    out.emplace_back(words.substr(0, end));
+    words.remove_prefix(end == words.npos ? words.size() : end + 1);
+  }
+  return out;
+}
+
+/// A value on one line: scalars as Python prints them, lists and maps in the spelling of an override.
+inline std::string inline_text(const value& v) {
+  if (v.is_null()) return "null";
+  if (v.is_scalar()) return scalar_text(v);
+  std::string out;
+  if (const auto* items = v.as<value::list>()) {
+    for (const value& item : *items) out += (out.empty() ? "" : ",") + inline_text(item);
+    return "[" + out + "]";
+  }
+  for (const member& m : *v.as<value::map>()) out += (out.empty() ? "" : ",") + m.name + ":" + inline_text(m.item);
+  return "{" + out + "}";
+}
+
+inline std::string_view type_words(key_type type) noexcept {
+  constexpr std::string_view words[] = {
+      "True or False", "an integer",      "a number", "a text", "a text or a list of texts",
+      "a map {a:b}",   "any single value"};
+  return words[static_cast<int>(type)];
+}
+
+namespace detail {
+
+[[noreturn]] inline void wrong(const key& k, const value& v, const std::string& expected) {
+  throw config_error(std::string(k.name) + "=" + inline_text(v) + ": expected " + expected + " (" +
+                     std::string(k.meaning) + ")");
+}
+
+inline void check_number(const key& k, const value& v, double x) {
+  const auto bound = [](double b) {
+    return b == std::floor(b) ? std::to_string(static_cast<long long>(b)) : real_text(b);
+  };
+  const std::string kind(type_words(k.type));
+  if (std::isnan(x)) wrong(k, v, kind);
+  const bool low = std::isfinite(k.limits.at_least), high = std::isfinite(k.limits.at_most);
+  if (x < k.limits.at_least || x > k.limits.at_most)
+    wrong(k, v,
+          kind + (low && high ? " from " + bound(k.limits.at_least) + " to " + bound(k.limits.at_most)
+                  : low       ? " >= " + bound(k.limits.at_least)
+                              : " <= " + bound(k.limits.at_most)));
+}
+
+inline void check_text(const key& k, const value& v, const std::string& text) {
+  if (text.starts_with("hdfs://")) wrong(k, v, "a local path; hdfs:// is not read, copy the files first");
+  if (k.limits.choices.empty()) return;
+  const auto choices = split_words(k.limits.choices), later = split_words(k.limits.later);
+  std::string list;
+  for (const std::string& word : choices) {
+    if (word == text) return;
+    list += (list.empty() ? "" : ", ") + word;
+  }
+  for (const std::string& word : later)
+    if (word == text)
+      throw config_error(std::string(k.name) + "=" + text + " is not in this build yet; it has " + list);
+  auto known = choices;
+  known.insert(known.end(), later.begin(), later.end());
+  throw config_error(std::string(k.name) + "=" + text + ": expected " + list + did_you_mean(text, known));
+}
+
+}  // namespace detail
+
+/// The value as its key stores it: an integer for a real key becomes real, a number for a text key becomes text.
+/// Throws config_error.
+inline value check_value(const key& k, const value& v) {
+  if (v.is_null()) {
+    if (k.fallback == "null" || k.type == key_type::any) return v;
+    if (k.type == key_type::dictionary) return value(value::map{});
+    detail::wrong(k, v, std::string(type_words(k.type)));
+  }
+  switch (k.type) {
+    case key_type::boolean:
+      if (v.as<bool>() != nullptr) return v;
+      break;
+    case key_type::integer:
+      if (const auto* x = v.as<std::int64_t>()) {
+        detail::check_number(k, v, static_cast<double>(*x));
+        return v;
+      }
+      break;
+    case key_type::real: {
+      const auto* whole = v.as<std::int64_t>();
+      const auto* real = v.as<double>();
+      if (whole == nullptr && real == nullptr) break;
+      const double x = whole != nullptr ? static_cast<double>(*whole) : *real;
+      detail::check_number(k, v, x);
+      return value(x);
+    }
+    case key_type::text:
+      if (!v.is_scalar()) break;
+      detail::check_text(k, v, scalar_text(v));
+      return value(scalar_text(v));
+    case key_type::texts: {
+      if (v.is_map()) break;
+      if (v.is_scalar()) {
+        detail::check_text(k, v, scalar_text(v));
+        return value(scalar_text(v));
+      }
+      value::list items;
+      for (const value& item : *v.as<value::list>()) {
+        if (!item.is_scalar() || item.is_null()) detail::wrong(k, v, std::string(type_words(k.type)));
+        detail::check_text(k, v, scalar_text(item));
+        items.push_back(value(scalar_text(item)));
+      }
+      return value(std::move(items));
+    }
+    case key_type::dictionary:
+      if (v.is_map()) return v;
+      break;
+    case key_type::any:
+      return v;
+  }
+  detail::wrong(k, v, std::string(type_words(k.type)));
+}
+
+}  // namespace trainer
+RLCORE_END

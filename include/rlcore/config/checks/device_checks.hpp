@@ -1,0 +1,49 @@
+// Rules of trainer.device and the keys that belong to one device.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "rlcore/config/options.hpp"
+#include "rlcore/config/settings/rank_options.hpp"
+#include "rlcore/core/error.hpp"
+#include "rlcore/parallel/environment.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+/// The NPU, or what plays it.
+inline bool runs_on_npu(const options& opt) { return opt.get<std::string>("trainer.device").starts_with("npu"); }
+
+/// Throws config_error for what the device lacks; adds notes.
+inline void check_device_options(options& opt) {
+  check_rank_options(opt, parallel::ranks_of_environment());
+  const std::string device = opt.get<std::string>("trainer.device");
+  const bool npu = runs_on_npu(opt);
+  if (device == "cuda") opt.note("trainer.device=cuda: this build has no CUDA; the run uses the CPU");
+  if (device == "npu_emulator")
+    opt.note(
+        "trainer.device=npu_emulator: a model of the NPU's arithmetic on the CPU; its numbers are modelled, no "
+        "hardware has seen them");
+  if (!npu && opt.find<std::string>("rlcore.compute") == "hf32")
+    throw config_error("rlcore.compute=hf32 needs trainer.device=npu or npu_emulator; expected float32 or bfloat16");
+  const auto idle = [&](std::string_view name) {
+    if (opt.is_set(name)) opt.note(std::string(name) + " has no effect with trainer.device=" + device);
+  };
+  if (npu) idle("rlcore.instruction_set");
+  if (device == "npu") idle("rlcore.threads");
+  for (const key& k : opt.known().keys()) {
+    const bool of_emulator = k.name.starts_with("rlcore.npu_emulator."), of_npu = k.name.starts_with("rlcore.npu.");
+    if ((of_npu && !npu) || (of_emulator && device != "npu_emulator")) idle(k.name);
+  }
+  if (opt.known().find("rlcore.rollout_weights") == nullptr || !npu) return;
+  if (opt.get<std::string>("rlcore.rollout_weights") == "int8")
+    throw config_error("rlcore.rollout_weights=int8 is not on the NPU; expected same");
+  if (opt.known().find("rlcore.recompute_old_log_prob") == nullptr) return;
+  if (opt.is_set("rlcore.recompute_old_log_prob") && !opt.get<bool>("rlcore.recompute_old_log_prob"))
+    opt.note("rlcore.recompute_old_log_prob=False: True on the NPU, where a sum's order depends on the batch");
+  opt.set("rlcore.recompute_old_log_prob", value(true));
+}
+
+}  // namespace trainer
+RLCORE_END

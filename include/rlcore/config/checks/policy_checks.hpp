@@ -1,0 +1,261 @@
+// Rules of policy training that span several settings, checked before any file is opened.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "rlcore/config/checks/device_checks.hpp"
+#include "rlcore/config/checks/reward_checks.hpp"
+#include "rlcore/config/options.hpp"
+#include "rlcore/config/settings/lora_options.hpp"
+#include "rlcore/config/settings/rollout_ranks.hpp"
+#include "rlcore/core/error.hpp"
+#include "rlcore/core/suggest.hpp"
+#include "rlcore/parallel/environment.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+namespace detail {
+
+/// Ranks that this run will have, as far as its command line and mpirun say.
+inline int ranks_of(const options& opt) {
+  return static_cast<int>(std::max<std::int64_t>(parallel::ranks_of_environment(), asked_ranks(opt)));
+}
+
+inline void check_loggers(options& opt) {
+  const std::vector<std::string> here = {"console", "file", "tensorboard"};
+  const std::vector<std::string> elsewhere = {"wandb", "mlflow", "swanlab", "vemlp_wandb", "clearml", "trackio"};
+  for (const std::string& name : opt.list("trainer.logger")) {
+    if (std::find(here.begin(), here.end(), name) != here.end()) continue;
+    if (std::find(elsewhere.begin(), elsewhere.end(), name) != elsewhere.end()) {
+      opt.note("trainer.logger=" + name + " is not in this build: metrics go to the console and to metrics.jsonl");
+      continue;
+    }
+    auto known = here;
+    known.insert(known.end(), elsewhere.begin(), elsewhere.end());
+    throw config_error("trainer.logger=" + name + ": expected console, file, tensorboard or the name of a tracker" +
+                       did_you_mean(name, known));
+  }
+}
+
+inline void check_rollout(options& opt) {
+  const std::string rollout = "actor_rollout_ref.rollout.", val = rollout + "val_kwargs.";
+  if (opt.get<double>(rollout + "temperature") <= 0)
+    throw config_error(rollout + "temperature=0: expected a number > 0; training samples at random");
+  if (opt.get<bool>(val + "do_sample") && opt.get<double>(val + "temperature") <= 0)
+    throw config_error(val + "do_sample=True needs " + val + "temperature > 0");
+  for (const std::string& prefix : {rollout, val}) {
+    if (opt.get<std::int64_t>(prefix + "top_k") == 0)
+      throw config_error(prefix + "top_k=0: expected -1 (all tokens) or an integer >= 1");
+    if (opt.get<double>(prefix + "top_p") <= 0) throw config_error(prefix + "top_p=0: expected a number > 0 and <= 1");
+  }
+  if (opt.get<double>(rollout + "gpu_memory_utilization") == 0)
+    throw config_error(rollout + "gpu_memory_utilization=0: expected a number > 0 and <= 1");
+  const std::int64_t width =
+      opt.get<std::int64_t>("data.max_prompt_length") + opt.get<std::int64_t>("data.max_response_length");
+  const auto model_length = opt.find<std::int64_t>(rollout + "max_model_len");
+  if (model_length && *model_length < width)
+    throw config_error(rollout + "max_model_len=" + std::to_string(*model_length) +
+                       " is smaller than max_prompt_length + max_response_length = " + std::to_string(width));
+  const std::int64_t longest = model_length.value_or(width),
+                     batched = opt.get<std::int64_t>(rollout + "max_num_batched_tokens");
+  const bool given =
+      opt.is_set(rollout + "max_num_batched_tokens") || opt.is_set(rollout + "enable_chunked_prefill") || model_length;
+  if (given && opt.get<bool>(rollout + "enable_chunked_prefill") && batched < longest)
+    throw config_error(rollout + "max_num_batched_tokens=" + std::to_string(batched) +
+                       " is smaller than the longest sequence of " + std::to_string(longest) +
+                       " tokens, which enable_chunked_prefill=True does not allow");
+  const bool same = opt.get<std::string>("rlcore.rollout_weights") == "same" &&
+                    !(rollout_ranks(opt, ranks_of(opt)) && opt.get<std::int64_t>("rlcore.row_chunks") == 0);
+  if (!opt.get<bool>("rlcore.recompute_old_log_prob") && same)
+    for (const char* name : {"log_prob_micro_batch_size_per_gpu", "log_prob_micro_batch_size",
+                             "log_prob_use_dynamic_bsz", "log_prob_max_token_len_per_gpu"})
+      if (opt.is_set(rollout + name))
+        opt.note(
+            rollout + name +
+            " has no effect without rlcore.recompute_old_log_prob=True: the old log-probs are those recorded while "
+            "sampling");
+}
+
+/// Estimators and losses: what they need of each other, and keys that one of them does not read.
+inline void check_algorithm(options& opt) {
+  const std::string estimator = opt.get<std::string>("algorithm.adv_estimator"),
+                    losses = "actor_rollout_ref.actor.policy_loss.", mode = opt.get<std::string>(losses + "loss_mode");
+  const std::string chosen = "algorithm.adv_estimator=" + estimator;
+  const auto is = [&](std::initializer_list<std::string_view> names) {
+    return std::find(names.begin(), names.end(), estimator) != names.end();
+  };
+  if (is({"tir_optimal_token_baseline"}))
+    throw config_error(chosen +
+                       " compares the turns of conversations with tools, which this build does not sample; "
+                       "for answers in one turn optimal_token_baseline is the same");
+  const bool openrlhf = opt.get<std::string>("rlcore.advantages") == "openrlhf";
+  if (openrlhf && !is({"gae", "reinforce_plus_plus", "rloo", "reinforce_plus_plus_baseline", "grpo"}))
+    throw config_error("rlcore.advantages=openrlhf has no " + estimator +
+                       "; expected gae, reinforce_plus_plus, rloo, reinforce_plus_plus_baseline or grpo");
+  if (!openrlhf)
+    for (const char* name : {"rlcore.reward_clip_range", "rlcore.scale_advantages"})
+      if (opt.is_set(name)) opt.note(std::string(name) + " has no effect without rlcore.advantages=openrlhf");
+  const bool by_token = openrlhf || is({"gae", "reinforce_plus_plus", "remax", "optimal_token_baseline"});
+  if (mode == "geo_mean" && by_token)
+    throw config_error(losses + "loss_mode=geo_mean takes one advantage per response, " + chosen +
+                       " has one per token; expected an estimator such as grpo or rloo");
+  if (mode == "clip_cov" && !(opt.get<double>(losses + "clip_cov_lb") < opt.get<double>(losses + "clip_cov_ub")))
+    throw config_error(losses + "clip_cov_lb=" + inline_text(opt.at(losses + "clip_cov_lb")) +
+                       ": expected a number below clip_cov_ub=" + inline_text(opt.at(losses + "clip_cov_ub")));
+  for (const char* share : {"clip_cov_ratio", "kl_cov_ratio"})
+    if (opt.get<double>(losses + share) == 0) throw config_error(losses + share + "=0: expected a number > 0 and <= 1");
+  for (const char* name : {"tau_pos", "tau_neg"})
+    if (opt.get<double>("actor_rollout_ref.actor." + std::string(name)) <= 0)
+      throw config_error("actor_rollout_ref.actor." + std::string(name) + "=" +
+                         inline_text(opt.at("actor_rollout_ref.actor." + std::string(name))) +
+                         ": expected a number > 0");
+  if (opt.get<std::int64_t>("actor_rollout_ref.rollout.n") == 1 &&
+      !is({"gae", "reinforce_plus_plus", "remax", "optimal_token_baseline"}))
+    opt.note("actor_rollout_ref.rollout.n=1: a group of one has nothing to be compared with; " +
+             std::string(estimator == "grpo" ? "GRPO" : estimator) + " learns from n=2 on");
+  const auto without_effect = [&](const std::string& key, bool used) {
+    if (!used && opt.is_set(key)) opt.note(key + " has no effect with " + chosen);
+  };
+  if (!opt.find<bool>("critic.enable").value_or(is({"gae"}))) {
+    std::string unused;
+    for (const key& k : opt.known().keys())
+      if (k.name.starts_with("critic.") && k.name != "critic.enable" && k.use == disposition::honoured &&
+          opt.is_set(k.name))
+        unused += (unused.empty() ? "" : ", ") + std::string(k.name);
+    if (!unused.empty()) opt.note(unused + ": no effect, " + chosen + " has no critic");
+  }
+  without_effect("algorithm.gamma", is({"gae", "reinforce_plus_plus"}));
+  without_effect("algorithm.lam", is({"gae"}));
+  without_effect("algorithm.norm_adv_by_std_in_grpo", is({"grpo", "grpo_vectorized", "grpo_passk"}));
+}
+
+/// Rates of dropout that are 0, and the router of mixtures of experts: what scripts override in a model's config.json.
+inline void check_model_overrides(options& opt) {
+  const std::string map = "actor_rollout_ref.model.override_config";
+  for (const member& m : *opt.at(map).as<value::map>()) {
+    const std::string setting = map + "." + m.name + "=" + inline_text(m.item);
+    const std::vector<std::string> rates = {"attention_dropout", "embd_pdrop", "resid_pdrop", "hidden_dropout"};
+    if (m.name == "moe_config") continue;
+    if (std::find(rates.begin(), rates.end(), m.name) == rates.end())
+      throw config_error(setting + " is not in this build; it takes " + map + ".attention_dropout=0 and the like" +
+                         did_you_mean(m.name, rates));
+    const auto* real = m.item.as<double>();
+    const auto* whole = m.item.as<std::int64_t>();
+    if (!(real != nullptr && *real == 0) && !(whole != nullptr && *whole == 0))
+      throw config_error(setting + ": expected 0; this build has no dropout");
+  }
+  for (const char* role : {"actor", "ref"})
+    if (opt.find<std::string>("actor_rollout_ref." + std::string(role) + ".megatron.dist_checkpointing_path"))
+      opt.note("actor_rollout_ref." + std::string(role) +
+               ".megatron.dist_checkpointing_path is not read: the weights are those of actor_rollout_ref.model.path");
+}
+
+inline void check_sampling_rounds(options& opt) {
+  const std::string filter = "algorithm.filter_groups.";
+  if (!opt.get<bool>(filter + "enable")) {
+    if (opt.is_set("rlcore.keep_surplus"))
+      opt.note("rlcore.keep_surplus has no effect without " + filter + "enable=True");
+    return;
+  }
+  const auto metric = opt.find<std::string>(filter + "metric");
+  if (!metric)
+    throw config_error(filter + "enable=True needs " + filter + "metric: acc, score, seq_reward or seq_final_reward");
+  if (*metric == "seq_final_reward" && !opt.get<bool>("algorithm.use_kl_in_reward"))
+    opt.note(filter + "metric=seq_final_reward is seq_reward without algorithm.use_kl_in_reward=True");
+  if (opt.get<std::int64_t>("actor_rollout_ref.rollout.n") == 1)
+    opt.note(filter + "enable=True with rollout.n=1: a group of one is always kept");
+  if (opt.find<std::string>("rlcore.replay"))
+    opt.note(filter + "enable=True has no effect with rlcore.replay: the stored groups are the ones that were kept");
+}
+
+inline void check_chat_template(const options& opt) {
+  for (const member& m : *opt.at("data.apply_chat_template_kwargs").as<value::map>()) {
+    const std::string name = "data.apply_chat_template_kwargs." + m.name;
+    if (m.name != "enable_thinking")
+      throw config_error(name + ": the chat templates here know enable_thinking only" +
+                         did_you_mean(m.name, std::vector<std::string>{"enable_thinking"}));
+    if (m.item.as<bool>() == nullptr) throw config_error(name + "=" + inline_text(m.item) + ": expected True or False");
+  }
+}
+
+inline void check_micro_sizes(const options& opt) {
+  for (const char* name :
+       {"critic.ppo_micro_batch_size", "critic.forward_micro_batch_size",
+        "actor_rollout_ref.actor.ppo_micro_batch_size", "actor_rollout_ref.rollout.log_prob_micro_batch_size",
+        "actor_rollout_ref.ref.log_prob_micro_batch_size"})
+    if (opt.find<std::int64_t>(name) && opt.find<std::int64_t>(std::string(name) + "_per_gpu"))
+      throw config_error("both " + std::string(name) + " and " + name + "_per_gpu are set; keep the latter");
+}
+
+inline void check_objective(options& opt) {
+  const std::string actor = "actor_rollout_ref.actor.";
+  if (opt.is_set(actor + "clip_ratio"))
+    for (const char* side : {"clip_ratio_low", "clip_ratio_high"})
+      if (!opt.is_set(actor + side)) {
+        opt.set(actor + side, opt.at(actor + "clip_ratio"));
+        opt.note(actor + side + "=" + inline_text(opt.at(actor + "clip_ratio")) +
+                 ", from clip_ratio (verl keeps 0.2 here)");
+      }
+  if (opt.get<double>(actor + "clip_ratio_c") <= 1)
+    throw config_error(actor + "clip_ratio_c=" + inline_text(opt.at(actor + "clip_ratio_c")) +
+                       ": expected a number > 1");
+  const bool in_reward = opt.get<bool>("algorithm.use_kl_in_reward");
+  if (in_reward && opt.get<bool>(actor + "use_kl_loss"))
+    opt.note("the KL to the reference counts twice: in the reward (use_kl_in_reward) and in the loss (use_kl_loss)");
+  if (!in_reward && opt.is_set("algorithm.kl_ctrl.kl_coef"))
+    opt.note("algorithm.kl_ctrl.kl_coef has no effect without algorithm.use_kl_in_reward=True");
+  if (!opt.get<bool>(actor + "use_kl_loss") && opt.is_set(actor + "kl_loss_coef"))
+    opt.note(actor + "kl_loss_coef has no effect without " + actor + "use_kl_loss=True");
+  if (!opt.get<bool>(actor + "use_dynamic_bsz") && opt.is_set(actor + "ppo_max_token_len_per_gpu"))
+    opt.note(actor + "ppo_max_token_len_per_gpu has no effect without " + actor + "use_dynamic_bsz=True");
+}
+
+/// The device, and settings with which verl would have refused a run on the devices that the command line names.
+inline void check_devices(options& opt) {
+  check_device_options(opt);
+  note_rollout_ranks(opt, ranks_of(opt));
+  const std::int64_t world = asked_ranks(opt);
+  if (world == 0) return;
+  const std::int64_t sequence =
+      opt.find<std::int64_t>("actor_rollout_ref.actor.ulysses_sequence_parallel_size").value_or(1);
+  if (sequence > 1 && !opt.find<bool>("actor_rollout_ref.model.use_remove_padding").value_or(false))
+    opt.note("verl would refuse this: ulysses_sequence_parallel_size=" + std::to_string(sequence) +
+             " needs use_remove_padding=True");
+}
+
+}  // namespace detail
+
+/// Throws config_error for combinations that cannot work, adds notes for those that work differently than they look.
+inline void check_policy_options(options& opt) {
+  detail::check_devices(opt);
+  detail::check_loggers(opt);
+  detail::check_objective(opt);
+  detail::check_algorithm(opt);
+  detail::check_rollout(opt);
+  detail::check_micro_sizes(opt);
+  detail::check_chat_template(opt);
+  detail::check_sampling_rounds(opt);
+  detail::check_model_overrides(opt);
+  check_reward_options(opt);
+  note_unused_lora(opt, "actor_rollout_ref.model.");
+  read_lora(opt, "critic.model.", 1);
+  if (read_lora(opt, "actor_rollout_ref.model.", 1) &&
+      opt.get<std::string>("actor_rollout_ref.actor.strategy") == "megatron")
+    opt.note("verl's Megatron workers have no LoRA; here it is trained all the same");
+  if (opt.get<std::string>("trainer.resume_mode") == "resume_path") {
+    const auto path = opt.find<std::string>("trainer.resume_from_path");
+    if (!path) throw config_error("trainer.resume_mode=resume_path needs trainer.resume_from_path=.../global_step_N");
+    if (path->find("global_step_") == std::string::npos)
+      throw config_error("trainer.resume_from_path=" + *path + ": expected a folder called global_step_N");
+  }
+}
+
+}  // namespace trainer
+RLCORE_END

@@ -1,0 +1,157 @@
+// `--flag value` on the command line: the rules of Python's argparse, for a registry that has flags.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "rlcore/config/check_value.hpp"
+#include "rlcore/config/grammar/override.hpp"
+#include "rlcore/config/registry.hpp"
+#include "rlcore/core/error.hpp"
+#include "rlcore/core/suggest.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+/// One flag as it was written, with the texts that belong to it.
+struct written_flag {
+  const flag* rule;
+  std::vector<std::string> texts;
+};
+
+namespace detail {
+
+inline bool is_number(std::string_view text) {
+  try {
+    const value v = parse_value(text);
+    return v.as<std::int64_t>() != nullptr || v.as<double>() != nullptr;
+  } catch (const config_error&) {
+    return false;
+  }
+}
+
+/// True if an argument can be the value of a flag: it has no dash in front, is a negative number, the single dash, or
+/// holds a blank.
+inline bool is_operand(const std::string& argument) {
+  return !argument.starts_with('-') || argument == "-" || argument.find(' ') != argument.npos || is_number(argument);
+}
+
+/// True for key=value with a key that is known: the end of a list of values.
+inline bool is_setting(const registry& known, std::string_view argument) {
+  while (argument.starts_with('+') || argument.starts_with('~')) argument.remove_prefix(1);
+  const std::string_view name = argument.substr(0, argument.find('='));
+  return name.size() < argument.size() && (known.find(name) != nullptr || known.is_section(name));
+}
+
+/// The text itself, also where it reads like a reference ${...}.
+inline std::string literal(const std::string& text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text.compare(i, 2, "${") == 0) out += '\\';
+    out += text[i];
+  }
+  return out;
+}
+
+/// One text after a flag, read by the type of its key.
+inline value typed_text(key_type type, const std::string& text) {
+  if (type == key_type::text || type == key_type::texts) return value(literal(text));
+  try {
+    return parse_value(text);
+  } catch (const config_error&) {
+    return value(literal(text));  // the check of the type says what was expected
+  }
+}
+
+inline std::string count_text(int count) { return count == 1 ? "a value" : std::to_string(count) + " values"; }
+
+}  // namespace detail
+
+/// The flag called `name`, or the only one that starts with it (argparse's abbreviations). Throws config_error.
+inline const flag& find_flag(const registry& known, std::string_view name) {
+  const flag* found = nullptr;
+  std::vector<std::string> names, starting;
+  for (const flag& f : known.flags()) {
+    if (f.name == name) return f;
+    names.emplace_back(f.name);
+    if (!name.empty() && f.name.starts_with(name)) found = &f, starting.emplace_back(f.name);
+  }
+  if (starting.size() == 1) return *found;
+  std::string hint;
+  if (starting.empty()) {
+    for (const char* further : {"help", "version", "cfg", "resolve", "config-name", "config-path", "config-dir"})
+      names.emplace_back(further);
+    starting = nearest(name, names);
+  }
+  const bool several = found != nullptr;
+  for (std::size_t i = 0; i < starting.size() && i < 4; ++i)
+    hint += (i == 0 ? several ? ": it may mean '--" : " (did you mean '--" : "' or '--") + starting[i];
+  if (!hint.empty()) hint += several ? "'" : "'?)";
+  throw config_error((several ? "ambiguous flag '--" : "unknown flag '--") + std::string(name) + "'" + hint +
+                     (several ? "" : "; see --help"));
+}
+
+/// Reads the flag at arguments[next] and what belongs to it; `next` moves past the last word taken. Throws
+/// config_error: unknown or ambiguous flag, missing or superfluous values.
+inline written_flag read_flag(const registry& known, const std::vector<std::string>& arguments, std::size_t& next) {
+  const std::string_view word = std::string_view(arguments[next++]).substr(2);
+  const std::size_t equal = word.find('=');
+  written_flag result{&find_flag(known, word.substr(0, equal)), {}};
+  const flag& rule = *result.rule;
+  const std::string name = "--" + std::string(rule.name);
+  if (equal != word.npos) {
+    if (rule.count == flag::switch_only)
+      throw config_error(name + " takes no value, got '" + std::string(word.substr(equal + 1)) +
+                         "'; to set it, write " + std::string(rule.key) + "=...");
+    result.texts.emplace_back(word.substr(equal + 1));
+    if (rule.count > 1) throw config_error(name + " takes " + detail::count_text(rule.count) + ", got 1");
+    return result;
+  }
+  const auto wanted = static_cast<std::size_t>(rule.count < 0 ? 1 << 30 : rule.count);
+  while (result.texts.size() < wanted && next < arguments.size() && detail::is_operand(arguments[next])) {
+    if (rule.count == flag::any_count && detail::is_setting(known, arguments[next])) break;
+    result.texts.push_back(arguments[next++]);
+  }
+  if (rule.count > 0 && result.texts.size() < wanted)
+    throw config_error(name + " needs " + detail::count_text(rule.count) +
+                       (rule.count > 1 ? ", got " + std::to_string(result.texts.size()) : "") +
+                       (next < arguments.size() ? " before '" + arguments[next] + "'" : ""));
+  return result;
+}
+
+/// What a flag asks for, as an override of its key; the value has been checked. Throws config_error naming the flag.
+inline override_setting flag_setting(const registry& known, const written_flag& written) {
+  const flag& rule = *written.rule;
+  const key* target = known.find(rule.key);
+  require(target != nullptr, "a flag sets a key that is not in the registry");
+  override_setting out;
+  out.kind = override_kind::force_add;
+  out.key = std::string(rule.key);
+  if (rule.count == flag::switch_only) {
+    out.item = parse_value(rule.bare);
+    return out;
+  }
+  const key_type type = rule.transform != nullptr ? key_type::texts : target->type;
+  if (rule.count == 1) {
+    out.item = detail::typed_text(type, written.texts.front());
+  } else {
+    value::list items;
+    for (const std::string& text : written.texts) items.push_back(detail::typed_text(type, text));
+    out.item = value(std::move(items));
+  }
+  const std::string name = "--" + std::string(rule.name);
+  if (rule.transform != nullptr) {
+    out.item = rule.transform(out.item);
+    return out;
+  }
+  key named = *target;
+  named.name = name;
+  check_value(named, out.item);
+  return out;
+}
+
+}  // namespace trainer
+RLCORE_END

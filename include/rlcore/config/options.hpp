@@ -1,0 +1,289 @@
+// The settings of one run: the command line of verl, read by Hydra's rules, or flags, read by argparse's, checked
+// against a registry of keys.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "rlcore/config/check_value.hpp"
+#include "rlcore/config/flags.hpp"
+#include "rlcore/config/grammar/compose.hpp"
+#include "rlcore/config/grammar/interpolate.hpp"
+#include "rlcore/config/grammar/override.hpp"
+#include "rlcore/config/help.hpp"
+#include "rlcore/config/registry.hpp"
+#include "rlcore/core/error.hpp"
+#include "rlcore/core/suggest.hpp"
+#include "rlcore/core/version.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+/// Read with parse(), then ask for registered keys by type. Asking for an unregistered key or the wrong type is a
+/// programming error and throws std::invalid_argument; everything wrong on the command line throws config_error.
+class options {
+ public:
+  /// The command line of `main`, program name included.
+  static options parse(int argc, const char* const* argv, registry known) {
+    return parse(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc), std::move(known));
+  }
+  static options parse(const std::vector<std::string>& arguments, registry known) {
+    options result(std::move(known));
+    result.read(arguments);
+    return result;
+  }
+
+  /// The text that --help, --version or --cfg job asks for. If there is one, print it and exit with 0.
+  const std::optional<std::string>& answer() const noexcept { return answer_; }
+
+  /// The value of a key that cannot be null. T is bool, std::int64_t, double or std::string.
+  template <class T>
+  T get(std::string_view name) const {
+    if (const auto found = find<T>(name)) return *found;
+    throw std::invalid_argument("rlcore: setting '" + std::string(name) + "' is null; ask with find()");
+  }
+  /// The value, or nothing if it is null.
+  template <class T>
+  std::optional<T> find(std::string_view name) const {
+    static_assert(std::is_same_v<T, bool> || std::is_same_v<T, std::int64_t> || std::is_same_v<T, double> ||
+                      std::is_same_v<T, std::string>,
+                  "rlcore: a setting is read as bool, std::int64_t, double or std::string");
+    const value& v = at(name);
+    if (v.is_null()) return std::nullopt;
+    if (const T* x = v.as<T>()) return *x;
+    throw std::invalid_argument("rlcore: setting '" + std::string(name) + "' is " + std::string(kind_of(v)));
+  }
+  /// A text or a list of texts as a list; null is the empty list.
+  std::vector<std::string> list(std::string_view name) const {
+    const value& v = at(name);
+    std::vector<std::string> out;
+    if (v.is_null()) return out;
+    if (const auto* text = v.as<std::string>()) return {*text};
+    const auto* items = v.as<value::list>();
+    if (items == nullptr)
+      throw std::invalid_argument("rlcore: setting '" + std::string(name) + "' is " + std::string(kind_of(v)));
+    for (const value& item : *items) out.push_back(scalar_text(item));
+    return out;
+  }
+  const value& at(std::string_view name) const { return values_[require_index(name)]; }
+  /// True if the command line sets the key.
+  bool is_set(std::string_view name) const { return given_[require_index(name)]; }
+  /// Replaces a value after parsing, with the same checks; is_set() stays as it was.
+  void set(std::string_view name, const value& v) {
+    const std::size_t i = require_index(name);
+    values_[i] = check_value(known_.keys()[i], v);
+  }
+
+  /// Lines to print before the run: settings without effect, what was mapped to what, what upstream would have done.
+  const std::vector<std::string>& notes() const noexcept { return notes_; }
+  void note(std::string line) { notes_.push_back(std::move(line)); }
+  const registry& known() const noexcept { return known_; }
+
+  /// The whole configuration as YAML, references resolved.
+  std::string yaml() const { return to_yaml(tree()); }
+  /// key=value for every key of the command line, in the order of the registry.
+  std::vector<std::string> given() const {
+    std::vector<std::string> out;
+    for (std::size_t i = 0; i < values_.size(); ++i)
+      if (given_[i]) out.push_back(std::string(known_.keys()[i].name) + "=" + inline_text(values_[i]));
+    return out;
+  }
+
+ private:
+  explicit options(registry known) : known_(std::move(known)), given_(known_.size(), false) {
+    for (const key& k : known_.keys()) assign(root_, k.name, parse_value(k.fallback), true);
+  }
+
+  std::size_t require_index(std::string_view name) const {
+    const std::size_t i = known_.index(name);
+    if (i == known_.size())
+      throw std::invalid_argument("rlcore: '" + std::string(name) + "' is not in the registry of keys");
+    return i;
+  }
+
+  value tree() const {
+    value root{value::map{}};
+    for (std::size_t i = 0; i < values_.size(); ++i) assign(root, known_.keys()[i].name, values_[i], true);
+    return root;
+  }
+
+  void read(const std::vector<std::string>& arguments) {
+    bool print_config = false;
+    std::vector<std::variant<std::string, written_flag>> settings;  // in the order of the command line
+    for (std::size_t i = 0; i < arguments.size(); ++i) {
+      if (!arguments[i].starts_with('-')) {
+        settings.emplace_back(arguments[i]);
+        continue;
+      }
+      std::string name = arguments[i], argument;
+      const std::size_t equal = name.find('=');
+      if (equal != name.npos) argument = name.substr(equal + 1), name.resize(equal);
+      const auto operand = [&] {
+        if (equal != arguments[i].npos) return argument;
+        if (i + 1 >= arguments.size()) throw config_error(name + " needs a value");
+        return arguments[++i];
+      };
+      if (name == "--help" || name == "-h") {
+        answer_ = help_text(known_);
+      } else if (name == "--version") {
+        answer_ = known_.program + " " RLCORE_VERSION_STRING "\n";
+      } else if (name == "--cfg" || name == "-c") {
+        const std::string what = operand();
+        if (what != "job") throw config_error("--cfg " + what + ": expected job");
+        print_config = true;
+      } else if (name == "--resolve") {
+        // the printed configuration is always resolved
+      } else if (name == "--config-name" || name == "-cn") {
+        choose_config(operand());
+      } else if (name == "--config-path" || name == "-cp" || name == "--config-dir" || name == "-cd") {
+        note(name + " " + operand() + ": not read, the keys are built in");
+      } else if (!known_.flags().empty() && name.starts_with("--")) {
+        settings.emplace_back(read_flag(known_, arguments, i));
+        --i;
+      } else {
+        const std::vector<std::string> flags = {"--help",        "--version",     "--cfg",       "--resolve",
+                                                "--config-name", "--config-path", "--config-dir"};
+        throw config_error("unknown option '" + name + "'" + did_you_mean(name, flags) +
+                           "; settings are written key=value, see --help");
+      }
+    }
+    if (answer_) return;
+    for (const auto& setting : settings)
+      if (const auto* written = std::get_if<written_flag>(&setting)) {
+        take(flag_setting(known_, *written));
+      } else {
+        take(parse_override(std::get<std::string>(setting)));
+      }
+    finish();
+    if (print_config) answer_ = yaml();
+  }
+
+  void choose_config(std::string name) {
+    if (name.ends_with(".yaml")) name.resize(name.size() - 5);
+    for (const std::string& known : known_.config_names)
+      if (known == name) {
+        if (name.find("megatron") != name.npos)
+          for (const char* k : {"actor_rollout_ref.actor.strategy", "critic.strategy", "reward_model.strategy"})
+            if (known_.find(k) != nullptr) assign(root_, k, value("megatron"), true);
+        return;
+      }
+    std::string list;
+    for (const std::string& known : known_.config_names) list += (list.empty() ? "" : ", ") + known;
+    for (const std::string& known : known_.later_config_names)
+      if (known == name) throw config_error("--config-name " + name + " is for another program; this one has " + list);
+    throw config_error("--config-name " + name + ": expected " + list + did_you_mean(name, known_.config_names));
+  }
+
+  void take(override_setting setting) {
+    const std::string& name = setting.key;
+    if (name.empty() || name.find_first_of("/@") != name.npos)
+      throw config_error("'" + name + "': groups of settings are not offered; set single keys, see --help");
+    const key* known = known_.find(name);
+    if (setting.kind == override_kind::remove) {
+      if (known == nullptr && known_.free_form(name) == nullptr) {
+        if (known_.is_section(name)) throw config_error("'~" + name + "': a whole section cannot be deleted");
+        unknown(name);
+      }
+      if (known != nullptr && known->fallback != "null" && known->type != key_type::dictionary &&
+          (known->use == disposition::honoured || known->use == disposition::fixed))
+        throw config_error("'~" + name + "': this program needs the key (" + std::string(known->meaning) + ")");
+      apply(root_, setting);
+      return;
+    }
+    if (known != nullptr && setting.kind == override_kind::add && setting.item.is_scalar() && known->fallback != "null")
+      note("+" + name + ": the key is known, so a plain " + name + "=... does the same");
+    check_known(name, setting.item);
+    setting.kind = override_kind::force_add;
+    apply(root_, setting);
+  }
+
+  /// Every leaf that `item` would set at `name` must be a known key or lie in a free-form map; marks it as given.
+  void check_known(const std::string& name, const value& item) {
+    const std::size_t i = known_.index(name);
+    if (i < known_.size()) {
+      given_[i] = true;
+      return;
+    }
+    if (const key* map = known_.free_form(name)) {
+      given_[known_.index(map->name)] = true;
+      return;
+    }
+    if (!known_.is_section(name)) unknown(name);
+    const auto* members = item.as<value::map>();
+    if (members == nullptr)
+      throw config_error("'" + name + "=" + inline_text(item) + "': " + name + " is a section; set its keys, such as " +
+                         first_key(name));
+    for (const member& m : *members) check_known(name + "." + m.name, m.item);
+  }
+
+  std::string first_key(const std::string& section) const {
+    for (const key& k : known_.keys())
+      if (k.name.starts_with(section + ".")) return std::string(k.name) + "=" + std::string(k.fallback);
+    return {};
+  }
+
+  [[noreturn]] void unknown(const std::string& name) const {
+    const auto names = known_.names();
+    const auto ending = [&](const std::string& end) {
+      std::vector<std::string> found;
+      for (const std::string& candidate : names)
+        if (found.size() < 3 && candidate.ends_with(end)) found.push_back(candidate);
+      return found;
+    };
+    auto near = ending("." + name);  // the front is missing, a letter is wrong, or only the last part is right
+    if (near.empty()) near = nearest(name, names);
+    if (near.empty()) near = ending("." + name.substr(name.rfind('.') == name.npos ? 0 : name.rfind('.') + 1));
+    std::string hint;
+    for (const std::string& candidate : near) hint += (hint.empty() ? " (did you mean '" : "' or '") + candidate;
+    std::string_view map;
+    for (const key& k : known_.keys())
+      if (map.empty() && k.type == key_type::dictionary && k.use == disposition::accepted) map = k.name;
+    throw config_error("unknown key '" + name + "'" + (hint.empty() ? "" : hint + "'?)") +
+                       (map.empty() ? "; see --help"
+                                    : "; a new key, written +" + name +
+                                          "=..., is taken only inside a free-form map such as " + std::string(map)));
+  }
+
+  void finish() {
+    interpolation references(root_);
+    const auto keys = known_.keys();
+    std::string accepted, unused;
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      const value* raw = select(root_, keys[i].name);
+      const std::string name(keys[i].name);
+      values_.push_back(raw == nullptr ? value() : check_value(keys[i], references.resolve(*raw, name)));
+      if (!given_[i]) continue;
+      if (keys[i].use == disposition::fixed) {
+        const value fallback = check_value(keys[i], references.resolve(parse_value(keys[i].fallback), name));
+        if (!(values_[i] == fallback))
+          throw config_error(name + "=" + inline_text(values_[i]) + " is not in this build yet; it has " +
+                             inline_text(fallback) + " (" + std::string(keys[i].meaning) + ")");
+      } else if (keys[i].use == disposition::accepted) {
+        accepted += (accepted.empty() ? "" : ", ") + name + "=" + inline_text(values_[i]);
+      } else if (keys[i].use == disposition::unused) {
+        unused += (unused.empty() ? "" : ", ") + name + "=" + inline_text(values_[i]);
+      }
+    }
+    if (!accepted.empty()) note("accepted, without effect on this device: " + accepted);
+    if (!unused.empty()) note("known, but not used by this program: " + unused);
+    if (known_.check != nullptr) known_.check(*this);
+  }
+
+  registry known_;
+  value root_{value::map{}};   ///< as composed, references unresolved
+  std::vector<value> values_;  ///< by key: resolved and checked
+  std::vector<bool> given_;
+  std::vector<std::string> notes_;
+  std::optional<std::string> answer_;
+};
+
+}  // namespace trainer
+RLCORE_END

@@ -1,0 +1,87 @@
+// The keys of grpo_trainer, ppo_trainer and reinforce_plus_plus_trainer: verl's main_ppo (state of August 2025) and our
+// own.
+#pragma once
+
+#include <span>
+#include <string>
+#include <utility>
+
+#include "rlcore/config/checks/policy_checks.hpp"
+#include "rlcore/config/keys/openrlhf/openrlhf_ppo_flags.hpp"
+#include "rlcore/config/keys/rlcore/device_keys.hpp"
+#include "rlcore/config/keys/rlcore/rank_keys.hpp"
+#include "rlcore/config/keys/verl/actor_keys.hpp"
+#include "rlcore/config/keys/verl/critic_keys.hpp"
+#include "rlcore/config/keys/verl/data_keys.hpp"
+#include "rlcore/config/keys/verl/further_keys.hpp"
+#include "rlcore/config/keys/verl/megatron_keys.hpp"
+#include "rlcore/config/keys/verl/reward_keys.hpp"
+#include "rlcore/config/keys/verl/rollout_keys.hpp"
+#include "rlcore/config/keys/verl/trainer_keys.hpp"
+#include "rlcore/config/options.hpp"
+#include "rlcore/config/registry.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+/// To make the table of another trainer: copy this, change `program`, and add() sections that replace or extend keys.
+inline registry main_ppo_registry() {
+  registry known;
+  known.program = "grpo_trainer";
+  known.summary = "group relative policy optimization of a language model on rewards";
+  known.config_name = "ppo_trainer";
+  known.config_names = {"ppo_trainer", "ppo_megatron_trainer"};
+  known.later_config_names = {"dapo_trainer", "dapo_megatron_trainer", "sft_trainer"};
+  known.check = check_policy_options;
+  known.add(keys::data).add(keys::model).add(keys::actor).add(keys::rollout).add(keys::reference);
+  known.add(keys::algorithm)
+      .add(keys::reward)
+      .add(keys::critic)
+      .add(keys::trainer)
+      .add(keys::ranks)
+      .add(keys::sharing)
+      .add(keys::device)
+      .add(keys::own)
+      .add(keys::own_reward);
+  known.add(keys::megatron).add(keys::further);
+  known.add_flags(keys::own_flags).add_flags(keys::policy_flags);
+  return known;
+}
+
+/// The same for a trainer of `program` with `estimator` as default, with the flags of OpenRLHF's train_ppo_ray.
+inline registry main_ppo_registry(std::string program, std::string summary, const key& estimator) {
+  registry known = main_ppo_registry();
+  known.program = std::move(program), known.summary = std::move(summary);
+  known.add(std::span(&estimator, 1));
+  known.add_as_flags(keys::openrlhf_ppo).add_as_flags(keys::openrlhf_machine);
+  constexpr flag pairs[] = {{"reward_clip_range", "reward_clip_range", 2}, {"adam_betas", "adam_betas", 2}};
+  known.add_flags(pairs).add_flags(keys::openrlhf_ppo_flags);
+  known.check = [](options& opt) {
+    apply_openrlhf_flags(opt);
+    check_policy_options(opt);
+  };
+  return known;
+}
+
+inline registry ppo_trainer_registry() {
+  constexpr key estimator = keys::estimator_by_default("gae");
+  return main_ppo_registry("ppo_trainer", "proximal policy optimization of a language model, with a critic", estimator);
+}
+
+inline registry reinforce_plus_plus_trainer_registry() {
+  constexpr key estimator = keys::estimator_by_default("reinforce_plus_plus");
+  registry known =
+      main_ppo_registry("reinforce_plus_plus_trainer",
+                        "REINFORCE++: policy gradients without a critic, normalised over the batch", estimator);
+  constexpr key flag_default = {"advantage_estimator",
+                                key_type::text,
+                                "reinforce",
+                                disposition::honoured,
+                                "advantage estimator; reinforce is REINFORCE++",
+                                {.choices = "gae|reinforce|rloo|reinforce_baseline|group_norm|dr_grpo"}};
+  known.add(std::span(&flag_default, 1));
+  return known;
+}
+
+}  // namespace trainer
+RLCORE_END

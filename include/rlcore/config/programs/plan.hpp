@@ -1,0 +1,82 @@
+// The command line of plan.
+#pragma once
+
+#include "rlcore/config/registry.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+inline registry plan_registry() {
+  using namespace keys;
+  static constexpr key table[] = {
+      {"model", texts, "null", honoured,
+       "a known model such as Qwen2.5-7B, or the path of a config.json; with a list the best layout of each, a row "
+       "each"},
+      {"devices", texts, "8", honoured, "how many; a list: a row each"},
+      {"cluster", text, "910B", honoured,
+       "910B, A3, A100, H100, H200, cpu (public quotes), or the path of a cluster.json"},
+      {"data", integer, "null", honoured, "data-parallel ranks; null: what is left", at_least(1)},
+      {"context", integer, "null", honoured, "ranks that share a sequence; null: searched, as the next four",
+       at_least(1)},
+      {"tensor", integer, "null", honoured, "ranks that share a layer", at_least(1)},
+      {"expert", integer, "null", honoured, "ranks that share the experts", at_least(1)},
+      {"zero", integer, "null", honoured, "0 (DDP), 1, 2, 3 (FSDP)", between(0, 3)},
+      {"rollout_tensor", integer, "null", honoured,
+       "devices with one copy of the weights while sampling (rollout.tensor_model_parallel_size); null: as tensor; 0: "
+       "searched",
+       at_least(0)},
+      {"shard_ranks", integer, "null", honoured, "neighbouring ranks that the state is cut over (HSDP); 0: all",
+       at_least(0)},
+      {"how_context", text, "gather_kv", honoured, "kind of context parallelism", words("gather_kv|ring|ulysses")},
+      {"sequence_parallel", boolean, "True", honoured, "with tensor: activations between products are split too"},
+      {"reshard_after_forward", boolean, "True", honoured, "zero 3: False keeps gathered weights for the backward"},
+      {"reduction", text, "tree", honoured, "order of sums over ranks", words("fast|ranked|tree|exact")},
+      {"values", text, "fp32", honoured,
+       "gathered weights, activations, keys and values: fp32 as this library has them; bf16: what that would save",
+       words("fp32|bf16")},
+      {"experts", text, "whole", honoured,
+       "weights of experts while sampling: whole on every rank, as this library's trainers have them; or divided, then "
+       "with zero 3 too",
+       words("whole|divided")},
+      {"gradients", text, "fp32", honoured, "on the wire", words("fp32|bf16")},
+      {"prompts", integer, "128", honoured, "prompts of a step", at_least(1)},
+      {"responses", integer, "8", honoured, "responses per prompt", at_least(1)},
+      {"prompt_length", integer, "1024", honoured, "tokens of a prompt", at_least(1)},
+      {"response_length", integer, "3072", honoured, "tokens of a response; all are as long", at_least(1)},
+      {"updates", integer, "1", honoured, "optimizer steps for a step's sequences", at_least(1)},
+      {"epochs", integer, "1", honoured, "times that each sequence is trained on", at_least(1)},
+      {"micro_tokens", integer, "16384", honoured, "tokens that a device takes through the model at once", at_least(1)},
+      {"recompute", boolean, "True", honoured, "activation recomputation"},
+      {"old_log_probs", boolean, "True", honoured, "old log-probs are computed again before the update"},
+      {"reference", text, "none", honoured,
+       "a reference model: none, sharded as the trained one, which is what this library does, or whole on every device",
+       words("none|sharded|whole")},
+      {"logits_memory_mb", integer, "256", honoured, "memory for logits, in MiB", at_least(1)},
+      {"show", integer, "5", honoured, "layouts listed at most", at_least(1)},
+      {"markdown", boolean, "False", honoured, "lists of models or devices: the table as Markdown"},
+  };
+  registry r;
+  r.program = "plan";
+  r.summary = "memory, traffic and time of a training step on many devices, and the layout that is fastest";
+  return r.add(table);
+}
+
+/// plan calibrate.
+inline registry calibrate_registry() {
+  using namespace keys;
+  static constexpr key table[] = {
+      {"out", text, "cluster.json", honoured, "file to be written"},
+      {"ranks", texts, "[1,2]", honoured,
+       "ranks that work at the same time, as threads; under mpirun those it started"},
+      {"threads", integer, "1", honoured, "threads of a rank", at_least(1)},
+      {"seconds", real, "0.02", honoured, "spent on each point of a table", between(0.0001, 10)},
+      {"check", boolean, "True", honoured, "predict training steps and collectives, and measure them"},
+  };
+  registry r;
+  r.program = "plan calibrate";
+  r.summary = "measure what this machine does, and how well a plan predicts it";
+  return r.add(table);
+}
+
+}  // namespace trainer
+RLCORE_END

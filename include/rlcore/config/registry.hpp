@@ -1,0 +1,114 @@
+// The keys a program knows, in the order of its help.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "rlcore/config/flag.hpp"
+#include "rlcore/config/key.hpp"
+#include "rlcore/core/error.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+class options;
+
+/// A table of keys with the program it belongs to. Built from sections; a later trainer adds or replaces keys.
+class registry {
+ public:
+  std::string program;                          ///< name of the executable
+  std::string summary;                          ///< one line for --help
+  std::string config_name;                      ///< default of --config-name
+  std::vector<std::string> config_names;        ///< accepted for --config-name
+  std::vector<std::string> later_config_names;  ///< known, but not in this build
+  /// Rules that span several keys; may set keys and add notes. Runs after the types have been checked.
+  void (*check)(options&) = nullptr;
+
+  registry& add(std::span<const key> section) {
+    for (const key& k : section) {
+      const std::size_t i = index(k.name);
+      if (i < keys_.size()) {
+        keys_[i] = k;
+      } else {
+        order_.insert(position(k.name), keys_.size());
+        keys_.push_back(k);
+      }
+    }
+    return *this;
+  }
+
+  /// Flags beside key=value; a later flag of the same name replaces the earlier one.
+  registry& add_flags(std::span<const flag> section) {
+    for (const flag& f : section) {
+      const auto same = std::find_if(flags_.begin(), flags_.end(), [&](const flag& g) { return g.name == f.name; });
+      if (same == flags_.end()) {
+        flags_.push_back(f);
+      } else {
+        *same = f;
+      }
+    }
+    return *this;
+  }
+  /// The keys of a program whose flags are its keys: a bool is a switch, texts take a list, anything else one value.
+  registry& add_as_flags(std::span<const key> section) {
+    add(section);
+    for (const key& k : section) {
+      const int count = k.type == key_type::boolean ? flag::switch_only
+                        : k.type == key_type::texts ? flag::any_count
+                                                    : 1;
+      const flag same_name[] = {{k.name, k.name, count}};
+      add_flags(same_name);
+    }
+    return *this;
+  }
+
+  std::span<const flag> flags() const noexcept { return flags_; }
+  std::span<const key> keys() const noexcept { return keys_; }
+  std::size_t size() const noexcept { return keys_.size(); }
+  /// Index of a key in keys(), size() if the name is unknown.
+  std::size_t index(std::string_view name) const {
+    const auto at = position(name);
+    return at != order_.end() && keys_[*at].name == name ? *at : keys_.size();
+  }
+  const key* find(std::string_view name) const {
+    const std::size_t i = index(name);
+    return i < keys_.size() ? &keys_[i] : nullptr;
+  }
+  /// True if `name` is a map that holds keys, e.g. "trainer".
+  bool is_section(std::string_view name) const {
+    const std::string prefix = std::string(name) + ".";
+    const auto at = position(prefix);
+    return at != order_.end() && keys_[*at].name.starts_with(prefix);
+  }
+  /// The free-form map that `name` lies in, or nullptr.
+  const key* free_form(std::string_view name) const {
+    for (std::size_t dot = name.rfind('.'); dot != name.npos; dot = dot == 0 ? name.npos : name.rfind('.', dot - 1)) {
+      const key* k = find(name.substr(0, dot));
+      if (k != nullptr) return k->type == key_type::dictionary ? k : nullptr;
+    }
+    return nullptr;
+  }
+  std::vector<std::string> names() const {
+    std::vector<std::string> all;
+    for (const key& k : keys_) all.emplace_back(k.name);
+    return all;
+  }
+
+ private:
+  std::vector<std::size_t>::const_iterator position(std::string_view name) const {
+    return std::lower_bound(order_.begin(), order_.end(), name,
+                            [this](std::size_t i, std::string_view n) { return keys_[i].name < n; });
+  }
+
+  std::vector<key> keys_;
+  std::vector<flag> flags_;
+  std::vector<std::size_t> order_;  ///< of keys_ by name
+};
+
+}  // namespace trainer
+RLCORE_END

@@ -1,0 +1,205 @@
+// How many of what: the numbers that follow from the batch settings and the size of the data set.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rlcore/config/options.hpp"
+#include "rlcore/config/settings/rank_options.hpp"
+#include "rlcore/core/error.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+/// Counts of one run. Trajectory: one sampled response with its prompt.
+struct batch_plan {
+  std::int64_t dataset_prompts = 0;
+  std::int64_t prompts_per_step = 0;   ///< that it trains on
+  std::int64_t prompts_per_round = 0;  ///< that are sampled together; the same without dynamic sampling
+  std::int64_t samples_per_prompt = 0;
+  std::int64_t trajectories_per_step = 0;
+  std::int64_t mini_batch_prompts = 0;  ///< prompts of one optimizer update, at most prompts_per_step
+  std::int64_t trajectories_per_update = 0;
+  std::int64_t updates_per_step = 0;
+  std::int64_t micro_batch_trajectories = 0;  ///< largest number in one forward; 0: no limit
+  std::int64_t micro_batch_tokens = 0;        ///< largest number in one forward; 0: no limit
+  std::int64_t micro_batches_per_update = 0;  ///< 0: depends on the lengths
+  std::int64_t ref_trajectories = 0;          ///< largest number in one forward of the reference; 0: no limit
+  std::int64_t ref_tokens = 0;
+  std::int64_t old_trajectories = 0;  ///< the same for old log-probs that are computed again
+  std::int64_t old_tokens = 0;
+  std::int64_t steps_per_epoch = 0;  ///< with dynamic sampling: rounds
+  std::int64_t epochs = 0;
+  std::int64_t total_steps = 0;
+  std::int64_t total_rounds = 0;                       ///< after which the data are used up; 0: no limit
+  std::int64_t warmup_steps = 0, scheduled_steps = 0;  ///< of the learning rate: in updates with lr_per_update
+  bool lr_per_update = false;
+  bool dynamic_sampling = false;      ///< a step takes as many rounds as it needs
+  std::int64_t devices = 1;           ///< ranks that share the work; changes no result
+  std::vector<std::string> warnings;  ///< what differs from what verl would have done
+
+  /// Aligned lines, printed before the first step.
+  std::string table() const;
+};
+
+namespace detail {
+
+inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+/// Trajectories per forward: the per-device setting, or the deprecated global one divided by the devices.
+inline std::int64_t micro_size(const options& opt, const std::string& name, std::int64_t ranks) {
+  if (const auto own = opt.find<std::int64_t>(name + "_per_gpu")) return *own;
+  if (const auto global = opt.find<std::int64_t>(name)) return std::max<std::int64_t>(1, *global / ranks);
+  return 0;
+}
+
+/// <prefix>lr_warmup_steps, or the share <prefix>lr_warmup_steps_ratio of all steps where that is negative.
+inline std::int64_t warmup_steps(const options& opt, const std::string& prefix, std::int64_t total) {
+  const std::int64_t given = opt.get<std::int64_t>(prefix + "lr_warmup_steps");
+  if (given >= 0) return given;
+  const double share = opt.get<double>(prefix + "lr_warmup_steps_ratio") * static_cast<double>(total);
+  return static_cast<std::int64_t>(opt.get<bool>("rlcore.round_warmup_up") ? std::ceil(share - 1e-9) : share);
+}
+
+inline void warn_about_mini_batch(batch_plan& plan, const options& opt, std::int64_t ranks) {
+  const std::int64_t wanted = opt.get<std::int64_t>("actor_rollout_ref.actor.ppo_mini_batch_size");
+  const std::int64_t micro = plan.micro_batch_trajectories, n = plan.samples_per_prompt;
+  const bool given = opt.is_set("actor_rollout_ref.actor.ppo_mini_batch_size");
+  if (wanted > plan.prompts_per_step && given) {
+    std::string line = "ppo_mini_batch_size=" + std::to_string(wanted) +
+                       " is larger than train_batch_size=" + std::to_string(plan.prompts_per_step) + ": taken as " +
+                       std::to_string(plan.mini_batch_prompts) +
+                       ", one update per pass. verl refuses this (since March 2025)";
+    const std::int64_t per_rank = wanted * n / ranks, held = ceil_div(plan.trajectories_per_step, ranks);
+    if (micro > 0 && per_rank / micro > ceil_div(held, micro))
+      line += "; before, it divided the gradient by " + std::to_string(per_rank / micro) +
+              " micro-batches where there was " + std::to_string(ceil_div(held, micro));
+    plan.warnings.push_back(line);
+  }
+  if (plan.prompts_per_step % plan.mini_batch_prompts != 0)
+    plan.warnings.push_back("train_batch_size=" + std::to_string(plan.prompts_per_step) +
+                            " does not divide by ppo_mini_batch_size=" + std::to_string(plan.mini_batch_prompts) +
+                            ": the last update of each pass has only " +
+                            std::to_string(plan.prompts_per_step % plan.mini_batch_prompts) + " prompts");
+  if (plan.devices == 1 || plan.micro_batch_tokens > 0) return;
+  if (plan.trajectories_per_step % plan.devices != 0)
+    plan.warnings.push_back("train_batch_size * rollout.n = " + std::to_string(plan.trajectories_per_step) +
+                            " does not divide by the " + std::to_string(plan.devices) +
+                            " ranks; verl would refuse this, here some of them get more");
+  const std::int64_t per_rank = wanted * n / ranks;
+  if (micro > 0 && (per_rank == 0 || per_rank % micro != 0))
+    plan.warnings.push_back(
+        "ppo_mini_batch_size * rollout.n / devices = " + std::to_string(per_rank) +
+        " does not divide by ppo_micro_batch_size_per_gpu=" + std::to_string(micro) +
+        "; verl would refuse this, here it is an upper bound and the loss is divided by the true count");
+}
+
+}  // namespace detail
+
+/// For `ranks` ranks, or as many as the command line says. Throws config_error if the data set does not fill one step.
+inline batch_plan make_batch_plan(const options& opt, std::int64_t dataset_prompts, std::int64_t ranks_here = 1) {
+  const std::string actor = "actor_rollout_ref.actor.", rollout = "actor_rollout_ref.rollout.",
+                    ref = "actor_rollout_ref.ref.";
+  batch_plan plan;
+  plan.dataset_prompts = dataset_prompts;
+  const bool dynamic_sampling = plan.dynamic_sampling = opt.get<bool>("algorithm.filter_groups.enable");
+  plan.prompts_per_round = opt.get<std::int64_t>("data.gen_batch_size");
+  plan.prompts_per_step = dynamic_sampling ? opt.get<std::int64_t>("data.train_batch_size") : plan.prompts_per_round;
+  plan.samples_per_prompt = opt.get<std::int64_t>(rollout + "n");
+  plan.trajectories_per_step = plan.prompts_per_step * plan.samples_per_prompt;
+  plan.mini_batch_prompts = std::min(opt.get<std::int64_t>(actor + "ppo_mini_batch_size"), plan.prompts_per_step);
+  plan.trajectories_per_update = plan.mini_batch_prompts * plan.samples_per_prompt;
+  plan.updates_per_step =
+      detail::ceil_div(plan.prompts_per_step, plan.mini_batch_prompts) * opt.get<std::int64_t>(actor + "ppo_epochs");
+
+  const std::int64_t asked = asked_ranks(opt);
+  plan.devices = asked > 0 ? asked : ranks_here;
+  const std::int64_t sequence = opt.find<std::int64_t>(actor + "ulysses_sequence_parallel_size").value_or(1);
+  const std::int64_t ranks = std::max<std::int64_t>(1, plan.devices / sequence);
+  const auto chunk = [&](const std::string& micro, const std::string& dynamic, const std::string& tokens,
+                         std::int64_t& rows, std::int64_t& limit) {
+    if (opt.get<bool>(dynamic)) {
+      limit = opt.get<std::int64_t>(tokens) * sequence;
+    } else {
+      rows = detail::micro_size(opt, micro, ranks);
+    }
+  };
+  chunk(actor + "ppo_micro_batch_size", actor + "use_dynamic_bsz", actor + "ppo_max_token_len_per_gpu",
+        plan.micro_batch_trajectories, plan.micro_batch_tokens);
+  chunk(ref + "log_prob_micro_batch_size", ref + "log_prob_use_dynamic_bsz", ref + "log_prob_max_token_len_per_gpu",
+        plan.ref_trajectories, plan.ref_tokens);
+  chunk(rollout + "log_prob_micro_batch_size", rollout + "log_prob_use_dynamic_bsz",
+        rollout + "log_prob_max_token_len_per_gpu", plan.old_trajectories, plan.old_tokens);
+  if (plan.micro_batch_tokens == 0)
+    plan.micro_batches_per_update = plan.micro_batch_trajectories == 0
+                                        ? 1
+                                        : detail::ceil_div(plan.trajectories_per_update, plan.micro_batch_trajectories);
+
+  plan.steps_per_epoch = dataset_prompts / plan.prompts_per_round;
+  if (plan.steps_per_epoch == 0)
+    throw config_error((opt.is_set("data.gen_batch_size") ? "data.gen_batch_size=" : "data.train_batch_size=") +
+                       std::to_string(plan.prompts_per_round) + ": the training set has only " +
+                       std::to_string(dataset_prompts) + " prompts, not one full " +
+                       (dynamic_sampling ? "round" : "step"));
+  const auto fixed = opt.find<std::int64_t>("trainer.total_training_steps");
+  plan.total_steps = fixed ? *fixed : plan.steps_per_epoch * opt.get<std::int64_t>("trainer.total_epochs");
+  plan.epochs = fixed ? detail::ceil_div(*fixed, plan.steps_per_epoch) : opt.get<std::int64_t>("trainer.total_epochs");
+  if (dynamic_sampling && !fixed) plan.total_rounds = plan.total_steps;
+  if (!dynamic_sampling && plan.prompts_per_round != opt.get<std::int64_t>("data.train_batch_size"))
+    plan.warnings.push_back("without algorithm.filter_groups.enable=True a step trains on all gen_batch_size=" +
+                            std::to_string(plan.prompts_per_round) + " prompts, as in verl; train_batch_size=" +
+                            std::to_string(opt.get<std::int64_t>("data.train_batch_size")) + " has no effect");
+  plan.lr_per_update = opt.get<bool>("rlcore.lr_per_update");
+  plan.scheduled_steps = plan.total_steps * (plan.lr_per_update ? plan.updates_per_step : 1);
+  plan.warmup_steps = detail::warmup_steps(opt, actor + "optim.", plan.scheduled_steps);
+
+  detail::warn_about_mini_batch(plan, opt, ranks);
+  const std::int64_t width =
+      opt.get<std::int64_t>("data.max_prompt_length") + opt.get<std::int64_t>("data.max_response_length");
+  if (plan.micro_batch_tokens > 0 && plan.micro_batch_tokens < width)
+    plan.warnings.push_back("ppo_max_token_len_per_gpu allows " + std::to_string(plan.micro_batch_tokens) +
+                            " tokens, prompt and response may have " + std::to_string(width) +
+                            "; verl would refuse this, here a longer trajectory goes alone");
+  return plan;
+}
+
+inline std::string batch_plan::table() const {
+  const auto number = [](std::int64_t n) { return std::to_string(n); };
+  std::vector<std::pair<std::string, std::pair<std::string, std::string>>> rows;
+  const auto row = [&](std::string name, std::string count, std::string how) {
+    rows.push_back({std::move(name), {std::move(count), std::move(how)}});
+  };
+  row("training prompts", number(dataset_prompts), "");
+  row("trajectories per step", number(trajectories_per_step),
+      number(prompts_per_step) + " prompts x " + number(samples_per_prompt) + " samples");
+  row("updates per step", number(updates_per_step),
+      "of " + number(trajectories_per_update) + " trajectories (" + number(mini_batch_prompts) + " prompts)");
+  if (micro_batch_tokens > 0)
+    row("tokens per micro-batch", number(micro_batch_tokens), "at most; memory only");
+  else if (micro_batch_trajectories > 0)
+    row("trajectories per micro-batch", number(micro_batch_trajectories), "at most; memory only");
+  if (dynamic_sampling) row("prompts per round", number(prompts_per_round), "until enough groups differ");
+  const std::int64_t left_out = dataset_prompts % prompts_per_round;
+  row(dynamic_sampling ? "rounds per epoch" : "steps per epoch", number(steps_per_epoch),
+      left_out == 0 ? ""
+                    : number(left_out) + (left_out == 1 ? " prompt is" : " prompts are") + " left out of each epoch");
+  row("total steps", number(total_steps),
+      (total_rounds > 0 ? "at most, " : "") + number(epochs) + (epochs == 1 ? " epoch" : " epochs"));
+  row("warm-up steps", number(warmup_steps), lr_per_update ? "updates: the learning rate follows them" : "");
+  std::size_t name_width = 0, count_width = 0;
+  for (const auto& [name, rest] : rows)
+    name_width = std::max(name_width, name.size()), count_width = std::max(count_width, rest.first.size());
+  std::string out;
+  for (const auto& [name, rest] : rows) {
+    out += "  " + name + std::string(name_width - name.size() + 2 + count_width - rest.first.size(), ' ') + rest.first;
+    out += rest.second.empty() ? "\n" : "  " + rest.second + "\n";
+  }
+  return out;
+}
+
+}  // namespace trainer
+RLCORE_END

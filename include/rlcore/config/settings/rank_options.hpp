@@ -1,0 +1,239 @@
+// What a command line says about ranks: how many, and how they share the work.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "rlcore/config/options.hpp"
+#include "rlcore/core/error.hpp"
+#include "rlcore/parallel/settings.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+namespace detail {
+
+/// A number of ranks and the key that says so.
+struct asked_size {
+  std::int64_t ranks = 1;
+  std::string key;
+
+  std::string text() const { return key + "=" + std::to_string(ranks); }
+};
+
+/// The own key if it has a value (which a flag of OpenRLHF's may have given it), else the strategy's, where this
+/// program has it.
+inline asked_size asked(const options& opt, const std::string& own, const std::string& theirs) {
+  if (const auto size = opt.find<std::int64_t>(own)) {
+    const std::string flag = own == "rlcore.tensor_parallel_size"    ? "ds_tensor_parallel_size"
+                             : own == "rlcore.context_parallel_size" ? "ring_attn_size"
+                                                                     : "";
+    const bool by_flag = !opt.is_set(own) && opt.known().find(flag) != nullptr && opt.is_set(flag);
+    return {*size, by_flag ? flag : own};
+  }
+  if (!theirs.empty() && opt.known().find(theirs) != nullptr) return {opt.get<std::int64_t>(theirs), theirs};
+  return {1, own};
+}
+
+/// Whose keys: verl's policy trainers, its sft trainer, or OpenRLHF's.
+struct strategy_keys {
+  std::string strategy;  ///< "fsdp", "fsdp2", "megatron" or "zero"
+  std::string fsdp;      ///< prefix of fsdp_config
+  asked_size tensor, context, expert, pipeline;
+};
+
+inline strategy_keys read_strategy(const options& opt) {
+  const auto has = [&](const char* name) { return opt.known().find(name) != nullptr; };
+  strategy_keys k;
+  std::string tensor, context, expert;
+  if (has("actor_rollout_ref.actor.strategy")) {
+    const std::string actor = "actor_rollout_ref.actor.", megatron = actor + "megatron.";
+    k.strategy = opt.get<std::string>(actor + "strategy");
+    k.fsdp = actor + "fsdp_config.";
+    context = actor + "ulysses_sequence_parallel_size";
+    if (k.strategy == "megatron") {
+      tensor = megatron + "tensor_model_parallel_size", context = megatron + "context_parallel_size";
+      expert = megatron + "expert_model_parallel_size";
+      k.pipeline = asked(opt, megatron + "pipeline_model_parallel_size", "");
+    }
+  } else if (has("model.strategy")) {
+    k.strategy = opt.get<std::string>("model.strategy");
+    k.fsdp = "model.fsdp_config.", context = "ulysses_sequence_parallel_size";
+  } else {
+    k.strategy = "zero", tensor = "ds_tensor_parallel_size", context = "ring_attn_size";
+  }
+  k.tensor = asked(opt, "rlcore.tensor_parallel_size", tensor);
+  k.context = asked(opt, "rlcore.context_parallel_size", context);
+  k.expert = asked(opt, "rlcore.expert_parallel_size", expert);
+  return k;
+}
+
+/// Whether ranks have NPUs, real or emulated.
+inline bool on_npus(const options& opt) { return opt.get<std::string>("trainer.device").starts_with("npu"); }
+
+/// A ring needs an attention that can stop between keys: not the NPU's.
+inline parallel::context_kind context_kind_of(const options& opt, const strategy_keys& k) {
+  const std::string name = opt.find<std::string>("rlcore.context_kind")
+                               .value_or(k.strategy == "zero"       ? "gather_kv"
+                                         : k.strategy != "megatron" ? "ulysses"
+                                         : on_npus(opt)             ? "gather_kv"
+                                                                    : "ring");
+  if (name == "ring" && on_npus(opt))
+    throw config_error("rlcore.context_kind=ring: not on the NPU; expected gather_kv or ulysses");
+  return parallel::named<parallel::context_kind>(parallel::context_kind_names, name);
+}
+
+inline int zero_of(const options& opt, const strategy_keys& k) {
+  if (const auto own = opt.find<std::int64_t>("rlcore.zero_stage")) return static_cast<int>(*own);
+  if (k.strategy == "zero")
+    return opt.known().find("zero_stage") != nullptr ? static_cast<int>(opt.get<std::int64_t>("zero_stage")) : 0;
+  if (k.strategy != "megatron") return 3;
+  return opt.get<bool>("actor_rollout_ref.actor.megatron.use_distributed_optimizer") ? 1 : 0;
+}
+
+/// Throws config_error where another model of the run asks for another layout than the actor's.
+inline void check_other_models(const options& opt, const strategy_keys& actor) {
+  if (opt.known().find("critic.strategy") == nullptr) return;
+  const auto refuse = [](const std::string& theirs, const std::string& ours) {
+    throw config_error(theirs + ": another layout than the actor's (" + ours +
+                       "); all models of a run share the work in the same way here");
+  };
+  for (const std::string key : {"critic.strategy", "actor_rollout_ref.ref.strategy"})
+    if (const auto other = opt.get<std::string>(key);
+        opt.is_set(key) && (other == "megatron") != (actor.strategy == "megatron"))
+      refuse(key + "=" + other, "strategy=" + actor.strategy);
+  const auto same = [&](const std::string& name, const asked_size& ours) {
+    if (opt.is_set(name) && opt.get<std::int64_t>(name) != ours.ranks)
+      refuse(name + "=" + std::to_string(opt.get<std::int64_t>(name)), ours.text());
+  };
+  for (const std::string model : {"actor_rollout_ref.ref.", "critic."}) {
+    if (actor.strategy != "megatron") {
+      same(model + "ulysses_sequence_parallel_size", actor.context);
+      continue;
+    }
+    same(model + "megatron.tensor_model_parallel_size", actor.tensor);
+    same(model + "megatron.context_parallel_size", actor.context);
+    same(model + "megatron.expert_model_parallel_size", actor.expert);
+  }
+}
+
+/// What OpenRLHF calls the two keys, for programs that take its flags.
+inline std::string rank_flags(const options& opt) {
+  for (const flag& f : opt.known().flags())
+    if (f.key == "trainer.nnodes") return " (--actor_num_nodes, --actor_num_gpus_per_node)";
+  return {};
+}
+
+}  // namespace detail
+
+/// Ranks that the command line asks for; 0 if it does not say.
+inline std::int64_t asked_ranks(const options& opt) {
+  if (!opt.is_set("trainer.nnodes") && !opt.is_set("trainer.n_gpus_per_node")) return 0;
+  if (!opt.is_set("trainer.n_gpus_per_node") && opt.get<std::int64_t>("trainer.nnodes") == 1) return 0;
+  return opt.get<std::int64_t>("trainer.nnodes") *
+         (opt.is_set("trainer.n_gpus_per_node") ? opt.get<std::int64_t>("trainer.n_gpus_per_node") : 1);
+}
+
+/// Threads of this process that are to be ranks, where mpirun started `started` ranks (1: it did not). Throws
+/// config_error where the two disagree.
+inline int thread_ranks(const options& opt, int started) {
+  const std::int64_t asked = asked_ranks(opt), nodes = opt.get<std::int64_t>("trainer.nnodes");
+  if (started > 1) {
+    if (asked > 0 && asked != started)
+      throw config_error("trainer.nnodes=" + std::to_string(nodes) + " x trainer.n_gpus_per_node=" +
+                         std::to_string(asked / nodes) + " = " + std::to_string(asked) + " ranks, mpirun started " +
+                         std::to_string(started) + ": leave both out, or start as many" + detail::rank_flags(opt));
+    return 1;
+  }
+  if (nodes > 1)
+    throw config_error("trainer.nnodes=" + std::to_string(nodes) + ": ranks on several machines are started by MPI: " +
+                       "mpirun -np " + std::to_string(asked) + " --hostfile hosts build/bin/" + opt.known().program +
+                       " ...; without it trainer.nnodes=1" + detail::rank_flags(opt));
+  if (asked > 1024)
+    throw config_error("trainer.n_gpus_per_node=" + std::to_string(asked) +
+                       ": expected at most 1024 ranks in one process");
+  return asked > 0 ? static_cast<int>(asked) : 1;
+}
+
+/// How `ranks` ranks share the work. One rank has nothing to share: the sizes are 1 then, whatever the keys say. Throws
+/// config_error where the keys do not fit the ranks or each other.
+inline parallel::parallel_settings read_parallel(const options& opt, int ranks) {
+  const detail::strategy_keys k = detail::read_strategy(opt);
+  parallel::parallel_settings s;
+  s.zero = detail::zero_of(opt, k);
+  s.reduction =
+      parallel::named<parallel::reduction_kind>(parallel::reduction_names, opt.get<std::string>("rlcore.reduction"));
+  s.leaves = static_cast<int>(opt.get<std::int64_t>("rlcore.gradient_leaves"));
+  s.row_chunks = static_cast<int>(opt.get<std::int64_t>("rlcore.row_chunks"));
+  if (opt.known().find("trainer.balance_batch") != nullptr) s.balance = opt.get<bool>("trainer.balance_batch");
+  if (s.row_chunks > 0 && detail::on_npus(opt))
+    throw config_error("rlcore.row_chunks=" + std::to_string(s.row_chunks) + ": not on the NPU; expected 0");
+  if (ranks == 1) return s;
+
+  detail::check_other_models(opt, k);
+  if (k.tensor.ranks > 1 && detail::on_npus(opt))
+    throw config_error(k.tensor.text() +
+                       ": expected 1 on NPUs; strategy=fsdp (rlcore.zero_stage=3) shares the weights");
+  if (k.pipeline.ranks > 1)
+    throw config_error(k.pipeline.text() + ": expected 1; layers are not shared between ranks in this build, " +
+                       "tensor_model_parallel_size and use_distributed_optimizer save the same memory");
+  const std::int64_t product = k.tensor.ranks * k.context.ranks;
+  if (ranks % product != 0)
+    throw config_error((k.context.ranks == 1  ? k.tensor.text()
+                        : k.tensor.ranks == 1 ? k.context.text()
+                                              : k.tensor.text() + " x " + k.context.text()) +
+                       " does not divide the " + std::to_string(ranks) + " ranks");
+  const std::int64_t shared = ranks / k.tensor.ranks;
+  if (shared % k.expert.ranks != 0)
+    throw config_error(k.expert.text() + " does not divide the " + std::to_string(shared) +
+                       " ranks that share the data");
+  s.tensor = static_cast<int>(k.tensor.ranks), s.context = static_cast<int>(k.context.ranks);
+  s.expert = static_cast<int>(k.expert.ranks);
+  s.data = static_cast<int>(ranks / product);
+  s.how_context = detail::context_kind_of(opt, k);
+  if (k.strategy == "megatron" && s.tensor > 1)
+    s.sequence_parallel = opt.get<bool>("actor_rollout_ref.actor.megatron.sequence_parallel");
+  if (!k.fsdp.empty() && s.zero == 3) {
+    s.reshard_after_forward = opt.get<bool>(k.fsdp + "reshard_after_forward");
+    const std::int64_t group = opt.get<std::int64_t>(k.fsdp + "fsdp_size");
+    if (group == 0 || (group > 0 && shared % group != 0))
+      throw config_error(k.fsdp + "fsdp_size=" + std::to_string(group) + " does not divide the " +
+                         std::to_string(shared) + " ranks; -1: one group of all");
+    s.shard_ranks = group > 0 && group < shared ? static_cast<int>(group) : 0;
+  }
+  std::string wire = opt.find<std::string>("rlcore.reduce_dtype").value_or("");
+  if (const std::string mixed = k.fsdp + "mixed_precision.reduce_dtype";
+      wire.empty() && opt.known().find(mixed) != nullptr)
+    wire = opt.find<std::string>(mixed).value_or("");
+  s.bf16_wire = wire.starts_with("bf");
+  return s;
+}
+
+inline std::chrono::milliseconds rank_deadline(const options& opt) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(opt.get<double>("rlcore.deadline_s") * 1000));
+}
+
+/// Notes about keys that the strategy, or one rank, has no use for.
+inline void check_rank_options(options& opt, int started) {
+  if (opt.known().find("rlcore.zero_stage") == nullptr) return;
+  const detail::strategy_keys k = detail::read_strategy(opt);
+  for (const std::string size : {"tensor_model", "pipeline_model", "context", "expert_model"})
+    if (const std::string name = "actor_rollout_ref.actor.megatron." + size + "_parallel_size";
+        k.strategy != "megatron" && opt.known().find(name) != nullptr && opt.is_set(name) &&
+        opt.get<std::int64_t>(name) > 1)
+      opt.note(name + "=" + std::to_string(opt.get<std::int64_t>(name)) + ": no effect with strategy=" + k.strategy +
+               "; it is read with actor_rollout_ref.actor.strategy=megatron");
+  if (opt.get<std::string>("rlcore.reduction") == "fast")
+    opt.note("rlcore.reduction=fast: no engine of this build adds up by itself, the order is that of ranked");
+  if (started > 1 || asked_ranks(opt) > 1) return;
+  std::string idle;
+  for (const detail::asked_size* size : {&k.tensor, &k.context, &k.expert, &k.pipeline})
+    if (size->ranks > 1) idle += (idle.empty() ? "" : ", ") + size->text();
+  if (!idle.empty()) opt.note(idle + ": no effect on one rank; trainer.n_gpus_per_node=N or mpirun -np N starts more");
+}
+
+}  // namespace trainer
+RLCORE_END

@@ -1,0 +1,55 @@
+// What machine the emulator plays.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/core/error.hpp"
+
+RLCORE_BEGIN
+/// An Atlas machine in a process without one: the functions of the four lists, with their rules and error numbers.
+namespace ascend::emulated {
+
+/// How a value between two representable ones is stored. Ascend C calls the first three CAST_RINT, CAST_ROUND and
+/// CAST_TRUNC; the last one is how we read the "NEAREST_ZERO" of HF32.
+enum class rounding : unsigned char { nearest_even, nearest_away, toward_zero, nearest_zero };
+
+struct settings {
+  std::string soc = "Ascend910B3";                  ///< what aclrtGetSocName says
+  int cores = 20;                                   ///< cube cores; there are twice as many vector cores
+  int cann_version = 80300;                         ///< 8.1.RC1 = 80100, 8.3.RC1 = 80300, 8.5.0 = 80500, 9.1.0 = 90100
+  std::size_t memory_bytes = std::size_t{8} << 30;  ///< of each device; address space, taken from the host when used
+  int devices = 2;
+  std::uint64_t seed = 0;                       ///< of every order that the hardware leaves open
+  rounding hf32_ties = rounding::nearest_zero;  ///< how floats become HF32; documentation leaves the ties open
+  int exp_ulp = 0;                              ///< largest error of exp and its like, in units in the last place
+  bool reference = false;  ///< fp64 inside, one rounding at the end: to tell rounding from mistakes
+  bool strict = true;      ///< refuse what is documented as not allowed even where hardware may let it pass
+  int threads = 0;         ///< for large products; 0: as many as the host has
+  /// Every task waits a random time up to this before it runs, drawn from (seed, stream, place in the stream): shows
+  /// the waits that a program forgot.
+  int delay_microseconds = 0;
+  /// At most this much of a fresh block is overwritten with NaN; the rest is zero, or what was there before.
+  std::size_t poison_bytes = std::size_t{64} << 20;
+  /// Freed memory of a device is handed out again only when more than this has been freed since, or nothing is left.
+  std::size_t quarantine_bytes = std::size_t{64} << 20;
+  int collective_milliseconds = 60000;  ///< how long a rank waits for another before the work of all ends
+
+  friend bool operator==(const settings&, const settings&) = default;
+};
+
+/// Throws config_error if no such machine can be.
+inline void validate(const settings& s) {
+  const auto bad = [](const char* what) { throw config_error(std::string("emulated machine: ") + what); };
+  if (s.soc.empty()) bad("soc is empty");
+  if (s.cores < 1) bad("cores must be at least 1");
+  if (s.cann_version < 80100) bad("cann_version must be at least 80100 (8.1.RC1)");
+  if (s.devices < 1 || s.devices > 64) bad("devices must be 1 to 64");
+  if (s.memory_bytes < (std::size_t{1} << 16)) bad("memory_bytes must be at least 65536");
+  if (s.exp_ulp < 0 || s.threads < 0 || s.delay_microseconds < 0) bad("exp_ulp, threads, delay must not be negative");
+}
+
+}  // namespace ascend::emulated
+RLCORE_END

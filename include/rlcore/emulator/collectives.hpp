@@ -1,0 +1,324 @@
+// HCCL's part of the emulator: the ranks are threads of the process, each with a device of its own.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/device/npu/abi/calls.hpp"
+#include "rlcore/device/npu/codes.hpp"
+#include "rlcore/emulator/communicators.hpp"
+#include "rlcore/emulator/rank_group.hpp"
+#include "rlcore/emulator/rank_sum.hpp"
+
+RLCORE_BEGIN
+namespace ascend::emulated {
+
+inline constexpr std::string_view root_magic = "rlcore emulated root ";
+
+inline HcclResult HcclGetRootInfo(hccl_root_info* root) {
+  if (root == nullptr) return fail(hccl_errors::pointer, "HcclGetRootInfo: null");
+  if (current_device() < 0) return fail(hccl_errors::runtime, "HcclGetRootInfo: call aclrtSetDevice first");
+  communicator_table& table = communicator_table::instance();
+  std::uint64_t token;
+  {
+    const std::lock_guard<std::mutex> lock(table.mutex);
+    token = ++table.tokens;
+    table.forming.emplace(token, nullptr);
+  }
+  std::memset(root->internal, 0, sizeof root->internal);
+  std::memcpy(root->internal, root_magic.data(), root_magic.size());
+  std::memcpy(root->internal + 64, &token, sizeof token);
+  return 0;
+}
+
+inline HcclResult HcclCommInitRootInfo(std::uint32_t ranks, const hccl_root_info* root, std::uint32_t rank,
+                                       HcclComm* communicator) {
+  const std::string me = "HcclCommInitRootInfo: ";
+  if (root == nullptr || communicator == nullptr) return fail(hccl_errors::pointer, me + "null");
+  if (ranks == 0 || rank >= ranks)
+    return fail(hccl_errors::parameter, me + "rank " + std::to_string(rank) + " of " + std::to_string(ranks));
+  const int device = current_device();
+  if (device < 0) return fail(hccl_errors::runtime, me + "call aclrtSetDevice first");
+  if (std::memcmp(root->internal, root_magic.data(), root_magic.size()) != 0)
+    return fail(hccl_errors::parameter, me + "not what HcclGetRootInfo made");
+  std::uint64_t token = 0;
+  std::memcpy(&token, root->internal + 64, sizeof token);
+  communicator_table& table = communicator_table::instance();
+  std::shared_ptr<rank_group> group;
+  {
+    const std::lock_guard<std::mutex> lock(table.mutex);
+    const auto at = table.forming.find(token);
+    if (at == table.forming.end()) return fail(hccl_errors::parameter, me + "another process made this root");
+    if (!at->second) at->second = std::make_shared<rank_group>(ranks, collective_deadline());
+    group = at->second;
+  }
+  if (const int code = group->join(ranks, rank, device); code != 0) return code;
+  *communicator = table.add(std::make_shared<communicator_state>(communicator_state{group, rank, device, 0}));
+  return 0;
+}
+
+inline HcclResult HcclCommInitAll(std::uint32_t count, std::int32_t* devices, HcclComm* communicators) {
+  if (devices == nullptr || communicators == nullptr) return fail(hccl_errors::pointer, "HcclCommInitAll: null");
+  for (std::uint32_t i = 0; i < count; ++i)
+    for (std::uint32_t k = 0; k < i; ++k)
+      if (devices[i] == devices[k]) return fail(hccl_errors::parameter, "HcclCommInitAll: a device twice");
+  if (count == 0) return fail(hccl_errors::parameter, "HcclCommInitAll: no devices");
+  for (std::uint32_t i = 0; i < count; ++i)
+    if (devices[i] < 0 || devices[i] >= machine_settings().devices)
+      return fail(hccl_errors::parameter, "HcclCommInitAll: no device " + std::to_string(devices[i]));
+  const auto group = std::make_shared<rank_group>(count, collective_deadline());
+  for (std::uint32_t i = 0; i < count; ++i)
+    communicators[i] = communicator_table::instance().add(
+        std::make_shared<communicator_state>(communicator_state{group, i, devices[i], 0}));
+  return 0;
+}
+
+inline HcclResult HcclCommDestroy(HcclComm communicator) {
+  communicator_table& table = communicator_table::instance();
+  std::shared_ptr<communicator_state> state;
+  {
+    const std::lock_guard<std::mutex> lock(table.mutex);
+    const auto at = table.alive.find(communicator);
+    if (at == table.alive.end()) return fail(hccl_errors::parameter, "HcclCommDestroy: not a communicator");
+    state = std::move(at->second);
+    table.alive.erase(at);
+  }
+  died(host_object::communicator);
+  state->group->leave(state->rank);
+  return 0;
+}
+
+inline HcclResult HcclGetRankSize(HcclComm communicator, std::uint32_t* size) {
+  const auto state = communicator_table::instance().find(communicator);
+  if (size == nullptr || communicator == nullptr) return fail(hccl_errors::pointer, "HcclGetRankSize: null");
+  if (!state) return fail(hccl_errors::parameter, "HcclGetRankSize: not a communicator");
+  *size = state->group->size();
+  return 0;
+}
+
+inline HcclResult HcclGetRankId(HcclComm communicator, std::uint32_t* rank) {
+  const auto state = communicator_table::instance().find(communicator);
+  if (rank == nullptr || communicator == nullptr) return fail(hccl_errors::pointer, "HcclGetRankId: null");
+  if (!state) return fail(hccl_errors::parameter, "HcclGetRankId: not a communicator");
+  *rank = state->rank;
+  return 0;
+}
+
+/// Device memory of the running task as bytes: a copy, and back.
+inline std::vector<std::byte> read_bytes(const void* from, std::size_t bytes) {
+  if (bytes == 0) return {};
+  const std::byte* p = shadow(from, bytes, access::read);
+  return {p, p + bytes};
+}
+inline void write_bytes(void* to, const std::byte* from, std::size_t bytes) {
+  if (bytes > 0) std::memcpy(shadow(to, bytes, access::write), from, bytes);
+}
+
+/// AllReduce, or ReduceScatter if `scattered`: then `count` is of the result.
+inline HcclResult reduce_collective(const char* name, bool scattered, void* in, void* out, std::uint64_t count,
+                                    hccl_type type, hccl_reduction op, HcclComm communicator, aclrtStream stream) {
+  collective_call call(name, communicator, {in, out});
+  if (call.result == 0 && !reducible(type, op))
+    call.refuse(hccl_errors::not_supported, "no reduction " + std::to_string(static_cast<int>(op)) + " of type " +
+                                                std::to_string(static_cast<int>(type)));
+  if (call.result != 0 || count == 0) return call.result;
+  const bool ordered = deterministic_sums();
+  return call.enqueue(stream, [=](communicator_state& me, std::uint64_t number) {
+    const std::size_t all = scattered ? count * me.group->size() : count;
+    const auto met = me.group->meet(
+        me.rank, number, {name, type, count, static_cast<int>(op), -1},
+        {read_bytes(in, all * bytes_of(type)), {}, {}, ordered}, [&](const rank_group::shares& shares) {
+          std::vector<const std::byte*> of;
+          rank_order how{true, machine_settings().reference, random_key{machine_settings().seed}.child(0x6863u),
+                         static_cast<std::uint32_t>(number)};
+          for (const collective_share& s : shares) {
+            of.push_back(s.data.data());
+            how.deterministic = how.deterministic && s.deterministic;
+          }
+          return reduce_ranks(of, type, all, op, how);
+        });
+    const std::size_t own = scattered ? me.rank * count * bytes_of(type) : 0;
+    write_bytes(out, met->combined.data() + own, count * bytes_of(type));
+  });
+}
+
+inline HcclResult HcclAllReduce(void* in, void* out, std::uint64_t count, hccl_type type, hccl_reduction op,
+                                HcclComm communicator, aclrtStream stream) {
+  return reduce_collective("HcclAllReduce", false, in, out, count, type, op, communicator, stream);
+}
+inline HcclResult HcclReduceScatter(void* in, void* out, std::uint64_t count, hccl_type type, hccl_reduction op,
+                                    HcclComm communicator, aclrtStream stream) {
+  return reduce_collective("HcclReduceScatter", true, in, out, count, type, op, communicator, stream);
+}
+
+inline HcclResult HcclAllGather(void* in, void* out, std::uint64_t count, hccl_type type, HcclComm communicator,
+                                aclrtStream stream) {
+  collective_call call("HcclAllGather", communicator, {in, out});
+  call.moves(type);
+  if (call.result != 0 || count == 0) return call.result;
+  return call.enqueue(stream, [=](communicator_state& me, std::uint64_t number) {
+    const std::size_t bytes = count * bytes_of(type);
+    const auto met =
+        me.group->meet(me.rank, number, {"HcclAllGather", type, count}, {read_bytes(in, bytes), {}, {}}, {});
+    for (std::size_t r = 0; r < met->brought.size(); ++r)
+      write_bytes(static_cast<std::byte*>(out) + r * bytes, met->brought[r].data.data(), bytes);
+  });
+}
+
+inline HcclResult HcclBroadcast(void* data, std::uint64_t count, hccl_type type, std::uint32_t root,
+                                HcclComm communicator, aclrtStream stream) {
+  collective_call call("HcclBroadcast", communicator, {data});
+  call.moves(type);
+  call.ranked(root);
+  if (call.result != 0 || count == 0) return call.result;
+  return call.enqueue(stream, [=](communicator_state& me, std::uint64_t number) {
+    const std::size_t bytes = count * bytes_of(type);
+    collective_share share;
+    if (me.rank == root) share.data = read_bytes(data, bytes);
+    const auto met = me.group->meet(me.rank, number, {"HcclBroadcast", type, count, -1, static_cast<int>(root)},
+                                    std::move(share), {});
+    if (me.rank != root) write_bytes(data, met->brought[root].data.data(), bytes);
+  });
+}
+
+inline HcclResult HcclAlltoAll(const void* in, std::uint64_t in_count, hccl_type in_type, const void* out,
+                               std::uint64_t out_count, hccl_type out_type, HcclComm communicator, aclrtStream stream) {
+  collective_call call("HcclAlltoAll", communicator, {in, out});
+  call.moves(in_type);
+  if (call.result == 0 && (in_count != out_count || in_type != out_type))
+    call.refuse(hccl_errors::parameter, "counts or types of input and output differ");
+  if (call.result != 0 || in_count == 0) return call.result;
+  return call.enqueue(stream, [=](communicator_state& me, std::uint64_t number) {
+    const std::size_t bytes = in_count * bytes_of(in_type), ranks = me.group->size();
+    const auto met = me.group->meet(me.rank, number, {"HcclAlltoAll", in_type, in_count},
+                                    {read_bytes(in, bytes * ranks), {}, {}}, {});
+    for (std::size_t r = 0; r < ranks; ++r)
+      write_bytes(static_cast<std::byte*>(const_cast<void*>(out)) + r * bytes,
+                  met->brought[r].data.data() + me.rank * bytes, bytes);
+  });
+}
+
+/// What a rank sends another has to be what that one expects.
+inline std::vector<std::byte> check_lists(const rank_group::shares& shares) {
+  for (std::size_t from = 0; from < shares.size(); ++from)
+    for (std::size_t to = 0; to < shares.size(); ++to)
+      if (const auto sent = shares[from].counts[to], expected = shares[to].expected[from]; sent != expected)
+        throw outcome_error{hccl_errors::parameter, "rank " + std::to_string(from) + " sends " + std::to_string(sent) +
+                                                        " elements, rank " + std::to_string(to) + " expects " +
+                                                        std::to_string(expected)};
+  return {};
+}
+
+/// Counts and offsets are of elements, 64 bits each, on the host.
+inline HcclResult HcclAlltoAllV(const void* in, const void* in_counts, const void* in_offsets, hccl_type in_type,
+                                const void* out, const void* out_counts, const void* out_offsets, hccl_type out_type,
+                                HcclComm communicator, aclrtStream stream) {
+  collective_call call("HcclAlltoAllV", communicator, {in_counts, in_offsets, out_counts, out_offsets});
+  call.moves(in_type);
+  if (call.result == 0 && in_type != out_type) call.refuse(hccl_errors::parameter, "types of input and output differ");
+  if (call.result != 0) return call.result;
+  const auto list = [&](const void* values) {
+    std::vector<std::uint64_t> copy(call.state->group->size());
+    std::memcpy(copy.data(), values, copy.size() * sizeof(std::uint64_t));
+    return copy;
+  };
+  return call.enqueue(stream, [=, sent = list(in_counts), from = list(in_offsets), expected = list(out_counts),
+                               to = list(out_offsets)](communicator_state& me, std::uint64_t number) {
+    const std::size_t size = bytes_of(in_type), ranks = me.group->size();
+    collective_share share;
+    share.counts = sent;
+    share.expected = expected;
+    for (std::size_t r = 0; r < ranks; ++r) {  // packed: what lies between the parts may belong to nobody
+      share.offsets.push_back(share.data.size());
+      const auto part = read_bytes(static_cast<const std::byte*>(in) + from[r] * size, sent[r] * size);
+      share.data.insert(share.data.end(), part.begin(), part.end());
+    }
+    const auto met = me.group->meet(me.rank, number, {"HcclAlltoAllV", in_type}, std::move(share), check_lists);
+    for (std::size_t r = 0; r < ranks; ++r)
+      write_bytes(static_cast<std::byte*>(const_cast<void*>(out)) + to[r] * size,
+                  met->brought[r].data.data() + met->brought[r].offsets[me.rank], expected[r] * size);
+  });
+}
+
+/// All items at once: first everything is sent, then received, then it is waited for what was sent.
+inline void exchange(communicator_state& me, const std::vector<hccl_item>& items) {
+  std::vector<std::pair<std::uint32_t, std::shared_ptr<rank_group::message>>> posted;
+  for (const hccl_item& i : items)
+    if (i.type == 0)
+      posted.emplace_back(
+          i.remote,
+          me.group->post(me.rank, i.remote,
+                         {{"HcclSend", i.element, i.count}, read_bytes(i.data, i.count * bytes_of(i.element)), false}));
+  for (const hccl_item& i : items)
+    if (i.type == 1) {
+      const auto data = me.group->receive(i.remote, me.rank, {"HcclRecv", i.element, i.count});
+      write_bytes(i.data, data.data(), data.size());
+    }
+  for (const auto& [to, message] : posted) me.group->taken(me.rank, to, *message);
+}
+
+inline HcclResult exchange(const char* name, std::vector<hccl_item> items, HcclComm communicator, aclrtStream stream) {
+  collective_call call(name, communicator);
+  for (const hccl_item& i : items) {
+    call.moves(i.element);
+    call.ranked(i.remote);
+    if (call.result == 0 && i.data == nullptr && i.count > 0) call.refuse(hccl_errors::pointer, "a buffer is null");
+    if (call.result == 0 && i.type != 0 && i.type != 1) call.refuse(hccl_errors::parameter, "neither send nor receive");
+    if (call.result == 0 && items.size() == 1 && i.remote == call.state->rank)
+      call.refuse(hccl_errors::parameter, "a rank sends to itself");
+  }
+  if (items.size() == 1 && items[0].count == 0) return call.result;
+  return call.enqueue(
+      stream, [items = std::move(items)](communicator_state& me, std::uint64_t) { exchange(me, items); }, false);
+}
+
+inline HcclResult HcclSend(void* data, std::uint64_t count, hccl_type type, std::uint32_t to, HcclComm communicator,
+                           aclrtStream stream) {
+  return exchange("HcclSend", {{0, data, count, type, to}}, communicator, stream);
+}
+inline HcclResult HcclRecv(void* data, std::uint64_t count, hccl_type type, std::uint32_t from, HcclComm communicator,
+                           aclrtStream stream) {
+  return exchange("HcclRecv", {{1, data, count, type, from}}, communicator, stream);
+}
+inline HcclResult HcclBatchSendRecv(hccl_item* items, std::uint32_t count, HcclComm communicator, aclrtStream stream) {
+  if (items == nullptr) return fail(hccl_errors::pointer, "HcclBatchSendRecv: null");
+  return exchange("HcclBatchSendRecv", {items, items + count}, communicator, stream);
+}
+
+inline HcclResult HcclBarrier(HcclComm communicator, aclrtStream stream) {
+  collective_call call("HcclBarrier", communicator);
+  return call.enqueue(stream, [](communicator_state& me, std::uint64_t number) {
+    (void)me.group->meet(me.rank, number, {"HcclBarrier"}, {}, {});
+  });
+}
+
+inline HcclResult HcclGetCommAsyncError(HcclComm communicator, HcclResult* error) {
+  const auto state = communicator_table::instance().find(communicator);
+  if (error == nullptr || communicator == nullptr) return fail(hccl_errors::pointer, "HcclGetCommAsyncError: null");
+  if (!state) return fail(hccl_errors::parameter, "HcclGetCommAsyncError: not a communicator");
+  *error = state->group->failed();
+  if (*error != 0) fail(*error, state->group->why());
+  return 0;
+}
+
+inline const char* HcclGetErrorString(HcclResult code) {
+  return code == 0 ? "success" : describe(domain::collectives, code).name.data();
+}
+
+inline void fill(collective_calls& table) {
+#define RLCORE_NPU_CALL(name, need, result, parameters) table.name = &emulated::name;
+#include "rlcore/device/npu/abi/collectives.inc"
+#undef RLCORE_NPU_CALL
+}
+
+}  // namespace ascend::emulated
+RLCORE_END

@@ -1,0 +1,228 @@
+// The second phase of an operator: what its kernel sees on the stream's thread.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "rlcore/core/compiler.hpp"
+#include "rlcore/emulator/numerics/elements.hpp"
+#include "rlcore/emulator/numerics/rounding.hpp"
+#include "rlcore/emulator/tasks.hpp"
+#include "rlcore/emulator/tensor.hpp"
+
+RLCORE_BEGIN
+namespace ascend::emulated {
+
+/// Memory for the intermediate values of kernels: grows to what the largest one needed, one per stream's thread.
+class kernel_memory {
+ public:
+  /// Uninitialised, aligned to 64, valid until reset().
+  void* take(std::size_t bytes) {
+    bytes = (bytes + 63) / 64 * 64;
+    if (blocks_.empty() || used_ + bytes > blocks_.back().second) {
+      const std::size_t size = std::max({bytes, std::size_t{1} << 16, blocks_.empty() ? 0 : 2 * blocks_.back().second});
+      blocks_.emplace_back(static_cast<std::byte*>(::operator new[](size, std::align_val_t{64})), size);
+      used_ = 0;
+    }
+    void* p = blocks_.back().first.get() + used_;
+    used_ += bytes;
+    return p;
+  }
+  void reset() {
+    if (blocks_.size() > 1) blocks_.erase(blocks_.begin(), blocks_.end() - 1);  // the largest is the last
+    used_ = 0;
+  }
+
+ private:
+  struct aligned_delete {
+    void operator()(std::byte* p) const { ::operator delete[](p, std::align_val_t{64}); }
+  };
+  std::vector<std::pair<std::unique_ptr<std::byte, aligned_delete>, std::size_t>> blocks_;
+  std::size_t used_ = 0;
+};
+
+/// One run of an executor. Real is float, or double in the reference mode, or std::int64_t for integer tensors.
+class execution {
+ public:
+  execution(const settings& how, overflow_mode mode, std::span<void* const> addresses, std::span<std::byte> room,
+            std::uint64_t serial)
+      : machine(how), overflow(mode), workspace(room), addresses_(addresses), random_(how.seed ^ mix(serial + 1)) {}
+  execution(const execution&) = delete;
+  execution& operator=(const execution&) = delete;
+  ~execution() { memory().reset(); }
+
+  const settings& machine;
+  const overflow_mode overflow;
+  const std::span<std::byte> workspace;
+
+  /// The view's values in row-major order, exactly; in place if they already lie so.
+  template <class Real = float>
+  RLCORE_NOINLINE std::span<const Real> read(const tensor& t) {
+    const auto n = static_cast<std::size_t>(t.size());
+    if (n == 0) return {};
+    const std::byte* base = storage(t, access::read);
+    if (stores<Real>(t)) {
+      const auto* p = reinterpret_cast<const Real*>(base) + t.offset;
+      reads_.emplace_back(reinterpret_cast<const std::byte*>(p), n * sizeof(Real));
+      return {p, n};
+    }
+    Real* values = take<Real>(n);
+    gather_elements(t, base, values);
+    return {values, n};
+  }
+  /// Room for an output's values, to be handed to store(): the output itself where that is possible. `elementwise`
+  /// says that value i is written after value i of all inputs was read, so that an output may be an input.
+  template <class Real = float>
+  RLCORE_NOINLINE std::span<Real> result(const tensor& t, bool elementwise = false) {
+    const auto n = static_cast<std::size_t>(t.size());
+    if (n == 0) return {};
+    if (stores<Real>(t)) {
+      auto* p = reinterpret_cast<Real*>(storage(t, access::write)) + t.offset;
+      if (elementwise || !overlaps(reinterpret_cast<const std::byte*>(p), n * sizeof(Real))) return {p, n};
+    }
+    return {take<Real>(n), n};
+  }
+  /// Values in row-major order into the view: one rounding.
+  template <class Real>
+  RLCORE_NOINLINE void store(const tensor& t, std::span<Real> values, rounding how = rounding::nearest_even) {
+    using plain = std::remove_const_t<Real>;
+    if (t.size() == 0) return;
+    std::byte* base = storage(t, access::write);
+    if (stores<plain>(t) && reinterpret_cast<const plain*>(base) + t.offset == values.data()) return;
+    scatter_elements<plain>(t, base, values.data(), how, overflow);
+  }
+  /// Copies bits between views of one type and size. What lies in between is a copy: views may overlap.
+  void move(const tensor& from, const tensor& to) {
+    switch (bytes_of(from.type)) {
+      case 1:
+        return move_words<std::uint8_t>(from, to);
+      case 2:
+        return move_words<std::uint16_t>(from, to);
+      case 4:
+        return move_words<std::uint32_t>(from, to);
+      default:
+        return move_words<std::uint64_t>(from, to);
+    }
+  }
+  /// Uninitialised room until the end of the run.
+  template <class Real>
+  Real* take(std::size_t n) {
+    return static_cast<Real*>(memory().take(n * sizeof(Real)));
+  }
+  /// Where element 0 of the storage lies on the host; only what the view reaches may be touched. Throws 507015.
+  std::byte* storage(const tensor& t, access how) {
+    const auto [first, last] = t.reach();
+    const auto size = static_cast<std::int64_t>(bytes_of(t.type));
+    auto* address = static_cast<std::byte*>(address_of(t));
+    return shadow(address + first * size, static_cast<std::size_t>((last - first + 1) * size), how) - first * size;
+  }
+  void* address_of(const tensor& t) const {
+    return t.slot >= 0 ? addresses_[static_cast<std::size_t>(t.slot)] : t.data;
+  }
+
+  std::vector<float> load(const tensor& t) {
+    const auto values = read<float>(t);
+    return {values.begin(), values.end()};
+  }
+  void store(const tensor& t, const std::vector<float>& values, rounding how = rounding::nearest_even) {
+    store(t, std::span<const float>(values), how);
+  }
+  std::vector<std::int64_t> load_integers(const tensor& t) {
+    const auto values = read<std::int64_t>(t);
+    return {values.begin(), values.end()};
+  }
+  void store_integers(const tensor& t, std::span<const std::int64_t> values) { store(t, values); }
+
+  /// e^x as the vector unit computes it: exact in reference mode, else off by up to settings::exp_ulp units of the last
+  /// place, how much being a function of x and the seed.
+  float exp(float x) const { return machine.exp_ulp > 0 ? perturbed(std::exp(x), x) : std::exp(x); }
+  double exp(double x) const { return std::exp(x); }
+  /// The natural logarithm, likewise.
+  float log(float x) const { return machine.exp_ulp > 0 ? perturbed(std::log(x), x) : std::log(x); }
+  double log(double x) const { return std::log(x); }
+
+  /// 64 random bits: of the machine's seed and the number of operators run before.
+  std::uint64_t random() { return random_ = mix(random_); }
+  /// 0..n-1 in the order in which atomic additions arrive.
+  std::span<const std::uint32_t> arrival_order(std::size_t n) {
+    auto* order = take<std::uint32_t>(n);
+    for (std::size_t i = 0; i < n; ++i) order[i] = static_cast<std::uint32_t>(i);
+    shuffle({order, n});
+    return {order, n};
+  }
+  void shuffle(std::span<std::uint32_t> order) {
+    for (std::size_t i = order.size(); i > 1; --i)
+      std::swap(order[i - 1], order[static_cast<std::size_t>(random() % i)]);
+  }
+
+ private:
+  static kernel_memory& memory() {
+    thread_local kernel_memory of_this_thread;
+    return of_this_thread;
+  }
+  /// splitmix64 (Steele, Lea, Flood, OOPSLA 2014).
+  static constexpr std::uint64_t mix(std::uint64_t x) {
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+  }
+  template <class Word>
+  void move_words(const tensor& from, const tensor& to) {
+    const auto n = static_cast<std::size_t>(to.size());
+    if (n == 0) return;
+    const std::byte* source = storage(from, access::read);
+    std::byte* target = storage(to, access::write);
+    if (from.contiguous() && to.contiguous()) {
+      std::memmove(target + to.offset * std::int64_t{sizeof(Word)}, source + from.offset * std::int64_t{sizeof(Word)},
+                   n * sizeof(Word));
+      return;
+    }
+    Word* words = take<Word>(n);
+    gather_as<Word>(from, source, words);
+    scatter_as<Word>(to, target, words, rounding::nearest_even, overflow);
+  }
+  template <class Real>
+  static bool stores(const tensor& t) {
+    constexpr data_type own = std::is_same_v<Real, float>    ? data_type::float32
+                              : std::is_same_v<Real, double> ? data_type::float64
+                                                             : data_type::int64;
+    return t.type == own && t.contiguous();
+  }
+  bool overlaps(const std::byte* p, std::size_t bytes) const {
+    return std::any_of(reads_.begin(), reads_.end(),
+                       [&](const auto& r) { return p < r.first + r.second && r.first < p + bytes; });
+  }
+  float perturbed(float y, float x) const {
+    if (!(std::abs(y) > 1e-37f) || std::isinf(y) || x == 0.0f || x == 1.0f) return y;
+    const auto range = static_cast<std::uint64_t>(2 * machine.exp_ulp + 1);
+    const auto shift = static_cast<std::int32_t>(mix(std::bit_cast<std::uint32_t>(x) ^ mix(machine.seed)) % range);
+    return std::bit_cast<float>(std::bit_cast<std::uint32_t>(y) + static_cast<std::uint32_t>(shift - machine.exp_ulp));
+  }
+
+  std::span<void* const> addresses_;
+  std::vector<std::pair<const std::byte*, std::size_t>> reads_;
+  std::uint64_t random_;
+};
+
+/// An operator planned: runs on the stream's thread.
+using kernel = std::function<void(execution&)>;
+
+/// A kernel whose body takes the working type as second argument: double in the reference mode, else float.
+template <class Body>
+kernel in_working_precision(const settings& machine, Body body) {
+  if (machine.reference) return [body = std::move(body)](execution& e) { body(e, double{}); };
+  return [body = std::move(body)](execution& e) { body(e, float{}); };
+}
+
+}  // namespace ascend::emulated
+RLCORE_END

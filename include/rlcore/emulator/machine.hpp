@@ -1,0 +1,201 @@
+// The state of the emulated machine: one per process.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/core/error.hpp"
+#include "rlcore/device/npu/abi/types.hpp"
+#include "rlcore/device/npu/emulator_settings.hpp"
+#include "rlcore/emulator/errors.hpp"
+#include "rlcore/emulator/memory.hpp"
+#include "rlcore/emulator/moment.hpp"
+#include "rlcore/emulator/stream_queue.hpp"
+
+RLCORE_BEGIN
+namespace ascend::emulated {
+
+struct context_state {
+  int device = 0;
+  bool implicit = false;  ///< made by aclrtSetDevice, shared by all threads
+  std::shared_ptr<failure_state> failure = std::make_shared<failure_state>();
+  std::shared_ptr<stream_queue> default_stream;  ///< the null handle; made when first used
+  bool deterministic = false;
+};
+
+struct event_state {
+  int device = 0;
+  std::uint32_t flags = 0;
+  std::shared_ptr<moment> last;  ///< of the latest record
+};
+
+struct device_state {
+  int references = 0;  ///< of aclrtSetDevice
+  aclrtContext implicit_context = nullptr;
+  overflow_mode overflow = overflow_mode::infnan;
+  std::size_t streams = 0, events = 0;
+};
+
+/// Host objects that a program must destroy, counted for the report of aclFinalize.
+enum class host_object { tensor, scalar, array, list, executor, communicator, count_ };
+inline const char* name_of(host_object o) {
+  constexpr const char* names[] = {"aclTensor", "aclScalar", "acl*Array", "acl*List", "aclOpExecutor", "HcclComm"};
+  return names[static_cast<std::size_t>(o)];
+}
+
+class machine {
+ public:
+  static constexpr std::size_t most_streams = 1984, most_events = 65536;  // of a device of the A2 and A3 series
+
+  std::mutex life;   ///< held while the machine starts or ends; comes before all others
+  std::mutex mutex;  ///< of everything here but `memory`; comes before the mutexes of streams, memory and moments
+  emulated::settings settings;
+  bool initialised = false;
+  memory_system memory;
+  std::vector<device_state> devices;
+  std::unordered_map<void*, std::shared_ptr<context_state>> contexts;
+  std::unordered_map<void*, std::shared_ptr<stream_queue>> streams;
+  std::unordered_map<void*, std::shared_ptr<event_state>> events;
+  std::array<std::atomic<long>, static_cast<std::size_t>(host_object::count_)> objects{};
+  std::string report;  ///< of what was not released, a line each
+
+  /// A handle that no pointer equals and that is never given out again.
+  void* new_handle() { return reinterpret_cast<void*>(std::uintptr_t{0x72} << 56 | ++handles_ << 4); }
+
+  std::shared_ptr<stream_queue> new_stream(aclrtContext handle, const context_state& context) {
+    if (!at_exit_) at_exit_ = std::atexit([] { instance().end_threads(); }) == 0;
+    ++devices[static_cast<std::size_t>(context.device)].streams;
+    return std::make_shared<stream_queue>(memory, context.failure, handle, context.device, ++stream_number_, settings);
+  }
+  void restart_numbers() { stream_number_ = 0; }
+
+  static machine& instance() {
+    static machine* const one = new machine;  // never destroyed: threads may outlive main
+    return *one;
+  }
+
+ private:
+  machine() = default;
+
+  /// At the end of a process that forgot aclFinalize: threads must not run while its statics are being destroyed. One
+  /// that does not end within two seconds is left alone.
+  void end_threads() {
+    std::vector<std::shared_ptr<stream_queue>> all;
+    {
+      const std::lock_guard lock(mutex);
+      for (const auto& [handle, s] : streams) all.push_back(s);
+      for (const auto& [handle, c] : contexts)
+        if (c->default_stream != nullptr) all.push_back(c->default_stream);
+    }
+    for (const auto& s : all) s->close(true);
+    for (const auto& s : all) s->join(std::chrono::seconds(2));
+  }
+
+  std::uintptr_t handles_ = 0;
+  std::uint32_t stream_number_ = 0;
+  bool at_exit_ = false;
+};
+
+/// The machine's settings from the next aclInit on; everything starts anew. Ranks that are threads ask for the same
+/// machine one after the other: settings that it has already change nothing. Throws config_error for a machine that
+/// cannot be, and while another one is initialised.
+inline void configure(settings s) {
+  validate(s);
+  machine& m = machine::instance();
+  const std::scoped_lock lock(m.life, m.mutex);
+  if (m.initialised && m.settings == s) return;
+  if (m.initialised) throw config_error("the emulated machine is in use: configure it before aclInit");
+  m.settings = std::move(s);
+}
+inline const settings& machine_settings() { return machine::instance().settings; }
+
+/// What the last aclFinalize found not released, a line each; empty if all was.
+inline std::string last_report() {
+  machine& m = machine::instance();
+  const std::lock_guard lock(m.mutex);
+  return m.report;
+}
+
+/// To be called by whatever makes and destroys host objects.
+inline void born(host_object o) { ++machine::instance().objects[static_cast<std::size_t>(o)]; }
+inline void died(host_object o) { --machine::instance().objects[static_cast<std::size_t>(o)]; }
+
+/// The context of the calling thread: null, or a handle that may have been destroyed since.
+inline aclrtContext& current_context() {
+  thread_local aclrtContext context = nullptr;
+  return context;
+}
+
+/// A call into the machine: holds its mutex and knows the caller's context.
+struct entry {
+  explicit entry(const char* function) : name(function), lock(m.mutex) {
+    if (!m.initialised) {
+      code = refuse(errors::uninitialised, "aclInit has not been called");
+      return;
+    }
+    const auto at = m.contexts.find(current_context());
+    if (at == m.contexts.end()) {
+      code = refuse(errors::no_context, "this thread has no current context; call aclrtSetDevice first");
+      return;
+    }
+    context = at->second;
+  }
+  int refuse(int number, const std::string& why) const { return fail(number, std::string(name) + ": " + why); }
+  device_state& device() const { return m.devices[static_cast<std::size_t>(context->device)]; }
+
+  /// The stream of a handle; null, and `code` set, if it is not one of the current context.
+  std::shared_ptr<stream_queue> stream(aclrtStream handle) {
+    if (handle == nullptr) {
+      if (context->default_stream == nullptr) context->default_stream = m.new_stream(current_context(), *context);
+      return context->default_stream;
+    }
+    const auto at = m.streams.find(handle);
+    if (at == m.streams.end()) {
+      code = refuse(errors::parameter, "not a stream, or destroyed already");
+      return nullptr;
+    }
+    if (at->second->context != current_context()) {
+      code = refuse(errors::stream_of_other_context,
+                    "the stream belongs to another context, of device " + std::to_string(at->second->device));
+      return nullptr;
+    }
+    return at->second;
+  }
+  std::shared_ptr<event_state> event(aclrtEvent handle) {
+    if (handle == nullptr) {
+      code = refuse(errors::invalid_parameter, "the event is null");
+      return nullptr;
+    }
+    const auto at = m.events.find(handle);
+    if (at == m.events.end()) {
+      code = refuse(errors::parameter, "not an event, or destroyed already");
+      return nullptr;
+    }
+    if (at->second->device != context->device) {
+      code =
+          refuse(errors::stream_of_other_context, "the event belongs to device " + std::to_string(at->second->device));
+      return nullptr;
+    }
+    return at->second;
+  }
+
+  const char* name;
+  machine& m = machine::instance();
+  std::unique_lock<std::mutex> lock;
+  std::shared_ptr<context_state> context;
+  int code = 0;
+};
+
+}  // namespace ascend::emulated
+RLCORE_END

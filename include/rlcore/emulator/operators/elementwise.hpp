@@ -1,0 +1,216 @@
+// Elementwise operators. The vector unit computes 16-bit types in float and rounds the result once, to nearest even;
+// scalars are rounded to the type of the tensor first, other than those of Muls and the alpha of Add, Adds and Sub.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include "rlcore/emulator/operators/promotion.hpp"
+
+RLCORE_BEGIN
+namespace ascend::emulated::plans {
+
+/// f(x) of one float tensor.
+inline kernel float_map(planner& p, input self, output out, const element_loops& loops) {
+  auto x = p.in(self, float_types);
+  auto y = p.out(out, float_types);
+  const auto type = x.type;
+  return map_elements(p, std::move(x), std::nullopt, std::move(y), type, loops);
+}
+/// f(x, y) of two inputs of any type, in the promoted one.
+inline kernel any_map(planner& p, input self, input other, output out, const element_loops& loops,
+                      const coefficients& c = {}) {
+  auto a = p.in(self, any_type), b = p.in(other, any_type);
+  auto y = p.out(out, any_type);
+  const auto type = promoted(p, a.type, b.type);
+  p.require(floating(y.type) || !floating(type), "an output of integers for a result of floats");
+  return map_elements(p, std::move(a), std::move(b), std::move(y), type, loops, c);
+}
+/// A comparison: values are compared exactly, the output is 0 or 1.
+inline kernel compare(planner& p, input self, input other, output out, const element_loops& loops) {
+  auto a = p.in(self, any_type), b = p.in(other, any_type);
+  auto y = p.out(out, any_type);
+  const auto type = floating(promoted(p, a.type, b.type)) ? data_type::float32 : data_type::int64;
+  return map_elements(p, std::move(a), std::move(b), std::move(y), type, loops);
+}
+inline kernel compare_scalar(planner& p, input self, scalar other, output out, const element_loops& loops) {
+  auto a = p.in(self, any_type);
+  const double bound = p.value(other);
+  const auto type = promoted_scalar(a.type, p.type_of(other));
+  auto y = p.out(out, any_type);
+  return map_elements(p, std::move(a), std::nullopt, std::move(y),
+                      floating(type) ? data_type::float32 : data_type::int64, loops, {scalar_as(bound, type)});
+}
+
+inline kernel aclnnAdd(planner& p, input self, input other, scalar alpha, output out) {
+  return any_map(p, self, other, out,
+                 of_all([](auto&, auto& c, auto x, auto y) { return x + static_cast<decltype(x)>(c.a) * y; }),
+                 {p.value(alpha)});
+}
+inline kernel aclnnSub(planner& p, input self, input other, scalar alpha, output out) {
+  return any_map(p, self, other, out,
+                 of_all([](auto&, auto& c, auto x, auto y) { return x - static_cast<decltype(x)>(c.a) * y; }),
+                 {p.value(alpha)});
+}
+inline kernel aclnnMul(planner& p, input self, input other, output out) {
+  return any_map(p, self, other, out, of_all([](auto&, auto&, auto x, auto y) { return x * y; }));
+}
+inline kernel aclnnMuls(planner& p, input self, scalar other, output out) {
+  auto x = p.in(self, any_type);
+  const double factor = p.value(other);
+  const auto type = promoted_scalar(x.type, p.type_of(other));
+  auto y = p.out(out, any_type);
+  return map_elements(p, std::move(x), std::nullopt, std::move(y), type,
+                      of_all([](auto&, auto& c, auto v) { return v * static_cast<decltype(v)>(c.a); }), {factor});
+}
+inline kernel aclnnAdds(planner& p, input self, scalar other, scalar alpha, output out) {
+  auto x = p.in(self, any_type);
+  const double term = p.value(other), factor = p.value(alpha);
+  const auto type = promoted_scalar(x.type, p.type_of(other));
+  auto y = p.out(out, any_type);
+  return map_elements(p, std::move(x), std::nullopt, std::move(y), type, of_all([](auto&, auto& c, auto v) {
+                        using Real = decltype(v);
+                        return v + static_cast<Real>(c.b) * static_cast<Real>(c.a);
+                      }),
+                      {scalar_as(term, type), factor});
+}
+/// Integers are divided as floats.
+inline kernel aclnnDiv(planner& p, input self, input other, output out) {
+  auto a = p.in(self, any_type), b = p.in(other, any_type);
+  auto y = p.out(out, float_types);
+  const auto both = promoted(p, a.type, b.type);
+  return map_elements(p, std::move(a), std::move(b), std::move(y), floating(both) ? both : data_type::float32,
+                      of_floats([](auto&, auto&, auto x, auto z) { return x / z; }));
+}
+inline kernel aclnnExp(planner& p, input self, output out) {
+  return float_map(p, self, out, of_floats([](auto& e, auto&, auto x) { return e.exp(x); }));
+}
+inline kernel aclnnLog(planner& p, input self, output out) {
+  return float_map(p, self, out, of_floats([](auto& e, auto&, auto x) { return e.log(x); }));
+}
+inline kernel aclnnNeg(planner& p, input self, output out) {
+  auto x = p.in(self, any_type);
+  auto y = p.out(out, any_type);
+  const auto type = x.type;
+  return map_elements(p, std::move(x), std::nullopt, std::move(y), type,
+                      of_all([](auto&, auto&, auto v) { return -v; }));
+}
+inline kernel aclnnSqrt(planner& p, input self, output out) {
+  return float_map(p, self, out, of_floats([](auto&, auto&, auto x) { return std::sqrt(x); }));
+}
+/// 1 / (1 + e^-x).
+template <class Real>
+Real sigmoid(const execution& e, Real x) {
+  return Real{1} / (Real{1} + e.exp(-x));
+}
+inline kernel aclnnSigmoid(planner& p, input self, output out) {
+  return float_map(p, self, out, of_floats([](auto& e, auto&, auto x) { return sigmoid(e, x); }));
+}
+/// x / (1 + e^-x).
+inline kernel aclnnSilu(planner& p, input self, output out) {
+  return float_map(p, self, out, of_floats([](auto& e, auto&, auto x) { return x / (decltype(x){1} + e.exp(-x)); }));
+}
+/// dy s (1 + x (1 - s)), s = sigmoid(x).
+inline kernel aclnnSiluBackward(planner& p, input dy, input self, output dx) {
+  auto g = p.in(dy, float_types), x = p.in(self, float_types);
+  auto out = p.out(dx, float_types);
+  p.require(g.type == x.type, "gradient and input have different types");
+  const auto type = x.type;
+  return map_elements(p, std::move(g), std::move(x), std::move(out), type,
+                      of_floats([](auto& e, auto&, auto d, auto v) {
+                        using Real = decltype(v);
+                        const Real s = sigmoid(e, v);
+                        return d * (s * (Real{1} + v * (Real{1} - s)));
+                      }));
+}
+/// NaN if one of both is.
+inline kernel aclnnMaximum(planner& p, input self, input other, output out) {
+  return any_map(p, self, other, out, of_all([](auto&, auto&, auto x, auto y) { return x > y || x != x ? x : y; }));
+}
+/// Either bound may be null, not both. NaN stays.
+inline kernel aclnnClamp(planner& p, input self, scalar min, scalar max, output out) {
+  auto x = p.in(self, any_type);
+  if (!min && !max) p.refuse(null_pointer, "both bounds are null");
+  coefficients c;
+  c.first = min != nullptr;
+  c.second = max != nullptr;
+  if (c.first) c.a = scalar_as(p.value(min), x.type);
+  if (c.second) c.b = scalar_as(p.value(max), x.type);
+  auto y = p.out(out, any_type);
+  const auto type = x.type;
+  return map_elements(p, std::move(x), std::nullopt, std::move(y), type, of_all([](auto&, auto& bounds, auto v) {
+                        using Real = decltype(v);
+                        if (bounds.first && v < static_cast<Real>(bounds.a)) v = static_cast<Real>(bounds.a);
+                        if (bounds.second && v > static_cast<Real>(bounds.b)) v = static_cast<Real>(bounds.b);
+                        return v;
+                      }),
+                      c);
+}
+inline kernel aclnnLtScalar(planner& p, input self, scalar other, output out) {
+  return compare_scalar(p, self, other, out,
+                        of_all([](auto&, auto& c, auto x) { return x < static_cast<decltype(x)>(c.a); }));
+}
+inline kernel aclnnGeScalar(planner& p, input self, scalar other, output out) {
+  return compare_scalar(p, self, other, out,
+                        of_all([](auto&, auto& c, auto x) { return x >= static_cast<decltype(x)>(c.a); }));
+}
+inline kernel aclnnEqScalar(planner& p, input self, scalar other, output out) {
+  return compare_scalar(p, self, other, out,
+                        of_all([](auto&, auto& c, auto x) { return x == static_cast<decltype(x)>(c.a); }));
+}
+inline kernel aclnnLeTensor(planner& p, input self, input other, output out) {
+  return compare(p, self, other, out, of_all([](auto&, auto&, auto x, auto y) { return x <= y; }));
+}
+inline kernel aclnnLtTensor(planner& p, input self, input other, output out) {
+  return compare(p, self, other, out, of_all([](auto&, auto&, auto x, auto y) { return x < y; }));
+}
+inline kernel aclnnLogicalAnd(planner& p, input self, input other, output out) {
+  return compare(p, self, other, out, of_all([](auto&, auto&, auto x, auto y) { return x != 0 && y != 0; }));
+}
+inline kernel aclnnIsFinite(planner& p, input self, output out) {
+  auto x = p.in(self, any_type);
+  auto y = p.out(out, {data_type::boolean});
+  const auto type = floating(x.type) ? data_type::float32 : data_type::int64;
+  return map_elements(p, std::move(x), std::nullopt, std::move(y), type,
+                      of_all([](auto&, auto&, auto v) { return v - v == 0; }));
+}
+/// condition ? self : other.
+inline kernel aclnnSWhere(planner& p, input condition, input self, input other, output out) {
+  auto c = p.in(condition, {data_type::boolean, data_type::uint8});
+  auto a = p.in(self, any_type), b = p.in(other, any_type);
+  auto y = p.out(out, any_type);
+  const auto type = promoted(p, a.type, b.type);
+  extents shape, all;
+  p.require(broadcast(a.shape, b.shape, shape) && broadcast(c.shape, shape, all), "shapes do not broadcast");
+  p.require_shape(y, all, "the output");
+  c = expanded(std::move(c), all);
+  a = expanded(std::move(a), all);
+  b = expanded(std::move(b), all);
+  return in_type(p.machine, type,
+                 [c = std::move(c), a = std::move(a), b = std::move(b), y = std::move(y)](execution& e, auto real) {
+                   using Real = decltype(real);
+                   const auto is = e.read<Real>(c), then = e.read<Real>(a), otherwise = e.read<Real>(b);
+                   const auto z = e.result<Real>(y, true);
+                   for (std::size_t i = 0; i < z.size(); ++i) z[i] = is[i] != 0 ? then[i] : otherwise[i];
+                   e.store(y, z);
+                 });
+}
+inline kernel aclnnInplaceMaskedFillScalar(planner& p, output self, input mask, scalar value) {
+  auto x = p.out(self, any_type);
+  auto m = p.in(mask, {data_type::boolean});
+  const double filling = scalar_as(p.value(value), x.type);
+  p.require(broadcastable(m.shape, x.shape), "the mask does not broadcast to the tensor");
+  m = expanded(std::move(m), x.shape);
+  return in_type(p.machine, x.type, [x = std::move(x), m = std::move(m), filling](execution& e, auto real) {
+    using Real = decltype(real);
+    const auto is = e.read<Real>(m), v = e.read<Real>(x);
+    const auto y = e.result<Real>(x, true);
+    for (std::size_t i = 0; i < y.size(); ++i) y[i] = is[i] != 0 ? static_cast<Real>(filling) : v[i];
+    e.store(x, y);
+  });
+}
+
+}  // namespace ascend::emulated::plans
+RLCORE_END

@@ -1,0 +1,152 @@
+// The first phase of an operator: its arguments are checked and copied, nothing on the device is touched.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rlcore/emulator/meta.hpp"
+#include "rlcore/emulator/tasks.hpp"
+#include "rlcore/emulator/tensor.hpp"
+
+RLCORE_BEGIN
+namespace ascend::emulated {
+
+/// Thrown by a plan; becomes the status of the call and the text of aclGetRecentErrMsg.
+struct refusal {
+  aclnnStatus status;
+  std::string why;
+};
+
+using types = std::initializer_list<data_type>;
+inline constexpr types float_types{data_type::float32, data_type::float16, data_type::bfloat16};
+inline constexpr types index_types{data_type::int32, data_type::int64};
+inline constexpr types any_type{data_type::float32, data_type::float16, data_type::bfloat16, data_type::float64,
+                                data_type::int8,    data_type::int16,   data_type::int32,    data_type::int64,
+                                data_type::uint8,   data_type::uint16,  data_type::uint32,   data_type::uint64,
+                                data_type::boolean};
+
+/// What a plan sees of one call. Tensors are fetched in the order of the signature, so that messages can count them.
+class planner {
+ public:
+  explicit planner(const char* name)
+      : deterministic(emulated::deterministic()), overflow(saturation()), machine(machine_settings()), name_(name) {}
+
+  const bool deterministic;
+  const overflow_mode overflow;
+  const settings& machine;
+  /// Bytes of workspace that the run needs.
+  std::uint64_t workspace = 0;
+  /// Whether aclSetAclOpExecutorRepeatable is allowed: not if the operator copies a result into a strided view.
+  bool repeatable = true;
+
+  /// Refusals: 161001 null, 161002 wrong type, more than 8 dimensions, or beyond the storage.
+  tensor in(const aclTensor* t, types allowed) { return take(t, allowed, inputs); }
+  std::optional<tensor> optional_in(const aclTensor* t, types allowed) {
+    if (t) return in(t, allowed);
+    ++tensor_;
+    return std::nullopt;
+  }
+  /// As in(); a view that names an element twice is refused as well.
+  tensor out(const aclTensor* t, types allowed) {
+    tensor result = take(t, allowed, outputs);
+    for (std::size_t i = 0; i < result.shape.size(); ++i)
+      require(result.strides[i] != 0 || result.shape[i] <= 1, "an output with stride 0");
+    if (!result.contiguous()) repeatable = false;
+    return result;
+  }
+  std::optional<tensor> optional_out(const aclTensor* t, types allowed) {
+    if (t) return out(t, allowed);
+    ++tensor_;
+    return std::nullopt;
+  }
+  std::vector<tensor> list(const aclTensorList* l, types allowed) {
+    if (!l) refuse(null_pointer, "null tensor list");
+    if (!objects().alive(l, host_object::list)) refuse(invalid_parameter, "a destroyed tensor list");
+    std::vector<tensor> all;
+    for (const auto* t : l->tensors) all.push_back(in(t, allowed));
+    return all;
+  }
+  template <class T = double>
+  T value(const aclScalar* s) {
+    return scalar_value<T>(checked(s));
+  }
+  data_type type_of(const aclScalar* s) { return checked(s).type; }
+  std::vector<std::int64_t> values(const aclIntArray* array) {
+    if (!array) refuse(null_pointer, "null int array");
+    if (!objects().alive(array, host_object::array)) refuse(invalid_parameter, "a destroyed int array");
+    return array->values;
+  }
+  /// A dimension in [0, rank), counted from the end if negative. Rank 0 has a dimension 0.
+  std::int64_t dimension(std::int64_t d, std::int64_t rank) {
+    const std::int64_t n = rank > 0 ? rank : 1;
+    if (d < -n || d >= n)
+      refuse(invalid_parameter, "dimension " + std::to_string(d) + " of a tensor of rank " + std::to_string(rank));
+    return d < 0 ? d + n : d;
+  }
+
+  void require(bool condition, const char* why) {
+    if (!condition) refuse(invalid_parameter, why);
+  }
+  void require(bool condition, const std::string& why) {
+    if (!condition) refuse(invalid_parameter, why);
+  }
+  void require_shape(const tensor& t, const extents& shape, const char* which) {
+    if (t.shape != shape)
+      refuse(invalid_parameter,
+             std::string(which) + " has shape " + printed(t.shape) + " instead of " + printed(shape));
+  }
+  [[noreturn]] void refuse(aclnnStatus status, const std::string& why) {
+    throw refusal{status, std::string(name_) + ": " + why};
+  }
+
+  // What the executor keeps: addresses by slot, the slots of inputs and outputs, and the tensors, which have to live
+  // until the second phase.
+  std::vector<void*> addresses;
+  std::vector<int> inputs, outputs;
+  std::vector<const aclTensor*> tensors;
+
+ private:
+  tensor take(const aclTensor* t, types allowed, std::vector<int>& slots) {
+    ++tensor_;
+    if (!t) refuse(null_pointer, here() + "null");
+    if (!objects().alive(t, host_object::tensor)) refuse(invalid_parameter, here() + "a destroyed tensor");
+    tensor copy = t->view;
+    bool known = false;
+    for (const auto a : allowed) known = known || a == copy.type;
+    if (!known) refuse(invalid_parameter, here() + "type " + name_of(copy.type) + " is not supported");
+    if (copy.rank() > 8) refuse(invalid_parameter, here() + "more than 8 dimensions");
+    // No rule of the vendor's, but kernels of CANN count in int32 here and there: rlcore shows operators no more.
+    if (machine.strict && copy.size() > std::numeric_limits<std::int32_t>::max())
+      refuse(invalid_parameter, here() + "more than 2^31 - 1 elements: " + printed(copy.shape));
+    const auto [first, last] = copy.reach();
+    if (first < 0 || (copy.storage >= 0 && copy.size() > 0 && last >= copy.storage))
+      refuse(invalid_parameter, here() + "the view of shape " + printed(copy.shape) + ", strides " +
+                                    printed(copy.strides) + " and offset " + std::to_string(copy.offset) +
+                                    " leaves its storage of " + std::to_string(copy.storage));
+    if (machine.strict && reinterpret_cast<std::uintptr_t>(copy.data) % 32 != 0)
+      refuse(invalid_parameter, here() + "the address of the storage is not a multiple of 32 (use the offset)");
+    copy.slot = static_cast<int>(addresses.size());
+    addresses.push_back(copy.data);
+    slots.push_back(copy.slot);
+    tensors.push_back(t);
+    return copy;
+  }
+  const aclScalar& checked(const aclScalar* s) {
+    if (!s) refuse(null_pointer, "null scalar");
+    if (!objects().alive(s, host_object::scalar)) refuse(invalid_parameter, "a destroyed scalar");
+    return *s;
+  }
+  std::string here() const { return "tensor " + std::to_string(tensor_) + ": "; }
+
+  const char* name_;
+  int tensor_ = 0;
+};
+
+}  // namespace ascend::emulated
+RLCORE_END

@@ -1,0 +1,70 @@
+// What CANN accepts of each operator, version by version, as a table.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "rlcore/device/npu/abi/types.hpp"
+
+RLCORE_BEGIN
+namespace ascend {
+/// The vendor's rules for calls of operators; operators.inc is the table.
+namespace rules {
+
+enum class kind : unsigned char { given, types, promotable, castable, same_type, rank, same_shape, fact };
+
+/// A row of the table. `versions` are "8.1* 8.3 ...": a star says that the row was not read from that version itself.
+struct rule {
+  std::string_view op, versions;
+  rules::kind kind;
+  std::string_view subject, value;
+  aclnnStatus code;
+  std::string_view source;
+
+  /// Whether it holds for "8.3".
+  constexpr bool holds_in(std::string_view version) const noexcept {
+    return versions.find(version) != std::string_view::npos;
+  }
+};
+
+/// The names of an operator's arguments in their order: "self other alpha out".
+struct signature {
+  std::string_view op, names;
+};
+
+inline std::span<const signature> signatures() noexcept {
+  static constexpr signature all[] = {
+#define RLCORE_NPU_SIGNATURE(op, names) {#op, names},
+#define RLCORE_NPU_RULE(op, versions, what, subject, value, code, source)
+#include "rlcore/emulator/rules/operators.inc"
+#undef RLCORE_NPU_RULE
+#undef RLCORE_NPU_SIGNATURE
+  };
+  return all;
+}
+
+/// In the order of the table: the rows of an operator stand together, those that refuse calls in the order in which
+/// they are looked at.
+inline std::span<const rule> all() noexcept {
+  static constexpr rule table[] = {
+#define RLCORE_NPU_SIGNATURE(op, names)
+#define RLCORE_NPU_RULE(op, versions, what, subject, value, code, source) \
+  {#op, versions, kind::what, subject, value, code, source},
+#include "rlcore/emulator/rules/operators.inc"
+#undef RLCORE_NPU_RULE
+#undef RLCORE_NPU_SIGNATURE
+  };
+  return table;
+}
+
+/// The versions whose sources were read.
+inline constexpr std::string_view versions[] = {"8.1", "8.3", "8.5", "9.1"};
+
+/// The version of the table that speaks for a CANN: 80300 is "8.3", and so is 80400.
+constexpr std::string_view version_of(int cann_version) noexcept {
+  return cann_version < 80300 ? "8.1" : cann_version < 80500 ? "8.3" : cann_version < 90100 ? "8.5" : "9.1";
+}
+
+}  // namespace rules
+}  // namespace ascend
+RLCORE_END

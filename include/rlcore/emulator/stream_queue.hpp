@@ -1,0 +1,229 @@
+// A stream: a queue of tasks and the thread that works through it.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/core/random.hpp"
+#include "rlcore/emulator/errors.hpp"
+#include "rlcore/emulator/memory.hpp"
+#include "rlcore/emulator/moment.hpp"
+
+RLCORE_BEGIN
+namespace ascend::emulated {
+
+struct stream_task {
+  const char* name = "";
+  std::function<void()> run;
+  std::shared_ptr<moment> mark;  ///< reached when the task is done or dropped
+};
+
+/// What the streams of a context share: once told to stop at failures, a failure stops them all.
+struct failure_state {
+  std::atomic<bool> stop{false};
+  std::atomic<int> code{0};
+};
+
+class stream_queue {
+ public:
+  /// `number` tells streams apart in the drawing of delays.
+  stream_queue(memory_system& memory, std::shared_ptr<failure_state> failure, void* its_context, int its_device,
+               std::uint32_t number, const settings& machine)
+      : context(its_context),
+        device(its_device),
+        memory_(memory),
+        failure_(std::move(failure)),
+        number_(number),
+        delay_(static_cast<std::uint32_t>(machine.delay_microseconds)),
+        delays_(random_key{machine.seed}.child(0x64656cu)) {}
+  stream_queue(const stream_queue&) = delete;
+  stream_queue& operator=(const stream_queue&) = delete;
+
+  void* const context;
+  const int device;
+
+  /// Appends a task and, for the first one, starts the thread of `self`, which is this stream.
+  static int submit(const std::shared_ptr<stream_queue>& self, stream_task task) {
+    if (const int code = self->failure_->code.load(); code != 0) {
+      if (task.mark != nullptr) task.mark->reach(code);
+      return fail(code, std::string(task.name) + ": an earlier task failed and the stream stops at failures");
+    }
+    {
+      const std::lock_guard lock(self->mutex_);
+      if (self->closed_) {
+        if (task.mark != nullptr) task.mark->reach(errors::parameter);
+        return fail(errors::parameter, std::string(task.name) + ": the stream is being destroyed");
+      }
+      if (!self->worker_.joinable()) {
+        try {
+          self->worker_ = std::thread([self] { self->work(); });
+        } catch (const std::system_error& e) {
+          if (task.mark != nullptr) task.mark->reach(errors::no_resources);
+          return fail(errors::no_resources, std::string("no thread for a stream: ") + e.what());
+        }
+      }
+      self->queue_.push_back(std::move(task));
+      ++self->submitted_;
+    }
+    self->more_.notify_one();
+    return 0;
+  }
+
+  bool idle() const {
+    const std::lock_guard lock(mutex_);
+    return finished_ == submitted_;
+  }
+  std::uint64_t pending() const {
+    const std::lock_guard lock(mutex_);
+    return submitted_ - finished_;
+  }
+  bool is_this_thread() const {
+    const std::lock_guard lock(mutex_);
+    return worker_.get_id() == std::this_thread::get_id();
+  }
+
+  /// Waits for all tasks submitted so far; a negative time is for ever. False: the time is over.
+  bool wait(std::chrono::milliseconds longest = std::chrono::milliseconds(-1)) const {
+    std::unique_lock lock(mutex_);
+    const std::uint64_t target = submitted_;
+    const auto done = [&] { return finished_ >= target; };
+    if (longest.count() >= 0) return done_.wait_for(lock, longest, done);
+    done_.wait(lock, done);
+    return true;
+  }
+
+  /// The asynchronous error, if any, is reported once; if the stream stops at failures, again and again.
+  int take_error() {
+    std::string text;
+    int code = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      code = std::exchange(error_, 0);
+      text = std::move(error_text_);
+      error_text_.clear();
+    }
+    if (code == 0) {
+      code = failure_->code.load();
+      text = "an earlier task failed and the stream stops at failures";
+    }
+    return code == 0 ? 0 : fail(code, std::move(text));
+  }
+
+  /// Refuses further tasks and ends the thread, after the tasks that are left or without them.
+  void close(bool drop) {
+    std::deque<stream_task> dropped;
+    {
+      const std::lock_guard lock(mutex_);
+      closed_ = true;
+      if (drop) dropped.swap(queue_);
+    }
+    more_.notify_all();
+    for (stream_task& t : dropped) t.run = nullptr;  // as those that ran
+    const std::lock_guard lock(mutex_);
+    finished_ += dropped.size();
+    for (const stream_task& t : dropped)
+      if (t.mark != nullptr) t.mark->reach(errors::parameter);
+    done_.notify_all();
+  }
+  /// Waits for the thread of a closed stream; a negative time is for ever. If it does not end in time, it is left
+  /// alone.
+  void join(std::chrono::milliseconds longest = std::chrono::milliseconds(-1)) {
+    std::thread worker;
+    {
+      std::unique_lock lock(mutex_);
+      if (!worker_.joinable()) return;
+      const auto over = [&] { return over_; };
+      const bool own = worker_.get_id() == std::this_thread::get_id();
+      if (own || (longest.count() >= 0 && !done_.wait_for(lock, longest, over))) {
+        worker_.detach();
+        return;
+      }
+      worker = std::move(worker_);
+    }
+    worker.join();
+  }
+
+ private:
+  void work() {
+    std::unique_lock lock(mutex_);
+    for (std::uint32_t n = 0;; ++n) {
+      more_.wait(lock, [&] { return closed_ || !queue_.empty(); });
+      if (queue_.empty()) break;
+      stream_task task = std::move(queue_.front());
+      queue_.pop_front();
+      lock.unlock();
+      outcome_error outcome{0, ""};
+      int code = failure_->code.load();
+      if (code == 0) {
+        if (delay_ != 0) std::this_thread::sleep_for(std::chrono::microseconds(delays_.below(delay_ + 1, number_, n)));
+        outcome = run(task);
+        code = outcome.code;
+      }
+      task.run = nullptr;  // what it holds dies before anybody is told that it is done
+      lock.lock();
+      if (outcome.code != 0) {
+        if (failure_->stop.load()) failure_->code.store(outcome.code);
+        error_ = outcome.code;
+        error_text_ = std::string(task.name) + ": " + outcome.message;
+      }
+      ++finished_;
+      if (task.mark != nullptr) task.mark->reach(code);  // with the lock: whoever waited for one sees the other too
+      done_.notify_all();
+    }
+    over_ = true;
+    done_.notify_all();
+  }
+
+  outcome_error run(stream_task& task) {
+    if (!task.run) return {0, ""};
+    memory_use use;
+    use.device = device;
+    current_use() = &use;
+    outcome_error outcome{0, ""};
+    try {
+      task.run();
+    } catch (const outcome_error& e) {
+      outcome = e;
+    } catch (const std::bad_alloc&) {
+      outcome = {errors::internal, "the host has no memory left for the emulator"};
+    } catch (const std::exception& e) {
+      outcome = {errors::core_exception, e.what()};
+    } catch (...) {
+      outcome = {errors::core_exception, "an exception of unknown type"};
+    }
+    current_use() = nullptr;
+    if (memory_.release(use) && outcome.code == 0)
+      outcome = {errors::core_exception, "memory was freed while the task used it"};
+    return outcome;
+  }
+
+  memory_system& memory_;
+  const std::shared_ptr<failure_state> failure_;
+  const std::uint32_t number_, delay_;
+  const random_key delays_;
+  mutable std::mutex mutex_;
+  mutable std::condition_variable done_;
+  std::condition_variable more_;
+  std::deque<stream_task> queue_;
+  std::uint64_t submitted_ = 0, finished_ = 0;
+  bool closed_ = false, over_ = false;
+  int error_ = 0;
+  std::string error_text_;
+  std::thread worker_;
+};
+
+}  // namespace ascend::emulated
+RLCORE_END

@@ -1,0 +1,108 @@
+// What an aclTensor describes: a strided view of a storage in device memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "rlcore/device/npu/abi/types.hpp"
+#include "rlcore/emulator/extents.hpp"
+
+RLCORE_BEGIN
+namespace ascend::emulated {
+
+/// Product of the extents: 1 for rank 0.
+inline std::int64_t product(const extents& shape) {
+  std::int64_t n = 1;
+  for (const auto d : shape) n *= d;
+  return n;
+}
+/// Strides of a row-major tensor.
+inline extents row_major(const extents& shape) {
+  extents strides(shape.size());
+  std::int64_t step = 1;
+  for (std::size_t i = shape.size(); i-- > 0; step *= shape[i]) strides[i] = step;
+  return strides;
+}
+/// "[2, 3]".
+inline std::string printed(const extents& shape) {
+  std::string text = "[";
+  for (std::size_t i = 0; i < shape.size(); ++i) text += (i > 0 ? ", " : "") + std::to_string(shape[i]);
+  return text + "]";
+}
+
+/// A view: element (i0, i1, ...) lies `offset + i0 strides[0] + ...` elements behind `data`, the start of a storage of
+/// `storage` elements (-1 if its size was not given). Addresses are read through execution alone, since an executor
+/// may have got others after it was made; `slot` says which.
+struct tensor {
+  data_type type = data_type::undefined;
+  extents shape, strides;
+  std::int64_t offset = 0, storage = -1;
+  void* data = nullptr;
+  int slot = -1;
+
+  std::int64_t size() const { return product(shape); }
+  std::int64_t rank() const { return static_cast<std::int64_t>(shape.size()); }
+  /// Elements in row-major order without gaps (the offset does not matter).
+  bool contiguous() const {
+    std::int64_t step = 1;
+    for (std::size_t i = shape.size(); i-- > 0; step *= shape[i]) {
+      if (shape[i] == 0) return true;
+      if (shape[i] != 1 && strides[i] != step) return false;
+    }
+    return true;
+  }
+  /// First and last element that the view reaches, counted from `data`; meaningless if it is empty.
+  std::pair<std::int64_t, std::int64_t> reach() const {
+    std::int64_t first = offset, last = offset;
+    for (std::size_t i = 0; i < shape.size(); ++i)
+      (strides[i] < 0 ? first : last) += strides[i] * (shape[i] > 0 ? shape[i] - 1 : 0);
+    return {first, last};
+  }
+};
+
+/// The same elements seen through another shape of broadcasting: missing leading and extent 1 dimensions are repeated.
+/// Throws nothing: broadcastable() is the check.
+inline tensor expanded(tensor t, const extents& shape) {
+  extents strides(shape.size(), 0);
+  const std::size_t missing = shape.size() - t.shape.size();
+  for (std::size_t i = 0; i < t.shape.size(); ++i)
+    if (t.shape[i] == shape[missing + i]) strides[missing + i] = t.strides[i];
+  t.shape = shape;
+  t.strides = std::move(strides);
+  return t;
+}
+/// Whether `from` can be repeated to `to`.
+inline bool broadcastable(const extents& from, const extents& to) {
+  if (from.size() > to.size()) return false;
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    const auto d = to[to.size() - from.size() + i];
+    if (from[i] != d && from[i] != 1) return false;
+  }
+  return true;
+}
+/// The shape that both can be repeated to; false if there is none.
+inline bool broadcast(const extents& a, const extents& b, extents& shape) {
+  shape.assign(a.size() > b.size() ? a.size() : b.size(), 1);
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    const std::size_t behind = shape.size() - i;
+    const std::int64_t x = behind <= a.size() ? a[a.size() - behind] : 1,
+                       y = behind <= b.size() ? b[b.size() - behind] : 1;
+    if (x != y && x != 1 && y != 1) return false;
+    shape[i] = x == 1 ? y : x;
+  }
+  return true;
+}
+/// Dimension `i` moved to the end: rows of it are what reductions and softmax walk along.
+inline tensor dimension_last(tensor t, std::int64_t i) {
+  const auto k = static_cast<std::ptrdiff_t>(i);
+  t.shape.push_back(t.shape[static_cast<std::size_t>(i)]);
+  t.shape.erase(t.shape.begin() + k);
+  t.strides.push_back(t.strides[static_cast<std::size_t>(i)]);
+  t.strides.erase(t.strides.begin() + k);
+  return t;
+}
+
+}  // namespace ascend::emulated
+RLCORE_END

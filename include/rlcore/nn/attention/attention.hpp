@@ -1,0 +1,86 @@
+// Causal grouped-query self-attention with rotary positions; Qwen3 normalises q and k per head first.
+#pragma once
+
+#include <cstddef>
+
+#include "rlcore/nn/attention/head_norm.hpp"
+#include "rlcore/nn/layer/linear.hpp"
+#include "rlcore/nn/layer/norm.hpp"
+#include "rlcore/nn/model/pass.hpp"
+#include "rlcore/nn/parallel/context_pass.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+
+/// qkv: the three projections side by side; output: o_proj.
+struct attention {
+  linear qkv, output;
+  norm q_norm, k_norm;
+  bool norms = false;
+  std::size_t head_sums = 0;  ///< where this layer's [heads + kv_heads, head_dim] are in pass::head_gradients
+  attention_shape shape;
+
+  extent_t q_width() const { return shape.heads * shape.head_dim; }
+  extent_t kv_width() const { return shape.kv_heads * shape.head_dim; }
+  extent_t width() const { return q_width() + 2 * kv_width(); }
+
+  template <class Device>
+  attention_activations take(workspace<Device>& space, extent_t t) const {
+    attention_activations a;
+    a.qkv = space.template take<float>(t * width());
+    if (norms) {
+      a.raw = space.template take<float>(t * (q_width() + kv_width()));
+      a.rstd_q = space.template take<float>(t * shape.heads);
+      a.rstd_k = space.template take<float>(t * shape.kv_heads);
+    }
+    a.attended = space.template take<float>(t * q_width());
+    a.statistics = space.template take<float>(t * shape.heads * 2);
+    return a;
+  }
+
+  /// y = attention of x. `place(qkv)` says where keys and values are to be read (and may store them there first):
+  /// it returns the segments. Where ranks share the sequences they see to that themselves.
+  template <class Device, class Place>
+  void forward(const pass<Device>& p, const attention_activations& a, float* y, const float* x, Place&& place) const {
+    const extent_t qk = q_width() + kv_width(), t = p.tokens;
+    qkv.forward(p, a.qkv, x, t);
+    if (norms) {
+      p.device.copy_rows(a.raw, qk, nullptr, a.qkv, width(), t, qk);
+      q_norm.forward(p.device, p.weights, a.qkv, width(), a.raw, qk, a.rstd_q, t);
+      k_norm.forward(p.device, p.weights, a.qkv + q_width(), width(), a.raw + q_width(), qk, a.rstd_k, t);
+    }
+    p.device.rope(a.qkv, width(), shape.heads + shape.kv_heads, shape.head_dim, p.positions, p.space.cosine(),
+                  p.space.sine(), t, false);
+    if (p.context)
+      p.context->forward(a);
+    else
+      p.device.attention_forward(shape, place(a.qkv), a.qkv, width(), a.attended, q_width(), a.statistics);
+    output.forward(p, y, a.attended, t);
+  }
+
+  /// dx from dy; x is the forward's input. `place` as in the forward, `place_gradient(dqkv)` the same for the
+  /// gradients.
+  template <class Device, class Place, class PlaceGradient>
+  void backward(const pass<Device>& p, const attention_activations& a, float* dx, const float* dy, const float* x,
+                float* dqkv, float* dattended, Place&& place, PlaceGradient&& place_gradient) const {
+    const extent_t qk = q_width() + kv_width(), t = p.tokens;
+    output.backward(p, dattended, dy, a.attended, t);
+    p.device.fill_zero(dqkv, static_cast<std::size_t>(t * width()) * sizeof(float));
+    if (p.context)
+      p.context->backward(a, dattended, dqkv);
+    else
+      p.device.attention_backward(shape, place(a.qkv), place_gradient(dqkv), a.qkv, width(), a.attended, dattended,
+                                  q_width(), a.statistics, dqkv);
+    p.device.rope(dqkv, width(), shape.heads + shape.kv_heads, shape.head_dim, p.positions, p.space.cosine(),
+                  p.space.sine(), t, true);
+    if (norms) {
+      const std::size_t k_sums = head_sums + static_cast<std::size_t>(q_width());
+      backward_of_heads(p, q_norm, head_sums, dqkv, width(), a.raw, qk, a.rstd_q);
+      backward_of_heads(p, k_norm, k_sums, dqkv + q_width(), width(), a.raw + q_width(), qk, a.rstd_k);
+    }
+    qkv.backward(p, dx, dqkv, x, t);
+  }
+};
+
+}  // namespace nn
+RLCORE_END

@@ -1,0 +1,62 @@
+// Keys and values of running sequences, in pages.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "rlcore/core/error.hpp"
+#include "rlcore/device/device.hpp"
+#include "rlcore/nn/config.hpp"
+#include "rlcore/nn/parallel/partition.hpp"
+#include "rlcore/tensor/buffer.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+
+/// `pages` pages of kv_page positions each. A page belongs to one sequence, or to several with the same beginning; page
+/// n of the list given to decode() holds its positions kv_page * n and following. Layer by layer; how keys (after
+/// rotation) and values lie inside a page is the device's own affair. Nothing beyond a token's own
+/// position is ever used, so pages need no clearing.
+template <class Device>
+class kv_cache {
+ public:
+  /// A tensor parallel rank keeps those of its heads.
+  kv_cache(Device& device, const config& c, std::int64_t pages, const partition& part = {})
+      : device_(&device),
+        pages_(pages),
+        page_size_(static_cast<extent_t>(page_floats(c, part))),
+        layers_(static_cast<extent_t>(c.num_hidden_layers)) {
+    require(pages > 0, "kv_cache: pages must be positive");
+    memory_ = buffer<float, Device>(device, static_cast<std::size_t>(layers_ * pages * page_size_));
+  }
+
+  /// Bytes of one page of all layers.
+  static std::size_t page_bytes(const config& c, const partition& part = {}) {
+    return static_cast<std::size_t>(page_floats(c, part) * c.num_hidden_layers) * sizeof(float);
+  }
+  std::int64_t pages() const noexcept { return pages_; }
+  std::size_t bytes() const noexcept { return memory_.size() * sizeof(float); }
+  extent_t layers() const noexcept { return layers_; }
+  /// First page of a layer; pages are kv_page_size() floats apart.
+  float* layer(extent_t l) noexcept { return memory_.data() + l * static_cast<extent_t>(pages_) * page_size_; }
+  /// All layers of page `from` into page `to`.
+  void copy_page(std::int32_t to, std::int32_t from) {
+    for (extent_t l = 0; l < layers_; ++l)
+      device_->copy_rows(layer(l) + to * page_size_, page_size_, nullptr, layer(l) + from * page_size_, page_size_, 1,
+                         page_size_);
+  }
+
+ private:
+  static std::int64_t page_floats(const config& c, const partition& part) {
+    const std::int64_t head_dim = c.head_dim ? c.head_dim : c.hidden_size / c.num_attention_heads;
+    return 2 * kv_page * (c.num_key_value_heads / part.tensor_size) * head_dim;
+  }
+
+  Device* device_;
+  std::int64_t pages_;
+  extent_t page_size_, layers_;
+  buffer<float, Device> memory_;
+};
+
+}  // namespace nn
+RLCORE_END

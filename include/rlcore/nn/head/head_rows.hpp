@@ -1,0 +1,173 @@
+// Log-probs and entropies of the head's rows and their gradients, with as much of [rows, vocabulary] in memory as is
+// allowed.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "rlcore/nn/head/head.hpp"
+#include "rlcore/nn/layer/row_chunks.hpp"
+#include "rlcore/nn/model/pass.hpp"
+#include "rlcore/nn/parallel/tensor_pass.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+
+/// Rows and columns of logits computed at a time: at most `bytes` of them, but at least one row of 1024. Columns are
+/// the vocabulary or a multiple of 1024. Many rows are good for the gradient of the weight, which is read and written
+/// once per tile of rows.
+struct logit_tile {
+  extent_t rows = 0, columns = 0;
+
+  static logit_tile of(extent_t rows, extent_t vocabulary, std::size_t bytes) {
+    constexpr extent_t block = 1024, most_rows = 1024;
+    const auto floats = static_cast<extent_t>(bytes / sizeof(float));
+    const extent_t r = std::max<extent_t>(1, std::min({rows, most_rows, floats / std::min(block, vocabulary)}));
+    return {r, std::min(vocabulary, std::max(block, floats / r / block * block))};
+  }
+};
+
+/// What the gradient of n rows is made of; all device memory. The logits of the first `kept` rows are in memory.
+/// `tokens` are what head_rows::take_tokens() returned.
+struct head_slopes {
+  extent_t n = 0, kept = 0;
+  const float* normed = nullptr;  ///< [n, hidden]
+  const std::int32_t* tokens = nullptr;
+  const float *dlogp = nullptr, *dentropy = nullptr, *entropy = nullptr, *statistics = nullptr;
+};
+
+/// The fused form of projection, log-prob and entropy. Logits are made in tiles and consumed while they are in cache;
+/// those of as many rows as there is memory for stay from the forward to the backward, tile by tile, the others are
+/// made again. No bit depends on that, since every sum has one order. Where ranks have parts of the vocabulary, their
+/// sums and dnormed are completed here.
+template <class Device>
+class head_rows {
+ public:
+  static constexpr std::size_t tile_bytes = std::size_t{8} << 20;
+
+  /// Takes memory for n rows: at most `bytes` of logits, and no more than a tile unless `keep`.
+  head_rows(const pass<Device>& p, const head& top, float temperature, extent_t n, std::size_t bytes, bool keep)
+      : top_(top), temperature_(temperature), chunks_(static_cast<extent_t>(top.chunks.count)) {
+    const extent_t v = top.output.outputs;
+    const auto rows_in = [v](std::size_t room) {
+      return static_cast<extent_t>(room / (static_cast<std::size_t>(v) * sizeof(float)));
+    };
+    const std::size_t one = std::min(bytes, tile_bytes);
+    if (keep) kept_ = n <= rows_in(bytes) ? n : rows_in(bytes - one);
+    tile_ = logit_tile::of(std::max<extent_t>(n - kept_, 1), v, one);
+    columns_ = logit_tile::of(std::max<extent_t>(kept_, 1), v, tile_bytes).columns;
+    states_ = p.space.template take<log_prob_state>(apart() ? n * chunks_ : std::max(tile_.rows, kept_));
+    if (kept_ > 0) logits_ = p.space.template take<float>(kept_ * v);
+    if (kept_ < n) part_ = p.space.template take<float>(tile_.rows * tile_.columns);
+  }
+
+  extent_t kept() const { return kept_; }
+
+  /// Device memory for the target tokens of rows, as forward() and backward() read them.
+  const std::int32_t* take_tokens(workspace<Device>& space, std::span<const std::int32_t> tokens) const {
+    if (!apart()) return space.take_copy(tokens.data(), std::ssize(tokens));
+    top_.chunks.count_from(tokens, top_.chunks.first, top_.chunks.count, space.index);
+    return space.take_copy(space.index.data(), std::ssize(space.index));
+  }
+
+  /// logp [n], entropy [n] (may be null), statistics [n, 2] (may be null) of normed rows and their tokens.
+  void forward(const pass<Device>& p, const float* normed, const std::int32_t* tokens, extent_t n, float* logp,
+               float* entropy, float* statistics) const {
+    for_blocks(n, kept_, [&](extent_t i, extent_t rows) {
+      for (extent_t c = 0; c < chunks_; ++c) {
+        log_prob_state* states = apart() ? states_ + c * n + i : states_;
+        for_tiles(i, kept_, c, [&](extent_t first, extent_t before, extent_t columns, float* logits) {
+          top_.forward_columns(p, logits, normed + i * top_.output.inputs, rows, first, columns);
+          p.device.log_prob_accumulate(states, logits, rows, columns, before, tokens + c * n + i, temperature_);
+        });
+      }
+      if (!apart())
+        p.device.log_prob_finish(states_, rows, temperature_, logp + i, entropy ? entropy + i : nullptr,
+                                 statistics ? statistics + 2 * i : nullptr);
+    });
+    if (apart()) p.device.log_prob_finish(merge(p, n), n, temperature_, logp, entropy, statistics);
+  }
+
+  /// Moves the kept logits of the ascending rows `active` together; returns how many rows those are.
+  extent_t move_kept(Device& device, std::span<const std::int32_t> active) const {
+    const auto end = std::lower_bound(active.begin(), active.end(), static_cast<std::int32_t>(kept_));
+    const auto rows = static_cast<extent_t>(end - active.begin());
+    if (rows == kept_) return rows;
+    for (extent_t c = 0; c < chunks_; ++c)
+      for_tiles(0, kept_, c, [&](extent_t, extent_t, extent_t columns, float* logits) {
+        for (extent_t to = 0; to < rows; ++to) {
+          const extent_t from = active[static_cast<std::size_t>(to)];
+          if (from != to)
+            device.copy_rows(logits + to * columns, columns, nullptr, logits + from * columns, columns, 1, columns);
+        }
+      });
+    return rows;
+  }
+
+  /// dnormed [n, hidden] and the weight's gradient (see head::backward_columns).
+  void backward(const pass<Device>& p, const head_slopes& s, float* dnormed) const {
+    const extent_t h = top_.output.inputs;
+    pass<Device> part = p;
+    for_blocks(s.n, s.kept, [&](extent_t i, extent_t rows) {
+      const float* normed = s.normed + i * h;
+      part.first = p.first && i == 0;
+      sum_of_chunks(p, dnormed + i * h, rows * h, 0, chunks_, [&](extent_t c, float* out) {
+        for_tiles(i, s.kept, c, [&](extent_t first, extent_t before, extent_t columns, float* logits) {
+          if (i >= s.kept) top_.forward_columns(p, logits, normed, rows, first, columns);
+          p.device.log_prob_backward(logits, rows, columns, before, s.tokens + c * s.n + i, temperature_, s.dlogp + i,
+                                     s.dentropy + i, s.entropy + i, s.statistics + 2 * i);
+          top_.backward_columns(part, out, logits, normed, rows, first, columns, before > 0);
+        });
+      });
+    });
+    sum_over_ranks(p, dnormed, s.n * h);
+  }
+
+ private:
+  bool apart() const { return top_.chunks.apart(); }
+
+  /// f(first row, rows): the `kept` rows first, then as many as a tile has.
+  template <class F>
+  void for_blocks(extent_t n, extent_t kept, F&& f) const {
+    if (kept > 0) f(extent_t{0}, kept);
+    for (extent_t i = kept; i < n; i += tile_.rows) f(i, std::min(tile_.rows, n - i));
+  }
+  /// f(first column, columns of the chunk before it, columns, logits) for the tiles of chunk c of a block of rows.
+  /// Those of kept rows stay apart, kept_ rows each.
+  template <class F>
+  void for_tiles(extent_t i, extent_t kept, extent_t c, F&& f) const {
+    const slice chunk = top_.columns(c);
+    const auto begin = static_cast<extent_t>(chunk.begin), end = static_cast<extent_t>(chunk.end);
+    const bool stays = i < kept;
+    const extent_t most = stays ? columns_ : tile_.columns;
+    for (extent_t first = begin; first < end; first += most)
+      f(first, first - begin, std::min(most, end - first), stays ? logits_ + kept_ * first : part_);
+  }
+  /// The states of all columns, of n rows.
+  const log_prob_state* merge(const pass<Device>& p, extent_t n) const {
+    merge_log_probs(p.device, states_, n, chunks_);
+    if (!p.tensor) return states_;
+    tensor_group& group = *p.tensor;
+    const auto own = static_cast<std::size_t>(n), all = own * static_cast<std::size_t>(group.size());
+    group.own_states.resize(own), group.states.resize(all);
+    p.device.download(group.own_states.data(), states_, own * sizeof(log_prob_state));
+    group.gather(std::span<const log_prob_state>(group.own_states), std::span<log_prob_state>(group.states));
+    auto* states = p.space.template take<log_prob_state>(static_cast<extent_t>(all));
+    p.device.upload(states, group.states.data(), all * sizeof(log_prob_state));
+    merge_log_probs(p.device, states, n, group.size());
+    return states;
+  }
+
+  const head& top_;
+  float temperature_;
+  extent_t chunks_ = 1;              // of the vocabulary, here
+  extent_t kept_ = 0, columns_ = 0;  // rows whose logits are kept, and the columns of their tiles
+  logit_tile tile_;                  // of the others
+  float *logits_ = nullptr, *part_ = nullptr;
+  log_prob_state* states_ = nullptr;
+};
+
+}  // namespace nn
+RLCORE_END

@@ -1,0 +1,50 @@
+// The parts of the vocabulary whose sums are made apart.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/device/device.hpp"
+#include "rlcore/nn/parallel/partition.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+
+/// `total` parts, of which `count` from `first` on are this rank's: config::row_chunks, or one for each rank.
+struct vocabulary_chunks {
+  std::int64_t vocabulary = 0, total = 1, first = 0, count = 1;
+
+  static vocabulary_chunks of(const config& c, const partition& p) {
+    const std::int64_t ranks = p.tensor_size, total = c.row_chunks > 0 ? c.row_chunks : ranks;
+    return {c.vocab_size, total, p.tensor_rank * (total / ranks), total / ranks};
+  }
+  /// Are there sums to be added?
+  bool apart() const noexcept { return total > 1; }
+  slice part(std::int64_t n) const { return vocabulary_part(vocabulary, n, total); }
+  /// Columns of this rank's weight that are its part c.
+  slice columns(std::int64_t c) const {
+    const std::int64_t begin = part(first).begin;
+    const slice all = part(first + c);
+    return {all.begin - begin, all.end - begin};
+  }
+  /// tokens counted from the begin of each of `n` parts from part `from` on: [n, tokens].
+  void count_from(std::span<const std::int32_t> tokens, std::int64_t from, std::int64_t n,
+                  std::vector<std::int32_t>& out) const {
+    out.clear();
+    for (std::int64_t c = 0; c < n; ++c)
+      for (const std::int32_t token : tokens) out.push_back(token - static_cast<std::int32_t>(part(from + c).begin));
+  }
+};
+
+/// states [t] = those of `chunks` parts [chunks, t], added by pairs as parallel::tree adds ranks.
+template <class Device>
+void merge_log_probs(Device& device, log_prob_state* states, extent_t t, extent_t chunks) {
+  for (extent_t step = 1; step < chunks; step *= 2)
+    for (extent_t c = 0; c + step < chunks; c += 2 * step)
+      device.log_prob_merge(states + c * t, states + (c + step) * t, t);
+}
+
+}  // namespace nn
+RLCORE_END

@@ -1,0 +1,162 @@
+// One transformer layer: x + attention(norm(x)), then that + mlp(norm(that)).
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "rlcore/nn/attention/attention.hpp"
+#include "rlcore/nn/layer/mlp.hpp"
+#include "rlcore/nn/layer/norm.hpp"
+#include "rlcore/nn/model/pass.hpp"
+#include "rlcore/nn/moe/moe.hpp"
+#include "rlcore/nn/parallel/tensor_pass.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+
+struct block {
+  norm input_norm, middle_norm;
+  nn::attention mixer;
+  nn::mlp feed_forward;
+  nn::moe experts;  ///< if there are any, they are in the place of feed_forward
+
+  extent_t hidden() const { return input_norm.width; }
+
+  template <class Device>
+  block_activations take(workspace<Device>& space, extent_t t) const {
+    return take(space, t, t);
+  }
+  /// For t rows, of which this rank keeps `own` between layers.
+  template <class Device>
+  block_activations take(workspace<Device>& space, extent_t t, extent_t own) const {
+    block_activations a;
+    a.normed = space.template take<float>(own * hidden());
+    a.rstd = space.template take<float>(own);
+    a.attended = mixer.take(space, t);
+    a.middle = space.template take<float>(own * hidden());
+    a.middle_normed = space.template take<float>(own * hidden());
+    a.middle_rstd = space.template take<float>(own);
+    if (experts)
+      a.routed = experts.take(space, t);
+    else
+      a.mixed = feed_forward.take(space, t);
+    return a;
+  }
+  template <class Device>
+  block_scratch take_scratch(workspace<Device>& space, extent_t t) const {
+    return {space.template take<float>(t * mixer.width()), space.template take<float>(t * mixer.q_width())};
+  }
+
+  /// y [own rows, hidden] from x; y may not be x. `place` as in attention. Between the norms and the linear layers rows
+  /// of all ranks come together and go apart (tensor_pass.hpp); in a serial pass nothing does. Ranks that share the
+  /// other layers all have the experts.
+  template <class Device, class Place>
+  void forward(const pass<Device>& p, const block_activations& a, float* y, const float* x, Place&& place) const {
+    const extent_t t = own_rows(p), h = hidden();
+    float *const all = p.share ? p.share->whole : nullptr, *const part = p.share ? p.share->other : nullptr;
+    input_norm.forward(p.device, p.weights, a.normed, h, x, h, a.rstd, t);
+    mixer.forward(p, a.attended, partial_rows(p, y, part), all_rows(p, a.normed, all, h), place);
+    sum_rows_over_ranks(p, y, part, h);
+    middle_norm.forward_of_sum(p.device, p.weights, a.middle, x, y, a.middle_normed, a.middle_rstd, t);
+    const float* rows = all_rows(p, a.middle_normed, all, h);
+    if (experts) {
+      experts.forward(p, a.routed, partial_rows(p, y, part), rows);
+      keep_own_rows(p, y, part, h);
+    } else {
+      feed_forward.forward(p, a.mixed, partial_rows(p, y, part), rows);
+      sum_rows_over_ranks(p, y, part, h);
+    }
+    p.device.add(y, a.middle, y, t * h);
+  }
+
+  /// The rows `index` (device memory, n of them, no more than `a` was taken for) of what forward() writes, out [n,
+  /// hidden]. The feed-forward layer works on those alone; `a` holds nothing for a backward then.
+  template <class Device, class Place>
+  void forward_rows(const pass<Device>& p, const block_activations& a, float* out, const float* x, Place&& place,
+                    const std::int32_t* index, extent_t n) const {
+    const extent_t t = p.tokens, h = hidden();
+    input_norm.forward(p.device, p.weights, a.normed, h, x, h, a.rstd, t);
+    mixer.forward(p, a.attended, a.middle_normed, a.normed, place);
+    sum_over_ranks(p, a.middle_normed, t * h);
+    p.device.add(a.middle, x, a.middle_normed, t * h);
+    p.device.gather_rows(out, a.middle, t, index, n, h);
+    middle_norm.forward(p.device, p.weights, a.middle_normed, h, out, h, a.middle_rstd, n);
+    pass<Device> part = p;
+    part.tokens = n;
+    if (experts) {
+      experts.forward(part, a.routed, a.normed, a.middle_normed);
+    } else {
+      feed_forward.forward(part, a.mixed, a.normed, a.middle_normed);
+      sum_over_ranks(part, a.normed, n * h);
+    }
+    p.device.add(out, out, a.normed, n * h);
+  }
+
+  /// dx [t, hidden]: the gradient of y on entry, of x on return. Uses up the activations `a`: the gradient of what only
+  /// the layer itself read takes its place, once the gradient of the weights has been taken.
+  template <class Device, class Place, class PlaceGradient>
+  void backward(const pass<Device>& p, const block_activations& a, const block_scratch& d, float* dx, const float* x,
+                Place&& place, PlaceGradient&& place_gradient) const {
+    const extent_t h = hidden();
+    float *const slopes = p.share ? p.share->whole : nullptr, *const room = p.share ? p.share->other : nullptr;
+    float* input = all_rows(p, a.middle_normed, room, h);
+    if (experts) {
+      experts.backward(p, a.routed, input, all_rows(p, dx, slopes, h), input);
+      keep_own_rows(p, a.middle_normed, input, h);
+    } else {
+      feed_forward.backward(p, a.mixed, input, all_rows(p, dx, slopes, h), input);
+      sum_rows_over_ranks(p, a.middle_normed, input, h);
+    }
+    backward_of_own_rows(p, middle_norm, dx, a.middle_normed, a.middle, a.middle_rstd);
+    input = all_rows(p, a.normed, room, h);
+    mixer.backward(p, a.attended, input, all_rows(p, dx, slopes, h), input, d.dqkv, d.dattended, place, place_gradient);
+    sum_rows_over_ranks(p, a.normed, input, h);
+    backward_of_own_rows(p, input_norm, dx, a.normed, x, a.rstd);
+  }
+
+  /// In a pass of ranks that divide the experts: what a rank without rows does in forward(), and in backward().
+  template <class Device>
+  void feed_nothing(const pass<Device>& p, const block_activations& a) const {
+    if (experts && p.expert) experts.forward(p, a.routed, a.middle, a.middle_normed);
+  }
+  template <class Device>
+  void backward_of_nothing(const pass<Device>& p, const block_activations& a) const {
+    if (experts && p.expert) experts.backward(p, a.routed, a.middle, a.middle_normed, a.middle_normed);
+  }
+
+  /// f(linear) of all of them, in the order of their weights.
+  template <class F>
+  void for_linears(F&& f) {
+    for_linears_of(*this, f);
+  }
+  template <class F>
+  void for_linears(F&& f) const {
+    for_linears_of(*this, f);
+  }
+
+ private:
+  template <class Block, class F>
+  static void for_linears_of(Block& b, F&& f) {
+    f(b.mixer.qkv), f(b.mixer.output);
+    if (b.experts) {
+      f(b.experts.router);
+      for (auto& m : b.experts.each) f(m.gate_up), f(m.down);
+    } else {
+      f(b.feed_forward.gate_up), f(b.feed_forward.down);
+    }
+  }
+};
+
+/// Activations that serve any of the blocks, one at a time; t and own as in block::take.
+template <class Device>
+block_activations take_for_any(std::span<const block> blocks, workspace<Device>& space, extent_t t, extent_t own) {
+  block_activations a = blocks.front().take(space, t, own);
+  for (const block& b : blocks) {
+    if (b.experts && !a.routed.routes) a.routed = b.experts.take(space, t);
+    if (!b.experts && !a.mixed.gate_up) a.mixed = b.feed_forward.take(space, t);
+  }
+  return a;
+}
+
+}  // namespace nn
+RLCORE_END

@@ -1,0 +1,35 @@
+// Token embeddings, of which a tensor parallel rank has those of its part of the vocabulary.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "rlcore/nn/model/causal_lm.hpp"
+#include "rlcore/nn/parallel/tensor_pass.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+
+/// x [own rows, hidden] = the embeddings of all tokens of the pass, given on the host and on the device.
+template <class Device>
+void embed(const causal_lm<Device>& model, const pass<Device>& p, float* x, std::span<const std::int32_t> ids,
+           const std::int32_t* device_ids) {
+  const auto h = static_cast<extent_t>(model.settings().hidden_size);
+  const auto own_tokens = static_cast<extent_t>(model.vocabulary().size());
+  if (!p.tensor) return p.device.gather_rows(x, p.weights, own_tokens, device_ids, p.tokens, h);
+  float* part = partial_rows(p, x, p.share ? p.share->whole : nullptr);
+  p.device.fill(part, -0.0f, p.tokens * h);  // adds nothing, whatever the sign of a zero
+  const typename workspace<Device>::scope scope(p.space);
+  std::vector<std::int32_t>&own = p.space.ids_here, &rows = p.space.rows_here;
+  choose_tokens(model.vocabulary(), ids, own, rows);
+  const auto n = static_cast<extent_t>(own.size());
+  if (n > 0) {
+    float* found = p.space.template take<float>(n * h);
+    p.device.gather_rows(found, p.weights, own_tokens, p.space.take_copy(own.data(), n), n, h);
+    p.device.copy_rows(part, h, p.space.take_copy(rows.data(), n), found, h, n, h);
+  }
+  sum_rows_over_ranks(p, x, part, h);
+}
+
+}  // namespace nn
+RLCORE_END

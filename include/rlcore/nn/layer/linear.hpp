@@ -1,0 +1,88 @@
+// y = x W^T + b, the layer that holds nearly all parameters.
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/device/device.hpp"
+#include "rlcore/nn/layer/row_chunks.hpp"
+#include "rlcore/nn/model/parameter.hpp"
+#include "rlcore/nn/model/pass.hpp"
+#include "rlcore/nn/parallel/tensor_group.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+
+inline constexpr std::size_t no_parameter = static_cast<std::size_t>(-1);
+
+/// Offsets of the weight [outputs, inputs] and, unless no_parameter, the bias [outputs] in the model's weights, and the
+/// number of the weight among the model's packed ones. Several projections of one input whose weights (and biases) lie
+/// side by side are one linear.
+///
+/// Ranks that share a layer have parts of the outputs or (`row_parallel`) of the inputs: then dx, or y, is this rank's
+/// part of a sum. That sum is made in `chunks` equal parts of the outputs, in each of the `sections` that lie side by
+/// side, or of the inputs.
+struct linear {
+  std::size_t weight = 0, bias = no_parameter;
+  extent_t outputs = 0, inputs = 0;
+  std::size_t number = 0;
+  bool row_parallel = false;
+  extent_t chunks = 1;
+  std::array<extent_t, 3> sections = {};
+
+  template <class Device>
+  void forward(const pass<Device>& p, float* y, const float* x, extent_t rows) const {
+    const bool adds_bias = bias != no_parameter && !(row_parallel && p.tensor && p.tensor->rank() > 0);
+    const float* b = adds_bias ? p.weights + bias : nullptr;
+    if (!row_parallel || chunks == 1)
+      return p.device.linear_forward(y, x, p.packed.at(number), p.packed.format, b, rows, outputs, inputs);
+    const extent_t width = inputs / chunks;
+    const std::size_t bytes = packed_chunk_bytes(p.device, p.packed.format, outputs, width);
+    sum_of_chunks(p, y, rows * outputs, 0, chunks, [&](extent_t c, float* out) {
+      const typename workspace<Device>::scope scope(p.space);
+      const float* part = columns_of(p, x, inputs, c * width, width, rows);
+      p.device.linear_forward(out, part, p.packed.at(number) + static_cast<std::size_t>(c) * bytes, p.packed.format,
+                              c == 0 ? b : nullptr, rows, outputs, width);
+    });
+  }
+  /// Adds to the gradients of the parameters (or, with p.first, makes the weight's) or of their adapters; writes dx
+  /// unless it is null.
+  template <class Device>
+  void backward(const pass<Device>& p, float* dx, const float* dy, const float* x, extent_t rows) const {
+    if (p.gradients) {
+      p.device.linear_backward_weight(p.gradients + weight, dy, x, rows, outputs, inputs, !p.first);
+      if (bias != no_parameter) p.device.sum_rows(p.gradients + bias, dy, rows, outputs);
+    }
+    if (p.adapter && p.adapter->linears[number].rank > 0) {
+      const adapted_linear& l = p.adapter->linears[number];
+      p.device.linear_forward(p.adapter->u, x, l.a, p.device.compute_format(), nullptr, rows, l.rank, inputs);
+      p.device.linear_backward_input(p.adapter->du, dy, l.b, rows, outputs, l.rank, false);
+      p.device.linear_backward_weight(l.db, dy, p.adapter->u, rows, outputs, l.rank, true);
+      p.device.linear_backward_weight(l.da, p.adapter->du, x, rows, l.rank, inputs, true);
+    }
+    if (dx) backward_input(p, dx, dy, rows);
+  }
+
+ private:
+  template <class Device>
+  void backward_input(const pass<Device>& p, float* dx, const float* dy, extent_t rows) const {
+    if (row_parallel || chunks == 1)
+      return p.device.linear_backward_input(dx, dy, p.weights + weight, rows, outputs, inputs, false);
+    sum_of_chunks(p, dx, rows * inputs, 0, chunks, [&](extent_t c, float* out) {
+      const typename workspace<Device>::scope scope(p.space);
+      extent_t first = 0;
+      for (const extent_t all : sections) {
+        const extent_t width = all / chunks, at = first + c * width;
+        if (width == 0) continue;
+        p.device.linear_backward_input(out, columns_of(p, dy, outputs, at, width, rows),
+                                       p.weights + weight + static_cast<std::size_t>(at * inputs), rows, width, inputs,
+                                       first > 0);
+        first += all;
+      }
+    });
+  }
+};
+
+}  // namespace nn
+RLCORE_END

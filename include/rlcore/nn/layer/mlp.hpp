@@ -1,0 +1,36 @@
+// The gated feed-forward layer: down(silu(gate(x)) * up(x)).
+#pragma once
+
+#include "rlcore/nn/layer/linear.hpp"
+#include "rlcore/nn/model/pass.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+
+/// gate_up: both projections side by side.
+struct mlp {
+  linear gate_up, down;
+
+  extent_t width() const { return down.inputs; }
+
+  template <class Device>
+  mlp_activations take(workspace<Device>& space, extent_t t) const {
+    return {space.template take<float>(t * 2 * width()), space.template take<float>(t * width())};
+  }
+  template <class Device>
+  void forward(const pass<Device>& p, const mlp_activations& a, float* y, const float* x) const {
+    gate_up.forward(p, a.gate_up, x, p.tokens);
+    p.device.swiglu_forward(a.activated, a.gate_up, p.tokens, width());
+    down.forward(p, y, a.activated, p.tokens);
+  }
+  /// dx from dy; dx may be x. Uses up the activations: their gradients take their places.
+  template <class Device>
+  void backward(const pass<Device>& p, const mlp_activations& a, float* dx, const float* dy, const float* x) const {
+    down.backward(p, a.activated, dy, a.activated, p.tokens);
+    p.device.swiglu_backward(a.gate_up, a.activated, a.gate_up, p.tokens, width());
+    gate_up.backward(p, dx, a.gate_up, x, p.tokens);
+  }
+};
+
+}  // namespace nn
+RLCORE_END

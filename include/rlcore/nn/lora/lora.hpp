@@ -1,0 +1,259 @@
+// Low-rank adapters of linear layers (Hu et al. 2021), merged into the model's weights.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "rlcore/core/random.hpp"
+#include "rlcore/nn/lora/adapter_pass.hpp"
+#include "rlcore/nn/lora/lora_settings.hpp"
+#include "rlcore/nn/model/causal_lm.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+
+/// A and B of every chosen projection, and the head of a score model, in one flat buffer: what an optimizer steps.
+/// The model's weights are W = base + (alpha / rank) B A at all times; after a step merge() makes them anew from a copy
+/// of the base, so that nothing drifts. Forward passes, sampling and scoring know nothing of it.
+template <class Device>
+class lora {
+ public:
+  /// One projection; offsets in the model's weights and in values().
+  struct projection {
+    std::size_t weight = 0, base = 0, a = 0, b = 0;
+    extent_t outputs = 0, inputs = 0;
+  };
+  /// Those of one linear: parts [begin, end) of projections(), their A from `a` on, and where B starts in wide_b().
+  struct group {
+    std::size_t number = 0, begin = 0, end = 0, a = 0, wide = 0, packed = 0;
+    std::size_t weight = 0;  ///< of the linear in the model's weights
+    extent_t outputs = 0, inputs = 0, rank = 0;
+  };
+
+  /// Throws as check_lora(), and for a part of a model. A is Kaiming uniform with a = sqrt(5), which is uniform in +-1
+  /// / sqrt(inputs); value i of parameter k is a function of (seed, k, i) alone. B is 0. attach() comes next.
+  lora(const causal_lm<Device>& model, lora_settings settings)
+      : device_(&model.device()), settings_(std::move(settings)), modules_(check_lora(settings_)) {
+    if (model.part().tensor_size > 1)
+      throw config_error(
+          "LoRA and tensor parallelism do not go together: train all weights, or leave the tensor "
+          "parallel size at 1");
+    lay_out(model);
+    values_ = buffer<float, Device>(*device_, size_);
+    base_ = buffer<float, Device>(*device_, base_size_);
+    const auto f = device_->compute_format();
+    std::size_t bytes = 0;
+    for (group& g : groups_) {
+      g.packed = bytes;
+      bytes += (device_->packed_bytes(f, g.rank, g.inputs) + 63) / 64 * 64;
+    }
+    packed_ = buffer<std::byte, Device>(*device_, bytes);
+    wide_b_ = buffer<float, Device>(*device_, wide_size_);
+    initialize();
+  }
+
+  const lora_settings& settings() const noexcept { return settings_; }
+  const std::vector<std::string>& modules() const noexcept { return modules_; }
+  /// "model.layers.0.self_attn.q_proj.lora_A.weight" [rank, inputs], then ...lora_B.weight [outputs, rank], and
+  /// score.weight: in values().
+  std::span<const parameter> parameters() const noexcept { return parameters_; }
+  std::size_t size() const noexcept { return size_; }
+  /// A, B and the head; after a change call merge().
+  buffer<float, Device>& values() noexcept { return values_; }
+  const buffer<float, Device>& values() const noexcept { return values_; }
+
+  std::span<const projection> projections() const noexcept { return projections_; }
+  std::span<const group> groups() const noexcept { return groups_; }
+  extent_t rank() const noexcept { return static_cast<extent_t>(settings_.rank); }
+  /// Where the head begins in values(); size() if the model has none that is trained.
+  std::size_t score() const noexcept { return score_; }
+  /// Floats of all block-diagonal B.
+  std::size_t wide_size() const noexcept { return wide_size_; }
+  const float* wide_b(const group& g) const noexcept { return wide_b_.data() + g.wide; }
+  const std::byte* packed_a(const group& g) const noexcept { return packed_.data() + g.packed; }
+  /// Where the block of projection i starts in the group's matrix [outputs, rank].
+  std::size_t wide_offset(const group& g, std::size_t i) const noexcept {
+    const auto row = static_cast<extent_t>((projections_[i].weight - g.weight)) / g.inputs;
+    return static_cast<std::size_t>(row * g.rank + static_cast<extent_t>(i - g.begin) * rank());
+  }
+
+  /// The model's weights, just loaded, are the base; its head is the one to be trained. Then merge().
+  void attach(causal_lm<Device>& model) {
+    const float* w = std::as_const(model).weights().data();
+    for_tensors([&](std::size_t weight, std::size_t base, std::size_t n) { copy(base_.data() + base, w + weight, n); });
+    if (score_ < size_) copy(values_.data() + score_, w + score_weight_, size_ - score_);
+    merge(model);
+  }
+
+  /// A and B of a fresh start.
+  void initialize() {
+    const random_key key = random_key{settings_.seed}.child(0x6c6f7261u);
+    std::vector<float> host;
+    for (std::size_t k = 0; k < parameters_.size(); ++k) {
+      const parameter& p = parameters_[k];
+      if (p.offset >= score_) continue;
+      host.assign(p.size, 0.0f);
+      const double bound = 1 / std::sqrt(static_cast<double>(p.shape[1]));
+      for (std::size_t i = 0; p.name.ends_with("lora_A.weight") && i < p.size; ++i)
+        host[i] = static_cast<float>(
+            bound * (2 * key.uniform(static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(i >> 32),
+                                     static_cast<std::uint32_t>(k)) -
+                     1));
+      device_->upload(values_.data() + p.offset, host.data(), p.size * sizeof(float));
+    }
+  }
+
+  /// Makes the model's weights, and what the backward reads, from base and values(). The products have float inputs
+  /// whatever the device's compute type.
+  void merge(causal_lm<Device>& model) {
+    float* w = model.weights().data();
+    const extent_t r = rank();
+    for (const projection& p : projections_) {
+      const extent_t n = p.outputs * p.inputs;
+      reserve(static_cast<std::size_t>(n + p.inputs * r), device_->packed_bytes(weight_format::float32, p.inputs, r));
+      float *product = scratch_.data(), *transposed = product + n;
+      for (extent_t k = 0; k < r; ++k)
+        device_->copy_rows(transposed + k, r, nullptr, values_.data() + p.a + static_cast<std::size_t>(k * p.inputs), 1,
+                           p.inputs, 1);
+      device_->pack_weight(packed_scratch_.data(), weight_format::float32, transposed, p.inputs, r);
+      device_->linear_forward(product, values_.data() + p.b, packed_scratch_.data(), weight_format::float32, nullptr,
+                              p.outputs, p.inputs, r);
+      device_->scale(product, static_cast<float>(settings_.scale()), n);
+      device_->add(w + p.weight, base_.data() + p.base, product, n);
+    }
+    if (score_ < size_) copy(w + score_weight_, values_.data() + score_, size_ - score_);
+    prepare_backward();
+    device_->wait();
+  }
+
+  /// Runs f() while the model's weights are the base: what LoRA has instead of a reference model. The merged weights
+  /// come back to the bit.
+  template <class F>
+  void with_base(causal_lm<Device>& model, F&& f) {
+    struct exchanged {
+      lora& self;
+      causal_lm<Device>& model;
+      exchanged(lora& l, causal_lm<Device>& m) : self(l), model(m) { self.exchange(model); }
+      exchanged(const exchanged&) = delete;
+      exchanged& operator=(const exchanged&) = delete;
+      ~exchanged() { self.exchange(model); }
+    };
+    const exchanged off(*this, model);
+    f();
+  }
+
+ private:
+  void add(const std::string& name, std::vector<std::int64_t> shape) {
+    std::size_t n = 1;
+    for (const std::int64_t e : shape) n *= static_cast<std::size_t>(e);
+    parameters_.push_back({name, std::move(shape), size_, n});
+    size_ += n;
+  }
+
+  void lay_out(const causal_lm<Device>& model) {
+    const std::int64_t r = settings_.rank;
+    for (const block& b : model.blocks())
+      b.for_linears([&](const linear& each) {
+        const linear* l = &each;
+        std::vector<const parameter*> parts;
+        for (const parameter& p : model.parameters())
+          if (p.offset >= l->weight && p.offset < l->weight + static_cast<std::size_t>(l->outputs * l->inputs) &&
+              chosen(p.name))
+            parts.push_back(&p);
+        if (parts.empty()) return;
+        group g{l->number,
+                projections_.size(),
+                projections_.size() + parts.size(),
+                size_,
+                wide_size_,
+                0,
+                l->weight,
+                l->outputs,
+                l->inputs,
+                static_cast<extent_t>(r) * std::ssize(parts)};
+        for (const parameter* p : parts) {
+          projections_.push_back({p->offset, base_size_, size_, 0, static_cast<extent_t>(p->shape[0]), l->inputs});
+          add(module_of(*p) + ".lora_A.weight", {r, p->shape[1]});
+          base_size_ += p->size;
+        }
+        for (std::size_t i = 0; i < parts.size(); ++i) {
+          projections_[g.begin + i].b = size_;
+          add(module_of(*parts[i]) + ".lora_B.weight", {parts[i]->shape[0], r});
+        }
+        wide_size_ += static_cast<std::size_t>(g.outputs * g.rank);
+        groups_.push_back(g);
+      });
+    score_ = size_;
+    for (const parameter& p : model.parameters())
+      if (p.name.starts_with("score.")) {
+        if (size_ == score_) score_weight_ = p.offset;
+        score_base_ = base_size_;
+        add(p.name, p.shape);
+      }
+    score_base_ = base_size_;
+    base_size_ += size_ - score_;
+  }
+  static std::string module_of(const parameter& p) { return p.name.substr(0, p.name.size() - 7); }  // ".weight"
+  bool chosen(const std::string& name) const {
+    return std::any_of(modules_.begin(), modules_.end(),
+                       [&](const std::string& m) { return name.ends_with("." + m + ".weight"); });
+  }
+
+  void copy(float* to, const float* from, std::size_t n) {
+    device_->copy_rows(to, static_cast<extent_t>(n), nullptr, from, static_cast<extent_t>(n), 1,
+                       static_cast<extent_t>(n));
+  }
+  /// f(offset in the model's weights, offset in base_, number of floats) of everything that is trained.
+  template <class F>
+  void for_tensors(F&& f) const {
+    for (const projection& p : projections_) f(p.weight, p.base, static_cast<std::size_t>(p.outputs * p.inputs));
+    if (score_ < size_) f(score_weight_, score_base_, size_ - score_);
+  }
+  void exchange(causal_lm<Device>& model) {
+    float* w = model.weights().data();
+    for_tensors([&](std::size_t weight, std::size_t base, std::size_t n) {
+      reserve(n, 0);
+      copy(scratch_.data(), w + weight, n);
+      copy(w + weight, base_.data() + base, n);
+      copy(base_.data() + base, scratch_.data(), n);
+    });
+    device_->wait();
+  }
+  void reserve(std::size_t floats, std::size_t bytes) {
+    if (scratch_.size() < floats) scratch_ = buffer<float, Device>(*device_, floats);
+    if (packed_scratch_.size() < bytes) packed_scratch_ = buffer<std::byte, Device>(*device_, bytes);
+  }
+
+  void prepare_backward() {
+    if (wide_size_ > 0) wide_b_.fill_zero();
+    for (const group& g : groups_) {
+      device_->pack_weight(packed_.data() + g.packed, device_->compute_format(), values_.data() + g.a, g.rank,
+                           g.inputs);
+      for (std::size_t i = g.begin; i < g.end; ++i) {
+        const projection& p = projections_[i];
+        device_->copy_rows(wide_b_.data() + g.wide + wide_offset(g, i), g.rank, nullptr, values_.data() + p.b, rank(),
+                           p.outputs, rank());
+      }
+    }
+  }
+
+  Device* device_;
+  lora_settings settings_;
+  std::vector<std::string> modules_;
+  std::vector<parameter> parameters_;
+  std::vector<projection> projections_;
+  std::vector<group> groups_;
+  std::size_t size_ = 0, base_size_ = 0, wide_size_ = 0, score_ = 0, score_weight_ = 0, score_base_ = 0;
+  buffer<float, Device> values_, base_, wide_b_, scratch_;
+  buffer<std::byte, Device> packed_, packed_scratch_;
+};
+
+}  // namespace nn
+RLCORE_END

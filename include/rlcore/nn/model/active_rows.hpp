@@ -1,0 +1,106 @@
+// What a backward pass may leave out: rows without a gradient, and sequences that hold no other rows.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "rlcore/nn/layer/block.hpp"
+#include "rlcore/nn/model/activations.hpp"
+#include "rlcore/nn/model/workspace.hpp"
+#include "rlcore/nn/parallel/tensor_pass.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+
+/// Fills space.active with the numbers i of the chosen `rows` for which has_gradient(i), and space.ranges with the runs
+/// of neighbouring segments that hold those rows.
+template <class Device, class HasGradient>
+void find_active_rows(workspace<Device>& space, std::span<const std::int32_t> rows, HasGradient&& has_gradient) {
+  space.active.clear();
+  space.ranges.clear();
+  space.counts.assign(space.segments.size(), 0);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (!has_gradient(i)) continue;
+    space.active.push_back(static_cast<std::int32_t>(i));
+    const auto after = std::upper_bound(space.segments.begin(), space.segments.end(), static_cast<extent_t>(rows[i]),
+                                        [](extent_t row, const attention_segment& s) { return row < s.first_row; });
+    ++space.counts[static_cast<std::size_t>(after - space.segments.begin()) - 1];
+  }
+  for (std::size_t s = 0; s < space.counts.size(); ++s) {
+    if (space.counts[s] == 0) continue;
+    if (space.ranges.empty() || space.ranges.back().end != s) space.ranges.push_back({s, s});
+    space.ranges.back().end = s + 1;
+  }
+}
+
+/// f(pass over the rows of a range, its first row) for all of space.ranges; meanwhile space.segments are the range's.
+/// Only the first of them overwrites gradients.
+template <class Device, class F>
+void for_active_rows(const pass<Device>& p, F&& f) {
+  workspace<Device>& space = p.space;
+  if (space.ranges.size() == 1 && space.ranges[0].end - space.ranges[0].begin == space.segments.size())
+    return f(p, extent_t{0});
+  space.batch_segments.assign(space.segments.begin(), space.segments.end());
+  pass<Device> part = p;
+  row_share share;
+  for (const segment_range& r : space.ranges) {
+    const auto from = space.batch_segments.begin() + static_cast<std::ptrdiff_t>(r.begin);
+    const auto to = space.batch_segments.begin() + static_cast<std::ptrdiff_t>(r.end);
+    const extent_t begin = from->first_row;
+    space.segments.assign(from, to);
+    for (attention_segment& s : space.segments) s.first_row -= begin;
+    part.tokens = space.segments.back().first_row + space.segments.back().rows;
+    part.positions = p.positions + begin;
+    if (p.share) share = p.share->of(*p.tensor, p.tokens, begin, begin + part.tokens), part.share = &share;
+    f(part, begin);
+    part.first = false;
+  }
+  space.segments.assign(space.batch_segments.begin(), space.batch_segments.end());
+}
+
+/// The same where ranks share the sequences: space.ranges are those of sequences. A rank without rows in a range is
+/// called too.
+template <class Device, class F>
+void for_active_sequences(const pass<Device>& p, F&& f) {
+  pass<Device> part = p;
+  row_share share;
+  for (const segment_range& r : p.space.ranges) {
+    part.context->select(r.begin, r.end);
+    const extent_t begin = part.context->first_row();
+    part.tokens = part.context->rows();
+    part.positions = p.positions + begin;
+    if (p.share) share = p.share->of(*p.tensor, p.tokens, begin, begin + part.tokens), part.share = &share;
+    f(part, begin);
+    part.first = part.first && part.tokens == 0;
+  }
+}
+
+/// What `a` holds from row `row` on, which between layers is row `own` of this rank.
+inline block_activations rows_from(const block& b, block_activations a, extent_t row, extent_t own) {
+  const auto skip_rows = [](float*& p, extent_t values) {
+    if (p) p += values;
+  };
+  const auto skip = [&](float*& p, extent_t width) { skip_rows(p, row * width); };
+  const attention& m = b.mixer;
+  skip_rows(a.normed, own * b.hidden());
+  skip_rows(a.rstd, own);
+  skip(a.attended.qkv, m.width());
+  skip(a.attended.raw, m.q_width() + m.kv_width());
+  skip(a.attended.rstd_q, m.shape.heads);
+  skip(a.attended.rstd_k, m.shape.kv_heads);
+  skip(a.attended.attended, m.q_width());
+  skip(a.attended.statistics, 2 * m.shape.heads);
+  skip_rows(a.middle, own * b.hidden());
+  skip_rows(a.middle_normed, own * b.hidden());
+  skip_rows(a.middle_rstd, own);
+  a.routed.row += row;
+  if (b.experts) return a;
+  skip(a.mixed.gate_up, 2 * b.feed_forward.width());
+  skip(a.mixed.activated, b.feed_forward.width());
+  return a;
+}
+
+}  // namespace nn
+RLCORE_END

@@ -1,0 +1,321 @@
+// A causal language model: Qwen2, Qwen2.5, Qwen3, Qwen3-MoE; or the same with a score instead of logits.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rlcore/core/error.hpp"
+#include "rlcore/core/random.hpp"
+#include "rlcore/device/device.hpp"
+#include "rlcore/nn/config.hpp"
+#include "rlcore/nn/head/head.hpp"
+#include "rlcore/nn/layer/block.hpp"
+#include "rlcore/nn/model/packed_weights.hpp"
+#include "rlcore/nn/model/parameter.hpp"
+#include "rlcore/nn/model/unit_source.hpp"
+#include "rlcore/nn/parallel/partition.hpp"
+#include "rlcore/nn/parallel/tensor_group.hpp"
+#include "rlcore/tensor/buffer.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+
+/// All weights live in one flat buffer, in the order of parameters(): a checkpoint, a clip or an optimizer step is one
+/// call over it. Gradients have the same layout (nn::gradients). What the model computes is in log_probs.hpp,
+/// forward_backward.hpp and decode.hpp; a score model (config::output) in values.hpp and value_forward_backward.hpp.
+template <rlcore::device Device>
+class causal_lm {
+ public:
+  /// Allocates the weights (uninitialised). Throws config_error, naming the key of config.json, for sizes that do not
+  /// fit together. head_dim 0 means hidden_size / num_attention_heads.
+  /// Under tensor parallelism these are the weights of one rank, see partition. With `in_units` there is no memory for
+  /// weights until gain_weights(), and training gets them from units().
+  causal_lm(Device& device, config settings, const nn::partition& part = {}, bool in_units = false)
+      : device_(&device), settings_(std::move(settings)), partition_(part) {
+    check();
+    check_partition(settings_, partition_);
+    lay_out();
+    if (!in_units) weights_ = buffer<float, Device>(device, size_);
+    packed_.emplace_back(device.compute_format());
+  }
+
+  Device& device() const noexcept { return *device_; }
+  /// Of the whole model, whatever part of it is here.
+  const config& settings() const noexcept { return settings_; }
+  const nn::partition& part() const noexcept { return partition_; }
+  /// The group that shares the layers; every pass needs it if part() is one of several, and all ranks run the same
+  /// passes. Has to outlive the passes. Throws std::invalid_argument unless it is the group of part().
+  void set_tensor_group(tensor_group* group) {
+    if (group && (group->rank() != partition_.tensor_rank || group->size() != partition_.tensor_size))
+      throw std::invalid_argument("rlcore: set_tensor_group: rank " + std::to_string(group->rank()) + " of " +
+                                  std::to_string(group->size()) + " for the weights of rank " +
+                                  std::to_string(partition_.tensor_rank) + " of " +
+                                  std::to_string(partition_.tensor_size));
+    tensor_ = group && group->size() > 1 ? group : nullptr;
+  }
+  /// nullptr for one rank. Throws std::logic_error if several ranks have not been given theirs.
+  tensor_group* tensor() const {
+    if (partition_.tensor_size > 1 && !tensor_)
+      throw std::logic_error("rlcore: a tensor parallel model runs without set_tensor_group()");
+    return tensor_;
+  }
+  /// The tokens whose rows of the embedding and the head are here.
+  const slice& vocabulary() const noexcept { return vocabulary_; }
+  std::span<const parameter> parameters() const noexcept { return parameters_; }
+  std::size_t size() const noexcept { return size_; }
+  /// Of a model with a part of the experts: what ranks with other experts have too; its experts follow, layer after
+  /// layer. Else size().
+  std::size_t shared_size() const noexcept { return shared_size_; }
+  /// To be changed: the packed copies are made again at their next use.
+  buffer<float, Device>& weights() noexcept {
+    for (packed_weights<Device>& p : packed_) p.forget();
+    return weights_;
+  }
+  const buffer<float, Device>& weights() const noexcept { return weights_; }
+
+  /// What linear layers multiply by. Training and scoring use the device's compute format; generation may ask for int8.
+  packed_view packed() const { return packed(device_->compute_format()); }
+  packed_view packed(weight_format format) const {
+    if (weights_.size() != size_) throw std::logic_error("rlcore: the weights are in shards; summon() them first");
+    for (packed_weights<Device>& p : packed_)
+      if (p.format() == format) return p.view(*device_, matrices_, weights_.data());
+    return packed_.emplace_back(format).view(*device_, matrices_, weights_.data());
+  }
+  std::span<const matrix> matrices() const noexcept { return matrices_; }
+
+  /// Where weights come from, unit by unit, while this model has none: null if it has. The source has to outlive it.
+  unit_source* units() const noexcept { return weights_.size() == size_ ? nullptr : units_; }
+  void set_units(unit_source* source) noexcept { units_ = source; }
+  /// Memory for the weights (uninitialised), and none.
+  void gain_weights() { weights_ = buffer<float, Device>(*device_, size_); }
+  void drop_weights() {
+    weights_ = {};
+    packed_.clear();
+    packed_.emplace_back(device_->compute_format());
+  }
+
+  std::span<const block> blocks() const noexcept { return blocks_; }
+  const nn::head& head() const noexcept { return head_; }
+
+  /// Matrices normal(0, initializer_range), norms 1, biases 0; value i of the whole of parameter k is a function of
+  /// (seed, k, i) alone. The head of a score model has the standard deviation 1 / (hidden_size + 1) (OpenRLHF).
+  void initialize(std::uint64_t seed) {
+    for (std::size_t k = 0; k < parameters_.size(); ++k) initialize(seed, k);
+  }
+  /// What parameter k of parameters() then has.
+  std::vector<float> initial_values(std::uint64_t seed, std::size_t k) const {
+    const random_key key = random_key{seed}.child(0x696e6974u);
+    const parameter& p = parameters_[k];
+    const bool matrix = p.shape.size() == 2, bias = p.name.ends_with(".bias");
+    const double deviation =
+        p.name == score_name ? 1 / static_cast<double>(settings_.hidden_size + 1) : settings_.initializer_range;
+    std::vector<float> values(p.size, bias ? 0.0f : 1.0f);
+    if (matrix)
+      p.for_runs([&](std::size_t at, std::uint64_t i, std::size_t count) {
+        for (const std::size_t end = at + count; at < end; ++at, ++i)
+          values[at] = static_cast<float>(deviation * key.normal(static_cast<std::uint32_t>(i),
+                                                                 static_cast<std::uint32_t>(i >> 32),
+                                                                 static_cast<std::uint32_t>(numbers_[k])));
+      });
+    return values;
+  }
+  /// initialize() for the head of a score model alone: what is done to a causal model that is to become one.
+  void initialize_score(std::uint64_t seed) {
+    for (std::size_t k = 0; k < parameters_.size(); ++k)
+      if (is_score(parameters_[k])) initialize(seed, k);
+  }
+  /// Is it of a score model's head?
+  static bool is_score(const parameter& p) { return p.name.starts_with("score."); }
+
+ private:
+  void initialize(std::uint64_t seed, std::size_t k) {
+    const std::vector<float> values = initial_values(seed, k);
+    device_->upload(weights().data() + parameters_[k].offset, values.data(), values.size() * sizeof(float));
+  }
+  void check() {
+    config& c = settings_;
+    const auto positive = [](std::int64_t value, const char* key) {
+      if (value <= 0)
+        throw config_error(std::string("model config: ") + key + " must be positive, got " + std::to_string(value));
+    };
+    positive(c.vocab_size, "vocab_size");
+    positive(c.hidden_size, "hidden_size");
+    positive(c.intermediate_size, "intermediate_size");
+    positive(c.num_hidden_layers, "num_hidden_layers");
+    positive(c.num_attention_heads, "num_attention_heads");
+    positive(c.num_key_value_heads, "num_key_value_heads");
+    positive(c.max_position_embeddings, "max_position_embeddings");
+    if (c.head_dim == 0) {
+      if (c.hidden_size % c.num_attention_heads != 0)
+        throw config_error("model config: hidden_size " + std::to_string(c.hidden_size) +
+                           " is not a multiple of num_attention_heads " + std::to_string(c.num_attention_heads) +
+                           " and head_dim is not given");
+      c.head_dim = c.hidden_size / c.num_attention_heads;
+    }
+    positive(c.head_dim, "head_dim");
+    if (c.head_dim % 2 != 0)
+      throw config_error("model config: head_dim must be even for rotary positions, got " + std::to_string(c.head_dim));
+    if (c.num_attention_heads % c.num_key_value_heads != 0)
+      throw config_error("model config: num_attention_heads " + std::to_string(c.num_attention_heads) +
+                         " is not a multiple of num_key_value_heads " + std::to_string(c.num_key_value_heads));
+    if (c.model == family::qwen3_moe) {
+      positive(c.num_experts, "num_experts");
+      positive(c.num_experts_per_tok, "num_experts_per_tok");
+      positive(c.moe_intermediate_size, "moe_intermediate_size");
+      positive(c.decoder_sparse_step, "decoder_sparse_step");
+      if (c.num_experts_per_tok > c.num_experts)
+        throw config_error("model config: num_experts_per_tok " + std::to_string(c.num_experts_per_tok) +
+                           " exceeds num_experts " + std::to_string(c.num_experts));
+    }
+    if (!(c.rms_norm_eps > 0) || !(c.rope_theta > 0))
+      throw config_error("model config: rms_norm_eps and rope_theta must be positive");
+  }
+
+  std::size_t add(std::string name, std::vector<std::int64_t> shape) {
+    std::size_t n = 1;
+    for (const std::int64_t e : shape) n *= static_cast<std::size_t>(e);
+    parameters_.push_back({std::move(name), std::move(shape), size_, n});
+    numbers_.push_back(next_number_++);
+    return std::exchange(size_, size_ + n);
+  }
+  /// Of a tensor of `shape` the elements `part` of dimension d.
+  std::size_t add_part(std::string name, std::vector<std::int64_t> shape, std::size_t d, const slice& part) {
+    std::vector<std::int64_t> whole = shape, start(shape.size());
+    shape[d] = part.size(), start[d] = part.begin;
+    const std::size_t at = add(std::move(name), std::move(shape));
+    if (parameters_.back().shape != whole)
+      parameters_.back().global_shape = std::move(whole), parameters_.back().start = start;
+    return at;
+  }
+
+  void pack(linear& l) {
+    l.number = matrices_.size();
+    matrices_.push_back({l.weight, l.outputs, l.inputs, l.row_parallel ? l.chunks : 1});
+  }
+
+  /// Projections of the same input are neighbours, weights first, then biases, so that one product computes them. A
+  /// rank has whole heads, columns of gate and up, rows of the vocabulary, and what belongs to them of o_proj and down.
+  void lay_out() {
+    const config& c = settings_;
+    const std::int64_t rank = partition_.tensor_rank, ranks = partition_.tensor_size;
+    const std::int64_t h = c.hidden_size, q = c.num_attention_heads * c.head_dim,
+                       kv = c.num_key_value_heads * c.head_dim, heads = c.num_attention_heads / ranks,
+                       kv_heads = c.num_key_value_heads / ranks;
+    const slice own_q = part_of(q, rank, ranks), own_kv = part_of(kv, rank, ranks),
+                middle = part_of(c.intermediate_size, rank, ranks);
+    vocabulary_ = vocabulary_part(c.vocab_size, rank, ranks);
+    const slice own_experts = part_of(c.num_experts, partition_.expert_rank, partition_.expert_size);
+    extent_t sparse = 0;
+    std::vector<std::size_t> numbers;  // of layers with experts: of their first expert's first parameter
+    const std::int64_t chunks = std::max<std::int64_t>(1, c.row_chunks / ranks);
+    const auto wide = [](std::int64_t n) { return static_cast<extent_t>(n); };
+    const std::size_t embedding = add_part("model.embed_tokens.weight", {c.vocab_size, h}, 0, vocabulary_);
+    for (std::int64_t l = 0; l < c.num_hidden_layers; ++l) {
+      const std::string layer = "model.layers." + std::to_string(l) + ".", self = layer + "self_attn.",
+                        mlp_name = layer + "mlp.";
+      block b;
+      b.input_norm = {add(layer + "input_layernorm.weight", {h}), wide(h), 1, c.rms_norm_eps};
+      b.mixer.qkv = {add_part(self + "q_proj.weight", {q, h}, 0, own_q), no_parameter,
+                     wide(own_q.size() + 2 * own_kv.size()), wide(h)};
+      add_part(self + "k_proj.weight", {kv, h}, 0, own_kv);
+      add_part(self + "v_proj.weight", {kv, h}, 0, own_kv);
+      if (c.attention_bias) {
+        b.mixer.qkv.bias = add_part(self + "q_proj.bias", {q}, 0, own_q);
+        add_part(self + "k_proj.bias", {kv}, 0, own_kv);
+        add_part(self + "v_proj.bias", {kv}, 0, own_kv);
+      }
+      if (c.qk_norms()) {
+        b.mixer.norms = true;
+        b.mixer.q_norm = {add(self + "q_norm.weight", {c.head_dim}), wide(c.head_dim), wide(heads), c.rms_norm_eps};
+        b.mixer.k_norm = {add(self + "k_norm.weight", {c.head_dim}), wide(c.head_dim), wide(kv_heads), c.rms_norm_eps};
+      }
+      b.mixer.output = {add_part(self + "o_proj.weight", {h, q}, 1, own_q), no_parameter, wide(h), wide(own_q.size())};
+      if (c.qk_norms() && c.attention_bias) b.mixer.output.bias = add(self + "o_proj.bias", {h});
+      b.mixer.shape = {wide(heads), wide(kv_heads), wide(c.head_dim),
+                       static_cast<float>(1 / std::sqrt(static_cast<double>(c.head_dim)))};
+      b.middle_norm = {add(layer + "post_attention_layernorm.weight", {h}), wide(h), 1, c.rms_norm_eps};
+      b.mixer.head_sums = static_cast<std::size_t>(l * (own_q.size() + own_kv.size()));
+      b.mixer.qkv.sections = {wide(own_q.size()), wide(own_kv.size()), wide(own_kv.size())};
+      b.mixer.output.row_parallel = true;
+      b.mixer.qkv.chunks = b.mixer.output.chunks = wide(chunks);
+      if (c.sparse(l)) {
+        b.experts.router = {add(mlp_name + "gate.weight", {c.num_experts, h}), no_parameter, wide(c.num_experts),
+                            wide(h)};
+        b.experts.chosen = wide(c.num_experts_per_tok), b.experts.renormalise = c.norm_topk_prob;
+        b.experts.layer = sparse++;
+        b.experts.first_expert = own_experts.begin;
+        numbers.push_back(next_number_);
+        if (!divided()) lay_out_experts(b.experts, mlp_name, own_experts, next_number_);
+        next_number_ = numbers.back() + 3 * static_cast<std::size_t>(c.num_experts);
+      } else {
+        b.feed_forward = lay_out_mlp(mlp_name, c.intermediate_size, middle);
+        b.feed_forward.gate_up.sections = {wide(middle.size()), wide(middle.size())};
+        b.feed_forward.down.row_parallel = true;
+        b.feed_forward.gate_up.chunks = b.feed_forward.down.chunks = wide(chunks);
+      }
+      blocks_.push_back(std::move(b));
+    }
+    head_.final_norm = {add("model.norm.weight", {h}), wide(h), 1, c.rms_norm_eps};
+    if (c.output == model_output::score) {
+      head_.output = {add(score_name, {1, h}), no_parameter, 1, wide(h)};
+      if (c.score_bias) head_.output.bias = add("score.bias", {1});
+    } else {
+      head_.output = {embedding, no_parameter, wide(vocabulary_.size()), wide(h)};
+      head_.chunks = vocabulary_chunks::of(c, partition_);
+      if (!c.tie_word_embeddings) head_.output.weight = add_part("lm_head.weight", {c.vocab_size, h}, 0, vocabulary_);
+    }
+    shared_size_ = size_;
+    if (divided())
+      for (std::size_t l = 0, n = 0; l < blocks_.size(); ++l)
+        if (c.sparse(static_cast<std::int64_t>(l)))
+          lay_out_experts(blocks_[l].experts, "model.layers." + std::to_string(l) + ".mlp.", own_experts, numbers[n++]);
+    for (block& b : blocks_) b.for_linears([&](linear& each) { pack(each); });
+    pack(head_.output);
+  }
+  bool divided() const noexcept { return partition_.expert_size > 1; }
+
+  /// `number`: of the first parameter of all experts.
+  void lay_out_experts(moe& m, const std::string& name, const slice& own, std::size_t number) {
+    next_number_ = number + 3 * static_cast<std::size_t>(own.begin);
+    const std::int64_t width = settings_.moe_intermediate_size;
+    for (std::int64_t e = own.begin; e < own.end; ++e)
+      m.each.push_back(lay_out_mlp(name + "experts." + std::to_string(e) + ".", width, {0, width}));
+  }
+  mlp lay_out_mlp(const std::string& name, std::int64_t width, const slice& part) {
+    const std::int64_t h = settings_.hidden_size;
+    const auto wide = [](std::int64_t n) { return static_cast<extent_t>(n); };
+    mlp m;
+    m.gate_up = {add_part(name + "gate_proj.weight", {width, h}, 0, part), no_parameter, wide(2 * part.size()),
+                 wide(h)};
+    add_part(name + "up_proj.weight", {width, h}, 0, part);
+    m.down = {add_part(name + "down_proj.weight", {h, width}, 1, part), no_parameter, wide(h), wide(part.size())};
+    return m;
+  }
+
+  static constexpr const char* score_name = "score.weight";
+
+  Device* device_;
+  config settings_;
+  nn::partition partition_;
+  tensor_group* tensor_ = nullptr;
+  slice vocabulary_;
+  std::vector<parameter> parameters_;
+  std::vector<std::size_t> numbers_;  // of the parameters in the serial model, which has all experts
+  std::size_t next_number_ = 0;
+  std::vector<block> blocks_;
+  nn::head head_;
+  std::size_t size_ = 0, shared_size_ = 0;
+  buffer<float, Device> weights_;
+  unit_source* units_ = nullptr;
+  std::vector<matrix> matrices_;
+  mutable std::vector<packed_weights<Device>> packed_;  // copies of weights_, made when they are needed
+};
+
+}  // namespace nn
+RLCORE_END

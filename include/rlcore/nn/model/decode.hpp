@@ -1,0 +1,107 @@
+// Generation: prefill chunks and single tokens of many sequences in one pass over the cache.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+
+#include "rlcore/nn/attention/kv_cache.hpp"
+#include "rlcore/nn/head/all_logits.hpp"
+#include "rlcore/nn/layer/embedding.hpp"
+#include "rlcore/nn/model/causal_lm.hpp"
+#include "rlcore/nn/model/decode_chunk.hpp"
+#include "rlcore/nn/model/log_probs.hpp"
+#include "rlcore/nn/model/packed_batch.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+
+/// Throws std::invalid_argument unless the chunk is one that decode() can feed; `number` is its place in the call.
+inline void check_chunk(const decode_chunk& chunk, std::size_t number, const config& c, std::int64_t cache_pages) {
+  check_ids(chunk.ids, c.vocab_size, "token");
+  check_ids(chunk.pages, cache_pages, "page");
+  const std::int64_t end = chunk.first_position + std::ssize(chunk.ids);
+  const std::int64_t limit =
+      std::min<std::int64_t>(std::ssize(chunk.pages) * std::int64_t{kv_page}, c.max_position_embeddings);
+  if (chunk.ids.empty() || chunk.first_position < 0 || end > limit)
+    throw std::invalid_argument("rlcore: decode: chunk " + std::to_string(number) + " has " +
+                                std::to_string(chunk.ids.size()) + " tokens from position " +
+                                std::to_string(chunk.first_position) + ", expected at least one, at positions 0 .. " +
+                                std::to_string(limit - 1) + " (" + std::to_string(chunk.pages.size()) +
+                                " pages, max_position_embeddings " + std::to_string(c.max_position_embeddings) + ")");
+}
+
+/// Feeds the tokens of all chunks in one pass, any mix of pieces of prompts and single tokens; a chunk may continue an
+/// earlier one of the same call. logits [chunks that want them, vocabulary] are written to device memory in the order
+/// of the chunks. The logits of a token have the same bits as in training, whatever else is in the pass, however the
+/// sequence was cut into chunks and wherever its pages lie; in another `format` than training's they are near it.
+template <class Device>
+void decode(const causal_lm<Device>& model, workspace<Device>& space, kv_cache<Device>& cache,
+            std::span<const decode_chunk> chunks, float* logits, std::optional<weight_format> format = {}) {
+  check_output(model, model_output::logits, "decode");
+  const config& c = model.settings();
+  space.reset();
+  space.segments.clear();
+  space.ids.clear(), space.positions.clear(), space.pages.clear(), space.index.clear();
+  std::int64_t longest = 0;
+  for (std::size_t i = 0; i < chunks.size(); ++i) {
+    const decode_chunk& chunk = chunks[i];
+    check_chunk(chunk, i, c, cache.pages());
+    const std::int64_t end = chunk.first_position + std::ssize(chunk.ids);
+    space.segments.push_back({nullptr, nullptr, 0, static_cast<extent_t>(space.ids.size()),
+                              static_cast<extent_t>(chunk.ids.size()), static_cast<extent_t>(chunk.first_position)});
+    space.ids.insert(space.ids.end(), chunk.ids.begin(), chunk.ids.end());
+    space.pages.insert(space.pages.end(), chunk.pages.begin(), chunk.pages.end());
+    for (std::int64_t p = chunk.first_position; p < end; ++p) space.positions.push_back(static_cast<std::int32_t>(p));
+    if (chunk.wants_logits) space.index.push_back(static_cast<std::int32_t>(space.ids.size() - 1));
+    longest = std::max(longest, end);
+  }
+  if (chunks.empty()) return;
+  space.prepare_rope(c, static_cast<extent_t>(longest));
+
+  Device& device = model.device();
+  const auto h = static_cast<extent_t>(c.hidden_size);
+  const auto t = static_cast<extent_t>(space.ids.size()), n = static_cast<extent_t>(space.index.size());
+  const std::int32_t *tokens = space.take_copy(space.ids.data(), t),
+                     *where = space.take_copy(space.positions.data(), t);
+  const std::int32_t* pages = space.take_copy(space.pages.data(), static_cast<extent_t>(space.pages.size()));
+  for (std::size_t i = 0; i < chunks.size(); ++i) {
+    space.segments[i].pages = pages;
+    space.segments[i].layer_pages = static_cast<extent_t>(cache.pages());
+    pages += chunks[i].pages.size();
+  }
+  pass<Device> p{device, space, model.weights().data(), model.packed(format.value_or(device.compute_format())), nullptr,
+                 t,      where};
+  p.tensor = model.tensor();
+  if (model.part().expert_size > 1) p.expert = space.experts;
+  float *x = space.template take<float>(t * h), *y = space.template take<float>(t * h);
+  embed(model, p, x, space.ids, tokens);
+  const block_activations a = take_for_any(model.blocks(), space, t, t);
+  const std::span<const block> blocks = model.blocks();
+  const auto place_in_cache = [&](std::size_t layer) {
+    const attention& mixer = blocks[layer].mixer;
+    return [&, cached = cache.layer(static_cast<extent_t>(layer))](const float* qkv) {
+      for (attention_segment& s : space.segments) s.keys = cached;
+      const float* keys = qkv + mixer.q_width();
+      device.store_keys_values(mixer.shape, space.segments, cached, keys, keys + mixer.kv_width(), mixer.width());
+      return std::span<const attention_segment>(space.segments);
+    };
+  };
+  const std::size_t last = blocks.size() - 1;
+  for (std::size_t l = 0; l < last; ++l) {
+    blocks[l].forward(p, a, y, x, place_in_cache(l));
+    std::swap(x, y);
+  }
+  blocks[last].forward_rows(p, a, y, x, place_in_cache(last), space.take_copy(space.index.data(), n), n);
+  if (n == 0) return;
+  const head_activations rows = model.head().normed(p, y, n);
+  all_logits(model, p, logits, rows.normed, n);
+  device.wait();
+}
+
+}  // namespace nn
+RLCORE_END

@@ -1,0 +1,298 @@
+// The gradient of every parameter, in the layout of the weights.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/device/device.hpp"
+#include "rlcore/nn/head/score_gradient.hpp"
+#include "rlcore/nn/layer/linear.hpp"
+#include "rlcore/nn/model/head_sums.hpp"
+#include "rlcore/nn/model/packed_weights.hpp"
+#include "rlcore/nn/model/pass.hpp"
+#include "rlcore/nn/model/unit_source.hpp"
+#include "rlcore/nn/model/workspace.hpp"
+#include "rlcore/nn/moe/expert_sums.hpp"
+#include "rlcore/nn/parallel/partition.hpp"
+#include "rlcore/tensor/buffer.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+
+/// Accumulates over any number of forward_backward calls since zero(); the sum is complete after each of them, and its
+/// bits do not depend on how the sequences were split into calls.
+///
+/// A tied embedding receives two sums: over target rows (as the head) and over input rows (as the embedding). Each must
+/// run over all tokens in order, so for the tokens that occurred as input both are kept apart, and flat() holds
+/// head sum + input sum.
+template <class Device>
+class gradients {
+ public:
+  /// For a causal_lm of the same device. Memory is taken now, or (`lazy`) when it is needed.
+  template <class Model>
+  explicit gradients(const Model& model, bool lazy = false)
+      : device_(&model.device()),
+        size_(model.size()),
+        width_(static_cast<extent_t>(model.settings().hidden_size)),
+        tied_(model.settings().tied()),
+        vocabulary_(model.vocabulary()),
+        partial_(model.part().tensor_size > 1),
+        head_sums_(model),
+        matrices_(model.matrices().begin(), model.matrices().end()) {
+    std::sort(matrices_.begin(), matrices_.end(), [](const matrix& a, const matrix& b) { return a.offset < b.offset; });
+    if (tied_) place_.assign(static_cast<std::size_t>(vocabulary_.size()), -1);
+    if (!lazy) reserve();
+    zero();
+  }
+
+  buffer<float, Device>& flat() {
+    settle();
+    return flat_;
+  }
+  const buffer<float, Device>& flat() const {
+    settle();
+    return flat_;
+  }
+  float* data() { return flat().data(); }
+  const float* data() const { return flat().data(); }
+  std::size_t size() const noexcept { return size_; }
+  /// Throws std::invalid_argument unless these are the gradients of such a model.
+  template <class Model>
+  void check(const Model& model) const {
+    if (size() != model.size())
+      throw std::invalid_argument("rlcore: gradients of " + std::to_string(size()) + " values for a model of " +
+                                  std::to_string(model.size()));
+  }
+
+  /// Everything is 0 from here on. Memory is not touched yet: the next backward overwrites what it can.
+  void zero() noexcept {
+    zero_ = true;
+    for (const std::int32_t id : ids_) place_[static_cast<std::size_t>(id)] = -1;
+    ids_.clear();
+  }
+
+  /// Hands flat() over; `other` takes its place, which is as large or empty (there will be memory when it is needed).
+  /// Everything is 0 from here on.
+  void swap(buffer<float, Device>& other) {
+    settle();
+    std::swap(flat_, other);
+    zero();
+  }
+  /// After swap(): memory for what comes next, as large or empty. It is not touched yet.
+  void give(buffer<float, Device>&& memory) {
+    flat_ = std::move(memory);
+    zero();
+  }
+
+  /// What every backward from here on adds to the gradient of a router's probabilities, [experts]: that of a
+  /// load-balancing loss (load_balancing_slopes()), or nothing.
+  void balance(std::vector<float> slopes) { balance_ = std::move(slopes); }
+  const std::vector<float>& balance() const noexcept { return balance_; }
+
+  /// From here on (null: no longer) every unit's gradient (units.hpp; they end at `ends`) goes to `to` as soon as the
+  /// backward has made it, and is forgotten: one forward_backward makes the whole gradient, and no memory holds all of
+  /// it. Throws std::logic_error where gradients of several layers are completed together (tensor parallel norms of
+  /// heads, divided experts).
+  void by_units(std::span<const std::size_t> ends, unit_sink* to) {
+    if (to && !can_go_by_units()) throw std::logic_error("rlcore: gradients of this model are not made unit by unit");
+    ends_ = ends, sink_ = to, unit_memory_.resize(ends.size());
+    zero();
+  }
+  bool can_go_by_units() const noexcept { return head_sums_.empty() && !expert_sums_ && !together_; }
+  /// Before the backward of a unit: its gradient's memory.
+  void enter(pass<Device>& p, std::size_t unit) {
+    if (sink_) p.gradients = take_unit(unit);
+  }
+  /// After it.
+  void leave(std::size_t unit) {
+    if (!sink_) return;
+    device_->wait();
+    sink_->take(unit, unit_memory_[unit].data());
+    idle_.push_back(std::move(unit_memory_[unit]));
+  }
+  /// Instead of both: the gradient is 0.
+  void leave_zero(std::size_t unit) {
+    if (!sink_) return;
+    const auto [first, last] = range_of(unit);
+    float* begin = take_unit(unit);
+    device_->fill_zero(begin + first, (last - first) * sizeof(float));
+    leave(unit);
+  }
+  /// Where the gradients of all parameters would begin for those of a unit, between enter() and leave().
+  float* begin_of_unit(std::size_t unit) {
+    return sink_ ? begin_of(unit_memory_[unit].data(), range_of(unit).first) : flat_.data();
+  }
+
+  /// For passes of a workspace with this group (workspace::experts); with a model of all experts collect_experts()
+  /// comes before the gradient is read. `together`, with a model of a part of them: their gradients are sums over the
+  /// rows of all ranks, which takes no memory for each.
+  template <class Model>
+  void divide_experts(const Model& model, expert_group& group, bool together = false) {
+    experts_begin_ = model.shared_size(), together_ = together;
+    if (!together) expert_sums_.emplace(model, &group);
+  }
+  bool experts_together() const noexcept { return together_; }
+  void collect_experts() {
+    if (!expert_sums_) return;
+    if (zero_) expert_sums_->zero();
+    settle();
+    expert_sums_->collect(flat_.data());
+  }
+  /// What this rank summed for rank s, see nn::expert_sums.
+  const float* experts_of_rank(int s) const { return expert_sums_->data()[s]; }
+
+  /// Before a backward. p.first: the gradients of linear weights hold nothing and have to be overwritten, all of them;
+  /// everything else is there to be added to. The embedding's part becomes the head's sum alone.
+  void begin(pass<Device>& p) {
+    p.balance = balance_;
+    if (sink_) {
+      p.first = true;
+      if (tied_) take_unit(unit_number::embedding);
+      return enter(p, ends_.size() - 1);
+    }
+    reserve();
+    p.gradients = flat_.data(), p.first = std::exchange(zero_, false);
+    p.head_gradients = head_sums_.data();
+    if (expert_sums_) {
+      p.source_gradients = expert_sums_->data();
+      if (p.first) expert_sums_->zero();
+    }
+    p.experts_together = together_;
+    if (p.first && together_) zero_range(flat_.data(), experts_begin_, size_);
+    if (p.first) head_sums_.zero();
+    if (p.first) {
+      zero_others(flat_.data(), 0, size_);
+    } else if (!ids_.empty()) {
+      device_->copy_rows(flat_.data(), width_, device_ids_.data(), head_sum_.data(), width_, std::ssize(ids_), width_);
+    }
+  }
+  score_gradient score(const linear& output, const pass<Device>& p) {
+    return {p.gradients + output.weight, output.bias == no_parameter ? nullptr : p.gradients + output.bias, !p.first};
+  }
+
+  /// After a backward: adds rows dx [tokens, hidden] of the input tokens `ids` (host) and completes flat().
+  void complete(const pass<Device>& p, std::span<const std::int32_t> ids, const float* dx) {
+    if (!sink_) head_sums_.complete(p.tensor, flat_.data());
+    if (sink_ && !tied_) take_unit(unit_number::embedding);
+    embed(p, ids, dx);
+    if (!sink_) return;
+    leave(unit_number::embedding);
+    zero();
+  }
+
+ private:
+  void embed(const pass<Device>& p, std::span<const std::int32_t> ids, const float* dx) {
+    if (!partial_) return add_embedding(p.space, ids.data(), dx, std::ssize(ids));
+    std::vector<std::int32_t>&own = p.space.ids_here, &rows = p.space.rows_here;
+    choose_tokens(vocabulary_, ids, own, rows);
+    const auto n = static_cast<extent_t>(own.size());
+    float* own_dx = p.space.template take<float>(n * width_);
+    device_->gather_rows(own_dx, dx, std::ssize(ids), p.space.take_copy(rows.data(), n), n, width_);
+    add_embedding(p.space, own.data(), own_dx, n);
+  }
+  void add_embedding(workspace<Device>& space, const std::int32_t* ids, const float* dx, extent_t tokens) {
+    float* sum = begin_of_unit(unit_number::embedding);
+    if (!tied_) {
+      device_->scatter_add_rows(sum, dx, space.take_copy(ids, tokens), tokens, width_);
+      return;
+    }
+    const std::size_t before = ids_.size();
+    space.index.clear();
+    for (extent_t t = 0; t < tokens; ++t) {
+      std::int32_t& place = place_[static_cast<std::size_t>(ids[t])];
+      if (place < 0) {
+        place = static_cast<std::int32_t>(ids_.size());
+        ids_.push_back(ids[t]);
+      }
+      space.index.push_back(place);
+    }
+    grow(before);
+    const auto distinct = static_cast<extent_t>(ids_.size());
+    device_->scatter_add_rows(input_sum_.data(), dx, space.take_copy(space.index.data(), tokens), tokens, width_);
+    device_->gather_rows(head_sum_.data(), sum, std::ssize(place_), device_ids_.data(), distinct, width_);
+    device_->scatter_add_rows(sum, input_sum_.data(), device_ids_.data(), distinct, width_);
+  }
+  void grow(std::size_t before) {
+    const auto w = static_cast<std::size_t>(width_);
+    if (device_ids_.size() < ids_.size()) {
+      const std::size_t capacity = std::min(std::max(2 * device_ids_.size(), ids_.size()), place_.size());
+      buffer<float, Device> sum(*device_, capacity * w);
+      device_->copy_rows(sum.data(), width_, nullptr, input_sum_.data(), width_, static_cast<extent_t>(before), width_);
+      input_sum_ = std::move(sum);
+      head_sum_ = buffer<float, Device>(*device_, capacity * w);
+      device_ids_ = buffer<std::int32_t, Device>(*device_, capacity);
+      device_->upload(device_ids_.data(), ids_.data(), before * sizeof(std::int32_t));
+    }
+    device_->upload(device_ids_.data() + before, ids_.data() + before, (ids_.size() - before) * sizeof(std::int32_t));
+    device_->fill_zero(input_sum_.data() + before * w, (ids_.size() - before) * w * sizeof(float));
+  }
+
+  /// All of [first, last) but the linear weights, which come in the order of their offsets.
+  void zero_others(float* begin, std::size_t first, std::size_t last) const {
+    std::size_t at = first;
+    for (const matrix& m : matrices_) {
+      if (m.offset < first || m.offset >= last) continue;
+      zero_range(begin, at, m.offset);
+      at = m.offset + static_cast<std::size_t>(m.outputs * m.inputs);
+    }
+    zero_range(begin, at, last);
+  }
+  void zero_range(float* begin, std::size_t first, std::size_t last) const {
+    if (first < last) device_->fill_zero(begin + first, (last - first) * sizeof(float));
+  }
+  std::pair<std::size_t, std::size_t> range_of(std::size_t unit) const {
+    return {unit == 0 ? 0 : ends_[unit - 1], ends_[unit]};
+  }
+  /// Memory for a unit, 0 but for linear weights; returns where that of all would begin.
+  float* take_unit(std::size_t unit) {
+    const auto [first, last] = range_of(unit);
+    const std::size_t n = last - first;
+    const auto fits = [n](const auto& b) { return b.size() >= n && b.size() <= 2 * n; };
+    const auto idle = std::find_if(idle_.begin(), idle_.end(), fits);
+    unit_memory_[unit] = idle == idle_.end() ? buffer<float, Device>(*device_, n) : std::move(*idle);
+    if (idle != idle_.end()) idle_.erase(idle);
+    zero_others(begin_of_unit(unit), first, last);
+    return begin_of_unit(unit);
+  }
+  void settle() const {
+    reserve();
+    if (!std::exchange(zero_, false)) return;
+    zero_range(flat_.data(), 0, size_);
+    head_sums_.zero();
+  }
+  void reserve() const {
+    if (flat_.size() != size_) flat_ = buffer<float, Device>(*device_, size_);
+  }
+
+  Device* device_;
+  std::size_t size_;
+  mutable buffer<float, Device> flat_;
+  mutable bool zero_ = false;  // flat_ stands for zeros, whatever it holds
+  extent_t width_;
+  bool tied_;
+  slice vocabulary_;
+  bool partial_;  // only a part of the vocabulary is here
+  head_sums<Device> head_sums_;
+  std::vector<matrix> matrices_;           // linear weights by offset
+  std::vector<std::int32_t> ids_, place_;  // distinct input tokens in order of appearance; their index, -1: none
+  buffer<std::int32_t, Device> device_ids_;
+  buffer<float, Device> input_sum_, head_sum_;
+  std::vector<float> balance_;
+  unit_sink* sink_ = nullptr;
+  std::span<const std::size_t> ends_;
+  std::vector<buffer<float, Device>> unit_memory_, idle_;
+  std::optional<expert_sums<Device>> expert_sums_;
+  bool together_ = false;
+  std::size_t experts_begin_ = 0;
+};
+
+}  // namespace nn
+RLCORE_END

@@ -1,0 +1,123 @@
+// The forward pass of scoring: the last hidden states of chosen rows in the memory of one layer.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "rlcore/nn/layer/embedding.hpp"
+#include "rlcore/nn/model/causal_lm.hpp"
+#include "rlcore/nn/model/packed_batch.hpp"
+#include "rlcore/nn/model/unit_source.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+
+/// The normed hidden states [count, hidden] of `rows` of the packed batch, or of this rank's part of them if the
+/// workspace has a context group, and the pass that the head belongs to. Weights in shards are here unit by unit, those
+/// of the head while this lives; without rows the pass is made for the other ranks.
+template <class Device>
+struct normed_rows {
+  std::optional<context_pass<Device>> context;
+  nn::pass<Device> pass;
+  extent_t count = 0;
+  const float* normed = nullptr;
+
+  normed_rows(const causal_lm<Device>& model, workspace<Device>& space, const ragged<std::int32_t>& sequences,
+              std::span<const std::int32_t> rows)
+      : pass{model.device(), space},
+        units_(model.units()),
+        layers_(model.blocks().size()),
+        tied_(model.settings().tied()) {
+    space.reset();
+    pass.context = share_sequences(context, model, space, sequences, rows);
+    const packed_batch<Device> batch(model, space, sequences, rows, pass.context);
+    if (rows.empty()) {
+      if (units_) idle_scoring(*units_, layers_, tied_);
+      return;
+    }
+    if (context) rows = context->targets().rows();
+    const auto n = count = static_cast<extent_t>(rows.size());
+    if (!units_) pass.weights = model.weights().data(), pass.packed = model.packed();
+    pass.tokens = batch.tokens, pass.positions = batch.positions;
+    const auto h = static_cast<extent_t>(model.settings().hidden_size);
+    float *x = space.template take<float>(batch.tokens * h), *y = space.template take<float>(batch.tokens * h);
+    pass.tensor = model.tensor();
+    if (model.part().expert_size > 1) pass.expert = space.experts;
+    with_unit(unit_number::embedding, false, [&] {
+      embed(model, pass, x,
+            context ? std::span<const std::int32_t>(space.ids) : std::span<const std::int32_t>(sequences.values),
+            batch.ids);
+    });
+    const extent_t most = std::max(batch.tokens, n);
+    const block_activations a = take_for_any(model.blocks(), space, most, most);
+    const bool helps = context && batch.tokens == 0;  // this rank has nothing of the sequences
+    float* last = helps ? nullptr : space.template take<float>(n * h);
+    for (std::size_t l = 0; l < layers_; ++l)
+      with_unit(unit_number::layer(l), true, [&] {
+        const block& b = model.blocks()[l];
+        if (helps) {
+          context->forward({}), b.feed_nothing(pass, a);
+        } else if (l + 1 < layers_) {
+          b.forward(pass, a, y, x, place_in_rows(space, b.mixer));
+          std::swap(x, y);
+        } else {
+          b.forward_rows(pass, a, last, x, place_in_rows(space, b.mixer), space.take_copy(rows.data(), n), n);
+        }
+      });
+    enter(unit_number::top(layers_), true);
+    top_ = units_ != nullptr;
+    if (!helps) normed = model.head().normed(pass, last, n).normed;
+    if (tied_) enter(unit_number::embedding, true);
+  }
+  normed_rows(const normed_rows&) = delete;
+  normed_rows& operator=(const normed_rows&) = delete;
+  ~normed_rows() {
+    if (!top_) return;
+    units_->leave(unit_number::top(layers_));
+    if (tied_) units_->leave(unit_number::embedding);
+  }
+
+  /// This rank's part of a list of the host with one value for each of `rows`.
+  std::span<const std::int32_t> own(std::span<const std::int32_t> all) {
+    if (!context) return all;
+    context->targets().choose(all, own_);
+    return own_;
+  }
+  /// The results of all rows out of those of this rank's, `computed` [count], which are the first of them here.
+  void download(std::span<float> results, const float* computed) {
+    pass.device.download(results.data(), computed, static_cast<std::size_t>(count) * sizeof(float));
+    gather(results);
+  }
+  template <class T>
+  void gather(std::span<T> results) {
+    if (!context) return;
+    const std::vector<T> mine(results.begin(), results.begin() + static_cast<std::ptrdiff_t>(count));
+    context->gather(std::span<const T>(mine), results);
+  }
+
+ private:
+  void enter(std::size_t unit, bool packed) {
+    if (!units_) return;
+    const unit_view v = units_->enter(unit, packed);
+    pass.weights = v.weights, pass.packed = v.packed;
+  }
+  template <class F>
+  void with_unit(std::size_t unit, bool packed, F&& f) {
+    enter(unit, packed);
+    f();
+    if (units_) units_->leave(unit);
+  }
+
+  unit_source* units_;
+  std::size_t layers_;
+  bool tied_, top_ = false;  // has the head been entered?
+  std::vector<std::int32_t> own_;
+};
+
+}  // namespace nn
+RLCORE_END

@@ -1,0 +1,128 @@
+// Sequences one after the other, on the device, with their positions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "rlcore/nn/model/causal_lm.hpp"
+#include "rlcore/nn/model/layer_sizes.hpp"
+#include "rlcore/nn/model/targets.hpp"
+#include "rlcore/nn/model/workspace.hpp"
+#include "rlcore/tensor/ragged.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+
+inline void check_ids(std::span<const std::int32_t> ids, std::int64_t vocabulary, const char* what) {
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    if (ids[i] < 0 || ids[i] >= vocabulary)
+      throw std::invalid_argument(std::string("rlcore: ") + what + " " + std::to_string(i) + " is " +
+                                  std::to_string(ids[i]) + ", expected 0 .. " + std::to_string(vocabulary - 1));
+}
+
+/// Throws std::invalid_argument unless every row has a token of the vocabulary.
+inline void check_targets(const targets& wanted, const config& c) {
+  check_ids(wanted.token, c.vocab_size, "target token");
+  if (wanted.row.size() != wanted.token.size())
+    throw std::invalid_argument("rlcore: targets have " + std::to_string(wanted.row.size()) + " rows and " +
+                                std::to_string(wanted.token.size()) + " tokens");
+}
+
+/// Throws std::invalid_argument unless the model computes `wanted`; `what` is who asks.
+template <class Device>
+void check_output(const causal_lm<Device>& model, model_output wanted, const char* what) {
+  if (model.settings().output != wanted)
+    throw std::invalid_argument(std::string("rlcore: ") + what +
+                                (wanted == model_output::logits ? " needs a causal language model, got a score "
+                                                                  "model"
+                                                                : " needs a score model, got a causal language "
+                                                                  "model"));
+}
+
+/// The pass that the ranks of the workspace's context group make together; null if there is no such group.
+template <class Device>
+context_pass<Device>* share_sequences(std::optional<context_pass<Device>>& to, const causal_lm<Device>& model,
+                                      workspace<Device>& space, const ragged<std::int32_t>& sequences,
+                                      std::span<const std::int32_t> rows) {
+  if (!space.context.shares()) return nullptr;
+  const config& c = model.settings();
+  check_ids(rows, static_cast<std::int64_t>(sequences.values.size()), "target row");
+  const double constant = parallel::cost_constant(sizes_of_layer(c));
+  return &to.emplace(model.device(), space, model.blocks().front().mixer.shape, constant, sequences, rows);
+}
+
+/// Checks and uploads a batch: one segment per sequence, whose keys and values lie in the qkv rows of the layer; or,
+/// for ranks that share the sequences, this rank's rows of it.
+template <class Device>
+struct packed_batch {
+  extent_t tokens = 0;
+  const std::int32_t *ids = nullptr, *positions = nullptr;
+
+  packed_batch(const causal_lm<Device>& model, workspace<Device>& space, const ragged<std::int32_t>& sequences,
+               std::span<const std::int32_t> rows, const context_pass<Device>* context = nullptr) {
+    const config& c = model.settings();
+    check_ids(sequences.values, c.vocab_size, "token");
+    check_ids(rows, static_cast<std::int64_t>(sequences.values.size()), "target row");
+    extent_t longest = 0;
+    space.ids.clear();
+    space.positions.clear();
+    space.segments.clear();
+    for (std::size_t s = 0; s + 1 < sequences.offsets.size(); ++s) {
+      const auto begin = static_cast<extent_t>(sequences.offsets[s]),
+                 end = static_cast<extent_t>(sequences.offsets[s + 1]);
+      longest = std::max(longest, end - begin);
+      if (end == begin || context) continue;
+      for (extent_t t = begin; t < end; ++t) space.positions.push_back(static_cast<std::int32_t>(t - begin));
+      space.segments.push_back({nullptr, nullptr, 0, begin, end - begin, 0});
+    }
+    if (context) {
+      for (const context_piece& p : context->pieces())
+        for (extent_t t = p.first; t < p.first + p.rows; ++t) {
+          space.ids.push_back(sequences.row(p.sequence)[static_cast<std::size_t>(t)]);
+          space.positions.push_back(static_cast<std::int32_t>(t));
+        }
+    }
+    if (longest > c.max_position_embeddings)
+      throw std::invalid_argument("rlcore: a sequence of " + std::to_string(longest) +
+                                  " tokens exceeds max_position_embeddings " +
+                                  std::to_string(c.max_position_embeddings));
+    tokens = static_cast<extent_t>(space.positions.size());
+    ids = space.take_copy(context ? space.ids.data() : sequences.values.data(), tokens);
+    positions = space.take_copy(space.positions.data(), tokens);
+    space.prepare_rope(c, longest);
+  }
+};
+
+/// Segments that read keys and values from the qkv rows of the layer itself.
+template <class Device>
+auto place_in_rows(workspace<Device>& space, const attention& a) {
+  return [&space, &a](const float* qkv) {
+    for (attention_segment& s : space.segments) {
+      s.key_row = a.width();
+      s.keys = qkv + s.first_row * s.key_row + a.q_width();
+      s.values = s.keys + a.kv_width();
+    }
+    return std::span<const attention_segment>(space.segments);
+  };
+}
+
+/// The same for their gradients.
+template <class Device>
+auto place_gradients_in_rows(workspace<Device>& space, const attention& a) {
+  return [&space, &a](float* dqkv) {
+    space.segment_gradients.clear();
+    for (const attention_segment& s : space.segments) {
+      float* keys = dqkv + s.first_row * a.width() + a.q_width();
+      space.segment_gradients.push_back({keys, keys + a.kv_width()});
+    }
+    return std::span<const attention_segment_gradient>(space.segment_gradients);
+  };
+}
+
+}  // namespace nn
+RLCORE_END

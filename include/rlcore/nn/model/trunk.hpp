@@ -1,0 +1,321 @@
+// Everything of a training pass but what is done with the last hidden states: what log-probs and scores share.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "rlcore/nn/layer/embedding.hpp"
+#include "rlcore/nn/model/active_rows.hpp"
+#include "rlcore/nn/model/causal_lm.hpp"
+#include "rlcore/nn/model/packed_batch.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+
+/// One forward pass over packed sequences up to the normed hidden states of chosen rows, and the backward pass from
+/// their gradient. The device memory of `space` is in use while it lives. `recompute` keeps only each layer's input and
+/// runs the layer again before its backward. If the workspace has a context group, each rank works on its rows and its
+/// targets; what it knows of them is exchanged by gather() and find_active().
+template <class Device>
+class trunk {
+ public:
+  /// Forward. `rows` are rows of the packed batch and have to outlive this.
+  trunk(const causal_lm<Device>& model, workspace<Device>& space, const ragged<std::int32_t>& sequences,
+        std::span<const std::int32_t> rows, bool recompute)
+      : model_(model),
+        space_(space),
+        sequences_(sequences),
+        recompute_(recompute),
+        width_(static_cast<extent_t>(model.settings().hidden_size)),
+        pass_{model.device(), space},
+        units_(model.units()) {
+    space.reset();
+    pass_.context = share_sequences(context_, model, space, sequences, rows);
+    wanted_ = context_ ? context_->targets().rows() : rows;
+    count_ = static_cast<extent_t>(wanted_.size());
+    const packed_batch<Device> batch(model, space, sequences, rows, pass_.context);
+    if (!units_) pass_.weights = model.weights().data(), pass_.packed = model.packed();
+    pass_.tokens = batch.tokens, pass_.positions = batch.positions;
+    if (model.settings().model == family::qwen3_moe && space.experts && space.experts->size() > 1)
+      pass_.expert = space.experts;
+    share_rows();
+    const std::span<const block> blocks = model.blocks();
+    inputs_ = space.template take<float>(static_cast<extent_t>(blocks.size() + 1) * own_rows(pass_) * width_);
+    space.kept.clear();
+    if (recompute) space.kept.push_back(take_for_any(blocks, space, batch.tokens, own_rows(pass_)));
+    for (std::size_t l = 0; l < blocks.size() && !recompute; ++l)
+      space.kept.push_back(blocks[l].take(space, batch.tokens, own_rows(pass_)));
+    enter(unit_number::embedding, false);
+    embed(model, pass_, x(0), host_ids(), batch.ids);
+    leave(unit_number::embedding);
+    space.routed.reset(static_cast<std::size_t>(model.settings().num_experts));
+    pass_.routed = &space.routed;
+    for (std::size_t l = 0; l < blocks.size(); ++l) {
+      enter(unit_number::layer(l));
+      const block_activations& a = space.kept[recompute ? 0 : l];
+      const typename workspace<Device>::scope scope(space_, forgets_visitors());
+      if (batch.tokens > 0 || !context_)
+        blocks[l].forward(pass_, a, x(l + 1), x(l), place_in_rows(space, blocks[l].mixer));
+      else
+        context_->forward({}), blocks[l].feed_nothing(pass_, a);
+      if (units_) units_->pause(unit_number::layer(l));
+    }
+    enter_top();
+    pass_.routed = nullptr;
+    if (context_ && space.routed.experts() > 0) context_->sum(space.routed.values);
+    row_ = space.take_copy(wanted_.data(), count_);
+    top_ = model.head().gather(pass_, all_rows(pass_, x(blocks.size()), share_.whole, width_), row_, count_);
+  }
+
+  /// That of the head.
+  const nn::pass<Device>& pass() const noexcept { return head_ ? *head_ : pass_; }
+  /// The rows, all of them until begin_backward(), then the active ones.
+  extent_t count() const noexcept { return count_; }
+  const head_activations& top() const noexcept { return top_; }
+
+  /// This rank's part of a list of the host with one value for each wanted row.
+  std::span<const std::int32_t> own(std::span<const std::int32_t> all) {
+    if (!context_) return all;
+    context_->targets().choose(all, own_);
+    return own_;
+  }
+  /// The other way round: from values of this rank's rows to those of all `count` wanted rows, in every rank.
+  void gather(std::vector<float>& values, std::size_t count) {
+    if (!context_) return;
+    std::vector<float> all(count);
+    context_->gather(std::span<const float>(values), std::span<float>(all));
+    values.swap(all);
+  }
+  /// Fills space.active and space.ranges with what has a gradient: wanted rows where one of `slopes`, which hold a
+  /// value for each of them and this rank's part afterwards, is not 0. Returns whether there is any, in whatever rank.
+  /// `everywhere`: all sequences have a gradient, that of a load-balancing loss.
+  bool find_active(std::initializer_list<std::vector<float>*> slopes, bool everywhere) {
+    everywhere = everywhere || pass_.expert;  // others may have one
+    const auto has_gradient = [&](std::size_t i) {
+      return std::any_of(slopes.begin(), slopes.end(), [i](const auto* s) { return (*s)[i] != 0; });
+    };
+    if (!context_) {
+      find_active_rows(space_, wanted_, has_gradient);
+      if (everywhere) space_.ranges.assign(1, {0, space_.segments.size()});
+      return everywhere || !space_.active.empty();
+    }
+    if (everywhere)
+      space_.ranges.assign(1, {0, sequences_.rows()});
+    else
+      context_->targets().find_ranges(space_.ranges, has_gradient);
+    std::vector<float> part;
+    for (std::vector<float>* s : slopes) {
+      context_->targets().choose(std::span<const float>(*s), part);
+      s->swap(part);
+    }
+    space_.active.clear();
+    for (std::size_t i = 0; i < wanted_.size(); ++i)
+      if (has_gradient(i)) space_.active.push_back(static_cast<std::int32_t>(i));
+    return !space_.ranges.empty();
+  }
+
+  /// After find_active(): from here on there are only those rows, and `grads` is being added to.
+  template <class Gradients>
+  void begin_backward(Gradients& grads) {
+    const auto m = static_cast<extent_t>(space_.active.size());
+    if (context_) context_->begin_backward();
+    if (has_active_sequences()) {
+      grads.begin(pass_);
+      begin_head(grads);
+      const linear& top = model_.head().output;
+      if (m == 0 && pass_.first)  // nothing will overwrite it
+        pass_.device.fill_zero(pass().gradients + top.weight,
+                               static_cast<std::size_t>(top.outputs * top.inputs) * sizeof(float));
+    }
+    if (m == count_) return;
+    active_ = space_.take_copy(space_.active.data(), m);
+    count_ = m;
+    top_ = {chosen(top_.rows, width_), chosen(top_.rstd, 1), chosen(top_.normed, width_)};
+    row_ = chosen(wanted_);
+  }
+  /// The active rows of device memory [all rows, width]; of a list of the host, one value per row.
+  float* chosen(float* from, extent_t width) {
+    if (active_ == nullptr) return from;
+    float* to = space_.template take<float>(count_ * width);
+    pass_.device.gather_rows(to, from, std::ssize(wanted_), active_, count_, width);
+    return to;
+  }
+  const std::int32_t* chosen(std::span<const std::int32_t> all) {
+    space_.index.clear();
+    for (const std::int32_t i : space_.active) space_.index.push_back(all[static_cast<std::size_t>(i)]);
+    return space_.take_copy(space_.index.data(), count_);
+  }
+
+  /// Instead of begin_backward() and backward(), where no row has a gradient.
+  template <class Gradients>
+  void skip_backward(Gradients& grads) {
+    leave_top();
+    leave_zero(grads, unit_number::top(model_.blocks().size()));
+    for (std::size_t l = model_.blocks().size(); l-- > 0;) {
+      enter(unit_number::layer(l));
+      leave(unit_number::layer(l));
+      leave_zero(grads, unit_number::layer(l));
+    }
+    leave_zero(grads, unit_number::embedding);
+  }
+
+  /// Layers from the last to the first; dnormed [count(), hidden] is used up.
+  template <class Gradients>
+  void backward(Gradients& grads, float* dnormed) {
+    Device& device = pass_.device;
+    const extent_t t = pass_.tokens, h = width_;
+    if (!has_active_sequences()) {
+      leave_top();
+      leave_zero(grads, unit_number::top(model_.blocks().size()));
+      for (std::size_t l = model_.blocks().size(); l-- > 0;) {
+        enter(unit_number::layer(l));
+        for_active_sequences(pass_, [&](const nn::pass<Device>& part, extent_t) { attend_without_rows(part, l); });
+        leave(unit_number::layer(l));
+        leave_zero(grads, unit_number::layer(l));
+      }
+      return leave_zero(grads, unit_number::embedding);
+    }
+    model_.head().final_norm.backward(device, pass_.weights, pass_.gradients, dnormed, dnormed, h, top_.rows, h,
+                                      top_.rstd, count_, false);
+    leave_top();
+    if constexpr (by_units<Gradients>) grads.leave(unit_number::top(model_.blocks().size()));
+    float* dx = space_.template take<float>(own_rows(pass_) * h);
+    float* all = pass_.share ? share_.whole : dx;
+    device.fill_zero(all, static_cast<std::size_t>(t * h) * sizeof(float));
+    device.scatter_add_rows(all, dnormed, row_, count_, h);
+    if (pass_.share) device.copy_rows(dx, h, nullptr, all + first_own_row() * h, h, own_rows(pass_), h);
+
+    const std::span<const block> blocks = model_.blocks();
+    const std::vector<block_activations>& kept = space_.kept;
+    const block_scratch scratch = blocks.front().take_scratch(space_, t);
+    float* again = recompute_ ? space_.template take<float>(own_rows(pass_) * h) : nullptr;
+    for (std::size_t l = blocks.size(); l-- > 0;) {
+      const auto differentiate = [&](const nn::pass<Device>& part, extent_t begin) {
+        const typename workspace<Device>::scope scope(space_, forgets_visitors());
+        if (part.tokens == 0 && context_) return attend_without_rows(part, l);
+        const auto place = place_in_rows(space_, blocks[l].mixer);
+        const extent_t own = own_begin(part, begin);
+        const float* input = x(l) + own * h;
+        if (recompute_) blocks[l].forward(part, kept[0], again, input, place);
+        blocks[l].backward(part, recompute_ ? kept[0] : rows_from(blocks[l], kept[l], begin, own), scratch,
+                           dx + own * h, input, place, place_gradients_in_rows(space_, blocks[l].mixer));
+      };
+      enter(unit_number::layer(l));
+      if constexpr (by_units<Gradients>) grads.enter(pass_, unit_number::layer(l));
+      if (context_)
+        for_active_sequences(pass_, differentiate);
+      else
+        for_active_rows(pass_, differentiate);
+      leave(unit_number::layer(l));
+      if constexpr (by_units<Gradients>) grads.leave(unit_number::layer(l));
+    }
+    grads.complete(pass_, host_ids(), all_rows(pass_, dx, share_.whole, h));
+    device.wait();
+  }
+
+ private:
+  /// The weights of a unit of a model that has none. Kernels that still read those of another one are waited for.
+  void enter(std::size_t unit, bool packed = true) {
+    if (!units_) return;
+    const unit_view v = units_->enter(unit, packed);
+    pass_.weights = v.weights, pass_.packed = v.packed;
+  }
+  void leave(std::size_t unit) {
+    if (units_) units_->leave(unit);
+  }
+  void enter_top() {
+    if (!units_) return;
+    const std::size_t layers = model_.blocks().size();
+    const bool tied = model_.settings().tied();
+    enter(unit_number::top(layers));
+    head_.emplace(pass_);
+    if (!tied) return;
+    const unit_view v = units_->enter(unit_number::embedding, true);
+    head_->weights = v.weights, head_->packed = v.packed;
+  }
+  /// May a unit's gradient be handed over before those of others are made? Not that of adapters.
+  template <class Gradients>
+  static constexpr bool by_units = requires(Gradients& g) {
+    g.leave_zero(std::size_t{});
+  };
+  template <class Gradients>
+  void leave_zero(Gradients& grads, std::size_t unit) {
+    if constexpr (by_units<Gradients>) grads.leave_zero(unit);
+  }
+  /// The head's part of the gradients, which may be those of another unit than the final norm's.
+  template <class Gradients>
+  void begin_head(Gradients& grads) {
+    if (!head_) return;
+    head_->gradients = pass_.gradients, head_->first = pass_.first;
+    if constexpr (by_units<Gradients>)
+      head_->gradients = grads.begin_of_unit(unit_number::output(model_.blocks().size(), model_.settings().tied()));
+  }
+  void leave_top() {
+    leave(unit_number::top(model_.blocks().size()));
+    if (model_.settings().tied()) leave(unit_number::embedding);
+  }
+
+  /// The input of layer l, or for l = layers the final hidden states.
+  float* x(std::size_t l) const { return inputs_ + static_cast<extent_t>(l) * own_rows(pass_) * width_; }
+
+  /// Sequence parallelism: this rank keeps its share of the rows between layers.
+  void share_rows() {
+    pass_.tensor = model_.tensor();
+    if (!pass_.tensor || !pass_.tensor->sequence()) return;
+    const extent_t t = pass_.tokens;
+    share_ = row_share().of(*pass_.tensor, t, 0, t);
+    share_.whole = space_.template take<float>(t * width_), share_.other = space_.template take<float>(t * width_);
+    pass_.share = &share_;
+  }
+  extent_t first_own_row() const { return pass_.tokens * pass_.tensor->rank() / pass_.tensor->size(); }
+
+  /// The tokens of this rank's rows.
+  std::span<const std::int32_t> host_ids() const {
+    if (context_) return space_.ids;
+    return sequences_.values;
+  }
+  /// Does this rank have rows of a sequence with a gradient?
+  bool has_active_sequences() {
+    return !context_ || pass_.expert ||
+           std::any_of(space_.ranges.begin(), space_.ranges.end(), [this](const segment_range& r) {
+             context_->select(r.begin, r.end);
+             return context_->rows() > 0;
+           });
+  }
+  /// A layer's backward in a rank that only helps others.
+  void attend_without_rows(const nn::pass<Device>& part, std::size_t l) {
+    const block& b = model_.blocks()[l];
+    const block_activations& a = space_.kept[recompute_ ? 0 : l];
+    if (recompute_) context_->forward({}), b.feed_nothing(part, a);
+    b.backward_of_nothing(part, a);
+    context_->backward({}, nullptr, nullptr);
+  }
+  /// Does a layer give back the memory of what other ranks' rows leave here? It does if it is run again.
+  bool forgets_visitors() const { return recompute_ && pass_.expert; }
+
+  const causal_lm<Device>& model_;
+  workspace<Device>& space_;
+  const ragged<std::int32_t>& sequences_;
+  std::span<const std::int32_t> wanted_;
+  bool recompute_;
+  extent_t count_ = 0, width_;
+  nn::pass<Device> pass_;
+  row_share share_;
+  std::optional<context_pass<Device>> context_;
+  std::vector<std::int32_t> own_;
+  unit_source* units_;
+  std::optional<nn::pass<Device>> head_;  // where the head's weights are another unit's
+  float* inputs_ = nullptr;
+  const std::int32_t *row_ = nullptr, *active_ = nullptr;
+  head_activations top_;
+};
+
+}  // namespace nn
+RLCORE_END

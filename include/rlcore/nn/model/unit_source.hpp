@@ -1,0 +1,89 @@
+// Where a pass gets weights that no rank has all of.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/nn/model/packed_weights.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+
+/// Units of a model (units.hpp) by number: the embedding, the layers, final norm and head.
+struct unit_number {
+  static constexpr std::size_t embedding = 0;
+  static constexpr std::size_t layer(std::size_t l) noexcept { return l + 1; }
+  static constexpr std::size_t top(std::size_t layers) noexcept { return layers + 1; }
+  /// Whose weights the head multiplies by.
+  static constexpr std::size_t output(std::size_t layers, bool tied) noexcept { return tied ? embedding : top(layers); }
+};
+
+/// What a kernel reads: `weights` stands where the model's flat weights would begin, although only those of one unit
+/// are there.
+struct unit_view {
+  const float* weights = nullptr;
+  packed_view packed = {};
+};
+
+/// Collects the weights of one unit at a time. All ranks ask for the same units in the same order, whether they need
+/// them or not: the order is the model's, never that of the data.
+class unit_source {
+ public:
+  virtual ~unit_source() = default;
+  /// The unit's weights, until leave(); packed, if linear layers are to multiply by them.
+  virtual unit_view enter(std::size_t unit, bool packed) = 0;
+  virtual void leave(std::size_t unit) = 0;
+  /// The forward pass has done with the unit, the backward pass will ask again.
+  virtual void pause(std::size_t unit) = 0;
+  /// The largest of what ranks say: `passes` that each of them has rows for. All of them have to make as many. Every
+  /// rank has to ask.
+  virtual std::size_t most_passes(std::size_t passes) = 0;
+  /// There will be no pass for some time: gives back memory.
+  virtual void rest() = 0;
+};
+
+/// Takes the gradients of units, from the last to the first.
+class unit_sink {
+ public:
+  virtual ~unit_sink() = default;
+  /// `gradient` (device memory) is that of all parameters of the unit.
+  virtual void take(std::size_t unit, const float* gradient) = 0;
+};
+
+/// `data`, which holds elements from `first` on of some array, as the begin of that array. Never read before `first`.
+template <class T>
+T* begin_of(T* data, std::size_t first) noexcept {
+  return reinterpret_cast<T*>(reinterpret_cast<std::uintptr_t>(data) - first * sizeof(T));
+}
+
+/// What a rank without rows does while others compute: a pass that only scores, ...
+inline void idle_scoring(unit_source& units, std::size_t layers, bool tied) {
+  const auto visit = [&](std::size_t unit, bool packed) { units.enter(unit, packed), units.leave(unit); };
+  visit(unit_number::embedding, false);
+  for (std::size_t l = 0; l < layers; ++l) visit(unit_number::layer(l), true);
+  visit(unit_number::top(layers), true);
+  if (tied) visit(unit_number::embedding, true);
+}
+/// ... a forward, ...
+inline void idle_forward(unit_source& units, std::size_t layers, bool tied) {
+  units.enter(unit_number::embedding, false), units.leave(unit_number::embedding);
+  for (std::size_t l = 0; l < layers; ++l) units.enter(unit_number::layer(l), true), units.pause(unit_number::layer(l));
+  units.enter(unit_number::top(layers), true);
+  if (tied) units.enter(unit_number::embedding, true);
+}
+/// ... and backward; done(unit) where a unit's gradient would be complete.
+template <class Done>
+void idle_backward(unit_source& units, std::size_t layers, bool tied, Done&& done) {
+  units.leave(unit_number::top(layers));
+  if (tied) units.leave(unit_number::embedding);
+  done(unit_number::top(layers));
+  for (std::size_t l = layers; l-- > 0;) {
+    units.enter(unit_number::layer(l), true), units.leave(unit_number::layer(l));
+    done(unit_number::layer(l));
+  }
+  done(unit_number::embedding);
+}
+
+}  // namespace nn
+RLCORE_END

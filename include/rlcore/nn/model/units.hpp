@@ -1,0 +1,43 @@
+// A model's parameters in the groups that a pass needs at a time.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/nn/model/parameter.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+
+/// Where each unit of the flat parameters ends: the embedding, every layer, final norm and head.
+inline std::vector<std::size_t> unit_ends(std::span<const parameter> parameters) {
+  const auto unit_of = [](std::string_view name) {
+    constexpr std::string_view layers = "model.layers.";
+    return name.starts_with(layers) ? name.substr(0, name.find('.', layers.size()) + 1)
+                                    : name.substr(0, name.starts_with("model.embed") ? std::string_view::npos : 0);
+  };
+  std::vector<std::size_t> ends;
+  std::string_view unit;
+  for (const parameter& p : parameters) {
+    if (ends.empty() || unit_of(p.name) != unit) ends.push_back(0);
+    unit = unit_of(p.name);
+    ends.back() = p.offset + p.size;
+  }
+  return ends;
+}
+
+/// Where each expert of the flat parameters begins.
+inline std::vector<std::size_t> expert_begins(std::span<const parameter> parameters) {
+  std::vector<std::size_t> begins;
+  for (const parameter& p : parameters)
+    if (p.name.find(".mlp.experts.") != std::string::npos && p.name.ends_with(".gate_proj.weight"))
+      begins.push_back(p.offset);
+  return begins;
+}
+
+}  // namespace nn
+RLCORE_END

@@ -1,0 +1,169 @@
+// Memory of one forward or backward pass: an arena that grows to the largest pass seen and is then reused.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/core/elementary.hpp"
+#include "rlcore/device/device.hpp"
+#include "rlcore/nn/config.hpp"
+#include "rlcore/nn/model/activations.hpp"
+#include "rlcore/nn/moe/load_balancing.hpp"
+#include "rlcore/nn/moe/routing.hpp"
+#include "rlcore/nn/parallel/context_group.hpp"
+#include "rlcore/tensor/buffer.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+
+class expert_group;
+
+/// Neighbouring segments [begin, end) of a batch.
+struct segment_range {
+  std::size_t begin = 0, end = 0;
+};
+
+/// Activations, gradients of activations, logits and the rotary tables. Holds nothing that a caller may rely on between
+/// calls; may be shared by models of any shape on the same device, one call at a time. After the largest pass has been
+/// seen once, no call allocates device memory.
+template <class Device>
+class workspace {
+ public:
+  /// At most `logits_bytes` of logits are in memory at once (0 means the default, 256 MiB), at least 1024. Training
+  /// keeps those of as many rows as fit from its forward to its backward and makes the others twice; 8 MiB are enough
+  /// for that, and all that scoring takes.
+  explicit workspace(Device& device, std::size_t logits_bytes = 0)
+      : device_(&device), logits_bytes_(logits_bytes ? logits_bytes : std::size_t{256} << 20) {}
+
+  std::size_t logits_bytes() const noexcept { return logits_bytes_; }
+  /// Bytes of device memory held.
+  std::size_t bytes() const noexcept {
+    std::size_t total = 0;
+    for (const auto& b : blocks_) total += b.size();
+    return total + (cosine_.size() + sine_.size()) * sizeof(float);
+  }
+
+  /// Forgets everything taken so far.
+  void reset() {
+    if (blocks_.size() > 1) {
+      blocks_.clear();
+      blocks_.emplace_back(*device_, most_);
+    }
+    used_ = before_ = most_ = 0;
+    shared_ = nullptr, shared_size_ = 0;
+    routings_taken_ = 0;
+  }
+  /// While it lives memory is taken that is free again afterwards.
+  class scope {
+   public:
+    explicit scope(workspace& space, bool gives_back = true)
+        : space_(space), blocks_(gives_back ? space.blocks_.size() : 0), used_(space.used_) {}
+    scope(const scope&) = delete;
+    scope& operator=(const scope&) = delete;
+    ~scope() {
+      if (space_.blocks_.size() == blocks_) space_.used_ = used_;  // else until the next reset()
+    }
+
+   private:
+    workspace& space_;
+    std::size_t blocks_, used_;
+  };
+  /// n uninitialised values of device memory, valid until the next reset(). Large pieces start at equal places of pages
+  /// of 4 KiB: a processor that compares addresses by their low bits then sees no store in the way of its loads.
+  template <class T>
+  T* take(extent_t n) {
+    const std::size_t wanted = static_cast<std::size_t>(std::max<extent_t>(n, 1)) * sizeof(T);
+    const std::size_t unit = wanted < 65536 ? 64 : 4096, bytes = (wanted + unit - 1) / unit * unit;
+    used_ = (used_ + unit - 1) / unit * unit;
+    if (blocks_.empty() || used_ + bytes > blocks_.back().size()) {
+      blocks_.emplace_back(*device_, std::max(bytes, blocks_.empty() ? std::size_t{1} << 20 : blocks_.back().size()));
+      before_ += std::exchange(used_, 0);
+    }
+    std::byte* p = blocks_.back().data() + used_;
+    used_ += bytes;
+    most_ = std::max(most_, before_ + used_);
+    return static_cast<T*>(static_cast<void*>(p));
+  }
+  /// The same, filled from the host.
+  template <class T>
+  T* take_copy(const T* host, extent_t n) {
+    T* p = take<T>(n);
+    device_->upload(p, host, static_cast<std::size_t>(n) * sizeof(T));
+    return p;
+  }
+
+  /// n values for use within one call of a layer: the same memory for all layers.
+  float* take_shared(extent_t n) {
+    if (n > shared_size_) shared_ = take<float>(n), shared_size_ = n;
+    return shared_;
+  }
+  /// Host memory of one layer's routing, valid until the next reset().
+  routing& take_routing() {
+    if (routings_taken_ == routings_.size()) routings_.push_back(std::make_unique<routing>());
+    return *routings_[routings_taken_++];
+  }
+
+  /// Tables of cos and sin of position * theta^(-2j/d), [positions, d/2], rounded to float where `transformers` rounds.
+  void prepare_rope(const config& c, extent_t wanted) {
+    const extent_t half = static_cast<extent_t>(c.head_dim) / 2;
+    if (half == half_ && c.rope_theta == theta_ && wanted <= positions_) return;
+    if (half == half_ && c.rope_theta == theta_) wanted = std::max(wanted, 2 * positions_);
+    half_ = half, theta_ = c.rope_theta, positions_ = wanted;
+    std::vector<float> cosine, sine, inverse;
+    for (extent_t j = 0; j < half; ++j)
+      inverse.push_back(
+          1.0f / elementary::pow(static_cast<float>(theta_), static_cast<float>(2 * j) / static_cast<float>(2 * half)));
+    for (extent_t p = 0; p < wanted; ++p)
+      for (const float f : inverse) {
+        const auto angle = static_cast<double>(static_cast<float>(p) * f);
+        cosine.push_back(static_cast<float>(elementary::cos(angle)));
+        sine.push_back(static_cast<float>(elementary::sin(angle)));
+      }
+    cosine_ = buffer<float, Device>(*device_, cosine.size());
+    sine_ = buffer<float, Device>(*device_, sine.size());
+    device_->upload(cosine_.data(), cosine.data(), cosine.size() * sizeof(float));
+    device_->upload(sine_.data(), sine.data(), sine.size() * sizeof(float));
+  }
+  const float* cosine() const noexcept { return cosine_.data(); }
+  const float* sine() const noexcept { return sine_.data(); }
+
+  /// The ranks that make passes over packed sequences together, if there are several.
+  context_group context;
+  /// Training passes divide the experts among these ranks, which make the same passes together. Has to outlive them.
+  expert_group* experts = nullptr;
+
+  // Host memory reused between calls.
+  std::vector<std::int32_t> ids, positions, pages, index;
+  std::vector<attention_segment> segments;
+  std::vector<attention_segment_gradient> segment_gradients;
+  std::vector<float> logp, entropy, dlogp, dentropy;
+  std::vector<block_activations> kept;
+  std::vector<std::int32_t> ids_here, rows_here;  // tokens of this rank's part of the vocabulary
+  std::vector<float> factor, dweight;
+  router_counts routed;  ///< of the last pass over packed sequences, of a model with experts
+  // Those of active_rows.hpp.
+  std::vector<std::int32_t> active, counts;
+  std::vector<segment_range> ranges;
+  std::vector<attention_segment> batch_segments;
+
+ private:
+  Device* device_;
+  std::size_t logits_bytes_, used_ = 0, before_ = 0,
+                             most_ = 0;  // used of the last block, of those before it; the most of both
+  std::vector<buffer<std::byte, Device>> blocks_;
+  buffer<float, Device> cosine_, sine_;
+  float* shared_ = nullptr;
+  extent_t shared_size_ = 0;
+  std::vector<std::unique_ptr<routing>> routings_;
+  std::size_t routings_taken_ = 0;
+  extent_t half_ = 0, positions_ = 0;
+  double theta_ = 0;
+};
+
+}  // namespace nn
+RLCORE_END

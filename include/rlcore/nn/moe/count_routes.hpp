@@ -1,0 +1,29 @@
+// The forward pass before an optimizer step that a load-balancing loss needs.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "rlcore/nn/model/trunk.hpp"
+#include "rlcore/nn/moe/load_balancing.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+
+/// Adds the choices of every token of the sequences in every layer with experts. A load-balancing loss is one of all
+/// tokens of an optimizer step; with its counts known before the first backward, the gradient is a sum over tokens like
+/// any other, and its bits do not depend on the split into micro-batches, leaves and ranks. Where one micro-batch is
+/// the whole step, workspace::routed has them between forward and backward.
+template <class Device>
+void count_routes(const causal_lm<Device>& model, workspace<Device>& space, const ragged<std::int32_t>& sequences,
+                  router_counts& counts) {
+  trunk<Device> forward(model, space, sequences, std::span<const std::int32_t>(), true);
+  struct {
+    void leave_zero(std::size_t) {}
+  } nothing;
+  forward.skip_backward(nothing);
+  counts += space.routed;
+}
+
+}  // namespace nn
+RLCORE_END

@@ -1,0 +1,85 @@
+// The ranks among which the experts of a model are divided: what they tell each other during a pass.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/nn/parallel/partition.hpp"
+#include "rlcore/parallel/communicator/communicator.hpp"
+#include "rlcore/tensor/view.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+
+/// One rank's end of an expert parallel group, over any engine (Lepikhin et al. 2020, GShard). Each rank has tokens of
+/// its own; rows go to the ranks of their experts and come back. Host memory.
+class expert_group {
+ public:
+  expert_group() = default;
+  expert_group(const expert_group&) = delete;
+  expert_group& operator=(const expert_group&) = delete;
+  virtual ~expert_group() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual void all_gather(std::span<const std::int64_t> own, std::span<std::int64_t> all) = 0;
+  /// in_counts[r] values to rank r, out_counts[r] from it, one after the other.
+  virtual void all_to_all(std::span<const float> in, std::span<const std::size_t> in_counts, std::span<float> out,
+                          std::span<const std::size_t> out_counts) = 0;
+
+  /// The experts that rank r computes.
+  slice experts_of(int r, std::int64_t experts) const { return part_of(experts, r, size()); }
+
+  // Host memory reused between calls.
+  std::vector<float> sent, received;
+  std::vector<std::int64_t> counts;
+  std::vector<std::size_t> here, there, in_elements, out_elements;
+};
+
+/// `c` has to outlive it.
+template <parallel::communicator C>
+class expert_group_of final : public expert_group {
+ public:
+  explicit expert_group_of(C& c) : c_(&c) {}
+
+  int rank() const override { return c_->rank(); }
+  int size() const override { return c_->size(); }
+  void all_gather(std::span<const std::int64_t> own, std::span<std::int64_t> all) override { c_->all_gather(own, all); }
+  void all_to_all(std::span<const float> in, std::span<const std::size_t> in_counts, std::span<float> out,
+                  std::span<const std::size_t> out_counts) override {
+    c_->all_to_all_v(in, in_counts, out, out_counts);
+  }
+
+ private:
+  C* c_;
+};
+
+/// Rows of `width` floats from rank to rank, rows_in[r] to and rows_out[r] from rank r; `in` and `out` are device
+/// memory.
+template <class Device>
+void exchange_rows(Device& device, expert_group& group, const float* in, std::span<const std::size_t> rows_in,
+                   float* out, std::span<const std::size_t> rows_out, extent_t width) {
+  const auto elements = [width](std::span<const std::size_t> rows, std::vector<std::size_t>& to) {
+    std::size_t total = 0;
+    to.clear();
+    for (const std::size_t n : rows) total += to.emplace_back(n * static_cast<std::size_t>(width));
+    return total;
+  };
+  const std::size_t n = elements(rows_in, group.in_elements), m = elements(rows_out, group.out_elements);
+  if constexpr (Device::host_readable) {
+    device.wait();
+    group.all_to_all(std::span<const float>(in, n), group.in_elements, std::span<float>(out, m), group.out_elements);
+  } else {
+    group.sent.resize(n), group.received.resize(m);
+    device.download(group.sent.data(), in, n * sizeof(float));
+    group.all_to_all(std::span<const float>(group.sent), group.in_elements, std::span<float>(group.received),
+                     group.out_elements);
+    device.upload(out, group.received.data(), m * sizeof(float));
+  }
+}
+
+}  // namespace nn
+RLCORE_END

@@ -1,0 +1,96 @@
+// Gradients of experts, one for each rank whose rows came to them.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "rlcore/nn/layer/block.hpp"
+#include "rlcore/nn/moe/expert_group.hpp"
+#include "rlcore/tensor/buffer.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+
+/// The gradient of an expert is a sum over rows in order, and ranks have different leaves of the gradient's tree: so
+/// the rank that computes an expert keeps the sum over the rows of each rank apart. What is summed for other ranks lies
+/// here: of rank s, layer after layer, expert after expert, the parameters of this rank's experts.
+template <class Device>
+class expert_sums {
+ public:
+  /// Empty unless there is a group of several ranks; it has to outlive this.
+  template <class Model>
+  expert_sums(const Model& model, expert_group* group) : device_(&model.device()), group_(group) {
+    for (const block& b : model.blocks())
+      if (b.experts) layers_.push_back(&b.experts);
+    if (!group_ || group_->size() == 1 || layers_.empty()) {
+      group_ = nullptr;
+      return;
+    }
+    const moe& first = *layers_.front();
+    expert_size_ = static_cast<std::size_t>(3 * first.hidden() * first.width());
+    own_ = group_->experts_of(group_->rank(), first.experts());
+    whole_ = std::ssize(first.each) == first.experts();
+    for (int s = 0; s < group_->size(); ++s) {
+      buffers_.emplace_back(*device_, s == group_->rank() ? 0 : layers_.size() * layer_size(own_));
+      data_.push_back(s == group_->rank() ? nullptr : buffers_.back().data());
+    }
+    zero();
+  }
+
+  explicit operator bool() const noexcept { return group_ != nullptr; }
+  /// Of rank s; nullptr for this one, whose sums are among its own gradients.
+  float* const* data() const noexcept { return group_ ? data_.data() : nullptr; }
+  /// Floats of one layer there.
+  std::size_t layer_size() const noexcept { return layer_size(own_); }
+  void zero() {
+    for (auto& b : buffers_) b.fill_zero();
+  }
+
+  /// Every rank gets the gradients of all experts for its own rows, in their places in its `flat`, which has room for
+  /// all experts. All ranks together.
+  void collect(float* flat) {
+    if (!group_ || !whole_) return;
+    const auto ranks = static_cast<std::size_t>(group_->size()), self = static_cast<std::size_t>(group_->rank());
+    std::vector<std::size_t> in_counts(ranks, layer_size(own_)), out_counts(ranks);
+    std::size_t in_all = 0, out_all = 0;
+    for (std::size_t r = 0; r < ranks; ++r) {
+      out_counts[r] = layer_size(group_->experts_of(static_cast<int>(r), layers_.front()->experts()));
+      if (r == self) in_counts[r] = out_counts[r] = 0;
+      in_all += in_counts[r], out_all += out_counts[r];
+    }
+    std::vector<float>&in = group_->sent, &out = group_->received;
+    for (std::size_t l = 0; l < layers_.size(); ++l) {
+      in.resize(in_all), out.resize(out_all);
+      std::size_t at = 0;
+      for (std::size_t r = 0; r < ranks; at += in_counts[r++])
+        device_->download(in.data() + at, data_[r] + (data_[r] ? l * layer_size(own_) : 0),
+                          in_counts[r] * sizeof(float));
+      group_->all_to_all(std::span<const float>(in), in_counts, std::span<float>(out), out_counts);
+      at = 0;
+      for (std::size_t r = 0; r < ranks; at += out_counts[r++])
+        if (out_counts[r] > 0) {  // experts of one rank are neighbours
+          const slice theirs = group_->experts_of(static_cast<int>(r), layers_[l]->experts());
+          device_->upload(flat + layers_[l]->each[static_cast<std::size_t>(theirs.begin)].gate_up.weight,
+                          out.data() + at, out_counts[r] * sizeof(float));
+        }
+    }
+  }
+
+ private:
+  std::size_t layer_size(const slice& experts) const noexcept {
+    return static_cast<std::size_t>(experts.size()) * expert_size_;
+  }
+
+  Device* device_;
+  expert_group* group_;
+  std::vector<const moe*> layers_;
+  std::size_t expert_size_ = 0;
+  slice own_;
+  bool whole_ = true;
+  std::vector<buffer<float, Device>> buffers_;
+  std::vector<float*> data_;
+};
+
+}  // namespace nn
+RLCORE_END

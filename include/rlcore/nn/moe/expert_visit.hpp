@@ -1,0 +1,141 @@
+// Rows at the experts of other ranks and back: one layer of an expert parallel pass.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "rlcore/nn/layer/mlp.hpp"
+#include "rlcore/nn/model/activations.hpp"
+#include "rlcore/nn/model/pass.hpp"
+#include "rlcore/nn/model/unit_source.hpp"
+#include "rlcore/nn/moe/expert_group.hpp"
+#include "rlcore/nn/moe/routing.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+
+/// Slots are sorted by expert and experts belong to ranks in order, so what goes to one rank is one piece; it arrives
+/// by source rank, then expert, then row, and goes back into the same slots. Every product is over the rows of one
+/// expert and one source, in the order of a serial pass of the source: all values, and the gradient of each source's
+/// leaf, have its bits.
+template <class Device>
+struct expert_visit {
+  const pass<Device>& p;
+  routing& r;
+  std::span<const mlp> each;  ///< experts from number `first` on
+  extent_t first, layer, hidden, width;
+
+  /// rows [slots, hidden]: inputs on entry, outputs of their experts on return. What the backward needs is taken from
+  /// the workspace.
+  void forward(float* rows) const {
+    expert_group& g = *p.expert;
+    Device& device = p.device;
+    const auto ranks = static_cast<std::size_t>(g.size()), n = static_cast<std::size_t>(r.experts);
+    visitors& v = r.visit;
+    std::vector<std::int64_t>& own = g.counts;
+    own.resize(n), v.counts.resize(ranks * n);
+    for (std::size_t e = 0; e < n; ++e) own[e] = r.begin[e + 1] - r.begin[e];
+    g.all_gather(std::span<const std::int64_t>(own), std::span<std::int64_t>(v.counts));
+    v.rows = count_rows(g, v);
+    v.x = p.space.template take<float>(v.rows * hidden);
+    v.gate_up = p.space.template take<float>(v.rows * 2 * width);
+    v.activated = p.space.template take<float>(v.rows * width);
+    float* out = p.space.template take<float>(v.rows * hidden);
+    exchange_rows(device, g, rows, g.there, v.x, g.here, hidden);
+    for_pieces(v, [&](const mlp& m, std::size_t, extent_t, extent_t at, extent_t count) {
+      if (count > 0) m.gate_up.forward(p, v.gate_up + at * 2 * width, v.x + at * hidden, count);
+    });
+    device.swiglu_forward(v.activated, v.gate_up, v.rows, width);
+    for_pieces(v, [&](const mlp& m, std::size_t, extent_t, extent_t at, extent_t count) {
+      if (count > 0) m.down.forward(p, out + at * hidden, v.activated + at * width, count);
+    });
+    exchange_rows(device, g, out, g.here, rows, g.there, hidden);
+  }
+
+  /// rows [slots, hidden]: the gradient of the layer's output for each slot on entry, of its input on return; factors
+  /// [2, slots]: the weights, then the gradients of the weights. `zero(m)` clears the gradient of an expert that got no
+  /// row from this rank.
+  template <class Zero>
+  void backward(float* rows, float* factors, Zero&& zero) const {
+    expert_group& g = *p.expert;
+    Device& device = p.device;
+    visitors& v = r.visit;
+    count_rows(g, v);
+    const typename workspace<Device>::scope scope(p.space);
+    const extent_t all = v.rows, slots = r.slots();
+    float *dout = p.space.template take<float>(all * hidden), *slopes = p.space.template take<float>(all * width),
+          *f = p.space.template take<float>(2 * all);
+    exchange_rows(device, g, rows, g.there, dout, g.here, hidden);
+    exchange_rows(device, g, factors, g.there, f, g.here, 1);
+    for_pieces(v, [&](const mlp& m, std::size_t source, extent_t e, extent_t at, extent_t count) {
+      const bool mine = source == static_cast<std::size_t>(g.rank());
+      if (count == 0) {
+        if (mine && !p.experts_together) zero(m);
+        return;
+      }
+      pass<Device> part = p;
+      if (p.experts_together) {
+        part.first = false;
+      } else if (!mine) {
+        float* base = p.source_gradients ? p.source_gradients[source] : nullptr;
+        part.first = false;
+        part.gradients = base ? begin_of(base + place_of(e, m), m.gate_up.weight) : nullptr;
+      }
+      float *d = dout + at * hidden, *slope = slopes + at * width, *activated = v.activated + at * width,
+            *gate_up = v.gate_up + at * 2 * width;
+      device.linear_backward_input(slope, d, p.weights + m.down.weight, count, hidden, width, false);
+      device.dot_rows(f + all + at, slope, activated, count, width);
+      device.scale_rows(slope, slope, f + at, count, width);
+      device.scale_rows(d, d, f + at, count, hidden);
+      m.down.backward(part, nullptr, d, activated, count);
+      device.swiglu_backward(gate_up, slope, gate_up, count, width);
+      m.gate_up.backward(part, d, gate_up, v.x + at * hidden, count);
+    });
+    if (std::ssize(each) == r.experts)  // those computed elsewhere: until their gradients come home
+      for (extent_t e = 0; e < r.experts; ++e)
+        if (const slice own = own_experts(); e < own.begin || e >= own.end) zero(each[static_cast<std::size_t>(e)]);
+    exchange_rows(device, g, dout, g.here, rows, g.there, hidden);
+    exchange_rows(device, g, f + all, g.here, factors + slots, g.there, 1);
+  }
+
+ private:
+  slice own_experts() const { return p.expert->experts_of(p.expert->rank(), r.experts); }
+  std::size_t place_of(extent_t e, const mlp& m) const {
+    const slice own = own_experts();
+    return static_cast<std::size_t>((layer * own.size() + e - own.begin) * 3 * m.down.inputs * m.down.outputs);
+  }
+  /// g.there: rows that go to each rank; g.here: those that come from it. Returns the sum of these.
+  extent_t count_rows(expert_group& g, const visitors& v) const {
+    const auto ranks = static_cast<std::size_t>(g.size()), n = static_cast<std::size_t>(r.experts);
+    const slice own = own_experts();
+    g.here.assign(ranks, 0), g.there.assign(ranks, 0);
+    extent_t rows = 0;
+    for (std::size_t s = 0; s < ranks; ++s) {
+      const slice theirs = g.experts_of(static_cast<int>(s), r.experts);
+      for (std::int64_t e = theirs.begin; e < theirs.end; ++e)
+        g.there[s] +=
+            static_cast<std::size_t>(v.counts[static_cast<std::size_t>(g.rank()) * n + static_cast<std::size_t>(e)]);
+      for (std::int64_t e = own.begin; e < own.end; ++e)
+        g.here[s] += static_cast<std::size_t>(v.counts[s * n + static_cast<std::size_t>(e)]);
+      rows += static_cast<extent_t>(g.here[s]);
+    }
+    return rows;
+  }
+  /// f(expert, source rank, its number, first row here, rows) in the order of the rows.
+  template <class F>
+  void for_pieces(const visitors& v, F&& f) const {
+    const slice own = own_experts();
+    extent_t at = 0;
+    for (std::size_t s = 0; s < static_cast<std::size_t>(p.expert->size()); ++s)
+      for (std::int64_t e = own.begin; e < own.end; ++e) {
+        const extent_t count = v.counts[s * static_cast<std::size_t>(r.experts) + static_cast<std::size_t>(e)];
+        f(each[static_cast<std::size_t>(e - first)], s, e, at, count);
+        at += count;
+      }
+  }
+};
+
+}  // namespace nn
+RLCORE_END

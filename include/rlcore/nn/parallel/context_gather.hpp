@@ -1,0 +1,105 @@
+// Context parallelism by collecting all keys and values.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "rlcore/nn/model/activations.hpp"
+#include "rlcore/nn/parallel/context_share.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+
+/// Each rank reads the keys and values of whole sequences and works on its own queries: outputs and the gradients of
+/// queries have the bits of one rank. Those of keys and values are added up over the ranks in float, in their order.
+template <class Device>
+class context_gather {
+ public:
+  explicit context_gather(context_share<Device>& share) : c_(share) {
+    if (c_.plan.how() != parallel::context_kind::gather_kv) return;
+    own_ = c_.space.template take<float>(c_.own_shared() * c_.kv_width());
+    travelling_ = c_.space.template take<float>(c_.all_shared * c_.kv_width());
+    keys_ = c_.space.template take<float>(c_.all_shared * c_.kv_width());
+  }
+  void begin_backward() { dkeys_ = c_.space.template take<float>(c_.all_shared * c_.kv_width()); }
+
+  void forward(const attention_activations& a) {
+    collect(a.qkv);
+    for (const int late : {0, 1}) segments(a.qkv, nullptr, late);
+    c_.device.attention_forward(c_.shape, c_.space.segments, a.qkv, c_.width(), a.attended, c_.q_width(), a.statistics);
+    c_.space.segments.clear();
+    collected_ = {a.qkv, c_.begin, c_.end};
+  }
+
+  void backward(const attention_activations& a, const float* dattended, float* dqkv) {
+    if (!(std::exchange(collected_, {}) == collection{a.qkv, c_.begin, c_.end})) collect(a.qkv);
+    const extent_t w = c_.kv_width();
+    c_.device.fill_zero(dkeys_, static_cast<std::size_t>(c_.all_shared * w) * sizeof(float));
+    for (const int late : {0, 1}) {  // the two chunks of a sequence, which add to the same keys
+      segments(a.qkv, dqkv, late);
+      c_.device.attention_backward(c_.shape, c_.space.segments, c_.space.segment_gradients, a.qkv, c_.width(),
+                                   a.attended, dattended, c_.q_width(), a.statistics, dqkv);
+      c_.space.segments.clear(), c_.space.segment_gradients.clear();
+    }
+    if (c_.all_shared == 0) return;
+    by_rank(true);
+    c_.wire.reduce_scatter(travelling_, own_, c_.shared_rows, w);
+    c_.unpack_keys(dqkv, own_);
+  }
+
+ private:
+  /// Whose keys are in keys_.
+  struct collection {
+    const float* qkv = nullptr;
+    std::size_t begin = 0, end = 0;
+    friend bool operator==(const collection&, const collection&) = default;
+  };
+
+  void collect(const float* qkv) {
+    if (c_.all_shared == 0) return;
+    const extent_t w = c_.kv_width();
+    c_.pack_keys(own_, qkv);
+    c_.wire.all_gather(own_, travelling_, c_.shared_rows, w);
+    by_rank(false);
+  }
+  /// Rows by rank become keys_, by sequence and position; or dkeys_ rows by rank.
+  void by_rank(bool back) {
+    const extent_t w = c_.kv_width();
+    float* at = travelling_;
+    for (int k = 0; k < c_.plan.ranks(); ++k)
+      for (const context_piece& p : c_.plan.pieces(k, c_.begin, c_.end)) {
+        if (!c_.shared(p)) continue;
+        const extent_t place = (c_.base[p.sequence] + p.first) * w;
+        if (back)
+          c_.device.copy_rows(at, w, nullptr, dkeys_ + place, w, p.rows, w);
+        else
+          c_.device.copy_rows(keys_ + place, w, nullptr, at, w, p.rows, w);
+        at += p.rows * w;
+      }
+  }
+  /// Adds the first (late = 0) or the second chunk of every sequence to the segments, and to their gradients if there
+  /// is a dqkv.
+  void segments(const float* qkv, float* dqkv, int late) {
+    const extent_t w = c_.kv_width(), half = w / 2;
+    for (std::size_t i = 0; i < c_.pieces.size(); ++i) {
+      const context_piece& p = c_.pieces[i];
+      if ((i > 0 && c_.pieces[i - 1].sequence == p.sequence) != (late == 1)) continue;
+      const bool shared = c_.shared(p);
+      const extent_t place = shared ? c_.base[p.sequence] * w : c_.row(p) * c_.width() + c_.q_width();
+      const float* keys = (shared ? keys_ : qkv) + place;
+      c_.space.segments.push_back({keys, keys + half, shared ? w : c_.width(), c_.row(p), p.rows, p.first});
+      if (!dqkv) continue;
+      float* dkeys = (shared ? dkeys_ : dqkv) + place;
+      c_.space.segment_gradients.push_back({dkeys, dkeys + half});
+    }
+  }
+
+  context_share<Device>& c_;
+  float *own_ = nullptr, *travelling_ = nullptr, *keys_ = nullptr, *dkeys_ = nullptr;
+  collection collected_;
+};
+
+}  // namespace nn
+RLCORE_END

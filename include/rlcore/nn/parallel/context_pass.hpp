@@ -1,0 +1,104 @@
+// A pass over packed sequences that the ranks of a context group make together: attention is where they meet.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "rlcore/nn/model/activations.hpp"
+#include "rlcore/nn/model/workspace.hpp"
+#include "rlcore/nn/parallel/context_check.hpp"
+#include "rlcore/nn/parallel/context_gather.hpp"
+#include "rlcore/nn/parallel/context_plan.hpp"
+#include "rlcore/nn/parallel/context_ring.hpp"
+#include "rlcore/nn/parallel/context_share.hpp"
+#include "rlcore/nn/parallel/context_targets.hpp"
+#include "rlcore/nn/parallel/context_ulysses.hpp"
+#include "rlcore/parallel/reduction/reduction.hpp"
+#include "rlcore/tensor/ragged.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+
+/// What collectives are called follows from the lengths, the targets and their gradients, which are the same in all
+/// ranks: a rank without rows takes part like every other.
+template <class Device>
+class context_pass {
+ public:
+  /// `shape` of the attention of every layer, `constant` of parallel::sequence_cost; `rows` are the targets'. Throws
+  /// as check_context().
+  context_pass(Device& device, workspace<Device>& space, const attention_shape& shape, double constant,
+               const ragged<std::int32_t>& sequences, std::span<const std::int32_t> rows)
+      : share_(device, space, shape, plan_of(space, device, shape, constant, sequences)),
+        targets_(share_.plan, share_.wire.rank(), sequences.offsets, rows),
+        ranks_(*space.context.ranks),
+        gather_(share_),
+        ring_(share_),
+        ulysses_(share_) {}
+
+  const context_plan& plan() const noexcept { return share_.plan; }
+  std::span<const context_piece> pieces() const { return share_.plan.pieces(share_.wire.rank()); }
+  const context_targets& targets() const noexcept { return targets_; }
+  /// One value for each target, in all ranks, out of one for each of this rank's.
+  template <class T>
+  void gather(std::span<const T> own, std::span<T> all) {
+    targets_.gather(ranks_, own, all);
+  }
+
+  /// From here on there are only sequences [begin, end): this rank's rows in them are first_row() and following.
+  void select(std::size_t begin, std::size_t end) { share_.select(begin, end); }
+  extent_t first_row() const noexcept { return share_.first_row; }
+  extent_t rows() const noexcept { return share_.rows; }
+
+  /// Sums over the ranks, the same in all of them.
+  void sum(std::span<std::int64_t> x) { parallel::all_reduce_sum(parallel::ranked{}, ranks_, x); }
+
+  /// Before the first backward(), while all sequences are selected: takes memory that it needs.
+  void begin_backward() {
+    if (share_.plan.how() == parallel::context_kind::gather_kv) gather_.begin_backward();
+    if (share_.plan.how() == parallel::context_kind::ulysses) ulysses_.begin_backward();
+  }
+
+  /// a.attended and a.statistics from a.qkv.
+  void forward(const attention_activations& a) {
+    switch (share_.plan.how()) {
+      case parallel::context_kind::gather_kv:
+        return gather_.forward(a);
+      case parallel::context_kind::ring:
+        return ring_.forward(a);
+      case parallel::context_kind::ulysses:
+        return ulysses_.forward(a);
+    }
+  }
+  /// dqkv, zeros on entry, from dattended.
+  void backward(const attention_activations& a, const float* dattended, float* dqkv) {
+    switch (share_.plan.how()) {
+      case parallel::context_kind::gather_kv:
+        return gather_.backward(a, dattended, dqkv);
+      case parallel::context_kind::ring:
+        return ring_.backward(a, dattended, dqkv);
+      case parallel::context_kind::ulysses:
+        return ulysses_.backward(a, dattended, dqkv);
+    }
+  }
+
+ private:
+  static context_plan plan_of(const workspace<Device>& space, const Device& device, const attention_shape& shape,
+                              double constant, const ragged<std::int32_t>& sequences) {
+    check_context(device, shape, space.context);
+    std::vector<extent_t> lengths;
+    for (std::size_t s = 0; s < sequences.rows(); ++s) lengths.push_back(static_cast<extent_t>(sequences.length(s)));
+    return {space.context.how, space.context.ranks->size(), lengths, constant, attention_tile(device)};
+  }
+
+  context_share<Device> share_;
+  context_targets targets_;
+  parallel::any_communicator& ranks_;
+  context_gather<Device> gather_;
+  context_ring<Device> ring_;
+  context_ulysses<Device> ulysses_;
+};
+
+}  // namespace nn
+RLCORE_END

@@ -1,0 +1,87 @@
+// What the kinds of context parallelism have in common.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/device/device.hpp"
+#include "rlcore/nn/model/workspace.hpp"
+#include "rlcore/nn/parallel/context_plan.hpp"
+#include "rlcore/nn/parallel/context_wire.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+
+/// The plan of a pass and the sequences of it that are being worked on. Rows of shared sequences travel "by rank":
+/// those of rank 0 first, by sequence and position, then those of rank 1, and so on.
+template <class Device>
+struct context_share {
+  Device& device;
+  workspace<Device>& space;
+  attention_shape shape;
+  context_plan plan;
+  context_wire<Device> wire;
+
+  std::size_t begin = 0, end = 0;         ///< the sequences
+  extent_t first_row = 0, rows = 0;       ///< this rank's in them
+  std::span<const context_piece> pieces;  ///< likewise
+  std::vector<extent_t> shared_rows;      ///< of each rank, in shared sequences
+  std::vector<extent_t> base;             ///< of a sequence: shared rows of sequences before it
+  extent_t all_shared = 0;                ///< of all ranks
+
+  context_share(Device& d, workspace<Device>& s, const attention_shape& of, context_plan how)
+      : device(d), space(s), shape(of), plan(std::move(how)), wire(d, *s.context.ranks) {
+    select(0, plan.sequences());
+  }
+
+  extent_t q_width() const { return shape.heads * shape.head_dim; }
+  extent_t kv_width() const { return 2 * shape.kv_heads * shape.head_dim; }
+  extent_t width() const { return q_width() + kv_width(); }
+
+  void select(std::size_t from, std::size_t to) {
+    begin = from, end = to;
+    pieces = plan.pieces(wire.rank(), from, to);
+    first_row = pieces.empty() ? 0 : pieces.front().at;
+    rows = pieces.empty() ? 0 : pieces.back().at + pieces.back().rows - first_row;
+    shared_rows.assign(static_cast<std::size_t>(plan.ranks()), 0);
+    base.assign(plan.sequences() + 1, 0);
+    all_shared = 0;
+    for (int k = 0; k < plan.ranks(); ++k)
+      for (const context_piece& p : plan.pieces(k, from, to)) {
+        if (!plan.shared(p.sequence)) continue;
+        shared_rows[static_cast<std::size_t>(k)] += p.rows;
+        base[p.sequence + 1] += p.rows;
+        all_shared += p.rows;
+      }
+    for (std::size_t s = 0; s < plan.sequences(); ++s) base[s + 1] += base[s];
+  }
+
+  bool shared(const context_piece& p) const { return plan.shared(p.sequence); }
+  extent_t own_shared() const { return shared_rows[static_cast<std::size_t>(wire.rank())]; }
+  extent_t most_shared() const { return *std::max_element(shared_rows.begin(), shared_rows.end()); }
+  /// Row of `qkv`, in which the selected rows begin.
+  extent_t row(const context_piece& p) const { return p.at - first_row; }
+
+  /// Keys and values of this rank's shared rows, packed [n, kv_width], out of or into the columns of qkv.
+  void pack_keys(float* to, const float* qkv) const {
+    for (const context_piece& p : pieces) {
+      if (!shared(p)) continue;
+      device.copy_rows(to, kv_width(), nullptr, qkv + row(p) * width() + q_width(), width(), p.rows, kv_width());
+      to += p.rows * kv_width();
+    }
+  }
+  void unpack_keys(float* qkv, const float* from) const {
+    for (const context_piece& p : pieces) {
+      if (!shared(p)) continue;
+      device.copy_rows(qkv + row(p) * width() + q_width(), width(), nullptr, from, kv_width(), p.rows, kv_width());
+      from += p.rows * kv_width();
+    }
+  }
+};
+
+}  // namespace nn
+RLCORE_END

@@ -1,0 +1,141 @@
+// Context parallelism by exchanging rows for heads.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "rlcore/nn/model/activations.hpp"
+#include "rlcore/nn/parallel/context_share.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+
+/// Every rank attends with its part of the heads over all rows, as one rank would: all bits are those of one rank.
+template <class Device>
+class context_ulysses {
+ public:
+  explicit context_ulysses(context_share<Device>& share) : c_(share), part_(share.shape) {
+    if (c_.plan.how() != parallel::context_kind::ulysses) return;
+    const auto p = static_cast<extent_t>(c_.wire.size());
+    part_.heads /= p, part_.kv_heads /= p;
+    qkv_ = c_.space.template take<float>(c_.all_shared * width());
+    attended_ = c_.space.template take<float>(c_.all_shared * q_width());
+    statistics_ = c_.space.template take<float>(c_.all_shared * 2 * part_.heads);
+    travelling_ = c_.space.template take<float>(c_.rows * c_.width());
+  }
+  void begin_backward() {
+    dattended_ = c_.space.template take<float>(c_.all_shared * q_width());
+    dqkv_ = c_.space.template take<float>(c_.all_shared * width());
+  }
+
+  void forward(const attention_activations& a) {
+    to_heads(qkv_, a.qkv);
+    segments();
+    c_.device.attention_forward(part_, c_.space.segments, qkv_, width(), attended_, q_width(), statistics_);
+    clear();
+    to_rows(a.attended, c_.q_width(), attended_, q_width());
+    to_rows(a.statistics, 2 * c_.shape.heads, statistics_, 2 * part_.heads);
+    exchanged_ = {a.qkv, c_.begin, c_.end};
+  }
+
+  void backward(const attention_activations& a, const float* dattended, float* dqkv) {
+    if (!(exchanged_ == exchange{a.qkv, c_.begin, c_.end})) {
+      to_heads(qkv_, a.qkv);
+      to_heads(attended_, a.attended, c_.q_width(), q_width());
+      to_heads(statistics_, a.statistics, 2 * c_.shape.heads, 2 * part_.heads);
+    }
+    exchanged_ = {};
+    to_heads(dattended_, dattended, c_.q_width(), q_width());
+    c_.device.fill_zero(dqkv_, static_cast<std::size_t>(c_.all_shared * width()) * sizeof(float));
+    segments();
+    for (const attention_segment& s : c_.space.segments) {
+      float* keys = dqkv_ + s.first_row * width() + q_width();
+      c_.space.segment_gradients.push_back({keys, keys + kv_width()});
+    }
+    c_.device.attention_backward(part_, c_.space.segments, c_.space.segment_gradients, qkv_, width(), attended_,
+                                 dattended_, q_width(), statistics_, dqkv_);
+    clear();
+    c_.wire.collect(dqkv_, travelling_, c_.rows, c_.shared_rows, width());
+    for_ranks(
+        [&](float* packed, extent_t k) {
+          for_projections(k, [&](extent_t from, extent_t to, extent_t count) {
+            c_.device.copy_rows(dqkv + from, c_.width(), nullptr, packed + to, width(), c_.rows, count);
+          });
+        },
+        width());
+  }
+
+ private:
+  /// What is in qkv_, attended_ and statistics_.
+  struct exchange {
+    const float* qkv = nullptr;
+    std::size_t begin = 0, end = 0;
+    friend bool operator==(const exchange&, const exchange&) = default;
+  };
+
+  // Of this rank's heads.
+  extent_t q_width() const { return part_.heads * part_.head_dim; }
+  extent_t kv_width() const { return part_.kv_heads * part_.head_dim; }
+  extent_t width() const { return q_width() + 2 * kv_width(); }
+  /// The selected sequences, whose rows lie one after the other.
+  void segments() {
+    clear();
+    for (std::size_t s = c_.begin; s < c_.end; ++s) {
+      const extent_t first = c_.base[s], rows = c_.base[s + 1] - first;
+      if (rows == 0) continue;
+      const float* keys = qkv_ + first * width() + q_width();
+      c_.space.segments.push_back({keys, keys + kv_width(), width(), first, rows, 0});
+    }
+  }
+  void clear() { c_.space.segments.clear(), c_.space.segment_gradients.clear(); }
+
+  /// f(this rank's rows as they go to or come from rank k, k); `columns` of them.
+  template <class F>
+  void for_ranks(F&& f, extent_t columns) {
+    for (extent_t k = 0; k < c_.wire.size() && c_.rows > 0; ++k) f(travelling_ + k * c_.rows * columns, k);
+  }
+  /// f(column in qkv, column among those of rank k, number) for queries, keys and values.
+  template <class F>
+  void for_projections(extent_t k, F&& f) {
+    f(k * q_width(), 0, q_width());
+    f(c_.q_width() + k * kv_width(), q_width(), kv_width());
+    f(c_.q_width() + c_.kv_width() / 2 + k * kv_width(), q_width() + kv_width(), kv_width());
+  }
+  void to_heads(float* to, const float* qkv) {
+    for_ranks(
+        [&](float* packed, extent_t k) {
+          for_projections(k, [&](extent_t from, extent_t at, extent_t count) {
+            c_.device.copy_rows(packed + at, width(), nullptr, qkv + from, c_.width(), c_.rows, count);
+          });
+        },
+        width());
+    c_.wire.scatter(travelling_, c_.rows, to, c_.shared_rows, width());
+  }
+  /// `columns` of x [rows, row] for each rank.
+  void to_heads(float* to, const float* x, extent_t row, extent_t columns) {
+    for_ranks(
+        [&](float* packed, extent_t k) {
+          c_.device.copy_rows(packed, columns, nullptr, x + k * columns, row, c_.rows, columns);
+        },
+        columns);
+    c_.wire.scatter(travelling_, c_.rows, to, c_.shared_rows, columns);
+  }
+  void to_rows(float* x, extent_t row, const float* from, extent_t columns) {
+    c_.wire.collect(from, travelling_, c_.rows, c_.shared_rows, columns);
+    for_ranks(
+        [&](float* packed, extent_t k) {
+          c_.device.copy_rows(x + k * columns, row, nullptr, packed, columns, c_.rows, columns);
+        },
+        columns);
+  }
+
+  context_share<Device>& c_;
+  attention_shape part_;
+  exchange exchanged_;
+  float *qkv_ = nullptr, *attended_ = nullptr, *statistics_ = nullptr, *travelling_ = nullptr;
+  float *dqkv_ = nullptr, *dattended_ = nullptr;
+};
+
+}  // namespace nn
+RLCORE_END

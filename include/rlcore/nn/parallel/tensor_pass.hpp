@@ -1,0 +1,146 @@
+// A pass of several ranks: where a layer's sums are completed, and which rows a rank keeps between layers.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "rlcore/nn/layer/norm.hpp"
+#include "rlcore/nn/model/pass.hpp"
+#include "rlcore/nn/parallel/tensor_group.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+
+/// Sequence parallelism: between its layers a pass has `rows` rows on this rank, from row `offset` on of those that the
+/// rank has of the whole batch; counts[r] are the rows of rank r. `whole` and `other` hold all rows, [tokens, hidden],
+/// and what is in them is gone after the layer.
+struct row_share {
+  std::vector<std::size_t> counts;
+  extent_t rows = 0, offset = 0;
+  float *whole = nullptr, *other = nullptr;
+
+  /// Of rows [begin, end) of a batch of `tokens`.
+  row_share of(const tensor_group& group, extent_t tokens, extent_t begin, extent_t end) const {
+    row_share s;
+    s.whole = whole, s.other = other;
+    for (int r = 0; r < group.size(); ++r) {
+      const extent_t low = tokens * r / group.size(), high = tokens * (r + 1) / group.size();
+      const extent_t from = std::clamp(begin, low, high), to = std::clamp(end, low, high);
+      s.counts.push_back(static_cast<std::size_t>(to - from));
+      if (r == group.rank()) s.rows = to - from, s.offset = from - low;
+    }
+    return s;
+  }
+};
+
+/// Rows that this rank has of the pass between layers.
+template <class Device>
+extent_t own_rows(const pass<Device>& p) {
+  return p.share ? p.share->rows : p.tokens;
+}
+/// The number of the pass's first row among those that this rank keeps; `begin` is that among all.
+template <class Device>
+extent_t own_begin(const pass<Device>& p, extent_t begin) {
+  return p.share ? p.share->offset : begin;
+}
+
+/// Calls f(span) with n values at x in host memory, and brings them back.
+template <class Device, class F>
+void on_host(Device& device, tensor_group& group, float* x, std::size_t n, F&& f) {
+  if constexpr (Device::host_readable) {
+    device.wait();
+    f(std::span<float>(x, n));
+  } else {
+    group.staged.resize(n);
+    device.download(group.staged.data(), x, n * sizeof(float));
+    f(std::span<float>(group.staged));
+    device.upload(x, group.staged.data(), n * sizeof(float));
+  }
+}
+
+/// x [n] = the sum over the ranks of the pass, in all of them; nothing in a serial pass.
+template <class Device>
+void sum_over_ranks(const pass<Device>& p, float* x, extent_t n) {
+  if (p.tensor)
+    on_host(p.device, *p.tensor, x, static_cast<std::size_t>(n), [&](std::span<float> all) { p.tensor->sum(all); });
+}
+
+/// Elements of each rank where it has counts[r] rows of `width`.
+inline std::span<const std::size_t> elements_of(tensor_group& group, const std::vector<std::size_t>& rows,
+                                                extent_t width) {
+  group.elements.clear();
+  for (const std::size_t n : rows) group.elements.push_back(n * static_cast<std::size_t>(width));
+  return group.elements;
+}
+
+/// All rows of `own` [own_rows, width]: `own` itself, or `room` where ranks have shares of the rows.
+template <class Device>
+float* all_rows(const pass<Device>& p, float* own, float* room, extent_t width) {
+  if (!p.share) return own;
+  const auto mine = static_cast<std::size_t>(own_rows(p) * width), all = static_cast<std::size_t>(p.tokens * width);
+  const std::span<const std::size_t> counts = elements_of(*p.tensor, p.share->counts, width);
+  if constexpr (Device::host_readable) {
+    p.device.wait();
+    p.tensor->gather(std::span<const float>(own, mine), counts, std::span<float>(room, all));
+  } else {
+    std::vector<float>&from = p.tensor->staged, &to = p.tensor->received;
+    from.resize(mine), to.resize(all);
+    p.device.download(from.data(), own, mine * sizeof(float));
+    p.tensor->gather(std::span<const float>(from), counts, std::span<float>(to));
+    p.device.upload(room, to.data(), all * sizeof(float));
+  }
+  return room;
+}
+/// Where a layer writes its part of a sum for all rows: `own`, or `room` where ranks have shares of the rows.
+template <class Device>
+float* partial_rows(const pass<Device>& p, float* own, float* room) {
+  return p.share ? room : own;
+}
+/// Completes that sum: own [own_rows, width] = the rank's rows of the sum over ranks of what partial_rows() returned.
+template <class Device>
+void sum_rows_over_ranks(const pass<Device>& p, float* own, const float* room, extent_t width) {
+  if (!p.share) return sum_over_ranks(p, own, p.tokens * width);
+  const auto mine = static_cast<std::size_t>(own_rows(p) * width), all = static_cast<std::size_t>(p.tokens * width);
+  const std::span<const std::size_t> counts = elements_of(*p.tensor, p.share->counts, width);
+  if constexpr (Device::host_readable) {
+    p.device.wait();
+    p.tensor->sum_parts(std::span<const float>(room, all), counts, std::span<float>(own, mine));
+  } else {
+    std::vector<float>&from = p.tensor->staged, &to = p.tensor->received;
+    from.resize(all), to.resize(mine);
+    p.device.download(from.data(), room, all * sizeof(float));
+    p.tensor->sum_parts(std::span<const float>(from), counts, std::span<float>(to));
+    p.device.upload(own, to.data(), mine * sizeof(float));
+  }
+}
+
+/// This rank's rows of what all ranks wrote alike to where partial_rows() said.
+template <class Device>
+void keep_own_rows(const pass<Device>& p, float* own, const float* room, extent_t width) {
+  if (!p.share) return;
+  std::size_t before = 0;
+  for (int r = 0; r < p.tensor->rank(); ++r) before += p.share->counts[static_cast<std::size_t>(r)];
+  p.device.copy_rows(own, width, nullptr, room + static_cast<extent_t>(before) * width, width, own_rows(p), width);
+}
+
+/// As norm::backward for own rows [own_rows, width] with dx += ...; the sum over rows that is the weight's gradient
+/// goes from rank to rank in the order of the rows, so that it has the bits of one rank.
+template <class Device>
+void backward_of_own_rows(const pass<Device>& p, const norm& n, float* dx, const float* dy, const float* x,
+                          const float* rstd) {
+  const extent_t w = n.width, rows = own_rows(p);
+  if (!p.share || !p.gradients) return n.backward(p.device, p.weights, p.gradients, dx, dy, w, x, w, rstd, rows, true);
+  float* g = p.gradients + n.weight;
+  for (int r = 0; r < p.tensor->size(); ++r) {
+    if (p.share->counts[static_cast<std::size_t>(r)] == 0) continue;
+    if (r == p.tensor->rank()) p.device.rms_norm_backward_weight(n.arguments(p.weights, w), g, dy, w, x, rstd, rows);
+    on_host(p.device, *p.tensor, g, static_cast<std::size_t>(w),
+            [&](std::span<float> values) { p.tensor->broadcast(values, r); });
+  }
+  n.backward(p.device, p.weights, nullptr, dx, dy, w, x, w, rstd, rows, true);
+}
+
+}  // namespace nn
+RLCORE_END

@@ -1,0 +1,257 @@
+// From one layout of tensors over ranks to another, straight from holder to owner, in buckets of bounded size.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/core/error.hpp"
+#include "rlcore/parallel/communicator/communicator.hpp"
+#include "rlcore/parallel/layout/held_pieces.hpp"
+
+RLCORE_BEGIN
+namespace parallel {
+
+/// What one rank sends, receives and copies so that the pieces `to` are filled from the pieces `from`. Only what a rank
+/// does not hold already travels, once; a piece that several ranks hold is taken from different ones of them. Weights
+/// go from fully sharded training over P ranks to tensor parallel rollout over r this way with 2 M / r bytes per rank
+/// in bf16 and without the model on any rank.
+class reshard_plan {
+ public:
+  /// The layouts of all ranks, the same in every rank. Throws std::invalid_argument when their numbers of ranks differ
+  /// or an element of `to` is nowhere in `from`.
+  reshard_plan(const piece_layout& from, const piece_layout& to, std::size_t rank)
+      : sent_(from.size()), received_(from.size()) {
+    if (from.size() != to.size() || rank >= from.size())
+      throw std::invalid_argument("rlcore: reshard: rank " + std::to_string(rank) + " of " +
+                                  std::to_string(from.size()) + " that hold and " + std::to_string(to.size()) +
+                                  " that receive");
+    from_ = from[rank];
+    to_ = to[rank];
+    const auto held = held_pieces(from);
+    for (std::size_t owner = 0; owner < to.size(); ++owner)
+      for (std::size_t i = 0; i < to[owner].size(); ++i) {
+        const shard_piece& wanted = to[owner][i];
+        check_piece(wanted);
+        if (wanted.size() == 0) continue;
+        const auto at = held.find(wanted.tensor);
+        std::size_t found = 0;
+        if (at != held.end()) found = plan(at->second, wanted, owner, i, rank);
+        if (owner == rank && found != wanted.size())
+          throw std::invalid_argument("rlcore: reshard: " + std::to_string(wanted.size() - found) + " elements of " +
+                                      text_of(wanted) + " are on no rank");
+      }
+  }
+
+  /// Elements that come from and go to other ranks.
+  std::size_t received() const noexcept { return total(received_); }
+  std::size_t sent() const noexcept { return total(sent_); }
+
+  /// Moves everything, in as many rounds as it takes with at most `bucket` elements in and as many out at a time; all
+  /// ranks call it together. read(piece, first, span<Wire>) gets elements of own piece number `piece` of `from`,
+  /// write(piece, first, span<const Wire>) puts those of `to`. Throws communication_error naming the rank if what
+  /// arrived has another checksum than what was sent.
+  template <wire Wire, communicator C, class Read, class Write>
+  void run(C& c, std::size_t bucket, Read&& read, Write&& write) const {
+    const auto ranks = static_cast<std::size_t>(c.size());
+    if (ranks != sent_.size())
+      throw std::invalid_argument("rlcore: reshard: planned for " + std::to_string(sent_.size()) + " ranks, run on " +
+                                  std::to_string(ranks));
+    std::vector<Wire> scratch(std::min(std::max<std::size_t>(bucket, 1), std::size_t{1} << 16));
+    for (const link& l : local_) copy_local<Wire>(l, std::span(scratch), read, write);
+
+    // Every pair of ranks has the same quota, so that both ends agree on it without lists.
+    struct extent {
+      std::uint64_t longest = 0, peers = 0;
+    };
+    extent mine;
+    for (const auto* streams : {&sent_, &received_}) {
+      std::uint64_t peers = 0;
+      for (const stream& s : *streams) {
+        mine.longest = std::max<std::uint64_t>(mine.longest, s.size);
+        peers += s.size != 0 ? 1 : 0;
+      }
+      mine.peers = std::max(mine.peers, peers);
+    }
+    std::vector<extent> all(ranks);
+    c.all_gather(std::span<const extent>(&mine, 1), std::span<extent>(all));
+    for (const extent& e : all) {
+      mine.longest = std::max(mine.longest, e.longest);
+      mine.peers = std::max(mine.peers, e.peers);
+    }
+    if (mine.longest == 0) return;
+    const std::size_t quota = std::max<std::size_t>(bucket / std::max<std::size_t>(mine.peers, 1), 1);
+
+    std::vector<cursor> out, in;
+    for (const stream& s : sent_) out.emplace_back(s, true);
+    for (const stream& s : received_) in.emplace_back(s, false);
+    std::vector<Wire> outgoing, incoming;
+    std::vector<std::size_t> out_counts(ranks), in_counts(ranks);
+    std::vector<std::uint64_t> sent_sums(ranks), told(ranks), arrived_sums(ranks);
+    for (std::size_t done = 0; done < mine.longest; done += quota) {
+      const auto counts = [&](const std::vector<stream>& streams, std::vector<std::size_t>& to) {
+        std::size_t sum = 0;
+        for (std::size_t r = 0; r < ranks; ++r) {
+          to[r] = std::min(quota, streams[r].size - std::min(streams[r].size, done));
+          sum += to[r];
+        }
+        return sum;
+      };
+      outgoing.resize(counts(sent_, out_counts));
+      incoming.resize(counts(received_, in_counts));
+      std::size_t at = 0;
+      for (std::size_t r = 0; r < ranks; ++r)
+        for (std::size_t left = out_counts[r]; left > 0;) {
+          const auto part = out[r].next(left);
+          const std::span<Wire> values(outgoing.data() + at, part.count);
+          read(part.piece, part.first, values);
+          add(sent_sums[r], std::as_bytes(values));
+          at += part.count;
+          left -= part.count;
+        }
+      c.all_to_all_v(std::span<const Wire>(outgoing), std::span<const std::size_t>(out_counts),
+                     std::span<Wire>(incoming), std::span<const std::size_t>(in_counts));
+      at = 0;
+      for (std::size_t r = 0; r < ranks; ++r)
+        for (std::size_t left = in_counts[r]; left > 0;) {
+          const auto part = in[r].next(left);
+          const std::span<const Wire> values(incoming.data() + at, part.count);
+          add(arrived_sums[r], std::as_bytes(values));
+          write(part.piece, part.first, values);
+          at += part.count;
+          left -= part.count;
+        }
+    }
+    c.all_to_all(std::span<const std::uint64_t>(sent_sums), std::span<std::uint64_t>(told));
+    for (std::size_t r = 0; r < ranks; ++r)
+      if (told[r] != arrived_sums[r])
+        throw communication_error("rlcore: reshard: rank " + std::to_string(c.rank()) +
+                                  " received other bytes than rank " + std::to_string(r) + " sent");
+  }
+
+  /// The same between memory: in[i] holds piece i of `from`, out[i] is to hold piece i of `to`; they must not overlap.
+  template <communicator C, wire T>
+  void run(C& c, std::span<const std::span<const T>> in, std::span<const std::span<T>> out,
+           std::size_t bucket = std::size_t{1} << 24) const {
+    check_memory("in", in, from_);
+    check_memory("out", out, to_);
+    run<T>(
+        c, bucket,
+        [&](std::size_t piece, std::size_t first, std::span<T> values) {
+          std::copy_n(in[piece].begin() + static_cast<std::ptrdiff_t>(first), values.size(), values.begin());
+        },
+        [&](std::size_t piece, std::size_t first, std::span<const T> values) {
+          std::copy(values.begin(), values.end(), out[piece].begin() + static_cast<std::ptrdiff_t>(first));
+        });
+  }
+
+ private:
+  /// Elements that a held piece and a wanted one have in common; where the held one begins in the holder's piece.
+  struct link {
+    shard_piece held, wanted;
+    std::size_t from = 0, offset = 0, to = 0;
+  };
+  struct stream {
+    std::vector<link> links;
+    std::size_t size = 0;
+  };
+  /// The elements of a stream in order, some at a time; both ends walk through the same one.
+  class cursor {
+   public:
+    struct part {
+      std::size_t piece = 0, first = 0, count = 0;
+    };
+    cursor(const stream& s, bool sends) : stream_(&s), sends_(sends) {}
+    part next(std::size_t limit) {
+      for (;; ++link_, open_.clear()) {
+        const link& l = stream_->links[link_];
+        if (open_.empty()) open_.emplace_back(l.held, l.wanted);
+        const auto found = open_.front().next(limit);
+        if (found.count == 0) continue;
+        return sends_ ? part{l.from, l.offset + found.a, found.count} : part{l.to, found.b, found.count};
+      }
+    }
+
+   private:
+    const stream* stream_;
+    bool sends_;
+    std::size_t link_ = 0;
+    std::vector<piece_overlap> open_;
+  };
+
+  static std::size_t total(const std::vector<stream>& streams) noexcept {
+    std::size_t n = 0;
+    for (const stream& s : streams) n += s.size;
+    return n;
+  }
+  /// Notes who sends what of one wanted piece; returns how much of it there is, if this rank takes part.
+  std::size_t plan(const std::vector<held_piece>& held, const shard_piece& wanted, std::size_t owner,
+                   std::size_t number, std::size_t rank) {
+    const piece_positions positions(wanted);
+    const std::uint64_t begin = positions.at(wanted.first).global, end = positions.at(wanted.last - 1).global + 1;
+    std::size_t found = 0;
+    // held is sorted by `begin`, but the ends are not: the search is linear in the pieces of one tensor.
+    for (const held_piece& h : held) {
+      if (h.begin >= end) break;
+      if (h.end <= begin) continue;
+      const held_piece::holder* who = &h.holders[owner % h.holders.size()];
+      for (const held_piece::holder& each : h.holders)
+        if (each.rank == owner) who = &each;
+      if (owner != rank && who->rank != rank) continue;
+      std::size_t common = 0;
+      for_each_overlap(h.piece, wanted, [&](std::size_t, std::size_t, std::size_t n) { common += n; });
+      if (common == 0) continue;
+      found += common;
+      link l{h.piece, wanted, who->piece, who->offset, number};
+      if (who->rank == owner) {
+        local_.push_back(std::move(l));
+        continue;
+      }
+      stream& s = owner == rank ? received_[who->rank] : sent_[owner];
+      s.links.push_back(std::move(l));
+      s.size += common;
+    }
+    return found;
+  }
+  static void add(std::uint64_t& sum, std::span<const std::byte> bytes) noexcept {
+    for (std::size_t i = 0; i < bytes.size(); i += sizeof(std::uint64_t)) {
+      std::uint64_t word = 0;
+      std::memcpy(&word, bytes.data() + i, std::min(sizeof word, bytes.size() - i));
+      sum = (sum ^ word) * 0xd6e8feb86659fd93u;
+      sum ^= sum >> 32;
+    }
+  }
+  template <class Wire, class Read, class Write>
+  static void copy_local(const link& l, std::span<Wire> scratch, Read& read, Write& write) {
+    piece_overlap common(l.held, l.wanted);
+    for (auto part = common.next(scratch.size()); part.count != 0; part = common.next(scratch.size())) {
+      const auto values = scratch.first(part.count);
+      read(l.from, l.offset + part.a, values);
+      write(l.to, part.b, std::span<const Wire>(values));
+    }
+  }
+  template <class Spans>
+  static void check_memory(const char* what, const Spans& memory, const std::vector<shard_piece>& pieces) {
+    if (memory.size() != pieces.size())
+      throw std::invalid_argument(std::string("rlcore: reshard: ") + what + " has " + std::to_string(memory.size()) +
+                                  " arrays, expected " + std::to_string(pieces.size()));
+    for (std::size_t i = 0; i < pieces.size(); ++i)
+      if (memory[i].size() != pieces[i].size())
+        throw std::invalid_argument(std::string("rlcore: reshard: ") + what + " has " +
+                                    std::to_string(memory[i].size()) + " elements for " + text_of(pieces[i]));
+  }
+
+  std::vector<shard_piece> from_, to_;
+  std::vector<link> local_;
+  std::vector<stream> sent_, received_;  // by the other rank
+};
+
+}  // namespace parallel
+RLCORE_END

@@ -1,0 +1,337 @@
+// From the gradients of leaves, wherever they were computed, to the sum that each rank needs.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/parallel/host_window.hpp"
+#include "rlcore/parallel/layout/shard_layout.hpp"
+#include "rlcore/parallel/reduction/exchange.hpp"
+#include "rlcore/parallel/reduction/leaf_schedule.hpp"
+#include "rlcore/parallel/reduction/leaf_tree.hpp"
+#include "rlcore/parallel/reduction/piece_sum.hpp"
+#include "rlcore/parallel/world.hpp"
+#include "rlcore/tensor/buffer.hpp"
+
+RLCORE_BEGIN
+namespace parallel {
+
+/// An optimizer step: begin(); then for every round of the schedule take(), its parts take_unit(), or skip(); finish().
+/// Where weights and optimizer are whole or gradients stay so (zero 0 and 1), a rank adds up its own leaves, and sends
+/// what it has got at the end: one vector if its leaves make one node of the tree, as they do for powers of two. Else
+/// (zero 2 and 3) every leaf is cut at once, and the owners of the pieces add. Over replicas (HSDP; all ranks, in zero
+/// 0) follow the same sum of what the groups have and a gather.
+template <class Device>
+class gradient_sums {
+ public:
+  /// Sums of vectors cut into units that end at `ends`, over all ranks of w.sums(); see shard_layout.
+  gradient_sums(Device& device, world& w, std::vector<std::size_t> ends, std::span<const std::size_t> restarts = {})
+      : gradient_sums(device, w, w.place_in_sums(), shard_layout(std::move(ends), w.place().shard_size, restarts)) {}
+  /// The same over other ranks; `layout` is of those that share.
+  gradient_sums(Device& device, world& w, const sum_place& among, shard_layout layout)
+      : device_(&device),
+        world_(&w),
+        among_(among),
+        layout_(std::move(layout)),
+        schedule_(w.place(), w.how()),
+        kind_(w.how().reduction == reduction_kind::fast ? reduction_kind::ranked : w.how().reduction),
+        cut_(w.how().zero >= 2 && layout_.ranks() > 1),
+        tree_(schedule_.sums()),
+        limit_(fixed_point::limit(schedule_.sums())) {
+    if (layout_.ranks() > 1) pieces_.assign(layout_.units(), piece_sum(kind_, schedule_.sums()));
+    replica_piece_ = piece_sum(kind_, schedule_.sums());
+  }
+
+  const shard_layout& layout() const noexcept { return layout_; }
+  const leaf_schedule& schedule() const noexcept { return schedule_; }
+  /// Is a leaf's gradient taken when it is complete? Else one gradient goes on over all leaves of this rank.
+  bool by_leaf() const noexcept { return cut_ || kind_ != reduction_kind::ranked; }
+  /// Are gradients cut as soon as a leaf is complete?
+  bool cut() const noexcept { return cut_; }
+  std::size_t shard_rank() const { return static_cast<std::size_t>(among_.shards->rank()); }
+  std::size_t shard_size() const { return layout_.shard_size(shard_rank()); }
+
+  /// `present`: which leaves have rows.
+  void begin(std::vector<bool> present) {
+    present_ = std::move(present);
+    for (auto& e : tree_.entries())
+      if (e.value) idle_.push_back(std::move(*e.value));
+    tree_.clear();
+    if (layout_.ranks() == 1 && sum_.size() == layout_.size()) idle_.push_back(std::move(sum_));
+    fixed_any_ = false;
+    for (std::size_t u = 0; u < pieces_.size(); ++u) pieces_[u].begin(layout_.part(u, shard_rank()).size());
+  }
+
+  /// The gradient of this rank's leaf of a round, or with !by_leaf() that of all its leaves; leaves memory for the next
+  /// one there, or an empty buffer.
+  void take(std::size_t round, buffer<float, Device>& gradient) {
+    if (cut_) {
+      for (std::size_t u = layout_.units(); u-- > 0;) {
+        take_unit_of_device(round, u, gradient.data() + layout_.unit(u).first);
+      }
+    } else if (kind_ == reduction_kind::exact) {
+      add_fixed(gradient.data());
+    } else {
+      const std::size_t at = by_leaf() ? number_of(among_.rank, 0, round) : 0;
+      push(at, std::move(gradient));
+      gradient = {};
+      if (!idle_.empty()) gradient = std::move(idle_.back()), idle_.pop_back();
+    }
+  }
+  /// This rank's leaf of the round has no rows, or there is none.
+  void skip(std::size_t round) {
+    if (cut_) {
+      for (std::size_t u = layout_.units(); u-- > 0;) take_unit(round, u, nullptr);
+    } else if (const std::size_t at = number_of(among_.rank, 0, round); at != leaf_schedule::none && by_leaf()) {
+      push(at, std::nullopt);
+    }
+  }
+  /// Instead of both, where vectors stay with the caller: x[s] [layout().size()], device memory, is that of source s of
+  /// this rank; it is not read if the leaf has no rows.
+  void copy(std::size_t round, std::span<const float* const> x) {
+    for (std::size_t s = 0; s < x.size(); ++s) {
+      const std::size_t at = number_of(among_.rank, s, round);
+      const bool there = at != leaf_schedule::none && schedule_.present(at, present_);
+      if (cut_)
+        for (std::size_t u = layout_.units(); u-- > 0;)
+          take_unit(round, u,
+                    there ? host_view(*device_, x[s] + layout_.unit(u).first, layout_.unit(u).size(), stage_) : nullptr,
+                    s);
+      else if (there && !in_tree())
+        add_up(x[s]);
+      else if (at != leaf_schedule::none && in_tree())
+        push(at, there ? std::optional(copy_of(x[s])) : std::nullopt);
+    }
+  }
+  /// The same with !by_leaf(), of all leaves.
+  void copy_sums(std::span<const float* const> x) {
+    for (const float* of_source : x) add_up(of_source);
+  }
+  /// One unit of it; only with cut().
+  void take_unit_of_device(std::size_t round, std::size_t u, const float* x) {
+    take_unit(round, u, host_view(*device_, x, layout_.unit(u).size(), stage_));
+  }
+  /// The same in host memory; null for skip().
+  void take_unit(std::size_t round, std::size_t u, const float* x, std::size_t source = 0) {
+    const std::size_t group = among_.rank / layout_.ranks() * layout_.ranks();
+    const auto number = [&](std::size_t r) { return number_of(group + r, source, round); };
+    const auto sends = [&](std::size_t r) {
+      return number(r) != leaf_schedule::none && schedule_.present(number(r), present_);
+    };
+    move(*among_.shards, x, layout_.counts(u), sends, [&](std::size_t r, const float* piece) {
+      pieces_[u].push({0, number(r)}, piece);
+    });
+    for (std::size_t r = 0; r < layout_.ranks(); ++r)
+      if (number(r) != leaf_schedule::none && !sends(r))
+        pieces_[u].push({0, number(r)}, static_cast<const float*>(nullptr));
+    pieces_[u].end_round();
+  }
+
+  /// This rank's shard of the sum (all of it, where nothing is cut), in device memory; valid until begin().
+  const float* finish() {
+    if (layout_.ranks() > 1 && !cut_) gather_nodes();
+    if (layout_.ranks() == 1 && among_.replicas->size() == 1 && kind_ != reduction_kind::exact) {
+      if (!tree_.entries().empty() && tree_.entries()[0].value)
+        sum_ = std::move(*tree_.entries()[0].value);
+      else
+        prepare_sum().fill_zero();
+      tree_.clear();
+      return sum_.data();
+    }
+    prepare_sum();
+    for (std::size_t u = 0; u < layout_.units(); ++u) {
+      const std::size_t n = layout_.part(u, shard_rank()).size();
+      with_host_view(*device_, sum_.data() + layout_.place(u, shard_rank()), n, out_, false,
+                     [&](std::span<float> out) { finish_unit(u, out); });
+    }
+    return sum_.data();
+  }
+
+  /// Memory held for sums, of the device and of the host.
+  std::size_t bytes() const noexcept {
+    std::size_t n = sum_.bytes() + (fixed_.capacity() * sizeof(fixed_point::value));
+    for (const auto& b : idle_) n += b.bytes();
+    for (const auto& e : tree_.entries())
+      if (e.value) n += e.value->bytes();
+    for (const piece_sum& p : pieces_) n += p.bytes();
+    return n;
+  }
+
+ private:
+  /// The leaf of one source of a rank in a round, by its number in the tree, or none.
+  std::size_t number_of(std::size_t rank, std::size_t source, std::size_t round) const {
+    return schedule_.number(rank * among_.sources + source, round);
+  }
+  /// Do this rank's leaves go to their places in the tree?
+  bool in_tree() const noexcept { return kind_ == reduction_kind::tree; }
+  void add_up(const float* x) {
+    if (kind_ == reduction_kind::exact) return add_fixed(x);
+    if (tree_.entries().empty()) return push(0, copy_of(x));
+    buffer<float, Device>& sum = *tree_.entries()[0].value;
+    device_->add(sum.data(), sum.data(), x, static_cast<extent_t>(layout_.size()));
+    device_->wait();
+  }
+  void add_fixed(const float* gradient) {
+    if (!std::exchange(fixed_any_, true)) fixed_.assign(layout_.size(), 0);
+    fixed_point::add(fixed_.data(), host_view(*device_, gradient, layout_.size(), stage_), layout_.size(), limit_);
+  }
+  buffer<float, Device> copy_of(const float* x) {
+    buffer<float, Device> copy;
+    if (!idle_.empty()) copy = std::move(idle_.back()), idle_.pop_back();
+    if (copy.size() != layout_.size()) copy = buffer<float, Device>(*device_, layout_.size());
+    const auto n = static_cast<extent_t>(layout_.size());
+    if (n > 0) device_->copy_rows(copy.data(), n, nullptr, x, n, 1, n);
+    device_->wait();
+    return copy;
+  }
+
+  void push(std::size_t number, std::optional<buffer<float, Device>> value) {
+    tree_.push_leaf(number, std::move(value), [this](buffer<float, Device>& left, buffer<float, Device>&& right) {
+      device_->add(left.data(), left.data(), right.data(), static_cast<extent_t>(left.size()));
+      device_->wait();
+      idle_.push_back(std::move(right));
+    });
+  }
+  buffer<float, Device>& prepare_sum() {
+    if (sum_.size() != shard_size()) {
+      if (!idle_.empty() && idle_.back().size() == shard_size())
+        sum_ = std::move(idle_.back()), idle_.pop_back();
+      else
+        sum_ = buffer<float, Device>(*device_, shard_size());
+    }
+    return sum_;
+  }
+
+  template <class Sends, class Push>
+  void move(any_communicator& c, const float* x, std::span<const std::size_t> counts, Sends&& sends, Push&& push) {
+    if (world_->how().bf16_wire && c.size() > 1)
+      exchange_halves(c, x, counts, scratch_, sends, push);
+    else
+      exchange(c, x, counts, scratch_, sends, push);
+  }
+  template <class Sends, class Push>
+  void move(any_communicator& c, const fixed_point::value* x, std::span<const std::size_t> counts, Sends&& sends,
+            Push&& push) {
+    exchange(c, x, counts, scratch_, sends, push);
+  }
+
+  /// What ranks have together once they have added what they can: known to all.
+  struct held_nodes {
+    std::vector<leaf_node> sums, absent;
+  };
+  /// Of the ranks [first, first + count) of those that sum.
+  held_nodes nodes_of(std::size_t first, std::size_t count) const {
+    leaf_tree<char> made(schedule_.sums());
+    bool any = false;
+    for (std::size_t r = first * among_.sources; r < (first + count) * among_.sources; ++r)
+      for (std::size_t round = 0; round < schedule_.rounds(); ++round) {
+        const std::size_t at = schedule_.number(r, round);
+        if (at == leaf_schedule::none) continue;
+        const bool there = schedule_.present(at, present_);
+        any = any || there;
+        made.push_leaf(at, there ? std::optional<char>(0) : std::nullopt, [](char&, char&&) {});
+      }
+    held_nodes nodes;
+    if (kind_ == reduction_kind::tree) {
+      for (const auto& e : made.entries()) (e.value ? nodes.sums : nodes.absent).push_back(e.node);
+      std::sort(nodes.sums.begin(), nodes.sums.end(), [](leaf_node a, leaf_node b) { return a.first() < b.first(); });
+    } else if (any) {
+      nodes.sums.push_back({});
+    }
+    return nodes;
+  }
+
+  /// The nodes of every rank of c, one at a time, to the owners of their parts. data(node) is this rank's.
+  template <class Data>
+  void gather(any_communicator& c, const std::vector<held_nodes>& nodes, std::span<const std::size_t> counts,
+              Data&& data, piece_sum& into) {
+    std::size_t most = 0;
+    for (const held_nodes& of : nodes) {
+      most = std::max(most, of.sums.size());
+      for (const leaf_node node : of.absent) into.push(node, static_cast<const float*>(nullptr));
+    }
+    const auto& mine = nodes[static_cast<std::size_t>(c.rank())].sums;
+    for (std::size_t k = 0; k < most; ++k) {
+      const auto sends = [&](std::size_t r) { return k < nodes[r].sums.size(); };
+      using pointer = decltype(data(leaf_node{}));
+      move(c, k < mine.size() ? data(mine[k]) : pointer{nullptr}, counts, sends,
+           [&](std::size_t r, const auto* x) { into.push(nodes[r].sums[k], x); });
+      into.end_round();
+    }
+  }
+
+  const float* own(leaf_node node, value_range r) {
+    for (const auto& e : tree_.entries())
+      if (e.node == node || kind_ == reduction_kind::ranked)
+        return host_view(*device_, e.value->data() + r.first, r.size(), stage_);
+    return nullptr;
+  }
+  /// zero 1: sums of this rank's own leaves to the owners of shards.
+  void gather_nodes() {
+    std::vector<held_nodes> nodes;
+    const std::size_t group = among_.rank / layout_.ranks() * layout_.ranks();
+    for (std::size_t r = 0; r < layout_.ranks(); ++r) nodes.push_back(nodes_of(group + r, 1));
+    for (std::size_t u = 0; u < layout_.units(); ++u) {
+      const value_range r = layout_.unit(u);
+      if (kind_ == reduction_kind::exact)
+        gather(
+            *among_.shards, nodes, layout_.counts(u),
+            [&](leaf_node) -> const fixed_point::value* { return fixed_.data() + r.first; }, pieces_[u]);
+      else
+        gather(
+            *among_.shards, nodes, layout_.counts(u), [&](leaf_node n) { return own(n, r); }, pieces_[u]);
+    }
+  }
+
+  /// This rank's piece of a unit, summed over replicas.
+  void finish_unit(std::size_t u, std::span<float> out) {
+    any_communicator& c = *among_.replicas;
+    if (c.size() == 1 && layout_.ranks() > 1) return pieces_[u].write(out);
+    const auto ranks = static_cast<std::size_t>(c.size()), self = static_cast<std::size_t>(c.rank());
+    std::vector<held_nodes> nodes;
+    for (std::size_t r = 0; r < ranks; ++r) nodes.push_back(nodes_of(r * layout_.ranks(), layout_.ranks()));
+    std::vector<std::size_t> counts;
+    for (std::size_t r = 0; r < ranks; ++r) counts.push_back((r + 1) * out.size() / ranks - r * out.size() / ranks);
+    replica_piece_.begin(counts[self]);
+    const value_range r = layout_.unit(u);
+    if (kind_ == reduction_kind::exact)
+      gather(
+          c, nodes, counts,
+          [&](leaf_node) { return layout_.ranks() > 1 ? pieces_[u].fixed() : fixed_.data() + r.first; },
+          replica_piece_);
+    else
+      gather(
+          c, nodes, counts, [&](leaf_node n) { return layout_.ranks() > 1 ? pieces_[u].find(n) : own(n, r); },
+          replica_piece_);
+    const std::span<float> mine = out.subspan(self * out.size() / ranks, counts[self]);
+    replica_piece_.write(mine);
+    if (ranks > 1) c.all_gather_v(std::span<const float>(mine), out, std::span<const std::size_t>(counts));
+  }
+
+  Device* device_;
+  world* world_;
+  sum_place among_;
+  shard_layout layout_;
+  leaf_schedule schedule_;
+  reduction_kind kind_;
+  bool cut_;
+  std::vector<bool> present_;
+  leaf_tree<buffer<float, Device>> tree_;  // of this rank's own leaves
+  std::vector<buffer<float, Device>> idle_;
+  double limit_;
+  bool fixed_any_ = false;
+  std::vector<fixed_point::value> fixed_;  // the same, exact
+  std::vector<piece_sum> pieces_;          // of each unit
+  piece_sum replica_piece_;
+  buffer<float, Device> sum_;
+  exchange_scratch scratch_;
+  std::vector<float> stage_, out_;
+};
+
+}  // namespace parallel
+RLCORE_END

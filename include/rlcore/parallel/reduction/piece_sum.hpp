@@ -1,0 +1,129 @@
+// The sum of one piece of all gradients, on the rank that owns it.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/parallel/reduction/fixed_point.hpp"
+#include "rlcore/parallel/reduction/leaf_tree.hpp"
+#include "rlcore/parallel/settings.hpp"
+
+RLCORE_BEGIN
+namespace parallel {
+
+/// Nodes of the tree over leaves come in, in host memory, in any order (tree, exact) or rank by rank, a round after the
+/// other (ranked); the sum of them all comes out.
+class piece_sum {
+ public:
+  piece_sum() = default;
+  piece_sum(reduction_kind kind, std::size_t leaves) : kind_(kind), tree_(leaves), limit_(fixed_point::limit(leaves)) {}
+
+  void begin(std::size_t values) {
+    for (auto& e : tree_.entries())
+      if (e.value) idle_.push_back(std::move(*e.value));
+    tree_.clear();
+    size_ = values, any_ = row_any_ = false;
+  }
+  std::size_t size() const noexcept { return size_; }
+
+  /// Null: the node is absent.
+  void push(leaf_node node, const float* x) {
+    if (kind_ == reduction_kind::tree) {
+      std::optional<std::vector<float>> value;
+      if (x) value = copy(x);
+      tree_.push(node, std::move(value), [this](std::vector<float>& left, std::vector<float>&& right) {
+        add(left, right.data());
+        idle_.push_back(std::move(right));
+      });
+    } else if (x && kind_ == reduction_kind::exact) {
+      begin_fixed();
+      fixed_point::add(fixed_.data(), x, size_, limit_);
+    } else if (x) {
+      row_any_ ? add(row_, x) : row_.assign(x, x + size_);
+      row_any_ = true;
+    }
+  }
+  void push(leaf_node, const fixed_point::value* x) {
+    if (!x) return;
+    begin_fixed();
+    fixed_point::add(fixed_.data(), x, size_);
+  }
+  /// All ranks' nodes of a round are there.
+  void end_round() {
+    if (!std::exchange(row_any_, false)) return;
+    any_ ? add(total_, row_.data()) : total_.swap(row_);
+    any_ = true;
+  }
+
+  /// A node that has not been added up further, to be added to the sums of others; null if it is absent. With an order
+  /// by rank there is one.
+  const float* find(leaf_node node) const {
+    if (kind_ != reduction_kind::tree) return any_ ? total_.data() : nullptr;
+    for (const auto& e : tree_.entries())
+      if (e.node == node && e.value) return e.value->data();
+    return nullptr;
+  }
+  const fixed_point::value* fixed() const { return any_ ? fixed_.data() : nullptr; }
+  /// The sum, 0 if nothing came.
+  void write(std::span<float> out) const {
+    bool written = false;
+    for_nodes([&](leaf_node, const auto* x) {
+      for (std::size_t i = 0; i < size_; ++i) out[i] = value(x[i]);
+      written = true;
+    });
+    if (!written) std::fill(out.begin(), out.end(), 0.0f);
+  }
+
+  std::size_t bytes() const noexcept {
+    std::size_t n = (row_.capacity() + total_.capacity()) * sizeof(float) + fixed_.capacity() * sizeof(fixed_[0]);
+    for (const auto& v : idle_) n += v.capacity() * sizeof(float);
+    for (const auto& e : tree_.entries())
+      if (e.value) n += e.value->capacity() * sizeof(float);
+    return n;
+  }
+
+ private:
+  template <class F>
+  void for_nodes(F&& f) const {
+    if (kind_ == reduction_kind::tree) {
+      for (const auto& e : tree_.entries())
+        if (e.value) f(e.node, e.value->data());
+    } else if (any_) {
+      if (kind_ == reduction_kind::exact)
+        f(leaf_node{}, fixed_.data());
+      else
+        f(leaf_node{}, total_.data());
+    }
+  }
+  static float value(float x) noexcept { return x; }
+  static float value(fixed_point::value x) noexcept { return fixed_point::to_float(x); }
+  void begin_fixed() {
+    if (!std::exchange(any_, true)) fixed_.assign(size_, 0);
+  }
+  std::vector<float> copy(const float* x) {
+    std::vector<float> v;
+    if (!idle_.empty()) v = std::move(idle_.back()), idle_.pop_back();
+    v.assign(x, x + size_);
+    return v;
+  }
+  static void add(std::vector<float>& total, const float* x) {
+    for (std::size_t i = 0; i < total.size(); ++i) total[i] += x[i];
+  }
+
+  reduction_kind kind_ = reduction_kind::tree;
+  std::size_t size_ = 0;
+  bool any_ = false, row_any_ = false;
+  leaf_tree<std::vector<float>> tree_;
+  double limit_ = 0;
+  std::vector<std::vector<float>> idle_;
+  std::vector<float> row_, total_;
+  std::vector<fixed_point::value> fixed_;
+};
+
+}  // namespace parallel
+RLCORE_END

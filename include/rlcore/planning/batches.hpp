@@ -1,0 +1,39 @@
+// How the sequences of an update fall to ranks and micro-batches.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/planning/layout.hpp"
+#include "rlcore/planning/workload.hpp"
+
+RLCORE_BEGIN
+namespace trainer::planning {
+
+/// Of the busiest data rank; per optimizer step, if nothing else is said.
+struct batches {
+  std::int64_t rows = 0;        ///< sequences
+  std::int64_t micro_rows = 0;  ///< of them in one micro-batch
+  std::int64_t micro = 0;       ///< micro-batches
+  std::int64_t leaves = 1;      ///< leaves of the gradient's tree, each sent on its own by zero 2 and 3
+  std::int64_t tokens = 0;      ///< that one device takes through its layers in a micro-batch
+  std::int64_t scored = 0;      ///< micro-batches of a step's sequences when they are only scored: no leaves cut them
+  std::int64_t scored_tokens = 0;  ///< that one device takes through its layers in one of those
+
+  /// 8 leaves, or one for each data rank if there are more, or one for each micro-batch.
+  batches(const layout& l, const workload& w) {
+    const auto up = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
+    rows = up(std::max<std::int64_t>(1, w.sequences() / w.updates), l.data);
+    const std::int64_t wanted = std::max<std::int64_t>(1, w.micro_tokens * l.context / w.length());
+    leaves = l.leaf_of_micro ? up(rows, wanted) : std::min(rows, up(8, l.data));
+    micro_rows = std::min(wanted, up(rows, leaves));
+    micro = leaves * up(up(rows, leaves), micro_rows);
+    tokens = up(micro_rows * w.length(), l.context);
+    const std::int64_t all = up(w.sequences(), l.data);
+    scored = up(all, wanted), scored_tokens = up(std::min(wanted, all) * w.length(), l.context);
+  }
+};
+
+}  // namespace trainer::planning
+RLCORE_END

@@ -1,0 +1,143 @@
+// Training steps and sequences of collectives on this machine, measured and predicted.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/parallel/world.hpp"
+#include "rlcore/planning/aligned_table.hpp"
+#include "rlcore/planning/measure_rank.hpp"
+#include "rlcore/planning/read_model.hpp"
+#include "rlcore/planning/stage_times.hpp"
+#include "rlcore/training/trainee.hpp"
+
+RLCORE_BEGIN
+namespace trainer::planning {
+
+struct check_line {
+  std::string what;
+  std::int64_t ranks = 1;
+  double measured = 0, predicted = 0;  ///< seconds
+};
+
+/// None of these models has the sizes that were calibrated.
+inline std::vector<nn::config> check_models() {
+  const auto model = [](std::int64_t vocabulary, std::int64_t hidden, std::int64_t intermediate, std::int64_t layers,
+                        std::int64_t heads, std::int64_t kv_heads) {
+    nn::config c;
+    c.vocab_size = vocabulary, c.hidden_size = hidden, c.intermediate_size = intermediate;
+    c.num_hidden_layers = layers, c.num_attention_heads = heads, c.num_key_value_heads = kv_heads;
+    c.head_dim = hidden / heads;
+    return c;
+  };
+  return {model(1000, 96, 288, 3, 3, 1), model(2000, 192, 576, 4, 6, 2), model(3000, 384, 1024, 4, 6, 2)};
+}
+
+/// One optimizer step over `rows` sequences of `length` tokens each, every one a target; all ranks call it.
+inline check_line check_step(cpu& device, parallel::any_communicator& c, const cluster& host, const nn::config& config,
+                             int zero, std::int64_t rows, std::int64_t length) {
+  parallel::parallel_settings how;
+  how.zero = zero;
+  parallel::world world(c, how);
+  trainer::trainee<cpu> model(device, config, {}, &world);
+  {
+    const auto whole = model.summon();
+    model.model.initialize(1);
+  }
+  const std::int64_t micro_rows = std::max<std::int64_t>(1, rows / 8);
+  const auto step = [&] {
+    model.begin_update();
+    model.for_micro_batches(
+        static_cast<std::size_t>(rows), micro_rows, 0, [&](std::uint32_t) { return length; },
+        [&](std::span<const std::uint32_t> mine) {
+          ragged<std::int32_t> inputs;
+          nn::targets targets;
+          std::vector<std::int32_t> text(static_cast<std::size_t>(length));
+          for (std::size_t k = 0; k < mine.size(); ++k) {
+            for (std::int64_t t = 0; t < length; ++t) {
+              const std::int64_t at = static_cast<std::int64_t>(mine[k]) * length + t;
+              text[static_cast<std::size_t>(t)] = static_cast<std::int32_t>(at * 7919 % config.vocab_size);
+              targets.row.push_back(static_cast<std::int32_t>(static_cast<std::int64_t>(k) * length + t));
+              targets.token.push_back(static_cast<std::int32_t>((at + 1) * 7919 % config.vocab_size));
+            }
+            inputs.push_back(std::span<const std::int32_t>(text));
+          }
+          model.forward_backward(inputs, targets, 1.0f, [&](auto logp, auto, auto dlogp, auto) {
+            for (std::size_t i = 0; i < logp.size(); ++i) dlogp[i] = -1.0f / static_cast<float>(rows * length);
+          });
+        });
+    model.apply(1e-6, 1);
+  };
+  check_line line;
+  line.ranks = c.size();
+  line.measured = rank_meter(device, c, 0.1).time(step);
+
+  model_shape shape = shape_of(config);
+  workload w;
+  w.prompts = rows, w.responses = 1, w.prompt_length = 1, w.response_length = length - 1;
+  w.micro_tokens = micro_rows * length, w.recompute = false, w.old_log_probs = false;
+  layout l;
+  l.data = c.size(), l.zero = zero;
+  line.predicted = times_of(shape, l, w, host, memory_of(shape, l, w, host)).update;
+  line.what = "step, " + std::to_string(shape.parameters() / 1000) + "k parameters, " + std::to_string(rows * length) +
+              " tokens, zero" + std::to_string(zero);
+  return line;
+}
+
+/// What ZeRO-3 does without its arithmetic: layers of `values` floats gathered forward, gathered again and summed
+/// backward.
+inline check_line check_sequence(cpu& device, parallel::any_communicator& c, const cluster& host, std::size_t values) {
+  const auto ranks = static_cast<std::size_t>(c.size()), self = static_cast<std::size_t>(c.rank());
+  constexpr int layers = 8;
+  std::vector<std::vector<float>> whole(layers, std::vector<float>(values, 1.0f)), gradient = whole;
+  std::vector<std::size_t> counts(ranks, values / ranks);
+  counts.back() += values % ranks;
+  parallel::exchange_scratch scratch;
+  parallel::piece_sum sum(parallel::reduction_kind::tree, ranks);
+  std::vector<float> out(counts[self]);
+  const auto gather = [&](std::size_t layer) {
+    c.all_gather_v(std::span<const float>(whole[layer]).subspan(self * counts[0], counts[self]),
+                   std::span<float>(whole[layer]), std::span<const std::size_t>(counts));
+  };
+  check_line line;
+  line.ranks = c.size();
+  line.measured = rank_meter(device, c, 0.1).time([&] {
+    for (std::size_t k = 0; k < layers; ++k) gather(k);
+    for (std::size_t k = layers; k-- > 0;) {
+      gather(k);
+      sum.begin(counts[self]);
+      parallel::exchange(
+          c, gradient[k].data(), counts, scratch, [](std::size_t) { return true; },
+          [&](std::size_t from, const float* x) {
+            sum.push({0, from}, x);
+          });
+      sum.end_round();
+      sum.write(out);
+    }
+  });
+  const double bytes = 4 * static_cast<double>(values);
+  const rank_group all{c.size(), 1};
+  line.predicted = layers * (2 * seconds(host, collective::all_gather, all, bytes) +
+                             seconds(host, collective::ordered_sum, all, bytes));
+  line.what = "8 layers of " + short_number(bytes / 1e6) + " MB: 16 gathers, 8 sums";
+  return line;
+}
+
+inline std::string check_text(const std::vector<check_line>& lines) {
+  aligned_table t;
+  t.add({"measured and predicted", "ranks", "measured ms", "predicted ms", "measured / predicted"});
+  for (const check_line& l : lines)
+    t.add({l.what, std::to_string(l.ranks), short_number(1e3 * l.measured), short_number(1e3 * l.predicted),
+           short_number(l.measured / l.predicted)});
+  return t.text();
+}
+
+}  // namespace trainer::planning
+RLCORE_END

@@ -1,0 +1,97 @@
+// How the devices are used: the sizes of the mesh and what is sharded over it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/parallel/settings.hpp"
+#include "rlcore/planning/cluster.hpp"
+#include "rlcore/planning/model_shape.hpp"
+#include "rlcore/planning/workload.hpp"
+
+RLCORE_BEGIN
+namespace trainer::planning {
+
+using parallel::context_kind;
+using parallel::reduction_kind;
+
+/// Ranks are ((data * context) * tensor), tensor fastest; expert groups lie over data x context.
+struct layout {
+  std::int64_t data = 1, context = 1, tensor = 1, expert = 1;
+  int zero = 3;                     ///< 0: DDP
+  std::int64_t rollout_tensor = 1;  ///< devices that hold one copy of the weights while sampling
+  context_kind how_context = context_kind::gather_kv;
+  reduction_kind sums = reduction_kind::tree;
+  bool sequence_parallel = false;     ///< activations between the products of a layer are split over the tensor group
+  bool reshard_after_forward = true;  ///< zero 3: a layer's weights are gathered again for its backward
+  bool wire_bf16 = false;             ///< gradients travel in bf16
+  bool compute_type = false;          ///< what is gathered, kept or sent has the compute type; this library has floats
+  bool divided_experts = false;  ///< weights of experts lie on one rank of a group with zero 3 and while sampling too;
+                                 ///< this library's trainers have shards of all then, and all
+  bool leaf_of_micro = false;    ///< as many leaves as micro-batches: gradients never whole, more traffic
+  std::int64_t shard_ranks = 0;  ///< state is cut over so many ranks and replicated beyond (HSDP); 0: over all
+
+  std::int64_t devices() const noexcept { return data * context * tensor; }
+  /// Ranks whose gradients are added, those of them that a parameter outside of experts is cut over, the groups of
+  /// those, and the ranks that one expert's parameters are cut over.
+  std::int64_t summed() const noexcept { return data * context; }
+  std::int64_t shards() const noexcept { return shard_ranks == 0 ? summed() : shard_ranks; }
+  std::int64_t replicas() const noexcept { return summed() / shards(); }
+  std::int64_t expert_shards() const noexcept { return expert_parts() > 1 ? summed() / expert : shards(); }
+  /// Into how many parts the weights of experts are divided, in training and while sampling.
+  std::int64_t expert_parts() const noexcept { return divided_experts || zero < 3 ? expert : 1; }
+  std::int64_t sampled_expert_parts() const noexcept { return divided_experts ? expert : 1; }
+  /// Do other passes than those of training need experts that are not here?
+  bool collects_experts() const noexcept { return sampled_expert_parts() < expert_parts(); }
+
+  /// Bytes of a value that is not a product's operand.
+  double value_bytes(const cluster& c) const noexcept { return compute_type ? c.value_bytes : 4; }
+
+  std::string text() const {
+    std::string out = "zero" + std::to_string(zero) + " data " + std::to_string(data);
+    const auto add = [&](const char* name, std::int64_t n) {
+      if (n > 1) out += std::string(" ") + name + " " + std::to_string(n);
+    };
+    add("context", context), add("tensor", tensor), add("expert", expert),
+        add("rollout", rollout_tensor == tensor ? 1 : rollout_tensor), add("shared by", shard_ranks);
+    return out + (leaf_of_micro ? " small leaves" : "");
+  }
+};
+
+/// Why the layout cannot be, in one line; empty if it can.
+inline std::string check_layout(const layout& l, const model_shape& m, const workload& w, std::int64_t devices) {
+  const auto number = [](std::int64_t n) { return std::to_string(n); };
+  const auto divides = [&](const char* what, std::int64_t n, const char* of, std::int64_t whole) -> std::string {
+    if (n >= 1 && whole % n == 0) return {};
+    return std::string(what) + "=" + number(n) + " does not divide " + of + " " + number(whole);
+  };
+  for (const std::string& why :
+       {divides("tensor", l.tensor, "the key and value heads", m.kv_heads),
+        m.experts == 0 ? divides("tensor", l.tensor, "intermediate_size", m.intermediate_size) : std::string(),
+        divides("rollout_tensor", l.rollout_tensor, "the key and value heads", m.kv_heads),
+        divides("rollout_tensor", l.rollout_tensor, "the devices", devices),
+        m.experts == 0 ? (l.expert == 1 ? std::string() : "expert=" + number(l.expert) + ": the model has no experts")
+                       : divides("expert", l.expert, "the experts", m.experts),
+        divides("expert", l.expert, "data x context", l.summed()),
+        divides("shard_ranks", l.shards(), "data x context", l.summed()),
+        l.shard_ranks == 0 || l.shard_ranks % l.context == 0
+            ? std::string()
+            : "shard_ranks=" + number(l.shard_ranks) + " is not a multiple of context " + number(l.context),
+        l.shard_ranks != 0 && l.expert_parts() > 1 ? std::string("shard_ranks together with expert is not planned")
+                                                   : std::string(),
+        l.how_context == context_kind::ulysses
+            ? divides("context", l.context, "the key and value heads of a tensor rank", m.kv_heads / l.tensor)
+            : std::string()})
+    if (!why.empty()) return why;
+  if (l.devices() != devices)
+    return "data " + number(l.data) + " x context " + number(l.context) + " x tensor " + number(l.tensor) + " are " +
+           number(l.devices()) + " devices, not " + number(devices);
+  const std::int64_t rows = w.sequences() / w.updates;
+  if (l.data > rows)
+    return "data=" + number(l.data) + " has more ranks than an update has sequences (" + number(rows) + ")";
+  return {};
+}
+
+}  // namespace trainer::planning
+RLCORE_END

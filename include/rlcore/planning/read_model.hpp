@@ -1,0 +1,89 @@
+// The shape of a model by its name or from its config.json.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "rlcore/checkpoint/json_file.hpp"
+#include "rlcore/nn/config.hpp"
+#include "rlcore/planning/known_models.hpp"
+
+RLCORE_BEGIN
+namespace trainer::planning {
+
+/// Of a model that the library can train; experts are given by who has them.
+inline model_shape shape_of(const nn::config& c, std::string name = {}) {
+  return {std::move(name),
+          c.vocab_size,
+          c.hidden_size,
+          c.intermediate_size,
+          c.num_hidden_layers,
+          c.num_attention_heads,
+          c.num_key_value_heads,
+          c.head_dim != 0 ? c.head_dim : c.hidden_size / c.num_attention_heads,
+          c.tied(),
+          c.attention_bias,
+          c.model != nn::family::qwen2,
+          0,
+          0};
+}
+
+/// Reads a config.json of the families qwen2, qwen3 and qwen3_moe. Throws file_error, or format_error naming file, key,
+/// value and expectation.
+inline model_shape read_model_shape(const std::filesystem::path& path) {
+  const std::filesystem::path where = std::filesystem::is_directory(path) ? path / "config.json" : path;
+  const checkpoint::json_file file(where);
+  const std::string type = file.string("model_type");
+  if (type != "qwen2" && type != "qwen3" && type != "qwen3_moe")
+    file.fail("model_type", "\"qwen2\", \"qwen3\" or \"qwen3_moe\"");
+  const auto extent = [&](const char* key) { return file.integer(key, 1, INT32_MAX); };
+  model_shape m;
+  const std::filesystem::path folder = std::filesystem::absolute(where).parent_path();
+  m.name = folder.filename().string();
+  m.vocab_size = extent("vocab_size"), m.hidden_size = extent("hidden_size");
+  m.layers = extent("num_hidden_layers"), m.heads = extent("num_attention_heads");
+  m.kv_heads = extent("num_key_value_heads");
+  if (m.heads % m.kv_heads != 0)
+    file.fail("num_key_value_heads", "a divisor of num_attention_heads " + std::to_string(m.heads));
+  if (file.has("head_dim")) {
+    m.head_dim = extent("head_dim");
+  } else if (type == "qwen2") {
+    if (m.hidden_size % m.heads != 0)
+      file.fail("num_attention_heads", "a divisor of hidden_size " + std::to_string(m.hidden_size));
+    m.head_dim = m.hidden_size / m.heads;
+  } else {
+    m.head_dim = 128;  // the default of Qwen3 in transformers
+  }
+  m.tied = file.boolean("tie_word_embeddings", false);
+  m.attention_bias = type == "qwen2";
+  m.head_norms = type != "qwen2";
+  if (type == "qwen3_moe") {
+    m.intermediate_size = extent("moe_intermediate_size");
+    m.experts = extent("num_experts");
+    m.experts_per_token = file.integer("num_experts_per_tok", 1, m.experts);
+    if (file.has("mlp_only_layers") && !file.root()["mlp_only_layers"].empty()) file.fail("mlp_only_layers", "[]");
+    if (file.has("decoder_sparse_step") && file.integer("decoder_sparse_step") != 1)
+      file.fail("decoder_sparse_step", "1");
+  } else {
+    m.intermediate_size = extent("intermediate_size");
+  }
+  return m;
+}
+
+/// `text` names a known model, or is the path of a config.json or of the folder it lies in.
+inline model_shape find_model(const std::string& text) {
+  std::error_code ignored;
+  if (std::filesystem::exists(text, ignored)) return read_model_shape(text);
+  if (const model_shape* known = find_known_model(text)) return *known;
+  std::vector<std::string> names;
+  for (const model_shape& m : known_models()) names.push_back(m.name);
+  std::string list;
+  for (const std::string& n : names) list += (list.empty() ? "" : ", ") + n;
+  throw config_error("model=" + text + ": neither a file nor a known model" + did_you_mean(text, names) +
+                     "; expected the path of a config.json, or one of " + list);
+}
+
+}  // namespace trainer::planning
+RLCORE_END

@@ -1,0 +1,131 @@
+// Layouts that are possible, what each needs and takes, and the best of them.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/planning/layout.hpp"
+#include "rlcore/planning/memory.hpp"
+#include "rlcore/planning/stage_times.hpp"
+
+RLCORE_BEGIN
+namespace trainer::planning {
+
+/// What the caller has decided; the rest is searched. The sizes of the mesh are searched among powers of two.
+struct wishes {
+  std::optional<std::int64_t> data, context, tensor, expert, zero, rollout_tensor, shard_ranks;
+  layout others;  ///< everything that is not searched
+};
+
+struct candidate {
+  layout how;
+  workload work;  ///< with fewer tokens in a micro-batch, if only so it fits
+  memory_need memory;
+  stage_times times;
+  bool fits = false;
+
+  /// Axes in use: of two layouts that take about as long, the one with fewer is preferred.
+  int axes() const noexcept {
+    return (how.context > 1) + (how.tensor > 1) + (how.expert > 1) + (how.rollout_tensor != how.tensor) +
+           (how.shard_ranks > 0);
+  }
+};
+
+struct search_result {
+  std::vector<candidate> fitting;       ///< the best first, then by time
+  std::vector<candidate> too_large;     ///< by what they need
+  std::vector<std::string> impossible;  ///< reasons, each once
+};
+
+inline layout with_large_leaves(layout l) {
+  l.leaf_of_micro = false;
+  return l;
+}
+
+/// What the wishes leave open, possible or not.
+inline std::vector<layout> open_layouts(const model_shape& m, const workload& w, const cluster& c, std::int64_t devices,
+                                        const wishes& wanted) {
+  using list = std::vector<std::int64_t>;
+  const auto sizes = [&](std::optional<std::int64_t> given, std::int64_t largest) {
+    if (given) return list{*given};
+    list all;
+    for (std::int64_t n = 1; n <= std::min(largest, devices); n *= 2) all.push_back(n);
+    return all;
+  };
+  const std::int64_t node = std::min<std::int64_t>(c.devices_per_node, 16);
+  std::vector<layout> out;
+  for (const std::int64_t tensor : sizes(wanted.tensor, node))
+    for (const std::int64_t context : sizes(wanted.context, 32))
+      for (const std::int64_t expert : sizes(wanted.expert, m.experts > 0 ? m.experts : 1)) {
+        const bool chosen = (context == 1 || wanted.context) && (tensor == 1 || wanted.tensor);
+        if (!wanted.data && !chosen && devices % (tensor * context) != 0) continue;
+        layout l = wanted.others;
+        l.tensor = tensor, l.context = context, l.expert = expert;
+        l.data = wanted.data.value_or(std::max<std::int64_t>(1, devices / (tensor * context)));
+        const list rollouts = !wanted.rollout_tensor        ? list{tensor}
+                              : *wanted.rollout_tensor == 0 ? sizes({}, node)
+                                                            : list{*wanted.rollout_tensor};
+        for (const std::int64_t rollout : rollouts)
+          for (const std::int64_t zero : wanted.zero ? list{*wanted.zero} : list{0, 1, 2, 3}) {
+            l.zero = static_cast<int>(zero), l.rollout_tensor = rollout;
+            if (l.summed() == 1 && zero > 0 && !wanted.zero) continue;  // nothing to shard over
+            // Over all ranks, or over those of a node.
+            list shared{wanted.shard_ranks.value_or(0)};
+            const std::int64_t inside = c.devices_per_node / tensor;
+            if (!wanted.shard_ranks && zero > 0 && l.expert_parts() == 1 && inside > 1 && inside % context == 0 &&
+                inside < l.summed() && l.summed() % inside == 0)
+              shared.push_back(inside);
+            for (const std::int64_t n : shared)
+              for (const bool one_each : {false, true}) {
+                l.shard_ranks = n, l.leaf_of_micro = one_each;
+                if (one_each && (zero < 3 || batches(l, w).leaves == batches(with_large_leaves(l), w).leaves)) continue;
+                out.push_back(l);
+              }
+          }
+      }
+  return out;
+}
+
+/// All layouts of `devices` that the wishes leave open. Times within 2 % count as equal.
+inline search_result search_layouts(const model_shape& m, const workload& w, const cluster& c, std::int64_t devices,
+                                    const wishes& wanted) {
+  search_result result;
+  for (const layout& l : open_layouts(m, w, c, devices, wanted)) {
+    if (const std::string why = check_layout(l, m, w, devices); !why.empty()) {
+      if (std::find(result.impossible.begin(), result.impossible.end(), why) == result.impossible.end())
+        result.impossible.push_back(why);
+      continue;
+    }
+    candidate x{l, w, memory_of(m, l, w, c), {}, false};
+    const auto fits = [&] { return x.memory.peak() <= c.memory * c.usable_share; };
+    while (!fits() && x.work.micro_tokens * l.context > w.length()) {
+      x.work.micro_tokens = std::max(x.work.micro_tokens / 2, (w.length() + l.context - 1) / l.context);
+      x.memory = memory_of(m, l, x.work, c);
+    }
+    x.times = times_of(m, l, x.work, c, x.memory);
+    x.fits = fits();
+    (x.fits ? result.fitting : result.too_large).push_back(x);
+  }
+  std::stable_sort(result.fitting.begin(), result.fitting.end(),
+                   [](const candidate& a, const candidate& b) { return a.times.step() < b.times.step(); });
+  std::stable_sort(result.too_large.begin(), result.too_large.end(),
+                   [](const candidate& a, const candidate& b) { return a.memory.peak() < b.memory.peak(); });
+  if (!result.fitting.empty()) {
+    const double limit = 1.02 * result.fitting.front().times.step();
+    std::size_t best = 0;
+    for (std::size_t k = 1; k < result.fitting.size() && result.fitting[k].times.step() <= limit; ++k)
+      if (result.fitting[k].axes() < result.fitting[best].axes()) best = k;
+    std::rotate(result.fitting.begin(), result.fitting.begin() + static_cast<std::ptrdiff_t>(best),
+                result.fitting.begin() + static_cast<std::ptrdiff_t>(best) + 1);
+  }
+  return result;
+}
+
+}  // namespace trainer::planning
+RLCORE_END

@@ -1,0 +1,113 @@
+// The seconds of a step, stage by stage.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/planning/compute_time.hpp"
+#include "rlcore/planning/memory.hpp"
+#include "rlcore/planning/traffic.hpp"
+
+RLCORE_BEGIN
+namespace trainer::planning {
+
+struct stage_times {
+  double hand_over = 0, rollout = 0, old_log_probs = 0, reference = 0;
+  double update = 0, update_compute = 0, update_hidden = 0, update_exposed = 0;  ///< traffic that may overlap, and not
+  double optimizer = 0;
+  double per_token = 0;       ///< seconds of one decode pass, on average
+  std::int64_t together = 0;  ///< sequences that a copy of the weights samples together
+  std::int64_t waves = 0;
+
+  double step() const noexcept { return hand_over + rollout + old_log_probs + reference + update; }
+};
+
+namespace detail {
+
+/// A pass that draws a token for `n` sequences with `past` tokens each.
+inline double decode_pass(const model_shape& m, const layout& l, const cluster& c, double n, double past) {
+  const auto f = [](std::int64_t x) { return static_cast<double>(x); };
+  const double packed = c.value_bytes, value = l.value_bytes(c), split = f(l.rollout_tensor);
+  double experts = 0;                                 // that are touched: all of them, once there are enough sequences
+  const double copies = f(l.sampled_expert_parts());  // an expert works for the sequences of as many ranks
+  if (m.experts > 0)
+    experts = f(m.layers) * f(m.expert_parameters()) * f(m.experts) / copies *
+              (1 - std::pow(1 - f(m.experts_per_token) / f(m.experts), n * copies));
+  const double dense = static_cast<double>(m.parameters() - m.expert_parameters_of_all()) -
+                       (m.tied ? 0.0 : static_cast<double>(m.embedding_parameters()));
+  const double bytes = packed * (dense / split + experts) + n * past * m.kv_values() * value / split;
+  const double operations =
+      n * (2 * m.product_weights() + 2 * m.head_weights() + 4 * f(m.layers * m.query_width()) * past) / split;
+  double exchange =
+      2 * f(m.layers) * seconds(c, collective::all_reduce, {l.rollout_tensor, 1}, n * f(m.hidden_size) * value);
+  if (l.sampled_expert_parts() > 1)
+    exchange += 2 * f(m.layers) *
+                seconds(c, collective::all_to_all, {l.expert, l.rollout_tensor},
+                        n * f(m.experts_per_token * m.hidden_size) * value);
+  return std::max(bytes / (c.memory_bandwidth * c.decode_share), operations / (c.peak * c.scoring_share)) +
+         f(m.layers) * c.layer_floor + exchange;
+}
+
+inline void sum_transfers(const cluster& c, const std::vector<transfer>& list, double& hidden, double& exposed) {
+  for (const transfer& t : list) (t.hidden ? hidden : exposed) += t.calls * seconds(c, t.how, t.group, t.bytes);
+}
+
+}  // namespace detail
+
+inline stage_times times_of(const model_shape& m, const layout& l, const workload& w, const cluster& c,
+                            const memory_need& need) {
+  const auto f = [](std::int64_t n) { return static_cast<double>(n); };
+  const batches b(l, w);
+  const traffic sent(m, l, w, c);
+  const double parts = f(l.context * l.tensor);
+  stage_times t;
+
+  const pass_seconds pass = pass_time(c, m, {f(b.micro_rows), f(w.length()), f(w.response_length)}, l.devices());
+  const double share = f(b.rows) / f(b.micro * b.micro_rows);  // of the last micro-batches that is not filled
+  const double passes = f(b.micro) * share / parts;
+  double ignored = 0;
+
+  detail::sum_transfers(c, sent.hand_over(), ignored, t.hand_over);
+  const double scoring = passes * f(w.updates) * pass.forward * (c.training_share / c.scoring_share);
+  const local_sizes local(m, l.tensor, l.expert_parts());
+  const auto score = [&](bool whole) {
+    double hidden = 0, exposed = 0;
+    detail::sum_transfers(c, sent.scoring(whole), hidden, exposed);
+    // What has been gathered is packed, in every pass.
+    if ((l.zero == 3 || l.collects_experts()) && !whole)
+      exposed +=
+          optimizer_time(c, 0, local_sizes(m, l.tensor, l.sampled_expert_parts()).all() * f(b.scored), 0, l.devices());
+    return std::max(scoring, c.overlap * hidden) + (1 - c.overlap) * hidden + exposed;
+  };
+  if (w.old_log_probs) t.old_log_probs = score(false);
+  if (w.reference != reference_form::none) t.reference = score(w.reference == reference_form::whole);
+
+  t.update_compute =
+      f(w.updates * w.epochs) * passes * (pass.forward + pass.backward + (w.recompute ? pass.layers_forward : 0));
+  const double own =
+      l.zero == 0 ? local.all() : local.dense() / f(l.shards()) + local.all_experts() / f(l.expert_shards());
+  const double packed = local.all() * (l.zero == 3 ? f(b.micro) : 1),
+               added = l.zero >= 2 ? 0 : local.all() * f(b.leaves - 1);
+  t.optimizer = f(w.updates * w.epochs) * optimizer_time(c, own, packed, added, l.devices());
+  detail::sum_transfers(c, sent.update(), t.update_hidden, t.update_exposed);
+  t.update = std::max(t.update_compute, c.overlap * t.update_hidden) + (1 - c.overlap) * t.update_hidden +
+             t.update_exposed + t.optimizer;
+
+  const double replicas = f(l.devices()) / f(l.rollout_tensor);
+  const double each = std::ceil(f(w.sequences()) / replicas);
+  t.together = std::clamp<std::int64_t>(static_cast<std::int64_t>(need.cache / need.cache_of_one), 1,
+                                        static_cast<std::int64_t>(each));
+  t.waves = static_cast<std::int64_t>(std::ceil(each / f(t.together)));
+  const double in_a_wave = std::min(each, f(t.together));
+  t.per_token = detail::decode_pass(m, l, c, in_a_wave, f(w.prompt_length) + f(w.response_length) / 2);
+  const double prompts = std::ceil(f(w.prompts) / replicas);
+  const pass_seconds prefill = pass_time(c, m, {1, f(w.prompt_length), 0}, l.devices());
+  t.rollout = f(t.waves) * f(w.response_length) * t.per_token + prompts * prefill.forward / f(l.rollout_tensor);
+  return t;
+}
+
+}  // namespace trainer::planning
+RLCORE_END

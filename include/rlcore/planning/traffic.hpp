@@ -1,0 +1,198 @@
+// The collectives of one step: which, how often, how many bytes.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/planning/batches.hpp"
+#include "rlcore/planning/cluster.hpp"
+#include "rlcore/planning/collective_time.hpp"
+#include "rlcore/planning/layout.hpp"
+#include "rlcore/planning/model_shape.hpp"
+
+RLCORE_BEGIN
+namespace trainer::planning {
+
+/// `calls` collectives of `bytes` each (as collective means them). `hidden`: may go on while layers compute.
+struct transfer {
+  std::string what;
+  collective how = collective::all_gather;
+  rank_group group;
+  double bytes = 0, calls = 0;
+  bool hidden = false;
+
+  double sent() const noexcept { return calls * sent_bytes(how, group, bytes); }
+};
+
+/// What a rank holds before it is sharded over data x context.
+struct local_sizes {
+  double layer = 0, experts = 0,
+         ends = 0;  ///< parameters of one layer without experts, its experts, embedding and head
+  std::int64_t layers = 0;
+
+  local_sizes(const model_shape& m, std::int64_t tensor, std::int64_t expert)
+      : layer(static_cast<double>(m.dense_layer_parameters()) / static_cast<double>(tensor)),
+        experts(m.experts == 0 ? 0
+                               : static_cast<double>(m.experts * m.expert_parameters()) / static_cast<double>(expert)),
+        ends(static_cast<double>(m.embedding_parameters() + m.head_parameters()) / static_cast<double>(tensor)),
+        layers(m.layers) {}
+  double dense() const noexcept { return layer * static_cast<double>(layers) + ends; }
+  double all_experts() const noexcept { return experts * static_cast<double>(layers); }
+  double all() const noexcept { return dense() + all_experts(); }
+};
+
+class traffic {
+ public:
+  traffic(const model_shape& m, const layout& l, const workload& w, const cluster& c)
+      : m_(m), l_(l), w_(w), c_(c), b_(l, w), local_(m, l.tensor, l.expert_parts()) {}
+
+  /// Of all updates of a step.
+  std::vector<transfer> update() const {
+    std::vector<transfer> out;
+    const double times = f(w_.updates * w_.epochs), micro = f(b_.micro);
+    weights_and_gradients(out, times);
+    passes(out, "forward", times * micro * (w_.recompute ? 2 : 1), f(b_.tokens), false);
+    passes(out, "backward", times * micro, f(b_.tokens), true);
+    return out;
+  }
+  /// Of a stage that only scores a step's sequences, by a model in shards as the one that is trained, or by a `whole`
+  /// one.
+  std::vector<transfer> scoring(bool whole = false) const {
+    std::vector<transfer> out;
+    if (l_.zero == 3 && !whole) {
+      gather_units(out, f(b_.scored), 1);
+      add(out, {"number of passes", collective::all_gather, dense_group(), 8 * f(dense_group().size), 1, false});
+    }
+    if (l_.collects_experts() && !whole) {
+      collect_experts(out, f(b_.scored), true);
+      add(out, {"number of passes", collective::all_gather, {l_.expert, l_.tensor}, 8 * f(l_.expert), 1, false});
+    }
+    passes(out, "forward", f(b_.scored), f(b_.scored_tokens), false);
+    return out;
+  }
+  /// From the shards or parts of training to the weights of sampling.
+  std::vector<transfer> hand_over() const {
+    std::vector<transfer> out;
+    if (l_.zero == 3 || (l_.tensor > 1 && l_.rollout_tensor != l_.tensor)) gather_all(out, "weights for sampling");
+    if (l_.collects_experts()) collect_experts(out, 1, false);
+    return out;
+  }
+
+ private:
+  static double f(std::int64_t n) noexcept { return static_cast<double>(n); }
+  rank_group dense_group() const noexcept { return {l_.zero == 0 ? l_.summed() : l_.shards(), l_.tensor}; }
+  rank_group replica_group() const noexcept { return {l_.replicas(), l_.tensor * l_.shards()}; }
+  rank_group expert_group() const noexcept {
+    return {l_.zero == 0 ? l_.summed() / l_.expert_parts() : l_.expert_shards(), l_.tensor * l_.expert_parts()};
+  }
+
+  static void add(std::vector<transfer>& out, transfer t) {
+    if (t.group.size > 1 && t.bytes > 0 && t.calls > 0) out.push_back(std::move(t));
+  }
+  /// All units of the model, one call for each: layers, and embedding with head as one.
+  void units(std::vector<transfer>& out, const std::string& what, collective how, double value, double times,
+             bool hidden) const {
+    add(out, {what, how, dense_group(), local_.layer * value, times * f(local_.layers), hidden});
+    add(out, {what + " (ends)", how, dense_group(), local_.ends * value, times, hidden});
+    add(out, {what + " (experts)", how, expert_group(), local_.experts * value, times * f(local_.layers), hidden});
+  }
+  double weight_bytes() const noexcept { return l_.value_bytes(c_); }
+  void gather_all(std::vector<transfer>& out, const std::string& what) const {
+    const local_sizes wanted(m_, l_.rollout_tensor, l_.expert_parts());  // see collect_experts() for the rest
+    add(out, {what, collective::all_gather, dense_group(), wanted.dense() * weight_bytes(), 1, false});
+    add(out,
+        {what + " (experts)", collective::all_gather, expert_group(), wanted.all_experts() * weight_bytes(), 1, false});
+  }
+  /// Every rank's experts to all ranks of the group, layer by layer.
+  void collect_experts(std::vector<transfer>& out, double times, bool hidden) const {
+    add(out, {"experts of all",
+              collective::all_gather,
+              {l_.expert, l_.tensor},
+              local_.experts * f(l_.expert) * weight_bytes(),
+              times * f(local_.layers),
+              hidden});
+  }
+  /// Layers so many times in a pass; the head and an embedding of its own once, an embedding that is the head too at
+  /// the begin and at the end.
+  void gather_units(std::vector<transfer>& out, double passes, double times) const {
+    const double value = weight_bytes(), layers = f(local_.layers);
+    const double norm = f(m_.hidden_size) / f(l_.tensor), embedding = local_.ends - norm;
+    const auto gather = [&](const char* what, const rank_group& g, double parameters, double calls) {
+      add(out, {what, collective::all_gather, g, parameters * value, passes * calls, true});
+    };
+    gather("weights of layers", dense_group(), local_.layer, layers * times);
+    gather(m_.tied ? "weights (embedding)" : "weights (ends)", dense_group(), m_.tied ? embedding : local_.ends,
+           m_.tied ? 2 : 1);
+    if (m_.tied) gather("weights (last norm)", dense_group(), norm, 1);
+    gather("weights of experts", expert_group(), local_.experts, layers * times);
+  }
+  void weights_and_gradients(std::vector<transfer>& out, double times) const {
+    const double leaves = f(b_.leaves);
+    // exact: leaves travel as floats where they are cut at once, sums of leaves as 64-bit integers.
+    const bool exact = l_.sums == reduction_kind::exact;
+    const double leaf = l_.wire_bf16 ? 2 : 4, sum_of_leaves = exact ? 8 : leaf;
+    const collective sum = l_.sums == reduction_kind::fast ? collective::reduce_scatter : collective::ordered_sum;
+    // For the forward and the backward, unless they are kept.
+    if (l_.zero == 3) gather_units(out, times * f(b_.micro), l_.reshard_after_forward ? 2 : 1);
+    units(out, "gradients", sum, l_.zero >= 2 ? leaf : sum_of_leaves, times * (l_.zero >= 2 ? leaves : 1),
+          l_.zero >= 2);
+    if (l_.zero == 0) units(out, "sums of gradients", collective::all_gather, 4, times, false);
+    if (l_.zero > 0 && l_.replicas() > 1) {
+      const double own = (local_.dense() + (l_.expert_parts() > 1 ? 0 : local_.all_experts())) / f(l_.shards());
+      add(out, {"gradients, replicas", sum, replica_group(), own * sum_of_leaves, times, false});
+      add(out, {"sums, replicas", collective::all_gather, replica_group(), own * 4, times, false});
+    }
+    if (l_.zero > 0)  // a double for each block of 1024
+      add(out,
+          {"norm", collective::all_gather, dense_group(),
+           8 * std::ceil((local_.dense() + (l_.expert_parts() > 1 ? 0 : local_.all_experts())) / 1024), times, false});
+    if (l_.zero == 1 || l_.zero == 2)
+      units(out, "updated weights", collective::all_gather, weight_bytes(), times, false);
+  }
+  /// What layers exchange, `passes` times over a micro-batch of so many tokens of a device.
+  void passes(std::vector<transfer>& out, const std::string& when, double passes, double tokens, bool backward) const {
+    const double calls = passes * f(m_.layers), value = l_.value_bytes(c_);
+    const double kv = 2 * f(m_.kv_width()) / f(l_.tensor), q = f(m_.query_width()) / f(l_.tensor);
+    // The rows of each sublayer, and those of the embedding or the head; sequence parallel layers gather the inputs of
+    // their products once more.
+    add(out, {"tensor, " + when,
+              collective::all_reduce,
+              {l_.tensor, 1},
+              tokens * f(m_.hidden_size) * value,
+              passes + (backward && l_.sequence_parallel ? 3 : 2) * calls,
+              false});
+    const rank_group context{l_.context, l_.tensor};
+    const double whole = tokens * f(l_.context);
+    if (l_.how_context == context_kind::gather_kv) {
+      add(out, {"keys, values, " + when, collective::all_gather, context, whole * kv * value, calls, false});
+      if (backward) add(out, {"dK, dV", collective::ordered_sum, context, whole * kv * 4, calls, false});
+    } else if (l_.how_context == context_kind::ring) {
+      add(out, {"ring, " + when, collective::shift, context, tokens * kv * value, calls * f(l_.context - 1), true});
+      if (backward)
+        add(out, {"ring, dK, dV", collective::shift, context, tokens * kv * 4, calls * f(l_.context), true});
+    } else {
+      add(out, {"ulysses, " + when, collective::all_to_all, context, tokens * (2 * q + kv) * value, calls, false});
+    }
+    if (m_.experts > 0)
+      add(out, {"experts, " + when,
+                collective::all_to_all,
+                {l_.expert, l_.tensor},
+                tokens * f(m_.experts_per_token * m_.hidden_size) * value,
+                2 * calls,
+                false});
+  }
+
+  const model_shape& m_;
+  const layout& l_;
+  const workload& w_;
+  const cluster& c_;
+  batches b_;
+  local_sizes local_;
+};
+
+}  // namespace trainer::planning
+RLCORE_END

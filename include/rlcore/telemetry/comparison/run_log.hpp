@@ -1,0 +1,104 @@
+// What a run logged, from whatever is left of it: metrics.jsonl, the folder it lies in, or the console's output.
+#pragma once
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "rlcore/core/error.hpp"
+#include "rlcore/data/file.hpp"
+#include "rlcore/telemetry/logger.hpp"
+#include "rlcore/telemetry/metrics.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+namespace detail {
+
+/// "0.5", "-3", "nan", "np.float64(0.5)"; nothing if it is no number.
+inline std::optional<metrics::number> logged_number(std::string_view text) {
+  const auto is_space = [](char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; };
+  while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
+  while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
+  if (text.ends_with(')') && text.find('(') != text.npos) {
+    text.remove_suffix(1);
+    text.remove_prefix(text.find('(') + 1);
+  }
+  if (text.starts_with('+')) text.remove_prefix(1);
+  std::int64_t whole = 0;
+  double real = 0;
+  const auto all = [&](auto result) { return result.ec == std::errc() && result.ptr == text.data() + text.size(); };
+  if (text.empty()) return std::nullopt;
+  if (all(std::from_chars(text.data(), text.data() + text.size(), whole))) return whole;
+  if (all(std::from_chars(text.data(), text.data() + text.size(), real))) return real;
+  return std::nullopt;
+}
+
+}  // namespace detail
+
+/// A line "step:N - name:number - ..." of verl's console or ours, whatever stands before "step:" (names of processes,
+/// colours): split at " - ", then at the last ":". What is no number is left out. Nothing if it is no such line.
+inline std::optional<metric_row> parse_console_line(std::string_view line) {
+  const std::size_t start = line.find("step:");
+  if (start == line.npos || (start > 0 && std::isalnum(static_cast<unsigned char>(line[start - 1])) != 0))
+    return std::nullopt;
+  line.remove_prefix(start);
+  metric_row row;
+  for (bool first = true; !line.empty(); first = false) {
+    const std::size_t end = std::min(line.find(" - "), line.size());
+    const std::string_view part = line.substr(0, end);
+    line.remove_prefix(std::min(end + 3, line.size()));
+    const std::size_t colon = part.rfind(':');
+    if (colon == part.npos) {
+      if (first) return std::nullopt;
+      continue;
+    }
+    const auto number = detail::logged_number(part.substr(colon + 1));
+    if (first) {
+      if (part.substr(0, colon) != "step" || !number || !std::holds_alternative<std::int64_t>(*number))
+        return std::nullopt;
+      row.step = std::get<std::int64_t>(*number);
+    } else if (number) {
+      row.values.set(part.substr(0, colon), *number);
+    }
+  }
+  return row;
+}
+
+/// The rows of a run, one per step in order; of a step that stands there several times the later numbers win. `path` is
+/// a metrics.jsonl (ours, or verl's {"step", "data"}), a folder with one, or a console log. Throws file_error,
+/// format_error.
+inline std::vector<metric_row> read_run(std::filesystem::path path) {
+  if (std::filesystem::is_directory(path)) {
+    if (!std::filesystem::exists(path / "metrics.jsonl"))
+      throw file_error(path.string() + ": no metrics.jsonl in this folder; expected the folder of a run");
+    path /= "metrics.jsonl";
+  }
+  const std::string text = data::read_file(path);
+  std::vector<metric_row> rows;
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  if (first != text.npos && text[first] == '{') {
+    rows = read_metric_rows(path);
+  } else {
+    for (std::size_t at = 0; at < text.size();) {
+      const std::size_t end = std::min(text.find('\n', at), text.size());
+      if (auto row = parse_console_line(std::string_view(text).substr(at, end - at))) rows.push_back(std::move(*row));
+      at = end + 1;
+    }
+  }
+  if (rows.empty())
+    throw format_error(path.string() +
+                       ": no step in it; expected lines 'step:N - name:number - ...' of a console, or "
+                       "JSON lines with \"step\"");
+  return merged_rows(rows);
+}
+
+}  // namespace trainer
+RLCORE_END

@@ -1,0 +1,199 @@
+// Where metrics go: verl's line on the console, one JSON object per step in metrics.jsonl, TensorBoard's event files.
+#pragma once
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rlcore/core/error.hpp"
+#include "rlcore/telemetry/metrics.hpp"
+#include "rlcore/telemetry/tensorboard.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+/// One line of metrics.jsonl: {"step": N, name: number, ...}; a number that is not finite is null.
+inline std::string json_line(std::int64_t step, const metrics& m) {
+  nlohmann::ordered_json row;
+  row["step"] = step;
+  for (const auto& [name, x] : m) {
+    if (const double* real = std::get_if<double>(&x)) {
+      row[name] = *real;
+    } else {
+      row[name] = std::get<std::int64_t>(x);
+    }
+  }
+  return row.dump();
+}
+
+/// Reads metrics.jsonl, also verl's, which has the numbers in "data"; null is NaN. A last line that was cut off while
+/// being written is left out; any other damage throws format_error with the line. A file that does not exist has no
+/// rows.
+inline std::vector<metric_row> read_metric_rows(const std::filesystem::path& path) {
+  std::vector<metric_row> rows;
+  std::ifstream file(path);
+  std::string line;
+  for (std::int64_t number = 1; std::getline(file, line); ++number) {
+    if (line.empty()) continue;
+    const bool cut_off = file.eof();  // no line end
+    const auto json = nlohmann::ordered_json::parse(std::string_view(line), nullptr, false);
+    const bool good = json.is_object() && json.contains("step") && json["step"].is_number_integer();
+    if (!good && cut_off) break;
+    if (!good)
+      throw format_error(path.string() + ": line " + std::to_string(number) +
+                         " is no JSON object with an integer \"step\"");
+    metric_row row{json["step"].get<std::int64_t>(), {}};
+    const bool nested = json.contains("data") && json["data"].is_object();
+    for (const auto& [name, x] : (nested ? json["data"] : json).items()) {
+      if (name == "step") continue;
+      if (x.is_number_integer())
+        row.values.set(name, x.template get<std::int64_t>());
+      else if (x.is_number_float())
+        row.values.set(name, x.template get<double>());
+      else if (x.is_null())
+        row.values.set(name, std::numeric_limits<double>::quiet_NaN());
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+class logger {
+ public:
+  /// `names` as in trainer.logger: "console" prints, "tensorboard" writes event files (see tensorboard_folder());
+  /// without any of "console", "file" and "tensorboard" everything still goes to the console. The file
+  /// folder/metrics.jsonl is always kept, the report is made of it; an empty folder means no files. A run that
+  /// continues after `resumed_step` keeps the rows up to that step, a fresh run (negative) starts anew. A folder for
+  /// the event files also asks for them. Throws file_error.
+  logger(const std::vector<std::string>& names, const std::filesystem::path& folder, std::int64_t resumed_step = -1,
+         const std::string& events_folder = {})
+      // mpirun gives its ranks a terminal for stdout, but none for stderr: then no live line is there to be wiped.
+      : terminal_(isatty(STDOUT_FILENO) != 0 && isatty(STDERR_FILENO) != 0) {
+    const auto named = [&](const char* name) { return std::find(names.begin(), names.end(), name) != names.end(); };
+    console_ = named("console") || !(named("file") || named("tensorboard"));
+    if (folder.empty()) return;
+    std::error_code failure;
+    std::filesystem::create_directories(folder, failure);
+    if (failure) throw file_error(folder.string() + ": cannot create the folder: " + failure.message());
+    path_ = folder / "metrics.jsonl";
+    if (resumed_step >= 0)
+      for (metric_row& row : read_metric_rows(path_))
+        if (row.step <= resumed_step) rows_.push_back(std::move(row));
+    write_all();
+    if (named("tensorboard") || !events_folder.empty()) {
+      const std::filesystem::path events = tensorboard_folder(folder, events_folder);
+      tensorboard_.emplace(events, resumed_step, events == folder / "tensorboard", rows_);
+    }
+  }
+  logger(const logger&) = delete;
+  logger& operator=(const logger&) = delete;
+  ~logger() {
+    if (file_ != nullptr) std::fclose(file_);
+  }
+
+  /// Puts what is known of a step into the file, and there only; write() will replace it. For work within the step that
+  /// a later run may continue after: if this one is killed then, the row is not lost. Throws file_error.
+  void announce(std::int64_t step, const metrics& m) {
+    if (file_ == nullptr || announced_ > 0) return;
+    const std::string line = json_line(step, m) + "\n";
+    append(line);
+    announced_ = line.size();
+    if (tensorboard_) tensorboard_->write(step, m);
+    early_ = m;
+  }
+  /// Prints the step and appends it to the files; all are flushed. A step that is written again (a validation of a run
+  /// that continues) adds to its row. Throws file_error.
+  void write(std::int64_t step, const metrics& m) {
+    if (console_) {
+      // A progress line may stand on the terminal: clear it first.
+      std::fprintf(stdout, "%s%s\n", terminal_ ? "\r\033[2K" : "", console_line(step, m).c_str());
+      std::fflush(stdout);
+    }
+    const bool again = !rows_.empty() && rows_.back().step == step;
+    if (tensorboard_) {
+      metrics fresh;  // one point per metric and step
+      for (const auto& [name, x] : m)
+        if (!early_.contains(name) && !(again && rows_.back().values.contains(name))) fresh.set(name, x);
+      tensorboard_->write(step, fresh);
+    }
+    early_ = {};
+    if (again) {
+      rows_.back().values.merge(m);
+      announced_ = 0;
+      if (file_ != nullptr) write_all();
+      return;
+    }
+    rows_.push_back({step, m});
+    if (file_ != nullptr) announced_ > 0 ? replace(json_line(step, m)) : append(json_line(step, m) + "\n");
+  }
+
+  /// All rows of the run, those before a resume included.
+  const std::vector<metric_row>& rows() const noexcept { return rows_; }
+  const std::filesystem::path& path() const noexcept { return path_; }
+
+ private:
+  [[noreturn]] void fail(const char* what) const {
+    throw file_error(path_.string() + ": cannot " + what + ": " + std::strerror(errno));
+  }
+  void open(const std::filesystem::path& path, const char* mode) {
+    file_ = std::fopen(path.c_str(), mode);
+    if (file_ == nullptr) fail("open the file");
+  }
+  void append(const std::string& text) {
+    if (std::fwrite(text.data(), 1, text.size(), file_) != text.size() || std::fflush(file_) != 0) fail("write");
+  }
+  /// The file anew, with all rows.
+  void write_all() {
+    if (file_ != nullptr) close();
+    const std::filesystem::path fresh = path_.string() + ".new";
+    open(fresh, "w");
+    for (const metric_row& row : rows_) append(json_line(row.step, row.values) + "\n");
+    close();
+    std::error_code failure;
+    std::filesystem::rename(fresh, path_, failure);
+    if (failure) throw file_error(path_.string() + ": cannot replace the file: " + failure.message());
+    open(path_, "a");
+  }
+  /// Writes over the announced row in one call, so that at every moment one of the two is in the file.
+  void replace(std::string line) {
+    line.resize(std::max(line.size(), announced_ - 1), ' ');
+    line += '\n';
+    const int file = ::open(path_.c_str(), O_WRONLY);  // the stream's own descriptor can only append
+    const off_t end = file < 0 ? -1 : lseek(file, 0, SEEK_END);
+    const bool good = end >= 0 && pwrite(file, line.data(), line.size(), end - static_cast<off_t>(announced_)) ==
+                                      static_cast<ssize_t>(line.size());
+    const int reason = errno;
+    if (file >= 0) ::close(file);
+    errno = reason;
+    if (!good) fail("write");
+    announced_ = 0;
+  }
+  void close() {
+    if (std::fclose(std::exchange(file_, nullptr)) != 0) fail("write");
+  }
+
+  bool console_ = true, terminal_ = false;
+  std::size_t announced_ = 0;  // length of the announced row at the end of the file; 0: there is none
+  std::filesystem::path path_;
+  std::FILE* file_ = nullptr;
+  std::optional<tensorboard> tensorboard_;
+  metrics early_;  // what announce() said
+  std::vector<metric_row> rows_;
+};
+
+}  // namespace trainer
+RLCORE_END

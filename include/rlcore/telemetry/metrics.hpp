@@ -1,0 +1,124 @@
+// The named numbers of one step, in the order in which they were set, and how lists of them become one.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "rlcore/config/grammar/value.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+/// name -> integer or real. Setting a name again keeps its place.
+class metrics {
+ public:
+  using number = std::variant<std::int64_t, double>;
+
+  template <class T>
+  requires std::is_arithmetic_v<T>
+  void set(std::string_view name, T x) {
+    if constexpr (std::is_integral_v<T>) {
+      put(name, static_cast<std::int64_t>(x));
+    } else {
+      put(name, static_cast<double>(x));
+    }
+  }
+  void set(std::string_view name, number x) { put(name, x); }
+  /// Sets every number of `other` here.
+  void merge(const metrics& other) {
+    for (const auto& [name, x] : other.entries_) put(name, x);
+  }
+
+  bool contains(std::string_view name) const noexcept { return find(name) != nullptr; }
+  /// The number as a double; NaN if there is none of this name.
+  double get(std::string_view name) const noexcept {
+    const number* x = find(name);
+    if (x == nullptr) return std::numeric_limits<double>::quiet_NaN();
+    return std::holds_alternative<double>(*x) ? std::get<double>(*x) : static_cast<double>(std::get<std::int64_t>(*x));
+  }
+  const number* find(std::string_view name) const noexcept {
+    for (const auto& entry : entries_)
+      if (entry.first == name) return &entry.second;
+    return nullptr;
+  }
+  std::size_t size() const noexcept { return entries_.size(); }
+  bool empty() const noexcept { return entries_.empty(); }
+  auto begin() const noexcept { return entries_.begin(); }
+  auto end() const noexcept { return entries_.end(); }
+
+ private:
+  void put(std::string_view name, number x) {
+    for (auto& entry : entries_)
+      if (entry.first == name) {
+        entry.second = x;
+        return;
+      }
+    entries_.emplace_back(name, x);
+  }
+  std::vector<std::pair<std::string, number>> entries_;
+};
+
+/// The numbers of one step as they stand in a log.
+struct metric_row {
+  std::int64_t step = 0;
+  metrics values;
+};
+
+/// Rows of one step (a validation before the first step, a repetition after a resume) become one; later numbers win.
+inline std::vector<metric_row> merged_rows(std::span<const metric_row> rows) {
+  std::vector<metric_row> out(rows.begin(), rows.end());
+  std::stable_sort(out.begin(), out.end(), [](const metric_row& a, const metric_row& b) { return a.step < b.step; });
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    if (kept > 0 && out[kept - 1].step == out[i].step) {
+      out[kept - 1].values.merge(out[i].values);
+    } else {
+      if (kept != i) out[kept] = std::move(out[i]);
+      ++kept;
+    }
+  }
+  out.resize(kept);
+  return out;
+}
+
+/// A number as Python prints it.
+inline std::string number_text(const metrics::number& x) {
+  return std::holds_alternative<double>(x) ? real_text(std::get<double>(x)) : std::to_string(std::get<std::int64_t>(x));
+}
+
+/// verl's console line: `step:{N} - {name}:{number} - ...`. Its reader splits at " - ", then at the last ":".
+inline std::string console_line(std::int64_t step, const metrics& m) {
+  std::string line = "step:" + std::to_string(step);
+  for (const auto& [name, x] : m) line += " - " + name + ":" + number_text(x);
+  return line;
+}
+
+/// Numbers of several micro-batches or updates as one: the largest if the name contains "max", the smallest if it
+/// contains "min", else the arithmetic mean in the given order (verl's rule). NaN for no number.
+inline double reduce_metric(std::string_view name, std::span<const double> xs) {
+  if (xs.empty()) return std::numeric_limits<double>::quiet_NaN();
+  if (name.find("max") != name.npos) return *std::max_element(xs.begin(), xs.end());
+  if (name.find("min") != name.npos) return *std::min_element(xs.begin(), xs.end());
+  double sum = 0;
+  for (const double x : xs) sum += x;
+  return sum / static_cast<double>(xs.size());
+}
+
+/// Tokens per second of a rank: perf/throughput.
+inline double throughput(double tokens, double seconds, double ranks = 1) { return tokens / (seconds * ranks); }
+
+/// Milliseconds per token: timing_per_token_ms/*. For gen the tokens are those of the responses, else all.
+inline double milliseconds_per_token(double seconds, double tokens) { return 1000 * seconds / tokens; }
+
+}  // namespace trainer
+RLCORE_END

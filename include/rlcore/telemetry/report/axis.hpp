@@ -1,0 +1,54 @@
+// Round tick marks for a range of numbers.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "rlcore/telemetry/report/text.hpp"
+
+RLCORE_BEGIN
+namespace trainer::html {
+
+/// Ticks at multiples of 1, 2 or 5 times a power of ten that cover [low, high].
+struct axis {
+  double low = 0, high = 1, step = 1;
+
+  /// About `count` intervals; `whole` keeps the step an integer. A range without extent is widened.
+  static axis covering(double low, double high, int count, bool whole = false) {
+    if (!(high > low)) {
+      const double room = low == 0 ? 1 : std::abs(low) * 0.1;
+      low -= room;
+      high += room;
+    }
+    const double rough = (high - low) / count, power = std::pow(10.0, std::floor(std::log10(rough)));
+    double step = 10 * power;
+    for (const double factor : {1.0, 2.0, 5.0})
+      if (factor * power >= rough * (1 - 1e-9)) {
+        step = factor * power;
+        break;
+      }
+    if (whole) step = std::max(1.0, std::round(step));
+    return {std::floor(low / step + 1e-9) * step, std::ceil(high / step - 1e-9) * step, step};
+  }
+
+  std::vector<double> ticks() const {
+    std::vector<double> out;
+    const auto count = static_cast<int>(std::lround((high - low) / step));
+    for (int i = 0; i <= count; ++i) out.push_back(low + i * step);
+    return out;
+  }
+
+  /// The label of a tick: as many digits as the step needs, 12k for thousands, 2e-7 for very small ones.
+  std::string label(double x) const {
+    if (std::abs(x) < step * 1e-6) return "0";
+    const double largest = std::max(std::abs(low), std::abs(high));
+    if (largest < 1e-3 || largest >= 1e7) return brief(std::round(x / step) * step);
+    if (largest >= 1e4 && step >= 100) return decimal(x / 1000, step >= 1000 ? 0 : 1) + "k";
+    return decimal(x, std::max(0, static_cast<int>(std::ceil(-std::log10(step) - 1e-9))));
+  }
+};
+
+}  // namespace trainer::html
+RLCORE_END

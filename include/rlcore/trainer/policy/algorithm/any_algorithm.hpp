@@ -1,0 +1,66 @@
+// An algorithm whose type is forgotten: the loop is compiled once for all of them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+#include "rlcore/trainer/policy/algorithm/algorithm.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+/// Holds any policy_algorithm. One virtual call per micro-batch; every further algorithm costs the build its fused
+/// loop, not a second trainer. Copies share what they hold.
+class any_algorithm {
+ public:
+  template <class A>
+  requires(!std::same_as<A, any_algorithm> && policy_algorithm<A>) any_algorithm(A algorithm)
+      : held_(std::make_shared<const holder<A>>(std::move(algorithm))) {}
+
+  field reads() const { return held_->reads(); }
+  advantage_inputs inputs() const { return held_->inputs(); }
+  void advantages(std::span<trajectory> batch, std::int64_t samples, random_key key) const {
+    held_->advantages(batch, samples, key);
+  }
+  policy_report loss(const policy_micro_batch& rows, const global_counts& step, std::span<float> dlogp,
+                     std::span<float> dentropy) const {
+    return held_->loss(rows, step, dlogp, dentropy);
+  }
+  double entropy_weight(row_info row, const global_counts& step) const { return held_->entropy_weight(row, step); }
+
+ private:
+  struct interface {
+    virtual ~interface() = default;
+    virtual field reads() const = 0;
+    virtual advantage_inputs inputs() const = 0;
+    virtual void advantages(std::span<trajectory>, std::int64_t, random_key) const = 0;
+    virtual policy_report loss(const policy_micro_batch&, const global_counts&, std::span<float>,
+                               std::span<float>) const = 0;
+    virtual double entropy_weight(row_info, const global_counts&) const = 0;
+  };
+  template <class A>
+  struct holder final : interface {
+    explicit holder(A a) : algorithm(std::move(a)) {}
+    field reads() const override { return algorithm.reads(); }
+    advantage_inputs inputs() const override { return inputs_of(algorithm); }
+    void advantages(std::span<trajectory> batch, std::int64_t samples, random_key key) const override {
+      algorithm.advantages(batch, samples, key);
+    }
+    policy_report loss(const policy_micro_batch& rows, const global_counts& step, std::span<float> dlogp,
+                       std::span<float> dentropy) const override {
+      return algorithm.loss(rows, step, dlogp, dentropy);
+    }
+    double entropy_weight(row_info row, const global_counts& step) const override {
+      return algorithm.entropy_weight(row, step);
+    }
+    A algorithm;
+  };
+
+  std::shared_ptr<const interface> held_;
+};
+
+}  // namespace trainer
+RLCORE_END

@@ -1,0 +1,56 @@
+// Choices over all tokens of a step, made before its first update.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "rlcore/core/random.hpp"
+#include "rlcore/objective/loop/batch.hpp"
+#include "rlcore/tensor/span.hpp"
+#include "rlcore/trainer/policy/trajectory/trajectory.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+struct no_selection {};
+
+namespace detail {
+
+template <class T>
+vector_view<T> flat(std::span<T> s) {
+  return vector_view<T>(s.data(), {static_cast<extent_t>(s.size())});
+}
+
+}  // namespace detail
+
+/// Writes trajectory::selected by select(rule, batch, selected): clip_covariance, kl_covariance, high_entropy, ... The
+/// rule sees the policy at the start of the step: logp, old_logp and entropy are those recorded while sampling. A rule
+/// with a `key` draws with the step's. Differs from verl, which selects within each micro-batch.
+template <class Rule>
+void select_tokens(Rule rule, std::span<trajectory> batch, random_key key) {
+  if constexpr (requires { rule.key = key; }) rule.key = key;
+  std::vector<std::int32_t> offsets{0};
+  std::vector<float> logp, entropy, advantage;
+  for (const trajectory& t : batch) {
+    logp.insert(logp.end(), t.old_logp.begin(), t.old_logp.end());
+    entropy.insert(entropy.end(), t.entropy.begin(), t.entropy.end());
+    if (t.token_advantage.empty())
+      advantage.insert(advantage.end(), t.old_logp.size(), t.advantage);
+    else
+      advantage.insert(advantage.end(), t.token_advantage.begin(), t.token_advantage.end());
+    offsets.push_back(static_cast<std::int32_t>(logp.size()));
+  }
+  std::vector<float> selected(logp.size());
+  const auto flat = [](const std::vector<float>& x) { return detail::flat(std::span(x)); };
+  token_batch<float> all{.logp = flat(logp), .old_logp = flat(logp), .advantage = flat(advantage)};
+  if (entropy.size() == logp.size()) all.entropy = flat(entropy);
+  all.offsets = detail::flat(std::span<const std::int32_t>(offsets));
+  select(rule, all, detail::flat(std::span(selected)));
+  for (std::size_t i = 0; i < batch.size(); ++i)
+    batch[i].selected.assign(selected.begin() + offsets[i], selected.begin() + offsets[i + 1]);
+}
+
+}  // namespace trainer
+RLCORE_END

@@ -1,0 +1,69 @@
+// What verl's dapo manager adds to a score: an accuracy, and a penalty near the length limit.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rlcore/objective/reward/soft_overlong.hpp"
+#include "rlcore/trainer/policy/reward/reward_source.hpp"
+#include "rlcore/trainer/policy/step_metrics.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+/// Scores by `source`; an answer without accuracy gets its score as one, and `overlong` is added by the length of the
+/// response in tokens. Unlike verl it is added to the score of a reward model as well.
+class managed_rewards final : public reward_source {
+ public:
+  managed_rewards(reward_source& source, std::optional<soft_overlong> overlong)
+      : source_(source), overlong_(overlong) {}
+
+  void score(std::span<trajectory> batch, const data::prompt_dataset& prompts,
+             const text::tokenizer& tokenizer) override {
+    source_.score(batch, prompts, tokenizer);
+    for (trajectory& t : batch) {
+      if (!t.accuracy) t.accuracy = t.verdict.score;
+      if (overlong_) t.length_penalty = overlong_->penalty(t.response_length());
+      t.reward = static_cast<float>(t.score());
+      penalties_.push_back(t.length_penalty);
+    }
+  }
+  void check(const std::string& data_source) const override { source_.check(data_source); }
+  bool reads_truth() const override { return source_.reads_truth(); }
+  void report(metrics& out) override {
+    source_.report(out);
+    if (overlong_ && !penalties_.empty()) {
+      spread penalty;
+      double penalised = 0;
+      for (const double p : penalties_) penalty.add(p), penalised += p < 0;
+      penalty.write(out, "reward/overlong_penalty");
+      out.set("reward/overlong", penalised / static_cast<double>(penalties_.size()));
+    }
+    penalties_.clear();
+  }
+  std::vector<double> take_counts() override {
+    std::vector<double> counts = source_.take_counts();
+    counts.insert(counts.begin(), static_cast<double>(counts.size()));
+    counts.insert(counts.end(), penalties_.begin(), penalties_.end());
+    penalties_.clear();
+    return counts;
+  }
+  void add_counts(std::span<const double> counts) override {
+    const auto of_source = static_cast<std::size_t>(counts[0]);
+    source_.add_counts(counts.subspan(1, of_source));
+    const auto rest = counts.subspan(1 + of_source);
+    penalties_.insert(penalties_.end(), rest.begin(), rest.end());
+  }
+
+ private:
+  reward_source& source_;
+  std::optional<soft_overlong> overlong_;
+  std::vector<double> penalties_;
+};
+
+}  // namespace trainer
+RLCORE_END

@@ -1,0 +1,46 @@
+// Every device that a program can ask for by name.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "rlcore/core/compiler.hpp"
+#include "rlcore/core/error.hpp"
+#include "rlcore/device/any_device.hpp"
+#include "rlcore/device/cpu.hpp"
+#include "rlcore/device/device_settings.hpp"
+#include "rlcore/device/npu.hpp"
+#include "rlcore/device/npu/dynamic_provider.hpp"
+#include "rlcore/emulator/emulator.hpp"
+
+RLCORE_BEGIN
+namespace opening {
+
+template <ascend::provider P>
+std::unique_ptr<any_device> open_npu(const P& provider, const device_settings& s) {
+  npu_settings how;
+  how.device = s.npu;
+  how.compute = s.type.value_or(compute::bfloat16);
+  how.deterministic = s.deterministic;
+  how.sync_each_operation = s.sync_each_operation;
+  return std::make_unique<any_device_of<npu>>(
+      ascend::session::open(ascend::traced_if_asked(provider.calls(), s.trace), std::string(provider.name())), how);
+}
+
+}  // namespace opening
+
+/// The device that `s` describes. Throws device_error if this machine has none.
+RLCORE_INLINE std::unique_ptr<any_device> open_device(const device_settings& s) {
+  switch (s.kind) {
+    case device_kind::npu:
+      if (!ascend::dynamic_provider::available()) throw device_error(ascend::dynamic_provider::why_not());
+      return opening::open_npu(ascend::dynamic_provider(), s);
+    case device_kind::npu_emulator:
+      return opening::open_npu(ascend::emulator(s.emulator), s);
+    case device_kind::cpu:
+      break;
+  }
+  return std::make_unique<any_device_of<cpu>>(s.threads, s.instruction_set, s.type.value_or(compute::float32));
+}
+
+RLCORE_END

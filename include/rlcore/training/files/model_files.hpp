@@ -1,0 +1,69 @@
+// A model's folder and an optimizer's moments on the disk.
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "rlcore/checkpoint/hugging_face.hpp"
+#include "rlcore/checkpoint/safetensors.hpp"
+#include "rlcore/nn/model/causal_lm.hpp"
+#include "rlcore/text/copy_files.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+template <class Device>
+std::vector<float> to_host(Device& device, const buffer<float, Device>& values) {
+  std::vector<float> host(values.size());
+  device.download(host.data(), values.data(), host.size() * sizeof(float));
+  return host;
+}
+
+/// The weights of `folder`; a score model may come from a causal one, its head is then initialised from `seed`.
+template <class Device>
+void load_model(nn::causal_lm<Device>& model, const std::filesystem::path& folder, std::uint64_t seed = 1) {
+  std::vector<float> weights(model.size());
+  const bool new_head = model.settings().output == nn::model_output::score &&
+                        checkpoint::read_config(folder).output == nn::model_output::logits;
+  if (new_head) {
+    checkpoint::load_trunk(folder, model.parameters(), weights);
+    model.weights().upload(weights);
+    model.initialize_score(seed);
+  } else {
+    checkpoint::load_weights(folder, model.parameters(), weights);
+    model.weights().upload(weights);
+  }
+}
+
+/// What a model's folder has besides weights: config, and the tokenizer files of `tokenizer_folder`.
+template <class Device>
+void save_config(const std::filesystem::path& folder, const nn::causal_lm<Device>& model,
+                 const std::filesystem::path& tokenizer_folder) {
+  std::filesystem::create_directories(folder);
+  checkpoint::write_config(folder, model.settings());
+  text::copy_files(tokenizer_folder, folder);
+}
+
+/// A folder that transformers loads: weights in F32, config, and the tokenizer files of `tokenizer_folder`.
+template <class Device>
+void save_model(const std::filesystem::path& folder, const nn::causal_lm<Device>& model,
+                const std::filesystem::path& tokenizer_folder) {
+  save_config(folder, model, tokenizer_folder);
+  checkpoint::save_weights(folder, model.parameters(), to_host(model.device(), model.weights()));
+}
+
+/// The moments as tensors named after their parameters.
+inline std::vector<checkpoint::tensor_source> moment_tensors(std::span<const nn::parameter> parameters,
+                                                             std::span<const float> m, std::span<const float> v) {
+  std::vector<checkpoint::tensor_source> tensors;
+  for (const nn::parameter& p : parameters) {
+    tensors.push_back({"exp_avg." + p.name, p.shape, m.subspan(p.offset, p.size)});
+    tensors.push_back({"exp_avg_sq." + p.name, p.shape, v.subspan(p.offset, p.size)});
+  }
+  return tensors;
+}
+
+}  // namespace trainer
+RLCORE_END

@@ -1,0 +1,34 @@
+// What a rank's place among all ranks says about its model.
+#pragma once
+
+#include "rlcore/nn/config.hpp"
+#include "rlcore/nn/parallel/partition.hpp"
+#include "rlcore/parallel/world.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+/// The config with the row_chunks of the run.
+inline nn::config config_of(nn::config config, const parallel::world* world) {
+  if (world && world->how().row_chunks > 0) config.row_chunks = world->how().row_chunks;
+  return config;
+}
+
+/// The tensors that this rank has, of all experts.
+inline nn::partition part_of(parallel::world* world) {
+  if (!world) return {};
+  return {world->tensor().rank(), world->tensor().size(), 0, 1};
+}
+
+/// Do ranks have shards of weights (zero 3)? Then passes go unit by unit.
+inline bool has_shards(parallel::world* world) {
+  return world && world->how().zero == 3 && world->place().shard_size > 1;
+}
+
+/// Do ranks have experts of their own? With shards of weights they have shards of all experts.
+inline bool divides_experts(parallel::world* world) {
+  return world && world->expert().size() > 1 && !has_shards(world);
+}
+
+}  // namespace trainer
+RLCORE_END

@@ -1,0 +1,67 @@
+// From a command line to ranks: as many as it or mpirun says, each with a device.
+#pragma once
+
+#include <algorithm>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "rlcore/config/options.hpp"
+#include "rlcore/config/settings/rank_options.hpp"
+#include "rlcore/config/settings/rollout_ranks.hpp"
+#include "rlcore/parallel/launch.hpp"
+#include "rlcore/telemetry/console.hpp"
+#include "rlcore/training/ranks/cores.hpp"
+#include "rlcore/training/ranks/local_place.hpp"
+#include "rlcore/training/ranks/same_arithmetic.hpp"
+#include "rlcore/training/read_device.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+/// The device of one of several ranks of a machine: its share of the cores, unless rlcore.threads says how many each
+/// has, and of the NPUs the one of its number.
+inline std::unique_ptr<any_device> open_device(const options& opt, local_place place) {
+  if (place.size == 1) return open_device(opt);
+  device_settings s = read_device(opt);
+  if (s.threads == 0) s.threads = s.emulator.threads = core_counts::here().share(place.size);
+  s.emulator.devices = s.npu + place.size;  // one machine for all ranks of a process
+  s.npu += place.rank;
+  if (parallel::ranks_of_environment() > 1) {  // a file for each process
+    const char* asked = std::getenv("RLCORE_NPU_TRACE");
+    if (s.trace.empty() && asked != nullptr) s.trace = asked;
+    if (!s.trace.empty()) s.trace += "." + std::to_string(parallel::rank_of_environment());
+  }
+  return open_device_or_explain(s);
+}
+
+/// Calls f(device, ranks) on every rank of this process; returns when all are done and throws what the first to fail
+/// threw. Ranks other than the first print nothing. Ranks whose devices or losses have other bits are refused. Throws
+/// config_error, before anything is started, where the command line does not fit the number of ranks.
+inline void on_ranks(const options& opt, const std::function<void(any_device&, parallel::any_communicator&)>& f) {
+  const int started = parallel::ranks_of_environment(), threads = thread_ranks(opt, started);
+  if (opt.known().find("rlcore.zero_stage") != nullptr) {
+    read_parallel(opt, std::max(started, threads));
+    check_rollout_ranks(opt, std::max(started, threads));
+  }
+  if (parallel::rank_of_environment() == 0 && opt.get<std::string>("trainer.device") != "npu") {
+    const int here = started > 1 ? parallel::ranks_of_this_host() : threads;
+    if (const std::string note = core_counts::here().note(here, started > 1); !note.empty())
+      say("note: %s\n", note.c_str());
+  }
+  parallel::launch_settings how;
+  how.thread_ranks = threads;
+  how.deadline = rank_deadline(opt);
+  how.fingerprint = how.fingerprint || opt.get<bool>("rlcore.compare_collectives");
+  detail::ranks_started() = true;
+  parallel::launch(how, [&](parallel::any_communicator& all) {
+    const silence others(all.rank() != 0);
+    const auto device = open_device(opt, find_local_place(all));
+    if (all.size() > 1) expect_same_arithmetic(all, arithmetic_of(*device));
+    f(*device, all);
+  });
+}
+
+}  // namespace trainer
+RLCORE_END

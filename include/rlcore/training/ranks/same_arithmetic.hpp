@@ -1,0 +1,174 @@
+// Ranks that train one model have one arithmetic: else what they share would drift apart, silently.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <typeinfo>
+#include <vector>
+
+#include "rlcore/core/error.hpp"
+#include "rlcore/device/any_device.hpp"
+#include "rlcore/parallel/communicator/any.hpp"
+#include "rlcore/parallel/layout/gather_pieces.hpp"
+#include "rlcore/tensor/buffer.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+/// What a rank's bits follow from: equal hashes, equal bits. The name is for people.
+struct arithmetic {
+  std::uint64_t hash = 0;
+  std::string name;
+};
+
+namespace detail {
+
+RLCORE_ALGORITHM_BEGIN
+struct loops {};  // its full name holds the namespace of the instruction set that losses are compiled for
+RLCORE_ALGORITHM_END
+
+/// FNV-1a.
+inline std::uint64_t hash_of(std::span<const unsigned char> bytes, std::uint64_t h = 0xcbf29ce484222325u) {
+  for (const unsigned char byte : bytes) h = (h ^ byte) * 0x100000001b3u;
+  return h;
+}
+inline std::uint64_t hash_of(std::string_view text, std::uint64_t h = 0xcbf29ce484222325u) {
+  for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return h;
+}
+
+/// A forward and a backward pass of little, through the kernels whose sums and functions a set might take otherwise.
+template <device Device>
+class probe {
+ public:
+  explicit probe(Device& device) : d_(device) {
+    constexpr extent_t t = 5, in = 37, out = 99;
+    auto x = values(t * in), weight = values(out * in), y = values(t * out), dx = values(t * in);
+    auto dweight = values(out * in), rstd = values(t), gain = values(out), normed = values(t * out);
+    const weight_format format = d_.compute_format();
+    buffer<std::byte, Device> packed(d_, d_.packed_bytes(format, out, in));
+    d_.pack_weight(packed.data(), format, weight.data(), out, in);
+    d_.linear_forward(y.data(), x.data(), packed.data(), format, nullptr, t, out, in);
+    see(y);
+    d_.linear_backward_input(dx.data(), y.data(), weight.data(), t, out, in, false);
+    see(dx);
+    d_.linear_backward_weight(dweight.data(), y.data(), x.data(), t, out, in, true);
+    see(dweight);
+    d_.scale(x.data(), 0x1p-127f, t * in);  // subnormal products: one instruction for two of bf16 takes them for 0
+    d_.linear_forward(normed.data(), x.data(), packed.data(), format, nullptr, t, out, in);
+    see(normed);
+    const norm_arguments norm{out, 1, out, gain.data(), 1e-6};
+    d_.rms_norm_forward(norm, normed.data(), out, y.data(), rstd.data(), t);
+    see(normed);
+    d_.rms_norm_backward(norm, normed.data(), y.data(), out, y.data(), rstd.data(), t, false);
+    see(normed);
+
+    constexpr extent_t length = 70, width = 8;
+    const attention_shape heads{1, 1, width, 0.5f};
+    auto qkv = values(length * 3 * width), gradient = values(length * 3 * width), statistics = values(length * 2);
+    auto attended = values(length * width), slopes = values(length * width);
+    const attention_segment segment{qkv.data() + width, qkv.data() + 2 * width, 3 * width, 0, length, 0};
+    const attention_segment_gradient to{gradient.data() + width, gradient.data() + 2 * width};
+    d_.attention_forward(heads, {&segment, 1}, qkv.data(), 3 * width, attended.data(), width, statistics.data());
+    see(attended);
+    d_.attention_backward(heads, {&segment, 1}, {&to, 1}, qkv.data(), 3 * width, attended.data(), slopes.data(), width,
+                          statistics.data(), gradient.data());
+    see(gradient);
+
+    auto up = values(2 * length), gated = values(length), logits = values(1100);
+    d_.swiglu_forward(gated.data(), up.data(), 1, length);
+    see(gated);
+    buffer<std::int32_t, Device> target(d_, 1);
+    const std::int32_t chosen = 7;
+    target.upload({&chosen, 1});
+    d_.log_prob_forward(logits.data(), 1, 1100, target.data(), 0.7f, rstd.data(), rstd.data() + 1, rstd.data() + 2);
+    see(rstd);
+    auto m = values(out), v = values(out);
+    d_.fill(v.data(), 0.01f, out);
+    d_.adamw(gain.data(), m.data(), v.data(), y.data(), out, {.step = 3});
+    see(gain);
+  }
+  std::uint64_t hash() const { return hash_; }
+
+ private:
+  /// n numbers in [-1, 1), of integers.
+  buffer<float, Device> values(extent_t n) {
+    std::vector<float> x(static_cast<std::size_t>(n));
+    for (float& each : x) {
+      state_ = state_ * 6364136223846793005u + 1442695040888963407u;
+      each = static_cast<float>(state_ >> 40) * 0x1p-23f - 1.0f;
+    }
+    buffer<float, Device> b(d_, x.size());
+    b.upload(x);
+    return b;
+  }
+  void see(const buffer<float, Device>& b) {
+    std::vector<float> x(b.size());
+    d_.wait();
+    b.download(x);
+    hash_ = hash_of({reinterpret_cast<const unsigned char*>(x.data()), x.size() * sizeof(float)}, hash_);
+  }
+
+  Device& d_;
+  std::uint64_t state_ = 1, hash_ = 0xcbf29ce484222325u;
+};
+
+/// "0, 2-5 and 9"
+inline std::string ranges(const std::vector<std::size_t>& ranks) {
+  std::vector<std::string> pieces;
+  for (std::size_t i = 0, j; i < ranks.size(); i = j) {
+    for (j = i + 1; j < ranks.size() && ranks[j] == ranks[j - 1] + 1; ++j) continue;
+    pieces.push_back(std::to_string(ranks[i]) + (j - i > 1 ? "-" + std::to_string(ranks[j - 1]) : ""));
+  }
+  std::string text;
+  for (std::size_t i = 0; i < pieces.size(); ++i)
+    text += (i == 0 ? "" : i + 1 == pieces.size() ? " and " : ", ") + pieces[i];
+  return text;
+}
+
+}  // namespace detail
+
+/// Of a device, and of the losses in this file. A device of another memory is taken at its word.
+template <device Device>
+arithmetic arithmetic_of(Device& d) {
+  arithmetic own;
+  own.name = describe(d);
+  own.name = own.name.substr(0, own.name.rfind("), ") + 1);  // without its threads, which change no bit
+  bool probed = Device::host_readable;
+  if constexpr (requires { d.host_memory(); }) probed = d.host_memory();
+  // Every rank has an NPU of its own number; what it is stands behind that.
+  own.hash = probed ? detail::probe<Device>(d).hash() : detail::hash_of(own.name.substr(own.name.find('(') + 1));
+  own.hash = detail::hash_of(typeid(detail::loops).name(), own.hash);
+  own.name += ", losses in " + std::to_string(8 * RLCORE_REGISTER_BYTES) + " bits";
+  return own;
+}
+
+/// Throws the same config_error on every rank unless all of them have the same arithmetic.
+inline void expect_same_arithmetic(parallel::any_communicator& all, const arithmetic& own) {
+  constexpr std::size_t bytes = sizeof own.hash;
+  std::string mine(bytes, '\0');
+  for (std::size_t i = 0; i < bytes; ++i) mine[i] = static_cast<char>(own.hash >> (8 * i) & 0xff);
+  const std::vector<std::string> texts = parallel::gather_texts(all, mine + own.name);
+  std::vector<std::string> kinds;
+  std::vector<std::vector<std::size_t>> ranks;
+  bool same = true;
+  for (std::size_t r = 0; r < texts.size(); ++r) {
+    same = same && texts[r].compare(0, bytes, texts[0], 0, bytes) == 0;
+    std::size_t k = 0;
+    while (k < kinds.size() && kinds[k] != texts[r]) ++k;
+    if (k == kinds.size()) kinds.push_back(texts[r]), ranks.emplace_back();
+    ranks[k].push_back(r);
+  }
+  if (same) return;
+  std::string line = "rlcore: ranks with different arithmetic cannot train together: ";
+  for (std::size_t k = 0; k < kinds.size(); ++k)
+    line += (k == 0 ? "" : "; ") + std::string(ranks[k].size() > 1 ? "ranks " : "rank ") + detail::ranges(ranks[k]) +
+            ": " + kinds[k].substr(bytes);
+  throw config_error(line + "; start the same program on all machines, with an rlcore.instruction_set they all have");
+}
+
+}  // namespace trainer
+RLCORE_END

@@ -1,0 +1,102 @@
+// The ranks of a run, as a trainer sees them.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "rlcore/config/options.hpp"
+#include "rlcore/config/settings/rank_options.hpp"
+#include "rlcore/core/error.hpp"
+#include "rlcore/parallel/communicator/alone.hpp"
+#include "rlcore/parallel/environment.hpp"
+#include "rlcore/parallel/world.hpp"
+#include "rlcore/training/ranks/local_place.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+class team {
+ public:
+  /// Of the ranks `all`, or of this one alone; how they share the work is read from `opt`. Throws config_error, also
+  /// where more ranks were started or asked for than a program without on_ranks() has.
+  team(const options& opt, parallel::any_communicator* all)
+      : all_(all != nullptr ? *all : alone(opt)), world_(all_, read_parallel(opt, all_.size())) {
+    if (detail::on_npus(opt)) first_npu_ = opt.get<std::int64_t>("rlcore.npu.device");
+  }
+  team(const team&) = delete;
+  team& operator=(const team&) = delete;
+
+  /// Collectives change nothing of the team.
+  parallel::world& world() const noexcept { return world_; }
+  int size() const noexcept { return all_.size(); }
+  bool first() const noexcept { return all_.rank() == 0; }
+  int of_this_machine() const { return size() == 1 ? 1 : find_local_place(all_).size; }
+
+  /// "; 4 ranks (threads): 4 data, ZeRO stage 3, tree sums over 8 leaves", or nothing for one rank.
+  std::string describe() const {
+    if (size() == 1) return {};
+    const parallel::parallel_settings& s = world_.how();
+    std::string text = "; " + std::to_string(size()) + " ranks (" + all_.engine() + ")";
+    if (const int here = of_this_machine(); first_npu_ && here > 1)
+      text += " on NPUs " + std::to_string(*first_npu_) + " to " + std::to_string(*first_npu_ + here - 1) +
+              (here < size() ? " of each machine" : "");
+    text += ": ";
+    const auto axis = [&](int n, const char* name) {
+      if (n > 1) text += std::to_string(n) + " " + name + " x ";
+    };
+    axis(s.tensor, "tensor"), axis(s.context, "context");
+    text += std::to_string(world_.place().data_size) + " data";
+    if (s.expert > 1) text += ", " + std::to_string(s.expert) + " expert";
+    text += ", ZeRO stage " + std::to_string(s.zero) + ", ";
+    text += parallel::reduction_names[static_cast<int>(s.reduction)];
+    text += " sums over " + std::to_string(s.leaves) + " leaves";
+    if (const int data = world_.place().data_size; data > s.leaves)
+      text += " (" + std::to_string(data - s.leaves) +
+              " ranks have no part in updates: rlcore.gradient_leaves=" + std::to_string(data) + ")";
+    return text;
+  }
+
+  /// The least of all ranks' numbers.
+  std::size_t least(std::size_t number) const {
+    if (size() == 1) return number;
+    std::vector<std::size_t> numbers(static_cast<std::size_t>(size()));
+    all_.all_gather(std::span<const std::size_t>(&number, 1), std::span(numbers));
+    return *std::min_element(numbers.begin(), numbers.end());
+  }
+
+  /// Throws file_error, in all ranks, unless all have the same `number`: what a folder that they share would tell them.
+  void agree(std::int64_t number, const std::string& what, const std::filesystem::path& folder) const {
+    if (size() == 1) return;
+    std::vector<std::int64_t> numbers(static_cast<std::size_t>(size()));
+    all_.all_gather(std::span<const std::int64_t>(&number, 1), std::span(numbers));
+    for (std::size_t r = 1; r < numbers.size(); ++r)
+      if (numbers[r] != numbers[0])
+        throw file_error(folder.string() + ": rank 0 finds " + what + " " + std::to_string(numbers[0]) + ", rank " +
+                         std::to_string(r) + " " + std::to_string(numbers[r]) +
+                         "; expected a folder that all machines share");
+  }
+
+ private:
+  parallel::any_communicator& alone(const options& opt) {
+    const int started = parallel::ranks_of_environment(), ranks = std::max(started, thread_ranks(opt, started));
+    if (ranks > 1)
+      throw config_error(std::to_string(ranks) +
+                         " ranks: this program has one; trainer::on_ranks (training/ranks/ranks.hpp) " +
+                         "gives a trainer the others");
+    return self_;
+  }
+
+  parallel::any_communicator_of<parallel::alone> self_{parallel::alone{}};
+  parallel::any_communicator& all_;
+  mutable parallel::world world_;
+  std::optional<std::int64_t> first_npu_;
+};
+
+}  // namespace trainer
+RLCORE_END

@@ -1,0 +1,75 @@
+// The device as the options describe it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "rlcore/config/options.hpp"
+#include "rlcore/core/error.hpp"
+#include "rlcore/emulator/chips.hpp"
+#include "rlcore/training/devices.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+/// What trainer.device, rlcore.compute and the keys of the devices say.
+inline device_settings read_device(const options& opt) {
+  const auto number = [&](const char* key) { return static_cast<int>(opt.get<std::int64_t>(key)); };
+  device_settings s;
+  const std::string name = opt.get<std::string>("trainer.device");
+  s.kind = name == "npu"            ? device_kind::npu
+           : name == "npu_emulator" ? device_kind::npu_emulator
+                                    : device_kind::cpu;  // cuda as well: there is a note
+  if (const auto type = opt.find<std::string>("rlcore.compute"))
+    s.type = *type == "bfloat16" ? compute::bfloat16 : *type == "hf32" ? compute::hf32 : compute::float32;
+  s.threads = number("rlcore.threads");
+  s.instruction_set = opt.find<std::string>("rlcore.instruction_set").value_or("");
+  s.npu = number("rlcore.npu.device");
+  s.deterministic = opt.get<bool>("rlcore.npu.deterministic");
+  s.sync_each_operation = opt.get<bool>("rlcore.npu.sync_each_operation");
+  s.trace = opt.find<std::string>("rlcore.npu.trace").value_or("");
+
+  const std::string emulator = "rlcore.npu_emulator.", version = opt.get<std::string>(emulator + "cann_version");
+  const std::string soc = opt.get<std::string>(emulator + "soc");
+  s.emulator.soc = soc;
+  if (const ascend::emulated::chip* chip = ascend::emulated::find_chip(soc)) {
+    s.emulator.cores = chip->cores;
+    s.emulator.memory_bytes = static_cast<std::size_t>(chip->memory_gib) << 30;
+  }
+  if (const auto memory = opt.find<std::int64_t>(emulator + "memory_gb"))
+    s.emulator.memory_bytes = static_cast<std::size_t>(*memory) << 30;
+  s.emulator.cann_version = version == "8.1" ? 80100 : version == "8.5" ? 80500 : version == "9.1" ? 90100 : 80300;
+  s.emulator.devices = s.npu + 1;
+  s.emulator.seed = static_cast<std::uint64_t>(opt.get<std::int64_t>(emulator + "seed"));
+  s.emulator.exp_ulp = static_cast<int>(opt.get<std::int64_t>(emulator + "exp_ulp"));
+  const std::string ties = opt.get<std::string>(emulator + "hf32_ties");
+  using ascend::emulated::rounding;
+  s.emulator.hf32_ties = ties == "even"   ? rounding::nearest_even
+                         : ties == "away" ? rounding::nearest_away
+                                          : rounding::nearest_zero;
+  s.emulator.delay_microseconds = static_cast<int>(opt.get<std::int64_t>(emulator + "delay_microseconds"));
+  s.emulator.strict = opt.get<bool>(emulator + "strict");
+  s.emulator.reference = opt.get<bool>(emulator + "reference");
+  s.emulator.threads = s.threads;
+  return s;
+}
+
+/// The device that `s` describes. Throws device_error, in one line, if this machine has none; nothing
+/// is put in its place.
+inline std::unique_ptr<any_device> open_device_or_explain(const device_settings& s) {
+  try {
+    return rlcore::open_device(s);
+  } catch (const device_error& e) {
+    if (s.kind != device_kind::npu) throw;
+    std::string why = e.what();
+    if (why.starts_with("npu: ")) why.erase(0, 5);
+    throw device_error("trainer.device=npu: " + why +
+                       "; trainer.device=npu_emulator models the NPU's arithmetic on the CPU");
+  }
+}
+inline std::unique_ptr<any_device> open_device(const options& opt) { return open_device_or_explain(read_device(opt)); }
+
+}  // namespace trainer
+RLCORE_END

@@ -1,0 +1,163 @@
+// Weights that ranks have parts of: collected unit by unit in passes, all of them where everything is needed.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "rlcore/nn/model/causal_lm.hpp"
+#include "rlcore/nn/model/unit_source.hpp"
+#include "rlcore/nn/model/units.hpp"
+#include "rlcore/parallel/communicator/any.hpp"
+#include "rlcore/parallel/layout/shard_layout.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+/// The memory of those units of a model in units that are whole at the moment: two layers' and the embedding's at most,
+/// unless layers are kept from forward to backward. What ranks have besides is of a class derived from this.
+template <class Device>
+class collected_units : public nn::unit_source {
+ public:
+  collected_units(const collected_units&) = delete;
+  collected_units& operator=(const collected_units&) = delete;
+
+  nn::unit_view enter(std::size_t u, bool packed) override {
+    place& p = places_[u];
+    Device& device = model_->device();
+    if (!p.whole) {
+      device.wait();
+      p.values = take(floats_, p.range.size());
+      collect(u, p.values.data());
+      p.whole = true;
+    }
+    const weight_format f = device.compute_format();
+    if (packed && !p.is_packed) {
+      p.packed = take(bytes_, p.packed_bytes);
+      const std::span<const nn::matrix> all = model_->matrices();
+      const float* weights = nn::begin_of(std::as_const(p.values).data(), p.range.first);
+      for (std::size_t n = 0; n < all.size(); ++n)
+        if (packed_of_[n] == u) nn::pack_matrix(device, p.packed.data() + offsets_[n], f, all[n], weights, columns_);
+      p.is_packed = true;
+    }
+    return {nn::begin_of(std::as_const(p.values).data(), p.range.first), {f, p.packed.data(), offsets_.data()}};
+  }
+  void leave(std::size_t u) override {
+    place& p = places_[u];
+    if (std::exchange(p.whole, false)) floats_.push_back(std::move(p.values));
+    if (std::exchange(p.is_packed, false)) bytes_.push_back(std::move(p.packed));
+  }
+  void pause(std::size_t u) override {
+    if (!keep_) leave(u);
+  }
+  std::size_t most_passes(std::size_t passes) override {
+    std::vector<std::size_t> all(static_cast<std::size_t>(ranks().size()));
+    ranks().all_gather(std::span<const std::size_t>(&passes, 1), std::span(all));
+    return *std::max_element(all.begin(), all.end());
+  }
+  void rest() override {
+    if (floats_.empty() && bytes_.empty()) return;
+    model_->device().wait();
+    floats_.clear(), bytes_.clear(), columns_ = {};
+  }
+
+  bool summoned() const noexcept { return summons_ > 0; }
+  /// The first summons collects everything into the model's own weights; after the last one this rank keeps its part.
+  void begin_summons() {
+    if (summons_++ > 0) return;
+    rest();
+    model_->gain_weights();
+    float* weights = model_->weights().data();
+    for (std::size_t u = 0; u < places_.size(); ++u) collect(u, weights + places_[u].range.first);
+  }
+  void end_summons() {
+    if (--summons_ > 0) return;
+    const float* weights = std::as_const(*model_).weights().data();
+    for (std::size_t u = 0; u < places_.size(); ++u) keep(u, weights + places_[u].range.first);
+    model_->drop_weights();
+  }
+
+ protected:
+  /// `keep`: what has been collected for a forward stays for the backward.
+  collected_units(nn::causal_lm<Device>& model, bool keep) : model_(&model), keep_(keep) {
+    for (const std::size_t end : nn::unit_ends(model.parameters())) {
+      places_.emplace_back();
+      places_.back().range = {places_.size() == 1 ? 0 : places_[places_.size() - 2].range.last, end};
+    }
+    for (const nn::matrix& m : model.matrices()) {
+      std::size_t u = 0;
+      while (places_[u].range.last <= m.offset) ++u;
+      packed_of_.push_back(u);
+      offsets_.push_back(places_[u].packed_bytes);
+      places_[u].packed_bytes += nn::packed_bytes_of(model.device(), model.device().compute_format(), m);
+    }
+    model.set_units(this);
+  }
+
+  /// The ranks that collect together.
+  virtual parallel::any_communicator& ranks() = 0;
+  /// Fills the memory of a unit.
+  virtual void collect(std::size_t u, float* unit) = 0;
+  /// Takes back this rank's part of what collect() filled.
+  virtual void keep(std::size_t u, const float* unit) = 0;
+
+  nn::causal_lm<Device>& model() const noexcept { return *model_; }
+  void copy(float* to, const float* from, std::size_t n) {
+    const auto width = static_cast<extent_t>(n);
+    if (n > 0) model_->device().copy_rows(to, width, nullptr, from, width, 1, width);
+  }
+
+ private:
+  struct place {
+    parallel::value_range range;  // of the model's weights
+    buffer<float, Device> values;
+    buffer<std::byte, Device> packed;
+    std::size_t packed_bytes = 0;
+    bool whole = false, is_packed = false;
+  };
+
+  /// Memory for n values: the smallest idle piece that holds them, unless it would be twice too large.
+  template <class T>
+  buffer<T, Device> take(std::vector<buffer<T, Device>>& idle, std::size_t n) {
+    auto best = idle.end();
+    for (auto b = idle.begin(); b != idle.end(); ++b)
+      if (b->size() >= n && b->size() <= 2 * n && (best == idle.end() || b->size() < best->size())) best = b;
+    if (best == idle.end()) return buffer<T, Device>(model_->device(), n);
+    buffer<T, Device> found = std::move(*best);
+    idle.erase(best);
+    return found;
+  }
+
+  nn::causal_lm<Device>* model_;
+  bool keep_;
+  int summons_ = 0;
+  std::vector<place> places_;
+  std::vector<std::size_t> packed_of_, offsets_;
+  std::vector<buffer<float, Device>> floats_;
+  std::vector<buffer<std::byte, Device>> bytes_;
+  buffer<float, Device> columns_;  // of a chunk of a matrix
+};
+
+/// While one of these lives, the model of `units` has weights, which may be changed by all ranks alike. Null: it has
+/// them anyway.
+template <class Device>
+class summoned_weights {
+ public:
+  explicit summoned_weights(collected_units<Device>* units) : units_(units) {
+    if (units_) units_->begin_summons();
+  }
+  ~summoned_weights() {
+    if (units_) units_->end_summons();
+  }
+  summoned_weights(const summoned_weights&) = delete;
+  summoned_weights& operator=(const summoned_weights&) = delete;
+
+ private:
+  collected_units<Device>* units_;
+};
+
+}  // namespace trainer
+RLCORE_END

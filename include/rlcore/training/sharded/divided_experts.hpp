@@ -1,0 +1,200 @@
+// Experts that ranks divide: their weights, gradients and moments.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <numeric>
+#include <span>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "rlcore/nn/model/gradients.hpp"
+#include "rlcore/optim/adamw.hpp"
+#include "rlcore/parallel/reduction/gradient_sums.hpp"
+#include "rlcore/training/sharded/block_squares.hpp"
+#include "rlcore/training/sharded/collected_units.hpp"
+#include "rlcore/training/sharded/own_weights.hpp"
+#include "rlcore/training/sharded/shard_gather.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+/// Of the ranks of world.expert() each has its experts alone, and all other parameters. Rows come to it from all of
+/// them, so that it has the gradients of its experts for the leaves of all; these are summed over the ranks with the
+/// same experts, whose shards are those of world.place_in_experts(). Passes that only score, and a summons, collect the
+/// experts of all.
+template <class Device>
+class divided_experts final : public collected_units<Device>, public expert_squares {
+ public:
+  /// What this rank has: first what all have, then its experts, layer after layer.
+  nn::causal_lm<Device> part;
+
+  /// `whole` is in units. Throws config_error for a model without experts or with fewer of them than ranks.
+  divided_experts(nn::causal_lm<Device>& whole, parallel::world& w)
+      : collected_units<Device>(whole, false),
+        part(whole.device(), whole.settings(),
+             {whole.part().tensor_rank, whole.part().tensor_size, w.expert().rank(), w.expert().size()}),
+        world_(&w),
+        experts_(whole.settings().num_experts),
+        expert_size_(
+            static_cast<std::size_t>(3 * whole.settings().hidden_size * whole.settings().moe_intermediate_size)),
+        shared_(nn::unit_ends(shared_parameters()), 1),
+        sums_(whole.device(), w, w.place_in_experts(), layout_of(w.expert().rank())),
+        gather_(whole.device(), *w.place_in_experts().shards, sums_.layout()) {
+    for (int r = 0; r < w.expert().size(); ++r) {
+      layouts_.push_back(layout_of(r));
+      counts_.push_back(static_cast<std::size_t>(nn::part_of(experts_, r, w.expert().size()).size()) * expert_size_);
+    }
+    for (std::int64_t l = 0, n = 0; l < whole.settings().num_hidden_layers; ++l)
+      sparse_.push_back(whole.settings().sparse(l) ? n++ : -1);
+  }
+
+  /// The parameters of `part` that all ranks have.
+  std::span<const nn::parameter> shared_parameters() const {
+    std::size_t n = 0;
+    while (n < part.parameters().size() && part.parameters()[n].offset < part.shared_size()) ++n;
+    return part.parameters().first(n);
+  }
+  parallel::gradient_sums<Device>& sums() noexcept { return sums_; }
+  /// Values of experts that this rank's optimizer holds, after those of the other parameters, of which there are
+  /// `before`.
+  std::size_t shard_size() const { return sums_.shard_size(); }
+  std::vector<optim::adamw_piece> pieces(std::size_t before) const {
+    return pieces_of(sums_.layout(), sums_.shard_rank(), before, part.shared_size());
+  }
+
+  /// The weights of a Hugging Face folder, of which this rank reads what it has.
+  void load(const std::filesystem::path& folder, std::uint64_t seed) {
+    if (this->summoned()) throw std::logic_error("rlcore: load: weights are summoned");
+    part.weights().upload(read_own_weights(this->model(), folder, seed, runs(), part.size()));
+  }
+  /// All that this rank has of the model, in the order of its weights.
+  std::vector<owned_run> runs() const {
+    const optim::adamw_piece all{0, part.size(), 0};
+    return owned_runs(part.parameters(), {&all, 1});
+  }
+
+  /// Hands over the gradients of the leaves of a round, with has_leaf that of this rank among them: of experts to
+  /// sums(), of others to `shared`. They are 0 afterwards.
+  void take(std::size_t round, nn::gradients<Device>& g, bool has_leaf, parallel::gradient_sums<Device>& shared) {
+    const float* own = collect_gradients(g);
+    has_leaf ? shared.copy(round, {&own, 1}) : shared.skip(round);
+    sums_.copy(round, sources_);
+    g.zero();
+  }
+  /// The same where ranks add up the gradients of all their leaves.
+  void take_sums(nn::gradients<Device>& g, parallel::gradient_sums<Device>& shared) {
+    const float* own = collect_gradients(g);
+    shared.copy_sums({&own, 1});
+    sums_.copy_sums(sources_);
+    g.zero();
+  }
+  /// The norm is asked for next, of experts' gradients of which this rank has `shard`.
+  expert_squares& squares_of(const float* shard) {
+    parallel::any_communicator& c = world_->expert();
+    const std::vector<double> own =
+        gathered_squares(part.device(), sums_.layout(), sums_.shard_rank(), shard, gather_.ranks());
+    std::vector<std::size_t> counts;
+    for (const parallel::shard_layout& l : layouts_) {
+      counts.push_back(0);
+      for (std::size_t r = 0; r < l.ranks(); ++r) counts.back() += blocks_of_shard(l, r);
+    }
+    squares_.resize(std::accumulate(counts.begin(), counts.end(), std::size_t{0}));
+    c.all_gather_v(std::span<const double>(own), std::span<double>(squares_), std::span<const std::size_t>(counts));
+    in_order_.clear();
+    for (std::size_t r = 0, at = 0; r < counts.size(); at += counts[r++])
+      in_order_.emplace_back(layouts_[r], std::span<const double>(squares_).subspan(at, counts[r]));
+    return *this;
+  }
+  void add_unit(std::size_t u, double& total) override {
+    const std::int64_t layer = sparse_layer(u);
+    if (layer < 0) return;
+    for (squares_in_order& of_rank : in_order_) of_rank.add_unit(static_cast<std::size_t>(layer), total);
+  }
+  void add_all(double& total) override {
+    for (std::size_t l = 0; l < sums_.layout().units(); ++l)
+      for (squares_in_order& of_rank : in_order_) of_rank.add_unit(l, total);
+  }
+  /// The step that `optimizer` has taken for `before` values of other parameters, for the experts: this rank has
+  /// `shard` of the gradient.
+  void step(optim::adamw<Device>& optimizer, std::size_t before, const float* shard, double lr, float scale) {
+    float* const weights = part.weights().data();
+    optimizer.step_further(pieces(before), weights, nn::begin_of(shard, before), lr, scale);
+    gather_.all(weights + part.shared_size());
+  }
+
+ private:
+  parallel::shard_layout layout_of(int expert_rank) const {
+    const auto experts = static_cast<std::size_t>(nn::part_of(experts_, expert_rank, world_->expert().size()).size());
+    std::vector<std::size_t> ends, begins;
+    for (std::size_t n = 0; n < static_cast<std::size_t>(part.settings().sparse_layers()) * experts; ++n)
+      begins.push_back(n * expert_size_);
+    for (std::int64_t l = 1; l <= part.settings().sparse_layers(); ++l)
+      ends.push_back(static_cast<std::size_t>(l) * experts * expert_size_);
+    return {std::move(ends), world_->place().expert_shard_size(), begins};
+  }
+  /// Of unit u, or -1.
+  std::int64_t sparse_layer(std::size_t u) const { return u == 0 || u > sparse_.size() ? -1 : sparse_[u - 1]; }
+  const float* collect_gradients(nn::gradients<Device>& g) {
+    g.collect_experts();
+    const float* own = g.data();
+    sources_.clear();
+    for (int s = 0; s < world_->expert().size(); ++s)
+      if (s == world_->expert().rank() || sums_.layout().size() == 0)
+        sources_.push_back(own + part.shared_size());
+      else if (!g.experts_together())
+        sources_.push_back(g.experts_of_rank(s));
+    return own;
+  }
+
+  parallel::any_communicator& ranks() override { return world_->expert(); }
+  void collect(std::size_t u, float* unit) override {
+    const parallel::value_range shared = shared_.unit(u);
+    const float* from = std::as_const(part).weights().data();
+    this->copy(unit, from + shared.first, shared.size());
+    const std::int64_t layer = sparse_layer(u);
+    if (layer < 0) return;
+    float* const all = unit + shared.size();
+    const auto [at, size] = own_experts();
+    this->copy(all + at, from + part.shared_size() + static_cast<std::size_t>(layer) * size, size);
+    const std::size_t n = std::accumulate(counts_.begin(), counts_.end(), std::size_t{0});
+    parallel::with_host_view(part.device(), all, n, stage_, true, [&, at = at, size = size](std::span<float> host) {
+      world_->expert().all_gather_v(std::span<const float>(host.subspan(at, size)), host,
+                                    std::span<const std::size_t>(counts_));
+    });
+  }
+  void keep(std::size_t u, const float* unit) override {
+    const parallel::value_range shared = shared_.unit(u);
+    float* to = part.weights().data();
+    this->copy(to + shared.first, unit, shared.size());
+    const std::int64_t layer = sparse_layer(u);
+    if (layer < 0) return;
+    const auto [at, size] = own_experts();
+    this->copy(to + part.shared_size() + static_cast<std::size_t>(layer) * size, unit + shared.size() + at, size);
+  }
+  /// This rank's experts among all of a layer: from which value on, and how many.
+  std::pair<std::size_t, std::size_t> own_experts() const {
+    const auto rank = static_cast<std::size_t>(world_->expert().rank());
+    return {std::accumulate(counts_.begin(), counts_.begin() + static_cast<std::ptrdiff_t>(rank), std::size_t{0}),
+            counts_[rank]};
+  }
+
+  parallel::world* world_;
+  std::int64_t experts_;
+  std::size_t expert_size_;
+  parallel::shard_layout shared_;  // units of the other parameters
+  parallel::gradient_sums<Device> sums_;
+  shard_gather<Device> gather_;
+  std::vector<parallel::shard_layout> layouts_;  // of the experts of each rank
+  std::vector<std::size_t> counts_;              // of its values in a layer
+  std::vector<std::int64_t> sparse_;             // number of a layer among those with experts, or -1
+  std::vector<double> squares_;
+  std::vector<squares_in_order> in_order_;
+  std::vector<const float*> sources_;
+  std::vector<float> stage_;
+};
+
+}  // namespace trainer
+RLCORE_END

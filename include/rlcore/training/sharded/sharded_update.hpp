@@ -1,0 +1,97 @@
+// What ranks do together in an optimizer step: gradients in, the norm and this rank's share of the weights out.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "rlcore/optim/adamw.hpp"
+#include "rlcore/parallel/reduction/gradient_sums.hpp"
+#include "rlcore/training/sharded/block_squares.hpp"
+#include "rlcore/training/sharded/shard_gather.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+/// Over a flat vector of parameters. With zero 1 or more this rank's optimizer holds its shard alone.
+template <class Device>
+class sharded_update {
+ public:
+  /// `counted`: what this rank adds to the norm of a gradient whose tensors ranks share (counted_ranges.hpp);
+  /// `restarts`: where blocks of a unit begin anew.
+  sharded_update(Device& device, parallel::world& w, std::vector<std::size_t> unit_ends,
+                 std::vector<parallel::value_range> counted = {}, std::span<const std::size_t> restarts = {})
+      : device_(&device),
+        world_(&w),
+        sums_(device, w, std::move(unit_ends), restarts),
+        gather_(device, w.shards(), sums_.layout()),
+        counted_(std::move(counted)),
+        pieces_(pieces_of(layout(), rank())) {}
+
+  parallel::gradient_sums<Device>& sums() noexcept { return sums_; }
+  const parallel::shard_layout& layout() const noexcept { return sums_.layout(); }
+  std::size_t rank() const { return sums_.shard_rank(); }
+  /// What this rank owns: values of its shard, and where they lie in the vector.
+  std::span<const optim::adamw_piece> pieces() const noexcept { return pieces_; }
+  std::size_t shard_size() const { return sums_.shard_size(); }
+
+  /// The norm of the whole gradient, of which this rank has `shard`. With row_chunks it is rounded to float: tensor
+  /// parallel ranks add up their squares in another order than one rank.
+  double norm(const float* shard, expert_squares* experts = nullptr) {
+    const double exact = std::sqrt(sum_of_squares(shard, experts));
+    return world_->how().row_chunks > 0 ? static_cast<double>(static_cast<float>(exact)) : exact;
+  }
+  /// Sum of the squares of the whole gradient, of which this rank has `shard`: sums of blocks in double, added in the
+  /// order of the blocks, whoever owns them; `experts`: what there is besides.
+  double sum_of_squares(const float* shard, expert_squares* experts = nullptr) {
+    if (world_->tensor().size() > 1) return sum_of_squares_of_parts(shard, experts);
+    const std::vector<double> sums = gathered_squares(*device_, layout(), rank(), shard, world_->shards());
+    squares_in_order all(layout(), sums);
+    double total = 0;
+    for (std::size_t u = 0; u < layout().units(); ++u) {
+      all.add_unit(u, total);
+      if (experts) experts->add_unit(u, total);
+    }
+    return total;
+  }
+
+  /// Every rank's shard of the vector to all: `weights` has this rank's in its places.
+  void gather(float* weights) { gather_.all(weights); }
+
+ private:
+  /// Sums of the counted pieces of this rank, in double; of shards in order, then of tensor parallel ranks in order.
+  double sum_of_squares_of_parts(const float* shard, expert_squares* experts) {
+    double own = 0;
+    for (const optim::adamw_piece& piece : pieces_)
+      for (const parallel::value_range& r : counted_) {
+        const std::size_t first = std::max(r.first, piece.weights),
+                          last = std::min(r.last, piece.weights + (piece.last - piece.first));
+        if (first < last)
+          own += device_->sum_of_squares(shard + piece.first + (first - piece.weights),
+                                         static_cast<extent_t>(last - first));
+      }
+    for (parallel::any_communicator* group : {&world_->shards(), &world_->tensor()}) {
+      if (group == &world_->shards() && layout().ranks() == 1) continue;
+      std::vector<double> all(static_cast<std::size_t>(group->size()));
+      group->all_gather(std::span<const double>(&own, 1), std::span<double>(all));
+      own = std::accumulate(all.begin(), all.end(), 0.0);
+    }
+    if (experts) experts->add_all(own);
+    return own;
+  }
+
+  Device* device_;
+  parallel::world* world_;
+  parallel::gradient_sums<Device> sums_;
+  shard_gather<Device> gather_;
+  std::vector<parallel::value_range> counted_;
+  std::vector<optim::adamw_piece> pieces_;
+};
+
+}  // namespace trainer
+RLCORE_END

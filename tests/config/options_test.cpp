@@ -1,0 +1,236 @@
+// The command lines of public verl documents must parse unchanged; mistakes must be named in one line.
+#include "rlcore/config/options.hpp"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "rlcore/config/programs/main_ppo.hpp"
+
+namespace {
+
+using namespace rlcore::trainer;
+using arguments = std::vector<std::string>;
+
+options parse(arguments args) { return options::parse(args, main_ppo_registry()); }
+
+std::string refusal(arguments args) {
+  try {
+    parse(std::move(args));
+  } catch (const rlcore::config_error& e) {
+    EXPECT_EQ(std::string(e.what()).find('\n'), std::string::npos) << e.what();
+    return e.what();
+  }
+  return "accepted";
+}
+
+bool has_note(const options& opt, const std::string& part) {
+  for (const std::string& line : opt.notes())
+    if (line.find(part) != std::string::npos) return true;
+  return false;
+}
+
+arguments command_line(const char* name) {
+  static const auto data = nlohmann::json::parse(std::ifstream(RLCORE_REFERENCE_DIR "/trainer_command_lines.json"));
+  return data.at(name).get<arguments>();
+}
+
+TEST(options, quickstart_runs_unchanged) {
+  const options opt = parse(command_line("quickstart"));
+  EXPECT_EQ(opt.get<std::string>("algorithm.adv_estimator"), "grpo");
+  EXPECT_EQ(opt.list("data.train_files"), arguments{"/home/user/data/gsm8k/train.parquet"});
+  EXPECT_EQ(opt.get<std::int64_t>("data.train_batch_size"), 128);
+  EXPECT_TRUE(opt.get<bool>("data.filter_overlong_prompts"));
+  EXPECT_EQ(opt.get<std::string>("data.truncation"), "error");
+  EXPECT_EQ(opt.get<std::string>("actor_rollout_ref.model.path"), "Qwen/Qwen2.5-0.5B-Instruct");
+  EXPECT_EQ(opt.get<double>("actor_rollout_ref.actor.optim.lr"), 5e-7);
+  EXPECT_EQ(opt.get<double>("actor_rollout_ref.actor.entropy_coeff"), 0.001);
+  EXPECT_TRUE(opt.get<bool>("actor_rollout_ref.actor.use_kl_loss"));
+  EXPECT_EQ(opt.get<std::int64_t>("actor_rollout_ref.rollout.n"), 5);
+  EXPECT_EQ(opt.list("trainer.logger"), arguments{"console"});
+  EXPECT_EQ(opt.get<std::string>("trainer.default_local_dir"),
+            "checkpoints/verl_grpo_example_gsm8k/qwen2_7b_function_rm");
+  EXPECT_EQ(opt.get<std::int64_t>("actor_rollout_ref.rollout.log_prob_max_token_len_per_gpu"), 16384);
+  EXPECT_TRUE(opt.is_set("trainer.save_freq"));
+  EXPECT_FALSE(opt.is_set("trainer.resume_mode"));
+  EXPECT_EQ(opt.find<std::int64_t>("trainer.total_training_steps"), std::nullopt);
+  EXPECT_EQ(opt.get<std::string>("trainer.device"), "npu");
+  EXPECT_TRUE(opt.get<bool>("rlcore.recompute_old_log_prob"));
+  EXPECT_TRUE(has_note(opt, "actor_rollout_ref.rollout.tensor_model_parallel_size=2"));
+  EXPECT_EQ(opt.get<double>("actor_rollout_ref.rollout.gpu_memory_utilization"), 0.6);
+  EXPECT_FALSE(has_note(opt, "log_prob_micro_batch_size_per_gpu has no effect"));
+  EXPECT_TRUE(has_note(opt, "algorithm.kl_ctrl.kl_coef has no effect"));
+  EXPECT_FALSE(opt.answer().has_value());
+}
+
+TEST(options, other_published_command_lines_run_unchanged) {
+  const options list = parse(command_line("quickstart_logger_list"));
+  EXPECT_EQ(list.list("trainer.logger"), arguments{"console"});
+  const options sixteen = parse(command_line("sixteen_devices"));
+  EXPECT_EQ(sixteen.list("trainer.logger"), (arguments{"console", "wandb"}));
+  EXPECT_EQ(sixteen.get<std::int64_t>("trainer.nnodes"), 2);
+  EXPECT_TRUE(has_note(sixteen, "trainer.logger=wandb is not in this build"));
+  EXPECT_TRUE(has_note(sixteen, "ppo_max_token_len_per_gpu has no effect"));
+  EXPECT_TRUE(has_note(sixteen, "critic.optim.lr: no effect, algorithm.adv_estimator=grpo has no critic"));
+}
+
+TEST(options, overrides_at_the_end_win) {
+  arguments args = command_line("quickstart");
+  for (const char* more :
+       {"data.train_batch_size=4", "actor_rollout_ref.rollout.n=2", "data.train_files=[a.jsonl,b.jsonl]"})
+    args.emplace_back(more);
+  const options opt = parse(args);
+  EXPECT_EQ(opt.get<std::int64_t>("data.train_batch_size"), 4);
+  EXPECT_EQ(opt.list("data.train_files"), (arguments{"a.jsonl", "b.jsonl"}));
+}
+
+TEST(options, main_style_arguments) {
+  const char* argv[] = {"grpo_trainer", "data.train_batch_size=4"};
+  EXPECT_EQ(options::parse(2, argv, main_ppo_registry()).get<std::int64_t>("data.train_batch_size"), 4);
+}
+
+TEST(options, every_default_has_its_type) {
+  const options opt = parse({});
+  for (const key& k : opt.known().keys()) EXPECT_NO_THROW(check_value(k, opt.at(k.name))) << k.name;
+  EXPECT_TRUE(opt.notes().empty() || has_note(opt, "rollout.n=1"));
+  EXPECT_GT(opt.known().size(), 350u);
+}
+
+TEST(options, refuses_a_misspelt_key_and_names_its_neighbours) {
+  EXPECT_EQ(refusal({"actor_rollout_ref.actor.ppo_minibatch_size=64"}).substr(0, 116),
+            "unknown key 'actor_rollout_ref.actor.ppo_minibatch_size' (did you mean "
+            "'actor_rollout_ref.actor.ppo_mini_batch_size'");
+  EXPECT_NE(refusal({"data.train_batchsize=4"}).find("did you mean 'data.train_batch_size'"), std::string::npos);
+  EXPECT_NE(refusal({"actor.optim.weight_decay=0"}).find("actor_rollout_ref.actor.optim.weight_decay"),
+            std::string::npos);
+  EXPECT_NE(refusal({"+trainer.new_key=1"}).find("only inside a free-form map"), std::string::npos);
+  EXPECT_NE(refusal({"++trainer.new_key=1"}).find("unknown key"), std::string::npos);
+  EXPECT_NE(refusal({"~trainer.new_key"}).find("unknown key"), std::string::npos);
+  EXPECT_NE(refusal({"trainer={nodes:1}"}).find("unknown key 'trainer.nodes' (did you mean 'trainer.nnodes'?)"),
+            std::string::npos);
+  EXPECT_NE(refusal({"Data.shuffle=True"}).find("did you mean 'data.shuffle'"), std::string::npos);
+  EXPECT_NE(refusal({"data=foo"}).find("is a section"), std::string::npos);
+  EXPECT_NE(refusal({"data/sub=foo"}).find("groups"), std::string::npos);
+  EXPECT_NE(refusal({"--hepl"}).find("did you mean '--help'"), std::string::npos);
+}
+
+TEST(options, refuses_wrong_types_and_words) {
+  EXPECT_EQ(refusal({"data.train_batch_size=many"}),
+            "data.train_batch_size=many: expected an integer (prompts per step; the last partial batch is dropped)");
+  EXPECT_NE(refusal({"data.train_batch_size=0"}).find("expected an integer >= 1"), std::string::npos);
+  EXPECT_NE(refusal({"data.train_batch_size=1.0"}).find("expected an integer"), std::string::npos);
+  EXPECT_NE(refusal({"data.train_batch_size=null"}).find("expected an integer"), std::string::npos);
+  EXPECT_NE(refusal({"data.shuffle=yes"}).find("expected True or False"), std::string::npos);
+  EXPECT_NE(refusal({"actor_rollout_ref.actor.optim.lr=fast"}).find("expected a number"), std::string::npos);
+  EXPECT_NE(refusal({"actor_rollout_ref.rollout.top_p=1.5"}).find("from 0 to 1"), std::string::npos);
+  EXPECT_EQ(refusal({"data.truncation=errror"}),
+            "data.truncation=errror: expected error, left, right, middle (did you mean 'error'?)");
+  EXPECT_EQ(refusal({"algorithm.adv_estimator=tir_optimal_token_baseline"}),
+            "algorithm.adv_estimator=tir_optimal_token_baseline compares the turns of conversations with tools, which "
+            "this build does not sample; for answers in one turn optimal_token_baseline is the same");
+  const std::string mode = "actor_rollout_ref.actor.policy_loss.loss_mode=";
+  EXPECT_NE(refusal({mode + "geo_mean", "algorithm.adv_estimator=remax"}).find("one advantage per response"),
+            std::string::npos);
+  EXPECT_NE(refusal({mode + "bypass_mode"}).find("not in this build yet"), std::string::npos);
+  EXPECT_NE(refusal({mode + "gsop"}).find("did you mean 'gspo'"), std::string::npos);
+  EXPECT_NE(refusal({"algorithm.adv_estimator=gpro"}).find("did you mean 'grpo'"), std::string::npos);
+  EXPECT_NE(refusal({"actor_rollout_ref.actor.kl_loss_type=full"}).find("not in this build yet"), std::string::npos);
+  EXPECT_NE(refusal({"actor_rollout_ref.rollout.name=triton"}).find("expected rlcore, vllm, sglang, hf"),
+            std::string::npos);
+  EXPECT_NE(refusal({"trainer.device=tpu"}).find("expected cpu, npu, npu_emulator, cuda"), std::string::npos);
+  EXPECT_NE(refusal({"trainer.logger=[console,wnadb]"}).find("did you mean 'wandb'"), std::string::npos);
+  EXPECT_NE(refusal({"data.train_files='hdfs://x/y'"}).find("copy the files first"), std::string::npos);
+  EXPECT_NE(refusal({"trainer.default_hdfs_dir=/x"}).find("not in this build yet"), std::string::npos);
+  const std::string model = "actor_rollout_ref.model.", rank = model + "lora_rank=8";
+  EXPECT_EQ(refusal({rank, model + "lora_alpha=32", model + "target_modules=[q_proj,v_proj]"}), "accepted");
+  EXPECT_NE(refusal({model + "lora_rank=-1"}).find("expected"), std::string::npos);
+  EXPECT_NE(refusal({rank, model + "lora_alpha=0"}).find("LoRA: alpha is 0"), std::string::npos);
+  EXPECT_NE(refusal({rank, model + "target_modules=[q_proj,vproj]"}).find("did you mean 'v_proj'"), std::string::npos);
+  EXPECT_NE(refusal({rank, model + "target_modules=q_proj", model + "exclude_modules=[q_proj]"}).find("leaves no"),
+            std::string::npos);
+  EXPECT_NE(refusal({"--config-name", "dapo_trainer"}).find("is for another program"), std::string::npos);
+  EXPECT_NE(refusal({"--config-name=pop_trainer"}).find("did you mean 'ppo_trainer'"), std::string::npos);
+}
+
+TEST(options, refuses_combinations_that_cannot_work) {
+  const std::string actor = "actor_rollout_ref.actor.", rollout = "actor_rollout_ref.rollout.";
+  EXPECT_NE(refusal({rollout + "val_kwargs.do_sample=True"}).find("temperature > 0"), std::string::npos);
+  EXPECT_EQ(refusal({rollout + "val_kwargs.do_sample=True", rollout + "val_kwargs.temperature=0.6"}), "accepted");
+  EXPECT_NE(refusal({rollout + "temperature=0"}).find("> 0"), std::string::npos);
+  EXPECT_NE(refusal({actor + "clip_ratio_c=1"}).find("> 1"), std::string::npos);
+  EXPECT_NE(refusal({rollout + "max_model_len=100"}).find("smaller"), std::string::npos);
+  EXPECT_NE(refusal({rollout + "max_num_batched_tokens=1023"}).find("enable_chunked_prefill"), std::string::npos);
+  EXPECT_EQ(refusal({rollout + "max_num_batched_tokens=1024"}), "accepted");
+  EXPECT_NE(refusal({actor + "ppo_micro_batch_size=8", actor + "ppo_micro_batch_size_per_gpu=8"}).find("both"),
+            std::string::npos);
+  EXPECT_NE(refusal({"trainer.resume_mode=resume_path"}).find("resume_from_path"), std::string::npos);
+  EXPECT_NE(refusal({"~data.train_files"}).find("needs the key"), std::string::npos);
+}
+
+TEST(options, plus_is_taken_where_it_makes_sense) {
+  const options opt =
+      parse({"+actor_rollout_ref.actor.megatron.override_transformer_config.use_flash_attn=True", "+data.shuffle=False",
+             "++rlcore.seed=7", "+hydra.run.dir=/tmp/x", "trainer={nnodes:3,device:cpu}", "~trainer.rollout_data_dir"});
+  EXPECT_FALSE(opt.get<bool>("data.shuffle"));
+  EXPECT_EQ(opt.get<std::int64_t>("rlcore.seed"), 7);
+  EXPECT_EQ(opt.get<std::int64_t>("trainer.nnodes"), 3);
+  EXPECT_TRUE(opt.is_set("trainer.nnodes"));
+  EXPECT_TRUE(has_note(opt, "+data.shuffle: the key is known"));
+  EXPECT_TRUE(has_note(opt, "override_transformer_config={use_flash_attn:True}"));
+  EXPECT_EQ(opt.find<std::string>("trainer.rollout_data_dir"), std::nullopt);
+}
+
+TEST(options, clip_ratio_reaches_both_sides) {
+  const options opt = parse({"actor_rollout_ref.actor.clip_ratio=0.3", "actor_rollout_ref.actor.clip_ratio_high=0.4"});
+  EXPECT_EQ(opt.get<double>("actor_rollout_ref.actor.clip_ratio_low"), 0.3);
+  EXPECT_EQ(opt.get<double>("actor_rollout_ref.actor.clip_ratio_high"), 0.4);
+}
+
+TEST(options, interpolates_and_keeps_text) {
+  const options opt =
+      parse({"trainer.experiment_name=2024", "trainer.default_local_dir='out/${trainer.experiment_name}'",
+             "rlcore.max_decode_batch=${actor_rollout_ref.rollout.max_num_seqs}"});
+  EXPECT_EQ(opt.get<std::string>("trainer.default_local_dir"), "out/2024");
+  EXPECT_EQ(opt.get<std::int64_t>("rlcore.max_decode_batch"), 1024);
+  EXPECT_NE(refusal({"trainer.project_name=${trainer.nosuch}"}).find("does not exist"), std::string::npos);
+  EXPECT_NE(refusal({"trainer.project_name=${trainer.default_local_dir}"}).find("circle"), std::string::npos);
+}
+
+TEST(options, programming_errors) {
+  options opt = parse({});
+  EXPECT_THROW(opt.get<bool>("data.nosuch"), std::invalid_argument);
+  EXPECT_THROW(opt.get<bool>("data.train_batch_size"), std::invalid_argument);
+  EXPECT_THROW(opt.get<std::int64_t>("trainer.total_training_steps"), std::invalid_argument);
+  EXPECT_THROW(opt.list("data.train_batch_size"), std::invalid_argument);
+  opt.set("data.train_batch_size", 3);
+  EXPECT_EQ(opt.get<std::int64_t>("data.train_batch_size"), 3);
+  EXPECT_FALSE(opt.is_set("data.train_batch_size"));
+  EXPECT_THROW(opt.set("data.train_batch_size", "x"), rlcore::config_error);
+}
+
+TEST(options, answers_help_and_config) {
+  const options help = parse({"--help", "data.nosuch=1"});
+  ASSERT_TRUE(help.answer());
+  EXPECT_NE(help.answer()->find("\nactor_rollout_ref.actor.*\n"), std::string::npos);
+  for (std::size_t first = 0; first < help.answer()->size();) {
+    const std::size_t end = help.answer()->find('\n', first);
+    EXPECT_LE(end - first, 160u) << help.answer()->substr(first, end - first);
+    first = end + 1;
+  }
+  const options config = parse({"--cfg", "job", "rlcore.seed=9", "trainer.project_name='a: b'"});
+  ASSERT_TRUE(config.answer());
+  EXPECT_NE(config.answer()->find("\n  compute: null\n  threads: 0\n"), std::string::npos);
+  EXPECT_NE(config.answer()->find("\n  seed: 9\n"), std::string::npos);
+  EXPECT_NE(config.answer()->find("  project_name: 'a: b'\n"), std::string::npos);
+  EXPECT_NE(parse({"--version"}).answer()->find("grpo_trainer 0."), std::string::npos);
+}
+
+TEST(options, config_name_of_megatron) {
+  const options opt = parse({"--config-path", "./config", "--config-name", "ppo_megatron_trainer.yaml"});
+  EXPECT_EQ(opt.get<std::string>("actor_rollout_ref.actor.strategy"), "megatron");
+  EXPECT_EQ(opt.get<std::string>("actor_rollout_ref.ref.strategy"), "megatron");
+  EXPECT_TRUE(has_note(opt, "--config-path ./config"));
+}
+
+}  // namespace

@@ -1,0 +1,138 @@
+// metrics.jsonl: one row per step, whole after a crash, cut back on resume.
+#include "rlcore/telemetry/logger.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <sstream>
+
+#include "rlcore/telemetry/progress.hpp"
+
+namespace {
+
+using namespace rlcore::trainer;
+namespace fs = std::filesystem;
+
+struct folder {
+  fs::path path = fs::temp_directory_path() / ("rlcore_logger_" + std::to_string(::getpid()) + "_" +
+                                               ::testing::UnitTest::GetInstance()->current_test_info()->name());
+  folder() { fs::remove_all(path); }
+  ~folder() { fs::remove_all(path); }
+};
+
+std::string content(const fs::path& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+metrics row(double reward) {
+  metrics m;
+  m.set("critic/rewards/mean", reward);
+  m.set("training/epoch", 0);
+  return m;
+}
+
+TEST(logger, prints_and_writes) {
+  const folder dir;
+  testing::internal::CaptureStdout();
+  {
+    logger log({"console", "file"}, dir.path / "run");
+    log.write(1, row(0.5));
+    log.write(2, row(std::nan("")));
+    EXPECT_EQ(log.rows().size(), 2u);
+    EXPECT_EQ(content(log.path()).size(), content(dir.path / "run/metrics.jsonl").size());
+  }
+  EXPECT_EQ(
+      testing::internal::GetCapturedStdout(),
+      "step:1 - critic/rewards/mean:0.5 - training/epoch:0\nstep:2 - critic/rewards/mean:nan - training/epoch:0\n");
+  EXPECT_EQ(content(dir.path / "run/metrics.jsonl"),
+            "{\"step\":1,\"critic/rewards/mean\":0.5,\"training/epoch\":0}\n{\"step\":2,\"critic/rewards/"
+            "mean\":null,\"training/epoch\":0}\n");
+}
+
+TEST(logger, resume_drops_later_rows_and_a_torn_line) {
+  const folder dir;
+  fs::create_directories(dir.path);
+  std::ofstream(dir.path / "metrics.jsonl")
+      << "{\"step\":1,\"a\":0.25}\n{\"step\":2,\"a\":3}\n{\"step\":3,\"a\":1.0}\n{\"step\":4,\"a\":";
+  testing::internal::CaptureStdout();
+  {
+    logger log({"file"}, dir.path, 2);
+    ASSERT_EQ(log.rows().size(), 2u);
+    EXPECT_EQ(log.rows()[0].values.get("a"), 0.25);
+    log.write(3, row(1));
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
+  EXPECT_EQ(
+      content(dir.path / "metrics.jsonl"),
+      "{\"step\":1,\"a\":0.25}\n{\"step\":2,\"a\":3}\n{\"step\":3,\"critic/rewards/mean\":1.0,\"training/epoch\":0}\n");
+  EXPECT_EQ(read_metric_rows(dir.path / "metrics.jsonl").size(), 3u);
+  EXPECT_FALSE(fs::exists(dir.path / "metrics.jsonl.new"));
+}
+
+TEST(logger, a_fresh_run_starts_an_empty_file) {
+  const folder dir;
+  fs::create_directories(dir.path);
+  std::ofstream(dir.path / "metrics.jsonl") << "{\"step\":1}\n";
+  const logger log({"file"}, dir.path);
+  EXPECT_TRUE(log.rows().empty());
+  EXPECT_EQ(content(dir.path / "metrics.jsonl"), "");
+}
+
+TEST(logger, names_a_damaged_line_and_a_full_disk) {
+  const folder dir;
+  fs::create_directories(dir.path);
+  std::ofstream(dir.path / "metrics.jsonl") << "{\"step\":1}\nnonsense\n{\"step\":2}\n";
+  try {
+    read_metric_rows(dir.path / "metrics.jsonl");
+    ADD_FAILURE() << "accepted";
+  } catch (const rlcore::format_error& e) {
+    EXPECT_NE(std::string(e.what()).find("line 2"), std::string::npos);
+  }
+  EXPECT_TRUE(read_metric_rows(dir.path / "nosuch").empty());
+  std::ofstream(dir.path / "file") << "x";
+  EXPECT_THROW(logger({"file"}, dir.path / "file" / "sub"), rlcore::file_error);
+}
+
+TEST(logger, an_unknown_tracker_leaves_the_console) {
+  testing::internal::CaptureStdout();
+  logger({"wandb"}, "").write(1, {});
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "step:1\n");
+}
+
+TEST(progress, line) {
+  EXPECT_EQ(progress_line(12, 58, "rollout", 34, 640, 75.2), "step 12/58  rollout 34/640  1:15 left");
+  EXPECT_EQ(progress_line(0, 0, "validation", 3, 9, -1), "validation 3/9");
+  EXPECT_EQ(progress_line(1, 2, "update", 0, 0, -1), "step 1/2  update");
+  EXPECT_EQ(duration_text(3675), "1:01:15");
+  EXPECT_EQ(duration_text(-3), "0:00");
+}
+
+TEST(progress, is_silent_without_a_terminal) {
+  const auto drawn = [](bool live) {
+    std::FILE* file = std::tmpfile();
+    {
+      progress bar(file, live);
+      bar.phase("validation", 1, 2);
+      bar.start(0, 2);
+      bar.phase("rollout", 1, 2);
+      bar.phase("rollout", 2, 2);
+      bar.step_done(1);
+      bar.phase("update", 0, 0);
+    }
+    std::rewind(file);
+    std::string text;
+    for (int c = std::fgetc(file); c != EOF; c = std::fgetc(file)) text += static_cast<char>(c);
+    std::fclose(file);
+    return text;
+  };
+  EXPECT_EQ(drawn(false), "");
+  const std::string text = drawn(true);
+  EXPECT_NE(text.find("step 1/2  rollout 2/2"), std::string::npos);
+  EXPECT_NE(text.find("step 2/2  update  0:00 left"), std::string::npos);
+  EXPECT_TRUE(text.ends_with("\r\033[2K"));
+}
+
+}  // namespace
