@@ -66,9 +66,9 @@ composed='#include "rlcore/exec/serial.hpp"
 #include "rlcore/objective/aggregation/token_mean.hpp"
 #include "rlcore/objective/loop/evaluate.hpp"
 #include "rlcore/objective/piece/combine/sum.hpp"
-#include "rlcore/objective/piece/surrogate/clipped_ratio.hpp"
+#include "rlcore/objective/piece/surrogate/ppo_clip.hpp"
 auto f(const rlcore::token_batch<float>& b, const rlcore::global_counts& s, rlcore::token_gradients<float> g) {
-  return rlcore::evaluate(rlcore::serial{}, rlcore::sum{rlcore::clipped_ratio{}}, rlcore::token_mean{}, b, s, g);
+  return rlcore::evaluate(rlcore::serial{}, rlcore::sum{rlcore::ppo_clip{}}, rlcore::token_mean{}, b, s, g);
 }'
 unit "one composed objective" 0.5 "$composed"
 unit "the same and Eigen" 1.3 "#include \"rlcore/tensor/eigen.hpp\"

@@ -137,7 +137,7 @@ function(rlcore_define_component name reason)
     endif()
     return()
   elseif(name MATCHES "^(policy|supervised)_trainers$")
-    # Whole runs (trainer/whole_runs.hpp) on a device chosen at run time.
+    # Whole runs (trainer/trainers.hpp) on a device chosen at run time.
     rlcore_component_needs_component(trainer)
     rlcore_component_needs_component(kernels)
     rlcore_define_component(mpi without)

@@ -25,7 +25,7 @@
 #include "rlcore/telemetry/logger.hpp"
 #include "rlcore/trainer/policy/algorithm/any_algorithm.hpp"
 #include "rlcore/trainer/policy/algorithm/composed_algorithm.hpp"
-#include "rlcore/trainer/whole_runs.hpp"
+#include "rlcore/trainer/trainers.hpp"
 #include "rlcore/training/read_device.hpp"
 
 namespace comparison_program {
@@ -58,7 +58,7 @@ constexpr bool holds_numbers_only(std::index_sequence<Index...>) {
   return requires(double x) { T{(static_cast<void>(Index), x)...}; };
 }
 
-/// "clipped_ratio{0.2, 0.28}": the type, and its settings if they are all numbers.
+/// "ppo_clip{0.2, 0.28}": the type, and its settings if they are all numbers.
 template <class T>
 std::string text_of(const T& x) {
   std::string out = type_name<T>();
@@ -74,7 +74,7 @@ std::string text_of(const T& x) {
   return out;
 }
 
-/// "clipped_ratio{0.2, 0.2} + 0.04 k3": the pieces of an objective with their coefficients.
+/// "ppo_clip{0.2, 0.2} + 0.04 k3": the pieces of an objective with their coefficients.
 template <class Objective>
 std::string objective_text(const Objective& objective) {
   if constexpr (composite_piece<Objective> || token_piece<Objective>) {

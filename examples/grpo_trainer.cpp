@@ -5,7 +5,7 @@
 
 #include "rlcore/config/programs/main_ppo.hpp"
 #include "rlcore/trainer/program.hpp"
-#include "rlcore/trainer/whole_runs.hpp"
+#include "rlcore/trainer/trainers.hpp"
 #include "rlcore/training/ranks/ranks.hpp"
 
 int main(int argc, char** argv) {

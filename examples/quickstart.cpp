@@ -11,7 +11,7 @@
 #include "embedded_task.hpp"
 #include "rlcore/config/programs/main_ppo.hpp"
 #include "rlcore/trainer/program.hpp"
-#include "rlcore/trainer/whole_runs.hpp"
+#include "rlcore/trainer/trainers.hpp"
 #include "rlcore/training/ranks/ranks.hpp"
 
 namespace {

@@ -6,7 +6,7 @@
 
 #include "rlcore/config/programs/sft.hpp"
 #include "rlcore/trainer/program.hpp"
-#include "rlcore/trainer/whole_runs.hpp"
+#include "rlcore/trainer/trainers.hpp"
 #include "rlcore/training/ranks/ranks.hpp"
 
 int main(int argc, char** argv) {

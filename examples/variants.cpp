@@ -19,7 +19,7 @@
 #include "rlcore/objective/algorithm/sapo.hpp"
 #include "rlcore/objective/algorithm/trust_region.hpp"
 #include "rlcore/objective/algorithm/vespo.hpp"
-#include "rlcore/objective/piece/combine/only_selected.hpp"
+#include "rlcore/objective/piece/combine/token_filter.hpp"
 #include "rlcore/objective/selection/by_covariance.hpp"
 #include "rlcore/objective/selection/high_entropy.hpp"
 #include "rlcore/trainer/program.hpp"
@@ -47,7 +47,7 @@ std::vector<comparison_program::variant> variants() {
       {"dro", paper::dro(), "squared log-ratio instead of a clip"},
       {"clip_cov", paper::clip_cov(), "few tokens of high covariance left out", clip_covariance{}},
       {"kl_cov", paper::kl_cov(), "few tokens of high covariance held back", kl_covariance{}},
-      {"high_entropy", algorithm{group_relative{}, only_selected{paper::dapo().objective}, token_mean{}},
+      {"high_entropy", algorithm{group_relative{}, token_filter{paper::dapo().objective}, token_mean{}},
        "dapo on the fifth of the tokens with highest entropy", high_entropy{}},
       {"rloo", paper::rloo(), "mean of the others as baseline"},
       {"opo", paper::opo(), "length-weighted baseline"},

@@ -17,7 +17,7 @@
 #include "rlcore/objective/loop/evaluate.hpp"
 #include "rlcore/objective/loop/evaluate_logits.hpp"
 #include "rlcore/objective/loop/evaluate_sequences.hpp"
-#include "rlcore/objective/loop/whole_step.hpp"
+#include "rlcore/objective/loop/loss_counts.hpp"
 #include "rlcore/tensor/span.hpp"
 #include "rlcore/tensor/traits.hpp"
 #include "rlcore/tensor/view.hpp"

@@ -21,7 +21,7 @@
 #include "rlcore/nn/model/decode.hpp"
 #include "rlcore/nn/model/forward_backward.hpp"
 #include "rlcore/objective/algorithm/grpo.hpp"
-#include "rlcore/objective/loop/whole_step.hpp"
+#include "rlcore/objective/loop/loss_counts.hpp"
 #include "rlcore/optim/adamw.hpp"
 #include "rlcore/optim/clip.hpp"
 #include "rlcore/optim/schedule.hpp"
@@ -139,7 +139,7 @@ struct trainer {
                              const auto old = shaped(static_cast<const float*>(old_logp.data()));
                              const token_batch<float> batch{
                                  .logp = shaped(logp.data()), .old_logp = old, .ref_logp = old, .advantage = advantage};
-                             evaluate(serial{}, grpo, batch, whole_step(batch), {.logp = shaped(dlogp.data())});
+                             evaluate(serial{}, grpo, batch, loss_counts(batch), {.logp = shaped(dlogp.data())});
                            });
       const double rate = 2e-2 * schedule.factor(optimizer.steps());
       optimizer.step(model.weights(), gradients, rate, optim::clip_scale(optim::global_norm(device, gradients), 1));

@@ -129,13 +129,13 @@ TEST(model_weights, a_score_model_takes_the_trunk_of_a_causal_one) {
   save_weights(place.path(), causal.parameters, causal.weights);
   scratch::error_of<format_error>([&] { load_weights(place.path(), score.parameters, score.weights); },
                                   {"'score.weight' of shape [1, 2] is missing"});
-  rlcore::checkpoint::load_trunk(place.path(), score.parameters, score.weights);
+  rlcore::checkpoint::load_backbone(place.path(), score.parameters, score.weights);
   EXPECT_EQ(score.weights[0], 5);
   EXPECT_EQ(score.weights[8], 7);
   causal.add("model.norm.weight", {2});
   save_weights(place.path(), causal.parameters, causal.weights);
   scratch::error_of<format_error>(
-      [&] { rlcore::checkpoint::load_trunk(place.path(), score.parameters, score.weights); },
+      [&] { rlcore::checkpoint::load_backbone(place.path(), score.parameters, score.weights); },
       {"'model.norm.weight' is not part of the model"});
 }
 
@@ -152,7 +152,7 @@ TEST(model_weights, transformers_loads_score_models_we_wrote) {
     std::erase_if(m.parameters, [](const parameter& p) { return p.name == "lm_head.weight"; });
     m.add("score.weight", {1, c.hidden_size});
     if (bias) m.add("score.bias", {1});
-    rlcore::checkpoint::load_trunk(reference / from, m.parameters, m.weights);
+    rlcore::checkpoint::load_backbone(reference / from, m.parameters, m.weights);
     for (float& x : m["score.weight"]) x = 0.25f;
     if (bias) m["score.bias"][0] = 0.5f;
     std::filesystem::create_directory(place / from);

@@ -1,13 +1,13 @@
 // expected: rlcore: this piece has a ratio to rollout_logp, so a weight would correct twice
-#include "rlcore/objective/piece/combine/against_rollout.hpp"
+#include "rlcore/objective/piece/combine/rollout_is.hpp"
 #include "rlcore/objective/piece/combine/weighted.hpp"
-#include "rlcore/objective/piece/surrogate/clipped_ratio.hpp"
+#include "rlcore/objective/piece/surrogate/ppo_clip.hpp"
 
 float value(const rlcore::token<float>& t) {
 #ifdef RLCORE_SHOULD_FAIL
-  const rlcore::weighted piece{rlcore::against_rollout{rlcore::clipped_ratio{}}};
+  const rlcore::weighted piece{rlcore::rollout_is{rlcore::ppo_clip{}}};
 #else
-  const rlcore::weighted piece{rlcore::clipped_ratio{}};
+  const rlcore::weighted piece{rlcore::ppo_clip{}};
 #endif
   return piece.operator()<rlcore::exact_math, float>(t).value;
 }

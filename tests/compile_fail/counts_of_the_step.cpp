@@ -4,7 +4,7 @@
 
 #include "rlcore/exec/serial.hpp"
 #include "rlcore/objective/algorithm/grpo.hpp"
-#include "rlcore/objective/loop/whole_step.hpp"
+#include "rlcore/objective/loop/loss_counts.hpp"
 
 int main() {
   const std::vector<float> logp(4), advantage(1);
@@ -14,7 +14,7 @@ int main() {
 #ifdef RLCORE_SHOULD_FAIL
   const int counts = 4;
 #else
-  const rlcore::global_counts counts = rlcore::whole_step(batch);
+  const rlcore::global_counts counts = rlcore::loss_counts(batch);
 #endif
   const auto report =
       rlcore::evaluate(rlcore::serial{}, rlcore::paper::grpo(), rlcore::sequence_mean_token_mean{}, batch, counts);

@@ -5,7 +5,7 @@
 #include "rlcore/objective/piece/combine/scaled.hpp"
 #include "rlcore/objective/piece/combine/sum.hpp"
 #include "rlcore/objective/piece/divergence/k1.hpp"
-#include "rlcore/objective/piece/surrogate/clipped_ratio.hpp"
+#include "rlcore/objective/piece/surrogate/ppo_clip.hpp"
 
 double loss(const rlcore::token_batch<float>& batch, const rlcore::global_counts& step) {
 #ifdef RLCORE_SHOULD_FAIL
@@ -13,6 +13,6 @@ double loss(const rlcore::token_batch<float>& batch, const rlcore::global_counts
 #else
   const rlcore::accept_zero_gradient kl{rlcore::k1{}};
 #endif
-  const auto objective = rlcore::sum{rlcore::clipped_ratio{}, rlcore::scaled{0.1, kl}};
+  const auto objective = rlcore::sum{rlcore::ppo_clip{}, rlcore::scaled{0.1, kl}};
   return rlcore::evaluate(rlcore::serial{}, objective, rlcore::token_mean{}, batch, step).loss();
 }

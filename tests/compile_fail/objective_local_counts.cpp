@@ -2,13 +2,17 @@
 #include "rlcore/exec/serial.hpp"
 #include "rlcore/objective/aggregation/token_mean.hpp"
 #include "rlcore/objective/algorithm/grpo.hpp"
-#include "rlcore/objective/loop/whole_step.hpp"
+#include "rlcore/objective/loop/loss_counts.hpp"
 
 double loss(const rlcore::token_batch<float>& batch) {
 #ifdef RLCORE_SHOULD_FAIL
   const long tokens_of_this_micro_batch = 4096;
-  return rlcore::evaluate(rlcore::serial{}, rlcore::paper::grpo(), rlcore::token_mean{}, batch, tokens_of_this_micro_batch).loss();
+  return rlcore::evaluate(rlcore::serial{}, rlcore::paper::grpo(), rlcore::token_mean{}, batch,
+                          tokens_of_this_micro_batch)
+      .loss();
 #else
-  return rlcore::evaluate(rlcore::serial{}, rlcore::paper::grpo(), rlcore::token_mean{}, batch, rlcore::whole_step(batch)).loss();
+  return rlcore::evaluate(rlcore::serial{}, rlcore::paper::grpo(), rlcore::token_mean{}, batch,
+                          rlcore::loss_counts(batch))
+      .loss();
 #endif
 }

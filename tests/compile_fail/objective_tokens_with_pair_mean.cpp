@@ -3,7 +3,7 @@
 #include "rlcore/objective/aggregation/sequence_mean.hpp"
 #include "rlcore/objective/aggregation/token_mean.hpp"
 #include "rlcore/objective/loop/evaluate.hpp"
-#include "rlcore/objective/piece/surrogate/clipped_ratio.hpp"
+#include "rlcore/objective/piece/surrogate/ppo_clip.hpp"
 
 double loss(const rlcore::token_batch<float>& batch, const rlcore::global_counts& step) {
 #ifdef RLCORE_SHOULD_FAIL
@@ -11,5 +11,5 @@ double loss(const rlcore::token_batch<float>& batch, const rlcore::global_counts
 #else
   const rlcore::token_mean aggregation;
 #endif
-  return rlcore::evaluate(rlcore::serial{}, rlcore::clipped_ratio{}, aggregation, batch, step).loss();
+  return rlcore::evaluate(rlcore::serial{}, rlcore::ppo_clip{}, aggregation, batch, step).loss();
 }

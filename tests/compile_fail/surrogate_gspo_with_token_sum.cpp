@@ -3,12 +3,12 @@
 #include "rlcore/objective/aggregation/sequence_mean_token_mean.hpp"
 #include "rlcore/objective/aggregation/sequence_mean_token_sum.hpp"
 #include "rlcore/objective/loop/evaluate.hpp"
-#include "rlcore/objective/piece/surrogate/at_sequence_level.hpp"
-#include "rlcore/objective/piece/surrogate/clipped_ratio.hpp"
 #include "rlcore/objective/piece/surrogate/one_per_sequence.hpp"
+#include "rlcore/objective/piece/surrogate/ppo_clip.hpp"
+#include "rlcore/objective/piece/surrogate/sequence_is.hpp"
 
 double loss(const rlcore::token_batch<float>& batch, const rlcore::global_counts& step) {
-  const rlcore::one_per_sequence gspo{rlcore::at_sequence_level{rlcore::clipped_ratio{}}};
+  const rlcore::one_per_sequence gspo{rlcore::sequence_is{rlcore::ppo_clip{}}};
 #ifdef RLCORE_SHOULD_FAIL
   return rlcore::evaluate(rlcore::serial{}, gspo, rlcore::sequence_mean_token_sum{}, batch, step).loss();
 #else

@@ -1,12 +1,12 @@
 // expected: rlcore: only a piece that reads what was gathered over its row has one value per sequence
-#include "rlcore/objective/piece/surrogate/at_sequence_level.hpp"
-#include "rlcore/objective/piece/surrogate/clipped_ratio.hpp"
 #include "rlcore/objective/piece/surrogate/one_per_sequence.hpp"
+#include "rlcore/objective/piece/surrogate/ppo_clip.hpp"
+#include "rlcore/objective/piece/surrogate/sequence_is.hpp"
 
 using namespace rlcore;
 
 #ifdef RLCORE_SHOULD_FAIL
-const one_per_sequence gspo{clipped_ratio{}};
+const one_per_sequence gspo{ppo_clip{}};
 #else
-const one_per_sequence gspo{at_sequence_level{clipped_ratio{}}};
+const one_per_sequence gspo{sequence_is{ppo_clip{}}};
 #endif

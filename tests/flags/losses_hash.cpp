@@ -23,7 +23,7 @@
 #include "rlcore/objective/algorithm/reward_model.hpp"
 #include "rlcore/objective/algorithm/sapo.hpp"
 #include "rlcore/objective/loop/evaluate_logits.hpp"
-#include "rlcore/objective/loop/whole_step.hpp"
+#include "rlcore/objective/loop/loss_counts.hpp"
 #include "rlcore/tensor/span.hpp"
 
 #define RLCORE_TEXT_OF(x) #x
@@ -100,14 +100,14 @@ class losses {
   template <class Algorithm>
   void tokens(const char* name, const Algorithm& algorithm) {
     const auto batch = step_.batch();
-    finish(name, rlcore::evaluate(rlcore::serial{}, algorithm, batch, rlcore::whole_step(batch),
+    finish(name, rlcore::evaluate(rlcore::serial{}, algorithm, batch, rlcore::loss_counts(batch),
                                   {.logp = step_.shaped(step_.gradient), .value = step_.shaped(step_.second)}));
   }
   /// One token per row is a score: pairs of rows.
   template <class Algorithm>
   void pairs(const char* name, const Algorithm& algorithm) {
     const auto batch = step_.batch();
-    finish(name, rlcore::evaluate(rlcore::serial{}, algorithm, batch, rlcore::whole_step(batch),
+    finish(name, rlcore::evaluate(rlcore::serial{}, algorithm, batch, rlcore::loss_counts(batch),
                                   {.logp = step_.shaped(step_.gradient)}));
   }
   void advantages() {

@@ -12,7 +12,7 @@ cat >"$work/loss.cpp" <<'SOURCE'
 
 #include "rlcore/exec/serial.hpp"
 #include "rlcore/objective/algorithm/grpo.hpp"
-#include "rlcore/objective/loop/whole_step.hpp"
+#include "rlcore/objective/loop/loss_counts.hpp"
 #include "rlcore/tensor/span.hpp"
 
 int main() {
@@ -21,7 +21,7 @@ int main() {
   const rlcore::token_batch<float> batch{.logp = logp, .old_logp = logp, .ref_logp = logp,
                                          .advantage = rlcore::per_row(advantage), .offsets = offsets};
   try {
-    std::printf("loss %g\n", rlcore::evaluate(rlcore::serial{}, rlcore::paper::grpo(), batch, rlcore::whole_step(batch)).loss());
+    std::printf("loss %g\n", rlcore::evaluate(rlcore::serial{}, rlcore::paper::grpo(), batch, rlcore::loss_counts(batch)).loss());
   } catch (const std::exception& e) {
     std::printf("%s\n", e.what());
   }

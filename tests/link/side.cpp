@@ -5,7 +5,7 @@
 #include "rlcore/core/random.hpp"
 #include "rlcore/exec/threads.hpp"
 #include "rlcore/objective/algorithm/grpo.hpp"
-#include "rlcore/objective/loop/whole_step.hpp"
+#include "rlcore/objective/loop/loss_counts.hpp"
 #include "rlcore/simd/pack.hpp"
 
 side_result RLCORE_LINK_SIDE() {
@@ -30,8 +30,8 @@ side_result RLCORE_LINK_SIDE() {
                                          .advantage = rlcore::per_row(advantage),
                                          .offsets = offsets};
   const rlcore::threads pool(2);
-  const auto report = rlcore::evaluate(pool, grpo, rlcore::sequence_mean_token_mean{}, batch, rlcore::whole_step(batch),
-                                       {.logp = result.gradient});
+  const auto report = rlcore::evaluate(pool, grpo, rlcore::sequence_mean_token_mean{}, batch,
+                                       rlcore::loss_counts(batch), {.logp = result.gradient});
   result.loss = report.loss();
   const auto words = rlcore::random_key{42}.words(1, 2, 3, 4);
   result.random = (std::uint64_t{words[0]} << 32) | words[1];

@@ -14,7 +14,7 @@
 #include "rlcore/objective/piece/preference/bradley_terry.hpp"
 #include "rlcore/objective/piece/preference/ipo_link.hpp"
 #include "rlcore/objective/piece/preference/kto_link.hpp"
-#include "rlcore/objective/piece/surrogate/dual_clipped_ratio.hpp"
+#include "rlcore/objective/piece/surrogate/dual_clip.hpp"
 #include "rlcore/objective/piece/value/clipped_value.hpp"
 #include "rlcore/objective/reward/soft_overlong.hpp"
 
@@ -58,7 +58,7 @@ TEST(documented_numbers, k3) {
 }
 
 TEST(documented_numbers, surrogate) {
-  const auto loss = [](double logp, double old_logp, double advantage, dual_clipped_ratio how) {
+  const auto loss = [](double logp, double old_logp, double advantage, dual_clip how) {
     return at(how, of_logps(logp, old_logp, 0, advantage)).value;
   };
   EXPECT_NEAR(loss(-1, -1.5, 1, {.low = 0.2, .high = 0.28}), -1.28, 1e-12);  // ratio 1.6487213

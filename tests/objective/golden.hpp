@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "rlcore/objective/loop/whole_step.hpp"
+#include "rlcore/objective/loop/loss_counts.hpp"
 #include "rlcore/tensor/span.hpp"
 
 inline const nlohmann::json& golden() {

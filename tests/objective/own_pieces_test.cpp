@@ -40,7 +40,7 @@ TEST(documentation, shows_the_code_that_is_tested) {
 TEST(own_pieces, are_pieces) {
   golden_batch<double> g;
   const auto objective = sum{mine::tempered_ratio{.kappa = 0.25}, scaled{0.1, k2{}}};
-  const auto r = evaluate(serial{}, objective, mine::sqrt_length{}, g.batch(), whole_step(g.batch()), g.gradients());
+  const auto r = evaluate(serial{}, objective, mine::sqrt_length{}, g.batch(), loss_counts(g.batch()), g.gradients());
   double loss = 0, above = 0;
   for (int i = 0; i < 6; ++i) {
     double row = 0, n = 0;

@@ -208,7 +208,7 @@ TEST(planning_search, more_devices_never_take_longer) {
     double before = HUGE_VAL;
     for (const std::int64_t devices : {8, 16, 32, 64, 128, 256, 512, 1024}) {
       wishes x;
-      x.others.divided_experts = x.others.compute_type = true;
+      x.others.expert_shards = x.others.compute_type = true;
       const search_result r = search_layouts(*find_known_model(name), w, c, devices, x);
       ASSERT_TRUE(!r.fitting.empty() || before == HUGE_VAL) << name << " " << devices;
       if (r.fitting.empty()) continue;  // too few

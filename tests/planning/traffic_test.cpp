@@ -13,7 +13,7 @@
 #include "rlcore/planning/traffic.hpp"
 #include "rlcore/training/frozen_model.hpp"
 #include "rlcore/training/scored_groups.hpp"
-#include "rlcore/training/trainee.hpp"
+#include "rlcore/training/trainable_model.hpp"
 
 namespace {
 
@@ -42,9 +42,9 @@ bytes_sent counted(const nn::config& config, int ranks, const parallel::parallel
   parallel::launch(s, [&](parallel::any_communicator& all) {
     cpu device(1);
     parallel::world world(all, how);
-    trainer::trainee<cpu> model(device, config, {}, &world);
+    trainer::trainable_model<cpu> model(device, config, {}, &world);
     {
-      const auto whole = model.summon();
+      const auto whole = model.gather_full_params();
       model.model.initialize(1);
     }
     const auto bytes = [&] {

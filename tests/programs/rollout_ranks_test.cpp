@@ -83,7 +83,7 @@ TEST_F(rollout_ranks, replay) {
   EXPECT_TRUE(weights(root("stored"), 4) == weights(root("four"), 4));
 }
 
-/// Without row_chunks the two layouts add up in other orders: the old log-probs are those of training.
+/// Without tp_reduce_chunks the two layouts add up in other orders: the old log-probs are those of training.
 TEST_F(rollout_ranks, that_differ_by_rounding_say_so) {
   const auto r = train("two", two + pairs);
   EXPECT_NE(r.out.find("note: " + pairs[0] + " adds up in another order than training"), std::string::npos) << r.out;

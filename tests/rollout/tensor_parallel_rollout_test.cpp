@@ -18,14 +18,14 @@ namespace {
 
 using namespace rlcore;
 
-nn::config small_model(nn::family family, std::int64_t row_chunks) {
+nn::config small_model(nn::family family, std::int64_t tp_reduce_chunks) {
   nn::config c;
   c.model = family;
   c.vocab_size = 301, c.hidden_size = 32, c.intermediate_size = 48, c.num_hidden_layers = 2;
   c.num_attention_heads = 16, c.num_key_value_heads = 8, c.head_dim = 4, c.max_position_embeddings = 128;
   c.tie_word_embeddings = c.attention_bias = family == nn::family::qwen2;
   c.initializer_range = 0.3;
-  c.row_chunks = row_chunks;
+  c.tp_reduce_chunks = tp_reduce_chunks;
   return c;
 }
 

@@ -182,8 +182,8 @@ TEST(xtensor, arrays_of_any_rank_are_fields) {
       .logp = logp, .old_logp = old_logp, .advantage = advantage, .mask = mask, .lengths = lengths};
   const rlcore::token_batch<float> same{
       .logp = same_logp, .old_logp = same_old, .advantage = same_advantage, .mask = same_mask, .lengths = same_lengths};
-  const auto r = rlcore::evaluate(rlcore::serial{}, dapo, batch, rlcore::whole_step(batch), {.logp = slope});
-  const auto s = rlcore::evaluate(rlcore::serial{}, dapo, same, rlcore::whole_step(same), {.logp = same_slope});
+  const auto r = rlcore::evaluate(rlcore::serial{}, dapo, batch, rlcore::loss_counts(batch), {.logp = slope});
+  const auto s = rlcore::evaluate(rlcore::serial{}, dapo, same, rlcore::loss_counts(same), {.logp = same_slope});
   EXPECT_EQ(r.loss(), s.loss());
   EXPECT_NE(r.loss(), 0);
   EXPECT_EQ(slope, same_slope);

@@ -16,7 +16,7 @@
 #include "rlcore/parallel/launch.hpp"
 #include "rlcore/training/frozen_model.hpp"
 #include "rlcore/training/scored_groups.hpp"
-#include "rlcore/training/trainee.hpp"
+#include "rlcore/training/trainable_model.hpp"
 
 #include "data/scratch.hpp"
 #include "support/counted_cpu.hpp"
@@ -108,10 +108,10 @@ scores score(const model_type& model, nn::workspace<counted_cpu>& space, std::si
   return s;
 }
 
-scores scores_of_one(const std::filesystem::path& folder, const kind& k, int row_chunks = 0) {
+scores scores_of_one(const std::filesystem::path& folder, const kind& k, int tp_reduce_chunks = 0) {
   counted_cpu device;
   nn::config c = config_of(k);
-  c.row_chunks = row_chunks;
+  c.tp_reduce_chunks = tp_reduce_chunks;
   model_type model(device, c);
   trainer::load_model(model, folder);
   nn::workspace<counted_cpu> space(device, 1 << 20);
@@ -180,7 +180,7 @@ TEST(scoring_in_shards, has_the_numbers_of_one_rank_for_models_that_are_trained_
     EXPECT_EQ(expected.logp.empty(), k.score);
     for (const int ranks : {1, 2, 3, 4})
       on_ranks(ranks, zero3(), [&](parallel::world& w, counted_cpu& device) {
-        trainer::trainee<counted_cpu> trained(device, config_of(k), {}, &w);
+        trainer::trainable_model<counted_cpu> trained(device, config_of(k), {}, &w);
         trained.load(place.path());
         expect_scores(w, trained.model, trained.space, expected);
         trainer::frozen_model<counted_cpu> frozen(device, config_of(k), &w);
@@ -194,13 +194,13 @@ TEST(scoring_in_shards, goes_with_groups_that_share_and_with_the_other_axes) {
   const scratch::folder place;
   write_model(place.path(), {});
   parallel::parallel_settings tensor = zero3(), context = zero3(), whole = zero3();
-  tensor.tensor = 2, tensor.row_chunks = 4;
+  tensor.tensor = 2, tensor.tp_reduce_chunks = 4;
   context.context = 2, context.how_context = parallel::context_kind::ring;
   whole.zero = 2;
   for (const auto& how : {zero3(2), tensor, context, whole}) {
-    const scores expected = scores_of_one(place.path(), {}, how.row_chunks);
+    const scores expected = scores_of_one(place.path(), {}, how.tp_reduce_chunks);
     on_ranks(4, how, [&](parallel::world& w, counted_cpu& device) {
-      trainer::trainee<counted_cpu> trained(device, config_of({}), {}, &w);
+      trainer::trainable_model<counted_cpu> trained(device, config_of({}), {}, &w);
       trainer::frozen_model<counted_cpu> frozen(device, config_of({}), &w);
       frozen.load(place.path());
       EXPECT_EQ(frozen.model.units() != nullptr, how.zero == 3);
@@ -274,7 +274,7 @@ TEST(scoring_in_shards, every_folder_is_read_by_pieces) {
     const scores expected = scores_of_one(place / name, k);
     EXPECT_EQ(expected.value.empty(), !k.score);
     on_ranks(3, zero3(), [&, name = name, k = k](parallel::world& w, counted_cpu& device) {
-      trainer::trainee<counted_cpu> trained(device, config_of(k), {}, &w);
+      trainer::trainable_model<counted_cpu> trained(device, config_of(k), {}, &w);
       device.most = device.live;
       trained.load(place / name);
       EXPECT_EQ(device.most, device.live);  // no memory of the device

@@ -128,12 +128,12 @@ inline void load_weights(const std::filesystem::path& path, std::span<const nn::
 
 /// The same from a causal language model for a score model: its own output matrix is not read, and the values of
 /// score.weight (and score.bias) stay as they are.
-inline void load_trunk(const std::filesystem::path& path, std::span<const nn::parameter> parameters,
-                       std::span<float> weights) {
-  std::vector<nn::parameter> trunk;
+inline void load_backbone(const std::filesystem::path& path, std::span<const nn::parameter> parameters,
+                          std::span<float> weights) {
+  std::vector<nn::parameter> backbone;
   for (const nn::parameter& p : parameters)
-    if (!p.name.starts_with("score.")) trunk.push_back(p);
-  load_weights(tensor_folder(path), trunk, weights, [](const std::string& name) { return name == output_name; });
+    if (!p.name.starts_with("score.")) backbone.push_back(p);
+  load_weights(tensor_folder(path), backbone, weights, [](const std::string& name) { return name == output_name; });
 }
 
 /// Writes the parameters as model.safetensors, or as shards with an index when `max_shard_bytes` is positive and they

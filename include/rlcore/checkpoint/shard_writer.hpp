@@ -42,10 +42,10 @@ void write_shards(C& c, const std::filesystem::path& folder, std::span<const sha
     throw file_error(folder.string() + ": rank " + std::to_string(self) +
                      " does not see the folder that rank 0 made; expected a file system that all hosts share");
 
-  const std::vector<parallel::dealt_piece> dealt = parallel::deal_pieces(held, self);
+  const std::vector<parallel::assigned_piece> dealt = parallel::assign_pieces(held, self);
   shard_files files;
   std::vector<tensor_info> announced;
-  for (const parallel::dealt_piece& d : dealt) files.pieces.push_back(d.piece);
+  for (const parallel::assigned_piece& d : dealt) files.pieces.push_back(d.piece);
   for (std::size_t i = 0; i < dealt.size(); ++i)
     announced.push_back(
         {stored_name(files, i), stored_type::f32, {static_cast<std::int64_t>(dealt[i].piece.size())}, 0, 0});
@@ -54,7 +54,7 @@ void write_shards(C& c, const std::filesystem::path& folder, std::span<const sha
     shard_file& file = files.kinds[kinds[k]];
     file.name = kinds[k] + "_rank_" + std::to_string(self) + ".safetensors";
     safetensors_writer writer(folder / file.name, announced, {});
-    for (const parallel::dealt_piece& d : dealt)
+    for (const parallel::assigned_piece& d : dealt)
       for (std::size_t first = 0; first < d.piece.size(); first += shard_block) {
         values.resize(std::min(shard_block, d.piece.size() - first));
         read(k, d.own, d.offset + first, std::span<float>(values));

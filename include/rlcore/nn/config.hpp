@@ -39,7 +39,7 @@ struct config {
   /// Not of config.json: sums over what tensor parallelism splits (the inputs of o_proj and down_proj, the outputs of
   /// the others in their backward, the vocabulary) are made in so many equal parts and added by pairs. Then every
   /// number of ranks that divides it has the bits of one. 0: each rank adds up what it has, the fastest.
-  std::int64_t row_chunks = 0;
+  std::int64_t tp_reduce_chunks = 0;
 
   // qwen3_moe: layer l has experts if (l + 1) is a multiple of decoder_sparse_step and l is not in mlp_only_layers
   std::int64_t num_experts = 0, num_experts_per_tok = 0, moe_intermediate_size = 0, decoder_sparse_step = 1;

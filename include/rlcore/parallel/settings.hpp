@@ -13,7 +13,7 @@
 RLCORE_BEGIN
 namespace parallel {
 
-/// In what order the gradients of leaves (leaf_tree.hpp) are added.
+/// In what order the gradients of leaves (reduction_tree.hpp) are added.
 /// - tree: the binary tree over the numbers of the leaves; the same bits for every number of ranks.
 /// - exact: 64-bit integers in units of 2^-44; the same bits for every number of ranks and in any order.
 /// - ranked: each rank's sum, then ((x0 + x1) + x2) + ... over ranks; the same bits on every engine.
@@ -42,10 +42,10 @@ struct parallel_settings {
   int shard_ranks = 0;                ///< cut over so many neighbouring ranks, replicated beyond (HSDP); 0: over all
   bool reshard_after_forward = true;  ///< zero 3: a layer's weights are dropped after its forward and gathered again
   reduction_kind reduction = reduction_kind::tree;
-  int leaves = 8;          ///< into which the rows of an optimizer step are dealt, whatever the number of ranks
-  bool bf16_wire = false;  ///< gradients travel as bfloat16; sums are formed in float
-  int row_chunks = 0;      ///< as nn::config's: the bits of tensor parallel ranks do not depend on their number then
-  bool balance = true;     ///< leaves of equal cost; else neighbouring rows, equal numbers of them
+  int leaves = 8;            ///< into which the rows of an optimizer step are dealt, whatever the number of ranks
+  bool bf16_wire = false;    ///< gradients travel as bfloat16; sums are formed in float
+  int tp_reduce_chunks = 0;  ///< as nn::config's: the bits of tensor parallel ranks do not depend on their number then
+  bool balance = true;       ///< leaves of equal cost; else neighbouring rows, equal numbers of them
 };
 
 /// Sizes of the axes and a rank's place on them: rank = ((data * contexts) + context) * tensors + tensor.

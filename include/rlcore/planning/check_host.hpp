@@ -16,7 +16,7 @@
 #include "rlcore/planning/measure_rank.hpp"
 #include "rlcore/planning/read_model.hpp"
 #include "rlcore/planning/stage_times.hpp"
-#include "rlcore/training/trainee.hpp"
+#include "rlcore/training/trainable_model.hpp"
 
 RLCORE_BEGIN
 namespace trainer::planning {
@@ -46,9 +46,9 @@ inline check_line check_step(cpu& device, parallel::any_communicator& c, const c
   parallel::parallel_settings how;
   how.zero = zero;
   parallel::world world(c, how);
-  trainer::trainee<cpu> model(device, config, {}, &world);
+  trainer::trainable_model<cpu> model(device, config, {}, &world);
   {
-    const auto whole = model.summon();
+    const auto whole = model.gather_full_params();
     model.model.initialize(1);
   }
   const std::int64_t micro_rows = std::max<std::int64_t>(1, rows / 8);

@@ -27,7 +27,7 @@ struct layout {
   bool reshard_after_forward = true;  ///< zero 3: a layer's weights are gathered again for its backward
   bool wire_bf16 = false;             ///< gradients travel in bf16
   bool compute_type = false;          ///< what is gathered, kept or sent has the compute type; this library has floats
-  bool divided_experts = false;  ///< weights of experts lie on one rank of a group with zero 3 and while sampling too;
+  bool expert_shards = false;    ///< weights of experts lie on one rank of a group with zero 3 and while sampling too;
                                  ///< this library's trainers have shards of all then, and all
   bool leaf_of_micro = false;    ///< as many leaves as micro-batches: gradients never whole, more traffic
   std::int64_t shard_ranks = 0;  ///< state is cut over so many ranks and replicated beyond (HSDP); 0: over all
@@ -38,10 +38,10 @@ struct layout {
   std::int64_t summed() const noexcept { return data * context; }
   std::int64_t shards() const noexcept { return shard_ranks == 0 ? summed() : shard_ranks; }
   std::int64_t replicas() const noexcept { return summed() / shards(); }
-  std::int64_t expert_shards() const noexcept { return expert_parts() > 1 ? summed() / expert : shards(); }
+  std::int64_t expert_shard_ranks() const noexcept { return expert_parts() > 1 ? summed() / expert : shards(); }
   /// Into how many parts the weights of experts are divided, in training and while sampling.
-  std::int64_t expert_parts() const noexcept { return divided_experts || zero < 3 ? expert : 1; }
-  std::int64_t sampled_expert_parts() const noexcept { return divided_experts ? expert : 1; }
+  std::int64_t expert_parts() const noexcept { return expert_shards || zero < 3 ? expert : 1; }
+  std::int64_t sampled_expert_parts() const noexcept { return expert_shards ? expert : 1; }
   /// Do other passes than those of training need experts that are not here?
   bool collects_experts() const noexcept { return sampled_expert_parts() < expert_parts(); }
 

@@ -49,7 +49,7 @@ inline memory_need memory_of(const model_shape& m, const layout& l, const worklo
   const local_sizes local(m, l.tensor, l.expert_parts());
   const double packed = c.value_bytes, value = l.value_bytes(c);
   const double held = l.compute_type ? packed : value + packed;  // gathered, with the copy that products read
-  const double dense = f(l.shards()), expert = f(l.expert_shards());
+  const double dense = f(l.shards()), expert = f(l.expert_shard_ranks());
   const double shard = local.dense() / dense + local.all_experts() / expert, whole = local.all();
   memory_need need;
   need.state =

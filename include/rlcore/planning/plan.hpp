@@ -37,7 +37,7 @@ inline std::string plan_text(const model_shape& m, const workload& w, const clus
   if (w.old_log_probs) stages.push_back({"log-probs", t.scoring()});
   if (w.reference != reference_form::none)
     stages.push_back({"reference", t.scoring(w.reference == reference_form::whole)});
-  stages.push_back({"hand-over", t.hand_over()});
+  stages.push_back({"weight sync", t.weight_sync()});
   out += traffic_text(stages, c) + "\n" + times_text(best.times, w);
   if (r.fitting.size() > 1) out += "\n" + candidates_text(r.fitting, count);
   return out + too_large_text(r, c) + reasons;
@@ -62,7 +62,7 @@ inline aligned_table plan_table(const std::vector<model_shape>& models, const wo
       const candidate& x = r.fitting.front();
       t.add({m.name, std::to_string(n), x.how.text(), giga(x.memory.peak()), giga(x.memory.state),
              short_number(x.times.update), short_number(x.times.old_log_probs + x.times.reference),
-             short_number(x.times.rollout + x.times.hand_over), short_number(x.times.step())});
+             short_number(x.times.rollout + x.times.weight_sync), short_number(x.times.step())});
     }
   return t;
 }

@@ -87,7 +87,7 @@ inline std::string times_text(const stage_times& t, const workload& w) {
     out.add({name, short_number(s), " " + remark});
   };
   out.add({"seconds per step", "", ""});
-  row("weight hand-over", t.hand_over, "");
+  row("weight sync", t.weight_sync, "");
   row("rollout", t.rollout,
       std::to_string(w.response_length) + " passes of " + short_number(1e3 * t.per_token) + " ms, " +
           std::to_string(t.together) + " sequences together" +
@@ -112,7 +112,7 @@ inline std::string candidates_text(const std::vector<candidate>& list, std::size
     const candidate& x = list[k];
     t.add({x.how.text(), giga(std::max(x.memory.training(), x.memory.least_sampling())), giga(x.memory.state),
            short_number(x.times.update), short_number(x.times.old_log_probs + x.times.reference),
-           short_number(x.times.rollout + x.times.hand_over), short_number(x.times.step())});
+           short_number(x.times.rollout + x.times.weight_sync), short_number(x.times.step())});
   }
   return t.text();
 }

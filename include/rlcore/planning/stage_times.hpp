@@ -15,14 +15,14 @@ RLCORE_BEGIN
 namespace trainer::planning {
 
 struct stage_times {
-  double hand_over = 0, rollout = 0, old_log_probs = 0, reference = 0;
+  double weight_sync = 0, rollout = 0, old_log_probs = 0, reference = 0;
   double update = 0, update_compute = 0, update_hidden = 0, update_exposed = 0;  ///< traffic that may overlap, and not
   double optimizer = 0;
   double per_token = 0;       ///< seconds of one decode pass, on average
   std::int64_t together = 0;  ///< sequences that a copy of the weights samples together
   std::int64_t waves = 0;
 
-  double step() const noexcept { return hand_over + rollout + old_log_probs + reference + update; }
+  double step() const noexcept { return weight_sync + rollout + old_log_probs + reference + update; }
 };
 
 namespace detail {
@@ -70,7 +70,7 @@ inline stage_times times_of(const model_shape& m, const layout& l, const workloa
   const double passes = f(b.micro) * share / parts;
   double ignored = 0;
 
-  detail::sum_transfers(c, sent.hand_over(), ignored, t.hand_over);
+  detail::sum_transfers(c, sent.weight_sync(), ignored, t.weight_sync);
   const double scoring = passes * f(w.updates) * pass.forward * (c.training_share / c.scoring_share);
   const local_sizes local(m, l.tensor, l.expert_parts());
   const auto score = [&](bool whole) {
@@ -88,7 +88,7 @@ inline stage_times times_of(const model_shape& m, const layout& l, const workloa
   t.update_compute =
       f(w.updates * w.epochs) * passes * (pass.forward + pass.backward + (w.recompute ? pass.layers_forward : 0));
   const double own =
-      l.zero == 0 ? local.all() : local.dense() / f(l.shards()) + local.all_experts() / f(l.expert_shards());
+      l.zero == 0 ? local.all() : local.dense() / f(l.shards()) + local.all_experts() / f(l.expert_shard_ranks());
   const double packed = local.all() * (l.zero == 3 ? f(b.micro) : 1),
                added = l.zero >= 2 ? 0 : local.all() * f(b.leaves - 1);
   t.optimizer = f(w.updates * w.epochs) * optimizer_time(c, own, packed, added, l.devices());

@@ -75,7 +75,7 @@ class traffic {
     return out;
   }
   /// From the shards or parts of training to the weights of sampling.
-  std::vector<transfer> hand_over() const {
+  std::vector<transfer> weight_sync() const {
     std::vector<transfer> out;
     if (l_.zero == 3 || (l_.tensor > 1 && l_.rollout_tensor != l_.tensor)) gather_all(out, "weights for sampling");
     if (l_.collects_experts()) collect_experts(out, 1, false);
@@ -87,7 +87,7 @@ class traffic {
   rank_group dense_group() const noexcept { return {l_.zero == 0 ? l_.summed() : l_.shards(), l_.tensor}; }
   rank_group replica_group() const noexcept { return {l_.replicas(), l_.tensor * l_.shards()}; }
   rank_group expert_group() const noexcept {
-    return {l_.zero == 0 ? l_.summed() / l_.expert_parts() : l_.expert_shards(), l_.tensor * l_.expert_parts()};
+    return {l_.zero == 0 ? l_.summed() / l_.expert_parts() : l_.expert_shard_ranks(), l_.tensor * l_.expert_parts()};
   }
 
   static void add(std::vector<transfer>& out, transfer t) {

@@ -18,8 +18,8 @@
 #include "rlcore/nn/model/log_probs.hpp"
 #include "rlcore/rollout/page_pool.hpp"
 #include "rlcore/rollout/request.hpp"
+#include "rlcore/rollout/sampler.hpp"
 #include "rlcore/rollout/schedule.hpp"
-#include "rlcore/rollout/token_drawer.hpp"
 
 RLCORE_BEGIN
 namespace rollout {
@@ -139,7 +139,7 @@ class engine {
   page_pool pool_;
   std::unique_ptr<nn::kv_cache<Device>> cache_;
   buffer<float, Device> logits_;
-  token_drawer<Device> draw_;
+  sampler<Device> draw_;
   Device* device_ = nullptr;  ///< with the next two: whose cache it is
   std::size_t page_bytes_ = 0;
   std::int64_t layers_ = 0;

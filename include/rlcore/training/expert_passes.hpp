@@ -1,4 +1,4 @@
-// Mixtures of experts in a trainee: experts divided among ranks, and the counts of a load-balancing loss.
+// Mixtures of experts in a trainable_model: experts divided among ranks, and the counts of a load-balancing loss.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ namespace trainer {
 
 /// Expert parallelism: in training passes each rank of world.expert() computes a part of the experts, for the rows of
 /// all of them; all make the same number of passes. Where the model has that part alone, what sums over ranks and saves
-/// has to know (divided_experts.hpp); where it has all experts, in shards (zero 3), gradients of experts go home to the
+/// has to know (expert_shards.hpp); where it has all experts, in shards (zero 3), gradients of experts go home to the
 /// leaf of their rows, and nothing else knows.
 template <class Device>
 class expert_passes {

@@ -12,8 +12,8 @@
 #include "rlcore/parallel/world.hpp"
 #include "rlcore/training/files/model_files.hpp"
 #include "rlcore/training/rank_model.hpp"
-#include "rlcore/training/sharded/divided_experts.hpp"
-#include "rlcore/training/sharded/unit_weights.hpp"
+#include "rlcore/training/sharded/expert_shards.hpp"
+#include "rlcore/training/sharded/sharded_weights.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -28,8 +28,8 @@ class frozen_model {
   /// `world` (may be null) has to outlive this.
   frozen_model(Device& device, const nn::config& config, parallel::world* world)
       : model(device, config_of(config, world), part_of(world), has_shards(world) || divides_experts(world)),
-        units_(has_shards(world) ? std::make_unique<unit_weights<Device>>(model, *world, false) : nullptr),
-        divided_(divides_experts(world) ? std::make_unique<divided_experts<Device>>(model, *world) : nullptr) {
+        units_(has_shards(world) ? std::make_unique<sharded_weights<Device>>(model, *world, false) : nullptr),
+        divided_(divides_experts(world) ? std::make_unique<expert_shards<Device>>(model, *world) : nullptr) {
     if (world && world->tensor().size() > 1)
       model.set_tensor_group(&tensor_.emplace(world->tensor(), world->how().sequence_parallel));
   }
@@ -44,8 +44,8 @@ class frozen_model {
   }
 
  private:
-  std::unique_ptr<unit_weights<Device>> units_;
-  std::unique_ptr<divided_experts<Device>> divided_;
+  std::unique_ptr<sharded_weights<Device>> units_;
+  std::unique_ptr<expert_shards<Device>> divided_;
   std::optional<nn::tensor_group_of<parallel::any_communicator>> tensor_;
 };
 

@@ -26,7 +26,7 @@ class leaf_plan {
     const double constant = parallel::cost_constant(nn::sizes_of_layer(c));
     std::vector<double> costs;
     for (const std::int64_t n : tokens_) costs.push_back(parallel::sequence_cost(constant, n));
-    rows_ = parallel::deal_rows(costs, leaves, balanced);
+    rows_ = parallel::partition_rows(costs, leaves, balanced);
   }
 
   bool empty(std::size_t leaf) const { return rows_[leaf].empty(); }

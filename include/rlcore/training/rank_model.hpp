@@ -8,9 +8,9 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// The config with the row_chunks of the run.
+/// The config with the tp_reduce_chunks of the run.
 inline nn::config config_of(nn::config config, const parallel::world* world) {
-  if (world && world->how().row_chunks > 0) config.row_chunks = world->how().row_chunks;
+  if (world && world->how().tp_reduce_chunks > 0) config.tp_reduce_chunks = world->how().tp_reduce_chunks;
   return config;
 }
 

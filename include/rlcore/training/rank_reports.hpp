@@ -9,7 +9,7 @@
 #include "rlcore/objective/loop/report.hpp"
 #include "rlcore/parallel/world.hpp"
 #include "rlcore/training/ranks/shares.hpp"
-#include "rlcore/training/trainee.hpp"
+#include "rlcore/training/trainable_model.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -26,7 +26,7 @@ void keep_names(report<Pieces, Monitors>& sum, const report<Pieces, Monitors>& o
 
 /// The report of a step or an evaluation from those of all ranks that share its rows.
 template <class Device, class T>
-void sum_over_ranks(const trainee<Device>& model, T& report) {
+void sum_over_ranks(const trainable_model<Device>& model, T& report) {
   if (model.world() == nullptr) return;
   const T own = report;
   parallel::sum_over_ranks(*model.world(), report);
@@ -35,13 +35,13 @@ void sum_over_ranks(const trainee<Device>& model, T& report) {
 
 /// Whether this rank writes files.
 template <class Device>
-bool writes(const trainee<Device>& model) {
+bool writes(const trainable_model<Device>& model) {
   return model.world() == nullptr || model.world()->first();
 }
 
 /// Of `count` rows of tokens_of(row) tokens those that this rank computes when nothing is learnt from them.
 template <class Device, class TokensOf>
-row_range own_rows(const trainee<Device>& model, std::size_t count, TokensOf&& tokens_of) {
+row_range own_rows(const trainable_model<Device>& model, std::size_t count, TokensOf&& tokens_of) {
   if (model.world() == nullptr || model.world()->data().size() == 1) return {0, count};
   std::vector<std::int64_t> tokens;
   for (std::size_t i = 0; i < count; ++i) tokens.push_back(static_cast<std::int64_t>(tokens_of(i)));
@@ -51,7 +51,7 @@ row_range own_rows(const trainee<Device>& model, std::size_t count, TokensOf&& t
 
 /// Numbers that each rank has for its own_rows(), in the order of all rows.
 template <class Device, class T>
-void gather_rows(const trainee<Device>& model, std::vector<T>& numbers) {
+void gather_rows(const trainable_model<Device>& model, std::vector<T>& numbers) {
   if (model.world() == nullptr) return;
   numbers = gather_parts(model.world()->data(), std::span<const T>(numbers));
 }

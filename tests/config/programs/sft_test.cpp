@@ -61,11 +61,11 @@ TEST(sft_registry, verl_settings) {
   EXPECT_EQ(s.run.schedule.warmup_ratio, 0.25);
   EXPECT_EQ(s.run.resume_mode, "resume_path");
   EXPECT_EQ(s.run.at_epoch_end, epoch_end::drop);
-  EXPECT_EQ(s.trainee.adamw.beta1, 0.8);
-  EXPECT_EQ(s.trainee.adamw.weight_decay, 0.01);
-  ASSERT_TRUE(s.trainee.lora);
-  EXPECT_EQ(s.trainee.lora->modules, (std::vector<std::string>{"q_proj", "v_proj"}));
-  EXPECT_EQ(s.trainee.lora->seed, 5u);
+  EXPECT_EQ(s.training.adamw.beta1, 0.8);
+  EXPECT_EQ(s.training.adamw.weight_decay, 0.01);
+  ASSERT_TRUE(s.training.lora);
+  EXPECT_EQ(s.training.lora->modules, (std::vector<std::string>{"q_proj", "v_proj"}));
+  EXPECT_EQ(s.training.lora->seed, 5u);
 }
 
 TEST(sft_registry, one_flag_makes_the_command_line_openrlhfs) {

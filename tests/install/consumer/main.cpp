@@ -12,7 +12,7 @@
 #include "rlcore/core/version.hpp"
 #include "rlcore/exec/serial.hpp"
 #include "rlcore/objective/algorithm/grpo.hpp"
-#include "rlcore/objective/loop/whole_step.hpp"
+#include "rlcore/objective/loop/loss_counts.hpp"
 
 #if __has_include(<Eigen/Core>)
 #include "rlcore/tensor/eigen.hpp"
@@ -58,7 +58,7 @@ int main() {
                                          .advantage = rlcore::per_row(advantage),
                                          .offsets = offsets};
   const auto report = rlcore::evaluate(rlcore::serial{}, rlcore::paper::grpo(), rlcore::sequence_mean_token_mean{},
-                                       batch, rlcore::whole_step(batch), {.logp = gradient});
+                                       batch, rlcore::loss_counts(batch), {.logp = gradient});
   check(report.loss(), [&](std::size_t i) { return gradient[i]; });
   std::printf("rlcore %s, GRPO loss %.6f from vectors", RLCORE_VERSION_STRING, report.loss());
 
@@ -69,7 +69,7 @@ int main() {
     matrix g;
     const rlcore::token_batch<float> rows{.logp = l, .old_logp = o, .ref_logp = r, .advantage = advantage};
     const auto same = rlcore::evaluate(rlcore::serial{}, rlcore::paper::grpo(), rlcore::sequence_mean_token_mean{},
-                                       rows, rlcore::whole_step(rows), {.logp = g});
+                                       rows, rlcore::loss_counts(rows), {.logp = g});
     check(same.loss(), [&](std::size_t i) { return g.data()[i]; });
     std::printf(", Eigen");
   }
@@ -81,7 +81,7 @@ int main() {
     xt::xtensor<float, 2> g{{0, 0}, {0, 0}};
     const rlcore::token_batch<float> rows{.logp = l, .old_logp = o, .ref_logp = r, .advantage = advantage};
     const auto same = rlcore::evaluate(rlcore::serial{}, rlcore::paper::grpo(), rlcore::sequence_mean_token_mean{},
-                                       rows, rlcore::whole_step(rows), {.logp = g});
+                                       rows, rlcore::loss_counts(rows), {.logp = g});
     check(same.loss(), [&](std::size_t i) { return g.data()[i]; });
     std::printf(", xtensor");
   }

@@ -159,10 +159,10 @@ TEST(values, a_new_head_is_small_and_a_function_of_the_seed) {
   };
   const floats before = of_head(a), other = of_head(b);
   EXPECT_NE(before, other);
-  const floats trunk(b.model.weights().data(), b.model.weights().data() + head.offset);
+  const floats backbone(b.model.weights().data(), b.model.weights().data() + head.offset);
   b.model.initialize_score(3);
   EXPECT_EQ(of_head(b), before);
-  EXPECT_TRUE(std::equal(trunk.begin(), trunk.end(), b.model.weights().data()));
+  EXPECT_TRUE(std::equal(backbone.begin(), backbone.end(), b.model.weights().data()));
   nn::config wide = tiny(false);
   wide.hidden_size = 400, wide.num_attention_heads = 100;
   rig w(wide);

@@ -124,9 +124,9 @@ TEST(partition_parts, says_in_one_line_what_does_not_divide) {
   EXPECT_THAT(message([](nn::config& c) { c.intermediate_size = 50; }, 4),
               testing::HasSubstr("intermediate_size 50 is not a multiple"));
   EXPECT_THAT(message([](nn::config& c) { c.vocab_size = 96; }, 4), testing::HasSubstr("vocab_size 96"));
-  EXPECT_THAT(message([](nn::config& c) { c.row_chunks = 6; }, 1),
+  EXPECT_THAT(message([](nn::config& c) { c.tp_reduce_chunks = 6; }, 1),
               testing::HasSubstr("row_chunks must be 0 or a power"));
-  EXPECT_THAT(message([](nn::config& c) { c.row_chunks = 2; }, 4),
+  EXPECT_THAT(message([](nn::config& c) { c.tp_reduce_chunks = 2; }, 4),
               testing::HasSubstr("row_chunks 2 is not a multiple of the number of ranks 4"));
 }
 

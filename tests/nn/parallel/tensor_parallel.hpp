@@ -26,7 +26,7 @@ using namespace rlcore;
 
 /// 8 heads, so that 8 ranks can share them; Qwen2 has biases and tied embeddings, Qwen3 norms of heads and an output
 /// matrix of its own. The vocabulary is not a multiple of anything.
-inline nn::config small_model(nn::family family, std::int64_t row_chunks) {
+inline nn::config small_model(nn::family family, std::int64_t tp_reduce_chunks) {
   nn::config c;
   c.model = family;
   c.vocab_size = 301;
@@ -42,7 +42,7 @@ inline nn::config small_model(nn::family family, std::int64_t row_chunks) {
   if (family == nn::family::qwen3_moe) {
     c.num_experts = 6, c.num_experts_per_tok = 2, c.moe_intermediate_size = 24;
   }
-  c.row_chunks = row_chunks;
+  c.tp_reduce_chunks = tp_reduce_chunks;
   return c;
 }
 

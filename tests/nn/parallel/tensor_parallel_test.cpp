@@ -1,5 +1,5 @@
 // Tensor and sequence parallel training on threads against the serial model: log-probs, entropies and the gradient of
-// every parameter, to the bit with row_chunks, near it without.
+// every parameter, to the bit with tp_reduce_chunks, near it without.
 #include <gtest/gtest.h>
 
 #include <algorithm>

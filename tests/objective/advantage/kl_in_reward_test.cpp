@@ -27,7 +27,7 @@ TEST(kl_in_reward, has_verls_estimators) {
   const std::vector<float> low{-6.0f}, high{-1.0f};
   EXPECT_EQ((kl_in_reward{.kind = kl_kind::k3}(0, low, high).kl), 10.0);  // clamped
   EXPECT_NEAR((kl_in_reward{.kind = kl_kind::k3}(0, high, low).kl), 4.0067379, 1e-7);
-  EXPECT_EQ((kl_in_reward{.kind = kl_kind::absolute}(0, low, high).kl), 5.0);
+  EXPECT_EQ((kl_in_reward{.kind = kl_kind::abs_kl}(0, low, high).kl), 5.0);
   EXPECT_EQ((kl_in_reward{.kind = kl_kind::k2}(0, low, high).kl), 12.5);
 }
 TEST(kl_in_reward, an_empty_response_keeps_its_score) {

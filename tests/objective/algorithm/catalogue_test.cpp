@@ -177,7 +177,7 @@ std::vector<row> systems() {
   add("trl::grpo", trl::grpo(), clips(trl::clip_settings{}));
   add("trl::dapo", trl::dapo());
   add("trl::dr_grpo", trl::dr_grpo(256));
-  add("trl::two_sided_dapo", trl::two_sided_dapo(), {{"bound", two_sided_clipped_ratio{}.bound}});
+  add("trl::two_sided_dapo", trl::two_sided_dapo(), {{"bound", two_sided_clip{}.bound}});
   add("trl::gspo", trl::gspo());
   add("trl::gspo_token", trl::gspo_token());
   add("trl::luspo", trl::luspo());

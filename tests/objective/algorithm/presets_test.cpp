@@ -9,7 +9,7 @@
 #include "objective/golden_case.hpp"
 #include "rlcore/exec/serial.hpp"
 #include "rlcore/objective/algorithms.hpp"
-#include "rlcore/objective/loop/whole_step.hpp"
+#include "rlcore/objective/loop/loss_counts.hpp"
 #include "rlcore/tensor/span.hpp"
 
 using namespace rlcore;
@@ -54,7 +54,7 @@ template <class Algorithm>
 void check(const std::string& name, const Algorithm& algorithm, double tolerance = 1e-12) {
   batch_of_systems b;
   const auto batch = b.batch();
-  const auto report = evaluate(serial{}, algorithm, batch, whole_step(batch),
+  const auto report = evaluate(serial{}, algorithm, batch, loss_counts(batch),
                                {.logp = b.matrix(b.by_logp), .value = b.matrix(b.by_value)});
   const nlohmann::json& want = golden()["cases"][name];
   EXPECT_NEAR(report.loss(), want["loss"].get<double>(), tolerance) << name;
@@ -116,7 +116,7 @@ TEST(presets, openrlhf_ipo) {  // one score per row is one token per row
   std::vector<double> score = golden()["score"], reference(score.size(), 0.0), gradient(score.size());
   const matrix_view<double> scores(score.data(), {6, 1}), references(reference.data(), {6, 1});
   const token_batch<double> batch{.logp = scores, .ref_logp = references};
-  const auto report = evaluate(serial{}, openrlhf::ipo(), batch, whole_step(batch),
+  const auto report = evaluate(serial{}, openrlhf::ipo(), batch, loss_counts(batch),
                                {.logp = matrix_view<double>(gradient.data(), {6, 1})});
   const nlohmann::json& want = golden()["cases"]["openrlhf::ipo"];
   EXPECT_NEAR(report.loss(), want["loss"].get<double>(), 1e-11);

@@ -121,16 +121,15 @@ TEST(settings, of_systems) {
   EXPECT_REFUSED((trl::grpo({.clip_low = -1})), "trl::clip_settings: clip_low = -1, expected a number of at least 0");
   EXPECT_REFUSED((trl::cispo(0)), "trl::cispo: epsilon_high = 0, expected a number above 0");
   EXPECT_REFUSED((trl::dr_grpo(-5)), "trl::dr_grpo: length = -5, expected a finite number above 0");
-  EXPECT_REFUSED((trl::two_sided_dapo({.bound = -4})),
-                 "two_sided_clipped_ratio: bound = -4, expected a number above 0");
+  EXPECT_REFUSED((trl::two_sided_dapo({.bound = -4})), "two_sided_clip: bound = -4, expected a number above 0");
   EXPECT_REFUSED((openrlhf::ppo({.clip_high = -1})),
                  "openrlhf::clip_settings: clip_high = -1, expected a number of at least 0");
 }
 
 TEST(settings, inside_combinations) {
-  EXPECT_REFUSED((algorithm{rloo{}, sum{k3{}, scaled{1.0, weighted{clipped_ratio{.low = -1}}}}, token_mean{}}),
-                 "clipped_ratio: low = -1, expected a number of at least 0");
-  EXPECT_REFUSED((algorithm{rloo{}, at_sequence_level{limited_log_ratio{clipped_ratio{}, 1, -1}}, token_mean{}}),
+  EXPECT_REFUSED((algorithm{rloo{}, sum{k3{}, scaled{1.0, weighted{ppo_clip{.low = -1}}}}, token_mean{}}),
+                 "ppo_clip: low = -1, expected a number of at least 0");
+  EXPECT_REFUSED((algorithm{rloo{}, sequence_is{limited_log_ratio{ppo_clip{}, 1, -1}}, token_mean{}}),
                  "limited_log_ratio: low = 1, expected a number of at most high = -1");
 }
 

@@ -81,7 +81,7 @@ TEST(verl_policy_loss, equals_pytorch) {
 TEST(verl_policy_loss, has_every_kl_estimator) {
   packed_golden g;
   for (const auto& [kind, name] : {std::pair{kl_kind::k1, "k1"},
-                                   {kl_kind::absolute, "absolute"},
+                                   {kl_kind::abs_kl, "absolute"},
                                    {kl_kind::k2, "k2"},
                                    {kl_kind::k3, "clamped_k3"}}) {
     const auto& want = golden()["pieces"];

@@ -18,16 +18,16 @@ using rlcore_test::describe;
 
 TEST(variation, adds_terms_and_keeps_their_coefficients) {
   const auto a = with_entropy(with_kl(paper::dapo(), 0.25, k2{}), 0.5);
-  EXPECT_EQ(describe(a).objective, "sum{sum{clipped_ratio, scaled{k2}}, scaled{token_entropy}}");
+  EXPECT_EQ(describe(a).objective, "sum{sum{ppo_clip, scaled{k2}}, scaled{token_entropy}}");
   EXPECT_EQ(coefficient_at<1>(a.objective), 0.25);
   EXPECT_EQ(coefficient_at<2>(a.objective), -0.5);
   EXPECT_EQ(piece_at<0>(a.objective).high, 0.28);
 }
 
 TEST(variation, weighs_the_policy_and_nothing_else) {
-  EXPECT_EQ(describe(with_weight(paper::dapo())).objective, "weighted{clipped_ratio}");
+  EXPECT_EQ(describe(with_weight(paper::dapo())).objective, "weighted{ppo_clip}");
   EXPECT_EQ(describe(with_weight(with_entropy(paper::grpo({.kl = 0.5}), 1))).objective,
-            "sum{sum{weighted{clipped_ratio}, sum{scaled{k3}}}, sum{scaled{token_entropy}}}");
+            "sum{sum{weighted{ppo_clip}, sum{scaled{k3}}}, sum{scaled{token_entropy}}}");
   EXPECT_EQ(coefficient_at<1>(with_weight(paper::grpo({.kl = 0.5})).objective), 0.5);
 }
 

@@ -4,7 +4,7 @@
 #include "rlcore/objective/distillation/on_policy_distillation.hpp"
 #include "rlcore/objective/distillation/prefix_weights.hpp"
 #include "rlcore/objective/distillation/sampled_reverse_kl.hpp"
-#include "rlcore/objective/piece/divergence/absolute.hpp"
+#include "rlcore/objective/piece/divergence/abs_kl.hpp"
 #include "rlcore/objective/piece/divergence/clamped_k3.hpp"
 #include "rlcore/objective/piece/divergence/k1.hpp"
 #include "rlcore/objective/piece/divergence/k2.hpp"
@@ -23,7 +23,7 @@ const nlohmann::json& one(const char* name) { return vocabulary_golden()["token_
 TEST(sampled_distillation, equals_verl) {
   const auto tokens = golden_tokens(vocabulary_golden()["fields"]);
   check_case(value_clamped{k1{}}, tokens, one("bounded_k1"));
-  check_case(value_clamped{absolute{}}, tokens, one("bounded_abs"));
+  check_case(value_clamped{abs_kl{}}, tokens, one("bounded_abs"));
   check_case(value_clamped{k2{}}, tokens, one("bounded_k2"));
   check_case(value_clamped{clamped_k3{}}, tokens, one("bounded_k3"));
 }

@@ -75,7 +75,7 @@ TYPED_TEST(support_pieces, hybrid_uld_equals_gold) {
   std::vector<std::byte> scratch(scratch_bytes(serial{}, hybrid, batch));
   batch.scratch = scratch;
   const auto& golden = vocabulary_golden()["cases"]["gold_hybrid"];
-  const double loss = evaluate_logits(serial{}, hybrid, token_sum{}, batch, whole_step(batch),
+  const double loss = evaluate_logits(serial{}, hybrid, token_sum{}, batch, loss_counts(batch),
                                       {.logits = matrix(gradient, x.positions, x.vocabulary)})
                           .loss();
   double expected = 0;
@@ -87,7 +87,7 @@ TYPED_TEST(support_pieces, hybrid_uld_equals_gold) {
   EXPECT_NEAR(loss, expected, 1e-5);
   const std::vector<std::int32_t> wrong{19, 0, 1, 2, 3};
   EXPECT_THROW(
-      evaluate_logits(serial{}, matched_entries{reverse_kl{}, student, wrong}, token_sum{}, batch, whole_step(batch)),
+      evaluate_logits(serial{}, matched_entries{reverse_kl{}, student, wrong}, token_sum{}, batch, loss_counts(batch)),
       std::invalid_argument);
 }
 

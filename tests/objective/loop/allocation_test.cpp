@@ -34,7 +34,7 @@ TEST(evaluate, allocates_nothing) {
   golden_batch<float> g;
   const auto batch = g.batch();
   const auto gradients = g.gradients();
-  const auto counts = whole_step(batch);
+  const auto counts = loss_counts(batch);
   const threads pool(2);
   expect_no_allocation([&] { evaluate(serial{}, paper::grpo(), token_mean{}, batch, counts, gradients); });
   expect_no_allocation([&] { evaluate(pool, paper::grpo(), token_mean{}, batch, counts, gradients); });
@@ -45,7 +45,7 @@ TEST(evaluate, allocates_nothing_for_rows_that_are_gathered) {
   golden_batch<float> g;
   const auto batch = g.batch();
   const auto gradients = g.gradients();
-  const auto counts = whole_step(batch);
+  const auto counts = loss_counts(batch);
   expect_no_allocation([&] { evaluate(serial{}, paper::gspo(), batch, counts, gradients); });
 }
 
@@ -57,7 +57,7 @@ TEST(evaluate_logits_loop, allocates_nothing) {
                             .teacher = matrix(x.teacher, x.positions, x.vocabulary),
                             .labels = x.labels,
                             .weight = x.weight};
-  const auto counts = whole_step(batch);
+  const auto counts = loss_counts(batch);
   const threads pool(2);
   const auto all = sum{cross_entropy{}, tempered{2.0, uld{}}, generalised_jsd{}};
   EXPECT_THROW(evaluate_logits(pool, all, token_mean{}, batch, counts), std::invalid_argument);  // no scratch memory

@@ -52,7 +52,7 @@ TEST(token_batch, names_the_field_that_is_missing) {
   auto b = g.batch();
   b.ref_logp = {};
   EXPECT_THAT(refusal_of(g, b, paper::grpo()), HasSubstr("the objective reads ref_logp, but the batch has none"));
-  EXPECT_EQ(refusal_of(g, b, clipped_ratio{}), "accepted");  // what no piece reads is not needed
+  EXPECT_EQ(refusal_of(g, b, ppo_clip{}), "accepted");  // what no piece reads is not needed
 }
 TEST(token_batch, names_both_shapes) {
   golden_batch<float> g;
@@ -84,14 +84,14 @@ TEST(packed_rows, must_be_described_by_their_offsets) {
   std::vector<int> offsets{0, 100, 222};
   std::vector<float> advantage{1, 2};
   token_batch<float> b{.logp = g.logp, .old_logp = g.old_logp, .advantage = per_row(advantage), .offsets = offsets};
-  EXPECT_EQ(refusal_of(g, b, clipped_ratio{}), "accepted");
+  EXPECT_EQ(refusal_of(g, b, ppo_clip{}), "accepted");
   b.advantage = advantage;
-  EXPECT_THAT(refusal_of(g, b, clipped_ratio{}), HasSubstr("wrap one value per row in per_row()"));
+  EXPECT_THAT(refusal_of(g, b, ppo_clip{}), HasSubstr("wrap one value per row in per_row()"));
   b.advantage = per_row(advantage);
   offsets[2] = 221;
-  EXPECT_THAT(refusal_of(g, b, clipped_ratio{}), HasSubstr("logp is [222], the offsets describe 2 rows of 221 tokens"));
+  EXPECT_THAT(refusal_of(g, b, ppo_clip{}), HasSubstr("logp is [222], the offsets describe 2 rows of 221 tokens"));
   offsets[2] = 99;
-  EXPECT_THAT(refusal_of(g, b, clipped_ratio{}), HasSubstr("offsets must not decrease"));
+  EXPECT_THAT(refusal_of(g, b, ppo_clip{}), HasSubstr("offsets must not decrease"));
 }
 TEST(global_counts, of_a_part_are_recognised) {
   golden_batch<float> g;
@@ -106,7 +106,7 @@ TEST(global_counts, of_a_part_are_recognised) {
 template <int Order>
 void check_eigen() {
   golden_batch<float> g;
-  const auto want = evaluate(serial{}, paper::grpo(), token_mean{}, g.batch(), whole_step(g.batch()), g.gradients());
+  const auto want = evaluate(serial{}, paper::grpo(), token_mean{}, g.batch(), loss_counts(g.batch()), g.gradients());
   using array = Eigen::Array<float, Eigen::Dynamic, Eigen::Dynamic, Order>;
   using rows = Eigen::Array<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
   const auto of = [&](std::vector<float>& x) { return array(Eigen::Map<const rows>(x.data(), 6, 37)); };
@@ -118,7 +118,7 @@ void check_eigen() {
   auto block = gradient.block(1, 2, 6, 37);
   const token_batch<float> b{
       .logp = logp, .old_logp = old_logp, .ref_logp = ref_logp, .advantage = advantage, .mask = mask};
-  const auto got = evaluate(serial{}, paper::grpo(), token_mean{}, b, whole_step(b), {.logp = block});
+  const auto got = evaluate(serial{}, paper::grpo(), token_mean{}, b, loss_counts(b), {.logp = block});
   EXPECT_EQ(got.loss(), want.loss());
   for (int i = 0; i < 6; ++i)
     for (int t = 0; t < 37; ++t) EXPECT_EQ(block(i, t), g.logp_gradient[static_cast<std::size_t>(i * 37 + t)]);
@@ -132,7 +132,7 @@ TEST(eigen, both_storage_orders_and_blocks_give_the_same_bits) {
 #ifdef RLCORE_TEST_XTENSOR
 TEST(xtensor, gives_the_same_bits) {
   golden_batch<float> g;
-  const auto want = evaluate(serial{}, paper::grpo(), token_mean{}, g.batch(), whole_step(g.batch()), g.gradients());
+  const auto want = evaluate(serial{}, paper::grpo(), token_mean{}, g.batch(), loss_counts(g.batch()), g.gradients());
   const auto of = [](const std::vector<float>& x) {
     xt::xtensor<float, 2> y({6, 37});
     std::copy(x.begin(), x.end(), y.data());
@@ -143,7 +143,7 @@ TEST(xtensor, gives_the_same_bits) {
   std::copy(g.mask.begin(), g.mask.end(), mask.data());
   const token_batch<float> b{
       .logp = logp, .old_logp = old_logp, .ref_logp = ref_logp, .advantage = g.advantage, .mask = mask};
-  const auto got = evaluate(serial{}, paper::grpo(), token_mean{}, b, whole_step(b), {.logp = gradient});
+  const auto got = evaluate(serial{}, paper::grpo(), token_mean{}, b, loss_counts(b), {.logp = gradient});
   EXPECT_EQ(got.loss(), want.loss());
   EXPECT_EQ(std::memcmp(gradient.data(), g.logp_gradient.data(), g.logp_gradient.size() * sizeof(float)), 0);
 }

@@ -37,7 +37,7 @@ TEST(evaluate_logits_invariance, cosine_masked_positions) {
     const logits_batch<double> batch{.logits = matrix(x.logits, x.positions, x.vocabulary),
                                      .teacher = matrix(x.teacher, x.positions, x.vocabulary),
                                      .mask = mask};
-    return evaluate_logits(serial{}, cosine{}, token_mean{}, batch, whole_step(batch),
+    return evaluate_logits(serial{}, cosine{}, token_mean{}, batch, loss_counts(batch),
                            {.logits = matrix(gradient, x.positions, x.vocabulary)})
         .loss();
   };

@@ -42,7 +42,7 @@ TEST(evaluate_logits_loop, weighs_positions_by_their_sequence) {
                                    .labels = x.labels,
                                    .mask = mask,
                                    .offsets = offsets};
-  const auto counts = whole_step(batch);
+  const auto counts = loss_counts(batch);
   EXPECT_EQ(counts.tokens(), 5);
   EXPECT_EQ(counts.sequences(), 2);
   EXPECT_EQ(counts.rows(), 3);
@@ -61,7 +61,13 @@ TEST(evaluate_logits_loop, weighs_positions_by_their_sequence) {
   EXPECT_EQ(report.rows, 3);
   EXPECT_EQ(report.piece[1].name, "forward_kl");
   EXPECT_EQ(report.piece[1].coefficient, 1.6);
-  ASSERT_EQ(report.find_monitor("accuracy"), 0u);
+  EXPECT_EQ(report["accuracy"], report.monitor_mean(0));
+  EXPECT_EQ(report["forward_kl"], report.mean(1));
+  EXPECT_EQ(report.value("forward_kl"), report.value(1));
+  EXPECT_THAT(
+      [&] { static_cast<void>(report["acuracy"]); },
+      testing::ThrowsMessage<std::out_of_range>(testing::HasSubstr("no 'acuracy'; it has cross_entropy, forward_kl")));
+  EXPECT_THROW(static_cast<void>(report.value("accuracy")), std::out_of_range);
   EXPECT_EQ(report.monitor[0].piece, "cross_entropy");
   double nll = 0;
   for (const std::size_t i : {0u, 1u, 2u, 4u, 5u}) nll += golden_value("cross_entropy", i) / 5;
@@ -77,7 +83,7 @@ TEST(evaluate_logits_loop, vocabularies_of_different_size_share_their_first_entr
   std::vector<double> gradient(x.logits.size(), -7);
   logits_batch<double> batch{.logits = matrix(x.logits, x.positions, x.vocabulary),
                              .teacher = matrix(x.teacher, x.positions, 19)};
-  const auto counts = whole_step(batch);
+  const auto counts = loss_counts(batch);
   EXPECT_THROW(evaluate_logits(serial{}, forward_kl{}, token_mean{}, batch, counts), std::invalid_argument);
   batch.common = 10;
   const auto report = evaluate_logits(serial{}, forward_kl{}, token_mean{}, batch, counts,
@@ -186,7 +192,7 @@ TEST(evaluate_logits_invariance, strides_leave_no_trace) {
                             .labels = x.labels,
                             .weight = x.weight};
   std::vector<float> gradient(n * v), turned(n * v), turned_gradient(n * v);
-  const auto counts = whole_step(batch);
+  const auto counts = loss_counts(batch);
   const double loss = evaluate_logits(serial{}, objective, token_mean{}, batch, counts,
                                       {.logits = matrix(gradient, x.positions, x.vocabulary)})
                           .loss();
@@ -215,7 +221,7 @@ TEST(evaluate_logits_invariance, masked_positions_are_not_read) {
                                     .labels = x.labels,
                                     .weight = x.weight,
                                     .mask = mask};
-    return evaluate_logits(serial{}, objective, token_mean{}, batch, whole_step(batch),
+    return evaluate_logits(serial{}, objective, token_mean{}, batch, loss_counts(batch),
                            {.logits = matrix(gradient, x.positions, x.vocabulary)})
         .loss();
   };
@@ -240,8 +246,8 @@ TEST(evaluate_logits_loop, runs_on_named_positions) {
   const auto logits = matrix(x.logits, x.positions, x.vocabulary);
   const logits_batch<double> by_mask{.logits = logits, .labels = x.labels, .mask = mask, .offsets = row_offsets};
   const logits_batch<double> by_name{.logits = logits, .labels = labels, .positions = positions, .offsets = offsets};
-  const auto counts = whole_step(by_name);
-  EXPECT_EQ(counts.tokens(), whole_step(by_mask).tokens());
+  const auto counts = loss_counts(by_name);
+  EXPECT_EQ(counts.tokens(), loss_counts(by_mask).tokens());
   const auto run = [&](const logits_batch<double>& batch, std::vector<double>& gradient, bool add) {
     return evaluate_logits(threads(2), cross_entropy{}, sequence_mean_token_mean{}, batch, counts,
                            {.logits = matrix(gradient, x.positions, x.vocabulary), .add = add})
@@ -263,7 +269,7 @@ TEST(evaluate_logits_loop, an_empty_step_is_zero) {
                                   .labels = none,
                                   .positions = std::span<const std::int32_t>(offsets).first(0),
                                   .offsets = offsets};
-  const auto report = evaluate_logits(serial{}, cross_entropy{}, token_mean{}, batch, whole_step(batch),
+  const auto report = evaluate_logits(serial{}, cross_entropy{}, token_mean{}, batch, loss_counts(batch),
                                       {.logits = matrix(gradient, x.positions, x.vocabulary)});
   EXPECT_EQ(report.loss(), 0.0);
   EXPECT_EQ(report.monitor_mean(0), 0.0);

@@ -17,7 +17,7 @@ using namespace rlcore;
 namespace {
 
 auto row_gspo(double low, double high) {
-  return sequence_objective{mean_of<log_ratio_to_old>{}, clipped_ratio{.low = low, .high = high}};
+  return sequence_objective{mean_of<log_ratio_to_old>{}, ppo_clip{.low = low, .high = high}};
 }
 
 template <class T>
@@ -32,7 +32,7 @@ void check(const std::string& name, const Objective& objective, const Aggregatio
   for (std::size_t k = 0; k < g.logp.size(); ++k)
     if (!g.mask[k]) g.logp[k] = std::numeric_limits<T>::quiet_NaN();
   const double tolerance = std::is_same_v<T, float> ? 2e-6 : 1e-12;
-  const auto r = evaluate(serial{}, objective, aggregation, g.batch(), whole_step(g.batch()), g.gradients());
+  const auto r = evaluate(serial{}, objective, aggregation, g.batch(), loss_counts(g.batch()), g.gradients());
   const double loss = golden()[name]["loss"];
   EXPECT_NEAR(r.loss(), loss, tolerance * (std::abs(loss) + 0.1));
   for (std::size_t k = 0; k < g.logp.size(); ++k) {
@@ -54,14 +54,14 @@ TEST(gspo, reference_value) {
   std::vector<int> offsets{0, 3};
   const token_batch<double> b{.logp = logp, .old_logp = old_logp, .advantage = per_row(advantage), .offsets = offsets};
   const auto r =
-      evaluate(serial{}, paper::gspo({.clip_low = 0.2, .clip_high = 0.2}), b, whole_step(b), {.logp = gradient});
+      evaluate(serial{}, paper::gspo({.clip_low = 0.2, .clip_high = 0.2}), b, loss_counts(b), {.logp = gradient});
   EXPECT_NEAR(r.loss(), -1.00668893835402, 1e-14);
   for (const double g : gradient) EXPECT_NEAR(g, -.33556297945134, 1e-14);
 }
 
 TEST(dpo, pairs_may_be_split_between_micro_batches_and_threads) {
   golden_batch<float> g;
-  const auto whole = evaluate(serial{}, paper::dpo(), pair_mean{}, g.batch(), whole_step(g.batch()), g.gradients());
+  const auto whole = evaluate(serial{}, paper::dpo(), pair_mean{}, g.batch(), loss_counts(g.batch()), g.gradients());
   const auto gradient = g.logp_gradient;
   std::fill(g.logp_gradient.begin(), g.logp_gradient.end(), -1.0f);
   auto parts = sequence_report_of<sum_of<log_ratio_to_reference>, bradley_terry>{};
@@ -70,7 +70,7 @@ TEST(dpo, pairs_may_be_split_between_micro_batches_and_threads) {
       return matrix_view<std::remove_reference_t<decltype(x[0])>>(x.data() + i * g.tokens, {2, g.tokens});
     };
     const token_batch<float> b{.logp = cut(g.logp), .ref_logp = cut(g.ref_logp), .mask = cut(g.mask)};
-    parts += evaluate(threads(2), paper::dpo(), pair_mean{}, b, whole_step(g.batch()), {.logp = cut(g.logp_gradient)});
+    parts += evaluate(threads(2), paper::dpo(), pair_mean{}, b, loss_counts(g.batch()), {.logp = cut(g.logp_gradient)});
   }
   EXPECT_EQ(parts.loss(), whole.loss());
   for (std::size_t m = 0; m < 3; ++m) EXPECT_EQ(parts.monitor_mean(m), whole.monitor_mean(m));
@@ -90,11 +90,11 @@ TEST(sequence_objectives, refuse_what_does_not_fit) {
   };
   auto b = g.batch();
   b.advantage = g.matrix(g.weight);
-  EXPECT_THAT(text([&] { evaluate(serial{}, row_gspo(0.1, 0.1), sequence_mean{}, b, whole_step(b)); }),
+  EXPECT_THAT(text([&] { evaluate(serial{}, row_gspo(0.1, 0.1), sequence_mean{}, b, loss_counts(b)); }),
               testing::HasSubstr("one advantage per row"));
   std::vector<int> offsets{0, 100, 150, 222};
   const token_batch<float> odd{.logp = g.logp, .ref_logp = g.ref_logp, .offsets = offsets};
-  EXPECT_THAT(text([&] { evaluate(serial{}, paper::dpo(), pair_mean{}, odd, whole_step(odd)); }),
+  EXPECT_THAT(text([&] { evaluate(serial{}, paper::dpo(), pair_mean{}, odd, loss_counts(odd)); }),
               testing::HasSubstr("has 3 rows"));
 }
 

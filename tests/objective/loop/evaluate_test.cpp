@@ -18,7 +18,7 @@
 #include "rlcore/objective/piece/combine/weighted.hpp"
 #include "rlcore/objective/piece/divergence/kl_kind.hpp"
 #include "rlcore/objective/piece/entropy/entropy_bonus.hpp"
-#include "rlcore/objective/piece/surrogate/dual_clipped_ratio.hpp"
+#include "rlcore/objective/piece/surrogate/dual_clip.hpp"
 #include "rlcore/objective/piece/surrogate/policy_gradient.hpp"
 
 using namespace rlcore;
@@ -47,7 +47,7 @@ void check(const std::string& name, const Objective& objective, const std::strin
            double scale) {
   golden_batch<T> g;
   const auto& want = golden()["pieces"][name];
-  const auto counts = whole_step(g.batch());
+  const auto counts = loss_counts(g.batch());
   const auto report = evaluate(serial{}, objective, aggregation, g.batch(), counts, g.gradients());
   expect_close<T>(report.loss(), want["loss"][how], std::abs(want["loss"][how].get<double>()) + scale,
                   name + " " + how);
@@ -82,16 +82,16 @@ TYPED_TEST_SUITE(against_pytorch, types);
 
 TYPED_TEST(against_pytorch, surrogates) {
   using T = TypeParam;
-  const clipped_ratio clip{.low = 0.2, .high = 0.28};
+  const ppo_clip clip{.low = 0.2, .high = 0.28};
   check_all<T>("clipped_ratio", clip);
-  check_all<T>("dual_clipped_ratio", dual_clipped_ratio{.low = 0.2, .high = 0.28, .bound = 3});
+  check_all<T>("dual_clipped_ratio", dual_clip{.low = 0.2, .high = 0.28, .bound = 3});
   check_all<T>("weighted_clipped_ratio", weighted{clip});
   check_all<T>("policy_gradient", policy_gradient{});
 }
 TYPED_TEST(against_pytorch, divergences) {
   using T = TypeParam;
   check_all<T>("k1", accept_zero_gradient{k1{}}, 1);
-  check_all<T>("absolute", absolute{});
+  check_all<T>("absolute", abs_kl{});
   check_all<T>("k2", k2{});
   check_all<T>("k3", k3{});
   check_all<T>("clamped_k3", clamped_k3{});
@@ -102,24 +102,22 @@ TYPED_TEST(against_pytorch, compositions) {
   using T = TypeParam;
   check_all<T>("grpo", paper::grpo(), 1);
   check_all<T>(
-      "verl",
-      sum{dual_clipped_ratio{.low = 0.2, .high = 0.28, .bound = 3}, scaled{0.05, clamped_k3{}}, entropy_bonus(0.01)},
-      1);
+      "verl", sum{dual_clip{.low = 0.2, .high = 0.28, .bound = 3}, scaled{0.05, clamped_k3{}}, entropy_bonus(0.01)}, 1);
 }
 
 TYPED_TEST(against_pytorch, metrics_of_verl) {
   golden_batch<TypeParam> g;
-  const auto r = evaluate(serial{}, dual_clipped_ratio{.low = 0.2, .high = 0.28, .bound = 3}, token_mean{}, g.batch(),
-                          whole_step(g.batch()));
+  const auto r = evaluate(serial{}, dual_clip{.low = 0.2, .high = 0.28, .bound = 3}, token_mean{}, g.batch(),
+                          loss_counts(g.batch()));
   const auto& want = golden()["metrics"];
   for (const char* name : {"clipfrac", "clipfrac_lower", "ppo_kl"})
-    expect_close<TypeParam>(r.monitor_mean(r.find_monitor(name)), want[name], 1.0, name);
+    expect_close<TypeParam>(r[name], want[name], 1.0, name);
 }
 
 TEST(evaluate, reports_every_piece_without_its_coefficient) {
   golden_batch<double> g;
   const auto r = evaluate(serial{}, sum{scaled{2.0, policy_gradient{}}, scaled{0.5, scaled{0.5, k2{}}}}, token_mean{},
-                          g.batch(), whole_step(g.batch()));
+                          g.batch(), loss_counts(g.batch()));
   const double policy = golden()["pieces"]["policy_gradient"]["loss"]["token_mean"],
                kl = golden()["pieces"]["k2"]["loss"]["token_mean"];
   EXPECT_NEAR(r.value(0), policy, 1e-13);
@@ -134,7 +132,7 @@ TEST(evaluate, an_empty_step_has_no_loss_and_no_gradient) {
   std::fill(g.mask.begin(), g.mask.end(), std::uint8_t{0});
   std::fill(g.logp.begin(), g.logp.end(), std::nanf(""));
   for (const auto mode : {0, 1}) {
-    const auto counts = whole_step(g.batch());
+    const auto counts = loss_counts(g.batch());
     const auto r =
         mode == 0 ? evaluate(serial{}, paper::grpo(), token_mean{}, g.batch(), counts, g.gradients())
                   : evaluate(serial{}, paper::grpo(), sequence_mean_token_mean{}, g.batch(), counts, g.gradients());
@@ -147,7 +145,7 @@ TEST(evaluate, an_empty_step_has_no_loss_and_no_gradient) {
 
 TEST(evaluate, a_gradient_that_no_piece_produces_is_zero) {
   golden_batch<float> g;
-  evaluate(serial{}, policy_gradient{}, token_mean{}, g.batch(), whole_step(g.batch()), g.gradients());
+  evaluate(serial{}, policy_gradient{}, token_mean{}, g.batch(), loss_counts(g.batch()), g.gradients());
   for (const float x : g.entropy_gradient) EXPECT_EQ(x, 0);
 }
 

@@ -16,7 +16,7 @@
 #include "rlcore/objective/aggregation/sequence_mean_token_mean.hpp"
 #include "rlcore/objective/aggregation/token_mean.hpp"
 #include "rlcore/objective/loop/evaluate_sequences.hpp"
-#include "rlcore/objective/loop/whole_step.hpp"
+#include "rlcore/objective/loop/loss_counts.hpp"
 #include "rlcore/objective/piece/combine/scaled.hpp"
 #include "rlcore/objective/piece/combine/sum.hpp"
 #include "rlcore/objective/piece/combine/weighted.hpp"
@@ -114,7 +114,7 @@ struct rows {
 TEST(gathered, is_the_rows_mean_for_each_of_its_tokens) {
   rows r;
   const auto b = r.batch();
-  const auto report = evaluate(serial{}, sequence_ratio{}, sequence_mean_token_mean{}, b, whole_step(b),
+  const auto report = evaluate(serial{}, sequence_ratio{}, sequence_mean_token_mean{}, b, loss_counts(b),
                                {.logp = r.matrix(r.gradient)});
   const double s0 = std::exp((0.1 - 0.1 + 0.2) / 3), s1 = std::exp(0.2), s3 = std::exp(0.25 / 4);
   EXPECT_NEAR(report.loss(), (-s0 + 2 * s1 - 0.5 * s3) / 3, 1e-15);
@@ -129,7 +129,7 @@ TEST(gathered, may_stand_beside_other_pieces) {
   std::vector<double> ref = r.old_logp, alone(16), both(16), kl(16);
   auto b = r.batch();
   b.ref_logp = r.matrix(ref);
-  const auto step = whole_step(b);
+  const auto step = loss_counts(b);
   const sequence_mean_token_mean mean;
   evaluate(serial{}, sequence_ratio{}, mean, b, step, {.logp = r.matrix(alone)});
   evaluate(serial{}, scaled{0.5, k2{}}, mean, b, step, {.logp = r.matrix(kl)});
@@ -144,8 +144,8 @@ TEST(gathered, comes_through_weighted) {
   std::vector<double> weight(16, 0.5), half(16);
   auto b = r.batch();
   b.weight = r.matrix(weight);
-  evaluate(serial{}, sequence_ratio{}, sequence_mean_token_mean{}, b, whole_step(b), {.logp = r.matrix(r.gradient)});
-  evaluate(serial{}, weighted{sequence_ratio{}}, sequence_mean_token_mean{}, b, whole_step(b),
+  evaluate(serial{}, sequence_ratio{}, sequence_mean_token_mean{}, b, loss_counts(b), {.logp = r.matrix(r.gradient)});
+  evaluate(serial{}, weighted{sequence_ratio{}}, sequence_mean_token_mean{}, b, loss_counts(b),
            {.logp = r.matrix(half)});
   for (std::size_t k = 0; k < 16; ++k) EXPECT_EQ(half[k], 0.5 * r.gradient[k]);
 }
@@ -153,7 +153,7 @@ TEST(gathered, comes_through_weighted) {
 TEST(adding, joins_terms_with_other_denominators) {
   rows r;
   const auto b = r.batch();
-  const auto step = whole_step(b);
+  const auto step = loss_counts(b);
   std::vector<double> first(16), second(16);
   evaluate(serial{}, sequence_ratio{}, sequence_mean_token_mean{}, b, step, {.logp = r.matrix(first)});
   evaluate(serial{}, log_prob{}, token_mean{}, b, step, {.logp = r.matrix(second)});
@@ -176,8 +176,8 @@ TEST(adding, works_for_sequences) {
   const auto b = r.batch();
   std::vector<double> alone(16), added(16, 0.25);
   const sequence_objective objective{sum_of<log_prob>{}, target_times_score{}};
-  evaluate(serial{}, objective, sequence_mean{}, b, whole_step(b), {.logp = r.matrix(alone)});
-  evaluate(serial{}, objective, sequence_mean{}, b, whole_step(b), {.logp = r.matrix(added), .add = true});
+  evaluate(serial{}, objective, sequence_mean{}, b, loss_counts(b), {.logp = r.matrix(alone)});
+  evaluate(serial{}, objective, sequence_mean{}, b, loss_counts(b), {.logp = r.matrix(added), .add = true});
   for (std::size_t k = 0; k < 16; ++k) EXPECT_EQ(added[k], alone[k] + 0.25) << k;
 }
 
@@ -185,7 +185,7 @@ TEST(links, see_fields_of_the_row_and_a_second_statistic) {
   rows r;
   const auto b = r.batch();
   const sequence_objective objective{sum_of<log_prob>{}, target_times_score{}};
-  const auto report = evaluate(serial{}, objective, sequence_mean{}, b, whole_step(b), {.logp = r.matrix(r.gradient)});
+  const auto report = evaluate(serial{}, objective, sequence_mean{}, b, loss_counts(b), {.logp = r.matrix(r.gradient)});
   EXPECT_DOUBLE_EQ(report.loss(), (2 * 2 * -3.5 + 3 * 2 * -3.0 + 5 * 2 * -4.75) / 3);
   EXPECT_DOUBLE_EQ(r.gradient[0], 4.0 / 3);
   EXPECT_DOUBLE_EQ(r.gradient[13], 10.0 / 3);
@@ -195,7 +195,7 @@ TEST(scores, with_a_slope_are_scattered_with_it) {
   rows r;
   const auto b = r.batch();
   const sequence_objective objective{mean_of<half_square>{}, half_square{}};
-  const auto report = evaluate(serial{}, objective, sequence_mean{}, b, whole_step(b), {.logp = r.matrix(r.gradient)});
+  const auto report = evaluate(serial{}, objective, sequence_mean{}, b, loss_counts(b), {.logp = r.matrix(r.gradient)});
   const double c0 = (0.5 + 2 + 0.125) / 3, c1 = 4.5, c3 = (0.5 + 1.125 + 2 + 0.03125) / 4;
   EXPECT_NEAR(report.loss(), (c0 * c0 + c1 * c1 + c3 * c3) / 6, 1e-14);
   EXPECT_NEAR(r.gradient[1], c0 / 9 * -2, 1e-15);
@@ -207,7 +207,7 @@ TEST(batch_links, couple_all_rows) {
   rows r;
   const auto b = r.batch();
   const sequence_objective objective{sum_of<log_prob>{}, sorted_gaps{}};
-  const auto report = evaluate(serial{}, objective, batch_total{}, b, whole_step(b), {.logp = r.matrix(r.gradient)});
+  const auto report = evaluate(serial{}, objective, batch_total{}, b, loss_counts(b), {.logp = r.matrix(r.gradient)});
   // scores -3.5, -3, 0 (no live token), -4.75
   EXPECT_DOUBLE_EQ(report.loss(), 0.5 * (1.25 * 1.25 + 0.5 * 0.5 + 9));
   EXPECT_DOUBLE_EQ(r.gradient[0], 1.25 - 0.5);
@@ -219,7 +219,7 @@ TEST(batch_links, couple_all_rows) {
 TEST(batch_links, want_the_whole_step) {
   rows r;
   const auto b = r.batch();
-  auto step = whole_step(b);
+  auto step = loss_counts(b);
   step.add_row(3);
   const sequence_objective objective{sum_of<log_prob>{}, sorted_gaps{}};
   try {
@@ -236,7 +236,7 @@ TEST(chosen_token_mean, weighs_the_first_row_of_each_pair) {
   global_counts chosen;
   chosen.add_row(3), chosen.add_row(0);
   const auto report =
-      evaluate(serial{}, log_prob{}, chosen_token_mean{chosen}, b, whole_step(b), {.logp = r.matrix(r.gradient)});
+      evaluate(serial{}, log_prob{}, chosen_token_mean{chosen}, b, loss_counts(b), {.logp = r.matrix(r.gradient)});
   EXPECT_DOUBLE_EQ(report.loss(), -3.5 / 3);
   EXPECT_EQ(report.tokens, 3);
   EXPECT_DOUBLE_EQ(report.mean(0), -3.5 / 3);

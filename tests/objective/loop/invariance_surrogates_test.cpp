@@ -1,24 +1,24 @@
 // Every surrogate through the loop: see invariance.hpp.
 #include "objective/loop/invariance.hpp"
 #include "rlcore/objective/piece/combine/against_old.hpp"
-#include "rlcore/objective/piece/combine/only_selected.hpp"
+#include "rlcore/objective/piece/combine/token_filter.hpp"
 #include "rlcore/objective/piece/combine/weighted.hpp"
 #include "rlcore/objective/piece/divergence/k2.hpp"
 #include "rlcore/objective/piece/surrogate/cispo.hpp"
-#include "rlcore/objective/piece/surrogate/clipped_ratio.hpp"
 #include "rlcore/objective/piece/surrogate/dppo.hpp"
-#include "rlcore/objective/piece/surrogate/dual_clipped_ratio.hpp"
+#include "rlcore/objective/piece/surrogate/dual_clip.hpp"
 #include "rlcore/objective/piece/surrogate/importance_ratio.hpp"
 #include "rlcore/objective/piece/surrogate/limited_log_ratio.hpp"
 #include "rlcore/objective/piece/surrogate/policy_gradient.hpp"
+#include "rlcore/objective/piece/surrogate/ppo_clip.hpp"
 #include "rlcore/objective/piece/surrogate/sapo.hpp"
-#include "rlcore/objective/piece/surrogate/two_sided_clipped_ratio.hpp"
+#include "rlcore/objective/piece/surrogate/two_sided_clip.hpp"
 
 using namespace rlcore_test;
 
-TEST(split_invariance, clipped_ratio) { check_invariance(clipped_ratio{}); }
-TEST(split_invariance, dual_clipped_ratio) { check_invariance(dual_clipped_ratio{}); }
-TEST(split_invariance, two_sided_clipped_ratio) { check_invariance(two_sided_clipped_ratio{}); }
+TEST(split_invariance, ppo_clip) { check_invariance(ppo_clip{}); }
+TEST(split_invariance, dual_clip) { check_invariance(dual_clip{}); }
+TEST(split_invariance, two_sided_clip) { check_invariance(two_sided_clip{}); }
 TEST(split_invariance, policy_gradient) { check_invariance(policy_gradient{}); }
 TEST(split_invariance, importance_ratio) { check_invariance(importance_ratio{}); }
 TEST(split_invariance, sapo) { check_invariance(sapo{}); }
@@ -26,7 +26,7 @@ TEST(split_invariance, cispo) { check_invariance(cispo{}); }
 TEST(split_invariance, dppo_tv) { check_invariance(dppo_tv{}); }
 TEST(split_invariance, dppo_kl) { check_invariance(dppo_kl{}, 1e-4); }
 TEST(split_invariance, dro_penalty) { check_invariance(against_old{k2{}}); }
-TEST(split_invariance, limited_log_ratio) { check_invariance(limited_log_ratio{clipped_ratio{}, -0.5, 0.5}); }
-TEST(split_invariance, only_selected) { check_invariance(only_selected{clipped_ratio{}}); }
-TEST(split_invariance, except_selected) { check_invariance(except_selected{clipped_ratio{}}); }
-TEST(split_invariance, weighted) { check_invariance(weighted{clipped_ratio{}}); }
+TEST(split_invariance, limited_log_ratio) { check_invariance(limited_log_ratio{ppo_clip{}, -0.5, 0.5}); }
+TEST(split_invariance, token_filter) { check_invariance(token_filter{ppo_clip{}}); }
+TEST(split_invariance, except_selected) { check_invariance(except_selected{ppo_clip{}}); }
+TEST(split_invariance, weighted) { check_invariance(weighted{ppo_clip{}}); }

@@ -13,19 +13,19 @@
 #include "rlcore/exec/threads.hpp"
 #include "rlcore/objective/aggregation/sequence_mean_token_mean.hpp"
 #include "rlcore/objective/aggregation/token_mean.hpp"
-#include "rlcore/objective/loop/whole_step.hpp"
+#include "rlcore/objective/loop/loss_counts.hpp"
 #include "rlcore/objective/piece/combine/scaled.hpp"
 #include "rlcore/objective/piece/combine/sum.hpp"
 #include "rlcore/objective/piece/divergence/k3.hpp"
 #include "rlcore/objective/piece/entropy/entropy_bonus.hpp"
-#include "rlcore/objective/piece/surrogate/dual_clipped_ratio.hpp"
+#include "rlcore/objective/piece/surrogate/dual_clip.hpp"
 #include "rlcore/tensor/span.hpp"
 
 using namespace rlcore;
 
 namespace {
 
-const auto objective = sum{dual_clipped_ratio{}, scaled{0.04, k3{}}, entropy_bonus(0.01)};
+const auto objective = sum{dual_clip{}, scaled{0.04, k3{}}, entropy_bonus(0.01)};
 using result = report_of<std::remove_const_t<decltype(objective)>>;
 
 /// Packed rows of uneven lengths, one of them empty, long enough for several chunks of work.
@@ -244,7 +244,7 @@ TEST(masks, holes_with_poison_change_nothing) {
                                    .advantage = r.advantage,
                                    .entropy = m(x.entropy),
                                    .mask = m(mask)};
-    return evaluate(serial{}, objective, token_mean{}, batch, whole_step(batch),
+    return evaluate(serial{}, objective, token_mean{}, batch, loss_counts(batch),
                     {.logp = m(x.gradient), .entropy = m(x.entropy_gradient)});
   };
   expect_same_bits(run(clean), run(poisoned));

@@ -80,7 +80,7 @@ std::string outcome(const Objective& objective) {
   token_batch<float> batch{.logp = logp, .old_logp = other, .ref_logp = other, .advantage = logp, .weight = other};
   batch.entropy = other, batch.offsets = offsets;
   try {
-    return "loss " + std::to_string(evaluate(serial{}, objective, token_mean{}, batch, whole_step(batch),
+    return "loss " + std::to_string(evaluate(serial{}, objective, token_mean{}, batch, loss_counts(batch),
                                              {.logp = slope, .entropy = entropy})
                                         .loss());
   } catch (const std::invalid_argument& e) {
@@ -112,8 +112,8 @@ TEST(fields_used, of_one_piece_are_not_lent_to_another) {
 }
 
 TEST(fields_used, are_those_that_catalogue_pieces_list) {
-  EXPECT_EQ(fields_used(clipped_ratio{}), clipped_ratio::reads);
-  EXPECT_EQ(fields_used(at_sequence_level{clipped_ratio{}}),
+  EXPECT_EQ(fields_used(ppo_clip{}), ppo_clip::reads);
+  EXPECT_EQ(fields_used(sequence_is{ppo_clip{}}),
             field::advantage | field::gathered);  // its logp and old_logp only matter through what is gathered
   EXPECT_EQ(fields_used(k3{}), field::logp | field::ref_logp);
   EXPECT_EQ(fields_used(clipped_value{}), field::value | field::old_value | field::target);
@@ -170,7 +170,7 @@ double link_loss(const Link& link, const Aggregation& aggregation) {
   std::vector<double> slope(4);
   token_batch<double> batch{.logp = logp, .ref_logp = logp, .target = per_row(target)};
   batch.offsets = offsets;
-  return evaluate(serial{}, sequence_objective{sum_of<log_prob>{}, link}, aggregation, batch, whole_step(batch),
+  return evaluate(serial{}, sequence_objective{sum_of<log_prob>{}, link}, aggregation, batch, loss_counts(batch),
                   {.logp = slope})
       .loss();
 }
@@ -221,7 +221,7 @@ double logits_loss(const Piece& piece) {
   logits_batch<float> batch{.logits = logits, .labels = label};
   batch.teacher = logits, batch.support = matrix_view<const std::int64_t>(support.data(), {2, 1});
   batch.support_logp = ones, batch.targets = ones, batch.weight = ones;
-  return evaluate_logits(serial{}, piece, token_mean{}, batch, whole_step(batch),
+  return evaluate_logits(serial{}, piece, token_mean{}, batch, loss_counts(batch),
                          {.logits = matrix_view<float>(slope.data(), {2, 2})})
       .loss();
 }
@@ -254,7 +254,7 @@ TEST(slope_check, finds_where_a_slope_is_wrong) {
   EXPECT_NE(worst.text().find("but the value's derivative is"), std::string::npos);
 }
 TEST(slope_check, passes_what_is_right) {
-  EXPECT_LE(largest_slope_error(clipped_ratio{}).error(), 1e-12);
+  EXPECT_LE(largest_slope_error(ppo_clip{}).error(), 1e-12);
   EXPECT_LE(largest_slope_error(k3{}).error(), 1e-12);
   EXPECT_LE(largest_slope_error(clipped_value{}).error(), 1e-12);
   EXPECT_LE(largest_slope_error(bradley_terry{.beta = 0.3, .smoothing = 0.1}).error(), 1e-12);

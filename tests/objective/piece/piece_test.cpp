@@ -13,9 +13,9 @@
 #include "rlcore/objective/piece/entropy/token_entropy.hpp"
 #include "rlcore/objective/piece/preference/bradley_terry.hpp"
 #include "rlcore/objective/piece/score/scores.hpp"
-#include "rlcore/objective/piece/surrogate/clipped_ratio.hpp"
-#include "rlcore/objective/piece/surrogate/dual_clipped_ratio.hpp"
+#include "rlcore/objective/piece/surrogate/dual_clip.hpp"
 #include "rlcore/objective/piece/surrogate/policy_gradient.hpp"
+#include "rlcore/objective/piece/surrogate/ppo_clip.hpp"
 #include "rlcore/simd/math.hpp"
 
 using namespace rlcore;
@@ -33,8 +33,8 @@ token<double> of_logps(double logp, double old_logp, double ref_logp, double adv
 
 template <class P>
 class slopes : public testing::Test {};
-using all_pieces = testing::Types<clipped_ratio, dual_clipped_ratio, policy_gradient, k1, absolute, k2, k3, clamped_k3,
-                                  token_entropy, log_prob, log_ratio_to_old, log_ratio_to_reference>;
+using all_pieces = testing::Types<ppo_clip, dual_clip, policy_gradient, k1, absolute, k2, k3, clamped_k3, token_entropy,
+                                  log_prob, log_ratio_to_old, log_ratio_to_reference>;
 TYPED_TEST_SUITE(slopes, all_pieces);
 
 TYPED_TEST(slopes, equal_the_derivative_of_the_value) {
@@ -59,11 +59,11 @@ TEST(straight_through, has_the_value_of_one_and_the_slope_of_the_other) {
 
 TEST(weighted, multiplies_value_and_slope_but_not_the_monitors) {
   const auto t = of_logps(-1, -1.5, 0, 1);
-  const auto plain = at(clipped_ratio{}, t), w = at(weighted{clipped_ratio{}}, t);
+  const auto plain = at(ppo_clip{}, t), w = at(weighted{ppo_clip{}}, t);
   EXPECT_EQ(w.value, 1.5 * plain.value);
   EXPECT_EQ(w.slope, 1.5 * plain.slope);
   EXPECT_EQ(w.monitor[0], plain.monitor[0]);
-  static_assert(contains(weighted<clipped_ratio>::reads, field::weight));
+  static_assert(contains(weighted<ppo_clip>::reads, field::weight));
 }
 
 // Values computed by others, as printed in their tables.
@@ -83,8 +83,8 @@ TEST(clamped_k3, reference_values) {
   EXPECT_EQ(at(clamped_k3{}, of_logps(-6, 0, -1, 0)).value, 10);
   EXPECT_EQ(at(clamped_k3{}, of_logps(-6, 0, -1, 0)).slope, 0);
 }
-TEST(clipped_ratio, reference_values) {
-  const clipped_ratio piece{.low = 0.2, .high = 0.28};
+TEST(ppo_clip, reference_values) {
+  const ppo_clip piece{.low = 0.2, .high = 0.28};
   const auto clipped = at(piece, of_logps(-1, -1.5, 0, 1));
   EXPECT_EQ(clipped.value, -1.28);
   EXPECT_EQ(clipped.slope, 0);
@@ -92,39 +92,39 @@ TEST(clipped_ratio, reference_values) {
   EXPECT_NEAR(at(piece, of_logps(-1.5, -1, 0, 1)).value, -0.6065307, 1e-7);
   EXPECT_EQ(at(piece, of_logps(-1.5, -1, 0, -1)).value, 0.8);
 }
-TEST(clipped_ratio, bounds_belong_to_the_inside) {  // torch 2.15 passes half of the gradient there, older ones all
+TEST(ppo_clip, bounds_belong_to_the_inside) {  // torch 2.15 passes half of the gradient there, older ones all
   const double x = std::log(1.25);
-  const clipped_ratio piece{.low = 0.25, .high = std::exp(x) - 1};
+  const ppo_clip piece{.low = 0.25, .high = std::exp(x) - 1};
   EXPECT_EQ(at(piece, of_logps(x, 0, 0, 1)).slope, -std::exp(x));
 }
-TEST(dual_clipped_ratio, reference_values) {
-  const auto lowered = at(dual_clipped_ratio{.bound = 10}, of_logps(-1, -5, 0, -1));
+TEST(dual_clip, reference_values) {
+  const auto lowered = at(dual_clip{.bound = 10}, of_logps(-1, -5, 0, -1));
   EXPECT_EQ(lowered.value, 10);
   EXPECT_EQ(lowered.slope, 0);
   EXPECT_EQ(lowered.monitor[1], 1);
   EXPECT_EQ(lowered.monitor[2], -4);
-  EXPECT_EQ(at(dual_clipped_ratio{.high = 1e9}, of_logps(0, -20, 0, 1)).slope,
+  EXPECT_EQ(at(dual_clip{.high = 1e9}, of_logps(0, -20, 0, 1)).slope,
             -std::exp(20.0));  // limits are inclusive
-  EXPECT_EQ(at(dual_clipped_ratio{.high = 1e9}, of_logps(0, -21, 0, 1)).slope, 0);
+  EXPECT_EQ(at(dual_clip{.high = 1e9}, of_logps(0, -21, 0, 1)).slope, 0);
 }
-TEST(dual_clipped_ratio, has_no_dual_bound_if_that_is_infinite) {
-  const dual_clipped_ratio piece{.bound = std::numeric_limits<double>::infinity()};
+TEST(dual_clip, has_no_dual_bound_if_that_is_infinite) {
+  const dual_clip piece{.bound = std::numeric_limits<double>::infinity()};
   for (const double a : {-2.0, 0.0, 3.0}) {
     const auto t = of_logps(-1, -3, 0, a);
-    EXPECT_EQ(at(piece, t).value, at(clipped_ratio{}, t).value);
-    EXPECT_EQ(at(piece, t).slope, at(clipped_ratio{}, t).slope);
+    EXPECT_EQ(at(piece, t).value, at(ppo_clip{}, t).value);
+    EXPECT_EQ(at(piece, t).slope, at(ppo_clip{}, t).slope);
     token<pack<float>> p{};
     p.logp = pack<float>(-1), p.old_logp = pack<float>(-3), p.advantage = pack<float>(static_cast<float>(a));
     EXPECT_NEAR((piece.operator()<fast_math, pack<float>>(p).value.v[0]), at(piece, t).value, 1e-5);
   }
 }
-TEST(absolute, has_slope_0_at_its_kink) { EXPECT_EQ(at(absolute{}, of_logps(-1, 0, -1, 0)).slope, 0); }
+TEST(absolute, has_slope_0_at_its_kink) { EXPECT_EQ(at(abs_kl{}, of_logps(-1, 0, -1, 0)).slope, 0); }
 TEST(pieces, let_a_nan_through) {  // a broken number must not look like a clipped token
   const double nan = std::nan("");
-  EXPECT_TRUE(std::isnan(at(clipped_ratio{}, of_logps(nan, 0, 0, 1)).slope));
-  EXPECT_TRUE(std::isnan(at(dual_clipped_ratio{}, of_logps(nan, 0, 0, -1)).slope));
+  EXPECT_TRUE(std::isnan(at(ppo_clip{}, of_logps(nan, 0, 0, 1)).slope));
+  EXPECT_TRUE(std::isnan(at(dual_clip{}, of_logps(nan, 0, 0, -1)).slope));
   EXPECT_TRUE(std::isnan(at(clamped_k3{}, of_logps(nan, 0, 0, 1)).slope));
-  EXPECT_TRUE(std::isnan(at(absolute{}, of_logps(nan, 0, 0, 1)).slope));
+  EXPECT_TRUE(std::isnan(at(abs_kl{}, of_logps(nan, 0, 0, 1)).slope));
 }
 
 TEST(bradley_terry, reference_values_and_slopes) {
@@ -157,8 +157,8 @@ TEST(pieces, agree_between_packs_and_scalars) {
     const auto t = of_logps(normal(random), normal(random), normal(random), normal(random));
     token<lanes> p{};
     p.logp = t.logp, p.old_logp = t.old_logp, p.ref_logp = t.ref_logp, p.advantage = t.advantage;
-    const auto s = at(dual_clipped_ratio{}, t);
-    const auto v = dual_clipped_ratio{}.operator()<fast_math, lanes>(p);
+    const auto s = at(dual_clip{}, t);
+    const auto v = dual_clip{}.operator()<fast_math, lanes>(p);
     EXPECT_NEAR(s.value, v.value.v[0], 1e-14 * std::abs(s.value));
     EXPECT_NEAR(s.slope, v.slope.v[lanes::lanes - 1], 1e-14 * std::abs(s.slope));
     const auto e = at(k3{}, t);

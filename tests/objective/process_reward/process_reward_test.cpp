@@ -106,7 +106,7 @@ TEST(process_reward_loop, of_a_head_with_two_classes) {
   std::vector<double> logits{none, none, 0.5, 1.5, none, none, -1, 2}, gradient(8, -7);
   const logits_batch<double> batch{
       .logits = matrix(logits, 4, 2), .labels = at.labels, .positions = at.positions, .offsets = at.offsets};
-  const auto report = evaluate_logits(serial{}, cross_entropy{}, token_mean{}, batch, whole_step(batch),
+  const auto report = evaluate_logits(serial{}, cross_entropy{}, token_mean{}, batch, loss_counts(batch),
                                       {.logits = matrix(gradient, 4, 2)});
   EXPECT_NEAR(report.loss(), (std::log1p(std::exp(-1.0)) + std::log1p(std::exp(3.0))) / 2, 1e-14);
   EXPECT_EQ(report.monitor_mean(0), 0.5);
@@ -124,7 +124,7 @@ TEST(process_reward_loop, of_soft_labels) {
   std::vector<float> logits{1, 2, 0, 9, 9, 9, 0, 0, 0}, gradient(9, -7);
   const logits_batch<float> batch{
       .logits = matrix(logits, 3, 3), .targets = target_matrix(at), .positions = at.positions, .offsets = at.offsets};
-  const auto counts = whole_step(batch);
+  const auto counts = loss_counts(batch);
   const auto report = evaluate_logits(serial{}, soft_reward_cross_entropy<2>{{0, 2}}, token_mean{}, batch, counts,
                                       {.logits = matrix(gradient, 3, 3)});
   const double lse = std::log(std::exp(1.0) + 1);
@@ -140,7 +140,7 @@ TEST(process_reward_loop, refuses_labels_and_tokens_that_do_not_exist) {
   const std::vector<float> logits(9, 0.0f);
   const std::vector<int> labels{0, 1, 2};
   const logits_batch<float> batch{.logits = matrix(logits, 3, 3), .labels = labels};
-  const auto run = [&](auto piece) { evaluate_logits(serial{}, piece, token_mean{}, batch, whole_step(batch)); };
+  const auto run = [&](auto piece) { evaluate_logits(serial{}, piece, token_mean{}, batch, loss_counts(batch)); };
   run(reward_token_cross_entropy<3>{{2, 1, 0}});
   EXPECT_THROW(run(reward_token_cross_entropy<2>{{2, 1}}), std::invalid_argument);  // label 2 of two classes
   EXPECT_THROW(run(reward_token_cross_entropy<3>{{2, 1, 3}}), std::invalid_argument);

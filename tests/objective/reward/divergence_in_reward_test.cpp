@@ -48,7 +48,7 @@ class divergence_in_reward : public testing::Test {
 
 TEST_F(divergence_in_reward, equals_verl) {
   check("verl_kl", k1{}, false);
-  check("verl_abs", absolute{}, false);
+  check("verl_abs", abs_kl{}, false);
   check("verl_mse", k2{}, false);
   check("verl_low_var_kl", clamped_k3{}, false);
 }

@@ -67,7 +67,7 @@ TEST(label_alignment, feeds_the_logits_loop) {
   const auto next = label(predicts_next{}, tokens, {0, 3, 5}, {1, 1, 1, 1, 1});
   const logits_batch<float> batch{
       .logits = matrix(logits, 5, 3), .labels = next.labels, .positions = next.positions, .offsets = next.offsets};
-  const auto report = evaluate_logits(serial{}, cross_entropy{}, token_mean{}, batch, whole_step(batch),
+  const auto report = evaluate_logits(serial{}, cross_entropy{}, token_mean{}, batch, loss_counts(batch),
                                       {.logits = matrix(gradient, 5, 3)});
   EXPECT_NEAR(report.loss(), std::log(3.0), 1e-7);
   EXPECT_EQ(report.tokens, 3);

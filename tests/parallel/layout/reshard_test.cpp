@@ -114,7 +114,7 @@ TEST(held_pieces, are_disjoint_and_complete) {
   EXPECT_THROW(held_pieces(layout), std::invalid_argument);
 }
 
-TEST(deal_pieces, writes_everything_once) {
+TEST(assign_pieces, writes_everything_once) {
   for (const auto& [name, layout] : shard_layouts::all(4)) {
     const auto held = held_pieces(layout);
     std::map<std::string, std::vector<int>> times;
@@ -123,7 +123,7 @@ TEST(deal_pieces, writes_everything_once) {
       total += times.emplace(tensor, elements_of(shape)).first->second.size();
     for (std::size_t r = 0; r < 4; ++r) {
       std::size_t mine = 0;
-      for (const dealt_piece& d : deal_pieces(held, r, 8)) {
+      for (const assigned_piece& d : assign_pieces(held, r, 8)) {
         const auto here = places(d.piece), own = places(layout[r].at(d.own));
         for (std::size_t i = 0; i < here.size(); ++i) {
           ++times[d.piece.tensor].at(here[i]);
@@ -141,7 +141,8 @@ TEST(deal_pieces, writes_everything_once) {
 }
 
 template <class T>
-void hand_over(const piece_layout& from, const piece_layout& to, std::size_t bucket, std::atomic<std::size_t>* moved) {
+void weight_sync(const piece_layout& from, const piece_layout& to, std::size_t bucket,
+                 std::atomic<std::size_t>* moved) {
   run_ranks(
       static_cast<int>(from.size()),
       [&](thread_rank& c) {
@@ -170,7 +171,7 @@ TEST(reshard, every_layout_into_every_other) {
           SCOPED_TRACE(from_name + " -> " + to_name + " on " + std::to_string(ranks));
           if (bucket == 1 && ranks != 3) continue;
           std::atomic<std::size_t> moved{0};
-          hand_over<float>(from, to, bucket, &moved);
+          weight_sync<float>(from, to, bucket, &moved);
           if (from_name == to_name || from_name == "replicated") {
             EXPECT_EQ(moved, 0u);
           }
@@ -202,7 +203,7 @@ TEST(reshard, moves_what_is_not_there_already) {
     received += plan.received(), sent += plan.sent();
   }
   EXPECT_EQ(received, sent);
-  hand_over<rlcore::bf16>(from, to, 100, nullptr);
+  weight_sync<rlcore::bf16>(from, to, 100, nullptr);
 }
 
 TEST(reshard, says_what_is_nowhere) {

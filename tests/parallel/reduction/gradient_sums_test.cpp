@@ -109,7 +109,7 @@ parallel_settings how(reduction_kind kind, int zero, int leaves = 8, int shards 
 }
 
 floats by_tree(const std::vector<bool>& present) {
-  leaf_tree<floats> tree(present.size());
+  reduction_tree<floats> tree(present.size());
   for (std::size_t n = 0; n < present.size(); ++n)
     tree.push_leaf(n, present[n] ? std::optional<floats>(leaf(n)) : std::nullopt, [](floats& a, floats&& b) {
       for (std::size_t i = 0; i < a.size(); ++i) a[i] += b[i];

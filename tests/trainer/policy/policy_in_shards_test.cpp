@@ -34,7 +34,7 @@ std::vector<trajectory> sampled(std::uint32_t count) {
   return all;
 }
 
-/// The stages of trainer::policy_rounds one after the other, then an update of the critic, and its values again.
+/// The stages of trainer::rollout_worker one after the other, then an update of the critic, and its values again.
 std::vector<trajectory> scored(int ranks, int zero, std::uint32_t count, const std::filesystem::path& folder) {
   std::vector<trajectory> first;
   parallel::launch_settings threads;

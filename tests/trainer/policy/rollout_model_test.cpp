@@ -49,7 +49,7 @@ nn::config model_config(nn::family family = nn::family::qwen2) {
   c.attention_bias = family == nn::family::qwen2;
   c.num_experts = 4, c.num_experts_per_tok = 2, c.moe_intermediate_size = 16;  // of qwen3_moe alone
   c.initializer_range = 0.3;
-  c.row_chunks = 4;
+  c.tp_reduce_chunks = 4;
   return c;
 }
 
@@ -99,9 +99,9 @@ void on_ranks(const setting& s, F&& f) {
     how.expert = s.expert;
     parallel::world world(all, how);
     counting_cpu device(1);
-    trainer::trainee<counting_cpu> policy(device, model_config(s.family), {}, &world);
+    trainer::trainable_model<counting_cpu> policy(device, model_config(s.family), {}, &world);
     {
-      const auto whole = policy.summon();
+      const auto whole = policy.gather_full_params();
       policy.model.initialize(11);
     }
     trainer::rollout_model<counting_cpu> rollout(policy, s.size, s.zero == 3 ? 1000 : 1 << 20);

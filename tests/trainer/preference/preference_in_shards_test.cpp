@@ -25,7 +25,7 @@
 namespace {
 
 using namespace rlcore;
-using trainee = trainer::trainee<cpu>;
+using trainable_model = trainer::trainable_model<cpu>;
 
 class preference_in_shards : public testing::Test {
  protected:
@@ -65,7 +65,7 @@ class preference_in_shards : public testing::Test {
       trainer::frozen_model<cpu> reference(device, config, &world);
       reference.load(files_.model);
       if (score) config.output = nn::model_output::score;
-      trainee model(device, config, {}, &world);
+      trainable_model model(device, config, {}, &world);
       model.load(files_.model);
       auto task = make(&reference.model);
       outcome mine;
@@ -86,7 +86,7 @@ class preference_in_shards : public testing::Test {
       trainer::metrics m;
       task.evaluate(model, m);
       note(m);
-      const auto whole = model.summon();
+      const auto whole = model.gather_full_params();
       mine.weights = trainer::to_host(device, std::as_const(model.model).weights());
       if (world.first()) first = mine;
     });

@@ -167,10 +167,10 @@ inline parallel::parallel_settings read_parallel(const options& opt, int ranks) 
   s.reduction =
       parallel::named<parallel::reduction_kind>(parallel::reduction_names, opt.get<std::string>("rlcore.reduction"));
   s.leaves = static_cast<int>(opt.get<std::int64_t>("rlcore.gradient_leaves"));
-  s.row_chunks = static_cast<int>(opt.get<std::int64_t>("rlcore.row_chunks"));
+  s.tp_reduce_chunks = static_cast<int>(opt.get<std::int64_t>("rlcore.row_chunks"));
   if (opt.known().find("trainer.balance_batch") != nullptr) s.balance = opt.get<bool>("trainer.balance_batch");
-  if (s.row_chunks > 0 && detail::on_npus(opt))
-    throw config_error("rlcore.row_chunks=" + std::to_string(s.row_chunks) + ": not on the NPU; expected 0");
+  if (s.tp_reduce_chunks > 0 && detail::on_npus(opt))
+    throw config_error("rlcore.row_chunks=" + std::to_string(s.tp_reduce_chunks) + ": not on the NPU; expected 0");
   if (ranks == 1) return s;
 
   detail::check_other_models(opt, k);

@@ -12,12 +12,12 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// `total` parts, of which `count` from `first` on are this rank's: config::row_chunks, or one for each rank.
+/// `total` parts, of which `count` from `first` on are this rank's: config::tp_reduce_chunks, or one for each rank.
 struct vocabulary_chunks {
   std::int64_t vocabulary = 0, total = 1, first = 0, count = 1;
 
   static vocabulary_chunks of(const config& c, const partition& p) {
-    const std::int64_t ranks = p.tensor_size, total = c.row_chunks > 0 ? c.row_chunks : ranks;
+    const std::int64_t ranks = p.tensor_size, total = c.tp_reduce_chunks > 0 ? c.tp_reduce_chunks : ranks;
     return {c.vocab_size, total, p.tensor_rank * (total / ranks), total / ranks};
   }
   /// Are there sums to be added?

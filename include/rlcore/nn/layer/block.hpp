@@ -15,8 +15,8 @@ RLCORE_BEGIN
 namespace nn {
 
 struct block {
-  norm input_norm, middle_norm;
-  nn::attention mixer;
+  norm input_norm, post_attention_norm;
+  nn::attention self_attention;
   nn::mlp feed_forward;
   nn::moe experts;  ///< if there are any, they are in the place of feed_forward
 
@@ -32,9 +32,9 @@ struct block {
     block_activations a;
     a.normed = space.template take<float>(own * hidden());
     a.rstd = space.template take<float>(own);
-    a.attended = mixer.take(space, t);
+    a.attended = self_attention.take(space, t);
     a.middle = space.template take<float>(own * hidden());
-    a.middle_normed = space.template take<float>(own * hidden());
+    a.post_attention_normed = space.template take<float>(own * hidden());
     a.middle_rstd = space.template take<float>(own);
     if (experts)
       a.routed = experts.take(space, t);
@@ -44,7 +44,8 @@ struct block {
   }
   template <class Device>
   block_scratch take_scratch(workspace<Device>& space, extent_t t) const {
-    return {space.template take<float>(t * mixer.width()), space.template take<float>(t * mixer.q_width())};
+    return {space.template take<float>(t * self_attention.width()),
+            space.template take<float>(t * self_attention.q_width())};
   }
 
   /// y [own rows, hidden] from x; y may not be x. `place` as in attention. Between the norms and the linear layers rows
@@ -55,10 +56,10 @@ struct block {
     const extent_t t = own_rows(p), h = hidden();
     float *const all = p.share ? p.share->whole : nullptr, *const part = p.share ? p.share->other : nullptr;
     input_norm.forward(p.device, p.weights, a.normed, h, x, h, a.rstd, t);
-    mixer.forward(p, a.attended, partial_rows(p, y, part), all_rows(p, a.normed, all, h), place);
+    self_attention.forward(p, a.attended, partial_rows(p, y, part), all_rows(p, a.normed, all, h), place);
     sum_rows_over_ranks(p, y, part, h);
-    middle_norm.forward_of_sum(p.device, p.weights, a.middle, x, y, a.middle_normed, a.middle_rstd, t);
-    const float* rows = all_rows(p, a.middle_normed, all, h);
+    post_attention_norm.forward_of_sum(p.device, p.weights, a.middle, x, y, a.post_attention_normed, a.middle_rstd, t);
+    const float* rows = all_rows(p, a.post_attention_normed, all, h);
     if (experts) {
       experts.forward(p, a.routed, partial_rows(p, y, part), rows);
       keep_own_rows(p, y, part, h);
@@ -76,17 +77,17 @@ struct block {
                     const std::int32_t* index, extent_t n) const {
     const extent_t t = p.tokens, h = hidden();
     input_norm.forward(p.device, p.weights, a.normed, h, x, h, a.rstd, t);
-    mixer.forward(p, a.attended, a.middle_normed, a.normed, place);
-    sum_over_ranks(p, a.middle_normed, t * h);
-    p.device.add(a.middle, x, a.middle_normed, t * h);
+    self_attention.forward(p, a.attended, a.post_attention_normed, a.normed, place);
+    sum_over_ranks(p, a.post_attention_normed, t * h);
+    p.device.add(a.middle, x, a.post_attention_normed, t * h);
     p.device.gather_rows(out, a.middle, t, index, n, h);
-    middle_norm.forward(p.device, p.weights, a.middle_normed, h, out, h, a.middle_rstd, n);
+    post_attention_norm.forward(p.device, p.weights, a.post_attention_normed, h, out, h, a.middle_rstd, n);
     pass<Device> part = p;
     part.tokens = n;
     if (experts) {
-      experts.forward(part, a.routed, a.normed, a.middle_normed);
+      experts.forward(part, a.routed, a.normed, a.post_attention_normed);
     } else {
-      feed_forward.forward(part, a.mixed, a.normed, a.middle_normed);
+      feed_forward.forward(part, a.mixed, a.normed, a.post_attention_normed);
       sum_over_ranks(part, a.normed, n * h);
     }
     p.device.add(out, out, a.normed, n * h);
@@ -99,29 +100,30 @@ struct block {
                 Place&& place, PlaceGradient&& place_gradient) const {
     const extent_t h = hidden();
     float *const slopes = p.share ? p.share->whole : nullptr, *const room = p.share ? p.share->other : nullptr;
-    float* input = all_rows(p, a.middle_normed, room, h);
+    float* input = all_rows(p, a.post_attention_normed, room, h);
     if (experts) {
       experts.backward(p, a.routed, input, all_rows(p, dx, slopes, h), input);
-      keep_own_rows(p, a.middle_normed, input, h);
+      keep_own_rows(p, a.post_attention_normed, input, h);
     } else {
       feed_forward.backward(p, a.mixed, input, all_rows(p, dx, slopes, h), input);
-      sum_rows_over_ranks(p, a.middle_normed, input, h);
+      sum_rows_over_ranks(p, a.post_attention_normed, input, h);
     }
-    backward_of_own_rows(p, middle_norm, dx, a.middle_normed, a.middle, a.middle_rstd);
+    backward_of_own_rows(p, post_attention_norm, dx, a.post_attention_normed, a.middle, a.middle_rstd);
     input = all_rows(p, a.normed, room, h);
-    mixer.backward(p, a.attended, input, all_rows(p, dx, slopes, h), input, d.dqkv, d.dattended, place, place_gradient);
+    self_attention.backward(p, a.attended, input, all_rows(p, dx, slopes, h), input, d.dqkv, d.dattended, place,
+                            place_gradient);
     sum_rows_over_ranks(p, a.normed, input, h);
     backward_of_own_rows(p, input_norm, dx, a.normed, x, a.rstd);
   }
 
   /// In a pass of ranks that divide the experts: what a rank without rows does in forward(), and in backward().
   template <class Device>
-  void feed_nothing(const pass<Device>& p, const block_activations& a) const {
-    if (experts && p.expert) experts.forward(p, a.routed, a.middle, a.middle_normed);
+  void idle_forward(const pass<Device>& p, const block_activations& a) const {
+    if (experts && p.expert) experts.forward(p, a.routed, a.middle, a.post_attention_normed);
   }
   template <class Device>
   void backward_of_nothing(const pass<Device>& p, const block_activations& a) const {
-    if (experts && p.expert) experts.backward(p, a.routed, a.middle, a.middle_normed, a.middle_normed);
+    if (experts && p.expert) experts.backward(p, a.routed, a.middle, a.post_attention_normed, a.post_attention_normed);
   }
 
   /// f(linear) of all of them, in the order of their weights.
@@ -137,7 +139,7 @@ struct block {
  private:
   template <class Block, class F>
   static void for_linears_of(Block& b, F&& f) {
-    f(b.mixer.qkv), f(b.mixer.output);
+    f(b.self_attention.qkv), f(b.self_attention.output);
     if (b.experts) {
       f(b.experts.router);
       for (auto& m : b.experts.each) f(m.gate_up), f(m.down);

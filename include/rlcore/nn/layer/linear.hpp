@@ -6,7 +6,7 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/device/device.hpp"
-#include "rlcore/nn/layer/row_chunks.hpp"
+#include "rlcore/nn/layer/tp_reduce_chunks.hpp"
 #include "rlcore/nn/model/parameter.hpp"
 #include "rlcore/nn/model/pass.hpp"
 #include "rlcore/nn/parallel/tensor_group.hpp"

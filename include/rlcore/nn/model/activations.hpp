@@ -39,7 +39,7 @@ struct block_activations {
   float *normed = nullptr, *rstd = nullptr;  ///< input of the attention
   attention_activations attended;
   float* middle = nullptr;  ///< x + attention
-  float *middle_normed = nullptr, *middle_rstd = nullptr;
+  float *post_attention_normed = nullptr, *middle_rstd = nullptr;
   mlp_activations mixed;
   moe_activations routed;  ///< null in a layer without experts
 };

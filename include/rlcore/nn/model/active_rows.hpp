@@ -83,7 +83,7 @@ inline block_activations rows_from(const block& b, block_activations a, extent_t
     if (p) p += values;
   };
   const auto skip = [&](float*& p, extent_t width) { skip_rows(p, row * width); };
-  const attention& m = b.mixer;
+  const attention& m = b.self_attention;
   skip_rows(a.normed, own * b.hidden());
   skip_rows(a.rstd, own);
   skip(a.attended.qkv, m.width());
@@ -93,7 +93,7 @@ inline block_activations rows_from(const block& b, block_activations a, extent_t
   skip(a.attended.attended, m.q_width());
   skip(a.attended.statistics, 2 * m.shape.heads);
   skip_rows(a.middle, own * b.hidden());
-  skip_rows(a.middle_normed, own * b.hidden());
+  skip_rows(a.post_attention_normed, own * b.hidden());
   skip_rows(a.middle_rstd, own);
   a.routed.row += row;
   if (b.experts) return a;

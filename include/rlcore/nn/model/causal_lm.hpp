@@ -82,7 +82,8 @@ class causal_lm {
   /// What linear layers multiply by. Training and scoring use the device's compute format; generation may ask for int8.
   packed_view packed() const { return packed(device_->compute_format()); }
   packed_view packed(weight_format format) const {
-    if (weights_.size() != size_) throw std::logic_error("rlcore: the weights are in shards; summon() them first");
+    if (weights_.size() != size_)
+      throw std::logic_error("rlcore: the weights are in shards; gather_full_params() them first");
     for (packed_weights<Device>& p : packed_)
       if (p.format() == format) return p.view(*device_, matrices_, weights_.data());
     return packed_.emplace_back(format).view(*device_, matrices_, weights_.data());
@@ -213,7 +214,7 @@ class causal_lm {
     const slice own_experts = part_of(c.num_experts, partition_.expert_rank, partition_.expert_size);
     extent_t sparse = 0;
     std::vector<std::size_t> numbers;  // of layers with experts: of their first expert's first parameter
-    const std::int64_t chunks = std::max<std::int64_t>(1, c.row_chunks / ranks);
+    const std::int64_t chunks = std::max<std::int64_t>(1, c.tp_reduce_chunks / ranks);
     const auto wide = [](std::int64_t n) { return static_cast<extent_t>(n); };
     const std::size_t embedding = add_part("model.embed_tokens.weight", {c.vocab_size, h}, 0, vocabulary_);
     for (std::int64_t l = 0; l < c.num_hidden_layers; ++l) {
@@ -221,29 +222,32 @@ class causal_lm {
                         mlp_name = layer + "mlp.";
       block b;
       b.input_norm = {add(layer + "input_layernorm.weight", {h}), wide(h), 1, c.rms_norm_eps};
-      b.mixer.qkv = {add_part(self + "q_proj.weight", {q, h}, 0, own_q), no_parameter,
-                     wide(own_q.size() + 2 * own_kv.size()), wide(h)};
+      b.self_attention.qkv = {add_part(self + "q_proj.weight", {q, h}, 0, own_q), no_parameter,
+                              wide(own_q.size() + 2 * own_kv.size()), wide(h)};
       add_part(self + "k_proj.weight", {kv, h}, 0, own_kv);
       add_part(self + "v_proj.weight", {kv, h}, 0, own_kv);
       if (c.attention_bias) {
-        b.mixer.qkv.bias = add_part(self + "q_proj.bias", {q}, 0, own_q);
+        b.self_attention.qkv.bias = add_part(self + "q_proj.bias", {q}, 0, own_q);
         add_part(self + "k_proj.bias", {kv}, 0, own_kv);
         add_part(self + "v_proj.bias", {kv}, 0, own_kv);
       }
       if (c.qk_norms()) {
-        b.mixer.norms = true;
-        b.mixer.q_norm = {add(self + "q_norm.weight", {c.head_dim}), wide(c.head_dim), wide(heads), c.rms_norm_eps};
-        b.mixer.k_norm = {add(self + "k_norm.weight", {c.head_dim}), wide(c.head_dim), wide(kv_heads), c.rms_norm_eps};
+        b.self_attention.norms = true;
+        b.self_attention.q_norm = {add(self + "q_norm.weight", {c.head_dim}), wide(c.head_dim), wide(heads),
+                                   c.rms_norm_eps};
+        b.self_attention.k_norm = {add(self + "k_norm.weight", {c.head_dim}), wide(c.head_dim), wide(kv_heads),
+                                   c.rms_norm_eps};
       }
-      b.mixer.output = {add_part(self + "o_proj.weight", {h, q}, 1, own_q), no_parameter, wide(h), wide(own_q.size())};
-      if (c.qk_norms() && c.attention_bias) b.mixer.output.bias = add(self + "o_proj.bias", {h});
-      b.mixer.shape = {wide(heads), wide(kv_heads), wide(c.head_dim),
-                       static_cast<float>(1 / std::sqrt(static_cast<double>(c.head_dim)))};
-      b.middle_norm = {add(layer + "post_attention_layernorm.weight", {h}), wide(h), 1, c.rms_norm_eps};
-      b.mixer.head_sums = static_cast<std::size_t>(l * (own_q.size() + own_kv.size()));
-      b.mixer.qkv.sections = {wide(own_q.size()), wide(own_kv.size()), wide(own_kv.size())};
-      b.mixer.output.row_parallel = true;
-      b.mixer.qkv.chunks = b.mixer.output.chunks = wide(chunks);
+      b.self_attention.output = {add_part(self + "o_proj.weight", {h, q}, 1, own_q), no_parameter, wide(h),
+                                 wide(own_q.size())};
+      if (c.qk_norms() && c.attention_bias) b.self_attention.output.bias = add(self + "o_proj.bias", {h});
+      b.self_attention.shape = {wide(heads), wide(kv_heads), wide(c.head_dim),
+                                static_cast<float>(1 / std::sqrt(static_cast<double>(c.head_dim)))};
+      b.post_attention_norm = {add(layer + "post_attention_layernorm.weight", {h}), wide(h), 1, c.rms_norm_eps};
+      b.self_attention.head_sums = static_cast<std::size_t>(l * (own_q.size() + own_kv.size()));
+      b.self_attention.qkv.sections = {wide(own_q.size()), wide(own_kv.size()), wide(own_kv.size())};
+      b.self_attention.output.row_parallel = true;
+      b.self_attention.qkv.chunks = b.self_attention.output.chunks = wide(chunks);
       if (c.sparse(l)) {
         b.experts.router = {add(mlp_name + "gate.weight", {c.num_experts, h}), no_parameter, wide(c.num_experts),
                             wide(h)};

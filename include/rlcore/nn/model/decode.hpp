@@ -83,11 +83,12 @@ void decode(const causal_lm<Device>& model, workspace<Device>& space, kv_cache<D
   const block_activations a = take_for_any(model.blocks(), space, t, t);
   const std::span<const block> blocks = model.blocks();
   const auto place_in_cache = [&](std::size_t layer) {
-    const attention& mixer = blocks[layer].mixer;
+    const attention& self_attention = blocks[layer].self_attention;
     return [&, cached = cache.layer(static_cast<extent_t>(layer))](const float* qkv) {
       for (attention_segment& s : space.segments) s.keys = cached;
-      const float* keys = qkv + mixer.q_width();
-      device.store_keys_values(mixer.shape, space.segments, cached, keys, keys + mixer.kv_width(), mixer.width());
+      const float* keys = qkv + self_attention.q_width();
+      device.store_keys_values(self_attention.shape, space.segments, cached, keys, keys + self_attention.kv_width(),
+                               self_attention.width());
       return std::span<const attention_segment>(space.segments);
     };
   };

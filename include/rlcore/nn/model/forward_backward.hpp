@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "rlcore/nn/head/head_rows.hpp"
+#include "rlcore/nn/model/backbone.hpp"
 #include "rlcore/nn/model/gradients.hpp"
 #include "rlcore/nn/model/log_probs.hpp"
-#include "rlcore/nn/model/trunk.hpp"
 
 RLCORE_BEGIN
 namespace nn {
@@ -30,7 +30,7 @@ void forward_backward(const causal_lm<Device>& model, workspace<Device>& space, 
   check_output(model, model_output::logits, "forward_backward");
   grads.check(model);
   check_targets(wanted, model.settings());
-  trunk<Device> body(model, space, sequences, wanted.row, recompute);
+  backbone<Device> body(model, space, sequences, wanted.row, recompute);
   Device& device = model.device();
   const extent_t n = body.count();
   const std::span<const std::int32_t> tokens = body.own(wanted.token);

@@ -19,12 +19,14 @@ class head_sums {
   /// Empty unless the model has norms of heads and ranks share the heads, or it shall have the bits of ranks that do.
   template <class Model>
   explicit head_sums(const Model& model) : device_(&model.device()) {
-    if (model.part().tensor_size == 1 && model.settings().row_chunks == 0) return;
+    if (model.part().tensor_size == 1 && model.settings().tp_reduce_chunks == 0) return;
     for (const block& b : model.blocks())
-      if (b.mixer.norms) {
-        layers_.push_back({b.mixer.q_norm, b.mixer.head_sums});
-        layers_.push_back({b.mixer.k_norm, b.mixer.head_sums + static_cast<std::size_t>(b.mixer.q_width())});
-        size_ = b.mixer.head_sums + static_cast<std::size_t>(b.mixer.q_width() + b.mixer.kv_width());
+      if (b.self_attention.norms) {
+        layers_.push_back({b.self_attention.q_norm, b.self_attention.head_sums});
+        layers_.push_back({b.self_attention.k_norm,
+                           b.self_attention.head_sums + static_cast<std::size_t>(b.self_attention.q_width())});
+        size_ = b.self_attention.head_sums +
+                static_cast<std::size_t>(b.self_attention.q_width() + b.self_attention.kv_width());
       }
     if (size_ > 0) sums_ = buffer<float, Device>(*device_, size_);
   }

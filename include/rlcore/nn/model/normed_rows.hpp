@@ -61,12 +61,12 @@ struct normed_rows {
       with_unit(unit_number::layer(l), true, [&] {
         const block& b = model.blocks()[l];
         if (helps) {
-          context->forward({}), b.feed_nothing(pass, a);
+          context->forward({}), b.idle_forward(pass, a);
         } else if (l + 1 < layers_) {
-          b.forward(pass, a, y, x, place_in_rows(space, b.mixer));
+          b.forward(pass, a, y, x, place_in_rows(space, b.self_attention));
           std::swap(x, y);
         } else {
-          b.forward_rows(pass, a, last, x, place_in_rows(space, b.mixer), space.take_copy(rows.data(), n), n);
+          b.forward_rows(pass, a, last, x, place_in_rows(space, b.self_attention), space.take_copy(rows.data(), n), n);
         }
       });
     enter(unit_number::top(layers_), true);

@@ -53,7 +53,7 @@ context_pass<Device>* share_sequences(std::optional<context_pass<Device>>& to, c
   const config& c = model.settings();
   check_ids(rows, static_cast<std::int64_t>(sequences.values.size()), "target row");
   const double constant = parallel::cost_constant(sizes_of_layer(c));
-  return &to.emplace(model.device(), space, model.blocks().front().mixer.shape, constant, sequences, rows);
+  return &to.emplace(model.device(), space, model.blocks().front().self_attention.shape, constant, sequences, rows);
 }
 
 /// Checks and uploads a batch: one segment per sequence, whose keys and values lie in the qkv rows of the layer; or,

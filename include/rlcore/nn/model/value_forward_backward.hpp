@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <span>
 
+#include "rlcore/nn/model/backbone.hpp"
 #include "rlcore/nn/model/gradients.hpp"
-#include "rlcore/nn/model/trunk.hpp"
 #include "rlcore/nn/model/values.hpp"
 
 RLCORE_BEGIN
@@ -23,7 +23,7 @@ void value_forward_backward(const causal_lm<Device>& model, workspace<Device>& s
                             Slopes&& slopes) {
   check_output(model, model_output::score, "value_forward_backward");
   grads.check(model);
-  trunk<Device> body(model, space, sequences, rows, recompute);
+  backbone<Device> body(model, space, sequences, rows, recompute);
   const linear& output = model.head().output;
   const extent_t n = body.count();
   float* value = space.template take<float>(n);

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "rlcore/nn/model/trunk.hpp"
+#include "rlcore/nn/model/backbone.hpp"
 #include "rlcore/nn/moe/load_balancing.hpp"
 
 RLCORE_BEGIN
@@ -17,7 +17,7 @@ namespace nn {
 template <class Device>
 void count_routes(const causal_lm<Device>& model, workspace<Device>& space, const ragged<std::int32_t>& sequences,
                   router_counts& counts) {
-  trunk<Device> forward(model, space, sequences, std::span<const std::int32_t>(), true);
+  backbone<Device> forward(model, space, sequences, std::span<const std::int32_t>(), true);
   struct {
     void leave_zero(std::size_t) {}
   } nothing;

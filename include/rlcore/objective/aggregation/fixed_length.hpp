@@ -20,6 +20,8 @@ struct fixed_length {
   }
 };
 
+using seq_mean_token_sum_norm = fixed_length;  ///< verl's word
+
 /// 1 / (rows length): the same, but an answer that is masked out entirely still counts, so that masking it does not
 /// make the others weightier. TRL's "dr_grpo", and verl's "seq-mean-token-sum-norm" where it is given the global batch
 /// size.

@@ -11,7 +11,7 @@ RLCORE_BEGIN
 
 /// Counts over a whole optimizer step: all micro-batches and all ranks. Count every row before the first backward pass
 /// and hand the same object to every micro-batch; that is what makes a loss independent of how the step is cut. There
-/// is no conversion from an integer and none from a batch: see whole_step().
+/// is no conversion from an integer and none from a batch: see loss_counts().
 class global_counts {
  public:
   RLCORE_FN global_counts() = default;

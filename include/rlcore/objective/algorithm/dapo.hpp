@@ -5,7 +5,7 @@
 #include "rlcore/objective/advantage/group_relative.hpp"
 #include "rlcore/objective/aggregation/token_mean.hpp"
 #include "rlcore/objective/algorithm/algorithm.hpp"
-#include "rlcore/objective/piece/surrogate/clipped_ratio.hpp"
+#include "rlcore/objective/piece/surrogate/ppo_clip.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
@@ -19,7 +19,7 @@ struct dapo_settings {
 };
 constexpr auto dapo(const dapo_settings& s = {}) {
   detail::check_clip("dapo", s.clip_low, s.clip_high);
-  return algorithm{group_relative{}, clipped_ratio{.low = s.clip_low, .high = s.clip_high}, token_mean{}};
+  return algorithm{group_relative{}, ppo_clip{.low = s.clip_low, .high = s.clip_high}, token_mean{}};
 }
 
 }  // namespace paper

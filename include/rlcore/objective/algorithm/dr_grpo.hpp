@@ -5,7 +5,7 @@
 #include "rlcore/objective/advantage/group_relative.hpp"
 #include "rlcore/objective/aggregation/fixed_length.hpp"
 #include "rlcore/objective/algorithm/algorithm.hpp"
-#include "rlcore/objective/piece/surrogate/clipped_ratio.hpp"
+#include "rlcore/objective/piece/surrogate/ppo_clip.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
@@ -20,7 +20,7 @@ struct dr_grpo_settings {
 constexpr auto dr_grpo(const dr_grpo_settings& s = {}) {
   detail::check_clip("dr_grpo", s.clip_low, s.clip_high);
   check_setting("dr_grpo", "length", s.length, setting::positive);
-  return algorithm{group_relative{.normalize_by_std = false}, clipped_ratio{.low = s.clip_low, .high = s.clip_high},
+  return algorithm{group_relative{.normalize_by_std = false}, ppo_clip{.low = s.clip_low, .high = s.clip_high},
                    fixed_length{s.length}};
 }
 

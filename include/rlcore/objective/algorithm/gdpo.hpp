@@ -5,7 +5,7 @@
 #include "rlcore/objective/advantage/gdpo.hpp"
 #include "rlcore/objective/aggregation/sequence_mean_token_mean.hpp"
 #include "rlcore/objective/algorithm/algorithm.hpp"
-#include "rlcore/objective/piece/surrogate/clipped_ratio.hpp"
+#include "rlcore/objective/piece/surrogate/ppo_clip.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
@@ -17,7 +17,7 @@ struct gdpo_settings {
 };
 constexpr auto gdpo(const gdpo_settings& s = {}) {
   detail::check_clip("gdpo", s.clip_low, s.clip_high);
-  return algorithm{rlcore::gdpo{}, clipped_ratio{.low = s.clip_low, .high = s.clip_high}, sequence_mean_token_mean{}};
+  return algorithm{rlcore::gdpo{}, ppo_clip{.low = s.clip_low, .high = s.clip_high}, sequence_mean_token_mean{}};
 }
 
 }  // namespace paper

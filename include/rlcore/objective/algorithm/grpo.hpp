@@ -8,7 +8,7 @@
 #include "rlcore/objective/piece/combine/scaled.hpp"
 #include "rlcore/objective/piece/combine/sum.hpp"
 #include "rlcore/objective/piece/divergence/k3.hpp"
-#include "rlcore/objective/piece/surrogate/clipped_ratio.hpp"
+#include "rlcore/objective/piece/surrogate/ppo_clip.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
@@ -23,7 +23,7 @@ struct grpo_settings {
 constexpr auto grpo(const grpo_settings& s = {}) {
   detail::check_clip("grpo", s.clip_low, s.clip_high);
   check_setting("grpo", "kl", s.kl, setting::coefficient);
-  return algorithm{group_relative{}, sum{clipped_ratio{.low = s.clip_low, .high = s.clip_high}, scaled{s.kl, k3{}}},
+  return algorithm{group_relative{}, sum{ppo_clip{.low = s.clip_low, .high = s.clip_high}, scaled{s.kl, k3{}}},
                    sequence_mean_token_mean{}};
 }
 

@@ -6,9 +6,9 @@
 #include "rlcore/objective/aggregation/sequence_mean_token_mean.hpp"
 #include "rlcore/objective/aggregation/sequence_mean_token_sum.hpp"
 #include "rlcore/objective/algorithm/algorithm.hpp"
-#include "rlcore/objective/piece/surrogate/at_sequence_level.hpp"
-#include "rlcore/objective/piece/surrogate/clipped_ratio.hpp"
 #include "rlcore/objective/piece/surrogate/one_per_sequence.hpp"
+#include "rlcore/objective/piece/surrogate/ppo_clip.hpp"
+#include "rlcore/objective/piece/surrogate/sequence_is.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
@@ -21,22 +21,21 @@ struct gspo_settings {
 };
 constexpr auto gspo(const gspo_settings& s = {}) {
   detail::check_clip("gspo", s.clip_low, s.clip_high);
-  return algorithm{group_relative{},
-                   one_per_sequence{at_sequence_level{clipped_ratio{.low = s.clip_low, .high = s.clip_high}}},
+  return algorithm{group_relative{}, one_per_sequence{sequence_is{ppo_clip{.low = s.clip_low, .high = s.clip_high}}},
                    sequence_mean_token_mean{}};
 }
 
 /// GSPO-token (the same paper, section 4.3): advantages may differ from token to token, and any aggregation is open.
 constexpr auto gspo_token(const gspo_settings& s = {}) {
   detail::check_clip("gspo_token", s.clip_low, s.clip_high);
-  return algorithm{group_relative{}, at_sequence_level{clipped_ratio{.low = s.clip_low, .high = s.clip_high}},
+  return algorithm{group_relative{}, sequence_is{ppo_clip{.low = s.clip_low, .high = s.clip_high}},
                    sequence_mean_token_mean{}};
 }
 
 /// LUSPO (2026): GSPO with every sequence's term multiplied by its length, so that short answers are not favoured.
 constexpr auto luspo(const gspo_settings& s = {}) {
   detail::check_clip("luspo", s.clip_low, s.clip_high);
-  return algorithm{group_relative{}, at_sequence_level{clipped_ratio{.low = s.clip_low, .high = s.clip_high}},
+  return algorithm{group_relative{}, sequence_is{ppo_clip{.low = s.clip_low, .high = s.clip_high}},
                    sequence_mean_token_sum{}};
 }
 

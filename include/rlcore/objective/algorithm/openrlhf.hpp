@@ -24,9 +24,9 @@
 #include "rlcore/objective/algorithm/preference.hpp"
 #include "rlcore/objective/algorithm/with.hpp"
 #include "rlcore/objective/algorithm/with_likelihood.hpp"
-#include "rlcore/objective/piece/surrogate/at_sequence_level.hpp"
-#include "rlcore/objective/piece/surrogate/dual_clipped_ratio.hpp"
+#include "rlcore/objective/piece/surrogate/dual_clip.hpp"
 #include "rlcore/objective/piece/surrogate/one_per_sequence.hpp"
+#include "rlcore/objective/piece/surrogate/sequence_is.hpp"
 #include "rlcore/objective/piece/value/clipped_value.hpp"
 
 RLCORE_BEGIN
@@ -36,7 +36,7 @@ namespace openrlhf {
 /// --actor.eps_clip_low_high, --actor.dual_clip: a bound above 1 of the ratio where A < 0; infinite is none, as there.
 struct clip_settings {
   double clip_low = 0.2, clip_high = 0.2, dual_clip = std::numeric_limits<double>::infinity();
-  constexpr dual_clipped_ratio surrogate(double limit = 20.0) const {
+  constexpr rlcore::dual_clip surrogate(double limit = 20.0) const {
     if (!(dual_clip > 1))
       throw std::invalid_argument("rlcore: openrlhf::clip_settings::dual_clip is a bound of the ratio, so above 1");
     check_setting("openrlhf::clip_settings", "clip_low", clip_low, setting::width);
@@ -76,7 +76,7 @@ constexpr auto reinforce_plus_plus(const clip_settings& s = {}) {
 /// --actor.policy_loss_type gspo: the sequence's log-ratio has no limit.
 constexpr auto gspo(const clip_settings& s = {}) {
   return algorithm{grpo().advantage,
-                   one_per_sequence{at_sequence_level{s.surrogate(std::numeric_limits<double>::infinity())}},
+                   one_per_sequence{sequence_is{s.surrogate(std::numeric_limits<double>::infinity())}},
                    sequence_mean_token_mean{}};
 }
 

@@ -5,7 +5,7 @@
 #include "rlcore/objective/advantage/gae.hpp"
 #include "rlcore/objective/aggregation/token_mean.hpp"
 #include "rlcore/objective/algorithm/algorithm.hpp"
-#include "rlcore/objective/piece/surrogate/clipped_ratio.hpp"
+#include "rlcore/objective/piece/surrogate/ppo_clip.hpp"
 #include "rlcore/objective/piece/value/clipped_value.hpp"
 
 RLCORE_BEGIN
@@ -22,7 +22,7 @@ constexpr auto ppo(const ppo_settings& s = {}) {
   detail::check_clip("ppo", s.clip_low, s.clip_high);
   check_setting("ppo", "gamma", s.gamma, setting::fraction);
   check_setting("ppo", "lambda", s.lambda, setting::fraction);
-  return algorithm{gae{.gamma = s.gamma, .lambda = s.lambda}, clipped_ratio{.low = s.clip_low, .high = s.clip_high},
+  return algorithm{gae{.gamma = s.gamma, .lambda = s.lambda}, ppo_clip{.low = s.clip_low, .high = s.clip_high},
                    token_mean{}};
 }
 

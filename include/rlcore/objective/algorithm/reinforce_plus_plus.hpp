@@ -9,7 +9,7 @@
 #include "rlcore/objective/piece/combine/scaled.hpp"
 #include "rlcore/objective/piece/combine/sum.hpp"
 #include "rlcore/objective/piece/divergence/k2.hpp"
-#include "rlcore/objective/piece/surrogate/clipped_ratio.hpp"
+#include "rlcore/objective/piece/surrogate/ppo_clip.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
@@ -22,7 +22,7 @@ struct reinforce_plus_plus_settings {
 };
 constexpr auto reinforce_plus_plus(const reinforce_plus_plus_settings& s = {}) {
   detail::check_clip("reinforce_plus_plus", s.clip_low, s.clip_high);
-  return algorithm{rlcore::reinforce_plus_plus{}, clipped_ratio{.low = s.clip_low, .high = s.clip_high}, token_mean{}};
+  return algorithm{rlcore::reinforce_plus_plus{}, ppo_clip{.low = s.clip_low, .high = s.clip_high}, token_mean{}};
 }
 
 /// REINFORCE++-baseline (the same paper, for several answers per prompt): the group mean as baseline, normalised over
@@ -35,7 +35,7 @@ constexpr auto reinforce_plus_plus_baseline(const reinforce_plus_plus_baseline_s
   detail::check_clip("reinforce_plus_plus_baseline", s.clip_low, s.clip_high);
   check_setting("reinforce_plus_plus_baseline", "kl", s.kl, setting::coefficient);
   return algorithm{rlcore::reinforce_plus_plus_baseline{},
-                   sum{clipped_ratio{.low = s.clip_low, .high = s.clip_high}, scaled{s.kl, k2{}}}, token_mean{}};
+                   sum{ppo_clip{.low = s.clip_low, .high = s.clip_high}, scaled{s.kl, k2{}}}, token_mean{}};
 }
 
 }  // namespace paper

@@ -3,7 +3,7 @@
 // Rows that are masked out still count in means over rows. No log-ratio is limited; a group's deviation gets 1e-4, a
 // single answer 0. GRPOConfig's beta is 0: the KL is with_kl(a, beta). An `algorithm` has one aggregation, TRL's
 // denominators are the same where one optimizer step consumes one generation batch. loss_type="bnpo" is dapo() with the
-// counts of the micro-batch in place of the step's, evaluate(..., whole_step(micro_batch)): each micro-batch is a mean
+// counts of the micro-batch in place of the step's, evaluate(..., loss_counts(micro_batch)): each micro-batch is a mean
 // of its own, and TRL takes the mean of those.
 #pragma once
 
@@ -18,13 +18,13 @@
 #include "rlcore/objective/algorithm/reference_free.hpp"
 #include "rlcore/objective/algorithm/with.hpp"
 #include "rlcore/objective/piece/combine/scaled.hpp"
-#include "rlcore/objective/piece/surrogate/at_sequence_level.hpp"
 #include "rlcore/objective/piece/surrogate/cispo.hpp"
-#include "rlcore/objective/piece/surrogate/clipped_ratio.hpp"
 #include "rlcore/objective/piece/surrogate/geometric_mean_ratio.hpp"
 #include "rlcore/objective/piece/surrogate/one_per_sequence.hpp"
+#include "rlcore/objective/piece/surrogate/ppo_clip.hpp"
 #include "rlcore/objective/piece/surrogate/sapo.hpp"
-#include "rlcore/objective/piece/surrogate/two_sided_clipped_ratio.hpp"
+#include "rlcore/objective/piece/surrogate/sequence_is.hpp"
+#include "rlcore/objective/piece/surrogate/two_sided_clip.hpp"
 #include "rlcore/objective/piece/surrogate/vespo.hpp"
 #include "rlcore/objective/piece/value/clipped_value.hpp"
 
@@ -35,7 +35,7 @@ namespace trl {
 /// epsilon, epsilon_high.
 struct clip_settings {
   double clip_low = 0.2, clip_high = 0.2;
-  constexpr clipped_ratio surrogate() const {
+  constexpr ppo_clip surrogate() const {
     check_setting("trl::clip_settings", "clip_low", clip_low, setting::width);
     check_setting("trl::clip_settings", "clip_high", clip_high, setting::width);
     return {.low = clip_low, .high = clip_high};
@@ -58,20 +58,18 @@ constexpr auto dr_grpo(double length, const clip_settings& s = {}) {
                    row_mean_fixed_length{length}};
 }
 /// delta: a bound of the ratio for negative advantages too.
-constexpr auto two_sided_dapo(two_sided_clipped_ratio surrogate = {}) {
-  return algorithm{advantage(), surrogate, token_mean{}};
-}
+constexpr auto two_sided_dapo(two_sided_clip surrogate = {}) { return algorithm{advantage(), surrogate, token_mean{}}; }
 /// importance_sampling_level="sequence", loss_type="grpo".
 constexpr auto gspo(const clip_settings& s = {}) {
-  return algorithm{advantage(), one_per_sequence{at_sequence_level{s.surrogate()}}, row_mean_token_mean{}};
+  return algorithm{advantage(), one_per_sequence{sequence_is{s.surrogate()}}, row_mean_token_mean{}};
 }
 /// importance_sampling_level="sequence_token".
 constexpr auto gspo_token(const clip_settings& s = {}) {
-  return algorithm{advantage(), at_sequence_level{s.surrogate()}, row_mean_token_mean{}};
+  return algorithm{advantage(), sequence_is{s.surrogate()}, row_mean_token_mean{}};
 }
 /// loss_type="luspo".
 constexpr auto luspo(const clip_settings& s = {}) {
-  return algorithm{advantage(), at_sequence_level{s.surrogate()}, row_mean_token_sum{}};
+  return algorithm{advantage(), sequence_is{s.surrogate()}, row_mean_token_sum{}};
 }
 /// loss_type="cispo": epsilon_high is the bound of the ratio itself.
 constexpr auto cispo(double epsilon_high = 5.0) {

@@ -6,15 +6,15 @@
 #include "rlcore/objective/aggregation/token_mean.hpp"
 #include "rlcore/objective/algorithm/algorithm.hpp"
 #include "rlcore/objective/piece/combine/against_old.hpp"
-#include "rlcore/objective/piece/combine/only_selected.hpp"
 #include "rlcore/objective/piece/combine/scaled.hpp"
 #include "rlcore/objective/piece/combine/sum.hpp"
-#include "rlcore/objective/piece/divergence/absolute.hpp"
+#include "rlcore/objective/piece/combine/token_filter.hpp"
+#include "rlcore/objective/piece/divergence/abs_kl.hpp"
 #include "rlcore/objective/piece/divergence/k2.hpp"
-#include "rlcore/objective/piece/surrogate/clipped_ratio.hpp"
 #include "rlcore/objective/piece/surrogate/dppo.hpp"
 #include "rlcore/objective/piece/surrogate/importance_ratio.hpp"
 #include "rlcore/objective/piece/surrogate/policy_gradient.hpp"
+#include "rlcore/objective/piece/surrogate/ppo_clip.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
@@ -39,8 +39,7 @@ struct clip_cov_settings {
 };
 constexpr auto clip_cov(const clip_cov_settings& s = {}) {
   detail::check_clip("clip_cov", s.clip_low, s.clip_high);
-  return algorithm{group_relative{}, except_selected{clipped_ratio{.low = s.clip_low, .high = s.clip_high}},
-                   token_mean{}};
+  return algorithm{group_relative{}, except_selected{ppo_clip{.low = s.clip_low, .high = s.clip_high}}, token_mean{}};
 }
 
 /// KL-Cov (the same paper): the ratio without a clip, and kappa |logp - old_logp| on the selected tokens.
@@ -49,7 +48,7 @@ struct kl_cov_settings {
 };
 constexpr auto kl_cov(const kl_cov_settings& s = {}) {
   check_setting("kl_cov", "kappa", s.kappa, setting::coefficient);
-  return algorithm{group_relative{}, sum{importance_ratio{}, scaled{s.kappa, only_selected{against_old{absolute{}}}}},
+  return algorithm{group_relative{}, sum{importance_ratio{}, scaled{s.kappa, token_filter{against_old{abs_kl{}}}}},
                    token_mean{}};
 }
 

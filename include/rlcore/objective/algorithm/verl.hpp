@@ -23,20 +23,20 @@
 #include "rlcore/objective/aggregation/token_mean.hpp"
 #include "rlcore/objective/algorithm/with.hpp"
 #include "rlcore/objective/piece/combine/against_old.hpp"
-#include "rlcore/objective/piece/combine/only_selected.hpp"
-#include "rlcore/objective/piece/divergence/absolute.hpp"
+#include "rlcore/objective/piece/combine/token_filter.hpp"
+#include "rlcore/objective/piece/divergence/abs_kl.hpp"
 #include "rlcore/objective/piece/divergence/clamped_k3.hpp"
 #include "rlcore/objective/piece/divergence/k2.hpp"
-#include "rlcore/objective/piece/surrogate/at_sequence_level.hpp"
 #include "rlcore/objective/piece/surrogate/cispo.hpp"
-#include "rlcore/objective/piece/surrogate/clipped_ratio.hpp"
 #include "rlcore/objective/piece/surrogate/dppo.hpp"
-#include "rlcore/objective/piece/surrogate/dual_clipped_ratio.hpp"
+#include "rlcore/objective/piece/surrogate/dual_clip.hpp"
 #include "rlcore/objective/piece/surrogate/geometric_mean_ratio.hpp"
 #include "rlcore/objective/piece/surrogate/importance_ratio.hpp"
 #include "rlcore/objective/piece/surrogate/limited_log_ratio.hpp"
 #include "rlcore/objective/piece/surrogate/policy_gradient.hpp"
+#include "rlcore/objective/piece/surrogate/ppo_clip.hpp"
 #include "rlcore/objective/piece/surrogate/sapo.hpp"
+#include "rlcore/objective/piece/surrogate/sequence_is.hpp"
 #include "rlcore/objective/piece/value/clipped_value.hpp"
 
 RLCORE_BEGIN
@@ -46,13 +46,13 @@ namespace verl {
 /// clip_ratio_low, clip_ratio_high, clip_ratio_c.
 struct clip_settings {
   double clip_low = 0.2, clip_high = 0.2, clip_c = 3.0;
-  constexpr dual_clipped_ratio vanilla() const {
+  constexpr dual_clip vanilla() const {
     check_setting("verl::clip_settings", "clip_low", clip_low, setting::width);
     check_setting("verl::clip_settings", "clip_high", clip_high, setting::width);
     check_setting("verl::clip_settings", "clip_c", clip_c, setting::bound_above_1);
     return {.low = clip_low, .high = clip_high, .bound = clip_c};
   }
-  constexpr clipped_ratio plain() const {
+  constexpr ppo_clip plain() const {
     check_setting("verl::clip_settings", "clip_low", clip_low, setting::width);
     check_setting("verl::clip_settings", "clip_high", clip_high, setting::width);
     return {.low = clip_low, .high = clip_high};
@@ -99,7 +99,7 @@ constexpr auto gpg() {
 /// token, and verl takes any loss_agg_mode, so this is not one_per_sequence.
 constexpr auto gspo(const clip_settings& s = {}) {
   return algorithm{group_relative{},
-                   at_sequence_level{limited_log_ratio{s.plain(), -std::numeric_limits<double>::infinity(), 10.0}},
+                   sequence_is{limited_log_ratio{s.plain(), -std::numeric_limits<double>::infinity(), 10.0}},
                    row_mean_token_mean{}};
 }
 /// loss_mode=geo_mean: clip_ratio_low and clip_ratio_high are widths in log space.
@@ -124,8 +124,8 @@ constexpr auto clip_cov(const clip_settings& s = {}) {
 /// loss_mode=kl_cov with ppo_kl_coef; the tokens come from kl_covariance.
 constexpr auto kl_cov(double ppo_kl_coef = 0.1) {
   check_setting("verl::kl_cov", "ppo_kl_coef", ppo_kl_coef, setting::coefficient);
-  return algorithm{group_relative{},
-                   sum{importance_ratio{}, scaled{ppo_kl_coef, only_selected{against_old{absolute{}}}}}, token_mean{}};
+  return algorithm{group_relative{}, sum{importance_ratio{}, scaled{ppo_kl_coef, token_filter{against_old{abs_kl{}}}}},
+                   token_mean{}};
 }
 /// loss_mode=dppo_tv, dppo_kl: clip_ratio_low and clip_ratio_high bound the divergence.
 constexpr auto dppo_tv(const clip_settings& s = {}) {

@@ -18,7 +18,7 @@
 #include "rlcore/objective/piece/combine/sum.hpp"
 #include "rlcore/objective/piece/divergence/kl_kind.hpp"
 #include "rlcore/objective/piece/entropy/entropy_bonus.hpp"
-#include "rlcore/objective/piece/surrogate/dual_clipped_ratio.hpp"
+#include "rlcore/objective/piece/surrogate/dual_clip.hpp"
 #include "rlcore/objective/piece/surrogate/verl_surrogate.hpp"
 
 RLCORE_BEGIN
@@ -114,8 +114,8 @@ struct any_divergence {
     switch (kind) {
       case kl_kind::k1:
         return k1{}.template operator()<Math, V>(t);
-      case kl_kind::absolute:
-        return absolute{}.template operator()<Math, V>(t);
+      case kl_kind::abs_kl:
+        return abs_kl{}.template operator()<Math, V>(t);
       case kl_kind::k2:
         return k2{}.template operator()<Math, V>(t);
       case kl_kind::k3:
@@ -126,7 +126,7 @@ struct any_divergence {
 };
 
 /// policy + kl_coef * KL - entropy_coeff * entropy, each aggregated by loss_agg_mode over the whole optimizer step:
-///   policy   by `mode`: dual_clipped_ratio{clip_low, clip_high, clip_c}, or another of verl's losses (verl_surrogate);
+///   policy   by `mode`: dual_clip{clip_low, clip_high, clip_c}, or another of verl's losses (verl_surrogate);
 ///            gspo, geo_mean and sapo are always averaged by sequence_mean_token_mean, as in verl
 ///   KL       if use_kl: kl, abs, mse or low_var_kl (clamped as in verl), `straight_through` for their "+" forms
 ///   entropy  reported if given; in the loss if entropy_coeff != 0
@@ -149,7 +149,7 @@ struct verl_policy_loss {
   policy_report operator()(const policy_rows& rows, const global_counts& step, std::span<float> dlogp,
                            std::span<float> dentropy = {}, const Executor& exec = {}) const {
     if (mode != policy_loss_mode::vanilla) return other_mode(exec, rows, step, dlogp, dentropy);
-    const dual_clipped_ratio policy{.low = clip_low, .high = clip_high, .bound = clip_c};
+    const dual_clip policy{.low = clip_low, .high = clip_high, .bound = clip_c};
     if (!use_kl) return with_entropy(exec, sum{policy}, rows, step, dlogp, dentropy);
     return with_entropy(exec, sum{policy, scaled{kl_coef, any_divergence{kl, straight_through}}}, rows, step, dlogp,
                         dentropy);

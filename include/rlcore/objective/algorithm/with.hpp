@@ -2,7 +2,7 @@
 #pragma once
 
 #include "rlcore/objective/algorithm/algorithm.hpp"
-#include "rlcore/objective/piece/combine/against_rollout.hpp"
+#include "rlcore/objective/piece/combine/rollout_is.hpp"
 #include "rlcore/objective/piece/combine/scaled.hpp"
 #include "rlcore/objective/piece/combine/sum.hpp"
 #include "rlcore/objective/piece/combine/weighted.hpp"
@@ -92,7 +92,7 @@ template <class Advantage, class Objective, class Aggregation>
 constexpr auto with_rollout_ratio(const algorithm<Advantage, Objective, Aggregation>& a) {
   static_assert(detail::of_tokens<Objective>,
                 "rlcore: this algorithm is a loss of sequences or pairs and has no ratio to replace");
-  return algorithm{a.advantage, detail::change_policy(a.objective, [](auto piece) { return against_rollout{piece}; }),
+  return algorithm{a.advantage, detail::change_policy(a.objective, [](auto piece) { return rollout_is{piece}; }),
                    a.aggregation};
 }
 

@@ -10,7 +10,7 @@
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
 /// verl's RolloutCorrectionConfig factories (verl 0.9.1, trainer/config/algorithm.py). Decoupled ones correct old_logp
-/// and go with any weighted{surrogate}. Those called bypass_ppo_clip... go with against_rollout{dual_clipped_ratio{}},
+/// and go with any weighted{surrogate}. Those called bypass_ppo_clip... go with rollout_is{dual_clip{}},
 /// bypass_pg... with weighted{policy_gradient{}} (and sequence_mean_token_sum, verl's default there). Thresholds of
 /// geo_rs are those of pi_rollout / pi_train, as verl's k1 has them.
 namespace verl {

@@ -39,7 +39,7 @@ constexpr rollout_correction<proximal_policy, Weight, Gates...> decoupled(Weight
 }
 
 /// Corrects logp over rollout_logp where no old_logp exists. With a weight, the objective is one without a ratio:
-/// weighted{policy_gradient{}}. Without one, it is a ratio to the rollout policy: against_rollout{clipped_ratio{}}.
+/// weighted{policy_gradient{}}. Without one, it is a ratio to the rollout policy: rollout_is{ppo_clip{}}.
 template <class Weight, class... Gates>
 constexpr rollout_correction<current_policy, Weight, Gates...> bypass(Weight weight, Gates... gates) {
   return {weight, std::tuple<Gates...>(gates...)};

@@ -142,8 +142,8 @@ struct integer_list {
 ///
 /// Rectangular: fields are [rows, tokens] of any strides, or vectors [rows] with one value per row; `lengths` (how many
 /// leading slots of each row exist) and `mask` are optional.
-/// Packed: with `offsets` (rows + 1 of them, starting at 0), fields are flat vectors over all tokens, one row after the
-/// other; a field with one value per row is wrapped: per_row(x).
+/// Packed: with `offsets` (flash attention calls them cu_seqlens: rows + 1 of them, starting at 0), fields are flat
+/// vectors over all tokens, one row after the other; a field with one value per row is wrapped: per_row(x).
 template <class T>
 struct token_batch {
   static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>, "rlcore: token_batch<float> or <double>");

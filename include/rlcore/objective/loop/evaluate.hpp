@@ -57,7 +57,7 @@ consteval bool check_objective(std::index_sequence<Index...>) {
     static_assert((!is_per_sequence<piece_type<Index, Objective>> && ...) || averages_tokens<Aggregation>,
                   "rlcore: a piece of this objective has one value per sequence, repeated at each of its tokens, so "
                   "any other weight than sequence_mean_token_mean would count long sequences more than once; "
-                  "aggregate it with sequence_mean_token_mean{}, or use its token form (at_sequence_level)");
+                  "aggregate it with sequence_mean_token_mean{}, or use its token form (sequence_is)");
     static_assert(
         (!zero_mean_gradient<piece_type<Index, Objective>>() && ...),
         "rlcore: k1 as a loss has a gradient that is zero in expectation; use k2 or k3, put k1 into the reward "
@@ -167,7 +167,7 @@ report_of<Objective> evaluate(const Executor& exec, const Objective& objective, 
   static_assert(
       std::is_same_v<Counts, global_counts>,
       "rlcore: evaluate takes the global_counts of the whole optimizer step, not a number and not the counts of one "
-      "batch; add every row of the step with global_counts::add_row, or pass whole_step(batch) if this is all");
+      "batch; add every row of the step with global_counts::add_row, or pass loss_counts(batch) if this is all");
   static_assert(rlcore::aggregation<Aggregation>,
                 "rlcore: an aggregation has double weight(row_info row, const global_counts& step) const noexcept");
   if constexpr (detail::check_objective<Objective, Aggregation>(std::make_index_sequence<piece_count<Objective>>{}) &&

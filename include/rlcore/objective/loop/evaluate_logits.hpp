@@ -194,7 +194,7 @@ logits_report_of<Objective> evaluate_logits(const Executor& exec, const Objectiv
                                             const std::type_identity_t<logits_gradients<T>>& gradients = {}) {
   static_assert(std::is_same_v<Counts, global_counts>,
                 "rlcore: evaluate_logits takes the global_counts of the whole optimizer step, not a number and not the "
-                "counts of one batch; or pass whole_step(batch) if this is all");
+                "counts of one batch; or pass loss_counts(batch) if this is all");
   static_assert(rlcore::aggregation<Aggregation>,
                 "rlcore: an aggregation has double weight(row_info row, const global_counts& step) const noexcept");
   if constexpr (logits_loop::check<Objective>(logits_loop::indices<Objective>) &&
@@ -268,7 +268,7 @@ logits_report_of<Objective> evaluate_logits(const Executor& exec, const Objectiv
 
 /// The counts of `batch`, to be used where one call on one rank is the whole optimizer step.
 template <class T>
-global_counts whole_step(const logits_batch<T>& batch) {
+global_counts loss_counts(const logits_batch<T>& batch) {
   const auto p = logits_loop::prepare(batch, {});
   global_counts counts;
   for (extent_t i = 0; i < p.rows; ++i) counts.add_row(p.live_in_row(i));

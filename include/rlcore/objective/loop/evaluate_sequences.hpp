@@ -228,7 +228,7 @@ sequence_report_of<Gather, Link> evaluate(const Executor& exec, const sequence_o
   static_assert(
       std::is_same_v<Counts, global_counts>,
       "rlcore: evaluate takes the global_counts of the whole optimizer step, not a number and not the counts of "
-      "one batch; add every row of the step with global_counts::add_row, or pass whole_step(batch)");
+      "one batch; add every row of the step with global_counts::add_row, or pass loss_counts(batch)");
   static_assert(
       detail::fits<Link, Aggregation>(),
       "rlcore: this objective has one term per sequence, per pair of sequences or per batch, not one per token; "

@@ -4,6 +4,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <stdexcept>
+#include <string>
 #include <string_view>
 
 #include "rlcore/simd/exact_sum.hpp"
@@ -53,11 +55,21 @@ struct report {
   RLCORE_FN double mean(std::size_t i) const noexcept { return per_unit(piece[i].total); }
   /// Mean of the i-th monitor over the same, e.g. the clipped share; 0 if there are none.
   RLCORE_FN double monitor_mean(std::size_t i) const noexcept { return per_unit(monitor[i].total); }
-  /// Index of a monitor by name; Monitors if there is none.
-  RLCORE_FN std::size_t find_monitor(std::string_view name) const noexcept {
-    std::size_t i = 0;
-    while (i < Monitors && monitor[i].name != name) ++i;
-    return i;
+  /// The piece called `name` as aggregated, without its coefficient: value("kl"). Throws std::out_of_range if there is
+  /// none.
+  double value(std::string_view name) const {
+    for (const piece_sums& p : piece)
+      if (p.name == name) return p.aggregated.value();
+    throw std::out_of_range(unknown(name));
+  }
+  /// The mean of the piece or the monitor called `name`, over what mean() is over: report["kl"], report["clipfrac"].
+  /// Throws std::out_of_range if there is neither.
+  double operator[](std::string_view name) const {
+    for (const piece_sums& p : piece)
+      if (p.name == name) return per_unit(p.total);
+    for (const monitor_sum& m : monitor)
+      if (m.name == name) return per_unit(m.total);
+    throw std::out_of_range(unknown(name));
   }
 
   RLCORE_FN report& operator+=(const report& other) noexcept {
@@ -85,6 +97,13 @@ struct report {
   }
 
  private:
+  std::string unknown(std::string_view name) const {
+    std::string text = "rlcore: this report has no '" + std::string(name) + "'; it has";
+    const char* between = " ";
+    for (const piece_sums& p : piece) text += between + std::string(p.name), between = ", ";
+    for (const monitor_sum& m : monitor) text += between + std::string(m.name), between = ", ";
+    return text;
+  }
   RLCORE_FN double per_unit(const exact_sum& s) const noexcept {
     return units > 0 ? s.value() / static_cast<double>(units) : 0.0;
   }

@@ -42,7 +42,7 @@ class covariance_means {
 };
 
 /// Clip-Cov: of the tokens with low < (A - mean A)(logp - mean logp) < high that the surrogate does not clip already,
-/// max(1, floor(share N)) are drawn uniformly; except_selected{clipped_ratio{}} then leaves them out of the update. The
+/// max(1, floor(share N)) are drawn uniformly; except_selected{ppo_clip{}} then leaves them out of the update. The
 /// defaults are verl's. Draws depend on (key, row of the step, token) alone.
 struct clip_covariance {
   double low = 1, high = 5;
@@ -75,7 +75,7 @@ struct clip_covariance {
   }
 };
 
-/// KL-Cov: the max(1, floor(share N)) tokens of largest covariance, which only_selected{a divergence} then holds back.
+/// KL-Cov: the max(1, floor(share N)) tokens of largest covariance, which token_filter{a divergence} then holds back.
 /// The default is verl's. Ties go to the earlier row and token.
 struct kl_covariance {
   double share = 2e-4;

@@ -57,7 +57,7 @@ class entropy_sample {
 };
 
 /// The tokens whose entropy is at least the (1 - share)-quantile of the entropies of all live tokens of the step (Wang
-/// et al. 2025, "Beyond the 80/20 Rule"; TRL top_entropy_quantile). only_selected{surrogate} trains on them alone; the
+/// et al. 2025, "Beyond the 80/20 Rule"; TRL top_entropy_quantile). token_filter{surrogate} trains on them alone; the
 /// others still count in the denominator.
 struct high_entropy {
   double share = 0.2;  ///< the paper's; TRL's default is 1, all tokens

@@ -9,7 +9,7 @@
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
 /// The off-policy sequence mask of DeepSeek-V3.2 (TRL off_policy_mask_threshold): a token is selected if its advantage
-/// is not negative, or if mean over the row's tokens of (behaviour - logp) <= threshold. only_selected{surrogate} then
+/// is not negative, or if mean over the row's tokens of (behaviour - logp) <= threshold. token_filter{surrogate} then
 /// drops the negative samples that the policy would no longer produce; they still count in the denominator. Rows are
 /// judged by themselves, so any part of a step may be selected from alone.
 struct off_policy_sequence {

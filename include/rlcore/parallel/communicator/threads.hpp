@@ -22,7 +22,7 @@
 #include "rlcore/core/patient_wait.hpp"
 #include "rlcore/parallel/communicator/communicator.hpp"
 #include "rlcore/parallel/communicator/exit_codes.hpp"
-#include "rlcore/parallel/communicator/meeting.hpp"
+#include "rlcore/parallel/communicator/rendezvous.hpp"
 #include "rlcore/parallel/communicator/split_plan.hpp"
 #include "rlcore/parallel/communicator/typed_collectives.hpp"
 
@@ -36,7 +36,7 @@ class thread_rank : public typed_collectives<thread_rank> {
  public:
   static constexpr const char* engine_name = "threads";
 
-  thread_rank(std::shared_ptr<meeting> place, int rank) noexcept : place_(std::move(place)), rank_(rank) {}
+  thread_rank(std::shared_ptr<rendezvous> place, int rank) noexcept : place_(std::move(place)), rank_(rank) {}
 
   int rank() const noexcept { return rank_; }
   int size() const noexcept { return place_->size(); }
@@ -107,15 +107,15 @@ class thread_rank : public typed_collectives<thread_rank> {
         std::memcpy(&wishes[static_cast<std::size_t>(r)], place_->of(r).data, sizeof(split_wish));
     });
     const std::vector<int> group = split_group(wishes, color);
-    std::shared_ptr<meeting> place;
+    std::shared_ptr<rendezvous> place;
     if (group.front() == rank_) {
       std::vector<int> members;
       for (const int r : group) members.push_back(place_->member(r));
-      place = std::make_shared<meeting>(place_->fate(), std::move(members));
+      place = std::make_shared<rendezvous>(place_->fate(), std::move(members));
     }
-    const std::shared_ptr<meeting> made = place;  // shown to the others, and not written while they read
+    const std::shared_ptr<rendezvous> made = place;  // shown to the others, and not written while they read
     meet(call, reinterpret_cast<const std::byte*>(&made), {},
-         [&] { place = *reinterpret_cast<const std::shared_ptr<meeting>*>(place_->of(group.front()).data); });
+         [&] { place = *reinterpret_cast<const std::shared_ptr<rendezvous>*>(place_->of(group.front()).data); });
     return {std::move(place), static_cast<int>(std::find(group.begin(), group.end(), rank_) - group.begin())};
   }
 
@@ -147,7 +147,7 @@ class thread_rank : public typed_collectives<thread_rank> {
     if (bytes != 0 && to != from) std::memcpy(to, from, bytes);
   }
 
-  std::shared_ptr<meeting> place_;
+  std::shared_ptr<rendezvous> place_;
   int rank_;
 };
 
@@ -170,16 +170,16 @@ void run_ranks(int size, F&& f, std::chrono::milliseconds deadline = std::chrono
   std::vector<int> members(static_cast<std::size_t>(size));
   std::iota(members.begin(), members.end(), 0);
   const auto fate = std::make_shared<common_fate>(size, deadline);
-  const auto place = std::make_shared<meeting>(fate, std::move(members));
+  const auto place = std::make_shared<rendezvous>(fate, std::move(members));
   const auto run = [&](int rank) {
     try {
       thread_rank self(place, rank);
       f(self);
-      meeting::depart(*fate, rank, nullptr, {});
+      rendezvous::depart(*fate, rank, nullptr, {});
     } catch (const std::exception& e) {
-      meeting::depart(*fate, rank, std::current_exception(), e.what());
+      rendezvous::depart(*fate, rank, std::current_exception(), e.what());
     } catch (...) {
-      meeting::depart(*fate, rank, std::current_exception(), "unknown exception");
+      rendezvous::depart(*fate, rank, std::current_exception(), "unknown exception");
     }
   };
   const auto watch = [&] {
@@ -200,7 +200,7 @@ void run_ranks(int size, F&& f, std::chrono::milliseconds deadline = std::chrono
   } catch (...) {  // the system has no more threads
     for (int rank = 0; rank < size; ++rank)
       if (rank == 0 || rank > static_cast<int>(others.size()))
-        meeting::depart(*fate, rank, std::current_exception(), "cannot start all ranks");
+        rendezvous::depart(*fate, rank, std::current_exception(), "cannot start all ranks");
   }
   for (std::thread& t : others) t.join();
   if (fate->first) std::rethrow_exception(fate->first);

@@ -137,16 +137,16 @@ inline std::string missing_of(const std::map<std::string, std::vector<held_piece
 }
 
 /// A part of one of a rank's own pieces: `own` is its number, `offset` where the part begins in it.
-struct dealt_piece {
+struct assigned_piece {
   shard_piece piece;
   std::size_t own = 0, offset = 0;
 };
 
 /// What `rank` writes so that everything is written once: a piece that several ranks hold is cut into ranges of at
 /// least `grain` elements, which its holders take in turn.
-inline std::vector<dealt_piece> deal_pieces(const std::map<std::string, std::vector<held_piece>>& held,
-                                            std::size_t rank, std::size_t grain = std::size_t{1} << 16) {
-  std::vector<dealt_piece> mine;
+inline std::vector<assigned_piece> assign_pieces(const std::map<std::string, std::vector<held_piece>>& held,
+                                                 std::size_t rank, std::size_t grain = std::size_t{1} << 16) {
+  std::vector<assigned_piece> mine;
   std::size_t turn = 0;
   for (const auto& [name, pieces] : held)
     for (const held_piece& h : pieces) {

@@ -1,4 +1,4 @@
-// The part of a tensor that one rank holds: what sharded checkpoints and the hand-over of weights are made of.
+// The part of a tensor that one rank holds: what sharded checkpoints and weight synchronisation are made of.
 #pragma once
 
 #include <cstddef>

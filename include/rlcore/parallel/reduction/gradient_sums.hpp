@@ -13,8 +13,8 @@
 #include "rlcore/parallel/layout/shard_layout.hpp"
 #include "rlcore/parallel/reduction/exchange.hpp"
 #include "rlcore/parallel/reduction/leaf_schedule.hpp"
-#include "rlcore/parallel/reduction/leaf_tree.hpp"
 #include "rlcore/parallel/reduction/piece_sum.hpp"
+#include "rlcore/parallel/reduction/reduction_tree.hpp"
 #include "rlcore/parallel/world.hpp"
 #include "rlcore/tensor/buffer.hpp"
 
@@ -222,11 +222,11 @@ class gradient_sums {
 
   /// What ranks have together once they have added what they can: known to all.
   struct held_nodes {
-    std::vector<leaf_node> sums, absent;
+    std::vector<reduction_node> sums, absent;
   };
   /// Of the ranks [first, first + count) of those that sum.
   held_nodes nodes_of(std::size_t first, std::size_t count) const {
-    leaf_tree<char> made(schedule_.sums());
+    reduction_tree<char> made(schedule_.sums());
     bool any = false;
     for (std::size_t r = first * among_.sources; r < (first + count) * among_.sources; ++r)
       for (std::size_t round = 0; round < schedule_.rounds(); ++round) {
@@ -239,7 +239,8 @@ class gradient_sums {
     held_nodes nodes;
     if (kind_ == reduction_kind::tree) {
       for (const auto& e : made.entries()) (e.value ? nodes.sums : nodes.absent).push_back(e.node);
-      std::sort(nodes.sums.begin(), nodes.sums.end(), [](leaf_node a, leaf_node b) { return a.first() < b.first(); });
+      std::sort(nodes.sums.begin(), nodes.sums.end(),
+                [](reduction_node a, reduction_node b) { return a.first() < b.first(); });
     } else if (any) {
       nodes.sums.push_back({});
     }
@@ -253,19 +254,19 @@ class gradient_sums {
     std::size_t most = 0;
     for (const held_nodes& of : nodes) {
       most = std::max(most, of.sums.size());
-      for (const leaf_node node : of.absent) into.push(node, static_cast<const float*>(nullptr));
+      for (const reduction_node node : of.absent) into.push(node, static_cast<const float*>(nullptr));
     }
     const auto& mine = nodes[static_cast<std::size_t>(c.rank())].sums;
     for (std::size_t k = 0; k < most; ++k) {
       const auto sends = [&](std::size_t r) { return k < nodes[r].sums.size(); };
-      using pointer = decltype(data(leaf_node{}));
+      using pointer = decltype(data(reduction_node{}));
       move(c, k < mine.size() ? data(mine[k]) : pointer{nullptr}, counts, sends,
            [&](std::size_t r, const auto* x) { into.push(nodes[r].sums[k], x); });
       into.end_round();
     }
   }
 
-  const float* own(leaf_node node, value_range r) {
+  const float* own(reduction_node node, value_range r) {
     for (const auto& e : tree_.entries())
       if (e.node == node || kind_ == reduction_kind::ranked)
         return host_view(*device_, e.value->data() + r.first, r.size(), stage_);
@@ -281,10 +282,10 @@ class gradient_sums {
       if (kind_ == reduction_kind::exact)
         gather(
             *among_.shards, nodes, layout_.counts(u),
-            [&](leaf_node) -> const fixed_point::value* { return fixed_.data() + r.first; }, pieces_[u]);
+            [&](reduction_node) -> const fixed_point::value* { return fixed_.data() + r.first; }, pieces_[u]);
       else
         gather(
-            *among_.shards, nodes, layout_.counts(u), [&](leaf_node n) { return own(n, r); }, pieces_[u]);
+            *among_.shards, nodes, layout_.counts(u), [&](reduction_node n) { return own(n, r); }, pieces_[u]);
     }
   }
 
@@ -302,11 +303,11 @@ class gradient_sums {
     if (kind_ == reduction_kind::exact)
       gather(
           c, nodes, counts,
-          [&](leaf_node) { return layout_.ranks() > 1 ? pieces_[u].fixed() : fixed_.data() + r.first; },
+          [&](reduction_node) { return layout_.ranks() > 1 ? pieces_[u].fixed() : fixed_.data() + r.first; },
           replica_piece_);
     else
       gather(
-          c, nodes, counts, [&](leaf_node n) { return layout_.ranks() > 1 ? pieces_[u].find(n) : own(n, r); },
+          c, nodes, counts, [&](reduction_node n) { return layout_.ranks() > 1 ? pieces_[u].find(n) : own(n, r); },
           replica_piece_);
     const std::span<float> mine = out.subspan(self * out.size() / ranks, counts[self]);
     replica_piece_.write(mine);
@@ -321,7 +322,7 @@ class gradient_sums {
   reduction_kind kind_;
   bool cut_;
   std::vector<bool> present_;
-  leaf_tree<buffer<float, Device>> tree_;  // of this rank's own leaves
+  reduction_tree<buffer<float, Device>> tree_;  // of this rank's own leaves
   std::vector<buffer<float, Device>> idle_;
   double limit_;
   bool fixed_any_ = false;

@@ -10,7 +10,7 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/parallel/balance.hpp"
-#include "rlcore/parallel/reduction/leaf_tree.hpp"
+#include "rlcore/parallel/reduction/reduction_tree.hpp"
 #include "rlcore/parallel/settings.hpp"
 
 RLCORE_BEGIN
@@ -18,8 +18,8 @@ namespace parallel {
 
 /// Deals rows to leaves: parts of equal cost, or equal numbers of neighbours. Rows ascend in a leaf. Knows nothing of
 /// ranks.
-inline std::vector<std::vector<std::uint32_t>> deal_rows(std::span<const double> cost, std::size_t leaves,
-                                                         bool balanced) {
+inline std::vector<std::vector<std::uint32_t>> partition_rows(std::span<const double> cost, std::size_t leaves,
+                                                              bool balanced) {
   if (leaves > 1 && balanced) {
     auto parts = balance(cost, leaves, false);
     for (auto& p : parts) std::sort(p.begin(), p.end());

@@ -10,7 +10,7 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/parallel/reduction/fixed_point.hpp"
-#include "rlcore/parallel/reduction/leaf_tree.hpp"
+#include "rlcore/parallel/reduction/reduction_tree.hpp"
 #include "rlcore/parallel/settings.hpp"
 
 RLCORE_BEGIN
@@ -32,7 +32,7 @@ class piece_sum {
   std::size_t size() const noexcept { return size_; }
 
   /// Null: the node is absent.
-  void push(leaf_node node, const float* x) {
+  void push(reduction_node node, const float* x) {
     if (kind_ == reduction_kind::tree) {
       std::optional<std::vector<float>> value;
       if (x) value = copy(x);
@@ -48,7 +48,7 @@ class piece_sum {
       row_any_ = true;
     }
   }
-  void push(leaf_node, const fixed_point::value* x) {
+  void push(reduction_node, const fixed_point::value* x) {
     if (!x) return;
     begin_fixed();
     fixed_point::add(fixed_.data(), x, size_);
@@ -62,7 +62,7 @@ class piece_sum {
 
   /// A node that has not been added up further, to be added to the sums of others; null if it is absent. With an order
   /// by rank there is one.
-  const float* find(leaf_node node) const {
+  const float* find(reduction_node node) const {
     if (kind_ != reduction_kind::tree) return any_ ? total_.data() : nullptr;
     for (const auto& e : tree_.entries())
       if (e.node == node && e.value) return e.value->data();
@@ -72,7 +72,7 @@ class piece_sum {
   /// The sum, 0 if nothing came.
   void write(std::span<float> out) const {
     bool written = false;
-    for_nodes([&](leaf_node, const auto* x) {
+    for_nodes([&](reduction_node, const auto* x) {
       for (std::size_t i = 0; i < size_; ++i) out[i] = value(x[i]);
       written = true;
     });
@@ -95,9 +95,9 @@ class piece_sum {
         if (e.value) f(e.node, e.value->data());
     } else if (any_) {
       if (kind_ == reduction_kind::exact)
-        f(leaf_node{}, fixed_.data());
+        f(reduction_node{}, fixed_.data());
       else
-        f(leaf_node{}, total_.data());
+        f(reduction_node{}, total_.data());
     }
   }
   static float value(float x) noexcept { return x; }
@@ -118,7 +118,7 @@ class piece_sum {
   reduction_kind kind_ = reduction_kind::tree;
   std::size_t size_ = 0;
   bool any_ = false, row_any_ = false;
-  leaf_tree<std::vector<float>> tree_;
+  reduction_tree<std::vector<float>> tree_;
   double limit_ = 0;
   std::vector<std::vector<float>> idle_;
   std::vector<float> row_, total_;

@@ -1,5 +1,5 @@
 // A whole evaluation from a command line: problems or stored responses, sampling, judging, the table.
-// whole_runs.hpp declares it.
+// trainers.hpp declares it.
 #pragma once
 
 #include <fmt/format.h>
@@ -27,7 +27,7 @@
 #include "rlcore/trainer/evaluation/problems.hpp"
 #include "rlcore/trainer/evaluation/stored_responses.hpp"
 #include "rlcore/trainer/evaluation/summary.hpp"
-#include "rlcore/trainer/whole_runs.hpp"
+#include "rlcore/trainer/trainers.hpp"
 #include "rlcore/training/files/model_files.hpp"
 #include "rlcore/training/ranks/available_memory.hpp"
 #include "rlcore/training/ranks/byte_stream.hpp"

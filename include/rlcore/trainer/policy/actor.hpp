@@ -11,25 +11,25 @@
 #include "rlcore/trainer/policy/settings.hpp"
 #include "rlcore/trainer/policy/trajectory/trajectory.hpp"
 #include "rlcore/training/scored_groups.hpp"
-#include "rlcore/training/trainee.hpp"
+#include "rlcore/training/trainable_model.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
 
 template <class Device>
-struct actor : trainee<Device> {
+struct actor : trainable_model<Device> {
   rollout::engine<Device> engine;
 
   actor(Device& device, const nn::config& config, const policy_settings& s, parallel::world* world = nullptr)
-      : trainee<Device>(device, config,
-                        {.adamw = s.adamw,
-                         .logits_bytes = s.logits_bytes,
-                         .recompute = s.recompute_activations,
-                         .decay_norms_and_biases = s.decay_norms_and_biases,
-                         .lora = s.lora,
-                         .base_name = s.model_path,
-                         .save_whole = s.save_whole},
-                        world) {}
+      : trainable_model<Device>(device, config,
+                                {.adamw = s.adamw,
+                                 .logits_bytes = s.logits_bytes,
+                                 .recompute = s.recompute_activations,
+                                 .decay_norms_and_biases = s.decay_norms_and_biases,
+                                 .lora = s.lora,
+                                 .base_name = s.model_path,
+                                 .save_whole = s.save_whole},
+                                world) {}
 };
 
 /// Log-probs of every response token under `model`, written to `field` of each trajectory; entropies to `entropy`, if

@@ -15,27 +15,27 @@
 #include "rlcore/trainer/policy/trajectory/trajectory.hpp"
 #include "rlcore/trainer/policy/update.hpp"
 #include "rlcore/training/scored_groups.hpp"
-#include "rlcore/training/trainee.hpp"
+#include "rlcore/training/trainable_model.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
 
 /// A score model: the value of a state is read at the token before the response token that it leads to.
 template <class Device>
-struct critic : trainee<Device> {
+struct critic : trainable_model<Device> {
   critic_settings settings;
 
   critic(Device& device, nn::config config, const critic_settings& s, std::size_t logits_bytes, std::uint64_t seed,
          parallel::world* world = nullptr)
-      : trainee<Device>(device, as_score(std::move(config)),
-                        {.adamw = s.adamw,
-                         .logits_bytes = logits_bytes,
-                         .recompute = s.recompute_activations,
-                         .seed = seed,
-                         .decay_norms_and_biases = s.decay_norms_and_biases,
-                         .lora = s.lora,
-                         .save_whole = true},
-                        world),
+      : trainable_model<Device>(device, as_score(std::move(config)),
+                                {.adamw = s.adamw,
+                                 .logits_bytes = logits_bytes,
+                                 .recompute = s.recompute_activations,
+                                 .seed = seed,
+                                 .decay_norms_and_biases = s.decay_norms_and_biases,
+                                 .lora = s.lora,
+                                 .save_whole = true},
+                                world),
         settings(s) {}
 
   /// Writes trajectory::value. A call for all ranks that share the weights.

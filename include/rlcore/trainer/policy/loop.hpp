@@ -16,7 +16,7 @@
 #include "rlcore/telemetry/progress.hpp"
 #include "rlcore/trainer/policy/collect.hpp"
 #include "rlcore/trainer/policy/dynamic_sampling.hpp"
-#include "rlcore/trainer/policy/rounds.hpp"
+#include "rlcore/trainer/policy/rollout_worker.hpp"
 #include "rlcore/trainer/policy/run.hpp"
 #include "rlcore/trainer/policy/state.hpp"
 #include "rlcore/trainer/policy/step_metrics.hpp"
@@ -247,7 +247,7 @@ class policy_loop {
   }
 
   policy_run<Device, Algorithm> run_;
-  policy_rounds<Device, Algorithm> rounds_;
+  rollout_worker<Device, Algorithm> rounds_;
   logger& log_;
   progress& bar_;
   const advantage_inputs inputs_ = inputs_of(run_.algorithm);

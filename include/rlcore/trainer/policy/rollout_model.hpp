@@ -8,8 +8,8 @@
 #include "rlcore/nn/parallel/tensor_group.hpp"
 #include "rlcore/parallel/communicator/any.hpp"
 #include "rlcore/parallel/world.hpp"
-#include "rlcore/training/trainee.hpp"
-#include "rlcore/training/weight_hand_over.hpp"
+#include "rlcore/training/trainable_model.hpp"
+#include "rlcore/training/weight_sync.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -22,7 +22,7 @@ class rollout_model {
  public:
   /// Made by all ranks of the policy's world together; `size` divides their number; `bucket` values come in, and go
   /// out, at a time. Throws config_error unless the model can be cut so.
-  rollout_model(trainee<Device>& policy, int size, std::size_t bucket = std::size_t{1} << 24)
+  rollout_model(trainable_model<Device>& policy, int size, std::size_t bucket = std::size_t{1} << 24)
       : policy_(&policy),
         bucket_(bucket),
         groups_(policy.world()->all().size() / size),
@@ -30,7 +30,7 @@ class rollout_model {
         ranks_(policy.world()->all().split(group_, policy.world()->all().rank() % size)),
         tensor_(*ranks_),
         model_(policy.model.device(), policy.model.settings(), {ranks_->rank(), size, 0, 1}, true),
-        hand_over_(policy, model_) {
+        weight_sync_(policy, model_) {
     model_.set_tensor_group(&tensor_);
   }
   rollout_model(const rollout_model&) = delete;
@@ -44,25 +44,25 @@ class rollout_model {
   /// Without weights, unless a rollout_weights lives.
   const nn::causal_lm<Device>& model() const noexcept { return model_; }
   /// What fill() moves.
-  const parallel::reshard_plan& plan() const noexcept { return hand_over_.plan(); }
+  const parallel::reshard_plan& plan() const noexcept { return weight_sync_.plan(); }
   /// What the group sent while it sampled.
   const parallel::any_communicator& ranks() const noexcept { return *ranks_; }
 
   /// The weights of training as they are now; no memory for any. All ranks of the world call fill() together.
   void fill() {
     model_.gain_weights();
-    hand_over_.run(*policy_, model_, bucket_);
+    weight_sync_.run(*policy_, model_, bucket_);
   }
   void drop() { model_.drop_weights(); }
 
  private:
-  trainee<Device>* policy_;
+  trainable_model<Device>* policy_;
   std::size_t bucket_;
   int groups_, group_;
   std::unique_ptr<parallel::any_communicator> ranks_;
   nn::tensor_group_of<parallel::any_communicator> tensor_;
   nn::causal_lm<Device> model_;
-  weight_hand_over<Device> hand_over_;
+  weight_sync<Device> weight_sync_;
 };
 
 /// While it lives the model samples.

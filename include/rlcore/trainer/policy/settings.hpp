@@ -79,7 +79,7 @@ struct policy_settings {
 /// verl's spelling of a KL estimator, without a trailing '+'; the registry has refused every other word.
 inline kl_kind kl_kind_of(const std::string& name) {
   if (name == "kl" || name == "k1") return kl_kind::k1;
-  if (name == "abs") return kl_kind::absolute;
+  if (name == "abs") return kl_kind::abs_kl;
   if (name == "mse" || name == "k2") return kl_kind::k2;
   if (name == "low_var_kl" || name == "k3") return kl_kind::k3;
   throw config_error("'" + name + "' is not a KL estimator; expected kl, abs, mse or low_var_kl");

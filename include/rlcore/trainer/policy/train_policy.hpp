@@ -1,5 +1,5 @@
 // A whole policy run from a command line: open and check everything, say what will happen, train, report.
-// whole_runs.hpp declares it.
+// trainers.hpp declares it.
 #pragma once
 
 #include <fmt/format.h>
@@ -28,7 +28,7 @@
 #include "rlcore/trainer/policy/loop.hpp"
 #include "rlcore/trainer/policy/reward/open_rewards.hpp"
 #include "rlcore/trainer/policy/rollout_model.hpp"
-#include "rlcore/trainer/whole_runs.hpp"
+#include "rlcore/trainer/trainers.hpp"
 #include "rlcore/training/frozen_model.hpp"
 #include "rlcore/training/ranks/available_memory.hpp"
 #include "rlcore/training/ranks/team.hpp"
@@ -254,7 +254,7 @@ std::optional<double> train_policy(Device& device, const options& opt, const any
   const auto how_to_value = read_critic_settings(opt, plan, inputs_of(algorithm).values);
   check_rollout_ranks(opt, ranks.size());
   const auto rollout_group = rollout_ranks(opt, ranks.size());
-  if (rollout_group && ranks.world().how().row_chunks == 0 && !settings.recompute_old_log_prob) {
+  if (rollout_group && ranks.world().how().tp_reduce_chunks == 0 && !settings.recompute_old_log_prob) {
     settings.recompute_old_log_prob = true;
     say("note: " + rollout_group->text() +
         " adds up in another order than training without rlcore.row_chunks: old log-probs are computed again");

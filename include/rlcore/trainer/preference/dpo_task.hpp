@@ -54,7 +54,7 @@ class dpo_task {
   std::size_t train_size() const noexcept { return train_.rows.size(); }
   std::size_t eval_size() const noexcept { return eval_.rows.size(); }
 
-  void update(trainee<Device>& model, std::span<const std::uint32_t> rows, metrics& m) {
+  void update(trainable_model<Device>& model, std::span<const std::uint32_t> rows, metrics& m) {
     const counts step = count(train_, rows);
     pair_report total;
     std::int64_t tokens = 0;
@@ -78,7 +78,7 @@ class dpo_task {
     m.set("perf/total_num_tokens", tokens);
   }
 
-  void evaluate(trainee<Device>& model, metrics& m) {
+  void evaluate(trainable_model<Device>& model, metrics& m) {
     std::vector<std::uint32_t> rows(eval_size());
     for (std::uint32_t i = 0; i < rows.size(); ++i) rows[i] = i;
     const counts step = count(eval_, rows);

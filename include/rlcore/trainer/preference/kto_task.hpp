@@ -47,7 +47,7 @@ class kto_task {
   std::size_t train_size() const noexcept { return train_.rows.size(); }
   std::size_t eval_size() const noexcept { return eval_.rows.size(); }
 
-  void update(trainee<Device>& model, std::span<const std::uint32_t> rows, metrics& m) {
+  void update(trainable_model<Device>& model, std::span<const std::uint32_t> rows, metrics& m) {
     const kto_link link = link_of(mismatch(train_, model, rows));
     const global_counts step = count(train_, rows);
     report_type total;
@@ -73,7 +73,7 @@ class kto_task {
 
   /// eval/pair_acc: of all pairs of a desirable and an undesirable answer to one prompt, the share in which the former
   /// has the larger reward; absent without such pairs.
-  void evaluate(trainee<Device>& model, metrics& m) {
+  void evaluate(trainable_model<Device>& model, metrics& m) {
     std::vector<std::uint32_t> rows(eval_size());
     for (std::uint32_t i = 0; i < rows.size(); ++i) rows[i] = i;
     const global_counts all = count(eval_, rows);
@@ -161,7 +161,7 @@ class kto_task {
 
   /// Prompts with the answers of the next rows, under the policy and the reference. An answer of which max_len leaves
   /// no token counts with a ratio of 0.
-  mismatched_kl mismatch(const row_set& set, trainee<Device>& model, std::span<const std::uint32_t> rows) {
+  mismatched_kl mismatch(const row_set& set, trainable_model<Device>& model, std::span<const std::uint32_t> rows) {
     packed_answers batch;
     std::vector<float> logp, ref;
     std::vector<double> sums;  // of each row under the policy and the reference

@@ -40,7 +40,7 @@ class prm_task {
   std::size_t train_size() const noexcept { return train_.rows.size(); }
   std::size_t eval_size() const noexcept { return eval_.rows.size(); }
 
-  void update(trainee<Device>& model, std::span<const std::uint32_t> rows, metrics& m) {
+  void update(trainable_model<Device>& model, std::span<const std::uint32_t> rows, metrics& m) {
     judgement total;
     const double steps = count(train_, rows);
     std::int64_t tokens = 0;
@@ -67,7 +67,7 @@ class prm_task {
     m.set("perf/total_num_tokens", tokens);
   }
 
-  void evaluate(trainee<Device>& model, metrics& m) {
+  void evaluate(trainable_model<Device>& model, metrics& m) {
     std::vector<std::uint32_t> rows(eval_size());
     for (std::uint32_t i = 0; i < rows.size(); ++i) rows[i] = i;
     judgement total;
@@ -140,7 +140,7 @@ class prm_task {
 
   /// f(rows) for the packed groups of this rank's part of `rows`, which it scores with the model.
   template <class F>
-  void for_own_rows(const trainee<Device>& model, const preference_rows<judged_row>& set,
+  void for_own_rows(const trainable_model<Device>& model, const preference_rows<judged_row>& set,
                     std::span<const std::uint32_t> rows, F&& f) {
     const row_range own = own_rows(model, rows.size(), [&](std::size_t i) { return tokens_of(set[rows[i]]); });
     for_each_scored_group(
@@ -153,7 +153,7 @@ class prm_task {
   }
 
   /// Without reward tokens a step is judged right if its label is the most likely token of all.
-  void count_most_likely(trainee<Device>& model, const preference_rows<judged_row>& set,
+  void count_most_likely(trainable_model<Device>& model, const preference_rows<judged_row>& set,
                          std::span<const std::uint32_t> group, judgement& total) {
     std::vector<std::int32_t> token(targets_.row.size());
     nn::most_likely(model.model, model.space, batch_, targets_.row, token);

@@ -12,7 +12,7 @@
 #include "rlcore/trainer/preference/packed_answers.hpp"
 #include "rlcore/trainer/supervised/task.hpp"
 #include "rlcore/training/rank_reports.hpp"
-#include "rlcore/training/trainee.hpp"
+#include "rlcore/training/trainable_model.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -25,14 +25,14 @@ void score_answers(nn::causal_lm<Device>& model, nn::workspace<Device>& space, c
   nn::log_probs(model, space, rows.inputs, rows.targets, 1.0f, out, {});
 }
 
-/// A second model, or with LoRA the trainee without its adapter.
+/// A second model, or with LoRA the trained model without its adapter.
 template <class Device>
 class reference_model {
  public:
-  /// nullptr: the trainee's own base.
+  /// nullptr: the trained model's own base.
   explicit reference_model(nn::causal_lm<Device>* own) : own_(own) {}
 
-  void operator()(trainee<Device>& model, const packed_answers& rows, std::vector<float>& out) const {
+  void operator()(trainable_model<Device>& model, const packed_answers& rows, std::vector<float>& out) const {
     if (own_ != nullptr) return score_answers(*own_, model.space, rows, out);
     model.with_base([&] { score_answers(model.model, model.space, rows, out); });
   }
@@ -54,7 +54,7 @@ class reference_log_probs {
   /// Those of `rows`, in all ranks of `model`, which share the work: at most `rows_per_pass` at a time, whose answers
   /// pack(rows, answers) puts side by side.
   template <class Device, class Pack>
-  void require(std::span<const std::uint32_t> rows, std::int64_t rows_per_pass, trainee<Device>& model,
+  void require(std::span<const std::uint32_t> rows, std::int64_t rows_per_pass, trainable_model<Device>& model,
                const reference_model<Device>& reference, Pack&& pack) {
     std::vector<std::uint32_t> unknown;
     for (const std::uint32_t row : rows)
@@ -96,11 +96,11 @@ class reference_log_probs {
   std::vector<float> values_;
 };
 
-/// The rows of an optimizer step, dealt by trainee::for_micro_batches(), with the reference's log-probs of their
-/// answers: pack(rows, answers) puts those side by side, tokens_of(row) counts their tokens, then
-/// f(rows, answers, log-probs) is called and does one forward and backward pass.
+/// The rows of an optimizer step, dealt by trainable_model::for_micro_batches(), with the reference's log-probs of
+/// their answers: pack(rows, answers) puts those side by side, tokens_of(row) counts their tokens, then f(rows,
+/// answers, log-probs) is called and does one forward and backward pass.
 template <class Device, class Pack, class TokensOf, class F>
-void learn_answers(std::span<const std::uint32_t> rows, std::int64_t rows_per_pass, trainee<Device>& model,
+void learn_answers(std::span<const std::uint32_t> rows, std::int64_t rows_per_pass, trainable_model<Device>& model,
                    const reference_model<Device>& reference, reference_log_probs& known, TokensOf&& tokens_of,
                    Pack&& pack, F&& f) {
   known.require(rows, rows_per_pass, model, reference, pack);
@@ -121,7 +121,7 @@ void learn_answers(std::span<const std::uint32_t> rows, std::int64_t rows_per_pa
 /// The same for rows that nothing is learnt from: each rank has its own_rows(), and f scores them with the model, or
 /// none (for_each_scored_group).
 template <class Device, class Pack, class TokensOf, class F>
-void judge_answers(std::span<const std::uint32_t> rows, std::int64_t rows_per_pass, trainee<Device>& model,
+void judge_answers(std::span<const std::uint32_t> rows, std::int64_t rows_per_pass, trainable_model<Device>& model,
                    const reference_model<Device>& reference, reference_log_probs& known, TokensOf&& tokens_of,
                    Pack&& pack, F&& f) {
   known.require(rows, rows_per_pass, model, reference, pack);

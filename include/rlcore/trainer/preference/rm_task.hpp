@@ -59,7 +59,7 @@ class rm_task {
   std::size_t train_size() const noexcept { return train_.rows.size(); }
   std::size_t eval_size() const noexcept { return eval_.rows.size(); }
 
-  void update(trainee<Device>& model, std::span<const std::uint32_t> rows, metrics& m) {
+  void update(trainable_model<Device>& model, std::span<const std::uint32_t> rows, metrics& m) {
     const global_counts step = count(rows.size());
     report_type total;
     std::int64_t tokens = 0;
@@ -85,7 +85,7 @@ class rm_task {
     m.set("perf/total_num_tokens", tokens);
   }
 
-  void evaluate(trainee<Device>& model, metrics& m) {
+  void evaluate(trainable_model<Device>& model, metrics& m) {
     std::vector<std::uint32_t> rows(eval_size());
     for (std::uint32_t i = 0; i < rows.size(); ++i) rows[i] = i;
     const global_counts step = count(rows.size());

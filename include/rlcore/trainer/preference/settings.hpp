@@ -1,4 +1,4 @@
-// From OpenRLHF's flags to what the supervised loop and the trainee take.
+// From OpenRLHF's flags to what the supervised loop and the trained model take.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 #include "rlcore/config/options.hpp"
 #include "rlcore/optim/schedule.hpp"
 #include "rlcore/trainer/supervised/settings.hpp"
-#include "rlcore/training/trainee.hpp"
+#include "rlcore/training/trainable_model.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -53,8 +53,8 @@ inline supervised_settings read_openrlhf_run(const options& opt) {
   return s;
 }
 
-inline trainee_settings read_openrlhf_trainee(const options& opt) {
-  trainee_settings s;
+inline training_settings read_openrlhf_training(const options& opt) {
+  training_settings s;
   const auto [beta1, beta2] = adam_betas(opt);
   s.adamw = {.beta1 = beta1, .beta2 = beta2, .eps = 1e-8, .weight_decay = opt.get<double>("l2")};
   s.decay_norms_and_biases = false;

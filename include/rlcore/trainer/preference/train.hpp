@@ -1,5 +1,5 @@
 // Whole runs of DPO, KTO, reward and process reward models from OpenRLHF's command lines.
-// whole_runs.hpp declares them.
+// trainers.hpp declares them.
 #pragma once
 
 #include <array>
@@ -18,13 +18,14 @@
 #include "rlcore/trainer/preference/rm_task.hpp"
 #include "rlcore/trainer/preference/run.hpp"
 #include "rlcore/trainer/supervised/train_supervised.hpp"
-#include "rlcore/trainer/whole_runs.hpp"
+#include "rlcore/trainer/trainers.hpp"
 #include "rlcore/training/frozen_model.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
 
-/// The frozen model of --ref_pretrain. With LoRA and no other folder the trainee's base serves, and there is none.
+/// The frozen model of --ref_pretrain. With LoRA and no other folder the trained model's base serves, and there is
+/// none.
 template <class Device>
 std::unique_ptr<frozen_model<Device>> load_reference(Device& device, const options& opt, const base_model& base,
                                                      const team& ranks) {
@@ -72,7 +73,7 @@ void train_dpo(Device& device, const options& opt, parallel::any_communicator* a
                          .scores = scores_path(opt)},
                         std::move(train), std::move(held_out), reference ? &reference->model : nullptr);
   const std::array<std::string, 4> shown{"train/loss", "train/acc", "eval/eval_loss", "eval/acc_mean"};
-  train_supervised(device, opt, read_openrlhf_run(opt), read_openrlhf_trainee(opt), base, task, shown, ranks);
+  train_supervised(device, opt, read_openrlhf_run(opt), read_openrlhf_training(opt), base, task, shown, ranks);
   if (ranks.first()) export_model(opt);
 }
 
@@ -97,7 +98,7 @@ void train_kto(Device& device, const options& opt, parallel::any_communicator* a
                          .scores = scores_path(opt)},
                         rules, std::move(train), std::move(held_out), reference ? &reference->model : nullptr);
   const std::array<std::string, 3> shown{"train/kto_loss", "eval/eval_loss", "eval/pair_acc"};
-  train_supervised(device, opt, read_openrlhf_run(opt), read_openrlhf_trainee(opt), base, task, shown, ranks);
+  train_supervised(device, opt, read_openrlhf_run(opt), read_openrlhf_training(opt), base, task, shown, ranks);
   if (ranks.first()) export_model(opt);
 }
 
@@ -128,7 +129,7 @@ void train_rm(Device& device, const options& opt, parallel::any_communicator* al
                         .scores = scores_path(opt)},
                        std::move(train), std::move(held_out));
   const std::array<std::string, 4> shown{"train/loss", "train/acc", "eval/eval_loss", "eval/acc_mean"};
-  train_supervised(device, opt, read_openrlhf_run(opt), read_openrlhf_trainee(opt), base, task, shown, ranks);
+  train_supervised(device, opt, read_openrlhf_run(opt), read_openrlhf_training(opt), base, task, shown, ranks);
   if (ranks.first()) export_model(opt);
 }
 
@@ -150,7 +151,7 @@ void train_prm(Device& device, const options& opt, parallel::any_communicator* a
                          .scores = scores_path(opt)},
                         std::move(train), std::move(held_out));
   const std::array<std::string, 4> shown{"train/prm_loss", "train/acc", "eval/eval_loss", "eval/acc_mean"};
-  train_supervised(device, opt, read_openrlhf_run(opt), read_openrlhf_trainee(opt), base, task, shown, ranks);
+  train_supervised(device, opt, read_openrlhf_run(opt), read_openrlhf_training(opt), base, task, shown, ranks);
   if (ranks.first()) export_model(opt);
 }
 

@@ -24,7 +24,7 @@ template <class Device, class Task>
 struct supervised_run {
   const supervised_settings& settings;
   const supervised_plan& plan;
-  trainee<Device>& model;
+  trainable_model<Device>& model;
   Task& task;
   std::filesystem::path tokenizer_folder;  ///< whose files go into every checkpoint
   std::filesystem::path root;

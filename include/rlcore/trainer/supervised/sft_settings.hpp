@@ -15,7 +15,7 @@
 #include "rlcore/nn/lora/lora_settings.hpp"
 #include "rlcore/optim/schedule.hpp"
 #include "rlcore/trainer/supervised/settings.hpp"
-#include "rlcore/training/trainee.hpp"
+#include "rlcore/training/trainable_model.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -23,7 +23,7 @@ namespace trainer {
 /// Everything that sft_trainer is told.
 struct sft_run_settings {
   supervised_settings run;
-  trainee_settings trainee;
+  training_settings training;
   data::sft_settings rows;
   std::size_t max_eval_rows = 0;  ///< 0: all
   std::vector<std::string> train_files, val_files;
@@ -79,13 +79,13 @@ inline sft_run_settings read_sft_settings(const options& opt) {
   rows.truncation = data::parse_truncation(opt.get<std::string>("data.truncation"));
   rows.max_rows = count("data.train_max_samples"), s.max_eval_rows = count("data.val_max_samples");
 
-  s.trainee.adamw.weight_decay = opt.get<double>("optim.weight_decay");
-  read_betas(opt, "optim.betas", s.trainee.adamw);
-  s.trainee.logits_bytes = static_cast<std::size_t>(opt.get<std::int64_t>("rlcore.logits_memory_mb")) << 20;
-  s.trainee.recompute = opt.get<bool>("model.enable_gradient_checkpointing");
+  s.training.adamw.weight_decay = opt.get<double>("optim.weight_decay");
+  read_betas(opt, "optim.betas", s.training.adamw);
+  s.training.logits_bytes = static_cast<std::size_t>(opt.get<std::int64_t>("rlcore.logits_memory_mb")) << 20;
+  s.training.recompute = opt.get<bool>("model.enable_gradient_checkpointing");
   const std::vector<std::string> contents = opt.list("trainer.checkpoint.save_contents");
-  s.trainee.save_whole = !opt.is_set("trainer.checkpoint.save_contents") ||
-                         std::find(contents.begin(), contents.end(), "hf_model") != contents.end();
+  s.training.save_whole = !opt.is_set("trainer.checkpoint.save_contents") ||
+                          std::find(contents.begin(), contents.end(), "hf_model") != contents.end();
 
   supervised_settings& run = s.run;
   run.name = opt.get<std::string>("trainer.project_name") + "/" + opt.get<std::string>("trainer.experiment_name");
@@ -94,10 +94,10 @@ inline sft_run_settings read_sft_settings(const options& opt) {
   run.epochs = opt.get<std::int64_t>("trainer.total_epochs");
   run.total_steps = opt.find<std::int64_t>("trainer.total_training_steps").value_or(-1);
   run.shuffle = opt.get<bool>("data.shuffle");
-  run.seed = s.trainee.seed = static_cast<std::uint64_t>(opt.get<std::int64_t>("trainer.seed"));
-  s.trainee.base_name = s.model_path;
+  run.seed = s.training.seed = static_cast<std::uint64_t>(opt.get<std::int64_t>("trainer.seed"));
+  s.training.base_name = s.model_path;
   if (const auto rank = opt.get<std::int64_t>("model.lora_rank"); rank > 0)
-    s.trainee.lora = {rank, opt.get<double>("model.lora_alpha"), opt.list("model.target_modules"), run.seed};
+    s.training.lora = {rank, opt.get<double>("model.lora_alpha"), opt.list("model.target_modules"), run.seed};
   run.lr = opt.get<double>("optim.lr"), run.grad_clip = opt.get<double>("optim.clip_grad");
   run.schedule = sft_schedule(opt.get<std::string>("optim.lr_scheduler"));
   if (const auto floor = opt.find<double>("optim.min_lr_ratio")) run.schedule.min_lr_ratio = *floor;

@@ -21,7 +21,7 @@
 #include "rlcore/tensor/span.hpp"
 #include "rlcore/trainer/supervised/task.hpp"
 #include "rlcore/training/rank_reports.hpp"
-#include "rlcore/training/trainee.hpp"
+#include "rlcore/training/trainable_model.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -75,7 +75,7 @@ class sft_task {
 
   void watch(progress& bar) noexcept { bar_ = &bar; }
 
-  void update(trainee<Device>& model, std::span<const std::uint32_t> rows, metrics& m) {
+  void update(trainable_model<Device>& model, std::span<const std::uint32_t> rows, metrics& m) {
     global_counts counts;
     std::int64_t tokens = 0;
     for (const std::uint32_t i : rows) {
@@ -103,7 +103,7 @@ class sft_task {
     m.set("perf/total_num_tokens", tokens);
   }
 
-  void evaluate(trainee<Device>& model, metrics& m) {
+  void evaluate(trainable_model<Device>& model, metrics& m) {
     global_counts counts;
     for (const data::sft_example& e : eval_) counts.add_row(static_cast<std::int64_t>(e.trained()));
     report_of<negative_log_likelihood> report;

@@ -1,7 +1,7 @@
 // Saving and resuming a supervised run: verl's folders and names, our formats, all or nothing.
 //
 //   global_step_N/huggingface/    full weights (LoRA merged), config, tokenizer: loads in transformers
-//   global_step_N/...             what else trainee::save() writes: optimizer state, adapter
+//   global_step_N/...             what else trainable_model::save() writes: optimizer state, adapter
 //   global_step_N/data.json       position in the data
 #pragma once
 
@@ -20,7 +20,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// What a resumed run needs besides the trainee. The order of the rows is a function of these and the step.
+/// What a resumed run needs besides the trained model. The order of the rows is a function of these and the step.
 struct supervised_state {
   std::int64_t step = 0, skipped_updates = 0, train_rows = 0, rows_per_step = 0;
   std::uint64_t seed = 0;
@@ -29,7 +29,7 @@ struct supervised_state {
 /// Writes global_step_{state.step} below `root`, then the tracker, then deletes all but the newest `keep` (0: all
 /// stay). Whatever fails, older checkpoints stay intact. All ranks of the model have to call it.
 template <class Device, class Task>
-void save_supervised(const std::filesystem::path& root, trainee<Device>& model, const Task& task,
+void save_supervised(const std::filesystem::path& root, trainable_model<Device>& model, const Task& task,
                      const std::filesystem::path& tokenizer_folder, const supervised_state& state, std::int64_t keep) {
   save_step_together(root, state.step, keep, model.world(), [&](const std::filesystem::path& folder) {
     model.save(folder, tokenizer_folder);
@@ -48,7 +48,7 @@ void save_supervised(const std::filesystem::path& root, trainee<Device>& model, 
 /// Reads what was saved in `folder` into `model` and `task`. `now` holds what this run was asked for: config_error if
 /// another seed, data set or batch size would give other rows than those of the run that goes on.
 template <class Device, class Task>
-supervised_state load_supervised(const std::filesystem::path& folder, trainee<Device>& model, Task& task,
+supervised_state load_supervised(const std::filesystem::path& folder, trainable_model<Device>& model, Task& task,
                                  const supervised_state& now) {
   const checkpoint::json_file data(folder / "data.json");
   supervised_state state;

@@ -1,4 +1,4 @@
-// sft_trainer from its command line to its last line. whole_runs.hpp declares it.
+// sft_trainer from its command line to its last line. trainers.hpp declares it.
 #pragma once
 
 #include <fmt/format.h>
@@ -27,7 +27,7 @@
 #include "rlcore/trainer/supervised/sft_task.hpp"
 #include "rlcore/trainer/supervised/show_mask.hpp"
 #include "rlcore/trainer/supervised/train_supervised.hpp"
-#include "rlcore/trainer/whole_runs.hpp"
+#include "rlcore/trainer/trainers.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -72,7 +72,7 @@ inline std::vector<data::sft_example> open_sft_rows(const data::blend& rows, con
 struct sft_work {
   std::vector<data::sft_example> train, eval;
   supervised_settings run;
-  trainee_settings trainee;
+  training_settings training;
   bool dft = false;
   std::int64_t show_mask = 0;
   std::string eval_name = "val/loss";
@@ -83,7 +83,7 @@ inline sft_work open_verl_sft(const options& opt, const base_model& base) {
   const sft_run_settings s = read_sft_settings(opt);
   const text::chat_template chat = text::chat_template::detect(base.folder);
   if (s.train_files.empty()) throw config_error("data.train_files is empty; expected a file with training rows");
-  sft_work work{{}, {}, s.run, s.trainee, s.dft, s.show_mask, "val/loss"};
+  sft_work work{{}, {}, s.run, s.training, s.dft, s.show_mask, "val/loss"};
   work.train = open_sft_rows(s.train_files, s.rows, base, &chat, "train");
   data::sft_settings for_eval = s.rows;
   for_eval.max_rows = s.max_eval_rows;
@@ -99,7 +99,7 @@ inline sft_work open_openrlhf_sft(const options& opt, const base_model& base) {
   sft_work work{{},
                 {},
                 read_openrlhf_run(opt),
-                read_openrlhf_trainee(opt),
+                read_openrlhf_training(opt),
                 opt.get<std::string>("rlcore.sft_loss") == "dft",
                 opt.get<std::int64_t>("rlcore.show_mask"),
                 "eval/eval_loss"};
@@ -129,7 +129,7 @@ void train_sft(Device& device, const options& opt, parallel::any_communicator* a
   const auto run = [&](auto objective) {
     sft_task<Device, decltype(objective)> task(std::move(work.train), std::move(work.eval), work.run.rows_per_pass,
                                                work.eval_name);
-    train_supervised(device, opt, work.run, work.trainee, base, task, shown, ranks);
+    train_supervised(device, opt, work.run, work.training, base, task, shown, ranks);
   };
   work.dft ? run(dft{}) : run(negative_log_likelihood{});
   if (speaks_openrlhf(opt) && ranks.first()) export_model(opt);

@@ -40,7 +40,7 @@ inline void print_ends(std::span<const metric_row> rows, std::span<const std::st
 /// `quiet` leaves out everything that is printed besides the steps; `ranks` share the work. Throws rlcore::error before
 /// the first step for everything that can be known by then.
 template <class Device, class Task>
-void train_supervised(Device& device, const options& opt, supervised_settings settings, const trainee_settings& how,
+void train_supervised(Device& device, const options& opt, supervised_settings settings, const training_settings& how,
                       const base_model& base, Task& task, std::span<const std::string> shown, const team& ranks,
                       bool quiet = false) {
   const silence others(quiet || !ranks.first());
@@ -48,7 +48,7 @@ void train_supervised(Device& device, const options& opt, supervised_settings se
   for (const std::string& note : opt.notes()) say("note: " + note);
   const supervised_plan plan = make_supervised_plan(settings, task.train_size(), task.eval_size());
 
-  trainee<Device> model(device, base.config, how, &ranks.world());
+  trainable_model<Device> model(device, base.config, how, &ranks.world());
   std::string model_text = fmt::format("{}: {}, {} layers, hidden {}, {:.3g} M parameters", base.folder.string(),
                                        nn::name_of(base.config.model), base.config.num_hidden_layers,
                                        base.config.hidden_size, static_cast<double>(model.model.size()) * 1e-6);

@@ -28,7 +28,7 @@ void load_model(nn::causal_lm<Device>& model, const std::filesystem::path& folde
   const bool new_head = model.settings().output == nn::model_output::score &&
                         checkpoint::read_config(folder).output == nn::model_output::logits;
   if (new_head) {
-    checkpoint::load_trunk(folder, model.parameters(), weights);
+    checkpoint::load_backbone(folder, model.parameters(), weights);
     model.weights().upload(weights);
     model.initialize_score(seed);
   } else {

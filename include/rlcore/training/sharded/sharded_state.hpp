@@ -1,4 +1,4 @@
-// A trainee's share of weights and moments as pieces of tensors, on the disk and back.
+// A trained model's share of weights and moments as pieces of tensors, on the disk and back.
 //
 //   huggingface/     config, tokenizer; the weights too if they are asked for
 //   shards/          weights (with LoRA: adapter), exp_avg and exp_avg_sq of what is trained, in pieces of all ranks
@@ -147,12 +147,12 @@ inline void read_moments(const std::filesystem::path& folder, std::span<const ow
 }
 
 /// What the bits of a run's sums depend on besides its rows; kept in extra_state.json as "sums".
-inline nlohmann::ordered_json settings_of_sums(const parallel::parallel_settings& s, int row_chunks) {
+inline nlohmann::ordered_json settings_of_sums(const parallel::parallel_settings& s, int tp_reduce_chunks) {
   return {{"gradient_leaves", s.leaves},
           {"reduction", parallel::reduction_names[static_cast<std::size_t>(s.reduction)]},
           {"balance", s.balance},
           {"bf16_wire", s.bf16_wire},
-          {"row_chunks", row_chunks}};
+          {"tp_reduce_chunks", tp_reduce_chunks}};
 }
 
 /// What to say of a run that goes on with other settings of sums than those it was saved with; empty if it does not.

@@ -40,11 +40,11 @@ class sharded_update {
   std::span<const optim::adamw_piece> pieces() const noexcept { return pieces_; }
   std::size_t shard_size() const { return sums_.shard_size(); }
 
-  /// The norm of the whole gradient, of which this rank has `shard`. With row_chunks it is rounded to float: tensor
-  /// parallel ranks add up their squares in another order than one rank.
+  /// The norm of the whole gradient, of which this rank has `shard`. With tp_reduce_chunks it is rounded to float:
+  /// tensor parallel ranks add up their squares in another order than one rank.
   double norm(const float* shard, expert_squares* experts = nullptr) {
     const double exact = std::sqrt(sum_of_squares(shard, experts));
-    return world_->how().row_chunks > 0 ? static_cast<double>(static_cast<float>(exact)) : exact;
+    return world_->how().tp_reduce_chunks > 0 ? static_cast<double>(static_cast<float>(exact)) : exact;
   }
   /// Sum of the squares of the whole gradient, of which this rank has `shard`: sums of blocks in double, added in the
   /// order of the blocks, whoever owns them; `experts`: what there is besides.

@@ -6,7 +6,7 @@
 
 #include "objective/check_slope.hpp"
 #include "objective/golden_case.hpp"
-#include "rlcore/objective/piece/divergence/absolute.hpp"
+#include "rlcore/objective/piece/divergence/abs_kl.hpp"
 #include "rlcore/objective/piece/divergence/clamped_k3.hpp"
 #include "rlcore/objective/piece/divergence/k1.hpp"
 #include "rlcore/objective/piece/divergence/k3.hpp"
@@ -67,12 +67,12 @@ TEST(divergence, equals_verl) {  // kl_penalty, names as there
   const auto& c = golden["cases"];
   check_case(k3{}, tokens, c["k3_formula"]);
   for (const char* name : {"verl_kl", "verl_k1"}) check_case(k1{}, tokens, c[name]);
-  check_case(absolute{}, tokens, c["verl_abs"]);
+  check_case(abs_kl{}, tokens, c["verl_abs"]);
   for (const char* name : {"verl_mse", "verl_k2", "verl_mse+", "verl_k2+"}) check_case(k2{}, tokens, c[name]);
   for (const char* name : {"verl_low_var_kl", "verl_k3"}) check_case(clamped_k3{}, tokens, c[name]);
   // verl-project/verl#6058: the names with a plus never worked, since they were looked up with it. Here they are types.
   for (const char* name : {"verl_kl+", "verl_k1+"}) check_case(with_kl_gradient(k1{}), tokens, c[name]);
-  check_case(with_kl_gradient(absolute{}), tokens, c["verl_abs+"]);
+  check_case(with_kl_gradient(abs_kl{}), tokens, c["verl_abs+"]);
   check_case(with_kl_gradient(k2{}), tokens, c["verl_k2+"]);
   for (const char* name : {"verl_low_var_kl+", "verl_k3+"}) check_case(with_kl_gradient(clamped_k3{}), tokens, c[name]);
 }
@@ -97,7 +97,7 @@ TEST(divergence, ratio_corrected_equals_autograd) {
   const auto tokens = golden_tokens(golden["fields"]);
   const auto& c = golden["cases"];
   check_case(ratio_corrected{k1{}}, tokens, c["corrected_k1"]);
-  check_case(ratio_corrected{absolute{}}, tokens, c["corrected_abs"]);
+  check_case(ratio_corrected{abs_kl{}}, tokens, c["corrected_abs"]);
   check_case(ratio_corrected{k2{}}, tokens, c["corrected_k2"]);
   check_case(ratio_corrected{k3{}}, tokens, c["corrected_k3"]);
 }

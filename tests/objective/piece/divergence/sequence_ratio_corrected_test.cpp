@@ -12,7 +12,7 @@
 #include "rlcore/exec/serial.hpp"
 #include "rlcore/objective/aggregation/sequence_mean_token_mean.hpp"
 #include "rlcore/objective/loop/evaluate.hpp"
-#include "rlcore/objective/loop/whole_step.hpp"
+#include "rlcore/objective/loop/loss_counts.hpp"
 #include "rlcore/objective/piece/divergence/k3.hpp"
 #include "rlcore/objective/piece/divergence/ratio_corrected.hpp"
 #include "rlcore/objective/piece/surrogate/policy_gradient.hpp"
@@ -100,7 +100,7 @@ TEST_F(divergence_trl, bias_correction_over_a_batch) {
                                   .lengths = live};
   std::vector<double> gradient(want.size(), 9.0);
   const token_gradients<double> out{.logp = matrix(gradient, count, n)};
-  const auto step = whole_step(batch);
+  const auto step = loss_counts(batch);
   const auto report = evaluate_rows(kl, sequence_mean_token_mean{}, batch, step, out);
   EXPECT_NEAR(report.loss(), golden["sequence"]["loss"].get<double>(), 1e-15);
   EXPECT_EQ(report.tokens, 18);

@@ -8,7 +8,7 @@
 #include "rlcore/exec/serial.hpp"
 #include "rlcore/objective/aggregation/token_mean.hpp"
 #include "rlcore/objective/loop/evaluate.hpp"
-#include "rlcore/objective/loop/whole_step.hpp"
+#include "rlcore/objective/loop/loss_counts.hpp"
 #include "rlcore/objective/piece/combine/sum.hpp"
 #include "rlcore/objective/piece/entropy/entropy_bonus.hpp"
 #include "rlcore/objective/piece/surrogate/policy_gradient.hpp"
@@ -30,7 +30,7 @@ TEST(entropy_bonus, gradient_has_to_go_somewhere) {
   std::vector<double> dlogp(3), dentropy(3);
   const token_batch<double> batch{.logp = matrix(logp, 1, 3), .advantage = advantage, .entropy = matrix(entropy, 1, 3)};
   const sum objective{policy_gradient{}, entropy_bonus(0.3)};
-  const auto step = whole_step(batch);
+  const auto step = loss_counts(batch);
   EXPECT_THROW(evaluate(serial{}, objective, token_mean{}, batch, step, {.logp = matrix(dlogp, 1, 3)}),
                std::invalid_argument);
   const auto report = evaluate(serial{}, objective, token_mean{}, batch, step,

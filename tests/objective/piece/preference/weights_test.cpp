@@ -9,7 +9,7 @@
 #include "rlcore/objective/aggregation/chosen_token_mean.hpp"
 #include "rlcore/objective/aggregation/sequence_mean.hpp"
 #include "rlcore/objective/loop/evaluate_sequences.hpp"
-#include "rlcore/objective/loop/whole_step.hpp"
+#include "rlcore/objective/loop/loss_counts.hpp"
 #include "rlcore/objective/piece/preference/aot_link.hpp"
 #include "rlcore/objective/piece/preference/bradley_terry.hpp"
 #include "rlcore/objective/piece/preference/ipo_link.hpp"
@@ -81,7 +81,7 @@ class preference_loop : public testing::Test {
   }
   template <class Gather, class Link, class Aggregation>
   void check(Gather gather, const Link& link, const Aggregation& aggregation, const token_batch<double>& b) {
-    const auto r = evaluate(serial{}, sequence_objective{gather, link}, aggregation, b, whole_step(b),
+    const auto r = evaluate(serial{}, sequence_objective{gather, link}, aggregation, b, loss_counts(b),
                             {.logp = matrix(gradient.data())});
     const auto want = batch(gather, link);
     expect_close(r.loss(), want.loss, 1e-14, std::string(Link::name));
@@ -118,10 +118,10 @@ TEST_F(preference_loop, likelihood_of_the_chosen_rows_is_added) {
   global_counts chosen;
   for (std::size_t i = 0; i < batch.rows; i += 2) chosen.add_row(static_cast<std::int64_t>(batch.live(i)));
   const auto pairs = evaluate(serial{}, sequence_objective{sum_of<log_ratio_to_reference>{}, bradley_terry{}},
-                              pair_mean{}, b, whole_step(b), {.logp = matrix(gradient.data())});
+                              pair_mean{}, b, loss_counts(b), {.logp = matrix(gradient.data())});
   const auto without = gradient;
   const auto likelihood = evaluate(serial{}, scaled{0.5, negative_log_likelihood{}}, chosen_token_mean{chosen}, b,
-                                   whole_step(b), {.logp = matrix(gradient.data()), .add = true});
+                                   loss_counts(b), {.logp = matrix(gradient.data()), .add = true});
   const auto& sigmoid = batch.system("trl", "sigmoid");
   const auto& sft = batch.system("trl", "sft");
   EXPECT_NEAR(pairs.loss() + likelihood.loss(), sigmoid["loss"].get<double>() + 0.5 * sft["loss"].get<double>(), 1e-12);
@@ -134,7 +134,7 @@ TEST_F(preference_loop, likelihood_of_the_chosen_rows_as_openrlhf_has_it) {
   const auto b = fields();
   global_counts chosen;
   for (std::size_t i = 0; i < batch.rows; i += 2) chosen.add_row(static_cast<std::int64_t>(batch.live(i)));
-  const auto report = evaluate(serial{}, negative_log_likelihood{}, chosen_sequence_mean{chosen}, b, whole_step(b),
+  const auto report = evaluate(serial{}, negative_log_likelihood{}, chosen_sequence_mean{chosen}, b, loss_counts(b),
                                {.logp = matrix(gradient.data())});
   const auto& theirs = batch.system("openrlhf", "nll");
   EXPECT_NEAR(report.loss(), theirs["loss"].get<double>(), 1e-12);
@@ -153,7 +153,7 @@ TEST_F(preference_loop, reward_model_scores_live_in_value) {
   const token_batch<double> b{
       .value = matrix(std::as_const(head).data()), .target = margins, .mask = matrix(std::as_const(at_end).data())};
   const auto r = evaluate(serial{}, sequence_objective{sum_of<head_score>{}, bradley_terry_with_margin{}}, pair_mean{},
-                          b, whole_step(b), {.value = matrix(slopes.data())});
+                          b, loss_counts(b), {.value = matrix(slopes.data())});
   const auto& want = batch.system("trl", "reward_margin");
   EXPECT_NEAR(r.loss(), want["loss"], 1e-14);
   for (std::size_t i = 0; i < batch.rows; ++i)

@@ -9,7 +9,7 @@
 #include "rlcore/exec/serial.hpp"
 #include "rlcore/objective/aggregation/sequence_mean.hpp"
 #include "rlcore/objective/loop/evaluate_sequences.hpp"
-#include "rlcore/objective/loop/whole_step.hpp"
+#include "rlcore/objective/loop/loss_counts.hpp"
 #include "rlcore/objective/piece/combine/passes_on.hpp"
 #include "rlcore/objective/piece/divergence/k2.hpp"
 #include "rlcore/objective/piece/regression/gvpo.hpp"
@@ -84,7 +84,8 @@ TEST(gvpo, compares_the_rows_of_a_group) {
   };
   const token_batch<double> batch{.logp = shape(logp), .old_logp = shape(old_logp), .advantage = advantage};
   const sequence_objective objective{sum_of<log_ratio_to_old>{}, gvpo{.beta = 0.7, .group_size = r.group}};
-  const auto report = evaluate(serial{}, objective, batch_total{}, batch, whole_step(batch), {.logp = shape(gradient)});
+  const auto report =
+      evaluate(serial{}, objective, batch_total{}, batch, loss_counts(batch), {.logp = shape(gradient)});
   const double groups = static_cast<double>(r.rows / r.group);
   double loss = 0;  // verl's recipe sums over groups
   for (std::size_t i = 0; i < r.rows; ++i) loss += r.value("gvpo", i) / groups;

@@ -14,17 +14,17 @@
 #include "rlcore/objective/aggregation/sequence_mean_token_mean.hpp"
 #include "rlcore/objective/aggregation/sequence_mean_token_sum.hpp"
 #include "rlcore/objective/loop/evaluate_sequences.hpp"
-#include "rlcore/objective/loop/whole_step.hpp"
+#include "rlcore/objective/loop/loss_counts.hpp"
 #include "rlcore/objective/piece/combine/straight_through.hpp"
 #include "rlcore/objective/piece/combine/weighted.hpp"
-#include "rlcore/objective/piece/surrogate/at_sequence_level.hpp"
 #include "rlcore/objective/piece/surrogate/cispo.hpp"
-#include "rlcore/objective/piece/surrogate/clipped_ratio.hpp"
 #include "rlcore/objective/piece/surrogate/geometric_mean_ratio.hpp"
 #include "rlcore/objective/piece/surrogate/limited_log_ratio.hpp"
 #include "rlcore/objective/piece/surrogate/one_per_sequence.hpp"
 #include "rlcore/objective/piece/surrogate/policy_gradient.hpp"
+#include "rlcore/objective/piece/surrogate/ppo_clip.hpp"
 #include "rlcore/objective/piece/surrogate/sapo.hpp"
+#include "rlcore/objective/piece/surrogate/sequence_is.hpp"
 #include "rlcore/objective/piece/surrogate/vespo.hpp"
 #include "rlcore/tensor/span.hpp"
 
@@ -65,33 +65,33 @@ struct sequences {
   }
 };
 
-const at_sequence_level gspo_token{clipped_ratio{.low = 0.1, .high = 0.15}};
+const sequence_is gspo_token{ppo_clip{.low = 0.1, .high = 0.15}};
 
 TEST(sequence_surrogates, are_those_of_verl_trl_liger_and_openrlhf) {
   sequences s;
   s.check(one_per_sequence{gspo_token}, "gspo");
-  s.check(at_sequence_level{limited_log_ratio{clipped_ratio{.low = 0.1, .high = 0.15},
-                                              -std::numeric_limits<double>::infinity(), 10}},
-          "gspo");  // verl's limit
+  s.check(
+      sequence_is{limited_log_ratio{ppo_clip{.low = 0.1, .high = 0.15}, -std::numeric_limits<double>::infinity(), 10}},
+      "gspo");  // verl's limit
   s.check(gspo_token, "gspo_token");
   s.check(gspo_token, "luspo");
-  s.check(one_per_sequence{at_sequence_level{sapo{}}}, "sapo_sequence");
-  s.check(at_sequence_level{cispo{ratio_bound{.high = 1.02}}}, "cispo_sequence");
+  s.check(one_per_sequence{sequence_is{sapo{}}}, "sapo_sequence");
+  s.check(sequence_is{cispo{ratio_bound{.high = 1.02}}}, "cispo_sequence");
   s.check(geometric_mean_ratio{}, "gmpo");
   s.check(geometric_mean_ratio{.low = 0.1, .high = 0.3}, "gmpo_narrow");
   s.check(vespo{}, "vespo");
   s.check(corrected_vespo{}, "corrected_vespo");
 }
 
-TEST(at_sequence_level, slope_is_by_the_log_of_the_shown_ratio) {
+TEST(sequence_is, slope_is_by_the_log_of_the_shown_ratio) {
   std::mt19937_64 random(6);
   for (int k = 0; k < 300; ++k) {
     const auto t = rlcore_test::random_token(random);
     check_slope(gspo_token, t, field::gathered);
-    check_slope(at_sequence_level{sapo{}}, t, field::gathered);
-    check_slope(at_sequence_level{limited_log_ratio{clipped_ratio{}, -0.5, 0.5}}, t, field::gathered);
+    check_slope(sequence_is{sapo{}}, t, field::gathered);
+    check_slope(sequence_is{limited_log_ratio{ppo_clip{}, -0.5, 0.5}}, t, field::gathered);
     check_slope(vespo{}, t);
-    const auto r = at(at_sequence_level{cispo{}}, t);
+    const auto r = at(sequence_is{cispo{}}, t);
     EXPECT_NEAR(r.slope, -std::min(std::exp(t.gathered), 5.0) * t.advantage, 1e-14 * std::abs(r.slope));
     EXPECT_EQ(r.value, r.slope * t.logp);
   }
@@ -100,7 +100,7 @@ TEST(at_sequence_level, slope_is_by_the_log_of_the_shown_ratio) {
 TEST(gspo, reference_values) {  // three tokens with log-ratios .01, -.02, .03, A = 1
   token<double> t{};
   t.gathered = (0.01 - 0.02 + 0.03) / 3, t.advantage = 1;
-  const auto r = at(at_sequence_level{clipped_ratio{}}, t);
+  const auto r = at(sequence_is{ppo_clip{}}, t);
   EXPECT_NEAR(-r.value, 1.00668893835402, 1e-14);
   EXPECT_NEAR(r.slope / 3, -.33556297945134, 1e-14);
 }
@@ -108,8 +108,7 @@ TEST(gspo, reference_values) {  // three tokens with log-ratios .01, -.02, .03, 
 TEST(gspo, limits_the_exponent_as_verl_does) {
   token<double> t{};
   t.gathered = 12, t.advantage = -1;
-  const at_sequence_level piece{
-      limited_log_ratio{clipped_ratio{.high = 1e9}, -std::numeric_limits<double>::infinity(), 10}};
+  const sequence_is piece{limited_log_ratio{ppo_clip{.high = 1e9}, -std::numeric_limits<double>::infinity(), 10}};
   EXPECT_NEAR(at(piece, t).value, std::exp(10.0), 1e-9);
   EXPECT_EQ(at(piece, t).slope, 0);
   t.gathered = 10;
@@ -159,9 +158,9 @@ TEST(corrected_vespo, gives_a_weight_of_zero_a_floor) {
 
 // verl-project/verl#2775, huggingface/trl#4557: a sequence's term under a token sum. What is meant once per sequence
 // says so in its type, and keeps saying it under combinations; the loop refuses it with other aggregations.
-static_assert(is_per_sequence<one_per_sequence<at_sequence_level<clipped_ratio>>>);
+static_assert(is_per_sequence<one_per_sequence<sequence_is<ppo_clip>>>);
 static_assert(is_per_sequence<geometric_mean_ratio> && is_per_sequence<weighted<geometric_mean_ratio>>);
-static_assert(!is_per_sequence<at_sequence_level<clipped_ratio>>);
+static_assert(!is_per_sequence<sequence_is<ppo_clip>>);
 
 template <class Objective, class Aggregation>
 std::pair<double, std::vector<double>> run(const Objective& objective, const Aggregation& aggregation) {
@@ -175,16 +174,16 @@ std::pair<double, std::vector<double>> run(const Objective& objective, const Agg
   }
   token_batch<double> batch{.logp = logp, .old_logp = old_logp, .advantage = per_row(advantage)};
   batch.offsets = offsets;
-  const double loss = evaluate(serial{}, objective, aggregation, batch, whole_step(batch), {.logp = gradient}).loss();
+  const double loss = evaluate(serial{}, objective, aggregation, batch, loss_counts(batch), {.logp = gradient}).loss();
   return {loss, gradient};
 }
 
 // A token's slope -A_t exp(mean) is not the gradient of the row's mean loss where A differs within the row. What has
 // one term per sequence takes one advantage per row, in any combination; verl's GSPO is a term per token and takes any.
 static_assert(per_row_fields_of<weighted<geometric_mean_ratio>>() == field::advantage);
-static_assert(per_row_fields_of<one_per_sequence<at_sequence_level<sapo>>>() == field::advantage);
+static_assert(per_row_fields_of<one_per_sequence<sequence_is<sapo>>>() == field::advantage);
 static_assert(per_row_fields_of<straight_through<policy_gradient, geometric_mean_ratio>>() == field::advantage);
-static_assert(per_row_fields_of<at_sequence_level<clipped_ratio>>() == field::none);
+static_assert(per_row_fields_of<sequence_is<ppo_clip>>() == field::none);
 
 TEST(sequence_surrogates, of_one_term_take_one_advantage_per_row) {
   sequences s;
@@ -196,7 +195,7 @@ TEST(sequence_surrogates, of_one_term_take_one_advantage_per_row) {
   token_batch<double> batch{.logp = logp, .old_logp = old_logp, .advantage = advantage};
   batch.offsets = offsets;
   const auto loss = [&](const auto& piece) {
-    return evaluate(serial{}, piece, sequence_mean_token_mean{}, batch, whole_step(batch)).loss();
+    return evaluate(serial{}, piece, sequence_mean_token_mean{}, batch, loss_counts(batch)).loss();
   };
   for (const auto& refused : std::initializer_list<std::function<double()>>{
            [&] { return loss(geometric_mean_ratio{}); }, [&] { return loss(one_per_sequence{gspo_token}); }}) {
@@ -213,7 +212,7 @@ TEST(sequence_surrogates, of_one_term_take_one_advantage_per_row) {
 TEST(gspo, is_the_same_as_a_sequence_objective) {
   const auto tokens = run(one_per_sequence{gspo_token}, sequence_mean_token_mean{});
   const auto rows =
-      run(sequence_objective{mean_of<log_ratio_to_old>{}, clipped_ratio{.low = 0.1, .high = 0.15}}, sequence_mean{});
+      run(sequence_objective{mean_of<log_ratio_to_old>{}, ppo_clip{.low = 0.1, .high = 0.15}}, sequence_mean{});
   EXPECT_NEAR(tokens.first, rows.first, 1e-14);
   for (std::size_t k = 0; k < rows.second.size(); ++k) EXPECT_NEAR(tokens.second[k], rows.second[k], 1e-15);
 }

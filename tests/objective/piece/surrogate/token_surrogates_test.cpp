@@ -6,19 +6,19 @@
 
 #include "objective/golden_case.hpp"
 #include "rlcore/objective/piece/combine/against_old.hpp"
-#include "rlcore/objective/piece/combine/only_selected.hpp"
+#include "rlcore/objective/piece/combine/token_filter.hpp"
 #include "rlcore/objective/piece/combine/weighted.hpp"
-#include "rlcore/objective/piece/divergence/absolute.hpp"
+#include "rlcore/objective/piece/divergence/abs_kl.hpp"
 #include "rlcore/objective/piece/divergence/k2.hpp"
 #include "rlcore/objective/piece/surrogate/cispo.hpp"
-#include "rlcore/objective/piece/surrogate/clipped_ratio.hpp"
 #include "rlcore/objective/piece/surrogate/dppo.hpp"
-#include "rlcore/objective/piece/surrogate/dual_clipped_ratio.hpp"
+#include "rlcore/objective/piece/surrogate/dual_clip.hpp"
 #include "rlcore/objective/piece/surrogate/importance_ratio.hpp"
 #include "rlcore/objective/piece/surrogate/limited_log_ratio.hpp"
 #include "rlcore/objective/piece/surrogate/policy_gradient.hpp"
+#include "rlcore/objective/piece/surrogate/ppo_clip.hpp"
 #include "rlcore/objective/piece/surrogate/sapo.hpp"
-#include "rlcore/objective/piece/surrogate/two_sided_clipped_ratio.hpp"
+#include "rlcore/objective/piece/surrogate/two_sided_clip.hpp"
 #include "rlcore/simd/math.hpp"
 
 using namespace rlcore;
@@ -69,10 +69,10 @@ token<double> of(double logp, double old_logp, double advantage) {
 }
 
 void check_all(const golden_set& set) {
-  set.check(clipped_ratio{}, "clipped");
-  set.check(limited_log_ratio{clipped_ratio{}}, "clipped_limited");
-  set.check(two_sided_clipped_ratio{.low = 0.2, .high = 0.28, .bound = 4}, "two_sided_4");
-  set.check(two_sided_clipped_ratio{.low = 0.2, .high = 0.28, .bound = 1.1}, "two_sided_1_1");
+  set.check(ppo_clip{}, "clipped");
+  set.check(limited_log_ratio{ppo_clip{}}, "clipped_limited");
+  set.check(two_sided_clip{.low = 0.2, .high = 0.28, .bound = 4}, "two_sided_4");
+  set.check(two_sided_clip{.low = 0.2, .high = 0.28, .bound = 1.1}, "two_sided_1_1");
   set.check(importance_ratio{}, "importance_ratio");
   set.check(policy_gradient{}, "policy_gradient");
   set.check(sapo{}, "sapo");
@@ -95,17 +95,16 @@ TEST(token_surrogates, are_theirs_also_where_log_ratios_exceed_20) { check_all(g
 
 TEST(token_surrogates, act_on_selected_tokens) {
   const auto& selected = reference()["selected"];
-  golden_set(selected["clip_cov"]).check(except_selected{clipped_ratio{}}, "clip_cov");
-  golden_set(selected["kl_cov"])
-      .check(added{importance_ratio{}, 0.7, only_selected{against_old{absolute{}}}}, "kl_cov");
-  golden_set(selected["masked"]).check(only_selected{clipped_ratio{}}, "masked");
+  golden_set(selected["clip_cov"]).check(except_selected{ppo_clip{}}, "clip_cov");
+  golden_set(selected["kl_cov"]).check(added{importance_ratio{}, 0.7, token_filter{against_old{abs_kl{}}}}, "kl_cov");
+  golden_set(selected["masked"]).check(token_filter{ppo_clip{}}, "masked");
 }
 
 template <class P>
 class token_surrogate_slopes : public testing::Test {};
-using differentiable = testing::Types<importance_ratio, two_sided_clipped_ratio, sapo, limited_log_ratio<clipped_ratio>,
-                                      limited_log_ratio<sapo>, limited_log_ratio<importance_ratio>, against_old<k2>,
-                                      only_selected<clipped_ratio>, except_selected<sapo>>;
+using differentiable =
+    testing::Types<importance_ratio, two_sided_clip, sapo, limited_log_ratio<ppo_clip>, limited_log_ratio<sapo>,
+                   limited_log_ratio<importance_ratio>, against_old<k2>, token_filter<ppo_clip>, except_selected<sapo>>;
 TYPED_TEST_SUITE(token_surrogate_slopes, differentiable);
 
 template <class P>
@@ -171,8 +170,8 @@ TEST(cispo, has_no_lower_bound_by_default) {
   EXPECT_EQ(at(cispo{}, t).monitor[0], 0);
 }
 
-TEST(two_sided_clipped_ratio, is_dual_clip_for_negative_advantages) {
-  const two_sided_clipped_ratio piece{.bound = 3};
+TEST(two_sided_clip, is_dual_clip_for_negative_advantages) {
+  const two_sided_clip piece{.bound = 3};
   EXPECT_EQ(at(piece, of(0, -2, -1)).value, 3);
   EXPECT_EQ(at(piece, of(0, -2, -1)).slope, 0);
   EXPECT_EQ(at(piece, of(0, -2, -1)).monitor[1], 1);
@@ -185,8 +184,8 @@ TEST(limited_log_ratio, changes_no_bit_within_its_limits) {
   std::mt19937_64 random(5);
   for (int k = 0; k < 200; ++k) {
     const auto t = rlcore_test::random_token(random);
-    const auto free = at(clipped_ratio{.low = 0.9, .high = 9}, t);
-    const auto held = at(limited_log_ratio{clipped_ratio{.low = 0.9, .high = 9}, -8, 8}, t);
+    const auto free = at(ppo_clip{.low = 0.9, .high = 9}, t);
+    const auto held = at(limited_log_ratio{ppo_clip{.low = 0.9, .high = 9}, -8, 8}, t);
     EXPECT_EQ(free.value, held.value);
     EXPECT_EQ(free.slope, held.slope);
   }
@@ -212,39 +211,39 @@ TEST(limited_log_ratio, holds_infinite_log_ratios) {
       EXPECT_EQ(r.value, value) << piece.name << " " << logp << " " << old_logp << " " << advantage;
       EXPECT_EQ(r.slope, 0);
     };
-    check(limited_log_ratio{clipped_ratio{}}, 1, up ? -1.2 : -low);
-    check(limited_log_ratio{clipped_ratio{}}, -1, up ? std::exp(20.0) : 0.8);
-    check(dual_clipped_ratio{}, 1, up ? -1.2 : -low);
-    check(dual_clipped_ratio{}, -1, up ? 3.0 : 0.8);
+    check(limited_log_ratio{ppo_clip{}}, 1, up ? -1.2 : -low);
+    check(limited_log_ratio{ppo_clip{}}, -1, up ? std::exp(20.0) : 0.8);
+    check(dual_clip{}, 1, up ? -1.2 : -low);
+    check(dual_clip{}, -1, up ? 3.0 : 0.8);
     check(limited_log_ratio{importance_ratio{}}, 1, up ? -std::exp(20.0) : -low);
     EXPECT_TRUE(std::isfinite(at(limited_log_ratio{sapo{}}, of(logp, old_logp, -1)).value));
     token<pack<float>> lanes{};
     lanes.logp = pack<float>(static_cast<float>(logp)), lanes.old_logp = pack<float>(static_cast<float>(old_logp));
     lanes.advantage = pack<float>(-1);
-    const auto packed = limited_log_ratio{clipped_ratio{}}.operator()<fast_math, pack<float>>(lanes);
+    const auto packed = limited_log_ratio{ppo_clip{}}.operator()<fast_math, pack<float>>(lanes);
     EXPECT_NEAR(packed.value.v[0], up ? std::exp(20.0f) : 0.8f, up ? 100 : 1e-7);
     EXPECT_EQ(packed.slope.v[0], 0);
   }
   EXPECT_EQ(at(limited_log_ratio{cispo{}}, of(-1, -infinity, 1)).slope, -5);
 }
 
-TEST(only_selected, leaves_nothing_of_the_others) {
+TEST(token_filter, leaves_nothing_of_the_others) {
   auto t = of(0, -900, 1);
-  EXPECT_EQ(at(only_selected{importance_ratio{}}, t).value, 0);  // TRL: infinity * 0
-  EXPECT_EQ(at(only_selected{importance_ratio{}}, t).slope, 0);
+  EXPECT_EQ(at(token_filter{importance_ratio{}}, t).value, 0);  // TRL: infinity * 0
+  EXPECT_EQ(at(token_filter{importance_ratio{}}, t).slope, 0);
   EXPECT_EQ(at(except_selected{importance_ratio{}}, t).value, -infinity);
   t.selected = 1;
-  EXPECT_EQ(at(only_selected{importance_ratio{}}, t).value, -infinity);
+  EXPECT_EQ(at(token_filter{importance_ratio{}}, t).value, -infinity);
   EXPECT_EQ(at(except_selected{importance_ratio{}}, t).slope, 0);
-  static_assert(only_selected<cispo>::stops_gradient && !only_selected<sapo>::stops_gradient);
-  static_assert(contains(only_selected<sapo>::reads, field::selected));
+  static_assert(token_filter<cispo>::stops_gradient && !token_filter<sapo>::stops_gradient);
+  static_assert(contains(token_filter<sapo>::reads, field::selected));
 }
 
 TEST(against_old, takes_the_old_policy_for_the_reference) {
   using drift = against_old<absolute>;
   static_assert(contains(drift::reads, field::old_logp) && !contains(drift::reads, field::ref_logp));
-  EXPECT_EQ(at(drift(absolute{}), of(-1, -3, 0)).value, 2);
-  EXPECT_EQ(at(drift(absolute{}), of(-1, -1, 0)).slope, 0);
+  EXPECT_EQ(at(drift(abs_kl{}), of(-1, -3, 0)).value, 2);
+  EXPECT_EQ(at(drift(abs_kl{}), of(-1, -1, 0)).slope, 0);
 }
 
 TEST(dppo, lets_updates_back_into_the_region_through) {
@@ -281,9 +280,8 @@ TEST(token_surrogates, let_a_nan_through) {
     EXPECT_TRUE(std::isnan(at(piece, of(-1, -1, nan)).slope)) << piece.name;
     EXPECT_TRUE(std::isnan(at(piece, of(nan, 0, -1)).value)) << piece.name;
   };
-  check(importance_ratio{}), check(two_sided_clipped_ratio{}), check(sapo{}), check(cispo{}), check(dppo_tv{});
-  check(dppo_kl{}), check(dual_clipped_ratio{}), check(limited_log_ratio{clipped_ratio{}}),
-      check(except_selected{clipped_ratio{}});
+  check(importance_ratio{}), check(two_sided_clip{}), check(sapo{}), check(cispo{}), check(dppo_tv{});
+  check(dppo_kl{}), check(dual_clip{}), check(limited_log_ratio{ppo_clip{}}), check(except_selected{ppo_clip{}});
 }
 
 }  // namespace

@@ -13,14 +13,14 @@
 #include "rlcore/objective/algorithm/reinforce_plus_plus.hpp"
 #include "rlcore/objective/algorithm/trust_region.hpp"
 #include "rlcore/objective/algorithm/with.hpp"
-#include "rlcore/objective/piece/combine/only_selected.hpp"
 #include "rlcore/objective/piece/combine/scaled.hpp"
 #include "rlcore/objective/piece/combine/sum.hpp"
+#include "rlcore/objective/piece/combine/token_filter.hpp"
 #include "rlcore/objective/piece/divergence/clamped_k3.hpp"
 #include "rlcore/objective/piece/entropy/entropy_bonus.hpp"
-#include "rlcore/objective/piece/surrogate/clipped_ratio.hpp"
-#include "rlcore/objective/piece/surrogate/dual_clipped_ratio.hpp"
+#include "rlcore/objective/piece/surrogate/dual_clip.hpp"
 #include "rlcore/objective/piece/surrogate/policy_gradient.hpp"
+#include "rlcore/objective/piece/surrogate/ppo_clip.hpp"
 #include "rlcore/objective/selection/by_covariance.hpp"
 #include "rlcore/objective/selection/high_entropy.hpp"
 #include "rlcore/trainer/policy/algorithm/any_algorithm.hpp"
@@ -65,7 +65,7 @@ TEST(policy_algorithm, composed_of_verls_pieces_is_verls_loss) {
   const trainer::verl_algorithm verl{{.use_kl = true, .kl_coef = 0.25, .entropy_coeff = 0.125}};
   const composed_algorithm composed(
       group_relative{},
-      sum{dual_clipped_ratio{.low = 0.2, .high = 0.2, .bound = 3}, scaled{0.25, clamped_k3{}}, entropy_bonus(0.125)},
+      sum{dual_clip{.low = 0.2, .high = 0.2, .bound = 3}, scaled{0.25, clamped_k3{}}, entropy_bonus(0.125)},
       token_mean{});
   EXPECT_EQ(verl.reads(), field::ref_logp | field::entropy);
   EXPECT_TRUE(contains(composed.reads(), field::ref_logp) && contains(composed.reads(), field::entropy));
@@ -105,7 +105,7 @@ TEST(policy_algorithm, kl_to_the_old_policy_is_reported_whatever_the_objective) 
 }
 
 TEST(policy_algorithm, advantages_per_token_replace_those_per_row) {
-  const composed_algorithm grpo(nothing{}, clipped_ratio{}, token_mean{});
+  const composed_algorithm grpo(nothing{}, ppo_clip{}, token_mean{});
   example a, b;
   std::vector<float> per_token;
   for (std::size_t row = 0; row < 5; ++row)
@@ -215,7 +215,7 @@ TEST(policy_algorithm, gae_asks_for_a_critic_and_reads_its_values) {
   auto batch = rewarded({1, 0, 0, 2});  // with 1, 2, 3 and 4 tokens
   for (trajectory& t : batch)
     for (std::int64_t i = 0; i < t.response_length(); ++i) t.value.push_back(0.25f * static_cast<float>(i + 1));
-  const composed_algorithm a(gae{.gamma = 1, .lambda = 1}, clipped_ratio{}, token_mean{});
+  const composed_algorithm a(gae{.gamma = 1, .lambda = 1}, ppo_clip{}, token_mean{});
   EXPECT_TRUE(trainer::inputs_of(a).values);
   EXPECT_FALSE(trainer::inputs_of(composed_algorithm(paper::rloo())).values);
   a.advantages(batch, 2, random_key{});
@@ -244,7 +244,7 @@ TEST(policy_algorithm, a_selection_sees_the_whole_step) {
     t.old_logp.assign(static_cast<std::size_t>(t.response_length()), -1);
     for (std::size_t k = 0; k < t.old_logp.size(); ++k) t.entropy.push_back(h += 1);  // 1, 2, ... 10
   }
-  const composed_algorithm a(algorithm{group_relative{}, only_selected{clipped_ratio{}}, token_mean{}},
+  const composed_algorithm a(algorithm{group_relative{}, token_filter{ppo_clip{}}, token_mean{}},
                              high_entropy{.share = 0.2});
   EXPECT_TRUE(contains(a.reads(), field::selected));
   a.advantages(batch, 2, random_key{1});  // the 0.8-quantile of 1 ... 10 is 8.2
@@ -257,7 +257,7 @@ TEST(policy_algorithm, a_selection_sees_the_whole_step) {
   trainer::policy_micro_batch rows = e.rows();
   rows.selected = selected;
   a.loss(rows, e.counts, e.dlogp, {});
-  composed_algorithm(nothing{}, clipped_ratio{}, token_mean{}).loss(plain.rows(), plain.counts, plain.dlogp, {});
+  composed_algorithm(nothing{}, ppo_clip{}, token_mean{}).loss(plain.rows(), plain.counts, plain.dlogp, {});
   for (std::size_t i = 0; i < 51; ++i) EXPECT_EQ(e.dlogp[i], i % 3 == 0 ? plain.dlogp[i] : 0) << i;
   EXPECT_THROW(a.loss(e.rows(), e.counts, e.dlogp, {}), std::invalid_argument);
 }
@@ -279,10 +279,10 @@ TEST(policy_algorithm, a_random_selection_draws_with_the_key_of_the_step) {
 }
 
 TEST(policy_algorithm, a_named_algorithm_is_taken_as_a_whole) {
-  const composed_algorithm grpo(algorithm{group_relative{}, clipped_ratio{.low = 0.1, .high = 0.3}, token_mean{}});
+  const composed_algorithm grpo(algorithm{group_relative{}, ppo_clip{.low = 0.1, .high = 0.3}, token_mean{}});
   example a, b;
   grpo.loss(a.rows(), a.counts, a.dlogp, {});
-  composed_algorithm(group_relative{}, clipped_ratio{.low = 0.1, .high = 0.3}, token_mean{})
+  composed_algorithm(group_relative{}, ppo_clip{.low = 0.1, .high = 0.3}, token_mean{})
       .loss(b.rows(), b.counts, b.dlogp, {});
   EXPECT_EQ(a.dlogp, b.dlogp);
   EXPECT_EQ(grpo.entropy_weight({3}, a.counts), 1.0 / 51);

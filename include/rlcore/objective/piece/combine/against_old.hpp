@@ -8,7 +8,7 @@ RLCORE_ALGORITHM_BEGIN
 /// against_old{divergence}: a divergence that is made for ref_logp, taken to old_logp instead.
 ///
 /// sum{policy_gradient{}, scaled{beta, against_old{k2{}}}} is DRO (Richemond et al. 2024; verl "dro"):
-/// -A logp + beta/2 (logp - old_logp)^2. sum{importance_ratio{}, scaled{kappa, only_selected{against_old{absolute{}}}}}
+/// -A logp + beta/2 (logp - old_logp)^2. sum{importance_ratio{}, scaled{kappa, token_filter{against_old{abs_kl{}}}}}
 /// is KL-Cov (Cui et al. 2025; verl "kl_cov"): -A r, and + kappa |logp - old_logp| for the selected tokens.
 template <class Divergence>
 struct against_old : passes_on<Divergence> {

@@ -38,6 +38,7 @@ struct limited_k3 {
 };
 
 using clamped_k3 = limited_k3<gradient_at_clamp::cut>;
+using low_var_kl = clamped_k3;  ///< verl's word
 
 RLCORE_ALGORITHM_END
 RLCORE_END

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "rlcore/objective/piece/divergence/absolute.hpp"
+#include "rlcore/objective/piece/divergence/abs_kl.hpp"
 #include "rlcore/objective/piece/divergence/clamped_k3.hpp"
 #include "rlcore/objective/piece/divergence/k1.hpp"
 #include "rlcore/objective/piece/divergence/k2.hpp"
@@ -11,7 +11,7 @@
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
 /// verl's kl or k1, abs, mse or k2, low_var_kl or k3 (clamped).
-enum class kl_kind : std::uint8_t { k1, absolute, k2, k3 };
+enum class kl_kind : std::uint8_t { k1, abs_kl, k2, k3 };
 
 /// f(piece) with the piece that `kind` names; all calls must return the same type.
 template <class F>
@@ -19,8 +19,8 @@ constexpr auto visit_divergence(kl_kind kind, F&& f) {
   switch (kind) {
     case kl_kind::k1:
       return f(k1{});
-    case kl_kind::absolute:
-      return f(absolute{});
+    case kl_kind::abs_kl:
+      return f(abs_kl{});
     case kl_kind::k2:
       return f(k2{});
     case kl_kind::k3:

@@ -7,7 +7,7 @@
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
-/// -A r with r = exp(logp - old_logp), not clipped: the surrogate of which clipped_ratio is the pessimistic bound, and
+/// -A r with r = exp(logp - old_logp), not clipped: the surrogate of which ppo_clip is the pessimistic bound, and
 /// the base of KL-Cov. slope: -A r. At logp = old_logp it is the plain policy gradient.
 struct importance_ratio {
   static constexpr field reads = field::logp | field::old_logp | field::advantage;

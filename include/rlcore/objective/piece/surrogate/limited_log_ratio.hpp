@@ -8,7 +8,7 @@ RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
 /// limited_log_ratio{surrogate, low, high}: the surrogate sees clamp(logp - old_logp, low, high), also of an infinite
 /// log-ratio. verl and OpenRLHF hold the log-ratio of a token within +-20, verl that of a sequence below 10 (low =
-/// -infinity; see at_sequence_level); TRL and Liger have no limits.
+/// -infinity; see sequence_is); TRL and Liger have no limits.
 ///
 /// Within the limits nothing changes, not even a bit; outside, the slope is 0. The limits are a closed interval: older
 /// versions of PyTorch pass the gradient at a bound too, 2.15 gives 0 there. A surrogate that holds its ratio constant
@@ -16,7 +16,7 @@ RLCORE_ALGORITHM_BEGIN
 template <class Surrogate>
 struct limited_log_ratio : passes_on<Surrogate> {
   static_assert(!contains(Surrogate::reads, field::gathered),
-                "rlcore: limit the ratio that the surrogate sees: at_sequence_level{limited_log_ratio{surrogate}}");
+                "rlcore: limit the ratio that the surrogate sees: sequence_is{limited_log_ratio{surrogate}}");
   static_assert(contains(Surrogate::reads, field::old_logp),
                 "rlcore: limited_log_ratio holds a surrogate that reads old_logp; this one has no ratio to limit");
   static_assert(

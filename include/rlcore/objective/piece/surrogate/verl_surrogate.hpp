@@ -7,17 +7,17 @@
 #include <string_view>
 
 #include "rlcore/objective/piece/combine/against_old.hpp"
-#include "rlcore/objective/piece/combine/only_selected.hpp"
-#include "rlcore/objective/piece/divergence/absolute.hpp"
+#include "rlcore/objective/piece/combine/token_filter.hpp"
+#include "rlcore/objective/piece/divergence/abs_kl.hpp"
 #include "rlcore/objective/piece/score/gather.hpp"
-#include "rlcore/objective/piece/surrogate/at_sequence_level.hpp"
 #include "rlcore/objective/piece/surrogate/cispo.hpp"
-#include "rlcore/objective/piece/surrogate/clipped_ratio.hpp"
 #include "rlcore/objective/piece/surrogate/geometric_mean_ratio.hpp"
 #include "rlcore/objective/piece/surrogate/importance_ratio.hpp"
 #include "rlcore/objective/piece/surrogate/limited_log_ratio.hpp"
 #include "rlcore/objective/piece/surrogate/policy_gradient.hpp"
+#include "rlcore/objective/piece/surrogate/ppo_clip.hpp"
 #include "rlcore/objective/piece/surrogate/sapo.hpp"
+#include "rlcore/objective/piece/surrogate/sequence_is.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
@@ -55,11 +55,11 @@ struct verl_surrogate {
   template <class Math, class V>
   RLCORE_FN term<V, 3> operator()(const token<V>& t) const noexcept {
     const V distance = t.logp - t.old_logp;
-    const clipped_ratio clipped{.low = clip_low, .high = clip_high};
+    const ppo_clip clipped{.low = clip_low, .high = clip_high};
     switch (mode) {
       case policy_loss_mode::gspo: {
         constexpr double none = -std::numeric_limits<double>::infinity();
-        const auto r = at_sequence_level{limited_log_ratio{clipped, none, 10.0}}.template operator()<Math, V>(t);
+        const auto r = sequence_is{limited_log_ratio{clipped, none, 10.0}}.template operator()<Math, V>(t);
         return {r.value, r.slope, {r.monitor[0], V(0), -distance}};
       }
       case policy_loss_mode::gpg: {
@@ -72,7 +72,7 @@ struct verl_surrogate {
       }
       case policy_loss_mode::kl_cov: {
         const auto r = importance_ratio{}.template operator()<Math, V>(t);
-        const auto kl = only_selected{against_old{absolute{}}}.template operator()<Math, V>(t);
+        const auto kl = token_filter{against_old{abs_kl{}}}.template operator()<Math, V>(t);
         const V held = V(ppo_kl_coef);
         return {r.value + held * kl.value, r.slope + held * kl.slope, {V(0), V(0), Math::abs(distance)}};
       }

@@ -22,12 +22,12 @@ namespace trainer {
 /// advantage, and select_tokens for a selection. field::rollout_logp is old_logp here: both are what was recorded while
 /// sampling. In reports the first piece is the policy loss, a further piece that reads ref_logp the KL, one with a
 /// slope by the entropy the entropy; others add to the policy loss. actor/entropy is the mean over response tokens, so
-/// that variants compare. An objective is one of tokens; GSPO and its relatives are (at_sequence_level).
+/// that variants compare. An objective is one of tokens; GSPO and its relatives are (sequence_is).
 template <class Advantage, class Objective, class Aggregation, class Selection = no_selection>
 class composed_algorithm {
   static_assert(composite_piece<Objective> || token_piece<Objective>,
                 "rlcore: the policy loop minimises objectives of tokens; a surrogate on the ratio of the sequence is "
-                "at_sequence_level{...}, and links of sequences or pairs go to evaluate()");
+                "sequence_is{...}, and links of sequences or pairs go to evaluate()");
 
  public:
   composed_algorithm(Advantage advantage, Objective objective, Aggregation aggregation)

@@ -16,15 +16,15 @@ RLCORE_ALGORITHM_BEGIN
 /// r = 1 - low and r = 1 + high both branches are equal and the slope is the full -A r. Older versions of PyTorch
 /// pass all of it at a bound too, 2.15 half of it: its clamp has gradient 0 there, its max divides by two. Monitor: the
 /// share of tokens whose clipped branch was taken.
-struct clipped_ratio {
+struct ppo_clip {
   static constexpr field reads = field::logp | field::old_logp | field::advantage;
   static constexpr std::string_view name = "policy";
   static constexpr std::array<std::string_view, 1> monitors{"clipfrac"};
   double low = 0.2, high = 0.2;
 
   constexpr void check_settings() const {
-    check_setting("clipped_ratio", "low", low, setting::width);
-    check_setting("clipped_ratio", "high", high, setting::width);
+    check_setting("ppo_clip", "low", low, setting::width);
+    check_setting("ppo_clip", "high", high, setting::width);
   }
 
   template <class Math, class V>

@@ -12,7 +12,7 @@
 #include "rlcore/parallel/layout/gather_pieces.hpp"
 #include "rlcore/parallel/layout/reshard.hpp"
 #include "rlcore/training/sharded/sharded_state.hpp"
-#include "rlcore/training/trainee.hpp"
+#include "rlcore/training/trainable_model.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -25,7 +25,7 @@ struct held_weights {
 
 /// What of the model's weights a rank has without asking others: its shard, or all of its parameters.
 template <class Device>
-std::vector<held_weights> weights_held(const trainee<Device>& t) {
+std::vector<held_weights> weights_held(const trainable_model<Device>& t) {
   std::vector<held_weights> all;
   if (const float* shard = t.own_weights())
     for (const owned_run& r : owned_runs(t.held(), t.pieces())) all.push_back({r.piece, shard + r.moments});
@@ -35,15 +35,15 @@ std::vector<held_weights> weights_held(const trainee<Device>& t) {
   return all;
 }
 
-/// Fills a model of any partition on every rank from a trainee of any other, such as tensor parallel rollout models
-/// from fully sharded training (verl's hybrid engine). Every rank gets what it needs and does not have, straight from
-/// who has it, in buckets: 2 M / r bytes in bf16 for M parameters and r tensor parallel ranks, where a broadcast takes
-/// 2 M.
+/// Fills a model of any partition on every rank from a trained model of any other, such as tensor parallel rollout
+/// models from fully sharded training (verl's hybrid engine). Every rank gets what it needs and does not have, straight
+/// from who has it, in buckets: 2 M / r bytes in bf16 for M parameters and r tensor parallel ranks, where a broadcast
+/// takes 2 M.
 template <class Device>
-class weight_hand_over {
+class weight_sync {
  public:
-  /// Made once by all ranks of the trainee's world. Throws std::invalid_argument when the models differ.
-  weight_hand_over(const trainee<Device>& from, const nn::causal_lm<Device>& to) : plan_(make(from, to)) {}
+  /// Made once by all ranks of the trained model's world. Throws std::invalid_argument when the models differ.
+  weight_sync(const trainable_model<Device>& from, const nn::causal_lm<Device>& to) : plan_(make(from, to)) {}
 
   /// What a run() moves.
   const parallel::reshard_plan& plan() const noexcept { return plan_; }
@@ -51,7 +51,8 @@ class weight_hand_over {
   /// Copies the weights as they are now; floats travel as `Wire`: float, or bf16, which rounds. At most `bucket` values
   /// come in and go out at a time. All ranks call it together.
   template <class Wire = float>
-  void run(const trainee<Device>& from, nn::causal_lm<Device>& to, std::size_t bucket = std::size_t{1} << 24) const {
+  void run(const trainable_model<Device>& from, nn::causal_lm<Device>& to,
+           std::size_t bucket = std::size_t{1} << 24) const {
     const std::vector<held_weights> held = weights_held(from);
     const std::span<const nn::parameter> parameters = to.parameters();
     Device& device = to.device();
@@ -81,7 +82,7 @@ class weight_hand_over {
   }
 
  private:
-  static parallel::reshard_plan make(const trainee<Device>& from, const nn::causal_lm<Device>& to) {
+  static parallel::reshard_plan make(const trainable_model<Device>& from, const nn::causal_lm<Device>& to) {
     std::vector<parallel::shard_piece> have, want;
     for (const held_weights& h : weights_held(from)) have.push_back(h.piece);
     for (const nn::parameter& p : to.parameters()) want.push_back(checkpoint::piece_of(p));

@@ -8,29 +8,29 @@
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
 template <class Piece>
-struct against_rollout;
+struct rollout_is;
 
 namespace detail {
 template <class Gather>
-struct gather_against_rollout {
+struct gather_rollout_is {
   using type = Gather;
 };
 template <template <class> class Gather, class Score>
-requires(contains(Score::reads, field::old_logp)) struct gather_against_rollout<Gather<Score>> {
-  using type = Gather<against_rollout<Score>>;
+requires(contains(Score::reads, field::old_logp)) struct gather_rollout_is<Gather<Score>> {
+  using type = Gather<rollout_is<Score>>;
 };
 }  // namespace detail
 
-/// against_rollout{piece}: the piece with rollout_logp for old_logp, so that one ratio corrects both for the steps
+/// rollout_is{piece}: the piece with rollout_logp for old_logp, so that one ratio corrects both for the steps
 /// since the rollout and for the sampler's own arithmetic (verl's bypass mode; OpenRLHF's GSPO with correction). There
-/// is no old_logp in such a batch, and no weight: weighted{against_rollout{...}} would correct twice and does not
+/// is no old_logp in such a batch, and no weight: weighted{rollout_is{...}} would correct twice and does not
 /// compile.
 template <class Piece>
-struct against_rollout : passes_on<Piece> {
+struct rollout_is : passes_on<Piece> {
   static_assert(contains(reads_in_all<Piece>(), field::old_logp),
-                "rlcore: against_rollout replaces old_logp by rollout_logp, but this piece does not read old_logp");
+                "rlcore: rollout_is replaces old_logp by rollout_logp, but this piece does not read old_logp");
   static_assert(!contains(reads_in_all<Piece>(), field::weight),
-                "rlcore: a ratio to the rollout policy corrects already; leave weighted{} out of against_rollout{}");
+                "rlcore: a ratio to the rollout policy corrects already; leave weighted{} out of rollout_is{}");
   static_assert(!contains(reads_in_all<Piece>(), field::rollout_logp),
                 "rlcore: this piece has a ratio to the rollout policy already");
   static constexpr field reads =
@@ -39,10 +39,10 @@ struct against_rollout : passes_on<Piece> {
                 field::rollout_logp
           : Piece::reads;
   static constexpr bool unit_slope = requires { requires Piece::unit_slope; };
-  using gathers = typename detail::gather_against_rollout<gathers_of<Piece>>::type;
+  using gathers = typename detail::gather_rollout_is<gathers_of<Piece>>::type;
 
-  constexpr against_rollout() = default;
-  constexpr explicit against_rollout(Piece p) : passes_on<Piece>(p) {}
+  constexpr rollout_is() = default;
+  constexpr explicit rollout_is(Piece p) : passes_on<Piece>(p) {}
   constexpr auto score() const noexcept requires(!std::is_same_v<gathers, no_gather>) {
     return typename gathers::score(score_of(this->piece));
   }

@@ -1,5 +1,5 @@
-// A trainee: what LoRA trains, and that a saved one goes on to the same bits.
-#include "rlcore/training/trainee.hpp"
+// A trainable_model: what LoRA trains, and that a saved one goes on to the same bits.
+#include "rlcore/training/trainable_model.hpp"
 
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 using namespace rlcore;
 namespace fs = std::filesystem;
-using trainee = trainer::trainee<cpu>;
+using trainable_model = trainer::trainable_model<cpu>;
 using floats = std::vector<float>;
 
 struct setting {
@@ -34,13 +34,13 @@ class training : public testing::TestWithParam<setting> {
     if (GetParam().score) c.output = nn::model_output::score;
     return c;
   }
-  trainer::trainee_settings settings() const {
-    trainer::trainee_settings s;
+  trainer::training_settings settings() const {
+    trainer::training_settings s;
     if (GetParam().lora) s.lora = nn::lora_settings{3, 6, {"all-linear"}, 5};
     return s;
   }
   /// One optimizer step on sequences that are a function of `step`; `micro` of them at a time.
-  void step(trainee& t, int number, int micro = 4) const {
+  void step(trainable_model& t, int number, int micro = 4) const {
     t.begin_update();
     for (int first = 0; first < 4; first += micro) {
       ragged<std::int32_t> sequences;
@@ -68,8 +68,8 @@ class training : public testing::TestWithParam<setting> {
     EXPECT_GT(outcome.gradient_norm, 0);
     EXPECT_FALSE(outcome.skipped);
   }
-  static floats weights(const trainee& t) { return trainer::to_host(t.model.device(), t.model.weights()); }
-  static floats moments(const trainee& t) { return trainer::to_host(t.model.device(), t.optimizer().v()); }
+  static floats weights(const trainable_model& t) { return trainer::to_host(t.model.device(), t.model.weights()); }
+  static floats moments(const trainable_model& t) { return trainer::to_host(t.model.device(), t.optimizer().v()); }
 
   scratch::folder place_;
   tiny_model::files files_;
@@ -77,7 +77,7 @@ class training : public testing::TestWithParam<setting> {
 };
 
 TEST_P(training, goes_on_to_the_same_bits_from_its_files) {
-  trainee whole(device_, config(), settings()), first(device_, config(), settings());
+  trainable_model whole(device_, config(), settings()), first(device_, config(), settings());
   whole.load(files_.model), first.load(files_.model);
   const floats start = weights(whole);
   for (int i = 0; i < 4; ++i) step(whole, i);
@@ -86,7 +86,7 @@ TEST_P(training, goes_on_to_the_same_bits_from_its_files) {
   first.save(place_ / "saved", files_.model, {{"mine", 7}});
 
   cpu three(3);
-  trainee second(three, config(), settings());
+  trainable_model second(three, config(), settings());
   second.load(files_.model);
   const checkpoint::json_file extra = second.restore(place_ / "saved");
   EXPECT_EQ(extra.integer("mine"), 7);
@@ -96,14 +96,14 @@ TEST_P(training, goes_on_to_the_same_bits_from_its_files) {
   EXPECT_EQ(moments(second), moments(whole));
   EXPECT_EQ(second.optimizer().steps(), 4);
 
-  trainee saved(device_, checkpoint::read_config(place_ / "saved" / "huggingface"), {});
+  trained model saved(device_, checkpoint::read_config(place_ / "saved" / "huggingface"), {});
   EXPECT_EQ(saved.model.settings().output, config().output);
   saved.load(place_ / "saved" / "huggingface");  // the merged weights
   EXPECT_EQ(weights(saved), weights(first));
   EXPECT_EQ(fs::exists(place_ / "saved" / "lora_adapter"), GetParam().lora);
 }
 
-INSTANTIATE_TEST_SUITE_P(trainee, training,
+INSTANTIATE_TEST_SUITE_P(trainable_model, training,
                          testing::Values(setting{"causal"}, setting{"score", true}, setting{"causal_lora", false, true},
                                          setting{"score_lora", true, true}),
                          [](const auto& each) { return each.param.name; });
@@ -111,7 +111,7 @@ INSTANTIATE_TEST_SUITE_P(trainee, training,
 class lora : public training {};
 
 TEST_P(lora, freezes_everything_else_and_can_be_turned_off) {
-  trainee t(device_, config(), settings());
+  trainable_model t(device_, config(), settings());
   t.load(files_.model);
   const floats base = weights(t);
   EXPECT_LT(t.trained_size(), t.model.size());
@@ -130,16 +130,16 @@ TEST_P(lora, freezes_everything_else_and_can_be_turned_off) {
 }
 
 TEST_P(lora, a_checkpoint_of_something_else_is_refused) {
-  trainee t(device_, config(), settings());
+  trainable_model t(device_, config(), settings());
   t.load(files_.model);
   t.save(place_ / "saved", files_.model);
-  const auto refused = [&](const trainer::trainee_settings& s, const fs::path& model, std::vector<std::string> parts) {
-    trainee other(device_, config(), s);
+  const auto refused = [&](const trainer::training_settings& s, const fs::path& model, std::vector<std::string> parts) {
+    trainable_model other(device_, config(), s);
     other.load(model);
     parts.push_back((place_ / "saved").string());
     scratch::error_of<config_error>([&] { other.restore(place_ / "saved"); }, parts);
   };
-  trainer::trainee_settings s = settings();
+  trainer::training_settings s = settings();
   s.lora->rank = 4;
   refused(s, files_.model, {"rank 3, alpha 6.0", "this run asks for rank 4"});
   s.lora = {};
@@ -149,11 +149,12 @@ TEST_P(lora, a_checkpoint_of_something_else_is_refused) {
   refused(settings(), changed, {"another base model than " + changed.string(), files_.model.string()});
   fs::remove_all(place_ / "saved" / "lora_adapter");
   refused(settings(), files_.model, {"trained all weights"});
-  trainee full(device_, config(), {});
+  trainable_model full(device_, config(), {});
   EXPECT_THROW(full.with_base([] {}), std::logic_error);
 }
 
-INSTANTIATE_TEST_SUITE_P(trainee, lora, testing::Values(setting{"causal", false, true}, setting{"score", true, true}),
+INSTANTIATE_TEST_SUITE_P(trainable_model, lora,
+                         testing::Values(setting{"causal", false, true}, setting{"score", true, true}),
                          [](const auto& each) { return each.param.name; });
 
 }  // namespace

@@ -17,7 +17,7 @@ namespace rollout {
 
 /// Draws on the device: logits never leave it. Keeps its memory between calls.
 template <rlcore::device Device>
-class token_drawer {
+class sampler {
  public:
   /// One token per row of logits [rows, vocabulary] (device memory) at uniform[row]; log-prob and entropy are those of
   /// softmax(logits / temperature), of temperature 1 if the sampling is greedy, made of `chunks` as training makes

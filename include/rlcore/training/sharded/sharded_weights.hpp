@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "rlcore/parallel/world.hpp"
-#include "rlcore/training/sharded/collected_units.hpp"
+#include "rlcore/training/sharded/gathered_layers.hpp"
 #include "rlcore/training/sharded/own_weights.hpp"
 #include "rlcore/training/sharded/shard_gather.hpp"
 
@@ -17,11 +17,11 @@ namespace trainer {
 
 /// This rank's shard, which its optimizer steps.
 template <class Device>
-class unit_weights final : public collected_units<Device> {
+class sharded_weights final : public gathered_layers<Device> {
  public:
   /// `model` is in units. `keep`: what has been collected for a forward stays for the backward.
-  unit_weights(nn::causal_lm<Device>& model, parallel::world& w, bool keep)
-      : collected_units<Device>(model, keep),
+  sharded_weights(nn::causal_lm<Device>& model, parallel::world& w, bool keep)
+      : gathered_layers<Device>(model, keep),
         gather_(model.device(), w.shards(),
                 {nn::unit_ends(model.parameters()), w.place().shard_size, nn::expert_begins(model.parameters())}),
         shard_(model.device(), gather_.shard_size()) {}
@@ -31,7 +31,7 @@ class unit_weights final : public collected_units<Device> {
 
   /// The weights of a Hugging Face folder, of which this rank reads its shard.
   void load(const std::filesystem::path& folder, std::uint64_t seed) {
-    if (this->summoned()) throw std::logic_error("rlcore: load: weights are summoned");
+    if (this->gathered()) throw std::logic_error("rlcore: load: weights are gathered");
     const std::vector<owned_run> runs = owned_runs(this->model().parameters(), pieces_of(layout(), gather_.rank()));
     shard_.upload(read_own_weights(this->model(), folder, seed, runs, shard_.size()));
   }

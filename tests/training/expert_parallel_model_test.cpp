@@ -15,7 +15,7 @@
 #include "rlcore/parallel/launch.hpp"
 #include "rlcore/trainer/preference/packed_answers.hpp"
 #include "rlcore/training/scored_groups.hpp"
-#include "rlcore/training/trainee.hpp"
+#include "rlcore/training/trainable_model.hpp"
 
 namespace {
 
@@ -61,11 +61,11 @@ result train(const how_to_train& how) {
         mesh.shard_ranks = how.shard_ranks;
         parallel::world world(all, mesh);
         cpu device(1);
-        trainer::trainee_settings s;
+        trainer::training_settings s;
         s.recompute = how.recompute;
-        trainer::trainee<cpu> t(device, small_model(how.balanced), s, &world);
+        trainer::trainable_model<cpu> t(device, small_model(how.balanced), s, &world);
         {
-          const auto whole = t.summon();
+          const auto whole = t.gather_full_params();
           t.model.initialize(11);
         }
         std::vector<std::vector<std::int32_t>> rows;
@@ -90,7 +90,7 @@ result train(const how_to_train& how) {
           if (all.rank() == 0) r.norms.push_back(outcome.gradient_norm);
         }
         if (all.rank() == 0) r.loss = nn::load_balancing_loss(t.routed());
-        std::vector<float> logp;  // without a summons
+        std::vector<float> logp;  // without a gathering of full parameters
         trainer::for_each_scored_group(
             {t.model.units()}, rows.size(), 4, 0, [&](std::size_t i) { return rows[i].size(); },
             [&](std::size_t first, std::size_t last) {
@@ -106,7 +106,7 @@ result train(const how_to_train& how) {
           const parallel::sum_place same = world.place_in_experts();
           bytes += same.shards->counters().total().bytes + same.replicas->counters().total().bytes;
         }
-        const auto whole = t.summon();
+        const auto whole = t.gather_full_params();
         if (all.rank() == 0) r.weights.assign(t.model.weights().data(), t.model.weights().data() + t.model.size());
       });
   r.bytes = bytes;
@@ -120,7 +120,7 @@ void expect_equal(const result& a, const result& b, const std::string& what) {
   EXPECT_EQ(a.loss, b.loss) << what;
 }
 
-TEST(expert_parallel_trainee, the_bits_of_one_rank) {
+TEST(expert_parallel_model, the_bits_of_one_rank) {
   const result one = train({});
   expect_equal(one, train({.rows_each = 1}), "one row at a time");
   for (const int zero : {0, 1, 2, 3}) {
@@ -139,7 +139,7 @@ TEST(expert_parallel_trainee, the_bits_of_one_rank) {
 
 /// A rank of 2 x 3 has a third of the experts; with zero 1 and 2 the optimizer of each holds a half of theirs, and a
 /// sixth of everything else.
-TEST(expert_parallel_trainee, holds_its_experts_alone) {
+TEST(expert_parallel_model, holds_its_experts_alone) {
   const nn::config c = small_model(false);
   cpu device(1);
   const nn::causal_lm<cpu> whole(device, c);
@@ -161,7 +161,7 @@ TEST(expert_parallel_trainee, holds_its_experts_alone) {
 
 /// Sums go to their owners and back, or their owners' weights do; blocks' squares are of 8 bytes. Everything else
 /// travels between the ranks of a group.
-TEST(expert_parallel_trainee, gradients_of_experts_travel_between_ranks_that_have_them) {
+TEST(expert_parallel_model, gradients_of_experts_travel_between_ranks_that_have_them) {
   const nn::config c = small_model(false);
   const auto own = static_cast<std::uint64_t>(2 * 3 * 3 * c.hidden_size * c.moe_intermediate_size);  // half of 6 x 2
   const std::uint64_t groups = 2, steps = 2, blocks = 2 * 3 * 3;  // 2304 values are three blocks
@@ -172,7 +172,7 @@ TEST(expert_parallel_trainee, gradients_of_experts_travel_between_ranks_that_hav
             groups * steps * (3 * own * 4 + blocks * 8));
 }
 
-TEST(expert_parallel_trainee, ranked_sums_are_close_and_the_same_again) {
+TEST(expert_parallel_model, ranked_sums_are_close_and_the_same_again) {
   const auto ranked = parallel::reduction_kind::ranked;
   const result one = train({});
   for (const int zero : {0, 1, 2}) {
@@ -186,7 +186,7 @@ TEST(expert_parallel_trainee, ranked_sums_are_close_and_the_same_again) {
   }
 }
 
-TEST(expert_parallel_trainee, exact_sums_on_three_ranks) {
+TEST(expert_parallel_model, exact_sums_on_three_ranks) {
   const auto exact = parallel::reduction_kind::exact;
   const result one = train({.reduction = exact});
   for (const int zero : {0, 1, 2})
@@ -194,7 +194,7 @@ TEST(expert_parallel_trainee, exact_sums_on_three_ranks) {
   expect_equal(one, train({.ranks = 4, .expert = 2, .zero = 1, .reduction = exact}), "4 ranks");
 }
 
-TEST(expert_parallel_trainee, load_balancing) {
+TEST(expert_parallel_model, load_balancing) {
   const result one = train({.balanced = true}), without = train({});
   EXPECT_GE(one.loss, 2);  // 2 experts per token: 2 is the least
   EXPECT_NE(one.norms, without.norms);
@@ -205,13 +205,13 @@ TEST(expert_parallel_trainee, load_balancing) {
 }
 
 /// Context parallel ranks give a sequence's rows to the experts of both.
-TEST(expert_parallel_trainee, with_context_parallel) {
+TEST(expert_parallel_model, with_context_parallel) {
   const result context = train({.ranks = 2, .context = 2});
   expect_equal(context, train({.ranks = 2, .expert = 2, .context = 2}), "2 ranks");
   expect_equal(context, train({.ranks = 4, .expert = 4, .zero = 3, .context = 2}), "4 ranks, zero 3");
 }
 
-TEST(expert_parallel_trainee, refusals) {
+TEST(expert_parallel_model, refusals) {
   parallel::launch({.thread_ranks = 2, .deadline = std::chrono::seconds(60)}, [&](parallel::any_communicator& all) {
     parallel::parallel_settings mesh;
     mesh.expert = 2;
@@ -219,10 +219,10 @@ TEST(expert_parallel_trainee, refusals) {
     cpu device(1);
     nn::config dense = small_model(false);
     dense.model = nn::family::qwen3;
-    EXPECT_THROW((trainer::trainee<cpu>(device, dense, {}, &world)), config_error);
-    trainer::trainee_settings s;
+    EXPECT_THROW((trainer::trainable_model<cpu>(device, dense, {}, &world)), config_error);
+    trainer::training_settings s;
     s.lora.emplace();
-    EXPECT_THROW((trainer::trainee<cpu>(device, small_model(false), s, &world)), config_error);
+    EXPECT_THROW((trainer::trainable_model<cpu>(device, small_model(false), s, &world)), config_error);
   });
 }
 

@@ -1,5 +1,5 @@
 // The tree over leaves against its definition, shards, fixed point, and who computes which leaf.
-#include "rlcore/parallel/reduction/leaf_tree.hpp"
+#include "rlcore/parallel/reduction/reduction_tree.hpp"
 
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ text by_definition(const std::vector<text>& leaves, std::size_t first, std::size
 
 void join(std::string& left, std::string&& right) { left = "(" + left + "+" + right + ")"; }
 
-TEST(leaf_tree, is_the_tree_by_definition_in_whatever_order_leaves_come) {
+TEST(reduction_tree, is_the_tree_by_definition_in_whatever_order_leaves_come) {
   std::mt19937 random(3);
   for (std::size_t n = 1; n <= 17; ++n)
     for (int turn = 0; turn < 8; ++turn) {
@@ -42,7 +42,7 @@ TEST(leaf_tree, is_the_tree_by_definition_in_whatever_order_leaves_come) {
         order.push_back(i);
       }
       if (turn > 0) std::shuffle(order.begin(), order.end(), random);
-      leaf_tree<std::string> tree(n);
+      reduction_tree<std::string> tree(n);
       std::size_t most = 0;
       for (const std::size_t i : order) {
         tree.push_leaf(i, leaves[i], join);
@@ -56,14 +56,14 @@ TEST(leaf_tree, is_the_tree_by_definition_in_whatever_order_leaves_come) {
     }
 }
 
-TEST(leaf_tree, neighbouring_leaves_make_few_nodes_that_fit_together) {
+TEST(reduction_tree, neighbouring_leaves_make_few_nodes_that_fit_together) {
   for (std::size_t n = 1; n <= 16; ++n)
     for (std::size_t ranks = 1; ranks <= 9; ++ranks) {
       std::vector<text> leaves;
       for (std::size_t i = 0; i < n; ++i) leaves.emplace_back(std::to_string(i));
-      leaf_tree<std::string> whole(n);
+      reduction_tree<std::string> whole(n);
       for (std::size_t r = ranks; r-- > 0;) {
-        leaf_tree<std::string> own(n);
+        reduction_tree<std::string> own(n);
         for (std::size_t i = r * n / ranks; i < (r + 1) * n / ranks; ++i) own.push_leaf(i, leaves[i], join);
         if (n % ranks == 0 && (n & (n - 1)) == 0) {
           EXPECT_EQ(own.entries().size(), 1u) << n << " leaves on " << ranks;

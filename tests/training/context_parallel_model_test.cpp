@@ -13,7 +13,7 @@
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/parallel/launch.hpp"
 #include "rlcore/trainer/preference/packed_answers.hpp"
-#include "rlcore/training/trainee.hpp"
+#include "rlcore/training/trainable_model.hpp"
 
 namespace {
 
@@ -43,11 +43,11 @@ result train(int ranks, const parallel::parallel_settings& how) {
   parallel::launch(threads, [&](parallel::any_communicator& all) {
     parallel::world world(all, how);
     cpu device(1);
-    trainer::trainee_settings s;
+    trainer::training_settings s;
     s.recompute = true;
-    trainer::trainee<cpu> t(device, small_model(), s, &world);
+    trainer::trainable_model<cpu> t(device, small_model(), s, &world);
     {
-      const auto whole = t.summon();
+      const auto whole = t.gather_full_params();
       t.model.initialize(11);
     }
     std::vector<std::vector<std::int32_t>> rows;
@@ -74,15 +74,15 @@ result train(int ranks, const parallel::parallel_settings& how) {
       EXPECT_FALSE(outcome.skipped);
       if (all.rank() == 0) r.norms.push_back(outcome.gradient_norm);
     }
-    const auto whole = t.summon();
+    const auto whole = t.gather_full_params();
     if (all.rank() == 0) r.weights.assign(t.model.weights().data(), t.model.weights().data() + t.model.size());
   });
   return r;
 }
 
-class context_parallel_trainee : public testing::TestWithParam<context_kind> {};
+class context_parallel_model : public testing::TestWithParam<context_kind> {};
 
-TEST_P(context_parallel_trainee, steps) {
+TEST_P(context_parallel_model, steps) {
   const auto mesh = [](int context, int zero) {
     parallel::parallel_settings s;
     s.context = context, s.zero = zero, s.how_context = GetParam();
@@ -101,7 +101,7 @@ TEST_P(context_parallel_trainee, steps) {
   for (const int zero : {0, 3}) EXPECT_EQ(train(4, mesh(2, zero)).weights, two.weights) << "data 2, zero " << zero;
 }
 
-INSTANTIATE_TEST_SUITE_P(kinds, context_parallel_trainee,
+INSTANTIATE_TEST_SUITE_P(kinds, context_parallel_model,
                          testing::Values(context_kind::gather_kv, context_kind::ring, context_kind::ulysses),
                          [](const auto& i) {
                            return std::string(i.param == context_kind::gather_kv ? "gather_kv"

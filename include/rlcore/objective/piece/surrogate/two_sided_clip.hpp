@@ -15,16 +15,16 @@ RLCORE_ALGORITHM_BEGIN
 /// slope: -A r, and 0 where the branch that counts is held. A bound below 1 + high also takes the slope from positive
 /// advantages between the two, and does nothing for negative ones there. Monitors: share of tokens clipped, and of
 /// those held by the bound.
-struct two_sided_clipped_ratio {
+struct two_sided_clip {
   static constexpr field reads = field::logp | field::old_logp | field::advantage;
   static constexpr std::string_view name = "policy";
   static constexpr std::array<std::string_view, 2> monitors{"clipfrac", "clipfrac_bound"};
   double low = 0.2, high = 0.2, bound = 4.0;
 
   constexpr void check_settings() const {
-    check_setting("two_sided_clipped_ratio", "low", low, setting::width);
-    check_setting("two_sided_clipped_ratio", "high", high, setting::width);
-    check_setting("two_sided_clipped_ratio", "bound", bound, setting::bound);
+    check_setting("two_sided_clip", "low", low, setting::width);
+    check_setting("two_sided_clip", "high", high, setting::width);
+    check_setting("two_sided_clip", "bound", bound, setting::bound);
   }
 
   template <class Math, class V>

@@ -26,11 +26,11 @@ RLCORE_BEGIN
 namespace trainer {
 
 template <class Device, policy_algorithm Algorithm = verl_algorithm>
-class policy_rounds {
+class rollout_worker {
  public:
-  policy_rounds(const policy_run<Device, Algorithm>& run, progress& bar) : run_(run), bar_(bar) {}
-  policy_rounds(const policy_rounds&) = delete;
-  policy_rounds& operator=(const policy_rounds&) = delete;
+  rollout_worker(const policy_run<Device, Algorithm>& run, progress& bar) : run_(run), bar_(bar) {}
+  rollout_worker(const rollout_worker&) = delete;
+  rollout_worker& operator=(const rollout_worker&) = delete;
 
   /// The number-th round of sampling, scored, with the log-probs of the policy that sampled it.
   std::vector<trajectory> sample_round(std::int64_t step, std::int64_t number, stages& time) {
@@ -191,7 +191,7 @@ class policy_rounds {
           [&](std::size_t done) { bar_.phase(phase, done, own.size()); }, own);
     };
     if (run_.rollout == nullptr) {
-      [[maybe_unused]] const auto whole = run_.policy.summon();
+      [[maybe_unused]] const auto whole = run_.policy.gather_full_params();
       return answers(run_.policy.model, own_share(rows.size(), samples));
     }
     rollout_model<Device>& group = *run_.rollout;

@@ -16,14 +16,14 @@
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/parallel/launch.hpp"
-#include "rlcore/training/trainee.hpp"
+#include "rlcore/training/trainable_model.hpp"
 #include "support/tiny_model.hpp"
 
 namespace {
 
 using namespace rlcore;
 namespace fs = std::filesystem;
-using trainee = trainer::trainee<cpu>;
+using trainable_model = trainer::trainable_model<cpu>;
 using floats = std::vector<float>;
 
 struct setting {
@@ -54,16 +54,16 @@ class sharded : public testing::TestWithParam<setting> {
   nn::config config() const {
     nn::config c = checkpoint::read_config(files_.model);
     if (GetParam().score) c.output = nn::model_output::score;
-    c.row_chunks = 2;  // sums as two tensor parallel ranks have them
+    c.tp_reduce_chunks = 2;  // sums as two tensor parallel ranks have them
     return c;
   }
-  trainer::trainee_settings settings() const {
-    trainer::trainee_settings s;
+  trainer::training_settings settings() const {
+    trainer::training_settings s;
     if (GetParam().lora) s.lora = nn::lora_settings{3, 6, {"all-linear"}, 5};
     return s;
   }
   /// One optimizer step on eight sequences that are a function of `number`.
-  void step(trainee& t, int number) const {
+  void step(trainable_model& t, int number) const {
     t.begin_update();
     std::vector<std::vector<std::int32_t>> ids(8);
     for (int s = 0; s < 8; ++s)
@@ -91,9 +91,9 @@ class sharded : public testing::TestWithParam<setting> {
         });
     EXPECT_FALSE(t.apply(0.01, 1.0).skipped);
   }
-  /// Runs f(trainee) on all ranks of a layout.
+  /// Runs f(trained model) on all ranks of a layout.
   template <class F>
-  void on(const layout& l, F&& f, const trainer::trainee_settings& s, int leaves = 8) const {
+  void on(const layout& l, F&& f, const trainer::training_settings& s, int leaves = 8) const {
     parallel::launch_settings how;
     how.thread_ranks = l.ranks;
     how.deadline = std::chrono::seconds(120);
@@ -102,7 +102,7 @@ class sharded : public testing::TestWithParam<setting> {
       parallel::parallel_settings p;
       p.zero = l.zero, p.shard_ranks = l.shard_ranks, p.tensor = l.tensor, p.expert = l.expert, p.leaves = leaves;
       parallel::world world(all, p);
-      trainee t(device, config(), s, &world);
+      trainable_model t(device, config(), s, &world);
       t.load(files_.model);
       f(t);
     });
@@ -112,11 +112,11 @@ class sharded : public testing::TestWithParam<setting> {
     on(l, std::forward<F>(f), settings());
   }
   /// Asked for by all ranks.
-  static floats weights(trainee& t) {
-    const auto whole = t.summon();
+  static floats weights(trainable_model& t) {
+    const auto whole = t.gather_full_params();
     return trainer::to_host(t.model.device(), std::as_const(t.model).weights());
   }
-  void save(trainee& t, std::int64_t number) const {
+  void save(trainable_model& t, std::int64_t number) const {
     parallel::any_communicator& all = t.world()->all();
     checkpoint::save_step(all, place_ / "run", number, 0, [&](const fs::path& folder) {
       t.save(folder, files_.model, {{"mine", number}});
@@ -136,12 +136,12 @@ TEST_P(sharded, a_run_moves_from_layout_to_layout) {
     journey[0] = {4, 3, 0, 1, 2}, journey[1] = {2, 1, 0, 1, 2}, journey[2] = {3, 0, 0, 1, 3},
     journey[5] = {4, 1, 0, 2, 2}, journey[6] = {4, 2, 0, 1, 4};
   floats expected, found;
-  on({1, 0}, [&](trainee& t) {
+  on({1, 0}, [&](trainable_model& t) {
     for (int i = 0; i < static_cast<int>(journey.size()); ++i) step(t, i);
     expected = weights(t);
   });
   for (int i = 0; i < static_cast<int>(journey.size()); ++i)
-    on(journey[static_cast<std::size_t>(i)], [&](trainee& t) {
+    on(journey[static_cast<std::size_t>(i)], [&](trainable_model& t) {
       if (i > 0) {
         const checkpoint::json_file extra = t.restore(checkpoint::find_latest(place_ / "run").folder);
         EXPECT_EQ(extra.integer("mine"), i);
@@ -163,12 +163,12 @@ TEST_P(sharded, a_run_moves_from_layout_to_layout) {
 }
 
 TEST_P(sharded, whole_weights_on_request) {
-  trainer::trainee_settings s = settings();
+  trainer::training_settings s = settings();
   s.save_whole = true;
   floats expected, moments;
   on(
       {3, 3},
-      [&](trainee& t) {
+      [&](trainable_model& t) {
         step(t, 0);
         save(t, 1);
         const floats now = weights(t);
@@ -188,18 +188,18 @@ TEST_P(sharded, whole_weights_on_request) {
       EXPECT_GT(all.counters().of(parallel::collective::broadcast).calls, 5u);
     });
   cpu device(1);
-  trainee model(device, checkpoint::read_config(folder / "huggingface"), {});
+  trained model model(device, checkpoint::read_config(folder / "huggingface"), {});
   model.load(folder / "huggingface");
   EXPECT_EQ(weights(model), expected);
   if (GetParam().lora) return;
   fs::remove(folder / "huggingface" / "model.safetensors");  // the same from the shards
-  trainee other(device, checkpoint::read_config(folder / "huggingface"), {});
+  trained model other(device, checkpoint::read_config(folder / "huggingface"), {});
   other.load(checkpoint::resolve_model(folder.string()));
   EXPECT_EQ(weights(other), expected);
 }
 
 TEST_P(sharded, other_leaves_are_told) {
-  on({2, 1}, [&](trainee& t) {
+  on({2, 1}, [&](trainable_model& t) {
     step(t, 0);
     save(t, 1);
   });
@@ -208,7 +208,7 @@ TEST_P(sharded, other_leaves_are_told) {
     std::string text;
     on(
         l,
-        [&](trainee& t) {
+        [&](trainable_model& t) {
           t.restore(folder);
           if (t.world()->first()) text = t.notice();
         },
@@ -220,7 +220,7 @@ TEST_P(sharded, other_leaves_are_told) {
   EXPECT_EQ(notice({1, 0}, 8), "");
 }
 
-INSTANTIATE_TEST_SUITE_P(trainee, sharded,
+INSTANTIATE_TEST_SUITE_P(trainable_model, sharded,
                          testing::Values(setting{"causal"}, setting{"score", true}, setting{"causal_lora", false, true},
                                          setting{"experts", false, false, true}),
                          [](const auto& each) { return each.param.name; });

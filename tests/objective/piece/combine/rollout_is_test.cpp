@@ -1,5 +1,5 @@
 // Ratios to the rollout policy, and the losses that verl and OpenRLHF make with them.
-#include "rlcore/objective/piece/combine/against_rollout.hpp"
+#include "rlcore/objective/piece/combine/rollout_is.hpp"
 #include "rlcore/objective/piece/combine/weighted.hpp"
 
 #include "objective/correction/correction_data.hpp"
@@ -7,10 +7,10 @@
 #include "rlcore/objective/aggregation/token_mean.hpp"
 #include "rlcore/objective/correction/presets.hpp"
 #include "rlcore/objective/loop/evaluate.hpp"
-#include "rlcore/objective/piece/surrogate/at_sequence_level.hpp"
-#include "rlcore/objective/piece/surrogate/clipped_ratio.hpp"
-#include "rlcore/objective/piece/surrogate/dual_clipped_ratio.hpp"
+#include "rlcore/objective/piece/surrogate/dual_clip.hpp"
 #include "rlcore/objective/piece/surrogate/policy_gradient.hpp"
+#include "rlcore/objective/piece/surrogate/ppo_clip.hpp"
+#include "rlcore/objective/piece/surrogate/sequence_is.hpp"
 
 using namespace rlcore;
 using namespace correction_test;
@@ -33,9 +33,9 @@ void check_loss(golden_data& d, const Objective& objective, const Aggregation& a
 
 }  // namespace
 
-TEST(against_rollout, slope_is_that_of_the_piece) {
+TEST(rollout_is, slope_is_that_of_the_piece) {
   std::mt19937_64 random(2);
-  const against_rollout piece{dual_clipped_ratio{}};
+  const rollout_is piece{dual_clip{}};
   static_assert(!contains(decltype(piece)::reads, field::old_logp));
   static_assert(contains(decltype(piece)::reads, field::rollout_logp));
   for (int i = 0; i < 300; ++i) {
@@ -43,41 +43,41 @@ TEST(against_rollout, slope_is_that_of_the_piece) {
     rlcore_test::check_slope(piece, t);
     auto moved = t;
     moved.old_logp = t.rollout_logp;
-    EXPECT_EQ(rlcore_test::at(piece, t).value, rlcore_test::at(dual_clipped_ratio{}, moved).value);
+    EXPECT_EQ(rlcore_test::at(piece, t).value, rlcore_test::at(dual_clip{}, moved).value);
     t.old_logp = NAN;  // not there
-    EXPECT_EQ(rlcore_test::at(piece, t).value, rlcore_test::at(dual_clipped_ratio{}, moved).value);
+    EXPECT_EQ(rlcore_test::at(piece, t).value, rlcore_test::at(dual_clip{}, moved).value);
   }
 }
 
-TEST(against_rollout, decoupled_loss_of_verl) {
+TEST(rollout_is, decoupled_loss_of_verl) {
   golden_data d;
   const auto c = d.run(verl::decoupled_geo_rs_token_tis(2, wide));
-  check_loss(d, weighted{dual_clipped_ratio{}}, token_mean{}, c.batch, c.counts, d.cases["verl_losses"]["decoupled"]);
+  check_loss(d, weighted{dual_clip{}}, token_mean{}, c.batch, c.counts, d.cases["verl_losses"]["decoupled"]);
 }
 
 // Rejection inside of verl's bypass loss changes the mask; the counts come with it.
-TEST(against_rollout, bypass_losses_of_verl) {
+TEST(rollout_is, bypass_losses_of_verl) {
   golden_data d;
   const auto clip = d.run(verl::bypass_ppo_clip_k3_rs(0.1));
-  check_loss(d, against_rollout{dual_clipped_ratio{}}, token_mean{}, clip.batch, clip.counts,
+  check_loss(d, rollout_is{dual_clip{}}, token_mean{}, clip.batch, clip.counts,
              d.cases["verl_losses"]["bypass_ppo_clip"]);
   const auto reinforce = d.run(verl::bypass_pg_geo_rs_seq_tis(2, wide));
   check_loss(d, weighted{policy_gradient{}}, token_mean{}, reinforce.batch, reinforce.counts,
              d.cases["verl_losses"]["bypass_reinforce"]);
 }
 
-TEST(against_rollout, gspo_with_correction_of_open_rlhf) {
+TEST(rollout_is, gspo_with_correction_of_open_rlhf) {
   golden_data d;
-  const against_rollout gspo{at_sequence_level{clipped_ratio{.low = 0.3, .high = 0.4}}};
+  const rollout_is gspo{sequence_is{ppo_clip{.low = 0.3, .high = 0.4}}};
   const auto c = d.run(bypass(no_weight{}));
   check_loss(d, gspo, sequence_mean_token_mean{}, c.batch, c.counts, d.cases["openrlhf_gspo"]);
 }
 
 // The weight cannot be applied on top of a ratio to the rollout policy: an objective with that ratio does not read
 // old_logp, and weighted{} refuses it (tests/compile_fail/correction_applied_twice.cpp).
-TEST(against_rollout, the_batch_of_a_bypass_has_no_old_logp) {
+TEST(rollout_is, the_batch_of_a_bypass_has_no_old_logp) {
   golden_data d;
   auto c = d.run(verl::bypass_pg_is());
   c.batch.advantage = d.advantage;
-  EXPECT_THROW(evaluate(serial{}, weighted{clipped_ratio{}}, token_mean{}, c.batch, c.counts), std::invalid_argument);
+  EXPECT_THROW(evaluate(serial{}, weighted{ppo_clip{}}, token_mean{}, c.batch, c.counts), std::invalid_argument);
 }

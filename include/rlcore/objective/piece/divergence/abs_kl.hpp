@@ -8,7 +8,7 @@
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
 /// |d| with d = logp - ref_logp (verl's "abs"). slope: sign(d), 0 at 0. Not the gradient of a KL divergence.
-struct absolute {
+struct abs_kl {
   static constexpr field reads = field::logp | field::ref_logp;
   static constexpr std::string_view name = "kl";
 

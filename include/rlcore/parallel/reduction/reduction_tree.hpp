@@ -13,11 +13,11 @@ RLCORE_BEGIN
 namespace parallel {
 
 /// The sum over the leaves [index * 2^level, (index + 1) * 2^level).
-struct leaf_node {
+struct reduction_node {
   std::size_t level = 0, index = 0;
 
   std::size_t first() const noexcept { return index << level; }
-  friend bool operator==(const leaf_node&, const leaf_node&) = default;
+  friend bool operator==(const reduction_node&, const reduction_node&) = default;
 };
 
 /// Nodes in any order; two siblings become their parent as soon as both are there, so what is held is what has no
@@ -25,22 +25,22 @@ struct leaf_node {
 /// A node may be absent (none of its leaves holds rows): it adds nothing. Once all leaves are there, root() is their
 /// sum.
 template <class T>
-class leaf_tree {
+class reduction_tree {
  public:
   struct entry {
-    leaf_node node;
+    reduction_node node;
     std::optional<T> value;
   };
 
-  explicit leaf_tree(std::size_t leaves = 1) : leaves_(leaves) {
+  explicit reduction_tree(std::size_t leaves = 1) : leaves_(leaves) {
     while (std::size_t{1} << depth_ < leaves) ++depth_;
   }
 
   /// `add(T& left, T&& right)` is left += right.
   template <class Add>
-  void push(leaf_node node, std::optional<T> value, Add&& add) {
+  void push(reduction_node node, std::optional<T> value, Add&& add) {
     while (node.level < depth_) {
-      const leaf_node sibling{node.level, node.index ^ 1};
+      const reduction_node sibling{node.level, node.index ^ 1};
       if (sibling.first() < leaves_) {
         const auto known =
             std::find_if(entries_.begin(), entries_.end(), [&](const entry& e) { return e.node == sibling; });

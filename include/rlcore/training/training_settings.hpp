@@ -13,7 +13,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
-struct trainee_settings {
+struct training_settings {
   optim::adamw_settings adamw = {};
   std::size_t logits_bytes = 0;        ///< as of nn::workspace
   bool recompute = false;              ///< activation recomputation; changes no bit

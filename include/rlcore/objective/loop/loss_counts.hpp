@@ -9,7 +9,7 @@ RLCORE_ALGORITHM_BEGIN
 /// The counts of `batch`, to be used where one call on one rank is the whole optimizer step; otherwise the counts of
 /// all its micro-batches and ranks have to be joined with += first. Throws as evaluate does.
 template <class T>
-global_counts whole_step(const token_batch<T>& batch) {
+global_counts loss_counts(const token_batch<T>& batch) {
   constexpr field all = static_cast<field>((1u << field_count) - 1);
   token_loop::prepared_batch<T> rows;
   rows.shape = detail::shape_of(batch, detail::inputs_of(batch), all);

@@ -1,5 +1,5 @@
 // Weights go from every training layout to every rollout layout, and no byte too many.
-#include "rlcore/training/weight_hand_over.hpp"
+#include "rlcore/training/weight_sync.hpp"
 
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ struct setting {
 /// Hands over the weights of training as `s` says to rollout models over `s.rollout` tensor parallel ranks each; all of
 /// them have to be what the serial model's slices are. Returns the bytes that travelled in rounds.
 template <class Wire = float>
-std::size_t hand_over(const setting& s) {
+std::size_t weight_sync(const setting& s) {
   std::atomic<std::size_t> moved{0};
   parallel::launch_settings threads;
   threads.thread_ranks = s.ranks;
@@ -46,16 +46,16 @@ std::size_t hand_over(const setting& s) {
     how.zero = s.zero, how.tensor = s.tensor;
     parallel::world world(all, how);
     cpu device(1);
-    trainer::trainee<cpu> t(device, small_model(), {}, &world);
+    trainer::trainable_model<cpu> t(device, small_model(), {}, &world);
     {
-      const auto whole = t.summon();
+      const auto whole = t.gather_full_params();
       t.model.initialize(11);
     }
     const nn::partition part{all.rank() % s.rollout, s.rollout};
     nn::causal_lm<cpu> rollout(device, small_model(), part), expected(device, small_model(), part);
     rollout.initialize(5);
     expected.initialize(11);
-    const trainer::weight_hand_over<cpu> hand(t, rollout);
+    const trainer::weight_sync<cpu> hand(t, rollout);
     const std::uint64_t before = all.counters().total().bytes;
     hand.template run<Wire>(t, rollout, 1000);
     const std::uint64_t after = all.counters().total().bytes;
@@ -69,7 +69,7 @@ std::size_t hand_over(const setting& s) {
   return moved;
 }
 
-TEST(weight_hand_over, from_every_layout_to_every_other) {
+TEST(weight_sync, from_every_layout_to_every_other) {
   for (const setting& s : {setting{1, 3, 1, 1},
                            {2, 3, 1, 2},
                            {2, 0, 1, 2},
@@ -79,17 +79,17 @@ TEST(weight_hand_over, from_every_layout_to_every_other) {
                            {4, 3, 2, 4},
                            {4, 3, 2, 1},
                            {3, 3, 1, 1}})
-    hand_over(s);
-  hand_over<bf16>({4, 3, 1, 2});
+    weight_sync(s);
+  weight_sync<bf16>({4, 3, 1, 2});
 }
 
-TEST(weight_hand_over, moves_what_is_not_there_already) {
+TEST(weight_sync, moves_what_is_not_there_already) {
   cpu device(1);
   const nn::causal_lm<cpu> model(device, small_model());
   const nn::causal_lm<cpu> half(device, small_model(), {0, 2});
-  EXPECT_EQ(hand_over({4, 0, 1, 2}), 0u);  // replicas need nothing
-  EXPECT_EQ(hand_over({2, 0, 2, 2}), 0u);  // nor do those that have their part
-  const std::size_t bytes = hand_over<bf16>({4, 3, 1, 2});
+  EXPECT_EQ(weight_sync({4, 0, 1, 2}), 0u);  // replicas need nothing
+  EXPECT_EQ(weight_sync({2, 0, 2, 2}), 0u);  // nor do those that have their part
+  const std::size_t bytes = weight_sync<bf16>({4, 3, 1, 2});
   // Four ranks need 2 M / r bytes each and have some of it: at most their quarter of the model.
   EXPECT_LT(bytes, 4 * 2 * half.size());
   EXPECT_GE(bytes, 4 * 2 * half.size() - 2 * model.size());

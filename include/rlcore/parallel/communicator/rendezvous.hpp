@@ -29,7 +29,7 @@ struct intention {
   std::span<const std::size_t> counts{};
 };
 
-class meeting;
+class rendezvous;
 
 /// What all groups of one run_ranks() share: if one of them breaks, all do.
 struct common_fate {
@@ -41,21 +41,21 @@ struct common_fate {
   std::string failure;       // empty: all is well
   std::exception_ptr first;  // what the first rank to fail threw
   std::vector<char> returned;
-  std::vector<meeting*> groups;
+  std::vector<rendezvous*> groups;
   std::condition_variable ended;  // a failure, or a rank's end
 };
 
-/// The meeting place of one group; its ranks are numbers of the group, but messages name the ranks of run_ranks().
-class meeting {
+/// The rendezvous place of one group; its ranks are numbers of the group, but messages name the ranks of run_ranks().
+class rendezvous {
  public:
-  meeting(std::shared_ptr<common_fate> fate, std::vector<int> members)
+  rendezvous(std::shared_ptr<common_fate> fate, std::vector<int> members)
       : fate_(std::move(fate)), members_(std::move(members)), shown_(members_.size()), state_(members_.size()) {
     const std::lock_guard<std::mutex> lock(fate_->mutex);
     fate_->groups.push_back(this);
   }
-  meeting(const meeting&) = delete;
-  meeting& operator=(const meeting&) = delete;
-  ~meeting() {
+  rendezvous(const rendezvous&) = delete;
+  rendezvous& operator=(const rendezvous&) = delete;
+  ~rendezvous() {
     const std::lock_guard<std::mutex> lock(fate_->mutex);
     std::erase(fate_->groups, this);
   }
@@ -129,7 +129,7 @@ class meeting {
       break_all(fate, "rank " + std::to_string(rank) + " failed: " + why);
       return;
     }
-    for (const meeting* group : fate.groups)
+    for (const rendezvous* group : fate.groups)
       if (const int waiting = group->waits_for(rank); waiting >= 0)
         return break_all(fate, "rank " + std::to_string(rank) + " returned while " +
                                    group->name(waiting, group->of(waiting)) + " waits for it");
@@ -164,7 +164,7 @@ class meeting {
   }
   static void break_all(common_fate& fate, const std::string& why) {
     if (fate.failure.empty()) fate.failure = why;
-    for (meeting* group : fate.groups) group->changed_.notify_all();
+    for (rendezvous* group : fate.groups) group->changed_.notify_all();
     fate.ended.notify_all();
   }
   void fail(const std::string& why) { break_all(*fate_, why); }

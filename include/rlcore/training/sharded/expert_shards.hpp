@@ -14,7 +14,7 @@
 #include "rlcore/optim/adamw.hpp"
 #include "rlcore/parallel/reduction/gradient_sums.hpp"
 #include "rlcore/training/sharded/block_squares.hpp"
-#include "rlcore/training/sharded/collected_units.hpp"
+#include "rlcore/training/sharded/gathered_layers.hpp"
 #include "rlcore/training/sharded/own_weights.hpp"
 #include "rlcore/training/sharded/shard_gather.hpp"
 
@@ -23,17 +23,17 @@ namespace trainer {
 
 /// Of the ranks of world.expert() each has its experts alone, and all other parameters. Rows come to it from all of
 /// them, so that it has the gradients of its experts for the leaves of all; these are summed over the ranks with the
-/// same experts, whose shards are those of world.place_in_experts(). Passes that only score, and a summons, collect the
-/// experts of all.
+/// same experts, whose shards are those of world.place_in_experts(). Passes that only score, and a gathering of full
+/// parameters, collect the experts of all.
 template <class Device>
-class divided_experts final : public collected_units<Device>, public expert_squares {
+class expert_shards final : public gathered_layers<Device>, public expert_squares {
  public:
   /// What this rank has: first what all have, then its experts, layer after layer.
   nn::causal_lm<Device> part;
 
   /// `whole` is in units. Throws config_error for a model without experts or with fewer of them than ranks.
-  divided_experts(nn::causal_lm<Device>& whole, parallel::world& w)
-      : collected_units<Device>(whole, false),
+  expert_shards(nn::causal_lm<Device>& whole, parallel::world& w)
+      : gathered_layers<Device>(whole, false),
         part(whole.device(), whole.settings(),
              {whole.part().tensor_rank, whole.part().tensor_size, w.expert().rank(), w.expert().size()}),
         world_(&w),
@@ -67,7 +67,7 @@ class divided_experts final : public collected_units<Device>, public expert_squa
 
   /// The weights of a Hugging Face folder, of which this rank reads what it has.
   void load(const std::filesystem::path& folder, std::uint64_t seed) {
-    if (this->summoned()) throw std::logic_error("rlcore: load: weights are summoned");
+    if (this->gathered()) throw std::logic_error("rlcore: load: weights are gathered");
     part.weights().upload(read_own_weights(this->model(), folder, seed, runs(), part.size()));
   }
   /// All that this rank has of the model, in the order of its weights.

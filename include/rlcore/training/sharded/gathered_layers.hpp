@@ -20,10 +20,10 @@ namespace trainer {
 /// The memory of those units of a model in units that are whole at the moment: two layers' and the embedding's at most,
 /// unless layers are kept from forward to backward. What ranks have besides is of a class derived from this.
 template <class Device>
-class collected_units : public nn::unit_source {
+class gathered_layers : public nn::unit_source {
  public:
-  collected_units(const collected_units&) = delete;
-  collected_units& operator=(const collected_units&) = delete;
+  gathered_layers(const gathered_layers&) = delete;
+  gathered_layers& operator=(const gathered_layers&) = delete;
 
   nn::unit_view enter(std::size_t u, bool packed) override {
     place& p = places_[u];
@@ -64,17 +64,18 @@ class collected_units : public nn::unit_source {
     floats_.clear(), bytes_.clear(), columns_ = {};
   }
 
-  bool summoned() const noexcept { return summons_ > 0; }
-  /// The first summons collects everything into the model's own weights; after the last one this rank keeps its part.
-  void begin_summons() {
-    if (summons_++ > 0) return;
+  bool gathered() const noexcept { return full_params_ > 0; }
+  /// The first gathering of full parameters collects everything into the model's own weights; after the last one this
+  /// rank keeps its part.
+  void begin_full_params() {
+    if (full_params_++ > 0) return;
     rest();
     model_->gain_weights();
     float* weights = model_->weights().data();
     for (std::size_t u = 0; u < places_.size(); ++u) collect(u, weights + places_[u].range.first);
   }
-  void end_summons() {
-    if (--summons_ > 0) return;
+  void end_full_params() {
+    if (--full_params_ > 0) return;
     const float* weights = std::as_const(*model_).weights().data();
     for (std::size_t u = 0; u < places_.size(); ++u) keep(u, weights + places_[u].range.first);
     model_->drop_weights();
@@ -82,7 +83,7 @@ class collected_units : public nn::unit_source {
 
  protected:
   /// `keep`: what has been collected for a forward stays for the backward.
-  collected_units(nn::causal_lm<Device>& model, bool keep) : model_(&model), keep_(keep) {
+  gathered_layers(nn::causal_lm<Device>& model, bool keep) : model_(&model), keep_(keep) {
     for (const std::size_t end : nn::unit_ends(model.parameters())) {
       places_.emplace_back();
       places_.back().range = {places_.size() == 1 ? 0 : places_[places_.size() - 2].range.last, end};
@@ -133,7 +134,7 @@ class collected_units : public nn::unit_source {
 
   nn::causal_lm<Device>* model_;
   bool keep_;
-  int summons_ = 0;
+  int full_params_ = 0;
   std::vector<place> places_;
   std::vector<std::size_t> packed_of_, offsets_;
   std::vector<buffer<float, Device>> floats_;
@@ -144,19 +145,19 @@ class collected_units : public nn::unit_source {
 /// While one of these lives, the model of `units` has weights, which may be changed by all ranks alike. Null: it has
 /// them anyway.
 template <class Device>
-class summoned_weights {
+class full_params {
  public:
-  explicit summoned_weights(collected_units<Device>* units) : units_(units) {
-    if (units_) units_->begin_summons();
+  explicit full_params(gathered_layers<Device>* units) : units_(units) {
+    if (units_) units_->begin_full_params();
   }
-  ~summoned_weights() {
-    if (units_) units_->end_summons();
+  ~full_params() {
+    if (units_) units_->end_full_params();
   }
-  summoned_weights(const summoned_weights&) = delete;
-  summoned_weights& operator=(const summoned_weights&) = delete;
+  full_params(const full_params&) = delete;
+  full_params& operator=(const full_params&) = delete;
 
  private:
-  collected_units<Device>* units_;
+  gathered_layers<Device>* units_;
 };
 
 }  // namespace trainer

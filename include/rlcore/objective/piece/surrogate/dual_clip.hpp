@@ -17,17 +17,17 @@ RLCORE_ALGORITHM_BEGIN
 /// older versions of PyTorch pass the gradient at a bound too, 2.15 gives 1/2 at 1 - low and 1 + high, 0 at a limit.
 /// Monitors, as in verl's
 /// logs: share of tokens clipped, share held by the dual bound, and the mean of -(log-ratio).
-struct dual_clipped_ratio {
+struct dual_clip {
   static constexpr field reads = field::logp | field::old_logp | field::advantage;
   static constexpr std::string_view name = "policy";
   static constexpr std::array<std::string_view, 3> monitors{"clipfrac", "clipfrac_lower", "ppo_kl"};
   double low = 0.2, high = 0.2, bound = 3.0, limit = 20.0;
 
   constexpr void check_settings() const {
-    check_setting("dual_clipped_ratio", "low", low, setting::width);
-    check_setting("dual_clipped_ratio", "high", high, setting::width);
-    check_setting("dual_clipped_ratio", "bound", bound, setting::bound_above_1);
-    check_setting("dual_clipped_ratio", "limit", limit, setting::bound);
+    check_setting("dual_clip", "low", low, setting::width);
+    check_setting("dual_clip", "high", high, setting::width);
+    check_setting("dual_clip", "bound", bound, setting::bound_above_1);
+    check_setting("dual_clip", "limit", limit, setting::bound);
   }
 
   template <class Math, class V>

@@ -41,12 +41,12 @@
 #include "rlcore/training/leaf_plan.hpp"
 #include "rlcore/training/rank_model.hpp"
 #include "rlcore/training/sharded/counted_ranges.hpp"
-#include "rlcore/training/sharded/divided_experts.hpp"
+#include "rlcore/training/sharded/expert_shards.hpp"
 #include "rlcore/training/sharded/sharded_state.hpp"
 #include "rlcore/training/sharded/sharded_update.hpp"
-#include "rlcore/training/sharded/unit_weights.hpp"
-#include "rlcore/training/trainee_settings.hpp"
-#include "rlcore/training/unit_passes.hpp"
+#include "rlcore/training/sharded/sharded_weights.hpp"
+#include "rlcore/training/sharded_passes.hpp"
+#include "rlcore/training/training_settings.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -54,18 +54,19 @@ namespace trainer {
 /// One optimizer step is begin_update(), any number of forward_backward() or value_forward_backward(), apply(). With
 /// LoRA adapters (and the head of a score model) alone are trained; `model` has them merged at all times.
 ///
-/// With a `world` all its ranks have a trainee and make the same calls, with the same rows; for_micro_batches() says
-/// which of them are this rank's. What the ranks have shares of, see parallel_settings::zero; adapters are never cut
-/// further than zero 2, their base is whole on every rank.
+/// With a `world` all its ranks have a trained model and make the same calls, with the same rows; for_micro_batches()
+/// says which of them are this rank's. What the ranks have shares of, see parallel_settings::zero; adapters are never
+/// cut further than zero 2, their base is whole on every rank.
 template <class Device>
-class trainee {
+class trainable_model {
  public:
   nn::causal_lm<Device> model;
   nn::workspace<Device> space;
   bool recompute;
 
   /// Throws config_error for LoRA settings that cannot be (nn::check_lora), or ranks that the model cannot be cut for.
-  trainee(Device& device, const nn::config& config, const trainee_settings& s, parallel::world* world = nullptr)
+  trainable_model(Device& device, const nn::config& config, const training_settings& s,
+                  parallel::world* world = nullptr)
       : model(device, config_of(with_router_loss(config, s.router_aux_loss), world), part_of(world),
               (has_shards(world) || divides_experts(world)) && !s.lora),
         space(device, s.logits_bytes),
@@ -75,11 +76,10 @@ class trainee {
         save_whole_(s.save_whole),
         adapter_(s.lora ? std::optional<nn::lora<Device>>(std::in_place, model, *s.lora) : std::nullopt),
         world_(world),
-        divided_(divides_experts(world) && !s.lora ? std::make_unique<divided_experts<Device>>(model, *world)
-                                                   : nullptr),
+        divided_(divides_experts(world) && !s.lora ? std::make_unique<expert_shards<Device>>(model, *world) : nullptr),
         sharded_(make_sharded(device)),
         units_(has_shards(world) && !s.lora
-                   ? std::make_unique<unit_weights<Device>>(model, *world, !world->how().reshard_after_forward)
+                   ? std::make_unique<sharded_weights<Device>>(model, *world, !world->how().reshard_after_forward)
                    : nullptr),
         optimizer_(device, optimizer_size(), s.adamw) {
     if (adapter_)
@@ -87,7 +87,7 @@ class trainee {
     else
       gradient_.emplace(passing(), units_ != nullptr);
     if (world_ && world_->context().size() > 1) space.context = {&world_->context(), world_->how().how_context};
-    nn::check_context(device, model.blocks().front().mixer.shape, space.context);
+    nn::check_context(device, model.blocks().front().self_attention.shape, space.context);
     if (world_ && world_->tensor().size() > 1)
       model.set_tensor_group(&tensor_.emplace(world_->tensor(), world_->how().sequence_parallel));
     if (divided_ && tensor_) divided_->part.set_tensor_group(&*tensor_);
@@ -96,8 +96,8 @@ class trainee {
                        divided_ && !sharded_->sums().by_leaf());
     if (!s.decay_norms_and_biases) exempt_norms_and_biases(optimizer_, held(), pieces());
   }
-  trainee(const trainee&) = delete;
-  trainee& operator=(const trainee&) = delete;
+  trainable_model(const trainable_model&) = delete;
+  trainable_model& operator=(const trainable_model&) = delete;
 
   /// The gradient of all weights; there is none with LoRA.
   nn::gradients<Device>& gradient() { return gradient_.value(); }
@@ -147,10 +147,10 @@ class trainee {
   /// The trained weights in the places of pieces(), if this rank has no others (zero 3); else nullptr.
   const float* own_weights() const noexcept { return units_ ? units_->shard().data() : nullptr; }
   /// While what this returns lives, model.weights() are there, whatever the ranks share, and may be changed (by all
-  /// ranks alike). Every rank has to ask. Passes need no summons: without them they go unit by unit, and every rank
-  /// makes as many (scored_groups.hpp).
-  [[nodiscard]] summoned_weights<Device> summon() {
-    return summoned_weights<Device>(divided_ ? static_cast<collected_units<Device>*>(divided_.get()) : units_.get());
+  /// ranks alike). Every rank has to ask. Passes need no gathering of full parameters: without them they go unit by
+  /// unit, and every rank makes as many (scored_groups.hpp).
+  [[nodiscard]] full_params<Device> gather_full_params() {
+    return full_params<Device>(divided_ ? static_cast<gathered_layers<Device>*>(divided_.get()) : units_.get());
   }
 
   /// The gradient is 0 from here on.
@@ -198,12 +198,12 @@ class trainee {
       else if (!has_rows && !divided_)
         sharded_->sums().skip(round);
       else if (by_leaf)
-        hand_over(round);
+        weight_sync(round);
     }
     if (sharded_->sums().by_leaf()) return;
     if (divided_) return divided_->take_sums(*gradient_, sharded_->sums());
     if (experts_) experts_->end_leaf(true);
-    hand_over(0);
+    weight_sync(0);
   }
   /// As nn::forward_backward: slopes(logp, entropy, dlogp, dentropy).
   template <class Slopes>
@@ -248,7 +248,7 @@ class trainee {
   void save(const std::filesystem::path& folder, const std::filesystem::path& tokenizer_folder,
             const nlohmann::ordered_json& extra = nlohmann::ordered_json::object()) const {
     nlohmann::ordered_json state{{"rlcore_version", RLCORE_VERSION_STRING}, {"optimizer_steps", optimizer_.steps()}};
-    if (world_) state["sums"] = settings_of_sums(world_->how(), static_cast<int>(model.settings().row_chunks));
+    if (world_) state["sums"] = settings_of_sums(world_->how(), static_cast<int>(model.settings().tp_reduce_chunks));
     if (adapter_) state["base_fingerprint"] = fingerprint_;
     for (const auto& [key, value] : extra.items()) state[key] = value;
     const int ranks = world_ ? world_->all().size() : 1;
@@ -269,10 +269,10 @@ class trainee {
     checkpoint::json_file extra(folder / "extra_state.json");
     const std::int64_t steps = extra.integer("optimizer_steps", 0);
     if (world_)
-      notice_ =
-          sums_notice(folder, extra, settings_of_sums(world_->how(), static_cast<int>(model.settings().row_chunks)));
+      notice_ = sums_notice(folder, extra,
+                            settings_of_sums(world_->how(), static_cast<int>(model.settings().tp_reduce_chunks)));
     check_adapter(folder, extra, adapter_ ? &adapter_->settings() : nullptr, {base_folder_, fingerprint_});
-    if (units_ && units_->summoned()) throw std::logic_error("rlcore: restore: weights are summoned");
+    if (units_ && units_->gathered()) throw std::logic_error("rlcore: restore: weights are gathered");
     const std::vector<owned_run> runs = owned_runs(held(), pieces());
     std::vector<float> values(units_ ? optimizer_.size() : divided_ ? divided_->part.size() : trained_size());
     std::vector<float> m(optimizer_.size()), v(m.size());
@@ -321,7 +321,7 @@ class trainee {
     counting_ = false;
     with_gradient([&](auto& g) { g.balance(balance_slopes(model.settings(), routed_)); });
   }
-  void hand_over(std::size_t round) {
+  void weight_sync(std::size_t round) {
     with_gradient([&](auto& g) {
       buffer<float, Device> leaf;
       g.swap(leaf);
@@ -334,7 +334,7 @@ class trainee {
       if (world_->all().size() > 1)
         throw std::logic_error("rlcore: apply: rows have to be dealt to ranks by for_micro_batches");
       sharded_->sums().begin(std::vector<bool>(sharded_->sums().schedule().leaves(), true));
-      hand_over(0);
+      weight_sync(0);
     }
     const float *gradient = sharded_->sums().finish(), *of_experts = divided_ ? divided_->sums().finish() : nullptr;
     step_outcome outcome;
@@ -343,7 +343,7 @@ class trainee {
     if (outcome.skipped) return outcome;
     const float scale = optim::clip_scale(outcome.gradient_norm, grad_clip);
     if (units_) {
-      if (units_->summoned()) throw std::logic_error("rlcore: apply: weights are summoned");
+      if (units_->gathered()) throw std::logic_error("rlcore: apply: weights are gathered");
       optimizer_.step(units_->shard(), std::span<const float>(gradient, optimizer_.size()), lr, scale);
       return outcome;
     }
@@ -386,9 +386,9 @@ class trainee {
   parallel::world* world_ = nullptr;
   bool dealt_ = false, counting_ = false;
   std::optional<nn::tensor_group_of<parallel::any_communicator>> tensor_;
-  std::unique_ptr<divided_experts<Device>> divided_;  // unless zero 3
+  std::unique_ptr<expert_shards<Device>> divided_;  // unless zero 3
   std::optional<sharded_update<Device>> sharded_;
-  std::unique_ptr<unit_weights<Device>> units_;  // zero 3
+  std::unique_ptr<sharded_weights<Device>> units_;  // zero 3
   std::optional<expert_passes<Device>> experts_;
   nn::router_counts routed_;
   std::optional<nn::gradients<Device>> gradient_;               // of all weights, or

@@ -16,7 +16,7 @@
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/parallel/launch.hpp"
 #include "rlcore/trainer/preference/packed_answers.hpp"
-#include "rlcore/training/trainee.hpp"
+#include "rlcore/training/trainable_model.hpp"
 
 namespace {
 
@@ -44,7 +44,7 @@ struct result {
 /// what there is after the second step, unless they are empty.
 result train(nn::family family, int ranks, parallel::parallel_settings how, const std::filesystem::path& save = {},
              const std::filesystem::path& resume = {}) {
-  how.row_chunks = 4;
+  how.tp_reduce_chunks = 4;
   result r;
   std::mutex writing;
   parallel::launch_settings threads;
@@ -53,11 +53,11 @@ result train(nn::family family, int ranks, parallel::parallel_settings how, cons
   parallel::launch(threads, [&](parallel::any_communicator& all) {
     parallel::world world(all, how);
     cpu device(1);
-    trainer::trainee_settings s;
+    trainer::training_settings s;
     s.adamw.weight_decay = 0.1;
-    trainer::trainee<cpu> t(device, small_model(family), s, &world);
+    trainer::trainable_model<cpu> t(device, small_model(family), s, &world);
     if (resume.empty()) {
-      const auto whole = t.summon();
+      const auto whole = t.gather_full_params();
       t.model.initialize(11);
     } else {
       t.restore(resume);
@@ -84,7 +84,7 @@ result train(nn::family family, int ranks, parallel::parallel_settings how, cons
       EXPECT_FALSE(outcome.skipped);
       if (all.rank() == 0) r.norms.push_back(outcome.gradient_norm);
     }
-    const auto whole = t.summon();
+    const auto whole = t.gather_full_params();
     const std::lock_guard<std::mutex> lock(writing);
     for (const nn::parameter& p : t.model.parameters()) {
       std::size_t size = 1;
@@ -109,9 +109,9 @@ void expect_same(const result& a, const result& b) {
   EXPECT_EQ(a.norms, b.norms);
 }
 
-class tensor_parallel_trainee : public testing::TestWithParam<nn::family> {};
+class tensor_parallel_model : public testing::TestWithParam<nn::family> {};
 
-TEST_P(tensor_parallel_trainee, steps_have_the_bits_of_one_rank) {
+TEST_P(tensor_parallel_model, steps_have_the_bits_of_one_rank) {
   const result alone = train(GetParam(), 1, {});
   EXPECT_GT(alone.norms[0], 0.01);
   const auto mesh = [](int tensor, int zero, bool sequence) {
@@ -133,7 +133,7 @@ TEST_P(tensor_parallel_trainee, steps_have_the_bits_of_one_rank) {
   expect("data 2 x tensor 2, expert 2 over data", 4, s);
 }
 
-TEST_P(tensor_parallel_trainee, go_on_from_checkpoints_of_other_meshes) {
+TEST_P(tensor_parallel_model, go_on_from_checkpoints_of_other_meshes) {
   namespace fs = std::filesystem;
   const scratch::folder place;
   const fs::path& root = place.path();
@@ -153,7 +153,7 @@ TEST_P(tensor_parallel_trainee, go_on_from_checkpoints_of_other_meshes) {
   expect_end(train(GetParam(), 4, s, {}, root / "many"));
 }
 
-TEST_P(tensor_parallel_trainee, context_and_tensor_parallelism_go_together) {
+TEST_P(tensor_parallel_model, context_and_tensor_parallelism_go_together) {
   parallel::parallel_settings s;
   s.context = 2, s.zero = 2, s.how_context = parallel::context_kind::ring;
   const result context = train(GetParam(), 2, s);
@@ -163,7 +163,7 @@ TEST_P(tensor_parallel_trainee, context_and_tensor_parallelism_go_together) {
   expect_same(train(GetParam(), 4, s), context);
 }
 
-INSTANTIATE_TEST_SUITE_P(families, tensor_parallel_trainee,
+INSTANTIATE_TEST_SUITE_P(families, tensor_parallel_model,
                          testing::Values(nn::family::qwen2, nn::family::qwen3, nn::family::qwen3_moe));
 
 }  // namespace

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "rlcore/parallel/communicator/threads.hpp"
-#include "rlcore/training/trainee.hpp"
+#include "rlcore/training/trainable_model.hpp"
 
 #include "data/scratch.hpp"
 #include "rlcore/checkpoint/hugging_face.hpp"
@@ -24,7 +24,7 @@ using parallel::parallel_settings;
 using parallel::reduction_kind;
 using floats = std::vector<float>;
 
-using trainee = trainer::trainee<counted_cpu>;
+using trainable_model = trainer::trainable_model<counted_cpu>;
 
 struct task {
   int rows = 11;
@@ -63,13 +63,14 @@ nn::config with_output(nn::config c, bool score) {
 /// One rank's run; every fourth row is masked as a whole.
 void train(const task& t, parallel::world* w, outcome& out) {
   counted_cpu device;
-  trainer::trainee_settings s;
+  trainer::training_settings s;
   s.decay_norms_and_biases = false, s.recompute = t.recompute;
   s.adamw.weight_decay = 0.1;
   if (t.lora) s.lora = nn::lora_settings{3, 6, {"all-linear"}, 5};
-  trainee model(device, t.base.empty() ? model_of(t) : with_output(checkpoint::read_config(t.base), t.score), s, w);
+  trainable_model model(device, t.base.empty() ? model_of(t) : with_output(checkpoint::read_config(t.base), t.score), s,
+                        w);
   if (t.base.empty()) {
-    const auto whole = model.summon();
+    const auto whole = model.gather_full_params();
     model.model.initialize(7);
   } else {
     model.load(t.base);
@@ -117,7 +118,7 @@ void train(const task& t, parallel::world* w, outcome& out) {
   out.bytes = sent() - before;
   out.live = {device.live - model.space.bytes()}, out.most_live = {device.most - model.space.bytes()};
   out.size = model.model.size();
-  const auto whole = model.summon();
+  const auto whole = model.gather_full_params();
   out.weights = trainer::to_host(device, std::as_const(model.model).weights());
 }
 
@@ -145,7 +146,7 @@ parallel_settings how(int zero, reduction_kind kind = reduction_kind::tree) {
   return s;
 }
 
-TEST(sharded_trainee, has_the_weights_of_one_rank_on_any_number_of_them_in_any_stage) {
+TEST(sharded_model, has_the_weights_of_one_rank_on_any_number_of_them_in_any_stage) {
   for (const reduction_kind kind : {reduction_kind::tree, reduction_kind::exact}) {
     const outcome one = run(1, how(0, kind));
     for (const float x : one.weights) ASSERT_TRUE(std::isfinite(x));
@@ -158,7 +159,7 @@ TEST(sharded_trainee, has_the_weights_of_one_rank_on_any_number_of_them_in_any_s
   }
 }
 
-TEST(sharded_trainee, may_have_more_ranks_than_rows_and_leaves_without_rows) {
+TEST(sharded_model, may_have_more_ranks_than_rows_and_leaves_without_rows) {
   const task few{.rows = 3};
   const outcome one = run(1, how(3), few);
   for (const int ranks : {2, 5, 8})
@@ -166,7 +167,7 @@ TEST(sharded_trainee, may_have_more_ranks_than_rows_and_leaves_without_rows) {
       EXPECT_EQ(run(ranks, how(zero), few).weights, one.weights) << ranks << " " << zero;
 }
 
-TEST(sharded_trainee, shows_neither_micro_batches_nor_what_stays_gathered_nor_what_is_replicated) {
+TEST(sharded_model, shows_neither_micro_batches_nor_what_stays_gathered_nor_what_is_replicated) {
   const outcome one = run(1, how(0));
   for (const std::int64_t rows : {1, 2})
     for (const int zero : {2, 3})
@@ -182,16 +183,16 @@ TEST(sharded_trainee, shows_neither_micro_batches_nor_what_stays_gathered_nor_wh
   }
 }
 
-TEST(sharded_trainee, packs_units_in_the_chunks_of_the_whole_model) {
+TEST(sharded_model, packs_units_in_the_chunks_of_the_whole_model) {
   parallel_settings chunks = how(0);
-  chunks.row_chunks = 4;
+  chunks.tp_reduce_chunks = 4;
   const outcome one = run(1, chunks);
   EXPECT_NE(one.weights, run(1, how(0)).weights);
   chunks.zero = 3;
   EXPECT_EQ(run(3, chunks).weights, one.weights);
 }
 
-TEST(sharded_trainee, trains_untied_heads_scores_and_adapters) {
+TEST(sharded_model, trains_untied_heads_scores_and_adapters) {
   const scratch::folder place;
   const std::filesystem::path base = tiny_model::make(place.path()).model;
   for (const task& t : {task{.tied = false}, task{.score = true}, task{.base = base}, task{.score = true, .base = base},
@@ -202,7 +203,7 @@ TEST(sharded_trainee, trains_untied_heads_scores_and_adapters) {
   }
 }
 
-TEST(sharded_trainee, one_leaf_on_one_rank_is_training_without_ranks) {
+TEST(sharded_model, one_leaf_on_one_rank_is_training_without_ranks) {
   outcome plain;
   const task unclipped{.max_rows = 2, .clip = 0};
   train(unclipped, nullptr, plain);
@@ -214,7 +215,7 @@ TEST(sharded_trainee, one_leaf_on_one_rank_is_training_without_ranks) {
   EXPECT_EQ(run(1, s, unclipped).weights, plain.weights);
 }
 
-TEST(sharded_trainee, skips_a_step_in_all_ranks_or_in_none) {
+TEST(sharded_model, skips_a_step_in_all_ranks_or_in_none) {
   for (const reduction_kind kind : {reduction_kind::tree, reduction_kind::exact, reduction_kind::ranked})
     for (int zero = 0; zero < 4; ++zero) {
       const outcome two = run(3, how(zero, kind), {.steps = 3, .poisoned = 1});
@@ -223,7 +224,7 @@ TEST(sharded_trainee, skips_a_step_in_all_ranks_or_in_none) {
     }
 }
 
-TEST(sharded_trainee, bfloat16_on_the_wire_stays_near) {
+TEST(sharded_model, bfloat16_on_the_wire_stays_near) {
   const outcome one = run(1, how(3));
   parallel_settings s = how(3);
   s.bf16_wire = true;
@@ -233,7 +234,7 @@ TEST(sharded_trainee, bfloat16_on_the_wire_stays_near) {
 }
 
 /// Bytes all ranks send together when each of them sends what the others own: once is (P - 1) M 4.
-TEST(sharded_trainee, sends_the_bytes_of_the_formulas) {
+TEST(sharded_model, sends_the_bytes_of_the_formulas) {
   for (const bool tied : {true, false})
     for (const std::uint64_t p : {2u, 4u, 8u}) {
       const task t{.tied = tied};
@@ -263,7 +264,7 @@ TEST(sharded_trainee, sends_the_bytes_of_the_formulas) {
     }
 }
 
-TEST(sharded_trainee, no_rank_holds_more_than_its_share_and_two_units_in_zero_3) {
+TEST(sharded_model, no_rank_holds_more_than_its_share_and_two_units_in_zero_3) {
   const task deep{.layers = 10};
   const std::size_t ranks = 4;
   const outcome whole = run(static_cast<int>(ranks), how(0), deep), shared = run(static_cast<int>(ranks), how(3), deep);
@@ -276,13 +277,13 @@ TEST(sharded_trainee, no_rank_holds_more_than_its_share_and_two_units_in_zero_3)
   }
 }
 
-TEST(sharded_trainee, an_old_loop_is_told_that_rows_have_to_be_dealt) {
+TEST(sharded_model, an_old_loop_is_told_that_rows_have_to_be_dealt) {
   EXPECT_THROW(parallel::run_ranks(2,
                                    [](parallel::thread_rank& rank) {
                                      parallel::any_communicator_of<parallel::thread_rank&> c(rank);
                                      parallel::world w(c, how(0));
                                      counted_cpu device;
-                                     trainee model(device, model_of({}), {}, &w);
+                                     trainable_model model(device, model_of({}), {}, &w);
                                      model.begin_update();
                                      model.apply(0.1, 0);
                                    }),

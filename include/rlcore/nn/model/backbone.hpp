@@ -24,11 +24,11 @@ namespace nn {
 /// runs the layer again before its backward. If the workspace has a context group, each rank works on its rows and its
 /// targets; what it knows of them is exchanged by gather() and find_active().
 template <class Device>
-class trunk {
+class backbone {
  public:
   /// Forward. `rows` are rows of the packed batch and have to outlive this.
-  trunk(const causal_lm<Device>& model, workspace<Device>& space, const ragged<std::int32_t>& sequences,
-        std::span<const std::int32_t> rows, bool recompute)
+  backbone(const causal_lm<Device>& model, workspace<Device>& space, const ragged<std::int32_t>& sequences,
+           std::span<const std::int32_t> rows, bool recompute)
       : model_(model),
         space_(space),
         sequences_(sequences),
@@ -62,9 +62,9 @@ class trunk {
       const block_activations& a = space.kept[recompute ? 0 : l];
       const typename workspace<Device>::scope scope(space_, forgets_visitors());
       if (batch.tokens > 0 || !context_)
-        blocks[l].forward(pass_, a, x(l + 1), x(l), place_in_rows(space, blocks[l].mixer));
+        blocks[l].forward(pass_, a, x(l + 1), x(l), place_in_rows(space, blocks[l].self_attention));
       else
-        context_->forward({}), blocks[l].feed_nothing(pass_, a);
+        context_->forward({}), blocks[l].idle_forward(pass_, a);
       if (units_) units_->pause(unit_number::layer(l));
     }
     enter_top();
@@ -200,12 +200,12 @@ class trunk {
       const auto differentiate = [&](const nn::pass<Device>& part, extent_t begin) {
         const typename workspace<Device>::scope scope(space_, forgets_visitors());
         if (part.tokens == 0 && context_) return attend_without_rows(part, l);
-        const auto place = place_in_rows(space_, blocks[l].mixer);
+        const auto place = place_in_rows(space_, blocks[l].self_attention);
         const extent_t own = own_begin(part, begin);
         const float* input = x(l) + own * h;
         if (recompute_) blocks[l].forward(part, kept[0], again, input, place);
         blocks[l].backward(part, recompute_ ? kept[0] : rows_from(blocks[l], kept[l], begin, own), scratch,
-                           dx + own * h, input, place, place_gradients_in_rows(space_, blocks[l].mixer));
+                           dx + own * h, input, place, place_gradients_in_rows(space_, blocks[l].self_attention));
       };
       enter(unit_number::layer(l));
       if constexpr (by_units<Gradients>) grads.enter(pass_, unit_number::layer(l));
@@ -293,7 +293,7 @@ class trunk {
   void attend_without_rows(const nn::pass<Device>& part, std::size_t l) {
     const block& b = model_.blocks()[l];
     const block_activations& a = space_.kept[recompute_ ? 0 : l];
-    if (recompute_) context_->forward({}), b.feed_nothing(part, a);
+    if (recompute_) context_->forward({}), b.idle_forward(part, a);
     b.backward_of_nothing(part, a);
     context_->backward({}, nullptr, nullptr);
   }
