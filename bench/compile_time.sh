@@ -96,7 +96,7 @@ void f(rlcore::matrix_view<const float> r, rlcore::matrix_view<const float> v, c
   rlcore::gae{}(r, v, m, a, t);
   rlcore::whitening{}(a, m, a);
 }'
-unit "verl_policy_loss" - '#include "rlcore/objective/algorithm/verl_policy_loss.hpp"
+unit "verl_policy_loss" - '#include "rlcore/trainer/policy/algorithm/verl_policy_loss.hpp"
 auto f(const rlcore::verl_policy_loss& l, const rlcore::policy_rows& r, const rlcore::global_counts& s,
        std::span<float> g) {
   return l(r, s, g);

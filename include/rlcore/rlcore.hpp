@@ -148,7 +148,6 @@
 #include "rlcore/objective/algorithm/trust_region.hpp"
 #include "rlcore/objective/algorithm/unpaired.hpp"
 #include "rlcore/objective/algorithm/verl.hpp"
-#include "rlcore/objective/algorithm/verl_policy_loss.hpp"
 #include "rlcore/objective/algorithm/vespo.hpp"
 #include "rlcore/objective/algorithm/with.hpp"
 #include "rlcore/objective/algorithm/with_likelihood.hpp"

@@ -11,6 +11,7 @@
 #include "rlcore/config/keys/rlcore/device_keys.hpp"
 #include "rlcore/config/keys/rlcore/rank_keys.hpp"
 #include "rlcore/config/keys/verl/actor_keys.hpp"
+#include "rlcore/config/keys/verl/algorithm_keys.hpp"
 #include "rlcore/config/keys/verl/critic_keys.hpp"
 #include "rlcore/config/keys/verl/data_keys.hpp"
 #include "rlcore/config/keys/verl/further_keys.hpp"

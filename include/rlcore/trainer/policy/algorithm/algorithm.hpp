@@ -17,9 +17,9 @@
 
 #include "rlcore/core/random.hpp"
 #include "rlcore/objective/aggregation/aggregation.hpp"
-#include "rlcore/objective/algorithm/verl_policy_loss.hpp"
 #include "rlcore/objective/piece/field.hpp"
 #include "rlcore/trainer/policy/algorithm/advantage_inputs.hpp"
+#include "rlcore/trainer/policy/algorithm/verl_policy_loss.hpp"
 #include "rlcore/trainer/policy/trajectory/trajectory.hpp"
 
 RLCORE_BEGIN

@@ -5,12 +5,12 @@
 #include <optional>
 #include <span>
 
-#include "rlcore/objective/algorithm/verl_policy_loss.hpp"
 #include "rlcore/objective/selection/by_covariance.hpp"
 #include "rlcore/trainer/policy/algorithm/algorithm.hpp"
 #include "rlcore/trainer/policy/algorithm/openrlhf_advantage.hpp"
 #include "rlcore/trainer/policy/algorithm/select_tokens.hpp"
 #include "rlcore/trainer/policy/algorithm/verl_advantage.hpp"
+#include "rlcore/trainer/policy/algorithm/verl_policy_loss.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

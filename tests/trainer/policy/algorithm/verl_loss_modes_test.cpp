@@ -7,7 +7,7 @@
 
 #include "rlcore/core/random.hpp"
 #include "rlcore/objective/algorithm/verl.hpp"
-#include "rlcore/objective/algorithm/verl_policy_loss.hpp"
+#include "rlcore/trainer/policy/algorithm/verl_policy_loss.hpp"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // The run-time choices lead to the compositions they name.
-#include "rlcore/objective/algorithm/verl_policy_loss.hpp"
+#include "rlcore/trainer/policy/algorithm/verl_policy_loss.hpp"
 
 #include <gtest/gtest.h>
 

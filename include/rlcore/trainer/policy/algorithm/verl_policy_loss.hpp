@@ -19,7 +19,7 @@
 #include "rlcore/objective/piece/divergence/kl_kind.hpp"
 #include "rlcore/objective/piece/entropy/entropy_bonus.hpp"
 #include "rlcore/objective/piece/surrogate/dual_clip.hpp"
-#include "rlcore/objective/piece/surrogate/verl_surrogate.hpp"
+#include "rlcore/trainer/policy/algorithm/verl_surrogate.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
