@@ -17,7 +17,7 @@ using namespace rlcore_test;
 TEST(split_invariance, k1) { check_invariance(accept_zero_gradient{k1{}}); }
 TEST(split_invariance, k2) { check_invariance(k2{}); }
 TEST(split_invariance, k3) { check_invariance(k3{}); }
-TEST(split_invariance, absolute) { check_invariance(abs_kl{}); }
+TEST(split_invariance, abs_kl) { check_invariance(abs_kl{}); }
 TEST(split_invariance, clamped_k3) { check_invariance(clamped_k3{}); }
 TEST(split_invariance, token_entropy) { check_invariance(token_entropy{}); }
 TEST(split_invariance, value_clamped) { check_invariance(value_clamped{k2{}}); }

@@ -33,7 +33,7 @@ token<double> of_logps(double logp, double old_logp, double ref_logp, double adv
 
 template <class P>
 class slopes : public testing::Test {};
-using all_pieces = testing::Types<ppo_clip, dual_clip, policy_gradient, k1, absolute, k2, k3, clamped_k3, token_entropy,
+using all_pieces = testing::Types<ppo_clip, dual_clip, policy_gradient, k1, abs_kl, k2, k3, clamped_k3, token_entropy,
                                   log_prob, log_ratio_to_old, log_ratio_to_reference>;
 TYPED_TEST_SUITE(slopes, all_pieces);
 
@@ -47,7 +47,7 @@ TYPED_TEST(slopes, equal_the_derivative_of_the_value) {
   for (const double x :
        {0.0, 1e-9, -1e-9, 0.4999, 0.5001, -0.5001, 2.6, 2.62, -10.9, -11.1, 19.9, 20.1, -19.9, -20.1, 50.0})
     for (const double a : {-2.0, 0.0, 1.0})
-      if (!(std::is_same_v<TypeParam, absolute> && x == 0)) check_slope(piece, of_logps(-1, -1 - x, -1 + x, a));
+      if (!(std::is_same_v<TypeParam, abs_kl> && x == 0)) check_slope(piece, of_logps(-1, -1 - x, -1 + x, a));
 }
 
 TEST(straight_through, has_the_value_of_one_and_the_slope_of_the_other) {
@@ -118,7 +118,7 @@ TEST(dual_clip, has_no_dual_bound_if_that_is_infinite) {
     EXPECT_NEAR((piece.operator()<fast_math, pack<float>>(p).value.v[0]), at(piece, t).value, 1e-5);
   }
 }
-TEST(absolute, has_slope_0_at_its_kink) { EXPECT_EQ(at(abs_kl{}, of_logps(-1, 0, -1, 0)).slope, 0); }
+TEST(abs_kl, has_slope_0_at_its_kink) { EXPECT_EQ(at(abs_kl{}, of_logps(-1, 0, -1, 0)).slope, 0); }
 TEST(pieces, let_a_nan_through) {  // a broken number must not look like a clipped token
   const double nan = std::nan("");
   EXPECT_TRUE(std::isnan(at(ppo_clip{}, of_logps(nan, 0, 0, 1)).slope));

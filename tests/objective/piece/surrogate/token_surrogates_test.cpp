@@ -240,7 +240,7 @@ TEST(token_filter, leaves_nothing_of_the_others) {
 }
 
 TEST(against_old, takes_the_old_policy_for_the_reference) {
-  using drift = against_old<absolute>;
+  using drift = against_old<abs_kl>;
   static_assert(contains(drift::reads, field::old_logp) && !contains(drift::reads, field::ref_logp));
   EXPECT_EQ(at(drift(abs_kl{}), of(-1, -3, 0)).value, 2);
   EXPECT_EQ(at(drift(abs_kl{}), of(-1, -1, 0)).slope, 0);
