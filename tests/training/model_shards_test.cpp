@@ -188,12 +188,12 @@ TEST_P(sharded, whole_weights_on_request) {
       EXPECT_GT(all.counters().of(parallel::collective::broadcast).calls, 5u);
     });
   cpu device(1);
-  trained model model(device, checkpoint::read_config(folder / "huggingface"), {});
+  trainable_model model(device, checkpoint::read_config(folder / "huggingface"), {});
   model.load(folder / "huggingface");
   EXPECT_EQ(weights(model), expected);
   if (GetParam().lora) return;
   fs::remove(folder / "huggingface" / "model.safetensors");  // the same from the shards
-  trained model other(device, checkpoint::read_config(folder / "huggingface"), {});
+  trainable_model other(device, checkpoint::read_config(folder / "huggingface"), {});
   other.load(checkpoint::resolve_model(folder.string()));
   EXPECT_EQ(weights(other), expected);
 }

@@ -96,7 +96,7 @@ TEST_P(training, goes_on_to_the_same_bits_from_its_files) {
   EXPECT_EQ(moments(second), moments(whole));
   EXPECT_EQ(second.optimizer().steps(), 4);
 
-  trained model saved(device_, checkpoint::read_config(place_ / "saved" / "huggingface"), {});
+  trainable_model saved(device_, checkpoint::read_config(place_ / "saved" / "huggingface"), {});
   EXPECT_EQ(saved.model.settings().output, config().output);
   saved.load(place_ / "saved" / "huggingface");  // the merged weights
   EXPECT_EQ(weights(saved), weights(first));
