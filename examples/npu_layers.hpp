@@ -81,7 +81,7 @@ inline void train_and_generate(any_device& device, rlcore::nn::family family) {
   how.max_new_tokens = 12, how.max_sequences = 3, how.max_batched_tokens = 20;
   rollout::engine<any_device> engine;
   for (const auto& [temperature, top_k, top_p] : {std::tuple{0.0F, 0, 1.0F}, {0.9F, 0, 1.0F}, {0.9F, 50, 0.9F}}) {
-    how.how.temperature = temperature, how.how.top_k = top_k, how.how.top_p = top_p;
+    how.sampling.temperature = temperature, how.sampling.top_k = top_k, how.sampling.top_p = top_p;
     engine.generate(model, space, requests, how, key, [](std::size_t) {});
   }
 }

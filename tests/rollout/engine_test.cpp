@@ -51,7 +51,7 @@ std::vector<rollout::request> requests(const std::vector<std::vector<std::int32_
 }
 
 rollout::generation settings() {
-  return {.how = {.temperature = 0.8f}, .max_new_tokens = 12, .eos_ids = {4, 9, 30}, .max_sequences = 64};
+  return {.sampling = {.temperature = 0.8f}, .max_new_tokens = 12, .eos_ids = {4, 9, 30}, .max_sequences = 64};
 }
 
 const auto quiet = [](std::size_t) {};
@@ -106,7 +106,7 @@ TEST(engine, recorded_log_probs_and_entropies_are_the_bits_that_training_compute
     const auto asked = requests(p, 3);
     for (const rollout::sampling& how : {rollout::sampling{0.8f}, {1}, {1.3f, 7}, {0.9f, -1, 0.8f}, {0}}) {
       rollout::generation s = settings();
-      s.how = how;
+      s.sampling = how;
       const auto answers = rollout::generate(f.model, f.space, asked, s, random_key{5}, quiet);
       expect_bits_of_training(f, asked, answers, how.greedy() ? 1 : how.temperature);
     }
@@ -160,7 +160,7 @@ TEST(engine, int8_weights_give_log_probs_near_those_of_training) {
   const auto p = prompts();
   const auto asked = requests(p, 1);
   rollout::generation how = settings();
-  how.how.temperature = 0;
+  how.sampling.temperature = 0;
   how.weights = weight_format::int8;
   rollout::engine<cpu> engine;
   const auto answers = engine.generate(f.model, f.space, asked, how, random_key{5}, quiet);
@@ -316,7 +316,7 @@ TEST(engine, greedy_takes_the_largest_logit_of_a_full_forward_pass) {
   fixture f;
   const auto p = prompts();
   rollout::generation how = settings();
-  how.how = {.temperature = 0};
+  how.sampling = {.temperature = 0};
   const auto answers = rollout::generate(f.model, f.space, requests(p, 1), how, random_key{5}, quiet);
   for (std::size_t i = 0; i < p.size(); ++i) {
     std::vector<std::int32_t> row = p[i];

@@ -125,7 +125,7 @@ void expect_texts(const workload& w, const std::vector<response>& responses, con
   }
 }
 
-generation settings() { return {.how = {}, .max_new_tokens = 50, .eos_ids = {0}}; }
+generation settings() { return {.sampling = {}, .max_new_tokens = 50, .eos_ids = {0}}; }
 
 TEST(schedule, every_token_meets_its_past_whatever_the_limits) {
   const workload w = workload::of(lengths, 5);

@@ -70,7 +70,7 @@ generated generate_as(const nn::config& c, const nn::partition& part, nn::tensor
   for (std::uint32_t i = 0; i < 5; ++i)
     for (std::uint32_t k = 0; k < 2; ++k) requests.push_back({prompts[i], i, k});
   rollout::generation s;
-  s.how = how;
+  s.sampling = how;
   s.max_new_tokens = 9, s.max_sequences = 6, s.max_batched_tokens = 32, s.eos_ids = {4, 9, 30};
   rollout::engine<any_device> engine;
   generated g;

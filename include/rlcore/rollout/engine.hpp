@@ -66,8 +66,8 @@ class engine {
       for (std::size_t begin = 0, end; begin < draws.size(); begin = end) {
         for (end = begin + 1; end < draws.size() && draws[end].row == draws[end - 1].row + 1;) ++end;
         const std::size_t n = end - begin;
-        draw_(device, settings.how, model.head().chunks, logits_.data() + draws[begin].row * vocabulary, vocabulary,
-              std::span(uniform_).subspan(begin, n), std::span(tokens_).subspan(begin, n),
+        draw_(device, settings.sampling, model.head().chunks, logits_.data() + draws[begin].row * vocabulary,
+              vocabulary, std::span(uniform_).subspan(begin, n), std::span(tokens_).subspan(begin, n),
               std::span(logp_).subspan(begin, n), std::span(entropy_).subspan(begin, n));
       }
       for (std::size_t i = 0; i < draws.size(); ++i)
@@ -92,7 +92,7 @@ class engine {
 
  private:
   static void check(std::span<const request> requests, const generation& settings) {
-    settings.how.validate();
+    settings.sampling.validate();
     require(settings.max_new_tokens > 0 && settings.max_sequences > 0 && settings.max_batched_tokens > 0,
             "generate: max_new_tokens, max_sequences and max_batched_tokens must be positive");
     for (const request& r : requests) require(!r.prompt.empty(), "generate: a prompt has no token");

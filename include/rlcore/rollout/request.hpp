@@ -32,7 +32,7 @@ struct response {
 
 /// No result depends on anything between eos_ids and weights.
 struct generation {
-  sampling how;
+  rollout::sampling sampling;
   std::int64_t max_new_tokens = 0;
   std::vector<std::int32_t> eos_ids;
   std::int64_t max_sequences = 64;         ///< decoded together (verl's rollout.max_num_seqs)

@@ -36,9 +36,9 @@ inline merger_settings read_merger_settings(const std::string& operation, const 
   if (operation != "merge" && operation != "test")
     throw config_error("operation '" + data::printable(operation) + "'; expected merge or test" +
                        did_you_mean(operation, std::vector<std::string>{"merge", "test"}));
-  const auto need = [&](const char* name, const char* what) {
+  const auto need = [&](const char* name, const char* argument) {
     const auto value = o.find<std::string>(name);
-    if (!value || value->empty()) throw config_error(operation + " needs --" + name + " " + what);
+    if (!value || value->empty()) throw config_error(operation + " needs --" + name + " " + argument);
     return *value;
   };
   if (need("backend", "fsdp") == "megatron")
@@ -236,9 +236,9 @@ inline void merge_model(const merger_settings& s) {
 
   progress bar;
   bar.start(0, 0);
-  const auto show = [&](std::uint64_t done, std::uint64_t all) {
+  const auto show = [&](std::uint64_t done, std::uint64_t total) {
     bar.phase(s.test_hf_dir.empty() ? "MB written" : "million elements compared",
-              static_cast<std::size_t>(done / 1000000), static_cast<std::size_t>(all / 1000000 + 1));
+              static_cast<std::size_t>(done / 1000000), static_cast<std::size_t>(total / 1000000 + 1));
   };
   if (!s.test_hf_dir.empty()) {
     folder_weights reference(s.test_hf_dir);

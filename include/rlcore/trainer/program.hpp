@@ -1,4 +1,4 @@
-// The frame of every program: what went wrong becomes one line and exit code 1.
+// The frame of every program: an error becomes one line and exit code 1.
 #pragma once
 
 #include <chrono>
@@ -14,16 +14,16 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Runs f and returns the exit code of main: 0, or 1 after printing "<program>: <what went wrong>" to stderr. What all
-/// processes of mpirun find wrong with their command line the first of them says; what others find alone, they say when
-/// the first has had 20 seconds for it.
+/// Runs f and returns the exit code of main: 0, or 1 after printing "<program>: <message>" to stderr. When all
+/// processes of mpirun fail on the same command line, the first of them prints the message. The others wait 20 seconds
+/// for that before they print theirs.
 template <class F>
 int run_program(const char* program, F&& f) noexcept {
-  const auto failed = [&](const char* what) {
+  const auto failed = [&](const char* message) {
     std::fflush(stdout);
     if (!detail::ranks_started() && parallel::rank_of_environment() > 0)
-      std::this_thread::sleep_for(std::chrono::seconds(20));  // mpirun ends all as soon as one has ended
-    std::fprintf(stderr, "%s: %s\n", program, what);
+      std::this_thread::sleep_for(std::chrono::seconds(20));  // mpirun ends all processes as soon as one has ended
+    std::fprintf(stderr, "%s: %s\n", program, message);
     return 1;
   };
   try {

@@ -89,7 +89,8 @@ struct machine {
       requests.push_back({std::as_const(data.sequences).row(which), i / 3, i % 3});
     }
     rollout::generation how;
-    how.how.temperature = temperature, how.max_new_tokens = most, how.max_sequences = 4, how.max_batched_tokens = 20;
+    how.sampling.temperature = temperature, how.max_new_tokens = most, how.max_sequences = 4,
+    how.max_batched_tokens = 20;
     return rollout::generate(model, space, requests, how, random_key{9}, [](std::size_t) {});
   }
 };

@@ -70,7 +70,7 @@ answers generate(const nn::causal_lm<Device>& model, float temperature, std::opt
     for (std::uint32_t k = 0; k < 2; ++k) requests.push_back({prompts[i], i, k});
   }
   rollout::generation how;
-  how.how.temperature = temperature;
+  how.sampling.temperature = temperature;
   how.max_new_tokens = 7, how.max_sequences = 4, how.eos_ids = {4, 9, 30}, how.weights = format;
   answers a;
   for (const rollout::response& r : rollout::generate(model, space, requests, how, random_key{5}, [](std::size_t) {})) {

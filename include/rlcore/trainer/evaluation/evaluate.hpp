@@ -40,7 +40,7 @@ namespace trainer {
 
 namespace detail {
 
-/// How answers are judged: by one rule for all, or by the source of each.
+/// Judges answers by one rule for all, or by the rule of each answer's source.
 struct judge {
   std::optional<verify::scorer> rule;
   verify::rule_settings settings;
@@ -93,7 +93,7 @@ inline data::prompt_dataset evaluation_prompts(const options& opt, const text::t
                      {"reward_model", {{"ground_truth", p.truth}}}};
       }
   }
-  const data::prompt_settings how{
+  const data::prompt_settings settings{
       .prompt_key = opt.get<std::string>("data.prompt_key"),
       .source_key = opt.get<std::string>("data.reward_fn_key"),
       .max_prompt_length = static_cast<std::size_t>(opt.get<std::int64_t>("data.max_prompt_length")),
@@ -110,7 +110,7 @@ inline data::prompt_dataset evaluation_prompts(const options& opt, const text::t
   std::optional<text::chat_template> chat;
   if (templated) chat = text::chat_template::detect(folder);
   return data::make_prompts(
-      tables, how,
+      tables, settings,
       [&](const std::vector<text::message>& messages) {
         if (chat)
           return tokenizer.encode(chat->render(
@@ -155,24 +155,24 @@ inline nlohmann::ordered_json judged_line(const judged_response& r, const std::s
   return line;
 }
 
-/// The responses that each of `ranks` has sampled, in their order, in each of them.
+/// Gives every rank the responses of all `ranks`, in rank order.
 inline std::vector<rollout::response> gather_responses(parallel::any_communicator* ranks,
                                                        std::vector<rollout::response> mine) {
   if (ranks == nullptr || ranks->size() == 1) return mine;
   byte_writer to;
   for (const rollout::response& r : mine) to(r.tokens), to(r.reason);
   const std::vector<std::byte> bytes = gather_parts(*ranks, std::span<const std::byte>(to.bytes));
-  std::vector<rollout::response> all;
+  std::vector<rollout::response> responses;
   byte_reader from(bytes);
   while (!from.done()) {
-    rollout::response& r = all.emplace_back();
+    rollout::response& r = responses.emplace_back();
     from(r.tokens), from(r.reason);
   }
-  return all;
+  return responses;
 }
 
-/// Samples rollout.n responses per problem, a few hundred at a time, so that what is done is on the disk. `ranks` share
-/// the work, the first writes.
+/// Samples rollout.n responses per problem, in rounds of a few hundred, and writes each round to the disk. `ranks`
+/// share the work; the first rank writes.
 template <class Device>
 void sample_and_judge(Device& device, const options& opt, const judge& judge, evaluation_summary& summary,
                       std::optional<generation_log>& log, const std::filesystem::path& output,
@@ -185,18 +185,18 @@ void sample_and_judge(Device& device, const options& opt, const judge& judge, ev
   const text::tokenizer tokenizer = text::tokenizer::load(folder);
   const data::prompt_dataset prompts = evaluation_prompts(opt, tokenizer, folder, judge);
   const auto n = opt.get<std::int64_t>("rollout.n"), longest = opt.get<std::int64_t>("data.max_response_length");
-  rollout::generation how;
-  how.how = {static_cast<float>(opt.get<double>("rollout.temperature")), opt.get<std::int64_t>("rollout.top_k"),
-             static_cast<float>(opt.get<double>("rollout.top_p"))};
-  how.how.validate();
-  if (n > 1 && how.how.greedy())
+  rollout::generation settings;
+  settings.sampling = {static_cast<float>(opt.get<double>("rollout.temperature")),
+                       opt.get<std::int64_t>("rollout.top_k"), static_cast<float>(opt.get<double>("rollout.top_p"))};
+  settings.sampling.validate();
+  if (n > 1 && settings.sampling.greedy())
     throw config_error("rollout.n=" + std::to_string(n) +
                        " with rollout.temperature=0 samples the same response again; "
                        "give a temperature");
-  how.max_new_tokens = longest;
-  how.eos_ids = config.eos_token_ids;
-  if (how.eos_ids.empty() && tokenizer.eos_id()) how.eos_ids.push_back(*tokenizer.eos_id());
-  if (how.eos_ids.empty())
+  settings.max_new_tokens = longest;
+  settings.eos_ids = config.eos_token_ids;
+  if (settings.eos_ids.empty() && tokenizer.eos_id()) settings.eos_ids.push_back(*tokenizer.eos_id());
+  if (settings.eos_ids.empty())
     throw format_error(folder.string() + ": neither config.json nor the tokenizer names an EOS token");
   std::size_t longest_prompt = 0;
   for (const data::prompt& p : prompts.prompts) longest_prompt = std::max(longest_prompt, p.ids.size());
@@ -205,13 +205,13 @@ void sample_and_judge(Device& device, const options& opt, const judge& judge, ev
         fmt::format("the longest prompt of {} tokens and data.max_response_length={} are more than the "
                     "model's {} positions",
                     longest_prompt, longest, config.max_position_embeddings));
-  how.max_sequences = opt.get<std::int64_t>("rollout.max_num_seqs");
-  how.max_batched_tokens = opt.get<std::int64_t>("rollout.max_num_batched_tokens");
+  settings.max_sequences = opt.get<std::int64_t>("rollout.max_num_seqs");
+  settings.max_batched_tokens = opt.get<std::int64_t>("rollout.max_num_batched_tokens");
   const int sharing = ranks == nullptr ? 1 : find_local_place(*ranks).size;
   if (const auto memory = available_memory_of(device, sharing))
-    how.max_cache_bytes =
+    settings.max_cache_bytes =
         static_cast<std::size_t>(opt.get<double>("rollout.gpu_memory_utilization") * static_cast<double>(*memory));
-  if (opt.get<std::string>("rlcore.rollout_weights") == "int8") how.weights = weight_format::int8;
+  if (opt.get<std::string>("rlcore.rollout_weights") == "int8") settings.weights = weight_format::int8;
 
   if (static_cast<std::int64_t>(tokenizer.vocab_size()) > config.vocab_size)
     throw format_error(folder.string() + ": the tokenizer has " + std::to_string(tokenizer.vocab_size()) +
@@ -230,7 +230,7 @@ void sample_and_judge(Device& device, const options& opt, const judge& judge, ev
   const random_key key = random_key{static_cast<std::uint64_t>(opt.get<std::int64_t>("rlcore.seed"))}.child(0x6576616c);
   const std::size_t parts = ranks == nullptr ? 1 : static_cast<std::size_t>(ranks->size()),
                     part = ranks == nullptr ? 0 : static_cast<std::size_t>(ranks->rank());
-  const auto per_round = static_cast<std::size_t>(std::max<std::int64_t>(1, 4 * how.max_sequences / n)) * parts;
+  const auto per_round = static_cast<std::size_t>(std::max<std::int64_t>(1, 4 * settings.max_sequences / n)) * parts;
   const std::size_t rounds = (prompts.size() + per_round - 1) / per_round;
   const std::vector<std::uint32_t> problems = problems_of(prompts);
   progress bar(stderr, part == 0 && isatty(fileno(stderr)) != 0);
@@ -240,11 +240,11 @@ void sample_and_judge(Device& device, const options& opt, const judge& judge, ev
     for (std::size_t i = round * per_round; i < std::min(prompts.size(), (round + 1) * per_round); ++i)
       for (std::int64_t k = 0; k < n; ++k)
         requests.push_back({prompts[i].ids, static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(k)});
-    const row_range own = even_share(requests.size(), parts, part);
-    const auto mine = std::span<const rollout::request>(requests).subspan(own.first, own.size());
-    const auto responses = gather_responses(ranks, engine.generate(model, space, mine, how, key, [&](std::size_t done) {
-      bar.phase("responses", done, mine.size());
-    }));
+    const row_range shard = even_share(requests.size(), parts, part);
+    const auto mine = std::span<const rollout::request>(requests).subspan(shard.first, shard.size());
+    const auto responses =
+        gather_responses(ranks, engine.generate(model, space, mine, settings, key,
+                                                [&](std::size_t done) { bar.phase("responses", done, mine.size()); }));
     for (std::size_t i = 0; i < requests.size(); ++i) {
       const data::prompt& p = prompts[requests[i].prompt_number];
       const std::string text = tokenizer.decode(responses[i].tokens, true);

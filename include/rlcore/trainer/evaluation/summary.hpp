@@ -57,9 +57,9 @@ class evaluation_summary {
     scores_.add(r.source, r.problem, r.verdict);
     correct_.add(r.source, r.problem, r.verdict.correct() ? 1.0 : 0.0, "acc", r.verdict.pred);
     collected& c = find(r.source);
-    auto& [right, all] = c.problems[r.problem];
+    auto& [right, total] = c.problems[r.problem];
     right += r.verdict.correct();
-    ++all;
+    ++total;
     ++c.reasons[static_cast<std::size_t>(r.verdict.why)];
     c.cut_off += r.cut_off;
     if (r.tokens >= 0) c.tokens += static_cast<double>(r.tokens), ++c.counted;

@@ -18,29 +18,29 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Of the responses to `prompts` prompts, `samples` each, those that one of `parts` ranks samples: whole groups as long
-/// as there is one for every rank.
+/// The responses that rank `part` of `parts` samples, out of `samples` for each of `prompts` prompts. A rank gets whole
+/// groups if there is at least one for every rank.
 inline row_range share_of_responses(std::size_t prompts, std::size_t samples, std::size_t parts, std::size_t part) {
   if (prompts < parts) return even_share(prompts * samples, parts, part);
-  const row_range own = even_share(prompts, parts, part);
-  return {own.first * samples, own.last * samples};
+  const row_range shard = even_share(prompts, parts, part);
+  return {shard.first * samples, shard.last * samples};
 }
 
-/// Samples `samples` responses for each listed row of the data set, prompt by prompt (p0 p0 ... p1 p1 ...); of them
-/// those of `share` alone, if it is given. The text of a response is a function of (key, row, sample, weights) alone.
+/// Samples `samples` responses for each listed row of the data set, prompt by prompt (p0 p0 ... p1 p1 ...). `share`
+/// restricts them to a range. The text of a response is a function of (key, row, sample, weights) alone.
 template <class Device, class Progress>
 std::vector<trajectory> sample(rollout::engine<Device>& engine, const nn::causal_lm<Device>& model,
                                nn::workspace<Device>& space, const data::prompt_dataset& prompts,
                                std::span<const std::uint32_t> rows, std::int64_t samples,
-                               const rollout::generation& how, random_key key, Progress&& progress,
+                               const rollout::generation& settings, random_key key, Progress&& progress,
                                std::optional<row_range> share = {}) {
   const auto group = static_cast<std::size_t>(samples);
-  const row_range own = share.value_or(row_range{0, rows.size() * group});
+  const row_range shard = share.value_or(row_range{0, rows.size() * group});
   std::vector<rollout::request> requests;
-  for (std::size_t i = own.first; i < own.last; ++i)
+  for (std::size_t i = shard.first; i < shard.last; ++i)
     requests.push_back({prompts[rows[i / group]].ids, rows[i / group], static_cast<std::uint32_t>(i % group)});
   if (requests.empty()) return {};
-  std::vector<rollout::response> responses = engine.generate(model, space, requests, how, key, progress);
+  std::vector<rollout::response> responses = engine.generate(model, space, requests, settings, key, progress);
 
   std::vector<trajectory> batch(requests.size());
   for (std::size_t i = 0; i < batch.size(); ++i) {

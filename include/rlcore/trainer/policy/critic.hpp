@@ -38,7 +38,7 @@ struct critic : trainable_model<Device> {
                                 world),
         settings(s) {}
 
-  /// Writes trajectory::value. A call for all ranks that share the weights.
+  /// Sets trajectory::value. All ranks that share the weights have to call it.
   void values(std::span<trajectory> batch) {
     packed_trajectories packed;
     std::vector<float> value;
@@ -56,8 +56,8 @@ struct critic : trainable_model<Device> {
         });
   }
 
-  /// All updates of one step: trajectory::token_return is what the value shall be, trajectory::value what it was.
-  /// `rates` are the learning rates of the updates, the last of which goes on. Sets critic/*, means over the updates.
+  /// All updates of one step. trajectory::token_return is the target, trajectory::value the old value. `rates` holds
+  /// the learning rates of the updates; further updates use the last. Sets critic/*, means over the updates.
   void update(std::span<const trajectory> batch, std::span<const double> rates, random_key order_key, metrics& out) {
     std::vector<const trajectory*> order;
     for (const trajectory& t : batch) order.push_back(&t);
@@ -112,7 +112,7 @@ struct critic : trainable_model<Device> {
     const clipped_value objective{.range = settings.cliprange_value};
     packed_trajectories packed;
     std::vector<float> old_value, target;
-    sums all;
+    sums total;
     const auto tokens_of = [&](std::uint32_t i) { return std::ssize(mini[i]->tokens); };
     const auto add = [&](std::span<const std::uint32_t> mine) {
       packed.clear(), old_value.clear(), target.clear();
@@ -129,13 +129,13 @@ struct critic : trainable_model<Device> {
             token_gradients<float> gradients;
             gradients.value = flat(dvalue);
             const auto r = evaluate(serial{}, objective, settings.aggregation, rows, counts, gradients);
-            all.loss += r.piece[0].aggregated, all.clipped += r.monitor[0].total, all.tokens += r.tokens;
-            for (const float v : value) all.value.add(static_cast<double>(v));
+            total.loss += r.piece[0].aggregated, total.clipped += r.monitor[0].total, total.tokens += r.tokens;
+            for (const float v : value) total.value.add(static_cast<double>(v));
           });
     };
     this->for_micro_batches(mini.size(), settings.micro_trajectories, settings.micro_tokens, tokens_of, add);
-    if (this->world()) parallel::sum_over_ranks(*this->world(), all);
-    return all;
+    if (this->world()) parallel::sum_over_ranks(*this->world(), total);
+    return total;
   }
 };
 

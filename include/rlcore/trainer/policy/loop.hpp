@@ -35,12 +35,13 @@ class policy_loop {
     if (run_.settings.reward_kl.enabled) state_.reward_kl_coefficient = run_.settings.reward_kl.coefficient;
   }
 
-  /// Continues after the state that load_state() returned. A fixed coefficient of the KL in the reward is the command
-  /// line's; only one that adapts goes on from where it was.
+  /// Continues after the state that load_state() returned. The command line gives a fixed coefficient of the KL in the
+  /// reward; an adaptive one continues from its saved value.
   void resume(const run_state& state) {
-    const double given = state_.reward_kl_coefficient;
+    const double configured = state_.reward_kl_coefficient;
     state_ = state;
-    if (!run_.settings.reward_kl.adaptive || !(state.reward_kl_coefficient > 0)) state_.reward_kl_coefficient = given;
+    if (!run_.settings.reward_kl.adaptive || !(state.reward_kl_coefficient > 0))
+      state_.reward_kl_coefficient = configured;
   }
 
   /// Why the run ended before its last step; empty if it did not.
@@ -213,13 +214,13 @@ class policy_loop {
       coefficient = adaptive_kl{coefficient, k.target, k.horizon}.updated(kl, std::ssize(batch_)).coefficient;
   }
 
-  /// Learning rates of the updates of this step: one for all of them, or each its own (rlcore.lr_per_update).
+  /// The learning rates of the updates of this step: one for all, or one for each (rlcore.lr_per_update).
   std::vector<double> rates(double highest, const optim::schedule& schedule, std::int64_t updates) const {
     if (!run_.settings.lr_per_update) return {highest * schedule.factor(state_.step - 1)};
-    std::vector<double> all;
+    std::vector<double> per_update;
     for (std::int64_t u = 0; u < updates; ++u)
-      all.push_back(highest * schedule.factor((state_.step - 1) * updates + u));
-    return all;
+      per_update.push_back(highest * schedule.factor((state_.step - 1) * updates + u));
+    return per_update;
   }
 
   void update_critic(metrics& m) {
@@ -234,15 +235,15 @@ class policy_loop {
   void update(metrics& m) {
     const policy_settings& s = run_.settings;
     bar_.phase("update", 0, 0);
-    const update_plan how{.mini_trajectories = run_.plan.trajectories_per_update,
-                          .micro_trajectories = run_.plan.micro_batch_trajectories,
-                          .micro_tokens = run_.plan.micro_batch_tokens,
-                          .epochs = s.epochs_per_step,
-                          .shuffle = s.shuffle_mini_batches,
-                          .temperature = s.sampling.temperature,
-                          .lr = rates(s.lr, s.schedule, run_.plan.updates_per_step),
-                          .grad_clip = s.grad_clip};
-    state_.skipped_updates += update_actor(run_.policy, run_.algorithm, batch_, how, key(stream::mini_batches), m);
+    const update_plan plan{.mini_trajectories = run_.plan.trajectories_per_update,
+                           .micro_trajectories = run_.plan.micro_batch_trajectories,
+                           .micro_tokens = run_.plan.micro_batch_tokens,
+                           .epochs = s.epochs_per_step,
+                           .shuffle = s.shuffle_mini_batches,
+                           .temperature = s.sampling.temperature,
+                           .lr = rates(s.lr, s.schedule, run_.plan.updates_per_step),
+                           .grad_clip = s.grad_clip};
+    state_.skipped_updates += update_actor(run_.policy, run_.algorithm, batch_, plan, key(stream::mini_batches), m);
     state_.optimizer_steps = run_.policy.optimizer().steps();
   }
 

@@ -1,5 +1,5 @@
-// The forward work of a policy run, shared between its ranks: sampling, rewards, log-probs, values. Each rank does a
-// part, then all have the whole; no number depends on who did what.
+// The forward work of a policy run: sampling, rewards, log-probs, values. Each rank computes one part, then every rank
+// receives the whole. No number depends on the split.
 #pragma once
 
 #include <algorithm>
@@ -32,16 +32,16 @@ class rollout_worker {
   rollout_worker(const rollout_worker&) = delete;
   rollout_worker& operator=(const rollout_worker&) = delete;
 
-  /// The number-th round of sampling, scored, with the log-probs of the policy that sampled it.
+  /// Samples and scores the round of this number, and adds the log-probs of the policy that sampled it.
   std::vector<trajectory> sample_round(std::int64_t step, std::int64_t number, stages& time) {
     const policy_settings& s = run_.settings;
     const std::vector<std::uint32_t> rows =
         data::rows_of_batch(run_.train.size(), run_.plan.prompts_per_round, number, s.seed, s.shuffle);
-    rollout::generation how = generation(s.sampling);
-    how.weights = s.rollout_weights;
+    rollout::generation settings = generation(s.sampling);
+    settings.weights = s.rollout_weights;
     std::vector<trajectory> round = time("gen", [&] {
       if (run_.stored != nullptr) return own_part((*run_.stored)(step));
-      return sample_part(run_.train, rows, s.samples, how, key_of(s, stream::rollout, number), "rollout");
+      return sample_part(run_.train, rows, s.samples, settings, key_of(s, stream::rollout, number), "rollout");
     });
     time("reward", [&] {
       bar_.phase("reward", 0, 0);
@@ -49,7 +49,7 @@ class rollout_worker {
       round = gather_trajectories(workers(), std::move(round));
       pool_counts();
     });
-    // The old log-probs are the ones recorded while sampling: same kernels, same bits, no second pass unless asked for.
+    // Sampling has recorded the old log-probs with the same kernels and bits: a second pass runs only on request.
     if (s.recompute_old_log_prob || run_.stored != nullptr) {
       if (run_.stored == nullptr)
         for (trajectory& t : round) t.rollout_logp = t.old_logp;
@@ -57,18 +57,19 @@ class rollout_worker {
         bar_.phase("old log-probs", 0, 0);
         const bool entropies = run_.stored != nullptr;
         constexpr std::array fields{&trajectory::old_logp, &trajectory::entropy};
-        compute_own_rows(scorers(), round, std::span(fields).first(entropies ? 2 : 1), [&](std::span<trajectory> own) {
-          score_trajectories(run_.policy.model, run_.policy.space, own, s.sampling.temperature,
-                             run_.plan.old_trajectories, run_.plan.old_tokens, &trajectory::old_logp,
-                             entropies ? &trajectory::entropy : nullptr);
-        });
+        compute_own_rows(scorers(), round, std::span(fields).first(entropies ? 2 : 1),
+                         [&](std::span<trajectory> shard) {
+                           score_trajectories(run_.policy.model, run_.policy.space, shard, s.sampling.temperature,
+                                              run_.plan.old_trajectories, run_.plan.old_tokens, &trajectory::old_logp,
+                                              entropies ? &trajectory::entropy : nullptr);
+                         });
       });
     }
     for (trajectory& t : round) t.sampled_step = step;
     return round;
   }
 
-  /// trajectory::ref_logp, where a KL needs it and it is not there.
+  /// Sets trajectory::ref_logp where a KL needs it and it is missing.
   void score_reference(std::vector<trajectory>& rows, stages& time) {
     if (run_.reference == nullptr || std::all_of(rows.begin(), rows.end(), [](const trajectory& t) {
           return t.ref_logp.size() == t.old_logp.size();
@@ -78,8 +79,8 @@ class rollout_worker {
       bar_.phase("reference", 0, 0);
       const auto score = [&] {
         constexpr std::array fields{&trajectory::ref_logp};
-        compute_own_rows(scorers(), rows, std::span(fields), [&](std::span<trajectory> own) {
-          score_trajectories(*run_.reference, run_.policy.space, own, run_.settings.sampling.temperature,
+        compute_own_rows(scorers(), rows, std::span(fields), [&](std::span<trajectory> shard) {
+          score_trajectories(*run_.reference, run_.policy.space, shard, run_.settings.sampling.temperature,
                              run_.plan.ref_trajectories, run_.plan.ref_tokens, &trajectory::ref_logp);
         });
       };
@@ -90,38 +91,38 @@ class rollout_worker {
     });
   }
 
-  /// trajectory::sum_squared_probs.
+  /// Sets trajectory::sum_squared_probs.
   void score_squared_probs(std::vector<trajectory>& rows, stages& time) {
     time("old_log_prob", [&] {
       bar_.phase("squared probabilities", 0, 0);
       constexpr std::array fields{&trajectory::sum_squared_probs};
-      compute_own_rows(scorers(), rows, std::span(fields), [&](std::span<trajectory> own) {
-        sum_squared_probs(run_.policy.model, run_.policy.space, own, run_.settings.sampling.temperature,
+      compute_own_rows(scorers(), rows, std::span(fields), [&](std::span<trajectory> shard) {
+        sum_squared_probs(run_.policy.model, run_.policy.space, shard, run_.settings.sampling.temperature,
                           run_.plan.old_trajectories, run_.plan.old_tokens);
       });
     });
   }
 
-  /// trajectory::value, by the critic.
+  /// Sets trajectory::value with the critic.
   void score_values(std::vector<trajectory>& rows, stages& time) {
     if (run_.value_model == nullptr) return;
     time("values", [&] {
       bar_.phase("values", 0, 0);
       constexpr std::array fields{&trajectory::value};
       compute_own_rows(scorers(), rows, std::span(fields),
-                       [&](std::span<trajectory> own) { run_.value_model->values(own); });
+                       [&](std::span<trajectory> shard) { run_.value_model->values(shard); });
     });
   }
 
-  /// trajectory::greedy_score: what the most likely answer to its prompt is worth.
+  /// Sets trajectory::greedy_score: the score of the greedy answer to its prompt.
   void score_greedy_answers(std::vector<trajectory>& batch, std::int64_t step, stages& time) {
-    rollout::generation how = generation({0, -1, 1});
-    how.weights = run_.settings.rollout_weights;
+    rollout::generation settings = generation({0, -1, 1});
+    settings.weights = run_.settings.rollout_weights;
     const auto group = static_cast<std::size_t>(run_.settings.samples);
     std::vector<std::uint32_t> rows;
     for (std::size_t i = 0; i < batch.size(); i += group) rows.push_back(batch[i].row);
     std::vector<trajectory> greedy = time("gen_max", [&] {
-      return sample_part(run_.train, rows, 1, how, key_of(run_.settings, stream::greedy, step), "greedy rollout");
+      return sample_part(run_.train, rows, 1, settings, key_of(run_.settings, stream::greedy, step), "greedy rollout");
     });
     time("reward", [&] {
       run_.rewards.score(greedy, run_.train, run_.tokenizer);
@@ -144,7 +145,7 @@ class rollout_worker {
                            run_.tokenizer, *run_.val, run_.rewards, m, &workers());
       run_.rewards.take_counts();
       metrics counted;
-      run_.rewards.report(counted);  // reward/* of a step are about its own responses
+      run_.rewards.report(counted);  // the reward/* of a step describe its own responses only
       return mean;
     });
   }
@@ -157,38 +158,33 @@ class rollout_worker {
   }
 
  private:
-  /// Ranks that score answers: every one its own rows, which it samples too, alone or with its group. Those that share
-  /// a sequence in training compute log-probs together.
+  /// The ranks that score answers. Each scores the rows that it samples, alone or with its group.
   parallel::any_communicator& workers() {
     if (run_.ranks == nullptr) return self_;
     return run_.rollout != nullptr ? run_.ranks->all() : run_.ranks->sums();
   }
+  /// The ranks that compute log-probs. Ranks that share a sequence in training compute them together.
   parallel::any_communicator& scorers() { return run_.ranks != nullptr ? run_.ranks->data() : self_; }
 
-  rollout::generation generation(const rollout::sampling& how) const {
+  rollout::generation generation(const rollout::sampling& sampling) const {
     const policy_settings& s = run_.settings;
-    return {how,
-            s.max_response_length,
-            run_.eos_ids,
-            s.max_sequences,
-            s.max_batched_tokens,
-            s.max_cache_bytes,
-            s.share_prompts,
-            s.chunk_prompts};
+    return {sampling,          s.max_response_length, run_.eos_ids,   s.max_sequences, s.max_batched_tokens,
+            s.max_cache_bytes, s.share_prompts,       s.chunk_prompts};
   }
 
   row_range own_share(std::size_t prompts, std::int64_t samples) {
     return share_of_responses(prompts, static_cast<std::size_t>(samples), static_cast<std::size_t>(workers().size()),
                               static_cast<std::size_t>(workers().rank()));
   }
-  /// This rank's part of the answers to `rows`. Weights are there only meanwhile, if training has them in shards.
+  /// This rank's part of the answers to `rows`. Where training shards the weights, they are gathered only for this
+  /// call.
   std::vector<trajectory> sample_part(const data::prompt_dataset& prompts, std::span<const std::uint32_t> rows,
-                                      std::int64_t samples, const rollout::generation& how, random_key key,
+                                      std::int64_t samples, const rollout::generation& settings, random_key key,
                                       const char* phase) {
-    const auto answers = [&](const nn::causal_lm<Device>& model, const row_range& own) {
+    const auto answers = [&](const nn::causal_lm<Device>& model, const row_range& shard) {
       return sample(
-          run_.policy.engine, model, run_.policy.space, prompts, rows, samples, how, key,
-          [&](std::size_t done) { bar_.phase(phase, done, own.size()); }, own);
+          run_.policy.engine, model, run_.policy.space, prompts, rows, samples, settings, key,
+          [&](std::size_t done) { bar_.phase(phase, done, shard.size()); }, shard);
     };
     if (run_.rollout == nullptr) {
       [[maybe_unused]] const auto whole = run_.policy.gather_full_params();
@@ -196,36 +192,36 @@ class rollout_worker {
     }
     rollout_model<Device>& group = *run_.rollout;
     const auto number = [](std::int64_t n) { return static_cast<std::size_t>(n); };
-    std::vector<trajectory> all = [&] {
+    std::vector<trajectory> answered = [&] {
       const rollout_weights<Device> filled(group);
       return answers(group.model(),
                      share_of_responses(rows.size(), number(samples), number(group.groups()), number(group.group())));
     }();
-    const row_range own = even_share(all.size(), number(group.size()), number(group.rank()));
-    return part_of(std::move(all), own);
+    const row_range shard = even_share(answered.size(), number(group.size()), number(group.rank()));
+    return part_of(std::move(answered), shard);
   }
-  static std::vector<trajectory> part_of(std::vector<trajectory> all, const row_range& own) {
+  static std::vector<trajectory> part_of(std::vector<trajectory> rows, const row_range& shard) {
     const auto at = [&](std::size_t i) {
-      return std::make_move_iterator(all.begin() + static_cast<std::ptrdiff_t>(i));
+      return std::make_move_iterator(rows.begin() + static_cast<std::ptrdiff_t>(i));
     };
-    return {at(own.first), at(own.last)};
+    return {at(shard.first), at(shard.last)};
   }
-  std::vector<trajectory> own_part(std::vector<trajectory> all) {
+  std::vector<trajectory> own_part(std::vector<trajectory> rows) {
     const auto group = static_cast<std::size_t>(run_.settings.samples);
-    const row_range own =
-        all.size() % group == 0 ? own_share(all.size() / group, run_.settings.samples) : own_share(all.size(), 1);
-    return part_of(std::move(all), own);
+    const row_range shard =
+        rows.size() % group == 0 ? own_share(rows.size() / group, run_.settings.samples) : own_share(rows.size(), 1);
+    return part_of(std::move(rows), shard);
   }
 
-  /// What the ranks counted while they scored a round.
+  /// Gathers the counts that the ranks' reward sources made while they scored a round.
   void pool_counts() {
     if (workers().size() == 1) return;
     std::vector<double> mine = run_.rewards.take_counts();
     mine.insert(mine.begin(), static_cast<double>(mine.size()));
-    const std::vector<double> all = gather_parts(workers(), std::span<const double>(mine));
-    for (std::size_t at = 0; at < all.size();) {
-      const auto n = static_cast<std::size_t>(all[at]);
-      const auto from = all.begin() + static_cast<std::ptrdiff_t>(at + 1);
+    const std::vector<double> pooled = gather_parts(workers(), std::span<const double>(mine));
+    for (std::size_t at = 0; at < pooled.size();) {
+      const auto n = static_cast<std::size_t>(pooled[at]);
+      const auto from = pooled.begin() + static_cast<std::ptrdiff_t>(at + 1);
       if (n > 0) counts_.emplace_back(from, from + static_cast<std::ptrdiff_t>(n));
       at += n + 1;
     }

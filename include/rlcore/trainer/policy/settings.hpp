@@ -185,11 +185,11 @@ inline optim::adamw_settings read_adamw(const options& opt, const std::string& p
   return adamw;
 }
 
-/// False if the contents of checkpoints are given, without hf_model.
+/// False if the command line lists the contents of checkpoints without hf_model.
 inline bool saves_whole(const options& opt, const std::string& contents) {
   if (!opt.is_set(contents)) return true;
-  const std::vector<std::string> given = opt.list(contents);
-  return std::find(given.begin(), given.end(), "hf_model") != given.end();
+  const std::vector<std::string> saved = opt.list(contents);
+  return std::find(saved.begin(), saved.end(), "hf_model") != saved.end();
 }
 
 inline policy_settings read_settings(const options& opt) {

@@ -75,9 +75,9 @@ inline double explained_variance(std::span<const trajectory> batch) {
   const double rest = variance([](const trajectory& t, std::size_t i) {
     return static_cast<double>(t.token_return[i]) - static_cast<double>(t.value[i]);
   });
-  const double all =
+  const double total =
       variance([](const trajectory& t, std::size_t i) { return static_cast<double>(t.token_return[i]); });
-  return 1 - rest / (all + 1e-5);
+  return 1 - rest / (total + 1e-5);
 }
 
 /// critic/*, response_length/*, prompt_length/* of the step's trajectories.

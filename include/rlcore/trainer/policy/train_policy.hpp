@@ -52,16 +52,16 @@ inline data::prompt_dataset open_prompts(const std::vector<std::string>& files, 
     }
     if (most > 0) most -= std::ssize(rows);
   }
-  const data::prompt_settings how{.prompt_key = s.prompt_key,
-                                  .source_key = s.source_key,
-                                  .max_prompt_length = static_cast<std::size_t>(s.max_prompt_length),
-                                  .filter_overlong_prompts = s.filter_overlong_prompts,
-                                  .truncation = data::parse_truncation(s.truncation),
-                                  .label_key = s.label_key,
-                                  .default_source = s.default_source,
-                                  .needs_truth = rewards.reads_truth()};
+  const data::prompt_settings settings{.prompt_key = s.prompt_key,
+                                       .source_key = s.source_key,
+                                       .max_prompt_length = static_cast<std::size_t>(s.max_prompt_length),
+                                       .filter_overlong_prompts = s.filter_overlong_prompts,
+                                       .truncation = data::parse_truncation(s.truncation),
+                                       .label_key = s.label_key,
+                                       .default_source = s.default_source,
+                                       .needs_truth = rewards.reads_truth()};
   data::prompt_dataset prompts = data::make_prompts(
-      tables, how,
+      tables, settings,
       [&](const std::vector<text::message>& m) {
         return tokenizer.encode(chat.render(m, {.add_generation_prompt = true, .enable_thinking = s.enable_thinking}));
       },
@@ -207,9 +207,9 @@ inline void print_validation(std::span<const metric_row> rows) {
 
 template <class Device>
 std::optional<double> train_policy(Device& device, const options& opt, const any_algorithm& algorithm, bool quiet,
-                                   reward_source* own, parallel::any_communicator* all) {
+                                   reward_source* custom_rewards, parallel::any_communicator* world) {
   const policy_settings s = read_settings(opt);
-  const team ranks(opt, all);
+  const team ranks(opt, world);
   quiet = quiet || !ranks.first();
   const silence others(quiet);
   const auto say = [](const std::string& line) { trainer::say("%s\n", line.c_str()); };
@@ -236,7 +236,7 @@ std::optional<double> train_policy(Device& device, const options& opt, const any
   if (eos.empty() && tokenizer.eos_id()) eos.push_back(*tokenizer.eos_id());
   if (eos.empty()) throw format_error(folder.string() + ": neither config.json nor the tokenizer names an EOS token");
 
-  const opened_rewards rewards(device, s.reward, folder, s.logits_bytes, own);
+  const opened_rewards rewards(device, s.reward, folder, s.logits_bytes, custom_rewards);
   const data::prompt_dataset train =
       open_prompts(s.train_files, s, tokenizer, chat, *rewards, "train", false, s.train_rows);
   const data::prompt_dataset val = open_prompts(s.val_files, s, tokenizer, chat, *rewards, "val", false, s.val_rows);
@@ -251,7 +251,7 @@ std::optional<double> train_policy(Device& device, const options& opt, const any
     say("note: sums of this device depend on the batch in their last places: old log-probs are computed again");
   }
 
-  const auto how_to_value = read_critic_settings(opt, plan, inputs_of(algorithm).values);
+  const auto value_settings = read_critic_settings(opt, plan, inputs_of(algorithm).values);
   check_rollout_ranks(opt, ranks.size());
   const auto rollout_group = rollout_ranks(opt, ranks.size());
   if (rollout_group && ranks.world().how().tp_reduce_chunks == 0 && !settings.recompute_old_log_prob) {
@@ -291,12 +291,12 @@ std::optional<double> train_policy(Device& device, const options& opt, const any
   if (needs_reference && !s.lora) reference.emplace(device, config, &ranks.world()).load(folder);
   std::optional<critic<Device>> value_model;
   std::filesystem::path value_folder = folder;
-  if (how_to_value) {
-    if (!how_to_value->model_path.empty()) value_folder = checkpoint::resolve_model(how_to_value->model_path);
-    value_model.emplace(device, critic_config(value_folder, config, s), *how_to_value, s.logits_bytes, s.seed,
+  if (value_settings) {
+    if (!value_settings->model_path.empty()) value_folder = checkpoint::resolve_model(value_settings->model_path);
+    value_model.emplace(device, critic_config(value_folder, config, s), *value_settings, s.logits_bytes, s.seed,
                         &ranks.world());
     say("critic " + value_folder.string() +
-        (how_to_value->model_path.empty() ? ": the actor's model, since critic.model.path is not given" : ""));
+        (value_settings->model_path.empty() ? ": the actor's model, since critic.model.path is not given" : ""));
   }
   std::optional<replay> stored;
   if (!s.replay.empty()) {
@@ -307,7 +307,7 @@ std::optional<double> train_policy(Device& device, const options& opt, const any
   }
   run_state state;
   if (!from || s.lora) policy.load(folder);
-  if (value_model && (!from || how_to_value->lora)) value_model->load(value_folder);
+  if (value_model && (!from || value_settings->lora)) value_model->load(value_folder);
   if (from) {
     state = load_state(from.folder, policy, value_model ? &*value_model : nullptr, s.seed);
     say("resumed after step " + std::to_string(state.step) + " from " + from.folder.string());
@@ -350,17 +350,17 @@ std::optional<double> train_policy(Device& device, const options& opt, const any
 }
 
 template <class Device>
-std::optional<double> train_policy(Device& device, const options& opt, parallel::any_communicator* all) {
-  return train_policy(device, opt, read_algorithm(opt), false, nullptr, all);
+std::optional<double> train_policy(Device& device, const options& opt, parallel::any_communicator* world) {
+  return train_policy(device, opt, read_algorithm(opt), false, nullptr, world);
 }
 
 /// train_policy() with a reward function of your own: f(answer) gives a number or a verify::verdict.
 template <class Device, reward_function F>
 std::optional<double> train_policy(Device& device, const options& opt, F function,
-                                   parallel::any_communicator* all = nullptr) {
+                                   parallel::any_communicator* world = nullptr) {
   const policy_settings s = read_settings(opt);
-  function_rewards<F> own(std::move(function), s.reward.dapo_manager);
-  return train_policy(device, opt, s.algorithm, false, &own, all);
+  function_rewards<F> custom_rewards(std::move(function), s.reward.dapo_manager);
+  return train_policy(device, opt, s.algorithm, false, &custom_rewards, world);
 }
 
 }  // namespace trainer

@@ -24,8 +24,8 @@ inline std::vector<std::uint32_t> every_row(const data::prompt_dataset& prompts)
   return rows;
 }
 
-/// Has answers to `prompts` scored by `rewards` and adds val-core/* and val-aux/* per data source and problem
-/// (problems_of). Returns the mean score over all of them. With `ranks` each of them has a part of the answers, and all
+/// Scores answers to `prompts` with `rewards` and adds val-core/* and val-aux/* per data source and problem
+/// (problems_of). Returns the mean score over all answers. With `ranks` each rank brings a part of the answers, and all
 /// return the same.
 inline double score_validation(std::vector<trajectory> batch, const text::tokenizer& tokenizer,
                                const data::prompt_dataset& prompts, reward_source& rewards, metrics& out,
@@ -46,13 +46,13 @@ inline double score_validation(std::vector<trajectory> batch, const text::tokeni
   return sum / static_cast<double>(batch.size());
 }
 
-/// Answers every prompt of `prompts` `samples` times and has the answers scored by the rules of the rows' sources.
+/// Samples `samples` answers to every prompt and scores them by the rules of the rows' sources.
 template <class Device, class Progress>
 double validate(rollout::engine<Device>& engine, const nn::causal_lm<Device>& model, nn::workspace<Device>& space,
                 const text::tokenizer& tokenizer, const data::prompt_dataset& prompts, std::int64_t samples,
-                const rollout::generation& how, random_key key, metrics& out, Progress&& progress) {
+                const rollout::generation& settings, random_key key, metrics& out, Progress&& progress) {
   rule_rewards rules;
-  return score_validation(sample(engine, model, space, prompts, every_row(prompts), samples, how, key, progress),
+  return score_validation(sample(engine, model, space, prompts, every_row(prompts), samples, settings, key, progress),
                           tokenizer, prompts, rules, out);
 }
 

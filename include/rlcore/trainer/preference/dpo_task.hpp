@@ -39,7 +39,7 @@ struct pair_report {
   double chosen_reward() const noexcept { return pair.monitor_mean(1); }
   double rejected_reward() const noexcept { return pair.monitor_mean(2); }
 };
-inline void keep_names(pair_report& sum, const pair_report& own) noexcept { keep_names(sum.pair, own.pair); }
+inline void keep_names(pair_report& sum, const pair_report& part) noexcept { keep_names(sum.pair, part.pair); }
 
 /// -(1 - e) log sigmoid(beta z) - e log sigmoid(-beta z), or IPO's (z - 1 / (2 beta))^2, with z the chosen answer's sum
 /// of log-ratios to the reference minus the rejected one's; the mean over the pairs of the step. + nll_loss_coef times
@@ -108,7 +108,7 @@ class dpo_task {
 
  private:
   struct counts {
-    global_counts all, chosen;
+    global_counts answers, chosen;
   };
   struct pair_set : preference_rows<preference_pair> {
     explicit pair_set(preference_rows<preference_pair> r)
@@ -127,8 +127,8 @@ class dpo_task {
     for (const std::uint32_t i : rows) {
       const preference_pair& p = set[i];
       const auto chosen = static_cast<std::int64_t>(answer_length(p.chosen, p.prompt_length));
-      c.all.add_row(chosen), c.chosen.add_row(chosen);
-      c.all.add_row(static_cast<std::int64_t>(answer_length(p.rejected, p.prompt_length)));
+      c.answers.add_row(chosen), c.chosen.add_row(chosen);
+      c.answers.add_row(static_cast<std::int64_t>(answer_length(p.rejected, p.prompt_length)));
     }
     return c;
   }
@@ -157,12 +157,12 @@ class dpo_task {
     pair_report out;
     const auto run = [&](const auto& algorithm) {
       if (settings_.nll_loss_coef == 0) {
-        out.pair = rlcore::evaluate(serial{}, algorithm, batch, step.all, gradients);
+        out.pair = rlcore::evaluate(serial{}, algorithm, batch, step.answers, gradients);
         return;
       }
       const auto both =
           rlcore::evaluate(serial{}, with_likelihood<chosen_sequence_mean>(algorithm, settings_.nll_loss_coef), batch,
-                           step.all, step.chosen, gradients);
+                           step.answers, step.chosen, gradients);
       out.pair = both.pair;
       out.likelihood = both.likelihood.piece[0].aggregated;
     };

@@ -71,18 +71,18 @@ class kto_task {
     m.set("perf/total_num_tokens", tokens);
   }
 
-  /// eval/pair_acc: of all pairs of a desirable and an undesirable answer to one prompt, the share in which the former
-  /// has the larger reward; absent without such pairs.
+  /// eval/pair_acc is the share of pairs, a desirable and an undesirable answer to one prompt, in which the desirable
+  /// answer has the larger reward. It is absent without such pairs.
   void evaluate(trainable_model<Device>& model, metrics& m) {
     std::vector<std::uint32_t> rows(eval_size());
     for (std::uint32_t i = 0; i < rows.size(); ++i) rows[i] = i;
-    const global_counts all = count(eval_, rows);
+    const global_counts counts = count(eval_, rows);
     report_type total;
     std::vector<float> logp;
     std::vector<double> reward;
     const auto step = static_cast<std::size_t>(std::max<std::int64_t>(2, settings_.rows_per_step));
     for (std::size_t first = 0; first < rows.size(); first += step) {
-      // A last group of one row goes with the one before: it has no other row to be mismatched with.
+      // A last group of one row joins the group before: alone it would have no other row to mismatch with.
       const std::size_t left = rows.size() - first, n = left <= step + 1 ? left : step;
       const auto part = std::span<const std::uint32_t>(rows).subspan(first, n);
       const kto_link link = part.size() < 2 ? kto_link{.kl = kto_baseline(0),
@@ -96,7 +96,7 @@ class kto_task {
           [&](std::uint32_t i) { return std::ssize(eval_[i].tokens); }, packer(eval_),
           [&](std::span<const std::uint32_t> group, const packed_answers& batch, std::span<const float> ref) {
             score_answers(model.model, model.space, batch, logp);
-            total += loss(link, eval_, group, batch, logp, ref, all, {});
+            total += loss(link, eval_, group, batch, logp, ref, counts, {});
             for (std::size_t i = 0; i < batch.size(); ++i)
               of_part.push_back(settings_.beta * (batch.sum(i, logp) - batch.sum(i, ref)));
           });
@@ -143,9 +143,9 @@ class kto_task {
   }
 
   static void set_rewards(metrics& m, const std::string& prefix, const report_type& r) {
-    const double desirable = r.monitor_mean(0), all = r.units > 0 ? 1 : 0;
+    const double desirable = r.monitor_mean(0), total = r.units > 0 ? 1 : 0;
     m.set(prefix + "chosen_reward", desirable > 0 ? r.monitor_mean(1) / desirable : 0.0);
-    m.set(prefix + "reject_reward", all > desirable ? r.monitor_mean(2) / (all - desirable) : 0.0);
+    m.set(prefix + "reject_reward", total > desirable ? r.monitor_mean(2) / (total - desirable) : 0.0);
   }
 
   void set_pair_accuracy(metrics& m, const std::vector<double>& reward) const {
@@ -165,13 +165,13 @@ class kto_task {
     packed_answers batch;
     std::vector<float> logp, ref;
     std::vector<double> sums;  // of each row under the policy and the reference
-    const row_range own = own_rows(model, rows.size(), [&](std::size_t i) { return set[rows[i]].tokens.size(); });
+    const row_range shard = own_rows(model, rows.size(), [&](std::size_t i) { return set[rows[i]].tokens.size(); });
     for_each_scored_group(
-        {model.model.units(), reference_.units()}, own.size(), settings_.rows_per_pass, 0,
+        {model.model.units(), reference_.units()}, shard.size(), settings_.rows_per_pass, 0,
         [](std::size_t) { return 0; },
         [&](std::size_t first, std::size_t last) {
           batch.clear();
-          for (std::size_t i = own.first + first; i < own.first + last; ++i) {
+          for (std::size_t i = shard.first + first; i < shard.first + last; ++i) {
             const unpaired_row &mine = set[rows[i]], &next = set[rows[(i + 1) % rows.size()]];
             bool cut = false;
             batch.push_back(rules_.ended(mine.text.prompt + next.text.answer, cut), mine.prompt_length);

@@ -24,8 +24,8 @@ struct preference_rows {
   /// "train  1801 rows (3 left out: prompt of max_len - 2 tokens or more; 12 cut to max_len)"
   std::string summary(const std::string& name) const {
     std::string notes;
-    const auto note = [&](std::size_t n, const char* what) {
-      if (n > 0) notes += (notes.empty() ? "" : "; ") + std::to_string(n) + what;
+    const auto note = [&](std::size_t n, const char* reason) {
+      if (n > 0) notes += (notes.empty() ? "" : "; ") + std::to_string(n) + reason;
     };
     note(long_prompts, " left out: prompt of max_len - 2 tokens or more");
     note(nothing_left, " left out: nothing to learn within max_len");

@@ -51,9 +51,9 @@ class prm_task {
     std::vector<std::uint32_t> group;
     model.for_micro_batches(
         rows.size(), settings_.rows_per_pass, 0, [&](std::size_t i) { return tokens_of(train_[rows[i]]); },
-        [&](std::span<const std::uint32_t> own) {
+        [&](std::span<const std::uint32_t> micro_batch) {
           group.clear();
-          for (const std::uint32_t i : own) group.push_back(rows[i]);
+          for (const std::uint32_t i : micro_batch) group.push_back(rows[i]);
           pack(train_, group);
           model.forward_backward(batch_, targets_, 1.0f,
                                  [&](std::span<const float> logp, std::span<const float>, std::span<float> dlogp,
@@ -142,11 +142,11 @@ class prm_task {
   template <class F>
   void for_own_rows(const trainable_model<Device>& model, const preference_rows<judged_row>& set,
                     std::span<const std::uint32_t> rows, F&& f) {
-    const row_range own = own_rows(model, rows.size(), [&](std::size_t i) { return tokens_of(set[rows[i]]); });
+    const row_range shard = own_rows(model, rows.size(), [&](std::size_t i) { return tokens_of(set[rows[i]]); });
     for_each_scored_group(
-        {model.model.units()}, own.size(), settings_.rows_per_pass, 0, [](std::size_t) { return 0; },
+        {model.model.units()}, shard.size(), settings_.rows_per_pass, 0, [](std::size_t) { return 0; },
         [&](std::size_t first, std::size_t last) {
-          const auto group = rows.subspan(own.first + first, last - first);
+          const auto group = rows.subspan(shard.first + first, last - first);
           pack(set, group);
           f(group);
         });

@@ -29,18 +29,18 @@ void score_answers(nn::causal_lm<Device>& model, nn::workspace<Device>& space, c
 template <class Device>
 class reference_model {
  public:
-  /// nullptr: the trained model's own base.
-  explicit reference_model(nn::causal_lm<Device>* own) : own_(own) {}
+  /// `frozen` nullptr: the trained model without its adapter.
+  explicit reference_model(nn::causal_lm<Device>* frozen) : frozen_(frozen) {}
 
   void operator()(trainable_model<Device>& model, const packed_answers& rows, std::vector<float>& out) const {
-    if (own_ != nullptr) return score_answers(*own_, model.space, rows, out);
+    if (frozen_ != nullptr) return score_answers(*frozen_, model.space, rows, out);
     model.with_base([&] { score_answers(model.model, model.space, rows, out); });
   }
   /// Where its weights come from, if ranks have shards of them.
-  nn::unit_source* units() const noexcept { return own_ != nullptr ? own_->units() : nullptr; }
+  nn::unit_source* units() const noexcept { return frozen_ != nullptr ? frozen_->units() : nullptr; }
 
  private:
-  nn::causal_lm<Device>* own_;
+  nn::causal_lm<Device>* frozen_;
 };
 
 /// The reference's log-probs of a data set's answers: computed when first asked for, then kept.
@@ -51,8 +51,8 @@ class reference_log_probs {
     for (const std::size_t n : lengths) begin_.push_back(begin_.back() + n);
   }
 
-  /// Those of `rows`, in all ranks of `model`, which share the work: at most `rows_per_pass` at a time, whose answers
-  /// pack(rows, answers) puts side by side.
+  /// Computes the missing log-probs of `rows` for all ranks of `model`, which share the work. At most `rows_per_pass`
+  /// rows go through the model at a time; pack(rows, answers) packs their answers.
   template <class Device, class Pack>
   void require(std::span<const std::uint32_t> rows, std::int64_t rows_per_pass, trainable_model<Device>& model,
                const reference_model<Device>& reference, Pack&& pack) {
@@ -61,13 +61,13 @@ class reference_log_probs {
       if (!known_[row]) unknown.push_back(row), known_[row] = true;
     if (unknown.empty()) return;
     values_.resize(begin_.back());
-    const row_range own = own_rows(model, unknown.size(), [&](std::size_t i) { return length(unknown[i]); });
+    const row_range shard = own_rows(model, unknown.size(), [&](std::size_t i) { return length(unknown[i]); });
     std::vector<float> fresh, some;
     packed_answers batch;
     for_each_scored_group(
-        {reference.units()}, own.size(), rows_per_pass, 0, [](std::size_t) { return 0; },
+        {reference.units()}, shard.size(), rows_per_pass, 0, [](std::size_t) { return 0; },
         [&](std::size_t first, std::size_t last) {
-          pack(std::span<const std::uint32_t>(unknown).subspan(own.first + first, last - first), batch);
+          pack(std::span<const std::uint32_t>(unknown).subspan(shard.first + first, last - first), batch);
           reference(model, batch, some);
           fresh.insert(fresh.end(), some.begin(), some.end());
         });
@@ -80,7 +80,7 @@ class reference_log_probs {
     }
   }
 
-  /// Puts those of `rows`, which were required before, into `out`.
+  /// Copies the log-probs of `rows` into `out`; require() must have computed them.
   void copy_to(std::span<const std::uint32_t> rows, std::vector<float>& out) const {
     out.clear();
     for (const std::uint32_t row : rows)
@@ -96,9 +96,9 @@ class reference_log_probs {
   std::vector<float> values_;
 };
 
-/// The rows of an optimizer step, dealt by trainable_model::for_micro_batches(), with the reference's log-probs of
-/// their answers: pack(rows, answers) puts those side by side, tokens_of(row) counts their tokens, then f(rows,
-/// answers, log-probs) is called and does one forward and backward pass.
+/// Calls f(rows, answers, log-probs) for every micro-batch of an optimizer step (trainable_model::for_micro_batches());
+/// f does one forward and backward pass. The log-probs are the reference's. pack(rows, answers) packs the answers, and
+/// tokens_of(row) counts their tokens.
 template <class Device, class Pack, class TokensOf, class F>
 void learn_answers(std::span<const std::uint32_t> rows, std::int64_t rows_per_pass, trainable_model<Device>& model,
                    const reference_model<Device>& reference, reference_log_probs& known, TokensOf&& tokens_of,
@@ -109,29 +109,28 @@ void learn_answers(std::span<const std::uint32_t> rows, std::int64_t rows_per_pa
   std::vector<std::uint32_t> group;
   model.for_micro_batches(
       rows.size(), rows_per_pass, 0, [&](std::size_t i) { return tokens_of(rows[i]); },
-      [&](std::span<const std::uint32_t> own) {
+      [&](std::span<const std::uint32_t> micro_batch) {
         group.clear();
-        for (const std::uint32_t i : own) group.push_back(rows[i]);
+        for (const std::uint32_t i : micro_batch) group.push_back(rows[i]);
         known.copy_to(group, ref);
         pack(std::span<const std::uint32_t>(group), batch);
         f(std::span<const std::uint32_t>(group), std::as_const(batch), std::span<const float>(ref));
       });
 }
 
-/// The same for rows that nothing is learnt from: each rank has its own_rows(), and f scores them with the model, or
-/// none (for_each_scored_group).
+/// The same for an evaluation: each rank scores its own_rows() with f, in packed groups (for_each_scored_group).
 template <class Device, class Pack, class TokensOf, class F>
 void judge_answers(std::span<const std::uint32_t> rows, std::int64_t rows_per_pass, trainable_model<Device>& model,
                    const reference_model<Device>& reference, reference_log_probs& known, TokensOf&& tokens_of,
                    Pack&& pack, F&& f) {
   known.require(rows, rows_per_pass, model, reference, pack);
-  const row_range own = own_rows(model, rows.size(), [&](std::size_t i) { return tokens_of(rows[i]); });
+  const row_range shard = own_rows(model, rows.size(), [&](std::size_t i) { return tokens_of(rows[i]); });
   packed_answers batch;
   std::vector<float> ref;
   for_each_scored_group(
-      {model.model.units()}, own.size(), rows_per_pass, 0, [](std::size_t) { return 0; },
+      {model.model.units()}, shard.size(), rows_per_pass, 0, [](std::size_t) { return 0; },
       [&](std::size_t first, std::size_t last) {
-        const auto group = rows.subspan(own.first + first, last - first);
+        const auto group = rows.subspan(shard.first + first, last - first);
         known.copy_to(group, ref);
         pack(group, batch);
         f(group, std::as_const(batch), std::span<const float>(ref));

@@ -32,7 +32,7 @@ struct rm_task_settings {
   std::filesystem::path scores = {};  ///< where evaluate() writes the rewards of each pair; empty: nowhere
 };
 
-/// Mean and standard deviation of the rewards of the evaluation rows: config.json holds them for normalize_reward.
+/// The mean and standard deviation of the evaluation rows' rewards. config.json holds them for normalize_reward.
 struct reward_moments {
   double mean = 0, std = 1;
 };
@@ -67,9 +67,9 @@ class rm_task {
     std::vector<std::uint32_t> group;
     model.for_micro_batches(
         rows.size(), settings_.pairs_per_pass, 0, [&](std::size_t i) { return tokens_of(train_[rows[i]]); },
-        [&](std::span<const std::uint32_t> own) {
+        [&](std::span<const std::uint32_t> micro_batch) {
           group.clear();
-          for (const std::uint32_t i : own) group.push_back(rows[i]);
+          for (const std::uint32_t i : micro_batch) group.push_back(rows[i]);
           pack(train_, group);
           model.value_forward_backward(batch_, last_, [&](std::span<const float> reward, std::span<float> slope) {
             total += loss(train_, group, reward, step, slope);
@@ -91,25 +91,26 @@ class rm_task {
     const global_counts step = count(rows.size());
     report_type total;
     std::vector<float> reward;
-    std::vector<double> all;
-    const row_range own = own_rows(model, rows.size(), [&](std::size_t i) { return tokens_of(eval_[i]); });
+    std::vector<double> rewards;
+    const row_range shard = own_rows(model, rows.size(), [&](std::size_t i) { return tokens_of(eval_[i]); });
     for_each_scored_group(
-        {model.model.units()}, own.size(), settings_.pairs_per_pass, 0, [](std::size_t) { return 0; },
+        {model.model.units()}, shard.size(), settings_.pairs_per_pass, 0, [](std::size_t) { return 0; },
         [&](std::size_t first, std::size_t last) {
-          const auto group = std::span<const std::uint32_t>(rows).subspan(own.first + first, last - first);
+          const auto group = std::span<const std::uint32_t>(rows).subspan(shard.first + first, last - first);
           pack(eval_, group);
           reward.resize(last_.size());
           nn::values(model.model, model.space, batch_, last_, reward);
           total += loss(eval_, group, reward, step, {});
-          all.insert(all.end(), reward.begin(), reward.end());
+          rewards.insert(rewards.end(), reward.begin(), reward.end());
         });
     sum_over_ranks(model, total);
-    gather_rows(model, all);
+    gather_rows(model, rewards);
     score_file file(writes(model) ? settings_.scores : std::filesystem::path());
-    for (std::size_t i = 0; file.wanted() && i < all.size(); i += 2)
-      file.add({{"chosen_reward", static_cast<float>(all[i])}, {"reject_reward", static_cast<float>(all[i + 1])}});
+    for (std::size_t i = 0; file.wanted() && i < rewards.size(); i += 2)
+      file.add(
+          {{"chosen_reward", static_cast<float>(rewards[i])}, {"reject_reward", static_cast<float>(rewards[i + 1])}});
     file.close();
-    moments_ = moments_of(all);
+    moments_ = moments_of(rewards);
     m.set("eval/eval_loss", total.value(0));
     m.set("eval/acc_mean", total.monitor_mean(0));
     m.set("eval/reward_mean", moments_->mean);
@@ -118,7 +119,7 @@ class rm_task {
 
   const std::optional<reward_moments>& moments() const noexcept { return moments_; }
 
-  /// Puts the moments of the last evaluation into a checkpoint, so that it can be used as it is.
+  /// Writes the moments of the last evaluation into a checkpoint, which is then complete for use.
   void save(const std::filesystem::path& folder) const { write_reward_moments(folder / "huggingface", moments_); }
   void restore(const std::filesystem::path& folder) {
     const checkpoint::json_file config(folder / "huggingface" / "config.json");
@@ -149,7 +150,7 @@ class rm_task {
     return std::ssize(p.chosen) + std::ssize(p.rejected);
   }
 
-  /// Side by side in batch_, the last token of each answer in last_.
+  /// Packs the answers into batch_, and the position of each answer's last token into last_.
   void pack(const preference_rows<preference_pair>& set, std::span<const std::uint32_t> rows) {
     batch_.clear();
     last_.clear();

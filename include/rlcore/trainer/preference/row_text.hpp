@@ -114,22 +114,22 @@ inline const std::string& text_column(const data::row& from, const std::string& 
   return data::string_column(from, key, where);
 }
 
-/// The whole conversation behind its prompt, which has to be the beginning of it. Throws data_error.
+/// Splits the rendered conversation after its prompt. Throws data_error if it does not begin with the prompt.
 inline prompt_and_answer split_conversation(const row_rules& rules, const std::vector<text::message>& prompt,
-                                            std::vector<text::message> all, const std::string& where) {
+                                            std::vector<text::message> conversation, const std::string& where) {
   if (prompt.empty()) throw data_error(where + ": a conversation of one message has no prompt");
   prompt_and_answer out{rules.chat->render(prompt, {.add_generation_prompt = true}), {}};
-  const std::string whole = rules.chat->render(all);
+  const std::string whole = rules.chat->render(conversation);
   if (!whole.starts_with(out.prompt))
     throw data_error(where + ": the chat template writes the prompt otherwise once the answer follows");
   out.answer = whole.substr(out.prompt.size());
   return out;
 }
 
-/// Throws data_error with the place of the row in front, unless it is there already.
+/// Throws data_error with `where` in front of the message, unless it is there already.
 [[noreturn]] inline void at_row(const std::string& where, const error& e) {
-  const std::string what = e.what();
-  throw data_error(what.starts_with(where) ? what : where + ": " + what);
+  const std::string message = e.what();
+  throw data_error(message.starts_with(where) ? message : where + ": " + message);
 }
 
 }  // namespace trainer

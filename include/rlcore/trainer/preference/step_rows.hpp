@@ -30,11 +30,11 @@ struct step_columns {
   std::vector<std::string> reward_tokens = {};
 };
 
-/// The one token of a text. Throws config_error, or data_error for a label, that says how many it is.
-inline std::int32_t single_token(const text::tokenizer& tokenizer, const std::string& text, const std::string& what) {
+/// The one token of a text. Throws config_error, naming `name` and the number of tokens, if there are more or none.
+inline std::int32_t single_token(const text::tokenizer& tokenizer, const std::string& text, const std::string& name) {
   const auto ids = tokenizer.encode(text);
   if (ids.size() == 1) return ids.front();
-  throw config_error(what + " '" + data::printable(text) + "' is " + std::to_string(ids.size()) +
+  throw config_error(name + " '" + data::printable(text) + "' is " + std::to_string(ids.size()) +
                      " tokens; expected one token of this model's vocabulary");
 }
 
@@ -90,8 +90,8 @@ inline void read_step_labels(const data::row& value, const step_columns& keys, c
   if (!to.labels.empty() && !to.probabilities.empty()) throw data_error(column + " mixes reward tokens and numbers");
 }
 
-/// Reads every row: there is one label for each placeholder. Only where max_len cut the text off there may be more
-/// labels, and those go with it. Rows without a step are left out. Throws data_error naming file, row and both counts.
+/// Reads every row. A row has one label for each placeholder; only a text that max_len cut may have more labels, and
+/// the surplus is dropped. Rows without a step are left out. Throws data_error naming file, row and both counts.
 inline preference_rows<judged_row> read_steps(const data::blend& from, const step_columns& keys,
                                               const step_tokens& words, const row_rules& rules) {
   preference_rows<judged_row> out;

@@ -24,15 +24,15 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// The frozen model of --ref_pretrain. With LoRA and no other folder the trained model's base serves, and there is
-/// none.
+/// Loads the frozen model of --ref_pretrain. Returns nullptr with LoRA and no other folder: the trained model's base
+/// then serves as the reference.
 template <class Device>
 std::unique_ptr<frozen_model<Device>> load_reference(Device& device, const options& opt, const base_model& base,
                                                      const team& ranks) {
   const std::string name = opt.find<std::string>("ref_pretrain").value_or("");
-  const bool own = !name.empty() && checkpoint::resolve_model(name) != base.folder;
-  if (!own && opt.get<std::int64_t>("lora_rank") > 0) return nullptr;
-  const base_model from = own ? open_base_model(name) : base;
+  const bool separate = !name.empty() && checkpoint::resolve_model(name) != base.folder;
+  if (!separate && opt.get<std::int64_t>("lora_rank") > 0) return nullptr;
+  const base_model from = separate ? open_base_model(name) : base;
   if (from.config.vocab_size != base.config.vocab_size)
     throw config_error("--ref_pretrain: the reference has " + std::to_string(from.config.vocab_size) +
                        " tokens, the model " + std::to_string(base.config.vocab_size));
@@ -51,8 +51,8 @@ inline base_model open_language_model(const options& opt) {
 }
 
 template <class Device>
-void train_dpo(Device& device, const options& opt, parallel::any_communicator* all) {
-  const team ranks(opt, all);
+void train_dpo(Device& device, const options& opt, parallel::any_communicator* world) {
+  const team ranks(opt, world);
   const silence others(!ranks.first());
   const base_model base = open_language_model(opt);
   const row_rules rules = read_row_rules(opt, base);
@@ -78,8 +78,8 @@ void train_dpo(Device& device, const options& opt, parallel::any_communicator* a
 }
 
 template <class Device>
-void train_kto(Device& device, const options& opt, parallel::any_communicator* all) {
-  const team ranks(opt, all);
+void train_kto(Device& device, const options& opt, parallel::any_communicator* world) {
+  const team ranks(opt, world);
   const silence others(!ranks.first());
   const base_model base = open_language_model(opt);
   const row_rules rules = read_row_rules(opt, base);
@@ -103,8 +103,8 @@ void train_kto(Device& device, const options& opt, parallel::any_communicator* a
 }
 
 template <class Device>
-void train_rm(Device& device, const options& opt, parallel::any_communicator* all) {
-  const team ranks(opt, all);
+void train_rm(Device& device, const options& opt, parallel::any_communicator* world) {
+  const team ranks(opt, world);
   const silence others(!ranks.first());
   base_model base = open_base_model(opt.get<std::string>("pretrain"));
   base.config.output = nn::model_output::score;
@@ -134,8 +134,8 @@ void train_rm(Device& device, const options& opt, parallel::any_communicator* al
 }
 
 template <class Device>
-void train_prm(Device& device, const options& opt, parallel::any_communicator* all) {
-  const team ranks(opt, all);
+void train_prm(Device& device, const options& opt, parallel::any_communicator* world) {
+  const team ranks(opt, world);
   const silence others(!ranks.first());
   const base_model base = open_language_model(opt);
   const row_rules rules = read_row_rules(opt, base);

@@ -43,11 +43,11 @@ inline prompt_and_answer unpaired_text(const data::row& from, const unpaired_col
     if (rules.input_template) prompt = fill_template(*rules.input_template, prompt);
     return {std::move(prompt), text_column(from, keys.output, where)};
   }
-  auto all = message_column(from, keys.input, "user", where);
-  std::vector<text::message> prompt(all.begin(), all.end() - (keys.output.empty() ? 1 : 0));
+  auto conversation = message_column(from, keys.input, "user", where);
+  std::vector<text::message> prompt(conversation.begin(), conversation.end() - (keys.output.empty() ? 1 : 0));
   if (!keys.output.empty())
-    for (text::message& m : message_column(from, keys.output, "assistant", where)) all.push_back(std::move(m));
-  return split_conversation(rules, prompt, std::move(all), where);
+    for (text::message& m : message_column(from, keys.output, "assistant", where)) conversation.push_back(std::move(m));
+  return split_conversation(rules, prompt, std::move(conversation), where);
 }
 
 /// Reads every row; those whose prompt has max_len - 2 tokens or more are left out. Throws config_error without an

@@ -62,11 +62,11 @@ inline number_table supervised_plan::table() const {
   number_table t;
   t.add("training rows", train_rows);
   t.add("evaluation rows", eval_rows);
-  std::string how = "one optimizer step";
+  std::string remark = "one optimizer step";
   if (rows_per_pass > 0)
-    how += "; " + std::to_string((rows_per_step + rows_per_pass - 1) / rows_per_pass) + " passes of at most " +
-           std::to_string(rows_per_pass) + ", memory only";
-  t.add("rows per step", rows_per_step, how);
+    remark += "; " + std::to_string((rows_per_step + rows_per_pass - 1) / rows_per_pass) + " passes of at most " +
+              std::to_string(rows_per_pass) + ", memory only";
+  t.add("rows per step", rows_per_step, remark);
   const std::int64_t left = train_rows % rows_per_step;
   t.add("steps per epoch", steps_per_epoch,
         left == 0 ? ""

@@ -26,8 +26,8 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Examples as the model sees them: rows one after the other without padding, and one target for each prediction that
-/// counts. What follows a row's last target is not fed. A row is thus the same whatever it is packed with.
+/// Examples as the model reads them: rows one after the other without padding, and one target for each prediction that
+/// counts. Tokens after a row's last target are not fed. A row is thus the same whatever it is packed with.
 struct packed_examples {
   ragged<std::int32_t> inputs;
   nn::targets targets;
@@ -52,14 +52,13 @@ struct packed_examples {
   }
 };
 
-/// The loss is the mean over all trained tokens of the optimizer step (of the evaluation set): the true count, not a
-/// mean of micro-batch means. `Objective` is a piece of the token loop that reads logp alone: negative_log_likelihood,
-/// dft.
+/// The loss is the mean over all trained tokens of the optimizer step or of the evaluation set, not a mean of
+/// micro-batch means. `Objective` is a piece of the token loop that reads logp alone: negative_log_likelihood, dft.
 template <class Device, class Objective = negative_log_likelihood>
 class sft_task {
  public:
-  /// At most `rows_per_pass` rows (0: no limit) and, except for one longer row, `tokens_per_pass` tokens (0: no limit)
-  /// go through the model together; no result depends on either. `eval_name`: what the evaluation is logged as.
+  /// At most `rows_per_pass` rows (0: no limit) and `tokens_per_pass` tokens (0: no limit) go through the model
+  /// together; a single longer row goes alone. No result depends on either. `eval_name` names the evaluation's metric.
   sft_task(std::vector<data::sft_example> train, std::vector<data::sft_example> eval, std::int64_t rows_per_pass,
            std::string eval_name = "val/loss", std::int64_t tokens_per_pass = 0, Objective objective = {})
       : train_(std::move(train)),
@@ -87,14 +86,14 @@ class sft_task {
     const auto length = [&](std::size_t i) { return train_[rows[i]].tokens.size(); };
     std::size_t done = 0;
     model.for_micro_batches(
-        rows.size(), rows_per_pass_, tokens_per_pass_, length, [&](std::span<const std::uint32_t> own) {
+        rows.size(), rows_per_pass_, tokens_per_pass_, length, [&](std::span<const std::uint32_t> micro_batch) {
           packed.clear();
-          for (const std::uint32_t i : own) packed.push_back(train_[rows[i]]);
+          for (const std::uint32_t i : micro_batch) packed.push_back(train_[rows[i]]);
           model.forward_backward(
               packed.inputs, packed.targets, 1.0f,
               [&](std::span<const float> logp, std::span<const float>, std::span<float> dlogp, std::span<float>) {
                 report += loss(packed, logp, counts, {.logp = dlogp});
-                tell("update", done += own.size(), rows.size());
+                tell("update", done += micro_batch.size(), rows.size());
               });
         });
     sum_over_ranks(model, report);
@@ -110,19 +109,19 @@ class sft_task {
     packed_examples packed;
     std::vector<float> logp;
     const auto length = [&](std::size_t i) { return eval_[i].tokens.size(); };
-    const row_range own = own_rows(model, eval_.size(), length);
-    const auto own_length = [&](std::size_t i) { return length(own.first + i); };
-    for_each_scored_group({model.model.units()}, own.size(), rows_per_pass_, tokens_per_pass_, own_length,
+    const row_range shard = own_rows(model, eval_.size(), length);
+    const auto shard_length = [&](std::size_t i) { return length(shard.first + i); };
+    for_each_scored_group({model.model.units()}, shard.size(), rows_per_pass_, tokens_per_pass_, shard_length,
                           [&](std::size_t first, std::size_t last) {
                             packed.clear();
-                            for (std::size_t i = first; i < last; ++i) packed.push_back(eval_[own.first + i]);
+                            for (std::size_t i = first; i < last; ++i) packed.push_back(eval_[shard.first + i]);
                             logp.resize(packed.targets.row.size());
                             nn::log_probs(model.model, model.space, packed.inputs, packed.targets, 1.0f, logp, {});
                             report += rlcore::evaluate(
                                 serial{}, negative_log_likelihood{}, token_mean{},
                                 token_batch<float>{.logp = std::span<const float>(logp), .offsets = packed.offsets},
                                 counts, token_gradients<float>{});
-                            tell("evaluation", last, own.size());
+                            tell("evaluation", last, shard.size());
                           });
     sum_over_ranks(model, report);
     m.set(eval_name_, report.loss());
@@ -134,8 +133,8 @@ class sft_task {
     return rlcore::evaluate(serial{}, objective_, token_mean{},
                             token_batch<float>{.logp = logp, .offsets = packed.offsets}, counts, gradients);
   }
-  void tell(const char* what, std::size_t done, std::size_t of) {
-    if (bar_ != nullptr) bar_->phase(what, done, of);
+  void tell(const char* phase, std::size_t done, std::size_t of) {
+    if (bar_ != nullptr) bar_->phase(phase, done, of);
   }
 
   std::vector<data::sft_example> train_, eval_;

@@ -1,7 +1,7 @@
 // Saving and resuming a supervised run: verl's folders and names, our formats, all or nothing.
 //
 //   global_step_N/huggingface/    full weights (LoRA merged), config, tokenizer: loads in transformers
-//   global_step_N/...             what else trainable_model::save() writes: optimizer state, adapter
+//   global_step_N/...             the other files of trainable_model::save(): optimizer state, adapter
 //   global_step_N/data.json       position in the data
 #pragma once
 
@@ -26,8 +26,8 @@ struct supervised_state {
   std::uint64_t seed = 0;
 };
 
-/// Writes global_step_{state.step} below `root`, then the tracker, then deletes all but the newest `keep` (0: all
-/// stay). Whatever fails, older checkpoints stay intact. All ranks of the model have to call it.
+/// Writes global_step_{state.step} below `root`, then the tracker, then deletes all but the newest `keep` checkpoints
+/// (0: keeps all). Older checkpoints stay intact whatever fails. All ranks of the model have to call it.
 template <class Device, class Task>
 void save_supervised(const std::filesystem::path& root, trainable_model<Device>& model, const Task& task,
                      const std::filesystem::path& tokenizer_folder, const supervised_state& state, std::int64_t keep) {
@@ -45,8 +45,8 @@ void save_supervised(const std::filesystem::path& root, trainable_model<Device>&
   });
 }
 
-/// Reads what was saved in `folder` into `model` and `task`. `now` holds what this run was asked for: config_error if
-/// another seed, data set or batch size would give other rows than those of the run that goes on.
+/// Loads `folder` into `model` and `task`. `now` describes this run. Throws config_error if its seed, data set or batch
+/// size differs from the saved run's, because the steps would then get other rows.
 template <class Device, class Task>
 supervised_state load_supervised(const std::filesystem::path& folder, trainable_model<Device>& model, Task& task,
                                  const supervised_state& now) {
@@ -56,9 +56,9 @@ supervised_state load_supervised(const std::filesystem::path& folder, trainable_
   state.seed = static_cast<std::uint64_t>(data.integer("seed"));
   state.train_rows = data.integer("train_rows"), state.rows_per_step = data.integer("rows_per_step");
   state.skipped_updates = data.integer("skipped_updates", 0);
-  const auto same = [&](const char* what, auto then, auto here) {
+  const auto same = [&](const char* name, auto then, auto here) {
     if (then != here)
-      throw config_error(folder.string() + " was saved by a run with " + what + " " + std::to_string(then) +
+      throw config_error(folder.string() + " was saved by a run with " + name + " " + std::to_string(then) +
                          ", this run has " + std::to_string(here) +
                          ": take the same, or start anew (trainer.resume_mode=disable)");
   };

@@ -50,21 +50,21 @@ inline std::vector<data::sft_example> checked_rows(data::sft_rows rows, const ba
 
 /// verl's data.train_files and data.val_files.
 inline std::vector<data::sft_example> open_sft_rows(const std::vector<std::string>& files,
-                                                    const data::sft_settings& how, const base_model& base,
+                                                    const data::sft_settings& settings, const base_model& base,
                                                     const text::chat_template* chat, const char* name) {
   std::vector<data::table> tables;
   for (const std::string& file : files) tables.push_back(data::read_table(checkpoint::expand_home(file)));
-  return checked_rows(data::read_sft_rows(tables, how, base.tokenizer, chat), base, name, files.front());
+  return checked_rows(data::read_sft_rows(tables, settings, base.tokenizer, chat), base, name, files.front());
 }
 
 /// OpenRLHF's --dataset and --eval_dataset.
-inline std::vector<data::sft_example> open_sft_rows(const data::blend& rows, const data::sft_settings& how,
+inline std::vector<data::sft_example> open_sft_rows(const data::blend& rows, const data::sft_settings& settings,
                                                     const base_model& base, const text::chat_template* chat,
                                                     const char* name) {
   const std::string file = rows.sets.front().file;
   return checked_rows(data::read_sft_rows(
                           rows.size(), [&](std::size_t i) -> const data::row& { return rows[i]; },
-                          [&](std::size_t i) { return rows.where(i); }, file, how, base.tokenizer, chat),
+                          [&](std::size_t i) { return rows.where(i); }, file, settings, base.tokenizer, chat),
                       base, name, file);
 }
 
@@ -94,7 +94,7 @@ inline sft_work open_verl_sft(const options& opt, const base_model& base) {
 /// The command line of OpenRLHF.
 inline sft_work open_openrlhf_sft(const options& opt, const base_model& base) {
   const row_rules rules = read_row_rules(opt, base);
-  const data::sft_settings how = read_openrlhf_rows(opt, rules);
+  const data::sft_settings settings = read_openrlhf_rows(opt, rules);
   const text::chat_template* chat = rules.chat ? &*rules.chat : nullptr;
   sft_work work{{},
                 {},
@@ -103,15 +103,15 @@ inline sft_work open_openrlhf_sft(const options& opt, const base_model& base) {
                 opt.get<std::string>("rlcore.sft_loss") == "dft",
                 opt.get<std::int64_t>("rlcore.show_mask"),
                 "eval/eval_loss"};
-  work.train = open_sft_rows(open_training_rows(opt), how, base, chat, "train");
+  work.train = open_sft_rows(open_training_rows(opt), settings, base, chat, "train");
   if (const auto rows = open_evaluation_rows(opt); rows && work.show_mask == 0)
-    work.eval = open_sft_rows(*rows, how, base, chat, "eval");
+    work.eval = open_sft_rows(*rows, settings, base, chat, "eval");
   return work;
 }
 
 template <class Device>
-void train_sft(Device& device, const options& opt, parallel::any_communicator* all) {
-  const team ranks(opt, all);
+void train_sft(Device& device, const options& opt, parallel::any_communicator* world) {
+  const team ranks(opt, world);
   const silence others(!ranks.first());
   const base_model base =
       open_base_model(opt.get<std::string>(speaks_openrlhf(opt) ? "pretrain" : "model.partial_pretrain"));

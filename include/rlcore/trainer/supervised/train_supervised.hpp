@@ -35,26 +35,26 @@ inline void print_ends(std::span<const metric_row> rows, std::span<const std::st
   }
 }
 
-/// Trains `task` from `base` (or from the run's last checkpoint) as `settings` and `how` say. `opt` gives the notes to
-/// print and the command line for the report; `shown` names the numbers whose first and last value end the output.
-/// `quiet` leaves out everything that is printed besides the steps; `ranks` share the work. Throws rlcore::error before
-/// the first step for everything that can be known by then.
+/// Trains `task` from `base`, or from the run's last checkpoint, as `settings` and `training` say. `opt` gives the
+/// notes to print and the command line for the report. `shown` names the metrics whose first and last values are
+/// printed at the end. `quiet` suppresses everything printed except the steps. `ranks` share the work. Throws
+/// rlcore::error before the first step for everything that can be known by then.
 template <class Device, class Task>
-void train_supervised(Device& device, const options& opt, supervised_settings settings, const training_settings& how,
-                      const base_model& base, Task& task, std::span<const std::string> shown, const team& ranks,
-                      bool quiet = false) {
+void train_supervised(Device& device, const options& opt, supervised_settings settings,
+                      const training_settings& training, const base_model& base, Task& task,
+                      std::span<const std::string> shown, const team& ranks, bool quiet = false) {
   const silence others(quiet || !ranks.first());
   const auto say = [](const std::string& line) { trainer::say("%s\n", line.c_str()); };
   for (const std::string& note : opt.notes()) say("note: " + note);
   const supervised_plan plan = make_supervised_plan(settings, task.train_size(), task.eval_size());
 
-  trainable_model<Device> model(device, base.config, how, &ranks.world());
+  trainable_model<Device> model(device, base.config, training, &ranks.world());
   std::string model_text = fmt::format("{}: {}, {} layers, hidden {}, {:.3g} M parameters", base.folder.string(),
                                        nn::name_of(base.config.model), base.config.num_hidden_layers,
                                        base.config.hidden_size, static_cast<double>(model.model.size()) * 1e-6);
-  if (how.lora)
-    model_text += fmt::format("; LoRA of rank {}, alpha {:g}: {:.3g} M are trained", how.lora->rank, how.lora->alpha,
-                              static_cast<double>(model.trained_size()) * 1e-6);
+  if (training.lora)
+    model_text += fmt::format("; LoRA of rank {}, alpha {:g}: {:.3g} M are trained", training.lora->rank,
+                              training.lora->alpha, static_cast<double>(model.trained_size()) * 1e-6);
   const std::string device_text = describe(device) + ranks.describe();
   say("model  " + model_text + "\ndevice " + device_text + "\n\n" + plan.table().text());
   std::fflush(stdout);
@@ -65,7 +65,7 @@ void train_supervised(Device& device, const options& opt, supervised_settings se
   ranks.agree(from.step, "checkpoint", root);
   if (!from.notice.empty()) say("note: " + from.notice);
   supervised_state state{.train_rows = plan.train_rows, .rows_per_step = plan.rows_per_step, .seed = settings.seed};
-  if (!from || how.lora) model.load(base.folder);  // with LoRA a checkpoint goes on from its base
+  if (!from || training.lora) model.load(base.folder);  // with LoRA a checkpoint goes on from its base
   if (from) {
     state = load_supervised(from.folder, model, task, state);
     say("resumed after step " + std::to_string(state.step) + " from " + from.folder.string());
@@ -75,7 +75,7 @@ void train_supervised(Device& device, const options& opt, supervised_settings se
 
   logger log = ranks.first() ? logger(settings.loggers, root, from ? from.step : -1,
                                       checkpoint::expand_home(settings.tensorboard_dir).string())
-                             : logger({"file"}, {});  // which keeps the rows and writes nothing
+                             : logger({"file"}, {});  // keeps the rows and writes nothing
   progress bar(stderr, ranks.first() && isatty(fileno(stderr)) != 0);
   supervised_loop<Device, Task> loop({settings, plan, model, task, base.folder, root, ranks.size()}, state, log, bar);
   loop.run();

@@ -25,9 +25,9 @@ vector_view<T> flat(std::span<T> s) {
 
 }  // namespace detail
 
-/// Writes trajectory::selected by select(rule, batch, selected): clip_covariance, kl_covariance, high_entropy, ... The
-/// rule sees the policy at the start of the step: logp, old_logp and entropy are those recorded while sampling. A rule
-/// with a `key` draws with the step's. Differs from verl, which selects within each micro-batch.
+/// Sets trajectory::selected with select(rule, batch, selected): clip_covariance, kl_covariance, high_entropy, ... The
+/// rule sees the policy at the start of the step: sampling recorded logp, old_logp and entropy. A rule with a `key`
+/// draws with the step's key. verl differs: it selects within each micro-batch.
 template <class Rule>
 void select_tokens(Rule rule, std::span<trajectory> batch, random_key key) {
   if constexpr (requires { rule.key = key; }) rule.key = key;
@@ -44,10 +44,10 @@ void select_tokens(Rule rule, std::span<trajectory> batch, random_key key) {
   }
   std::vector<float> selected(logp.size());
   const auto flat = [](const std::vector<float>& x) { return detail::flat(std::span(x)); };
-  token_batch<float> all{.logp = flat(logp), .old_logp = flat(logp), .advantage = flat(advantage)};
-  if (entropy.size() == logp.size()) all.entropy = flat(entropy);
-  all.offsets = detail::flat(std::span<const std::int32_t>(offsets));
-  select(rule, all, detail::flat(std::span(selected)));
+  token_batch<float> tokens{.logp = flat(logp), .old_logp = flat(logp), .advantage = flat(advantage)};
+  if (entropy.size() == logp.size()) tokens.entropy = flat(entropy);
+  tokens.offsets = detail::flat(std::span<const std::int32_t>(offsets));
+  select(rule, tokens, detail::flat(std::span(selected)));
   for (std::size_t i = 0; i < batch.size(); ++i)
     batch[i].selected.assign(selected.begin() + offsets[i], selected.begin() + offsets[i + 1]);
 }

@@ -1,4 +1,4 @@
-// A child process that is talked to in lines.
+// A child process with a line-based protocol.
 #pragma once
 
 #include <fcntl.h>
@@ -27,9 +27,9 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Started by the constructor, ended by the destructor, which leaves no zombie: its input is closed, and if it has not
-/// gone after a second, it and what it started are killed. It is killed as well when this process dies (Linux). Its
-/// standard error is ours. Writing to a child that has gone raises no SIGPIPE.
+/// The constructor starts the child. The destructor closes its input, waits a second, then kills it and its children;
+/// no zombie remains. On Linux the child also dies with this process. Its standard error is ours. Writing to a dead
+/// child raises no SIGPIPE.
 class line_process {
  public:
   enum class status {
@@ -103,11 +103,12 @@ class line_process {
   /// Kills it at once.
   void stop() { finish(std::chrono::seconds(0)); }
 
-  /// How it ended, for which it has ten seconds: "exit code 3", "signal 9 (Killed)".
+  /// Waits up to ten seconds for the end and describes it: "exit code 3", "signal 9 (Killed)".
   std::string ending() {
-    const int how = finish(std::chrono::seconds(10));
-    if (WIFSIGNALED(how)) return "signal " + std::to_string(WTERMSIG(how)) + " (" + ::strsignal(WTERMSIG(how)) + ")";
-    return "exit code " + std::to_string(WEXITSTATUS(how));
+    const int wait_status = finish(std::chrono::seconds(10));
+    if (WIFSIGNALED(wait_status))
+      return "signal " + std::to_string(WTERMSIG(wait_status)) + " (" + ::strsignal(WTERMSIG(wait_status)) + ")";
+    return "exit code " + std::to_string(WEXITSTATUS(wait_status));
   }
 
  private:

@@ -25,29 +25,29 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// The score head's number at the last token of prompt and response. Where tokenizer and chat template of the reward
-/// model's folder are the policy's, or with input_tokenizer=null, it reads the policy's tokens. Else the conversation
-/// is rendered again by its own, without line ends after the last turn (verl leaves them), and what is longer than
-/// max_length or its positions loses its end, counted in reward/truncated.
+/// The score is the score head's number at the last token of prompt and response. The reward model reads the policy's
+/// tokens if both have the same tokenizer and chat template, or with input_tokenizer=null. Otherwise its own template
+/// renders the conversation again, without line ends after the last turn (verl leaves them). Sequences longer than
+/// max_length or than the model's positions lose their ends; reward/truncated counts them.
 template <class Device>
 class model_rewards final : public reward_source {
  public:
-  /// `policy_folder` holds the tokenizer and template that trajectories are made of. Throws rlcore::error.
-  model_rewards(Device& device, const model_reward& how, const std::filesystem::path& policy_folder,
+  /// `policy_folder` holds the tokenizer and the chat template of the trajectories. Throws rlcore::error.
+  model_rewards(Device& device, const model_reward& settings, const std::filesystem::path& policy_folder,
                 std::size_t logits_bytes)
-      : how_(how),
-        folder_(checkpoint::resolve_model(how.path)),
+      : settings_(settings),
+        folder_(checkpoint::resolve_model(settings.path)),
         model_(device, score_config(folder_)),
         space_(device, logits_bytes) {
     std::vector<float> weights(model_.size());
     checkpoint::load_weights(folder_, model_.parameters(), weights);
     model_.weights().upload(weights);
     const std::int64_t positions = model_.settings().max_position_embeddings;
-    if (how.normalize) read_moments();
-    longest_ = how.max_length > 0 ? std::min(how.max_length, positions) : positions;
+    if (settings.normalize) read_moments();
+    longest_ = settings.max_length > 0 ? std::min(settings.max_length, positions) : positions;
     const auto vocabulary = static_cast<std::int64_t>(text::tokenizer::load(policy_folder).vocab_size());
-    if (!how.own_tokens && !same_text(policy_folder)) {
-      own_.emplace(text::tokenizer::load(folder_), text::chat_template::detect(folder_));
+    if (!settings.own_tokens && !same_text(policy_folder)) {
+      text_.emplace(text::tokenizer::load(folder_), text::chat_template::detect(folder_));
     } else if (vocabulary > model_.settings().vocab_size) {
       throw config_error("reward_model.model.path=" + folder_.string() + ": its " +
                          std::to_string(model_.settings().vocab_size) + " tokens are fewer than the policy's " +
@@ -59,7 +59,7 @@ class model_rewards final : public reward_source {
              const text::tokenizer& tokenizer) override {
     std::vector<std::vector<std::int32_t>> sequences;
     for (const trajectory& t : batch) {
-      sequences.push_back(own_ ? rendered(t, prompts[t.row], tokenizer) : t.tokens);
+      sequences.push_back(text_ ? rendered(t, prompts[t.row], tokenizer) : t.tokens);
       if (std::ssize(sequences.back()) > longest_)
         sequences.back().resize(static_cast<std::size_t>(longest_)), ++truncated_;
     }
@@ -83,7 +83,7 @@ class model_rewards final : public reward_source {
     scored_ += static_cast<std::int64_t>(counts[0]), truncated_ += static_cast<std::int64_t>(counts[1]);
   }
   /// True if conversations are rendered again for the reward model.
-  bool renders() const noexcept { return own_.has_value(); }
+  bool renders() const noexcept { return text_.has_value(); }
 
  private:
   static nn::config score_config(const std::filesystem::path& folder) {
@@ -95,7 +95,7 @@ class model_rewards final : public reward_source {
     return config;
   }
 
-  /// The mean and deviation of rewards that OpenRLHF's and our reward trainers leave behind.
+  /// Reads the mean and deviation of rewards that OpenRLHF's and our reward trainers write.
   void read_moments() {
     const std::filesystem::path path = folder_ / "config.json";
     const auto json = nlohmann::json::parse(data::read_file(path), nullptr, false);
@@ -122,9 +122,9 @@ class model_rewards final : public reward_source {
                                      const text::tokenizer& tokenizer) const {
     std::vector<text::message> messages = p.messages;
     messages.push_back({"assistant", response_text(t, tokenizer, true)});
-    std::string text = own_->second.render(messages);
+    std::string text = text_->second.render(messages);
     while (text.ends_with('\n')) text.pop_back();
-    return own_->first.encode(text);
+    return text_->first.encode(text);
   }
 
   std::vector<float> values(const std::vector<std::vector<std::int32_t>>& sequences) {
@@ -135,8 +135,8 @@ class model_rewards final : public reward_source {
       std::size_t last = first;
       for (; last < sequences.size(); ++last) {
         const auto tokens = std::ssize(packed.values) + std::ssize(sequences[last]);
-        if (last > first && how_.max_rows > 0 && std::ssize(rows) >= how_.max_rows) break;
-        if (last > first && how_.max_tokens > 0 && tokens > how_.max_tokens) break;
+        if (last > first && settings_.max_rows > 0 && std::ssize(rows) >= settings_.max_rows) break;
+        if (last > first && settings_.max_tokens > 0 && tokens > settings_.max_tokens) break;
         packed.push_back(sequences[last]);
         rows.push_back(static_cast<std::int32_t>(packed.values.size()) - 1);
       }
@@ -149,11 +149,11 @@ class model_rewards final : public reward_source {
     return scores;
   }
 
-  model_reward how_;
+  model_reward settings_;
   std::filesystem::path folder_;
   nn::causal_lm<Device> model_;
   nn::workspace<Device> space_;
-  std::optional<std::pair<text::tokenizer, text::chat_template>> own_;
+  std::optional<std::pair<text::tokenizer, text::chat_template>> text_;
   std::int64_t longest_ = 0, scored_ = 0, truncated_ = 0;
   double mean_ = 0, std_ = 1;
 };

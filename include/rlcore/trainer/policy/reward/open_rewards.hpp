@@ -15,29 +15,28 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Rules, an external program or a reward model, with what the reward manager adds. `own` replaces the first part.
-/// Throws rlcore::error when it cannot be opened.
+/// Rules, an external program or a reward model, and what the reward manager adds to their scores. `custom_rewards`
+/// replaces the rules, the program or the model. Throws rlcore::error when the source cannot be opened.
 class opened_rewards {
  public:
-  /// `policy_folder` is the model that is trained, for what a reward model has to know of it.
+  /// `policy_folder` holds the trained model: a reward model compares its tokenizer with its own.
   template <class Device>
   opened_rewards(Device& device, const reward_settings& s, const std::filesystem::path& policy_folder,
-                 std::size_t logits_bytes, reward_source* own = nullptr) {
-    if (own != nullptr && (s.external || s.model))
+                 std::size_t logits_bytes, reward_source* custom_rewards = nullptr) {
+    if (custom_rewards != nullptr && (s.external || s.model))
       throw config_error(
           "this program brings its own reward function: leave out custom_reward_function.path, rlcore.reward_command "
           "and reward_model.enable");
-    if (own == nullptr) {
+    if (custom_rewards == nullptr) {
       if (s.model)
         source_ = std::make_unique<model_rewards<Device>>(device, *s.model, policy_folder, logits_bytes);
       else if (s.external)
         source_ = std::make_unique<command_rewards>(*s.external, s.dapo_manager);
       else
         source_ = std::make_unique<rule_rewards>(s.dapo_manager);
-      own = source_.get();
     }
-    used_ = own;
-    if (s.dapo_manager) used_ = (managed_ = std::make_unique<managed_rewards>(*own, s.overlong)).get();
+    used_ = custom_rewards != nullptr ? custom_rewards : source_.get();
+    if (s.dapo_manager) used_ = (managed_ = std::make_unique<managed_rewards>(*used_, s.overlong)).get();
   }
   reward_source& operator*() const noexcept { return *used_; }
   reward_source* operator->() const noexcept { return used_; }

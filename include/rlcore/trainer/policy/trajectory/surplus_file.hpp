@@ -1,4 +1,4 @@
-// Trajectories that wait for the next step, in a checkpoint: everything that training on them needs, to the bit.
+// The trajectories in a checkpoint that wait for the next step: everything that training on them needs, to the bit.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ inline constexpr const char* surplus_file_name = "surplus.cbor";
 /// Writes `folder`/surplus.cbor (RFC 8949), unless there is nothing to keep.
 inline void write_surplus(const std::filesystem::path& folder, std::span<const trajectory> surplus) {
   if (surplus.empty()) return;
-  nlohmann::json all = nlohmann::json::array();
+  nlohmann::json rows = nlohmann::json::array();
   for (const trajectory& t : surplus) {
     nlohmann::json j{{"tokens", t.tokens},
                      {"prompt_length", t.prompt_length},
@@ -39,13 +39,13 @@ inline void write_surplus(const std::filesystem::path& folder, std::span<const t
     if (t.verdict.acc) j["acc"] = *t.verdict.acc;
     if (t.verdict.pred) j["pred"] = nlohmann::json::binary({t.verdict.pred->begin(), t.verdict.pred->end()});
     if (t.accuracy) j["accuracy"] = *t.accuracy;
-    all.push_back(std::move(j));
+    rows.push_back(std::move(j));
   }
-  const std::vector<std::uint8_t> bytes = nlohmann::json::to_cbor(all);
+  const std::vector<std::uint8_t> bytes = nlohmann::json::to_cbor(rows);
   checkpoint::write_file_atomically(folder / surplus_file_name, std::string(bytes.begin(), bytes.end()));
 }
 
-/// What write_surplus() wrote; nothing where there is no file. Throws format_error.
+/// Reads the file of write_surplus(); returns nothing where there is none. Throws format_error.
 inline std::vector<trajectory> read_surplus(const std::filesystem::path& folder) {
   std::vector<trajectory> surplus;
   const std::filesystem::path path = folder / surplus_file_name;

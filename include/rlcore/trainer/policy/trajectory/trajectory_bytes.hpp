@@ -43,15 +43,15 @@ inline std::vector<trajectory> trajectories_of(std::span<const std::byte> bytes)
   return rows;
 }
 
-/// The trajectories of all ranks of `group`, in the order of the ranks, in each of them.
+/// Gives every rank of `group` the trajectories of all ranks, in rank order.
 inline std::vector<trajectory> gather_trajectories(parallel::any_communicator& group, std::vector<trajectory> mine) {
   if (group.size() == 1) return mine;
   const std::vector<std::byte> bytes = to_bytes(mine);
   return trajectories_of(gather_parts(group, std::span<const std::byte>(bytes)));
 }
 
-/// Calls compute(rows) on this rank's part of `rows`, of about as many tokens as any other's or of none, which sets
-/// `fields` of its trajectories, one number per response token; they are then set in all ranks.
+/// Calls compute() with this rank's shard of `rows`; the shards have about equally many tokens, and may be empty.
+/// compute() sets `fields` of its trajectories, one number per response token. All ranks then receive all of them.
 template <class Compute>
 void compute_own_rows(parallel::any_communicator& group, std::span<trajectory> rows,
                       std::span<std::vector<float> trajectory::*const> fields, Compute&& compute) {
@@ -59,22 +59,22 @@ void compute_own_rows(parallel::any_communicator& group, std::span<trajectory> r
   if (ranks == 1) return compute(rows);
   std::vector<std::int64_t> tokens;
   for (const trajectory& t : rows) tokens.push_back(std::ssize(t.tokens));
-  const row_range own = share_by_cost(tokens, ranks, static_cast<std::size_t>(group.rank()));
-  compute(rows.subspan(own.first, own.size()));
-  std::vector<float> mine, all;
+  const row_range shard = share_by_cost(tokens, ranks, static_cast<std::size_t>(group.rank()));
+  compute(rows.subspan(shard.first, shard.size()));
+  std::vector<float> mine, gathered;
   std::vector<std::size_t> counts(ranks);
   for (std::size_t r = 0; r < ranks; ++r) {
     const row_range range = share_by_cost(tokens, ranks, r);
     for (std::size_t i = range.first; i < range.last; ++i)
       counts[r] += static_cast<std::size_t>(rows[i].response_length()) * fields.size();
   }
-  for (std::size_t i = own.first; i < own.last; ++i)
+  for (std::size_t i = shard.first; i < shard.last; ++i)
     for (const auto field : fields) mine.insert(mine.end(), (rows[i].*field).begin(), (rows[i].*field).end());
   std::size_t total = 0;
   for (const std::size_t n : counts) total += n;
-  all.resize(total);
-  group.all_gather_v(std::span<const float>(mine), std::span(all), std::span<const std::size_t>(counts));
-  auto from = all.begin();
+  gathered.resize(total);
+  group.all_gather_v(std::span<const float>(mine), std::span(gathered), std::span<const std::size_t>(counts));
+  auto from = gathered.begin();
   for (trajectory& t : rows)
     for (const auto field : fields) {
       (t.*field).assign(from, from + t.response_length());
