@@ -1,4 +1,4 @@
-// Every device that a program can ask for by name.
+// Opens every device that a program can name.
 #pragma once
 
 #include <memory>
@@ -18,13 +18,14 @@ namespace opening {
 
 template <ascend::provider P>
 std::unique_ptr<any_device> open_npu(const P& provider, const device_settings& s) {
-  npu_settings how;
-  how.device = s.npu;
-  how.compute = s.type.value_or(compute::bfloat16);
-  how.deterministic = s.deterministic;
-  how.sync_each_operation = s.sync_each_operation;
+  npu_settings settings;
+  settings.device = s.npu;
+  settings.compute = s.type.value_or(compute::bfloat16);
+  settings.deterministic = s.deterministic;
+  settings.sync_each_operation = s.sync_each_operation;
   return std::make_unique<any_device_of<npu>>(
-      ascend::session::open(ascend::traced_if_asked(provider.calls(), s.trace), std::string(provider.name())), how);
+      ascend::session::open(ascend::traced_if_asked(provider.calls(), s.trace), std::string(provider.name())),
+      settings);
 }
 
 }  // namespace opening

@@ -17,15 +17,16 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Expert parallelism: in training passes each rank of world.expert() computes a part of the experts, for the rows of
-/// all of them; all make the same number of passes. Where the model has that part alone, what sums over ranks and saves
-/// has to know (expert_shards.hpp); where it has all experts, in shards (zero 3), gradients of experts go home to the
-/// leaf of their rows, and nothing else knows.
+/// Expert parallelism: in a training pass each rank of world.expert() computes a part of the experts, for the rows of
+/// all these ranks. All of them make the same number of passes. If the model holds that part alone, the sums over ranks
+/// and the checkpoints have to know (expert_shards.hpp). If it holds all experts in shards (zero 3), the gradients of
+/// experts return to the leaf of their rows, and nothing else has to know.
 template <class Device>
 class expert_passes {
  public:
-  /// Throws config_error for a model without experts or with fewer of them than ranks, and where `gradient`, that of
-  /// all weights, is null. Everything has to outlive this. `together`: see nn::gradients::divide_experts.
+  /// `gradient` is the gradient of all weights. Throws config_error if it is null, or if the model has no experts or
+  /// fewer than there are ranks. All arguments have to outlive this object. `together`: see
+  /// nn::gradients::divide_experts.
   expert_passes(parallel::world& w, const nn::causal_lm<Device>& model, nn::workspace<Device>& space,
                 nn::gradients<Device>* gradient, bool together)
       : model_(&model), space_(&space), gradient_(gradient), group_(w.expert()) {
@@ -38,7 +39,7 @@ class expert_passes {
   expert_passes(const expert_passes&) = delete;
   expert_passes& operator=(const expert_passes&) = delete;
 
-  /// A pass for the rows of the others.
+  /// Takes part in a pass for the rows of other ranks.
   void idle(bool recompute) {
     const ragged<std::int32_t> none;
     if (model_->settings().output == nn::model_output::logits)
@@ -46,7 +47,7 @@ class expert_passes {
     else
       nn::value_forward_backward(*model_, *space_, *gradient_, none, {}, recompute, [](auto, auto) {});
   }
-  /// The gradients of the leaf's rows are complete; without a leaf there are none.
+  /// Completes the gradients of the leaf's rows; without a leaf they become 0.
   void end_leaf(bool has_leaf) {
     gradient_->collect_experts();
     if (!has_leaf) gradient_->zero();
@@ -65,7 +66,7 @@ inline nn::config with_router_loss(nn::config config, double coefficient) {
   return config;
 }
 
-/// Does training add a load-balancing loss? As transformers: with output_router_logits.
+/// True if training adds a load-balancing loss: like transformers, with output_router_logits.
 inline bool balances(const nn::config& c) {
   return c.output_router_logits && c.router_aux_loss_coef > 0 && c.sparse_layers() > 0;
 }
@@ -73,8 +74,8 @@ inline std::vector<float> balance_slopes(const nn::config& c, const nn::router_c
   return nn::load_balancing_slopes(step, c.router_aux_loss_coef);
 }
 
-/// The choices of all tokens of an optimizer step, the same integers in every rank: count(rows) for every pass of this
-/// rank, which adds to `counts`, and idle() where only others have one.
+/// Counts the experts that all tokens of an optimizer step choose; every rank gets the same integers. Calls
+/// count(rows), which adds to `counts`, for every pass of this rank, and idle() for a pass that only other ranks make.
 template <class Count, class Idle>
 void count_step(const leaf_plan& plan, const parallel::leaf_schedule* schedule, parallel::world* world,
                 nn::router_counts& counts, std::int64_t of_experts, Count&& count, Idle&& idle) {
@@ -90,10 +91,10 @@ void count_step(const leaf_plan& plan, const parallel::leaf_schedule* schedule, 
   }
   parallel::any_communicator& c = world->sums();
   const std::size_t n = counts.values.size();
-  std::vector<std::int64_t> all(n * static_cast<std::size_t>(c.size()));
-  c.all_gather(std::span<const std::int64_t>(counts.values), std::span<std::int64_t>(all));
+  std::vector<std::int64_t> gathered(n * static_cast<std::size_t>(c.size()));
+  c.all_gather(std::span<const std::int64_t>(counts.values), std::span<std::int64_t>(gathered));
   counts.reset(experts);
-  for (std::size_t i = 0; i < all.size(); ++i) counts.values[i % n] += all[i];
+  for (std::size_t i = 0; i < gathered.size(); ++i) counts.values[i % n] += gathered[i];
 }
 
 }  // namespace trainer

@@ -15,11 +15,11 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Made of the lengths of all rows, so that all ranks know what each of them will do.
+/// The plan depends on the lengths of all rows, so every rank knows the passes of every other.
 class leaf_plan {
  public:
-  /// Row i has tokens[i] of them. A pass has at most `max_rows` rows and, except for a single longer one, at most
-  /// `max_tokens` tokens (0: no limit).
+  /// Row i has tokens[i] tokens. A pass has at most `max_rows` rows and `max_tokens` tokens (0: no limit); a single
+  /// longer row makes a pass of its own.
   leaf_plan(const nn::config& c, std::vector<std::int64_t> tokens, std::size_t leaves, bool balanced,
             std::int64_t max_rows, std::int64_t max_tokens)
       : tokens_(std::move(tokens)), max_rows_(max_rows), max_tokens_(max_tokens) {
@@ -30,13 +30,13 @@ class leaf_plan {
   }
 
   bool empty(std::size_t leaf) const { return rows_[leaf].empty(); }
-  /// Which leaves have rows.
+  /// True for each leaf that has rows.
   std::vector<bool> present() const {
-    std::vector<bool> all;
-    for (const auto& rows : rows_) all.push_back(!rows.empty());
-    return all;
+    std::vector<bool> has_rows;
+    for (const auto& rows : rows_) has_rows.push_back(!rows.empty());
+    return has_rows;
   }
-  /// f(std::span<const std::uint32_t> rows) for each pass over a leaf; rows ascend.
+  /// Calls f(std::span<const std::uint32_t> rows) for each pass over a leaf; the rows ascend.
   template <class F>
   void for_each_pass(std::size_t leaf, F&& f) const {
     const std::span<const std::uint32_t> rows = rows_[leaf];
@@ -50,7 +50,7 @@ class leaf_plan {
       f(rows.subspan(first, last - first));
     }
   }
-  /// Passes that the busiest rank makes in a round.
+  /// The number of passes of the busiest rank in a round.
   std::size_t most_passes(const parallel::leaf_schedule& schedule, std::size_t round) const {
     std::size_t most = 0;
     for (std::size_t d = 0; d < schedule.data_ranks(); ++d) {

@@ -1,4 +1,4 @@
-// What ranks say of their parts, put together.
+// The reports of all ranks, added up.
 #pragma once
 
 #include <cstddef>
@@ -14,32 +14,32 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Names are addresses, which mean nothing in another process: those of `own` stay.
+/// Copies the names of `local` into `sum`. Names are addresses, which mean nothing in another process.
 template <class T>
 void keep_names(T&, const T&) noexcept {}
 template <std::size_t Pieces, std::size_t Monitors>
-void keep_names(report<Pieces, Monitors>& sum, const report<Pieces, Monitors>& own) noexcept {
-  for (std::size_t i = 0; i < Pieces; ++i) sum.piece[i].name = own.piece[i].name;
+void keep_names(report<Pieces, Monitors>& sum, const report<Pieces, Monitors>& local) noexcept {
+  for (std::size_t i = 0; i < Pieces; ++i) sum.piece[i].name = local.piece[i].name;
   for (std::size_t i = 0; i < Monitors; ++i)
-    sum.monitor[i].piece = own.monitor[i].piece, sum.monitor[i].name = own.monitor[i].name;
+    sum.monitor[i].piece = local.monitor[i].piece, sum.monitor[i].name = local.monitor[i].name;
 }
 
-/// The report of a step or an evaluation from those of all ranks that share its rows.
+/// Adds up the reports of all ranks that share the rows of a step or an evaluation.
 template <class Device, class T>
 void sum_over_ranks(const trainable_model<Device>& model, T& report) {
   if (model.world() == nullptr) return;
-  const T own = report;
+  const T local = report;
   parallel::sum_over_ranks(*model.world(), report);
-  keep_names(report, own);
+  keep_names(report, local);
 }
 
-/// Whether this rank writes files.
+/// True if this rank writes files.
 template <class Device>
 bool writes(const trainable_model<Device>& model) {
   return model.world() == nullptr || model.world()->first();
 }
 
-/// Of `count` rows of tokens_of(row) tokens those that this rank computes when nothing is learnt from them.
+/// The rows that this rank evaluates, out of `count` rows of tokens_of(row) tokens each.
 template <class Device, class TokensOf>
 row_range own_rows(const trainable_model<Device>& model, std::size_t count, TokensOf&& tokens_of) {
   if (model.world() == nullptr || model.world()->data().size() == 1) return {0, count};
@@ -49,7 +49,7 @@ row_range own_rows(const trainable_model<Device>& model, std::size_t count, Toke
   return share_by_cost(tokens, static_cast<std::size_t>(group.size()), static_cast<std::size_t>(group.rank()));
 }
 
-/// Numbers that each rank has for its own_rows(), in the order of all rows.
+/// Gathers the numbers that each rank has for its own_rows(), in the order of all rows.
 template <class Device, class T>
 void gather_rows(const trainable_model<Device>& model, std::vector<T>& numbers) {
   if (model.world() == nullptr) return;

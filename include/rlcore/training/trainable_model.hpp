@@ -1,4 +1,4 @@
-// What is being trained: a model or its adapters, their gradient, AdamW, and how all of it is saved and restored.
+// The model in training: a model or its adapters, their gradient, AdamW, and how all of it is saved and restored.
 //
 //   huggingface/         full weights (F32), with adapters merged, config, tokenizer: loads in transformers
 //   lora_adapter/        with LoRA: the adapters, as PEFT writes them
@@ -6,8 +6,8 @@
 //   extra_state.json     optimizer steps, with LoRA the fingerprint of the base, and what the caller adds
 //   fsdp_config.json     {"FSDP_version": 1, "world_size": 1}
 //
-// Several ranks write sharded_state.hpp's folders instead of huggingface/*.safetensors and optim.safetensors. Any
-// number of ranks reads what any other number wrote.
+// Several ranks write the folders of sharded_state.hpp instead of huggingface/*.safetensors and optim.safetensors. Any
+// number of ranks reads the files of any other number.
 #pragma once
 
 #include <algorithm>
@@ -51,12 +51,12 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// One optimizer step is begin_update(), any number of forward_backward() or value_forward_backward(), apply(). With
-/// LoRA adapters (and the head of a score model) alone are trained; `model` has them merged at all times.
+/// One optimizer step is begin_update(), any number of forward_backward() or value_forward_backward(), apply(). LoRA
+/// trains only the adapters and the head of a score model; `model` has them merged at all times.
 ///
-/// With a `world` all its ranks have a trained model and make the same calls, with the same rows; for_micro_batches()
-/// says which of them are this rank's. What the ranks have shares of, see parallel_settings::zero; adapters are never
-/// cut further than zero 2, their base is whole on every rank.
+/// With a `world` every rank has a trained model and makes the same calls with the same rows; for_micro_batches() picks
+/// this rank's rows. parallel_settings::zero says what the ranks hold in shards. Adapters are never cut further than
+/// zero 2; their base is whole on every rank.
 template <class Device>
 class trainable_model {
  public:
@@ -64,7 +64,7 @@ class trainable_model {
   nn::workspace<Device> space;
   bool recompute;
 
-  /// Throws config_error for LoRA settings that cannot be (nn::check_lora), or ranks that the model cannot be cut for.
+  /// Throws config_error for bad LoRA settings (nn::check_lora), or for ranks that the model cannot be cut for.
   trainable_model(Device& device, const nn::config& config, const training_settings& s,
                   parallel::world* world = nullptr)
       : model(device, config_of(with_router_loss(config, s.router_aux_loss), world), part_of(world),
@@ -106,18 +106,18 @@ class trainable_model {
   const optim::adamw<Device>& optimizer() const noexcept { return optimizer_; }
   /// nullptr without LoRA.
   const nn::lora<Device>* adapter() const noexcept { return adapter_ ? &*adapter_ : nullptr; }
-  /// What is trained, and how many floats that is.
+  /// The trained parameters, and the number of their values.
   std::span<const nn::parameter> trained() const noexcept {
     return adapter_ ? adapter_->parameters() : model.parameters();
   }
   std::size_t trained_size() const noexcept { return adapter_ ? adapter_->size() : model.size(); }
-  /// What passes train: `model`, or its part with this rank's experts.
+  /// The model that training passes use: `model`, or its part with this rank's experts.
   const nn::causal_lm<Device>& passing() const noexcept { return divided_ ? divided_->part : model; }
-  /// The parameters of that, or of the adapters.
+  /// The parameters of passing(), or of the adapters.
   std::span<const nn::parameter> held() const noexcept { return divided_ ? divided_->part.parameters() : trained(); }
 
-  /// The weights of a Hugging Face folder, the base of adapters. A score model may come from a causal one: its head is
-  /// then initialised from the seed.
+  /// Loads the weights of a Hugging Face folder, with LoRA the base of the adapters. A score model may load a causal
+  /// one: the seed then initialises its head.
   void load(const std::filesystem::path& folder) {
     if (units_) return units_->load(folder, seed_);
     if (divided_) return divided_->load(folder, seed_);
@@ -134,38 +134,38 @@ class trainable_model {
   const nn::router_counts& routed() const noexcept { return routed_; }
   /// A line worth printing after restore(), or empty.
   const std::string& notice() const noexcept { return notice_; }
-  /// What of held() this rank's optimizer holds: values [first, last) of optimizer(), and where they lie in the flat
-  /// parameters. All of it, unless zero is 1 or more.
+  /// The pieces of held() in this rank's optimizer: values [first, last) of optimizer(), and where they lie in the flat
+  /// parameters. Without zero 1 or more this is everything.
   std::vector<optim::adamw_piece> pieces() const {
     if (!sharded_) return {{0, trained_size(), 0}};
-    std::vector<optim::adamw_piece> all(sharded_->pieces().begin(), sharded_->pieces().end());
+    std::vector<optim::adamw_piece> owned(sharded_->pieces().begin(), sharded_->pieces().end());
     if (divided_)
-      for (const optim::adamw_piece& p : divided_->pieces(sharded_->shard_size())) all.push_back(p);
-    return all;
+      for (const optim::adamw_piece& p : divided_->pieces(sharded_->shard_size())) owned.push_back(p);
+    return owned;
   }
 
-  /// The trained weights in the places of pieces(), if this rank has no others (zero 3); else nullptr.
+  /// The trained weights in the places of pieces() if this rank holds only these (zero 3), otherwise nullptr.
   const float* own_weights() const noexcept { return units_ ? units_->shard().data() : nullptr; }
-  /// While what this returns lives, model.weights() are there, whatever the ranks share, and may be changed (by all
-  /// ranks alike). Every rank has to ask. Passes need no gathering of full parameters: without them they go unit by
-  /// unit, and every rank makes as many (scored_groups.hpp).
+  /// While the returned object lives, model.weights() are whole on every rank. Ranks may change them if all make the
+  /// same change. All ranks have to call it. Passes do not need it: they collect the weights unit by unit, and every
+  /// rank makes the same number of them (scored_groups.hpp).
   [[nodiscard]] full_params<Device> gather_full_params() {
     return full_params<Device>(divided_ ? static_cast<gathered_layers<Device>*>(divided_.get()) : units_.get());
   }
 
-  /// The gradient is 0 from here on.
+  /// Sets the gradient to 0.
   void begin_update() {
     with_gradient([](auto& g) { g.zero(); });
     dealt_ = false;
   }
 
-  /// Deals the rows 0 .. count - 1 of an optimizer step to leaves, and these to ranks, and calls f(rows) for every
-  /// micro-batch of this rank: rows (std::span<const std::uint32_t>, ascending) of one leaf, at most `max_rows` of them
-  /// and, except for a single longer one, at most `max_tokens` tokens (0: no limit), tokens_of(row) each. f calls
-  /// forward_backward() or value_forward_backward() once. Between begin_update() and apply(), in every rank, with the
-  /// same numbers. With a load-balancing loss f is called twice for each, and the first time forward_backward() only
-  /// counts the experts that tokens are sent to. The micro-batches do not show in the gradient, nor do ranks, where the
-  /// settings say so.
+  /// Deals the rows 0 .. count - 1 of an optimizer step to leaves and the leaves to ranks, then calls f(rows) for every
+  /// micro-batch of this rank. `rows` (std::span<const std::uint32_t>, ascending) belong to one leaf. A micro-batch has
+  /// at most `max_rows` rows and `max_tokens` tokens (0: no limit), tokens_of(row) each; a single longer row goes
+  /// alone. f calls forward_backward() or value_forward_backward() once. Every rank calls this with the same numbers,
+  /// between begin_update() and apply(). With a load-balancing loss f runs twice for each micro-batch; the first time
+  /// forward_backward() only counts the experts that tokens are sent to. The gradient does not depend on the
+  /// micro-batches, nor, if the settings say so, on the ranks.
   template <class TokensOf, class F>
   void for_micro_batches(std::size_t count, std::int64_t max_rows, std::int64_t max_tokens, TokensOf&& tokens_of,
                          F&& f) {
@@ -221,8 +221,8 @@ class trainable_model {
     with_gradient(
         [&](auto& g) { nn::value_forward_backward(passing(), space, g, sequences, rows, recompute, slopes); });
   }
-  /// Clips the accumulated gradient to `grad_clip` (<= 0: no clipping) and steps, unless the gradient is not finite:
-  /// all ranks alike.
+  /// Clips the accumulated gradient to `grad_clip` (<= 0: no clipping) and takes the optimizer step. Skips the step, on
+  /// all ranks, if the gradient is not finite.
   step_outcome apply(double lr, double grad_clip) {
     if (world_) return apply_shared(lr, grad_clip);
     step_outcome outcome;
@@ -237,7 +237,7 @@ class trainable_model {
     return outcome;
   }
 
-  /// Runs f() while the adapters are off: the reference model of LoRA. Throws std::logic_error without LoRA.
+  /// Runs f() without the adapters: the reference model of LoRA. Throws std::logic_error without LoRA.
   template <class F>
   void with_base(F&& f) {
     if (!adapter_) throw std::logic_error("rlcore: with_base: all weights are trained, there is no base");
@@ -262,8 +262,8 @@ class trainable_model {
     save_settings(folder, state, ranks);
   }
 
-  /// Goes on, to the same bits, from what save() wrote; returns extra_state.json. With LoRA the base has to be loaded
-  /// before. Throws format_error when it was written for another model, config_error for other LoRA settings or another
+  /// Continues, to the same bits, from the files of save(); returns extra_state.json. With LoRA the base has to be
+  /// loaded before. Throws format_error for files of another model, config_error for other LoRA settings or another
   /// base.
   checkpoint::json_file restore(const std::filesystem::path& folder) {
     checkpoint::json_file extra(folder / "extra_state.json");
@@ -311,7 +311,7 @@ class trainable_model {
     return (sharded_ ? sharded_->shard_size() : trained_size()) + (divided_ ? divided_->shard_size() : 0);
   }
 
-  /// A load-balancing loss needs the counts of all micro-batches before its gradient: f is called for them.
+  /// Calls f for all micro-batches to count their experts: a load-balancing loss needs the counts before its gradient.
   template <class F>
   void balance_experts(const leaf_plan& plan, F&& f) {
     if (!balances(model.settings())) return;
@@ -357,21 +357,21 @@ class trainable_model {
 
   void save_together(const std::filesystem::path& folder, const std::filesystem::path& tokenizer_folder,
                      const nlohmann::ordered_json& state) const {
-    parallel::any_communicator& all = world_->all();
+    parallel::any_communicator& ranks = world_->all();
     const auto weights = [&](const owned_run& r) {
       return units_ ? units_->shard().data() + r.moments : trained_weights().data() + r.weights;
     };
-    save_runs(all, folder, adapter_ ? "adapter" : "weights", owned_runs(held(), pieces()), model.device(), weights,
+    save_runs(ranks, folder, adapter_ ? "adapter" : "weights", owned_runs(held(), pieces()), model.device(), weights,
               optimizer_.m().data(), optimizer_.v().data());
     if (world_->first()) {
       save_config(folder / "huggingface", model, tokenizer_folder);
       if (adapter_) save_adapter_of_shards(folder, model.settings(), adapter_->settings(), base_name_, trained());
-      save_settings(folder, state, all.size());
+      save_settings(folder, state, ranks.size());
     }
     if (save_whole_ && adapter_)
-      save_whole_weights(all, folder, model.parameters(), model.device(), model.weights().data());
-    if (save_whole_ && !adapter_) save_weights_of_shards(all, folder, folder / checkpoint::shard_folder_name);
-    all.barrier();
+      save_whole_weights(ranks, folder, model.parameters(), model.device(), model.weights().data());
+    if (save_whole_ && !adapter_) save_weights_of_shards(ranks, folder, folder / checkpoint::shard_folder_name);
+    ranks.barrier();
   }
   const buffer<float, Device>& trained_weights() const { return adapter_ ? adapter_->values() : passing().weights(); }
   buffer<float, Device>& trained_weights() {

@@ -1,4 +1,4 @@
-// Weights from the layout in which they are trained to that in which they generate, without a whole model anywhere.
+// Copies weights from the layout of training to the layout of generation, without a whole model anywhere.
 #pragma once
 
 #include <algorithm>
@@ -23,33 +23,33 @@ struct held_weights {
   const float* values = nullptr;
 };
 
-/// What of the model's weights a rank has without asking others: its shard, or all of its parameters.
+/// The weights that this rank holds without asking others: its shard, or all of its parameters.
 template <class Device>
 std::vector<held_weights> weights_held(const trainable_model<Device>& t) {
-  std::vector<held_weights> all;
+  std::vector<held_weights> held;
   if (const float* shard = t.own_weights())
-    for (const owned_run& r : owned_runs(t.held(), t.pieces())) all.push_back({r.piece, shard + r.moments});
+    for (const owned_run& r : owned_runs(t.held(), t.pieces())) held.push_back({r.piece, shard + r.moments});
   else
     for (const nn::parameter& p : t.passing().parameters())
-      all.push_back({checkpoint::piece_of(p), t.passing().weights().data() + p.offset});
-  return all;
+      held.push_back({checkpoint::piece_of(p), t.passing().weights().data() + p.offset});
+  return held;
 }
 
-/// Fills a model of any partition on every rank from a trained model of any other, such as tensor parallel rollout
-/// models from fully sharded training (verl's hybrid engine). Every rank gets what it needs and does not have, straight
-/// from who has it, in buckets: 2 M / r bytes in bf16 for M parameters and r tensor parallel ranks, where a broadcast
-/// takes 2 M.
+/// Fills a model of any partition on every rank from a trained model of any other partition, such as tensor parallel
+/// rollout models from fully sharded training (verl's hybrid engine). Every rank receives the weights that it lacks
+/// straight from their owners, in buckets: 2 M / r bytes in bf16 for M parameters and r tensor parallel ranks, where a
+/// broadcast takes 2 M.
 template <class Device>
 class weight_sync {
  public:
   /// Made once by all ranks of the trained model's world. Throws std::invalid_argument when the models differ.
   weight_sync(const trainable_model<Device>& from, const nn::causal_lm<Device>& to) : plan_(make(from, to)) {}
 
-  /// What a run() moves.
+  /// The transfers of a run().
   const parallel::reshard_plan& plan() const noexcept { return plan_; }
 
-  /// Copies the weights as they are now; floats travel as `Wire`: float, or bf16, which rounds. At most `bucket` values
-  /// come in and go out at a time. All ranks call it together.
+  /// Copies the current weights. Floats travel as `Wire`: float, or bf16, which rounds. At most `bucket` values come in
+  /// and go out at a time. All ranks call it together.
   template <class Wire = float>
   void run(const trainable_model<Device>& from, nn::causal_lm<Device>& to,
            std::size_t bucket = std::size_t{1} << 24) const {
@@ -86,10 +86,10 @@ class weight_sync {
     std::vector<parallel::shard_piece> have, want;
     for (const held_weights& h : weights_held(from)) have.push_back(h.piece);
     for (const nn::parameter& p : to.parameters()) want.push_back(checkpoint::piece_of(p));
-    parallel::any_communicator& all = from.world()->all();
-    const parallel::piece_layout before = parallel::gather_pieces(all, have),
-                                 after = parallel::gather_pieces(all, want);
-    return {before, after, static_cast<std::size_t>(all.rank())};
+    parallel::any_communicator& ranks = from.world()->all();
+    const parallel::piece_layout before = parallel::gather_pieces(ranks, have),
+                                 after = parallel::gather_pieces(ranks, want);
+    return {before, after, static_cast<std::size_t>(ranks.rank())};
   }
 
   parallel::reshard_plan plan_;

@@ -12,7 +12,7 @@ using namespace std::string_literals;
 TEST(cores, of_this_process) {
   const core_counts c = core_counts::here();
   EXPECT_EQ(c.mine, static_cast<int>(std::thread::hardware_concurrency()));
-  EXPECT_EQ(c.all, c.mine);  // no mpirun has started it
+  EXPECT_EQ(c.machine, c.mine);  // no mpirun has started it
 }
 
 TEST(cores, are_shared_once) {

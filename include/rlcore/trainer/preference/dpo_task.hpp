@@ -39,7 +39,7 @@ struct pair_report {
   double chosen_reward() const noexcept { return pair.monitor_mean(1); }
   double rejected_reward() const noexcept { return pair.monitor_mean(2); }
 };
-inline void keep_names(pair_report& sum, const pair_report& part) noexcept { keep_names(sum.pair, part.pair); }
+inline void keep_names(pair_report& sum, const pair_report& local) noexcept { keep_names(sum.pair, local.pair); }
 
 /// -(1 - e) log sigmoid(beta z) - e log sigmoid(-beta z), or IPO's (z - 1 / (2 beta))^2, with z the chosen answer's sum
 /// of log-ratios to the reference minus the rejected one's; the mean over the pairs of the step. + nll_loss_coef times

@@ -14,7 +14,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// What the first rank says, in all ranks.
+/// Returns the first rank's `x` on every rank.
 template <class T>
 T from_first(parallel::world& ranks, T x) {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -22,7 +22,7 @@ T from_first(parallel::world& ranks, T x) {
   return x;
 }
 
-/// checkpoint::save_step of one rank or of all `ranks` together.
+/// Calls checkpoint::save_step() for one rank, or for all `ranks` together.
 template <class Write>
 void save_step_together(const std::filesystem::path& root, std::int64_t step, std::int64_t keep, parallel::world* ranks,
                         Write&& write) {

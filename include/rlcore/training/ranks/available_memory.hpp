@@ -1,4 +1,4 @@
-// How much memory the system could give to this process now.
+// The memory that the system can give to this process now.
 #pragma once
 
 #include <algorithm>
@@ -28,8 +28,8 @@ inline std::optional<std::size_t> number_in(const std::filesystem::path& file, c
 
 }  // namespace detail
 
-/// Bytes: MemAvailable of /proc/meminfo, or what the process's control group (version 2 or 1) still allows if that is
-/// less. Nothing where the system does not tell. `root` stands for "/".
+/// The smaller of MemAvailable in /proc/meminfo and the rest of the control group's limit (version 2 or 1), in bytes.
+/// Empty if the system reports neither. `root` stands for "/".
 inline std::optional<std::size_t> available_memory(const std::filesystem::path& root = "/") {
   std::optional<std::size_t> least;
   if (const auto kib = detail::number_in(root / "proc/meminfo", "MemAvailable:")) least = *kib << 10;
@@ -49,12 +49,12 @@ inline std::optional<std::size_t> available_memory(const std::filesystem::path& 
   return least;
 }
 
-/// Bytes of a device's own memory that could still be had, or, if its memory is the host's, this rank's share of the
-/// above: `ranks` of this machine want as much.
+/// The available bytes of a device's own memory. If the device uses the host's memory, this rank's share of
+/// available_memory(), divided among the `ranks` of this machine.
 template <class Device>
 std::optional<std::size_t> available_memory_of(const Device& device, int ranks = 1) {
   if constexpr (requires { device.available_bytes(); })
-    if (const std::optional<std::size_t> own = device.available_bytes()) return own;
+    if (const std::optional<std::size_t> bytes = device.available_bytes()) return bytes;
   auto host = available_memory();
   if (host) *host /= static_cast<std::size_t>(ranks);
   return host;

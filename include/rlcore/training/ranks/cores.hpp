@@ -1,4 +1,4 @@
-// How many cores the ranks of a machine have.
+// The cores that the ranks of a machine have.
 #pragma once
 
 #include <unistd.h>
@@ -18,7 +18,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Cores that a process may run on, 0: this one; 0 if the system does not say.
+/// The number of cores that `process` may run on (0: this process). Returns 0 if the system does not say.
 inline int cores_of(pid_t process) {
 #if defined(__linux__)
   cpu_set_t set;
@@ -28,28 +28,29 @@ inline int cores_of(pid_t process) {
 #endif
 }
 
-/// Cores of this process, and of all ranks of this machine together: under mpirun those of the launcher, which has
-/// bound its ranks to parts of them or has not.
+/// `mine` counts the cores of this process, `machine` those of all ranks of this machine together. Under mpirun the
+/// latter are the launcher's cores; it may have bound each rank to a part of them.
 struct core_counts {
-  int mine = 1, all = 1;
+  int mine = 1, machine = 1;
 
   static core_counts here() {
     core_counts c;
-    c.mine = c.all = std::max(1, cores_of(0));
-    if (parallel::ranks_of_environment() > 1) c.all = std::max(c.mine, cores_of(::getppid()));
+    c.mine = c.machine = std::max(1, cores_of(0));
+    if (parallel::ranks_of_environment() > 1) c.machine = std::max(c.mine, cores_of(::getppid()));
     return c;
   }
-  /// Threads of one of `ranks` ranks, so that all together use each core once.
-  int share(int ranks) const { return std::max(1, mine * ranks <= all ? mine : all / ranks); }
+  /// The number of threads for one of `ranks` ranks, so that all together use each core once.
+  int share(int ranks) const { return std::max(1, mine * ranks <= machine ? mine : machine / ranks); }
 
-  /// What `ranks` ranks, threads or processes, should know about them; empty if nothing.
+  /// A note for the user about `ranks` ranks (threads or `processes`) on these cores; empty if all is well.
   std::string note(int ranks, bool processes) const {
     const auto cores = [](int n) { return std::to_string(n) + (n == 1 ? " core" : " cores"); };
-    if (ranks > all) return std::to_string(ranks) + " ranks on " + cores(all) + " take turns: slower, the same results";
-    if (processes && 2 * mine * ranks <= all)
+    if (ranks > machine)
+      return std::to_string(ranks) + " ranks on " + cores(machine) + " take turns: slower, the same results";
+    if (processes && 2 * mine * ranks <= machine)
       return "mpirun has bound each of " + std::to_string(ranks) + " ranks to " + cores(mine) + " of " +
-             std::to_string(all) + ": --bind-to none, or --map-by ppr:" + std::to_string(ranks) +
-             ":node:PE=" + std::to_string(all / ranks) + ", gives each its share";
+             std::to_string(machine) + ": --bind-to none, or --map-by ppr:" + std::to_string(ranks) +
+             ":node:PE=" + std::to_string(machine / ranks) + ", gives each its share";
     return {};
   }
 };

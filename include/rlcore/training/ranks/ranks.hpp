@@ -1,4 +1,4 @@
-// From a command line to ranks: as many as it or mpirun says, each with a device.
+// Starts the ranks that a command line or mpirun asks for, each with a device.
 #pragma once
 
 #include <algorithm>
@@ -20,8 +20,8 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// The device of one of several ranks of a machine: its share of the cores, unless rlcore.threads says how many each
-/// has, and of the NPUs the one of its number.
+/// Opens the device of one of several ranks of a machine. A rank gets its share of the cores, unless rlcore.threads
+/// sets their number, and the NPU of its number.
 inline std::unique_ptr<any_device> open_device(const options& opt, local_place place) {
   if (place.size == 1) return open_device(opt);
   device_settings s = read_device(opt);
@@ -36,9 +36,9 @@ inline std::unique_ptr<any_device> open_device(const options& opt, local_place p
   return open_device_or_explain(s);
 }
 
-/// Calls f(device, ranks) on every rank of this process; returns when all are done and throws what the first to fail
-/// threw. Ranks other than the first print nothing. Ranks whose devices or losses have other bits are refused. Throws
-/// config_error, before anything is started, where the command line does not fit the number of ranks.
+/// Calls f(device, ranks) on every rank of this process and returns when all are done; rethrows the first exception.
+/// Only the first rank prints. Throws config_error if ranks have devices or losses with other bits, and, before
+/// anything starts, if the command line does not fit the number of ranks.
 inline void on_ranks(const options& opt, const std::function<void(any_device&, parallel::any_communicator&)>& f) {
   const int started = parallel::ranks_of_environment(), threads = thread_ranks(opt, started);
   if (opt.known().find("rlcore.zero_stage") != nullptr) {
@@ -50,16 +50,16 @@ inline void on_ranks(const options& opt, const std::function<void(any_device&, p
     if (const std::string note = core_counts::here().note(here, started > 1); !note.empty())
       say("note: %s\n", note.c_str());
   }
-  parallel::launch_settings how;
-  how.thread_ranks = threads;
-  how.deadline = rank_deadline(opt);
-  how.fingerprint = how.fingerprint || opt.get<bool>("rlcore.compare_collectives");
+  parallel::launch_settings settings;
+  settings.thread_ranks = threads;
+  settings.deadline = rank_deadline(opt);
+  settings.fingerprint = settings.fingerprint || opt.get<bool>("rlcore.compare_collectives");
   detail::ranks_started() = true;
-  parallel::launch(how, [&](parallel::any_communicator& all) {
-    const silence others(all.rank() != 0);
-    const auto device = open_device(opt, find_local_place(all));
-    if (all.size() > 1) expect_same_arithmetic(all, arithmetic_of(*device));
-    f(*device, all);
+  parallel::launch(settings, [&](parallel::any_communicator& ranks) {
+    const silence others(ranks.rank() != 0);
+    const auto device = open_device(opt, find_local_place(ranks));
+    if (ranks.size() > 1) expect_same_arithmetic(ranks, arithmetic_of(*device));
+    f(*device, ranks);
   });
 }
 

@@ -131,27 +131,28 @@ inline std::string ranges(const std::vector<std::size_t>& ranks) {
 
 }  // namespace detail
 
-/// Of a device, and of the losses in this file. A device of another memory is taken at its word.
+/// The arithmetic of a device and of this file's losses. A device with memory of its own is identified by its name.
 template <device Device>
 arithmetic arithmetic_of(Device& d) {
-  arithmetic own;
-  own.name = describe(d);
-  own.name = own.name.substr(0, own.name.rfind("), ") + 1);  // without its threads, which change no bit
+  arithmetic result;
+  result.name = describe(d);
+  result.name = result.name.substr(0, result.name.rfind("), ") + 1);  // without the threads, which change no bit
   bool probed = Device::host_readable;
   if constexpr (requires { d.host_memory(); }) probed = d.host_memory();
-  // Every rank has an NPU of its own number; what it is stands behind that.
-  own.hash = probed ? detail::probe<Device>(d).hash() : detail::hash_of(own.name.substr(own.name.find('(') + 1));
-  own.hash = detail::hash_of(typeid(detail::loops).name(), own.hash);
-  own.name += ", losses in " + std::to_string(8 * RLCORE_REGISTER_BYTES) + " bits";
-  return own;
+  // NPUs of the ranks have different numbers; the kind stands behind the number.
+  result.hash =
+      probed ? detail::probe<Device>(d).hash() : detail::hash_of(result.name.substr(result.name.find('(') + 1));
+  result.hash = detail::hash_of(typeid(detail::loops).name(), result.hash);
+  result.name += ", losses in " + std::to_string(8 * RLCORE_REGISTER_BYTES) + " bits";
+  return result;
 }
 
 /// Throws the same config_error on every rank unless all of them have the same arithmetic.
-inline void expect_same_arithmetic(parallel::any_communicator& all, const arithmetic& own) {
-  constexpr std::size_t bytes = sizeof own.hash;
+inline void expect_same_arithmetic(parallel::any_communicator& world, const arithmetic& local) {
+  constexpr std::size_t bytes = sizeof local.hash;
   std::string mine(bytes, '\0');
-  for (std::size_t i = 0; i < bytes; ++i) mine[i] = static_cast<char>(own.hash >> (8 * i) & 0xff);
-  const std::vector<std::string> texts = parallel::gather_texts(all, mine + own.name);
+  for (std::size_t i = 0; i < bytes; ++i) mine[i] = static_cast<char>(local.hash >> (8 * i) & 0xff);
+  const std::vector<std::string> texts = parallel::gather_texts(world, mine + local.name);
   std::vector<std::string> kinds;
   std::vector<std::vector<std::size_t>> ranks;
   bool same = true;

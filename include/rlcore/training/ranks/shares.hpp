@@ -1,4 +1,4 @@
-// Rows that ranks share: each works on its part, then all have everything.
+// Rows that ranks share: each works on its part, then all gather everything.
 #pragma once
 
 #include <algorithm>
@@ -20,20 +20,21 @@ struct row_range {
   std::size_t size() const noexcept { return last - first; }
 };
 
-/// `count` rows in `parts` ranges one after the other: their sizes differ by at most one.
+/// Range `part` of `count` rows in `parts` consecutive ranges, whose sizes differ by at most one.
 inline row_range even_share(std::size_t count, std::size_t parts, std::size_t part) noexcept {
   return {count * part / parts, count * (part + 1) / parts};
 }
 
-/// The same by cost: a row belongs to the part in which the middle of its cost lies.
+/// The same by cost: a row belongs to the part that contains the middle of its cost.
 inline row_range share_by_cost(std::span<const std::int64_t> cost, std::size_t parts, std::size_t part) {
-  std::int64_t all = 0, before = 0;
-  for (const std::int64_t c : cost) all += c;
-  if (all <= 0) return even_share(cost.size(), parts, part);
+  std::int64_t total = 0, before = 0;
+  for (const std::int64_t c : cost) total += c;
+  if (total <= 0) return even_share(cost.size(), parts, part);
   row_range range{cost.size(), cost.size()};
   for (std::size_t i = 0; i < cost.size(); before += cost[i++]) {
-    // The part is floor(parts * middle / all), in whole numbers.
-    const auto owner = static_cast<std::size_t>((2 * before + cost[i]) * static_cast<std::int64_t>(parts) / (2 * all));
+    // The part is floor(parts * middle / total), in whole numbers.
+    const auto owner =
+        static_cast<std::size_t>((2 * before + cost[i]) * static_cast<std::int64_t>(parts) / (2 * total));
     const std::size_t bounded = std::min(owner, parts - 1);
     if (bounded >= part) range.first = std::min(range.first, i);
     if (bounded > part) range.last = std::min(range.last, i);
@@ -41,16 +42,16 @@ inline row_range share_by_cost(std::span<const std::int64_t> cost, std::size_t p
   return {std::min(range.first, range.last), range.last};
 }
 
-/// What every rank of `group` has, one part after the other in the order of the ranks.
+/// Gathers the parts of all ranks of `group`, one after the other in rank order.
 template <class T>
 std::vector<T> gather_parts(parallel::any_communicator& group, std::span<const T> mine) {
   if (group.size() == 1) return {mine.begin(), mine.end()};
   std::vector<std::size_t> counts(static_cast<std::size_t>(group.size()));
-  const std::size_t own = mine.size();
-  group.all_gather(std::span<const std::size_t>(&own, 1), std::span(counts));
-  std::size_t all = 0;
-  for (const std::size_t n : counts) all += n;
-  std::vector<T> out(all);
+  const std::size_t count = mine.size();
+  group.all_gather(std::span<const std::size_t>(&count, 1), std::span(counts));
+  std::size_t total = 0;
+  for (const std::size_t n : counts) total += n;
+  std::vector<T> out(total);
   group.all_gather_v(mine, std::span(out), std::span<const std::size_t>(counts));
   return out;
 }

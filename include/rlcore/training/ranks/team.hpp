@@ -23,26 +23,26 @@ namespace trainer {
 
 class team {
  public:
-  /// Of the ranks `all`, or of this one alone; how they share the work is read from `opt`. Throws config_error, also
-  /// where more ranks were started or asked for than a program without on_ranks() has.
-  team(const options& opt, parallel::any_communicator* all)
-      : all_(all != nullptr ? *all : alone(opt)), world_(all_, read_parallel(opt, all_.size())) {
+  /// Uses `ranks`, or this rank alone if null. `opt` says how they share the work. Throws config_error for bad
+  /// settings, and for several ranks in a program without on_ranks().
+  team(const options& opt, parallel::any_communicator* ranks)
+      : ranks_(ranks != nullptr ? *ranks : alone(opt)), world_(ranks_, read_parallel(opt, ranks_.size())) {
     if (detail::on_npus(opt)) first_npu_ = opt.get<std::int64_t>("rlcore.npu.device");
   }
   team(const team&) = delete;
   team& operator=(const team&) = delete;
 
-  /// Collectives change nothing of the team.
+  /// Not const: collectives change the world, but nothing of the team.
   parallel::world& world() const noexcept { return world_; }
-  int size() const noexcept { return all_.size(); }
-  bool first() const noexcept { return all_.rank() == 0; }
-  int of_this_machine() const { return size() == 1 ? 1 : find_local_place(all_).size; }
+  int size() const noexcept { return ranks_.size(); }
+  bool first() const noexcept { return ranks_.rank() == 0; }
+  int of_this_machine() const { return size() == 1 ? 1 : find_local_place(ranks_).size; }
 
   /// "; 4 ranks (threads): 4 data, ZeRO stage 3, tree sums over 8 leaves", or nothing for one rank.
   std::string describe() const {
     if (size() == 1) return {};
     const parallel::parallel_settings& s = world_.how();
-    std::string text = "; " + std::to_string(size()) + " ranks (" + all_.engine() + ")";
+    std::string text = "; " + std::to_string(size()) + " ranks (" + ranks_.engine() + ")";
     if (const int here = of_this_machine(); first_npu_ && here > 1)
       text += " on NPUs " + std::to_string(*first_npu_) + " to " + std::to_string(*first_npu_ + here - 1) +
               (here < size() ? " of each machine" : "");
@@ -62,22 +62,22 @@ class team {
     return text;
   }
 
-  /// The least of all ranks' numbers.
+  /// The smallest `number` of all ranks.
   std::size_t least(std::size_t number) const {
     if (size() == 1) return number;
     std::vector<std::size_t> numbers(static_cast<std::size_t>(size()));
-    all_.all_gather(std::span<const std::size_t>(&number, 1), std::span(numbers));
+    ranks_.all_gather(std::span<const std::size_t>(&number, 1), std::span(numbers));
     return *std::min_element(numbers.begin(), numbers.end());
   }
 
-  /// Throws file_error, in all ranks, unless all have the same `number`: what a folder that they share would tell them.
-  void agree(std::int64_t number, const std::string& what, const std::filesystem::path& folder) const {
+  /// Throws file_error on every rank unless all have read the same `number` from `folder`, which they should share.
+  void agree(std::int64_t number, const std::string& name, const std::filesystem::path& folder) const {
     if (size() == 1) return;
     std::vector<std::int64_t> numbers(static_cast<std::size_t>(size()));
-    all_.all_gather(std::span<const std::int64_t>(&number, 1), std::span(numbers));
+    ranks_.all_gather(std::span<const std::int64_t>(&number, 1), std::span(numbers));
     for (std::size_t r = 1; r < numbers.size(); ++r)
       if (numbers[r] != numbers[0])
-        throw file_error(folder.string() + ": rank 0 finds " + what + " " + std::to_string(numbers[0]) + ", rank " +
+        throw file_error(folder.string() + ": rank 0 finds " + name + " " + std::to_string(numbers[0]) + ", rank " +
                          std::to_string(r) + " " + std::to_string(numbers[r]) +
                          "; expected a folder that all machines share");
   }
@@ -93,7 +93,7 @@ class team {
   }
 
   parallel::any_communicator_of<parallel::alone> self_{parallel::alone{}};
-  parallel::any_communicator& all_;
+  parallel::any_communicator& ranks_;
   mutable parallel::world world_;
   std::optional<std::int64_t> first_npu_;
 };

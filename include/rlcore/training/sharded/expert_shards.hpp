@@ -21,14 +21,14 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Of the ranks of world.expert() each has its experts alone, and all other parameters. Rows come to it from all of
-/// them, so that it has the gradients of its experts for the leaves of all; these are summed over the ranks with the
-/// same experts, whose shards are those of world.place_in_experts(). Passes that only score, and a gathering of full
-/// parameters, collect the experts of all.
+/// Each rank of world.expert() holds its own experts and all other parameters. It receives rows from all these ranks,
+/// so it has the gradients of its experts for the leaves of all of them. Ranks with the same experts add these
+/// gradients up in the shards of world.place_in_experts(). Scoring passes, and a gathering of full parameters, collect
+/// the experts of all ranks.
 template <class Device>
 class expert_shards final : public gathered_layers<Device>, public expert_squares {
  public:
-  /// What this rank has: first what all have, then its experts, layer after layer.
+  /// The parameters of this rank: first those that all ranks have, then its experts, layer after layer.
   nn::causal_lm<Device> part;
 
   /// `whole` is in units. Throws config_error for a model without experts or with fewer of them than ranks.
@@ -58,43 +58,42 @@ class expert_shards final : public gathered_layers<Device>, public expert_square
     return part.parameters().first(n);
   }
   parallel::gradient_sums<Device>& sums() noexcept { return sums_; }
-  /// Values of experts that this rank's optimizer holds, after those of the other parameters, of which there are
-  /// `before`.
+  /// The expert values in this rank's optimizer. They follow the `before` values of the other parameters.
   std::size_t shard_size() const { return sums_.shard_size(); }
   std::vector<optim::adamw_piece> pieces(std::size_t before) const {
     return pieces_of(sums_.layout(), sums_.shard_rank(), before, part.shared_size());
   }
 
-  /// The weights of a Hugging Face folder, of which this rank reads what it has.
+  /// Reads this rank's parameters from a Hugging Face folder.
   void load(const std::filesystem::path& folder, std::uint64_t seed) {
     if (this->gathered()) throw std::logic_error("rlcore: load: weights are gathered");
     part.weights().upload(read_own_weights(this->model(), folder, seed, runs(), part.size()));
   }
-  /// All that this rank has of the model, in the order of its weights.
+  /// All parameters of this rank, in the order of its weights.
   std::vector<owned_run> runs() const {
-    const optim::adamw_piece all{0, part.size(), 0};
-    return owned_runs(part.parameters(), {&all, 1});
+    const optim::adamw_piece everything{0, part.size(), 0};
+    return owned_runs(part.parameters(), {&everything, 1});
   }
 
-  /// Hands over the gradients of the leaves of a round, with has_leaf that of this rank among them: of experts to
-  /// sums(), of others to `shared`. They are 0 afterwards.
+  /// Hands over the gradients of a round's leaves: the experts' to sums(), the others to `shared`. `has_leaf` is true
+  /// if this rank has a leaf in the round. The gradients are 0 afterwards.
   void take(std::size_t round, nn::gradients<Device>& g, bool has_leaf, parallel::gradient_sums<Device>& shared) {
-    const float* own = collect_gradients(g);
-    has_leaf ? shared.copy(round, {&own, 1}) : shared.skip(round);
+    const float* gradient = collect_gradients(g);
+    has_leaf ? shared.copy(round, {&gradient, 1}) : shared.skip(round);
     sums_.copy(round, sources_);
     g.zero();
   }
-  /// The same where ranks add up the gradients of all their leaves.
+  /// The same for ranks that add up the gradients of all their leaves.
   void take_sums(nn::gradients<Device>& g, parallel::gradient_sums<Device>& shared) {
-    const float* own = collect_gradients(g);
-    shared.copy_sums({&own, 1});
+    const float* gradient = collect_gradients(g);
+    shared.copy_sums({&gradient, 1});
     sums_.copy_sums(sources_);
     g.zero();
   }
-  /// The norm is asked for next, of experts' gradients of which this rank has `shard`.
+  /// Prepares the squares of the experts' gradients for the norm. This rank holds `shard` of them.
   expert_squares& squares_of(const float* shard) {
     parallel::any_communicator& c = world_->expert();
-    const std::vector<double> own =
+    const std::vector<double> local =
         gathered_squares(part.device(), sums_.layout(), sums_.shard_rank(), shard, gather_.ranks());
     std::vector<std::size_t> counts;
     for (const parallel::shard_layout& l : layouts_) {
@@ -102,7 +101,7 @@ class expert_shards final : public gathered_layers<Device>, public expert_square
       for (std::size_t r = 0; r < l.ranks(); ++r) counts.back() += blocks_of_shard(l, r);
     }
     squares_.resize(std::accumulate(counts.begin(), counts.end(), std::size_t{0}));
-    c.all_gather_v(std::span<const double>(own), std::span<double>(squares_), std::span<const std::size_t>(counts));
+    c.all_gather_v(std::span<const double>(local), std::span<double>(squares_), std::span<const std::size_t>(counts));
     in_order_.clear();
     for (std::size_t r = 0, at = 0; r < counts.size(); at += counts[r++])
       in_order_.emplace_back(layouts_[r], std::span<const double>(squares_).subspan(at, counts[r]));
@@ -117,12 +116,12 @@ class expert_shards final : public gathered_layers<Device>, public expert_square
     for (std::size_t l = 0; l < sums_.layout().units(); ++l)
       for (squares_in_order& of_rank : in_order_) of_rank.add_unit(l, total);
   }
-  /// The step that `optimizer` has taken for `before` values of other parameters, for the experts: this rank has
-  /// `shard` of the gradient.
+  /// Takes the step of the experts, after `optimizer` has taken it for the `before` values of the other parameters.
+  /// This rank holds `shard` of the gradient.
   void step(optim::adamw<Device>& optimizer, std::size_t before, const float* shard, double lr, float scale) {
     float* const weights = part.weights().data();
     optimizer.step_further(pieces(before), weights, nn::begin_of(shard, before), lr, scale);
-    gather_.all(weights + part.shared_size());
+    gather_.every_unit(weights + part.shared_size());
   }
 
  private:
@@ -139,14 +138,14 @@ class expert_shards final : public gathered_layers<Device>, public expert_square
   std::int64_t sparse_layer(std::size_t u) const { return u == 0 || u > sparse_.size() ? -1 : sparse_[u - 1]; }
   const float* collect_gradients(nn::gradients<Device>& g) {
     g.collect_experts();
-    const float* own = g.data();
+    const float* gradient = g.data();
     sources_.clear();
     for (int s = 0; s < world_->expert().size(); ++s)
       if (s == world_->expert().rank() || sums_.layout().size() == 0)
-        sources_.push_back(own + part.shared_size());
+        sources_.push_back(gradient + part.shared_size());
       else if (!g.experts_together())
         sources_.push_back(g.experts_of_rank(s));
-    return own;
+    return gradient;
   }
 
   parallel::any_communicator& ranks() override { return world_->expert(); }
@@ -156,11 +155,11 @@ class expert_shards final : public gathered_layers<Device>, public expert_square
     this->copy(unit, from + shared.first, shared.size());
     const std::int64_t layer = sparse_layer(u);
     if (layer < 0) return;
-    float* const all = unit + shared.size();
+    float* const experts = unit + shared.size();
     const auto [at, size] = own_experts();
-    this->copy(all + at, from + part.shared_size() + static_cast<std::size_t>(layer) * size, size);
+    this->copy(experts + at, from + part.shared_size() + static_cast<std::size_t>(layer) * size, size);
     const std::size_t n = std::accumulate(counts_.begin(), counts_.end(), std::size_t{0});
-    parallel::with_host_view(part.device(), all, n, stage_, true, [&, at = at, size = size](std::span<float> host) {
+    parallel::with_host_view(part.device(), experts, n, stage_, true, [&, at = at, size = size](std::span<float> host) {
       world_->expert().all_gather_v(std::span<const float>(host.subspan(at, size)), host,
                                     std::span<const std::size_t>(counts_));
     });

@@ -1,4 +1,4 @@
-// Weights that ranks have parts of: collected unit by unit in passes, all of them where everything is needed.
+// Weights that ranks hold in parts. A pass collects them unit by unit; gather_full_params() collects all of them.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +17,8 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// The memory of those units of a model in units that are whole at the moment: two layers' and the embedding's at most,
-/// unless layers are kept from forward to backward. What ranks have besides is of a class derived from this.
+/// Holds the units of a model that are whole at the moment: at most two layers and the embedding, unless layers stay
+/// from forward to backward. A derived class holds the parts of the ranks.
 template <class Device>
 class gathered_layers : public nn::unit_source {
  public:
@@ -37,10 +37,11 @@ class gathered_layers : public nn::unit_source {
     const weight_format f = device.compute_format();
     if (packed && !p.is_packed) {
       p.packed = take(bytes_, p.packed_bytes);
-      const std::span<const nn::matrix> all = model_->matrices();
+      const std::span<const nn::matrix> matrices = model_->matrices();
       const float* weights = nn::begin_of(std::as_const(p.values).data(), p.range.first);
-      for (std::size_t n = 0; n < all.size(); ++n)
-        if (packed_of_[n] == u) nn::pack_matrix(device, p.packed.data() + offsets_[n], f, all[n], weights, columns_);
+      for (std::size_t n = 0; n < matrices.size(); ++n)
+        if (packed_of_[n] == u)
+          nn::pack_matrix(device, p.packed.data() + offsets_[n], f, matrices[n], weights, columns_);
       p.is_packed = true;
     }
     return {nn::begin_of(std::as_const(p.values).data(), p.range.first), {f, p.packed.data(), offsets_.data()}};
@@ -54,9 +55,9 @@ class gathered_layers : public nn::unit_source {
     if (!keep_) leave(u);
   }
   std::size_t most_passes(std::size_t passes) override {
-    std::vector<std::size_t> all(static_cast<std::size_t>(ranks().size()));
-    ranks().all_gather(std::span<const std::size_t>(&passes, 1), std::span(all));
-    return *std::max_element(all.begin(), all.end());
+    std::vector<std::size_t> counts(static_cast<std::size_t>(ranks().size()));
+    ranks().all_gather(std::span<const std::size_t>(&passes, 1), std::span(counts));
+    return *std::max_element(counts.begin(), counts.end());
   }
   void rest() override {
     if (floats_.empty() && bytes_.empty()) return;
@@ -65,8 +66,8 @@ class gathered_layers : public nn::unit_source {
   }
 
   bool gathered() const noexcept { return full_params_ > 0; }
-  /// The first gathering of full parameters collects everything into the model's own weights; after the last one this
-  /// rank keeps its part.
+  /// The first begin collects everything into the model's own weights. After the last end this rank keeps only its
+  /// part.
   void begin_full_params() {
     if (full_params_++ > 0) return;
     rest();
@@ -82,7 +83,7 @@ class gathered_layers : public nn::unit_source {
   }
 
  protected:
-  /// `keep`: what has been collected for a forward stays for the backward.
+  /// `keep`: units collected for a forward stay for the backward.
   gathered_layers(nn::causal_lm<Device>& model, bool keep) : model_(&model), keep_(keep) {
     for (const std::size_t end : nn::unit_ends(model.parameters())) {
       places_.emplace_back();
@@ -120,7 +121,7 @@ class gathered_layers : public nn::unit_source {
     bool whole = false, is_packed = false;
   };
 
-  /// Memory for n values: the smallest idle piece that holds them, unless it would be twice too large.
+  /// Memory for n values: the smallest idle buffer that holds them, unless it is more than twice too large.
   template <class T>
   buffer<T, Device> take(std::vector<buffer<T, Device>>& idle, std::size_t n) {
     auto best = idle.end();
@@ -142,8 +143,8 @@ class gathered_layers : public nn::unit_source {
   buffer<float, Device> columns_;  // of a chunk of a matrix
 };
 
-/// While one of these lives, the model of `units` has weights, which may be changed by all ranks alike. Null: it has
-/// them anyway.
+/// While one of these lives, the model of `units` has its full weights. Ranks may change them if all make the same
+/// change. Null: the model has its weights anyway.
 template <class Device>
 class full_params {
  public:

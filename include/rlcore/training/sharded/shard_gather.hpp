@@ -1,4 +1,4 @@
-// The values of a flat vector that ranks have shards of: what is whose, and all of it.
+// A flat vector that ranks hold in shards: who owns which values, and how to gather them.
 #pragma once
 
 #include <cstddef>
@@ -15,21 +15,21 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// What rank `rank` owns of a vector: values of its shard, from number `at` on, and where they lie among weights, of
-/// which the vector begins with number `first`.
-inline std::vector<optim::adamw_piece> pieces_of(const parallel::shard_layout& all, std::size_t rank,
+/// The pieces of a vector that rank `rank` owns. Its shard begins at `at` among the optimizer's values, the vector at
+/// `first` among the weights.
+inline std::vector<optim::adamw_piece> pieces_of(const parallel::shard_layout& layout, std::size_t rank,
                                                  std::size_t at = 0, std::size_t first = 0) {
-  if (all.ranks() == 1) return {{at, at + all.size(), first}};
+  if (layout.ranks() == 1) return {{at, at + layout.size(), first}};
   std::vector<optim::adamw_piece> pieces;
-  for (std::size_t u = 0; u < all.units(); ++u) {
-    const std::size_t place = at + all.place(u, rank);
-    const parallel::value_range part = all.part(u, rank);
+  for (std::size_t u = 0; u < layout.units(); ++u) {
+    const std::size_t place = at + layout.place(u, rank);
+    const parallel::value_range part = layout.part(u, rank);
     if (part.size() > 0) pieces.push_back({place, place + part.size(), first + part.first});
   }
   return pieces;
 }
 
-/// Brings the shards of `ranks` together.
+/// Gathers the shards of `ranks`.
 template <class Device>
 class shard_gather {
  public:
@@ -41,18 +41,18 @@ class shard_gather {
   std::size_t rank() const { return static_cast<std::size_t>(ranks_->rank()); }
   std::size_t shard_size() const { return layout_.shard_size(rank()); }
 
-  /// Every rank's shard of one unit of the vector [layout().unit(u)] to all: of `values`, which has this rank's part in
-  /// its place.
+  /// Gathers unit u, layout().unit(u), into `values` on every rank. `values` already holds this rank's part in its
+  /// place.
   void unit(std::size_t u, float* values) {
     if (layout_.ranks() == 1) return;
-    const parallel::value_range own = layout_.part(u, rank()), whole = layout_.unit(u);
+    const parallel::value_range part = layout_.part(u, rank()), whole = layout_.unit(u);
     parallel::with_host_view(*device_, values, whole.size(), stage_, true, [&](std::span<float> host) {
-      ranks_->all_gather_v(std::span<const float>(host.subspan(own.first - whole.first, own.size())), host,
+      ranks_->all_gather_v(std::span<const float>(host.subspan(part.first - whole.first, part.size())), host,
                            layout_.counts(u));
     });
   }
-  /// The whole vector.
-  void all(float* values) {
+  /// Gathers the whole vector.
+  void every_unit(float* values) {
     for (std::size_t u = 0; u < layout_.units(); ++u) unit(u, values + layout_.unit(u).first);
   }
 

@@ -50,7 +50,7 @@ inline std::vector<owned_run> owned_runs(std::span<const nn::parameter> paramete
   return runs;
 }
 
-/// No weight decay for norms and biases, of which `optimizer` holds `pieces`.
+/// Exempts norms and biases from weight decay. `optimizer` holds `pieces` of the parameters.
 template <class Device>
 void exempt_norms_and_biases(optim::adamw<Device>& optimizer, std::span<const nn::parameter> parameters,
                              std::span<const optim::adamw_piece> pieces) {
@@ -58,13 +58,13 @@ void exempt_norms_and_biases(optim::adamw<Device>& optimizer, std::span<const nn
     if (r.piece.shape.size() == 1) optimizer.exempt(r.moments, r.moments + r.piece.size());
 }
 
-/// All ranks' runs as <folder>/shards: the weights, which begin at weights(run), under the name `kind`; the moments.
+/// Writes the runs of all ranks to <folder>/shards: the weights of a run, at weights(run), as `kind`, and the moments.
 template <class Device, class Weights>
-void save_runs(parallel::any_communicator& all, const std::filesystem::path& folder, const std::string& kind,
+void save_runs(parallel::any_communicator& ranks, const std::filesystem::path& folder, const std::string& kind,
                std::span<const owned_run> runs, Device& device, Weights&& weights, const float* m, const float* v) {
   std::vector<checkpoint::shard_piece> pieces;
   for (const owned_run& r : runs) pieces.push_back(r.piece);
-  checkpoint::write_shards(all, folder / checkpoint::shard_folder_name, pieces, {kind, "exp_avg", "exp_avg_sq"},
+  checkpoint::write_shards(ranks, folder / checkpoint::shard_folder_name, pieces, {kind, "exp_avg", "exp_avg_sq"},
                            [&](std::size_t k, std::size_t piece, std::size_t first, std::span<float> values) {
                              const owned_run& run = runs[piece];
                              const float* from = k == 0 ? weights(run) : (k == 1 ? m : v) + run.moments;
@@ -72,13 +72,13 @@ void save_runs(parallel::any_communicator& all, const std::filesystem::path& fol
                            });
 }
 
-/// The safetensors of <folder>/huggingface from the shards in `shards`, which rank 0 writes a block at a time. The
-/// others hear of every `beat` bytes, so that none of them waits longer than that takes.
-inline void save_weights_of_shards(parallel::any_communicator& all, const std::filesystem::path& folder,
+/// Writes the safetensors of <folder>/huggingface from the shards in `shards`. Rank 0 writes them block by block and
+/// broadcasts after every `beat` bytes, so that no other rank waits longer than that takes.
+inline void save_weights_of_shards(parallel::any_communicator& ranks, const std::filesystem::path& folder,
                                    const std::filesystem::path& shards, std::uint64_t beat = std::uint64_t{1} << 30) {
   int more = 1;
-  if (all.rank() != 0) {
-    while (more != 0) all.broadcast(std::span<int>(&more, 1), 0);
+  if (ranks.rank() != 0) {
+    while (more != 0) ranks.broadcast(std::span<int>(&more, 1), 0);
     return;
   }
   checkpoint::folder_weights from(shards);
@@ -87,31 +87,31 @@ inline void save_weights_of_shards(parallel::any_communicator& all, const std::f
                                [&](std::uint64_t done, std::uint64_t) {
                                  if (done - told < beat) return;
                                  told = done;
-                                 all.broadcast(std::span<int>(&more, 1), 0);
+                                 ranks.broadcast(std::span<int>(&more, 1), 0);
                                });
   more = 0;
-  all.broadcast(std::span<int>(&more, 1), 0);
+  ranks.broadcast(std::span<int>(&more, 1), 0);
 }
 
-/// Weights that are not trained, of which every rank has all or its rectangles, as the safetensors of
-/// <folder>/huggingface: by way of shards that rank 0 deletes afterwards.
+/// Writes frozen weights as the safetensors of <folder>/huggingface. Every rank has all of them or its rectangles. They
+/// pass through shards, which rank 0 deletes afterwards.
 template <class Device>
-void save_whole_weights(parallel::any_communicator& all, const std::filesystem::path& folder,
+void save_whole_weights(parallel::any_communicator& ranks, const std::filesystem::path& folder,
                         std::span<const nn::parameter> parameters, Device& device, const float* weights) {
   const std::filesystem::path passing = folder / "passing_shards";
   std::vector<checkpoint::shard_piece> pieces;
   for (const nn::parameter& p : parameters) pieces.push_back(checkpoint::piece_of(p));
-  checkpoint::write_shards(all, passing, pieces, {"weights"},
+  checkpoint::write_shards(ranks, passing, pieces, {"weights"},
                            [&](std::size_t, std::size_t piece, std::size_t first, std::span<float> values) {
                              device.download(values.data(), weights + parameters[piece].offset + first,
                                              values.size_bytes());
                            });
-  save_weights_of_shards(all, folder, passing);
-  if (all.rank() == 0) std::filesystem::remove_all(passing);
+  save_weights_of_shards(ranks, folder, passing);
+  if (ranks.rank() == 0) std::filesystem::remove_all(passing);
 }
 
-/// The weights of `runs`, at their places among the moments, from a checkpoint of any number of ranks. `parameters` are
-/// all there have to be. Throws file_error or format_error naming the tensor.
+/// Reads the weights of `runs` into their places among the moments, from a checkpoint of any number of ranks. The
+/// checkpoint has to contain all `parameters`. Throws file_error or format_error naming the tensor.
 inline void read_weights(const std::filesystem::path& folder, std::span<const nn::parameter> parameters,
                          std::span<const owned_run> runs, std::span<float> values) {
   const checkpoint::tensor_folder from(folder / "huggingface");
@@ -119,8 +119,8 @@ inline void read_weights(const std::filesystem::path& folder, std::span<const nn
   for (const owned_run& r : runs) from.read_f32(r.piece, values.subspan(r.moments, r.piece.size()));
 }
 
-/// The moments of `runs` from a checkpoint of any number of ranks; m and v are the whole of an optimizer's. Throws
-/// file_error or format_error naming the tensor.
+/// Reads the moments of `runs` from a checkpoint of any number of ranks; m and v are all moments of the optimizer.
+/// Throws file_error or format_error naming the tensor.
 inline void read_moments(const std::filesystem::path& folder, std::span<const owned_run> runs, std::span<float> m,
                          std::span<float> v) {
   const std::filesystem::path shards = checkpoint::find_shards(folder);
@@ -146,7 +146,7 @@ inline void read_moments(const std::filesystem::path& folder, std::span<const ow
   }
 }
 
-/// What the bits of a run's sums depend on besides its rows; kept in extra_state.json as "sums".
+/// The settings that decide the bits of a run's sums, besides its rows; extra_state.json holds them as "sums".
 inline nlohmann::ordered_json settings_of_sums(const parallel::parallel_settings& s, int tp_reduce_chunks) {
   return {{"gradient_leaves", s.leaves},
           {"reduction", parallel::reduction_names[static_cast<std::size_t>(s.reduction)]},
@@ -155,7 +155,7 @@ inline nlohmann::ordered_json settings_of_sums(const parallel::parallel_settings
           {"tp_reduce_chunks", tp_reduce_chunks}};
 }
 
-/// What to say of a run that goes on with other settings of sums than those it was saved with; empty if it does not.
+/// A notice for a run that continues with other settings of sums than it was saved with; empty if they are the same.
 inline std::string sums_notice(const std::filesystem::path& folder, const checkpoint::json_file& extra,
                                const nlohmann::ordered_json& ours) {
   if (!extra.has("sums")) return "";

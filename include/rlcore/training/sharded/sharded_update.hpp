@@ -1,4 +1,4 @@
-// What ranks do together in an optimizer step: gradients in, the norm and this rank's share of the weights out.
+// What ranks do together in an optimizer step: they sum gradients, compute the norm and share the weights.
 #pragma once
 
 #include <algorithm>
@@ -18,12 +18,12 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Over a flat vector of parameters. With zero 1 or more this rank's optimizer holds its shard alone.
+/// Works on a flat vector of parameters. With zero 1 or more this rank's optimizer holds only its shard.
 template <class Device>
 class sharded_update {
  public:
-  /// `counted`: what this rank adds to the norm of a gradient whose tensors ranks share (counted_ranges.hpp);
-  /// `restarts`: where blocks of a unit begin anew.
+  /// `counted` holds the ranges that this rank adds to the norm when ranks share tensors (counted_ranges.hpp).
+  /// `restarts` lists where the blocks of a unit begin anew.
   sharded_update(Device& device, parallel::world& w, std::vector<std::size_t> unit_ends,
                  std::vector<parallel::value_range> counted = {}, std::span<const std::size_t> restarts = {})
       : device_(&device),
@@ -36,53 +36,53 @@ class sharded_update {
   parallel::gradient_sums<Device>& sums() noexcept { return sums_; }
   const parallel::shard_layout& layout() const noexcept { return sums_.layout(); }
   std::size_t rank() const { return sums_.shard_rank(); }
-  /// What this rank owns: values of its shard, and where they lie in the vector.
+  /// The pieces of this rank: values of its shard, and where they lie in the vector.
   std::span<const optim::adamw_piece> pieces() const noexcept { return pieces_; }
   std::size_t shard_size() const { return sums_.shard_size(); }
 
-  /// The norm of the whole gradient, of which this rank has `shard`. With tp_reduce_chunks it is rounded to float:
-  /// tensor parallel ranks add up their squares in another order than one rank.
+  /// The norm of the whole gradient; this rank holds `shard`. With tp_reduce_chunks the norm is rounded to float,
+  /// because tensor parallel ranks add up their squares in another order than one rank.
   double norm(const float* shard, expert_squares* experts = nullptr) {
     const double exact = std::sqrt(sum_of_squares(shard, experts));
     return world_->how().tp_reduce_chunks > 0 ? static_cast<double>(static_cast<float>(exact)) : exact;
   }
-  /// Sum of the squares of the whole gradient, of which this rank has `shard`: sums of blocks in double, added in the
-  /// order of the blocks, whoever owns them; `experts`: what there is besides.
+  /// The sum of the squares of the whole gradient; this rank holds `shard`. Blocks are summed in double and added in
+  /// their order, whichever rank owns them. `experts` adds the squares of divided experts.
   double sum_of_squares(const float* shard, expert_squares* experts = nullptr) {
     if (world_->tensor().size() > 1) return sum_of_squares_of_parts(shard, experts);
     const std::vector<double> sums = gathered_squares(*device_, layout(), rank(), shard, world_->shards());
-    squares_in_order all(layout(), sums);
+    squares_in_order squares(layout(), sums);
     double total = 0;
     for (std::size_t u = 0; u < layout().units(); ++u) {
-      all.add_unit(u, total);
+      squares.add_unit(u, total);
       if (experts) experts->add_unit(u, total);
     }
     return total;
   }
 
-  /// Every rank's shard of the vector to all: `weights` has this rank's in its places.
-  void gather(float* weights) { gather_.all(weights); }
+  /// Gathers all shards into `weights`, which already holds this rank's shard in its places.
+  void gather(float* weights) { gather_.every_unit(weights); }
 
  private:
-  /// Sums of the counted pieces of this rank, in double; of shards in order, then of tensor parallel ranks in order.
+  /// Sums the counted pieces of this rank in double, then the shards in order, then the tensor parallel ranks in order.
   double sum_of_squares_of_parts(const float* shard, expert_squares* experts) {
-    double own = 0;
+    double sum = 0;
     for (const optim::adamw_piece& piece : pieces_)
       for (const parallel::value_range& r : counted_) {
         const std::size_t first = std::max(r.first, piece.weights),
                           last = std::min(r.last, piece.weights + (piece.last - piece.first));
         if (first < last)
-          own += device_->sum_of_squares(shard + piece.first + (first - piece.weights),
+          sum += device_->sum_of_squares(shard + piece.first + (first - piece.weights),
                                          static_cast<extent_t>(last - first));
       }
     for (parallel::any_communicator* group : {&world_->shards(), &world_->tensor()}) {
       if (group == &world_->shards() && layout().ranks() == 1) continue;
-      std::vector<double> all(static_cast<std::size_t>(group->size()));
-      group->all_gather(std::span<const double>(&own, 1), std::span<double>(all));
-      own = std::accumulate(all.begin(), all.end(), 0.0);
+      std::vector<double> gathered(static_cast<std::size_t>(group->size()));
+      group->all_gather(std::span<const double>(&sum, 1), std::span<double>(gathered));
+      sum = std::accumulate(gathered.begin(), gathered.end(), 0.0);
     }
-    if (experts) experts->add_all(own);
-    return own;
+    if (experts) experts->add_all(sum);
+    return sum;
   }
 
   Device* device_;

@@ -19,7 +19,7 @@ namespace trainer {
 template <class Device>
 class sharded_weights final : public gathered_layers<Device> {
  public:
-  /// `model` is in units. `keep`: what has been collected for a forward stays for the backward.
+  /// `model` is in units. `keep`: units collected for a forward stay for the backward.
   sharded_weights(nn::causal_lm<Device>& model, parallel::world& w, bool keep)
       : gathered_layers<Device>(model, keep),
         gather_(model.device(), w.shards(),
@@ -29,7 +29,7 @@ class sharded_weights final : public gathered_layers<Device> {
   buffer<float, Device>& shard() noexcept { return shard_; }
   const buffer<float, Device>& shard() const noexcept { return shard_; }
 
-  /// The weights of a Hugging Face folder, of which this rank reads its shard.
+  /// Reads this rank's shard of the weights in a Hugging Face folder.
   void load(const std::filesystem::path& folder, std::uint64_t seed) {
     if (this->gathered()) throw std::logic_error("rlcore: load: weights are gathered");
     const std::vector<owned_run> runs = owned_runs(this->model().parameters(), pieces_of(layout(), gather_.rank()));
@@ -40,15 +40,15 @@ class sharded_weights final : public gathered_layers<Device> {
   const parallel::shard_layout& layout() const noexcept { return gather_.layout(); }
   parallel::any_communicator& ranks() override { return gather_.ranks(); }
   void collect(std::size_t u, float* unit) override {
-    const parallel::value_range own = layout().part(u, gather_.rank());
-    this->copy(unit + (own.first - layout().unit(u).first), shard_.data() + layout().place(u, gather_.rank()),
-               own.size());
+    const parallel::value_range part = layout().part(u, gather_.rank());
+    this->copy(unit + (part.first - layout().unit(u).first), shard_.data() + layout().place(u, gather_.rank()),
+               part.size());
     gather_.unit(u, unit);
   }
   void keep(std::size_t u, const float* unit) override {
-    const parallel::value_range own = layout().part(u, gather_.rank());
-    this->copy(shard_.data() + layout().place(u, gather_.rank()), unit + (own.first - layout().unit(u).first),
-               own.size());
+    const parallel::value_range part = layout().part(u, gather_.rank());
+    this->copy(shard_.data() + layout().place(u, gather_.rank()), unit + (part.first - layout().unit(u).first),
+               part.size());
   }
 
   shard_gather<Device> gather_;
