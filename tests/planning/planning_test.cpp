@@ -144,7 +144,7 @@ TEST(planning_traffic, bytes_of_attention_are_those_of_the_formulas) {
   const auto sent = [&](const char* beginning) {
     double total = 0;
     for (const transfer& t : traffic(m, l, w, c).update())
-      if (t.what.find(beginning) == 0) total += t.sent();
+      if (t.name.find(beginning) == 0) total += t.sent();
     return total / layers;
   };
   EXPECT_NEAR(sent("keys, values"), 2 * 4 * S * kv * share, 1);  // forward, and again backward
@@ -184,9 +184,9 @@ TEST(planning_search, finds_what_fits_and_says_why_the_rest_does_not) {
   const workload w;
   const search_result seven = search_layouts(*find_known_model("Qwen2.5-7B"), w, c, 64, {});
   ASSERT_FALSE(seven.fitting.empty());
-  EXPECT_GE(seven.fitting.front().how.zero, 2);
+  EXPECT_GE(seven.fitting.front().layout.zero, 2);
   for (const candidate& x : seven.fitting) {
-    EXPECT_EQ(x.how.devices(), 64);
+    EXPECT_EQ(x.layout.devices(), 64);
     EXPECT_LE(x.memory.peak(), 0.9 * c.memory);
     EXPECT_LE(seven.fitting.front().times.step(), 1.021 * x.times.step());
   }

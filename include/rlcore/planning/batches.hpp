@@ -11,15 +11,15 @@
 RLCORE_BEGIN
 namespace trainer::planning {
 
-/// Of the busiest data rank; per optimizer step, if nothing else is said.
+/// The batches of the busiest data rank, per optimizer step unless a member says otherwise.
 struct batches {
-  std::int64_t rows = 0;        ///< sequences
-  std::int64_t micro_rows = 0;  ///< of them in one micro-batch
-  std::int64_t micro = 0;       ///< micro-batches
-  std::int64_t leaves = 1;      ///< leaves of the gradient's tree, each sent on its own by zero 2 and 3
-  std::int64_t tokens = 0;      ///< that one device takes through its layers in a micro-batch
-  std::int64_t scored = 0;      ///< micro-batches of a step's sequences when they are only scored: no leaves cut them
-  std::int64_t scored_tokens = 0;  ///< that one device takes through its layers in one of those
+  std::int64_t rows = 0;           ///< sequences
+  std::int64_t micro_rows = 0;     ///< of them in one micro-batch
+  std::int64_t micro = 0;          ///< micro-batches
+  std::int64_t leaves = 1;         ///< leaves of the gradient's tree, each sent on its own by zero 2 and 3
+  std::int64_t tokens = 0;         ///< of one device in a micro-batch
+  std::int64_t scored = 0;         ///< micro-batches of a step's sequences that are only scored: leaves do not cut them
+  std::int64_t scored_tokens = 0;  ///< of one device in one of those
 
   /// 8 leaves, or one for each data rank if there are more, or one for each micro-batch.
   batches(const layout& l, const workload& w) {
@@ -30,8 +30,8 @@ struct batches {
     micro_rows = std::min(wanted, up(rows, leaves));
     micro = leaves * up(up(rows, leaves), micro_rows);
     tokens = up(micro_rows * w.length(), l.context);
-    const std::int64_t all = up(w.sequences(), l.data);
-    scored = up(all, wanted), scored_tokens = up(std::min(wanted, all) * w.length(), l.context);
+    const std::int64_t sequences = up(w.sequences(), l.data);
+    scored = up(sequences, wanted), scored_tokens = up(std::min(wanted, sequences) * w.length(), l.context);
   }
 };
 

@@ -1,4 +1,4 @@
-// plan calibrate: a cluster.json of this machine, and how well it predicts.
+// plan calibrate: measures this machine, writes cluster.json and checks its predictions.
 #pragma once
 
 #include <charconv>
@@ -41,8 +41,8 @@ inline calibration read_calibration(const options& o) {
   return s;
 }
 
-/// Measures this machine with each number of ranks, as threads, or with those that mpirun started; writes s.out.
-/// Returns the text to be printed by rank 0, which is empty on others.
+/// Measures this machine with each number of ranks as threads, or with the ranks that mpirun started, and writes s.out.
+/// Returns the text that rank 0 prints; it is empty on the others.
 inline std::string calibrate(const calibration& s) {
   cluster host;
   host.name = "this host";
@@ -52,9 +52,9 @@ inline std::string calibrate(const calibration& s) {
   bool first = true;
   const int processes = parallel::ranks_of_environment();
   for (const int ranks : processes > 1 ? std::vector<int>{processes} : s.ranks) {
-    parallel::launch_settings how;
-    how.thread_ranks = processes > 1 ? 1 : ranks;
-    parallel::launch(how, [&](parallel::any_communicator& c) {
+    parallel::launch_settings settings;
+    settings.thread_ranks = processes > 1 ? 1 : ranks;
+    parallel::launch(settings, [&](parallel::any_communicator& c) {
       cpu device(s.threads);
       measured_rank r = rank_meter(device, c, s.seconds).measure();
       if (c.rank() == 0) {
@@ -72,15 +72,15 @@ inline std::string calibrate(const calibration& s) {
       first = c.rank() == 0 || processes == 1;
       if (!s.check) return;
       c.barrier();
-      const cluster known = host;  // the same in every thread; in processes rank 0 alone prints
-      std::vector<check_line> own;
+      const cluster known = host;  // every thread sees the same; of processes only rank 0 prints
+      std::vector<check_line> checks;
       for (const nn::config& config : check_models())
         for (const int zero : ranks == 1 ? std::vector<int>{0} : std::vector<int>{0, 2, 3})
-          own.push_back(check_step(device, c, known, config, zero, 16, 32));
+          checks.push_back(check_step(device, c, known, config, zero, 16, 32));
       if (ranks > 1)
         for (const std::size_t values : {50'000u, 400'000u, 2'000'000u, 6'000'000u})
-          own.push_back(check_sequence(device, c, known, values));
-      if (c.rank() == 0) lines.insert(lines.end(), own.begin(), own.end());
+          checks.push_back(check_sequence(device, c, known, values));
+      if (c.rank() == 0) lines.insert(lines.end(), checks.begin(), checks.end());
     });
   }
   if (!first) return {};

@@ -22,12 +22,12 @@ RLCORE_BEGIN
 namespace trainer::planning {
 
 struct check_line {
-  std::string what;
+  std::string name;
   std::int64_t ranks = 1;
   double measured = 0, predicted = 0;  ///< seconds
 };
 
-/// None of these models has the sizes that were calibrated.
+/// The sizes of these models differ from the calibrated ones.
 inline std::vector<nn::config> check_models() {
   const auto model = [](std::int64_t vocabulary, std::int64_t hidden, std::int64_t intermediate, std::int64_t layers,
                         std::int64_t heads, std::int64_t kv_heads) {
@@ -40,12 +40,12 @@ inline std::vector<nn::config> check_models() {
   return {model(1000, 96, 288, 3, 3, 1), model(2000, 192, 576, 4, 6, 2), model(3000, 384, 1024, 4, 6, 2)};
 }
 
-/// One optimizer step over `rows` sequences of `length` tokens each, every one a target; all ranks call it.
+/// Times one optimizer step over `rows` sequences of `length` tokens, all of them targets. All ranks call it.
 inline check_line check_step(cpu& device, parallel::any_communicator& c, const cluster& host, const nn::config& config,
                              int zero, std::int64_t rows, std::int64_t length) {
-  parallel::parallel_settings how;
-  how.zero = zero;
-  parallel::world world(c, how);
+  parallel::parallel_settings settings;
+  settings.zero = zero;
+  parallel::world world(c, settings);
   trainer::trainable_model<cpu> model(device, config, {}, &world);
   {
     const auto whole = model.gather_full_params();
@@ -86,13 +86,13 @@ inline check_line check_step(cpu& device, parallel::any_communicator& c, const c
   layout l;
   l.data = c.size(), l.zero = zero;
   line.predicted = times_of(shape, l, w, host, memory_of(shape, l, w, host)).update;
-  line.what = "step, " + std::to_string(shape.parameters() / 1000) + "k parameters, " + std::to_string(rows * length) +
+  line.name = "step, " + std::to_string(shape.parameters() / 1000) + "k parameters, " + std::to_string(rows * length) +
               " tokens, zero" + std::to_string(zero);
   return line;
 }
 
-/// What ZeRO-3 does without its arithmetic: layers of `values` floats gathered forward, gathered again and summed
-/// backward.
+/// Times ZeRO-3 without its arithmetic: layers of `values` floats are gathered in the forward, and gathered again and
+/// summed in the backward.
 inline check_line check_sequence(cpu& device, parallel::any_communicator& c, const cluster& host, std::size_t values) {
   const auto ranks = static_cast<std::size_t>(c.size()), self = static_cast<std::size_t>(c.rank());
   constexpr int layers = 8;
@@ -123,10 +123,10 @@ inline check_line check_sequence(cpu& device, parallel::any_communicator& c, con
     }
   });
   const double bytes = 4 * static_cast<double>(values);
-  const rank_group all{c.size(), 1};
-  line.predicted = layers * (2 * seconds(host, collective::all_gather, all, bytes) +
-                             seconds(host, collective::ordered_sum, all, bytes));
-  line.what = "8 layers of " + short_number(bytes / 1e6) + " MB: 16 gathers, 8 sums";
+  const rank_group group{c.size(), 1};
+  line.predicted = layers * (2 * seconds(host, collective::all_gather, group, bytes) +
+                             seconds(host, collective::ordered_sum, group, bytes));
+  line.name = "8 layers of " + short_number(bytes / 1e6) + " MB: 16 gathers, 8 sums";
   return line;
 }
 
@@ -134,7 +134,7 @@ inline std::string check_text(const std::vector<check_line>& lines) {
   aligned_table t;
   t.add({"measured and predicted", "ranks", "measured ms", "predicted ms", "measured / predicted"});
   for (const check_line& l : lines)
-    t.add({l.what, std::to_string(l.ranks), short_number(1e3 * l.measured), short_number(1e3 * l.predicted),
+    t.add({l.name, std::to_string(l.ranks), short_number(1e3 * l.measured), short_number(1e3 * l.predicted),
            short_number(l.measured / l.predicted)});
   return t.text();
 }

@@ -1,4 +1,4 @@
-// The machines of a plan: what a device computes and holds, and how devices are joined.
+// The machines of a plan: the speed and memory of a device, and the links between devices.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 RLCORE_BEGIN
 namespace trainer::planning {
 
-/// What `plan calibrate` measures on ranks of one machine that all do the same at the same time.
+/// The measurements of `plan calibrate` on ranks of one machine that all do the same work at the same time.
 struct measured_rank {
   std::int64_t ranks = 1;
   /// Operations per second of products [tokens, width] x [width, width], over tokens and width: with 4 MB of weights in
@@ -65,10 +65,10 @@ struct cluster {
   }
 };
 
-/// Public quotes, none of them verified here: vendors' data sheets for peak, memory and links; shares and floors are
-/// assumptions. A device of A3 is one of the two dies of a package.
+/// The figures are public quotes, and none has been verified here. Peak, memory and links come from vendors' data
+/// sheets; shares and floors are assumptions. A device of A3 is one of the two dies of a package.
 inline const std::vector<cluster>& known_clusters() {
-  static const std::vector<cluster> all = [] {
+  static const std::vector<cluster> clusters = [] {
     const char* quotes = "quotes, not measured";
     constexpr double giga = 1e9, tera = 1e12, micro = 1e-6;
     std::vector<cluster> list;
@@ -93,7 +93,7 @@ inline const std::vector<cluster>& known_clusters() {
     host.overlap = 0;
     return list;
   }();
-  return all;
+  return clusters;
 }
 
 }  // namespace trainer::planning

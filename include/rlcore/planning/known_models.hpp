@@ -22,7 +22,7 @@ inline const std::vector<model_shape>& known_models() {
                         std::int64_t kv, bool tied, std::int64_t experts = 0) {
     return model_shape{name, 151936, h, i, layers, heads, kv, 128, tied, false, true, experts, experts == 0 ? 0 : 8};
   };
-  static const std::vector<model_shape> all = {
+  static const std::vector<model_shape> models = {
       qwen25("Qwen2.5-0.5B", 151936, 896, 4864, 24, 14, 2, true),
       qwen25("Qwen2.5-1.5B", 151936, 1536, 8960, 28, 12, 2, true),
       qwen25("Qwen2.5-3B", 151936, 2048, 11008, 36, 16, 2, true),
@@ -39,7 +39,7 @@ inline const std::vector<model_shape>& known_models() {
       qwen3("Qwen3-30B-A3B", 2048, 768, 48, 32, 4, false, 128),
       qwen3("Qwen3-235B-A22B", 4096, 1536, 94, 64, 4, false, 128),
   };
-  return all;
+  return models;
 }
 
 /// By its name, a folder of the hub before it or "-Instruct" and the like behind it aside.

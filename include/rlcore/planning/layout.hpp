@@ -33,19 +33,19 @@ struct layout {
   std::int64_t shard_ranks = 0;  ///< state is cut over so many ranks and replicated beyond (HSDP); 0: over all
 
   std::int64_t devices() const noexcept { return data * context * tensor; }
-  /// Ranks whose gradients are added, those of them that a parameter outside of experts is cut over, the groups of
-  /// those, and the ranks that one expert's parameters are cut over.
+  /// summed: the ranks whose gradients are added. shards: those of them that a parameter outside of experts is cut
+  /// over. replicas: the groups of these. expert_shard_ranks: the ranks that one expert's parameters are cut over.
   std::int64_t summed() const noexcept { return data * context; }
   std::int64_t shards() const noexcept { return shard_ranks == 0 ? summed() : shard_ranks; }
   std::int64_t replicas() const noexcept { return summed() / shards(); }
   std::int64_t expert_shard_ranks() const noexcept { return expert_parts() > 1 ? summed() / expert : shards(); }
-  /// Into how many parts the weights of experts are divided, in training and while sampling.
+  /// The number of parts that the weights of experts are divided into, in training and while sampling.
   std::int64_t expert_parts() const noexcept { return expert_shards || zero < 3 ? expert : 1; }
   std::int64_t sampled_expert_parts() const noexcept { return expert_shards ? expert : 1; }
-  /// Do other passes than those of training need experts that are not here?
+  /// True if passes other than those of training need experts of other ranks.
   bool collects_experts() const noexcept { return sampled_expert_parts() < expert_parts(); }
 
-  /// Bytes of a value that is not a product's operand.
+  /// The bytes of a value that is not a product's operand.
   double value_bytes(const cluster& c) const noexcept { return compute_type ? c.value_bytes : 4; }
 
   std::string text() const {
@@ -59,12 +59,12 @@ struct layout {
   }
 };
 
-/// Why the layout cannot be, in one line; empty if it can.
+/// One line that says why the layout is impossible; empty if it is possible.
 inline std::string check_layout(const layout& l, const model_shape& m, const workload& w, std::int64_t devices) {
   const auto number = [](std::int64_t n) { return std::to_string(n); };
-  const auto divides = [&](const char* what, std::int64_t n, const char* of, std::int64_t whole) -> std::string {
+  const auto divides = [&](const char* name, std::int64_t n, const char* of, std::int64_t whole) -> std::string {
     if (n >= 1 && whole % n == 0) return {};
-    return std::string(what) + "=" + number(n) + " does not divide " + of + " " + number(whole);
+    return std::string(name) + "=" + number(n) + " does not divide " + of + " " + number(whole);
   };
   for (const std::string& why :
        {divides("tensor", l.tensor, "the key and value heads", m.kv_heads),

@@ -1,4 +1,4 @@
-// What one rank of this machine can do while all others do the same.
+// Measures the speed of one rank of this machine while all others do the same work.
 #pragma once
 
 #include <algorithm>
@@ -22,10 +22,10 @@
 RLCORE_BEGIN
 namespace trainer::planning {
 
-/// Made on every rank of `c`, which then make the same calls. All times are those of the slowest rank.
+/// Every rank of `c` makes one, and all make the same calls. All times are those of the slowest rank.
 class rank_meter {
  public:
-  /// `seconds` for each point, about.
+  /// A point takes about `seconds`.
   rank_meter(cpu& device, parallel::any_communicator& c, double seconds) : d_(&device), c_(&c), budget_(seconds) {}
 
   measured_rank measure() {
@@ -39,8 +39,8 @@ class rank_meter {
     return r;
   }
 
-  /// Seconds of a call of f(), which all ranks begin together: the best of eight groups of calls, of four long ones.
-  /// What else runs on the machine shows least then.
+  /// The seconds of one call of f(); all ranks begin together. Takes the best of eight groups of calls, or of four long
+  /// ones: other work on the machine disturbs that least.
   template <class F>
   double time(F&& f) {
     f();
@@ -64,10 +64,10 @@ class rank_meter {
     for (int i = 0; i < calls; ++i) f();
     return slowest(seconds_since(begin)) / calls;
   }
-  double slowest(double own) {
-    std::vector<double> all(static_cast<std::size_t>(c_->size()), own);
-    if (c_->size() > 1) c_->all_gather(std::span<const double>(&own, 1), std::span<double>(all));
-    return *std::max_element(all.begin(), all.end());
+  double slowest(double elapsed) {
+    std::vector<double> gathered(static_cast<std::size_t>(c_->size()), elapsed);
+    if (c_->size() > 1) c_->all_gather(std::span<const double>(&elapsed, 1), std::span<double>(gathered));
+    return *std::max_element(gathered.begin(), gathered.end());
   }
   static std::vector<float> numbers(std::size_t n, float scale) {
     std::vector<float> x(n);
@@ -81,16 +81,16 @@ class rank_meter {
   static std::size_t z(extent_t n) { return static_cast<std::size_t>(n); }
 
   void products(measured_rank& r) {
-    const std::size_t all = std::size_t{24} << 20;
-    const std::vector<float> weights = numbers(all, 0.05f);
-    std::vector<float> gradients(all, 0.0f);
-    buffer<std::byte, cpu> packed(*d_, all * sizeof(float));
+    const std::size_t values = std::size_t{24} << 20;
+    const std::vector<float> weights = numbers(values, 0.05f);
+    std::vector<float> gradients(values, 0.0f);
+    buffer<std::byte, cpu> packed(*d_, values * sizeof(float));
     for (const bool cold : {false, true})
       for (const extent_t t : {16, 64, 256, 1024}) {
         curve ahead, back_x, back_w;
         for (const extent_t w : {64, 128, 256, 512, 1024}) {
-          // Weights in turn, so that they come from where those of a model's layers come from.
-          const std::size_t size = z(w * w), copies = std::max<std::size_t>(2, (cold ? all : all / 24) / size);
+          // Weights take turns, so that they come from the same level of memory as those of a model's layers.
+          const std::size_t size = z(w * w), copies = std::max<std::size_t>(2, (cold ? values : values / 24) / size);
           const weight_format format = d_->compute_format();
           const std::size_t bytes = d_->packed_bytes(format, w, w);
           for (std::size_t k = 0; k < copies; ++k)
@@ -149,7 +149,7 @@ class rank_meter {
     }
   }
 
-  /// What a layer does to its rows beside products and attention.
+  /// The work of a layer on its rows besides products and attention.
   void elements(measured_rank& r) {
     const extent_t w = 256;
     const std::vector<float> weight(z(w), 1.0f);
@@ -211,7 +211,7 @@ class rank_meter {
                       });
   }
 
-  /// In steady state: buffers in turn, each cold when its turn comes, one call directly after the other.
+  /// Measures the steady state: buffers take turns, each is cold at its turn, and calls follow one another directly.
   void collectives(measured_rank& r) {
     const auto ranks = static_cast<std::size_t>(c_->size()), self = static_cast<std::size_t>(c_->rank());
     parallel::exchange_scratch scratch;

@@ -1,4 +1,4 @@
-// What one device holds.
+// The memory of one device.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 RLCORE_BEGIN
 namespace trainer::planning {
 
-/// Bytes of one device. Training and sampling take turns: what only one of them needs is not held by the other.
+/// Bytes of one device. Training and sampling take turns: neither holds what only the other needs.
 struct memory_need {
   double state = 0;      ///< float weights, gradients and both moments, as far as they are this rank's
   double reference = 0;  ///< the reference model
@@ -32,7 +32,7 @@ struct memory_need {
   double peak() const noexcept { return std::max(training(), least_sampling()); }
 };
 
-/// Values per token of one layer that a backward pass needs, split by tensor parallelism, and those that are not.
+/// The values per token of one layer that a backward pass needs: those that tensor parallelism splits, and the rest.
 struct layer_values {
   double split = 0, whole = 0;
   explicit layer_values(const model_shape& m) {
@@ -50,7 +50,7 @@ inline memory_need memory_of(const model_shape& m, const layout& l, const worklo
   const double packed = c.value_bytes, value = l.value_bytes(c);
   const double held = l.compute_type ? packed : value + packed;  // gathered, with the copy that products read
   const double dense = f(l.shards()), expert = f(l.expert_shard_ranks());
-  const double shard = local.dense() / dense + local.all_experts() / expert, whole = local.all();
+  const double shard = local.dense() / dense + local.all_experts() / expert, whole = local.total();
   memory_need need;
   need.state =
       4 * (l.zero == 3 ? shard : whole) + 4 * (l.zero >= 2 ? shard : whole) + 8 * (l.zero >= 1 ? shard : whole);
@@ -64,11 +64,11 @@ inline memory_need memory_of(const model_shape& m, const layout& l, const worklo
   } else {
     need.weights = held * (l.reshard_after_forward ? local.ends + 2 * unit : whole);
   }
-  // A leaf's gradient is complete after its last micro-batch, and is cut then. With zero 3 it goes layer by layer if
-  // the leaf is one micro-batch.
+  // A leaf's gradient is complete after its last micro-batch, and is cut then. With zero 3 and a leaf of one
+  // micro-batch it goes layer by layer.
   if (l.zero >= 2) need.gradients = 4 * (l.zero == 2 || b.micro > b.leaves ? whole : 2 * std::max(unit, local.ends));
 
-  // Of experts, for the rows of each other rank apart, unless ranks add up all their leaves.
+  // Experts have gradients for the rows of each other rank, unless ranks add up all their leaves.
   const bool together = l.zero < 2 && (l.sums == reduction_kind::ranked || l.sums == reduction_kind::fast);
   if (m.experts > 0 && !together)
     need.gradients += 4 * f(l.expert - 1) * local_sizes(m, l.tensor, l.expert).all_experts();
@@ -83,9 +83,9 @@ inline memory_need memory_of(const model_shape& m, const layout& l, const worklo
   need.logits = std::min(w.logits_bytes, tokens * f(m.vocab_size) * 4 / split);
 
   const local_sizes rollout(m, l.rollout_tensor, l.sampled_expert_parts());
-  // Where weights are whole already they are counted with the state; only their packed copy is not.
+  // The state already counts whole weights, but not their packed copy.
   const bool there = l.zero < 3 && l.rollout_tensor == l.tensor && !l.collects_experts();
-  need.rollout_weights = (there ? packed : held) * rollout.all();
+  need.rollout_weights = (there ? packed : held) * rollout.total();
   const double per_token = m.kv_values() * value / f(l.rollout_tensor);
   need.cache_of_one = per_token * f(w.length());
   const double replicas = f(l.devices()) / f(l.rollout_tensor);

@@ -26,13 +26,13 @@ inline std::string plan_text(const model_shape& m, const workload& w, const clus
   if (r.fitting.empty() && r.too_large.empty()) throw config_error("no such layout: " + r.impossible.front());
   const bool fits = !r.fitting.empty();
   const candidate& best = fits ? r.fitting.front() : r.too_large.front();
-  const batches b(best.how, best.work);
-  out += "\n" + std::string(fits ? "best" : "nothing fits; closest") + ": " + best.how.text() + "; an update is " +
+  const batches b(best.layout, best.work);
+  out += "\n" + std::string(fits ? "best" : "nothing fits; closest") + ": " + best.layout.text() + "; an update is " +
          std::to_string(b.micro) + " micro-batches of " + std::to_string(b.micro_rows) + " sequences for each of " +
-         std::to_string(best.how.data) +
-         " data ranks (rlcore.gradient_leaves=" + std::to_string(b.leaves * best.how.data) + ")\n\n";
+         std::to_string(best.layout.data) +
+         " data ranks (rlcore.gradient_leaves=" + std::to_string(b.leaves * best.layout.data) + ")\n\n";
   out += memory_text(best.memory, c) + "\n";
-  const traffic t(m, best.how, best.work, c);
+  const traffic t(m, best.layout, best.work, c);
   std::vector<std::pair<std::string, std::vector<transfer>>> stages{{"update", t.update()}};
   if (w.old_log_probs) stages.push_back({"log-probs", t.scoring()});
   if (w.reference != reference_form::none)
@@ -60,7 +60,7 @@ inline aligned_table plan_table(const std::vector<model_shape>& models, const wo
         continue;
       }
       const candidate& x = r.fitting.front();
-      t.add({m.name, std::to_string(n), x.how.text(), giga(x.memory.peak()), giga(x.memory.state),
+      t.add({m.name, std::to_string(n), x.layout.text(), giga(x.memory.peak()), giga(x.memory.state),
              short_number(x.times.update), short_number(x.times.old_log_probs + x.times.reference),
              short_number(x.times.rollout + x.times.weight_sync), short_number(x.times.step())});
     }

@@ -75,8 +75,9 @@ inline std::string traffic_text(const std::vector<std::pair<std::string, std::ve
   t.add({"bytes per step", "collective", "ranks", "calls", "MB each", "GB sent", "s", ""});
   for (const auto& [stage, list] : stages)
     for (const transfer& x : list)
-      t.add({stage + ": " + x.what, names[static_cast<int>(x.how)], std::to_string(x.group.size), short_number(x.calls),
-             short_number(x.bytes / 1e6), giga(x.sent()), short_number(x.calls * seconds(c, x.how, x.group, x.bytes)),
+      t.add({stage + ": " + x.name, names[static_cast<int>(x.kind)], std::to_string(x.group.size),
+             short_number(x.calls), short_number(x.bytes / 1e6), giga(x.sent()),
+             short_number(x.calls * seconds(c, x.kind, x.group, x.bytes)),
              x.hidden && c.overlap > 0 ? "beside compute" : ""});
   return t.rows.size() == 1 ? "  no device sends anything\n" : t.text();
 }
@@ -110,24 +111,24 @@ inline std::string candidates_text(const std::vector<candidate>& list, std::size
   t.add({"layouts that fit", "GB/device", "state GB", "update s", "log-probs s", "rollout s", "step s"});
   for (std::size_t k = 0; k < std::min(count, list.size()); ++k) {
     const candidate& x = list[k];
-    t.add({x.how.text(), giga(std::max(x.memory.training(), x.memory.least_sampling())), giga(x.memory.state),
+    t.add({x.layout.text(), giga(std::max(x.memory.training(), x.memory.least_sampling())), giga(x.memory.state),
            short_number(x.times.update), short_number(x.times.old_log_probs + x.times.reference),
            short_number(x.times.rollout + x.times.weight_sync), short_number(x.times.step())});
   }
   return t.text();
 }
 
-/// For each stage of ZeRO the layout that comes closest, and what takes its memory.
+/// For each stage of ZeRO: the layout that comes closest, and the uses of its memory.
 inline std::string too_large_text(const search_result& r, const cluster& c) {
   std::string out;
   for (int zero = 0; zero <= 3; ++zero) {
-    const auto same = [&](const candidate& x) { return x.how.zero == zero; };
+    const auto same = [&](const candidate& x) { return x.layout.zero == zero; };
     const auto first = std::find_if(r.too_large.begin(), r.too_large.end(), same);
     if (first == r.too_large.end()) continue;
     const memory_need& n = first->memory;
     const bool sampling = n.least_sampling() > n.training();
-    out += "  " + first->how.text() + ": " + giga(n.peak()) + " GB of " + giga(c.memory * c.usable_share) + " while " +
-           (sampling ? "sampling (state " : "training (state ") + giga(n.state) + ", weights in use " +
+    out += "  " + first->layout.text() + ": " + giga(n.peak()) + " GB of " + giga(c.memory * c.usable_share) +
+           " while " + (sampling ? "sampling (state " : "training (state ") + giga(n.state) + ", weights in use " +
            giga(sampling ? n.rollout_weights : n.weights) +
            (sampling ? ", one sequence " + giga(n.cache_of_one)
                      : ", activations " + giga(n.activations) + ", gradients " + giga(n.gradients)) +

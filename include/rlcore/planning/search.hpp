@@ -17,23 +17,23 @@
 RLCORE_BEGIN
 namespace trainer::planning {
 
-/// What the caller has decided; the rest is searched. The sizes of the mesh are searched among powers of two.
+/// The settings that the caller has fixed. The search covers the rest: the sizes of the mesh are powers of two.
 struct wishes {
   std::optional<std::int64_t> data, context, tensor, expert, zero, rollout_tensor, shard_ranks;
   layout others;  ///< everything that is not searched
 };
 
 struct candidate {
-  layout how;
-  workload work;  ///< with fewer tokens in a micro-batch, if only so it fits
+  planning::layout layout;
+  workload work;  ///< with fewer tokens in a micro-batch where it does not fit otherwise
   memory_need memory;
   stage_times times;
   bool fits = false;
 
-  /// Axes in use: of two layouts that take about as long, the one with fewer is preferred.
+  /// The number of axes in use. Of two layouts that take about as long, the one with fewer axes wins.
   int axes() const noexcept {
-    return (how.context > 1) + (how.tensor > 1) + (how.expert > 1) + (how.rollout_tensor != how.tensor) +
-           (how.shard_ranks > 0);
+    return (layout.context > 1) + (layout.tensor > 1) + (layout.expert > 1) + (layout.rollout_tensor != layout.tensor) +
+           (layout.shard_ranks > 0);
   }
 };
 
@@ -48,15 +48,15 @@ inline layout with_large_leaves(layout l) {
   return l;
 }
 
-/// What the wishes leave open, possible or not.
+/// The layouts that the wishes leave open, possible or not.
 inline std::vector<layout> open_layouts(const model_shape& m, const workload& w, const cluster& c, std::int64_t devices,
                                         const wishes& wanted) {
   using list = std::vector<std::int64_t>;
-  const auto sizes = [&](std::optional<std::int64_t> given, std::int64_t largest) {
-    if (given) return list{*given};
-    list all;
-    for (std::int64_t n = 1; n <= std::min(largest, devices); n *= 2) all.push_back(n);
-    return all;
+  const auto sizes = [&](std::optional<std::int64_t> fixed, std::int64_t largest) {
+    if (fixed) return list{*fixed};
+    list powers;
+    for (std::int64_t n = 1; n <= std::min(largest, devices); n *= 2) powers.push_back(n);
+    return powers;
   };
   const std::int64_t node = std::min<std::int64_t>(c.devices_per_node, 16);
   std::vector<layout> out;
@@ -92,7 +92,7 @@ inline std::vector<layout> open_layouts(const model_shape& m, const workload& w,
   return out;
 }
 
-/// All layouts of `devices` that the wishes leave open. Times within 2 % count as equal.
+/// Rates all layouts of `devices` that the wishes leave open. Times within 2 % count as equal.
 inline search_result search_layouts(const model_shape& m, const workload& w, const cluster& c, std::int64_t devices,
                                     const wishes& wanted) {
   search_result result;

@@ -27,7 +27,7 @@ struct stage_times {
 
 namespace detail {
 
-/// A pass that draws a token for `n` sequences with `past` tokens each.
+/// The seconds of a pass that draws a token for `n` sequences with `past` tokens each.
 inline double decode_pass(const model_shape& m, const layout& l, const cluster& c, double n, double past) {
   const auto f = [](std::int64_t x) { return static_cast<double>(x); };
   const double packed = c.value_bytes, value = l.value_bytes(c), split = f(l.rollout_tensor);
@@ -52,7 +52,7 @@ inline double decode_pass(const model_shape& m, const layout& l, const cluster& 
 }
 
 inline void sum_transfers(const cluster& c, const std::vector<transfer>& list, double& hidden, double& exposed) {
-  for (const transfer& t : list) (t.hidden ? hidden : exposed) += t.calls * seconds(c, t.how, t.group, t.bytes);
+  for (const transfer& t : list) (t.hidden ? hidden : exposed) += t.calls * seconds(c, t.kind, t.group, t.bytes);
 }
 
 }  // namespace detail
@@ -76,10 +76,10 @@ inline stage_times times_of(const model_shape& m, const layout& l, const workloa
   const auto score = [&](bool whole) {
     double hidden = 0, exposed = 0;
     detail::sum_transfers(c, sent.scoring(whole), hidden, exposed);
-    // What has been gathered is packed, in every pass.
+    // Every pass packs the gathered weights.
     if ((l.zero == 3 || l.collects_experts()) && !whole)
-      exposed +=
-          optimizer_time(c, 0, local_sizes(m, l.tensor, l.sampled_expert_parts()).all() * f(b.scored), 0, l.devices());
+      exposed += optimizer_time(c, 0, local_sizes(m, l.tensor, l.sampled_expert_parts()).total() * f(b.scored), 0,
+                                l.devices());
     return std::max(scoring, c.overlap * hidden) + (1 - c.overlap) * hidden + exposed;
   };
   if (w.old_log_probs) t.old_log_probs = score(false);
@@ -87,11 +87,11 @@ inline stage_times times_of(const model_shape& m, const layout& l, const workloa
 
   t.update_compute =
       f(w.updates * w.epochs) * passes * (pass.forward + pass.backward + (w.recompute ? pass.layers_forward : 0));
-  const double own =
-      l.zero == 0 ? local.all() : local.dense() / f(l.shards()) + local.all_experts() / f(l.expert_shard_ranks());
-  const double packed = local.all() * (l.zero == 3 ? f(b.micro) : 1),
-               added = l.zero >= 2 ? 0 : local.all() * f(b.leaves - 1);
-  t.optimizer = f(w.updates * w.epochs) * optimizer_time(c, own, packed, added, l.devices());
+  const double owned =
+      l.zero == 0 ? local.total() : local.dense() / f(l.shards()) + local.all_experts() / f(l.expert_shard_ranks());
+  const double packed = local.total() * (l.zero == 3 ? f(b.micro) : 1),
+               added = l.zero >= 2 ? 0 : local.total() * f(b.leaves - 1);
+  t.optimizer = f(w.updates * w.epochs) * optimizer_time(c, owned, packed, added, l.devices());
   detail::sum_transfers(c, sent.update(), t.update_hidden, t.update_exposed);
   t.update = std::max(t.update_compute, c.overlap * t.update_hidden) + (1 - c.overlap) * t.update_hidden +
              t.update_exposed + t.optimizer;

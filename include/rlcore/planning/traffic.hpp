@@ -17,18 +17,18 @@
 RLCORE_BEGIN
 namespace trainer::planning {
 
-/// `calls` collectives of `bytes` each (as collective means them). `hidden`: may go on while layers compute.
+/// `calls` collectives of `bytes` each, counted as `collective` says. A `hidden` one may run while layers compute.
 struct transfer {
-  std::string what;
-  collective how = collective::all_gather;
+  std::string name;
+  collective kind = collective::all_gather;
   rank_group group;
   double bytes = 0, calls = 0;
   bool hidden = false;
 
-  double sent() const noexcept { return calls * sent_bytes(how, group, bytes); }
+  double sent() const noexcept { return calls * sent_bytes(kind, group, bytes); }
 };
 
-/// What a rank holds before it is sharded over data x context.
+/// The parameters of a rank before they are sharded over data x context.
 struct local_sizes {
   double layer = 0, experts = 0,
          ends = 0;  ///< parameters of one layer without experts, its experts, embedding and head
@@ -42,7 +42,7 @@ struct local_sizes {
         layers(m.layers) {}
   double dense() const noexcept { return layer * static_cast<double>(layers) + ends; }
   double all_experts() const noexcept { return experts * static_cast<double>(layers); }
-  double all() const noexcept { return dense() + all_experts(); }
+  double total() const noexcept { return dense() + all_experts(); }
 };
 
 class traffic {
@@ -50,7 +50,7 @@ class traffic {
   traffic(const model_shape& m, const layout& l, const workload& w, const cluster& c)
       : m_(m), l_(l), w_(w), c_(c), b_(l, w), local_(m, l.tensor, l.expert_parts()) {}
 
-  /// Of all updates of a step.
+  /// The transfers of all updates of a step.
   std::vector<transfer> update() const {
     std::vector<transfer> out;
     const double times = f(w_.updates * w_.epochs), micro = f(b_.micro);
@@ -59,8 +59,8 @@ class traffic {
     passes(out, "backward", times * micro, f(b_.tokens), true);
     return out;
   }
-  /// Of a stage that only scores a step's sequences, by a model in shards as the one that is trained, or by a `whole`
-  /// one.
+  /// The transfers of a stage that only scores a step's sequences. Its model is in shards like the trained one, or
+  /// `whole`.
   std::vector<transfer> scoring(bool whole = false) const {
     std::vector<transfer> out;
     if (l_.zero == 3 && !whole) {
@@ -74,7 +74,7 @@ class traffic {
     passes(out, "forward", f(b_.scored), f(b_.scored_tokens), false);
     return out;
   }
-  /// From the shards or parts of training to the weights of sampling.
+  /// The transfers from the shards or parts of training to the weights of sampling.
   std::vector<transfer> weight_sync() const {
     std::vector<transfer> out;
     if (l_.zero == 3 || (l_.tensor > 1 && l_.rollout_tensor != l_.tensor)) gather_all(out, "weights for sampling");
@@ -93,21 +93,21 @@ class traffic {
   static void add(std::vector<transfer>& out, transfer t) {
     if (t.group.size > 1 && t.bytes > 0 && t.calls > 0) out.push_back(std::move(t));
   }
-  /// All units of the model, one call for each: layers, and embedding with head as one.
-  void units(std::vector<transfer>& out, const std::string& what, collective how, double value, double times,
+  /// Adds one call for each unit of the model: the layers, and the embedding with the head.
+  void units(std::vector<transfer>& out, const std::string& name, collective kind, double value, double times,
              bool hidden) const {
-    add(out, {what, how, dense_group(), local_.layer * value, times * f(local_.layers), hidden});
-    add(out, {what + " (ends)", how, dense_group(), local_.ends * value, times, hidden});
-    add(out, {what + " (experts)", how, expert_group(), local_.experts * value, times * f(local_.layers), hidden});
+    add(out, {name, kind, dense_group(), local_.layer * value, times * f(local_.layers), hidden});
+    add(out, {name + " (ends)", kind, dense_group(), local_.ends * value, times, hidden});
+    add(out, {name + " (experts)", kind, expert_group(), local_.experts * value, times * f(local_.layers), hidden});
   }
   double weight_bytes() const noexcept { return l_.value_bytes(c_); }
-  void gather_all(std::vector<transfer>& out, const std::string& what) const {
+  void gather_all(std::vector<transfer>& out, const std::string& name) const {
     const local_sizes wanted(m_, l_.rollout_tensor, l_.expert_parts());  // see collect_experts() for the rest
-    add(out, {what, collective::all_gather, dense_group(), wanted.dense() * weight_bytes(), 1, false});
+    add(out, {name, collective::all_gather, dense_group(), wanted.dense() * weight_bytes(), 1, false});
     add(out,
-        {what + " (experts)", collective::all_gather, expert_group(), wanted.all_experts() * weight_bytes(), 1, false});
+        {name + " (experts)", collective::all_gather, expert_group(), wanted.all_experts() * weight_bytes(), 1, false});
   }
-  /// Every rank's experts to all ranks of the group, layer by layer.
+  /// Collects every rank's experts on all ranks of the group, layer by layer.
   void collect_experts(std::vector<transfer>& out, double times, bool hidden) const {
     add(out, {"experts of all",
               collective::all_gather,
@@ -116,13 +116,13 @@ class traffic {
               times * f(local_.layers),
               hidden});
   }
-  /// Layers so many times in a pass; the head and an embedding of its own once, an embedding that is the head too at
-  /// the begin and at the end.
+  /// Gathers the layers `times` times in a pass. The head and a separate embedding are gathered once, a tied embedding
+  /// at the begin and at the end.
   void gather_units(std::vector<transfer>& out, double passes, double times) const {
     const double value = weight_bytes(), layers = f(local_.layers);
     const double norm = f(m_.hidden_size) / f(l_.tensor), embedding = local_.ends - norm;
-    const auto gather = [&](const char* what, const rank_group& g, double parameters, double calls) {
-      add(out, {what, collective::all_gather, g, parameters * value, passes * calls, true});
+    const auto gather = [&](const char* name, const rank_group& g, double parameters, double calls) {
+      add(out, {name, collective::all_gather, g, parameters * value, passes * calls, true});
     };
     gather("weights of layers", dense_group(), local_.layer, layers * times);
     gather(m_.tied ? "weights (embedding)" : "weights (ends)", dense_group(), m_.tied ? embedding : local_.ends,
@@ -132,19 +132,19 @@ class traffic {
   }
   void weights_and_gradients(std::vector<transfer>& out, double times) const {
     const double leaves = f(b_.leaves);
-    // exact: leaves travel as floats where they are cut at once, sums of leaves as 64-bit integers.
+    // exact: leaves that are cut at once travel as floats, sums of leaves as 64-bit integers.
     const bool exact = l_.sums == reduction_kind::exact;
     const double leaf = l_.wire_bf16 ? 2 : 4, sum_of_leaves = exact ? 8 : leaf;
     const collective sum = l_.sums == reduction_kind::fast ? collective::reduce_scatter : collective::ordered_sum;
-    // For the forward and the backward, unless they are kept.
+    // Once for the forward and once for the backward, unless they are kept.
     if (l_.zero == 3) gather_units(out, times * f(b_.micro), l_.reshard_after_forward ? 2 : 1);
     units(out, "gradients", sum, l_.zero >= 2 ? leaf : sum_of_leaves, times * (l_.zero >= 2 ? leaves : 1),
           l_.zero >= 2);
     if (l_.zero == 0) units(out, "sums of gradients", collective::all_gather, 4, times, false);
     if (l_.zero > 0 && l_.replicas() > 1) {
-      const double own = (local_.dense() + (l_.expert_parts() > 1 ? 0 : local_.all_experts())) / f(l_.shards());
-      add(out, {"gradients, replicas", sum, replica_group(), own * sum_of_leaves, times, false});
-      add(out, {"sums, replicas", collective::all_gather, replica_group(), own * 4, times, false});
+      const double shard = (local_.dense() + (l_.expert_parts() > 1 ? 0 : local_.all_experts())) / f(l_.shards());
+      add(out, {"gradients, replicas", sum, replica_group(), shard * sum_of_leaves, times, false});
+      add(out, {"sums, replicas", collective::all_gather, replica_group(), shard * 4, times, false});
     }
     if (l_.zero > 0)  // a double for each block of 1024
       add(out,
@@ -153,7 +153,7 @@ class traffic {
     if (l_.zero == 1 || l_.zero == 2)
       units(out, "updated weights", collective::all_gather, weight_bytes(), times, false);
   }
-  /// What layers exchange, `passes` times over a micro-batch of so many tokens of a device.
+  /// The exchanges of layers in `passes` passes over a micro-batch of `tokens` tokens of a device.
   void passes(std::vector<transfer>& out, const std::string& when, double passes, double tokens, bool backward) const {
     const double calls = passes * f(m_.layers), value = l_.value_bytes(c_);
     const double kv = 2 * f(m_.kv_width()) / f(l_.tensor), q = f(m_.query_width()) / f(l_.tensor);
