@@ -24,21 +24,21 @@
 RLCORE_BEGIN
 namespace rollout {
 
-/// What a call of generate() did.
+/// The work of a call of generate().
 struct engine_usage {
   std::size_t passes = 0, tokens_fed = 0, preemptions = 0;
   std::int32_t pages_used = 0;  ///< the largest number at one time
 };
 
-/// Generates with a paged cache of keys and values that it keeps, like all its memory, from call to call: a call that
-/// needs no more than an earlier one allocates nothing on the device. One engine serves one model at a time; weights
-/// may change between calls. See docs/rollout.md.
+/// Generates with a paged cache of keys and values. It keeps the cache and all other memory from call to call: a call
+/// that needs no more than an earlier one allocates nothing on the device. One engine serves one model at a time;
+/// weights may change between calls. See docs/rollout.md.
 template <rlcore::device Device>
 class engine {
  public:
-  /// One response per request. `key` addresses this call (seed and step); `progress(done)` is called whenever sequences
-  /// finish. Temperature 0 records log-probs at temperature 1. Throws config_error if max_cache_bytes does not hold one
-  /// of the sequences, and error if logits are not finite.
+  /// Returns one response per request. `key` addresses this call (seed and step). Calls progress(done) whenever
+  /// sequences finish. Temperature 0 records log-probs at temperature 1. Throws config_error if one of the sequences
+  /// does not fit into max_cache_bytes, and error if logits are not finite.
   template <class Progress>
   std::vector<response> generate(const nn::causal_lm<Device>& model, nn::workspace<Device>& space,
                                  std::span<const request> requests, const generation& settings, random_key key,
@@ -83,7 +83,7 @@ class engine {
 
   /// Bytes of keys and values held now; never more than the last call's max_cache_bytes.
   std::size_t cache_bytes() const noexcept { return cache_ ? cache_->bytes() : 0; }
-  /// Of the last call.
+  /// The usage of the last call.
   engine_usage usage() const noexcept {
     return {schedule_.passes(), schedule_.tokens_fed(), schedule_.preemptions(), pool_.most_used()};
   }
@@ -98,19 +98,19 @@ class engine {
     for (const request& r : requests) require(!r.prompt.empty(), "generate: a prompt has no token");
   }
 
-  /// Cache, pages and logits: what all sequences can use, or what the limits allow.
+  /// Allocates cache, pages and logits for all sequences, or as much as the limits allow.
   void prepare(const nn::causal_lm<Device>& model, std::span<const request> requests, const generation& settings,
                std::int64_t slots) {
     const nn::config& c = model.settings();
     const std::size_t page_bytes = nn::kv_cache<Device>::page_bytes(c, model.part());
     const auto allowed =
         static_cast<std::int64_t>(std::min<std::size_t>(settings.max_cache_bytes / page_bytes, 0x7fffffff));
-    std::int64_t all = 0, longest = 0, longest_prompt = 0;
+    std::int64_t total = 0, longest = 0, longest_prompt = 0;
     for (std::size_t i = 0; i < requests.size(); ++i) {
-      const std::int64_t own = schedule::pages_of(requests[i], settings), prompt = std::ssize(requests[i].prompt);
+      const std::int64_t needed = schedule::pages_of(requests[i], settings), prompt = std::ssize(requests[i].prompt);
       const bool shares = settings.share_prompts && i > 0 && schedule::same_prompt(requests[i], requests[i - 1]);
-      all += shares ? own - prompt / kv_page : own;
-      longest = std::max(longest, own);
+      total += shares ? needed - prompt / kv_page : needed;
+      longest = std::max(longest, needed);
       longest_prompt = std::max(longest_prompt, prompt);
     }
     if (longest > allowed)
@@ -119,7 +119,7 @@ class engine {
                          std::to_string(static_cast<std::size_t>(longest) * page_bytes) +
                          " bytes of keys and values, the limit is " + std::to_string(settings.max_cache_bytes) +
                          "; raise max_cache_bytes (actor_rollout_ref.rollout.gpu_memory_utilization)");
-    const std::int64_t pages = std::min({allowed, all, slots * longest + kv_pages(longest_prompt)});
+    const std::int64_t pages = std::min({allowed, total, slots * longest + kv_pages(longest_prompt)});
     const bool fits =
         cache_ && device_ == &model.device() && page_bytes_ == page_bytes && layers_ == c.num_hidden_layers;
     if (!fits || cache_->pages() < pages || cache_->pages() > allowed) {
@@ -140,7 +140,7 @@ class engine {
   std::unique_ptr<nn::kv_cache<Device>> cache_;
   buffer<float, Device> logits_;
   sampler<Device> draw_;
-  Device* device_ = nullptr;  ///< with the next two: whose cache it is
+  Device* device_ = nullptr;  ///< with the next two: the device, page size and layers of the cache
   std::size_t page_bytes_ = 0;
   std::int64_t layers_ = 0;
   std::vector<double> uniform_;
@@ -148,7 +148,7 @@ class engine {
   std::vector<float> logp_, entropy_;
 };
 
-/// The same with an engine of its own, for a single call.
+/// Generates with a temporary engine, for a single call.
 template <class Device, class Progress>
 std::vector<response> generate(const nn::causal_lm<Device>& model, nn::workspace<Device>& space,
                                std::span<const request> requests, const generation& settings, random_key key,

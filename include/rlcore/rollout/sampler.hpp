@@ -1,4 +1,4 @@
-// Tokens drawn from logits, with the log-prob and entropy that training computes for them.
+// Draws tokens from logits, with the log-prob and entropy that training computes for them.
 #pragma once
 
 #include <algorithm>
@@ -19,17 +19,17 @@ namespace rollout {
 template <rlcore::device Device>
 class sampler {
  public:
-  /// One token per row of logits [rows, vocabulary] (device memory) at uniform[row]; log-prob and entropy are those of
-  /// softmax(logits / temperature), of temperature 1 if the sampling is greedy, made of `chunks` as training makes
-  /// them. All spans have `rows` elements.
-  void operator()(Device& device, const sampling& how, const nn::vocabulary_chunks& chunks, const float* logits,
+  /// Draws one token per row of logits [rows, vocabulary] (device memory) at uniform[row]. Log-prob and entropy are
+  /// those of softmax(logits / temperature), with temperature 1 for greedy sampling, computed from `chunks` as in
+  /// training. All spans have `rows` elements.
+  void operator()(Device& device, const sampling& settings, const nn::vocabulary_chunks& chunks, const float* logits,
                   extent_t vocabulary, std::span<const double> uniform, std::span<std::int32_t> tokens,
                   std::span<float> logp, std::span<float> entropy) {
-    if (chunks.apart()) return draw_in_chunks(device, how, chunks, logits, uniform, tokens, logp, entropy);
+    if (chunks.apart()) return draw_in_chunks(device, settings, chunks, logits, uniform, tokens, logp, entropy);
     const auto rows = static_cast<extent_t>(tokens.size());
-    const float temperature = how.greedy() ? 1.0f : how.temperature;
+    const float temperature = settings.greedy() ? 1.0f : settings.temperature;
     if constexpr (Device::host_readable) {
-      device.sample(how.arguments(), logits, rows, vocabulary, uniform.data(), tokens.data());
+      device.sample(settings.arguments(), logits, rows, vocabulary, uniform.data(), tokens.data());
       device.log_prob_forward(logits, rows, vocabulary, tokens.data(), temperature, logp.data(), entropy.data(),
                               nullptr);
       device.wait();
@@ -41,7 +41,7 @@ class sampler {
         results_ = {device, 2 * n};
       }
       device.upload(uniform_.data(), uniform.data(), uniform.size_bytes());
-      device.sample(how.arguments(), logits, rows, vocabulary, uniform_.data(), tokens_.data());
+      device.sample(settings.arguments(), logits, rows, vocabulary, uniform_.data(), tokens_.data());
       device.log_prob_forward(logits, rows, vocabulary, tokens_.data(), temperature, results_.data(),
                               results_.data() + n, nullptr);
       device.download(tokens.data(), tokens_.data(), tokens.size_bytes());
@@ -51,23 +51,23 @@ class sampler {
   }
 
  private:
-  void draw_in_chunks(Device& device, const sampling& how, const nn::vocabulary_chunks& chunks, const float* logits,
-                      std::span<const double> uniform, std::span<std::int32_t> tokens, std::span<float> logp,
-                      std::span<float> entropy) {
-    const std::size_t n = tokens.size(), all = static_cast<std::size_t>(chunks.total);
+  void draw_in_chunks(Device& device, const sampling& settings, const nn::vocabulary_chunks& chunks,
+                      const float* logits, std::span<const double> uniform, std::span<std::int32_t> tokens,
+                      std::span<float> logp, std::span<float> entropy) {
+    const std::size_t n = tokens.size(), total = static_cast<std::size_t>(chunks.total);
     const auto rows = static_cast<extent_t>(n), vocabulary = static_cast<extent_t>(chunks.vocabulary);
-    const float temperature = how.greedy() ? 1.0f : how.temperature;
-    if (states_.size() < n * all) {
+    const float temperature = settings.greedy() ? 1.0f : settings.temperature;
+    if (states_.size() < n * total) {
       uniform_ = {device, n};
-      tokens_ = {device, n * all};
+      tokens_ = {device, n * total};
       results_ = {device, 2 * n};
-      states_ = {device, n * all};
+      states_ = {device, n * total};
       std::int64_t widest = 0;
       for (std::int64_t c = 0; c < chunks.total; ++c) widest = std::max(widest, chunks.part(c).size());
       part_ = {device, n * static_cast<std::size_t>(widest)};
     }
     device.upload(uniform_.data(), uniform.data(), uniform.size_bytes());
-    device.sample(how.arguments(), logits, rows, vocabulary, uniform_.data(), tokens_.data());
+    device.sample(settings.arguments(), logits, rows, vocabulary, uniform_.data(), tokens_.data());
     device.download(tokens.data(), tokens_.data(), tokens.size_bytes());
     chunks.count_from(tokens, 0, chunks.total, counted_);
     device.upload(tokens_.data(), counted_.data(), counted_.size() * sizeof(std::int32_t));
@@ -86,7 +86,7 @@ class sampler {
   buffer<double, Device> uniform_;
   buffer<std::int32_t, Device> tokens_;
   buffer<float, Device> results_;
-  buffer<float, Device> part_;  // with the next two: in chunks
+  buffer<float, Device> part_;  // with the next two: for chunks
   buffer<log_prob_state, Device> states_;
   std::vector<std::int32_t> counted_;
 };

@@ -1,4 +1,4 @@
-// Which tokens of which sequences the next pass feeds, and in which pages their keys and values lie.
+// Decides which tokens of which sequences the next pass feeds, and which pages hold their keys and values.
 #pragma once
 
 #include <algorithm>
@@ -18,8 +18,8 @@
 RLCORE_BEGIN
 namespace rollout {
 
-/// A token to draw: row of the pass's logits, how many have been drawn from it before, number of the request, number of
-/// the token in the response.
+/// A token to draw. `row` is the row of the pass's logits, `turn` the number of earlier draws from it, `slot` the slot
+/// of the sequence, `request` the number of the request, `token` the number of the token in the response.
 struct scheduled_draw {
   std::int32_t row = 0, turn = 0, slot = 0;
   std::uint32_t request = 0, token = 0;
@@ -29,39 +29,41 @@ struct page_copy {
   std::int32_t to = 0, from = 0;
 };
 
-/// Decides pass by pass: plan(); copies_before(), feed chunks(), copies_after(); draw draws(); accept() what was drawn.
+/// A pass is plan(); copies_before(), feeding chunks(), copies_after(); drawing draws(); accept() with the drawn
+/// tokens.
 ///
-/// Sequences start in the order of the requests, as many as slots, pages and the tokens of a pass allow, and in a pass
-/// the older ones come first. Of neighbours with the same prompt the first feeds it; those that start before it is read
-/// follow: they draw their first token from the same logits, read the same full pages and take a copy of the last,
-/// partly filled one. Those that start later feed the prompt's last token again. If pages run out, the youngest
-/// sequence gives its pages back and is fed again later, prompt and generated tokens. A page that is written has one
-/// user, or others that read only what was written before (the beginning of a prompt's last page).
+/// Sequences start in the order of the requests, as many as slots, pages and the tokens of a pass allow. In a pass the
+/// older ones come first. Of neighbours with the same prompt the first feeds it. Those that start before it is read
+/// follow it: they draw their first token from the same logits, read the same full pages and copy the last, partly
+/// filled one. Those that start later feed the prompt's last token again. If pages run out, the youngest sequence gives
+/// its pages back; its prompt and generated tokens are fed again later. A page that is written has one user, or other
+/// users that read only the beginning of a prompt's last page, written before.
 class schedule {
  public:
-  /// Pages of a sequence at its longest: its last token is never fed.
-  static std::int64_t pages_of(const request& r, const generation& how) noexcept {
-    return kv_pages(std::ssize(r.prompt) + how.max_new_tokens - 1);
+  /// The pages of a sequence at its longest. Its last token is never fed.
+  static std::int64_t pages_of(const request& r, const generation& settings) noexcept {
+    return kv_pages(std::ssize(r.prompt) + settings.max_new_tokens - 1);
   }
   static bool same_prompt(const request& a, const request& b) {
     return a.prompt.size() == b.prompt.size() &&
            (a.prompt.data() == b.prompt.data() || std::ranges::equal(a.prompt, b.prompt));
   }
 
-  /// Begins anew: `responses` has one element per request, `pool` enough free pages for any one of them. At most
-  /// `slots` sequences run together. Everything passed here must live until done().
-  void start(std::span<const request> requests, std::span<response> responses, const generation& how,
+  /// Begins anew. `responses` has one element per request; `pool` has enough free pages for any one request. At most
+  /// `slots` sequences run together. All arguments must live until done().
+  void start(std::span<const request> requests, std::span<response> responses, const generation& settings,
              std::int64_t slots, page_pool& pool) {
-    requests_ = requests, responses_ = responses, how_ = &how, pool_ = &pool;
+    requests_ = requests, responses_ = responses, settings_ = &settings, pool_ = &pool;
     next_ = finished_ = preemptions_ = passes_ = fed_ = 0;
     growing_ = following_ = 0;
     running_.clear(), waiting_.clear(), held_.clear();
     group_.clear(), members_running_.clear();
     std::int64_t most = 1;
     for (std::size_t i = 0; i < requests.size(); ++i) {
-      if (i == 0 || !how.share_prompts || !same_prompt(requests[i], requests[i - 1])) members_running_.push_back(0);
+      if (i == 0 || !settings.share_prompts || !same_prompt(requests[i], requests[i - 1]))
+        members_running_.push_back(0);
       group_.push_back(static_cast<std::uint32_t>(members_running_.size() - 1));
-      most = std::max(most, pages_of(requests[i], how));
+      most = std::max(most, pages_of(requests[i], settings));
     }
     table_row_ = static_cast<std::size_t>(most);
     table_.resize(table_row_ * static_cast<std::size_t>(slots));
@@ -78,7 +80,7 @@ class schedule {
 
   void plan() {
     chunks_.clear(), chunk_slot_.clear(), before_.clear(), after_.clear(), draws_.clear();
-    room_ = how_->max_batched_tokens;
+    room_ = settings_->max_batched_tokens;
     for (std::size_t i = 0; i < running_.size(); ++i) feed(running_[i]);  // the vector may shrink at its end
     while (admit()) {
     }
@@ -89,10 +91,10 @@ class schedule {
   std::span<const nn::decode_chunk> chunks() const noexcept { return chunks_; }
   std::span<const page_copy> copies_before() const noexcept { return before_; }
   std::span<const page_copy> copies_after() const noexcept { return after_; }
-  /// By turn, then by row.
+  /// The draws of this pass, by turn, then by row.
   std::span<const scheduled_draw> draws() const noexcept { return draws_; }
 
-  /// Takes the tokens of draws(); ends the sequences that have come to an end.
+  /// Appends the drawn tokens; ends the sequences that have drawn EOS or reached their length.
   void accept(std::span<const std::int32_t> tokens, std::span<const float> logp, std::span<const float> entropy) {
     const std::size_t before = finished_;
     for (std::size_t i = 0; i < draws_.size(); ++i) {
@@ -100,8 +102,8 @@ class schedule {
       text.tokens.push_back(tokens[i]);
       text.logp.push_back(logp[i]);
       text.entropy.push_back(entropy[i]);
-      const bool ended = std::ranges::find(how_->eos_ids, tokens[i]) != how_->eos_ids.end();
-      if (!ended && std::ssize(text.tokens) < how_->max_new_tokens) continue;
+      const bool ended = std::ranges::find(settings_->eos_ids, tokens[i]) != settings_->eos_ids.end();
+      if (!ended && std::ssize(text.tokens) < settings_->max_new_tokens) continue;
       text.reason = ended ? finish::eos : finish::length;
       leave(draws_[i].slot);
       sequence_[static_cast<std::size_t>(draws_[i].slot)].pages = gone;
@@ -129,7 +131,7 @@ class schedule {
   std::int32_t* pages_of_slot(std::int32_t slot) { return table_.data() + static_cast<std::size_t>(slot) * table_row_; }
   std::int64_t prompt_length(const sequence& s) const { return std::ssize(requests_[s.request].prompt); }
 
-  /// Adds what the sequence can take of this pass; false if it can take nothing.
+  /// Feeds as many of the sequence's tokens as this pass takes; false if it takes none.
   bool feed(std::int32_t slot) {
     sequence& s = at(slot);
     s.reads_prompt = false;
@@ -140,7 +142,7 @@ class schedule {
     const bool in_prompt = s.fed < length;
     const std::int64_t left = (in_prompt ? length : length + std::ssize(tokens)) - s.fed;
     std::int64_t take = std::min(left, room_);
-    if (take < left && !how_->chunk_prompts) {
+    if (take < left && !settings_->chunk_prompts) {
       if (!chunks_.empty()) return false;
       take = left;
     }
@@ -169,7 +171,7 @@ class schedule {
     growing_ -= s.pages == s.most_pages;
   }
 
-  /// Frees what can be spared for the sequence in `slot`; false if that was the youngest and had to go itself.
+  /// Frees pages for the sequence in `slot`; false if it was the youngest and had to leave itself.
   bool make_room(std::int32_t slot) {
     if (!held_.empty()) {
       drop_held();
@@ -207,10 +209,10 @@ class schedule {
     const std::int64_t prompt = std::ssize(requests_[number].prompt), drawn = std::ssize(responses_[number].tokens);
     const prompt_source from = source_of(number);
     if (from.leader < 0 && room_ <= 0) return false;
-    // Without a leader, a sequence that has yet to draw its first token feeds the prompt's last one for its logits.
+    // Without a leader, a sequence that has drawn no token yet feeds the prompt's last token for its logits.
     const std::int64_t reused = from.leader >= 0 ? prompt : from.pages == nullptr ? 0 : prompt - (drawn == 0);
-    const std::int64_t shared = reused / page, own = kv_pages(prompt + drawn) - shared;
-    if (pool_->available() < own + growing_) {  // every running sequence that may still grow has a page in hand
+    const std::int64_t shared = reused / page, fresh = kv_pages(prompt + drawn) - shared;
+    if (pool_->available() < fresh + growing_) {  // every running sequence that may still grow has a page in hand
       if (!running_.empty()) return false;
       if (held_.empty()) throw std::logic_error("rlcore: rollout::schedule: one sequence needs more than all pages");
       drop_held();
@@ -222,7 +224,7 @@ class schedule {
     running_.push_back(slot);
     sequence& s = at(slot);
     s = {.request = number, .pages = static_cast<std::int32_t>(shared), .fed = reused, .leader = from.leader};
-    s.most_pages = static_cast<std::int32_t>(pages_of(requests_[number], *how_));
+    s.most_pages = static_cast<std::int32_t>(pages_of(requests_[number], *settings_));
     growing_ += s.pages < s.most_pages;
     ++members_running_[group_[number]];
     if (from.leader >= 0) {
@@ -233,12 +235,12 @@ class schedule {
       pages_of_slot(slot)[i] = from.pages[i];
       pool_->share(from.pages[i]);
     }
-    for (std::int64_t i = 0; i < own; ++i) add_page(slot, pool_->acquire());
+    for (std::int64_t i = 0; i < fresh; ++i) add_page(slot, pool_->acquire());
     if (from.pages != nullptr && reused % page != 0)
       before_.push_back({pages_of_slot(slot)[shared], from.pages[shared]});
     if (waiting_.empty()) {
       response& text = responses_[number];
-      const auto most = static_cast<std::size_t>(std::min<std::int64_t>(how_->max_new_tokens, 1024));
+      const auto most = static_cast<std::size_t>(std::min<std::int64_t>(settings_->max_new_tokens, 1024));
       text.tokens.reserve(most), text.logp.reserve(most), text.entropy.reserve(most);
       ++next_;
       if (!is_next(held_group_)) drop_held();
@@ -265,7 +267,7 @@ class schedule {
   }
   bool is_next(std::uint32_t group) const { return next_ < requests_.size() && group_[next_] == group; }
 
-  /// Followers of the prompts that this pass reads get their pages; then rows of logits and what is drawn from them.
+  /// Gives followers the pages of the prompts that this pass reads, then sets the rows of logits and their draws.
   void share_read_prompts() {
     for (std::size_t i = 0; i < chunks_.size(); ++i) {
       sequence& s = at(chunk_slot_[i]);
@@ -274,7 +276,7 @@ class schedule {
       if (!s.reads_prompt) continue;
       chunks_[i].wants_logits = responses_[s.request].tokens.empty();
       const std::uint32_t group = group_[s.request];
-      if (how_->share_prompts && is_next(group) && (held_.empty() || held_group_ != group)) {
+      if (settings_->share_prompts && is_next(group) && (held_.empty() || held_group_ != group)) {
         drop_held();
         held_.assign(pages_of_slot(chunk_slot_[i]), pages_of_slot(chunk_slot_[i]) + kv_pages(prompt_length(s)));
         held_group_ = group;
@@ -287,9 +289,9 @@ class schedule {
       if (s.leader < 0 || !at(s.leader).reads_prompt) continue;
       const sequence& leader = at(s.leader);
       const std::int32_t *theirs = pages_of_slot(s.leader), shared = s.first_page;
-      std::int32_t* own = pages_of_slot(running_[i]);
-      for (std::int32_t k = 0; k < shared; ++k) pool_->share(own[k] = theirs[k]);
-      if (prompt_length(s) % page != 0) after_.push_back({own[shared], theirs[shared]});
+      std::int32_t* mine = pages_of_slot(running_[i]);
+      for (std::int32_t k = 0; k < shared; ++k) pool_->share(mine[k] = theirs[k]);
+      if (prompt_length(s) % page != 0) after_.push_back({mine[shared], theirs[shared]});
       if (responses_[s.request].tokens.empty()) {
         chunks_[static_cast<std::size_t>(leader.chunk)].wants_logits = true;
         forked_.push_back({leader.chunk, running_[i]});
@@ -319,7 +321,7 @@ class schedule {
 
   std::span<const request> requests_;
   std::span<response> responses_;
-  const generation* how_ = nullptr;
+  const generation* settings_ = nullptr;
   page_pool* pool_ = nullptr;
   std::size_t next_ = 0, finished_ = 0, preemptions_ = 0, passes_ = 0, fed_ = 0;
   std::int64_t room_ = 0;                      // tokens that the pass still takes
