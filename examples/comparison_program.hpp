@@ -334,7 +334,7 @@ class program {
     info_.variant_head = {"name", "advantage", "objective", "aggregation", "remark"};
     for (const variant& v : chosen_)
       info_.variants.push_back({v.name, v.advantage, v.objective, v.aggregation, v.remark});
-    for (const std::string& line : opt.given()) {
+    for (const std::string& line : opt.overrides()) {
       const std::size_t equal = line.find('=');
       const std::string key = line.substr(0, equal);
       if (key == "trainer.experiment_name" || key == "trainer.default_local_dir" || key == "rlcore.seed" ||
@@ -354,7 +354,7 @@ class program {
                          {{"variant", v.name},
                           {"objective", v.advantage + " | " + v.objective + " | " + v.aggregation},
                           {"weights", fs::exists(weights) ? fingerprint(data::read_file(weights)) : ""},
-                          {"settings", opt.given()}});
+                          {"settings", opt.overrides()}});
     const bool fresh = !mark.is_set();
     if (fresh) {
       mark.clear();

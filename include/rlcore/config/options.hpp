@@ -1,5 +1,5 @@
-// The settings of one run: the command line of verl, read by Hydra's rules, or flags, read by argparse's, checked
-// against a registry of keys.
+// The settings of one run. A command line of verl follows Hydra's rules, flags follow argparse's; a registry of keys
+// checks both.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,9 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Read with parse(), then ask for registered keys by type. Asking for an unregistered key or the wrong type is a
-/// programming error and throws std::invalid_argument; everything wrong on the command line throws config_error.
+/// parse() reads the settings; then programs ask for registered keys by type. Asking for an unregistered key or the
+/// wrong type is a programming error and throws std::invalid_argument. Every mistake on the command line throws
+/// config_error.
 class options {
  public:
   /// The command line of `main`, program name included.
@@ -75,30 +76,30 @@ class options {
   }
   const value& at(std::string_view name) const { return values_[require_index(name)]; }
   /// True if the command line sets the key.
-  bool is_set(std::string_view name) const { return given_[require_index(name)]; }
+  bool is_set(std::string_view name) const { return is_set_[require_index(name)]; }
   /// Replaces a value after parsing, with the same checks; is_set() stays as it was.
   void set(std::string_view name, const value& v) {
     const std::size_t i = require_index(name);
     values_[i] = check_value(known_.keys()[i], v);
   }
 
-  /// Lines to print before the run: settings without effect, what was mapped to what, what upstream would have done.
+  /// Lines to print before the run: settings without effect, mapped settings, differences from upstream.
   const std::vector<std::string>& notes() const noexcept { return notes_; }
   void note(std::string line) { notes_.push_back(std::move(line)); }
   const registry& known() const noexcept { return known_; }
 
-  /// The whole configuration as YAML, references resolved.
+  /// The whole configuration as YAML with resolved references.
   std::string yaml() const { return to_yaml(tree()); }
-  /// key=value for every key of the command line, in the order of the registry.
-  std::vector<std::string> given() const {
+  /// key=value for every key that the command line sets, in the order of the registry.
+  std::vector<std::string> overrides() const {
     std::vector<std::string> out;
     for (std::size_t i = 0; i < values_.size(); ++i)
-      if (given_[i]) out.push_back(std::string(known_.keys()[i].name) + "=" + inline_text(values_[i]));
+      if (is_set_[i]) out.push_back(std::string(known_.keys()[i].name) + "=" + inline_text(values_[i]));
     return out;
   }
 
  private:
-  explicit options(registry known) : known_(std::move(known)), given_(known_.size(), false) {
+  explicit options(registry known) : known_(std::move(known)), is_set_(known_.size(), false) {
     for (const key& k : known_.keys()) assign(root_, k.name, parse_value(k.fallback), true);
   }
 
@@ -136,8 +137,8 @@ class options {
       } else if (name == "--version") {
         answer_ = known_.program + " " RLCORE_VERSION_STRING "\n";
       } else if (name == "--cfg" || name == "-c") {
-        const std::string what = operand();
-        if (what != "job") throw config_error("--cfg " + what + ": expected job");
+        const std::string kind = operand();
+        if (kind != "job") throw config_error("--cfg " + kind + ": expected job");
         print_config = true;
       } else if (name == "--resolve") {
         // the printed configuration is always resolved
@@ -205,15 +206,15 @@ class options {
     apply(root_, setting);
   }
 
-  /// Every leaf that `item` would set at `name` must be a known key or lie in a free-form map; marks it as given.
+  /// Every leaf that `item` would set at `name` must be a known key or lie in a free-form map; marks it as set.
   void check_known(const std::string& name, const value& item) {
     const std::size_t i = known_.index(name);
     if (i < known_.size()) {
-      given_[i] = true;
+      is_set_[i] = true;
       return;
     }
     if (const key* map = known_.free_form(name)) {
-      given_[known_.index(map->name)] = true;
+      is_set_[known_.index(map->name)] = true;
       return;
     }
     if (!known_.is_section(name)) unknown(name);
@@ -260,7 +261,7 @@ class options {
       const value* raw = select(root_, keys[i].name);
       const std::string name(keys[i].name);
       values_.push_back(raw == nullptr ? value() : check_value(keys[i], references.resolve(*raw, name)));
-      if (!given_[i]) continue;
+      if (!is_set_[i]) continue;
       if (keys[i].use == disposition::fixed) {
         const value fallback = check_value(keys[i], references.resolve(parse_value(keys[i].fallback), name));
         if (!(values_[i] == fallback))
@@ -280,7 +281,7 @@ class options {
   registry known_;
   value root_{value::map{}};   ///< as composed, references unresolved
   std::vector<value> values_;  ///< by key: resolved and checked
-  std::vector<bool> given_;
+  std::vector<bool> is_set_;
   std::vector<std::string> notes_;
   std::optional<std::string> answer_;
 };

@@ -94,9 +94,9 @@ class registry {
     return nullptr;
   }
   std::vector<std::string> names() const {
-    std::vector<std::string> all;
-    for (const key& k : keys_) all.emplace_back(k.name);
-    return all;
+    std::vector<std::string> list;
+    for (const key& k : keys_) list.emplace_back(k.name);
+    return list;
   }
 
  private:

@@ -23,7 +23,7 @@ namespace trainer {
 
 namespace detail {
 
-/// Ranks that this run will have, as far as its command line and mpirun say.
+/// The number of ranks of this run, as its command line and mpirun say.
 inline int ranks_of(const options& opt) {
   return static_cast<int>(std::max<std::int64_t>(parallel::ranks_of_environment(), asked_ranks(opt)));
 }
@@ -65,9 +65,9 @@ inline void check_rollout(options& opt) {
                        " is smaller than max_prompt_length + max_response_length = " + std::to_string(width));
   const std::int64_t longest = model_length.value_or(width),
                      batched = opt.get<std::int64_t>(rollout + "max_num_batched_tokens");
-  const bool given =
+  const bool is_set =
       opt.is_set(rollout + "max_num_batched_tokens") || opt.is_set(rollout + "enable_chunked_prefill") || model_length;
-  if (given && opt.get<bool>(rollout + "enable_chunked_prefill") && batched < longest)
+  if (is_set && opt.get<bool>(rollout + "enable_chunked_prefill") && batched < longest)
     throw config_error(rollout + "max_num_batched_tokens=" + std::to_string(batched) +
                        " is smaller than the longest sequence of " + std::to_string(longest) +
                        " tokens, which enable_chunked_prefill=True does not allow");
@@ -83,7 +83,7 @@ inline void check_rollout(options& opt) {
             "sampling");
 }
 
-/// Estimators and losses: what they need of each other, and keys that one of them does not read.
+/// Checks the requirements of estimators and losses on each other, and the keys that one of them ignores.
 inline void check_algorithm(options& opt) {
   const std::string estimator = opt.get<std::string>("algorithm.adv_estimator"),
                     losses = "actor_rollout_ref.actor.policy_loss.", mode = opt.get<std::string>(losses + "loss_mode");
@@ -136,7 +136,7 @@ inline void check_algorithm(options& opt) {
   without_effect("algorithm.norm_adv_by_std_in_grpo", is({"grpo", "grpo_vectorized", "grpo_passk"}));
 }
 
-/// Rates of dropout that are 0, and the router of mixtures of experts: what scripts override in a model's config.json.
+/// Checks what scripts override in a model's config.json: rates of dropout (0), the router of mixtures of experts.
 inline void check_model_overrides(options& opt) {
   const std::string map = "actor_rollout_ref.model.override_config";
   for (const member& m : *opt.at(map).as<value::map>()) {
@@ -217,7 +217,7 @@ inline void check_objective(options& opt) {
     opt.note(actor + "ppo_max_token_len_per_gpu has no effect without " + actor + "use_dynamic_bsz=True");
 }
 
-/// The device, and settings with which verl would have refused a run on the devices that the command line names.
+/// Checks the device, and settings that verl refuses on the devices that the command line names.
 inline void check_devices(options& opt) {
   check_device_options(opt);
   note_rollout_ranks(opt, ranks_of(opt));
@@ -232,7 +232,7 @@ inline void check_devices(options& opt) {
 
 }  // namespace detail
 
-/// Throws config_error for combinations that cannot work, adds notes for those that work differently than they look.
+/// Throws config_error for combinations that cannot work; adds notes for those that work differently than they look.
 inline void check_policy_options(options& opt) {
   detail::check_devices(opt);
   detail::check_loggers(opt);

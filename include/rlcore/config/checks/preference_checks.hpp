@@ -13,9 +13,9 @@ namespace trainer {
 
 /// The two decay rates of --adam_betas. Throws config_error.
 inline std::pair<double, double> adam_betas(const options& opt) {
-  const value& given = opt.at("adam_betas");
+  const value& setting = opt.at("adam_betas");
   double betas[2] = {-1, -1};
-  if (const auto* items = given.as<value::list>(); items != nullptr && items->size() == 2)
+  if (const auto* items = setting.as<value::list>(); items != nullptr && items->size() == 2)
     for (std::size_t i = 0; i < 2; ++i) {
       const value& x = (*items)[i];
       if (const auto* real = x.as<double>()) betas[i] = *real;
@@ -23,11 +23,11 @@ inline std::pair<double, double> adam_betas(const options& opt) {
     }
   for (const double b : betas)
     if (!(b >= 0 && b < 1))
-      throw config_error("adam_betas=" + inline_text(given) + ": expected two numbers from 0 to below 1");
+      throw config_error("adam_betas=" + inline_text(setting) + ": expected two numbers from 0 to below 1");
   return {betas[0], betas[1]};
 }
 
-/// As OpenRLHF checks, plus what it would find out late. Throws config_error; adds notes.
+/// Makes OpenRLHF's checks, and those that it would make late. Throws config_error; adds notes.
 inline void check_preference_options(options& opt) {
   check_device_options(opt);
   for (const char* name : {"pretrain", "dataset"})

@@ -25,7 +25,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// To make the table of another trainer: copy this, change `program`, and add() sections that replace or extend keys.
+/// For the table of another trainer, copy this, change `program`, and add() sections that replace or extend keys.
 inline registry main_ppo_registry() {
   registry known;
   known.program = "grpo_trainer";
@@ -42,7 +42,7 @@ inline registry main_ppo_registry() {
       .add(keys::ranks)
       .add(keys::sharing)
       .add(keys::device)
-      .add(keys::own)
+      .add(keys::own_run)
       .add(keys::own_reward);
   known.add(keys::megatron).add(keys::further);
   known.add_flags(keys::own_flags).add_flags(keys::policy_flags);

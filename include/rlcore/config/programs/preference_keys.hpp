@@ -1,4 +1,4 @@
-// The flags of OpenRLHF's DPO, KTO, reward and process reward trainers (0.7.5): what each adds and other defaults.
+// The flags of OpenRLHF's DPO, KTO, reward and process reward trainers (0.7.5): their own flags and defaults.
 #pragma once
 
 #include "rlcore/config/checks/preference_checks.hpp"
@@ -99,9 +99,9 @@ inline registry openrlhf_registry(const char* program, const char* summary) {
   known.add_as_flags(keys::openrlhf_data);
   return known;
 }
-inline registry& finish_openrlhf(registry& known, std::span<const key> own) {
+inline registry& finish_openrlhf(registry& known, std::span<const key> program_keys) {
   known.add_as_flags(keys::openrlhf_training).add_as_flags(keys::openrlhf_run).add_as_flags(keys::openrlhf_device);
-  return known.add_as_flags(own)
+  return known.add_as_flags(program_keys)
       .add(keys::ranks)
       .add(keys::sharing)
       .add(keys::device)

@@ -1,4 +1,4 @@
-// How many of what: the numbers that follow from the batch settings and the size of the data set.
+// The numbers of a run that follow from the batch settings and the size of the data set.
 #pragma once
 
 #include <algorithm>
@@ -40,7 +40,7 @@ struct batch_plan {
   bool lr_per_update = false;
   bool dynamic_sampling = false;      ///< a step takes as many rounds as it needs
   std::int64_t devices = 1;           ///< ranks that share the work; changes no result
-  std::vector<std::string> warnings;  ///< what differs from what verl would have done
+  std::vector<std::string> warnings;  ///< differences from verl's behaviour
 
   /// Aligned lines, printed before the first step.
   std::string table() const;
@@ -50,17 +50,17 @@ namespace detail {
 
 inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-/// Trajectories per forward: the per-device setting, or the deprecated global one divided by the devices.
+/// Trajectories per forward: the setting per device, or the deprecated global setting divided by the devices.
 inline std::int64_t micro_size(const options& opt, const std::string& name, std::int64_t ranks) {
-  if (const auto own = opt.find<std::int64_t>(name + "_per_gpu")) return *own;
+  if (const auto per_gpu = opt.find<std::int64_t>(name + "_per_gpu")) return *per_gpu;
   if (const auto global = opt.find<std::int64_t>(name)) return std::max<std::int64_t>(1, *global / ranks);
   return 0;
 }
 
-/// <prefix>lr_warmup_steps, or the share <prefix>lr_warmup_steps_ratio of all steps where that is negative.
+/// <prefix>lr_warmup_steps; if that is negative, the share <prefix>lr_warmup_steps_ratio of all steps.
 inline std::int64_t warmup_steps(const options& opt, const std::string& prefix, std::int64_t total) {
-  const std::int64_t given = opt.get<std::int64_t>(prefix + "lr_warmup_steps");
-  if (given >= 0) return given;
+  const std::int64_t steps = opt.get<std::int64_t>(prefix + "lr_warmup_steps");
+  if (steps >= 0) return steps;
   const double share = opt.get<double>(prefix + "lr_warmup_steps_ratio") * static_cast<double>(total);
   return static_cast<std::int64_t>(opt.get<bool>("rlcore.round_warmup_up") ? std::ceil(share - 1e-9) : share);
 }
@@ -68,8 +68,8 @@ inline std::int64_t warmup_steps(const options& opt, const std::string& prefix, 
 inline void warn_about_mini_batch(batch_plan& plan, const options& opt, std::int64_t ranks) {
   const std::int64_t wanted = opt.get<std::int64_t>("actor_rollout_ref.actor.ppo_mini_batch_size");
   const std::int64_t micro = plan.micro_batch_trajectories, n = plan.samples_per_prompt;
-  const bool given = opt.is_set("actor_rollout_ref.actor.ppo_mini_batch_size");
-  if (wanted > plan.prompts_per_step && given) {
+  const bool is_set = opt.is_set("actor_rollout_ref.actor.ppo_mini_batch_size");
+  if (wanted > plan.prompts_per_step && is_set) {
     std::string line = "ppo_mini_batch_size=" + std::to_string(wanted) +
                        " is larger than train_batch_size=" + std::to_string(plan.prompts_per_step) + ": taken as " +
                        std::to_string(plan.mini_batch_prompts) +
@@ -100,7 +100,8 @@ inline void warn_about_mini_batch(batch_plan& plan, const options& opt, std::int
 
 }  // namespace detail
 
-/// For `ranks` ranks, or as many as the command line says. Throws config_error if the data set does not fill one step.
+/// Plans for `ranks` ranks, or for those of the command line. Throws config_error if the data set does not fill one
+/// step.
 inline batch_plan make_batch_plan(const options& opt, std::int64_t dataset_prompts, std::int64_t ranks_here = 1) {
   const std::string actor = "actor_rollout_ref.actor.", rollout = "actor_rollout_ref.rollout.",
                     ref = "actor_rollout_ref.ref.";
@@ -170,8 +171,8 @@ inline batch_plan make_batch_plan(const options& opt, std::int64_t dataset_promp
 inline std::string batch_plan::table() const {
   const auto number = [](std::int64_t n) { return std::to_string(n); };
   std::vector<std::pair<std::string, std::pair<std::string, std::string>>> rows;
-  const auto row = [&](std::string name, std::string count, std::string how) {
-    rows.push_back({std::move(name), {std::move(count), std::move(how)}});
+  const auto row = [&](std::string name, std::string count, std::string remark) {
+    rows.push_back({std::move(name), {std::move(count), std::move(remark)}});
   };
   row("training prompts", number(dataset_prompts), "");
   row("trajectories per step", number(trajectories_per_step),

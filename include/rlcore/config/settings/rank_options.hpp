@@ -1,4 +1,4 @@
-// What a command line says about ranks: how many, and how they share the work.
+// The ranks that a command line asks for: how many, and how they share the work.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,7 @@ namespace trainer {
 
 namespace detail {
 
-/// A number of ranks and the key that says so.
+/// A number of ranks and the key that sets it.
 struct asked_size {
   std::int64_t ranks = 1;
   std::string key;
@@ -24,21 +24,22 @@ struct asked_size {
   std::string text() const { return key + "=" + std::to_string(ranks); }
 };
 
-/// The own key if it has a value (which a flag of OpenRLHF's may have given it), else the strategy's, where this
+/// Reads `rlcore_key` if it has a value, which may come from a flag of OpenRLHF. Otherwise reads `strategy_key` if this
 /// program has it.
-inline asked_size asked(const options& opt, const std::string& own, const std::string& theirs) {
-  if (const auto size = opt.find<std::int64_t>(own)) {
-    const std::string flag = own == "rlcore.tensor_parallel_size"    ? "ds_tensor_parallel_size"
-                             : own == "rlcore.context_parallel_size" ? "ring_attn_size"
-                                                                     : "";
-    const bool by_flag = !opt.is_set(own) && opt.known().find(flag) != nullptr && opt.is_set(flag);
-    return {*size, by_flag ? flag : own};
+inline asked_size asked(const options& opt, const std::string& rlcore_key, const std::string& strategy_key) {
+  if (const auto size = opt.find<std::int64_t>(rlcore_key)) {
+    const std::string flag = rlcore_key == "rlcore.tensor_parallel_size"    ? "ds_tensor_parallel_size"
+                             : rlcore_key == "rlcore.context_parallel_size" ? "ring_attn_size"
+                                                                            : "";
+    const bool by_flag = !opt.is_set(rlcore_key) && opt.known().find(flag) != nullptr && opt.is_set(flag);
+    return {*size, by_flag ? flag : rlcore_key};
   }
-  if (!theirs.empty() && opt.known().find(theirs) != nullptr) return {opt.get<std::int64_t>(theirs), theirs};
-  return {1, own};
+  if (!strategy_key.empty() && opt.known().find(strategy_key) != nullptr)
+    return {opt.get<std::int64_t>(strategy_key), strategy_key};
+  return {1, rlcore_key};
 }
 
-/// Whose keys: verl's policy trainers, its sft trainer, or OpenRLHF's.
+/// The keys of verl's policy trainers, of its sft trainer, or of OpenRLHF.
 struct strategy_keys {
   std::string strategy;  ///< "fsdp", "fsdp2", "megatron" or "zero"
   std::string fsdp;      ///< prefix of fsdp_config
@@ -71,10 +72,10 @@ inline strategy_keys read_strategy(const options& opt) {
   return k;
 }
 
-/// Whether ranks have NPUs, real or emulated.
+/// True if ranks have NPUs, real or emulated.
 inline bool on_npus(const options& opt) { return opt.get<std::string>("trainer.device").starts_with("npu"); }
 
-/// A ring needs an attention that can stop between keys: not the NPU's.
+/// Throws config_error for a ring on the NPU: a ring needs an attention that can stop between keys.
 inline parallel::context_kind context_kind_of(const options& opt, const strategy_keys& k) {
   const std::string name = opt.find<std::string>("rlcore.context_kind")
                                .value_or(k.strategy == "zero"       ? "gather_kv"
@@ -87,14 +88,14 @@ inline parallel::context_kind context_kind_of(const options& opt, const strategy
 }
 
 inline int zero_of(const options& opt, const strategy_keys& k) {
-  if (const auto own = opt.find<std::int64_t>("rlcore.zero_stage")) return static_cast<int>(*own);
+  if (const auto stage = opt.find<std::int64_t>("rlcore.zero_stage")) return static_cast<int>(*stage);
   if (k.strategy == "zero")
     return opt.known().find("zero_stage") != nullptr ? static_cast<int>(opt.get<std::int64_t>("zero_stage")) : 0;
   if (k.strategy != "megatron") return 3;
   return opt.get<bool>("actor_rollout_ref.actor.megatron.use_distributed_optimizer") ? 1 : 0;
 }
 
-/// Throws config_error where another model of the run asks for another layout than the actor's.
+/// Throws config_error if another model of the run asks for a layout that differs from the actor's.
 inline void check_other_models(const options& opt, const strategy_keys& actor) {
   if (opt.known().find("critic.strategy") == nullptr) return;
   const auto refuse = [](const std::string& theirs, const std::string& ours) {
@@ -120,7 +121,7 @@ inline void check_other_models(const options& opt, const strategy_keys& actor) {
   }
 }
 
-/// What OpenRLHF calls the two keys, for programs that take its flags.
+/// OpenRLHF's names of the two keys, for programs that take its flags.
 inline std::string rank_flags(const options& opt) {
   for (const flag& f : opt.known().flags())
     if (f.key == "trainer.nnodes") return " (--actor_num_nodes, --actor_num_gpus_per_node)";
@@ -129,7 +130,7 @@ inline std::string rank_flags(const options& opt) {
 
 }  // namespace detail
 
-/// Ranks that the command line asks for; 0 if it does not say.
+/// The number of ranks that the command line asks for; 0 if it does not say.
 inline std::int64_t asked_ranks(const options& opt) {
   if (!opt.is_set("trainer.nnodes") && !opt.is_set("trainer.n_gpus_per_node")) return 0;
   if (!opt.is_set("trainer.n_gpus_per_node") && opt.get<std::int64_t>("trainer.nnodes") == 1) return 0;
@@ -137,8 +138,8 @@ inline std::int64_t asked_ranks(const options& opt) {
          (opt.is_set("trainer.n_gpus_per_node") ? opt.get<std::int64_t>("trainer.n_gpus_per_node") : 1);
 }
 
-/// Threads of this process that are to be ranks, where mpirun started `started` ranks (1: it did not). Throws
-/// config_error where the two disagree.
+/// The number of ranks to run as threads of this process. mpirun has started `started` ranks (1: it did not run).
+/// Throws config_error if the two disagree.
 inline int thread_ranks(const options& opt, int started) {
   const std::int64_t asked = asked_ranks(opt), nodes = opt.get<std::int64_t>("trainer.nnodes");
   if (started > 1) {
@@ -158,8 +159,8 @@ inline int thread_ranks(const options& opt, int started) {
   return asked > 0 ? static_cast<int>(asked) : 1;
 }
 
-/// How `ranks` ranks share the work. One rank has nothing to share: the sizes are 1 then, whatever the keys say. Throws
-/// config_error where the keys do not fit the ranks or each other.
+/// Reads how `ranks` ranks share the work. For one rank all sizes are 1, whatever the keys say. Throws config_error if
+/// the keys do not fit the ranks or each other.
 inline parallel::parallel_settings read_parallel(const options& opt, int ranks) {
   const detail::strategy_keys k = detail::read_strategy(opt);
   parallel::parallel_settings s;
@@ -216,7 +217,7 @@ inline std::chrono::milliseconds rank_deadline(const options& opt) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(opt.get<double>("rlcore.deadline_s") * 1000));
 }
 
-/// Notes about keys that the strategy, or one rank, has no use for.
+/// Adds notes about keys that have no effect with this strategy or with one rank.
 inline void check_rank_options(options& opt, int started) {
   if (opt.known().find("rlcore.zero_stage") == nullptr) return;
   const detail::strategy_keys k = detail::read_strategy(opt);

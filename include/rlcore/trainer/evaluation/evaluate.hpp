@@ -287,7 +287,7 @@ void evaluate(Device* device, const options& opt, parallel::any_communicator* ra
   if (!log) return;
   log->close();
   nlohmann::ordered_json result = summary_json(summary);
-  for (const std::string& line : opt.given()) {
+  for (const std::string& line : opt.overrides()) {
     const std::size_t equal = line.find('=');
     result["settings"][line.substr(0, equal)] = line.substr(equal + 1);
   }

@@ -172,7 +172,7 @@ inline run_info describe_run(const options& opt, const batch_plan& plan, const s
                 device,
                 {},
                 {}};
-  for (const std::string& line : opt.given()) {
+  for (const std::string& line : opt.overrides()) {
     const std::size_t equal = line.find('=');
     info.settings.emplace_back(line.substr(0, equal), line.substr(equal + 1));
   }

@@ -83,7 +83,7 @@ void train_supervised(Device& device, const options& opt, supervised_settings se
 
   if (settings.report) {
     run_info info{settings.name, model_text, device_text, {}, {}};
-    for (const std::string& line : opt.given()) {
+    for (const std::string& line : opt.overrides()) {
       const std::size_t equal = line.find('=');
       info.settings.emplace_back(line.substr(0, equal), line.substr(equal + 1));
     }

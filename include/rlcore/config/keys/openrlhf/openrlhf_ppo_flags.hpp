@@ -1,4 +1,4 @@
-// From the flags of OpenRLHF's train_ppo_ray to the keys that the policy trainers read.
+// Maps the flags of OpenRLHF's train_ppo_ray to the keys of the policy trainers.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ inline bool any_openrlhf_flag(const options& opt) {
   return false;
 }
 
-/// How responses are scored, and what the critic starts from.
+/// Maps the scoring of responses and the critic's initial weights.
 template <class Set>
 void map_openrlhf_models(options& opt, Set&& set) {
   const auto text = [&](const char* name) { return opt.find<std::string>(name); };
@@ -51,8 +51,8 @@ void map_openrlhf_models(options& opt, Set&& set) {
     set(model + "lora_alpha", opt.at("lora_alpha"));
     set(model + "target_modules", opt.at("target_modules"));
   }
-  if (const auto own = text("critic_pretrain"))
-    set("critic.model.path", value(*own));
+  if (const auto critic = text("critic_pretrain"))
+    set("critic.model.path", value(*critic));
   else if (reward && !remote)
     set("critic.model.path", value(*reward));
 }
@@ -62,14 +62,14 @@ void map_openrlhf_data(options& opt, Set&& set) {
   if (!opt.get<bool>("apply_chat_template"))
     throw config_error("--apply_chat_template is missing: prompts go through the model's chat template here, always");
   const auto files = [&](const char* name) {
-    value::list all;
+    value::list paths;
     for (const std::string& text : opt.list(name))
       for (std::size_t at = 0; at <= text.size();) {
         const std::size_t comma = std::min(text.find(',', at), text.size());
-        all.emplace_back(text.substr(at, comma - at));
+        paths.emplace_back(text.substr(at, comma - at));
         at = comma + 1;
       }
-    return value(std::move(all));
+    return value(std::move(paths));
   };
   if (!opt.at("prompt_data").is_null()) set("data.train_files", files("prompt_data"));
   const bool evaluates = !opt.at("eval_dataset").is_null() || opt.is_set("data.val_files");
@@ -189,8 +189,8 @@ void map_openrlhf_run(options& opt, Set&& set) {
 
 }  // namespace detail
 
-/// If the command line has a flag of OpenRLHF's, sets every key that its flags, given or by default, stand for; keys
-/// that were written as key=value stay. Throws config_error for what one process or this build cannot do.
+/// If the command line has a flag of OpenRLHF, sets every key that OpenRLHF's flags and their defaults stand for. Keys
+/// written as key=value stay. Throws config_error for settings that one process or this build does not support.
 inline void apply_openrlhf_flags(options& opt) {
   if (opt.known().find("advantage_estimator") == nullptr || !detail::any_openrlhf_flag(opt)) return;
   const auto set = [&opt](const std::string& name, const value& v) {

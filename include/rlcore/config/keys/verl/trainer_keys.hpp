@@ -40,7 +40,7 @@ inline constexpr key trainer[] = {
     {"trainer.use_legacy_worker_impl", text, "auto", accepted, "upstream internals"},
 };
 
-inline constexpr key own[] = {
+inline constexpr key own_run[] = {
     {"rlcore.seed", integer, "1", honoured, "seed of shuffling and sampling", at_least(0)},
     {"rlcore.report", boolean, "True", honoured, "write report.html beside the checkpoints"},
     {"rlcore.tensorboard_dir", text, "null", honoured,
