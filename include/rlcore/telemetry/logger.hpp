@@ -40,9 +40,8 @@ inline std::string json_line(std::int64_t step, const metrics& m) {
   return row.dump();
 }
 
-/// Reads metrics.jsonl, also verl's, which has the numbers in "data"; null is NaN. A last line that was cut off while
-/// being written is left out; any other damage throws format_error with the line. A file that does not exist has no
-/// rows.
+/// Reads metrics.jsonl, also verl's, which has the numbers in "data"; null is NaN. Drops a last line that a write left
+/// incomplete; any other damage throws format_error with the line. A file that does not exist has no rows.
 inline std::vector<metric_row> read_metric_rows(const std::filesystem::path& path) {
   std::vector<metric_row> rows;
   std::ifstream file(path);
@@ -74,14 +73,14 @@ inline std::vector<metric_row> read_metric_rows(const std::filesystem::path& pat
 
 class logger {
  public:
-  /// `names` as in trainer.logger: "console" prints, "tensorboard" writes event files (see tensorboard_folder());
-  /// without any of "console", "file" and "tensorboard" everything still goes to the console. The file
-  /// folder/metrics.jsonl is always kept, the report is made of it; an empty folder means no files. A run that
-  /// continues after `resumed_step` keeps the rows up to that step, a fresh run (negative) starts anew. A folder for
-  /// the event files also asks for them. Throws file_error.
+  /// `names` as in trainer.logger: "console" prints, "tensorboard" writes event files (see tensorboard_folder()).
+  /// Without "console", "file" and "tensorboard" everything goes to the console. folder/metrics.jsonl is always
+  /// written, because the report needs it; an empty `folder` means no files. A run that continues after `resumed_step`
+  /// keeps the rows up to that step; a fresh run (negative) starts anew. A non-empty `events_folder` also asks for
+  /// event files. Throws file_error.
   logger(const std::vector<std::string>& names, const std::filesystem::path& folder, std::int64_t resumed_step = -1,
          const std::string& events_folder = {})
-      // mpirun gives its ranks a terminal for stdout, but none for stderr: then no live line is there to be wiped.
+      // mpirun gives its ranks a terminal for stdout, but none for stderr: then there is no live line to wipe.
       : terminal_(isatty(STDOUT_FILENO) != 0 && isatty(STDERR_FILENO) != 0) {
     const auto named = [&](const char* name) { return std::find(names.begin(), names.end(), name) != names.end(); };
     console_ = named("console") || !(named("file") || named("tensorboard"));
@@ -105,8 +104,8 @@ class logger {
     if (file_ != nullptr) std::fclose(file_);
   }
 
-  /// Puts what is known of a step into the file, and there only; write() will replace it. For work within the step that
-  /// a later run may continue after: if this one is killed then, the row is not lost. Throws file_error.
+  /// Writes the metrics of a step so far to the files only; write() replaces the row. A step calls this before it saves
+  /// a checkpoint: if the run is killed then, the row is not lost. Throws file_error.
   void announce(std::int64_t step, const metrics& m) {
     if (file_ == nullptr || announced_ > 0) return;
     const std::string line = json_line(step, m) + "\n";
@@ -115,8 +114,8 @@ class logger {
     if (tensorboard_) tensorboard_->write(step, m);
     early_ = m;
   }
-  /// Prints the step and appends it to the files; all are flushed. A step that is written again (a validation of a run
-  /// that continues) adds to its row. Throws file_error.
+  /// Prints the step, appends it to the files and flushes them. A step that is written again (a validation of a resumed
+  /// run) adds to its row. Throws file_error.
   void write(std::int64_t step, const metrics& m) {
     if (console_) {
       // A progress line may stand on the terminal: clear it first.
@@ -141,13 +140,13 @@ class logger {
     if (file_ != nullptr) announced_ > 0 ? replace(json_line(step, m)) : append(json_line(step, m) + "\n");
   }
 
-  /// All rows of the run, those before a resume included.
+  /// All rows of the run, including those before a resume.
   const std::vector<metric_row>& rows() const noexcept { return rows_; }
   const std::filesystem::path& path() const noexcept { return path_; }
 
  private:
-  [[noreturn]] void fail(const char* what) const {
-    throw file_error(path_.string() + ": cannot " + what + ": " + std::strerror(errno));
+  [[noreturn]] void fail(const char* action) const {
+    throw file_error(path_.string() + ": cannot " + action + ": " + std::strerror(errno));
   }
   void open(const std::filesystem::path& path, const char* mode) {
     file_ = std::fopen(path.c_str(), mode);
@@ -156,7 +155,7 @@ class logger {
   void append(const std::string& text) {
     if (std::fwrite(text.data(), 1, text.size(), file_) != text.size() || std::fflush(file_) != 0) fail("write");
   }
-  /// The file anew, with all rows.
+  /// Writes the file anew with all rows.
   void write_all() {
     if (file_ != nullptr) close();
     const std::filesystem::path fresh = path_.string() + ".new";
@@ -168,7 +167,7 @@ class logger {
     if (failure) throw file_error(path_.string() + ": cannot replace the file: " + failure.message());
     open(path_, "a");
   }
-  /// Writes over the announced row in one call, so that at every moment one of the two is in the file.
+  /// Overwrites the announced row in one call, so the file holds one of the two rows at every moment.
   void replace(std::string line) {
     line.resize(std::max(line.size(), announced_ - 1), ' ');
     line += '\n';
@@ -191,7 +190,7 @@ class logger {
   std::filesystem::path path_;
   std::FILE* file_ = nullptr;
   std::optional<tensorboard> tensorboard_;
-  metrics early_;  // what announce() said
+  metrics early_;  // the metrics of announce()
   std::vector<metric_row> rows_;
 };
 

@@ -28,7 +28,8 @@ class stages {
       if (known == name) return seconds;
     return 0;
   }
-  const std::vector<std::pair<std::string, double>>& all() const noexcept { return stages_; }
+  /// Name and seconds of every stage, in the order of their first use.
+  const std::vector<std::pair<std::string, double>>& entries() const noexcept { return stages_; }
 
  private:
   double& seconds_of(const std::string& name) {

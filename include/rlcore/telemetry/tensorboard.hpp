@@ -25,15 +25,15 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Appends to <folder>/events.out.tfevents.<seconds>.<host>.<process>. A run that continues starts a file of its own,
-/// whose first record takes back what earlier files say of later steps. Every step is one record in one write, so that
-/// a reader meets whole steps, whenever it looks and however the run ends.
+/// Appends to <folder>/events.out.tfevents.<seconds>.<host>.<process>. A resumed run starts a new file, whose first
+/// record revokes the later steps of earlier files. Every step is one record in one write, so a reader always sees
+/// whole steps, however the run ends.
 class tensorboard {
  public:
   static constexpr std::string_view prefix = "events.out.tfevents.";
 
-  /// `resumed_step` < 0: a fresh run; with `own_folder`, files of earlier ones are then removed. `kept` are the rows of
-  /// the steps before, written again if the folder has no file that tells of them. Throws file_error.
+  /// `resumed_step` < 0 means a fresh run; with `own_folder` it removes the files of earlier runs. `kept` holds the
+  /// rows of earlier steps; they are written again if the folder has no event file. Throws file_error.
   tensorboard(const std::filesystem::path& folder, std::int64_t resumed_step, bool own_folder,
               std::span<const metric_row> kept = {}) {
     std::error_code failure;
@@ -61,7 +61,7 @@ class tensorboard {
     file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
     if (file_ < 0) fail("create the file");
     std::string first = event_record(version_event(wall_time()));
-    // Twice: one of TensorBoard's loaders takes the first such record of a folder for its beginning.
+    // Twice: one of TensorBoard's loaders takes the first such record of a folder for the start of the folder.
     for (int i = 0; earlier && i < 2; ++i)
       first += event_record(start_event(wall_time(), std::max<std::int64_t>(resumed_step + 1, 0)));
     append(first);
@@ -83,8 +83,8 @@ class tensorboard {
  private:
   static std::chrono::system_clock::time_point now() { return std::chrono::system_clock::now(); }
   static double wall_time() { return std::chrono::duration<double>(now().time_since_epoch()).count(); }
-  [[noreturn]] void fail(const char* what) const {
-    throw file_error(path_.string() + ": cannot " + what + ": " + std::strerror(errno));
+  [[noreturn]] void fail(const char* action) const {
+    throw file_error(path_.string() + ": cannot " + action + ": " + std::strerror(errno));
   }
   void append(std::string_view bytes) {
     const off_t before = ::lseek(file_, 0, SEEK_END);
@@ -94,7 +94,7 @@ class tensorboard {
       if (put < 0) {
         const int reason = errno;
         if (before >= 0 && ::ftruncate(file_, before) != 0) {
-          // The torn record stays: readers wait for its rest and show what stands before it.
+          // The torn record stays: readers wait for its rest and show the records before it.
         }
         errno = reason;
         fail("write");
@@ -107,11 +107,11 @@ class tensorboard {
   int file_ = -1;
 };
 
-/// Where a run's event files go: the folder asked for, $TENSORBOARD_DIR, or <folder>/tensorboard.
+/// The folder of a run's event files: `asked` if set, else $TENSORBOARD_DIR, else <folder>/tensorboard.
 inline std::filesystem::path tensorboard_folder(const std::filesystem::path& folder, const std::string& asked) {
   if (!asked.empty()) return asked;
-  const char* given = std::getenv("TENSORBOARD_DIR");
-  return given != nullptr && *given != '\0' ? std::filesystem::path(given) : folder / "tensorboard";
+  const char* environment = std::getenv("TENSORBOARD_DIR");
+  return environment != nullptr && *environment != '\0' ? std::filesystem::path(environment) : folder / "tensorboard";
 }
 
 }  // namespace trainer

@@ -103,9 +103,9 @@ TEST(policy_step_metrics, timing) {
   EXPECT_GE(time.seconds("gen"), 0.004);
   EXPECT_GE(time.seconds("ref"), 0.002);
   EXPECT_GE(time.seconds("step"), time.seconds("gen") + time.seconds("adv") + time.seconds("ref"));
-  ASSERT_EQ(time.all().size(), 4u);
-  EXPECT_EQ(time.all()[0].first, "step");
-  EXPECT_EQ(time.all()[1].first, "gen");
+  ASSERT_EQ(time.entries().size(), 4u);
+  EXPECT_EQ(time.entries()[0].first, "step");
+  EXPECT_EQ(time.entries()[1].first, "gen");
 
   const std::vector<trajectory> batch = example();  // 10 response tokens, 26 in all
   metrics m;

@@ -1,4 +1,4 @@
-// What a run logged, from whatever is left of it: metrics.jsonl, the folder it lies in, or the console's output.
+// Reads the metrics that a run logged, from metrics.jsonl, its folder, or the console's output.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace trainer {
 
 namespace detail {
 
-/// "0.5", "-3", "nan", "np.float64(0.5)"; nothing if it is no number.
+/// Reads "0.5", "-3", "nan", "np.float64(0.5)"; empty if it is no number.
 inline std::optional<metrics::number> logged_number(std::string_view text) {
   const auto is_space = [](char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; };
   while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
@@ -34,17 +34,20 @@ inline std::optional<metrics::number> logged_number(std::string_view text) {
   if (text.starts_with('+')) text.remove_prefix(1);
   std::int64_t whole = 0;
   double real = 0;
-  const auto all = [&](auto result) { return result.ec == std::errc() && result.ptr == text.data() + text.size(); };
+  const auto complete = [&](auto result) {
+    return result.ec == std::errc() && result.ptr == text.data() + text.size();
+  };
   if (text.empty()) return std::nullopt;
-  if (all(std::from_chars(text.data(), text.data() + text.size(), whole))) return whole;
-  if (all(std::from_chars(text.data(), text.data() + text.size(), real))) return real;
+  if (complete(std::from_chars(text.data(), text.data() + text.size(), whole))) return whole;
+  if (complete(std::from_chars(text.data(), text.data() + text.size(), real))) return real;
   return std::nullopt;
 }
 
 }  // namespace detail
 
-/// A line "step:N - name:number - ..." of verl's console or ours, whatever stands before "step:" (names of processes,
-/// colours): split at " - ", then at the last ":". What is no number is left out. Nothing if it is no such line.
+/// Reads a line "step:N - name:number - ..." of verl's console or ours. Anything may stand before "step:" (names of
+/// processes, colours). Parts are split at " - ", then at the last ":"; values that are no numbers are dropped. Empty
+/// if it is no such line.
 inline std::optional<metric_row> parse_console_line(std::string_view line) {
   const std::size_t start = line.find("step:");
   if (start == line.npos || (start > 0 && std::isalnum(static_cast<unsigned char>(line[start - 1])) != 0))
@@ -72,8 +75,8 @@ inline std::optional<metric_row> parse_console_line(std::string_view line) {
   return row;
 }
 
-/// The rows of a run, one per step in order; of a step that stands there several times the later numbers win. `path` is
-/// a metrics.jsonl (ours, or verl's {"step", "data"}), a folder with one, or a console log. Throws file_error,
+/// The rows of a run, one per step in order; if a step occurs several times, its later numbers win. `path` is a
+/// metrics.jsonl (ours, or verl's {"step", "data"}), a folder with one, or a console log. Throws file_error or
 /// format_error.
 inline std::vector<metric_row> read_run(std::filesystem::path path) {
   if (std::filesystem::is_directory(path)) {

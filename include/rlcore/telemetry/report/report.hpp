@@ -25,7 +25,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// What a report says about the run besides its metrics. Pairs are rows of a table, in this order.
+/// The facts of a run that a report shows besides its metrics. Pairs are rows of a table, in this order.
 struct run_info {
   std::string name;                                           ///< project/experiment
   std::string model;                                          ///< path or id, size
@@ -81,7 +81,7 @@ class report_writer {
       if (row.values.contains(name)) out.push_back({static_cast<double>(row.step), row.values.get(name)});
     return out;
   }
-  /// In the order in which they were first logged.
+  /// The names in the order of their first logging.
   std::vector<std::string> names_with(std::string_view prefix, std::string_view part = {}) const {
     std::vector<std::string> out;
     for (const std::string& name : names_)
@@ -124,7 +124,7 @@ class report_writer {
     return out;
   }
 
-  /// Label and name of what a rule finds in this run.
+  /// The labels and names of the metrics that a rule finds in this run.
   std::vector<std::pair<std::string, std::string>> curves_of(const html::chart_rule& rule) const {
     std::vector<std::pair<std::string, std::string>> out;
     for (const html::curve_rule& c : rule.curves)
@@ -179,7 +179,7 @@ class report_writer {
     return out + further_charts();
   }
 
-  /// What no chart shows yet and what changes.
+  /// The metrics that change and that no chart shows yet.
   std::string further_charts() const {
     drawn_.insert(drawn_.end(), {"critic/score/mean", "critic/advantages/mean", "critic/returns/mean",
                                  "response_length/mean", "prompt_length/mean"});
@@ -317,8 +317,8 @@ inline std::string report_html(const run_info& info, std::span<const metric_row>
 /// Writes a page beside `path` and moves it there. Throws file_error.
 inline void write_page(const std::filesystem::path& path, const std::string& text) {
   const std::filesystem::path fresh = path.string() + ".new";
-  const auto fail = [&](const char* what) {
-    return file_error(path.string() + ": cannot " + what + ": " + std::strerror(errno));
+  const auto fail = [&](const char* action) {
+    return file_error(path.string() + ": cannot " + action + ": " + std::strerror(errno));
   };
   std::FILE* file = std::fopen(fresh.c_str(), "wb");
   if (file == nullptr) throw fail("open the file");

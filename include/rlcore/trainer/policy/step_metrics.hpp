@@ -138,8 +138,8 @@ inline void timing_metrics(std::span<const trajectory> batch, const stages& time
     tokens += static_cast<double>(t.tokens.size());
     response_tokens += static_cast<double>(t.response_length());
   }
-  for (const auto& [name, seconds] : time.all()) out.set("timing_s/" + name, seconds);
-  for (const auto& [name, seconds] : time.all()) {
+  for (const auto& [name, seconds] : time.entries()) out.set("timing_s/" + name, seconds);
+  for (const auto& [name, seconds] : time.entries()) {
     if (name == "gen") out.set("timing_per_token_ms/gen", 1000 * seconds / response_tokens);
     if (name == "ref" || name == "values" || name == "adv" || name == "update_critic" || name == "update_actor")
       out.set("timing_per_token_ms/" + name, 1000 * seconds / tokens);

@@ -59,7 +59,7 @@ class supervised_loop {
       metrics m;
       stages time;
       time("step", [&] { step(m, time); });
-      for (const auto& [name, seconds] : time.all()) m.set("timing_s/" + name, seconds);
+      for (const auto& [name, seconds] : time.entries()) m.set("timing_s/" + name, seconds);
       if (m.contains("perf/total_num_tokens"))
         m.set("perf/throughput", throughput(m.get("perf/total_num_tokens"), time.seconds("step"), run_.ranks));
       m.set("perf/cpu_memory_used_gb", resident_memory_gib());
