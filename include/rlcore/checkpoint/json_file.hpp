@@ -1,4 +1,4 @@
-// A JSON object from a file whose every complaint names file, key, value and what was expected.
+// A JSON object from a file. Every error names the file, the key, the value and what was expected.
 #pragma once
 
 #include <cstdint>
@@ -30,12 +30,12 @@ class json_file {
   }
 
   const nlohmann::json& root() const noexcept { return root_; }
-  /// Present and not null.
+  /// True if the key is present and not null.
   bool has(const std::string& key) const { return root_.contains(key) && !root_[key].is_null(); }
 
   [[noreturn]] void fail(const std::string& key, std::string_view expected) const {
-    const std::string what = root_.contains(key) ? "is " + data::printable(text_of(root_[key])) : "is missing";
-    throw format_error(where_ + ": key '" + key + "' " + what + "; expected " + std::string(expected) +
+    const std::string found = root_.contains(key) ? "is " + data::printable(text_of(root_[key])) : "is missing";
+    throw format_error(where_ + ": key '" + key + "' " + found + "; expected " + std::string(expected) +
                        (root_.contains(key) ? "" : near(key)));
   }
   std::int64_t integer(const std::string& key, std::int64_t minimum = 1, std::int64_t maximum = INT64_MAX) const {
@@ -60,7 +60,7 @@ class json_file {
     if (!has(key) || !root_[key].is_string()) fail(key, "a string");
     return root_[key].get<std::string>();
   }
-  /// One integer or a list of them; empty when absent or null.
+  /// One integer or a list of integers; empty if absent or null.
   std::vector<std::int32_t> token_ids(const std::string& key) const {
     if (!has(key)) return {};
     std::vector<std::int32_t> ids;

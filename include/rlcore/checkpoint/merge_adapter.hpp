@@ -1,4 +1,4 @@
-// A base model and an adapter become one model, one tensor in memory at a time.
+// Merges a base model and an adapter into one model, with one tensor in memory at a time.
 #pragma once
 
 #include <algorithm>
@@ -25,14 +25,14 @@ struct merge_settings {
   std::uint64_t max_shard_bytes = 0;     ///< 0: one file
 };
 
-/// The tensors of an adapter by the weights that they change; checked against each other and against the base.
+/// The tensors of an adapter by the weights that they change. They are checked against each other and the base.
 class adapter_weights {
  public:
   adapter_weights(const std::filesystem::path& folder, const tensor_folder& base)
       : config_(read_adapter_config(folder)), file_(folder / adapter_weights_name) {
     for (const tensor_info& t : file_.tensors()) {
-      const auto fail = [&](const std::string& what) {
-        throw format_error(file_.path().string() + ": tensor '" + data::printable(t.name) + "' " + what);
+      const auto fail = [&](const std::string& message) {
+        throw format_error(file_.path().string() + ": tensor '" + data::printable(t.name) + "' " + message);
       };
       if (!t.name.starts_with(adapter_prefix)) fail("does not begin with " + std::string(adapter_prefix));
       const std::string name = t.name.substr(adapter_prefix.size());
@@ -59,7 +59,7 @@ class adapter_weights {
   const adapter_config& config() const noexcept { return config_; }
   std::size_t size() const noexcept { return adapted_.size(); }
   bool adapts(const std::string& weight) const { return adapted_.contains(weight); }
-  /// Tensors that replace those of the base: the head of a score model.
+  /// The tensors that replace those of the base: the head of a score model.
   const std::set<std::string>& whole() const noexcept { return whole_; }
   const tensor_info& whole_info(const std::string& name) const {
     return file_.info(std::string(adapter_prefix) + name);
@@ -68,7 +68,7 @@ class adapter_weights {
     file_.read_f32(std::string(adapter_prefix) + name, values);
   }
 
-  /// values [outputs, inputs] += scale B A for the weight of that name.
+  /// Adds scale B A to `values` [outputs, inputs] for the weight of that name.
   void add(const std::string& weight, std::span<float> values) const {
     const std::string module = std::string(adapter_prefix) + weight.substr(0, weight.size() - 7);
     const auto r = static_cast<std::size_t>(config_.lora.rank), inputs = read(module + ".lora_A.weight", a_) / r,
@@ -96,31 +96,32 @@ class adapter_weights {
   mutable std::vector<float> a_, b_, row_;
 };
 
-/// Writes the model "base + scale B A" into `target`: its safetensors and config.json (and generation_config.json); no
+/// Writes the model "base + scale B A" into `target`: its safetensors, config.json and generation_config.json, but no
 /// tokenizer. A causal base with the adapter of a score model becomes a score model. Returns the number of weights that
-/// the adapter changed. Throws file_error or format_error before anything is written if the two do not fit together.
+/// the adapter changed. If base and adapter do not fit together, throws file_error or format_error before it writes
+/// anything.
 inline std::size_t merge_adapter(const std::filesystem::path& base_folder, const std::filesystem::path& adapter_folder,
-                                 const std::filesystem::path& target, const merge_settings& how = {}) {
+                                 const std::filesystem::path& target, const merge_settings& settings = {}) {
   const tensor_folder base(base_folder);
   const adapter_weights adapter(adapter_folder, base);
   nn::config config = read_config(base_folder);
   const bool new_head = !adapter.whole().empty() && config.output == nn::model_output::logits;
 
-  std::vector<tensor_info> all;
+  std::vector<tensor_info> tensors;
   for (const std::string& name : base.names())
-    if (!adapter.whole().contains(name) && !(new_head && name == output_name)) all.push_back(base.info(name));
+    if (!adapter.whole().contains(name) && !(new_head && name == output_name)) tensors.push_back(base.info(name));
   for (const std::string& name : adapter.whole()) {
-    all.push_back(adapter.whole_info(name));
-    all.back().name = name;
+    tensors.push_back(adapter.whole_info(name));
+    tensors.back().name = name;
   }
-  std::sort(all.begin(), all.end(), [](const auto& x, const auto& y) { return x.name < y.name; });
+  std::sort(tensors.begin(), tensors.end(), [](const auto& x, const auto& y) { return x.name < y.name; });
   stored_type most = stored_type::f32;  // what config.json will say
-  for (tensor_info& t : all) {
+  for (tensor_info& t : tensors) {
     const bool floats = t.dtype == stored_type::f32 || t.dtype == stored_type::f16 || t.dtype == stored_type::bf16;
     if (!floats && adapter.adapts(t.name))
       throw format_error(base_folder.string() + ": tensor '" + data::printable(t.name) + "' is stored as " +
                          std::string(name_of(t.dtype)) + "; expected F32, F16 or BF16");
-    if (floats && how.type) t.dtype = *how.type;
+    if (floats && settings.type) t.dtype = *settings.type;
     if (t.name == embedding_name) most = t.dtype;
   }
 
@@ -131,15 +132,15 @@ inline std::size_t merge_adapter(const std::filesystem::path& base_folder, const
     for (const std::int64_t e : t.shape) n *= static_cast<std::uint64_t>(e);
     return n;
   };
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    if (how.max_shard_bytes > 0 && in_shard > 0 && in_shard + bytes(all[i]) > how.max_shard_bytes) {
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (settings.max_shard_bytes > 0 && in_shard > 0 && in_shard + bytes(tensors[i]) > settings.max_shard_bytes) {
       first.push_back(i);
       in_shard = 0;
     }
-    in_shard += bytes(all[i]), total += bytes(all[i]);
+    in_shard += bytes(tensors[i]), total += bytes(tensors[i]);
   }
   const std::size_t shards = first.size();
-  first.push_back(all.size());
+  first.push_back(tensors.size());
   std::filesystem::create_directories(target);
   std::set<std::string> written;
   nlohmann::json map = nlohmann::json::object();
@@ -147,7 +148,7 @@ inline std::size_t merge_adapter(const std::filesystem::path& base_folder, const
   for (std::size_t s = 0; s < shards; ++s) {
     char name[64] = "model.safetensors";
     if (shards > 1) std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", s + 1, shards);
-    const auto part = std::span(all).subspan(first[s], first[s + 1] - first[s]);
+    const auto part = std::span(tensors).subspan(first[s], first[s + 1] - first[s]);
     replace_file(target / name, [&](const std::filesystem::path& temporary) {
       safetensors_writer writer(temporary, {part.begin(), part.end()});
       for (const tensor_info& t : part) {

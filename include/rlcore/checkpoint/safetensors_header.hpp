@@ -25,13 +25,13 @@ struct safetensors_header {
   std::uint64_t data_begin = 0;                 ///< position in the file where the data part starts
 };
 
-/// The format's own limit; longer headers are refused by every implementation.
+/// The limit of the format: every implementation refuses longer headers.
 inline constexpr std::uint64_t safetensors_header_limit = 100'000'000;
 
 /// One entry of the header. `where` starts the message of the format_error.
 inline tensor_info parse_tensor_info(const std::string& where, const std::string& name, const nlohmann::json& entry) {
   const std::string tensor = where + ": tensor '" + data::printable(name) + "'";
-  const auto fail = [&](const std::string& what) { throw format_error(tensor + ": " + what); };
+  const auto fail = [&](const std::string& message) { throw format_error(tensor + ": " + message); };
   if (!entry.is_object() || !entry.contains("dtype") || !entry.contains("shape") || !entry.contains("data_offsets"))
     fail("its header entry lacks dtype, shape or data_offsets");
   tensor_info info{name, stored_type::f32, {}, 0, 0};
@@ -72,8 +72,8 @@ inline tensor_info parse_tensor_info(const std::string& where, const std::string
   return info;
 }
 
-/// Parses the JSON and refuses everything that is not a header: duplicate names, tensors that overlap, leave holes or
-/// do not end where the file ends. `data_bytes` is the size of the data part.
+/// Parses the JSON and refuses everything that is not a header: duplicate names, and tensors that overlap, leave holes
+/// or do not end at the end of the file. `data_bytes` is the size of the data part.
 inline safetensors_header parse_safetensors_header(const std::string& where, std::string_view text,
                                                    std::uint64_t data_bytes) {
   std::set<std::string> names;

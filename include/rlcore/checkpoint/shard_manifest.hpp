@@ -1,4 +1,4 @@
-// Tensors in pieces, each rank's in files of its own, and the manifest that says what is where.
+// Tensors in pieces: every rank has its own files, and the manifest lists all pieces.
 //
 //   shards/manifest.json                          written last: without it there are no shards
 //   shards/{kind}_rank_{r}.safetensors            kind: weights, exp_avg, exp_avg_sq; floats, a piece after the other
@@ -31,7 +31,7 @@ inline constexpr std::size_t shard_block = std::size_t{1} << 18;
 
 constexpr std::size_t blocks_of(std::size_t elements) noexcept { return (elements + shard_block - 1) / shard_block; }
 
-/// What one rank has written.
+/// The files of one rank.
 struct shard_file {
   std::string name;
   std::uint64_t bytes = 0;
@@ -42,7 +42,7 @@ struct shard_files {
   std::map<std::string, shard_file> kinds;  ///< weights, exp_avg, ...
 };
 
-/// Name of a rank's piece number `i` in its files. Pieces are stored as lists of elements.
+/// The name of a rank's piece number `i` in its files. Pieces are stored as lists of elements.
 inline std::string stored_name(const shard_files& files, std::size_t i) {
   return files.pieces[i].tensor + "#" + std::to_string(i);
 }
@@ -62,13 +62,13 @@ inline nlohmann::json to_json(const shard_files& files) {
   return {{"pieces", pieces}, {"kinds", kinds}};
 }
 
-/// A manifest: what every rank of the run that saved has written. Any number of ranks may read it.
+/// A manifest lists the files of every rank of the run that saved. Any number of ranks may read it.
 class shard_manifest {
  public:
   static constexpr const char* format = "rlcore shards 1";
 
-  /// Reads <folder>/manifest.json. Throws file_error or format_error: what is no manifest, pieces that cannot be, that
-  /// overlap or leave elements out.
+  /// Reads <folder>/manifest.json. Throws file_error, or format_error for a bad manifest and for pieces that are
+  /// impossible, overlap or leave elements out.
   explicit shard_manifest(const std::filesystem::path& folder) : folder_(folder) {
     const json_file file(path());
     if (file.string("format") != format) file.fail("format", "\"" + std::string(format) + "\"");
@@ -99,7 +99,7 @@ class shard_manifest {
   const std::map<std::string, std::vector<parallel::held_piece>>& pieces() const noexcept { return held_; }
 
  private:
-  [[noreturn]] void fail(const std::string& what) const { throw format_error(path().string() + ": " + what); }
+  [[noreturn]] void fail(const std::string& message) const { throw format_error(path().string() + ": " + message); }
 
   shard_files parse(const nlohmann::json& json) const {
     shard_files files;
@@ -161,7 +161,7 @@ class shard_manifest {
   std::map<std::string, std::vector<parallel::held_piece>> held_;
 };
 
-/// Where the shards of a checkpoint are: in `folder`/shards, or beside a folder huggingface/; empty if it has none.
+/// The folder of a checkpoint's shards: `folder`/shards, or beside a folder huggingface/; empty if it has none.
 inline std::filesystem::path find_shards(const std::filesystem::path& folder) {
   std::error_code ignored;
   const std::filesystem::path plain = folder.has_filename() ? folder : folder.parent_path();

@@ -20,16 +20,16 @@
 RLCORE_BEGIN
 namespace checkpoint {
 
-/// Writes what all ranks hold into `folder`: each rank a file per kind with its part, without holding more than a
-/// block; what several ranks hold is written once. Rank 0 adds the manifest when all have finished. All ranks call it
-/// with the same folder and kinds; `own` are this rank's pieces, the same for all kinds, and read(kind number, piece
-/// number, first, span<float>) gets elements of them. Throws file_error, and std::invalid_argument when ranks together
+/// Writes the pieces of all ranks into `folder`. Each rank writes one file per kind, with at most one block in memory;
+/// elements that several ranks hold are written once. Rank 0 adds the manifest when all have finished. All ranks call
+/// it with the same folder and kinds. `local` holds this rank's pieces, the same for all kinds; read(kind number, piece
+/// number, first, span<float>) gets their elements. Throws file_error, and std::invalid_argument if the ranks together
 /// do not hold whole tensors. Without the manifest the folder is no checkpoint, so a rank that fails leaves none.
 template <parallel::communicator C, class Read>
-void write_shards(C& c, const std::filesystem::path& folder, std::span<const shard_piece> own,
+void write_shards(C& c, const std::filesystem::path& folder, std::span<const shard_piece> local,
                   const std::vector<std::string>& kinds, Read&& read) {
   const auto self = static_cast<std::size_t>(c.rank());
-  const parallel::piece_layout layout = parallel::gather_pieces(c, own);
+  const parallel::piece_layout layout = parallel::gather_pieces(c, local);
   std::map<std::string, std::vector<std::int64_t>> shapes;
   for (const auto& pieces : layout)
     for (const shard_piece& p : pieces) shapes.emplace(p.tensor, p.shape);

@@ -1,4 +1,4 @@
-// verl's FSDP checkpoint: model_world_size_{W}_rank_{r}.pt, each with a piece of every tensor, read as whole tensors.
+// verl's FSDP checkpoint: model_world_size_{W}_rank_{r}.pt, each with a piece of every tensor. Reads whole tensors.
 #pragma once
 
 #include <algorithm>
@@ -24,8 +24,8 @@ inline std::filesystem::path shard_path(const std::filesystem::path& folder, std
   return folder / ("model_world_size_" + std::to_string(world_size) + "_rank_" + std::to_string(rank) + ".pt");
 }
 
-/// W of fsdp_config.json or, in older folders, of the file names; nothing when the folder has no such files. Throws
-/// format_error when files of several W lie together and nothing says which are meant.
+/// W of fsdp_config.json or, in older folders, of the file names; empty if the folder has no such files. Throws
+/// format_error if files of several W lie together and fsdp_config.json does not choose one.
 inline std::optional<std::int64_t> shard_world_size(const std::filesystem::path& folder) {
   constexpr std::string_view prefix = "model_world_size_";
   std::optional<std::int64_t> size;
@@ -47,9 +47,9 @@ inline std::optional<std::int64_t> shard_world_size(const std::filesystem::path&
   return size;
 }
 
-/// All ranks' files as one source. Shard(dim) pieces follow each other along dim, the last ones may be smaller or
-/// empty; replicated ones are taken from rank 0. Of a (ddp, fsdp) mesh the first replica's files are read. Elements
-/// come straight from the files, so no tensor is ever held; storages that are read through have their CRC-32 checked.
+/// All ranks' files as one source. Shard(dim) pieces follow each other along dim; the last ones may be smaller or
+/// empty. Replicated pieces come from rank 0. Of a (ddp, fsdp) mesh it reads the first replica's files. Elements come
+/// straight from the files, so no tensor is ever in memory. It checks the CRC-32 of storages that are read to the end.
 class sharded_torch final : public weight_source {
  public:
   /// Throws file_error or format_error, naming the file and the tensor.
@@ -63,7 +63,7 @@ class sharded_torch final : public weight_source {
   }
 
   std::int64_t world_size() const noexcept { return world_size_; }
-  /// Files that hold one copy of the model.
+  /// The number of files that hold one copy of the model.
   std::size_t shards() const noexcept { return files_.size(); }
 
   void read_bytes(const weight& w, std::uint64_t first, std::span<std::byte> bytes) override {
@@ -107,7 +107,7 @@ class sharded_torch final : public weight_source {
     const torch_tensor& p = t.pieces[rank];
     return p.size() == 0 ? 0 : static_cast<std::uint64_t>(p.shape[dim]);
   }
-  /// Whether the ranks read so far hold every element. Without any sharded tensor all ranks are read and compared.
+  /// True if the ranks read so far hold every element. Without any sharded tensor all ranks are read and compared.
   bool complete() const {
     bool any = false;
     for (const tensor& t : tensors_) {
@@ -138,8 +138,8 @@ class sharded_torch final : public weight_source {
     for (std::size_t i = 0; i < found.size(); ++i) tensors_[i].pieces.push_back(found[i]);
     verified_.emplace_back();
   }
-  [[noreturn]] void fail(const tensor& t, std::size_t rank, const std::string& what) const {
-    files_[rank]->archive().fail("tensor '" + data::printable(t.name) + "' " + what);
+  [[noreturn]] void fail(const tensor& t, std::size_t rank, const std::string& message) const {
+    files_[rank]->archive().fail("tensor '" + data::printable(t.name) + "' " + message);
   }
   void check_pieces(const tensor& t) const {
     const torch_tensor& one = t.pieces[0];
@@ -165,7 +165,7 @@ class sharded_torch final : public weight_source {
            "of shape " + shape_text(one.whole_shape) + " has pieces of " + std::to_string(sum) + " along dimension " +
                std::to_string(*one.shard_dim));
   }
-  /// Elements of one piece in row-major order, whatever its strides.
+  /// Reads elements of one piece in row-major order, whatever its strides.
   void read_piece(const tensor& t, std::size_t rank, std::uint64_t first, std::span<std::byte> bytes) {
     const torch_tensor& p = t.pieces[rank];
     const std::size_t element = bytes_of(p.dtype);

@@ -1,4 +1,4 @@
-// From one weight source to the safetensors of a folder, or against another source, a block at a time.
+// Writes a weight source to the safetensors of a folder, or compares it with another source, block by block.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 RLCORE_BEGIN
 namespace checkpoint {
 
-/// Elements that are in memory at a time.
+/// The number of elements in memory at a time.
 inline constexpr std::uint64_t stream_block = std::uint64_t{1} << 20;
 
 /// Calls f(first, count) for the blocks of a tensor.
@@ -32,9 +32,8 @@ struct stream_settings {
   std::uint64_t max_shard_bytes = 5'000'000'000ULL;  ///< one file if all fits, else model-0000i-of-0000k
 };
 
-/// Writes model.safetensors, or shards and their index, into `folder`; each file replaces an older one at once, the
-/// index last. Calls done(bytes written, bytes in all) after each block. Returns the number of files. Throws
-/// file_error.
+/// Writes model.safetensors, or shards and their index, into `folder`. Each file replaces an older one atomically, the
+/// index last. Calls done(bytes written, total bytes) after each block. Returns the number of files. Throws file_error.
 template <class Done>
 std::size_t stream_to_folder(weight_source& from, const std::filesystem::path& folder, const stream_settings& settings,
                              Done&& done) {
@@ -95,7 +94,7 @@ std::size_t stream_to_folder(weight_source& from, const std::filesystem::path& f
   return parts.size();
 }
 
-/// Rounds as storing would.
+/// Rounds `x` as storing it would.
 inline float rounded(float x, stored_type type) noexcept {
   return type == stored_type::bf16  ? static_cast<float>(bf16(x))
          : type == stored_type::f16 ? static_cast<float>(f16(x))
@@ -103,9 +102,10 @@ inline float rounded(float x, stored_type type) noexcept {
 }
 
 /// Throws format_error at the first difference: a tensor that only one side has, another shape, or an element with
-/// |a - b| > 1e-6 + 1e-6 |b| after both were rounded to `type` (what verl's `test` accepts). Names are of `what`.
+/// |a - b| > 1e-6 + 1e-6 |b| after both are rounded to `type` (the tolerance of verl's `test`). Messages begin with
+/// `reference`, the name of `b`.
 template <class Done>
-void compare_weights(weight_source& a, weight_source& b, stored_type type, const std::string& what, Done&& done) {
+void compare_weights(weight_source& a, weight_source& b, stored_type type, const std::string& reference, Done&& done) {
   const auto names = [](const weight_source& of, const weight_source& missing_in) {
     std::string text;
     std::size_t count = 0;
@@ -115,15 +115,15 @@ void compare_weights(weight_source& a, weight_source& b, stored_type type, const
     return count > 3 ? text + " and " + std::to_string(count - 3) + " more" : text;
   };
   if (const std::string missing = names(b, a); !missing.empty())
-    throw format_error(what + ": the checkpoint lacks " + missing);
+    throw format_error(reference + ": the checkpoint lacks " + missing);
   if (const std::string extra = names(a, b); !extra.empty())
-    throw format_error(what + ": the checkpoint has " + extra + " besides");
+    throw format_error(reference + ": the checkpoint has " + extra + " besides");
   std::uint64_t total = 0, compared = 0;
   for (const weight& w : a.weights()) total += w.size();
   std::vector<float> x, y;
   for (const weight& w : a.weights()) {
     const weight& other = *b.find(w.name);
-    const std::string where = what + ": tensor '" + data::printable(w.name) + "' ";
+    const std::string where = reference + ": tensor '" + data::printable(w.name) + "' ";
     if (other.shape != w.shape)
       throw format_error(where + "has shape " + shape_text(other.shape) + ", in the checkpoint " + shape_text(w.shape));
     for_each_block(w.size(), [&](std::uint64_t first, std::uint64_t count) {

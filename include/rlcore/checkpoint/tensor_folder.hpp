@@ -1,4 +1,4 @@
-// The weights of a model folder: one file, several and an index that says which tensor is where, or ranks' shards.
+// The weights of a model folder: one file, several files with an index, or the shards of ranks.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +22,8 @@
 RLCORE_BEGIN
 namespace checkpoint {
 
-/// All tensors of `model.safetensors`, or of the shards that `model.safetensors.index.json` lists, or, if there is
-/// neither, of what the ranks of a run saved (find_shards). The last are for one thread.
+/// All tensors of `model.safetensors`, or of the shards that `model.safetensors.index.json` lists. Without both, the
+/// tensors that the ranks of a run saved (find_shards); only one thread may read these.
 class tensor_folder {
  public:
   /// Throws file_error when neither file exists or a shard is missing, format_error when index and shards disagree.
@@ -44,12 +44,12 @@ class tensor_folder {
   }
 
   const std::filesystem::path& path() const noexcept { return folder_; }
-  /// Sorted.
+  /// The names of all tensors, sorted.
   std::vector<std::string> names() const {
-    std::vector<std::string> all;
-    for (const auto& [name, file] : where_) all.push_back(name);
-    for (const auto& [name, info] : pieces_) all.push_back(name);
-    return all;
+    std::vector<std::string> list;
+    for (const auto& [name, file] : where_) list.push_back(name);
+    for (const auto& [name, info] : pieces_) list.push_back(name);
+    return list;
   }
   bool contains(std::string_view name) const {
     return where_.find(name) != where_.end() || pieces_.find(name) != pieces_.end();
@@ -74,7 +74,7 @@ class tensor_folder {
     wanted.last = wanted.first + values.size();
     shards_->read(wanted, values);
   }
-  /// A piece of a tensor of this shape.
+  /// Reads a piece of a tensor of this shape.
   void read_f32(const shard_piece& piece, std::span<float> values) const {
     if (shards_) return shards_->read(piece, values);
     parallel::for_each_overlap(parallel::whole_tensor(piece.tensor, piece.shape), piece,
@@ -145,7 +145,7 @@ class tensor_folder {
   std::map<std::string, tensor_info, std::less<>> pieces_;
 };
 
-/// Removes weight files of an earlier save that are not among `keep`: a reader would mix them up with the new ones.
+/// Removes weight files of an earlier save that are not in `keep`: a reader would mix them up with the new files.
 inline void remove_other_weights(const std::filesystem::path& folder, const std::set<std::string>& keep) {
   std::vector<std::filesystem::path> stale;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
@@ -159,8 +159,8 @@ inline void remove_other_weights(const std::filesystem::path& folder, const std:
       data::throw_file_error(path, "remove", code.value());
 }
 
-/// Writes `model.safetensors`, or, when `max_shard_bytes` is positive and too small for all, shards
-/// `model-0000i-of-0000k.safetensors` with their index. Tensors are sorted by name; one tensor is never split.
+/// Writes `model.safetensors`. If `max_shard_bytes` is positive and too small for all tensors, writes shards
+/// `model-0000i-of-0000k.safetensors` and their index instead. Tensors are sorted by name and never split.
 inline void write_tensor_folder(const std::filesystem::path& folder, std::span<const tensor_source> tensors,
                                 stored_type type = stored_type::f32, std::uint64_t max_shard_bytes = 0) {
   std::vector<tensor_source> sorted(tensors.begin(), tensors.end());

@@ -16,7 +16,7 @@
 RLCORE_BEGIN
 namespace checkpoint {
 
-/// What one file says about one tensor; of a distributed one it holds a piece.
+/// One tensor of a file; of a distributed tensor the file holds a piece.
 struct torch_tensor {
   std::string name;
   stored_type dtype = stored_type::f32;
@@ -36,7 +36,7 @@ struct torch_tensor {
 
 namespace detail {
 
-/// Turns the graph of a pickled state dict into tensors. Follows only the few forms that it knows.
+/// Turns the graph of a pickled state dict into tensors. It accepts only the few forms that torch writes.
 class state_dict_reader {
  public:
   state_dict_reader(const torch_zip& zip, const pickle_graph& graph) : zip_(zip), graph_(graph) {}
@@ -63,21 +63,21 @@ class state_dict_reader {
  private:
   using kind = pickle_kind;
 
-  [[noreturn]] void fail(const std::string& what) const {
-    zip_.fail("tensor '" + data::printable(name_) + "' " + what);
+  [[noreturn]] void fail(const std::string& message) const {
+    zip_.fail("tensor '" + data::printable(name_) + "' " + message);
   }
-  const pickle_value& expect(std::uint32_t at, kind k, const char* what) const {
-    if (!graph_.is(at, k)) fail(std::string("has a form that torch does not write (") + what + ")");
+  const pickle_value& expect(std::uint32_t at, kind k, const char* detail) const {
+    if (!graph_.is(at, k)) fail(std::string("has a form that torch does not write (") + detail + ")");
     return graph_[at];
   }
-  /// What an object's constructor or rebuild function is called, and with which arguments.
+  /// The name of an object's constructor or rebuild function, and its arguments.
   const std::string& callable(const pickle_value& object) const { return graph_[object.items[0]].text; }
   const std::vector<std::uint32_t>& arguments(const pickle_value& object, std::size_t at_least) const {
     const auto& items = graph_[object.items[1]].items;
     if (items.size() < at_least) fail("has a form that torch does not write (too few arguments)");
     return items;
   }
-  /// The dictionary in an object's state: the state itself, or the part of (None, slots) that is one.
+  /// The dictionary in an object's state: the state itself, or the dictionary in (None, slots).
   const pickle_value& fields(const pickle_value& state) const {
     if (state.kind == kind::dictionary) return state;
     if (state.kind == kind::tuple)
@@ -163,13 +163,13 @@ class state_dict_reader {
   torch_tensor wrapped(const pickle_value& call, const pickle_value& state) {
     if (call.kind != kind::tuple || call.items.size() < 3) fail("has a form that torch does not write (wrapper)");
     if (distributed_class(expect(call.items[0], kind::global, "class").text) != "DTensor") fail("is no DTensor");
-    const pickle_value& own = fields(state);
-    const pickle_value& local = field(own, "_local_tensor");
+    const pickle_value& members = fields(state);
+    const pickle_value& local = field(members, "_local_tensor");
     if (local.kind != kind::object) fail("has no local tensor");
     torch_tensor t = tensor(static_cast<std::uint32_t>(&local - graph_.values.data()));
     t.distributed = true;
     t.whole_shape = integers(call.items[2]);
-    const pickle_value& spec = field(own, "_spec");
+    const pickle_value& spec = field(members, "_spec");
     if (spec.kind != kind::object || spec.items.size() < 3) fail("has no sharding specification");
     const pickle_value& specification = fields(graph_[spec.items[2]]);
     check_mesh(field(specification, "mesh"));
@@ -184,12 +184,12 @@ class state_dict_reader {
     }
     return t;
   }
-  /// Only (fsdp) and (ddp, fsdp), as verl's merger.
+  /// Accepts only (fsdp) and (ddp, fsdp), like verl's merger.
   void check_mesh(const pickle_value& mesh) {
     if (mesh.kind != kind::object || mesh.items.size() < 3) fail("has no device mesh");
-    const pickle_value& own = fields(graph_[mesh.items[2]]);
-    const pickle_value* names = graph_.find(own, "_mesh_dim_names");
-    if (names == nullptr) names = graph_.find(own, "mesh_dim_names");
+    const pickle_value& members = fields(graph_[mesh.items[2]]);
+    const pickle_value* names = graph_.find(members, "_mesh_dim_names");
+    if (names == nullptr) names = graph_.find(members, "mesh_dim_names");
     if (names == nullptr || names->kind != kind::tuple)
       fail("lies on a device mesh without names; expected ('fsdp') or ('ddp', 'fsdp')");
     std::string text;
@@ -224,8 +224,8 @@ class state_dict_reader {
 /// An open file and its tensors, sorted by name; their elements stay on the disk.
 class torch_file {
  public:
-  /// Throws file_error, or format_error with one line: not a state dict, damaged, or a pickle that wants to import what
-  /// is not on the list of torch_globals.hpp. Nothing in the file is executed.
+  /// Throws file_error, or format_error with one line: the file is no state dict, is damaged, or imports a name that is
+  /// not on the list of torch_globals.hpp. Nothing in the file is executed.
   explicit torch_file(const std::filesystem::path& path) : zip_(path) {
     if (zip_.contains("byteorder") && zip_.text("byteorder", 16) != "little")
       zip_.fail("written on a big-endian machine, which is not read here");

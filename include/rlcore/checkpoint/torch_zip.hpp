@@ -29,7 +29,7 @@ struct zip_record {
 /// torch puts around all records. Reading is thread safe.
 class torch_zip {
  public:
-  /// Throws file_error, or format_error for what is no archive of stored records.
+  /// Throws file_error, or format_error if the file is no archive of stored records.
   explicit torch_zip(const std::filesystem::path& path) : file_(path) { read_directory(); }
 
   const std::filesystem::path& path() const noexcept { return file_.path(); }
@@ -41,12 +41,12 @@ class torch_zip {
     if (at == records_.end()) fail("no record '" + data::printable(name) + "'; expected a file written by torch.save");
     return at->second;
   }
-  /// Bytes of a record from `first` on.
+  /// Reads bytes of a record from `first` on.
   void read(const zip_record& record, std::uint64_t first, std::span<std::byte> bytes) const {
     if (first > record.size || bytes.size() > record.size - first) fail("a tensor reaches past the end of its storage");
     file_.read(record.begin + first, bytes);
   }
-  /// A whole small record, its checksum verified.
+  /// Reads a whole small record and verifies its checksum.
   std::string text(std::string_view name, std::uint64_t limit) const {
     const zip_record& r = record(name);
     if (r.size > limit)
@@ -58,7 +58,7 @@ class torch_zip {
       fail("damaged: record '" + std::string(name) + "' has another CRC-32");
     return bytes;
   }
-  [[noreturn]] void fail(const std::string& what) const { throw format_error(path().string() + ": " + what); }
+  [[noreturn]] void fail(const std::string& message) const { throw format_error(path().string() + ": " + message); }
 
  private:
   /// Little-endian numbers out of a piece of the file that has been read as a whole.
@@ -129,7 +129,7 @@ class torch_zip {
       const std::size_t length = f.at(e + 2, 2);
       if (length > end - e - 4) fail("damaged: record '" + data::printable(name) + "' has a broken extra field");
       std::size_t value = e + 4;
-      if (f.at(e, 2) == 1)  // ZIP64: those of the three that did not fit, in this order
+      if (f.at(e, 2) == 1)  // ZIP64: those of the three sizes that did not fit, in this order
         for (std::uint64_t* x : {&size, &stored, &local})
           if (*x == 0xFFFFFFFF && value + 8 <= e + 4 + length) {
             *x = f.at(value, 8);

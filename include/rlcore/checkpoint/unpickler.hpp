@@ -18,16 +18,16 @@
 RLCORE_BEGIN
 namespace checkpoint {
 
-/// A pickle is a program for a machine with a stack. This one runs it without calling anything: what the program wants
-/// to import must pass `allowed(std::string_view "module name")`, and calls become nodes of the graph. Nodes and stack
-/// grow by at most one per byte of the pickle and no further than 2^24 nodes; nothing recurses.
+/// A pickle is a program for a machine with a stack. This machine runs it without calling anything: every import of the
+/// program must pass `allowed(std::string_view "module name")`, and calls become nodes of the graph. Nodes and stack
+/// grow by at most one per byte of the pickle, up to 2^24 nodes; nothing recurses.
 template <class Allowed>
 class unpickler {
  public:
   unpickler(std::string where, std::string_view bytes, Allowed allowed)
       : where_(std::move(where)), bytes_(bytes), allowed_(std::move(allowed)) {}
 
-  /// Throws format_error naming the first byte that is not understood or the import that is refused.
+  /// Throws format_error naming the first unknown byte or the refused import.
   pickle_graph run() {
     while (step()) {
     }
@@ -38,8 +38,8 @@ class unpickler {
  private:
   using kind = pickle_kind;
 
-  [[noreturn]] void fail(const std::string& what) const {
-    throw format_error(where_ + ": " + what + " (at byte " + std::to_string(at_) + " of its pickle)");
+  [[noreturn]] void fail(const std::string& message) const {
+    throw format_error(where_ + ": " + message + " (at byte " + std::to_string(at_) + " of its pickle)");
   }
   std::string_view take(std::uint64_t count) {
     if (count > bytes_.size() - at_) fail("truncated pickle");
@@ -91,7 +91,7 @@ class unpickler {
     for (std::size_t i = size; i-- > 0;) items[i] = pop();
     push_items(kind::tuple, std::move(items));
   }
-  /// The container on top of the stack, to which `items` are added.
+  /// Adds `items` to the container on top of the stack.
   void add(kind expected, const std::vector<std::uint32_t>& items) {
     const std::uint32_t top = pop();
     stack_.push_back(top);
