@@ -23,7 +23,7 @@
 RLCORE_BEGIN
 namespace data {
 
-/// What is read: flags of the same names.
+/// The data to read; the flags have the same names.
 struct blend_settings {
   std::string datasets = {};       ///< comma-separated paths; folder@sub is a folder inside a folder
   std::string probabilities = {};  ///< comma-separated, one per data set; empty: one set after the other
@@ -46,16 +46,16 @@ inline std::vector<std::string> comma_separated(std::string_view text) {
   return items;
 }
 
-/// The files of a folder that belong to a split: those whose name begins with its word ("train-00000-of-2.parquet",
-/// "train.jsonl"), here or in a folder of that name or "data"; if no file is named after any split, all of them are
-/// "train".
+/// The files of a folder that belong to a split. Their names begin with the split's word ("train-00000-of-2.parquet",
+/// "train.jsonl"), here or in "data", or they lie in a folder of that name. If no file is named after a split, all
+/// files are "train".
 inline std::vector<std::filesystem::path> split_files(const std::filesystem::path& folder, std::string_view split) {
   namespace fs = std::filesystem;
   const auto named = [](std::string_view file, std::string_view word) {
     return file.starts_with(word) &&
            (file.size() == word.size() || !std::isalnum(static_cast<unsigned char>(file[word.size()])));
   };
-  std::vector<fs::path> all, chosen;
+  std::vector<fs::path> files, chosen;
   bool has_splits = false;
   const auto look = [&](const fs::path& where, bool inside_split) {
     if (!fs::is_directory(where)) return;
@@ -65,20 +65,20 @@ inline std::vector<std::filesystem::path> split_files(const std::filesystem::pat
         continue;
       for (const char* word : {"train", "test", "validation", "valid", "dev", "eval"})
         has_splits = has_splits || inside_split || named(name, word);
-      all.push_back(entry.path());
+      files.push_back(entry.path());
       if (inside_split || named(name, split)) chosen.push_back(entry.path());
     }
   };
   look(folder, false), look(folder / "data", false), look(folder / std::string(split), true);
-  if (!has_splits && split == "train") chosen = all;
+  if (!has_splits && split == "train") chosen = files;
   if (chosen.empty())
     throw data_error(folder.string() + ": no .jsonl, .json or .parquet file of the split '" + printable(split) +
-                     "' among its " + std::to_string(all.size()) + " data files");
+                     "' among its " + std::to_string(files.size()) + " data files");
   std::sort(chosen.begin(), chosen.end());
   return chosen;
 }
 
-/// One data set of the list. Throws file_error or data_error.
+/// Reads one data set of the list. Throws file_error or data_error.
 inline table read_set(const std::string& name, const std::string& split) {
   namespace fs = std::filesystem;
   const char* home = std::getenv("HOME");
@@ -91,14 +91,14 @@ inline table read_set(const std::string& name, const std::string& split) {
   if (!fs::is_directory(place))
     throw data_error("data set '" + printable(name) + "': no file or folder " + place.string() +
                      "; expected a local .jsonl, .json or .parquet file or a folder of them, nothing is downloaded");
-  table all{place.string(), {}};
+  table merged{place.string(), {}};
   const std::vector<fs::path> files = split_files(place, split);
   if (files.size() == 1) return read_table(files.front());
   for (const fs::path& file : files) {
     table part = read_table(file);
-    std::move(part.rows.begin(), part.rows.end(), std::back_inserter(all.rows));
+    std::move(part.rows.begin(), part.rows.end(), std::back_inserter(merged.rows));
   }
-  return all;
+  return merged;
 }
 
 /// Opens a list of data sets. Throws config_error (probabilities), file_error or data_error.

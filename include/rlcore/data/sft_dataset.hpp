@@ -1,4 +1,4 @@
-// Examples for supervised fine-tuning: tokens, and which of them the assistant wrote.
+// Examples for supervised fine-tuning: tokens, with marks for those that the assistant wrote.
 #pragma once
 
 #include <algorithm>
@@ -14,15 +14,15 @@
 RLCORE_BEGIN
 namespace data {
 
-/// One row of tokens. What is learnt has one definition: the prediction made at position t is about token t + 1, and it
-/// counts if and only if the assistant wrote that token. The first token of a response is thus learnt from the last
-/// token before it, and so is the end mark from the last token of the content.
+/// One row of tokens. The prediction at position t is about token t + 1, and it counts if and only if the assistant
+/// wrote that token. The first token of a response is thus learnt from the last token before it, and the end mark from
+/// the last token of the content.
 struct sft_example {
   std::vector<std::int32_t> tokens;
   std::vector<std::uint8_t> written;  ///< 1 for a token of the assistant (content, tool call, end mark), otherwise 0
 
   bool counts(std::size_t t) const noexcept { return t + 1 < tokens.size() && written[t + 1] != 0; }
-  /// How many predictions count.
+  /// The number of predictions that count.
   std::size_t trained() const noexcept {
     return written.empty() ? 0 : static_cast<std::size_t>(std::count(written.begin() + 1, written.end(), 1));
   }
@@ -39,14 +39,14 @@ struct sft_example {
   }
 };
 
-/// Cuts the row to at most `max_length` tokens (0: no limit) as `how` says (no `middle`), marks included. Throws
-/// data_error starting with `where` when it is too long for truncation::error, or nothing is left to learn.
-inline void truncate(sft_example& example, std::size_t max_length, truncation how, const std::string& where) {
-  if (how == truncation::middle) throw config_error("data.truncation=middle is not for supervised rows");
+/// Cuts the row and its marks to at most `max_length` tokens (0: no limit) as `mode` says; `middle` is not allowed.
+/// Throws data_error starting with `where` if the row is too long for truncation::error or nothing is left to learn.
+inline void truncate(sft_example& example, std::size_t max_length, truncation mode, const std::string& where) {
+  if (mode == truncation::middle) throw config_error("data.truncation=middle is not for supervised rows");
   const std::size_t length = example.tokens.size();
-  truncate(example.tokens, max_length, how, where, "data.max_length");
+  truncate(example.tokens, max_length, mode, where, "data.max_length");
   const auto removed = static_cast<std::ptrdiff_t>(length - example.tokens.size());
-  if (how == truncation::left) example.written.erase(example.written.begin(), example.written.begin() + removed);
+  if (mode == truncation::left) example.written.erase(example.written.begin(), example.written.begin() + removed);
   example.written.resize(example.tokens.size());
   if (example.trained() > 0) return;
   if (removed > 0)
@@ -55,17 +55,17 @@ inline void truncate(sft_example& example, std::size_t max_length, truncation ho
   throw data_error(where + ": nothing to learn, the assistant wrote no token");
 }
 
-/// prompt + response + eos, cut as truncate() says. Throws data_error starting with `where` when the prompt is empty,
+/// Makes prompt + response + eos, cut by truncate(). Throws data_error starting with `where` when the prompt is empty,
 /// the row is too long, or truncation leaves nothing to learn.
 inline sft_example make_sft_example(std::span<const std::int32_t> prompt, std::span<const std::int32_t> response,
-                                    std::int32_t eos, std::size_t max_length, truncation how,
+                                    std::int32_t eos, std::size_t max_length, truncation mode,
                                     const std::string& where) {
   if (prompt.empty()) throw data_error(where + ": the prompt has no tokens");
   sft_example example;
   example.append(prompt, false);
   example.append(response, true);
   example.append(std::span(&eos, 1), true);
-  truncate(example, max_length, how, where);
+  truncate(example, max_length, mode, where);
   return example;
 }
 

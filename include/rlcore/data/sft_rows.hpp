@@ -24,7 +24,7 @@
 RLCORE_BEGIN
 namespace data {
 
-/// What a row holds.
+/// The columns of a row.
 enum class sft_layout {
   question,      ///< verl: a question and an answer, in columns or inside columns that are maps
   conversation,  ///< verl's data.multiturn: a list of messages, tools, a thinking switch
@@ -145,7 +145,7 @@ class sft_reader {
     eos_text_ = tokenizer.token_of(eos_);
   }
 
-  /// One row; nothing for a row that OpenRLHF drops. Throws data_error starting with `where`.
+  /// Reads one row; empty for a row that OpenRLHF drops. Throws data_error starting with `where`.
   std::optional<sft_example> operator()(const row& from, const std::string& where) const {
     try {
       switch (settings_.layout) {
@@ -161,9 +161,9 @@ class sft_reader {
           return text_only(from, where);
       }
     } catch (const data_error& e) {
-      const std::string what = e.what();
-      if (what.starts_with(where)) throw;
-      throw data_error(where + ": " + what);
+      const std::string message = e.what();
+      if (message.starts_with(where)) throw;
+      throw data_error(where + ": " + message);
     } catch (const config_error& e) {
       throw data_error(where + ": " + e.what());
     }
@@ -258,14 +258,14 @@ class sft_reader {
     return example;
   }
 
-  /// OpenRLHF keeps two places for an answer.
+  /// OpenRLHF reserves two tokens for an answer.
   bool no_room(std::size_t prompt) const { return settings_.max_length > 0 && prompt + 2 >= settings_.max_length; }
   std::string ended(std::string text) const {
     while (text.ends_with('\n')) text.pop_back();
     if (!text.ends_with(eos_text_)) (text += ' ') += eos_text_;
     return text;
   }
-  /// Too long rows lose their tail, but not their end.
+  /// A row that is too long loses its tail, but keeps its end mark.
   std::optional<sft_example> cut(sft_example example) const {
     if (settings_.max_length > 0 && example.tokens.size() > settings_.max_length) {
       example.tokens.resize(settings_.max_length);

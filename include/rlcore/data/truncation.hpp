@@ -1,4 +1,4 @@
-// What happens to token ids that are longer than allowed (verl's data.truncation).
+// The treatment of rows with too many token ids (verl's data.truncation).
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 RLCORE_BEGIN
 namespace data {
 
-/// left keeps the tail, right the head, middle max / 2 tokens of the head and the rest from the tail.
+/// left keeps the tail, right keeps the head, middle keeps max / 2 tokens of the head and the rest from the tail.
 enum class truncation { error, left, right, middle };
 
 /// Throws config_error for any other word.
@@ -27,13 +27,13 @@ inline truncation parse_truncation(std::string_view word) {
                      did_you_mean(word, std::vector<std::string>{"error", "left", "right", "middle"}));
 }
 
-/// Shortens `ids` to at most `limit` (0: no limit). With truncation::error a longer one is a data_error that starts
+/// Shortens `ids` to at most `limit` (0: no limit). With truncation::error longer ids throw a data_error, which starts
 /// with `where` and names both lengths and the setting `limit_name`.
-inline void truncate(std::vector<std::int32_t>& ids, std::size_t limit, truncation how, const std::string& where,
+inline void truncate(std::vector<std::int32_t>& ids, std::size_t limit, truncation mode, const std::string& where,
                      std::string_view limit_name) {
   if (limit == 0 || ids.size() <= limit) return;
   const auto excess = static_cast<std::ptrdiff_t>(ids.size() - limit);
-  switch (how) {
+  switch (mode) {
     case truncation::left:
       ids.erase(ids.begin(), ids.begin() + excess);
       return;
