@@ -1,4 +1,4 @@
-// From the data_source of a row to the rule that scores its responses.
+// Finds the rule that scores a row's responses by its data_source.
 #pragma once
 
 #include <array>
@@ -50,7 +50,7 @@ inline constexpr std::array<scored_source, 20> scored_sources{{{"openai/gsm8k", 
                                                                {"hiyouga/geometry3k", scorer::geo3k},
                                                                {"searchR1_*", scorer::search}}};
 
-/// How the rules score; the defaults are verl's.
+/// The settings of the rules; the defaults are verl's.
 struct rule_settings {
   gsm8k_settings gsm8k{};
   math_settings math{};
@@ -60,23 +60,23 @@ struct rule_settings {
   search_settings search{};
 };
 
-/// Throws data_error for a source without a rule: one whose rule needs more than this library has says so, an unknown
-/// one gets the nearest names. Call it for all rows before training starts.
+/// The rule of a source. Throws data_error for a source without a rule: for an unsupported rule it says why, for an
+/// unknown source it lists the nearest names. Call it for all rows before training starts.
 inline scorer scorer_of(std::string_view data_source) {
-  const std::string what = "data_source '" + data::printable(data_source) + "' ";
+  const std::string source = "data_source '" + data::printable(data_source) + "' ";
   std::vector<std::string> names;
   for (const auto& [name, rule] : scored_sources) {
     const bool prefix = name.ends_with('*');
     if (prefix ? data_source.starts_with(name.substr(0, name.size() - 1)) : data_source == name) {
       if (rule == scorer::code)
-        throw data_error(what +
+        throw data_error(source +
                          "is scored by running code in a sandbox, which this version does not have; give a "
                          "reward function of your own");
       return rule;
     }
     if (!prefix) names.emplace_back(name);
   }
-  throw data_error(what +
+  throw data_error(source +
                    "has no reward function; expected one such as 'openai/gsm8k' or 'math_dapo', or a reward "
                    "function of your own" +
                    did_you_mean(data_source, names));

@@ -27,7 +27,7 @@ struct grade_settings {
 
 namespace detail {
 
-/// float(text) of Python; nothing where that raises ValueError.
+/// Python's float(text); empty where that raises ValueError.
 inline std::optional<double> python_float(std::string_view text) {
   const std::string s(strip(text));
   const std::size_t sign = !s.empty() && (s[0] == '-' || s[0] == '+') ? 1 : 0;
@@ -112,7 +112,7 @@ inline void replace_with_blanks(std::string& s, std::string_view before, std::st
 
 struct normal_answer {
   std::string text;
-  bool complete = true;  ///< false: it holds LaTeX that was not understood
+  bool complete = true;  ///< false: it contains unknown LaTeX
 };
 
 inline normal_answer normalize_grade(std::string_view answer, const grade_settings& settings) {
@@ -208,7 +208,7 @@ inline std::vector<std::string> tuple_parts(std::string_view text) {
   return parts;
 }
 
-/// Whether the original would hand the difference to computer algebra at all.
+/// True if the original would hand the difference to computer algebra.
 inline bool allows_formula(std::string text) {
   if (contains(text, "^{") || contains(text, "^(")) return false;
   for (std::size_t at = text.find('^'); at != std::string::npos; at = text.find('^', at + 1)) {
@@ -229,8 +229,8 @@ inline bool allows_formula(std::string text) {
   return letters.size() <= 2;
 }
 
-/// What no parser of formulas accepts: then the original finds the answers different. Commas make tuples, which cannot
-/// be subtracted.
+/// True for text that no parser of formulas accepts; the original then finds the answers different. Commas make tuples,
+/// which cannot be subtracted.
 inline bool is_no_formula(std::string_view s) {
   if (s.empty() || s.find_first_of(",=}{") != std::string_view::npos) return true;
   for (std::size_t i = s.find('.'); i != std::string_view::npos; i = s.find('.', i + 1))
@@ -240,18 +240,18 @@ inline bool is_no_formula(std::string_view s) {
 
 }  // namespace detail
 
-/// Equal as strings after either of two normalisations; or, part by part of a tuple, equal fractions in the same form,
-/// or formulas of equal value, where an integer equals only an integer. Where the original asks computer algebra,
-/// values at random points decide; what they cannot decide is `undecided`. Linear in the texts' length but for
-/// formulas, which are short.
-inline sameness grade_answer(std::string_view given, std::string_view truth, const grade_settings& settings = {}) {
+/// Two answers are equal if they are the same string after either of two normalisations. Otherwise the parts of tuples
+/// are compared: fractions of the same form, or formulas of equal value; an integer equals only an integer. The
+/// original uses computer algebra; here values at random points decide, and otherwise the result is `undecided`. The
+/// time is linear in the texts' length except for formulas, which are short.
+inline sameness grade_answer(std::string_view response, std::string_view truth, const grade_settings& settings = {}) {
   using namespace detail;
   const auto mathd = [](std::string_view answer) {
     const std::string_view inside = strip(whole_text(strip(answer)));
     return normalize_math(inside).value_or(std::string(inside));
   };
-  if (mathd(given) == mathd(truth)) return sameness::equal;
-  const normal_answer a = normalize_grade(given, settings), b = normalize_grade(truth, settings);
+  if (mathd(response) == mathd(truth)) return sameness::equal;
+  const normal_answer a = normalize_grade(response, settings), b = normalize_grade(truth, settings);
   if (a.text == b.text) return sameness::equal;
   if (!a.complete || !b.complete) return sameness::undecided;
   if (a.text.empty()) return sameness::different;

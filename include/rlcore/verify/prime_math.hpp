@@ -1,5 +1,5 @@
-// The reward of PRIME's mathematics (Cui et al., "Process Reinforcement through Implicit Rewards", 2025) as verl has
-// it.
+// verl's version of PRIME's reward for mathematics (Cui et al., "Process Reinforcement through Implicit Rewards",
+// 2025).
 #pragma once
 
 #include <array>
@@ -116,9 +116,9 @@ inline bool is_close(double a, double b) {
          (std::isfinite(a) && std::isfinite(b) && std::abs(a - b) <= 1e-4 * std::max(std::abs(a), std::abs(b)));
 }
 
-/// The general comparison: texts; numbers to 1e-4, also times or over 100; parts of tuples.
-inline sameness equal_numerically(const std::string& given, const std::string& truth, double pi, int depth = 0) {
-  const auto a = prepare_numeric(given, pi), b = prepare_numeric(truth, pi);
+/// The general comparison: texts; numbers to 1e-4, also multiplied or divided by 100; parts of tuples.
+inline sameness equal_numerically(const std::string& answer, const std::string& truth, double pi, int depth = 0) {
+  const auto a = prepare_numeric(answer, pi), b = prepare_numeric(truth, pi);
   if (!a || !b || depth > 8) return sameness::different;
   const auto bare = [](std::string s, std::string_view without) {
     std::erase_if(s, [&](char c) { return without.find(c) != std::string_view::npos; });
@@ -161,13 +161,14 @@ inline sameness equal_numerically(const std::string& given, const std::string& t
       return *result;
   if (contains(p, ",") && contains(q, ","))
     if (const auto result = all_parts(p, q, true)) return *result;
-  return sameness::different;  // here the original asks computer algebra, within a time limit that always fails
+  return sameness::different;  // here the original uses computer algebra, with a time limit that always fails
 }
 
 }  // namespace detail
 
-/// Scores one response: its answer graded by grade_answer, then compared as numbers; where either holds \pi, with it as
-/// 3.14159... and as 3.14. What only computer algebra could decide is `undecided` and counts as wrong. Thread safe.
+/// Scores one response. grade_answer() grades its answer, then the answers are compared as numbers; \pi is tried as
+/// 3.14159... and as 3.14. Answers that only computer algebra could compare are `undecided` and count as wrong. Thread
+/// safe.
 inline verdict score_prime_math(std::string_view response, std::string_view ground_truth,
                                 const prime_math_settings& settings = {}) {
   if (settings.max_bytes != 0 && response.size() > settings.max_bytes) return {settings.wrong_score, reason::too_long};
@@ -176,10 +177,10 @@ inline verdict score_prime_math(std::string_view response, std::string_view grou
   sameness same = grade_answer(answer.text, truth);
   if (same != sameness::equal) {
     const bool pi = detail::contains(answer.text, "\\pi") || detail::contains(truth, "\\pi");
-    const std::string given = answer.text.substr(0, 100'000);
+    const std::string text = answer.text.substr(0, 100'000);
     for (const double value : {std::numbers::pi, 3.14}) {
       if (value == 3.14 && !pi) continue;
-      const sameness numeric = detail::equal_numerically(given, truth, value);
+      const sameness numeric = detail::equal_numerically(text, truth, value);
       if (numeric == sameness::equal || same == sameness::different) same = numeric;
       if (same == sameness::equal) break;
     }
