@@ -18,11 +18,11 @@ TEST(utf8, every_scalar_value_reads_back) {
     std::string s;
     text::append_utf8(s, c);
     const text::utf8_step step = text::read_utf8(s, 0);
-    ASSERT_EQ(step.what, text::utf8_step::kind::character);
+    ASSERT_EQ(step.type, text::utf8_step::kind::character);
     ASSERT_EQ(step.code_point, c);
     ASSERT_EQ(step.length, s.size());
     for (std::size_t cut = 1; cut < s.size(); ++cut)
-      ASSERT_EQ(text::read_utf8(s.substr(0, cut), 0).what, text::utf8_step::kind::cut_off);
+      ASSERT_EQ(text::read_utf8(s.substr(0, cut), 0).type, text::utf8_step::kind::cut_off);
   }
 }
 

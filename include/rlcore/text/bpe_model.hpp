@@ -1,4 +1,4 @@
-// The `model` of a tokenizer.json: the vocabulary, its merge rules, and a word turned into ids.
+// The `model` of a tokenizer.json: the vocabulary and its merge rules. Turns a word into ids.
 #pragma once
 
 #include <cstddef>
@@ -26,8 +26,8 @@ class bpe_model {
  public:
   bpe_model() = default;
 
-  /// From the `model` object of a tokenizer.json. Throws format_error for other models and for what BPE options it
-  /// lacks (dropout, prefixes and suffixes of sub-words), and for merges that name unknown tokens.
+  /// Reads the `model` object of a tokenizer.json. Throws format_error for other models, for unsupported BPE options
+  /// (dropout, prefixes and suffixes of sub-words), and for merges that name unknown tokens.
   bpe_model(const nlohmann::json& json, bool byte_level) : byte_level_(byte_level) {
     const nlohmann::json type = field(json, "type", "model");
     // Files older than the type field hold BPE exactly when they have merges.
@@ -69,8 +69,8 @@ class bpe_model {
   /// All tokens with their ids, as spelled in the vocabulary.
   const std::unordered_map<std::string, std::int32_t>& vocabulary() const noexcept { return ids_; }
 
-  /// Appends the ids of `word` (valid UTF-8, not spelled in the byte alphabet). Throws data_error when a part of the
-  /// word has no token and the vocabulary has none for the unknown.
+  /// Appends the ids of `word` (valid UTF-8, not spelled in the byte alphabet). Throws data_error if a part of the word
+  /// has no token and the vocabulary has no unknown token.
   void encode_word(std::string_view word, std::vector<std::int32_t>& out) const {
     if (ignore_merges_) {
       const auto id = id_of(byte_level_ ? byte_alphabet().spell(word) : std::string(word));
@@ -140,9 +140,9 @@ class bpe_model {
 
   void add_character(std::vector<std::int32_t>& symbols, std::string_view character) const {
     if (const auto id = id_of(character)) return symbols.push_back(*id);
-    bool all = byte_fallback_;
-    for (const char c : character) all = all && byte_ids_[static_cast<std::uint8_t>(c)] >= 0;
-    if (!all) return add_unknown(symbols, character);
+    bool has_bytes = byte_fallback_;
+    for (const char c : character) has_bytes = has_bytes && byte_ids_[static_cast<std::uint8_t>(c)] >= 0;
+    if (!has_bytes) return add_unknown(symbols, character);
     for (const char c : character) symbols.push_back(byte_ids_[static_cast<std::uint8_t>(c)]);
   }
 

@@ -47,7 +47,7 @@ class byte_alphabet {
     std::string bytes;
     for (std::size_t at = 0; at < text.size();) {
       const utf8_step step = read_utf8(text, at);
-      const int value = step.what == utf8_step::kind::character ? byte(step.code_point) : -1;
+      const int value = step.type == utf8_step::kind::character ? byte(step.code_point) : -1;
       if (value < 0) return std::nullopt;
       bytes += static_cast<char>(value);
       at += step.length;

@@ -1,4 +1,4 @@
-// How the families write the parts of a conversation.
+// Writes the parts of a conversation in the style of each family.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 RLCORE_BEGIN
 namespace text {
 
-/// Writes turns in one chat style, as the family's Jinja text does for messages whose content is a string.
+/// Writes turns in one chat style, like the family's Jinja template for messages whose content is a string.
 class chat_turns {
  public:
   explicit chat_turns(const chat_style& style) : family_(style.family), default_system_(style.default_system) {}
@@ -27,8 +27,8 @@ class chat_turns {
 
   /// Throws data_error when message number `i` has a part that this style would drop.
   void check(const message& m, std::size_t i, std::string_view name) const {
-    const auto fail = [&](const std::string& what) {
-      throw data_error("messages[" + std::to_string(i) + "]: " + what + " has no place in chat template " +
+    const auto fail = [&](const std::string& part) {
+      throw data_error("messages[" + std::to_string(i) + "]: " + part + " has no place in chat template " +
                        std::string(name));
     };
     const bool assistant = m.role == "assistant";
@@ -38,7 +38,7 @@ class chat_turns {
     if (m.reasoning_content && !(has_thinking() && assistant)) fail("reasoning_content");
   }
 
-  /// What stands before the first turn: the default system turn, the system turn that lists the tools.
+  /// Writes the part before the first turn: the default system turn, or the system turn that lists the tools.
   void open(std::string& text, std::span<const message> messages,
             const std::vector<nlohmann::ordered_json>& tools) const {
     const bool system = messages[0].role == "system";
@@ -67,7 +67,7 @@ class chat_turns {
         "<args-json-object>}\n</tool_call><|im_end|>\n";
   }
 
-  /// Turn number `i`. `tools`: whether the opening listed tools, and with them the system message.
+  /// Writes turn number `i`. `tools` is true if the opening listed tools, and with them the system message.
   void turn(std::string& text, std::span<const message> messages, std::size_t i, bool tools) const {
     const message& m = messages[i];
     if (i == 0 && m.role == "system" && tools) return;
@@ -85,7 +85,7 @@ class chat_turns {
     }
   }
 
-  /// The open header of the assistant's next turn.
+  /// Writes the open header of the assistant's next turn.
   void generation_prompt(std::string& text, std::optional<bool> enable_thinking) const {
     text += "<|im_start|>assistant\n";
     if (family_ == chat_family::qwen3 && !enable_thinking.value_or(true)) text += empty_thoughts;
@@ -123,7 +123,7 @@ class chat_turns {
       content = without_leading_newlines(content.substr(content.rfind(close) + close.size()));
     }
     text += "<|im_start|>assistant\n";
-    // Qwen3 keeps thoughts only after the last question of the user: those of its own steps between tool results.
+    // Qwen3 keeps thoughts only after the user's last question: those of its steps between tool results.
     const bool shown = family_ == chat_family::minimind ||
                        (i > last_question(messages) && (i + 1 == messages.size() || !thoughts.empty()));
     if (shown) {
@@ -147,7 +147,7 @@ class chat_turns {
     text += "<|im_end|>\n";
   }
 
-  /// Index of the last user message that is not a tool's answer; of the last message when there is none.
+  /// The index of the last user message that is not a tool's answer; without one, of the last message.
   static std::size_t last_question(std::span<const message> messages) {
     const auto answer = [](const std::string& s) {
       constexpr std::string_view open = "<tool_response>", close = "</tool_response>";

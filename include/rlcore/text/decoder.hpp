@@ -1,4 +1,4 @@
-// The `decoder` of a tokenizer.json: how the tokens of an answer become text again.
+// The `decoder` of a tokenizer.json turns the tokens of an answer into text.
 #pragma once
 
 #include <cstddef>
@@ -29,10 +29,10 @@ class decoder {
   /// types.
   explicit decoder(const nlohmann::json& json) : none_(json.is_null()) { add(json); }
 
-  /// Whether the text is simply the bytes of the tokens in a row, broken UTF-8 replaced.
+  /// True if the text is simply the bytes of all tokens, with broken UTF-8 replaced.
   bool byte_level() const noexcept { return steps_.size() == 1 && std::holds_alternative<byte_level_step>(steps_[0]); }
 
-  /// Text of `tokens`, spelled as in the vocabulary.
+  /// The text of `tokens`, which are spelled as in the vocabulary.
   std::string operator()(std::vector<std::string> tokens) const {
     for (const auto& step : steps_) std::visit([&](const auto& s) { apply(s, tokens); }, step);
     std::string text;
@@ -61,11 +61,11 @@ class decoder {
   struct byte_fallback_step {};
   struct fuse_step {};
   struct replace_step {
-    std::shared_ptr<const pattern> what;
+    std::shared_ptr<const pattern> expression;
     std::string with;
   };
   struct strip_step {
-    std::string what;
+    std::string content;
     std::size_t start, stop;
   };
 
@@ -110,7 +110,7 @@ class decoder {
     for (auto& token : tokens) {
       std::string out;
       std::size_t done = 0;
-      s.what->for_each_match(token, [&](std::size_t begin, std::size_t end) {
+      s.expression->for_each_match(token, [&](std::size_t begin, std::size_t end) {
         out.append(token, done, begin - done).append(s.with);
         done = end;
       });
@@ -121,12 +121,12 @@ class decoder {
   static void apply(const strip_step& s, std::vector<std::string>& tokens) {
     for (auto& token : tokens) {
       std::size_t begin = 0, end = token.size();
-      for (std::size_t i = 0; i < s.start && token.compare(begin, s.what.size(), s.what) == 0; ++i)
-        begin += s.what.size();
-      for (std::size_t i = 0;
-           i < s.stop && end >= begin + s.what.size() && token.compare(end - s.what.size(), s.what.size(), s.what) == 0;
+      for (std::size_t i = 0; i < s.start && token.compare(begin, s.content.size(), s.content) == 0; ++i)
+        begin += s.content.size();
+      for (std::size_t i = 0; i < s.stop && end >= begin + s.content.size() &&
+                              token.compare(end - s.content.size(), s.content.size(), s.content) == 0;
            ++i)
-        end -= s.what.size();
+        end -= s.content.size();
       token = token.substr(begin, end - begin);
     }
   }
@@ -143,10 +143,10 @@ class decoder {
     } else if (type == "Fuse") {
       steps_.emplace_back(fuse_step{});
     } else if (type == "Replace") {
-      const nlohmann::json what = field(json, "pattern", "decoder");
-      const bool literal = what.is_object() && what.contains("String");
+      const nlohmann::json source = field(json, "pattern", "decoder");
+      const bool literal = source.is_object() && source.contains("String");
       steps_.emplace_back(replace_step{
-          std::make_shared<pattern>(string_field(what, literal ? "String" : "Regex", "decoder.pattern"), literal),
+          std::make_shared<pattern>(string_field(source, literal ? "String" : "Regex", "decoder.pattern"), literal),
           string_field(json, "content", "decoder")});
     } else if (type == "Strip") {
       const auto count = [&](const char* key) {

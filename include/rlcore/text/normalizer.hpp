@@ -1,4 +1,4 @@
-// The `normalizer` of a tokenizer.json: what happens to text before it is cut into words.
+// The `normalizer` of a tokenizer.json changes text before it is cut into words.
 #pragma once
 
 #include <utf8proc.h>
@@ -20,7 +20,7 @@
 RLCORE_BEGIN
 namespace text {
 
-/// Unicode White_Space, the set that Rust's char::is_whitespace and tokenizer files mean.
+/// Unicode White_Space: the set of Rust's char::is_whitespace and of tokenizer files.
 constexpr bool is_white_space(char32_t c) noexcept {
   return (c >= 9 && c <= 13) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) ||
          c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
@@ -103,7 +103,7 @@ class normalizer {
  public:
   normalizer() = default;
 
-  /// From the `normalizer` object of a tokenizer.json (null: no step). Throws format_error for an unknown type.
+  /// Reads the `normalizer` object of a tokenizer.json (null: no step). Throws format_error for an unknown type.
   explicit normalizer(const nlohmann::json& json) { add(json); }
 
   bool empty() const noexcept { return steps_.empty(); }
@@ -118,11 +118,11 @@ class normalizer {
  private:
   struct lower {};
   struct replace {
-    std::shared_ptr<const pattern> what;
+    std::shared_ptr<const pattern> expression;
     std::string with;
   };
   struct prepend {
-    std::string what;
+    std::string prefix;
   };
   struct strip_ends {
     bool left, right;
@@ -130,12 +130,12 @@ class normalizer {
 
   static std::string apply(normal_form form, const std::string& text) { return normalized(text, form); }
   static std::string apply(lower, const std::string& text) { return lowercase(text); }
-  static std::string apply(const prepend& s, const std::string& text) { return text.empty() ? text : s.what + text; }
+  static std::string apply(const prepend& s, const std::string& text) { return text.empty() ? text : s.prefix + text; }
   static std::string apply(strip_ends s, const std::string& text) { return std::string(strip(text, s.left, s.right)); }
   static std::string apply(const replace& s, const std::string& text) {
     std::string out;
     std::size_t done = 0;
-    s.what->for_each_match(text, [&](std::size_t begin, std::size_t end) {
+    s.expression->for_each_match(text, [&](std::size_t begin, std::size_t end) {
       out.append(text, done, begin - done).append(s.with);
       done = end;
     });
@@ -155,10 +155,10 @@ class normalizer {
     } else if (type == "Lowercase") {
       steps_.emplace_back(lower{});
     } else if (type == "Replace") {
-      const nlohmann::json what = field(json, "pattern", "normalizer");
-      const bool literal = what.is_object() && what.contains("String");
+      const nlohmann::json source = field(json, "pattern", "normalizer");
+      const bool literal = source.is_object() && source.contains("String");
       steps_.emplace_back(replace{
-          std::make_shared<pattern>(string_field(what, literal ? "String" : "Regex", "normalizer.pattern"), literal),
+          std::make_shared<pattern>(string_field(source, literal ? "String" : "Regex", "normalizer.pattern"), literal),
           string_field(json, "content", "normalizer")});
     } else if (type == "Prepend") {
       steps_.emplace_back(prepend{string_field(json, "prepend", "normalizer")});

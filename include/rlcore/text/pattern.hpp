@@ -1,4 +1,4 @@
-// Regular expressions of tokenizer files, run by PCRE2 with the character classes those files were written for.
+// Regular expressions of tokenizer files. PCRE2 runs them with the character classes that the files assume.
 #pragma once
 
 #ifndef PCRE2_CODE_UNIT_WIDTH
@@ -94,7 +94,7 @@ class pattern {
     }
   }
 
-  /// The expression as given.
+  /// The expression as the caller wrote it.
   const std::string& source() const noexcept { return source_; }
 
  private:
@@ -105,10 +105,10 @@ class pattern {
     void operator()(pcre2_jit_stack_8* p) const noexcept { pcre2_jit_stack_free_8(p); }
   };
 
-  [[noreturn]] void fail(const std::string& what, int code) const {
+  [[noreturn]] void fail(const std::string& failure, int code) const {
     PCRE2_UCHAR8 reason[256] = {};
     pcre2_get_error_message_8(code, reason, sizeof reason);
-    throw format_error("pattern '" + source_ + "' " + what + ": " + reinterpret_cast<const char*>(reason));
+    throw format_error("pattern '" + source_ + "' " + failure + ": " + reinterpret_cast<const char*>(reason));
   }
 
   std::string source_;

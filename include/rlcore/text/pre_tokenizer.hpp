@@ -1,4 +1,4 @@
-// The `pre_tokenizer` of a tokenizer.json: how text is cut into the words that BPE then works on one by one.
+// The `pre_tokenizer` of a tokenizer.json cuts text into words, which BPE then encodes one by one.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 RLCORE_BEGIN
 namespace text {
 
-/// The split expression of GPT-2 (Radford et al. 2019), which ByteLevel with use_regex means.
+/// The split expression of GPT-2 (Radford et al. 2019), used by ByteLevel with use_regex.
 inline constexpr std::string_view gpt2_split =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
@@ -30,10 +30,10 @@ class pre_tokenizer {
  public:
   pre_tokenizer() = default;
 
-  /// From the `pre_tokenizer` object of a tokenizer.json (null: one word). Throws format_error for what it lacks.
+  /// Reads the `pre_tokenizer` object of a tokenizer.json (null: one word). Throws format_error for unsupported steps.
   explicit pre_tokenizer(const nlohmann::json& json) { add(json); }
 
-  /// Whether words are bytes spelled in the byte alphabet rather than characters.
+  /// True if words are bytes spelled in the byte alphabet rather than characters.
   bool byte_level() const noexcept { return byte_level_; }
 
   /// Calls visit(word) for every word of `text` (valid UTF-8), in order.
@@ -101,10 +101,10 @@ class pre_tokenizer {
       const std::string behavior = string_field(json, "behavior", "pre_tokenizer");
       if (behavior != "Isolated" && behavior != "Removed")
         throw format_error("pre_tokenizer.behavior '" + behavior + "' is not supported; expected Isolated or Removed");
-      const nlohmann::json what = field(json, "pattern", "pre_tokenizer");
-      const bool literal = what.is_object() && what.contains("String");
-      s.split =
-          std::make_shared<pattern>(string_field(what, literal ? "String" : "Regex", "pre_tokenizer.pattern"), literal);
+      const nlohmann::json source = field(json, "pattern", "pre_tokenizer");
+      const bool literal = source.is_object() && source.contains("String");
+      s.split = std::make_shared<pattern>(string_field(source, literal ? "String" : "Regex", "pre_tokenizer.pattern"),
+                                          literal);
       s.removed = behavior == "Removed";
       s.invert = bool_field(json, "invert", false, "pre_tokenizer");
     } else if (type == "Digits") {

@@ -1,4 +1,4 @@
-// Text of an answer while it is being generated.
+// Decodes an answer while the model generates it.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@
 RLCORE_BEGIN
 namespace text {
 
-/// Decodes one token after the other; gives out whole characters only. All pieces in a row, finish() included, are
-/// what tokenizer::decode makes of all ids at once.
+/// Decodes one token after the other and returns only whole characters. All pieces together, including finish(), are
+/// the text of tokenizer::decode() for all ids at once.
 class stream_decoder {
  public:
   explicit stream_decoder(tokenizer t, bool skip_special_tokens = false)
@@ -34,8 +34,8 @@ class stream_decoder {
     std::size_t at = 0;
     while (at < pending_.size()) {
       const utf8_step step = read_utf8(pending_, at);
-      if (step.what == utf8_step::kind::cut_off) break;
-      if (step.what == utf8_step::kind::character) {
+      if (step.type == utf8_step::kind::cut_off) break;
+      if (step.type == utf8_step::kind::character) {
         text.append(pending_, at, step.length);
       } else {
         text += "\xEF\xBF\xBD";
@@ -46,31 +46,31 @@ class stream_decoder {
     return text;
   }
 
-  /// The rest: U+FFFD for a character that never was completed. The decoder is then as new.
+  /// Returns the rest: U+FFFD for an unfinished character. Resets the decoder.
   std::string finish() {
     std::string rest;
     if (tokenizer_.decodes_bytes()) {
       rest = utf8_lossy(pending_);
     } else {
-      rest = tokenizer_.decode(ids_).substr(given_);
+      rest = tokenizer_.decode(ids_).substr(emitted_);
     }
     pending_.clear();
     ids_.clear();
-    given_ = 0;
+    emitted_ = 0;
     return rest;
   }
 
  private:
   // Other decoders look at neighbours. A run of bytes <0xNN> is one text or all U+FFFD, so it is kept back until it
-  // ends; a space stripped at the start, or put between tokens, needs just the token before.
+  // ends. A space that is stripped at the start, or put between tokens, needs only the token before.
   std::string push_token(std::int32_t id) {
     const bool skipped = skip_special_tokens_ && tokenizer_.is_special(id);
     if (skipped || static_cast<std::size_t>(id) >= tokenizer_.vocab_size()) return {};
     ids_.push_back(id);
     if (decoder::fallback_byte(tokenizer_.token_of(id)) >= 0) return {};
-    std::string piece = tokenizer_.decode(ids_).substr(given_);
+    std::string piece = tokenizer_.decode(ids_).substr(emitted_);
     ids_.assign(1, id);
-    given_ = tokenizer_.decode(ids_).size();
+    emitted_ = tokenizer_.decode(ids_).size();
     return piece;
   }
 
@@ -78,7 +78,7 @@ class stream_decoder {
   bool skip_special_tokens_;
   std::string pending_;
   std::vector<std::int32_t> ids_;
-  std::size_t given_ = 0;
+  std::size_t emitted_ = 0;
 };
 
 }  // namespace text

@@ -1,4 +1,4 @@
-// UTF-8 as bytes: where it is broken, and the replacement that Hugging Face's decoders make of broken parts.
+// UTF-8 as bytes: finds broken parts, and replaces them like Hugging Face's decoders.
 #pragma once
 
 #include <cstddef>
@@ -12,11 +12,11 @@
 RLCORE_BEGIN
 namespace text {
 
-/// What stands at one position of a byte string read as UTF-8.
+/// One step of reading a byte string as UTF-8.
 struct utf8_step {
   enum class kind : std::uint8_t { character, broken, cut_off };
 
-  kind what = kind::broken;  ///< cut_off: so far valid, but the string ends inside the character
+  kind type = kind::broken;  ///< cut_off: valid so far, but the string ends inside the character
   std::uint8_t length = 1;   ///< bytes of the character, or of the maximal broken part
   char32_t code_point = 0xFFFD;
 };
@@ -67,7 +67,7 @@ inline void append_utf8(std::string& text, char32_t code_point) {
   }
 }
 
-/// First byte that does not belong to a valid character; the size when all of `bytes` is valid UTF-8.
+/// The first byte that does not belong to a valid character; the size if all of `bytes` is valid UTF-8.
 inline std::size_t first_broken_utf8(std::string_view bytes) noexcept {
   std::size_t at = 0;
   while (at < bytes.size()) {
@@ -76,7 +76,7 @@ inline std::size_t first_broken_utf8(std::string_view bytes) noexcept {
       continue;
     }
     const utf8_step step = read_utf8(bytes, at);
-    if (step.what != utf8_step::kind::character) return at;
+    if (step.type != utf8_step::kind::character) return at;
     at += step.length;
   }
   return at;
@@ -96,7 +96,7 @@ inline std::string utf8_lossy(std::string_view bytes) {
   text.reserve(bytes.size());
   for (std::size_t at = 0; at < bytes.size();) {
     const utf8_step step = read_utf8(bytes, at);
-    if (step.what == utf8_step::kind::character) {
+    if (step.type == utf8_step::kind::character) {
       text.append(bytes.substr(at, step.length));
     } else {
       text += "\xEF\xBF\xBD";
