@@ -15,12 +15,14 @@ struct discounted_return {
   double gamma = 1.0;
   turn_policy turns = turn_policy::skip;
 
+  /// Writes G to `returns`; `exec` shares out the rows.
   template <executor Executor, class Rewards, class Returns>
   RLCORE_FN void operator()(const Executor& exec, const Rewards& rewards, const token_mask& mask,
                             Returns&& returns) const {
     backward_recursion::all_rows(exec, {gamma, gamma, gamma, turns}, as_view<2>(rewards), detail::no_matrix{}, mask,
                                  as_view<2>(returns), detail::no_matrix{});
   }
+  /// The same on the calling thread.
   template <class Rewards, class Returns>
   RLCORE_FN void operator()(const Rewards& rewards, const token_mask& mask, Returns&& returns) const {
     (*this)(serial{}, rewards, mask, returns);

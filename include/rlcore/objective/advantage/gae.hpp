@@ -31,12 +31,14 @@ struct gae {
     check_setting("gae", "lambda", lambda, setting::fraction);
   }
 
+  /// Writes A and A + V; `exec` shares out the rows.
   template <executor Executor, class Rewards, class Values, class Advantages, class Returns>
   RLCORE_FN void operator()(const Executor& exec, const Rewards& rewards, const Values& values, const token_mask& mask,
                             Advantages&& advantages, Returns&& returns) const {
     backward_recursion::all_rows(exec, settings(), as_view<2>(rewards), as_view<2>(values), mask,
                                  as_view<2>(advantages), as_view<2>(returns));
   }
+  /// The same on the calling thread.
   template <class Rewards, class Values, class Advantages, class Returns>
   requires(!executor<Rewards>) RLCORE_FN void operator()(const Rewards& rewards, const Values& values,
                                                          const token_mask& mask, Advantages&& advantages,

@@ -31,6 +31,7 @@ struct gdpo {
     last.normalize(x, {});
     detail::write_numbers("advantages", x, advantages);
   }
+  /// The same with the last step over tokens: `lengths` has the response tokens of each row.
   template <class Rewards, class Weights, class Groups, class Lengths, class Advantages>
   void operator()(const Rewards& rewards, const Weights& weights, const Groups& groups, const Lengths& lengths,
                   Advantages&& advantages) const {

@@ -31,6 +31,8 @@ struct gpg {
 
   constexpr void check_settings() const { check_setting("gpg", "normalizer", normalizer, setting::positive); }
 
+  /// `groups`: the number of consecutive rows in each group, or a vector with any integer that names the prompt of each
+  /// row. Throws std::invalid_argument if sizes do not fit or a reward is infinite.
   template <class Rewards, class Groups, class Advantages>
   void operator()(const Rewards& rewards, const Groups& groups, Advantages&& advantages) const {
     const scratch_vector<double> reward = detail::read_numbers("reward", rewards);

@@ -25,6 +25,8 @@ struct group_mean_batch_std {
     check_setting("group_mean_batch_std", "epsilon", epsilon, setting::coefficient);
   }
 
+  /// `groups`: the number of consecutive rows in each group, or a vector with any integer that names the prompt of each
+  /// row. Throws std::invalid_argument if sizes do not fit or a reward is infinite.
   template <class Rewards, class Groups, class Advantages>
   void operator()(const Rewards& rewards, const Groups& groups, Advantages&& advantages) const {
     const scratch_vector<double> reward = detail::read_numbers("reward", rewards);

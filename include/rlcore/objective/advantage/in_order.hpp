@@ -19,12 +19,15 @@ RLCORE_ALGORITHM_BEGIN
 template <class... Stages>
 struct in_order {
   std::tuple<Stages...> stages;
+  /// The stages in the order in which they are applied.
   explicit constexpr in_order(Stages... s) : stages(s...) {}
 
   constexpr void check_settings() const {
     std::apply([](const auto&... stage) { (detail::check_part(stage), ...); }, stages);
   }
 
+  /// `groups`: the number of consecutive rows in each group, or a vector with any integer that names the prompt of each
+  /// row. Throws std::invalid_argument if sizes do not fit or a reward is infinite.
   template <class Rewards, class Groups, class Advantages>
   void operator()(const Rewards& rewards, const Groups& groups, Advantages&& advantages) const {
     run(rewards, advantages, [&](const auto& stage, scratch_vector<double>& x) {

@@ -20,6 +20,7 @@ class moment_sums {
     count_ += count;
     sum_.add(sum);
   }
+  /// Joins what another part of the values gave.
   moment_sums& operator+=(const moment_sums& other) noexcept {
     if (other.count_ == 0) return *this;
     same_ = other.same_ && (count_ == 0 || (same_ && value_ == other.value_));
@@ -48,6 +49,7 @@ class moment_sums {
 struct squared_deviations {
   exact_sum sum;
 
+  /// Joins what another part of the values gave.
   squared_deviations& operator+=(const squared_deviations& other) noexcept {
     sum += other.sum;
     return *this;
@@ -57,6 +59,7 @@ struct squared_deviations {
 /// (x - centre) scale + shift
 struct affine {
   double centre = 0, scale = 1, shift = 0;
+  /// The map applied to x.
   double operator()(double x) const noexcept { return (x - centre) * scale + shift; }
 };
 

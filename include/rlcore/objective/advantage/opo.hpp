@@ -30,6 +30,8 @@ struct opo {
         });
   }
 
+  /// A single group: `row` says which rows its scored rewards belong to, `length` has the tokens of every row of the
+  /// batch. `advantage` holds zeros before the call and keeps them where the rewards are equal or there are no tokens.
   void one_group(std::span<const double> reward, std::span<const std::size_t> row, std::span<const double> length,
                  std::span<double> advantage) const {
     if (reward.size() == 1) {

@@ -43,6 +43,8 @@ struct optimal_token_baseline {
   double epsilon = 1e-8;
   singleton_group singleton = singleton_group::reward;
 
+  /// Writes A, [rows, tokens]. `groups`: the number of consecutive rows in each group, or a vector with any integer
+  /// that names the prompt of each row.
   template <class T, class Groups, class Advantages>
   void operator()(const optimal_token_inputs<T>& in, const Groups& groups, Advantages&& advantages) const {
     const auto out = as_view<2>(advantages);

@@ -21,6 +21,8 @@ RLCORE_ALGORITHM_BEGIN
 struct optimal_value {
   double temperature = 0.5;
 
+  /// Writes V* to `values`, one per row. `groups`: the number of consecutive rows in each group, or a vector with any
+  /// integer that names the prompt of each row.
   template <class Rewards, class Groups, class Values>
   void operator()(const Rewards& rewards, const Groups& groups, Values&& values) const {
     detail::outcome_advantages(

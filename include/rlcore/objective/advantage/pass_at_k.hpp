@@ -21,11 +21,14 @@ struct pass_at_k {
 
   constexpr void check_settings() const { check_setting("pass_at_k", "epsilon", epsilon, setting::coefficient); }
 
+  /// `groups`: the number of consecutive rows in each group, or a vector with any integer that names the prompt of each
+  /// row. Throws std::invalid_argument if sizes do not fit or a reward is infinite.
   template <class Rewards, class Groups, class Advantages>
   void operator()(const Rewards& rewards, const Groups& groups, Advantages&& advantages) const {
     detail::outcome_advantages(rewards, groups, advantages, [this](auto... group) { one_group(group...); });
   }
 
+  /// A single group of scored rewards; `advantage` holds zeros before the call, and only the best row's is written.
   void one_group(std::span<const double> reward, std::span<const std::size_t>, std::span<double> advantage) const {
     if (reward.size() < 2) return;
     std::size_t best = 0;

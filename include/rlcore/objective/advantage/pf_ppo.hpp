@@ -31,6 +31,8 @@ struct pf_ppo {
   pf_ppo_weight kind = pf_ppo_weight::power;
   double exponent = 2.0;
 
+  /// The weight of every row by `kind`, plus 1e-8; 0 for an unscored row. Throws std::invalid_argument if a reward is
+  /// infinite.
   template <class Rewards>
   std::vector<double> weights(const Rewards& rewards) const {
     const auto reward = detail::read_numbers("reward", rewards);

@@ -22,17 +22,20 @@ struct reinforce_plus_plus {
 
   constexpr void check_settings() const { check_setting("reinforce_plus_plus", "gamma", gamma, setting::fraction); }
 
+  /// Writes the returns and the whitened advantages; `exec` shares out the rows.
   template <executor Executor, class Rewards, class Advantages, class Returns>
   RLCORE_FN void operator()(const Executor& exec, const Rewards& rewards, const token_mask& mask,
                             Advantages&& advantages, Returns&& returns) const {
     discounted_return{gamma, turns}(exec, rewards, mask, returns);
     whiten(exec, returns, mask, advantages);
   }
+  /// The same on the calling thread.
   template <class Rewards, class Advantages, class Returns>
   requires(!executor<Rewards>) RLCORE_FN void operator()(const Rewards& rewards, const token_mask& mask,
                                                          Advantages&& advantages, Returns&& returns) const {
     (*this)(serial{}, rewards, mask, advantages, returns);
   }
+  /// Without returns.
   template <class Rewards, class Advantages>
   RLCORE_FN void operator()(const Rewards& rewards, const token_mask& mask, Advantages&& advantages) const {
     (*this)(serial{}, rewards, mask, advantages, advantages);

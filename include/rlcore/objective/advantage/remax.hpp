@@ -16,6 +16,7 @@ RLCORE_ALGORITHM_BEGIN
 struct remax {
   turn_policy turns = turn_policy::skip;
 
+  /// Writes A to `advantages`; `baselines` holds the rewards of the greedy answers.
   template <class Rewards, class Baselines, class Advantages>
   void operator()(const Rewards& rewards, const Baselines& baselines, const token_mask& mask,
                   Advantages&& advantages) const {

@@ -23,6 +23,7 @@ struct reward_clip {
     check_order("reward_clip", "low", low, "high", high);
   }
 
+  /// Changes `rewards` in place. Throws std::invalid_argument if the range is empty or a bound is NaN.
   template <class Rewards>
   void operator()(Rewards&& rewards) const {
     if (!(low <= high))

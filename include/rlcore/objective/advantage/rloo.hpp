@@ -17,11 +17,14 @@ RLCORE_ALGORITHM_BEGIN
 struct rloo {
   singleton_group singleton = singleton_group::zero;
 
+  /// `groups`: the number of consecutive rows in each group, or a vector with any integer that names the prompt of each
+  /// row. Throws std::invalid_argument if sizes do not fit or a reward is infinite.
   template <class Rewards, class Groups, class Advantages>
   void operator()(const Rewards& rewards, const Groups& groups, Advantages&& advantages) const {
     detail::outcome_advantages(rewards, groups, advantages, [this](auto... group) { one_group(group...); });
   }
 
+  /// A single group of scored rewards.
   void one_group(std::span<const double> reward, std::span<const std::size_t>, std::span<double> advantage) const {
     if (reward.size() == 1) {
       if (singleton == singleton_group::reward) advantage[0] = reward[0];

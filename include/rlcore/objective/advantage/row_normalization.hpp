@@ -20,12 +20,14 @@ RLCORE_ALGORITHM_BEGIN
 struct row_normalization {
   whitening how{.epsilon = 1e-4, .guard = variance_guard::add_to_deviation};
 
+  /// Every scored row counts once.
   template <class Values, class Out>
   void operator()(const Values& values, Out&& out) const {
     scratch_vector<double> x = detail::read_numbers("value", values);
     normalize(x, {});
     detail::write_numbers("normalized values", x, out);
   }
+  /// Every scored row counts as often as it has tokens, whole numbers in `lengths`.
   template <class Values, class Lengths, class Out>
   void operator()(const Values& values, const Lengths& lengths, Out&& out) const {
     scratch_vector<double> x = detail::read_numbers("value", values);

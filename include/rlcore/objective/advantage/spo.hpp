@@ -20,6 +20,7 @@ RLCORE_ALGORITHM_BEGIN
 /// tokens. Throws std::invalid_argument unless half_life > 0 and least <= most.
 struct spo_forgetting {
   double half_life = 0.06, least = 0.875, most = 0.96;
+  /// The share of the past that counts at this distance.
   double operator()(double distance) const {
     if (!(half_life > 0) || !(least <= most))
       throw std::invalid_argument("rlcore: spo_forgetting needs half_life > 0 and least <= most, they are " +

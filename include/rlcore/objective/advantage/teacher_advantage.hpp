@@ -24,6 +24,7 @@ struct teacher_advantage {
   double masked_weight = 0.0;
   bool absolute_power = false;
 
+  /// Writes A to `advantages`.
   template <class Teacher, class Student, class Advantages>
   void operator()(const Teacher& teacher_logp, const Student& student_logp, const token_mask& mask,
                   Advantages&& advantages) const {

@@ -20,6 +20,7 @@ struct token_rewards {
   kl_kind kind = kl_kind::k1;
   double coefficient = 0.001;
 
+  /// The reward with its penalty: kl_t estimates by `kind` the KL of the old policy from the reference.
   template <class Scores, class Old, class Ref, class Rewards>
   void operator()(const Scores& scores, const Old& old_logp, const Ref& ref_logp, const token_mask& mask,
                   Rewards&& rewards) const {

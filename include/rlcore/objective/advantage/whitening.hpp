@@ -37,24 +37,29 @@ struct whitening {
 
   constexpr void check_settings() const { check_setting("whitening", "epsilon", epsilon, setting::coefficient); }
 
+  /// All of it in one call; `exec` shares out the rows.
   template <executor Executor, class Values, class Out>
   RLCORE_FN void operator()(const Executor& exec, const Values& values, const token_mask& mask, Out&& out) const {
     whitening_loop::all_passes(exec, *this, as_view<2>(values), mask, as_view<2>(out));
   }
+  /// The same on the calling thread.
   template <class Values, class Out>
   RLCORE_FN void operator()(const Values& values, const token_mask& mask, Out&& out) const {
     (*this)(serial{}, values, mask, out);
   }
 
+  /// The first pass: count and sum of the live values of this part.
   template <class Values>
   RLCORE_FN moment_sums sums(const Values& values, const token_mask& mask) const {
     auto live = live_of(as_view<2>(values), mask);
     return whitening_loop::sums(serial{}, as_view<2>(values), live);
   }
+  /// The second pass: squared deviations of the live values of this part from `mean`, that of all parts.
   template <class Values>
   RLCORE_FN squared_deviations deviations(const Values& values, const token_mask& mask, double mean) const {
     return whitening_loop::squares(serial{}, as_view<2>(values), live_of(as_view<2>(values), mask), mean);
   }
+  /// The third pass: writes the live values as map() sends them, and 0 to masked slots.
   template <class Values, class Out>
   RLCORE_FN void apply(const Values& values, const token_mask& mask, const affine& how, Out&& out) const {
     whitening_loop::transform(serial{}, as_view<2>(values), live_of(as_view<2>(values), mask), how, as_view<2>(out));
@@ -69,6 +74,7 @@ struct whitening {
     return how;
   }
 
+  /// What x - mean is divided by at this variance, as `guard` says. NaN stays NaN.
   double denominator(double variance) const noexcept {
     if (guard == variance_guard::add_to_deviation) return std::sqrt(variance) + epsilon;
     if (guard == variance_guard::add) return std::sqrt(variance + epsilon);

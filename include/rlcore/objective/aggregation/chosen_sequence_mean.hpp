@@ -10,6 +10,7 @@ RLCORE_ALGORITHM_BEGIN
 /// mean over all their tokens is chosen_token_mean.
 struct chosen_sequence_mean {
   global_counts chosen;
+  /// What each live token of the row weighs; rows with an even index are the chosen ones.
   double weight(row_info row, const global_counts&) const noexcept {
     return row.index % 2 == 0 ? 1.0 / (static_cast<double>(chosen.sequences()) * static_cast<double>(row.tokens)) : 0.0;
   }

@@ -15,6 +15,7 @@ struct fixed_length {
 
   constexpr void check_settings() const { check_setting("fixed_length", "length", length, setting::positive); }
 
+  /// What each live token of the row weighs, whatever the row.
   double weight(row_info, const global_counts& step) const noexcept {
     return 1.0 / (static_cast<double>(step.sequences()) * length);
   }
@@ -31,6 +32,7 @@ struct row_mean_fixed_length {
 
   constexpr void check_settings() const { check_setting("row_mean_fixed_length", "length", length, setting::positive); }
 
+  /// What each live token of the row weighs, whatever the row.
   double weight(row_info, const global_counts& step) const noexcept {
     return 1.0 / (static_cast<double>(step.rows()) * length);
   }
@@ -46,6 +48,7 @@ struct fixed_length_unaveraged {
     check_setting("fixed_length_unaveraged", "length", length, setting::positive);
   }
 
+  /// What each live token of the row weighs, whatever the row.
   double weight(row_info, const global_counts&) const noexcept { return 1.0 / length; }
 };
 

@@ -10,6 +10,7 @@ RLCORE_ALGORITHM_BEGIN
 /// "seq-mean-token-mean" where it is given the global batch size.
 struct row_mean_token_mean {
   static constexpr bool averages_tokens = true;
+  /// What each of the row's n live tokens weighs.
   double weight(row_info row, const global_counts& step) const noexcept {
     return 1.0 / (static_cast<double>(step.rows()) * static_cast<double>(row.tokens));
   }
@@ -18,12 +19,14 @@ struct row_mean_token_mean {
 /// 1 / rows: the same for token sums (verl "seq-mean-token-sum" with the global batch size).
 struct row_mean_token_sum {
   static constexpr bool ignores_length = true;
+  /// What each live token of the row weighs, whatever the row.
   double weight(row_info, const global_counts& step) const noexcept { return 1.0 / static_cast<double>(step.rows()); }
 };
 
 /// 1 / rows: the same for a term that each sequence has once (TRL's RLOOTrainer).
 struct row_mean {
   static constexpr bool per_sequence = true;
+  /// What the term of a row weighs, whatever the row.
   double weight(row_info, const global_counts& step) const noexcept { return 1.0 / static_cast<double>(step.rows()); }
 };
 

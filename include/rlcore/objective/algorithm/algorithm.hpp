@@ -41,6 +41,7 @@ template <class Advantage, class Penalty>
 struct on_penalised_rewards : Advantage {
   static constexpr bool kl_in_reward = true;
   Penalty penalty;
+  /// The estimator `a` on rewards that `p` has penalised.
   constexpr on_penalised_rewards(Advantage a, Penalty p) : Advantage(a), penalty(p) {}
 };
 

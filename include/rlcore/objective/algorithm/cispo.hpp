@@ -15,6 +15,8 @@ namespace paper {
 struct cispo_settings {
   rlcore::cispo surrogate{ratio_bound{.high = 5}};
 };
+/// The three parts of CISPO with these settings. Throws std::invalid_argument for bounds that are no numbers or not in
+/// order.
 constexpr auto cispo(const cispo_settings& s = {}) { return algorithm{group_relative{}, s.surrogate, token_mean{}}; }
 
 }  // namespace paper

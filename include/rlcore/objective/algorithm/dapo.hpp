@@ -17,6 +17,8 @@ namespace paper {
 struct dapo_settings {
   double clip_low = 0.2, clip_high = 0.28;
 };
+/// The three parts of DAPO with these settings. Throws std::invalid_argument unless clip_low is in [0, 1] and clip_high
+/// at least 0.
 constexpr auto dapo(const dapo_settings& s = {}) {
   detail::check_clip("dapo", s.clip_low, s.clip_high);
   return algorithm{group_relative{}, ppo_clip{.low = s.clip_low, .high = s.clip_high}, token_mean{}};

@@ -18,6 +18,7 @@ struct dpo_settings {
   positive beta = 0.1;
   double label_smoothing = 0.0;
 };
+/// The three parts of DPO with these settings. Throws std::invalid_argument unless label_smoothing is in [0, 1).
 constexpr auto dpo(const dpo_settings& s = {}) {
   check_setting("dpo", "label_smoothing", s.label_smoothing, setting::below_1);
   return algorithm{no_advantage{},

@@ -17,6 +17,8 @@ struct dr_grpo_settings {
   double clip_low = 0.2, clip_high = 0.2;
   double length = 3000;
 };
+/// The three parts of Dr. GRPO with these settings. Throws std::invalid_argument unless clip_low is in [0, 1],
+/// clip_high at least 0 and length above 0.
 constexpr auto dr_grpo(const dr_grpo_settings& s = {}) {
   detail::check_clip("dr_grpo", s.clip_low, s.clip_high);
   check_setting("dr_grpo", "length", s.length, setting::positive);

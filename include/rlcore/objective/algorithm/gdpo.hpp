@@ -15,6 +15,8 @@ namespace paper {
 struct gdpo_settings {
   double clip_low = 0.2, clip_high = 0.2;
 };
+/// The three parts of GDPO with these settings. Throws std::invalid_argument unless clip_low is in [0, 1] and clip_high
+/// at least 0.
 constexpr auto gdpo(const gdpo_settings& s = {}) {
   detail::check_clip("gdpo", s.clip_low, s.clip_high);
   return algorithm{rlcore::gdpo{}, ppo_clip{.low = s.clip_low, .high = s.clip_high}, sequence_mean_token_mean{}};

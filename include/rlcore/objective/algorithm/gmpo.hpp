@@ -16,6 +16,7 @@ namespace paper {
 struct gmpo_settings {
   double clip_low = 0.4, clip_high = 0.4;
 };
+/// The three parts of GMPO with these settings. Throws std::invalid_argument unless both widths are at least 0.
 constexpr auto gmpo(const gmpo_settings& s = {}) {
   check_setting("gmpo", "clip_low", s.clip_low, setting::width);
   check_setting("gmpo", "clip_high", s.clip_high, setting::width);

@@ -20,6 +20,8 @@ struct grpo_settings {
   double clip_low = 0.2, clip_high = 0.2;
   double kl = 0.04;
 };
+/// The three parts of GRPO with these settings. Throws std::invalid_argument unless clip_low is in [0, 1] and clip_high
+/// and kl are at least 0.
 constexpr auto grpo(const grpo_settings& s = {}) {
   detail::check_clip("grpo", s.clip_low, s.clip_high);
   check_setting("grpo", "kl", s.kl, setting::coefficient);

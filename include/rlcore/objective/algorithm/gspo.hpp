@@ -19,6 +19,8 @@ namespace paper {
 struct gspo_settings {
   double clip_low = 3e-4, clip_high = 4e-4;
 };
+/// The three parts of GSPO with these settings. Throws std::invalid_argument unless clip_low is in [0, 1] and clip_high
+/// at least 0.
 constexpr auto gspo(const gspo_settings& s = {}) {
   detail::check_clip("gspo", s.clip_low, s.clip_high);
   return algorithm{group_relative{}, one_per_sequence{sequence_is{ppo_clip{.low = s.clip_low, .high = s.clip_high}}},

@@ -36,6 +36,8 @@ namespace openrlhf {
 /// --actor.eps_clip_low_high, --actor.dual_clip: a bound above 1 of the ratio where A < 0; infinite is none, as there.
 struct clip_settings {
   double clip_low = 0.2, clip_high = 0.2, dual_clip = std::numeric_limits<double>::infinity();
+  /// The surrogate with the token's log-ratio within +-`limit`. Throws std::invalid_argument unless dual_clip is above
+  /// 1 and the clip widths are at least 0.
   constexpr rlcore::dual_clip surrogate(double limit = 20.0) const {
     if (!(dual_clip > 1))
       throw std::invalid_argument("rlcore: openrlhf::clip_settings::dual_clip is a bound of the ratio, so above 1");
@@ -51,6 +53,7 @@ constexpr auto ppo(const clip_settings& s = {}) {
 }
 /// The normalisation after gae and reinforce: population variance, floored at 1e-8.
 constexpr whitening whitened_by() noexcept { return {.guard = variance_guard::floor, .sample_variance = false}; }
+/// The critic's loss: clipped squared error, the mean over all tokens.
 constexpr auto ppo_critic(clipped_value loss = {}) { return algorithm{no_advantage{}, loss, token_mean{}}; }
 
 /// group_norm.
@@ -65,6 +68,7 @@ constexpr auto dr_grpo(const clip_settings& s = {}) {
                             reward_clip{.low = -10, .high = 10}},
                    s.surrogate(), token_mean{}};
 }
+/// rloo: the reward against the mean of the other answers.
 constexpr auto rloo(const clip_settings& s = {}) {
   return algorithm{in_order{rlcore::rloo{}, reward_clip{.low = -10, .high = 10}}, s.surrogate(), token_mean{}};
 }

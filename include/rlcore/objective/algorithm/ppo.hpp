@@ -18,6 +18,8 @@ struct ppo_settings {
   double clip_low = 0.2, clip_high = 0.2;
   double gamma = 1.0, lambda = 0.95;
 };
+/// The actor's three parts with these settings. Throws std::invalid_argument unless clip_low, gamma and lambda are in
+/// [0, 1] and clip_high is at least 0.
 constexpr auto ppo(const ppo_settings& s = {}) {
   detail::check_clip("ppo", s.clip_low, s.clip_high);
   check_setting("ppo", "gamma", s.gamma, setting::fraction);
@@ -31,6 +33,7 @@ constexpr auto ppo(const ppo_settings& s = {}) {
 struct ppo_critic_settings {
   double range = 0.2;
 };
+/// The critic's loss with these settings. Throws std::invalid_argument unless range is at least 0.
 constexpr auto ppo_critic(const ppo_critic_settings& s = {}) {
   check_setting("ppo_critic", "range", s.range, setting::width);
   return algorithm{no_advantage{}, clipped_value{.range = s.range}, token_mean{}};

@@ -21,6 +21,8 @@ struct simpo_settings {
   positive beta = 2.0;
   double margin = 1.0, label_smoothing = 0.0;
 };
+/// The three parts of SimPO with these settings. Throws std::invalid_argument unless margin is finite and
+/// label_smoothing in [0, 1).
 constexpr auto simpo(const simpo_settings& s = {}) {
   check_setting("simpo", "margin", s.margin, setting::finite);
   check_setting("simpo", "label_smoothing", s.label_smoothing, setting::below_1);
@@ -41,6 +43,8 @@ struct cpo_settings {
   positive beta = 0.1;
   double label_smoothing = 0.0, likelihood = 1.0;
 };
+/// CPO with these settings. Throws std::invalid_argument unless label_smoothing is in [0, 1) and likelihood a finite
+/// number of 0 or more.
 constexpr auto cpo(const cpo_settings& s = {}) {
   check_setting("cpo", "label_smoothing", s.label_smoothing, setting::below_1);
   check_setting("cpo", "likelihood", s.likelihood, setting::coefficient);

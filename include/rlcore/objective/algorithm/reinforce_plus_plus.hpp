@@ -20,6 +20,8 @@ namespace paper {
 struct reinforce_plus_plus_settings {
   double clip_low = 0.2, clip_high = 0.2;
 };
+/// The three parts of REINFORCE++ with these settings. Throws std::invalid_argument unless clip_low is in [0, 1] and
+/// clip_high at least 0.
 constexpr auto reinforce_plus_plus(const reinforce_plus_plus_settings& s = {}) {
   detail::check_clip("reinforce_plus_plus", s.clip_low, s.clip_high);
   return algorithm{rlcore::reinforce_plus_plus{}, ppo_clip{.low = s.clip_low, .high = s.clip_high}, token_mean{}};
@@ -31,6 +33,8 @@ struct reinforce_plus_plus_baseline_settings {
   double clip_low = 0.2, clip_high = 0.2;
   double kl = 1e-5;
 };
+/// The three parts of REINFORCE++-baseline with these settings. Throws std::invalid_argument unless clip_low is in [0,
+/// 1] and clip_high and kl are at least 0.
 constexpr auto reinforce_plus_plus_baseline(const reinforce_plus_plus_baseline_settings& s = {}) {
   detail::check_clip("reinforce_plus_plus_baseline", s.clip_low, s.clip_high);
   check_setting("reinforce_plus_plus_baseline", "kl", s.kl, setting::coefficient);

@@ -21,6 +21,7 @@ namespace paper {
 struct rm_settings {
   double margin = 0.0;
 };
+/// The loss of a reward model with these settings. Throws std::invalid_argument unless margin is finite.
 constexpr auto rm(const rm_settings& s = {}) {
   check_setting("rm", "margin", s.margin, setting::finite);
   return algorithm{no_advantage{},
@@ -37,6 +38,8 @@ constexpr auto rm_with_margins() {
 struct centered_rm_settings {
   double coefficient = 0.01;
 };
+/// The loss of a centred reward model with these settings. Throws std::invalid_argument unless coefficient is finite
+/// and at least 0.
 constexpr auto centered_rm(const centered_rm_settings& s = {}) {
   check_setting("centered_rm", "coefficient", s.coefficient, setting::coefficient);
   return algorithm{no_advantage{},

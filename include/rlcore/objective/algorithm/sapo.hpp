@@ -16,6 +16,7 @@ namespace paper {
 struct sapo_settings {
   double temperature_positive = 1.0, temperature_negative = 1.05;
 };
+/// The three parts of SAPO with these settings. Throws std::invalid_argument unless both temperatures are above 0.
 constexpr auto sapo(const sapo_settings& s = {}) {
   check_setting("sapo", "temperature_positive", s.temperature_positive, setting::positive);
   check_setting("sapo", "temperature_negative", s.temperature_negative, setting::positive);

@@ -22,12 +22,14 @@ namespace paper {
 
 /// DPPO (Qi et al. 2026), by total variation or by KL: tokens that would leave the region get no gradient.
 constexpr auto dppo_tv(rlcore::dppo_tv surrogate = {}) { return algorithm{group_relative{}, surrogate, token_mean{}}; }
+/// The same by KL.
 constexpr auto dppo_kl(rlcore::dppo_kl surrogate = {}) { return algorithm{group_relative{}, surrogate, token_mean{}}; }
 
 /// DRO (Richemond et al. 2024): policy gradient plus beta / 2 times the squared log-ratio to the old policy.
 struct dro_settings {
   double beta = 1.0;
 };
+/// The three parts of DRO with these settings. Throws std::invalid_argument unless beta is finite and at least 0.
 constexpr auto dro(const dro_settings& s = {}) {
   check_setting("dro", "beta", s.beta, setting::coefficient);
   return algorithm{group_relative{}, sum{policy_gradient{}, scaled{s.beta, against_old{k2{}}}}, token_mean{}};
@@ -37,6 +39,8 @@ constexpr auto dro(const dro_settings& s = {}) {
 struct clip_cov_settings {
   double clip_low = 0.2, clip_high = 0.2;
 };
+/// The three parts of Clip-Cov with these settings. Throws std::invalid_argument unless clip_low is in [0, 1] and
+/// clip_high at least 0.
 constexpr auto clip_cov(const clip_cov_settings& s = {}) {
   detail::check_clip("clip_cov", s.clip_low, s.clip_high);
   return algorithm{group_relative{}, except_selected{ppo_clip{.low = s.clip_low, .high = s.clip_high}}, token_mean{}};
@@ -46,6 +50,7 @@ constexpr auto clip_cov(const clip_cov_settings& s = {}) {
 struct kl_cov_settings {
   double kappa = 1.0;
 };
+/// The three parts of KL-Cov with these settings. Throws std::invalid_argument unless kappa is finite and at least 0.
 constexpr auto kl_cov(const kl_cov_settings& s = {}) {
   check_setting("kl_cov", "kappa", s.kappa, setting::coefficient);
   return algorithm{group_relative{}, sum{importance_ratio{}, scaled{s.kappa, token_filter{against_old{abs_kl{}}}}},

@@ -83,13 +83,17 @@ constexpr auto pass_at_k(const clip_settings& s = {}) {
 constexpr auto rloo(const clip_settings& s = {}) {
   return algorithm{rlcore::rloo{.singleton = singleton_group::reward}, s.vanilla(), token_mean{}};
 }
+/// adv_estimator=reinforce_plus_plus.
 constexpr auto reinforce_plus_plus(const clip_settings& s = {}) {
   return algorithm{rlcore::reinforce_plus_plus{}, s.vanilla(), token_mean{}};
 }
+/// adv_estimator=reinforce_plus_plus_baseline.
 constexpr auto reinforce_plus_plus_baseline(const clip_settings& s = {}) {
   return algorithm{rlcore::reinforce_plus_plus_baseline{}, s.vanilla(), token_mean{}};
 }
+/// adv_estimator=remax.
 constexpr auto remax(const clip_settings& s = {}) { return algorithm{rlcore::remax{}, s.vanilla(), token_mean{}}; }
+/// adv_estimator=opo.
 constexpr auto opo(const clip_settings& s = {}) { return algorithm{rlcore::opo{}, s.vanilla(), token_mean{}}; }
 /// adv_estimator=gpg, loss_mode=gpg: the weight counts answers with a non-zero reward, not informative groups.
 constexpr auto gpg() {
@@ -132,6 +136,7 @@ constexpr auto dppo_tv(const clip_settings& s = {}) {
   return algorithm{group_relative{}, rlcore::dppo_tv{.low = s.clip_low, .high = s.clip_high, .bound = s.clip_c},
                    token_mean{}};
 }
+/// loss_mode=dppo_kl: clip_ratio_low and clip_ratio_high bound the divergence.
 constexpr auto dppo_kl(const clip_settings& s = {}) {
   return algorithm{group_relative{}, rlcore::dppo_kl{.low = s.clip_low, .high = s.clip_high, .bound = s.clip_c},
                    token_mean{}};

@@ -16,6 +16,8 @@ namespace paper {
 struct vespo_settings {
   double k_positive = 2.0, lambda_positive = 3.0, k_negative = 3.0, lambda_negative = 2.0;
 };
+/// The three parts of VESPO with these settings. Throws std::invalid_argument for a setting that is negative or not
+/// finite.
 constexpr auto vespo(const vespo_settings& s = {}) {
   check_setting("vespo", "k_positive", s.k_positive, setting::coefficient);
   check_setting("vespo", "lambda_positive", s.lambda_positive, setting::coefficient);

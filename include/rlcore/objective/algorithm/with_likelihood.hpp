@@ -17,6 +17,7 @@ struct likelihood_regularised {
   double coefficient;
 };
 
+/// Adds the likelihood of the chosen answers to a loss of pairs.
 template <class Chosen = chosen_token_mean, class Advantage, class Objective, class Aggregation>
 constexpr auto with_likelihood(const algorithm<Advantage, Objective, Aggregation>& pair, double coefficient) {
   static_assert(
@@ -32,6 +33,7 @@ struct likelihood_regularised_report {
   PairReport pair;
   LikelihoodReport likelihood;
   double loss() const noexcept { return pair.loss() + likelihood.loss(); }
+  /// Joins the terms of another part of the step.
   likelihood_regularised_report& operator+=(const likelihood_regularised_report& o) noexcept {
     pair += o.pair, likelihood += o.likelihood;
     return *this;

@@ -10,6 +10,7 @@ RLCORE_ALGORITHM_BEGIN
 /// A constant coefficient for the KL in the reward.
 struct fixed_kl {
   double coefficient = 0.001;
+  /// The coefficient of the next step: the same.
   [[nodiscard]] constexpr fixed_kl updated(double /*kl*/, std::int64_t /*rows*/) const noexcept { return *this; }
 };
 

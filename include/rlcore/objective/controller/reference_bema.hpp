@@ -24,7 +24,9 @@ struct reference_bema {
   [[nodiscard]] constexpr bool due(std::int64_t step) const noexcept {
     return step > after && (step - after) % steps == 0;
   }
+  /// beta_t at optimizer step `step`.
   [[nodiscard]] double rate(std::int64_t step) const noexcept { return std::max(age(step, ema_power), lowest_rate); }
+  /// alpha_t at optimizer step `step`.
   [[nodiscard]] double correction(std::int64_t step) const noexcept { return age(step, bias_power); }
 
   /// One parameter: moves `average`, writes `reference`. Throws std::invalid_argument if the shapes differ.

@@ -33,6 +33,7 @@ struct gate_report {
   double rejected_share() const noexcept { return share(rejected, tokens); }
   double touched_share() const noexcept { return share(touched, sequences); }
 
+  /// Joins what the same gate saw in another part.
   gate_report& operator+=(const gate_report& other) noexcept {
     if (!other.level.empty()) level = other.level, statistic = other.statistic;
     tokens += other.tokens, sequences += other.sequences, rejected += other.rejected, touched += other.touched;
@@ -56,6 +57,7 @@ struct correction_report {
   std::int64_t rejected = 0;  ///< tokens that any gate closed on
   std::int64_t touched = 0;   ///< sequences that lost any token
 
+  /// Joins the report of another part.
   correction_report& operator+=(const correction_report& other) noexcept {
     policy += other.policy;
     weight += other.weight;
@@ -83,6 +85,7 @@ struct corrected_batch {
 
 namespace correction {
 
+/// Weighs and rejects the tokens of a batch, row by row: what correct() shares out.
 template <class Rule, class T>
 class row_corrector {
  public:
@@ -90,6 +93,8 @@ class row_corrector {
   static constexpr bool weighs = !std::is_same_v<std::remove_cvref_t<decltype(std::declval<Rule>().weight)>, no_weight>;
   static constexpr field train = Rule::train_policy::train;
 
+  /// Throws std::invalid_argument if a field that is read is missing, shapes differ, an output is missing or has
+  /// nothing to be written to it, or the weight would be applied on top of another ratio.
   row_corrector(const Rule& rule, const token_batch<T>& batch, const correction_outputs<T>& out)
       : rule_(rule), rows_(batch, train | field::rollout_logp, "the rollout correction"), mask_(out.mask) {
     if (weighs != out.weight.present())

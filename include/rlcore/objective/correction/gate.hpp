@@ -27,6 +27,7 @@ struct train_over_rollout {
 /// Bounds of pi_rollout / pi_train, the reciprocal of the importance weight: what verl's thresholds for k1 mean.
 struct rollout_over_train {
   double low, high;
+  /// [1 / factor, factor]
   static constexpr rollout_over_train around_one(double factor) noexcept { return {1 / factor, factor}; }
 };
 
@@ -41,15 +42,18 @@ class ratio_within {
  public:
   static constexpr std::string_view level_name = Level::name, statistic_name = "log_ratio";
 
+  /// Bounds of the importance weight. Throws std::invalid_argument unless 0 <= low <= high and high > 0.
   explicit ratio_within(train_over_rollout bounds, double log_limit = 20)
       : low_(elementary::log(bounds.low)), high_(elementary::log(bounds.high)), limit_(log_limit) {
     detail::check_bounds("a ratio", bounds.low, bounds.high);
   }
+  /// Bounds of its reciprocal. Throws std::invalid_argument unless 0 <= low <= high and high > 0.
   explicit ratio_within(rollout_over_train bounds, double log_limit = 20)
       : low_(-elementary::log(bounds.high)), high_(-elementary::log(bounds.low)), limit_(log_limit) {
     detail::check_bounds("a ratio", bounds.low, bounds.high);
   }
 
+  /// Not to be used: two bare numbers do not say which ratio they are bounds of.
   template <class Low, class High>
   requires(std::is_arithmetic_v<Low>&& std::is_arithmetic_v<High>) ratio_within(Low, High) {
     static_assert(dependent_false<Low>,
@@ -57,7 +61,9 @@ class ratio_within {
                   "rollout_over_train{low, high} its reciprocal");
   }
 
+  /// Whether a token with this level of the log-ratio is let through.
   RLCORE_FN bool keeps(double statistic) const noexcept { return statistic >= low_ && statistic <= high_; }
+  /// Writes the level of the log-ratio of every live token of the row.
   RLCORE_FN void operator()(const log_ratio_row& row, std::span<double> statistic) const noexcept {
     for (std::size_t k = 0; k < statistic.size(); ++k) statistic[k] = detail::limited(row.log_ratio[k], limit_);
     Level{}(row.position, statistic);
@@ -79,7 +85,9 @@ struct divergence_at_most {
   double log_limit = 20;  ///< of u
   [[no_unique_address]] Divergence divergence{};
 
+  /// Whether a token with this level of the divergence is let through.
   RLCORE_FN bool keeps(double statistic) const noexcept { return statistic <= bound; }
+  /// Writes the level of the divergence of every live token of the row.
   RLCORE_FN void operator()(const log_ratio_row& row, std::span<double> statistic) const noexcept {
     using lanes = pack<double>;
     const lanes limit(log_limit);
@@ -126,11 +134,13 @@ struct zero_unless {
   Weight weight;
   std::tuple<Gates...> gates;
 
+  /// The weight `w` behind the gates `g`.
   constexpr zero_unless(Weight w, Gates... g) : weight(w), gates(g...) {}
 
   double low() const noexcept { return weight.low(); }
   double high() const noexcept { return weight.high(); }
   void check() const { weight.check(); }
+  /// The weights of the row before the treatment, and after treatment and gates.
   RLCORE_FN void operator()(const log_ratio_row& row, std::span<double> raw, std::span<double> w) const {
     weight(row, raw, w);
     scratch_vector<double> statistic(w.size());

@@ -64,6 +64,7 @@ struct importance_weight {
   Treatment treatment;
   double log_limit = 20;  ///< infinity: none
 
+  /// The ratio at level `l`, its log within +-`limit`, treated by `t`.
   constexpr importance_weight(Level l, Treatment t, double limit = 20) : level(l), treatment(t), log_limit(limit) {}
 
   double low() const noexcept { return detail::low_of(treatment); }

@@ -23,11 +23,13 @@ struct token_level {
 /// All live tokens of a row.
 struct whole_sequence {
   static constexpr bool per_sequence = true;
+  /// Where the sequence ends: its number of live tokens.
   static std::size_t end(std::span<const extent_t> position, std::size_t) noexcept { return position.size(); }
 };
 /// A run of live tokens without a gap: what the policy wrote between two masked answers of a tool.
 struct one_turn {
   static constexpr bool per_sequence = false;
+  /// Where the turn ends that begins with the live token `first`: the index behind its last live token.
   static std::size_t end(std::span<const extent_t> position, std::size_t first) noexcept {
     std::size_t last = first + 1;
     while (last < position.size() && position[last] == position[last - 1] + 1) ++last;
@@ -35,9 +37,10 @@ struct one_turn {
   }
 };
 
-/// Gives every token the sum, mean or largest of the values of its scope. Sums are taken in double, from left to right.
+/// What is made of the values of a scope.
 enum class level_reduction { sum, mean, largest };
 
+/// Gives every token the sum, mean or largest of the values of its scope. Sums are taken in double, from left to right.
 template <class Scope, level_reduction Reduction>
 struct reduced_over {
   static constexpr bool per_sequence = Scope::per_sequence;
@@ -68,10 +71,13 @@ struct reduced_over {
 using summed_over_sequence = reduced_over<whole_sequence, level_reduction::sum>;
 /// Of log-ratios: the log of the geometric mean of the ratios.
 using mean_over_sequence = reduced_over<whole_sequence, level_reduction::mean>;
+/// Of log-ratios: the largest of the sequence.
 using largest_in_sequence = reduced_over<whole_sequence, level_reduction::largest>;
 /// The same for the turn that a token belongs to.
 using summed_over_turn = reduced_over<one_turn, level_reduction::sum>;
+/// Of log-ratios: the log of the geometric mean over the turn.
 using mean_over_turn = reduced_over<one_turn, level_reduction::mean>;
+/// Of log-ratios: the largest of the turn.
 using largest_in_turn = reduced_over<one_turn, level_reduction::largest>;
 
 RLCORE_ALGORITHM_END

@@ -57,6 +57,7 @@ class off_policy_report {
     ppl_ratio_.add(elementary::exp(log_ratio)), log_ppl_size_.add(std::abs(log_ratio));
   }
 
+  /// Joins the sums of another part.
   off_policy_report& operator+=(const off_policy_report& other) noexcept {
     tokens += other.tokens, sequences += other.sequences, unscored += other.unscored;
     largest_difference = std::max(largest_difference, other.largest_difference);

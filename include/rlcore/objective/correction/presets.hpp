@@ -18,10 +18,13 @@ namespace verl {
 /// verl's thresholds for k1: a ratio of the rollout policy to the trained one, whatever their documentation says.
 inline constexpr rollout_over_train geometric_band{0.999, 1.001};
 
+/// rollout_is = "token": min(r, threshold) of each token.
 inline auto token_tis(double threshold = 2) { return importance_weight{token_level{}, truncated{threshold}}; }
+/// rollout_is = "sequence": min(product of the ratios, threshold).
 inline auto sequence_tis(double threshold = 2) {
   return importance_weight{summed_over_sequence{}, truncated{threshold}};
 }
+/// IcePop: each token's ratio, 0 outside of [low, high].
 inline auto token_icepop(double high = 5, double low = 0.5) {
   return importance_weight{token_level{}, zero_outside{low, high}};
 }
@@ -30,37 +33,55 @@ inline auto geo_rs(rollout_over_train band = geometric_band) { return ratio_with
 /// rollout_rs = "seq_mean_k3"
 inline auto k3_rs(double bound = 0.01) { return divergence_at_most<k3, mean_over_sequence>{.bound = bound}; }
 
+/// Token TIS, decoupled.
 inline auto decoupled_token_is(double threshold = 2) { return decoupled(token_tis(threshold)); }
+/// Sequence TIS, decoupled.
 inline auto decoupled_seq_is(double threshold = 2) { return decoupled(sequence_tis(threshold)); }
+/// Token IcePop, decoupled.
 inline auto decoupled_token_icepop(double high = 5, double low = 0.5) { return decoupled(token_icepop(high, low)); }
+/// Sequence TIS, decoupled; sequences whose product of ratios leaves the band are rejected.
 inline auto decoupled_seq_is_rs(double threshold = 2, rollout_over_train band = {0.5, 2}) {
   return decoupled(sequence_tis(threshold), ratio_within<summed_over_sequence>(band));
 }
+/// No weights, decoupled; sequences whose geometric mean leaves the band are rejected.
 inline auto decoupled_geo_rs(rollout_over_train band = geometric_band) { return decoupled(no_weight{}, geo_rs(band)); }
+/// The same with sequence TIS.
 inline auto decoupled_geo_rs_seq_tis(double threshold = 2, rollout_over_train band = geometric_band) {
   return decoupled(sequence_tis(threshold), geo_rs(band));
 }
+/// The same with token TIS.
 inline auto decoupled_geo_rs_token_tis(double threshold = 2, rollout_over_train band = geometric_band) {
   return decoupled(token_tis(threshold), geo_rs(band));
 }
+/// No weights, decoupled; sequences whose mean k3 is above the bound are rejected.
 inline auto decoupled_k3_rs(double bound = 0.01) { return decoupled(no_weight{}, k3_rs(bound)); }
+/// The same with sequence TIS.
 inline auto decoupled_k3_rs_seq_tis(double threshold = 2, double bound = 0.01) {
   return decoupled(sequence_tis(threshold), k3_rs(bound));
 }
+/// The same with token TIS.
 inline auto decoupled_k3_rs_token_tis(double threshold = 2, double bound = 0.01) {
   return decoupled(token_tis(threshold), k3_rs(bound));
 }
+/// No weights and no rejection, bypass: the ratio of the surrogate corrects.
 inline auto bypass_ppo_clip() { return bypass(no_weight{}); }
+/// The same; sequences whose geometric mean leaves the band are rejected.
 inline auto bypass_ppo_clip_geo_rs(rollout_over_train band = geometric_band) {
   return bypass(no_weight{}, geo_rs(band));
 }
+/// The same; sequences whose mean k3 is above the bound are rejected.
 inline auto bypass_ppo_clip_k3_rs(double bound = 0.01) { return bypass(no_weight{}, k3_rs(bound)); }
+/// Sequence TIS, bypass, for the policy gradient.
 inline auto bypass_pg_is(double threshold = 2) { return bypass(sequence_tis(threshold)); }
+/// Token IcePop, bypass, for the policy gradient.
 inline auto bypass_pg_token_icepop(double high = 5, double low = 0.5) { return bypass(token_icepop(high, low)); }
+/// No weights, bypass, for the policy gradient; sequences whose geometric mean leaves the band are rejected.
 inline auto bypass_pg_geo_rs(rollout_over_train band = geometric_band) { return bypass(no_weight{}, geo_rs(band)); }
+/// The same with sequence TIS.
 inline auto bypass_pg_geo_rs_seq_tis(double threshold = 2, rollout_over_train band = geometric_band) {
   return bypass(sequence_tis(threshold), geo_rs(band));
 }
+/// The same with token TIS.
 inline auto bypass_pg_geo_rs_token_tis(double threshold = 2, rollout_over_train band = geometric_band) {
   return bypass(token_tis(threshold), geo_rs(band));
 }
@@ -74,6 +95,7 @@ inline auto disabled() { return decoupled(no_weight{}); }
 namespace openrlhf {
 
 inline constexpr double unlimited = std::numeric_limits<double>::infinity();
+/// The token's ratio as it is.
 inline auto token_weight() { return importance_weight{token_level{}, untreated{}, unlimited}; }
 
 /// token, clip: the token's ratio held in [low, high].
@@ -105,21 +127,26 @@ namespace trl {
 
 inline constexpr double unlimited = std::numeric_limits<double>::infinity();
 
+/// Any level and treatment with TRL's conventions.
 template <class Level, class Treatment>
 auto importance_sampling(Level level, Treatment treatment) {
   auto rule = decoupled(importance_weight{level, treatment, unlimited});
   rule.unscored_is_equal = true;
   return rule;
 }
+/// token_truncate: each token's ratio held in [low, high].
 inline auto token_truncate(double high = 3, double low = 0) {
   return importance_sampling(token_level{}, clamped{low, high});
 }
+/// token_mask: each token's ratio, 0 outside of [low, high].
 inline auto token_mask(double high = 3, double low = 0) {
   return importance_sampling(token_level{}, zero_outside{low, high});
 }
+/// sequence_truncate: the product of the ratios held in [low, high].
 inline auto sequence_truncate(double high = 3, double low = 0) {
   return importance_sampling(summed_over_sequence{}, clamped{low, high});
 }
+/// sequence_mask: the product of the ratios, 0 outside of [low, high].
 inline auto sequence_mask(double high = 3, double low = 0) {
   return importance_sampling(summed_over_sequence{}, zero_outside{low, high});
 }

@@ -19,6 +19,7 @@ RLCORE_ALGORITHM_BEGIN
 template <class Level>
 class weight_sample {
  public:
+  /// Log-ratios are held within +-`log_limit` at their level.
   explicit weight_sample(double log_limit = 20) : weight_{Level{}, untreated{}, log_limit} {}
 
   /// Of old_logp over rollout_logp, or with `bypass` of logp. Throws std::invalid_argument if a weight is NaN.
@@ -41,6 +42,7 @@ class weight_sample {
       }
     }
   }
+  /// Joins the weights of another part.
   weight_sample& operator+=(const weight_sample& other) {
     values_.insert(values_.end(), other.values_.begin(), other.values_.end());
     return *this;

@@ -26,6 +26,7 @@ class weight_report {
   double smallest = std::numeric_limits<double>::infinity(), largest = -smallest;  ///< of the tokens' weights
   double smallest_sequence = smallest, largest_sequence = -smallest;               ///< of the sequences' mean weights
 
+  /// Adds a row: the weights of its live tokens before and after the treatment, and the treatment's bounds.
   RLCORE_FN void add_row(std::span<const double> raw, std::span<const double> weight, double low,
                          double high) noexcept {
     if (weight.empty()) return;
@@ -46,6 +47,7 @@ class weight_report {
     sum_.add(sum), squares_.add(squares), means_.add(mean), mean_squares_.add(mean * mean);
   }
 
+  /// Joins the sums of another part.
   weight_report& operator+=(const weight_report& other) noexcept {
     per_sequence |= other.per_sequence;
     tokens += other.tokens, sequences += other.sequences;

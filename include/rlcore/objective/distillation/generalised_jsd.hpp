@@ -21,6 +21,7 @@ struct generalised_jsd {
   static constexpr std::string_view name = "jsd";
   double beta = 0.5;
 
+  /// Throws std::invalid_argument unless beta is in [0, 1].
   void check(extent_t) const {
     if (!(beta >= 0 && beta <= 1))
       throw std::invalid_argument("rlcore: generalised_jsd: beta is " + std::to_string(beta) + ", expected 0 ... 1");

@@ -25,9 +25,12 @@ struct matched_entries {
   [[no_unique_address]] Piece piece;
   std::span<const std::int32_t> student, teacher;
 
+  /// `piece` on the pairs (s[k], t[k]) of entries of the student and of the teacher.
   constexpr matched_entries(Piece p, std::span<const std::int32_t> s, std::span<const std::int32_t> t)
       : piece(p), student(s), teacher(t) {}
 
+  /// Throws std::invalid_argument if the lists differ in length or one of the student's entries is none of its
+  /// vocabulary.
   void check(extent_t vocabulary) const {
     if (student.size() != teacher.size())
       throw std::invalid_argument("rlcore: matched_entries: [" + std::to_string(student.size()) +
@@ -38,6 +41,7 @@ struct matched_entries {
                                     " is no entry of a vocabulary of " + std::to_string(vocabulary));
     if constexpr (requires { piece.check(vocabulary); }) piece.check(vocabulary);
   }
+  /// Throws std::invalid_argument if one of the teacher's entries is none of its vocabulary.
   void check_teacher(extent_t vocabulary) const {
     for (const std::int32_t j : teacher)
       if (j < 0 || j >= vocabulary)

@@ -18,8 +18,10 @@ struct on_support {
   static constexpr std::string_view name = Piece::name;
   [[no_unique_address]] Piece piece;
 
+  /// The piece `p` on the support.
   constexpr explicit on_support(Piece p) : piece(p) {}
 
+  /// Throws std::invalid_argument where the piece does.
   void check([[maybe_unused]] extent_t vocabulary) const {
     if constexpr (requires { piece.check(vocabulary); }) piece.check(vocabulary);
   }

@@ -16,6 +16,7 @@ RLCORE_ALGORITHM_BEGIN
 struct prefix_weights {
   double gamma = 0.5, epsilon = 1e-8;  ///< epsilon: the least that the total counts
 
+  /// Writes w to `weights`.
   template <class Teacher, class Rollout, class Weights>
   void operator()(const Teacher& teacher_logp, const Rollout& rollout_logp, const token_mask& mask,
                   Weights&& weights) const {

@@ -26,8 +26,11 @@ struct uld {
   static constexpr bool keeps_vocabularies = true;
   std::span<const std::int32_t> student{}, teacher{};  ///< without repetitions; empty: all entries
 
+  /// Throws std::invalid_argument if one of the student's entries is none of its vocabulary.
   void check(extent_t vocabulary) const { check_list(student, vocabulary, "the student's"); }
+  /// Throws std::invalid_argument if one of the teacher's entries is none of its vocabulary.
   void check_teacher(extent_t vocabulary) const { check_list(teacher, vocabulary, "the teacher's"); }
+  /// Bytes for the order of the student's entries and the sorted probabilities of the teacher, with room to align them.
   std::size_t scratch_bytes(extent_t vocabulary, extent_t teacher_vocabulary) const noexcept {
     const std::size_t bytes = static_cast<std::size_t>(vocabulary) * sizeof(std::int32_t) +
                               static_cast<std::size_t>(teacher_vocabulary) * sizeof(double);

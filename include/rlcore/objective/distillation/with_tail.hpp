@@ -21,8 +21,10 @@ struct with_tail {
   static constexpr double most_mass = -1e-7;  // log of the largest probability that the support may have
   [[no_unique_address]] Piece piece;
 
+  /// The piece `p` on the support and the rest.
   constexpr explicit with_tail(Piece p) : piece(p) {}
 
+  /// Throws std::invalid_argument where the piece does.
   void check([[maybe_unused]] extent_t vocabulary) const {
     if constexpr (requires { piece.check(vocabulary); }) piece.check(vocabulary);
   }

@@ -16,6 +16,7 @@ RLCORE_ALGORITHM_BEGIN
 /// sampling, Yu et al. 2025). A group of one is kept only if `keep_single`.
 struct rewards_differ {
   bool keep_single = false;
+  /// Whether to keep a group with these scored rewards.
   template <class T>
   constexpr bool operator()(std::span<const T> rewards) const noexcept {
     if (rewards.size() < 2) return keep_single && rewards.size() == 1;
@@ -28,6 +29,7 @@ struct rewards_differ {
 /// that are all 0.5 are kept, and with low = 0 so is nothing of a group whose rewards are all negative.
 struct mean_between {
   double low = 0.0, high = 1.0;
+  /// Whether to keep a group with these scored rewards.
   template <class T>
   constexpr bool operator()(std::span<const T> rewards) const noexcept {
     if (rewards.empty()) return false;
@@ -42,6 +44,7 @@ struct mean_between {
 /// that is not 0): prompts that no sample of the reference policy solved. A group that all samples solved is kept,
 /// because a regression on R - V* learns from it.
 struct any_positive {
+  /// Whether to keep a group with these scored rewards.
   template <class T>
   constexpr bool operator()(std::span<const T> rewards) const noexcept {
     return std::any_of(rewards.begin(), rewards.end(), [](T r) { return r > T(0); });
@@ -51,6 +54,7 @@ struct any_positive {
 /// Keeps a group of one, and one whose standard deviation as NumPy rounds it is above 0: verl's filter_groups. Rounding
 /// makes it keep some groups of equal rewards, e.g. three of 0.1; rewards_differ does not.
 struct numpy_deviation_above_zero {
+  /// Whether to keep a group with these scored rewards.
   template <class T>
   bool operator()(std::span<const T> rewards) const noexcept {
     return rewards.size() == 1 || detail::numpy_deviation(rewards) > T(0);

@@ -37,6 +37,7 @@ struct keep_groups {
   [[no_unique_address]] Rule rule{};
 
   constexpr keep_groups() = default;
+  /// Keeps the groups for which `r` holds.
   constexpr explicit keep_groups(Rule r) : rule(r) {}
 
   /// Groups are `group_size` consecutive rows.

@@ -22,6 +22,7 @@ inline constexpr bool is_per_row = false;
 template <class V>
 inline constexpr bool is_per_row<per_row_view<V>> = true;
 
+/// A view of `x`, a vector with one value per row; nothing is copied.
 template <class X>
 RLCORE_FN auto per_row(X&& x) {
   const auto v = tensor_views::vector_of(as_view(std::forward<X>(x)));
@@ -34,6 +35,7 @@ RLCORE_FN auto per_row(X&& x) {
 /// implicitly from any container that as_view understands; T is const for inputs.
 template <class T>
 struct token_field {
+  /// The form of the array: none, [rows, tokens], the tokens of packed rows, or one value per row.
   enum class kind { absent, matrix, vector, row };
 
   T* data = nullptr;
@@ -42,12 +44,14 @@ struct token_field {
   extents<2> stride{};
 
   RLCORE_FN token_field() = default;
+  /// A view of a matrix or vector of T; nothing is copied.
   template <class X>
   requires(!std::is_same_v<std::remove_cvref_t<X>, token_field> && !is_per_row<std::remove_cvref_t<X>>) RLCORE_FN
       token_field(X&& x) {
     tensor_views::with_vector_or_matrix(as_view(std::forward<X>(x)),
                                         [this](const auto& v) RLCORE_LAMBDA { this->assign(v); });
   }
+  /// A view of a vector with one value per row, for packed rows.
   template <class V>
   RLCORE_FN token_field(const per_row_view<V>& x) {
     assign(x.values);
@@ -87,6 +91,7 @@ struct token_mask {
   extents<2> stride{};  // in elements
 
   RLCORE_FN token_mask() = default;
+  /// A view of a matrix [rows, tokens] or of a vector over the tokens of packed rows; nothing is copied.
   template <class X>
   requires(!std::is_same_v<std::remove_cvref_t<X>, token_mask>) RLCORE_FN token_mask(X&& x) {
     tensor_views::with_vector_or_matrix(as_view(std::forward<X>(x)),
@@ -121,6 +126,7 @@ struct integer_list {
   bool wide = false;
 
   RLCORE_FN integer_list() = default;
+  /// A view of a vector of 32- or 64-bit integers; nothing is copied.
   template <class X>
   requires(!std::is_same_v<std::remove_cvref_t<X>, integer_list>) RLCORE_FN integer_list(X&& x) {
     const auto v = tensor_views::vector_of(as_view(std::forward<X>(x)));
@@ -132,6 +138,7 @@ struct integer_list {
   }
 
   RLCORE_FN bool present() const noexcept { return data != nullptr; }
+  /// The i-th integer; i is not checked.
   RLCORE_FN std::int64_t operator[](extent_t i) const noexcept {
     return wide ? static_cast<const std::int64_t*>(data)[i * stride]
                 : static_cast<const std::int32_t*>(data)[i * stride];

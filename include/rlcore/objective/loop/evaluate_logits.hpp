@@ -21,10 +21,12 @@ namespace logits_loop {
 template <class Objective>
 inline constexpr auto indices = std::make_index_sequence<piece_count<Objective>>{};
 
+/// How many monitors the pieces have together.
 template <class Objective, std::size_t... Index>
 constexpr std::size_t monitors(std::index_sequence<Index...>) noexcept {
   return (std::size_t{0} + ... + monitor_count<piece_type<Index, Objective>>);
 }
+/// The inputs that the pieces read together.
 template <class Objective, std::size_t... Index>
 constexpr logits_field reads_of(std::index_sequence<Index...>) noexcept {
   return (logits_field::none | ... | piece_type<Index, Objective>::reads);
@@ -42,10 +44,12 @@ logits_shape shape_wanted(const Objective& objective, std::index_sequence<Index.
   (one(piece_at<Index>(objective)), ...);
   return s;
 }
+/// Checks every piece at compile time, with a sentence per mistake.
 template <class Objective, std::size_t... Index>
 consteval bool check(std::index_sequence<Index...>) {
   return (check_logits_piece<piece_type<Index, Objective>>() && ...);
 }
+/// Bytes of scratch memory that one position wants: the most of any piece.
 template <class Objective, std::size_t... Index>
 std::size_t scratch(const Objective& objective, extent_t vocabulary, extent_t teacher_vocabulary,
                     std::index_sequence<Index...>) noexcept {
@@ -60,10 +64,12 @@ class entry_evaluator {
  public:
   using report_type = report<piece_count<Objective>, monitors<Objective>(indices<Objective>)>;
 
+  /// Positions of `p` into the gradient `g`; `scratch` belongs to this evaluator alone.
   entry_evaluator(const Objective& objective, const prepared_logits<T>& p, const logits_gradients<T>& g,
                   std::span<std::byte> scratch) noexcept
       : objective_(objective), p_(p), g_(g), scratch_(scratch) {}
 
+  /// The i-th entry of the batch with the weight of its row; adds its values and monitors to `out`.
   void operator()(extent_t i, double weight, report_type& out) noexcept {
     constexpr logits_field reads = reads_of<Objective>(indices<Objective>);
     logits_position<T> x;
@@ -130,6 +136,7 @@ class entry_evaluator {
   std::span<std::byte> scratch_;
 };
 
+/// Zeros the gradient of position `at`.
 template <class T>
 void zero_row(const position_matrix<T>& g, extent_t at) noexcept {
   T* to = g.row(at);
@@ -142,6 +149,7 @@ void zero_rows(const position_matrix<T>& g, extent_t begin, extent_t end) noexce
   for (extent_t at = begin; at < end; ++at) zero_row(g, at);
 }
 
+/// Writes names and coefficients of the pieces and the names of their monitors.
 template <class Objective, class Report, std::size_t... Index>
 void name_entries(const Objective& objective, Report& r, std::index_sequence<Index...>) noexcept {
   std::size_t m = 0;
@@ -153,6 +161,7 @@ void name_entries(const Objective& objective, Report& r, std::index_sequence<Ind
   (one(std::type_identity<piece_type<Index, Objective>>{}, Index, coefficient_at<Index>(objective)), ...);
 }
 
+/// Throws std::invalid_argument where a setting of a piece, or what it reads, does not fit the vocabularies.
 template <class Objective, std::size_t... Index>
 void check_settings(const Objective& objective, extent_t vocabulary, extent_t teacher_vocabulary,
                     std::index_sequence<Index...>) {

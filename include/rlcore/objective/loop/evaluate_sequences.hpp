@@ -84,6 +84,7 @@ class sequence_rows {
   static constexpr field reads = score::reads | row_fields | row_gatherer<also, T>::reads;
   static constexpr field writes = wrt_of<score>();
 
+  /// Rows of `batch`, gathered as `link` wants them.
   sequence_rows(const Link& link, const prepared_batch<T>& batch) noexcept
       : batch_(batch),
         gather_(score_, batch),
@@ -145,8 +146,10 @@ class sequence_evaluator {
   static constexpr extent_t rows_per_term = pair_link<Link> ? 2 : 1;
   using report_type = sequence_report_of<Gather, Link>;
 
+  /// Terms of `batch` by `link`.
   sequence_evaluator(const Link& link, const prepared_batch<T>& batch) noexcept : link_(link), rows_(link, batch) {}
 
+  /// The row `first`, or the pair that begins with it: adds its term to `out` and writes its gradient.
   template <class Aggregation>
   void operator()(extent_t first, const Aggregation& aggregation, const global_counts& step,
                   report_type& out) noexcept {

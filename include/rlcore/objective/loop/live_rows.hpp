@@ -24,6 +24,7 @@ struct mask_output {
   token_mask seen{};  ///< the same memory for reading
 
   mask_output() = default;
+  /// A view of a matrix or vector that is not const; nothing is copied.
   template <class X>
   requires(!std::is_same_v<std::remove_cvref_t<X>, mask_output>) mask_output(X&& x) {
     const auto v = as_view(std::forward<X>(x));
@@ -45,6 +46,7 @@ class live_row {
   /// One field at the live tokens.
   std::span<const double> operator[](field f) const noexcept { return value_[index_of(f)]; }
 
+  /// The place of a single field among the fields.
   static constexpr std::size_t index_of(field f) noexcept {
     std::size_t i = 0;
     while (field_at(i) != f) ++i;
@@ -121,6 +123,7 @@ class live_rows {
     for (std::size_t k = 0; k < row.size(); ++k) to[row.position()[k] * step] = static_cast<T>(values[k]);
   }
 
+  /// Throws std::invalid_argument if `out` does not have the shape of the batch.
   void check(const mask_output& out) const { detail::check_mask(out.seen, shape_); }
   /// Writes 1 where keep is non-zero, and 0 to all other slots of row i. `out` may be the batch's own mask.
   void write(const mask_output& out, extent_t i, const live_row& row, std::span<const unsigned char> keep) const {

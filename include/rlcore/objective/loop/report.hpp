@@ -28,12 +28,14 @@ RLCORE_ALGORITHM_END
 /// the bits that the whole batch would have given: every sum is exact, every denominator a global count.
 template <std::size_t Pieces, std::size_t Monitors>
 struct report {
+  /// The sums of one piece.
   struct piece_sums {
     std::string_view name;
     double coefficient = 1;
     exact_sum aggregated;  ///< sum of row weight times the row's sum: the piece's loss before its coefficient
     exact_sum total;       ///< sum over live tokens
   };
+  /// The sum of one monitor of a piece.
   struct monitor_sum {
     std::string_view piece, name;
     exact_sum total;  ///< sum over live tokens
@@ -72,6 +74,7 @@ struct report {
     throw std::out_of_range(unknown(name));
   }
 
+  /// Joins the report of another part of the step.
   RLCORE_FN report& operator+=(const report& other) noexcept {
     for (std::size_t i = 0; i < Pieces; ++i) {
       if (!other.piece[i].name.empty()) {

@@ -27,9 +27,11 @@ enum class field : unsigned {
   gathered = 2048,   ///< what the objective gathered over the token's row: computed by the loop, not an input
 };
 
+/// The fields of either set.
 constexpr field operator|(field a, field b) noexcept {
   return static_cast<field>(static_cast<unsigned>(a) | static_cast<unsigned>(b));
 }
+/// Whether `set` has a field of `f`.
 RLCORE_FN constexpr bool contains(field set, field f) noexcept {
   return (static_cast<unsigned>(set) & static_cast<unsigned>(f)) != 0;
 }
@@ -39,6 +41,7 @@ inline constexpr std::array<std::string_view, field_count> field_names{
     "logp",    "old_logp", "ref_logp",  "rollout_logp", "advantage", "weight",
     "entropy", "value",    "old_value", "target",       "selected",  "gathered"};
 
+/// The i-th field, the one with bit i.
 RLCORE_FN constexpr field field_at(std::size_t i) noexcept { return static_cast<field>(1u << i); }
 
 /// What a piece sees of one token (V = float) or of one token per lane (V = pack). Fields that no piece reads are

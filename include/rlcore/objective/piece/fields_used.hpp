@@ -20,7 +20,9 @@ struct traced {
   unsigned fields = 0;
 
   traced() = default;
+  /// A constant: depends on no field.
   RLCORE_FN constexpr traced(double) noexcept {}
+  /// What depends on the fields whose bits are set.
   RLCORE_FN static constexpr traced from(unsigned set) noexcept {
     traced t;
     t.fields = set;
@@ -33,9 +35,13 @@ struct traced {
   RLCORE_FN friend constexpr traced operator/(traced a, traced b) noexcept { return from(a.fields | b.fields); }
   RLCORE_FN friend constexpr traced operator-(traced a) noexcept { return a; }
   RLCORE_FN friend constexpr traced operator+(traced a) noexcept { return a; }
+  /// Depends on what either depends on.
   RLCORE_FN constexpr traced& operator+=(traced b) noexcept { return fields |= b.fields, *this; }
+  /// Depends on what either depends on.
   RLCORE_FN constexpr traced& operator-=(traced b) noexcept { return fields |= b.fields, *this; }
+  /// Depends on what either depends on.
   RLCORE_FN constexpr traced& operator*=(traced b) noexcept { return fields |= b.fields, *this; }
+  /// Depends on what either depends on.
   RLCORE_FN constexpr traced& operator/=(traced b) noexcept { return fields |= b.fields, *this; }
 };
 
@@ -50,38 +56,60 @@ struct traced_mask {
   }
   RLCORE_FN friend constexpr traced_mask operator!(traced_mask a) noexcept { return a; }
 };
+/// Depends on what either depends on.
 RLCORE_FN constexpr traced_mask operator<(traced a, traced b) noexcept { return {a.fields | b.fields}; }
+/// Depends on what either depends on.
 RLCORE_FN constexpr traced_mask operator>(traced a, traced b) noexcept { return {a.fields | b.fields}; }
+/// Depends on what either depends on.
 RLCORE_FN constexpr traced_mask operator<=(traced a, traced b) noexcept { return {a.fields | b.fields}; }
+/// Depends on what either depends on.
 RLCORE_FN constexpr traced_mask operator>=(traced a, traced b) noexcept { return {a.fields | b.fields}; }
+/// Depends on what either depends on.
 RLCORE_FN constexpr traced_mask operator==(traced a, traced b) noexcept { return {a.fields | b.fields}; }
+/// Depends on what either depends on.
 RLCORE_FN constexpr traced_mask operator!=(traced a, traced b) noexcept { return {a.fields | b.fields}; }
 
 /// The vocabulary of exact_math and fast_math for them.
 struct traced_math {
+  /// Depends on the condition and on both results, of which a mask takes one.
   RLCORE_FN static constexpr traced select(traced_mask condition, traced a, traced b) noexcept {
     return traced::from(condition.fields | a.fields | b.fields);
   }
+  /// Depends on what any of the conditions depends on.
   template <class... M>
   RLCORE_FN static constexpr traced_mask all(M... conditions) noexcept {
     return {(0u | ... | conditions.fields)};
   }
+  /// Depends on what any of the conditions depends on.
   template <class... M>
   RLCORE_FN static constexpr traced_mask any(M... conditions) noexcept {
     return {(0u | ... | conditions.fields)};
   }
+  /// Depends on what x depends on.
   RLCORE_FN static constexpr traced exp(traced x) noexcept { return x; }
+  /// Depends on what x depends on.
   RLCORE_FN static constexpr traced log(traced x) noexcept { return x; }
+  /// Depends on what x depends on.
   RLCORE_FN static constexpr traced expm1(traced x) noexcept { return x; }
+  /// Depends on what x depends on.
   RLCORE_FN static constexpr traced log1p(traced x) noexcept { return x; }
+  /// Depends on what x depends on.
   RLCORE_FN static constexpr traced sqrt(traced x) noexcept { return x; }
+  /// Depends on what x depends on.
   RLCORE_FN static constexpr traced excess(traced x) noexcept { return x; }
+  /// Depends on what x depends on.
   RLCORE_FN static constexpr traced sigmoid(traced x) noexcept { return x; }
+  /// Depends on what x depends on.
   RLCORE_FN static constexpr traced softplus(traced x) noexcept { return x; }
+  /// Depends on what x depends on.
   RLCORE_FN static constexpr traced abs(traced x) noexcept { return x; }
+  /// Depends on what x depends on.
   RLCORE_FN static constexpr traced sign(traced x) noexcept { return x; }
+  /// Depends on what either depends on.
   RLCORE_FN static constexpr traced min(traced a, traced b) noexcept { return a + b; }
+  /// Depends on what either depends on.
   RLCORE_FN static constexpr traced max(traced a, traced b) noexcept { return a + b; }
+  /// Depends on what x or a bound depends on.
   RLCORE_FN static constexpr traced clamp(traced x, traced low, traced high) noexcept { return x + low + high; }
 };
 

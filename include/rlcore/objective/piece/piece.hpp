@@ -38,6 +38,7 @@ concept composite_piece = requires {
   { N::pieces } -> std::convertible_to<std::size_t>;
 };
 
+/// What P's slope is taken by: its member `wrt`, else field::logp.
 template <class P>
 constexpr field wrt_of() noexcept {
   if constexpr (requires { P::wrt; })
@@ -46,6 +47,7 @@ constexpr field wrt_of() noexcept {
     return field::logp;
 }
 
+/// The names of P's monitors, an array that is empty if it has none.
 template <class P>
 constexpr auto monitors_of() noexcept {
   if constexpr (requires { P::monitors; })
@@ -135,6 +137,7 @@ RLCORE_FN constexpr const auto& piece_at(const N& node) noexcept {
     return node;
 }
 
+/// The type of the i-th piece of an objective.
 template <std::size_t Index, class N>
 using piece_type = std::remove_cvref_t<decltype(piece_at<Index>(std::declval<const N&>()))>;
 

@@ -23,7 +23,9 @@ RLCORE_ALGORITHM_BEGIN
 struct dual {
   double v = 0, d = 0;
   dual() = default;
+  /// A constant: derivative 0.
   dual(double value) noexcept : v(value) {}
+  /// A value with its derivative.
   dual(double value, double derivative) noexcept : v(value), d(derivative) {}
 
   friend dual operator+(dual a, dual b) noexcept { return {a.v + b.v, a.d + b.d}; }

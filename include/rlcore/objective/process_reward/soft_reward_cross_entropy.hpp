@@ -21,6 +21,7 @@ struct soft_reward_cross_entropy {
   static constexpr std::array<std::string_view, 1> monitors{"accuracy"};
   std::array<std::int64_t, R> tokens;
 
+  /// Throws std::invalid_argument unless the tokens are entries of the vocabulary and differ.
   void check(extent_t vocabulary) const { check_reward_tokens(tokens, vocabulary); }
   static constexpr extent_t target_count() noexcept { return static_cast<extent_t>(R); }
 

@@ -16,6 +16,7 @@ struct divergence_in_reward {
   [[no_unique_address]] Divergence divergence;
   double coefficient = 0.001;
 
+  /// The penalty `coefficient_` times the estimate of `d`.
   constexpr explicit divergence_in_reward(Divergence d, double coefficient_ = 0.001)
       : divergence(d), coefficient(coefficient_) {}
 

@@ -14,8 +14,10 @@ template <class... Shapings>
 struct reward_shaping {
   std::tuple<Shapings...> shapings;
 
+  /// The shapings in the order in which they are applied.
   constexpr explicit reward_shaping(Shapings... s) : shapings(s...) {}
 
+  /// The reward that the last shaping returns.
   constexpr double operator()(response r) const {
     std::apply([&r](const Shapings&... shaping) { ((r.reward = shaping(r)), ...); }, shapings);
     return r.reward;

@@ -9,12 +9,14 @@ RLCORE_ALGORITHM_BEGIN
 /// Makes a negative reward smaller in size.
 struct scale_truncated {
   double factor = 0.0;
+  /// The next reward.
   constexpr double operator()(const response& r) const noexcept { return r.truncated ? r.reward * factor : r.reward; }
 };
 
 /// A fixed reward for truncated responses, whatever they say (OpenRLHF's stop_properly_penalty_coef below 0).
 struct replace_truncated {
   double reward = -1.0;
+  /// The next reward; that of a row that nobody scored stays NaN.
   constexpr double operator()(const response& r) const noexcept {
     return r.truncated && r.scored() ? reward : r.reward;
   }
@@ -23,6 +25,7 @@ struct replace_truncated {
 /// reward - penalty for truncated responses, which have no end-of-sequence token (missing_eos_penalty of TRL's PPO).
 struct missing_eos_penalty {
   double penalty = 1.0;
+  /// The next reward.
   constexpr double operator()(const response& r) const noexcept { return r.truncated ? r.reward - penalty : r.reward; }
 };
 

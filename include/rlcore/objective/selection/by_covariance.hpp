@@ -16,6 +16,7 @@ RLCORE_ALGORITHM_BEGIN
 /// +=.
 class covariance_means {
  public:
+  /// Adds the live tokens of one part. Throws std::invalid_argument if logp or advantage is missing or shapes differ.
   template <class T>
   void add(const token_batch<T>& batch) {
     const live_rows<T> rows(batch, field::logp | field::advantage, "the covariance");
@@ -28,6 +29,7 @@ class covariance_means {
       tokens_ += static_cast<std::int64_t>(row.size());
     }
   }
+  /// Joins the sums of another part.
   covariance_means& operator+=(const covariance_means& other) noexcept {
     advantage_ += other.advantage_, logp_ += other.logp_, tokens_ += other.tokens_;
     return *this;
@@ -80,6 +82,7 @@ struct clip_covariance {
 struct kl_covariance {
   double share = 2e-4;
 
+  /// Offers the tokens of one part, whose first row is row `first_row` of the step.
   template <class T>
   void offer(const token_batch<T>& batch, std::int64_t first_row, const covariance_means& means,
              token_choice& choice) const {

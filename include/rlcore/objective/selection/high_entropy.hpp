@@ -32,6 +32,7 @@ class entropy_sample {
       }
     }
   }
+  /// Joins the entropies of another part.
   entropy_sample& operator+=(const entropy_sample& other) {
     values_.insert(values_.end(), other.values_.begin(), other.values_.end());
     return *this;
@@ -62,6 +63,8 @@ class entropy_sample {
 struct high_entropy {
   double share = 0.2;  ///< the paper's; TRL's default is 1, all tokens
 
+  /// Writes field::selected of one part: 1 at the tokens of high entropy, else 0; `step` has the entropies of all
+  /// parts.
   template <class T>
   void mark(const entropy_sample& step, const token_batch<T>& batch,
             const std::type_identity_t<token_field<T>>& selected) const {

@@ -19,6 +19,7 @@ struct off_policy_sequence {
   bool unscored_is_equal = false;
 };
 
+/// Writes field::selected of the batch: 1 where the token is selected, else 0.
 template <class T>
 void select(const off_policy_sequence& rule, const token_batch<T>& batch,
             const std::type_identity_t<token_field<T>>& selected) {

@@ -18,11 +18,13 @@ RLCORE_ALGORITHM_BEGIN
 /// micro-batches and ranks is seen in the result. Join with +=.
 class token_choice {
  public:
+  /// One token of the step and what it is ranked by.
   struct candidate {
     double priority;
     std::int64_t row, token;
   };
 
+  /// Keeps `limit` tokens at most.
   explicit token_choice(std::size_t limit) : limit_(limit) {}
   /// max(1, floor(share * tokens)) tokens: the count of Clip-Cov and KL-Cov.
   static token_choice share_of(double share, std::int64_t tokens) {
@@ -38,6 +40,7 @@ class token_choice {
     best_.push_back({priority, row, token});
     if (best_.size() >= 2 * limit_ + 64) prune();
   }
+  /// Joins what another part has kept; the limit stays this one's.
   token_choice& operator+=(const token_choice& other) {
     best_.insert(best_.end(), other.best_.begin(), other.best_.end());
     prune();

@@ -17,6 +17,7 @@ RLCORE_ALGORITHM_BEGIN
 struct sampling_scale {
   double temperature;
   double softcap = 0;  ///< 0: none
+  /// The temperature `t`, and a soft cap of the logits before it.
   constexpr explicit sampling_scale(double t, double cap = 0) : temperature(t), softcap(cap) {}
 };
 
@@ -73,6 +74,7 @@ struct distribution {
   }
 };
 
+/// The i-th entry's distribution, with its normalizer; add_up() makes entropy and squares.
 template <class T>
 distribution<T> distribution_of(const prepared_logits<T>& p, extent_t i, const sampling_scale& scale) noexcept {
   const logits_batch<T>& b = *p.batch;
@@ -85,6 +87,7 @@ distribution<T> distribution_of(const prepared_logits<T>& p, extent_t i, const s
   return d;
 }
 
+/// Whether `label` is among the entries that have a probability.
 template <class T>
 bool has_entry(const distribution<T>& d, std::int64_t label) noexcept {
   if (!d.restricted) return true;
@@ -93,6 +96,8 @@ bool has_entry(const distribution<T>& d, std::int64_t label) noexcept {
   return false;
 }
 
+/// Checks batch and scale, and the sizes of the statistics that are present. Throws std::invalid_argument if they do
+/// not fit.
 template <class T, class U>
 prepared_logits<T> prepare_statistics(const logits_batch<T>& b, const sampling_scale& scale,
                                       const label_statistics<U>& s) {

@@ -20,9 +20,11 @@ enum class logits_field : unsigned {
   weight = 32,       ///< constant factor of the position
 };
 
+/// The inputs of either set.
 constexpr logits_field operator|(logits_field a, logits_field b) noexcept {
   return static_cast<logits_field>(static_cast<unsigned>(a) | static_cast<unsigned>(b));
 }
+/// Whether `set` has an input of `f`.
 constexpr bool contains(logits_field set, logits_field f) noexcept {
   return (static_cast<unsigned>(set) & static_cast<unsigned>(f)) != 0;
 }

@@ -42,6 +42,7 @@ struct logits_term {
 template <>
 struct logits_term<0> {
   double value = 0;
+  /// A value without diagnostics.
   logits_term(double v = 0) noexcept : value(v) {}
 };
 
@@ -53,6 +54,7 @@ constexpr const auto& innermost(const P& piece) noexcept {
   else
     return piece;
 }
+/// The type of the piece inside of all decorators.
 template <class P>
 using innermost_type = std::remove_cvref_t<decltype(innermost(std::declval<const P&>()))>;
 
@@ -70,6 +72,7 @@ constexpr std::size_t scratch_bytes_of(const P& piece, extent_t vocabulary, exte
     return 0;
 }
 
+/// A piece that is shown a position and writes its own gradient.
 template <class P>
 concept position_piece = requires(const P p, const logits_position<float>& x, const logits_gradient<float>& g) {
   { P::reads } -> std::convertible_to<logits_field>;
@@ -77,9 +80,11 @@ concept position_piece = requires(const P p, const logits_position<float>& x, co
   { p(x, g) } -> std::convertible_to<logits_term<monitor_count<P>>>;
 };
 
+/// Either kind of logits piece: of a position, or of the entries of the vocabulary.
 template <class P>
 concept logits_piece = position_piece<P> || entry_piece<P>;
 
+/// Refuses at compile time what is no logits piece, with a sentence that says what one is.
 template <class P>
 consteval bool check_logits_piece() {
   static_assert(

@@ -20,6 +20,7 @@ struct entry_list {
   const void* data = nullptr;
   extent_t size = 0, stride = 1;
   bool wide = false;
+  /// The i-th entry; i is not checked.
   std::int64_t operator[](extent_t i) const noexcept {
     return wide ? static_cast<const std::int64_t*>(data)[i * stride]
                 : static_cast<const std::int32_t*>(data)[i * stride];
@@ -31,6 +32,7 @@ template <class T>
 struct value_list {
   const T* data = nullptr;
   extent_t size = 0, stride = 1;
+  /// The i-th value; i is not checked.
   T operator[](extent_t i) const noexcept { return data[i * stride]; }
 };
 
@@ -57,6 +59,7 @@ struct logits_source {
     const pack<T> x = raw(j);
     return temperature == T(1) && softcap == T(0) ? x : scaled(x);
   }
+  /// Entries j, j + 1, ... before soft cap and temperature; -inf beyond the vocabulary.
   RLCORE_FN pack<T> raw(extent_t j) const noexcept {
     return stride == 1 && j + lanes <= size
                ? rlcore::load(data + j)
@@ -72,6 +75,7 @@ struct logits_source {
     const pack<T> t = tanh(raw(j) / pack<T>(softcap));
     return T(1) - t * t;
   }
+  /// The same for the single entry j, in double.
   double cap_slope_at(extent_t j) const noexcept {
     const double t = elementary::tanh(static_cast<double>(data[j * stride]) / static_cast<double>(softcap));
     return 1 - t * t;
@@ -96,10 +100,13 @@ struct normalizer {
   T max = 0;
   double log_sum = 0;
   double value() const noexcept { return static_cast<double>(max) + log_sum; }
+  /// log p of entries with these logits.
   RLCORE_FN pack<T> logp(pack<T> z) const noexcept { return (z - pack<T>(max)) - pack<T>(static_cast<T>(log_sum)); }
+  /// log p of an entry with this logit, in double.
   double logp(double z) const noexcept { return (z - static_cast<double>(max)) - log_sum; }
 };
 
+/// The largest logit of the position; -inf if it has no entry.
 template <class T>
 T largest(const logits_source<T>& z) noexcept {
   pack<T> most(-std::numeric_limits<T>::infinity());
@@ -109,6 +116,7 @@ T largest(const logits_source<T>& z) noexcept {
   return m;
 }
 
+/// The normalizer of the position's logits: one pass for the maximum, one for the sum.
 template <class T>
 normalizer<T> normalize(const logits_source<T>& z) noexcept {
   const T m = largest(z);
@@ -129,6 +137,8 @@ struct logits_gradient {
   static constexpr extent_t lanes = pack<T>::lanes;
 
   bool wanted() const noexcept { return data != nullptr; }
+  /// Writes the slopes of entries j, j + 1, ..., or adds them to what is there; entries beyond the vocabulary are left
+  /// out.
   RLCORE_FN void write(extent_t j, pack<T> slope) const noexcept {
     pack<T> g = slope * pack<T>(scale);
     if (capped) g = g * capped->cap_slope(j);
@@ -137,11 +147,13 @@ struct logits_gradient {
     else
       write_some(j, g);
   }
+  /// Adds to the gradient of entry j; nothing for a j that is none.
   void add_at(extent_t j, double slope) const noexcept {
     if (j < 0 || j >= size) return;  // no entry: the value is NaN already
     if (capped) slope *= capped->cap_slope_at(j);
     data[j * stride] += static_cast<T>(static_cast<double>(scale) * slope);
   }
+  /// Writes the same slope to all entries, as write does.
   void fill(T value) const noexcept {
     for (extent_t j = 0; j < size; j += lanes) write(j, pack<T>(value));
   }

@@ -18,8 +18,10 @@ struct position_weighted {
   static constexpr auto monitors = monitors_of<Piece>();
   [[no_unique_address]] Piece piece;
 
+  /// The piece `p` times the weight of the position.
   constexpr explicit position_weighted(Piece p) : piece(p) {}
 
+  /// Throws std::invalid_argument where the piece does.
   void check([[maybe_unused]] extent_t vocabulary) const {
     if constexpr (requires { piece.check(vocabulary); }) piece.check(vocabulary);
   }

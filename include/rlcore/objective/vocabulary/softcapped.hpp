@@ -22,8 +22,10 @@ struct softcapped {
   double cap;
   [[no_unique_address]] Piece piece;
 
+  /// The piece `p` on logits capped at +-`s`.
   constexpr softcapped(double s, Piece p) : cap(s), piece(p) {}
 
+  /// Throws std::invalid_argument unless the cap is above 0, and where the piece does.
   void check(extent_t vocabulary) const {
     if (!(cap > 0))
       throw std::invalid_argument("rlcore: softcapped: cap " + std::to_string(cap) + ", expected above 0");

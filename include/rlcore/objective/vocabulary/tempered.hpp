@@ -24,10 +24,13 @@ struct tempered {
   double temperature, teacher_temperature;
   [[no_unique_address]] Piece piece;
 
+  /// The piece `p` with student and teacher at temperature `t`.
   constexpr tempered(double t, Piece p) : temperature(t), teacher_temperature(t), piece(p) {}
+  /// The piece `p` with student and teacher at temperatures of their own.
   constexpr tempered(double student, double teacher, Piece p)
       : temperature(student), teacher_temperature(teacher), piece(p) {}
 
+  /// Throws std::invalid_argument unless both temperatures are above 0, and where the piece does.
   void check(extent_t vocabulary) const {
     if (!(temperature > 0 && teacher_temperature > 0))
       throw std::invalid_argument("rlcore: tempered: temperatures " + std::to_string(temperature) + " and " +

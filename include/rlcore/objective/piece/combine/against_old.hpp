@@ -18,6 +18,7 @@ struct against_old : passes_on<Divergence> {
       field::old_logp;
   static constexpr std::string_view name = "kl_to_old";
 
+  /// The divergence `d`, from old_logp.
   constexpr explicit against_old(Divergence d) : passes_on<Divergence>(d) {}
 
   template <class Math, class V>

@@ -56,6 +56,7 @@ struct passes_on {
   [[no_unique_address]] Piece piece{};
 
   constexpr passes_on() = default;
+  /// Around the piece `p`.
   constexpr explicit passes_on(Piece p) : piece(std::move(p)) {}
   constexpr auto score() const noexcept requires requires(const Piece& p) { p.score(); }
   { return piece.score(); }

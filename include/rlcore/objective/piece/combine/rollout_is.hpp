@@ -42,6 +42,7 @@ struct rollout_is : passes_on<Piece> {
   using gathers = typename detail::gather_rollout_is<gathers_of<Piece>>::type;
 
   constexpr rollout_is() = default;
+  /// The piece `p` with its ratio to the rollout policy.
   constexpr explicit rollout_is(Piece p) : passes_on<Piece>(p) {}
   constexpr auto score() const noexcept requires(!std::is_same_v<gathers, no_gather>) {
     return typename gathers::score(score_of(this->piece));

@@ -17,6 +17,7 @@ struct scaled {
 
   constexpr void check_settings() const { check_setting("scaled", "scale", scale, setting::finite); }
 
+  /// `scale_` times `node_`, a piece, a sum or a link.
   constexpr scaled(double scale_, Node node_) : scale(scale_), node(node_) {}
 
   template <std::size_t Index>

@@ -31,6 +31,7 @@ struct straight_through {
   [[no_unique_address]] Value value;
   [[no_unique_address]] Slope slope;
 
+  /// The value of `v` with the slope of `s`.
   constexpr straight_through(Value v, Slope s) : value(v), slope(s) {}
 
   template <class Math, class V>

@@ -16,6 +16,7 @@ struct sum<First> {
   static constexpr std::size_t pieces = piece_count<First>;
   [[no_unique_address]] First first;
 
+  /// The sum of one node.
   constexpr explicit sum(First f) : first(f) {}
 
   template <std::size_t Index>
@@ -34,6 +35,7 @@ struct sum<First, Rest...> {
   [[no_unique_address]] First first;
   [[no_unique_address]] sum<Rest...> rest;
 
+  /// The sum of the nodes in their order, which is that of the report.
   constexpr explicit sum(First f, Rest... r) : first(f), rest(r...) {}
 
   template <std::size_t Index>

@@ -17,6 +17,7 @@ template <class Piece>
 struct token_filter : passes_on<Piece> {
   static constexpr field reads = Piece::reads | field::selected;
 
+  /// The piece `p` on the selected tokens.
   constexpr explicit token_filter(Piece p) : passes_on<Piece>(p) {}
 
   template <class Math, class V>
@@ -36,6 +37,7 @@ template <class Piece>
 struct except_selected : passes_on<Piece> {
   static constexpr field reads = Piece::reads | field::selected;
 
+  /// The piece `p` on the tokens that are not selected.
   constexpr explicit except_selected(Piece p) : passes_on<Piece>(p) {}
 
   template <class Math, class V>

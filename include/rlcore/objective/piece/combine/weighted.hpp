@@ -20,6 +20,7 @@ struct weighted : passes_on<Piece> {
                 "rlcore: this piece applies field::weight itself; leave weighted{} out");
   static constexpr field reads = Piece::reads | field::weight;
 
+  /// The piece `p` times field::weight.
   constexpr explicit weighted(Piece p) : passes_on<Piece>(p) {}
 
   template <class Math, class V>

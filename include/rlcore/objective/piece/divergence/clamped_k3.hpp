@@ -37,6 +37,7 @@ struct limited_k3 {
   }
 };
 
+/// verl's: no slope beyond either limit.
 using clamped_k3 = limited_k3<gradient_at_clamp::cut>;
 using low_var_kl = clamped_k3;  ///< verl's word
 

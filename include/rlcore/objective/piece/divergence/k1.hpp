@@ -24,6 +24,7 @@ struct k1 {
 template <class Piece>
 struct accept_zero_gradient : Piece {
   static constexpr bool zero_mean_gradient = false;
+  /// The piece `p`, allowed in a loss.
   constexpr explicit accept_zero_gradient(Piece p) : Piece(p) {}
 };
 

@@ -26,6 +26,7 @@ struct ratio_corrected {
                 "rlcore: ratio_corrected holds a divergence like k1, k2 or k3: a slope by logp and no monitors");
   [[no_unique_address]] Divergence divergence;
 
+  /// The divergence `d` times the ratio.
   constexpr explicit ratio_corrected(Divergence d) : divergence(d) {}
 
   template <class Math, class V>

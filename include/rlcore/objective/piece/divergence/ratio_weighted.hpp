@@ -15,6 +15,7 @@ struct ratio_weighted : passes_on<Divergence> {
   static constexpr bool stops_gradient = true;
   double bound = 10.0;
 
+  /// The divergence `d` times the ratio, which counts as `bound_` at most.
   constexpr explicit ratio_weighted(Divergence d, double bound_ = 10.0) : passes_on<Divergence>(d), bound(bound_) {}
 
   template <class Math, class V>

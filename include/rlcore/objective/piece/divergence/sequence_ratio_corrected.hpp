@@ -28,6 +28,7 @@ struct sequence_ratio_corrected {
                 "rlcore: sequence_ratio_corrected holds a plain divergence like k3, not one that is corrected already");
   [[no_unique_address]] Divergence divergence;
 
+  /// The divergence `d` times the ratio of its row.
   constexpr explicit sequence_ratio_corrected(Divergence d) : divergence(d) {}
 
   /// The live tokens of one row. Returns the sum of s v_t and overwrites `slope`; 0 for no tokens. Throws

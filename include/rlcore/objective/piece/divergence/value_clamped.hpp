@@ -14,6 +14,7 @@ struct value_clamped : passes_on<Piece> {
   static constexpr bool stops_gradient = stops_gradient_of<Piece>() || Gradient == gradient_at_clamp::pass;
   double low = -10.0, high = 10.0;
 
+  /// The piece `p` with its value in [low_, high_].
   constexpr explicit value_clamped(Piece p, double low_ = -10.0, double high_ = 10.0)
       : passes_on<Piece>(p), low(low_), high(high_) {}
 

@@ -22,6 +22,7 @@ struct bco_link {
 
   constexpr void check_settings() const { check_setting("bco_link", "shift", shift, setting::finite); }
 
+  /// The running mean of the rewards and the scale of the log-ratio.
   constexpr explicit bco_link(double shift_, positive beta_ = 0.1) noexcept : shift(shift_), beta(beta_) {}
 
   template <class Math, class V>

@@ -13,6 +13,7 @@ RLCORE_ALGORITHM_BEGIN
 /// 0: the KL to a certain preference is infinite.
 struct label_doubt {
   double value;
+  /// Throws std::invalid_argument unless 0 < p < 1.
   constexpr label_doubt(double p) : value(p) {
     if (!(p > 0 && p < 1)) throw std::invalid_argument("rlcore: the doubt of exo_pair_link is above 0 and below 1");
   }

@@ -24,6 +24,7 @@ class kto_baseline {
         "rlcore: KTO needs its baseline, e.g. kto_link{.kl = kto_kl_baseline(logp, ref_logp)} from mismatched "
         "completions; without one it is apo_zero_unpaired_link{}");
   }
+  /// An estimate of the KL divergence. Throws std::invalid_argument unless it is 0 or more.
   constexpr explicit kto_baseline(double kl) : kl_(kl) {
     if (!(kl >= 0)) throw std::invalid_argument("rlcore: the baseline of KTO is a KL divergence, 0 or more");
   }
@@ -51,6 +52,7 @@ class mismatched_kl {
     sum_.add(logp - ref_logp);
     ++rows_;
   }
+  /// Joins the rows of another part of the step.
   mismatched_kl& operator+=(const mismatched_kl& other) noexcept {
     sum_ += other.sum_;
     rows_ += other.rows_;

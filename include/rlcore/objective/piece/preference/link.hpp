@@ -29,6 +29,7 @@ struct pair_term<V, 0> {
   V value, slope_chosen, slope_rejected;
 };
 
+/// A link of two rows: called with the tokens of the chosen and of the rejected row, it returns a pair_term.
 template <class L>
 concept pair_link = requires(const L l, const token<double>& t) {
   { L::name } -> std::convertible_to<std::string_view>;
@@ -50,6 +51,7 @@ template <class Gather, class Link>
 struct sequence_objective {
   Gather gather;
   [[no_unique_address]] Link link;
+  /// The gather `g` and the link `l` on what it gathers.
   constexpr sequence_objective(Gather g, Link l) : gather(g), link(l) {}
 };
 

@@ -29,6 +29,7 @@ struct mixed {
   (std::make_index_sequence<links>{});
   static_assert(all_pairs, "rlcore: mixed holds links of pairs, each bare or as scaled{weight, link}");
 
+  /// The type whose members say which gather the links share; declared only.
   template <std::size_t... Index>
   static auto gather_all(std::index_sequence<Index...>) -> detail::shared_gather<link<Index>...>;
   using shared = decltype(gather_all(std::make_index_sequence<links>{}));
@@ -54,6 +55,7 @@ struct mixed {
 
   [[no_unique_address]] sum<Nodes...> nodes;
 
+  /// The links, each bare or as scaled{weight, link}.
   constexpr explicit mixed(Nodes... n) : nodes(n...) {}
 
   template <std::size_t Index = 0>

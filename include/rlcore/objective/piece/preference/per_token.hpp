@@ -23,6 +23,7 @@ struct per_token {
   static constexpr auto monitors = monitors_of<Link>();
   [[no_unique_address]] Link link;
 
+  /// The link `l` on averages.
   constexpr explicit per_token(Link l) : link(l) {}
 
   template <class Math, class V>

@@ -12,6 +12,7 @@ RLCORE_ALGORITHM_BEGIN
 /// throws std::invalid_argument. With beta <= 0 a preference loss has no gradient or prefers the rejected answer.
 struct positive {
   double value;
+  /// Throws std::invalid_argument unless x is finite and above 0.
   constexpr positive(double x) : value(x) {
     if (!(x > 0) || x - x != 0)
       throw std::invalid_argument("rlcore: the beta (or temperature) of a link is a finite number above 0, not " +

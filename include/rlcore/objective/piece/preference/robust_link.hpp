@@ -11,6 +11,7 @@ RLCORE_ALGORITHM_BEGIN
 /// The probability that a label is the wrong way round: in [0, 1/2), anything else throws std::invalid_argument.
 struct flip_probability {
   double value;
+  /// Throws std::invalid_argument unless 0 <= p < 1/2.
   constexpr flip_probability(double p) : value(p) {
     if (!(p >= 0 && p < 0.5)) throw std::invalid_argument("rlcore: a flip probability is at least 0 and below 1/2");
   }

@@ -27,6 +27,7 @@ struct transformed {
   [[no_unique_address]] Reward reward;
   [[no_unique_address]] Link link;
 
+  /// The link `l` on what `r` makes of either score.
   constexpr transformed(Reward r, Link l) : reward(r), link(l) {}
 
   constexpr auto score() const noexcept requires(!std::is_same_v<gathers, no_gather>) { return score_of(link); }

@@ -21,6 +21,7 @@ struct weighted_pair {
   static constexpr auto monitors = monitors_of<Link>();
   [[no_unique_address]] Link link;
 
+  /// The link `l` times the weights of both rows.
   constexpr explicit weighted_pair(Link l) : link(l) {}
 
   constexpr auto score() const noexcept requires(!std::is_same_v<gathers, no_gather>) { return score_of(link); }

@@ -23,6 +23,7 @@ struct ordinal_link {
   static constexpr std::string_view name = "ordinal";
   std::array<double, Thresholds> threshold;
 
+  /// Throws std::invalid_argument unless the thresholds ascend.
   constexpr explicit ordinal_link(const std::array<double, Thresholds>& ascending) : threshold(ascending) {
     for (std::size_t k = 0; k + 1 < Thresholds; ++k)
       if (!(threshold[k] < threshold[k + 1])) throw std::invalid_argument("rlcore: thresholds of ratings must ascend");

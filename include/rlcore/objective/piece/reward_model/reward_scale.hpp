@@ -15,6 +15,7 @@ RLCORE_ALGORITHM_BEGIN
 struct reward_scale {
   double mean = 0, deviation = 1;
 
+  /// The score in units of the deviation.
   double operator()(double score) const noexcept { return (score - mean) / deviation; }
 
   /// Mean and deviation (n - 1) of scores, the deviation at least 1e-8 (OpenRLHF). Independent of their order. Throws

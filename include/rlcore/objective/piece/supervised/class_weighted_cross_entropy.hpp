@@ -22,6 +22,7 @@ struct class_weighted_cross_entropy {
   std::span<const double> weight;
   double label_smoothing = 0.0;
 
+  /// Throws std::invalid_argument unless there is a weight per entry and label_smoothing is in [0, 1).
   void check(extent_t vocabulary) const {
     if (static_cast<extent_t>(weight.size()) != vocabulary)
       throw std::invalid_argument("rlcore: class weights are [" + std::to_string(weight.size()) +

@@ -29,6 +29,7 @@ struct cross_entropy {
   smoothing_over smoothing = smoothing_over::all;
   double z_loss = 0.0;
 
+  /// Throws std::invalid_argument unless label_smoothing is in [0, 1).
   void check(extent_t) const {
     if (!(label_smoothing >= 0 && label_smoothing < 1))
       throw std::invalid_argument("rlcore: cross_entropy: label_smoothing is " + std::to_string(label_smoothing) +

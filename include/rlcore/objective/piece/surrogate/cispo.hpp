@@ -36,8 +36,11 @@ struct cispo {
   static constexpr bool stops_gradient = true;
 
   constexpr cispo() noexcept : cispo(ratio_bound{5.0}) {}
+  /// Bounds of the ratio as they are.
   constexpr cispo(ratio_bound b) noexcept : low_(b.low), high_(b.high) {}
+  /// Bounds of the ratio as distances from 1.
   constexpr cispo(ratio_epsilon e) noexcept : low_(1 - e.low), high_(1 + e.high) {}
+  /// Not to be used: a bare number does not say whether it is a bound or a distance from 1.
   template <class Number>
   requires std::is_arithmetic_v<Number>
   constexpr cispo(Number) {

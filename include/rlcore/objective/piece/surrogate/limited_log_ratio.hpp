@@ -33,7 +33,9 @@ struct limited_log_ratio : passes_on<Surrogate> {
     check_order("limited_log_ratio", "low", low, "high", high);
   }
 
+  /// The surrogate `s` with the log-ratio within +-20.
   constexpr explicit limited_log_ratio(Surrogate s) : passes_on<Surrogate>(s) {}
+  /// The surrogate `s` with the log-ratio in [low_, high_].
   constexpr limited_log_ratio(Surrogate s, double low_, double high_)
       : passes_on<Surrogate>(s), low(low_), high(high_) {}
 

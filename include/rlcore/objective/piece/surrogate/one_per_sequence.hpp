@@ -20,6 +20,7 @@ struct one_per_sequence : passes_on<Piece> {
   static constexpr bool per_sequence = true;
   static constexpr field row_fields = per_row_fields_of<Piece>() | field::advantage;
 
+  /// The piece `p`, whose value is the same at each token of a row.
   constexpr explicit one_per_sequence(Piece p) : passes_on<Piece>(p) {}
 
   template <class Math, class V>

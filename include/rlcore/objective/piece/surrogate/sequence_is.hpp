@@ -35,6 +35,7 @@ struct sequence_is : passes_on<Surrogate> {
                                  (keeps_logp ? field::logp : field::none) | field::gathered;
   using gathers = mean_of<log_ratio_to_old>;
 
+  /// The surrogate `s` on the ratio of the row.
   constexpr explicit sequence_is(Surrogate s) : passes_on<Surrogate>(s) {}
 
   template <class Math, class V>

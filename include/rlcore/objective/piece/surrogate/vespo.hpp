@@ -46,7 +46,9 @@ struct gamma_weighted {
   }
 };
 
+/// Of the sum of clamp(logp - old_logp, +-20) over the row.
 using vespo = gamma_weighted<limited_log_ratio_to_old>;
+/// Of the same with the off-policy weights of the tokens folded in.
 using corrected_vespo = gamma_weighted<corrected_log_ratio_to_old>;
 
 RLCORE_ALGORITHM_END

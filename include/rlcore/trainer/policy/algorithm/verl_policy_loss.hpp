@@ -36,6 +36,7 @@ struct any_aggregation {
   aggregation_mode mode = aggregation_mode::token_mean;
   double length = 0;
 
+  /// What each live token of the row weighs, by `mode`.
   double weight(row_info row, const global_counts& step) const noexcept {
     switch (mode) {
       case aggregation_mode::token_mean:
@@ -79,6 +80,7 @@ struct policy_report {
   double kl_mean() const noexcept { return mean(kl_total); }
   double entropy_mean() const noexcept { return mean(entropy_total); }
 
+  /// Joins the sums of another part of the step.
   policy_report& operator+=(const policy_report& o) noexcept {
     policy += o.policy, kl += o.kl, entropy += o.entropy;
     clipped += o.clipped, clipped_lower += o.clipped_lower, ppo_kl += o.ppo_kl;
@@ -93,8 +95,7 @@ struct policy_report {
 };
 
 /// The divergence that `kind` names; where `straight` it keeps its value but has the slope of k2 (verl's names ending
-/// in
-/// "+"). One piece with a switch, not one type per kind: every further objective costs a trainer's build its loop.
+/// in "+"). One piece with a switch, not one type per kind: every further objective costs a trainer's build its loop.
 struct any_divergence {
   static constexpr field reads = field::logp | field::ref_logp;
   static constexpr std::string_view name = "kl";
