@@ -60,15 +60,15 @@ struct implicit_reward_comparison {
     const auto n = static_cast<std::size_t>(group_size);
     double value = 0;
     for (std::size_t i = 0; i < rows.size(); ++i) {
-      const token<double>& own = rows[i];
-      const bool good = own.target > 0;
+      const token<double>& row = rows[i];
+      const bool good = row.target > 0;
       double others = 0, count = 0, at_most = 0;
       for (const token<double>& t : rows.subspan(i / n * n, n)) {
-        if (good ? t.target < own.target : t.target > own.target) others += t.logp, ++count;
-        at_most += weight == best_of_n_weight::score ? t.logp <= own.logp : t.target <= own.target;
+        if (good ? t.target < row.target : t.target > row.target) others += t.logp, ++count;
+        at_most += weight == best_of_n_weight::score ? t.logp <= row.logp : t.target <= row.target;
       }
       const double sign = good ? 1.0 : -1.0;
-      const double z = sign * beta * (own.logp - (count > 0 ? others / count : 0.0));
+      const double z = sign * beta * (row.logp - (count > 0 ? others / count : 0.0));
       const double size = static_cast<double>(n);
       const double factor = weight == best_of_n_weight::none ? 1 / static_cast<double>(rows.size())
                                                              : size * elementary::pow(at_most / size, size - 1);

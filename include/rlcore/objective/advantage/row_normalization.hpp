@@ -18,7 +18,7 @@ RLCORE_ALGORITHM_BEGIN
 /// in double. Input and output may be the same vector. Throws std::invalid_argument if sizes do not fit or a value is
 /// infinite.
 struct row_normalization {
-  whitening how{.epsilon = 1e-4, .guard = variance_guard::add_to_deviation};
+  whitening whiten{.epsilon = 1e-4, .guard = variance_guard::add_to_deviation};
 
   /// Every scored row counts once.
   template <class Values, class Out>
@@ -45,7 +45,7 @@ struct row_normalization {
     squared_deviations d;
     for (std::size_t i = 0; i < x.size(); ++i)
       if (!std::isnan(x[i])) d.sum.add(times(i) * (x[i] - mean) * (x[i] - mean));
-    const affine map = how.map(s, d);
+    const affine map = whiten.map(s, d);
     for (double& v : x) v = std::isnan(v) ? 0.0 : map(v);
   }
 };

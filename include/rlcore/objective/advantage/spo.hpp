@@ -39,8 +39,8 @@ struct beta_tracker {
     if (successes < 0 || successes > count || !(least < 1))
       throw std::invalid_argument("rlcore: beta_tracker of " + std::to_string(successes) + " successes among " +
                                   std::to_string(count) + " samples, least share " + std::to_string(least));
-    const double worth = 1 / (1 - least), all = static_cast<double>(count), good = static_cast<double>(successes);
-    return {worth * (good + 0.5) / (all + 1), worth * (all - good + 0.5) / (all + 1)};
+    const double worth = 1 / (1 - least), answers = static_cast<double>(count), good = static_cast<double>(successes);
+    return {worth * (good + 0.5) / (answers + 1), worth * (answers - good + 0.5) / (answers + 1)};
   }
   /// The expected reward: the baseline of the next answer.
   double mean() const noexcept { return alpha / (alpha + beta); }

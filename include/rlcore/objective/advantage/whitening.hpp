@@ -61,17 +61,18 @@ struct whitening {
   }
   /// The third pass: writes the live values as map() sends them, and 0 to masked slots.
   template <class Values, class Out>
-  RLCORE_FN void apply(const Values& values, const token_mask& mask, const affine& how, Out&& out) const {
-    whitening_loop::transform(serial{}, as_view<2>(values), live_of(as_view<2>(values), mask), how, as_view<2>(out));
+  RLCORE_FN void apply(const Values& values, const token_mask& mask, const affine& mapping, Out&& out) const {
+    whitening_loop::transform(serial{}, as_view<2>(values), live_of(as_view<2>(values), mask), mapping,
+                              as_view<2>(out));
   }
 
   /// What happens to every value, given the statistics of all of them.
   affine map(const moment_sums& s, const squared_deviations& d) const noexcept {
-    affine how{s.mean(), 1.0, centre ? 0.0 : s.mean()};
-    if (!scale || s.count() < 2 || s.flat()) return how;
+    affine mapping{s.mean(), 1.0, centre ? 0.0 : s.mean()};
+    if (!scale || s.count() < 2 || s.flat()) return mapping;
     const double variance = d.sum.value() / static_cast<double>(s.count() - (sample_variance ? 1 : 0));
-    how.scale = 1 / denominator(variance);
-    return how;
+    mapping.scale = 1 / denominator(variance);
+    return mapping;
   }
 
   /// What x - mean is divided by at this variance, as `guard` says. NaN stays NaN.

@@ -70,9 +70,9 @@ auto evaluate(const Executor& exec, const algorithm<Advantage, Objective, Aggreg
 }
 
 /// The same with another aggregation.
-template <executor Executor, class Advantage, class Objective, class Own, class Aggregation, class T, class Counts>
-auto evaluate(const Executor& exec, const algorithm<Advantage, Objective, Own>& named, const Aggregation& aggregation,
-              const token_batch<T>& batch, const Counts& step,
+template <executor Executor, class Advantage, class Objective, class Replaced, class Aggregation, class T, class Counts>
+auto evaluate(const Executor& exec, const algorithm<Advantage, Objective, Replaced>& named,
+              const Aggregation& aggregation, const token_batch<T>& batch, const Counts& step,
               const std::type_identity_t<token_gradients<T>>& gradients = {}) {
   return evaluate(exec, named.objective, aggregation, batch, step, gradients);
 }

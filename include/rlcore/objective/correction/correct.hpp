@@ -43,8 +43,8 @@ struct gate_report {
   }
 
  private:
-  static double share(std::int64_t part, std::int64_t all) noexcept {
-    return all > 0 ? static_cast<double>(part) / static_cast<double>(all) : 0.0;
+  static double share(std::int64_t part, std::int64_t whole) noexcept {
+    return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0.0;
   }
 };
 

@@ -40,10 +40,10 @@ double high_of(const Treatment& t) noexcept {
   else
     return std::numeric_limits<double>::infinity();
 }
-inline void check_bounds(std::string_view what, double low, double high) {
+inline void check_bounds(std::string_view subject, double low, double high) {
   if (!(low >= 0 && high > 0 && low <= high))
-    throw std::invalid_argument("rlcore: the bounds of " + std::string(what) + " are " + std::to_string(low) + " and " +
-                                std::to_string(high) + "; they must be positive and in order");
+    throw std::invalid_argument("rlcore: the bounds of " + std::string(subject) + " are " + std::to_string(low) +
+                                " and " + std::to_string(high) + "; they must be positive and in order");
 }
 }  // namespace detail
 

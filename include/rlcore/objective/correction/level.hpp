@@ -54,15 +54,15 @@ struct reduced_over {
   RLCORE_FN void operator()(std::span<const extent_t> position, std::span<double> x) const noexcept {
     for (std::size_t first = 0, last = 0; first < x.size(); first = last) {
       last = Scope::end(position, first);
-      double all = Reduction == level_reduction::largest ? -std::numeric_limits<double>::infinity() : 0.0;
+      double reduced = Reduction == level_reduction::largest ? -std::numeric_limits<double>::infinity() : 0.0;
       for (std::size_t k = first; k < last; ++k) {
         if constexpr (Reduction == level_reduction::largest)
-          all = x[k] > all || x[k] != x[k] ? x[k] : all;
+          reduced = x[k] > reduced || x[k] != x[k] ? x[k] : reduced;
         else
-          all += x[k];
+          reduced += x[k];
       }
-      if constexpr (Reduction == level_reduction::mean) all /= static_cast<double>(last - first);
-      std::fill(x.begin() + static_cast<std::ptrdiff_t>(first), x.begin() + static_cast<std::ptrdiff_t>(last), all);
+      if constexpr (Reduction == level_reduction::mean) reduced /= static_cast<double>(last - first);
+      std::fill(x.begin() + static_cast<std::ptrdiff_t>(first), x.begin() + static_cast<std::ptrdiff_t>(last), reduced);
     }
   }
 };

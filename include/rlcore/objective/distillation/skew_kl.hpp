@@ -18,9 +18,9 @@ struct skew_forward_kl {
 
   template <class Math, class V>
   RLCORE_FN term<V> operator()(const entry<V>& e) const noexcept {
-    const V own = e.logp + V(elementary::log1p(-alpha));
-    const V mixture = detail::log_add<Math, V>(own, e.teacher_logp + V(elementary::log(alpha)));
-    return {times<Math>(e.teacher_p, e.teacher_logp - mixture), -(e.teacher_p * Math::exp(own - mixture))};
+    const V student = e.logp + V(elementary::log1p(-alpha));
+    const V mixture = detail::log_add<Math, V>(student, e.teacher_logp + V(elementary::log(alpha)));
+    return {times<Math>(e.teacher_p, e.teacher_logp - mixture), -(e.teacher_p * Math::exp(student - mixture))};
   }
 };
 
@@ -32,10 +32,10 @@ struct skew_reverse_kl {
 
   template <class Math, class V>
   RLCORE_FN term<V> operator()(const entry<V>& e) const noexcept {
-    const V own = e.logp + V(elementary::log(alpha));
-    const V mixture = detail::log_add<Math, V>(own, e.teacher_logp + V(elementary::log1p(-alpha)));
+    const V student = e.logp + V(elementary::log(alpha));
+    const V mixture = detail::log_add<Math, V>(student, e.teacher_logp + V(elementary::log1p(-alpha)));
     const V value = times<Math>(e.p, e.logp - mixture);
-    return {value, value + e.p * (V(1) - Math::exp(own - mixture))};
+    return {value, value + e.p * (V(1) - Math::exp(student - mixture))};
   }
 };
 

@@ -87,13 +87,13 @@ class entry_evaluator {
     logits_gradient<T> g;
     if (g_.logits.present()) g = {g_.logits.row(at), b.logits.shape[1], g_.logits.stride[1]};
     g.add = g_.add;
-    all(x, g, weight, out, indices<Objective>);
+    every_piece(x, g, weight, out, indices<Objective>);
   }
 
  private:
   template <std::size_t... Index>
-  void all(const logits_position<T>& x, logits_gradient<T>& g, double weight, report_type& out,
-           std::index_sequence<Index...>) noexcept {
+  void every_piece(const logits_position<T>& x, logits_gradient<T>& g, double weight, report_type& out,
+                   std::index_sequence<Index...>) noexcept {
     std::size_t m = 0;
     (one<Index>(x, g, weight, out, m), ...);
   }
@@ -117,12 +117,12 @@ class entry_evaluator {
     if constexpr (contains(piece::reads, logits_field::teacher) && !keeps_vocabularies<piece>)
       x.logits.size = x.teacher.size = p_.shared;
     hide_unlisted<piece>(x);
-    logits_gradient<T> own = g;
-    own.scale = static_cast<T>(weight * coefficient_at<Index>(objective_));
-    own.size = x.logits.size;
-    const auto t = run_piece(piece_at<Index>(objective_), x, own);
+    logits_gradient<T> of_piece = g;
+    of_piece.scale = static_cast<T>(weight * coefficient_at<Index>(objective_));
+    of_piece.size = x.logits.size;
+    const auto t = run_piece(piece_at<Index>(objective_), x, of_piece);
     if (g.wanted() && !g.add)  // entries that the teacher does not have
-      for (extent_t j = own.size; j < g.size; ++j) g.data[j * g.stride] = T(0);
+      for (extent_t j = of_piece.size; j < g.size; ++j) g.data[j * g.stride] = T(0);
     out.piece[Index].aggregated.add(weight * t.value);
     out.piece[Index].total.add(t.value);
     if constexpr (monitor_count < piece >> 0)

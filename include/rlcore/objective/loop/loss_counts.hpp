@@ -10,9 +10,9 @@ RLCORE_ALGORITHM_BEGIN
 /// all its micro-batches and ranks have to be joined with += first. Throws as evaluate does.
 template <class T>
 global_counts loss_counts(const token_batch<T>& batch) {
-  constexpr field all = static_cast<field>((1u << field_count) - 1);
+  constexpr field every_field = static_cast<field>((1u << field_count) - 1);
   token_loop::prepared_batch<T> rows;
-  rows.shape = detail::shape_of(batch, detail::inputs_of(batch), all);
+  rows.shape = detail::shape_of(batch, detail::inputs_of(batch), every_field);
   detail::check_mask(batch.mask, rows.shape);
   rows.lengths = batch.lengths, rows.offsets = batch.offsets;
   global_counts counts;

@@ -17,12 +17,12 @@ template <class T, class Decide>
 void mark_tokens(const token_batch<T>& batch, const std::type_identity_t<token_field<T>>& selected, field reads,
                  const Decide& decide) {
   // Some field that has the batch's shape.
-  field all = reads | (batch.selected.present() ? field::selected : field::none);
+  field fields = reads | (batch.selected.present() ? field::selected : field::none);
   const std::array<const token_field<const T>*, 4> any{&batch.logp, &batch.old_logp, &batch.entropy, &batch.advantage};
   const std::array<field, 4> names{field::logp, field::old_logp, field::entropy, field::advantage};
-  for (std::size_t k = 0; k < any.size() && all == field::none; ++k)
-    if (any[k]->present()) all = names[k];
-  const live_rows<T> rows(batch, all, "the selection");
+  for (std::size_t k = 0; k < any.size() && fields == field::none; ++k)
+    if (any[k]->present()) fields = names[k];
+  const live_rows<T> rows(batch, fields, "the selection");
   const auto out = rows.target("selected", selected);
   live_row row;
   scratch_vector<double> keep;

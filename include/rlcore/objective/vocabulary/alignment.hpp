@@ -35,15 +35,15 @@ inline std::int64_t logits_of(predicts_next, std::int64_t token, std::int64_t fi
   return token == first ? -1 : token - 1;
 }
 template <class Offsets>
-void check_packed(const Offsets& offsets, std::size_t tokens, const char* what) {
+void check_packed(const Offsets& offsets, std::size_t tokens, const char* caller) {
   if (offsets.empty() || offsets.front() != 0 || static_cast<std::size_t>(offsets.back()) != tokens)
     throw std::invalid_argument(
-        std::string("rlcore: ") + what + ": " + std::to_string(tokens) + " tokens, but the offsets " +
+        std::string("rlcore: ") + caller + ": " + std::to_string(tokens) + " tokens, but the offsets " +
         (offsets.empty() ? std::string("are empty")
                          : "run from " + std::to_string(offsets.front()) + " to " + std::to_string(offsets.back())));
   for (std::size_t i = 1; i < offsets.size(); ++i)
     if (offsets[i] < offsets[i - 1])
-      throw std::invalid_argument(std::string("rlcore: ") + what + ": offsets[" + std::to_string(i) +
+      throw std::invalid_argument(std::string("rlcore: ") + caller + ": offsets[" + std::to_string(i) +
                                   "] = " + std::to_string(offsets[i]) + " follows " + std::to_string(offsets[i - 1]));
 }
 }  // namespace detail

@@ -17,7 +17,7 @@ namespace detail {
 
 /// One number per row in double. Throws std::invalid_argument if one is infinite; NaN passes.
 template <class Numbers>
-scratch_vector<double> read_numbers(const char* what, const Numbers& numbers) {
+scratch_vector<double> read_numbers(const char* name, const Numbers& numbers) {
   const auto v = tensor_views::vector_of(as_view(numbers));
   static_assert(std::remove_cv_t<decltype(v)>::rank == 1,
                 "rlcore: this estimator takes a vector with one value per row; sum the rewards of tokens with "
@@ -26,7 +26,7 @@ scratch_vector<double> read_numbers(const char* what, const Numbers& numbers) {
   for (extent_t i = 0; i < v.shape[0]; ++i) {
     const double x = static_cast<double>(v(i));
     if (std::isinf(x))
-      throw std::invalid_argument("rlcore: " + std::string(what) + " " + std::to_string(i) + " is infinite");
+      throw std::invalid_argument("rlcore: " + std::string(name) + " " + std::to_string(i) + " is infinite");
     result[static_cast<std::size_t>(i)] = x;
   }
   return result;
@@ -47,13 +47,13 @@ scratch_vector<double> read_lengths(const Lengths& lengths, std::size_t rows) {
 }
 
 template <class Numbers>
-void write_numbers(const char* what, const scratch_vector<double>& from, Numbers& numbers) {
+void write_numbers(const char* name, const scratch_vector<double>& from, Numbers& numbers) {
   const auto v = tensor_views::vector_of(as_view(numbers));
   using view_type = std::remove_cv_t<decltype(v)>;
   static_assert(view_type::rank == 1, "rlcore: rewards and advantages are vectors with one value per row");
   if (v.shape[0] != static_cast<extent_t>(from.size()))
     throw std::invalid_argument("rlcore: rewards are " + to_string<1>({static_cast<extent_t>(from.size())}) + ", " +
-                                what + " are " + to_string<1>(v.shape));
+                                name + " are " + to_string<1>(v.shape));
   for (extent_t i = 0; i < v.shape[0]; ++i)
     v(i) = static_cast<typename view_type::value_type>(from[static_cast<std::size_t>(i)]);
 }

@@ -161,13 +161,13 @@ void transform(const Executor& exec, const Values& values, const live_blocks& li
 
 /// Statistics and transform in one go; the mask is read once.
 template <class Executor, class Whitening, class Values, class Out>
-void all_passes(const Executor& exec, const Whitening& how, const Values& values, const token_mask& mask,
+void all_passes(const Executor& exec, const Whitening& whiten, const Values& values, const token_mask& mask,
                 const Out& out) {
   detail::check_mask_shape(mask, "values", values.shape);
   live_blocks live(mask, values.shape);
   live.keep(values.shape[0]);
   const moment_sums s = sums(exec, values, live);
-  transform(exec, values, live, how.map(s, squares(exec, values, live, s.mean())), out);
+  transform(exec, values, live, whiten.map(s, squares(exec, values, live, s.mean())), out);
 }
 
 }  // namespace whitening_loop

@@ -80,10 +80,10 @@ prepared_logits<T> prepare(const logits_batch<T>& b, const logits_shape& wanted)
   require_arithmetic_as_written();
   const logits_field reads = wanted.reads;
   const auto reads_it = [&](logits_field f) { return contains(reads, f); };
-  const bool given[logits_field_count] = {b.labels.present(),       b.teacher.present(), b.support.present(),
-                                          b.support_logp.present(), b.targets.present(), b.weight.present()};
+  const bool present[logits_field_count] = {b.labels.present(),       b.teacher.present(), b.support.present(),
+                                            b.support_logp.present(), b.targets.present(), b.weight.present()};
   for (std::size_t f = 0; f < logits_field_count; ++f)
-    if (contains(reads, static_cast<logits_field>(1u << f)) && !given[f])
+    if (contains(reads, static_cast<logits_field>(1u << f)) && !present[f])
       throw std::invalid_argument("rlcore: the objective reads " + std::string(logits_field_names[f]) +
                                   ", but the batch has none; set logits_batch::" + std::string(logits_field_names[f]));
   if (!b.logits.present() || b.logits.vector)

@@ -254,8 +254,8 @@ class row_gatherer {
 
  public:
   static constexpr field reads = score::reads;
-  row_gatherer(const score& what, const prepared_batch<T>& batch) noexcept
-      : score_(what), driver_(batch, reads, wrt_of<score>(), &loop::erased_run, &score_, &sums_, true) {}
+  row_gatherer(const score& gathered, const prepared_batch<T>& batch) noexcept
+      : score_(gathered), driver_(batch, reads, wrt_of<score>(), &loop::erased_run, &score_, &sums_, true) {}
 
   struct result {
     double value;       ///< 0 for a row without live tokens

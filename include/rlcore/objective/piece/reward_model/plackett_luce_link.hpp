@@ -26,10 +26,10 @@ inline double plackett_luce(std::span<const double> scores, std::span<double> sl
   for (std::size_t k = last; k-- > 0;) {
     double rest = scores[count - 1];  // log sum of e^s over the places after k
     for (std::size_t j = count - 1; j-- > k + 1;) rest = scores[j] + exact_math::softplus(rest - scores[j]);
-    const double all = scores[k] + exact_math::softplus(rest - scores[k]);
+    const double log_sum = scores[k] + exact_math::softplus(rest - scores[k]);
     value += exact_math::softplus(rest - scores[k]);
     for (std::size_t j = k + 1; j < count; ++j) {
-      const double p = elementary::exp(scores[j] - all);
+      const double p = elementary::exp(scores[j] - log_sum);
       slope[j] += p;
       slope[k] -= p;
     }

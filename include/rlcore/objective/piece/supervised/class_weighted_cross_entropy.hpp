@@ -37,9 +37,10 @@ struct class_weighted_cross_entropy {
     const logits_source<T>& z = x.logits;
     const normalizer<T> n = normalize(z);
     const double chosen = z[x.label], spread = label_smoothing / static_cast<double>(z.size);
-    const double own = (1 - label_smoothing) * weight[static_cast<std::size_t>(x.label)];
-    logits_term<1> out{own == 0 ? 0.0 : -own * n.logp(chosen), {chosen >= static_cast<double>(n.max) ? 1.0 : 0.0}};
-    double total = own;
+    const double of_label = (1 - label_smoothing) * weight[static_cast<std::size_t>(x.label)];
+    logits_term<1> out{of_label == 0 ? 0.0 : -of_label * n.logp(chosen),
+                       {chosen >= static_cast<double>(n.max) ? 1.0 : 0.0}};
+    double total = of_label;
     if (spread != 0)
       for (extent_t j = 0; j < z.size; ++j) {
         const double c = spread * weight[static_cast<std::size_t>(j)];
@@ -55,7 +56,7 @@ struct class_weighted_cross_entropy {
             slope.v[k] -= static_cast<T>(spread * weight[static_cast<std::size_t>(j + k)]);
         g.write(j, slope);
       }
-      g.add_at(x.label, -own);
+      g.add_at(x.label, -of_label);
     }
     return out;
   }

@@ -227,26 +227,26 @@ struct verl_policy_loss {
     if (mode == policy_loss_mode::geo_mean && !rows.token_advantage.empty())
       throw std::invalid_argument("rlcore: loss_mode geo_mean takes one advantage per response, not one per token");
     const scratch_vector<float> zeros(rows.logp.size());
-    policy_rows all = rows;
-    if (all.selected.empty()) all.selected = zeros;
+    policy_rows complete = rows;
+    if (complete.selected.empty()) complete.selected = zeros;
     const bool by_sequence =
         mode == policy_loss_mode::gspo || mode == policy_loss_mode::geo_mean || mode == policy_loss_mode::sapo;
     const verl_surrogate surrogate{mode, clip_low, clip_high, ppo_kl_coef, tau_positive, tau_negative};
     token_gradients<float> gradients = gradients_of(rows, dlogp, dentropy);
     policy_report out = read_policy(evaluate(
         exec, surrogate, by_sequence ? any_aggregation{aggregation_mode::sequence_mean_token_mean} : aggregated(),
-        batch_of(all), step, gradients));
+        batch_of(complete), step, gradients));
     const bool with_entropy = !rows.entropy.empty() || entropy_coeff != 0.0;
     if (!use_kl && !with_entropy) return out;
-    if (!use_kl) all.ref_logp = all.logp;
+    if (!use_kl) complete.ref_logp = complete.logp;
     scratch_vector<float> unused;
-    if (!with_entropy) unused.resize(zeros.size()), all.entropy = zeros, dentropy = unused;
-    gradients = gradients_of(all, dlogp, dentropy);
+    if (!with_entropy) unused.resize(zeros.size()), complete.entropy = zeros, dentropy = unused;
+    gradients = gradients_of(complete, dlogp, dentropy);
     gradients.add = true;
     read_penalties(evaluate(exec,
                             sum{scaled{use_kl ? kl_coef : 0.0, any_divergence{kl, straight_through}},
                                 entropy_bonus(entropy_coeff)},
-                            aggregated(), batch_of(all), step, gradients),
+                            aggregated(), batch_of(complete), step, gradients),
                    out);
     return out;
   }
