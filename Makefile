@@ -11,7 +11,7 @@ COMPILE = @cmake --build $(BUILD) --parallel $(JOBS)
 ARGS :=
 
 .DEFAULT_GOAL := help
-.PHONY: help train programs variants policy_trainers npu_comparison parallel_table test check_all bench speed format clean
+.PHONY: help train programs variants policy_trainers npu_comparison parallel_table test check_all bench speed api format clean
 
 help:
 	@echo 'make train    build and run the quickstart: a small model learns word problems by GRPO (ARGS="key=value ...")'
@@ -24,6 +24,7 @@ help:
 	@echo 'make check_all  what takes too long for every change: sanitizers, clang, make test on a bare system (hours)'
 	@echo 'make bench    build and run the benchmarks'
 	@echo 'make speed    every item of docs/performance.md beside its limit; peers with PYTHON=... (ARGS="--item gemm --quick")'
+	@echo 'make api      the reference of the headers and the pages of docs, as HTML: $(BUILD)/api/index.html'
 	@echo 'make format   clang-format on every source file'
 	@echo 'make clean    remove $(BUILD)/'
 	@echo 'Missing Debian packages are installed when this user may; RLCORE_SETUP=no switches that off.'
@@ -85,6 +86,12 @@ speed:
 	$(CONFIGURE)
 	$(COMPILE) --target speed_bench catalogue_bench grpo_trainer
 	@bench/speed.py --build $(BUILD)/bin $(if $(PYTHON),--python $(PYTHON)) $(ARGS)
+
+api:
+	@cmake/setup.sh api
+	@rm -rf $(BUILD)/api && mkdir -p $(BUILD)/api
+	@RLCORE_API_DIR=$(BUILD)/api doxygen docs/Doxyfile
+	@echo $(BUILD)/api/index.html
 
 format:
 	@cmake/setup.sh format

@@ -1,10 +1,10 @@
 #!/bin/sh
-# setup.sh train|test|bench|speed|format: sees to it that what this target needs is on the machine. Missing Debian packages
+# setup.sh train|test|bench|speed|api|format: sees to it that what this target needs is on the machine. Missing Debian packages
 # are installed when this user may (root, or sudo without a password); otherwise one line says what to install.
 # RLCORE_SETUP=no leaves everything as it is, for machines whose libraries lie elsewhere.
 set -eu
 
-goal=${1:?usage: setup.sh train|test|bench|speed|format}
+goal=${1:?usage: setup.sh train|test|bench|speed|api|format}
 [ "${RLCORE_SETUP:-yes}" = no ] && exit 0
 cd "$(dirname "$0")/.."
 log=build/setup.log
@@ -26,6 +26,8 @@ want_command() { has_command "$1" || wanted="$wanted $2"; }
 
 if [ "$goal" = format ]; then
   need_command clang-format clang-format
+elif [ "$goal" = api ]; then
+  need_command doxygen doxygen
 else
   [ -n "${CXX:-}" ] && has_command "$CXX" || need_command c++ g++
   need_command cmake cmake
@@ -52,6 +54,7 @@ if [ "$goal" = test ]; then
   want_command pkg-config pkg-config
   want_command aarch64-linux-gnu-g++ g++-aarch64-linux-gnu   # tests/aarch64
   want_command qemu-aarch64 qemu-user
+  want_command doxygen doxygen   # tests/api
   want_command python3 python3
   for python in python3 /usr/bin/python3; do
     "$python" -c 'import ensurepip, venv' >/dev/null 2>&1 && have_venv=1 && break
@@ -94,7 +97,7 @@ if [ -n "$required$wanted" ]; then
   fi
 fi
 
-if [ "$goal" != format ]; then
+if [ "$goal" != format ] && [ "$goal" != api ]; then
   version=$(cmake --version | sed -n '1s/[^0-9]*\([0-9]*\)\.\([0-9]*\).*/\1 \2/p')
   # shellcheck disable=SC2086
   set -- $version

@@ -1,0 +1,366 @@
+// Doc comments of public headers: every function and every type has one.
+//
+// The comment of a type covers its constants, its functions without parameters, check_settings() and the call operator
+// of a piece or a link. Asked for are comments on types, concepts, aliases and functions of namespaces other than
+// detail, and on public constructors and functions with parameters; not on friends, specialisations and what is
+// defaulted.
+#pragma once
+
+#include <algorithm>
+#include <cctype>
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "layering/layers.hpp"
+
+namespace layering {
+
+/// One word, number or sign of a file. "///" and "///<" stand for a line of a doc comment, "\"\"" for a string or a
+/// character.
+struct lexeme {
+  std::string text;
+  std::size_t line = 0;
+};
+
+inline bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
+
+/// `text` without plain comments, preprocessor lines and the library's own macros.
+inline std::vector<lexeme> lexemes_of(std::string_view text) {
+  static const std::set<std::string_view> macros = {"RLCORE_BEGIN",  "RLCORE_END",      "RLCORE_ALGORITHM_BEGIN",
+                                                    "RLCORE_FN",     "RLCORE_INLINE",   "RLCORE_ALGORITHM_END",
+                                                    "RLCORE_LAMBDA", "RLCORE_NOINLINE", "RLCORE_RESTRICT"};
+  std::vector<lexeme> words;
+  std::size_t line = 1;
+  const auto pass = [&](std::size_t from, std::size_t to) {
+    to = std::min(to, text.size());
+    line += static_cast<std::size_t>(std::count(text.begin() + from, text.begin() + to, '\n'));
+    return to;
+  };
+  bool fresh = true;  // nothing yet in this line
+  for (std::size_t i = 0; i < text.size();) {
+    const std::string_view rest = text.substr(i);
+    const char c = text[i];
+    std::size_t end = i + 1;
+    if (c == '\n') {
+      fresh = true;
+    } else if (std::isspace(static_cast<unsigned char>(c)) != 0) {
+    } else if (c == '#' && fresh) {
+      for (end = i; end < text.size() && text[end] != '\n';) end += text[end] == '\\' ? 2U : 1U;
+    } else if (rest.starts_with("//")) {
+      if (rest.starts_with("///")) words.push_back({rest.starts_with("///<") ? "///<" : "///", line});
+      end = std::min(text.find('\n', i), text.size());
+    } else if (rest.starts_with("/*")) {
+      end = i + std::min(rest.find("*/", 2), rest.size() - 2) + 2;
+    } else if (rest.starts_with("R\"")) {
+      const std::string close = ")" + std::string(rest.substr(2, rest.find('(') - 2)) + "\"";
+      end = i + std::min(rest.find(close), rest.size() - close.size()) + close.size();
+      words.push_back({"\"\"", line});
+    } else if (c == '"' || c == '\'') {
+      while (end < text.size() && text[end] != c) end += text[end] == '\\' ? 2U : 1U;
+      ++end;
+      words.push_back({"\"\"", line});
+    } else if (is_word(c)) {
+      const bool number = std::isdigit(static_cast<unsigned char>(c)) != 0;
+      while (end < text.size() && (is_word(text[end]) || (number && (text[end] == '\'' || text[end] == '.')))) ++end;
+      const std::string_view word = text.substr(i, end - i);
+      if (!macros.contains(word)) words.push_back({std::string(word), line});
+    } else {
+      words.push_back({std::string(1, c), line});
+    }
+    fresh = fresh && (c == '\n' || std::isspace(static_cast<unsigned char>(c)) != 0);
+    i = pass(i, end);
+  }
+  return words;
+}
+
+/// Walks the declarations of one header and notes the functions and types that have no doc comment.
+class declarations {
+ public:
+  explicit declarations(std::vector<lexeme> words) : words_(std::move(words)) {
+    while (!at_end()) scope("", false);
+  }
+  /// "LINE: NAME" of what has none, from the top down.
+  const std::vector<std::string>& bare() const { return bare_; }
+  /// How many have one.
+  std::size_t documented() const { return documented_; }
+
+ private:
+  static bool opens(const std::string& word) { return word == "(" || word == "[" || word == "{"; }
+  static bool closes(const std::string& word) { return word == ")" || word == "]" || word == "}"; }
+  bool at_end() const { return at_ >= words_.size(); }
+  const std::string& word(std::size_t at) const {
+    static const std::string none;
+    return at < words_.size() ? words_[at].text : none;
+  }
+
+  /// From an opening sign to behind the one that closes it.
+  void skip_brackets() {
+    std::size_t depth = 0;
+    do {
+      depth += opens(word(at_));
+      depth -= closes(word(at_));
+      ++at_;
+    } while (depth > 0 && !at_end());
+  }
+  /// From < to behind the > that closes it.
+  void skip_angles() {
+    std::size_t depth = 0;
+    do {
+      if (opens(word(at_))) {
+        skip_brackets();
+        continue;
+      }
+      depth += word(at_) == "<";
+      depth -= word(at_) == ">";
+      ++at_;
+    } while (depth > 0 && !at_end());
+  }
+
+  /// Past one word, or past the brackets that open here.
+  void step() {
+    if (opens(word(at_)))
+      skip_brackets();
+    else
+      ++at_;
+  }
+
+  /// The declarations up to the closing brace. `type` is the name of the type around them, or empty.
+  void scope(const std::string& type, bool is_public) {
+    const bool outer = is_piece_;
+    is_piece_ = false;
+    while (!at_end() && word(at_) != "}") {
+      if ((word(at_) == "public" || word(at_) == "private" || word(at_) == "protected") && word(at_ + 1) == ":") {
+        is_public = word(at_) == "public";
+        at_ += 2;
+      } else {
+        declaration(type, is_public);
+      }
+    }
+    ++at_;
+    is_piece_ = outer;
+  }
+
+  void note(bool has_comment, std::size_t line, const std::string& name) {
+    if (has_comment || word(at_) == "///<")
+      ++documented_;
+    else
+      bare_.push_back(std::to_string(line) + ": " + name);
+  }
+
+  /// Behind the next ; of this level.
+  void skip_statement() {
+    while (!at_end() && word(at_) != ";") step();
+    ++at_;
+  }
+
+  /// Past template <...> and the requires clause behind it. True where that is the head of an explicit specialisation.
+  bool template_head() {
+    bool special = false;
+    while (word(at_) == "template") {
+      ++at_;
+      special = word(at_) == "<" && word(at_ + 1) == ">";
+      skip_angles();
+      bool wants_operand = word(at_) == "requires";
+      if (wants_operand) ++at_;
+      while (wants_operand) {  // operands joined by && and ||
+        if (word(at_) == "requires") {
+          ++at_;
+          if (word(at_) == "(") skip_brackets();
+          skip_brackets();
+        } else if (word(at_) == "(") {
+          skip_brackets();
+        } else {
+          while (word(at_) == "!") ++at_;
+          do {
+            at_ += word(at_) == ":" ? 2U : 0U;
+            ++at_;
+            if (word(at_) == "<") skip_angles();
+          } while (word(at_) == ":" && word(at_ + 1) == ":");
+        }
+        wants_operand = (word(at_) == "&" || word(at_) == "|") && word(at_ + 1) == word(at_);
+        if (wants_operand) at_ += 2;
+      }
+    }
+    return special;
+  }
+
+  void declaration(const std::string& type, bool is_public) {
+    bool has_comment = false;
+    for (; word(at_).starts_with("///"); ++at_) has_comment = word(at_) == "///";
+    if (at_end() || word(at_) == "}") return;
+    if (word(at_) == ";") {
+      ++at_;
+      return;
+    }
+    const std::size_t line = words_[at_].line;
+    const bool special = template_head();
+    std::size_t head = at_;
+    while (word(head) == "inline" || word(head) == "typedef" || word(head) == "extern") ++head;
+    const std::string& first = word(head);
+    if (first == "namespace") {
+      bool hidden = false;
+      for (at_ = head + 1; word(at_) != "{" && word(at_) != ";" && !at_end(); ++at_)
+        hidden = hidden || word(at_) == "detail";
+      if (word(at_) == ";" || word(at_) == "") {
+        ++at_;
+      } else if (hidden) {
+        skip_brackets();
+      } else {
+        ++at_;
+        scope("", false);
+      }
+    } else if (first == "friend") {
+      while (!at_end() && word(at_) != ";" && word(at_) != "{") step();
+      step();
+    } else if (first == "static_assert") {
+      skip_statement();
+    } else if (first == "using" || first == "concept") {
+      const std::string name = word(head + 1);
+      const bool names = word(head + 2) == "=";
+      skip_statement();
+      if (type.empty() && names) note(has_comment, line, name);
+    } else if (first == "class" || first == "struct" || first == "union" || first == "enum") {
+      type_declaration(head, has_comment, line, special, type.empty() || is_public);
+    } else {
+      function_or_variable(has_comment, line, special, type, is_public);
+    }
+  }
+
+  void type_declaration(std::size_t head, bool has_comment, std::size_t line, bool special, bool is_public) {
+    const bool is_enum = word(head) == "enum", default_public = word(head) != "class";
+    at_ = head + 1;
+    if (is_enum && (word(at_) == "class" || word(at_) == "struct")) ++at_;
+    while (word(at_) == "[") skip_brackets();
+    const std::string name = word(at_);
+    ++at_;
+    if (word(at_) == "<") {  // a specialisation is of something that has its comment
+      special = true;
+      skip_angles();
+    }
+    while (word(at_) != "{" && word(at_) != ";" && !at_end()) {
+      if (word(at_) == "<")
+        skip_angles();
+      else
+        ++at_;
+    }
+    if (word(at_) == ";") {  // declared only
+      ++at_;
+      return;
+    }
+    if (is_public && !special) note(has_comment, line, name);
+    if (is_enum || !is_public) {
+      skip_brackets();
+    } else {
+      ++at_;
+      scope(name, default_public);
+    }
+    skip_statement();
+  }
+
+  void function_or_variable(bool has_comment, std::size_t line, bool special, const std::string& type, bool is_public) {
+    std::string name;
+    bool is_function = false, assigned = false, defaulted = false, guide = false;
+    std::size_t first_parameter = 0, last_parameter = 0;
+    for (; !at_end() && word(at_) != ";";) {
+      if (word(at_) == "operator" && !is_function) {
+        is_piece_ = is_piece_ || name.ends_with("term");  // what it returns: term<V>, logits_term<>
+        name = "operator";
+        for (++at_; (word(at_) != "(" || word(at_ + 1) == ")") && !at_end(); ++at_) {
+          name += word(at_);
+          if (word(at_) == "(") name += word(++at_);
+          if (word(at_) == ")") {
+            ++at_;
+            break;
+          }
+        }
+      } else if (word(at_) == "(" && !is_function && !assigned && name != "decltype" && name != "alignas" &&
+                 name != "explicit" && name != "requires" && name != "__attribute__") {
+        is_function = true;
+        first_parameter = at_ + 1;
+        skip_brackets();
+        last_parameter = at_ - 1;
+      } else if (word(at_) == "{") {
+        if (is_function && !assigned && word(at_ - 1) != "requires" && !member_initializer()) {
+          skip_brackets();
+          --at_;
+          break;
+        }
+        skip_brackets();
+      } else if (opens(word(at_))) {
+        skip_brackets();
+      } else if (word(at_) == "<" && !assigned && !is_function) {
+        skip_angles();
+      } else {
+        if (is_function && word(at_) == "-" && word(at_ + 1) == ">" && name == word(first_parameter - 2) &&
+            type.empty())
+          guide = guide || is_guide(first_parameter);
+        if (word(at_) == "=" && (word(at_ + 1) == "default" || word(at_ + 1) == "delete")) defaulted = true;
+        assigned = assigned || word(at_) == "=";
+        if (!is_function && !assigned && is_word(word(at_)[0])) name = word(at_);
+        ++at_;
+      }
+    }
+    ++at_;
+    is_piece_ = is_piece_ || (!is_function && (name == "name" || name == "reads"));
+    if (!is_function || special || defaulted || guide) return;
+    if (!type.empty() && (!is_public || covered_by_type(type, name, first_parameter, last_parameter))) return;
+    note(has_comment, line, (type.empty() ? "" : type + "::") + name);
+  }
+
+  /// f(...) -> type<...>; without a type in front of f.
+  bool is_guide(std::size_t first_parameter) const {
+    const std::string& before = word(first_parameter - 3);
+    return before == ">" || before == ";" || before == "}" || before == "///";
+  }
+
+  /// True where the { at hand belongs to a member's initializer or ends no function.
+  bool member_initializer() const {
+    // ": name{" or ", name{" behind the parameters of a constructor
+    return is_word(word(at_ - 1)[0]) && (word(at_ - 2) == "," || (word(at_ - 2) == ":" && word(at_ - 3) != ":"));
+  }
+
+  bool covered_by_type(const std::string& type, const std::string& name, std::size_t first, std::size_t last) const {
+    if (first == last) return true;  // no parameters: its name says it all
+    if (name == "check_settings") return true;
+    if (name == "operator()") return is_piece_;
+    return word(first) == "const" && word(first + 1) == type && last == first + 3;  // copies
+  }
+
+  std::vector<lexeme> words_;
+  bool is_piece_ = false;  // the type at hand is a piece or a link: it says `name` or `reads`, or returns terms
+  std::size_t at_ = 0, documented_ = 0;
+  std::vector<std::string> bare_;
+};
+
+/// The doc comments of the headers in some folders of the tree `top`.
+struct comment_count {
+  std::size_t documented = 0;
+  strings bare;  ///< "FILE:LINE: NAME" of every public function and type without one
+};
+
+inline comment_count count_comments(const fs::path& top, const strings& folders) {
+  comment_count count;
+  std::map<std::string, fs::path> files;
+  for (const auto& entry : fs::recursive_directory_iterator(top)) {
+    const std::string file = fs::relative(entry.path(), top).generic_string();
+    if (file.ends_with(".hpp") && starts_with_any(file, folders) && file.find("/detail/") == std::string::npos)
+      files[file] = entry.path();
+  }
+  for (const auto& [file, path] : files) {
+    std::ifstream in(path);
+    const declarations seen(lexemes_of(std::string(std::istreambuf_iterator<char>(in), {})));
+    count.documented += seen.documented();
+    for (const std::string& line : seen.bare()) count.bare.push_back(file + ":" + line);
+  }
+  return count;
+}
+
+}  // namespace layering

@@ -1,0 +1,63 @@
+#include "layering/doc_comments.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+TEST(doc_comments, are_on_every_public_function_and_type) {
+  const layering::comment_count count = layering::count_comments(RLCORE_SOURCE_DIR "/include/rlcore", {"objective/"});
+  EXPECT_GT(count.documented, 800U);
+  for (const std::string& line : count.bare)
+    ADD_FAILURE() << "include/rlcore/" << line << ": has no doc comment: what it does, its shapes, what it throws";
+}
+
+std::vector<std::string> bare(const std::string& header) {
+  return layering::declarations(layering::lexemes_of(header)).bare();
+}
+
+TEST(doc_comments, functions_and_types_need_one) {
+  EXPECT_THAT(bare("#define A int b() {\\\n}\nRLCORE_BEGIN\n/// Doc.\nint a();\nint b(); // int c();\nRLCORE_END\n"),
+              ElementsAre("6: b"));
+  EXPECT_THAT(bare("namespace x {\nint a(int b) { return b; }\nstruct c {};\nenum class d { e };\n}\n"),
+              ElementsAre("2: a", "3: c", "4: d"));
+  EXPECT_THAT(bare("using a = int;\nusing b = int;  ///< doc\nusing std::swap;\n"), ElementsAre("1: a"));
+  EXPECT_THAT(bare("template <class T>\nconcept a = requires(T t) { t.b(); };\n"), ElementsAre("1: a"));
+  EXPECT_THAT(bare("template <class T>\nrequires requires(T t) { t(); } || (sizeof(T) > 1)\nT a(T t) { return t; }\n"),
+              ElementsAre("1: a"));
+  EXPECT_THAT(bare("bool operator==(int a, char b);\nRLCORE_FN auto c() -> decltype(1);\n"),
+              ElementsAre("1: operator==", "2: c"));
+  EXPECT_THAT(bare("/// Doc.\n\nint a();\n// no doc\nint b();\n"), ElementsAre("5: b"));
+}
+
+TEST(doc_comments, members_with_parameters_need_one) {
+  EXPECT_THAT(bare("/// Doc.\nclass a {\n public:\n  a(int x) : x_{x}, y_(x) {}\n  int b() const { return x_; }\n"
+                   "  int c(int d);\n  struct e { int f(int); };\n private:\n  int g(int);\n  int x_, y_;\n};\n"),
+              ElementsAre("4: a::a", "6: a::c", "7: e", "7: e::f"));
+  EXPECT_THAT(bare("/// Doc.\nstruct a {\n  void operator()(int);\n  int operator[](int) const;\n};\n"),
+              ElementsAre("3: a::operator()", "4: a::operator[]"));
+}
+
+TEST(doc_comments, what_the_comment_of_a_type_covers) {
+  EXPECT_THAT(bare("/// Doc.\nstruct a {\n  static constexpr int reads = f(1);\n  double low = 0.2, high{1};\n"
+                   "  void check_settings(int) const {}\n  a(const a&) = default;\n"
+                   "  friend bool operator<(a, a) { return true; }\n  template <class V>\n"
+                   "  auto operator()(const token<V>& t) const noexcept { return t; }\n};\n"),
+              IsEmpty());
+  EXPECT_THAT(bare("/// Doc.\nstruct a {\n  RLCORE_FN term<V> operator()(const V& t) const { return {t}; }\n};\n"),
+              IsEmpty());
+}
+
+TEST(doc_comments, what_needs_none) {
+  EXPECT_THAT(bare("namespace detail {\nint a();\n}\nnamespace b::detail {\nstruct c {};\n}\n"), IsEmpty());
+  EXPECT_THAT(bare("struct a;\ninline constexpr int b = c(1), d{2};\nstatic_assert(e(1));\n"), IsEmpty());
+  EXPECT_THAT(bare("template <>\nstruct a<int> { int b(); };\ntemplate <class T>\na(T) -> a<T>;\n"), IsEmpty());
+}
+
+}  // namespace
