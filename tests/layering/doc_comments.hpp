@@ -2,8 +2,8 @@
 //
 // The comment of a type covers its constants, its functions without parameters, check_settings() and the call operator
 // of a piece or a link. Asked for are comments on types, concepts, aliases and functions of namespaces other than
-// detail, and on public constructors and functions with parameters; not on friends, specialisations and what is
-// defaulted.
+// detail, and on public constructors and functions with parameters; not on friends, specialisations, copies, moves,
+// what is defaulted, and definitions of what a class declares.
 #pragma once
 
 #include <algorithm>
@@ -260,18 +260,22 @@ class declarations {
       skip_brackets();
     } else {
       ++at_;
+      const bool outer = in_specialisation_;
+      in_specialisation_ = special;
       scope(name, default_public);
+      in_specialisation_ = outer;
     }
     skip_statement();
   }
 
   void function_or_variable(bool has_comment, std::size_t line, bool special, const std::string& type, bool is_public) {
     std::string name;
-    bool is_function = false, assigned = false, defaulted = false, guide = false;
+    bool is_function = false, assigned = false, defaulted = false, guide = false, qualified = false;
     std::size_t first_parameter = 0, last_parameter = 0;
     for (; !at_end() && word(at_) != ";";) {
       if (word(at_) == "operator" && !is_function) {
         is_piece_ = is_piece_ || name.ends_with("term");  // what it returns: term<V>, logits_term<>
+        qualified = word(at_ - 1) == ":" && word(at_ - 2) == ":";
         name = "operator";
         for (++at_; (word(at_) != "(" || word(at_ + 1) == ")") && !at_end(); ++at_) {
           name += word(at_);
@@ -284,6 +288,7 @@ class declarations {
       } else if (word(at_) == "(" && !is_function && !assigned && name != "decltype" && name != "alignas" &&
                  name != "explicit" && name != "requires" && name != "__attribute__") {
         is_function = true;
+        qualified = qualified || (word(at_ - 2) == ":" && word(at_ - 3) == ":");
         first_parameter = at_ + 1;
         skip_brackets();
         last_parameter = at_ - 1;
@@ -310,8 +315,10 @@ class declarations {
     }
     ++at_;
     is_piece_ = is_piece_ || (!is_function && (name == "name" || name == "reads"));
-    if (!is_function || special || defaulted || guide) return;
-    if (!type.empty() && (!is_public || covered_by_type(type, name, first_parameter, last_parameter))) return;
+    if (!is_function || special || defaulted || guide || qualified) return;
+    if (!type.empty() &&
+        (!is_public || in_specialisation_ || covered_by_type(type, name, first_parameter, last_parameter)))
+      return;
     note(has_comment, line, (type.empty() ? "" : type + "::") + name);
   }
 
@@ -331,10 +338,13 @@ class declarations {
     if (first == last) return true;  // no parameters: its name says it all
     if (name == "check_settings") return true;
     if (name == "operator()") return is_piece_;
-    return word(first) == "const" && word(first + 1) == type && last == first + 3;  // copies
+    if (name != type && name != "operator=") return false;
+    const std::size_t of = word(first) == "const" ? first + 1 : first;  // copies and moves: const T& or T&&
+    return word(of) == type && word(of + 1) == "&" && (of > first || word(of + 2) == "&") && last <= first + 4;
   }
 
   std::vector<lexeme> words_;
+  bool in_specialisation_ = false;
   bool is_piece_ = false;  // the type at hand is a piece or a link: it says `name` or `reads`, or returns terms
   std::size_t at_ = 0, documented_ = 0;
   std::vector<std::string> bare_;

@@ -12,8 +12,10 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 
 TEST(doc_comments, are_on_every_public_function_and_type) {
-  const layering::comment_count count = layering::count_comments(RLCORE_SOURCE_DIR "/include/rlcore", {"objective/"});
-  EXPECT_GT(count.documented, 800U);
+  const layering::comment_count count = layering::count_comments(
+      RLCORE_SOURCE_DIR "/include/rlcore",
+      {"core/", "tensor/", "simd/", "exec/", "objective/", "device/device.hpp", "optim/", "text/", "rollout/"});
+  EXPECT_GT(count.documented, 1200U);
   for (const std::string& line : count.bare)
     ADD_FAILURE() << "include/rlcore/" << line << ": has no doc comment: what it does, its shapes, what it throws";
 }
@@ -57,7 +59,10 @@ TEST(doc_comments, what_the_comment_of_a_type_covers) {
 TEST(doc_comments, what_needs_none) {
   EXPECT_THAT(bare("namespace detail {\nint a();\n}\nnamespace b::detail {\nstruct c {};\n}\n"), IsEmpty());
   EXPECT_THAT(bare("struct a;\ninline constexpr int b = c(1), d{2};\nstatic_assert(e(1));\n"), IsEmpty());
-  EXPECT_THAT(bare("template <>\nstruct a<int> { int b(); };\ntemplate <class T>\na(T) -> a<T>;\n"), IsEmpty());
+  EXPECT_THAT(bare("/// Doc.\nstruct a {\n  void b(int);  ///< doc\n  a(a&& other) : x_(other.x_) {}\n"
+                   "  a& operator=(a&&) { return *this; }\n};\ninline void a::b(int) {}\n"),
+              IsEmpty());
+  EXPECT_THAT(bare("template <>\nstruct a<int> { int b(int); };\ntemplate <class T>\na(T) -> a<T>;\n"), IsEmpty());
 }
 
 }  // namespace

@@ -13,6 +13,7 @@ struct bf16 {
   std::uint16_t bits = 0;
 
   bf16() = default;
+  /// Rounded to nearest even; beyond the range it is infinite.
   explicit bf16(float x) noexcept {
     const auto u = std::bit_cast<std::uint32_t>(x);
     if ((u & 0x7fffffffu) > 0x7f800000u)
@@ -28,6 +29,7 @@ struct f16 {
   std::uint16_t bits = 0;
 
   f16() = default;
+  /// Rounded to nearest even; beyond the range it is infinite.
   explicit f16(float x) noexcept {
     const auto u = std::bit_cast<std::uint32_t>(x);
     const std::uint32_t sign = (u >> 16) & 0x8000u, magnitude = u & 0x7fffffffu;

@@ -341,12 +341,14 @@ constexpr double pow(double x, double y) noexcept {
   return rounded(exp_of(normalised(high_wide(a.m, b.m), a.e + b.e + 1, a.negative != b.negative)), negative);
 }
 
+/// The sine of an angle in radians; NaN of an infinite one.
 constexpr double sin(double x) noexcept {
   using namespace detail;
   if (is_nan(x) || size_bits(x) == 0) return x;
   return is_infinite(x) ? not_a_number() : turned_sine(x, 0);
 }
 
+/// The cosine of an angle in radians; NaN of an infinite one.
 constexpr double cos(double x) noexcept {
   using namespace detail;
   if (is_nan(x)) return x;
@@ -366,15 +368,25 @@ constexpr double tanh(double x) noexcept {
   return rounded(normalised(quotient << 63, d.e + 1, n.negative));
 }
 
+/// In double, then rounded to float.
 constexpr float exp(float x) noexcept { return static_cast<float>(exp(static_cast<double>(x))); }
+/// In double, then rounded to float.
 constexpr float exp2(float x) noexcept { return static_cast<float>(exp2(static_cast<double>(x))); }
+/// In double, then rounded to float.
 constexpr float expm1(float x) noexcept { return static_cast<float>(expm1(static_cast<double>(x))); }
+/// In double, then rounded to float.
 constexpr float log(float x) noexcept { return static_cast<float>(log(static_cast<double>(x))); }
+/// In double, then rounded to float.
 constexpr float log2(float x) noexcept { return static_cast<float>(log2(static_cast<double>(x))); }
+/// In double, then rounded to float.
 constexpr float log1p(float x) noexcept { return static_cast<float>(log1p(static_cast<double>(x))); }
+/// In double, then rounded to float.
 constexpr float sin(float x) noexcept { return static_cast<float>(sin(static_cast<double>(x))); }
+/// In double, then rounded to float.
 constexpr float cos(float x) noexcept { return static_cast<float>(cos(static_cast<double>(x))); }
+/// In double, then rounded to float.
 constexpr float tanh(float x) noexcept { return static_cast<float>(tanh(static_cast<double>(x))); }
+/// In double, then rounded to float.
 constexpr float pow(float x, float y) noexcept {
   return static_cast<float>(pow(static_cast<double>(x), static_cast<double>(y)));
 }

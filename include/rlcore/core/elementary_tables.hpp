@@ -9,10 +9,12 @@
 RLCORE_BEGIN
 namespace elementary::constants {
 
+/// Half of a number of the tables.
 using word = std::uint64_t;
 __extension__ typedef unsigned __int128 wide;
 __extension__ typedef __int128 signed_wide;
 
+/// high 2^64 + low.
 constexpr wide wide_of(word high, word low) noexcept { return (wide{high} << 64) | low; }
 
 inline constexpr wide log2_e = wide_of(0xb8aa3b295c17f0bb, 0xbe87fed0691d3e89);   // 127 bits after the point

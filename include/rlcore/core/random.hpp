@@ -29,6 +29,7 @@ constexpr std::array<std::uint32_t, 4> philox(std::uint64_t key, std::array<std:
 struct random_key {
   std::uint64_t seed = 0;
 
+  /// The four random words at these coordinates.
   constexpr std::array<std::uint32_t, 4> words(std::uint32_t a, std::uint32_t b = 0, std::uint32_t c = 0,
                                                std::uint32_t d = 0) const noexcept {
     return philox(seed, {a, b, c, d});

@@ -26,6 +26,7 @@ struct setting_range {
   double low, high;
   bool with_low, with_high;
   const char* words;
+  /// Whether the setting may be x.
   constexpr bool holds(double x) const noexcept {
     return (with_low ? x >= low : x > low) && (with_high ? x <= high : x < high);
   }

@@ -23,6 +23,7 @@ class pool {
  public:
   using function = void (*)(void* context, std::size_t i);
 
+  /// Starts the helpers. Throws std::system_error when the system refuses a thread.
   explicit pool(std::size_t helpers) {
     // Spinning pays only while every thread has a core of its own.
     patience_ = helpers + 1 <= system_threads::system_cores() ? 30'000 : 0;

@@ -10,6 +10,7 @@ RLCORE_BEGIN
 
 /// Runs f(0), f(1), ... in the calling thread. Empty, and the compiler sees through it.
 struct serial {
+  /// f(0), ..., f(count - 1) in this order.
   template <class F>
   RLCORE_FN constexpr void for_each(std::size_t count, F&& f) const {
     for (std::size_t i = 0; i < count; ++i) f(i);

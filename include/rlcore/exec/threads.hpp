@@ -20,6 +20,7 @@ RLCORE_ALGORITHM_BEGIN
 /// negative or absurd count and std::system_error when the system refuses a thread.
 class threads {
  public:
+  /// Starts the helpers of so many threads; 0 is one thread per core.
   explicit threads(int count = 0) {
     if (count < 0 || count > most)
       throw std::invalid_argument("rlcore: threads(" + std::to_string(count) + "): expected 0 (one per core) to " +

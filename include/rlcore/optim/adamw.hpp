@@ -32,6 +32,7 @@ struct adamw_piece {
 template <class Device>
 class adamw {
  public:
+  /// Moments of `size` weights in the memory of `device`, 0 at first.
   adamw(Device& device, std::size_t size, adamw_settings settings = {})
       : device_(&device), settings_(settings), m_(device, size), v_(device, size) {
     reset();
@@ -41,6 +42,7 @@ class adamw {
   std::size_t size() const noexcept { return m_.size(); }
   /// Steps taken: with m() and v() the whole state, to be saved and restored by a checkpoint.
   std::int64_t steps() const noexcept { return steps_; }
+  /// Continues after so many steps, as a checkpoint says.
   void set_steps(std::int64_t steps) noexcept { steps_ = steps; }
   buffer<float, Device>& m() noexcept { return m_; }
   buffer<float, Device>& v() noexcept { return v_; }

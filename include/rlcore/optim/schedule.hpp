@@ -12,6 +12,7 @@
 RLCORE_BEGIN
 namespace optim {
 
+/// The shapes that the learning rate may follow: see schedule.
 enum class schedule_kind { constant, cosine, wsd, cosine_with_min_lr, linear };
 
 /// Factor of the base learning rate (verl; the last two: transformers). w = warmup(), s = steps taken, n = total_steps,
@@ -34,6 +35,7 @@ struct schedule {
                              : static_cast<std::int64_t>(warmup_ratio * static_cast<double>(total_steps));
   }
 
+  /// The factor after s steps. Throws std::invalid_argument for a negative s.
   double factor(std::int64_t s) const {
     if (s < 0) throw std::invalid_argument("rlcore: schedule: negative step");
     const std::int64_t w = warmup();

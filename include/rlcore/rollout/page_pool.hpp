@@ -14,6 +14,7 @@ namespace rollout {
 class page_pool {
  public:
   page_pool() = default;
+  /// Pages that nobody uses. Throws std::invalid_argument for a negative number.
   explicit page_pool(std::int32_t pages) { reset(pages); }
 
   /// Forgets all users.
@@ -27,6 +28,7 @@ class page_pool {
 
   std::int32_t pages() const noexcept { return static_cast<std::int32_t>(users_.size()); }
   std::int32_t available() const noexcept { return static_cast<std::int32_t>(free_.size()); }
+  /// How many users the page has.
   std::int32_t users(std::int32_t page) const { return users_[static_cast<std::size_t>(page)]; }
   /// The largest number of pages in use since reset().
   std::int32_t most_used() const noexcept { return pages() - least_free_; }

@@ -20,6 +20,7 @@ struct request {
   std::uint32_t prompt_number = 0, sample = 0;
 };
 
+/// Why a response ended: with its EOS, or at its longest.
 enum class finish { eos, length };
 
 /// The generated tokens, including a drawn EOS. Log-prob and entropy are those of the *untruncated* tempered

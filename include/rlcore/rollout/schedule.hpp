@@ -25,6 +25,7 @@ struct scheduled_draw {
   std::uint32_t request = 0, token = 0;
 };
 
+/// Page `from` is to be copied to page `to`.
 struct page_copy {
   std::int32_t to = 0, from = 0;
 };
@@ -44,6 +45,7 @@ class schedule {
   static std::int64_t pages_of(const request& r, const generation& settings) noexcept {
     return kv_pages(std::ssize(r.prompt) + settings.max_new_tokens - 1);
   }
+  /// Whether both have the same prompt tokens.
   static bool same_prompt(const request& a, const request& b) {
     return a.prompt.size() == b.prompt.size() &&
            (a.prompt.data() == b.prompt.data() || std::ranges::equal(a.prompt, b.prompt));

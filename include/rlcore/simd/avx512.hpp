@@ -27,6 +27,7 @@ inline constexpr int current_rounding = 4;
 RLCORE_FN floats scale(floats x, floats n) noexcept {
   return __builtin_ia32_scalefps512_mask(x, n, x, all_floats, current_rounding);
 }
+/// The same for doubles.
 RLCORE_FN doubles scale(doubles x, doubles n) noexcept {
   return __builtin_ia32_scalefpd512_mask(x, n, x, all_doubles, current_rounding);
 }
@@ -35,26 +36,35 @@ RLCORE_FN doubles scale(doubles x, doubles n) noexcept {
 RLCORE_FN floats multiply_add(floats a, floats b, floats c) noexcept {
   return __builtin_ia32_vfmaddps512_mask(a, b, c, all_floats, current_rounding);
 }
+/// The same for doubles.
 RLCORE_FN doubles multiply_add(doubles a, doubles b, doubles c) noexcept {
   return __builtin_ia32_vfmaddpd512_mask(a, b, c, all_doubles, current_rounding);
 }
 
-/// The larger or smaller of a bound and x; NaN in x stays. g++ makes two instructions of the operators.
+// g++ makes two instructions of the operators.
 #if defined(__clang__)
+/// The larger of a bound and x; NaN in x stays.
 RLCORE_FN floats at_least(floats low, floats x) noexcept { return low > x ? low : x; }
+/// The smaller of a bound and x; NaN in x stays.
 RLCORE_FN floats at_most(floats high, floats x) noexcept { return high < x ? high : x; }
+/// The same for doubles.
 RLCORE_FN doubles at_least(doubles low, doubles x) noexcept { return low > x ? low : x; }
+/// The same for doubles.
 RLCORE_FN doubles at_most(doubles high, doubles x) noexcept { return high < x ? high : x; }
 #else
+/// The larger of a bound and x; NaN in x stays.
 RLCORE_FN floats at_least(floats low, floats x) noexcept {
   return __builtin_ia32_maxps512_mask(low, x, x, all_floats, current_rounding);
 }
+/// The smaller of a bound and x; NaN in x stays.
 RLCORE_FN floats at_most(floats high, floats x) noexcept {
   return __builtin_ia32_minps512_mask(high, x, x, all_floats, current_rounding);
 }
+/// The same for doubles.
 RLCORE_FN doubles at_least(doubles low, doubles x) noexcept {
   return __builtin_ia32_maxpd512_mask(low, x, x, all_doubles, current_rounding);
 }
+/// The same for doubles.
 RLCORE_FN doubles at_most(doubles high, doubles x) noexcept {
   return __builtin_ia32_minpd512_mask(high, x, x, all_doubles, current_rounding);
 }

@@ -13,6 +13,7 @@ RLCORE_BEGIN
 
 /// The functions a piece may call, as static members of its `Math` parameter. `fast_math` has the same names for packs.
 struct exact_math {
+  /// a where the condition holds, else b.
   template <class M, class V>
   RLCORE_FN static V select(const M& condition, const V& a, const V& b) noexcept {
     return condition ? a : b;
@@ -22,30 +23,36 @@ struct exact_math {
   RLCORE_FN static bool all(M... conditions) noexcept {
     return (conditions && ...);
   }
+  /// Whether any of the conditions holds.
   template <class... M>
   RLCORE_FN static bool any(M... conditions) noexcept {
     return (conditions || ...);
   }
+  /// e^x
   template <class V>
   RLCORE_FN static V exp(const V& x) noexcept {
     using elementary::exp;
     return exp(x);
   }
+  /// log x
   template <class V>
   RLCORE_FN static V log(const V& x) noexcept {
     using elementary::log;
     return log(x);
   }
+  /// e^x - 1, without cancellation near 0.
   template <class V>
   RLCORE_FN static V expm1(const V& x) noexcept {
     using elementary::expm1;
     return expm1(x);
   }
+  /// log(1 + x), without cancellation near 0.
   template <class V>
   RLCORE_FN static V log1p(const V& x) noexcept {
     using elementary::log1p;
     return log1p(x);
   }
+  /// The square root.
   template <class V>
   RLCORE_FN static V sqrt(const V& x) noexcept {
     using std::sqrt;
@@ -71,10 +78,12 @@ struct exact_math {
   RLCORE_FN static V softplus(const V& x) noexcept {
     return max(x, V(0)) + log1p(exp(-abs(x)));
   }
+  /// b where it is the smaller one, else a.
   template <class V>
   RLCORE_FN static V min(const V& a, const V& b) noexcept {
     return select(b < a, b, a);
   }
+  /// b where it is the larger one, else a.
   template <class V>
   RLCORE_FN static V max(const V& a, const V& b) noexcept {
     return select(b > a, b, a);
@@ -84,6 +93,7 @@ struct exact_math {
   RLCORE_FN static V clamp(const V& x, const V& low, const V& high) noexcept {
     return select(x < low, low, select(x > high, high, x));
   }
+  /// |x|; NaN stays NaN.
   template <class V>
   RLCORE_FN static V abs(const V& x) noexcept {
     return select(x < V(0), -x, x);

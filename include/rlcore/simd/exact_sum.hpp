@@ -20,8 +20,11 @@ RLCORE_ALGORITHM_BEGIN
 /// The arithmetic of exact_sum. Out of line: it runs once per row, and inlining it is what reports would cost to
 /// compile.
 struct exact_arithmetic {
+  /// Adds x.
   static void add(exact_sum& sum, double x) noexcept;
+  /// Adds what another sum holds.
   static void join(exact_sum& sum, const exact_sum& other) noexcept;
+  /// The sum, rounded to nearest even; infinite or NaN if one that was added is.
   static double value(const exact_sum& sum) noexcept;
 
  private:
@@ -39,7 +42,9 @@ class exact_sum {
  public:
   static constexpr std::size_t digits = 68;  // 66 cover every finite double, the rest takes carries
 
+  /// Adds x.
   RLCORE_FN void add(double x) noexcept { exact_arithmetic::add(*this, x); }
+  /// Adds what another sum holds.
   RLCORE_FN exact_sum& operator+=(const exact_sum& other) noexcept {
     exact_arithmetic::join(*this, other);
     return *this;

@@ -67,6 +67,7 @@ struct log_constants<double> {
 
 /// The functions a piece may call when V is a pack; `exact_math` has the same names for scalars. NaN stays NaN.
 struct fast_math {
+  /// a in lanes where the condition holds, b in the others.
   template <class T>
   RLCORE_FN static pack<T> select(lane_mask<T> condition, pack<T> a, pack<T> b) noexcept {
     return choose(condition, a, b);
@@ -76,14 +77,17 @@ struct fast_math {
   RLCORE_FN static lane_mask<T> all(lane_mask<T> first, M... rest) noexcept {
     return (first & ... & rest);
   }
+  /// Lanes in which any of the conditions holds.
   template <class T, class... M>
   RLCORE_FN static lane_mask<T> any(lane_mask<T> first, M... rest) noexcept {
     return (first | ... | rest);
   }
+  /// b in lanes where it is the smaller one, else a.
   template <class T>
   RLCORE_FN static pack<T> min(pack<T> a, pack<T> b) noexcept {
     return select(b < a, b, a);
   }
+  /// b in lanes where it is the larger one, else a.
   template <class T>
   RLCORE_FN static pack<T> max(pack<T> a, pack<T> b) noexcept {
     return select(b > a, b, a);
@@ -93,6 +97,7 @@ struct fast_math {
   RLCORE_FN static pack<T> clamp(pack<T> x, pack<T> low, pack<T> high) noexcept {
     return select(x < low, low, select(x > high, high, x));
   }
+  /// |x|; NaN stays NaN.
   template <class T>
   RLCORE_FN static pack<T> abs(pack<T> x) noexcept {
     return select(x < T(0), -x, x);
@@ -154,6 +159,7 @@ struct fast_math {
     const auto inside = (u > T(0)) & (u < pack<T>(std::numeric_limits<T>::infinity()));
     return select(u == T(1), x, select(inside, y + lost / u, y));
   }
+  /// The square root of every lane.
   template <class T>
   RLCORE_FN static pack<T> sqrt(pack<T> x) noexcept {
     return each(x, [](T y) { return std::sqrt(y); });

@@ -58,10 +58,13 @@ struct pack {
   vector v;
 
   pack() = default;
+  /// The lanes of a vector.
   RLCORE_FN pack(vector x) noexcept : v(x) {}
   /// The same value in every lane. Exact literals (0.5f) convert implicitly, settings of type double on request: V(x).
   RLCORE_FN pack(T x) noexcept : v(x - vector{}) {}
+  /// A setting of type double in every lane.
   RLCORE_FN explicit pack(double x) noexcept requires(!std::is_same_v<T, double>) : pack(static_cast<T>(x)) {}
+  /// A whole number in every lane.
   RLCORE_FN explicit pack(int x) noexcept : pack(static_cast<T>(x)) {}
 
   RLCORE_FN friend pack operator+(pack a, pack b) noexcept { return a.v + b.v; }
@@ -69,6 +72,7 @@ struct pack {
   RLCORE_FN friend pack operator*(pack a, pack b) noexcept { return a.v * b.v; }
   RLCORE_FN friend pack operator/(pack a, pack b) noexcept { return a.v / b.v; }
   RLCORE_FN friend pack operator-(pack a) noexcept { return -a.v; }
+  /// Lane by lane.
   RLCORE_FN pack& operator+=(pack b) noexcept { return v += b.v, *this; }
   RLCORE_FN friend lane_mask<T> operator<(pack a, pack b) noexcept { return {a.v < b.v}; }
   RLCORE_FN friend lane_mask<T> operator<=(pack a, pack b) noexcept { return {a.v <= b.v}; }
@@ -97,6 +101,7 @@ RLCORE_FN pack<float> multiply_add(pack<float> a, pack<float> b, pack<float> c) 
   return a.v * b.v + c.v;
 #endif
 }
+/// The same for doubles.
 RLCORE_FN pack<double> multiply_add(pack<double> a, pack<double> b, pack<double> c) noexcept {
 #if defined(__clang__) && __has_builtin(__builtin_elementwise_fma) && \
     (RLCORE_REGISTER_BYTES > 16 || defined(__aarch64__))
@@ -123,6 +128,7 @@ RLCORE_FN pack<T> load(const T* from) noexcept {
   return p;
 }
 
+/// Writes the lanes to memory of any alignment.
 template <class T>
 RLCORE_FN void store(T* to, pack<T> p) noexcept {
   std::memcpy(to, &p.v, sizeof(p.v));

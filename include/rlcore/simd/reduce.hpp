@@ -17,6 +17,7 @@ RLCORE_FN auto part_of(V v, std::index_sequence<N...>) noexcept {
   return __builtin_shufflevector(v, v, (First + N)...);
 }
 
+/// The floats of half a pack as a pack of doubles.
 template <class HalfPack>
 RLCORE_FN pack<double> widen(HalfPack x) noexcept {
 #if RLCORE_REGISTER_BYTES == 64
@@ -39,6 +40,7 @@ RLCORE_FN auto sum_elements(V v) noexcept {
 
 /// The sum of all lanes in double.
 RLCORE_FN double sum_lanes(pack<double> p) noexcept { return sum_elements(p.v); }
+/// The same of floats.
 RLCORE_FN double sum_lanes(pack<float> p) noexcept {
   constexpr std::size_t half = pack<double>::lanes;
   return sum_lanes(widen(part_of<0>(p.v, std::make_index_sequence<half>{})) +

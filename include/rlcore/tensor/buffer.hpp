@@ -43,6 +43,7 @@ class buffer {
   using value_type = T;
 
   buffer() = default;
+  /// Memory for `size` elements, undetermined at first.
   buffer(Device& device, std::size_t size)
       : device_(&device), data_(static_cast<T*>(device.allocate(bytes_of(size)))), size_(size) {}
   buffer(buffer&& other) noexcept

@@ -12,6 +12,7 @@
 
 RLCORE_BEGIN
 
+/// Takes what derives from Eigen's dense base, and nothing else.
 template <class Derived>
 void accept_eigen_dense(const Eigen::DenseBase<Derived>&);  // never defined
 

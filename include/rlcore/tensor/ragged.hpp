@@ -25,9 +25,13 @@ struct ragged {
   std::size_t size() const noexcept { return values.size(); }
   /// True if there is no row; a ragged of rows without values is not empty.
   bool empty() const noexcept { return rows() == 0; }
+  /// Row i; i is not checked.
   std::span<const T> row(std::size_t i) const noexcept { return std::span(values).subspan(begin(i), length(i)); }
+  /// Row i, to be written; i is not checked.
   std::span<T> row(std::size_t i) noexcept { return std::span(values).subspan(begin(i), length(i)); }
+  /// Where row i begins in `values`.
   std::size_t begin(std::size_t i) const noexcept { return static_cast<std::size_t>(offsets[i]); }
+  /// Number of values of row i.
   std::size_t length(std::size_t i) const noexcept { return static_cast<std::size_t>(offsets[i + 1] - offsets[i]); }
 
   /// Appends a row, which must not lie in `values`. Throws std::length_error if the values would no longer be countable
@@ -42,6 +46,7 @@ struct ragged {
     values.insert(values.end(), row.begin(), row.end());
     offsets.push_back(static_cast<std::int32_t>(values.size()));
   }
+  /// Memory for so many rows and values.
   void reserve(std::size_t rows, std::size_t values_in_all) {
     offsets.reserve(rows + 1);
     values.reserve(values_in_all);

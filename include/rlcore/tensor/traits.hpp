@@ -16,6 +16,7 @@ RLCORE_BEGIN
 template <class X>
 struct tensor_traits {};
 
+/// An X can be viewed: it has a view_of in its tensor_traits.
 template <class X>
 concept viewable = requires(X& x) {
   tensor_traits<std::remove_cvref_t<X>>::view_of(x);

@@ -11,8 +11,10 @@
 
 RLCORE_BEGIN
 
+/// A number of elements or rows, and an index.
 using extent_t = std::ptrdiff_t;
 
+/// One number per dimension: a shape or the strides.
 template <std::size_t Rank>
 using extents = std::array<extent_t, Rank>;
 
@@ -28,6 +30,7 @@ struct view {
   extents<Rank> stride{};
 
   RLCORE_FN view() = default;
+  /// Any strides, in elements.
   RLCORE_FN view(T* pointer, extents<Rank> shape_, extents<Rank> stride_) noexcept
       : data(pointer), shape(shape_), stride(stride_) {}
   /// Row-major and contiguous.
@@ -41,6 +44,7 @@ struct view {
     for (const extent_t e : shape) n *= e;
     return n;
   }
+  /// The element at these indices, which are not checked.
   template <class... Index>
   requires(sizeof...(Index) == Rank) RLCORE_FN T& operator()(Index... index) const noexcept {
     extent_t at = 0;

@@ -15,6 +15,7 @@ namespace text {
 /// Merge rules (left, right) -> merged, in order of rank: byte pair encoding (Gage 1994; Sennrich et al. 2016).
 class bpe_merges {
  public:
+  /// What a pair of symbols is merged to, and when.
   struct rule {
     std::int32_t rank = -1;  ///< -1: no rule
     std::int32_t merged = -1;

@@ -20,6 +20,7 @@ namespace text {
 /// Writes turns in one chat style, like the family's Jinja template for messages whose content is a string.
 class chat_turns {
  public:
+  /// Writes turns in `style`.
   explicit chat_turns(const chat_style& style) : family_(style.family), default_system_(style.default_system) {}
 
   bool has_thinking() const noexcept { return family_ == chat_family::qwen3 || family_ == chat_family::minimind; }

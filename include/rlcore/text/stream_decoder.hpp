@@ -20,6 +20,7 @@ namespace text {
 /// the text of tokenizer::decode() for all ids at once.
 class stream_decoder {
  public:
+  /// Decodes with `t`; special tokens have no text if `skip_special_tokens`.
   explicit stream_decoder(tokenizer t, bool skip_special_tokens = false)
       : tokenizer_(std::move(t)), skip_special_tokens_(skip_special_tokens) {}
 

@@ -42,6 +42,7 @@ class bpe_trainer {
     words_.push_back({std::move(symbols), times});
   }
 
+  /// The vocabulary and its merges, in the order in which they were learned.
   struct learnt {
     std::vector<std::string> tokens;  ///< spelled in the byte alphabet, by id
     std::vector<std::pair<std::int32_t, std::int32_t>> merges;

@@ -14,6 +14,7 @@ namespace text {
 
 /// One step of reading a byte string as UTF-8.
 struct utf8_step {
+  /// A whole character, a broken part, or a character that the string's end cuts off.
   enum class kind : std::uint8_t { character, broken, cut_off };
 
   kind type = kind::broken;  ///< cut_off: valid so far, but the string ends inside the character
