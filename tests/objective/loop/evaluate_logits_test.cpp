@@ -1,6 +1,8 @@
 // The logits loop: aggregation, invariances, alignment of inputs, and what it refuses.
 #include "rlcore/objective/loop/evaluate_logits.hpp"
 
+#include <gmock/gmock.h>
+
 #include <bit>
 #include <cstring>
 #include <random>
