@@ -1,25 +1,38 @@
-# What doxygen is shown of a file. Comments are plain text and not its markup: signs that mean something to it are escaped
-# outside of quoted code, indented lines are shown as they are, a minus at the beginning of a line is no list, and "et al."
-# ends no sentence. Links into a page lead to the page, since doxygen numbers its headings anew.
+# What doxygen is shown of a file. Comments are plain text and not its markup: signs that mean something to it are
+# escaped outside of quoted code, indented lines are shown as they are, a minus at the beginning of a line is no list, and
+# "et al." ends no sentence. Links into a page lead to the page, since doxygen numbers its headings anew.
 #   awk -f docs/doxygen.awk FILE.hpp|FILE.md
 
-# `text` with its signs escaped, except between backticks.
-function escaped(text, parts, count, i, result) {
-  count = split(text, parts, "`")
-  for (i = 1; i <= count; i++) {
-    if (i % 2 == 1) {
-      if (page) gsub(/@/, "\\\\&", parts[i])
-      else gsub(/[\\<>#@]/, "\\\\&", parts[i])
-      gsub(/--/, "\\--", parts[i])
-      gsub(/>::/, ">\\::", parts[i])
-      gsub(/\(::/, "(\\::", parts[i])
-      gsub(/ ::/, " \\::", parts[i])
-      gsub(/et al\. /, "et al.\\&nbsp;", parts[i])
-      sub(/et al\.$/, "et al.\\&nbsp;", parts[i])
-    }
-    result = result (i > 1 ? "`" : "") parts[i]
+function escaped(text) {
+  if (page) gsub(/@/, "\\\\&", text)
+  else gsub(/[\\<>#@]/, "\\\\&", text)
+  gsub(/--/, "\\--", text)
+  gsub(/>::/, ">\\::", text)
+  gsub(/\(::/, "(\\::", text)
+  gsub(/ ::/, " \\::", text)
+  gsub(/et al\. /, "et al.\\&nbsp;", text)
+  sub(/et al\.$/, "et al.\\&nbsp;", text)
+  return text
+}
+
+# `text` with its signs escaped, except between backticks, which may be some lines apart, and between quotes, where
+# doxygen leaves them alone.
+function plain(text, result, at) {
+  if (quotes_code) {
+    at = index(text, "`")
+    if (at == 0) return text
+    quotes_code = 0
+    result = substr(text, 1, at)
+    text = substr(text, at + 1)
   }
-  return result
+  while (match(text, /`[^`]*`|"[^"]*"/)) {
+    result = result escaped(substr(text, 1, RSTART - 1)) substr(text, RSTART, RLENGTH)
+    text = substr(text, RSTART + RLENGTH)
+  }
+  at = index(text, "`")
+  if (at == 0) return result escaped(text)
+  quotes_code = 1
+  return result escaped(substr(text, 1, at - 1)) substr(text, at)
 }
 
 # [text](page.md#part) as [text](page.md), [text](#part) as text.
@@ -32,13 +45,14 @@ function to_pages(line, link) {
   return line
 }
 
-FNR == 1 { page = FILENAME ~ /\.md$/; fenced = 0 }
+FNR == 1 { page = FILENAME ~ /\.md$/; fenced = quotes_code = 0 }
 
+/^[ \/]*$/ { quotes_code = 0 }  # a paragraph ends
 page && /^```/ { fenced = !fenced }
-page { print fenced || /^    |^```|^\|[-|: ]*$/ ? $0 : escaped(to_pages($0)); next }
+page { print fenced || /^    |^```|^\|[-|: ]*$/ ? $0 : plain(to_pages($0)); next }
 
 # A line of a block of comments.
-/^ *\/\/\// {
+/^ *\/\/\/([^<]|$)/ {
   begin = index($0, "///") + 2
   text = substr($0, begin + 1)
   margin = substr($0, 1, begin)
@@ -50,15 +64,15 @@ page { print fenced || /^    |^```|^\|[-|: ]*$/ ? $0 : escaped(to_pages($0)); ne
     print margin "    " text
   } else {
     quoted = 0
-    print margin escaped(text)
+    print margin plain(text)
   }
   before = text
   next
 }
 
-{ listed = quoted = 0; before = "" }
+{ listed = quoted = quotes_code = 0; before = "" }
 # Rows of tables, each of which its includer makes something else of.
 /^ *#include ".*\.inc"/ { print ""; next }
 # A comment behind a member.
-match($0, /\/\/\/</) { print substr($0, 1, RSTART + 3) escaped(substr($0, RSTART + 4)); next }
+match($0, /\/\/\/</) { print substr($0, 1, RSTART + 3) plain(substr($0, RSTART + 4)); next }
 { print }

@@ -14,7 +14,10 @@ status=0
 for page in index namespacerlcore structrlcore_1_1ppo__clip; do
   [ -s "$work/pages/$page.html" ] || { echo "api: $page.html is missing"; status=1; }
 done
-grep -q 'Schulman et al' "$work/pages/structrlcore_1_1ppo__clip.html" || { echo 'api: ppo_clip has no comment'; status=1; }
+if ! grep -q 'Schulman et al' "$work/pages/structrlcore_1_1ppo__clip.html"; then
+  echo 'api: ppo_clip has no comment'
+  status=1
+fi
 if grep -rlF "$root" "$work/pages"; then
   echo 'api: these pages name the folder that they were made in'
   status=1

@@ -68,8 +68,9 @@ constexpr bool is_plain_integer(std::string_view text) noexcept {
 
 }  // namespace detail
 
-/// The normal form of an answer; nothing where the original raises an exception (two "\text{ ", a root or fraction
-/// without argument). The answer `3 \text{ cm}` becomes `3`, `x = .5` becomes `\frac{1}{2}`, `10\%` becomes `10`.
+/// The normal form of an answer; nothing where the original raises an exception (two `\text` with a blank behind the
+/// brace, a root or fraction without argument). The answer `3 \text{ cm}` becomes `3`, `x = .5` becomes `\frac{1}{2}`,
+/// `10\%` becomes `10`.
 inline std::optional<std::string> normalize_math(std::string_view answer) {
   using namespace detail;
   std::string s(answer);
