@@ -11,27 +11,27 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// out [n, vocabulary] for normed rows, with the same bits in all ranks. Takes memory of the workspace for as long.
+/// out [n, vocabulary] for normed rows, with the same bits in all ranks. Takes memory of the workspace during the call.
 template <class Device>
 void all_logits(const causal_lm<Device>& model, const pass<Device>& p, float* out, const float* normed, extent_t n) {
   if (!p.tensor) return model.head().forward(p, out, normed, n);
   const typename workspace<Device>::scope scope(p.space);
-  const auto own = static_cast<extent_t>(model.vocabulary().size()),
-             all = static_cast<extent_t>(model.settings().vocab_size);
-  float *mine = p.space.template take<float>(n * own), *parts = p.space.template take<float>(n * all);
+  const auto local = static_cast<extent_t>(model.vocabulary().size()),
+             vocabulary = static_cast<extent_t>(model.settings().vocab_size);
+  float *mine = p.space.template take<float>(n * local), *parts = p.space.template take<float>(n * vocabulary);
   model.head().forward(p, mine, normed, n);
-  pass<Device> gathered = p;  // [own, n] rows of every rank, one after the other
+  pass<Device> gathered = p;  // [local, n] rows of every rank, one after the other
   row_share share;
   const int ranks = p.tensor->size();
   for (int r = 0; r < ranks; ++r)
     share.counts.push_back(static_cast<std::size_t>(vocabulary_part(model.settings().vocab_size, r, ranks).size()));
-  share.rows = own;
-  gathered.tokens = all, gathered.share = &share;
+  share.rows = local;
+  gathered.tokens = vocabulary, gathered.share = &share;
   all_rows(gathered, mine, parts, n);
   extent_t first = 0;
   for (const std::size_t columns : share.counts) {
     const auto width = static_cast<extent_t>(columns);
-    p.device.copy_rows(out + first, all, nullptr, parts + first * n, width, n, width);
+    p.device.copy_rows(out + first, vocabulary, nullptr, parts + first * n, width, n, width);
     first += width;
   }
 }

@@ -1,5 +1,5 @@
-// Log-probs and entropies of the head's rows and their gradients, with as much of [rows, vocabulary] in memory as is
-// allowed.
+// Log-probs and entropies of the head's rows and their gradients. A limit says how much of [rows, vocabulary] is in
+// memory.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +16,8 @@ RLCORE_BEGIN
 namespace nn {
 
 /// Rows and columns of logits computed at a time: at most `bytes` of them, but at least one row of 1024. Columns are
-/// the vocabulary or a multiple of 1024. Many rows are good for the gradient of the weight, which is read and written
-/// once per tile of rows.
+/// the vocabulary or a multiple of 1024. Many rows make the gradient of the weight faster, since each tile of rows
+/// reads and writes it once.
 struct logit_tile {
   extent_t rows = 0, columns = 0;
 
@@ -29,7 +29,7 @@ struct logit_tile {
   }
 };
 
-/// What the gradient of n rows is made of; all device memory. The logits of the first `kept` rows are in memory.
+/// The inputs of the gradient of n rows, all in device memory. The logits of the first `kept` rows are in memory.
 /// `tokens` are what head_rows::take_tokens() returned.
 struct head_slopes {
   extent_t n = 0, kept = 0;
@@ -38,10 +38,10 @@ struct head_slopes {
   const float *dlogp = nullptr, *dentropy = nullptr, *entropy = nullptr, *statistics = nullptr;
 };
 
-/// The fused form of projection, log-prob and entropy. Logits are made in tiles and consumed while they are in cache;
-/// those of as many rows as there is memory for stay from the forward to the backward, tile by tile, the others are
-/// made again. No bit depends on that, since every sum has one order. Where ranks have parts of the vocabulary, their
-/// sums and dnormed are completed here.
+/// The fused form of projection, log-prob and entropy. Logits are made in tiles and consumed while they are in cache.
+/// The forward keeps the logits of as many rows as memory allows; the backward makes the others again. No bit depends
+/// on that, since every sum has one order. Where ranks have parts of the vocabulary, this class completes their sums
+/// and dnormed.
 template <class Device>
 class head_rows {
  public:
@@ -134,8 +134,8 @@ class head_rows {
     if (kept > 0) f(extent_t{0}, kept);
     for (extent_t i = kept; i < n; i += tile_.rows) f(i, std::min(tile_.rows, n - i));
   }
-  /// f(first column, columns of the chunk before it, columns, logits) for the tiles of chunk c of a block of rows.
-  /// Those of kept rows stay apart, kept_ rows each.
+  /// f(first column, columns of the chunk before it, columns, logits) for the tiles of chunk c of a block of rows. The
+  /// tiles of kept rows lie apart, with kept_ rows each.
   template <class F>
   void for_tiles(extent_t i, extent_t kept, extent_t c, F&& f) const {
     const slice chunk = top_.columns(c);
@@ -145,17 +145,17 @@ class head_rows {
     for (extent_t first = begin; first < end; first += most)
       f(first, first - begin, std::min(most, end - first), stays ? logits_ + kept_ * first : part_);
   }
-  /// The states of all columns, of n rows.
+  /// The states of n rows over all columns.
   const log_prob_state* merge(const pass<Device>& p, extent_t n) const {
     merge_log_probs(p.device, states_, n, chunks_);
     if (!p.tensor) return states_;
     tensor_group& group = *p.tensor;
-    const auto own = static_cast<std::size_t>(n), all = own * static_cast<std::size_t>(group.size());
-    group.own_states.resize(own), group.states.resize(all);
-    p.device.download(group.own_states.data(), states_, own * sizeof(log_prob_state));
+    const auto local = static_cast<std::size_t>(n), total = local * static_cast<std::size_t>(group.size());
+    group.own_states.resize(local), group.states.resize(total);
+    p.device.download(group.own_states.data(), states_, local * sizeof(log_prob_state));
     group.gather(std::span<const log_prob_state>(group.own_states), std::span<log_prob_state>(group.states));
-    auto* states = p.space.template take<log_prob_state>(static_cast<extent_t>(all));
-    p.device.upload(states, group.states.data(), all * sizeof(log_prob_state));
+    auto* states = p.space.template take<log_prob_state>(static_cast<extent_t>(total));
+    p.device.upload(states, group.states.data(), total * sizeof(log_prob_state));
     merge_log_probs(p.device, states, n, group.size());
     return states;
   }

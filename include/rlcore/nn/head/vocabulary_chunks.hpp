@@ -1,4 +1,4 @@
-// The parts of the vocabulary whose sums are made apart.
+// The parts of the vocabulary with separate sums.
 #pragma once
 
 #include <cstdint>
@@ -26,10 +26,10 @@ struct vocabulary_chunks {
   /// Columns of this rank's weight that are its part c.
   slice columns(std::int64_t c) const {
     const std::int64_t begin = part(first).begin;
-    const slice all = part(first + c);
-    return {all.begin - begin, all.end - begin};
+    const slice chunk = part(first + c);
+    return {chunk.begin - begin, chunk.end - begin};
   }
-  /// tokens counted from the begin of each of `n` parts from part `from` on: [n, tokens].
+  /// out [n, tokens]: the tokens, counted from the begin of each of the `n` parts from part `from` on.
   void count_from(std::span<const std::int32_t> tokens, std::int64_t from, std::int64_t n,
                   std::vector<std::int32_t>& out) const {
     out.clear();

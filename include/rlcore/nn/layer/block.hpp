@@ -26,16 +26,16 @@ struct block {
   block_activations take(workspace<Device>& space, extent_t t) const {
     return take(space, t, t);
   }
-  /// For t rows, of which this rank keeps `own` between layers.
+  /// For t rows, of which this rank keeps `local_rows` between layers.
   template <class Device>
-  block_activations take(workspace<Device>& space, extent_t t, extent_t own) const {
+  block_activations take(workspace<Device>& space, extent_t t, extent_t local_rows) const {
     block_activations a;
-    a.normed = space.template take<float>(own * hidden());
-    a.rstd = space.template take<float>(own);
+    a.normed = space.template take<float>(local_rows * hidden());
+    a.rstd = space.template take<float>(local_rows);
     a.attended = self_attention.take(space, t);
-    a.middle = space.template take<float>(own * hidden());
-    a.post_attention_normed = space.template take<float>(own * hidden());
-    a.middle_rstd = space.template take<float>(own);
+    a.middle = space.template take<float>(local_rows * hidden());
+    a.post_attention_normed = space.template take<float>(local_rows * hidden());
+    a.middle_rstd = space.template take<float>(local_rows);
     if (experts)
       a.routed = experts.take(space, t);
     else
@@ -48,18 +48,18 @@ struct block {
             space.template take<float>(t * self_attention.q_width())};
   }
 
-  /// y [own rows, hidden] from x; y may not be x. `place` as in attention. Between the norms and the linear layers rows
-  /// of all ranks come together and go apart (tensor_pass.hpp); in a serial pass nothing does. Ranks that share the
-  /// other layers all have the experts.
+  /// y [own rows, hidden] from x; y may not be x. `place` as in attention. Between the norms and the linear layers the
+  /// ranks gather and split the rows (tensor_pass.hpp); a serial pass does not. Every rank of a tensor parallel group
+  /// has all experts.
   template <class Device, class Place>
   void forward(const pass<Device>& p, const block_activations& a, float* y, const float* x, Place&& place) const {
     const extent_t t = own_rows(p), h = hidden();
-    float *const all = p.share ? p.share->whole : nullptr, *const part = p.share ? p.share->other : nullptr;
+    float *const whole = p.share ? p.share->whole : nullptr, *const part = p.share ? p.share->other : nullptr;
     input_norm.forward(p.device, p.weights, a.normed, h, x, h, a.rstd, t);
-    self_attention.forward(p, a.attended, partial_rows(p, y, part), all_rows(p, a.normed, all, h), place);
+    self_attention.forward(p, a.attended, partial_rows(p, y, part), all_rows(p, a.normed, whole, h), place);
     sum_rows_over_ranks(p, y, part, h);
     post_attention_norm.forward_of_sum(p.device, p.weights, a.middle, x, y, a.post_attention_normed, a.middle_rstd, t);
-    const float* rows = all_rows(p, a.post_attention_normed, all, h);
+    const float* rows = all_rows(p, a.post_attention_normed, whole, h);
     if (experts) {
       experts.forward(p, a.routed, partial_rows(p, y, part), rows);
       keep_own_rows(p, y, part, h);
@@ -70,8 +70,8 @@ struct block {
     p.device.add(y, a.middle, y, t * h);
   }
 
-  /// The rows `index` (device memory, n of them, no more than `a` was taken for) of what forward() writes, out [n,
-  /// hidden]. The feed-forward layer works on those alone; `a` holds nothing for a backward then.
+  /// out [n, hidden]: the rows `index` of what forward() writes. `index` is device memory and has n rows, no more than
+  /// `a` was taken for. The feed-forward layer computes these rows alone; `a` does not serve a backward then.
   template <class Device, class Place>
   void forward_rows(const pass<Device>& p, const block_activations& a, float* out, const float* x, Place&& place,
                     const std::int32_t* index, extent_t n) const {
@@ -93,8 +93,8 @@ struct block {
     p.device.add(out, out, a.normed, n * h);
   }
 
-  /// dx [t, hidden]: the gradient of y on entry, of x on return. Uses up the activations `a`: the gradient of what only
-  /// the layer itself read takes its place, once the gradient of the weights has been taken.
+  /// dx [t, hidden]: the gradient of y on entry, of x on return. Overwrites the activations `a`: once the gradient of
+  /// the weights is taken, the gradient of an activation takes its place if only this layer reads that activation.
   template <class Device, class Place, class PlaceGradient>
   void backward(const pass<Device>& p, const block_activations& a, const block_scratch& d, float* dx, const float* x,
                 Place&& place, PlaceGradient&& place_gradient) const {
@@ -116,7 +116,7 @@ struct block {
     backward_of_own_rows(p, input_norm, dx, a.normed, x, a.rstd);
   }
 
-  /// In a pass of ranks that divide the experts: what a rank without rows does in forward(), and in backward().
+  /// In an expert parallel pass a rank without rows calls these instead of forward() and backward().
   template <class Device>
   void idle_forward(const pass<Device>& p, const block_activations& a) const {
     if (experts && p.expert) experts.forward(p, a.routed, a.middle, a.post_attention_normed);
@@ -149,10 +149,11 @@ struct block {
   }
 };
 
-/// Activations that serve any of the blocks, one at a time; t and own as in block::take.
+/// Activations that serve any of the blocks, one at a time; t and local_rows as in block::take.
 template <class Device>
-block_activations take_for_any(std::span<const block> blocks, workspace<Device>& space, extent_t t, extent_t own) {
-  block_activations a = blocks.front().take(space, t, own);
+block_activations take_for_any(std::span<const block> blocks, workspace<Device>& space, extent_t t,
+                               extent_t local_rows) {
+  block_activations a = blocks.front().take(space, t, local_rows);
   for (const block& b : blocks) {
     if (b.experts && !a.routed.routes) a.routed = b.experts.take(space, t);
     if (!b.experts && !a.mixed.gate_up) a.mixed = b.feed_forward.take(space, t);

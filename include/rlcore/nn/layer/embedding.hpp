@@ -1,4 +1,4 @@
-// Token embeddings, of which a tensor parallel rank has those of its part of the vocabulary.
+// Token embeddings. A tensor parallel rank has those of its part of the vocabulary.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +20,12 @@ void embed(const causal_lm<Device>& model, const pass<Device>& p, float* x, std:
   float* part = partial_rows(p, x, p.share ? p.share->whole : nullptr);
   p.device.fill(part, -0.0f, p.tokens * h);  // adds nothing, whatever the sign of a zero
   const typename workspace<Device>::scope scope(p.space);
-  std::vector<std::int32_t>&own = p.space.ids_here, &rows = p.space.rows_here;
-  choose_tokens(model.vocabulary(), ids, own, rows);
-  const auto n = static_cast<extent_t>(own.size());
+  std::vector<std::int32_t>&local_ids = p.space.ids_here, &rows = p.space.rows_here;
+  choose_tokens(model.vocabulary(), ids, local_ids, rows);
+  const auto n = static_cast<extent_t>(local_ids.size());
   if (n > 0) {
     float* found = p.space.template take<float>(n * h);
-    p.device.gather_rows(found, p.weights, own_tokens, p.space.take_copy(own.data(), n), n, h);
+    p.device.gather_rows(found, p.weights, own_tokens, p.space.take_copy(local_ids.data(), n), n, h);
     p.device.copy_rows(part, h, p.space.take_copy(rows.data(), n), found, h, n, h);
   }
   sum_rows_over_ranks(p, x, part, h);

@@ -1,4 +1,4 @@
-// y = x W^T + b, the layer that holds nearly all parameters.
+// The linear layer y = x W^T + b.
 #pragma once
 
 #include <array>
@@ -20,9 +20,9 @@ inline constexpr std::size_t no_parameter = static_cast<std::size_t>(-1);
 /// number of the weight among the model's packed ones. Several projections of one input whose weights (and biases) lie
 /// side by side are one linear.
 ///
-/// Ranks that share a layer have parts of the outputs or (`row_parallel`) of the inputs: then dx, or y, is this rank's
-/// part of a sum. That sum is made in `chunks` equal parts of the outputs, in each of the `sections` that lie side by
-/// side, or of the inputs.
+/// Tensor parallel ranks have parts of the outputs or (`row_parallel`) of the inputs. Then dx, or y, is this rank's
+/// part of a sum over ranks. The sum is made in `chunks` equal parts of the inputs, or of the outputs of each of the
+/// `sections` that lie side by side.
 struct linear {
   std::size_t weight = 0, bias = no_parameter;
   extent_t outputs = 0, inputs = 0;
@@ -72,13 +72,13 @@ struct linear {
     sum_of_chunks(p, dx, rows * inputs, 0, chunks, [&](extent_t c, float* out) {
       const typename workspace<Device>::scope scope(p.space);
       extent_t first = 0;
-      for (const extent_t all : sections) {
-        const extent_t width = all / chunks, at = first + c * width;
+      for (const extent_t section : sections) {
+        const extent_t width = section / chunks, at = first + c * width;
         if (width == 0) continue;
         p.device.linear_backward_input(out, columns_of(p, dy, outputs, at, width, rows),
                                        p.weights + weight + static_cast<std::size_t>(at * inputs), rows, width, inputs,
                                        first > 0);
-        first += all;
+        first += section;
       }
     });
   }

@@ -1,4 +1,4 @@
-// What to adapt, and how strongly.
+// The settings of LoRA: which projections have adapters, their rank and their scale.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ struct lora_settings {
   double scale() const noexcept { return alpha / static_cast<double>(rank); }
 };
 
-/// What can be adapted.
+/// The projections that can have adapters.
 inline constexpr std::array<std::string_view, 7> linear_modules{"q_proj",    "k_proj",  "v_proj",   "o_proj",
                                                                 "gate_proj", "up_proj", "down_proj"};
 
@@ -37,10 +37,10 @@ inline std::vector<std::string> check_lora(const lora_settings& s) {
   if (!(s.alpha > 0) || !std::isfinite(s.alpha))
     throw config_error("LoRA: alpha is " + std::to_string(s.alpha) + "; expected a number > 0");
   if (s.modules.empty()) throw config_error("LoRA: no target modules; expected all-linear or a list of projections");
-  const bool all = std::find(s.modules.begin(), s.modules.end(), "all-linear") != s.modules.end();
-  if (all && s.modules.size() > 1) throw config_error("LoRA: target modules: all-linear stands alone");
+  const bool all_linear = std::find(s.modules.begin(), s.modules.end(), "all-linear") != s.modules.end();
+  if (all_linear && s.modules.size() > 1) throw config_error("LoRA: target modules: all-linear stands alone");
   for (const std::string& name : s.modules)
-    if (!all && std::find(linear_modules.begin(), linear_modules.end(), name) == linear_modules.end()) {
+    if (!all_linear && std::find(linear_modules.begin(), linear_modules.end(), name) == linear_modules.end()) {
       std::string known = "all-linear";
       std::vector<std::string_view> names{"all-linear"};
       for (const std::string_view m : linear_modules) known += ", " + std::string(names.emplace_back(m));
@@ -48,7 +48,7 @@ inline std::vector<std::string> check_lora(const lora_settings& s) {
     }
   std::vector<std::string> chosen;
   for (const std::string_view m : linear_modules)
-    if (all || std::find(s.modules.begin(), s.modules.end(), m) != s.modules.end()) chosen.emplace_back(m);
+    if (all_linear || std::find(s.modules.begin(), s.modules.end(), m) != s.modules.end()) chosen.emplace_back(m);
   return chosen;
 }
 

@@ -1,4 +1,4 @@
-// What a backward pass may leave out: rows without a gradient, and sequences that hold no other rows.
+// A backward pass may skip rows without a gradient, and sequences that hold no other rows.
 #pragma once
 
 #include <algorithm>
@@ -35,8 +35,8 @@ void find_active_rows(workspace<Device>& space, std::span<const std::int32_t> ro
   }
 }
 
-/// f(pass over the rows of a range, its first row) for all of space.ranges; meanwhile space.segments are the range's.
-/// Only the first of them overwrites gradients.
+/// Calls f(pass over the rows of a range, its first row) for each of space.ranges. During the call space.segments are
+/// those of the range. Only the first call overwrites gradients.
 template <class Device, class F>
 void for_active_rows(const pass<Device>& p, F&& f) {
   workspace<Device>& space = p.space;
@@ -60,8 +60,7 @@ void for_active_rows(const pass<Device>& p, F&& f) {
   space.segments.assign(space.batch_segments.begin(), space.batch_segments.end());
 }
 
-/// The same where ranks share the sequences: space.ranges are those of sequences. A rank without rows in a range is
-/// called too.
+/// The same where ranks share the sequences: space.ranges count sequences. A rank without rows in a range calls f too.
 template <class Device, class F>
 void for_active_sequences(const pass<Device>& p, F&& f) {
   pass<Device> part = p;
@@ -77,24 +76,24 @@ void for_active_sequences(const pass<Device>& p, F&& f) {
   }
 }
 
-/// What `a` holds from row `row` on, which between layers is row `own` of this rank.
-inline block_activations rows_from(const block& b, block_activations a, extent_t row, extent_t own) {
+/// The activations `a` from row `row` on. Between layers that is row `local_row` of this rank.
+inline block_activations rows_from(const block& b, block_activations a, extent_t row, extent_t local_row) {
   const auto skip_rows = [](float*& p, extent_t values) {
     if (p) p += values;
   };
   const auto skip = [&](float*& p, extent_t width) { skip_rows(p, row * width); };
   const attention& m = b.self_attention;
-  skip_rows(a.normed, own * b.hidden());
-  skip_rows(a.rstd, own);
+  skip_rows(a.normed, local_row * b.hidden());
+  skip_rows(a.rstd, local_row);
   skip(a.attended.qkv, m.width());
   skip(a.attended.raw, m.q_width() + m.kv_width());
   skip(a.attended.rstd_q, m.shape.heads);
   skip(a.attended.rstd_k, m.shape.kv_heads);
   skip(a.attended.attended, m.q_width());
   skip(a.attended.statistics, 2 * m.shape.heads);
-  skip_rows(a.middle, own * b.hidden());
-  skip_rows(a.post_attention_normed, own * b.hidden());
-  skip_rows(a.middle_rstd, own);
+  skip_rows(a.middle, local_row * b.hidden());
+  skip_rows(a.post_attention_normed, local_row * b.hidden());
+  skip_rows(a.middle_rstd, local_row);
   a.routed.row += row;
   if (b.experts) return a;
   skip(a.mixed.gate_up, 2 * b.feed_forward.width());

@@ -1,4 +1,4 @@
-// Everything of a training pass but what is done with the last hidden states: what log-probs and scores share.
+// The part of a training pass that log-probs and scores share: everything up to the last hidden states.
 #pragma once
 
 #include <algorithm>
@@ -20,9 +20,9 @@ RLCORE_BEGIN
 namespace nn {
 
 /// One forward pass over packed sequences up to the normed hidden states of chosen rows, and the backward pass from
-/// their gradient. The device memory of `space` is in use while it lives. `recompute` keeps only each layer's input and
-/// runs the layer again before its backward. If the workspace has a context group, each rank works on its rows and its
-/// targets; what it knows of them is exchanged by gather() and find_active().
+/// their gradient. It uses the device memory of `space` during its lifetime. `recompute` keeps only each layer's input
+/// and runs the layer again before its backward. If the workspace has a context group, each rank works on its rows and
+/// its targets; gather() and find_active() exchange the results.
 template <class Device>
 class backbone {
  public:
@@ -74,28 +74,29 @@ class backbone {
     top_ = model.head().gather(pass_, all_rows(pass_, x(blocks.size()), share_.whole, width_), row_, count_);
   }
 
-  /// That of the head.
+  /// The pass of the head.
   const nn::pass<Device>& pass() const noexcept { return head_ ? *head_ : pass_; }
   /// The rows, all of them until begin_backward(), then the active ones.
   extent_t count() const noexcept { return count_; }
   const head_activations& top() const noexcept { return top_; }
 
-  /// This rank's part of a list of the host with one value for each wanted row.
-  std::span<const std::int32_t> own(std::span<const std::int32_t> all) {
-    if (!context_) return all;
-    context_->targets().choose(all, own_);
-    return own_;
+  /// This rank's part of a host list that has one value for each wanted row.
+  std::span<const std::int32_t> local(std::span<const std::int32_t> values) {
+    if (!context_) return values;
+    context_->targets().choose(values, local_);
+    return local_;
   }
-  /// The other way round: from values of this rank's rows to those of all `count` wanted rows, in every rank.
+  /// The inverse: every rank replaces the values of its own rows by those of all `count` wanted rows.
   void gather(std::vector<float>& values, std::size_t count) {
     if (!context_) return;
-    std::vector<float> all(count);
-    context_->gather(std::span<const float>(values), std::span<float>(all));
-    values.swap(all);
+    std::vector<float> gathered(count);
+    context_->gather(std::span<const float>(values), std::span<float>(gathered));
+    values.swap(gathered);
   }
-  /// Fills space.active and space.ranges with what has a gradient: wanted rows where one of `slopes`, which hold a
-  /// value for each of them and this rank's part afterwards, is not 0. Returns whether there is any, in whatever rank.
-  /// `everywhere`: all sequences have a gradient, that of a load-balancing loss.
+  /// Fills space.active with the wanted rows that have a gradient, and space.ranges with their sequences. A row has one
+  /// if one of `slopes` is not 0 for it. Each of `slopes` has a value for every wanted row on entry, and this rank's
+  /// part on return. With `everywhere` all sequences have a gradient, that of a load-balancing loss. Returns whether
+  /// any rank has a gradient.
   bool find_active(std::initializer_list<std::vector<float>*> slopes, bool everywhere) {
     everywhere = everywhere || pass_.expert;  // others may have one
     const auto has_gradient = [&](std::size_t i) {
@@ -121,7 +122,7 @@ class backbone {
     return !space_.ranges.empty();
   }
 
-  /// After find_active(): from here on there are only those rows, and `grads` is being added to.
+  /// After find_active(). From here on only the active rows count, and the pass adds to `grads`.
   template <class Gradients>
   void begin_backward(Gradients& grads) {
     const auto m = static_cast<extent_t>(space_.active.size());
@@ -140,16 +141,16 @@ class backbone {
     top_ = {chosen(top_.rows, width_), chosen(top_.rstd, 1), chosen(top_.normed, width_)};
     row_ = chosen(wanted_);
   }
-  /// The active rows of device memory [all rows, width]; of a list of the host, one value per row.
+  /// The active rows of device memory [all rows, width], or of a host list with one value per row.
   float* chosen(float* from, extent_t width) {
     if (active_ == nullptr) return from;
     float* to = space_.template take<float>(count_ * width);
     pass_.device.gather_rows(to, from, std::ssize(wanted_), active_, count_, width);
     return to;
   }
-  const std::int32_t* chosen(std::span<const std::int32_t> all) {
+  const std::int32_t* chosen(std::span<const std::int32_t> values) {
     space_.index.clear();
-    for (const std::int32_t i : space_.active) space_.index.push_back(all[static_cast<std::size_t>(i)]);
+    for (const std::int32_t i : space_.active) space_.index.push_back(values[static_cast<std::size_t>(i)]);
     return space_.take_copy(space_.index.data(), count_);
   }
 
@@ -187,10 +188,10 @@ class backbone {
     leave_top();
     if constexpr (by_units<Gradients>) grads.leave(unit_number::top(model_.blocks().size()));
     float* dx = space_.template take<float>(own_rows(pass_) * h);
-    float* all = pass_.share ? share_.whole : dx;
-    device.fill_zero(all, static_cast<std::size_t>(t * h) * sizeof(float));
-    device.scatter_add_rows(all, dnormed, row_, count_, h);
-    if (pass_.share) device.copy_rows(dx, h, nullptr, all + first_own_row() * h, h, own_rows(pass_), h);
+    float* full_dx = pass_.share ? share_.whole : dx;
+    device.fill_zero(full_dx, static_cast<std::size_t>(t * h) * sizeof(float));
+    device.scatter_add_rows(full_dx, dnormed, row_, count_, h);
+    if (pass_.share) device.copy_rows(dx, h, nullptr, full_dx + first_own_row() * h, h, own_rows(pass_), h);
 
     const std::span<const block> blocks = model_.blocks();
     const std::vector<block_activations>& kept = space_.kept;
@@ -201,11 +202,12 @@ class backbone {
         const typename workspace<Device>::scope scope(space_, forgets_visitors());
         if (part.tokens == 0 && context_) return attend_without_rows(part, l);
         const auto place = place_in_rows(space_, blocks[l].self_attention);
-        const extent_t own = own_begin(part, begin);
-        const float* input = x(l) + own * h;
+        const extent_t local_begin = own_begin(part, begin);
+        const float* input = x(l) + local_begin * h;
         if (recompute_) blocks[l].forward(part, kept[0], again, input, place);
-        blocks[l].backward(part, recompute_ ? kept[0] : rows_from(blocks[l], kept[l], begin, own), scratch,
-                           dx + own * h, input, place, place_gradients_in_rows(space_, blocks[l].self_attention));
+        blocks[l].backward(part, recompute_ ? kept[0] : rows_from(blocks[l], kept[l], begin, local_begin), scratch,
+                           dx + local_begin * h, input, place,
+                           place_gradients_in_rows(space_, blocks[l].self_attention));
       };
       enter(unit_number::layer(l));
       if constexpr (by_units<Gradients>) grads.enter(pass_, unit_number::layer(l));
@@ -221,7 +223,7 @@ class backbone {
   }
 
  private:
-  /// The weights of a unit of a model that has none. Kernels that still read those of another one are waited for.
+  /// Gathers the weights of a unit if the model's weights are sharded. Waits for kernels that still read another unit.
   void enter(std::size_t unit, bool packed = true) {
     if (!units_) return;
     const unit_view v = units_->enter(unit, packed);
@@ -240,7 +242,7 @@ class backbone {
     const unit_view v = units_->enter(unit_number::embedding, true);
     head_->weights = v.weights, head_->packed = v.packed;
   }
-  /// May a unit's gradient be handed over before those of others are made? Not that of adapters.
+  /// Can a unit's gradient leave before the gradients of other units are made? That of adapters cannot.
   template <class Gradients>
   static constexpr bool by_units = requires(Gradients& g) {
     g.leave_zero(std::size_t{});
@@ -249,7 +251,7 @@ class backbone {
   void leave_zero(Gradients& grads, std::size_t unit) {
     if constexpr (by_units<Gradients>) grads.leave_zero(unit);
   }
-  /// The head's part of the gradients, which may be those of another unit than the final norm's.
+  /// The gradients of the head, which may belong to another unit than the final norm.
   template <class Gradients>
   void begin_head(Gradients& grads) {
     if (!head_) return;
@@ -297,7 +299,7 @@ class backbone {
     b.backward_of_nothing(part, a);
     context_->backward({}, nullptr, nullptr);
   }
-  /// Does a layer give back the memory of what other ranks' rows leave here? It does if it is run again.
+  /// Does a layer give back the memory of the rows that other ranks sent? It does if recompute runs it again.
   bool forgets_visitors() const { return recompute_ && pass_.expert; }
 
   const causal_lm<Device>& model_;
@@ -309,7 +311,7 @@ class backbone {
   nn::pass<Device> pass_;
   row_share share_;
   std::optional<context_pass<Device>> context_;
-  std::vector<std::int32_t> own_;
+  std::vector<std::int32_t> local_;
   unit_source* units_;
   std::optional<nn::pass<Device>> head_;  // where the head's weights are another unit's
   float* inputs_ = nullptr;

@@ -46,11 +46,11 @@ class causal_lm {
   }
 
   Device& device() const noexcept { return *device_; }
-  /// Of the whole model, whatever part of it is here.
+  /// The settings of the whole model, whatever part of it is here.
   const config& settings() const noexcept { return settings_; }
   const nn::partition& part() const noexcept { return partition_; }
-  /// The group that shares the layers; every pass needs it if part() is one of several, and all ranks run the same
-  /// passes. Has to outlive the passes. Throws std::invalid_argument unless it is the group of part().
+  /// Sets the tensor parallel group. Every pass needs it if part() is one of several, and all ranks run the same
+  /// passes. The group has to outlive the passes. Throws std::invalid_argument unless it is the group of part().
   void set_tensor_group(tensor_group* group) {
     if (group && (group->rank() != partition_.tensor_rank || group->size() != partition_.tensor_size))
       throw std::invalid_argument("rlcore: set_tensor_group: rank " + std::to_string(group->rank()) + " of " +
@@ -69,10 +69,10 @@ class causal_lm {
   const slice& vocabulary() const noexcept { return vocabulary_; }
   std::span<const parameter> parameters() const noexcept { return parameters_; }
   std::size_t size() const noexcept { return size_; }
-  /// Of a model with a part of the experts: what ranks with other experts have too; its experts follow, layer after
+  /// The number of parameters that all ranks of an expert parallel model have; this rank's experts follow, layer after
   /// layer. Else size().
   std::size_t shared_size() const noexcept { return shared_size_; }
-  /// To be changed: the packed copies are made again at their next use.
+  /// Weights to be changed. The packed copies are made again at their next use.
   buffer<float, Device>& weights() noexcept {
     for (packed_weights<Device>& p : packed_) p.forget();
     return weights_;
@@ -90,10 +90,11 @@ class causal_lm {
   }
   std::span<const matrix> matrices() const noexcept { return matrices_; }
 
-  /// Where weights come from, unit by unit, while this model has none: null if it has. The source has to outlive it.
+  /// The source of the weights, unit by unit, while this model has none itself; null if it has them. The source has to
+  /// outlive the model.
   unit_source* units() const noexcept { return weights_.size() == size_ ? nullptr : units_; }
   void set_units(unit_source* source) noexcept { units_ = source; }
-  /// Memory for the weights (uninitialised), and none.
+  /// Takes memory for the weights (uninitialised), and gives it back.
   void gain_weights() { weights_ = buffer<float, Device>(*device_, size_); }
   void drop_weights() {
     weights_ = {};
@@ -109,7 +110,7 @@ class causal_lm {
   void initialize(std::uint64_t seed) {
     for (std::size_t k = 0; k < parameters_.size(); ++k) initialize(seed, k);
   }
-  /// What parameter k of parameters() then has.
+  /// The values that initialize() gives to parameter k of parameters().
   std::vector<float> initial_values(std::uint64_t seed, std::size_t k) const {
     const random_key key = random_key{seed}.child(0x696e6974u);
     const parameter& p = parameters_[k];
@@ -126,7 +127,7 @@ class causal_lm {
       });
     return values;
   }
-  /// initialize() for the head of a score model alone: what is done to a causal model that is to become one.
+  /// initialize() for the head of a score model alone. It turns a causal model into a score model.
   void initialize_score(std::uint64_t seed) {
     for (std::size_t k = 0; k < parameters_.size(); ++k)
       if (is_score(parameters_[k])) initialize(seed, k);
@@ -185,7 +186,7 @@ class causal_lm {
     numbers_.push_back(next_number_++);
     return std::exchange(size_, size_ + n);
   }
-  /// Of a tensor of `shape` the elements `part` of dimension d.
+  /// Adds the elements `part` of dimension d of a tensor of `shape`.
   std::size_t add_part(std::string name, std::vector<std::int64_t> shape, std::size_t d, const slice& part) {
     std::vector<std::int64_t> whole = shape, start(shape.size());
     shape[d] = part.size(), start[d] = part.begin;
@@ -201,7 +202,7 @@ class causal_lm {
   }
 
   /// Projections of the same input are neighbours, weights first, then biases, so that one product computes them. A
-  /// rank has whole heads, columns of gate and up, rows of the vocabulary, and what belongs to them of o_proj and down.
+  /// rank has whole heads, columns of gate and up, rows of the vocabulary, and the matching columns of o_proj and down.
   void lay_out() {
     const config& c = settings_;
     const std::int64_t rank = partition_.tensor_rank, ranks = partition_.tensor_size;
@@ -284,11 +285,11 @@ class causal_lm {
   }
   bool divided() const noexcept { return partition_.expert_size > 1; }
 
-  /// `number`: of the first parameter of all experts.
-  void lay_out_experts(moe& m, const std::string& name, const slice& own, std::size_t number) {
-    next_number_ = number + 3 * static_cast<std::size_t>(own.begin);
+  /// `number` is that of the first parameter of all experts.
+  void lay_out_experts(moe& m, const std::string& name, const slice& local_experts, std::size_t number) {
+    next_number_ = number + 3 * static_cast<std::size_t>(local_experts.begin);
     const std::int64_t width = settings_.moe_intermediate_size;
-    for (std::int64_t e = own.begin; e < own.end; ++e)
+    for (std::int64_t e = local_experts.begin; e < local_experts.end; ++e)
       m.each.push_back(lay_out_mlp(name + "experts." + std::to_string(e) + ".", width, {0, width}));
   }
   mlp lay_out_mlp(const std::string& name, std::int64_t width, const slice& part) {

@@ -19,9 +19,9 @@ namespace nn {
 ///   dentropy)
 /// once with the values of all targets (as nn::log_probs; the gradients are 0 on entry), and adds the gradient of the
 /// sum that `slopes` differentiated to `grads`. `recompute` keeps only each layer's input and runs the layer again
-/// before its backward. Targets whose two gradients are 0 cost nothing in the head's backward, and sequences without
-/// another target nothing in the layers'. Neither that, nor `recompute`, the workspace's limit for logits, or the split
-/// of sequences into calls changes a bit.
+/// before its backward. The head's backward skips targets whose two gradients are 0, and the layers' backward skips
+/// sequences that have only such targets. No bit depends on that, on `recompute`, on the workspace's limit for logits,
+/// or on the split of sequences into calls.
 template <class Device, class Gradients, class Slopes>
 void forward_backward(const causal_lm<Device>& model, workspace<Device>& space, Gradients& grads,
                       const ragged<std::int32_t>& sequences, const targets& wanted, float temperature, bool recompute,
@@ -33,19 +33,19 @@ void forward_backward(const causal_lm<Device>& model, workspace<Device>& space, 
   backbone<Device> body(model, space, sequences, wanted.row, recompute);
   Device& device = model.device();
   const extent_t n = body.count();
-  const std::span<const std::int32_t> tokens = body.own(wanted.token);
+  const std::span<const std::int32_t> tokens = body.local(wanted.token);
   float *logp = space.template take<float>(n), *entropy = space.template take<float>(n);
   float* statistics = space.template take<float>(2 * n);
   const head_rows<Device> scores(body.pass(), model.head(), temperature, n, space.logits_bytes(), true);
   const std::int32_t* token = scores.take_tokens(space, tokens);
   scores.forward(body.pass(), body.top().normed, token, n, logp, entropy, statistics);
 
-  const auto count = static_cast<std::size_t>(n), all = wanted.row.size();
+  const auto count = static_cast<std::size_t>(n), wanted_count = wanted.row.size();
   space.logp.resize(count), space.entropy.resize(count);
-  space.dlogp.assign(all, 0.0f), space.dentropy.assign(all, 0.0f);
+  space.dlogp.assign(wanted_count, 0.0f), space.dentropy.assign(wanted_count, 0.0f);
   device.download(space.logp.data(), logp, count * sizeof(float));
   device.download(space.entropy.data(), entropy, count * sizeof(float));
-  body.gather(space.logp, all), body.gather(space.entropy, all);
+  body.gather(space.logp, wanted_count), body.gather(space.entropy, wanted_count);
   slopes(std::span<const float>(space.logp), std::span<const float>(space.entropy), std::span<float>(space.dlogp),
          std::span<float>(space.dentropy));
   if (!body.find_active({&space.dlogp, &space.dentropy}, !grads.balance().empty())) return body.skip_backward(grads);

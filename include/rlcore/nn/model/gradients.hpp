@@ -31,8 +31,8 @@ namespace nn {
 /// bits do not depend on how the sequences were split into calls.
 ///
 /// A tied embedding receives two sums: over target rows (as the head) and over input rows (as the embedding). Each must
-/// run over all tokens in order, so for the tokens that occurred as input both are kept apart, and flat() holds
-/// head sum + input sum.
+/// run over all tokens in order. So both are kept apart for the tokens that occurred as input, and flat() holds head
+/// sum + input sum.
 template <class Device>
 class gradients {
  public:
@@ -92,33 +92,33 @@ class gradients {
     zero();
   }
 
-  /// What every backward from here on adds to the gradient of a router's probabilities, [experts]: that of a
+  /// Every backward from here on adds `slopes` [experts] to the gradient of a router's probabilities: that of a
   /// load-balancing loss (load_balancing_slopes()), or nothing.
   void balance(std::vector<float> slopes) { balance_ = std::move(slopes); }
   const std::vector<float>& balance() const noexcept { return balance_; }
 
-  /// From here on (null: no longer) every unit's gradient (units.hpp; they end at `ends`) goes to `to` as soon as the
-  /// backward has made it, and is forgotten: one forward_backward makes the whole gradient, and no memory holds all of
-  /// it. Throws std::logic_error where gradients of several layers are completed together (tensor parallel norms of
-  /// heads, divided experts).
+  /// From here on the gradient of every unit (units.hpp) goes to `to` as soon as the backward has made it, and its
+  /// memory is reused. Units end at `ends`; a null `to` stops this. One forward_backward makes the whole gradient, and
+  /// no memory holds all of it. Throws std::logic_error where gradients of several layers are completed together
+  /// (tensor parallel norms of heads, divided experts).
   void by_units(std::span<const std::size_t> ends, unit_sink* to) {
     if (to && !can_go_by_units()) throw std::logic_error("rlcore: gradients of this model are not made unit by unit");
     ends_ = ends, sink_ = to, unit_memory_.resize(ends.size());
     zero();
   }
   bool can_go_by_units() const noexcept { return head_sums_.empty() && !expert_sums_ && !together_; }
-  /// Before the backward of a unit: its gradient's memory.
+  /// Before the backward of a unit: takes memory for its gradient.
   void enter(pass<Device>& p, std::size_t unit) {
     if (sink_) p.gradients = take_unit(unit);
   }
-  /// After it.
+  /// After the backward of a unit: hands its gradient over.
   void leave(std::size_t unit) {
     if (!sink_) return;
     device_->wait();
     sink_->take(unit, unit_memory_[unit].data());
     idle_.push_back(std::move(unit_memory_[unit]));
   }
-  /// Instead of both: the gradient is 0.
+  /// Instead of enter() and leave(), where the gradient is 0.
   void leave_zero(std::size_t unit) {
     if (!sink_) return;
     const auto [first, last] = range_of(unit);
@@ -131,9 +131,9 @@ class gradients {
     return sink_ ? begin_of(unit_memory_[unit].data(), range_of(unit).first) : flat_.data();
   }
 
-  /// For passes of a workspace with this group (workspace::experts); with a model of all experts collect_experts()
-  /// comes before the gradient is read. `together`, with a model of a part of them: their gradients are sums over the
-  /// rows of all ranks, which takes no memory for each.
+  /// For passes of a workspace with this group (workspace::experts). If the model has all experts, call
+  /// collect_experts() before the gradient is read. `together` is for a model with a part of the experts: their
+  /// gradients are then sums over the rows of all ranks, without memory for each rank.
   template <class Model>
   void divide_experts(const Model& model, expert_group& group, bool together = false) {
     experts_begin_ = model.shared_size(), together_ = together;
@@ -146,11 +146,11 @@ class gradients {
     settle();
     expert_sums_->collect(flat_.data());
   }
-  /// What this rank summed for rank s, see nn::expert_sums.
+  /// The sums that this rank made for rank s, see nn::expert_sums.
   const float* experts_of_rank(int s) const { return expert_sums_->data()[s]; }
 
-  /// Before a backward. p.first: the gradients of linear weights hold nothing and have to be overwritten, all of them;
-  /// everything else is there to be added to. The embedding's part becomes the head's sum alone.
+  /// Before a backward. With p.first the gradients of linear weights hold nothing, and the backward has to overwrite
+  /// all of them; it adds to everything else. The embedding's part becomes the head's sum alone.
   void begin(pass<Device>& p) {
     p.balance = balance_;
     if (sink_) {
@@ -178,7 +178,7 @@ class gradients {
     return {p.gradients + output.weight, output.bias == no_parameter ? nullptr : p.gradients + output.bias, !p.first};
   }
 
-  /// After a backward: adds rows dx [tokens, hidden] of the input tokens `ids` (host) and completes flat().
+  /// After a backward. Adds rows dx [tokens, hidden] of the input tokens `ids` (host) and completes flat().
   void complete(const pass<Device>& p, std::span<const std::int32_t> ids, const float* dx) {
     if (!sink_) head_sums_.complete(p.tensor, flat_.data());
     if (sink_ && !tied_) take_unit(unit_number::embedding);
@@ -191,12 +191,12 @@ class gradients {
  private:
   void embed(const pass<Device>& p, std::span<const std::int32_t> ids, const float* dx) {
     if (!partial_) return add_embedding(p.space, ids.data(), dx, std::ssize(ids));
-    std::vector<std::int32_t>&own = p.space.ids_here, &rows = p.space.rows_here;
-    choose_tokens(vocabulary_, ids, own, rows);
-    const auto n = static_cast<extent_t>(own.size());
-    float* own_dx = p.space.template take<float>(n * width_);
-    device_->gather_rows(own_dx, dx, std::ssize(ids), p.space.take_copy(rows.data(), n), n, width_);
-    add_embedding(p.space, own.data(), own_dx, n);
+    std::vector<std::int32_t>&local_ids = p.space.ids_here, &rows = p.space.rows_here;
+    choose_tokens(vocabulary_, ids, local_ids, rows);
+    const auto n = static_cast<extent_t>(local_ids.size());
+    float* local_dx = p.space.template take<float>(n * width_);
+    device_->gather_rows(local_dx, dx, std::ssize(ids), p.space.take_copy(rows.data(), n), n, width_);
+    add_embedding(p.space, local_ids.data(), local_dx, n);
   }
   void add_embedding(workspace<Device>& space, const std::int32_t* ids, const float* dx, extent_t tokens) {
     float* sum = begin_of_unit(unit_number::embedding);
@@ -235,7 +235,7 @@ class gradients {
     device_->fill_zero(input_sum_.data() + before * w, (ids_.size() - before) * w * sizeof(float));
   }
 
-  /// All of [first, last) but the linear weights, which come in the order of their offsets.
+  /// Clears all of [first, last) but the linear weights.
   void zero_others(float* begin, std::size_t first, std::size_t last) const {
     std::size_t at = first;
     for (const matrix& m : matrices_) {

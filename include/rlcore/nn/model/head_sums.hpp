@@ -41,17 +41,17 @@ class head_sums {
   void complete(tensor_group* group, float* flat) {
     if (size_ == 0) return;
     const std::size_t ranks = group ? static_cast<std::size_t>(group->size()) : 1;
-    own_.resize(size_), all_.resize(ranks * size_), counts_.assign(ranks, size_);
-    device_->download(own_.data(), sums_.data(), size_ * sizeof(float));
+    local_.resize(size_), gathered_.resize(ranks * size_), counts_.assign(ranks, size_);
+    device_->download(local_.data(), sums_.data(), size_ * sizeof(float));
     if (group)
-      group->gather(std::span<const float>(own_), std::span<const std::size_t>(counts_), std::span<float>(all_));
+      group->gather(std::span<const float>(local_), std::span<const std::size_t>(counts_), std::span<float>(gathered_));
     else
-      all_.swap(own_);
+      gathered_.swap(local_);
     for (const layer& l : layers_) {
       const auto width = static_cast<std::size_t>(l.of.width), heads = static_cast<std::size_t>(l.of.groups);
       total_.assign(width, 0.0f);
       for (std::size_t h = 0; h < ranks * heads; ++h) {
-        const float* head = all_.data() + h / heads * size_ + l.begin + h % heads * width;
+        const float* head = gathered_.data() + h / heads * size_ + l.begin + h % heads * width;
         for (std::size_t j = 0; j < width; ++j) total_[j] += head[j];
       }
       device_->upload(flat + l.of.weight, total_.data(), width * sizeof(float));
@@ -68,7 +68,7 @@ class head_sums {
   std::vector<layer> layers_;
   std::size_t size_ = 0;
   mutable buffer<float, Device> sums_;
-  std::vector<float> own_, all_, total_;
+  std::vector<float> local_, gathered_, total_;
   std::vector<std::size_t> counts_;
 };
 

@@ -32,20 +32,20 @@ inline void check_temperature(float temperature) {
 template <class Device>
 void log_probs(const causal_lm<Device>& model, workspace<Device>& space, const ragged<std::int32_t>& sequences,
                const targets& wanted, float temperature, std::span<float> logp, std::span<float> entropy) {
-  const auto all = static_cast<extent_t>(wanted.row.size());
+  const auto count = static_cast<extent_t>(wanted.row.size());
   check_temperature(temperature);
-  if (std::ssize(logp) != all || (std::ssize(entropy) != all && !entropy.empty()))
-    throw std::invalid_argument("rlcore: log_probs: " + std::to_string(all) + " targets, room for " +
+  if (std::ssize(logp) != count || (std::ssize(entropy) != count && !entropy.empty()))
+    throw std::invalid_argument("rlcore: log_probs: " + std::to_string(count) + " targets, room for " +
                                 std::to_string(logp.size()) + " log-probs and " + std::to_string(entropy.size()) +
                                 " entropies");
   check_output(model, model_output::logits, "log_probs");
   check_targets(wanted, model.settings());
   normed_rows<Device> body(model, space, sequences, wanted.row);
-  if (all == 0) return;
+  if (count == 0) return;
   const extent_t n = body.count;
   float* results = space.template take<float>(2 * n);
   const head_rows<Device> scores(body.pass, model.head(), temperature, n, space.logits_bytes(), false);
-  const std::int32_t* tokens = scores.take_tokens(space, body.own(wanted.token));
+  const std::int32_t* tokens = scores.take_tokens(space, body.local(wanted.token));
   scores.forward(body.pass, body.normed, tokens, n, results, entropy.empty() ? nullptr : results + n, nullptr);
   body.download(logp, results);
   if (!entropy.empty()) body.download(entropy, results + n);

@@ -18,8 +18,8 @@ RLCORE_BEGIN
 namespace nn {
 
 /// The normed hidden states [count, hidden] of `rows` of the packed batch, or of this rank's part of them if the
-/// workspace has a context group, and the pass that the head belongs to. Weights in shards are here unit by unit, those
-/// of the head while this lives; without rows the pass is made for the other ranks.
+/// workspace has a context group, and the pass that the head belongs to. Sharded weights are gathered unit by unit,
+/// those of the head for the lifetime of this object. Without rows this rank still takes part for the other ranks.
 template <class Device>
 struct normed_rows {
   std::optional<context_pass<Device>> context;
@@ -82,13 +82,13 @@ struct normed_rows {
     if (tied_) units_->leave(unit_number::embedding);
   }
 
-  /// This rank's part of a list of the host with one value for each of `rows`.
-  std::span<const std::int32_t> own(std::span<const std::int32_t> all) {
-    if (!context) return all;
-    context->targets().choose(all, own_);
-    return own_;
+  /// This rank's part of a host list that has one value for each of `rows`.
+  std::span<const std::int32_t> local(std::span<const std::int32_t> values) {
+    if (!context) return values;
+    context->targets().choose(values, local_);
+    return local_;
   }
-  /// The results of all rows out of those of this rank's, `computed` [count], which are the first of them here.
+  /// Gathers the results of all rows. `computed` [count] are those of this rank.
   void download(std::span<float> results, const float* computed) {
     pass.device.download(results.data(), computed, static_cast<std::size_t>(count) * sizeof(float));
     gather(results);
@@ -116,7 +116,7 @@ struct normed_rows {
   unit_source* units_;
   std::size_t layers_;
   bool tied_, top_ = false;  // has the head been entered?
-  std::vector<std::int32_t> own_;
+  std::vector<std::int32_t> local_;
 };
 
 }  // namespace nn

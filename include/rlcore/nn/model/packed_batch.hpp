@@ -18,10 +18,10 @@
 RLCORE_BEGIN
 namespace nn {
 
-inline void check_ids(std::span<const std::int32_t> ids, std::int64_t vocabulary, const char* what) {
+inline void check_ids(std::span<const std::int32_t> ids, std::int64_t vocabulary, const char* name) {
   for (std::size_t i = 0; i < ids.size(); ++i)
     if (ids[i] < 0 || ids[i] >= vocabulary)
-      throw std::invalid_argument(std::string("rlcore: ") + what + " " + std::to_string(i) + " is " +
+      throw std::invalid_argument(std::string("rlcore: ") + name + " " + std::to_string(i) + " is " +
                                   std::to_string(ids[i]) + ", expected 0 .. " + std::to_string(vocabulary - 1));
 }
 
@@ -33,18 +33,18 @@ inline void check_targets(const targets& wanted, const config& c) {
                                 std::to_string(wanted.token.size()) + " tokens");
 }
 
-/// Throws std::invalid_argument unless the model computes `wanted`; `what` is who asks.
+/// Throws std::invalid_argument, naming the `caller`, unless the model computes `wanted`.
 template <class Device>
-void check_output(const causal_lm<Device>& model, model_output wanted, const char* what) {
+void check_output(const causal_lm<Device>& model, model_output wanted, const char* caller) {
   if (model.settings().output != wanted)
-    throw std::invalid_argument(std::string("rlcore: ") + what +
+    throw std::invalid_argument(std::string("rlcore: ") + caller +
                                 (wanted == model_output::logits ? " needs a causal language model, got a score "
                                                                   "model"
                                                                 : " needs a score model, got a causal language "
                                                                   "model"));
 }
 
-/// The pass that the ranks of the workspace's context group make together; null if there is no such group.
+/// The context parallel pass of the workspace's context group; null if there is no such group.
 template <class Device>
 context_pass<Device>* share_sequences(std::optional<context_pass<Device>>& to, const causal_lm<Device>& model,
                                       workspace<Device>& space, const ragged<std::int32_t>& sequences,
@@ -56,8 +56,8 @@ context_pass<Device>* share_sequences(std::optional<context_pass<Device>>& to, c
   return &to.emplace(model.device(), space, model.blocks().front().self_attention.shape, constant, sequences, rows);
 }
 
-/// Checks and uploads a batch: one segment per sequence, whose keys and values lie in the qkv rows of the layer; or,
-/// for ranks that share the sequences, this rank's rows of it.
+/// Checks and uploads a batch. Each sequence is one segment, whose keys and values lie in the qkv rows of the layer.
+/// Under context parallelism only this rank's rows are uploaded.
 template <class Device>
 struct packed_batch {
   extent_t tokens = 0;

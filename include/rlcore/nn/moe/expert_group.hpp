@@ -1,4 +1,4 @@
-// The ranks among which the experts of a model are divided: what they tell each other during a pass.
+// The ranks among which the experts of a model are divided, and what they exchange during a pass.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// One rank's end of an expert parallel group, over any engine (Lepikhin et al. 2020, GShard). Each rank has tokens of
-/// its own; rows go to the ranks of their experts and come back. Host memory.
+/// One rank's end of an expert parallel group, over any engine (Lepikhin et al. 2020, GShard). Each rank has its own
+/// tokens; rows go to the ranks of their experts and come back. All data are in host memory.
 class expert_group {
  public:
   expert_group() = default;
@@ -25,8 +25,8 @@ class expert_group {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  virtual void all_gather(std::span<const std::int64_t> own, std::span<std::int64_t> all) = 0;
-  /// in_counts[r] values to rank r, out_counts[r] from it, one after the other.
+  virtual void all_gather(std::span<const std::int64_t> local, std::span<std::int64_t> gathered) = 0;
+  /// Sends in_counts[r] values to rank r and receives out_counts[r] values from it, one after the other.
   virtual void all_to_all(std::span<const float> in, std::span<const std::size_t> in_counts, std::span<float> out,
                           std::span<const std::size_t> out_counts) = 0;
 
@@ -47,7 +47,9 @@ class expert_group_of final : public expert_group {
 
   int rank() const override { return c_->rank(); }
   int size() const override { return c_->size(); }
-  void all_gather(std::span<const std::int64_t> own, std::span<std::int64_t> all) override { c_->all_gather(own, all); }
+  void all_gather(std::span<const std::int64_t> local, std::span<std::int64_t> gathered) override {
+    c_->all_gather(local, gathered);
+  }
   void all_to_all(std::span<const float> in, std::span<const std::size_t> in_counts, std::span<float> out,
                   std::span<const std::size_t> out_counts) override {
     c_->all_to_all_v(in, in_counts, out, out_counts);
@@ -57,7 +59,7 @@ class expert_group_of final : public expert_group {
   C* c_;
 };
 
-/// Rows of `width` floats from rank to rank, rows_in[r] to and rows_out[r] from rank r; `in` and `out` are device
+/// Sends rows_in[r] rows of `width` floats to rank r and receives rows_out[r] from it; `in` and `out` are device
 /// memory.
 template <class Device>
 void exchange_rows(Device& device, expert_group& group, const float* in, std::span<const std::size_t> rows_in,

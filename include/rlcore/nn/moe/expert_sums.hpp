@@ -29,10 +29,10 @@ class expert_sums {
     }
     const moe& first = *layers_.front();
     expert_size_ = static_cast<std::size_t>(3 * first.hidden() * first.width());
-    own_ = group_->experts_of(group_->rank(), first.experts());
+    local_experts_ = group_->experts_of(group_->rank(), first.experts());
     whole_ = std::ssize(first.each) == first.experts();
     for (int s = 0; s < group_->size(); ++s) {
-      buffers_.emplace_back(*device_, s == group_->rank() ? 0 : layers_.size() * layer_size(own_));
+      buffers_.emplace_back(*device_, s == group_->rank() ? 0 : layers_.size() * layer_size(local_experts_));
       data_.push_back(s == group_->rank() ? nullptr : buffers_.back().data());
     }
     zero();
@@ -42,7 +42,7 @@ class expert_sums {
   /// Of rank s; nullptr for this one, whose sums are among its own gradients.
   float* const* data() const noexcept { return group_ ? data_.data() : nullptr; }
   /// Floats of one layer there.
-  std::size_t layer_size() const noexcept { return layer_size(own_); }
+  std::size_t layer_size() const noexcept { return layer_size(local_experts_); }
   void zero() {
     for (auto& b : buffers_) b.fill_zero();
   }
@@ -52,7 +52,7 @@ class expert_sums {
   void collect(float* flat) {
     if (!group_ || !whole_) return;
     const auto ranks = static_cast<std::size_t>(group_->size()), self = static_cast<std::size_t>(group_->rank());
-    std::vector<std::size_t> in_counts(ranks, layer_size(own_)), out_counts(ranks);
+    std::vector<std::size_t> in_counts(ranks, layer_size(local_experts_)), out_counts(ranks);
     std::size_t in_all = 0, out_all = 0;
     for (std::size_t r = 0; r < ranks; ++r) {
       out_counts[r] = layer_size(group_->experts_of(static_cast<int>(r), layers_.front()->experts()));
@@ -64,7 +64,7 @@ class expert_sums {
       in.resize(in_all), out.resize(out_all);
       std::size_t at = 0;
       for (std::size_t r = 0; r < ranks; at += in_counts[r++])
-        device_->download(in.data() + at, data_[r] + (data_[r] ? l * layer_size(own_) : 0),
+        device_->download(in.data() + at, data_[r] + (data_[r] ? l * layer_size(local_experts_) : 0),
                           in_counts[r] * sizeof(float));
       group_->all_to_all(std::span<const float>(in), in_counts, std::span<float>(out), out_counts);
       at = 0;
@@ -86,7 +86,7 @@ class expert_sums {
   expert_group* group_;
   std::vector<const moe*> layers_;
   std::size_t expert_size_ = 0;
-  slice own_;
+  slice local_experts_;
   bool whole_ = true;
   std::vector<buffer<float, Device>> buffers_;
   std::vector<float*> data_;

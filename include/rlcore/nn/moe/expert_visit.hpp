@@ -1,4 +1,4 @@
-// Rows at the experts of other ranks and back: one layer of an expert parallel pass.
+// One layer of an expert parallel pass: rows go to the experts of other ranks and come back.
 #pragma once
 
 #include <cstddef>
@@ -16,10 +16,10 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// Slots are sorted by expert and experts belong to ranks in order, so what goes to one rank is one piece; it arrives
-/// by source rank, then expert, then row, and goes back into the same slots. Every product is over the rows of one
-/// expert and one source, in the order of a serial pass of the source: all values, and the gradient of each source's
-/// leaf, have its bits.
+/// Slots are sorted by expert, and experts belong to ranks in order, so the rows for one rank are one piece. Rows
+/// arrive by source rank, then expert, then row, and go back into the same slots. Every product is over the rows of one
+/// expert and one source, in the order of a serial pass of the source. So all values, and the gradient of each source's
+/// leaf, have the bits of that serial pass.
 template <class Device>
 struct expert_visit {
   const pass<Device>& p;
@@ -27,17 +27,17 @@ struct expert_visit {
   std::span<const mlp> each;  ///< experts from number `first` on
   extent_t first, layer, hidden, width;
 
-  /// rows [slots, hidden]: inputs on entry, outputs of their experts on return. What the backward needs is taken from
-  /// the workspace.
+  /// rows [slots, hidden]: inputs on entry, outputs of their experts on return. The workspace keeps what the backward
+  /// needs.
   void forward(float* rows) const {
     expert_group& g = *p.expert;
     Device& device = p.device;
     const auto ranks = static_cast<std::size_t>(g.size()), n = static_cast<std::size_t>(r.experts);
     visitors& v = r.visit;
-    std::vector<std::int64_t>& own = g.counts;
-    own.resize(n), v.counts.resize(ranks * n);
-    for (std::size_t e = 0; e < n; ++e) own[e] = r.begin[e + 1] - r.begin[e];
-    g.all_gather(std::span<const std::int64_t>(own), std::span<std::int64_t>(v.counts));
+    std::vector<std::int64_t>& local = g.counts;
+    local.resize(n), v.counts.resize(ranks * n);
+    for (std::size_t e = 0; e < n; ++e) local[e] = r.begin[e + 1] - r.begin[e];
+    g.all_gather(std::span<const std::int64_t>(local), std::span<std::int64_t>(v.counts));
     v.rows = count_rows(g, v);
     v.x = p.space.template take<float>(v.rows * hidden);
     v.gate_up = p.space.template take<float>(v.rows * 2 * width);
@@ -64,9 +64,9 @@ struct expert_visit {
     visitors& v = r.visit;
     count_rows(g, v);
     const typename workspace<Device>::scope scope(p.space);
-    const extent_t all = v.rows, slots = r.slots();
-    float *dout = p.space.template take<float>(all * hidden), *slopes = p.space.template take<float>(all * width),
-          *f = p.space.template take<float>(2 * all);
+    const extent_t received = v.rows, slots = r.slots();
+    float *dout = p.space.template take<float>(received * hidden),
+          *slopes = p.space.template take<float>(received * width), *f = p.space.template take<float>(2 * received);
     exchange_rows(device, g, rows, g.there, dout, g.here, hidden);
     exchange_rows(device, g, factors, g.there, f, g.here, 1);
     for_pieces(v, [&](const mlp& m, std::size_t source, extent_t e, extent_t at, extent_t count) {
@@ -86,7 +86,7 @@ struct expert_visit {
       float *d = dout + at * hidden, *slope = slopes + at * width, *activated = v.activated + at * width,
             *gate_up = v.gate_up + at * 2 * width;
       device.linear_backward_input(slope, d, p.weights + m.down.weight, count, hidden, width, false);
-      device.dot_rows(f + all + at, slope, activated, count, width);
+      device.dot_rows(f + received + at, slope, activated, count, width);
       device.scale_rows(slope, slope, f + at, count, width);
       device.scale_rows(d, d, f + at, count, hidden);
       m.down.backward(part, nullptr, d, activated, count);
@@ -95,21 +95,22 @@ struct expert_visit {
     });
     if (std::ssize(each) == r.experts)  // those computed elsewhere: until their gradients come home
       for (extent_t e = 0; e < r.experts; ++e)
-        if (const slice own = own_experts(); e < own.begin || e >= own.end) zero(each[static_cast<std::size_t>(e)]);
+        if (const slice local = own_experts(); e < local.begin || e >= local.end)
+          zero(each[static_cast<std::size_t>(e)]);
     exchange_rows(device, g, dout, g.here, rows, g.there, hidden);
-    exchange_rows(device, g, f + all, g.here, factors + slots, g.there, 1);
+    exchange_rows(device, g, f + received, g.here, factors + slots, g.there, 1);
   }
 
  private:
   slice own_experts() const { return p.expert->experts_of(p.expert->rank(), r.experts); }
   std::size_t place_of(extent_t e, const mlp& m) const {
-    const slice own = own_experts();
-    return static_cast<std::size_t>((layer * own.size() + e - own.begin) * 3 * m.down.inputs * m.down.outputs);
+    const slice local = own_experts();
+    return static_cast<std::size_t>((layer * local.size() + e - local.begin) * 3 * m.down.inputs * m.down.outputs);
   }
-  /// g.there: rows that go to each rank; g.here: those that come from it. Returns the sum of these.
+  /// Sets g.there to the rows that go to each rank and g.here to the rows that come from it. Returns the sum of g.here.
   extent_t count_rows(expert_group& g, const visitors& v) const {
     const auto ranks = static_cast<std::size_t>(g.size()), n = static_cast<std::size_t>(r.experts);
-    const slice own = own_experts();
+    const slice local = own_experts();
     g.here.assign(ranks, 0), g.there.assign(ranks, 0);
     extent_t rows = 0;
     for (std::size_t s = 0; s < ranks; ++s) {
@@ -117,19 +118,19 @@ struct expert_visit {
       for (std::int64_t e = theirs.begin; e < theirs.end; ++e)
         g.there[s] +=
             static_cast<std::size_t>(v.counts[static_cast<std::size_t>(g.rank()) * n + static_cast<std::size_t>(e)]);
-      for (std::int64_t e = own.begin; e < own.end; ++e)
+      for (std::int64_t e = local.begin; e < local.end; ++e)
         g.here[s] += static_cast<std::size_t>(v.counts[s * n + static_cast<std::size_t>(e)]);
       rows += static_cast<extent_t>(g.here[s]);
     }
     return rows;
   }
-  /// f(expert, source rank, its number, first row here, rows) in the order of the rows.
+  /// Calls f(expert, source rank, number of the expert, first row here, rows) in the order of the rows.
   template <class F>
   void for_pieces(const visitors& v, F&& f) const {
-    const slice own = own_experts();
+    const slice local = own_experts();
     extent_t at = 0;
     for (std::size_t s = 0; s < static_cast<std::size_t>(p.expert->size()); ++s)
-      for (std::int64_t e = own.begin; e < own.end; ++e) {
+      for (std::int64_t e = local.begin; e < local.end; ++e) {
         const extent_t count = v.counts[s * static_cast<std::size_t>(r.experts) + static_cast<std::size_t>(e)];
         f(each[static_cast<std::size_t>(e - first)], s, e, at, count);
         at += count;

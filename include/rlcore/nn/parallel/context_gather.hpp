@@ -12,14 +12,15 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// Each rank reads the keys and values of whole sequences and works on its own queries: outputs and the gradients of
-/// queries have the bits of one rank. Those of keys and values are added up over the ranks in float, in their order.
+/// Each rank gathers the keys and values of whole sequences and works on its own queries. Outputs and the gradients of
+/// queries have the bits of one rank. The gradients of keys and values are summed over the ranks in float, in the order
+/// of the ranks.
 template <class Device>
 class context_gather {
  public:
   explicit context_gather(context_share<Device>& share) : c_(share) {
-    if (c_.plan.how() != parallel::context_kind::gather_kv) return;
-    own_ = c_.space.template take<float>(c_.own_shared() * c_.kv_width());
+    if (c_.plan.kind() != parallel::context_kind::gather_kv) return;
+    local_ = c_.space.template take<float>(c_.own_shared() * c_.kv_width());
     travelling_ = c_.space.template take<float>(c_.all_shared * c_.kv_width());
     keys_ = c_.space.template take<float>(c_.all_shared * c_.kv_width());
   }
@@ -45,12 +46,12 @@ class context_gather {
     }
     if (c_.all_shared == 0) return;
     by_rank(true);
-    c_.wire.reduce_scatter(travelling_, own_, c_.shared_rows, w);
-    c_.unpack_keys(dqkv, own_);
+    c_.wire.reduce_scatter(travelling_, local_, c_.shared_rows, w);
+    c_.unpack_keys(dqkv, local_);
   }
 
  private:
-  /// Whose keys are in keys_.
+  /// Identifies the content of keys_.
   struct collection {
     const float* qkv = nullptr;
     std::size_t begin = 0, end = 0;
@@ -60,11 +61,11 @@ class context_gather {
   void collect(const float* qkv) {
     if (c_.all_shared == 0) return;
     const extent_t w = c_.kv_width();
-    c_.pack_keys(own_, qkv);
-    c_.wire.all_gather(own_, travelling_, c_.shared_rows, w);
+    c_.pack_keys(local_, qkv);
+    c_.wire.all_gather(local_, travelling_, c_.shared_rows, w);
     by_rank(false);
   }
-  /// Rows by rank become keys_, by sequence and position; or dkeys_ rows by rank.
+  /// Copies rows by rank into keys_, by sequence and position; with `back`, dkeys_ into rows by rank.
   void by_rank(bool back) {
     const extent_t w = c_.kv_width();
     float* at = travelling_;
@@ -97,7 +98,7 @@ class context_gather {
   }
 
   context_share<Device>& c_;
-  float *own_ = nullptr, *travelling_ = nullptr, *keys_ = nullptr, *dkeys_ = nullptr;
+  float *local_ = nullptr, *travelling_ = nullptr, *keys_ = nullptr, *dkeys_ = nullptr;
   collection collected_;
 };
 

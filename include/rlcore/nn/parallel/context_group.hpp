@@ -8,12 +8,12 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// Given to a workspace: passes over packed sequences (forward_backward, value_forward_backward, log_probs, values) are
-/// then made by all ranks of the group together. Every rank hands in the same sequences and targets, and is handed the
-/// same results; the gradients of weights that it holds afterwards are its part of the sum over the ranks.
+/// A workspace with a context group makes passes over packed sequences (forward_backward, value_forward_backward,
+/// log_probs, values) together with all ranks of the group. Every rank passes the same sequences and targets and gets
+/// the same results. Each rank's gradients of weights are its part of the sum over the ranks.
 struct context_group {
   parallel::any_communicator* ranks = nullptr;
-  parallel::context_kind how = parallel::context_kind::gather_kv;
+  parallel::context_kind kind = parallel::context_kind::gather_kv;
 
   bool shares() const { return ranks != nullptr && ranks->size() > 1; }
 };

@@ -21,8 +21,8 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// What collectives are called follows from the lengths, the targets and their gradients, which are the same in all
-/// ranks: a rank without rows takes part like every other.
+/// The lengths, the targets and their gradients determine the collectives. They are the same in all ranks, so a rank
+/// without rows takes part like every other.
 template <class Device>
 class context_pass {
  public:
@@ -40,29 +40,29 @@ class context_pass {
   const context_plan& plan() const noexcept { return share_.plan; }
   std::span<const context_piece> pieces() const { return share_.plan.pieces(share_.wire.rank()); }
   const context_targets& targets() const noexcept { return targets_; }
-  /// One value for each target, in all ranks, out of one for each of this rank's.
+  /// gathered = one value for each target, in all ranks, from `local`, one for each of this rank's targets.
   template <class T>
-  void gather(std::span<const T> own, std::span<T> all) {
-    targets_.gather(ranks_, own, all);
+  void gather(std::span<const T> local, std::span<T> gathered) {
+    targets_.gather(ranks_, local, gathered);
   }
 
-  /// From here on there are only sequences [begin, end): this rank's rows in them are first_row() and following.
+  /// Restricts the pass to sequences [begin, end). This rank's rows in them begin at first_row().
   void select(std::size_t begin, std::size_t end) { share_.select(begin, end); }
   extent_t first_row() const noexcept { return share_.first_row; }
   extent_t rows() const noexcept { return share_.rows; }
 
-  /// Sums over the ranks, the same in all of them.
+  /// x = the sum over the ranks, the same in all of them.
   void sum(std::span<std::int64_t> x) { parallel::all_reduce_sum(parallel::ranked{}, ranks_, x); }
 
-  /// Before the first backward(), while all sequences are selected: takes memory that it needs.
+  /// Takes the memory of backward(). Call it before the first backward(), while all sequences are selected.
   void begin_backward() {
-    if (share_.plan.how() == parallel::context_kind::gather_kv) gather_.begin_backward();
-    if (share_.plan.how() == parallel::context_kind::ulysses) ulysses_.begin_backward();
+    if (share_.plan.kind() == parallel::context_kind::gather_kv) gather_.begin_backward();
+    if (share_.plan.kind() == parallel::context_kind::ulysses) ulysses_.begin_backward();
   }
 
-  /// a.attended and a.statistics from a.qkv.
+  /// Computes a.attended and a.statistics from a.qkv.
   void forward(const attention_activations& a) {
-    switch (share_.plan.how()) {
+    switch (share_.plan.kind()) {
       case parallel::context_kind::gather_kv:
         return gather_.forward(a);
       case parallel::context_kind::ring:
@@ -71,9 +71,9 @@ class context_pass {
         return ulysses_.forward(a);
     }
   }
-  /// dqkv, zeros on entry, from dattended.
+  /// Computes dqkv, zeros on entry, from dattended.
   void backward(const attention_activations& a, const float* dattended, float* dqkv) {
-    switch (share_.plan.how()) {
+    switch (share_.plan.kind()) {
       case parallel::context_kind::gather_kv:
         return gather_.backward(a, dattended, dqkv);
       case parallel::context_kind::ring:
@@ -89,7 +89,7 @@ class context_pass {
     check_context(device, shape, space.context);
     std::vector<extent_t> lengths;
     for (std::size_t s = 0; s < sequences.rows(); ++s) lengths.push_back(static_cast<extent_t>(sequences.length(s)));
-    return {space.context.how, space.context.ranks->size(), lengths, constant, attention_tile(device)};
+    return {space.context.kind, space.context.ranks->size(), lengths, constant, attention_tile(device)};
   }
 
   context_share<Device> share_;

@@ -1,4 +1,4 @@
-// Which rows of a packed batch each rank of a context group works on.
+// The rows of a packed batch that each rank of a context group works on.
 #pragma once
 
 #include <algorithm>
@@ -26,46 +26,47 @@ struct context_piece {
 
 /// A function of the lengths alone, hence the same in all ranks.
 ///
-/// gather_kv and ring leave sequences whole, on one rank, as long as that shares the work within a tenth; the longest
-/// ones beyond are cut. gather_kv cuts into 2 P chunks, of which rank r has number r and number 2 P - 1 - r: every rank
-/// has the same share of a causal triangle. ring cuts into P runs of whole tiles of keys, rank r has number r. ulysses
-/// cuts the packed rows into P equal runs.
+/// gather_kv and ring keep a sequence whole on one rank while the work of the ranks differs by at most a tenth; else
+/// they cut the longest sequences. gather_kv cuts a sequence into 2 P chunks. Rank r has the chunks r and 2 P - 1 - r,
+/// so that every rank has the same share of a causal triangle. ring cuts a sequence into P runs of whole tiles of keys;
+/// rank r has run r. ulysses cuts the packed rows into P equal runs.
 class context_plan {
  public:
-  /// `lengths` of the sequences; `constant` as in parallel::sequence_cost; `tile` keys are taken in by a ring at once.
-  context_plan(parallel::context_kind how, int ranks, std::span<const extent_t> lengths, double constant, extent_t tile)
-      : how_(how), ranks_(ranks), pieces_(static_cast<std::size_t>(ranks)), shared_(lengths.size(), false) {
-    if (how == parallel::context_kind::ulysses)
+  /// `lengths` of the sequences; `constant` as in parallel::sequence_cost; a ring reads `tile` keys at once.
+  context_plan(parallel::context_kind kind, int ranks, std::span<const extent_t> lengths, double constant,
+               extent_t tile)
+      : kind_(kind), ranks_(ranks), pieces_(static_cast<std::size_t>(ranks)), shared_(lengths.size(), false) {
+    if (kind == parallel::context_kind::ulysses)
       cut_rows(lengths);
     else
       cut_sequences(lengths, constant, tile);
     tell_places();
   }
 
-  parallel::context_kind how() const noexcept { return how_; }
+  parallel::context_kind kind() const noexcept { return kind_; }
   int ranks() const noexcept { return ranks_; }
   std::size_t sequences() const noexcept { return shared_.size(); }
   /// Is the sequence cut, so that several ranks work on it together?
   bool shared(std::size_t sequence) const { return shared_[sequence]; }
-  /// Those of a rank, by sequence and position.
+  /// The pieces of a rank, by sequence and position.
   std::span<const context_piece> pieces(int rank) const { return pieces_[static_cast<std::size_t>(rank)]; }
-  /// Those in sequences [begin, end).
+  /// The pieces of a rank in sequences [begin, end).
   std::span<const context_piece> pieces(int rank, std::size_t begin, std::size_t end) const {
-    const auto& all = pieces_[static_cast<std::size_t>(rank)];
+    const auto& local = pieces_[static_cast<std::size_t>(rank)];
     const auto from = [&](std::size_t s) {
-      return std::lower_bound(all.begin(), all.end(), s,
+      return std::lower_bound(local.begin(), local.end(), s,
                               [](const context_piece& p, std::size_t n) { return p.sequence < n; });
     };
     return {from(begin), from(end)};
   }
   extent_t rows(int rank) const {
-    const auto all = pieces(rank);
-    return all.empty() ? 0 : all.back().at + all.back().rows;
+    const auto local = pieces(rank);
+    return local.empty() ? 0 : local.back().at + local.back().rows;
   }
   /// The piece that holds a position of a sequence.
   const context_piece& at(std::size_t sequence, extent_t position) const {
     const auto after = std::upper_bound(
-        all_.begin(), all_.end(), std::pair(sequence, position),
+        sorted_.begin(), sorted_.end(), std::pair(sequence, position),
         [](const auto& wanted, const context_piece& p) { return wanted < std::pair(p.sequence, p.first); });
     return *(after - 1);
   }
@@ -88,7 +89,7 @@ class context_plan {
   }
 
   void cut_sequences(std::span<const extent_t> lengths, double constant, extent_t tile) {
-    const bool ring = how_ == parallel::context_kind::ring;
+    const bool ring = kind_ == parallel::context_kind::ring;
     tile = std::max<extent_t>(tile, 1);
     const extent_t p = ranks_, least = ring ? tile + 1 : 2 * p;
     std::vector<double> cost(lengths.size());
@@ -138,19 +139,19 @@ class context_plan {
     const auto before = [](const context_piece& a, const context_piece& b) {
       return std::pair(a.sequence, a.first) < std::pair(b.sequence, b.first);
     };
-    for (auto& own : pieces_) {
-      std::sort(own.begin(), own.end(), before);
+    for (auto& local : pieces_) {
+      std::sort(local.begin(), local.end(), before);
       extent_t at = 0;
-      for (context_piece& p : own) p.at = std::exchange(at, at + p.rows);
-      all_.insert(all_.end(), own.begin(), own.end());
+      for (context_piece& p : local) p.at = std::exchange(at, at + p.rows);
+      sorted_.insert(sorted_.end(), local.begin(), local.end());
     }
-    std::sort(all_.begin(), all_.end(), before);
+    std::sort(sorted_.begin(), sorted_.end(), before);
   }
 
-  parallel::context_kind how_;
+  parallel::context_kind kind_;
   int ranks_;
   std::vector<std::vector<context_piece>> pieces_;
-  std::vector<context_piece> all_;
+  std::vector<context_piece> sorted_;
   std::vector<bool> shared_;
 };
 

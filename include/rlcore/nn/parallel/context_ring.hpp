@@ -1,4 +1,4 @@
-// Context parallelism by a ring in which keys and values travel.
+// Ring attention: keys and values travel around a ring of ranks.
 #pragma once
 
 #include <algorithm>
@@ -14,16 +14,16 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// Rank r has run number r of each shared sequence. Forward, keys and values go to the rank before: rank r meets runs
-/// 0, 1, .. and its own last, and carries the state of its softmax from one to the next, not normalised, in float.
-/// Backward they go to the rank after, and their gradients with them, in float: rank r meets its own run, then r - 1,
-/// .. 0, while run r meets the queries of ranks r, r + 1, and so on. Both are the order of one rank, so all bits are
-/// those of one rank.
+/// Rank r has run number r of each shared sequence. In the forward pass keys and values go to the previous rank. Rank r
+/// reads runs 0, 1, .. and its own last, and carries the state of its softmax, not normalised, in float. In the
+/// backward pass keys, values and their gradients, in float, go to the next rank. Rank r reads its own run, then r - 1,
+/// .. 0, while the queries of ranks r, r + 1, .. read run r. Both orders are those of one rank, so all bits are those
+/// of one rank.
 template <class Device>
 class context_ring {
  public:
   explicit context_ring(context_share<Device>& share) : c_(share) {
-    if (c_.plan.how() != parallel::context_kind::ring) return;
+    if (c_.plan.kind() != parallel::context_kind::ring) return;
     for (float** room : {&here_, &next_}) {  // keys, values and their gradients of the rank that has most
       const extent_t n = 2 * c_.most_shared() * c_.kv_width();
       *room = c_.space.template take<float>(n);
@@ -79,7 +79,7 @@ class context_ring {
     parts_.clear();
   }
 
-  /// The segments of sequences that are this rank's alone.
+  /// Adds the segments of the sequences that are not shared.
   void whole(const float* qkv, float* dqkv) {
     clear();
     for (const context_piece& p : c_.pieces)
@@ -91,7 +91,8 @@ class context_ring {
     c_.space.segments.push_back({qkv + place, qkv + place + half, c_.width(), c_.row(p), p.rows, p.first});
     if (dqkv) c_.space.segment_gradients.push_back({dqkv + place, dqkv + place + half});
   }
-  /// The segments of this rank's shared rows and of the keys of rank `from`, which are here_ or, for this rank, in qkv.
+  /// Adds the segments of this rank's shared rows with the keys of rank `from`, which are in here_ or, for this rank,
+  /// in qkv.
   void meet(const float* qkv, float* dqkv, int from, float* dkeys) {
     clear();
     const extent_t w = c_.kv_width(), half = w / 2;
@@ -103,14 +104,14 @@ class context_ring {
       while (i < c_.pieces.size() && c_.pieces[i].sequence < k.sequence) ++i;
       if (i < c_.pieces.size() && c_.pieces[i].sequence == k.sequence) {
         const context_piece& q = c_.pieces[i];
-        const bool own = from == c_.wire.rank();
-        if (own) {
+        const bool local = from == c_.wire.rank();
+        if (local) {
           add(q, qkv, dqkv);
         } else {
           c_.space.segments.push_back({here_ + at, here_ + at + half, w, c_.row(q), q.rows, q.first});
           if (dkeys) c_.space.segment_gradients.push_back({dkeys + at, dkeys + at + half});
         }
-        parts_.push_back({k.first, k.first + k.rows, false, own});
+        parts_.push_back({k.first, k.first + k.rows, false, local});
       }
       at += k.rows * w;
     }

@@ -1,4 +1,4 @@
-// What the kinds of context parallelism have in common.
+// The state that all kinds of context parallelism share.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +16,8 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// The plan of a pass and the sequences of it that are being worked on. Rows of shared sequences travel "by rank":
-/// those of rank 0 first, by sequence and position, then those of rank 1, and so on.
+/// The plan of a pass and its selected sequences. Rows of shared sequences travel "by rank": those of rank 0 first, by
+/// sequence and position, then those of rank 1, and so on.
 template <class Device>
 struct context_share {
   Device& device;
@@ -33,8 +33,8 @@ struct context_share {
   std::vector<extent_t> base;             ///< of a sequence: shared rows of sequences before it
   extent_t all_shared = 0;                ///< of all ranks
 
-  context_share(Device& d, workspace<Device>& s, const attention_shape& of, context_plan how)
-      : device(d), space(s), shape(of), plan(std::move(how)), wire(d, *s.context.ranks) {
+  context_share(Device& d, workspace<Device>& s, const attention_shape& of, context_plan p)
+      : device(d), space(s), shape(of), plan(std::move(p)), wire(d, *s.context.ranks) {
     select(0, plan.sequences());
   }
 
@@ -66,7 +66,7 @@ struct context_share {
   /// Row of `qkv`, in which the selected rows begin.
   extent_t row(const context_piece& p) const { return p.at - first_row; }
 
-  /// Keys and values of this rank's shared rows, packed [n, kv_width], out of or into the columns of qkv.
+  /// Copies keys and values of this rank's shared rows between the columns of qkv and packed rows [n, kv_width].
   void pack_keys(float* to, const float* qkv) const {
     for (const context_piece& p : pieces) {
       if (!shared(p)) continue;

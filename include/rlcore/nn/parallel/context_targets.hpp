@@ -1,4 +1,4 @@
-// Which targets of a batch belong to which rank of a context group.
+// The assignment of a batch's targets to the ranks of a context group.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ class context_targets {
       owner.push_back(p.rank);
       ++counts_[static_cast<std::size_t>(p.rank)];
       if (p.rank != rank) continue;
-      own_.push_back(static_cast<std::int32_t>(i));
+      local_.push_back(static_cast<std::int32_t>(i));
       rows_.push_back(static_cast<std::int32_t>(p.at + position - p.first));
     }
     std::vector<std::size_t> next(counts_.size(), 0);
@@ -39,22 +39,22 @@ class context_targets {
     for (std::size_t i = 0; i < wanted.size(); ++i) order_[next[static_cast<std::size_t>(owner[i])]++] = i;
   }
 
-  /// The numbers of this rank's targets, ascending, and their rows in this rank's batch.
-  std::span<const std::int32_t> own() const noexcept { return own_; }
+  /// The numbers of this rank's targets, ascending; rows() are their rows in this rank's batch.
+  std::span<const std::int32_t> local() const noexcept { return local_; }
   std::span<const std::int32_t> rows() const noexcept { return rows_; }
 
-  /// Those of this rank out of one value for each target.
+  /// to = the values of this rank's targets, from one value for each target.
   template <class T>
-  void choose(std::span<const T> all, std::vector<T>& to) const {
+  void choose(std::span<const T> values, std::vector<T>& to) const {
     to.clear();
-    for (const std::int32_t i : own_) to.push_back(all[static_cast<std::size_t>(i)]);
+    for (const std::int32_t i : local_) to.push_back(values[static_cast<std::size_t>(i)]);
   }
-  /// One value for each target, in all ranks, out of those of each rank.
+  /// gathered = one value for each target, in all ranks, from the values of each rank's targets.
   template <class T>
-  void gather(parallel::any_communicator& ranks, std::span<const T> own, std::span<T> all) const {
-    std::vector<T> received(all.size());
-    ranks.all_gather_v(own, std::span<T>(received), std::span<const std::size_t>(counts_));
-    for (std::size_t i = 0; i < all.size(); ++i) all[order_[i]] = received[i];
+  void gather(parallel::any_communicator& ranks, std::span<const T> local, std::span<T> gathered) const {
+    std::vector<T> received(gathered.size());
+    ranks.all_gather_v(local, std::span<T>(received), std::span<const std::size_t>(counts_));
+    for (std::size_t i = 0; i < gathered.size(); ++i) gathered[order_[i]] = received[i];
   }
 
   /// Runs of neighbouring sequences with a target for which has_gradient(i), the same in all ranks.
@@ -73,7 +73,7 @@ class context_targets {
 
  private:
   std::vector<std::size_t> counts_, sequence_, order_;  // order_: targets by rank
-  std::vector<std::int32_t> own_, rows_;
+  std::vector<std::int32_t> local_, rows_;
 };
 
 }  // namespace nn

@@ -11,12 +11,12 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// Every rank attends with its part of the heads over all rows, as one rank would: all bits are those of one rank.
+/// Every rank computes attention of its heads over all rows, as one rank would: all bits are those of one rank.
 template <class Device>
 class context_ulysses {
  public:
   explicit context_ulysses(context_share<Device>& share) : c_(share), part_(share.shape) {
-    if (c_.plan.how() != parallel::context_kind::ulysses) return;
+    if (c_.plan.kind() != parallel::context_kind::ulysses) return;
     const auto p = static_cast<extent_t>(c_.wire.size());
     part_.heads /= p, part_.kv_heads /= p;
     qkv_ = c_.space.template take<float>(c_.all_shared * width());
@@ -67,7 +67,7 @@ class context_ulysses {
   }
 
  private:
-  /// What is in qkv_, attended_ and statistics_.
+  /// Identifies the content of qkv_, attended_ and statistics_.
   struct exchange {
     const float* qkv = nullptr;
     std::size_t begin = 0, end = 0;

@@ -1,4 +1,4 @@
-// Rows of device memory on their way between ranks.
+// Collectives of context parallelism on rows of device memory.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// Collectives on device memory: in place where the host can read it, through host memory elsewhere. `rows` of rank k
-/// have rows[k] elements of `width` floats.
+/// The collectives work in place where the host can read device memory, and through host memory elsewhere. Rank k has
+/// rows[k] rows of `width` floats.
 template <class Device>
 class context_wire {
  public:
@@ -23,34 +23,35 @@ class context_wire {
   int rank() const { return ranks_.rank(); }
   int size() const { return ranks_.size(); }
 
-  /// out: the rows of all ranks, one after the other.
+  /// out = the rows of all ranks, one after the other.
   void all_gather(const float* in, float* out, std::span<const extent_t> rows, extent_t width) {
     count(counts_, rows, width);
-    const std::size_t n = counts_[static_cast<std::size_t>(rank())], all = total(counts_);
-    ranks_.all_gather_v(read(in, n), room(out, all), std::span<const std::size_t>(counts_));
-    write(out, all);
+    const std::size_t n = counts_[static_cast<std::size_t>(rank())], gathered = total(counts_);
+    ranks_.all_gather_v(read(in, n), room(out, gathered), std::span<const std::size_t>(counts_));
+    write(out, gathered);
   }
-  /// The sum over ranks, in their order, of in's rows of this rank; in: the rows of all ranks, one after the other.
+  /// out = the sum over ranks, in their order, of this rank's rows of `in`, which has the rows of all ranks, one after
+  /// the other.
   void reduce_scatter(const float* in, float* out, std::span<const extent_t> rows, extent_t width) {
     count(counts_, rows, width);
-    const std::size_t n = counts_[static_cast<std::size_t>(rank())], all = total(counts_);
-    parallel::reduce_scatter_sum(parallel::ranked{}, ranks_, read(in, all), std::span<const std::size_t>(counts_),
+    const std::size_t n = counts_[static_cast<std::size_t>(rank())], gathered = total(counts_);
+    parallel::reduce_scatter_sum(parallel::ranked{}, ranks_, read(in, gathered), std::span<const std::size_t>(counts_),
                                  room(out, n), scratch_);
     write(out, n);
   }
-  /// `own` rows go to every rank, other ones each; rows[k] come from rank k. One after the other.
-  void scatter(const float* in, extent_t own, float* out, std::span<const extent_t> rows, extent_t width) {
-    counts_.assign(rows.size(), static_cast<std::size_t>(own * width));
+  /// Sends `local_rows` different rows to each rank and receives rows[k] from rank k, one after the other.
+  void scatter(const float* in, extent_t local_rows, float* out, std::span<const extent_t> rows, extent_t width) {
+    counts_.assign(rows.size(), static_cast<std::size_t>(local_rows * width));
     count(received_, rows, width);
     move(in, out);
   }
-  /// The way back: rows[k] go to rank k, `own` come from every rank.
-  void collect(const float* in, float* out, extent_t own, std::span<const extent_t> rows, extent_t width) {
+  /// The inverse: sends rows[k] to rank k and receives `local_rows` from each rank.
+  void collect(const float* in, float* out, extent_t local_rows, std::span<const extent_t> rows, extent_t width) {
     count(counts_, rows, width);
-    received_.assign(rows.size(), static_cast<std::size_t>(own * width));
+    received_.assign(rows.size(), static_cast<std::size_t>(local_rows * width));
     move(in, out);
   }
-  /// n floats to the rank `distance` after this one, from the one as far before it.
+  /// Sends n floats to the rank `distance` after this one and receives n from the rank `distance` before it.
   void shift(const float* in, float* out, std::size_t n, int distance) {
     ranks_.shift(read(in, n), room(out, n), distance);
     write(out, n);

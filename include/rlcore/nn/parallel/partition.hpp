@@ -1,4 +1,4 @@
-// Which part of a model's parameters one rank holds under tensor parallelism (Shoeybi et al. 2019, Megatron-LM).
+// The part of a model's parameters that one rank holds under tensor parallelism (Shoeybi et al. 2019, Megatron-LM).
 #pragma once
 
 #include <algorithm>
@@ -25,34 +25,34 @@ struct slice {
   std::int64_t size() const noexcept { return end - begin; }
 };
 
-/// Part `part` of `parts` of n elements in whole groups of `unit`, the last of which may be smaller: parts 0 .. k of k
-/// m are part 0 of m.
+/// Part `part` of `parts` of n elements, in whole groups of `unit`; the last group may be smaller. Parts 0 .. k of k m
+/// parts are part 0 of m parts.
 constexpr slice part_of(std::int64_t n, std::int64_t part, std::int64_t parts, std::int64_t unit = 1) {
   const std::int64_t groups = (n + unit - 1) / unit;
   return {std::min(n, groups * part / parts * unit), std::min(n, groups * (part + 1) / parts * unit)};
 }
 
-/// Tokens of a part of the vocabulary come in such groups, so that a part of a packed weight begins where the weight of
-/// the part does. Sizes of vocabularies therefore need not divide.
+/// The size of a group of tokens. A part of the vocabulary consists of whole groups, so that a part of a packed weight
+/// begins where the weight of the part does. The size of the vocabulary therefore need not be a multiple of the parts.
 inline constexpr std::int64_t vocabulary_unit = 32;
 
 constexpr slice vocabulary_part(std::int64_t vocabulary, std::int64_t part, std::int64_t parts) {
   return part_of(vocabulary, part, parts, vocabulary_unit);
 }
 
-/// The tokens of a part of the vocabulary, counted from its begin, and where they stand in `ids`.
-inline void choose_tokens(const slice& part, std::span<const std::int32_t> ids, std::vector<std::int32_t>& own,
+/// local = the tokens of a part of the vocabulary, counted from its begin; places = their places in `ids`.
+inline void choose_tokens(const slice& part, std::span<const std::int32_t> ids, std::vector<std::int32_t>& local,
                           std::vector<std::int32_t>& places) {
-  own.clear(), places.clear();
+  local.clear(), places.clear();
   for (std::size_t i = 0; i < ids.size(); ++i)
     if (ids[i] >= part.begin && ids[i] < part.end) {
-      own.push_back(static_cast<std::int32_t>(ids[i] - part.begin));
+      local.push_back(static_cast<std::int32_t>(ids[i] - part.begin));
       places.push_back(static_cast<std::int32_t>(i));
     }
 }
 
-/// Throws config_error, in one line that names the key of config.json, unless the model can be split so. head_dim is
-/// known.
+/// Throws config_error, in one line that names the key of config.json, unless the model can be split in this way.
+/// head_dim is set already.
 inline void check_partition(const config& c, const partition& p) {
   const auto fail = [](const std::string& why) { throw config_error("tensor parallel: " + why); };
   if (p.expert_size > 1 && (c.model != family::qwen3_moe || c.num_experts < p.expert_size))
@@ -65,9 +65,9 @@ inline void check_partition(const config& c, const partition& p) {
   const std::string size = std::to_string(p.tensor_size);
   if (p.tensor_size < 1 || p.tensor_rank < 0 || p.tensor_rank >= p.tensor_size)
     fail("rank " + std::to_string(p.tensor_rank) + " of " + size);
-  const auto divides = [&](std::int64_t n, std::int64_t by, const char* what, const char* of) {
+  const auto divides = [&](std::int64_t n, std::int64_t by, const char* name, const char* of) {
     if (n % by != 0)
-      fail(std::string(what) + " " + std::to_string(n) + " is not a multiple of " + of + " " + std::to_string(by));
+      fail(std::string(name) + " " + std::to_string(n) + " is not a multiple of " + of + " " + std::to_string(by));
   };
   const char* const ranks = "the number of ranks";
   divides(c.num_attention_heads, p.tensor_size, "num_attention_heads", ranks);

@@ -1,4 +1,4 @@
-// The ranks that share every layer of a model: what they tell each other during a pass.
+// The ranks that share every layer of a model, and what they exchange during a pass.
 #pragma once
 
 #include <cstddef>
@@ -13,12 +13,12 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// One rank's end of a tensor parallel group, over any engine. Sums are added by pairs of neighbouring ranks (see
-/// parallel::tree) and are the same in all of them. Host memory.
+/// One rank's end of a tensor parallel group, over any engine. It adds sums by pairs of neighbouring ranks (see
+/// parallel::tree), and every rank gets the same bits. All data are in host memory.
 class tensor_group {
  public:
   /// `sequence`: between the layers each rank keeps only its share of the rows of a training pass (sequence
-  /// parallelism, Korthikanti et al. 2022). Changes memory and no bit.
+  /// parallelism, Korthikanti et al. 2022). It changes the memory and no bit.
   explicit tensor_group(bool sequence) : sequence_(sequence) {}
   tensor_group(const tensor_group&) = delete;
   tensor_group& operator=(const tensor_group&) = delete;
@@ -29,13 +29,13 @@ class tensor_group {
   virtual int size() const = 0;
   /// x = the sum over ranks of their x.
   virtual void sum(std::span<float> x) = 0;
-  /// own = this rank's part of that sum; part r of x has counts[r] elements.
-  virtual void sum_parts(std::span<const float> x, std::span<const std::size_t> counts, std::span<float> own) = 0;
-  /// all = the counts[r] elements of every rank r, one after the other.
-  virtual void gather(std::span<const float> own, std::span<const std::size_t> counts, std::span<float> all) = 0;
+  /// local = this rank's part of that sum; part r of x has counts[r] elements.
+  virtual void sum_parts(std::span<const float> x, std::span<const std::size_t> counts, std::span<float> local) = 0;
+  /// gathered = the counts[r] elements of every rank r, one after the other.
+  virtual void gather(std::span<const float> local, std::span<const std::size_t> counts, std::span<float> gathered) = 0;
   /// The same for equal numbers of states.
-  virtual void gather(std::span<const log_prob_state> own, std::span<log_prob_state> all) = 0;
-  /// x of rank `root` to all.
+  virtual void gather(std::span<const log_prob_state> local, std::span<log_prob_state> gathered) = 0;
+  /// Sends x of rank `root` to all ranks.
   virtual void broadcast(std::span<float> x, int root) = 0;
 
   // Host memory reused between calls.
@@ -56,13 +56,15 @@ class tensor_group_of final : public tensor_group {
   int rank() const override { return c_->rank(); }
   int size() const override { return c_->size(); }
   void sum(std::span<float> x) override { parallel::all_reduce_sum(parallel::tree{}, *c_, x, scratch_); }
-  void sum_parts(std::span<const float> x, std::span<const std::size_t> counts, std::span<float> own) override {
-    parallel::reduce_scatter_sum(parallel::tree{}, *c_, x, counts, own, scratch_);
+  void sum_parts(std::span<const float> x, std::span<const std::size_t> counts, std::span<float> local) override {
+    parallel::reduce_scatter_sum(parallel::tree{}, *c_, x, counts, local, scratch_);
   }
-  void gather(std::span<const float> own, std::span<const std::size_t> counts, std::span<float> all) override {
-    c_->all_gather_v(own, all, counts);
+  void gather(std::span<const float> local, std::span<const std::size_t> counts, std::span<float> gathered) override {
+    c_->all_gather_v(local, gathered, counts);
   }
-  void gather(std::span<const log_prob_state> own, std::span<log_prob_state> all) override { c_->all_gather(own, all); }
+  void gather(std::span<const log_prob_state> local, std::span<log_prob_state> gathered) override {
+    c_->all_gather(local, gathered);
+  }
   void broadcast(std::span<float> x, int root) override { c_->broadcast(x, root); }
 
  private:

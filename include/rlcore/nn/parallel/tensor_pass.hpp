@@ -1,4 +1,4 @@
-// A pass of several ranks: where a layer's sums are completed, and which rows a rank keeps between layers.
+// A pass of several ranks: it completes the sums of a layer, and a rank keeps its rows between layers.
 #pragma once
 
 #include <algorithm>
@@ -13,9 +13,9 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// Sequence parallelism: between its layers a pass has `rows` rows on this rank, from row `offset` on of those that the
-/// rank has of the whole batch; counts[r] are the rows of rank r. `whole` and `other` hold all rows, [tokens, hidden],
-/// and what is in them is gone after the layer.
+/// Sequence parallelism. Between its layers a pass has `rows` rows on this rank. They begin at row `offset` of the rows
+/// that the rank has of the whole batch. Rank r has counts[r] rows. `whole` and `other` hold all rows, [tokens,
+/// hidden]; a layer may overwrite them.
 struct row_share {
   std::vector<std::size_t> counts;
   extent_t rows = 0, offset = 0;
@@ -40,13 +40,13 @@ template <class Device>
 extent_t own_rows(const pass<Device>& p) {
   return p.share ? p.share->rows : p.tokens;
 }
-/// The number of the pass's first row among those that this rank keeps; `begin` is that among all.
+/// The number of the pass's first row among the rows that this rank keeps; `begin` is its number among all rows.
 template <class Device>
 extent_t own_begin(const pass<Device>& p, extent_t begin) {
   return p.share ? p.share->offset : begin;
 }
 
-/// Calls f(span) with n values at x in host memory, and brings them back.
+/// Calls f(span) on a host copy of the n values at x and writes the result back to x.
 template <class Device, class F>
 void on_host(Device& device, tensor_group& group, float* x, std::size_t n, F&& f) {
   if constexpr (Device::host_readable) {
@@ -64,7 +64,8 @@ void on_host(Device& device, tensor_group& group, float* x, std::size_t n, F&& f
 template <class Device>
 void sum_over_ranks(const pass<Device>& p, float* x, extent_t n) {
   if (p.tensor)
-    on_host(p.device, *p.tensor, x, static_cast<std::size_t>(n), [&](std::span<float> all) { p.tensor->sum(all); });
+    on_host(p.device, *p.tensor, x, static_cast<std::size_t>(n),
+            [&](std::span<float> values) { p.tensor->sum(values); });
 }
 
 /// Elements of each rank where it has counts[r] rows of `width`.
@@ -75,58 +76,58 @@ inline std::span<const std::size_t> elements_of(tensor_group& group, const std::
   return group.elements;
 }
 
-/// All rows of `own` [own_rows, width]: `own` itself, or `room` where ranks have shares of the rows.
+/// All rows of `local` [own_rows, width]: `local` itself, or `room` where ranks have shares of the rows.
 template <class Device>
-float* all_rows(const pass<Device>& p, float* own, float* room, extent_t width) {
-  if (!p.share) return own;
-  const auto mine = static_cast<std::size_t>(own_rows(p) * width), all = static_cast<std::size_t>(p.tokens * width);
+float* all_rows(const pass<Device>& p, float* local, float* room, extent_t width) {
+  if (!p.share) return local;
+  const auto mine = static_cast<std::size_t>(own_rows(p) * width), total = static_cast<std::size_t>(p.tokens * width);
   const std::span<const std::size_t> counts = elements_of(*p.tensor, p.share->counts, width);
   if constexpr (Device::host_readable) {
     p.device.wait();
-    p.tensor->gather(std::span<const float>(own, mine), counts, std::span<float>(room, all));
+    p.tensor->gather(std::span<const float>(local, mine), counts, std::span<float>(room, total));
   } else {
     std::vector<float>&from = p.tensor->staged, &to = p.tensor->received;
-    from.resize(mine), to.resize(all);
-    p.device.download(from.data(), own, mine * sizeof(float));
+    from.resize(mine), to.resize(total);
+    p.device.download(from.data(), local, mine * sizeof(float));
     p.tensor->gather(std::span<const float>(from), counts, std::span<float>(to));
-    p.device.upload(room, to.data(), all * sizeof(float));
+    p.device.upload(room, to.data(), total * sizeof(float));
   }
   return room;
 }
-/// Where a layer writes its part of a sum for all rows: `own`, or `room` where ranks have shares of the rows.
+/// Where a layer writes its part of a sum for all rows: `local`, or `room` where ranks have shares of the rows.
 template <class Device>
-float* partial_rows(const pass<Device>& p, float* own, float* room) {
-  return p.share ? room : own;
+float* partial_rows(const pass<Device>& p, float* local, float* room) {
+  return p.share ? room : local;
 }
-/// Completes that sum: own [own_rows, width] = the rank's rows of the sum over ranks of what partial_rows() returned.
+/// Completes that sum: local [own_rows, width] = the rank's rows of the sum over ranks of what partial_rows() returned.
 template <class Device>
-void sum_rows_over_ranks(const pass<Device>& p, float* own, const float* room, extent_t width) {
-  if (!p.share) return sum_over_ranks(p, own, p.tokens * width);
-  const auto mine = static_cast<std::size_t>(own_rows(p) * width), all = static_cast<std::size_t>(p.tokens * width);
+void sum_rows_over_ranks(const pass<Device>& p, float* local, const float* room, extent_t width) {
+  if (!p.share) return sum_over_ranks(p, local, p.tokens * width);
+  const auto mine = static_cast<std::size_t>(own_rows(p) * width), total = static_cast<std::size_t>(p.tokens * width);
   const std::span<const std::size_t> counts = elements_of(*p.tensor, p.share->counts, width);
   if constexpr (Device::host_readable) {
     p.device.wait();
-    p.tensor->sum_parts(std::span<const float>(room, all), counts, std::span<float>(own, mine));
+    p.tensor->sum_parts(std::span<const float>(room, total), counts, std::span<float>(local, mine));
   } else {
     std::vector<float>&from = p.tensor->staged, &to = p.tensor->received;
-    from.resize(all), to.resize(mine);
-    p.device.download(from.data(), room, all * sizeof(float));
+    from.resize(total), to.resize(mine);
+    p.device.download(from.data(), room, total * sizeof(float));
     p.tensor->sum_parts(std::span<const float>(from), counts, std::span<float>(to));
-    p.device.upload(own, to.data(), mine * sizeof(float));
+    p.device.upload(local, to.data(), mine * sizeof(float));
   }
 }
 
-/// This rank's rows of what all ranks wrote alike to where partial_rows() said.
+/// All ranks wrote the same rows to where partial_rows() said; this keeps the rows of this rank.
 template <class Device>
-void keep_own_rows(const pass<Device>& p, float* own, const float* room, extent_t width) {
+void keep_own_rows(const pass<Device>& p, float* local, const float* room, extent_t width) {
   if (!p.share) return;
   std::size_t before = 0;
   for (int r = 0; r < p.tensor->rank(); ++r) before += p.share->counts[static_cast<std::size_t>(r)];
-  p.device.copy_rows(own, width, nullptr, room + static_cast<extent_t>(before) * width, width, own_rows(p), width);
+  p.device.copy_rows(local, width, nullptr, room + static_cast<extent_t>(before) * width, width, own_rows(p), width);
 }
 
-/// As norm::backward for own rows [own_rows, width] with dx += ...; the sum over rows that is the weight's gradient
-/// goes from rank to rank in the order of the rows, so that it has the bits of one rank.
+/// As norm::backward for own rows [own_rows, width] with dx += ... . The weight's gradient is a sum over rows; it goes
+/// from rank to rank in the order of the rows, so that it has the bits of one rank.
 template <class Device>
 void backward_of_own_rows(const pass<Device>& p, const norm& n, float* dx, const float* dy, const float* x,
                           const float* rstd) {
