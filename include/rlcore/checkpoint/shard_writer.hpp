@@ -57,7 +57,7 @@ void write_shards(C& c, const std::filesystem::path& folder, std::span<const sha
     for (const parallel::assigned_piece& d : dealt)
       for (std::size_t first = 0; first < d.piece.size(); first += shard_block) {
         values.resize(std::min(shard_block, d.piece.size() - first));
-        read(k, d.own, d.offset + first, std::span<float>(values));
+        read(k, d.index, d.offset + first, std::span<float>(values));
         file.crc32.push_back(crc32(std::as_bytes(std::span<const float>(values))));
         writer.append(values);
       }

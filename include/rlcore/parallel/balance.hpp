@@ -1,4 +1,4 @@
-// Work in equal parts: what a sequence costs, and which sequences go together.
+// Load balancing: the cost of a sequence, and the split of sequences into parts of equal cost.
 #pragma once
 
 #include <algorithm>
@@ -17,13 +17,13 @@ RLCORE_BEGIN
 namespace parallel {
 
 /// One layer of a transformer with attention over `heads` query heads and `kv_heads` key and value heads, and a gated
-/// feed-forward of `intermediate`: dense (experts 0), or `experts` of that size, `experts_per_token` of them at work.
+/// feed-forward of `intermediate`. It is dense (experts 0), or has `experts` of that size, of which each token uses
+/// `experts_per_token`.
 struct layer_sizes {
   std::int64_t hidden = 0, heads = 0, kv_heads = 0, head_dim = 0, intermediate = 0, experts = 0, experts_per_token = 0;
 };
 
-/// Weights of a layer's products that a token meets: H (nq + 2 nkv) d + nq d H, and 3 H I, or 3 H I K + H E with
-/// experts.
+/// The weights of a layer that a token uses: H (nq + 2 nkv) d + nq d H, and 3 H I, or 3 H I K + H E with experts.
 inline double active_weights(const layer_sizes& s) noexcept {
   const auto f = [](std::int64_t n) { return static_cast<double>(n); };
   const double h = f(s.hidden), attention = h * f((2 * s.heads + 2 * s.kv_heads) * s.head_dim);
@@ -37,7 +37,7 @@ inline double cost_constant(const layer_sizes& s) noexcept {
   return active_weights(s) / static_cast<double>(s.heads * s.head_dim);
 }
 
-/// Work for a sequence of `length` tokens, up to a factor that all sequences share: constant * s + s^2.
+/// The work of a sequence of s = `length` tokens, up to a common factor: constant * s + s^2.
 inline double sequence_cost(double constant, std::int64_t length) noexcept {
   const auto s = static_cast<double>(length);
   return constant * s + s * s;
@@ -45,7 +45,7 @@ inline double sequence_cost(double constant, std::int64_t length) noexcept {
 
 namespace detail {
 
-/// The sets of a partial solution, heaviest first; those without items are not stored.
+/// The sets of a partial solution, heaviest first. Empty sets are not stored.
 struct partial_balance {
   struct set {
     double sum = 0;
@@ -65,10 +65,10 @@ struct partial_balance {
 }  // namespace detail
 
 /// Items 0 .. cost.size() - 1 in `parts` parts whose sums of costs are nearly equal: largest differencing in `parts`
-/// sets (Karmarkar and Karp 1982; Korf 1998). With `equal_counts` the numbers of items differ by one at most. A
-/// function of its arguments alone; equal costs are told apart by their index. Items ascend inside a part, parts ascend
-/// by their first item, and empty parts come last. Throws std::invalid_argument for no parts, and for costs that are
-/// negative or not finite.
+/// sets (Karmarkar and Karp 1982; Korf 1998). With `equal_counts` the numbers of items differ by one at most. The
+/// result is a function of the arguments alone; the index decides between equal costs. Items ascend inside a part,
+/// parts ascend by their first item, and empty parts come last. Throws std::invalid_argument for no parts, and for
+/// costs that are negative or not finite.
 inline std::vector<std::vector<std::uint32_t>> balance(std::span<const double> cost, std::size_t parts,
                                                        bool equal_counts = false) {
   using state = detail::partial_balance;
@@ -89,24 +89,24 @@ inline std::vector<std::vector<std::uint32_t>> balance(std::span<const double> c
   const auto smaller_spread = [](const state& a, const state& b) {
     return a.spread != b.spread ? a.spread < b.spread : a.number > b.number;
   };
-  std::vector<state> all;
+  std::vector<state> states;
   const std::size_t together = equal_counts ? parts : 1;  // a state of `parts` items gives one to each part
   for (std::size_t i = 0; i < order.size(); i += together) {
     state s;
     for (std::size_t k = i; k < std::min(order.size(), i + together); ++k)
       s.sets.push_back({cost[order[k]], order[k], order[k]});
-    s.number = all.size();
+    s.number = states.size();
     s.arrange(parts);
-    all.push_back(std::move(s));
+    states.push_back(std::move(s));
   }
-  std::make_heap(all.begin(), all.end(), smaller_spread);
+  std::make_heap(states.begin(), states.end(), smaller_spread);
   const auto take = [&] {
-    std::pop_heap(all.begin(), all.end(), smaller_spread);
-    state s = std::move(all.back());
-    all.pop_back();
+    std::pop_heap(states.begin(), states.end(), smaller_spread);
+    state s = std::move(states.back());
+    states.pop_back();
     return s;
   };
-  while (all.size() > 1) {
+  while (states.size() > 1) {
     state a = take();
     const state b = take();
     // The heaviest set of one joins the lightest of the other.
@@ -124,17 +124,17 @@ inline std::vector<std::vector<std::uint32_t>> balance(std::span<const double> c
     }
     a.number = std::min(a.number, b.number);
     a.arrange(parts);
-    all.push_back(std::move(a));
-    std::push_heap(all.begin(), all.end(), smaller_spread);
+    states.push_back(std::move(a));
+    std::push_heap(states.begin(), states.end(), smaller_spread);
   }
-  for (std::size_t p = 0; p < all.front().sets.size(); ++p) {
-    for (std::uint32_t i = all.front().sets[p].first;; i = next[i]) {
+  for (std::size_t p = 0; p < states.front().sets.size(); ++p) {
+    for (std::uint32_t i = states.front().sets[p].first;; i = next[i]) {
       out[p].push_back(i);
       if (next[i] == i) break;
     }
     std::sort(out[p].begin(), out[p].end());
   }
-  std::sort(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(all.front().sets.size()),
+  std::sort(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(states.front().sets.size()),
             [](const auto& a, const auto& b) { return a.front() < b.front(); });
   return out;
 }

@@ -31,7 +31,7 @@ class frozen_model {
         units_(has_shards(world) ? std::make_unique<sharded_weights<Device>>(model, *world, false) : nullptr),
         divided_(divides_experts(world) ? std::make_unique<expert_shards<Device>>(model, *world) : nullptr) {
     if (world && world->tensor().size() > 1)
-      model.set_tensor_group(&tensor_.emplace(world->tensor(), world->how().sequence_parallel));
+      model.set_tensor_group(&tensor_.emplace(world->tensor(), world->settings().sequence_parallel));
   }
   frozen_model(const frozen_model&) = delete;
   frozen_model& operator=(const frozen_model&) = delete;

@@ -10,7 +10,7 @@ namespace trainer {
 
 /// The config with the tp_reduce_chunks of the run.
 inline nn::config config_of(nn::config config, const parallel::world* world) {
-  if (world && world->how().tp_reduce_chunks > 0) config.tp_reduce_chunks = world->how().tp_reduce_chunks;
+  if (world && world->settings().tp_reduce_chunks > 0) config.tp_reduce_chunks = world->settings().tp_reduce_chunks;
   return config;
 }
 
@@ -22,7 +22,7 @@ inline nn::partition part_of(parallel::world* world) {
 
 /// Do ranks have shards of weights (zero 3)? Then passes go unit by unit.
 inline bool has_shards(parallel::world* world) {
-  return world && world->how().zero == 3 && world->place().shard_size > 1;
+  return world && world->settings().zero == 3 && world->place().shard_size > 1;
 }
 
 /// Do ranks have experts of their own? With shards of weights they have shards of all experts.

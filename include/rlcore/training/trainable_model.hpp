@@ -79,17 +79,17 @@ class trainable_model {
         divided_(divides_experts(world) && !s.lora ? std::make_unique<expert_shards<Device>>(model, *world) : nullptr),
         sharded_(make_sharded(device)),
         units_(has_shards(world) && !s.lora
-                   ? std::make_unique<sharded_weights<Device>>(model, *world, !world->how().reshard_after_forward)
+                   ? std::make_unique<sharded_weights<Device>>(model, *world, !world->settings().reshard_after_forward)
                    : nullptr),
         optimizer_(device, optimizer_size(), s.adamw) {
     if (adapter_)
       adapter_gradient_.emplace(model, *adapter_);
     else
       gradient_.emplace(passing(), units_ != nullptr);
-    if (world_ && world_->context().size() > 1) space.context = {&world_->context(), world_->how().how_context};
+    if (world_ && world_->context().size() > 1) space.context = {&world_->context(), world_->settings().how_context};
     nn::check_context(device, model.blocks().front().self_attention.shape, space.context);
     if (world_ && world_->tensor().size() > 1)
-      model.set_tensor_group(&tensor_.emplace(world_->tensor(), world_->how().sequence_parallel));
+      model.set_tensor_group(&tensor_.emplace(world_->tensor(), world_->settings().sequence_parallel));
     if (divided_ && tensor_) divided_->part.set_tensor_group(&*tensor_);
     if (world_ && world_->expert().size() > 1)
       experts_.emplace(*world_, passing(), space, gradient_ ? &*gradient_ : nullptr,
@@ -174,7 +174,7 @@ class trainable_model {
       tokens[i] = static_cast<std::int64_t>(tokens_of(static_cast<std::uint32_t>(i)));
     const bool alone = world_ == nullptr;
     const leaf_plan plan(model.settings(), std::move(tokens), alone ? 1 : sharded_->sums().schedule().leaves(),
-                         !alone && world_->how().balance, max_rows, max_tokens);
+                         !alone && world_->settings().balance, max_rows, max_tokens);
     balance_experts(plan, f);
     if (alone) return plan.for_each_pass(0, f);
     if (std::exchange(dealt_, true)) throw std::logic_error("rlcore: for_micro_batches: once in an optimizer step");
@@ -248,7 +248,8 @@ class trainable_model {
   void save(const std::filesystem::path& folder, const std::filesystem::path& tokenizer_folder,
             const nlohmann::ordered_json& extra = nlohmann::ordered_json::object()) const {
     nlohmann::ordered_json state{{"rlcore_version", RLCORE_VERSION_STRING}, {"optimizer_steps", optimizer_.steps()}};
-    if (world_) state["sums"] = settings_of_sums(world_->how(), static_cast<int>(model.settings().tp_reduce_chunks));
+    if (world_)
+      state["sums"] = settings_of_sums(world_->settings(), static_cast<int>(model.settings().tp_reduce_chunks));
     if (adapter_) state["base_fingerprint"] = fingerprint_;
     for (const auto& [key, value] : extra.items()) state[key] = value;
     const int ranks = world_ ? world_->all().size() : 1;
@@ -270,7 +271,7 @@ class trainable_model {
     const std::int64_t steps = extra.integer("optimizer_steps", 0);
     if (world_)
       notice_ = sums_notice(folder, extra,
-                            settings_of_sums(world_->how(), static_cast<int>(model.settings().tp_reduce_chunks)));
+                            settings_of_sums(world_->settings(), static_cast<int>(model.settings().tp_reduce_chunks)));
     check_adapter(folder, extra, adapter_ ? &adapter_->settings() : nullptr, {base_folder_, fingerprint_});
     if (units_ && units_->gathered()) throw std::logic_error("rlcore: restore: weights are gathered");
     const std::vector<owned_run> runs = owned_runs(held(), pieces());

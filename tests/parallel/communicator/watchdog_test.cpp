@@ -113,15 +113,15 @@ TEST_F(watchdogs, end_a_process_that_waits_too_long) {
         memory shared(3);
         board.place(shared.bytes.data(), 3, 1);
         board.come(11, ::getpid());
-        host_board::line* lines = &board.own() - 1;  // the other ranks of the host
+        host_board::line* lines = &board.self() - 1;  // the other ranks of the host
         lines[0].rank = 10;
         lines[2].rank = 12;
         lines[2].collectives = 2;
-        lines[2].what = static_cast<int>(collective::split);
+        lines[2].operation = static_cast<int>(collective::split);
         r.begin({}, 3);
         r.end();
-        board.own().collectives = 2;
-        board.own().what = static_cast<int>(collective::all_gather);
+        board.self().collectives = 2;
+        board.self().operation = static_cast<int>(collective::all_gather);
         r.begin(gather(6), 3);
         const watchdog dog(r, board, 1s, 11, folder);
         std::this_thread::sleep_for(60s);
@@ -170,7 +170,7 @@ TEST_F(watchdogs, notice_that_a_rank_has_vanished) {
         memory shared(2);
         board.place(shared.bytes.data(), 2, 0);
         board.come(0, ::getpid());
-        host_board::line* lines = &board.own();
+        host_board::line* lines = &board.self();
         lines[1].rank = 1;
         lines[1].process = child;
         lines[1].state = host_board::working;
@@ -202,7 +202,7 @@ TEST_F(watchdogs, are_silent_where_another_rank_says_what_is_wrong) {
         memory shared(2);
         board.place(shared.bytes.data(), 2, 0);
         board.come(0, ::getpid());
-        (&board.own())[1].state = host_board::failing;
+        (&board.self())[1].state = host_board::failing;
         const watchdog dog(r, board, 60s, 0, folder_);
         r.begin(gather(6), 2);
         ::raise(SIGTERM);

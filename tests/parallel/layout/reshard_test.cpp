@@ -124,7 +124,7 @@ TEST(assign_pieces, writes_everything_once) {
     for (std::size_t r = 0; r < 4; ++r) {
       std::size_t mine = 0;
       for (const assigned_piece& d : assign_pieces(held, r, 8)) {
-        const auto here = places(d.piece), own = places(layout[r].at(d.own));
+        const auto here = places(d.piece), own = places(layout[r].at(d.index));
         for (std::size_t i = 0; i < here.size(); ++i) {
           ++times[d.piece.tensor].at(here[i]);
           ASSERT_EQ(own.at(d.offset + i), here[i]);

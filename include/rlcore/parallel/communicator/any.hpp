@@ -1,4 +1,4 @@
-// An engine chosen at run time: programs are compiled once, for it, whatever carries their bytes.
+// An engine chosen at run time, so that programs are compiled once for all engines.
 #pragma once
 
 #include <chrono>
@@ -18,7 +18,7 @@
 RLCORE_BEGIN
 namespace parallel {
 
-/// Some engine behind one virtual call per collective; models `communicator`. Counts what goes through it.
+/// Any engine behind one virtual call per collective; models `communicator`. It counts calls, bytes and time.
 class any_communicator : public typed_collectives<any_communicator> {
  public:
   any_communicator() = default;
@@ -30,7 +30,7 @@ class any_communicator : public typed_collectives<any_communicator> {
   virtual int size() const = 0;
   /// "alone", "threads", "mpi" or "hccl".
   virtual const char* engine() const = 0;
-  /// The group of those that name the same color, with counters of its own.
+  /// The group of the ranks with the same color. It has its own counters.
   std::unique_ptr<any_communicator> split(int color, int key) {
     std::unique_ptr<any_communicator> group;
     count(collective::split, 0, [&] { group = do_split(color, key); });
@@ -38,7 +38,7 @@ class any_communicator : public typed_collectives<any_communicator> {
   }
   [[noreturn]] virtual void abort(const std::string& why) = 0;
 
-  /// Of this group alone, not of those split from it.
+  /// The counters of this group alone, without the groups split from it.
   const traffic& counters() const noexcept { return counters_; }
 
   void barrier() {
@@ -58,8 +58,8 @@ class any_communicator : public typed_collectives<any_communicator> {
   }
   void all_to_all_v_bytes(element e, const std::byte* in, std::span<const std::size_t> in_counts, std::byte* out,
                           std::span<const std::size_t> out_counts) {
-    const std::size_t all = std::accumulate(in_counts.begin(), in_counts.end(), std::size_t{0});
-    count(collective::all_to_all_v, e.bytes * (all - in_counts[self()]),
+    const std::size_t total = std::accumulate(in_counts.begin(), in_counts.end(), std::size_t{0});
+    count(collective::all_to_all_v, e.bytes * (total - in_counts[self()]),
           [&] { do_all_to_all_v(e, in, in_counts, out, out_counts); });
   }
   void shift_bytes(element e, const std::byte* in, std::byte* out, std::size_t n, int distance) {
@@ -79,13 +79,13 @@ class any_communicator : public typed_collectives<any_communicator> {
 
   std::size_t others() const { return static_cast<std::size_t>(size() - 1); }
   std::size_t self() const { return static_cast<std::size_t>(rank()); }
-  /// Whatever fails is not counted.
+  /// Counts a call unless it throws.
   template <class Call>
-  void count(collective what, std::size_t bytes, Call call) {
+  void count(collective operation, std::size_t bytes, Call call) {
     const auto begin = std::chrono::steady_clock::now();
     call();
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
-    counters_.lines[static_cast<std::size_t>(what)] += {1, bytes, taken.count()};
+    counters_.lines[static_cast<std::size_t>(operation)] += {1, bytes, taken.count()};
   }
 
   traffic counters_;
@@ -101,7 +101,7 @@ class any_communicator_of final : public any_communicator {
 
  public:
   explicit any_communicator_of(C inside) : inside_(std::forward<C>(inside)) {}
-  /// Of an engine that cannot be moved: make() returns it.
+  /// For an engine that cannot be moved; make() returns it.
   template <class Make>
   any_communicator_of(std::in_place_t, Make&& make) : inside_(std::forward<Make>(make)()) {}
 

@@ -1,4 +1,4 @@
-// What a rank says about a collective that it enters.
+// The description of a collective that a rank enters.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,7 @@ constexpr const char* name_of(collective c) noexcept {
   return at < collective_kinds ? names[at] : "nothing known";
 }
 
-/// What one element is, as far as ranks have to agree on it.
+/// The type of one element, as far as ranks have to agree on it.
 struct element {
   std::size_t bytes = 0;
   char kind = 0;  ///< 'f' floating point, 'i' signed, 'u' unsigned, 'x' other
@@ -50,20 +50,20 @@ constexpr element element_of() noexcept {
 
 /// A collective with the arguments that have to agree between ranks.
 struct collective_call {
-  collective what = collective::barrier;
+  collective operation = collective::barrier;
   element of{};
-  std::size_t count = 0;  ///< what has to be equal in all ranks; 0 where sizes differ by rank
-  int root = 0;           ///< of broadcast; of shift, how far
+  std::size_t count = 0;  ///< equal in all ranks; 0 where sizes differ by rank
+  int root = 0;           ///< the root of a broadcast, the distance of a shift
 
   bool fits(const collective_call& other) const noexcept {
-    return what == other.what && of.bytes == other.of.bytes && of.kind == other.of.kind && count == other.count &&
-           root == other.root;
+    return operation == other.operation && of.bytes == other.of.bytes && of.kind == other.of.kind &&
+           count == other.count && root == other.root;
   }
   std::string text() const {
-    std::string s = name_of(what);
+    std::string s = name_of(operation);
     if (of.bytes != 0)
       s += " (" + std::to_string(count) + " elements of " + std::to_string(of.bytes) + " bytes, kind '" + of.kind +
-           "', " + (what == collective::shift ? "by " : "root ") + std::to_string(root) + ")";
+           "', " + (operation == collective::shift ? "by " : "root ") + std::to_string(root) + ")";
     return s;
   }
 };

@@ -14,8 +14,8 @@
 RLCORE_BEGIN
 namespace parallel {
 
-/// Written by the one thread that enters collectives; readable at any time by other threads and by signal handlers. The
-/// collectives of all groups of the process are numbered together, from 1 on.
+/// The one thread that enters collectives writes it; other threads and signal handlers may read it at any time. It
+/// numbers the collectives of all groups of the process together, from 1 on.
 class flight_recorder {
  public:
   static constexpr std::size_t kept = 64;
@@ -29,7 +29,7 @@ class flight_recorder {
     const std::uint64_t n = entered_.load(std::memory_order_relaxed) + 1;
     entry& e = entries_[n % kept];
     e.end.store(0, std::memory_order_release);
-    e.what.store(call.what, std::memory_order_relaxed);
+    e.operation.store(call.operation, std::memory_order_relaxed);
     e.count.store(call.count, std::memory_order_relaxed);
     e.bytes.store(call.of.bytes, std::memory_order_relaxed);
     e.root.store(call.root, std::memory_order_relaxed);
@@ -44,7 +44,7 @@ class flight_recorder {
   void forget() noexcept { entered_.store(0, std::memory_order_release); }
 
   std::uint64_t entered() const noexcept { return entered_.load(std::memory_order_acquire); }
-  /// How long the process has been in the collective that it is in, in nanoseconds; -1 outside.
+  /// The time since the current collective began, in nanoseconds; -1 outside of collectives.
   std::int64_t waiting() const noexcept {
     const std::uint64_t n = entered();
     const entry& e = entries_[n % kept];
@@ -85,7 +85,7 @@ class flight_recorder {
 
  private:
   struct entry {
-    std::atomic<collective> what{collective::barrier};
+    std::atomic<collective> operation{collective::barrier};
     std::atomic<std::uint64_t> count{0}, bytes{0};
     std::atomic<int> root{0}, group{0};
     std::atomic<std::int64_t> begin{0}, end{0};
@@ -93,11 +93,11 @@ class flight_recorder {
   entry& latest() noexcept { return entries_[entered_.load(std::memory_order_relaxed) % kept]; }
   void describe(fixed_text& to, std::uint64_t n) const noexcept {
     const entry& e = entries_[n % kept];
-    const collective what = e.what.load(std::memory_order_relaxed);
-    to.add(n).add(", ").add(name_of(what));
+    const collective operation = e.operation.load(std::memory_order_relaxed);
+    to.add(n).add(", ").add(name_of(operation));
     if (const std::uint64_t bytes = e.bytes.load(std::memory_order_relaxed); bytes != 0) {
       to.add(" (").add(e.count.load(std::memory_order_relaxed)).add(" elements of ").add(bytes).add(" bytes, ");
-      to.add(what == collective::shift ? "by " : "root ").add(e.root.load(std::memory_order_relaxed)).add(")");
+      to.add(operation == collective::shift ? "by " : "root ").add(e.root.load(std::memory_order_relaxed)).add(")");
     }
     to.add(" of ").add(e.group.load(std::memory_order_relaxed)).add(" ranks");
   }

@@ -1,4 +1,4 @@
-// What the ranks of one host know about each other without a message: memory that they share.
+// Shared memory in which the ranks of one host see each other's state without messages.
 #pragma once
 
 #include <signal.h>
@@ -15,7 +15,7 @@
 RLCORE_BEGIN
 namespace parallel {
 
-/// One line per rank of this host, in memory that all of them have mapped. Reading, writing and asking who is gone are
+/// One line per rank of this host, in memory that all of them have mapped. All functions on a placed board are
 /// async-signal-safe.
 class host_board {
  public:
@@ -26,7 +26,7 @@ class host_board {
     ended,    ///< has done its work
   };
   struct line {
-    std::atomic<int> state{absent}, rank{-1}, process{0}, what{0};  // what: the collective that it has entered last
+    std::atomic<int> state{absent}, rank{-1}, process{0}, operation{0};  // operation: the last collective entered
     std::atomic<std::uint64_t> collectives{0};
   };
   struct head {
@@ -39,36 +39,37 @@ class host_board {
   }
 
   /// A board of this process alone.
-  host_board() : own_(bytes(1)) { take_down(); }
+  host_board() : memory_(bytes(1)) { take_down(); }
   host_board(const host_board&) = delete;
   host_board& operator=(const host_board&) = delete;
-  /// From now on `memory`, bytes(ranks) zeros that all ranks of the host have mapped; this is rank `self` of them.
+  /// Moves the board to `memory`, bytes(ranks) zeros that all ranks of the host have mapped. This process is rank
+  /// `self` of them.
   void place(void* memory, int ranks, int self) noexcept {
     head_ = static_cast<head*>(memory);
     lines_ = reinterpret_cast<line*>(static_cast<std::byte*>(memory) + sizeof(line));
     ranks_ = ranks;
     self_ = self;
   }
-  void take_down() noexcept { place(own_.data(), 1, 0); }
+  void take_down() noexcept { place(memory_.data(), 1, 0); }
   void come(int rank, int process) noexcept {
-    own().rank = rank;
-    own().process = process;
-    own().state = working;
+    self().rank = rank;
+    self().process = process;
+    self().state = working;
   }
 
-  line& own() noexcept { return lines_[self_]; }
-  const line& own() const noexcept { return lines_[self_]; }
+  line& self() noexcept { return lines_[self_]; }
+  const line& self() const noexcept { return lines_[self_]; }
   int ranks() const noexcept { return ranks_; }
   const line& of(int rank_on_host) const noexcept { return lines_[rank_on_host]; }
 
-  /// True for the first rank of this host that asks: it tells the user, and the others need not.
+  /// True for the first rank of this host that asks. That rank tells the user, and the others need not.
   bool tell() noexcept { return head_->told.exchange(1) == 0; }
   bool anybody_fails() const noexcept {
     for (int r = 0; r < ranks_; ++r)
       if (lines_[r].state == failing) return true;
     return false;
   }
-  /// A rank whose process is gone although it had not ended, or null.
+  /// A rank whose process is gone before it ended, or null.
   const line* vanished() const noexcept {
     for (int r = 0; r < ranks_; ++r)
       if (lines_[r].state == working && ::kill(lines_[r].process, 0) != 0 && errno == ESRCH &&
@@ -78,7 +79,7 @@ class host_board {
   }
 
  private:
-  std::vector<std::byte> own_;
+  std::vector<std::byte> memory_;
   head* head_ = nullptr;
   line* lines_ = nullptr;
   int ranks_ = 1, self_ = 0;

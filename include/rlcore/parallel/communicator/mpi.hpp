@@ -1,5 +1,5 @@
-// Ranks as processes of an MPI job. The one header that includes mpi.h, and an adapter: nothing in the library needs
-// it.
+// Ranks as processes of an MPI job. This header is the only one that includes mpi.h. It is an adapter: nothing in the
+// library needs it.
 #pragma once
 
 #if !defined(OMPI_SKIP_MPICXX)
@@ -31,7 +31,7 @@
 RLCORE_BEGIN
 namespace parallel {
 
-/// What all groups of an MPI process share.
+/// The state that all groups of an MPI process share.
 struct mpi_process {
   flight_recorder recorder;
   host_board board;
@@ -39,9 +39,9 @@ struct mpi_process {
   bool compare = false;  ///< compare every collective between the ranks of its group before it
 };
 
-/// One rank of a group; owns a duplicate of an MPI communicator. Blocking calls of MPI by one thread (funneled), bytes
-/// alone, no reduction of MPI's. Every count may exceed the 31 bits of MPI 3. What MPI reports is
-/// communication_error; what it does not report is the business of the watchdog.
+/// One rank of a group; owns a duplicate of an MPI communicator. One thread makes blocking MPI calls (funneled) on
+/// bytes, and no MPI reductions. Every count may exceed the 31 bits of MPI 3. An error that MPI reports becomes
+/// communication_error; the watchdog finds hangs.
 class mpi_rank : public typed_collectives<mpi_rank> {
  public:
   static constexpr const char* engine_name = "mpi";
@@ -58,10 +58,10 @@ class mpi_rank : public typed_collectives<mpi_rank> {
         sequence_(other.sequence_),
         broken_(std::move(other.broken_)) {}
   mpi_rank& operator=(mpi_rank&&) = delete;
-  /// After a failure the communicator is left to the end of the process: freeing it could wait for the others.
+  /// After a failure the communicator stays until the end of the process, since freeing it could wait for other ranks.
   ~mpi_rank() {
     if (comm_ != MPI_COMM_NULL && broken_.empty() && std::uncaught_exceptions() == 0 &&
-        process_->board.own().state != host_board::failing)
+        process_->board.self().state != host_board::failing)
       MPI_Comm_free(&comm_);
   }
 
@@ -72,7 +72,7 @@ class mpi_rank : public typed_collectives<mpi_rank> {
   void barrier() {
     run({}, {}, [&] { check(MPI_Barrier(comm_), "MPI_Barrier"); });
   }
-  /// The last collective of all: a rank that comes here while others do something else has returned too early.
+  /// The last collective of all. A rank that enters it while others are in another collective has returned too early.
   void end() {
     run({collective::end, {}, 0, 0}, {}, [&] { check(MPI_Barrier(comm_), "MPI_Barrier"); });
   }
@@ -82,16 +82,16 @@ class mpi_rank : public typed_collectives<mpi_rank> {
   void all_gather_bytes(element e, const std::byte* in, std::byte* out, std::size_t count) {
     const std::size_t n = count * e.bytes;
     run({collective::all_gather, e, count, 0}, {}, [&] {
-      std::byte* const own = out + static_cast<std::size_t>(rank_) * n;
-      if (n != 0 && in != own) std::memcpy(own, in, n);
+      std::byte* const slot = out + static_cast<std::size_t>(rank_) * n;
+      if (n != 0 && in != slot) std::memcpy(slot, in, n);
       in_pieces(n, [&](std::size_t at, int length, MPI_Datatype row) {
         check(MPI_Allgather(MPI_IN_PLACE, 0, MPI_BYTE, out + at, length, row, comm_), "MPI_Allgather");
       });
     });
   }
   void all_gather_v_bytes(element e, const std::byte* in, std::byte* out, std::span<const std::size_t> counts) {
-    const std::size_t all = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
-    run({collective::all_gather_v, e, all, 0}, counts, [&] {
+    const std::size_t total = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+    run({collective::all_gather_v, e, total, 0}, counts, [&] {
       const auto self = static_cast<std::size_t>(rank_);
       std::vector<std::size_t> at(counts.size() + 1, 0);
       for (std::size_t r = 0; r < counts.size(); ++r) at[r + 1] = at[r] + counts[r] * e.bytes;
@@ -119,7 +119,8 @@ class mpi_rank : public typed_collectives<mpi_rank> {
       });
     });
   }
-  /// Pairs of ranks, one after the other: whether a message is too long for one call is known to its two ends alone.
+  /// Exchanges by pairs of ranks, one after the other, since only the two ends know whether a message is too long for
+  /// one call.
   void all_to_all_v_bytes(element e, const std::byte* in, std::span<const std::size_t> in_counts, std::byte* out,
                           std::span<const std::size_t> out_counts) {
     run({collective::all_to_all_v, e, 0, 0}, {}, [&] {
@@ -157,16 +158,16 @@ class mpi_rank : public typed_collectives<mpi_rank> {
   }
 
   [[noreturn]] void abort(const std::string& why) {
-    broken_ = "rank " + std::to_string(process_->board.own().rank) + " aborted: " + why;
+    broken_ = "rank " + std::to_string(process_->board.self().rank) + " aborted: " + why;
     throw communication_error("rlcore: " + broken_);
   }
 
  private:
-  /// What ranks compare: as bytes.
+  /// The bytes that ranks compare.
   struct fingerprint {
     std::uint64_t sequence = 0, count = 0, element_bytes = 0, lists = 0;
     std::int32_t root = 0, rank = 0;
-    std::uint8_t what = 0;
+    std::uint8_t operation = 0;
     char kind = 0;
     std::uint8_t unused[6] = {};
   };
@@ -180,14 +181,14 @@ class mpi_rank : public typed_collectives<mpi_rank> {
     MPI_Comm_size(comm_, &size_);
   }
 
-  /// A number for each member of every group; messages name the number in the job.
-  std::string name() const { return "rank " + std::to_string(process_->board.own().rank); }
+  /// Messages name a rank by its number in the job.
+  std::string name() const { return "rank " + std::to_string(process_->board.self().rank); }
 
   template <class Move>
   void run(const collective_call& call, std::span<const std::size_t> lists, Move move) {
     ++sequence_;
-    process_->board.own().what = static_cast<int>(call.what);
-    process_->board.own().collectives = process_->recorder.begin(call, size_);
+    process_->board.self().operation = static_cast<int>(call.operation);
+    process_->board.self().collectives = process_->recorder.begin(call, size_);
     try {
       if (!broken_.empty()) throw communication_error(broken_);
       if (process_->compare) compare(call, lists);
@@ -195,7 +196,7 @@ class mpi_rank : public typed_collectives<mpi_rank> {
     } catch (const communication_error& e) {
       process_->recorder.end();
       if (broken_.empty()) broken_ = e.what();
-      throw communication_error("rlcore: " + std::string(name_of(call.what)) + " of " + name() +
+      throw communication_error("rlcore: " + std::string(name_of(call.operation)) + " of " + name() +
                                 " cannot end: " + broken_);
     }
     process_->recorder.end();
@@ -204,10 +205,10 @@ class mpi_rank : public typed_collectives<mpi_rank> {
     if (status == MPI_SUCCESS) return;
     char text[MPI_MAX_ERROR_STRING];
     int length = 0;
-    std::string what = "error " + std::to_string(status);
-    if (MPI_Error_string(status, text, &length) == MPI_SUCCESS) what.assign(text, static_cast<std::size_t>(length));
-    std::replace(what.begin(), what.end(), '\n', ' ');
-    throw communication_error(std::string(call) + ": " + what);
+    std::string message = "error " + std::to_string(status);
+    if (MPI_Error_string(status, text, &length) == MPI_SUCCESS) message.assign(text, static_cast<std::size_t>(length));
+    std::replace(message.begin(), message.end(), '\n', ' ');
+    throw communication_error(std::string(call) + ": " + message);
   }
 
   void compare(const collective_call& call, std::span<const std::size_t> lists) {
@@ -217,25 +218,26 @@ class mpi_rank : public typed_collectives<mpi_rank> {
     mine.element_bytes = call.of.bytes;
     for (const std::size_t n : lists) mine.lists = (mine.lists ^ n) * 0x9E3779B97F4A7C15ULL + 1;
     mine.root = call.root;
-    mine.rank = process_->board.own().rank;
-    mine.what = static_cast<std::uint8_t>(call.what);
+    mine.rank = process_->board.self().rank;
+    mine.operation = static_cast<std::uint8_t>(call.operation);
     mine.kind = call.of.kind;
-    std::vector<fingerprint> all(static_cast<std::size_t>(size_));
-    check(MPI_Allgather(&mine, sizeof(mine), MPI_BYTE, all.data(), sizeof(mine), MPI_BYTE, comm_), "MPI_Allgather");
+    std::vector<fingerprint> gathered(static_cast<std::size_t>(size_));
+    check(MPI_Allgather(&mine, sizeof(mine), MPI_BYTE, gathered.data(), sizeof(mine), MPI_BYTE, comm_),
+          "MPI_Allgather");
     const auto text = [&](const fingerprint& f) {
       return "rank " + std::to_string(f.rank) + " in collective " + std::to_string(f.sequence) + ", " +
-             collective_call{static_cast<collective>(f.what), {f.element_bytes, f.kind}, f.count, f.root}.text();
+             collective_call{static_cast<collective>(f.operation), {f.element_bytes, f.kind}, f.count, f.root}.text();
     };
-    for (const fingerprint& f : all) {
+    for (const fingerprint& f : gathered) {
       fingerprint as_first = f;
-      as_first.rank = all[0].rank;
-      if (std::memcmp(&as_first, &all[0], sizeof(f)) == 0) continue;
+      as_first.rank = gathered[0].rank;
+      if (std::memcmp(&as_first, &gathered[0], sizeof(f)) == 0) continue;
       std::string group;
       if (size_ != world_size())
-        for (const fingerprint& member : all)
+        for (const fingerprint& member : gathered)
           group += (group.empty() ? " of the group of ranks " : " ") + std::to_string(member.rank);
-      throw communication_error("ranks disagree: " + text(all[0]) + ", but " + text(f) +
-                                (f.lists != all[0].lists ? ", with another list of counts" : "") + group);
+      throw communication_error("ranks disagree: " + text(gathered[0]) + ", but " + text(f) +
+                                (f.lists != gathered[0].lists ? ", with another list of counts" : "") + group);
     }
   }
   static int world_size() {

@@ -1,4 +1,4 @@
-// A process as a rank of an MPI job, from MPI_Init to its end, good or bad.
+// A process as a rank of an MPI job, from MPI_Init to its end or failure.
 #pragma once
 
 #include <unistd.h>
@@ -25,11 +25,11 @@
 RLCORE_BEGIN
 namespace parallel {
 
-/// MPI while it lives, with the board of the host and the watchdog. One in a process, once, since MPI starts only once;
-/// a program that has started MPI itself also ends it.
+/// The MPI library of this process, with the board of the host and the watchdog. A process makes it once, since MPI
+/// starts only once. A program that has started MPI itself also ends it.
 class mpi_job {
  public:
-  explicit mpi_job(const launch_settings& s) : own_(!started()), deadline_(s.deadline) {
+  explicit mpi_job(const launch_settings& s) : owns_mpi_(!started()), deadline_(s.deadline) {
     if (s.message_bytes < 1 || s.message_bytes > std::size_t{0x7fffffff})
       throw std::invalid_argument("rlcore: launch: messages of " + std::to_string(s.message_bytes) +
                                   " bytes, expected 1 to 2147483647");
@@ -37,7 +37,7 @@ class mpi_job {
     if (rank_on_this_host() > 1) (void)process_.board.tell();  // there is no common board yet: two tell, not all
     process_.recorder.begin({collective::start, {}, 0, 0}, ranks_of_environment());
     watch(rank_of_environment(), std::max(s.deadline, s.start_deadline));
-    if (own_) {
+    if (owns_mpi_) {
       yield_while_waiting();
       int provided = 0;
       MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
@@ -59,7 +59,7 @@ class mpi_job {
   }
   mpi_job(const mpi_job&) = delete;
   mpi_job& operator=(const mpi_job&) = delete;
-  /// MPI_Finalize waits for the others, under the watchdog; after a failure nobody waits.
+  /// MPI_Finalize waits for the other ranks, under the watchdog. After a failure it is not called.
   ~mpi_job() {
     if (failed_) {
       dog_.reset();
@@ -68,7 +68,7 @@ class mpi_job {
     }
     const int rank = world_->rank(), size = world_->size();
     world_.reset();
-    process_.board.own().state = host_board::ended;
+    process_.board.self().state = host_board::ended;
     process_.recorder.begin({collective::end, {}, 0, 0}, size);
     if (board_window_ != MPI_WIN_NULL) {
       MPI_Win_unlock_all(board_window_);
@@ -80,7 +80,7 @@ class mpi_job {
     }
     MPI_Comm_free(&farewell_);
     MPI_Comm_free(&host_);
-    if (own_) MPI_Finalize();
+    if (owns_mpi_) MPI_Finalize();
     process_.recorder.end();
     dog_.reset();
   }
@@ -90,11 +90,11 @@ class mpi_job {
   /// All ranks are done.
   void end() { world_->end(); }
 
-  /// This rank cannot go on. Returns in the rank that is to tell the user, whose process has to end soon; the others of
-  /// the host that fail as well end here, in silence. The launcher ends the rest of the job.
+  /// This rank cannot go on. The function returns in the rank that tells the user; its process has to end soon. Other
+  /// failing ranks of the host end here, in silence. The launcher ends the rest of the job.
   void fail() noexcept {
     failed_ = true;
-    process_.board.own().state = host_board::failing;
+    process_.board.self().state = host_board::failing;
     bool mine = process_.board.tell();
     if (several_hosts_ && all_fail()) mine = world_->rank() == 0;
     if (mine) return;
@@ -108,13 +108,13 @@ class mpi_job {
     MPI_Initialized(&flag);
     return flag != 0;
   }
-  /// A rank that waits had better leave its core to those that compute, its own threads among them. Open MPI asks the
-  /// environment; whoever has set it keeps what he has.
+  /// A waiting rank leaves its core to threads that compute. Open MPI reads this from the environment; a value that the
+  /// user has set stays.
   static void yield_while_waiting() { ::setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0); }
-  /// mpirun of another MPI starts processes that do not find each other.
+  /// Throws if mpirun belongs to another MPI: its processes do not find each other.
   void check_launcher(int size) {
     const int wanted = ranks_of_environment();
-    if (!own_ || wanted == size) return;
+    if (!owns_mpi_ || wanted == size) return;
     char version[MPI_MAX_LIBRARY_VERSION_STRING] = {};
     int length = 0;
     MPI_Get_library_version(version, &length);
@@ -155,7 +155,7 @@ class mpi_job {
     dog_ = std::make_unique<watchdog>(process_.recorder, process_.board, deadline, rank,
                                       folder != nullptr ? folder : watchdog::temporary_folder());
   }
-  /// Whether all ranks of the job fail, within two seconds: a wrong setting is found by all of them.
+  /// Do all ranks of the job fail within two seconds? With a wrong setting they do.
   bool all_fail() noexcept {
     MPI_Request request = MPI_REQUEST_NULL;
     if (MPI_Ibarrier(farewell_, &request) != MPI_SUCCESS) return false;
@@ -168,7 +168,7 @@ class mpi_job {
     return false;
   }
 
-  const bool own_;
+  const bool owns_mpi_;
   const std::chrono::milliseconds deadline_;
   bool failed_ = false, several_hosts_ = false;
   mpi_process process_;
@@ -178,7 +178,7 @@ class mpi_job {
   std::unique_ptr<mpi_rank> world_;
 };
 
-/// f on this process's rank: what launch_mpi() does where there is MPI.
+/// Calls f on this process's rank. launch_mpi() does this where there is MPI.
 template <class F>
 void run_mpi_rank(const launch_settings& s, F&& f) {
   mpi_job job(s);

@@ -1,4 +1,4 @@
-// Where the ranks of one process meet: a barrier that checks what they came for, has a deadline and can be broken.
+// A barrier of the ranks of one process. It compares their collectives, has a deadline and can be broken.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@
 RLCORE_BEGIN
 namespace parallel {
 
-/// What one rank shows the others: the collective it is in, and its memory.
+/// The collective and the memory that one rank shows the others.
 struct intention {
   collective_call call{};
   const std::byte* data = nullptr;
@@ -31,7 +31,7 @@ struct intention {
 
 class rendezvous;
 
-/// What all groups of one run_ranks() share: if one of them breaks, all do.
+/// The state that all groups of one run_ranks() share. If one group breaks, all do.
 struct common_fate {
   common_fate(int ranks, std::chrono::milliseconds limit)
       : deadline(limit), returned(static_cast<std::size_t>(ranks), 0) {}
@@ -45,7 +45,7 @@ struct common_fate {
   std::condition_variable ended;  // a failure, or a rank's end
 };
 
-/// The rendezvous place of one group; its ranks are numbers of the group, but messages name the ranks of run_ranks().
+/// The rendezvous of one group. Its ranks are numbers in the group, but messages name the ranks of run_ranks().
 class rendezvous {
  public:
   rendezvous(std::shared_ptr<common_fate> fate, std::vector<int> members)
@@ -65,9 +65,9 @@ class rendezvous {
   const intention& of(int rank) const noexcept { return shown_[static_cast<std::size_t>(rank)]; }
   const std::shared_ptr<common_fate>& fate() const noexcept { return fate_; }
 
-  /// Waits until all ranks have come with fitting intentions; afterwards of() may be read until leave(). Throws
-  /// communication_error, in all ranks, if one does not come in time, has returned, has failed or came for something
-  /// else.
+  /// Waits until all ranks have entered the same collective. Afterwards of() may be read until leave(). Throws
+  /// communication_error, in all ranks, if a rank does not come in time, has returned, has failed or has entered
+  /// another collective.
   void enter(int rank, const intention& mine) {
     std::unique_lock<std::mutex> lock(fate_->mutex);
     auto& me = state_[static_cast<std::size_t>(rank)];
@@ -102,8 +102,8 @@ class rendezvous {
     if (round_ == round) raise(rank, mine);
   }
 
-  /// Waits until nobody reads any rank's memory any more. Has no deadline: the others are copying, and must not find
-  /// this rank's memory gone.
+  /// Waits until no rank reads another rank's memory. There is no deadline: this rank's memory must stay while the
+  /// others copy.
   void leave() {
     std::unique_lock<std::mutex> lock(fate_->mutex);
     const std::uint64_t round = round_;
@@ -119,7 +119,8 @@ class rendezvous {
     throw communication_error("rlcore: " + fate_->failure);
   }
 
-  /// A rank's function ended: normally, or by `failed`. Whoever waits for it in any group, now or later, is told.
+  /// A rank's function ended, normally or by `failed`. This fails the ranks that wait for it in any group, now or
+  /// later.
   static void depart(common_fate& fate, int rank, std::exception_ptr failed, const std::string& why) {
     const std::lock_guard<std::mutex> lock(fate.mutex);
     fate.returned[static_cast<std::size_t>(rank)] = 1;
@@ -148,9 +149,9 @@ class rendezvous {
       if (state_[static_cast<std::size_t>(r)].inside) return r;
     return -1;
   }
-  std::string name(int rank, const intention& what) const {
+  std::string name(int rank, const intention& entered) const {
     std::string s = "rank " + std::to_string(member(rank)) + " in collective " +
-                    std::to_string(state_[static_cast<std::size_t>(rank)].sequence) + ", " + what.call.text();
+                    std::to_string(state_[static_cast<std::size_t>(rank)].sequence) + ", " + entered.call.text();
     if (members_.size() == fate_->returned.size()) return s;
     s += " of the group of ranks";
     for (const int m : members_) s += " " + std::to_string(m);
@@ -169,7 +170,7 @@ class rendezvous {
   }
   void fail(const std::string& why) { break_all(*fate_, why); }
   [[noreturn]] void raise(int rank, const intention& mine) const {
-    throw communication_error("rlcore: " + std::string(name_of(mine.call.what)) + " of rank " +
+    throw communication_error("rlcore: " + std::string(name_of(mine.call.operation)) + " of rank " +
                               std::to_string(member(rank)) + " cannot end: " + fate_->failure);
   }
 

@@ -13,9 +13,9 @@ RLCORE_BEGIN
 namespace parallel {
 
 /// Throws std::invalid_argument unless `found` elements are the `expected` ones.
-inline void check_size(const char* collective, const char* what, std::size_t found, std::size_t expected) {
+inline void check_size(const char* collective, const char* name, std::size_t found, std::size_t expected) {
   if (found != expected)
-    throw std::invalid_argument(std::string("rlcore: ") + collective + ": " + what + " has " + std::to_string(found) +
+    throw std::invalid_argument(std::string("rlcore: ") + collective + ": " + name + " has " + std::to_string(found) +
                                 " elements, expected " + std::to_string(expected));
 }
 
@@ -26,10 +26,10 @@ inline void check_root(const char* collective, int root, int size) {
 }
 
 /// Throws std::invalid_argument unless there is one count per rank and they add up to `elements`.
-inline void check_counts(const char* collective, const char* what, std::span<const std::size_t> counts, int size,
+inline void check_counts(const char* collective, const char* name, std::span<const std::size_t> counts, int size,
                          std::size_t elements) {
   check_size(collective, "the list of counts", counts.size(), static_cast<std::size_t>(size));
-  check_size(collective, what, elements, std::accumulate(counts.begin(), counts.end(), std::size_t{0}));
+  check_size(collective, name, elements, std::accumulate(counts.begin(), counts.end(), std::size_t{0}));
 }
 
 }  // namespace parallel

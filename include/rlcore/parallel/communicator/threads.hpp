@@ -29,9 +29,8 @@
 RLCORE_BEGIN
 namespace parallel {
 
-/// One rank of run_ranks(). Ranks show each other their memory and copy what they need: one copy per element, no
-/// allocation. Every collective is compared between the ranks by name, element type, count and root, and has a
-/// deadline.
+/// One rank of run_ranks(). Ranks read each other's memory: one copy per element, no allocation. Every collective
+/// compares name, element type, count and root between the ranks and has a deadline.
 class thread_rank : public typed_collectives<thread_rank> {
  public:
   static constexpr const char* engine_name = "threads";
@@ -57,8 +56,8 @@ class thread_rank : public typed_collectives<thread_rank> {
     });
   }
   void all_gather_v_bytes(element e, const std::byte* in, std::byte* out, std::span<const std::size_t> counts) {
-    const std::size_t all = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
-    meet({collective::all_gather_v, e, all, 0}, in, counts, [&] {
+    const std::size_t total = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+    meet({collective::all_gather_v, e, total, 0}, in, counts, [&] {
       check_lists(
           collective::all_gather_v, [&](int r) { return counts[static_cast<std::size_t>(r)]; },
           [&](int r) { return place_->of(r).counts[static_cast<std::size_t>(r)]; });
@@ -135,10 +134,10 @@ class thread_rank : public typed_collectives<thread_rank> {
     if (failed) std::rethrow_exception(failed);
   }
   template <class Mine, class Theirs>
-  void check_lists(collective what, Mine mine, Theirs theirs) const {
+  void check_lists(collective operation, Mine mine, Theirs theirs) const {
     for (int r = 0; r < size(); ++r)
       if (mine(r) != theirs(r))
-        throw communication_error(std::string("rlcore: ") + name_of(what) + ": rank " +
+        throw communication_error(std::string("rlcore: ") + name_of(operation) + ": rank " +
                                   std::to_string(place_->member(r)) + " sends " + std::to_string(theirs(r)) +
                                   " elements, rank " + std::to_string(place_->member(rank_)) + " expects " +
                                   std::to_string(mine(r)));
@@ -153,15 +152,15 @@ class thread_rank : public typed_collectives<thread_rank> {
 
 static_assert(communicator<thread_rank>);
 
-/// What to do about a rank that computes for ever without a collective after the others have failed.
+/// The treatment of a rank that computes for ever without a collective after the others have failed.
 enum class stuck_rank {
   wait,         ///< for ever: it is a thread, and cannot be stopped
   end_process,  ///< one more deadline; then one line on standard error and exit code exit_stuck
 };
 
-/// Calls f(thread_rank&) in `size` ranks at the same time, rank 0 in the calling thread, and returns when all have. If
-/// a rank throws, the collectives of the others throw communication_error and the first exception is thrown on. A
-/// rank that is waited for longer than `deadline` ends all ranks.
+/// Calls f(thread_rank&) in `size` ranks at the same time, rank 0 in the calling thread, and returns when all have
+/// returned. If a rank throws, the collectives of the others throw communication_error, and the caller gets the first
+/// exception. If ranks wait for a rank longer than `deadline`, all ranks fail.
 template <class F>
 void run_ranks(int size, F&& f, std::chrono::milliseconds deadline = std::chrono::minutes(10),
                stuck_rank stuck = stuck_rank::wait) {
@@ -184,9 +183,11 @@ void run_ranks(int size, F&& f, std::chrono::milliseconds deadline = std::chrono
   };
   const auto watch = [&] {
     std::unique_lock<std::mutex> lock(fate->mutex);
-    const auto all = [&] { return std::find(fate->returned.begin(), fate->returned.end(), 0) == fate->returned.end(); };
-    fate->ended.wait(lock, [&] { return all() || !fate->failure.empty(); });
-    if (patient_wait(fate->ended, lock, deadline, all)) return;
+    const auto all_returned = [&] {
+      return std::find(fate->returned.begin(), fate->returned.end(), 0) == fate->returned.end();
+    };
+    fate->ended.wait(lock, [&] { return all_returned() || !fate->failure.empty(); });
+    if (patient_wait(fate->ended, lock, deadline, all_returned)) return;
     const auto rank = std::find(fate->returned.begin(), fate->returned.end(), 0) - fate->returned.begin();
     std::fprintf(stderr, "rlcore: rank %d does not end: %s\n", static_cast<int>(rank), fate->failure.c_str());
     std::_Exit(exit_stuck);

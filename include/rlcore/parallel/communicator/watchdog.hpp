@@ -1,4 +1,4 @@
-// Ends a process that cannot end by itself: its rank waits in a collective for another that does not come or is gone.
+// Ends a process whose rank waits in a collective for a rank that does not come or is gone.
 #pragma once
 
 #include <fcntl.h>
@@ -25,8 +25,8 @@
 RLCORE_BEGIN
 namespace parallel {
 
-/// A thread that looks at the flight recorder and at the board of the host, for engines whose collectives block inside
-/// somebody else's library. While it lives:
+/// A thread that watches the flight recorder and the board of the host, for engines whose collectives block inside
+/// another library. During its lifetime:
 ///
 /// - a collective that lasts longer than the deadline ends the process with exit code exit_stuck, one line of the first
 ///   such rank of the host on standard error (which collective, who of this host is behind), and the recorder's
@@ -35,7 +35,7 @@ namespace parallel {
 /// - SIGTERM, which launchers send to the survivors when a process dies, is answered by one line per host that says who
 ///   is gone and which collective waits, and exit code 143. A program that has a handler of its own keeps it.
 ///
-/// One at a time in a process.
+/// A process has at most one at a time.
 class watchdog {
  public:
   /// The file of the recorder's content is <folder>/rlcore_rank<rank>_<process>.flight.
@@ -69,7 +69,7 @@ class watchdog {
     while (answers() != 0) ::usleep(1000);  // another thread answers SIGTERM, which ends the process
   }
 
-  /// For the temporary files of those who name no folder.
+  /// The folder of the recorder's file if the user names none.
   static std::string temporary_folder() {
     const char* folder = std::getenv("TMPDIR");
     return folder != nullptr && *folder != '\0' ? folder : "/tmp";
@@ -102,7 +102,7 @@ class watchdog {
         missed_since = -1;
       } else if (missed_since < 0) {
         missed_since = flight_recorder::now();
-        if (board_.own().state == host_board::working && board_.tell()) tell(gone, "\n");
+        if (board_.self().state == host_board::working && board_.tell()) tell(gone, "\n");
       } else if (flight_recorder::now() - missed_since > 5'000'000'000) {  // the launcher would have acted by now
         end_stuck(gone);
       }
@@ -124,7 +124,7 @@ class watchdog {
     ::usleep(200'000);  // if another rank tells, let it finish before the launcher notices that we are gone
     std::_Exit(exit_stuck);
   }
-  /// One write, so that no other rank's words come in between.
+  /// Writes the line at once, so that no other rank's output comes in between.
   void tell(const host_board::line* gone, const char* end) const noexcept {
     fixed_text line;
     line.add("rlcore: rank ").add(rank_).add(": ");
@@ -134,18 +134,18 @@ class watchdog {
     recorder_.describe(line);
     line.add(end).write_to(STDERR_FILENO);
   }
-  /// The ranks of this host that have entered fewer collectives than this one, or another one.
+  /// Adds the ranks of this host that have entered fewer collectives than this rank, or another collective.
   void add_suspects(fixed_text& line) const noexcept {
     int shown = 0;
-    const host_board::line& mine = board_.own();
+    const host_board::line& mine = board_.self();
     for (int r = 0; r < board_.ranks() && shown < 8; ++r) {
       const host_board::line& other = board_.of(r);
       const std::uint64_t n = other.collectives;
       if (other.state == host_board::ended || n > mine.collectives ||
-          (n == mine.collectives && other.what == mine.what))
+          (n == mine.collectives && other.operation == mine.operation))
         continue;
       line.add(shown++ == 0 ? "; on this host rank " : ", rank ").add(other.rank.load()).add(" has come to ").add(n);
-      if (n != 0) line.add(", ").add(name_of(static_cast<collective>(other.what.load())));
+      if (n != 0) line.add(", ").add(name_of(static_cast<collective>(other.operation.load())));
     }
   }
 
@@ -154,8 +154,8 @@ class watchdog {
     watchdog* const self = of_process().load();
     if (self == nullptr) ::_exit(128 + SIGTERM);
     host_board& board = self->board_;
-    if (board.own().state == host_board::failing) ::_exit(1);
-    if (board.own().state == host_board::working && !board.anybody_fails() && board.tell())
+    if (board.self().state == host_board::failing) ::_exit(1);
+    if (board.self().state == host_board::working && !board.anybody_fails() && board.tell())
       self->tell(board.vanished(), " (SIGTERM)\n");
     ::_exit(128 + SIGTERM);
   }

@@ -1,4 +1,4 @@
-// Every rank's list of pieces, known to all.
+// Gathers the list of pieces of every rank on all ranks.
 #pragma once
 
 #include <cstddef>
@@ -23,10 +23,10 @@ std::vector<std::string> gather_texts(C& c, const std::string& mine) {
   std::vector<std::size_t> sizes(ranks);
   const std::size_t size = mine.size();
   c.all_gather(std::span<const std::size_t>(&size, 1), std::span<std::size_t>(sizes));
-  std::string all(std::accumulate(sizes.begin(), sizes.end(), std::size_t{0}), '\0');
-  c.all_gather_v(std::span<const char>(mine), std::span<char>(all), std::span<const std::size_t>(sizes));
+  std::string gathered(std::accumulate(sizes.begin(), sizes.end(), std::size_t{0}), '\0');
+  c.all_gather_v(std::span<const char>(mine), std::span<char>(gathered), std::span<const std::size_t>(sizes));
   std::vector<std::string> texts;
-  for (std::size_t r = 0, at = 0; r < ranks; at += sizes[r++]) texts.push_back(all.substr(at, sizes[r]));
+  for (std::size_t r = 0, at = 0; r < ranks; at += sizes[r++]) texts.push_back(gathered.substr(at, sizes[r]));
   return texts;
 }
 

@@ -1,4 +1,4 @@
-// Who holds what: the pieces of all ranks, cut so that any two of them are the same or have nothing in common.
+// The pieces of all ranks with their holders, cut so that any two pieces are equal or disjoint.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace parallel {
 /// The pieces of every rank.
 using piece_layout = std::vector<std::vector<shard_piece>>;
 
-/// A piece and all ranks that hold it: holder h has it in its piece number `piece`, from element `offset` on.
+/// A piece and all ranks that hold it. A holder has it in its piece number `piece`, from element `offset` on.
 struct held_piece {
   struct holder {
     std::size_t rank = 0, piece = 0, offset = 0;
@@ -50,28 +50,28 @@ inline held_piece held(shard_piece piece, std::vector<held_piece::holder> holder
   return h;
 }
 
-/// Adds a piece of one rank to the disjoint ones of its tensor, which are cut where it ends.
-inline void hold(std::vector<held_piece>& all, const shard_piece& piece, held_piece::holder who) {
+/// Adds a piece of one rank to the disjoint pieces of its tensor and cuts those at its ends.
+inline void hold(std::vector<held_piece>& pieces, const shard_piece& piece, held_piece::holder who) {
   const held_piece mine = held(piece, {who});
   std::vector<std::pair<std::size_t, std::size_t>> known;  // elements of `piece` that others have too
-  for (std::size_t i = 0, count = all.size(); i < count; ++i) {
-    if (all[i].end <= mine.begin || mine.end <= all[i].begin) continue;
-    if (all[i].piece == piece) return all[i].holders.push_back(who);
+  for (std::size_t i = 0, count = pieces.size(); i < count; ++i) {
+    if (pieces[i].end <= mine.begin || mine.end <= pieces[i].begin) continue;
+    if (pieces[i].piece == piece) return pieces[i].holders.push_back(who);
     std::vector<piece_overlap::part> parts;
-    for_each_overlap(all[i].piece, piece, [&](std::size_t a, std::size_t b, std::size_t n) {
+    for_each_overlap(pieces[i].piece, piece, [&](std::size_t a, std::size_t b, std::size_t n) {
       if (!parts.empty() && parts.back().a + parts.back().count == a && parts.back().b + parts.back().count == b)
         parts.back().count += n;
       else
         parts.push_back({a, b, n});
     });
     if (parts.empty()) continue;
-    const held_piece whole = std::exchange(all[i], {});
+    const held_piece whole = std::exchange(pieces[i], {});
     const auto cut = [&](std::size_t from, std::size_t to, const held_piece::holder* more) {
       if (from == to) return;
       std::vector<held_piece::holder> holders = whole.holders;
       for (held_piece::holder& h : holders) h.offset += from;
       if (more != nullptr) holders.push_back(*more);
-      all.push_back(held(part_of(whole.piece, from, to), std::move(holders)));
+      pieces.push_back(held(part_of(whole.piece, from, to), std::move(holders)));
     };
     std::size_t at = 0;
     for (const piece_overlap::part& p : parts) {
@@ -87,19 +87,20 @@ inline void hold(std::vector<held_piece>& all, const shard_piece& piece, held_pi
   known.emplace_back(piece.size(), piece.size());
   std::size_t at = 0;
   for (const auto& [from, to] : known) {
-    if (at < from) all.push_back(held(part_of(piece, at, from), {{who.rank, who.piece, who.offset + at}}));
+    if (at < from) pieces.push_back(held(part_of(piece, at, from), {{who.rank, who.piece, who.offset + at}}));
     at = std::max(at, to);
   }
-  all.erase(std::remove_if(all.begin(), all.end(), [](const held_piece& h) { return h.holders.empty(); }), all.end());
+  pieces.erase(std::remove_if(pieces.begin(), pieces.end(), [](const held_piece& h) { return h.holders.empty(); }),
+               pieces.end());
 }
 
 }  // namespace detail
 
-/// Tensor -> its disjoint pieces, in ascending order of their first elements; together they are what the ranks hold.
-/// The same in all ranks. Throws std::invalid_argument for a piece that cannot be, for one that its own rank holds
-/// twice, and for ranks that disagree on a tensor's shape.
+/// For each tensor the disjoint pieces that the ranks hold, in ascending order of their first elements. The result is
+/// the same in all ranks. Throws std::invalid_argument for an invalid piece, for a piece that its rank holds twice, and
+/// for ranks that disagree on a tensor's shape.
 inline std::map<std::string, std::vector<held_piece>> held_pieces(const piece_layout& layout) {
-  std::map<std::string, std::vector<held_piece>> all;
+  std::map<std::string, std::vector<held_piece>> tensors;
   std::map<std::string, const shard_piece*> seen;
   for (std::size_t rank = 0; rank < layout.size(); ++rank)
     for (std::size_t i = 0; i < layout[rank].size(); ++i) {
@@ -108,10 +109,10 @@ inline std::map<std::string, std::vector<held_piece>> held_pieces(const piece_la
       const shard_piece& one = *seen.emplace(p.tensor, &p).first->second;
       if (one.shape != p.shape)
         throw std::invalid_argument("rlcore: ranks disagree on a shape: " + text_of(one) + ", but " + text_of(p));
-      std::vector<held_piece>& of_tensor = all[p.tensor];
+      std::vector<held_piece>& of_tensor = tensors[p.tensor];
       if (p.size() != 0) detail::hold(of_tensor, p, {rank, i, 0});
     }
-  for (auto& [name, pieces] : all) {
+  for (auto& [name, pieces] : tensors) {
     std::sort(pieces.begin(), pieces.end(), [](const held_piece& a, const held_piece& b) { return a.begin < b.begin; });
     for (const held_piece& h : pieces)
       for (std::size_t k = 1; k < h.holders.size(); ++k)
@@ -119,10 +120,10 @@ inline std::map<std::string, std::vector<held_piece>> held_pieces(const piece_la
           throw std::invalid_argument("rlcore: rank " + std::to_string(h.holders[k].rank) + " holds " +
                                       text_of(h.piece) + " twice");
   }
-  return all;
+  return tensors;
 }
 
-/// The elements of each tensor that nobody holds or more than the tensor has: empty if every tensor is there in full.
+/// Names the first tensor whose pieces do not add up to its size; empty if every tensor is complete.
 inline std::string missing_of(const std::map<std::string, std::vector<held_piece>>& held,
                               const std::map<std::string, std::vector<std::int64_t>>& shapes) {
   for (const auto& [name, shape] : shapes) {
@@ -136,14 +137,14 @@ inline std::string missing_of(const std::map<std::string, std::vector<held_piece
   return "";
 }
 
-/// A part of one of a rank's own pieces: `own` is its number, `offset` where the part begins in it.
+/// A part of one of a rank's pieces: `index` is the number of that piece, `offset` the begin of the part in it.
 struct assigned_piece {
   shard_piece piece;
-  std::size_t own = 0, offset = 0;
+  std::size_t index = 0, offset = 0;
 };
 
-/// What `rank` writes so that everything is written once: a piece that several ranks hold is cut into ranges of at
-/// least `grain` elements, which its holders take in turn.
+/// The parts that `rank` writes, so that every element is written once. A piece that several ranks hold is cut into
+/// ranges of at least `grain` elements, which its holders take in turn.
 inline std::vector<assigned_piece> assign_pieces(const std::map<std::string, std::vector<held_piece>>& held,
                                                  std::size_t rank, std::size_t grain = std::size_t{1} << 16) {
   std::vector<assigned_piece> mine;

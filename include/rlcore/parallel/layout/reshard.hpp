@@ -1,4 +1,5 @@
-// From one layout of tensors over ranks to another, straight from holder to owner, in buckets of bounded size.
+// Resharding: tensors go from one layout over ranks to another, directly from holder to owner, in buckets of bounded
+// size.
 #pragma once
 
 #include <algorithm>
@@ -19,10 +20,10 @@
 RLCORE_BEGIN
 namespace parallel {
 
-/// What one rank sends, receives and copies so that the pieces `to` are filled from the pieces `from`. Only what a rank
-/// does not hold already travels, once; a piece that several ranks hold is taken from different ones of them. Weights
-/// go from fully sharded training over P ranks to tensor parallel rollout over r this way with 2 M / r bytes per rank
-/// in bf16 and without the model on any rank.
+/// The transfers of one rank that fill the pieces `to` from the pieces `from`. A rank receives only elements that it
+/// does not hold, each once. If several ranks hold a piece, owners take it from different ones. For weights of M
+/// parameters that go from fully sharded training over P ranks to tensor parallel rollout over r, that is 2 M / r bytes
+/// per rank in bf16, and no rank holds the whole model.
 class reshard_plan {
  public:
   /// The layouts of all ranks, the same in every rank. Throws std::invalid_argument when their numbers of ranks differ
@@ -54,10 +55,10 @@ class reshard_plan {
   std::size_t received() const noexcept { return total(received_); }
   std::size_t sent() const noexcept { return total(sent_); }
 
-  /// Moves everything, in as many rounds as it takes with at most `bucket` elements in and as many out at a time; all
-  /// ranks call it together. read(piece, first, span<Wire>) gets elements of own piece number `piece` of `from`,
-  /// write(piece, first, span<const Wire>) puts those of `to`. Throws communication_error naming the rank if what
-  /// arrived has another checksum than what was sent.
+  /// Moves all elements, in rounds of at most `bucket` elements in and `bucket` elements out. All ranks call it
+  /// together. read(piece, first, span<Wire>) gets elements of own piece number `piece` of `from`, write(piece, first,
+  /// span<const Wire>) puts those of `to`. Throws communication_error naming the rank if what arrived has another
+  /// checksum than what was sent.
   template <wire Wire, communicator C, class Read, class Write>
   void run(C& c, std::size_t bucket, Read&& read, Write&& write) const {
     const auto ranks = static_cast<std::size_t>(c.size());
@@ -80,9 +81,9 @@ class reshard_plan {
       }
       mine.peers = std::max(mine.peers, peers);
     }
-    std::vector<extent> all(ranks);
-    c.all_gather(std::span<const extent>(&mine, 1), std::span<extent>(all));
-    for (const extent& e : all) {
+    std::vector<extent> extents(ranks);
+    c.all_gather(std::span<const extent>(&mine, 1), std::span<extent>(extents));
+    for (const extent& e : extents) {
       mine.longest = std::max(mine.longest, e.longest);
       mine.peers = std::max(mine.peers, e.peers);
     }
@@ -153,7 +154,7 @@ class reshard_plan {
   }
 
  private:
-  /// Elements that a held piece and a wanted one have in common; where the held one begins in the holder's piece.
+  /// The common elements of a held piece and a wanted one; `offset` is where the held one begins in the holder's piece.
   struct link {
     shard_piece held, wanted;
     std::size_t from = 0, offset = 0, to = 0;
@@ -162,7 +163,7 @@ class reshard_plan {
     std::vector<link> links;
     std::size_t size = 0;
   };
-  /// The elements of a stream in order, some at a time; both ends walk through the same one.
+  /// Walks over the elements of a stream in order, some at a time. Both ends walk over the same stream.
   class cursor {
    public:
     struct part {
@@ -191,7 +192,7 @@ class reshard_plan {
     for (const stream& s : streams) n += s.size;
     return n;
   }
-  /// Notes who sends what of one wanted piece; returns how much of it there is, if this rank takes part.
+  /// Plans the transfers of one wanted piece. Returns how many of its elements were found, if this rank takes part.
   std::size_t plan(const std::vector<held_piece>& held, const shard_piece& wanted, std::size_t owner,
                    std::size_t number, std::size_t rank) {
     const piece_positions positions(wanted);
@@ -238,13 +239,13 @@ class reshard_plan {
     }
   }
   template <class Spans>
-  static void check_memory(const char* what, const Spans& memory, const std::vector<shard_piece>& pieces) {
+  static void check_memory(const char* name, const Spans& memory, const std::vector<shard_piece>& pieces) {
     if (memory.size() != pieces.size())
-      throw std::invalid_argument(std::string("rlcore: reshard: ") + what + " has " + std::to_string(memory.size()) +
+      throw std::invalid_argument(std::string("rlcore: reshard: ") + name + " has " + std::to_string(memory.size()) +
                                   " arrays, expected " + std::to_string(pieces.size()));
     for (std::size_t i = 0; i < pieces.size(); ++i)
       if (memory[i].size() != pieces[i].size())
-        throw std::invalid_argument(std::string("rlcore: reshard: ") + what + " has " +
+        throw std::invalid_argument(std::string("rlcore: reshard: ") + name + " has " +
                                     std::to_string(memory[i].size()) + " elements for " + text_of(pieces[i]));
   }
 

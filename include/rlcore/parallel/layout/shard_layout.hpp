@@ -1,4 +1,4 @@
-// How a model's flat vector of parameters is shared between ranks.
+// The sharding of a model's flat vector of parameters over ranks.
 #pragma once
 
 #include <algorithm>
@@ -17,9 +17,9 @@ struct value_range {
   std::size_t size() const noexcept { return last - first; }
 };
 
-/// The vector is cut into units (what is gathered at a time: the embedding, a layer, the head), each unit into blocks
-/// of 1024 values from its begin, and anew from where it is asked for. A rank owns consecutive whole blocks of every
-/// unit; its shard holds them one after the other. Ranks may own nothing of a unit.
+/// The vector is cut into units, which are gathered one at a time: the embedding, a layer, the head. Each unit is cut
+/// into blocks of 1024 values, which begin at the unit's begin and again at every restart. A rank owns consecutive
+/// whole blocks of every unit; its shard holds them one after the other. A rank may own nothing of a unit.
 class shard_layout {
  public:
   static constexpr std::size_t block = 1024;
@@ -38,11 +38,11 @@ class shard_layout {
           runs_.push_back({*next, unit(u).last});
         }
       run_ends_.push_back(runs_.size());
-      std::size_t all = 0;
-      for (std::size_t k = first_run; k < runs_.size(); ++k) all += blocks(runs_[k].size());
+      std::size_t total = 0;
+      for (std::size_t k = first_run; k < runs_.size(); ++k) total += blocks(runs_[k].size());
       std::size_t edge = unit(u).first, run = first_run, before = 0;  // blocks before this run
       for (std::size_t r = 0; r < ranks_; ++r) {
-        const std::size_t wanted = (r + 1) * all / ranks_;
+        const std::size_t wanted = (r + 1) * total / ranks_;
         while (run < runs_.size() && before + blocks(runs_[run].size()) <= wanted)
           before += blocks(runs_[run++].size());
         const std::size_t end = run == runs_.size() ? unit(u).last : runs_[run].first + (wanted - before) * block;
@@ -58,27 +58,27 @@ class shard_layout {
   std::size_t size() const noexcept { return ends_.empty() ? 0 : ends_.back(); }
   std::size_t ranks() const noexcept { return ranks_; }
   value_range unit(std::size_t u) const { return {u == 0 ? 0 : ends_[u - 1], ends_[u]}; }
-  /// What each rank owns of a unit, in the order in which it lies.
+  /// The number of values of a unit that each rank owns, in the order of the ranks.
   std::span<const std::size_t> counts(std::size_t u) const { return std::span(counts_).subspan(u * ranks_, ranks_); }
-  /// Rank r's part of a unit in the vector, and where it lies in its shard.
+  /// Rank r's part of a unit in the vector; place() is its offset in the shard of the rank.
   value_range part(std::size_t u, std::size_t r) const {
     const std::size_t i = u * ranks_ + r;
     return {starts_[i], starts_[i] + counts_[i]};
   }
   std::size_t place(std::size_t u, std::size_t r) const { return at_[u * ranks_ + r]; }
   std::size_t shard_size(std::size_t r) const { return at_[units() * ranks_ + r]; }
-  /// Blocks of a range that begins with one.
+  /// The number of blocks in a range that begins with a block.
   static std::size_t blocks(std::size_t values) noexcept { return (values + block - 1) / block; }
-  /// f(range) for the pieces of rank r's part of a unit in which blocks follow without a gap.
+  /// Calls f(range) for each piece of rank r's part of a unit in which blocks follow without a gap.
   template <class F>
   void for_runs(std::size_t u, std::size_t r, F&& f) const {
-    const value_range own = part(u, r);
+    const value_range local = part(u, r);
     for (std::size_t k = u == 0 ? 0 : run_ends_[u - 1]; k < run_ends_[u]; ++k) {
-      const value_range both{std::max(own.first, runs_[k].first), std::min(own.last, runs_[k].last)};
+      const value_range both{std::max(local.first, runs_[k].first), std::min(local.last, runs_[k].last)};
       if (both.first < both.last) f(both);
     }
   }
-  /// Blocks of rank r's part of a unit.
+  /// The number of blocks in rank r's part of a unit.
   std::size_t blocks_of(std::size_t u, std::size_t r) const {
     std::size_t n = 0;
     for_runs(u, r, [&](const value_range& run) { n += blocks(run.size()); });

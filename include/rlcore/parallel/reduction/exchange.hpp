@@ -1,4 +1,4 @@
-// Every rank's vector, cut into parts, to the ranks that own them.
+// Sends the parts of every rank's vector to the ranks that own them.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 RLCORE_BEGIN
 namespace parallel {
 
-/// Memory of exchanges, kept between them.
+/// Memory that exchanges reuse.
 struct exchange_scratch {
   std::vector<std::size_t> sent, received;
   std::vector<float> floats;
@@ -32,12 +32,13 @@ struct exchange_scratch {
   }
 };
 
-/// `mine`, of which rank r owns counts[r] values, one part after the other, or null for nothing; `sends(r)` says which
-/// ranks bring something. push(rank, const T*) with each rank's values of this rank's part, in rank order.
+/// Rank r owns counts[r] values of `mine`, one part after the other. `mine` is null if this rank sends nothing;
+/// `sends(r)` says whether rank r sends. Calls push(rank, const T*) with each rank's values of this rank's part, in
+/// rank order.
 template <class T, class Sends, class Push>
 void exchange(any_communicator& c, const T* mine, std::span<const std::size_t> counts, exchange_scratch& scratch,
               Sends&& sends, Push&& push) {
-  const auto self = static_cast<std::size_t>(c.rank()), own = counts[self];
+  const auto self = static_cast<std::size_t>(c.rank()), local_count = counts[self];
   if (c.size() == 1) {
     if (mine) push(std::size_t{0}, mine);
     return;
@@ -45,7 +46,7 @@ void exchange(any_communicator& c, const T* mine, std::span<const std::size_t> c
   scratch.sent.assign(counts.size(), 0), scratch.received.assign(counts.size(), 0);
   if (mine) scratch.sent.assign(counts.begin(), counts.end());
   for (std::size_t r = 0; r < counts.size(); ++r)
-    if (sends(r)) scratch.received[r] = own;
+    if (sends(r)) scratch.received[r] = local_count;
   const auto total = [](const std::vector<std::size_t>& v) {
     return std::accumulate(v.begin(), v.end(), std::size_t{0});
   };
@@ -55,10 +56,11 @@ void exchange(any_communicator& c, const T* mine, std::span<const std::size_t> c
                  std::span<T>(in), std::span<const std::size_t>(scratch.received));
   const T* at = in.data();
   for (std::size_t r = 0; r < counts.size(); ++r)
-    if (sends(r)) push(r, at), at += own;
+    if (sends(r)) push(r, at), at += local_count;
 }
 
-/// The same for floats that travel as bfloat16, a rank's own part too: the sum does not show who owned what.
+/// The same for floats that travel as bfloat16. A rank's own part is rounded too, so that the sum does not depend on
+/// the owner.
 template <class Sends, class Push>
 void exchange_halves(any_communicator& c, const float* mine, std::span<const std::size_t> counts,
                      exchange_scratch& scratch, Sends&& sends, Push&& push) {

@@ -1,4 +1,4 @@
-// From the gradients of leaves, wherever they were computed, to the sum that each rank needs.
+// Sums the gradients of leaves over ranks, so that each rank gets the sum of its shard.
 #pragma once
 
 #include <algorithm>
@@ -21,26 +21,26 @@
 RLCORE_BEGIN
 namespace parallel {
 
-/// An optimizer step: begin(); then for every round of the schedule take(), its parts take_unit(), or skip(); finish().
-/// Where weights and optimizer are whole or gradients stay so (zero 0 and 1), a rank adds up its own leaves, and sends
-/// what it has got at the end: one vector if its leaves make one node of the tree, as they do for powers of two. Else
-/// (zero 2 and 3) every leaf is cut at once, and the owners of the pieces add. Over replicas (HSDP; all ranks, in zero
-/// 0) follow the same sum of what the groups have and a gather.
+/// An optimizer step is begin(); then take(), its parts take_unit(), or skip() for every round of the schedule; then
+/// finish(). With zero 0 and 1, where gradients are not sharded, a rank adds up its own leaves and sends the sums at
+/// the end. That is one vector if its leaves make one node of the tree, as they do for powers of two. With zero 2 and 3
+/// every leaf is sharded at once, and the owners of the pieces add. Then the sums of the groups are summed over
+/// replicas (HSDP; in zero 0 these are all ranks) and gathered.
 template <class Device>
 class gradient_sums {
  public:
   /// Sums of vectors cut into units that end at `ends`, over all ranks of w.sums(); see shard_layout.
   gradient_sums(Device& device, world& w, std::vector<std::size_t> ends, std::span<const std::size_t> restarts = {})
       : gradient_sums(device, w, w.place_in_sums(), shard_layout(std::move(ends), w.place().shard_size, restarts)) {}
-  /// The same over other ranks; `layout` is of those that share.
+  /// The same over the ranks `among`; `layout` is that of among.shards.
   gradient_sums(Device& device, world& w, const sum_place& among, shard_layout layout)
       : device_(&device),
         world_(&w),
         among_(among),
         layout_(std::move(layout)),
-        schedule_(w.place(), w.how()),
-        kind_(w.how().reduction == reduction_kind::fast ? reduction_kind::ranked : w.how().reduction),
-        cut_(w.how().zero >= 2 && layout_.ranks() > 1),
+        schedule_(w.place(), w.settings()),
+        kind_(w.settings().reduction == reduction_kind::fast ? reduction_kind::ranked : w.settings().reduction),
+        cut_(w.settings().zero >= 2 && layout_.ranks() > 1),
         tree_(schedule_.sums()),
         limit_(fixed_point::limit(schedule_.sums())) {
     if (layout_.ranks() > 1) pieces_.assign(layout_.units(), piece_sum(kind_, schedule_.sums()));
@@ -49,14 +49,14 @@ class gradient_sums {
 
   const shard_layout& layout() const noexcept { return layout_; }
   const leaf_schedule& schedule() const noexcept { return schedule_; }
-  /// Is a leaf's gradient taken when it is complete? Else one gradient goes on over all leaves of this rank.
+  /// Is a leaf's gradient taken when it is complete? Else one gradient accumulates all leaves of this rank.
   bool by_leaf() const noexcept { return cut_ || kind_ != reduction_kind::ranked; }
-  /// Are gradients cut as soon as a leaf is complete?
+  /// Are gradients sharded as soon as a leaf is complete?
   bool cut() const noexcept { return cut_; }
   std::size_t shard_rank() const { return static_cast<std::size_t>(among_.shards->rank()); }
   std::size_t shard_size() const { return layout_.shard_size(shard_rank()); }
 
-  /// `present`: which leaves have rows.
+  /// present[i]: has leaf i rows?
   void begin(std::vector<bool> present) {
     present_ = std::move(present);
     for (auto& e : tree_.entries())
@@ -67,8 +67,8 @@ class gradient_sums {
     for (std::size_t u = 0; u < pieces_.size(); ++u) pieces_[u].begin(layout_.part(u, shard_rank()).size());
   }
 
-  /// The gradient of this rank's leaf of a round, or with !by_leaf() that of all its leaves; leaves memory for the next
-  /// one there, or an empty buffer.
+  /// Takes the gradient of this rank's leaf of a round, or with !by_leaf() that of all its leaves. Leaves memory for
+  /// the next one in `gradient`, or an empty buffer.
   void take(std::size_t round, buffer<float, Device>& gradient) {
     if (cut_) {
       for (std::size_t u = layout_.units(); u-- > 0;) {
@@ -91,8 +91,8 @@ class gradient_sums {
       push(at, std::nullopt);
     }
   }
-  /// Instead of both, where vectors stay with the caller: x[s] [layout().size()], device memory, is that of source s of
-  /// this rank; it is not read if the leaf has no rows.
+  /// Instead of take() and skip(), where vectors stay with the caller. x[s] [layout().size()], device memory, is the
+  /// gradient of source s of this rank; it is not read if the leaf has no rows.
   void copy(std::size_t round, std::span<const float* const> x) {
     for (std::size_t s = 0; s < x.size(); ++s) {
       const std::size_t at = number_of(among_.rank, s, round);
@@ -108,11 +108,11 @@ class gradient_sums {
         push(at, there ? std::optional(copy_of(x[s])) : std::nullopt);
     }
   }
-  /// The same with !by_leaf(), of all leaves.
+  /// The same for all leaves, with !by_leaf().
   void copy_sums(std::span<const float* const> x) {
     for (const float* of_source : x) add_up(of_source);
   }
-  /// One unit of it; only with cut().
+  /// take() for one unit; only with cut().
   void take_unit_of_device(std::size_t round, std::size_t u, const float* x) {
     take_unit(round, u, host_view(*device_, x, layout_.unit(u).size(), stage_));
   }
@@ -132,7 +132,7 @@ class gradient_sums {
     pieces_[u].end_round();
   }
 
-  /// This rank's shard of the sum (all of it, where nothing is cut), in device memory; valid until begin().
+  /// This rank's shard of the sum, or the whole sum without shards, in device memory; valid until begin().
   const float* finish() {
     if (layout_.ranks() > 1 && !cut_) gather_nodes();
     if (layout_.ranks() == 1 && among_.replicas->size() == 1 && kind_ != reduction_kind::exact) {
@@ -163,7 +163,7 @@ class gradient_sums {
   }
 
  private:
-  /// The leaf of one source of a rank in a round, by its number in the tree, or none.
+  /// The number in the tree of the leaf of one source of a rank in a round, or none.
   std::size_t number_of(std::size_t rank, std::size_t source, std::size_t round) const {
     return schedule_.number(rank * among_.sources + source, round);
   }
@@ -209,7 +209,7 @@ class gradient_sums {
 
   template <class Sends, class Push>
   void move(any_communicator& c, const float* x, std::span<const std::size_t> counts, Sends&& sends, Push&& push) {
-    if (world_->how().bf16_wire && c.size() > 1)
+    if (world_->settings().bf16_wire && c.size() > 1)
       exchange_halves(c, x, counts, scratch_, sends, push);
     else
       exchange(c, x, counts, scratch_, sends, push);
@@ -220,11 +220,11 @@ class gradient_sums {
     exchange(c, x, counts, scratch_, sends, push);
   }
 
-  /// What ranks have together once they have added what they can: known to all.
+  /// The nodes of the tree that ranks hold after their local additions. Every rank knows them.
   struct held_nodes {
     std::vector<reduction_node> sums, absent;
   };
-  /// Of the ranks [first, first + count) of those that sum.
+  /// The nodes of the summing ranks [first, first + count).
   held_nodes nodes_of(std::size_t first, std::size_t count) const {
     reduction_tree<char> made(schedule_.sums());
     bool any = false;
@@ -247,7 +247,8 @@ class gradient_sums {
     return nodes;
   }
 
-  /// The nodes of every rank of c, one at a time, to the owners of their parts. data(node) is this rank's.
+  /// Sends the nodes of every rank of c, one at a time, to the owners of their parts. data(node) is the data of this
+  /// rank.
   template <class Data>
   void gather(any_communicator& c, const std::vector<held_nodes>& nodes, std::span<const std::size_t> counts,
               Data&& data, piece_sum& into) {
@@ -266,13 +267,13 @@ class gradient_sums {
     }
   }
 
-  const float* own(reduction_node node, value_range r) {
+  const float* local_node(reduction_node node, value_range r) {
     for (const auto& e : tree_.entries())
       if (e.node == node || kind_ == reduction_kind::ranked)
         return host_view(*device_, e.value->data() + r.first, r.size(), stage_);
     return nullptr;
   }
-  /// zero 1: sums of this rank's own leaves to the owners of shards.
+  /// zero 1: sends the sums of this rank's own leaves to the owners of shards.
   void gather_nodes() {
     std::vector<held_nodes> nodes;
     const std::size_t group = among_.rank / layout_.ranks() * layout_.ranks();
@@ -285,7 +286,7 @@ class gradient_sums {
             [&](reduction_node) -> const fixed_point::value* { return fixed_.data() + r.first; }, pieces_[u]);
       else
         gather(
-            *among_.shards, nodes, layout_.counts(u), [&](reduction_node n) { return own(n, r); }, pieces_[u]);
+            *among_.shards, nodes, layout_.counts(u), [&](reduction_node n) { return local_node(n, r); }, pieces_[u]);
     }
   }
 
@@ -307,7 +308,8 @@ class gradient_sums {
           replica_piece_);
     else
       gather(
-          c, nodes, counts, [&](reduction_node n) { return layout_.ranks() > 1 ? pieces_[u].find(n) : own(n, r); },
+          c, nodes, counts,
+          [&](reduction_node n) { return layout_.ranks() > 1 ? pieces_[u].find(n) : local_node(n, r); },
           replica_piece_);
     const std::span<float> mine = out.subspan(self * out.size() / ranks, counts[self]);
     replica_piece_.write(mine);

@@ -254,7 +254,7 @@ std::optional<double> train_policy(Device& device, const options& opt, const any
   const auto value_settings = read_critic_settings(opt, plan, inputs_of(algorithm).values);
   check_rollout_ranks(opt, ranks.size());
   const auto rollout_group = rollout_ranks(opt, ranks.size());
-  if (rollout_group && ranks.world().how().tp_reduce_chunks == 0 && !settings.recompute_old_log_prob) {
+  if (rollout_group && ranks.world().settings().tp_reduce_chunks == 0 && !settings.recompute_old_log_prob) {
     settings.recompute_old_log_prob = true;
     say("note: " + rollout_group->text() +
         " adds up in another order than training without rlcore.row_chunks: old log-probs are computed again");

@@ -41,7 +41,7 @@ class team {
   /// "; 4 ranks (threads): 4 data, ZeRO stage 3, tree sums over 8 leaves", or nothing for one rank.
   std::string describe() const {
     if (size() == 1) return {};
-    const parallel::parallel_settings& s = world_.how();
+    const parallel::parallel_settings& s = world_.settings();
     std::string text = "; " + std::to_string(size()) + " ranks (" + ranks_.engine() + ")";
     if (const int here = of_this_machine(); first_npu_ && here > 1)
       text += " on NPUs " + std::to_string(*first_npu_) + " to " + std::to_string(*first_npu_ + here - 1) +

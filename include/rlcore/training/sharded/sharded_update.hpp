@@ -44,7 +44,7 @@ class sharded_update {
   /// because tensor parallel ranks add up their squares in another order than one rank.
   double norm(const float* shard, expert_squares* experts = nullptr) {
     const double exact = std::sqrt(sum_of_squares(shard, experts));
-    return world_->how().tp_reduce_chunks > 0 ? static_cast<double>(static_cast<float>(exact)) : exact;
+    return world_->settings().tp_reduce_chunks > 0 ? static_cast<double>(static_cast<float>(exact)) : exact;
   }
   /// The sum of the squares of the whole gradient; this rank holds `shard`. Blocks are summed in double and added in
   /// their order, whichever rank owns them. `experts` adds the squares of divided experts.
