@@ -1,4 +1,4 @@
-// A device chosen at run time: programs are compiled once, for it, whatever they run on.
+// A device chosen at run time, so that programs are compiled once for all devices.
 #pragma once
 
 #include <cstddef>
@@ -15,9 +15,9 @@
 
 RLCORE_BEGIN
 
-/// Some device behind one virtual call per kernel; models `device`. Whether the host could read its memory is not known
-/// when programs are compiled, so none of them tries: results come through download(). What the members do, see the
-/// concept; bits are those of the device inside. Belongs to one thread, like every device.
+/// Any device behind one virtual call per kernel; models `device`. Programs do not know at compile time whether the
+/// host can read its memory, so they use download() for results. The concept describes the members; the bits are those
+/// of the device inside. It belongs to one thread, like every device.
 class any_device {
  public:
   static constexpr bool host_readable = false;
@@ -28,12 +28,12 @@ class any_device {
   virtual ~any_device() = default;
 
   virtual std::string_view name() const = 0;
-  /// What it is in full, for the head of a report: "cpu (avx512), 2 threads".
+  /// The device in full, for the head of a report: "cpu (avx512), 2 threads".
   virtual std::string description() const = 0;
   virtual bool batch_invariant() const = 0;
   /// May the host read and write the memory after wait()?
   virtual bool host_memory() const = 0;
-  /// Of memory that is not the host's, the bytes that could still be had.
+  /// The free bytes of memory that is not the host's.
   virtual std::optional<std::size_t> available_bytes() const = 0;
 
   virtual void* allocate(std::size_t bytes) = 0;
@@ -73,7 +73,7 @@ class any_device {
                                   std::span<const attention_segment_gradient> gradients, const float* q, extent_t q_row,
                                   const float* out, const float* dout, extent_t out_row, const float* statistics,
                                   float* dq) = 0;
-  /// 0 if the device inside has no attention in parts; it must not be called then.
+  /// 0 if the device inside has no attention in parts. The two functions below must not be called then.
   virtual extent_t attention_tile() const = 0;
   virtual void attention_forward_part(const attention_shape& s, std::span<const attention_segment> segments,
                                       std::span<const attention_part> parts, const float* q, extent_t q_row, float* out,
@@ -107,7 +107,7 @@ class any_device {
   virtual void log_prob_backward(float* logits, extent_t t, extent_t w, extent_t first, const std::int32_t* targets,
                                  float temperature, const float* dlogp, const float* dentropy, const float* entropy,
                                  const float* statistics) = 0;
-  virtual void sample(const sampling_arguments& how, const float* logits, extent_t t, extent_t vocabulary,
+  virtual void sample(const sampling_arguments& arguments, const float* logits, extent_t t, extent_t vocabulary,
                       const double* uniform, std::int32_t* tokens) = 0;
 
   virtual double sum_of_squares(const float* x, extent_t n) = 0;
@@ -257,9 +257,9 @@ class any_device_of final : public any_device {
                          const float* statistics) override {
     d_.log_prob_backward(logits, t, w, first, targets, temperature, dlogp, dentropy, entropy, statistics);
   }
-  void sample(const sampling_arguments& how, const float* logits, extent_t t, extent_t vocabulary,
+  void sample(const sampling_arguments& arguments, const float* logits, extent_t t, extent_t vocabulary,
               const double* uniform, std::int32_t* tokens) override {
-    d_.sample(how, logits, t, vocabulary, uniform, tokens);
+    d_.sample(arguments, logits, t, vocabulary, uniform, tokens);
   }
 
   double sum_of_squares(const float* x, extent_t n) override { return d_.sum_of_squares(x, n); }

@@ -70,7 +70,7 @@ class cpu : private cpu_kernels::work_sharing {
   }
   void wait() noexcept {}
 
-  /// The format of the compute type: what training and scoring multiply by.
+  /// The weight format of training and scoring, which follows from the compute type.
   weight_format compute_format() const noexcept {
     return compute_ == compute::float32 ? weight_format::float32 : weight_format::bfloat16;
   }
@@ -266,9 +266,9 @@ class cpu : private cpu_kernels::work_sharing {
     });
   }
 
-  void sample(const sampling_arguments& how, const float* logits, extent_t t, extent_t vocabulary,
+  void sample(const sampling_arguments& arguments, const float* logits, extent_t t, extent_t vocabulary,
               const double* uniform, std::int32_t* tokens) {
-    sampler_(*kernels_, pool_, how, logits, t, vocabulary, uniform, tokens);
+    sampler_(*kernels_, pool_, arguments, logits, t, vocabulary, uniform, tokens);
   }
 
   /// Chunks of 16384 elements, their sums added in order.
@@ -328,7 +328,7 @@ class cpu : private cpu_kernels::work_sharing {
     if (g.kind != cpu_kernels::operand::rows ||
         g.rows * std::min(g.depth, depth_block) < 2 * cpu_kernels::gemm_a_floats)
       return share(g);
-    // Several blocks of rows will read B: it is made into panels once for all of them.
+    // Several blocks of rows read B, so it is packed into panels once for all of them.
     const extent_t panels = (g.columns + panel_width - 1) / panel_width, depth = g.depth;
     const float* b = reinterpret_cast<const float*>(g.b);
     float* packed = shared_scratch(panels * panel_width * std::min(depth, depth_block));
@@ -347,9 +347,8 @@ class cpu : private cpu_kernels::work_sharing {
       g.accumulate = true;
     }
   }
-  /// Threads share the longer side of C: panels of columns, or rows. If B is so few bytes that each of them may read
-  /// all of it, they share the rows: what other kernels do with a row then finds it in the cache of the thread that
-  /// made it.
+  /// Threads share the longer side of C: panels of columns, or rows. If B is so small that every thread may read all of
+  /// it, they share the rows. Other kernels then find a row in the cache of the thread that made it.
   void share(const cpu_kernels::gemm_arguments& g) {
     if (g.rows <= 0 || g.columns <= 0) return;
     const extent_t panels = (g.columns + cpu_kernels::panel_width - 1) / cpu_kernels::panel_width;
@@ -359,16 +358,16 @@ class cpu : private cpu_kernels::work_sharing {
     const extent_t chunks = chunks_for(by_columns ? panels : g.rows, 2 * g.rows * g.columns * g.depth);
     for (std::size_t c = 0; c < static_cast<std::size_t>(chunks); ++c) scratch(c, cpu_kernels::gemm_scratch);
     for_each(chunks, [&](extent_t c) {
-      float* own = scratch(static_cast<std::size_t>(c));
+      float* memory = scratch(static_cast<std::size_t>(c));
       if (by_columns)
         kernels_->gemm(g, 0, g.rows, panels * c / chunks * cpu_kernels::panel_width,
-                       std::min(g.columns, panels * (c + 1) / chunks * cpu_kernels::panel_width), own);
+                       std::min(g.columns, panels * (c + 1) / chunks * cpu_kernels::panel_width), memory);
       else
-        kernels_->gemm(g, g.rows * c / chunks, g.rows * (c + 1) / chunks, 0, g.columns, own);
+        kernels_->gemm(g, g.rows * c / chunks, g.rows * (c + 1) / chunks, 0, g.columns, memory);
     });
   }
 
-  /// f(unit, scratch) for every unit of the plan; a thread takes the next one when it is done with one.
+  /// Calls f(unit, scratch) for every unit of the plan. A thread takes the next unit when it has finished one.
   template <class F>
   void attend(const attention_shape& s, extent_t flops_per_product, F&& f) {
     const auto units = attention_.units();

@@ -55,18 +55,18 @@ struct attention_segment {
   extent_t layer_pages = 0;  ///< that the cache has of each layer
 };
 
-/// Where the gradients of one segment's keys and values are added; laid out like the keys and values.
+/// The memory to which the gradients of one segment's keys and values are added, in the layout of the keys and values.
 struct attention_segment_gradient {
   float* keys = nullptr;
   float* values = nullptr;
 };
 
-/// In what a device keeps the weights that it multiplies by. Training uses the format of the device's compute type;
-/// int8 (one scale per output) is for generation alone.
+/// The format of a device's packed weights. Training uses the format of the device's compute type; int8 (one scale per
+/// output) is for generation alone.
 enum class weight_format : unsigned char { float32, bfloat16, int8 };
 
-/// What is known of a row's softmax(logits / temperature) after some of its columns: the device's own sums, relative to
-/// the largest logit so far, and the target's logit once it has been seen.
+/// The state of a row's softmax(logits / temperature) after some of its columns: the sums in the device's own form,
+/// relative to the largest logit so far, and the target's logit once it has been seen.
 struct log_prob_state {
   double total = 0, weighted = 0;
   float top = 0, target = 0;
@@ -81,8 +81,9 @@ struct adamw_step {
   float gradient_scale = 1;
 };
 
-/// How a token is drawn from logits: softmax(logits / temperature), cut to the top_k most likely (<= 0: all), then to
-/// the smallest set of these whose share reaches top_p, renormalised. Temperature 0 takes the most likely token.
+/// The settings of sampling. A token is drawn from softmax(logits / temperature), cut to the top_k most likely (<= 0:
+/// all), then to the smallest set of these whose probability reaches top_p, renormalised. Temperature 0 takes the most
+/// likely token.
 struct sampling_arguments {
   float temperature = 1;
   extent_t top_k = 0;
@@ -96,7 +97,7 @@ concept device_memory = memory_device<D> && requires(D& d) {
   { d.name() } -> std::convertible_to<std::string_view>;
 };
 
-/// What a device is in full, for the head of a report: its description() if it has one, its name otherwise.
+/// A device in full, for the head of a report: its description() if it has one, its name otherwise.
 template <class D>
 std::string describe(const D& d) {
   if constexpr (requires { d.description(); }) {
@@ -114,7 +115,7 @@ concept device = device_memory<D> &&
     requires(D& d, float* y, const float* x, const std::int32_t* ids, extent_t n, bool flag, float f, double& total,
              const norm_arguments& norm, const attention_shape& heads, std::span<const attention_segment> segments,
              std::span<const attention_segment_gradient> gradients, const adamw_step& step, weight_format format,
-             std::byte* bytes, const std::byte* packed, log_prob_state* states, const sampling_arguments& how,
+             std::byte* bytes, const std::byte* packed, log_prob_state* states, const sampling_arguments& arguments,
              const double* uniform, std::int32_t* tokens) {
   // do laws 1 and 2 hold to the bit?
   { d.batch_invariant() } -> std::same_as<bool>;
@@ -179,8 +180,8 @@ concept device = device_memory<D> &&
   // targets, temperature, dlogp, dH, H, statistics
   d.log_prob_backward(y, n, n, n, ids, f, x, x, x, x);
   // tokens[t] by the inverse CDF at uniform[t] in [0, 1): over ids in order if all of them are kept, else from the most
-  // likely token on; equals by id: how, logits[t,v], t, v, uniform, tokens
-  d.sample(how, x, n, n, uniform, tokens);
+  // likely token on; equals by id: arguments, logits[t,v], t, v, uniform, tokens
+  d.sample(arguments, x, n, n, uniform, tokens);
   // in double, over fixed chunks: x, n
   total = d.sum_of_squares(x, n);
   // w, m, v, g, n, step

@@ -28,12 +28,12 @@
 
 RLCORE_BEGIN
 
-/// Device policy of one Ascend NPU, or of the emulator: the provider decides, the code is the same. Kernels return
-/// before they are done; download() and wait() do not. One call at a time, from one thread at a time.
+/// Device policy of one Ascend NPU or of the emulator; the provider decides. Kernels return before they are done;
+/// download() and wait() do not. One call at a time, from one thread at a time.
 ///
 /// Weights, activations and gradients are float; products and attention round their inputs to the compute type. The
-/// libraries choose the order of a sum by the shape of the call, so results of a row depend on its neighbours within
-/// rounding; equal calls give equal bits if the device is deterministic.
+/// libraries choose the order of a sum by the shape of the call, so the results of a row depend, within rounding, on
+/// its neighbours. Equal calls give equal bits if the device is deterministic.
 class npu {
  public:
   static constexpr bool host_readable = false;
@@ -59,7 +59,7 @@ class npu {
   const npu_settings& settings() const noexcept { return settings_; }
   ascend::queue& queue() noexcept { return queue_; }
   bool batch_invariant() const noexcept { return false; }
-  /// Bytes of the NPU's memory that could still be had.
+  /// The free bytes of the NPU's memory.
   std::optional<std::size_t> available_bytes() const { return queue_.memory().available(); }
 
   void* allocate(std::size_t bytes) {
@@ -194,10 +194,10 @@ class npu {
                                        statistics);
   }
 
-  void sample(const sampling_arguments& how, const float* logits, extent_t t, extent_t vocabulary,
+  void sample(const sampling_arguments& arguments, const float* logits, extent_t t, extent_t vocabulary,
               const double* uniform, std::int32_t* tokens) {
     written({tokens, static_cast<std::size_t>(t) * sizeof(*tokens)});
-    sampler_(c_, how, logits, t, vocabulary, uniform, tokens);
+    sampler_(c_, arguments, logits, t, vocabulary, uniform, tokens);
   }
 
   double sum_of_squares(const float* x, extent_t n) { return ascend::kernels::sum_of_squares(c_, x, n); }

@@ -1,4 +1,4 @@
-// Tokens drawn from rows of logits.
+// Sampling of tokens from rows of logits.
 #pragma once
 
 #include <algorithm>
@@ -14,20 +14,23 @@
 
 RLCORE_BEGIN
 
-/// cpu::sample. Every row is one fixed computation: neither the other rows nor the threads show. Keeps its scratch.
+/// cpu::sample. Every row is one fixed computation, whatever the other rows and the threads are. The object keeps its
+/// scratch memory.
 class cpu_sampler {
  public:
   /// See device::sample.
-  void operator()(const cpu_kernels::table& kernels, const threads& pool, const sampling_arguments& how,
+  void operator()(const cpu_kernels::table& kernels, const threads& pool, const sampling_arguments& arguments,
                   const float* logits, extent_t rows, extent_t vocabulary, const double* uniform,
                   std::int32_t* tokens) {
     if (rows <= 0) return;
     constexpr extent_t block = cpu_kernels::log_prob_block;
-    const extent_t blocks = (vocabulary + block - 1) / block, all = rows * blocks;
-    const bool greedy = how.temperature == 0, whole = (how.top_k <= 0 || how.top_k >= vocabulary) && how.top_p >= 1;
+    const extent_t blocks = (vocabulary + block - 1) / block, row_blocks = rows * blocks;
+    const bool greedy = arguments.temperature == 0,
+               whole = (arguments.top_k <= 0 || arguments.top_k >= vocabulary) && arguments.top_p >= 1;
     const auto factor =  // of powers of 2
-        static_cast<float>(greedy ? 1 : 1.4426950408889634 / static_cast<double>(how.temperature));
-    if (top_.size() < static_cast<std::size_t>(all)) top_.resize(static_cast<std::size_t>(all)), mass_ = top_;
+        static_cast<float>(greedy ? 1 : 1.4426950408889634 / static_cast<double>(arguments.temperature));
+    if (top_.size() < static_cast<std::size_t>(row_blocks))
+      top_.resize(static_cast<std::size_t>(row_blocks)), mass_ = top_;
     const bool threaded = rows * vocabulary > 32768;
     const auto split = [&](extent_t n, auto&& f) {  // f(begin, end, number of the range)
       const extent_t parts = threaded ? std::min(n, static_cast<extent_t>(pool.concurrency())) : 1;
@@ -36,7 +39,7 @@ class cpu_sampler {
         f(n * part / parts, n * (part + 1) / parts, c);
       });
     };
-    split(all, [&](extent_t begin, extent_t end, std::size_t) {
+    split(row_blocks, [&](extent_t begin, extent_t end, std::size_t) {
       while (begin < end) {
         const extent_t row = begin / blocks, first = begin % blocks, last = std::min(blocks, first + end - begin);
         kernels.sample_blocks(logits + row * vocabulary, vocabulary, factor, first, last, top_.data() + row * blocks,
@@ -50,10 +53,10 @@ class cpu_sampler {
         const row_of_logits row{kernels, logits + r * vocabulary,  vocabulary,
                                 factor,  top_.data() + r * blocks, mass_.data() + r * blocks,
                                 blocks};
-        tokens[r] = greedy
-                        ? row.argmax()
-                        : (whole ? row.draw(uniform[r])
-                                 : row.draw_top(how.top_k, static_cast<double>(how.top_p), uniform[r], scratch_[part]));
+        tokens[r] = greedy ? row.argmax()
+                           : (whole ? row.draw(uniform[r])
+                                    : row.draw_top(arguments.top_k, static_cast<double>(arguments.top_p), uniform[r],
+                                                   scratch_[part]));
       }
     });
   }
@@ -118,17 +121,17 @@ class cpu_sampler {
       return total;
     }
 
-    // Tokens by falling probability without a sort of the vocabulary: candidates are those near enough to the most
-    // likely one, they fall into 1024 buckets of a factor of 2^(1/16), and only the buckets in which the limits and the
-    // drawn number lie are sorted.
+    // Tokens by falling probability without a sort of the vocabulary. Candidates are the tokens near enough to the most
+    // likely one. They fall into 1024 buckets of a factor of 2^(1/16). Only the buckets that hold the limits and the
+    // drawn number are sorted.
     static constexpr int buckets = 1024;
     static int bucket_of(float below) {
       const float b = below * 16;
       return b < static_cast<float>(buckets - 1) ? static_cast<int>(b) : buckets - 1;
     }
 
-    /// No token that is kept lies further below the largest: the k-th largest of the blocks' largest is one of at least
-    /// k; and what lies beyond log2(V / ((1 - p) total)) sums to less than 1 - p of the total.
+    /// The distance to the largest logit beyond which no token is kept. At least k tokens are as large as the k-th
+    /// largest of the blocks' maxima. Tokens beyond log2(V / ((1 - p) total)) sum to less than 1 - p of the total.
     float reach(extent_t top_k, double top_p, double total, scratch& s) const {
       if (top_k > 0 && top_k <= blocks) {
         s.below.assign(top, top + blocks);
@@ -158,7 +161,7 @@ class cpu_sampler {
         }
       }
     }
-    /// Candidates in a bucket, most likely first, equals by id; only the first `wanted` are there.
+    /// which = the first `wanted` candidates of a bucket, most likely first, equals by id.
     void sort_bucket(int bucket, std::size_t wanted, const scratch& s, std::vector<std::int32_t>& which) const {
       which.clear();
       for (std::size_t i = 0; i < s.count; ++i)
@@ -174,11 +177,11 @@ class cpu_sampler {
       which.resize(wanted);
     }
 
-    /// Kept are the whole buckets [0, edge_bucket) and, of that one, the candidates s.edge.
+    /// The kept candidates are those of the buckets [0, edge_bucket), and s.edge of edge_bucket.
     std::int32_t draw_top(extent_t top_k, double top_p, double u, scratch& s) const {
-      const bool all = top_k <= 0 || top_k >= vocabulary;
-      double total = all ? total_mass() : 0;
-      find_candidates(reach(all ? 0 : top_k, top_p, total, s), s);
+      const bool no_top_k = top_k <= 0 || top_k >= vocabulary;
+      double total = no_top_k ? total_mass() : 0;
+      find_candidates(reach(no_top_k ? 0 : top_k, top_p, total, s), s);
       std::array<double, buckets> mass_of{};
       std::array<extent_t, buckets> count{};
       for (std::size_t i = 0; i < s.count; ++i) {
@@ -190,7 +193,7 @@ class cpu_sampler {
       const auto mass_in = [&](int b) { return mass_of[static_cast<std::size_t>(b)]; };
       int edge_bucket = buckets;
       s.edge.clear();
-      if (!all) {
+      if (!no_top_k) {
         extent_t room = top_k;
         for (edge_bucket = 0; edge_bucket < buckets && count[static_cast<std::size_t>(edge_bucket)] <= room;
              ++edge_bucket) {

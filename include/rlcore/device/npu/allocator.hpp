@@ -1,4 +1,4 @@
-// Device memory, cached in the order of streams.
+// A caching allocator of device memory that knows streams.
 #pragma once
 
 #include <algorithm>
@@ -30,10 +30,10 @@ inline std::string memory_text(std::size_t bytes) {
   return out;
 }
 
-/// The memory of one device, shared by its streams: blocks are cut from segments of aclrtMalloc and kept when released.
-/// A block released on a stream may be given out again at once on that stream, whose order separates the uses; what
-/// another stream uses as well comes back behind its event. Sizes are multiples of 512 bytes that hold what Ascend's
-/// kernels may touch: the request made a multiple of 32, and 32 bytes more. Thread-safe.
+/// The memory of one device, shared by its streams. Blocks are cut from segments of aclrtMalloc and cached when
+/// released. A stream may reuse a block that it released at once, since its order separates the uses. A block that
+/// another stream uses as well is reused after that stream's event. Block sizes are multiples of 512 bytes that hold
+/// the request, rounded up to 32 bytes, and the 32 bytes behind it that Ascend's kernels may touch. Thread-safe.
 class allocator {
  public:
   struct usage {
@@ -56,7 +56,7 @@ class allocator {
   }
   allocator(const allocator&) = delete;
   allocator& operator=(const allocator&) = delete;
-  /// Every stream that uses its memory is done by now.
+  /// Every stream that uses the memory has to be done.
   ~allocator() {
     for (const segment& s : segments_)
       device_.leave("aclrtFree", [&s](const calls& table) { return table.rt.aclrtFree(s.base); });
@@ -68,9 +68,9 @@ class allocator {
     return ((bytes + 31) / 32 * 32 + 32 + granule - 1) / granule * granule;
   }
 
-  /// At least `bytes` bytes, aligned to 64 or more, for use on `stream`; null for 0. `exact`: a segment of its own,
-  /// which goes back to Ascend when released, so that whoever watches memory sees every end and every lifetime. Throws
-  /// npu_error 207001 with sizes if there is no memory, even after everything cached went back.
+  /// At least `bytes` bytes, aligned to 64 or more, for use on `stream`; null for 0. With `exact` the block is a
+  /// segment of its own, which goes back to Ascend when released, so that memory checkers see the exact size and
+  /// lifetime. Throws npu_error 207001 with sizes if there is no memory even after the cache is freed.
   void* allocate(std::size_t bytes, aclrtStream stream, bool exact = false) {
     if (bytes == 0) return nullptr;
     const std::lock_guard hold(lock_);
@@ -82,14 +82,14 @@ class allocator {
     return found->data;
   }
 
-  /// Takes a block back; what its stream was told before may still use it. Null is fine, and so is any thread.
+  /// Takes a block back. Earlier work of its stream may still use it. Null is allowed, and any thread may call this.
   void release(void* data) noexcept {
     if (data == nullptr) return;
     const std::lock_guard hold(lock_);
-    const auto given = given_.find(data);
-    if (given == given_.end()) return;
-    block* b = given->second;
-    spare_nodes_.push_back(given_.extract(given));
+    const auto entry = in_use_.find(data);
+    if (entry == in_use_.end()) return;
+    block* b = entry->second;
+    spare_nodes_.push_back(in_use_.extract(entry));
     usage_.in_use -= b->bytes;
     if (b->exact) return give_back(b);
     if (b->marks.empty())
@@ -98,10 +98,10 @@ class allocator {
       waiting_.push_back(b);
   }
 
-  /// The block is used by another stream until `mark`; it is not given out again before.
+  /// Another stream uses the block until `mark`; the block is not reused before.
   void used_until(void* data, event mark) {
     const std::lock_guard hold(lock_);
-    if (const auto given = given_.find(data); given != given_.end()) given->second->marks.push_back(std::move(mark));
+    if (const auto entry = in_use_.find(data); entry != in_use_.end()) entry->second->marks.push_back(std::move(mark));
   }
 
   /// Waits for the device and gives back every segment without a block in use.
@@ -110,7 +110,7 @@ class allocator {
     give_back_cache();
   }
 
-  /// Gives back the segments of a stream that is done and goes away, as far as none of their blocks is in use.
+  /// Gives back the segments without a block in use of a stream that is done and goes away.
   void forget(aclrtStream stream) noexcept {
     const std::lock_guard hold(lock_);
     for (auto s = segments_.begin(); s != segments_.end();)
@@ -128,7 +128,7 @@ class allocator {
     const std::lock_guard hold(lock_);
     return usage_;
   }
-  /// Bytes that could still be had: what the device has left and what lies between blocks in use.
+  /// The free bytes: those of the device and those between blocks in use.
   std::optional<std::size_t> available() const {
     std::size_t left = 0, total = 0;
     const auto guard = device_.enter();
@@ -179,13 +179,13 @@ class allocator {
   }
   void give_out(block* b) {
     if (spare_nodes_.empty()) {
-      given_.emplace(b->data, b);
+      in_use_.emplace(b->data, b);
     } else {
       auto node = std::move(spare_nodes_.back());
       spare_nodes_.pop_back();
       node.key() = b->data;
       node.mapped() = b;
-      given_.insert(std::move(node));
+      in_use_.insert(std::move(node));
     }
     usage_.in_use += b->bytes;
     usage_.peak = std::max(usage_.peak, usage_.in_use);
@@ -203,7 +203,7 @@ class allocator {
     split(b, bytes);
     return b;
   }
-  /// The rest of `b` behind the first `bytes` becomes a block of its own, if it is worth one.
+  /// Makes the rest of `b` behind the first `bytes` a block of its own, if it is large enough.
   void split(block* b, std::size_t bytes) {
     const std::size_t rest = b->bytes - bytes;
     if (rest < (b->little ? granule : mebi)) return;
@@ -229,7 +229,7 @@ class allocator {
     auto& from = pool_of(b->stream, b->little).blocks;
     from.erase(std::lower_bound(from.begin(), from.end(), b, less));
   }
-  /// Into the cache, joined with cached neighbours.
+  /// Puts a block into the cache, joined with cached neighbours.
   void keep(block* b) {
     if (block* next = b->after; next != nullptr && next->cached) {
       uncache(next);
@@ -338,7 +338,7 @@ class allocator {
   mutable std::mutex lock_;
   std::deque<block> blocks_;
   std::vector<block*> spare_blocks_, waiting_;
-  std::unordered_map<void*, block*> given_;
+  std::unordered_map<void*, block*> in_use_;
   std::vector<std::unordered_map<void*, block*>::node_type> spare_nodes_;
   std::vector<segment> segments_;
   std::vector<pool> pools_;

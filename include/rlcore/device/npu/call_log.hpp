@@ -1,4 +1,4 @@
-// Where the log of Ascend's functions goes, and what it knows of the objects that they name.
+// The log of Ascend's functions, with the names of their objects.
 #pragma once
 
 #include <cstddef>
@@ -18,14 +18,14 @@
 RLCORE_BEGIN
 namespace ascend {
 
-/// The log of this process. A call is a line, an answer besides success is another:
+/// The log of this process. A call is one line; an answer other than success is another:
 ///
 ///     t0 aclnnMuls(bfloat16[2,3]@#4, 0.5, bfloat16[2,3]@#5+96)
 ///     t0   -> workspace 512
 ///
-/// Threads and objects are numbered as they come; #5+96 is byte 96 of the sixth allocation, "host" any other memory.
-/// Times and what a poll saw are left out, so the same work gives the same text whoever provides the functions, as long
-/// as one thread does it.
+/// Threads and objects are numbered in the order of their first use; #5+96 is byte 96 of the sixth allocation, "host"
+/// is any other memory. The log leaves out times and the results of polls. So the same work of one thread gives the
+/// same text with every provider.
 class call_log {
  public:
   using sink = std::function<void(std::string_view line)>;
@@ -35,8 +35,8 @@ class call_log {
     return log;
   }
 
-  /// The table to call instead of `table`, whose functions have to stay valid; null where `table` has null. Throws
-  /// device_error if another table is being logged.
+  /// Returns the table to call instead of `table`, with null where `table` has null. The functions of `table` have to
+  /// stay valid. Throws device_error if another table is being logged.
   const calls& start(const calls& table, sink to);
   /// Ends the log. Calls through its table still reach the functions.
   void stop() {
@@ -50,25 +50,25 @@ class call_log {
   }
   const calls& target() const noexcept { return *target_; }
   const calls& table() const noexcept { return table_; }
-  /// Whether calls of `table` are being logged.
+  /// Are calls of `table` logged?
   bool logs(const calls& table) {
     const std::lock_guard<std::mutex> lock(mutex_);
     return to_ && target_ == &table;
   }
 
-  void line(const std::string& what) {
+  void line(const std::string& message) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!to_) return;
     const auto [at, added] = threads_.try_emplace(std::this_thread::get_id(), threads_.size());
-    to_("t" + std::to_string(at->second) + " " + what);
+    to_("t" + std::to_string(at->second) + " " + message);
   }
 
-  /// From now on an object (tensor, executor) or a handle (stream, communicator) is printed as `what`.
-  void name(const void* object, std::string what, bool handle = false) {
+  /// From now on the log prints an object (tensor, executor) or a handle (stream, communicator) as `label`.
+  void name(const void* object, std::string label, bool handle = false) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    (handle ? handles_ : objects_)[object] = std::move(what);
+    (handle ? handles_ : objects_)[object] = std::move(label);
   }
-  /// Its address may be given to other memory.
+  /// Forgets a handle, whose address may come back for another object.
   void forget(const void* handle) {
     const std::lock_guard<std::mutex> lock(mutex_);
     handles_.erase(handle);

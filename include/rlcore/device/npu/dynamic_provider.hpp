@@ -27,7 +27,7 @@ class dynamic_provider {
   const ascend::calls& calls() const noexcept { return installation_->table(); }
   const ascend::installation& installation() const noexcept { return *installation_; }
 
-  /// A CANN with every function that every run needs is there; whether it finds a device turns out when one is opened.
+  /// Is there a CANN with every function that every run needs? Opening a device shows whether it finds one.
   static bool available() noexcept {
     try {
       return installed().problem().empty();
@@ -35,7 +35,7 @@ class dynamic_provider {
       return false;
     }
   }
-  /// What keeps CANN from being used and what to do about it, in one line; empty if nothing is known to.
+  /// The reason why CANN cannot be used and the remedy, in one line; empty if no reason is known.
   static std::string why_not() {
     const ascend::installation& here = installed();
     if (!here.problem().empty()) return here.problem();
@@ -43,7 +43,7 @@ class dynamic_provider {
       return "npu: ASCEND_OPP_PATH is not set, operators will not be found: source CANN's set_env.sh";
     return {};
   }
-  /// What was found on this machine, usable or not.
+  /// The installation found on this machine, usable or not.
   static const ascend::installation& installed() {
     static const ascend::installation here(default_search_path());
     return here;
@@ -55,11 +55,11 @@ class dynamic_provider {
   }
   static const ascend::installation& loaded(const search_path& where) {
     static std::mutex lock;
-    static std::deque<ascend::installation> all;
+    static std::deque<ascend::installation> installations;
     const std::lock_guard hold(lock);
-    for (const ascend::installation& known : all)
+    for (const ascend::installation& known : installations)
       if (known.searched().folders == where.folders) return known;
-    return all.emplace_back(where);
+    return installations.emplace_back(where);
   }
 
   const ascend::installation* installation_;

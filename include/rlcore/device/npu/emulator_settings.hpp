@@ -1,4 +1,4 @@
-// What machine the emulator plays.
+// The settings of the emulated machine.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@ RLCORE_BEGIN
 /// An Atlas machine in a process without one: the functions of the four lists, with their rules and error numbers.
 namespace ascend::emulated {
 
-/// How a value between two representable ones is stored. Ascend C calls the first three CAST_RINT, CAST_ROUND and
-/// CAST_TRUNC; the last one is how we read the "NEAREST_ZERO" of HF32.
+/// The rounding of a value between two representable ones. Ascend C calls the first three CAST_RINT, CAST_ROUND and
+/// CAST_TRUNC; the last one is our reading of the "NEAREST_ZERO" of HF32.
 enum class rounding : unsigned char { nearest_even, nearest_away, toward_zero, nearest_zero };
 
 struct settings {
@@ -28,21 +28,21 @@ struct settings {
   bool reference = false;  ///< fp64 inside, one rounding at the end: to tell rounding from mistakes
   bool strict = true;      ///< refuse what is documented as not allowed even where hardware may let it pass
   int threads = 0;         ///< for large products; 0: as many as the host has
-  /// Every task waits a random time up to this before it runs, drawn from (seed, stream, place in the stream): shows
-  /// the waits that a program forgot.
+  /// Every task waits a random time up to this before it runs, drawn from (seed, stream, place in the stream). This
+  /// shows missing synchronization of a program.
   int delay_microseconds = 0;
   /// At most this much of a fresh block is overwritten with NaN; the rest is zero, or what was there before.
   std::size_t poison_bytes = std::size_t{64} << 20;
-  /// Freed memory of a device is handed out again only when more than this has been freed since, or nothing is left.
+  /// Freed memory of a device is reused only when more than this has been freed since, or nothing is left.
   std::size_t quarantine_bytes = std::size_t{64} << 20;
   int collective_milliseconds = 60000;  ///< how long a rank waits for another before the work of all ends
 
   friend bool operator==(const settings&, const settings&) = default;
 };
 
-/// Throws config_error if no such machine can be.
+/// Throws config_error for settings of an impossible machine.
 inline void validate(const settings& s) {
-  const auto bad = [](const char* what) { throw config_error(std::string("emulated machine: ") + what); };
+  const auto bad = [](const char* reason) { throw config_error(std::string("emulated machine: ") + reason); };
   if (s.soc.empty()) bad("soc is empty");
   if (s.cores < 1) bad("cores must be at least 1");
   if (s.cann_version < 80100) bad("cann_version must be at least 80100 (8.1.RC1)");

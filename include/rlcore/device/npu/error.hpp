@@ -1,4 +1,4 @@
-// Failures of Ascend's functions as exceptions whose one line says all that is known.
+// Failures of Ascend's functions as exceptions with one line of text.
 #pragma once
 
 #include <string>
@@ -41,21 +41,21 @@ inline std::string one_line(std::string_view source, std::size_t limit = 600) {
   return line;
 }
 
-/// Forgets what CANN has to say to this thread. Messages stay until they are read, whatever succeeds in between, so one
-/// of a failure that nobody reports would be told with the next that somebody does.
+/// Drops CANN's messages for this thread. A message stays until it is read, even if later calls succeed. So the message
+/// of an ignored failure would appear in the text of the next reported one.
 inline void drop_messages(const calls& table) {
   if (table.rt.aclGetRecentErrMsg != nullptr) (void)table.rt.aclGetRecentErrMsg();
 }
-/// Whether a call failed whose failure is nobody's business; its message is dropped.
+/// Returns whether a call failed whose failure does not matter, and drops its message.
 inline bool ignore(const calls& table, int number) {
   if (number != 0) [[unlikely]]
     drop_messages(table);
   return number != 0;
 }
 
-/// "npu: aclrtMalloc returned 207001 (out of device memory): what CANN says; hint". CANN says all that has come up in
-/// this thread since it was asked last, the latest first: several lines may be those of several failures. `about` is
-/// put behind the name of the call.
+/// "npu: aclrtMalloc returned 207001 (out of device memory): what CANN says; hint". CANN returns all messages of this
+/// thread since the last query, the latest first, so several lines may belong to several failures. `about` follows the
+/// name of the call.
 inline std::string failure_text(const calls& table, domain where, int number, std::string_view call,
                                 std::string_view about = {}) {
   const char* recent = table.rt.aclGetRecentErrMsg != nullptr ? table.rt.aclGetRecentErrMsg() : nullptr;
@@ -63,9 +63,9 @@ inline std::string failure_text(const calls& table, domain where, int number, st
   std::string line = "npu: " + std::string(call) + std::string(about) + " returned " + std::to_string(number) + " (" +
                      std::string(known.name) + ")";
   if (const std::string said = one_line(recent != nullptr ? recent : ""); !said.empty()) {
-    const std::string_view all = recent;
-    const std::size_t first = all.find('\n', all.find_first_not_of(" \t\r\n"));
-    const bool several = first != all.npos && all.find_first_not_of(" \t\r\n", first) != all.npos;
+    const std::string_view messages = recent;
+    const std::size_t first = messages.find('\n', messages.find_first_not_of(" \t\r\n"));
+    const bool several = first != messages.npos && messages.find_first_not_of(" \t\r\n", first) != messages.npos;
     line += ": " + said + (several ? " (latest first)" : "");
   }
   if (!known.hint.empty()) line += "; " + std::string(known.hint);

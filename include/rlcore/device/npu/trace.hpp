@@ -1,4 +1,4 @@
-// A log of every call to Ascend's functions, as text by which two runs can be compared.
+// A log of every call to Ascend's functions, as text for the comparison of two runs.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@
 RLCORE_BEGIN
 namespace ascend {
 
-/// How the log prints values.
+/// The text forms of values in the log.
 namespace traced {
 
 inline std::string decimal(double value) {
@@ -91,7 +91,7 @@ struct argument {
     }
   }
 
-  /// Before the call; "_" stands for what it is to fill.
+  /// The text before the call; "_" stands for a result.
   RLCORE_NOINLINE std::string before() const {
     switch (is) {
       case integer:
@@ -112,7 +112,7 @@ struct argument {
         return pointer == nullptr ? "null" : "_";
     }
   }
-  /// After a successful call: what it has filled, as far as two runs agree about it.
+  /// The text of a result after a successful call, as far as two runs agree about it.
   RLCORE_NOINLINE std::string after(std::string_view call) const {
     if (is == out_i32) return std::to_string(*static_cast<const std::int32_t*>(pointer));
     if (is == out_u32) return std::to_string(*static_cast<const std::uint32_t*>(pointer));
@@ -134,17 +134,18 @@ struct argument {
 };
 using argument_list = std::initializer_list<argument>;
 
-RLCORE_NOINLINE inline void log_call(const char* name, const char* phase, argument_list given, const char* end = "") {
+RLCORE_NOINLINE inline void log_call(const char* name, const char* phase, argument_list arguments,
+                                     const char* end = "") {
   std::string line;
-  for (const argument& a : given) line += (line.empty() ? "" : ", ") + a.before();
+  for (const argument& a : arguments) line += (line.empty() ? "" : ", ") + a.before();
   call_log::instance().line(std::string(name) + phase + "(" + line + ")" + end);
 }
 
-/// The line of an answer, if it is more than success, and what the log learns from it.
-RLCORE_NOINLINE inline void log_answer(std::string_view call, int status, argument_list given) {
+/// Logs the line of an answer, if it is more than success, and records new objects and allocations.
+RLCORE_NOINLINE inline void log_answer(std::string_view call, int status, argument_list arguments) {
   call_log& log = call_log::instance();
   if (status != 0) return log.line("  -> " + std::to_string(status));
-  const argument* const a = given.begin();
+  const argument* const a = arguments.begin();
   if (call == "aclrtMalloc" || call == "aclrtMallocHost")
     log.allocated(*static_cast<const void* const*>(a[0].pointer), static_cast<std::size_t>(a[1].number));
   if (call.find("Destroy") != call.npos) log.forget(a[0].pointer);
@@ -152,7 +153,7 @@ RLCORE_NOINLINE inline void log_answer(std::string_view call, int status, argume
     for (std::int64_t i = 1; i < a[0].number; ++i)
       log.name(static_cast<const HcclComm*>(a[2].pointer)[i], log.number("communicator"), true);
   std::string line;
-  for (const argument& one : given)
+  for (const argument& one : arguments)
     if (const std::string filled = one.after(call); !filled.empty()) line += (line.empty() ? "" : ", ") + filled;
   if (!line.empty()) log.line("  -> " + line);
 }
@@ -205,7 +206,7 @@ inline std::string made_text(const aclTensor* const* tensors, std::uint64_t size
   return "{" + line + "}";
 }
 
-/// Stands in the table for one function. The objects that operators take are only named: the operator prints them.
+/// The entry of the table for one function. Calls that make objects only name them; the operator prints them.
 template <auto Member>
 struct hook;
 template <class Table, class R, class... A, R (*Table::*Member)(A...)>
@@ -287,8 +288,8 @@ inline const calls& call_log::start(const calls& from, sink to) {
 }
 
 /// `table` itself, or a logged one if `name`, or else the environment variable RLCORE_NPU_TRACE, names a file to write
-/// the log to. Every line is flushed before the call that it names, so the last line of a crash is the culprit or what
-/// follows it up. Throws file_error if the file cannot be written.
+/// the log to. Every line is flushed before its call, so the last line before a crash names the failing call or a later
+/// one. Throws file_error if the file cannot be written.
 inline const calls& traced_if_asked(const calls& table, const std::string& name = {}) {
   call_log& log = call_log::instance();
   const char* path = name.empty() ? std::getenv("RLCORE_NPU_TRACE") : name.c_str();

@@ -19,7 +19,7 @@ class attention {
                          float* layer, const float* keys, const float* values, extent_t row) {
     const extent_t w = s.kv_heads * s.head_dim;
     if (segments.empty()) return;
-    // `keys` of a segment may not say yet where the layer is
+    // `keys` of a segment may not point to the layer yet
     cached_.assign(segments.begin(), segments.end());
     for (attention_segment& g : cached_) {
       if (g.pages == nullptr) throw std::invalid_argument("rlcore: npu: store_keys_values of a segment without pages");
@@ -27,7 +27,7 @@ class attention {
     }
     const auto to = layer_rows(c, segments[0], layer, w);
     for_runs(c, cached_, [&](const attention_run& run) {
-      const std::int32_t* rows = own_(c, run);
+      const std::int32_t* rows = stored_(c, run);
       const extent_t from = run.first_row * row;
       put(c, to, rows, c.rows(keys + from, run.rows, w, row));
       put(c, to, rows + run.rows, c.rows(values + from, run.rows, w, row));
@@ -53,17 +53,17 @@ class attention {
       check(s, run);
       if (run.segments[0].pages != nullptr)
         throw std::invalid_argument("rlcore: npu: attention_backward of a segment in pages; training reads rows");
-      const auto own = gradients.subspan(run.first, run.segments.size());
+      const auto run_gradients = gradients.subspan(run.first, run.segments.size());
       if (!fused_attention::takes(c, s))
-        composed_attention::backward(c, read_, s, run, own, q, q_row, dout, out_row, dq);
+        composed_attention::backward(c, read_, s, run, run_gradients, q, q_row, dout, out_row, dq);
       else if (c.rounds())
-        fused_.backward<bf16>(c, read_, s, run, own, q, q_row, out, dout, out_row, statistics, dq);
+        fused_.backward<bf16>(c, read_, s, run, run_gradients, q, q_row, out, dout, out_row, statistics, dq);
       else
-        fused_.backward<float>(c, read_, s, run, own, q, q_row, out, dout, out_row, statistics, dq);
+        fused_.backward<float>(c, read_, s, run, run_gradients, q, q_row, out, dout, out_row, statistics, dq);
     });
   }
   void written(const memory_range& where) noexcept {
-    own_.written(where);
+    stored_.written(where);
     read_.written(where);
   }
 
@@ -77,7 +77,7 @@ class attention {
                                   std::to_string(run.keys) + " keys is more than 2^31 elements; smaller micro-batches");
   }
 
-  page_rows own_{true}, read_{false};
+  page_rows stored_{true}, read_{false};
   std::vector<attention_segment> cached_;
   fused_attention fused_;
 };

@@ -18,10 +18,10 @@ namespace ascend::kernels {
 /// weights: bf16, or float for compute types of float.
 ///
 /// The operators' statistics have the shape [rows, heads, 8], each number eight times, but inside a sequence they lie
-/// head after head. They are kept in that order, so a backward has to be of whole segments of the forward.
+/// head after head. They are kept in that order, so a backward needs whole segments of the forward.
 class fused_attention {
  public:
-  /// Whether the operators exist and take such heads: at most 256 of at most 768 elements.
+  /// Do the operators exist and support such heads, at most 256 of at most 768 elements?
   static bool takes(const context& c, const attention_shape& s) {
     return c.op().aclnnFlashAttentionVarLenScore && c.op().aclnnFlashAttentionUnpaddingScoreGrad && s.heads <= 256 &&
            s.head_dim <= 768;
@@ -30,7 +30,7 @@ class fused_attention {
   template <class T>
   void forward(context& c, page_rows& pages, const attention_shape& s, const attention_run& run, const float* q,
                extent_t q_row, float* out, extent_t out_row, float* statistics) {
-    const extent_t t = run.rows, n = s.heads, d = s.head_dim, all = run.keys * s.kv_heads * d;
+    const extent_t t = run.rows, n = s.heads, d = s.head_dim, key_elements = run.keys * s.kv_heads * d;
     const auto queries = gather_rows_of<T>(c, q + run.first_row * q_row, t, n * d, q_row);
     const auto read = gather_keys_values<T>(c, pages, s, run);
     const auto top = c.take<float>(t * n * 8), total = c.take<float>(t * n * 8);
@@ -39,22 +39,23 @@ class fused_attention {
     const auto attended = c.view(result.data(), {t, n, d});
     char layout[] = "TND";
     c.run(c.op().aclnnFlashAttentionVarLenScore, c.view(queries.data(), {t, n, d}),
-          c.view(read.data(), {run.keys, s.kv_heads, d}), c.view(read.data() + all, {run.keys, s.kv_heads, d}), nullptr,
-          nullptr, nullptr, mask(c), nullptr, c.q.ints(std::span(run.query_ends)), c.q.ints(std::span(run.key_ends)),
-          static_cast<double>(s.scale), 1.0, any, any, std::int64_t{n}, layout, std::int64_t{0}, causal_from_the_end,
-          c.view(top.data(), {t, n, 8}), c.view(total.data(), {t, n, 8}), c.view(result.data(), {0}), attended);
+          c.view(read.data(), {run.keys, s.kv_heads, d}), c.view(read.data() + key_elements, {run.keys, s.kv_heads, d}),
+          nullptr, nullptr, nullptr, mask(c), nullptr, c.q.ints(std::span(run.query_ends)),
+          c.q.ints(std::span(run.key_ends)), static_cast<double>(s.scale), 1.0, any, any, std::int64_t{n}, layout,
+          std::int64_t{0}, causal_from_the_end, c.view(top.data(), {t, n, 8}), c.view(total.data(), {t, n, 8}),
+          c.view(result.data(), {0}), attended);
     c.copy(to, attended);
     float* kept = statistics + run.first_row * n * 2;
     c.copy(c.view(kept, {t, n}, {2 * n, 2}), c.view(top.data(), {t, n}, {8 * n, 8}));
     c.copy(c.view(kept + 1, {t, n}, {2 * n, 2}), c.view(total.data(), {t, n}, {8 * n, 8}));
   }
 
-  /// dq is overwritten, the gradients of keys and values are added to.
+  /// Overwrites dq and adds to the gradients of keys and values.
   template <class T>
   void backward(context& c, page_rows& pages, const attention_shape& s, const attention_run& run,
                 std::span<const attention_segment_gradient> gradients, const float* q, extent_t q_row, const float* out,
                 const float* dout, extent_t out_row, const float* statistics, float* dq) {
-    const extent_t t = run.rows, n = s.heads, d = s.head_dim, w = s.kv_heads * d, all = run.keys * w;
+    const extent_t t = run.rows, n = s.heads, d = s.head_dim, w = s.kv_heads * d, key_elements = run.keys * w;
     const auto queries = gather_rows_of<T>(c, q + run.first_row * q_row, t, n * d, q_row);
     const auto attended = gather_rows_of<T>(c, out + run.first_row * out_row, t, n * d, out_row);
     const auto slopes = gather_rows_of<T>(c, dout + run.first_row * out_row, t, n * d, out_row);
@@ -63,24 +64,24 @@ class fused_attention {
     const float* kept = statistics + run.first_row * n * 2;
     c.copy(c.view(top.data(), {t, n, 8}), c.view(kept, {t, n, 1}, {2 * n, 2, 1}));
     c.copy(c.view(total.data(), {t, n, 8}), c.view(kept + 1, {t, n, 1}, {2 * n, 2, 1}));
-    const auto dqueries = c.take<T>(t * n * d), dread = c.take<T>(2 * all);
+    const auto dqueries = c.take<T>(t * n * d), dread = c.take<T>(2 * key_elements);
     char layout[] = "TND";
     c.run(c.op().aclnnFlashAttentionUnpaddingScoreGrad, c.view(queries.data(), {t, n, d}),
-          c.view(read.data(), {run.keys, s.kv_heads, d}), c.view(read.data() + all, {run.keys, s.kv_heads, d}),
+          c.view(read.data(), {run.keys, s.kv_heads, d}), c.view(read.data() + key_elements, {run.keys, s.kv_heads, d}),
           c.view(slopes.data(), {t, n, d}), nullptr, nullptr, nullptr, mask(c), c.view(top.data(), {t, n, 8}),
           c.view(total.data(), {t, n, 8}), nullptr, c.view(attended.data(), {t, n, d}), nullptr,
           c.q.ints(std::span(run.query_ends)), c.q.ints(std::span(run.key_ends)), static_cast<double>(s.scale), 1.0,
           any, any, std::int64_t{n}, layout, std::int64_t{0}, causal_from_the_end, c.view(dqueries.data(), {t, n, d}),
-          c.view(dread.data(), {run.keys, s.kv_heads, d}), c.view(dread.data() + all, {run.keys, s.kv_heads, d}),
-          c.view(dread.data(), {0}));
+          c.view(dread.data(), {run.keys, s.kv_heads, d}),
+          c.view(dread.data() + key_elements, {run.keys, s.kv_heads, d}), c.view(dread.data(), {0}));
     c.copy(c.rows(dq + run.first_row * q_row, t, n * d, q_row), c.rows(dqueries.data(), t, n * d));
     std::optional<scratch<float>> wide;
     const float* terms = nullptr;
     if constexpr (std::is_same_v<T, float>) {
       terms = dread.data();
     } else {
-      wide = c.take<float>(2 * all);
-      c.cast(c.view(dread.data(), {2 * all}), c.view(wide->data(), {2 * all}));
+      wide = c.take<float>(2 * key_elements);
+      c.cast(c.view(dread.data(), {2 * key_elements}), c.view(wide->data(), {2 * key_elements}));
       terms = wide->data();
     }
     for_stretches(
@@ -91,7 +92,7 @@ class fused_attention {
         [&](extent_t first, extent_t m, float* keys, float* values, extent_t row) {
           const auto k = c.rows(keys, m, w, row), v = c.rows(values, m, w, row);
           c.add(k, c.rows(terms + first * w, m, w), k);
-          c.add(v, c.rows(terms + all + first * w, m, w), v);
+          c.add(v, c.rows(terms + key_elements + first * w, m, w), v);
         });
   }
 
@@ -104,7 +105,7 @@ class fused_attention {
     c.convert(c.rows(x, t, w, row), c.rows(to.data(), t, w));
     return to;
   }
-  /// What is masked of a square of 2048: everything above the diagonal. Operators cut it to any size.
+  /// The mask of a square of 2048: everything above the diagonal. Operators cut it to any size.
   tensor_argument mask(context& c) {
     constexpr std::size_t side = 2048;
     if (!mask_) {

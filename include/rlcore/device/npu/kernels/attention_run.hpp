@@ -1,4 +1,4 @@
-// Segments of attention that one operator takes together, and their keys and values.
+// Segments of attention for one call of an operator, with their keys and values.
 #pragma once
 
 #include <algorithm>
@@ -27,8 +27,8 @@ struct attention_run {
   std::vector<std::int64_t> query_ends, key_ends;
 };
 
-/// f(run) for all rows of the call. A run has at most 2048 segments, 2^20 rows and 2^20 keys, unless a single segment
-/// has more: what attention over packed sequences takes.
+/// Calls f(run) for all rows of the call. A run has at most 2048 segments, 2^20 rows and 2^20 keys, unless a single
+/// segment has more: the limits of the operators over packed sequences.
 template <class F>
 void for_runs(const context& c, std::span<const attention_segment> segments, F&& f) {
   constexpr std::size_t most = 2048;
@@ -70,13 +70,13 @@ void for_stretches(const attention_run& run, Place&& place, F&& f) {
   }
 }
 
-/// Which rows of a layer's pages, seen as [rows, kv_heads * head_dim], hold the positions of a run: those of keys, then
-/// those of values. Inside a page this device keeps kv_page rows of keys, then as many of values. Kept for the layers
-/// after the first.
+/// The rows of a layer's pages, seen as [rows, kv_heads * head_dim], that hold the positions of a run: first the keys,
+/// then the values. Inside a page this device keeps kv_page rows of keys, then as many of values. The layers after the
+/// first reuse the result.
 class page_rows {
  public:
-  /// `written` says that only the segments' own rows are meant, not all keys that they read.
-  explicit page_rows(bool written) : own_(written) {}
+  /// With `written` these are only the rows that the segments write, not all keys that they read.
+  explicit page_rows(bool written) : written_only_(written) {}
 
   extent_t count() const noexcept { return count_; }
   /// [2 count()] indices.
@@ -90,12 +90,12 @@ class page_rows {
       base = std::min(base, s.pages);
       end = std::max(end, s.pages + kv_pages(keys_of(s)));
     }
-    count_ = own_ ? run.rows : run.keys;
+    count_ = written_only_ ? run.rows : run.keys;
     const auto n = static_cast<std::size_t>(count_);
     host_.resize(4 * n);  // [page of the list | row in the page], each for keys, then for values
     std::size_t at = 0;
     for (const attention_segment& s : run.segments)
-      for (extent_t p = own_ ? s.first_position : 0; p < keys_of(s); ++p, ++at) {
+      for (extent_t p = written_only_ ? s.first_position : 0; p < keys_of(s); ++p, ++at) {
         host_[at] = host_[n + at] = static_cast<std::int32_t>((s.pages - base) + p / kv_page);
         host_[2 * n + at] = static_cast<std::int32_t>(p % kv_page);
         host_[3 * n + at] = static_cast<std::int32_t>(kv_page + p % kv_page);
@@ -118,7 +118,7 @@ class page_rows {
 
  private:
   using key = std::tuple<const std::int32_t*, extent_t, extent_t>;
-  bool own_;
+  bool written_only_;
   derived kept_;
   std::vector<key> key_, known_;
   std::vector<std::int32_t> host_;
@@ -135,8 +135,8 @@ inline tensor_argument layer_rows(const context& c, const attention_segment& g, 
 /// The keys, then the values of a run without gaps: [2, keys, kv_heads * head_dim].
 template <class T>
 scratch<T> gather_keys_values(context& c, page_rows& pages, const attention_shape& s, const attention_run& run) {
-  const extent_t w = s.kv_heads * s.head_dim, all = run.keys * w;
-  scratch<T> to = c.take<T>(2 * all);
+  const extent_t w = s.kv_heads * s.head_dim, key_elements = run.keys * w;
+  scratch<T> to = c.take<T>(2 * key_elements);
   if (run.segments[0].pages != nullptr) {
     const std::int32_t* rows = pages(c, run);
     const float* layer = run.segments[0].keys;
@@ -144,9 +144,9 @@ scratch<T> gather_keys_values(context& c, page_rows& pages, const attention_shap
     if constexpr (std::is_same_v<T, float>) {
       c.select(from, c.view(rows, {2 * run.keys}), c.rows(to.data(), 2 * run.keys, w));
     } else {
-      const auto read = c.take<float>(2 * all);
+      const auto read = c.take<float>(2 * key_elements);
       c.select(from, c.view(rows, {2 * run.keys}), c.rows(read.data(), 2 * run.keys, w));
-      c.convert(c.view(read.data(), {2 * all}), c.view(to.data(), {2 * all}));
+      c.convert(c.view(read.data(), {2 * key_elements}), c.view(to.data(), {2 * key_elements}));
     }
     return to;
   }
@@ -157,7 +157,7 @@ scratch<T> gather_keys_values(context& c, page_rows& pages, const attention_shap
       },
       [&](extent_t first, extent_t n, const float* keys, const float* values, extent_t row) {
         c.convert(c.rows(keys, n, w, row), c.rows(to.data() + first * w, n, w));
-        c.convert(c.rows(values, n, w, row), c.rows(to.data() + all + first * w, n, w));
+        c.convert(c.rows(values, n, w, row), c.rows(to.data() + key_elements + first * w, n, w));
       });
   return to;
 }

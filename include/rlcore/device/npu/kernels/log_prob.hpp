@@ -11,19 +11,19 @@
 RLCORE_BEGIN
 namespace ascend::kernels {
 
-/// e^x is 0 from here on; x is raised to it, so that 0 times x is 0 for an excluded token too.
+/// e^x is 0 below this. x is raised to it, so that 0 times x is 0 for an excluded token too.
 inline constexpr float least_log_prob = -110;
 
-/// Of each row of one tile: where its target lies in the tile, in [0, w), and whether it does.
+/// The place of each row's target in one tile, in [0, w), and whether the target lies in the tile.
 class tile_targets {
  public:
   tile_targets(const context& c, const std::int32_t* targets, extent_t n, extent_t first, extent_t w)
       : c_(c), n_(n), numbers_(c.take<std::int32_t>(3 * n)), inside_(c.take<bool>(n)) {
-    const auto own = part(0), place = part(1), off = part(2);
+    const auto local = part(0), place = part(1), off = part(2);
     c.run(c.op().aclnnAdds, c.view(targets, {n, 1}), c.q.scalar(-std::int64_t{first}), c.q.scalar(std::int64_t{1}),
-          own);
-    c.run(c.op().aclnnClamp, own, c.q.scalar(std::int64_t{0}), c.q.scalar(std::int64_t{w - 1}), place);
-    c.sub_integers(own, place, off);
+          local);
+    c.run(c.op().aclnnClamp, local, c.q.scalar(std::int64_t{0}), c.q.scalar(std::int64_t{w - 1}), place);
+    c.sub_integers(local, place, off);
     c.run(c.op().aclnnEqScalar, off, c.q.scalar(std::int64_t{0}), inside());
   }
   tensor_argument place() const { return part(1); }
@@ -67,20 +67,20 @@ inline void accumulate(context& c, float* states, const float* logits, extent_t 
     const auto values = c.take<float>(n * w), shares = c.take<float>(n * w), room = c.take<float>(6 * n);
     const auto z = c.rows(values.data(), n, w), e = c.rows(shares.data(), n, w);
     const auto part = [&](extent_t k) { return c.view(room.data() + k * n, {n, 1}); };
-    const auto top = part(0), total = part(1), weighted = part(2), own = part(3), by = part(4), factor = part(5);
+    const auto top = part(0), total = part(1), weighted = part(2), target = part(3), by = part(4), factor = part(5);
     c.mul(c.rows(logits + begin * w, n, w), 1 / temperature, z);
     c.largest(z, 1, true, top);
     c.at_least(top, -std::numeric_limits<float>::max(), top);
     if (whole) {
-      c.run(c.op().aclnnGather, z, std::int64_t{1}, c.view(targets + begin, {n, 1}), own);
-      c.copy(state.target, own);
+      c.run(c.op().aclnnGather, z, std::int64_t{1}, c.view(targets + begin, {n, 1}), target);
+      c.copy(state.target, target);
     } else {
       const tile_targets where(c, targets + begin, n, first, w);
-      c.run(c.op().aclnnGather, z, std::int64_t{1}, where.place(), own);
+      c.run(c.op().aclnnGather, z, std::int64_t{1}, where.place(), target);
       if (first == 0)
-        c.copy(state.target, own);
+        c.copy(state.target, target);
       else
-        c.where(where.inside(), own, state.target, state.target);
+        c.where(where.inside(), target, state.target, state.target);
     }
     if (first > 0) c.run(c.op().aclnnMaximum, top, state.top, top);
     c.sub(z, top, z);
@@ -140,7 +140,7 @@ inline void log_prob_backward(context& c, float* logits, extent_t t, extent_t w,
     const auto shares = c.take<float>(n * w), room = c.take<float>(4 * n);
     const auto z = c.rows(logits + begin * w, n, w), p = c.rows(shares.data(), n, w);
     const auto part = [&](extent_t k) { return c.view(room.data() + k * n, {n, 1}); };
-    const auto shift = part(0), a = part(1), b = part(2), own = part(3);
+    const auto shift = part(0), a = part(1), b = part(2), target = part(3);
     const float* s = statistics + 2 * begin;
     c.add(c.view(s, {n, 1}, {2, 1}), c.view(s + 1, {n, 1}, {2, 1}), shift);
     c.mul(z, 1 / temperature, z);
@@ -159,8 +159,8 @@ inline void log_prob_backward(context& c, float* logits, extent_t t, extent_t w,
     c.cast(where.inside(), b);
     c.mul(b, column(dlogp), b);
     c.mul(b, 1 / temperature, b);
-    c.run(c.op().aclnnGather, z, std::int64_t{1}, where.place(), own);
-    c.add(own, b, own);
+    c.run(c.op().aclnnGather, z, std::int64_t{1}, where.place(), target);
+    c.add(target, b, target);
     c.run(c.op().aclnnIndexPutImpl, c.view(logits + begin * w, {n * w}), c.q.list({where.flat(w)}),
           c.view(room.data() + 3 * n, {n}), false, false);
   });

@@ -23,8 +23,8 @@ inline void gather_rows(context& c, float* y, const float* x, extent_t rows, con
   });
 }
 
-/// One more than the largest of the ids, read back: operators that add at indices may copy what they add to, so they
-/// are shown no more of it than they need. Throws std::invalid_argument if one is negative.
+/// One more than the largest of the ids, read back to the host. Operators that add at indices may copy their target, so
+/// they get no more rows of it than they need. Throws std::invalid_argument if one is negative.
 inline extent_t rows_named(context& c, const std::int32_t* ids, extent_t count) {
   std::vector<std::int32_t> host(static_cast<std::size_t>(count));
   c.q.download(host.data(), ids, host.size() * sizeof(std::int32_t));
@@ -48,13 +48,13 @@ inline void scatter_add_rows(context& c, float* y, const float* x, const std::in
 inline void copy_rows(context& c, float* y, extent_t y_row, const std::int32_t* ids, const float* x, extent_t x_row,
                       extent_t count, extent_t w) {
   if (count * w == 0) return;
-  const extent_t all = ids != nullptr ? rows_named(c, ids, count) : 0;
+  const extent_t rows = ids != nullptr ? rows_named(c, ids, count) : 0;
   for_pieces(count, w, most_elements, [&](extent_t first, extent_t n) {
     const auto from = c.rows(x + first * x_row, n, w, x_row);
     if (ids == nullptr)
       c.copy(c.rows(y + first * y_row, n, w, y_row), from);
     else
-      c.run(c.op().aclnnIndexPutImpl, c.rows(y, all, w, y_row), c.q.list({c.view(ids + first, {n})}), from, false,
+      c.run(c.op().aclnnIndexPutImpl, c.rows(y, rows, w, y_row), c.q.list({c.view(ids + first, {n})}), from, false,
             false);
   });
 }

@@ -1,4 +1,4 @@
-// Tokens drawn from logits.
+// Sampling of tokens from logits.
 #pragma once
 
 #include <algorithm>
@@ -13,14 +13,14 @@
 RLCORE_BEGIN
 namespace ascend::kernels {
 
-/// See device::sample. The inverse CDF is taken in float: a draw within about 1e-6 of an edge between two tokens may
-/// fall on the other side than on the CPU.
+/// See device::sample. The inverse CDF is computed in float. A draw within about 1e-6 of the edge between two tokens
+/// may fall on the other side than on the CPU.
 class sampler {
  public:
-  void operator()(context& c, const sampling_arguments& how, const float* logits, extent_t t, extent_t vocabulary,
+  void operator()(context& c, const sampling_arguments& arguments, const float* logits, extent_t t, extent_t vocabulary,
                   const double* uniform, std::int32_t* tokens) {
     if (t == 0 || vocabulary == 0) return;
-    const bool greedy = how.temperature == 0, all = how.top_k <= 0 || how.top_k >= vocabulary;
+    const bool greedy = arguments.temperature == 0, no_top_k = arguments.top_k <= 0 || arguments.top_k >= vocabulary;
     const auto numbers = c.take<float>(t);
     if (!greedy) {
       upload_uniform(c, uniform, t, numbers.data());
@@ -31,14 +31,14 @@ class sampler {
       const auto u = c.view(numbers.data() + begin, {n, 1});
       const auto to = c.view(tokens + begin, {n, 1});
       if (greedy) return most_likely(c, rows, n, to);
-      if (all && how.top_p >= 1) {
+      if (no_top_k && arguments.top_p >= 1) {
         const auto p = c.take<float>(n * vocabulary);
-        softmax(c, rows, how.temperature, p.data(), n, vocabulary);
+        softmax(c, rows, arguments.temperature, p.data(), n, vocabulary);
         const auto chosen = c.take<std::int64_t>(n);
         choose(c, p.data(), n, vocabulary, u, c.view(chosen.data(), {n, 1}));
         return c.cast(c.view(chosen.data(), {n, 1}), to);
       }
-      draw_top(c, how, rows, n, vocabulary, u, to);
+      draw_top(c, arguments, rows, n, vocabulary, u, to);
     });
   }
 
@@ -75,23 +75,23 @@ class sampler {
     c.run(c.op().aclnnArgMax, reached, std::int64_t{1}, true, chosen);
   }
 
-  void draw_top(context& c, const sampling_arguments& how, tensor_ref rows, extent_t n, extent_t v, tensor_ref u,
+  void draw_top(context& c, const sampling_arguments& arguments, tensor_ref rows, extent_t n, extent_t v, tensor_ref u,
                 tensor_ref to) const {
-    const extent_t k = how.top_k > 0 ? std::min(how.top_k, v) : v;
+    const extent_t k = arguments.top_k > 0 ? std::min(arguments.top_k, v) : v;
     const auto order = c.take<std::int64_t>(n * v);
     const auto ids = c.rows(order.data(), n, v);
     const auto p = c.take<float>(n * k);
     {
       const auto sorted = c.take<float>(n * v);
       c.run(c.op().aclnnSort, rows, true, std::int64_t{1}, true, c.rows(sorted.data(), n, v), ids);
-      softmax(c, c.rows(sorted.data(), n, k, v), how.temperature, p.data(), n, k);
+      softmax(c, c.rows(sorted.data(), n, k, v), arguments.temperature, p.data(), n, k);
     }
-    if (how.top_p < 1 && k > 1) {  // dropped is what comes after the share has been reached
+    if (arguments.top_p < 1 && k > 1) {  // dropped is what comes after the share has been reached
       const auto sums = c.take<float>(n * k), enough = c.take<float>(n);
       const auto dropped = c.take<bool>(n * (k - 1));
       cumulate(c, p.data(), n, k, sums.data());
       const auto limit = c.view(enough.data(), {n, 1}), flag = c.rows(dropped.data(), n, k - 1);
-      c.mul(c.view(sums.data() + k - 1, {n, 1}, {k, 1}), how.top_p, limit);
+      c.mul(c.view(sums.data() + k - 1, {n, 1}, {k, 1}), arguments.top_p, limit);
       c.run(c.op().aclnnLeTensor, limit, c.rows(sums.data(), n, k - 1, k), flag);
       c.run(c.op().aclnnInplaceMaskedFillScalar, c.rows(p.data() + 1, n, k - 1, k), flag, c.q.scalar(0.0f));
     }
