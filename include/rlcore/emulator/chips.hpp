@@ -1,4 +1,4 @@
-// The chips that the emulator can play.
+// The chips that the emulator supports.
 #pragma once
 
 #include <span>
@@ -9,7 +9,7 @@
 RLCORE_BEGIN
 namespace ascend::emulated {
 
-/// What of a chip shows in the order of its sums and in what fits on it.
+/// The properties of a chip that determine the order of its sums and its memory.
 struct chip {
   std::string_view name;  ///< as aclrtGetSocName says it
   int cores = 0;          ///< cube cores; there are twice as many vector cores
@@ -18,11 +18,11 @@ struct chip {
 
 /// Atlas A2 and one die of A3, as the files of CANN 8.1's platform_config have them.
 inline std::span<const chip> chips() noexcept {
-  static constexpr chip all[] = {{"Ascend910B1", 24, 64},    {"Ascend910B2", 24, 64},    {"Ascend910B2C", 24, 64},
-                                 {"Ascend910B3", 20, 64},    {"Ascend910B4", 20, 32},    {"Ascend910B4-1", 20, 32},
-                                 {"Ascend910_9391", 24, 64}, {"Ascend910_9392", 24, 64}, {"Ascend910_9381", 24, 64},
-                                 {"Ascend910_9382", 24, 64}, {"Ascend910_9372", 20, 64}, {"Ascend910_9362", 20, 32}};
-  return all;
+  static constexpr chip table[] = {{"Ascend910B1", 24, 64},    {"Ascend910B2", 24, 64},    {"Ascend910B2C", 24, 64},
+                                   {"Ascend910B3", 20, 64},    {"Ascend910B4", 20, 32},    {"Ascend910B4-1", 20, 32},
+                                   {"Ascend910_9391", 24, 64}, {"Ascend910_9392", 24, 64}, {"Ascend910_9381", 24, 64},
+                                   {"Ascend910_9382", 24, 64}, {"Ascend910_9372", 20, 64}, {"Ascend910_9362", 20, 32}};
+  return table;
 }
 
 /// The chip of this name, or nullptr.

@@ -1,4 +1,4 @@
-// HCCL's part of the emulator: the ranks are threads of the process, each with a device of its own.
+// HCCL's part of the emulator. The ranks are threads of the process, each with its own device.
 #pragma once
 
 #include <cstddef>
@@ -113,7 +113,7 @@ inline HcclResult HcclGetRankId(HcclComm communicator, std::uint32_t* rank) {
   return 0;
 }
 
-/// Device memory of the running task as bytes: a copy, and back.
+/// Copies device memory of the running task to bytes, and back.
 inline std::vector<std::byte> read_bytes(const void* from, std::size_t bytes) {
   if (bytes == 0) return {};
   const std::byte* p = shadow(from, bytes, access::read);
@@ -123,7 +123,7 @@ inline void write_bytes(void* to, const std::byte* from, std::size_t bytes) {
   if (bytes > 0) std::memcpy(shadow(to, bytes, access::write), from, bytes);
 }
 
-/// AllReduce, or ReduceScatter if `scattered`: then `count` is of the result.
+/// AllReduce, or ReduceScatter if `scattered`; `count` is that of the result.
 inline HcclResult reduce_collective(const char* name, bool scattered, void* in, void* out, std::uint64_t count,
                                     hccl_type type, hccl_reduction op, HcclComm communicator, aclrtStream stream) {
   collective_call call(name, communicator, {in, out});
@@ -133,21 +133,21 @@ inline HcclResult reduce_collective(const char* name, bool scattered, void* in, 
   if (call.result != 0 || count == 0) return call.result;
   const bool ordered = deterministic_sums();
   return call.enqueue(stream, [=](communicator_state& me, std::uint64_t number) {
-    const std::size_t all = scattered ? count * me.group->size() : count;
+    const std::size_t total = scattered ? count * me.group->size() : count;
     const auto met = me.group->meet(
         me.rank, number, {name, type, count, static_cast<int>(op), -1},
-        {read_bytes(in, all * bytes_of(type)), {}, {}, ordered}, [&](const rank_group::shares& shares) {
+        {read_bytes(in, total * bytes_of(type)), {}, {}, ordered}, [&](const rank_group::shares& shares) {
           std::vector<const std::byte*> of;
-          rank_order how{true, machine_settings().reference, random_key{machine_settings().seed}.child(0x6863u),
-                         static_cast<std::uint32_t>(number)};
+          rank_order mode{true, machine_settings().reference, random_key{machine_settings().seed}.child(0x6863u),
+                          static_cast<std::uint32_t>(number)};
           for (const collective_share& s : shares) {
             of.push_back(s.data.data());
-            how.deterministic = how.deterministic && s.deterministic;
+            mode.deterministic = mode.deterministic && s.deterministic;
           }
-          return reduce_ranks(of, type, all, op, how);
+          return reduce_ranks(of, type, total, op, mode);
         });
-    const std::size_t own = scattered ? me.rank * count * bytes_of(type) : 0;
-    write_bytes(out, met->combined.data() + own, count * bytes_of(type));
+    const std::size_t offset = scattered ? me.rank * count * bytes_of(type) : 0;
+    write_bytes(out, met->combined.data() + offset, count * bytes_of(type));
   });
 }
 
@@ -207,7 +207,7 @@ inline HcclResult HcclAlltoAll(const void* in, std::uint64_t in_count, hccl_type
   });
 }
 
-/// What a rank sends another has to be what that one expects.
+/// Checks that every rank sends as many elements to another as that rank expects.
 inline std::vector<std::byte> check_lists(const rank_group::shares& shares) {
   for (std::size_t from = 0; from < shares.size(); ++from)
     for (std::size_t to = 0; to < shares.size(); ++to)
@@ -218,7 +218,7 @@ inline std::vector<std::byte> check_lists(const rank_group::shares& shares) {
   return {};
 }
 
-/// Counts and offsets are of elements, 64 bits each, on the host.
+/// Counts and offsets count elements; they have 64 bits and lie on the host.
 inline HcclResult HcclAlltoAllV(const void* in, const void* in_counts, const void* in_offsets, hccl_type in_type,
                                 const void* out, const void* out_counts, const void* out_offsets, hccl_type out_type,
                                 HcclComm communicator, aclrtStream stream) {
@@ -249,7 +249,7 @@ inline HcclResult HcclAlltoAllV(const void* in, const void* in_counts, const voi
   });
 }
 
-/// All items at once: first everything is sent, then received, then it is waited for what was sent.
+/// Processes all items at once: first sends, then receives, then waits for the receivers of the sent messages.
 inline void exchange(communicator_state& me, const std::vector<hccl_item>& items) {
   std::vector<std::pair<std::uint32_t, std::shared_ptr<rank_group::message>>> posted;
   for (const hccl_item& i : items)

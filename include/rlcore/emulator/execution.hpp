@@ -1,4 +1,4 @@
-// The second phase of an operator: what its kernel sees on the stream's thread.
+// The second phase of an operator: the interface of its kernel on the stream's thread.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,8 @@
 RLCORE_BEGIN
 namespace ascend::emulated {
 
-/// Memory for the intermediate values of kernels: grows to what the largest one needed, one per stream's thread.
+/// Memory for the intermediate values of kernels. Each stream's thread has one; it grows to the need of the largest
+/// kernel.
 class kernel_memory {
  public:
   /// Uninitialised, aligned to 64, valid until reset().
@@ -53,9 +54,13 @@ class kernel_memory {
 /// One run of an executor. Real is float, or double in the reference mode, or std::int64_t for integer tensors.
 class execution {
  public:
-  execution(const settings& how, overflow_mode mode, std::span<void* const> addresses, std::span<std::byte> room,
+  execution(const settings& config, overflow_mode mode, std::span<void* const> addresses, std::span<std::byte> room,
             std::uint64_t serial)
-      : machine(how), overflow(mode), workspace(room), addresses_(addresses), random_(how.seed ^ mix(serial + 1)) {}
+      : machine(config),
+        overflow(mode),
+        workspace(room),
+        addresses_(addresses),
+        random_(config.seed ^ mix(serial + 1)) {}
   execution(const execution&) = delete;
   execution& operator=(const execution&) = delete;
   ~execution() { memory().reset(); }
@@ -64,7 +69,7 @@ class execution {
   const overflow_mode overflow;
   const std::span<std::byte> workspace;
 
-  /// The view's values in row-major order, exactly; in place if they already lie so.
+  /// The view's exact values in row-major order; without a copy if they already lie so.
   template <class Real = float>
   RLCORE_NOINLINE std::span<const Real> read(const tensor& t) {
     const auto n = static_cast<std::size_t>(t.size());
@@ -79,8 +84,8 @@ class execution {
     gather_elements(t, base, values);
     return {values, n};
   }
-  /// Room for an output's values, to be handed to store(): the output itself where that is possible. `elementwise`
-  /// says that value i is written after value i of all inputs was read, so that an output may be an input.
+  /// Memory for an output's values, for store(); the output itself where that is possible. `elementwise` says that the
+  /// kernel writes value i after it has read value i of all inputs, so that an output may be an input.
   template <class Real = float>
   RLCORE_NOINLINE std::span<Real> result(const tensor& t, bool elementwise = false) {
     const auto n = static_cast<std::size_t>(t.size());
@@ -91,16 +96,16 @@ class execution {
     }
     return {take<Real>(n), n};
   }
-  /// Values in row-major order into the view: one rounding.
+  /// Stores values in row-major order in the view, with one rounding.
   template <class Real>
-  RLCORE_NOINLINE void store(const tensor& t, std::span<Real> values, rounding how = rounding::nearest_even) {
+  RLCORE_NOINLINE void store(const tensor& t, std::span<Real> values, rounding mode = rounding::nearest_even) {
     using plain = std::remove_const_t<Real>;
     if (t.size() == 0) return;
     std::byte* base = storage(t, access::write);
     if (stores<plain>(t) && reinterpret_cast<const plain*>(base) + t.offset == values.data()) return;
-    scatter_elements<plain>(t, base, values.data(), how, overflow);
+    scatter_elements<plain>(t, base, values.data(), mode, overflow);
   }
-  /// Copies bits between views of one type and size. What lies in between is a copy: views may overlap.
+  /// Copies bits between views of one type and size. Views may overlap.
   void move(const tensor& from, const tensor& to) {
     switch (bytes_of(from.type)) {
       case 1:
@@ -113,17 +118,18 @@ class execution {
         return move_words<std::uint64_t>(from, to);
     }
   }
-  /// Uninitialised room until the end of the run.
+  /// Uninitialised memory until the end of the run.
   template <class Real>
   Real* take(std::size_t n) {
     return static_cast<Real*>(memory().take(n * sizeof(Real)));
   }
-  /// Where element 0 of the storage lies on the host; only what the view reaches may be touched. Throws 507015.
-  std::byte* storage(const tensor& t, access how) {
+  /// The place of element 0 of the storage on the host. Only elements that the view reaches may be accessed. Throws
+  /// 507015.
+  std::byte* storage(const tensor& t, access mode) {
     const auto [first, last] = t.reach();
     const auto size = static_cast<std::int64_t>(bytes_of(t.type));
     auto* address = static_cast<std::byte*>(address_of(t));
-    return shadow(address + first * size, static_cast<std::size_t>((last - first + 1) * size), how) - first * size;
+    return shadow(address + first * size, static_cast<std::size_t>((last - first + 1) * size), mode) - first * size;
   }
   void* address_of(const tensor& t) const {
     return t.slot >= 0 ? addresses_[static_cast<std::size_t>(t.slot)] : t.data;
@@ -133,8 +139,8 @@ class execution {
     const auto values = read<float>(t);
     return {values.begin(), values.end()};
   }
-  void store(const tensor& t, const std::vector<float>& values, rounding how = rounding::nearest_even) {
-    store(t, std::span<const float>(values), how);
+  void store(const tensor& t, const std::vector<float>& values, rounding mode = rounding::nearest_even) {
+    store(t, std::span<const float>(values), mode);
   }
   std::vector<std::int64_t> load_integers(const tensor& t) {
     const auto values = read<std::int64_t>(t);
@@ -142,15 +148,15 @@ class execution {
   }
   void store_integers(const tensor& t, std::span<const std::int64_t> values) { store(t, values); }
 
-  /// e^x as the vector unit computes it: exact in reference mode, else off by up to settings::exp_ulp units of the last
-  /// place, how much being a function of x and the seed.
+  /// e^x of the vector unit: exact in reference mode, else off by up to settings::exp_ulp units in the last place. The
+  /// error is a function of x and the seed.
   float exp(float x) const { return machine.exp_ulp > 0 ? perturbed(std::exp(x), x) : std::exp(x); }
   double exp(double x) const { return std::exp(x); }
   /// The natural logarithm, likewise.
   float log(float x) const { return machine.exp_ulp > 0 ? perturbed(std::log(x), x) : std::log(x); }
   double log(double x) const { return std::log(x); }
 
-  /// 64 random bits: of the machine's seed and the number of operators run before.
+  /// 64 random bits, a function of the machine's seed and the number of operators run before.
   std::uint64_t random() { return random_ = mix(random_); }
   /// 0..n-1 in the order in which atomic additions arrive.
   std::span<const std::uint32_t> arrival_order(std::size_t n) {
@@ -193,10 +199,10 @@ class execution {
   }
   template <class Real>
   static bool stores(const tensor& t) {
-    constexpr data_type own = std::is_same_v<Real, float>    ? data_type::float32
-                              : std::is_same_v<Real, double> ? data_type::float64
-                                                             : data_type::int64;
-    return t.type == own && t.contiguous();
+    constexpr data_type stored_type = std::is_same_v<Real, float>    ? data_type::float32
+                                      : std::is_same_v<Real, double> ? data_type::float64
+                                                                     : data_type::int64;
+    return t.type == stored_type && t.contiguous();
   }
   bool overlaps(const std::byte* p, std::size_t bytes) const {
     return std::any_of(reads_.begin(), reads_.end(),
@@ -214,7 +220,7 @@ class execution {
   std::uint64_t random_;
 };
 
-/// An operator planned: runs on the stream's thread.
+/// A planned operator. It runs on the stream's thread.
 using kernel = std::function<void(execution&)>;
 
 /// A kernel whose body takes the working type as second argument: double in the reference mode, else float.

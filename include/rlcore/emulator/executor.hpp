@@ -1,4 +1,4 @@
-// Executors, and the two functions that every operator consists of.
+// Executors, and the two functions of every operator.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@
 RLCORE_BEGIN
 namespace ascend {
 
-/// A planned operator; only the object_registry says whether one is alive.
+/// A planned operator. Only the object_registry says whether one is alive.
 struct aclOpExecutor {
   const char* name = nullptr;
   std::shared_ptr<const emulated::kernel> run;
@@ -44,7 +44,7 @@ namespace emulated {
 
 inline constexpr aclnnStatus runtime_failed = 361001;
 
-/// Fills a workspace before the run; after it, everything must still be as the run left it.
+/// The fill of a workspace before the run. It must be unchanged after the run.
 inline constexpr std::byte workspace_pattern{0xa5};
 
 inline std::uint64_t next_run() {
@@ -52,7 +52,7 @@ inline std::uint64_t next_run() {
   return runs++;
 }
 
-/// What the vendor's rules see of an argument.
+/// The properties of an argument that the vendor's rules check.
 inline rules::argument seen_by_rules(const aclTensor* t) {
   if (!t) return {true};
   if (!objects().alive(t, host_object::tensor)) return {};
@@ -70,7 +70,7 @@ inline rules::argument seen_by_rules(const char*) { return {}; }
 template <class T>
 requires(!std::is_pointer_v<T>) rules::argument seen_by_rules(T) { return {}; }
 
-/// What CANN of the emulated version refuses, by the table of rules.
+/// The refusal of a call by the emulated version of CANN, from the table of rules.
 inline std::optional<rules::refusal> refused_by_rules(const char* name, std::span<const rules::argument> call) {
   thread_local std::optional<std::pair<int, rules::book>> known;
   const int version = machine_settings().cann_version;
@@ -78,7 +78,7 @@ inline std::optional<rules::refusal> refused_by_rules(const char* name, std::spa
   return known->second(name, call);
 }
 
-/// The first phase of the operator `name`; plan(call, planner) plans the call, whose arguments the rules see as `seen`.
+/// The first phase of the operator `name`. plan(call, planner) plans the call; `seen` are the arguments for the rules.
 /// `workspace` and `executor` are the results.
 inline aclnnStatus first_phase(const char* name, std::uint64_t* workspace, aclOpExecutor** executor,
                                kernel (*plan)(const void*, planner&), const void* call,
@@ -108,7 +108,7 @@ inline aclnnStatus first_phase(const char* name, std::uint64_t* workspace, aclOp
   }
 }
 
-/// The second phase: enqueues. The executor is gone afterwards unless it may be repeated.
+/// The second phase: enqueues the run. It destroys the executor unless that may be repeated.
 inline aclnnStatus second_phase(const char* name, void* workspace, std::uint64_t bytes, aclOpExecutor* executor,
                                 aclrtStream stream) {
   const auto refuse = [&](aclnnStatus status, const char* why) { return fail(status, std::string(name) + ": " + why); };
@@ -200,9 +200,9 @@ struct two_phases<Name, Plan> {
     const std::array<rules::argument, sizeof...(Arguments)> seen{seen_by_rules(arguments)...};
     return first_phase(
         Name::text, workspace, executor,
-        [](const void* given, planner& p) {
+        [](const void* packed, planner& p) {
           return std::apply([&](auto... a) { return Plan(p, a...); },
-                            *static_cast<const std::tuple<Arguments...>*>(given));
+                            *static_cast<const std::tuple<Arguments...>*>(packed));
         },
         &call, seen);
   }

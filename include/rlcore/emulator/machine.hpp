@@ -1,4 +1,4 @@
-// The state of the emulated machine: one per process.
+// The state of the emulated machine, one per process.
 #pragma once
 
 #include <array>
@@ -70,7 +70,7 @@ class machine {
   std::array<std::atomic<long>, static_cast<std::size_t>(host_object::count_)> objects{};
   std::string report;  ///< of what was not released, a line each
 
-  /// A handle that no pointer equals and that is never given out again.
+  /// A handle that no pointer equals and that is never reused.
   void* new_handle() { return reinterpret_cast<void*>(std::uintptr_t{0x72} << 56 | ++handles_ << 4); }
 
   std::shared_ptr<stream_queue> new_stream(aclrtContext handle, const context_state& context) {
@@ -88,18 +88,18 @@ class machine {
  private:
   machine() = default;
 
-  /// At the end of a process that forgot aclFinalize: threads must not run while its statics are being destroyed. One
-  /// that does not end within two seconds is left alone.
+  /// For the end of a process that forgot aclFinalize: threads must not run while statics are destroyed. A thread that
+  /// does not end within two seconds is detached.
   void end_threads() {
-    std::vector<std::shared_ptr<stream_queue>> all;
+    std::vector<std::shared_ptr<stream_queue>> queues;
     {
       const std::lock_guard lock(mutex);
-      for (const auto& [handle, s] : streams) all.push_back(s);
+      for (const auto& [handle, s] : streams) queues.push_back(s);
       for (const auto& [handle, c] : contexts)
-        if (c->default_stream != nullptr) all.push_back(c->default_stream);
+        if (c->default_stream != nullptr) queues.push_back(c->default_stream);
     }
-    for (const auto& s : all) s->close(true);
-    for (const auto& s : all) s->join(std::chrono::seconds(2));
+    for (const auto& s : queues) s->close(true);
+    for (const auto& s : queues) s->join(std::chrono::seconds(2));
   }
 
   std::uintptr_t handles_ = 0;
@@ -107,9 +107,9 @@ class machine {
   bool at_exit_ = false;
 };
 
-/// The machine's settings from the next aclInit on; everything starts anew. Ranks that are threads ask for the same
-/// machine one after the other: settings that it has already change nothing. Throws config_error for a machine that
-/// cannot be, and while another one is initialised.
+/// Sets the machine's settings from the next aclInit on; everything starts anew. Ranks that are threads configure the
+/// same machine one after the other; equal settings change nothing. Throws config_error for an impossible machine, and
+/// while a machine with other settings is initialised.
 inline void configure(settings s) {
   validate(s);
   machine& m = machine::instance();
@@ -120,14 +120,14 @@ inline void configure(settings s) {
 }
 inline const settings& machine_settings() { return machine::instance().settings; }
 
-/// What the last aclFinalize found not released, a line each; empty if all was.
+/// The objects that the last aclFinalize found unreleased, a line each; empty if there are none.
 inline std::string last_report() {
   machine& m = machine::instance();
   const std::lock_guard lock(m.mutex);
   return m.report;
 }
 
-/// To be called by whatever makes and destroys host objects.
+/// Code that makes and destroys host objects calls these.
 inline void born(host_object o) { ++machine::instance().objects[static_cast<std::size_t>(o)]; }
 inline void died(host_object o) { --machine::instance().objects[static_cast<std::size_t>(o)]; }
 

@@ -1,5 +1,5 @@
-// Which objects of the operator interface are alive: double destroys, uses after them
-// and (at aclFinalize) leaks are found.
+// The living objects of the operator interface. The registry finds double destroys, uses after a destroy and, at
+// aclFinalize, leaks.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@
 RLCORE_BEGIN
 namespace ascend::emulated {
 
-/// All living objects of the process. A destroyed object keeps its memory until 1024 younger ones were destroyed, so
-/// that a stale pointer is told from the object that would have got its address.
+/// All living objects of the process. A destroyed object keeps its memory until 1024 later ones are destroyed, so that
+/// no new object gets the address of a stale pointer.
 class object_registry {
  public:
   void add(const void* object, host_object kind) {
@@ -55,10 +55,10 @@ class object_registry {
   std::deque<std::pair<void*, void (*)(void*)>> dead_;
 };
 
-/// Never destroyed: what is destroyed at exit may still ask.
+/// Never destroyed, since destructors at exit may still use it.
 inline object_registry& objects() {
-  static object_registry& all = *new object_registry;
-  return all;
+  static object_registry& registry = *new object_registry;
+  return registry;
 }
 
 }  // namespace ascend::emulated

@@ -1,4 +1,4 @@
-// The first phase of an operator: its arguments are checked and copied, nothing on the device is touched.
+// The first phase of an operator: it checks and copies the arguments and touches nothing on the device.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 RLCORE_BEGIN
 namespace ascend::emulated {
 
-/// Thrown by a plan; becomes the status of the call and the text of aclGetRecentErrMsg.
+/// A plan throws it. It becomes the status of the call and the text of aclGetRecentErrMsg.
 struct refusal {
   aclnnStatus status;
   std::string why;
@@ -31,7 +31,8 @@ inline constexpr types any_type{data_type::float32, data_type::float16, data_typ
                                 data_type::uint8,   data_type::uint16,  data_type::uint32,   data_type::uint64,
                                 data_type::boolean};
 
-/// What a plan sees of one call. Tensors are fetched in the order of the signature, so that messages can count them.
+/// The arguments of one call for its plan. A plan fetches tensors in the order of the signature, so that messages can
+/// count them.
 class planner {
  public:
   explicit planner(const char* name)
@@ -42,7 +43,7 @@ class planner {
   const settings& machine;
   /// Bytes of workspace that the run needs.
   std::uint64_t workspace = 0;
-  /// Whether aclSetAclOpExecutorRepeatable is allowed: not if the operator copies a result into a strided view.
+  /// Is aclSetAclOpExecutorRepeatable allowed? Not if the operator copies a result into a strided view.
   bool repeatable = true;
 
   /// Refusals: 161001 null, 161002 wrong type, more than 8 dimensions, or beyond the storage.
@@ -52,7 +53,7 @@ class planner {
     ++tensor_;
     return std::nullopt;
   }
-  /// As in(); a view that names an element twice is refused as well.
+  /// As in(). A view that names an element twice is refused as well.
   tensor out(const aclTensor* t, types allowed) {
     tensor result = take(t, allowed, outputs);
     for (std::size_t i = 0; i < result.shape.size(); ++i)
@@ -68,9 +69,9 @@ class planner {
   std::vector<tensor> list(const aclTensorList* l, types allowed) {
     if (!l) refuse(null_pointer, "null tensor list");
     if (!objects().alive(l, host_object::list)) refuse(invalid_parameter, "a destroyed tensor list");
-    std::vector<tensor> all;
-    for (const auto* t : l->tensors) all.push_back(in(t, allowed));
-    return all;
+    std::vector<tensor> views;
+    for (const auto* t : l->tensors) views.push_back(in(t, allowed));
+    return views;
   }
   template <class T = double>
   T value(const aclScalar* s) {
@@ -105,7 +106,7 @@ class planner {
     throw refusal{status, std::string(name_) + ": " + why};
   }
 
-  // What the executor keeps: addresses by slot, the slots of inputs and outputs, and the tensors, which have to live
+  // The executor keeps the addresses by slot, the slots of inputs and outputs, and the tensors, which have to live
   // until the second phase.
   std::vector<void*> addresses;
   std::vector<int> inputs, outputs;
@@ -121,7 +122,7 @@ class planner {
     for (const auto a : allowed) known = known || a == copy.type;
     if (!known) refuse(invalid_parameter, here() + "type " + name_of(copy.type) + " is not supported");
     if (copy.rank() > 8) refuse(invalid_parameter, here() + "more than 8 dimensions");
-    // No rule of the vendor's, but kernels of CANN count in int32 here and there: rlcore shows operators no more.
+    // This is no rule of the vendor, but some kernels of CANN count in int32. rlcore gives operators no larger tensors.
     if (machine.strict && copy.size() > std::numeric_limits<std::int32_t>::max())
       refuse(invalid_parameter, here() + "more than 2^31 - 1 elements: " + printed(copy.shape));
     const auto [first, last] = copy.reach();

@@ -1,4 +1,4 @@
-// Where the ranks of an emulated communicator meet.
+// The ranks of an emulated communicator, and their collectives and messages.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,7 @@ inline constexpr int parameter = 1, pointer = 2, internal = 4, not_supported = 5
                      remote = 21;
 }
 
-/// What a rank came for: all of it has to be equal in all ranks.
+/// The collective that a rank enters. All members have to be equal in all ranks.
 struct collective_intention {
   const char* name = "";
   hccl_type type = hccl_type::int8;
@@ -50,7 +50,7 @@ struct collective_intention {
   }
 };
 
-/// What a rank brings.
+/// The data that a rank brings to a collective.
 struct collective_share {
   std::vector<std::byte> data;
   std::vector<std::uint64_t> counts, offsets;  ///< elements for each rank, of HcclAlltoAllV
@@ -58,8 +58,8 @@ struct collective_share {
   std::vector<std::uint64_t> expected = {};  ///< elements of each rank, of HcclAlltoAllV
 };
 
-/// The ranks of one communicator. Ranks that wait longer than the deadline, disagree, or leave the others waiting end
-/// the work of all: on hardware they would hang.
+/// The ranks of one communicator. The work of all ranks ends if one waits longer than the deadline, if ranks disagree,
+/// or if one leaves while others wait for it. On hardware they would hang.
 class rank_group {
  public:
   rank_group(std::uint32_t ranks, std::chrono::milliseconds deadline)
@@ -67,7 +67,7 @@ class rank_group {
 
   std::uint32_t size() const noexcept { return static_cast<std::uint32_t>(devices_.size()); }
 
-  /// A rank comes; returns when all have, which may take five deadlines. HcclResult.
+  /// Adds a rank and waits until all ranks have joined, at most five deadlines. Returns an HcclResult.
   int join(std::uint32_t ranks, std::uint32_t rank, int device) {
     std::unique_lock<std::mutex> lock(mutex_);
     if (failed_ == 0) {
@@ -121,8 +121,8 @@ class rank_group {
     changed_.notify_all();
   }
 
-  /// The `number`-th collective of the rank. When all ranks have brought their share, combine(shares) makes the result,
-  /// once, and all return with it; its outcome_error is an HcclResult. Throws outcome_error.
+  /// The `number`-th collective of the rank. When all ranks have brought their share, combine(shares) makes the result
+  /// once, and all ranks return it. An outcome_error of combine() holds an HcclResult. Throws outcome_error.
   using shares = std::vector<collective_share>;
   struct outcome {
     shares brought;
@@ -169,9 +169,9 @@ class rank_group {
     return result;
   }
 
-  /// A message to another rank: posts it, and waits for its receiver in taken().
+  /// A message to another rank. post() sends it, and taken() waits for its receiver.
   struct message {
-    collective_intention what;
+    collective_intention operation;
     std::vector<std::byte> data;
     bool taken = false;
   };
@@ -186,10 +186,11 @@ class rank_group {
   void taken(std::uint32_t from, std::uint32_t to, const message& m) {
     std::unique_lock<std::mutex> lock(mutex_);
     wait(
-        lock, "rank " + std::to_string(from) + " sending to rank " + std::to_string(to) + ", " + m.what.text() + ",",
+        lock,
+        "rank " + std::to_string(from) + " sending to rank " + std::to_string(to) + ", " + m.operation.text() + ",",
         [&] { return m.taken; }, [&](std::uint32_t other) { return other == to; });
   }
-  /// The next message of the channel, which must be what `expected` says.
+  /// The next message of the channel. Its type and count must be those of `expected`.
   std::vector<std::byte> receive(std::uint32_t from, std::uint32_t to, const collective_intention& expected) {
     std::unique_lock<std::mutex> lock(mutex_);
     raise_if_failed();
@@ -200,8 +201,8 @@ class rank_group {
         lock, me, [&] { return !channel.empty(); }, [&](std::uint32_t other) { return other == from; });
     const std::shared_ptr<message> m = channel.front();
     channel.pop_front();
-    if (m->what.type != expected.type || m->what.count != expected.count) {
-      end(hccl_errors::parameter, me + " was sent " + m->what.text());
+    if (m->operation.type != expected.type || m->operation.count != expected.count) {
+      end(hccl_errors::parameter, me + " was sent " + m->operation.text());
       raise_if_failed();
     }
     m->taken = true;
@@ -218,8 +219,8 @@ class rank_group {
     bool done = false;
   };
 
-  /// Until ready(); needed(r) tells for whom it waits. What is ready has succeeded, whatever fails before this thread
-  /// wakes.
+  /// Waits until ready(); needed(r) says whether it waits for rank r. A ready operation has succeeded, even if another
+  /// one fails before this thread wakes.
   template <class Ready, class Needed>
   void wait(std::unique_lock<std::mutex>& lock, const std::string& me, Ready ready, Needed needed) {
     const auto deserted = [&] {
@@ -250,7 +251,7 @@ class rank_group {
     }
     changed_.notify_all();
   }
-  /// As the stream's error: a timeout of a task, or an internal error.
+  /// The failure as an error of the stream: a timeout of a task, or an internal error.
   outcome_error raised() const { return {failed_ == hccl_errors::timeout ? 107020 : errors::internal, why_}; }
   void raise_if_failed() const {
     if (failed_ != 0) throw raised();

@@ -18,7 +18,7 @@
 RLCORE_BEGIN
 namespace ascend::emulated {
 
-/// Bytes of an element; 0 for what HCCL cannot move.
+/// The bytes of an element; 0 for a type that HCCL cannot move.
 constexpr std::size_t bytes_of(hccl_type t) {
   switch (t) {
     case hccl_type::int8:
@@ -41,8 +41,8 @@ constexpr std::size_t bytes_of(hccl_type t) {
   return 0;
 }
 
-/// What AllReduce and ReduceScatter of the A2 and A3 series can reduce: no unsigned type, no float64, and no product of
-/// int16 or bfloat16.
+/// Can AllReduce and ReduceScatter of the A2 and A3 series reduce the type? Not unsigned types and float64, and no
+/// product of int16 or bfloat16.
 constexpr bool reducible(hccl_type t, hccl_reduction op) {
   switch (t) {
     case hccl_type::int16:
@@ -59,7 +59,7 @@ constexpr bool reducible(hccl_type t, hccl_reduction op) {
   }
 }
 
-/// How the values of the ranks are put together.
+/// The order and the precision of a reduction over ranks.
 struct rank_order {
   bool deterministic = true;  ///< else in an order drawn from the key for each part of the ring
   bool exact = false;         ///< in double, rounded once
@@ -67,7 +67,7 @@ struct rank_order {
   std::uint32_t number = 0;  ///< of the collective, a coordinate of the draw
 };
 
-/// One element of two ranks, in the element's type: wraps, or rounds to nearest even.
+/// Reduces one element of two ranks in the element's type. Integers wrap, floats round to nearest even.
 template <class T>
 T reduce_pair(T a, T b, hccl_reduction op) {
   using wide = std::conditional_t<std::is_integral_v<T>,
@@ -90,18 +90,18 @@ T reduce_pair(T a, T b, hccl_reduction op) {
   }
 }
 
-/// The reduction of in[rank][first .. first + size) into out[0 .. size). Part p of the ring, one of as many as there
-/// are ranks, starts behind rank p and ends at it.
+/// Reduces in[rank][first .. first + size) into out[0 .. size). The ring has one part for each rank; part p starts
+/// behind rank p and ends at rank p.
 template <class T>
 void reduce_part(std::span<const std::byte* const> in, std::size_t first, std::size_t size, std::size_t part,
-                 hccl_reduction op, const rank_order& how, T* out) {
+                 hccl_reduction op, const rank_order& mode, T* out) {
   const std::size_t ranks = in.size();
   std::vector<std::size_t> order(ranks);
   for (std::size_t i = 0; i < ranks; ++i) order[i] = (part + 1 + i) % ranks;
-  if (!how.deterministic)
+  if (!mode.deterministic)
     for (std::size_t i = ranks; i > 1; --i)
-      std::swap(order[i - 1], order[how.key.below(static_cast<std::uint32_t>(i), how.number,
-                                                  static_cast<std::uint32_t>(part), static_cast<std::uint32_t>(i))]);
+      std::swap(order[i - 1], order[mode.key.below(static_cast<std::uint32_t>(i), mode.number,
+                                                   static_cast<std::uint32_t>(part), static_cast<std::uint32_t>(i))]);
   const auto at = [&](std::size_t rank, std::size_t i) {
     T x;
     std::memcpy(&x, in[rank] + (first + i) * sizeof(T), sizeof(T));
@@ -110,7 +110,7 @@ void reduce_part(std::span<const std::byte* const> in, std::size_t first, std::s
   for (std::size_t i = 0; i < size; ++i) {
     T total = at(order[0], i);
     if constexpr (!std::is_integral_v<T>) {
-      if (how.exact && (op == hccl_reduction::sum || op == hccl_reduction::product)) {
+      if (mode.exact && (op == hccl_reduction::sum || op == hccl_reduction::product)) {
         double exact = static_cast<double>(total);
         for (std::size_t r = 1; r < ranks; ++r) {
           const auto x = static_cast<double>(at(order[r], i));
@@ -125,44 +125,44 @@ void reduce_part(std::span<const std::byte* const> in, std::size_t first, std::s
   }
 }
 
-/// All parts, one after the other: `count` elements.
+/// Reduces all parts, one after the other: `count` elements.
 template <class T>
-void reduce_all(std::span<const std::byte* const> in, std::size_t count, hccl_reduction op, const rank_order& how,
+void reduce_all(std::span<const std::byte* const> in, std::size_t count, hccl_reduction op, const rank_order& mode,
                 std::byte* out) {
   const std::size_t ranks = in.size(), each = (count + ranks - 1) / ranks;
   std::vector<T> part(each);
   for (std::size_t p = 0; p < ranks; ++p) {
     const std::size_t first = std::min(p * each, count), size = std::min(each, count - first);
-    reduce_part(in, first, size, p, op, how, part.data());
+    reduce_part(in, first, size, p, op, mode, part.data());
     if (size > 0) std::memcpy(out + first * sizeof(T), part.data(), size * sizeof(T));
   }
 }
 
-/// `count` elements of each rank put together.
+/// The reduction of `count` elements of each rank.
 inline std::vector<std::byte> reduce_ranks(std::span<const std::byte* const> in, hccl_type type, std::size_t count,
-                                           hccl_reduction op, const rank_order& how) {
+                                           hccl_reduction op, const rank_order& mode) {
   std::vector<std::byte> out(count * bytes_of(type));
   switch (type) {
     case hccl_type::int8:
-      reduce_all<std::int8_t>(in, count, op, how, out.data());
+      reduce_all<std::int8_t>(in, count, op, mode, out.data());
       break;
     case hccl_type::int16:
-      reduce_all<std::int16_t>(in, count, op, how, out.data());
+      reduce_all<std::int16_t>(in, count, op, mode, out.data());
       break;
     case hccl_type::int32:
-      reduce_all<std::int32_t>(in, count, op, how, out.data());
+      reduce_all<std::int32_t>(in, count, op, mode, out.data());
       break;
     case hccl_type::int64:
-      reduce_all<std::int64_t>(in, count, op, how, out.data());
+      reduce_all<std::int64_t>(in, count, op, mode, out.data());
       break;
     case hccl_type::float16:
-      reduce_all<f16>(in, count, op, how, out.data());
+      reduce_all<f16>(in, count, op, mode, out.data());
       break;
     case hccl_type::bfloat16:
-      reduce_all<bf16>(in, count, op, how, out.data());
+      reduce_all<bf16>(in, count, op, mode, out.data());
       break;
     default:
-      reduce_all<float>(in, count, op, how, out.data());
+      reduce_all<float>(in, count, op, mode, out.data());
   }
   return out;
 }

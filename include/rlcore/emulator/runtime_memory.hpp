@@ -65,11 +65,11 @@ struct copy_end {
   memory_system::place::kind where = memory_system::place::pageable;
 };
 
-/// Looks an address up for a copy; 0 or the error.
-inline int find_end(const entry& call, const void* p, std::size_t bytes, const char* what, copy_end& end) {
+/// Looks an address up for a copy. Returns 0 or the error.
+inline int find_end(const entry& call, const void* p, std::size_t bytes, const char* role, copy_end& end) {
   const memory_system::place at = call.m.memory.find(p, bytes);
   end = {static_cast<std::byte*>(const_cast<void*>(p)), at.allocation, at.where};
-  const std::string name = std::string(what) + " " + hexadecimal(reinterpret_cast<std::uintptr_t>(p));
+  const std::string name = std::string(role) + " " + hexadecimal(reinterpret_cast<std::uintptr_t>(p));
   if (at.where == memory_system::place::device) {
     if (at.of_device != call.context->device)
       return call.refuse(errors::parameter, name + " lies on device " + std::to_string(at.of_device) +
@@ -106,7 +106,7 @@ inline int find_ends(const entry& call, void* to, std::size_t room, const void* 
   return 0;
 }
 
-/// Copies now, whatever streams are doing.
+/// Copies at once, whatever the streams do.
 inline aclError aclrtMemcpy(void* to, std::size_t room, const void* from, std::size_t bytes, copy_kind kind) {
   entry call("aclrtMemcpy");
   if (call.code != 0) return call.code;
@@ -124,14 +124,14 @@ inline aclError aclrtMemcpy(void* to, std::size_t room, const void* from, std::s
   return 0;
 }
 
-/// Task: holds the allocations of both ends, which must live still.
+/// Called in a task: holds the allocation of one end, which must still be alive.
 inline void hold_in_task(const copy_end& end) {
   if (end.allocation != nullptr && !machine::instance().memory.hold(*current_use(), end.allocation))
     throw outcome_error{errors::core_exception,
                         hexadecimal(end.allocation->address) + " was freed before its turn came"};
 }
 
-/// Asynchronous if the host's end is pinned; otherwise returns when the copy, in its turn, is done.
+/// Asynchronous if the host's end is pinned; otherwise it returns when the stream has done the copy.
 inline aclError aclrtMemcpyAsync(void* to, std::size_t room, const void* from, std::size_t bytes, copy_kind kind,
                                  aclrtStream stream) {
   entry call("aclrtMemcpyAsync");

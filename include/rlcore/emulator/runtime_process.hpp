@@ -56,11 +56,11 @@ inline std::vector<std::shared_ptr<stream_queue>> take_streams(machine& m, int d
   return taken;
 }
 
-/// Adds what is left of a device, or of the host (-1), to the report.
+/// Adds the unreleased objects of a device, or of the host (-1), to the report.
 inline void report_left(machine& m, int device) {
   const std::string where = device < 0 ? "the host" : "device " + std::to_string(device);
-  const auto line = [&](std::size_t n, const std::string& what) {
-    if (n != 0) m.report += where + ": " + std::to_string(n) + " " + what + "\n";
+  const auto line = [&](std::size_t n, const std::string& problem) {
+    if (n != 0) m.report += where + ": " + std::to_string(n) + " " + problem + "\n";
   };
   if (device >= 0) {
     std::size_t streams = 0, pending = 0, events = 0, contexts = 0;
@@ -137,7 +137,7 @@ inline aclError aclsysGetCANNVersion(package_name, package_version* version) {
   return 0;
 }
 
-/// From 8.5.0 on.
+/// Exists from 8.5.0 on.
 inline aclError aclsysGetVersionNum(char* package, std::int32_t* version) {
   if (package == nullptr || version == nullptr) return fail(errors::invalid_parameter, "aclsysGetVersionNum: null");
   const int v = machine_settings().cann_version;

@@ -1,4 +1,4 @@
-// A stream: a queue of tasks and the thread that works through it.
+// A stream: a queue of tasks and the thread that runs them.
 #pragma once
 
 #include <atomic>
@@ -31,7 +31,7 @@ struct stream_task {
   std::shared_ptr<moment> mark;  ///< reached when the task is done or dropped
 };
 
-/// What the streams of a context share: once told to stop at failures, a failure stops them all.
+/// The state that the streams of a context share. With `stop` a failure stops all of them.
 struct failure_state {
   std::atomic<bool> stop{false};
   std::atomic<int> code{0};
@@ -39,7 +39,7 @@ struct failure_state {
 
 class stream_queue {
  public:
-  /// `number` tells streams apart in the drawing of delays.
+  /// `number` identifies the stream in the drawing of delays.
   stream_queue(memory_system& memory, std::shared_ptr<failure_state> failure, void* its_context, int its_device,
                std::uint32_t number, const settings& machine)
       : context(its_context),
@@ -55,7 +55,7 @@ class stream_queue {
   void* const context;
   const int device;
 
-  /// Appends a task and, for the first one, starts the thread of `self`, which is this stream.
+  /// Appends a task to the stream `self`. The first task starts its thread.
   static int submit(const std::shared_ptr<stream_queue>& self, stream_task task) {
     if (const int code = self->failure_->code.load(); code != 0) {
       if (task.mark != nullptr) task.mark->reach(code);
@@ -95,7 +95,7 @@ class stream_queue {
     return worker_.get_id() == std::this_thread::get_id();
   }
 
-  /// Waits for all tasks submitted so far; a negative time is for ever. False: the time is over.
+  /// Waits for all tasks submitted so far; a negative time means for ever. Returns false if the time is over.
   bool wait(std::chrono::milliseconds longest = std::chrono::milliseconds(-1)) const {
     std::unique_lock lock(mutex_);
     const std::uint64_t target = submitted_;
@@ -105,7 +105,7 @@ class stream_queue {
     return true;
   }
 
-  /// The asynchronous error, if any, is reported once; if the stream stops at failures, again and again.
+  /// Reports the asynchronous error, if any, once. If the stream stops at failures, every call reports it.
   int take_error() {
     std::string text;
     int code = 0;
@@ -122,7 +122,7 @@ class stream_queue {
     return code == 0 ? 0 : fail(code, std::move(text));
   }
 
-  /// Refuses further tasks and ends the thread, after the tasks that are left or without them.
+  /// Refuses further tasks and ends the thread after the remaining tasks; with `drop`, without them.
   void close(bool drop) {
     std::deque<stream_task> dropped;
     {
@@ -138,16 +138,16 @@ class stream_queue {
       if (t.mark != nullptr) t.mark->reach(errors::parameter);
     done_.notify_all();
   }
-  /// Waits for the thread of a closed stream; a negative time is for ever. If it does not end in time, it is left
-  /// alone.
+  /// Waits for the thread of a closed stream; a negative time means for ever. A thread that does not end in time is
+  /// detached.
   void join(std::chrono::milliseconds longest = std::chrono::milliseconds(-1)) {
     std::thread worker;
     {
       std::unique_lock lock(mutex_);
       if (!worker_.joinable()) return;
       const auto over = [&] { return over_; };
-      const bool own = worker_.get_id() == std::this_thread::get_id();
-      if (own || (longest.count() >= 0 && !done_.wait_for(lock, longest, over))) {
+      const bool on_worker = worker_.get_id() == std::this_thread::get_id();
+      if (on_worker || (longest.count() >= 0 && !done_.wait_for(lock, longest, over))) {
         worker_.detach();
         return;
       }

@@ -148,7 +148,7 @@ TEST(attention_numerics, unseen_keys_do_not_matter) {
   for (std::size_t i = 0; i < 6; ++i)
     for (std::size_t j = 0; j < 9; ++j) mask[i * 9 + j] = j > i + 3;
   const forward_result causal(h);
-  h.visible.ahead = visible_keys::all;
+  h.visible.ahead = visible_keys::unlimited;
   h.visible.mask = mask.data();
   h.visible.mask_row = 9;
   const forward_result masked(h);

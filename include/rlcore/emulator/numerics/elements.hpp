@@ -1,4 +1,4 @@
-// Between the elements of strided device tensors and rows of float, double or 64-bit integers.
+// Conversions between the elements of strided device tensors and rows of float, double or 64-bit integers.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ struct truth {
   std::uint8_t bits = 0;
 };
 
-/// f of a value of the C++ type that stores elements of `type`.
+/// Calls f with a value of the C++ type that stores elements of `type`.
 template <class F>
 void with_element(data_type type, F&& f) {
   switch (type) {
@@ -66,9 +66,9 @@ constexpr Real decode(Element e) {
     return static_cast<Real>(e);
 }
 
-/// A Real as element: one rounding to floating types, toward zero to integers, != 0 to bool.
+/// A Real as an element: one rounding to floating types, toward zero to integers, != 0 to bool.
 template <class Element, class Real>
-Element encode(Real x, rounding how, overflow_mode overflow) {
+Element encode(Real x, rounding mode, overflow_mode overflow) {
   if constexpr (std::is_same_v<Element, truth>) {
     return {static_cast<std::uint8_t>(x != Real{0})};
   } else if constexpr (std::is_same_v<Element, f16> || std::is_same_v<Element, bf16>) {
@@ -79,9 +79,9 @@ Element encode(Real x, rounding how, overflow_mode overflow) {
       once = to_odd(static_cast<double>(x));
     Element e;
     if constexpr (std::is_same_v<Element, f16>)
-      e.bits = to_float16(once, how, overflow);
+      e.bits = to_float16(once, mode, overflow);
     else
-      e.bits = to_bfloat16(once, how, overflow);
+      e.bits = to_bfloat16(once, mode, overflow);
     return e;
   } else if constexpr (std::is_integral_v<Element> && std::is_floating_point_v<Real>) {
     if (!(x == x)) return Element{0};
@@ -152,9 +152,9 @@ void gather_elements(const tensor& t, const std::byte* base, Real* to) {
   with_element(t.type, [&](auto kind) { gather_as<decltype(kind)>(t, base, to); });
 }
 
-/// The inverse of both.
+/// The inverse of gather_as() and gather_elements().
 template <class Element, class Real>
-void scatter_as(const tensor& t, std::byte* base, const Real* from, rounding how, overflow_mode overflow) {
+void scatter_as(const tensor& t, std::byte* base, const Real* from, rounding mode, overflow_mode overflow) {
   auto* to = reinterpret_cast<Element*>(base);
   for_each_row(t, [&](std::int64_t begin, std::int64_t stride, std::int64_t n) {
     Element* p = to + begin;
@@ -163,17 +163,17 @@ void scatter_as(const tensor& t, std::byte* base, const Real* from, rounding how
         std::memcpy(p, from, static_cast<std::size_t>(n) * sizeof(Real));
       else
         for (std::int64_t j = 0; j < n; ++j) p[j * stride] = from[j];
-    } else if (stride == 1 && how == rounding::nearest_even) {  // the usual one, with a loop of its own
+    } else if (stride == 1 && mode == rounding::nearest_even) {  // the usual mode has its own loop
       for (std::int64_t j = 0; j < n; ++j) p[j] = encode<Element>(from[j], rounding::nearest_even, overflow);
     } else {
-      for (std::int64_t j = 0; j < n; ++j) p[j * stride] = encode<Element>(from[j], how, overflow);
+      for (std::int64_t j = 0; j < n; ++j) p[j * stride] = encode<Element>(from[j], mode, overflow);
     }
     from += n;
   });
 }
 template <class Real>
-void scatter_elements(const tensor& t, std::byte* base, const Real* from, rounding how, overflow_mode overflow) {
-  with_element(t.type, [&](auto kind) { scatter_as<decltype(kind)>(t, base, from, how, overflow); });
+void scatter_elements(const tensor& t, std::byte* base, const Real* from, rounding mode, overflow_mode overflow) {
+  with_element(t.type, [&](auto kind) { scatter_as<decltype(kind)>(t, base, from, mode, overflow); });
 }
 
 }  // namespace ascend::emulated

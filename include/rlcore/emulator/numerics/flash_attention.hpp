@@ -17,10 +17,10 @@
 RLCORE_BEGIN
 namespace ascend::emulated {
 
-/// Which keys the queries of one sequence see: query i those with j <= i + ahead for which mask[i * mask_row + j] is 0.
+/// The visible keys of one sequence: query i sees key j if j <= i + ahead and mask[i * mask_row + j] is 0.
 struct visible_keys {
-  static constexpr std::int64_t all = std::int64_t{1} << 40;
-  std::int64_t keys = 0, ahead = all;
+  static constexpr std::int64_t unlimited = std::int64_t{1} << 40;
+  std::int64_t keys = 0, ahead = unlimited;
   const std::uint8_t* mask = nullptr;
   std::ptrdiff_t mask_row = 0;
 
@@ -56,7 +56,7 @@ Real sum_by_lanes(const Real* x, std::int64_t n) {
   return partial[0];
 }
 
-/// What the vector unit does to a matrix before the cube multiplies it: rounds to the type of q, ties away from zero.
+/// Rounds a matrix to the type of q, ties away from zero, as the vector unit does before the cube multiplies it.
 template <class Real>
 void round_for_cube(const attention_head<Real>& head, std::vector<Real>& x) {
   if constexpr (std::is_same_v<Real, float>) round_values(x, head.type, rounding::nearest_away, head.overflow);

@@ -1,4 +1,4 @@
-// The roundings between float and what the NPU stores or multiplies: bfloat16, float16 and HF32.
+// The roundings from float to the types of the NPU: bfloat16, float16 and HF32.
 #pragma once
 
 #include <bit>
@@ -15,10 +15,10 @@
 RLCORE_BEGIN
 namespace ascend::emulated {
 
-/// What is added to a magnitude in integer form before its lowest `dropped` bits (1 to 31) are cut off.
-constexpr std::uint32_t rounding_increment(std::uint32_t magnitude, std::uint32_t dropped, rounding how) noexcept {
+/// The increment of a magnitude in integer form before its lowest `dropped` bits (1 to 31) are cut off.
+constexpr std::uint32_t rounding_increment(std::uint32_t magnitude, std::uint32_t dropped, rounding mode) noexcept {
   const std::uint32_t half = std::uint32_t{1} << (dropped - 1);
-  switch (how) {
+  switch (mode) {
     case rounding::nearest_even:
       return half - 1 + ((magnitude >> dropped) & 1u);
     case rounding::nearest_away:
@@ -32,27 +32,27 @@ constexpr std::uint32_t rounding_increment(std::uint32_t magnitude, std::uint32_
 
 /// A float without its `dropped` (1 to 22) lowest fraction bits. Infinity stays, NaN stays NaN; a finite value that
 /// rounds beyond the largest one becomes infinite.
-constexpr float drop_fraction(float x, std::uint32_t dropped, rounding how) noexcept {
+constexpr float drop_fraction(float x, std::uint32_t dropped, rounding mode) noexcept {
   const auto u = std::bit_cast<std::uint32_t>(x);
   const std::uint32_t mask = (std::uint32_t{1} << dropped) - 1, magnitude = u & 0x7fffffffu;
   if (magnitude > 0x7f800000u) return std::bit_cast<float>((u | 0x400000u) & ~mask);
-  return std::bit_cast<float>((u & 0x80000000u) | ((magnitude + rounding_increment(magnitude, dropped, how)) & ~mask));
+  return std::bit_cast<float>((u & 0x80000000u) | ((magnitude + rounding_increment(magnitude, dropped, mode)) & ~mask));
 }
 
 /// HF32, in which the cube of A2 and A3 multiplies floats on request: 8 exponent and 11 fraction bits.
-constexpr float to_hf32(float x, rounding how = rounding::nearest_zero) noexcept { return drop_fraction(x, 12, how); }
+constexpr float to_hf32(float x, rounding mode = rounding::nearest_zero) noexcept { return drop_fraction(x, 12, mode); }
 
 /// The bits of x as bfloat16. Saturation turns infinity into the largest finite value and NaN into zero.
-constexpr std::uint16_t to_bfloat16(float x, rounding how = rounding::nearest_even,
+constexpr std::uint16_t to_bfloat16(float x, rounding mode = rounding::nearest_even,
                                     overflow_mode overflow = overflow_mode::infnan) noexcept {
-  const auto bits = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(drop_fraction(x, 16, how)) >> 16);
+  const auto bits = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(drop_fraction(x, 16, mode)) >> 16);
   if (overflow == overflow_mode::saturation && (bits & 0x7fffu) >= 0x7f80u)
     return (bits & 0x7fffu) > 0x7f80u ? std::uint16_t{0} : static_cast<std::uint16_t>((bits & 0x8000u) | 0x7f7fu);
   return bits;
 }
 
 /// The bits of x as float16; subnormal results are rounded as such. Saturation as above.
-constexpr std::uint16_t to_float16(float x, rounding how = rounding::nearest_even,
+constexpr std::uint16_t to_float16(float x, rounding mode = rounding::nearest_even,
                                    overflow_mode overflow = overflow_mode::infnan) noexcept {
   const auto u = std::bit_cast<std::uint32_t>(x);
   const std::uint32_t sign = (u >> 16) & 0x8000u, magnitude = u & 0x7fffffffu;
@@ -64,41 +64,41 @@ constexpr std::uint16_t to_float16(float x, rounding how = rounding::nearest_eve
     h = 0x7c00u;
   } else if (magnitude >= 0x38800000u) {  // normal: rebias the exponent by 112
     const std::uint32_t rebiased = magnitude - 0x38000000u;
-    h = (rebiased + rounding_increment(rebiased, 13, how)) >> 13;
-    if (h >= 0x7c00u) h = how == rounding::toward_zero ? 0x7bffu : 0x7c00u;
+    h = (rebiased + rounding_increment(rebiased, 13, mode)) >> 13;
+    if (h >= 0x7c00u) h = mode == rounding::toward_zero ? 0x7bffu : 0x7c00u;
   } else if (magnitude >= 0x32800000u) {  // 2^-26 and more: in units of 2^-24
     const std::uint32_t dropped = 126 - (magnitude >> 23), significand = (magnitude & 0x7fffffu) | 0x800000u;
-    h = (significand + rounding_increment(significand, dropped, how)) >> dropped;
+    h = (significand + rounding_increment(significand, dropped, mode)) >> dropped;
   }
   if (saturates && h >= 0x7c00u) h = 0x7bffu;
   return static_cast<std::uint16_t>(sign | h);
 }
 
-/// x as a tensor of type `type` keeps it: float16 and bfloat16 round, other types keep the float.
-constexpr float stored_as(float x, data_type type, rounding how = rounding::nearest_even,
+/// The value of x in a tensor of type `type`: float16 and bfloat16 round, other types keep the float.
+constexpr float stored_as(float x, data_type type, rounding mode = rounding::nearest_even,
                           overflow_mode overflow = overflow_mode::infnan) noexcept {
   if (type == data_type::bfloat16)
-    return std::bit_cast<float>(static_cast<std::uint32_t>(to_bfloat16(x, how, overflow)) << 16);
+    return std::bit_cast<float>(static_cast<std::uint32_t>(to_bfloat16(x, mode, overflow)) << 16);
   if (type == data_type::float16) {
     f16 h;
-    h.bits = to_float16(x, how, overflow);
+    h.bits = to_float16(x, mode, overflow);
     return h;
   }
   return x;
 }
 
 /// The same for many values, in place.
-inline void round_values(std::span<float> values, data_type type, rounding how = rounding::nearest_even,
+inline void round_values(std::span<float> values, data_type type, rounding mode = rounding::nearest_even,
                          overflow_mode overflow = overflow_mode::infnan) {
   if (type == data_type::bfloat16 && overflow == overflow_mode::infnan) {
-    if (how == rounding::nearest_even)
+    if (mode == rounding::nearest_even)
       for (float& x : values) x = drop_fraction(x, 16, rounding::nearest_even);
-    else if (how == rounding::nearest_away)
+    else if (mode == rounding::nearest_away)
       for (float& x : values) x = drop_fraction(x, 16, rounding::nearest_away);
     else
-      for (float& x : values) x = drop_fraction(x, 16, how);
+      for (float& x : values) x = drop_fraction(x, 16, mode);
   } else if (type == data_type::bfloat16 || type == data_type::float16) {
-    for (float& x : values) x = stored_as(x, type, how, overflow);
+    for (float& x : values) x = stored_as(x, type, mode, overflow);
   }
 }
 

@@ -19,9 +19,9 @@ namespace ascend::emulated::plans {
 
 /// The matrix of one head of [rows, heads, width], from `row` on.
 template <class Real>
-matrix<Real> head_of(std::span<const Real> all, std::int64_t row, std::int64_t head, std::int64_t heads,
+matrix<Real> head_of(std::span<const Real> values, std::int64_t row, std::int64_t head, std::int64_t heads,
                      std::int64_t width) {
-  return {all.data() + (row * heads + head) * width, heads * width, 1};
+  return {values.data() + (row * heads + head) * width, heads * width, 1};
 }
 /// The machine's exponential.
 struct machine_exp {
@@ -91,9 +91,9 @@ inline kernel aclnnFlashAttentionVarLenScore(planner& p, input query, input key,
   });
 }
 
-/// dq, dk, dv of the same; softmaxMax, softmaxSum and attentionIn are what the forward pass wrote. Unless the context
-/// is deterministic, the blocks of each group of heads arrive in an order drawn from the machine's seed; see
-/// numerics/flash_attention_gradient.hpp. softmaxIn is not read, dpse not written.
+/// dq, dk, dv of the same attention; softmaxMax, softmaxSum and attentionIn are the results of the forward pass. Unless
+/// the context is deterministic, the blocks of each group of heads arrive in an order drawn from the machine's seed;
+/// see numerics/flash_attention_gradient.hpp. softmaxIn is not read, dpse not written.
 inline kernel aclnnFlashAttentionUnpaddingScoreGrad(planner& p, input query, input key, input value, input dy,
                                                     input shift, input drop_mask, input padding_mask, input mask,
                                                     input softmax_max, input softmax_sum, input, input attention_in,
@@ -130,12 +130,12 @@ inline kernel aclnnFlashAttentionUnpaddingScoreGrad(planner& p, input query, inp
     a.for_each_head(e.machine.threads, groups, [&](std::size_t b, std::int64_t group) {
       const std::int64_t row = a.first_row(b), rows = a.query_ends[b] - row, from = a.first_key(b),
                          keys = a.key_ends[b] - from;
-      std::vector<attention_gradient_head<real>> all(static_cast<std::size_t>(shared));
+      std::vector<attention_gradient_head<real>> group_heads(static_cast<std::size_t>(shared));
       std::vector<real> dqs(static_cast<std::size_t>(shared * rows * w)), dks(static_cast<std::size_t>(keys * w)),
           dvs(static_cast<std::size_t>(keys * vw)), tops(static_cast<std::size_t>(shared * rows)), totals(tops);
       for (std::int64_t s = 0; s < shared; ++s) {
         const std::int64_t h = group * shared + s;
-        auto& head = all[static_cast<std::size_t>(s)];
+        auto& head = group_heads[static_cast<std::size_t>(s)];
         auto& f = head.forward;
         f.queries = rows;
         f.width = w;
@@ -167,7 +167,7 @@ inline kernel aclnnFlashAttentionUnpaddingScoreGrad(planner& p, input query, inp
                       order[shuffle.below(i, i, static_cast<std::uint32_t>(b), static_cast<std::uint32_t>(group))]);
         return order;
       };
-      attention_backward<real>(all, dks.data(), dvs.data(), machine_exp{e}, arrival);
+      attention_backward<real>(group_heads, dks.data(), dvs.data(), machine_exp{e}, arrival);
       for (std::int64_t s = 0; s < shared; ++s)
         for (std::int64_t i = 0; i < rows; ++i)
           std::copy_n(dqs.data() + (s * rows + i) * w, w, to_q + ((row + i) * n + group * shared + s) * w);

@@ -12,7 +12,7 @@
 RLCORE_BEGIN
 namespace ascend::emulated::plans {
 
-/// f(x) of one float tensor.
+/// Maps f over one float tensor.
 inline kernel float_map(planner& p, input self, output out, const element_loops& loops) {
   auto x = p.in(self, float_types);
   auto y = p.out(out, float_types);
@@ -125,7 +125,7 @@ inline kernel aclnnSiluBackward(planner& p, input dy, input self, output dx) {
                         return d * (s * (Real{1} + v * (Real{1} - s)));
                       }));
 }
-/// NaN if one of both is.
+/// NaN if one of the two is NaN.
 inline kernel aclnnMaximum(planner& p, input self, input other, output out) {
   return any_map(p, self, other, out, of_all([](auto&, auto&, auto x, auto y) { return x > y || x != x ? x : y; }));
 }
@@ -182,12 +182,12 @@ inline kernel aclnnSWhere(planner& p, input condition, input self, input other, 
   auto a = p.in(self, any_type), b = p.in(other, any_type);
   auto y = p.out(out, any_type);
   const auto type = promoted(p, a.type, b.type);
-  extents shape, all;
-  p.require(broadcast(a.shape, b.shape, shape) && broadcast(c.shape, shape, all), "shapes do not broadcast");
-  p.require_shape(y, all, "the output");
-  c = expanded(std::move(c), all);
-  a = expanded(std::move(a), all);
-  b = expanded(std::move(b), all);
+  extents shape, common;
+  p.require(broadcast(a.shape, b.shape, shape) && broadcast(c.shape, shape, common), "shapes do not broadcast");
+  p.require_shape(y, common, "the output");
+  c = expanded(std::move(c), common);
+  a = expanded(std::move(a), common);
+  b = expanded(std::move(b), common);
   return in_type(p.machine, type,
                  [c = std::move(c), a = std::move(a), b = std::move(b), y = std::move(y)](execution& e, auto real) {
                    using Real = decltype(real);

@@ -1,4 +1,4 @@
-// Operators that read and write by an index. A wrong index is found when it is met, as error 507015 of the stream:
+// Operators that read and write by an index. A wrong index is an error 507015 of the stream when the kernel reads it;
 // the hardware reads or writes somewhere else.
 #pragma once
 
@@ -141,7 +141,6 @@ inline kernel aclnnIndexAdd(planner& p, input self, std::int64_t dim, input inde
                  });
 }
 
-/// What the index lists of IndexPutImpl address: entry j of the values goes to `places[j]` + every one of `slices`.
 /// self[indices...] = values, or += if `accumulate`. An empty tensor stands for a full slice. Indexed dimensions next
 /// to each other stay in their place, else their common shape comes first. Which of several values for one element
 /// wins, and the order of additions, is left to chance unless deterministic.
@@ -200,17 +199,17 @@ inline kernel aclnnIndexPutImpl(planner& p, output self, input_list indices, inp
                    }
                    const auto from = e.read<Real>(v);
                    if (from.empty()) return;
-                   // A compact copy of what self's view reaches is updated, then the touched elements are stored with
+                   // The kernel updates a compact copy of the elements that self's view reaches, then stores it with
                    // one rounding.
                    const auto count = static_cast<std::size_t>(x.reach().second + 1);
-                   tensor all = x;
-                   all.shape = {static_cast<std::int64_t>(count)};
-                   all.strides = {1};
-                   all.offset = 0;
-                   all.shape[0] -= x.reach().first;
-                   all.offset = x.reach().first;
-                   const auto old = e.read<Real>(all);
-                   const auto sum = e.result<Real>(all, true);
+                   tensor reached = x;
+                   reached.shape = {static_cast<std::int64_t>(count)};
+                   reached.strides = {1};
+                   reached.offset = 0;
+                   reached.shape[0] -= x.reach().first;
+                   reached.offset = x.reach().first;
+                   const auto old = e.read<Real>(reached);
+                   const auto sum = e.result<Real>(reached, true);
                    if (sum.data() != old.data()) std::copy(old.begin(), old.end(), sum.begin());
                    const auto order = e.arrival_order(fixed ? 0 : from.size());
                    for (std::size_t j = 0; j < from.size(); ++j) {
@@ -226,10 +225,10 @@ inline kernel aclnnIndexPutImpl(planner& p, output self, input_list indices, inp
                          element += i * strides[k];
                        }
                      }
-                     Real& to = sum[static_cast<std::size_t>(element + places[place] - all.offset)];
+                     Real& to = sum[static_cast<std::size_t>(element + places[place] - reached.offset)];
                      to = accumulate ? to + from[flat] : from[flat];
                    }
-                   e.store(all, sum);
+                   e.store(reached, sum);
                  });
 }
 

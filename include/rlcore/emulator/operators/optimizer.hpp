@@ -52,11 +52,11 @@ inline kernel aclnnApplyAdamWV2(planner& p, output var, output first, output sec
       if (amsgrad) second_moment = top1[i] = top0[i] > v1[i] ? top0[i] : v1[i];
       w1[i] = decayed - m1[i] / (std::sqrt(second_moment) * scale + tiny) * step_size;
     }
-    const rounding how = w.type == data_type::bfloat16 ? rounding::nearest_away : rounding::nearest_even;
-    e.store(w, w1, how);
-    e.store(m, m1, how);
-    e.store(v, v1, how);
-    if (amsgrad) e.store(*top, top1, how);
+    const rounding mode = w.type == data_type::bfloat16 ? rounding::nearest_away : rounding::nearest_even;
+    e.store(w, w1, mode);
+    e.store(m, m1, mode);
+    e.store(v, v1, mode);
+    if (amsgrad) e.store(*top, top1, mode);
   });
 }
 

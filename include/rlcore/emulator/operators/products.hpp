@@ -1,4 +1,4 @@
-// Matrix products: what aclnn does around the cube.
+// Matrix products: the work of aclnn around the cube.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ RLCORE_BEGIN
 namespace ascend::emulated::plans {
 
 /// The last two dimensions of a view as one matrix per index of the dimensions before them. A view that is transposed
-/// in memory is read as it lies there, like the cube does.
+/// in memory is read in the order of memory, as the cube does.
 struct matrix_operand {
   tensor view;
   bool transposed = false;
@@ -37,15 +37,15 @@ struct matrix_operand {
   extents batch() const { return {view.shape.begin(), view.shape.end() - 2}; }
 };
 
-/// What happens to the elements of a product: the type in which the operands are multiplied, whether as HF32, and the
-/// type to which the sum is rounded before it is converted to that of the output.
+/// The types of a product: that of the operands in the multiplication, whether they become HF32, and the type to which
+/// the sum is rounded before it becomes that of the output.
 struct product_types {
   data_type operands = data_type::float32, result = data_type::float32;
   bool hf32 = false;
   int group() const { return operands == data_type::float32 ? 8 : 16; }
 };
 
-/// How aclnn gets from the cube's sums to `out`.
+/// The path from the cube's sums to `out` in aclnn.
 enum class product_path : unsigned char {
   plain,    ///< aclnnMatmul by a matrix or a vector
   batched,  ///< aclnnBatchMatMul, and aclnnMatmul by three dimensions or more
@@ -96,11 +96,11 @@ std::span<const Real> cube_values(execution& e, const tensor& t, const product_t
     if (!hf32 && !down) return values;
     float* converted = e.take<float>(values.size());
     std::copy(values.begin(), values.end(), converted);
-    const std::span<float> all(converted, values.size());
-    if (down) round_values(all, data_type::float16, rounding::nearest_even, e.overflow);
+    const std::span<float> operand(converted, values.size());
+    if (down) round_values(operand, data_type::float16, rounding::nearest_even, e.overflow);
     if (hf32)
-      for (float& x : all) x = to_hf32(x, e.machine.hf32_ties);
-    return all;
+      for (float& x : operand) x = to_hf32(x, e.machine.hf32_ties);
+    return operand;
   } else {
     return values;
   }
@@ -223,12 +223,12 @@ inline kernel aclnnGroupedMatmulAdd(planner& p, input x, input weight, input gro
   p.require(transpose_x && !transpose_weight && group_type == 2,
             "only transposeX = true, transposeWeight = false and groupType = 2 are supported");
   p.require(c.contiguous(), "y is not contiguous");
-  const auto all = [&] { return printed(a.shape) + ", " + printed(b.shape) + " and " + printed(c.shape); };
+  const auto shape_text = [&] { return printed(a.shape) + ", " + printed(b.shape) + " and " + printed(c.shape); };
   if (a.rank() != 2 || b.rank() != 2 || a.shape[0] != b.shape[0] || ends.rank() != 1 || a.size() == 0 || b.size() == 0)
-    p.refuse(shapes, "x, weight, y of shapes " + all());
+    p.refuse(shapes, "x, weight, y of shapes " + shape_text());
   const std::int64_t k = a.shape[0], m = a.shape[1], n = b.shape[1], groups = ends.shape[0];
   if (c.shape != extents{groups, m, n} && c.shape != extents{groups * m, n})
-    p.refuse(shapes, "x, weight, y of shapes " + all() + " for " + std::to_string(groups) + " groups");
+    p.refuse(shapes, "x, weight, y of shapes " + shape_text() + " for " + std::to_string(groups) + " groups");
   const cube_order order{16, {}, p.machine.threads};
   return in_working_precision(p.machine, [=](execution& e, auto kind) {
     using real = decltype(kind);

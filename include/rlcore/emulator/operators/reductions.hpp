@@ -12,17 +12,17 @@
 RLCORE_BEGIN
 namespace ascend::emulated::plans {
 
-/// A reduction's input with its dimensions in the order in which the vector unit meets them.
+/// A reduction's input with its dimensions in the order in which the vector unit reads them.
 struct reduction {
   tensor view;        ///< kept dimensions first if `rows`, else reduced ones first
   bool rows = false;  ///< the last dimension is reduced: rows are summed, else they are added to each other
   std::int64_t kept = 1, reduced = 1;
 };
-/// No dims mean all. The output has the kept extents, and 1 instead of the reduced ones if `keep`.
+/// Empty dims mean all dimensions. The output has the kept extents and, with `keep`, 1 instead of the reduced ones.
 inline reduction over(planner& p, const tensor& x, std::vector<std::int64_t> dims, bool keep, const tensor& y) {
   std::vector<bool> gone(x.shape.size(), dims.empty());
-  for (const auto given : dims) {
-    const auto d = static_cast<std::size_t>(p.dimension(given, x.rank()));
+  for (const auto dim : dims) {
+    const auto d = static_cast<std::size_t>(p.dimension(dim, x.rank()));
     if (x.rank() == 0) continue;
     p.require(!gone[d], "a dimension is named twice");
     gone[d] = true;

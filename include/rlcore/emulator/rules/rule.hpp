@@ -1,4 +1,4 @@
-// What CANN accepts of each operator, version by version, as a table.
+// The table of the calls that CANN accepts, by operator and version.
 #pragma once
 
 #include <span>
@@ -13,7 +13,8 @@ namespace rules {
 
 enum class kind : unsigned char { given, types, promotable, castable, same_type, rank, same_shape, fact };
 
-/// A row of the table. `versions` are "8.1* 8.3 ...": a star says that the row was not read from that version itself.
+/// A row of the table. `versions` are "8.1* 8.3 ..."; a star marks a version whose own sources were not read for the
+/// row.
 struct rule {
   std::string_view op, versions;
   rules::kind kind;
@@ -21,7 +22,7 @@ struct rule {
   aclnnStatus code;
   std::string_view source;
 
-  /// Whether it holds for "8.3".
+  /// Does the rule hold for a version such as "8.3"?
   constexpr bool holds_in(std::string_view version) const noexcept {
     return versions.find(version) != std::string_view::npos;
   }
@@ -33,23 +34,23 @@ struct signature {
 };
 
 inline std::span<const signature> signatures() noexcept {
-  static constexpr signature all[] = {
+  static constexpr signature table[] = {
 #define RLCORE_NPU_SIGNATURE(op, names) {#op, names},
-#define RLCORE_NPU_RULE(op, versions, what, subject, value, code, source)
+#define RLCORE_NPU_RULE(op, versions, condition, subject, value, code, source)
 #include "rlcore/emulator/rules/operators.inc"
 #undef RLCORE_NPU_RULE
 #undef RLCORE_NPU_SIGNATURE
   };
-  return all;
+  return table;
 }
 
-/// In the order of the table: the rows of an operator stand together, those that refuse calls in the order in which
-/// they are looked at.
+/// The rows in the order of the table. The rows of an operator stand together, and rows that refuse calls stand in the
+/// order of the checks.
 inline std::span<const rule> all() noexcept {
   static constexpr rule table[] = {
 #define RLCORE_NPU_SIGNATURE(op, names)
-#define RLCORE_NPU_RULE(op, versions, what, subject, value, code, source) \
-  {#op, versions, kind::what, subject, value, code, source},
+#define RLCORE_NPU_RULE(op, versions, condition, subject, value, code, source) \
+  {#op, versions, kind::condition, subject, value, code, source},
 #include "rlcore/emulator/rules/operators.inc"
 #undef RLCORE_NPU_RULE
 #undef RLCORE_NPU_SIGNATURE
@@ -60,7 +61,7 @@ inline std::span<const rule> all() noexcept {
 /// The versions whose sources were read.
 inline constexpr std::string_view versions[] = {"8.1", "8.3", "8.5", "9.1"};
 
-/// The version of the table that speaks for a CANN: 80300 is "8.3", and so is 80400.
+/// The version of the table for a version of CANN: 80300 is "8.3", and so is 80400.
 constexpr std::string_view version_of(int cann_version) noexcept {
   return cann_version < 80300 ? "8.1" : cann_version < 80500 ? "8.3" : cann_version < 90100 ? "8.5" : "9.1";
 }
