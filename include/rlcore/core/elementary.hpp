@@ -4,7 +4,7 @@
 // operations. So everything here is integer arithmetic on the bits of the argument: fixed-point numbers of 64 and 128
 // bits, short Taylor series after a reduction, one rounding to nearest (ties to even) at the end. No flag, compiler,
 // processor, rounding mode or flush-to-zero mode changes a bit. The result is off by less than 0.54 units in the last
-// place (the numbers are in tests/core/elementary_test.cpp). Arguments of every size are served, errno is left alone.
+// place (the numbers are in tests/core/elementary_test.cpp). Arguments may have every size. No function touches errno.
 //
 // "Qn" in a comment: an integer that stands for itself / 2^n.
 #pragma once
@@ -49,7 +49,7 @@ RLCORE_FN constexpr wide high_wide(wide a, wide b) noexcept {
   const wide a1 = a >> 64, a0 = static_cast<word>(a), b1 = b >> 64, b0 = static_cast<word>(b);
   return a1 * b1 + ((a1 * b0) >> 64) + ((a0 * b1) >> 64);
 }
-/// x or -x, without a jump: signs are as good as random, and a processor that guesses wrong loses 20 cycles
+/// x or -x without a branch: signs are as good as random, and a misprediction costs 20 cycles
 template <class T>
 constexpr T negated_if(bool negative, T x) noexcept {
   const T mask = T{} - static_cast<T>(negative ? 1 : 0);
@@ -95,20 +95,20 @@ RLCORE_FN constexpr double rounded(const number& x) noexcept {
 /// 2^bits / k!
 template <int bits>
 inline constexpr std::array<word, 21> over_factorial = [] {
-  std::array<word, 21> all{};
+  std::array<word, 21> table{};
   wide f = wide{1} << bits;
-  for (std::size_t k = 0; k < all.size(); ++k) {
+  for (std::size_t k = 0; k < table.size(); ++k) {
     f /= k > 1 ? k : 1;
-    all[k] = static_cast<word>(f);  // 2^64 / 0! and 2^64 / 1! do not fit and are not used
+    table[k] = static_cast<word>(f);  // 2^64 / 0! and 2^64 / 1! do not fit and are not used
   }
-  return all;
+  return table;
 }();
 
 /// 2^64 / k
 inline constexpr std::array<word, 21> over = [] {
-  std::array<word, 21> all{};
-  for (std::size_t k = 2; k < all.size(); ++k) all[k] = static_cast<word>((wide{1} << 64) / k);
-  return all;
+  std::array<word, 21> table{};
+  for (std::size_t k = 2; k < table.size(); ++k) table[k] = static_cast<word>((wide{1} << 64) / k);
+  return table;
 }();
 
 /// c[first] + c[first + 2] x + c[first + 4] x^2 + ... + c[last] x^n for x in Q64; the same with alternating signs

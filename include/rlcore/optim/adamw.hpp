@@ -70,26 +70,26 @@ class adamw {
       throw std::invalid_argument("rlcore: adamw of " + std::to_string(size()) + " values got " +
                                   std::to_string(weights.size()) + " weights and " + std::to_string(gradient.size()) +
                                   " gradients");
-    const adamw_piece all{0, size(), 0};
-    step(std::span(&all, 1), weights.data(), gradient.data(), lr, gradient_scale);
+    const adamw_piece whole{0, size(), 0};
+    step(std::span(&whole, 1), weights.data(), gradient.data(), lr, gradient_scale);
   }
-  /// The same for weights that lie apart: `pieces` come in order and cover all of size(), or the first values of it;
+  /// The same for weights in separate places. `pieces` come in order and cover all of size(), or its first values;
   /// `gradient` [size()].
   void step(std::span<const adamw_piece> pieces, float* weights, const float* gradient, double lr,
             float gradient_scale = 1) {
     ++steps_;
     step_further(pieces, weights, gradient, lr, gradient_scale);
   }
-  /// The pieces that the last step() left out; value i of size() has the gradient gradient[i].
+  /// Updates the pieces that the last step() left out; value i of size() has the gradient gradient[i].
   void step_further(std::span<const adamw_piece> pieces, float* weights, const float* gradient, double lr,
                     float gradient_scale = 1) {
     auto exempt = exempt_.begin();
     for (const adamw_piece& piece : pieces) {
       const auto update = [&](std::size_t first, std::size_t last, double decay) {
         if (first == last) return;
-        const adamw_step how{lr, settings_.beta1, settings_.beta2, settings_.eps, decay, steps_, gradient_scale};
+        const adamw_step step{lr, settings_.beta1, settings_.beta2, settings_.eps, decay, steps_, gradient_scale};
         device_->adamw(weights + piece.weights + (first - piece.first), m_.data() + first, v_.data() + first,
-                       gradient + first, static_cast<extent_t>(last - first), how);
+                       gradient + first, static_cast<extent_t>(last - first), step);
       };
       for (std::size_t done = piece.first; done < piece.last;) {
         while (exempt != exempt_.end() && exempt->second <= done) ++exempt;

@@ -11,7 +11,7 @@
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
 
-/// Everything the exponential of one floating type needs. The polynomials are (e^r - 1 - r) / r^2, near-minimax
+/// The constants of the exponential of one floating type. The polynomials are (e^r - 1 - r) / r^2, near-minimax
 /// (Chebyshev nodes) on |r| <= ln2/2 and, `wide`, on |r| <= 1/2.
 template <class T>
 struct exp_constants;
@@ -72,7 +72,7 @@ struct fast_math {
   RLCORE_FN static pack<T> select(lane_mask<T> condition, pack<T> a, pack<T> b) noexcept {
     return choose(condition, a, b);
   }
-  /// Lanes in which all conditions hold; any of them.
+  /// Lanes in which all conditions hold; with any(), at least one of them.
   template <class T, class... M>
   RLCORE_FN static lane_mask<T> all(lane_mask<T> first, M... rest) noexcept {
     return (first & ... & rest);
@@ -122,8 +122,8 @@ struct fast_math {
     const pack<T> m = multiply_add(r * r, horner(r, exp_constants<T>::wide), r);
     return select(tiny, m, power.times_less_one(T(1) + m));
   }
-  /// e^x - 1 - x >= 0 with relative error of at most 6 units in the last place: the k3 estimator needs it, and written
-  /// as it reads it would lose all digits near 0.
+  /// e^x - 1 - x >= 0 with relative error of at most 6 units in the last place: the k3 estimator needs it, and the
+  /// plain expression would lose all digits near 0.
   template <class T>
   RLCORE_FN static pack<T> excess(pack<T> x) noexcept {
     const auto tiny = near_zero(x);
@@ -216,8 +216,8 @@ struct fast_math {
     return {remainder(x, whole), {whole}};
 #else
     using unsigneds = typename lane_types<T>::unsigneds;  // they wrap around, whatever a NaN has in its bits
-    const unsigneds all = reinterpret_as<unsigneds>(shifted.v) - reinterpret_as<unsigneds>(pack<T>(k::rounder).v);
-    const unsigneds n = all & reinterpret_as<unsigneds>(~keep.v);
+    const unsigneds nearest = reinterpret_as<unsigneds>(shifted.v) - reinterpret_as<unsigneds>(pack<T>(k::rounder).v);
+    const unsigneds n = nearest & reinterpret_as<unsigneds>(~keep.v);
     // Halves of n by a logical shift of a positive number: arithmetic shifts of 64 bits are missing below AVX-512.
     const unsigneds half = ((n + 4096) >> 1) - 2048;
     return {remainder(x, to_floating<T>(reinterpret_as<typename lane_types<T>::integers>(n))),

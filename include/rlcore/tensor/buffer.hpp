@@ -86,10 +86,10 @@ class buffer {
     if (size > std::numeric_limits<std::size_t>::max() / 2 / sizeof(T)) throw std::bad_array_new_length();
     return size * sizeof(T);
   }
-  void check(std::size_t host, const char* what) const {
+  void check(std::size_t host, const char* operation) const {
     if (host != size_)
-      throw std::invalid_argument(std::string("rlcore: ") + what + std::to_string(host) + " elements, the buffer has " +
-                                  std::to_string(size_));
+      throw std::invalid_argument(std::string("rlcore: ") + operation + std::to_string(host) +
+                                  " elements, the buffer has " + std::to_string(size_));
   }
 
   Device* device_ = nullptr;
