@@ -373,6 +373,7 @@
 #include "rlcore/simd/reduce.hpp"
 #include "rlcore/tensor/any_rank_view.hpp"
 #include "rlcore/tensor/buffer.hpp"
+#include "rlcore/tensor/offset_pointer.hpp"
 #include "rlcore/tensor/ragged.hpp"
 #include "rlcore/tensor/span.hpp"
 #include "rlcore/tensor/tensor.hpp"

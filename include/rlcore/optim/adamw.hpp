@@ -13,6 +13,7 @@
 #include "rlcore/core/abi.hpp"
 #include "rlcore/device/device.hpp"
 #include "rlcore/tensor/buffer.hpp"
+#include "rlcore/tensor/offset_pointer.hpp"
 
 RLCORE_BEGIN
 namespace optim {
@@ -80,9 +81,9 @@ class adamw {
     ++steps_;
     step_further(pieces, weights, gradient, lr, gradient_scale);
   }
-  /// Updates the pieces that the last step() left out; value i of size() has the gradient gradient[i].
-  void step_further(std::span<const adamw_piece> pieces, float* weights, const float* gradient, double lr,
-                    float gradient_scale = 1) {
+  /// Updates the pieces that the last step() left out; the gradient of value i of size() is at gradient + i.
+  void step_further(std::span<const adamw_piece> pieces, float* weights, offset_pointer<const float> gradient,
+                    double lr, float gradient_scale = 1) {
     auto exempt = exempt_.begin();
     for (const adamw_piece& piece : pieces) {
       const auto update = [&](std::size_t first, std::size_t last, double decay) {

@@ -16,7 +16,8 @@ void embed(const causal_lm<Device>& model, const pass<Device>& p, float* x, std:
            const std::int32_t* device_ids) {
   const auto h = static_cast<extent_t>(model.settings().hidden_size);
   const auto own_tokens = static_cast<extent_t>(model.vocabulary().size());
-  if (!p.tensor) return p.device.gather_rows(x, p.weights, own_tokens, device_ids, p.tokens, h);
+  const float* table = p.weights + 0;  // the embedding is the first parameter
+  if (!p.tensor) return p.device.gather_rows(x, table, own_tokens, device_ids, p.tokens, h);
   float* part = partial_rows(p, x, p.share ? p.share->whole : nullptr);
   p.device.fill(part, -0.0f, p.tokens * h);  // adds nothing, whatever the sign of a zero
   const typename workspace<Device>::scope scope(p.space);
@@ -25,7 +26,7 @@ void embed(const causal_lm<Device>& model, const pass<Device>& p, float* x, std:
   const auto n = static_cast<extent_t>(local_ids.size());
   if (n > 0) {
     float* found = p.space.template take<float>(n * h);
-    p.device.gather_rows(found, p.weights, own_tokens, p.space.take_copy(local_ids.data(), n), n, h);
+    p.device.gather_rows(found, table, own_tokens, p.space.take_copy(local_ids.data(), n), n, h);
     p.device.copy_rows(part, h, p.space.take_copy(rows.data(), n), found, h, n, h);
   }
   sum_rows_over_ranks(p, x, part, h);

@@ -5,6 +5,7 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/device/device.hpp"
+#include "rlcore/tensor/offset_pointer.hpp"
 
 RLCORE_BEGIN
 namespace nn {
@@ -15,24 +16,27 @@ struct norm {
   extent_t width = 0, groups = 1;
   double eps = 1e-6;
 
-  norm_arguments arguments(const float* w, extent_t row) const { return {row, groups, width, w + weight, eps}; }
+  norm_arguments arguments(offset_pointer<const float> w, extent_t row) const {
+    return {row, groups, width, w + weight, eps};
+  }
 
   /// y and x with their row strides; rstd [rows, groups] is kept for the backward.
   template <class Device>
-  void forward(Device& device, const float* w, float* y, extent_t y_row, const float* x, extent_t x_row, float* rstd,
-               extent_t rows) const {
+  void forward(Device& device, offset_pointer<const float> w, float* y, extent_t y_row, const float* x, extent_t x_row,
+               float* rstd, extent_t rows) const {
     device.rms_norm_forward(arguments(w, x_row), y, y_row, x, rstd, rows);
   }
   /// total = a + b and y its norm, in one pass; rows [rows, width], groups = 1.
   template <class Device>
-  void forward_of_sum(Device& device, const float* w, float* total, const float* a, const float* b, float* y,
-                      float* rstd, extent_t rows) const {
+  void forward_of_sum(Device& device, offset_pointer<const float> w, float* total, const float* a, const float* b,
+                      float* y, float* rstd, extent_t rows) const {
     device.add_rms_norm_forward(arguments(w, width), total, a, b, y, rstd, rows);
   }
   /// dx has the row stride of dy and may be dy; it is added to if `accumulate`. `g` is null for a frozen weight.
   template <class Device>
-  void backward(Device& device, const float* w, float* g, float* dx, const float* dy, extent_t dy_row, const float* x,
-                extent_t x_row, const float* rstd, extent_t rows, bool accumulate) const {
+  void backward(Device& device, offset_pointer<const float> w, offset_pointer<float> g, float* dx, const float* dy,
+                extent_t dy_row, const float* x, extent_t x_row, const float* rstd, extent_t rows,
+                bool accumulate) const {
     if (g) device.rms_norm_backward_weight(arguments(w, x_row), g + weight, dy, dy_row, x, rstd, rows);
     device.rms_norm_backward(arguments(w, x_row), dx, dy, dy_row, x, rstd, rows, accumulate);
   }

@@ -257,7 +257,7 @@ class backbone {
     if (!head_) return;
     head_->gradients = pass_.gradients, head_->first = pass_.first;
     if constexpr (by_units<Gradients>)
-      head_->gradients = grads.begin_of_unit(unit_number::output(model_.blocks().size(), model_.settings().tied()));
+      head_->gradients = grads.gradients_of_unit(unit_number::output(model_.blocks().size(), model_.settings().tied()));
   }
   void leave_top() {
     leave(unit_number::top(model_.blocks().size()));

@@ -23,6 +23,7 @@
 #include "rlcore/nn/moe/expert_sums.hpp"
 #include "rlcore/nn/parallel/partition.hpp"
 #include "rlcore/tensor/buffer.hpp"
+#include "rlcore/tensor/offset_pointer.hpp"
 
 RLCORE_BEGIN
 namespace nn {
@@ -122,13 +123,14 @@ class gradients {
   void leave_zero(std::size_t unit) {
     if (!sink_) return;
     const auto [first, last] = range_of(unit);
-    float* begin = take_unit(unit);
+    const offset_pointer<float> begin = take_unit(unit);
     device_->fill_zero(begin + first, (last - first) * sizeof(float));
     leave(unit);
   }
-  /// Where the gradients of all parameters would begin for those of a unit, between enter() and leave().
-  float* begin_of_unit(std::size_t unit) {
-    return sink_ ? begin_of(unit_memory_[unit].data(), range_of(unit).first) : flat_.data();
+  /// The gradients of a unit, between enter() and leave(), addressed by the offsets of the parameters.
+  offset_pointer<float> gradients_of_unit(std::size_t unit) {
+    if (!sink_) return flat_.data();
+    return {unit_memory_[unit].data(), range_of(unit).first};
   }
 
   /// For passes of a workspace with this group (workspace::experts). If the model has all experts, call
@@ -199,7 +201,7 @@ class gradients {
     add_embedding(p.space, local_ids.data(), local_dx, n);
   }
   void add_embedding(workspace<Device>& space, const std::int32_t* ids, const float* dx, extent_t tokens) {
-    float* sum = begin_of_unit(unit_number::embedding);
+    float* sum = gradients_of_unit(unit_number::embedding) + 0;  // the embedding is the first parameter
     if (!tied_) {
       device_->scatter_add_rows(sum, dx, space.take_copy(ids, tokens), tokens, width_);
       return;
@@ -236,7 +238,7 @@ class gradients {
   }
 
   /// Clears all of [first, last) but the linear weights.
-  void zero_others(float* begin, std::size_t first, std::size_t last) const {
+  void zero_others(offset_pointer<float> begin, std::size_t first, std::size_t last) const {
     std::size_t at = first;
     for (const matrix& m : matrices_) {
       if (m.offset < first || m.offset >= last) continue;
@@ -245,22 +247,22 @@ class gradients {
     }
     zero_range(begin, at, last);
   }
-  void zero_range(float* begin, std::size_t first, std::size_t last) const {
+  void zero_range(offset_pointer<float> begin, std::size_t first, std::size_t last) const {
     if (first < last) device_->fill_zero(begin + first, (last - first) * sizeof(float));
   }
   std::pair<std::size_t, std::size_t> range_of(std::size_t unit) const {
     return {unit == 0 ? 0 : ends_[unit - 1], ends_[unit]};
   }
-  /// Memory for a unit, 0 but for linear weights; returns where that of all would begin.
-  float* take_unit(std::size_t unit) {
+  /// Takes memory for the gradients of a unit, 0 but for linear weights.
+  offset_pointer<float> take_unit(std::size_t unit) {
     const auto [first, last] = range_of(unit);
     const std::size_t n = last - first;
     const auto fits = [n](const auto& b) { return b.size() >= n && b.size() <= 2 * n; };
     const auto idle = std::find_if(idle_.begin(), idle_.end(), fits);
     unit_memory_[unit] = idle == idle_.end() ? buffer<float, Device>(*device_, n) : std::move(*idle);
     if (idle != idle_.end()) idle_.erase(idle);
-    zero_others(begin_of_unit(unit), first, last);
-    return begin_of_unit(unit);
+    zero_others(gradients_of_unit(unit), first, last);
+    return gradients_of_unit(unit);
   }
   void settle() const {
     reserve();

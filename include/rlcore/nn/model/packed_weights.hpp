@@ -8,6 +8,7 @@
 #include "rlcore/core/abi.hpp"
 #include "rlcore/device/device.hpp"
 #include "rlcore/tensor/buffer.hpp"
+#include "rlcore/tensor/offset_pointer.hpp"
 
 RLCORE_BEGIN
 namespace nn {
@@ -38,10 +39,10 @@ template <class Device>
 std::size_t packed_bytes_of(Device& device, weight_format format, const matrix& m) {
   return static_cast<std::size_t>(m.chunks) * packed_chunk_bytes(device, format, m);
 }
-/// Writes it; `weights` is where the model's begin, `columns` memory that may be used and grown.
+/// Writes the packed copy. `weights` are the model's; `columns` is memory that may be used and grown.
 template <class Device>
-void pack_matrix(Device& device, std::byte* to, weight_format format, const matrix& m, const float* weights,
-                 buffer<float, Device>& columns) {
+void pack_matrix(Device& device, std::byte* to, weight_format format, const matrix& m,
+                 offset_pointer<const float> weights, buffer<float, Device>& columns) {
   if (m.chunks == 1) return device.pack_weight(to, format, weights + m.offset, m.outputs, m.inputs);
   const extent_t width = m.inputs / m.chunks;
   const auto size = static_cast<std::size_t>(m.outputs * width);

@@ -11,6 +11,7 @@
 #include "rlcore/nn/model/packed_weights.hpp"
 #include "rlcore/nn/model/workspace.hpp"
 #include "rlcore/nn/moe/load_balancing.hpp"
+#include "rlcore/tensor/offset_pointer.hpp"
 
 RLCORE_BEGIN
 namespace nn {
@@ -33,9 +34,9 @@ template <class Device>
 struct pass {
   Device& device;
   workspace<Device>& space;
-  const float* weights = nullptr;
+  offset_pointer<const float> weights = {};
   packed_view packed = {};
-  float* gradients = nullptr;
+  offset_pointer<float> gradients = {};
   extent_t tokens = 0;
   const std::int32_t* positions = nullptr;
   bool first = false;

@@ -1,11 +1,11 @@
-// Where a pass gets weights that no rank has all of.
+// The source of sharded weights for a pass, unit by unit.
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/nn/model/packed_weights.hpp"
+#include "rlcore/tensor/offset_pointer.hpp"
 
 RLCORE_BEGIN
 namespace nn {
@@ -19,27 +19,26 @@ struct unit_number {
   static constexpr std::size_t output(std::size_t layers, bool tied) noexcept { return tied ? embedding : top(layers); }
 };
 
-/// What a kernel reads: `weights` stands where the model's flat weights would begin, although only those of one unit
-/// are there.
+/// The weights of one unit, addressed by their offsets in the model's flat weights.
 struct unit_view {
-  const float* weights = nullptr;
+  offset_pointer<const float> weights = {};
   packed_view packed = {};
 };
 
-/// Collects the weights of one unit at a time. All ranks ask for the same units in the same order, whether they need
-/// them or not: the order is the model's, never that of the data.
+/// Gathers the weights of one unit at a time. All ranks ask for the same units in the order of the model, even without
+/// data for them.
 class unit_source {
  public:
   virtual ~unit_source() = default;
-  /// The unit's weights, until leave(); packed, if linear layers are to multiply by them.
+  /// The unit's weights, valid until leave(); with `packed` also packed for the linear layers.
   virtual unit_view enter(std::size_t unit, bool packed) = 0;
   virtual void leave(std::size_t unit) = 0;
-  /// The forward pass has done with the unit, the backward pass will ask again.
+  /// The forward pass has finished the unit, and the backward pass will ask for it again.
   virtual void pause(std::size_t unit) = 0;
-  /// The largest of what ranks say: `passes` that each of them has rows for. All of them have to make as many. Every
-  /// rank has to ask.
+  /// The maximum of `passes` over the ranks: each rank has rows for its own number, and all ranks have to make as many
+  /// passes. Every rank has to call it.
   virtual std::size_t most_passes(std::size_t passes) = 0;
-  /// There will be no pass for some time: gives back memory.
+  /// Gives back memory before a time without passes.
   virtual void rest() = 0;
 };
 
@@ -47,17 +46,11 @@ class unit_source {
 class unit_sink {
  public:
   virtual ~unit_sink() = default;
-  /// `gradient` (device memory) is that of all parameters of the unit.
+  /// `gradient` (device memory) is the gradient of all parameters of the unit.
   virtual void take(std::size_t unit, const float* gradient) = 0;
 };
 
-/// `data`, which holds elements from `first` on of some array, as the begin of that array. Never read before `first`.
-template <class T>
-T* begin_of(T* data, std::size_t first) noexcept {
-  return reinterpret_cast<T*>(reinterpret_cast<std::uintptr_t>(data) - first * sizeof(T));
-}
-
-/// What a rank without rows does while others compute: a pass that only scores, ...
+/// The calls of a rank without rows while others compute: a pass that only scores, ...
 inline void idle_scoring(unit_source& units, std::size_t layers, bool tied) {
   const auto visit = [&](std::size_t unit, bool packed) { units.enter(unit, packed), units.leave(unit); };
   visit(unit_number::embedding, false);

@@ -9,7 +9,6 @@
 #include "rlcore/nn/layer/mlp.hpp"
 #include "rlcore/nn/model/activations.hpp"
 #include "rlcore/nn/model/pass.hpp"
-#include "rlcore/nn/model/unit_source.hpp"
 #include "rlcore/nn/moe/expert_group.hpp"
 #include "rlcore/nn/moe/routing.hpp"
 
@@ -81,7 +80,8 @@ struct expert_visit {
       } else if (!mine) {
         float* base = p.source_gradients ? p.source_gradients[source] : nullptr;
         part.first = false;
-        part.gradients = base ? begin_of(base + place_of(e, m), m.gate_up.weight) : nullptr;
+        part.gradients = {};
+        if (base) part.gradients = {base + place_of(e, m), m.gate_up.weight};
       }
       float *d = dout + at * hidden, *slope = slopes + at * width, *activated = v.activated + at * width,
             *gate_up = v.gate_up + at * 2 * width;

@@ -120,7 +120,7 @@ class expert_shards final : public gathered_layers<Device>, public expert_square
   /// This rank holds `shard` of the gradient.
   void step(optim::adamw<Device>& optimizer, std::size_t before, const float* shard, double lr, float scale) {
     float* const weights = part.weights().data();
-    optimizer.step_further(pieces(before), weights, nn::begin_of(shard, before), lr, scale);
+    optimizer.step_further(pieces(before), weights, {shard, before}, lr, scale);
     gather_.every_unit(weights + part.shared_size());
   }
 

@@ -34,17 +34,17 @@ class gathered_layers : public nn::unit_source {
       collect(u, p.values.data());
       p.whole = true;
     }
+    const offset_pointer<const float> weights{std::as_const(p.values).data(), p.range.first};
     const weight_format f = device.compute_format();
     if (packed && !p.is_packed) {
       p.packed = take(bytes_, p.packed_bytes);
       const std::span<const nn::matrix> matrices = model_->matrices();
-      const float* weights = nn::begin_of(std::as_const(p.values).data(), p.range.first);
       for (std::size_t n = 0; n < matrices.size(); ++n)
         if (packed_of_[n] == u)
           nn::pack_matrix(device, p.packed.data() + offsets_[n], f, matrices[n], weights, columns_);
       p.is_packed = true;
     }
-    return {nn::begin_of(std::as_const(p.values).data(), p.range.first), {f, p.packed.data(), offsets_.data()}};
+    return {weights, {f, p.packed.data(), offsets_.data()}};
   }
   void leave(std::size_t u) override {
     place& p = places_[u];

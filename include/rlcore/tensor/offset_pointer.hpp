@@ -1,0 +1,26 @@
+// A pointer into an array of which only a part is in memory.
+#pragma once
+
+#include <cstddef>
+
+#include "rlcore/core/abi.hpp"
+
+RLCORE_BEGIN
+
+/// Some consecutive elements of an array, from element `first` on, addressed by their numbers in the whole array: p + i
+/// points to element i, for i >= first. A plain pointer converts to one with `first` 0.
+template <class T>
+class offset_pointer {
+ public:
+  constexpr offset_pointer() noexcept = default;
+  constexpr offset_pointer(T* elements, std::size_t first = 0) noexcept : elements_(elements), first_(first) {}
+
+  constexpr T* operator+(std::size_t i) const noexcept { return elements_ + (i - first_); }
+  explicit constexpr operator bool() const noexcept { return elements_ != nullptr; }
+
+ private:
+  T* elements_ = nullptr;
+  std::size_t first_ = 0;
+};
+
+RLCORE_END
