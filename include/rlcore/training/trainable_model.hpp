@@ -263,9 +263,8 @@ class trainable_model {
     save_settings(folder, state, ranks);
   }
 
-  /// Continues, to the same bits, from the files of save(); returns extra_state.json. With LoRA the base has to be
-  /// loaded before. Throws format_error for files of another model, config_error for other LoRA settings or another
-  /// base.
+  /// Restores what save() wrote, to the same bits; returns extra_state.json. With LoRA the base has to be loaded
+  /// before. Throws format_error for another model, config_error for other LoRA settings or another base.
   checkpoint::json_file restore(const std::filesystem::path& folder) {
     checkpoint::json_file extra(folder / "extra_state.json");
     const std::int64_t steps = extra.integer("optimizer_steps", 0);
