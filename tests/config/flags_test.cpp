@@ -41,9 +41,9 @@ registry example() {
 
 options parse(const arguments& args) { return options::parse(args, example()); }
 
-std::string refusal(const arguments& args) {
+std::string refusal(const arguments& args, const registry& known = example()) {
   try {
-    parse(args);
+    options::parse(args, known);
   } catch (const rlcore::config_error& e) {
     EXPECT_EQ(std::string(e.what()).find('\n'), std::string::npos) << e.what();
     return e.what();
@@ -123,7 +123,10 @@ TEST(flags, name_what_is_wrong) {
   EXPECT_EQ(refusal({"--rate", "--half"}), "--rate needs a value before '--half'");
   EXPECT_EQ(refusal({"--pair", "1"}), "--pair needs 2 values, got 1");
   EXPECT_EQ(refusal({"--half=yes"}), "--half takes no value, got 'yes'; to set it, write model.compute=...");
-  EXPECT_NE(refusal({"stray"}).find("expected key=value"), std::string::npos);
+  EXPECT_EQ(refusal({"stray"}), "'stray' is not a setting: it has no '='; expected key=value or a flag; see --help");
+  EXPECT_EQ(refusal({"cuont", "3"}),
+            "'cuont' is not a setting: it has no '='; expected key=value or a flag (did you mean '--count'?); see "
+            "--help");
   EXPECT_NE(refusal({"-rate", "1"}).find("unknown option '-rate'"), std::string::npos);
 }
 
@@ -139,6 +142,62 @@ TEST(flags, without_effect_are_noted) {
   const options opt = parse({"--offload"});
   ASSERT_EQ(opt.notes().size(), 1u);
   EXPECT_EQ(opt.notes()[0], "accepted, without effect on this device: offload=True");
+}
+
+registry with_words() {
+  using namespace keys;
+  static constexpr key table[] = {
+      {"operation", text, "null", honoured, "what to do", words("copy|compare")},
+      {"file", texts, "null", honoured, "files to read"},
+      {"target", text, "out", honoured, "where to write", not_empty},
+  };
+  static constexpr key more[] = {{"only", texts, "null", honoured, "names"}, {"seed", integer, "1", honoured, "seed"}};
+  static constexpr flag flags[] = {{"target", "target"}, {"only", "only", flag::append}};
+  registry known;
+  known.program = "example";
+  known.details = "First line.\nexample copy a b\n";
+  known.add(table).add_as_flags(more).add_flags(flags);
+  return known.add_positional({"operation"})
+      .add_positional({"file", 2, positional::any_number})
+      .add_positional({"target", 0});
+}
+
+TEST(positionals, take_words_in_their_order) {
+  const options opt = options::parse(arguments{"copy", "--seed", "3", "a", "lr=1e-3", "~/${c}"}, with_words());
+  EXPECT_EQ(opt.get<std::string>("operation"), "copy");
+  EXPECT_EQ(opt.list("file"), (arguments{"a", "lr=1e-3", "~/${c}"})) << "lr is no key";
+  EXPECT_EQ(opt.get<std::string>("target"), "out");
+  EXPECT_EQ(opt.get<std::int64_t>("seed"), 3);
+  const options named = options::parse(arguments{"a", "operation=copy", "--target", "t", "b"}, with_words());
+  EXPECT_EQ(named.get<std::string>("operation"), "copy");
+  EXPECT_EQ(named.list("file"), (arguments{"a", "b"}));
+  EXPECT_EQ(named.get<std::string>("target"), "t");
+}
+
+TEST(positionals, name_what_is_wrong) {
+  EXPECT_EQ(refusal({}, with_words()), "expected OPERATION (what to do); see --help");
+  EXPECT_EQ(refusal({"copy", "a"}, with_words()), "expected FILE ... (files to read): 2 words, got 1; see --help");
+  EXPECT_EQ(refusal({"compar", "a", "b"}, with_words()),
+            "operation=compar: expected copy, compare (did you mean 'compare'?)");
+  EXPECT_EQ(refusal({"copy", "file=[x,y]", "a", "target"}, with_words()),
+            "'target' is one word too many; expected key=value or a flag (did you mean '--target'?); see --help");
+}
+
+TEST(positionals, stand_in_the_help) {
+  const std::string help = *options::parse(arguments{"--help"}, with_words()).answer();
+  for (const char* part : {"Usage: example OPERATION FILE ... [TARGET] [key=value ...] [options]\n\nFirst line.\n",
+                           "\n  operation  null  what to do\n", "\n  --target   out   where to write\n"})
+    EXPECT_NE(help.find(part), std::string::npos) << part << "\n" << help;
+}
+
+TEST(flags, of_one_list_append_to_it) {
+  EXPECT_EQ(options::parse(arguments{"copy", "--only", "a", "b", "--only=c*", "d"}, with_words()).list("only"),
+            (arguments{"a", "c*"}));
+  EXPECT_EQ(refusal({"--only"}, with_words()), "--only needs a value");
+}
+
+TEST(flags, refuse_an_empty_text_where_it_says_nothing) {
+  EXPECT_EQ(refusal({"--target", ""}, with_words()), "--target=: expected a text that is not empty (where to write)");
 }
 
 }  // namespace

@@ -69,6 +69,7 @@ inline void check_number(const key& k, const value& v, double x) {
 
 inline void check_text(const key& k, const value& v, const std::string& text) {
   if (text.starts_with("hdfs://")) wrong(k, v, "a local path; hdfs:// is not read, copy the files first");
+  if (static_cast<double>(text.size()) < k.limits.at_least) wrong(k, v, "a text that is not empty");
   if (k.limits.choices.empty()) return;
   const auto choices = split_words(k.limits.choices), later = split_words(k.limits.later);
   std::string list;

@@ -14,10 +14,11 @@ namespace trainer {
 struct flag {
   static constexpr int switch_only = 0;  ///< no value follows (action="store_true")
   static constexpr int any_count = -1;   ///< a list of none or more (nargs="*")
+  static constexpr int append = -2;      ///< one value; each use adds it to the list (action="append")
 
   std::string_view name;  ///< without the two dashes
   std::string_view key;
-  int count = 1;                   ///< how many values follow; more than one, or any_count, make a list
+  int count = 1;                   ///< how many values follow; more than one, any_count and append make a list
   std::string_view bare = "True";  ///< what a switch sets its key to, as it would be typed after key=
   /// From the texts typed after the flag (a text, or a list of texts) to the value of the key; without it the texts are
   /// read by the type of the key. May throw config_error.

@@ -110,14 +110,15 @@ inline written_flag read_flag(const registry& known, const std::vector<std::stri
     if (rule.count > 1) throw config_error(name + " takes " + detail::count_text(rule.count) + ", got 1");
     return result;
   }
-  const auto wanted = static_cast<std::size_t>(rule.count < 0 ? 1 << 30 : rule.count);
+  const int count = rule.count == flag::append ? 1 : rule.count;
+  const auto wanted = static_cast<std::size_t>(count == flag::any_count ? 1 << 30 : count);
   while (result.texts.size() < wanted && next < arguments.size() && detail::is_operand(arguments[next])) {
     if (rule.count == flag::any_count && detail::is_setting(known, arguments[next])) break;
     result.texts.push_back(arguments[next++]);
   }
-  if (rule.count > 0 && result.texts.size() < wanted)
-    throw config_error(name + " needs " + detail::count_text(rule.count) +
-                       (rule.count > 1 ? ", got " + std::to_string(result.texts.size()) : "") +
+  if (count > 0 && result.texts.size() < wanted)
+    throw config_error(name + " needs " + detail::count_text(count) +
+                       (count > 1 ? ", got " + std::to_string(result.texts.size()) : "") +
                        (next < arguments.size() ? " before '" + arguments[next] + "'" : ""));
   return result;
 }

@@ -60,8 +60,17 @@ inline std::string choices_text(std::string_view choices, std::size_t indent) {
 inline std::string flag_usage(const flag& f) {
   std::string out = "--" + std::string(f.name);
   if (f.count == flag::any_count) return out + " [VALUE ...]";
+  if (f.count == flag::append) return out + " VALUE ...";
   for (int i = 0; i < f.count; ++i) out += " VALUE";
   return out;
+}
+
+/// ` FOLDER`, ` [FOLDER]` or ` FILE ...`: the words that set a key.
+inline std::string positional_usage(const positional& p) {
+  std::string out;
+  for (const char c : p.key) out += static_cast<char>(override_lexer::letter(c) ? c & ~0x20 : c);
+  if (p.at_most > 1) out += " ...";
+  return p.at_least == 0 ? "[" + out + "]" : out;
 }
 
 /// The flags that are named otherwise than their keys.
@@ -140,8 +149,10 @@ inline std::string to_yaml(const value& root) {
 
 /// The page of --help: keys that do something in full, by section; the others by name.
 inline std::string help_text(const registry& known) {
-  std::string out =
-      known.program + ": " + known.summary + "\n\nUsage: " + known.program + " [key=value ...] [options]\n\n" +
+  std::string out = known.program + ": " + known.summary + "\n\nUsage: " + known.program;
+  for (const positional& p : known.positionals()) out += " " + detail::positional_usage(p);
+  out +=
+      " [key=value ...] [options]\n\n" + known.details + (known.details.empty() ? "" : "\n") +
       (known.flags().empty() ? ""
                              : "  --flag value         set the key of a flag (--flag=value too; some are switches)\n") +
       "  key=value            set a key; the last of several wins. Lists: [a,b]; maps: {a:b}; quotes 'a, b'; null\n"
@@ -161,19 +172,23 @@ inline std::string help_text(const registry& known) {
   for (const std::string& section : sections) {
     std::vector<const key*> rows;
     const std::size_t front = section.empty() ? 0 : section.size() + 1;
-    const std::string dashes = section.empty() && !known.flags().empty() ? "--" : "";
+    const auto shown = [&](const key& k) {
+      const auto same = [&](const flag& f) { return f.name == k.name; };
+      return (section.empty() && std::any_of(known.flags().begin(), known.flags().end(), same) ? "--" : "") +
+             std::string(k.name.substr(front));
+    };
     std::size_t width = 0, default_width = 0;
     for (const key& k : known.keys())
       if (k.use == disposition::honoured && detail::section_of(k.name) == section) {
         rows.push_back(&k);
-        width = std::max(width, dashes.size() + k.name.size() - front);
+        width = std::max(width, shown(k).size());
         default_width = std::max(default_width, k.fallback.size() <= 24 ? k.fallback.size() : 0);
       }
     if (rows.empty()) continue;
     out += section.empty() ? "\nFlags; name=value sets the same\n" : "\n" + section + ".*\n";
     for (const key* k : rows) {
       const std::string indent(4 + width + default_width + 2, ' ');
-      const std::string head = "  " + detail::padded(dashes + std::string(k->name.substr(front)), width) + "  ";
+      const std::string head = "  " + detail::padded(shown(*k), width) + "  ";
       if (k->fallback.size() > default_width) {
         out += head + std::string(k->fallback) + "\n" + indent;
       } else {
@@ -184,15 +199,15 @@ inline std::string help_text(const registry& known) {
         out += indent + "one of: " + detail::choices_text(k->limits.choices, indent.size() + 8) + "\n";
     }
   }
-  const auto names = [&](disposition use, bool with_default) {
+  const auto add_names = [&](const char* heading, disposition use, bool with_default) {
     std::vector<std::string> words;
     for (const key& k : known.keys())
       if (k.use == use) words.push_back(std::string(k.name) + (with_default ? "=" + std::string(k.fallback) : ""));
-    return detail::wrapped(words);
+    if (!words.empty()) out += "\n" + std::string(heading) + ":\n" + detail::wrapped(words);
   };
-  out += "\nAccepted and checked, without effect on this device:\n" + names(disposition::accepted, false);
-  out += "\nOnly this value is in this build yet:\n" + names(disposition::fixed, true);
-  out += "\nKnown from other trainers, not used by this program:\n" + names(disposition::unused, false);
+  add_names("Accepted and checked, without effect on this device", disposition::accepted, false);
+  add_names("Only this value is in this build yet", disposition::fixed, true);
+  add_names("Known from other trainers, not used by this program", disposition::unused, false);
   return out;
 }
 

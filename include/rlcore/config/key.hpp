@@ -28,9 +28,9 @@ enum class disposition {
 
 /// Words and numbers that a key takes beyond its type.
 struct key_limits {
-  std::string_view choices = {};  ///< a|b|c: the words that work; empty: any text
-  std::string_view later = {};    ///< a|b|c: words that are known but not in this build
-  double at_least = -std::numeric_limits<double>::infinity();
+  std::string_view choices = {};                               ///< a|b|c: the words that work; empty: any text
+  std::string_view later = {};                                 ///< a|b|c: words that are known but not in this build
+  double at_least = -std::numeric_limits<double>::infinity();  ///< of a text: its length in bytes
   double at_most = std::numeric_limits<double>::infinity();
 };
 
@@ -51,6 +51,7 @@ using enum disposition;
 
 constexpr key_limits at_least(double x) noexcept { return {.at_least = x}; }
 constexpr key_limits between(double x, double y) noexcept { return {.at_least = x, .at_most = y}; }
+constexpr key_limits not_empty = at_least(1);  ///< of a text
 constexpr key_limits words(std::string_view choices, std::string_view later = {}) noexcept {
   return {.choices = choices, .later = later};
 }

@@ -2,6 +2,7 @@
 // checks both.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -119,9 +120,13 @@ class options {
   void read(const std::vector<std::string>& arguments) {
     bool print_config = false;
     std::vector<std::variant<std::string, written_flag>> settings;  // in the order of the command line
+    std::vector<std::string> words;
     for (std::size_t i = 0; i < arguments.size(); ++i) {
       if (!arguments[i].starts_with('-')) {
-        settings.emplace_back(arguments[i]);
+        if (is_word(arguments[i]))
+          words.push_back(arguments[i]);
+        else
+          settings.emplace_back(arguments[i]);
         continue;
       }
       std::string name = arguments[i], argument;
@@ -147,8 +152,17 @@ class options {
       } else if (name == "--config-path" || name == "-cp" || name == "--config-dir" || name == "-cd") {
         note(name + " " + operand() + ": not read, the keys are built in");
       } else if (!known_.flags().empty() && name.starts_with("--")) {
-        settings.emplace_back(read_flag(known_, arguments, i));
+        written_flag written = read_flag(known_, arguments, i);
         --i;
+        const auto same_list = [&](const auto& other) {
+          const auto* earlier = std::get_if<written_flag>(&other);
+          return written.rule->count == flag::append && earlier != nullptr && earlier->rule == written.rule;
+        };
+        const auto earlier = std::find_if(settings.begin(), settings.end(), same_list);
+        if (earlier == settings.end())
+          settings.emplace_back(std::move(written));
+        else
+          std::get<written_flag>(*earlier).texts.push_back(written.texts.front());
       } else {
         const std::vector<std::string> flags = {"--help",        "--version",     "--cfg",       "--resolve",
                                                 "--config-name", "--config-path", "--config-dir"};
@@ -163,8 +177,45 @@ class options {
       } else {
         take(parse_override(std::get<std::string>(setting)));
       }
+    place(words);
     finish();
     if (print_config) answer_ = yaml();
+  }
+
+  /// True for an argument without dash that is no setting.
+  bool is_word(const std::string& argument) const {
+    if (!known_.positionals().empty()) return !detail::is_setting(known_, argument);
+    return !known_.flags().empty() && argument.find('=') == argument.npos && !argument.starts_with('~');
+  }
+
+  /// Gives the words to the positionals whose keys are not set yet: each takes as many as the later ones can spare.
+  void place(std::span<const std::string> words) {
+    std::vector<positional> places;
+    std::size_t needed = 0;
+    for (const positional& p : known_.positionals())
+      if (!is_set(p.key)) places.push_back(p), needed += p.at_least;
+    for (const positional& p : places) {
+      const std::size_t spare = words.size() - std::min(words.size(), needed);
+      const std::size_t count = std::min({words.size(), p.at_most, p.at_least + spare});
+      if (count < p.at_least)
+        throw config_error(
+            "expected " + detail::positional_usage(p) + " (" + std::string(known_.find(p.key)->meaning) + ")" +
+            (p.at_least > 1 ? ": " + std::to_string(p.at_least) + " words, got " + std::to_string(count) : "") +
+            "; see --help");
+      needed -= p.at_least;
+      value::list items;
+      for (const std::string& word : words.first(count)) items.push_back(value(detail::literal(word)));
+      if (count > 0)
+        take({override_kind::force_add, std::string(p.key), p.at_most == 1 ? items.front() : value(items)});
+      words = words.subspan(count);
+    }
+    if (words.empty()) return;
+    std::vector<std::string> flags;
+    for (const flag& f : known_.flags()) flags.push_back("--" + std::string(f.name));
+    const bool too_many = !known_.positionals().empty();
+    throw config_error("'" + one_line(words.front()) +
+                       (too_many ? "' is one word too many; " : "' is not a setting: it has no '='; ") +
+                       "expected key=value or a flag" + did_you_mean("--" + words.front(), flags) + "; see --help");
   }
 
   void choose_config(std::string name) {

@@ -18,11 +18,19 @@ namespace trainer {
 
 class options;
 
+/// Words of the command line that are neither flags nor key=value set `key`: a text, or texts if it takes several.
+struct positional {
+  static constexpr std::size_t any_number = static_cast<std::size_t>(-1);
+  std::string_view key;
+  std::size_t at_least = 1, at_most = 1;
+};
+
 /// A table of keys with the program it belongs to. Built from sections; a later trainer adds or replaces keys.
 class registry {
  public:
   std::string program;                          ///< name of the executable
   std::string summary;                          ///< one line for --help
+  std::string details;                          ///< lines for --help: examples, files that are written, exit codes
   std::string config_name;                      ///< default of --config-name
   std::vector<std::string> config_names;        ///< accepted for --config-name
   std::vector<std::string> later_config_names;  ///< known, but not in this build
@@ -67,7 +75,15 @@ class registry {
     return *this;
   }
 
+  /// Words take their places in the order of these calls, unless a flag or key=value has set the key. With them a word
+  /// such as a=b is a setting only if `a` is a key.
+  registry& add_positional(const positional& place) {
+    positionals_.push_back(place);
+    return *this;
+  }
+
   std::span<const flag> flags() const noexcept { return flags_; }
+  std::span<const positional> positionals() const noexcept { return positionals_; }
   std::span<const key> keys() const noexcept { return keys_; }
   std::size_t size() const noexcept { return keys_.size(); }
   /// Index of a key in keys(), size() if the name is unknown.
@@ -107,6 +123,7 @@ class registry {
 
   std::vector<key> keys_;
   std::vector<flag> flags_;
+  std::vector<positional> positionals_;
   std::vector<std::size_t> order_;  ///< of keys_ by name
 };
 
