@@ -28,7 +28,9 @@ inline std::string_view section_of(std::string_view name) {
 }
 
 inline std::string padded(std::string text, std::size_t width) {
-  if (text.size() < width) text.append(width - text.size(), ' ');
+  const auto inside = std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) == 0x80; });  // of UTF-8
+  const std::size_t columns = text.size() - static_cast<std::size_t>(inside);
+  if (columns < width) text.append(width - columns, ' ');
   return text;
 }
 
