@@ -1,6 +1,5 @@
 // Raw GSM8K (train.jsonl and test.jsonl of openai/grade-school-math) to the files that the trainers read:
 //   build/bin/gsm8k_preprocess --input_dir grade_school_math/data --local_save_dir ~/data/gsm8k
-#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <span>
@@ -9,6 +8,8 @@
 
 #include "rlcore/checkpoint/atomic_file.hpp"
 #include "rlcore/checkpoint/resolve_model.hpp"
+#include "rlcore/config/options.hpp"
+#include "rlcore/config/programs/gsm8k_preprocess.hpp"
 #include "rlcore/data/table.hpp"
 #include "rlcore/trainer/program.hpp"
 #include "rlcore/verify/gsm8k_row.hpp"
@@ -19,54 +20,17 @@ using rlcore::config_error;
 using rlcore::data_error;
 using rlcore::data::row;
 
-constexpr const char* usage = R"(usage: gsm8k_preprocess [--input_dir] DIR [--local_save_dir DIR] [--format F]
-
-Converts DIR/train.jsonl and DIR/test.jsonl (lines {"question", "answer"}) to verl's columns.
-
-  --input_dir DIR        where the raw files are; nothing is downloaded (also --local_dataset_path)
-  --local_save_dir DIR   where train and test are written, default ~/data/gsm8k (also --local_dir)
-  --format F             parquet, jsonl or both; default parquet when this build has it, otherwise jsonl
-  --help                 this text
-)";
-
 struct settings {
-  std::string input, output = "~/data/gsm8k", format = rlcore::data::has_parquet ? "parquet" : "jsonl";
-  bool help = false;
+  std::string input, output, format;
 };
 
-settings parse(std::span<char*> arguments) {
-  settings s;
-  const std::vector<std::string> names{
-      "--input_dir", "--local_dataset_path", "--local_save_dir", "--local_dir", "--format", "--hdfs_dir", "--help"};
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    std::string name = arguments[i], value;
-    if (name == "--help" || name == "-h") {
-      s.help = true;
-      return s;
-    }
-    if (!name.starts_with("--")) {
-      if (!s.input.empty()) throw config_error("two input folders: " + s.input + " and " + name);
-      s.input = name;
-      continue;
-    }
-    if (const std::size_t equals = name.find('='); equals != std::string::npos) {
-      value = name.substr(equals + 1);
-      name.resize(equals);
-    } else if (i + 1 < arguments.size() && std::find(names.begin(), names.end(), name) != names.end()) {
-      value = arguments[++i];
-    }
-    if (std::find(names.begin(), names.end(), name) == names.end() || name == "--help")
-      throw config_error("unknown option '" + name + "'" + rlcore::did_you_mean(name, names) + "; see --help");
-    if (value.empty()) throw config_error("option " + name + " needs a value");
-    if (name == "--hdfs_dir") throw config_error("--hdfs_dir is not supported; copy the files after the conversion");
-    (name == "--format"                                        ? s.format
-     : name == "--input_dir" || name == "--local_dataset_path" ? s.input
-                                                               : s.output) = value;
-  }
-  if (s.input.empty()) throw config_error("no input folder; expected one with train.jsonl and test.jsonl (see --help)");
-  if (s.format != "parquet" && s.format != "jsonl" && s.format != "both")
-    throw config_error("--format is '" + s.format + "'; expected parquet, jsonl or both");
-  return s;
+settings read_settings(const rlcore::trainer::options& o) {
+  if (o.find<std::string>("hdfs_dir"))
+    throw config_error("--hdfs_dir is not supported; copy the files after the conversion");
+  const auto input = o.find<std::string>("input_dir");
+  if (!input) throw config_error("no input folder; expected one with train.jsonl and test.jsonl (see --help)");
+  const char* usual = rlcore::data::has_parquet ? "parquet" : "jsonl";
+  return {*input, o.get<std::string>("local_save_dir"), o.find<std::string>("format").value_or(usual)};
 }
 
 struct output {
@@ -135,7 +99,8 @@ void run(const settings& s) {
 
 int main(int argc, char** argv) {
   return rlcore::trainer::run_program("gsm8k_preprocess", [&] {
-    const settings s = parse(std::span(argv, static_cast<std::size_t>(argc)).subspan(1));
-    s.help ? static_cast<void>(std::fputs(usage, stdout)) : run(s);
+    const auto options = rlcore::trainer::options::parse(argc, argv, rlcore::trainer::gsm8k_preprocess_registry());
+    if (options.answer()) return void(std::fputs(options.answer()->c_str(), stdout));
+    run(read_settings(options));
   });
 }

@@ -62,8 +62,10 @@ TEST_F(gsm8k_preprocess, refuses_bad_input_in_one_line) {
   const std::string from = "'" + raw.string() + "'";
   refused("", "no input folder");
   refused(from + to + "--fromat jsonl", "did you mean '--format'?");
-  refused(from + to + "--format csv", "expected parquet, jsonl or both");
+  refused(from + to + "--format csv", "expected parquet, jsonl, both");
   refused(from + to + "--format", "needs a value");
+  refused(from + to + "--hdfs_dir /x", "--hdfs_dir is not supported");
+  refused(from + to + "--input_dir " + from, "is one word too many");
   refused("/nonexistent" + to, "/nonexistent/train.jsonl: cannot open: No such file");
   refused(from + " --format jsonl --local_dir " + from, "would overwrite the raw file");
   scratch::write(raw / "test.jsonl", "{\"question\": \"q\", \"answer\": \"42\"}\n");
