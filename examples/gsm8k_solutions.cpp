@@ -2,15 +2,15 @@
 //   build/bin/gsm8k_solutions --input grade_school_math/data/example_model_solutions.jsonl --local_save_dir
 //   ~/data/pairs
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <filesystem>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "rlcore/checkpoint/atomic_file.hpp"
 #include "rlcore/checkpoint/resolve_model.hpp"
+#include "rlcore/config/options.hpp"
+#include "rlcore/config/programs/gsm8k_solutions.hpp"
 #include "rlcore/data/jsonl.hpp"
 #include "rlcore/data/sampler.hpp"
 #include "rlcore/trainer/program.hpp"
@@ -22,76 +22,24 @@ using rlcore::config_error;
 using rlcore::data::row;
 using rlcore::verify::solved_question;
 
-constexpr const char* usage = R"(usage: gsm8k_solutions --input FILE [--local_save_dir DIR] [options]
-
-Writes, for training and for held-out questions (no question is in both):
-
-  pairs_{train,test}.jsonl     prompt, chosen, rejected: every right with every wrong solution   (rm, dpo)
-  unpaired_{train,test}.jsonl  input, output, label: 1 for a right solution, 0 for a wrong one   (kto)
-  steps_{train,test}.jsonl     input with a mark after each step, value: "+" or "-" per mark      (prm)
-
-  --input FILE           example_model_solutions.jsonl; nothing is downloaded
-  --local_save_dir DIR   where the files are written, default ~/data/gsm8k_solutions
-  --held_out X           share of the questions that are held out, default 0.25
-  --seed N               which ones, default 1
-  --messages             prompts and solutions as message lists, for --apply_chat_template
-  --mixed                unpaired rows and steps only of questions with right and wrong solutions
-  --step_labels RULE     first_error (default) or solution: every step is as good as its solution
-  --placeholder TEXT     the mark after a step, default "ки"; it has to be one token of the model
-  --help                 this text
-
-The data judges whole solutions. With first_error the steps of a wrong one are good until a calculator result does not
-occur in the true solution.
-)";
-
 struct settings {
-  std::string input, output = "~/data/gsm8k_solutions", mark = "ки", step_labels = "first_error";
-  double held_out = 0.25;
-  std::uint64_t seed = 1;
-  bool messages = false, mixed = false, help = false;
+  std::string input, output, mark, step_labels;
+  double held_out;
+  std::uint64_t seed;
+  bool messages, mixed;
 };
 
-template <class T>
-T number(const std::string& name, const std::string& text, double least, double most) {
-  T x{};
-  const auto end = text.data() + text.size();
-  const auto read = std::from_chars(text.data(), end, x);
-  if (read.ec != std::errc() || read.ptr != end || static_cast<double>(x) < least || static_cast<double>(x) > most)
-    throw config_error("option " + name + " is '" + text + "'; expected a number from " + std::to_string(least) +
-                       " to " + std::to_string(most));
-  return x;
-}
-
-settings parse(std::span<char*> arguments) {
-  settings s;
-  const std::vector<std::string> names{"--input", "--local_save_dir", "--held_out",    "--seed", "--messages",
-                                       "--mixed", "--step_labels",    "--placeholder", "--help"};
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    std::string name = arguments[i], value;
-    const std::size_t equals = name.find('=');
-    if (equals != name.npos) value = name.substr(equals + 1), name.resize(equals);
-    if (std::find(names.begin(), names.end(), name) == names.end())
-      throw config_error("unknown option '" + name + "'" + rlcore::did_you_mean(name, names) + "; see --help");
-    if (name == "--help" || name == "--messages" || name == "--mixed") {
-      (name == "--help" ? s.help : name == "--mixed" ? s.mixed : s.messages) = true;
-      continue;
-    }
-    if (equals == std::string::npos && i + 1 < arguments.size()) value = arguments[++i];
-    if (value.empty()) throw config_error("option " + name + " needs a value");
-    if (name == "--held_out")
-      s.held_out = number<double>(name, value, 0, 1);
-    else if (name == "--seed")
-      s.seed = number<std::uint64_t>(name, value, 0, 1e15);
-    else
-      (name == "--input"         ? s.input
-       : name == "--placeholder" ? s.mark
-       : name == "--step_labels" ? s.step_labels
-                                 : s.output) = value;
-  }
-  if (s.step_labels != "first_error" && s.step_labels != "solution")
-    throw config_error("--step_labels is '" + s.step_labels + "'; expected first_error or solution");
-  if (!s.help && s.input.empty()) throw config_error("no --input; expected example_model_solutions.jsonl (see --help)");
-  return s;
+settings read_settings(const rlcore::trainer::options& o) {
+  const auto input = o.find<std::string>("input");
+  if (!input) throw config_error("no --input; expected example_model_solutions.jsonl (see --help)");
+  return {.input = *input,
+          .output = o.get<std::string>("local_save_dir"),
+          .mark = o.get<std::string>("placeholder"),
+          .step_labels = o.get<std::string>("step_labels"),
+          .held_out = o.get<double>("held_out"),
+          .seed = static_cast<std::uint64_t>(o.get<std::int64_t>("seed")),
+          .messages = o.get<bool>("messages"),
+          .mixed = o.get<bool>("mixed")};
 }
 
 struct files {
@@ -162,7 +110,8 @@ void run(const settings& s) {
 
 int main(int argc, char** argv) {
   return rlcore::trainer::run_program("gsm8k_solutions", [&] {
-    const settings s = parse(std::span(argv, static_cast<std::size_t>(argc)).subspan(1));
-    s.help ? static_cast<void>(std::fputs(usage, stdout)) : run(s);
+    const auto options = rlcore::trainer::options::parse(argc, argv, rlcore::trainer::gsm8k_solutions_registry());
+    if (options.answer()) return void(std::fputs(options.answer()->c_str(), stdout));
+    run(read_settings(options));
   });
 }

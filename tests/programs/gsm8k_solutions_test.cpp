@@ -70,7 +70,7 @@ TEST_F(gsm8k_solutions, refuses_in_one_line) {
   for (const auto& [argument, part] :
        {std::pair{"--held_out=2", "expected a number from 0"}, std::pair{"--heldout=0.1", "did you mean '--held_out'"},
         std::pair{"--placeholder=Q", "occurs in the question"},
-        std::pair{"--step_labels=last", "expected first_error or solution"}}) {
+        std::pair{"--step_labels=last", "expected first_error, solution"}}) {
     const program::result r = convert({argument});
     EXPECT_EQ(r.code, 1);
     EXPECT_NE(r.err.find(part), std::string::npos) << r.err;

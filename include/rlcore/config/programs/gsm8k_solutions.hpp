@@ -1,0 +1,39 @@
+// The command line of gsm8k_solutions.
+#pragma once
+
+#include "rlcore/config/registry.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+inline registry gsm8k_solutions_registry() {
+  using namespace keys;
+  static constexpr key table[] = {
+      {"input", text, "null", honoured, "example_model_solutions.jsonl; nothing is downloaded", not_empty},
+      {"local_save_dir", text, "'~/data/gsm8k_solutions'", honoured, "where the files are written", not_empty},
+      {"held_out", real, "0.25", honoured, "share of the questions that are held out", between(0, 1)},
+      {"seed", integer, "1", honoured, "which ones", between(0, 1e15)},
+      {"messages", boolean, "False", honoured, "prompts and solutions as message lists, for --apply_chat_template"},
+      {"mixed", boolean, "False", honoured, "unpaired rows and steps only of questions with right and wrong solutions"},
+      {"step_labels", text, "first_error", honoured,
+       "first_error: see above; solution: every step is as good as its solution",
+       words("first_error|solution")},
+      {"placeholder", text, "'ки'", honoured, "the mark after a step; it has to be one token of the model", not_empty},
+  };
+  registry r;
+  r.program = "gsm8k_solutions";
+  r.summary = "right and wrong solutions of four models to GSM8K as preference data";
+  r.details =
+      R"(Writes, for training and for held-out questions (no question is in both):
+  pairs_{train,test}.jsonl     prompt, chosen, rejected: every right with every wrong solution   (rm, dpo)
+  unpaired_{train,test}.jsonl  input, output, label: 1 for a right solution, 0 for a wrong one   (kto)
+  steps_{train,test}.jsonl     input with a mark after each step, value: "+" or "-" per mark      (prm)
+The data judges whole solutions. With first_error the steps of a wrong one are good until a calculator result does not
+occur in the true solution.
+  gsm8k_solutions --input grade_school_math/data/example_model_solutions.jsonl --local_save_dir ~/data/pairs
+)";
+  return r.add_as_flags(table);
+}
+
+}  // namespace trainer
+RLCORE_END
