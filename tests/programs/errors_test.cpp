@@ -163,7 +163,7 @@ std::vector<mistake> mistakes() {
   add("model_merger", "bad_enum", {"merge", "--backend", "fsdpp"}, {"fsdpp", "'fsdp'"});
   add("model_merger", "no_folder", {"merge", "--backend", "fsdp", "--local_dir", "{files}/nosuch"}, {"nosuch"});
   add("compare_runs", "misspelt_flag", {"--thresold", "1", "a", "b"}, {"--thresold", "--threshold"});
-  add("compare_runs", "not_a_number", {"--threshold", "x", "a", "b"}, {"--threshold x", "number"});
+  add("compare_runs", "not_a_number", {"--threshold", "x", "a", "b"}, {"--threshold=x", "number"});
   add("compare_runs", "no_run", {"{files}/nosuch", "{files}/nosuch"}, {"nosuch", "cannot open"});
   add("gsm8k_preprocess", "misspelt_flag", {"--input_dri", "x"}, {"--input_dri", "--input_dir"});
   return all;
