@@ -7,7 +7,6 @@
 // Exit code of replay: 0 if every case that could run is within its bound, 1 otherwise.
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <fstream>
@@ -23,8 +22,9 @@
 #include "golden_case.hpp"
 #include "golden_runner.hpp"
 #include "golden_set.hpp"
+#include "rlcore/config/options.hpp"
+#include "rlcore/config/programs/npu_golden.hpp"
 #include "rlcore/core/error.hpp"
-#include "rlcore/core/suggest.hpp"
 #include "rlcore/core/version.hpp"
 #include "rlcore/device/npu/dynamic_provider.hpp"
 #include "rlcore/device/npu/trace.hpp"
@@ -44,45 +44,15 @@ struct settings {
   ascend::emulated::settings machine;
 };
 
-int whole_number(std::string_view flag, const std::string& value) {
-  char* end = nullptr;
-  const long n = std::strtol(value.c_str(), &end, 10);
-  if (value.empty() || *end != '\0' || n < 0 || n > 1000000)
-    throw rlcore::config_error(std::string(flag) + " expects a number, not '" + value + "'");
-  return static_cast<int>(n);
-}
-
-settings parse(int argc, char** argv) {
+settings read_settings(const rlcore::trainer::options& o) {
   settings s;
-  const std::vector<std::string> commands{"record", "replay"},
-      flags{"--provider", "--device", "--report", "--soc", "--cann"};
-  std::vector<std::string> plain;
-  for (int i = 1; i < argc; ++i) {
-    const std::string a = argv[i];
-    if (!a.starts_with("--")) {
-      plain.push_back(a);
-      continue;
-    }
-    if (std::find(flags.begin(), flags.end(), a) == flags.end())
-      throw rlcore::config_error("unknown argument '" + a + "'" + rlcore::did_you_mean(a, flags));
-    if (i + 1 >= argc) throw rlcore::config_error(a + " expects a value");
-    const std::string value = argv[++i];
-    if (a == "--provider") s.provider = value;
-    if (a == "--device") s.device = whole_number(a, value);
-    if (a == "--report") s.report = value;
-    if (a == "--soc") s.machine.soc = value;
-    if (a == "--cann") s.machine.cann_version = whole_number(a, value);
-  }
-  if (plain.size() != 2 || std::find(commands.begin(), commands.end(), plain[0]) == commands.end())
-    throw rlcore::config_error(
-        "usage: npu_golden record DIR or npu_golden replay DIR, with [--provider cann|emulator] [--device N] "
-        "[--report FILE] [--soc NAME] [--cann 80300]");
-  s.command = plain[0];
-  if (s.provider.empty()) s.provider = s.command == "record" ? "emulator" : "cann";
-  if (s.provider != "cann" && s.provider != "emulator")
-    throw rlcore::config_error("--provider is cann or emulator, not '" + s.provider + "'");
-  s.folder = plain[1];
-  if (s.report.empty()) s.report = s.folder / "report.json";
+  s.command = o.get<std::string>("operation");
+  s.provider = o.find<std::string>("provider").value_or(s.command == "record" ? "emulator" : "cann");
+  s.folder = o.get<std::string>("folder");
+  s.report = o.find<std::string>("report").value_or((s.folder / "report.json").string());
+  s.device = static_cast<int>(o.get<std::int64_t>("device"));
+  s.machine.soc = o.get<std::string>("soc");
+  s.machine.cann_version = static_cast<int>(o.get<std::int64_t>("cann"));
   return s;
 }
 
@@ -298,7 +268,12 @@ int replay(const settings& s, const P& provider) {
 
 int main(int argc, char** argv) {
   try {
-    const settings s = parse(argc, argv);
+    const auto options = rlcore::trainer::options::parse(argc, argv, rlcore::trainer::npu_golden_registry());
+    if (options.answer()) {
+      std::fputs(options.answer()->c_str(), stdout);
+      return 0;
+    }
+    const settings s = read_settings(options);
     const auto run = [&](const auto& provider) {
       return s.command == "record" ? record(s, provider) : replay(s, provider);
     };
