@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <fstream>
 #include <memory>
@@ -22,8 +21,9 @@
 #include "npu_layers.hpp"
 #include "npu_report.hpp"
 #include "npu_timings.hpp"
+#include "rlcore/config/options.hpp"
+#include "rlcore/config/programs/npu_doctor.hpp"
 #include "rlcore/core/error.hpp"
-#include "rlcore/core/suggest.hpp"
 #include "rlcore/core/version.hpp"
 #include "rlcore/device/npu/dynamic_provider.hpp"
 #include "rlcore/device/npu/loader/driver.hpp"
@@ -76,49 +76,19 @@ struct findings {
   void note(std::string text) { notes.push_back(std::move(text)); }
 };
 
-struct flags {
-  bool emulator = false, help = false, timings = false, rules = false;
-  int device = 0;
+struct request {
+  bool emulator, timings, rules;
+  int device;
   std::string json, report;
 };
 
-flags parse(int argc, char** argv) {
-  flags f;
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view a = argv[i];
-    const auto file = [&] {
-      if (i + 1 >= argc || *argv[i + 1] == '\0') throw config_error(std::string(a) + " expects the name of a file");
-      return std::string(argv[++i]);
-    };
-    if (a == "--emulator") {
-      f.emulator = true;
-    } else if (a == "--rules") {
-      f.rules = true;
-    } else if (a == "--timings") {
-      f.timings = true;
-    } else if (a == "--json") {
-      f.json = file();
-    } else if (a == "--report") {
-      f.report = file();
-    } else if (a == "--help" || a == "-h") {
-      f.help = true;
-    } else if (a == "--device") {
-      char* end = nullptr;
-      const long n = i + 1 < argc ? std::strtol(argv[i + 1], &end, 10) : -1;
-      if (end == nullptr || end == argv[i + 1] || *end != '\0' || n < 0 || n > 1023)
-        throw config_error("--device expects the number of a device");
-      f.device = static_cast<int>(n);
-      ++i;
-    } else {
-      const std::vector<std::string> known = {"--emulator", "--device", "--timings", "--rules",
-                                              "--json",     "--report", "--help"};
-      throw config_error("unknown argument '" + std::string(a) + "'" + did_you_mean(a, known) +
-                         "; expected --emulator, --device N, --timings, --rules, --json FILE, --report FILE or --help");
-    }
-  }
-  if (!f.report.empty() && (f.timings || !f.json.empty()))
-    throw config_error("--report has timings and the JSON in its archive: leave out --timings and --json");
-  return f;
+request read_request(const trainer::options& o) {
+  return {.emulator = o.get<bool>("emulator"),
+          .timings = o.get<bool>("timings"),
+          .rules = o.get<bool>("rules"),
+          .device = static_cast<int>(o.get<std::int64_t>("device")),
+          .json = o.find<std::string>("json").value_or(""),
+          .report = o.find<std::string>("report").value_or("")};
 }
 
 void show_environment() {
@@ -365,7 +335,7 @@ void show_timings(any_device& npu, bool emulated) {
   }
 }
 
-void check(std::shared_ptr<ascend::session> session, const flags& f, findings& found) {
+void check(std::shared_ptr<ascend::session> session, const request& f, findings& found) {
   std::vector<verdict> rows = check_basics(session, f.device, found);
   session.reset();  // the emulated machine is set up again
   device_settings settings;
@@ -395,7 +365,7 @@ void check(std::shared_ptr<ascend::session> session, const flags& f, findings& f
   }
 }
 
-int diagnose(const flags& f) {
+int diagnose(const request& f) {
   findings found;
   std::puts("npu_doctor of rlcore " RLCORE_VERSION_STRING);
   const ascend::installation* cann = nullptr;
@@ -446,16 +416,12 @@ int diagnose(const flags& f) {
 
 int main(int argc, char** argv) {
   try {
-    const flags f = parse(argc, argv);
-    if (f.help) {
-      std::puts(
-          "npu_doctor [--emulator] [--device N] [--timings] [--json FILE]\nPrints what of Ascend's CANN is on this "
-          "machine and compares every kernel of training with the processor's; exit code 0 if trainer.device=npu can "
-          "work.\nnpu_doctor --report FILE.tar.gz [--emulator] [--device N]\nWrites all of it, every operator's "
-          "results, timings and three steps of GRPO into one archive.\nnpu_doctor --rules\nPrints what CANN accepts of "
-          "its operators, as docs/npu_operators.md.");
+    const auto options = trainer::options::parse(argc, argv, trainer::npu_doctor_registry());
+    if (options.answer()) {
+      std::fputs(options.answer()->c_str(), stdout);
       return 0;
     }
+    const request f = read_request(options);
     if (f.rules) {
       std::fputs(ascend::rules::page().c_str(), stdout);
       return 0;

@@ -1,0 +1,38 @@
+// The command line of npu_doctor.
+#pragma once
+
+#include "rlcore/config/options.hpp"
+#include "rlcore/config/registry.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+inline registry npu_doctor_registry() {
+  using namespace keys;
+  static constexpr key table[] = {
+      {"emulator", boolean, "False", honoured, "the emulated machine instead of this one"},
+      {"device", integer, "0", honoured, "number of the device to check", between(0, 1023)},
+      {"timings", boolean, "False", honoured, "and how long the main kernels take"},
+      {"json", text, "null", honoured, "file for what is printed, for programs", not_empty},
+      {"report", text, "null", honoured, "all that is to be known of this machine, in one archive: FILE.tar.gz",
+       not_empty},
+      {"rules", boolean, "False", honoured, "what CANN accepts of its operators, as docs/npu_operators.md"},
+  };
+  registry r;
+  r.program = "npu_doctor";
+  r.summary = "what of Ascend's CANN is on this machine, whether rlcore can use it, and if not, what to do";
+  r.details =
+      R"(  npu_doctor                        compares every kernel of training with the processor's
+  npu_doctor --report FILE.tar.gz   writes all of it, every operator's results, timings and three steps of GRPO
+  npu_doctor --rules                prints what CANN accepts of its operators
+Exit code: 0 if trainer.device=npu can work, otherwise 1.
+)";
+  r.check = [](options& o) {
+    if (o.find<std::string>("report") && (o.get<bool>("timings") || o.find<std::string>("json")))
+      throw config_error("--report has timings and the JSON in its archive: leave out --timings and --json");
+  };
+  return r.add_as_flags(table);
+}
+
+}  // namespace trainer
+RLCORE_END
