@@ -118,74 +118,53 @@ using arguments = std::vector<std::string>;
 /// The command line, read but not yet checked against the variants.
 struct request {
   arguments algorithms;
-  std::vector<std::uint64_t> seeds{1};
-  std::int64_t steps = 25;
-  std::uint32_t warm_start = embedded_task::warm_start_steps;
-  fs::path output = "runs/variants";
-  bool list = false, help = false;
+  std::vector<std::uint64_t> seeds;
+  std::int64_t steps;
+  std::uint32_t warm_start;
+  fs::path output;
   arguments settings;  ///< key=value
 };
 
-inline arguments split(const std::string& text, const std::string& flag) {
-  arguments parts(1);
-  for (const char c : text) c == ',' ? void(parts.emplace_back()) : parts.back().push_back(c);
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    if (parts[i].empty()) throw config_error(flag + " '" + text + "': expected names or numbers with commas between");
-    if (std::find(parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(i), parts[i]) !=
-        parts.begin() + static_cast<std::ptrdiff_t>(i))
-      throw config_error(flag + " '" + text + "': " + parts[i] + " stands there twice");
+/// The parts of `--flag a,b,c`, or of flag=[a,b,c].
+inline arguments parts_of(const trainer::options& o, const std::string& flag) {
+  arguments parts;
+  for (const std::string& text : o.list(flag)) {
+    const auto refuse = [&](const std::string& why) { throw config_error("--" + flag + " '" + text + "': " + why); };
+    for (std::size_t first = 0; first <= text.size();) {
+      const std::size_t end = std::min(text.find(',', first), text.size());
+      const std::string part = text.substr(first, end - first);
+      if (part.empty()) refuse("expected names or numbers with commas between");
+      if (std::find(parts.begin(), parts.end(), part) != parts.end()) refuse(part + " stands there twice");
+      parts.push_back(part);
+      first = end + 1;
+    }
   }
+  if (parts.empty()) throw config_error(flag + "=[]: expected names or numbers");
   return parts;
 }
 
-template <class Integer>
-Integer whole_number(const std::string& text, const std::string& flag, Integer smallest, Integer largest) {
-  Integer x{};
+inline std::uint64_t read_seed(const std::string& text) {
+  constexpr std::uint64_t largest = std::uint64_t{1} << 62;
+  std::uint64_t x{};
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), x);
-  if (failure != std::errc() || end != text.data() + text.size() || x < smallest || x > largest)
-    throw config_error(flag + " '" + text + "': expected an integer from " + std::to_string(smallest) + " to " +
-                       std::to_string(largest));
+  if (failure != std::errc() || end != text.data() + text.size() || x > largest)
+    throw config_error("--seeds '" + text + "': expected an integer from 0 to " + std::to_string(largest));
   return x;
 }
 
-inline request read_request(const arguments& words) {
-  static const arguments flags{"--algorithms", "--seeds", "--steps", "--output", "--warm-start", "--list", "--help"};
-  request r;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    if (!words[i].starts_with('-')) {
-      if (words[i].find('=') == std::string::npos)
-        throw config_error("'" + words[i] + "' is no setting key=value" + did_you_mean("--" + words[i], flags));
-      r.settings.push_back(words[i]);
-      continue;
-    }
-    const std::size_t equal = words[i].find('=');
-    const std::string flag = words[i].substr(0, equal);
-    const auto value = [&] {
-      if (equal != std::string::npos) return words[i].substr(equal + 1);
-      if (i + 1 >= words.size()) throw config_error(flag + " needs a value");
-      return words[++i];
-    };
-    if (flag == "--algorithms") {
-      r.algorithms = split(value(), flag);
-    } else if (flag == "--seeds") {
-      r.seeds.clear();
-      for (const std::string& text : split(value(), flag))
-        r.seeds.push_back(whole_number<std::uint64_t>(text, flag, 0, std::uint64_t{1} << 62));
-    } else if (flag == "--steps") {
-      r.steps = whole_number<std::int64_t>(value(), flag, 1, 1'000'000);
-    } else if (flag == "--warm-start") {
-      r.warm_start = whole_number<std::uint32_t>(value(), flag, 1, 1'000'000);
-    } else if (flag == "--output") {
-      r.output = value();
-      if (r.output.empty()) throw config_error("--output needs a folder");
-    } else if (flag == "--list") {
-      r.list = true;
-    } else if (flag == "--help" || flag == "-h") {
-      r.help = true;
-    } else {
-      throw config_error("unknown option '" + flag + "'" + did_you_mean(flag, flags) + "; see --help");
-    }
-  }
+inline request read_request(const trainer::options& o) {
+  request r{.algorithms = parts_of(o, "algorithms"),
+            .seeds = {},
+            .steps = o.get<std::int64_t>("steps"),
+            .warm_start = static_cast<std::uint32_t>(o.get<std::int64_t>("warm-start")),
+            .output = o.get<std::string>("output"),
+            .settings = o.list("setting")};
+  for (const std::string& text : parts_of(o, "seeds")) r.seeds.push_back(read_seed(text));
+  arguments flags;
+  for (const trainer::flag& f : o.known().flags()) flags.push_back("--" + std::string(f.name));
+  for (const std::string& word : r.settings)
+    if (word.find('=') == std::string::npos)
+      throw config_error("'" + word + "' is no setting key=value" + did_you_mean("--" + word, flags));
   return r;
 }
 

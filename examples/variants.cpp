@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "comparison_program.hpp"
+#include "rlcore/config/programs/variants.hpp"
 #include "rlcore/objective/algorithm/cispo.hpp"
 #include "rlcore/objective/algorithm/dapo.hpp"
 #include "rlcore/objective/algorithm/dr_grpo.hpp"
@@ -59,28 +60,12 @@ std::vector<comparison_program::variant> variants() {
   };
 }
 
-constexpr const char* default_set = "grpo,dr_grpo,dapo,gspo,cispo,reinforce_plus_plus";
-
-constexpr const char* usage =
-    "variants: compares algorithms on a small task; same prompts, same initial weights, same random numbers\n"
-    "\n"
-    "  --algorithms A,B,...  which of --list, or all (default grpo,dr_grpo,dapo,gspo,cispo,reinforce_plus_plus)\n"
-    "  --seeds 1,2,...       one run of each algorithm with each seed (default 1)\n"
-    "  --steps N             training steps of a run                  (default 25)\n"
-    "  --warm-start N        supervised steps before, made once       (default 480)\n"
-    "  --output FOLDER       (default runs/variants)\n"
-    "  --list                what there is, and what it is made of\n"
-    "  key=value             any setting of grpo_trainer that is not the algorithm's, for all runs\n"
-    "\n"
-    "Leaves FOLDER/report.html and, for each run, FOLDER/<algorithm>-seed<N>/{metrics.jsonl,report.html}. A run that\n"
-    "ended is taken over by the next call of the same program with the same settings.\n";
-
 void run(int argc, char** argv) {
-  comparison_program::request r = comparison_program::read_request({argv + 1, argv + argc});
+  const auto options = trainer::options::parse(argc, argv, trainer::variants_registry());
+  if (options.answer()) return void(std::fputs(options.answer()->c_str(), stdout));
   const auto known = variants();
-  if (r.help) return void(std::fputs(usage, stdout));
-  if (r.list) return void(std::fputs(comparison_program::list_text(known).c_str(), stdout));
-  if (r.algorithms.empty()) r.algorithms = comparison_program::split(default_set, "--algorithms");
+  if (options.get<bool>("list")) return void(std::fputs(comparison_program::list_text(known).c_str(), stdout));
+  auto r = comparison_program::read_request(options);
   if (r.algorithms == std::vector<std::string>{"all"}) {
     r.algorithms.clear();
     for (const auto& v : known) r.algorithms.push_back(v.name);

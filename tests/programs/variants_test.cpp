@@ -67,7 +67,7 @@ TEST_F(variants, lists_what_there_is_and_what_it_is_made_of) {
   }
   for (const char* name : {"grpo", "dr_grpo", "dapo", "reinforce"})
     EXPECT_EQ(std::count(names.begin(), names.end(), name), 1) << name;
-  EXPECT_EQ(dapo.find("clipped_ratio"), head.find("objective")) << dapo;
+  EXPECT_EQ(dapo.find("ppo_clip"), head.find("objective")) << dapo;
   EXPECT_EQ(dapo.find("token_mean"), head.find("aggregation")) << dapo;
   EXPECT_EQ(run({"--help"}).code, 0);
   EXPECT_TRUE(fs::is_empty(place.path()));
@@ -77,15 +77,17 @@ TEST_F(variants, refuses_in_one_line_before_any_work) {
   refused({"--algorithms", "grpo,dappo"}, "no algorithm 'dappo' (did you mean 'dapo' or 'sapo'?); --list shows all");
   refused({"--algorithms=grpo,,dapo"}, "expected names or numbers with commas between");
   refused({"--algorithms", "grpo,grpo"}, "grpo stands there twice");
-  refused({"--algorithm", "grpo"}, "unknown option '--algorithm' (did you mean '--algorithms'?)");
+  refused({"--algoritms", "grpo"}, "unknown flag '--algoritms' (did you mean '--algorithms'?)");
+  refused({"seeds=[]"}, "seeds=[]: expected names or numbers");
   refused({"--seeds", "1,two"}, "--seeds 'two': expected an integer");
-  refused({"--steps", "0"}, "--steps '0': expected an integer from 1");
+  refused({"--steps", "0"}, "--steps=0: expected an integer from 1");
   refused({"--steps"}, "--steps needs a value");
   refused({"data.train_batchsize=3"}, "did you mean 'data.train_batch_size'");
   refused({"rlcore.seed=3"}, "rlcore.seed: use --seeds here");
   refused({"trainer.total_training_steps=3"}, "use --steps here");
   refused({"actor_rollout_ref.actor.use_kl_loss=True"}, "that is what the variants differ in");
   refused({"grpo"}, "'grpo' is no setting key=value");
+  refused({"list"}, "'list' is no setting key=value (did you mean '--list'?)");
 }
 
 TEST_F(variants, compares_two_algorithms_and_gives_the_same_bits_twice) {
