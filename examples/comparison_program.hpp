@@ -160,11 +160,9 @@ inline request read_request(const trainer::options& o) {
             .output = o.get<std::string>("output"),
             .settings = o.list("setting")};
   for (const std::string& text : parts_of(o, "seeds")) r.seeds.push_back(read_seed(text));
-  arguments flags;
-  for (const trainer::flag& f : o.known().flags()) flags.push_back("--" + std::string(f.name));
   for (const std::string& word : r.settings)
     if (word.find('=') == std::string::npos)
-      throw config_error("'" + word + "' is no setting key=value" + did_you_mean("--" + word, flags));
+      throw config_error("'" + word + "' is no setting key=value" + did_you_mean("--" + word, o.known().flag_names()));
   return r;
 }
 

@@ -164,8 +164,9 @@ class options {
         else
           std::get<written_flag>(*earlier).texts.push_back(written.texts.front());
       } else {
-        const std::vector<std::string> flags = {"--help",        "--version",     "--cfg",       "--resolve",
-                                                "--config-name", "--config-path", "--config-dir"};
+        std::vector<std::string> flags = known_.flag_names();
+        flags.insert(flags.end(),
+                     {"--help", "--version", "--cfg", "--resolve", "--config-name", "--config-path", "--config-dir"});
         throw config_error("unknown option '" + name + "'" + did_you_mean(name, flags) +
                            "; settings are written key=value, see --help");
       }
@@ -197,11 +198,15 @@ class options {
     for (const positional& p : places) {
       const std::size_t spare = words.size() - std::min(words.size(), needed);
       const std::size_t count = std::min({words.size(), p.at_most, p.at_least + spare});
-      if (count < p.at_least)
-        throw config_error(
-            "expected " + detail::positional_usage(p) + " (" + std::string(known_.find(p.key)->meaning) + ")" +
-            (p.at_least > 1 ? ": " + std::to_string(p.at_least) + " words, got " + std::to_string(count) : "") +
-            "; see --help");
+      if (count < p.at_least) {
+        const key& k = *known_.find(p.key);
+        throw config_error("expected " + detail::positional_usage(p) + " (" + std::string(k.meaning) +
+                           (k.limits.choices.empty() ? "" : ": " + detail::choices_text(k.limits.choices, 0)) + ")" +
+                           (p.at_least == 1
+                                ? ""
+                                : ", " + std::to_string(p.at_least) + " words or more, got " + std::to_string(count)) +
+                           "; see --help");
+      }
       needed -= p.at_least;
       value::list items;
       for (const std::string& word : words.first(count)) items.push_back(value(detail::literal(word)));
@@ -210,12 +215,11 @@ class options {
       words = words.subspan(count);
     }
     if (words.empty()) return;
-    std::vector<std::string> flags;
-    for (const flag& f : known_.flags()) flags.push_back("--" + std::string(f.name));
     const bool too_many = !known_.positionals().empty();
     throw config_error("'" + one_line(words.front()) +
                        (too_many ? "' is one word too many; " : "' is not a setting: it has no '='; ") +
-                       "expected key=value or a flag" + did_you_mean("--" + words.front(), flags) + "; see --help");
+                       "expected key=value or a flag" + did_you_mean("--" + words.front(), known_.flag_names()) +
+                       "; see --help");
   }
 
   void choose_config(std::string name) {

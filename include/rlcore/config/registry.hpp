@@ -114,6 +114,12 @@ class registry {
     for (const key& k : keys_) list.emplace_back(k.name);
     return list;
   }
+  /// The flags as they are typed.
+  std::vector<std::string> flag_names() const {
+    std::vector<std::string> all;
+    for (const flag& f : flags_) all.push_back("--" + std::string(f.name));
+    return all;
+  }
 
  private:
   std::vector<std::size_t>::const_iterator position(std::string_view name) const {
