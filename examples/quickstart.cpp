@@ -35,19 +35,13 @@ trainer::registry known() {
   using namespace trainer::keys;
   constexpr trainer::key own[] = {
       {"quickstart.task_only", boolean, "False", honoured, "write data/ and model/ and stop (also --task_only)"},
-      {"quickstart.warm_start_steps", integer, "480", honoured, "supervised steps before; fewer leave a worse model"}};
+      {"quickstart.warm_start_steps", integer, "480", honoured, "supervised steps before; fewer leave a worse model",
+       between(1, 100'000)}};
   constexpr trainer::flag flags[] = {{"task_only", "quickstart.task_only", trainer::flag::switch_only}};
   trainer::registry all = trainer::main_ppo_registry();
   all.program = "quickstart";
   all.add(own).add_flags(flags);
   return all;
-}
-
-std::uint32_t warm_start_steps(const trainer::options& options) {
-  const auto n = options.get<std::int64_t>("quickstart.warm_start_steps");
-  if (n < 1 || n > 100000)
-    throw config_error("quickstart.warm_start_steps=" + std::to_string(n) + ": expected 1 to 100000");
-  return static_cast<std::uint32_t>(n);
 }
 
 void run(int argc, char** argv) {
@@ -63,7 +57,8 @@ void run(int argc, char** argv) {
     for (const std::string& note : options.notes()) std::printf("note: %s\n", note.c_str());
   trainer::on_ranks(options, [&](any_device& device, parallel::any_communicator& all) {
     const auto seed = static_cast<std::uint64_t>(options.get<std::int64_t>("rlcore.seed"));
-    if (all.rank() == 0) embedded_task::make(device, root, seed, options, warm_start_steps(options));
+    const auto steps = static_cast<std::uint32_t>(options.get<std::int64_t>("quickstart.warm_start_steps"));
+    if (all.rank() == 0) embedded_task::make(device, root, seed, options, steps);
     all.barrier();
     if (!task_only) trainer::train_policy(device, options, &all);
   });
