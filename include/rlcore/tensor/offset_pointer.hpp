@@ -13,8 +13,10 @@ template <class T>
 class offset_pointer {
  public:
   constexpr offset_pointer() noexcept = default;
+  /// `elements` points to the element that the whole array has at `first`.
   constexpr offset_pointer(T* elements, std::size_t first = 0) noexcept : elements_(elements), first_(first) {}
 
+  /// A pointer to element `i` of the whole array; i >= first.
   constexpr T* operator+(std::size_t i) const noexcept { return elements_ + (i - first_); }
   explicit constexpr operator bool() const noexcept { return elements_ != nullptr; }
 
