@@ -78,11 +78,11 @@ inline void check_partition(const config& c, const partition& p) {
          " tokens for each of " + size + " ranks");
   if (c.tp_reduce_chunks == 0) return;
   if (c.tp_reduce_chunks < 0 || c.tp_reduce_chunks > 64 || (c.tp_reduce_chunks & (c.tp_reduce_chunks - 1)) != 0)
-    fail("tp_reduce_chunks must be 0 or a power of two up to 64, got " + std::to_string(c.tp_reduce_chunks));
-  const char* const chunks = "tp_reduce_chunks";
+    fail("rlcore.row_chunks must be 0 or a power of two up to 64, got " + std::to_string(c.tp_reduce_chunks));
+  const char* const chunks = "rlcore.row_chunks";
   if (vocabulary_part(c.vocab_size, 0, c.tp_reduce_chunks).size() == 0)
     fail("vocab_size " + std::to_string(c.vocab_size) + " has less than " + std::to_string(vocabulary_unit) +
-         " tokens for each of tp_reduce_chunks " + std::to_string(c.tp_reduce_chunks));
+         " tokens for each of rlcore.row_chunks " + std::to_string(c.tp_reduce_chunks));
   if (p.tensor_size > 1) divides(c.tp_reduce_chunks, p.tensor_size, chunks, ranks);
   divides(c.num_attention_heads * c.head_dim, c.tp_reduce_chunks, "num_attention_heads * head_dim", chunks);
   divides(c.num_key_value_heads * c.head_dim, c.tp_reduce_chunks, "num_key_value_heads * head_dim", chunks);

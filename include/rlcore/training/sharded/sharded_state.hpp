@@ -152,7 +152,7 @@ inline nlohmann::ordered_json settings_of_sums(const parallel::parallel_settings
           {"reduction", parallel::reduction_names[static_cast<std::size_t>(s.reduction)]},
           {"balance", s.balance},
           {"bf16_wire", s.bf16_wire},
-          {"tp_reduce_chunks", tp_reduce_chunks}};
+          {"row_chunks", tp_reduce_chunks}};
 }
 
 /// A notice for a run that continues with other settings of sums than it was saved with; empty if they are the same.
