@@ -15,6 +15,7 @@
 RLCORE_BEGIN
 namespace checkpoint {
 
+/// The object of one file with checked access to its values; whatever does not fit throws format_error.
 class json_file {
  public:
   /// Throws file_error, or format_error when the content is not a JSON object.
@@ -33,11 +34,14 @@ class json_file {
   /// True if the key is present and not null.
   bool has(const std::string& key) const { return root_.contains(key) && !root_[key].is_null(); }
 
+  /// Throws format_error: the file, the key, its value or that it is missing, `expected`, and the nearest key of the
+  /// file.
   [[noreturn]] void fail(const std::string& key, std::string_view expected) const {
     const std::string found = root_.contains(key) ? "is " + data::printable(text_of(root_[key])) : "is missing";
     throw format_error(where_ + ": key '" + key + "' " + found + "; expected " + std::string(expected) +
                        (root_.contains(key) ? "" : near(key)));
   }
+  /// The integer of a key; it has to be there, from `minimum` to `maximum`.
   std::int64_t integer(const std::string& key, std::int64_t minimum = 1, std::int64_t maximum = INT64_MAX) const {
     const std::string expected = maximum == INT64_MAX
                                      ? "an integer >= " + std::to_string(minimum)
@@ -47,15 +51,18 @@ class json_file {
     if (value < minimum || value > maximum || (root_[key].is_number_unsigned() && value < 0)) fail(key, expected);
     return value;
   }
+  /// The number of a key; it has to be there and above 0.
   double positive(const std::string& key) const {
     if (!has(key) || !root_[key].is_number() || !(root_[key].get<double>() > 0)) fail(key, "a number > 0");
     return root_[key].get<double>();
   }
+  /// The boolean of a key; `absent` if the key is missing or null.
   bool boolean(const std::string& key, bool absent) const {
     if (!has(key)) return absent;
     if (!root_[key].is_boolean()) fail(key, "true or false");
     return root_[key].get<bool>();
   }
+  /// The string of a key; it has to be there.
   std::string string(const std::string& key) const {
     if (!has(key) || !root_[key].is_string()) fail(key, "a string");
     return root_[key].get<std::string>();

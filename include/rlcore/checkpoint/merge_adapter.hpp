@@ -20,6 +20,7 @@
 RLCORE_BEGIN
 namespace checkpoint {
 
+/// How merge_adapter writes the merged model.
 struct merge_settings {
   std::optional<stored_type> type = {};  ///< of the floats written; unset: each tensor keeps the base's
   std::uint64_t max_shard_bytes = 0;     ///< 0: one file
@@ -28,6 +29,8 @@ struct merge_settings {
 /// The tensors of an adapter by the weights that they change. They are checked against each other and the base.
 class adapter_weights {
  public:
+  /// Reads PEFT's adapter_config.json and the tensor list of adapter_model.safetensors. Throws format_error if a tensor
+  /// has another name or shape than the configuration and the base imply, or lacks its partner.
   adapter_weights(const std::filesystem::path& folder, const tensor_folder& base)
       : config_(read_adapter_config(folder)), file_(folder / adapter_weights_name) {
     for (const tensor_info& t : file_.tensors()) {
@@ -58,12 +61,15 @@ class adapter_weights {
 
   const adapter_config& config() const noexcept { return config_; }
   std::size_t size() const noexcept { return adapted_.size(); }
+  /// Does the adapter change the base's tensor of that name?
   bool adapts(const std::string& weight) const { return adapted_.contains(weight); }
   /// The tensors that replace those of the base: the head of a score model.
   const std::set<std::string>& whole() const noexcept { return whole_; }
+  /// Type and shape of one of whole(), by its name in the base.
   const tensor_info& whole_info(const std::string& name) const {
     return file_.info(std::string(adapter_prefix) + name);
   }
+  /// Reads one of whole() as floats, by its name in the base.
   void read_whole(const std::string& name, std::span<float> values) const {
     file_.read_f32(std::string(adapter_prefix) + name, values);
   }

@@ -82,6 +82,7 @@ class merged_weights final : public weight_source {
   /// The rank of the first adapter.
   std::int64_t rank() const { return adapters_.begin()->second.a->shape[0]; }
 
+  /// The source's bytes; of a weight that an adapter changes, floats with factor() B A added.
   void read_bytes(const weight& w, std::uint64_t first, std::span<std::byte> bytes) override {
     const weight& source = *sources_.at(w.name);
     const auto adapter = adapters_.find(w.name);

@@ -12,6 +12,7 @@
 RLCORE_BEGIN
 namespace checkpoint {
 
+/// What a node of the description is.
 enum class pickle_kind : std::uint8_t {
   none,
   boolean,
@@ -40,7 +41,9 @@ struct pickle_graph {
   std::vector<pickle_value> values;
   std::uint32_t root = 0;
 
+  /// Node i.
   const pickle_value& operator[](std::uint32_t i) const { return values[i]; }
+  /// Is node i of this kind?
   bool is(std::uint32_t i, pickle_kind kind) const { return values[i].kind == kind; }
   /// The value of a text key in a dictionary; nullptr if there is none.
   const pickle_value* find(const pickle_value& dictionary, std::string_view key) const {

@@ -19,6 +19,7 @@
 RLCORE_BEGIN
 namespace checkpoint {
 
+/// All that the header says, after its checks.
 struct safetensors_header {
   std::vector<tensor_info> tensors;             ///< in the order of their data
   std::map<std::string, std::string> metadata;  ///< "__metadata__"

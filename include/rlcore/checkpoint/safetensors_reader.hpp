@@ -45,6 +45,7 @@ class safetensors_reader {
                                      [&](std::size_t i, std::string_view n) { return header_.tensors[i].name < n; });
     return at != by_name_.end() && header_.tensors[*at].name == name ? &header_.tensors[*at] : nullptr;
   }
+  /// Does the file have a tensor of this name?
   bool contains(std::string_view name) const noexcept { return find(name) != nullptr; }
 
   /// Throws format_error with the nearest name when the file has no such tensor.

@@ -29,6 +29,7 @@ inline constexpr std::string_view shard_folder_name = "shards", manifest_name = 
 /// Elements under one checksum.
 inline constexpr std::size_t shard_block = std::size_t{1} << 18;
 
+/// The number of checksums of a piece with so many elements.
 constexpr std::size_t blocks_of(std::size_t elements) noexcept { return (elements + shard_block - 1) / shard_block; }
 
 /// The files of one rank.
@@ -37,6 +38,7 @@ struct shard_file {
   std::uint64_t bytes = 0;
   std::vector<std::uint32_t> crc32;  ///< of every block of every piece
 };
+/// All that one rank has written: its pieces and the files that hold them.
 struct shard_files {
   std::vector<shard_piece> pieces;          ///< the same in all kinds
   std::map<std::string, shard_file> kinds;  ///< weights, exp_avg, ...
@@ -47,6 +49,7 @@ inline std::string stored_name(const shard_files& files, std::size_t i) {
   return files.pieces[i].tensor + "#" + std::to_string(i);
 }
 
+/// The files of one rank as the manifest lists them; a checksum is eight hexadecimal digits.
 inline nlohmann::json to_json(const shard_files& files) {
   nlohmann::json pieces = nlohmann::json::array(), kinds = nlohmann::json::object();
   for (const shard_piece& p : files.pieces) pieces.push_back({p.tensor, p.shape, p.start, p.extent, p.first, p.last});
@@ -84,6 +87,7 @@ class shard_manifest {
     check();
   }
 
+  /// Writes the manifest atomically: `shapes` of all tensors, and `ranks`, a list of to_json(). Throws file_error.
   static void write(const std::filesystem::path& folder, const std::map<std::string, std::vector<std::int64_t>>& shapes,
                     const nlohmann::json& ranks) {
     const nlohmann::ordered_json root{

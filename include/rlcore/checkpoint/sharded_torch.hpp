@@ -66,6 +66,8 @@ class sharded_torch final : public weight_source {
   /// The number of files that hold one copy of the model.
   std::size_t shards() const noexcept { return files_.size(); }
 
+  /// Collects the elements from the ranks' pieces. Throws format_error for copies that differ between ranks, and once a
+  /// storage has been read in order whose bytes do not fit its checksum.
   void read_bytes(const weight& w, std::uint64_t first, std::span<std::byte> bytes) override {
     const auto at = std::lower_bound(tensors_.begin(), tensors_.end(), w.name,
                                      [](const tensor& t, const std::string& n) { return t.name < n; });

@@ -51,6 +51,7 @@ class tensor_folder {
     for (const auto& [name, info] : pieces_) list.push_back(name);
     return list;
   }
+  /// Does the folder have a tensor of this name?
   bool contains(std::string_view name) const {
     return where_.find(name) != where_.end() || pieces_.find(name) != pieces_.end();
   }
@@ -59,6 +60,7 @@ class tensor_folder {
     const auto at = pieces_.find(name);
     return at != pieces_.end() ? at->second : file_of(name).info(name);
   }
+  /// Reads a whole tensor as floats. Throws format_error if there is none of this name, or not with so many elements.
   void read_f32(std::string_view name, std::span<float> values) const {
     if (!shards_) return file_of(name).read_f32(name, values);
     const tensor_info& t = info(name);
@@ -67,6 +69,7 @@ class tensor_folder {
                          shape_text(t.shape) + "; expected " + std::to_string(values.size()) + " elements");
     read_f32(name, values, 0);
   }
+  /// Reads values.size() elements from number `first` on, in row-major order.
   void read_f32(std::string_view name, std::span<float> values, std::uint64_t first) const {
     if (!shards_) return file_of(name).read_f32(name, values, first);
     shard_piece wanted = parallel::whole_tensor(std::string(name), info(name).shape);
@@ -82,6 +85,8 @@ class tensor_folder {
                                  read_f32(piece.tensor, values.subspan(to, count), from);
                                });
   }
+  /// Reads stored bytes from byte `first` of the tensor on. Of shards they are floats; throws std::invalid_argument for
+  /// parts of one.
   void read_bytes(std::string_view name, std::span<std::byte> bytes, std::uint64_t first = 0) const {
     if (!shards_) return file_of(name).read_bytes(name, bytes, first);
     if (bytes.size() % sizeof(float) != 0 || first % sizeof(float) != 0)

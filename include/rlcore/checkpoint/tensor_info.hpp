@@ -17,6 +17,7 @@ namespace checkpoint {
 /// Element types of the safetensors format that fill whole bytes.
 enum class stored_type { boolean, u8, i8, f8_e4m3, f8_e5m2, u16, i16, f16, bf16, u32, i32, f32, u64, i64, f64 };
 
+/// How the format spells an element type, and the bytes of an element.
 struct stored_type_name {
   std::string_view name;
   std::size_t bytes;
@@ -39,13 +40,16 @@ inline constexpr std::array<stored_type_name, 15> stored_type_names{{{"BOOL", 1}
                                                                      {"I64", 8},
                                                                      {"F64", 8}}};
 
+/// The spelling in headers, e.g. "BF16".
 constexpr std::string_view name_of(stored_type type) noexcept {
   return stored_type_names[static_cast<std::size_t>(type)].name;
 }
+/// The bytes of one element.
 constexpr std::size_t bytes_of(stored_type type) noexcept {
   return stored_type_names[static_cast<std::size_t>(type)].bytes;
 }
 
+/// Name, type, shape and place of one tensor.
 struct tensor_info {
   std::string name;
   stored_type dtype = stored_type::f32;

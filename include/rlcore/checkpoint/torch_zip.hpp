@@ -33,6 +33,7 @@ class torch_zip {
   explicit torch_zip(const std::filesystem::path& path) : file_(path) { read_directory(); }
 
   const std::filesystem::path& path() const noexcept { return file_.path(); }
+  /// Does the archive have a record of this name?
   bool contains(std::string_view name) const { return records_.find(name) != records_.end(); }
   const std::map<std::string, zip_record, std::less<>>& records() const noexcept { return records_; }
   /// Throws format_error when the archive has no such record.
@@ -58,6 +59,7 @@ class torch_zip {
       fail("damaged: record '" + std::string(name) + "' has another CRC-32");
     return bytes;
   }
+  /// Throws format_error with the path in front of the message.
   [[noreturn]] void fail(const std::string& message) const { throw format_error(path().string() + ": " + message); }
 
  private:

@@ -24,6 +24,7 @@ namespace checkpoint {
 template <class Allowed>
 class unpickler {
  public:
+  /// For the pickle `bytes`, which have to outlive this; `where` starts the messages.
   unpickler(std::string where, std::string_view bytes, Allowed allowed)
       : where_(std::move(where)), bytes_(bytes), allowed_(std::move(allowed)) {}
 

@@ -17,10 +17,12 @@
 RLCORE_BEGIN
 namespace checkpoint {
 
+/// Can read_f32() read this type? That is f32, f16, bf16 and f64.
 constexpr bool is_floating(stored_type type) noexcept {
   return type == stored_type::f32 || type == stored_type::f16 || type == stored_type::bf16 || type == stored_type::f64;
 }
 
+/// Name, type and shape of one tensor.
 struct weight {
   std::string name;
   stored_type dtype = stored_type::f32;
@@ -93,6 +95,7 @@ class folder_weights final : public weight_source {
       weights_.push_back({name, info.dtype, info.shape});
     }
   }
+  /// As tensor_folder::read_bytes.
   void read_bytes(const weight& w, std::uint64_t first, std::span<std::byte> bytes) override {
     folder_.read_bytes(w.name, bytes, first * bytes_of(w.dtype));
   }

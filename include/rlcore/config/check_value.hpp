@@ -39,6 +39,7 @@ inline std::string inline_text(const value& v) {
   return "{" + out + "}";
 }
 
+/// What a key of this type expects, for messages.
 inline std::string_view type_words(key_type type) noexcept {
   constexpr std::string_view words[] = {
       "True or False", "an integer",      "a number", "a text", "a text or a list of texts",

@@ -9,6 +9,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
+/// What values a key takes.
 enum class key_type {
   boolean,
   integer,
@@ -19,6 +20,7 @@ enum class key_type {
   any
 };
 
+/// What becomes of a key in this build.
 enum class disposition {
   honoured,  ///< does what it says
   accepted,  ///< checked and recorded, but without effect on this device or in this design
@@ -49,9 +51,12 @@ namespace keys {
 using enum key_type;
 using enum disposition;
 
+/// Limits of a number, or of a text's length in bytes: x or more.
 constexpr key_limits at_least(double x) noexcept { return {.at_least = x}; }
+/// Limits of a number: from x to y.
 constexpr key_limits between(double x, double y) noexcept { return {.at_least = x, .at_most = y}; }
 constexpr key_limits not_empty = at_least(1);  ///< of a text
+/// The words that a text may be; `later` are words that are known but not in this build.
 constexpr key_limits words(std::string_view choices, std::string_view later = {}) noexcept {
   return {.choices = choices, .later = later};
 }

@@ -15,11 +15,13 @@ namespace trainer {
 
 /// The derived numbers of a run, as they stand before its first step and in its report.
 struct number_table {
+  /// One number with its name, and a remark or an empty text.
   struct line {
     std::string name, number, remark;
   };
   std::vector<line> lines;
 
+  /// Appends a line.
   void add(std::string name, std::int64_t number, std::string remark = {}) {
     lines.push_back({std::move(name), std::to_string(number), std::move(remark)});
   }

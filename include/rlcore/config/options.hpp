@@ -37,6 +37,7 @@ class options {
   static options parse(int argc, const char* const* argv, registry known) {
     return parse(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc), std::move(known));
   }
+  /// The words of a command line without the program's name. Throws config_error for the first mistake.
   static options parse(const std::vector<std::string>& arguments, registry known) {
     options result(std::move(known));
     result.read(arguments);
@@ -75,6 +76,7 @@ class options {
     for (const value& item : *items) out.push_back(scalar_text(item));
     return out;
   }
+  /// The value of a key, references resolved.
   const value& at(std::string_view name) const { return values_[require_index(name)]; }
   /// True if the command line sets the key.
   bool is_set(std::string_view name) const { return is_set_[require_index(name)]; }
@@ -86,6 +88,7 @@ class options {
 
   /// Lines to print before the run: settings without effect, mapped settings, differences from upstream.
   const std::vector<std::string>& notes() const noexcept { return notes_; }
+  /// Appends a line to notes().
   void note(std::string line) { notes_.push_back(std::move(line)); }
   const registry& known() const noexcept { return known_; }
 

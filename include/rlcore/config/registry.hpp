@@ -37,6 +37,7 @@ class registry {
   /// Rules that span several keys; may set keys and add notes. Runs after the types have been checked.
   void (*check)(options&) = nullptr;
 
+  /// Adds keys; one of a known name replaces that key and keeps its place.
   registry& add(std::span<const key> section) {
     for (const key& k : section) {
       const std::size_t i = index(k.name);
@@ -91,6 +92,7 @@ class registry {
     const auto at = position(name);
     return at != order_.end() && keys_[*at].name == name ? *at : keys_.size();
   }
+  /// The key of this name, or nullptr.
   const key* find(std::string_view name) const {
     const std::size_t i = index(name);
     return i < keys_.size() ? &keys_[i] : nullptr;

@@ -50,6 +50,8 @@ struct config {
 
   /// Queries and keys have norms.
   bool qk_norms() const noexcept { return model != family::qwen2; }
+  /// Layer `layer`, counted from 0, has experts: (layer + 1) is a multiple of decoder_sparse_step and the layer is not
+  /// in mlp_only_layers (Qwen3-MoE of transformers).
   bool sparse(std::int64_t layer) const noexcept {
     return model == family::qwen3_moe && (layer + 1) % decoder_sparse_step == 0 &&
            std::find(mlp_only_layers.begin(), mlp_only_layers.end(), layer) == mlp_only_layers.end();

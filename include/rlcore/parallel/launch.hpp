@@ -18,6 +18,7 @@
 RLCORE_BEGIN
 namespace parallel {
 
+/// How launch() makes ranks, and how patient they are.
 struct launch_settings {
   int thread_ranks = 1;                                           ///< ranks as threads of this process
   std::chrono::milliseconds deadline = std::chrono::minutes(10);  ///< how long a rank waits in a collective
@@ -31,6 +32,7 @@ struct launch_settings {
   std::size_t message_bytes = std::size_t{1} << 30;  ///< mpi: longer messages travel in pieces of this size
 };
 
+/// What each rank runs.
 using rank_function = std::function<void(any_communicator&)>;
 
 /// f on this process's rank of an MPI job: src/mpi.cpp, the one place that sees mpi.h. A program of headers alone has
@@ -38,6 +40,7 @@ using rank_function = std::function<void(any_communicator&)>;
 #if defined(RLCORE_COMPILED)
 void launch_mpi(const launch_settings& s, const rank_function& f);
 #else
+/// In a program without MPI: throws communication_error, which says what to link.
 RLCORE_NOINLINE inline void launch_mpi(const launch_settings&, const rank_function&) {
   throw communication_error("rlcore: " + std::to_string(ranks_of_environment()) +
                             " processes were started, but this program was built without MPI: link rlcore::mpi");

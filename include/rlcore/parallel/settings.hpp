@@ -31,6 +31,7 @@ Kind named(const char* const (&names)[N], std::string_view name) {
   throw std::invalid_argument("rlcore: no kind is called '" + std::string(name) + "'");
 }
 
+/// The axes of parallelism, what is cut into shards, and the order of sums. mesh::of() checks them.
 struct parallel_settings {
   int data = 0;  ///< 0: what the other axes leave
   int context = 1, tensor = 1;

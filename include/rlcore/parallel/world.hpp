@@ -27,6 +27,7 @@ struct sum_place {
 /// experts, also cut into shards and replicas.
 class world {
  public:
+  /// Splits `ranks` into the groups; `ranks` has to outlive this. Throws config_error as mesh::of().
   world(any_communicator& ranks, const parallel_settings& settings)
       : ranks_(&ranks), settings_(settings), place_(mesh::of(settings, ranks.rank(), ranks.size())) {
     const mesh& m = place_;

@@ -17,6 +17,7 @@ namespace trainer::planning {
 struct aligned_table {
   std::vector<std::vector<std::string>> rows;
 
+  /// Appends a row of cells; rows may differ in length.
   void add(std::vector<std::string> row) { rows.push_back(std::move(row)); }
   std::string text() const {
     std::vector<std::size_t> width;

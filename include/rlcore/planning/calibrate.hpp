@@ -17,6 +17,8 @@
 RLCORE_BEGIN
 namespace trainer::planning {
 
+/// What plan calibrate is told: the file to write, the numbers of ranks to measure, threads of a rank, seconds for each
+/// measurement, and whether to check the predictions.
 struct calibration {
   std::string out;
   std::vector<int> ranks;
@@ -25,6 +27,7 @@ struct calibration {
   bool check = true;
 };
 
+/// The settings of plan calibrate. Throws config_error unless each of `ranks` is a number from 1 to 1024.
 inline calibration read_calibration(const options& o) {
   calibration s;
   s.out = o.get<std::string>("out");

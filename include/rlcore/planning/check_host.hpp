@@ -21,6 +21,7 @@
 RLCORE_BEGIN
 namespace trainer::planning {
 
+/// One thing that was measured and predicted.
 struct check_line {
   std::string name;
   std::int64_t ranks = 1;
@@ -130,6 +131,7 @@ inline check_line check_sequence(cpu& device, parallel::any_communicator& c, con
   return line;
 }
 
+/// The table of all lines, in milliseconds, with the ratio of measured to predicted.
 inline std::string check_text(const std::vector<check_line>& lines) {
   aligned_table t;
   t.add({"measured and predicted", "ranks", "measured ms", "predicted ms", "measured / predicted"});

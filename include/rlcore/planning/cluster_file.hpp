@@ -128,6 +128,7 @@ inline measured_rank read_measured(const nlohmann::json& item, const std::string
 
 }  // namespace detail
 
+/// The known cluster of that name, or nullptr.
 inline const cluster* find_known_cluster(const std::string& name) {
   for (const cluster& c : known_clusters())
     if (c.name == name) return &c;

@@ -15,6 +15,7 @@ namespace trainer::planning {
 
 /// y over x through points, both > 0, x ascending: straight lines between logarithms, so nothing is fitted to anything.
 struct curve {
+  /// One measurement.
   struct point {
     double x = 0, y = 0;
   };
@@ -40,6 +41,7 @@ struct curve {
 
 /// z over (x, y): a curve over y for each of several x, with straight lines between logarithms of x too; held outside.
 struct surface {
+  /// The curve over y at one x.
   struct row {
     double x = 0;
     curve over_y;
@@ -47,6 +49,7 @@ struct surface {
   std::vector<row> rows;
 
   bool empty() const noexcept { return rows.empty(); }
+  /// z at (x, y). Throws std::logic_error if there are no rows.
   double held(double x, double y) const {
     curve across;
     for (const row& r : rows) across.points.push_back({r.x, r.over_y.held(y)});

@@ -13,6 +13,7 @@
 RLCORE_BEGIN
 namespace trainer::planning {
 
+/// Their shapes, Qwen2.5 before Qwen3.
 inline const std::vector<model_shape>& known_models() {
   const auto qwen25 = [](const char* name, std::int64_t vocabulary, std::int64_t h, std::int64_t i, std::int64_t layers,
                          std::int64_t heads, std::int64_t kv, bool tied) {

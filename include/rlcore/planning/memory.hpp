@@ -35,6 +35,7 @@ struct memory_need {
 /// The values per token of one layer that a backward pass needs: those that tensor parallelism splits, and the rest.
 struct layer_values {
   double split = 0, whole = 0;
+  /// Counts for the shape of one layer. Of experts, those that one token meets count.
   explicit layer_values(const model_shape& m) {
     const auto f = [](std::int64_t n) { return static_cast<double>(n); };
     const double copies = m.experts == 0 ? 1 : f(m.experts_per_token);
@@ -43,6 +44,8 @@ struct layer_values {
   }
 };
 
+/// What one device of layout `l` holds for one step `w` of the model `m`, in bytes. Keys and values get what is left of
+/// the cluster's memory, as far as the sequences need it.
 inline memory_need memory_of(const model_shape& m, const layout& l, const workload& w, const cluster& c) {
   const auto f = [](std::int64_t n) { return static_cast<double>(n); };
   const batches b(l, w);

@@ -14,6 +14,7 @@
 RLCORE_BEGIN
 namespace trainer::planning {
 
+/// Bytes as a number of GB (10^9), to three digits.
 inline std::string giga(double x) { return short_number(x / 1e9); }
 
 /// 7615616512 as 7,615,616,512.
@@ -26,6 +27,7 @@ inline std::string grouped(std::int64_t n) {
   return out;
 }
 
+/// The model's parameters by part, and the constant c of the cost s^2 + c s of a sequence of s tokens.
 inline std::string parameters_text(const model_shape& m) {
   aligned_table t;
   t.add({"parameters", ""});
@@ -38,6 +40,7 @@ inline std::string parameters_text(const model_shape& m) {
   return t.text();
 }
 
+/// One line: devices, memory and bandwidths, with the source of the numbers.
 inline std::string cluster_text(const cluster& c, std::int64_t devices) {
   std::string out = std::to_string(devices) + " x " + c.name + " (" + c.source + "): " + giga(c.memory) + " GB, " +
                     giga(c.memory_bandwidth) + " GB/s";
@@ -49,6 +52,7 @@ inline std::string cluster_text(const cluster& c, std::int64_t devices) {
   return out + "\n";
 }
 
+/// The uses of one device's memory in GB while training and while sampling, and what there is.
 inline std::string memory_text(const memory_need& n, const cluster& c) {
   aligned_table t;
   t.add({"GB per device", "training", "sampling"});
@@ -67,6 +71,7 @@ inline std::string memory_text(const memory_need& n, const cluster& c) {
   return t.text();
 }
 
+/// The collectives of each stage: calls, MB each, GB that a device sends in all, and seconds.
 inline std::string traffic_text(const std::vector<std::pair<std::string, std::vector<transfer>>>& stages,
                                 const cluster& c) {
   static constexpr const char* names[] = {"all_gather", "reduce_scatter",   "all_reduce",
@@ -82,6 +87,7 @@ inline std::string traffic_text(const std::vector<std::pair<std::string, std::ve
   return t.rows.size() == 1 ? "  no device sends anything\n" : t.text();
 }
 
+/// The seconds of each stage of a step.
 inline std::string times_text(const stage_times& t, const workload& w) {
   aligned_table out;
   const auto row = [&](const std::string& name, double s, const std::string& remark) {
@@ -106,6 +112,7 @@ inline std::string times_text(const stage_times& t, const workload& w) {
   return out.text();
 }
 
+/// The first `count` layouts: memory of a device in GB and seconds of a step.
 inline std::string candidates_text(const std::vector<candidate>& list, std::size_t count) {
   aligned_table t;
   t.add({"layouts that fit", "GB/device", "state GB", "update s", "log-probs s", "rollout s", "step s"});

@@ -15,6 +15,7 @@
 RLCORE_BEGIN
 namespace trainer::planning {
 
+/// The step of plan's command line. Throws config_error if `updates` does not divide the sequences.
 inline workload read_workload(const options& o) {
   workload w;
   w.prompts = o.get<std::int64_t>("prompts"), w.responses = o.get<std::int64_t>("responses");
@@ -33,6 +34,7 @@ inline workload read_workload(const options& o) {
   return w;
 }
 
+/// The parts of the layout that plan's command line fixes.
 inline wishes read_wishes(const options& o) {
   wishes x;
   x.data = o.find<std::int64_t>("data"), x.context = o.find<std::int64_t>("context");

@@ -23,6 +23,7 @@ struct wishes {
   layout others;  ///< everything that is not searched
 };
 
+/// A layout with what it needs and takes.
 struct candidate {
   planning::layout layout;
   workload work;  ///< with fewer tokens in a micro-batch where it does not fit otherwise
@@ -37,12 +38,14 @@ struct candidate {
   }
 };
 
+/// All layouts that the wishes leave open, by what became of them.
 struct search_result {
   std::vector<candidate> fitting;       ///< the best first, then by time
   std::vector<candidate> too_large;     ///< by what they need
   std::vector<std::string> impossible;  ///< reasons, each once
 };
 
+/// The same layout with the usual number of leaves (batches) instead of one for each micro-batch.
 inline layout with_large_leaves(layout l) {
   l.leaf_of_micro = false;
   return l;

@@ -14,6 +14,7 @@
 RLCORE_BEGIN
 namespace trainer::planning {
 
+/// Seconds of the stages of one step, and what they are made of.
 struct stage_times {
   double weight_sync = 0, rollout = 0, old_log_probs = 0, reference = 0;
   double update = 0, update_compute = 0, update_hidden = 0, update_exposed = 0;  ///< traffic that may overlap, and not
@@ -57,6 +58,8 @@ inline void sum_transfers(const cluster& c, const std::vector<transfer>& list, d
 
 }  // namespace detail
 
+/// The times of one step `w` of model `m` under layout `l`; `need` is what memory_of() says, which limits the sequences
+/// that are sampled together.
 inline stage_times times_of(const model_shape& m, const layout& l, const workload& w, const cluster& c,
                             const memory_need& need) {
   const auto f = [](std::int64_t n) { return static_cast<double>(n); };

@@ -34,6 +34,7 @@ struct local_sizes {
          ends = 0;  ///< parameters of one layer without experts, its experts, embedding and head
   std::int64_t layers = 0;
 
+  /// Counts of a rank whose dense parts are cut into `tensor` parts, its experts into `expert`.
   local_sizes(const model_shape& m, std::int64_t tensor, std::int64_t expert)
       : layer(static_cast<double>(m.dense_layer_parameters()) / static_cast<double>(tensor)),
         experts(m.experts == 0 ? 0
@@ -45,8 +46,10 @@ struct local_sizes {
   double total() const noexcept { return dense() + all_experts(); }
 };
 
+/// What a device of a layout exchanges in one step, stage by stage.
 class traffic {
  public:
+  /// All four have to outlive it.
   traffic(const model_shape& m, const layout& l, const workload& w, const cluster& c)
       : m_(m), l_(l), w_(w), c_(c), b_(l, w), local_(m, l.tensor, l.expert_parts()) {}
 

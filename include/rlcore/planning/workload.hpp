@@ -8,6 +8,7 @@
 RLCORE_BEGIN
 namespace trainer::planning {
 
+/// Is there a reference model, and does each device have all of it or a part?
 enum class reference_form { none, whole, sharded };
 
 /// Every response is as long as the longest: a plan has to hold then.

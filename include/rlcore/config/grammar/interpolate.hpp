@@ -16,6 +16,7 @@ namespace trainer {
 /// ${oc.env:NAME,default}. A text that is one reference takes the type of its target; \${ is no reference.
 class interpolation {
  public:
+  /// For the configuration `root`, a map, which has to outlive this.
   explicit interpolation(const value& root) : root_(root) {}
 
   /// The whole configuration without references. Throws config_error: absent target, cycle.

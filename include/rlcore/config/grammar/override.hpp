@@ -18,8 +18,10 @@
 RLCORE_BEGIN
 namespace trainer {
 
+/// What the sign before the key asks for: none, +, ++ and ~.
 enum class override_kind { change, add, force_add, remove };
 
+/// One override, taken apart.
 struct override_setting {
   override_kind kind = override_kind::change;
   std::string key;  ///< dotted path; with '/' for a config group, with '@' before a package
@@ -30,6 +32,7 @@ struct override_setting {
 /// Recursive descent over the tokens of a value.
 class value_parser {
  public:
+  /// Throws config_error where the text has no tokens of Hydra's grammar; `text` has to outlive this.
   explicit value_parser(std::string_view text) : tokens_(override_lexer(text).run()) {}
 
   /// The whole text as one value; no token at all is the empty text. Throws config_error.

@@ -12,6 +12,8 @@
 RLCORE_BEGIN
 namespace trainer {
 
+/// The tokens of Hydra's grammar of overrides. `other` is a sign that may stand in an unquoted text, `escaped` are signs
+/// with a backslash before each.
 enum class token_kind {
   open_paren,
   comma,
@@ -34,6 +36,7 @@ enum class token_kind {
   interpolation
 };
 
+/// One token; `text` is its part of the lexer's text.
 struct override_token {
   token_kind kind;
   std::string_view text;
@@ -42,6 +45,7 @@ struct override_token {
 /// Cuts the text after the `=` of an override into tokens. Each rule returns how many characters it takes, 0 for none.
 class override_lexer {
  public:
+  /// The text has to outlive the lexer and its tokens.
   explicit override_lexer(std::string_view text) : rest_(text) {}
 
   /// Throws config_error with the offending character.
@@ -80,7 +84,9 @@ class override_lexer {
     return tokens;
   }
 
+  /// Is it a letter of ASCII?
   static bool letter(char c) noexcept { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+  /// Is it a digit of ASCII?
   static bool digit(char c) noexcept { return c >= '0' && c <= '9'; }
 
  private:

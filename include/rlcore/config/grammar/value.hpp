@@ -51,15 +51,15 @@ struct value {
   std::variant<std::monostate, bool, std::int64_t, double, std::string, list, map> held;
 
   value();
-  value(bool x);
-  value(std::int64_t x);
-  value(int x);
-  value(double x);
-  value(std::string x);
-  value(std::string_view x);
-  value(const char* x);
-  value(list x);
-  value(map x);
+  value(bool x);              ///< a bool
+  value(std::int64_t x);      ///< an integer
+  value(int x);               ///< an integer
+  value(double x);            ///< a real
+  value(std::string x);       ///< a text
+  value(std::string_view x);  ///< a text
+  value(const char* x);       ///< a text
+  value(list x);              ///< a list
+  value(map x);               ///< a map
 
   template <class T>
   const T* as() const noexcept {
@@ -75,10 +75,12 @@ struct value {
   bool is_scalar() const noexcept { return !is_map() && !is_list(); }
   /// The member called `name`, or nullptr if there is none or this is no map.
   const value* find(std::string_view name) const noexcept;
+  /// The same, to be changed.
   value* find(std::string_view name) noexcept;
   friend bool operator==(const value& a, const value& b);
 };
 
+/// One entry of a map.
 struct member {
   std::string name;
   value item;
@@ -96,6 +98,7 @@ inline value::value(std::string_view x) : held(std::string(x)) {}
 inline value::value(const char* x) : held(std::string(x)) {}
 inline value::value(list x) : held(std::move(x)) {}
 inline value::value(map x) : held(std::move(x)) {}
+/// True for values of one kind with the same content: 1 is not 1.0, and maps have the same order.
 inline bool operator==(const value& a, const value& b) { return a.held == b.held; }
 
 inline const value* value::find(std::string_view name) const noexcept {

@@ -6,6 +6,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
+/// Its two runs, which metrics to compare over which steps, and the threshold.
 inline registry compare_runs_registry() {
   using namespace keys;
   static constexpr key runs[] = {

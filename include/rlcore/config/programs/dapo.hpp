@@ -17,6 +17,7 @@ inline constexpr key dapo[] = {
 
 }  // namespace keys
 
+/// The keys of main_ppo_registry() with the reward manager and the configuration's name of verl's DAPO recipe.
 inline registry dapo_registry() {
   registry known = main_ppo_registry();
   known.program = "dapo_trainer";

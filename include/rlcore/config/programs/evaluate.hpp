@@ -61,6 +61,7 @@ inline constexpr key evaluation_own[] = {
 
 }  // namespace keys
 
+/// The model or the stored responses, the problems, the rule, sampling, and the device.
 inline registry evaluate_registry() {
   registry known;
   known.program = "evaluate";

@@ -6,6 +6,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
+/// Where the raw files are, where the data sets go, and in which format.
 inline registry gsm8k_preprocess_registry() {
   using namespace keys;
   static constexpr key table[] = {

@@ -6,6 +6,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
+/// The file of judged solutions, where the data sets go, what is held out, and how steps are labelled.
 inline registry gsm8k_solutions_registry() {
   using namespace keys;
   static constexpr key table[] = {

@@ -64,11 +64,14 @@ inline registry main_ppo_registry(std::string program, std::string summary, cons
   return known;
 }
 
+/// verl's main_ppo with the estimator gae and a critic, and OpenRLHF's PPO flags beside it.
 inline registry ppo_trainer_registry() {
   constexpr key estimator = keys::estimator_by_default("gae");
   return main_ppo_registry("ppo_trainer", "proximal policy optimization of a language model, with a critic", estimator);
 }
 
+/// verl's main_ppo with the estimator reinforce_plus_plus, and OpenRLHF's flags, whose advantage_estimator is then
+/// reinforce.
 inline registry reinforce_plus_plus_trainer_registry() {
   constexpr key estimator = keys::estimator_by_default("reinforce_plus_plus");
   registry known =

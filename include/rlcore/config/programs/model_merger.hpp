@@ -6,6 +6,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
+/// The words merge and test, the folders, the type of the written weights and the adapter's treatment.
 inline registry model_merger_registry() {
   using namespace keys;
   static constexpr key table[] = {

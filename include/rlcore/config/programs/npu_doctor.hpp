@@ -7,6 +7,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
+/// Which machine and device to look at, and what to write; the check refuses --report beside --timings or --json.
 inline registry npu_doctor_registry() {
   using namespace keys;
   static constexpr key table[] = {

@@ -6,6 +6,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
+/// record or replay, the folder, and which provider runs the operators.
 inline registry npu_golden_registry() {
   using namespace keys;
   static constexpr key places[] = {

@@ -6,6 +6,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
+/// The model, the devices, the parts of the layout that are fixed, and one step of the workload.
 inline registry plan_registry() {
   using namespace keys;
   static constexpr key table[] = {

@@ -111,6 +111,7 @@ inline registry& finish_openrlhf(registry& known, std::span<const key> program_k
 
 }  // namespace detail
 
+/// The flags of OpenRLHF's train_dpo, and rlcore's own keys.
 inline registry dpo_registry() {
   registry known = detail::openrlhf_registry("dpo_trainer",
                                              "direct preference optimization of a language model on "
@@ -118,6 +119,7 @@ inline registry dpo_registry() {
   known.add_as_flags(keys::pair_columns).add_as_flags(keys::chat_text);
   return detail::finish_openrlhf(known, keys::dpo);
 }
+/// The flags of OpenRLHF's train_kto, and rlcore's own keys.
 inline registry kto_registry() {
   registry known = detail::openrlhf_registry("kto_trainer",
                                              "Kahneman-Tversky optimization of a language model on "
@@ -125,11 +127,13 @@ inline registry kto_registry() {
   known.add_as_flags(keys::chat_text);
   return detail::finish_openrlhf(known, keys::kto);
 }
+/// The flags of OpenRLHF's train_rm, and rlcore's own keys.
 inline registry rm_registry() {
   registry known = detail::openrlhf_registry("rm_trainer", "a reward model from pairs of answers");
   known.add_as_flags(keys::pair_columns).add_as_flags(keys::chat_text);
   return detail::finish_openrlhf(known, keys::rm);
 }
+/// The flags of OpenRLHF's train_prm, and rlcore's own keys.
 inline registry prm_registry() {
   registry known = detail::openrlhf_registry("prm_trainer",
                                              "a process reward model from answers whose steps are "

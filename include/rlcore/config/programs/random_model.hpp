@@ -6,6 +6,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
+/// The tokenizer, the folder to write, the sizes of the model and the seed of its weights.
 inline registry random_model_registry() {
   using namespace keys;
   static constexpr key table[] = {

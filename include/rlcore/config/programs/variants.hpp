@@ -6,6 +6,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
+/// The algorithms and seeds to compare, steps and warm start of each run, and settings for all of them.
 inline registry variants_registry() {
   using namespace keys;
   static constexpr key settings[] = {{"setting", texts, "null", honoured,

@@ -213,6 +213,7 @@ inline parallel::parallel_settings read_parallel(const options& opt, int ranks) 
   return s;
 }
 
+/// rlcore.deadline_s: how long a rank waits in a collective.
 inline std::chrono::milliseconds rank_deadline(const options& opt) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(opt.get<double>("rlcore.deadline_s") * 1000));
 }

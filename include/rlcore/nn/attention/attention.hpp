@@ -24,6 +24,8 @@ struct attention {
   extent_t kv_width() const { return shape.kv_heads * shape.head_dim; }
   extent_t width() const { return q_width() + 2 * kv_width(); }
 
+  /// Device memory for t tokens: qkv [t, width()], attended [t, q_width()], statistics [t, heads, 2], and with `norms`
+  /// the unnormalised q and k and their rstd.
   template <class Device>
   attention_activations take(workspace<Device>& space, extent_t t) const {
     attention_activations a;

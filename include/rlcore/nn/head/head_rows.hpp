@@ -21,6 +21,7 @@ namespace nn {
 struct logit_tile {
   extent_t rows = 0, columns = 0;
 
+  /// The tile for `rows` rows of `vocabulary` columns in at most `bytes`; it has one row at least.
   static logit_tile of(extent_t rows, extent_t vocabulary, std::size_t bytes) {
     constexpr extent_t block = 1024, most_rows = 1024;
     const auto floats = static_cast<extent_t>(bytes / sizeof(float));

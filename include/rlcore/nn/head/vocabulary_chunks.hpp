@@ -16,12 +16,14 @@ namespace nn {
 struct vocabulary_chunks {
   std::int64_t vocabulary = 0, total = 1, first = 0, count = 1;
 
+  /// tp_reduce_chunks parts, or without them one for each tensor parallel rank, dealt to the ranks in equal runs.
   static vocabulary_chunks of(const config& c, const partition& p) {
     const std::int64_t ranks = p.tensor_size, total = c.tp_reduce_chunks > 0 ? c.tp_reduce_chunks : ranks;
     return {c.vocab_size, total, p.tensor_rank * (total / ranks), total / ranks};
   }
   /// Are there sums to be added?
   bool apart() const noexcept { return total > 1; }
+  /// The tokens of part n of all.
   slice part(std::int64_t n) const { return vocabulary_part(vocabulary, n, total); }
   /// Columns of this rank's weight that are its part c.
   slice columns(std::int64_t c) const {

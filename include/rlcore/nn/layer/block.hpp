@@ -14,6 +14,7 @@
 RLCORE_BEGIN
 namespace nn {
 
+/// A pre-norm layer: h = x + attention(norm(x)), y = h + f(norm(h)); f is the MLP, or the experts where there are any.
 struct block {
   norm input_norm, post_attention_norm;
   nn::attention self_attention;
@@ -22,6 +23,7 @@ struct block {
 
   extent_t hidden() const { return input_norm.width; }
 
+  /// For t rows, all of which this rank keeps.
   template <class Device>
   block_activations take(workspace<Device>& space, extent_t t) const {
     return take(space, t, t);
@@ -42,6 +44,8 @@ struct block {
       a.mixed = feed_forward.take(space, t);
     return a;
   }
+  /// Device memory for the backward of t tokens: dqkv [t, width of qkv] and the gradient of the attended values [t,
+  /// q_width].
   template <class Device>
   block_scratch take_scratch(workspace<Device>& space, extent_t t) const {
     return {space.template take<float>(t * self_attention.width()),
@@ -121,6 +125,7 @@ struct block {
   void idle_forward(const pass<Device>& p, const block_activations& a) const {
     if (experts && p.expert) experts.forward(p, a.routed, a.middle, a.post_attention_normed);
   }
+  /// Stands in for backward() in a rank without rows: it serves the experts of the other ranks.
   template <class Device>
   void backward_of_nothing(const pass<Device>& p, const block_activations& a) const {
     if (experts && p.expert) experts.backward(p, a.routed, a.middle, a.post_attention_normed, a.post_attention_normed);
@@ -131,6 +136,7 @@ struct block {
   void for_linears(F&& f) {
     for_linears_of(*this, f);
   }
+  /// The same of a block that does not change.
   template <class F>
   void for_linears(F&& f) const {
     for_linears_of(*this, f);

@@ -31,6 +31,8 @@ struct linear {
   extent_t chunks = 1;
   std::array<extent_t, 3> sections = {};
 
+  /// y [rows, outputs] = x W^T + b of x [rows, inputs]. With `row_parallel` y is this rank's part of the sum, to which
+  /// tensor rank 0 alone adds b.
   template <class Device>
   void forward(const pass<Device>& p, float* y, const float* x, extent_t rows) const {
     const bool adds_bias = bias != no_parameter && !(row_parallel && p.tensor && p.tensor->rank() > 0);

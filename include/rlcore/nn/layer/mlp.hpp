@@ -13,10 +13,12 @@ struct mlp {
 
   extent_t width() const { return down.inputs; }
 
+  /// Device memory for t tokens: gate_up [t, 2 width] and activated [t, width].
   template <class Device>
   mlp_activations take(workspace<Device>& space, extent_t t) const {
     return {space.template take<float>(t * 2 * width()), space.template take<float>(t * width())};
   }
+  /// y [tokens, hidden] = down(silu(gate(x)) * up(x)) of x [tokens, hidden]; `a` keeps what the backward reads.
   template <class Device>
   void forward(const pass<Device>& p, const mlp_activations& a, float* y, const float* x) const {
     gate_up.forward(p, a.gate_up, x, p.tokens);

@@ -16,6 +16,7 @@ struct norm {
   extent_t width = 0, groups = 1;
   double eps = 1e-6;
 
+  /// What the device's kernels take: this norm with its weight in `w` and rows that begin `row` floats apart.
   norm_arguments arguments(offset_pointer<const float> w, extent_t row) const {
     return {row, groups, width, w + weight, eps};
   }

@@ -76,7 +76,9 @@ class lora {
   std::size_t score() const noexcept { return score_; }
   /// Floats of all block-diagonal B.
   std::size_t wide_size() const noexcept { return wide_size_; }
+  /// The block-diagonal B [outputs, rank] of a group in device memory, as the backward reads it.
   const float* wide_b(const group& g) const noexcept { return wide_b_.data() + g.wide; }
+  /// The A [rank, inputs] of a group, packed in the device's compute format.
   const std::byte* packed_a(const group& g) const noexcept { return packed_.data() + g.packed; }
   /// Where the block of projection i starts in the group's matrix [outputs, rank].
   std::size_t wide_offset(const group& g, std::size_t i) const noexcept {

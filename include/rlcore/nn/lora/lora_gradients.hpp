@@ -22,6 +22,7 @@ namespace nn {
 template <class Device>
 class lora_gradients {
  public:
+  /// Zeros, of the size of adapter.values(). Model and adapter have to outlive this.
   explicit lora_gradients(const causal_lm<Device>& model, const lora<Device>& adapter)
       : device_(&model.device()),
         adapter_(&adapter),
@@ -61,6 +62,7 @@ class lora_gradients {
     std::swap(flat_, other);
     zero();
   }
+  /// Takes memory for flat() that swap() gave away; its content is not read.
   void give(buffer<float, Device>&& memory) { flat_ = std::move(memory); }
 
   /// As of nn::gradients.

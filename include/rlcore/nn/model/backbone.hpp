@@ -148,6 +148,7 @@ class backbone {
     pass_.device.gather_rows(to, from, std::ssize(wanted_), active_, count_, width);
     return to;
   }
+  /// Device memory with the active rows' entries of a host list that has one value for each wanted row.
   const std::int32_t* chosen(std::span<const std::int32_t> values) {
     space_.index.clear();
     for (const std::int32_t i : space_.active) space_.index.push_back(values[static_cast<std::size_t>(i)]);

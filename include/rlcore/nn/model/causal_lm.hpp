@@ -81,6 +81,8 @@ class causal_lm {
 
   /// What linear layers multiply by. Training and scoring use the device's compute format; generation may ask for int8.
   packed_view packed() const { return packed(device_->compute_format()); }
+  /// The packed weights in `format`, made at their first use after a change. Throws std::logic_error while the weights
+  /// are in shards.
   packed_view packed(weight_format format) const {
     if (weights_.size() != size_)
       throw std::logic_error("rlcore: the weights are in shards; gather_full_params() them first");
@@ -93,6 +95,7 @@ class causal_lm {
   /// The source of the weights, unit by unit, while this model has none itself; null if it has them. The source has to
   /// outlive the model.
   unit_source* units() const noexcept { return weights_.size() == size_ ? nullptr : units_; }
+  /// Names the source of sharded weights; null: none.
   void set_units(unit_source* source) noexcept { units_ = source; }
   /// Takes memory for the weights (uninitialised), and gives it back.
   void gain_weights() { weights_ = buffer<float, Device>(*device_, size_); }

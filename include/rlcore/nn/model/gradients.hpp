@@ -176,6 +176,8 @@ class gradients {
       device_->copy_rows(flat_.data(), width_, device_ids_.data(), head_sum_.data(), width_, std::ssize(ids_), width_);
     }
   }
+  /// Where the backward of a score model puts the gradient of its head `output`; it adds to the weight's unless the
+  /// pass is the first since zero().
   score_gradient score(const linear& output, const pass<Device>& p) {
     return {p.gradients + output.weight, output.bias == no_parameter ? nullptr : p.gradients + output.bias, !p.first};
   }

@@ -21,6 +21,7 @@ extent_t logit_rows(const causal_lm<Device>& model, const workspace<Device>& spa
   return std::max<extent_t>(1, std::min(rows, static_cast<extent_t>(space.logits_bytes() / row_bytes)));
 }
 
+/// Throws std::invalid_argument unless the temperature is positive.
 inline void check_temperature(float temperature) {
   if (!(temperature > 0))
     throw std::invalid_argument("rlcore: temperature must be positive, got " + std::to_string(temperature));

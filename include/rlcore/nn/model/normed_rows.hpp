@@ -27,6 +27,8 @@ struct normed_rows {
   extent_t count = 0;
   const float* normed = nullptr;
 
+  /// The forward pass. It resets `space`; `rows` are rows of the packed batch. Throws std::invalid_argument for ids
+  /// outside of the vocabulary and rows outside of the batch.
   normed_rows(const causal_lm<Device>& model, workspace<Device>& space, const ragged<std::int32_t>& sequences,
               std::span<const std::int32_t> rows)
       : pass{model.device(), space},
@@ -93,6 +95,7 @@ struct normed_rows {
     pass.device.download(results.data(), computed, static_cast<std::size_t>(count) * sizeof(float));
     gather(results);
   }
+  /// On entry the first `count` results are those of this rank; on return there are those of all wanted rows.
   template <class T>
   void gather(std::span<T> results) {
     if (!context) return;

@@ -18,6 +18,7 @@
 RLCORE_BEGIN
 namespace nn {
 
+/// Throws std::invalid_argument, with `name` and the place, unless all ids are in 0 .. vocabulary - 1.
 inline void check_ids(std::span<const std::int32_t> ids, std::int64_t vocabulary, const char* name) {
   for (std::size_t i = 0; i < ids.size(); ++i)
     if (ids[i] < 0 || ids[i] >= vocabulary)
@@ -63,6 +64,8 @@ struct packed_batch {
   extent_t tokens = 0;
   const std::int32_t *ids = nullptr, *positions = nullptr;
 
+  /// Uploads ids and positions [tokens] and fills space.segments. Throws std::invalid_argument for a token outside of
+  /// the vocabulary, a row outside of the batch and a sequence above max_position_embeddings.
   packed_batch(const causal_lm<Device>& model, workspace<Device>& space, const ragged<std::int32_t>& sequences,
                std::span<const std::int32_t> rows, const context_pass<Device>* context = nullptr) {
     const config& c = model.settings();

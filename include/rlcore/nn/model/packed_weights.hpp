@@ -19,6 +19,7 @@ struct packed_view {
   const std::byte* data = nullptr;
   const std::size_t* offsets = nullptr;
 
+  /// Where packed weight number n begins.
   const std::byte* at(std::size_t n) const { return data + offsets[n]; }
 };
 
@@ -58,12 +59,14 @@ void pack_matrix(Device& device, std::byte* to, weight_format format, const matr
 template <class Device>
 class packed_weights {
  public:
+  /// An empty copy; view() makes it.
   explicit packed_weights(weight_format format) : format_(format) {}
 
   weight_format format() const noexcept { return format_; }
   std::size_t bytes() const noexcept { return data_.size(); }
   void forget() noexcept { current_ = false; }
 
+  /// The packed copy of `weights` (device memory), made anew if they have changed since the last call (forget()).
   packed_view view(Device& device, std::span<const matrix> matrices, const float* weights) {
     if (offsets_.empty()) {
       std::size_t size = 0;

@@ -13,7 +13,9 @@ namespace nn {
 /// Units of a model (units.hpp) by number: the embedding, the layers, final norm and head.
 struct unit_number {
   static constexpr std::size_t embedding = 0;
+  /// Layer l, counted from 0.
   static constexpr std::size_t layer(std::size_t l) noexcept { return l + 1; }
+  /// Final norm and head of a model with that many layers.
   static constexpr std::size_t top(std::size_t layers) noexcept { return layers + 1; }
   /// Whose weights the head multiplies by.
   static constexpr std::size_t output(std::size_t layers, bool tied) noexcept { return tied ? embedding : top(layers); }
@@ -32,6 +34,7 @@ class unit_source {
   virtual ~unit_source() = default;
   /// The unit's weights, valid until leave(); with `packed` also packed for the linear layers.
   virtual unit_view enter(std::size_t unit, bool packed) = 0;
+  /// Ends the use of a unit's weights: its memory may serve another unit.
   virtual void leave(std::size_t unit) = 0;
   /// The forward pass has finished the unit, and the backward pass will ask for it again.
   virtual void pause(std::size_t unit) = 0;

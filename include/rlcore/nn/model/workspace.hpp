@@ -61,6 +61,8 @@ class workspace {
   /// While it lives memory is taken that is free again afterwards.
   class scope {
    public:
+    /// With `gives_back` the destructor frees what was taken since, unless that needed a new block of memory: then all
+    /// of it stays until the next reset().
     explicit scope(workspace& space, bool gives_back = true)
         : space_(space), blocks_(gives_back ? space.blocks_.size() : 0), used_(space.used_) {}
     scope(const scope&) = delete;

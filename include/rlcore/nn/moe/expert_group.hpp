@@ -25,6 +25,7 @@ class expert_group {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  /// gathered [size() * n] = the n numbers of every rank, one rank after the other.
   virtual void all_gather(std::span<const std::int64_t> local, std::span<std::int64_t> gathered) = 0;
   /// Sends in_counts[r] values to rank r and receives out_counts[r] values from it, one after the other.
   virtual void all_to_all(std::span<const float> in, std::span<const std::size_t> in_counts, std::span<float> out,
@@ -43,13 +44,16 @@ class expert_group {
 template <parallel::communicator C>
 class expert_group_of final : public expert_group {
  public:
+  /// This rank's end of the group `c`.
   explicit expert_group_of(C& c) : c_(&c) {}
 
   int rank() const override { return c_->rank(); }
   int size() const override { return c_->size(); }
+  /// As communicator's all_gather.
   void all_gather(std::span<const std::int64_t> local, std::span<std::int64_t> gathered) override {
     c_->all_gather(local, gathered);
   }
+  /// As communicator's all_to_all_v.
   void all_to_all(std::span<const float> in, std::span<const std::size_t> in_counts, std::span<float> out,
                   std::span<const std::size_t> out_counts) override {
     c_->all_to_all_v(in, in_counts, out, out_counts);

@@ -21,10 +21,14 @@ struct router_counts {
 
   std::size_t experts() const noexcept { return values.size() / 2; }
   std::int64_t rows() const noexcept { return values.empty() ? 0 : values[0]; }
+  /// How many rows chose expert e.
   std::int64_t chosen(std::size_t e) const { return values[1 + e]; }
+  /// The sum over rows of expert e's probability.
   double probability(std::size_t e) const { return static_cast<double>(values[1 + experts() + e]) * 0x1p-32; }
 
+  /// Zeros for so many experts.
   void reset(std::size_t of_experts) { values.assign(1 + 2 * of_experts, 0); }
+  /// Adds the rows of one layer; a probability above 1 or NaN adds nothing.
   void add(const routing& r) {
     const auto n = static_cast<std::size_t>(r.experts);
     values[0] += r.rows;

@@ -34,6 +34,7 @@ struct moe {
   extent_t hidden() const { return router.inputs; }
   extent_t width() const { return each.front().width(); }
 
+  /// Device memory for t tokens, t * chosen slots. `rows`, `slopes`, `factors` and `logits` are shared by all layers.
   template <class Device>
   moe_activations take(workspace<Device>& space, extent_t t) const {
     const extent_t n = t * chosen;
@@ -48,6 +49,8 @@ struct moe {
     return a;
   }
 
+  /// y [tokens, hidden] from x [tokens, hidden]; p.routed, if there is one, counts the choices. Throws std::logic_error
+  /// if experts are missing and no group of ranks has them.
   template <class Device>
   void forward(const pass<Device>& p, const moe_activations& a, float* y, const float* x) const {
     if (!p.expert && std::ssize(each) != experts())

@@ -18,6 +18,7 @@ namespace nn {
 template <class Device>
 class context_gather {
  public:
+  /// Takes device memory for the keys and values of all shared rows if the plan is gather_kv, otherwise none.
   explicit context_gather(context_share<Device>& share) : c_(share) {
     if (c_.plan.kind() != parallel::context_kind::gather_kv) return;
     local_ = c_.space.template take<float>(c_.own_shared() * c_.kv_width());
@@ -26,6 +27,8 @@ class context_gather {
   }
   void begin_backward() { dkeys_ = c_.space.template take<float>(c_.all_shared * c_.kv_width()); }
 
+  /// Collects the keys and values of shared sequences, then attends with this rank's queries; reads a.qkv, writes
+  /// a.attended and a.statistics.
   void forward(const attention_activations& a) {
     collect(a.qkv);
     for (const int late : {0, 1}) segments(a.qkv, nullptr, late);
@@ -34,6 +37,7 @@ class context_gather {
     collected_ = {a.qkv, c_.begin, c_.end};
   }
 
+  /// dqkv from the gradient of a.attended. Collects the keys again unless they are still those of this layer.
   void backward(const attention_activations& a, const float* dattended, float* dqkv) {
     if (!(std::exchange(collected_, {}) == collection{a.qkv, c_.begin, c_.end})) collect(a.qkv);
     const extent_t w = c_.kv_width();

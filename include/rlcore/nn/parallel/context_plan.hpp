@@ -59,6 +59,7 @@ class context_plan {
     };
     return {from(begin), from(end)};
   }
+  /// The number of rows of a rank.
   extent_t rows(int rank) const {
     const auto local = pieces(rank);
     return local.empty() ? 0 : local.back().at + local.back().rows;

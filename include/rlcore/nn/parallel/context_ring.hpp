@@ -22,6 +22,8 @@ namespace nn {
 template <class Device>
 class context_ring {
  public:
+  /// Takes device memory for two sets of keys, values and gradients of the rank with most shared rows if the plan is a
+  /// ring, otherwise none.
   explicit context_ring(context_share<Device>& share) : c_(share) {
     if (c_.plan.kind() != parallel::context_kind::ring) return;
     for (float** room : {&here_, &next_}) {  // keys, values and their gradients of the rank that has most
@@ -31,6 +33,8 @@ class context_ring {
     }
   }
 
+  /// Attends to this rank's own sequences, then to the runs of shared ones as they come by; reads a.qkv, writes
+  /// a.attended and a.statistics.
   void forward(const attention_activations& a) {
     if constexpr (partial_attention<Device>) {
       whole(a.qkv, nullptr);
@@ -51,6 +55,7 @@ class context_ring {
     }
   }
 
+  /// dqkv from the gradient of a.attended; the gradients of keys and values end at the rank of these keys.
   void backward(const attention_activations& a, const float* dattended, float* dqkv) {
     if constexpr (partial_attention<Device>) {
       whole(a.qkv, dqkv);

@@ -15,6 +15,7 @@ namespace nn {
 template <class Device>
 class context_ulysses {
  public:
+  /// Takes device memory for this rank's heads over all rows if the plan is ulysses, otherwise none.
   explicit context_ulysses(context_share<Device>& share) : c_(share), part_(share.shape) {
     if (c_.plan.kind() != parallel::context_kind::ulysses) return;
     const auto p = static_cast<extent_t>(c_.wire.size());
@@ -29,6 +30,7 @@ class context_ulysses {
     dqkv_ = c_.space.template take<float>(c_.all_shared * width());
   }
 
+  /// Exchanges rows for heads, attends, and exchanges back; reads a.qkv, writes a.attended and a.statistics.
   void forward(const attention_activations& a) {
     to_heads(qkv_, a.qkv);
     segments();
@@ -39,6 +41,8 @@ class context_ulysses {
     exchanged_ = {a.qkv, c_.begin, c_.end};
   }
 
+  /// dqkv from the gradient of a.attended. Exchanges qkv and the results again unless they are still those of this
+  /// layer.
   void backward(const attention_activations& a, const float* dattended, float* dqkv) {
     if (!(exchanged_ == exchange{a.qkv, c_.begin, c_.end})) {
       to_heads(qkv_, a.qkv);

@@ -18,6 +18,7 @@ namespace nn {
 template <class Device>
 class context_wire {
  public:
+  /// Both have to outlive it.
   context_wire(Device& device, parallel::any_communicator& ranks) : device_(device), ranks_(ranks) {}
 
   int rank() const { return ranks_.rank(); }

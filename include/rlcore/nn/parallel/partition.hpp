@@ -36,6 +36,7 @@ constexpr slice part_of(std::int64_t n, std::int64_t part, std::int64_t parts, s
 /// begins where the weight of the part does. The size of the vocabulary therefore need not be a multiple of the parts.
 inline constexpr std::int64_t vocabulary_unit = 32;
 
+/// part_of() of a vocabulary, in whole groups of vocabulary_unit tokens.
 constexpr slice vocabulary_part(std::int64_t vocabulary, std::int64_t part, std::int64_t parts) {
   return part_of(vocabulary, part, parts, vocabulary_unit);
 }

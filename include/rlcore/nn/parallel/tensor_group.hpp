@@ -51,20 +51,26 @@ class tensor_group {
 template <parallel::communicator C>
 class tensor_group_of final : public tensor_group {
  public:
+  /// This rank's end of the group `c`; `sequence` as in tensor_group.
   explicit tensor_group_of(C& c, bool sequence = false) : tensor_group(sequence), c_(&c) {}
 
   int rank() const override { return c_->rank(); }
   int size() const override { return c_->size(); }
+  /// In the order of parallel::tree.
   void sum(std::span<float> x) override { parallel::all_reduce_sum(parallel::tree{}, *c_, x, scratch_); }
+  /// In the order of parallel::tree.
   void sum_parts(std::span<const float> x, std::span<const std::size_t> counts, std::span<float> local) override {
     parallel::reduce_scatter_sum(parallel::tree{}, *c_, x, counts, local, scratch_);
   }
+  /// As communicator's all_gather_v.
   void gather(std::span<const float> local, std::span<const std::size_t> counts, std::span<float> gathered) override {
     c_->all_gather_v(local, gathered, counts);
   }
+  /// As communicator's all_gather.
   void gather(std::span<const log_prob_state> local, std::span<log_prob_state> gathered) override {
     c_->all_gather(local, gathered);
   }
+  /// As communicator's broadcast.
   void broadcast(std::span<float> x, int root) override { c_->broadcast(x, root); }
 
  private:

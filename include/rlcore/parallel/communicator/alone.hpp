@@ -21,25 +21,33 @@ struct alone : typed_collectives<alone> {
   static constexpr int rank() noexcept { return 0; }
   static constexpr int size() noexcept { return 1; }
   static constexpr void barrier() noexcept {}
+  /// The group of this rank again, whatever the color.
   static constexpr alone split(int, int) noexcept { return {}; }
+  /// Throws communication_error.
   [[noreturn]] static void abort(const std::string& why) { throw communication_error("rlcore: aborted: " + why); }
 
+  /// Does nothing: the data are there.
   static void broadcast_bytes(element, std::byte*, std::size_t, int) noexcept {}
+  /// Copies in to out.
   static void all_gather_bytes(element e, const std::byte* in, std::byte* out, std::size_t count) noexcept {
     if (in != out && count != 0) std::memcpy(out, in, count * e.bytes);
   }
+  /// Copies in to out.
   static void all_gather_v_bytes(element e, const std::byte* in, std::byte* out,
                                  std::span<const std::size_t> counts) noexcept {
     all_gather_bytes(e, in, out, counts[0]);
   }
+  /// Copies in to out.
   static void all_to_all_bytes(element e, const std::byte* in, std::byte* out, std::size_t count) noexcept {
     all_gather_bytes(e, in, out, count);
   }
+  /// Copies in to out. Throws std::invalid_argument if the two counts differ.
   static void all_to_all_v_bytes(element e, const std::byte* in, std::span<const std::size_t> counts, std::byte* out,
                                  std::span<const std::size_t> out_counts) {
     check_size("all_to_all_v", "out", out_counts[0], counts[0]);
     all_gather_bytes(e, in, out, counts[0]);
   }
+  /// Copies in to out, whatever the distance.
   static void shift_bytes(element e, const std::byte* in, std::byte* out, std::size_t count, int) noexcept {
     all_gather_bytes(e, in, out, count);
   }

@@ -36,6 +36,7 @@ class any_communicator : public typed_collectives<any_communicator> {
     count(collective::split, 0, [&] { group = do_split(color, key); });
     return group;
   }
+  /// Ends the work of all ranks with communication_error, which says `why`.
   [[noreturn]] virtual void abort(const std::string& why) = 0;
 
   /// The counters of this group alone, without the groups split from it.
@@ -44,24 +45,30 @@ class any_communicator : public typed_collectives<any_communicator> {
   void barrier() {
     count(collective::barrier, 0, [&] { do_barrier(); });
   }
+  /// Counts bytes in the root alone, n elements for each other rank.
   void broadcast_bytes(element e, std::byte* data, std::size_t n, int root) {
     count(collective::broadcast, rank() == root ? e.bytes * n * others() : 0, [&] { do_broadcast(e, data, n, root); });
   }
+  /// Counts n elements for each other rank.
   void all_gather_bytes(element e, const std::byte* in, std::byte* out, std::size_t n) {
     count(collective::all_gather, e.bytes * n * others(), [&] { do_all_gather(e, in, out, n); });
   }
+  /// Counts this rank's elements for each other rank.
   void all_gather_v_bytes(element e, const std::byte* in, std::byte* out, std::span<const std::size_t> counts) {
     count(collective::all_gather_v, e.bytes * counts[self()] * others(), [&] { do_all_gather_v(e, in, out, counts); });
   }
+  /// Counts n elements for each other rank.
   void all_to_all_bytes(element e, const std::byte* in, std::byte* out, std::size_t n) {
     count(collective::all_to_all, e.bytes * n * others(), [&] { do_all_to_all(e, in, out, n); });
   }
+  /// Counts all elements of `in` but those for this rank.
   void all_to_all_v_bytes(element e, const std::byte* in, std::span<const std::size_t> in_counts, std::byte* out,
                           std::span<const std::size_t> out_counts) {
     const std::size_t total = std::accumulate(in_counts.begin(), in_counts.end(), std::size_t{0});
     count(collective::all_to_all_v, e.bytes * (total - in_counts[self()]),
           [&] { do_all_to_all_v(e, in, in_counts, out, out_counts); });
   }
+  /// Counts n elements, or none if the distance leads back to this rank.
   void shift_bytes(element e, const std::byte* in, std::byte* out, std::size_t n, int distance) {
     count(collective::shift, distance % size() == 0 ? 0 : e.bytes * n, [&] { do_shift(e, in, out, n, distance); });
   }
@@ -100,6 +107,7 @@ class any_communicator_of final : public any_communicator {
   using engine_type = std::remove_reference_t<C>;
 
  public:
+  /// Takes over, or refers to, the engine `inside`.
   explicit any_communicator_of(C inside) : inside_(std::forward<C>(inside)) {}
   /// For an engine that cannot be moved; make() returns it.
   template <class Make>
@@ -108,6 +116,7 @@ class any_communicator_of final : public any_communicator {
   int rank() const override { return inside_.rank(); }
   int size() const override { return inside_.size(); }
   const char* engine() const override { return engine_type::engine_name; }
+  /// As the engine's abort().
   [[noreturn]] void abort(const std::string& why) override { inside_.abort(why); }
 
  private:

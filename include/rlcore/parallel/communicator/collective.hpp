@@ -11,6 +11,7 @@
 RLCORE_BEGIN
 namespace parallel {
 
+/// The collectives of the concept communicator, and what a rank does before and after them.
 enum class collective : std::uint8_t {
   barrier,
   broadcast,
@@ -25,6 +26,7 @@ enum class collective : std::uint8_t {
 };
 inline constexpr std::size_t collective_kinds = 10;
 
+/// The name for messages.
 constexpr const char* name_of(collective c) noexcept {
   constexpr const char* names[collective_kinds] = {"barrier",    "broadcast",    "all_gather", "all_gather_v",
                                                    "all_to_all", "all_to_all_v", "shift",      "split",
@@ -38,6 +40,7 @@ struct element {
   std::size_t bytes = 0;
   char kind = 0;  ///< 'f' floating point, 'i' signed, 'u' unsigned, 'x' other
 };
+/// The size and kind of T.
 template <class T>
 constexpr element element_of() noexcept {
   if constexpr (std::is_floating_point_v<T>)
@@ -55,6 +58,7 @@ struct collective_call {
   std::size_t count = 0;  ///< equal in all ranks; 0 where sizes differ by rank
   int root = 0;           ///< the root of a broadcast, the distance of a shift
 
+  /// Do two ranks mean the same call? All fields have to be equal.
   bool fits(const collective_call& other) const noexcept {
     return operation == other.operation && of.bytes == other.of.bytes && of.kind == other.of.kind &&
            count == other.count && root == other.root;

@@ -14,10 +14,12 @@ namespace parallel {
 /// Up to 511 characters; what does not fit is cut off. Every member is async-signal-safe.
 class fixed_text {
  public:
+  /// Appends a text that ends with a zero.
   fixed_text& add(const char* s) noexcept {
     while (*s != '\0' && size_ + 1 < sizeof(data_)) data_[size_++] = *s++;
     return *this;
   }
+  /// Appends a number in decimal.
   fixed_text& add(std::uint64_t n) noexcept {
     char digits[21];
     std::size_t at = sizeof(digits) - 1;
@@ -28,6 +30,7 @@ class fixed_text {
     } while (n != 0);
     return add(digits + at);
   }
+  /// Appends a number in decimal, with its sign if it is negative.
   fixed_text& add(int n) noexcept {
     if (n < 0) add("-");
     return add(static_cast<std::uint64_t>(n < 0 ? -static_cast<long long>(n) : n));
@@ -37,6 +40,7 @@ class fixed_text {
     const auto tenths = static_cast<std::uint64_t>(nanoseconds < 0 ? 0 : nanoseconds) / 100'000'000;
     return add(tenths / 10).add(".").add(tenths % 10).add(" s");
   }
+  /// Writes the text to a file descriptor; gives up at the first error.
   void write_to(int file) const noexcept {
     std::size_t done = 0;
     while (done < size_) {

@@ -25,6 +25,7 @@ class flight_recorder {
         .count();
   }
 
+  /// Notes that a group of so many ranks enters a collective. Returns the number of the collective.
   std::uint64_t begin(const collective_call& call, int group) noexcept {
     const std::uint64_t n = entered_.load(std::memory_order_relaxed) + 1;
     entry& e = entries_[n % kept];

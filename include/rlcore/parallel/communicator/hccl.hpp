@@ -57,6 +57,9 @@ class hccl_rank : public typed_collectives<hccl_rank> {
  public:
   static constexpr const char* engine_name = "hccl";
 
+  /// Joins the group as `rank` of `ranks` on device number `device` with what hccl_root() made. `deadline` is how long
+  /// a rank waits in a collective. Throws std::invalid_argument for a rank that does not exist, capability_error where
+  /// HCCL lacks functions, communication_error where it refuses.
   hccl_rank(std::shared_ptr<ascend::session> session, int device, const ascend::hccl_root_info& root, int ranks,
             int rank, std::chrono::milliseconds deadline = std::chrono::minutes(10))
       : rank_(rank), size_(ranks), deadline_(deadline), queue_(std::move(session), device) {
@@ -86,6 +89,7 @@ class hccl_rank : public typed_collectives<hccl_rank> {
   void barrier() {
     run("barrier", [&](ascend::aclrtStream stream) { return comm().HcclBarrier(communicator_, stream); });
   }
+  /// As communicator's broadcast: the root uploads, the others download.
   void broadcast_bytes(element e, std::byte* data, std::size_t count, int root) {
     const std::size_t n = count * e.bytes;
     if (n == 0) return;
@@ -96,6 +100,7 @@ class hccl_rank : public typed_collectives<hccl_rank> {
     });
     if (rank_ != root) download(data, n);
   }
+  /// As communicator's all_gather, through the device's memory.
   void all_gather_bytes(element e, const std::byte* in, std::byte* out, std::size_t count) {
     const std::size_t n = count * e.bytes;
     if (n == 0) return;
@@ -103,11 +108,13 @@ class hccl_rank : public typed_collectives<hccl_rank> {
       return comm().HcclAllGather(in_.data, out_.data, n, bytes, communicator_, stream);
     });
   }
+  /// As communicator's all_gather_v, by HCCL's AlltoAllV in which every rank gets the same.
   void all_gather_v_bytes(element e, const std::byte* in, std::byte* out, std::span<const std::size_t> counts) {
     if (std::accumulate(counts.begin(), counts.end(), std::size_t{0}) == 0) return;
     const std::vector<std::size_t> same(ranks(), counts[static_cast<std::size_t>(rank_)]);
     exchange_v("all_gather_v", e, in, same, true, out, counts);
   }
+  /// As communicator's all_to_all, through the device's memory.
   void all_to_all_bytes(element e, const std::byte* in, std::byte* out, std::size_t count) {
     const std::size_t n = count * e.bytes;
     if (n == 0) return;
@@ -115,6 +122,7 @@ class hccl_rank : public typed_collectives<hccl_rank> {
       return comm().HcclAlltoAll(in_.data, n, bytes, out_.data, n, bytes, communicator_, stream);
     });
   }
+  /// As communicator's all_to_all_v, through the device's memory.
   void all_to_all_v_bytes(element e, const std::byte* in, std::span<const std::size_t> in_counts, std::byte* out,
                           std::span<const std::size_t> out_counts) {
     exchange_v("all_to_all_v", e, in, in_counts, false, out, out_counts);

@@ -19,21 +19,25 @@ namespace parallel {
 /// async-signal-safe.
 class host_board {
  public:
+  /// What a rank of the host has last said of itself.
   enum state : int {
     absent,   ///< has not come yet
     working,  ///< is to be missed if it vanishes
     failing,  ///< says itself what is wrong
     ended,    ///< has done its work
   };
+  /// What one rank shows: its number in the job, its process id, and the last collective with its number.
   struct line {
     std::atomic<int> state{absent}, rank{-1}, process{0}, operation{0};  // operation: the last collective entered
     std::atomic<std::uint64_t> collectives{0};
   };
+  /// What all ranks of the host share: has one of them told the user?
   struct head {
     std::atomic<int> told{0};
   };
   static_assert(std::atomic<int>::is_always_lock_free && std::atomic<std::uint64_t>::is_always_lock_free);
 
+  /// The memory of a board with so many ranks: a line each and the head.
   static constexpr std::size_t bytes(int ranks) noexcept {
     return sizeof(line) * (static_cast<std::size_t>(ranks) + 1);
   }
@@ -51,6 +55,7 @@ class host_board {
     self_ = self;
   }
   void take_down() noexcept { place(memory_.data(), 1, 0); }
+  /// Writes this rank's line: its number in the job and its process id, now `working`.
   void come(int rank, int process) noexcept {
     self().rank = rank;
     self().process = process;
@@ -60,6 +65,7 @@ class host_board {
   line& self() noexcept { return lines_[self_]; }
   const line& self() const noexcept { return lines_[self_]; }
   int ranks() const noexcept { return ranks_; }
+  /// The line of a rank, by its number on this host.
   const line& of(int rank_on_host) const noexcept { return lines_[rank_on_host]; }
 
   /// True for the first rank of this host that asks. That rank tells the user, and the others need not.

@@ -46,6 +46,7 @@ class mpi_rank : public typed_collectives<mpi_rank> {
  public:
   static constexpr const char* engine_name = "mpi";
 
+  /// A duplicate of the communicator `of`; all of its ranks have to make it. Throws communication_error.
   mpi_rank(mpi_process& process, MPI_Comm of) : process_(&process) {
     check(MPI_Comm_dup(of, &comm_), "MPI_Comm_dup");
     find_place();
@@ -76,9 +77,11 @@ class mpi_rank : public typed_collectives<mpi_rank> {
   void end() {
     run({collective::end, {}, 0, 0}, {}, [&] { check(MPI_Barrier(comm_), "MPI_Barrier"); });
   }
+  /// As communicator's broadcast; long data travel in pieces.
   void broadcast_bytes(element e, std::byte* data, std::size_t count, int root) {
     run({collective::broadcast, e, count, root}, {}, [&] { broadcast_now(data, count * e.bytes, root); });
   }
+  /// As communicator's all_gather, in place in `out`.
   void all_gather_bytes(element e, const std::byte* in, std::byte* out, std::size_t count) {
     const std::size_t n = count * e.bytes;
     run({collective::all_gather, e, count, 0}, {}, [&] {
@@ -89,6 +92,7 @@ class mpi_rank : public typed_collectives<mpi_rank> {
       });
     });
   }
+  /// As communicator's all_gather_v. Above message_bytes it is a broadcast of every rank's part.
   void all_gather_v_bytes(element e, const std::byte* in, std::byte* out, std::span<const std::size_t> counts) {
     const std::size_t total = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
     run({collective::all_gather_v, e, total, 0}, counts, [&] {
@@ -112,6 +116,7 @@ class mpi_rank : public typed_collectives<mpi_rank> {
             "MPI_Allgatherv");
     });
   }
+  /// As communicator's all_to_all; long rows travel in pieces.
   void all_to_all_bytes(element e, const std::byte* in, std::byte* out, std::size_t count) {
     run({collective::all_to_all, e, count, 0}, {}, [&] {
       in_pieces(count * e.bytes, [&](std::size_t at, int length, MPI_Datatype row) {
@@ -138,6 +143,7 @@ class mpi_rank : public typed_collectives<mpi_rank> {
       }
     });
   }
+  /// As communicator's shift, by one send and one receive at the same time.
   void shift_bytes(element e, const std::byte* in, std::byte* out, std::size_t count, int distance) {
     run({collective::shift, e, count, distance}, {}, [&] {
       const int k = distance % size_;
@@ -145,6 +151,7 @@ class mpi_rank : public typed_collectives<mpi_rank> {
     });
   }
 
+  /// As communicator's split; a color may be negative.
   mpi_rank split(int color, int key) {
     MPI_Comm made = MPI_COMM_NULL;
     // MPI's colors are not negative; those that differ in the sign alone are told apart by a second split.
@@ -157,6 +164,7 @@ class mpi_rank : public typed_collectives<mpi_rank> {
     return mpi_rank(made, *process_);
   }
 
+  /// Throws communication_error, and so does every later collective of this rank in the group.
   [[noreturn]] void abort(const std::string& why) {
     broken_ = "rank " + std::to_string(process_->board.self().rank) + " aborted: " + why;
     throw communication_error("rlcore: " + broken_);

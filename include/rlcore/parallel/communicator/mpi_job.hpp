@@ -29,6 +29,8 @@ namespace parallel {
 /// starts only once. A program that has started MPI itself also ends it.
 class mpi_job {
  public:
+  /// Starts MPI unless the program has, meets the other ranks and starts the watchdog. Throws std::invalid_argument for
+  /// message_bytes that an int cannot hold, communication_error if MPI has no threads or the launcher does not fit.
   explicit mpi_job(const launch_settings& s) : owns_mpi_(!started()), deadline_(s.deadline) {
     if (s.message_bytes < 1 || s.message_bytes > std::size_t{0x7fffffff})
       throw std::invalid_argument("rlcore: launch: messages of " + std::to_string(s.message_bytes) +

@@ -33,6 +33,7 @@ class rendezvous;
 
 /// The state that all groups of one run_ranks() share. If one group breaks, all do.
 struct common_fate {
+  /// For so many ranks; they wait for each other no longer than `limit`.
   common_fate(int ranks, std::chrono::milliseconds limit)
       : deadline(limit), returned(static_cast<std::size_t>(ranks), 0) {}
 
@@ -48,6 +49,7 @@ struct common_fate {
 /// The rendezvous of one group. Its ranks are numbers in the group, but messages name the ranks of run_ranks().
 class rendezvous {
  public:
+  /// The group of the ranks `members`, given by their numbers in run_ranks().
   rendezvous(std::shared_ptr<common_fate> fate, std::vector<int> members)
       : fate_(std::move(fate)), members_(std::move(members)), shown_(members_.size()), state_(members_.size()) {
     const std::lock_guard<std::mutex> lock(fate_->mutex);
@@ -61,7 +63,9 @@ class rendezvous {
   }
 
   int size() const noexcept { return static_cast<int>(members_.size()); }
+  /// The number in run_ranks() of rank `rank` of the group.
   int member(int rank) const noexcept { return members_[static_cast<std::size_t>(rank)]; }
+  /// What a rank of the group has shown in the current collective.
   const intention& of(int rank) const noexcept { return shown_[static_cast<std::size_t>(rank)]; }
   const std::shared_ptr<common_fate>& fate() const noexcept { return fate_; }
 
@@ -113,6 +117,7 @@ class rendezvous {
       changed_.wait(lock, [&] { return round_ != round; });
   }
 
+  /// Fails all groups, and throws communication_error with the reason.
   [[noreturn]] void abort(int rank, const std::string& why) {
     const std::lock_guard<std::mutex> lock(fate_->mutex);
     fail("rank " + std::to_string(member(rank)) + " aborted: " + why);

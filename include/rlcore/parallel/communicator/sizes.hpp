@@ -19,6 +19,7 @@ inline void check_size(const char* collective, const char* name, std::size_t fou
                                 " elements, expected " + std::to_string(expected));
 }
 
+/// Throws std::invalid_argument unless root is one of `size` ranks.
 inline void check_root(const char* collective, int root, int size) {
   if (root < 0 || root >= size)
     throw std::invalid_argument(std::string("rlcore: ") + collective + ": root " + std::to_string(root) +

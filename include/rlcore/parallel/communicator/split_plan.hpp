@@ -11,6 +11,7 @@
 RLCORE_BEGIN
 namespace parallel {
 
+/// What a rank asks for in a split: the group of its color, and its place there by key.
 struct split_wish {
   int color = 0, key = 0;
 };

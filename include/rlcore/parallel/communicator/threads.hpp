@@ -35,6 +35,7 @@ class thread_rank : public typed_collectives<thread_rank> {
  public:
   static constexpr const char* engine_name = "threads";
 
+  /// Rank `rank` of the group that meets at `place`.
   thread_rank(std::shared_ptr<rendezvous> place, int rank) noexcept : place_(std::move(place)), rank_(rank) {}
 
   int rank() const noexcept { return rank_; }
@@ -44,17 +45,20 @@ class thread_rank : public typed_collectives<thread_rank> {
     place_->enter(rank_, {});
     place_->leave();
   }
+  /// As communicator's broadcast: each rank copies from the root's memory.
   void broadcast_bytes(element e, std::byte* data, std::size_t count, int root) {
     meet({collective::broadcast, e, count, root}, data, {}, [&] {
       if (rank_ != root) copy(data, place_->of(root).data, count * e.bytes);
     });
   }
+  /// As communicator's all_gather: each rank copies from the others' memory.
   void all_gather_bytes(element e, const std::byte* in, std::byte* out, std::size_t count) {
     const std::size_t n = count * e.bytes;
     meet({collective::all_gather, e, count, 0}, in, {}, [&] {
       for (int r = 0; r < size(); ++r) copy(out + static_cast<std::size_t>(r) * n, place_->of(r).data, n);
     });
   }
+  /// As communicator's all_gather_v. Throws communication_error if ranks disagree on the counts.
   void all_gather_v_bytes(element e, const std::byte* in, std::byte* out, std::span<const std::size_t> counts) {
     const std::size_t total = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
     meet({collective::all_gather_v, e, total, 0}, in, counts, [&] {
@@ -68,6 +72,7 @@ class thread_rank : public typed_collectives<thread_rank> {
       }
     });
   }
+  /// As communicator's all_to_all: each rank copies its part of the others' memory.
   void all_to_all_bytes(element e, const std::byte* in, std::byte* out, std::size_t count) {
     const std::size_t n = count * e.bytes;
     meet({collective::all_to_all, e, count, 0}, in, {}, [&] {
@@ -75,6 +80,7 @@ class thread_rank : public typed_collectives<thread_rank> {
         copy(out + static_cast<std::size_t>(r) * n, place_->of(r).data + static_cast<std::size_t>(rank_) * n, n);
     });
   }
+  /// As communicator's all_to_all_v. Throws communication_error if ranks disagree on the counts.
   void all_to_all_v_bytes(element e, const std::byte* in, std::span<const std::size_t> in_counts, std::byte* out,
                           std::span<const std::size_t> out_counts) {
     meet({collective::all_to_all_v, e, 0, 0}, in, in_counts, [&] {
@@ -90,6 +96,7 @@ class thread_rank : public typed_collectives<thread_rank> {
       }
     });
   }
+  /// As communicator's shift: each rank copies from the memory of the rank before it.
   void shift_bytes(element e, const std::byte* in, std::byte* out, std::size_t count, int distance) {
     meet({collective::shift, e, count, distance}, in, {}, [&] {
       const int from = rank_after(rank_, -(distance % size()), size());
@@ -97,6 +104,7 @@ class thread_rank : public typed_collectives<thread_rank> {
     });
   }
 
+  /// As communicator's split. The first rank of each group makes its rendezvous and shows it to the others.
   thread_rank split(int color, int key) {
     const split_wish mine{color, key};
     std::vector<split_wish> wishes(static_cast<std::size_t>(size()));
@@ -118,6 +126,7 @@ class thread_rank : public typed_collectives<thread_rank> {
     return {std::move(place), static_cast<int>(std::find(group.begin(), group.end(), rank_) - group.begin())};
   }
 
+  /// Fails all ranks of run_ranks(), and throws communication_error.
   [[noreturn]] void abort(const std::string& why) { place_->abort(rank_, why); }
 
  private:

@@ -23,22 +23,26 @@ namespace parallel {
 template <class Engine>
 class typed_collectives {
  public:
+  /// As communicator's. Throws std::invalid_argument if there is no rank `root`.
   template <wire T>
   void broadcast(std::span<T> data, int root) {
     check_root("broadcast", root, engine().size());
     engine().broadcast_bytes(element_of<T>(), bytes(data), data.size(), root);
   }
+  /// As communicator's. Throws std::invalid_argument unless out has room for size() times `in`.
   template <wire T>
   void all_gather(std::span<const T> in, std::span<T> out) {
     check_size("all_gather", "out", out.size(), in.size() * ranks());
     engine().all_gather_bytes(element_of<T>(), bytes(in), bytes(out), in.size());
   }
+  /// As communicator's. Throws std::invalid_argument unless the counts fit `in`, `out` and the ranks.
   template <wire T>
   void all_gather_v(std::span<const T> in, std::span<T> out, std::span<const std::size_t> counts) {
     check_counts("all_gather_v", "out", counts, engine().size(), out.size());
     check_size("all_gather_v", "in", in.size(), counts[static_cast<std::size_t>(engine().rank())]);
     engine().all_gather_v_bytes(element_of<T>(), bytes(in), bytes(out), counts);
   }
+  /// As communicator's. Throws std::invalid_argument unless `in` is a multiple of size() and `out` as long as `in`.
   template <wire T>
   void all_to_all(std::span<const T> in, std::span<T> out) {
     const std::size_t n = in.size() / ranks();
@@ -46,6 +50,7 @@ class typed_collectives {
     check_size("all_to_all", "out", out.size(), in.size());
     engine().all_to_all_bytes(element_of<T>(), bytes(in), bytes(out), n);
   }
+  /// As communicator's. Throws std::invalid_argument unless both lists of counts fit their data and the ranks.
   template <wire T>
   void all_to_all_v(std::span<const T> in, std::span<const std::size_t> in_counts, std::span<T> out,
                     std::span<const std::size_t> out_counts) {
@@ -53,6 +58,7 @@ class typed_collectives {
     check_counts("all_to_all_v", "out", out_counts, engine().size(), out.size());
     engine().all_to_all_v_bytes(element_of<T>(), bytes(in), in_counts, bytes(out), out_counts);
   }
+  /// As communicator's. Throws std::invalid_argument unless `out` is as long as `in`.
   template <wire T>
   void shift(std::span<const T> in, std::span<T> out, int distance) {
     check_size("shift", "out", out.size(), in.size());

@@ -23,6 +23,7 @@ using piece_layout = std::vector<std::vector<shard_piece>>;
 
 /// A piece and all ranks that hold it. A holder has it in its piece number `piece`, from element `offset` on.
 struct held_piece {
+  /// A rank that has the piece.
   struct holder {
     std::size_t rank = 0, piece = 0, offset = 0;
   };

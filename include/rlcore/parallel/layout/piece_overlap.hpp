@@ -17,6 +17,7 @@ namespace parallel {
 /// together. Positions in the piece count from its rectangle's first element. The piece must outlive it.
 class piece_positions {
  public:
+  /// For valid pieces alone (check_piece()).
   explicit piece_positions(const shard_piece& p) : piece_(&p), strides_(p.shape.size()) {
     std::uint64_t stride = 1;
     for (std::size_t d = p.shape.size(); d-- > 0; stride *= static_cast<std::uint64_t>(p.shape[d]))
@@ -32,6 +33,7 @@ class piece_positions {
   struct run {
     std::uint64_t global = 0, count = 0;
   };
+  /// The run of element `at` of the rectangle; it ends with the piece.
   run at(std::size_t at) const noexcept {
     const std::uint64_t within = at % run_;
     std::uint64_t index = at / run_, global = within;

@@ -12,6 +12,7 @@
 RLCORE_BEGIN
 namespace parallel {
 
+/// Values [first, last) of the flat vector.
 struct value_range {
   std::size_t first = 0, last = 0;
   std::size_t size() const noexcept { return last - first; }
@@ -57,6 +58,7 @@ class shard_layout {
   std::size_t units() const noexcept { return ends_.size(); }
   std::size_t size() const noexcept { return ends_.empty() ? 0 : ends_.back(); }
   std::size_t ranks() const noexcept { return ranks_; }
+  /// The values of unit u.
   value_range unit(std::size_t u) const { return {u == 0 ? 0 : ends_[u - 1], ends_[u]}; }
   /// The number of values of a unit that each rank owns, in the order of the ranks.
   std::span<const std::size_t> counts(std::size_t u) const { return std::span(counts_).subspan(u * ranks_, ranks_); }
@@ -65,7 +67,9 @@ class shard_layout {
     const std::size_t i = u * ranks_ + r;
     return {starts_[i], starts_[i] + counts_[i]};
   }
+  /// Where rank r's part of unit u begins in its shard.
   std::size_t place(std::size_t u, std::size_t r) const { return at_[u * ranks_ + r]; }
+  /// The number of values that rank r owns.
   std::size_t shard_size(std::size_t r) const { return at_[units() * ranks_ + r]; }
   /// The number of blocks in a range that begins with a block.
   static std::size_t blocks(std::size_t values) noexcept { return (values + block - 1) / block; }

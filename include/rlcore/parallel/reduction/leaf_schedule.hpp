@@ -41,6 +41,7 @@ class leaf_schedule {
  public:
   static constexpr std::size_t none = static_cast<std::size_t>(-1);
 
+  /// For the sizes of the mesh, s.leaves leaves and the ZeRO stage s.zero.
   leaf_schedule(const mesh& m, const parallel_settings& s)
       : leaves_(static_cast<std::size_t>(s.leaves)),
         contexts_(static_cast<std::size_t>(m.context_size)),
@@ -66,6 +67,7 @@ class leaf_schedule {
     const std::size_t at = leaf(rank / contexts_, round);
     return at == none ? none : rank % contexts_ * leaves_ + at;
   }
+  /// Has sum number `number` of the tree rows? `leaves` says which leaves have some.
   bool present(std::size_t number, const std::vector<bool>& leaves) const { return leaves[number % leaves_]; }
 
  private:

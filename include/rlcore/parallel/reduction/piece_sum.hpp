@@ -21,8 +21,10 @@ namespace parallel {
 class piece_sum {
  public:
   piece_sum() = default;
+  /// Sums in the order of `kind` over a tree of so many leaves.
   piece_sum(reduction_kind kind, std::size_t leaves) : kind_(kind), tree_(leaves), limit_(fixed_point::limit(leaves)) {}
 
+  /// Begins the sum of a piece of so many values.
   void begin(std::size_t values) {
     for (auto& e : tree_.entries())
       if (e.value) idle_.push_back(std::move(*e.value));
@@ -48,6 +50,7 @@ class piece_sum {
       row_any_ = true;
     }
   }
+  /// A node as integers in units of 2^-44, for exact sums; null: absent.
   void push(reduction_node, const fixed_point::value* x) {
     if (!x) return;
     begin_fixed();

@@ -24,6 +24,7 @@ struct ranked {};
 /// number of ranks, as long as it is a power of two.
 struct tree {};
 
+/// An order of addition over ranks.
 template <class O>
 concept reduction_order = std::same_as<O, ranked> || std::same_as<O, tree>;
 
@@ -43,6 +44,7 @@ void sum_rows(ranked, T* rows, std::size_t ranks, std::size_t n) {
   for (std::size_t r = 1; r < ranks; ++r)
     for (std::size_t i = 0; i < n; ++i) rows[i] += rows[r * n + i];
 }
+/// The same by pairs of neighbours, pairs of pairs, and so on.
 template <class T>
 void sum_rows(tree, T* rows, std::size_t ranks, std::size_t n) {
   for (std::size_t step = 1; step < ranks; step *= 2)

@@ -27,11 +27,13 @@ struct reduction_node {
 template <class T>
 class reduction_tree {
  public:
+  /// A node that waits for its sibling; no value: it is absent.
   struct entry {
     reduction_node node;
     std::optional<T> value;
   };
 
+  /// A tree over leaves 0 .. leaves - 1, without any of them yet.
   explicit reduction_tree(std::size_t leaves = 1) : leaves_(leaves) {
     while (std::size_t{1} << depth_ < leaves) ++depth_;
   }
@@ -57,6 +59,7 @@ class reduction_tree {
     }
     entries_.push_back({node, std::move(value)});
   }
+  /// push() of one leaf.
   template <class Add>
   void push_leaf(std::size_t leaf, std::optional<T> value, Add&& add) {
     push({0, leaf}, std::move(value), std::forward<Add>(add));

@@ -8,6 +8,7 @@
 RLCORE_BEGIN
 namespace trainer::keys {
 
+/// algorithm.adv_estimator with this default: trainers differ in it.
 constexpr key estimator_by_default(std::string_view name) noexcept {
   return {"algorithm.adv_estimator",
           text,
