@@ -17,6 +17,7 @@ struct blend {
   std::vector<row_place> order;
 
   std::size_t size() const noexcept { return order.size(); }
+  /// Row i in the order of use.
   const row& operator[](std::size_t i) const { return sets[order[i].set].rows[order[i].row]; }
   /// "<file>: row <n>"
   std::string where(std::size_t i) const { return row_text(sets[order[i].set].file, order[i].row); }

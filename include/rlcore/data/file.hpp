@@ -58,6 +58,7 @@ class descriptor {
 /// a signal.
 class input_file {
  public:
+  /// Throws file_error for a file that cannot be opened and for a folder.
   explicit input_file(std::filesystem::path path) : path_(std::move(path)), file_(path_, O_RDONLY, "open") {
     struct stat status {};
     if (::fstat(file_.number(), &status) != 0) throw_file_error(path_, "read");
@@ -89,11 +90,13 @@ class input_file {
 /// A new file written front to back. Nothing counts as written before close() returned.
 class output_file {
  public:
+  /// Creates the file, or empties it. Throws file_error.
   explicit output_file(std::filesystem::path path)
       : path_(std::move(path)), file_(path_, O_WRONLY | O_CREAT | O_TRUNC, "create") {}
 
   const std::filesystem::path& path() const noexcept { return path_; }
 
+  /// Appends bytes. Throws file_error.
   void write(std::span<const std::byte> bytes) {
     while (!bytes.empty()) {
       const ssize_t put = ::write(file_.number(), bytes.data(), bytes.size());
@@ -102,6 +105,7 @@ class output_file {
       bytes = bytes.subspan(static_cast<std::size_t>(put));
     }
   }
+  /// Appends a text. Throws file_error.
   void write(std::string_view text) { write(std::as_bytes(std::span(text.data(), text.size()))); }
 
   /// Forces the content to the disk and closes.

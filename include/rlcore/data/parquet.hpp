@@ -27,6 +27,7 @@ void check_arrow(const arrow::Status& status, const std::string& where) {
   const std::string detail = status.detail() ? " (" + status.detail()->ToString() + ")" : "";  // e.g. the errno
   throw Error(where + ": " + printable(status.message(), 300) + printable(detail));
 }
+/// The value, unless the status is not good: then it throws the same.
 template <class Error, class T>
 T check_arrow(arrow::Result<T> result, const std::string& where) {
   check_arrow<Error>(result.status(), where);

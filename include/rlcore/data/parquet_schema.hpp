@@ -14,6 +14,7 @@
 RLCORE_BEGIN
 namespace data {
 
+/// The kinds of JSON values that columns have.
 enum class value_kind { null, boolean, integer, real, string, list, structure };
 
 /// The type that all values seen so far have in common: null gives way to anything, an integer to a real; lists and
@@ -57,6 +58,7 @@ struct value_type {
   }
 };
 
+/// The type of a column: int64, float64, utf8 and bool, lists and structures of them; null where no value was seen.
 inline std::shared_ptr<arrow::DataType> arrow_type(const value_type& type) {
   switch (type.kind) {
     case value_kind::null:

@@ -35,11 +35,13 @@ struct prompt_settings {
   bool needs_truth = true;  ///< false: rows may lack data_source and reward_model (they are scored by a reward model)
 };
 
+/// The prompts of a run, in the order of their rows.
 struct prompt_dataset {
   std::vector<prompt> prompts;
   std::size_t rows_read = 0;  ///< size() is what is left after filter_overlong_prompts
 
   std::size_t size() const noexcept { return prompts.size(); }
+  /// Prompt i of those that are left.
   const prompt& operator[](std::size_t i) const { return prompts[i]; }
 };
 

@@ -21,6 +21,7 @@ struct sft_example {
   std::vector<std::int32_t> tokens;
   std::vector<std::uint8_t> written;  ///< 1 for a token of the assistant (content, tool call, end mark), otherwise 0
 
+  /// Does the prediction at position t count?
   bool counts(std::size_t t) const noexcept { return t + 1 < tokens.size() && written[t + 1] != 0; }
   /// The number of predictions that count.
   std::size_t trained() const noexcept {
@@ -33,6 +34,7 @@ struct sft_example {
     return mask;
   }
 
+  /// Appends tokens that the assistant wrote, or that it did not write.
   void append(std::span<const std::int32_t> ids, bool by_assistant) {
     tokens.insert(tokens.end(), ids.begin(), ids.end());
     written.resize(tokens.size(), by_assistant);

@@ -33,6 +33,7 @@ enum class sft_layout {
   text           ///< OpenRLHF's pretrain_mode: one text, all of it learnt
 };
 
+/// How rows become examples.
 struct sft_settings {
   sft_layout layout = sft_layout::question;
   std::string prompt_key = "question",
@@ -47,6 +48,7 @@ struct sft_settings {
   std::size_t max_rows = 0;  ///< only the first so many; 0: all
 };
 
+/// The examples of all rows that were kept, in order.
 struct sft_rows {
   std::vector<sft_example> examples;
   std::size_t rows_read = 0;  ///< OpenRLHF drops rows that are empty or whose prompt leaves no room
@@ -137,6 +139,7 @@ inline std::vector<nlohmann::ordered_json> tools_at(const row& value, const std:
 /// Turns rows into examples. `chat` may be null for layouts without chat template.
 class sft_reader {
  public:
+  /// All arguments have to outlive it. Throws config_error for a tokenizer without an eos_token.
   sft_reader(const sft_settings& settings, const text::tokenizer& tokenizer, const text::chat_template* chat)
       : settings_(settings), tokenizer_(tokenizer), chat_(chat) {
     if (!tokenizer.eos_id())

@@ -24,6 +24,7 @@ inline bool& ranks_started() noexcept {
 /// While it lives, say() prints nothing in this thread if `quiet`.
 class silence {
  public:
+  /// Remembers whether this thread speaks; the destructor brings that back.
   explicit silence(bool quiet = true) noexcept : before_(detail::speaks()) {
     if (quiet) detail::speaks() = false;
   }

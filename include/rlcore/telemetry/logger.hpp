@@ -71,6 +71,7 @@ inline std::vector<metric_row> read_metric_rows(const std::filesystem::path& pat
   return rows;
 }
 
+/// Takes the numbers of each step to the console, to metrics.jsonl and to event files.
 class logger {
  public:
   /// `names` as in trainer.logger: "console" prints, "tensorboard" writes event files (see tensorboard_folder()).

@@ -24,6 +24,7 @@ class metrics {
  public:
   using number = std::variant<std::int64_t, double>;
 
+  /// Integers are kept in 64 bits, others as doubles.
   template <class T>
   requires std::is_arithmetic_v<T>
   void set(std::string_view name, T x) {
@@ -33,12 +34,14 @@ class metrics {
       put(name, static_cast<double>(x));
     }
   }
+  /// Sets a number of another set of metrics.
   void set(std::string_view name, number x) { put(name, x); }
   /// Sets every number of `other` here.
   void merge(const metrics& other) {
     for (const auto& [name, x] : other.entries_) put(name, x);
   }
 
+  /// Is there a number of this name?
   bool contains(std::string_view name) const noexcept { return find(name) != nullptr; }
   /// The number as a double; NaN if there is none of this name.
   double get(std::string_view name) const noexcept {
@@ -46,6 +49,7 @@ class metrics {
     if (x == nullptr) return std::numeric_limits<double>::quiet_NaN();
     return std::holds_alternative<double>(*x) ? std::get<double>(*x) : static_cast<double>(std::get<std::int64_t>(*x));
   }
+  /// The number of this name, or nullptr.
   const number* find(std::string_view name) const noexcept {
     for (const auto& entry : entries_)
       if (entry.first == name) return &entry.second;

@@ -40,10 +40,12 @@ inline std::string progress_line(std::int64_t step, std::int64_t total, std::str
   return line;
 }
 
+/// The line itself; it is drawn at most every 100 ms while a phase goes on.
 class progress {
  public:
   /// Draws on `out`; by default only if it is a terminal.
   explicit progress(std::FILE* out = stderr) : progress(out, isatty(fileno(out)) != 0) {}
+  /// Draws on `out` if `live`, else nowhere.
   progress(std::FILE* out, bool live) : out_(out), live_(live) {}
   progress(const progress&) = delete;
   progress& operator=(const progress&) = delete;
@@ -65,6 +67,7 @@ class progress {
     draw(progress_line(std::min(step_ + 1, total_), total_, phase_, done, of, seconds_left(now)));
     drawn_ = now;
   }
+  /// Step `step` is done: the time left follows from the mean time of the steps since start().
   void step_done(std::int64_t step) {
     step_ = step;
     seconds_per_step_ =

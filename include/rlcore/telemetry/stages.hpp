@@ -11,6 +11,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
+/// The stages of one step and their wall seconds so far.
 class stages {
  public:
   /// Runs f, adds its wall seconds to `name` and returns what f returns.
@@ -23,6 +24,7 @@ class stages {
     } watch{seconds_of(name)};
     return std::forward<F>(f)();
   }
+  /// The seconds of a stage; 0 if it did not run.
   double seconds(const std::string& name) const {
     for (const auto& [known, seconds] : stages_)
       if (known == name) return seconds;

@@ -23,6 +23,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
+/// What model_merger is told.
 struct merger_settings {
   std::filesystem::path local_dir, target_dir, test_hf_dir;  ///< test_hf_dir is empty for merge
   checkpoint::stream_settings output;

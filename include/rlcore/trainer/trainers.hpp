@@ -64,14 +64,22 @@ template <class Device>
 void evaluate(Device* device, const options& opt, parallel::any_communicator* ranks = nullptr);
 
 #if defined(RLCORE_COMPILED)
+/// In src/policy_trainers.cpp.
 extern template std::optional<double> train_policy(any_device&, const options&, const any_algorithm&, bool,
                                                    reward_source*, parallel::any_communicator*);
+/// In src/policy_trainers.cpp.
 extern template std::optional<double> train_policy(any_device&, const options&, parallel::any_communicator*);
+/// In src/supervised_trainers.cpp.
 extern template void train_sft(any_device&, const options&, parallel::any_communicator*);
+/// In src/supervised_trainers.cpp.
 extern template void train_dpo(any_device&, const options&, parallel::any_communicator*);
+/// In src/supervised_trainers.cpp.
 extern template void train_kto(any_device&, const options&, parallel::any_communicator*);
+/// In src/supervised_trainers.cpp.
 extern template void train_rm(any_device&, const options&, parallel::any_communicator*);
+/// In src/supervised_trainers.cpp.
 extern template void train_prm(any_device&, const options&, parallel::any_communicator*);
+/// In src/policy_trainers.cpp.
 extern template void evaluate(any_device*, const options&, parallel::any_communicator*);
 #endif
 

@@ -16,6 +16,7 @@
 RLCORE_BEGIN
 namespace opening {
 
+/// The NPU that `s` describes, by the calls of `provider`; it computes in bfloat16 unless `s` names a type.
 template <ascend::provider P>
 std::unique_ptr<any_device> open_npu(const P& provider, const device_settings& s) {
   npu_settings settings;

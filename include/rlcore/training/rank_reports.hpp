@@ -17,6 +17,7 @@ namespace trainer {
 /// Copies the names of `local` into `sum`. Names are addresses, which mean nothing in another process.
 template <class T>
 void keep_names(T&, const T&) noexcept {}
+/// The same of an objective's pieces and monitors, whose names these are.
 template <std::size_t Pieces, std::size_t Monitors>
 void keep_names(report<Pieces, Monitors>& sum, const report<Pieces, Monitors>& local) noexcept {
   for (std::size_t i = 0; i < Pieces; ++i) sum.piece[i].name = local.piece[i].name;

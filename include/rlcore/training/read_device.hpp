@@ -69,6 +69,7 @@ inline std::unique_ptr<any_device> open_device_or_explain(const device_settings&
                        "; trainer.device=npu_emulator models the NPU's arithmetic on the CPU");
   }
 }
+/// Opens the device that the options name. Throws device_error, which names trainer.device, if this machine has none.
 inline std::unique_ptr<any_device> open_device(const options& opt) { return open_device_or_explain(read_device(opt)); }
 
 }  // namespace trainer

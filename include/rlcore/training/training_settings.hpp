@@ -13,6 +13,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
+/// What a trainable_model is told.
 struct training_settings {
   optim::adamw_settings adamw = {};
   std::size_t logits_bytes = 0;        ///< as of nn::workspace

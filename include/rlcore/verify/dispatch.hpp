@@ -21,8 +21,10 @@
 RLCORE_BEGIN
 namespace verify {
 
+/// The rules, each in its header. `code` has none: verl runs it in a sandbox, and scorer_of() refuses it.
 enum class scorer { gsm8k, math, math_dapo, prime_math, geo3k, search, code, last_number };
 
+/// A data source and the rule of its rows.
 struct scored_source {
   std::string_view name;  ///< a '*' at the end stands for anything
   scorer rule;

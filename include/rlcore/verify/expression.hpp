@@ -17,6 +17,7 @@
 RLCORE_BEGIN
 namespace verify {
 
+/// What compare_formulas() finds.
 enum class sameness { equal, different, undecided };
 
 namespace detail {

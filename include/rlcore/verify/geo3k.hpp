@@ -11,6 +11,7 @@
 RLCORE_BEGIN
 namespace verify {
 
+/// How score_geo3k() scores.
 struct geo3k_settings {
   double format_score = 0.1;                     ///< of the form; the answer has the rest
   std::size_t max_bytes = std::size_t{1} << 20;  ///< longer responses are not looked at; 0: no limit

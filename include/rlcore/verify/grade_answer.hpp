@@ -20,6 +20,7 @@
 RLCORE_BEGIN
 namespace verify {
 
+/// The differences between verl's prime_math and mathruler, which grade alike otherwise.
 struct grade_settings {
   bool liters = true;  ///< "liter" is a unit as well (verl's prime_math; mathruler has it not)
   bool bare = false;   ///< spaces and braces are dropped in the end (mathruler)

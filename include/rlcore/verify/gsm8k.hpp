@@ -17,6 +17,7 @@ namespace verify {
 /// strict: the last "#### " that a number follows; flexible: the last number of any kind.
 enum class gsm8k_method { strict, flexible };
 
+/// How score_gsm8k() looks for the answer, and what it gives.
 struct gsm8k_settings {
   gsm8k_method method = gsm8k_method::strict;
   std::size_t window = 300;  ///< only so many Unicode code points at the end are looked at; 0: all

@@ -14,6 +14,7 @@
 RLCORE_BEGIN
 namespace verify {
 
+/// One model's solution of a question.
 struct judged_solution {
   std::string text;  ///< its last line is "#### answer", as in GSM8K's training data
   bool correct = false;

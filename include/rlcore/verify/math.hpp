@@ -10,6 +10,7 @@
 RLCORE_BEGIN
 namespace verify {
 
+/// What score_math() gives.
 struct math_settings {
   double score = 1, wrong_score = 0;
   std::size_t max_bytes = std::size_t{1} << 20;  ///< longer responses are not looked at; 0: no limit

@@ -15,6 +15,7 @@
 RLCORE_BEGIN
 namespace verify {
 
+/// How score_math_dapo() looks for the answer, and what it gives.
 struct math_dapo_settings {
   std::size_t window = 300;  ///< only so many Unicode code points at the end are looked at; 0: all
   bool strict_box = false;   ///< the answer is the last \boxed{...} of the last 100 code points, taken literally

@@ -17,6 +17,7 @@
 RLCORE_BEGIN
 namespace verify {
 
+/// What score_prime_math() gives.
 struct prime_math_settings {
   double score = 1, wrong_score = 0;
   std::size_t max_bytes = std::size_t{1} << 20;  ///< longer responses are not looked at; 0: no limit
@@ -30,6 +31,7 @@ struct prime_math_answer {
   bool matched = false;
 };
 
+/// The answer of a response, as prime_math_answer says.
 inline prime_math_answer extract_prime_math(std::string_view response) {
   using detail::strip;
   bool matched = false;

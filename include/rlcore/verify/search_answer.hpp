@@ -15,6 +15,7 @@
 RLCORE_BEGIN
 namespace verify {
 
+/// What score_search_answer() gives.
 struct search_settings {
   double score = 1, format_score = 0;            ///< of a right answer, of a wrong one
   std::size_t max_bytes = std::size_t{1} << 20;  ///< longer responses are not looked at; 0: no limit

@@ -26,6 +26,7 @@ enum class reason {
 inline constexpr std::array<std::string_view, 7> reason_names{"correct",   "wrong",    "no_match", "outside_window",
                                                               "malformed", "too_long", "undecided"};
 
+/// The word under which trainers count the reason.
 constexpr std::string_view name_of(reason why) noexcept { return reason_names[static_cast<std::size_t>(why)]; }
 
 /// `acc` and `pred` are what verl's rules return beside the score; the validation names its metrics by what is there.

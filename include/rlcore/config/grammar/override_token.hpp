@@ -12,8 +12,8 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// The tokens of Hydra's grammar of overrides. `other` is a sign that may stand in an unquoted text, `escaped` are signs
-/// with a backslash before each.
+/// The tokens of Hydra's grammar of overrides. `other` is a sign that may stand in an unquoted text, `escaped` are
+/// signs with a backslash before each.
 enum class token_kind {
   open_paren,
   comma,

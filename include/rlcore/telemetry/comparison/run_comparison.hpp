@@ -127,6 +127,7 @@ struct speed_ratio {
   double time() const noexcept { return seconds_b / seconds_a; }              ///< > 1: A is faster
 };
 
+/// Compares throughput over the first `steps` rows of each run that logged it, and time over the steps that both have.
 inline speed_ratio compare_speed(std::span<const metric_row> a, std::span<const metric_row> b, std::int64_t steps = 4) {
   const auto first_mean = [&](std::span<const metric_row> rows) {
     double sum = 0, count = 0;

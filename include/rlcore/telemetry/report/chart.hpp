@@ -16,6 +16,7 @@
 RLCORE_BEGIN
 namespace trainer::html {
 
+/// A step and the number of it.
 struct point {
   double x = 0, y = 0;
 };
@@ -31,6 +32,7 @@ struct series {
   bool behind = false;     ///< thin and pale, without a name: one of several that another curve is the mean of
 };
 
+/// A chart of one or several curves.
 struct chart {
   std::string title, unit;
   std::vector<series> curves;
@@ -46,13 +48,17 @@ class plot_area {
  public:
   static constexpr double width = 560, height = 250, left = 56, right = 20, top = 10, bottom = 38;
 
+  /// Steps from `first` to `last` across, `y` up.
   plot_area(double first, double last, axis y) : first_(first), last_(last > first ? last : first + 1), y_(y) {}
 
+  /// Where a step lies, in units of the picture from its left.
   double x(double step) const { return left + (step - first_) / (last_ - first_) * (width - left - right); }
+  /// Where a value lies, in units of the picture from its top.
   double y(double value) const {
     return height - bottom - (value - y_.low) / (y_.high - y_.low) * (height - top - bottom);
   }
 
+  /// The opening tag of a picture; screen readers read the title.
   static std::string open(const std::string& title) {
     return "<svg viewBox=\"0 0 " + decimal(width, 0) + " " + decimal(height, 0) + "\" role=\"img\" aria-label=\"" +
            escape(title) + "\">\n";

@@ -16,6 +16,7 @@ struct curve_rule {
   std::string_view name, label = {};
 };
 
+/// One chart of the report and the curves that it may have, in this order.
 struct chart_rule {
   std::string_view title, unit;
   std::array<curve_rule, 6> curves;

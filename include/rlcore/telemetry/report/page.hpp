@@ -12,6 +12,7 @@
 RLCORE_BEGIN
 namespace trainer::html {
 
+/// The CSS of the page, for light and dark screens.
 inline std::string style_sheet() {
   return R"css(
 :root { color-scheme: light dark; --page: #f9f9f7; --card: #ffffff; --ink: #0b0b0b; --soft: #52514e;
@@ -113,6 +114,7 @@ inline std::string table(const std::vector<std::string>& head, const std::vector
   return out + "</table></div>\n";
 }
 
+/// A number with its name above and a remark below.
 inline std::string tile(const std::string& name, const std::string& number, const std::string& remark) {
   return "<div class=\"tile\"><span>" + escape(name) + "</span><b>" + escape(number) + "</b><small>" + escape(remark) +
          "</small></div>\n";

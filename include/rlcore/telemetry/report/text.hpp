@@ -12,6 +12,7 @@
 RLCORE_BEGIN
 namespace trainer::html {
 
+/// The text with &, <, > and " as HTML's entities.
 inline std::string escape(std::string_view text) {
   std::string out;
   for (const char c : text) {

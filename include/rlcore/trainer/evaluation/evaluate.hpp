@@ -260,6 +260,8 @@ void sample_and_judge(Device& device, const options& opt, const judge& judge, ev
 
 }  // namespace detail
 
+/// Throws config_error for settings that do not go together, std::invalid_argument if there is neither a device nor a
+/// stored response.
 template <class Device>
 void evaluate(Device* device, const options& opt, parallel::any_communicator* ranks) {
   for (const std::string& note : opt.notes()) say("note: %s\n", note.c_str());

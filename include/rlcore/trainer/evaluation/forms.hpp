@@ -25,12 +25,13 @@ inline plain_problem aime2024_problem(const data::row& r, const std::string& whe
           "aime2024", truth.is_string() ? truth.get<std::string>() : truth.dump()};
 }
 
-/// A raw GSM8K row in the few-shot form: "Question: ...", then "Let's think step by step", then "Answer:", after the
-/// worked examples `shots`.
+/// A raw GSM8K row as a worked example: "Question: ...", then "Let's think step by step", then "Answer: ...".
 inline std::string gsm8k_shot(const data::row& r, const std::string& where) {
   return "Question: " + data::string_column(r, "question", where) +
          "\nLet's think step by step\nAnswer: " + data::string_column(r, "answer", where) + "\n\n";
 }
+/// The question behind the worked examples `shots`, up to "Answer:"; the truth stands behind "#### ". Throws data_error
+/// if no number does.
 inline plain_problem gsm8k_problem(const data::row& r, const std::string& shots, const std::string& where) {
   const std::string& answer = data::string_column(r, "answer", where);
   const auto truth = verify::gsm8k_ground_truth(answer);

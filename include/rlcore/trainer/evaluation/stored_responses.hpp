@@ -13,6 +13,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
+/// One response with what it takes to judge it.
 struct stored_response {
   std::string source, truth, prompt, text;
   std::uint64_t problem = 0;  ///< equal prompts of one source are one problem

@@ -53,6 +53,7 @@ struct source_summary {
 /// Collects responses; the order does not matter.
 class evaluation_summary {
  public:
+  /// Counts one response.
   void add(const judged_response& r) {
     scores_.add(r.source, r.problem, r.verdict);
     correct_.add(r.source, r.problem, r.verdict.correct() ? 1.0 : 0.0, "acc", r.verdict.pred);

@@ -63,6 +63,8 @@ class validation_scores {
     if (v.acc) add(source, prompt, *v.acc ? 1.0 : 0.0, "acc", v.pred);
   }
 
+  /// Sets val-core/<source>/<field>/<name>, and val-aux/... for what verl counts as less: means over prompts. Core are
+  /// mean@N, best@N and maj@N, N the most samples of a prompt, of acc, or of the reward of a source without acc.
   void write(metrics& out) const {
     for (const series& s : all_) {
       const bool core_field = s.field == "acc" || (s.field == "reward" && !has(s.source, "acc"));

@@ -16,10 +16,12 @@
 RLCORE_BEGIN
 namespace trainer {
 
+/// The trained model with its engine.
 template <class Device>
 struct actor : trainable_model<Device> {
   rollout::engine<Device> engine;
 
+  /// A model of the shape `config`, trained as `s` says; load its weights next. Null `world`: there is one rank.
   actor(Device& device, const nn::config& config, const policy_settings& s, parallel::world* world = nullptr)
       : trainable_model<Device>(device, config,
                                 {.adamw = s.adamw,

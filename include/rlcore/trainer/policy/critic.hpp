@@ -25,6 +25,8 @@ template <class Device>
 struct critic : trainable_model<Device> {
   critic_settings settings;
 
+  /// A score model of the shape `config`; `seed` is of a score head that the loaded folder does not have. Null `world`:
+  /// there is one rank.
   critic(Device& device, nn::config config, const critic_settings& s, std::size_t logits_bytes, std::uint64_t seed,
          parallel::world* world = nullptr)
       : trainable_model<Device>(device, as_score(std::move(config)),

@@ -17,6 +17,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
+/// How the critic is trained; read_critic_settings() fills it in.
 struct critic_settings {
   std::string model_path;  ///< empty: the actor's
   bool recompute_activations = true;

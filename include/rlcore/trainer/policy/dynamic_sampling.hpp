@@ -27,6 +27,7 @@ enum class group_metric {
   seq_final_reward  ///< and with the KL in the reward
 };
 
+/// algorithm.filter_groups.* of verl.
 struct dynamic_sampling_settings {
   bool enabled = false;
   group_metric metric = group_metric::acc;
@@ -43,6 +44,7 @@ inline group_metric group_metric_of(const std::string& name) {
   throw config_error("'" + name + "' is not a metric of groups; expected acc, score, seq_reward or seq_final_reward");
 }
 
+/// The number by which a group's answers are compared.
 inline double value_of(const trajectory& t, group_metric metric) noexcept {
   switch (metric) {
     case group_metric::acc:
@@ -62,10 +64,12 @@ struct group_counts {
   std::int64_t groups = 0, kept = 0;
   std::int64_t all_right = 0, all_wrong = 0;  ///< the same accuracy throughout, above 0 or not
 
+  /// Adds the counts of another round.
   group_counts& operator+=(const group_counts& more) noexcept {
     groups += more.groups, kept += more.kept, all_right += more.all_right, all_wrong += more.all_wrong;
     return *this;
   }
+  /// Sets the shares of groups whose answers are all right, or all wrong; nothing without groups.
   void write(metrics& out) const {
     if (groups == 0) return;
     out.set("train/groups_all_right", static_cast<double>(all_right) / static_cast<double>(groups));

@@ -26,9 +26,11 @@
 RLCORE_BEGIN
 namespace trainer {
 
+/// One run from its first step, or the one after resume(), to its last.
 template <class Device, policy_algorithm Algorithm = verl_algorithm>
 class policy_loop {
  public:
+  /// What `run` refers to, `log` and `bar` have to outlive the loop.
   policy_loop(policy_run<Device, Algorithm> run, logger& log, progress& bar)
       : run_(std::move(run)), rounds_(run_, bar), log_(log), bar_(bar) {
     state_.seed = run_.settings.seed;

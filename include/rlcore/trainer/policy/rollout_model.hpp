@@ -69,6 +69,7 @@ class rollout_model {
 template <class Device>
 class rollout_weights {
  public:
+  /// Fills the model with the policy's weights; the destructor drops them.
   explicit rollout_weights(rollout_model<Device>& model) : model_(model) { model_.fill(); }
   ~rollout_weights() { model_.drop(); }
   rollout_weights(const rollout_weights&) = delete;

@@ -25,9 +25,11 @@
 RLCORE_BEGIN
 namespace trainer {
 
+/// The forward work of one rank.
 template <class Device, policy_algorithm Algorithm = verl_algorithm>
 class rollout_worker {
  public:
+  /// Both have to outlive it.
   rollout_worker(const policy_run<Device, Algorithm>& run, progress& bar) : run_(run), bar_(bar) {}
   rollout_worker(const rollout_worker&) = delete;
   rollout_worker& operator=(const rollout_worker&) = delete;

@@ -44,6 +44,7 @@ struct policy_run {
 /// Purposes of the run's seed; numbers of one never meet those of another.
 enum class stream : std::uint32_t { rollout = 1, validation, mini_batches, selection, greedy, critic_mini_batches };
 
+/// The random numbers for a purpose in the step or round `number`.
 inline random_key key_of(const policy_settings& s, stream purpose, std::int64_t number) {
   return random_key{s.seed}.child(static_cast<std::uint32_t>(purpose)).child(static_cast<std::uint32_t>(number));
 }

@@ -33,6 +33,7 @@ struct reward_kl_settings {
   kl_kind kind = kl_kind::k1;
 };
 
+/// What the command line says of a policy run; read_settings() fills it in.
 struct policy_settings {
   // data
   std::vector<std::string> train_files, val_files;
@@ -118,6 +119,7 @@ inline policy_loss_mode loss_mode_of(const std::string& name) {
   throw config_error("'" + name + "' is not a policy loss");
 }
 
+/// verl's actor loss: actor_rollout_ref.actor.*.
 inline verl_policy_loss read_loss(const options& opt) {
   const std::string actor = "actor_rollout_ref.actor.";
   std::string kl = opt.get<std::string>(actor + "kl_loss_type");
@@ -141,6 +143,8 @@ inline verl_policy_loss read_loss(const options& opt) {
   return loss;
 }
 
+/// The loss and the advantages: algorithm.* and actor_rollout_ref.actor.*; with rlcore.advantages=openrlhf OpenRLHF's
+/// way to compute them. Throws config_error.
 inline verl_algorithm read_algorithm(const options& opt) {
   const std::string losses = "actor_rollout_ref.actor.policy_loss.";
   verl_algorithm a;
@@ -192,6 +196,7 @@ inline bool saves_whole(const options& opt, const std::string& contents) {
   return std::find(saved.begin(), saved.end(), "hf_model") != saved.end();
 }
 
+/// All settings of a policy run, after check_policy_options(). Throws config_error.
 inline policy_settings read_settings(const options& opt) {
   const std::string actor = "actor_rollout_ref.actor.", rollout = "actor_rollout_ref.rollout.";
   policy_settings s;

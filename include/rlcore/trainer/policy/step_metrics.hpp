@@ -21,6 +21,7 @@ namespace trainer {
 /// Running mean, largest and smallest of a quantity.
 class spread {
  public:
+  /// Takes x into account, in the mean with `weight`; nothing if that is not positive.
   void add(double x, double weight = 1) {
     if (weight <= 0) return;
     sum_ += weight * x;
@@ -29,6 +30,7 @@ class spread {
     smallest_ = seen_ ? std::min(smallest_, x) : x;
     seen_ = true;
   }
+  /// Sets name/mean, name/max and name/min; nothing if no number came.
   void write(metrics& out, const std::string& name) const {
     if (!seen_) return;
     out.set(name + "/mean", sum_ / count_);

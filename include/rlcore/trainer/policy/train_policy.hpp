@@ -205,6 +205,7 @@ inline void print_validation(std::span<const metric_row> rows) {
     say("validation  %s  %.3f -> %.3f\n", name.substr(9).c_str(), ends.first, ends.second);
 }
 
+/// Opens and checks everything, says what will happen, trains, and writes the report.
 template <class Device>
 std::optional<double> train_policy(Device& device, const options& opt, const any_algorithm& algorithm, bool quiet,
                                    reward_source* custom_rewards, parallel::any_communicator* world) {
@@ -349,6 +350,7 @@ std::optional<double> train_policy(Device& device, const options& opt, const any
   return result;
 }
 
+/// With read_algorithm().
 template <class Device>
 std::optional<double> train_policy(Device& device, const options& opt, parallel::any_communicator* world) {
   return train_policy(device, opt, read_algorithm(opt), false, nullptr, world);

@@ -24,6 +24,7 @@ struct update_plan {
   std::vector<double> lr = {0};  ///< of each update; the last of them goes on
   double grad_clip = 0;
 
+  /// The learning rate of update number `update` of the step.
   double rate(std::size_t update) const { return lr[std::min(update, lr.size() - 1)]; }
 };
 

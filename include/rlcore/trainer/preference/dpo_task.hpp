@@ -19,6 +19,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
+/// What OpenRLHF's train_dpo is told of its loss.
 struct dpo_task_settings {
   double beta = 0.1, label_smoothing = 0, nll_loss_coef = 0;
   bool ipo = false;
@@ -30,6 +31,7 @@ struct dpo_task_settings {
 struct pair_report {
   report<1, 3> pair;
   exact_sum likelihood;  ///< this part's share of the mean NLL of the chosen answers
+  /// Adds the sums of other pairs.
   pair_report& operator+=(const pair_report& o) noexcept {
     pair += o.pair, likelihood += o.likelihood;
     return *this;
@@ -39,6 +41,7 @@ struct pair_report {
   double chosen_reward() const noexcept { return pair.monitor_mean(1); }
   double rejected_reward() const noexcept { return pair.monitor_mean(2); }
 };
+/// Names are addresses: see rank_reports.hpp.
 inline void keep_names(pair_report& sum, const pair_report& local) noexcept { keep_names(sum.pair, local.pair); }
 
 /// -(1 - e) log sigmoid(beta z) - e log sigmoid(-beta z), or IPO's (z - 1 / (2 beta))^2, with z the chosen answer's sum
@@ -47,6 +50,7 @@ inline void keep_names(pair_report& sum, const pair_report& local) noexcept { ke
 template <class Device>
 class dpo_task {
  public:
+  /// `reference` is the frozen model; nullptr: the trained model without its adapter.
   dpo_task(const dpo_task_settings& settings, preference_rows<preference_pair> train,
            preference_rows<preference_pair> held_out, nn::causal_lm<Device>* reference)
       : settings_(settings), reference_(reference), train_(std::move(train)), eval_(std::move(held_out)) {}
@@ -54,6 +58,7 @@ class dpo_task {
   std::size_t train_size() const noexcept { return train_.rows.size(); }
   std::size_t eval_size() const noexcept { return eval_.rows.size(); }
 
+  /// Sets train/loss, train/acc and the rewards of chosen and rejected answers; with nll_loss_coef also train/nll_loss.
   void update(trainable_model<Device>& model, std::span<const std::uint32_t> rows, metrics& m) {
     const counts step = count(train_, rows);
     pair_report total;
@@ -78,6 +83,7 @@ class dpo_task {
     m.set("perf/total_num_tokens", tokens);
   }
 
+  /// Sets eval/eval_loss, eval/acc_mean and the rewards of chosen and rejected answers; the first rank writes `scores`.
   void evaluate(trainable_model<Device>& model, metrics& m) {
     std::vector<std::uint32_t> rows(eval_size());
     for (std::uint32_t i = 0; i < rows.size(); ++i) rows[i] = i;

@@ -22,6 +22,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
+/// What OpenRLHF's train_kto is told of its loss.
 struct kto_task_settings {
   double beta = 0.01, desirable_weight = 1, undesirable_weight = 1;
   std::int64_t rows_per_pass = 8;     ///< through the model together; no result depends on it
@@ -47,6 +48,8 @@ class kto_task {
   std::size_t train_size() const noexcept { return train_.rows.size(); }
   std::size_t eval_size() const noexcept { return eval_.rows.size(); }
 
+  /// Estimates the step's KL from mismatched rows, then adds the gradient; sets train/kto_loss, train/kl and the mean
+  /// rewards.
   void update(trainable_model<Device>& model, std::span<const std::uint32_t> rows, metrics& m) {
     const kto_link link = link_of(mismatch(train_, model, rows));
     const global_counts step = count(train_, rows);

@@ -15,6 +15,7 @@ namespace trainer {
 
 /// Tokens of an answer that are scored: those behind the prompt, never the very first token of a row.
 inline std::size_t answer_start(std::size_t prompt_length) noexcept { return std::max<std::size_t>(prompt_length, 1); }
+/// The number of an answer's tokens that are scored.
 inline std::size_t answer_length(std::span<const std::int32_t> tokens, std::size_t prompt_length) noexcept {
   return tokens.size() - std::min(tokens.size(), answer_start(prompt_length));
 }
@@ -31,6 +32,7 @@ struct packed_answers {
     targets.row.clear(), targets.token.clear();
     offsets.assign(1, 0);
   }
+  /// Appends a row of prompt and answer.
   void push_back(std::span<const std::int32_t> tokens, std::size_t prompt_length) {
     const auto base = static_cast<std::int32_t>(inputs.values.size());
     inputs.push_back(tokens.first(tokens.size() - std::min<std::size_t>(tokens.size(), 1)));

@@ -15,6 +15,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
+/// A pair of answers as tokens.
 struct preference_pair {
   std::vector<std::int32_t> chosen, rejected;  ///< prompt and answer
   std::size_t prompt_length = 0;               ///< tokens of the prompt alone; 0 for reward models

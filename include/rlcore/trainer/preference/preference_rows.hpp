@@ -10,6 +10,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
+/// Rows in the order of the data set.
 template <class Row>
 struct preference_rows {
   std::vector<Row> rows;
@@ -19,6 +20,7 @@ struct preference_rows {
   std::size_t truncated = 0;     ///< kept, but cut at max_len
 
   std::size_t size() const noexcept { return rows.size(); }
+  /// Row i of those that are left.
   const Row& operator[](std::size_t i) const { return rows[i]; }
 
   /// "train  1801 rows (3 left out: prompt of max_len - 2 tokens or more; 12 cut to max_len)"

@@ -20,6 +20,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
+/// What OpenRLHF's train_prm is told of its loss.
 struct prm_task_settings {
   std::vector<std::int32_t> reward_tokens;  ///< empty: against the whole vocabulary
   std::int64_t rows_per_pass = 1;           ///< through the model together; no result depends on it
@@ -34,12 +35,14 @@ struct prm_task_settings {
 template <class Device>
 class prm_task {
  public:
+  /// Both sets were read with the reward tokens of `settings`.
   prm_task(prm_task_settings settings, preference_rows<judged_row> train, preference_rows<judged_row> held_out)
       : settings_(std::move(settings)), train_(std::move(train)), eval_(std::move(held_out)) {}
 
   std::size_t train_size() const noexcept { return train_.rows.size(); }
   std::size_t eval_size() const noexcept { return eval_.rows.size(); }
 
+  /// Sets train/prm_loss and train/acc, the share of steps whose label is the most likely token.
   void update(trainable_model<Device>& model, std::span<const std::uint32_t> rows, metrics& m) {
     judgement total;
     const double steps = count(train_, rows);
@@ -67,6 +70,7 @@ class prm_task {
     m.set("perf/total_num_tokens", tokens);
   }
 
+  /// Sets eval/eval_loss and eval/acc_mean; the first rank writes a list of judgements per row to `scores`.
   void evaluate(trainable_model<Device>& model, metrics& m) {
     std::vector<std::uint32_t> rows(eval_size());
     for (std::uint32_t i = 0; i < rows.size(); ++i) rows[i] = i;

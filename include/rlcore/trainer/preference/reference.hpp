@@ -32,6 +32,7 @@ class reference_model {
   /// `frozen` nullptr: the trained model without its adapter.
   explicit reference_model(nn::causal_lm<Device>* frozen) : frozen_(frozen) {}
 
+  /// Log-probs of every answer token under the reference, into `out`.
   void operator()(trainable_model<Device>& model, const packed_answers& rows, std::vector<float>& out) const {
     if (frozen_ != nullptr) return score_answers(*frozen_, model.space, rows, out);
     model.with_base([&] { score_answers(model.model, model.space, rows, out); });

@@ -26,6 +26,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
+/// What OpenRLHF's train_rm is told of its loss.
 struct rm_task_settings {
   bool margins = false;               ///< subtract each pair's margin (--margin_loss)
   std::int64_t pairs_per_pass = 1;    ///< through the model together; no result depends on it
@@ -52,6 +53,7 @@ inline void write_reward_moments(const std::filesystem::path& folder, const std:
 template <class Device>
 class rm_task {
  public:
+  /// Pairs for training, and for the evaluation that gives the moments of the rewards.
   rm_task(const rm_task_settings& settings, preference_rows<preference_pair> train,
           preference_rows<preference_pair> held_out)
       : settings_(settings), train_(std::move(train)), eval_(std::move(held_out)) {}
@@ -59,6 +61,7 @@ class rm_task {
   std::size_t train_size() const noexcept { return train_.rows.size(); }
   std::size_t eval_size() const noexcept { return eval_.rows.size(); }
 
+  /// Sets train/loss, train/acc, the share of pairs whose chosen answer has the higher reward, and the mean rewards.
   void update(trainable_model<Device>& model, std::span<const std::uint32_t> rows, metrics& m) {
     const global_counts step = count(rows.size());
     report_type total;
@@ -85,6 +88,8 @@ class rm_task {
     m.set("perf/total_num_tokens", tokens);
   }
 
+  /// Sets eval/eval_loss, eval/acc_mean and the moments eval/reward_mean and eval/reward_std; the first rank writes
+  /// `scores`.
   void evaluate(trainable_model<Device>& model, metrics& m) {
     std::vector<std::uint32_t> rows(eval_size());
     for (std::uint32_t i = 0; i < rows.size(); ++i) rows[i] = i;
@@ -121,6 +126,7 @@ class rm_task {
 
   /// Writes the moments of the last evaluation into a checkpoint, which is then complete for use.
   void save(const std::filesystem::path& folder) const { write_reward_moments(folder / "huggingface", moments_); }
+  /// Reads the moments back that save() wrote, if there are any.
   void restore(const std::filesystem::path& folder) {
     const checkpoint::json_file config(folder / "huggingface" / "config.json");
     if (config.has("mean") && config.has("std"))

@@ -21,7 +21,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// --dataset, or --eval_dataset when it is given.
+/// --dataset with --dataset_probs and --dataset_split, at most --max_samples rows of it.
 inline data::blend open_training_rows(const options& opt) {
   return data::open_blend({.datasets = opt.get<std::string>("dataset"),
                            .probabilities = opt.find<std::string>("dataset_probs").value_or(""),
@@ -29,6 +29,7 @@ inline data::blend open_training_rows(const options& opt) {
                            .seed = static_cast<std::uint64_t>(opt.get<std::int64_t>("seed")),
                            .max_samples = static_cast<std::size_t>(opt.get<std::int64_t>("max_samples"))});
 }
+/// --eval_dataset with --eval_split; nothing if it is not given.
 inline std::optional<data::blend> open_evaluation_rows(const options& opt) {
   const auto name = opt.find<std::string>("eval_dataset");
   if (!name || name->empty()) return std::nullopt;

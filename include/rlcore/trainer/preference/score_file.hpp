@@ -10,11 +10,13 @@
 RLCORE_BEGIN
 namespace trainer {
 
+/// Collects the lines; close() writes them.
 class score_file {
  public:
   /// An empty path: nothing is kept.
   explicit score_file(std::filesystem::path path) : path_(std::move(path)) {}
   bool wanted() const noexcept { return !path_.empty(); }
+  /// Appends one object.
   void add(const nlohmann::ordered_json& scores) { lines_ += scores.dump() + "\n"; }
   /// Replaces the file. Throws file_error.
   void close() const {

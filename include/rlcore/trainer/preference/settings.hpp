@@ -23,6 +23,7 @@ inline optim::schedule named_schedule(const std::string& name) {
   return s;
 }
 
+/// OpenRLHF's flags for the order of rows, the optimizer, evaluations and checkpoints.
 inline supervised_settings read_openrlhf_run(const options& opt) {
   supervised_settings s;
   s.at_epoch_end = epoch_end::run_on;
@@ -53,6 +54,7 @@ inline supervised_settings read_openrlhf_run(const options& opt) {
   return s;
 }
 
+/// OpenRLHF's flags for the model, Adam and LoRA; weight decay is for matrices alone.
 inline training_settings read_openrlhf_training(const options& opt) {
   training_settings s;
   const auto [beta1, beta2] = adam_betas(opt);

@@ -50,6 +50,7 @@ inline base_model open_language_model(const options& opt) {
   return base;
 }
 
+/// Reads the pairs, then runs the supervised loop with a dpo_task.
 template <class Device>
 void train_dpo(Device& device, const options& opt, parallel::any_communicator* world) {
   const team ranks(opt, world);
@@ -77,6 +78,7 @@ void train_dpo(Device& device, const options& opt, parallel::any_communicator* w
   if (ranks.first()) export_model(opt);
 }
 
+/// Reads the judged answers, then runs the supervised loop with a kto_task.
 template <class Device>
 void train_kto(Device& device, const options& opt, parallel::any_communicator* world) {
   const team ranks(opt, world);
@@ -102,6 +104,7 @@ void train_kto(Device& device, const options& opt, parallel::any_communicator* w
   if (ranks.first()) export_model(opt);
 }
 
+/// Reads the pairs, then runs the supervised loop with an rm_task.
 template <class Device>
 void train_rm(Device& device, const options& opt, parallel::any_communicator* world) {
   const team ranks(opt, world);
@@ -133,6 +136,7 @@ void train_rm(Device& device, const options& opt, parallel::any_communicator* wo
   if (ranks.first()) export_model(opt);
 }
 
+/// Reads the judged steps, then runs the supervised loop with a prm_task.
 template <class Device>
 void train_prm(Device& device, const options& opt, parallel::any_communicator* world) {
   const team ranks(opt, world);

@@ -15,6 +15,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
+/// One answer as tokens.
 struct unpaired_row {
   prompt_and_answer text;  ///< kept: a step also scores prompts with the answers of other rows
   std::vector<std::int32_t> tokens;
@@ -36,6 +37,7 @@ inline bool read_label(const data::row& from, const std::string& key, const std:
                    "; expected 1 (desirable) or 0");
 }
 
+/// Prompt and answer of a row as text.
 inline prompt_and_answer unpaired_text(const data::row& from, const unpaired_columns& keys, const row_rules& rules,
                                        const std::string& where) {
   if (!rules.chat) {

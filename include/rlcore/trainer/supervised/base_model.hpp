@@ -15,6 +15,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
+/// A Hugging Face folder without its weights.
 struct base_model {
   std::filesystem::path folder;
   nn::config config;

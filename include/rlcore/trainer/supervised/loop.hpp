@@ -31,10 +31,12 @@ struct supervised_run {
   int ranks = 1;
 };
 
+/// One run of a task from `start` to its last step.
 template <class Device, class Task>
 requires supervised_task<Task, Device>
 class supervised_loop {
  public:
+  /// What `run` refers to, `log` and `bar` have to outlive the loop.
   supervised_loop(supervised_run<Device, Task> run, const supervised_state& start, logger& log, progress& bar)
       : run_(std::move(run)),
         rows_(run_.plan, run_.settings.seed, run_.settings.shuffle),

@@ -17,6 +17,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
+/// The numbers of a run; make_supervised_plan() computes them.
 struct supervised_plan {
   std::int64_t train_rows = 0, eval_rows = 0;
   std::int64_t rows_per_step = 0, rows_per_pass = 0;
@@ -83,6 +84,7 @@ inline number_table supervised_plan::table() const {
 /// The rows of each step: a pure function of seed and step, so a resumed run knows them.
 class step_rows {
  public:
+  /// Without `shuffle` every epoch has the order of the data set.
   step_rows(const supervised_plan& plan, std::uint64_t seed, bool shuffle)
       : plan_(plan), seed_(seed), shuffle_(shuffle) {}
 
@@ -94,6 +96,7 @@ class step_rows {
   /// True if the epoch in which `step` begins ends with it.
   bool ends_epoch(std::int64_t step) const noexcept { return epoch_of(step + 1) != epoch_of(step); }
 
+  /// The rows of step number `step` (from 1).
   std::vector<std::uint32_t> operator()(std::int64_t step) {
     std::vector<std::uint32_t> rows;
     std::int64_t epoch = epoch_of(step);

@@ -23,6 +23,7 @@ enum class metric_style {
   openrlhf  ///< train/lr
 };
 
+/// What the loop is told, by verl's keys or by OpenRLHF's flags.
 struct supervised_settings {
   std::string name = "sft/run";  ///< project/experiment, for the report
   // order of the rows

@@ -56,6 +56,7 @@ inline optim::schedule sft_schedule(const std::string& name) {
   return s;
 }
 
+/// Reads verl's keys. Throws config_error.
 inline sft_run_settings read_sft_settings(const options& opt) {
   const auto count = [&](const char* name) {
     return static_cast<std::size_t>(std::max<std::int64_t>(0, opt.get<std::int64_t>(name)));

@@ -38,6 +38,7 @@ struct packed_examples {
     targets.row.clear(), targets.token.clear();
     offsets.assign(1, 0);
   }
+  /// Appends an example.
   void push_back(const data::sft_example& e) {
     const auto start = static_cast<std::int32_t>(inputs.size());
     std::size_t fed = 0;
@@ -72,8 +73,10 @@ class sft_task {
   std::size_t eval_size() const noexcept { return eval_.size(); }
   const std::vector<data::sft_example>& train() const noexcept { return train_; }
 
+  /// Shows update() and evaluate() on this line as they go on.
   void watch(progress& bar) noexcept { bar_ = &bar; }
 
+  /// Sets train/loss, train/tokens (those that are learnt) and perf/total_num_tokens.
   void update(trainable_model<Device>& model, std::span<const std::uint32_t> rows, metrics& m) {
     global_counts counts;
     std::int64_t tokens = 0;
@@ -102,6 +105,7 @@ class sft_task {
     m.set("perf/total_num_tokens", tokens);
   }
 
+  /// Sets the metric `eval_name`: the negative log-likelihood, whatever the objective.
   void evaluate(trainable_model<Device>& model, metrics& m) {
     global_counts counts;
     for (const data::sft_example& e : eval_) counts.add_row(static_cast<std::int64_t>(e.trained()));

@@ -31,10 +31,10 @@ namespace trainer {
 /// of the weights it scores by for_each_scored_group(), or in a gather_full_params().
 ///
 /// A task may have more, and the loop makes use of it:
-///   prepare(trainable_model<Device>&)           once, after the weights are loaded or restored and before the first
-///   step watch(progress&)                    a line on the terminal to draw phase(name, done, of) on save(path) const
-///   further files of a checkpoint, into the folder global_step_N being written restore(path)                       the
-///   same when a run continues
+///   prepare(trainable_model<Device>&)  once, after the weights are loaded or restored and before the first step
+///   watch(progress&)                   a line on the terminal to draw phase(name, done, of) on
+///   save(path) const                   further files of a checkpoint, into the folder global_step_N being written
+///   restore(path)                      the same when a run continues
 template <class T, class Device>
 concept supervised_task = requires(T& task, trainable_model<Device>& model, std::span<const std::uint32_t> rows,
                                    metrics& m) {

@@ -109,6 +109,8 @@ inline sft_work open_openrlhf_sft(const options& opt, const base_model& base) {
   return work;
 }
 
+/// Reads the examples, then runs the supervised loop with an sft_task; with rlcore.show_mask it prints examples
+/// instead.
 template <class Device>
 void train_sft(Device& device, const options& opt, parallel::any_communicator* world) {
   const team ranks(opt, world);

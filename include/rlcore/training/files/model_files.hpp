@@ -14,6 +14,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
+/// A copy of device memory.
 template <class Device>
 std::vector<float> to_host(Device& device, const buffer<float, Device>& values) {
   std::vector<float> host(values.size());

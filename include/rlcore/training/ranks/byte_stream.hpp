@@ -21,20 +21,24 @@ class byte_writer {
  public:
   std::vector<std::byte> bytes;
 
+  /// Appends the bytes of x.
   template <class T>
   void operator()(const T& x) {
     static_assert(std::is_trivially_copyable_v<T>);
     append(&x, sizeof x);
   }
+  /// Appends the number of elements in 32 bits, then their bytes.
   template <class T>
   void operator()(const std::vector<T>& x) {
     (*this)(static_cast<std::uint32_t>(x.size()));
     append(x.data(), x.size() * sizeof(T));
   }
+  /// Appends the number of characters in 32 bits, then the characters.
   void operator()(const std::string& x) {
     (*this)(static_cast<std::uint32_t>(x.size()));
     append(x.data(), x.size());
   }
+  /// Appends one byte that says whether there is a value, then the value.
   template <class T>
   void operator()(const std::optional<T>& x) {
     (*this)(static_cast<unsigned char>(x.has_value()));
@@ -53,24 +57,29 @@ class byte_writer {
 /// Takes them out again in the same order. Throws std::logic_error where the bytes end too early.
 class byte_reader {
  public:
+  /// The bytes have to outlive this.
   explicit byte_reader(std::span<const std::byte> bytes) : bytes_(bytes) {}
 
   bool done() const noexcept { return bytes_.empty(); }
 
+  /// Takes as many bytes as a T has.
   template <class T>
   void operator()(T& x) {
     static_assert(std::is_trivially_copyable_v<T>);
     take(&x, sizeof x);
   }
+  /// Takes the number of elements, then their bytes.
   template <class T>
   void operator()(std::vector<T>& x) {
     x.resize(size());
     take(x.data(), x.size() * sizeof(T));
   }
+  /// Takes the number of characters, then the characters.
   void operator()(std::string& x) {
     x.resize(size());
     take(x.data(), x.size());
   }
+  /// Takes the byte that says whether there is a value, then the value.
   template <class T>
   void operator()(std::optional<T>& x) {
     unsigned char there = 0;

@@ -21,6 +21,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
+/// The ranks that share the work of a run, with their process groups; many runs have one rank.
 class team {
  public:
   /// Uses `ranks`, or this rank alone if null. `opt` says how they share the work. Throws config_error for bad

@@ -45,6 +45,7 @@ std::vector<double> gathered_squares(Device& device, const parallel::shard_layou
 /// Adds up gathered_squares(), unit by unit from the first.
 class squares_in_order {
  public:
+  /// For `sums` as gathered_squares() returns them; both arguments have to outlive this.
   squares_in_order(const parallel::shard_layout& layout, std::span<const double> sums) : layout_(&layout), sums_(sums) {
     std::size_t at = 0;
     for (std::size_t r = 0; r < layout.ranks(); ++r) {
@@ -53,6 +54,7 @@ class squares_in_order {
     }
   }
 
+  /// Adds the blocks of unit u to `total`, shard after shard. Units have to come in order.
   void add_unit(std::size_t u, double& total) {
     for (std::size_t r = 0; r < layout_->ranks(); ++r)
       for (std::size_t b = layout_->blocks_of(u, r); b > 0; --b) total += sums_[at_[r]++];

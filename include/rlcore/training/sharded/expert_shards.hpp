@@ -60,6 +60,7 @@ class expert_shards final : public gathered_layers<Device>, public expert_square
   parallel::gradient_sums<Device>& sums() noexcept { return sums_; }
   /// The expert values in this rank's optimizer. They follow the `before` values of the other parameters.
   std::size_t shard_size() const { return sums_.shard_size(); }
+  /// Where the experts' values lie in the optimizer and in this rank's weights, behind `before` other values.
   std::vector<optim::adamw_piece> pieces(std::size_t before) const {
     return pieces_of(sums_.layout(), sums_.shard_rank(), before, part.shared_size());
   }
@@ -107,11 +108,13 @@ class expert_shards final : public gathered_layers<Device>, public expert_square
       in_order_.emplace_back(layouts_[r], std::span<const double>(squares_).subspan(at, counts[r]));
     return *this;
   }
+  /// Adds nothing for a unit without experts.
   void add_unit(std::size_t u, double& total) override {
     const std::int64_t layer = sparse_layer(u);
     if (layer < 0) return;
     for (squares_in_order& of_rank : in_order_) of_rank.add_unit(static_cast<std::size_t>(layer), total);
   }
+  /// Adds the layers in their order.
   void add_all(double& total) override {
     for (std::size_t l = 0; l < sums_.layout().units(); ++l)
       for (squares_in_order& of_rank : in_order_) of_rank.add_unit(l, total);

@@ -25,6 +25,7 @@ class gathered_layers : public nn::unit_source {
   gathered_layers(const gathered_layers&) = delete;
   gathered_layers& operator=(const gathered_layers&) = delete;
 
+  /// Collects the unit from the ranks and packs its matrices, each unless that is done already.
   nn::unit_view enter(std::size_t u, bool packed) override {
     place& p = places_[u];
     Device& device = model_->device();
@@ -46,14 +47,17 @@ class gathered_layers : public nn::unit_source {
     }
     return {weights, {f, p.packed.data(), offsets_.data()}};
   }
+  /// Keeps the unit's memory for the units that follow.
   void leave(std::size_t u) override {
     place& p = places_[u];
     if (std::exchange(p.whole, false)) floats_.push_back(std::move(p.values));
     if (std::exchange(p.is_packed, false)) bytes_.push_back(std::move(p.packed));
   }
+  /// Leaves the unit, unless layers stay from forward to backward.
   void pause(std::size_t u) override {
     if (!keep_) leave(u);
   }
+  /// The maximum over the ranks that collect together.
   std::size_t most_passes(std::size_t passes) override {
     std::vector<std::size_t> counts(static_cast<std::size_t>(ranks().size()));
     ranks().all_gather(std::span<const std::size_t>(&passes, 1), std::span(counts));
@@ -148,6 +152,7 @@ class gathered_layers : public nn::unit_source {
 template <class Device>
 class full_params {
  public:
+  /// Collects all weights, unless another one that lives has done so.
   explicit full_params(gathered_layers<Device>* units) : units_(units) {
     if (units_) units_->begin_full_params();
   }

@@ -33,6 +33,7 @@ inline std::vector<optim::adamw_piece> pieces_of(const parallel::shard_layout& l
 template <class Device>
 class shard_gather {
  public:
+  /// For shards of this layout; device and ranks have to outlive it.
   shard_gather(Device& device, parallel::any_communicator& ranks, parallel::shard_layout layout)
       : device_(&device), ranks_(&ranks), layout_(std::move(layout)) {}
 

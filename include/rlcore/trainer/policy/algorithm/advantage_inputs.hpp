@@ -6,6 +6,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
+/// The fields of a trajectory that the run has to fill before the advantages.
 struct advantage_inputs {
   bool values = false;         ///< trajectory::value: the run keeps a critic and trains it on trajectory::token_return
   bool greedy_scores = false;  ///< trajectory::greedy_score: every prompt is answered once more, greedily

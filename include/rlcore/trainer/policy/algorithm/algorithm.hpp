@@ -31,8 +31,7 @@ using policy_micro_batch = policy_rows;
 /// What the policy loop asks of an algorithm:
 ///   reads           fields that the loss needs besides logp, old_logp and advantage: ref_logp makes the run keep a
 ///                   reference model, entropy hands over the entropies and a place for the slope by them
-///   advantages      writes trajectory::advantage, or trajectory::token_advantage of every trajectory, and whatever
-///   else
+///   advantages      writes trajectory::advantage, or trajectory::token_advantage of every trajectory, and what else
 ///                   the loss wants decided over the whole step (trajectory::selected); the `samples` responses to one
 ///                   prompt are neighbours, and their rewards are final; `key` is the step's
 ///   loss            writes dL / dlogp (and dL / dentropy if that is not empty) of one micro-batch; `step` counts the

@@ -16,19 +16,23 @@ namespace trainer {
 /// loop, not a second trainer. Copies share what they hold.
 class any_algorithm {
  public:
+  /// Takes a copy of the algorithm.
   template <class A>
   requires(!std::same_as<A, any_algorithm> && policy_algorithm<A>) any_algorithm(A algorithm)
       : held_(std::make_shared<const holder<A>>(std::move(algorithm))) {}
 
   field reads() const { return held_->reads(); }
   advantage_inputs inputs() const { return held_->inputs(); }
+  /// Calls the held algorithm; see policy_algorithm.
   void advantages(std::span<trajectory> batch, std::int64_t samples, random_key key) const {
     held_->advantages(batch, samples, key);
   }
+  /// Calls the held algorithm; see policy_algorithm.
   policy_report loss(const policy_micro_batch& rows, const global_counts& step, std::span<float> dlogp,
                      std::span<float> dentropy) const {
     return held_->loss(rows, step, dlogp, dentropy);
   }
+  /// Calls the held algorithm; see policy_algorithm.
   double entropy_weight(row_info row, const global_counts& step) const { return held_->entropy_weight(row, step); }
 
  private:

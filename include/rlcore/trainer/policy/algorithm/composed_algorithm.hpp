@@ -30,8 +30,10 @@ class composed_algorithm {
                 "sequence_is{...}, and links of sequences or pairs go to evaluate()");
 
  public:
+  /// The three choices, without a selection of tokens.
   composed_algorithm(Advantage advantage, Objective objective, Aggregation aggregation)
       : advantage_(std::move(advantage)), objective_(std::move(objective)), aggregation_(std::move(aggregation)) {}
+  /// The same of an algorithm{}, and a selection if there is one.
   composed_algorithm(const algorithm<Advantage, Objective, Aggregation>& a, Selection selection = {})
       : advantage_(a.advantage), objective_(a.objective), aggregation_(a.aggregation), selection_(selection) {}
 
@@ -39,11 +41,14 @@ class composed_algorithm {
 
   advantage_inputs inputs() const noexcept { return inputs_of_estimator(advantage_); }
 
+  /// Estimates the advantages of the step, then selects tokens if there is a selection.
   void advantages(std::span<trajectory> batch, std::int64_t samples, random_key key) const {
     estimate_advantages(advantage_, batch, samples);
     if constexpr (!std::is_same_v<Selection, no_selection>) select_tokens(selection_, batch, key);
   }
 
+  /// evaluate() over the rows of the micro-batch. The report's ppo_kl is the objective's monitor of that name, or else
+  /// the sum of old_logp - logp.
   policy_report loss(const policy_micro_batch& rows, const global_counts& step, std::span<float> dlogp,
                      std::span<float> dentropy) const {
     token_batch<float> batch{.logp = detail::flat(rows.logp),
@@ -78,6 +83,7 @@ class composed_algorithm {
     return out;
   }
 
+  /// The weight of token_mean.
   double entropy_weight(row_info row, const global_counts& step) const noexcept {
     return token_mean{}.weight(row, step);
   }

@@ -14,6 +14,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
+/// Every token takes part.
 struct no_selection {};
 
 namespace detail {

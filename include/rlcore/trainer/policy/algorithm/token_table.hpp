@@ -17,6 +17,7 @@ namespace trainer {
 /// [trajectories, longest response] with a mask of the response tokens.
 class token_table {
  public:
+  /// Rows as many as trajectories, columns as many as the longest response has tokens.
   explicit token_table(std::span<const trajectory> batch) : rows_(batch.size()) {
     std::int64_t width = 0;
     for (const trajectory& t : batch) width = std::max(width, t.response_length());
@@ -28,7 +29,9 @@ class token_table {
 
   extents<2> shape() const noexcept { return {static_cast<extent_t>(rows_), static_cast<extent_t>(columns_)}; }
   token_mask mask() const { return token_mask(matrix_view<const std::uint8_t>(live_.data(), shape())); }
+  /// A matrix of this table's shape as a view.
   matrix_view<float> view(std::vector<float>& matrix) const { return {matrix.data(), shape()}; }
+  /// The same for reading.
   matrix_view<const float> view(const std::vector<float>& matrix) const { return {matrix.data(), shape()}; }
   std::vector<float> matrix() const { return std::vector<float>(rows_ * columns_); }
 

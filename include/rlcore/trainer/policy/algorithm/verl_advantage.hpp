@@ -28,6 +28,7 @@
 RLCORE_BEGIN
 namespace trainer {
 
+/// verl's estimators, under verl's names.
 enum class advantage_estimator : std::uint8_t {
   gae,
   grpo,
@@ -57,6 +58,7 @@ inline constexpr std::array<std::string_view, 12> advantage_estimator_names{"gae
                                                                             "rloo_vectorized",
                                                                             "optimal_token_baseline"};
 
+/// The estimator of that name. Throws std::invalid_argument.
 inline advantage_estimator advantage_estimator_of(std::string_view name) {
   for (std::size_t i = 0; i < advantage_estimator_names.size(); ++i)
     if (advantage_estimator_names[i] == name) return static_cast<advantage_estimator>(i);

@@ -28,6 +28,7 @@ struct verl_algorithm {
     return (policy.use_kl ? field::ref_logp : field::none) | (policy.entropy_coeff != 0 ? field::entropy : field::none);
   }
   advantage_inputs inputs() const noexcept { return other ? other->inputs() : advantage.inputs(); }
+  /// The advantages by `other` or `advantage`, then the tokens of clip_cov or kl_cov, if the loss is one of these.
   void advantages(std::span<trajectory> batch, std::int64_t samples, random_key key) const {
     if (other)
       (*other)(batch, samples);
@@ -41,10 +42,12 @@ struct verl_algorithm {
       select_tokens(kl_cov, batch, key);
     }
   }
+  /// As verl_policy_loss.
   policy_report loss(const policy_micro_batch& rows, const global_counts& step, std::span<float> dlogp,
                      std::span<float> dentropy) const {
     return policy(rows, step, dlogp, dentropy);
   }
+  /// The weight of the loss's aggregation.
   double entropy_weight(row_info row, const global_counts& step) const noexcept {
     return any_aggregation{policy.aggregation, policy.fixed_length}.weight(row, step);
   }

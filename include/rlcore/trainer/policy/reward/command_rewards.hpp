@@ -88,6 +88,7 @@ inline judgement read_judgement(const std::string& line) {
 /// three times without an answer in between.
 class command_rewards final : public text_rewards {
  public:
+  /// Starts the program. `strip_end` as in response_text(). Throws file_error if it cannot be started.
   explicit command_rewards(external_reward settings, bool strip_end = false)
       : text_rewards(strip_end), settings_(std::move(settings)) {
     python_ = settings_.path.ends_with(".py");
@@ -96,6 +97,7 @@ class command_rewards final : public text_rewards {
     if (settings_.whole_batch && !python_) settings_.whole_batch = false;  // a program sees its input as it comes
     start();
   }
+  /// With zero_on_failure: reward/failed, the share of responses without an answer.
   void report(metrics& out) override {
     if (settings_.zero_on_failure && asked_ > 0)
       out.set("reward/failed", static_cast<double>(failed_) / static_cast<double>(asked_));
@@ -104,6 +106,7 @@ class command_rewards final : public text_rewards {
   std::vector<double> take_counts() override {
     return {static_cast<double>(std::exchange(asked_, 0)), static_cast<double>(std::exchange(failed_, 0))};
   }
+  /// Adds the numbers of responses and failures of another rank.
   void add_counts(std::span<const double> counts) override {
     asked_ += static_cast<std::int64_t>(counts[0]), failed_ += static_cast<std::int64_t>(counts[1]);
   }

@@ -32,6 +32,7 @@ namespace trainer {
 /// child raises no SIGPIPE.
 class line_process {
  public:
+  /// What read_line() found.
   enum class status {
     line,
     timeout,

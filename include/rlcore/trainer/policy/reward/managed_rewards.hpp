@@ -19,9 +19,11 @@ namespace trainer {
 /// response in tokens. Unlike verl it is added to the score of a reward model as well.
 class managed_rewards final : public reward_source {
  public:
+  /// Without `overlong` there is no penalty; `source` has to outlive this.
   managed_rewards(reward_source& source, std::optional<soft_overlong> overlong)
       : source_(source), overlong_(overlong) {}
 
+  /// Scores by the source, then sets accuracy, length_penalty and reward = score + penalty.
   void score(std::span<trajectory> batch, const data::prompt_dataset& prompts,
              const text::tokenizer& tokenizer) override {
     source_.score(batch, prompts, tokenizer);
@@ -32,8 +34,11 @@ class managed_rewards final : public reward_source {
       penalties_.push_back(t.length_penalty);
     }
   }
+  /// Asks the source.
   void check(const std::string& data_source) const override { source_.check(data_source); }
   bool reads_truth() const override { return source_.reads_truth(); }
+  /// The source's numbers, and with a penalty reward/overlong_penalty/* and reward/overlong, the share of penalised
+  /// responses.
   void report(metrics& out) override {
     source_.report(out);
     if (overlong_ && !penalties_.empty()) {
@@ -52,6 +57,7 @@ class managed_rewards final : public reward_source {
     penalties_.clear();
     return counts;
   }
+  /// Hands the source its counts and keeps the penalties behind them.
   void add_counts(std::span<const double> counts) override {
     const auto of_source = static_cast<std::size_t>(counts[0]);
     source_.add_counts(counts.subspan(1, of_source));

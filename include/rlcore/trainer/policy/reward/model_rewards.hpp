@@ -55,6 +55,8 @@ class model_rewards final : public reward_source {
     }
   }
 
+  /// Sets verdict and reward, (score - mean) / std with `normalize`; the accuracy is not known. Throws data_error for a
+  /// score that is not finite.
   void score(std::span<trajectory> batch, const data::prompt_dataset& prompts,
              const text::tokenizer& tokenizer) override {
     std::vector<std::vector<std::int32_t>> sequences;
@@ -72,6 +74,7 @@ class model_rewards final : public reward_source {
     }
   }
   bool reads_truth() const override { return false; }
+  /// reward/truncated: the share of sequences that lost their ends.
   void report(metrics& out) override {
     if (scored_ > 0) out.set("reward/truncated", static_cast<double>(truncated_) / static_cast<double>(scored_));
     scored_ = truncated_ = 0;
@@ -79,6 +82,7 @@ class model_rewards final : public reward_source {
   std::vector<double> take_counts() override {
     return {static_cast<double>(std::exchange(scored_, 0)), static_cast<double>(std::exchange(truncated_, 0))};
   }
+  /// Adds the numbers of scored and truncated sequences of another rank.
   void add_counts(std::span<const double> counts) override {
     scored_ += static_cast<std::int64_t>(counts[0]), truncated_ += static_cast<std::int64_t>(counts[1]);
   }

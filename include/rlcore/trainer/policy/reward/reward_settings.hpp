@@ -30,6 +30,8 @@ struct model_reward {
   bool normalize = false;                                     ///< (score - mean) / std of its config.json
 };
 
+/// Who scores the responses of a run: the external program, the reward model, or if there is neither the rules; and
+/// what the manager adds.
 struct reward_settings {
   bool dapo_manager = false;
   bool log_overlong = false;  ///< the penalty goes into the dump of responses, too

@@ -34,6 +34,7 @@ class reward_source {
   virtual void report(metrics&) {}
   /// What report() would be made of, which is then forgotten here; and the same, of any rank, put back.
   virtual std::vector<double> take_counts() { return {}; }
+  /// Takes what take_counts() returned here or in another rank.
   virtual void add_counts(std::span<const double>) {}
 };
 
@@ -49,11 +50,13 @@ struct judgement {
   std::optional<double> accuracy;
 };
 
+/// A rule's verdict; the accuracy is its acc, if it has one.
 inline judgement judged(const verify::verdict& v) {
   judgement j{v, {}};
   if (v.acc) j.accuracy = *v.acc ? 1.0 : 0.0;
   return j;
 }
+/// A plain score: above 0 counts as correct, and the accuracy is not known.
 inline judgement judged(double score) {
   return {{score, score > 0 ? verify::reason::correct : verify::reason::wrong}, {}};
 }
@@ -72,8 +75,10 @@ inline std::string response_text(const trajectory& t, const text::tokenizer& tok
 /// Sources that read texts, all of a step at once.
 class text_rewards : public reward_source {
  public:
+  /// `strip_end` as in response_text().
   explicit text_rewards(bool strip_end = false) : strip_end_(strip_end) {}
 
+  /// Decodes all responses, hands them to judge() together, and sets verdict, accuracy and reward.
   void score(std::span<trajectory> batch, const data::prompt_dataset& prompts, const text::tokenizer& tokenizer) final {
     std::vector<std::string> texts;
     std::vector<answer> answers;
@@ -103,6 +108,7 @@ class text_rewards : public reward_source {
 class rule_rewards final : public text_rewards {
  public:
   using text_rewards::text_rewards;
+  /// Throws data_error for a source that no rule is for.
   void check(const std::string& data_source) const override { verify::scorer_of(data_source); }
 
  protected:
@@ -122,6 +128,7 @@ concept reward_function = requires(F& f, const answer& a) {
 template <reward_function F>
 class function_rewards final : public text_rewards {
  public:
+  /// The function sees one answer at a time; `strip_end` as in response_text().
   explicit function_rewards(F function, bool strip_end = false)
       : text_rewards(strip_end), function_(std::move(function)) {}
 

@@ -59,6 +59,7 @@ struct packed_trajectories {
     targets.token.clear();
     offsets.assign(1, 0);
   }
+  /// Appends a row and its targets: response token i is predicted by the row of the token before it.
   void push_back(const trajectory& t) {
     const auto start = static_cast<std::int32_t>(inputs.values.size());
     inputs.push_back(std::span(t.tokens).first(t.tokens.size() - 1));

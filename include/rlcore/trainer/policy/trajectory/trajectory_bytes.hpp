@@ -36,6 +36,7 @@ inline std::vector<std::byte> to_bytes(std::span<const trajectory> rows) {
   for (const trajectory& t : rows) detail::each_field(t, to);
   return std::move(to.bytes);
 }
+/// The inverse. Throws std::logic_error where the bytes end too early.
 inline std::vector<trajectory> trajectories_of(std::span<const std::byte> bytes) {
   std::vector<trajectory> rows;
   byte_reader from(bytes);
