@@ -32,7 +32,7 @@ struct override_setting {
 /// Recursive descent over the tokens of a value.
 class value_parser {
  public:
-  /// Throws config_error where the text has no tokens of Hydra's grammar; `text` has to outlive this.
+  /// `text` has to outlive this. Throws config_error for a sign that cannot stand outside quotes.
   explicit value_parser(std::string_view text) : tokens_(override_lexer(text).run()) {}
 
   /// The whole text as one value; no token at all is the empty text. Throws config_error.
