@@ -1,9 +1,11 @@
 // Doc comments of public headers: every function and every type has one.
 //
 // The comment of a type covers its constants, its functions without parameters, check_settings() and the call operator
-// of a piece or a link. Asked for are comments on types, concepts, aliases and functions of namespaces other than
+// of a piece or a link. A concept describes the functions it calls, so these have their words in a type that its header
+// asserts to model the concept, and what overrides a function has those of the function. Overloads share the comment of
+// the one before them. Asked for are comments on types, concepts, aliases and functions of namespaces other than
 // detail, and on public constructors and functions with parameters; not on friends, specialisations, copies, moves,
-// what is defaulted, and definitions of what a class declares.
+// what is defaulted, pointers to functions, and definitions of what a class declares.
 #pragma once
 
 #include <algorithm>
@@ -81,10 +83,44 @@ inline std::vector<lexeme> lexemes_of(std::string_view text) {
   return words;
 }
 
+/// What each concept names: the functions it calls, "f" of d.f(x), and other concepts, "c<" of c<D>.
+using requirements = std::map<std::string, std::set<std::string>>;
+
+/// Adds the concepts of one header to `of`.
+inline void collect_requirements(const std::vector<lexeme>& words, requirements& of) {
+  const auto word = [&](std::size_t at) { return at < words.size() ? std::string_view(words[at].text) : ";"; };
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (word(i) != "concept" || word(i + 2) != "=") continue;
+    auto& names = of[words[i + 1].text];
+    std::size_t depth = 0;
+    for (std::size_t k = i + 3; k < words.size() && (depth > 0 || word(k) != ";"); ++k) {
+      depth += word(k) == "{";
+      depth -= word(k) == "}";
+      if (word(k - 1) == "." && word(k + 1) == "(") names.insert(words[k].text);
+      if (word(k + 1) == "<") names.insert(words[k].text + "<");
+    }
+  }
+}
+
+/// Does `concept_name`, or a concept that it names, call a function `function`?
+inline bool describes(const requirements& all, const std::string& concept_name, const std::string& function) {
+  const auto at = all.find(concept_name);
+  if (at == all.end()) return false;
+  return at->second.contains(function) || std::ranges::any_of(at->second, [&](const std::string& name) {
+           return name.ends_with("<") && name != concept_name + "<" &&
+                  describes(all, name.substr(0, name.size() - 1), function);
+         });
+}
+
 /// Walks the declarations of one header and notes the functions and types that have no doc comment.
 class declarations {
  public:
-  explicit declarations(std::vector<lexeme> words) : words_(std::move(words)) {
+  explicit declarations(std::vector<lexeme> words, requirements concepts = {})
+      : words_(std::move(words)), concepts_(std::move(concepts)) {
+    for (std::size_t i = 0; i < words_.size(); ++i)
+      if (word(i) == "static_assert")
+        for (++i; i < words_.size() && word(i) != ";"; ++i)
+          if (word(i + 1) == "<" && word(i + 3) == ">") models_[word(i + 2)].push_back(word(i));
     while (!at_end()) scope("", false);
   }
   /// "LINE: NAME" of what has none, from the top down.
@@ -146,6 +182,7 @@ class declarations {
     }
     ++at_;
     is_piece_ = outer;
+    overloaded_.clear();
   }
 
   void note(bool has_comment, std::size_t line, const std::string& name) {
@@ -193,6 +230,7 @@ class declarations {
   }
 
   void declaration(const std::string& type, bool is_public) {
+    before_ = std::exchange(overloaded_, {});
     bool has_comment = false;
     for (; word(at_).starts_with("///"); ++at_) has_comment = word(at_) == "///";
     if (at_end() || word(at_) == "}") return;
@@ -271,22 +309,24 @@ class declarations {
   void function_or_variable(bool has_comment, std::size_t line, bool special, const std::string& type, bool is_public) {
     std::string name;
     bool is_function = false, assigned = false, defaulted = false, guide = false, qualified = false;
+    bool is_pointer = false, overrides = false;
     std::size_t first_parameter = 0, last_parameter = 0;
     for (; !at_end() && word(at_) != ";";) {
       if (word(at_) == "operator" && !is_function) {
         is_piece_ = is_piece_ || name.ends_with("term");  // what it returns: term<V>, logits_term<>
         qualified = word(at_ - 1) == ":" && word(at_ - 2) == ":";
         name = "operator";
-        for (++at_; (word(at_) != "(" || word(at_ + 1) == ")") && !at_end(); ++at_) {
-          name += word(at_);
-          if (word(at_) == "(") name += word(++at_);
-          if (word(at_) == ")") {
-            ++at_;
-            break;
-          }
+        ++at_;
+        if (word(at_) == "(") {
+          name += "()";
+          at_ += 2;
         }
-      } else if (word(at_) == "(" && !is_function && !assigned && name != "decltype" && name != "alignas" &&
-                 name != "explicit" && name != "requires" && name != "__attribute__") {
+        for (; name != "operator()" && word(at_) != "(" && !at_end(); ++at_) name += word(at_);
+      } else if (word(at_) == "(" && word(at_ + 1) == "*" && word(at_ + 3) == ")" && !is_function) {
+        is_pointer = true;
+        skip_brackets();
+      } else if (word(at_) == "(" && !is_function && !is_pointer && !assigned && name != "decltype" &&
+                 name != "alignas" && name != "explicit" && name != "requires" && name != "__attribute__") {
         is_function = true;
         qualified = qualified || (word(at_ - 2) == ":" && word(at_ - 3) == ":");
         first_parameter = at_ + 1;
@@ -308,6 +348,7 @@ class declarations {
             type.empty())
           guide = guide || is_guide(first_parameter);
         if (word(at_) == "=" && (word(at_ + 1) == "default" || word(at_ + 1) == "delete")) defaulted = true;
+        overrides = overrides || word(at_) == "override";
         assigned = assigned || word(at_) == "=";
         if (!is_function && !assigned && is_word(word(at_)[0])) name = word(at_);
         ++at_;
@@ -315,11 +356,15 @@ class declarations {
     }
     ++at_;
     is_piece_ = is_piece_ || (!is_function && (name == "name" || name == "reads"));
-    if (!is_function || special || defaulted || guide || qualified) return;
+    if (!is_function || special || defaulted || overrides || guide || qualified) return;
     if (!type.empty() &&
         (!is_public || in_specialisation_ || covered_by_type(type, name, first_parameter, last_parameter)))
       return;
-    note(has_comment, line, (type.empty() ? "" : type + "::") + name);
+    name = (type.empty() ? "" : type + "::") + name;
+    has_comment = has_comment || word(at_) == "///<";
+    const bool shares = !has_comment && name == before_;
+    if (!shares) note(has_comment, line, name);
+    if (has_comment || shares) overloaded_ = name;
   }
 
   /// f(...) -> type<...>; without a type in front of f.
@@ -334,9 +379,16 @@ class declarations {
     return is_word(word(at_ - 1)[0]) && (word(at_ - 2) == "," || (word(at_ - 2) == ":" && word(at_ - 3) != ":"));
   }
 
+  bool described_by_concept(const std::string& type, const std::string& name) const {
+    const auto at = models_.find(type);
+    return at != models_.end() &&
+           std::ranges::any_of(at->second, [&](const std::string& c) { return describes(concepts_, c, name); });
+  }
+
   bool covered_by_type(const std::string& type, const std::string& name, std::size_t first, std::size_t last) const {
     if (first == last) return true;  // no parameters: its name says it all
     if (name == "check_settings") return true;
+    if (described_by_concept(type, name)) return true;
     if (name == "operator()") return is_piece_;
     if (name != type && name != "operator=") return false;
     const std::size_t of = word(first) == "const" ? first + 1 : first;  // copies and moves: const T& or T&&
@@ -344,8 +396,11 @@ class declarations {
   }
 
   std::vector<lexeme> words_;
+  requirements concepts_;
+  std::map<std::string, std::vector<std::string>> models_;  // the concepts that a type is asserted to model
   bool in_specialisation_ = false;
   bool is_piece_ = false;  // the type at hand is a piece or a link: it says `name` or `reads`, or returns terms
+  std::string before_, overloaded_;  // the function with a comment directly before this declaration, and the next one
   std::size_t at_ = 0, documented_ = 0;
   std::vector<std::string> bare_;
 };
@@ -358,15 +413,18 @@ struct comment_count {
 
 inline comment_count count_comments(const fs::path& top, const strings& folders) {
   comment_count count;
-  std::map<std::string, fs::path> files;
+  std::map<std::string, std::vector<lexeme>> files;
+  requirements concepts;
   for (const auto& entry : fs::recursive_directory_iterator(top)) {
     const std::string file = fs::relative(entry.path(), top).generic_string();
-    if (file.ends_with(".hpp") && starts_with_any(file, folders) && file.find("/detail/") == std::string::npos)
-      files[file] = entry.path();
+    if (!file.ends_with(".hpp") || !starts_with_any(file, folders) || file.find("/detail/") != std::string::npos)
+      continue;
+    std::ifstream in(entry.path());
+    files[file] = lexemes_of(std::string(std::istreambuf_iterator<char>(in), {}));
+    collect_requirements(files[file], concepts);
   }
-  for (const auto& [file, path] : files) {
-    std::ifstream in(path);
-    const declarations seen(lexemes_of(std::string(std::istreambuf_iterator<char>(in), {})));
+  for (auto& [file, words] : files) {
+    const declarations seen(std::move(words), concepts);
     count.documented += seen.documented();
     for (const std::string& line : seen.bare()) count.bare.push_back(file + ":" + line);
   }

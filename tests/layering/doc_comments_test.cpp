@@ -22,7 +22,10 @@ TEST(doc_comments, are_on_every_public_function_and_type) {
 }
 
 std::vector<std::string> bare(const std::string& header) {
-  return layering::declarations(layering::lexemes_of(header)).bare();
+  const std::vector<layering::lexeme> words = layering::lexemes_of(header);
+  layering::requirements concepts;
+  layering::collect_requirements(words, concepts);
+  return layering::declarations(words, concepts).bare();
 }
 
 TEST(doc_comments, functions_and_types_need_one) {
@@ -57,12 +60,37 @@ TEST(doc_comments, what_the_comment_of_a_type_covers) {
               IsEmpty());
 }
 
+TEST(doc_comments, what_a_concept_or_an_overridden_function_covers) {
+  const std::string concepts =
+      "/// Doc.\ntemplate <class D>\nconcept a = requires(D& d) { d.f(1); };\n"
+      "/// Doc.\ntemplate <class D>\nconcept b = a<D> && requires(D& d) { { d.g(1) } -> c<int>; };\n";
+  const std::string type = "/// Doc.\nstruct e {\n  void f(int);\n  int g(int);\n  int h(int);\n};\n";
+  EXPECT_THAT(bare(concepts + type + "static_assert(b<e> && sizeof(e) > 1);\n"), ElementsAre("11: e::h"));
+  EXPECT_THAT(bare(concepts + type + "static_assert(a<e>);\n"), ElementsAre("10: e::g", "11: e::h"));
+  EXPECT_THAT(bare(concepts + type), ElementsAre("9: e::f", "10: e::g", "11: e::h"));
+  EXPECT_THAT(
+      bare("/// Doc.\nstruct a : b {\n  int c(int) const override { return 1; }\n  virtual int d(int) = 0;\n};\n"),
+      ElementsAre("4: a::d"));
+}
+
+TEST(doc_comments, what_the_comment_of_an_overload_covers) {
+  EXPECT_THAT(bare("/// Doc.\nint a(int);\ninline int a(char c) { return c; }\ntemplate <class T>\nint a(T);\n"),
+              IsEmpty());
+  EXPECT_THAT(bare("/// Doc.\nint a(int);\nint b(int);\nint a(char);\n"), ElementsAre("3: b", "4: a"));
+  EXPECT_THAT(bare("int a(int);\nint a(char);\n/// Doc.\nint a(long);\n"), ElementsAre("1: a", "2: a"));
+  EXPECT_THAT(bare("namespace x {\n/// Doc.\nint a(int);\n}\nint a(char);\n"), ElementsAre("5: a"));
+}
+
 TEST(doc_comments, what_needs_none) {
   EXPECT_THAT(bare("namespace detail {\nint a();\n}\nnamespace b::detail {\nstruct c {};\n}\n"), IsEmpty());
+  EXPECT_THAT(bare("/// Doc.\nstruct a {\n  explicit operator bool() const { return b; }\n};\nusing b = int;\n"),
+              ElementsAre("5: b"));
   EXPECT_THAT(bare("struct a;\ninline constexpr int b = c(1), d{2};\nstatic_assert(e(1));\n"), IsEmpty());
   EXPECT_THAT(bare("/// Doc.\nstruct a {\n  void b(int);  ///< doc\n  a(a&& other) : x_(other.x_) {}\n"
                    "  a& operator=(a&&) { return *this; }\n};\ninline void a::b(int) {}\n"),
               IsEmpty());
+  EXPECT_THAT(bare("/// Doc.\nstruct a {\n  int (*b)(int) = nullptr;\n  int c(int (*)(int));\n};\n"),
+              ElementsAre("4: a::c"));
   EXPECT_THAT(bare("template <>\nstruct a<int> { int b(int); };\ntemplate <class T>\na(T) -> a<T>;\n"), IsEmpty());
 }
 

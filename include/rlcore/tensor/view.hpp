@@ -59,8 +59,10 @@ struct view {
   }
 };
 
+/// A vector [n] in memory that somebody else owns, with any stride.
 template <class T>
 using vector_view = view<T, 1>;
+/// A matrix [rows, columns] in memory that somebody else owns, with any strides.
 template <class T>
 using matrix_view = view<T, 2>;
 
