@@ -12,11 +12,8 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 
 TEST(doc_comments, are_on_every_public_function_and_type) {
-  const layering::comment_count count = layering::count_comments(
-      RLCORE_SOURCE_DIR "/include/rlcore",
-      {"core/", "tensor/", "simd/", "exec/", "objective/", "device/device.hpp", "optim/", "text/", "rollout/", "nn/",
-       "parallel/", "config/", "checkpoint/", "planning/", "training/", "telemetry/", "data/", "verify/", "trainer/"});
-  EXPECT_GT(count.documented, 1200U);
+  const layering::comment_count count = layering::count_comments(RLCORE_SOURCE_DIR "/include/rlcore", {""});
+  EXPECT_GT(count.documented, 2400U);
   for (const std::string& line : count.bare)
     ADD_FAILURE() << "include/rlcore/" << line << ": has no doc comment: what it does, its shapes, what it throws";
 }

@@ -111,6 +111,8 @@ class any_device {
                       const double* uniform, std::int32_t* tokens) = 0;
 
   virtual double sum_of_squares(const float* x, extent_t n) = 0;
+  /// out[b] (host memory) = the sum of squares of x[b * block .. (b + 1) * block), see
+  /// rlcore::block_sums_of_squares().
   virtual void block_sums_of_squares(const float* x, extent_t n, extent_t block, double* out) = 0;
   virtual void adamw(float* w, float* m, float* v, const float* g, extent_t n, const adamw_step& s) = 0;
 };
@@ -121,6 +123,7 @@ static_assert(device<any_device> && partial_attention<any_device>);
 template <device D>
 class any_device_of final : public any_device {
  public:
+  /// Throws what the constructor of D throws.
   template <class... Arguments>
   explicit any_device_of(Arguments&&... arguments) : d_(std::forward<Arguments>(arguments)...) {}
 

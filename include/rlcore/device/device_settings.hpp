@@ -10,6 +10,7 @@
 
 RLCORE_BEGIN
 
+/// The devices that open_device() makes: the host, an Ascend NPU, or an NPU that the process emulates.
 enum class device_kind : unsigned char { cpu, npu, npu_emulator };
 
 /// What a program says of the device it wants; open_device() makes it.

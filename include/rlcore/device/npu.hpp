@@ -201,6 +201,7 @@ class npu {
   }
 
   double sum_of_squares(const float* x, extent_t n) { return ascend::kernels::sum_of_squares(c_, x, n); }
+  /// out[b] (host memory) = the sum of squares of x[b * block .. (b + 1) * block), as a float of the device.
   void block_sums_of_squares(const float* x, extent_t n, extent_t block, double* out) {
     for (const float s : ascend::kernels::block_sums(c_, x, n, block)) *out++ = static_cast<double>(s);
   }

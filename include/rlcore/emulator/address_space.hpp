@@ -40,6 +40,7 @@ class address_space {
   }
 
   std::uintptr_t first() const noexcept { return first_.load(std::memory_order_relaxed); }
+  /// Is it an address of device memory, allocated or not?
   bool contains(const void* p) const noexcept {
     const auto address = reinterpret_cast<std::uintptr_t>(p);
     return address >= first_.load(std::memory_order_relaxed) && address < last_.load(std::memory_order_acquire);

@@ -29,6 +29,7 @@ struct memory_use {
   int device = -1;  ///< where the task runs; -1: on the host
   std::vector<std::shared_ptr<block>> blocks;
 
+  /// Is b one of the blocks?
   bool has(const block* b) const noexcept {
     return std::any_of(blocks.begin(), blocks.end(), [&](const auto& other) { return other.get() == b; });
   }

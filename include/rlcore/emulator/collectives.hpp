@@ -24,6 +24,7 @@ namespace ascend::emulated {
 
 inline constexpr std::string_view root_magic = "rlcore emulated root ";
 
+/// Makes a token for HcclCommInitRootInfo; the calling thread needs a current device.
 inline HcclResult HcclGetRootInfo(hccl_root_info* root) {
   if (root == nullptr) return fail(hccl_errors::pointer, "HcclGetRootInfo: null");
   if (current_device() < 0) return fail(hccl_errors::runtime, "HcclGetRootInfo: call aclrtSetDevice first");
@@ -40,6 +41,7 @@ inline HcclResult HcclGetRootInfo(hccl_root_info* root) {
   return 0;
 }
 
+/// Joins the group of a token as one of its ranks and waits until all have joined, see rank_group::join().
 inline HcclResult HcclCommInitRootInfo(std::uint32_t ranks, const hccl_root_info* root, std::uint32_t rank,
                                        HcclComm* communicator) {
   const std::string me = "HcclCommInitRootInfo: ";
@@ -66,6 +68,7 @@ inline HcclResult HcclCommInitRootInfo(std::uint32_t ranks, const hccl_root_info
   return 0;
 }
 
+/// Communicators of one process, rank i on devices[i]. Refused: no devices, one of them twice, one that does not exist.
 inline HcclResult HcclCommInitAll(std::uint32_t count, std::int32_t* devices, HcclComm* communicators) {
   if (devices == nullptr || communicators == nullptr) return fail(hccl_errors::pointer, "HcclCommInitAll: null");
   for (std::uint32_t i = 0; i < count; ++i)
@@ -82,6 +85,7 @@ inline HcclResult HcclCommInitAll(std::uint32_t count, std::int32_t* devices, Hc
   return 0;
 }
 
+/// Ends one rank's communicator; with operations under way, this ends the work of all ranks.
 inline HcclResult HcclCommDestroy(HcclComm communicator) {
   communicator_table& table = communicator_table::instance();
   std::shared_ptr<communicator_state> state;
@@ -97,6 +101,7 @@ inline HcclResult HcclCommDestroy(HcclComm communicator) {
   return 0;
 }
 
+/// The number of ranks.
 inline HcclResult HcclGetRankSize(HcclComm communicator, std::uint32_t* size) {
   const auto state = communicator_table::instance().find(communicator);
   if (size == nullptr || communicator == nullptr) return fail(hccl_errors::pointer, "HcclGetRankSize: null");
@@ -105,6 +110,7 @@ inline HcclResult HcclGetRankSize(HcclComm communicator, std::uint32_t* size) {
   return 0;
 }
 
+/// The number of this rank.
 inline HcclResult HcclGetRankId(HcclComm communicator, std::uint32_t* rank) {
   const auto state = communicator_table::instance().find(communicator);
   if (rank == nullptr || communicator == nullptr) return fail(hccl_errors::pointer, "HcclGetRankId: null");
@@ -119,6 +125,7 @@ inline std::vector<std::byte> read_bytes(const void* from, std::size_t bytes) {
   const std::byte* p = shadow(from, bytes, access::read);
   return {p, p + bytes};
 }
+/// Copies bytes to device memory of the running task. Throws outcome_error, see shadow().
 inline void write_bytes(void* to, const std::byte* from, std::size_t bytes) {
   if (bytes > 0) std::memcpy(shadow(to, bytes, access::write), from, bytes);
 }
@@ -151,15 +158,18 @@ inline HcclResult reduce_collective(const char* name, bool scattered, void* in, 
   });
 }
 
+/// out[count] = the reduction of all ranks' in[count], see reduce_ranks() for the order.
 inline HcclResult HcclAllReduce(void* in, void* out, std::uint64_t count, hccl_type type, hccl_reduction op,
                                 HcclComm communicator, aclrtStream stream) {
   return reduce_collective("HcclAllReduce", false, in, out, count, type, op, communicator, stream);
 }
+/// out[count] = part `rank` of the reduction of all ranks' in[ranks * count].
 inline HcclResult HcclReduceScatter(void* in, void* out, std::uint64_t count, hccl_type type, hccl_reduction op,
                                     HcclComm communicator, aclrtStream stream) {
   return reduce_collective("HcclReduceScatter", true, in, out, count, type, op, communicator, stream);
 }
 
+/// out[ranks * count] = all ranks' in[count], one behind the other.
 inline HcclResult HcclAllGather(void* in, void* out, std::uint64_t count, hccl_type type, HcclComm communicator,
                                 aclrtStream stream) {
   collective_call call("HcclAllGather", communicator, {in, out});
@@ -174,6 +184,7 @@ inline HcclResult HcclAllGather(void* in, void* out, std::uint64_t count, hccl_t
   });
 }
 
+/// data[count] of the rank `root` becomes that of all.
 inline HcclResult HcclBroadcast(void* data, std::uint64_t count, hccl_type type, std::uint32_t root,
                                 HcclComm communicator, aclrtStream stream) {
   collective_call call("HcclBroadcast", communicator, {data});
@@ -190,6 +201,7 @@ inline HcclResult HcclBroadcast(void* data, std::uint64_t count, hccl_type type,
   });
 }
 
+/// Part r of out = this rank's part of the `in` of rank r; every part has in_count elements.
 inline HcclResult HcclAlltoAll(const void* in, std::uint64_t in_count, hccl_type in_type, const void* out,
                                std::uint64_t out_count, hccl_type out_type, HcclComm communicator, aclrtStream stream) {
   collective_call call("HcclAlltoAll", communicator, {in, out});
@@ -266,6 +278,7 @@ inline void exchange(communicator_state& me, const std::vector<hccl_item>& items
   for (const auto& [to, message] : posted) me.group->taken(me.rank, to, *message);
 }
 
+/// Checks the items of a call and enqueues their exchange. A single message to oneself is refused.
 inline HcclResult exchange(const char* name, std::vector<hccl_item> items, HcclComm communicator, aclrtStream stream) {
   collective_call call(name, communicator);
   for (const hccl_item& i : items) {
@@ -281,19 +294,23 @@ inline HcclResult exchange(const char* name, std::vector<hccl_item> items, HcclC
       stream, [items = std::move(items)](communicator_state& me, std::uint64_t) { exchange(me, items); }, false);
 }
 
+/// Sends `count` elements to a rank; done when they have been received.
 inline HcclResult HcclSend(void* data, std::uint64_t count, hccl_type type, std::uint32_t to, HcclComm communicator,
                            aclrtStream stream) {
   return exchange("HcclSend", {{0, data, count, type, to}}, communicator, stream);
 }
+/// Receives `count` elements from a rank, whose HcclSend has to agree on type and count.
 inline HcclResult HcclRecv(void* data, std::uint64_t count, hccl_type type, std::uint32_t from, HcclComm communicator,
                            aclrtStream stream) {
   return exchange("HcclRecv", {{1, data, count, type, from}}, communicator, stream);
 }
+/// Sends and receives all items at once.
 inline HcclResult HcclBatchSendRecv(hccl_item* items, std::uint32_t count, HcclComm communicator, aclrtStream stream) {
   if (items == nullptr) return fail(hccl_errors::pointer, "HcclBatchSendRecv: null");
   return exchange("HcclBatchSendRecv", {items, items + count}, communicator, stream);
 }
 
+/// The stream waits for all ranks.
 inline HcclResult HcclBarrier(HcclComm communicator, aclrtStream stream) {
   collective_call call("HcclBarrier", communicator);
   return call.enqueue(stream, [](communicator_state& me, std::uint64_t number) {
@@ -301,6 +318,7 @@ inline HcclResult HcclBarrier(HcclComm communicator, aclrtStream stream) {
   });
 }
 
+/// *error = what ended the work of all ranks; 0 if nothing did.
 inline HcclResult HcclGetCommAsyncError(HcclComm communicator, HcclResult* error) {
   const auto state = communicator_table::instance().find(communicator);
   if (error == nullptr || communicator == nullptr) return fail(hccl_errors::pointer, "HcclGetCommAsyncError: null");
@@ -310,10 +328,12 @@ inline HcclResult HcclGetCommAsyncError(HcclComm communicator, HcclResult* error
   return 0;
 }
 
+/// The name of an HcclResult; "success" for 0.
 inline const char* HcclGetErrorString(HcclResult code) {
   return code == 0 ? "success" : describe(domain::collectives, code).name.data();
 }
 
+/// Fills in the functions of this header.
 inline void fill(collective_calls& table) {
 #define RLCORE_NPU_CALL(name, need, result, parameters) table.name = &emulated::name;
 #include "rlcore/device/npu/abi/collectives.inc"

@@ -42,6 +42,7 @@ struct communicator_table {
     static auto* const one = new communicator_table;
     return *one;
   }
+  /// Takes a rank's end in; returns its handle, which is nobody's address and never comes back.
   HcclComm add(std::shared_ptr<communicator_state> c) {
     const std::lock_guard<std::mutex> lock(mutex);
     const auto handle = reinterpret_cast<HcclComm>(std::uintptr_t{0x63} << 56 | ++handles << 4);  // nobody's address
@@ -49,6 +50,7 @@ struct communicator_table {
     born(host_object::communicator);
     return handle;
   }
+  /// The rank's end of a handle; null if it is none or has been destroyed.
   std::shared_ptr<communicator_state> find(HcclComm handle) {
     const std::lock_guard<std::mutex> lock(mutex);
     const auto at = alive.find(handle);
@@ -56,6 +58,7 @@ struct communicator_table {
   }
 };
 
+/// How long a rank waits for another, from the machine's settings.
 inline std::chrono::milliseconds collective_deadline() {
   return std::chrono::milliseconds(machine_settings().collective_milliseconds);
 }
@@ -71,6 +74,7 @@ inline bool deterministic_sums() {
 
 /// A call of a collective on the host: finds the communicator, checks what all collectives check, and enqueues.
 struct collective_call {
+  /// Checks that the communicator is alive and has not failed, the thread's device, and that no buffer is null.
   collective_call(const char* function, HcclComm handle, std::initializer_list<const void*> buffers = {})
       : name(function) {
     if (handle == nullptr)
@@ -86,11 +90,14 @@ struct collective_call {
       if (result == 0 && buffer == nullptr) refuse(hccl_errors::pointer, "a buffer is null");
   }
 
+  /// Makes `code` the result, and `why` the text of the error.
   void refuse(int code, const std::string& why) { result = fail(code, std::string(name) + ": " + why); }
+  /// Refuses types that HCCL does not move.
   void moves(hccl_type type) {
     if (result == 0 && bytes_of(type) == 0)
       refuse(hccl_errors::not_supported, "type " + std::to_string(static_cast<int>(type)) + " cannot be moved");
   }
+  /// Refuses a rank beyond the last one.
   void ranked(std::uint32_t other) {
     if (result == 0 && other >= state->group->size())
       refuse(hccl_errors::parameter, "rank " + std::to_string(other) + " of " + std::to_string(state->group->size()));

@@ -22,6 +22,8 @@ class device_memory {
  public:
   static constexpr std::size_t granule = 128;
 
+  /// A device's `bytes` bytes of `space` from the address `first` on. Freed memory is
+  /// reused once more than `quarantine` bytes of it wait, or when nothing else is left.
   device_memory(const address_space& space, int device, std::uintptr_t first, std::size_t bytes, std::size_t quarantine)
       : space_(space), device_(device), first_(first), bytes_(bytes), quarantine_(quarantine) {
     free_.emplace(first, bytes / granule * granule);
@@ -63,6 +65,7 @@ class device_memory {
     while (quarantined_bytes_ > quarantine_) recycle_oldest();
   }
 
+  /// Is it an address of this device?
   bool holds(std::uintptr_t address) const noexcept { return address >= first_ && address - first_ < bytes_; }
   std::size_t total() const noexcept { return bytes_; }
   std::size_t available() const noexcept { return bytes_ - (taken_ - quarantined_bytes_); }

@@ -31,6 +31,7 @@ struct outcome_error {
 struct error_text {
   std::string pending, fetched;
 };
+/// The texts of the calling thread.
 inline error_text& this_threads_error() {
   thread_local error_text text;
   return text;

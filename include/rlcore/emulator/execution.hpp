@@ -54,6 +54,8 @@ class kernel_memory {
 /// One run of an executor. Real is float, or double in the reference mode, or std::int64_t for integer tensors.
 class execution {
  public:
+  /// `addresses` are those of the tensors' slots, `room` is the workspace; `serial` is the number of the run in the
+  /// process.
   execution(const settings& config, overflow_mode mode, std::span<void* const> addresses, std::span<std::byte> room,
             std::uint64_t serial)
       : machine(config),
@@ -131,21 +133,26 @@ class execution {
     auto* address = static_cast<std::byte*>(address_of(t));
     return shadow(address + first * size, static_cast<std::size_t>((last - first + 1) * size), mode) - first * size;
   }
+  /// The device address of the tensor's storage: that of its slot in the executor, or its own.
   void* address_of(const tensor& t) const {
     return t.slot >= 0 ? addresses_[static_cast<std::size_t>(t.slot)] : t.data;
   }
 
+  /// A copy of the view's values in row-major order.
   std::vector<float> load(const tensor& t) {
     const auto values = read<float>(t);
     return {values.begin(), values.end()};
   }
+  /// Stores values in row-major order in the view, with one rounding.
   void store(const tensor& t, const std::vector<float>& values, rounding mode = rounding::nearest_even) {
     store(t, std::span<const float>(values), mode);
   }
+  /// A copy of the integers of the view in row-major order.
   std::vector<std::int64_t> load_integers(const tensor& t) {
     const auto values = read<std::int64_t>(t);
     return {values.begin(), values.end()};
   }
+  /// Stores integers in row-major order in the view.
   void store_integers(const tensor& t, std::span<const std::int64_t> values) { store(t, values); }
 
   /// e^x of the vector unit: exact in reference mode, else off by up to settings::exp_ulp units in the last place. The
@@ -165,6 +172,7 @@ class execution {
     shuffle({order, n});
     return {order, n};
   }
+  /// Puts the numbers into a random order (Fisher and Yates).
   void shuffle(std::span<std::uint32_t> order) {
     for (std::size_t i = order.size(); i > 1; --i)
       std::swap(order[i - 1], order[static_cast<std::size_t>(random() % i)]);

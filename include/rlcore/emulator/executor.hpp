@@ -47,6 +47,7 @@ inline constexpr aclnnStatus runtime_failed = 361001;
 /// The fill of a workspace before the run. It must be unchanged after the run.
 inline constexpr std::byte workspace_pattern{0xa5};
 
+/// The number of a run of an operator: 0, 1, ... in this process.
 inline std::uint64_t next_run() {
   static std::atomic<std::uint64_t> runs{0};
   return runs++;
@@ -150,7 +151,10 @@ inline aclnnStatus second_phase(const char* name, void* workspace, std::uint64_t
 
 namespace meta {
 
+/// The executor itself; null if it is null or destroyed.
 inline aclOpExecutor* living(aclOpExecutor* e) { return e && objects().alive(e, host_object::executor) ? e : nullptr; }
+/// Lets an executor run more than once; it lives until it is destroyed. Refused (161002) if the run copies between
+/// views.
 inline aclnnStatus aclSetAclOpExecutorRepeatable(aclOpExecutor* executor) {
   if (!executor) return fail(null_pointer, "aclSetAclOpExecutorRepeatable: null executor");
   if (!living(executor)) return fail(invalid_parameter, "aclSetAclOpExecutorRepeatable: not a living executor");
@@ -160,9 +164,11 @@ inline aclnnStatus aclSetAclOpExecutorRepeatable(aclOpExecutor* executor) {
   executor->repeatable = true;
   return 0;
 }
+/// Destroys an executor that has not run or may be repeated; null is allowed.
 inline aclnnStatus aclDestroyAclOpExecutor(aclOpExecutor* executor) {
   return destroy(executor, host_object::executor, "aclDestroyAclOpExecutor");
 }
+/// Replaces an address of a repeatable executor: number `index` of its inputs or its outputs, as `slots` says.
 inline aclnnStatus set_address(const char* name, aclOpExecutor* executor, const std::vector<int> aclOpExecutor::*slots,
                                std::size_t index, aclTensor* tensor, void* data) {
   if (!executor || !tensor) return fail(null_pointer, std::string(name) + ": null argument");
@@ -179,10 +185,12 @@ inline aclnnStatus set_address(const char* name, aclOpExecutor* executor, const 
   executor->addresses[slot] = data;
   return 0;
 }
+/// Replaces the address of input `index`, which has to be the tensor of the first phase.
 inline aclnnStatus aclSetInputTensorAddr(aclOpExecutor* executor, const std::size_t index, aclTensor* tensor,
                                          void* data) {
   return set_address("aclSetInputTensorAddr", executor, &aclOpExecutor::inputs, index, tensor, data);
 }
+/// Replaces the address of output `index`, which has to be the tensor of the first phase.
 inline aclnnStatus aclSetOutputTensorAddr(aclOpExecutor* executor, const std::size_t index, aclTensor* tensor,
                                           void* data) {
   return set_address("aclSetOutputTensorAddr", executor, &aclOpExecutor::outputs, index, tensor, data);

@@ -26,6 +26,7 @@ class extents {
   using const_iterator = const std::int64_t*;
 
   extents() = default;
+  /// Given numbers, n times one value, or the numbers of a range.
   extents(std::initializer_list<std::int64_t> values) { assign(values.begin(), values.end()); }
   explicit extents(std::size_t n, std::int64_t value = 0) { assign(n, value); }
   template <std::input_iterator It>
@@ -41,6 +42,7 @@ class extents {
   iterator end() { return begin() + size_; }
   const_iterator begin() const { return values_.data(); }
   const_iterator end() const { return begin() + size_; }
+  /// Number i, which has to be below size().
   std::int64_t& operator[](std::size_t i) { return values_[i]; }
   std::int64_t operator[](std::size_t i) const { return values_[i]; }
   std::int64_t front() const { return values_[0]; }
@@ -48,6 +50,7 @@ class extents {
   std::int64_t& back() { return values_[size_ - 1]; }
 
   void clear() { size_ = 0; }
+  /// n times one value, or the numbers of a range, instead of what was there.
   void assign(std::size_t n, std::int64_t value) {
     resize(n);
     std::fill(begin(), end(), value);
@@ -57,10 +60,12 @@ class extents {
     resize(static_cast<std::size_t>(std::distance(first, last)));
     std::copy(first, last, begin());
   }
+  /// Adds a number behind the last one.
   void push_back(std::int64_t value) {
     resize(size_ + 1);
     back() = value;
   }
+  /// Puts the numbers of a range, n times one value, or one value in front of `place`.
   template <std::input_iterator It>
   void insert(const_iterator place, It first, It last) {
     const auto at = place - begin(), before = static_cast<std::ptrdiff_t>(size_);
@@ -72,6 +77,7 @@ class extents {
     insert(place, more.begin(), more.end());
   }
   void insert(const_iterator place, std::int64_t value) { insert(place, &value, &value + 1); }
+  /// Takes one number out.
   void erase(const_iterator place) {
     const auto at = place - begin();
     std::copy(begin() + at + 1, end(), begin() + at);

@@ -26,6 +26,7 @@
 RLCORE_BEGIN
 namespace ascend::emulated {
 
+/// A context: its device, its default stream, and what its streams share.
 struct context_state {
   int device = 0;
   bool implicit = false;  ///< made by aclrtSetDevice, shared by all threads
@@ -34,12 +35,14 @@ struct context_state {
   bool deterministic = false;
 };
 
+/// An event, and when it was reached.
 struct event_state {
   int device = 0;
   std::uint32_t flags = 0;
   std::shared_ptr<moment> last;  ///< of the latest record
 };
 
+/// What is known of a device besides its memory.
 struct device_state {
   int references = 0;  ///< of aclrtSetDevice
   aclrtContext implicit_context = nullptr;
@@ -49,11 +52,13 @@ struct device_state {
 
 /// Host objects that a program must destroy, counted for the report of aclFinalize.
 enum class host_object { tensor, scalar, array, list, executor, communicator, count_ };
+/// The vendor's name of the kind.
 inline const char* name_of(host_object o) {
   constexpr const char* names[] = {"aclTensor", "aclScalar", "acl*Array", "acl*List", "aclOpExecutor", "HcclComm"};
   return names[static_cast<std::size_t>(o)];
 }
 
+/// The machine: devices, contexts, streams and events by their handles. instance() is the only one.
 class machine {
  public:
   static constexpr std::size_t most_streams = 1984, most_events = 65536;  // of a device of the A2 and A3 series
@@ -73,6 +78,7 @@ class machine {
   /// A handle that no pointer equals and that is never reused.
   void* new_handle() { return reinterpret_cast<void*>(std::uintptr_t{0x72} << 56 | ++handles_ << 4); }
 
+  /// A stream of a context, whose handle is given; counted for its device. The mutex has to be held.
   std::shared_ptr<stream_queue> new_stream(aclrtContext handle, const context_state& context) {
     if (!at_exit_) at_exit_ = std::atexit([] { instance().end_threads(); }) == 0;
     ++devices[static_cast<std::size_t>(context.device)].streams;
@@ -118,6 +124,7 @@ inline void configure(settings s) {
   if (m.initialised) throw config_error("the emulated machine is in use: configure it before aclInit");
   m.settings = std::move(s);
 }
+/// The settings of the last configure().
 inline const settings& machine_settings() { return machine::instance().settings; }
 
 /// The objects that the last aclFinalize found unreleased, a line each; empty if there are none.
@@ -129,6 +136,7 @@ inline std::string last_report() {
 
 /// Code that makes and destroys host objects calls these.
 inline void born(host_object o) { ++machine::instance().objects[static_cast<std::size_t>(o)]; }
+/// The counterpart of born().
 inline void died(host_object o) { --machine::instance().objects[static_cast<std::size_t>(o)]; }
 
 /// The context of the calling thread: null, or a handle that may have been destroyed since.
@@ -139,6 +147,7 @@ inline aclrtContext& current_context() {
 
 /// A call into the machine: holds its mutex and knows the caller's context.
 struct entry {
+  /// `code` is 0, or an error: aclInit has not been called, or the thread has no context that is alive.
   explicit entry(const char* function) : name(function), lock(m.mutex) {
     if (!m.initialised) {
       code = refuse(errors::uninitialised, "aclInit has not been called");
@@ -151,6 +160,7 @@ struct entry {
     }
     context = at->second;
   }
+  /// Returns `number`, with the function's name and `why` as its text.
   int refuse(int number, const std::string& why) const { return fail(number, std::string(name) + ": " + why); }
   device_state& device() const { return m.devices[static_cast<std::size_t>(context->device)]; }
 
@@ -172,6 +182,7 @@ struct entry {
     }
     return at->second;
   }
+  /// The event of a handle; null, and `code` set, if it is not one of the context's device.
   std::shared_ptr<event_state> event(aclrtEvent handle) {
     if (handle == nullptr) {
       code = refuse(errors::invalid_parameter, "the event is null");

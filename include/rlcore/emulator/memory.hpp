@@ -26,6 +26,7 @@
 RLCORE_BEGIN
 namespace ascend::emulated {
 
+/// What a task wants to do with memory.
 enum class access { read, write };
 
 /// "0x7f...": an address in a message.
@@ -36,6 +37,7 @@ inline std::string hexadecimal(std::uintptr_t value) {
   return "0x" + digits;
 }
 
+/// The memory of all devices and the pinned memory of the host.
 class memory_system {
  public:
   // What unwritten memory holds: NaN as fp32, fp16 and bf16, large as an integer.
@@ -62,6 +64,7 @@ class memory_system {
     while (!pinned_.empty()) drop_pinned(pinned_.begin()->second);
   }
 
+  /// Device memory with a canary behind its end; null if the device has not as much in one piece or does not exist.
   std::shared_ptr<block> allocate(int device, std::size_t bytes) {
     std::unique_lock lock(mutex_);
     if (static_cast<std::size_t>(device) >= devices_.size()) return nullptr;
@@ -109,6 +112,7 @@ class memory_system {
     pinned_.emplace(b->address, b);
     return b;
   }
+  /// aclrtFreeHost; tasks that use the memory keep it until they end.
   int free_pinned(const void* p) {
     std::unique_lock lock(mutex_);
     const auto at = pinned_.find(reinterpret_cast<std::uintptr_t>(p));
@@ -121,11 +125,13 @@ class memory_system {
 
   /// Where an address lies.
   struct place {
+    /// On a device, in memory of aclrtMallocHost, or anywhere else on the host.
     enum kind { device, pinned, pageable } where = pageable;
     int of_device = -1;
     std::shared_ptr<block> allocation;  ///< null: pageable, or no live allocation there
     bool inside = true;                 ///< all the bytes asked for belong to it
   };
+  /// Looks up the allocation at p, of which `bytes` bytes are wanted.
   place find(const void* p, std::size_t bytes) const {
     const std::lock_guard lock(mutex_);
     const auto address = reinterpret_cast<std::uintptr_t>(p);
@@ -190,11 +196,13 @@ class memory_system {
     use.blocks.clear();
     return lost;
   }
+  /// Where the host finds the address p inside b.
   std::byte* contents(const block& b, const void* p) const {
     const auto address = reinterpret_cast<std::uintptr_t>(p);
     return b.device < 0 ? reinterpret_cast<std::byte*>(address) : space_.contents(address);
   }
 
+  /// Bytes of a device that are not in use, and all that it has.
   std::pair<std::size_t, std::size_t> available_and_total(int device) const {
     const std::lock_guard lock(mutex_);
     const device_memory& d = devices_[static_cast<std::size_t>(device)];
@@ -204,6 +212,7 @@ class memory_system {
   struct remainder {
     std::size_t blocks = 0, bytes = 0, overrun = 0;
   };
+  /// What nobody has freed on a device, or of pinned memory (-1).
   remainder left(int device) const {
     const std::lock_guard lock(mutex_);
     remainder r;

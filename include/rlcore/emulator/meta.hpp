@@ -19,17 +19,21 @@
 RLCORE_BEGIN
 namespace ascend {
 
+/// A tensor: a copy of its description, and the address of its storage.
 struct aclTensor {
   emulated::tensor view;
   bool owned = false;  // by a list
 };
+/// A number: its type and its bytes.
 struct aclScalar {
   data_type type = data_type::undefined;
   std::array<std::byte, 8> bytes{};
 };
+/// A list of integers.
 struct aclIntArray {
   std::vector<std::int64_t> values;
 };
+/// A list of tensors, which it owns; entries may be null.
 struct aclTensorList {
   std::vector<const aclTensor*> tensors;
 };
@@ -41,6 +45,7 @@ inline constexpr aclnnStatus null_pointer = 161001, invalid_parameter = 161002, 
 
 namespace meta {
 
+/// A tensor from its description; row-major without strides. Null for a rank above 16 or a negative extent.
 inline aclTensor* aclCreateTensor(const std::int64_t* shape, std::uint64_t rank, data_type type,
                                   const std::int64_t* strides, std::int64_t offset, format,
                                   const std::int64_t* storage_shape, std::uint64_t storage_rank, void* data) {
@@ -66,18 +71,21 @@ inline aclTensor* aclCreateTensor(const std::int64_t* shape, std::uint64_t rank,
   return made.release();
 }
 
+/// Destroys an object; null is allowed. Returns 161002 if it is not a living object of the kind.
 template <class T>
 aclnnStatus destroy(const T* object, host_object kind, const char* name) {
   if (!object || objects().destroy(object, kind)) return 0;
   return fail(invalid_parameter, std::string(name) + ": not a living object of this kind (destroyed twice?)");
 }
 
+/// Destroys a tensor, unless a list owns it; null is allowed.
 inline aclnnStatus aclDestroyTensor(const aclTensor* object) {
   if (object && objects().alive(object, host_object::tensor) && object->owned)
     return fail(invalid_parameter, "aclDestroyTensor: a list owns this tensor and destroys it");
   return destroy(object, host_object::tensor, "aclDestroyTensor");
 }
 
+/// A number of any known type, copied; null for an unknown type.
 inline aclScalar* aclCreateScalar(void* value, data_type type) {
   if (!value) return fail(null_pointer, "aclCreateScalar: null value"), nullptr;
   if (bytes_of(type) == 0) return fail(invalid_parameter, "aclCreateScalar: unknown type"), nullptr;
@@ -87,10 +95,12 @@ inline aclScalar* aclCreateScalar(void* value, data_type type) {
   objects().add(made.get(), host_object::scalar);
   return made.release();
 }
+/// Destroys a number; null is allowed.
 inline aclnnStatus aclDestroyScalar(const aclScalar* object) {
   return destroy(object, host_object::scalar, "aclDestroyScalar");
 }
 
+/// A copy of integers.
 inline aclIntArray* aclCreateIntArray(const std::int64_t* values, std::uint64_t size) {
   if (!values && size > 0) return fail(null_pointer, "aclCreateIntArray: null values"), nullptr;
   auto made = std::make_unique<aclIntArray>();
@@ -98,6 +108,7 @@ inline aclIntArray* aclCreateIntArray(const std::int64_t* values, std::uint64_t 
   objects().add(made.get(), host_object::array);
   return made.release();
 }
+/// Destroys a list of integers; null is allowed.
 inline aclnnStatus aclDestroyIntArray(const aclIntArray* object) {
   return destroy(object, host_object::array, "aclDestroyIntArray");
 }
@@ -118,6 +129,7 @@ inline aclTensorList* aclCreateTensorList(const aclTensor* const* tensors, std::
   objects().add(made.get(), host_object::list);
   return made.release();
 }
+/// Destroys a list together with its tensors; null is allowed.
 inline aclnnStatus aclDestroyTensorList(const aclTensorList* object) {
   if (object && objects().alive(object, host_object::list))
     for (const auto* t : object->tensors)
@@ -125,6 +137,7 @@ inline aclnnStatus aclDestroyTensorList(const aclTensorList* object) {
   return destroy(object, host_object::list, "aclDestroyTensorList");
 }
 
+/// Gives a tensor another address; executors that were planned keep theirs.
 inline aclnnStatus aclSetRawTensorAddr(aclTensor* object, void* data) {
   if (!object) return fail(null_pointer, "aclSetRawTensorAddr: null tensor");
   if (!objects().alive(object, host_object::tensor))
@@ -132,6 +145,7 @@ inline aclnnStatus aclSetRawTensorAddr(aclTensor* object, void* data) {
   object->view.data = data;
   return 0;
 }
+/// *data = the address of a tensor's storage.
 inline aclnnStatus aclGetRawTensorAddr(const aclTensor* object, void** data) {
   if (!object || !data) return fail(null_pointer, "aclGetRawTensorAddr: null argument");
   if (!objects().alive(object, host_object::tensor))
@@ -140,7 +154,9 @@ inline aclnnStatus aclGetRawTensorAddr(const aclTensor* object, void** data) {
   return 0;
 }
 
+/// Has nothing to do here; returns 0.
 inline aclnnStatus aclnnInit(const char*) { return 0; }
+/// Has nothing to do here; returns 0.
 inline aclnnStatus aclnnFinalize() { return 0; }
 
 }  // namespace meta

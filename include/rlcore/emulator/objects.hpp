@@ -18,11 +18,13 @@ namespace ascend::emulated {
 /// no new object gets the address of a stale pointer.
 class object_registry {
  public:
+  /// Takes a new object in.
   void add(const void* object, host_object kind) {
     const std::lock_guard lock(guard_);
     kinds_.emplace(object, kind);
     born(kind);
   }
+  /// Is it a living object of this kind?
   bool alive(const void* object, host_object kind) const {
     const std::lock_guard lock(guard_);
     const auto found = kinds_.find(object);

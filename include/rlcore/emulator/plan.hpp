@@ -23,7 +23,7 @@ struct refusal {
   std::string why;
 };
 
-using types = std::initializer_list<data_type>;
+using types = std::initializer_list<data_type>;  ///< the types that an argument may have
 inline constexpr types float_types{data_type::float32, data_type::float16, data_type::bfloat16};
 inline constexpr types index_types{data_type::int32, data_type::int64};
 inline constexpr types any_type{data_type::float32, data_type::float16, data_type::bfloat16, data_type::float64,
@@ -35,6 +35,7 @@ inline constexpr types any_type{data_type::float32, data_type::float16, data_typ
 /// count them.
 class planner {
  public:
+  /// Plans a call of the operator `name` by this thread, whose context says whether sums are deterministic.
   explicit planner(const char* name)
       : deterministic(emulated::deterministic()), overflow(saturation()), machine(machine_settings()), name_(name) {}
 
@@ -48,6 +49,7 @@ class planner {
 
   /// Refusals: 161001 null, 161002 wrong type, more than 8 dimensions, or beyond the storage.
   tensor in(const aclTensor* t, types allowed) { return take(t, allowed, inputs); }
+  /// As in(), and nothing for null.
   std::optional<tensor> optional_in(const aclTensor* t, types allowed) {
     if (t) return in(t, allowed);
     ++tensor_;
@@ -61,11 +63,13 @@ class planner {
     if (!result.contiguous()) repeatable = false;
     return result;
   }
+  /// As out(), and nothing for null.
   std::optional<tensor> optional_out(const aclTensor* t, types allowed) {
     if (t) return out(t, allowed);
     ++tensor_;
     return std::nullopt;
   }
+  /// Every tensor of a list, as in(). Refusals: 161001 null, 161002 destroyed.
   std::vector<tensor> list(const aclTensorList* l, types allowed) {
     if (!l) refuse(null_pointer, "null tensor list");
     if (!objects().alive(l, host_object::list)) refuse(invalid_parameter, "a destroyed tensor list");
@@ -73,11 +77,14 @@ class planner {
     for (const auto* t : l->tensors) views.push_back(in(t, allowed));
     return views;
   }
+  /// The value of a scalar. Refusals: 161001 null, 161002 destroyed.
   template <class T = double>
   T value(const aclScalar* s) {
     return scalar_value<T>(checked(s));
   }
+  /// The type of a scalar. Refusals as for value().
   data_type type_of(const aclScalar* s) { return checked(s).type; }
+  /// The integers of an array. Refusals: 161001 null, 161002 destroyed.
   std::vector<std::int64_t> values(const aclIntArray* array) {
     if (!array) refuse(null_pointer, "null int array");
     if (!objects().alive(array, host_object::array)) refuse(invalid_parameter, "a destroyed int array");
@@ -91,17 +98,20 @@ class planner {
     return d < 0 ? d + n : d;
   }
 
+  /// Refuses the call (161002) unless the condition holds.
   void require(bool condition, const char* why) {
     if (!condition) refuse(invalid_parameter, why);
   }
   void require(bool condition, const std::string& why) {
     if (!condition) refuse(invalid_parameter, why);
   }
+  /// Refuses the call (161002) unless t has the shape; `which` names t.
   void require_shape(const tensor& t, const extents& shape, const char* which) {
     if (t.shape != shape)
       refuse(invalid_parameter,
              std::string(which) + " has shape " + printed(t.shape) + " instead of " + printed(shape));
   }
+  /// Throws refusal: the status, and `why` behind the operator's name.
   [[noreturn]] void refuse(aclnnStatus status, const std::string& why) {
     throw refusal{status, std::string(name_) + ": " + why};
   }

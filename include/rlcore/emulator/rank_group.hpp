@@ -37,6 +37,7 @@ struct collective_intention {
   std::uint64_t count = 0;
   int reduction = -1, root = -1;
 
+  /// Are all members equal, names by their text?
   bool operator==(const collective_intention& o) const {
     return std::string_view(name) == o.name && type == o.type && count == o.count && reduction == o.reduction &&
            root == o.root;
@@ -62,6 +63,7 @@ struct collective_share {
 /// or if one leaves while others wait for it. On hardware they would hang.
 class rank_group {
  public:
+  /// A group of as many ranks, none of which has joined. `deadline` is how long a rank waits for another.
   rank_group(std::uint32_t ranks, std::chrono::milliseconds deadline)
       : deadline_(deadline), devices_(ranks, -1), left_(ranks, false), under_way_(ranks, 0) {}
 
@@ -103,15 +105,18 @@ class rank_group {
     return why_;
   }
 
+  /// The rank has enqueued one more operation.
   void issued(std::uint32_t rank) {
     const std::lock_guard<std::mutex> lock(mutex_);
     ++under_way_[rank];
   }
+  /// One operation of the rank has ended or was dropped.
   void finished(std::uint32_t rank) {
     const std::lock_guard<std::mutex> lock(mutex_);
     --under_way_[rank];
     changed_.notify_all();
   }
+  /// The rank destroys its communicator; with operations under way, the work of all ranks ends.
   void leave(std::uint32_t rank) {
     const std::lock_guard<std::mutex> lock(mutex_);
     left_[rank] = true;
@@ -121,13 +126,14 @@ class rank_group {
     changed_.notify_all();
   }
 
-  /// The `number`-th collective of the rank. When all ranks have brought their share, combine(shares) makes the result
-  /// once, and all ranks return it. An outcome_error of combine() holds an HcclResult. Throws outcome_error.
   using shares = std::vector<collective_share>;
+  /// What the ranks brought, by rank, and what combine() made of it.
   struct outcome {
     shares brought;
     std::vector<std::byte> combined;
   };
+  /// The `number`-th collective of the rank. When all ranks have brought their share, combine(shares) makes the result
+  /// once, and all ranks return it. An outcome_error of combine() holds an HcclResult. Throws outcome_error.
   std::shared_ptr<const outcome> meet(std::uint32_t rank, std::uint64_t number, const collective_intention& mine,
                                       collective_share share,
                                       const std::function<std::vector<std::byte>(const shares&)>& combine) {
@@ -175,6 +181,7 @@ class rank_group {
     std::vector<std::byte> data;
     bool taken = false;
   };
+  /// Sends a message and does not wait. Throws outcome_error if the group's work has ended.
   std::shared_ptr<message> post(std::uint32_t from, std::uint32_t to, message m) {
     const std::lock_guard<std::mutex> lock(mutex_);
     raise_if_failed();
@@ -183,6 +190,7 @@ class rank_group {
     changed_.notify_all();
     return posted;
   }
+  /// Waits until the receiver has taken a posted message. Throws outcome_error if the group's work ends before.
   void taken(std::uint32_t from, std::uint32_t to, const message& m) {
     std::unique_lock<std::mutex> lock(mutex_);
     wait(

@@ -15,6 +15,7 @@
 RLCORE_BEGIN
 namespace ascend::emulated {
 
+/// Memory of the current device, of any policy; 207001 if it has not as much in one piece.
 inline aclError aclrtMalloc(void** device, std::size_t bytes, memory_policy) {
   entry call("aclrtMalloc");
   if (call.code != 0) return call.code;
@@ -30,6 +31,7 @@ inline aclError aclrtMalloc(void** device, std::size_t bytes, memory_policy) {
   return 0;
 }
 
+/// Frees memory of the current device, see memory_system::free().
 inline aclError aclrtFree(void* device) {
   entry call("aclrtFree");
   if (call.code != 0) return call.code;
@@ -39,6 +41,7 @@ inline aclError aclrtFree(void* device) {
   return call.m.memory.free(where, device);
 }
 
+/// Pinned memory of the host.
 inline aclError aclrtMallocHost(void** host, std::size_t bytes) {
   entry call("aclrtMallocHost");
   if (call.code != 0) return call.code;
@@ -51,6 +54,7 @@ inline aclError aclrtMallocHost(void** host, std::size_t bytes) {
   return 0;
 }
 
+/// Frees pinned memory of the host.
 inline aclError aclrtFreeHost(void* host) {
   entry call("aclrtFreeHost");
   if (call.code != 0) return call.code;
@@ -169,6 +173,7 @@ inline int find_memset(const entry& call, void* p, std::size_t room, std::size_t
   return 0;
 }
 
+/// Sets bytes of device or pinned memory at once, whatever the streams do.
 inline aclError aclrtMemset(void* device, std::size_t room, std::int32_t value, std::size_t bytes) {
   entry call("aclrtMemset");
   if (call.code != 0) return call.code;
@@ -182,6 +187,7 @@ inline aclError aclrtMemset(void* device, std::size_t room, std::int32_t value, 
   return 0;
 }
 
+/// Sets bytes of device or pinned memory in the order of the stream.
 inline aclError aclrtMemsetAsync(void* device, std::size_t room, std::int32_t value, std::size_t bytes,
                                  aclrtStream stream) {
   entry call("aclrtMemsetAsync");

@@ -19,6 +19,7 @@
 RLCORE_BEGIN
 namespace ascend::emulated {
 
+/// Starts the machine of the last configure(); a configuration file is not read.
 inline aclError aclInit(const char*) {
   machine& m = machine::instance();
   const std::scoped_lock lock(m.life, m.mutex);
@@ -87,6 +88,7 @@ inline void report_left(machine& m, int device) {
   }
 }
 
+/// Ends the machine, its streams and its memory. What was not released goes to stderr and to last_report().
 inline aclError aclFinalize() {
   machine& m = machine::instance();
   std::vector<std::shared_ptr<stream_queue>> ended;
@@ -114,6 +116,7 @@ inline aclError aclFinalize() {
   return 0;
 }
 
+/// The texts of this thread's errors since the last call, the latest first; null if there are none.
 inline const char* aclGetRecentErrMsg() {
   error_text& text = this_threads_error();
   if (text.pending.empty()) return nullptr;
@@ -121,8 +124,10 @@ inline const char* aclGetRecentErrMsg() {
   return text.fetched.c_str();
 }
 
+/// The name of the chip, settings::soc.
 inline const char* aclrtGetSocName() { return machine_settings().soc.c_str(); }
 
+/// The version of the settings: 80300 is "8.3.RC1", 80500 is "8.5.0".
 inline aclError aclsysGetCANNVersion(package_name, package_version* version) {
   if (version == nullptr) return fail(errors::invalid_parameter, "aclsysGetCANNVersion: version is null");
   const int v = machine_settings().cann_version, first = v / 10000, second = v / 100 % 100, patch = v % 100;
@@ -146,12 +151,14 @@ inline aclError aclsysGetVersionNum(char* package, std::int32_t* version) {
   return 0;
 }
 
+/// The number of devices, settings::devices.
 inline aclError aclrtGetDeviceCount(std::uint32_t* count) {
   if (count == nullptr) return fail(errors::invalid_parameter, "aclrtGetDeviceCount: count is null");
   *count = static_cast<std::uint32_t>(machine_settings().devices);
   return 0;
 }
 
+/// Makes the device's own context current in this thread, and counts one more user of the device.
 inline aclError aclrtSetDevice(std::int32_t device) {
   machine& m = machine::instance();
   const std::lock_guard lock(m.mutex);
@@ -171,6 +178,8 @@ inline aclError aclrtSetDevice(std::int32_t device) {
   return 0;
 }
 
+/// Counts one user of the device less. The last one waits for its streams, ends them and its contexts, and frees its
+/// memory.
 inline aclError aclrtResetDevice(std::int32_t device) {
   machine& m = machine::instance();
   std::vector<std::shared_ptr<stream_queue>> ended;
@@ -199,6 +208,7 @@ inline aclError aclrtResetDevice(std::int32_t device) {
   return 0;
 }
 
+/// The device of the current context.
 inline aclError aclrtGetDevice(std::int32_t* device) {
   const entry call("aclrtGetDevice");
   if (call.code != 0) return call.code;
@@ -207,6 +217,7 @@ inline aclError aclrtGetDevice(std::int32_t* device) {
   return 0;
 }
 
+/// Bytes of the current device, HBM or DDR alike: those not in use, and all.
 inline aclError aclrtGetMemInfo(memory_kind kind, std::size_t* available, std::size_t* total) {
   const entry call("aclrtGetMemInfo");
   if (call.code != 0) return call.code;
@@ -217,6 +228,7 @@ inline aclError aclrtGetMemInfo(memory_kind kind, std::size_t* available, std::s
   return 0;
 }
 
+/// Sets an option of the current context to 0 or 1; only deterministic sums change anything.
 inline aclError aclrtCtxSetSysParamOpt(system_option option, std::int64_t value) {
   const entry call("aclrtCtxSetSysParamOpt");
   if (call.code != 0) return call.code;
@@ -228,6 +240,7 @@ inline aclError aclrtCtxSetSysParamOpt(system_option option, std::int64_t value)
   return 0;
 }
 
+/// Sets what fp16 overflow gives on the current device, see overflow_mode.
 inline aclError aclrtSetDeviceSatMode(overflow_mode mode) {
   const entry call("aclrtSetDeviceSatMode");
   if (call.code != 0) return call.code;
@@ -237,6 +250,7 @@ inline aclError aclrtSetDeviceSatMode(overflow_mode mode) {
   return 0;
 }
 
+/// Makes a context of a device, which is current in this thread from now on.
 inline aclError aclrtCreateContext(aclrtContext* context, std::int32_t device) {
   machine& m = machine::instance();
   const std::lock_guard lock(m.mutex);
@@ -252,6 +266,7 @@ inline aclError aclrtCreateContext(aclrtContext* context, std::int32_t device) {
   return 0;
 }
 
+/// Destroys a context of aclrtCreateContext once its default stream is done; refused while it has other streams.
 inline aclError aclrtDestroyContext(aclrtContext context) {
   machine& m = machine::instance();
   std::shared_ptr<stream_queue> ended;
@@ -279,6 +294,7 @@ inline aclError aclrtDestroyContext(aclrtContext context) {
   return 0;
 }
 
+/// Makes a context current in this thread.
 inline aclError aclrtSetCurrentContext(aclrtContext context) {
   machine& m = machine::instance();
   const std::lock_guard lock(m.mutex);
@@ -290,6 +306,7 @@ inline aclError aclrtSetCurrentContext(aclrtContext context) {
   return 0;
 }
 
+/// The context of this thread; 107002 if it has none.
 inline aclError aclrtGetCurrentContext(aclrtContext* context) {
   const entry call("aclrtGetCurrentContext");
   if (context == nullptr) return fail(errors::invalid_parameter, "aclrtGetCurrentContext: context is null");

@@ -14,6 +14,7 @@
 RLCORE_BEGIN
 namespace ascend::emulated {
 
+/// A stream of the current context. Priorities 0 to 7 and the two fast modes are accepted and change nothing.
 inline aclError aclrtCreateStreamWithConfig(aclrtStream* stream, std::uint32_t priority, std::uint32_t flag) {
   entry call("aclrtCreateStream");
   if (call.code != 0) return call.code;
@@ -27,6 +28,7 @@ inline aclError aclrtCreateStreamWithConfig(aclrtStream* stream, std::uint32_t p
   call.m.streams.emplace(*stream, call.m.new_stream(current_context(), *call.context));
   return 0;
 }
+/// A stream of the current context.
 inline aclError aclrtCreateStream(aclrtStream* stream) { return aclrtCreateStreamWithConfig(stream, 0, 0); }
 
 /// Waits for what the stream has still to do. An asynchronous error that nobody has asked for is returned.
@@ -46,6 +48,7 @@ inline aclError aclrtDestroyStream(aclrtStream stream) {
   return queue->take_error();
 }
 
+/// Waits for the stream, at most so many milliseconds (-1: for ever); returns an error that nobody has asked for.
 inline aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, std::int32_t milliseconds) {
   std::shared_ptr<stream_queue> queue;
   {
@@ -61,6 +64,7 @@ inline aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, std::int32
                 "aclrtSynchronizeStream: not done after " + std::to_string(milliseconds) + " ms");
   return queue->take_error();
 }
+/// Waits for the stream; returns an asynchronous error that nobody has asked for.
 inline aclError aclrtSynchronizeStream(aclrtStream stream) { return aclrtSynchronizeStreamWithTimeout(stream, -1); }
 
 /// Waits for all streams of the device, of all contexts; returns one of their errors.
@@ -84,6 +88,7 @@ inline aclError aclrtSynchronizeDevice() {
   return code;
 }
 
+/// Whether the stream has done everything.
 inline aclError aclrtStreamQuery(aclrtStream stream, stream_status* status) {
   entry call("aclrtStreamQuery");
   if (call.code != 0) return call.code;
@@ -108,6 +113,7 @@ inline aclError aclrtSetStreamFailureMode(aclrtStream stream, failure_mode mode)
   return 0;
 }
 
+/// An event of the current device; the flags say what it may be used for.
 inline aclError aclrtCreateEventExWithFlag(aclrtEvent* event, std::uint32_t flag) {
   entry call("aclrtCreateEventExWithFlag");
   if (call.code != 0) return call.code;
@@ -136,6 +142,7 @@ inline aclError aclrtDestroyEvent(aclrtEvent event) {
   return 0;
 }
 
+/// Puts a mark into the stream; the event is about this mark from now on.
 inline aclError aclrtRecordEvent(aclrtEvent event, aclrtStream stream) {
   entry call("aclrtRecordEvent");
   if (call.code != 0) return call.code;
@@ -163,6 +170,7 @@ inline aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event) {
   return stream_queue::submit(queue, {call.name, [last = state->last] { last->wait(); }, nullptr});
 }
 
+/// Whether the latest record has been reached; complete if there is none.
 inline aclError aclrtQueryEventStatus(aclrtEvent event, event_status* status) {
   entry call("aclrtQueryEventStatus");
   if (call.code != 0) return call.code;
@@ -187,6 +195,7 @@ inline aclError aclrtSynchronizeEvent(aclrtEvent event) {
   return code == 0 ? 0 : fail(code, "aclrtSynchronizeEvent: the stream failed before it came to the event");
 }
 
+/// Milliseconds between the latest records of two events, made with TIME_LINE and reached.
 inline aclError aclrtEventElapsedTime(float* milliseconds, aclrtEvent start, aclrtEvent end) {
   entry call("aclrtEventElapsedTime");
   if (call.code != 0) return call.code;

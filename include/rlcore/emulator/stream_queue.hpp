@@ -25,6 +25,7 @@
 RLCORE_BEGIN
 namespace ascend::emulated {
 
+/// What a stream does at its turn.
 struct stream_task {
   const char* name = "";
   std::function<void()> run;
@@ -37,6 +38,7 @@ struct failure_state {
   std::atomic<int> code{0};
 };
 
+/// A stream: its tasks run in order on a thread of its own, which the first task starts.
 class stream_queue {
  public:
   /// `number` identifies the stream in the drawing of delays.

@@ -30,6 +30,7 @@ inline void* allocate(std::size_t bytes) {
 #endif
   return p;
 }
+/// Gives back what allocate() returned; null is allowed.
 inline void release(void* p) noexcept { std::free(p); }
 
 }  // namespace cpu_kernels

@@ -36,6 +36,7 @@ inline std::string memory_text(std::size_t bytes) {
 /// the request, rounded up to 32 bytes, and the 32 bytes behind it that Ascend's kernels may touch. Thread-safe.
 class allocator {
  public:
+  /// What an allocator has given out and what it holds.
   struct usage {
     std::size_t in_use = 0;    ///< bytes of blocks that are given out
     std::size_t peak = 0;      ///< largest in_use so far

@@ -46,11 +46,13 @@ inline constexpr data_type type_of<bool> = data_type::boolean;
 class dimensions {
  public:
   constexpr dimensions() = default;
+  /// Throws std::invalid_argument for more than 8 numbers.
   constexpr dimensions(std::initializer_list<std::int64_t> values) : dimensions(values.begin(), values.size()) {}
   constexpr dimensions(std::span<const std::int64_t> values) : dimensions(values.data(), values.size()) {}
 
   constexpr const std::int64_t* data() const noexcept { return values_.data(); }
   constexpr std::size_t size() const noexcept { return size_; }
+  /// Number i, which has to be below size().
   constexpr std::int64_t operator[](std::size_t i) const noexcept { return values_[i]; }
   constexpr std::int64_t& operator[](std::size_t i) noexcept { return values_[i]; }
   /// Product of all; 1 for rank 0.
@@ -86,6 +88,7 @@ class dimensions {
 template <class Object, aclnnStatus (*meta_calls::*Destroy)(const Object*)>
 class argument {
  public:
+  /// Owns what the function `maker` returned. Throws npu_error 561103 if that is null.
   argument(const calls& table, Object* object, const char* maker) : table_(&table), object_(object) {
     if (object_ == nullptr)
       throw npu_error(failure_text(table, domain::operators, 561103, maker), domain::operators, 561103, maker);
@@ -108,14 +111,16 @@ class argument {
   Object* object_;
 };
 
-using ints_argument = argument<aclIntArray, &meta_calls::aclDestroyIntArray>;
-using scalar_argument = argument<aclScalar, &meta_calls::aclDestroyScalar>;
-using list_argument = argument<aclTensorList, &meta_calls::aclDestroyTensorList>;
+using ints_argument = argument<aclIntArray, &meta_calls::aclDestroyIntArray>;      ///< of aclCreateIntArray
+using scalar_argument = argument<aclScalar, &meta_calls::aclDestroyScalar>;        ///< of aclCreateScalar
+using list_argument = argument<aclTensorList, &meta_calls::aclDestroyTensorList>;  ///< of aclCreateTensorList
 
 /// A tensor in device memory: its first element is data + offset, strides count elements. Ascend wants the storage to
 /// start at a multiple of 32 bytes, so the description starts at the one before `data` and the offset makes up for it.
 class tensor_argument : public argument<aclTensor, &meta_calls::aclDestroyTensor> {
  public:
+  /// Without strides the tensor is row-major. Throws std::invalid_argument if the numbers of extents and strides differ
+  /// or the address is no multiple of an element, and npu_error if aclCreateTensor fails.
   template <class T>
   tensor_argument(const calls& table, const T* data, const dimensions& shape, const dimensions& strides = {},
                   std::int64_t offset = 0)
@@ -166,6 +171,7 @@ requires std::integral<T> || std::floating_point<T> scalar_argument make_scalar(
   stored copy = static_cast<stored>(value);
   return {table, table.nn.aclCreateScalar(&copy, type_of<stored>), "aclCreateScalar"};
 }
+/// Numbers by aclCreateIntArray; throws npu_error if that fails.
 inline ints_argument make_ints(const calls& table, std::span<const std::int64_t> values) {
   return {table, table.nn.aclCreateIntArray(values.data(), values.size()), "aclCreateIntArray"};
 }

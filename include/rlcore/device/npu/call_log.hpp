@@ -56,6 +56,7 @@ class call_log {
     return to_ && target_ == &table;
   }
 
+  /// Writes one line, behind the number of the calling thread; nothing after stop().
   void line(const std::string& message) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!to_) return;
@@ -78,6 +79,7 @@ class call_log {
     const std::lock_guard<std::mutex> lock(mutex_);
     return kind + "#" + std::to_string(counts_[kind]++);
   }
+  /// Notes a new allocation, so that addresses in it are printed by its number.
   void allocated(const void* memory, std::size_t bytes) {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto first = reinterpret_cast<std::uintptr_t>(memory);
@@ -87,12 +89,14 @@ class call_log {
     while (at != memory_.end() && at->first < first + bytes) at = memory_.erase(at);
     memory_[first] = {bytes, counts_["memory"]++};
   }
+  /// An object in the log: its label, "null", or "unknown".
   std::string object(const void* p) {
     if (p == nullptr) return "null";
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto known = objects_.find(p);
     return known == objects_.end() ? "unknown" : known->second;
   }
+  /// An address in the log: "#5+96", the label of a handle, "host" or "null".
   std::string memory(const void* p) {
     if (p == nullptr) return "null";
     const std::lock_guard<std::mutex> lock(mutex_);

@@ -9,6 +9,7 @@ namespace ascend {
 /// Makes a device's context current in this thread and puts back the previous one, if there was one.
 class device_guard {
  public:
+  /// Throws npu_error if the context cannot be made current.
   device_guard(const calls& table, aclrtContext context) : table_(table) {
     const bool had_none = table_.rt.aclrtGetCurrentContext(&previous_) != 0;
     if (had_none) previous_ = nullptr;
@@ -32,6 +33,7 @@ class device_guard {
 /// A device of a session: what every handle keeps, so that it is destroyed where it was made and before the session.
 class device_handle {
  public:
+  /// Opens device `index` if the session has not done so; a current context of the thread stays. Throws npu_error.
   device_handle(std::shared_ptr<ascend::session> owner, int index) : session_(std::move(owner)) {
     aclrtContext previous = nullptr;
     if (ignore(table(), table().rt.aclrtGetCurrentContext(&previous))) previous = nullptr;

@@ -16,6 +16,7 @@ namespace ascend::emulated {
 /// CAST_TRUNC; the last one is our reading of the "NEAREST_ZERO" of HF32.
 enum class rounding : unsigned char { nearest_even, nearest_away, toward_zero, nearest_zero };
 
+/// The emulated machine: its chips, its CANN, and the choices that documentation and hardware leave open.
 struct settings {
   std::string soc = "Ascend910B3";                  ///< what aclrtGetSocName says
   int cores = 20;                                   ///< cube cores; there are twice as many vector cores

@@ -14,6 +14,7 @@ namespace ascend {
 
 /// A function of AscendCL, aclnn or HCCL returned `code`.
 struct npu_error : device_error {
+  /// `function` of the interface `where` returned `number`; `message` says so.
   npu_error(const std::string& message, ascend::domain where, int number, std::string function)
       : device_error(message), domain(where), code(number), call(std::move(function)) {}
   ascend::domain domain;
@@ -23,6 +24,7 @@ struct npu_error : device_error {
 
 /// The installed CANN lacks the function `call`.
 struct capability_error : npu_error {
+  /// `function` of the interface `where` is missing; the code is 0.
   capability_error(const std::string& message, ascend::domain where, std::string function)
       : npu_error(message, where, 0, std::move(function)) {}
 };

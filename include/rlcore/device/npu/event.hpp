@@ -12,6 +12,7 @@ namespace ascend {
 /// May be recorded any number of times; waits and queries are about the last one.
 class event {
  public:
+  /// Makes an event by aclrtCreateEventExWithFlag; `flags` are event_sync, event_time_line or both. Throws npu_error.
   explicit event(device_handle device, std::uint32_t flags = event_sync) : device_(std::move(device)) {
     const auto guard = device_.enter();
     check(device_.table(), device_.table().rt.aclrtCreateEventExWithFlag(&event_, flags), "aclrtCreateEventExWithFlag");

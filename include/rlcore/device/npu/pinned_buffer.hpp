@@ -12,6 +12,7 @@ namespace ascend {
 /// Pinned memory of aclrtMallocHost. Whoever destroys it knows that no stream uses it any more.
 class pinned_buffer {
  public:
+  /// `bytes` bytes; data() is null for none. Throws npu_error if aclrtMallocHost fails.
   pinned_buffer(device_handle device, std::size_t bytes) : device_(std::move(device)), bytes_(bytes) {
     if (bytes_ == 0) return;
     const auto guard = device_.enter();

@@ -21,6 +21,7 @@
 RLCORE_BEGIN
 namespace ascend {
 
+/// The ways in which a queue runs its operators.
 struct queue_settings {
   bool deterministic = true;         ///< operators that add atomically take their ordered variants
   bool sync_each_operation = false;  ///< waits after every operator, so that an error names the one that failed
@@ -33,6 +34,7 @@ class scratch;
 /// Runs operators of one device in order, from one thread at a time. Everything is asynchronous but download and wait.
 class queue {
  public:
+  /// A queue with a stream of its own on a device, which is opened if need be. Throws npu_error.
   explicit queue(std::shared_ptr<ascend::session> owner, int device = 0, queue_settings settings = {})
       : settings_(settings),
         device_(std::move(owner), device),
@@ -81,6 +83,7 @@ class queue {
     }
     recent_.clear();
   }
+  /// Sets bytes of device memory to 0.
   void zero(void* data, std::size_t bytes) {
     if (bytes == 0) return;
     put("zero",
@@ -143,19 +146,23 @@ class queue {
   template <class T>
   scratch<T> take(extent_t size);
 
+  /// A tensor for run(), see tensor_argument.
   template <class T>
   tensor_argument tensor(const T* data, const dimensions& shape, const dimensions& strides = {},
                          std::int64_t offset = 0) const {
     return {table(), data, shape, strides, offset};
   }
+  /// A number for run(), see make_scalar().
   template <class T>
   scalar_argument scalar(T value) const {
     return make_scalar(table(), value);
   }
+  /// Numbers for run(), see make_ints().
   ints_argument ints(std::span<const std::int64_t> values) const { return make_ints(table(), values); }
   ints_argument ints(std::initializer_list<std::int64_t> values) const {
     return make_ints(table(), {values.begin(), values.size()});
   }
+  /// Tensors for run(), see make_list(): the list takes them.
   list_argument list(std::span<tensor_argument> tensors) const { return make_list(table(), tensors); }
   /// list({tensor(...), tensor(...)})
   template <std::size_t N>
@@ -242,6 +249,7 @@ class queue {
 template <class T>
 class scratch {
  public:
+  /// Throws what queue::allocate() throws.
   scratch(queue& owner, extent_t size)
       : queue_(&owner),
         data_(static_cast<T*>(owner.allocate(static_cast<std::size_t>(size) * sizeof(T)))),

@@ -16,6 +16,7 @@ namespace ascend {
 /// this keeps the last 32. Names are literals.
 class recent_operations {
  public:
+  /// Notes an operation; the pointer is kept.
   void add(const char* name) noexcept { names_[count_++ % names_.size()] = name; }
   void clear() noexcept { count_ = 0; }
   std::size_t count() const noexcept { return count_; }

@@ -12,6 +12,7 @@ namespace ascend {
 /// and not a consequence.
 class stream {
  public:
+  /// Makes a stream by aclrtCreateStreamWithConfig, with fast launch and fast synchronisation. Throws npu_error.
   explicit stream(device_handle device) : device_(std::move(device)) {
     const auto guard = device_.enter();
     const runtime_calls& rt = device_.table().rt;

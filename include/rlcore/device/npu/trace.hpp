@@ -25,12 +25,14 @@ namespace ascend {
 /// The text forms of values in the log.
 namespace traced {
 
+/// A number with nine significant digits.
 inline std::string decimal(double value) {
   char digits[32];
   std::snprintf(digits, sizeof digits, "%.9g", value);
   return digits;
 }
 
+/// "2,3": values with commas between them; nothing if there are none.
 template <class T>
 std::string list_text(const T* values, std::uint64_t size) {
   std::string line;
@@ -40,6 +42,7 @@ std::string list_text(const T* values, std::uint64_t size) {
 
 /// An argument with its type forgotten, so that the hooks of all functions share their code.
 struct argument {
+  /// The ways to print an argument: out_... are results of a known type, `out` is any other result.
   enum kind : unsigned char {
     integer,
     real,
@@ -58,6 +61,7 @@ struct argument {
   double value = 0;
   const void* pointer = nullptr;
 
+  /// Takes an argument of any function in the lists; its type says how to print it.
   template <class T>
   explicit argument(T a) {
     if constexpr (std::is_same_v<T, bool>) {
@@ -132,8 +136,9 @@ struct argument {
     return known;
   }
 };
-using argument_list = std::initializer_list<argument>;
+using argument_list = std::initializer_list<argument>;  ///< of one call
 
+/// Logs a call: its name, the phase of an operator or nothing, its arguments, and its answer (`end`) if that is known.
 RLCORE_NOINLINE inline void log_call(const char* name, const char* phase, argument_list arguments,
                                      const char* end = "") {
   std::string line;
@@ -157,6 +162,7 @@ RLCORE_NOINLINE inline void log_answer(std::string_view call, int status, argume
     if (const std::string filled = one.after(call); !filled.empty()) line += (line.empty() ? "" : ", ") + filled;
   if (!line.empty()) log.line("  -> " + line);
 }
+/// Logs the answer of an operator's first phase: an error, or the workspace unless it is 0.
 RLCORE_NOINLINE inline void log_plan(const char* name, int status, const std::uint64_t* workspace,
                                      aclOpExecutor* const* executor) {
   call_log& log = call_log::instance();
@@ -166,6 +172,7 @@ RLCORE_NOINLINE inline void log_plan(const char* name, int status, const std::ui
   if (*workspace != 0) log.line("  -> workspace " + std::to_string(*workspace));
 }
 
+/// A tensor, a scalar, an array or a list in the log, from the arguments of the function that makes it.
 inline std::string made_text(const std::int64_t* shape, std::uint64_t rank, data_type type, const std::int64_t* strides,
                              std::int64_t offset, format layout, const std::int64_t* storage,
                              std::uint64_t storage_rank, void* data) {
@@ -250,6 +257,7 @@ struct hook<Member> {
   }
 };
 
+/// Puts the hook of a function into the table `to` and its target into the hook; null where `from` has null.
 template <auto Member, class Table>
 void redirect(const char* name, const Table& from, Table& to) {
   using row = hook<Member>;

@@ -21,6 +21,7 @@ struct matrix {
   const Value* data = nullptr;
   std::ptrdiff_t row = 0, column = 1;
 
+  /// The part of the matrix from element (i, j) on.
   matrix at(std::ptrdiff_t i, std::ptrdiff_t j) const { return {data + i * row + j * column, row, column}; }
   matrix transposed() const { return {data, column, row}; }
 };
@@ -35,6 +36,7 @@ struct cube_order {
   int threads = 1;                      ///< of the host, for products that are worth it; changes no bit; 0 = all
 };
 
+/// Matrix products in the order of cube_order.
 class cube {
  public:
   /// c[m, n] (row-major) = a b: fp32 accumulation if Value is float, everything in double if it is double.

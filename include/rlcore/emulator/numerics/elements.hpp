@@ -147,6 +147,7 @@ void gather_as(const tensor& t, const std::byte* base, Real* to) {
     to += n;
   });
 }
+/// As gather_as(), with the element type that the view says.
 template <class Real>
 void gather_elements(const tensor& t, const std::byte* base, Real* to) {
   with_element(t.type, [&](auto kind) { gather_as<decltype(kind)>(t, base, to); });
@@ -171,6 +172,7 @@ void scatter_as(const tensor& t, std::byte* base, const Real* from, rounding mod
     from += n;
   });
 }
+/// As scatter_as(), with the element type that the view says.
 template <class Real>
 void scatter_elements(const tensor& t, std::byte* base, const Real* from, rounding mode, overflow_mode overflow) {
   with_element(t.type, [&](auto kind) { scatter_as<decltype(kind)>(t, base, from, mode, overflow); });

@@ -24,7 +24,9 @@ struct visible_keys {
   const std::uint8_t* mask = nullptr;
   std::ptrdiff_t mask_row = 0;
 
+  /// One past the last key that is not ahead of the query; the mask may hide earlier ones.
   std::int64_t end(std::int64_t query) const { return std::clamp<std::int64_t>(query + ahead + 1, 0, keys); }
+  /// Does the query see the key?
   bool sees(std::int64_t query, std::int64_t key) const {
     return key < end(query) && (mask == nullptr || mask[query * mask_row + key] == 0);
   }

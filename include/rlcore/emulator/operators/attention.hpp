@@ -26,6 +26,7 @@ matrix<Real> head_of(std::span<const Real> values, std::int64_t row, std::int64_
 /// The machine's exponential.
 struct machine_exp {
   const execution& e;
+  /// e^x, see execution::exp().
   template <class Real>
   Real operator()(Real x) const {
     return e.exp(x);

@@ -46,6 +46,7 @@ struct packed_attention {
   std::int64_t key_heads() const { return k.shape[1]; }
   std::int64_t width() const { return q.shape[2]; }
   std::int64_t value_width() const { return v.shape[2]; }
+  /// The rows of the longest sequence, of the ends of all.
   std::int64_t longest(const std::vector<std::int64_t>& ends) const {
     std::int64_t most = 0, begin = 0;
     for (const auto end : ends) most = std::max(most, end - begin), begin = end;
@@ -111,6 +112,7 @@ struct packed_attention {
     const std::uint8_t* data = nullptr;
     std::int64_t columns = 0, of_sequence = 0, of_head = 0;
   };
+  /// The mask for a run; a compressed one is checked and then not needed. Throws outcome_error if it is not causal.
   mask_values load_mask(execution& e) const {
     mask_values m;
     if (!mask) return m;
@@ -135,9 +137,11 @@ struct packed_attention {
     }
     return m;
   }
-  /// The rows and keys of a sequence, and what a head of it sees.
+  /// The first row of sequence b.
   std::int64_t first_row(std::size_t b) const { return b == 0 ? 0 : query_ends[b - 1]; }
+  /// The first key of sequence b.
   std::int64_t first_key(std::size_t b) const { return b == 0 ? 0 : key_ends[b - 1]; }
+  /// The keys of sequence b that the queries of a head see.
   visible_keys visible(const mask_values& m, std::size_t b, std::int64_t head) const {
     visible_keys see;
     see.keys = key_ends[b] - first_key(b);

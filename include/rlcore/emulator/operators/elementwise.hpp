@@ -35,6 +35,7 @@ inline kernel compare(planner& p, input self, input other, output out, const ele
   const auto type = floating(promoted(p, a.type, b.type)) ? data_type::float32 : data_type::int64;
   return map_elements(p, std::move(a), std::move(b), std::move(y), type, loops);
 }
+/// A comparison with a scalar, which is rounded to the promoted type of both first: the output is 0 or 1.
 inline kernel compare_scalar(planner& p, input self, scalar other, output out, const element_loops& loops) {
   auto a = p.in(self, any_type);
   const double bound = p.value(other);
@@ -44,19 +45,23 @@ inline kernel compare_scalar(planner& p, input self, scalar other, output out, c
                       floating(type) ? data_type::float32 : data_type::int64, loops, {scalar_as(bound, type)});
 }
 
+/// self + alpha other.
 inline kernel aclnnAdd(planner& p, input self, input other, scalar alpha, output out) {
   return any_map(p, self, other, out,
                  of_all([](auto&, auto& c, auto x, auto y) { return x + static_cast<decltype(x)>(c.a) * y; }),
                  {p.value(alpha)});
 }
+/// self - alpha other.
 inline kernel aclnnSub(planner& p, input self, input other, scalar alpha, output out) {
   return any_map(p, self, other, out,
                  of_all([](auto&, auto& c, auto x, auto y) { return x - static_cast<decltype(x)>(c.a) * y; }),
                  {p.value(alpha)});
 }
+/// self times other.
 inline kernel aclnnMul(planner& p, input self, input other, output out) {
   return any_map(p, self, other, out, of_all([](auto&, auto&, auto x, auto y) { return x * y; }));
 }
+/// self times other, a scalar that is not rounded to the type of self.
 inline kernel aclnnMuls(planner& p, input self, scalar other, output out) {
   auto x = p.in(self, any_type);
   const double factor = p.value(other);
@@ -65,6 +70,7 @@ inline kernel aclnnMuls(planner& p, input self, scalar other, output out) {
   return map_elements(p, std::move(x), std::nullopt, std::move(y), type,
                       of_all([](auto&, auto& c, auto v) { return v * static_cast<decltype(v)>(c.a); }), {factor});
 }
+/// self + alpha other, a scalar.
 inline kernel aclnnAdds(planner& p, input self, scalar other, scalar alpha, output out) {
   auto x = p.in(self, any_type);
   const double term = p.value(other), factor = p.value(alpha);
@@ -84,12 +90,15 @@ inline kernel aclnnDiv(planner& p, input self, input other, output out) {
   return map_elements(p, std::move(a), std::move(b), std::move(y), floating(both) ? both : data_type::float32,
                       of_floats([](auto&, auto&, auto x, auto z) { return x / z; }));
 }
+/// e^self.
 inline kernel aclnnExp(planner& p, input self, output out) {
   return float_map(p, self, out, of_floats([](auto& e, auto&, auto x) { return e.exp(x); }));
 }
+/// The natural logarithm of self.
 inline kernel aclnnLog(planner& p, input self, output out) {
   return float_map(p, self, out, of_floats([](auto& e, auto&, auto x) { return e.log(x); }));
 }
+/// -self.
 inline kernel aclnnNeg(planner& p, input self, output out) {
   auto x = p.in(self, any_type);
   auto y = p.out(out, any_type);
@@ -97,6 +106,7 @@ inline kernel aclnnNeg(planner& p, input self, output out) {
   return map_elements(p, std::move(x), std::nullopt, std::move(y), type,
                       of_all([](auto&, auto&, auto v) { return -v; }));
 }
+/// The square root of self.
 inline kernel aclnnSqrt(planner& p, input self, output out) {
   return float_map(p, self, out, of_floats([](auto&, auto&, auto x) { return std::sqrt(x); }));
 }
@@ -105,6 +115,7 @@ template <class Real>
 Real sigmoid(const execution& e, Real x) {
   return Real{1} / (Real{1} + e.exp(-x));
 }
+/// 1 / (1 + e^-self).
 inline kernel aclnnSigmoid(planner& p, input self, output out) {
   return float_map(p, self, out, of_floats([](auto& e, auto&, auto x) { return sigmoid(e, x); }));
 }
@@ -148,27 +159,34 @@ inline kernel aclnnClamp(planner& p, input self, scalar min, scalar max, output 
                       }),
                       c);
 }
+/// self < other, a scalar.
 inline kernel aclnnLtScalar(planner& p, input self, scalar other, output out) {
   return compare_scalar(p, self, other, out,
                         of_all([](auto&, auto& c, auto x) { return x < static_cast<decltype(x)>(c.a); }));
 }
+/// self >= other, a scalar.
 inline kernel aclnnGeScalar(planner& p, input self, scalar other, output out) {
   return compare_scalar(p, self, other, out,
                         of_all([](auto&, auto& c, auto x) { return x >= static_cast<decltype(x)>(c.a); }));
 }
+/// self == other, a scalar.
 inline kernel aclnnEqScalar(planner& p, input self, scalar other, output out) {
   return compare_scalar(p, self, other, out,
                         of_all([](auto&, auto& c, auto x) { return x == static_cast<decltype(x)>(c.a); }));
 }
+/// self <= other.
 inline kernel aclnnLeTensor(planner& p, input self, input other, output out) {
   return compare(p, self, other, out, of_all([](auto&, auto&, auto x, auto y) { return x <= y; }));
 }
+/// self < other.
 inline kernel aclnnLtTensor(planner& p, input self, input other, output out) {
   return compare(p, self, other, out, of_all([](auto&, auto&, auto x, auto y) { return x < y; }));
 }
+/// self != 0 and other != 0.
 inline kernel aclnnLogicalAnd(planner& p, input self, input other, output out) {
   return compare(p, self, other, out, of_all([](auto&, auto&, auto x, auto y) { return x != 0 && y != 0; }));
 }
+/// Neither infinite nor NaN; true for integers.
 inline kernel aclnnIsFinite(planner& p, input self, output out) {
   auto x = p.in(self, any_type);
   auto y = p.out(out, {data_type::boolean});
@@ -197,6 +215,7 @@ inline kernel aclnnSWhere(planner& p, input condition, input self, input other, 
                    e.store(y, z);
                  });
 }
+/// self = mask ? value : self, in place; the mask is repeated to the shape of self.
 inline kernel aclnnInplaceMaskedFillScalar(planner& p, output self, input mask, scalar value) {
   auto x = p.out(self, any_type);
   auto m = p.in(mask, {data_type::boolean});

@@ -12,6 +12,7 @@
 RLCORE_BEGIN
 namespace ascend::emulated::plans {
 
+/// Throws outcome_error 507015 unless i is in [0, extent).
 inline void check_index(std::int64_t i, std::int64_t extent, const char* name) {
   if (i < 0 || i >= extent)
     throw outcome_error{507015, std::string(name) + ": index " + std::to_string(i) + " of " + std::to_string(extent)};

@@ -24,6 +24,7 @@ struct normed {
 inline void check_norm_types(planner& p, const tensor& x, const tensor& gamma) {
   p.require(gamma.type == x.type || gamma.type == data_type::float32, "the types of x and gamma do not go together");
 }
+/// Checks that gamma has the last extents of x, and counts the rows and their width.
 inline normed normed_rows(planner& p, tensor x, tensor gamma, tensor rstd) {
   check_norm_types(p, x, gamma);
   const std::int64_t kept = x.rank() - gamma.rank();
@@ -172,6 +173,7 @@ struct gated {
   tensor gate, up;
   data_type type;
 };
+/// The halves of x along a dimension, whose extent has to be even.
 inline gated halves(planner& p, const tensor& x, std::int64_t dim) {
   const std::int64_t d = p.dimension(dim, x.rank());
   p.require(x.rank() > 0 && x.shape[static_cast<std::size_t>(d)] % 2 == 0, "an odd extent cannot be halved");

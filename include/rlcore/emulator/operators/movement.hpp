@@ -26,6 +26,7 @@ inline tensor narrowed(tensor t, std::int64_t d, std::int64_t begin, std::int64_
   return t;
 }
 
+/// self in the type of `out`, which has to be `type`.
 inline kernel aclnnCast(planner& p, input self, data_type type, output out) {
   auto x = p.in(self, any_type);
   auto y = p.out(out, any_type);
@@ -44,6 +45,7 @@ inline kernel aclnnInplaceCopy(planner& p, output self, input source) {
   x = expanded(std::move(x), y.shape);
   return [x = std::move(x), y = std::move(y)](execution& e) { convert(e, x, y); };
 }
+/// A copy of self whose dimension i is dimension dims[i] of self.
 inline kernel aclnnPermute(planner& p, input self, ints dims, output out) {
   auto x = p.in(self, any_type);
   const auto order = p.values(dims);
@@ -62,6 +64,7 @@ inline kernel aclnnPermute(planner& p, input self, ints dims, output out) {
   p.require_shape(y, view.shape, "the output");
   return [x = std::move(view), y = std::move(y)](execution& e) { convert(e, x, y); };
 }
+/// The tensors behind each other along a dimension, in the type of `out`.
 inline kernel aclnnCat(planner& p, input_list tensors, std::int64_t dim, output out) {
   auto parts = p.list(tensors, any_type);
   auto y = p.out(out, any_type);
@@ -84,12 +87,14 @@ inline kernel aclnnCat(planner& p, input_list tensors, std::int64_t dim, output 
     for (const auto& [from, to] : moves) convert(e, from, to);
   };
 }
+/// Every element of t = value.
 template <class Real>
 void fill(execution& e, const tensor& t, Real value) {
   const auto y = e.result<Real>(t);
   for (Real& v : y) v = value;
   e.store(t, y);
 }
+/// Every element of t = value, in the type of t.
 inline kernel filling(tensor t, double value) {
   return [t = std::move(t), value](execution& e) {
     if (t.type == data_type::float32) return fill(e, t, static_cast<float>(value));
@@ -97,7 +102,9 @@ inline kernel filling(tensor t, double value) {
     fill(e, t, static_cast<std::int64_t>(value));
   };
 }
+/// self = 0.
 inline kernel aclnnInplaceZero(planner& p, output self) { return filling(p.out(self, any_type), 0); }
+/// self = value.
 inline kernel aclnnInplaceFillScalar(planner& p, output self, scalar value) {
   auto y = p.out(self, any_type);
   return filling(std::move(y), p.value(value));

@@ -63,6 +63,7 @@ inline kernel sorted_rows(planner& p, tensor x, std::int64_t d, std::int64_t cou
       });
 }
 
+/// Sorted values along a dimension, and where they come from; equal ones in their order if `stable` or deterministic.
 inline kernel aclnnSort(planner& p, input self, bool stable, std::int64_t dim, bool descending, output values,
                         output indices) {
   auto x = p.in(self, any_type);

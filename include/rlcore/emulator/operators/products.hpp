@@ -25,6 +25,7 @@ struct matrix_operand {
   tensor view;
   bool transposed = false;
 
+  /// Takes a view of at least two dimensions.
   matrix_operand(tensor t) : view(std::move(t)) {
     const std::size_t r = view.shape.size();
     transposed = view.strides[r - 2] == 1 && view.strides[r - 1] != 1 && view.shape[r - 2] > 1;

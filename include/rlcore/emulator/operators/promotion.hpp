@@ -76,6 +76,7 @@ struct element_loops {
       return in_integers;
   }
 };
+/// z[i] = f(e, c, x[i], y[i]), or f(e, c, x[i]), for i < n.
 template <class F, class Real>
 void element_loop(const execution& e, const coefficients& c, const Real* x, const Real* y, Real* z, std::size_t n) {
   if constexpr (std::is_invocable_v<F, const execution&, const coefficients&, Real, Real>)
@@ -88,6 +89,7 @@ template <class F>
 constexpr element_loops of_floats(F) {
   return {&element_loop<F, float>, &element_loop<F, double>, nullptr};
 }
+/// The loops of a formula for floats and integers.
 template <class F>
 constexpr element_loops of_all(F) {
   return {&element_loop<F, float>, &element_loop<F, double>, &element_loop<F, std::int64_t>};

@@ -11,6 +11,7 @@
 RLCORE_BEGIN
 namespace ascend::emulated::plans {
 
+/// The largest of n > 0 numbers; NaN if one is NaN.
 template <class Real>
 Real largest(const Real* x, std::size_t n) {
   Real best = x[0];

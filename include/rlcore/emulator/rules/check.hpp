@@ -53,6 +53,7 @@ constexpr data_type common_type(data_type a, data_type b) noexcept {
 /// The rules of one operator in one version, read once.
 class checker {
  public:
+  /// Reads the rules of `op` that hold in a version such as "8.3".
   checker(std::string_view op, std::string_view version) {
     for (const signature& s : signatures())
       if (s.op == op) names_ = words(s.names);
@@ -180,7 +181,9 @@ class checker {
 /// The first rule of this version of CANN that a call of `op` breaks; nothing if it breaks none. Not thread-safe.
 class book {
  public:
+  /// Holds calls against the rules of a version of CANN such as 80300.
   explicit book(int cann_version) : version_(version_of(cann_version)) {}
+  /// The refusal of a call of `op` with these arguments.
   std::optional<refusal> operator()(std::string_view op, std::span<const argument> call) {
     return checkers_.try_emplace(op, op, version_).first->second(call);
   }

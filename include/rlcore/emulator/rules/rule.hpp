@@ -11,6 +11,7 @@ namespace ascend {
 /// The vendor's rules for calls of operators; operators.inc is the table.
 namespace rules {
 
+/// What a rule asks of its subject; `fact` is for readers alone. sentence() has them in words.
 enum class kind : unsigned char { given, types, promotable, castable, same_type, rank, same_shape, fact };
 
 /// A row of the table. `versions` are "8.1* 8.3 ..."; a star marks a version whose own sources were not read for the
@@ -33,6 +34,7 @@ struct signature {
   std::string_view op, names;
 };
 
+/// The operators of the table.
 inline std::span<const signature> signatures() noexcept {
   static constexpr signature table[] = {
 #define RLCORE_NPU_SIGNATURE(op, names) {#op, names},

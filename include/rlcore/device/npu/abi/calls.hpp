@@ -22,25 +22,29 @@ struct operator_call {
 };
 
 // The vocabulary of operators.inc.
-using input = const aclTensor*;
-using output = aclTensor*;
-using scalar = const aclScalar*;
-using ints = const aclIntArray*;
-using input_list = const aclTensorList*;
-using text = char*;
+using input = const aclTensor*;           ///< a tensor that is read
+using output = aclTensor*;                ///< a tensor that is written
+using scalar = const aclScalar*;          ///< a number
+using ints = const aclIntArray*;          ///< a list of numbers
+using input_list = const aclTensorList*;  ///< tensors that are read
+using text = char*;                       ///< characters, as the vendor declares them
 
 #define RLCORE_NPU_CALL(name, need, result, parameters) result(*name) parameters = nullptr;
 #define RLCORE_NPU_OPERATOR(name, need, ...) operator_call<__VA_ARGS__> name{#name, nullptr, nullptr};
 
+/// AscendCL's runtime: runtime.inc.
 struct runtime_calls {
 #include "rlcore/device/npu/abi/runtime.inc"
 };
+/// The makers and destroyers of the objects that operators take: meta.inc.
 struct meta_calls {
 #include "rlcore/device/npu/abi/meta.inc"
 };
+/// The operators, two functions each: operators.inc.
 struct operator_calls {
 #include "rlcore/device/npu/abi/operators.inc"
 };
+/// HCCL: collectives.inc.
 struct collective_calls {
 #include "rlcore/device/npu/abi/collectives.inc"
 };

@@ -21,6 +21,7 @@ enum class feature : unsigned char {
   later         ///< nothing calls it yet
 };
 
+/// What needs the function, in the words of a message: "every run", "a rank on HCCL".
 constexpr std::string_view name_of(feature f) {
   switch (f) {
     case feature::every_run:

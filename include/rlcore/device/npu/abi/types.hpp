@@ -21,13 +21,13 @@ struct aclBoolArray;
 struct aclTensorList;
 struct aclScalarList;
 struct aclOpExecutor;
-using aclError = int;
-using aclnnStatus = std::int32_t;
-using HcclResult = int;
-using aclrtContext = void*;
-using aclrtStream = void*;
-using aclrtEvent = void*;
-using HcclComm = void*;
+using aclError = int;              ///< what a function of the runtime returns; 0 is success
+using aclnnStatus = std::int32_t;  ///< what a function of an operator returns; 0 is success
+using HcclResult = int;            ///< what a function of HCCL returns; 0 is success
+using aclrtContext = void*;        ///< a device as a thread uses it
+using aclrtStream = void*;         ///< a queue of tasks
+using aclrtEvent = void*;          ///< a mark in streams
+using HcclComm = void*;            ///< a rank's end of a communicator
 
 /// aclDataType.
 enum class data_type : int {
@@ -70,6 +70,7 @@ constexpr std::size_t bytes_of(data_type t) {
       return 0;
   }
 }
+/// Is it float32, float16, bfloat16 or float64?
 constexpr bool floating(data_type t) {
   return t == data_type::float32 || t == data_type::float16 || t == data_type::bfloat16 || t == data_type::float64;
 }

@@ -13,8 +13,10 @@
 RLCORE_BEGIN
 namespace ascend::kernels {
 
+/// Attention by the fused operators where they take the heads, else composed of products and softmax.
 class attention {
  public:
+  /// See the concept device. Throws std::invalid_argument for a segment without pages or without layer_pages.
   void store_keys_values(context& c, const attention_shape& s, std::span<const attention_segment> segments,
                          float* layer, const float* keys, const float* values, extent_t row) {
     const extent_t w = s.kv_heads * s.head_dim;
@@ -34,6 +36,8 @@ class attention {
     });
   }
 
+  /// See the concept device; only the fused operators write statistics. Throws std::invalid_argument for 2^31 elements
+  /// or more.
   void forward(context& c, const attention_shape& s, std::span<const attention_segment> segments, const float* q,
                extent_t q_row, float* out, extent_t out_row, float* statistics) {
     for_runs(c, segments, [&](const attention_run& run) {
@@ -46,6 +50,7 @@ class attention {
         fused_.forward<float>(c, read_, s, run, q, q_row, out, out_row, statistics);
     });
   }
+  /// See the concept device. Throws std::invalid_argument for a segment in pages and for 2^31 elements or more.
   void backward(context& c, const attention_shape& s, std::span<const attention_segment> segments,
                 std::span<const attention_segment_gradient> gradients, const float* q, extent_t q_row, const float* out,
                 const float* dout, extent_t out_row, const float* statistics, float* dq) {
@@ -62,6 +67,7 @@ class attention {
         fused_.backward<float>(c, read_, s, run, run_gradients, q, q_row, out, dout, out_row, statistics, dq);
     });
   }
+  /// Somebody else has written the range: row numbers that were made from it are made anew.
   void written(const memory_range& where) noexcept {
     stored_.written(where);
     read_.written(where);

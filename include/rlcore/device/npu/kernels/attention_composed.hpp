@@ -13,6 +13,7 @@ namespace ascend::kernels {
 /// compute type. The statistics of such a forward are not written: the backward makes the weights again.
 class composed_attention {
  public:
+  /// out = softmax(scale q k^T) v of the rows of one run.
   static void forward(context& c, page_rows& pages, const attention_shape& s, const attention_run& run, const float* q,
                       extent_t q_row, float* out, extent_t out_row) {
     for_segments(c, pages, s, run, [&](std::size_t, const segment& g) {
@@ -21,6 +22,7 @@ class composed_attention {
     });
   }
 
+  /// Overwrites dq and adds to the gradients of keys and values, of the rows of one run.
   static void backward(context& c, page_rows& pages, const attention_shape& s, const attention_run& run,
                        std::span<const attention_segment_gradient> gradients, const float* q, extent_t q_row,
                        const float* dout, extent_t out_row, float* dq) {

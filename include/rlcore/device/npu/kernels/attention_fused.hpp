@@ -27,6 +27,7 @@ class fused_attention {
            s.head_dim <= 768;
   }
 
+  /// Writes out and the statistics [rows, heads, 2] of one run: the largest scaled score and the sum of exponentials.
   template <class T>
   void forward(context& c, page_rows& pages, const attention_shape& s, const attention_run& run, const float* q,
                extent_t q_row, float* out, extent_t out_row, float* statistics) {

@@ -17,6 +17,7 @@
 RLCORE_BEGIN
 namespace ascend::kernels {
 
+/// The keys that the last row of a segment attends to; the segment has no others.
 inline extent_t keys_of(const attention_segment& s) { return s.first_position + s.rows; }
 
 /// Segments whose rows follow each other; `query_ends` and `key_ends` are where each one's rows and keys end.
@@ -114,6 +115,7 @@ class page_rows {
     known_ = key_;
     return rows_->data();
   }
+  /// Somebody else has written the range: row numbers that were made from it are made anew.
   void written(const memory_range& where) noexcept { kept_.written(where); }
 
  private:

@@ -20,7 +20,7 @@ RLCORE_BEGIN
 /// The kernels of the npu device policy, composed of Ascend's operators.
 namespace ascend::kernels {
 
-using tensor_ref = const tensor_argument&;
+using tensor_ref = const tensor_argument&;  ///< a tensor for the time of a call
 
 /// The longest tensor that one operator is given, and the longest temporary that kernels over logits take.
 inline constexpr extent_t most_elements = (extent_t{1} << 31) - 1, most_temporary = extent_t{1} << 26;
@@ -32,6 +32,8 @@ void for_pieces(extent_t t, extent_t w, extent_t most, F&& f) {
   for (extent_t first = 0; first < t; first += piece) f(first, std::min(piece, t - first));
 }
 
+/// One queue, the type of products, and the allocations of the device. Its functions enqueue one operator each, unless
+/// they say more; they throw what queue::run() throws.
 struct context {
   queue& q;
   rlcore::compute compute = rlcore::compute::bfloat16;
@@ -41,6 +43,7 @@ struct context {
   mutable std::uint64_t operations = 0;
 
   const operator_calls& op() const noexcept { return q.table().op; }
+  /// Runs an operator with its arguments in Ascend's order, see queue::run().
   template <class... A, class... B>
   void run(const operator_call<A...>& operation, B&&... arguments) const {
     ++operations;
@@ -63,10 +66,12 @@ struct context {
     return static_cast<extent_t>(memory.from(p).bytes() / sizeof(T)) / w;
   }
 
+  /// A tensor at p; row-major without strides.
   template <class T>
   tensor_argument view(const T* p, const dimensions& shape, const dimensions& strides = {}) const {
     return q.tensor(p, shape, strides);
   }
+  /// A tensor [t, w] at p, without gaps between its rows.
   template <class T>
   tensor_argument rows(const T* p, extent_t t, extent_t w) const {
     return q.tensor(p, {t, w});
@@ -79,31 +84,44 @@ struct context {
                                   " elements that leaves its memory");
     return rows(p, t, w);
   }
+  /// A tensor [t, w] at p, whose rows begin `row` elements apart.
   template <class T>
   tensor_argument rows(const T* p, extent_t t, extent_t w, extent_t row) const {
     return q.tensor(p, {t, w}, {row, 1});
   }
+  /// Memory for n elements, for the time of a scope.
   template <class T>
   scratch<T> take(extent_t n) const {
     return q.take<T>(n);
   }
 
   // out may be an input of the same shape and strides
+  /// out = a + b.
   void add(tensor_ref a, tensor_ref b, tensor_ref out) const { run(op().aclnnAdd, a, b, q.scalar(1.0f), out); }
+  /// out = a - b.
   void sub(tensor_ref a, tensor_ref b, tensor_ref out) const { run(op().aclnnSub, a, b, q.scalar(1.0f), out); }
+  /// out = a + b of integers.
   void add_integers(tensor_ref a, tensor_ref b, tensor_ref out) const { run(op().aclnnAdd, a, b, q.scalar(1), out); }
+  /// out = a - b of integers.
   void sub_integers(tensor_ref a, tensor_ref b, tensor_ref out) const { run(op().aclnnSub, a, b, q.scalar(1), out); }
+  /// out = a b, element by element or with one factor.
   void mul(tensor_ref a, tensor_ref b, tensor_ref out) const { run(op().aclnnMul, a, b, out); }
   void mul(tensor_ref a, float factor, tensor_ref out) const { run(op().aclnnMuls, a, q.scalar(factor), out); }
+  /// out = a + term.
   void add(tensor_ref a, float term, tensor_ref out) const {
     run(op().aclnnAdds, a, q.scalar(term), q.scalar(1.0f), out);
   }
+  /// out = e^a.
   void exp(tensor_ref a, tensor_ref out) const { run(op().aclnnExp, a, out); }
+  /// out = ln a.
   void log(tensor_ref a, tensor_ref out) const { run(op().aclnnLog, a, out); }
+  /// out = max(a, least), and at most FLT_MAX.
   void at_least(tensor_ref a, float least, tensor_ref out) const {
     run(op().aclnnClamp, a, q.scalar(least), q.scalar(std::numeric_limits<float>::max()), out);
   }
+  /// Every element of out = value.
   void fill(tensor_ref out, float value) const { run(op().aclnnInplaceFillScalar, out, q.scalar(value)); }
+  /// out = condition ? a : b.
   void where(tensor_ref condition, tensor_ref a, tensor_ref b, tensor_ref out) const {
     run(op().aclnnSWhere, condition, a, b, out);
   }
@@ -111,9 +129,11 @@ struct context {
   void copy(tensor_ref to, tensor_ref from) const { run(op().aclnnInplaceCopy, to, from); }
   /// To a tensor without gaps of the same shape.
   void cast(tensor_ref from, tensor_ref to) const { run(op().aclnnCast, from, to.type(), to); }
+  /// out = the sum of x in float along a dimension, which stays with extent 1 if `keep`.
   void sum(tensor_ref x, std::int64_t dimension, bool keep, tensor_ref out) const {
     run(op().aclnnReduceSum, x, q.ints({dimension}), keep, data_type::float32, out);
   }
+  /// out = the largest of x along a dimension, which stays with extent 1 if `keep`.
   void largest(tensor_ref x, std::int64_t dimension, bool keep, tensor_ref out) const {
     run(op().aclnnAmax, x, q.ints({dimension}), keep, out);
   }
@@ -141,6 +161,7 @@ struct context {
     convert(view(x, {n}), view(to.data(), {n}));
     return to;
   }
+  /// A copy to a tensor without gaps of the same shape, cast if the types differ.
   void convert(tensor_ref from, tensor_ref to) const {
     if (from.type() == to.type())
       copy(to, from);

@@ -14,10 +14,12 @@
 RLCORE_BEGIN
 namespace ascend::kernels {
 
+/// Throws device_error: this device has no int8 weights.
 [[noreturn]] inline void refuse_int8() {
   throw device_error("npu: int8 weights are the cpu device's alone; generate with bfloat16 or float32 weights");
 }
 
+/// The bytes of a packed weight [o,i]: 2 o i in bfloat16, 4 o i in float32. Throws device_error for int8.
 inline std::size_t packed_bytes(weight_format format, extent_t o, extent_t i) {
   if (format == weight_format::int8) refuse_int8();
   return static_cast<std::size_t>(o * i) * (format == weight_format::bfloat16 ? sizeof(bf16) : sizeof(float));

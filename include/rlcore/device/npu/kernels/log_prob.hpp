@@ -17,6 +17,7 @@ inline constexpr float least_log_prob = -110;
 /// The place of each row's target in one tile, in [0, w), and whether the target lies in the tile.
 class tile_targets {
  public:
+  /// Finds n targets in the tile of the columns [first, first + w).
   tile_targets(const context& c, const std::int32_t* targets, extent_t n, extent_t first, extent_t w)
       : c_(c), n_(n), numbers_(c.take<std::int32_t>(3 * n)), inside_(c.take<bool>(n)) {
     const auto local = part(0), place = part(1), off = part(2);
@@ -45,17 +46,19 @@ class tile_targets {
   scratch<bool> inside_;
 };
 
+static_assert(sizeof(log_prob_state) == 6 * sizeof(float));
 /// log_prob_state as this device keeps it: six floats a row, of which 0 .. 3 are the largest z = logits / temperature
 /// so far (at least -FLT_MAX), S = sum e^(z - top), sum e^(z - top) (z - top), and z of the target.
-static_assert(sizeof(log_prob_state) == 6 * sizeof(float));
 struct state_columns {
   tensor_argument top, total, weighted, target;
 
+  /// The columns of n states at `states`.
   state_columns(const context& c, const float* states, extent_t n)
       : top(column(c, states, n)),
         total(column(c, states + 1, n)),
         weighted(column(c, states + 2, n)),
         target(column(c, states + 3, n)) {}
+  /// One number of n states, [n, 1]: that at p and every sixth behind it.
   static tensor_argument column(const context& c, const float* p, extent_t n) { return c.view(p, {n, 1}, {6, 1}); }
 };
 
@@ -122,6 +125,7 @@ inline void finish(context& c, const float* states, extent_t t, float* logp, flo
   }
 }
 
+/// See the concept device: logits [t, vocabulary] in whole rows, logp [t], entropy [t] and statistics [t, 2] or null.
 inline void log_prob_forward(context& c, const float* logits, extent_t t, extent_t vocabulary,
                              const std::int32_t* targets, float temperature, float* logp, float* entropy,
                              float* statistics) {

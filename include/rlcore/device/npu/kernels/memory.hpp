@@ -21,8 +21,10 @@ struct memory_range {
   std::uintptr_t begin = 0, end = 0;
 
   memory_range() = default;
+  /// The `bytes` bytes from p on.
   memory_range(const void* p, std::size_t bytes) : begin(reinterpret_cast<std::uintptr_t>(p)), end(begin + bytes) {}
   std::size_t bytes() const noexcept { return end - begin; }
+  /// Have the two a byte in common?
   bool overlaps(const memory_range& other) const noexcept { return begin < other.end && other.begin < end; }
 };
 
@@ -30,6 +32,7 @@ struct memory_range {
 /// at the latest where its allocation does.
 class allocations {
  public:
+  /// Notes an allocation of `bytes` bytes at p, unless p is null.
   void add(const void* p, std::size_t bytes) {
     if (p != nullptr) ranges_[reinterpret_cast<std::uintptr_t>(p)] = bytes;
   }
@@ -49,6 +52,7 @@ class allocations {
       throw std::invalid_argument("rlcore: npu: a pointer that is not into memory of this device");
     return {p, found->second - (address - found->first)};
   }
+  /// Do a and b point into one allocation? Throws std::invalid_argument if one of them points into none.
   bool same(const void* a, const void* b) const { return from(a).end == from(b).end; }
 
  private:
@@ -61,10 +65,12 @@ class derived {
  public:
   bool valid() const noexcept { return valid_; }
   void forget() noexcept { valid_ = false; }
+  /// It has just been made from `sources`, and is valid.
   void made_from(std::initializer_list<memory_range> sources) {
     sources_.assign(sources);
     valid_ = true;
   }
+  /// Somebody has written the range: not valid any more if that touches a source.
   void written(const memory_range& where) noexcept {
     for (const memory_range& s : sources_)
       if (s.overlaps(where)) valid_ = false;

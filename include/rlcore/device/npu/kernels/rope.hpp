@@ -15,6 +15,7 @@ namespace ascend::kernels {
 /// layers after the first find them.
 class rotation {
  public:
+  /// Turns `heads` heads of d elements in each of t rows in place; `cosine` and `sine` are tables [positions, d/2].
   void operator()(context& c, float* x, extent_t row, extent_t heads, extent_t d, const std::int32_t* positions,
                   const float* cosine, const float* sine, extent_t t, bool inverse) {
     if (t * heads * d == 0) return;
@@ -31,6 +32,7 @@ class rotation {
         turn_halves(c, from, row, heads, d, co + first * d, si + first * d, n);
     });
   }
+  /// Somebody else has written the range: rows that were gathered from it are gathered anew.
   void written(const memory_range& where) noexcept { kept_.written(where); }
 
  private:

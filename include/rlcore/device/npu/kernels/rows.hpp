@@ -69,15 +69,18 @@ inline void sum_rows(context& c, float* total, const float* x, extent_t t, exten
   });
 }
 
+/// y[n] = a + b.
 inline void add(context& c, float* y, const float* a, const float* b, extent_t n) {
   for_pieces(n, 1, most_elements, [&](extent_t first, extent_t m) {
     c.add(c.view(a + first, {m}), c.view(b + first, {m}), c.view(y + first, {m}));
   });
 }
+/// y[n] *= factor.
 inline void scale(context& c, float* y, float factor, extent_t n) {
   for_pieces(n, 1, most_elements,
              [&](extent_t first, extent_t m) { c.mul(c.view(y + first, {m}), factor, c.view(y + first, {m})); });
 }
+/// y[n] = value.
 inline void fill(context& c, float* y, float value, extent_t n) {
   for_pieces(n, 1, most_elements, [&](extent_t first, extent_t m) { c.fill(c.view(y + first, {m}), value); });
 }

@@ -17,6 +17,7 @@ namespace ascend::kernels {
 /// may fall on the other side than on the CPU.
 class sampler {
  public:
+  /// tokens[t] from logits [t, vocabulary] and t numbers `uniform` in [0, 1), all in device memory.
   void operator()(context& c, const sampling_arguments& arguments, const float* logits, extent_t t, extent_t vocabulary,
                   const double* uniform, std::int32_t* tokens) {
     if (t == 0 || vocabulary == 0) return;

@@ -8,6 +8,7 @@
 RLCORE_BEGIN
 namespace ascend::kernels {
 
+/// y[t,w] = silu(gate) up of gate_up [t, 2w]: by SwiGlu, or by Silu and Mul where CANN lacks it.
 inline void swiglu_forward(context& c, float* y, const float* gate_up, extent_t t, extent_t w) {
   if (w == 0) return;
   for_pieces(t, 2 * w, most_elements, [&](extent_t first, extent_t n) {

@@ -13,6 +13,7 @@
 RLCORE_BEGIN
 namespace ascend {
 
+/// A file under /dev.
 struct device_file {
   std::string path;       ///< "/dev/davinci0"
   bool openable = false;  ///< this user may read and write it

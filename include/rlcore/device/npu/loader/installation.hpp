@@ -17,6 +17,8 @@ namespace ascend {
 /// The libraries of CANN 8.1 to 9.1 that were found, and the table of their functions.
 class installation {
  public:
+  /// Loads the libraries that `where` leads to, and asks CANN for its versions and chip; see problem() for what is
+  /// wrong.
   explicit installation(const search_path& where)
       : where_(where),
         // Operators look up functions of the runtime, so these are for everybody; the order matters for the same

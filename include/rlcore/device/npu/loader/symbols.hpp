@@ -23,6 +23,7 @@ struct library_group {
       if (l.handle != nullptr) return true;
     return false;
   }
+  /// The address of a function, from the first library that has it; null if none has.
   void* find(const char* symbol) const {
     for (const library& l : libraries)
       if (l.handle != nullptr)
@@ -41,6 +42,7 @@ struct missing_symbol {
 /// Fills a table from the four lists of functions; what is absent stays null and is noted.
 class symbol_table {
  public:
+  /// Looks up every function of the four lists in its group.
   symbol_table(const library_group& runtime, const library_group& meta, const library_group& operators,
                const library_group& collectives) {
 #define RLCORE_NPU_CALL(name, need, result, parameters) fill(table_.rt.name, runtime, #name, feature::need);
