@@ -93,4 +93,16 @@ TEST_F(open_blend, says_what_is_wrong) {
   EXPECT_NE(refusal({.datasets = file("empty.jsonl", 0, 0).string()}).find("no rows"), std::string::npos);
 }
 
+TEST(blend, looks_for_every_file_before_it_reads_one) {
+  const scratch::folder place;
+  scratch::write(place / "broken.jsonl", "no JSON");
+  const std::string broken = (place / "broken.jsonl").string(), missing = (place / "missing.jsonl").string();
+  scratch::error_of<data_error>([&] { data::open_blend({.datasets = broken + "," + missing}); },
+                                {"no file or folder " + missing + "; expected"});
+  scratch::error_of<data_error>([&] { data::find_sets((place / "brokne.jsonl").string(), "train"); },
+                                {"brokne.jsonl (did you mean 'broken.jsonl'?); expected"});
+  scratch::error_of<data_error>([&] { data::open_blend({.datasets = broken}); }, {"broken.jsonl: line 1"});
+  EXPECT_EQ(data::find_sets(broken + "," + broken, "train").size(), 2u);  // their rows are not read yet
+}
+
 }  // namespace

@@ -26,6 +26,20 @@ TEST(file, what_is_written_is_read) {
   EXPECT_FALSE(read_file("/proc/self/status").empty());  // a file that claims to be empty
 }
 
+TEST(file, is_looked_for_before_it_is_read) {
+  const scratch::folder place;
+  scratch::write(place / "train.jsonl", "{}");
+  check_readable(place / "train.jsonl");
+  scratch::error_of<file_error>([&] { check_readable(place / "trian.jsonl"); },
+                                {"trian.jsonl: cannot open: No such file or directory (did you mean 'train.jsonl'?)"});
+  scratch::error_of<file_error>([&] { check_readable(place / "none" / "train.jsonl"); }, {"No such file or directory"});
+  scratch::error_of<file_error>([&] { check_readable(place.path()); }, {": cannot read: Is a directory"});
+  scratch::error_of<file_error>([&] { check_readable(place / "train.jsonl" / "x"); }, {"Not a directory"});
+  if (::geteuid() == 0) return;  // who may read everything
+  std::filesystem::permissions(place / "train.jsonl", std::filesystem::perms::none);
+  scratch::error_of<file_error>([&] { check_readable(place / "train.jsonl"); }, {"Permission denied"});
+}
+
 TEST(file, every_failure_has_path_and_reason) {
   const scratch::folder place;
   scratch::error_of<file_error>([&] { read_file(place / "no"); }, {"no: cannot open: No such file or directory"});

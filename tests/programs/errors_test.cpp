@@ -101,6 +101,11 @@ std::vector<mistake> mistakes() {
         {"prompts_source.jsonl", "openai/gsm9k"});
     add(of, "cut_file", {"data.train_files={files}/prompts_cut.jsonl"}, {"prompts_cut.jsonl", "line 1"});
     add(of, "no_file", {"data.train_files={files}/nosuch.jsonl"}, {"nosuch.jsonl"});
+    add(of, "no_file_behind_enough_rows",
+        {"data.train_files=[{files}/prompts_no_data_source.jsonl,{files}/nosuch.jsonl]", "data.train_max_samples=4"},
+        {"data.train_files: ", "nosuch.jsonl: cannot open"});
+    add(of, "no_validation_file", {"data.train_files={files}/prompts_cut.jsonl", "data.val_files={files}/nosuch.jsonl"},
+        {"data.val_files: ", "nosuch.jsonl: cannot open"});
     add(of, "no_model", {"actor_rollout_ref.model.path={files}/nosuch"}, {"nosuch"});
   }
   add("ppo", "no_critic", {"critic.model.path={files}/nosuch"}, {"nosuch"});
@@ -116,6 +121,8 @@ std::vector<mistake> mistakes() {
   add("sft", "no_key_in_the_column", {"data.prompt_dict_keys=[querstion]"}, {"sft.jsonl", "querstion"});
   add("sft", "batch_larger_than_data", {"data.train_batch_size=17"}, {"17", "16"});
   add("sft", "no_file", {"data.train_files={files}/nosuch.jsonl"}, {"nosuch.jsonl"});
+  add("sft", "no_validation_file", {"data.train_files={files}/sft_cut.jsonl", "data.val_files={files}/nosuch.jsonl"},
+      {"data.val_files: ", "nosuch.jsonl: cannot open"});
   add("sft", "no_model", {"model.partial_pretrain={files}/nosuch"}, {"nosuch"});
   add("sft_multiturn", "no_column", {"data.train_files={files}/turns_no_messages.jsonl"},
       {"turns_no_messages.jsonl", "row 11", "'messages'"});
@@ -127,6 +134,7 @@ std::vector<mistake> mistakes() {
     add(of, "bad_enum", {"--advantage_estimator", "reinforc"}, {"advantage_estimator", "reinforc", "'reinforce'"});
     add(of, "not_a_number", {"--rollout_batch_size", "many"}, {"rollout_batch_size", "many", "integer"});
     add(of, "no_column", {"--input_key", "text"}, {"prompts.jsonl", "no column 'text'"});
+    add(of, "no_file", {"--prompt_data", "{files}/nosuch.jsonl"}, {"--prompt_data: ", "nosuch.jsonl: cannot open"});
     add(of, "unknown_source", {"--prompt_data", "{files}/prompts_source.jsonl"}, {"prompts_source", "openai/gsm9k"});
   }
   for (const char* of : {"dpo", "kto", "rm", "prm"}) {
@@ -134,6 +142,9 @@ std::vector<mistake> mistakes() {
     add(of, "not_a_number", {"--train_batch_size", "many"}, {"train_batch_size", "many", "integer"});
     add(of, "out_of_range", {"--zero_stage", "7"}, {"zero_stage", "7"});
     add(of, "no_file", {"--dataset", "{files}/nosuch.jsonl"}, {"nosuch.jsonl"});
+    add(of, "no_second_file", {"--dataset", "{files}/pairs_cut.jsonl,{files}/nosuch.jsonl"}, {"nosuch.jsonl"});
+    add(of, "no_evaluation_file", {"--dataset", "{files}/pairs_cut.jsonl", "--eval_dataset", "{files}/nosuch.jsonl"},
+        {"nosuch.jsonl"});
     add(of, "no_model", {"--pretrain", "{files}/nosuch"}, {"nosuch"});
     add(of, "batch_larger_than_data", {"--train_batch_size", "64"}, {"64", "12"});
   }
@@ -158,6 +169,11 @@ std::vector<mistake> mistakes() {
   add("evaluate", "misspelt_key", with(model, {"data.promt_key=x"}), {"'data.promt_key'", "'data.prompt_key'"});
   add("evaluate", "bad_enum", with(model, {"data.form=aime2023"}), {"data.form=aime2023", "'aime2024'"});
   add("evaluate", "no_model", {"model.path={files}/nosuch", "data.files={files}/prompts_empty.jsonl"}, {"nosuch"});
+  add("evaluate", "no_second_file",
+      {"model.path={files}", "data.files=[{files}/prompts_cut.jsonl,{files}/nosuch.jsonl]"},
+      {"data.files: ", "nosuch.jsonl: cannot open"});
+  add("evaluate", "no_responses", {"responses=[{files}/prompts_cut.jsonl,{files}/nosuch.jsonl]"},
+      {"responses: ", "nosuch.jsonl: cannot open"});
   add("model_merger", "bad_operation", {"merg"}, {"'merg'", "'merge'"});
   add("model_merger", "misspelt_flag", {"merge", "--target_dri", "x"}, {"--target_dri", "--target_dir"});
   add("model_merger", "bad_enum", {"merge", "--backend", "fsdpp"}, {"fsdpp", "'fsdp'"});

@@ -14,10 +14,13 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
+#include <vector>
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/error.hpp"
+#include "rlcore/core/suggest.hpp"
 
 RLCORE_BEGIN
 namespace data {
@@ -118,6 +121,33 @@ class output_file {
   std::filesystem::path path_;
   descriptor file_;
 };
+
+/// " (did you mean 'train.jsonl'?)": names in the folder of `path` that are like its own, or nothing.
+inline std::string alike_names(const std::filesystem::path& path) {
+  constexpr std::size_t most = 1000;
+  std::vector<std::string> others;
+  std::error_code failure;
+  std::filesystem::directory_iterator at(path.has_parent_path() ? path.parent_path() : ".", failure), end;
+  for (; !failure && at != end && others.size() < most; at.increment(failure))
+    others.push_back(at->path().filename().string());
+  return did_you_mean(path.filename().string(), others);
+}
+
+/// Throws file_error with the reason, and with names in the same folder that are alike, unless this process may read
+/// the file `path`. Opens nothing, so that a pipe keeps what was written to it.
+inline void check_readable(const std::filesystem::path& path) {
+  struct stat status {};
+  int code = 0;
+  if (::stat(path.c_str(), &status) != 0)
+    code = errno;
+  else if (S_ISDIR(status.st_mode))
+    code = EISDIR;
+  else if (::faccessat(AT_FDCWD, path.c_str(), R_OK, AT_EACCESS) != 0)
+    code = errno;
+  if (code != 0)
+    throw file_error(path.string() + ": cannot " + (code == EISDIR ? "read: " : "open: ") + std::strerror(code) +
+                     (code == ENOENT ? alike_names(path) : ""));
+}
 
 /// The whole content of a file (also of a pipe or of /dev/stdin, whose size is not known before).
 inline std::string read_file(const std::filesystem::path& path) {

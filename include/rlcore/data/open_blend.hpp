@@ -18,6 +18,7 @@
 
 #include "rlcore/core/error.hpp"
 #include "rlcore/data/blend.hpp"
+#include "rlcore/data/file.hpp"
 #include "rlcore/data/table.hpp"
 
 RLCORE_BEGIN
@@ -78,8 +79,14 @@ inline std::vector<std::filesystem::path> split_files(const std::filesystem::pat
   return chosen;
 }
 
-/// Reads one data set of the list. Throws file_error or data_error.
-inline table read_set(const std::string& name, const std::string& split) {
+/// The files of one data set.
+struct set_files {
+  std::filesystem::path place;  ///< the file, or the folder of the files
+  std::vector<std::filesystem::path> files;
+};
+
+/// Finds one data set of the list and checks that each of its files can be read. Throws file_error or data_error.
+inline set_files find_set(const std::string& name, const std::string& split) {
   namespace fs = std::filesystem;
   const char* home = std::getenv("HOME");
   const std::size_t at = name.rfind('@');
@@ -87,14 +94,29 @@ inline table read_set(const std::string& name, const std::string& split) {
   if (home != nullptr && path.starts_with("~/")) path = home + path.substr(1);
   fs::path place = path;
   if (at != std::string::npos) place /= name.substr(at + 1);
-  if (fs::is_regular_file(place)) return read_table(place);
-  if (!fs::is_directory(place))
-    throw data_error("data set '" + printable(name) + "': no file or folder " + place.string() +
-                     "; expected a local .jsonl, .json or .parquet file or a folder of them, nothing is downloaded");
-  table merged{place.string(), {}};
-  const std::vector<fs::path> files = split_files(place, split);
-  if (files.size() == 1) return read_table(files.front());
-  for (const fs::path& file : files) {
+  set_files found{place, {place}};
+  if (!fs::is_regular_file(place)) {
+    if (!fs::is_directory(place))
+      throw data_error("data set '" + printable(name) + "': no file or folder " + place.string() + alike_names(place) +
+                       "; expected a local .jsonl, .json or .parquet file or a folder of them, nothing is downloaded");
+    found.files = split_files(place, split);
+  }
+  for (const fs::path& file : found.files) check_table(file);
+  return found;
+}
+
+/// Finds all sets of a comma-separated list, before any of them is read. Throws file_error or data_error.
+inline std::vector<set_files> find_sets(std::string_view datasets, const std::string& split) {
+  std::vector<set_files> sets;
+  for (const std::string& name : comma_separated(datasets)) sets.push_back(find_set(name, split));
+  return sets;
+}
+
+/// Reads one data set. Throws file_error or data_error.
+inline table read_set(const set_files& found) {
+  if (found.files.size() == 1) return read_table(found.files.front());
+  table merged{found.place.string(), {}};
+  for (const std::filesystem::path& file : found.files) {
     table part = read_table(file);
     std::move(part.rows.begin(), part.rows.end(), std::back_inserter(merged.rows));
   }
@@ -105,8 +127,8 @@ inline table read_set(const std::string& name, const std::string& split) {
 inline blend open_blend(const blend_settings& s) {
   blend out;
   std::vector<std::size_t> sizes;
-  for (const std::string& name : comma_separated(s.datasets)) {
-    out.sets.push_back(read_set(name, s.split));
+  for (const set_files& found : find_sets(s.datasets, s.split)) {
+    out.sets.push_back(read_set(found));
     auto& rows = out.sets.back().rows;
     if (rows.empty()) throw data_error(out.sets.back().file + ": no rows");
     if (s.max_samples > 0 && rows.size() > s.max_samples) rows.resize(s.max_samples);

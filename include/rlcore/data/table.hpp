@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "rlcore/data/file.hpp"
 #include "rlcore/data/jsonl.hpp"
 #include "rlcore/data/row.hpp"
 #ifdef RLCORE_HAS_PARQUET
@@ -28,13 +29,22 @@ inline std::string no_parquet_message(const std::filesystem::path& path) {
          "to .jsonl";
 }
 
+/// Throws what read_table() would throw before it reads: data_error for a kind of file that it does not know,
+/// file_error for a file that is not there or that this process may not read.
+inline void check_table(const std::filesystem::path& path) {
+  const std::string extension = path.extension().string();
+  if (extension != ".jsonl" && extension != ".json" && extension != ".parquet")
+    throw data_error(path.string() + ": unknown kind of file '" + extension + "'; expected .jsonl, .json or .parquet");
+  if (extension == ".parquet" && !has_parquet) throw data_error(no_parquet_message(path));
+  check_readable(path);
+}
+
 /// Reads .jsonl, .json or .parquet. Throws file_error or data_error; another extension is a data_error.
 inline table read_table(const std::filesystem::path& path) {
+  check_table(path);
   const std::string extension = path.extension().string();
   if (extension == ".jsonl") return {path.string(), read_jsonl(path)};
   if (extension == ".json") return {path.string(), read_json(path)};
-  if (extension != ".parquet")
-    throw data_error(path.string() + ": unknown kind of file '" + extension + "'; expected .jsonl, .json or .parquet");
 #ifdef RLCORE_HAS_PARQUET
   return {path.string(), read_parquet(path)};
 #else

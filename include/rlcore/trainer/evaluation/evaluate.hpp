@@ -28,6 +28,7 @@
 #include "rlcore/trainer/evaluation/stored_responses.hpp"
 #include "rlcore/trainer/evaluation/summary.hpp"
 #include "rlcore/trainer/trainers.hpp"
+#include "rlcore/training/files/data_files.hpp"
 #include "rlcore/training/files/model_files.hpp"
 #include "rlcore/training/ranks/available_memory.hpp"
 #include "rlcore/training/ranks/byte_stream.hpp"
@@ -274,6 +275,7 @@ void evaluate(Device* device, const options& opt, parallel::any_communicator* ra
     for (const char* key : {"model.path", "data.files"})
       if (opt.is_set(key))
         throw config_error(std::string("responses= and ") + key + "= together; expected one of them");
+    check_data_files(opt, "responses", data::check_readable);
     const std::vector<stored_response> responses = read_stored_responses(stored, judge.rule.has_value());
     for (const stored_response& s : responses) judge.check(s.source);
     log.emplace(folder);
@@ -284,6 +286,8 @@ void evaluate(Device* device, const options& opt, parallel::any_communicator* ra
     }
   } else {
     if (device == nullptr) throw std::invalid_argument("rlcore: evaluate: no device and no stored responses");
+    check_data_files(opt, "data.files", data::check_table);
+    if (opt.get<std::string>("data.form") == "gsm8k") check_data_files(opt, "data.shots", data::check_table);
     detail::sample_and_judge(*device, opt, judge, summary, log, folder, ranks);
   }
   if (!log) return;

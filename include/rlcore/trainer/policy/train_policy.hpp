@@ -29,6 +29,7 @@
 #include "rlcore/trainer/policy/reward/open_rewards.hpp"
 #include "rlcore/trainer/policy/rollout_model.hpp"
 #include "rlcore/trainer/trainers.hpp"
+#include "rlcore/training/files/data_files.hpp"
 #include "rlcore/training/frozen_model.hpp"
 #include "rlcore/training/ranks/available_memory.hpp"
 #include "rlcore/training/ranks/team.hpp"
@@ -219,6 +220,8 @@ std::optional<double> train_policy(Device& device, const options& opt, const any
   if (s.model_path == "~/models/deepseek-llm-7b-chat")  // verl's default, which nobody means
     throw config_error(
         "actor_rollout_ref.model.path is not given; expected a model folder or id (--help lists all keys)");
+  check_data_files(opt, "data.train_files", data::check_table, "prompt_data");
+  check_data_files(opt, "data.val_files", data::check_table, "eval_dataset");
   const std::filesystem::path folder = checkpoint::resolve_model(s.model_path);
   nn::config config = checkpoint::read_config(folder);
   if (config.output != nn::model_output::logits)

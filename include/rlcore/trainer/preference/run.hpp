@@ -21,8 +21,11 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// --dataset with --dataset_probs and --dataset_split, at most --max_samples rows of it.
+/// --dataset with --dataset_probs and --dataset_split, at most --max_samples rows of it. Looks for the files of
+/// --eval_dataset too, before any row is read.
 inline data::blend open_training_rows(const options& opt) {
+  if (const auto name = opt.find<std::string>("eval_dataset"); name && !name->empty())
+    data::find_sets(*name, opt.get<std::string>("eval_split"));
   return data::open_blend({.datasets = opt.get<std::string>("dataset"),
                            .probabilities = opt.find<std::string>("dataset_probs").value_or(""),
                            .split = opt.get<std::string>("dataset_split"),

@@ -28,6 +28,7 @@
 #include "rlcore/trainer/supervised/show_mask.hpp"
 #include "rlcore/trainer/supervised/train_supervised.hpp"
 #include "rlcore/trainer/trainers.hpp"
+#include "rlcore/training/files/data_files.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -83,11 +84,14 @@ inline sft_work open_verl_sft(const options& opt, const base_model& base) {
   const sft_run_settings s = read_sft_settings(opt);
   const text::chat_template chat = text::chat_template::detect(base.folder);
   if (s.train_files.empty()) throw config_error("data.train_files is empty; expected a file with training rows");
+  const bool evaluates = !s.val_files.empty() && s.show_mask == 0;
+  check_data_files(opt, "data.train_files", data::check_table);
+  if (evaluates) check_data_files(opt, "data.val_files", data::check_table);
   sft_work work{{}, {}, s.run, s.training, s.dft, s.show_mask, "val/loss"};
   work.train = open_sft_rows(s.train_files, s.rows, base, &chat, "train");
   data::sft_settings for_eval = s.rows;
   for_eval.max_rows = s.max_eval_rows;
-  if (!s.val_files.empty() && s.show_mask == 0) work.eval = open_sft_rows(s.val_files, for_eval, base, &chat, "val");
+  if (evaluates) work.eval = open_sft_rows(s.val_files, for_eval, base, &chat, "val");
   return work;
 }
 
