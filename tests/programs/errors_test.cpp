@@ -106,6 +106,9 @@ std::vector<mistake> mistakes() {
         {"data.train_files: ", "nosuch.jsonl: cannot open"});
     add(of, "no_validation_file", {"data.train_files={files}/prompts_cut.jsonl", "data.val_files={files}/nosuch.jsonl"},
         {"data.val_files: ", "nosuch.jsonl: cannot open"});
+    add(of, "no_training_file", {"data.train_files=[]"}, {"data.train_files is empty"});
+    add(of, "nothing_to_validate", {"data.val_files=[]", "trainer.val_only=True"},
+        {"trainer.val_only=True", "data.val_files is empty"});
     add(of, "no_model", {"actor_rollout_ref.model.path={files}/nosuch"}, {"nosuch"});
   }
   add("ppo", "no_critic", {"critic.model.path={files}/nosuch"}, {"nosuch"});

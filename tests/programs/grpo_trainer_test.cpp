@@ -210,4 +210,12 @@ TEST_F(command_lines, rollouts_are_written_and_validation_alone_trains_nothing) 
   EXPECT_FALSE(fs::exists(root("only") / "global_step_4"));
 }
 
+TEST_F(command_lines, an_empty_list_of_validation_files_means_no_validation) {
+  train("with", {"trainer.val_before_train=True"});
+  const auto r = train("without", {"data.val_files=[]", "trainer.val_before_train=True"});
+  EXPECT_NE(r.out.find("val    none: data.val_files is empty"), std::string::npos) << r.out;
+  EXPECT_EQ(scratch::read(root("without") / "metrics.jsonl").find("val-"), std::string::npos);
+  EXPECT_TRUE(weights(root("with"), 4) == weights(root("without"), 4)) << "other weights";
+}
+
 }  // namespace

@@ -220,6 +220,9 @@ std::optional<double> train_policy(Device& device, const options& opt, const any
   if (s.model_path == "~/models/deepseek-llm-7b-chat")  // verl's default, which nobody means
     throw config_error(
         "actor_rollout_ref.model.path is not given; expected a model folder or id (--help lists all keys)");
+  if (s.train_files.empty()) throw config_error("data.train_files is empty; expected a file with training rows");
+  if (s.val_files.empty() && s.val_only)
+    throw config_error("trainer.val_only=True: data.val_files is empty; expected a file with validation rows");
   check_data_files(opt, "data.train_files", data::check_table, "prompt_data");
   check_data_files(opt, "data.val_files", data::check_table, "eval_dataset");
   const std::filesystem::path folder = checkpoint::resolve_model(s.model_path);
@@ -243,7 +246,11 @@ std::optional<double> train_policy(Device& device, const options& opt, const any
   const opened_rewards rewards(device, s.reward, folder, s.logits_bytes, custom_rewards);
   const data::prompt_dataset train =
       open_prompts(s.train_files, s, tokenizer, chat, *rewards, "train", false, s.train_rows);
-  const data::prompt_dataset val = open_prompts(s.val_files, s, tokenizer, chat, *rewards, "val", false, s.val_rows);
+  data::prompt_dataset val;
+  if (!s.val_files.empty())
+    val = open_prompts(s.val_files, s, tokenizer, chat, *rewards, "val", false, s.val_rows);
+  else
+    say("val    none: data.val_files is empty, so that nothing is validated");
   if (const std::size_t copies = count_copies(train); copies > 0)
     say(fmt::format("note: {} of {} training prompts are copies of earlier ones", copies, train.size()));
   const batch_plan plan = make_batch_plan(opt, std::ssize(train.prompts), ranks.size());
@@ -330,10 +337,11 @@ std::optional<double> train_policy(Device& device, const options& opt, const any
                    : logger({"file"}, {});  // which keeps the rows and writes nothing
   progress bar(stderr, ranks.first() && isatty(fileno(stderr)) != 0);
   nn::causal_lm<Device>* const against = reference ? &reference->model : needs_reference ? &policy.model : nullptr;
-  policy_loop<Device, any_algorithm> loop({settings, algorithm, plan, tokenizer, folder, train, &val, policy, *rewards,
-                                           against, eos, value_model ? &*value_model : nullptr,
-                                           stored ? &*stored : nullptr, &ranks.world(), rollout ? &*rollout : nullptr},
-                                          log, bar);
+  policy_loop<Device, any_algorithm> loop(
+      {settings, algorithm, plan, tokenizer, folder, train, s.val_files.empty() ? nullptr : &val, policy, *rewards,
+       against, eos, value_model ? &*value_model : nullptr, stored ? &*stored : nullptr, &ranks.world(),
+       rollout ? &*rollout : nullptr},
+      log, bar);
   if (from) {
     check_surplus(state.surplus, train, from.folder);
     loop.resume(state);
