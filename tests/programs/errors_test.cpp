@@ -90,6 +90,10 @@ std::vector<mistake> mistakes() {
     add(of, "bad_enum", {"actor_rollout_ref.actor.loss_agg_mode=token-men"},
         {"loss_agg_mode=token-men", "'token-mean'"});
     add(of, "not_a_number", {"actor_rollout_ref.rollout.n=three"}, {"actor_rollout_ref.rollout.n=three", "integer"});
+    add(of, "more_than_memory", {"actor_rollout_ref.rollout.n=100000000"},
+        {"actor_rollout_ref.rollout.n=100000000: ", "trajectories of at least", "of memory are available"});
+    add(of, "more_than_memory_to_validate", {"actor_rollout_ref.rollout.val_kwargs.n=100000000", "trainer.test_freq=1"},
+        {"actor_rollout_ref.rollout.val_kwargs.n=100000000: ", "of memory are available"});
     add(of, "prompt_too_long", {"data.max_prompt_length=20", "data.truncation=error"},
         {"prompts.jsonl", "data.max_prompt_length"});
     add(of, "no_column", {"data.prompt_key=text"}, {"prompts.jsonl", "no column 'text'"});

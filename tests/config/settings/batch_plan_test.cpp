@@ -97,4 +97,19 @@ TEST(batch_plan, odd_cases) {
   EXPECT_TRUE(alone.warnings.empty());
 }
 
+TEST(batch_plan, refuses_products_of_more_than_64_bits) {
+  const auto refused = [](const std::string& setting, const std::string& part) {
+    try {
+      make_batch_plan(parse("quickstart", {setting}), 7473);
+      ADD_FAILURE() << setting;
+    } catch (const rlcore::config_error& e) {
+      EXPECT_NE(std::string(e.what()).find(part), std::string::npos) << e.what();
+    }
+  };
+  const std::string most = "9223372036854775807";
+  refused("actor_rollout_ref.rollout.n=" + most, "actor_rollout_ref.rollout.n=" + most + ": ");
+  refused("actor_rollout_ref.actor.ppo_epochs=" + most, "ppo_epochs=" + most + ": ");
+  refused("trainer.total_epochs=" + most, "trainer.total_epochs=" + most + ": 58 x " + most);
+}
+
 }  // namespace

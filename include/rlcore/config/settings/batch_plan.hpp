@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "rlcore/config/options.hpp"
+#include "rlcore/config/settings/product.hpp"
 #include "rlcore/config/settings/rank_options.hpp"
 #include "rlcore/core/error.hpp"
 
@@ -48,7 +49,7 @@ struct batch_plan {
 
 namespace detail {
 
-inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
 
 /// Trajectories per forward: the setting per device, or the deprecated global setting divided by the devices.
 inline std::int64_t micro_size(const options& opt, const std::string& name, std::int64_t ranks) {
@@ -111,11 +112,13 @@ inline batch_plan make_batch_plan(const options& opt, std::int64_t dataset_promp
   plan.prompts_per_round = opt.get<std::int64_t>("data.gen_batch_size");
   plan.prompts_per_step = dynamic_sampling ? opt.get<std::int64_t>("data.train_batch_size") : plan.prompts_per_round;
   plan.samples_per_prompt = opt.get<std::int64_t>(rollout + "n");
-  plan.trajectories_per_step = plan.prompts_per_step * plan.samples_per_prompt;
+  const auto value = [&](const std::string& name) { return name + "=" + std::to_string(opt.get<std::int64_t>(name)); };
+  plan.trajectories_per_step = detail::product(plan.prompts_per_step, plan.samples_per_prompt, value(rollout + "n"));
+  detail::product(plan.prompts_per_round, plan.samples_per_prompt, value(rollout + "n"));
   plan.mini_batch_prompts = std::min(opt.get<std::int64_t>(actor + "ppo_mini_batch_size"), plan.prompts_per_step);
   plan.trajectories_per_update = plan.mini_batch_prompts * plan.samples_per_prompt;
-  plan.updates_per_step =
-      detail::ceil_div(plan.prompts_per_step, plan.mini_batch_prompts) * opt.get<std::int64_t>(actor + "ppo_epochs");
+  plan.updates_per_step = detail::product(detail::ceil_div(plan.prompts_per_step, plan.mini_batch_prompts),
+                                          opt.get<std::int64_t>(actor + "ppo_epochs"), value(actor + "ppo_epochs"));
 
   const std::int64_t asked = asked_ranks(opt);
   plan.devices = asked > 0 ? asked : ranks_here;
@@ -147,7 +150,9 @@ inline batch_plan make_batch_plan(const options& opt, std::int64_t dataset_promp
                        std::to_string(dataset_prompts) + " prompts, not one full " +
                        (dynamic_sampling ? "round" : "step"));
   const auto fixed = opt.find<std::int64_t>("trainer.total_training_steps");
-  plan.total_steps = fixed ? *fixed : plan.steps_per_epoch * opt.get<std::int64_t>("trainer.total_epochs");
+  plan.total_steps = fixed ? *fixed
+                           : detail::product(plan.steps_per_epoch, opt.get<std::int64_t>("trainer.total_epochs"),
+                                             value("trainer.total_epochs"));
   plan.epochs = fixed ? detail::ceil_div(*fixed, plan.steps_per_epoch) : opt.get<std::int64_t>("trainer.total_epochs");
   if (dynamic_sampling && !fixed) plan.total_rounds = plan.total_steps;
   if (!dynamic_sampling && plan.prompts_per_round != opt.get<std::int64_t>("data.train_batch_size"))
@@ -155,7 +160,8 @@ inline batch_plan make_batch_plan(const options& opt, std::int64_t dataset_promp
                             std::to_string(plan.prompts_per_round) + " prompts, as in verl; train_batch_size=" +
                             std::to_string(opt.get<std::int64_t>("data.train_batch_size")) + " has no effect");
   plan.lr_per_update = opt.get<bool>("rlcore.lr_per_update");
-  plan.scheduled_steps = plan.total_steps * (plan.lr_per_update ? plan.updates_per_step : 1);
+  plan.scheduled_steps = detail::product(plan.total_steps, plan.lr_per_update ? plan.updates_per_step : 1,
+                                         "total steps x updates per step (rlcore.lr_per_update)");
   plan.warmup_steps = detail::warmup_steps(opt, actor + "optim.", plan.scheduled_steps);
 
   detail::warn_about_mini_batch(plan, opt, ranks);

@@ -27,6 +27,7 @@
 #include "rlcore/trainer/evaluation/problems.hpp"
 #include "rlcore/trainer/evaluation/stored_responses.hpp"
 #include "rlcore/trainer/evaluation/summary.hpp"
+#include "rlcore/trainer/policy/trajectory/trajectory_memory.hpp"
 #include "rlcore/trainer/trainers.hpp"
 #include "rlcore/training/files/data_files.hpp"
 #include "rlcore/training/files/model_files.hpp"
@@ -209,6 +210,15 @@ void sample_and_judge(Device& device, const options& opt, const judge& judge, ev
   settings.max_sequences = opt.get<std::int64_t>("rollout.max_num_seqs");
   settings.max_batched_tokens = opt.get<std::int64_t>("rollout.max_num_batched_tokens");
   const int sharing = ranks == nullptr ? 1 : find_local_place(*ranks).size;
+  const std::size_t parts = ranks == nullptr ? 1 : static_cast<std::size_t>(ranks->size()),
+                    part = ranks == nullptr ? 0 : static_cast<std::size_t>(ranks->rank());
+  const auto per_round = static_cast<std::size_t>(std::max<std::int64_t>(1, 4 * settings.max_sequences / n)) * parts;
+  auto host = available_memory();
+  if (host) *host /= static_cast<std::size_t>(sharing);
+  const std::string warning = check_memory({"rollout.n", static_cast<std::int64_t>(std::min(prompts.size(), per_round)),
+                                            n, "it", "responses", sizeof(rollout::request) + sizeof(rollout::response)},
+                                           0, longest, host);
+  if (!warning.empty()) say("warning: %s\n", warning.c_str());
   if (const auto memory = available_memory_of(device, sharing))
     settings.max_cache_bytes =
         static_cast<std::size_t>(opt.get<double>("rollout.gpu_memory_utilization") * static_cast<double>(*memory));
@@ -229,9 +239,6 @@ void sample_and_judge(Device& device, const options& opt, const judge& judge, ev
 
   rollout::engine<Device> engine;
   const random_key key = random_key{static_cast<std::uint64_t>(opt.get<std::int64_t>("rlcore.seed"))}.child(0x6576616c);
-  const std::size_t parts = ranks == nullptr ? 1 : static_cast<std::size_t>(ranks->size()),
-                    part = ranks == nullptr ? 0 : static_cast<std::size_t>(ranks->rank());
-  const auto per_round = static_cast<std::size_t>(std::max<std::int64_t>(1, 4 * settings.max_sequences / n)) * parts;
   const std::size_t rounds = (prompts.size() + per_round - 1) / per_round;
   const std::vector<std::uint32_t> problems = problems_of(prompts);
   progress bar(stderr, part == 0 && isatty(fileno(stderr)) != 0);

@@ -25,6 +25,7 @@
 #include "rlcore/text/chat_template.hpp"
 #include "rlcore/text/tokenizer.hpp"
 #include "rlcore/trainer/policy/algorithm/any_algorithm.hpp"
+#include "rlcore/trainer/policy/check_memory.hpp"
 #include "rlcore/trainer/policy/loop.hpp"
 #include "rlcore/trainer/policy/reward/open_rewards.hpp"
 #include "rlcore/trainer/policy/rollout_model.hpp"
@@ -253,7 +254,8 @@ std::optional<double> train_policy(Device& device, const options& opt, const any
     say("val    none: data.val_files is empty, so that nothing is validated");
   if (const std::size_t copies = count_copies(train); copies > 0)
     say(fmt::format("note: {} of {} training prompts are copies of earlier ones", copies, train.size()));
-  const batch_plan plan = make_batch_plan(opt, std::ssize(train.prompts), ranks.size());
+  batch_plan plan = make_batch_plan(opt, std::ssize(train.prompts), ranks.size());
+  check_memory(plan, s, train, val, ranks);
   policy_settings settings = s;
   settings.schedule.total_steps = plan.scheduled_steps;
   settings.schedule.warmup_steps = plan.warmup_steps;

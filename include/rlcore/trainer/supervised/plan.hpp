@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "rlcore/config/number_table.hpp"
+#include "rlcore/config/settings/product.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/data/sampler.hpp"
 #include "rlcore/trainer/supervised/settings.hpp"
@@ -41,14 +42,17 @@ inline supervised_plan make_supervised_plan(supervised_settings& s, std::size_t 
     throw config_error("the training set has only " + std::to_string(plan.train_rows) + " rows, not one full step of " +
                        std::to_string(s.rows_per_step) + " (train_batch_size)");
   // As verl has it, an explicit number of steps ends a run early; the learning rate follows the epochs all the same.
-  plan.scheduled_steps = drop ? plan.steps_per_epoch * s.epochs : plan.train_rows * s.epochs / s.rows_per_step;
+  const std::string epochs = "epochs=" + std::to_string(s.epochs);
+  plan.scheduled_steps = drop ? detail::product(plan.steps_per_epoch, s.epochs, epochs)
+                              : detail::product(plan.train_rows, s.epochs, epochs) / s.rows_per_step;
   plan.total_steps = s.total_steps >= 0 ? s.total_steps : plan.scheduled_steps;
   if (plan.total_steps == 0 && s.total_steps < 0)
     throw config_error("the training set has " + std::to_string(plan.train_rows) + " rows; " +
                        std::to_string(s.epochs) + (s.epochs == 1 ? " epoch does" : " epochs do") +
                        " not fill one step of " + std::to_string(s.rows_per_step) + " (train_batch_size)");
   plan.scheduled_steps = std::max(plan.scheduled_steps, plan.total_steps);
-  const std::int64_t rows = plan.total_steps * s.rows_per_step;
+  const std::int64_t rows =
+      detail::product(plan.total_steps, s.rows_per_step, "total steps=" + std::to_string(plan.total_steps));
   plan.epochs = drop ? (plan.total_steps + plan.steps_per_epoch - 1) / plan.steps_per_epoch
                      : (rows + plan.train_rows - 1) / plan.train_rows;
   s.schedule.total_steps = plan.scheduled_steps;
