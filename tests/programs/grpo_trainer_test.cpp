@@ -218,4 +218,13 @@ TEST_F(command_lines, an_empty_list_of_validation_files_means_no_validation) {
   EXPECT_TRUE(weights(root("with"), 4) == weights(root("without"), 4)) << "other weights";
 }
 
+TEST_F(command_lines, a_fresh_run_keeps_the_metrics_of_an_earlier_one) {
+  train("run", {"trainer.total_training_steps=2"});
+  const std::string before = scratch::read(root("run") / "metrics.jsonl");
+  const auto r = train("run", {"trainer.total_training_steps=2", "trainer.resume_mode=disable"});
+  EXPECT_NE(r.out.find("metrics.1.jsonl now"), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("trainer.resume_mode=auto goes on from step 2 instead"), std::string::npos) << r.out;
+  EXPECT_EQ(scratch::read(root("run") / "metrics.1.jsonl"), before);
+}
+
 }  // namespace

@@ -70,6 +70,21 @@ TEST_F(preference_trainers, resume_to_the_same_bits) {
   }
 }
 
+/// Without --load_checkpoint a run starts anew; what the earlier one measured stays.
+TEST_F(preference_trainers, start_anew_in_a_used_folder) {
+  for (const std::string name : {"dpo_trainer", "kto_trainer", "rm_trainer", "prm_trainer"}) {
+    SCOPED_TRACE(name);
+    EXPECT_EQ(train(name, name, {"--max_epochs", "2"}).out.find("earlier run"), std::string::npos);
+    const std::string before = scratch::read(place / name / "metrics.jsonl");
+    const program::result r = train(name, name, {});
+    EXPECT_EQ(rows(place / name).size(), 3u);
+    EXPECT_EQ(scratch::read(place / name / "metrics.1.jsonl"), before);
+    const std::string note = "holds an earlier run: its metrics are in " + (place / name / "metrics.1.jsonl").string();
+    EXPECT_NE(r.out.find(note), std::string::npos) << r.out;
+    EXPECT_NE(r.out.find("--load_checkpoint goes on from step 6 instead"), std::string::npos) << r.out;
+  }
+}
+
 /// The reference of an adapter is its base: the same rewards as with a second model.
 TEST_F(preference_trainers, adapters_are_measured_against_their_base) {
   const arguments how{"--lora_rank", "4", "--learning_rate", "1e-2"};

@@ -81,6 +81,24 @@ TEST(logger, a_fresh_run_starts_an_empty_file) {
   EXPECT_EQ(content(dir.path / "metrics.jsonl"), "");
 }
 
+TEST(logger, a_fresh_run_keeps_the_rows_of_earlier_ones) {
+  const folder dir;
+  const auto run = [&](double number) {
+    logger log({"file"}, dir.path);
+    log.write(1, row(number));
+    return log.earlier();
+  };
+  EXPECT_EQ(run(0.5), "");
+  const std::string first = content(dir.path / "metrics.jsonl");
+  EXPECT_EQ(run(0.25), dir.path / "metrics.1.jsonl");
+  EXPECT_EQ(content(dir.path / "metrics.1.jsonl"), first);
+  EXPECT_EQ(run(0.125), dir.path / "metrics.2.jsonl");
+  EXPECT_EQ(content(dir.path / "metrics.1.jsonl"), first);
+  EXPECT_EQ(read_metric_rows(dir.path / "metrics.2.jsonl").at(0).values.get("critic/rewards/mean"), 0.25);
+  EXPECT_EQ(read_metric_rows(dir.path / "metrics.jsonl").size(), 1u);
+  EXPECT_EQ(logger({"file"}, dir.path, 1).earlier(), "");  // a run that goes on
+}
+
 TEST(logger, names_a_damaged_line_and_a_full_disk) {
   const folder dir;
   fs::create_directories(dir.path);

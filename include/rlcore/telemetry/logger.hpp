@@ -77,8 +77,8 @@ class logger {
   /// `names` as in trainer.logger: "console" prints, "tensorboard" writes event files (see tensorboard_folder()).
   /// Without "console", "file" and "tensorboard" everything goes to the console. folder/metrics.jsonl is always
   /// written, because the report needs it; an empty `folder` means no files. A run that continues after `resumed_step`
-  /// keeps the rows up to that step; a fresh run (negative) starts anew. A non-empty `events_folder` also asks for
-  /// event files. Throws file_error.
+  /// keeps the rows up to that step; a fresh run (negative) starts anew, and rows of an earlier run stay in earlier().
+  /// A non-empty `events_folder` also asks for event files. Throws file_error.
   logger(const std::vector<std::string>& names, const std::filesystem::path& folder, std::int64_t resumed_step = -1,
          const std::string& events_folder = {})
       // mpirun gives its ranks a terminal for stdout, but none for stderr: then there is no live line to wipe.
@@ -93,6 +93,7 @@ class logger {
     if (resumed_step >= 0)
       for (metric_row& row : read_metric_rows(path_))
         if (row.step <= resumed_step) rows_.push_back(std::move(row));
+    if (resumed_step < 0) set_aside();
     write_all();
     if (named("tensorboard") || !events_folder.empty()) {
       const std::filesystem::path events = tensorboard_folder(folder, events_folder);
@@ -144,8 +145,19 @@ class logger {
   /// All rows of the run, including those before a resume.
   const std::vector<metric_row>& rows() const noexcept { return rows_; }
   const std::filesystem::path& path() const noexcept { return path_; }
+  /// Where a fresh run has put the rows of an earlier run in the same folder: metrics.1.jsonl, or the next number that
+  /// is free. Empty if there were none.
+  const std::filesystem::path& earlier() const noexcept { return earlier_; }
 
  private:
+  void set_aside() {
+    std::error_code failure;
+    if (const auto bytes = std::filesystem::file_size(path_, failure); failure || bytes == 0) return;
+    for (int n = 1; earlier_.empty() || std::filesystem::exists(earlier_); ++n)
+      earlier_ = path_.parent_path() / ("metrics." + std::to_string(n) + ".jsonl");
+    std::filesystem::rename(path_, earlier_, failure);
+    if (failure) throw file_error(path_.string() + ": cannot rename the file: " + failure.message());
+  }
   [[noreturn]] void fail(const char* action) const {
     throw file_error(path_.string() + ": cannot " + action + ": " + std::strerror(errno));
   }
@@ -188,7 +200,7 @@ class logger {
 
   bool console_ = true, terminal_ = false;
   std::size_t announced_ = 0;  // length of the announced row at the end of the file; 0: there is none
-  std::filesystem::path path_;
+  std::filesystem::path path_, earlier_;
   std::FILE* file_ = nullptr;
   std::optional<tensorboard> tensorboard_;
   metrics early_;  // the metrics of announce()

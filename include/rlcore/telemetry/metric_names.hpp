@@ -136,7 +136,9 @@ inline std::string metrics_markdown() {
       "trainers with `RLCORE_UPDATE_DOCS=1` set.\n\n"
       "One line per step on the console, `step:N - name:number - ...`, and one JSON object per step in "
       "`metrics.jsonl`,\n"
-      "where a number that is not finite is `null`. The names are those of verl. `{a,b}` stands for one of the words,\n"
+      "where a number that is not finite is `null`. A run that starts anew in the folder of an earlier one moves that\n"
+      "one's rows to `metrics.1.jsonl`, or to the next number that is free, and says so.\n"
+      "The names are those of verl. `{a,b}` stands for one of the words,\n"
       "`<x>` for any.\n\n"
       "| name | unit | definition |\n|---|---|---|\n";
   for (const metric_definition& m : metric_definitions)

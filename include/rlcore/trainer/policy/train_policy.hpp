@@ -30,6 +30,7 @@
 #include "rlcore/trainer/policy/reward/open_rewards.hpp"
 #include "rlcore/trainer/policy/rollout_model.hpp"
 #include "rlcore/trainer/trainers.hpp"
+#include "rlcore/training/earlier_run.hpp"
 #include "rlcore/training/files/data_files.hpp"
 #include "rlcore/training/frozen_model.hpp"
 #include "rlcore/training/ranks/available_memory.hpp"
@@ -337,6 +338,7 @@ std::optional<double> train_policy(Device& device, const options& opt, const any
   logger log = ranks.first()
                    ? logger(s.loggers, root, from ? from.step : -1, checkpoint::expand_home(s.events_dir).string())
                    : logger({"file"}, {});  // which keeps the rows and writes nothing
+  if (const std::string note = earlier_run_note(opt, log, root); !note.empty()) say(note);
   progress bar(stderr, ranks.first() && isatty(fileno(stderr)) != 0);
   nn::causal_lm<Device>* const against = reference ? &reference->model : needs_reference ? &policy.model : nullptr;
   policy_loop<Device, any_algorithm> loop(

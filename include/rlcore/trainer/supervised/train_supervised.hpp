@@ -17,6 +17,7 @@
 #include "rlcore/telemetry/report/report.hpp"
 #include "rlcore/trainer/supervised/base_model.hpp"
 #include "rlcore/trainer/supervised/loop.hpp"
+#include "rlcore/training/earlier_run.hpp"
 #include "rlcore/training/ranks/team.hpp"
 
 RLCORE_BEGIN
@@ -76,6 +77,7 @@ void train_supervised(Device& device, const options& opt, supervised_settings se
   logger log = ranks.first() ? logger(settings.loggers, root, from ? from.step : -1,
                                       checkpoint::expand_home(settings.tensorboard_dir).string())
                              : logger({"file"}, {});  // keeps the rows and writes nothing
+  if (const std::string note = earlier_run_note(opt, log, root); !note.empty()) say(note);
   progress bar(stderr, ranks.first() && isatty(fileno(stderr)) != 0);
   supervised_loop<Device, Task> loop({settings, plan, model, task, base.folder, root, ranks.size()}, state, log, bar);
   loop.run();

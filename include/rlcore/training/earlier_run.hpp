@@ -1,0 +1,34 @@
+// What a fresh run says about a folder that an earlier run has used.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "rlcore/checkpoint/layout.hpp"
+#include "rlcore/config/options.hpp"
+#include "rlcore/telemetry/logger.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+/// A line that says where the earlier run's metrics are now, and how to go on from its checkpoint instead; "" if there
+/// was no earlier run. `root` is the folder of the run, whose first checkpoint is yet to come.
+inline std::string earlier_run_note(const options& opt, const logger& log, const std::filesystem::path& root) {
+  if (log.earlier().empty()) return {};
+  std::string text = "note: " + root.string() + " holds an earlier run: its metrics are in " + log.earlier().string();
+  std::optional<std::int64_t> step;
+  try {
+    step = checkpoint::read_tracker(root);
+  } catch (const error&) {  // a run that does not continue does not need the tracker
+  }
+  if (!step || !std::filesystem::is_directory(checkpoint::step_folder(root, *step))) return text;
+  const bool flags = opt.known().find("load_checkpoint") != nullptr;
+  return text + " now, its checkpoints give way to those of this run; " +
+         (flags ? "--load_checkpoint" : "trainer.resume_mode=auto") + " goes on from step " + std::to_string(*step) +
+         " instead";
+}
+
+}  // namespace trainer
+RLCORE_END
