@@ -33,6 +33,7 @@
 #include "rlcore/training/earlier_run.hpp"
 #include "rlcore/training/files/data_files.hpp"
 #include "rlcore/training/frozen_model.hpp"
+#include "rlcore/training/parameters_text.hpp"
 #include "rlcore/training/ranks/available_memory.hpp"
 #include "rlcore/training/ranks/team.hpp"
 
@@ -279,9 +280,8 @@ std::optional<double> train_policy(Device& device, const options& opt, const any
   if (rollout_group)
     open_rollout(rollout, policy, *rollout_group,
                  opt.get<std::int64_t>("actor_rollout_ref.rollout.update_weights_bucket_megabytes"));
-  std::string model_text =
-      fmt::format("{}: {}, {} layers, hidden {}, {:.3g} M parameters", folder.string(), nn::name_of(config.model),
-                  config.num_hidden_layers, config.hidden_size, static_cast<double>(policy.model.size()) * 1e-6);
+  std::string model_text = fmt::format("{}: {}, {} layers, hidden {}, {}", folder.string(), nn::name_of(config.model),
+                                       config.num_hidden_layers, config.hidden_size, parameters_text(policy));
   if (s.lora)
     model_text += fmt::format(", {:.3g} M of them trained (LoRA, rank {}, alpha {:g})",
                               static_cast<double>(policy.trained_size()) * 1e-6, s.lora->rank, s.lora->alpha);

@@ -18,6 +18,7 @@
 #include "rlcore/trainer/supervised/base_model.hpp"
 #include "rlcore/trainer/supervised/loop.hpp"
 #include "rlcore/training/earlier_run.hpp"
+#include "rlcore/training/parameters_text.hpp"
 #include "rlcore/training/ranks/team.hpp"
 
 RLCORE_BEGIN
@@ -50,9 +51,9 @@ void train_supervised(Device& device, const options& opt, supervised_settings se
   const supervised_plan plan = make_supervised_plan(settings, task.train_size(), task.eval_size());
 
   trainable_model<Device> model(device, base.config, training, &ranks.world());
-  std::string model_text = fmt::format("{}: {}, {} layers, hidden {}, {:.3g} M parameters", base.folder.string(),
-                                       nn::name_of(base.config.model), base.config.num_hidden_layers,
-                                       base.config.hidden_size, static_cast<double>(model.model.size()) * 1e-6);
+  std::string model_text =
+      fmt::format("{}: {}, {} layers, hidden {}, {}", base.folder.string(), nn::name_of(base.config.model),
+                  base.config.num_hidden_layers, base.config.hidden_size, parameters_text(model));
   if (training.lora)
     model_text += fmt::format("; LoRA of rank {}, alpha {:g}: {:.3g} M are trained", training.lora->rank,
                               training.lora->alpha, static_cast<double>(model.trained_size()) * 1e-6);
