@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <set>
 
 #include "data/scratch.hpp"
@@ -54,6 +55,15 @@ TEST(supervised_plan, steps_that_run_on) {
   EXPECT_EQ(plan.warmup_steps, 1);
   s.epochs = 1;
   EXPECT_EQ(make_supervised_plan(s, 20, 0).total_steps, 2);
+}
+
+TEST(supervised_plan, refuses_products_of_more_than_64_bits) {
+  for (const epoch_end end : {epoch_end::drop, epoch_end::run_on}) {
+    supervised_settings s = settings(8, INT64_MAX, end);
+    scratch::error_of<config_error>([&] { make_supervised_plan(s, 20, 0); }, {"epochs=9223372036854775807: ", " x "});
+    s.epochs = 1, s.total_steps = INT64_MAX;
+    scratch::error_of<config_error>([&] { make_supervised_plan(s, 20, 0); }, {"total steps=9223372036854775807: "});
+  }
 }
 
 TEST(supervised_plan, refuses_a_set_that_fills_no_step) {

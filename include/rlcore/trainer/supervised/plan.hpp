@@ -53,8 +53,8 @@ inline supervised_plan make_supervised_plan(supervised_settings& s, std::size_t 
   plan.scheduled_steps = std::max(plan.scheduled_steps, plan.total_steps);
   const std::int64_t rows =
       detail::product(plan.total_steps, s.rows_per_step, "total steps=" + std::to_string(plan.total_steps));
-  plan.epochs = drop ? (plan.total_steps + plan.steps_per_epoch - 1) / plan.steps_per_epoch
-                     : (rows + plan.train_rows - 1) / plan.train_rows;
+  const std::int64_t done = drop ? plan.total_steps : rows, epoch = drop ? plan.steps_per_epoch : plan.train_rows;
+  plan.epochs = done / epoch + (done % epoch != 0 ? 1 : 0);
   s.schedule.total_steps = plan.scheduled_steps;
   if (s.warmup_round_up > 0)
     s.schedule.warmup_steps =

@@ -9,7 +9,8 @@ namespace trainer::keys {
 inline constexpr key data[] = {
     {"data.train_files", texts, "'~/data/rlhf/gsm8k/train.parquet'", honoured,
      "training rows: one path or a list, concatenated in order"},
-    {"data.val_files", texts, "'~/data/rlhf/gsm8k/test.parquet'", honoured, "validation rows: one path or a list"},
+    {"data.val_files", texts, "'~/data/rlhf/gsm8k/test.parquet'", honoured,
+     "validation rows: one path or a list, [] for none"},
     {"data.prompt_key", text, "prompt", honoured, "column with the message list"},
     {"data.train_batch_size", integer, "1024", honoured, "prompts per step; the last partial batch is dropped",
      at_least(1)},
