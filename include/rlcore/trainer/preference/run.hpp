@@ -25,7 +25,7 @@ namespace trainer {
 /// --eval_dataset too, before any row is read.
 inline data::blend open_training_rows(const options& opt) {
   if (const auto name = opt.find<std::string>("eval_dataset"); name && !name->empty())
-    data::find_sets(*name, opt.get<std::string>("eval_split"));
+    data::find_sets(*name, opt.get<std::string>("eval_split"));  // before any row is read
   return data::open_blend({.datasets = opt.get<std::string>("dataset"),
                            .probabilities = opt.find<std::string>("dataset_probs").value_or(""),
                            .split = opt.get<std::string>("dataset_split"),
