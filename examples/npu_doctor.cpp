@@ -79,14 +79,19 @@ struct findings {
 struct request {
   bool emulator, timings, rules;
   int device;
+  ascend::emulated::settings machine;  ///< that --emulator plays
   std::string json, report;
 };
 
 request read_request(const trainer::options& o) {
+  const std::string cann = o.get<std::string>("cann");
+  ascend::emulated::settings machine;
+  machine.cann_version = cann == "8.1" ? 80100 : cann == "8.5" ? 80500 : cann == "9.1" ? 90100 : 80300;
   return {.emulator = o.get<bool>("emulator"),
           .timings = o.get<bool>("timings"),
           .rules = o.get<bool>("rules"),
           .device = static_cast<int>(o.get<std::int64_t>("device")),
+          .machine = machine,
           .json = o.find<std::string>("json").value_or(""),
           .report = o.find<std::string>("report").value_or("")};
 }
@@ -341,6 +346,7 @@ void check(std::shared_ptr<ascend::session> session, const request& f, findings&
   device_settings settings;
   settings.kind = f.emulator ? device_kind::npu_emulator : device_kind::npu;
   settings.npu = f.device;
+  settings.emulator = f.machine;
   std::unique_ptr<any_device> npu;
   try {
     settings.sync_each_operation = true;
@@ -367,6 +373,7 @@ void check(std::shared_ptr<ascend::session> session, const request& f, findings&
 
 int diagnose(const request& f) {
   findings found;
+  if (f.emulator) ascend::emulated::configure(f.machine);
   std::puts("npu_doctor of rlcore " RLCORE_VERSION_STRING);
   const ascend::installation* cann = nullptr;
   ascend::driver_files driver;

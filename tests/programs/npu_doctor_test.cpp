@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/program.hpp"
@@ -39,6 +40,19 @@ TEST(npu_doctor, the_emulated_machine_is_well) {
   EXPECT_THAT(r.out, Not(HasSubstr("missing")));
   EXPECT_EQ(r.err, "") << "nothing leaks";
   EXPECT_EQ(doctor({"--emulator", "--device", "1"}).code, 0);
+}
+
+TEST(npu_doctor, no_version_of_cann_refuses_a_kernel) {
+  for (const auto& [asked, shown] :
+       {std::pair{"8.1", "8.1.RC1"}, {"8.3", "8.3.RC1"}, {"8.5", "8.5.0"}, {"9.1", "9.1.RC1"}}) {
+    const auto r = doctor({"--emulator", "--cann", asked});
+    EXPECT_EQ(r.code, 0) << asked << "\n" << r.out << r.err;
+    EXPECT_THAT(r.out, HasSubstr("CANN                        " + std::string(shown) + "\n"));
+    EXPECT_THAT(r.out, Not(HasSubstr("FAIL")));
+  }
+  const auto r = doctor({"--emulator", "--cann", "8.0"});
+  EXPECT_EQ(r.code, 1);
+  EXPECT_THAT(r.err, HasSubstr("8.1"));
 }
 
 /// Every kernel that training and generation call, on one device.

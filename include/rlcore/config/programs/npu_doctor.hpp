@@ -12,6 +12,7 @@ inline registry npu_doctor_registry() {
   using namespace keys;
   static constexpr key table[] = {
       {"emulator", boolean, "False", honoured, "the emulated machine instead of this one"},
+      {"cann", text, "8.3", honoured, "version of CANN that the emulated machine plays", words("8.1|8.3|8.5|9.1")},
       {"device", integer, "0", honoured, "number of the device to check", between(0, 1023)},
       {"timings", boolean, "False", honoured, "and how long the main kernels take"},
       {"json", text, "null", honoured, "file for what is printed, for programs", not_empty},
