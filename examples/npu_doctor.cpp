@@ -84,9 +84,8 @@ struct request {
 };
 
 request read_request(const trainer::options& o) {
-  const std::string cann = o.get<std::string>("cann");
   ascend::emulated::settings machine;
-  machine.cann_version = cann == "8.1" ? 80100 : cann == "8.5" ? 80500 : cann == "9.1" ? 90100 : 80300;
+  machine.cann_version = ascend::emulated::cann_version_of(o.get<std::string>("cann"));
   return {.emulator = o.get<bool>("emulator"),
           .timings = o.get<bool>("timings"),
           .rules = o.get<bool>("rules"),

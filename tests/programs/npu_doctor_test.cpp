@@ -53,6 +53,12 @@ TEST(npu_doctor, no_version_of_cann_refuses_a_kernel) {
   const auto r = doctor({"--emulator", "--cann", "8.0"});
   EXPECT_EQ(r.code, 1);
   EXPECT_THAT(r.err, HasSubstr("8.1"));
+  for (const std::vector<std::string>& ignored :
+       {std::vector<std::string>{"--cann", "8.5"}, {"--emulator", "--report", "r.tar", "--cann", "8.5"}}) {
+    const auto refused = doctor(ignored);
+    EXPECT_EQ(refused.code, 1);
+    EXPECT_THAT(refused.err, HasSubstr("--cann is the version"));
+  }
 }
 
 /// Every kernel that training and generation call, on one device.

@@ -31,8 +31,7 @@ inline device_settings read_device(const options& opt) {
   s.sync_each_operation = opt.get<bool>("rlcore.npu.sync_each_operation");
   s.trace = opt.find<std::string>("rlcore.npu.trace").value_or("");
 
-  const std::string emulator = "rlcore.npu_emulator.", version = opt.get<std::string>(emulator + "cann_version");
-  const std::string soc = opt.get<std::string>(emulator + "soc");
+  const std::string emulator = "rlcore.npu_emulator.", soc = opt.get<std::string>(emulator + "soc");
   s.emulator.soc = soc;
   if (const ascend::emulated::chip* chip = ascend::emulated::find_chip(soc)) {
     s.emulator.cores = chip->cores;
@@ -40,7 +39,7 @@ inline device_settings read_device(const options& opt) {
   }
   if (const auto memory = opt.find<std::int64_t>(emulator + "memory_gb"))
     s.emulator.memory_bytes = static_cast<std::size_t>(*memory) << 30;
-  s.emulator.cann_version = version == "8.1" ? 80100 : version == "8.5" ? 80500 : version == "9.1" ? 90100 : 80300;
+  s.emulator.cann_version = ascend::emulated::cann_version_of(opt.get<std::string>(emulator + "cann_version"));
   s.emulator.devices = s.npu + 1;
   s.emulator.seed = static_cast<std::uint64_t>(opt.get<std::int64_t>(emulator + "seed"));
   s.emulator.exp_ulp = static_cast<int>(opt.get<std::int64_t>(emulator + "exp_ulp"));

@@ -7,7 +7,8 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Which machine and device to look at, and what to write; the check refuses --report beside --timings or --json.
+/// Which machine and device to look at, and what to write; the check refuses --report beside --timings or --json,
+/// and --cann where nothing would read it.
 inline registry npu_doctor_registry() {
   using namespace keys;
   static constexpr key table[] = {
@@ -30,6 +31,10 @@ inline registry npu_doctor_registry() {
 Exit code: 0 if trainer.device=npu can work, otherwise 1.
 )";
   r.check = [](options& o) {
+    if (o.is_set("cann") && (!o.get<bool>("emulator") || o.find<std::string>("report")))
+      throw config_error(
+          "--cann is the version that a check of the emulated machine plays: it goes with --emulator, not "
+          "with --report");
     if (o.find<std::string>("report") && (o.get<bool>("timings") || o.find<std::string>("json")))
       throw config_error("--report has timings and the JSON in its archive: leave out --timings and --json");
   };

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/error.hpp"
@@ -40,6 +41,16 @@ struct settings {
 
   friend bool operator==(const settings&, const settings&) = default;
 };
+
+/// settings::cann_version of "8.1", "8.3", "8.5" or "9.1", whose rules the emulator knows. Throws config_error for any
+/// other.
+inline int cann_version_of(std::string_view release) {
+  if (release == "8.1") return 80100;
+  if (release == "8.3") return 80300;
+  if (release == "8.5") return 80500;
+  if (release == "9.1") return 90100;
+  throw config_error("emulated machine: CANN '" + std::string(release) + "': expected 8.1, 8.3, 8.5 or 9.1");
+}
 
 /// Throws config_error for settings of an impossible machine.
 inline void validate(const settings& s) {
