@@ -96,11 +96,8 @@ void f(rlcore::matrix_view<const float> r, rlcore::matrix_view<const float> v, c
   rlcore::gae{}(r, v, m, a, t);
   rlcore::whitening{}(a, m, a);
 }'
-unit "verl_policy_loss" - '#include "rlcore/trainer/policy/algorithm/verl_policy_loss.hpp"
-auto f(const rlcore::verl_policy_loss& l, const rlcore::policy_rows& r, const rlcore::global_counts& s,
-       std::span<float> g) {
-  return l(r, s, g);
-}'
+unit "every policy loss" - '#include "rlcore/trainer/policy/algorithm/make_policy_loss.hpp"
+auto f(const rlcore::trainer::policy_loss_settings& s) { return rlcore::trainer::make_policy_loss(s); }'
 unit "kernels of the cpu" - '#include "rlcore/device/cpu.hpp"
 const void* f(const char* set) { return &rlcore::cpu_kernels::choose(set); }'
 unit "options of main_ppo" - '#include "rlcore/config/options.hpp"

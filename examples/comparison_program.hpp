@@ -108,7 +108,7 @@ struct variant {
         objective(objective_text(a.objective)),
         aggregation(text_of(a.aggregation)),
         remark(std::move(remark_)),
-        algorithm(trainer::composed_algorithm<Advantage, Objective, Aggregation, Selection>(a, selection)) {
+        algorithm(trainer::composed_algorithm(a, selection)) {
     if constexpr (!std::is_same_v<Selection, trainer::no_selection>) objective += ", selected by " + text_of(selection);
   }
 };

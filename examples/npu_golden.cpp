@@ -29,6 +29,7 @@
 #include "rlcore/device/npu/dynamic_provider.hpp"
 #include "rlcore/device/npu/trace.hpp"
 #include "rlcore/emulator/emulator.hpp"
+#include "rlcore/text/parse_json.hpp"
 
 namespace {
 
@@ -173,7 +174,7 @@ std::vector<json> read_lines(const fs::path& path) {
   if (!file) throw rlcore::file_error("cannot read " + path.string() + "; npu_golden record makes it");
   std::vector<json> lines;
   for (std::string line; std::getline(file, line);) {
-    lines.push_back(json::parse(line, nullptr, false));
+    lines.push_back(rlcore::text::try_parse_json<json>(line));
     if (lines.back().is_discarded())
       throw rlcore::format_error(path.string() + ":" + std::to_string(lines.size()) + ": not JSON");
   }

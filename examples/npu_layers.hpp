@@ -28,7 +28,7 @@ inline rlcore::nn::config tiny(rlcore::nn::family family) {
   c.vocab_size = 2100, c.hidden_size = 64, c.intermediate_size = 96, c.num_hidden_layers = 2;
   c.num_attention_heads = 4, c.num_key_value_heads = 2, c.head_dim = 16, c.max_position_embeddings = 128;
   c.initializer_range = 0.1;
-  if (family == rlcore::nn::family::qwen3_moe) {
+  if (family->experts) {
     c.tie_word_embeddings = false, c.attention_bias = false;
     c.num_experts = 4, c.num_experts_per_tok = 2, c.moe_intermediate_size = 48, c.norm_topk_prob = true;
   }

@@ -28,6 +28,7 @@
 
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/version.hpp"
+#include "rlcore/text/parse_json.hpp"
 
 extern char** environ;  // of POSIX, which declares it nowhere
 
@@ -127,7 +128,7 @@ class archive {
     command doctor{programs_["npu_doctor"], "--device", device, "--timings", "--json", "doctor.json"};
     if (asked_.emulator) doctor.emplace_back("--emulator");
     part("doctor", doctor, 20);
-    const json found = json::parse(content_of("doctor.json"), nullptr, false);
+    const json found = rlcore::text::try_parse_json(content_of("doctor.json"));
     if (found.is_discarded() || !found.value("has_device", false)) {
       std::fputs(content_of("doctor.txt").c_str(), stdout);
       throw rlcore::device_error("--report: no device to report on, nothing was written");

@@ -1,22 +1,40 @@
-// Proximal Policy Optimization with a critic (Schulman et al. 2017), with verl's command line and OpenRLHF's flags:
-//   build/bin/ppo_trainer data.train_files=train.parquet data.val_files=test.parquet ...
-#include <cstdio>
-
+// Proximal Policy Optimization (Schulman et al. 2017; Ouyang et al. 2022) with a critic, with the command line of
+// verl's main_ppo or of OpenRLHF's train_ppo_ray:
+//   build/bin/ppo_trainer data.train_files=... actor_rollout_ref.model.path=... critic.model.path=...
+//   build/bin/ppo_trainer --pretrain ... --prompt_data ... --advantage_estimator gae
 #include "rlcore/config/programs/main_ppo.hpp"
-#include "rlcore/trainer/program.hpp"
-#include "rlcore/trainer/trainers.hpp"
-#include "rlcore/training/ranks/ranks.hpp"
+#include "rlcore/trainer/policy/parts.hpp"
+
+namespace {
+
+using namespace rlcore;
+
+void train(any_device& device, const trainer::options& options, parallel::any_communicator& world) {
+  // The algorithm. Advantage: generalised advantage estimation over the critic's values, whitened over the tokens of
+  // the step (algorithm.adv_estimator=gae). Loss: the clipped ratio to the policy that sampled.
+  const trainer::any_estimator gae = trainer::read_estimator(options);
+  const trainer::any_policy_loss clipped = trainer::make_policy_loss(trainer::read_policy_loss(options));
+  const trainer::composed_algorithm ppo{gae, clipped};
+
+  // What it works on: prompts, tokenizer and rewards; the policy and the models beside it; where the run stands.
+  const trainer::team ranks(options, &world);
+  trainer::policy_inputs inputs = trainer::open_policy_inputs(device, options, ranks);
+  trainer::policy_models models(device, options, inputs, trainer::needs_of(ppo), ranks);
+  trainer::policy_run run(options, inputs, models, ranks);
+
+  while (run.next_step()) {
+    if (!run.sample()) break;   // answers to each prompt, scored by the reward
+    run.provide(ppo.inputs());  // the critic's values, the log-probs of the reference
+    run.advantages(ppo);        // the KL penalty of each token first, where it is in the reward; then GAE
+    run.update_critic();        // clipped squared error to the returns
+    run.update_actor(ppo);      // from step trainer.critic_warmup on
+    run.finish_step();          // validation, checkpoint, log
+  }
+  run.finish();  // the report, and where everything is
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
-  using namespace rlcore;
-  return trainer::run_program("ppo_trainer", [&] {
-    const auto options = trainer::options::parse(argc, argv, trainer::ppo_trainer_registry());
-    if (options.answer()) {
-      std::fputs(options.answer()->c_str(), stdout);
-      return;
-    }
-    trainer::on_ranks(options, [&](any_device& device, parallel::any_communicator& all) {
-      trainer::train_policy(device, options, &all);
-    });
-  });
+  return rlcore::trainer::trainer_main(argc, argv, rlcore::trainer::ppo_trainer_registry(), train);
 }

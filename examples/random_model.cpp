@@ -54,9 +54,9 @@ void run(const settings& s) {
   if (!tokenizer.eos_id()) throw config_error(from.string() + ": tokenizer_config.json names no eos_token");
   if (fs::exists(to / "model.safetensors")) throw config_error((to / "model.safetensors").string() + " exists");
   rlcore::nn::config c;
-  using rlcore::nn::family;
-  c.model = s.family == "qwen2" ? family::qwen2 : s.family == "qwen3" ? family::qwen3 : family::qwen3_moe;
-  if (c.model == family::qwen3_moe) {
+  c.model = *rlcore::nn::find_family(s.family);
+  c.rope_theta = c.model->published_rope_theta;
+  if (c.has_experts()) {
     c.num_experts = s.experts, c.num_experts_per_tok = s.experts_per_token, c.norm_topk_prob = true;
     c.moe_intermediate_size = s.moe_intermediate;
   }
@@ -65,7 +65,7 @@ void run(const settings& s) {
   c.intermediate_size = s.intermediate;
   c.num_attention_heads = s.heads, c.num_key_value_heads = s.heads / 2, c.head_dim = s.hidden_size / s.heads;
   c.max_position_embeddings = s.max_position;
-  c.attention_bias = c.model == family::qwen2;
+  c.attention_bias = c.model->qkv_bias;
   c.eos_token_ids = {*tokenizer.eos_id()};
   if (tokenizer.pad_id()) c.pad_token_id = *tokenizer.pad_id();
   rlcore::cpu device;

@@ -1,14 +1,15 @@
 // The supervised trainers on a device chosen at run time, compiled once for many programs (the targets
 // rlcore::trainers and rlcore::supervised_trainers).
-#include "rlcore/trainer/preference/train.hpp"
-#include "rlcore/trainer/supervised/train_sft.hpp"
+#include "rlcore/trainer/preference/parts.hpp"
+#include "rlcore/trainer/supervised/parts.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
-template void train_sft(any_device&, const options&, parallel::any_communicator*);
-template void train_dpo(any_device&, const options&, parallel::any_communicator*);
-template void train_kto(any_device&, const options&, parallel::any_communicator*);
-template void train_rm(any_device&, const options&, parallel::any_communicator*);
-template void train_prm(any_device&, const options&, parallel::any_communicator*);
+template class supervised_run<any_device, sft_task<any_device, negative_log_likelihood>>;
+template class supervised_run<any_device, sft_task<any_device, dft>>;
+template class supervised_run<any_device, dpo_task<any_device>>;
+template class supervised_run<any_device, kto_task<any_device>>;
+template class supervised_run<any_device, rm_task<any_device>>;
+template class supervised_run<any_device, prm_task<any_device>>;
 }  // namespace trainer
 RLCORE_END

@@ -68,11 +68,27 @@ TEST(model_config, refuses_in_one_line_what_it_cannot_compute) {
     parts.push_back((place / "config.json").string());
     scratch::error_of<format_error>([&] { read_config(place.path()); }, parts);
   };
-  refused({{"model_type", "llama"}}, {"'model_type'", "\"llama\"", "\"qwen2\", \"qwen3\" or \"qwen3_moe\""});
+  refused({{"model_type", "gpt2"}}, {"'model_type'", "\"gpt2\"", "\"qwen2\", \"qwen3\", \"qwen3_moe\" or \"llama\""});
   refused({{"model_type", nullptr}}, {"'model_type' is missing"});
-  refused({{"rope_scaling", {{"type", "yarn"}}}}, {"'rope_scaling'", "yarn", "expected null"});
+  for (const char* type : {"dynamic", "longrope", "su", "mrope"})
+    refused({{"rope_scaling", {{"type", type}, {"factor", 2.0}}}},
+            {"'rope_scaling'", type, "expected the rope_type \"default\", \"linear\", \"llama3\" or \"yarn\""});
+  refused({{"rope_scaling", {{"type", "yarn"}}}}, {"'rope_scaling'", "yarn", "expected a number > 0 as its 'factor'"});
   refused({{"rope_parameters", {{"rope_type", "yarn"}, {"rope_theta", 1.0}}}},
-          {"'rope_parameters'", "yarn", "default"});
+          {"'rope_parameters'", "yarn", "expected a number > 0 as its 'factor'"});
+  refused({{"rope_scaling", {{"type", "yarn"}, {"factor", 0.5}}}}, {"'rope_scaling'", "a 'factor' of at least 1"});
+  refused({{"rope_scaling", {{"type", "yarn"}, {"factor", 4}, {"beta_fast", "x"}}}},
+          {"a number > 0 as its 'beta_fast'"});
+  refused({{"rope_scaling", {{"type", "yarn"}, {"factor", 4}, {"low_freq_factor", 1}}}},
+          {"expected no 'low_freq_factor' for the rope_type \"yarn\""});
+  refused({{"rope_scaling", {{"type", "yarn"}, {"factor", 4}, {"original_max_position_embeddings", 0}}}},
+          {"an integer >= 1 as its 'original_max_position_embeddings'"});
+  refused({{"rope_scaling", {{"rope_type", "llama3"}, {"factor", 4}, {"low_freq_factor", 4}, {"high_freq_factor", 4}}}},
+          {"a 'high_freq_factor' above its 'low_freq_factor'"});
+  refused({{"rope_scaling", "yarn"}}, {"'rope_scaling' is \"yarn\"; expected an object"});
+  refused({{"rope_scaling", {{"type", "linear"}, {"factor", 4}}}, {"rope_parameters", {{"rope_theta", 1.0}}}},
+          {"'rope_scaling'", "expected null beside 'rope_parameters'"});
+  refused({{"partial_rotary_factor", 0.5}}, {"'partial_rotary_factor' is 0.5; expected 1"});
   refused({{"rope_parameters", {{"rope_theta", 1.0}, {"factor", 2}}}}, {"'rope_parameters'", "factor"});
   refused({{"rope_parameters", 3}}, {"'rope_parameters' is 3"});
   refused({{"rope_theta", nullptr}}, {"'rope_theta' is missing"});
@@ -97,7 +113,7 @@ TEST(model_config, refuses_in_one_line_what_it_cannot_compute) {
   refused({{"model_type", "qwen3"}}, {"'head_dim' is missing"});
   refused({{"model_type", "qwen3"}, {"head_dim", 64}, {"attention_bias", true}}, {"'attention_bias' is true"});
   scratch::write(place / "config.json", "{\"a\": }");
-  scratch::error_of<format_error>([&] { read_config(place.path()); }, {"not valid JSON (at byte 7)"});
+  scratch::error_of<format_error>([&] { read_config(place.path()); }, {"not valid JSON (at byte 7 of "});
   scratch::write(place / "config.json", "[]");
   scratch::error_of<format_error>([&] { read_config(place.path()); }, {"not a JSON object"});
   scratch::error_of<rlcore::file_error>([&] { read_config(place / "no"); }, {"config.json", "No such file"});

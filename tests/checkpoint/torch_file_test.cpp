@@ -106,6 +106,26 @@ TEST(torch_file, says_what_is_wrong_in_one_line) {
   scratch::error_of<format_error>([&] { torch_file(folder / "bad.pt"); }, {"damaged", "CRC-32"});
 }
 
+TEST(torch_file, a_tensor_larger_than_its_storage_is_refused) {
+  const scratch::folder folder;
+  write_file(folder / "x.pt", pickle("}" + text("a") + tensor("0", "FloatStorage", 0, 20000, 30000, 0, 0) + "s"));
+  scratch::error_of<format_error>([&] { torch_file(folder / "x.pt"); }, {"'a'", "repeats elements", "16 bytes"});
+  write_file(folder / "x.pt", pickle("}" + text("a") + tensor("0", "FloatStorage", 0, 1, 4, 0, 1) + "s"));
+  EXPECT_EQ(torch_file(folder / "x.pt").tensors().size(), 1u);
+}
+
+TEST(torch_file, a_wrapper_around_itself_is_refused) {
+  const scratch::folder folder;
+  const std::string state = "h\x01", type = global("torch.distributed.tensor", "DTensor");
+  const std::string wrapper = global("torch._tensor", "_rebuild_from_type_v2") + "(" +
+                              global("torch._utils", "_rebuild_wrapper_subclass") + type + "(" + type + "N" +
+                              number(4) + "\x85t" + state + "tRq\x02";
+  write_file(folder / "x.pt", pickle("}}q\x01"
+                                     "0" +
+                                     text("a") + wrapper + "s" + state + text("_local_tensor") + "h\x02s0"));
+  scratch::error_of<format_error>([&] { torch_file(folder / "x.pt"); }, {"'a'", "a DTensor inside a DTensor"});
+}
+
 // Truncated at many lengths and with random bytes changed: read, or refused with an error of ours; never a crash.
 TEST(torch_file, damage_never_crashes) {
   const scratch::folder folder;

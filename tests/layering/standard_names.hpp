@@ -54,6 +54,7 @@ inline const std::map<std::string, std::string>& names_of_headers() {
        "invocable movable move_constructible predicate regular same_as semiregular signed_integral "
        "swappable totally_ordered unsigned_integral"},
       {"condition_variable", "condition_variable condition_variable_any cv_status"},
+      {"csignal", "sig_atomic_t"},
       {"cstdarg", "va_list"},
       {"cstddef", "byte max_align_t nullptr_t ptrdiff_t size_t to_integer"},
       {"cstdint",
@@ -64,11 +65,12 @@ inline const std::map<std::string, std::string>& names_of_headers() {
        "fwrite perror printf putchar puts remove rename rewind setvbuf size_t snprintf sscanf "
        "tmpfile vfprintf vprintf vsnprintf"},
       {"cstdlib",
-       "_Exit abort abs aligned_alloc atexit atoi calloc div exit free getenv lldiv malloc qsort "
+       "_Exit abort abs aligned_alloc atexit atoi atoll calloc div exit free getenv lldiv malloc qsort "
        "quick_exit realloc setenv size_t strtod strtof strtol strtoll strtoul strtoull"},
       {"cstring",
        "memchr memcmp memcpy memmove memset size_t strchr strcmp strcpy strerror strlen strncmp "
        "strncpy strrchr strstr"},
+      {"ctime", "strftime time time_t tm"},
       {"deque", "deque"},
       {"exception",
        "current_exception exception exception_ptr make_exception_ptr nested_exception "

@@ -24,11 +24,13 @@ using namespace rlcore::trainer::planning;
 // The numbers of parameters that the model hub counts in the published files.
 TEST(planning_models, have_the_published_numbers_of_parameters) {
   const std::map<std::string, std::int64_t> published = {
-      {"Qwen2.5-0.5B", 494032768},  {"Qwen2.5-1.5B", 1543714304},   {"Qwen2.5-3B", 3085938688},
-      {"Qwen2.5-7B", 7615616512},   {"Qwen2.5-14B", 14770033664},   {"Qwen2.5-32B", 32763876352},
-      {"Qwen2.5-72B", 72706203648}, {"Qwen3-0.6B", 596049920},      {"Qwen3-1.7B", 1720574976},
-      {"Qwen3-4B", 4022468096},     {"Qwen3-8B", 8190735360},       {"Qwen3-14B", 14768307200},
-      {"Qwen3-32B", 32762123264},   {"Qwen3-30B-A3B", 30532122624}, {"Qwen3-235B-A22B", 235093634560}};
+      {"Qwen2.5-0.5B", 494032768},    {"Qwen2.5-1.5B", 1543714304},   {"Qwen2.5-3B", 3085938688},
+      {"Qwen2.5-7B", 7615616512},     {"Qwen2.5-14B", 14770033664},   {"Qwen2.5-32B", 32763876352},
+      {"Qwen2.5-72B", 72706203648},   {"Qwen3-0.6B", 596049920},      {"Qwen3-1.7B", 1720574976},
+      {"Qwen3-4B", 4022468096},       {"Qwen3-8B", 8190735360},       {"Qwen3-14B", 14768307200},
+      {"Qwen3-32B", 32762123264},     {"Qwen3-30B-A3B", 30532122624}, {"Qwen3-235B-A22B", 235093634560},
+      {"Llama-3.2-1B", 1235814400},   {"Llama-3.2-3B", 3212749824},   {"Llama-3.1-8B", 8030261248},
+      {"Llama-3.1-70B", 70553706496}, {"Llama-3.3-70B", 70553706496}, {"Llama-3.1-405B", 405853388800}};
   ASSERT_EQ(known_models().size(), published.size());
   for (const model_shape& m : known_models()) EXPECT_EQ(m.parameters(), published.at(m.name)) << m.name;
   // What the names say is at work for a token: 3.3 of 30.5 and 22 of 235 thousand millions.
@@ -39,7 +41,7 @@ TEST(planning_models, have_the_published_numbers_of_parameters) {
 }
 
 TEST(planning_models, count_what_the_library_allocates) {
-  for (const nn::family family : {nn::family::qwen2, nn::family::qwen3})
+  for (const nn::family family : {nn::family::qwen2, nn::family::qwen3, nn::family(nn::llama{})})
     for (const bool tied : {false, true}) {
       nn::config c;
       c.model = family;
@@ -67,7 +69,11 @@ TEST(planning_models, are_read_from_config_json) {
     "decoder_sparse_step": 1, "tie_word_embeddings": false})");
   EXPECT_EQ(find_model(moe.path().string()).parameters(), 30532122624);
   EXPECT_EQ(find_model((moe.path() / "config.json").string()).parameters(), 30532122624);
-  const file_in_folder other(R"({"model_type": "llama"})");
+  const file_in_folder llama(R"({"model_type": "llama", "vocab_size": 128256, "hidden_size": 4096,
+    "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
+    "rope_scaling": {"rope_type": "llama3", "factor": 8.0}, "tie_word_embeddings": false})");
+  EXPECT_EQ(find_model(llama.path().string()).parameters(), 8030261248);
+  const file_in_folder other(R"({"model_type": "gpt2"})");
   try {
     find_model(other.path().string());
     FAIL();

@@ -163,9 +163,13 @@ TEST_F(trainer_bits, resumed_run_does_not_log_a_step_twice) {
 
 TEST_F(trainer_bits, resuming_takes_the_same_seed_and_the_command_lines_coefficient) {
   train("run", {"trainer.total_training_steps=2"});
-  refused({"rlcore.seed=5"}, "was saved by a run with rlcore.seed=1, this run has rlcore.seed=5", "run");
+  refused({"rlcore.seed=5"}, "holds a run with other settings: rlcore.seed was 1 and is 5", "run");
+  const arguments from{"trainer.resume_mode=resume_path",
+                       "trainer.resume_from_path=" + (root("run") / "global_step_2").string()};
+  refused(from + arguments{"rlcore.seed=5"}, "was saved by a run with rlcore.seed=1, this run has rlcore.seed=5",
+          "other");
   // The checkpoint of a run without KL in the reward knows no coefficient.
-  const auto r = train("run", {"algorithm.use_kl_in_reward=True", "algorithm.kl_ctrl.kl_coef=0.25"});
+  const auto r = train("other", from + arguments{"algorithm.use_kl_in_reward=True", "algorithm.kl_ctrl.kl_coef=0.25"});
   EXPECT_NE(r.out.find("actor/reward_kl_penalty_coeff:0.25"), std::string::npos) << r.out;
   train("run", {"trainer.resume_mode=disable", "rlcore.seed=5"});
 }

@@ -132,6 +132,17 @@ TEST_F(trainer_errors, checkpoint_that_is_damaged) {
   train("run");
 }
 
+TEST_F(trainer_errors, settings_other_than_the_run_in_the_folder_began_with) {
+  train("run");
+  refused({"actor_rollout_ref.actor.optim.lr=1e-3"}, "actor_rollout_ref.actor.optim.lr was 0.003 and is 0.001", "run");
+  refused({"actor_rollout_ref.rollout.n=2"}, "actor_rollout_ref.rollout.n was 3 and is 2", "run");
+  refused({"actor_rollout_ref.rollout.n=2"}, "trainer.resume_mode=disable or in another trainer.default_local_dir",
+          "run");
+  train("run", {"trainer.total_training_steps=5", "rlcore.threads=2", "trainer.save_freq=1",
+                "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=1"});
+  train("run", {"actor_rollout_ref.rollout.n=2", "trainer.resume_mode=disable"});
+}
+
 TEST_F(trainer_errors, folder_that_cannot_be_written) {
   scratch::write(place / "file", "in the way");
   refused({}, "file", "file/run");

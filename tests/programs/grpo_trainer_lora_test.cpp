@@ -58,8 +58,13 @@ TEST_F(trainer_lora, trains_saves_merges_and_goes_on) {
   tiny_model::make_for_tokenizer(other, files.model, 12);
   const arguments longer = lora + arguments{"trainer.total_training_steps=6"};
   refused(longer + arguments{"actor_rollout_ref.model.path=" + other.string()}, "another base model than", "whole");
-  refused(longer + arguments{"actor_rollout_ref.model.target_modules=[q_proj]"}, "this run asks for rank 4", "whole");
-  refused({"trainer.total_training_steps=6"}, "was saved by a run with LoRA", "whole");
+  refused(longer + arguments{"actor_rollout_ref.model.target_modules=[q_proj]"},
+          "actor_rollout_ref.model.target_modules was all-linear and is [q_proj]", "whole");
+  const arguments from{"trainer.total_training_steps=6", "trainer.resume_mode=resume_path",
+                       "trainer.resume_from_path=" + (root("whole") / "global_step_4").string()};
+  refused(lora + from + arguments{"actor_rollout_ref.model.target_modules=[q_proj]"}, "this run asks for rank 4",
+          "narrower");
+  refused(from, "was saved by a run with LoRA", "without");
 }
 
 }  // namespace

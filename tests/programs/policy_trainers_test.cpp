@@ -75,15 +75,17 @@ TEST_F(policy_trainers, every_estimator_resumes_to_the_same_bits) {
 
 TEST_F(policy_trainers, every_loss_mode_trains) {
   std::set<std::string> different;
-  for (const std::string mode : {"vanilla", "gspo", "gpg", "clip_cov", "kl_cov", "geo_mean", "sapo", "cispo"}) {
+  for (const std::string mode :
+       {"vanilla", "gspo", "gpg", "clip_cov", "kl_cov", "geo_mean", "sapo", "cispo", "dppo_tv", "dppo_kl", "dro"}) {
     train(
         "grpo_trainer", mode,
         {"actor_rollout_ref.actor.policy_loss.loss_mode=" + mode, "actor_rollout_ref.actor.policy_loss.clip_cov_lb=-1",
-         "actor_rollout_ref.actor.policy_loss.clip_cov_ratio=0.2", "actor_rollout_ref.actor.ppo_epochs=2",
-         "actor_rollout_ref.actor.entropy_coeff=0.01", "trainer.save_freq=-1", "trainer.total_training_steps=1"});
+         "actor_rollout_ref.actor.policy_loss.clip_cov_ratio=0.2", "actor_rollout_ref.actor.policy_loss.dro_beta=0.1",
+         "actor_rollout_ref.actor.ppo_epochs=2", "actor_rollout_ref.actor.entropy_coeff=0.01", "trainer.save_freq=-1",
+         "trainer.total_training_steps=1"});
     different.insert(row(mode, 0).at("actor/grad_norm").dump());
   }
-  EXPECT_EQ(different.size(), 8u);
+  EXPECT_EQ(different.size(), 10u);  // the trust regions of dppo_tv and dppo_kl bound nothing in this step
 }
 
 TEST_F(policy_trainers, ppo_trains_a_critic) {
@@ -185,7 +187,9 @@ TEST_F(policy_trainers, openrlhf_flags_are_keys) {
   const auto same = [&](const std::string& trainer, const std::string& name, const arguments& by_flags,
                         const arguments& by_keys) {
     SCOPED_TRACE(name);
-    const program::result r = program::run(trainer, flags + arguments{"--save_path", root(name).string()} + by_flags);
+    const program::result r = program::run(
+        trainer, flags + arguments{"--ckpt_path", root(name).string(), "--save_path", (root(name) / "model").string()} +
+                     by_flags);
     EXPECT_EQ(r.code, 0) << r.err;
     EXPECT_NE(r.out.find("without effect on this device"), std::string::npos) << r.out;
     train(trainer, name + "_keys", keys + by_keys);

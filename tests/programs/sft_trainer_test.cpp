@@ -85,14 +85,17 @@ TEST_F(sft_trainer, resumed_run_equals_an_uninterrupted_one) {
   const std::string from = "trainer.resume_from_path=" + (root("whole") / "global_step_4").string();
   train("other", {from});
   EXPECT_TRUE(state(root("other"), 8) == state(root("whole"), 8));
-  const auto refusal = [&](const arguments& more, const std::string& part) {
-    const auto r = program::run("sft_trainer", settings(files, root("whole")) + more);
+  const auto refusal = [&](const arguments& more, const std::string& part, const std::string& folder = "whole") {
+    const auto r = program::run("sft_trainer", settings(files, root(folder)) + more);
     EXPECT_EQ(r.code, 1);
     EXPECT_NE(r.err.find(part), std::string::npos) << r.err;
   };
-  refusal({"trainer.seed=5"}, "was saved by a run with seed 1, this run has 5");
-  refusal({"data.train_batch_size=5"}, "was saved by a run with train_batch_size 4, this run has 5");
-  refusal({"data.train_max_samples=12"}, "was saved by a run with a training set of so many rows: 18, this run has 12");
+  refusal({"trainer.seed=5", "data.train_batch_size=5"},
+          "holds a run with other settings: data.train_batch_size was 4 and is 5, trainer.seed was 1 and is 5");
+  refusal({from, "trainer.seed=5"}, "was saved by a run with seed 1, this run has 5", "new");
+  refusal({from, "data.train_batch_size=5"}, "was saved by a run with train_batch_size 4, this run has 5", "new");
+  refusal({from, "data.train_max_samples=12"},
+          "was saved by a run with a training set of so many rows: 18, this run has 12", "new");
 }
 
 TEST_F(sft_trainer, killed_at_any_instant_it_resumes_to_the_same_bits) {

@@ -216,8 +216,8 @@ def openrlhf_policy_cases():
         return ["--prompt_data", "{data}/prompts.jsonl", "--input_key", "prompt", "--apply_chat_template", "--pretrain",
                 "{qwen2}", "--advantage_estimator", estimator, "--rollout_batch_size", "4", "--n_samples_per_prompt", "3",
                 "--train_batch_size", "12", "--micro_train_batch_size", "5", "--num_episodes", "2", "--prompt_max_len",
-                "64", "--generate_max_len", "16", "--actor_learning_rate", "1e-3", "--l2", "0.1", "--save_path", "{out}",
-                *more, "data.shuffle=False", "rlcore.threads=1", "rlcore.replay={data}/rollouts.jsonl"]
+                "64", "--generate_max_len", "16", "--actor_learning_rate", "1e-3", "--l2", "0.1", "--ckpt_path",
+                "{out}", "--save_path", "{out}", *more, "data.shuffle=False", "rlcore.threads=1", "rlcore.replay={data}/rollouts.jsonl"]
 
     common = dict(openrlhf=True, warmup=1, lr=1e-3, dual=float("inf"), weight_decay=0.1)
     yield "openrlhf_reinforce_plus_plus", case(

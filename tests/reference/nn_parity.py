@@ -56,14 +56,20 @@ def tokens(vocabulary):
     return [[(11 * s + 7 * t + t * t) % vocabulary for t in range(n)] for s, n in enumerate(LENGTHS)]
 
 
-def run(spec, dtype):
+def model_of(spec):
     spec = dict(spec)
     family = spec.pop("family")
     common = dict(rms_norm_eps=1e-6, rope_theta=10000.0, max_position_embeddings=64, use_cache=False,
                   attn_implementation="sdpa", pad_token_id=None, bos_token_id=None, eos_token_id=None)
     config = (Qwen2Config if family == "qwen2" else Qwen3Config)(**spec, **common)
     assert config.rope_parameters["rope_theta"] == 10000.0
-    model = (Qwen2ForCausalLM if family == "qwen2" else Qwen3ForCausalLM)(config).to(dtype)
+    return (Qwen2ForCausalLM if family == "qwen2" else Qwen3ForCausalLM)(config)
+
+
+def run(model, dtype):
+    """Logits, log-probs, entropies and gradients of the model in that type."""
+    model = model.to(dtype)
+    vocabulary = model.config.vocab_size
     fill(model)
     if dtype == torch.float64:
         for module in model.modules():
@@ -71,12 +77,12 @@ def run(spec, dtype):
                 module.forward = norm.__get__(module)
     model.train()
     logits, logp, entropy, loss, n = [], [], [], 0, 0
-    for ids in tokens(spec["vocab_size"]):
+    for ids in tokens(vocabulary):
         z = model(torch.tensor([ids])).logits[0]
         logits.append(z.detach())
         # every row but the first of each sequence predicts (3 * id + 1) mod V; a sequence of one token keeps its row
         rows = range(1, len(ids)) if len(ids) > 1 else range(1)
-        target = torch.tensor([(3 * ids[r] + 1) % spec["vocab_size"] for r in rows])
+        target = torch.tensor([(3 * ids[r] + 1) % vocabulary for r in rows])
         lp = torch.log_softmax(z[list(rows)] / TEMPERATURE, -1)
         h = -(lp.exp() * lp).sum(-1)
         chosen = lp.gather(1, target[:, None])[:, 0]
@@ -95,24 +101,28 @@ def flat(t, digits):
     return [float(f"{x:.{digits}g}") for x in t.flatten().tolist()]
 
 
-def main():
+def golden(make_model, spec):
+    exact, single = (run(make_model(spec), dtype) for dtype in (torch.float64, torch.float32))
+    worst = max(float((single[3][k].double() - g).norm() / g.norm()) for k, g in exact[3].items() if g.norm() > 1e-9)
+    return {
+        "config": spec,
+        "logits": flat(exact[0], 7),
+        "logp": flat(exact[1], 8),
+        "entropy": flat(exact[2], 8),
+        "gradients": {k: flat(g, 6) for k, g in sorted(exact[3].items())},
+        # how far float32 `transformers` itself is from float64: max over parameters of ||difference|| / ||gradient||
+        "float32_gradient_error": worst,
+        "float32_logit_error": float((single[0].double() - exact[0]).norm() / exact[0].norm()),
+    }
+
+
+def write(name, make_model, models, **more):
     torch.set_num_threads(1)
-    out = {"temperature": TEMPERATURE, "lengths": LENGTHS, "models": {}}
-    for name, spec in MODELS.items():
-        exact, single = run(spec, torch.float64), run(spec, torch.float32)
-        worst = max(float((single[3][k].double() - g).norm() / g.norm()) for k, g in exact[3].items() if g.norm() > 1e-9)
-        out["models"][name] = {
-            "config": spec,
-            "logits": flat(exact[0], 7),
-            "logp": flat(exact[1], 8),
-            "entropy": flat(exact[2], 8),
-            "gradients": {k: flat(g, 6) for k, g in sorted(exact[3].items())},
-            # how far float32 `transformers` itself is from float64: max over parameters of ||difference|| / ||gradient||
-            "float32_gradient_error": worst,
-            "float32_logit_error": float((single[0].double() - exact[0]).norm() / exact[0].norm()),
-        }
-        print(name, worst, out["models"][name]["float32_logit_error"], float(exact[1].mean()), float(exact[2].mean()))
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "nn_parity.json")
+    out = {"temperature": TEMPERATURE, "lengths": LENGTHS, **more,
+           "models": {key: golden(make_model, spec) for key, spec in models.items()}}
+    for key, model in out["models"].items():
+        print(key, model["float32_gradient_error"], model["float32_logit_error"])
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), name)
     with open(path, "w") as f:
         json.dump(out, f, separators=(",", ":"))
         f.write("\n")
@@ -120,4 +130,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    write("nn_parity.json", model_of, MODELS)

@@ -31,6 +31,10 @@ void run() {
 }
 }  // namespace lora
 
+namespace models_family {
+// <snippet: docs/models.md 1>
+}  // namespace models_family
+
 namespace npu_emulator {
 template <class = void>
 void run() {
@@ -61,3 +65,16 @@ void run(int argc, char** argv) {
   // <snippet: docs/variants.md 2>
 }
 }  // namespace variants_trainer
+
+namespace strategies {
+extern int argc;
+extern char** argv;
+extern const rlcore::nn::config config;
+extern std::size_t count;
+extern std::int64_t (*tokens_of)(std::uint32_t);
+extern void (*add_gradient)(std::span<const std::uint32_t>);
+template <class = void>
+int run() {
+  // <snippet: docs/parallel.md 1>
+}
+}  // namespace strategies

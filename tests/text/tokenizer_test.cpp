@@ -10,7 +10,6 @@
 #include <thread>
 #include <vector>
 
-#include "rlcore/text/jinja_form.hpp"
 #include "rlcore/text/text_file.hpp"
 #include "support/cpu_time.hpp"
 
@@ -206,7 +205,13 @@ TEST(tokenizer, what_is_not_supported_is_refused_by_name) {
   names(with("/post_processor", {{"type", "BertProcessing"}}), "post_processor.type 'BertProcessing'");
   names(with("/post_processor", json::parse(R"({"type": "TemplateProcessing", "single": [{"SpecialToken":
       {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}], "pair": [], "special_tokens": {}})")),
-        "adds <s>");
+        "special_tokens['<s>']");
+  names(with("/post_processor", json::parse(R"({"type": "TemplateProcessing", "single": [{"SpecialToken":
+      {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}], "special_tokens": {"<s>":
+      {"id": "<s>", "ids": [99999], "tokens": ["<s>"]}}})")),
+        "the id 99999, which is no token");
+  names(with("/post_processor", json::parse(R"({"type": "TemplateProcessing", "single": [], "special_tokens": {}})")),
+        "found it 0 times");
   names(with("/pre_tokenizer", {{"type", "Split"}, {"pattern", {{"Regex", "(a"}}}, {"behavior", "Isolated"}}), "'(a'");
   names(with("/pre_tokenizer", {{"type", "Split"}, {"pattern", {{"Regex", "[a&&b]"}}}, {"behavior", "Isolated"}}),
         "&&");
@@ -244,6 +249,32 @@ TEST(tokenizer, added_tokens_of_the_settings_file_join_those_of_the_tokenizer) {
   EXPECT_EQ(t.vocab_size(), 7001u);
   EXPECT_EQ(t.encode("<extra>"), ids_t{7000});
   EXPECT_NE(t.id_of("<think>"), 7001);  // tokenizer.json has it already
+}
+
+// Spelled out from tokenizers 0.23.3: id_to_token and decode give the normalised content, also of special tokens.
+TEST(tokenizer, added_tokens_that_are_searched_normalised_are_decoded_normalised) {
+  json j = json::parse(text::read_text_file(folder("gpt2") / "tokenizer.json"));
+  j["normalizer"] = {{"type", "Lowercase"}};
+  const auto add = [&](int id, const char* content, bool special, bool normalized) {
+    j["added_tokens"].push_back({{"id", id}, {"content", content}, {"special", special}, {"normalized", normalized}});
+  };
+  add(6000, "FooBar", false, true);
+  add(6001, "<|SpecIal|>", true, true);
+  add(6002, " Raw ", false, false);
+  const auto t = text::tokenizer::parse(j.dump(), "");
+  EXPECT_EQ(t.decode(ids_t{6000, 6001, 6002}), "foobar<|special|> Raw ");
+  EXPECT_EQ(t.token_of(6000), "foobar");
+  EXPECT_EQ(t.id_of("FooBar"), 6000);
+  EXPECT_EQ(t.encode("FooBar").back(), 6000);
+}
+
+TEST(tokenizer, nested_sequences_take_linear_time) {
+  json j = json::parse(text::read_text_file(folder("gpt2") / "tokenizer.json"));
+  json nested = {{"type", "NFC"}};
+  for (int i = 0; i < 450; ++i)
+    nested = {{"type", "Sequence"}, {"normalizers", {std::move(nested), {{"type", "Prepend"}, {"prepend", ""}}}}};
+  j["normalizer"] = std::move(nested);
+  EXPECT_EQ(text::tokenizer::parse(j.dump(), "").decode(ids_t{}), "");
 }
 
 }  // namespace

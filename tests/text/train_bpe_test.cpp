@@ -58,7 +58,7 @@ TEST(train_bpe, folder_reads_back_and_copies) {
   EXPECT_EQ(back.json(), t.json());
   EXPECT_EQ(back.eos_id(), t.eos_id());
   EXPECT_EQ(back.pad_id(), t.pad_id());
-  EXPECT_EQ(text::chat_template::detect(folder).family(), "chatml");
+  EXPECT_EQ(text::chat_template::detect(folder).source(), text::chatml_jinja);
   fs::create_directories(copy);
   text::write_text_file(folder / "merges.txt", "#version: 0.2\n");
   fs::permissions(folder / "tokenizer.json", fs::perms::owner_read);

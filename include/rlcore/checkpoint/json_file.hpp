@@ -11,6 +11,7 @@
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/suggest.hpp"
 #include "rlcore/data/file.hpp"
+#include "rlcore/text/parse_json.hpp"
 
 RLCORE_BEGIN
 namespace checkpoint {
@@ -20,13 +21,7 @@ class json_file {
  public:
   /// Throws file_error, or format_error when the content is not a JSON object.
   explicit json_file(const std::filesystem::path& path) : where_(path.string()) {
-    try {
-      root_ = nlohmann::json::parse(std::string_view(data::read_file(path)));
-    } catch (const nlohmann::json::parse_error& e) {
-      throw format_error(where_ + ": not valid JSON (at byte " + std::to_string(e.byte) + ")");
-    } catch (const nlohmann::json::exception&) {
-      throw format_error(where_ + ": not valid JSON");
-    }
+    root_ = text::parse_json<format_error>(data::read_file(path), where_);
     if (!root_.is_object()) throw format_error(where_ + ": not a JSON object");
   }
 

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <span>
@@ -16,6 +16,7 @@
 #include "rlcore/checkpoint/adapter.hpp"
 #include "rlcore/checkpoint/model_config.hpp"
 #include "rlcore/checkpoint/tensor_folder.hpp"
+#include "rlcore/checkpoint/weight_shards.hpp"
 
 RLCORE_BEGIN
 namespace checkpoint {
@@ -102,6 +103,90 @@ class adapter_weights {
   mutable std::vector<float> a_, b_, row_;
 };
 
+namespace detail {
+
+/// Can an adapter be added to values of this type?
+inline bool is_mergeable(stored_type type) {
+  return type == stored_type::f32 || type == stored_type::f16 || type == stored_type::bf16;
+}
+
+/// The tensors of base and adapter together, in the order of their names and with the types to write. `new_head`: the
+/// adapter's head replaces the output projection. Throws format_error where an adapted tensor is not of floats.
+inline std::vector<tensor_info> merged_tensors(const tensor_folder& base, const adapter_weights& adapter, bool new_head,
+                                               const std::optional<stored_type>& type) {
+  std::vector<tensor_info> tensors;
+  for (const std::string& name : base.names())
+    if (!adapter.whole().contains(name) && !(new_head && name == output_name)) tensors.push_back(base.info(name));
+  for (const std::string& name : adapter.whole()) {
+    tensors.push_back(adapter.whole_info(name));
+    tensors.back().name = name;
+  }
+  std::sort(tensors.begin(), tensors.end(), [](const auto& x, const auto& y) { return x.name < y.name; });
+  for (tensor_info& t : tensors) {
+    if (!is_mergeable(t.dtype) && adapter.adapts(t.name))
+      throw format_error(base.path().string() + ": tensor '" + data::printable(t.name) + "' is stored as " +
+                         std::string(name_of(t.dtype)) + "; expected F32, F16 or BF16");
+    if (type && is_mergeable(t.dtype)) t.dtype = *type;
+  }
+  return tensors;
+}
+
+/// Appends the merged tensor `t`; `values` is memory that is used again.
+inline void append_merged(safetensors_writer& writer, const tensor_info& t, const tensor_folder& base,
+                          const adapter_weights& adapter, std::vector<float>& values) {
+  const bool whole = adapter.whole().contains(t.name);
+  if (!whole && !is_mergeable(t.dtype)) {
+    std::vector<std::byte> raw(base.info(t.name).bytes());
+    base.read_bytes(t.name, raw);
+    writer.append_bytes(raw);
+    return;
+  }
+  values.resize(parallel::elements_of(t.shape));
+  if (whole) {
+    adapter.read_whole(t.name, values);
+  } else {
+    base.read_f32(t.name, values);
+    if (adapter.adapts(t.name)) adapter.add(t.name, values);
+  }
+  writer.append(values);
+}
+
+/// Writes all shards and, if there are several, their index; removes other weights in `target`.
+inline void write_merged(std::span<const tensor_info> tensors, const tensor_folder& base,
+                         const adapter_weights& adapter, const std::filesystem::path& target,
+                         std::uint64_t max_shard_bytes) {
+  std::vector<std::uint64_t> bytes;
+  for (const tensor_info& t : tensors) bytes.push_back(parallel::elements_of(t.shape) * bytes_of(t.dtype));
+  const std::vector<std::size_t> bounds = shard_bounds(bytes, max_shard_bytes);
+  const std::size_t shards = bounds.size() - 1;
+  std::filesystem::create_directories(target);
+  std::set<std::string> written;
+  nlohmann::json map = nlohmann::json::object();
+  std::vector<float> values;
+  for (std::size_t s = 0; s < shards; ++s) {
+    const std::string name = shard_name(s, shards);
+    const auto part = tensors.subspan(bounds[s], bounds[s + 1] - bounds[s]);
+    replace_file(target / name, [&](const std::filesystem::path& temporary) {
+      safetensors_writer writer(temporary, {part.begin(), part.end()});
+      for (const tensor_info& t : part) {
+        map[t.name] = name;
+        append_merged(writer, t, base, adapter, values);
+      }
+      writer.finish();
+    });
+    written.insert(name);
+  }
+  if (shards > 1) {
+    const std::uint64_t total = std::accumulate(bytes.begin(), bytes.end(), std::uint64_t{0});
+    const nlohmann::json index{{"metadata", {{"total_size", total}}}, {"weight_map", map}};
+    write_file_atomically(target / "model.safetensors.index.json", index.dump(2) + "\n");
+    written.insert("model.safetensors.index.json");
+  }
+  remove_other_weights(target, written);
+}
+
+}  // namespace detail
+
 /// Writes the model "base + scale B A" into `target`: its safetensors, config.json and generation_config.json, but no
 /// tokenizer. A causal base with the adapter of a score model becomes a score model. Returns the number of weights that
 /// the adapter changed. If base and adapter do not fit together, throws file_error or format_error before it writes
@@ -112,83 +197,15 @@ inline std::size_t merge_adapter(const std::filesystem::path& base_folder, const
   const adapter_weights adapter(adapter_folder, base);
   nn::config config = read_config(base_folder);
   const bool new_head = !adapter.whole().empty() && config.output == nn::model_output::logits;
-
-  std::vector<tensor_info> tensors;
-  for (const std::string& name : base.names())
-    if (!adapter.whole().contains(name) && !(new_head && name == output_name)) tensors.push_back(base.info(name));
-  for (const std::string& name : adapter.whole()) {
-    tensors.push_back(adapter.whole_info(name));
-    tensors.back().name = name;
-  }
-  std::sort(tensors.begin(), tensors.end(), [](const auto& x, const auto& y) { return x.name < y.name; });
-  stored_type most = stored_type::f32;  // what config.json will say
-  for (tensor_info& t : tensors) {
-    const bool floats = t.dtype == stored_type::f32 || t.dtype == stored_type::f16 || t.dtype == stored_type::bf16;
-    if (!floats && adapter.adapts(t.name))
-      throw format_error(base_folder.string() + ": tensor '" + data::printable(t.name) + "' is stored as " +
-                         std::string(name_of(t.dtype)) + "; expected F32, F16 or BF16");
-    if (floats && settings.type) t.dtype = *settings.type;
-    if (t.name == embedding_name) most = t.dtype;
-  }
-
-  std::vector<std::size_t> first{0};
-  std::uint64_t total = 0, in_shard = 0;
-  const auto bytes = [](const tensor_info& t) {
-    std::uint64_t n = bytes_of(t.dtype);
-    for (const std::int64_t e : t.shape) n *= static_cast<std::uint64_t>(e);
-    return n;
-  };
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    if (settings.max_shard_bytes > 0 && in_shard > 0 && in_shard + bytes(tensors[i]) > settings.max_shard_bytes) {
-      first.push_back(i);
-      in_shard = 0;
-    }
-    in_shard += bytes(tensors[i]), total += bytes(tensors[i]);
-  }
-  const std::size_t shards = first.size();
-  first.push_back(tensors.size());
-  std::filesystem::create_directories(target);
-  std::set<std::string> written;
-  nlohmann::json map = nlohmann::json::object();
-  std::vector<float> values;
-  for (std::size_t s = 0; s < shards; ++s) {
-    char name[64] = "model.safetensors";
-    if (shards > 1) std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", s + 1, shards);
-    const auto part = std::span(tensors).subspan(first[s], first[s + 1] - first[s]);
-    replace_file(target / name, [&](const std::filesystem::path& temporary) {
-      safetensors_writer writer(temporary, {part.begin(), part.end()});
-      for (const tensor_info& t : part) {
-        map[t.name] = name;
-        const bool whole = adapter.whole().contains(t.name);
-        if (!whole && t.dtype != stored_type::f32 && t.dtype != stored_type::f16 && t.dtype != stored_type::bf16) {
-          std::vector<std::byte> raw(base.info(t.name).bytes());
-          base.read_bytes(t.name, raw);
-          writer.append_bytes(raw);
-          continue;
-        }
-        values.resize(static_cast<std::size_t>(bytes(t) / bytes_of(t.dtype)));
-        if (whole) {
-          adapter.read_whole(t.name, values);
-        } else {
-          base.read_f32(t.name, values);
-          if (adapter.adapts(t.name)) adapter.add(t.name, values);
-        }
-        writer.append(values);
-      }
-      writer.finish();
-    });
-    written.insert(name);
-  }
-  if (shards > 1) {
-    const nlohmann::json index{{"metadata", {{"total_size", total}}}, {"weight_map", map}};
-    write_file_atomically(target / "model.safetensors.index.json", index.dump(2) + "\n");
-    written.insert("model.safetensors.index.json");
-  }
-  remove_other_weights(target, written);
+  const std::vector<tensor_info> tensors = detail::merged_tensors(base, adapter, new_head, settings.type);
+  detail::write_merged(tensors, base, adapter, target, settings.max_shard_bytes);
   if (new_head) {
     config.output = nn::model_output::score;
     config.score_bias = adapter.whole().contains("score.bias");
   }
+  stored_type most = stored_type::f32;  // what config.json will say
+  for (const tensor_info& t : tensors)
+    if (t.name == embedding_name) most = t.dtype;
   write_config(target, config, most);
   return adapter.size();
 }

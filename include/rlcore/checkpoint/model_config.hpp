@@ -1,6 +1,7 @@
 // config.json and generation_config.json of a Hugging Face folder <-> nn::config.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -8,35 +9,30 @@
 
 #include "rlcore/checkpoint/atomic_file.hpp"
 #include "rlcore/checkpoint/json_file.hpp"
+#include "rlcore/checkpoint/rope_config.hpp"
 #include "rlcore/checkpoint/tensor_info.hpp"
 #include "rlcore/nn/config.hpp"
 
 RLCORE_BEGIN
 namespace checkpoint {
 
-/// rope_theta where transformers 4 has it, or inside rope_parameters (transformers 5). Scaled rotary embeddings are
-/// refused: they would change the mathematics silently.
-inline double read_rope_theta(const json_file& file) {
-  if (file.has("rope_scaling")) file.fail("rope_scaling", "null (scaled rotary embeddings are not supported)");
-  if (!file.has("rope_parameters")) return file.positive("rope_theta");
-  const nlohmann::json& rope = file.root()["rope_parameters"];
-  const std::string expected = R"({"rope_type": "default", "rope_theta": a number > 0})";
-  if (!rope.is_object() || rope.value("rope_type", nlohmann::json("default")) != "default" ||
-      !rope.contains("rope_theta") || !rope["rope_theta"].is_number() || !(rope["rope_theta"].get<double>() > 0))
-    file.fail("rope_parameters", expected);
-  for (const auto& [key, value] : rope.items())
-    if (key != "rope_type" && key != "rope_theta") file.fail("rope_parameters", expected);
-  return rope["rope_theta"].get<double>();
+/// The family that model_type names.
+inline nn::family read_family(const json_file& file) {
+  const nn::family* found = nn::find_family(file.string("model_type"));
+  if (!found) file.fail("model_type", nn::family_names(", ", " or ", "\""));
+  return *found;
 }
 
 /// What the model would need and this library does not have: refused instead of computed wrongly.
 inline void refuse_unsupported(const json_file& file, nn::family model) {
-  if (file.has("hidden_act") && file.root()["hidden_act"] != "silu") file.fail("hidden_act", "\"silu\"");
-  if (file.boolean("use_sliding_window", false)) file.fail("use_sliding_window", "false");
+  if (file.has("hidden_act") && file.root()["hidden_act"] != model->activation)
+    file.fail("hidden_act", "\"" + std::string(model->activation) + "\"");
+  for (const nn::fixed_flag& flag : model->flags) {
+    const std::string key(flag.key);
+    if (file.boolean(key, flag.value) != flag.value) file.fail(key, flag.value ? "true" : "false");
+  }
   if (file.has("quantization_config")) file.fail("quantization_config", "none (quantised weights are not supported)");
   if (file.has("attention_dropout") && file.root()["attention_dropout"] != 0) file.fail("attention_dropout", "0");
-  const bool bias = model == nn::family::qwen2;
-  if (file.boolean("attention_bias", bias) != bias) file.fail("attention_bias", bias ? "true" : "false");
   if (!file.has("layer_types")) return;
   const nlohmann::json& types = file.root()["layer_types"];
   const std::string expected = "\"full_attention\" for every layer";
@@ -94,15 +90,12 @@ inline void read_experts(const json_file& file, nn::config& c) {
   }
 }
 
-/// Reads `folder`/config.json of a Qwen2, Qwen2.5, Qwen3 or Qwen3-MoE model, and the ids of generation_config.json,
+/// Reads `folder`/config.json of a model of one of the families (nn/family), and the ids of generation_config.json,
 /// whose eos_token_id wins. Throws file_error, or format_error naming file, key, value and expectation.
 inline nn::config read_config(const std::filesystem::path& folder) {
   const json_file file(folder / "config.json");
   nn::config c;
-  const std::string type = file.string("model_type");
-  if (type != "qwen2" && type != "qwen3" && type != "qwen3_moe")
-    file.fail("model_type", "\"qwen2\", \"qwen3\" or \"qwen3_moe\"");
-  c.model = type == "qwen2" ? nn::family::qwen2 : type == "qwen3" ? nn::family::qwen3 : nn::family::qwen3_moe;
+  c.model = read_family(file);
   refuse_unsupported(file, c.model);
   read_output(file, c);
 
@@ -115,7 +108,7 @@ inline nn::config read_config(const std::filesystem::path& folder) {
   c.num_key_value_heads = extent("num_key_value_heads");
   if (c.num_attention_heads % c.num_key_value_heads != 0)
     file.fail("num_key_value_heads", "a divisor of num_attention_heads " + std::to_string(c.num_attention_heads));
-  if (c.model == nn::family::qwen3 || file.has("head_dim")) {
+  if (c.model->default_head_dim != 0 || file.has("head_dim")) {
     c.head_dim = extent("head_dim");
   } else {
     if (c.hidden_size % c.num_attention_heads != 0)
@@ -123,12 +116,12 @@ inline nn::config read_config(const std::filesystem::path& folder) {
     c.head_dim = c.hidden_size / c.num_attention_heads;
   }
   if (c.head_dim % 2 != 0) file.fail("head_dim", "an even integer (rotary embeddings turn pairs)");
-  if (c.model == nn::family::qwen3_moe) read_experts(file, c);
+  if (c.has_experts()) read_experts(file, c);
   c.rms_norm_eps = file.positive("rms_norm_eps");
-  c.rope_theta = read_rope_theta(file);
   c.tie_word_embeddings = file.boolean("tie_word_embeddings", false);  // as transformers defaults
-  c.attention_bias = c.model == nn::family::qwen2;
+  c.attention_bias = c.model->qkv_bias;
   c.max_position_embeddings = extent("max_position_embeddings");
+  read_rope(file, c);
   if (file.has("initializer_range")) c.initializer_range = file.positive("initializer_range");
 
   const auto id_in_vocabulary = [&](const json_file& where, const std::string& key, std::int32_t id) {
@@ -156,7 +149,9 @@ inline nn::config read_config(const std::filesystem::path& folder) {
 /// stored as (F32, F16 or BF16). Throws file_error.
 inline void write_config(const std::filesystem::path& folder, const nn::config& c,
                          stored_type type = stored_type::f32) {
-  const bool qwen2 = c.model == nn::family::qwen2, experts = c.model == nn::family::qwen3_moe;
+  const bool sliding_window = std::any_of(c.model->flags.begin(), c.model->flags.end(), [](const nn::fixed_flag& flag) {
+    return flag.key == "use_sliding_window" && !flag.implied;
+  });
   const std::string dtype = type == stored_type::bf16 ? "bfloat16" : type == stored_type::f16 ? "float16" : "float32";
   const auto ids = [](const std::vector<std::int32_t>& list) {
     return list.empty()       ? nlohmann::ordered_json()
@@ -167,9 +162,7 @@ inline void write_config(const std::filesystem::path& folder, const nn::config& 
   const nlohmann::ordered_json pad =
       c.pad_token_id < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(c.pad_token_id);
   const bool score = c.output == nn::model_output::score;
-  const std::string architecture = std::string(qwen2     ? "Qwen2For"
-                                               : experts ? "Qwen3MoeFor"
-                                                         : "Qwen3For") +
+  const std::string architecture = std::string(c.model->architecture) + "For" +
                                    (!score         ? "CausalLM"
                                     : c.score_bias ? "TokenClassification"
                                                    : "SequenceClassification");
@@ -182,21 +175,22 @@ inline void write_config(const std::filesystem::path& folder, const nn::config& 
                               {"num_attention_heads", c.num_attention_heads},
                               {"num_key_value_heads", c.num_key_value_heads},
                               {"head_dim", c.head_dim},
-                              {"hidden_act", "silu"},
+                              {"hidden_act", c.model->activation},
                               {"attention_dropout", 0.0},
                               {"max_position_embeddings", c.max_position_embeddings},
                               {"initializer_range", c.initializer_range},
                               {"rms_norm_eps", c.rms_norm_eps},
                               {"rope_theta", c.rope_theta},
-                              {"tie_word_embeddings", c.tie_word_embeddings},
-                              {"use_sliding_window", false},
-                              {"max_window_layers", c.num_hidden_layers},
-                              {"use_cache", true},
-                              {"torch_dtype", dtype},
-                              {"eos_token_id", eos},
-                              {"pad_token_id", pad}};
-  if (!qwen2) root["attention_bias"] = false;
-  if (experts) {
+                              {"tie_word_embeddings", c.tie_word_embeddings}};
+  if (c.rope_scaling.type != nn::rope_type::plain) root["rope_scaling"] = rope_scaling_json(c.rope_scaling);
+  if (sliding_window) root["use_sliding_window"] = false, root["max_window_layers"] = c.num_hidden_layers;
+  root["use_cache"] = true;
+  root["torch_dtype"] = dtype;
+  root["eos_token_id"] = eos;
+  root["pad_token_id"] = pad;
+  for (const nn::fixed_flag& flag : c.model->flags)
+    if (!flag.implied && !root.contains(flag.key)) root[std::string(flag.key)] = flag.value;
+  if (c.has_experts()) {
     root["num_experts"] = c.num_experts;
     root["num_experts_per_tok"] = c.num_experts_per_tok;
     root["moe_intermediate_size"] = c.moe_intermediate_size;

@@ -15,6 +15,7 @@
 #include "rlcore/checkpoint/tensor_info.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/data/file.hpp"
+#include "rlcore/text/parse_json.hpp"
 
 RLCORE_BEGIN
 namespace checkpoint {
@@ -83,6 +84,7 @@ inline safetensors_header parse_safetensors_header(const std::string& where, std
       throw format_error(where + ": tensor '" + data::printable(key.get<std::string>()) + "' is in the header twice");
     return true;
   };
+  text::check_json_depth<format_error>(text, where + ": not a safetensors file");
   nlohmann::json root;
   try {
     root = nlohmann::json::parse(text.begin(), text.end(), unique);

@@ -16,6 +16,7 @@
 #include "rlcore/checkpoint/safetensors_writer.hpp"
 #include "rlcore/checkpoint/shard_manifest.hpp"
 #include "rlcore/parallel/layout/gather_pieces.hpp"
+#include "rlcore/text/parse_json.hpp"
 
 RLCORE_BEGIN
 namespace checkpoint {
@@ -68,7 +69,7 @@ void write_shards(C& c, const std::filesystem::path& folder, std::span<const sha
   const std::vector<std::string> texts = parallel::gather_texts(c, to_json(files).dump());
   if (c.rank() != 0) return c.barrier();
   nlohmann::json ranks = nlohmann::json::array();
-  for (const std::string& text : texts) ranks.push_back(nlohmann::json::parse(text));
+  for (const std::string& files_of_rank : texts) ranks.push_back(text::try_parse_json(files_of_rank));
   for (std::size_t r = 0; r < ranks.size(); ++r)
     for (const nlohmann::json& file : ranks[r]["kinds"]) {
       const std::filesystem::path path = folder / file["file"].get<std::string>();

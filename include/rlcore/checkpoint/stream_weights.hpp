@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -13,6 +12,7 @@
 
 #include "rlcore/checkpoint/safetensors_writer.hpp"
 #include "rlcore/checkpoint/tensor_folder.hpp"
+#include "rlcore/checkpoint/weight_shards.hpp"
 #include "rlcore/checkpoint/weight_source.hpp"
 
 RLCORE_BEGIN
@@ -61,8 +61,7 @@ std::size_t stream_to_folder(weight_source& from, const std::filesystem::path& f
   std::vector<float> values;
   std::vector<std::byte> bytes;
   for (std::size_t p = 0; p < parts.size(); ++p) {
-    char name[64] = "model.safetensors";
-    if (parts.size() > 1) std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", p + 1, parts.size());
+    const std::string name = shard_name(p, parts.size());
     replace_file(folder / name, [&](const std::filesystem::path& temporary) {
       safetensors_writer writer(temporary, parts[p].tensors);
       for (std::size_t i = 0; i < parts[p].sources.size(); ++i) {

@@ -3,12 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <set>
 #include <span>
 #include <string>
@@ -18,6 +18,8 @@
 #include "rlcore/checkpoint/safetensors_reader.hpp"
 #include "rlcore/checkpoint/safetensors_writer.hpp"
 #include "rlcore/checkpoint/shard_reader.hpp"
+#include "rlcore/checkpoint/weight_shards.hpp"
+#include "rlcore/text/parse_json.hpp"
 
 RLCORE_BEGIN
 namespace checkpoint {
@@ -102,12 +104,7 @@ class tensor_folder {
 
  private:
   void open_shards(const std::filesystem::path& index) {
-    nlohmann::json root;
-    try {
-      root = nlohmann::json::parse(std::string_view(data::read_file(index)));
-    } catch (const nlohmann::json::exception&) {
-      throw format_error(index.string() + ": not valid JSON");
-    }
+    const auto root = text::parse_json<format_error>(data::read_file(index), index.string());
     if (!root.is_object() || !root.contains("weight_map") || !root["weight_map"].is_object())
       throw format_error(index.string() + ": no object 'weight_map' that maps tensor names to files");
     std::map<std::string, const safetensors_reader*> shards;
@@ -170,30 +167,21 @@ inline void write_tensor_folder(const std::filesystem::path& folder, std::span<c
                                 stored_type type = stored_type::f32, std::uint64_t max_shard_bytes = 0) {
   std::vector<tensor_source> sorted(tensors.begin(), tensors.end());
   std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
-  std::vector<std::size_t> first{0};  // of each shard
-  std::uint64_t total = 0, in_shard = 0;
-  for (std::size_t i = 0; i < sorted.size(); ++i) {
-    const std::uint64_t bytes = sorted[i].values.size() * bytes_of(type);
-    if (max_shard_bytes > 0 && in_shard > 0 && in_shard + bytes > max_shard_bytes) {
-      first.push_back(i);
-      in_shard = 0;
-    }
-    in_shard += bytes;
-    total += bytes;
-  }
-  const std::size_t shards = first.size();
-  first.push_back(sorted.size());
+  std::vector<std::uint64_t> bytes;
+  for (const tensor_source& t : sorted) bytes.push_back(t.values.size() * bytes_of(type));
+  const std::vector<std::size_t> bounds = shard_bounds(bytes, max_shard_bytes);
+  const std::size_t shards = bounds.size() - 1;
   std::set<std::string> written;
   nlohmann::json map = nlohmann::json::object();
   for (std::size_t s = 0; s < shards; ++s) {
-    char name[64] = "model.safetensors";
-    if (shards > 1) std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", s + 1, shards);
-    const auto part = std::span(sorted).subspan(first[s], first[s + 1] - first[s]);
+    const std::string name = shard_name(s, shards);
+    const auto part = std::span(sorted).subspan(bounds[s], bounds[s + 1] - bounds[s]);
     write_safetensors(folder / name, part, type);
     written.insert(name);
     for (const tensor_source& t : part) map[t.name] = name;
   }
   if (shards > 1) {
+    const std::uint64_t total = std::accumulate(bytes.begin(), bytes.end(), std::uint64_t{0});
     const nlohmann::json index{{"metadata", {{"total_size", total}}}, {"weight_map", map}};
     data::output_file file(folder / "model.safetensors.index.json");
     file.write(index.dump(2) + "\n");

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "rlcore/checkpoint/tensor_info.hpp"
@@ -156,6 +157,9 @@ class state_dict_reader {
     if (zip_.record(t.storage).size / bytes_of(t.dtype) < end)
       fail("of shape " + shape_text(t.shape) + " reaches past its storage of " +
            std::to_string(zip_.record(t.storage).size) + " bytes");
+    if (size > zip_.record(t.storage).size / bytes_of(t.dtype))
+      fail("of shape " + shape_text(t.shape) + " repeats elements of its storage of " +
+           std::to_string(zip_.record(t.storage).size) + " bytes; expected each element once");
     return t;
   }
 
@@ -166,7 +170,9 @@ class state_dict_reader {
     const pickle_value& members = fields(state);
     const pickle_value& local = field(members, "_local_tensor");
     if (local.kind != kind::object) fail("has no local tensor");
+    if (std::exchange(inside_wrapper_, true)) fail("is a DTensor inside a DTensor");
     torch_tensor t = tensor(static_cast<std::uint32_t>(&local - graph_.values.data()));
+    inside_wrapper_ = false;
     t.distributed = true;
     t.whole_shape = integers(call.items[2]);
     const pickle_value& spec = field(members, "_spec");
@@ -217,6 +223,7 @@ class state_dict_reader {
   const pickle_graph& graph_;
   std::string name_;
   std::size_t mesh_dimensions_ = 0;
+  bool inside_wrapper_ = false;
 };
 
 }  // namespace detail

@@ -108,6 +108,12 @@ class unpickler {
            "', which no checkpoint needs; nothing was executed");
     push({.kind = kind::global, .text = global, .items = {}});
   }
+  /// The import whose module and name are on the stack.
+  void push_global_of_stack() {
+    const std::uint32_t name = pop(), module = pop();
+    if (!graph_.is(name, kind::text) || !graph_.is(module, kind::text)) fail("a pickle that imports what is no name");
+    push_global(std::string(graph_[module].text), std::string(graph_[name].text));
+  }
   /// A call or an instance. An empty OrderedDict is a dictionary.
   void push_object(std::uint32_t callable, std::uint32_t arguments) {
     const pickle_value& c = graph_.values[callable];
@@ -134,6 +140,12 @@ class unpickler {
     if (at == memo_.end()) fail("a pickle that recalls what it did not remember");
     stack_.push_back(at->second);
   }
+  /// Eight bytes, big endian.
+  void push_real() {
+    std::uint64_t x = 0;
+    for (const char c : take(8)) x = x << 8 | static_cast<unsigned char>(c);
+    push({.kind = kind::real, .real = std::bit_cast<double>(x), .text = {}, .items = {}});
+  }
   void push_long(std::uint64_t size) {
     const std::string_view in = take(size);
     std::uint64_t x = 0;
@@ -147,159 +159,148 @@ class unpickler {
   /// Executes one opcode; false after STOP.
   bool step() {
     const auto op = static_cast<unsigned char>(take(1)[0]);
+    if (op == '.') return false;
+    if (!push_scalar(op) && !fill_container(op) && !make_object(op) && !use_memo(op) && !arrange(op)) {
+      char text[8];
+      std::snprintf(text, sizeof text, "0x%02x", op);
+      fail(std::string("pickle opcode ") + text + " is not one that torch.save uses");
+    }
+    return true;
+  }
+
+  // Each of these executes `op` if it is one of its opcodes, else returns false.
+
+  /// None, truth values, numbers and texts.
+  bool push_scalar(unsigned char op) {
+    switch (op) {
+      case 'N':
+        return push({}), true;
+      case 0x88:
+        return push({.kind = kind::boolean, .number = 1, .text = {}, .items = {}}), true;
+      case 0x89:
+        return push({.kind = kind::boolean, .number = 0, .text = {}, .items = {}}), true;
+      case 'J':
+        return push_integer(static_cast<std::int32_t>(number(4))), true;
+      case 'K':
+        return push_integer(static_cast<std::int64_t>(number(1))), true;
+      case 'M':
+        return push_integer(static_cast<std::int64_t>(number(2))), true;
+      case 0x8a:
+        return push_long(number(1)), true;
+      case 0x8b:
+        return push_long(number(4)), true;
+      case 'G':
+        return push_real(), true;
+      case 'X':
+      case 'B':
+      case 'T':
+        return push_text(take(number(4))), true;
+      case 0x8c:
+      case 'C':
+      case 'U':
+        return push_text(take(number(1))), true;
+      case 0x8d:
+      case 0x8e:
+        return push_text(take(number(8))), true;
+      default:
+        return false;
+    }
+  }
+  /// Tuples, lists and dictionaries.
+  bool fill_container(unsigned char op) {
+    switch (op) {
+      case ')':
+        return push_items(kind::tuple, {}), true;
+      case 0x85:
+        return push_tuple(1), true;
+      case 0x86:
+        return push_tuple(2), true;
+      case 0x87:
+        return push_tuple(3), true;
+      case 't':
+        return push_items(kind::tuple, pop_to_mark()), true;
+      case ']':
+      case 0x8f:
+        return push_items(kind::list, {}), true;
+      case 'l':
+        return push_items(kind::list, pop_to_mark()), true;
+      case 'a':
+        return add(kind::list, {pop()}), true;
+      case 'e':
+      case 0x90:
+        return add(kind::list, pop_to_mark()), true;
+      case '}':
+        return push_items(kind::dictionary, {}), true;
+      case 'd': {
+        const std::vector<std::uint32_t> items = pop_to_mark();
+        push_items(kind::dictionary, {});
+        return add(kind::dictionary, items), true;
+      }
+      case 's': {
+        const std::uint32_t value = pop(), key = pop();
+        return add(kind::dictionary, {key, value}), true;
+      }
+      case 'u':
+        return add(kind::dictionary, pop_to_mark()), true;
+      default:
+        return false;
+    }
+  }
+  /// Imports, calls, states and persistent ids.
+  bool make_object(unsigned char op) {
+    switch (op) {
+      case 'c': {
+        const std::string_view module = line();
+        return push_global(module, line()), true;
+      }
+      case 0x93:
+        return push_global_of_stack(), true;
+      case 'R':
+      case 0x81: {
+        const std::uint32_t arguments = pop(), callable = pop();
+        return push_object(callable, arguments), true;
+      }
+      case 'b':
+        return build(), true;
+      case 'Q':
+        return push_items(kind::persistent, {pop()}), true;
+      default:
+        return false;
+    }
+  }
+  bool use_memo(unsigned char op) {
+    switch (op) {
+      case 'q':
+        return memoize(number(1)), true;
+      case 'r':
+        return memoize(number(4)), true;
+      case 0x94:
+        return memoize(memo_.size()), true;
+      case 'h':
+        return recall(number(1)), true;
+      case 'j':
+        return recall(number(4)), true;
+      default:
+        return false;
+    }
+  }
+  /// Marks, what is thrown away, and the frame of the program.
+  bool arrange(unsigned char op) {
     switch (op) {
       case 0x80:  // PROTO
         if (const auto version = number(1); version < 2 || version > 5)
           fail("pickle protocol " + std::to_string(version) + "; expected 2 to 5");
         return true;
-      case 0x95:
-        number(8);
-        return true;  // FRAME
+      case 0x95:  // FRAME
+        return number(8), true;
       case '(':
-        marks_.push_back(stack_.size());
-        return true;
-      case '.':
-        return false;
+        return marks_.push_back(stack_.size()), true;
       case '0':
-        pop();
-        return true;
+        return pop(), true;
       case '1':
-        pop_to_mark();
-        return true;
-      case 'N':
-        push({});
-        return true;
-      case 0x88:
-        push({.kind = kind::boolean, .number = 1, .text = {}, .items = {}});
-        return true;
-      case 0x89:
-        push({.kind = kind::boolean, .number = 0, .text = {}, .items = {}});
-        return true;
-      case 'J':
-        push_integer(static_cast<std::int32_t>(number(4)));
-        return true;
-      case 'K':
-        push_integer(static_cast<std::int64_t>(number(1)));
-        return true;
-      case 'M':
-        push_integer(static_cast<std::int64_t>(number(2)));
-        return true;
-      case 0x8a:
-        push_long(number(1));
-        return true;
-      case 0x8b:
-        push_long(number(4));
-        return true;
-      case 'G': {  // big endian
-        std::uint64_t x = 0;
-        for (const char c : take(8)) x = x << 8 | static_cast<unsigned char>(c);
-        push({.kind = kind::real, .real = std::bit_cast<double>(x), .text = {}, .items = {}});
-        return true;
-      }
-      case 'X':
-      case 'B':
-      case 'T':
-        push_text(take(number(4)));
-        return true;
-      case 0x8c:
-      case 'C':
-      case 'U':
-        push_text(take(number(1)));
-        return true;
-      case 0x8d:
-      case 0x8e:
-        push_text(take(number(8)));
-        return true;
-      case ')':
-        push_items(kind::tuple, {});
-        return true;
-      case 0x85:
-        push_tuple(1);
-        return true;
-      case 0x86:
-        push_tuple(2);
-        return true;
-      case 0x87:
-        push_tuple(3);
-        return true;
-      case 't':
-        push_items(kind::tuple, pop_to_mark());
-        return true;
-      case ']':
-      case 0x8f:
-        push_items(kind::list, {});
-        return true;
-      case 'l':
-        push_items(kind::list, pop_to_mark());
-        return true;
-      case 'a':
-        add(kind::list, {pop()});
-        return true;
-      case 'e':
-      case 0x90:
-        add(kind::list, pop_to_mark());
-        return true;
-      case '}':
-        push_items(kind::dictionary, {});
-        return true;
-      case 'd': {
-        std::vector<std::uint32_t> items = pop_to_mark();
-        push_items(kind::dictionary, {});
-        add(kind::dictionary, items);
-        return true;
-      }
-      case 's': {
-        const std::uint32_t value = pop(), key = pop();
-        add(kind::dictionary, {key, value});
-        return true;
-      }
-      case 'u':
-        add(kind::dictionary, pop_to_mark());
-        return true;
-      case 'c': {
-        const std::string_view module = line();
-        push_global(module, line());
-        return true;
-      }
-      case 0x93: {
-        const std::uint32_t name = pop(), module = pop();
-        if (!graph_.is(name, kind::text) || !graph_.is(module, kind::text))
-          fail("a pickle that imports what is no name");
-        push_global(std::string(graph_[module].text), std::string(graph_[name].text));
-        return true;
-      }
-      case 'R':
-      case 0x81: {
-        const std::uint32_t arguments = pop(), callable = pop();
-        push_object(callable, arguments);
-        return true;
-      }
-      case 'b':
-        build();
-        return true;
-      case 'Q':
-        push_items(kind::persistent, {pop()});
-        return true;
-      case 'q':
-        memoize(number(1));
-        return true;
-      case 'r':
-        memoize(number(4));
-        return true;
-      case 0x94:
-        memoize(memo_.size());
-        return true;
-      case 'h':
-        recall(number(1));
-        return true;
-      case 'j':
-        recall(number(4));
-        return true;
-      default: {
-        char text[8];
-        std::snprintf(text, sizeof text, "0x%02x", op);
-        fail(std::string("pickle opcode ") + text + " is not one that torch.save uses");
-      }
+        return pop_to_mark(), true;
+      default:
+        return false;
     }
   }
 

@@ -149,10 +149,12 @@ inline std::string to_yaml(const value& root) {
   return out;
 }
 
-/// The page of --help: keys that do something in full, by section; the others by name.
-inline std::string help_text(const registry& known) {
+namespace detail {
+
+/// The first lines of the page: usage, details and the options that every program has.
+inline std::string usage_text(const registry& known) {
   std::string out = known.program + ": " + known.summary + "\n\nUsage: " + known.program;
-  for (const positional& p : known.positionals()) out += " " + detail::positional_usage(p);
+  for (const positional& p : known.positionals()) out += " " + positional_usage(p);
   out +=
       " [key=value ...] [options]\n\n" + known.details + (known.details.empty() ? "" : "\n") +
       (known.flags().empty() ? ""
@@ -164,52 +166,64 @@ inline std::string help_text(const registry& known) {
   if (!known.config_names.empty()) out += "  --config-name NAME   table of defaults (";
   for (std::size_t i = 0; i < known.config_names.size(); ++i) out += (i == 0 ? "" : ", ") + known.config_names[i];
   if (!known.config_names.empty()) out += ")\n  --config-path PATH   accepted, not read\n";
-  out += "  --version            print the version\n" + detail::aliases_text(known);
+  return out + "  --version            print the version\n";
+}
 
+/// The keys of a section that do something, with defaults, meanings and choices; nothing if there are none.
+inline std::string section_text(const registry& known, const std::string& section) {
+  std::vector<const key*> rows;
+  const std::size_t front = section.empty() ? 0 : section.size() + 1;
+  const auto shown = [&](const key& k) {
+    const auto same = [&](const flag& f) { return f.name == k.name; };
+    return (section.empty() && std::any_of(known.flags().begin(), known.flags().end(), same) ? "--" : "") +
+           std::string(k.name.substr(front));
+  };
+  std::size_t width = 0, default_width = 0;
+  for (const key& k : known.keys())
+    if (k.use == disposition::honoured && section_of(k.name) == section) {
+      rows.push_back(&k);
+      width = std::max(width, shown(k).size());
+      default_width = std::max(default_width, k.fallback.size() <= 24 ? k.fallback.size() : 0);
+    }
+  if (rows.empty()) return {};
+  std::string out = section.empty() ? "\nFlags; name=value sets the same\n" : "\n" + section + ".*\n";
+  for (const key* k : rows) {
+    const std::string indent(4 + width + default_width + 2, ' ');
+    const std::string head = "  " + padded(shown(*k), width) + "  ";
+    if (k->fallback.size() > default_width) {
+      out += head + std::string(k->fallback) + "\n" + indent;
+    } else {
+      out += head + padded(std::string(k->fallback), default_width) + "  ";
+    }
+    out += std::string(k->meaning) + "\n";
+    if (!k->limits.choices.empty())
+      out += indent + "one of: " + choices_text(k->limits.choices, indent.size() + 8) + "\n";
+  }
+  return out;
+}
+
+/// The names of the keys of one disposition under a heading; nothing if there are none.
+inline std::string names_text(const registry& known, const std::string& heading, disposition use, bool with_default) {
+  std::vector<std::string> words;
+  for (const key& k : known.keys())
+    if (k.use == use) words.push_back(std::string(k.name) + (with_default ? "=" + std::string(k.fallback) : ""));
+  return words.empty() ? std::string() : "\n" + heading + ":\n" + wrapped(words);
+}
+
+}  // namespace detail
+
+/// The page of --help: keys that do something in full, by section; the others by name.
+inline std::string help_text(const registry& known) {
+  std::string out = detail::usage_text(known) + detail::aliases_text(known);
   std::vector<std::string> sections;
   for (const key& k : known.keys()) {
     const std::string name(detail::section_of(k.name));
     if (std::find(sections.begin(), sections.end(), name) == sections.end()) sections.push_back(name);
   }
-  for (const std::string& section : sections) {
-    std::vector<const key*> rows;
-    const std::size_t front = section.empty() ? 0 : section.size() + 1;
-    const auto shown = [&](const key& k) {
-      const auto same = [&](const flag& f) { return f.name == k.name; };
-      return (section.empty() && std::any_of(known.flags().begin(), known.flags().end(), same) ? "--" : "") +
-             std::string(k.name.substr(front));
-    };
-    std::size_t width = 0, default_width = 0;
-    for (const key& k : known.keys())
-      if (k.use == disposition::honoured && detail::section_of(k.name) == section) {
-        rows.push_back(&k);
-        width = std::max(width, shown(k).size());
-        default_width = std::max(default_width, k.fallback.size() <= 24 ? k.fallback.size() : 0);
-      }
-    if (rows.empty()) continue;
-    out += section.empty() ? "\nFlags; name=value sets the same\n" : "\n" + section + ".*\n";
-    for (const key* k : rows) {
-      const std::string indent(4 + width + default_width + 2, ' ');
-      const std::string head = "  " + detail::padded(shown(*k), width) + "  ";
-      if (k->fallback.size() > default_width) {
-        out += head + std::string(k->fallback) + "\n" + indent;
-      } else {
-        out += head + detail::padded(std::string(k->fallback), default_width) + "  ";
-      }
-      out += std::string(k->meaning) + "\n";
-      if (!k->limits.choices.empty())
-        out += indent + "one of: " + detail::choices_text(k->limits.choices, indent.size() + 8) + "\n";
-    }
-  }
-  const auto add_names = [&](const char* heading, disposition use, bool with_default) {
-    std::vector<std::string> words;
-    for (const key& k : known.keys())
-      if (k.use == use) words.push_back(std::string(k.name) + (with_default ? "=" + std::string(k.fallback) : ""));
-    if (!words.empty()) out += "\n" + std::string(heading) + ":\n" + detail::wrapped(words);
-  };
-  add_names("Accepted and checked, without effect on this device", disposition::accepted, false);
-  add_names("Only this value is in this build yet", disposition::fixed, true);
-  add_names("Known from other trainers, not used by this program", disposition::unused, false);
+  for (const std::string& section : sections) out += detail::section_text(known, section);
+  out += detail::names_text(known, "Accepted and checked, without effect on this device", disposition::accepted, false);
+  out += detail::names_text(known, "Only this value is in this build yet", disposition::fixed, true);
+  out += detail::names_text(known, "Known from other trainers, not used by this program", disposition::unused, false);
   return out;
 }
 

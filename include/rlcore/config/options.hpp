@@ -120,70 +120,82 @@ class options {
     return root;
   }
 
-  void read(const std::vector<std::string>& arguments) {
-    bool print_config = false;
-    std::vector<std::variant<std::string, written_flag>> settings;  // in the order of the command line
+  /// The settings and words of a command line, in their order.
+  struct written_line {
+    std::vector<std::variant<std::string, written_flag>> settings;
     std::vector<std::string> words;
+    bool print_config = false;
+  };
+
+  void read(const std::vector<std::string>& arguments) {
+    written_line line;
     for (std::size_t i = 0; i < arguments.size(); ++i) {
-      if (!arguments[i].starts_with('-')) {
-        if (is_word(arguments[i]))
-          words.push_back(arguments[i]);
-        else
-          settings.emplace_back(arguments[i]);
-        continue;
-      }
-      std::string name = arguments[i], argument;
-      const std::size_t equal = name.find('=');
-      if (equal != name.npos) argument = name.substr(equal + 1), name.resize(equal);
-      const auto operand = [&] {
-        if (equal != arguments[i].npos) return argument;
-        if (i + 1 >= arguments.size()) throw config_error(name + " needs a value");
-        return arguments[++i];
-      };
-      if (name == "--help" || name == "-h") {
-        answer_ = help_text(known_);
-      } else if (name == "--version") {
-        answer_ = known_.program + " " RLCORE_VERSION_STRING "\n";
-      } else if (name == "--cfg" || name == "-c") {
-        const std::string kind = operand();
-        if (kind != "job") throw config_error("--cfg " + kind + ": expected job");
-        print_config = true;
-      } else if (name == "--resolve") {
-        // the printed configuration is always resolved
-      } else if (name == "--config-name" || name == "-cn") {
-        choose_config(operand());
-      } else if (name == "--config-path" || name == "-cp" || name == "--config-dir" || name == "-cd") {
-        note(name + " " + operand() + ": not read, the keys are built in");
-      } else if (!known_.flags().empty() && name.starts_with("--")) {
-        written_flag written = read_flag(known_, arguments, i);
-        --i;
-        const auto same_list = [&](const auto& other) {
-          const auto* earlier = std::get_if<written_flag>(&other);
-          return written.rule->count == flag::append && earlier != nullptr && earlier->rule == written.rule;
-        };
-        const auto earlier = std::find_if(settings.begin(), settings.end(), same_list);
-        if (earlier == settings.end())
-          settings.emplace_back(std::move(written));
-        else
-          std::get<written_flag>(*earlier).texts.push_back(written.texts.front());
-      } else {
-        std::vector<std::string> flags = known_.flag_names();
-        flags.insert(flags.end(),
-                     {"--help", "--version", "--cfg", "--resolve", "--config-name", "--config-path", "--config-dir"});
-        throw config_error("unknown option '" + name + "'" + did_you_mean(name, flags) +
-                           "; settings are written key=value, see --help");
-      }
+      if (arguments[i].starts_with('-'))
+        read_option(arguments, i, line);
+      else if (is_word(arguments[i]))
+        line.words.push_back(arguments[i]);
+      else
+        line.settings.emplace_back(arguments[i]);
     }
     if (answer_) return;
-    for (const auto& setting : settings)
+    for (const auto& setting : line.settings)
       if (const auto* written = std::get_if<written_flag>(&setting)) {
         take(flag_setting(known_, *written));
       } else {
         take(parse_override(std::get<std::string>(setting)));
       }
-    place(words);
+    place(line.words);
     finish();
-    if (print_config) answer_ = yaml();
+    if (line.print_config) answer_ = yaml();
+  }
+
+  /// Reads the option or flag at arguments[i] and what belongs to it; leaves i at the last argument that it took.
+  void read_option(const std::vector<std::string>& arguments, std::size_t& i, written_line& line) {
+    std::string name = arguments[i], argument;
+    const std::size_t equal = name.find('=');
+    if (equal != name.npos) argument = name.substr(equal + 1), name.resize(equal);
+    const auto operand = [&] {
+      if (equal != arguments[i].npos) return argument;
+      if (i + 1 >= arguments.size()) throw config_error(name + " needs a value");
+      return arguments[++i];
+    };
+    if (name == "--help" || name == "-h") {
+      answer_ = help_text(known_);
+    } else if (name == "--version") {
+      answer_ = known_.program + " " RLCORE_VERSION_STRING "\n";
+    } else if (name == "--cfg" || name == "-c") {
+      const std::string kind = operand();
+      if (kind != "job") throw config_error("--cfg " + kind + ": expected job");
+      line.print_config = true;
+    } else if (name == "--resolve") {
+      // the printed configuration is always resolved
+    } else if (name == "--config-name" || name == "-cn") {
+      choose_config(operand());
+    } else if (name == "--config-path" || name == "-cp" || name == "--config-dir" || name == "-cd") {
+      note(name + " " + operand() + ": not read, the keys are built in");
+    } else if (!known_.flags().empty() && name.starts_with("--")) {
+      add_flag(read_flag(known_, arguments, i), line);
+      --i;
+    } else {
+      std::vector<std::string> flags = known_.flag_names();
+      flags.insert(flags.end(),
+                   {"--help", "--version", "--cfg", "--resolve", "--config-name", "--config-path", "--config-dir"});
+      throw config_error("unknown option '" + name + "'" + did_you_mean(name, flags) +
+                         "; settings are written key=value, see --help");
+    }
+  }
+
+  /// Texts of a flag that appends go to where the flag stands first.
+  static void add_flag(written_flag written, written_line& line) {
+    const auto same_list = [&](const auto& other) {
+      const auto* earlier = std::get_if<written_flag>(&other);
+      return written.rule->count == flag::append && earlier != nullptr && earlier->rule == written.rule;
+    };
+    const auto earlier = std::find_if(line.settings.begin(), line.settings.end(), same_list);
+    if (earlier == line.settings.end())
+      line.settings.emplace_back(std::move(written));
+    else
+      std::get<written_flag>(*earlier).texts.push_back(written.texts.front());
   }
 
   /// True for an argument without dash that is no setting.

@@ -9,21 +9,14 @@
 #include <vector>
 
 #include "rlcore/data/row.hpp"
+#include "rlcore/text/parse_json.hpp"
 
 RLCORE_BEGIN
 namespace data {
 
 /// One JSON object; `where` starts the data_error that anything else causes.
-inline row parse_row(std::string_view text, const std::string& where) {
-  row parsed;
-  try {
-    parsed = row::parse(text);
-  } catch (const nlohmann::json::parse_error& e) {
-    throw data_error(where + ": not valid JSON (at byte " + std::to_string(e.byte) + " of " +
-                     std::to_string(text.size()) + ")");
-  } catch (const nlohmann::json::exception&) {
-    throw data_error(where + ": not valid JSON (a number is out of range)");
-  }
+inline row parse_row(std::string_view json, const std::string& where) {
+  row parsed = text::parse_json<data_error, row>(json, where);
   if (!parsed.is_object())
     throw data_error(where + ": expected a JSON object, found " + std::string(parsed.type_name()));
   return parsed;
@@ -51,18 +44,11 @@ inline std::vector<row> read_jsonl(const std::filesystem::path& path) {
 
 /// A .json file: one array of objects, or JSON Lines.
 inline std::vector<row> read_json(const std::filesystem::path& path) {
-  const std::string text = read_file(path);
-  const std::size_t start = text.starts_with("\xef\xbb\xbf") ? 3 : 0;
-  const std::size_t first = text.find_first_not_of(" \t\r\n", start);
-  if (first == std::string::npos || text[first] != '[') return parse_jsonl(text, path.string());
-  row array;
-  try {
-    array = row::parse(std::string_view(text).substr(start));
-  } catch (const nlohmann::json::parse_error& e) {
-    throw data_error(path.string() + ": not valid JSON (at byte " + std::to_string(e.byte + start) + ")");
-  } catch (const nlohmann::json::exception&) {
-    throw data_error(path.string() + ": not valid JSON (a number is out of range)");
-  }
+  const std::string content = read_file(path);
+  const std::size_t start = content.starts_with("\xef\xbb\xbf") ? 3 : 0;
+  const std::size_t first = content.find_first_not_of(" \t\r\n", start);
+  if (first == std::string::npos || content[first] != '[') return parse_jsonl(content, path.string());
+  row array = text::parse_json<data_error, row>(content, path.string());
   std::vector<row> rows;
   for (row& element : array) {
     if (!element.is_object())

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,15 +35,10 @@ T check_arrow(arrow::Result<T> result, const std::string& where) {
   return std::move(result).ValueUnsafe();
 }
 
-/// Element i of an Arrow array as JSON; a null is a JSON null. `where` names the column.
-inline row arrow_to_json(const arrow::Array& array, std::int64_t i, const std::string& where) {
-  if (array.IsNull(i)) return nullptr;
-  const auto list = [&](const auto& lists) {
-    row values = row::array();
-    for (std::int64_t k = lists.value_offset(i), end = k + lists.value_length(i); k < end; ++k)
-      values.push_back(arrow_to_json(*lists.values(), k, where));
-    return values;
-  };
+namespace detail {
+
+/// Element i of an array of booleans, numbers or texts; unset for an array of anything else.
+inline std::optional<row> arrow_scalar(const arrow::Array& array, std::int64_t i) {
   switch (array.type_id()) {
     case arrow::Type::BOOL:
       return static_cast<const arrow::BooleanArray&>(array).Value(i);
@@ -72,6 +68,24 @@ inline row arrow_to_json(const arrow::Array& array, std::int64_t i, const std::s
       return static_cast<const arrow::LargeStringArray&>(array).GetString(i);
     case arrow::Type::STRING_VIEW:
       return static_cast<const arrow::StringViewArray&>(array).GetString(i);
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace detail
+
+/// Element i of an Arrow array as JSON; a null is a JSON null. `where` names the column.
+inline row arrow_to_json(const arrow::Array& array, std::int64_t i, const std::string& where) {
+  if (array.IsNull(i)) return nullptr;
+  if (std::optional<row> scalar = detail::arrow_scalar(array, i)) return *std::move(scalar);
+  const auto list = [&](const auto& lists) {
+    row values = row::array();
+    for (std::int64_t k = lists.value_offset(i), end = k + lists.value_length(i); k < end; ++k)
+      values.push_back(arrow_to_json(*lists.values(), k, where));
+    return values;
+  };
+  switch (array.type_id()) {
     case arrow::Type::LIST:
       return list(static_cast<const arrow::ListArray&>(array));
     case arrow::Type::LARGE_LIST:

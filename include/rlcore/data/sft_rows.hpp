@@ -19,6 +19,7 @@
 #include "rlcore/data/truncation.hpp"
 #include "rlcore/text/chat_template.hpp"
 #include "rlcore/text/message.hpp"
+#include "rlcore/text/parse_json.hpp"
 #include "rlcore/text/tokenizer.hpp"
 
 RLCORE_BEGIN
@@ -102,11 +103,11 @@ inline const std::string& text_at(const row& from, const std::string& name, std:
 
 /// A list of messages (or its JSON text).
 inline std::vector<text::message> messages_at(const row& value, const std::string& place) {
-  try {
-    if (value.is_string()) return text::messages_from_json(nlohmann::ordered_json::parse(value.get<std::string>()));
-    return text::messages_from_json(value);
-  } catch (const nlohmann::json::exception&) {
+  const row list = value.is_string() ? text::try_parse_json<row>(value.get_ref<const std::string&>()) : value;
+  if (list.is_discarded())
     throw data_error(place + " is " + printable(value.dump()) + "; expected a list of {role, content}");
+  try {
+    return text::messages_from_json(list);
   } catch (const data_error& e) {
     throw data_error(place + ": " + e.what());
   }
@@ -116,11 +117,10 @@ inline std::vector<text::message> messages_at(const row& value, const std::strin
 inline std::vector<nlohmann::ordered_json> tools_at(const row& value, const std::string& place) {
   const auto parsed = [&](const row& v) -> row {
     if (!v.is_string()) return v;
-    try {
-      return row::parse(v.get<std::string>());
-    } catch (const nlohmann::json::exception&) {
+    row list = text::try_parse_json<row>(v.get_ref<const std::string&>());
+    if (list.is_discarded())
       throw data_error(place + " is " + printable(v.dump()) + "; expected a list of tool schemas");
-    }
+    return list;
   };
   const row list = parsed(value);
   if (list.is_null()) return {};

@@ -1,4 +1,4 @@
-// What a dense Qwen2 or Qwen3 model is made of: the numbers of its config.json.
+// What a model is made of: its family and the numbers of its config.json.
 #pragma once
 
 #include <algorithm>
@@ -6,18 +6,11 @@
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/nn/attention/rope_settings.hpp"
+#include "rlcore/nn/family/families.hpp"
 
 RLCORE_BEGIN
 namespace nn {
-
-/// qwen2 covers Qwen2 and Qwen2.5 (biases on q, k and v); qwen3 has per-head RMS norms of q and k instead; qwen3_moe is
-/// qwen3 with experts in place of the MLP of some or all layers.
-enum class family { qwen2, qwen3, qwen3_moe };
-
-/// Hugging Face's model_type.
-constexpr const char* name_of(family f) noexcept {
-  return f == family::qwen2 ? "qwen2" : f == family::qwen3 ? "qwen3" : "qwen3_moe";
-}
 
 /// logits: a causal language model. score: one number per token from the last hidden state (reward, process reward and
 /// value models).
@@ -25,13 +18,15 @@ enum class model_output { logits, score };
 
 /// Names and meanings are those of Hugging Face's config.json.
 struct config {
-  family model = family::qwen2;
+  family model = qwen2{};
   model_output output = model_output::logits;
   bool score_bias = false;  ///< the head of a score model has one (ForTokenClassification)
   std::int64_t vocab_size = 0, hidden_size = 0, intermediate_size = 0, num_hidden_layers = 0, num_attention_heads = 0,
                num_key_value_heads = 0, head_dim = 0;
   double rms_norm_eps = 1e-6, rope_theta = 1e6;
-  bool tie_word_embeddings = true, attention_bias = true;
+  rope_settings rope_scaling;
+  bool tie_word_embeddings = true;
+  bool attention_bias = true;  ///< q, k and v have biases; in published models as the family's qkv_bias says
   std::int64_t max_position_embeddings = 32768;
   double initializer_range = 0.02;
   std::vector<std::int32_t> eos_token_ids;  ///< generation stops at any of them
@@ -41,7 +36,8 @@ struct config {
   /// number of ranks that divides it has the bits of one. 0: each rank adds up what it has, the fastest.
   std::int64_t tp_reduce_chunks = 0;
 
-  // qwen3_moe: layer l has experts if (l + 1) is a multiple of decoder_sparse_step and l is not in mlp_only_layers
+  // Families with experts: layer l has them if (l + 1) is a multiple of decoder_sparse_step and l is not in
+  // mlp_only_layers
   std::int64_t num_experts = 0, num_experts_per_tok = 0, moe_intermediate_size = 0, decoder_sparse_step = 1;
   std::vector<std::int64_t> mlp_only_layers;
   bool norm_topk_prob = false;        ///< weights of the chosen experts sum to 1
@@ -49,11 +45,15 @@ struct config {
   double router_aux_loss_coef = 0.001;
 
   /// Queries and keys have norms.
-  bool qk_norms() const noexcept { return model != family::qwen2; }
+  bool qk_norms() const noexcept { return model->qk_norms; }
+  /// o_proj adds a bias; q_proj, k_proj and v_proj do with attention_bias.
+  bool o_bias() const noexcept { return attention_bias && model->o_bias; }
+  /// Some layers may have experts.
+  bool has_experts() const noexcept { return model->experts; }
   /// Layer `layer`, counted from 0, has experts: (layer + 1) is a multiple of decoder_sparse_step and the layer is not
   /// in mlp_only_layers (Qwen3-MoE of transformers).
   bool sparse(std::int64_t layer) const noexcept {
-    return model == family::qwen3_moe && (layer + 1) % decoder_sparse_step == 0 &&
+    return has_experts() && (layer + 1) % decoder_sparse_step == 0 &&
            std::find(mlp_only_layers.begin(), mlp_only_layers.end(), layer) == mlp_only_layers.end();
   }
   /// Layers with experts.

@@ -60,7 +60,70 @@ struct partial_balance {
               [](const set& a, const set& b) { return a.sum != b.sum ? a.sum > b.sum : a.first < b.first; });
     spread = sets.front().sum - (sets.size() == parts ? sets.back().sum : 0);
   }
+
+  /// The heaviest set of one joins the lightest of the other: the chains of `next` become longer.
+  void join(const partial_balance& other, std::size_t parts, std::vector<std::uint32_t>& next) {
+    const std::size_t there = sets.size();
+    for (std::size_t k = 0; k < other.sets.size(); ++k) {
+      const std::size_t partner = parts - 1 - k;
+      if (partner >= there) {
+        sets.push_back(other.sets[k]);
+        continue;
+      }
+      set& mine = sets[partner];
+      next[mine.last] = other.sets[k].first;
+      mine.last = other.sets[k].last;
+      mine.sum += other.sets[k].sum;
+    }
+    number = std::min(number, other.number);
+    arrange(parts);
+  }
 };
+
+/// The largest spread comes first out of the heap, of equal ones the first number.
+struct smaller_spread {
+  bool operator()(const partial_balance& a, const partial_balance& b) const noexcept {
+    return a.spread != b.spread ? a.spread < b.spread : a.number > b.number;
+  }
+};
+
+/// The items from the most expensive one on, `together` in each partial solution, one in each of its sets.
+inline std::vector<partial_balance> first_balances(std::span<const double> cost, std::size_t parts,
+                                                   std::size_t together) {
+  std::vector<std::uint32_t> order(cost.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::sort(order.begin(), order.end(),
+            [&](std::uint32_t a, std::uint32_t b) { return cost[a] != cost[b] ? cost[a] > cost[b] : a < b; });
+  std::vector<partial_balance> solutions;
+  for (std::size_t i = 0; i < order.size(); i += together) {
+    partial_balance s;
+    for (std::size_t k = i; k < std::min(order.size(), i + together); ++k)
+      s.sets.push_back({cost[order[k]], order[k], order[k]});
+    s.number = solutions.size();
+    s.arrange(parts);
+    solutions.push_back(std::move(s));
+  }
+  return solutions;
+}
+
+/// Largest differencing: the two solutions of the largest spreads become one until one is left.
+inline partial_balance join_all(std::vector<partial_balance> solutions, std::size_t parts,
+                                std::vector<std::uint32_t>& next) {
+  std::make_heap(solutions.begin(), solutions.end(), smaller_spread{});
+  const auto take = [&] {
+    std::pop_heap(solutions.begin(), solutions.end(), smaller_spread{});
+    partial_balance s = std::move(solutions.back());
+    solutions.pop_back();
+    return s;
+  };
+  while (solutions.size() > 1) {
+    partial_balance a = take();
+    a.join(take(), parts, next);
+    solutions.push_back(std::move(a));
+    std::push_heap(solutions.begin(), solutions.end(), smaller_spread{});
+  }
+  return std::move(solutions.front());
+}
 
 }  // namespace detail
 
@@ -71,7 +134,6 @@ struct partial_balance {
 /// costs that are negative or not finite.
 inline std::vector<std::vector<std::uint32_t>> balance(std::span<const double> cost, std::size_t parts,
                                                        bool equal_counts = false) {
-  using state = detail::partial_balance;
   if (parts == 0) throw std::invalid_argument("rlcore: balance: 0 parts, expected 1 or more");
   for (std::size_t i = 0; i < cost.size(); ++i)
     if (!(cost[i] >= 0 && cost[i] <= 1e300))
@@ -80,61 +142,18 @@ inline std::vector<std::vector<std::uint32_t>> balance(std::span<const double> c
   std::vector<std::vector<std::uint32_t>> out(parts);
   if (cost.empty()) return out;
 
-  std::vector<std::uint32_t> order(cost.size()), next(cost.size());
-  std::iota(order.begin(), order.end(), 0u);
-  std::iota(next.begin(), next.end(), 0u);  // an item that is its own next one ends a chain
-  std::sort(order.begin(), order.end(),
-            [&](std::uint32_t a, std::uint32_t b) { return cost[a] != cost[b] ? cost[a] > cost[b] : a < b; });
-
-  const auto smaller_spread = [](const state& a, const state& b) {
-    return a.spread != b.spread ? a.spread < b.spread : a.number > b.number;
-  };
-  std::vector<state> states;
-  const std::size_t together = equal_counts ? parts : 1;  // a state of `parts` items gives one to each part
-  for (std::size_t i = 0; i < order.size(); i += together) {
-    state s;
-    for (std::size_t k = i; k < std::min(order.size(), i + together); ++k)
-      s.sets.push_back({cost[order[k]], order[k], order[k]});
-    s.number = states.size();
-    s.arrange(parts);
-    states.push_back(std::move(s));
-  }
-  std::make_heap(states.begin(), states.end(), smaller_spread);
-  const auto take = [&] {
-    std::pop_heap(states.begin(), states.end(), smaller_spread);
-    state s = std::move(states.back());
-    states.pop_back();
-    return s;
-  };
-  while (states.size() > 1) {
-    state a = take();
-    const state b = take();
-    // The heaviest set of one joins the lightest of the other.
-    const std::size_t there = a.sets.size();
-    for (std::size_t k = 0; k < b.sets.size(); ++k) {
-      const std::size_t partner = parts - 1 - k;
-      if (partner >= there) {
-        a.sets.push_back(b.sets[k]);
-        continue;
-      }
-      state::set& mine = a.sets[partner];
-      next[mine.last] = b.sets[k].first;
-      mine.last = b.sets[k].last;
-      mine.sum += b.sets[k].sum;
-    }
-    a.number = std::min(a.number, b.number);
-    a.arrange(parts);
-    states.push_back(std::move(a));
-    std::push_heap(states.begin(), states.end(), smaller_spread);
-  }
-  for (std::size_t p = 0; p < states.front().sets.size(); ++p) {
-    for (std::uint32_t i = states.front().sets[p].first;; i = next[i]) {
+  std::vector<std::uint32_t> next(cost.size());
+  std::iota(next.begin(), next.end(), 0u);                // an item that is its own next one ends a chain
+  const std::size_t together = equal_counts ? parts : 1;  // a solution of `parts` items gives one to each part
+  const detail::partial_balance solution = detail::join_all(detail::first_balances(cost, parts, together), parts, next);
+  for (std::size_t p = 0; p < solution.sets.size(); ++p) {
+    for (std::uint32_t i = solution.sets[p].first;; i = next[i]) {
       out[p].push_back(i);
       if (next[i] == i) break;
     }
     std::sort(out[p].begin(), out[p].end());
   }
-  std::sort(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(states.front().sets.size()),
+  std::sort(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(solution.sets.size()),
             [](const auto& a, const auto& b) { return a.front() < b.front(); });
   return out;
 }

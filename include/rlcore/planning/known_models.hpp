@@ -1,4 +1,4 @@
-// Public config.json facts of the Qwen2.5 and Qwen3 families.
+// Public config.json facts of Qwen2.5, Qwen3 and Llama 3.
 #pragma once
 
 #include <span>
@@ -13,7 +13,7 @@
 RLCORE_BEGIN
 namespace trainer::planning {
 
-/// Their shapes, Qwen2.5 before Qwen3.
+/// Their shapes, Qwen2.5 before Qwen3 before Llama.
 inline const std::vector<model_shape>& known_models() {
   const auto qwen25 = [](const char* name, std::int64_t vocabulary, std::int64_t h, std::int64_t i, std::int64_t layers,
                          std::int64_t heads, std::int64_t kv, bool tied) {
@@ -22,6 +22,10 @@ inline const std::vector<model_shape>& known_models() {
   const auto qwen3 = [](const char* name, std::int64_t h, std::int64_t i, std::int64_t layers, std::int64_t heads,
                         std::int64_t kv, bool tied, std::int64_t experts = 0) {
     return model_shape{name, 151936, h, i, layers, heads, kv, 128, tied, false, true, experts, experts == 0 ? 0 : 8};
+  };
+  const auto llama = [](const char* name, std::int64_t h, std::int64_t i, std::int64_t layers, std::int64_t heads,
+                        bool tied = false) {
+    return model_shape{name, 128256, h, i, layers, heads, 8, h / heads, tied, false, false, 0, 0};
   };
   static const std::vector<model_shape> models = {
       qwen25("Qwen2.5-0.5B", 151936, 896, 4864, 24, 14, 2, true),
@@ -39,6 +43,12 @@ inline const std::vector<model_shape>& known_models() {
       qwen3("Qwen3-32B", 5120, 25600, 64, 64, 8, false),
       qwen3("Qwen3-30B-A3B", 2048, 768, 48, 32, 4, false, 128),
       qwen3("Qwen3-235B-A22B", 4096, 1536, 94, 64, 4, false, 128),
+      llama("Llama-3.2-1B", 2048, 8192, 16, 32, true),
+      llama("Llama-3.2-3B", 3072, 8192, 28, 24, true),
+      llama("Llama-3.1-8B", 4096, 14336, 32, 32),
+      llama("Llama-3.1-70B", 8192, 28672, 80, 64),
+      llama("Llama-3.3-70B", 8192, 28672, 80, 64),
+      llama("Llama-3.1-405B", 16384, 53248, 126, 128),
   };
   return models;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "rlcore/checkpoint/json_file.hpp"
+#include "rlcore/checkpoint/model_config.hpp"
 #include "rlcore/nn/config.hpp"
 #include "rlcore/planning/known_models.hpp"
 
@@ -25,19 +26,17 @@ inline model_shape shape_of(const nn::config& c, std::string name = {}) {
           c.head_dim != 0 ? c.head_dim : c.hidden_size / c.num_attention_heads,
           c.tied(),
           c.attention_bias,
-          c.model != nn::family::qwen2,
+          c.qk_norms(),
           0,
           0};
 }
 
-/// Reads a config.json of the families qwen2, qwen3 and qwen3_moe. Throws file_error, or format_error naming file, key,
+/// Reads a config.json of one of the families. Throws file_error, or format_error naming file, key,
 /// value and expectation.
 inline model_shape read_model_shape(const std::filesystem::path& path) {
   const std::filesystem::path where = std::filesystem::is_directory(path) ? path / "config.json" : path;
   const checkpoint::json_file file(where);
-  const std::string type = file.string("model_type");
-  if (type != "qwen2" && type != "qwen3" && type != "qwen3_moe")
-    file.fail("model_type", "\"qwen2\", \"qwen3\" or \"qwen3_moe\"");
+  const nn::family family = checkpoint::read_family(file);
   const auto extent = [&](const char* key) { return file.integer(key, 1, INT32_MAX); };
   model_shape m;
   const std::filesystem::path folder = std::filesystem::absolute(where).parent_path();
@@ -49,17 +48,17 @@ inline model_shape read_model_shape(const std::filesystem::path& path) {
     file.fail("num_key_value_heads", "a divisor of num_attention_heads " + std::to_string(m.heads));
   if (file.has("head_dim")) {
     m.head_dim = extent("head_dim");
-  } else if (type == "qwen2") {
+  } else if (family->default_head_dim != 0) {
+    m.head_dim = family->default_head_dim;
+  } else {
     if (m.hidden_size % m.heads != 0)
       file.fail("num_attention_heads", "a divisor of hidden_size " + std::to_string(m.hidden_size));
     m.head_dim = m.hidden_size / m.heads;
-  } else {
-    m.head_dim = 128;  // the default of Qwen3 in transformers
   }
   m.tied = file.boolean("tie_word_embeddings", false);
-  m.attention_bias = type == "qwen2";
-  m.head_norms = type != "qwen2";
-  if (type == "qwen3_moe") {
+  m.attention_bias = family->qkv_bias;
+  m.head_norms = family->qk_norms;
+  if (family->experts) {
     m.intermediate_size = extent("moe_intermediate_size");
     m.experts = extent("num_experts");
     m.experts_per_token = file.integer("num_experts_per_tok", 1, m.experts);

@@ -22,6 +22,7 @@
 #include "rlcore/core/error.hpp"
 #include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/telemetry/tensorboard.hpp"
+#include "rlcore/text/parse_json.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -49,7 +50,7 @@ inline std::vector<metric_row> read_metric_rows(const std::filesystem::path& pat
   for (std::int64_t number = 1; std::getline(file, line); ++number) {
     if (line.empty()) continue;
     const bool cut_off = file.eof();  // no line end
-    const auto json = nlohmann::ordered_json::parse(std::string_view(line), nullptr, false);
+    const auto json = text::try_parse_json<nlohmann::ordered_json>(line);
     const bool good = json.is_object() && json.contains("step") && json["step"].is_number_integer();
     if (!good && cut_off) break;
     if (!good)

@@ -24,6 +24,8 @@ class stages {
     } watch{seconds_of(name)};
     return std::forward<F>(f)();
   }
+  /// Adds seconds that were measured elsewhere.
+  void add(const std::string& name, double seconds) { seconds_of(name) += seconds; }
   /// The seconds of a stage; 0 if it did not run.
   double seconds(const std::string& name) const {
     for (const auto& [known, seconds] : stages_)

@@ -29,13 +29,13 @@ class bpe_model {
   /// Reads the `model` object of a tokenizer.json. Throws format_error for other models, for unsupported BPE options
   /// (dropout, prefixes and suffixes of sub-words), and for merges that name unknown tokens.
   bpe_model(const nlohmann::json& json, bool byte_level) : byte_level_(byte_level) {
-    const nlohmann::json type = field(json, "type", "model");
+    const nlohmann::json& type = field(json, "type", "model");
     // Files older than the type field hold BPE exactly when they have merges.
     if (!(type.is_null() && json.contains("merges")) && type != "BPE")
       throw format_error("model.type " + (type.is_null() ? std::string("(none)") : type.dump()) +
                          " is not supported; expected 'BPE'");
     for (const char* key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"}) {
-      const nlohmann::json value = field(json, key, "model");
+      const nlohmann::json& value = field(json, key, "model");
       if (!value.is_null() && value != "" && value != 0.0)
         throw format_error(std::string("model.") + key + " " + value.dump() + " is not supported; expected null");
     }
@@ -44,7 +44,7 @@ class bpe_model {
     fuse_unknown_ = bool_field(json, "fuse_unk", false, "model");
     read_vocabulary(json);
     read_merges(json);
-    const nlohmann::json unknown = field(json, "unk_token", "model");
+    const nlohmann::json& unknown = field(json, "unk_token", "model");
     if (unknown.is_string()) unknown_ = id_of(unknown.get<std::string>()).value_or(-1);
     const byte_alphabet alphabet;
     for (std::size_t byte = 0; byte < 256; ++byte) {

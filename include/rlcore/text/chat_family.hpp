@@ -1,84 +1,124 @@
-// The families of chat templates that are built in, and how a template text is recognised as one of them.
+// Chat templates that are built in, in Jinja: for folders that we create, and for models without a template.
 #pragma once
 
 #include <array>
-#include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "rlcore/core/abi.hpp"
-#include "rlcore/text/jinja_form.hpp"
 
 RLCORE_BEGIN
 namespace text {
 
-/// A built-in way to write a conversation. All frame turns as <|im_start|>role, content, <|im_end|>.
-enum class chat_family : std::uint8_t {
-  chatml,      ///< nothing else
-  qwen2,       ///< a default system turn
-  qwen2_5,     ///< a default system turn, tools
-  qwen2_5_vl,  ///< as qwen2 for text
-  qwen3,       ///< tools, thinking
-  minimind,    ///< as qwen3, but every assistant turn has a <think> block
-};
-
-/// Names of the families, in the order of chat_family.
+/// Names of the families. All frame turns as <|im_start|>role, content, <|im_end|>. chatml: nothing else; qwen2 and
+/// qwen2.5-vl: a default system turn; qwen2.5: a default system turn, tools; qwen3: tools, thinking; minimind: as
+/// qwen3, but every assistant turn has a <think> block.
 inline constexpr std::array<std::string_view, 6> chat_family_names = {"chatml",     "qwen2", "qwen2.5",
                                                                       "qwen2.5-vl", "qwen3", "minimind"};
-
-/// A family together with the system turn it writes when a conversation brings none (empty: it writes none).
-struct chat_style {
-  chat_family family = chat_family::chatml;
-  std::string default_system;
-};
-
-/// The style of a family as its models were published.
-inline chat_style published_style(chat_family family) {
-  switch (family) {
-    case chat_family::qwen2:
-    case chat_family::qwen2_5_vl:
-      return {family, "You are a helpful assistant."};
-    case chat_family::qwen2_5:
-      return {family, "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."};
-    default:
-      return {family, ""};
-  }
-}
 
 /// Our own ChatML template, for the tokenizer_config.json of folders that we create.
 inline constexpr std::string_view chatml_jinja =
     "{%- for turn in messages %}{{- '<|im_start|>' + turn.role + '\\n' + turn.content + '<|im_end|>\\n' }}{%- endfor %}"
     "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}";
 
-/// Finds the style of a Jinja template. Only texts whose canonical form, the default system turn aside, is known
-/// match: a template that differs in any other way is not recognised rather than rendered almost right.
-inline bool recognise_chat_template(std::string_view jinja, chat_style& style) {
-  using entry = std::pair<std::uint64_t, chat_family>;
-  constexpr entry known[] = {
-      {0x07055739D31B13AD, chat_family::chatml},     {0xC7C667836209576C, chat_family::chatml},
-      {0x971EBB78E38E82C3, chat_family::chatml},     {0x290693688C5ED8DB, chat_family::chatml},
-      {0x2DF35F7E2F823DE3, chat_family::qwen2},      {0xFBE02552E19E765D, chat_family::qwen2_5},
-      {0xE5EBD9EB8A80CE3E, chat_family::qwen2_5_vl}, {0xDE553DC9D94D4E25, chat_family::qwen3},
-      {0x410B232D50A2112C, chat_family::qwen3},      {0x89AD2F856148AE24, chat_family::minimind},
-  };
-  constexpr std::string_view open = "<|im_start|>system\n", close = "<|im_end|>\n", mark = "\x02";
-  std::string form = jinja_form(jinja), system;
-  for (std::size_t at = form.find(open); at != std::string::npos; at = form.find(open, at + 1)) {
-    const std::size_t begin = at + open.size(), end = form.find(close, begin);
-    if (end == std::string::npos || end == begin) continue;
-    const std::string candidate = form.substr(begin, end - begin);
-    if (candidate.find_first_of("\x01{}") == std::string::npos) system = candidate;
-  }
-  for (std::size_t at = form.find(system); !system.empty() && at != std::string::npos; at = form.find(system, at + 1))
-    form.replace(at, system.size(), mark);
-  const std::uint64_t hash = fnv1a(form);
-  for (const auto& [known_hash, family] : known) {
-    if (known_hash != hash) continue;
-    style = {family, system};
-    return true;
-  }
-  return false;
+namespace detail {
+
+/// A system turn for conversations that bring none, if the Jinja condition `also` holds.
+inline std::string default_system_turn(std::string_view text, std::string_view also = "true") {
+  return "{%- if messages[0].role != 'system' and " + std::string(also) + " %}{{- '<|im_start|>system\\n" +
+         std::string(text) + "<|im_end|>\\n' }}{%- endif %}";
+}
+
+/// A system turn that lists the tools behind the text of `before`, a Jinja expression.
+inline std::string tool_turn(std::string_view before) {
+  return "{%- if tools %}{{- '<|im_start|>system\\n' + (" + std::string(before) +
+         R"() + '# Tools\n\nYou may call one or more functions to assist with the user query.\n\n'
+  + 'You are provided with function signatures within <tools></tools> XML tags:\n<tools>' }}
+{%- for tool in tools %}{{- '\n' + tool | tojson }}{%- endfor %}
+{{- '\n</tools>\n\nFor each function call, return a json object with function name and arguments within '
+  + '<tool_call></tool_call> XML tags:\n<tool_call>\n{"name": <function-name>, "arguments": <args-json-object>}\n'
+  + '</tool_call><|im_end|>\n' }}{%- endif %})";
+}
+
+/// The turns, the assistant's written by `assistant`, for conversations with answers of tools.
+inline std::string turns_with_tools(std::string_view assistant) {
+  return R"({%- for turn in messages %}
+{%- if turn.role == 'user' or (turn.role == 'system' and not (loop.first and tools)) %}
+{{- '<|im_start|>' + turn.role + '\n' + turn.content + '<|im_end|>\n' }}
+{%- elif turn.role == 'tool' %}
+{%- if loop.first or messages[loop.index0 - 1].role != 'tool' %}{{- '<|im_start|>user' }}{%- endif %}
+{{- '\n<tool_response>\n' + turn.content + '\n</tool_response>' }}
+{%- if loop.last or messages[loop.index0 + 1].role != 'tool' %}{{- '<|im_end|>\n' }}{%- endif %}
+{%- elif turn.role == 'assistant' %})" +
+         std::string(assistant) + "{%- endif %}{%- endfor %}";
+}
+
+inline constexpr std::string_view assistant_without_thinking = R"(
+{{- '<|im_start|>assistant' }}
+{%- if turn.content or not turn.tool_calls %}{{- '\n' + turn.content }}{%- endif %}
+{%- for call in turn.tool_calls %}
+{{- '\n<tool_call>\n{"name": "' + call.function.name + '", "arguments": ' }}
+{{- call.function.arguments | tojson + '}\n</tool_call>' }}
+{%- endfor %}{{- '<|im_end|>\n' }})";
+
+/// An assistant's turn whose thoughts stand in reasoning_content or in the content; `shown` is a Jinja condition.
+inline std::string assistant_with_thinking(std::string_view shown) {
+  return R"({%- set content = turn.content %}{%- set thoughts = '' %}
+{%- if turn.reasoning_content is string %}{%- set thoughts = turn.reasoning_content %}
+{%- elif '</think>' in content %}
+{%- set thoughts = content.split('</think>')[0].rstrip('\n').split('<think>')[-1].lstrip('\n') %}
+{%- set content = content.split('</think>')[-1].lstrip('\n') %}{%- endif %}
+{{- '<|im_start|>assistant\n' }}
+{%- if )" +
+         std::string(shown) +
+         R"( %}{{- '<think>\n' + thoughts.strip('\n') + '\n</think>\n\n' + content.lstrip('\n') }}
+{%- else %}{{- content }}{%- endif %}
+{%- for call in turn.tool_calls %}
+{%- if content or not loop.first %}{{- '\n' }}{%- endif %}
+{{- '<tool_call>\n{"name": "' + call.function.name + '", "arguments": ' }}
+{%- if call.function.arguments is string %}{{- call.function.arguments }}
+{%- else %}{{- call.function.arguments | tojson }}{%- endif %}{{- '}\n</tool_call>' }}
+{%- endfor %}{{- '<|im_end|>\n' }})";
+}
+
+/// Finds the last question: the last message of the user that is not a tool's answer; without one, the last message.
+inline constexpr std::string_view last_question =
+    R"({%- set seen = namespace(last=messages | length - 1, found=false) %}
+{%- for turn in messages[::-1] %}
+{%- if not seen.found and turn.role == 'user'
+  and not (turn.content.startswith('<tool_response>') and turn.content.endswith('</tool_response>')) %}
+{%- set seen.found = true %}{%- set seen.last = messages | length - 1 - loop.index0 %}{%- endif %}{%- endfor %})";
+
+/// The open header of the assistant's next turn, with what stands behind it.
+inline std::string open_turn(std::string_view thoughts = "") {
+  return "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}" + std::string(thoughts) + "{%- endif %}";
+}
+
+}  // namespace detail
+
+/// The template of a family, which writes what the templates of its published models write for messages whose content
+/// is a text. Empty for an unknown name.
+inline std::string family_jinja(std::string_view name) {
+  using namespace detail;
+  constexpr std::string_view plain = "You are a helpful assistant.";
+  constexpr std::string_view qwen = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.";
+  constexpr std::string_view system = "messages[0].content + '\\n\\n' if messages[0].role == 'system' else ";
+  const std::string no_thoughts = R"({{- '<think>\n\n</think>\n\n' }})";
+  if (name == "chatml") return std::string(chatml_jinja);
+  if (name == "qwen2" || name == "qwen2.5-vl") return default_system_turn(plain) + std::string(chatml_jinja);
+  if (name == "qwen2.5")
+    return default_system_turn(qwen, "not tools") +
+           tool_turn(std::string(system) + "'" + std::string(qwen) + "\\n\\n'") +
+           turns_with_tools(assistant_without_thinking) + open_turn();
+  if (name == "qwen3")
+    return tool_turn(std::string(system) + "''") + std::string(last_question) +
+           turns_with_tools(assistant_with_thinking("loop.index0 > seen.last and (loop.last or thoughts)")) +
+           open_turn("{%- if enable_thinking is false %}" + no_thoughts + "{%- endif %}");
+  if (name == "minimind")
+    return tool_turn(std::string(system) + "''") + turns_with_tools(assistant_with_thinking("true")) +
+           open_turn(R"({%- if enable_thinking is true %}{{- '<think>\n' }}{%- else %})" + no_thoughts +
+                     "{%- endif %}");
+  return "";
 }
 
 }  // namespace text

@@ -16,131 +16,223 @@
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/suggest.hpp"
 #include "rlcore/text/chat_family.hpp"
-#include "rlcore/text/chat_turns.hpp"
+#include "rlcore/text/chat_variables.hpp"
+#include "rlcore/text/jinja/program.hpp"
 #include "rlcore/text/json_field.hpp"
 #include "rlcore/text/message.hpp"
+#include "rlcore/text/parse_json.hpp"
 #include "rlcore/text/text_file.hpp"
 
 RLCORE_BEGIN
 namespace text {
 
-/// What a rendering is asked for beside the messages.
-struct render_options {
-  bool add_generation_prompt = false;     ///< open the assistant's next turn at the end
-  std::optional<bool> enable_thinking{};  ///< unset: as the template does when nobody says anything
-  std::vector<nlohmann::ordered_json> tools{};
-};
+/// Bytes [begin, end) of a rendered conversation that the assistant wrote: what stands inside {% generation %} tags,
+/// or, in a template without, what follows the open header of its turn (the text of add_generation_prompt) up to and
+/// including the end mark; the line end behind it is the template's.
+using written_bytes = jinja::byte_range;
 
-/// Bytes [begin, end) of a rendered conversation that the assistant wrote: what follows the open header of its turn
-/// (the text of add_generation_prompt) up to and including the end mark; the line end behind it is the template's.
-struct written_bytes {
-  std::size_t begin = 0, end = 0;
-};
-
-/// A chat template: one of the built-in families, equal to what transformers renders from the family's Jinja text.
+/// A chat template in Jinja, rendered as transformers renders it. Cheap to copy, usable by many threads at once.
 class chat_template {
  public:
   /// The template of a model folder: chat_template.jinja, else `chat_template` of tokenizer_config.json. Throws
-  /// file_error, and format_error when there is none or it is none of the known ones.
+  /// file_error, and format_error when there is none or it cannot be read.
   static chat_template detect(const std::filesystem::path& folder) {
     namespace fs = std::filesystem;
-    if (fs::exists(folder / "chat_template.jinja"))
-      return from_jinja(read_text_file(folder / "chat_template.jinja"), (folder / "chat_template.jinja").string());
+    const auto tokens = special_token_texts(folder);
+    if (const fs::path file = folder / "chat_template.jinja"; fs::exists(file))
+      return from_jinja(read_text_file(file), file.string(), tokens);
     const fs::path file = folder / "tokenizer_config.json";
-    nlohmann::json source;
-    try {
-      source = field(nlohmann::json::parse(std::string_view(read_text_file(file))), "chat_template", file.string());
-    } catch (const nlohmann::json::exception& e) {
-      throw format_error(file.string() + ": not valid JSON: " + e.what());
-    }
+    const std::string where = file.string() + ": chat_template";
+    nlohmann::json source =
+        field(parse_json<format_error>(read_text_file(file), file.string()), "chat_template", file.string());
+    std::optional<std::string> with_tools;
     if (source.is_array()) {  // several, each with a name
-      for (const auto& entry : nlohmann::json(source))
-        if (entry.is_object() && entry.value("name", "") == "default") source = field(entry, "template", file.string());
+      nlohmann::json by_default;
+      for (const auto& entry : source) {
+        if (!entry.is_object() || !entry.contains("name") || !entry.contains("template")) continue;
+        if (entry["name"] == "default") by_default = entry["template"];
+        if (entry["name"] == "tool_use" && entry["template"].is_string())
+          with_tools = entry["template"].get<std::string>();
+      }
+      source = std::move(by_default);
     }
-    if (!source.is_string()) throw format_error(file.string() + ": chat_template: found none; " + how_to_choose());
-    return from_jinja(source.get<std::string>(), file.string() + ": chat_template");
-  }
-
-  /// The template of a Jinja text. `where` names it in messages. Throws format_error when it is none of the known ones.
-  static chat_template from_jinja(std::string_view jinja, const std::string& where = "chat template") {
-    chat_template t;
-    if (!recognise_chat_template(jinja, t.style_))
-      throw format_error(where + ": not one of the known chat templates; " + how_to_choose());
+    if (!source.is_string()) throw format_error(where + ": found none; " + how_to_choose());
+    chat_template t = from_jinja(source.get_ref<const std::string&>(), where, tokens);
+    if (with_tools) t.with_tools_ = parse(*with_tools, where);
     return t;
   }
 
-  /// A family by name, as published. Throws config_error for an unknown name.
+  /// The template of a Jinja text. `where` names it in messages; `special_tokens` are variables such as bos_token.
+  /// Throws format_error with the line that is not understood.
+  static chat_template from_jinja(std::string_view jinja, const std::string& where = "chat template",
+                                  jinja::dictionary special_tokens = {}) {
+    return chat_template(parse(jinja, where), where, std::string(jinja), std::move(special_tokens));
+  }
+
+  /// A family by name, as its models were published. Throws config_error for an unknown name.
   static chat_template named(std::string_view family) {
-    for (std::size_t i = 0; i < chat_family_names.size(); ++i) {
-      if (chat_family_names[i] != family) continue;
-      chat_template t;
-      t.style_ = published_style(static_cast<chat_family>(i));
-      return t;
+    const std::string jinja = family_jinja(family);
+    if (jinja.empty())
+      throw config_error("chat template '" + std::string(family) + "' is unknown" +
+                         did_you_mean(family, chat_family_names) + "; expected Jinja text, a file, or one of " +
+                         family_list());
+    return from_jinja(jinja, "chat template " + std::string(family));
+  }
+
+  /// What a setting asks for: the folder's own template if it is empty, else Jinja text, the path of a file with it, or
+  /// a family. `key` names the setting in messages. Throws file_error, format_error, config_error.
+  static chat_template chosen(const std::string& setting, const std::filesystem::path& folder, const std::string& key) {
+    if (setting.empty()) return detect(folder);
+    if (setting.find('{') != setting.npos) return from_jinja(setting, key, special_token_texts(folder));
+    std::error_code ignored;
+    if (std::filesystem::is_regular_file(setting, ignored))
+      return from_jinja(read_text_file(setting), setting, special_token_texts(folder));
+    try {
+      return named(setting);
+    } catch (const config_error& e) {
+      throw config_error(key + ": " + e.what());
     }
-    throw config_error("chat template '" + std::string(family) + "' is unknown" +
-                       did_you_mean(family, chat_family_names) + "; known: " + family_list());
   }
 
-  /// Name of the family.
-  std::string_view family() const noexcept { return chat_family_names[static_cast<std::size_t>(style_.family)]; }
+  /// The Jinja text.
+  const std::string& source() const noexcept { return source_; }
 
-  /// Whether tools, and calls of them, have a place in this template.
-  bool has_tools() const noexcept { return chat_turns(style_).has_tools(); }
+  /// Whether tools have a place in this template.
+  bool has_tools() const { return with_tools_.has_value() || program_.mentions("tools"); }
 
-  /// Whether enable_thinking = true means something to this template.
-  bool has_thinking() const noexcept { return chat_turns(style_).has_thinking(); }
+  /// Whether enable_thinking means something to this template.
+  bool has_thinking() const { return mentions_any({"enable_thinking", "open_thinking"}); }
 
-  /// The conversation as text. Throws std::invalid_argument without messages, data_error for a role, a tool call or
-  /// reasoning that the template has no place for (Jinja would drop it), config_error for options of that sort.
+  /// The conversation as text. Throws std::invalid_argument without messages; data_error for a message, a tool call or
+  /// reasoning that the template would drop, and for what it refuses itself; config_error for such options.
   std::string render(std::span<const message> messages, const render_options& options = {}) const {
-    return render(messages, options, nullptr);
+    return rendered(messages, options).text;
   }
-  /// The same; `written` receives where the assistant's turns stand, one entry for each in order.
+  /// The same; `written` receives where the assistant's turns stand, in order. Throws data_error where that cannot be
+  /// told.
   std::string render(std::span<const message> messages, const render_options& options,
                      std::vector<written_bytes>& written) const {
-    written.clear();
-    return render(messages, options, &written);
+    jinja::rendering r = rendered(messages, options);
+    written = program_of(options).marks_generation() ? r.generated : turns_of_assistant(messages, options, r);
+    return std::move(r.text);
   }
 
  private:
-  std::string render(std::span<const message> messages, const render_options& options,
-                     std::vector<written_bytes>* written) const {
-    require(!messages.empty(), "chat_template::render: no messages");
-    const chat_turns turns(style_);
-    if (!options.tools.empty() && !has_tools())
-      throw config_error("chat template " + std::string(family()) + " has no place for tools; qwen2.5 and qwen3 do");
-    if (options.enable_thinking.value_or(false) && !has_thinking())
-      throw config_error("chat template " + std::string(family()) +
-                         " has no thinking mode; expected enable_thinking "
-                         "unset or false");
-    for (std::size_t i = 0; i < messages.size(); ++i) turns.check(messages[i], i, family());
-    std::string text;
-    turns.open(text, messages, options.tools);
-    for (std::size_t i = 0; i < messages.size(); ++i) {
-      const std::size_t begin = text.size();
-      turns.turn(text, messages, i, !options.tools.empty());
-      if (written == nullptr || messages[i].role != "assistant") continue;
-      std::string opened;
-      turns.generation_prompt(opened, options.enable_thinking);
-      // Thoughts that the template wrote only because there are some belong to the assistant, an empty block that the
-      // open header already has does not.
-      if (text.compare(begin, opened.size(), opened) != 0) opened.resize(opened.find('\n') + 1);
-      written->push_back({begin + opened.size(), text.size() - 1});
-    }
-    if (options.add_generation_prompt) turns.generation_prompt(text, options.enable_thinking);
-    return text;
-  }
+  chat_template(jinja::program program, std::string name, std::string source, jinja::dictionary tokens)
+      : program_(std::move(program)),
+        name_(std::move(name)),
+        source_(std::move(source)),
+        special_tokens_(std::move(tokens)) {}
 
+  static jinja::program parse(std::string_view jinja, const std::string& where) {
+    try {
+      return jinja::program(jinja);
+    } catch (const format_error& e) {
+      throw format_error(where + ": " + e.what() + "; " + how_to_choose());
+    }
+  }
   static std::string family_list() {
     std::string list;
     for (const auto name : chat_family_names) (list += list.empty() ? "" : ", ") += name;
     return list;
   }
   static std::string how_to_choose() {
-    return "known: " + family_list() + "; choose one by name (chat_template::named)";
+    return "choose another with rlcore.chat_template or --tokenizer_chat_template: a file, or one of " + family_list();
   }
 
-  chat_style style_;
+  const jinja::program& program_of(const render_options& options) const {
+    return with_tools_ && !options.tools.empty() ? *with_tools_ : program_;
+  }
+  bool mentions_any(std::initializer_list<std::string_view> words) const {
+    return std::any_of(words.begin(), words.end(), [&](std::string_view word) {
+      return program_.mentions(word) || (with_tools_ && with_tools_->mentions(word));
+    });
+  }
+  [[noreturn]] void no_place(std::size_t i, const std::string& part) const {
+    throw data_error("messages[" + std::to_string(i) + "]: " + part + " has no place in " + name_);
+  }
+
+  /// Refuses what no expression of the template reads.
+  void check(std::span<const message> messages, const render_options& options) const {
+    require(!messages.empty(), "chat_template::render: no messages");
+    if (!options.tools.empty() && !has_tools())
+      throw config_error(name_ + " has no place for tools; qwen2.5 and qwen3 do");
+    if (options.enable_thinking.value_or(false) && !has_thinking())
+      throw config_error(name_ + " has no thinking mode; expected enable_thinking unset or false");
+    for (std::size_t i = 0; i < messages.size(); ++i) {
+      if (!messages[i].tool_calls.empty() && !mentions_any({"tool_calls"})) no_place(i, "a tool call");
+      if (messages[i].reasoning_content && !mentions_any({"reasoning_content", "thinking"}))
+        no_place(i, "reasoning_content");
+    }
+  }
+
+  jinja::rendering rendered(std::span<const message> messages, const render_options& options) const {
+    check(messages, options);
+    const jinja::dictionary variables = chat_variables(messages, options, special_tokens_);
+    jinja::rendering r;
+    try {
+      r = program_of(options).render(variables, *variables.find("messages"));
+    } catch (const jinja::render_error& e) {
+      throw data_error(name_ + ": " + e.what());
+    }
+    for (std::size_t i = 0; i < messages.size(); ++i) {  // what no loop wrote may stand elsewhere, or was dropped
+      const bool visited = std::any_of(r.visits.begin(), r.visits.end(), [&](const auto& v) { return v.element == i; });
+      const std::string_view content = jinja::strip(messages[i].content, nullptr, true, true);
+      if (!visited && r.text.find(content) == r.text.npos) no_place(i, "role '" + messages[i].role + "'");
+    }
+    return r;
+  }
+
+  /// What add_generation_prompt writes behind the messages before number `i`, which is the assistant's.
+  std::string open_header(std::span<const message> messages, std::size_t i, const render_options& options) const {
+    const std::vector<message> question{{"user", "x"}};
+    const std::span<const message> before = i == 0 ? std::span<const message>(question) : messages.first(i);
+    render_options asked = options;
+    asked.add_generation_prompt = false;
+    const jinja::rendering closed = rendered(before, asked);
+    asked.add_generation_prompt = true;
+    const std::string open = rendered(before, asked).text;
+    if (closed.visits.empty()) cannot_tell(i);
+    const std::size_t end = closed.visits.back().bytes.end;
+    if (open.compare(0, end, closed.text, 0, end) != 0) cannot_tell(i);
+    return open.substr(end);
+  }
+  [[noreturn]] void cannot_tell(std::size_t i) const {
+    throw data_error("messages[" + std::to_string(i) + "]: " + name_ +
+                     " does not show which text the assistant wrote; put {% generation %} and {% endgeneration %} "
+                     "around it, or " +
+                     how_to_choose());
+  }
+
+  /// What a loop of the template wrote for each message of the assistant, without the header that opens its turn.
+  std::vector<written_bytes> turns_of_assistant(std::span<const message> messages, const render_options& options,
+                                                const jinja::rendering& r) const {
+    std::vector<written_bytes> written;
+    std::optional<std::string> header;
+    for (std::size_t i = 0; i < messages.size(); ++i) {
+      if (messages[i].role != "assistant") continue;
+      if (!header) header = open_header(messages, i, options);
+      const auto own = [&](const jinja::visit& v) { return v.element == i; };
+      if (std::count_if(r.visits.begin(), r.visits.end(), own) != 1) cannot_tell(i);
+      const written_bytes turn = std::find_if(r.visits.begin(), r.visits.end(), own)->bytes;
+      const std::string_view text = std::string_view(r.text).substr(turn.begin, turn.end - turn.begin);
+      // Thoughts that the template wrote only because there are some belong to the assistant, an empty block that the
+      // open header already has does not.
+      std::string_view opened = *header;
+      if (text.find(opened) == text.npos) opened = opened.substr(0, opened.find("<think>"));
+      const std::size_t at = text.find(opened);
+      if (at == text.npos || (at > 0 && i > 0)) cannot_tell(i);  // before the first turn a template may greet
+      const std::size_t line_end = text.ends_with('\n') ? 1 : 0;
+      if (turn.end - line_end < turn.begin + at + opened.size()) cannot_tell(i);
+      written.push_back({turn.begin + at + opened.size(), turn.end - line_end});
+    }
+    return written;
+  }
+
+  jinja::program program_;
+  std::optional<jinja::program> with_tools_{};
+  std::string name_, source_;
+  jinja::dictionary special_tokens_;
 };
 
 }  // namespace text

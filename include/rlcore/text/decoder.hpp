@@ -143,7 +143,7 @@ class decoder {
     } else if (type == "Fuse") {
       steps_.emplace_back(fuse_step{});
     } else if (type == "Replace") {
-      const nlohmann::json source = field(json, "pattern", "decoder");
+      const nlohmann::json& source = field(json, "pattern", "decoder");
       const bool literal = source.is_object() && source.contains("String");
       steps_.emplace_back(replace_step{
           std::make_shared<pattern>(string_field(source, literal ? "String" : "Regex", "decoder.pattern"), literal),

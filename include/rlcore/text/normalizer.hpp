@@ -155,7 +155,7 @@ class normalizer {
     } else if (type == "Lowercase") {
       steps_.emplace_back(lower{});
     } else if (type == "Replace") {
-      const nlohmann::json source = field(json, "pattern", "normalizer");
+      const nlohmann::json& source = field(json, "pattern", "normalizer");
       const bool literal = source.is_object() && source.contains("String");
       steps_.emplace_back(replace{
           std::make_shared<pattern>(string_field(source, literal ? "String" : "Regex", "normalizer.pattern"), literal),

@@ -101,7 +101,7 @@ class pre_tokenizer {
       const std::string behavior = string_field(json, "behavior", "pre_tokenizer");
       if (behavior != "Isolated" && behavior != "Removed")
         throw format_error("pre_tokenizer.behavior '" + behavior + "' is not supported; expected Isolated or Removed");
-      const nlohmann::json source = field(json, "pattern", "pre_tokenizer");
+      const nlohmann::json& source = field(json, "pattern", "pre_tokenizer");
       const bool literal = source.is_object() && source.contains("String");
       s.split = std::make_shared<pattern>(string_field(source, literal ? "String" : "Regex", "pre_tokenizer.pattern"),
                                           literal);

@@ -22,6 +22,8 @@
 #include "rlcore/text/bpe_model.hpp"
 #include "rlcore/text/decoder.hpp"
 #include "rlcore/text/normalizer.hpp"
+#include "rlcore/text/parse_json.hpp"
+#include "rlcore/text/post_processor.hpp"
 #include "rlcore/text/pre_tokenizer.hpp"
 #include "rlcore/text/text_file.hpp"
 #include "rlcore/text/utf8.hpp"
@@ -49,14 +51,13 @@ class tokenizer {
   /// From the texts of tokenizer.json and tokenizer_config.json (may be empty). `where` names them in messages.
   static tokenizer parse(std::string json, std::string_view config, const std::string& where = "tokenizer.json") {
     auto p = std::make_shared<parts>();
+    const nlohmann::json root = parse_json<format_error>(json, where);
     try {
-      p->read(nlohmann::json::parse(std::string_view(json)));
-      if (!config.empty()) p->read_config(nlohmann::json::parse(config));
+      p->read(root);
+      if (!config.empty()) p->read_config(parse_json<format_error>(config, "tokenizer_config.json"));
       p->finish();
     } catch (const format_error& e) {
       throw format_error(where + ": " + e.what());
-    } catch (const nlohmann::json::exception& e) {
-      throw format_error(where + ": not valid JSON: " + e.what());
     }
     p->json = std::move(json);
     tokenizer t;
@@ -65,7 +66,8 @@ class tokenizer {
   }
 
   /// Ids of `utf8`. `parse_special`: whether the text of special tokens (<|im_end|>, ...) becomes their id; false for
-  /// text that must not be able to forge them. Adds no token of its own. Throws data_error for broken UTF-8.
+  /// text that must not be able to forge them. Adds no token of its own: add_special_tokens=False of transformers,
+  /// which is how rendered chat templates are read. Throws data_error for broken UTF-8.
   std::vector<std::int32_t> encode(std::string_view utf8, bool parse_special = true) const {
     require_utf8(utf8);
     std::vector<std::int32_t> ids;
@@ -79,6 +81,16 @@ class tokenizer {
               part, parse_special, [&](std::string_view t) { encode_text(t, ids); }, emit);
         },
         emit);
+    return ids;
+  }
+
+  /// encode() with the tokens that the tokenizer puts around a whole text, such as Llama 3's <|begin_of_text|> in
+  /// front: add_special_tokens=True of transformers, its default.
+  std::vector<std::int32_t> encode_with_special_tokens(std::string_view utf8, bool parse_special = true) const {
+    std::vector<std::int32_t> ids = parts_->post.prefix();
+    const std::vector<std::int32_t> text = encode(utf8, parse_special);
+    ids.insert(ids.end(), text.begin(), text.end());
+    ids.insert(ids.end(), parts_->post.suffix().begin(), parts_->post.suffix().end());
     return ids;
   }
 
@@ -137,6 +149,7 @@ class tokenizer {
     pre_tokenizer pre;
     bpe_model model;
     decoder decode;
+    post_processor post;
     std::vector<added_token> added;
     added_token_finder raw_tokens, normalized_tokens;
     std::vector<std::string> tokens, bytes;
@@ -152,20 +165,20 @@ class tokenizer {
       pre = pre_tokenizer(field(j, "pre_tokenizer", "tokenizer"));
       model = bpe_model(*model_json, pre.byte_level());
       decode = decoder(field(j, "decoder", "tokenizer"));
-      check_post_processor(field(j, "post_processor", "tokenizer"));
+      post = post_processor(field(j, "post_processor", "tokenizer"));
       for (const auto& a : field(j, "added_tokens", "tokenizer"))
         add(a, integer_field(a, "id", "added_tokens"), "added_tokens");
     }
 
     void read_config(const nlohmann::json& c) {
       const auto name = [&](const char* key) -> std::string {
-        const nlohmann::json value = field(c, key, "tokenizer_config.json");
+        const nlohmann::json& value = field(c, key, "tokenizer_config.json");
         if (value.is_object()) return string_field(value, "content", std::string("tokenizer_config.json: ") + key);
         return value.is_null() ? std::string() : string_field(c, key, "tokenizer_config.json");
       };
       eos_name = name("eos_token");
       pad_name = name("pad_token");
-      const nlohmann::json more = field(c, "added_tokens_decoder", "tokenizer_config.json");
+      const nlohmann::json& more = field(c, "added_tokens_decoder", "tokenizer_config.json");
       if (!more.is_object()) return;
       for (const auto& [id, token] : more.items()) {
         const std::string content = string_field(token, "content", "tokenizer_config.json: added_tokens_decoder");
@@ -193,24 +206,6 @@ class tokenizer {
       added.push_back(std::move(a));
     }
 
-    /// Post-processors of kinds that add no token are fine; one that adds some would not be followed silently.
-    static void check_post_processor(const nlohmann::json& j) {
-      if (j.is_null()) return;
-      const std::string type = string_field(j, "type", "post_processor");
-      if (type == "ByteLevel") return;  // only moves offsets
-      if (type == "Sequence") {
-        for (const auto& part : field(j, "processors", "post_processor")) check_post_processor(part);
-        return;
-      }
-      if (type != "TemplateProcessing")
-        throw format_error("post_processor.type '" + type +
-                           "' is not supported; expected ByteLevel, TemplateProcessing or Sequence");
-      for (const auto& piece : field(j, "single", "post_processor"))
-        if (piece.contains("SpecialToken"))
-          throw format_error("post_processor adds " + piece["SpecialToken"].value("id", std::string("a token")) +
-                             " to every text, which is not supported; let the chat template write it");
-    }
-
     void finish() {
       std::size_t size = 0;
       const auto reach = [&](std::int32_t id) { size = std::max(size, static_cast<std::size_t>(id) + 1); };
@@ -220,14 +215,15 @@ class tokenizer {
       special.resize(size);
       for (const auto& [token, id] : model.vocabulary()) tokens[static_cast<std::size_t>(id)] = token;
       for (const auto& a : added) {
-        tokens[static_cast<std::size_t>(a.id)] = a.content;
+        const std::string spelling = a.normalized ? normalize(a.content) : a.content;
+        (a.normalized ? normalized_tokens : raw_tokens).add(a, spelling);
+        tokens[static_cast<std::size_t>(a.id)] = spelling;  // what tokenizers 0.23 decodes
         special[static_cast<std::size_t>(a.id)] = a.special;
-        if (a.normalized) {
-          normalized_tokens.add(a, normalize(a.content));
-        } else {
-          raw_tokens.add(a, a.content);
-        }
       }
+      for (const auto* around : {&post.prefix(), &post.suffix()})
+        for (const std::int32_t id : *around)
+          if (static_cast<std::size_t>(id) >= size)
+            throw format_error("post_processor adds the id " + std::to_string(id) + ", which is no token");
       bytes.reserve(size);
       for (const auto& token : tokens) bytes.push_back(decoder::bytes_of(token));
       eos = named(eos_name, "eos_token");

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <queue>
@@ -132,32 +133,31 @@ class bpe_trainer {
   std::priority_queue<candidate> queue_;
 };
 
-/// A tokenizer of exactly `vocab_size` tokens: the 256 bytes, merges learnt from `corpus`, `special_tokens` at the end.
-/// The same corpus gives the same tokenizer. eos_id and pad_id are <|im_end|> and <|endoftext|> when these are among
-/// the special tokens. Throws std::invalid_argument when `vocab_size` leaves no room, data_error when the corpus has
-/// too few pairs for it or is not UTF-8.
-inline tokenizer train_bpe(std::span<const std::string> corpus, std::size_t vocab_size,
-                           std::span<const std::string> special_tokens, split_style style = split_style::qwen2) {
-  require(vocab_size >= 256 + special_tokens.size(), "train_bpe: vocab_size is below 256 + number of special tokens");
-  const std::size_t size = vocab_size - special_tokens.size();
-  const bool qwen2 = style == split_style::qwen2;
-  using json = nlohmann::ordered_json;
-  json normalizer_json, split_json;
-  if (qwen2) normalizer_json = {{"type", "NFC"}};
-  const json byte_level = {
-      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", !qwen2}, {"use_regex", !qwen2}};
-  if (qwen2) {
-    const json split = {{"type", "Split"},
-                        {"pattern", {{"Regex", std::string(qwen2_split)}}},
-                        {"behavior", "Isolated"},
-                        {"invert", false}};
-    split_json = {{"type", "Sequence"}, {"pretokenizers", json::array({split, byte_level})}};
-  } else {
-    split_json = byte_level;
-  }
+namespace detail {
 
-  const normalizer normalize{nlohmann::json(normalizer_json)};
-  const pre_tokenizer cut{nlohmann::json(split_json)};
+/// The parts of tokenizer.json that say how text is cut into words.
+struct split_json {
+  nlohmann::ordered_json normalizer, pre_tokenizer, decoder;
+
+  explicit split_json(split_style style) {
+    const bool qwen2 = style == split_style::qwen2;
+    decoder = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", !qwen2}, {"use_regex", !qwen2}};
+    pre_tokenizer = decoder;
+    if (!qwen2) return;
+    normalizer = {{"type", "NFC"}};
+    const nlohmann::ordered_json split = {{"type", "Split"},
+                                          {"pattern", {{"Regex", std::string(qwen2_split)}}},
+                                          {"behavior", "Isolated"},
+                                          {"invert", false}};
+    pre_tokenizer = {{"type", "Sequence"}, {"pretokenizers", nlohmann::ordered_json::array({split, decoder})}};
+  }
+};
+
+/// The words of a corpus and how often each occurs. Throws data_error for text that is not UTF-8.
+inline std::map<std::string, std::int64_t, std::less<>> count_words(std::span<const std::string> corpus,
+                                                                    const split_json& split) {
+  const normalizer normalize{nlohmann::json(split.normalizer)};
+  const pre_tokenizer cut{nlohmann::json(split.pre_tokenizer)};
   std::map<std::string, std::int64_t, std::less<>> words;
   for (const std::string& text : corpus) {
     require_utf8(text);
@@ -166,32 +166,33 @@ inline tokenizer train_bpe(std::span<const std::string> corpus, std::size_t voca
       found == words.end() ? static_cast<void>(words.emplace(word, 1)) : static_cast<void>(++found->second);
     });
   }
+  return words;
+}
 
-  const byte_alphabet alphabet;
-  std::vector<char32_t> characters;
-  for (int byte = 0; byte < 256; ++byte) characters.push_back(alphabet.character(static_cast<std::uint8_t>(byte)));
-  std::sort(characters.begin(), characters.end());
-  std::vector<std::string> symbols(256);
-  std::vector<std::int32_t> id_of_byte(256);
-  for (std::size_t i = 0; i < 256; ++i) {
-    append_utf8(symbols[i], characters[i]);
-    id_of_byte[static_cast<std::size_t>(alphabet.byte(characters[i]))] = static_cast<std::int32_t>(i);
-  }
-  bpe_trainer trainer;
-  for (const auto& [word, times] : words) {
-    std::vector<std::int32_t> ids;
-    for (const char c : word) ids.push_back(id_of_byte[static_cast<std::uint8_t>(c)]);
-    trainer.add_word(std::move(ids), times);
-  }
-  const bpe_trainer::learnt learnt = trainer.train(std::move(symbols), size);
-  if (learnt.tokens.size() < size)
-    throw data_error("train_bpe: the corpus has pairs for " +
-                     std::to_string(learnt.tokens.size() + special_tokens.size()) + " tokens, expected " +
-                     std::to_string(vocab_size));
+/// The tokens of the 256 bytes, in the order of their characters, and the bytes' places in it.
+struct byte_tokens {
+  std::vector<std::string> symbols = std::vector<std::string>(256);
+  std::vector<std::int32_t> id_of_byte = std::vector<std::int32_t>(256);
 
+  byte_tokens() {
+    const byte_alphabet alphabet;
+    std::vector<char32_t> characters;
+    for (int byte = 0; byte < 256; ++byte) characters.push_back(alphabet.character(static_cast<std::uint8_t>(byte)));
+    std::sort(characters.begin(), characters.end());
+    for (std::size_t i = 0; i < 256; ++i) {
+      append_utf8(symbols[i], characters[i]);
+      id_of_byte[static_cast<std::size_t>(alphabet.byte(characters[i]))] = static_cast<std::int32_t>(i);
+    }
+  }
+};
+
+/// The text of tokenizer.json: the learnt tokens, then the special ones.
+inline std::string tokenizer_json(const bpe_trainer::learnt& learnt, std::span<const std::string> special_tokens,
+                                  const split_json& split) {
+  using json = nlohmann::ordered_json;
   json added = json::array(), vocab = json::object(), merges = json::array();
   for (std::size_t i = 0; i < special_tokens.size(); ++i)
-    added.push_back({{"id", size + i},
+    added.push_back({{"id", learnt.tokens.size() + i},
                      {"content", special_tokens[i]},
                      {"single_word", false},
                      {"lstrip", false},
@@ -200,7 +201,7 @@ inline tokenizer train_bpe(std::span<const std::string> corpus, std::size_t voca
                      {"special", true}});
   // A plain loop over an ordered object would look every key up again: quadratic.
   auto& entries = vocab.get_ref<json::object_t&>();
-  for (std::size_t i = 0; i < size; ++i) entries.push_back({learnt.tokens[i], i});
+  for (std::size_t i = 0; i < learnt.tokens.size(); ++i) entries.push_back({learnt.tokens[i], i});
   for (const auto& [left, right] : learnt.merges)
     merges.push_back({learnt.tokens[static_cast<std::size_t>(left)], learnt.tokens[static_cast<std::size_t>(right)]});
   json file;
@@ -208,10 +209,10 @@ inline tokenizer train_bpe(std::span<const std::string> corpus, std::size_t voca
   file["truncation"] = nullptr;
   file["padding"] = nullptr;
   file["added_tokens"] = added;
-  file["normalizer"] = normalizer_json;
-  file["pre_tokenizer"] = split_json;
+  file["normalizer"] = split.normalizer;
+  file["pre_tokenizer"] = split.pre_tokenizer;
   file["post_processor"] = nullptr;
-  file["decoder"] = byte_level;
+  file["decoder"] = split.decoder;
   file["model"] = {{"type", "BPE"},
                    {"dropout", nullptr},
                    {"unk_token", nullptr},
@@ -222,12 +223,39 @@ inline tokenizer train_bpe(std::span<const std::string> corpus, std::size_t voca
                    {"ignore_merges", false},
                    {"vocab", std::move(vocab)},
                    {"merges", std::move(merges)}};
+  return file.dump(1) + "\n";
+}
+
+}  // namespace detail
+
+/// A tokenizer of exactly `vocab_size` tokens: the 256 bytes, merges learnt from `corpus`, `special_tokens` at the end.
+/// The same corpus gives the same tokenizer. eos_id and pad_id are <|im_end|> and <|endoftext|> when these are among
+/// the special tokens. Throws std::invalid_argument when `vocab_size` leaves no room, data_error when the corpus has
+/// too few pairs for it or is not UTF-8.
+inline tokenizer train_bpe(std::span<const std::string> corpus, std::size_t vocab_size,
+                           std::span<const std::string> special_tokens, split_style style = split_style::qwen2) {
+  require(vocab_size >= 256 + special_tokens.size(), "train_bpe: vocab_size is below 256 + number of special tokens");
+  const std::size_t size = vocab_size - special_tokens.size();
+  const detail::split_json split(style);
+  detail::byte_tokens bytes;
+  bpe_trainer trainer;
+  for (const auto& [word, times] : detail::count_words(corpus, split)) {
+    std::vector<std::int32_t> ids;
+    for (const char c : word) ids.push_back(bytes.id_of_byte[static_cast<std::uint8_t>(c)]);
+    trainer.add_word(std::move(ids), times);
+  }
+  const bpe_trainer::learnt learnt = trainer.train(std::move(bytes.symbols), size);
+  if (learnt.tokens.size() < size)
+    throw data_error("train_bpe: the corpus has pairs for " +
+                     std::to_string(learnt.tokens.size() + special_tokens.size()) + " tokens, expected " +
+                     std::to_string(vocab_size));
   tokenizer_settings settings;
   const auto special = [&](const std::string& token) {
     return std::find(special_tokens.begin(), special_tokens.end(), token) != special_tokens.end();
   };
   const bool named = special(settings.eos_token) && special(settings.pad_token);
-  return tokenizer::parse(file.dump(1) + "\n", named ? tokenizer_config_json(settings) : std::string(), "train_bpe");
+  return tokenizer::parse(detail::tokenizer_json(learnt, special_tokens, split),
+                          named ? tokenizer_config_json(settings) : std::string(), "train_bpe");
 }
 
 }  // namespace text

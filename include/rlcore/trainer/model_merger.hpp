@@ -19,6 +19,7 @@
 #include "rlcore/checkpoint/stream_weights.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/telemetry/progress.hpp"
+#include "rlcore/text/parse_json.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -97,7 +98,9 @@ inline void copy_other_files(const std::filesystem::path& from, const std::files
 inline void copy_model_files(const std::filesystem::path& from, const std::filesystem::path& to,
                              checkpoint::stored_type type) {
   copy_other_files(from, to);
-  nlohmann::ordered_json config = nlohmann::ordered_json::parse(data::read_file(from / "config.json"));
+  const std::filesystem::path old_config = from / "config.json";
+  auto config =
+      text::parse_json<format_error, nlohmann::ordered_json>(data::read_file(old_config), old_config.string());
   const char* dtype = type == checkpoint::stored_type::f32   ? "float32"
                       : type == checkpoint::stored_type::f16 ? "float16"
                                                              : "bfloat16";
@@ -186,6 +189,44 @@ inline bool holds_adapter_alone(const std::filesystem::path& local_dir) {
          !there("huggingface/model.safetensors") && !there("huggingface/model.safetensors.index.json");
 }
 
+/// The weights of a checkpoint: shards of torch.save, or the safetensors in `files`. Prints what they are. Throws
+/// config_error for a Megatron checkpoint.
+inline std::unique_ptr<checkpoint::weight_source> open_weights(const std::filesystem::path& local_dir,
+                                                               const std::filesystem::path& files) {
+  if (const auto world_size = checkpoint::shard_world_size(local_dir)) {
+    auto shards = std::make_unique<checkpoint::sharded_torch>(local_dir, *world_size);
+    std::printf("%s: %zu tensors in %zu of %lld shards\n", local_dir.c_str(), shards->weights().size(),
+                shards->shards(), static_cast<long long>(*world_size));
+    return shards;
+  }
+  if (std::filesystem::exists(local_dir / "dist_ckpt") || std::filesystem::exists(local_dir / "model" / "dist_ckpt"))
+    throw config_error(local_dir.string() + ": holds a Megatron checkpoint (dist_ckpt), which is not read");
+  auto folder = std::make_unique<checkpoint::folder_weights>(files);
+  std::printf("%s: %zu tensors%s\n", files.c_str(), folder->weights().size(),
+              folder->sharded() ? " in the shards of several ranks" : "");
+  return folder;
+}
+
+/// Rank and alpha of the adapter that `weights` hold apart; unset if they hold none. Throws config_error where nothing
+/// says the alpha, or the settings another rank.
+inline std::optional<checkpoint::adapter_scale> scale_of(const checkpoint::merged_weights& weights,
+                                                         const merger_settings& s) {
+  if (!weights.has_adapter()) {
+    if (s.merge_lora) std::printf("--merge-lora: the weights have no separate adapter; they are written as they are\n");
+    return std::nullopt;
+  }
+  std::optional<checkpoint::adapter_scale> scale = checkpoint::read_adapter_scale(s.local_dir);
+  if (s.lora_alpha) scale = checkpoint::adapter_scale{*s.lora_alpha, weights.rank(), scale && scale->rank_stabilised};
+  if (!scale)
+    throw config_error(s.local_dir.string() +
+                       ": holds an adapter, but neither lora_adapter/adapter_config.json nor "
+                       "lora_train_meta.json says its lora_alpha; give --lora-alpha");
+  if (scale->rank != weights.rank())
+    throw config_error(s.local_dir.string() + ": the adapter's matrices have rank " + std::to_string(weights.rank()) +
+                       ", its settings say " + std::to_string(scale->rank));
+  return scale;
+}
+
 }  // namespace detail
 
 /// Merges or compares as `s` says, in the memory of a few blocks, and prints what was done.
@@ -203,35 +244,9 @@ inline void merge_model(const merger_settings& s) {
   const fs::path files = detail::model_files_of(s.local_dir);
   const json_file config(files / "config.json");
   const bool tied = config.boolean("tie_word_embeddings", false);
-  std::unique_ptr<weight_source> from;
-  if (const auto world_size = shard_world_size(s.local_dir)) {
-    auto shards = std::make_unique<sharded_torch>(s.local_dir, *world_size);
-    std::printf("%s: %zu tensors in %zu of %lld shards\n", s.local_dir.c_str(), shards->weights().size(),
-                shards->shards(), static_cast<long long>(*world_size));
-    from = std::move(shards);
-  } else if (fs::exists(s.local_dir / "dist_ckpt") || fs::exists(s.local_dir / "model" / "dist_ckpt")) {
-    throw config_error(s.local_dir.string() + ": holds a Megatron checkpoint (dist_ckpt), which is not read");
-  } else {
-    from = std::make_unique<folder_weights>(files);
-    std::printf("%s: %zu tensors%s\n", files.c_str(), from->weights().size(),
-                static_cast<const folder_weights&>(*from).sharded() ? " in the shards of several ranks" : "");
-  }
-
-  std::optional<adapter_scale> scale;
+  const std::unique_ptr<weight_source> from = detail::open_weights(s.local_dir, files);
   const merged_weights apart(*from, tied);
-  if (apart.has_adapter()) {
-    scale = read_adapter_scale(s.local_dir);
-    if (s.lora_alpha) scale = adapter_scale{*s.lora_alpha, apart.rank(), scale && scale->rank_stabilised};
-    if (!scale)
-      throw config_error(s.local_dir.string() +
-                         ": holds an adapter, but neither lora_adapter/adapter_config.json nor "
-                         "lora_train_meta.json says its lora_alpha; give --lora-alpha");
-    if (scale->rank != apart.rank())
-      throw config_error(s.local_dir.string() + ": the adapter's matrices have rank " + std::to_string(apart.rank()) +
-                         ", its settings say " + std::to_string(scale->rank));
-  } else if (s.merge_lora) {
-    std::printf("--merge-lora: the weights have no separate adapter; they are written as they are\n");
-  }
+  const std::optional<adapter_scale> scale = detail::scale_of(apart, s);
   merged_weights merged(*from, tied, s.merge_lora ? scale : std::nullopt);
   if (merged.dropped_output()) std::printf("lm_head.weight is the embedding (tie_word_embeddings) and left out\n");
 

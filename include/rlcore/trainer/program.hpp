@@ -10,13 +10,14 @@
 #include "rlcore/core/error.hpp"
 #include "rlcore/parallel/environment.hpp"
 #include "rlcore/telemetry/console.hpp"
+#include "rlcore/training/interrupt.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
 
-/// Runs f and returns the exit code of main: 0, or 1 after printing "<program>: <message>" to stderr. When all
-/// processes of mpirun fail on the same command line, the first of them prints the message. The others wait 20 seconds
-/// for that before they print theirs.
+/// Runs f and returns the exit code of main: 0, 130 or 143 if a signal stopped it, or 1 after printing "<program>:
+/// <message>" to stderr. When all processes of mpirun fail on the same command line, the first of them prints the
+/// message. The others wait 20 seconds for that before they print theirs.
 template <class F>
 int run_program(const char* program, F&& f) noexcept {
   const auto failed = [&](const char* message) {
@@ -28,6 +29,7 @@ int run_program(const char* program, F&& f) noexcept {
   };
   try {
     f();
+    if (asked_to_stop() != 0) return std::fflush(stdout), 128 + asked_to_stop();
     if (std::fflush(stdout) != 0) return failed("cannot write to standard output");
     return 0;
   } catch (const std::bad_alloc&) {

@@ -1,7 +1,7 @@
 // Declarations of whole runs from a command line. The CMake target rlcore::trainers has them compiled for any_device: a
 // program that links it includes this header and compiles in seconds. Any other program, and a program for another
-// device, includes the header that defines its run: policy/train_policy.hpp, supervised/train_sft.hpp,
-// preference/train.hpp or evaluation/evaluate.hpp.
+// device, includes the header that defines its run: policy/train_policy.hpp or evaluation/evaluate.hpp. A recipe of
+// your own is made of parts: policy/parts.hpp, preference/parts.hpp, supervised/parts.hpp.
 #pragma once
 
 #include <optional>
@@ -35,28 +35,6 @@ std::optional<double> train_policy(Device& device, const options& opt, const any
 template <class Device>
 std::optional<double> train_policy(Device& device, const options& opt, parallel::any_communicator* world = nullptr);
 
-/// Supervised fine-tuning with the command line of verl or OpenRLHF. Like all runs here, it throws rlcore::error before
-/// the first step for everything that can be known by then.
-template <class Device>
-void train_sft(Device& device, const options& opt, parallel::any_communicator* world = nullptr);
-
-/// DPO (Rafailov et al. 2023) and its relatives with --ipo, --label_smoothing, --nll_loss_coef.
-template <class Device>
-void train_dpo(Device& device, const options& opt, parallel::any_communicator* world = nullptr);
-
-/// KTO (Ethayarajh et al. 2024).
-template <class Device>
-void train_kto(Device& device, const options& opt, parallel::any_communicator* world = nullptr);
-
-/// A reward model (Ouyang et al. 2022). Without --eval_dataset the first hundredth of the training rows gives the mean
-/// and deviation of rewards that config.json holds.
-template <class Device>
-void train_rm(Device& device, const options& opt, parallel::any_communicator* world = nullptr);
-
-/// A process reward model (Lightman et al. 2023) that judges in tokens of the vocabulary.
-template <class Device>
-void train_prm(Device& device, const options& opt, parallel::any_communicator* world = nullptr);
-
 /// Samples and judges responses, or judges the stored ones that `responses` names. Stored responses need no device:
 /// `device` may be nullptr. Prints the table, and writes generations.jsonl and result.json into output_dir. With
 /// several `ranks` only the first prints and writes.
@@ -69,16 +47,6 @@ extern template std::optional<double> train_policy(any_device&, const options&, 
                                                    reward_source*, parallel::any_communicator*);
 /// In src/policy_trainers.cpp.
 extern template std::optional<double> train_policy(any_device&, const options&, parallel::any_communicator*);
-/// In src/supervised_trainers.cpp.
-extern template void train_sft(any_device&, const options&, parallel::any_communicator*);
-/// In src/supervised_trainers.cpp.
-extern template void train_dpo(any_device&, const options&, parallel::any_communicator*);
-/// In src/supervised_trainers.cpp.
-extern template void train_kto(any_device&, const options&, parallel::any_communicator*);
-/// In src/supervised_trainers.cpp.
-extern template void train_rm(any_device&, const options&, parallel::any_communicator*);
-/// In src/supervised_trainers.cpp.
-extern template void train_prm(any_device&, const options&, parallel::any_communicator*);
 /// In src/policy_trainers.cpp.
 extern template void evaluate(any_device*, const options&, parallel::any_communicator*);
 #endif

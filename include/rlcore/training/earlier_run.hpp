@@ -13,6 +13,12 @@
 RLCORE_BEGIN
 namespace trainer {
 
+/// "run the same command again", with what has to be added to it if the run is `not_resumed` as it stands.
+inline std::string resuming_text(const options& opt, bool not_resumed) {
+  const char* more = opt.known().find("load_checkpoint") != nullptr ? "--load_checkpoint" : "trainer.resume_mode=auto";
+  return "run the same command again" + (not_resumed ? " with " + std::string(more) : std::string());
+}
+
 /// A line that says where the earlier run's metrics are now, and how to go on from its checkpoint instead; "" if there
 /// was no earlier run. `root` is the folder of the run, whose first checkpoint is yet to come.
 inline std::string earlier_run_note(const options& opt, const logger& log, const std::filesystem::path& root) {

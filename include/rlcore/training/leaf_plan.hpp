@@ -29,6 +29,7 @@ class leaf_plan {
     rows_ = parallel::partition_rows(costs, leaves, balanced);
   }
 
+  std::size_t leaves() const noexcept { return rows_.size(); }
   /// Has the leaf no rows?
   bool empty(std::size_t leaf) const { return rows_[leaf].empty(); }
   /// True for each leaf that has rows.

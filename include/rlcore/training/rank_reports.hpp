@@ -3,11 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "rlcore/objective/loop/report.hpp"
-#include "rlcore/parallel/world.hpp"
 #include "rlcore/training/ranks/shares.hpp"
 #include "rlcore/training/trainable_model.hpp"
 
@@ -26,35 +24,31 @@ void keep_names(report<Pieces, Monitors>& sum, const report<Pieces, Monitors>& l
 }
 
 /// Adds up the reports of all ranks that share the rows of a step or an evaluation.
-template <class Device, class T>
-void sum_over_ranks(const trainable_model<Device>& model, T& report) {
-  if (model.world() == nullptr) return;
+template <class Device, class Strategy, class T>
+void sum_over_ranks(const trainable_model<Device, Strategy>& model, T& report) {
   const T local = report;
-  parallel::sum_over_ranks(*model.world(), report);
+  model.strategy().sum(report);
   keep_names(report, local);
 }
 
 /// True if this rank writes files.
-template <class Device>
-bool writes(const trainable_model<Device>& model) {
-  return model.world() == nullptr || model.world()->first();
+template <class Device, class Strategy>
+bool writes(const trainable_model<Device, Strategy>& model) {
+  return model.strategy().first();
 }
 
 /// The rows that this rank evaluates, out of `count` rows of tokens_of(row) tokens each.
-template <class Device, class TokensOf>
-row_range own_rows(const trainable_model<Device>& model, std::size_t count, TokensOf&& tokens_of) {
-  if (model.world() == nullptr || model.world()->data().size() == 1) return {0, count};
+template <class Device, class Strategy, class TokensOf>
+row_range own_rows(const trainable_model<Device, Strategy>& model, std::size_t count, TokensOf&& tokens_of) {
   std::vector<std::int64_t> tokens;
   for (std::size_t i = 0; i < count; ++i) tokens.push_back(static_cast<std::int64_t>(tokens_of(i)));
-  parallel::any_communicator& group = model.world()->data();
-  return share_by_cost(tokens, static_cast<std::size_t>(group.size()), static_cast<std::size_t>(group.rank()));
+  return model.strategy().rows(tokens);
 }
 
 /// Gathers the numbers that each rank has for its own_rows(), in the order of all rows.
-template <class Device, class T>
-void gather_rows(const trainable_model<Device>& model, std::vector<T>& numbers) {
-  if (model.world() == nullptr) return;
-  numbers = gather_parts(model.world()->data(), std::span<const T>(numbers));
+template <class Device, class Strategy, class T>
+void gather_rows(const trainable_model<Device, Strategy>& model, std::vector<T>& numbers) {
+  model.strategy().gather(numbers);
 }
 
 }  // namespace trainer

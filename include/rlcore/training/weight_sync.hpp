@@ -27,7 +27,7 @@ struct held_weights {
 template <class Device>
 std::vector<held_weights> weights_held(const trainable_model<Device>& t) {
   std::vector<held_weights> held;
-  if (const float* shard = t.own_weights())
+  if (const float* shard = t.share().shard_of_weights())
     for (const owned_run& r : owned_runs(t.held(), t.pieces())) held.push_back({r.piece, shard + r.moments});
   else
     for (const nn::parameter& p : t.passing().parameters())

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "rlcore/text/parse_json.hpp"
 #include "rlcore/verify/python_text.hpp"
 #include "rlcore/verify/verdict.hpp"
 
@@ -143,7 +144,7 @@ inline verdict score_search_answer(std::string_view response, std::string_view g
   if (!answer) return {0, detail::contains(response, open) ? reason::malformed : reason::no_match};
 
   std::vector<std::string> accepted;
-  nlohmann::json json = nlohmann::json::parse(ground_truth, nullptr, false);
+  nlohmann::json json = text::try_parse_json(ground_truth);
   if (json.is_object() && json.contains("target")) json = nlohmann::json(json["target"]);
   if (json.is_string()) json = nlohmann::json::array({json});
   if (json.is_array())

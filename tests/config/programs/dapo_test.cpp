@@ -48,9 +48,10 @@ TEST(dapo_registry, qwen3_32b) {
   const policy_settings s = read_settings(opt);
   EXPECT_FALSE(s.dynamic_sampling.enabled);
   EXPECT_EQ(s.dynamic_sampling.max_rounds, 10);
-  EXPECT_EQ(s.algorithm.policy.clip_low, 0.2);
-  EXPECT_EQ(s.algorithm.policy.clip_high, 0.28);
-  EXPECT_EQ(s.algorithm.policy.clip_c, 10);
+  const verl::clip_settings clip = read_policy_loss(opt).clip;
+  EXPECT_EQ(clip.clip_low, 0.2);
+  EXPECT_EQ(clip.clip_high, 0.28);
+  EXPECT_EQ(clip.clip_c, 10);
   ASSERT_TRUE(s.reward.dapo_manager && s.reward.overlong);
   EXPECT_EQ(s.reward.overlong->penalty(16384), 0);
   EXPECT_NEAR(s.reward.overlong->penalty(18000), -0.39453125, 1e-15);

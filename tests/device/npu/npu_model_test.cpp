@@ -129,6 +129,23 @@ TEST(npu_model, in_float_scores_and_gradients_are_those_of_the_cpu) {
   }
 }
 
+TEST(npu_model, in_float_a_llama_with_yarn_is_that_of_the_cpu) {
+  nn::config settings = tiny(nn::llama{});
+  settings.tie_word_embeddings = settings.attention_bias = false;
+  const nn::config unscaled = settings;
+  settings.rope_scaling = {.type = nn::rope_type::yarn, .factor = 4, .original_max_position_embeddings = 16};
+  emulated_npu on(npu_settings{0, compute::float32});
+  cpu host(1);
+  machine<npu> m(*on, settings);
+  machine<cpu> c(host, settings), plain(host, unscaled);
+  const auto got = m.score(), wanted = c.score();
+  EXPECT_LE(furthest(got[0], wanted[0]), 3e-5);
+  EXPECT_LE(furthest(got[1], wanted[1]), 3e-5);
+  EXPECT_LE(distance(m.train(), c.train()), 1e-5);
+  EXPECT_EQ(m.generate(0)[0].tokens, c.generate(0)[0].tokens);
+  EXPECT_GE(furthest(plain.score()[0], wanted[0]), 1e-3);
+}
+
 /// The same when neither logits nor their rows fit, so that tiles of columns are combined, and without any optional
 /// operator.
 TEST(npu_model, in_float_with_little_memory_and_without_optional_operators) {

@@ -87,7 +87,7 @@ TEST_P(partition, rank_has_slices_of_the_serial_initialisation_and_reads_them_fr
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(families, partition, testing::Values(nn::family::qwen2, nn::family::qwen3));
+INSTANTIATE_TEST_SUITE_P(families, partition, testing::Values(nn::qwen2{}, nn::qwen3{}, nn::llama{}));
 
 TEST(partition_parts, parts_of_parts_are_parts) {
   for (const std::int64_t n : {32, 75, 300, 151936, 152064})

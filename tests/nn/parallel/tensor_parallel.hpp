@@ -25,7 +25,7 @@ namespace rlcore_test {
 using namespace rlcore;
 
 /// 8 heads, so that 8 ranks can share them; Qwen2 has biases and tied embeddings, Qwen3 norms of heads and an output
-/// matrix of its own. The vocabulary is not a multiple of anything.
+/// matrix of its own, Llama scaled positions. The vocabulary is not a multiple of anything.
 inline nn::config small_model(nn::family family, std::int64_t tp_reduce_chunks) {
   nn::config c;
   c.model = family;
@@ -42,6 +42,8 @@ inline nn::config small_model(nn::family family, std::int64_t tp_reduce_chunks) 
   if (family == nn::family::qwen3_moe) {
     c.num_experts = 6, c.num_experts_per_tok = 2, c.moe_intermediate_size = 24;
   }
+  if (family == nn::llama{})
+    c.rope_scaling = {.type = nn::rope_type::llama3, .factor = 8, .original_max_position_embeddings = 64};
   c.tp_reduce_chunks = tp_reduce_chunks;
   return c;
 }

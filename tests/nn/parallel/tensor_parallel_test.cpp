@@ -91,6 +91,6 @@ TEST_P(tensor_parallel, without_row_chunks_it_is_near_the_serial_model) {
 }
 
 INSTANTIATE_TEST_SUITE_P(families, tensor_parallel,
-                         testing::Values(nn::family::qwen2, nn::family::qwen3, nn::family::qwen3_moe));
+                         testing::Values(nn::qwen2{}, nn::qwen3{}, nn::qwen3_moe{}, nn::llama{}));
 
 }  // namespace

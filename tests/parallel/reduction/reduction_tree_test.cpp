@@ -133,7 +133,8 @@ TEST(fixed_point, sums_are_exact_in_any_order_and_what_does_not_fit_spoils_them)
                           std::numeric_limits<float>::quiet_NaN()}) {
     const auto x = fixed_point::of(bad, limit);
     EXPECT_EQ(x, fixed_point::invalid);
-    EXPECT_TRUE(std::isnan(fixed_point::to_float(fixed_point::sum(fixed_point::sum(7, x), -x))));
+    EXPECT_TRUE(std::isnan(fixed_point::to_float(
+        fixed_point::sum(fixed_point::sum(7, x), static_cast<std::int64_t>(0 - static_cast<std::uint64_t>(x))))));
   }
 }
 

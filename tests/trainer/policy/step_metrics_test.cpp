@@ -8,8 +8,13 @@
 #include <thread>
 
 #include "rlcore/device/cpu.hpp"
+#include "rlcore/objective/advantage/group_relative.hpp"
+#include "rlcore/objective/aggregation/fixed_length.hpp"
+#include "rlcore/objective/aggregation/sequence_mean_token_mean.hpp"
+#include "rlcore/objective/aggregation/sequence_mean_token_sum.hpp"
+#include "rlcore/objective/aggregation/token_mean.hpp"
 #include "rlcore/telemetry/metric_names.hpp"
-#include "rlcore/trainer/policy/algorithm/verl_algorithm.hpp"
+#include "rlcore/trainer/policy/algorithm/estimate_advantages.hpp"
 #include "rlcore/trainer/policy/collect.hpp"
 
 namespace {
@@ -78,15 +83,10 @@ TEST(policy_step_metrics, entropy_is_averaged_as_the_loss_is) {
   std::vector<trajectory> batch{make(1, 2, 0, verify::reason::wrong), make(1, 4, 0, verify::reason::wrong)};
   batch[0].entropy = {1, 3};
   batch[1].entropy = {0.5f, 0.5f, 1, 2};
-  verl_policy_loss loss;
-  EXPECT_NEAR(trainer::rollout_entropy(batch, trainer::verl_algorithm{loss}), 8.0 / 6, 1e-12);
-  loss.aggregation = aggregation_mode::sequence_mean_token_mean;
-  EXPECT_NEAR(trainer::rollout_entropy(batch, trainer::verl_algorithm{loss}), (2.0 + 1.0) / 2, 1e-12);
-  loss.aggregation = aggregation_mode::sequence_mean_token_sum;
-  EXPECT_NEAR(trainer::rollout_entropy(batch, trainer::verl_algorithm{loss}), (4.0 + 4.0) / 2, 1e-12);
-  loss.aggregation = aggregation_mode::fixed_length;
-  loss.fixed_length = 16;
-  EXPECT_NEAR(trainer::rollout_entropy(batch, trainer::verl_algorithm{loss}), 8.0 / 2 / 16, 1e-12);
+  EXPECT_NEAR(trainer::rollout_entropy(batch, token_mean{}), 8.0 / 6, 1e-12);
+  EXPECT_NEAR(trainer::rollout_entropy(batch, sequence_mean_token_mean{}), (2.0 + 1.0) / 2, 1e-12);
+  EXPECT_NEAR(trainer::rollout_entropy(batch, sequence_mean_token_sum{}), (4.0 + 4.0) / 2, 1e-12);
+  EXPECT_NEAR(trainer::rollout_entropy(batch, fixed_length{16}), 8.0 / 2 / 16, 1e-12);
 }
 
 TEST(policy_step_metrics, timing) {
@@ -124,13 +124,13 @@ TEST(policy_collect, advantages_compare_the_samples_of_one_prompt) {
   std::vector<trajectory> batch(7 - 1);
   const float reward[] = {1, 0, 0, 0.5f, 0.5f, 0.5f};
   for (std::size_t i = 0; i < 6; ++i) batch[i].reward = reward[i];
-  trainer::verl_advantage{}(batch, 3);
+  trainer::estimate_advantages(group_relative{}, batch, 3);
   const double deviation = std::sqrt(1.0 / 3);  // of {1, 0, 0} with n - 1
   EXPECT_NEAR(batch[0].advantage, (2.0 / 3) / (deviation + 1e-6), 1e-6);
   EXPECT_NEAR(batch[1].advantage, (-1.0 / 3) / (deviation + 1e-6), 1e-6);
   EXPECT_EQ(batch[1].advantage, batch[2].advantage);
   for (std::size_t i = 3; i < 6; ++i) EXPECT_EQ(batch[i].advantage, 0);  // nothing to learn from equal rewards
-  trainer::verl_advantage{.normalize_by_std = false}(batch, 3);
+  trainer::estimate_advantages(group_relative{.normalize_by_std = false}, batch, 3);
   EXPECT_NEAR(batch[0].advantage, 2.0 / 3, 1e-6);
 }
 

@@ -11,8 +11,10 @@
 #include <nlohmann/json.hpp>
 
 #include "rlcore/device/cpu.hpp"
+#include "rlcore/objective/advantage/group_relative.hpp"
 #include "rlcore/telemetry/metric_names.hpp"
-#include "rlcore/trainer/policy/algorithm/verl_algorithm.hpp"
+#include "rlcore/trainer/policy/algorithm/composed_algorithm.hpp"
+#include "rlcore/trainer/policy/algorithm/make_policy_loss.hpp"
 
 namespace {
 
@@ -88,19 +90,23 @@ std::vector<trajectory> batch() {
     all[i].ref_logp = g.at("ref_logp")[i].get<std::vector<float>>();
     all[i].reward = g.at("rewards")[i];
   }
-  trainer::verl_advantage{}(all, g.at("samples"));
+  trainer::estimate_advantages(group_relative{}, all, g.at("samples"));
   return all;
 }
 
-verl_policy_loss loss_of(const json& spec) {
-  verl_policy_loss loss;
-  loss.clip_low = spec.at("low"), loss.clip_high = spec.at("high"), loss.clip_c = spec.at("c");
+trainer::policy_loss_settings loss_of(const json& spec) {
+  trainer::policy_loss_settings loss;
+  loss.clip = {spec.at("low"), spec.at("high"), spec.at("c")};
   loss.use_kl = !spec.at("kl").is_null(), loss.kl_coef = spec.at("kl_coef"), loss.entropy_coeff = spec.at("entropy");
   if (spec.at("kl") == "k2") loss.kl = kl_kind::k2;
-  if (spec.at("agg") == "seq-mean-token-mean") loss.aggregation = aggregation_mode::sequence_mean_token_mean;
-  if (spec.at("agg") == "seq-mean-token-sum-norm") loss.aggregation = aggregation_mode::fixed_length;
-  loss.fixed_length = spec.value("length", 0.0);
+  if (spec.at("agg") == "seq-mean-token-mean") loss.aggregation = sequence_mean_token_mean{};
+  if (spec.at("agg") == "seq-mean-token-sum-norm") loss.aggregation = fixed_length{spec.value("length", 0.0)};
   return loss;
+}
+
+/// GRPO's advantages and that loss.
+auto algorithm_of(const trainer::policy_loss_settings& loss) {
+  return trainer::composed_algorithm{group_relative{}, trainer::make_policy_loss(loss)};
 }
 
 trainer::update_plan one_update() {
@@ -136,8 +142,7 @@ TEST(policy_update, loss_and_gradient_norm_of_the_first_step_against_pytorch) {
     fixture f;
     trainer::metrics m;
     const auto all = batch();
-    EXPECT_EQ(
-        trainer::update_actor(f.actor, trainer::verl_algorithm{loss_of(spec)}, all, one_update(), random_key{1}, m), 0);
+    EXPECT_EQ(trainer::update_actor(f.actor, algorithm_of(loss_of(spec)), all, one_update(), random_key{1}, m), 0);
     EXPECT_NEAR(m.get("actor/grad_norm"), spec.at("grad_norm"), 1e-5 * spec.at("grad_norm").get<double>());
     for (const char* key : {"pg_loss", "pg_clipfrac", "pg_clipfrac_lower", "ppo_kl", "kl_loss", "entropy_loss"}) {
       const std::string metric = std::string("actor/") + key;
@@ -157,7 +162,7 @@ TEST(policy_update, gradients_and_updated_weights_against_pytorch) {
   fixture f;
   trainer::metrics m;
   const auto all = batch();
-  trainer::update_actor(f.actor, trainer::verl_algorithm{loss_of(spec)}, all, one_update(), random_key{1}, m);
+  trainer::update_actor(f.actor, algorithm_of(loss_of(spec)), all, one_update(), random_key{1}, m);
   const double norm = spec.at("grad_norm");
   for (const nn::parameter& p : f.actor.model.parameters()) {
     const auto gradient = spec.at("gradients").at(p.name).get<std::vector<double>>();
@@ -176,7 +181,8 @@ TEST(policy_update, gradient_is_the_sum_trajectory_by_trajectory_to_the_bit) {
   for (const auto& [name, spec] : golden().at("cases").items()) {
     SCOPED_TRACE(name);
     const auto all = batch();
-    const verl_policy_loss loss = loss_of(spec);
+    const trainer::policy_loss_settings settings = loss_of(spec);
+    const trainer::any_policy_loss loss = trainer::make_policy_loss(settings);
     global_counts counts;
     for (const trajectory& t : all) counts.add_row(t.response_length());
     fixture one;
@@ -189,14 +195,14 @@ TEST(policy_update, gradient_is_the_sum_trajectory_by_trajectory_to_the_bit) {
                            temperature, false,
                            [&](std::span<const float> logp, std::span<const float> entropy, std::span<float> dlogp,
                                std::span<float> dentropy) {
-                             const bool bonus = loss.entropy_coeff != 0;
+                             const bool bonus = settings.entropy_coeff != 0;
                              policy_rows rows{.offsets = packed.offsets,
                                               .logp = logp,
                                               .old_logp = t.old_logp,
                                               .ref_logp = t.ref_logp,
                                               .advantage = std::span(&t.advantage, 1)};
                              if (bonus) rows.entropy = entropy;
-                             sum += loss(rows, counts, dlogp, bonus ? dentropy : std::span<float>());
+                             sum += loss.loss(rows, counts, dlogp, bonus ? dentropy : std::span<float>());
                            });
     }
     for (const int threads : {1, 2})
@@ -207,7 +213,7 @@ TEST(policy_update, gradient_is_the_sum_trajectory_by_trajectory_to_the_bit) {
             trainer::update_plan plan = one_update();
             plan.micro_trajectories = rows, plan.micro_tokens = tokens, f.actor.recompute = recompute;
             const policy_report report =
-                trainer::accumulate_gradient(f.actor, trainer::verl_algorithm{loss}, pointers(all), plan);
+                trainer::accumulate_gradient(f.actor, algorithm_of(settings), pointers(all), plan);
             EXPECT_EQ(f.gradient(), one.gradient()) << threads << " " << logits_bytes << " " << rows << " " << tokens;
             EXPECT_EQ(report.loss(), sum.loss());
             EXPECT_EQ(report.ppo_kl_mean(), sum.ppo_kl_mean());
@@ -226,7 +232,7 @@ TEST(policy_update, log_probs_do_not_depend_on_the_split) {
 }
 
 TEST(policy_update, a_gradient_that_is_not_finite_changes_nothing) {
-  const trainer::verl_algorithm grpo;
+  const auto grpo = algorithm_of({});
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     fixture f;
     auto all = batch();
@@ -247,7 +253,7 @@ TEST(policy_update, a_gradient_that_is_not_finite_changes_nothing) {
 }
 
 TEST(policy_update, the_updates_after_a_skipped_one_are_made) {
-  const trainer::verl_algorithm grpo;
+  const auto grpo = algorithm_of({});
   trainer::update_plan plan = one_update();
   plan.mini_trajectories = 3;
   auto all = batch();
@@ -269,7 +275,7 @@ TEST(policy_update, one_optimizer_step_per_mini_batch_and_pass) {
   const auto run = [&](std::uint64_t seed) {
     fixture f;
     trainer::metrics m;
-    EXPECT_EQ(trainer::update_actor(f.actor, trainer::verl_algorithm(), batch(), plan, random_key{seed}, m), 0);
+    EXPECT_EQ(trainer::update_actor(f.actor, algorithm_of({}), batch(), plan, random_key{seed}, m), 0);
     EXPECT_EQ(f.actor.optimizer().steps(), 6);
     return f.state();
   };
@@ -285,7 +291,7 @@ TEST(policy_update, clipping_scales_the_gradient_and_zero_switches_it_off) {
     trainer::metrics m;
     trainer::update_plan plan = one_update();
     plan.grad_clip = grad_clip;
-    trainer::update_actor(f.actor, trainer::verl_algorithm(), batch(), plan, random_key{1}, m);
+    trainer::update_actor(f.actor, algorithm_of({}), batch(), plan, random_key{1}, m);
     return std::pair{m.get("actor/grad_norm"), f.actor.optimizer().m().data()[3]};
   };
   const auto [norm, free] = weights(0);

@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "rlcore/config/algorithm/advantage_estimators.hpp"
+#include "rlcore/config/algorithm/openrlhf_estimators.hpp"
+#include "rlcore/config/algorithm/policy_losses.hpp"
 #include "rlcore/config/checks/device_checks.hpp"
 #include "rlcore/config/checks/reward_checks.hpp"
 #include "rlcore/config/options.hpp"
@@ -83,47 +85,54 @@ inline void check_rollout(options& opt) {
             "sampling");
 }
 
-/// Checks the requirements of estimators and losses on each other, and the keys that one of them ignores.
+/// Checks what estimator and loss ask of each other and of rollout.n.
 inline void check_algorithm(options& opt) {
   const std::string estimator = opt.get<std::string>("algorithm.adv_estimator"),
                     losses = "actor_rollout_ref.actor.policy_loss.", mode = opt.get<std::string>(losses + "loss_mode");
   const std::string chosen = "algorithm.adv_estimator=" + estimator;
-  const auto is = [&](std::initializer_list<std::string_view> names) {
-    return std::find(names.begin(), names.end(), estimator) != names.end();
-  };
-  if (is({"tir_optimal_token_baseline"}))
+  if (estimator == named::tir_optimal_token_baseline::word)
     throw config_error(chosen +
                        " compares the turns of conversations with tools, which this build does not sample; "
                        "for answers in one turn optimal_token_baseline is the same");
   const bool openrlhf = opt.get<std::string>("rlcore.advantages") == "openrlhf";
-  if (openrlhf && !is({"gae", "reinforce_plus_plus", "rloo", "reinforce_plus_plus_baseline", "grpo"}))
-    throw config_error("rlcore.advantages=openrlhf has no " + estimator +
-                       "; expected gae, reinforce_plus_plus, rloo, reinforce_plus_plus_baseline or grpo");
-  if (!openrlhf)
-    for (const char* name : {"rlcore.reward_clip_range", "rlcore.scale_advantages"})
-      if (opt.is_set(name)) opt.note(std::string(name) + " has no effect without rlcore.advantages=openrlhf");
-  const bool by_token = openrlhf || is({"gae", "reinforce_plus_plus", "remax", "optimal_token_baseline"});
-  if (mode == "geo_mean" && by_token)
-    throw config_error(losses + "loss_mode=geo_mean takes one advantage per response, " + chosen +
+  if (openrlhf && !openrlhf_estimator_words::has(estimator))
+    throw config_error("rlcore.advantages=openrlhf has no " + estimator + "; expected one of " +
+                       openrlhf_estimator_words::listed());
+  const estimator_traits traits = traits_of_estimator(estimator);
+  if (traits_of_policy_loss(mode).by_response && (openrlhf || traits.by_token))
+    throw config_error(losses + "loss_mode=" + mode + " takes one advantage per response, " + chosen +
                        " has one per token; expected an estimator such as grpo or rloo");
-  if (mode == "clip_cov" && !(opt.get<double>(losses + "clip_cov_lb") < opt.get<double>(losses + "clip_cov_ub")))
-    throw config_error(losses + "clip_cov_lb=" + inline_text(opt.at(losses + "clip_cov_lb")) +
-                       ": expected a number below clip_cov_ub=" + inline_text(opt.at(losses + "clip_cov_ub")));
-  for (const char* share : {"clip_cov_ratio", "kl_cov_ratio"})
-    if (opt.get<double>(losses + share) == 0) throw config_error(losses + share + "=0: expected a number > 0 and <= 1");
-  for (const char* name : {"tau_pos", "tau_neg"})
-    if (opt.get<double>("actor_rollout_ref.actor." + std::string(name)) <= 0)
-      throw config_error("actor_rollout_ref.actor." + std::string(name) + "=" +
-                         inline_text(opt.at("actor_rollout_ref.actor." + std::string(name))) +
-                         ": expected a number > 0");
-  if (opt.get<std::int64_t>("actor_rollout_ref.rollout.n") == 1 &&
-      !is({"gae", "reinforce_plus_plus", "remax", "optimal_token_baseline"}))
+  if (opt.get<std::int64_t>("actor_rollout_ref.rollout.n") == 1 && !traits.by_token)
     opt.note("actor_rollout_ref.rollout.n=1: a group of one has nothing to be compared with; " +
              std::string(estimator == "grpo" ? "GRPO" : estimator) + " learns from n=2 on");
-  const auto without_effect = [&](const std::string& key, bool used) {
-    if (!used && opt.is_set(key)) opt.note(key + " has no effect with " + chosen);
-  };
-  if (!opt.find<bool>("critic.enable").value_or(is({"gae"}))) {
+}
+
+/// Checks the numbers that single policy losses read.
+inline void check_policy_loss(options& opt) {
+  const std::string actor = "actor_rollout_ref.actor.", losses = actor + "policy_loss.";
+  if (opt.get<std::string>(losses + "loss_mode") == named::clip_cov::word &&
+      !(opt.get<double>(losses + "clip_cov_lb") < opt.get<double>(losses + "clip_cov_ub")))
+    throw config_error(losses + "clip_cov_lb=" + inline_text(opt.at(losses + "clip_cov_lb")) +
+                       ": expected a number below clip_cov_ub=" + inline_text(opt.at(losses + "clip_cov_ub")));
+  if (opt.get<std::string>(losses + "loss_mode") == named::dro::word &&
+      !(opt.find<double>(losses + "dro_beta").value_or(0) > 0))
+    throw config_error(losses + "loss_mode=dro needs " + losses + "dro_beta, a number > 0, e.g. 0.1");
+  for (const char* share : {"clip_cov_ratio", "kl_cov_ratio"})
+    if (opt.get<double>(losses + share) == 0) throw config_error(losses + share + "=0: expected a number > 0 and <= 1");
+  for (const std::string& name : {actor + "tau_pos", actor + "tau_neg"})
+    if (opt.get<double>(name) <= 0)
+      throw config_error(name + "=" + inline_text(opt.at(name)) + ": expected a number > 0");
+}
+
+/// Says which keys the estimator does not read.
+inline void note_unused_by_estimator(options& opt) {
+  const std::string estimator = opt.get<std::string>("algorithm.adv_estimator"),
+                    chosen = "algorithm.adv_estimator=" + estimator;
+  if (opt.get<std::string>("rlcore.advantages") != "openrlhf")
+    for (const char* name : {"rlcore.reward_clip_range", "rlcore.scale_advantages"})
+      if (opt.is_set(name)) opt.note(std::string(name) + " has no effect without rlcore.advantages=openrlhf");
+  const estimator_traits traits = traits_of_estimator(estimator);
+  if (!opt.find<bool>("critic.enable").value_or(contains(traits.inputs, advantage_input::values))) {
     std::string unused;
     for (const key& k : opt.known().keys())
       if (k.name.starts_with("critic.") && k.name != "critic.enable" && k.use == disposition::honoured &&
@@ -131,9 +140,12 @@ inline void check_algorithm(options& opt) {
         unused += (unused.empty() ? "" : ", ") + std::string(k.name);
     if (!unused.empty()) opt.note(unused + ": no effect, " + chosen + " has no critic");
   }
-  without_effect("algorithm.gamma", is({"gae", "reinforce_plus_plus"}));
-  without_effect("algorithm.lam", is({"gae"}));
-  without_effect("algorithm.norm_adv_by_std_in_grpo", is({"grpo", "grpo_vectorized", "grpo_passk"}));
+  const auto without_effect = [&](const std::string& key, bool used) {
+    if (!used && opt.is_set(key)) opt.note(key + " has no effect with " + chosen);
+  };
+  without_effect("algorithm.gamma", traits.uses.gamma);
+  without_effect("algorithm.lam", traits.uses.lambda);
+  without_effect("algorithm.norm_adv_by_std_in_grpo", traits.uses.normalize_by_std);
 }
 
 /// Checks what scripts override in a model's config.json: rates of dropout (0), the router of mixtures of experts.
@@ -238,6 +250,8 @@ inline void check_policy_options(options& opt) {
   detail::check_loggers(opt);
   detail::check_objective(opt);
   detail::check_algorithm(opt);
+  detail::check_policy_loss(opt);
+  detail::note_unused_by_estimator(opt);
   detail::check_rollout(opt);
   detail::check_micro_sizes(opt);
   detail::check_chat_template(opt);

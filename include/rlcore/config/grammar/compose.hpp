@@ -91,6 +91,7 @@ inline void apply(value& root, const override_setting& setting) {
     case override_kind::remove:
       break;
   }
+  if (setting.key.empty()) throw config_error("'~' names no key; expected ~key");
   if (old == nullptr) throw config_error("'" + setting.key + "' cannot be deleted: it does not exist");
   if (setting.has_value && !(*old == setting.item))
     throw config_error("'" + setting.key + "' cannot be deleted: its value is " + scalar_text(*old) + ", not " +

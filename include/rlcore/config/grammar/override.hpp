@@ -29,6 +29,9 @@ struct override_setting {
   bool has_value = true;  ///< false for `~key`
 };
 
+/// How many lists and maps of a value may stand inside each other.
+inline constexpr std::size_t nesting_limit = 1000;
+
 /// Recursive descent over the tokens of a value.
 class value_parser {
  public:
@@ -56,6 +59,15 @@ class value_parser {
   }
 
   value element() {
+    if (depth_ == nesting_limit)
+      throw config_error("lists and maps are nested deeper than " + std::to_string(nesting_limit));
+    ++depth_;
+    value v = element_inside();
+    --depth_;
+    return v;
+  }
+
+  value element_inside() {
     if (take(token_kind::open_bracket)) {
       value::list items;
       if (take(token_kind::close_bracket)) return value(std::move(items));
@@ -187,7 +199,7 @@ class value_parser {
   }
 
   std::vector<override_token> tokens_;
-  std::size_t next_ = 0;
+  std::size_t next_ = 0, depth_ = 0;
 };
 
 /// A value as it is typed after `=`. Throws config_error.
@@ -255,6 +267,9 @@ inline override_setting parse_override(std::string_view text) {
   if (!valid_key(result.key))
     throw fail("'" + result.key + "' is no key" +
                (result.key.find(' ') != result.key.npos ? " (no blank may stand in or around it)" : ""));
+  if (std::count(result.key.begin(), result.key.end(), '.') >= static_cast<std::ptrdiff_t>(nesting_limit))
+    throw config_error("a key of more than " + std::to_string(nesting_limit) + " parts: '" + result.key.substr(0, 60) +
+                       "...'");
   if (equal == rest.npos) {
     if (result.kind != override_kind::remove) throw fail("it has no '='; expected key=value");
     result.has_value = false;

@@ -53,6 +53,8 @@ inline constexpr key evaluation[] = {
 };
 
 inline constexpr key evaluation_own[] = {
+    {"rlcore.chat_template", text, "null", honoured,
+     "another chat template than the model's: a file, Jinja text, or a family such as qwen2.5"},
     {"rlcore.seed", integer, "1", honoured, "seed of sampling", at_least(0)},
     {"rlcore.logits_memory_mb", integer, "256", honoured, "memory for logits, in MiB", at_least(1)},
     {"rlcore.rollout_weights", text, "same", honoured, "multiply by the model's weights, or by int8 copies",

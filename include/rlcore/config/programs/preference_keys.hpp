@@ -24,7 +24,7 @@ inline constexpr key pair_columns[] = {
 inline constexpr key chat_text[] = {
     {"apply_chat_template", boolean, "False", honoured, "columns hold messages; a text is one message"},
     {"tokenizer_chat_template", text, "null", honoured,
-     "another chat template than the model's: its Jinja text, or a family such as qwen2.5"},
+     "another chat template than the model's: a file, Jinja text, or a family such as qwen2.5"},
     {"max_len", integer, "512", honoured, "most tokens of a row; longer ones are cut at the end", at_least(4)},
 };
 

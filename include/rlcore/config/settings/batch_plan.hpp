@@ -99,37 +99,37 @@ inline void warn_about_mini_batch(batch_plan& plan, const options& opt, std::int
         "; verl would refuse this, here it is an upper bound and the loss is divided by the true count");
 }
 
-}  // namespace detail
+/// "name=value", as messages say it.
+inline std::string setting_text(const options& opt, const std::string& name) {
+  return name + "=" + std::to_string(opt.get<std::int64_t>(name));
+}
 
-/// Plans for `ranks` ranks, or for those of the command line. Throws config_error if the data set does not fill one
-/// step.
-inline batch_plan make_batch_plan(const options& opt, std::int64_t dataset_prompts, std::int64_t ranks_here = 1) {
-  const std::string actor = "actor_rollout_ref.actor.", rollout = "actor_rollout_ref.rollout.",
-                    ref = "actor_rollout_ref.ref.";
-  batch_plan plan;
-  plan.dataset_prompts = dataset_prompts;
-  const bool dynamic_sampling = plan.dynamic_sampling = opt.get<bool>("algorithm.filter_groups.enable");
+/// Prompts, trajectories and updates of a step.
+inline void plan_step(batch_plan& plan, const options& opt) {
+  const std::string actor = "actor_rollout_ref.actor.", samples = "actor_rollout_ref.rollout.n";
+  plan.dynamic_sampling = opt.get<bool>("algorithm.filter_groups.enable");
   plan.prompts_per_round = opt.get<std::int64_t>("data.gen_batch_size");
-  plan.prompts_per_step = dynamic_sampling ? opt.get<std::int64_t>("data.train_batch_size") : plan.prompts_per_round;
-  plan.samples_per_prompt = opt.get<std::int64_t>(rollout + "n");
-  const auto value = [&](const std::string& name) { return name + "=" + std::to_string(opt.get<std::int64_t>(name)); };
-  plan.trajectories_per_step = detail::product(plan.prompts_per_step, plan.samples_per_prompt, value(rollout + "n"));
-  detail::product(plan.prompts_per_round, plan.samples_per_prompt, value(rollout + "n"));
+  plan.prompts_per_step =
+      plan.dynamic_sampling ? opt.get<std::int64_t>("data.train_batch_size") : plan.prompts_per_round;
+  plan.samples_per_prompt = opt.get<std::int64_t>(samples);
+  plan.trajectories_per_step = product(plan.prompts_per_step, plan.samples_per_prompt, setting_text(opt, samples));
+  product(plan.prompts_per_round, plan.samples_per_prompt, setting_text(opt, samples));
   plan.mini_batch_prompts = std::min(opt.get<std::int64_t>(actor + "ppo_mini_batch_size"), plan.prompts_per_step);
   plan.trajectories_per_update = plan.mini_batch_prompts * plan.samples_per_prompt;
-  plan.updates_per_step = detail::product(detail::ceil_div(plan.prompts_per_step, plan.mini_batch_prompts),
-                                          opt.get<std::int64_t>(actor + "ppo_epochs"), value(actor + "ppo_epochs"));
+  plan.updates_per_step = product(ceil_div(plan.prompts_per_step, plan.mini_batch_prompts),
+                                  opt.get<std::int64_t>(actor + "ppo_epochs"), setting_text(opt, actor + "ppo_epochs"));
+}
 
-  const std::int64_t asked = asked_ranks(opt);
-  plan.devices = asked > 0 ? asked : ranks_here;
-  const std::int64_t sequence = opt.find<std::int64_t>(actor + "ulysses_sequence_parallel_size").value_or(1);
-  const std::int64_t ranks = std::max<std::int64_t>(1, plan.devices / sequence);
+/// The size of a forward. A global setting is divided by `ranks`; a token limit is for `sequence` ranks together.
+inline void plan_micro_batches(batch_plan& plan, const options& opt, std::int64_t ranks, std::int64_t sequence) {
+  const std::string actor = "actor_rollout_ref.actor.", rollout = "actor_rollout_ref.rollout.",
+                    ref = "actor_rollout_ref.ref.";
   const auto chunk = [&](const std::string& micro, const std::string& dynamic, const std::string& tokens,
-                         std::int64_t& rows, std::int64_t& limit) {
+                         std::int64_t& trajectories, std::int64_t& limit) {
     if (opt.get<bool>(dynamic)) {
       limit = opt.get<std::int64_t>(tokens) * sequence;
     } else {
-      rows = detail::micro_size(opt, micro, ranks);
+      trajectories = micro_size(opt, micro, ranks);
     }
   };
   chunk(actor + "ppo_micro_batch_size", actor + "use_dynamic_bsz", actor + "ppo_max_token_len_per_gpu",
@@ -139,38 +139,60 @@ inline batch_plan make_batch_plan(const options& opt, std::int64_t dataset_promp
   chunk(rollout + "log_prob_micro_batch_size", rollout + "log_prob_use_dynamic_bsz",
         rollout + "log_prob_max_token_len_per_gpu", plan.old_trajectories, plan.old_tokens);
   if (plan.micro_batch_tokens == 0)
-    plan.micro_batches_per_update = plan.micro_batch_trajectories == 0
-                                        ? 1
-                                        : detail::ceil_div(plan.trajectories_per_update, plan.micro_batch_trajectories);
+    plan.micro_batches_per_update =
+        plan.micro_batch_trajectories == 0 ? 1 : ceil_div(plan.trajectories_per_update, plan.micro_batch_trajectories);
+}
 
-  plan.steps_per_epoch = dataset_prompts / plan.prompts_per_round;
+/// Epochs, steps and the learning rate's schedule. Throws config_error if the data set does not fill one step.
+inline void plan_steps(batch_plan& plan, const options& opt) {
+  plan.steps_per_epoch = plan.dataset_prompts / plan.prompts_per_round;
   if (plan.steps_per_epoch == 0)
     throw config_error((opt.is_set("data.gen_batch_size") ? "data.gen_batch_size=" : "data.train_batch_size=") +
                        std::to_string(plan.prompts_per_round) + ": the training set has only " +
-                       std::to_string(dataset_prompts) + " prompts, not one full " +
-                       (dynamic_sampling ? "round" : "step"));
+                       std::to_string(plan.dataset_prompts) + " prompts, not one full " +
+                       (plan.dynamic_sampling ? "round" : "step"));
   const auto fixed = opt.find<std::int64_t>("trainer.total_training_steps");
   plan.total_steps = fixed ? *fixed
-                           : detail::product(plan.steps_per_epoch, opt.get<std::int64_t>("trainer.total_epochs"),
-                                             value("trainer.total_epochs"));
-  plan.epochs = fixed ? detail::ceil_div(*fixed, plan.steps_per_epoch) : opt.get<std::int64_t>("trainer.total_epochs");
-  if (dynamic_sampling && !fixed) plan.total_rounds = plan.total_steps;
-  if (!dynamic_sampling && plan.prompts_per_round != opt.get<std::int64_t>("data.train_batch_size"))
+                           : product(plan.steps_per_epoch, opt.get<std::int64_t>("trainer.total_epochs"),
+                                     setting_text(opt, "trainer.total_epochs"));
+  plan.epochs = fixed ? ceil_div(*fixed, plan.steps_per_epoch) : opt.get<std::int64_t>("trainer.total_epochs");
+  if (plan.dynamic_sampling && !fixed) plan.total_rounds = plan.total_steps;
+  if (!plan.dynamic_sampling && plan.prompts_per_round != opt.get<std::int64_t>("data.train_batch_size"))
     plan.warnings.push_back("without algorithm.filter_groups.enable=True a step trains on all gen_batch_size=" +
                             std::to_string(plan.prompts_per_round) + " prompts, as in verl; train_batch_size=" +
                             std::to_string(opt.get<std::int64_t>("data.train_batch_size")) + " has no effect");
   plan.lr_per_update = opt.get<bool>("rlcore.lr_per_update");
-  plan.scheduled_steps = detail::product(plan.total_steps, plan.lr_per_update ? plan.updates_per_step : 1,
-                                         "total steps x updates per step (rlcore.lr_per_update)");
-  plan.warmup_steps = detail::warmup_steps(opt, actor + "optim.", plan.scheduled_steps);
+  plan.scheduled_steps = product(plan.total_steps, plan.lr_per_update ? plan.updates_per_step : 1,
+                                 "total steps x updates per step (rlcore.lr_per_update)");
+  plan.warmup_steps = warmup_steps(opt, "actor_rollout_ref.actor.optim.", plan.scheduled_steps);
+}
 
-  detail::warn_about_mini_batch(plan, opt, ranks);
+inline void warn_about_long_trajectories(batch_plan& plan, const options& opt) {
   const std::int64_t width =
       opt.get<std::int64_t>("data.max_prompt_length") + opt.get<std::int64_t>("data.max_response_length");
   if (plan.micro_batch_tokens > 0 && plan.micro_batch_tokens < width)
     plan.warnings.push_back("ppo_max_token_len_per_gpu allows " + std::to_string(plan.micro_batch_tokens) +
                             " tokens, prompt and response may have " + std::to_string(width) +
                             "; verl would refuse this, here a longer trajectory goes alone");
+}
+
+}  // namespace detail
+
+/// Plans for `ranks_here` ranks, or for those of the command line. Throws config_error if the data set does not fill
+/// one step.
+inline batch_plan make_batch_plan(const options& opt, std::int64_t dataset_prompts, std::int64_t ranks_here = 1) {
+  batch_plan plan;
+  plan.dataset_prompts = dataset_prompts;
+  detail::plan_step(plan, opt);
+  const std::int64_t asked = asked_ranks(opt);
+  plan.devices = asked > 0 ? asked : ranks_here;
+  const std::int64_t sequence =
+      opt.find<std::int64_t>("actor_rollout_ref.actor.ulysses_sequence_parallel_size").value_or(1);
+  const std::int64_t ranks = std::max<std::int64_t>(1, plan.devices / sequence);
+  detail::plan_micro_batches(plan, opt, ranks, sequence);
+  detail::plan_steps(plan, opt);
+  detail::warn_about_mini_batch(plan, opt, ranks);
+  detail::warn_about_long_trajectories(plan, opt);
   return plan;
 }
 

@@ -33,6 +33,30 @@ struct machine_exp {
   }
 };
 
+/// q, k and v of packed attention and the keys that their heads see.
+template <class Real>
+struct attention_values {
+  std::span<const Real> q, k, v;
+  packed_attention::mask_values mask;
+
+  /// Query head `h` of sequence `b` with the key head that it shares.
+  attention_head<Real> head(const packed_attention& a, std::size_t b, std::int64_t h, overflow_mode overflow) const {
+    const std::int64_t row = a.first_row(b), from = a.first_key(b), key_head = h / (a.heads() / a.key_heads());
+    attention_head<Real> head;
+    head.queries = a.query_ends[b] - row;
+    head.width = a.width();
+    head.value_width = a.value_width();
+    head.q = head_of(q, row, h, a.heads(), a.width());
+    head.k = head_of(k, from, key_head, a.key_heads(), a.width());
+    head.v = head_of(v, from, key_head, a.key_heads(), a.value_width());
+    head.visible = a.visible(mask, b, h);
+    head.scale = static_cast<Real>(a.scale);
+    head.type = a.q.type;
+    head.overflow = overflow;
+    return head;
+  }
+};
+
 /// out [T, N, E] = softmax(scale q k^T) v per sequence and head; softmaxMax and softmaxSum [T, N, 8] hold the
 /// rows' maxima and sums eight times each, in float32, and in an order that their shape does not show: sequence after
 /// sequence, in each of them head after head, in each of these row after row. softmaxOut is not written. See
@@ -54,28 +78,17 @@ inline kernel aclnnFlashAttentionVarLenScore(planner& p, input query, input key,
   p.workspace = static_cast<std::uint64_t>(a.rows() * a.heads() * a.value_width()) * 4;
   return in_working_precision(p.machine, [=](execution& e, auto kind) {
     using real = decltype(kind);
-    const auto q = e.read<real>(a.q), k = e.read<real>(a.k), v = e.read<real>(a.v);
-    const auto seen = a.load_mask(e);
-    const std::int64_t n = a.heads(), shared = n / a.key_heads(), w = a.width(), vw = a.value_width();
+    const attention_values<real> in{e.read<real>(a.q), e.read<real>(a.k), e.read<real>(a.v), a.load_mask(e)};
+    const std::int64_t n = a.heads(), vw = a.value_width();
     const auto values = static_cast<std::size_t>(a.rows() * n);
     real* y = e.take<real>(values * static_cast<std::size_t>(vw));
     real *m = e.take<real>(8 * values), *l = e.take<real>(8 * values);
     for (std::size_t b = 0; b < a.query_ends.size(); ++b)
-      for (std::int64_t h = 0; h < (seen.of_head > 0 ? n : 1); ++h)
-        a.check_mask(a.visible(seen, b, h), b, e.machine.strict);
+      for (std::int64_t h = 0; h < (in.mask.of_head > 0 ? n : 1); ++h)
+        a.check_mask(a.visible(in.mask, b, h), b, e.machine.strict);
     a.for_each_head(e.machine.threads, n, [&](std::size_t b, std::int64_t h) {
-      const std::int64_t row = a.first_row(b), rows = a.query_ends[b] - row, from = a.first_key(b);
-      attention_head<real> head;
-      head.queries = rows;
-      head.width = w;
-      head.value_width = vw;
-      head.q = head_of(q, row, h, n, w);
-      head.k = head_of(k, from, h / shared, a.key_heads(), w);
-      head.v = head_of(v, from, h / shared, a.key_heads(), vw);
-      head.visible = a.visible(seen, b, h);
-      head.scale = static_cast<real>(a.scale);
-      head.type = a.q.type;
-      head.overflow = e.overflow;
+      const attention_head<real> head = in.head(a, b, h, e.overflow);
+      const std::int64_t row = a.first_row(b), rows = head.queries;
       std::vector<real> result(static_cast<std::size_t>(rows * vw)), tops(static_cast<std::size_t>(rows)), totals(tops);
       attention_forward(head, result.data(), tops.data(), totals.data(), machine_exp{e});
       for (std::int64_t i = 0; i < rows; ++i) {
@@ -90,6 +103,86 @@ inline kernel aclnnFlashAttentionVarLenScore(planner& p, input query, input key,
     e.store(top, std::span<const real>(m, 8 * values));
     e.store(total, std::span<const real>(l, 8 * values));
   });
+}
+
+/// What the gradient reads: the results of the forward pass too, and the slopes of its output.
+template <class Real>
+struct attention_gradient_values {
+  attention_values<Real> forward;
+  std::span<const Real> out, dout, maxima, sums;
+};
+
+/// The query heads of sequence `b` that share key head `group`, and fp32 sums of their gradients.
+template <class Real>
+class attention_gradient_group {
+ public:
+  /// Heads of `in`; their sums and maxima are copied, one of the eight that are stored.
+  attention_gradient_group(const packed_attention& a, const attention_gradient_values<Real>& in, std::size_t b,
+                           std::int64_t group, overflow_mode overflow)
+      : a_(a),
+        row_(a.first_row(b)),
+        rows_(a.query_ends[b] - row_),
+        from_(a.first_key(b)),
+        keys_(a.key_ends[b] - from_),
+        group_(group),
+        shared_(a.heads() / a.key_heads()),
+        heads_(size(shared_)),
+        dq_(size(shared_ * rows_ * a.width())),
+        dk_(size(keys_ * a.width())),
+        dv_(size(keys_ * a.value_width())),
+        tops_(size(shared_ * rows_)),
+        totals_(tops_) {
+    for (std::int64_t s = 0; s < shared_; ++s) {
+      const std::int64_t h = group * shared_ + s;
+      auto& head = heads_[size(s)];
+      head.forward = in.forward.head(a, b, h, overflow);
+      head.out = head_of(in.out, row_, h, a.heads(), a.value_width());
+      head.dout = head_of(in.dout, row_, h, a.heads(), a.value_width());
+      head.maximum = tops_.data() + s * rows_;
+      head.sum = totals_.data() + s * rows_;
+      head.dq = dq_.data() + s * rows_ * a.width();
+      for (std::int64_t i = 0; i < rows_; ++i) {
+        const auto at = size(8 * (row_ * a.heads() + h * rows_ + i));
+        tops_[size(s * rows_ + i)] = in.maxima[at];
+        totals_[size(s * rows_ + i)] = in.sums[at];
+      }
+    }
+  }
+
+  /// Computes the gradients; see attention_backward() for `arrival`.
+  template <class Arrival>
+  void run(const machine_exp& exp, const Arrival& arrival) {
+    attention_backward<Real>(heads_, dk_.data(), dv_.data(), exp, arrival);
+  }
+  /// Writes them to where they belong in dq, dk and dv.
+  void store(Real* dq, Real* dk, Real* dv) const {
+    const std::int64_t w = a_.width(), vw = a_.value_width(), n = a_.heads(), groups = a_.key_heads();
+    for (std::int64_t s = 0; s < shared_; ++s)
+      for (std::int64_t i = 0; i < rows_; ++i)
+        std::copy_n(dq_.data() + (s * rows_ + i) * w, w, dq + ((row_ + i) * n + group_ * shared_ + s) * w);
+    for (std::int64_t j = 0; j < keys_; ++j) {
+      std::copy_n(dk_.data() + j * w, w, dk + ((from_ + j) * groups + group_) * w);
+      std::copy_n(dv_.data() + j * vw, vw, dv + ((from_ + j) * groups + group_) * vw);
+    }
+  }
+
+ private:
+  static std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
+
+  const packed_attention& a_;
+  std::int64_t row_, rows_, from_, keys_, group_, shared_;
+  std::vector<attention_gradient_head<Real>> heads_;
+  std::vector<Real> dq_, dk_, dv_, tops_, totals_;
+};
+
+/// 0..count-1 in a random order that the key, sequence and head alone decide.
+inline std::vector<std::uint32_t> shuffled_blocks(std::size_t count, const random_key& key, std::uint32_t sequence,
+                                                  std::uint32_t head) {
+  std::vector<std::uint32_t> order(count);
+  std::iota(order.begin(), order.end(), 0u);
+  for (auto i = static_cast<std::uint32_t>(count); i > 1; --i)
+    std::swap(order[i - 1], order[key.below(i, i, sequence, head)]);
+  return order;
 }
 
 /// dq, dk, dv of the same attention; softmaxMax, softmaxSum and attentionIn are the results of the forward pass. Unless
@@ -122,60 +215,21 @@ inline kernel aclnnFlashAttentionUnpaddingScoreGrad(planner& p, input query, inp
   return in_working_precision(p.machine, [=](execution& e, auto kind) {
     using real = decltype(kind);
     const auto q = e.read<real>(a.q), k = e.read<real>(a.k), v = e.read<real>(a.v), dout = e.read<real>(g),
-               out = e.read<real>(y), m = e.read<real>(top), l = e.read<real>(total);
-    const auto seen = a.load_mask(e);
-    const std::int64_t n = a.heads(), groups = a.key_heads(), shared = n / groups, w = a.width(), vw = a.value_width();
+               out = e.read<real>(y), maxima = e.read<real>(top), sums = e.read<real>(total);
+    const attention_gradient_values<real> in{{q, k, v, a.load_mask(e)}, out, dout, maxima, sums};
     const auto size = [](const tensor& t) { return static_cast<std::size_t>(t.size()); };
     real *to_q = e.take<real>(size(dq)), *to_k = e.take<real>(size(dk)), *to_v = e.take<real>(size(dv));
     const random_key shuffle{in_order ? 0 : e.random()};
-    a.for_each_head(e.machine.threads, groups, [&](std::size_t b, std::int64_t group) {
-      const std::int64_t row = a.first_row(b), rows = a.query_ends[b] - row, from = a.first_key(b),
-                         keys = a.key_ends[b] - from;
-      std::vector<attention_gradient_head<real>> group_heads(static_cast<std::size_t>(shared));
-      std::vector<real> dqs(static_cast<std::size_t>(shared * rows * w)), dks(static_cast<std::size_t>(keys * w)),
-          dvs(static_cast<std::size_t>(keys * vw)), tops(static_cast<std::size_t>(shared * rows)), totals(tops);
-      for (std::int64_t s = 0; s < shared; ++s) {
-        const std::int64_t h = group * shared + s;
-        auto& head = group_heads[static_cast<std::size_t>(s)];
-        auto& f = head.forward;
-        f.queries = rows;
-        f.width = w;
-        f.value_width = vw;
-        f.q = head_of(q, row, h, n, w);
-        f.k = head_of(k, from, group, groups, w);
-        f.v = head_of(v, from, group, groups, vw);
-        f.visible = a.visible(seen, b, h);
-        f.scale = static_cast<real>(a.scale);
-        f.type = a.q.type;
-        f.overflow = e.overflow;
-        head.out = head_of(out, row, h, n, vw);
-        head.dout = head_of(dout, row, h, n, vw);
-        head.maximum = tops.data() + s * rows;
-        head.sum = totals.data() + s * rows;
-        head.dq = dqs.data() + s * rows * w;
-        for (std::int64_t i = 0; i < rows; ++i) {
-          const auto at = static_cast<std::size_t>(8 * (row * n + h * rows + i));
-          tops[static_cast<std::size_t>(s * rows + i)] = m[at];
-          totals[static_cast<std::size_t>(s * rows + i)] = l[at];
-        }
-      }
-      const auto arrival = [&](std::size_t count) {
+    a.for_each_head(e.machine.threads, a.key_heads(), [&](std::size_t b, std::int64_t group) {
+      attention_gradient_group<real> gradients(a, in, b, group, e.overflow);
+      gradients.run(machine_exp{e}, [&](std::size_t count) {
+        if (!in_order)
+          return shuffled_blocks(count, shuffle, static_cast<std::uint32_t>(b), static_cast<std::uint32_t>(group));
         std::vector<std::uint32_t> order(count);
         std::iota(order.begin(), order.end(), 0u);
-        if (!in_order)
-          for (auto i = static_cast<std::uint32_t>(count); i > 1; --i)
-            std::swap(order[i - 1],
-                      order[shuffle.below(i, i, static_cast<std::uint32_t>(b), static_cast<std::uint32_t>(group))]);
         return order;
-      };
-      attention_backward<real>(group_heads, dks.data(), dvs.data(), machine_exp{e}, arrival);
-      for (std::int64_t s = 0; s < shared; ++s)
-        for (std::int64_t i = 0; i < rows; ++i)
-          std::copy_n(dqs.data() + (s * rows + i) * w, w, to_q + ((row + i) * n + group * shared + s) * w);
-      for (std::int64_t j = 0; j < keys; ++j) {
-        std::copy_n(dks.data() + j * w, w, to_k + ((from + j) * groups + group) * w);
-        std::copy_n(dvs.data() + j * vw, vw, to_v + ((from + j) * groups + group) * vw);
-      }
+      });
+      gradients.store(to_q, to_k, to_v);
     });
     e.store(dq, std::span<const real>(to_q, size(dq)), rounding::nearest_away);
     e.store(dk, std::span<const real>(to_k, size(dk)), rounding::nearest_away);

@@ -142,6 +142,85 @@ inline kernel aclnnIndexAdd(planner& p, input self, std::int64_t dim, input inde
                  });
 }
 
+/// Where self[indices...] lies: the shape of the result, in which the indexed dimensions stand once, and how its
+/// elements are found in self.
+struct indexed_elements {
+  extents common;                    ///< the shape of the indices, broadcast
+  std::vector<std::size_t> indexed;  ///< dimensions of self
+  extents shape;                     ///< of the result
+  extents strides;                   ///< in self, of the result's elements; 0 along the indexed dimensions
+  std::size_t first = 0;             ///< of the indexed dimensions in the result
+
+  /// Refuses indices that do not broadcast or are none.
+  indexed_elements(planner& p, const tensor& self, const std::vector<tensor>& indices) {
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+      if (indices[i].rank() == 1 && indices[i].size() == 0) continue;
+      extents wider;
+      p.require(broadcast(common, indices[i].shape, wider), "the indices do not broadcast");
+      common = std::move(wider);
+      indexed.push_back(i);
+    }
+    p.require(!indexed.empty(), "no index");
+    // The indexed dimensions stand at the front, or where the first of them was.
+    const bool adjacent = indexed.back() - indexed.front() + 1 == indexed.size();
+    first = adjacent ? indexed.front() : 0;
+    if (!adjacent) put_common();
+    for (std::size_t i = 0; i < self.shape.size(); ++i) {
+      if (adjacent && i == indexed.front()) put_common();
+      if (std::find(indexed.begin(), indexed.end(), i) != indexed.end()) continue;
+      shape.push_back(self.shape[i]);
+      strides.push_back(self.strides[i]);
+    }
+  }
+
+  /// The offset in self of every index of the common shape. Throws where an index is outside of self.
+  std::span<const std::int64_t> places(execution& e, const tensor& self, const std::vector<tensor>& indices) const {
+    const auto n = static_cast<std::size_t>(product(common));
+    auto* at = e.take<std::int64_t>(n);
+    std::fill(at, at + n, self.offset);
+    for (const auto i : indexed) {
+      const auto index_values = e.read<std::int64_t>(indices[i]);
+      for (std::size_t j = 0; j < n; ++j) {
+        const std::int64_t wrapped = index_values[j] < 0 ? index_values[j] + self.shape[i] : index_values[j];
+        check_index(wrapped, self.shape[i], "aclnnIndexPutImpl");
+        at[j] += wrapped * self.strides[i];
+      }
+    }
+    return {at, n};
+  }
+  /// The offset in self of element `flat` of the result.
+  std::int64_t offset(std::size_t flat, std::span<const std::int64_t> places) const {
+    std::int64_t element = 0, rest = static_cast<std::int64_t>(flat), place = 0, scale = 1;
+    for (std::size_t k = shape.size(); k-- > 0;) {
+      const std::int64_t i = rest % shape[k];
+      rest /= shape[k];
+      if (k >= first && k < first + common.size()) {
+        place += i * scale;
+        scale *= shape[k];
+      } else {
+        element += i * strides[k];
+      }
+    }
+    return element + places[static_cast<std::size_t>(place)];
+  }
+
+ private:
+  void put_common() {
+    shape.insert(shape.end(), common.begin(), common.end());
+    strides.insert(strides.end(), common.size(), 0);
+  }
+};
+
+/// The storage between the first and the last element of `t`, as a vector.
+inline tensor reached_by(const tensor& t) {
+  const auto [low, high] = t.reach();
+  tensor reached = t;
+  reached.shape = {high + 1 - low};
+  reached.strides = {1};
+  reached.offset = low;
+  return reached;
+}
+
 /// self[indices...] = values, or += if `accumulate`. An empty tensor stands for a full slice. Indexed dimensions next
 /// to each other stay in their place, else their common shape comes first. Which of several values for one element
 /// wins, and the order of additions, is left to chance unless deterministic.
@@ -151,86 +230,32 @@ inline kernel aclnnIndexPutImpl(planner& p, output self, input_list indices, inp
   auto v = p.in(values, any_type);
   p.require(v.type == x.type, "self and values have different types");
   p.require(static_cast<std::int64_t>(at.size()) <= x.rank(), "more indices than dimensions");
-  extents common;
-  std::vector<std::size_t> indexed;
-  for (std::size_t i = 0; i < at.size(); ++i) {
-    if (at[i].rank() == 1 && at[i].size() == 0) continue;
-    extents wider;
-    p.require(broadcast(common, at[i].shape, wider), "the indices do not broadcast");
-    common = std::move(wider);
-    indexed.push_back(i);
-  }
-  p.require(!indexed.empty(), "no index");
-  const bool adjacent = indexed.back() - indexed.front() + 1 == indexed.size();
-  // The dimensions of the result: the indexed ones once, at the front or where the first of them was.
-  extents shape;
-  tensor view = x;  // strides of the result's elements in self, 0 along the indexed dimensions
-  view.strides.clear();
-  const auto put_common = [&] {
-    shape.insert(shape.end(), common.begin(), common.end());
-    view.strides.insert(view.strides.end(), common.size(), 0);
-  };
-  if (!adjacent) put_common();
-  for (std::size_t i = 0; i < x.shape.size(); ++i) {
-    if (adjacent && i == indexed.front()) put_common();
-    if (std::find(indexed.begin(), indexed.end(), i) != indexed.end()) continue;
-    shape.push_back(x.shape[i]);
-    view.strides.push_back(x.strides[i]);
-  }
-  const std::size_t first = adjacent ? indexed.front() : 0, deep = common.size();
-  p.require(broadcastable(v.shape, shape), "the values do not broadcast to " + printed(shape));
-  v = expanded(std::move(v), shape);
-  for (const auto i : indexed) at[i] = expanded(std::move(at[i]), common);
-  p.workspace = static_cast<std::uint64_t>(product(common)) * 8 + 32;
-  return in_type(p.machine, x.type,
-                 [=, x = std::move(x), at = std::move(at), v = std::move(v), strides = view.strides,
-                  fixed = p.deterministic](execution& e, auto real) {
-                   using Real = decltype(real);
-                   const auto n = static_cast<std::size_t>(product(common));
-                   auto* places = e.take<std::int64_t>(n);
-                   std::fill(places, places + n, x.offset);
-                   for (const auto i : indexed) {
-                     const auto index_values = e.read<std::int64_t>(at[i]);
-                     for (std::size_t j = 0; j < n; ++j) {
-                       const std::int64_t wrapped =
-                           index_values[j] < 0 ? index_values[j] + x.shape[i] : index_values[j];
-                       check_index(wrapped, x.shape[i], "aclnnIndexPutImpl");
-                       places[j] += wrapped * x.strides[i];
-                     }
-                   }
-                   const auto from = e.read<Real>(v);
-                   if (from.empty()) return;
-                   // The kernel updates a compact copy of the elements that self's view reaches, then stores it with
-                   // one rounding.
-                   const auto count = static_cast<std::size_t>(x.reach().second + 1);
-                   tensor reached = x;
-                   reached.shape = {static_cast<std::int64_t>(count)};
-                   reached.strides = {1};
-                   reached.offset = 0;
-                   reached.shape[0] -= x.reach().first;
-                   reached.offset = x.reach().first;
-                   const auto old = e.read<Real>(reached);
-                   const auto sum = e.result<Real>(reached, true);
-                   if (sum.data() != old.data()) std::copy(old.begin(), old.end(), sum.begin());
-                   const auto order = e.arrival_order(fixed ? 0 : from.size());
-                   for (std::size_t j = 0; j < from.size(); ++j) {
-                     const std::size_t flat = fixed ? j : order[j];
-                     std::int64_t element = 0, rest = static_cast<std::int64_t>(flat), place = 0, scale = 1;
-                     for (std::size_t k = shape.size(); k-- > 0;) {
-                       const std::int64_t i = rest % shape[k];
-                       rest /= shape[k];
-                       if (k >= first && k < first + deep) {
-                         place += i * scale;
-                         scale *= shape[k];
-                       } else {
-                         element += i * strides[k];
-                       }
-                     }
-                     Real& to = sum[static_cast<std::size_t>(element + places[place] - reached.offset)];
-                     to = accumulate ? to + from[flat] : from[flat];
-                   }
-                   e.store(reached, sum);
-                 });
+  const indexed_elements elements(p, x, at);
+  p.require(broadcastable(v.shape, elements.shape), "the values do not broadcast to " + printed(elements.shape));
+  v = expanded(std::move(v), elements.shape);
+  for (const auto i : elements.indexed) at[i] = expanded(std::move(at[i]), elements.common);
+  p.workspace = static_cast<std::uint64_t>(product(elements.common)) * 8 + 32;
+  return in_type(
+      p.machine, x.type,
+      [=, x = std::move(x), at = std::move(at), v = std::move(v), fixed = p.deterministic](execution& e, auto real) {
+        using Real = decltype(real);
+        const auto places = elements.places(e, x, at);
+        const auto from = e.read<Real>(v);
+        if (from.empty()) return;
+        // The kernel updates a compact copy of the elements that self's view reaches, then stores it with
+        // one rounding.
+        const tensor reached = reached_by(x);
+        const auto old = e.read<Real>(reached);
+        const auto sum = e.result<Real>(reached, true);
+        if (sum.data() != old.data()) std::copy(old.begin(), old.end(), sum.begin());
+        const auto order = e.arrival_order(fixed ? 0 : from.size());
+        for (std::size_t j = 0; j < from.size(); ++j) {
+          const std::size_t flat = fixed ? j : order[j];
+          Real& to = sum[static_cast<std::size_t>(elements.offset(flat, places) - reached.offset)];
+          to = accumulate ? to + from[flat] : from[flat];
+        }
+        e.store(reached, sum);
+      });
 }
 
 }  // namespace ascend::emulated::plans

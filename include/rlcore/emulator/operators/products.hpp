@@ -107,6 +107,23 @@ std::span<const Real> cube_values(execution& e, const tensor& t, const product_t
   }
 }
 
+/// The position of each of `count` products' operand in a tensor of leading dimensions `shape`, in matrices. Dimensions
+/// of extent 1 are repeated along `batch`.
+inline std::vector<std::int64_t> matrix_positions(const extents& shape, const extents& batch, std::int64_t count) {
+  if (batch.empty()) return {0};
+  tensor t;
+  t.shape = shape;
+  t.strides = row_major(shape);
+  const tensor spread = expanded(t, batch);
+  std::vector<std::int64_t> at(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::int64_t rest = i;
+    for (std::size_t d = batch.size(); d-- > 0; rest /= batch[d])
+      at[static_cast<std::size_t>(i)] += rest % batch[d] * spread.strides[d];
+  }
+  return at;
+}
+
 /// out = a b for every index of the dimensions before the last two, which are repeated where an operand has extent 1 or
 /// lacks them. A single plain matrix b takes all rows of a as one product.
 inline kernel plan_product(planner& p, const tensor& left, const tensor& right, tensor out, cube_math math,
@@ -133,26 +150,8 @@ inline kernel plan_product(planner& p, const tensor& left, const tensor& right, 
                 p.machine.cores);
     if (order.part_ends.size() > 1) p.workspace = static_cast<std::uint64_t>(m * n) * 4 * order.part_ends.size();
   }
-  // Position of every product's operands, in matrices.
-  std::vector<std::int64_t> first, second;
-  const auto positions = [&](const extents& shape, std::vector<std::int64_t>& at) {
-    tensor t;
-    t.shape = shape;
-    t.strides = row_major(shape);
-    const tensor spread = expanded(t, batch);
-    at.assign(static_cast<std::size_t>(count), 0);
-    for (std::int64_t i = 0; i < count; ++i) {
-      std::int64_t rest = i;
-      for (std::size_t d = batch.size(); d-- > 0; rest /= batch[d])
-        at[static_cast<std::size_t>(i)] += rest % batch[d] * spread.strides[d];
-    }
-  };
-  if (batch.empty()) {
-    first = second = {0};
-  } else {
-    positions(a.batch(), first);
-    positions(b.batch(), second);
-  }
+  const std::vector<std::int64_t> first = matrix_positions(a.batch(), batch, count),
+                                  second = matrix_positions(b.batch(), batch, count);
   const bool hf32 = types.hf32 && k != 1;  // a product with K = 1 is the vector unit's
   return in_working_precision(p.machine, [=, out = std::move(out)](execution& e, auto kind) {
     using real = decltype(kind);

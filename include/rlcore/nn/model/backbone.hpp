@@ -43,8 +43,7 @@ class backbone {
     const packed_batch<Device> batch(model, space, sequences, rows, pass_.context);
     if (!units_) pass_.weights = model.weights().data(), pass_.packed = model.packed();
     pass_.tokens = batch.tokens, pass_.positions = batch.positions;
-    if (model.settings().model == family::qwen3_moe && space.experts && space.experts->size() > 1)
-      pass_.expert = space.experts;
+    if (model.settings().has_experts() && space.experts && space.experts->size() > 1) pass_.expert = space.experts;
     share_rows();
     const std::span<const block> blocks = model.blocks();
     inputs_ = space.template take<float>(static_cast<extent_t>(blocks.size() + 1) * own_rows(pass_) * width_);

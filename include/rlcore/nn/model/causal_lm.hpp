@@ -1,4 +1,4 @@
-// A causal language model: Qwen2, Qwen2.5, Qwen3, Qwen3-MoE; or the same with a score instead of logits.
+// A causal language model of one of the families (nn/family); or the same with a score instead of logits.
 #pragma once
 
 #include <cmath>
@@ -7,6 +7,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -169,7 +170,7 @@ class causal_lm {
     if (c.num_attention_heads % c.num_key_value_heads != 0)
       throw config_error("model config: num_attention_heads " + std::to_string(c.num_attention_heads) +
                          " is not a multiple of num_key_value_heads " + std::to_string(c.num_key_value_heads));
-    if (c.model == family::qwen3_moe) {
+    if (c.has_experts()) {
       positive(c.num_experts, "num_experts");
       positive(c.num_experts_per_tok, "num_experts_per_tok");
       positive(c.moe_intermediate_size, "moe_intermediate_size");
@@ -180,6 +181,7 @@ class causal_lm {
     }
     if (!(c.rms_norm_eps > 0) || !(c.rope_theta > 0))
       throw config_error("model config: rms_norm_eps and rope_theta must be positive");
+    check_settings(c.rope_scaling);
   }
 
   std::size_t add(std::string name, std::vector<std::int64_t> shape) {
@@ -220,12 +222,14 @@ class causal_lm {
     std::vector<std::size_t> numbers;  // of layers with experts: of their first expert's first parameter
     const std::int64_t chunks = std::max<std::int64_t>(1, c.tp_reduce_chunks / ranks);
     const auto wide = [](std::int64_t n) { return static_cast<extent_t>(n); };
+    const layer_names& names = c.model->names;
     const std::size_t embedding = add_part("model.embed_tokens.weight", {c.vocab_size, h}, 0, vocabulary_);
     for (std::int64_t l = 0; l < c.num_hidden_layers; ++l) {
       const std::string layer = "model.layers." + std::to_string(l) + ".", self = layer + "self_attn.",
                         mlp_name = layer + "mlp.";
+      const auto named = [&](std::string_view part) { return (layer + std::string(part)) += ".weight"; };
       block b;
-      b.input_norm = {add(layer + "input_layernorm.weight", {h}), wide(h), 1, c.rms_norm_eps};
+      b.input_norm = {add(named(names.input_norm), {h}), wide(h), 1, c.rms_norm_eps};
       b.self_attention.qkv = {add_part(self + "q_proj.weight", {q, h}, 0, own_q), no_parameter,
                               wide(own_q.size() + 2 * own_kv.size()), wide(h)};
       add_part(self + "k_proj.weight", {kv, h}, 0, own_kv);
@@ -237,29 +241,28 @@ class causal_lm {
       }
       if (c.qk_norms()) {
         b.self_attention.norms = true;
-        b.self_attention.q_norm = {add(self + "q_norm.weight", {c.head_dim}), wide(c.head_dim), wide(heads),
+        b.self_attention.q_norm = {add(named(names.q_norm), {c.head_dim}), wide(c.head_dim), wide(heads),
                                    c.rms_norm_eps};
-        b.self_attention.k_norm = {add(self + "k_norm.weight", {c.head_dim}), wide(c.head_dim), wide(kv_heads),
+        b.self_attention.k_norm = {add(named(names.k_norm), {c.head_dim}), wide(c.head_dim), wide(kv_heads),
                                    c.rms_norm_eps};
       }
       b.self_attention.output = {add_part(self + "o_proj.weight", {h, q}, 1, own_q), no_parameter, wide(h),
                                  wide(own_q.size())};
-      if (c.qk_norms() && c.attention_bias) b.self_attention.output.bias = add(self + "o_proj.bias", {h});
+      if (c.o_bias()) b.self_attention.output.bias = add(self + "o_proj.bias", {h});
       b.self_attention.shape = {wide(heads), wide(kv_heads), wide(c.head_dim),
                                 static_cast<float>(1 / std::sqrt(static_cast<double>(c.head_dim)))};
-      b.post_attention_norm = {add(layer + "post_attention_layernorm.weight", {h}), wide(h), 1, c.rms_norm_eps};
+      b.post_attention_norm = {add(named(names.post_attention_norm), {h}), wide(h), 1, c.rms_norm_eps};
       b.self_attention.head_sums = static_cast<std::size_t>(l * (own_q.size() + own_kv.size()));
       b.self_attention.qkv.sections = {wide(own_q.size()), wide(own_kv.size()), wide(own_kv.size())};
       b.self_attention.output.row_parallel = true;
       b.self_attention.qkv.chunks = b.self_attention.output.chunks = wide(chunks);
       if (c.sparse(l)) {
-        b.experts.router = {add(mlp_name + "gate.weight", {c.num_experts, h}), no_parameter, wide(c.num_experts),
-                            wide(h)};
+        b.experts.router = {add(named(names.router), {c.num_experts, h}), no_parameter, wide(c.num_experts), wide(h)};
         b.experts.chosen = wide(c.num_experts_per_tok), b.experts.renormalise = c.norm_topk_prob;
         b.experts.layer = sparse++;
         b.experts.first_expert = own_experts.begin;
         numbers.push_back(next_number_);
-        if (!divided()) lay_out_experts(b.experts, mlp_name, own_experts, next_number_);
+        if (!divided()) lay_out_experts(b.experts, layer, own_experts, next_number_);
         next_number_ = numbers.back() + 3 * static_cast<std::size_t>(c.num_experts);
       } else {
         b.feed_forward = lay_out_mlp(mlp_name, c.intermediate_size, middle);
@@ -282,18 +285,19 @@ class causal_lm {
     if (divided())
       for (std::size_t l = 0, n = 0; l < blocks_.size(); ++l)
         if (c.sparse(static_cast<std::int64_t>(l)))
-          lay_out_experts(blocks_[l].experts, "model.layers." + std::to_string(l) + ".mlp.", own_experts, numbers[n++]);
+          lay_out_experts(blocks_[l].experts, "model.layers." + std::to_string(l) + ".", own_experts, numbers[n++]);
     for (block& b : blocks_) b.for_linears([&](linear& each) { pack(each); });
     pack(head_.output);
   }
   bool divided() const noexcept { return partition_.expert_size > 1; }
 
   /// `number` is that of the first parameter of all experts.
-  void lay_out_experts(moe& m, const std::string& name, const slice& local_experts, std::size_t number) {
+  void lay_out_experts(moe& m, const std::string& layer, const slice& local_experts, std::size_t number) {
     next_number_ = number + 3 * static_cast<std::size_t>(local_experts.begin);
     const std::int64_t width = settings_.moe_intermediate_size;
+    const std::string name = (layer + std::string(settings_.model->names.experts)) + ".";
     for (std::int64_t e = local_experts.begin; e < local_experts.end; ++e)
-      m.each.push_back(lay_out_mlp(name + "experts." + std::to_string(e) + ".", width, {0, width}));
+      m.each.push_back(lay_out_mlp(name + std::to_string(e) + ".", width, {0, width}));
   }
   mlp lay_out_mlp(const std::string& name, std::int64_t width, const slice& part) {
     const std::int64_t h = settings_.hidden_size;

@@ -11,6 +11,7 @@
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/elementary.hpp"
 #include "rlcore/device/device.hpp"
+#include "rlcore/nn/attention/rope_frequencies.hpp"
 #include "rlcore/nn/config.hpp"
 #include "rlcore/nn/model/activations.hpp"
 #include "rlcore/nn/moe/load_balancing.hpp"
@@ -110,21 +111,21 @@ class workspace {
     return *routings_[routings_taken_++];
   }
 
-  /// Tables of cos and sin of position * theta^(-2j/d), [positions, d/2], rounded to float where `transformers` rounds.
+  /// Tables of cos and sin of position * theta^(-2j/d), scaled as config::rope_scaling says, [positions, d/2], rounded
+  /// to float where `transformers` rounds.
   void prepare_rope(const config& c, extent_t wanted) {
     const extent_t half = static_cast<extent_t>(c.head_dim) / 2;
-    if (half == half_ && c.rope_theta == theta_ && wanted <= positions_) return;
-    if (half == half_ && c.rope_theta == theta_) wanted = std::max(wanted, 2 * positions_);
-    half_ = half, theta_ = c.rope_theta, positions_ = wanted;
-    std::vector<float> cosine, sine, inverse;
-    for (extent_t j = 0; j < half; ++j)
-      inverse.push_back(
-          1.0f / elementary::pow(static_cast<float>(theta_), static_cast<float>(2 * j) / static_cast<float>(2 * half)));
+    const bool same = half == half_ && c.rope_theta == theta_ && c.rope_scaling == rope_;
+    if (same && wanted <= positions_) return;
+    if (same) wanted = std::max(wanted, 2 * positions_);
+    half_ = half, theta_ = c.rope_theta, rope_ = c.rope_scaling, positions_ = wanted;
+    const auto [inverse, magnitude] = make_rope_frequencies(theta_, half, rope_);
+    std::vector<float> cosine, sine;
     for (extent_t p = 0; p < wanted; ++p)
       for (const float f : inverse) {
         const auto angle = static_cast<double>(static_cast<float>(p) * f);
-        cosine.push_back(static_cast<float>(elementary::cos(angle)));
-        sine.push_back(static_cast<float>(elementary::sin(angle)));
+        cosine.push_back(static_cast<float>(elementary::cos(angle)) * magnitude);
+        sine.push_back(static_cast<float>(elementary::sin(angle)) * magnitude);
       }
     cosine_ = buffer<float, Device>(*device_, cosine.size());
     sine_ = buffer<float, Device>(*device_, sine.size());
@@ -165,6 +166,7 @@ class workspace {
   std::size_t routings_taken_ = 0;
   extent_t half_ = 0, positions_ = 0;
   double theta_ = 0;
+  rope_settings rope_;
 };
 
 }  // namespace nn

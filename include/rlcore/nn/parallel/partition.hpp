@@ -56,10 +56,9 @@ inline void choose_tokens(const slice& part, std::span<const std::int32_t> ids, 
 /// head_dim is set already.
 inline void check_partition(const config& c, const partition& p) {
   const auto fail = [](const std::string& why) { throw config_error("tensor parallel: " + why); };
-  if (p.expert_size > 1 && (c.model != family::qwen3_moe || c.num_experts < p.expert_size))
-    throw config_error("expert parallel: num_experts " +
-                       std::to_string(c.model == family::qwen3_moe ? c.num_experts : 0) + " is less than " +
-                       std::to_string(p.expert_size) + " ranks");
+  if (p.expert_size > 1 && (!c.has_experts() || c.num_experts < p.expert_size))
+    throw config_error("expert parallel: num_experts " + std::to_string(c.has_experts() ? c.num_experts : 0) +
+                       " is less than " + std::to_string(p.expert_size) + " ranks");
   if (p.expert_size < 1 || p.expert_rank < 0 || p.expert_rank >= p.expert_size)
     throw config_error("expert parallel: rank " + std::to_string(p.expert_rank) + " of " +
                        std::to_string(p.expert_size));

@@ -8,6 +8,7 @@
 
 #include "rlcore/core/settings.hpp"
 #include "rlcore/exec/serial.hpp"
+#include "rlcore/objective/advantage/advantage_input.hpp"
 #include "rlcore/objective/advantage/detail/backward.hpp"
 
 RLCORE_BEGIN
@@ -22,6 +23,7 @@ RLCORE_ALGORITHM_BEGIN
 /// or they count as rows of reward 0. Nothing is normalised: see `whitening`. Throws std::invalid_argument for other
 /// shapes.
 struct gae {
+  static constexpr advantage_input reads = advantage_input::values;
   double gamma = 1.0, lambda = 1.0;
   std::optional<double> critic_lambda{};  ///< absent: lambda
   turn_policy turns = turn_policy::skip;

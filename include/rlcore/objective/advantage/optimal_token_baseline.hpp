@@ -9,6 +9,7 @@
 
 #include "rlcore/core/elementary.hpp"
 #include "rlcore/core/scratch_vector.hpp"
+#include "rlcore/objective/advantage/advantage_input.hpp"
 #include "rlcore/objective/advantage/detail/groups.hpp"
 #include "rlcore/objective/advantage/detail/token_block.hpp"
 #include "rlcore/objective/advantage/singleton_group.hpp"
@@ -38,6 +39,7 @@ enum class token_alignment : std::uint8_t {
 /// live rewards is unscored: left out, and 0. Masked slots are not read and get 0. Throws std::invalid_argument for
 /// other shapes.
 struct optimal_token_baseline {
+  static constexpr advantage_input reads = advantage_input::sum_squared_probs;
   token_alignment align = token_alignment::position;
   bool zero_tail = true;
   double epsilon = 1e-8;

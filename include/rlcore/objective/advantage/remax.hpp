@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "rlcore/objective/advantage/advantage_input.hpp"
 #include "rlcore/objective/advantage/discounted_return.hpp"
 
 RLCORE_BEGIN
@@ -14,6 +15,7 @@ RLCORE_ALGORITHM_BEGIN
 /// not read and get 0; so have rows to be that nobody scored (filter/mask_unscored.hpp), or they get -baseline. Throws
 /// std::invalid_argument for other shapes.
 struct remax {
+  static constexpr advantage_input reads = advantage_input::greedy_scores;
   turn_policy turns = turn_policy::skip;
 
   /// Writes A to `advantages`; `baselines` holds the rewards of the greedy answers.

@@ -13,13 +13,10 @@ struct no_advantage {};
 
 namespace detail {
 
-template <class P>
-constexpr bool is_kl() noexcept {
-  return P::name == "kl";
-}
+/// A piece that compares the policy with the reference is a KL in the loss.
 template <class Objective, std::size_t... Index>
 constexpr bool has_kl(std::index_sequence<Index...>) noexcept {
-  return (is_kl<piece_type<Index, Objective>>() || ...);
+  return (contains(piece_type<Index, Objective>::reads, field::ref_logp) || ...);
 }
 template <class Objective>
 inline constexpr bool kl_in_loss = false;

@@ -174,6 +174,56 @@ void check_settings(const Objective& objective, extent_t vocabulary, extent_t te
   (one(piece_at<Index>(objective)), ...);
 }
 
+/// Throws std::invalid_argument where the gradient has another shape than the logits or the scratch memory of the batch
+/// is smaller than `scratch` bytes.
+template <class T>
+void check_outputs(const logits_batch<T>& batch, const logits_gradients<T>& gradients, std::size_t scratch) {
+  if (gradients.logits.present() && (gradients.logits.vector || gradients.logits.shape != batch.logits.shape))
+    throw std::invalid_argument("rlcore: the gradient by logits is " + to_string<2>(gradients.logits.shape) +
+                                ", the logits are " + to_string<2>(batch.logits.shape));
+  if (batch.scratch.size() < scratch)
+    throw std::invalid_argument("rlcore: logits_batch::scratch has " + std::to_string(batch.scratch.size()) +
+                                " bytes, this objective wants " + std::to_string(scratch) + "; see scratch_bytes()");
+}
+
+/// Chunks of about 64k logits, at most 128 of them; of one per thread where each needs its own scratch memory.
+inline extent_t chunk_count(extent_t entries, extent_t vocabulary, std::size_t threads, bool needs_scratch) noexcept {
+  const extent_t most = threads == 1 ? 1 : needs_scratch ? static_cast<extent_t>(threads) : 128;
+  return entries == 0
+             ? 0
+             : detail::between<extent_t>(entries * vocabulary / 65536, 1, detail::least<extent_t>(most, entries));
+}
+
+/// The report of entries [begin, end) of `p`, and their gradient. Zeros the gradient of the positions in front of them
+/// that have no entry, and behind them if they are the last ones.
+template <class Objective, class T, class Aggregation>
+auto evaluate_chunk(entry_evaluator<Objective, T>& evaluate_entry, const prepared_logits<T>& p,
+                    const logits_gradients<T>& gradients, const Aggregation& aggregation, const global_counts& step,
+                    extent_t begin, extent_t end) {
+  typename entry_evaluator<Objective, T>::report_type part;
+  const bool zeros = gradients.logits.present() && !gradients.add;
+  extent_t row = 0;
+  while (row + 1 < p.rows && p.row_end(row) <= begin) ++row;
+  double weight = 0;
+  bool weighed = false;
+  extent_t written = begin == 0 ? 0 : p.position(begin - 1) + 1;  // gradients of positions before are someone else's
+  for (extent_t i = begin; i < end; ++i) {
+    while (row + 1 < p.rows && p.row_end(row) <= i) ++row, weighed = false;
+    const extent_t at = p.position(i);
+    if (zeros) zero_rows(gradients.logits, written, at);
+    written = at + 1;
+    if (!p.live(i)) {
+      if (zeros) zero_row(gradients.logits, at);
+      continue;
+    }
+    if (!weighed) weight = aggregation.weight(row_info{p.live_in_row(row)}, step), weighed = true;
+    part.tokens += 1;
+    evaluate_entry(i, weight, part);
+  }
+  if (zeros && end == p.entries) zero_rows(gradients.logits, written, gradients.logits.shape[0]);
+  return part;
+}
+
 }  // namespace logits_loop
 
 /// The report that evaluate_logits returns.
@@ -209,61 +259,29 @@ logits_report_of<Objective> evaluate_logits(const Executor& exec, const Objectiv
   if constexpr (logits_loop::check<Objective>(logits_loop::indices<Objective>) &&
                 std::is_same_v<Counts, global_counts> && rlcore::aggregation<Aggregation>) {
     using evaluator = logits_loop::entry_evaluator<Objective, T>;
-    using report_type = logits_report_of<Objective>;
     constexpr auto indices = logits_loop::indices<Objective>;
     const auto p = logits_loop::prepare(batch, logits_loop::shape_wanted(objective, indices));
     const extent_t vocabulary = batch.logits.shape[1];
     logits_loop::check_settings(objective, vocabulary, batch.teacher.shape[1], indices);
-    const bool wanted = gradients.logits.present();
-    if (wanted && (gradients.logits.vector || gradients.logits.shape != batch.logits.shape))
-      throw std::invalid_argument("rlcore: the gradient by logits is " + to_string<2>(gradients.logits.shape) +
-                                  ", the logits are " + to_string<2>(batch.logits.shape));
     const std::size_t scratch = logits_loop::scratch(objective, vocabulary, batch.teacher.shape[1], indices);
-    if (batch.scratch.size() < scratch * exec.concurrency())
-      throw std::invalid_argument("rlcore: logits_batch::scratch has " + std::to_string(batch.scratch.size()) +
-                                  " bytes, this objective wants " + std::to_string(scratch * exec.concurrency()) +
-                                  "; see scratch_bytes()");
-    report_type total;
+    logits_loop::check_outputs(batch, gradients, scratch * exec.concurrency());
+    logits_report_of<Objective> total;
     total.empty_step = step.tokens() == 0;
 
-    // Chunks of about 64k logits, at most 128 of them; of one per thread where each needs its own scratch memory.
-    const extent_t most = exec.concurrency() == 1 ? 1 : scratch ? static_cast<extent_t>(exec.concurrency()) : 128;
-    const extent_t chunks = p.entries == 0 ? 0
-                                           : detail::between<extent_t>(p.entries * vocabulary / 65536, 1,
-                                                                       detail::least<extent_t>(most, p.entries));
+    const extent_t chunks = logits_loop::chunk_count(p.entries, vocabulary, exec.concurrency(), scratch != 0);
     std::atomic_flag merging;  // sums are exact, so the order in which chunks arrive does not matter
     exec.for_each(static_cast<std::size_t>(chunks), [&](std::size_t chunk) {
-      const extent_t c = static_cast<extent_t>(chunk), begin = p.entries * c / chunks,
-                     end = p.entries * (c + 1) / chunks;
-      report_type part;
+      const extent_t c = static_cast<extent_t>(chunk);
       evaluator one(objective, p, gradients, batch.scratch.subspan(scratch ? scratch * chunk : 0, scratch));
-      extent_t row = 0;
-      while (row + 1 < p.rows && p.row_end(row) <= begin) ++row;
-      double weight = 0;
-      bool weighed = false;
-      extent_t written =
-          begin == 0 ? 0 : p.position(begin - 1) + 1;  // gradients of positions before are someone else's
-      for (extent_t i = begin; i < end; ++i) {
-        while (row + 1 < p.rows && p.row_end(row) <= i) ++row, weighed = false;
-        const extent_t at = p.position(i);
-        if (wanted && !gradients.add) logits_loop::zero_rows(gradients.logits, written, at);
-        written = at + 1;
-        if (!p.live(i)) {
-          if (wanted && !gradients.add) logits_loop::zero_row(gradients.logits, at);
-          continue;
-        }
-        if (!weighed) weight = aggregation.weight(row_info{p.live_in_row(row)}, step), weighed = true;
-        part.tokens += 1;
-        one(i, weight, part);
-      }
-      if (wanted && !gradients.add && end == p.entries)
-        logits_loop::zero_rows(gradients.logits, written, batch.logits.shape[0]);
+      const auto part = logits_loop::evaluate_chunk(one, p, gradients, aggregation, step, p.entries * c / chunks,
+                                                    p.entries * (c + 1) / chunks);
       while (merging.test_and_set(std::memory_order_acquire)) merging.wait(true, std::memory_order_relaxed);
       total += part;
       merging.clear(std::memory_order_release);
       merging.notify_one();
     });
-    if (chunks == 0 && wanted && !gradients.add) logits_loop::zero_rows(gradients.logits, 0, batch.logits.shape[0]);
+    if (chunks == 0 && gradients.logits.present() && !gradients.add)
+      logits_loop::zero_rows(gradients.logits, 0, batch.logits.shape[0]);
     for (extent_t i = 0; i < p.rows; ++i) total.sequences += p.live_in_row(i) > 0;
     total.rows = p.rows;
     total.units = total.tokens;

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <numeric>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -68,71 +69,21 @@ class reshard_plan {
     std::vector<Wire> scratch(std::min(std::max<std::size_t>(bucket, 1), std::size_t{1} << 16));
     for (const link& l : local_) copy_local<Wire>(l, std::span(scratch), read, write);
 
-    // Every pair of ranks has the same quota, so that both ends agree on it without lists.
-    struct extent {
-      std::uint64_t longest = 0, peers = 0;
-    };
-    extent mine;
-    for (const auto* streams : {&sent_, &received_}) {
-      std::uint64_t peers = 0;
-      for (const stream& s : *streams) {
-        mine.longest = std::max<std::uint64_t>(mine.longest, s.size);
-        peers += s.size != 0 ? 1 : 0;
-      }
-      mine.peers = std::max(mine.peers, peers);
+    const auto [longest, quota] = agree(c, bucket);
+    if (longest == 0) return;
+    direction<Wire> out(sent_, true), in(received_, false);
+    for (std::size_t done = 0; done < longest; done += quota) {
+      out.open(done, quota);
+      in.open(done, quota);
+      out.for_each_part([&](const auto& part, std::span<Wire> values) { read(part.piece, part.first, values); });
+      c.all_to_all_v(std::span<const Wire>(out.values), std::span<const std::size_t>(out.counts),
+                     std::span<Wire>(in.values), std::span<const std::size_t>(in.counts));
+      in.for_each_part([&](const auto& part, std::span<const Wire> values) { write(part.piece, part.first, values); });
     }
-    std::vector<extent> extents(ranks);
-    c.all_gather(std::span<const extent>(&mine, 1), std::span<extent>(extents));
-    for (const extent& e : extents) {
-      mine.longest = std::max(mine.longest, e.longest);
-      mine.peers = std::max(mine.peers, e.peers);
-    }
-    if (mine.longest == 0) return;
-    const std::size_t quota = std::max<std::size_t>(bucket / std::max<std::size_t>(mine.peers, 1), 1);
-
-    std::vector<cursor> out, in;
-    for (const stream& s : sent_) out.emplace_back(s, true);
-    for (const stream& s : received_) in.emplace_back(s, false);
-    std::vector<Wire> outgoing, incoming;
-    std::vector<std::size_t> out_counts(ranks), in_counts(ranks);
-    std::vector<std::uint64_t> sent_sums(ranks), told(ranks), arrived_sums(ranks);
-    for (std::size_t done = 0; done < mine.longest; done += quota) {
-      const auto counts = [&](const std::vector<stream>& streams, std::vector<std::size_t>& to) {
-        std::size_t sum = 0;
-        for (std::size_t r = 0; r < ranks; ++r) {
-          to[r] = std::min(quota, streams[r].size - std::min(streams[r].size, done));
-          sum += to[r];
-        }
-        return sum;
-      };
-      outgoing.resize(counts(sent_, out_counts));
-      incoming.resize(counts(received_, in_counts));
-      std::size_t at = 0;
-      for (std::size_t r = 0; r < ranks; ++r)
-        for (std::size_t left = out_counts[r]; left > 0;) {
-          const auto part = out[r].next(left);
-          const std::span<Wire> values(outgoing.data() + at, part.count);
-          read(part.piece, part.first, values);
-          add(sent_sums[r], std::as_bytes(values));
-          at += part.count;
-          left -= part.count;
-        }
-      c.all_to_all_v(std::span<const Wire>(outgoing), std::span<const std::size_t>(out_counts),
-                     std::span<Wire>(incoming), std::span<const std::size_t>(in_counts));
-      at = 0;
-      for (std::size_t r = 0; r < ranks; ++r)
-        for (std::size_t left = in_counts[r]; left > 0;) {
-          const auto part = in[r].next(left);
-          const std::span<const Wire> values(incoming.data() + at, part.count);
-          add(arrived_sums[r], std::as_bytes(values));
-          write(part.piece, part.first, values);
-          at += part.count;
-          left -= part.count;
-        }
-    }
-    c.all_to_all(std::span<const std::uint64_t>(sent_sums), std::span<std::uint64_t>(told));
+    std::vector<std::uint64_t> told(ranks);
+    c.all_to_all(std::span<const std::uint64_t>(out.sums), std::span<std::uint64_t>(told));
     for (std::size_t r = 0; r < ranks; ++r)
-      if (told[r] != arrived_sums[r])
+      if (told[r] != in.sums[r])
         throw communication_error("rlcore: reshard: rank " + std::to_string(c.rank()) +
                                   " received other bytes than rank " + std::to_string(r) + " sent");
   }
@@ -186,6 +137,68 @@ class reshard_plan {
     std::size_t link_ = 0;
     std::vector<piece_overlap> open_;
   };
+
+  /// What all ranks send or what all receive, a bucket at a time; everything by the other rank.
+  template <class Wire>
+  struct direction {
+    const std::vector<stream>& streams;
+    std::vector<cursor> cursors;
+    std::vector<Wire> values;
+    std::vector<std::size_t> counts;
+    std::vector<std::uint64_t> sums;
+
+    direction(const std::vector<stream>& of, bool sends) : streams(of), counts(of.size()), sums(of.size()) {
+      for (const stream& s : of) cursors.emplace_back(s, sends);
+    }
+    /// Makes room for the next `quota` elements of every stream, behind the first `done`.
+    void open(std::size_t done, std::size_t quota) {
+      for (std::size_t r = 0; r < streams.size(); ++r)
+        counts[r] = std::min(quota, streams[r].size - std::min(streams[r].size, done));
+      values.resize(std::accumulate(counts.begin(), counts.end(), std::size_t{0}));
+    }
+    /// visit(part, values) for what the bucket holds of each piece; then these count for the checksum.
+    template <class Visit>
+    void for_each_part(Visit&& visit) {
+      std::size_t at = 0;
+      for (std::size_t r = 0; r < cursors.size(); ++r)
+        for (std::size_t left = counts[r]; left > 0;) {
+          const auto part = cursors[r].next(left);
+          const std::span<Wire> of_part(values.data() + at, part.count);
+          visit(part, of_part);
+          add(sums[r], std::as_bytes(of_part));
+          at += part.count;
+          left -= part.count;
+        }
+    }
+  };
+  struct agreement {
+    std::uint64_t longest = 0;  ///< elements of the longest stream of any rank
+    std::size_t quota = 0;      ///< elements from one rank to another in a round
+  };
+
+  /// Every pair of ranks has the same quota, so that both ends agree on it without lists.
+  template <class C>
+  agreement agree(C& c, std::size_t bucket) const {
+    struct extent {
+      std::uint64_t longest = 0, peers = 0;
+    };
+    extent mine;
+    for (const auto* streams : {&sent_, &received_}) {
+      std::uint64_t peers = 0;
+      for (const stream& s : *streams) {
+        mine.longest = std::max<std::uint64_t>(mine.longest, s.size);
+        peers += s.size != 0 ? 1 : 0;
+      }
+      mine.peers = std::max(mine.peers, peers);
+    }
+    std::vector<extent> extents(sent_.size());
+    c.all_gather(std::span<const extent>(&mine, 1), std::span<extent>(extents));
+    for (const extent& e : extents) {
+      mine.longest = std::max(mine.longest, e.longest);
+      mine.peers = std::max(mine.peers, e.peers);
+    }
+    return {mine.longest, std::max<std::size_t>(bucket / std::max<std::size_t>(mine.peers, 1), 1)};
+  }
 
   static std::size_t total(const std::vector<stream>& streams) noexcept {
     std::size_t n = 0;

@@ -16,6 +16,7 @@
 
 #include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/config/options.hpp"
+#include "rlcore/config/settings/chat_template_setting.hpp"
 #include "rlcore/data/prompt_dataset.hpp"
 #include "rlcore/data/table.hpp"
 #include "rlcore/rollout/engine.hpp"
@@ -110,7 +111,7 @@ inline data::prompt_dataset evaluation_prompts(const options& opt, const text::t
   }
   const bool templated = opt.find<bool>("data.chat_template").value_or(form == "dataset");
   std::optional<text::chat_template> chat;
-  if (templated) chat = text::chat_template::detect(folder);
+  if (templated) chat = text::chat_template::chosen(chat_template_setting(opt), folder, "rlcore.chat_template");
   return data::make_prompts(
       tables, settings,
       [&](const std::vector<text::message>& messages) {
@@ -119,7 +120,7 @@ inline data::prompt_dataset evaluation_prompts(const options& opt, const text::t
               messages, {.add_generation_prompt = true, .enable_thinking = opt.find<bool>("data.enable_thinking")}));
         std::string text;
         for (const text::message& m : messages) text += m.content;
-        return tokenizer.encode(text);
+        return tokenizer.encode_with_special_tokens(text);  // as OpenCompass and vLLM send a plain text
       },
       [&](const std::string& source) { judge.check(source); });
 }
@@ -173,6 +174,78 @@ inline std::vector<rollout::response> gather_responses(parallel::any_communicato
   return responses;
 }
 
+/// How responses are sampled. Throws config_error for samples that would all be the same, format_error without an EOS
+/// token.
+inline rollout::generation evaluation_sampling(const options& opt, const nn::config& config,
+                                               const text::tokenizer& tokenizer, const std::filesystem::path& folder) {
+  rollout::generation settings;
+  settings.sampling = {static_cast<float>(opt.get<double>("rollout.temperature")),
+                       opt.get<std::int64_t>("rollout.top_k"), static_cast<float>(opt.get<double>("rollout.top_p"))};
+  settings.sampling.validate();
+  if (const auto n = opt.get<std::int64_t>("rollout.n"); n > 1 && settings.sampling.greedy())
+    throw config_error("rollout.n=" + std::to_string(n) +
+                       " with rollout.temperature=0 samples the same response again; "
+                       "give a temperature");
+  settings.max_new_tokens = opt.get<std::int64_t>("data.max_response_length");
+  settings.eos_ids = config.eos_token_ids;
+  if (settings.eos_ids.empty() && tokenizer.eos_id()) settings.eos_ids.push_back(*tokenizer.eos_id());
+  if (settings.eos_ids.empty())
+    throw format_error(folder.string() + ": neither config.json nor the tokenizer names an EOS token");
+  settings.max_sequences = opt.get<std::int64_t>("rollout.max_num_seqs");
+  settings.max_batched_tokens = opt.get<std::int64_t>("rollout.max_num_batched_tokens");
+  if (opt.get<std::string>("rlcore.rollout_weights") == "int8") settings.weights = weight_format::int8;
+  return settings;
+}
+
+/// Throws config_error if the model has too few positions for a prompt and its response.
+inline void check_positions(const nn::config& config, const data::prompt_dataset& prompts, std::int64_t response) {
+  std::size_t longest_prompt = 0;
+  for (const data::prompt& p : prompts.prompts) longest_prompt = std::max(longest_prompt, p.ids.size());
+  if (config.max_position_embeddings < static_cast<std::int64_t>(longest_prompt) + response)
+    throw config_error(
+        fmt::format("the longest prompt of {} tokens and data.max_response_length={} are more than the "
+                    "model's {} positions",
+                    longest_prompt, response, config.max_position_embeddings));
+}
+
+/// Says if the responses to `problems` of a round may not fit into the share of memory of one of `sharing` ranks.
+inline void warn_about_memory(std::size_t problems, std::int64_t n, std::int64_t response, int sharing) {
+  auto host = available_memory();
+  if (host) *host /= static_cast<std::size_t>(sharing);
+  const std::string warning = check_memory({"rollout.n", static_cast<std::int64_t>(problems), n, "it", "responses",
+                                            sizeof(rollout::request) + sizeof(rollout::response)},
+                                           0, response, host);
+  if (!warning.empty()) say("warning: %s\n", warning.c_str());
+}
+
+/// n requests for each of the problems [first, last).
+inline std::vector<rollout::request> requests_for(const data::prompt_dataset& prompts, std::size_t first,
+                                                  std::size_t last, std::int64_t n) {
+  std::vector<rollout::request> requests;
+  for (std::size_t i = first; i < last; ++i)
+    for (std::int64_t k = 0; k < n; ++k)
+      requests.push_back({prompts[i].ids, static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(k)});
+  return requests;
+}
+
+/// Judges sampled responses, adds them to the summary and logs them.
+struct response_judge {
+  const data::prompt_dataset& prompts;
+  std::vector<std::uint32_t> problems;
+  const text::tokenizer& tokenizer;
+  const judge& rule;
+
+  void operator()(const rollout::request& request, const rollout::response& response, evaluation_summary& summary,
+                  std::optional<generation_log>& log) const {
+    const data::prompt& p = prompts[request.prompt_number];
+    const std::string text = tokenizer.decode(response.tokens, true);
+    const judged_response r{p.data_source, problems[request.prompt_number], rule(p.data_source, text, p.ground_truth),
+                            std::ssize(response.tokens), response.reason == rollout::finish::length};
+    summary.add(r);
+    if (log) log->write(judged_line(r, tokenizer.decode(p.ids), text, p.ground_truth));
+  }
+};
+
 /// Samples rollout.n responses per problem, in rounds of a few hundred, and writes each round to the disk. `ranks`
 /// share the work; the first rank writes.
 template <class Device>
@@ -186,51 +259,24 @@ void sample_and_judge(Device& device, const options& opt, const judge& judge, ev
   const nn::config config = checkpoint::read_config(folder);
   const text::tokenizer tokenizer = text::tokenizer::load(folder);
   const data::prompt_dataset prompts = evaluation_prompts(opt, tokenizer, folder, judge);
-  const auto n = opt.get<std::int64_t>("rollout.n"), longest = opt.get<std::int64_t>("data.max_response_length");
-  rollout::generation settings;
-  settings.sampling = {static_cast<float>(opt.get<double>("rollout.temperature")),
-                       opt.get<std::int64_t>("rollout.top_k"), static_cast<float>(opt.get<double>("rollout.top_p"))};
-  settings.sampling.validate();
-  if (n > 1 && settings.sampling.greedy())
-    throw config_error("rollout.n=" + std::to_string(n) +
-                       " with rollout.temperature=0 samples the same response again; "
-                       "give a temperature");
-  settings.max_new_tokens = longest;
-  settings.eos_ids = config.eos_token_ids;
-  if (settings.eos_ids.empty() && tokenizer.eos_id()) settings.eos_ids.push_back(*tokenizer.eos_id());
-  if (settings.eos_ids.empty())
-    throw format_error(folder.string() + ": neither config.json nor the tokenizer names an EOS token");
-  std::size_t longest_prompt = 0;
-  for (const data::prompt& p : prompts.prompts) longest_prompt = std::max(longest_prompt, p.ids.size());
-  if (config.max_position_embeddings < static_cast<std::int64_t>(longest_prompt) + longest)
-    throw config_error(
-        fmt::format("the longest prompt of {} tokens and data.max_response_length={} are more than the "
-                    "model's {} positions",
-                    longest_prompt, longest, config.max_position_embeddings));
-  settings.max_sequences = opt.get<std::int64_t>("rollout.max_num_seqs");
-  settings.max_batched_tokens = opt.get<std::int64_t>("rollout.max_num_batched_tokens");
+  const auto n = opt.get<std::int64_t>("rollout.n");
+  rollout::generation settings = evaluation_sampling(opt, config, tokenizer, folder);
+  check_positions(config, prompts, settings.max_new_tokens);
   const int sharing = ranks == nullptr ? 1 : find_local_place(*ranks).size;
   const std::size_t parts = ranks == nullptr ? 1 : static_cast<std::size_t>(ranks->size()),
                     part = ranks == nullptr ? 0 : static_cast<std::size_t>(ranks->rank());
   const auto per_round = static_cast<std::size_t>(std::max<std::int64_t>(1, 4 * settings.max_sequences / n)) * parts;
-  auto host = available_memory();
-  if (host) *host /= static_cast<std::size_t>(sharing);
-  const std::string warning = check_memory({"rollout.n", static_cast<std::int64_t>(std::min(prompts.size(), per_round)),
-                                            n, "it", "responses", sizeof(rollout::request) + sizeof(rollout::response)},
-                                           0, longest, host);
-  if (!warning.empty()) say("warning: %s\n", warning.c_str());
+  warn_about_memory(std::min(prompts.size(), per_round), n, settings.max_new_tokens, sharing);
   if (const auto memory = available_memory_of(device, sharing))
     settings.max_cache_bytes =
         static_cast<std::size_t>(opt.get<double>("rollout.gpu_memory_utilization") * static_cast<double>(*memory));
-  if (opt.get<std::string>("rlcore.rollout_weights") == "int8") settings.weights = weight_format::int8;
-
   if (static_cast<std::int64_t>(tokenizer.vocab_size()) > config.vocab_size)
     throw format_error(folder.string() + ": the tokenizer has " + std::to_string(tokenizer.vocab_size()) +
                        " tokens, the model only " + std::to_string(config.vocab_size));
 
   nn::causal_lm<Device> model(device, config);
   load_model(model, folder);
-  if (ranks == nullptr || ranks->rank() == 0) log.emplace(output);
+  if (part == 0) log.emplace(output);
   nn::workspace<Device> space(device, static_cast<std::size_t>(opt.get<std::int64_t>("rlcore.logits_memory_mb")) << 20);
   say("model    %s, %.3g M parameters, on %s\n", folder.c_str(), static_cast<double>(model.size()) * 1e-6,
       describe(device).c_str());
@@ -239,30 +285,18 @@ void sample_and_judge(Device& device, const options& opt, const judge& judge, ev
 
   rollout::engine<Device> engine;
   const random_key key = random_key{static_cast<std::uint64_t>(opt.get<std::int64_t>("rlcore.seed"))}.child(0x6576616c);
-  const std::size_t rounds = (prompts.size() + per_round - 1) / per_round;
-  const std::vector<std::uint32_t> problems = problems_of(prompts);
+  const response_judge judge_response{prompts, problems_of(prompts), tokenizer, judge};
   progress bar(stderr, part == 0 && isatty(fileno(stderr)) != 0);
-  bar.start(0, static_cast<std::int64_t>(rounds));
-  for (std::size_t round = 0; round < rounds; ++round) {
-    std::vector<rollout::request> requests;
-    for (std::size_t i = round * per_round; i < std::min(prompts.size(), (round + 1) * per_round); ++i)
-      for (std::int64_t k = 0; k < n; ++k)
-        requests.push_back({prompts[i].ids, static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(k)});
+  bar.start(0, static_cast<std::int64_t>((prompts.size() + per_round - 1) / per_round));
+  for (std::size_t first = 0, round = 0; first < prompts.size(); first += per_round) {
+    const auto requests = requests_for(prompts, first, std::min(prompts.size(), first + per_round), n);
     const row_range shard = even_share(requests.size(), parts, part);
     const auto mine = std::span<const rollout::request>(requests).subspan(shard.first, shard.size());
     const auto responses =
         gather_responses(ranks, engine.generate(model, space, mine, settings, key,
                                                 [&](std::size_t done) { bar.phase("responses", done, mine.size()); }));
-    for (std::size_t i = 0; i < requests.size(); ++i) {
-      const data::prompt& p = prompts[requests[i].prompt_number];
-      const std::string text = tokenizer.decode(responses[i].tokens, true);
-      const judged_response r{p.data_source, problems[requests[i].prompt_number],
-                              judge(p.data_source, text, p.ground_truth), std::ssize(responses[i].tokens),
-                              responses[i].reason == rollout::finish::length};
-      summary.add(r);
-      if (log) log->write(judged_line(r, tokenizer.decode(p.ids), text, p.ground_truth));
-    }
-    bar.step_done(static_cast<std::int64_t>(round + 1));
+    for (std::size_t i = 0; i < requests.size(); ++i) judge_response(requests[i], responses[i], summary, log);
+    bar.step_done(static_cast<std::int64_t>(++round));
   }
 }
 

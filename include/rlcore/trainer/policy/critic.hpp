@@ -125,7 +125,7 @@ struct critic : trainable_model<Device> {
       }
       this->value_forward_backward(
           packed.inputs, packed.targets.row, [&](std::span<const float> value, std::span<float> dvalue) {
-            const auto flat = [](const auto& x) { return detail::flat(std::span(x)); };
+            const auto flat = [](const auto& x) { return flat_view(std::span(x)); };
             token_batch<float> rows{.value = flat(value), .old_value = flat(old_value), .target = flat(target)};
             rows.offsets = flat(packed.offsets);
             token_gradients<float> gradients;

@@ -56,8 +56,8 @@ inline std::optional<critic_settings> read_critic_settings(const options& opt, c
   s.decay_norms_and_biases = opt.get<bool>("rlcore.decay_norms_and_biases");
   s.grad_clip = opt.get<double>("critic.grad_clip");
   s.cliprange_value = opt.get<double>("critic.cliprange_value");
-  s.aggregation = {aggregation_of(opt.get<std::string>("critic.loss_agg_mode")),
-                   static_cast<double>(opt.get<std::int64_t>("data.max_response_length"))};
+  s.aggregation = read_aggregation(opt, "critic.loss_agg_mode",
+                                   static_cast<double>(opt.get<std::int64_t>("data.max_response_length")));
   s.mini_trajectories =
       std::min(opt.get<std::int64_t>("critic.ppo_mini_batch_size"), plan.prompts_per_step) * plan.samples_per_prompt;
   const std::int64_t sequence = opt.get<std::int64_t>("critic.ulysses_sequence_parallel_size");

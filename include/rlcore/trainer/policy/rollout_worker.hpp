@@ -13,56 +13,61 @@
 #include <vector>
 
 #include "rlcore/data/sampler.hpp"
-#include "rlcore/parallel/communicator/alone.hpp"
 #include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/telemetry/progress.hpp"
 #include "rlcore/telemetry/stages.hpp"
 #include "rlcore/trainer/policy/collect.hpp"
-#include "rlcore/trainer/policy/run.hpp"
+#include "rlcore/trainer/policy/inputs.hpp"
+#include "rlcore/trainer/policy/models.hpp"
+#include "rlcore/trainer/policy/random_streams.hpp"
+#include "rlcore/trainer/policy/trajectory/replay.hpp"
 #include "rlcore/trainer/policy/trajectory/trajectory_bytes.hpp"
 #include "rlcore/trainer/policy/validate.hpp"
+#include "rlcore/training/interrupt.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
 
 /// The forward work of one rank.
-template <class Device, policy_algorithm Algorithm = verl_algorithm>
+template <class Device>
 class rollout_worker {
  public:
-  /// Both have to outlive it.
-  rollout_worker(const policy_run<Device, Algorithm>& run, progress& bar) : run_(run), bar_(bar) {}
+  /// Everything has to outlive it. With `stored` responses, these are taken instead of sampling.
+  rollout_worker(policy_inputs& in, policy_models<Device>& models, const team& ranks, progress& bar,
+                 const replay* stored = nullptr)
+      : in_(in), models_(models), ranks_(ranks.world()), bar_(bar), stored_(stored) {}
   rollout_worker(const rollout_worker&) = delete;
   rollout_worker& operator=(const rollout_worker&) = delete;
 
   /// Samples and scores the round of this number, and adds the log-probs of the policy that sampled it.
   std::vector<trajectory> sample_round(std::int64_t step, std::int64_t number, stages& time) {
-    const policy_settings& s = run_.settings;
+    const policy_settings& s = in_.settings;
     const std::vector<std::uint32_t> rows =
-        data::rows_of_batch(run_.train.size(), run_.plan.prompts_per_round, number, s.seed, s.shuffle);
+        data::rows_of_batch(in_.train.size(), in_.plan.prompts_per_round, number, s.seed, s.shuffle);
     rollout::generation settings = generation(s.sampling);
     settings.weights = s.rollout_weights;
     std::vector<trajectory> round = time("gen", [&] {
-      if (run_.stored != nullptr) return own_part((*run_.stored)(step));
-      return sample_part(run_.train, rows, s.samples, settings, key_of(s, stream::rollout, number), "rollout");
+      if (stored_ != nullptr) return own_part((*stored_)(step));
+      return sample_part(in_.train, rows, s.samples, settings, key_of(s.seed, stream::rollout, number), "rollout");
     });
     time("reward", [&] {
       bar_.phase("reward", 0, 0);
-      run_.rewards.score(round, run_.train, run_.tokenizer);
+      in_.rewards->score(round, in_.train, in_.tokenizer);
       round = gather_trajectories(workers(), std::move(round));
       pool_counts();
     });
     // Sampling has recorded the old log-probs with the same kernels and bits: a second pass runs only on request.
-    if (s.recompute_old_log_prob || run_.stored != nullptr) {
-      if (run_.stored == nullptr)
+    if (s.recompute_old_log_prob || stored_ != nullptr) {
+      if (stored_ == nullptr)
         for (trajectory& t : round) t.rollout_logp = t.old_logp;
       time("old_log_prob", [&] {
         bar_.phase("old log-probs", 0, 0);
-        const bool entropies = run_.stored != nullptr;
+        const bool entropies = stored_ != nullptr;
         constexpr std::array fields{&trajectory::old_logp, &trajectory::entropy};
         compute_own_rows(scorers(), round, std::span(fields).first(entropies ? 2 : 1),
                          [&](std::span<trajectory> shard) {
-                           score_trajectories(run_.policy.model, run_.policy.space, shard, s.sampling.temperature,
-                                              run_.plan.old_trajectories, run_.plan.old_tokens, &trajectory::old_logp,
+                           score_trajectories(models_.policy.model, models_.policy.space, shard, s.sampling.temperature,
+                                              in_.plan.old_trajectories, in_.plan.old_tokens, &trajectory::old_logp,
                                               entropies ? &trajectory::entropy : nullptr);
                          });
       });
@@ -71,9 +76,18 @@ class rollout_worker {
     return round;
   }
 
+  /// Sets what the estimator declares, and what the models of the run give: greedy scores, squared probabilities,
+  /// log-probs of the reference, values of the critic.
+  void provide(advantage_input inputs, std::vector<trajectory>& batch, std::int64_t step, stages& time) {
+    if (contains(inputs, advantage_input::greedy_scores)) score_greedy_answers(batch, step, time);
+    if (contains(inputs, advantage_input::sum_squared_probs)) score_squared_probs(batch, time);
+    score_reference(batch, time);
+    score_values(batch, time);
+  }
+
   /// Sets trajectory::ref_logp where a KL needs it and it is missing.
   void score_reference(std::vector<trajectory>& rows, stages& time) {
-    if (run_.reference == nullptr || std::all_of(rows.begin(), rows.end(), [](const trajectory& t) {
+    if (models_.reference() == nullptr || std::all_of(rows.begin(), rows.end(), [](const trajectory& t) {
           return t.ref_logp.size() == t.old_logp.size();
         }))
       return;
@@ -82,12 +96,12 @@ class rollout_worker {
       const auto score = [&] {
         constexpr std::array fields{&trajectory::ref_logp};
         compute_own_rows(scorers(), rows, std::span(fields), [&](std::span<trajectory> shard) {
-          score_trajectories(*run_.reference, run_.policy.space, shard, run_.settings.sampling.temperature,
-                             run_.plan.ref_trajectories, run_.plan.ref_tokens, &trajectory::ref_logp);
+          score_trajectories(*models_.reference(), models_.policy.space, shard, in_.settings.sampling.temperature,
+                             in_.plan.ref_trajectories, in_.plan.ref_tokens, &trajectory::ref_logp);
         });
       };
-      if (run_.reference == &run_.policy.model)
-        run_.policy.with_base(score);
+      if (models_.reference() == &models_.policy.model)
+        models_.policy.with_base(score);
       else
         score();
     });
@@ -99,39 +113,40 @@ class rollout_worker {
       bar_.phase("squared probabilities", 0, 0);
       constexpr std::array fields{&trajectory::sum_squared_probs};
       compute_own_rows(scorers(), rows, std::span(fields), [&](std::span<trajectory> shard) {
-        sum_squared_probs(run_.policy.model, run_.policy.space, shard, run_.settings.sampling.temperature,
-                          run_.plan.old_trajectories, run_.plan.old_tokens);
+        sum_squared_probs(models_.policy.model, models_.policy.space, shard, in_.settings.sampling.temperature,
+                          in_.plan.old_trajectories, in_.plan.old_tokens);
       });
     });
   }
 
   /// Sets trajectory::value with the critic.
   void score_values(std::vector<trajectory>& rows, stages& time) {
-    if (run_.value_model == nullptr) return;
+    if (!models_.value_model) return;
     time("values", [&] {
       bar_.phase("values", 0, 0);
       constexpr std::array fields{&trajectory::value};
       compute_own_rows(scorers(), rows, std::span(fields),
-                       [&](std::span<trajectory> shard) { run_.value_model->values(shard); });
+                       [&](std::span<trajectory> shard) { models_.value_model->values(shard); });
     });
   }
 
   /// Sets trajectory::greedy_score: the score of the greedy answer to its prompt.
   void score_greedy_answers(std::vector<trajectory>& batch, std::int64_t step, stages& time) {
     rollout::generation settings = generation({0, -1, 1});
-    settings.weights = run_.settings.rollout_weights;
-    const auto group = static_cast<std::size_t>(run_.settings.samples);
+    settings.weights = in_.settings.rollout_weights;
+    const auto group = static_cast<std::size_t>(in_.settings.samples);
     std::vector<std::uint32_t> rows;
     for (std::size_t i = 0; i < batch.size(); i += group) rows.push_back(batch[i].row);
     std::vector<trajectory> greedy = time("gen_max", [&] {
-      return sample_part(run_.train, rows, 1, settings, key_of(run_.settings, stream::greedy, step), "greedy rollout");
+      return sample_part(in_.train, rows, 1, settings, key_of(in_.settings.seed, stream::greedy, step),
+                         "greedy rollout");
     });
     time("reward", [&] {
-      run_.rewards.score(greedy, run_.train, run_.tokenizer);
+      in_.rewards->score(greedy, in_.train, in_.tokenizer);
       greedy = gather_trajectories(workers(), std::move(greedy));
-      run_.rewards.take_counts();
+      in_.rewards->take_counts();
       metrics unreported;
-      run_.rewards.report(unreported);
+      in_.rewards->report(unreported);
     });
     for (std::size_t i = 0; i < batch.size(); ++i)
       batch[i].greedy_score = static_cast<float>(greedy[i / group].score());
@@ -140,37 +155,34 @@ class rollout_worker {
   /// Sets val-*; returns the mean score.
   double validation(std::int64_t step, metrics& m, stages& time) {
     return time("testing", [&] {
-      const policy_settings& s = run_.settings;
+      const policy_settings& s = in_.settings;
       const double mean =
-          score_validation(sample_part(*run_.val, every_row(*run_.val), s.val_samples, generation(s.val_sampling),
-                                       key_of(s, stream::validation, step), "validation"),
-                           run_.tokenizer, *run_.val, run_.rewards, m, &workers());
-      run_.rewards.take_counts();
+          score_validation(sample_part(in_.val, every_row(in_.val), s.val_samples, generation(s.val_sampling),
+                                       key_of(s.seed, stream::validation, step), "validation"),
+                           in_.tokenizer, in_.val, *in_.rewards, m, &workers());
+      in_.rewards->take_counts();
       metrics counted;
-      run_.rewards.report(counted);  // the reward/* of a step describe its own responses only
+      in_.rewards->report(counted);  // the reward/* of a step describe its own responses only
       return mean;
     });
   }
 
   /// reward/* of the rounds since the last call.
   void report_rewards(metrics& m) {
-    for (const std::vector<double>& counts : counts_) run_.rewards.add_counts(counts);
+    for (const std::vector<double>& counts : counts_) in_.rewards->add_counts(counts);
     counts_.clear();
-    run_.rewards.report(m);
+    in_.rewards->report(m);
   }
 
  private:
   /// The ranks that score answers. Each scores the rows that it samples, alone or with its group.
-  parallel::any_communicator& workers() {
-    if (run_.ranks == nullptr) return self_;
-    return run_.rollout != nullptr ? run_.ranks->all() : run_.ranks->sums();
-  }
+  parallel::any_communicator& workers() { return models_.rollout ? ranks_.all() : ranks_.sums(); }
   /// The ranks that compute log-probs. Ranks that share a sequence in training compute them together.
-  parallel::any_communicator& scorers() { return run_.ranks != nullptr ? run_.ranks->data() : self_; }
+  parallel::any_communicator& scorers() { return ranks_.data(); }
 
   rollout::generation generation(const rollout::sampling& sampling) const {
-    const policy_settings& s = run_.settings;
-    return {sampling,          s.max_response_length, run_.eos_ids,   s.max_sequences, s.max_batched_tokens,
+    const policy_settings& s = in_.settings;
+    return {sampling,          s.max_response_length, in_.eos_ids,    s.max_sequences, s.max_batched_tokens,
             s.max_cache_bytes, s.share_prompts,       s.chunk_prompts};
   }
 
@@ -185,14 +197,20 @@ class rollout_worker {
                                       const char* phase) {
     const auto answers = [&](const nn::causal_lm<Device>& model, const row_range& shard) {
       return sample(
-          run_.policy.engine, model, run_.policy.space, prompts, rows, samples, settings, key,
-          [&](std::size_t done) { bar_.phase(phase, done, shard.size()); }, shard);
+          models_.policy.engine, model, models_.policy.space, prompts, rows, samples, settings, key,
+          [&](std::size_t done) {
+            bar_.phase(phase, done, shard.size());
+            // Several ranks would wait for each other: they finish the step.
+            if (asked_to_stop() != 0 && ranks_.all().size() == 1 && &prompts == &in_.train)
+              throw sampling_interrupted();
+          },
+          shard);
     };
-    if (run_.rollout == nullptr) {
-      [[maybe_unused]] const auto whole = run_.policy.gather_full_params();
-      return answers(run_.policy.model, own_share(rows.size(), samples));
+    if (!models_.rollout) {
+      [[maybe_unused]] const auto whole = models_.policy.gather_full_params();
+      return answers(models_.policy.model, own_share(rows.size(), samples));
     }
-    rollout_model<Device>& group = *run_.rollout;
+    rollout_model<Device>& group = *models_.rollout;
     const auto number = [](std::int64_t n) { return static_cast<std::size_t>(n); };
     std::vector<trajectory> answered = [&] {
       const rollout_weights<Device> filled(group);
@@ -209,16 +227,16 @@ class rollout_worker {
     return {at(shard.first), at(shard.last)};
   }
   std::vector<trajectory> own_part(std::vector<trajectory> rows) {
-    const auto group = static_cast<std::size_t>(run_.settings.samples);
+    const auto group = static_cast<std::size_t>(in_.settings.samples);
     const row_range shard =
-        rows.size() % group == 0 ? own_share(rows.size() / group, run_.settings.samples) : own_share(rows.size(), 1);
+        rows.size() % group == 0 ? own_share(rows.size() / group, in_.settings.samples) : own_share(rows.size(), 1);
     return part_of(std::move(rows), shard);
   }
 
   /// Gathers the counts that the ranks' reward sources made while they scored a round.
   void pool_counts() {
     if (workers().size() == 1) return;
-    std::vector<double> mine = run_.rewards.take_counts();
+    std::vector<double> mine = in_.rewards->take_counts();
     mine.insert(mine.begin(), static_cast<double>(mine.size()));
     const std::vector<double> pooled = gather_parts(workers(), std::span<const double>(mine));
     for (std::size_t at = 0; at < pooled.size();) {
@@ -229,9 +247,11 @@ class rollout_worker {
     }
   }
 
-  const policy_run<Device, Algorithm>& run_;
+  policy_inputs& in_;
+  policy_models<Device>& models_;
+  parallel::world& ranks_;
   progress& bar_;
-  parallel::any_communicator_of<parallel::alone> self_{parallel::alone{}};
+  const replay* stored_;
   std::vector<std::vector<double>> counts_;
 };
 

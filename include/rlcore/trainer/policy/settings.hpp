@@ -13,13 +13,14 @@
 #include <utility>
 #include <vector>
 
+#include "rlcore/config/algorithm/aggregations.hpp"
+#include "rlcore/config/algorithm/policy_losses.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/settings/lora_options.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/optim/adamw.hpp"
 #include "rlcore/optim/schedule.hpp"
 #include "rlcore/rollout/request.hpp"
-#include "rlcore/trainer/policy/algorithm/verl_algorithm.hpp"
 #include "rlcore/trainer/policy/dynamic_sampling.hpp"
 #include "rlcore/trainer/policy/reward/reward_settings.hpp"
 
@@ -59,7 +60,7 @@ struct policy_settings {
   bool share_prompts = true, chunk_prompts = true, recompute_old_log_prob = false;
   std::optional<weight_format> rollout_weights = {};  ///< unset: those of training
   // objective
-  verl_algorithm algorithm;
+  any_aggregation entropy_mean;  ///< of actor/entropy: the loss's
   reward_kl_settings reward_kl;
   reward_settings reward;
   dynamic_sampling_settings dynamic_sampling;
@@ -71,7 +72,7 @@ struct policy_settings {
   std::int64_t epochs_per_step = 1;
   bool shuffle_mini_batches = false, decay_norms_and_biases = true;
   // trainer
-  std::string root, resume_mode, resume_path, rollout_dir, replay, events_dir;
+  std::string root, resume_mode, resume_path, rollout_dir, replay, events_dir, export_path;
   std::vector<std::string> loggers;
   std::int64_t save_freq = -1, test_freq = -1, keep = 0, critic_warmup = 0;
   bool val_before_train = true, val_only = false, report = true;
@@ -86,13 +87,9 @@ inline kl_kind kl_kind_of(const std::string& name) {
   throw config_error("'" + name + "' is not a KL estimator; expected kl, abs, mse or low_var_kl");
 }
 
-/// verl's actor.loss_agg_mode.
-inline aggregation_mode aggregation_of(const std::string& name) {
-  if (name == "token-mean") return aggregation_mode::token_mean;
-  if (name == "seq-mean-token-mean") return aggregation_mode::sequence_mean_token_mean;
-  if (name == "seq-mean-token-sum") return aggregation_mode::sequence_mean_token_sum;
-  if (name == "seq-mean-token-sum-norm") return aggregation_mode::fixed_length;
-  throw config_error("'" + name + "' is not a loss_agg_mode");
+/// The aggregation that `key` names, e.g. critic.loss_agg_mode; `length` is what seq-mean-token-sum-norm divides by.
+inline any_aggregation read_aggregation(const options& opt, const std::string& key, double length) {
+  return aggregation_words::visit(key, opt.get<std::string>(key), [&](auto row) { return row.compose({length}); });
 }
 
 /// A list of two numbers; throws config_error with `expected` if it is not one for which `right` holds.
@@ -111,59 +108,37 @@ std::pair<double, double> read_pair(const options& opt, const std::string& name,
   return {x[0], x[1]};
 }
 
-/// actor.policy_loss.loss_mode; the registry has refused every other word.
-inline policy_loss_mode loss_mode_of(const std::string& name) {
-  constexpr std::string_view names[] = {"vanilla", "gspo", "gpg", "clip_cov", "kl_cov", "geo_mean", "sapo", "cispo"};
-  for (std::size_t i = 0; i < std::size(names); ++i)
-    if (names[i] == name) return static_cast<policy_loss_mode>(i);
-  throw config_error("'" + name + "' is not a policy loss");
+/// actor.loss_agg_mode.
+inline any_aggregation read_loss_aggregation(const options& opt) {
+  const std::string actor = "actor_rollout_ref.actor.";
+  return read_aggregation(opt, actor + "loss_agg_mode",
+                          opt.find<double>(actor + "loss_scale_factor")
+                              .value_or(static_cast<double>(opt.get<std::int64_t>("data.max_response_length"))));
 }
 
 /// verl's actor loss: actor_rollout_ref.actor.*.
-inline verl_policy_loss read_loss(const options& opt) {
-  const std::string actor = "actor_rollout_ref.actor.";
+inline policy_loss_settings read_policy_loss(const options& opt) {
+  const std::string actor = "actor_rollout_ref.actor.", losses = actor + "policy_loss.";
   std::string kl = opt.get<std::string>(actor + "kl_loss_type");
-  verl_policy_loss loss;
-  loss.straight_through = kl.ends_with('+');
-  if (loss.straight_through) kl.pop_back();
-  loss.kl = kl_kind_of(kl);
-  loss.use_kl = opt.get<bool>(actor + "use_kl_loss");
-  loss.kl_coef = opt.get<double>(actor + "kl_loss_coef");
-  loss.clip_low = opt.get<double>(actor + "clip_ratio_low");
-  loss.clip_high = opt.get<double>(actor + "clip_ratio_high");
-  loss.clip_c = opt.get<double>(actor + "clip_ratio_c");
-  loss.entropy_coeff = opt.get<double>(actor + "entropy_coeff");
-  loss.aggregation = aggregation_of(opt.get<std::string>(actor + "loss_agg_mode"));
-  loss.fixed_length = opt.find<double>(actor + "loss_scale_factor")
-                          .value_or(static_cast<double>(opt.get<std::int64_t>("data.max_response_length")));
-  loss.mode = loss_mode_of(opt.get<std::string>(actor + "policy_loss.loss_mode"));
-  loss.ppo_kl_coef = opt.get<double>(actor + "policy_loss.ppo_kl_coef");
-  loss.tau_positive = opt.get<double>(actor + "tau_pos");
-  loss.tau_negative = opt.get<double>(actor + "tau_neg");
-  return loss;
-}
-
-/// The loss and the advantages: algorithm.* and actor_rollout_ref.actor.*; with rlcore.advantages=openrlhf OpenRLHF's
-/// way to compute them. Throws config_error.
-inline verl_algorithm read_algorithm(const options& opt) {
-  const std::string losses = "actor_rollout_ref.actor.policy_loss.";
-  verl_algorithm a;
-  a.policy = read_loss(opt);
-  a.advantage = {advantage_estimator_of(opt.get<std::string>("algorithm.adv_estimator")),
-                 opt.get<bool>("algorithm.norm_adv_by_std_in_grpo"), opt.get<double>("algorithm.gamma"),
-                 opt.get<double>("algorithm.lam")};
-  if (opt.get<std::string>("rlcore.advantages") == "openrlhf") {
-    const auto range = read_pair(opt, "rlcore.reward_clip_range", "two numbers in order, e.g. [-10,10]",
-                                 [](double low, double high) { return low <= high; });
-    a.other =
-        openrlhf_advantage{a.advantage.kind,   a.advantage.normalize_by_std, a.advantage.gamma,
-                           a.advantage.lambda, {range.first, range.second},  opt.get<bool>("rlcore.scale_advantages")};
-  }
-  a.clip_cov.share = opt.get<double>(losses + "clip_cov_ratio");
-  a.clip_cov.low = opt.get<double>(losses + "clip_cov_lb");
-  a.clip_cov.high = opt.get<double>(losses + "clip_cov_ub");
-  a.kl_cov.share = opt.get<double>(losses + "kl_cov_ratio");
-  return a;
+  policy_loss_settings s;
+  s.mode = opt.get<std::string>(losses + "loss_mode");
+  s.clip = {opt.get<double>(actor + "clip_ratio_low"), opt.get<double>(actor + "clip_ratio_high"),
+            opt.get<double>(actor + "clip_ratio_c")};
+  s.aggregation = read_loss_aggregation(opt);
+  s.straight_through = kl.ends_with('+');
+  if (s.straight_through) kl.pop_back();
+  s.kl = kl_kind_of(kl);
+  s.use_kl = opt.get<bool>(actor + "use_kl_loss");
+  s.kl_coef = opt.get<double>(actor + "kl_loss_coef");
+  s.entropy_coeff = opt.get<double>(actor + "entropy_coeff");
+  s.clip_cov.share = opt.get<double>(losses + "clip_cov_ratio");
+  s.clip_cov.low = opt.get<double>(losses + "clip_cov_lb");
+  s.clip_cov.high = opt.get<double>(losses + "clip_cov_ub");
+  s.kl_cov.share = opt.get<double>(losses + "kl_cov_ratio");
+  s.ppo_kl_coef = opt.get<double>(losses + "ppo_kl_coef");
+  s.dro_beta = opt.find<double>(losses + "dro_beta").value_or(0);
+  s.gate = {opt.get<double>(actor + "tau_pos"), opt.get<double>(actor + "tau_neg")};
+  return s;
 }
 
 /// The schedule that <prefix>warmup_style etc. describe, e.g. of prefix "critic.optim."; its total_steps are not set.
@@ -196,10 +171,10 @@ inline bool saves_whole(const options& opt, const std::string& contents) {
   return std::find(saved.begin(), saved.end(), "hf_model") != saved.end();
 }
 
-/// All settings of a policy run, after check_policy_options(). Throws config_error.
-inline policy_settings read_settings(const options& opt) {
-  const std::string actor = "actor_rollout_ref.actor.", rollout = "actor_rollout_ref.rollout.";
-  policy_settings s;
+namespace detail {
+
+/// data.*
+inline void read_data_settings(policy_settings& s, const options& opt) {
   s.train_files = opt.list("data.train_files");
   s.val_files = opt.list("data.val_files");
   s.train_rows = opt.get<std::int64_t>("data.train_max_samples");
@@ -215,15 +190,21 @@ inline policy_settings read_settings(const options& opt) {
   s.filter_overlong_prompts = opt.get<bool>("data.filter_overlong_prompts");
   s.shuffle = opt.get<bool>("data.shuffle");
   s.truncation = opt.get<std::string>("data.truncation");
+}
 
+/// The model, its adapter and what its checkpoints hold.
+inline void read_model_settings(policy_settings& s, const options& opt) {
   s.model_path = opt.get<std::string>("actor_rollout_ref.model.path");
   s.recompute_activations = opt.get<bool>("actor_rollout_ref.model.enable_gradient_checkpointing");
   s.logits_bytes = static_cast<std::size_t>(opt.get<std::int64_t>("rlcore.logits_memory_mb")) << 20;
   s.seed = static_cast<std::uint64_t>(opt.get<std::int64_t>("rlcore.seed"));
-
   s.lora = read_lora(opt, "actor_rollout_ref.model.", s.seed);
-  s.save_whole = saves_whole(opt, actor + "checkpoint.save_contents");
+  s.save_whole = saves_whole(opt, "actor_rollout_ref.actor.checkpoint.save_contents");
+}
 
+/// actor_rollout_ref.rollout.*
+inline void read_rollout_settings(policy_settings& s, const options& opt) {
+  const std::string rollout = "actor_rollout_ref.rollout.";
   s.samples = opt.get<std::int64_t>(rollout + "n");
   s.max_sequences =
       opt.find<std::int64_t>("rlcore.max_decode_batch").value_or(opt.get<std::int64_t>(rollout + "max_num_seqs"));
@@ -243,8 +224,11 @@ inline policy_settings read_settings(const options& opt) {
                     static_cast<float>(opt.get<double>(val + "top_p"))};
   if (!opt.get<bool>(val + "do_sample")) s.val_sampling = {0, -1, 1};
   s.val_samples = opt.get<std::int64_t>(val + "n");
+}
 
-  s.algorithm = read_algorithm(opt);
+/// Advantages, losses and rewards, and the groups that are trained on.
+inline void read_objective_settings(policy_settings& s, const options& opt) {
+  s.entropy_mean = read_loss_aggregation(opt);
   s.reward_kl = {
       opt.get<bool>("algorithm.use_kl_in_reward"),  opt.get<std::string>("algorithm.kl_ctrl.type") == "adaptive",
       opt.get<double>("algorithm.kl_ctrl.kl_coef"), opt.get<double>("algorithm.kl_ctrl.target_kl"),
@@ -256,7 +240,11 @@ inline policy_settings read_settings(const options& opt) {
     s.dynamic_sampling.metric = group_metric_of(*metric);
   s.dynamic_sampling.max_rounds = opt.get<std::int64_t>(filter + "max_num_gen_batches");
   s.dynamic_sampling.keep_surplus = opt.get<bool>("rlcore.keep_surplus");
+}
 
+/// actor_rollout_ref.actor.optim.* and the updates of a step.
+inline void read_optimizer_settings(policy_settings& s, const options& opt) {
+  const std::string actor = "actor_rollout_ref.actor.";
   s.lr = opt.get<double>(actor + "optim.lr");
   s.schedule = read_schedule(opt, actor + "optim.");
   s.lr_per_update = opt.get<bool>("rlcore.lr_per_update");
@@ -265,13 +253,17 @@ inline policy_settings read_settings(const options& opt) {
   s.grad_clip = opt.get<double>(actor + "grad_clip");
   s.epochs_per_step = opt.get<std::int64_t>(actor + "ppo_epochs");
   s.shuffle_mini_batches = opt.get<bool>(actor + "shuffle");
+}
 
+/// trainer.*: files, checkpoints and validation.
+inline void read_run_settings(policy_settings& s, const options& opt) {
   s.root = opt.get<std::string>("trainer.default_local_dir");
   s.resume_mode = opt.get<std::string>("trainer.resume_mode");
   s.resume_path = opt.find<std::string>("trainer.resume_from_path").value_or("");
   s.rollout_dir = opt.find<std::string>("trainer.rollout_data_dir").value_or("");
   s.replay = opt.find<std::string>("rlcore.replay").value_or("");
   s.events_dir = opt.find<std::string>("rlcore.tensorboard_dir").value_or("");
+  s.export_path = opt.find<std::string>("rlcore.export_path").value_or("");
   s.loggers = opt.list("trainer.logger");
   s.save_freq = opt.get<std::int64_t>("trainer.save_freq");
   s.test_freq = opt.get<std::int64_t>("trainer.test_freq");
@@ -280,6 +272,19 @@ inline policy_settings read_settings(const options& opt) {
   s.val_before_train = opt.get<bool>("trainer.val_before_train");
   s.val_only = opt.get<bool>("trainer.val_only");
   s.report = opt.get<bool>("rlcore.report");
+}
+
+}  // namespace detail
+
+/// All settings of a policy run, after check_policy_options(). Throws config_error.
+inline policy_settings read_settings(const options& opt) {
+  policy_settings s;
+  detail::read_data_settings(s, opt);
+  detail::read_model_settings(s, opt);
+  detail::read_rollout_settings(s, opt);
+  detail::read_objective_settings(s, opt);
+  detail::read_optimizer_settings(s, opt);
+  detail::read_run_settings(s, opt);
   return s;
 }
 

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "rlcore/core/elementary.hpp"
+#include "rlcore/objective/aggregation/any_aggregation.hpp"
 #include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/telemetry/stages.hpp"
-#include "rlcore/trainer/policy/algorithm/algorithm.hpp"
 #include "rlcore/trainer/policy/trajectory/trajectory.hpp"
 
 RLCORE_BEGIN
@@ -118,9 +118,8 @@ inline void batch_metrics(std::span<const trajectory> batch, std::int64_t max_pr
       out.set("reward/" + std::string(verify::reason_names[r]), why[r] / static_cast<double>(batch.size()));
 }
 
-/// actor/entropy: the sampling policy's entropy, averaged as the algorithm says (verl: by actor.loss_agg_mode).
-template <policy_algorithm Algorithm>
-double rollout_entropy(std::span<const trajectory> batch, const Algorithm& algorithm) {
+/// actor/entropy: the sampling policy's entropy, averaged as `aggregation` says (verl: by actor.loss_agg_mode).
+inline double rollout_entropy(std::span<const trajectory> batch, const any_aggregation& aggregation) {
   global_counts counts;
   for (const trajectory& t : batch) counts.add_row(t.response_length());
   double total = 0;
@@ -128,7 +127,7 @@ double rollout_entropy(std::span<const trajectory> batch, const Algorithm& algor
     if (t.entropy.empty()) continue;
     double row = 0;
     for (const float h : t.entropy) row += static_cast<double>(h);
-    total += row * algorithm.entropy_weight({t.response_length()}, counts);
+    total += row * aggregation.weight({t.response_length()}, counts);
   }
   return total;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "rlcore/core/random.hpp"
+#include "rlcore/optim/schedule.hpp"
 #include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/trainer/policy/actor.hpp"
 #include "rlcore/trainer/policy/algorithm/algorithm.hpp"
@@ -27,6 +28,15 @@ struct update_plan {
   /// The learning rate of update number `update` of the step.
   double rate(std::size_t update) const { return lr[std::min(update, lr.size() - 1)]; }
 };
+
+/// The learning rates of the `updates` of step number `step`: one for all, or one for each (rlcore.lr_per_update).
+inline std::vector<double> update_rates(double highest, const optim::schedule& schedule, std::int64_t step,
+                                        std::int64_t updates, bool for_each_update) {
+  if (!for_each_update) return {highest * schedule.factor(step - 1)};
+  std::vector<double> rates;
+  for (std::int64_t u = 0; u < updates; ++u) rates.push_back(highest * schedule.factor((step - 1) * updates + u));
+  return rates;
+}
 
 /// Fisher-Yates, addressed by the epoch.
 inline void shuffle_rows(std::vector<const trajectory*>& rows, random_key key, std::int64_t epoch) {
@@ -64,7 +74,7 @@ policy_report accumulate_gradient(actor<Device>& a, const Algorithm& algorithm, 
     a.forward_backward(packed.inputs, packed.targets, plan.temperature,
                        [&](std::span<const float> logp, std::span<const float> entropy, std::span<float> dlogp,
                            std::span<float> dentropy) {
-                         policy_micro_batch rows;
+                         policy_rows rows;
                          rows.offsets = packed.offsets, rows.logp = logp;
                          rows.old_logp = old_logp, rows.ref_logp = ref_logp;
                          rows.advantage = advantage, rows.token_advantage = token_advantage, rows.selected = selected;

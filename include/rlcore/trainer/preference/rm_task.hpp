@@ -18,6 +18,7 @@
 #include "rlcore/objective/algorithm/reward_model.hpp"
 #include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/tensor/span.hpp"
+#include "rlcore/text/parse_json.hpp"
 #include "rlcore/trainer/preference/pair_rows.hpp"
 #include "rlcore/trainer/preference/score_file.hpp"
 #include "rlcore/trainer/supervised/task.hpp"
@@ -41,7 +42,7 @@ struct reward_moments {
 /// Writes them, and the name of the score head, into a model folder's config.json.
 inline void write_reward_moments(const std::filesystem::path& folder, const std::optional<reward_moments>& moments) {
   const std::filesystem::path path = folder / "config.json";
-  auto config = nlohmann::ordered_json::parse(data::read_file(path));
+  auto config = text::parse_json<format_error, nlohmann::ordered_json>(data::read_file(path), path.string());
   config["value_head_prefix"] = "score";
   config["normalize_reward"] = false;
   if (moments) config["mean"] = moments->mean, config["std"] = moments->std;

@@ -16,10 +16,20 @@
 #include "rlcore/trainer/preference/row_text.hpp"
 #include "rlcore/trainer/preference/settings.hpp"
 #include "rlcore/trainer/supervised/base_model.hpp"
-#include "rlcore/training/files/model_files.hpp"
+#include "rlcore/training/files/export_model.hpp"
+#include "rlcore/training/interrupt.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
+
+/// Reads a causal language model's folder. Throws config_error for a score model.
+inline base_model open_language_model(const options& opt) {
+  base_model base = open_base_model(opt.get<std::string>("pretrain"));
+  if (base.config.output != nn::model_output::logits)
+    throw config_error("--pretrain " + base.folder.string() +
+                       ": a score model (one number per token); expected a causal language model");
+  return base;
+}
 
 /// --dataset with --dataset_probs and --dataset_split, at most --max_samples rows of it. Looks for the files of
 /// --eval_dataset too, before any row is read.
@@ -55,9 +65,7 @@ inline row_rules read_row_rules(const options& opt, const base_model& base) {
   if (opt.known().find("apply_chat_template") == nullptr) return rules;
   const std::string jinja = opt.find<std::string>("tokenizer_chat_template").value_or("");
   if (opt.get<bool>("apply_chat_template")) {
-    rules.chat = jinja.empty()                   ? text::chat_template::detect(base.folder)
-                 : jinja.find('{') != jinja.npos ? text::chat_template::from_jinja(jinja, "--tokenizer_chat_template")
-                                                 : text::chat_template::named(jinja);
+    rules.chat = text::chat_template::chosen(jinja, base.folder, "--tokenizer_chat_template");
   } else if (const auto form = opt.find<std::string>("input_template"); form && !form->empty()) {
     check_template(*form);
     rules.input_template = *form;
@@ -78,22 +86,13 @@ void announce_rows(const options& opt, const Rows& train, const Rows& held_out) 
   if (held_out.read > 0) say("%s\n", held_out.summary("eval ").c_str());
 }
 
-/// The model of the last checkpoint, copied to --save_path. Throws file_error.
+/// The model of the last checkpoint, copied to --save_path, unless a signal has stopped the run before its end. Throws
+/// file_error.
 inline void export_model(const options& opt) {
-  namespace fs = std::filesystem;
-  const fs::path root = checkpoint::expand_home(opt.get<std::string>("ckpt_path")),
-                 to = checkpoint::expand_home(opt.get<std::string>("save_path"));
-  const auto step = checkpoint::read_tracker(root);
-  if (!step) return;
-  const fs::path from = checkpoint::step_folder(root, *step);
-  std::error_code failure;
-  fs::create_directories(to, failure);
-  for (const char* part : {"huggingface", "lora_adapter"})
-    if (!failure && fs::exists(from / part))
-      fs::copy(from / part, part == std::string("huggingface") ? to : to / part,
-               fs::copy_options::recursive | fs::copy_options::overwrite_existing, failure);
-  if (failure) throw file_error(to.string() + ": cannot write the model: " + failure.message());
-  say("model       %s\n", to.string().c_str());
+  if (asked_to_stop() != 0) return;
+  const std::filesystem::path root = checkpoint::expand_home(opt.get<std::string>("ckpt_path"));
+  if (const auto step = checkpoint::read_tracker(root))
+    export_model(checkpoint::step_folder(root, *step), checkpoint::expand_home(opt.get<std::string>("save_path")));
 }
 
 }  // namespace trainer

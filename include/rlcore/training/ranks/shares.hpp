@@ -1,60 +1,16 @@
-// Rows that ranks share: each works on its part, then all gather everything.
+// Rows that ranks share, as trainers name them.
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <utility>
-#include <vector>
-
-#include "rlcore/parallel/communicator/any.hpp"
+#include "rlcore/parallel/row_shares.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
 
 /// Neighbouring rows [first, last).
-struct row_range {
-  std::size_t first = 0, last = 0;
-
-  std::size_t size() const noexcept { return last - first; }
-};
-
-/// Range `part` of `count` rows in `parts` consecutive ranges, whose sizes differ by at most one.
-inline row_range even_share(std::size_t count, std::size_t parts, std::size_t part) noexcept {
-  return {count * part / parts, count * (part + 1) / parts};
-}
-
-/// The same by cost: a row belongs to the part that contains the middle of its cost.
-inline row_range share_by_cost(std::span<const std::int64_t> cost, std::size_t parts, std::size_t part) {
-  std::int64_t total = 0, before = 0;
-  for (const std::int64_t c : cost) total += c;
-  if (total <= 0) return even_share(cost.size(), parts, part);
-  row_range range{cost.size(), cost.size()};
-  for (std::size_t i = 0; i < cost.size(); before += cost[i++]) {
-    // The part is floor(parts * middle / total), in whole numbers.
-    const auto owner =
-        static_cast<std::size_t>((2 * before + cost[i]) * static_cast<std::int64_t>(parts) / (2 * total));
-    const std::size_t bounded = std::min(owner, parts - 1);
-    if (bounded >= part) range.first = std::min(range.first, i);
-    if (bounded > part) range.last = std::min(range.last, i);
-  }
-  return {std::min(range.first, range.last), range.last};
-}
-
-/// Gathers the parts of all ranks of `group`, one after the other in rank order.
-template <class T>
-std::vector<T> gather_parts(parallel::any_communicator& group, std::span<const T> mine) {
-  if (group.size() == 1) return {mine.begin(), mine.end()};
-  std::vector<std::size_t> counts(static_cast<std::size_t>(group.size()));
-  const std::size_t count = mine.size();
-  group.all_gather(std::span<const std::size_t>(&count, 1), std::span(counts));
-  std::size_t total = 0;
-  for (const std::size_t n : counts) total += n;
-  std::vector<T> out(total);
-  group.all_gather_v(mine, std::span(out), std::span<const std::size_t>(counts));
-  return out;
-}
+using row_range = parallel::index_range;
+using parallel::even_share;
+using parallel::gather_parts;
+using parallel::share_by_cost;
 
 }  // namespace trainer
 RLCORE_END

@@ -6,9 +6,9 @@
 #include <span>
 #include <vector>
 
-#include "rlcore/device/block_sums.hpp"
 #include "rlcore/parallel/communicator/any.hpp"
 #include "rlcore/parallel/layout/shard_layout.hpp"
+#include "rlcore/training/sharded/layout_squares.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -25,15 +25,7 @@ inline std::size_t blocks_of_shard(const parallel::shard_layout& layout, std::si
 template <class Device>
 std::vector<double> gathered_squares(Device& device, const parallel::shard_layout& layout, std::size_t rank,
                                      const float* shard, parallel::any_communicator& shards) {
-  std::vector<double> squares;
-  for (std::size_t u = 0; u < layout.units(); ++u)
-    layout.for_runs(u, rank, [&](const parallel::value_range& run) {
-      const std::size_t before = squares.size();
-      squares.resize(before + layout.blocks(run.size()));
-      block_sums_of_squares(device, shard + layout.place(u, rank) + (run.first - layout.part(u, rank).first),
-                            static_cast<extent_t>(run.size()), static_cast<extent_t>(layout.block),
-                            squares.data() + before);
-    });
+  const std::vector<double> squares = layout_squares(device, layout, rank, shard);
   if (layout.ranks() == 1) return squares;
   std::vector<std::size_t> counts;
   for (std::size_t r = 0; r < layout.ranks(); ++r) counts.push_back(blocks_of_shard(layout, r));

@@ -174,7 +174,8 @@ void map_openrlhf_run(options& opt, Set&& set) {
   const std::int64_t frozen = opt.get<std::int64_t>("freezing_actor_steps"), save = opt.get<std::int64_t>("save_steps");
   set("trainer.critic_warmup", value(frozen < 0 ? std::int64_t{0} : frozen + 1));
   set("trainer.save_freq", value(save > 0 ? save : std::numeric_limits<std::int64_t>::max()));  // the last step always
-  set("trainer.default_local_dir", opt.at("save_path"));
+  set("trainer.default_local_dir", opt.at("ckpt_path"));
+  set("rlcore.export_path", opt.at("save_path"));
   set("trainer.resume_mode", value(opt.get<bool>("load_checkpoint") ? "auto" : "disable"));
   set("trainer.max_actor_ckpt_to_keep", opt.at("max_ckpt_num"));
   set("trainer.project_name", value("openrlhf"));

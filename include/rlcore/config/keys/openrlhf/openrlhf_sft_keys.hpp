@@ -19,7 +19,7 @@ inline constexpr key openrlhf_sft[] = {
     {"input_template", text, "'User: {}\nAssistant: '", honoured, "text around the prompt, with {} in its place"},
     {"apply_chat_template", boolean, "False", honoured, "columns hold messages; a text is one message"},
     {"tokenizer_chat_template", text, "null", honoured,
-     "another chat template than the model's: its Jinja text, or a family such as qwen2.5"},
+     "another chat template than the model's: a file, Jinja text, or a family such as qwen2.5"},
     {"multiturn", boolean, "False", honoured,
      "every turn of the assistant is learnt, not only the last (with apply_chat_template)"},
     {"pretrain_mode", boolean, "False", honoured, "input_key holds texts, all of which is learnt"},

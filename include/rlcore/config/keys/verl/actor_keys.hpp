@@ -1,6 +1,8 @@
 // actor_rollout_ref.actor.*, .ref.* and .model.*: what is trained, and against what.
 #pragma once
 
+#include "rlcore/config/algorithm/aggregations.hpp"
+#include "rlcore/config/algorithm/policy_losses.hpp"
 #include "rlcore/config/key.hpp"
 
 RLCORE_BEGIN
@@ -20,7 +22,8 @@ inline constexpr key model[] = {
     {"actor_rollout_ref.model.exclude_modules", texts, "null", honoured, "LoRA: projections left out"},
     {"actor_rollout_ref.model.override_config", dictionary, "{}", accepted,
      "changes to the model's config.json: dropout rates of 0, moe_config"},
-    {"actor_rollout_ref.model.custom_chat_template", text, "null", fixed, "chat template other than the model's"},
+    {"actor_rollout_ref.model.custom_chat_template", text, "null", honoured,
+     "another chat template than the model's: a file, Jinja text, or a family such as qwen2.5"},
     {"actor_rollout_ref.model.external_lib", text, "null", fixed, "Python package to import"},
     {"actor_rollout_ref.model.use_shm", boolean, "False", accepted, "copy the model to shared memory first"},
     {"actor_rollout_ref.model.enable_activation_offload", boolean, "False", accepted, "move activations to the host"},
@@ -54,7 +57,7 @@ inline constexpr key actor[] = {
     {"actor_rollout_ref.actor.clip_ratio_high", real, "0.2", honoured, "ratio is clipped above 1 + this", at_least(0)},
     {"actor_rollout_ref.actor.clip_ratio_c", real, "3.0", honoured, "dual clip: bound for negative advantages"},
     {"actor_rollout_ref.actor.loss_agg_mode", text, "token-mean", honoured, "how token losses are averaged",
-     words("token-mean|seq-mean-token-sum|seq-mean-token-mean|seq-mean-token-sum-norm")},
+     words(aggregation_words::choices)},
     {"actor_rollout_ref.actor.loss_scale_factor", real, "null", honoured,
      "denominator of seq-mean-token-sum-norm; null: data.max_response_length", at_least(1)},
     {"actor_rollout_ref.actor.entropy_coeff", real, "0", honoured, "bonus for entropy in the loss"},
@@ -83,7 +86,7 @@ inline constexpr key actor[] = {
     {"actor_rollout_ref.actor.optim.total_training_steps", integer, "-1", accepted,
      "follows from trainer.total_epochs or trainer.total_training_steps"},
     {"actor_rollout_ref.actor.policy_loss.loss_mode", text, "vanilla", honoured, "policy loss",
-     words("vanilla|gspo|gpg|clip_cov|kl_cov|geo_mean|sapo|cispo", "bypass_mode")},
+     words(policy_loss_words::choices, "bypass_mode")},
     {"actor_rollout_ref.actor.policy_loss.clip_cov_ratio", real, "0.0002", honoured,
      "clip_cov: share of tokens taken out of the update", between(0, 1)},
     {"actor_rollout_ref.actor.policy_loss.clip_cov_lb", real, "1.0", honoured, "clip_cov: smallest covariance"},
@@ -91,6 +94,8 @@ inline constexpr key actor[] = {
     {"actor_rollout_ref.actor.policy_loss.kl_cov_ratio", real, "0.0002", honoured,
      "kl_cov: share of tokens held back by a KL to the old policy", between(0, 1)},
     {"actor_rollout_ref.actor.policy_loss.ppo_kl_coef", real, "0.1", honoured, "kl_cov: coefficient of that KL"},
+    {"actor_rollout_ref.actor.policy_loss.dro_beta", real, "null", honoured,
+     "dro: coefficient of the squared log-ratio to the old policy, half of it"},
     {"actor_rollout_ref.actor.tau_pos", real, "1.0", honoured, "sapo: sharpness of the gate for positive advantages"},
     {"actor_rollout_ref.actor.tau_neg", real, "1.05", honoured, "sapo: the same for negative ones"},
     {"actor_rollout_ref.actor.ulysses_sequence_parallel_size", integer, "1", honoured,

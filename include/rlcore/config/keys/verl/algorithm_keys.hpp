@@ -3,6 +3,7 @@
 
 #include <string_view>
 
+#include "rlcore/config/algorithm/advantage_estimators.hpp"
 #include "rlcore/config/key.hpp"
 
 RLCORE_BEGIN
@@ -10,13 +11,8 @@ namespace trainer::keys {
 
 /// algorithm.adv_estimator with this default: trainers differ in it.
 constexpr key estimator_by_default(std::string_view name) noexcept {
-  return {"algorithm.adv_estimator",
-          text,
-          name,
-          honoured,
-          "advantage estimator; gae trains a critic",
-          words("gae|grpo|reinforce_plus_plus|reinforce_plus_plus_baseline|remax|rloo|opo|grpo_passk|gpg|"
-                "grpo_vectorized|rloo_vectorized|optimal_token_baseline|tir_optimal_token_baseline")};
+  return {"algorithm.adv_estimator",      text, name, honoured, "advantage estimator; gae trains a critic",
+          words(estimator_words::choices)};
 }
 
 inline constexpr key algorithm[] = {

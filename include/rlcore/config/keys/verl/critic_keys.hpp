@@ -1,6 +1,7 @@
 // critic.*: the value model of PPO.
 #pragma once
 
+#include "rlcore/config/algorithm/aggregations.hpp"
 #include "rlcore/config/key.hpp"
 
 RLCORE_BEGIN
@@ -40,8 +41,7 @@ inline constexpr key critic[] = {
     {"critic.shuffle", boolean, "${actor_rollout_ref.actor.shuffle}", honoured, "new order for each pass"},
     {"critic.cliprange_value", real, "0.5", honoured, "how far a value may leave the old one", at_least(0)},
     {"critic.loss_agg_mode", text, "${actor_rollout_ref.actor.loss_agg_mode}", honoured,
-     "how token losses are averaged",
-     words("token-mean|seq-mean-token-sum|seq-mean-token-mean|seq-mean-token-sum-norm")},
+     "how token losses are averaged", words(aggregation_words::choices)},
     {"critic.grad_clip", real, "1.0", honoured, "largest global gradient norm of the critic", at_least(0)},
     {"critic.strategy", text, "fsdp", honoured, "as the actor's (the default follows it): another is refused",
      words("fsdp|fsdp2|megatron")},

@@ -41,6 +41,8 @@ inline constexpr key trainer[] = {
 };
 
 inline constexpr key own_run[] = {
+    {"rlcore.export_path", text, "null", honoured,
+     "folder to which the trained model is copied at the end, for transformers and other programs"},
     {"rlcore.seed", integer, "1", honoured, "seed of shuffling and sampling", at_least(0)},
     {"rlcore.report", boolean, "True", honoured, "write report.html beside the checkpoints"},
     {"rlcore.tensorboard_dir", text, "null", honoured,
@@ -54,6 +56,8 @@ inline constexpr key own_run[] = {
      words("same|int8")},
     {"rlcore.keep_surplus", boolean, "True", honoured,
      "dynamic sampling: groups beyond a step's need wait for the next one; False throws them away, as verl does"},
+    {"rlcore.chat_template", text, "null", honoured,
+     "another chat template than the model's: a file, Jinja text, or a family such as qwen2.5"},
     {"rlcore.label_key", text, "null", honoured,
      "column of the right answer; null: reward_model.ground_truth, as verl's rows have it"},
     {"rlcore.data_source", text, "null", honoured, "reward rule of rows without a column data_source"},

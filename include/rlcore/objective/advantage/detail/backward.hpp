@@ -67,78 +67,97 @@ inline void pass_gap(const backward_settings& s, carried& c) noexcept {
   c = {0.0, delta + s.decay * c.advantage, delta + s.critic_decay * c.critic_advantage};
 }
 
+/// Memory for a block of a row, eight tokens longer than it.
+struct block_memory {
+  alignas(64) double delta[tokens + 8], critic[tokens + 8], value[tokens + 8];
+};
+
+/// A block whose slots all count. Values may be no_matrix (zero), Returns may be (not wanted).
+template <class Rewards, class Values, class Advantages, class Returns>
+void whole_block(const backward_settings& s, const Rewards& reward, const Values& value_of, const Advantages& advantage,
+                 const Returns& return_of, block_memory& memory, carried& c) {
+  auto& [delta, critic, value] = memory;
+  const bool two_decays = is_matrix<Returns> && s.critic_decay != s.decay;
+  reward.read_all(delta);
+  if constexpr (is_matrix<Values>) {
+    value_of.read_all(value);
+    value[tokens] = c.value;
+    const pack<double> gamma(s.gamma);
+    for (std::size_t k = 0; k < tokens; k += 8)
+      each([gamma](auto r, auto next, auto v) { return multiply_add(gamma, next, r) - v; }, eight::load(delta + k),
+           eight::load(value + k + 1), eight::load(value + k))
+          .store(delta + k);
+    c.value = value[0];
+  }
+  for (std::size_t k = tokens; k < tokens + 8; ++k) delta[k] = critic[k] = 0;
+  if (two_decays) {
+    std::memcpy(critic, delta, sizeof(double) * tokens);
+    critic[tokens - 1] += s.critic_decay * c.critic_advantage;
+    accumulate(critic, s.critic_decay);
+  }
+  delta[tokens - 1] += s.decay * c.advantage;
+  accumulate(delta, s.decay);
+  advantage.write_all(delta);
+  c.advantage = delta[0];
+  c.critic_advantage = two_decays ? critic[0] : delta[0];
+  if constexpr (is_matrix<Returns>) {
+    const double* from = two_decays ? critic : delta;
+    if constexpr (is_matrix<Values>) {
+      for (std::size_t k = 0; k < tokens; k += 8)
+        each([](auto a, auto v) { return a + v; }, eight::load(from + k), eight::load(value + k)).store(value + k);
+      from = value;
+    }
+    return_of.write_all(from);
+  }
+}
+
+/// A block with masked slots, or at the end of a row, token by token; the live ones are those of `bits`.
+template <class Rewards, class Values, class Advantages, class Returns>
+void gapped_block(const backward_settings& s, const Rewards& reward, const Values& value_of,
+                  const Advantages& advantage, const Returns& return_of, std::uint64_t bits, carried& c) {
+  using advantage_type = std::remove_cvref_t<decltype(advantage[0])>;
+  for (std::size_t k = reward.count; k-- > 0;) {
+    const bool live = token_block::is_live(bits, k);
+    double v = 0;
+    if (live) {
+      if constexpr (is_matrix<Values>) v = static_cast<double>(value_of[k]);
+      const double step = static_cast<double>(reward[k]) + s.gamma * c.value - v;
+      c = {v, step + s.decay * c.advantage, step + s.critic_decay * c.critic_advantage};
+    } else {
+      pass_gap(s, c);
+    }
+    advantage[k] = live ? static_cast<advantage_type>(c.advantage) : advantage_type(0);
+    if constexpr (is_matrix<Returns>) {
+      using return_type = std::remove_cvref_t<decltype(return_of[0])>;
+      return_of[k] = live ? static_cast<return_type>(c.critic_advantage + v) : return_type(0);
+    }
+  }
+}
+
 /// Rewards -> advantages and returns of one row. `values` may be no_matrix (zero), `returns` may be (not wanted).
 template <class Rewards, class Values, class Advantages, class Returns>
 void one_row(const backward_settings& s, const Rewards& rewards, const Values& values, const token_mask& mask,
              const Advantages& advantages, const Returns& returns, extent_t row) {
-  using advantage_type = typename Advantages::value_type;
-  const bool two_decays = is_matrix<Returns> && s.critic_decay != s.decay;
   carried c;
-  alignas(64) double delta[tokens + 8], critic[tokens + 8], value[tokens + 8];
+  block_memory memory;
   const extent_t blocks = (rewards.shape[1] + static_cast<extent_t>(tokens) - 1) / static_cast<extent_t>(tokens);
   for (extent_t block = blocks; block-- > 0;) {
     const extent_t first = block * static_cast<extent_t>(tokens);
-    const token_block::block_of reward(rewards, row, first);
-    const token_block::block_of advantage(advantages, row, first);
     const auto block_in = [&](const auto& m) {
       if constexpr (is_matrix<std::remove_cvref_t<decltype(m)>>)
         return token_block::block_of(m, row, first);
       else
         return m;
     };
+    const auto reward = block_in(rewards);
     const auto value_of = block_in(values);
+    const auto advantage = block_in(advantages);
     const auto return_of = block_in(returns);
     const std::uint64_t bits = token_block::live_bits(mask, row, first, reward.count);
-    if (bits == token_block::all_live) {
-      reward.read_all(delta);
-      if constexpr (is_matrix<Values>) {
-        value_of.read_all(value);
-        value[tokens] = c.value;
-        const pack<double> gamma(s.gamma);
-        for (std::size_t k = 0; k < tokens; k += 8)
-          each([gamma](auto r, auto next, auto v) { return multiply_add(gamma, next, r) - v; }, eight::load(delta + k),
-               eight::load(value + k + 1), eight::load(value + k))
-              .store(delta + k);
-        c.value = value[0];
-      }
-      for (std::size_t k = tokens; k < tokens + 8; ++k) delta[k] = critic[k] = 0;
-      if (two_decays) {
-        std::memcpy(critic, delta, sizeof(double) * tokens);
-        critic[tokens - 1] += s.critic_decay * c.critic_advantage;
-        accumulate(critic, s.critic_decay);
-      }
-      delta[tokens - 1] += s.decay * c.advantage;
-      accumulate(delta, s.decay);
-      advantage.write_all(delta);
-      c.advantage = delta[0];
-      c.critic_advantage = two_decays ? critic[0] : delta[0];
-      if constexpr (is_matrix<Returns>) {
-        const double* from = two_decays ? critic : delta;
-        if constexpr (is_matrix<Values>) {
-          for (std::size_t k = 0; k < tokens; k += 8)
-            each([](auto a, auto v) { return a + v; }, eight::load(from + k), eight::load(value + k)).store(value + k);
-          from = value;
-        }
-        return_of.write_all(from);
-      }
-      continue;
-    }
-    for (std::size_t k = reward.count; k-- > 0;) {
-      const bool live = token_block::is_live(bits, k);
-      double v = 0;
-      if (live) {
-        if constexpr (is_matrix<Values>) v = static_cast<double>(value_of[k]);
-        const double step = static_cast<double>(reward[k]) + s.gamma * c.value - v;
-        c = {v, step + s.decay * c.advantage, step + s.critic_decay * c.critic_advantage};
-      } else {
-        pass_gap(s, c);
-      }
-      advantage[k] = live ? static_cast<advantage_type>(c.advantage) : advantage_type(0);
-      if constexpr (is_matrix<Returns>) {
-        using return_type = typename Returns::value_type;
-        return_of[k] = live ? static_cast<return_type>(c.critic_advantage + v) : return_type(0);
-      }
-    }
+    if (bits == token_block::all_live)
+      whole_block(s, reward, value_of, advantage, return_of, memory, c);
+    else
+      gapped_block(s, reward, value_of, advantage, return_of, bits, c);
   }
 }
 

@@ -3,9 +3,8 @@
 //   struct my_algorithm {
 //     field reads() const;                                      // beyond logp, old_logp and advantage: which fields
 //     void advantages(std::span<trajectory> batch, std::int64_t samples, random_key key) const;
-//     policy_report loss(const policy_micro_batch& rows, const global_counts& step,
+//     policy_report loss(const policy_rows& rows, const global_counts& step,
 //                        std::span<float> dlogp, std::span<float> dentropy) const;
-//     double entropy_weight(row_info row, const global_counts& step) const;
 //   };
 //
 // Seldom written by hand: composed_algorithm makes one of an advantage, an objective and an aggregation.
@@ -16,35 +15,31 @@
 #include <span>
 
 #include "rlcore/core/random.hpp"
+#include "rlcore/objective/advantage/advantage_input.hpp"
 #include "rlcore/objective/aggregation/aggregation.hpp"
 #include "rlcore/objective/piece/field.hpp"
-#include "rlcore/trainer/policy/algorithm/advantage_inputs.hpp"
-#include "rlcore/trainer/policy/algorithm/verl_policy_loss.hpp"
+#include "rlcore/trainer/policy/algorithm/policy_report.hpp"
+#include "rlcore/trainer/policy/algorithm/policy_rows.hpp"
 #include "rlcore/trainer/policy/trajectory/trajectory.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
 
-/// The packed rows of one micro-batch.
-using policy_micro_batch = policy_rows;
-
 /// What the policy loop asks of an algorithm:
-///   reads           fields that the loss needs besides logp, old_logp and advantage: ref_logp makes the run keep a
-///                   reference model, entropy hands over the entropies and a place for the slope by them
-///   advantages      writes trajectory::advantage, or trajectory::token_advantage of every trajectory, and what else
-///                   the loss wants decided over the whole step (trajectory::selected); the `samples` responses to one
-///                   prompt are neighbours, and their rewards are final; `key` is the step's
-///   loss            writes dL / dlogp (and dL / dentropy if that is not empty) of one micro-batch; `step` counts the
-///                   whole optimizer step, so that the reports and gradients of its micro-batches add up
-///   entropy_weight  how actor/entropy is averaged
-/// and, if it has one, inputs(), the advantage_inputs that advantages() reads.
+///   reads       fields that the loss needs besides logp, old_logp and advantage: ref_logp makes the run keep a
+///               reference model, entropy hands over the entropies and a place for the slope by them
+///   advantages  writes trajectory::advantage, or trajectory::token_advantage of every trajectory, and what else the
+///               loss wants decided over the whole step (trajectory::selected); the `samples` responses to one prompt
+///               are neighbours, and their rewards are final; `key` is the step's
+///   loss        writes dL / dlogp (and dL / dentropy if that is not empty) of one micro-batch; `step` counts the whole
+///               optimizer step, so that the reports and gradients of its micro-batches add up
+/// and, if it has one, inputs(): the advantage_input that advantages() reads.
 template <class A>
-concept policy_algorithm = requires(const A a, std::span<trajectory> batch, const policy_micro_batch& rows,
+concept policy_algorithm = requires(const A a, std::span<trajectory> batch, const policy_rows& rows,
                                     const global_counts& step, std::span<float> slope) {
   { a.reads() } -> std::same_as<field>;
   a.advantages(batch, std::int64_t{}, random_key{});
   { a.loss(rows, step, slope, slope) } -> std::same_as<policy_report>;
-  { a.entropy_weight(row_info{}, step) } -> std::convertible_to<double>;
 };
 
 }  // namespace trainer

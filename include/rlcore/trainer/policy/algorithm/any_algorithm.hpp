@@ -22,43 +22,36 @@ class any_algorithm {
       : held_(std::make_shared<const holder<A>>(std::move(algorithm))) {}
 
   field reads() const { return held_->reads(); }
-  advantage_inputs inputs() const { return held_->inputs(); }
+  advantage_input inputs() const { return held_->inputs(); }
   /// Calls the held algorithm; see policy_algorithm.
   void advantages(std::span<trajectory> batch, std::int64_t samples, random_key key) const {
     held_->advantages(batch, samples, key);
   }
   /// Calls the held algorithm; see policy_algorithm.
-  policy_report loss(const policy_micro_batch& rows, const global_counts& step, std::span<float> dlogp,
+  policy_report loss(const policy_rows& rows, const global_counts& step, std::span<float> dlogp,
                      std::span<float> dentropy) const {
     return held_->loss(rows, step, dlogp, dentropy);
   }
-  /// Calls the held algorithm; see policy_algorithm.
-  double entropy_weight(row_info row, const global_counts& step) const { return held_->entropy_weight(row, step); }
 
  private:
   struct interface {
     virtual ~interface() = default;
     virtual field reads() const = 0;
-    virtual advantage_inputs inputs() const = 0;
+    virtual advantage_input inputs() const = 0;
     virtual void advantages(std::span<trajectory>, std::int64_t, random_key) const = 0;
-    virtual policy_report loss(const policy_micro_batch&, const global_counts&, std::span<float>,
-                               std::span<float>) const = 0;
-    virtual double entropy_weight(row_info, const global_counts&) const = 0;
+    virtual policy_report loss(const policy_rows&, const global_counts&, std::span<float>, std::span<float>) const = 0;
   };
   template <class A>
   struct holder final : interface {
     explicit holder(A a) : algorithm(std::move(a)) {}
     field reads() const override { return algorithm.reads(); }
-    advantage_inputs inputs() const override { return inputs_of(algorithm); }
+    advantage_input inputs() const override { return inputs_of(algorithm); }
     void advantages(std::span<trajectory> batch, std::int64_t samples, random_key key) const override {
       algorithm.advantages(batch, samples, key);
     }
-    policy_report loss(const policy_micro_batch& rows, const global_counts& step, std::span<float> dlogp,
+    policy_report loss(const policy_rows& rows, const global_counts& step, std::span<float> dlogp,
                        std::span<float> dentropy) const override {
       return algorithm.loss(rows, step, dlogp, dentropy);
-    }
-    double entropy_weight(row_info row, const global_counts& step) const override {
-      return algorithm.entropy_weight(row, step);
     }
     A algorithm;
   };

@@ -8,7 +8,7 @@
 
 #include "rlcore/core/random.hpp"
 #include "rlcore/objective/loop/batch.hpp"
-#include "rlcore/tensor/span.hpp"
+#include "rlcore/trainer/policy/algorithm/policy_rows.hpp"
 #include "rlcore/trainer/policy/trajectory/trajectory.hpp"
 
 RLCORE_BEGIN
@@ -16,15 +16,6 @@ namespace trainer {
 
 /// Every token takes part.
 struct no_selection {};
-
-namespace detail {
-
-template <class T>
-vector_view<T> flat(std::span<T> s) {
-  return vector_view<T>(s.data(), {static_cast<extent_t>(s.size())});
-}
-
-}  // namespace detail
 
 /// Sets trajectory::selected with select(rule, batch, selected): clip_covariance, kl_covariance, high_entropy, ... The
 /// rule sees the policy at the start of the step: sampling recorded logp, old_logp and entropy. A rule with a `key`
@@ -44,11 +35,11 @@ void select_tokens(Rule rule, std::span<trajectory> batch, random_key key) {
     offsets.push_back(static_cast<std::int32_t>(logp.size()));
   }
   std::vector<float> selected(logp.size());
-  const auto flat = [](const std::vector<float>& x) { return detail::flat(std::span(x)); };
+  const auto flat = [](const std::vector<float>& x) { return flat_view(std::span(x)); };
   token_batch<float> tokens{.logp = flat(logp), .old_logp = flat(logp), .advantage = flat(advantage)};
   if (entropy.size() == logp.size()) tokens.entropy = flat(entropy);
-  tokens.offsets = detail::flat(std::span<const std::int32_t>(offsets));
-  select(rule, tokens, detail::flat(std::span(selected)));
+  tokens.offsets = flat_view(std::span<const std::int32_t>(offsets));
+  select(rule, tokens, flat_view(std::span(selected)));
   for (std::size_t i = 0; i < batch.size(); ++i)
     batch[i].selected.assign(selected.begin() + offsets[i], selected.begin() + offsets[i + 1]);
 }

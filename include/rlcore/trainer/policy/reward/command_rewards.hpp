@@ -16,6 +16,7 @@
 #include "rlcore/config/check_value.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/data/file.hpp"
+#include "rlcore/text/parse_json.hpp"
 #include "rlcore/trainer/policy/reward/line_process.hpp"
 #include "rlcore/trainer/policy/reward/python_reward.hpp"
 #include "rlcore/trainer/policy/reward/reward_settings.hpp"
@@ -57,12 +58,8 @@ inline judgement read_judgement(const std::string& line) {
     return data_error("answered '" + data::printable(line) +
                       "'; expected a finite number or an object with one as \"score\"");
   };
-  nlohmann::json j;
-  try {
-    j = nlohmann::json::parse(line);
-  } catch (const nlohmann::json::exception&) {
-    throw refuse();
-  }
+  const nlohmann::json j = text::try_parse_json(line);
+  if (j.is_discarded()) throw refuse();
   if (!j.is_object()) {
     const double score = detail::number_of(j);
     if (!std::isfinite(score)) throw refuse();
@@ -191,7 +188,12 @@ class command_rewards final : public text_rewards {
       process_ = std::make_unique<line_process>(std::vector<std::string>{path.string()});
       return;
     }
-    const std::string further = detail::to_json(settings_.arguments).dump();
+    std::string further;
+    try {
+      further = detail::to_json(settings_.arguments).dump();
+    } catch (const nlohmann::json::exception&) {
+      throw config_error(name_ + ": the arguments of reward_kwargs hold a text that is not valid UTF-8");
+    }
     process_ = std::make_unique<line_process>(
         std::vector<std::string>{"python3", "-c", python_reward, path.string(), settings_.function,
                                  further == "null" ? "{}" : further, settings_.whole_batch ? "1" : "0"});

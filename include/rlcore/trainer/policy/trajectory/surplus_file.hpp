@@ -1,6 +1,7 @@
 // The trajectories in a checkpoint that wait for the next step: everything that training on them needs, to the bit.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -11,6 +12,8 @@
 #include "rlcore/checkpoint/atomic_file.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/data/file.hpp"
+#include "rlcore/data/prompt_dataset.hpp"
+#include "rlcore/text/parse_json.hpp"
 #include "rlcore/trainer/policy/trajectory/trajectory.hpp"
 
 RLCORE_BEGIN
@@ -51,7 +54,7 @@ inline std::vector<trajectory> read_surplus(const std::filesystem::path& folder)
   const std::filesystem::path path = folder / surplus_file_name;
   if (!std::filesystem::exists(path)) return surplus;
   try {
-    for (const nlohmann::json& j : nlohmann::json::from_cbor(data::read_file(path))) {
+    for (const nlohmann::json& j : text::parse_cbor<format_error>(data::read_file(path), path.string())) {
       trajectory t;
       j.at("tokens").get_to(t.tokens);
       j.at("prompt_length").get_to(t.prompt_length);
@@ -79,6 +82,17 @@ inline std::vector<trajectory> read_surplus(const std::filesystem::path& folder)
     throw format_error(path.string() + ": not what a checkpoint holds: " + e.what());
   }
   return surplus;
+}
+
+/// Throws config_error where groups that a checkpoint holds belong to other data.
+inline void check_surplus(std::span<const trajectory> surplus, const data::prompt_dataset& train,
+                          const std::filesystem::path& folder) {
+  for (const trajectory& t : surplus)
+    if (t.row >= train.size() || t.prompt_length != std::ssize(train[t.row].ids) ||
+        !std::equal(train[t.row].ids.begin(), train[t.row].ids.end(), t.tokens.begin()))
+      throw config_error((folder / surplus_file_name).string() +
+                         ": holds answers to other prompts than data.train_files has now; train on the same files, or "
+                         "pass trainer.resume_mode=disable");
 }
 
 }  // namespace trainer

@@ -1,0 +1,87 @@
+// SFT without options: a small random model learns to repeat its prompt.
+// Another device or strategy is a change of the two lines below; docs/own_trainer.md explains every part of grpo.cpp.
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <span>
+#include <vector>
+
+#include "rlcore/device/cpu.hpp"
+#include "rlcore/exec/serial.hpp"
+#include "rlcore/objective/algorithm/supervised.hpp"
+#include "rlcore/parallel/strategy/launch.hpp"
+#include "rlcore/tensor/span.hpp"
+#include "rlcore/trainer/preference/packed_answers.hpp"
+#include "rlcore/training/trainable_model.hpp"
+
+using device = rlcore::cpu;
+using strategy = rlcore::strategy::alone;
+namespace rl = rlcore;
+
+constexpr std::uint32_t vocabulary = 8, examples = 64;
+constexpr std::size_t prompt_length = 4, answer_length = prompt_length, length = prompt_length + answer_length;
+
+/// A Qwen2 of 19 thousand parameters.
+rl::nn::config shape() {
+  rl::nn::config c;
+  c.vocab_size = vocabulary, c.hidden_size = 32, c.intermediate_size = 64, c.num_hidden_layers = 2;
+  c.num_attention_heads = 4, c.num_key_value_heads = 2, c.head_dim = 8, c.max_position_embeddings = 64;
+  c.initializer_range = 0.1;
+  return c;
+}
+
+template <class Device, class Strategy>
+void run(Device& here, const Strategy& ranks) {
+  rl::trainer::trainable_model<Device, Strategy> model(here, shape(), {}, ranks);
+  {
+    const auto whole = model.gather_full_params();
+    model.model.initialize(1);
+  }
+  const auto sft = rl::paper::sft();
+  rl::global_counts counts;
+  for (std::size_t i = 0; i < examples; ++i) counts.add_row(answer_length);
+
+  for (std::uint32_t step = 1; step <= 150; ++step) {
+    // Data: a random prompt, and the prompt once more as the answer.
+    const rl::random_key key = rl::random_key{7}.child(step);
+    std::vector<std::int32_t> text;
+    for (std::uint32_t i = 0; i < examples; ++i)
+      for (std::uint32_t t = 0; t < length; ++t)
+        text.push_back(static_cast<std::int32_t>(key.below(vocabulary, i, t % prompt_length)));
+
+    rl::report_of<decltype(sft.objective)> report;  // summed over the micro-batches
+    model.begin_update();
+    model.for_micro_batches(
+        examples, 16, 0, [](std::uint32_t) { return length; },
+        [&](std::span<const std::uint32_t> micro) {
+          // The loss mask: only the tokens of the answer are targets.
+          rl::ragged<std::int32_t> inputs;
+          rl::nn::targets targets;
+          std::vector<std::int32_t> offsets{0};
+          for (const std::uint32_t i : micro) {
+            const auto row = std::span<const std::int32_t>(text).subspan(i * length, length);
+            for (std::size_t t = prompt_length; t < length; ++t) {
+              targets.row.push_back(static_cast<std::int32_t>(inputs.size() + t - 1));  // where token t is predicted
+              targets.token.push_back(row[t]);
+            }
+            inputs.push_back(row.first(length - 1));
+            offsets.push_back(static_cast<std::int32_t>(targets.row.size()));
+          }
+          model.forward_backward(inputs, targets, 1, [&](auto logp, auto, auto dlogp, auto) {
+            rl::token_batch<float> batch{.logp = logp, .offsets = offsets};
+            report += evaluate(rl::serial{}, sft, batch, counts, {.logp = dlogp});
+          });
+        });
+    const auto outcome = model.apply(3e-3, 1.0);
+    ranks.sum(report);
+    if (ranks.first() && (step == 1 || step % 10 == 0))
+      std::printf("step %3u  loss %.3f  gradient norm %.3f\n", step, report.loss(), outcome.gradient_norm);
+  }
+}
+
+int main(int argc, char** argv) {
+  return rl::launch<strategy>(argc, argv, [](strategy& ranks) {
+    device here;
+    run(here, ranks);
+  });
+}

@@ -1,0 +1,156 @@
+// actor.policy_loss.loss_mode: verl's policy losses, a row per word.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "rlcore/config/algorithm/word_table.hpp"
+#include "rlcore/objective/aggregation/any_aggregation.hpp"
+#include "rlcore/objective/algorithm/verl.hpp"
+#include "rlcore/objective/piece/divergence/kl_kind.hpp"
+#include "rlcore/objective/selection/by_covariance.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+/// actor.*: the policy loss and what is added to it.
+struct policy_loss_settings {
+  std::string mode = "vanilla";
+  verl::clip_settings clip{};
+  any_aggregation aggregation{};  ///< loss_agg_mode: of the policy loss, unless its row brings one, of KL and entropy
+  bool use_kl = false;
+  kl_kind kl = kl_kind::k3;
+  bool straight_through = false;  ///< the KL has the slope of k2 (verl's names that end in "+")
+  double kl_coef = 0.001;
+  double entropy_coeff = 0.0;
+  clip_covariance clip_cov{};  ///< which tokens; its clip is the loss's
+  kl_covariance kl_cov{};
+  double ppo_kl_coef = 0.1;  ///< of kl_cov
+  sapo gate{};
+  double dro_beta = 0;  ///< of dro; positive
+};
+
+/// Rows of policy_loss_words. compose() gives the algorithm of namespace verl, of which the objective counts, and the
+/// aggregation if `own_aggregation`. `by_response`: it takes one advantage per response, not one per token. A row may
+/// have a selection() of tokens, and log(rows, report), which puts verl's clipfrac and ppo_kl in the place of what the
+/// pieces measure.
+namespace named {
+
+/// What most rows have.
+struct policy_loss_row {
+  static constexpr bool own_aggregation = false, by_response = false;
+};
+
+/// The clipped ratio of PPO with a dual bound.
+struct vanilla : policy_loss_row {
+  static constexpr std::string_view word = "vanilla";
+  static auto compose(const policy_loss_settings& s) { return verl::grpo(s.clip); }
+};
+/// The ratio of the sequence.
+struct gspo : policy_loss_row {
+  static constexpr std::string_view word = "gspo";
+  static constexpr bool own_aggregation = true;
+  static auto compose(const policy_loss_settings& s) { return verl::gspo(s.clip); }
+};
+/// -A logp, without a ratio.
+struct gpg_loss : policy_loss_row {
+  static constexpr std::string_view word = "gpg";
+  static auto compose(const policy_loss_settings&) { return verl::gpg(); }
+};
+/// The clipped ratio, except at some tokens of high covariance.
+struct clip_cov : policy_loss_row {
+  static constexpr std::string_view word = "clip_cov";
+  static auto compose(const policy_loss_settings& s) { return verl::clip_cov(s.clip); }
+  /// The rule with the clip of the loss.
+  static clip_covariance selection(const policy_loss_settings& s) {
+    clip_covariance rule = s.clip_cov;
+    rule.clip_low = s.clip.clip_low, rule.clip_high = s.clip.clip_high;
+    return rule;
+  }
+  /// clipfrac: the tokens that are left out.
+  template <class Rows, class Report>
+  static void log(const Rows& rows, Report& out) {
+    out.clipped = {};
+    for (const float s : rows.selected) out.clipped.add(s != 0 ? 1 : 0);
+  }
+};
+/// The ratio, held back by a KL at the tokens of highest covariance.
+struct kl_cov : policy_loss_row {
+  static constexpr std::string_view word = "kl_cov";
+  static auto compose(const policy_loss_settings& s) { return verl::kl_cov(s.ppo_kl_coef); }
+  /// The rule as it is.
+  static kl_covariance selection(const policy_loss_settings& s) { return s.kl_cov; }
+  /// ppo_kl: the mean of |logp - old_logp|.
+  template <class Rows, class Report>
+  static void log(const Rows& rows, Report& out) {
+    out.ppo_kl = {};
+    for (std::size_t i = 0; i < rows.logp.size(); ++i) out.ppo_kl.add(std::abs(rows.logp[i] - rows.old_logp[i]));
+  }
+};
+/// The geometric mean of the ratios of a sequence (GMPO).
+struct geo_mean : policy_loss_row {
+  static constexpr std::string_view word = "geo_mean";
+  static constexpr bool own_aggregation = true, by_response = true;
+  static auto compose(const policy_loss_settings& s) { return verl::gmpo(s.clip); }
+};
+/// Rows whose ppo_kl is that of log-ratios within +-20.
+struct limited_ppo_kl : policy_loss_row {
+  /// ppo_kl: the mean of old_logp - logp, held within +-20.
+  template <class Rows, class Report>
+  static void log(const Rows& rows, Report& out) {
+    out.ppo_kl = {};
+    for (std::size_t i = 0; i < rows.logp.size(); ++i)
+      out.ppo_kl.add(std::clamp(rows.old_logp[i] - rows.logp[i], -20.f, 20.f));
+  }
+};
+/// A soft gate in the place of a clip.
+struct sapo_loss : limited_ppo_kl {
+  static constexpr std::string_view word = "sapo";
+  static constexpr bool own_aggregation = true;
+  static auto compose(const policy_loss_settings& s) { return verl::sapo(s.gate); }
+};
+/// A bounded weight, no token left out.
+struct cispo : policy_loss_row {
+  static constexpr std::string_view word = "cispo";
+  static auto compose(const policy_loss_settings& s) { return verl::cispo(s.clip); }
+};
+
+/// A trust region by total variation.
+struct dppo_tv : limited_ppo_kl {
+  static constexpr std::string_view word = "dppo_tv";
+  static auto compose(const policy_loss_settings& s) { return verl::dppo_tv(s.clip); }
+};
+/// A trust region by a binary KL.
+struct dppo_kl : limited_ppo_kl {
+  static constexpr std::string_view word = "dppo_kl";
+  static auto compose(const policy_loss_settings& s) { return verl::dppo_kl(s.clip); }
+};
+/// A squared log-ratio in the place of a clip.
+struct dro : policy_loss_row {
+  static constexpr std::string_view word = "dro";
+  static auto compose(const policy_loss_settings& s) { return verl::dro(s.dro_beta); }
+};
+
+}  // namespace named
+
+/// The words of policy_loss.loss_mode.
+using policy_loss_words =
+    word_table<named::vanilla, named::gspo, named::gpg_loss, named::clip_cov, named::kl_cov, named::geo_mean,
+               named::sapo_loss, named::cispo, named::dppo_tv, named::dppo_kl, named::dro>;
+
+/// What a check of the command line asks about a policy loss.
+struct policy_loss_traits {
+  bool by_response = false;
+};
+
+/// The traits of the policy loss that `word` names. Throws config_error.
+inline policy_loss_traits traits_of_policy_loss(std::string_view word) {
+  return policy_loss_words::visit("actor_rollout_ref.actor.policy_loss.loss_mode", word,
+                                  [](auto row) { return policy_loss_traits{row.by_response}; });
+}
+
+}  // namespace trainer
+RLCORE_END

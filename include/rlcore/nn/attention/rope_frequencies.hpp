@@ -1,0 +1,100 @@
+// The angles per position of rotary embeddings, plain and scaled.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <vector>
+
+#include "rlcore/core/elementary.hpp"
+#include "rlcore/nn/attention/rope_settings.hpp"
+#include "rlcore/tensor/view.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+
+/// Component pair j of a head turns by position * inverse[j]; cos and sin are multiplied by attention_factor. All of it
+/// is rounded to float where `transformers` (modeling_rope_utils.py) rounds.
+struct rope_frequencies {
+  std::vector<float> inverse;
+  float attention_factor = 1;
+};
+
+namespace detail {
+
+/// theta^(2j/d): positions per radian.
+inline std::vector<float> positions_per_radian(double theta, extent_t half) {
+  std::vector<float> w;
+  for (extent_t j = 0; j < half; ++j)
+    w.push_back(elementary::pow(static_cast<float>(theta), static_cast<float>(2 * j) / static_cast<float>(2 * half)));
+  return w;
+}
+
+/// Llama 3.1: frequencies that turn less than low_freq_factor times within the original length are divided by factor,
+/// those that turn more than high_freq_factor times stay, those between are interpolated.
+inline void scale_as_llama3(std::vector<float>& inverse, const rope_settings& s) {
+  const auto length = static_cast<double>(s.original_max_position_embeddings);
+  const auto longest = static_cast<float>(length / s.low_freq_factor),
+             shortest = static_cast<float>(length / s.high_freq_factor);
+  const auto low = static_cast<float>(s.low_freq_factor), factor = static_cast<float>(s.factor),
+             width = static_cast<float>(s.high_freq_factor - s.low_freq_factor);
+  for (float& f : inverse) {
+    const float wavelength = static_cast<float>(2 * std::numbers::pi) / f;
+    if (wavelength < shortest) continue;
+    if (wavelength > longest) {
+      f /= factor;
+      continue;
+    }
+    const float smooth = (static_cast<float>(length) / wavelength - low) / width;
+    f = (1 - smooth) * f / factor + smooth * f;
+  }
+}
+
+/// 0.1 m ln(factor) + 1 for factors above 1 (Peng et al. 2023, eq. 22).
+inline double yarn_attention(double factor, double m) {
+  return factor <= 1 ? 1.0 : 0.1 * m * elementary::log(factor) + 1.0;
+}
+
+/// YaRN: pair j keeps its frequency where it turns beta_fast times or more within the original length, has it divided
+/// by factor where it turns beta_slow times or less, and a linear ramp lies between.
+inline rope_frequencies yarn_frequencies(double theta, extent_t half, const rope_settings& s) {
+  const auto dimensions = static_cast<double>(2 * half);
+  const auto turns_at = [&](double turns) {
+    return dimensions *
+           elementary::log(static_cast<double>(s.original_max_position_embeddings) / (turns * 2 * std::numbers::pi)) /
+           (2 * elementary::log(theta));
+  };
+  double low = turns_at(s.beta_fast == 0 ? 32 : s.beta_fast), high = turns_at(s.beta_slow == 0 ? 1 : s.beta_slow);
+  if (s.truncate) low = std::floor(low), high = std::ceil(high);
+  low = std::max(low, 0.0), high = std::min(high, dimensions - 1);
+  if (low == high) high += 0.001;
+  rope_frequencies r;
+  for (extent_t j = 0; const float positions : positions_per_radian(theta, half)) {
+    const float ramp =
+        std::clamp((static_cast<float>(j++) - static_cast<float>(low)) / static_cast<float>(high - low), 0.0f, 1.0f);
+    const float kept = 1 - ramp;
+    r.inverse.push_back(1.0f / (static_cast<float>(s.factor) * positions) * (1 - kept) + 1.0f / positions * kept);
+  }
+  r.attention_factor =
+      static_cast<float>(s.attention_factor != 0 ? s.attention_factor
+                         : s.mscale != 0 && s.mscale_all_dim != 0
+                             ? yarn_attention(s.factor, s.mscale) / yarn_attention(s.factor, s.mscale_all_dim)
+                             : yarn_attention(s.factor, 1));
+  return r;
+}
+
+}  // namespace detail
+
+/// Of heads of 2 * half components: theta^(-2j/d), scaled as `s` says.
+inline rope_frequencies make_rope_frequencies(double theta, extent_t half, const rope_settings& s) {
+  if (s.type == rope_type::yarn) return detail::yarn_frequencies(theta, half, s);
+  rope_frequencies r;
+  for (const float positions : detail::positions_per_radian(theta, half)) r.inverse.push_back(1.0f / positions);
+  if (s.type == rope_type::llama3) detail::scale_as_llama3(r.inverse, s);
+  if (s.type == rope_type::linear)
+    for (float& f : r.inverse) f /= static_cast<float>(s.factor);
+  return r;
+}
+
+}  // namespace nn
+RLCORE_END

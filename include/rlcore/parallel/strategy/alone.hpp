@@ -1,0 +1,58 @@
+// The strategy of one rank.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/parallel/strategy/parallel_strategy.hpp"
+
+RLCORE_BEGIN
+namespace strategy {
+
+/// One rank holds everything: no communicator, no collective, no branch on a number of ranks. Gradients are added along
+/// the tree over `leaves` leaves, as several ranks add them, so that a run has the bits of a run on any number of
+/// ranks.
+struct alone {
+  int leaves = parallel::parallel_settings{}.leaves;  ///< into which the rows of an optimizer step are dealt
+  bool balance = true;                                ///< leaves of equal cost; else equal numbers of neighbours
+
+  static constexpr int rank() noexcept { return 0; }
+  static constexpr int size() noexcept { return 1; }
+  static constexpr bool first() noexcept { return true; }
+  constexpr parallel::parallel_settings settings() const noexcept {
+    return {.data = 1, .zero = 0, .leaves = leaves, .balance = balance};
+  }
+  /// All of them.
+  static constexpr parallel::index_range layers(std::size_t n) noexcept { return {0, n}; }
+  /// All of them.
+  static constexpr parallel::index_range experts(std::size_t n) noexcept { return {0, n}; }
+  /// All of them.
+  static constexpr parallel::index_range rows(std::span<const std::int64_t> costs) noexcept {
+    return {0, costs.size()};
+  }
+  /// Nothing: `report` is the sum.
+  template <class T>
+  static constexpr void sum(T& report) noexcept {
+    static_cast<void>(report);
+  }
+  /// Nothing: all numbers are here.
+  template <class Numbers>
+  static constexpr void gather(Numbers& numbers) noexcept {
+    static_cast<void>(numbers);
+  }
+  /// With itself.
+  static constexpr bool agree(std::int64_t) noexcept { return true; }
+  static constexpr void barrier() noexcept {}
+
+  template <class Device>
+  class share;  // training/strategy/alone_share.hpp
+  template <class Device>
+  class frozen;  // training/strategy/alone_frozen.hpp
+};
+
+static_assert(parallel_strategy<alone>);
+
+}  // namespace strategy
+RLCORE_END

@@ -1,0 +1,102 @@
+// Where a program becomes the ranks of its strategy.
+#pragma once
+
+#include <charconv>
+#include <concepts>
+#include <cstdio>
+#include <exception>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "rlcore/core/error.hpp"
+#include "rlcore/parallel/environment.hpp"
+#include "rlcore/parallel/launch.hpp"
+#include "rlcore/parallel/strategy/parallel_strategy.hpp"
+
+RLCORE_BEGIN
+namespace detail {
+
+/// Takes `--ranks N` or `--ranks=N` out of the words of a command line.
+inline std::optional<int> take_ranks(std::vector<std::string>& words) {
+  constexpr std::string_view flag = "--ranks";
+  std::optional<int> ranks;
+  for (auto word = words.begin(); word != words.end();) {
+    if (!word->starts_with(flag) || (word->size() > flag.size() && (*word)[flag.size()] != '=')) {
+      ++word;
+      continue;
+    }
+    std::string number = word->size() > flag.size() ? word->substr(flag.size() + 1) : "";
+    word = words.erase(word);
+    if (number.empty() && word != words.end()) number = *word, word = words.erase(word);
+    int value = 0;
+    const auto [end, wrong] = std::from_chars(number.data(), number.data() + number.size(), value);
+    if (wrong != std::errc{} || end != number.data() + number.size() || value < 1)
+      throw config_error("--ranks is '" + number + "', expected the number of ranks, 1 or more");
+    ranks = value;
+  }
+  return ranks;
+}
+
+/// Calls body(strategy), or body(strategy, words) if it takes what is left of the command line.
+template <class Strategy, class Body>
+void call_body(Body& body, Strategy& strategy, const std::vector<std::string>& words) {
+  if constexpr (std::invocable<Body&, Strategy&, std::span<const std::string>>) {
+    body(strategy, std::span<const std::string>(words));
+  } else {
+    if (!words.empty()) throw config_error("unknown word '" + words.front() + "', expected nothing or --ranks N");
+    body(strategy);
+  }
+}
+
+template <class Strategy, class Body>
+void launch_body(std::vector<std::string> words, Body& body) {
+  const std::optional<int> asked = take_ranks(words);
+  const int processes = parallel::ranks_of_environment();
+  if constexpr (std::constructible_from<Strategy, parallel::any_communicator&>) {
+    parallel::launch_settings settings;
+    if constexpr (requires { Strategy::least_ranks(); }) settings.thread_ranks = Strategy::least_ranks();
+    if (processes > 1) settings.thread_ranks = 1;
+    if (asked) settings.thread_ranks = *asked;
+    parallel::launch(settings, [&](parallel::any_communicator& ranks) {
+      Strategy strategy(ranks);
+      call_body(body, strategy, words);
+    });
+  } else {
+    if (const int ranks = processes > 1 ? processes : asked.value_or(1); ranks > 1)
+      throw config_error(std::to_string(ranks) +
+                         " ranks: the strategy of this program is one rank; with another, such " +
+                         "as strategy::data<> or strategy::sharded<3>, it trains on several");
+    Strategy strategy;
+    call_body(body, strategy, words);
+  }
+}
+
+}  // namespace detail
+
+/// Calls body(strategy) on every rank of `Strategy` in this process; returns the exit code of main: 0, or 1 after a
+/// line on stderr that says what was thrown. strategy::alone calls the body and nothing else. Any other strategy has
+/// the processes of mpirun or srun as ranks (link rlcore::mpi), else as many threads as `--ranks N` says, else the
+/// least number that its type fits. Copies of the strategy are valid inside the body. A body that takes (strategy,
+/// std::span<const std::string>) gets the other words of the command line; without, they are refused.
+template <parallel_strategy Strategy, class Body>
+int launch(int argc, char** argv, Body&& body) noexcept {
+  std::string_view program = argc > 0 ? argv[0] : "rlcore";
+  program.remove_prefix(program.rfind('/') + 1);
+  const auto failed = [&](const char* why) {
+    std::fflush(stdout);
+    std::fprintf(stderr, "%.*s: %s\n", static_cast<int>(program.size()), program.data(), why);
+    return 1;
+  };
+  try {
+    detail::launch_body<Strategy>({argv + (argc > 0), argv + argc}, body);
+    return std::fflush(stdout) == 0 ? 0 : failed("cannot write to standard output");
+  } catch (const std::exception& e) {
+    return failed(e.what());
+  }
+}
+
+RLCORE_END

@@ -1,0 +1,85 @@
+// The tree of a parsed template.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/text/jinja/value.hpp"
+
+RLCORE_BEGIN
+namespace text::jinja {
+
+/// What an expression does with its parts.
+enum class operation : std::uint8_t {
+  constant,
+  name,
+  list,         ///< [a, b], and (a, b) with the name tuple
+  dictionary,   ///< key, item, key, item, ...
+  attribute,    ///< parts[0].name
+  item,         ///< parts[0][parts[1]]
+  slice,        ///< parts[0][parts[1]:parts[2]:parts[3]], null parts are left out
+  call,         ///< parts[0](further parts); the last of them are named
+  filter,       ///< parts[0] | name(further parts)
+  test,         ///< parts[0] is name(further parts)
+  negate,       ///< -a
+  plus,         ///< +a
+  logical_not,  ///< not a
+  logical_and,
+  logical_or,
+  compare,      ///< names[i] is the operator between parts[i] and parts[i + 1]
+  arithmetic,   ///< the operator is the name
+  concatenate,  ///< a ~ b ~ c
+  conditional   ///< parts[1] if parts[0] else parts[2], which may be null
+};
+
+struct expression;
+/// An expression, or none.
+using expression_pointer = std::unique_ptr<const expression>;
+
+/// A node of an expression.
+struct expression {
+  operation kind = operation::constant;
+  int line = 0;
+  std::string name = {};
+  value constant = {};
+  std::vector<expression_pointer> parts = {};
+  std::vector<std::string> names = {};  ///< of named arguments; operators of a comparison
+  std::size_t height = 1;               ///< of the tree below, so that it can be limited
+};
+
+/// What a tag does.
+enum class action : std::uint8_t {
+  data,        ///< text between tags
+  output,      ///< {{ parts[0] }}
+  branch,      ///< if, elif, else: bodies[i] under parts[i]; one more body is the else
+  loop,        ///< for names in parts[0] if parts[1]: bodies[0], else: bodies[1]
+  assign,      ///< set names = parts[0]; "ns.x" is an attribute of a namespace
+  capture,     ///< set names[0] and filters parts[0]: bodies[0] as text
+  macro,       ///< names[0] with the arguments names[1...] and defaults for the last of them
+  generation,  ///< what the assistant wrote: bodies[0]
+  scope,       ///< with names = parts: bodies[0]
+  leave,       ///< break
+  proceed      ///< continue
+};
+
+struct statement;
+/// What stands between two tags.
+using block = std::vector<statement>;
+
+/// One tag with what belongs to it, or text.
+struct statement {
+  action kind = action::data;
+  int line = 0;
+  std::string text = {};
+  std::vector<std::string> names = {};
+  std::vector<expression_pointer> parts = {};
+  std::vector<block> bodies = {};
+};
+
+}  // namespace text::jinja
+RLCORE_END

@@ -1,0 +1,95 @@
+// A policy loss made of an objective, an aggregation and a selection: one fused loop.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+#include "rlcore/exec/serial.hpp"
+#include "rlcore/objective/loop/evaluate.hpp"
+#include "rlcore/trainer/policy/algorithm/policy_loss.hpp"
+#include "rlcore/trainer/policy/algorithm/select_tokens.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+/// evaluate(objective, aggregation) over the rows of a micro-batch. In reports the first piece is the policy loss, a
+/// further piece that reads ref_logp the KL, one with a slope by the entropy the entropy; others add to the policy
+/// loss. The monitors clipfrac, clipfrac_lower (or clipfrac_bound) and ppo_kl go by their names; without the last of
+/// them ppo_kl is the sum of old_logp - logp. An objective is one of tokens; GSPO and its relatives are (sequence_is).
+template <class Objective, class Aggregation, class Selection = no_selection>
+class composed_loss {
+  static_assert(composite_piece<Objective> || token_piece<Objective>,
+                "rlcore: the policy loop minimises objectives of tokens; a surrogate on the ratio of the sequence is "
+                "sequence_is{...}, and links of sequences or pairs go to evaluate()");
+
+ public:
+  /// The three choices; no_selection by default.
+  constexpr composed_loss(Objective objective, Aggregation aggregation, Selection selection = {})
+      : objective_(std::move(objective)), aggregation_(std::move(aggregation)), selection_(selection) {}
+
+  field reads() const noexcept { return reads_of(std::make_index_sequence<piece_count<Objective>>{}); }
+
+  /// Selects tokens over the whole step, if there is a selection.
+  void select(std::span<trajectory> batch, random_key key) const {
+    if constexpr (!std::is_same_v<Selection, no_selection>) select_tokens(selection_, batch, key);
+  }
+
+  /// Writes the slopes of one micro-batch and returns its sums.
+  policy_report loss(const policy_rows& rows, const global_counts& step, std::span<float> dlogp,
+                     std::span<float> dentropy) const {
+    const auto r =
+        evaluate(serial{}, objective_, aggregation_, batch_of(rows), step, gradients_of(rows, dlogp, dentropy));
+    policy_report out;
+    out.tokens = r.tokens, out.sequences = r.sequences, out.rows = r.rows;
+    out.policy = r.piece[0].aggregated;
+    read_pieces(r, out, std::make_index_sequence<piece_count<Objective>>{});
+    bool has_kl = false;
+    for (const auto& m : r.monitor) {
+      if (m.name == "ppo_kl") out.ppo_kl = m.total, has_kl = true;
+      if (m.name == "clipfrac") out.clipped = m.total;
+      if (m.name == "clipfrac_lower" || m.name == "clipfrac_bound") out.clipped_lower = m.total;
+    }
+    if (!has_kl)
+      for (std::size_t i = 0; i < rows.logp.size(); ++i) out.ppo_kl.add(rows.old_logp[i] - rows.logp[i]);
+    return out;
+  }
+
+ private:
+  template <std::size_t... Index>
+  static constexpr field reads_of(std::index_sequence<Index...>) noexcept {
+    constexpr field absent = field::weight | field::value | field::old_value | field::target |
+                             (std::is_same_v<Selection, no_selection> ? field::selected : field::none);
+    static_assert((!contains(piece_type<Index, Objective>::reads, absent) && ...),
+                  "rlcore: the policy loop offers logp, old_logp, rollout_logp, ref_logp, advantage and entropy, and "
+                  "selected where the loss has a selection; this objective reads another field");
+    return ((piece_type<Index, Objective>::reads | wrt_of<piece_type<Index, Objective>>()) | ...);
+  }
+
+  template <class Report, std::size_t... Index>
+  static void read_pieces(const Report& r, policy_report& out, std::index_sequence<Index...>) {
+    const auto one = [&](auto index) {
+      constexpr std::size_t i = decltype(index)::value;
+      using piece = piece_type<i, Objective>;
+      if constexpr (i == 0) {
+      } else if constexpr (wrt_of<piece>() == field::entropy) {
+        out.entropy = r.piece[i].aggregated, out.entropy_total = r.piece[i].total;
+        out.entropy_coefficient = -r.piece[i].coefficient;
+      } else if constexpr (contains(piece::reads, field::ref_logp)) {
+        out.kl = r.piece[i].aggregated, out.kl_total = r.piece[i].total;
+        out.kl_coefficient = r.piece[i].coefficient;
+      } else {
+        out.policy.add(r.piece[i].coefficient * r.piece[i].aggregated.value());
+      }
+    };
+    (one(std::integral_constant<std::size_t, Index>{}), ...);
+  }
+
+  Objective objective_;
+  Aggregation aggregation_;
+  [[no_unique_address]] Selection selection_;
+};
+
+}  // namespace trainer
+RLCORE_END

@@ -1,0 +1,43 @@
+// The algorithm that a command line describes.
+#pragma once
+
+#include <string>
+#include <type_traits>
+
+#include "rlcore/config/algorithm/advantage_estimators.hpp"
+#include "rlcore/config/algorithm/openrlhf_estimators.hpp"
+#include "rlcore/trainer/policy/algorithm/any_estimator.hpp"
+#include "rlcore/trainer/policy/algorithm/composed_algorithm.hpp"
+#include "rlcore/trainer/policy/algorithm/make_policy_loss.hpp"
+#include "rlcore/trainer/policy/algorithm/openrlhf_advantage.hpp"
+#include "rlcore/trainer/policy/settings.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+/// algorithm.adv_estimator and its settings; with rlcore.advantages=openrlhf in OpenRLHF's way. Throws config_error.
+template <std::same_as<options> Options>
+any_estimator read_estimator(const Options& opt) {
+  const std::string key = "algorithm.adv_estimator", word = opt.template get<std::string>(key);
+  const estimator_settings settings{opt.template get<double>("algorithm.gamma"),
+                                    opt.template get<double>("algorithm.lam"),
+                                    opt.template get<bool>("algorithm.norm_adv_by_std_in_grpo")};
+  if (opt.template get<std::string>("rlcore.advantages") != "openrlhf")
+    return estimator_words::visit(key, word, [&](auto row) -> any_estimator { return row.compose(settings); });
+  const auto range = read_pair(opt, "rlcore.reward_clip_range", "two numbers in order, e.g. [-10,10]",
+                               [](double low, double high) { return low <= high; });
+  return openrlhf_estimator_words::visit(key, word, [&](auto row) -> any_estimator {
+    const auto recipe = row.compose(settings);
+    return openrlhf_advantage<std::remove_const_t<decltype(recipe)>>{
+        recipe, {range.first, range.second}, opt.template get<bool>("rlcore.scale_advantages")};
+  });
+}
+
+/// The estimator and the policy loss that `opt` names: algorithm.* and actor_rollout_ref.actor.*. Throws config_error.
+template <std::same_as<options> Options>
+composed_algorithm<any_estimator, any_policy_loss> read_algorithm(const Options& opt) {
+  return {read_estimator(opt), make_policy_loss(read_policy_loss(opt))};
+}
+
+}  // namespace trainer
+RLCORE_END

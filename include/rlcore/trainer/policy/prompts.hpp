@@ -1,0 +1,77 @@
+// The prompts of a policy run, from files to tokens.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "rlcore/checkpoint/resolve_model.hpp"
+#include "rlcore/data/prompt_dataset.hpp"
+#include "rlcore/data/table.hpp"
+#include "rlcore/telemetry/console.hpp"
+#include "rlcore/text/chat_template.hpp"
+#include "rlcore/text/tokenizer.hpp"
+#include "rlcore/trainer/policy/reward/reward_source.hpp"
+#include "rlcore/trainer/policy/settings.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+/// Reads the prompts of all files, or of their first `most` rows; unless `quiet`, says how many there are and how many
+/// were left out as too long.
+inline data::prompt_dataset open_prompts(const std::vector<std::string>& files, const policy_settings& s,
+                                         const text::tokenizer& tokenizer, const text::chat_template& chat,
+                                         const reward_source& rewards, const char* name, bool quiet = false,
+                                         std::int64_t most = -1) {
+  std::vector<data::table> tables;
+  for (const std::string& file : files) {
+    tables.push_back(data::read_table(checkpoint::expand_home(file)));
+    auto& rows = tables.back().rows;
+    if (most > 0 && std::ssize(rows) >= most) {
+      rows.resize(static_cast<std::size_t>(most));
+      break;
+    }
+    if (most > 0) most -= std::ssize(rows);
+  }
+  const data::prompt_settings settings{.prompt_key = s.prompt_key,
+                                       .source_key = s.source_key,
+                                       .max_prompt_length = static_cast<std::size_t>(s.max_prompt_length),
+                                       .filter_overlong_prompts = s.filter_overlong_prompts,
+                                       .truncation = data::parse_truncation(s.truncation),
+                                       .label_key = s.label_key,
+                                       .default_source = s.default_source,
+                                       .needs_truth = rewards.reads_truth()};
+  data::prompt_dataset prompts = data::make_prompts(
+      tables, settings,
+      [&](const std::vector<text::message>& m) {
+        return tokenizer.encode(chat.render(m, {.add_generation_prompt = true, .enable_thinking = s.enable_thinking}));
+      },
+      [&](const std::string& source) { rewards.check(source); });
+  if (quiet) return prompts;
+  say("%-6s %zu prompts", name, prompts.size());
+  if (prompts.size() != prompts.rows_read) say(" (%zu longer ones left out)", prompts.rows_read - prompts.size());
+  say(" from %s\n", files.front().c_str());
+  return prompts;
+}
+
+/// The same for rows that rules score.
+inline data::prompt_dataset open_prompts(const std::vector<std::string>& files, const policy_settings& s,
+                                         const text::tokenizer& tokenizer, const text::chat_template& chat,
+                                         const char* name, bool quiet = false) {
+  return open_prompts(files, s, tokenizer, chat, rule_rewards(), name, quiet);
+}
+
+/// How many prompts are equal to an earlier one: published sets hold some problems dozens of times.
+inline std::size_t count_copies(const data::prompt_dataset& prompts) {
+  std::vector<const std::vector<std::int32_t>*> ids;
+  for (const data::prompt& p : prompts.prompts) ids.push_back(&p.ids);
+  std::sort(ids.begin(), ids.end(), [](const auto* a, const auto* b) { return *a < *b; });
+  std::size_t copies = 0;
+  for (std::size_t i = 1; i < ids.size(); ++i) copies += *ids[i] == *ids[i - 1];
+  return copies;
+}
+
+}  // namespace trainer
+RLCORE_END

@@ -1,0 +1,129 @@
+// The examples of supervised fine-tuning and how they are trained on, as either command line says.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rlcore/checkpoint/resolve_model.hpp"
+#include "rlcore/config/options.hpp"
+#include "rlcore/config/settings/chat_template_setting.hpp"
+#include "rlcore/data/open_blend.hpp"
+#include "rlcore/data/sft_rows.hpp"
+#include "rlcore/data/table.hpp"
+#include "rlcore/device/any_device.hpp"
+#include "rlcore/telemetry/console.hpp"
+#include "rlcore/text/chat_template.hpp"
+#include "rlcore/trainer/preference/run.hpp"
+#include "rlcore/trainer/preference/settings.hpp"
+#include "rlcore/trainer/supervised/base_model.hpp"
+#include "rlcore/trainer/supervised/openrlhf_sft.hpp"
+#include "rlcore/trainer/supervised/sft_settings.hpp"
+#include "rlcore/trainer/supervised/sft_task.hpp"
+#include "rlcore/trainer/supervised/show_mask.hpp"
+#include "rlcore/training/files/data_files.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+/// Says what there is, and throws data_error for a row with more tokens than the model has positions.
+inline std::vector<data::sft_example> checked_rows(data::sft_rows rows, const base_model& base, const char* name,
+                                                   const std::string& from) {
+  std::size_t longest = 0, tokens = 0, trained = 0;
+  for (const data::sft_example& e : rows.examples)
+    longest = std::max(longest, e.tokens.size()), tokens += e.tokens.size(), trained += e.trained();
+  if (static_cast<std::int64_t>(longest) > base.config.max_position_embeddings)
+    throw data_error(from + ": a row has " + std::to_string(longest) + " tokens, more than the model's " +
+                     std::to_string(base.config.max_position_embeddings) + " positions (max_position_embeddings)");
+  say("%-6s %zu rows", name, rows.size());
+  if (rows.size() != rows.rows_read)
+    say(" (%zu left out: empty, or no room for an answer)", rows.rows_read - rows.size());
+  say(", %zu tokens, %zu of them learnt, the longest row has %zu, from %s\n", tokens, trained, longest, from.c_str());
+  return std::move(rows.examples);
+}
+
+/// verl's data.train_files and data.val_files.
+inline std::vector<data::sft_example> open_sft_rows(const std::vector<std::string>& files,
+                                                    const data::sft_settings& settings, const base_model& base,
+                                                    const text::chat_template* chat, const char* name) {
+  std::vector<data::table> tables;
+  for (const std::string& file : files) tables.push_back(data::read_table(checkpoint::expand_home(file)));
+  return checked_rows(data::read_sft_rows(tables, settings, base.tokenizer, chat), base, name, files.front());
+}
+
+/// OpenRLHF's --dataset and --eval_dataset.
+inline std::vector<data::sft_example> open_sft_rows(const data::blend& rows, const data::sft_settings& settings,
+                                                    const base_model& base, const text::chat_template* chat,
+                                                    const char* name) {
+  const std::string file = rows.sets.front().file;
+  return checked_rows(data::read_sft_rows(
+                          rows.size(), [&](std::size_t i) -> const data::row& { return rows[i]; },
+                          [&](std::size_t i) { return rows.where(i); }, file, settings, base.tokenizer, chat),
+                      base, name, file);
+}
+
+/// What is trained on, and how.
+struct sft_work {
+  std::vector<data::sft_example> train, eval;
+  supervised_settings run;
+  training_settings training;
+  bool dft = false;
+  std::int64_t show_mask = 0;
+  std::string eval_name = "val/loss";
+};
+
+/// The command line of verl.
+inline sft_work open_verl_sft(const options& opt, const base_model& base) {
+  const sft_run_settings s = read_sft_settings(opt);
+  const auto chat = text::chat_template::chosen(chat_template_setting(opt), base.folder, "rlcore.chat_template");
+  if (s.train_files.empty()) throw config_error("data.train_files is empty; expected a file with training rows");
+  const bool evaluates = !s.val_files.empty() && s.show_mask == 0;
+  check_data_files(opt, "data.train_files", data::check_table);
+  if (evaluates) check_data_files(opt, "data.val_files", data::check_table);
+  sft_work work{{}, {}, s.run, s.training, s.dft, s.show_mask, "val/loss"};
+  work.train = open_sft_rows(s.train_files, s.rows, base, &chat, "train");
+  data::sft_settings for_eval = s.rows;
+  for_eval.max_rows = s.max_eval_rows;
+  if (evaluates) work.eval = open_sft_rows(s.val_files, for_eval, base, &chat, "val");
+  return work;
+}
+
+/// The command line of OpenRLHF.
+inline sft_work open_openrlhf_sft(const options& opt, const base_model& base) {
+  const row_rules rules = read_row_rules(opt, base);
+  const data::sft_settings settings = read_openrlhf_rows(opt, rules);
+  const text::chat_template* chat = rules.chat ? &*rules.chat : nullptr;
+  sft_work work{{},
+                {},
+                read_openrlhf_run(opt),
+                read_openrlhf_training(opt),
+                opt.get<std::string>("rlcore.sft_loss") == "dft",
+                opt.get<std::int64_t>("rlcore.show_mask"),
+                "eval/eval_loss"};
+  work.train = open_sft_rows(open_training_rows(opt), settings, base, chat, "train");
+  if (const auto rows = open_evaluation_rows(opt); rows && work.show_mask == 0)
+    work.eval = open_sft_rows(*rows, settings, base, chat, "eval");
+  return work;
+}
+
+/// The examples of the command line of either system. Throws rlcore::error.
+inline sft_work open_sft(const options& opt, const base_model& base) {
+  if (base.config.output != nn::model_output::logits)
+    throw config_error(base.folder.string() + " is a score model; expected one that predicts tokens");
+  return speaks_openrlhf(opt) ? open_openrlhf_sft(opt, base) : open_verl_sft(opt, base);
+}
+
+/// rlcore.show_mask: prints the first examples with what is learnt of them.
+inline void show_masks(const sft_work& work, const text::tokenizer& tokenizer) {
+  say("+ learnt, - not learnt; | between tokens\n");
+  for (std::size_t i = 0; i < std::min(work.train.size(), static_cast<std::size_t>(work.show_mask)); ++i)
+    say("row %zu: %zu tokens, %zu learnt\n%s", i, work.train[i].tokens.size(), work.train[i].trained(),
+        mask_text(work.train[i], tokenizer).c_str());
+}
+
+}  // namespace trainer
+RLCORE_END

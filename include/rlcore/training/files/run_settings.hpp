@@ -1,0 +1,60 @@
+// settings.json of a run's folder: the settings that its numbers depend on.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rlcore/checkpoint/atomic_file.hpp"
+#include "rlcore/checkpoint/json_file.hpp"
+#include "rlcore/config/checks/free_settings.hpp"
+#include "rlcore/config/options.hpp"
+#include "rlcore/core/error.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+inline constexpr const char* run_settings_name = "settings.json";
+
+/// The keys that change the numbers of a run, and their values as text.
+inline nlohmann::ordered_json numeric_settings(const options& opt) {
+  nlohmann::ordered_json settings = nlohmann::ordered_json::object();
+  for (const key& k : opt.known().keys())
+    if (k.use == disposition::honoured && !is_free_setting(k.name))
+      settings[std::string(k.name)] = inline_text(opt.at(std::string(k.name)));
+  return settings;
+}
+
+/// Writes the settings of a run that begins in `root`. Throws file_error.
+inline void write_run_settings(const std::filesystem::path& root, const options& opt) {
+  const nlohmann::ordered_json file{{"program", opt.known().program}, {"settings", numeric_settings(opt)}};
+  checkpoint::write_file_atomically(root / run_settings_name, file.dump(2) + "\n");
+}
+
+/// Throws config_error if the run that `opt` continues in `root` began with other values of settings that change its
+/// numbers: it names them and the ways out. Keys that either side does not know are not compared; a folder without the
+/// file is an older run's.
+inline void check_run_settings(const std::filesystem::path& root, const options& opt) {
+  if (!std::filesystem::exists(root / run_settings_name)) return;
+  const checkpoint::json_file file(root / run_settings_name);
+  if (!file.root().contains("settings") || !file.root()["settings"].is_object()) file.fail("settings", "an object");
+  const nlohmann::ordered_json now = numeric_settings(opt);
+  const nlohmann::json& before = file.root()["settings"];
+  std::string changed;
+  for (const auto& [name, value] : now.items())
+    if (const auto old = before.find(name);
+        old != before.end() && old->is_string() && old->get<std::string>() != value.get<std::string>())
+      changed += (changed.empty() ? "" : ", ") + name + " was " + old->get<std::string>() + " and is " +
+                 value.get<std::string>();
+  if (changed.empty()) return;
+  const bool flags = opt.known().find("load_checkpoint") != nullptr;
+  throw config_error(root.string() + " holds a run with other settings: " + changed +
+                     "; go on with the former ones, or " +
+                     (flags ? "begin anew without --load_checkpoint or in another --ckpt_path"
+                            : "begin anew with trainer.resume_mode=disable or in another trainer.default_local_dir"));
+}
+
+}  // namespace trainer
+RLCORE_END

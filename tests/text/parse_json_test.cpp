@@ -1,0 +1,62 @@
+// The limit on nesting, and that text which only looks deep is not refused.
+#include "rlcore/text/parse_json.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace {
+
+namespace text = rlcore::text;
+using rlcore::format_error;
+
+std::string lists(std::size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); }
+
+std::string refusal(std::string_view json) {
+  try {
+    (void)text::parse_json<format_error>(json, "a.json");
+  } catch (const format_error& e) {
+    return e.what();
+  }
+  return "accepted";
+}
+
+TEST(parse_json, nesting_is_limited) {
+  EXPECT_EQ(refusal(lists(1000)), "accepted");
+  EXPECT_EQ(refusal(lists(1001)), "a.json: JSON nested deeper than 1000 (at byte 1001 of 2002)");
+  EXPECT_EQ(refusal(std::string(100000, '[')), "a.json: JSON nested deeper than 1000 (at byte 1001 of 100000)");
+  std::string maps;
+  for (int i = 0; i < 20000; ++i) maps += "{\"a\":";
+  EXPECT_EQ(refusal(maps), "a.json: JSON nested deeper than 1000 (at byte 5001 of 100000)");
+  EXPECT_TRUE(text::try_parse_json(lists(1001)).is_discarded());
+  EXPECT_TRUE(text::try_parse_json("[1").is_discarded());
+  EXPECT_EQ(text::try_parse_json("[1]")[0], 1);
+}
+
+TEST(parse_json, brackets_in_strings_and_beside_each_other_do_not_nest) {
+  EXPECT_EQ(refusal("[\"" + std::string(5000, '[') + "\\\"" + std::string(5000, '{') + "\"]"), "accepted");
+  EXPECT_EQ(refusal("[\"\\\\\"," + lists(999) + "]"), "accepted");
+  std::string beside = "[0";
+  for (int i = 0; i < 5000; ++i) beside += ",[],{}";
+  EXPECT_EQ(refusal(beside + "]"), "accepted");
+  EXPECT_EQ(refusal("[\"" + std::string(5000, '[')), "a.json: not valid JSON (at byte 5003 of 5002)");
+  EXPECT_EQ(refusal("[\"\\"), "a.json: not valid JSON (at byte 4 of 3)");
+  EXPECT_EQ(refusal("1e999"), "a.json: not valid JSON (a number is out of range)");
+}
+
+TEST(parse_json, cbor_has_the_same_limit) {
+  const auto nested = [](std::size_t depth) { return std::string(depth, '\x81') + '\x01'; };  // lists of one item
+  EXPECT_NO_THROW((void)text::parse_cbor<format_error>(nested(1000), "x"));
+  for (const std::size_t depth : {std::size_t{1001}, std::size_t{100000}}) {
+    try {
+      (void)text::parse_cbor<format_error>(nested(depth), "x");
+      ADD_FAILURE() << "accepted";
+    } catch (const format_error& e) {
+      EXPECT_STREQ(e.what(), "x: CBOR nested deeper than 1000");
+    }
+  }
+  EXPECT_THROW((void)text::parse_cbor<format_error>("\x82\x01", "x"), format_error);
+}
+
+}  // namespace
