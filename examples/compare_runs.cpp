@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "rlcore/checkpoint/atomic_file.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/programs/compare_runs.hpp"
 #include "rlcore/telemetry/comparison/run_comparison_page.hpp"
 #include "rlcore/telemetry/comparison/run_log.hpp"
-#include "rlcore/telemetry/report/report.hpp"
 #include "rlcore/trainer/program.hpp"
 
 namespace {
@@ -56,7 +56,7 @@ int compare(const request& r) {
     for (const std::string& key : trainer::expand_key(asked, a, b))
       pair.curves.push_back(trainer::compare_curve(a, b, key, r.steps, r.threshold, r.relative));
   pair.speed = trainer::compare_speed(a, b);
-  if (!r.out.empty()) trainer::write_page(r.out, trainer::run_comparison_html(pair));
+  if (!r.out.empty()) rlcore::checkpoint::write_file_atomically(r.out, trainer::run_comparison_html(pair));
   std::fputs(trainer::run_comparison_table(pair).c_str(), stdout);
   if (!r.out.empty()) std::printf("page  %s\n", r.out.c_str());
   return pair.within() ? 0 : 2;

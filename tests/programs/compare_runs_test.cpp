@@ -55,7 +55,7 @@ TEST_F(compare_runs, exit_codes) {
   refuses({a, b, "--steps", "0"}, "--steps=0: expected an integer >= 1");
   refuses({a, (place / "nosuch").string()}, "nosuch: cannot open");
   refuses({a, files.train.string()}, "is no JSON object with an integer \"step\"");
-  refuses({a, b, "--out", (place / "nosuch" / "x.html").string()}, "x.html: cannot open the file");
+  refuses({a, b, "--out", (place / "nosuch" / "x.html").string()}, "x.html: cannot create: No such file or directory");
 }
 
 /// Two instruction sets on the same responses: equal.

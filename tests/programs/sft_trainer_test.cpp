@@ -127,6 +127,22 @@ TEST_F(sft_trainer, killed_at_any_instant_it_resumes_to_the_same_bits) {
     EXPECT_EQ(entry.path().filename().string().find(".tmp-"), std::string::npos) << entry.path();
 }
 
+TEST_F(sft_trainer, a_second_run_in_the_folder_is_refused) {
+  const arguments longer{"trainer.total_epochs=5"};
+  program::result second{};
+  EXPECT_TRUE(program::kill_in(root("run"), root("run") / "global_step_20", "sft_trainer",
+                               settings(files, root("run")) + longer, [&] {
+                                 if (scratch::read(root("run") / "metrics.jsonl").empty()) return false;
+                                 second = program::run("sft_trainer", settings(files, root("run")) + longer);
+                                 return true;
+                               }));
+  EXPECT_EQ(second.code, 1);
+  EXPECT_NE(second.err.find("another run works in this folder: process "), std::string::npos) << second.err;
+  EXPECT_NE(second.err.find("wait for its end, or name another trainer.default_local_dir"), std::string::npos);
+  train("run", longer);  // the lock of the killed run is free
+  EXPECT_FALSE(fs::exists(root("run") / "run.lock"));
+}
+
 TEST_F(sft_trainer, several_files_and_conversations) {
   std::string turns;
   for (int i = 0; i < 8; ++i) {

@@ -27,11 +27,16 @@ inline void sync_folder(const std::filesystem::path& folder) {
   if (::fsync(directory.number()) != 0 && errno != EINVAL) data::throw_file_error(folder, "synchronise");
 }
 
-/// Calls write(temporary path), synchronises what it wrote and renames it to `path`. On any exception the temporary
-/// file is removed and `path` is as it was. Throws file_error.
+/// Calls write(temporary path), synchronises what it wrote and renames it to `path`. The temporary file is new: nothing
+/// that lies there, such as a link, is followed. On any exception it is removed and `path` is as it was. Throws
+/// file_error.
 template <class Write>
 void replace_file(const std::filesystem::path& path, Write&& write) {
   const std::filesystem::path temporary = temporary_sibling(path);
+  ::unlink(temporary.c_str());
+  const int fresh = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+  if (fresh < 0) data::throw_file_error(path, "create");
+  ::close(fresh);
   try {
     write(temporary);
     {

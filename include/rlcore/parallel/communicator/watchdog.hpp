@@ -110,7 +110,8 @@ class watchdog {
   }
 
   [[noreturn]] void end_stuck(const host_board::line* gone) noexcept {
-    const int file = ::open(file_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    ::unlink(file_.c_str());  // anybody may have put a link into /tmp
+    const int file = ::open(file_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
     if (file >= 0) {
       recorder_.dump(file, rank_);
       ::close(file);

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "rlcore/checkpoint/atomic_file.hpp"
 #include "rlcore/core/version.hpp"
 #include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/telemetry/report/page.hpp"
@@ -228,7 +229,7 @@ inline std::string comparison_html(const comparison_info& info, std::span<const 
 /// Writes the page in one piece. Throws file_error.
 inline void write_comparison(const std::filesystem::path& path, const comparison_info& info,
                              std::span<const compared_run> runs) {
-  write_page(path, comparison_html(info, runs));
+  checkpoint::write_file_atomically(path, comparison_html(info, runs));
 }
 
 /// The summaries as an aligned text table.

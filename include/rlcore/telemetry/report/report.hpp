@@ -2,11 +2,8 @@
 #pragma once
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <limits>
 #include <span>
@@ -15,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "rlcore/core/error.hpp"
+#include "rlcore/checkpoint/atomic_file.hpp"
 #include "rlcore/core/version.hpp"
 #include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/telemetry/progress.hpp"
@@ -314,26 +311,9 @@ inline std::string report_html(const run_info& info, std::span<const metric_row>
   return detail::report_writer(info, rows).run();
 }
 
-/// Writes a page beside `path` and moves it there. Throws file_error.
-inline void write_page(const std::filesystem::path& path, const std::string& text) {
-  const std::filesystem::path fresh = path.string() + ".new";
-  const auto fail = [&](const char* action) {
-    return file_error(path.string() + ": cannot " + action + ": " + std::strerror(errno));
-  };
-  std::FILE* file = std::fopen(fresh.c_str(), "wb");
-  if (file == nullptr) throw fail("open the file");
-  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  if (std::fclose(file) != 0 || !written) {
-    const auto failure = fail("write");
-    std::remove(fresh.c_str());
-    throw failure;
-  }
-  if (std::rename(fresh.c_str(), path.c_str()) != 0) throw fail("move the file into place");
-}
-
 /// The report of one run, in one piece. Throws file_error.
 inline void write_report(const std::filesystem::path& path, const run_info& info, std::span<const metric_row> rows) {
-  write_page(path, report_html(info, rows));
+  checkpoint::write_file_atomically(path, report_html(info, rows));
 }
 
 }  // namespace trainer

@@ -224,6 +224,7 @@ class policy_run {
   policy_inputs& in_;
   policy_models<Device>& models_;
   const team& ranks_;
+  checkpoint::folder_lock lock_;
   checkpoint::resume_point from_;
   std::unique_ptr<replay> stored_;
   std::optional<logger> log_;
@@ -243,6 +244,7 @@ policy_run<Device>::policy_run(const options& opt, policy_inputs& in, policy_mod
       in_(in),
       models_(models),
       ranks_(ranks),
+      lock_(lock_run(in.settings.root, opt, ranks.first())),
       from_(checkpoint::find_resume(in.settings.resume_mode, checkpoint::expand_home(in.settings.resume_path).string(),
                                     in.settings.root)),
       stored_(open_replay(in, (from_ ? from_.step : 0) + 1)),

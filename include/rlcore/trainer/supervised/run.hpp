@@ -104,6 +104,7 @@ class supervised_run {
   Task& task_;
   const team& ranks_;
   std::filesystem::path root_;
+  checkpoint::folder_lock lock_;
   supervised_plan plan_;
   step_rows rows_;
   checkpoint::resume_point from_;
@@ -131,6 +132,7 @@ requires supervised_task<Task, Device> supervised_run<Device, Task>::supervised_
       task_(task),
       ranks_(ranks),
       root_(checkpoint::expand_home(settings.root)),
+      lock_(lock_run(root_, opt, ranks.first())),
       plan_(make_supervised_plan(settings_, task.train_size(), task.eval_size())),
       rows_(plan_, settings_.seed, settings_.shuffle),
       bar_(stderr, ranks.first() && isatty(fileno(stderr)) != 0) {

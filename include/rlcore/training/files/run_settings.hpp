@@ -1,4 +1,4 @@
-// settings.json of a run's folder: the settings that its numbers depend on.
+// The folder of a run: one run at a time, and settings.json, the settings that its numbers depend on.
 #pragma once
 
 #include <filesystem>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "rlcore/checkpoint/atomic_file.hpp"
+#include "rlcore/checkpoint/folder_lock.hpp"
 #include "rlcore/checkpoint/json_file.hpp"
 #include "rlcore/config/checks/free_settings.hpp"
 #include "rlcore/config/options.hpp"
@@ -31,6 +32,14 @@ inline nlohmann::ordered_json numeric_settings(const options& opt) {
 inline void write_run_settings(const std::filesystem::path& root, const options& opt) {
   const nlohmann::ordered_json file{{"program", opt.known().program}, {"settings", numeric_settings(opt)}};
   checkpoint::write_file_atomically(root / run_settings_name, file.dump(2) + "\n");
+}
+
+/// Takes `root` for the run of `opt`, if this rank writes its files. Throws config_error if another run has it;
+/// file_error.
+inline checkpoint::folder_lock lock_run(const std::filesystem::path& root, const options& opt, bool writes) {
+  if (!writes) return {};
+  const bool flags = opt.known().find("load_checkpoint") != nullptr;
+  return {root, flags ? "name another --ckpt_path" : "name another trainer.default_local_dir"};
 }
 
 /// Throws config_error if the run that `opt` continues in `root` began with other values of settings that change its
