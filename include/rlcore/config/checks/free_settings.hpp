@@ -32,8 +32,8 @@ inline constexpr std::string_view free_settings[] = {
     "rlcore.export_path", "trainer.resume_*", "load_checkpoint", "rlcore.recompute_old_log_prob",
     "rlcore.reward_timeout",
     // where files are: a folder may have moved
-    "trainer.default_local_dir", "ckpt_path", "*model.path", "*.partial_pretrain", "pretrain", "*_pretrain",
-    "*train_files", "dataset", "prompt_data", "rlcore.replay"};
+    "trainer.default_local_dir", "ckpt_path", "*model.path", "*input_tokenizer", "*.partial_pretrain", "pretrain",
+    "*_pretrain", "*train_files", "dataset", "prompt_data", "rlcore.replay"};
 
 /// Whether the key may differ when a run goes on.
 constexpr bool is_free_setting(std::string_view key) noexcept {
