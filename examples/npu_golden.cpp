@@ -29,6 +29,7 @@
 #include "rlcore/device/npu/dynamic_provider.hpp"
 #include "rlcore/device/npu/trace.hpp"
 #include "rlcore/emulator/emulator.hpp"
+#include "rlcore/text/input_kind.hpp"
 #include "rlcore/text/parse_json.hpp"
 
 namespace {
@@ -170,6 +171,7 @@ int record(const settings& s, const P& provider) {
 }
 
 std::vector<json> read_lines(const fs::path& path) {
+  rlcore::text::check_input_kind(path);
   std::ifstream file(path);
   if (!file) throw rlcore::file_error("cannot read " + path.string() + "; npu_golden record makes it");
   std::vector<json> lines;

@@ -1,6 +1,13 @@
 #include "rlcore/data/file.hpp"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
 #include "data/scratch.hpp"
+#include "rlcore/text/text_file.hpp"
 
 namespace {
 
@@ -38,6 +45,23 @@ TEST(file, is_looked_for_before_it_is_read) {
   if (::geteuid() == 0) return;  // who may read everything
   std::filesystem::permissions(place / "train.jsonl", std::filesystem::perms::none);
   scratch::error_of<file_error>([&] { check_readable(place / "train.jsonl"); }, {"Permission denied"});
+}
+
+TEST(file, what_is_no_file_is_refused_before_it_is_opened) {
+  const scratch::folder place;
+  ASSERT_EQ(::mkfifo((place / "rows.jsonl").c_str(), 0600), 0);
+  const std::vector<std::string> pipe{"rows.jsonl: cannot read: it is a named pipe; expected a regular file"};
+  scratch::error_of<file_error>([&] { check_readable(place / "rows.jsonl"); }, pipe);
+  scratch::error_of<file_error>([&] { read_file(place / "rows.jsonl"); }, pipe);
+  scratch::error_of<file_error>([&] { input_file{place / "rows.jsonl"}; }, pipe);
+  scratch::error_of<file_error>([&] { rlcore::text::read_text_file(place / "rows.jsonl"); }, pipe);
+  scratch::error_of<file_error>([] { read_file("/dev/zero"); }, {"/dev/zero: cannot read: it is a device"});
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  ASSERT_EQ(::write(ends[1], "text", 4), 4);
+  ::close(ends[1]);
+  EXPECT_EQ(read_file("/dev/fd/" + std::to_string(ends[0])), "text");  // the shell's <(command)
+  ::close(ends[0]);
 }
 
 TEST(file, every_failure_has_path_and_reason) {

@@ -1,6 +1,7 @@
 // What users get wrong, for every program: exit code 1, one line that says what, where and how to put it right, before
 // any work. The command lines are those of first_steps.json, which run, with one thing changed.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <ostream>
@@ -33,6 +34,7 @@ void write(const fs::path& path, const std::vector<rlcore::data::row>& rows) {
 /// The last of the rows lacks a column, comes from an unknown source, is no JSON, is no row.
 void damage(const fs::path& folder) {
   fs::create_directories(folder);
+  EXPECT_EQ(::mkfifo((folder / "pipe.jsonl").c_str(), 0600), 0);
   for (const char* file : {"sft", "turns", "pairs", "unpaired", "steps", "prompts"}) {
     const auto good = rows((std::string(file) + ".jsonl").c_str());
     auto all = good;
@@ -114,6 +116,8 @@ std::vector<mistake> mistakes() {
     add(of, "nothing_to_validate", {"data.val_files=[]", "trainer.val_only=True"},
         {"trainer.val_only=True", "data.val_files is empty"});
     add(of, "no_model", {"actor_rollout_ref.model.path={files}/nosuch"}, {"nosuch"});
+    add(of, "pipe", {"data.train_files={files}/pipe.jsonl"},
+        {"data.train_files: ", "pipe.jsonl", "it is a named pipe"});
   }
   add("ppo", "no_critic", {"critic.model.path={files}/nosuch"}, {"nosuch"});
 
@@ -187,9 +191,25 @@ std::vector<mistake> mistakes() {
   add("model_merger", "no_folder", {"merge", "--backend", "fsdp", "--local_dir", "{files}/nosuch"}, {"nosuch"});
   add("compare_runs", "misspelt_flag", {"--thresold", "1", "a", "b"}, {"--thresold", "--threshold"});
   add("compare_runs", "not_a_number", {"--threshold", "x", "a", "b"}, {"--threshold=x", "number"});
+  add("compare_runs", "pipe", {"{files}/pipe.jsonl", "{files}/prompts.jsonl"}, {"pipe.jsonl", "it is a named pipe"});
   add("compare_runs", "no_run", {"{files}/nosuch", "{files}/nosuch"}, {"nosuch", "cannot open"});
   add("gsm8k_preprocess", "misspelt_flag", {"--input_dri", "x"}, {"--input_dri", "--input_dir"});
   return all;
+}
+
+TEST(errors, a_file_beyond_ulimit_is_an_error_and_no_signal) {
+  if (!fs::exists(program::path_of("random_model"))) GTEST_SKIP() << "no program";
+  const scratch::folder place;
+  const words line{"--tokenizer",   RLCORE_REFERENCE_DIR "/first_steps/tokenizer",
+                   "--output",      (place / "m").string(),
+                   "--hidden_size", "16",
+                   "--layers",      "1"};
+  EXPECT_EQ(program::run("random_model", line).code, 0);
+  fs::remove_all(place / "m");
+  const program::result r = program::run("random_model", line, "ulimit -f 8;");  // 4 or 8 KiB: the shell's blocks
+  EXPECT_EQ(r.code, 1) << r.out;
+  EXPECT_TRUE(r.err.starts_with("random_model: ") && r.err.ends_with("File too large\n")) << r.err;
+  EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << r.err;
 }
 
 INSTANTIATE_TEST_SUITE_P(programs, errors, testing::ValuesIn(mistakes()),

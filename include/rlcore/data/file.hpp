@@ -21,6 +21,7 @@
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/suggest.hpp"
+#include "rlcore/text/input_kind.hpp"
 
 RLCORE_BEGIN
 namespace data {
@@ -61,8 +62,10 @@ class descriptor {
 /// a signal.
 class input_file {
  public:
-  /// Throws file_error for a file that cannot be opened and for a folder.
-  explicit input_file(std::filesystem::path path) : path_(std::move(path)), file_(path_, O_RDONLY, "open") {
+  /// Throws file_error for a file that cannot be opened and for anything that is none.
+  explicit input_file(std::filesystem::path path) : path_(std::move(path)) {
+    text::check_input_kind(path_);
+    file_ = descriptor(path_, O_RDONLY, "open");
     struct stat status {};
     if (::fstat(file_.number(), &status) != 0) throw_file_error(path_, "read");
     if (S_ISDIR(status.st_mode)) throw_file_error(path_, "read", EISDIR);
@@ -134,7 +137,7 @@ inline std::string alike_names(const std::filesystem::path& path) {
 }
 
 /// Throws file_error with the reason, and with names in the same folder that are alike, unless this process may read
-/// the file `path`. Opens nothing, so that a pipe keeps what was written to it.
+/// the file `path`, or if it is none. Opens nothing, so that a pipe keeps what was written to it.
 inline void check_readable(const std::filesystem::path& path) {
   struct stat status {};
   int code = 0;
@@ -147,10 +150,12 @@ inline void check_readable(const std::filesystem::path& path) {
   if (code != 0)
     throw file_error(path.string() + ": cannot " + (code == EISDIR ? "read: " : "open: ") + std::strerror(code) +
                      (code == ENOENT ? alike_names(path) : ""));
+  text::check_input_kind(path);
 }
 
-/// The whole content of a file (also of a pipe or of /dev/stdin, whose size is not known before).
+/// The whole content of a file, also of a pipe that text::check_input_kind() lets pass. Throws file_error.
 inline std::string read_file(const std::filesystem::path& path) {
+  text::check_input_kind(path);
   const descriptor file(path, O_RDONLY, "open");
   struct stat status {};
   std::string content;

@@ -11,12 +11,14 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/error.hpp"
+#include "rlcore/text/input_kind.hpp"
 
 RLCORE_BEGIN
 namespace text {
 
 /// The bytes of a file. Throws file_error with the path and the system's reason.
 inline std::string read_text_file(const std::filesystem::path& path) {
+  check_input_kind(path);
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), &std::fclose);
   const auto fail = [&] { throw file_error(path.string() + ": cannot read: " + std::strerror(errno)); };
   if (!file) fail();

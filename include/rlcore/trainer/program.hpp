@@ -1,6 +1,8 @@
 // The frame of every program: an error becomes one line and exit code 1.
 #pragma once
 
+#include <signal.h>
+
 #include <chrono>
 #include <cstdio>
 #include <exception>
@@ -17,9 +19,11 @@ namespace trainer {
 
 /// Runs f and returns the exit code of main: 0, 130 or 143 if a signal stopped it, or 1 after printing "<program>:
 /// <message>" to stderr. When all processes of mpirun fail on the same command line, the first of them prints the
-/// message. The others wait 20 seconds for that before they print theirs.
+/// message. The others wait 20 seconds for that before they print theirs. A file that grows beyond `ulimit -f` is an
+/// error of its write; the signal would end the process without a word.
 template <class F>
 int run_program(const char* program, F&& f) noexcept {
+  ::signal(SIGXFSZ, SIG_IGN);
   const auto failed = [&](const char* message) {
     std::fflush(stdout);
     if (!detail::ranks_started() && parallel::rank_of_environment() > 0)

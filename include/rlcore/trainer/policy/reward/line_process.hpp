@@ -131,7 +131,7 @@ class line_process {
 #else
     (void)parent;
 #endif
-    ::signal(SIGPIPE, SIG_DFL);
+    ::signal(SIGPIPE, SIG_DFL), ::signal(SIGXFSZ, SIG_DFL);
     if (::dup2(in, 0) >= 0 && ::dup2(out, 1) >= 0 && ::fcntl(0, F_SETFD, 0) == 0 && ::fcntl(1, F_SETFD, 0) == 0)
       ::execvp(argv[0], argv);
     const int why = errno;

@@ -16,6 +16,7 @@
 
 #include "rlcore/data/jsonl.hpp"
 #include "rlcore/data/prompt_dataset.hpp"
+#include "rlcore/text/input_kind.hpp"
 #include "rlcore/text/tokenizer.hpp"
 #include "rlcore/trainer/policy/trajectory/trajectory.hpp"
 
@@ -101,6 +102,7 @@ class replay {
   std::string where(const place& p) const { return files_[p.file].string() + ": line " + std::to_string(p.line); }
 
   void index(std::size_t file) {
+    text::check_input_kind(files_[file]);
     std::ifstream in(files_[file], std::ios::binary);
     if (!in) data::throw_file_error(files_[file], "open");
     std::int64_t of_name = 0;
