@@ -219,12 +219,43 @@ TEST_F(command_lines, an_empty_list_of_validation_files_means_no_validation) {
 }
 
 TEST_F(command_lines, a_fresh_run_keeps_the_metrics_of_an_earlier_one) {
-  train("run", {"trainer.total_training_steps=2"});
-  const std::string before = scratch::read(root("run") / "metrics.jsonl");
-  const auto r = train("run", {"trainer.total_training_steps=2", "trainer.resume_mode=disable"});
-  EXPECT_NE(r.out.find("metrics.1.jsonl now"), std::string::npos) << r.out;
+  const std::string rollouts = (place / "rollouts").string(), dump = "trainer.rollout_data_dir=" + rollouts;
+  train("run", {"trainer.total_training_steps=2", dump, "trainer.logger=[console,tensorboard]"});
+  const std::string before = scratch::read(root("run") / "metrics.jsonl"), first = scratch::read(rollouts + "/1.jsonl");
+  EXPECT_FALSE(first.empty());
+  const auto r = train("run", {"trainer.total_training_steps=2", "trainer.resume_mode=disable", dump, "rlcore.seed=7",
+                               "trainer.save_freq=1", "trainer.logger=[console,tensorboard]"});
+  EXPECT_EQ(scratch::read(rollouts + "/earlier.1/1.jsonl"), first);
+  EXPECT_NE(scratch::read(rollouts + "/1.jsonl"), first);
+  EXPECT_NE(r.out.find("responses of an earlier run are in " + rollouts + "/earlier.1 now"), std::string::npos)
+      << r.out;
+  EXPECT_NE(r.out.find("its event files in " + (root("run") / "tensorboard" / "earlier.1").string()), std::string::npos)
+      << r.out;
+  EXPECT_NE(r.out.find("metrics.1.jsonl"), std::string::npos) << r.out;
   EXPECT_NE(r.out.find("trainer.resume_mode=auto goes on from step 2 instead"), std::string::npos) << r.out;
   EXPECT_EQ(scratch::read(root("run") / "metrics.1.jsonl"), before);
+  // Going on from an earlier step keeps what is made anew.
+  const std::string second = scratch::read(rollouts + "/2.jsonl");
+  fs::remove_all(root("run") / "global_step_2");
+  scratch::write(root("run") / "latest_checkpointed_iteration.txt", "1");
+  const auto again = train("run", {"trainer.total_training_steps=2", dump, "rlcore.seed=7"});
+  EXPECT_NE(again.out.find("note: the metrics of the steps after 1 are in " +
+                           (root("run") / "metrics.2.jsonl").string() + " now"),
+            std::string::npos)
+      << again.out;
+  EXPECT_EQ(scratch::read(rollouts + "/earlier.2/2.jsonl"), second);
+  EXPECT_EQ(scratch::read(rollouts + "/2.jsonl"), second);
+  EXPECT_FALSE(fs::exists(fs::path(rollouts) / "earlier.2" / "1.jsonl"));
+}
+
+TEST_F(command_lines, a_run_without_a_signal_is_told_so_once) {
+  const auto r = train("mute", {"data.max_response_length=1", "trainer.total_training_steps=3", "trainer.test_freq=-1",
+                                "trainer.save_freq=-1"});
+  const std::string note = "note: all responses to a prompt score alike, in every group";
+  const std::size_t at = r.out.find(note);
+  ASSERT_NE(at, std::string::npos) << r.out;
+  EXPECT_EQ(r.out.find(note, at + 1), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("cut at data.max_response_length=1 ("), std::string::npos) << r.out;
 }
 
 }  // namespace

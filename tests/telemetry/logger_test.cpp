@@ -52,7 +52,7 @@ TEST(logger, prints_and_writes) {
             "mean\":null,\"training/epoch\":0}\n");
 }
 
-TEST(logger, resume_drops_later_rows_and_a_torn_line) {
+TEST(logger, resume_moves_later_rows_and_drops_a_torn_line) {
   const folder dir;
   fs::create_directories(dir.path);
   std::ofstream(dir.path / "metrics.jsonl")
@@ -69,6 +69,7 @@ TEST(logger, resume_drops_later_rows_and_a_torn_line) {
       content(dir.path / "metrics.jsonl"),
       "{\"step\":1,\"a\":0.25}\n{\"step\":2,\"a\":3}\n{\"step\":3,\"critic/rewards/mean\":1.0,\"training/epoch\":0}\n");
   EXPECT_EQ(read_metric_rows(dir.path / "metrics.jsonl").size(), 3u);
+  EXPECT_EQ(content(dir.path / "metrics.1.jsonl"), "{\"step\":3,\"a\":1.0}\n");
   EXPECT_FALSE(fs::exists(dir.path / "metrics.jsonl.new"));
 }
 
@@ -97,6 +98,19 @@ TEST(logger, a_fresh_run_keeps_the_rows_of_earlier_ones) {
   EXPECT_EQ(read_metric_rows(dir.path / "metrics.2.jsonl").at(0).values.get("critic/rewards/mean"), 0.25);
   EXPECT_EQ(read_metric_rows(dir.path / "metrics.jsonl").size(), 1u);
   EXPECT_EQ(logger({"file"}, dir.path, 1).earlier(), "");  // a run that goes on
+}
+
+TEST(logger, the_event_files_of_earlier_runs_stay_too) {
+  const folder dir;
+  const auto run = [&] {
+    const logger log({"tensorboard"}, dir.path);
+    return log.earlier_events();
+  };
+  EXPECT_EQ(run(), "");
+  EXPECT_EQ(run(), dir.path / "tensorboard" / "earlier.1");
+  EXPECT_EQ(run(), dir.path / "tensorboard" / "earlier.2");
+  EXPECT_FALSE(fs::is_empty(dir.path / "tensorboard" / "earlier.1"));
+  EXPECT_EQ(logger({"tensorboard"}, dir.path, 0).earlier_events(), "");  // a run that goes on
 }
 
 TEST(logger, names_a_damaged_line_and_a_full_disk) {

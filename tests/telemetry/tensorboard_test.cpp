@@ -188,7 +188,8 @@ TEST_F(tensorboard_reader, a_fresh_run_shows_nothing_of_the_last) {
   const curves shown = read(place / "tensorboard");
   EXPECT_EQ(shown.at("actor/pg_loss"), (curve{{1, 2}}));
   EXPECT_FALSE(shown.contains("val-core/openai/gsm8k/reward/mean@1"));
-  EXPECT_EQ(files(place / "tensorboard").size(), 1u);
+  EXPECT_EQ(files(place / "tensorboard").size(), 2u);  // one of them a folder
+  EXPECT_EQ(read(place / "tensorboard" / "earlier.1").at("actor/pg_loss"), (curve{{9, 1}}));
 }
 
 /// Event files asked for only when the run goes on; a folder of the user's own.

@@ -19,9 +19,11 @@
 #include <utility>
 #include <vector>
 
+#include "rlcore/checkpoint/atomic_file.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/telemetry/tensorboard.hpp"
+#include "rlcore/text/input_kind.hpp"
 #include "rlcore/text/parse_json.hpp"
 
 RLCORE_BEGIN
@@ -44,6 +46,7 @@ inline std::string json_line(std::int64_t step, const metrics& m) {
 /// Reads metrics.jsonl, also verl's, which has the numbers in "data"; null is NaN. Drops a last line that a write left
 /// incomplete; any other damage throws format_error with the line. A file that does not exist has no rows.
 inline std::vector<metric_row> read_metric_rows(const std::filesystem::path& path) {
+  text::check_input_kind(path);
   std::vector<metric_row> rows;
   std::ifstream file(path);
   std::string line;
@@ -78,8 +81,8 @@ class logger {
   /// `names` as in trainer.logger: "console" prints, "tensorboard" writes event files (see tensorboard_folder()).
   /// Without "console", "file" and "tensorboard" everything goes to the console. folder/metrics.jsonl is always
   /// written, because the report needs it; an empty `folder` means no files. A run that continues after `resumed_step`
-  /// keeps the rows up to that step; a fresh run (negative) starts anew, and rows of an earlier run stay in earlier().
-  /// A non-empty `events_folder` also asks for event files. Throws file_error.
+  /// keeps the rows up to that step; a fresh run (negative) starts anew. The other rows stay in earlier(). A non-empty
+  /// `events_folder` also asks for event files. Throws file_error.
   logger(const std::vector<std::string>& names, const std::filesystem::path& folder, std::int64_t resumed_step = -1,
          const std::string& events_folder = {})
       // mpirun gives its ranks a terminal for stdout, but none for stderr: then there is no live line to wipe.
@@ -91,10 +94,7 @@ class logger {
     std::filesystem::create_directories(folder, failure);
     if (failure) throw file_error(folder.string() + ": cannot create the folder: " + failure.message());
     path_ = folder / "metrics.jsonl";
-    if (resumed_step >= 0)
-      for (metric_row& row : read_metric_rows(path_))
-        if (row.step <= resumed_step) rows_.push_back(std::move(row));
-    if (resumed_step < 0) set_aside();
+    resumed_step < 0 ? set_all_aside() : take_rows(resumed_step);
     write_all();
     if (named("tensorboard") || !events_folder.empty()) {
       const std::filesystem::path events = tensorboard_folder(folder, events_folder);
@@ -146,18 +146,39 @@ class logger {
   /// All rows of the run, including those before a resume.
   const std::vector<metric_row>& rows() const noexcept { return rows_; }
   const std::filesystem::path& path() const noexcept { return path_; }
-  /// Where a fresh run has put the rows of an earlier run in the same folder: metrics.1.jsonl, or the next number that
-  /// is free. Empty if there were none.
+  /// Where the rows are that were in metrics.jsonl and are not of this run: those of an earlier run, or of steps behind
+  /// that from which this one goes on. metrics.1.jsonl, or the next number that is free; empty if there were none.
   const std::filesystem::path& earlier() const noexcept { return earlier_; }
+  /// Where the event files of an earlier run are; empty if there were none.
+  std::filesystem::path earlier_events() const {
+    return tensorboard_ ? tensorboard_->earlier() : std::filesystem::path();
+  }
 
  private:
-  void set_aside() {
+  std::filesystem::path free_name() const {
+    std::filesystem::path name;
+    for (int n = 1; name.empty() || std::filesystem::exists(name); ++n)
+      name = path_.parent_path() / ("metrics." + std::to_string(n) + ".jsonl");
+    return name;
+  }
+  void set_all_aside() {
     std::error_code failure;
     if (const auto bytes = std::filesystem::file_size(path_, failure); failure || bytes == 0) return;
-    for (int n = 1; earlier_.empty() || std::filesystem::exists(earlier_); ++n)
-      earlier_ = path_.parent_path() / ("metrics." + std::to_string(n) + ".jsonl");
+    earlier_ = free_name();
     std::filesystem::rename(path_, earlier_, failure);
     if (failure) throw file_error(path_.string() + ": cannot rename the file: " + failure.message());
+  }
+  void take_rows(std::int64_t last_step) {
+    std::string later;
+    for (metric_row& row : read_metric_rows(path_)) {
+      if (row.step > last_step)
+        later += json_line(row.step, row.values) + "\n";
+      else
+        rows_.push_back(std::move(row));
+    }
+    if (later.empty()) return;
+    earlier_ = free_name();
+    checkpoint::write_file_atomically(earlier_, later);
   }
   [[noreturn]] void fail(const char* action) const {
     throw file_error(path_.string() + ": cannot " + action + ": " + std::strerror(errno));

@@ -137,7 +137,9 @@ inline std::string metrics_markdown() {
       "One line per step on the console, `step:N - name:number - ...`, and one JSON object per step in "
       "`metrics.jsonl`,\n"
       "where a number that is not finite is `null`. A run that starts anew in the folder of an earlier one moves that\n"
-      "one's rows to `metrics.1.jsonl`, or to the next number that is free, and says so.\n"
+      "one's rows to `metrics.1.jsonl`, or to the next number that is free, and says so. A run that goes on from an\n"
+      "earlier step does so with the rows of later steps. Event files and `trainer.rollout_data_dir` of an earlier run\n"
+      "move to `earlier.1` in their folder.\n"
       "The names are those of verl. `{a,b}` stands for one of the words,\n"
       "`<x>` for any.\n\n"
       "| name | unit | definition |\n|---|---|---|\n";

@@ -20,6 +20,7 @@
 
 #include "rlcore/core/error.hpp"
 #include "rlcore/telemetry/metrics.hpp"
+#include "rlcore/telemetry/set_aside.hpp"
 #include "rlcore/telemetry/tensorboard/event.hpp"
 
 RLCORE_BEGIN
@@ -32,23 +33,20 @@ class tensorboard {
  public:
   static constexpr std::string_view prefix = "events.out.tfevents.";
 
-  /// `resumed_step` < 0 means a fresh run; with `own_folder` it removes the files of earlier runs. `kept` holds the
-  /// rows of earlier steps; they are written again if the folder has no event file. Throws file_error.
+  /// `resumed_step` < 0 means a fresh run; with `own_folder` the files of earlier runs go to earlier(). `kept` holds
+  /// the rows of earlier steps; they are written again if the folder has no event file. Throws file_error.
   tensorboard(const std::filesystem::path& folder, std::int64_t resumed_step, bool own_folder,
               std::span<const metric_row> kept = {}) {
     std::error_code failure;
     std::filesystem::create_directories(folder, failure);
     if (failure) throw file_error(folder.string() + ": cannot create the folder: " + failure.message());
+    if (own_folder && resumed_step < 0)
+      earlier_ = set_aside(folder, [](const std::string& name) { return name.starts_with(prefix); });
     std::int64_t seconds = std::chrono::duration_cast<std::chrono::seconds>(now().time_since_epoch()).count();
     bool earlier = false;
     for (const auto& entry : std::filesystem::directory_iterator(folder)) {
       const std::string name = entry.path().filename().string();
       if (!name.starts_with(prefix)) continue;
-      if (own_folder && resumed_step < 0) {
-        std::filesystem::remove(entry.path(), failure);
-        if (failure) throw file_error(entry.path().string() + ": cannot remove: " + failure.message());
-        continue;
-      }
       earlier = true;
       std::int64_t other = 0;  // readers take the files in the order of their names
       std::from_chars(name.data() + prefix.size(), name.data() + name.size(), other);
@@ -79,6 +77,8 @@ class tensorboard {
     if (!m.empty()) append(event_record(scalars_event(wall_time(), step, m)));
   }
   const std::filesystem::path& path() const noexcept { return path_; }
+  /// Where the files of earlier runs are now; empty if none was moved.
+  const std::filesystem::path& earlier() const noexcept { return earlier_; }
 
  private:
   static std::chrono::system_clock::time_point now() { return std::chrono::system_clock::now(); }
@@ -103,7 +103,7 @@ class tensorboard {
     }
   }
 
-  std::filesystem::path path_;
+  std::filesystem::path path_, earlier_;
   int file_ = -1;
 };
 

@@ -1,4 +1,4 @@
-// What a fresh run says about a folder that an earlier run has used.
+// What a run says about a folder that an earlier run has used.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,18 @@ inline std::string resuming_text(const options& opt, bool not_resumed) {
 }
 
 /// A line that says where the earlier run's metrics are now, and how to go on from its checkpoint instead; "" if there
-/// was no earlier run. `root` is the folder of the run, whose first checkpoint is yet to come.
-inline std::string earlier_run_note(const options& opt, const logger& log, const std::filesystem::path& root) {
-  if (log.earlier().empty()) return {};
-  std::string text = "note: " + root.string() + " holds an earlier run: its metrics are in " + log.earlier().string();
+/// was no earlier run. `root` is the folder of the run, whose first checkpoint is yet to come. Of a run that goes on
+/// after `resumed_step` (a fresh one: negative): where the rows of later steps are.
+inline std::string earlier_run_note(const options& opt, const logger& log, const std::filesystem::path& root,
+                                    std::int64_t resumed_step) {
+  if (log.earlier().empty() && log.earlier_events().empty()) return {};
+  if (resumed_step >= 0)
+    return "note: the metrics of the steps after " + std::to_string(resumed_step) + " are in " +
+           log.earlier().string() + " now";
+  std::string text = "note: " + root.string() + " holds an earlier run: its ";
+  if (!log.earlier().empty()) text += "metrics are in " + log.earlier().string();
+  if (!log.earlier_events().empty())
+    text += (log.earlier().empty() ? "event files are in " : ", its event files in ") + log.earlier_events().string();
   std::optional<std::int64_t> step;
   try {
     step = checkpoint::read_tracker(root);

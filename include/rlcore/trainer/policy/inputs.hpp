@@ -99,7 +99,8 @@ policy_inputs open_policy_inputs(Device& device, const options& opt, const team&
   if (!s.val_files.empty())
     val = open_prompts(s.val_files, s, tokenizer, chat, *rewards, "val", false, s.val_rows);
   else
-    say("val    none: data.val_files is empty, so that nothing is validated\n");
+    say("val    none: data.val_files is empty%s, so that nothing is validated\n",
+        opt.known().find("eval_dataset") != nullptr ? " and --eval_dataset not given" : "");
   if (const std::size_t copies = count_copies(train); copies > 0)
     say("note: %zu of %zu training prompts are copies of earlier ones\n", copies, train.size());
   batch_plan plan = make_batch_plan(opt, std::ssize(train.prompts), ranks.size());
@@ -107,6 +108,7 @@ policy_inputs open_policy_inputs(Device& device, const options& opt, const team&
   s.schedule.total_steps = plan.scheduled_steps;
   s.schedule.warmup_steps = plan.warmup_steps;
   s.root = checkpoint::expand_home(s.root).string();
+  s.rollout_dir = checkpoint::expand_home(s.rollout_dir).string();
   return {std::move(s),       folder,           std::move(config), std::move(tokenizer), std::move(eos),
           std::move(rewards), std::move(train), std::move(val),    std::move(plan)};
 }

@@ -13,14 +13,15 @@
 #include <utility>
 #include <vector>
 
-#include "rlcore/objective/controller/adaptive_kl.hpp"
 #include "rlcore/telemetry/logger.hpp"
 #include "rlcore/telemetry/process_memory.hpp"
 #include "rlcore/telemetry/progress.hpp"
 #include "rlcore/trainer/policy/algorithm/algorithm.hpp"
 #include "rlcore/trainer/policy/dynamic_sampling.hpp"
 #include "rlcore/trainer/policy/final_report.hpp"
+#include "rlcore/trainer/policy/reward_kl.hpp"
 #include "rlcore/trainer/policy/rollout_worker.hpp"
+#include "rlcore/trainer/policy/signal_watch.hpp"
 #include "rlcore/trainer/policy/state.hpp"
 #include "rlcore/trainer/policy/step_metrics.hpp"
 #include "rlcore/trainer/policy/trajectory/open_replay.hpp"
@@ -210,16 +211,6 @@ class policy_run {
     m.set("training/epoch", (state_.rounds - 1) / in_.plan.steps_per_epoch);
   }
 
-  void penalise() {
-    const reward_kl_settings& k = settings().reward_kl;
-    double& coefficient = state_.reward_kl_coefficient;
-    const double kl = penalise_rewards(batch, {k.kind, coefficient});
-    numbers.set("actor/reward_kl_penalty", kl);
-    numbers.set("actor/reward_kl_penalty_coeff", coefficient);
-    if (k.adaptive)
-      coefficient = adaptive_kl{coefficient, k.target, k.horizon}.updated(kl, std::ssize(batch)).coefficient;
-  }
-
   const options& opt_;
   policy_inputs& in_;
   policy_models<Device>& models_;
@@ -233,6 +224,7 @@ class policy_run {
   run_state state_, before_;  ///< now, and before the step
   std::string stopped_;       ///< why there is no further step
   std::optional<double> validated_;
+  signal_watch watch_;
   std::chrono::steady_clock::time_point begin_, reported_;
   bool started_ = false;
   stop_signals signals_;
@@ -260,7 +252,11 @@ policy_run<Device>::policy_run(const options& opt, policy_inputs& in, policy_mod
     log_.emplace(s.loggers, s.root, from_ ? from_.step : -1, checkpoint::expand_home(s.events_dir).string());
   else
     log_.emplace(std::vector<std::string>{"file"}, std::filesystem::path());  // keeps the rows and writes nothing
-  if (const std::string note = earlier_run_note(opt, *log_, s.root); !note.empty()) say("%s\n", note.c_str());
+  if (const std::string note = earlier_run_note(opt, *log_, s.root, from_ ? from_.step : -1); !note.empty())
+    say("%s\n", note.c_str());
+  if (ranks.first() && !s.rollout_dir.empty() && !s.val_only)
+    if (const auto earlier = set_aside_rollouts(s.rollout_dir, from_ ? from_.step : 0); !earlier.empty())
+      say("note: responses of an earlier run are in %s now\n", earlier.c_str());
   if (!from_ && ranks.first()) write_run_settings(s.root, opt);
 }
 
@@ -309,7 +305,7 @@ template <class Device>
 template <policy_algorithm Algorithm>
 void policy_run<Device>::advantages(const Algorithm& algorithm) {
   time("adv", [&] {
-    if (settings().reward_kl.enabled) penalise();
+    if (const auto& kl = settings().reward_kl; kl.enabled) pay_kl(batch, kl, state_.reward_kl_coefficient, numbers);
     algorithm.advantages(batch, settings().samples, key(stream::selection));
   });
 }
@@ -374,6 +370,7 @@ void policy_run<Device>::finish_step() {
   numbers.set("perf/cpu_memory_used_gb", resident_memory_gib());
   count(numbers);
   log_->write(state_.step, numbers);
+  if (const std::string why = watch_(batch, numbers, s); !why.empty()) say("note: %s\n", why.c_str());
   if (due(s.save_freq) || std::chrono::steady_clock::now() - reported_ > std::chrono::minutes(1))
     write_current_report();
   bar_.step_done(state_.step);

@@ -145,7 +145,8 @@ requires supervised_task<Task, Device> supervised_run<Device, Task>::supervised_
                  checkpoint::expand_home(settings_.tensorboard_dir).string());
   else
     log_.emplace(std::vector<std::string>{"file"}, std::filesystem::path());  // keeps the rows and writes nothing
-  if (const std::string note = earlier_run_note(opt, *log_, root_); !note.empty()) say("%s\n", note.c_str());
+  if (const std::string note = earlier_run_note(opt, *log_, root_, from_ ? from_.step : -1); !note.empty())
+    say("%s\n", note.c_str());
   if (!from_ && ranks.first()) write_run_settings(root_, opt);
   if constexpr (requires { task.watch(bar_); }) task.watch(bar_);
 }

@@ -31,6 +31,17 @@ TEST(openrlhf_ppo_flags, files_are_separated_by_commas_and_may_be_cut) {
   EXPECT_THAT(ppo({"--prompt_data", "a.jsonl"}).list("data.train_files"), ElementsAre("a.jsonl"));
 }
 
+TEST(openrlhf_ppo_flags, without_rows_to_evaluate_nothing_is_validated) {
+  const auto none = ppo({"--prompt_data", "a", "--eval_steps", "10"});
+  EXPECT_TRUE(none.list("data.val_files").empty());
+  EXPECT_THAT(none.notes(), Contains(HasSubstr("--eval_steps without --eval_dataset: nothing is validated")));
+  const auto flag = ppo({"--prompt_data", "a", "--eval_dataset", "b,c", "--eval_steps", "10"});
+  EXPECT_THAT(flag.list("data.val_files"), ElementsAre("b", "c"));
+  EXPECT_EQ(flag.get<std::int64_t>("trainer.test_freq"), 10);
+  EXPECT_THAT(flag.notes(), Not(Contains(HasSubstr("--eval_steps"))));
+  EXPECT_THAT(ppo({"--prompt_data", "a", "data.val_files=d"}).list("data.val_files"), ElementsAre("d"));
+}
+
 TEST(openrlhf_ppo_flags, scores_are_normalised_where_a_reward_model_gives_them) {
   const auto with = ppo({"--prompt_data", "a", "--normalize_reward", "--reward_pretrain", "rm"});
   EXPECT_TRUE(with.get<bool>("rlcore.normalize_reward"));

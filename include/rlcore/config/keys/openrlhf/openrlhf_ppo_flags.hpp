@@ -72,9 +72,8 @@ void map_openrlhf_data(options& opt, Set&& set) {
     return value(std::move(paths));
   };
   if (!opt.at("prompt_data").is_null()) set("data.train_files", files("prompt_data"));
-  const bool evaluates = !opt.at("eval_dataset").is_null() || opt.is_set("data.val_files");
-  if (!evaluates) set("data.val_files", opt.at("data.train_files"));  // opened, never sampled
-  if (!opt.at("eval_dataset").is_null()) set("data.val_files", files("eval_dataset"));
+  const bool given = !opt.at("eval_dataset").is_null();
+  set("data.val_files", given ? files("eval_dataset") : value(value::list{}));
   set("data.train_max_samples", opt.at("max_samples"));
   set("data.val_max_samples", opt.at("max_samples"));
   set("data.prompt_key", opt.at("input_key"));
@@ -82,8 +81,9 @@ void map_openrlhf_data(options& opt, Set&& set) {
   set("data.max_prompt_length", opt.at("prompt_max_len"));
   set("data.max_response_length", opt.at("generate_max_len"));
   set("data.truncation", value("right"));
-  const std::int64_t every = opt.get<std::int64_t>("eval_steps");
-  set("trainer.test_freq", value(evaluates ? every : std::int64_t{-1}));
+  if (opt.is_set("eval_steps") && !given && !opt.is_set("data.val_files"))
+    opt.note("--eval_steps without --eval_dataset: nothing is validated");
+  set("trainer.test_freq", opt.at("eval_steps"));
   set("trainer.val_before_train", value(false));
   const std::string val = "actor_rollout_ref.rollout.val_kwargs.";
   set(val + "n", opt.at("eval_n_samples_per_prompt"));

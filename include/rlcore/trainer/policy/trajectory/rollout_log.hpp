@@ -7,12 +7,14 @@
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
 
 #include "rlcore/checkpoint/atomic_file.hpp"
 #include "rlcore/data/prompt_dataset.hpp"
+#include "rlcore/telemetry/set_aside.hpp"
 #include "rlcore/text/tokenizer.hpp"
 #include "rlcore/trainer/policy/trajectory/trajectory.hpp"
 
@@ -27,6 +29,15 @@ inline double short_decimal(float x) {
   double close = 0;
   if (std::from_chars(text, end, close).ec == std::errc() && static_cast<float>(close) == x) out = close;
   return out;
+}
+
+/// Moves <folder>/<step>.jsonl of steps after `last_step` out of the way, as set_aside() does.
+inline std::filesystem::path set_aside_rollouts(const std::filesystem::path& folder, std::int64_t last_step) {
+  return set_aside(folder, [&](const std::string& name) {
+    std::int64_t step = 0;
+    const auto number = std::from_chars(name.data(), name.data() + name.size(), step);
+    return number.ec == std::errc() && std::string_view(number.ptr) == ".jsonl" && step > last_step;
+  });
 }
 
 /// Writes <folder>/<step>.jsonl with verl's keys: input, output, gts, score, step; and what rlcore.replay needs to get
