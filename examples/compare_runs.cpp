@@ -1,6 +1,6 @@
 // Two runs beside each other: mean error of their curves, thresholds, speed.
 //   build/bin/compare_runs A B --key critic/rewards/mean --key actor/pg_loss --out comparison.html
-// Exit code: 0 within the thresholds, 2 above one of them, 1 if the runs cannot be compared.
+// Exit code: 0 within the thresholds, 2 above one of them or without a signal, 1 if the runs cannot be compared.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -38,7 +38,7 @@ request read_request(const trainer::options& o) {
           .out = o.find<std::string>("out").value_or("")};
 }
 
-/// 0 within the thresholds, 2 above.
+/// 0 within the thresholds, 2 above or where a curve that was named is 0 throughout.
 int compare(const request& r) {
   trainer::run_pair pair{r.a, r.b, {}, {}};
   const auto a = trainer::read_run(r.a), b = trainer::read_run(r.b);
@@ -53,8 +53,10 @@ int compare(const request& r) {
                          (in_a.size() > 1 ? " and " + std::to_string(in_a.size() - 1) + " more" : ""));
   }
   for (const std::string& asked : keys)
-    for (const std::string& key : trainer::expand_key(asked, a, b))
+    for (const std::string& key : trainer::expand_key(asked, a, b)) {
       pair.curves.push_back(trainer::compare_curve(a, b, key, r.steps, r.threshold, r.relative));
+      pair.curves.back().needs_signal = key == asked;
+    }
   pair.speed = trainer::compare_speed(a, b);
   if (!r.out.empty()) rlcore::checkpoint::write_file_atomically(r.out, trainer::run_comparison_html(pair));
   std::fputs(trainer::run_comparison_table(pair).c_str(), stdout);

@@ -45,6 +45,14 @@ TEST_F(compare_runs, exit_codes) {
   const std::string page = (place / "page.html").string();
   EXPECT_EQ(program::run("compare_runs", {a, b, "--key", "*", "--out", page}).code, 0);
   EXPECT_NE(scratch::read(page).find("Within the thresholds"), std::string::npos);
+  const std::string zero = log("zero.log", {0, 0, 0}).string();
+  const auto silent = program::run("compare_runs", {zero, zero, "--out", page});
+  EXPECT_EQ(silent.code, 2);
+  EXPECT_NE(silent.out.find("no signal\n"), std::string::npos) << silent.out;
+  EXPECT_NE(silent.out.find("critic/rewards/mean: 0 in every step of both runs"), std::string::npos) << silent.out;
+  EXPECT_NE(scratch::read(page).find("No signal"), std::string::npos);
+  EXPECT_EQ(program::run("compare_runs", {zero, zero, "--key", "*"}).code, 2);
+  EXPECT_EQ(program::run("compare_runs", {a, zero}).code, 2);
   const auto help = program::run("compare_runs", {"--help"});
   EXPECT_EQ(help.code, 0);
   EXPECT_NE(help.out.find("--threshold "), std::string::npos);

@@ -29,7 +29,8 @@ inline registry compare_runs_registry() {
   r.details =
       "  compare_runs runs/npu runs/cpu --key critic/rewards/mean --key actor/pg_loss --out comparison.html\n"
       "Without --key it compares critic/rewards/mean or train/loss, whichever the runs have.\n"
-      "Exit code: 0 within the thresholds, 2 above one of them, 1 if the runs cannot be compared.\n";
+      "Exit code: 0 within the thresholds, 2 above one of them or if a named metric is 0 in every step of both\n"
+      "runs, 1 if the runs cannot be compared.\n";
   return r.add(runs).add_as_flags(table).add_flags(several).add_positional({"run_a"}).add_positional({"run_b"});
 }
 

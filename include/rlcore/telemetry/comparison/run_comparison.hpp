@@ -35,10 +35,19 @@ struct curve_distance {
   std::int64_t one_not_finite = 0;  ///< steps where only one is
   std::vector<double> at, a, b;     ///< the steps and both curves
 
+  bool needs_signal = false;  ///< asked for by its name: two curves of zeros prove nothing
+
   double gated() const noexcept { return is_relative ? relative : mean_error; }
-  bool within() const noexcept {
-    return one_not_finite == 0 && !(is_relative && zero_reference > 0) && gated() <= threshold;
+  /// Whether both curves are 0 in every step.
+  bool silent() const noexcept {
+    const auto zero = [](double x) { return x == 0; };
+    return steps > 0 && std::all_of(a.begin(), a.end(), zero) && std::all_of(b.begin(), b.end(), zero);
   }
+  bool above() const noexcept {
+    return one_not_finite > 0 || (is_relative && zero_reference > 0) || !(gated() <= threshold);
+  }
+  bool within() const noexcept { return !above() && !(needs_signal && silent()); }
+  const char* result() const noexcept { return above() ? "above" : silent() ? "no signal" : "within"; }
 };
 
 /// The thresholds of the published tables: 4 % for rewards and scores, 2 % for losses and everything else.

@@ -22,8 +22,10 @@ struct run_pair {
   std::vector<curve_distance> curves;
   speed_ratio speed;
 
+  /// Whether no curve is above its threshold, and there is something to compare.
   bool within() const {
-    return std::all_of(curves.begin(), curves.end(), [](const curve_distance& c) { return c.within(); });
+    return std::all_of(curves.begin(), curves.end(), [](const curve_distance& c) { return c.within(); }) &&
+           !std::all_of(curves.begin(), curves.end(), [](const curve_distance& c) { return c.silent(); });
   }
 };
 
@@ -38,7 +40,7 @@ inline std::vector<std::vector<std::string>> distance_rows(const run_pair& runs)
                     c.steps > c.zero_reference ? percent(c.relative) : "-",
                     c.largest > 0 ? percent(c.largest) + " at " + std::to_string(c.largest_step) : "-",
                     c.first_above ? std::to_string(*c.first_above) : "-",
-                    (c.is_relative ? "relative " : "") + percent(c.threshold), c.within() ? "within" : "above"});
+                    (c.is_relative ? "relative " : "") + percent(c.threshold), c.result()});
   return rows;
 }
 inline std::vector<std::string> distance_head() {
@@ -49,6 +51,8 @@ inline std::vector<std::string> distance_head() {
 inline std::vector<std::string> distance_remarks(const run_pair& runs) {
   std::vector<std::string> out;
   for (const curve_distance& c : runs.curves) {
+    if (c.needs_signal && c.silent())
+      out.push_back(c.key + ": 0 in every step of both runs; there is no signal to compare");
     if (c.one_not_finite > 0)
       out.push_back(c.key + ": " + std::to_string(c.one_not_finite) + " steps are not finite in one run only");
     if (c.not_finite > 0)
@@ -97,13 +101,16 @@ inline std::string run_comparison_table(const run_pair& runs) {
 inline std::string run_comparison_html(const run_pair& runs) {
   using namespace html;
   std::string out = page_head(
-      runs.within() ? "Within the thresholds" : "Above a threshold",
+      runs.within() ? "Within the thresholds"
+      : std::any_of(runs.curves.begin(), runs.curves.end(), [](const curve_distance& c) { return c.above(); })
+          ? "Above a threshold"
+          : "No signal",
       "A: " + runs.a + "  \xC2\xB7  B, the reference: " + runs.b + "  \xC2\xB7  rlcore " RLCORE_VERSION_STRING);
   std::string tiles;
   for (const curve_distance& c : runs.curves)
     if (runs.curves.size() <= 4)
       tiles += tile(c.key, c.steps > 0 ? trainer::detail::percent(c.gated()) : "\xE2\x80\x93",
-                    std::string(c.within() ? "within " : "above ") + trainer::detail::percent(c.threshold));
+                    std::string(c.result()) + ", " + trainer::detail::percent(c.threshold));
   if (std::isfinite(runs.speed.throughput()))
     tiles += tile("Throughput, A / B", brief(runs.speed.throughput()), "first 4 steps");
   if (std::isfinite(runs.speed.time())) tiles += tile("Time, B / A", brief(runs.speed.time()), "all common steps");
