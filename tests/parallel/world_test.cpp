@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
 #include <vector>
 
+#include "rlcore/objective/algorithm/with_likelihood.hpp"
+#include "rlcore/objective/loop/report.hpp"
 #include "rlcore/parallel/communicator/threads.hpp"
 #include "rlcore/simd/exact_sum.hpp"
 
@@ -67,6 +70,29 @@ TEST(world, reports_have_the_same_bits_from_any_number_of_ranks) {
   const double one = total(1);
   EXPECT_NEAR(one, 5.187377517639621, 1e-15);  // the hundredth harmonic number
   for (const int ranks : {2, 3, 7}) EXPECT_EQ(total(ranks), one);
+}
+
+// The texts of a rank end with it, as those of another process cannot be read: after the sum all names are its own.
+TEST(world, names_in_a_report_stay_those_of_the_rank) {
+  run_ranks(3, [](thread_rank& rank) {
+    any_communicator_of<thread_rank&> all(rank);
+    world w(all, {});
+    const std::string piece = "kl of rank " + std::to_string(rank.rank()), monitor = "share";
+    rlcore::report<1, 1> mine;
+    mine.piece[0].name = piece, mine.piece[0].coefficient = 2, mine.piece[0].aggregated.add(1.5);
+    mine.monitor[0].piece = piece, mine.monitor[0].name = monitor;
+    likelihood_regularised_report<rlcore::report<1, 1>, rlcore::report<1, 1>> both{mine, mine};
+    sum_over_ranks(w, mine);
+    EXPECT_EQ(mine.loss(), 9);
+    EXPECT_EQ(mine.piece[0].name.data(), piece.data());
+    EXPECT_EQ(mine.monitor[0].piece.data(), piece.data());
+    EXPECT_EQ(mine.monitor[0].name.data(), monitor.data());
+    sum_over_ranks(w, both);
+    EXPECT_EQ(both.loss(), 18);
+    EXPECT_EQ(both.pair.piece[0].name.data(), piece.data());
+    EXPECT_EQ(both.likelihood.monitor[0].name.data(), monitor.data());
+    all.barrier();
+  });
 }
 
 }  // namespace

@@ -81,7 +81,8 @@ class world {
 };
 
 /// report = the sum of the reports of all data ranks, in rank order. With exact sums the bits do not depend on the
-/// number of ranks.
+/// number of ranks. Names in a report are addresses, which mean nothing in another process: a report that has such
+/// takes back its own in keep_names(local).
 template <class T>
 void sum_over_ranks(world& w, T& report) {
   static_assert(std::is_trivially_copyable_v<T>, "rlcore: sum_over_ranks: a report travels as bytes");
@@ -89,8 +90,10 @@ void sum_over_ranks(world& w, T& report) {
   if (c.size() == 1) return;
   std::vector<T> reports(static_cast<std::size_t>(c.size()), report);
   c.all_gather(std::span<const T>(&report, 1), std::span<T>(reports));
+  const T local = report;
   report = reports[0];
   for (std::size_t r = 1; r < reports.size(); ++r) report += reports[r];
+  if constexpr (requires { report.keep_names(local); }) report.keep_names(local);
 }
 
 }  // namespace parallel

@@ -6,7 +6,6 @@
 
 #include <array>
 #include <csignal>
-#include <cstring>
 #include <exception>
 #include <mutex>
 

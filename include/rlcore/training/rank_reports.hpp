@@ -5,30 +5,16 @@
 #include <cstdint>
 #include <vector>
 
-#include "rlcore/objective/loop/report.hpp"
 #include "rlcore/training/ranks/shares.hpp"
 #include "rlcore/training/trainable_model.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
 
-/// Copies the names of `local` into `sum`. Names are addresses, which mean nothing in another process.
-template <class T>
-void keep_names(T&, const T&) noexcept {}
-/// The same of an objective's pieces and monitors, whose names these are.
-template <std::size_t Pieces, std::size_t Monitors>
-void keep_names(report<Pieces, Monitors>& sum, const report<Pieces, Monitors>& local) noexcept {
-  for (std::size_t i = 0; i < Pieces; ++i) sum.piece[i].name = local.piece[i].name;
-  for (std::size_t i = 0; i < Monitors; ++i)
-    sum.monitor[i].piece = local.monitor[i].piece, sum.monitor[i].name = local.monitor[i].name;
-}
-
 /// Adds up the reports of all ranks that share the rows of a step or an evaluation.
 template <class Device, class Strategy, class T>
 void sum_over_ranks(const trainable_model<Device, Strategy>& model, T& report) {
-  const T local = report;
   model.strategy().sum(report);
-  keep_names(report, local);
 }
 
 /// True if this rank writes files.

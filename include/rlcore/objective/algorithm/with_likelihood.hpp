@@ -38,6 +38,10 @@ struct likelihood_regularised_report {
     pair += o.pair, likelihood += o.likelihood;
     return *this;
   }
+  /// As report::keep_names().
+  void keep_names(const likelihood_regularised_report& local) noexcept {
+    pair.keep_names(local.pair), likelihood.keep_names(local.likelihood);
+  }
 };
 
 /// Pairs are rows 2k (chosen) and 2k + 1. `chosen` counts the chosen rows of the optimizer step, `step` all rows. The

@@ -74,6 +74,14 @@ struct report {
     throw std::out_of_range(unknown(name));
   }
 
+  /// Takes the names of pieces and monitors from `local`: those of a report that came from another process are
+  /// addresses there.
+  void keep_names(const report& local) noexcept {
+    for (std::size_t i = 0; i < Pieces; ++i) piece[i].name = local.piece[i].name;
+    for (std::size_t i = 0; i < Monitors; ++i)
+      monitor[i].piece = local.monitor[i].piece, monitor[i].name = local.monitor[i].name;
+  }
+
   /// Joins the report of another part of the step.
   RLCORE_FN report& operator+=(const report& other) noexcept {
     for (std::size_t i = 0; i < Pieces; ++i) {

@@ -36,13 +36,13 @@ struct pair_report {
     pair += o.pair, likelihood += o.likelihood;
     return *this;
   }
+  /// As report::keep_names().
+  void keep_names(const pair_report& local) noexcept { pair.keep_names(local.pair); }
   double loss() const noexcept { return pair.value(0); }
   double accuracy() const noexcept { return pair.monitor_mean(0); }
   double chosen_reward() const noexcept { return pair.monitor_mean(1); }
   double rejected_reward() const noexcept { return pair.monitor_mean(2); }
 };
-/// Names are addresses: see rank_reports.hpp.
-inline void keep_names(pair_report& sum, const pair_report& local) noexcept { keep_names(sum.pair, local.pair); }
 
 /// -(1 - e) log sigmoid(beta z) - e log sigmoid(-beta z), or IPO's (z - 1 / (2 beta))^2, with z the chosen answer's sum
 /// of log-ratios to the reference minus the rejected one's; the mean over the pairs of the step. + nll_loss_coef times
