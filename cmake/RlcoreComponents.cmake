@@ -41,6 +41,18 @@ function(rlcore_add_compiled name)
   target_compile_options(rlcore_${name} PRIVATE $<$<OR:$<CONFIG:Release>,$<STREQUAL:$<CONFIG>,>>:-${level}>)
 endfunction()
 
+# Defines rlcore_parquet: what reads and writes Parquet, compiled once. Programs without RLCORE_COMPILED have it from
+# the headers, and take nothing of this.
+function(rlcore_add_parquet)
+  if(TARGET rlcore_parquet)
+    return()
+  endif()
+  add_library(rlcore_parquet STATIC EXCLUDE_FROM_ALL "${rlcore_sources}/parquet.cpp")
+  target_link_libraries(rlcore_parquet PUBLIC rlcore::rlcore nlohmann_json::nlohmann_json rlcore::parquet)
+  target_compile_definitions(rlcore_parquet PRIVATE RLCORE_COMPILED)
+  target_compile_options(rlcore_parquet PRIVATE $<$<OR:$<CONFIG:Release>,$<STREQUAL:$<CONFIG>,>>:-O1>)
+endfunction()
+
 # Defines rlcore::<name> for a C library without a CMake package of its own.
 function(rlcore_find_library name header library pkg_config_name)
   if(TARGET rlcore::${name})
@@ -99,7 +111,8 @@ function(rlcore_define_component name reason)
     rlcore_component_needs(nlohmann_json::nlohmann_json "nlohmann-json (Debian package nlohmann-json3-dev)")
     rlcore_find_arrow()
     if(TARGET rlcore::parquet)
-      list(APPEND links rlcore::parquet)
+      rlcore_add_parquet()
+      list(APPEND links rlcore_parquet)
     endif()
   elseif(name STREQUAL "checkpoint")
     find_package(nlohmann_json QUIET CONFIG)

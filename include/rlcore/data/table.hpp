@@ -1,5 +1,5 @@
-// Reading a data set by the extension of its file. With RLCORE_HAS_PARQUET this header brings in Arrow, which is slow
-// to compile: include it where files are opened, nowhere else.
+// Reading a data set by the extension of its file. With RLCORE_HAS_PARQUET and without RLCORE_COMPILED this header
+// brings in Arrow, which is slow to compile: include it where files are opened, nowhere else.
 #pragma once
 
 #include <filesystem>
