@@ -5,6 +5,13 @@
 
 RLCORE_BEGIN
 namespace trainer {
+template std::unique_ptr<frozen_model<any_device>> load_reference(any_device&, const options&, const base_model&,
+                                                                  const team&);
+template class frozen_model<any_device>;
+template class dpo_task<any_device>;
+template class kto_task<any_device>;
+template class rm_task<any_device>;
+template class prm_task<any_device>;
 template class supervised_run<any_device, sft_task<any_device, negative_log_likelihood>>;
 template class supervised_run<any_device, sft_task<any_device, dft>>;
 template class supervised_run<any_device, dpo_task<any_device>>;

@@ -97,6 +97,9 @@ class policy_models {
 
   /// Adds to the settings of `in` what depends on the device and the ranks. Says what was made. Throws config_error.
   policy_models(Device& device, const options& opt, policy_inputs& in, const algorithm_needs& needs, const team& ranks);
+  policy_models(const policy_models&) = delete;
+  policy_models& operator=(const policy_models&) = delete;
+  ~policy_models();
 
   /// The model whose log-probs a KL compares with, or nullptr; with LoRA `policy.model`, adapters off.
   nn::causal_lm<Device>* reference() { return !needs_reference_ ? nullptr : frozen ? &frozen->model : &policy.model; }
@@ -174,6 +177,9 @@ policy_models<Device>::policy_models(Device& device, const options& opt, policy_
                           static_cast<double>(s.max_cache_bytes) / (1024.0 * 1024 * 1024))
                   .c_str());
 }
+
+template <class Device>
+policy_models<Device>::~policy_models() = default;
 
 template <class Device>
 void policy_models<Device>::load(const policy_inputs& in, bool continues) {

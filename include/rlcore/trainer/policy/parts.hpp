@@ -1,5 +1,6 @@
 // The parts of a policy recipe. The CMake target rlcore::trainers has them compiled for any_device: a recipe that links
-// it compiles in seconds. For another device they are instantiated where they are used.
+// it compiles their declarations, most of which is reading headers. For another device they are instantiated where they
+// are used.
 #pragma once
 
 #include "rlcore/trainer/policy/algorithm/read_algorithm.hpp"

@@ -54,6 +54,7 @@ class policy_run {
   policy_run(const options& opt, policy_inputs& in, policy_models<Device>& models, const team& ranks);
   policy_run(const policy_run&) = delete;
   policy_run& operator=(const policy_run&) = delete;
+  ~policy_run();
 
   const policy_settings& settings() const noexcept { return in_.settings; }
   /// The number of the step, from 1; 0 before the first.
@@ -259,6 +260,9 @@ policy_run<Device>::policy_run(const options& opt, policy_inputs& in, policy_mod
       say("note: responses of an earlier run are in %s now\n", earlier.c_str());
   if (!from_ && ranks.first()) write_run_settings(s.root, opt);
 }
+
+template <class Device>
+policy_run<Device>::~policy_run() = default;
 
 template <class Device>
 bool policy_run<Device>::next_step() {

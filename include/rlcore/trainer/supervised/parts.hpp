@@ -1,5 +1,5 @@
 // The parts of a recipe of supervised fine-tuning. The CMake target rlcore::trainers has them compiled for any_device:
-// a recipe that links it compiles in seconds.
+// a recipe that links it compiles their declarations, most of which is reading headers.
 #pragma once
 
 #include "rlcore/trainer/supervised/run.hpp"

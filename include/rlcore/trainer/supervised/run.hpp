@@ -66,6 +66,7 @@ class supervised_run {
                  const training_settings& training, const base_model& base, Task& task, const team& ranks);
   supervised_run(const supervised_run&) = delete;
   supervised_run& operator=(const supervised_run&) = delete;
+  ~supervised_run();
 
   /// Begins the next step; false after the last, and after a signal: then the last step is saved. Before the first,
   /// evaluates if that is to be done.
@@ -150,6 +151,9 @@ requires supervised_task<Task, Device> supervised_run<Device, Task>::supervised_
   if (!from_ && ranks.first()) write_run_settings(root_, opt);
   if constexpr (requires { task.watch(bar_); }) task.watch(bar_);
 }
+
+template <class Device, class Task>
+requires supervised_task<Task, Device> supervised_run<Device, Task>::~supervised_run() = default;
 
 template <class Device, class Task>
 requires supervised_task<Task, Device>
