@@ -41,7 +41,8 @@ TEST(model_config, reads_a_published_file) {
   scratch::write(place / "generation_config.json", R"({"pad_token_id": 151643, "eos_token_id": [151645, 151643]})");
   c = read_config(place.path());
   EXPECT_EQ(c.eos_token_ids, (std::vector<std::int32_t>{151645, 151643}));
-  EXPECT_EQ(c.pad_token_id, 151643);
+  EXPECT_EQ(c.pad_token_id, -1);  // transformers' padding_idx is that of config.json
+  EXPECT_EQ(c.generation_pad_token_id, 151643);
 }
 
 TEST(model_config, reads_what_transformers_5_writes) {
@@ -51,7 +52,8 @@ TEST(model_config, reads_what_transformers_5_writes) {
   EXPECT_EQ(a.head_dim, 4);
   EXPECT_TRUE(a.tie_word_embeddings);
   EXPECT_EQ(a.eos_token_ids, (std::vector<std::int32_t>{62, 63}));
-  EXPECT_EQ(a.pad_token_id, 60);
+  EXPECT_EQ(a.generation_pad_token_id, 60);
+  EXPECT_EQ(a.pad_token_id, -1);
   EXPECT_EQ(b.model, family::qwen3);
   EXPECT_EQ(b.head_dim, 8);
   EXPECT_EQ(b.rope_theta, 1e4);
@@ -166,6 +168,7 @@ TEST(model_config, comes_back_as_written) {
       c.attention_bias = model == family::qwen2;
       c.eos_token_ids = eos;
       c.pad_token_id = eos.empty() ? -1 : 3;
+      c.generation_pad_token_id = eos.size() == 1 ? 4 : 3;
       c.rms_norm_eps = 1.1e-6;
       c.rope_theta = 12345.678;
       write_config(place.path(), c, rlcore::checkpoint::stored_type::bf16);
@@ -180,6 +183,7 @@ TEST(model_config, comes_back_as_written) {
       EXPECT_EQ(d.max_position_embeddings, c.max_position_embeddings);
       EXPECT_EQ(d.eos_token_ids, c.eos_token_ids);
       EXPECT_EQ(d.pad_token_id, c.pad_token_id);
+      EXPECT_EQ(d.generation_pad_token_id, c.generation_pad_token_id);
     }
   }
 }

@@ -128,20 +128,20 @@ inline nn::config read_config(const std::filesystem::path& folder) {
     if (id >= c.vocab_size) where.fail(key, "ids below vocab_size " + std::to_string(c.vocab_size));
     return id;
   };
-  const auto read_ids = [&](const json_file& where) {
+  const auto read_ids = [&](const json_file& where, std::int32_t& pad_id) {
     if (const auto eos = where.token_ids("eos_token_id"); !eos.empty()) {
       for (const std::int32_t id : eos) id_in_vocabulary(where, "eos_token_id", id);
       c.eos_token_ids = eos;
     }
-    if (c.pad_token_id >= 0 || !where.has("pad_token_id") || where.root()["pad_token_id"] == -1) return;
+    if (!where.has("pad_token_id") || where.root()["pad_token_id"] == -1) return;
     if (const auto pad = where.token_ids("pad_token_id"); pad.size() == 1)
-      c.pad_token_id = id_in_vocabulary(where, "pad_token_id", pad[0]);
+      pad_id = id_in_vocabulary(where, "pad_token_id", pad[0]);
     else
       where.fail("pad_token_id", "one token id");
   };
-  read_ids(file);
+  read_ids(file, c.pad_token_id);
   if (std::filesystem::exists(folder / "generation_config.json"))
-    read_ids(json_file(folder / "generation_config.json"));
+    read_ids(json_file(folder / "generation_config.json"), c.generation_pad_token_id);
   return c;
 }
 
@@ -209,7 +209,8 @@ inline void write_config(const std::filesystem::path& folder, const nn::config& 
   write_file_atomically(folder / "config.json", root.dump(2) + "\n");
   nlohmann::ordered_json generation = nlohmann::ordered_json::object();
   if (!eos.is_null()) generation["eos_token_id"] = eos;
-  if (!pad.is_null()) generation["pad_token_id"] = pad;
+  const std::int32_t generation_pad = c.generation_pad_token_id < 0 ? c.pad_token_id : c.generation_pad_token_id;
+  if (generation_pad >= 0) generation["pad_token_id"] = generation_pad;
   write_file_atomically(folder / "generation_config.json", generation.dump(2) + "\n");
 }
 

@@ -30,7 +30,8 @@ struct config {
   std::int64_t max_position_embeddings = 32768;
   double initializer_range = 0.02;
   std::vector<std::int32_t> eos_token_ids;  ///< generation stops at any of them
-  std::int32_t pad_token_id = -1;           ///< -1: none
+  std::int32_t pad_token_id = -1;           ///< of config.json: this input token's embedding gets no gradient; -1: none
+  std::int32_t generation_pad_token_id = -1;  ///< of generation_config.json, where it is another; -1: pad_token_id
   /// Not of config.json: sums over what tensor parallelism splits (the inputs of o_proj and down_proj, the outputs of
   /// the others in their backward, the vocabulary) are made in so many equal parts and added by pairs. Then every
   /// number of ranks that divides it has the bits of one. 0: each rank adds up what it has, the fastest.

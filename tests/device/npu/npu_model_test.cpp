@@ -129,6 +129,20 @@ TEST(npu_model, in_float_scores_and_gradients_are_those_of_the_cpu) {
   }
 }
 
+TEST(npu_model, in_float_the_padding_token_of_an_embedding_has_no_gradient) {
+  for (const nn::family family : families) {
+    nn::config settings = tiny(family);
+    settings.pad_token_id = batch(settings.vocab_size).sequences.values[3];
+    emulated_npu on(npu_settings{0, compute::float32});
+    cpu host(1);
+    machine<npu> m(*on, settings);
+    machine<cpu> c(host, settings), without(host, tiny(family));
+    const floats gradients = c.train();
+    EXPECT_LE(distance(m.train(), gradients), 1e-5);
+    EXPECT_GE(distance(without.train(), gradients), 1e-3);
+  }
+}
+
 TEST(npu_model, in_float_a_llama_with_yarn_is_that_of_the_cpu) {
   nn::config settings = tiny(nn::llama{});
   settings.tie_word_embeddings = settings.attention_bias = false;

@@ -33,7 +33,8 @@ namespace nn {
 ///
 /// A tied embedding receives two sums: over target rows (as the head) and over input rows (as the embedding). Each must
 /// run over all tokens in order. So both are kept apart for the tokens that occurred as input, and flat() holds head
-/// sum + input sum.
+/// sum + input sum. Where pad_token_id occurs as input it adds nothing, as with padding_idx of PyTorch and
+/// transformers; as a target of a tied head it does.
 template <class Device>
 class gradients {
  public:
@@ -44,6 +45,7 @@ class gradients {
         size_(model.size()),
         width_(static_cast<extent_t>(model.settings().hidden_size)),
         tied_(model.settings().tied()),
+        padding_(model.settings().pad_token_id),
         vocabulary_(model.vocabulary()),
         partial_(model.part().tensor_size > 1),
         head_sums_(model),
@@ -194,10 +196,12 @@ class gradients {
 
  private:
   void embed(const pass<Device>& p, std::span<const std::int32_t> ids, const float* dx) {
-    if (!partial_) return add_embedding(p.space, ids.data(), dx, std::ssize(ids));
+    const bool padded = padding_ >= 0 && std::find(ids.begin(), ids.end(), padding_) != ids.end();
+    if (!partial_ && !padded) return add_embedding(p.space, ids.data(), dx, std::ssize(ids));
     std::vector<std::int32_t>&local_ids = p.space.ids_here, &rows = p.space.rows_here;
-    choose_tokens(vocabulary_, ids, local_ids, rows);
+    choose_tokens(vocabulary_, ids, local_ids, rows, padding_);
     const auto n = static_cast<extent_t>(local_ids.size());
+    if (n == 0 && ids_.empty()) return;  // nothing to add, nothing kept apart
     float* local_dx = p.space.template take<float>(n * width_);
     device_->gather_rows(local_dx, dx, std::ssize(ids), p.space.take_copy(rows.data(), n), n, width_);
     add_embedding(p.space, local_ids.data(), local_dx, n);
@@ -282,6 +286,7 @@ class gradients {
   mutable bool zero_ = false;  // flat_ stands for zeros, whatever it holds
   extent_t width_;
   bool tied_;
+  std::int32_t padding_;  // -1: none
   slice vocabulary_;
   bool partial_;  // only a part of the vocabulary is here
   head_sums<Device> head_sums_;
