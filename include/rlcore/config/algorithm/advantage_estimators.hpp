@@ -17,14 +17,16 @@
 #include "rlcore/objective/advantage/remax.hpp"
 #include "rlcore/objective/advantage/rloo.hpp"
 #include "rlcore/objective/advantage/whitened.hpp"
+#include "rlcore/objective/algorithm/verl_version.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
 
-/// algorithm.gamma, lam and norm_adv_by_std_in_grpo.
+/// algorithm.gamma, lam and norm_adv_by_std_in_grpo, and rlcore.verl.
 struct estimator_settings {
   double gamma = 1.0, lambda = 1.0;
   bool normalize_by_std = true;
+  verl::version version = verl::newest;
 };
 
 /// Which of these settings a row reads: the others are said to be without effect.
@@ -32,7 +34,7 @@ struct estimator_uses {
   bool gamma = false, lambda = false, normalize_by_std = false;
 };
 
-/// Rows of estimator_words, each as namespace verl has it.
+/// Rows of estimator_words, each as namespace verl has it. `since`: the first version of verl that has it.
 namespace named {
 
 /// Generalized advantage estimation over the values of a critic, whitened.
@@ -53,7 +55,9 @@ struct grpo {
 struct reinforce_plus_plus {
   static constexpr std::string_view word = "reinforce_plus_plus";
   static constexpr estimator_uses uses{.gamma = true};
-  static auto compose(const estimator_settings& s) { return rlcore::reinforce_plus_plus{.gamma = s.gamma}; }
+  static auto compose(const estimator_settings& s) {
+    return rlcore::reinforce_plus_plus{.gamma = s.gamma, .turns = verl::turns_of_returns(s.version)};
+  }
 };
 /// The reward less its group's mean, whitened over the batch.
 struct reinforce_plus_plus_baseline {
@@ -94,16 +98,19 @@ struct gpg {
 /// grpo under another word.
 struct grpo_vectorized : grpo {
   static constexpr std::string_view word = "grpo_vectorized";
+  static constexpr verl::version since = verl::version::v0_6_1;
 };
 /// rloo; a single answer gets 0.
 struct rloo_vectorized {
   static constexpr std::string_view word = "rloo_vectorized";
+  static constexpr verl::version since = verl::version::v0_6_1;
   static constexpr estimator_uses uses{};
   static auto compose(const estimator_settings&) { return rlcore::rloo{}; }
 };
 /// What follows a token less a baseline per position.
 struct optimal_token_baseline {
   static constexpr std::string_view word = "optimal_token_baseline";
+  static constexpr verl::version since = verl::version::v0_8_0;
   static constexpr estimator_uses uses{};
   static auto compose(const estimator_settings&) { return rlcore::optimal_token_baseline{}; }
 };
@@ -111,6 +118,7 @@ struct optimal_token_baseline {
 /// The same, compared by actions; for tools, which are refused by name.
 struct tir_optimal_token_baseline {
   static constexpr std::string_view word = "tir_optimal_token_baseline";
+  static constexpr verl::version since = verl::version::v0_8_0;
   static constexpr estimator_uses uses{};
   static auto compose(const estimator_settings&) {
     return rlcore::optimal_token_baseline{.align = token_alignment::action};

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "rlcore/config/algorithm/aggregations.hpp"
 #include "rlcore/config/algorithm/word_table.hpp"
 #include "rlcore/objective/aggregation/any_aggregation.hpp"
 #include "rlcore/objective/algorithm/verl.hpp"
@@ -21,6 +22,7 @@ struct policy_loss_settings {
   std::string mode = "vanilla";
   verl::clip_settings clip{};
   any_aggregation aggregation{};  ///< loss_agg_mode: of the policy loss, unless its row brings one, of KL and entropy
+  verl::version version = verl::newest;
   bool use_kl = false;
   kl_kind kl = kl_kind::k3;
   bool straight_through = false;  ///< the KL has the slope of k2 (verl's names that end in "+")
@@ -34,7 +36,8 @@ struct policy_loss_settings {
 };
 
 /// Rows of policy_loss_words. compose() gives the algorithm of namespace verl, of which the objective counts, and the
-/// aggregation if `own_aggregation`. `by_response`: it takes one advantage per response, not one per token. A row may
+/// aggregation if `own_aggregation`; or aggregation() says at run time which it is. `since`: the first version of verl
+/// that has it. `by_response`: it takes one advantage per response, not one per token. A row may
 /// have a selection() of tokens, and log(rows, report), which puts verl's clipfrac and ppo_kl in the place of what the
 /// pieces measure.
 namespace named {
@@ -49,11 +52,15 @@ struct vanilla : policy_loss_row {
   static constexpr std::string_view word = "vanilla";
   static auto compose(const policy_loss_settings& s) { return verl::grpo(s.clip); }
 };
-/// The ratio of the sequence.
+/// The ratio of the sequence; before verl 0.9 always averaged as seq-mean-token-mean.
 struct gspo : policy_loss_row {
   static constexpr std::string_view word = "gspo";
-  static constexpr bool own_aggregation = true;
   static auto compose(const policy_loss_settings& s) { return verl::gspo(s.clip); }
+  /// loss_agg_mode, or that of the version.
+  static any_aggregation aggregation(const policy_loss_settings& s) {
+    if (s.version >= verl::version::v0_9_1) return s.aggregation;
+    return seq_mean_token_mean::compose({.version = s.version});
+  }
 };
 /// -A logp, without a ratio.
 struct gpg_loss : policy_loss_row {
@@ -109,28 +116,33 @@ struct limited_ppo_kl : policy_loss_row {
 /// A soft gate in the place of a clip.
 struct sapo_loss : limited_ppo_kl {
   static constexpr std::string_view word = "sapo";
+  static constexpr verl::version since = verl::version::v0_8_0;
   static constexpr bool own_aggregation = true;
   static auto compose(const policy_loss_settings& s) { return verl::sapo(s.gate); }
 };
 /// A bounded weight, no token left out.
 struct cispo : policy_loss_row {
   static constexpr std::string_view word = "cispo";
+  static constexpr verl::version since = verl::version::v0_8_0;
   static auto compose(const policy_loss_settings& s) { return verl::cispo(s.clip); }
 };
 
 /// A trust region by total variation.
 struct dppo_tv : limited_ppo_kl {
   static constexpr std::string_view word = "dppo_tv";
+  static constexpr verl::version since = verl::version::v0_8_0;
   static auto compose(const policy_loss_settings& s) { return verl::dppo_tv(s.clip); }
 };
 /// A trust region by a binary KL.
 struct dppo_kl : limited_ppo_kl {
   static constexpr std::string_view word = "dppo_kl";
+  static constexpr verl::version since = verl::version::v0_8_0;
   static auto compose(const policy_loss_settings& s) { return verl::dppo_kl(s.clip); }
 };
 /// A squared log-ratio in the place of a clip.
 struct dro : policy_loss_row {
   static constexpr std::string_view word = "dro";
+  static constexpr verl::version since = verl::version::v0_9_1;
   static auto compose(const policy_loss_settings& s) { return verl::dro(s.dro_beta); }
 };
 

@@ -11,6 +11,7 @@
 #include "rlcore/config/algorithm/advantage_estimators.hpp"
 #include "rlcore/config/algorithm/openrlhf_estimators.hpp"
 #include "rlcore/config/algorithm/policy_losses.hpp"
+#include "rlcore/config/algorithm/verl_version.hpp"
 #include "rlcore/config/checks/device_checks.hpp"
 #include "rlcore/config/checks/reward_checks.hpp"
 #include "rlcore/config/options.hpp"
@@ -105,6 +106,26 @@ inline void check_algorithm(options& opt) {
   if (opt.get<std::int64_t>("actor_rollout_ref.rollout.n") == 1 && !traits.by_token)
     opt.note("actor_rollout_ref.rollout.n=1: a group of one has nothing to be compared with; " +
              std::string(estimator == "grpo" ? "GRPO" : estimator) + " learns from n=2 on");
+}
+
+/// Refuses words that the version of verl which rlcore.verl names does not have, and says where the newest averages
+/// otherwise than the paper.
+inline void check_verl_version(options& opt) {
+  const std::string actor = "actor_rollout_ref.actor.", mode = actor + "policy_loss.loss_mode",
+                    average = actor + "loss_agg_mode";
+  if (opt.get<std::string>("rlcore.advantages") != "openrlhf")
+    check_word_since<estimator_words>(opt, "algorithm.adv_estimator");
+  check_word_since<policy_loss_words>(opt, mode);
+  for (const std::string& key : {average, std::string("critic.loss_agg_mode")})
+    check_word_since<aggregation_words>(opt, key);
+  if (opt.get<std::string>(actor + "kl_loss_type").ends_with('+'))
+    check_since(opt, actor + "kl_loss_type=" + opt.get<std::string>(actor + "kl_loss_type"), verl::version::v0_8_0);
+  if (opt.find<double>(actor + "loss_scale_factor"))
+    check_since(opt, actor + "loss_scale_factor", verl::version::v0_8_0);
+  if (opt.get<std::string>(mode) == named::gspo::word && !opt.is_set(average) &&
+      read_verl_version(opt) >= verl::version::v0_9_1)
+    opt.note(mode + "=gspo is averaged by " + average + "=" + opt.get<std::string>(average) +
+             ", as in verl 0.9.1; the paper and verl through 0.8.0 have seq-mean-token-mean");
 }
 
 /// Checks the numbers that single policy losses read.
@@ -249,6 +270,7 @@ inline void check_policy_options(options& opt) {
   detail::check_devices(opt);
   detail::check_loggers(opt);
   detail::check_objective(opt);
+  detail::check_verl_version(opt);
   detail::check_algorithm(opt);
   detail::check_policy_loss(opt);
   detail::note_unused_by_estimator(opt);

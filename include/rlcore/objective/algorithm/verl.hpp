@@ -1,4 +1,5 @@
-// The algorithms as verl computes them (0.9.1), with the defaults of its configuration.
+// The algorithms as verl computes them, with the defaults of its configuration: 0.9.1, or the version that the template
+// argument names where versions differ.
 //
 // Every clipped surrogate of verl's "vanilla" loss has a dual bound of 3 and a log-ratio within +-20; where verl's code
 // differs from a paper, the difference is here and nowhere else. Means over rows count those that are masked out, as
@@ -20,7 +21,9 @@
 #include "rlcore/objective/advantage/rloo.hpp"
 #include "rlcore/objective/aggregation/fixed_length.hpp"
 #include "rlcore/objective/aggregation/row_mean.hpp"
+#include "rlcore/objective/aggregation/sequence_mean_token_mean.hpp"
 #include "rlcore/objective/aggregation/token_mean.hpp"
+#include "rlcore/objective/algorithm/verl_version.hpp"
 #include "rlcore/objective/algorithm/with.hpp"
 #include "rlcore/objective/piece/combine/against_old.hpp"
 #include "rlcore/objective/piece/combine/token_filter.hpp"
@@ -66,10 +69,15 @@ constexpr auto ppo_critic(clipped_value loss = {}) { return algorithm{no_advanta
 /// adv_estimator=grpo.
 constexpr auto grpo(const clip_settings& s = {}) { return algorithm{group_relative{}, s.vanilla(), token_mean{}}; }
 /// norm_adv_by_std_in_grpo=False, loss_agg_mode=seq-mean-token-sum-norm; `length` is loss_scale_factor, the
-/// longest response allowed if that is not set.
+/// longest response allowed if that is not set. Before 0.8.0 the loss was not divided by the number of rows.
+template <version Version = newest>
 constexpr auto dr_grpo(double length, const clip_settings& s = {}) {
   check_setting("verl::dr_grpo", "length", length, setting::positive);
-  return algorithm{group_relative{.normalize_by_std = false}, s.vanilla(), row_mean_fixed_length{length}};
+  const group_relative advantage{.normalize_by_std = false};
+  if constexpr (Version < version::v0_8_0)
+    return algorithm{advantage, s.vanilla(), fixed_length_unaveraged{length}};
+  else
+    return algorithm{advantage, s.vanilla(), row_mean_fixed_length{length}};
 }
 /// The recipe: clip_ratio_high=0.28, clip_ratio_c=10.
 constexpr auto dapo(const clip_settings& s = {.clip_high = 0.28, .clip_c = 10.0}) {
@@ -83,9 +91,10 @@ constexpr auto pass_at_k(const clip_settings& s = {}) {
 constexpr auto rloo(const clip_settings& s = {}) {
   return algorithm{rlcore::rloo{.singleton = singleton_group::reward}, s.vanilla(), token_mean{}};
 }
-/// adv_estimator=reinforce_plus_plus.
+/// adv_estimator=reinforce_plus_plus. Through 0.8.0 returns ended at masked tokens (turns_of_returns).
+template <version Version = newest>
 constexpr auto reinforce_plus_plus(const clip_settings& s = {}) {
-  return algorithm{rlcore::reinforce_plus_plus{}, s.vanilla(), token_mean{}};
+  return algorithm{rlcore::reinforce_plus_plus{.turns = turns_of_returns(Version)}, s.vanilla(), token_mean{}};
 }
 /// adv_estimator=reinforce_plus_plus_baseline.
 constexpr auto reinforce_plus_plus_baseline(const clip_settings& s = {}) {
@@ -100,11 +109,17 @@ constexpr auto gpg() {
   return algorithm{rlcore::gpg{.count = gpg_count::nonzero_rewards}, policy_gradient{}, token_mean{}};
 }
 /// loss_mode=gspo: the log of the sequence's ratio is held below 10. Advantages and weights may differ from token to
-/// token, and verl takes any loss_agg_mode, so this is not one_per_sequence.
+/// token, and verl takes any loss_agg_mode, so this is not one_per_sequence. Through 0.8.0 loss_agg_mode was ignored
+/// for seq-mean-token-mean, in 0.6.1 without the rows that are masked out; GSPO's paper has that, too.
+template <version Version = newest>
 constexpr auto gspo(const clip_settings& s = {}) {
-  return algorithm{group_relative{},
-                   sequence_is{limited_log_ratio{s.plain(), -std::numeric_limits<double>::infinity(), 10.0}},
-                   row_mean_token_mean{}};
+  const sequence_is surrogate{limited_log_ratio{s.plain(), -std::numeric_limits<double>::infinity(), 10.0}};
+  if constexpr (Version >= version::v0_9_1)
+    return algorithm{group_relative{}, surrogate, token_mean{}};
+  else if constexpr (Version == version::v0_6_1)
+    return algorithm{group_relative{}, surrogate, sequence_mean_token_mean{}};
+  else
+    return algorithm{group_relative{}, surrogate, row_mean_token_mean{}};
 }
 /// loss_mode=geo_mean: clip_ratio_low and clip_ratio_high are widths in log space.
 constexpr auto gmpo(const clip_settings& s = {}) {

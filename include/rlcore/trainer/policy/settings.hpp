@@ -15,6 +15,7 @@
 
 #include "rlcore/config/algorithm/aggregations.hpp"
 #include "rlcore/config/algorithm/policy_losses.hpp"
+#include "rlcore/config/algorithm/verl_version.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/settings/lora_options.hpp"
 #include "rlcore/core/error.hpp"
@@ -89,7 +90,8 @@ inline kl_kind kl_kind_of(const std::string& name) {
 
 /// The aggregation that `key` names, e.g. critic.loss_agg_mode; `length` is what seq-mean-token-sum-norm divides by.
 inline any_aggregation read_aggregation(const options& opt, const std::string& key, double length) {
-  return aggregation_words::visit(key, opt.get<std::string>(key), [&](auto row) { return row.compose({length}); });
+  const aggregation_settings settings{length, read_verl_version(opt)};
+  return aggregation_words::visit(key, opt.get<std::string>(key), [&](auto row) { return row.compose(settings); });
 }
 
 /// A list of two numbers; throws config_error with `expected` if it is not one for which `right` holds.
@@ -125,6 +127,7 @@ inline policy_loss_settings read_policy_loss(const options& opt) {
   s.clip = {opt.get<double>(actor + "clip_ratio_low"), opt.get<double>(actor + "clip_ratio_high"),
             opt.get<double>(actor + "clip_ratio_c")};
   s.aggregation = read_loss_aggregation(opt);
+  s.version = read_verl_version(opt);
   s.straight_through = kl.ends_with('+');
   if (s.straight_through) kl.pop_back();
   s.kl = kl_kind_of(kl);

@@ -59,13 +59,13 @@ const policy_loss_settings verl{.clip = {.clip_high = 0.28}, .use_kl = true, .kl
 TEST(make_policy_loss, equals_pytorch) {
   packed_golden g;
   const auto& want = golden()["pieces"];
-  for (const auto& [word, name] : {std::pair{"token-mean", "token_mean"},
-                                   {"seq-mean-token-mean", "sequence_mean_token_mean"},
-                                   {"seq-mean-token-sum", "sequence_mean_token_sum"},
-                                   {"seq-mean-token-sum-norm", "fixed_length"}}) {
+  for (const auto& [aggregation, name] :
+       {std::pair<any_aggregation, const char*>{token_mean{}, "token_mean"},
+        {sequence_mean_token_mean{}, "sequence_mean_token_mean"},
+        {sequence_mean_token_sum{}, "sequence_mean_token_sum"},
+        {fixed_length{48}, "fixed_length"}}) {  // words and versions: verl_versions_test.cpp
     policy_loss_settings loss = verl;
-    loss.aggregation =
-        trainer::aggregation_words::visit("loss_agg_mode", word, [](auto row) { return row.compose({.length = 48}); });
+    loss.aggregation = aggregation;
     const policy_report r = evaluated(loss, g.rows(), g.counts, g.dlogp, g.dentropy);
     const auto near = [&, name = name](double got, double expected) {
       EXPECT_NEAR(got, expected, 1e-6 * std::abs(expected)) << name;

@@ -78,7 +78,7 @@ void expect_same(const policy_loss_settings& loss, const Named& named, const Agg
 
 TEST(policy_loss_words, equal_the_bundles) {
   for (const bool by_token : {false, true}) {
-    expect_same(loss_of("gspo"), verl::gspo(clip), row_mean_token_mean{}, by_token);
+    expect_same(loss_of("gspo"), verl::gspo(clip), token_mean{}, by_token);
     expect_same(loss_of("gpg"), verl::gpg(), token_mean{}, by_token);
     expect_same(loss_of("clip_cov"), verl::clip_cov(clip), token_mean{}, by_token);
     expect_same(loss_of("kl_cov"), verl::kl_cov(), token_mean{}, by_token);

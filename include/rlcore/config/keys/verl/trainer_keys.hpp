@@ -1,6 +1,7 @@
 // trainer.*, rlcore.*, critic: the run as a whole.
 #pragma once
 
+#include "rlcore/config/algorithm/verl_version.hpp"
 #include "rlcore/config/flag.hpp"
 #include "rlcore/config/key.hpp"
 
@@ -43,6 +44,9 @@ inline constexpr key trainer[] = {
 inline constexpr key own_run[] = {
     {"rlcore.export_path", text, "null", honoured,
      "folder to which the trained model is copied at the end, for transformers and other programs"},
+    {"rlcore.verl", text, "0.9.1", honoured,
+     "the version of verl whose numbers are computed where versions differ (docs/verl_versions.md)",
+     words(verl_version_choices)},
     {"rlcore.seed", integer, "1", honoured, "seed of shuffling and sampling", at_least(0)},
     {"rlcore.report", boolean, "True", honoured, "write report.html beside the checkpoints"},
     {"rlcore.tensorboard_dir", text, "null", honoured,

@@ -39,6 +39,8 @@ any_policy_loss policy_term(const policy_loss_settings& s) {
   const auto composed = [&] {
     if constexpr (Row::own_aggregation)
       return with_selection(named.objective, named.aggregation);
+    else if constexpr (requires { Row::aggregation(s); })
+      return with_selection(named.objective, Row::aggregation(s));
     else
       return with_selection(named.objective, s.aggregation);
   }();

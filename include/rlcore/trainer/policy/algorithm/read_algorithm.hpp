@@ -6,6 +6,7 @@
 
 #include "rlcore/config/algorithm/advantage_estimators.hpp"
 #include "rlcore/config/algorithm/openrlhf_estimators.hpp"
+#include "rlcore/config/algorithm/verl_version.hpp"
 #include "rlcore/trainer/policy/algorithm/any_estimator.hpp"
 #include "rlcore/trainer/policy/algorithm/composed_algorithm.hpp"
 #include "rlcore/trainer/policy/algorithm/make_policy_loss.hpp"
@@ -19,9 +20,9 @@ namespace trainer {
 template <std::same_as<options> Options>
 any_estimator read_estimator(const Options& opt) {
   const std::string key = "algorithm.adv_estimator", word = opt.template get<std::string>(key);
-  const estimator_settings settings{opt.template get<double>("algorithm.gamma"),
-                                    opt.template get<double>("algorithm.lam"),
-                                    opt.template get<bool>("algorithm.norm_adv_by_std_in_grpo")};
+  const estimator_settings settings{
+      opt.template get<double>("algorithm.gamma"), opt.template get<double>("algorithm.lam"),
+      opt.template get<bool>("algorithm.norm_adv_by_std_in_grpo"), read_verl_version(opt)};
   if (opt.template get<std::string>("rlcore.advantages") != "openrlhf")
     return estimator_words::visit(key, word, [&](auto row) -> any_estimator { return row.compose(settings); });
   const auto range = read_pair(opt, "rlcore.reward_clip_range", "two numbers in order, e.g. [-10,10]",

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "rlcore/config/algorithm/verl_version.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/objective/reward/soft_overlong.hpp"
 
@@ -34,6 +35,7 @@ struct model_reward {
 /// what the manager adds.
 struct reward_settings {
   bool dapo_manager = false;
+  bool box_fallback = true;   ///< of the rule math_dapo, as in verl 0.9
   bool log_overlong = false;  ///< the penalty goes into the dump of responses, too
   std::optional<soft_overlong> overlong;
   std::optional<external_reward> external;
@@ -46,6 +48,7 @@ inline reward_settings read_reward_settings(const options& opt) {
   const std::string manager = opt.get<std::string>("reward_model.reward_manager"),
                     overlong = "reward_model.overlong_buffer.";
   s.dapo_manager = manager == "dapo";
+  s.box_fallback = read_verl_version(opt) >= verl::version::v0_9_1;
   if (s.dapo_manager && opt.get<bool>(overlong + "enable"))
     s.overlong = soft_overlong{.max_length = opt.find<std::int64_t>("reward_model.max_resp_len")
                                                  .value_or(opt.get<std::int64_t>("data.max_response_length")),

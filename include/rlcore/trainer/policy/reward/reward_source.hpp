@@ -107,15 +107,21 @@ class text_rewards : public reward_source {
 /// The rule of each data_source (verify::score).
 class rule_rewards final : public text_rewards {
  public:
-  using text_rewards::text_rewards;
+  /// `strip_end` as in response_text(); `rules` are the settings of the rules.
+  explicit rule_rewards(bool strip_end = false, const verify::rule_settings& rules = {})
+      : text_rewards(strip_end), rules_(rules) {}
   /// Throws data_error for a source that no rule is for.
   void check(const std::string& data_source) const override { verify::scorer_of(data_source); }
 
  protected:
   void judge(std::span<const answer> answers, std::span<judgement> judgements) override {
     for (std::size_t i = 0; i < answers.size(); ++i)
-      judgements[i] = judged(verify::score(answers[i].data_source, answers[i].solution_str, answers[i].ground_truth));
+      judgements[i] =
+          judged(verify::score(answers[i].data_source, answers[i].solution_str, answers[i].ground_truth, rules_));
   }
+
+ private:
+  verify::rule_settings rules_;
 };
 
 /// Something that scores one answer: f(answer) gives a number or a verify::verdict.
