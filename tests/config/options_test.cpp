@@ -130,6 +130,11 @@ TEST(options, refuses_wrong_types_and_words) {
             "algorithm.adv_estimator=tir_optimal_token_baseline compares the turns of conversations with tools, which "
             "this build does not sample; for answers in one turn optimal_token_baseline is the same");
   const std::string mode = "actor_rollout_ref.actor.policy_loss.loss_mode=";
+  EXPECT_EQ(refusal({"rlcore.verl=0.6.1", mode + "cispo"}),
+            mode + "cispo is not in verl 0.6.1, which rlcore.verl asks for; expected rlcore.verl=0.8.0 or later");
+  EXPECT_EQ(refusal({"rlcore.verl=0.8.0", mode + "dro", "actor_rollout_ref.actor.policy_loss.dro_beta=1"}),
+            mode + "dro is not in verl 0.8.0, which rlcore.verl asks for; expected rlcore.verl=0.9.1");
+  EXPECT_NE(refusal({"rlcore.verl=0.7.0"}).find("expected 2025-08, 0.6.1, 0.8.0, 0.9.1"), std::string::npos);
   EXPECT_NE(refusal({mode + "geo_mean", "algorithm.adv_estimator=remax"}).find("one advantage per response"),
             std::string::npos);
   EXPECT_NE(refusal({mode + "bypass_mode"}).find("not in this build yet"), std::string::npos);
