@@ -18,7 +18,7 @@ help:
 	@echo 'make programs build every program into $(BUILD)/bin'
 	@echo 'make variants compare algorithms on the same small task: one table, one report (ARGS="--list")'
 	@echo 'make policy_trainers  every policy trainer on the same small task, three seeds (TRAINERS="ppo" SEEDS="1")'
-	@echo 'make npu_comparison   every method on the emulated NPU against the CPU, docs/npu.md (ARGS="--methods sft,grpo")'
+	@echo 'make npu_comparison   every method on the emulated NPU against the CPU, docs/npu_proof.md (ARGS="--methods sft,grpo")'
 	@echo 'make parallel_table   GRPO on threads, MPI and two network namespaces: one hash; scaling (ARGS="--steps 5")'
 	@echo 'make test     build everything and run all tests'
 	@echo 'make check_all  what takes too long for every change: sanitizers, clang, make test on a bare system (hours)'

@@ -15,7 +15,7 @@ RLCORE_BEGIN
 namespace ascend {
 
 /// A provider. There is one emulated machine per process; emulated::last_report() tells what a program forgot to
-/// release. What it models and what not: docs/npu.md.
+/// release. What it models and what not: docs/npu_proof.md.
 class emulator {
  public:
   /// The machine as it was configured last, or as emulated::settings has it.

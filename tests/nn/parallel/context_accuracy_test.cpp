@@ -1,6 +1,6 @@
 // How much context parallelism adds to the error that bf16 products have anyway: frozen weights, one batch of
 // REINFORCE++ (group-normalised advantages of whole responses), log-probs and gradients of several ranks against those
-// of one. Prints the table of docs/parallel.md.
+// of one. Prints the table of docs/parallel_proof.md.
 #include <gtest/gtest.h>
 
 #include <algorithm>
