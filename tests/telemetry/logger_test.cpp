@@ -142,6 +142,17 @@ TEST(progress, line) {
   EXPECT_EQ(duration_text(-3), "0:00");
 }
 
+TEST(progress, pace) {
+  progress bar(nullptr, false);
+  bar.start(3, 5);
+  EXPECT_EQ(bar.pace().total_steps, 5);
+  EXPECT_LT(bar.pace().seconds_left, 0);
+  bar.step_done(4);
+  EXPECT_GE(bar.pace().seconds_left, 0);
+  bar.step_done(5);
+  EXPECT_EQ(bar.pace().seconds_left, 0);
+}
+
 TEST(progress, is_silent_without_a_terminal) {
   const auto drawn = [](bool live) {
     std::FILE* file = std::tmpfile();

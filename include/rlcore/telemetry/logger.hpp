@@ -1,4 +1,4 @@
-// Where metrics go: verl's line on the console, one JSON object per step in metrics.jsonl, TensorBoard's event files.
+// Where metrics go: the console, one JSON object per step in metrics.jsonl, TensorBoard's event files.
 #pragma once
 
 #include <fcntl.h>
@@ -22,6 +22,7 @@
 #include "rlcore/checkpoint/atomic_file.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/telemetry/metrics.hpp"
+#include "rlcore/telemetry/step_console.hpp"
 #include "rlcore/telemetry/tensorboard.hpp"
 #include "rlcore/text/input_kind.hpp"
 #include "rlcore/text/parse_json.hpp"
@@ -84,18 +85,20 @@ class logger {
   /// keeps the rows up to that step; a fresh run (negative) starts anew. The other rows stay in earlier(). A non-empty
   /// `events_folder` also asks for event files. Throws file_error.
   logger(const std::vector<std::string>& names, const std::filesystem::path& folder, std::int64_t resumed_step = -1,
-         const std::string& events_folder = {})
-      // mpirun gives its ranks a terminal for stdout, but none for stderr: then there is no live line to wipe.
-      : terminal_(isatty(STDOUT_FILENO) != 0 && isatty(STDERR_FILENO) != 0) {
+         const std::string& events_folder = {}, console_style style = console_style::automatic) {
     const auto named = [&](const char* name) { return std::find(names.begin(), names.end(), name) != names.end(); };
-    console_ = named("console") || !(named("file") || named("tensorboard"));
-    if (folder.empty()) return;
+    const bool prints = named("console") || !(named("file") || named("tensorboard"));
+    if (folder.empty()) {
+      if (prints) console_.emplace(style, folder, rows_);
+      return;
+    }
     std::error_code failure;
     std::filesystem::create_directories(folder, failure);
     if (failure) throw file_error(folder.string() + ": cannot create the folder: " + failure.message());
     path_ = folder / "metrics.jsonl";
     resumed_step < 0 ? set_all_aside() : take_rows(resumed_step);
     write_all();
+    if (prints) console_.emplace(style, folder, rows_);
     if (named("tensorboard") || !events_folder.empty()) {
       const std::filesystem::path events = tensorboard_folder(folder, events_folder);
       tensorboard_.emplace(events, resumed_step, events == folder / "tensorboard", rows_);
@@ -118,13 +121,9 @@ class logger {
     early_ = m;
   }
   /// Prints the step, appends it to the files and flushes them. A step that is written again (a validation of a resumed
-  /// run) adds to its row. Throws file_error.
-  void write(std::int64_t step, const metrics& m) {
-    if (console_) {
-      // A progress line may stand on the terminal: clear it first.
-      std::fprintf(stdout, "%s%s\n", terminal_ ? "\r\033[2K" : "", console_line(step, m).c_str());
-      std::fflush(stdout);
-    }
+  /// run) adds to its row. `pace` is for the console. Throws file_error.
+  void write(std::int64_t step, const metrics& m, const run_pace& pace = {}) {
+    if (console_) console_->write(step, m, pace);
     const bool again = !rows_.empty() && rows_.back().step == step;
     if (tensorboard_) {
       metrics fresh;  // one point per metric and step
@@ -153,6 +152,8 @@ class logger {
   std::filesystem::path earlier_events() const {
     return tensorboard_ ? tensorboard_->earlier() : std::filesystem::path();
   }
+  /// The file of the console's full lines, if the console itself has short ones; else empty.
+  std::filesystem::path console_log() const { return console_ ? console_->path() : std::filesystem::path(); }
 
  private:
   std::filesystem::path free_name() const {
@@ -166,6 +167,10 @@ class logger {
     if (const auto bytes = std::filesystem::file_size(path_, failure); failure || bytes == 0) return;
     earlier_ = free_name();
     std::filesystem::rename(path_, earlier_, failure);
+    const std::filesystem::path lines = path_.parent_path() / "console.log";
+    const std::string number = earlier_.stem().extension().string();
+    if (!failure && std::filesystem::exists(lines))
+      std::filesystem::rename(lines, path_.parent_path() / ("console" + number + ".log"), failure);
     if (failure) throw file_error(path_.string() + ": cannot rename the file: " + failure.message());
   }
   void take_rows(std::int64_t last_step) {
@@ -220,7 +225,7 @@ class logger {
     if (std::fclose(std::exchange(file_, nullptr)) != 0) fail("write");
   }
 
-  bool console_ = true, terminal_ = false;
+  std::optional<step_console> console_;
   std::size_t announced_ = 0;  // length of the announced row at the end of the file; 0: there is none
   std::filesystem::path path_, earlier_;
   std::FILE* file_ = nullptr;

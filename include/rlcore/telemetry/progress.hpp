@@ -12,7 +12,7 @@
 #include <string>
 #include <string_view>
 
-#include "rlcore/core/abi.hpp"
+#include "rlcore/telemetry/step_table.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -74,6 +74,8 @@ class progress {
         std::chrono::duration<double>(clock::now() - started_).count() / static_cast<double>(step_ - first_);
     phase_.clear();
   }
+  /// How far the run is, as the line shows it.
+  run_pace pace() const { return {total_, step_ > first_ ? std::max(0.0, seconds_left(clock::now())) : -1}; }
   /// Wipes the line.
   void finish() {
     if (live_ && shown_) {

@@ -26,11 +26,11 @@ inline constexpr std::string_view free_settings[] = {
     "rlcore.logits_memory_mb", "rlcore.max_decode_batch",
     // how long it runs, what it evaluates, logs and saves
     "trainer.total_epochs", "trainer.total_training_steps", "max_epochs", "num_episodes", "*val_*", "trainer.test_freq",
-    "*eval_*", "trainer.logger", "rlcore.logger", "logging_steps", "*use_wandb*", "wandb_*", "*use_tensorboard",
-    "rlcore.tensorboard_dir", "trainer.project_name", "trainer.experiment_name", "rlcore.report", "*show_mask",
-    "trainer.save_freq", "save_*", "max_ckpt_*", "*ckpt_to_keep", "*.checkpoint.*", "trainer.rollout_data_dir",
-    "rlcore.export_path", "trainer.resume_*", "load_checkpoint", "rlcore.recompute_old_log_prob",
-    "rlcore.reward_timeout",
+    "*eval_*", "trainer.logger", "rlcore.logger", "rlcore.console", "logging_steps", "*use_wandb*", "wandb_*",
+    "*use_tensorboard", "rlcore.tensorboard_dir", "trainer.project_name", "trainer.experiment_name", "rlcore.report",
+    "*show_mask", "trainer.save_freq", "save_*", "max_ckpt_*", "*ckpt_to_keep", "*.checkpoint.*",
+    "trainer.rollout_data_dir", "rlcore.export_path", "trainer.resume_*", "load_checkpoint",
+    "rlcore.recompute_old_log_prob", "rlcore.reward_timeout",
     // where files are: a folder may have moved
     "trainer.default_local_dir", "ckpt_path", "*model.path", "*input_tokenizer", "*.partial_pretrain", "pretrain",
     "*_pretrain", "*train_files", "dataset", "prompt_data", "rlcore.replay"};

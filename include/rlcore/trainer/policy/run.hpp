@@ -31,6 +31,7 @@
 #include "rlcore/training/files/export_model.hpp"
 #include "rlcore/training/files/run_settings.hpp"
 #include "rlcore/training/interrupt.hpp"
+#include "rlcore/training/open_log.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -249,12 +250,7 @@ policy_run<Device>::policy_run(const options& opt, policy_inputs& in, policy_mod
   models.load(in, static_cast<bool>(from_));
   resume();
   const policy_settings& s = in.settings;
-  if (ranks.first())
-    log_.emplace(s.loggers, s.root, from_ ? from_.step : -1, checkpoint::expand_home(s.events_dir).string());
-  else
-    log_.emplace(std::vector<std::string>{"file"}, std::filesystem::path());  // keeps the rows and writes nothing
-  if (const std::string note = earlier_run_note(opt, *log_, s.root, from_ ? from_.step : -1); !note.empty())
-    say("%s\n", note.c_str());
+  open_log(log_, opt, {s.loggers, s.events_dir, s.console}, s.root, from_ ? from_.step : -1, ranks.first());
   if (ranks.first() && !s.rollout_dir.empty() && !s.val_only)
     if (const auto earlier = set_aside_rollouts(s.rollout_dir, from_ ? from_.step : 0); !earlier.empty())
       say("note: responses of an earlier run are in %s now\n", earlier.c_str());
@@ -373,11 +369,11 @@ void policy_run<Device>::finish_step() {
   timing_metrics(batch, time, numbers, ranks_.size());
   numbers.set("perf/cpu_memory_used_gb", resident_memory_gib());
   count(numbers);
-  log_->write(state_.step, numbers);
+  bar_.step_done(state_.step);
+  log_->write(state_.step, numbers, bar_.pace());
   if (const std::string why = watch_(batch, numbers, s); !why.empty()) say("note: %s\n", why.c_str());
   if (due(s.save_freq) || std::chrono::steady_clock::now() - reported_ > std::chrono::minutes(1))
     write_current_report();
-  bar_.step_done(state_.step);
 }
 
 template <class Device>

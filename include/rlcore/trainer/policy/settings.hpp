@@ -24,6 +24,7 @@
 #include "rlcore/rollout/request.hpp"
 #include "rlcore/trainer/policy/dynamic_sampling.hpp"
 #include "rlcore/trainer/policy/reward/reward_settings.hpp"
+#include "rlcore/training/open_log.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -75,6 +76,7 @@ struct policy_settings {
   // trainer
   std::string root, resume_mode, resume_path, rollout_dir, replay, events_dir, export_path;
   std::vector<std::string> loggers;
+  console_style console = console_style::automatic;
   std::int64_t save_freq = -1, test_freq = -1, keep = 0, critic_warmup = 0;
   bool val_before_train = true, val_only = false, report = true;
 };
@@ -268,6 +270,7 @@ inline void read_run_settings(policy_settings& s, const options& opt) {
   s.events_dir = opt.find<std::string>("rlcore.tensorboard_dir").value_or("");
   s.export_path = opt.find<std::string>("rlcore.export_path").value_or("");
   s.loggers = opt.list("trainer.logger");
+  s.console = console_style_of(opt);
   s.save_freq = opt.get<std::int64_t>("trainer.save_freq");
   s.test_freq = opt.get<std::int64_t>("trainer.test_freq");
   s.keep = opt.find<std::int64_t>("trainer.max_actor_ckpt_to_keep").value_or(0);

@@ -9,6 +9,7 @@
 #include "rlcore/config/options.hpp"
 #include "rlcore/optim/schedule.hpp"
 #include "rlcore/trainer/supervised/settings.hpp"
+#include "rlcore/training/open_log.hpp"
 #include "rlcore/training/trainable_model.hpp"
 
 RLCORE_BEGIN
@@ -42,6 +43,7 @@ inline supervised_settings read_openrlhf_run(const options& opt) {
   s.root = opt.get<std::string>("ckpt_path");
   s.resume_mode = opt.get<bool>("load_checkpoint") ? "auto" : "disable";
   s.loggers = opt.list("rlcore.logger");
+  s.console = console_style_of(opt);
   if (const auto events = opt.find<std::string>("use_tensorboard"); events && !events->empty())
     s.tensorboard_dir = *events + "/" + opt.get<std::string>("wandb_run_name");
   s.save_freq = opt.get<std::int64_t>("save_steps");

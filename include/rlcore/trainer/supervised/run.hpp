@@ -30,6 +30,7 @@
 #include "rlcore/training/earlier_run.hpp"
 #include "rlcore/training/files/run_settings.hpp"
 #include "rlcore/training/interrupt.hpp"
+#include "rlcore/training/open_log.hpp"
 #include "rlcore/training/parameters_text.hpp"
 #include "rlcore/training/ranks/shares.hpp"
 #include "rlcore/training/ranks/team.hpp"
@@ -141,13 +142,8 @@ requires supervised_task<Task, Device> supervised_run<Device, Task>::supervised_
   describe(device, training);
   resume(training);
   if constexpr (requires { task.prepare(model); }) task.prepare(model);
-  if (ranks.first())
-    log_.emplace(settings_.loggers, root_, from_ ? from_.step : -1,
-                 checkpoint::expand_home(settings_.tensorboard_dir).string());
-  else
-    log_.emplace(std::vector<std::string>{"file"}, std::filesystem::path());  // keeps the rows and writes nothing
-  if (const std::string note = earlier_run_note(opt, *log_, root_, from_ ? from_.step : -1); !note.empty())
-    say("%s\n", note.c_str());
+  open_log(log_, opt, {settings_.loggers, settings_.tensorboard_dir, settings_.console}, root_, from_ ? from_.step : -1,
+           ranks.first());
   if (!from_ && ranks.first()) write_run_settings(root_, opt);
   if constexpr (requires { task.watch(bar_); }) task.watch(bar_);
 }
@@ -250,10 +246,10 @@ void supervised_run<Device, Task>::finish_step() {
                 throughput(numbers.get("perf/total_num_tokens"), time_.seconds("step"), ranks_.size()));
   numbers.set("perf/cpu_memory_used_gb", resident_memory_gib());
   count(numbers);
-  log_->write(state_.step, numbers);
+  bar_.step_done(state_.step);
+  log_->write(state_.step, numbers, bar_.pace());
   if (due(s.save_freq) || std::chrono::steady_clock::now() - reported_ > std::chrono::minutes(1))
     write_current_report();
-  bar_.step_done(state_.step);
 }
 
 template <class Device, class Task>

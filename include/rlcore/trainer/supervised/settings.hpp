@@ -7,6 +7,7 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/optim/schedule.hpp"
+#include "rlcore/telemetry/step_console.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -41,7 +42,8 @@ struct supervised_settings {
   // run
   std::string root, resume_mode = "auto", resume_path;
   std::vector<std::string> loggers = {"console", "file"};
-  std::string tensorboard_dir;                            ///< of event files; empty: none, or as logger says
+  std::string tensorboard_dir;  ///< of event files; empty: none, or as logger says
+  console_style console = console_style::automatic;
   std::int64_t save_freq = -1, test_freq = -1, keep = 0;  ///< steps; <= 0: only at the last step; keep 0: all
   bool test_each_epoch = false;                           ///< evaluate once per epoch, test_freq aside
   bool test_before = false;                               ///< evaluate before the first step

@@ -15,6 +15,7 @@
 #include "rlcore/nn/lora/lora_settings.hpp"
 #include "rlcore/optim/schedule.hpp"
 #include "rlcore/trainer/supervised/settings.hpp"
+#include "rlcore/training/open_log.hpp"
 #include "rlcore/training/trainable_model.hpp"
 
 RLCORE_BEGIN
@@ -109,6 +110,7 @@ inline sft_run_settings read_sft_settings(const options& opt) {
   run.resume_path = opt.find<std::string>("trainer.resume_from_path").value_or("");
   if (run.resume_mode == "auto" && !run.resume_path.empty()) run.resume_mode = "resume_path";  // as verl has it
   run.loggers = opt.list("trainer.logger");
+  run.console = console_style_of(opt);
   run.tensorboard_dir = opt.find<std::string>("rlcore.tensorboard_dir").value_or("");
   run.save_freq = opt.get<std::int64_t>("trainer.save_freq"),
   run.test_freq = opt.get<std::int64_t>("trainer.test_freq");

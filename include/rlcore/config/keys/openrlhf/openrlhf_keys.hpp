@@ -3,6 +3,7 @@
 
 #include "rlcore/config/flag.hpp"
 #include "rlcore/config/key.hpp"
+#include "rlcore/config/keys/rlcore/console_key.hpp"
 
 RLCORE_BEGIN
 namespace trainer::keys {
@@ -88,6 +89,7 @@ inline constexpr key openrlhf_own[] = {
      "file for the scores of the evaluation rows, one JSON object per row, replaced by each evaluation"},
     {"rlcore.logger", texts, "[console,file,tensorboard]", honoured,
      "where metrics go: console, file (metrics.jsonl), tensorboard"},
+    console,
     {"rlcore.report", boolean, "True", honoured, "write report.html beside the checkpoints"},
     {"rlcore.logits_memory_mb", integer, "256", honoured, "memory for logits, in MiB; no result depends on it",
      at_least(1)},

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "rlcore/config/key.hpp"
+#include "rlcore/config/keys/rlcore/console_key.hpp"
 
 RLCORE_BEGIN
 namespace trainer::keys {
@@ -114,6 +115,7 @@ inline constexpr key sft_run[] = {
 
 inline constexpr key sft_own[] = {
     {"rlcore.report", boolean, "True", honoured, "write report.html beside the checkpoints"},
+    console,
     {"rlcore.tensorboard_dir", text, "null", honoured,
      "folder of the event files (also --use_tensorboard); null: $TENSORBOARD_DIR, or tensorboard beside metrics.jsonl"},
     {"rlcore.logits_memory_mb", integer, "256", honoured, "memory for logits, in MiB; no result depends on it",

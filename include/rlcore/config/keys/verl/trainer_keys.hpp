@@ -4,6 +4,7 @@
 #include "rlcore/config/algorithm/verl_version.hpp"
 #include "rlcore/config/flag.hpp"
 #include "rlcore/config/key.hpp"
+#include "rlcore/config/keys/rlcore/console_key.hpp"
 
 RLCORE_BEGIN
 namespace trainer::keys {
@@ -49,6 +50,7 @@ inline constexpr key own_run[] = {
      words(verl_version_choices)},
     {"rlcore.seed", integer, "1", honoured, "seed of shuffling and sampling", at_least(0)},
     {"rlcore.report", boolean, "True", honoured, "write report.html beside the checkpoints"},
+    console,
     {"rlcore.tensorboard_dir", text, "null", honoured,
      "folder of the event files (also --use_tensorboard); null: $TENSORBOARD_DIR, or tensorboard beside metrics.jsonl"},
     {"rlcore.logits_memory_mb", integer, "256", honoured, "memory for logits, in MiB; no result depends on it",
