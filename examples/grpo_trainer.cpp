@@ -1,6 +1,7 @@
-// Group Relative Policy Optimization (Shao et al. 2024, "DeepSeekMath") with verl's command line:
+// Group Relative Policy Optimization (Shao et al. 2024, "DeepSeekMath") with the command line of verl's main_ppo or of
+// OpenRLHF's train_ppo_ray:
 //   build/bin/grpo_trainer data.train_files=train.parquet data.val_files=test.parquet actor_rollout_ref.model.path=...
-//   ...
+//   build/bin/grpo_trainer --pretrain ... --prompt_data ... --advantage_estimator group_norm ...
 #include "rlcore/config/programs/main_ppo.hpp"
 #include "rlcore/trainer/policy/parts.hpp"
 
@@ -35,5 +36,5 @@ void train(any_device& device, const trainer::options& options, parallel::any_co
 }  // namespace
 
 int main(int argc, char** argv) {
-  return rlcore::trainer::trainer_main(argc, argv, rlcore::trainer::main_ppo_registry(), train);
+  return rlcore::trainer::trainer_main(argc, argv, rlcore::trainer::grpo_trainer_registry(), train);
 }

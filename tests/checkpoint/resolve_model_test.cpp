@@ -27,6 +27,15 @@ void make_model(const std::filesystem::path& folder) {
   scratch::write(folder / "config.json", "{}");
 }
 
+TEST(resolve_model, names_the_variable_that_is_not_set) {
+  const environment hub("HF_HUB_CACHE", "/nowhere");
+  const auto message = [] { return scratch::error_of<config_error>([] { resolve_model("org/name"); }, {"not found"}); };
+  const environment unset("RLCORE_MODEL_DIR", "");
+  EXPECT_NE(message().find("; RLCORE_MODEL_DIR in the environment names a folder of models"), std::string::npos);
+  const environment set("RLCORE_MODEL_DIR", "/nowhere/else");
+  EXPECT_EQ(message().find("RLCORE_MODEL_DIR"), std::string::npos);
+}
+
 TEST(resolve_model, looks_in_order) {
   const scratch::folder place;
   const environment home("HOME", (place / "home").string()), hf("HF_HOME", ""), hub("HF_HUB_CACHE", ""),

@@ -40,6 +40,7 @@ TEST_F(npu_runs, without_cann_every_program_says_why_and_names_the_emulator) {
     EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << r.err;
     EXPECT_TRUE(r.err.starts_with(name + ": trainer.device=npu: ")) << r.err;
     EXPECT_NE(r.err.find("trainer.device=npu_emulator"), std::string::npos) << r.err;
+    EXPECT_NE(r.err.find("trainer.device=cpu"), std::string::npos) << r.err;
     EXPECT_EQ(r.out.find("step:"), std::string::npos);
   }
 }

@@ -61,7 +61,11 @@ inline std::filesystem::path resolve_model(const std::string& model) {
   }
   std::string tried;
   for (const auto& folder : candidates) tried += (tried.empty() ? "" : ", ") + data::printable(folder.string(), 400);
-  throw config_error("model '" + data::printable(model) + "' not found; tried " + tried);
+  const char* root = std::getenv("RLCORE_MODEL_DIR");
+  const bool named = root != nullptr && *root != '\0';
+  throw config_error(
+      "model '" + data::printable(model) + "' not found; tried " + tried +
+      (named ? "" : "; RLCORE_MODEL_DIR in the environment names a folder of models to look in as well"));
 }
 
 }  // namespace checkpoint

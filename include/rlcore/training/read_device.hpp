@@ -65,7 +65,7 @@ inline std::unique_ptr<any_device> open_device_or_explain(const device_settings&
     std::string why = e.what();
     if (why.starts_with("npu: ")) why.erase(0, 5);
     throw device_error("trainer.device=npu: " + why +
-                       "; trainer.device=npu_emulator models the NPU's arithmetic on the CPU");
+                       "; trainer.device=cpu needs none, trainer.device=npu_emulator models its arithmetic on the CPU");
   }
 }
 /// Opens the device that the options name. Throws device_error, which names trainer.device, if this machine has none.

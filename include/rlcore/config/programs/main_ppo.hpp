@@ -1,9 +1,10 @@
-// The keys of grpo_trainer, ppo_trainer and reinforce_plus_plus_trainer: verl's main_ppo (state of August 2025) and our
-// own.
+// The keys of grpo_trainer, ppo_trainer and reinforce_plus_plus_trainer: verl's main_ppo (state of August 2025), our
+// own, and OpenRLHF's flags.
 #pragma once
 
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "rlcore/config/checks/policy_checks.hpp"
@@ -70,6 +71,28 @@ inline registry ppo_trainer_registry() {
   return main_ppo_registry("ppo_trainer", "proximal policy optimization of a language model, with a critic", estimator);
 }
 
+namespace keys {
+
+/// The flag --advantage_estimator with another default than OpenRLHF's.
+constexpr key openrlhf_estimator_by_default(std::string_view word) {
+  return {"advantage_estimator",
+          text,
+          word,
+          honoured,
+          "advantage estimator; reinforce is REINFORCE++",
+          words("gae|reinforce|rloo|reinforce_baseline|group_norm|dr_grpo")};
+}
+
+}  // namespace keys
+
+/// verl's main_ppo, and OpenRLHF's flags, whose advantage_estimator is then group_norm.
+inline registry grpo_trainer_registry() {
+  constexpr key estimator = keys::estimator_by_default("grpo");
+  constexpr key flag_default = keys::openrlhf_estimator_by_default("group_norm");
+  const registry verl = main_ppo_registry();
+  return main_ppo_registry(verl.program, verl.summary, estimator).add(std::span(&flag_default, 1));
+}
+
 /// verl's main_ppo with the estimator reinforce_plus_plus, and OpenRLHF's flags, whose advantage_estimator is then
 /// reinforce.
 inline registry reinforce_plus_plus_trainer_registry() {
@@ -77,12 +100,7 @@ inline registry reinforce_plus_plus_trainer_registry() {
   registry known =
       main_ppo_registry("reinforce_plus_plus_trainer",
                         "REINFORCE++: policy gradients without a critic, normalised over the batch", estimator);
-  constexpr key flag_default = {"advantage_estimator",
-                                key_type::text,
-                                "reinforce",
-                                disposition::honoured,
-                                "advantage estimator; reinforce is REINFORCE++",
-                                {.choices = "gae|reinforce|rloo|reinforce_baseline|group_norm|dr_grpo"}};
+  constexpr key flag_default = keys::openrlhf_estimator_by_default("reinforce");
   known.add(std::span(&flag_default, 1));
   return known;
 }

@@ -23,6 +23,24 @@ options ppo(std::vector<std::string> more) {
   return options::parse(more, ppo_trainer_registry());
 }
 
+// grpo_trainer without --advantage_estimator is GRPO, as its name says; with verl's keys nothing of OpenRLHF counts.
+TEST(openrlhf_ppo_flags, grpo_trainer_takes_them) {
+  const auto grpo = [](std::vector<std::string> more) { return options::parse(more, grpo_trainer_registry()); };
+  const std::vector<std::string> flags = {
+      "--pretrain", "m", "--apply_chat_template", "--prompt_data", "a", "--n_samples_per_prompt", "4"};
+  const auto by_flags = grpo(flags);
+  EXPECT_EQ(by_flags.get<std::string>("algorithm.adv_estimator"), "grpo");
+  EXPECT_EQ(by_flags.get<std::string>("rlcore.advantages"), "openrlhf");
+  EXPECT_EQ(by_flags.get<std::string>("actor_rollout_ref.model.path"), "m");
+  auto named = flags;
+  named.insert(named.end(), {"--advantage_estimator", "rloo"});
+  EXPECT_EQ(grpo(named).get<std::string>("algorithm.adv_estimator"), "rloo");
+  const auto by_keys = grpo({"actor_rollout_ref.model.path=m"});
+  EXPECT_EQ(by_keys.get<std::string>("algorithm.adv_estimator"), "grpo");
+  EXPECT_EQ(by_keys.get<std::string>("rlcore.advantages"), "verl");
+  EXPECT_EQ(by_keys.get<std::int64_t>("data.train_batch_size"), 1024);
+}
+
 TEST(openrlhf_ppo_flags, files_are_separated_by_commas_and_may_be_cut) {
   const auto opt = ppo({"--prompt_data", "a.jsonl,b.jsonl", "--max_samples", "100000"});
   EXPECT_THAT(opt.list("data.train_files"), ElementsAre("a.jsonl", "b.jsonl"));
