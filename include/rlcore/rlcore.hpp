@@ -320,6 +320,7 @@
 #include "rlcore/objective/selection/mark_tokens.hpp"
 #include "rlcore/objective/selection/off_policy_sequence.hpp"
 #include "rlcore/objective/selection/token_choice.hpp"
+#include "rlcore/objective/traced/explain.hpp"
 #include "rlcore/objective/vocabulary/alignment.hpp"
 #include "rlcore/objective/vocabulary/entry.hpp"
 #include "rlcore/objective/vocabulary/log_probs.hpp"

@@ -8,8 +8,7 @@
 // A piece, an advantage or an aggregation with such a member is asked by every algorithm that is made of it.
 #pragma once
 
-#include <cstdio>
-#include <cstdlib>
+#include <charconv>
 #include <limits>
 #include <stdexcept>
 #include <string>
@@ -53,11 +52,7 @@ namespace detail {
 /// The shortest decimals that are read back as x.
 RLCORE_NOINLINE inline std::string shortest(double x) {
   char text[32];
-  for (int digits = 1; digits <= 17; ++digits) {
-    std::snprintf(text, sizeof(text), "%.*g", digits, x);
-    if (std::strtod(text, nullptr) == x) break;
-  }
-  return text;
+  return {text, std::to_chars(text, text + sizeof text, x).ptr};
 }
 [[noreturn]] RLCORE_NOINLINE inline void refuse_setting(std::string_view owner, const char* name, double value,
                                                         const std::string& expected) {

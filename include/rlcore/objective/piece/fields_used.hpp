@@ -16,117 +16,127 @@
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
 /// Stands for a number: the set of fields that it depends on.
-struct traced {
+struct dependence {
   unsigned fields = 0;
 
-  traced() = default;
+  dependence() = default;
   /// A constant: depends on no field.
-  RLCORE_FN constexpr traced(double) noexcept {}
+  RLCORE_FN constexpr dependence(double) noexcept {}
   /// What depends on the fields whose bits are set.
-  RLCORE_FN static constexpr traced from(unsigned set) noexcept {
-    traced t;
+  RLCORE_FN static constexpr dependence from(unsigned set) noexcept {
+    dependence t;
     t.fields = set;
     return t;
   }
 
-  RLCORE_FN friend constexpr traced operator+(traced a, traced b) noexcept { return from(a.fields | b.fields); }
-  RLCORE_FN friend constexpr traced operator-(traced a, traced b) noexcept { return from(a.fields | b.fields); }
-  RLCORE_FN friend constexpr traced operator*(traced a, traced b) noexcept { return from(a.fields | b.fields); }
-  RLCORE_FN friend constexpr traced operator/(traced a, traced b) noexcept { return from(a.fields | b.fields); }
-  RLCORE_FN friend constexpr traced operator-(traced a) noexcept { return a; }
-  RLCORE_FN friend constexpr traced operator+(traced a) noexcept { return a; }
+  RLCORE_FN friend constexpr dependence operator+(dependence a, dependence b) noexcept {
+    return from(a.fields | b.fields);
+  }
+  RLCORE_FN friend constexpr dependence operator-(dependence a, dependence b) noexcept {
+    return from(a.fields | b.fields);
+  }
+  RLCORE_FN friend constexpr dependence operator*(dependence a, dependence b) noexcept {
+    return from(a.fields | b.fields);
+  }
+  RLCORE_FN friend constexpr dependence operator/(dependence a, dependence b) noexcept {
+    return from(a.fields | b.fields);
+  }
+  RLCORE_FN friend constexpr dependence operator-(dependence a) noexcept { return a; }
+  RLCORE_FN friend constexpr dependence operator+(dependence a) noexcept { return a; }
   /// Depends on what either depends on.
-  RLCORE_FN constexpr traced& operator+=(traced b) noexcept { return fields |= b.fields, *this; }
+  RLCORE_FN constexpr dependence& operator+=(dependence b) noexcept { return fields |= b.fields, *this; }
   /// Depends on what either depends on.
-  RLCORE_FN constexpr traced& operator-=(traced b) noexcept { return fields |= b.fields, *this; }
+  RLCORE_FN constexpr dependence& operator-=(dependence b) noexcept { return fields |= b.fields, *this; }
   /// Depends on what either depends on.
-  RLCORE_FN constexpr traced& operator*=(traced b) noexcept { return fields |= b.fields, *this; }
+  RLCORE_FN constexpr dependence& operator*=(dependence b) noexcept { return fields |= b.fields, *this; }
   /// Depends on what either depends on.
-  RLCORE_FN constexpr traced& operator/=(traced b) noexcept { return fields |= b.fields, *this; }
+  RLCORE_FN constexpr dependence& operator/=(dependence b) noexcept { return fields |= b.fields, *this; }
 };
 
 /// What comparing two of them yields.
-struct traced_mask {
+struct dependence_mask {
   unsigned fields = 0;
-  RLCORE_FN friend constexpr traced_mask operator&(traced_mask a, traced_mask b) noexcept {
+  RLCORE_FN friend constexpr dependence_mask operator&(dependence_mask a, dependence_mask b) noexcept {
     return {a.fields | b.fields};
   }
-  RLCORE_FN friend constexpr traced_mask operator|(traced_mask a, traced_mask b) noexcept {
+  RLCORE_FN friend constexpr dependence_mask operator|(dependence_mask a, dependence_mask b) noexcept {
     return {a.fields | b.fields};
   }
-  RLCORE_FN friend constexpr traced_mask operator!(traced_mask a) noexcept { return a; }
+  RLCORE_FN friend constexpr dependence_mask operator!(dependence_mask a) noexcept { return a; }
 };
 /// Depends on what either depends on.
-RLCORE_FN constexpr traced_mask operator<(traced a, traced b) noexcept { return {a.fields | b.fields}; }
+RLCORE_FN constexpr dependence_mask operator<(dependence a, dependence b) noexcept { return {a.fields | b.fields}; }
 /// Depends on what either depends on.
-RLCORE_FN constexpr traced_mask operator>(traced a, traced b) noexcept { return {a.fields | b.fields}; }
+RLCORE_FN constexpr dependence_mask operator>(dependence a, dependence b) noexcept { return {a.fields | b.fields}; }
 /// Depends on what either depends on.
-RLCORE_FN constexpr traced_mask operator<=(traced a, traced b) noexcept { return {a.fields | b.fields}; }
+RLCORE_FN constexpr dependence_mask operator<=(dependence a, dependence b) noexcept { return {a.fields | b.fields}; }
 /// Depends on what either depends on.
-RLCORE_FN constexpr traced_mask operator>=(traced a, traced b) noexcept { return {a.fields | b.fields}; }
+RLCORE_FN constexpr dependence_mask operator>=(dependence a, dependence b) noexcept { return {a.fields | b.fields}; }
 /// Depends on what either depends on.
-RLCORE_FN constexpr traced_mask operator==(traced a, traced b) noexcept { return {a.fields | b.fields}; }
+RLCORE_FN constexpr dependence_mask operator==(dependence a, dependence b) noexcept { return {a.fields | b.fields}; }
 /// Depends on what either depends on.
-RLCORE_FN constexpr traced_mask operator!=(traced a, traced b) noexcept { return {a.fields | b.fields}; }
+RLCORE_FN constexpr dependence_mask operator!=(dependence a, dependence b) noexcept { return {a.fields | b.fields}; }
 
 /// The vocabulary of exact_math and fast_math for them.
-struct traced_math {
+struct dependence_math {
   /// Depends on the condition and on both results, of which a mask takes one.
-  RLCORE_FN static constexpr traced select(traced_mask condition, traced a, traced b) noexcept {
-    return traced::from(condition.fields | a.fields | b.fields);
+  RLCORE_FN static constexpr dependence select(dependence_mask condition, dependence a, dependence b) noexcept {
+    return dependence::from(condition.fields | a.fields | b.fields);
   }
   /// Depends on what any of the conditions depends on.
   template <class... M>
-  RLCORE_FN static constexpr traced_mask all(M... conditions) noexcept {
+  RLCORE_FN static constexpr dependence_mask all(M... conditions) noexcept {
     return {(0u | ... | conditions.fields)};
   }
   /// Depends on what any of the conditions depends on.
   template <class... M>
-  RLCORE_FN static constexpr traced_mask any(M... conditions) noexcept {
+  RLCORE_FN static constexpr dependence_mask any(M... conditions) noexcept {
     return {(0u | ... | conditions.fields)};
   }
   /// Depends on what x depends on.
-  RLCORE_FN static constexpr traced exp(traced x) noexcept { return x; }
+  RLCORE_FN static constexpr dependence exp(dependence x) noexcept { return x; }
   /// Depends on what x depends on.
-  RLCORE_FN static constexpr traced log(traced x) noexcept { return x; }
+  RLCORE_FN static constexpr dependence log(dependence x) noexcept { return x; }
   /// Depends on what x depends on.
-  RLCORE_FN static constexpr traced expm1(traced x) noexcept { return x; }
+  RLCORE_FN static constexpr dependence expm1(dependence x) noexcept { return x; }
   /// Depends on what x depends on.
-  RLCORE_FN static constexpr traced log1p(traced x) noexcept { return x; }
+  RLCORE_FN static constexpr dependence log1p(dependence x) noexcept { return x; }
   /// Depends on what x depends on.
-  RLCORE_FN static constexpr traced sqrt(traced x) noexcept { return x; }
+  RLCORE_FN static constexpr dependence sqrt(dependence x) noexcept { return x; }
   /// Depends on what x depends on.
-  RLCORE_FN static constexpr traced excess(traced x) noexcept { return x; }
+  RLCORE_FN static constexpr dependence excess(dependence x) noexcept { return x; }
   /// Depends on what x depends on.
-  RLCORE_FN static constexpr traced sigmoid(traced x) noexcept { return x; }
+  RLCORE_FN static constexpr dependence sigmoid(dependence x) noexcept { return x; }
   /// Depends on what x depends on.
-  RLCORE_FN static constexpr traced softplus(traced x) noexcept { return x; }
+  RLCORE_FN static constexpr dependence softplus(dependence x) noexcept { return x; }
   /// Depends on what x depends on.
-  RLCORE_FN static constexpr traced abs(traced x) noexcept { return x; }
+  RLCORE_FN static constexpr dependence abs(dependence x) noexcept { return x; }
   /// Depends on what x depends on.
-  RLCORE_FN static constexpr traced sign(traced x) noexcept { return x; }
+  RLCORE_FN static constexpr dependence sign(dependence x) noexcept { return x; }
   /// Depends on what either depends on.
-  RLCORE_FN static constexpr traced min(traced a, traced b) noexcept { return a + b; }
+  RLCORE_FN static constexpr dependence min(dependence a, dependence b) noexcept { return a + b; }
   /// Depends on what either depends on.
-  RLCORE_FN static constexpr traced max(traced a, traced b) noexcept { return a + b; }
+  RLCORE_FN static constexpr dependence max(dependence a, dependence b) noexcept { return a + b; }
   /// Depends on what x or a bound depends on.
-  RLCORE_FN static constexpr traced clamp(traced x, traced low, traced high) noexcept { return x + low + high; }
+  RLCORE_FN static constexpr dependence clamp(dependence x, dependence low, dependence high) noexcept {
+    return x + low + high;
+  }
 };
 
 namespace detail {
 
 /// Every field with its own name in it.
-RLCORE_FN token<traced> traced_token() noexcept {
-  token<traced> t;
-  for (std::size_t f = 0; f < field_count; ++f) t.*field_member<traced>[f] = traced::from(1u << f);
+RLCORE_FN token<dependence> dependence_token() noexcept {
+  token<dependence> t;
+  for (std::size_t f = 0; f < field_count; ++f) t.*field_member<dependence>[f] = dependence::from(1u << f);
   return t;
 }
 
 template <class Term>
-RLCORE_FN unsigned traced_monitors(const Term& t) noexcept {
+RLCORE_FN unsigned monitor_dependence(const Term& t) noexcept {
   unsigned used = 0;
   if constexpr (requires { t.monitor[0]; })
-    for (const traced& m : t.monitor) used |= m.fields;
+    for (const dependence& m : t.monitor) used |= m.fields;
   return used;
 }
 
@@ -145,8 +155,8 @@ RLCORE_FN unsigned traced_monitors(const Term& t) noexcept {
 /// The fields that the value, the slope or a monitor of a token piece depends on with the piece's settings.
 template <class P>
 RLCORE_FN field fields_used(const P& piece) noexcept {
-  const auto t = piece.template operator()<traced_math, traced>(detail::traced_token());
-  return static_cast<field>(t.value.fields | t.slope.fields | detail::traced_monitors(t));
+  const auto t = piece.template operator()<dependence_math, dependence>(detail::dependence_token());
+  return static_cast<field>(t.value.fields | t.slope.fields | detail::monitor_dependence(t));
 }
 
 /// Throws std::invalid_argument if a piece uses a field that it does not list in `reads`; `also` are fields that it is
@@ -174,11 +184,11 @@ RLCORE_FN void check_reads_of_all(const Objective& objective, std::index_sequenc
 template <class Link>
 RLCORE_FN void check_reads_of_link(const Link& link) {
   unsigned used = 0, listed = static_cast<unsigned>(field::logp);
-  if constexpr (requires { link.template operator()<traced_math, traced>(traced_token()).slope; }) {
+  if constexpr (requires { link.template operator()<dependence_math, dependence>(dependence_token()).slope; }) {
     used = static_cast<unsigned>(fields_used(link));
   } else {
-    const auto t = link.template operator()<traced_math, traced>(traced_token(), traced_token());
-    used = t.value.fields | t.slope_chosen.fields | t.slope_rejected.fields | traced_monitors(t);
+    const auto t = link.template operator()<dependence_math, dependence>(dependence_token(), dependence_token());
+    used = t.value.fields | t.slope_chosen.fields | t.slope_rejected.fields | monitor_dependence(t);
   }
   if constexpr (requires { Link::reads; }) listed |= static_cast<unsigned>(Link::reads);
   if constexpr (!std::is_same_v<gathers_of<Link>, no_gather>) listed |= static_cast<unsigned>(field::gathered);

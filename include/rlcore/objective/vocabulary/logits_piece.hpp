@@ -137,8 +137,8 @@ double sum_over_vocabulary(const P& piece, const logits_position<T>& x, const lo
 template <class P>
 RLCORE_FN void check_entry_reads(const P& piece) {
   if constexpr (entry_piece<P> && !contains(P::reads, logits_field::teacher)) {
-    const entry<traced> e{traced(0.0), traced::from(1), traced(0.0), traced::from(1)};
-    const term<traced> t = piece.template operator()<traced_math, traced>(e);
+    const entry<dependence> e{dependence(0.0), dependence::from(1), dependence(0.0), dependence::from(1)};
+    const term<dependence> t = piece.template operator()<dependence_math, dependence>(e);
     if ((t.value.fields | t.slope.fields) != 0)
       throw std::invalid_argument("rlcore: " + std::string(P::name) +
                                   " uses the teacher, which its `reads` does not list; add logits_field::teacher to "
