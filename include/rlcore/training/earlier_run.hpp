@@ -13,9 +13,17 @@
 RLCORE_BEGIN
 namespace trainer {
 
+/// Whether the run was told what to do by OpenRLHF's flags: the program knows no others, or a policy run was given
+/// --pretrain.
+inline bool uses_openrlhf_flags(const options& opt) {
+  const registry& known = opt.known();
+  return known.find("load_checkpoint") != nullptr &&
+         (known.find("trainer.resume_mode") == nullptr || opt.is_set("pretrain"));
+}
+
 /// "run the same command again", with what has to be added to it if the run is `not_resumed` as it stands.
 inline std::string resuming_text(const options& opt, bool not_resumed) {
-  const char* more = opt.known().find("load_checkpoint") != nullptr ? "--load_checkpoint" : "trainer.resume_mode=auto";
+  const char* more = uses_openrlhf_flags(opt) ? "--load_checkpoint" : "trainer.resume_mode=auto";
   return "run the same command again" + (not_resumed ? " with " + std::string(more) : std::string());
 }
 
@@ -38,7 +46,7 @@ inline std::string earlier_run_note(const options& opt, const logger& log, const
   } catch (const error&) {  // a run that does not continue does not need the tracker
   }
   if (!step || !std::filesystem::is_directory(checkpoint::step_folder(root, *step))) return text;
-  const bool flags = opt.known().find("load_checkpoint") != nullptr;
+  const bool flags = uses_openrlhf_flags(opt);
   return text + " now, its checkpoints give way to those of this run; " +
          (flags ? "--load_checkpoint" : "trainer.resume_mode=auto") + " goes on from step " + std::to_string(*step) +
          " instead";

@@ -13,6 +13,7 @@
 #include "rlcore/config/checks/free_settings.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/core/error.hpp"
+#include "rlcore/training/earlier_run.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -38,7 +39,7 @@ inline void write_run_settings(const std::filesystem::path& root, const options&
 /// file_error.
 inline checkpoint::folder_lock lock_run(const std::filesystem::path& root, const options& opt, bool writes) {
   if (!writes) return {};
-  const bool flags = opt.known().find("load_checkpoint") != nullptr;
+  const bool flags = uses_openrlhf_flags(opt);
   return {root, flags ? "name another --ckpt_path" : "name another trainer.default_local_dir"};
 }
 
@@ -58,7 +59,7 @@ inline void check_run_settings(const std::filesystem::path& root, const options&
       changed += (changed.empty() ? "" : ", ") + name + " was " + old->get<std::string>() + " and is " +
                  value.get<std::string>();
   if (changed.empty()) return;
-  const bool flags = opt.known().find("load_checkpoint") != nullptr;
+  const bool flags = uses_openrlhf_flags(opt);
   throw config_error(root.string() + " holds a run with other settings: " + changed +
                      "; go on with the former ones, or " +
                      (flags ? "begin anew without --load_checkpoint or in another --ckpt_path"
