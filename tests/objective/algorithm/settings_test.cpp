@@ -40,7 +40,7 @@ TEST(settings, of_clips) {
   EXPECT_REFUSED((paper::dr_grpo({.clip_low = -1})), "dr_grpo: clip_low = -1, expected a number in [0, 1]");
   EXPECT_REFUSED((paper::gdpo({.clip_high = -0.1})), "gdpo: clip_high = -0.1, expected a number of at least 0");
   EXPECT_REFUSED((paper::gmpo({.clip_low = -0.4})), "gmpo: clip_low = -0.4, expected a number of at least 0");
-  EXPECT_REFUSED((paper::gspo({.clip_low = -3e-4})), "gspo: clip_low = -0.0003, expected a number in [0, 1]");
+  EXPECT_REFUSED((paper::gspo({.clip_low = -3e-4})), "gspo: clip_low = -3e-04, expected a number in [0, 1]");
   EXPECT_REFUSED((paper::gspo_token({.clip_high = nan})),
                  "gspo_token: clip_high = nan, expected a number of at least 0");
   EXPECT_REFUSED((paper::luspo({.clip_low = 2})), "luspo: clip_low = 2, expected a number in [0, 1]");

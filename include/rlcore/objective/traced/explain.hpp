@@ -16,7 +16,7 @@
 #include "rlcore/objective/traced/trace.hpp"
 
 RLCORE_BEGIN
-
+RLCORE_ALGORITHM_BEGIN
 namespace detail {
 
 /// The name of every step: a field, a number, or what it computes.
@@ -77,7 +77,6 @@ inline std::string explain(const traced_program& program, const std::string& ind
   return detail::program_text(program).text(indent);
 }
 
-RLCORE_ALGORITHM_BEGIN
 namespace detail {
 
 /// A piece with its name, its coefficient and what it gathers over a row.

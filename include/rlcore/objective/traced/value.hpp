@@ -52,9 +52,9 @@ struct traced_mask {
   friend traced_mask operator!(const traced_mask& a) { return {detail::expression_of(operation::logical_not, a)}; }
 
   /// A branch on it does not compile: one evaluation stands for every token.
-  template <std::same_as<bool> Bool>
-  operator Bool() const noexcept {
-    static_assert(detail::never<Bool>,
+  template <std::same_as<bool> Truth>
+  operator Truth() const noexcept {
+    static_assert(detail::never<Truth>,
                   "rlcore: a piece must not branch on a value (if, ?:, &&, ||, while): one evaluation stands for many "
                   "tokens; compute both results and choose with Math::select(condition, a, b), join conditions with "
                   "Math::all and Math::any");

@@ -18,7 +18,7 @@
 #include "rlcore/parallel/strategy/parallel_strategy.hpp"
 
 RLCORE_BEGIN
-namespace detail {
+namespace launching {
 
 /// Takes `--ranks N` or `--ranks=N` out of the words of a command line.
 inline std::optional<int> take_ranks(std::vector<std::string>& words) {
@@ -75,7 +75,7 @@ void launch_body(std::vector<std::string> words, Body& body) {
   }
 }
 
-}  // namespace detail
+}  // namespace launching
 
 /// Calls body(strategy) on every rank of `Strategy` in this process; returns the exit code of main: 0, or 1 after a
 /// line on stderr that says what was thrown. strategy::alone calls the body and nothing else. Any other strategy has
@@ -92,7 +92,7 @@ int launch(int argc, char** argv, Body&& body) noexcept {
     return 1;
   };
   try {
-    detail::launch_body<Strategy>({argv + (argc > 0), argv + argc}, body);
+    launching::launch_body<Strategy>({argv + (argc > 0), argv + argc}, body);
     return std::fflush(stdout) == 0 ? 0 : failed("cannot write to standard output");
   } catch (const std::exception& e) {
     return failed(e.what());
