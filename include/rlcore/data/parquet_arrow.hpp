@@ -15,7 +15,6 @@
 #include <string>
 #include <vector>
 
-#include "rlcore/data/parquet.hpp"
 #include "rlcore/data/parquet_schema.hpp"
 #include "rlcore/data/row.hpp"
 

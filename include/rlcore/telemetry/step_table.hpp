@@ -26,7 +26,8 @@ struct run_pace {
 /// of ten for what would show as 0.
 inline std::string column_number(double x, int decimals, int width) {
   char text[64];
-  const double smallest = 0.5 * std::pow(10.0, -decimals);
+  double smallest = 0.5;
+  for (int d = 0; d < decimals; ++d) smallest /= 10;
   int length = width + 1;
   if (x == 0 || !std::isfinite(x) || std::abs(x) >= smallest)
     for (int d = decimals; d >= 0 && length > width; --d)

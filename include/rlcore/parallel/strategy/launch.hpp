@@ -52,6 +52,7 @@ void call_body(Body& body, Strategy& strategy, const std::vector<std::string>& w
   }
 }
 
+/// Calls the body on every rank that the command line or the environment asks for. Throws config_error.
 template <class Strategy, class Body>
 void launch_body(std::vector<std::string> words, Body& body) {
   const std::optional<int> asked = take_ranks(words);

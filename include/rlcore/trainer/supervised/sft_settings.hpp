@@ -109,8 +109,7 @@ inline sft_run_settings read_sft_settings(const options& opt) {
   run.resume_mode = opt.get<std::string>("trainer.resume_mode");
   run.resume_path = opt.find<std::string>("trainer.resume_from_path").value_or("");
   if (run.resume_mode == "auto" && !run.resume_path.empty()) run.resume_mode = "resume_path";  // as verl has it
-  run.loggers = opt.list("trainer.logger");
-  run.console = console_style_of(opt);
+  run.loggers = opt.list("trainer.logger"), run.console = console_style_of(opt);
   run.tensorboard_dir = opt.find<std::string>("rlcore.tensorboard_dir").value_or("");
   run.save_freq = opt.get<std::int64_t>("trainer.save_freq"),
   run.test_freq = opt.get<std::int64_t>("trainer.test_freq");

@@ -11,8 +11,7 @@ inline constexpr key console = {
     text,
     "null",
     honoured,
-    "steps on the console: short, a table, while all metrics go to console.log; verl, all metrics; null: short on a "
-    "terminal, else verl",
+    "short: a table of steps, all metrics go to console.log; verl: all metrics; null: short on a terminal",
     words("short|verl")};
 
 }  // namespace trainer::keys
