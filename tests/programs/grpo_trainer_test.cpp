@@ -5,6 +5,7 @@
 #include "grpo_trainer.hpp"
 #include "rlcore/data/table.hpp"
 #include "rlcore/telemetry/metric_names.hpp"
+#include "rlcore/telemetry/report/sample_answers.hpp"
 
 namespace {
 
@@ -256,6 +257,26 @@ TEST_F(command_lines, a_run_without_a_signal_is_told_so_once) {
   ASSERT_NE(at, std::string::npos) << r.out;
   EXPECT_EQ(r.out.find(note, at + 1), std::string::npos) << r.out;
   EXPECT_NE(r.out.find("cut at data.max_response_length=1 ("), std::string::npos) << r.out;
+}
+
+/// Best and worst answers of the first and the last validation, which a run that goes on does not forget.
+TEST_F(command_lines, the_report_shows_answers_of_validations) {
+  const auto steps = [&] {
+    std::string out;
+    for (const auto& a : rlcore::trainer::read_sample_answers(root("run"))) out += std::to_string(a.step) + " ";
+    return out;
+  };
+  train("run", {"trainer.total_training_steps=2", "trainer.val_before_train=True"});
+  EXPECT_EQ(steps(), "0 0 0 0 2 2 2 2 ");
+  train("run", {"trainer.val_before_train=True"});
+  EXPECT_EQ(steps(), "0 0 0 0 4 4 4 4 ");
+  const std::string report = scratch::read(root("run") / "report.html");
+  for (const char* title : {"<h3>step 0<small>reward", "<h3>step 4<small>reward", "How many are left?"})
+    EXPECT_NE(report.find(title), std::string::npos) << title;
+  const auto kept = rlcore::trainer::read_sample_answers(root("run"));
+  EXPECT_GE(kept[4].score, kept[7].score);
+  train("run", {"trainer.total_training_steps=2", "trainer.resume_mode=disable"});  // anew: nothing of the earlier run
+  EXPECT_EQ(steps(), "2 2 2 2 ");
 }
 
 }  // namespace

@@ -166,8 +166,8 @@ inline std::string metrics_markdown() {
   return out;
 }
 
-/// True if a definition covers `name`.
-inline bool is_defined_metric(std::string_view name) {
+/// The definition that covers `name`; null if there is none.
+inline const metric_definition* definition_of(std::string_view name) {
   const auto matches = [](auto&& self, std::string_view pattern, std::string_view text) -> bool {
     const std::size_t open = pattern.find_first_of("{<");
     if (open == pattern.npos) return pattern == text;
@@ -189,9 +189,12 @@ inline bool is_defined_metric(std::string_view name) {
     return false;
   };
   for (const metric_definition& m : metric_definitions)
-    if (matches(matches, m.name, name)) return true;
-  return false;
+    if (matches(matches, m.name, name)) return &m;
+  return nullptr;
 }
+
+/// True if a definition covers `name`.
+inline bool is_defined_metric(std::string_view name) { return definition_of(name) != nullptr; }
 
 }  // namespace trainer
 RLCORE_END

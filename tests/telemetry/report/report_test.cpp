@@ -77,7 +77,7 @@ TEST(report, shows_what_there_is_and_nothing_else) {
   const std::string text = report_html(info(), rows(5));
   EXPECT_EQ(count(text, "<div class=\"card\">"), 4u);  // reward, length, entropy, time
   EXPECT_NE(text.find("validation, openai/gsm8k reward mean@1 <b>0.25</b>"), std::string::npos);
-  EXPECT_NE(text.find("<td>critic/rewards/mean</td><td class=\"n\">0.51</td><td class=\"n\">0.55</td><td "
+  EXPECT_NE(text.find("critic/rewards/mean</a></td><td class=\"n\">0.51</td><td class=\"n\">0.55</td><td "
                       "class=\"n\">0.51</td><td class=\"n\">0.55</td>"),
             std::string::npos);
   EXPECT_NE(text.find("<td>gen</td><td class=\"n\">0:10</td><td class=\"n\">2</td><td class=\"n\">50.0 %</td>"),
@@ -117,6 +117,42 @@ TEST(report, groups_what_any_trainer_logs) {
   EXPECT_EQ(text.find("train/loss_mean"), std::string::npos);
   EXPECT_EQ(count(text, "<circle class=\"dot f2\""), 4u);  // both evaluations, both lone rewards
   EXPECT_EQ(text.find("nan"), std::string::npos);
+}
+
+/// A number that is logged leads to its definition in the page.
+TEST(report, links_metrics_to_their_definitions) {
+  const std::string text = report_html(info(), rows(5));
+  const std::string anchor = html::definition_anchor("response_length/mean");
+  EXPECT_EQ(html::definition_anchor("something/of_tomorrow"), "");
+  EXPECT_EQ(count(text, "<a href=\"#" + anchor + "\">response_length/mean</a>"), 1u);
+  EXPECT_EQ(count(text, "<tr id=\"" + anchor + "\"><td><code>response_length/{mean,max,min}</code></td>"), 1u);
+  for (std::size_t at = text.find("href=\"#"); at != text.npos; at = text.find("href=\"#", at + 1)) {
+    const std::string name = text.substr(at + 7, text.find('"', at + 7) - at - 7);
+    EXPECT_EQ(count(text, "id=\"" + name + "\""), 1u) << name;
+  }
+  EXPECT_EQ(text.find("actor/pg_clipfrac_lower"), std::string::npos);  // not logged, not explained
+}
+
+/// 100 tokens a second in 4 s of which validation and saving took 2: 200 while it trained.
+TEST(report, throughput_is_that_of_training) {
+  std::vector<metric_row> all;
+  for (int s = 1; s <= 2; ++s) {
+    metrics m;
+    m.set("perf/throughput", 100);
+    m.set("timing_s/step", 4.0);
+    m.set("timing_s/testing", 1.5);
+    m.set("timing_s/save_checkpoint", 0.5);
+    all.push_back({s, m});
+  }
+  EXPECT_NE(report_html(info(), all).find("<span>Tokens per second of a rank</span><b>200</b>"), std::string::npos);
+}
+
+/// A phone shows a picture of 480 units in about 330 pixels.
+TEST(report, is_for_phones_too) {
+  const std::string text = report_html(info(), rows(5));
+  EXPECT_EQ(count(text, "<div class=\"scroll\"><table"), count(text, "<table"));
+  EXPECT_NE(text.find("@media (max-width: 560px)"), std::string::npos);
+  EXPECT_GE(16 * 330 / html::plot_area::width, 11);
 }
 
 TEST(report_curves, names) {
@@ -163,12 +199,17 @@ TEST(axis, ticks_are_round_and_cover_the_range) {
     return out;
   };
   EXPECT_EQ(labels(axis::covering(0, 1, 5)), "0 0.2 0.4 0.6 0.8 1.0 ");
-  EXPECT_EQ(labels(axis::covering(0, 0.0023, 5)), "0 0.0005 0.0010 0.0015 0.0020 0.0025 ");
-  EXPECT_EQ(labels(axis::covering(-3, 11, 5)), "-5 0 5 10 15 ");
+  EXPECT_EQ(labels(axis::covering(0, 0.0023, 5)), "0 0.0005 0.0010 0.0015 0.0020 ");
+  EXPECT_EQ(labels(axis::covering(-3, 11, 5)), "-5 0 5 10 ");
   EXPECT_EQ(labels(axis::covering(0, 5e-7, 5)), "0 1e-07 2e-07 3e-07 4e-07 5e-07 ");
   EXPECT_EQ(labels(axis::covering(0, 48000, 5)), "0 10k 20k 30k 40k 50k ");
   EXPECT_EQ(labels(axis::covering(1, 3, 7, true)), "1 2 3 ");
   EXPECT_EQ(labels(axis::covering(0, 4000, 7, true)), "0 1000 2000 3000 4000 ");
+  // Where the next tick is far from the data, the axis ends with these.
+  const axis fitted = axis::covering(-0.0002, 0.0916, 5);
+  EXPECT_EQ(labels(fitted), "0 0.02 0.04 0.06 0.08 ");
+  EXPECT_GT(fitted.low, -0.005);
+  EXPECT_EQ(labels(axis::covering(0.15, 0.61, 5)), "0.2 0.3 0.4 0.5 0.6 ");
   const axis flat = axis::covering(5, 5, 5);
   EXPECT_LT(flat.low, 5);
   EXPECT_GT(flat.high, 5);

@@ -11,11 +11,12 @@
 RLCORE_BEGIN
 namespace trainer::html {
 
-/// Ticks at multiples of 1, 2 or 5 times a power of ten that cover [low, high].
+/// Ticks at multiples of 1, 2 or 5 times a power of ten inside [low, high], which fits the data.
 struct axis {
   double low = 0, high = 1, step = 1;
 
-  /// About `count` intervals; `whole` keeps the step an integer. A range without extent is widened.
+  /// About `count` intervals; `whole` keeps the step an integer. A range without extent is widened. An end that no tick
+  /// is near stays where the data end, with some room.
   static axis covering(double low, double high, int count, bool whole = false) {
     if (!(high > low)) {
       const double room = low == 0 ? 1 : std::abs(low) * 0.1;
@@ -30,13 +31,16 @@ struct axis {
         break;
       }
     if (whole) step = std::max(1.0, std::round(step));
-    return {std::floor(low / step + 1e-9) * step, std::ceil(high / step - 1e-9) * step, step};
+    const double room = (high - low) * 0.03;
+    const double below = std::floor(low / step + 1e-9) * step, above = std::ceil(high / step - 1e-9) * step;
+    return {low - below > 0.4 * step ? low - room : below, above - high > 0.4 * step ? high + room : above, step};
   }
 
   std::vector<double> ticks() const {
     std::vector<double> out;
-    const auto count = static_cast<int>(std::lround((high - low) / step));
-    for (int i = 0; i <= count; ++i) out.push_back(low + i * step);
+    const double first = std::ceil(low / step - 1e-6);
+    const auto count = static_cast<int>(std::floor(high / step + 1e-6) - first);
+    for (int i = 0; i <= count; ++i) out.push_back((first + i) * step);
     return out;
   }
 

@@ -36,7 +36,7 @@ struct series {
 struct chart {
   std::string title, unit;
   std::vector<series> curves;
-  bool from_zero = true;  ///< the axis starts at 0 if no number is negative
+  bool from_zero = true;  ///< the axis starts at 0 if no number is negative and some are near it
   bool smooth = true;     ///< long curves are drawn pale, with their moving mean on top
 };
 
@@ -46,7 +46,7 @@ inline std::size_t smoothing_window(std::size_t count) { return count > 200 ? (c
 /// The drawing area and both axes.
 class plot_area {
  public:
-  static constexpr double width = 560, height = 250, left = 56, right = 20, top = 10, bottom = 38;
+  static constexpr double width = 480, height = 236, left = 62, right = 14, top = 12, bottom = 40;
 
   /// Steps from `first` to `last` across, `y` up.
   plot_area(double first, double last, axis y) : first_(first), last_(last > first ? last : first + 1), y_(y) {}
@@ -68,13 +68,16 @@ class plot_area {
     std::string out;
     for (const double tick : y_.ticks()) {
       const std::string at = coordinate(y(tick));
-      const bool base = y_.low < 0 && y_.high > 0 ? std::abs(tick) < y_.step * 1e-6 : tick == y_.low;
+      const bool base = std::abs(tick) < y_.step * 1e-6;
       out += "<line class=\"" + std::string(base ? "base" : "grid") + "\" x1=\"" + coordinate(left) + "\" x2=\"" +
              coordinate(width - right) + "\" y1=\"" + at + "\" y2=\"" + at + "\"/>";
       out += "<text class=\"tick\" x=\"" + coordinate(left - 7) + "\" y=\"" + coordinate(y(tick) + 4) +
              "\" text-anchor=\"end\">" + y_.label(tick) + "</text>\n";
     }
-    const axis steps = axis::covering(first_, last_, 7, true);
+    if (!(y_.low <= 0 && y_.high >= 0))
+      out += "<line class=\"base\" x1=\"" + coordinate(left) + "\" x2=\"" + coordinate(width - right) + "\" y1=\"" +
+             coordinate(height - bottom) + "\" y2=\"" + coordinate(height - bottom) + "\"/>\n";
+    const axis steps = axis::covering(first_, last_, 6, true);
     for (const double tick : steps.ticks()) {
       if (tick < first_ || tick > last_) continue;
       out += "<line class=\"base\" x1=\"" + coordinate(x(tick)) + "\" x2=\"" + coordinate(x(tick)) + "\" y1=\"" +
@@ -211,7 +214,7 @@ inline std::string line_chart(const chart& c) {
     for (const double y : s.high) see(y);
   }
   if (!(low <= high)) return {};
-  if (c.from_zero && low >= 0) low = 0;
+  if (c.from_zero && low >= 0 && low <= 0.6 * high) low = 0;
   if (low == 0 && high == 0) high = 1;
   const plot_area area(first, last, axis::covering(low, high, 5));
   std::string out = plot_area::open(c.title) + area.frame();

@@ -56,6 +56,13 @@ th, td { padding: 4px 14px 4px 0; text-align: left; border-bottom: 1px solid var
 td { overflow-wrap: anywhere; } .numeric td { white-space: nowrap; } th { color: var(--soft); font-weight: 500;
   white-space: nowrap; } tr:last-child td { border-bottom: 0; }
 .n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; } th.n { padding-right: 14px; }
+td a { color: inherit; text-decoration-color: var(--base); } tr:target td { background: var(--grid); }
+.answers { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(440px, 100%), 1fr)); gap: 14px; }
+.answers pre { margin: 6px 0; white-space: pre-wrap; overflow-wrap: anywhere; max-height: 15em; overflow-y: auto;
+  font: 13px/1.4 ui-monospace, "DejaVu Sans Mono", monospace; } .answers pre.asked { color: var(--soft); }
+@media (max-width: 560px) { body { padding: 18px 12px 36px; } h1 { font-size: 21px; } .tick { font-size: 16px; } .card { padding: 10px 10px 4px; }
+  .charts, .answers { gap: 10px; } }
+.definitions { min-width: 560px; } .definitions td:nth-child(2) { white-space: nowrap; }
 code { font: 13px ui-monospace, "DejaVu Sans Mono", monospace; }
 )css";
 }
@@ -99,18 +106,22 @@ inline std::string card(const std::string& title, const std::string& remark, con
          picture + "</div>\n";
 }
 
-/// A table; columns from `first_number` on are numbers (right-aligned).
+/// A table; columns from `first_number` on are numbers (right-aligned). The first cell of row k leads to the place
+/// `links[k]` of the page, if that is given and not empty.
 inline std::string table(const std::vector<std::string>& head, const std::vector<std::vector<std::string>>& rows,
-                         std::size_t first_number) {
-  const auto cells = [&](const std::vector<std::string>& row, const char* tag) {
+                         std::size_t first_number, const std::vector<std::string>& links = {}) {
+  const auto cells = [&](const std::vector<std::string>& row, const char* tag, const std::string& link = {}) {
     std::string out = "<tr>";
-    for (std::size_t i = 0; i < row.size(); ++i)
-      out += "<" + std::string(tag) + (i >= first_number ? " class=\"n\">" : ">") + escape(row[i]) + "</" + tag + ">";
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      const bool leads = i == 0 && !link.empty();
+      out += "<" + std::string(tag) + (i >= first_number ? " class=\"n\">" : ">") +
+             (leads ? "<a href=\"#" + link + "\">" : "") + escape(row[i]) + (leads ? "</a>" : "") + "</" + tag + ">";
+    }
     return out + "</tr>\n";
   };
   std::string out = "<div class=\"scroll\"><table" + std::string(head.empty() ? "" : " class=\"numeric\"") + ">\n";
   if (!head.empty()) out += cells(head, "th");
-  for (const auto& row : rows) out += cells(row, "td");
+  for (std::size_t k = 0; k < rows.size(); ++k) out += cells(rows[k], "td", k < links.size() ? links[k] : "");
   return out + "</table></div>\n";
 }
 

@@ -1,4 +1,5 @@
-// The report of a run: one HTML file without any outside resource, made from the rows of metrics.jsonl alone.
+// The report of a run: one HTML file without any outside resource, made from the rows of metrics.jsonl and
+// samples.jsonl.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +18,9 @@
 #include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/telemetry/progress.hpp"
 #include "rlcore/telemetry/report/curves.hpp"
+#include "rlcore/telemetry/report/explanations.hpp"
 #include "rlcore/telemetry/report/page.hpp"
+#include "rlcore/telemetry/report/sample_answers.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -29,6 +32,7 @@ struct run_info {
   std::string device;                                         ///< e.g. "CPU, 2 threads"
   std::vector<std::pair<std::string, std::string>> settings;  ///< key, value
   std::vector<std::pair<std::string, std::string>> derived;   ///< trajectories per step, ... with their numbers
+  std::vector<sample_answer> answers = {};                    ///< of the first and the last validation
 };
 
 namespace detail {
@@ -48,8 +52,10 @@ class report_writer {
     const std::string pictures = charts();
     out += "<h2>Curves</h2>\n<div class=\"charts\">\n" +
            (pictures.empty() ? "<p>No step has been logged yet.</p>\n" : pictures) + "</div>\n";
+    out += section("Answers of the first and the last validation: the best two and the worst two", answers());
     out += section("Numbers", numbers()) + "<div class=\"tables\">\n" + section("Time", times());
     out += section("Derived", pairs(info_.derived)) + section("Settings", pairs(info_.settings)) + "</div>\n";
+    out += section("What the metrics mean", html::metric_table(listed_));
     return out + "</body>\n</html>\n";
   }
 
@@ -62,6 +68,18 @@ class report_writer {
     std::vector<std::vector<std::string>> cells;
     for (const auto& [name, text] : rows) cells.push_back({name, text});
     return html::table({}, cells, 2);
+  }
+
+  /// Those of steps with a validation in the metrics: a run that goes on from a checkpoint has not got to others yet.
+  std::string answers() const {
+    std::vector<sample_answer> known;
+    for (const sample_answer& a : info_.answers)
+      for (const metric_row& row : rows_)
+        if (row.step == a.step) {
+          known.push_back(a);
+          break;
+        }
+    return html::answer_cards(known);
   }
 
   std::string about() const {
@@ -113,10 +131,18 @@ class report_writer {
         from_to(label, name);
       }
     from_to("Response tokens, mean", "response_length/mean");
-    from_to("Tokens per second of a rank", "perf/throughput");
-    double seconds = 0;
-    for (const point& p : curve("timing_s/step"))
-      if (std::isfinite(p.y)) seconds += p.y;
+    double seconds = 0, tokens = 0, trained = 0;  // without what is no training: validation and checkpoints
+    for (const metric_row& row : rows_) {
+      const double step = row.values.get("timing_s/step"), speed = row.values.get("perf/throughput");
+      if (!std::isfinite(step)) continue;
+      seconds += step;
+      if (!std::isfinite(speed)) continue;
+      tokens += speed * step;
+      trained += step;
+      for (const char* other : {"timing_s/testing", "timing_s/save_checkpoint"})
+        if (const double s = row.values.get(other); std::isfinite(s)) trained -= s;
+    }
+    if (trained > 0) out += tile("Tokens per second of a rank", brief(tokens / trained), "without validation");
     if (seconds > 0) out += tile("Time in steps", duration_text(seconds), seconds < 3600 ? "min:s" : "h:min:s");
     return out;
   }
@@ -287,21 +313,25 @@ class report_writer {
       if (html::is_further_curve(name) && std::find(names.begin(), names.end(), name) == names.end())
         names.push_back(name);
     std::vector<std::vector<std::string>> rows;
+    std::vector<std::string> links;
     for (const std::string& name : names) {
       double low = std::numeric_limits<double>::quiet_NaN(), high = low;
       const auto points = curve(name);
       for (const html::point& p : points) low = std::fmin(low, p.y), high = std::fmax(high, p.y);
-      if (!points.empty())
-        rows.push_back(
-            {name, html::brief(points.front().y), html::brief(points.back().y), html::brief(low), html::brief(high)});
+      if (points.empty()) continue;
+      rows.push_back(
+          {name, html::brief(points.front().y), html::brief(points.back().y), html::brief(low), html::brief(high)});
+      links.push_back(html::definition_anchor(name));
+      listed_.push_back(name);
     }
-    return rows.empty() ? "" : html::table({"metric", "first", "last", "smallest", "largest"}, rows, 1);
+    return rows.empty() ? "" : html::table({"metric", "first", "last", "smallest", "largest"}, rows, 1, links);
   }
 
   const run_info& info_;
   std::vector<metric_row> rows_;
   std::vector<std::string> names_;
-  mutable std::vector<std::string> drawn_;  ///< names that have a chart
+  mutable std::vector<std::string> drawn_;   ///< names that have a chart
+  mutable std::vector<std::string> listed_;  ///< names that have a row of numbers
 };
 
 }  // namespace detail
@@ -311,8 +341,9 @@ inline std::string report_html(const run_info& info, std::span<const metric_row>
   return detail::report_writer(info, rows).run();
 }
 
-/// The report of one run, in one piece. Throws file_error.
-inline void write_report(const std::filesystem::path& path, const run_info& info, std::span<const metric_row> rows) {
+/// The report of one run, in one piece, with the answers that are kept in its folder. Throws file_error.
+inline void write_report(const std::filesystem::path& path, run_info info, std::span<const metric_row> rows) {
+  info.answers = read_sample_answers(path.parent_path());
   checkpoint::write_file_atomically(path, report_html(info, rows));
 }
 

@@ -264,9 +264,9 @@ template <class Device>
 bool policy_run<Device>::next_step() {
   const policy_settings& s = settings();
   if (!started_) {
+    if (!from_ && ranks_.first()) std::filesystem::remove(sample_answers_path(s.root));  // of an earlier run
     // A run that continues has validated where it stopped, if it was to.
     if (in_.has_validation() && s.val_before_train && (state_.step == 0 || s.val_only)) {
-      numbers = {}, time = {};
       validated_ = worker_.validation(state_.step, numbers, time);
       log_->write(state_.step, numbers);
     }

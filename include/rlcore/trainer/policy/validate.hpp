@@ -1,6 +1,8 @@
 // Validation: sample the validation prompts, score them, name the result as verl does.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <numeric>
 #include <string>
@@ -8,6 +10,7 @@
 #include <vector>
 
 #include "rlcore/telemetry/metrics.hpp"
+#include "rlcore/telemetry/report/sample_answers.hpp"
 #include "rlcore/trainer/evaluation/problems.hpp"
 #include "rlcore/trainer/evaluation/validation_metrics.hpp"
 #include "rlcore/trainer/policy/collect.hpp"
@@ -24,12 +27,32 @@ inline std::vector<std::uint32_t> every_row(const data::prompt_dataset& prompts)
   return rows;
 }
 
+/// The best and the worst two of `batch` by score, by row where scores are equal: what a report shows of a validation.
+inline std::vector<sample_answer> best_and_worst(const std::vector<trajectory>& batch, std::int64_t step,
+                                                 const text::tokenizer& tokenizer,
+                                                 const data::prompt_dataset& prompts) {
+  constexpr std::size_t each = 2;
+  std::vector<const trajectory*> order;
+  for (const trajectory& t : batch) order.push_back(&t);
+  std::stable_sort(order.begin(), order.end(), [](const trajectory* a, const trajectory* b) {
+    return a->score() > b->score() || (a->score() == b->score() && a->row < b->row);
+  });
+  if (order.size() > 2 * each) order.erase(order.begin() + each, order.end() - each);
+  std::vector<sample_answer> out;
+  for (const trajectory* t : order)
+    out.push_back({step, t->score(),
+                   tokenizer.decode(std::span(t->tokens).first(static_cast<std::size_t>(t->prompt_length)), true),
+                   tokenizer.decode(t->response(), true), prompts[t->row].ground_truth});
+  return out;
+}
+
 /// Scores answers to `prompts` with `rewards` and adds val-core/* and val-aux/* per data source and problem
 /// (problems_of). Returns the mean score over all answers. With `ranks` each rank brings a part of the answers, and all
-/// return the same.
+/// return the same. `shown` gets the best and the worst of them, as of `step`.
 inline double score_validation(std::vector<trajectory> batch, const text::tokenizer& tokenizer,
                                const data::prompt_dataset& prompts, reward_source& rewards, metrics& out,
-                               parallel::any_communicator* ranks = nullptr) {
+                               parallel::any_communicator* ranks = nullptr, std::int64_t step = 0,
+                               std::vector<sample_answer>* shown = nullptr) {
   rewards.score(batch, prompts, tokenizer);
   if (ranks != nullptr) batch = gather_trajectories(*ranks, std::move(batch));
   validation_scores scores;
@@ -43,6 +66,7 @@ inline double score_validation(std::vector<trajectory> batch, const text::tokeni
     sum += t.score();
   }
   scores.write(out);
+  if (shown != nullptr) *shown = best_and_worst(batch, step, tokenizer, prompts);
   return sum / static_cast<double>(batch.size());
 }
 

@@ -1,0 +1,85 @@
+// Some answers of the first and of the last validation, kept beside metrics.jsonl so that every report shows them.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "rlcore/checkpoint/atomic_file.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+/// One answer of a validation and what it was worth.
+struct sample_answer {
+  std::int64_t step = 0;  ///< of the validation
+  double score = 0;
+  std::string prompt, answer, ground_truth;
+};
+
+/// Bytes that are kept of a text at most.
+inline constexpr std::size_t sample_text_bytes = 2000;
+
+/// The beginning of `text`, at most `limit` bytes of whole UTF-8 characters, with an ellipsis where it was cut.
+inline std::string beginning_of(std::string_view text, std::size_t limit = sample_text_bytes) {
+  if (text.size() <= limit) return std::string(text);
+  while (limit > 0 && (static_cast<unsigned char>(text[limit]) & 0xC0) == 0x80) --limit;
+  return std::string(text.substr(0, limit)) + "\xE2\x80\xA6";
+}
+
+/// Where the answers of a run in `root` are kept: one JSON object per line.
+inline std::filesystem::path sample_answers_path(const std::filesystem::path& root) { return root / "samples.jsonl"; }
+
+/// The answers that are kept in `root`, by step; lines that cannot be read are left out.
+inline std::vector<sample_answer> read_sample_answers(const std::filesystem::path& root) {
+  std::vector<sample_answer> out;
+  std::error_code none;
+  if (!std::filesystem::is_regular_file(sample_answers_path(root), none)) return out;
+  std::ifstream in(sample_answers_path(root));
+  for (std::string line; std::getline(in, line);) {
+    try {
+      const auto j = nlohmann::json::parse(line);
+      out.push_back({j.at("step").get<std::int64_t>(), j.at("score").get<double>(), j.at("prompt").get<std::string>(),
+                     j.at("answer").get<std::string>(), j.at("ground_truth").get<std::string>()});
+    } catch (const nlohmann::json::exception&) {
+      continue;
+    }
+  }
+  return out;
+}
+
+/// Keeps `answers`, all of one validation, as the last ones of `root` beside those of the first validation. Answers of
+/// this or a later step, which a run that goes on from a checkpoint repeats, are replaced. Throws file_error.
+inline void keep_sample_answers(const std::filesystem::path& root, std::vector<sample_answer> answers) {
+  if (answers.empty()) return;
+  std::vector<sample_answer> kept = read_sample_answers(root);
+  std::erase_if(kept, [&](const sample_answer& a) { return a.step >= answers.front().step; });
+  if (!kept.empty()) {
+    const std::int64_t first = kept.front().step;
+    std::erase_if(kept, [&](const sample_answer& a) { return a.step != first; });
+  }
+  std::move(answers.begin(), answers.end(), std::back_inserter(kept));
+  std::string lines;
+  for (const sample_answer& a : kept) {
+    const nlohmann::ordered_json line{{"step", a.step},
+                                      {"score", a.score},
+                                      {"prompt", beginning_of(a.prompt)},
+                                      {"answer", beginning_of(a.answer)},
+                                      {"ground_truth", beginning_of(a.ground_truth)}};
+    lines += line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  }
+  std::filesystem::create_directories(root);
+  checkpoint::write_file_atomically(sample_answers_path(root), lines);
+}
+
+}  // namespace trainer
+RLCORE_END
