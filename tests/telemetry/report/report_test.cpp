@@ -245,4 +245,16 @@ TEST(report_chart, smoothing_keeps_a_straight_line_and_skips_nan) {
   EXPECT_EQ(html::detail::thinned(line).size(), line.size());
 }
 
+/// Zero belongs to the picture where the data are near it or do not move, and not where they would be squeezed.
+TEST(report_chart, starts_at_zero_where_that_shows_something) {
+  const auto starts_at_zero = [](double low, double high) {
+    const html::chart c{"", "", {{"a", {{1, low}, {2, high}}}}};
+    return html::line_chart(c).find(">0</text>") != std::string::npos;
+  };
+  EXPECT_TRUE(starts_at_zero(0.2, 0.9));
+  EXPECT_TRUE(starts_at_zero(3e-4, 3e-4));
+  EXPECT_FALSE(starts_at_zero(0.93, 0.97));
+  EXPECT_TRUE(starts_at_zero(-0.2, 0.97));
+}
+
 }  // namespace

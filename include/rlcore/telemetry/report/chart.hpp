@@ -46,7 +46,7 @@ inline std::size_t smoothing_window(std::size_t count) { return count > 200 ? (c
 /// The drawing area and both axes.
 class plot_area {
  public:
-  static constexpr double width = 480, height = 236, left = 62, right = 14, top = 12, bottom = 40;
+  static constexpr double width = 480, height = 236, left = 66, right = 14, top = 12, bottom = 40;
 
   /// Steps from `first` to `last` across, `y` up.
   plot_area(double first, double last, axis y) : first_(first), last_(last > first ? last : first + 1), y_(y) {}
@@ -214,7 +214,7 @@ inline std::string line_chart(const chart& c) {
     for (const double y : s.high) see(y);
   }
   if (!(low <= high)) return {};
-  if (c.from_zero && low >= 0 && low <= 0.6 * high) low = 0;
+  if (c.from_zero && low >= 0 && (low <= 0.6 * high || low == high)) low = 0;
   if (low == 0 && high == 0) high = 1;
   const plot_area area(first, last, axis::covering(low, high, 5));
   std::string out = plot_area::open(c.title) + area.frame();

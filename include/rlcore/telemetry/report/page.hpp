@@ -43,7 +43,7 @@ p.about { margin: 0 0 18px; color: var(--soft); }
 .legend i { display: inline-block; width: 13px; height: 3px; border-radius: 2px; margin-right: 6px;
   vertical-align: middle; }
 .legend i.box { height: 11px; border-radius: 3px; }
-svg { display: block; width: 100%; height: auto; } .grid { stroke: var(--grid); } .base { stroke: var(--base); }
+svg { display: block; width: 100%; height: auto; overflow: visible; } .grid { stroke: var(--grid); } .base { stroke: var(--base); }
 .tick { fill: var(--mute); font-size: 12px; font-variant-numeric: tabular-nums; } .line { fill: none;
   stroke-width: 2; stroke-linejoin: round; }
 .pale { stroke-width: 1; opacity: 0.28; } .dash { stroke-dasharray: 6 4; } .band { opacity: 0.16; } .dot { stroke: var(--card);
