@@ -35,6 +35,13 @@ inline void run() {
 }
 }  // namespace objectives_slope
 
+namespace objectives_explain {
+inline void run() {
+  // <snippet: docs/objectives.md 5>
+  (void)text;
+}
+}  // namespace objectives_explain
+
 namespace variants_row {
 using namespace rlcore;
 using my_surrogate = sapo;
