@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <fstream>
@@ -14,6 +15,7 @@
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/model/decode.hpp"
+#include "rlcore/nn/model/forward_backward.hpp"
 #include "rlcore/nn/model/gradients.hpp"
 
 namespace parity {
@@ -136,6 +138,31 @@ inline void expect_gradients(const nn::gradients<cpu>& ours, sorted_parameters& 
     ASSERT_EQ(theirs.size(), sorted[key]->size) << key;
     EXPECT_LT(relative_error(ours.data() + sorted[key]->offset, theirs), 1e-5) << key;  // L2 over the parameter
   }
+}
+
+/// Logits, log-probs, entropies and gradients of the dense model `name` of `reference` on one instruction set; its
+/// settings are read by config_of.
+template <class ReadConfig>
+void expect_dense_model(const json& reference, const std::string& name, const std::string& set,
+                        ReadConfig&& config_of) {
+  const json& golden = reference.at("models").at(name);
+  cpu device(1, set);
+  nn::causal_lm<cpu> model(device, config_of(golden.at("config")));
+  sorted_parameters sorted = fill(model);
+  const example batch(reference, model.settings().vocab_size);
+  nn::workspace<cpu> space(device);
+
+  expect_logits(all_logits(model, space, batch), golden);
+
+  nn::gradients<cpu> grads(model);
+  nn::forward_backward(model, space, grads, batch.sequences, batch.targets, reference.at("temperature").get<float>(),
+                       false, [&](auto logp, auto entropy, auto dlogp, auto dentropy) {
+                         EXPECT_LT(relative_error(logp, golden.at("logp")), 2e-6);
+                         EXPECT_LT(relative_error(entropy, golden.at("entropy")), 2e-6);
+                         std::copy(batch.weight.begin(), batch.weight.end(), dlogp.begin());
+                         std::copy(batch.bonus.begin(), batch.bonus.end(), dentropy.begin());
+                       });
+  expect_gradients(grads, sorted, golden);
 }
 
 }  // namespace parity

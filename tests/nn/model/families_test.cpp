@@ -43,26 +43,7 @@ class family_models : public testing::TestWithParam<std::tuple<std::string, std:
 TEST_P(family_models, logits_and_gradients_of_transformers) {
   const auto& [name, set] = GetParam();
   if (!available(set)) GTEST_SKIP() << set << " is not available on this processor";
-
-  const json& golden = reference().at("models").at(name);
-  cpu device(1, set);
-  nn::causal_lm<cpu> model(device, config_of(golden.at("config")));
-  sorted_parameters sorted = fill(model);
-  const example batch(reference(), model.settings().vocab_size);
-  nn::workspace<cpu> space(device);
-
-  expect_logits(all_logits(model, space, batch), golden);
-
-  nn::gradients<cpu> grads(model);
-  const auto temperature = reference().at("temperature").get<float>();
-  nn::forward_backward(model, space, grads, batch.sequences, batch.targets, temperature, false,
-                       [&](auto logp, auto entropy, auto dlogp, auto dentropy) {
-                         EXPECT_LT(relative_error(logp, golden.at("logp")), 2e-6);
-                         EXPECT_LT(relative_error(entropy, golden.at("entropy")), 2e-6);
-                         std::copy(batch.weight.begin(), batch.weight.end(), dlogp.begin());
-                         std::copy(batch.bonus.begin(), batch.bonus.end(), dentropy.begin());
-                       });
-  expect_gradients(grads, sorted, golden);
+  expect_dense_model(reference(), name, set, config_of);
 }
 
 INSTANTIATE_TEST_SUITE_P(parity, family_models,
