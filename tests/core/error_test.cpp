@@ -24,6 +24,14 @@ TYPED_TEST(run_time_failures, are_caught_as_errors_of_the_library) {
   static_assert(!std::is_base_of_v<std::logic_error, TypeParam>);
 }
 
+TEST(error, is_one_line_of_bearable_length_whatever_it_quotes) {
+  EXPECT_STREQ(rlcore::data_error("key 'a\nb\t\x1b[31m': unknown").what(), "key 'a\\nb\\x09\\x1b[31m': unknown");
+  EXPECT_EQ(rlcore::one_line("0123456789", 4), "01...89");
+  const std::string cut = rlcore::config_error("first " + std::string(1 << 20, 'x') + " last").what();
+  EXPECT_EQ(cut.size(), 4003u);
+  EXPECT_TRUE(cut.starts_with("first x") && cut.ends_with("x last"));
+}
+
 TEST(require, throws_only_if_the_condition_fails) {
   EXPECT_NO_THROW(rlcore::require(true, "never seen"));
   try {

@@ -69,4 +69,14 @@ TEST(stream_decoder, a_character_appears_when_its_last_byte_does) {
   EXPECT_THROW((void)stream.push(-1), std::invalid_argument);
 }
 
+TEST(stream_decoder, a_decoder_that_looks_further_is_given_everything_at_once) {
+  json file = json::parse(text::read_text_file(reference / "text_fallback" / "tokenizer.json"));
+  file["decoder"]["decoders"].back()["start"] = 2;
+  const auto t = text::tokenizer::parse(file.dump(), "");
+  const ids_t ids = t.encode("and the");  // the space in front is stripped, and then no other one
+  text::stream_decoder stream(t);
+  for (const std::int32_t id : ids) EXPECT_EQ(stream.push(id), "");
+  EXPECT_EQ(stream.finish(), t.decode(ids));
+}
+
 }  // namespace

@@ -263,9 +263,22 @@ TEST(tokenizer, added_tokens_that_are_searched_normalised_are_decoded_normalised
   add(6002, " Raw ", false, false);
   const auto t = text::tokenizer::parse(j.dump(), "");
   EXPECT_EQ(t.decode(ids_t{6000, 6001, 6002}), "foobar<|special|> Raw ");
+  EXPECT_EQ(t.decode(ids_t{6000, 6001, 6002}, true), "foobar<|special|> Raw ");  // "<|SpecIal|>" alone is skipped
   EXPECT_EQ(t.token_of(6000), "foobar");
   EXPECT_EQ(t.id_of("FooBar"), 6000);
   EXPECT_EQ(t.encode("FooBar").back(), 6000);
+}
+
+// Ids of tokenizers 0.23.3: what follows a token with rstrip may begin with the white space that it took.
+TEST(tokenizer, added_tokens_are_found_in_white_space_that_others_took) {
+  json j = json::parse(text::read_text_file(folder("gpt2") / "tokenizer.json"));
+  const auto add = [&](int id, const char* content) {
+    j["added_tokens"].push_back({{"id", id}, {"content", content}, {"rstrip", true}, {"normalized", false}});
+  };
+  add(6000, "  "), add(6001, "QQ"), add(6002, " Qa");
+  const auto t = text::tokenizer::parse(j.dump(), "");
+  EXPECT_EQ(t.encode("    "), (ids_t{6000, 6000}));
+  EXPECT_EQ(t.encode("QQ QaQQ"), (ids_t{6001, 6002, 6001}));
 }
 
 TEST(tokenizer, nested_sequences_take_linear_time) {

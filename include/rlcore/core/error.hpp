@@ -2,16 +2,39 @@
 // std::invalid_argument instead. Every message is one line: what, where, expected, nearest known name.
 #pragma once
 
+#include <cstddef>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 #include "rlcore/core/abi.hpp"
 
 RLCORE_BEGIN
 
-/// Base of everything that can go wrong at run time through no fault of the calling code.
+/// `text` in one line: control characters become \n or \xNN, and of more than `limit` bytes the middle is left out.
+inline std::string one_line(std::string_view text, std::size_t limit = 4000) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text.size() > limit && i == limit / 2) {
+      out += "...";
+      i = text.size() - limit / 2;
+    }
+    const auto c = static_cast<unsigned char>(text[i]);
+    if (c == '\n')
+      out += "\\n";
+    else if (c < 0x20 || c == 0x7f)
+      (out += "\\x") += {"0123456789abcdef"[c >> 4], "0123456789abcdef"[c & 15]};
+    else
+      out += text[i];
+  }
+  return out;
+}
+
+/// Base of everything that can go wrong at run time through no fault of the calling code. Whatever a message quotes, it
+/// is one_line().
 struct error : std::runtime_error {
-  using std::runtime_error::runtime_error;
+  /// The message of what().
+  explicit error(std::string_view message) : std::runtime_error(one_line(message)) {}
 };
 
 /// A setting on the command line or in a settings struct is unknown, of the wrong type or out of range.

@@ -43,7 +43,8 @@ class added_token_finder {
 
   bool empty() const noexcept { return !any_; }
 
-  /// Calls on_text(part) and on_token(id) from left to right. Special tokens stay text unless `parse_special`.
+  /// Calls on_text(part) and on_token(id) from left to right. Special tokens stay text unless `parse_special`. White
+  /// space that a token takes (rstrip) is searched for further tokens, as tokenizers 0.23 does.
   template <class OnText, class OnToken>
   void split(std::string_view text, bool parse_special, OnText&& on_text, OnToken&& on_token) const {
     std::size_t done = 0, at = 0;
@@ -60,11 +61,9 @@ class added_token_finder {
       if (token.single_word && (word_before(text, begin) || word_after(text, end))) continue;
       if (token.lstrip) begin = std::max(space_before(text, begin), done);
       if (token.rstrip) end += text.size() - end - strip(text.substr(end), true, false).size();
-      if (begin < done) continue;  // inside the white space that an earlier token took
       if (done < begin) on_text(text.substr(done, begin - done));
       on_token(token.id);
       done = end;
-      at = std::max(at, end);
     }
     if (done < text.size()) on_text(text.substr(done));
   }

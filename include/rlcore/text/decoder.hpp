@@ -32,6 +32,21 @@ class decoder {
   /// True if the text is simply the bytes of all tokens, with broken UTF-8 replaced.
   bool byte_level() const noexcept { return steps_.size() == 1 && std::holds_alternative<byte_level_step>(steps_[0]); }
 
+  /// True if the text of a token needs only the token before it and the end of a run of bytes <0xNN>: tokens joined by
+  /// spaces, or the steps of Llama 2's files, in their order: Replace U+2581 by a space, ByteFallback, Fuse, Strip of
+  /// at most one space at the start.
+  bool in_order() const noexcept {
+    std::size_t last = 0;
+    for (const auto& step : steps_) {
+      const auto* replace = std::get_if<replace_step>(&step);
+      const auto* strip = std::get_if<strip_step>(&step);
+      if (step.index() <= last || (replace != nullptr && !replace->marks_by_spaces)) return false;
+      if (strip != nullptr && (strip->content != " " || strip->start > 1 || strip->stop > 0)) return false;
+      last = step.index();
+    }
+    return true;
+  }
+
   /// The text of `tokens`, which are spelled as in the vocabulary.
   std::string operator()(std::vector<std::string> tokens) const {
     for (const auto& step : steps_) std::visit([&](const auto& s) { apply(s, tokens); }, step);
@@ -63,6 +78,7 @@ class decoder {
   struct replace_step {
     std::shared_ptr<const pattern> expression;
     std::string with;
+    bool marks_by_spaces = false;  ///< U+2581 by a space
   };
   struct strip_step {
     std::string content;
@@ -145,23 +161,27 @@ class decoder {
     } else if (type == "Replace") {
       const nlohmann::json& source = field(json, "pattern", "decoder");
       const bool literal = source.is_object() && source.contains("String");
-      steps_.emplace_back(replace_step{
-          std::make_shared<pattern>(string_field(source, literal ? "String" : "Regex", "decoder.pattern"), literal),
-          string_field(json, "content", "decoder")});
+      const std::string text = string_field(source, literal ? "String" : "Regex", "decoder.pattern");
+      const std::string with = string_field(json, "content", "decoder");
+      steps_.emplace_back(replace_step{std::make_shared<pattern>(text, literal), with,
+                                       literal && text == "\xE2\x96\x81" && with == " "});
     } else if (type == "Strip") {
       const auto count = [&](const char* key) {
         const long long n = integer_field(json, key, "decoder");
         if (n < 0) throw format_error(std::string("decoder.") + key + ": expected 0 or more");
         return static_cast<std::size_t>(n);
       };
-      steps_.emplace_back(strip_step{string_field(json, "content", "decoder"), count("start"), count("stop")});
+      const std::string content = string_field(json, "content", "decoder");
+      if (content.empty()) throw format_error("decoder.content: expected a character, found an empty text");
+      steps_.emplace_back(strip_step{content, count("start"), count("stop")});
     } else {
       throw format_error("decoder.type '" + type +
                          "' is not supported; expected ByteLevel, ByteFallback, Fuse, Replace, Strip or Sequence");
     }
   }
 
-  std::vector<std::variant<byte_level_step, byte_fallback_step, fuse_step, replace_step, strip_step>> steps_;
+  // In the order that in_order() asks for.
+  std::vector<std::variant<byte_level_step, replace_step, byte_fallback_step, fuse_step, strip_step>> steps_;
   bool none_ = true;
 };
 

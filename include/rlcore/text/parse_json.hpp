@@ -65,6 +65,12 @@ Json try_parse_json(std::string_view json) {
   return Json::parse(json, nullptr, false);
 }
 
+/// The text of a value; bytes that are not UTF-8, such as those of a file's name, become U+FFFD. `indent` as in dump().
+template <class Json>
+std::string json_text(const Json& value, int indent = -1) {
+  return value.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
 /// Counts the levels of a value while it is read; false ends the reading.
 class json_depth_counter final : public nlohmann::json_sax<nlohmann::json> {
  public:
@@ -96,8 +102,11 @@ nlohmann::json parse_cbor(std::string_view bytes, const std::string& where) {
   if (counter.too_deep()) throw Error(where + ": CBOR nested deeper than " + std::to_string(json_depth_limit));
   try {
     return nlohmann::json::from_cbor(bytes);
-  } catch (const nlohmann::json::exception& e) {
-    throw Error(where + ": not valid CBOR: " + e.what());
+  } catch (const nlohmann::json::parse_error& e) {
+    throw Error(where + ": not valid CBOR (at byte " + std::to_string(e.byte) + " of " + std::to_string(bytes.size()) +
+                ")");
+  } catch (const nlohmann::json::exception&) {
+    throw Error(where + ": not valid CBOR (a number is out of range)");
   }
 }
 

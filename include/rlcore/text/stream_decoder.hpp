@@ -17,12 +17,13 @@ RLCORE_BEGIN
 namespace text {
 
 /// Decodes one token after the other and returns only whole characters. All pieces together, including finish(), are
-/// the text of tokenizer::decode() for all ids at once.
+/// the text of tokenizer::decode() for all ids at once. Where a decoder looks at more than neighbours, as that of no
+/// published model does, finish() returns everything.
 class stream_decoder {
  public:
   /// Decodes with `t`; special tokens have no text if `skip_special_tokens`.
   explicit stream_decoder(tokenizer t, bool skip_special_tokens = false)
-      : tokenizer_(std::move(t)), skip_special_tokens_(skip_special_tokens) {}
+      : tokenizer_(std::move(t)), skip_special_tokens_(skip_special_tokens), in_order_(tokenizer_.decodes_in_order()) {}
 
   /// The text that `id` completes; empty while a character is unfinished. Throws std::invalid_argument for a negative
   /// id; ids beyond the vocabulary have no text.
@@ -68,7 +69,7 @@ class stream_decoder {
     const bool skipped = skip_special_tokens_ && tokenizer_.is_special(id);
     if (skipped || static_cast<std::size_t>(id) >= tokenizer_.vocab_size()) return {};
     ids_.push_back(id);
-    if (decoder::fallback_byte(tokenizer_.token_of(id)) >= 0) return {};
+    if (!in_order_ || decoder::fallback_byte(tokenizer_.token_of(id)) >= 0) return {};
     std::string piece = tokenizer_.decode(ids_).substr(emitted_);
     ids_.assign(1, id);
     emitted_ = tokenizer_.decode(ids_).size();
@@ -76,7 +77,7 @@ class stream_decoder {
   }
 
   tokenizer tokenizer_;
-  bool skip_special_tokens_;
+  bool skip_special_tokens_, in_order_;
   std::string pending_;
   std::vector<std::int32_t> ids_;
   std::size_t emitted_ = 0;

@@ -10,6 +10,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -134,11 +135,14 @@ class tokenizer {
   std::optional<std::int32_t> eos_id() const noexcept { return parts_->eos; }
   std::optional<std::int32_t> pad_id() const noexcept { return parts_->pad; }
 
-  /// Whether `id` is an added token marked special.
+  /// Whether `id` is spelled as an added token that is marked special: decoding may leave it out. As in tokenizers
+  /// 0.23, one that is decoded normalised, and so spelled otherwise, is not.
   bool is_special(std::int32_t id) const { return has_text(id) && parts_->special[static_cast<std::size_t>(id)] != 0; }
 
   /// Whether decoding is the bytes of the tokens in a row (see stream_decoder).
   bool decodes_bytes() const noexcept { return parts_->decode.byte_level(); }
+  /// Whether tokens can be decoded one after the other, each beside the one before it (see stream_decoder).
+  bool decodes_in_order() const { return parts_->decode.in_order() && !id_of(""); }
 
   /// The text of the tokenizer.json this was read from.
   const std::string& json() const noexcept { return parts_->json; }
@@ -213,13 +217,15 @@ class tokenizer {
       for (const auto& a : added) reach(a.id);
       tokens.resize(size);
       special.resize(size);
+      std::set<std::string_view> marked;
       for (const auto& [token, id] : model.vocabulary()) tokens[static_cast<std::size_t>(id)] = token;
       for (const auto& a : added) {
         const std::string spelling = a.normalized ? normalize(a.content) : a.content;
         (a.normalized ? normalized_tokens : raw_tokens).add(a, spelling);
         tokens[static_cast<std::size_t>(a.id)] = spelling;  // what tokenizers 0.23 decodes
-        special[static_cast<std::size_t>(a.id)] = a.special;
+        if (a.special) marked.insert(a.content);
       }
+      for (std::size_t id = 0; id < size; ++id) special[id] = marked.count(tokens[id]) != 0;
       for (const auto* around : {&post.prefix(), &post.suffix()})
         for (const std::int32_t id : *around)
           if (static_cast<std::size_t>(id) >= size)

@@ -58,6 +58,25 @@ TEST(jinja, renders_what_transformers_renders) {
   unsetenv("SOURCE_DATE_EPOCH");
 }
 
+/// Numbers of rows as Python's json module reads them and transformers' tojson writes them (json_numbers.py).
+TEST(jinja, numbers_are_written_as_python_writes_them) {
+  const json cases = json::parse(std::ifstream(RLCORE_REFERENCE_DIR "/json_numbers.json"));
+  ASSERT_GE(cases.size(), 300u);
+  const jinja::program both("{{ x | tojson }}|{{ x }}");
+  for (const json& c : cases) {
+    jinja::dictionary given;
+    given.set("x", jinja::from_json(rlcore::text::try_parse_exact_json<json>(c["text"].get<std::string>())));
+    EXPECT_EQ(both.render(given).text, c["rendered"].get<std::string>()) << c["text"];
+  }
+  const json big = rlcore::text::try_parse_exact_json<json>("[18446744073709551616]");
+  EXPECT_EQ(rlcore::text::exact_dump(big), "[18446744073709551616]");
+  jinja::dictionary given;
+  given.set("x", jinja::from_json(big[0]));
+  EXPECT_EQ(jinja::program("{{ x is number }} {{ x is integer }} {{ x == x }} {{ 'a' if x }}").render(given).text,
+            "True True True a");
+  EXPECT_THROW(jinja::program("{{ x + 1 }}").render(given), rlcore::error);  // Python adds; nothing wrong is written
+}
+
 /// The message that parsing or rendering ends with.
 std::string refusal(const std::string& source) {
   try {
@@ -80,6 +99,8 @@ TEST(jinja, errors_name_the_line) {
   EXPECT_EQ(refusal("\n\n{{ a.b }}"), "line 3: 'a' is undefined; it has no attribute 'b'");
   EXPECT_EQ(refusal("{{ 'x'.stripp() }}"),
             "line 1: a str has no method 'stripp' (did you mean 'strip' or 'lstrip' or 'rstrip'?)");
+  for (const char* call : {"map", "map(attribut='role')"})
+    EXPECT_EQ(refusal("{{ [1] | " + std::string(call) + " }}"), "line 1: map: expected a filter or attribute=...");
 }
 
 TEST(jinja, work_and_depth_are_limited) {

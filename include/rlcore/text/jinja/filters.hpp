@@ -90,6 +90,7 @@ value chosen(const value& v, call_arguments& a, services& run) {
 inline value map(const value& v, call_arguments& a, services& run) {
   value::list out;
   const value* attribute = a.positional.empty() ? a.find(0, "attribute") : nullptr;
+  if (attribute == nullptr && a.positional.empty()) throw render_error("map: expected a filter or attribute=...");
   const auto items = elements_of(v, run);
   for (const value& item : *items) {
     if (attribute != nullptr) {

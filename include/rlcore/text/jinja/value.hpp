@@ -16,6 +16,7 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/error.hpp"
+#include "rlcore/text/big_integer.hpp"
 
 RLCORE_BEGIN
 namespace text::jinja {
@@ -47,6 +48,11 @@ struct callable {
   std::function<value(call_arguments&)> call;
 };
 
+/// A Python integer that 64 bits do not hold. Templates write and compare it; they do not count with it.
+struct big_number {
+  std::string digits;
+};
+
 /// One value. Copies share strings, lists and dictionaries, which never change; only a namespace does.
 class value {
  public:
@@ -65,6 +71,7 @@ class value {
   value(std::int64_t x) : held_(x) {}
   value(int x) : held_(std::int64_t{x}) {}
   value(double x) : held_(x) {}
+  value(big_number x) : weight_(weight_of(x.digits)), held_(std::move(x)) {}
   value(std::string x) : weight_(weight_of(x)), held_(std::make_shared<const std::string>(std::move(x))) {}
   value(std::string_view x) : value(std::string(x)) {}
   value(const char* x) : value(std::string(x)) {}
@@ -107,7 +114,7 @@ class value {
     const auto* p = as<namespace_pointer>();
     return p == nullptr ? nullptr : p->get();
   }
-  /// True for int, float and bool.
+  /// True for int, float and bool, but not for a big_number.
   bool is_number() const noexcept { return as<std::int64_t>() || as<double>() || as<bool>(); }
   /// The number of an int or bool.
   const std::int64_t* integer() const noexcept { return as<std::int64_t>(); }
@@ -121,8 +128,8 @@ class value {
   bool truth() const noexcept;
   /// The name of the type in Python.
   std::string_view type_name() const noexcept {
-    constexpr std::string_view names[] = {"NoneType", "Undefined", "bool",      "int",         "float",   "str",
-                                          "list",     "dict",      "Namespace", "LoopContext", "function"};
+    constexpr std::string_view names[] = {"NoneType", "Undefined", "bool",      "int",         "float",    "str",
+                                          "list",     "dict",      "Namespace", "LoopContext", "function", "int"};
     return names[held_.index()];
   }
 
@@ -162,7 +169,7 @@ class value {
   std::uint32_t weight_ = 1;
   bool is_tuple_ = false;
   std::variant<std::monostate, undefined, bool, std::int64_t, double, text_pointer, list_pointer, dictionary_pointer,
-               namespace_pointer, loop_pointer, callable_pointer>
+               namespace_pointer, loop_pointer, callable_pointer, big_number>
       held_;
 };
 
@@ -244,8 +251,8 @@ template <class Json>
 value from_json(const Json& json) {
   if (json.is_null()) return {};
   if (json.is_boolean()) return json.template get<bool>();
-  if (json.is_number_unsigned() && json.template get<std::uint64_t>() > INT64_MAX)
-    throw render_error("the integer " + json.dump() + " does not fit 64 bits");
+  if (is_big_integer(json) || (json.is_number_unsigned() && json.template get<std::uint64_t>() > INT64_MAX))
+    return big_number{integer_digits(json)};
   if (json.is_number_integer()) return json.template get<std::int64_t>();
   if (json.is_number()) return json.template get<double>();
   if (json.is_string()) return value(json.template get_ref<const std::string&>());

@@ -60,6 +60,8 @@ inline void append_repr(std::string& out, const value& v) {
     out += *b ? "True" : "False";
   } else if (const auto* i = v.integer()) {
     out += std::to_string(*i);
+  } else if (const auto* big = v.as<big_number>()) {
+    out += big->digits;
   } else if (const auto* d = v.as<double>()) {
     out += std::isnan(*d) ? "nan" : std::isinf(*d) ? (*d < 0 ? "-inf" : "inf") : python_float(*d);
   } else if (const std::string* s = v.text()) {
@@ -131,6 +133,8 @@ inline void append_json(std::string& out, const value& v, const json_style& styl
     out += *b ? "true" : "false";
   } else if (const auto* i = v.integer()) {
     out += std::to_string(*i);
+  } else if (const auto* big = v.as<big_number>()) {
+    out += big->digits;
   } else if (const auto* d = v.as<double>()) {
     out += python_float(*d);
   } else if (const std::string* s = v.text()) {
@@ -169,6 +173,7 @@ inline bool equal(const value& a, const value& b) {
     if (a.integer() && b.integer()) return *a.integer() == *b.integer();
     return a.real() == b.real();
   }
+  if (const auto* x = a.as<big_number>(), *y = b.as<big_number>(); x && y) return x->digits == y->digits;
   if (a.text() && b.text()) return *a.text() == *b.text();
   if (a.items() && b.items())
     return std::equal(a.items()->begin(), a.items()->end(), b.items()->begin(), b.items()->end(),
