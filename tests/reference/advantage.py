@@ -264,6 +264,8 @@ for tail in (True, False):
         key = ("zero_tail" if tail else "keep_tail") + name
         otb["cases"]["position_" + key] = listed(verl.compute_optimal_token_baseline_advantage(
             r, prefix, index, lp, sq, weight, handle_zero_tail=tail)[0])
+        otb["cases"]["position_holes_" + key] = listed(verl.compute_optimal_token_baseline_advantage(
+            r, holes, index, lp, sq, weight, handle_zero_tail=tail)[0])
         otb["cases"]["action_" + key] = listed(verl.compute_multi_turn_optimal_token_baseline_advantage(
             r, holes, index, lp, sq, weight, handle_zero_tail=tail)[0])
 out["optimal_token_baseline"] = otb

@@ -268,6 +268,16 @@ def trl_kto(**settings):
     return {**graded(loss_of, logp), **out}
 
 
+def without_tokens(rows, case):
+    """What `case` returns where these rows have no token."""
+    kept = mask.clone()
+    mask[rows] = 0
+    try:
+        return case()
+    finally:
+        mask.copy_(kept)
+
+
 def sums(x, averaged=False):
     s = (x * mask).sum(1)
     return s / mask.sum(1) if averaged else s
@@ -348,6 +358,7 @@ trl = {
     "f_divergence_ipo": trl_dpo(["ipo"], f_divergence_type="forward_kl"),
     "kto": trl_kto(loss_type="kto"),
     "apo_zero_unpaired": trl_kto(loss_type="apo_zero_unpaired"),
+    **{name + "_empty": without_tokens([1, 2], lambda: trl_kto(loss_type=name)) for name in ("kto", "apo_zero_unpaired")},
     "cpo": trl_cpo("sigmoid", False, label_smoothing=0.1),
     "cpo_hinge": trl_cpo("hinge", False),
     "cpo_ipo": trl_cpo("ipo", True),

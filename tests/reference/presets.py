@@ -65,7 +65,7 @@ def trl(loss_type, trainer=GRPOTrainer, scale=1.0, advantage=advantage, **settin
 
 def rloo(l):
     inputs = dict(prompt_ids=torch.zeros(B, 1), prompt_mask=torch.ones(B, 1), completion_ids=torch.zeros(B, T),
-                  completion_mask=mask, advantages=live_advantage, old_logps=(old_logp * mask).sum(1))
+                  completion_mask=mask, advantages=advantage, old_logps=(old_logp * mask).sum(1))
     self = SimpleNamespace(_get_per_token_logps_and_entropies=lambda *a, **k: (l, torch.zeros(B, T), None),
                            aux_loss_enabled=False, epsilon_low=0.2, epsilon_high=0.2, accelerator=one_process(),
                            model=SimpleNamespace(training=False), _metrics=defaultdict(lambda: defaultdict(list)))

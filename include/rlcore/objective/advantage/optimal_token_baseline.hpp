@@ -34,10 +34,11 @@ enum class token_alignment : std::uint8_t {
 /// baseline of a group at t is B_t = sum_j G_jt W_jt / (sum_j W_jt + epsilon) over the rows that are live there (verl's
 /// optimal_token_baseline; after Weaver and Tao 2001).
 ///
-/// `zero_tail`: where a row is longer than all others of its group, nothing is left to compare with and B = 0. A group
-/// with one scored row gets G, or 0. Where all G of a position are equal, A = 0 exactly. A row with a NaN among its
-/// live rewards is unscored: left out, and 0. Masked slots are not read and get 0. Throws std::invalid_argument for
-/// other shapes.
+/// `zero_tail`: where a row is longer than all others of its group, nothing is left to compare with and B = 0. As in
+/// verl, lengths are numbers of live tokens, also where `position` counts slots: with n in the second-longest row, the
+/// longest has B = 0 from slot n on, whatever is masked before. A group with one scored row gets G, or 0. Where all G
+/// of a position are equal, A = 0 exactly. A row with a NaN among its live rewards is unscored: left out, and 0. Masked
+/// slots are not read and get 0. Throws std::invalid_argument for other shapes.
 struct optimal_token_baseline {
   static constexpr advantage_input reads = advantage_input::sum_squared_probs;
   token_alignment align = token_alignment::position;
@@ -81,18 +82,21 @@ struct optimal_token_baseline {
     scratch_vector<path> paths;
     for (const extent_t row : rows) {
       path p = path_of(in, row);
-      if (p.steps.empty() || std::isnan(p.steps.front().to_go)) continue;
+      if (!p.steps.empty() && std::isnan(p.steps.front().to_go)) continue;
       paths.push_back(std::move(p));
     }
     if (paths.size() == 1 && singleton == singleton_group::zero) return;
-    std::size_t end = 0, tail = 0;  // tail: from where on only one row is left
+    std::size_t end = 0, longest = 0, second = 0;  // the last two: live tokens of rows
+    const path* alone = nullptr;                   // the row with the most of them
     for (const path& p : paths) {
-      if (p.end() >= end)
-        tail = end, end = p.end();
-      else
-        tail = std::max(tail, p.end());
+      const std::size_t n = p.steps.size();
+      end = std::max(end, p.end());
+      if (n > longest)
+        second = longest, longest = n, alone = &p;
+      else if (second = std::max(second, n); n == longest)
+        alone = nullptr;
     }
-    if (!zero_tail) tail = paths.size() == 1 ? 0 : end;
+    if (!zero_tail && paths.size() > 1) alone = nullptr;
     struct column {
       double weighted = 0, weight = 0, low = 0, high = 0;
       std::size_t rows = 0;
@@ -110,7 +114,7 @@ struct optimal_token_baseline {
       for (const step& s : p.steps) {
         const column& c = columns[s.at];
         double a = s.to_go;
-        if (s.at < tail) a = c.low == c.high ? 0.0 : s.to_go - c.weighted / (c.weight + epsilon);
+        if (&p != alone || s.at < second) a = c.low == c.high ? 0.0 : s.to_go - c.weighted / (c.weight + epsilon);
         out(p.row, s.slot) = static_cast<result>(a);
       }
   }

@@ -23,9 +23,10 @@ struct row_mean_token_sum {
   double weight(row_info, const global_counts& step) const noexcept { return 1.0 / static_cast<double>(step.rows()); }
 };
 
-/// 1 / rows: the same for a term that each sequence has once (TRL's RLOOTrainer).
+/// 1 / rows: the same for a term that each sequence has once. The term of a row without tokens is that of score 0; it
+/// has no gradient (TRL's RLOOTrainer and KTOTrainer, OpenRLHF's KTO).
 struct row_mean {
-  static constexpr bool per_sequence = true;
+  static constexpr bool per_sequence = true, counts_empty = true;
   /// What the term of a row weighs, whatever the row.
   double weight(row_info, const global_counts& step) const noexcept { return 1.0 / static_cast<double>(step.rows()); }
 };

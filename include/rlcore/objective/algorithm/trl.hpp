@@ -85,7 +85,7 @@ constexpr auto gmpo(geometric_mean_ratio surrogate = {}) {
   return algorithm{advantage(), surrogate, row_mean_token_mean{}};
 }
 /// RLOOTrainer: one ratio per sequence, of the product of its tokens' probabilities. A row without tokens adds -A to
-/// TRL's value and nothing to its gradient; here it adds nothing.
+/// the value and nothing to the gradient.
 constexpr auto rloo(const clip_settings& s = {}) {
   return algorithm{rlcore::rloo{}, sequence_objective{sum_of<log_ratio_to_old>{}, s.surrogate()}, row_mean{}};
 }

@@ -8,6 +8,7 @@
 #include "rlcore/objective/aggregation/chosen_sequence_mean.hpp"
 #include "rlcore/objective/aggregation/chosen_token_mean.hpp"
 #include "rlcore/objective/aggregation/sequence_mean.hpp"
+#include "rlcore/objective/algorithm/unpaired.hpp"
 #include "rlcore/objective/loop/evaluate_sequences.hpp"
 #include "rlcore/objective/loop/loss_counts.hpp"
 #include "rlcore/objective/piece/preference/aot_link.hpp"
@@ -95,6 +96,20 @@ class preference_loop : public testing::Test {
 
 TEST_F(preference_loop, labels_are_read_per_row) {
   check(sum_of<log_ratio_to_reference>{}, kto_link{.kl = kto_baseline(0.2)}, sequence_mean{}, fields());
+}
+/// The mean of TRL's KTOTrainer (and of OpenRLHF's KTOLoss) is over all rows: one without a token has the term of score
+/// 0 and no gradient.
+TEST_F(preference_loop, rows_without_tokens_count_in_unpaired_means) {
+  for (std::size_t k = batch.width; k < 3 * batch.width; ++k) batch.mask[k] = 0;  // rows 1 and 2
+  const auto kl = kto_kl_baseline(batch.numbers("mismatched_logp"), batch.numbers("mismatched_ref_logp"));
+  const auto expect = [&](const auto& algorithm, const char* name) {
+    const auto b = fields();
+    const auto r = evaluate(serial{}, algorithm, b, loss_counts(b), {.logp = matrix(gradient.data())});
+    expect_same({r.loss(), gradient}, batch.system("trl", name), 1e-12, name);
+    EXPECT_EQ(r.units, static_cast<std::int64_t>(batch.rows));
+  };
+  expect(paper::kto({.kl = kl, .desirable_weight = 1.25, .undesirable_weight = 0.75}), "kto_empty");
+  expect(paper::apo_zero_unpaired({.desirable_weight = 1.25, .undesirable_weight = 0.75}), "apo_zero_unpaired_empty");
 }
 TEST_F(preference_loop, optimal_transport_sees_all_rows_and_gathers_the_reference) {
   check(sum_of<log_prob>{}, aot_link{}, batch_total{}, fields());

@@ -17,7 +17,8 @@ RLCORE_ALGORITHM_BEGIN
 /// slope would have to be that of the row's mean advantage.
 ///
 /// slope: -A exp(mean), and 0 for tokens that are clipped. Aggregated by sequence_mean_token_mean, whose 1 / n is that
-/// of the mean. Monitors: share of tokens clipped above (A > 0) and below (A < 0).
+/// of the mean. Monitors: share of tokens clipped above (A > 0) and below (A < 0); with `monitor_outside` of tokens
+/// outside of the widths on either side with A > 0 and with A < 0, as verl counts them.
 struct geometric_mean_ratio {
   using gathers = mean_of<clipped_log_ratio>;
   static constexpr field reads = field::logp | field::old_logp | field::advantage | field::gathered;
@@ -26,6 +27,7 @@ struct geometric_mean_ratio {
   static constexpr bool per_sequence = true;
   static constexpr field row_fields = field::advantage;
   double low = 0.4, high = 0.4;
+  bool monitor_outside = false;
 
   constexpr void check_settings() const {
     check_setting("geometric_mean_ratio", "low", low, setting::width);
@@ -38,12 +40,14 @@ struct geometric_mean_ratio {
   template <class Math, class V>
   RLCORE_FN term<V, 2> operator()(const token<V>& t) const noexcept {
     const V x = t.logp - t.old_logp;
-    const auto above = Math::all(t.advantage > V(0), x > V(high));
-    const auto below = Math::all(t.advantage < V(0), x < V(-low));
+    const auto up = t.advantage > V(0), down = t.advantage < V(0);
+    const auto above = Math::all(up, x > V(high)), below = Math::all(down, x < V(-low));
+    const auto outside = Math::any(x > V(high), x < V(-low));
     const V value = -(Math::exp(t.gathered) * t.advantage);
     return {value,
             Math::select(Math::any(above, below), V(0), value),
-            {Math::select(above, V(1), V(0)), Math::select(below, V(1), V(0))}};
+            {Math::select(monitor_outside ? Math::all(up, outside) : above, V(1), V(0)),
+             Math::select(monitor_outside ? Math::all(down, outside) : below, V(1), V(0))}};
   }
 };
 

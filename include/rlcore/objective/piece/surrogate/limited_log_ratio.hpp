@@ -45,17 +45,15 @@ struct limited_log_ratio : passes_on<Surrogate> {
     const auto above = log_ratio > V(high);
     const auto below = log_ratio < V(low);
     token<V> shown = t;
-    if constexpr (stops_gradient_of<Surrogate>()) {  // logp itself is the factor that has the gradient
-      shown.old_logp = Math::select(above, t.logp - V(high), Math::select(below, t.logp - V(low), t.old_logp));
-      return this->piece.template operator()<Math, V>(shown);
-    } else {  // a difference that is infinite is held like any other
-      const auto held = Math::any(above, below);
-      shown.logp = Math::select(above, V(high), Math::select(below, V(low), t.logp));
-      shown.old_logp = Math::select(held, V(0), t.old_logp);
-      auto result = this->piece.template operator()<Math, V>(shown);
+    const auto held = Math::any(above, below);  // a difference that is infinite is held like any other
+    shown.logp = Math::select(above, V(high), Math::select(below, V(low), t.logp));
+    shown.old_logp = Math::select(held, V(0), t.old_logp);
+    auto result = this->piece.template operator()<Math, V>(shown);
+    if constexpr (stops_gradient_of<Surrogate>())  // logp itself is the factor that has the gradient
+      result.value = Math::select(held, result.slope * t.logp, result.value);
+    else
       result.slope = Math::select(held, V(0), result.slope);
-      return result;
-    }
+    return result;
   }
 };
 
