@@ -1,0 +1,138 @@
+// PNG by libpng.
+#pragma once
+
+#include <png.h>
+
+#include <algorithm>
+#include <csetjmp>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "rlcore/image/decode_settings.hpp"
+#include "rlcore/image/pixels.hpp"
+
+RLCORE_BEGIN
+namespace image {
+
+namespace detail {
+
+/// What IHDR says, and whether the file is animated.
+struct png_header {
+  std::uint32_t width = 0, height = 0;
+  int bits = 0, colours = 0;
+  bool animated = false;
+};
+
+inline std::uint32_t big_endian(encoded bytes, std::size_t at) {
+  return static_cast<std::uint32_t>(bytes[at]) << 24 | static_cast<std::uint32_t>(bytes[at + 1]) << 16 |
+         static_cast<std::uint32_t>(bytes[at + 2]) << 8 | bytes[at + 3];
+}
+
+/// Walks the chunks before the image's data. Throws format_error where there is no header.
+inline png_header read_png_header(encoded bytes) {
+  constexpr std::size_t first = 8, header_end = first + 8 + 13 + 4;
+  if (bytes.size() < header_end || std::memcmp(bytes.data() + first + 4, "IHDR", 4) != 0)
+    throw format_error("a PNG without its header");
+  png_header header{big_endian(bytes, first + 8), big_endian(bytes, first + 12), bytes[first + 16], bytes[first + 17]};
+  for (std::size_t at = header_end; at + 8 <= bytes.size();) {
+    if (std::memcmp(bytes.data() + at + 4, "IDAT", 4) == 0) break;
+    header.animated |= std::memcmp(bytes.data() + at + 4, "acTL", 4) == 0;
+    at += std::size_t{12} + big_endian(bytes, at);
+  }
+  return header;
+}
+
+/// libpng's view of the bytes, and what it says when it gives up.
+struct png_source {
+  const unsigned char* next;
+  std::size_t left;
+  char message[160];
+};
+
+inline void png_take(png_structp png, png_bytep to, std::size_t size) {
+  auto& source = *static_cast<png_source*>(png_get_io_ptr(png));
+  if (size > source.left) png_error(png, "the file ends too early");
+  std::memcpy(to, source.next, size);
+  source.next += size;
+  source.left -= size;
+}
+
+inline void png_fail(png_structp png, png_const_charp message) {
+  auto& source = *static_cast<png_source*>(png_get_error_ptr(png));
+  std::snprintf(source.message, sizeof source.message, "%s", message);
+  png_longjmp(png, 1);
+}
+
+/// Decodes into rows of 3 or 4 bytes for each pixel. False when libpng gave up: then the source has its message. No
+/// object with a destructor lives here, since libpng leaves by longjmp.
+inline bool read_png_rows(png_source& source, png_bytepp rows, bool with_alpha) {
+  png_structp png =
+      png_create_read_struct(PNG_LIBPNG_VER_STRING, &source, png_fail, [](png_structp, png_const_charp) {});
+  png_infop info = png == nullptr ? nullptr : png_create_info_struct(png);
+  if (info == nullptr) {
+    png_destroy_read_struct(&png, nullptr, nullptr);
+    std::snprintf(source.message, sizeof source.message, "no memory for libpng");
+    return false;
+  }
+  if (setjmp(png_jmpbuf(png)) != 0) {
+    png_destroy_read_struct(&png, &info, nullptr);
+    return false;
+  }
+  png_set_read_fn(png, &source, png_take);
+  png_read_info(png, info);
+  const int colours = png_get_color_type(png, info);
+  if (colours == PNG_COLOR_TYPE_PALETTE) png_set_palette_to_rgb(png);
+  if (colours == PNG_COLOR_TYPE_GRAY && png_get_bit_depth(png, info) < 8) png_set_expand_gray_1_2_4_to_8(png);
+  if ((colours & PNG_COLOR_MASK_COLOR) == 0) png_set_gray_to_rgb(png);
+  if (!with_alpha) png_set_strip_alpha(png);
+  png_set_interlace_handling(png);
+  png_read_update_info(png, info);
+  png_read_image(png, rows);
+  png_destroy_read_struct(&png, &info, nullptr);
+  return true;
+}
+
+/// RGBA on white, rounded as Pillow's paste() rounds: (255 (255 - a) + c a) / 255 to the nearest.
+inline std::vector<std::uint8_t> on_white(const std::vector<std::uint8_t>& rgba) {
+  std::vector<std::uint8_t> rgb(rgba.size() / 4 * 3);
+  for (std::size_t i = 0; i < rgba.size() / 4; ++i)
+    for (std::size_t c = 0; c < 3; ++c) {
+      const unsigned opacity = rgba[4 * i + 3], sum = 255 * (255 - opacity) + rgba[4 * i + c] * opacity + 128;
+      rgb[3 * i + c] = static_cast<std::uint8_t>(((sum >> 8) + sum) >> 8);
+    }
+  return rgb;
+}
+
+}  // namespace detail
+
+/// Declared in decode.hpp.
+RLCORE_INLINE pixels decode_png(encoded bytes, const decode_settings& settings) {
+  const detail::png_header header = detail::read_png_header(bytes);
+  check_size(header.height, header.width, settings);
+  if (header.animated) throw format_error("an animated PNG; expected one picture");
+  if (header.bits == 16) throw format_error("a PNG of 16 bits a channel; convert it to 8 bits");
+  // Deflate makes at most 1032 bytes of one: what the header promises beyond that is not in the file.
+  const std::uint64_t channels = header.colours == PNG_COLOR_TYPE_RGB    ? 3
+                                 : header.colours == PNG_COLOR_TYPE_RGBA ? 4
+                                                                         : 1;
+  if (std::uint64_t{header.height} * header.width * channels * static_cast<unsigned>(header.bits) / 8 / 1032 >
+      bytes.size())
+    throw format_error("a damaged PNG: the file ends too early");
+  const bool on_white = header.colours == PNG_COLOR_TYPE_RGBA && settings.opacity == alpha::white;
+  const std::size_t row = std::size_t{header.width} * (on_white ? 4 : 3);
+  pixels result{header.height, header.width, std::vector<std::uint8_t>(header.height * row)};
+  std::vector<png_bytep> rows(header.height);
+  for (std::size_t y = 0; y < rows.size(); ++y) rows[y] = result.rgb.data() + y * row;
+  detail::png_source source{bytes.data(), bytes.size(), {}};
+  if (!detail::read_png_rows(source, rows.data(), on_white))
+    throw format_error(std::string("a damaged PNG: ") + source.message);
+  if (on_white) result.rgb = detail::on_white(result.rgb);
+  return result;
+}
+
+}  // namespace image
+RLCORE_END

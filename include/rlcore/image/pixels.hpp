@@ -1,0 +1,22 @@
+// A picture in memory: what decoders give and what the resampler takes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "rlcore/core/abi.hpp"
+
+RLCORE_BEGIN
+namespace image {
+
+/// Colours of a picture in raster order: red, green, blue from 0 to 255, height x width x 3 values.
+struct pixels {
+  std::size_t height = 0, width = 0;
+  std::vector<std::uint8_t> rgb;
+
+  bool operator==(const pixels&) const = default;
+};
+
+}  // namespace image
+RLCORE_END

@@ -1,0 +1,3 @@
+// PNG and JPEG through libpng and libjpeg (behind rlcore::data).
+#include "rlcore/image/decode_jpeg.hpp"
+#include "rlcore/image/decode_png.hpp"

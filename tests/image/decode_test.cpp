@@ -1,0 +1,120 @@
+// PNG and JPEG files of every kind against Pillow's pixels (reference/image.py), and files that are no good.
+#include "rlcore/image/decode.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "image/drawn.hpp"
+
+#ifdef RLCORE_HAS_IMAGES
+
+namespace {
+
+using namespace rlcore;
+using namespace rlcore::image;
+using testing::HasSubstr;
+using bytes = std::vector<unsigned char>;
+
+bytes from_base64(const std::string& text) {
+  bytes result;
+  unsigned bits = 0, count = 0;
+  for (const char c : text) {
+    static const std::string alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const std::size_t digit = alphabet.find(c);
+    if (digit == std::string::npos) break;
+    bits = bits << 6 | static_cast<unsigned>(digit);
+    if ((count += 6) >= 8) result.push_back(static_cast<unsigned char>(bits >> (count -= 8)));
+  }
+  return result;
+}
+
+bytes file(const std::string& name) {
+  for (const auto& row : test::image_reference()["files"])
+    if (row[0] == name) return from_base64(row[1]);
+  ADD_FAILURE() << "no file " << name;
+  return {};
+}
+
+std::string refusal(const bytes& content, const decode_settings& settings = {}) {
+  try {
+    decode(content, settings);
+  } catch (const format_error& e) {
+    return e.what();
+  }
+  return "decoded";
+}
+
+/// What Pillow reads and rlcore does not.
+const std::map<std::string, std::string> refused = {
+    {"cmyk.jpeg", "a JPEG of 4 colour channels (CMYK?); convert it to RGB"},
+    {"deep_grey.png", "a PNG of 16 bits a channel; convert it to 8 bits"},
+    {"animated.png", "an animated PNG; expected one picture"},
+    {"picture.gif", "GIF; expected PNG or JPEG"},
+    {"picture.bmp", "BMP; expected PNG or JPEG"},
+    {"picture.tiff", "TIFF; expected PNG or JPEG"},
+    {"picture.webp", "WebP; expected PNG or JPEG"},
+    {"cut.png", "a damaged PNG: the file ends too early"},
+    {"cut.jpeg", "a damaged JPEG: Premature end of JPEG file"}};
+
+TEST(decode_image, the_pixels_of_pillow) {
+  for (const auto& row : test::image_reference()["files"]) {
+    const std::string name = row[0];
+    const bytes content = from_base64(row[1]);
+    if (const auto found = refused.find(name); found != refused.end()) {
+      EXPECT_EQ(refusal(content), found->second) << name;
+      continue;
+    }
+    const pixels picture = decode(content), white = decode(content, {.opacity = alpha::white});
+    EXPECT_EQ(picture.height, row[2][0].get<std::size_t>()) << name;
+    EXPECT_EQ(picture.width, row[2][1].get<std::size_t>()) << name;
+    EXPECT_EQ(test::crc(picture.rgb), row[2][2].get<std::uint32_t>()) << name;
+    EXPECT_EQ(test::crc(white.rgb), row[2][3].get<std::uint32_t>()) << name;
+  }
+}
+
+TEST(decode_image, files_cut_at_any_byte_and_files_with_any_byte_changed_end_in_pixels_or_a_sentence) {
+  for (const char* name : {"rgba.png", "palette_4.png", "interlaced.png", "420.jpeg", "progressive.jpeg"}) {
+    const bytes whole = file(name);
+    for (std::size_t size = 0; size < whole.size(); ++size)
+      EXPECT_NE(refusal(bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size))), "") << name << size;
+    for (std::size_t i = 0; i < whole.size(); ++i)
+      for (const int flip : {0x01, 0x80, 0xff}) {
+        bytes changed = whole;
+        changed[i] = static_cast<unsigned char>(changed[i] ^ flip);
+        const std::string told = refusal(changed, {.max_pixels = 1'000'000});
+        EXPECT_EQ(told.find('\n'), std::string::npos) << name << i;
+        EXPECT_FALSE(told.empty()) << name << i;
+      }
+  }
+}
+
+TEST(decode_image, a_bomb_is_refused_by_its_header) {
+  bytes png = file("rgb.png");
+  for (const std::size_t at : {16, 20}) {  // width and height of IHDR: 65536 x 65536
+    const unsigned char large[] = {0, 1, 0, 0};
+    std::copy_n(large, 4, png.begin() + static_cast<std::ptrdiff_t>(at));
+  }
+  EXPECT_EQ(refusal(png), "an image of 65536 x 65536 pixels; at most 89478485 are decoded");
+  // Within the limit, but more than so few bytes can hold.
+  EXPECT_EQ(refusal(png, {.max_pixels = 1ull << 40}), "a damaged PNG: the file ends too early");
+
+  bytes jpeg = file("444.jpeg");
+  const unsigned char frame[] = {0xff, 0xc0};
+  const auto at = std::search(jpeg.begin(), jpeg.end(), std::begin(frame), std::end(frame));
+  ASSERT_NE(at, jpeg.end());
+  std::fill_n(at + 5, 4, static_cast<unsigned char>(0x7f));
+  EXPECT_EQ(refusal(jpeg), "an image of 32639 x 32639 pixels; at most 89478485 are decoded");
+}
+
+TEST(decode_image, nothing_and_text_are_no_images) {
+  EXPECT_EQ(refusal({}), "no image; expected PNG or JPEG");
+  EXPECT_EQ(refusal({'h', 'e', 'l', 'l', 'o'}), "no image; expected PNG or JPEG");
+}
+
+}  // namespace
+
+#endif
