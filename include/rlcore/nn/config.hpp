@@ -2,12 +2,15 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/nn/attention/rope_settings.hpp"
 #include "rlcore/nn/family/families.hpp"
+#include "rlcore/nn/vision/vision_config.hpp"
 
 RLCORE_BEGIN
 namespace nn {
@@ -44,6 +47,11 @@ struct config {
   bool norm_topk_prob = false;        ///< weights of the chosen experts sum to 1
   bool output_router_logits = false;  ///< training adds router_aux_loss_coef times the load-balancing loss
   double router_aux_loss_coef = 0.001;
+
+  // Families with a vision tower
+  std::optional<vision_config> vision;
+  std::array<std::int64_t, 3> mrope_section = {};  ///< pairs of a head's components that turn with time, row, column
+  std::int32_t image_token_id = -1;  ///< stands where a row of a picture goes; its embedding gets no gradient
 
   /// Queries and keys have norms.
   bool qk_norms() const noexcept { return model->qk_norms; }

@@ -25,6 +25,9 @@ struct attention_problem {
   std::size_t size() const { return at(length * width()); }
   std::size_t out_size() const { return at(length * out()); }
 
+  /// How many keys query i attends to.
+  extent_t keys(extent_t i) const { return s.causal ? i + 1 : length; }
+
   static double dot(const double* a, const double* b, extent_t n) {
     double sum = 0;
     for (extent_t e = 0; e < n; ++e) sum += a[e] * b[e];
@@ -34,7 +37,7 @@ struct attention_problem {
   doubles weights(const doubles& qkv, extent_t i, extent_t head) const {
     doubles p;
     double top = -1e300, total = 0;
-    for (extent_t j = 0; j <= i; ++j) {
+    for (extent_t j = 0; j < keys(i); ++j) {
       p.push_back(static_cast<double>(s.scale) *
                   dot(&qkv[at(i * width() + head * s.head_dim)], &qkv[at(j * width() + key(head))], s.head_dim));
       top = std::max(top, p.back());
@@ -48,7 +51,7 @@ struct attention_problem {
     for (extent_t i = 0; i < length; ++i)
       for (extent_t h = 0; h < s.heads; ++h) {
         const doubles p = weights(qkv, i, h);
-        for (extent_t j = 0; j <= i; ++j)
+        for (extent_t j = 0; j < keys(i); ++j)
           for (extent_t e = 0; e < s.head_dim; ++e)
             y[at(i * out() + h * s.head_dim + e)] += p[at(j)] * qkv[at(j * width() + value(h) + e)];
       }
@@ -64,11 +67,11 @@ struct attention_problem {
         const double* slope = &dy[at(i * out() + h * d)];
         doubles dp;
         double mean = 0;
-        for (extent_t j = 0; j <= i; ++j) {
+        for (extent_t j = 0; j < keys(i); ++j) {
           dp.push_back(dot(slope, &qkv[at(j * width() + value(h))], d));
           mean += p[at(j)] * dp.back();
         }
-        for (extent_t j = 0; j <= i; ++j) {
+        for (extent_t j = 0; j < keys(i); ++j) {
           const double ds = p[at(j)] * (dp[at(j)] - mean) * static_cast<double>(s.scale);
           for (extent_t e = 0; e < d; ++e) {
             const std::size_t q = at(i * width() + h * d + e), k = at(j * width() + key(h) + e);

@@ -1,5 +1,5 @@
-// Causal grouped-query attention: forward and backward against double, the double backward against central differences,
-// and that nothing but a row's own keys, and of them every one, has a say in it.
+// Grouped-query attention, causal and not: forward and backward against double, the double backward against central
+// differences, and that nothing but a row's own keys, and of them every one, has a say in it.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -29,12 +29,21 @@ std::vector<problem> problems() {
   return {{{4, 2, 6, 0.4f}, 9},    {{3, 1, 16, 0.25f}, 40}, {{2, 2, 64, 0.125f}, 65},   {{7, 1, 34, 0.2f}, 130},
           {{1, 1, 32, 0.2f}, 200}, {{2, 1, 80, 0.11f}, 64}, {{2, 1, 128, 0.088f}, 101}, {{8, 2, 2, 0.7f}, 3}};
 }
+/// The same, and some that see their future.
+std::vector<problem> all_problems() {
+  std::vector<problem> all = problems();
+  for (problem p : problems()) {
+    p.s.causal = false;
+    all.push_back(p);
+  }
+  return all;
+}
 
 class attention : public testing::TestWithParam<std::string> {};
 
 TEST_P(attention, forward) {
   cpu device(1, GetParam());
-  for (const auto& p : problems()) {
+  for (const auto& p : all_problems()) {
     const floats qkv = normal(p.size(), 5);
     floats y(p.out_size()), statistics(at(p.length * p.s.heads * 2));
     const attention_segment segment = segment_of(p, qkv.data());
@@ -45,26 +54,28 @@ TEST_P(attention, forward) {
 }
 
 TEST(attention_problem, double_backward_is_the_slope_of_double_forward) {
-  const problem p{{4, 2, 6, 0.4f}, 9};
-  const floats qkv = normal(p.size(), 5), dy = normal(p.out_size(), 6);
-  doubles x(qkv.begin(), qkv.end());
-  const doubles slopes(dy.begin(), dy.end()), gradient = p.backward(x, slopes);
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    const double h = 1e-5, keep = x[i];
-    x[i] = keep + h;
-    const doubles above = p.forward(x);
-    x[i] = keep - h;
-    const doubles below = p.forward(x);
-    x[i] = keep;
-    double slope = 0;
-    for (std::size_t j = 0; j < dy.size(); ++j) slope += slopes[j] * (above[j] - below[j]) / (2 * h);
-    ASSERT_NEAR(gradient[i], slope, 1e-8) << "element " << i;
+  for (const bool causal : {true, false}) {
+    const problem p{{4, 2, 6, 0.4f, causal}, 9};
+    const floats qkv = normal(p.size(), 5), dy = normal(p.out_size(), 6);
+    doubles x(qkv.begin(), qkv.end());
+    const doubles slopes(dy.begin(), dy.end()), gradient = p.backward(x, slopes);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const double h = 1e-5, keep = x[i];
+      x[i] = keep + h;
+      const doubles above = p.forward(x);
+      x[i] = keep - h;
+      const doubles below = p.forward(x);
+      x[i] = keep;
+      double slope = 0;
+      for (std::size_t j = 0; j < dy.size(); ++j) slope += slopes[j] * (above[j] - below[j]) / (2 * h);
+      ASSERT_NEAR(gradient[i], slope, 1e-8) << "element " << i;
+    }
   }
 }
 
 TEST_P(attention, backward) {
   cpu device(1, GetParam());
-  for (const problem& p : problems()) {
+  for (const problem& p : all_problems()) {
     const floats qkv = normal(p.size(), 5), dy = normal(p.out_size(), 6);
     floats y(dy.size()), statistics(at(p.length * p.s.heads * 2)), dqkv(qkv.size(), 0.5f);
     const attention_segment segment = segment_of(p, qkv.data());
@@ -83,7 +94,7 @@ TEST_P(attention, backward) {
 
 TEST_P(attention, sequences_and_threads_do_not_meet) {
   cpu one(1, GetParam()), three(3, GetParam());
-  for (const problem& p : problems()) {
+  for (const problem& p : all_problems()) {
     const extent_t n = 5;
     const floats qkv = normal(at(n) * p.size(), 7), dy = normal(at(n) * p.out_size(), 8);
     struct result {

@@ -142,6 +142,34 @@ TEST_P(elementwise, swiglu) {
   EXPECT_EQ(saturated, (floats{0, 200, 0}));
 }
 
+doubles gelu(const doubles& x) {
+  doubles y;
+  for (const double v : x) y.push_back(v * std::erfc(-v / std::sqrt(2.0)) / 2);
+  return y;
+}
+
+TEST_P(elementwise, gelu) {
+  cpu device(1, GetParam());
+  floats x = normal(84, 5, 3), dy = normal(84, 6);
+  for (int i = 0; i < 30; ++i) x.push_back(static_cast<float>(i - 15) / 2), dy.push_back(1);
+  floats y(x.size()), dx(x.size());
+  const auto n = static_cast<extent_t>(x.size());
+  device.gelu_forward(y.data(), x.data(), n);
+  expect_near(y, gelu(doubles(x.begin(), x.end())), 1e-6);
+  device.gelu_backward(dx.data(), dy.data(), x.data(), n);
+  expect_near(dx, differences(gelu, x, dy), 2e-6);
+  floats in_place = dy;
+  device.gelu_backward(in_place.data(), in_place.data(), x.data(), n);
+  EXPECT_EQ(in_place, dx);
+
+  const floats extreme = {-200, 200, -1e30f, 1e30f};
+  floats saturated(4), slopes(4);
+  device.gelu_forward(saturated.data(), extreme.data(), 4);
+  EXPECT_EQ(saturated, (floats{0, 200, 0, 1e30f}));
+  device.gelu_backward(slopes.data(), floats(4, 1).data(), extreme.data(), 4);
+  EXPECT_EQ(slopes, (floats{0, 1, 0, 1}));
+}
+
 TEST_P(elementwise, rows) {
   cpu device(3, GetParam());
   const extent_t width = 33;

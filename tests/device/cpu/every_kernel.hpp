@@ -226,6 +226,8 @@ class every_kernel {
     d.fill(y.data(), 0.3f, n - 1), keep("fill", y);
     d.swiglu_forward(y.data(), up.data(), t, w), keep("swiglu_forward", y);
     d.swiglu_backward(gate.data(), dy.data(), up.data(), t, w), keep("swiglu_backward", gate);
+    d.gelu_forward(y.data(), x.data(), n), keep("gelu_forward", y);
+    d.gelu_backward(y.data(), z.data(), x.data(), n), keep("gelu_backward", y);
     for (const extent_t head_dim : {6, 40, 64}) {
       const extent_t half = head_dim / 2, heads = 3;
       const floats cosine = values(t * half), sine = values(t * half);

@@ -65,7 +65,7 @@ struct trained {
 
   bool same(const trained& o) const {
     const auto equal = [](const std::vector<float>& a, const std::vector<float>& b) {
-      return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+      return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
     };
     bool all = equal(logp, o.logp) && equal(entropy, o.entropy) && gradient.size() == o.gradient.size();
     for (const auto& [name, values] : gradient)

@@ -85,6 +85,8 @@ struct table {
                              float*, float*);
   void (*swiglu_forward)(float*, const float*, extent_t, extent_t, extent_t);
   void (*swiglu_backward)(float*, const float*, const float*, extent_t, extent_t, extent_t);
+  void (*gelu_forward)(float*, const float*, extent_t, extent_t);
+  void (*gelu_backward)(float*, const float*, const float*, extent_t, extent_t);
   void (*gather_rows)(float*, const float*, const std::int32_t*, extent_t, extent_t, extent_t);
   void (*scatter_add_rows)(float*, const float*, const std::int32_t*, extent_t, extent_t, extent_t, extent_t);
   void (*sum_rows)(float*, const float*, extent_t, extent_t, extent_t, extent_t);

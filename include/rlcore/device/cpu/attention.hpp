@@ -33,7 +33,8 @@ class attention_units {
       longest = std::max(longest, g.rows);
       for (extent_t begin = 0; begin < g.rows * group; begin += most_rows) {
         const extent_t end = std::min(g.rows * group, begin + most_rows);
-        const extent_t products = (end - begin) * (g.first_position + (begin + end) / (2 * group) + 1);
+        const extent_t keys = g.first_position + (s.causal ? (begin + end) / (2 * group) + 1 : g.rows);
+        const extent_t products = (end - begin) * keys;
         for (extent_t h = 0; h < s.kv_heads; ++h) units_.push_back({i, h, begin, end, products});
         products_ += products * s.kv_heads;
       }

@@ -15,6 +15,7 @@
 #include "rlcore/nn/model/active_rows.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/model/packed_batch.hpp"
+#include "rlcore/nn/vision/picture_rows.hpp"
 
 RLCORE_BEGIN
 namespace nn {
@@ -27,20 +28,20 @@ template <class Device>
 class backbone {
  public:
   /// Forward. `rows` are rows of the packed batch and have to outlive this.
-  backbone(const causal_lm<Device>& model, workspace<Device>& space, const ragged<std::int32_t>& sequences,
+  backbone(const causal_lm<Device>& model, workspace<Device>& space, const input& sequences,
            std::span<const std::int32_t> rows, bool recompute)
       : model_(model),
         space_(space),
-        sequences_(sequences),
+        in_(sequences),
         recompute_(recompute),
         width_(static_cast<extent_t>(model.settings().hidden_size)),
         pass_{model.device(), space},
         units_(model.units()) {
     space.reset();
-    pass_.context = share_sequences(context_, model, space, sequences, rows);
+    pass_.context = share_sequences(context_, model, space, in_.tokens, rows);
     wanted_ = context_ ? context_->targets().rows() : rows;
     count_ = static_cast<extent_t>(wanted_.size());
-    const packed_batch<Device> batch(model, space, sequences, rows, pass_.context);
+    const packed_batch<Device> batch(model, space, in_, rows, pass_.context);
     if (!units_) pass_.weights = model.weights().data(), pass_.packed = model.packed();
     pass_.tokens = batch.tokens, pass_.positions = batch.positions;
     if (model.settings().has_experts() && space.experts && space.experts->size() > 1) pass_.expert = space.experts;
@@ -53,6 +54,7 @@ class backbone {
       space.kept.push_back(blocks[l].take(space, batch.tokens, own_rows(pass_)));
     enter(unit_number::embedding, false);
     embed(model, pass_, x(0), host_ids(), batch.ids);
+    pictures_.show(model, pass_, in_, x(0), recompute);
     leave(unit_number::embedding);
     space.routed.reset(static_cast<std::size_t>(model.settings().num_experts));
     pass_.routed = &space.routed;
@@ -107,7 +109,7 @@ class backbone {
       return everywhere || !space_.active.empty();
     }
     if (everywhere)
-      space_.ranges.assign(1, {0, sequences_.rows()});
+      space_.ranges.assign(1, {0, in_.tokens.rows()});
     else
       context_->targets().find_ranges(space_.ranges, has_gradient);
     std::vector<float> part;
@@ -218,7 +220,9 @@ class backbone {
       leave(unit_number::layer(l));
       if constexpr (by_units<Gradients>) grads.leave(unit_number::layer(l));
     }
-    grads.complete(pass_, host_ids(), all_rows(pass_, dx, share_.whole, h));
+    const float* const whole_dx = all_rows(pass_, dx, share_.whole, h);
+    pictures_.backward(model_, pass_, whole_dx);
+    grads.complete(pass_, host_ids(), whole_dx);
     device.wait();
   }
 
@@ -281,7 +285,7 @@ class backbone {
   /// The tokens of this rank's rows.
   std::span<const std::int32_t> host_ids() const {
     if (context_) return space_.ids;
-    return sequences_.values;
+    return in_.tokens.values;
   }
   /// Does this rank have rows of a sequence with a gradient?
   bool has_active_sequences() {
@@ -304,7 +308,8 @@ class backbone {
 
   const causal_lm<Device>& model_;
   workspace<Device>& space_;
-  const ragged<std::int32_t>& sequences_;
+  const input in_;
+  picture_rows<Device> pictures_;
   std::span<const std::int32_t> wanted_;
   bool recompute_;
   extent_t count_ = 0, width_;

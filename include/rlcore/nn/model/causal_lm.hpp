@@ -22,6 +22,7 @@
 #include "rlcore/nn/model/unit_source.hpp"
 #include "rlcore/nn/parallel/partition.hpp"
 #include "rlcore/nn/parallel/tensor_group.hpp"
+#include "rlcore/nn/vision/vision_tower.hpp"
 #include "rlcore/tensor/buffer.hpp"
 
 RLCORE_BEGIN
@@ -108,6 +109,10 @@ class causal_lm {
 
   std::span<const block> blocks() const noexcept { return blocks_; }
   const nn::head& head() const noexcept { return head_; }
+  /// The vision tower; without blocks where config::vision is not set.
+  const vision_tower& tower() const noexcept { return tower_; }
+  /// Where the tower's parameters are: [first, last).
+  std::pair<std::size_t, std::size_t> tower_range() const noexcept { return tower_range_; }
 
   /// Matrices normal(0, initializer_range), norms 1, biases 0; value i of the whole of parameter k is a function of
   /// (seed, k, i) alone. The head of a score model has the standard deviation 1 / (hidden_size + 1) (OpenRLHF).
@@ -118,7 +123,7 @@ class causal_lm {
   std::vector<float> initial_values(std::uint64_t seed, std::size_t k) const {
     const random_key key = random_key{seed}.child(0x696e6974u);
     const parameter& p = parameters_[k];
-    const bool matrix = p.shape.size() == 2, bias = p.name.ends_with(".bias");
+    const bool matrix = p.shape.size() >= 2, bias = p.name.ends_with(".bias");
     const double deviation =
         p.name == score_name ? 1 / static_cast<double>(settings_.hidden_size + 1) : settings_.initializer_range;
     std::vector<float> values(p.size, bias ? 0.0f : 1.0f);
@@ -170,6 +175,16 @@ class causal_lm {
     if (c.num_attention_heads % c.num_key_value_heads != 0)
       throw config_error("model config: num_attention_heads " + std::to_string(c.num_attention_heads) +
                          " is not a multiple of num_key_value_heads " + std::to_string(c.num_key_value_heads));
+    if (c.vision) {
+      const auto& s = c.mrope_section;
+      if (s[0] < 0 || s[1] < 0 || s[2] < 0 || s[0] + s[1] + s[2] != c.head_dim / 2)
+        throw config_error("model config: mrope_section is " + std::to_string(s[0]) + ", " + std::to_string(s[1]) +
+                           ", " + std::to_string(s[2]) + "; expected three numbers that add up to head_dim / 2, " +
+                           std::to_string(c.head_dim / 2));
+      if (c.vision->out_hidden_size != c.hidden_size)
+        throw config_error("model config: vision_config.out_hidden_size " + std::to_string(c.vision->out_hidden_size) +
+                           " is not hidden_size " + std::to_string(c.hidden_size));
+    }
     if (c.has_experts()) {
       positive(c.num_experts, "num_experts");
       positive(c.num_experts_per_tok, "num_experts_per_tok");
@@ -224,6 +239,14 @@ class causal_lm {
     const auto wide = [](std::int64_t n) { return static_cast<extent_t>(n); };
     const layer_names& names = c.model->names;
     const std::size_t embedding = add_part("model.embed_tokens.weight", {c.vocab_size, h}, 0, vocabulary_);
+    if (c.vision) {
+      tower_range_.first = size_;
+      tower_ = vision_tower(*c.vision, [this](std::string name, std::vector<std::int64_t> shape) {
+        return add(std::move(name), std::move(shape));
+      });
+      tower_range_.second = size_;
+      tower_.for_linears([&](linear& each) { pack(each); });
+    }
     for (std::int64_t l = 0; l < c.num_hidden_layers; ++l) {
       const std::string layer = "model.layers." + std::to_string(l) + ".", self = layer + "self_attn.",
                         mlp_name = layer + "mlp.";
@@ -322,6 +345,8 @@ class causal_lm {
   std::size_t next_number_ = 0;
   std::vector<block> blocks_;
   nn::head head_;
+  vision_tower tower_;
+  std::pair<std::size_t, std::size_t> tower_range_ = {};
   std::size_t size_ = 0, shared_size_ = 0;
   buffer<float, Device> weights_;
   unit_source* units_ = nullptr;

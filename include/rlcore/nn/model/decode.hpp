@@ -8,6 +8,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "rlcore/nn/attention/kv_cache.hpp"
 #include "rlcore/nn/head/all_logits.hpp"
@@ -27,12 +28,58 @@ inline void check_chunk(const decode_chunk& chunk, std::size_t number, const con
   const std::int64_t end = chunk.first_position + std::ssize(chunk.ids);
   const std::int64_t limit =
       std::min<std::int64_t>(std::ssize(chunk.pages) * std::int64_t{kv_page}, c.max_position_embeddings);
+  const bool seen = chunk.pictures != nullptr || !chunk.rope.empty();
+  if (seen && !c.vision) throw std::invalid_argument("rlcore: decode: pictures for a model without a vision tower");
+  if (c.vision && chunk.pictures == nullptr && std::ranges::find(chunk.ids, c.image_token_id) != chunk.ids.end())
+    throw std::invalid_argument("rlcore: decode: chunk " + std::to_string(number) +
+                                " has image tokens and no pictures");
+  if (!chunk.rope.empty() && chunk.rope.size() != chunk.ids.size())
+    throw std::invalid_argument("rlcore: decode: chunk " + std::to_string(number) + " has " +
+                                std::to_string(chunk.ids.size()) + " tokens and " + std::to_string(chunk.rope.size()) +
+                                " places for them");
   if (chunk.ids.empty() || chunk.first_position < 0 || end > limit)
     throw std::invalid_argument("rlcore: decode: chunk " + std::to_string(number) + " has " +
                                 std::to_string(chunk.ids.size()) + " tokens from position " +
                                 std::to_string(chunk.first_position) + ", expected at least one, at positions 0 .. " +
                                 std::to_string(limit - 1) + " (" + std::to_string(chunk.pages.size()) +
                                 " pages, max_position_embeddings " + std::to_string(c.max_position_embeddings) + ")");
+}
+
+/// The angles of each token of the chunks, with its number as its position.
+template <class Device>
+void turn_chunks(workspace<Device>& space, std::span<const decode_chunk> chunks, const config& c) {
+  const auto half = static_cast<extent_t>(c.head_dim / 2);
+  const std::vector<float> inverse = make_rope_frequencies(c.rope_theta, half, c.rope_scaling).inverse;
+  std::vector<float> angles;
+  std::vector<rope_position> plain;
+  for (const decode_chunk& chunk : chunks) {
+    plain.clear();
+    for (auto p = static_cast<std::int32_t>(chunk.first_position);
+         chunk.rope.empty() && plain.size() < chunk.ids.size(); ++p)
+      plain.push_back({p, p, p});
+    append_angles(angles, chunk.rope.empty() ? std::span<const rope_position>(plain) : chunk.rope, inverse,
+                  c.mrope_section);
+  }
+  space.set_rope(angles, half);
+  for (std::size_t t = 0; t < space.positions.size(); ++t) space.positions[t] = static_cast<std::int32_t>(t);
+}
+
+/// Puts the rows of pictures in the place of the image tokens' embeddings x.
+template <class Device>
+void show_pictures(const causal_lm<Device>& model, const pass<Device>& p, std::span<const decode_chunk> chunks,
+                   float* x) {
+  const auto h = static_cast<extent_t>(model.settings().hidden_size);
+  std::int32_t row = 0;
+  std::vector<std::int32_t> rows;
+  for (const decode_chunk& chunk : chunks) {
+    rows.clear();
+    for (const std::int32_t id : chunk.ids) {
+      if (chunk.pictures && id == model.settings().image_token_id) rows.push_back(row);
+      ++row;
+    }
+    const auto n = static_cast<extent_t>(rows.size());
+    if (n > 0) p.device.copy_rows(x, h, p.space.take_copy(rows.data(), n), chunk.pictures, h, n, h);
+  }
 }
 
 /// Feeds the tokens of all chunks in one pass, any mix of pieces of prompts and single tokens; a chunk may continue an
@@ -61,7 +108,10 @@ void decode(const causal_lm<Device>& model, workspace<Device>& space, kv_cache<D
     longest = std::max(longest, end);
   }
   if (chunks.empty()) return;
-  space.prepare_rope(c, static_cast<extent_t>(longest));
+  if (std::ranges::any_of(chunks, [](const decode_chunk& chunk) { return !chunk.rope.empty(); }))
+    turn_chunks(space, chunks, c);
+  else
+    space.prepare_rope(c, static_cast<extent_t>(longest));
 
   Device& device = model.device();
   const auto h = static_cast<extent_t>(c.hidden_size);
@@ -80,6 +130,7 @@ void decode(const causal_lm<Device>& model, workspace<Device>& space, kv_cache<D
   if (model.part().expert_size > 1) p.expert = space.experts;
   float *x = space.template take<float>(t * h), *y = space.template take<float>(t * h);
   embed(model, p, x, space.ids, tokens);
+  show_pictures(model, p, chunks, x);
   const block_activations a = take_for_any(model.blocks(), space, t, t);
   const std::span<const block> blocks = model.blocks();
   const auto place_in_cache = [&](std::size_t layer) {

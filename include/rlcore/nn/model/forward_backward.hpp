@@ -4,27 +4,87 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <stdexcept>
+#include <type_traits>
 #include <vector>
 
 #include "rlcore/nn/head/head_rows.hpp"
 #include "rlcore/nn/model/backbone.hpp"
 #include "rlcore/nn/model/gradients.hpp"
 #include "rlcore/nn/model/log_probs.hpp"
+#include "rlcore/objective/loop/device_batch.hpp"
 
 RLCORE_BEGIN
 namespace nn {
 
+/// Slopes that are computed in the memory of the model's device: f(logp, entropy, dlogp, dentropy) gets vectors there,
+/// as fields of token_batch<float, Device> and token_gradients<float, Device> take them. If the host cannot read that
+/// memory, no log-prob comes to it, the backward runs for every target, since the host does not know which slopes are
+/// 0, and context parallelism throws std::invalid_argument.
+template <class F>
+struct slopes_on_device {
+  F f;
+};
+template <class F>
+slopes_on_device(F) -> slopes_on_device<F>;
+
+namespace detail {
+
+template <class>
+inline constexpr bool on_device = false;
+template <class F>
+inline constexpr bool on_device<slopes_on_device<F>> = true;
+
+/// The slopes of n targets by slopes_on_device, in device memory; marks all targets as active.
+template <class Device, class Slopes>
+void take_slopes_on_device(Device& device, workspace<Device>& space, extent_t n, std::size_t wanted, float* logp,
+                           float* entropy, head_slopes& slope, const Slopes& slopes) {
+  if (static_cast<std::size_t>(n) != wanted)
+    throw std::invalid_argument(
+        "rlcore: slopes_on_device under context parallelism: each rank has the log-probs of its own targets; pass the "
+        "function itself, which gets those of all targets on the host");
+  float *dlogp = space.template take<float>(n), *dentropy = space.template take<float>(n);
+  for (float* d : {dlogp, dentropy})
+    if (n > 0) device.fill_zero(d, wanted * sizeof(float));
+  using read = device_view<const float, 1, Device>;
+  using written = device_view<float, 1, Device>;
+  slopes.f(read(logp, {n}), read(entropy, {n}), written(dlogp, {n}), written(dentropy, {n}));
+  slope.dlogp = dlogp, slope.dentropy = dentropy;
+  space.dlogp.assign(wanted, 1.0f), space.dentropy.assign(wanted, 0.0f);
+}
+
+/// The slopes of n targets by a function on the host, in space.dlogp and space.dentropy.
+template <class Device, class Slopes>
+void take_slopes_on_host(backbone<Device>& body, Device& device, workspace<Device>& space, extent_t n,
+                         std::size_t wanted, const float* logp, const float* entropy, Slopes& slopes) {
+  const auto count = static_cast<std::size_t>(n);
+  space.logp.resize(count), space.entropy.resize(count);
+  space.dlogp.assign(wanted, 0.0f), space.dentropy.assign(wanted, 0.0f);
+  device.download(space.logp.data(), logp, count * sizeof(float));
+  device.download(space.entropy.data(), entropy, count * sizeof(float));
+  body.gather(space.logp, wanted), body.gather(space.entropy, wanted);
+  const std::span<const float> p(space.logp), h(space.entropy);
+  const std::span<float> dp(space.dlogp), dh(space.dentropy);
+  if constexpr (on_device<std::remove_cvref_t<Slopes>>)
+    slopes.f(p, h, dp, dh);
+  else
+    slopes(p, h, dp, dh);
+}
+
+}  // namespace detail
+
 /// Runs the model over packed sequences, calls
 ///   slopes(std::span<const float> logp, std::span<const float> entropy, std::span<float> dlogp, std::span<float>
 ///   dentropy)
-/// once with the values of all targets (as nn::log_probs; the gradients are 0 on entry), and adds the gradient of the
+/// (or what slopes_on_device holds) once with the values of all targets (as nn::log_probs; the gradients are 0 on
+/// entry), and adds the gradient of the
 /// sum that `slopes` differentiated to `grads`. `recompute` keeps only each layer's input and runs the layer again
 /// before its backward. The head's backward skips targets whose two gradients are 0, and the layers' backward skips
 /// sequences that have only such targets. No bit depends on that, on `recompute`, on the workspace's limit for logits,
 /// or on the split of sequences into calls.
 template <class Device, class Gradients, class Slopes>
 void forward_backward(const causal_lm<Device>& model, workspace<Device>& space, Gradients& grads,
-                      const ragged<std::int32_t>& sequences, const targets& wanted, float temperature, bool recompute,
+                      const input& sequences, const targets& wanted, float temperature, bool recompute,
                       Slopes&& slopes) {
   check_temperature(temperature);
   check_output(model, model_output::logits, "forward_backward");
@@ -40,19 +100,17 @@ void forward_backward(const causal_lm<Device>& model, workspace<Device>& space, 
   const std::int32_t* token = scores.take_tokens(space, tokens);
   scores.forward(body.pass(), body.top().normed, token, n, logp, entropy, statistics);
 
-  const auto count = static_cast<std::size_t>(n), wanted_count = wanted.row.size();
-  space.logp.resize(count), space.entropy.resize(count);
-  space.dlogp.assign(wanted_count, 0.0f), space.dentropy.assign(wanted_count, 0.0f);
-  device.download(space.logp.data(), logp, count * sizeof(float));
-  device.download(space.entropy.data(), entropy, count * sizeof(float));
-  body.gather(space.logp, wanted_count), body.gather(space.entropy, wanted_count);
-  slopes(std::span<const float>(space.logp), std::span<const float>(space.entropy), std::span<float>(space.dlogp),
-         std::span<float>(space.dentropy));
+  constexpr bool stays = detail::on_device<std::remove_cvref_t<Slopes>> && !Device::host_readable;
+  head_slopes slope{n, scores.kept(), nullptr, token, nullptr, nullptr, entropy, statistics};
+  if constexpr (stays)
+    detail::take_slopes_on_device(device, space, n, wanted.row.size(), logp, entropy, slope, slopes);
+  else
+    detail::take_slopes_on_host(body, device, space, n, wanted.row.size(), logp, entropy, slopes);
   if (!body.find_active({&space.dlogp, &space.dentropy}, !grads.balance().empty())) return body.skip_backward(grads);
   const auto m = static_cast<extent_t>(space.active.size());
 
   body.begin_backward(grads);
-  head_slopes slope{m, scores.kept(), body.top().normed, token, nullptr, nullptr, entropy, statistics};
+  slope.n = m, slope.normed = body.top().normed;
   if (m < n) {
     slope.entropy = body.chosen(entropy, 1), slope.statistics = body.chosen(statistics, 2);
     space.ids_here.clear();
@@ -64,7 +122,8 @@ void forward_backward(const causal_lm<Device>& model, workspace<Device>& space, 
       space.dentropy[k] = space.dentropy[static_cast<std::size_t>(space.active[k])];
     }
   }
-  slope.dlogp = space.take_copy(space.dlogp.data(), m), slope.dentropy = space.take_copy(space.dentropy.data(), m);
+  if (!stays)
+    slope.dlogp = space.take_copy(space.dlogp.data(), m), slope.dentropy = space.take_copy(space.dentropy.data(), m);
   float* dnormed = space.template take<float>(m * static_cast<extent_t>(model.settings().hidden_size));
   scores.backward(body.pass(), slope, dnormed);
   body.backward(grads, dnormed);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -34,7 +35,7 @@ namespace nn {
 /// A tied embedding receives two sums: over target rows (as the head) and over input rows (as the embedding). Each must
 /// run over all tokens in order. So both are kept apart for the tokens that occurred as input, and flat() holds head
 /// sum + input sum. Where pad_token_id occurs as input it adds nothing, as with padding_idx of PyTorch and
-/// transformers; as a target of a tied head it does.
+/// transformers, nor does an image token, in whose place a picture's row stood; as targets of a tied head they do.
 template <class Device>
 class gradients {
  public:
@@ -45,7 +46,7 @@ class gradients {
         size_(model.size()),
         width_(static_cast<extent_t>(model.settings().hidden_size)),
         tied_(model.settings().tied()),
-        padding_(model.settings().pad_token_id),
+        without_{model.settings().pad_token_id, model.settings().image_token_id},
         vocabulary_(model.vocabulary()),
         partial_(model.part().tensor_size > 1),
         head_sums_(model),
@@ -196,10 +197,10 @@ class gradients {
 
  private:
   void embed(const pass<Device>& p, std::span<const std::int32_t> ids, const float* dx) {
-    const bool padded = padding_ >= 0 && std::find(ids.begin(), ids.end(), padding_) != ids.end();
-    if (!partial_ && !padded) return add_embedding(p.space, ids.data(), dx, std::ssize(ids));
+    const bool all = std::find_first_of(ids.begin(), ids.end(), without_.begin(), without_.end()) == ids.end();
+    if (!partial_ && all) return add_embedding(p.space, ids.data(), dx, std::ssize(ids));
     std::vector<std::int32_t>&local_ids = p.space.ids_here, &rows = p.space.rows_here;
-    choose_tokens(vocabulary_, ids, local_ids, rows, padding_);
+    choose_tokens(vocabulary_, ids, local_ids, rows, without_);
     const auto n = static_cast<extent_t>(local_ids.size());
     if (n == 0 && ids_.empty()) return;  // nothing to add, nothing kept apart
     float* local_dx = p.space.template take<float>(n * width_);
@@ -286,7 +287,7 @@ class gradients {
   mutable bool zero_ = false;  // flat_ stands for zeros, whatever it holds
   extent_t width_;
   bool tied_;
-  std::int32_t padding_;  // -1: none
+  std::array<std::int32_t, 2> without_;  // tokens whose embedding gets no gradient; -1: none
   slice vocabulary_;
   bool partial_;  // only a part of the vocabulary is here
   head_sums<Device> head_sums_;

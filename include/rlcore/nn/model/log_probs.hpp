@@ -31,8 +31,8 @@ inline void check_temperature(float temperature) {
 /// unless `entropy` is empty, entropy[i] = logsumexp(z) - sum p z. Keeps the activations of one layer and a tile of
 /// logits, at most workspace::logits_bytes() and 8 MiB.
 template <class Device>
-void log_probs(const causal_lm<Device>& model, workspace<Device>& space, const ragged<std::int32_t>& sequences,
-               const targets& wanted, float temperature, std::span<float> logp, std::span<float> entropy) {
+void log_probs(const causal_lm<Device>& model, workspace<Device>& space, const input& sequences, const targets& wanted,
+               float temperature, std::span<float> logp, std::span<float> entropy) {
   const auto count = static_cast<extent_t>(wanted.row.size());
   check_temperature(temperature);
   if (std::ssize(logp) != count || (std::ssize(entropy) != count && !entropy.empty()))

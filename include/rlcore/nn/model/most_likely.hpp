@@ -18,7 +18,7 @@ namespace nn {
 
 /// out[i] = the token with the largest logit at row rows[i] of the packed batch, the first of several.
 template <class Device>
-void most_likely(const causal_lm<Device>& model, workspace<Device>& space, const ragged<std::int32_t>& sequences,
+void most_likely(const causal_lm<Device>& model, workspace<Device>& space, const input& sequences,
                  std::span<const std::int32_t> rows, std::span<std::int32_t> out) {
   check_output(model, model_output::logits, "most_likely");
   if (out.size() != rows.size())

@@ -13,6 +13,7 @@
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/model/packed_batch.hpp"
 #include "rlcore/nn/model/unit_source.hpp"
+#include "rlcore/nn/vision/picture_rows.hpp"
 
 RLCORE_BEGIN
 namespace nn {
@@ -29,14 +30,14 @@ struct normed_rows {
 
   /// The forward pass. It resets `space`; `rows` are rows of the packed batch. Throws std::invalid_argument for ids
   /// outside of the vocabulary and rows outside of the batch.
-  normed_rows(const causal_lm<Device>& model, workspace<Device>& space, const ragged<std::int32_t>& sequences,
+  normed_rows(const causal_lm<Device>& model, workspace<Device>& space, const input& sequences,
               std::span<const std::int32_t> rows)
       : pass{model.device(), space},
         units_(model.units()),
         layers_(model.blocks().size()),
         tied_(model.settings().tied()) {
     space.reset();
-    pass.context = share_sequences(context, model, space, sequences, rows);
+    pass.context = share_sequences(context, model, space, sequences.tokens, rows);
     const packed_batch<Device> batch(model, space, sequences, rows, pass.context);
     if (rows.empty()) {
       if (units_) idle_scoring(*units_, layers_, tied_);
@@ -52,8 +53,9 @@ struct normed_rows {
     if (model.part().expert_size > 1) pass.expert = space.experts;
     with_unit(unit_number::embedding, false, [&] {
       embed(model, pass, x,
-            context ? std::span<const std::int32_t>(space.ids) : std::span<const std::int32_t>(sequences.values),
+            context ? std::span<const std::int32_t>(space.ids) : std::span<const std::int32_t>(sequences.tokens.values),
             batch.ids);
+      picture_rows<Device>().show(model, pass, sequences, x, true);
     });
     const extent_t most = std::max(batch.tokens, n);
     const block_activations a = take_for_any(model.blocks(), space, most, most);

@@ -1,6 +1,7 @@
 // Sequences one after the other, on the device, with their positions.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -10,9 +11,12 @@
 #include <vector>
 
 #include "rlcore/nn/model/causal_lm.hpp"
+#include "rlcore/nn/model/input.hpp"
 #include "rlcore/nn/model/layer_sizes.hpp"
+#include "rlcore/nn/model/place_in_rows.hpp"
 #include "rlcore/nn/model/targets.hpp"
 #include "rlcore/nn/model/workspace.hpp"
+#include "rlcore/nn/vision/positions.hpp"
 #include "rlcore/tensor/ragged.hpp"
 
 RLCORE_BEGIN
@@ -66,9 +70,11 @@ struct packed_batch {
 
   /// Uploads ids and positions [tokens] and fills space.segments. Throws std::invalid_argument for a token outside of
   /// the vocabulary, a row outside of the batch and a sequence above max_position_embeddings.
-  packed_batch(const causal_lm<Device>& model, workspace<Device>& space, const ragged<std::int32_t>& sequences,
+  packed_batch(const causal_lm<Device>& model, workspace<Device>& space, const input& in,
                std::span<const std::int32_t> rows, const context_pass<Device>* context = nullptr) {
+    const ragged<std::int32_t>& sequences = in.tokens;
     const config& c = model.settings();
+    check_pictures(in, c, context != nullptr || space.context.shares());
     check_ids(sequences.values, c.vocab_size, "token");
     check_ids(rows, static_cast<std::int64_t>(sequences.values.size()), "target row");
     extent_t longest = 0;
@@ -96,36 +102,44 @@ struct packed_batch {
                                   std::to_string(c.max_position_embeddings));
     tokens = static_cast<extent_t>(space.positions.size());
     ids = space.take_copy(context ? space.ids.data() : sequences.values.data(), tokens);
+    if (in.shows_pictures())
+      turn(space, in, c);
+    else
+      space.prepare_rope(c, longest);
     positions = space.take_copy(space.positions.data(), tokens);
-    space.prepare_rope(c, longest);
+  }
+
+ private:
+  static void check_pictures(const input& in, const config& c, bool shared) {
+    if (!in.shows_pictures()) {
+      if (c.vision && std::ranges::find(in.tokens.values, c.image_token_id) != in.tokens.values.end())
+        throw std::invalid_argument("rlcore: sequences with image tokens and no pictures");
+      return;
+    }
+    if (!c.vision) throw std::invalid_argument("rlcore: pictures for a model without a vision tower");
+    if (shared) throw std::invalid_argument("rlcore: pictures under context parallelism are not there yet");
+    if (in.pictures->rows() != in.tokens.rows())
+      throw std::invalid_argument("rlcore: " + std::to_string(in.tokens.rows()) + " sequences and pictures of " +
+                                  std::to_string(in.pictures->rows()));
+  }
+  /// A table of angles with a row for each token: the first mrope_section pairs of components turn with time, the next
+  /// with the row, the last with the column.
+  static void turn(workspace<Device>& space, const input& in, const config& c) {
+    const auto half = static_cast<extent_t>(c.head_dim / 2);
+    const std::vector<float> inverse = make_rope_frequencies(c.rope_theta, half, c.rope_scaling).inverse;
+    std::vector<float> angles;
+    angles.reserve(in.tokens.size() * inverse.size());
+    std::vector<patch_grid> grids;
+    for (std::size_t s = 0; s < in.tokens.rows(); ++s) {
+      grids.clear();
+      for (const picture& each : in.pictures_of(s)) grids.push_back(each.grid);
+      const auto at = make_rope_positions(in.tokens.row(s), c.image_token_id, grids, c.vision->spatial_merge_size);
+      append_angles(angles, at.positions, inverse, c.mrope_section);
+    }
+    space.set_rope(angles, half);
+    for (std::size_t t = 0; t < space.positions.size(); ++t) space.positions[t] = static_cast<std::int32_t>(t);
   }
 };
-
-/// Segments that read keys and values from the qkv rows of the layer itself.
-template <class Device>
-auto place_in_rows(workspace<Device>& space, const attention& a) {
-  return [&space, &a](const float* qkv) {
-    for (attention_segment& s : space.segments) {
-      s.key_row = a.width();
-      s.keys = qkv + s.first_row * s.key_row + a.q_width();
-      s.values = s.keys + a.kv_width();
-    }
-    return std::span<const attention_segment>(space.segments);
-  };
-}
-
-/// The same for their gradients.
-template <class Device>
-auto place_gradients_in_rows(workspace<Device>& space, const attention& a) {
-  return [&space, &a](float* dqkv) {
-    space.segment_gradients.clear();
-    for (const attention_segment& s : space.segments) {
-      float* keys = dqkv + s.first_row * a.width() + a.q_width();
-      space.segment_gradients.push_back({keys, keys + a.kv_width()});
-    }
-    return std::span<const attention_segment_gradient>(space.segment_gradients);
-  };
-}
 
 }  // namespace nn
 RLCORE_END

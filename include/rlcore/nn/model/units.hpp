@@ -13,12 +13,13 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// Where each unit of the flat parameters ends: the embedding, every layer, final norm and head.
+/// Where each unit of the flat parameters ends: the embedding with the vision tower, every layer, final norm and head.
 inline std::vector<std::size_t> unit_ends(std::span<const parameter> parameters) {
   const auto unit_of = [](std::string_view name) {
     constexpr std::string_view layers = "model.layers.";
-    return name.starts_with(layers) ? name.substr(0, name.find('.', layers.size()) + 1)
-                                    : name.substr(0, name.starts_with("model.embed") ? std::string_view::npos : 0);
+    if (name.starts_with(layers)) return name.substr(0, name.find('.', layers.size()) + 1);
+    const bool enters = name.starts_with("model.embed") || name.starts_with("visual.");
+    return enters ? std::string_view("model.embed") : std::string_view();
   };
   std::vector<std::size_t> ends;
   std::string_view unit;

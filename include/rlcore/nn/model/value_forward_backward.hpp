@@ -19,7 +19,7 @@ namespace nn {
 /// Neither that, nor `recompute`, nor the split of sequences into calls changes a bit.
 template <class Device, class Gradients, class Slopes>
 void value_forward_backward(const causal_lm<Device>& model, workspace<Device>& space, Gradients& grads,
-                            const ragged<std::int32_t>& sequences, std::span<const std::int32_t> rows, bool recompute,
+                            const input& sequences, std::span<const std::int32_t> rows, bool recompute,
                             Slopes&& slopes) {
   check_output(model, model_output::score, "value_forward_backward");
   grads.check(model);

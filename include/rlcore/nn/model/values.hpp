@@ -14,7 +14,7 @@ namespace nn {
 /// out[i] = score . h (+ bias), h the normed last hidden state of row rows[i] of the packed batch. Keeps the
 /// activations of one layer. The bits are those of value_forward_backward and do not depend on the rest of the batch.
 template <class Device>
-void values(const causal_lm<Device>& model, workspace<Device>& space, const ragged<std::int32_t>& sequences,
+void values(const causal_lm<Device>& model, workspace<Device>& space, const input& sequences,
             std::span<const std::int32_t> rows, std::span<float> out) {
   check_output(model, model_output::score, "values");
   if (out.size() != rows.size())

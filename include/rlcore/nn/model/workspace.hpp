@@ -46,6 +46,7 @@ class workspace {
   std::size_t bytes() const noexcept {
     std::size_t total = 0;
     for (const auto& b : blocks_) total += b.size();
+    if (vision_) total += vision_->bytes();
     return total + (cosine_.size() + sine_.size()) * sizeof(float);
   }
 
@@ -120,20 +121,24 @@ class workspace {
     if (same) wanted = std::max(wanted, 2 * positions_);
     half_ = half, theta_ = c.rope_theta, rope_ = c.rope_scaling, positions_ = wanted;
     const auto [inverse, magnitude] = make_rope_frequencies(theta_, half, rope_);
-    std::vector<float> cosine, sine;
+    std::vector<float> angles;
     for (extent_t p = 0; p < wanted; ++p)
-      for (const float f : inverse) {
-        const auto angle = static_cast<double>(static_cast<float>(p) * f);
-        cosine.push_back(static_cast<float>(elementary::cos(angle)) * magnitude);
-        sine.push_back(static_cast<float>(elementary::sin(angle)) * magnitude);
-      }
-    cosine_ = buffer<float, Device>(*device_, cosine.size());
-    sine_ = buffer<float, Device>(*device_, sine.size());
-    device_->upload(cosine_.data(), cosine.data(), cosine.size() * sizeof(float));
-    device_->upload(sine_.data(), sine.data(), sine.size() * sizeof(float));
+      for (const float f : inverse) angles.push_back(static_cast<float>(p) * f);
+    set_tables(angles, magnitude);
+  }
+  /// Tables of given angles [rows, half] in their place: `positions` of a pass are then rows of these.
+  void set_rope(const std::vector<float>& angles, extent_t half) {
+    half_ = half, theta_ = 0, positions_ = 0;
+    set_tables(angles, 1);
   }
   const float* cosine() const noexcept { return cosine_.data(); }
   const float* sine() const noexcept { return sine_.data(); }
+
+  /// Memory of a vision tower's pass, which lives as long as the language model's.
+  workspace& vision() {
+    if (!vision_) vision_ = std::make_unique<workspace>(*device_, logits_bytes_);
+    return *vision_;
+  }
 
   /// The ranks that make passes over packed sequences together, if there are several.
   context_group context;
@@ -155,11 +160,27 @@ class workspace {
   std::vector<attention_segment> batch_segments;
 
  private:
+  void set_tables(const std::vector<float>& angles, float magnitude) {
+    std::vector<float> cosine, sine;
+    for (const float f : angles) {
+      const auto angle = static_cast<double>(f);
+      cosine.push_back(static_cast<float>(elementary::cos(angle)) * magnitude);
+      sine.push_back(static_cast<float>(elementary::sin(angle)) * magnitude);
+    }
+    if (cosine_.size() < cosine.size()) {
+      cosine_ = buffer<float, Device>(*device_, cosine.size());
+      sine_ = buffer<float, Device>(*device_, sine.size());
+    }
+    device_->upload(cosine_.data(), cosine.data(), cosine.size() * sizeof(float));
+    device_->upload(sine_.data(), sine.data(), sine.size() * sizeof(float));
+  }
+
   Device* device_;
   std::size_t logits_bytes_, used_ = 0, before_ = 0,
                              most_ = 0;  // used of the last block, of those before it; the most of both
   std::vector<buffer<std::byte, Device>> blocks_;
   buffer<float, Device> cosine_, sine_;
+  std::unique_ptr<workspace> vision_;
   float* shared_ = nullptr;
   extent_t shared_size_ = 0;
   std::vector<std::unique_ptr<routing>> routings_;

@@ -43,10 +43,10 @@ constexpr slice vocabulary_part(std::int64_t vocabulary, std::int64_t part, std:
 
 /// local = the tokens of a part of the vocabulary but `except`, counted from its begin; places = their places in `ids`.
 inline void choose_tokens(const slice& part, std::span<const std::int32_t> ids, std::vector<std::int32_t>& local,
-                          std::vector<std::int32_t>& places, std::int32_t except = -1) {
+                          std::vector<std::int32_t>& places, std::span<const std::int32_t> except = {}) {
   local.clear(), places.clear();
   for (std::size_t i = 0; i < ids.size(); ++i)
-    if (ids[i] >= part.begin && ids[i] < part.end && ids[i] != except) {
+    if (ids[i] >= part.begin && ids[i] < part.end && std::find(except.begin(), except.end(), ids[i]) == except.end()) {
       local.push_back(static_cast<std::int32_t>(ids[i] - part.begin));
       places.push_back(static_cast<std::int32_t>(i));
     }

@@ -1,0 +1,79 @@
+// GELU (Hendrycks and Gimpel 2016): x P(X < x) of a standard normal X.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "rlcore/device/npu/kernels/context.hpp"
+
+RLCORE_BEGIN
+namespace ascend::kernels {
+
+namespace detail {
+
+/// What both passes begin with, n elements each: |x|, exp(-x^2 / 2), and the tail P(X > |x|), the second times half a
+/// polynomial in 1 / (1 + 0.4 |x| / sqrt 2) as in device/cpu/gelu.inc.
+struct normal_tail {
+  scratch<float> size, bell, tail;
+
+  normal_tail(context& c, const float* x, extent_t n)
+      : size(c.take<float>(n)), bell(c.take<float>(n)), tail(c.take<float>(n)) {
+    const auto in = c.view(x, {n}), magnitude = c.view(size.data(), {n}), e = c.view(bell.data(), {n}),
+               sum = c.view(tail.data(), {n});
+    c.mul(in, -1.0f, magnitude);
+    c.run(c.op().aclnnMaximum, in, magnitude, magnitude);
+    c.mul(in, in, e);
+    c.mul(e, -0.5f, e);
+    c.exp(e, e);
+    const auto fraction = c.take<float>(n);
+    const auto t = c.view(fraction.data(), {n});
+    c.mul(magnitude, 0.28284271f, sum);
+    c.add(sum, 1.0f, sum);
+    c.fill(t, 1.0f);
+    c.run(c.op().aclnnDiv, t, sum, t);
+    c.fill(sum, 0.08226782f);
+    for (const float coefficient : {-0.43668649f, 0.78000534f, -0.49545336f, 0.50310922f, 0.0939437747f, 0.249915868f,
+                                    0.222744197f, 0.000153590983f}) {
+      c.mul(sum, t, sum);
+      c.add(sum, coefficient, sum);
+    }
+    c.mul(sum, e, sum);
+    c.mul(sum, 0.5f, sum);
+  }
+};
+
+}  // namespace detail
+
+/// y = max(x, 0) - |x| P(X > |x|), n elements.
+inline void gelu_forward(context& c, float* y, const float* x, extent_t n) {
+  for_pieces(n, 1, most_elements, [&](extent_t first, extent_t count) {
+    const detail::normal_tail parts(c, x + first, count);
+    const auto lost = c.view(parts.size.data(), {count}), to = c.view(y + first, {count});
+    c.mul(lost, c.view(parts.tail.data(), {count}), lost);
+    c.at_least(c.view(x + first, {count}), 0.0f, to);
+    c.sub(to, lost, to);
+  });
+}
+
+/// dx = dy (P(X < x) + x exp(-x^2 / 2) / sqrt(2 pi)); dx may be dy.
+inline void gelu_backward(context& c, float* dx, const float* dy, const float* x, extent_t n) {
+  for_pieces(n, 1, most_elements, [&](extent_t first, extent_t count) {
+    const detail::normal_tail parts(c, x + first, count);
+    const auto in = c.view(x + first, {count}), bell = c.view(parts.bell.data(), {count}),
+               tail = c.view(parts.tail.data(), {count}), above = c.view(parts.size.data(), {count});
+    c.mul(bell, 0.39894228f, bell);
+    c.mul(bell, in, bell);
+    c.add(bell, tail, bell);
+    // P(X < x) = tail + [x > 0] (1 - 2 tail)
+    c.mul(in, 3e38f, above);
+    c.run(c.op().aclnnClamp, above, c.q.scalar(0.0f), c.q.scalar(1.0f), above);
+    c.mul(tail, -2.0f, tail);
+    c.add(tail, 1.0f, tail);
+    c.mul(above, tail, above);
+    c.add(bell, above, bell);
+    c.mul(bell, c.view(dy + first, {count}), c.view(dx + first, {count}));
+  });
+}
+
+}  // namespace ascend::kernels
+RLCORE_END

@@ -1,0 +1,83 @@
+// Positions of the tokens of sequences with pictures (M-RoPE, Wang et al. 2024).
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "rlcore/nn/vision/vision_config.hpp"
+#include "rlcore/nn/vision/window_order.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+
+/// Where a token stands: a word at (n, n, n); a piece of a picture at the time of the picture, its row and its column.
+struct rope_position {
+  std::int32_t time = 0, row = 0, column = 0;
+  bool operator==(const rope_position&) const = default;
+
+  /// The axis with which pair j of a head's components turns: the first sections[0] with time, then rows, then columns.
+  std::int32_t of(std::size_t j, const std::array<std::int64_t, 3>& sections) const noexcept {
+    const auto pair = static_cast<std::int64_t>(j);
+    return pair < sections[0] ? time : pair < sections[0] + sections[1] ? row : column;
+  }
+};
+
+/// The angles of tokens at `positions`, appended to `angles`: pair j of a head's components turns with its axis's
+/// position times inverse[j].
+inline void append_angles(std::vector<float>& angles, std::span<const rope_position> positions,
+                          std::span<const float> inverse, const std::array<std::int64_t, 3>& sections) {
+  for (const rope_position& p : positions)
+    for (std::size_t j = 0; j < inverse.size(); ++j)
+      angles.push_back(static_cast<float>(p.of(j, sections)) * inverse[j]);
+}
+
+/// Positions of a sequence. Token number `positions.size() + k`, a word, stands at positions.size() + k + delta.
+struct rope_positions {
+  std::vector<rope_position> positions;
+  std::int32_t delta = 0;
+};
+
+/// Walks the tokens: a word stands one behind what came before. The tokens of a picture, a run of `image_token` as long
+/// as its grid has tokens, stand at (n, n + y, n + x) in raster order; what follows stands at n plus the longer side.
+/// Throws std::invalid_argument where runs and `grids` do not fit.
+inline rope_positions make_rope_positions(std::span<const std::int32_t> tokens, std::int32_t image_token,
+                                          std::span<const patch_grid> grids, std::int64_t merge = 2) {
+  rope_positions result;
+  result.positions.reserve(tokens.size());
+  std::int32_t next = 0;
+  std::size_t picture = 0;
+  const auto fail = [&](const std::string& what) {
+    throw std::invalid_argument("rlcore: a sequence with " + std::to_string(grids.size()) + " pictures " + what);
+  };
+  for (std::size_t i = 0; i < tokens.size();) {
+    if (tokens[i] != image_token) {
+      result.positions.push_back({next, next, next});
+      ++next, ++i;
+      continue;
+    }
+    if (picture == grids.size()) fail("has image tokens for more");
+    const auto height = static_cast<std::int32_t>(grids[picture].height / merge),
+               width = static_cast<std::int32_t>(grids[picture].width / merge);
+    const std::size_t count = static_cast<std::size_t>(height) * static_cast<std::size_t>(width);
+    const auto run = tokens.subspan(i, std::min(count, tokens.size() - i));
+    if (run.size() < count || std::ranges::any_of(run, [&](std::int32_t t) { return t != image_token; }))
+      fail("has fewer than " + std::to_string(count) + " image tokens in the run of picture " +
+           std::to_string(picture));
+    for (std::int32_t y = 0; y < height; ++y)
+      for (std::int32_t x = 0; x < width; ++x) result.positions.push_back({next, next + y, next + x});
+    next += std::max(height, width);
+    i += count, ++picture;
+  }
+  if (picture < grids.size()) fail("has image tokens for " + std::to_string(picture));
+  result.delta = next - static_cast<std::int32_t>(tokens.size());
+  return result;
+}
+
+}  // namespace nn
+RLCORE_END

@@ -1,0 +1,60 @@
+// What a vision tower is made of: the numbers of vision_config in config.json.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rlcore/core/error.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+
+/// Qwen2.5-VL's tower; names and defaults are those of config.json and of the released 3B model.
+struct vision_config {
+  std::int64_t depth = 32, hidden_size = 1280, num_heads = 16, intermediate_size = 3420, out_hidden_size = 2048;
+  std::int64_t in_channels = 3, patch_size = 14, temporal_patch_size = 2, spatial_merge_size = 2, window_size = 112;
+  std::vector<std::int64_t> fullatt_block_indexes = {7, 15, 23, 31};
+  double rms_norm_eps = 1e-6, rope_theta = 10000;
+
+  bool operator==(const vision_config&) const = default;
+
+  /// Floats of a patch.
+  std::int64_t patch() const noexcept { return in_channels * temporal_patch_size * patch_size * patch_size; }
+  /// Patches of a token.
+  std::int64_t merged() const noexcept { return spatial_merge_size * spatial_merge_size; }
+  /// The side of a window in tokens.
+  std::int64_t window() const noexcept { return window_size / spatial_merge_size / patch_size; }
+  std::int64_t head_dim() const noexcept { return hidden_size / num_heads; }
+  /// Patches of this block attend to the whole picture, not only to their window.
+  bool full(std::int64_t block) const noexcept {
+    return std::find(fullatt_block_indexes.begin(), fullatt_block_indexes.end(), block) != fullatt_block_indexes.end();
+  }
+};
+
+/// Throws config_error, naming the key of config.json, for numbers that do not fit together.
+inline void check_settings(const vision_config& c) {
+  const auto fail = [](const std::string& what) { throw config_error("model config: vision_config." + what); };
+  for (const auto& [value, key] : {std::pair{c.depth, "depth"},
+                                   {c.hidden_size, "hidden_size"},
+                                   {c.num_heads, "num_heads"},
+                                   {c.intermediate_size, "intermediate_size"},
+                                   {c.out_hidden_size, "out_hidden_size"},
+                                   {c.in_channels, "in_channels"},
+                                   {c.patch_size, "patch_size"},
+                                   {c.temporal_patch_size, "temporal_patch_size"},
+                                   {c.spatial_merge_size, "spatial_merge_size"},
+                                   {c.window(), "window_size / spatial_merge_size / patch_size"}})
+    if (value <= 0) fail(std::string(key) + " must be positive, got " + std::to_string(value));
+  if (c.hidden_size % c.num_heads != 0 || c.head_dim() % 4 != 0)
+    fail("hidden_size " + std::to_string(c.hidden_size) + " has to be a multiple of 4 num_heads, " +
+         std::to_string(4 * c.num_heads) + ": a quarter of a head's components turns with a row or a column");
+  for (const std::int64_t block : c.fullatt_block_indexes)
+    if (block < 0 || block >= c.depth)
+      fail("fullatt_block_indexes names block " + std::to_string(block) + " of " + std::to_string(c.depth));
+}
+
+}  // namespace nn
+RLCORE_END

@@ -1,0 +1,160 @@
+// One forward pass of a vision tower, and its backward.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "rlcore/nn/model/input.hpp"
+#include "rlcore/nn/model/pass.hpp"
+#include "rlcore/nn/model/place_in_rows.hpp"
+#include "rlcore/nn/model/workspace.hpp"
+#include "rlcore/nn/vision/vision_tower.hpp"
+#include "rlcore/nn/vision/window_order.hpp"
+
+RLCORE_BEGIN
+namespace nn {
+
+/// The tower's rows for some pictures. It uses the device memory of `space`, a workspace of its own, during its
+/// lifetime. `recompute` keeps only each block's input. A picture's rows depend on no other picture.
+template <class Device>
+class vision_pass {
+ public:
+  /// Forward, with the weights of `model`, which the linear layers read packed. Throws std::invalid_argument for a
+  /// picture whose sides are no multiples of spatial_merge_size or whose patches are of another number.
+  vision_pass(const vision_tower& tower, Device& device, workspace<Device>& space, offset_pointer<const float> weights,
+              packed_view packed, std::span<const picture> pictures, bool recompute)
+      : tower_(tower), space_(space), recompute_(recompute), pass_{device, space, weights, packed} {
+    const vision_config& c = tower.settings;
+    space.reset();
+    std::vector<patch_grid> grids;
+    for (const picture& each : pictures) grids.push_back(each.grid), check(each, c);
+    order_ = order_by_windows(grids, c);
+    const extent_t t = pass_.tokens = static_cast<extent_t>(order_.row.size()), h = c.hidden_size;
+    turn();
+    patches_ = upload(pictures);
+    inputs_ = space.template take<float>(static_cast<extent_t>(tower.blocks.size() + 1) * t * h);
+    tower.patch_embed.forward(pass_, x(0), patches_, t);
+    space.kept.clear();
+    for (std::size_t l = 0; l < (recompute ? 1 : tower.blocks.size()); ++l)
+      space.kept.push_back(tower.blocks[l].take(space, t));
+    for (std::size_t l = 0; l < tower.blocks.size(); ++l) forward(l, x(l + 1));
+    merge();
+  }
+
+  /// Tokens of all pictures.
+  extent_t tokens() const noexcept { return static_cast<extent_t>(order_.token.size()); }
+  /// [tokens(), out_hidden_size], device memory; one picture after the other, each in raster order.
+  const float* rows() const noexcept { return rows_; }
+
+  /// Adds the gradient of the tower's parameters, given that of rows(), to `gradients`. With `first` the weights of
+  /// linear layers hold nothing yet.
+  void backward(offset_pointer<float> gradients, bool first, const float* drows) {
+    const vision_config& c = tower_.settings;
+    const extent_t t = pass_.tokens, n = tokens(), wide = c.hidden_size * c.merged();
+    Device& device = pass_.device;
+    pass_.gradients = gradients, pass_.first = first;
+    float* const slopes = space_.template take<float>(n * c.out_hidden_size);
+    device.gather_rows(slopes, drows, n, space_.take_copy(order_.token.data(), n), n, c.out_hidden_size);
+    tower_.merger_output.backward(pass_, middle_, slopes, activated_, n);
+    device.gelu_backward(middle_, middle_, before_, n * wide);
+    float* const dx = space_.template take<float>(t * c.hidden_size);
+    tower_.merger_input.backward(pass_, dx, middle_, normed_, n);
+    tower_.merger_norm.backward(device, pass_.weights, gradients, dx, dx, c.hidden_size, x(tower_.blocks.size()),
+                                c.hidden_size, rstd_, t, false);
+    const block_scratch scratch = tower_.blocks.front().take_scratch(space_, t);
+    float* const again = recompute_ ? space_.template take<float>(t * c.hidden_size) : nullptr;
+    for (std::size_t l = tower_.blocks.size(); l-- > 0;) {
+      if (recompute_) forward(l, again);
+      const block& b = tower_.blocks[l];
+      see(l);
+      b.backward(pass_, kept(l), scratch, dx, x(l), place_in_rows(space_, b.self_attention),
+                 place_gradients_in_rows(space_, b.self_attention));
+    }
+    tower_.patch_embed.backward(pass_, nullptr, dx, patches_, t);
+    device.wait();
+  }
+
+ private:
+  static void check(const picture& each, const vision_config& c) {
+    const patch_grid& g = each.grid;
+    if (g.height <= 0 || g.width <= 0 || g.height % c.spatial_merge_size != 0 || g.width % c.spatial_merge_size != 0 ||
+        static_cast<std::int64_t>(each.patches.size()) != g.height * g.width * c.patch())
+      throw std::invalid_argument("rlcore: a picture of " + std::to_string(g.height) + " x " + std::to_string(g.width) +
+                                  " patches with " + std::to_string(each.patches.size()) + " floats; a patch has " +
+                                  std::to_string(c.patch()) + ", and sides are multiples of " +
+                                  std::to_string(c.spatial_merge_size));
+  }
+  /// A quarter of a head's components turns with the row, the next with the column, and the halves are paired.
+  void turn() {
+    const vision_config& c = tower_.settings;
+    const auto quarter = static_cast<extent_t>(c.head_dim() / 4);
+    const auto inverse = make_rope_frequencies(c.rope_theta, quarter, {}).inverse;
+    std::vector<float> angles;
+    std::vector<std::int32_t> own;
+    for (std::size_t i = 0; i < order_.row.size(); ++i) {
+      own.push_back(static_cast<std::int32_t>(i));
+      for (const std::int32_t at : {order_.row[i], order_.column[i]})
+        for (const float f : inverse) angles.push_back(static_cast<float>(at) * f);
+    }
+    space_.set_rope(angles, 2 * quarter);
+    pass_.positions = space_.take_copy(own.data(), pass_.tokens);
+  }
+  /// The patches in window order.
+  const float* upload(std::span<const picture> pictures) {
+    const auto patch = static_cast<std::size_t>(tower_.settings.patch() * tower_.settings.merged());
+    std::vector<const float*> token;
+    for (const picture& each : pictures)
+      for (std::size_t at = 0; at < each.patches.size(); at += patch) token.push_back(each.patches.data() + at);
+    std::vector<float> ordered;
+    ordered.reserve(token.size() * patch);
+    for (const std::int32_t number : order_.token) {
+      const float* const from = token[static_cast<std::size_t>(number)];
+      ordered.insert(ordered.end(), from, from + patch);
+    }
+    return space_.take_copy(ordered.data(), static_cast<extent_t>(ordered.size()));
+  }
+  void see(std::size_t l) {
+    space_.segments = tower_.settings.full(static_cast<std::int64_t>(l)) ? order_.pictures : order_.windows;
+  }
+  const block_activations& kept(std::size_t l) const { return space_.kept[recompute_ ? 0 : l]; }
+  float* x(std::size_t l) const {
+    return inputs_ + static_cast<extent_t>(l) * pass_.tokens * tower_.settings.hidden_size;
+  }
+  void forward(std::size_t l, float* y) {
+    const block& b = tower_.blocks[l];
+    see(l);
+    b.forward(pass_, kept(l), y, x(l), place_in_rows(space_, b.self_attention));
+  }
+  void merge() {
+    const vision_config& c = tower_.settings;
+    const extent_t t = pass_.tokens, n = tokens(), h = c.hidden_size, wide = h * c.merged();
+    normed_ = space_.template take<float>(t * h);
+    rstd_ = space_.template take<float>(t);
+    before_ = space_.template take<float>(n * wide);
+    activated_ = space_.template take<float>(n * wide);
+    middle_ = space_.template take<float>(n * wide);
+    float* const merged = space_.template take<float>(n * c.out_hidden_size);
+    rows_ = space_.template take<float>(n * c.out_hidden_size);
+    tower_.merger_norm.forward(pass_.device, pass_.weights, normed_, h, x(tower_.blocks.size()), h, rstd_, t);
+    tower_.merger_input.forward(pass_, before_, normed_, n);
+    pass_.device.gelu_forward(activated_, before_, n * wide);
+    tower_.merger_output.forward(pass_, merged, activated_, n);
+    pass_.device.gather_rows(rows_, merged, n, space_.take_copy(order_.place.data(), n), n, c.out_hidden_size);
+  }
+
+  const vision_tower& tower_;
+  workspace<Device>& space_;
+  bool recompute_;
+  nn::pass<Device> pass_;
+  window_order order_;
+  const float* patches_ = nullptr;
+  float *inputs_ = nullptr, *normed_ = nullptr, *rstd_ = nullptr, *before_ = nullptr, *activated_ = nullptr,
+        *middle_ = nullptr, *rows_ = nullptr;
+};
+
+}  // namespace nn
+RLCORE_END
