@@ -86,6 +86,8 @@ class any_device {
 
   virtual void swiglu_forward(float* y, const float* gate_up, extent_t t, extent_t w) = 0;
   virtual void swiglu_backward(float* dgate_up, const float* dy, const float* gate_up, extent_t t, extent_t w) = 0;
+  virtual void gelu_forward(float* y, const float* x, extent_t n) = 0;
+  virtual void gelu_backward(float* dx, const float* dy, const float* x, extent_t n) = 0;
   virtual void gather_rows(float* y, const float* x, extent_t rows, const std::int32_t* ids, extent_t count,
                            extent_t w) = 0;
   virtual void scatter_add_rows(float* y, const float* x, const std::int32_t* ids, extent_t count, extent_t w) = 0;
@@ -220,6 +222,10 @@ class any_device_of final : public any_device {
   }
   void swiglu_backward(float* dgate_up, const float* dy, const float* gate_up, extent_t t, extent_t w) override {
     d_.swiglu_backward(dgate_up, dy, gate_up, t, w);
+  }
+  void gelu_forward(float* y, const float* x, extent_t n) override { d_.gelu_forward(y, x, n); }
+  void gelu_backward(float* dx, const float* dy, const float* x, extent_t n) override {
+    d_.gelu_backward(dx, dy, x, n);
   }
   void gather_rows(float* y, const float* x, extent_t rows, const std::int32_t* ids, extent_t count,
                    extent_t w) override {

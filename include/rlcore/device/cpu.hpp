@@ -193,6 +193,12 @@ class cpu : private cpu_kernels::work_sharing {
     split(t, 45 * t * w,
           [&](extent_t begin, extent_t end) { kernels_->swiglu_backward(dgate_up, dy, gate_up, w, begin, end); });
   }
+  void gelu_forward(float* y, const float* x, extent_t n) {
+    split(n, 45 * n, [&](extent_t begin, extent_t end) { kernels_->gelu_forward(y, x, begin, end); });
+  }
+  void gelu_backward(float* dx, const float* dy, const float* x, extent_t n) {
+    split(n, 50 * n, [&](extent_t begin, extent_t end) { kernels_->gelu_backward(dx, dy, x, begin, end); });
+  }
 
   void gather_rows(float* y, const float* x, extent_t /*rows*/, const std::int32_t* ids, extent_t count, extent_t w) {
     split(count, 10 * count * w,

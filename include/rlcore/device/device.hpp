@@ -29,10 +29,12 @@ struct norm_arguments {
   double eps = 1e-6;
 };
 
-/// Heads of causal grouped-query attention: `heads` query heads share `kv_heads` key heads, `scale` multiplies q . k.
+/// Heads of grouped-query attention: `heads` query heads share `kv_heads` key heads, `scale` multiplies q . k. Without
+/// `causal` every row of a segment attends to all of its keys (the patches of a picture).
 struct attention_shape {
   extent_t heads = 1, kv_heads = 1, head_dim = 0;
   float scale = 1;
+  bool causal = true;
 };
 
 /// Positions of a page of cached keys and values.
@@ -43,10 +45,10 @@ constexpr extent_t kv_pages(extent_t n) { return (n + kv_page - 1) / kv_page; }
 constexpr extent_t kv_page_size(const attention_shape& s) { return 2 * kv_page * s.kv_heads * s.head_dim; }
 
 /// Consecutive query rows of one sequence. Row first_row + i stands at position first_position + i and attends to the
-/// keys of positions 0 .. first_position + i. They lie in rows (key head h of position p is keys + p * key_row + h *
-/// head_dim, values likewise) or, if `pages` is not null, in a cache: `keys` is the layer's first page, and page
-/// pages[n], below layer_pages, holds the positions kv_page * n and following; `values` and `key_row` mean nothing
-/// then.
+/// keys of positions 0 .. first_position + i, or, if not causal, 0 .. first_position + rows - 1. They lie in rows (key
+/// head h of position p is keys + p * key_row + h * head_dim, values likewise) or, if `pages` is not null, in a cache:
+/// `keys` is the layer's first page, and page pages[n], below layer_pages, holds the positions kv_page * n and
+/// following; `values` and `key_row` mean nothing then.
 struct attention_segment {
   const float* keys = nullptr;
   const float* values = nullptr;
@@ -152,6 +154,10 @@ concept device = device_memory<D> &&
   d.swiglu_forward(y, x, n, n);
   // dgate_up (may be gate_up), dy, gate_up, t, w
   d.swiglu_backward(y, x, x, n, n);
+  // y = x P(X < x) of a standard normal X, elements: y, x, n
+  d.gelu_forward(y, x, n);
+  // dx (may be dy), dy, x, n
+  d.gelu_backward(y, x, x, n);
   // y[k] = x[ids[k]] (embedding): y, x, rows of x, ids, count, w
   d.gather_rows(y, x, n, ids, n, n);
   // y[ids[k]] += x[k], k in order (its gradient): y, x, ids, count, w

@@ -11,12 +11,16 @@
 #include <utility>
 
 #include "rlcore/device/device.hpp"
+#include "rlcore/device/losses/loss_device.hpp"
 #include "rlcore/device/npu/abi/feature.hpp"
 #include "rlcore/device/npu/kernels/attention.hpp"
+#include "rlcore/device/npu/kernels/gelu.hpp"
 #include "rlcore/device/npu/kernels/linear.hpp"
+#include "rlcore/device/npu/kernels/live.hpp"
 #include "rlcore/device/npu/kernels/log_prob.hpp"
 #include "rlcore/device/npu/kernels/norm.hpp"
 #include "rlcore/device/npu/kernels/optimizer.hpp"
+#include "rlcore/device/npu/kernels/program.hpp"
 #include "rlcore/device/npu/kernels/rope.hpp"
 #include "rlcore/device/npu/kernels/rows.hpp"
 #include "rlcore/device/npu/kernels/sampling.hpp"
@@ -148,6 +152,10 @@ class npu {
   void swiglu_forward(float* y, const float* gate_up, extent_t t, extent_t w) {
     ascend::kernels::swiglu_forward(c_, y, gate_up, t, w);
   }
+  void gelu_forward(float* y, const float* x, extent_t n) { ascend::kernels::gelu_forward(c_, y, x, n); }
+  void gelu_backward(float* dx, const float* dy, const float* x, extent_t n) {
+    ascend::kernels::gelu_backward(c_, dx, dy, x, n);
+  }
   void swiglu_backward(float* dgate_up, const float* dy, const float* gate_up, extent_t t, extent_t w) {
     ascend::kernels::swiglu_backward(c_, dgate_up, dy, gate_up, t, w);
   }
@@ -193,6 +201,19 @@ class npu {
     ascend::kernels::log_prob_backward(c_, logits, t, w, first, targets, temperature, dlogp, dentropy, entropy,
                                        statistics);
   }
+
+  // what losses need, see loss_device
+  void run_program(const traced_program& p, const program_arrays<float>& arrays) {
+    ascend::kernels::run_program(c_, p, arrays);
+  }
+  void live_slots(float* live, const mask_elements& mask, const std::int32_t* lengths, const std::int32_t* slots,
+                  extent_t rows, extent_t width) {
+    ascend::kernels::live_slots(c_, live, mask, lengths, slots, rows, width);
+  }
+  void row_sums(float* sums, const float* x, extent_t rows, extent_t width) {
+    ascend::kernels::row_sums(c_, sums, x, rows, width);
+  }
+  void to_indices(std::int32_t* y, const float* x, extent_t n) { ascend::kernels::to_indices(c_, y, x, n); }
 
   void sample(const sampling_arguments& arguments, const float* logits, extent_t t, extent_t vocabulary,
               const double* uniform, std::int32_t* tokens) {
@@ -240,6 +261,6 @@ class npu {
   ascend::kernels::sampler sampler_;
 };
 
-static_assert(device<npu>);
+static_assert(device<npu> && loss_device<npu>);
 
 RLCORE_END

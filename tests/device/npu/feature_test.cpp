@@ -19,6 +19,7 @@
 
 #include "device/npu/emulated_npu.hpp"
 #include "rlcore/device/npu/trace.hpp"
+#include "rlcore/objective/traced/trace.hpp"
 
 namespace rlcore_test {
 namespace {
@@ -101,6 +102,31 @@ void run_training(npu& d) {
   d.adamw(g.weight, g.y, g.z, g.x, w, step);
 }
 
+/// A program of every operation, and what a loss needs besides.
+void run_losses(npu& d) {
+  constexpr extent_t t = ground::t, w = ground::width;
+  ground g(d);
+  program_writer writer;
+  const traced x = traced::field_value(field::logp, 0), y = traced::field_value(field::old_logp, 0);
+  using math = traced_math;
+  const traced_mask m = math::any(x < y, math::all(!(x <= y), x == y));
+  for (const traced& v : {math::select(m, x - y, x / y), math::min(x, y), math::clamp(-x, 0, 1), math::sign(x),
+                          math::exp(x) * math::log(y), math::expm1(x), math::log1p(y), math::excess(x) + math::sqrt(y),
+                          math::sigmoid(x), math::softplus(y), math::abs(x)})
+    writer.result("value", v);
+  const traced_program program = writer.finish();
+  std::vector<float*> results(program.results.size());
+  for (float*& r : results) r = g.floats_of(t * w);
+  program_arrays<float> arrays;
+  arrays.rows = t, arrays.width = w, arrays.results = results;
+  arrays.input[0][0] = {g.x, w, 1}, arrays.input[0][1] = {g.y, w, 1}, arrays.live = {g.z, w, 1};
+  d.run_program(program, arrays);
+  memory<std::uint8_t, npu> mask(d, std::vector<std::uint8_t>(t * w, 1));
+  d.live_slots(g.z, {mask.data(), t * w, 1, false}, g.ids, nullptr, t, w);
+  d.row_sums(g.y, g.x, t, w);
+  d.to_indices(g.ids, g.x, t);
+}
+
 /// The operators that a run calls, in bfloat16 and in float, with or without the fused ones.
 names called(void (*run)(npu&), bool fused) {
   names found;
@@ -124,7 +150,7 @@ names called(void (*run)(npu&), bool fused) {
 
 TEST(npu_feature, of_an_operator_is_what_calls_it) {
   const names forward = called(run_forward, true), generation = called(run_generation, true),
-              training = called(run_training, true);
+              training = called(run_training, true), losses = called(run_losses, true);
   names composed;
   for (const auto run : {run_forward, run_generation, run_training}) composed.merge(called(run, false));
   const auto expected = [&](std::string_view name) {
@@ -133,7 +159,8 @@ TEST(npu_feature, of_an_operator_is_what_calls_it) {
     if (f || (g && t)) return feature::every_run;
     if (g) return feature::generation;
     if (t) return feature::training;
-    return composed.contains(name) ? feature::composition : feature::later;
+    if (composed.contains(name)) return feature::composition;
+    return losses.contains(name) ? feature::loss : feature::later;
   };
   const auto expect_row = [&](std::string_view name, feature need) {
     EXPECT_EQ(ascend::name_of(need), ascend::name_of(expected(name))) << name;
@@ -146,7 +173,7 @@ TEST(npu_feature, of_an_operator_is_what_calls_it) {
 
 /// Whether everything runs on a device that has lost an operator since it was opened.
 bool runs_without(const change_of_operators& loss) {
-  for (const auto run : {run_forward, run_generation, run_training}) {
+  for (const auto run : {run_forward, run_generation, run_training, run_losses}) {
     emulated_npu on;
     loss(on.table.op);
     try {
@@ -178,8 +205,8 @@ names members_named() {
   names found;
   for (const auto& file : std::filesystem::recursive_directory_iterator(headers)) {
     const std::string path = file.path().lexically_relative(headers).string();
-    if (file.path().extension() != ".hpp" || path.starts_with("emulator/") ||
-        path.starts_with("device/npu/abi/") || path == "device/npu/trace.hpp")
+    if (file.path().extension() != ".hpp" || path.starts_with("emulator/") || path.starts_with("device/npu/abi/") ||
+        path == "device/npu/trace.hpp")
       continue;
     std::ifstream in(file.path());
     for (std::string line; std::getline(in, line);) {

@@ -150,6 +150,23 @@ TEST(npu_swiglu, forward_and_backward) {
   }
 }
 
+TEST(npu_gelu, forward_and_backward) {
+  cpu host(1);
+  emulated_npu on;
+  const auto run = [](auto& d) {
+    floats values = normal(300, 1, 3);
+    for (int i = 0; i < 20; ++i) values.push_back(static_cast<float>(i - 10));
+    const auto n = static_cast<extent_t>(values.size());
+    auto x = put(d, values), y = room<float>(d, n), dx = put(d, normal(n, 2));
+    d.gelu_forward(y, x, n);
+    d.gelu_backward(dx, dx, x, n);
+    return std::array{y.back(), dx.back()};
+  };
+  const auto got = run(*on), wanted = run(host);
+  expect_near(got[0], wanted[0], 1e-6, 1e-6, "gelu");
+  expect_near(got[1], wanted[1], 1e-6, 1e-6, "its slope");
+}
+
 TEST(npu_layers, nothing_to_do) {
   emulated_npu on;
   npu& d = *on;
@@ -163,6 +180,8 @@ TEST(npu_layers, nothing_to_do) {
   d.rope(p, 2, 1, 2, ids, p, p, 0, false);
   d.swiglu_forward(p, p, 0, 2);
   d.swiglu_backward(p, p, p, 0, 2);
+  d.gelu_forward(p, p, 0);
+  d.gelu_backward(p, p, p, 0);
   EXPECT_EQ(p.back(), (floats{1, 2}));
 }
 

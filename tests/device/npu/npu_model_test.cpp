@@ -5,11 +5,13 @@
 #include <utility>
 
 #include "device/npu/emulated_npu.hpp"
+#include "rlcore/device/losses.hpp"
 #include "rlcore/nn/lora/lora.hpp"
 #include "rlcore/nn/lora/lora_gradients.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/model/forward_backward.hpp"
 #include "rlcore/nn/model/log_probs.hpp"
+#include "rlcore/objective/algorithm/grpo.hpp"
 #include "rlcore/rollout/engine.hpp"
 
 namespace rlcore_test {
@@ -292,6 +294,51 @@ TEST(npu_model, rollout_and_training_log_probs) {
                   furthest(again, recorded), sum / static_cast<double>(again.size()), again.size());
       EXPECT_LE(furthest(again, recorded), bound);
     }
+}
+
+/// The gradient of GRPO with its loss on the host, or where the log-probs are.
+template <class D>
+floats grpo_gradient(machine<D>& m, bool stays) {
+  const auto n = static_cast<extent_t>(m.data.targets.row.size());
+  const std::vector<std::int32_t> offsets{0, 6, 6, static_cast<std::int32_t>(n)};
+  floats old = normal(n, 21, 0.1), ref = normal(n, 22, 0.1);
+  const floats scored = m.score()[0], better{0.5f, 2, -1};
+  for (std::size_t i = 0; i < old.size(); ++i) old[i] += scored[i], ref[i] += scored[i];
+  tensor<float, 1, D> old_here(m.device, {n}), ref_here(m.device, {n}), better_here(m.device, {3});
+  old_here.memory().upload(old), ref_here.memory().upload(ref), better_here.memory().upload(better);
+  global_counts counts;
+  for (const std::int64_t tokens : {6, 0, static_cast<int>(n) - 6}) counts.add_row(tokens);
+  nn::gradients<D> gradients(m.model);
+  const auto on_host = [&](auto logp, auto, auto dlogp, auto) {
+    token_batch<float> b{.logp = logp, .old_logp = old, .ref_logp = ref, .advantage = per_row(better)};
+    b.offsets = offsets;
+    evaluate(serial{}, paper::grpo(), b, counts, {.logp = dlogp});
+  };
+  const auto on_device = [&](auto logp, auto, auto dlogp, auto) {
+    token_batch<float, D> b{
+        .logp = logp, .old_logp = old_here, .ref_logp = ref_here, .advantage = per_row(better_here)};
+    b.offsets = offsets;
+    evaluate(m.device, paper::grpo(), b, counts, {.logp = dlogp});
+  };
+  if (stays)
+    nn::forward_backward(m.model, m.space, gradients, m.data.sequences, m.data.targets, 0.8f, false,
+                         nn::slopes_on_device{on_device});
+  else
+    nn::forward_backward(m.model, m.space, gradients, m.data.sequences, m.data.targets, 0.8f, false, on_host);
+  floats host(gradients.size());
+  m.device.download(host.data(), gradients.data(), host.size() * sizeof(float));
+  return host;
+}
+
+TEST(npu_model, a_loss_may_stay_on_the_device) {
+  cpu host(1);
+  machine<cpu> on_host(host, tiny(nn::family::qwen2));
+  EXPECT_EQ(grpo_gradient(on_host, true), grpo_gradient(on_host, false));  // the same loop
+  emulated_npu on(npu_settings{0, compute::float32});
+  machine<npu> on_npu(*on, tiny(nn::family::qwen2));
+  const floats here = grpo_gradient(on_npu, true);
+  EXPECT_LT(distance(here, grpo_gradient(on_npu, false)), 1e-6);
+  EXPECT_LT(distance(here, grpo_gradient(on_host, false)), 1e-4);
 }
 
 }  // namespace

@@ -11,19 +11,24 @@ namespace {
 TEST(optimal_token_baseline, is_verls) {
   const auto& all = advantages_of_systems()["optimal_token_baseline"];
   const auto groups = integers(all["groups"]);
-  for (const bool action : {false, true})
+  struct form {
+    const char *name, *mask;
+    token_alignment align;
+  };
+  for (const auto& [form_name, mask_name, align] : {form{"position_", "prefix", token_alignment::position},
+                                                    {"position_holes_", "holes", token_alignment::position},
+                                                    {"action_", "holes", token_alignment::action}})
     for (const bool tail : {false, true})
       for (const bool weighted : {false, true}) {
-        const std::string name = std::string(action ? "action_" : "position_") + (tail ? "zero_tail" : "keep_tail") +
-                                 (weighted ? "_weighted" : "");
+        const std::string name =
+            std::string(form_name) + (tail ? "zero_tail" : "keep_tail") + (weighted ? "_weighted" : "");
         SCOPED_TRACE(name);
         golden_matrix reward(all["rewards"]), logp(all["old_logp"]), squares(all["sum_squared_probs"]),
-            weight(all["weight"]), mask(all[action ? "holes" : "prefix"]), out(6, 9);
+            weight(all["weight"]), mask(all[mask_name]), out(6, 9);
         for (std::size_t k = 0; k < mask.values.size(); ++k)
           if (mask.values[k] == 0)
             reward.values[k] = logp.values[k] = squares.values[k] = weight.values[k] = std::nan("");
-        const optimal_token_baseline how{.align = action ? token_alignment::action : token_alignment::position,
-                                         .zero_tail = tail};
+        const optimal_token_baseline how{.align = align, .zero_tail = tail};
         optimal_token_inputs<double> in{reward.view(), logp.view(), squares.view(), {}, mask.view()};
         if (weighted) in.weight = weight.view();
         how(in, groups, out.view());

@@ -80,7 +80,7 @@ void check_link(const Gather& gather, const Link& link, const Aggregation& aggre
     }
   } else {
     for (std::size_t i = 0; i < rows.size(); ++i) {
-      if (b.live(static_cast<extent_t>(i)) == 0) continue;
+      if (b.live(static_cast<extent_t>(i)) == 0 && !rlcore::detail::counts_empty<Aggregation>) continue;
       const auto t = link.template operator()<exact_math, double>(rows[i]);
       const double w = aggregation.weight(row_info{1, static_cast<std::int64_t>(i)}, step);
       loss += w * t.value, size += std::abs(w * t.value);

@@ -145,20 +145,39 @@ struct integer_list {
   }
 };
 
+/// The memory that the host reads itself, whoever owns it.
+struct host_memory {
+  static constexpr bool host_readable = true;
+};
+template <class T, class Device>
+struct device_field;
+template <class Device>
+struct device_mask;
+
+/// A field in the memory of `Device`: anything that as_view understands, or of a device whose memory the host cannot
+/// read a tensor of that device (objective/loop/device_batch.hpp).
+template <class T, class Device>
+using field_in = std::conditional_t<Device::host_readable, token_field<T>, device_field<T, Device>>;
+/// The same of a mask.
+template <class Device>
+using mask_in = std::conditional_t<Device::host_readable, token_mask, device_mask<Device>>;
+
 /// What an objective may read. Only the fields that its pieces name have to be there; others are not touched.
 ///
 /// Rectangular: fields are [rows, tokens] of any strides, or vectors [rows] with one value per row; `lengths` (how many
 /// leading slots of each row exist) and `mask` are optional.
 /// Packed: with `offsets` (flash attention calls them cu_seqlens: rows + 1 of them, starting at 0), fields are flat
 /// vectors over all tokens, one row after the other; a field with one value per row is wrapped: per_row(x).
-template <class T>
+/// On a device, token_batch<float, npu>, fields and mask are tensors of that device; lengths and offsets are the
+/// host's.
+template <class T, class Device = host_memory>
 struct token_batch {
   static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>, "rlcore: token_batch<float> or <double>");
-  using field_type = token_field<const T>;
+  using field_type = field_in<const T, Device>;
 
   field_type logp{}, old_logp{}, ref_logp{}, rollout_logp{}, advantage{}, weight{}, entropy{}, value{}, old_value{},
       target{}, selected{};
-  token_mask mask{};
+  mask_in<Device> mask{};
   integer_list lengths{};
   integer_list offsets{};
 };
@@ -166,9 +185,9 @@ struct token_batch {
 /// Where dL / d field is written: overwritten, masked slots get 0. With `add`, it is added to what is there, so that
 /// terms with other denominators come together in one gradient; masked slots then stay as they are. All absent: only
 /// the report is wanted.
-template <class T>
+template <class T, class Device = host_memory>
 struct token_gradients {
-  token_field<T> logp{}, entropy{}, value{};
+  field_in<T, Device> logp{}, entropy{}, value{};
   bool add = false;
 };
 

@@ -46,6 +46,10 @@ inline constexpr bool per_sequence = requires {
   requires A::per_sequence;
 };
 template <class A>
+inline constexpr bool counts_empty = requires {
+  requires A::counts_empty;
+};
+template <class A>
 inline constexpr bool per_pair = requires {
   requires A::per_pair;
 };
@@ -159,7 +163,7 @@ class sequence_evaluator {
       row[k] = rows_.gather(first + k, live[k]);
       out.rows += 1, out.tokens += live[k], out.sequences += live[k] > 0;
     }
-    if (rows_per_term == 1 && live[0] == 0) return rows_.scatter(first, 0, 0.0);
+    if (rows_per_term == 1 && live[0] == 0 && !detail::counts_empty<Aggregation>) return rows_.scatter(first, 0, 0.0);
     const double weight = aggregation.weight(row_info{live[0], first}, step);
     double slope[rows_per_term];
     const auto linked = link(row, slope);

@@ -27,6 +27,7 @@ class program_writer {
  public:
   /// Adds a result.
   void result(std::string_view name, const traced& value) {
+    kept_.push_back(value);
     program_.results.push_back({name, number_of(value.node.get())});
   }
 
@@ -140,6 +141,7 @@ class program_writer {
   traced_program program_;
   std::map<key, std::size_t> numbers_;
   std::unordered_map<const expression*, std::size_t> seen_;
+  std::vector<traced> kept_;  // their expressions, so that seen_ has no address of another one
 };
 
 RLCORE_ALGORITHM_END

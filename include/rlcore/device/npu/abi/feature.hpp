@@ -14,6 +14,7 @@ enum class feature : unsigned char {
   every_run,    ///< memory, streams, layers, rows and log-probs
   generation,   ///< tokens drawn from logits
   training,     ///< backward passes
+  loss,         ///< losses whose arrays stay on the device
   composition,  ///< where a fused operator is missing or does not take a shape
   fused,        ///< an operator that compositions stand in for
   collectives,  ///< ranks that HCCL connects
@@ -30,6 +31,8 @@ constexpr std::string_view name_of(feature f) {
       return "generation";
     case feature::training:
       return "training";
+    case feature::loss:
+      return "a loss on the device";
     case feature::composition:
       return "the stand-in for a fused operator";
     case feature::fused:

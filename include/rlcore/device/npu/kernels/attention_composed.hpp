@@ -104,7 +104,7 @@ class composed_attention {
     const auto z = g.square(scores.data());
     multiply(c, g.rows_of_heads(q, q_row), g.transposed(g.keys.data()), z);
     c.mul(z, s.scale, z);
-    if (g.t > 1) {  // key j > first_position + i is none of query i's
+    if (s.causal && g.t > 1) {  // key j > first_position + i is none of query i's
       const auto room = c.take<float>(2 * g.t * g.n);
       const auto low = c.rows(room.data(), g.t, g.n), masked = c.rows(room.data() + g.t * g.n, g.t, g.n);
       c.fill(low, -1e30f);

@@ -23,8 +23,8 @@ class fused_attention {
  public:
   /// Do the operators exist and support such heads, at most 256 of at most 768 elements?
   static bool takes(const context& c, const attention_shape& s) {
-    return c.op().aclnnFlashAttentionVarLenScore && c.op().aclnnFlashAttentionUnpaddingScoreGrad && s.heads <= 256 &&
-           s.head_dim <= 768;
+    return s.causal && c.op().aclnnFlashAttentionVarLenScore && c.op().aclnnFlashAttentionUnpaddingScoreGrad &&
+           s.heads <= 256 && s.head_dim <= 768;
   }
 
   /// Writes out and the statistics [rows, heads, 2] of one run: the largest scaled score and the sum of exponentials.

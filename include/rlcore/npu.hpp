@@ -1,0 +1,9 @@
+// Ascend NPUs: the device, the CANN of this machine or the emulator behind it, and losses on its arrays. It takes every
+// algorithm along; models, which are written for any device, are included as for a cpu.
+#pragma once
+
+#include "rlcore/device/losses.hpp"
+#include "rlcore/device/npu.hpp"
+#include "rlcore/device/npu/dynamic_provider.hpp"
+#include "rlcore/emulator/emulated_npu.hpp"
+#include "rlcore/objective/algorithms.hpp"

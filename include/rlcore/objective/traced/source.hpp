@@ -1,0 +1,154 @@
+// A program as source text for a compiler: one fused loop in C++, or one kernel in CUDA.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "rlcore/core/settings.hpp"
+#include "rlcore/objective/traced/executor.hpp"
+#include "rlcore/objective/traced/program.hpp"
+
+RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
+
+/// What the text is written in.
+enum class source_language { cpp, cuda };
+
+/// The inputs of `p` in the order in which its source text wants them. Throws std::invalid_argument if one has no data.
+template <class T>
+std::vector<program_input<T>> source_inputs(const traced_program& p, const program_arrays<T>& arrays) {
+  std::vector<program_input<T>> inputs;
+  for (const traced_step& s : p.steps)
+    if (s.what == operation::input) inputs.push_back(arrays.of(s));
+  return inputs;
+}
+
+/// What the functions of program_source() use: to be written once, before them. `type` is float or double.
+inline std::string source_prelude(source_language language, std::string_view type = "float") {
+  const bool cuda = language == source_language::cuda;
+  const std::string f = std::string(cuda ? "static __device__ __forceinline__ " : "static inline ") + "real ";
+  std::string text = cuda ? "" : "#include <cmath>\nusing namespace std;\n";
+  text += "typedef " + std::string(type) + " real;\n";
+  text += "struct rlcore_input { const real* data; long long row_stride, token_stride; };\n";
+  text += f + "rlcore_min(real a, real b) { return b < a ? b : a; }\n";
+  text += f + "rlcore_max(real a, real b) { return b > a ? b : a; }\n";
+  text += f + "rlcore_clamp(real x, real low, real high) { return x < low ? low : x > high ? high : x; }\n";
+  text += f + "rlcore_abs(real x) { return x < 0 ? -x : x; }\n";
+  text += f + "rlcore_sign(real x) { return x > 0 ? real(1) : x < 0 ? real(-1) : x; }\n";
+  text += f + "rlcore_sigmoid(real x) { real e = exp(-rlcore_abs(x)); return (x >= 0 ? real(1) : e) / (1 + e); }\n";
+  text += f + "rlcore_softplus(real x) { return rlcore_max(x, real(0)) + log1p(exp(-rlcore_abs(x))); }\n";
+  text += f +
+          "rlcore_excess(real x) {\n"
+          "  if (x > real(1e30)) return expm1(x);\n"
+          "  if (!(x <= real(0.5) && x >= real(-0.5))) return expm1(x) - x;\n"
+          "  real s = 1;\n"
+          "  for (int k = 18; k > 2; --k) s = 1 + x / k * s;\n"
+          "  return x * x / 2 * s;\n"
+          "}\n";
+  return text;
+}
+
+namespace detail {
+
+/// The right side of a step: `t[3] - t[1]`.
+inline std::string source_step(const traced_step& s) {
+  const auto x = [&](std::size_t k) { return "t" + std::to_string(s.operands[k]); };
+  const operation_form& form = form_of(s.what);
+  switch (s.what) {
+    case operation::constant:
+      if (std::isnan(s.number)) return "real(NAN)";
+      if (std::isinf(s.number)) return s.number > 0 ? "real(INFINITY)" : "real(-INFINITY)";
+      return "real(" + shortest(s.number) + ")";
+    case operation::logical_and:
+      return x(0) + " && " + x(1);
+    case operation::logical_or:
+      return x(0) + " || " + x(1);
+    case operation::logical_not:
+      return "!" + x(0);
+    case operation::negate:
+      return "-" + x(0);
+    case operation::select:
+      return x(0) + " ? " + x(1) + " : " + x(2);
+    case operation::exp:
+    case operation::log:
+    case operation::expm1:
+    case operation::log1p:
+    case operation::sqrt:
+      return std::string(form.text) + "(" + x(0) + ")";
+    default:
+      break;
+  }
+  if (form.infix) return x(0) + " " + std::string(form.text) + " " + x(1);
+  std::string text = "rlcore_" + std::string(form.text) + "(" + x(0);
+  for (std::size_t k = 1; k < form.operands; ++k) text += ", " + x(k);
+  return text + ")";
+}
+
+/// Whether a step is a truth value.
+inline bool is_truth(operation what) {
+  return what == operation::less || what == operation::less_equal || what == operation::equal ||
+         what == operation::logical_and || what == operation::logical_or || what == operation::logical_not;
+}
+
+/// What happens at slot (i, t): inputs are read, steps computed and results written only where the slot counts.
+inline std::string source_body(const traced_program& p, const std::string& indent) {
+  std::string text = indent + "if (live.data && !(live.data[i * live.row_stride + t * live.token_stride] > 0)) {\n";
+  const std::string at = "[i * width + t]";
+  for (std::size_t r = 0; r < p.results.size(); ++r)
+    text += indent + "  if (results[" + std::to_string(r) + "]) results[" + std::to_string(r) + "]" + at + " = 0;\n";
+  text += indent + "  continue;\n" + indent + "}\n";
+  std::size_t inputs = 0;
+  for (std::size_t k = 0; k < p.steps.size(); ++k) {
+    const traced_step& s = p.steps[k];
+    std::string right;
+    if (s.what == operation::input) {
+      const std::string in = "inputs[" + std::to_string(inputs++) + "]";
+      std::size_t f = 0;
+      while (field_at(f) != s.input) ++f;
+      right = in + ".data[i * " + in + ".row_stride + t * " + in + ".token_stride];  // " +
+              (s.row == 0 ? "" : "rejected.") + std::string(field_names[f]);
+    } else {
+      right = source_step(s) + ";";
+    }
+    text += indent + "const " + (is_truth(s.what) ? "bool" : "real") + " t" + std::to_string(k) + " = " + right + "\n";
+  }
+  for (std::size_t r = 0; r < p.results.size(); ++r) {
+    const std::string result = "results[" + std::to_string(r) + "]";
+    text += indent + "if (" + result + ") " + result + at + " = t" + std::to_string(p.results[r].step) + ";  // " +
+            std::string(p.results[r].name) + "\n";
+  }
+  return text;
+}
+
+}  // namespace detail
+
+/// The text of a function that runs `p` over arrays, behind source_prelude():
+///
+///   extern "C" void name(long long rows, long long width, const rlcore_input* inputs, rlcore_input live,
+///                        real* const* results)
+///
+/// In C++ a loop over all slots, in CUDA a kernel whose threads share them out; all pointers are then of the device.
+/// inputs are source_inputs(); results are p.results, null where one is not wanted.
+inline std::string program_source(const traced_program& p, const std::string& name, source_language language) {
+  const bool cuda = language == source_language::cuda;
+  std::string text = std::string("extern \"C\" ") + (cuda ? "__global__ " : "") + "void " + name +
+                     "(long long rows, long long width, const rlcore_input* inputs, rlcore_input live, "
+                     "real* const* results) {\n";
+  if (cuda) {
+    text +=
+        "  for (long long slot = blockIdx.x * (long long)blockDim.x + threadIdx.x; slot < rows * width;\n"
+        "       slot += (long long)gridDim.x * blockDim.x) {\n"
+        "    const long long i = slot / width, t = slot % width;\n";
+  } else {
+    text +=
+        "  for (long long slot = 0; slot < rows * width; ++slot) {\n"
+        "    const long long i = slot / width, t = slot % width;\n";
+  }
+  return text + detail::source_body(p, "    ") + "  }\n}\n";
+}
+
+RLCORE_ALGORITHM_END
+RLCORE_END

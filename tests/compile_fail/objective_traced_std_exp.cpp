@@ -1,0 +1,22 @@
+// expected: (no matching function|no known conversion).*(exp|traced)
+#include <cmath>
+
+#include "rlcore/objective/traced/trace.hpp"
+
+namespace mine {
+struct ratio {
+  static constexpr rlcore::field reads = rlcore::field::logp | rlcore::field::old_logp;
+  static constexpr std::string_view name = "ratio";
+  template <class Math, class V>
+  RLCORE_FN rlcore::term<V> operator()(const rlcore::token<V>& t) const noexcept {
+#ifdef RLCORE_SHOULD_FAIL
+    const V r = std::exp(t.logp - t.old_logp);  // one evaluation stands for many tokens: Math::exp
+#else
+    const V r = Math::exp(t.logp - t.old_logp);
+#endif
+    return {r, r};
+  }
+};
+}  // namespace mine
+
+std::size_t steps() { return rlcore::trace(mine::ratio{}).operations(); }

@@ -1,0 +1,21 @@
+// The algorithms of verl, OpenRLHF and TRL on the emulated npu.
+#include "device/npu/loss_catalogue.hpp"
+
+namespace rlcore_test {
+namespace {
+
+TEST(npu_losses, of_systems_are_those_of_the_host) {
+  std::size_t checked = 0;
+  emulated_npu on(compute::float32);
+  each_of_systems([&](const char* name, const auto& a, const defaults& = {}) {
+    using type = std::remove_cvref_t<decltype(a)>;
+    if constexpr (reads_log_probs<type>()) {
+      check_algorithm(*on, name, a);
+      ++checked;
+    }
+  });
+  EXPECT_GT(checked, 40u);
+}
+
+}  // namespace
+}  // namespace rlcore_test
