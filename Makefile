@@ -11,7 +11,7 @@ COMPILE = @cmake --build $(BUILD) --parallel $(JOBS)
 ARGS :=
 
 .DEFAULT_GOAL := help
-.PHONY: help train programs variants policy_trainers npu_comparison parallel_table test check_all bench speed api format clean
+.PHONY: help train programs variants policy_trainers npu_comparison parallel_table test fuzz sanitize check_all bench speed api format clean
 
 help:
 	@echo 'make train    build and run the quickstart: a small model learns word problems by GRPO (ARGS="key=value ...")'
@@ -21,6 +21,8 @@ help:
 	@echo 'make npu_comparison   every method on the emulated NPU against the CPU, docs/npu_proof.md (ARGS="--methods sft,grpo")'
 	@echo 'make parallel_table   GRPO on threads, MPI and two network namespaces: one hash; scaling (ARGS="--steps 5")'
 	@echo 'make test     build everything and run all tests'
+	@echo 'make fuzz     every reader of files, answers and command lines against mutated input (SECONDS=60 ONLY="json text")'
+	@echo 'make sanitize test programs under ASan, UBSan and TSan: hours (SANITIZE=threads ONLY="nn optim" FILTER=adamw)'
 	@echo 'make check_all  what takes too long for every change: sanitizers, clang, make test on a bare system (hours)'
 	@echo 'make bench    build and run the benchmarks'
 	@echo 'make speed    every item of docs/performance.md beside its limit; peers with PYTHON=... (ARGS="--item gemm --quick")'
@@ -71,6 +73,20 @@ test:
 	$(CONFIGURE)
 	$(COMPILE)
 	@ctest --test-dir $(BUILD) --parallel $(JOBS) --output-on-failure --progress --no-label-summary
+
+SECONDS := 60
+fuzz:
+	@cmake/setup.sh fuzz
+	@tests/fuzz/run.sh $(BUILD)/fuzz $(SECONDS) $(ONLY)
+
+# What is large and walks memory by hand, and what has threads.
+MEMORY_SUITES := nn trainer fuzz
+THREAD_SUITES := exec objective device parallel nn optim rollout
+SANITIZE := memory threads
+sanitize:
+	@cmake/setup.sh test
+	$(if $(filter memory,$(SANITIZE)),@tests/preset.sh asan-ubsan "$(or $(ONLY),$(MEMORY_SUITES))" "$(FILTER)")
+	$(if $(filter threads,$(SANITIZE)),@tests/preset.sh tsan "$(or $(ONLY),$(THREAD_SUITES))" "$(FILTER)")
 
 check_all:
 	@cmake/setup.sh test

@@ -1,0 +1,39 @@
+#!/bin/bash
+# OSS-Fuzz's build.sh; `make fuzz` calls it as well. Builds every *_fuzzer.cpp (ONLY="json text": these) with $CXX
+# $CXXFLAGS $LIB_FUZZING_ENGINE into $OUT, with seeds as <name>_seed_corpus.zip and dictionaries. A fuzzer that is newer
+# than all sources stays. Needs nlohmann-json, PCRE2, utf8proc and fmt; parquet_fuzzer needs Arrow C++ from pkg-config
+# or in the folder $RLCORE_PYARROW, and is left out without.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+top=$here/../..
+: "${CXX:?}" "${LIB_FUZZING_ENGINE:?}" "${OUT:?}"
+mkdir -p "$OUT"
+flags=(-std=c++20 -DFMT_HEADER_ONLY "-I$top/include" "-I$top/tests")
+# Static where it can be: the machine that runs OSS-Fuzz's fuzzers lacks the libraries.
+libraries=(-Xlinker -Bstatic -lpcre2-8 -lutf8proc -Xlinker -Bdynamic -pthread -ldl)
+
+for source in "$here"/*_fuzzer.cpp; do
+  name=$(basename "$source" _fuzzer.cpp)
+  [ -z "${ONLY:-}" ] || [[ " $ONLY " = *" $name "* ]] || continue
+  more=()
+  if [ "$name" = parquet ]; then
+    if [ -n "${RLCORE_PYARROW:-}" ]; then
+      more=("-isystem$RLCORE_PYARROW/include" "-Wl,-rpath,$RLCORE_PYARROW")
+      for library in libparquet libarrow; do more+=("$(echo "$RLCORE_PYARROW/$library".so.[0-9]*)"); done
+    elif pkg-config --exists parquet; then
+      read -ra more < <(pkg-config --cflags --libs parquet arrow)
+    else
+      echo "fuzz: parquet is left out: no Arrow C++ (pkg-config parquet, or RLCORE_PYARROW)" >&2
+      continue
+    fi
+  fi
+  fuzzer=$OUT/${name}_fuzzer
+  if [ ! -e "$fuzzer" ] || [ -n "$(find "$top/include" "$here" -name '*.[chi]*' -newer "$fuzzer" -print -quit)" ]; then
+    echo "fuzz: building $name"
+    # shellcheck disable=SC2086  # flags in one word each
+    $CXX ${CXXFLAGS:-} "${flags[@]}" "$source" -o "$fuzzer" $LIB_FUZZING_ENGINE "${more[@]}" "${libraries[@]}"
+  fi
+  rm -f "${fuzzer}_seed_corpus.zip"
+  (cd "$here/seeds/$name" && python3 -m zipfile -c "${fuzzer}_seed_corpus.zip" ./*)
+  [ ! -e "$here/$name.dict" ] || cp "$here/$name.dict" "$fuzzer.dict"
+done

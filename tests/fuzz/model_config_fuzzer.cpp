@@ -1,0 +1,25 @@
+// config.json of a model, and generation_config.json behind a line "=====".
+#include "fuzz/fuzzing.hpp"
+#include "rlcore/checkpoint/model_config.hpp"
+#include "rlcore/planning/read_model.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  namespace c = rlcore::checkpoint;
+  const auto parts = fuzzing::two_texts(fuzzing::text_of(data, size));
+  const std::string_view config = parts.first, generation = parts.second;
+  const auto& folder = fuzzing::folder();
+  const auto path = fuzzing::write("config.json", config);
+  std::filesystem::remove(folder / "generation_config.json");
+  if (!generation.empty()) fuzzing::write("generation_config.json", generation);
+  fuzzing::accepts([&] { rlcore::trainer::planning::read_model_shape(path); });
+  rlcore::nn::config read;
+  if (!fuzzing::accepts([&] { read = c::read_config(folder); })) return 0;
+  const auto written = [&](const rlcore::nn::config& what) {
+    c::write_config(folder, what);
+    return fuzzing::read(path) + fuzzing::read(folder / "generation_config.json");
+  };
+  const std::string once = written(read);
+  fuzzing::accepts(
+      [&] { fuzzing::require(written(c::read_config(folder)) == once, "config.json does not read back"); });
+  return 0;
+}

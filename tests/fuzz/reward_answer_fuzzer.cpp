@@ -1,0 +1,11 @@
+// A line that a reward program answers with.
+#include "fuzz/fuzzing.hpp"
+#include "rlcore/trainer/policy/reward/command_rewards.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  fuzzing::accepts([&] {
+    const auto j = rlcore::trainer::read_judgement(std::string(fuzzing::text_of(data, size)));
+    fuzzing::require(std::isfinite(j.verdict.score), "a score that is not finite");
+  });
+  return 0;
+}

@@ -1,0 +1,78 @@
+// What the trainers make of the rows of a data set: prompts, supervised examples, pairs, labels, steps.
+#include "fuzz/fuzzing.hpp"
+#include "fuzz/small_tokenizer.hpp"
+#include "rlcore/data/jsonl.hpp"
+#include "rlcore/data/prompt_dataset.hpp"
+#include "rlcore/data/sft_rows.hpp"
+#include "rlcore/trainer/evaluation/stored_responses.hpp"
+#include "rlcore/trainer/preference/pair_rows.hpp"
+#include "rlcore/trainer/preference/step_rows.hpp"
+#include "rlcore/trainer/preference/unpaired_rows.hpp"
+#include "rlcore/verify/dispatch.hpp"
+#include "rlcore/verify/gsm8k_solution.hpp"
+
+namespace {
+
+namespace d = rlcore::data;
+namespace t = rlcore::trainer;
+
+const rlcore::text::chat_template& chat() {
+  static const auto only = rlcore::text::chat_template::named("qwen2.5");
+  return only;
+}
+
+void read_prompts(const d::table& rows) {
+  const auto encode = [](const std::vector<rlcore::text::message>& messages) {
+    return fuzzing::small_tokenizer().encode(chat().render(messages, {.add_generation_prompt = true}));
+  };
+  const auto found = d::make_prompts(std::span(&rows, 1), {}, encode,
+                                     [](const std::string& source) { rlcore::verify::scorer_of(source); });
+  fuzzing::require(found.size() <= rows.rows.size(), "more prompts than rows");
+}
+
+void read_supervised(const d::table& rows, d::sft_layout layout) {
+  d::sft_settings settings;
+  settings.layout = layout;
+  if (layout != d::sft_layout::question) settings.prompt_key = "input", settings.response_key = "output";
+  if (layout == d::sft_layout::question) settings.truncation = d::truncation::right;
+  for (const auto& e : d::read_sft_rows(std::span(&rows, 1), settings, fuzzing::small_tokenizer(), &chat()).examples)
+    fuzzing::require(e.tokens.size() == e.written.size() && e.tokens.size() <= settings.max_length,
+                     "an example of other lengths");
+}
+
+void read_preferences(const d::table& rows, std::size_t how) {
+  const d::blend blend{{rows}, d::concatenated(std::vector<std::size_t>{rows.rows.size()})};
+  t::row_rules rules{fuzzing::small_tokenizer()};
+  if (how % 2 == 1) rules.chat = chat();
+  if (how < 2) {
+    for (const auto& r : t::read_pairs(blend, {}, rules, how == 1).rows)
+      fuzzing::require(r.chosen.size() <= rules.max_len && r.rejected.size() <= rules.max_len,
+                       "a pair that is too long");
+  } else if (how < 4) {
+    t::read_unpaired(blend, {.output = "output"}, rules);
+  } else {
+    const t::step_columns keys{.placeholder = "\n", .reward_tokens = {"+", "-"}};
+    for (const auto& r : t::read_steps(blend, keys, t::find_step_tokens(rules.tokenizer, keys), rules).rows)
+      fuzzing::require(r.steps.size() == r.labels.size() || r.steps.size() == r.probabilities.size(), "unequal steps");
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  std::string_view text = fuzzing::text_of(data, size);
+  const std::size_t how = fuzzing::choice(text, 13);
+  d::table rows{"x.jsonl", {}};
+  fuzzing::accepts([&] {
+    rows.rows = d::parse_jsonl(text, rows.file);
+    if (how == 0) return read_prompts(rows);
+    if (how < 6) return read_supervised(rows, static_cast<d::sft_layout>(how - 1));
+    if (how < 11) return read_preferences(rows, how - 6);
+    if (how == 11) return static_cast<void>(t::read_stored_responses({fuzzing::write("x.jsonl", text).string()}, true));
+    for (std::size_t i = 0; i < rows.rows.size(); ++i) {
+      const auto question = rlcore::verify::read_solved_question(rows.rows[i], d::row_text(rows.file, i));
+      for (const auto& solution : question.solutions) rlcore::verify::good_steps(question, solution);
+    }
+  });
+  return 0;
+}

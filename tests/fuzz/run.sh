@@ -1,0 +1,40 @@
+#!/bin/bash
+# run.sh OUT SECONDS [NAME...]: `make fuzz`. Builds the fuzzers with clang's libFuzzer, ASan and UBSan into OUT and runs
+# each for so many seconds; what they learn stays in OUT/corpus/NAME. An input that fails is left in OUT/failed: mend
+# the reader, add the input to seeds/NAME, and `make test` keeps it so.
+set -uo pipefail
+out=$1 seconds=$2
+shift 2
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+if ! echo 'extern "C" int LLVMFuzzerTestOneInput(const char*, unsigned long) { return 0; }' |
+  clang++ -fsanitize=fuzzer,address -x c++ - -o /dev/null 2>/dev/null; then
+  echo "fuzz: this needs clang++ with libFuzzer (Debian packages clang libclang-rt-14-dev); 'make test' runs the same" \
+    "fuzzers for a second each without" >&2
+  exit 1
+fi
+mkdir -p "$out/failed"
+out=$(cd "$out" && pwd)
+wheel=("$here"/../../build/venv/lib/python3*/site-packages/pyarrow)
+export CXX=clang++ LIB_FUZZING_ENGINE=-fsanitize=fuzzer OUT=$out ONLY="$*" RLCORE_PYARROW=${RLCORE_PYARROW:-${wheel[0]}}
+export CXXFLAGS='-O1 -g -fsanitize=fuzzer-no-link,address,undefined,float-cast-overflow -fno-sanitize-recover=all'
+[ -d "$RLCORE_PYARROW" ] || unset RLCORE_PYARROW
+"$here/build.sh" || exit
+
+export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_stack_use_after_return=0} UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
+status=0
+for fuzzer in "$out"/*_fuzzer; do
+  name=$(basename "$fuzzer" _fuzzer)
+  [ $# = 0 ] || [[ " $* " = *" $name "* ]] || continue
+  mkdir -p "$out/corpus/$name"
+  dictionary=()
+  [ ! -e "$fuzzer.dict" ] || dictionary=("-dict=$fuzzer.dict")
+  if "$fuzzer" "$out/corpus/$name" "$here/seeds/$name" "${dictionary[@]}" "-max_total_time=$seconds" -max_len=65536 \
+    -timeout=20 -rss_limit_mb=2048 "-artifact_prefix=$out/failed/${name}_" -print_final_stats=1 >"$out/$name.log" 2>&1; then
+    echo "fuzz: $name: $(sed -n 's/^stat::number_of_executed_units: *//p' "$out/$name.log") inputs"
+  else
+    status=1
+    echo "fuzz: $name FAILED, see $out/$name.log:"
+    grep -aE '^fuzzing:|ERROR|runtime error|Test unit written' "$out/$name.log" | cut -c1-300
+  fi
+done
+exit $status
