@@ -15,11 +15,11 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// The words of "a|b|c".
-inline std::vector<std::string> split_words(std::string_view words) {
+/// The words of "a|b|c", or of a text with another character between them.
+inline std::vector<std::string> split_words(std::string_view words, char between = '|') {
   std::vector<std::string> out;
   while (!words.empty()) {
-    const std::size_t end = words.find('|');
+    const std::size_t end = words.find(between);
     out.emplace_back(words.substr(0, end));
     words.remove_prefix(end == words.npos ? words.size() : end + 1);
   }

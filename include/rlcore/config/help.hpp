@@ -1,71 +1,24 @@
-// What --help and --cfg job print.
+// The page of --help, whole or by topic.
 #pragma once
 
 #include <algorithm>
-#include <cmath>
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "rlcore/config/check_value.hpp"
-#include "rlcore/config/grammar/override.hpp"
+#include "rlcore/config/flag.hpp"
+#include "rlcore/config/grammar/override_token.hpp"
+#include "rlcore/config/help/groups.hpp"
+#include "rlcore/config/help/layout.hpp"
+#include "rlcore/config/key.hpp"
 #include "rlcore/config/registry.hpp"
+#include "rlcore/core/error.hpp"
+#include "rlcore/core/suggest.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
-
 namespace detail {
-
-/// The heading a key stands under: its first part, its first two under actor_rollout_ref, none for a key of one part.
-inline std::string_view section_of(std::string_view name) {
-  std::size_t dot = name.find('.');
-  if (dot == name.npos) return {};
-  if (name.starts_with("actor_rollout_ref.")) {
-    const std::size_t second = name.find('.', dot + 1);
-    if (second != name.npos) dot = second;
-  }
-  return name.substr(0, dot);
-}
-
-inline std::string padded(std::string text, std::size_t width) {
-  const auto inside = std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) == 0x80; });  // of UTF-8
-  const std::size_t columns = text.size() - static_cast<std::size_t>(inside);
-  if (columns < width) text.append(width - columns, ' ');
-  return text;
-}
-
-/// `words` broken into lines of at most 118 characters, each after two blanks.
-inline std::string wrapped(const std::vector<std::string>& words) {
-  std::string out, line;
-  for (const std::string& word : words) {
-    if (!line.empty() && line.size() + word.size() + 4 > 118) out += "  " + line + "\n", line.clear();
-    line += (line.empty() ? "" : "  ") + word;
-  }
-  return line.empty() ? out : out + "  " + line + "\n";
-}
-
-/// The words of a|b|c on lines of at most 118 letters; the first one stands behind `indent` letters, others under it.
-inline std::string choices_text(std::string_view choices, std::size_t indent) {
-  std::string out;
-  std::size_t column = indent;
-  while (!choices.empty()) {
-    const std::string_view word = choices.substr(0, choices.find('|'));
-    if (column > indent && column + 1 + word.size() > 118) out += "\n" + std::string(column = indent, ' ');
-    out += column > indent ? " " + std::string(word) : std::string(word);
-    column += word.size() + 1;
-    choices.remove_prefix(std::min(choices.size(), word.size() + 1));
-  }
-  return out;
-}
-
-/// `--name VALUE VALUE`: a flag with a word for each value that follows.
-inline std::string flag_usage(const flag& f) {
-  std::string out = "--" + std::string(f.name);
-  if (f.count == flag::any_count) return out + " [VALUE ...]";
-  if (f.count == flag::append) return out + " VALUE ...";
-  for (int i = 0; i < f.count; ++i) out += " VALUE";
-  return out;
-}
 
 /// ` FOLDER`, ` [FOLDER]` or ` FILE ...`: the words that set a key.
 inline std::string positional_usage(const positional& p) {
@@ -75,156 +28,186 @@ inline std::string positional_usage(const positional& p) {
   return p.at_least == 0 ? "[" + out + "]" : out;
 }
 
-/// The flags that are named otherwise than their keys.
-inline std::string aliases_text(const registry& known) {
+/// Lines of a program's own that are too long: the text of a second column is broken under itself, a command that
+/// stands in by blanks goes on after a backslash. A line that goes on the sentence before is joined to it.
+inline std::string details_text(std::string details, std::size_t width) {
   std::string out;
-  std::size_t width = 0;
-  std::vector<const flag*> rows;
-  for (const flag& f : known.flags()) {
-    const key* target = known.find(f.key);
-    if (f.name == f.key || target == nullptr || target->use != disposition::honoured) continue;
-    rows.push_back(&f);
-    width = std::max(width, flag_usage(f).size());
-  }
-  for (const flag* f : rows)
-    out += "  " + padded(flag_usage(*f), width) + "  " + std::string(f->key) +
-           (f->count == flag::switch_only ? "=" + std::string(f->bare) : "") + "\n";
-  return out.empty() ? out : "\nFlags, read by the rules of argparse, and the keys they set\n" + out;
-}
-
-/// A scalar as YAML: quoted where a plain word would read back as something else.
-inline std::string yaml_scalar(const value& v) {
-  if (v.is_null()) return "null";
-  if (const bool* x = v.as<bool>()) return *x ? "true" : "false";
-  if (const double* x = v.as<double>(); x != nullptr && !std::isfinite(*x))
-    return std::isnan(*x) ? ".nan" : *x < 0 ? "-.inf" : ".inf";
-  const auto* text = v.as<std::string>();
-  if (text == nullptr) return scalar_text(v);
-  bool plain = !text->empty() && (override_lexer::letter(text->front()) ||
-                                  std::string_view("/_.").find(text->front()) != std::string_view::npos);
-  for (const char c : *text)
-    plain = plain && (override_lexer::letter(c) || override_lexer::digit(c) ||
-                      std::string_view("/_.-+").find(c) != std::string_view::npos);
-  if (plain) {
-    std::string lower;
-    for (const char c : *text) lower += static_cast<char>(override_lexer::letter(c) ? c | 0x20 : c);
-    for (const char* word : {"true", "false", "null", "yes", "no", "on", "off", "y", "n", ".inf", ".nan", "nan", "inf"})
-      plain = plain && lower != word;
-    plain = plain && !(text->front() == '.' && text->size() > 1 && override_lexer::digit((*text)[1]));
-  }
-  if (plain) return *text;
-  std::string out = "'";
-  for (const char c : *text) out += c == '\'' ? std::string("''") : std::string(1, c);
-  return out + "'";
-}
-
-inline void write_yaml(std::string& out, const value& v, std::size_t depth) {
-  const std::string indent(2 * depth, ' ');
-  for (const member& m : *v.as<value::map>()) {
-    const auto* members = m.item.as<value::map>();
-    const auto* items = m.item.as<value::list>();
-    out += indent + m.name + ":";
-    if (members != nullptr && !members->empty()) {
-      out += "\n";
-      write_yaml(out, m.item, depth + 1);
-    } else if (members != nullptr) {
-      out += " {}\n";
-    } else if (items != nullptr) {
-      if (items->empty()) out += " []";
-      out += "\n";
-      for (const value& item : *items)
-        out += indent + "- " + (item.is_scalar() ? yaml_scalar(item) : inline_text(item)) + "\n";
+  for (std::size_t at = 0; (at = details.find('\n', at)) != details.npos; ++at)
+    if (at > 0 && at + 1 < details.size() && details[at - 1] != '.' && details[at + 1] >= 'a' && details[at + 1] <= 'z')
+      details[at] = ' ';
+  for (const std::string& line : split_words(details, '\n')) {
+    const std::size_t lead = std::min(line.find_first_not_of(' '), line.size()), gap = line.find("  ", lead);
+    const std::size_t text = gap == line.npos ? line.npos : line.find_first_not_of(' ', gap);
+    if (columns_of(line) <= width) {
+      out += line;
+    } else if (text != line.npos) {
+      out += line.substr(0, text) + filled(blank_words(line.substr(text)), " ", text, text, width);
     } else {
-      out += " " + yaml_scalar(m.item) + "\n";
+      std::string lines = filled(blank_words(line), " ", lead, lead == 0 ? 0 : lead + 4, width - (lead == 0 ? 0 : 2));
+      for (std::size_t at = 0; lead > 0 && (at = lines.find('\n', at)) != lines.npos; at += 3)
+        lines.replace(at, 1, " \\\n");
+      out += std::string(lead, ' ') + lines;
     }
+    out += "\n";
   }
-}
-
-}  // namespace detail
-
-/// A configuration as YAML with two blanks per level.
-inline std::string to_yaml(const value& root) {
-  std::string out;
-  if (root.is_map()) detail::write_yaml(out, root, 0);
   return out;
 }
-
-namespace detail {
 
 /// The first lines of the page: usage, details and the options that every program has.
-inline std::string usage_text(const registry& known) {
-  std::string out = known.program + ": " + known.summary + "\n\nUsage: " + known.program;
-  for (const positional& p : known.positionals()) out += " " + positional_usage(p);
-  out +=
-      " [key=value ...] [options]\n\n" + known.details + (known.details.empty() ? "" : "\n") +
-      (known.flags().empty() ? ""
-                             : "  --flag value         set the key of a flag (--flag=value too; some are switches)\n") +
-      "  key=value            set a key; the last of several wins. Lists: [a,b]; maps: {a:b}; quotes 'a, b'; null\n"
-      "  +key=value           add a member to a free-form map (++ add or set, ~key remove)\n"
-      "  --help               this page\n"
-      "  --cfg job            print all settings as YAML and stop\n";
-  if (!known.config_names.empty()) out += "  --config-name NAME   table of defaults (";
-  for (std::size_t i = 0; i < known.config_names.size(); ++i) out += (i == 0 ? "" : ", ") + known.config_names[i];
-  if (!known.config_names.empty()) out += ")\n  --config-path PATH   accepted, not read\n";
-  return out + "  --version            print the version\n";
+inline std::string usage_text(const registry& known, std::size_t width) {
+  const auto line = [&](std::string_view text, std::size_t indent) {
+    return filled(blank_words(text), " ", 0, indent, width) + "\n";
+  };
+  std::string usage = "Usage: " + known.program;
+  for (const positional& p : known.positionals()) usage += " " + positional_usage(p);
+  std::string out =
+      line(known.program + ": " + known.summary, 0) + "\n" + line(usage + " [key=value ...] [options]", 2) + "\n";
+  out += details_text(known.details, width) + (known.details.empty() ? "" : "\n");
+  std::vector<help_entry> entries;
+  if (!known.flags().empty()) entries.push_back({"--flag value", "set the key of a flag; some are switches", ""});
+  entries.push_back({"key=value", "set a key. Lists: [a,b]; maps: {a:b}; quotes 'a, b'; null", ""});
+  entries.push_back({"+key=value", "add to a free-form map (++ add or set, ~key remove)", ""});
+  entries.push_back({"--help [TOPIC]", "a topic, a key, or how keys begin; all: every key", ""});
+  entries.push_back({"--cfg job", "print all settings as YAML and stop", ""});
+  if (!known.config_names.empty()) {
+    std::string names;
+    for (const std::string& name : known.config_names) names += (names.empty() ? "" : ", ") + name;
+    entries.push_back({"--config-name NAME", "table of defaults (" + names + ")", ""});
+    entries.push_back({"--config-path PATH", "accepted, not read", ""});
+  }
+  entries.push_back({"--version", "print the version", ""});
+  return out + entries_text(entries, width);
 }
 
-/// The keys of a section that do something, with defaults, meanings and choices; nothing if there are none.
-inline std::string section_text(const registry& known, const std::string& section) {
-  std::vector<const key*> rows;
-  const std::size_t front = section.empty() ? 0 : section.size() + 1;
-  const auto shown = [&](const key& k) {
-    const auto same = [&](const flag& f) { return f.name == k.name; };
-    return (section.empty() && std::any_of(known.flags().begin(), known.flags().end(), same) ? "--" : "") +
-           std::string(k.name.substr(front));
-  };
-  std::size_t width = 0, default_width = 0;
-  for (const key& k : known.keys())
-    if (k.use == disposition::honoured && section_of(k.name) == section) {
-      rows.push_back(&k);
-      width = std::max(width, shown(k).size());
-      default_width = std::max(default_width, k.fallback.size() <= 24 ? k.fallback.size() : 0);
-    }
-  if (rows.empty()) return {};
-  std::string out = section.empty() ? "\nFlags; name=value sets the same\n" : "\n" + section + ".*\n";
-  for (const key* k : rows) {
-    const std::string indent(4 + width + default_width + 2, ' ');
-    const std::string head = "  " + padded(shown(*k), width) + "  ";
-    if (k->fallback.size() > default_width) {
-      out += head + std::string(k->fallback) + "\n" + indent;
-    } else {
-      out += head + padded(std::string(k->fallback), default_width) + "  ";
-    }
-    out += std::string(k->meaning) + "\n";
-    if (!k->limits.choices.empty())
-      out += indent + "one of: " + choices_text(k->limits.choices, indent.size() + 8) + "\n";
+/// How a group is headed: `data.*`, or its name where the keys do not begin with it.
+inline std::string heading(const help_group& group) {
+  const bool prefix =
+      std::any_of(group.keys.begin(), group.keys.end(), [&](const key* k) { return lies_in(k->name, group.name); });
+  return group.name + (prefix ? ".*" : "") + (group.holds.empty() ? "" : ": " + group.holds);
+}
+
+/// The keys of a group that pass `shown`, with their meanings, under its heading; nothing if there are none.
+template <class Shown>
+std::string group_text(const registry& known, const help_group& group, std::size_t width, Shown&& shown) {
+  std::vector<help_entry> entries;
+  for (const key* k : group.keys)
+    if (shown(*k)) entries.push_back(entry_of(known, *k, group.name));
+  return entries.empty() ? std::string() : "\n" + heading(group) + "\n" + entries_text(entries, width);
+}
+
+/// The names of the keys that pass `shown` under what becomes of them in this build; nothing if there are none.
+template <class Shown>
+std::string names_text(const registry& known, std::size_t width, Shown&& shown) {
+  static constexpr struct {
+    disposition use;
+    std::string_view heading;
+  } kinds[] = {{disposition::accepted, "Accepted and checked, without effect on this device"},
+               {disposition::fixed, "Only this value is in this build yet"},
+               {disposition::unused, "Known from other trainers, not used by this program"}};
+  std::string out;
+  for (const auto& kind : kinds) {
+    std::vector<std::string> words;
+    for (const key& k : known.keys())
+      if (k.use == kind.use && shown(k))
+        words.push_back(std::string(k.name) + (k.use == disposition::fixed ? "=" + one_line(k.fallback) : ""));
+    if (!words.empty()) out += "\n" + std::string(kind.heading) + ":\n  " + filled(words, "  ", 2, 2, width) + "\n";
   }
   return out;
 }
 
-/// The names of the keys of one disposition under a heading; nothing if there are none.
-inline std::string names_text(const registry& known, const std::string& heading, disposition use, bool with_default) {
-  std::vector<std::string> words;
-  for (const key& k : known.keys())
-    if (k.use == use) words.push_back(std::string(k.name) + (with_default ? "=" + std::string(k.fallback) : ""));
-  return words.empty() ? std::string() : "\n" + heading + ":\n" + wrapped(words);
+/// Every key that does something, with its meaning; the others by name.
+inline std::string all_keys_text(const registry& known, std::size_t width) {
+  std::string out;
+  for (const help_group& group : groups_of(known))
+    out += group_text(known, group, width, [](const key& k) { return k.use == disposition::honoured; });
+  return out + names_text(known, width, [](const key&) { return true; });
+}
+
+/// Two or three lines for each group: what it holds, and as many of its keys with defaults as fit on two lines.
+inline std::string topics_text(const registry& known, std::size_t width) {
+  std::string out = "\nTopics, their most used keys with defaults (+N: further keys):\n";
+  for (const help_group& group : groups_of(known)) {
+    std::vector<std::string> words;
+    std::size_t count = 0;
+    bool full = false;
+    for (std::size_t i = 0; i < group.keys.size(); ++i) {
+      if (group.keys[i]->use != disposition::honoured) continue;
+      ++count;
+      if (group.most_used > 0 && i >= group.most_used) continue;
+      if (full) continue;
+      words.push_back(typed(known, *group.keys[i], group.name, 24));
+      const std::string lines = filled(words, "  ", 6, 6, width);
+      full = std::count(lines.begin(), lines.end(), '\n') > 1;
+      if (full) words.pop_back();
+    }
+    if (count == 0) continue;
+    const std::string rest = count > words.size() ? " (+" + std::to_string(count - words.size()) + ")" : "";
+    out += "  " + filled(blank_words(heading(group) + rest), " ", 2, 4, width) + "\n";
+    out += "      " + filled(words, "  ", 6, 6, width) + "\n";
+  }
+  return out;
+}
+
+/// The keys that `topic` means: those of a group of this name and those with these words in their names; else those
+/// with a word that begins so. Throws config_error if there are none.
+inline std::vector<const key*> keys_of_topic(const registry& known, const std::string& topic) {
+  std::vector<const key*> whole, beginning;
+  std::vector<std::string> names = known.names();
+  for (const help_group& group : groups_of(known)) {
+    const std::size_t dot = group.name.rfind('.');
+    names.push_back(group.name.substr(dot == group.name.npos ? 0 : dot + 1));
+    names.push_back(group.name);
+    for (const key* k : group.keys) {
+      const std::string name = "." + std::string(k->name) + ".";
+      const auto aliased = [&](const flag& f) { return f.name == topic && f.key == k->name; };
+      if (group.name == topic || lies_in(group.name, topic) || name.find("." + topic + ".") != name.npos ||
+          std::any_of(known.flags().begin(), known.flags().end(), aliased))
+        whole.push_back(k);
+      else if (name.find("." + topic) != name.npos)
+        beginning.push_back(k);
+    }
+  }
+  if (!whole.empty()) return whole;
+  if (!beginning.empty()) return beginning;
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  throw config_error("--help " + one_line(topic) + ": no key or topic begins so" + did_you_mean(topic, names) +
+                     "; --help lists the topics, --help all every key");
+}
+
+/// `text` as it stands in a command line without what is not part of a key's name: dashes, +, =value, .*
+inline std::string topic_name(std::string_view text) {
+  while (!text.empty() && (text.front() == '-' || text.front() == '+')) text.remove_prefix(1);
+  text = text.substr(0, text.find('='));
+  while (!text.empty() && (text.back() == '*' || text.back() == '.')) text.remove_suffix(1);
+  return std::string(text);
 }
 
 }  // namespace detail
 
-/// The page of --help: keys that do something in full, by section; the others by name.
-inline std::string help_text(const registry& known) {
-  std::string out = detail::usage_text(known) + detail::aliases_text(known);
-  std::vector<std::string> sections;
-  for (const key& k : known.keys()) {
-    const std::string name(detail::section_of(k.name));
-    if (std::find(sections.begin(), sections.end(), name) == sections.end()) sections.push_back(name);
+/// Most lines of --help without a topic.
+inline constexpr std::size_t help_lines = 60;
+
+/// What --help prints in `width` columns. Without a topic: every key if that takes at most 60 lines, else the topics.
+/// A topic, some words of a key's name or their beginning: these keys. "all": every key. Throws config_error for a
+/// topic that is none.
+inline std::string help_text(const registry& known, const std::string& topic = {}, std::size_t width = help_width()) {
+  const std::string usage = detail::usage_text(known, width), name = detail::topic_name(topic);
+  if (name.empty() || name == "all") {
+    const std::string whole = usage + detail::all_keys_text(known, width);
+    const auto lines = static_cast<std::size_t>(std::count(whole.begin(), whole.end(), '\n'));
+    return name == "all" || lines <= help_lines ? whole : usage + detail::topics_text(known, width);
   }
-  for (const std::string& section : sections) out += detail::section_text(known, section);
-  out += detail::names_text(known, "Accepted and checked, without effect on this device", disposition::accepted, false);
-  out += detail::names_text(known, "Only this value is in this build yet", disposition::fixed, true);
-  out += detail::names_text(known, "Known from other trainers, not used by this program", disposition::unused, false);
-  return out;
+  const std::vector<const key*> keys = detail::keys_of_topic(known, name);
+  const auto of_topic = [&](const key& k) { return std::find(keys.begin(), keys.end(), &k) != keys.end(); };
+  const bool any_honoured =
+      std::any_of(keys.begin(), keys.end(), [](const key* k) { return k->use == disposition::honoured; });
+  std::string out;
+  for (const detail::help_group& group : detail::groups_of(known))
+    out += detail::group_text(known, group, width, [&](const key& k) {
+      return of_topic(k) && (k.use == disposition::honoured || !any_honoured);
+    });
+  return out.substr(1) + detail::names_text(known, width, of_topic);
 }
 
 }  // namespace trainer

@@ -21,6 +21,9 @@
 #include "rlcore/config/grammar/override.hpp"
 #include "rlcore/config/help.hpp"
 #include "rlcore/config/registry.hpp"
+#include "rlcore/config/typed_names.hpp"
+#include "rlcore/config/unknown_key.hpp"
+#include "rlcore/config/yaml.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/suggest.hpp"
 #include "rlcore/core/version.hpp"
@@ -89,7 +92,21 @@ class options {
   /// Lines to print before the run: settings without effect, mapped settings, differences from upstream.
   const std::vector<std::string>& notes() const noexcept { return notes_; }
   /// Appends a line to notes().
-  void note(std::string line) { notes_.push_back(std::move(line)); }
+  void note(std::string line) { notes_.push_back(typed_.in(line)); }
+  /// From here on messages name `flag` in the place of `key`. A value that is not the flag's own is shown with it.
+  void show_as(const std::string& key, const std::string& flag) {
+    const std::string name = "--" + flag, value = inline_text(at(key));
+    const bool* on = at(flag).as<bool>();
+    const std::string typed = on == nullptr ? name + " " + inline_text(at(flag)) : *on ? name : "no " + name;
+    typed_.add(key, name, value,
+               typed + (at(key) == at(flag) ? "" : " (" + key.substr(key.rfind('.') + 1) + "=" + value + ")"));
+  }
+  /// The same for key=value, which is what `typed` asks for.
+  void show_as(const std::string& key, const std::string& flag, const std::string& value, const std::string& typed) {
+    typed_.add(key, "--" + flag, value, typed);
+  }
+  /// What the command line has in the place of keys, for messages.
+  const typed_names& typed() const noexcept { return typed_; }
   const registry& known() const noexcept { return known_; }
 
   /// The whole configuration as YAML with resolved references.
@@ -140,13 +157,26 @@ class options {
     if (answer_) return;
     for (const auto& setting : line.settings)
       if (const auto* written = std::get_if<written_flag>(&setting)) {
-        take(flag_setting(known_, *written));
+        override_setting item = flag_setting(known_, *written);
+        name_flag(*written, item);
+        take(std::move(item));
       } else {
-        take(parse_override(std::get<std::string>(setting)));
+        override_setting item = parse_override(std::get<std::string>(setting));
+        typed_.remove(item.key);
+        take(std::move(item));
       }
     place(line.words);
     finish();
     if (line.print_config) answer_ = yaml();
+  }
+
+  /// Messages name a flag that sets a key of another name.
+  void name_flag(const written_flag& written, const override_setting& item) {
+    typed_.remove(item.key);
+    if (written.rule->name == written.rule->key) return;
+    std::string name = "--" + std::string(written.rule->name), typed = name;
+    for (const std::string& text : written.texts) typed += " " + text;
+    typed_.add(item.key, name, inline_text(item.item), typed);
   }
 
   /// Reads the option or flag at arguments[i] and what belongs to it; leaves i at the last argument that it took.
@@ -160,7 +190,9 @@ class options {
       return arguments[++i];
     };
     if (name == "--help" || name == "-h") {
-      answer_ = help_text(known_);
+      const bool topic = equal == name.npos && i + 1 < arguments.size() && !arguments[i + 1].starts_with('-') &&
+                         arguments[i + 1].find('=') == std::string::npos;
+      answer_ = help_text(known_, topic ? operand() : argument);
     } else if (name == "--version") {
       answer_ = known_.program + " " RLCORE_VERSION_STRING "\n";
     } else if (name == "--cfg" || name == "-c") {
@@ -215,8 +247,10 @@ class options {
       const std::size_t count = std::min({words.size(), p.at_most, p.at_least + spare});
       if (count < p.at_least) {
         const key& k = *known_.find(p.key);
+        std::string choices(k.limits.choices);
+        std::replace(choices.begin(), choices.end(), '|', ' ');
         throw config_error("expected " + detail::positional_usage(p) + " (" + std::string(k.meaning) +
-                           (k.limits.choices.empty() ? "" : ": " + detail::choices_text(k.limits.choices, 0)) + ")" +
+                           (choices.empty() ? "" : ": " + choices) + ")" +
                            (p.at_least == 1
                                 ? ""
                                 : ", " + std::to_string(p.at_least) + " words or more, got " + std::to_string(count)) +
@@ -231,10 +265,9 @@ class options {
     }
     if (words.empty()) return;
     const bool too_many = !known_.positionals().empty();
-    throw config_error("'" + one_line(words.front()) +
-                       (too_many ? "' is one word too many; " : "' is not a setting: it has no '='; ") +
-                       "expected key=value or a flag" + did_you_mean("--" + words.front(), known_.flag_names()) +
-                       "; see --help");
+    throw config_error(
+        "'" + words.front() + (too_many ? "' is one word too many; " : "' is not a setting: it has no '='; ") +
+        "expected key=value or a flag" + did_you_mean("--" + words.front(), known_.flag_names()) + "; see --help");
   }
 
   void choose_config(std::string name) {
@@ -301,27 +334,7 @@ class options {
     return {};
   }
 
-  [[noreturn]] void unknown(const std::string& name) const {
-    const auto names = known_.names();
-    const auto ending = [&](const std::string& end) {
-      std::vector<std::string> found;
-      for (const std::string& candidate : names)
-        if (found.size() < 3 && candidate.ends_with(end)) found.push_back(candidate);
-      return found;
-    };
-    auto near = ending("." + name);  // the front is missing, a letter is wrong, or only the last part is right
-    if (near.empty()) near = nearest(name, names);
-    if (near.empty()) near = ending("." + name.substr(name.rfind('.') == name.npos ? 0 : name.rfind('.') + 1));
-    std::string hint;
-    for (const std::string& candidate : near) hint += (hint.empty() ? " (did you mean '" : "' or '") + candidate;
-    std::string_view map;
-    for (const key& k : known_.keys())
-      if (map.empty() && k.type == key_type::dictionary && k.use == disposition::accepted) map = k.name;
-    throw config_error("unknown key '" + name + "'" + (hint.empty() ? "" : hint + "'?)") +
-                       (map.empty() ? "; see --help"
-                                    : "; a new key, written +" + name +
-                                          "=..., is taken only inside a free-form map such as " + std::string(map)));
-  }
+  [[noreturn]] void unknown(const std::string& name) const { throw config_error(unknown_key_text(known_, name)); }
 
   void finish() {
     interpolation references(root_);
@@ -345,7 +358,11 @@ class options {
     }
     if (!accepted.empty()) note("accepted, without effect on this device: " + accepted);
     if (!unused.empty()) note("known, but not used by this program: " + unused);
-    if (known_.check != nullptr) known_.check(*this);
+    try {
+      if (known_.check != nullptr) known_.check(*this);
+    } catch (const config_error& e) {
+      throw config_error(typed_.in(e.what()));
+    }
   }
 
   registry known_;
@@ -353,6 +370,7 @@ class options {
   std::vector<value> values_;  ///< by key: resolved and checked
   std::vector<bool> is_set_;
   std::vector<std::string> notes_;
+  typed_names typed_;
   std::optional<std::string> answer_;
 };
 

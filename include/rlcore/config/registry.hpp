@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "rlcore/config/flag.hpp"
+#include "rlcore/config/help_topic.hpp"
 #include "rlcore/config/key.hpp"
 #include "rlcore/core/error.hpp"
 
@@ -31,6 +32,7 @@ class registry {
   std::string program;                          ///< name of the executable
   std::string summary;                          ///< one line for --help
   std::string details;                          ///< lines for --help: examples, files that are written, exit codes
+  std::span<const help_topic> topics;           ///< groups of keys for --help; others are named by their first word
   std::string config_name;                      ///< default of --config-name
   std::vector<std::string> config_names;        ///< accepted for --config-name
   std::vector<std::string> later_config_names;  ///< known, but not in this build

@@ -3,7 +3,9 @@
 
 #include <cstdarg>
 #include <cstdio>
+#include <string>
 
+#include "rlcore/config/typed_names.hpp"
 #include "rlcore/core/abi.hpp"
 
 RLCORE_BEGIN
@@ -39,12 +41,29 @@ class silence {
 /// Whether say() prints in this thread.
 inline bool speaks() noexcept { return detail::speaks(); }
 
-/// std::printf, unless this thread is to be silent.
+/// What messages of this process have in the place of keys: empty, or what the command line has. A program sets it
+/// before its ranks start.
+inline typed_names& names_in_messages() {
+  static typed_names names;
+  return names;
+}
+
+/// std::printf with names_in_messages(), unless this thread is to be silent.
 [[gnu::format(printf, 1, 2)]] inline void say(const char* format, ...) {
   if (!speaks()) return;
-  std::va_list arguments;
+  std::va_list arguments, again;
   va_start(arguments, format);
-  std::vprintf(format, arguments);
+  if (names_in_messages().empty()) {
+    std::vprintf(format, arguments);
+  } else {
+    va_copy(again, arguments);
+    const int size = std::vsnprintf(nullptr, 0, format, again);
+    va_end(again);
+    std::string text(static_cast<std::size_t>(size < 0 ? 0 : size) + 1, '\0');
+    std::vsnprintf(text.data(), text.size(), format, arguments);
+    text.pop_back();
+    std::fputs(names_in_messages().in(text).c_str(), stdout);
+  }
   va_end(arguments);
 }
 

@@ -41,7 +41,7 @@ inline std::string json_line(std::int64_t step, const metrics& m) {
       row[name] = std::get<std::int64_t>(x);
     }
   }
-  return row.dump();
+  return text::json_text(row);
 }
 
 /// Reads metrics.jsonl, also verl's, which has the numbers in "data"; null is NaN. Drops a last line that a write left
@@ -145,6 +145,8 @@ class logger {
   /// All rows of the run, including those before a resume.
   const std::vector<metric_row>& rows() const noexcept { return rows_; }
   const std::filesystem::path& path() const noexcept { return path_; }
+  /// The folder of the event files; empty if there are none.
+  std::filesystem::path events() const { return tensorboard_ ? tensorboard_->folder() : std::filesystem::path(); }
   /// Where the rows are that were in metrics.jsonl and are not of this run: those of an earlier run, or of steps behind
   /// that from which this one goes on. metrics.1.jsonl, or the next number that is free; empty if there were none.
   const std::filesystem::path& earlier() const noexcept { return earlier_; }

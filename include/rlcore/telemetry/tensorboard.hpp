@@ -79,6 +79,7 @@ class tensorboard {
   const std::filesystem::path& path() const noexcept { return path_; }
   /// Where the files of earlier runs are now; empty if none was moved.
   const std::filesystem::path& earlier() const noexcept { return earlier_; }
+  std::filesystem::path folder() const { return path_.parent_path(); }
 
  private:
   static std::chrono::system_clock::time_point now() { return std::chrono::system_clock::now(); }

@@ -41,6 +41,26 @@ std::string refusal(const arguments& given) {
   return "";
 }
 
+TEST(dapo_registry, takes_openrlhfs_flags_and_says_what_they_lack) {
+  const arguments flags{"--pretrain", "m", "--prompt_data", "a", "--apply_chat_template", "--n_samples_per_prompt",
+                        "4"};
+  const options opt = parsed(flags);
+  EXPECT_EQ(opt.get<std::string>("algorithm.adv_estimator"), "grpo");
+  EXPECT_EQ(opt.get<std::string>("rlcore.advantages"), "openrlhf");
+  EXPECT_EQ(opt.get<std::int64_t>("actor_rollout_ref.rollout.n"), 4);
+  EXPECT_EQ(opt.get<std::string>("reward_model.reward_manager"), "dapo");
+  EXPECT_TRUE(has_note(opt, "this is GRPO: OpenRLHF's flags have nothing of DAPO; add algorithm.filter_groups.enable"));
+  arguments more = flags;
+  more.insert(more.end(), {"algorithm.filter_groups.enable=True", "algorithm.filter_groups.metric=acc",
+                           "actor_rollout_ref.actor.clip_ratio_high=0.28"});
+  const options dapo = parsed(more);
+  EXPECT_FALSE(has_note(dapo, "this is GRPO"));
+  EXPECT_EQ(read_policy_loss(dapo).clip.clip_high, 0.28);
+  EXPECT_EQ(read_policy_loss(dapo).clip.clip_low, 0.2);
+  EXPECT_TRUE(read_settings(dapo).dynamic_sampling.enabled);
+  EXPECT_FALSE(has_note(parsed({}), "this is GRPO")) << "verl's keys are DAPO's own";
+}
+
 TEST(dapo_registry, qwen3_32b) {
   const arguments given = command_line("qwen3_32b_fsdp2");
   EXPECT_EQ(given.size(), 78u);  // trainer.val_before_train twice

@@ -121,7 +121,7 @@ struct sapo_loss : limited_ppo_kl {
   static auto compose(const policy_loss_settings& s) { return verl::sapo(s.gate); }
 };
 /// A bounded weight, no token left out.
-struct cispo : policy_loss_row {
+struct cispo : limited_ppo_kl {
   static constexpr std::string_view word = "cispo";
   static constexpr verl::version since = verl::version::v0_8_0;
   static auto compose(const policy_loss_settings& s) { return verl::cispo(s.clip); }

@@ -31,15 +31,13 @@ inline int ranks_of(const options& opt) {
   return static_cast<int>(std::max<std::int64_t>(parallel::ranks_of_environment(), asked_ranks(opt)));
 }
 
-inline void check_loggers(options& opt) {
+/// Throws config_error for a word of trainer.logger that is none of ours nor a tracker that verl knows.
+inline void check_loggers(const options& opt) {
   const std::vector<std::string> here = {"console", "file", "tensorboard"};
   const std::vector<std::string> elsewhere = {"wandb", "mlflow", "swanlab", "vemlp_wandb", "clearml", "trackio"};
   for (const std::string& name : opt.list("trainer.logger")) {
     if (std::find(here.begin(), here.end(), name) != here.end()) continue;
-    if (std::find(elsewhere.begin(), elsewhere.end(), name) != elsewhere.end()) {
-      opt.note("trainer.logger=" + name + " is not in this build: metrics go to the console and to metrics.jsonl");
-      continue;
-    }
+    if (std::find(elsewhere.begin(), elsewhere.end(), name) != elsewhere.end()) continue;  // open_log() says more
     auto known = here;
     known.insert(known.end(), elsewhere.begin(), elsewhere.end());
     throw config_error("trainer.logger=" + name + ": expected console, file, tensorboard or the name of a tracker" +
@@ -65,7 +63,7 @@ inline void check_rollout(options& opt) {
   const auto model_length = opt.find<std::int64_t>(rollout + "max_model_len");
   if (model_length && *model_length < width)
     throw config_error(rollout + "max_model_len=" + std::to_string(*model_length) +
-                       " is smaller than max_prompt_length + max_response_length = " + std::to_string(width));
+                       " is smaller than data.max_prompt_length + data.max_response_length = " + std::to_string(width));
   const std::int64_t longest = model_length.value_or(width),
                      batched = opt.get<std::int64_t>(rollout + "max_num_batched_tokens");
   const bool is_set =

@@ -40,8 +40,6 @@ inline void check_preference_options(options& opt) {
                        " needs --packing_samples: ring attention is defined on packed rows");
   if (opt.get<bool>("packing_samples") && !opt.get<bool>("flash_attn"))
     opt.note("--packing_samples without --flash_attn: upstream turns --flash_attn on; neither has an effect here");
-  if (opt.find<std::string>("use_wandb"))
-    opt.note("--use_wandb: no web tracker here; metrics are in ckpt_path/metrics.jsonl, see --use_tensorboard");
   if (opt.known().find("input_template") != nullptr) {
     const std::string form = opt.find<std::string>("input_template").value_or("");
     if (!form.empty() && form.find("{}") == form.npos) {

@@ -239,19 +239,12 @@ inline bool valid_key(std::string_view key) {
   return true;
 }
 
-/// The text with control characters made visible, so that a message stays one line.
-inline std::string one_line(std::string_view text) {
-  std::string out;
-  for (const char c : text) out += c == '\n' ? "\\n" : c == '\r' ? "\\r" : c == '\t' ? "\\t" : std::string(1, c);
-  return out;
-}
-
 /// Reads one override. Throws config_error that shows the whole override.
 inline override_setting parse_override(std::string_view text) {
   override_setting result;
   std::string_view rest = text;
   const auto fail = [&](const std::string& why) -> config_error {
-    return config_error(one_line("'" + std::string(text) + "' is not a setting: " + why));
+    return config_error("'" + std::string(text) + "' is not a setting: " + why);
   };
   if (rest.empty()) throw fail("it is empty; expected key=value");
   if (rest.front() == '~') {

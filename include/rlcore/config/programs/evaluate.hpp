@@ -2,8 +2,10 @@
 #pragma once
 
 #include "rlcore/config/checks/device_checks.hpp"
+#include "rlcore/config/keys/help_topics.hpp"
 #include "rlcore/config/keys/rlcore/device_keys.hpp"
 #include "rlcore/config/keys/rlcore/rank_keys.hpp"
+#include "rlcore/config/keys/rlcore/verl_version_key.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/registry.hpp"
 
@@ -36,8 +38,9 @@ inline constexpr key evaluation[] = {
     {"rule", text, "auto", honoured,
      "how answers are judged; auto: by the rows' data_source, math for data.form=aime2024, last_number for gsm8k",
      words("auto|gsm8k|math|math_dapo|last_number")},
-    {"rule_box", text, "none", honoured,
-     "math_dapo: strict takes only the last box, fallback takes it where there is no \"Answer:\"",
+    {"rule_box", text, "null", honoured,
+     "math_dapo: strict takes only the last box, fallback takes it where there is no \"Answer:\"; null: as the version "
+     "of verl does",
      words("none|strict|fallback")},
     {"rollout.n", integer, "1", honoured, "responses per problem", at_least(1)},
     {"rollout.temperature", real, "0", honoured, "0 is greedy", at_least(0)},
@@ -53,6 +56,7 @@ inline constexpr key evaluation[] = {
 };
 
 inline constexpr key evaluation_own[] = {
+    verl_version_key,
     {"rlcore.chat_template", text, "null", honoured,
      "another chat template than the model's: a file, Jinja text, or a family such as qwen2.5"},
     {"rlcore.seed", integer, "1", honoured, "seed of sampling", at_least(0)},
@@ -68,6 +72,7 @@ inline registry evaluate_registry() {
   registry known;
   known.program = "evaluate";
   known.summary = "accuracy of a model, or of stored responses, on problems with known answers";
+  known.topics = keys::verl_topics;
   known.check = check_device_options;
   return known.add(keys::evaluation).add(keys::ranks).add(keys::device).add(keys::evaluation_own);
 }

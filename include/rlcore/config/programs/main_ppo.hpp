@@ -2,12 +2,14 @@
 // own, and OpenRLHF's flags.
 #pragma once
 
+#include <concepts>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "rlcore/config/checks/policy_checks.hpp"
+#include "rlcore/config/keys/help_topics.hpp"
 #include "rlcore/config/keys/openrlhf/openrlhf_ppo_flags.hpp"
 #include "rlcore/config/keys/rlcore/device_keys.hpp"
 #include "rlcore/config/keys/rlcore/rank_keys.hpp"
@@ -21,6 +23,7 @@
 #include "rlcore/config/keys/verl/rollout_keys.hpp"
 #include "rlcore/config/keys/verl/trainer_keys.hpp"
 #include "rlcore/config/options.hpp"
+#include "rlcore/config/programs/trainer_registries.hpp"
 #include "rlcore/config/registry.hpp"
 
 RLCORE_BEGIN
@@ -34,6 +37,7 @@ inline registry main_ppo_registry() {
   known.config_name = "ppo_trainer";
   known.config_names = {"ppo_trainer", "ppo_megatron_trainer"};
   known.later_config_names = {"dapo_trainer", "dapo_megatron_trainer", "sft_trainer"};
+  known.topics = keys::verl_topics;
   known.check = check_policy_options;
   known.add(keys::data).add(keys::model).add(keys::actor).add(keys::rollout).add(keys::reference);
   known.add(keys::algorithm)
@@ -65,8 +69,9 @@ inline registry main_ppo_registry(std::string program, std::string summary, cons
   return known;
 }
 
-/// verl's main_ppo with the estimator gae and a critic, and OpenRLHF's PPO flags beside it.
-inline registry ppo_trainer_registry() {
+/// See trainer_registries.hpp.
+template <std::same_as<registry> Registry>
+Registry ppo_trainer_registry() {
   constexpr key estimator = keys::estimator_by_default("gae");
   return main_ppo_registry("ppo_trainer", "proximal policy optimization of a language model, with a critic", estimator);
 }
@@ -85,17 +90,18 @@ constexpr key openrlhf_estimator_by_default(std::string_view word) {
 
 }  // namespace keys
 
-/// verl's main_ppo, and OpenRLHF's flags, whose advantage_estimator is then group_norm.
-inline registry grpo_trainer_registry() {
+/// See trainer_registries.hpp.
+template <std::same_as<registry> Registry>
+Registry grpo_trainer_registry() {
   constexpr key estimator = keys::estimator_by_default("grpo");
   constexpr key flag_default = keys::openrlhf_estimator_by_default("group_norm");
   const registry verl = main_ppo_registry();
   return main_ppo_registry(verl.program, verl.summary, estimator).add(std::span(&flag_default, 1));
 }
 
-/// verl's main_ppo with the estimator reinforce_plus_plus, and OpenRLHF's flags, whose advantage_estimator is then
-/// reinforce.
-inline registry reinforce_plus_plus_trainer_registry() {
+/// See trainer_registries.hpp.
+template <std::same_as<registry> Registry>
+Registry reinforce_plus_plus_trainer_registry() {
   constexpr key estimator = keys::estimator_by_default("reinforce_plus_plus");
   registry known =
       main_ppo_registry("reinforce_plus_plus_trainer",

@@ -1,6 +1,7 @@
 // The command line of plan.
 #pragma once
 
+#include "rlcore/config/keys/help_topics.hpp"
 #include "rlcore/config/registry.hpp"
 
 RLCORE_BEGIN
@@ -59,6 +60,7 @@ inline registry plan_registry() {
   registry r;
   r.program = "plan";
   r.summary = "memory, traffic and time of a training step on many devices, and the layout that is fastest";
+  r.topics = keys::plan_topics;
   return r.add(table);
 }
 

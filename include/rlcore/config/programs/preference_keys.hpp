@@ -1,11 +1,15 @@
 // The flags of OpenRLHF's DPO, KTO, reward and process reward trainers (0.7.5): their own flags and defaults.
 #pragma once
 
+#include <concepts>
+
 #include "rlcore/config/checks/preference_checks.hpp"
+#include "rlcore/config/keys/help_topics.hpp"
 #include "rlcore/config/keys/openrlhf/openrlhf_keys.hpp"
 #include "rlcore/config/keys/rlcore/device_keys.hpp"
 #include "rlcore/config/keys/rlcore/rank_keys.hpp"
 #include "rlcore/config/options.hpp"
+#include "rlcore/config/programs/trainer_registries.hpp"
 #include "rlcore/config/registry.hpp"
 
 RLCORE_BEGIN
@@ -95,6 +99,7 @@ inline registry openrlhf_registry(const char* program, const char* summary) {
   registry known;
   known.program = program;
   known.summary = summary;
+  known.topics = keys::openrlhf_topics;
   known.check = check_preference_options;
   known.add_as_flags(keys::openrlhf_data);
   return known;
@@ -111,30 +116,34 @@ inline registry& finish_openrlhf(registry& known, std::span<const key> program_k
 
 }  // namespace detail
 
-/// The flags of OpenRLHF's train_dpo, and rlcore's own keys.
-inline registry dpo_registry() {
+/// See trainer_registries.hpp.
+template <std::same_as<registry> Registry>
+Registry dpo_registry() {
   registry known = detail::openrlhf_registry("dpo_trainer",
                                              "direct preference optimization of a language model on "
                                              "pairs of answers");
   known.add_as_flags(keys::pair_columns).add_as_flags(keys::chat_text);
   return detail::finish_openrlhf(known, keys::dpo);
 }
-/// The flags of OpenRLHF's train_kto, and rlcore's own keys.
-inline registry kto_registry() {
+/// See trainer_registries.hpp.
+template <std::same_as<registry> Registry>
+Registry kto_registry() {
   registry known = detail::openrlhf_registry("kto_trainer",
                                              "Kahneman-Tversky optimization of a language model on "
                                              "answers that are desirable or not");
   known.add_as_flags(keys::chat_text);
   return detail::finish_openrlhf(known, keys::kto);
 }
-/// The flags of OpenRLHF's train_rm, and rlcore's own keys.
-inline registry rm_registry() {
+/// See trainer_registries.hpp.
+template <std::same_as<registry> Registry>
+Registry rm_registry() {
   registry known = detail::openrlhf_registry("rm_trainer", "a reward model from pairs of answers");
   known.add_as_flags(keys::pair_columns).add_as_flags(keys::chat_text);
   return detail::finish_openrlhf(known, keys::rm);
 }
-/// The flags of OpenRLHF's train_prm, and rlcore's own keys.
-inline registry prm_registry() {
+/// See trainer_registries.hpp.
+template <std::same_as<registry> Registry>
+Registry prm_registry() {
   registry known = detail::openrlhf_registry("prm_trainer",
                                              "a process reward model from answers whose steps are "
                                              "judged");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -10,6 +11,7 @@
 #include "rlcore/config/checks/device_checks.hpp"
 #include "rlcore/config/checks/policy_checks.hpp"
 #include "rlcore/config/checks/preference_checks.hpp"
+#include "rlcore/config/keys/help_topics.hpp"
 #include "rlcore/config/keys/openrlhf/openrlhf_keys.hpp"
 #include "rlcore/config/keys/openrlhf/openrlhf_sft_keys.hpp"
 #include "rlcore/config/keys/rlcore/device_keys.hpp"
@@ -17,6 +19,7 @@
 #include "rlcore/config/keys/verl/sft_keys.hpp"
 #include "rlcore/config/keys/verl/trainer_keys.hpp"
 #include "rlcore/config/options.hpp"
+#include "rlcore/config/programs/trainer_registries.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/suggest.hpp"
 
@@ -70,6 +73,7 @@ inline registry sft_registry() {
   known.config_name = "sft_trainer";
   known.config_names = {"sft_trainer"};
   known.later_config_names = {"ppo_trainer", "ppo_megatron_trainer", "dapo_trainer"};
+  known.topics = keys::verl_topics;
   known.check = check_sft_options;
   known.add(keys::sft_data).add(keys::sft_model).add(keys::sft_optim).add(keys::sft_run);
   known.add(keys::ranks).add(keys::sharing).add(keys::device).add(keys::sft_own);
@@ -96,6 +100,7 @@ inline registry openrlhf_sft_registry() {
   registry known;
   known.program = "sft_trainer";
   known.summary = "supervised fine-tuning of a language model on written answers, with OpenRLHF's flags";
+  known.topics = keys::openrlhf_topics;
   known.check = check_openrlhf_sft;
   known.add_as_flags(keys::openrlhf_data).add_as_flags(keys::openrlhf_training).add_as_flags(keys::openrlhf_run);
   known.add_as_flags(keys::openrlhf_device).add_as_flags(keys::openrlhf_sft);
@@ -103,8 +108,9 @@ inline registry openrlhf_sft_registry() {
   return known.add(keys::openrlhf_sft_own).add_flags(keys::openrlhf_flags).add_flags(keys::show_mask);
 }
 
-/// The keys that a command line is written in: verl's, or OpenRLHF's as soon as it has one of their flags.
-inline registry sft_registry(int argc, const char* const* argv) {
+/// See trainer_registries.hpp.
+template <std::same_as<registry> Registry>
+Registry sft_registry(int argc, const char* const* argv) {
   const registry verl = sft_registry(), openrlhf = openrlhf_sft_registry();
   const auto shared = [&](std::string_view word) {
     return std::any_of(verl.flags().begin(), verl.flags().end(), [&](const flag& f) { return f.name == word; });
@@ -115,8 +121,11 @@ inline registry sft_registry(int argc, const char* const* argv) {
     if (dashes) word.remove_prefix(2);
     word = word.substr(0, word.find('='));
     if (word.find('.') != word.npos || shared(word)) continue;
+    const bool asked =
+        std::string_view(argv[i - 1]) == "--help" && verl.find(word) == nullptr && !verl.is_section(word);
     for (const key& k : openrlhf.keys())
-      if (k.name == word && (dashes || std::string_view(argv[i]).find('=') != std::string_view::npos)) return openrlhf;
+      if (k.name == word && (dashes || asked || std::string_view(argv[i]).find('=') != std::string_view::npos))
+        return openrlhf;
   }
   return verl;
 }

@@ -107,6 +107,7 @@ class report_writer {
   static std::string validation_label(const std::string& name) {
     std::string text = name.substr(std::string_view("val-core/").size());
     const std::size_t statistic = text.rfind('/');
+    if (statistic == std::string::npos) return text;
     text[statistic] = ' ';
     if (const std::size_t field = text.rfind('/', statistic); field != std::string::npos) text[field] = ' ';
     return text;

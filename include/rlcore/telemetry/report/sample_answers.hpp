@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "rlcore/checkpoint/atomic_file.hpp"
+#include "rlcore/text/parse_json.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -47,7 +48,7 @@ inline std::vector<sample_answer> read_sample_answers(const std::filesystem::pat
   std::ifstream in(sample_answers_path(root));
   for (std::string line; std::getline(in, line);) {
     try {
-      const auto j = nlohmann::json::parse(line);
+      const auto j = text::try_parse_json(line);
       out.push_back({j.at("step").get<std::int64_t>(), j.at("score").get<double>(), j.at("prompt").get<std::string>(),
                      j.at("answer").get<std::string>(), j.at("ground_truth").get<std::string>()});
     } catch (const nlohmann::json::exception&) {
@@ -75,7 +76,7 @@ inline void keep_sample_answers(const std::filesystem::path& root, std::vector<s
                                       {"prompt", beginning_of(a.prompt)},
                                       {"answer", beginning_of(a.answer)},
                                       {"ground_truth", beginning_of(a.ground_truth)}};
-    lines += line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+    lines += text::json_text(line) + "\n";
   }
   std::filesystem::create_directories(root);
   checkpoint::write_file_atomically(sample_answers_path(root), lines);

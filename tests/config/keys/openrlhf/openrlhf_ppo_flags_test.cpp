@@ -66,6 +66,8 @@ TEST(openrlhf_ppo_flags, scores_are_normalised_where_a_reward_model_gives_them) 
   EXPECT_THAT(with.notes(), Contains(HasSubstr("the critic's values are their own")));
   const auto remote = ppo({"--prompt_data", "a", "--normalize_reward", "--remote_rm_url", "./score"});
   EXPECT_FALSE(remote.get<bool>("rlcore.normalize_reward"));
+  EXPECT_EQ(remote.get<std::string>("rlcore.data_source"), "unknown") << "a program is sent labels alone";
+  EXPECT_FALSE(with.find<std::string>("rlcore.data_source").has_value());
   EXPECT_THAT(remote.notes(), Contains(HasSubstr("--normalize_reward: no effect without a reward model")));
   EXPECT_FALSE(ppo({"--prompt_data", "a", "--reward_pretrain", "rm"}).get<bool>("rlcore.normalize_reward"));
 }
@@ -84,6 +86,51 @@ TEST(openrlhf_ppo_flags, of_machines_are_ranks_or_said_to_have_no_effect) {
   EXPECT_THAT(opt.notes(), Contains(AllOf(HasSubstr("without effect"), HasSubstr("ref_num_gpus_per_node=8"),
                                           HasSubstr("colocate_all_models=True"), HasSubstr("vllm_num_engines=4"),
                                           Not(HasSubstr("actor_num")))));
+}
+
+/// Checks are written with verl's keys; who gave flags reads flags.
+TEST(openrlhf_ppo_flags, stand_in_messages) {
+  const auto refusal = [](std::vector<std::string> more) {
+    try {
+      ppo(std::move(more));
+    } catch (const config_error& e) {
+      return std::string(e.what());
+    }
+    return std::string("accepted");
+  };
+  EXPECT_EQ(refusal({"--temperature", "0"}), "--temperature 0.0: expected a number > 0; training samples at random");
+  EXPECT_EQ(refusal({"actor_rollout_ref.rollout.temperature=0"}),
+            "actor_rollout_ref.rollout.temperature=0: expected a number > 0; training samples at random");
+  EXPECT_EQ(refusal({"--prompt_max_len", "90", "actor_rollout_ref.rollout.max_model_len=100"}),
+            "actor_rollout_ref.rollout.max_model_len=100 is smaller than --prompt_max_len + --generate_max_len = 1114");
+  EXPECT_EQ(refusal({"--advantage_estimator", "reinforce", "actor_rollout_ref.actor.policy_loss.loss_mode=geo_mean"}),
+            "actor_rollout_ref.actor.policy_loss.loss_mode=geo_mean takes one advantage per response, "
+            "--advantage_estimator reinforce (adv_estimator=reinforce_plus_plus) has one per token; expected an "
+            "estimator such as grpo or rloo");
+  EXPECT_THAT(
+      ppo({"algorithm.gamma=0.5", "--advantage_estimator", "group_norm", "--n_samples_per_prompt", "2"}).notes(),
+      Contains("algorithm.gamma has no effect with --advantage_estimator group_norm (adv_estimator=grpo)"));
+
+  const typed_names names = ppo({"--prompt_data", "a", "--bf16", "--actor_num_nodes", "1", "--lora_rank", "4"}).typed();
+  for (const auto& [message, shown] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"data.train_files: x.jsonl: cannot open", "--prompt_data: x.jsonl: cannot open"},
+           {"a larger rollout.n makes answers differ", "a larger --n_samples_per_prompt makes answers differ"},
+           {"name rlcore.label_key=COLUMN, custom_reward_function.path=FILE or reward_model.enable=True.",
+            "name --label_key COLUMN, --remote_rm_url FILE or --reward_pretrain FOLDER."},
+           {"pass trainer.resume_mode=disable", "pass no --load_checkpoint"},
+           {"trainer.resume_mode=auto goes on", "--load_checkpoint goes on"},
+           {"rlcore.compute=bfloat16 and trainer.nnodes=1", "--bf16 and --actor_num_nodes 1"},
+           {"data.max_response_length=1024 (set another)", "--generate_max_len 1024 (set another)"},
+           {"data.max_response_length=1025 would do.", "data.max_response_length=1025 would do."},
+           {"critic.model.enable_gradient_checkpointing=False", "no --gradient_checkpointing"},
+           {"/tmp/data.train_files and model.path", "/tmp/data.train_files and model.path"},
+           {"algorithm.filter_groups.enable=True", "algorithm.filter_groups.enable=True"}})
+    EXPECT_EQ(names.in(message), shown);
+  EXPECT_TRUE(
+      options::parse(std::vector<std::string>{"data.train_batch_size=4"}, ppo_trainer_registry()).typed().empty());
+  EXPECT_EQ(ppo({"--prompt_data", "a", "data.max_response_length=5"}).typed().in("data.max_response_length=5"),
+            "data.max_response_length=5")
+      << "it was typed so";
 }
 
 }  // namespace

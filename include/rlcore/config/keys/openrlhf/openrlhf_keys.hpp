@@ -52,7 +52,7 @@ inline constexpr key openrlhf_run[] = {
     {"disable_ds_ckpt", boolean, "False", accepted, "checkpoints are always whole"},
     {"max_ckpt_mem", real, "1e8", accepted, "disk limit in GB", at_least(0)},
     {"use_ds_universal_ckpt", boolean, "False", accepted, "checkpoints do not depend on the number of devices"},
-    {"use_wandb", text, "null", accepted, "web tracker; metrics.jsonl and TensorBoard files are written instead"},
+    {"use_wandb", text, "null", honoured, "metrics go to files; the command that sends them to wandb is printed"},
     {"wandb_org", text, "null", accepted, "web tracker"},
     {"wandb_group", text, "null", accepted, "web tracker"},
     {"wandb_project", text, "openrlhf", honoured, "first part of the run's name, for the report"},

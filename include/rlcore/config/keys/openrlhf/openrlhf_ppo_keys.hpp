@@ -64,7 +64,7 @@ inline constexpr key openrlhf_ppo[] = {
     {"max_ckpt_num", integer, "3", honoured, "older checkpoints are removed", at_least(0)},
     {"gradient_checkpointing", boolean, "False", honoured, "recompute activations: less memory, same result"},
     {"seed", integer, "42", honoured, "seed of shuffling and sampling", at_least(0)},
-    {"use_wandb", text, "null", honoured, "not in this build: metrics go to the console and to metrics.jsonl"},
+    {"use_wandb", text, "null", honoured, "metrics go to files; the command that sends them to wandb is printed"},
     {"prompt_data_probs", text, "null", fixed, "shares of several data sets"},
     {"input_template", text, "null", fixed, "text around a prompt"},
     {"enable_ema", boolean, "False", fixed, "moving average of the weights"},
@@ -87,8 +87,8 @@ inline constexpr key openrlhf_ppo[] = {
 
 /// Those about machines, engines and number formats.
 inline constexpr key openrlhf_machine[] = {
-    {"prompt_split", text, "train", accepted, "files are read whole"},
-    {"eval_split", text, "train", accepted, "files are read whole"},
+    {"prompt_split", text, "train", honoured, "which files of a folder are read for training"},
+    {"eval_split", text, "train", honoured, "which files of a folder are read for validation"},
     {"ref_num_nodes", integer, "1", accepted, "the reference is on the actor's ranks"},
     {"ref_num_gpus_per_node", integer, "8", accepted, "the reference is on the actor's ranks"},
     {"reward_num_nodes", integer, "1", accepted, "the reward model is on the actor's ranks"},
@@ -134,8 +134,8 @@ inline constexpr key openrlhf_machine[] = {
     {"use_ms", boolean, "False", accepted, "models are local folders"},
     {"wandb_org", text, "null", accepted, "tracker"},
     {"wandb_group", text, "null", accepted, "tracker"},
-    {"wandb_project", text, "openrlhf_train_ppo", accepted, "tracker"},
-    {"wandb_run_name", text, "null", accepted, "tracker"},
+    {"wandb_project", text, "openrlhf_train_ppo", honoured, "name of the project for that command"},
+    {"wandb_run_name", text, "null", honoured, "name of the run for that command"},
 };
 
 /// Flags that stand for one key each. Machines and devices of the actor are ranks.

@@ -97,7 +97,8 @@ inline constexpr key sft_run[] = {
      "folder of checkpoints, metrics and report"},
     {"trainer.default_hdfs_dir", text, "null", fixed, "remote copy of the checkpoints"},
     {"trainer.logger", texts, "[console,file,tensorboard]", honoured,
-     "where metrics go: console, file (metrics.jsonl), tensorboard (event files); other trackers get a note"},
+     "where metrics go: console, file (metrics.jsonl), tensorboard (event files); for wandb, swanlab, mlflow, trackio "
+     "and clearml a command that sends the files there is printed"},
     {"trainer.seed", integer, "1", honoured, "seed of the rows' order and of new weights", at_least(0)},
     {"trainer.save_freq", integer, "-1", honoured, "checkpoint every so many steps and always at the last"},
     {"trainer.test_freq", integer, "-1", honoured, "evaluation every so many steps and always at the last"},

@@ -1,10 +1,10 @@
 // trainer.*, rlcore.*, critic: the run as a whole.
 #pragma once
 
-#include "rlcore/config/algorithm/verl_version.hpp"
 #include "rlcore/config/flag.hpp"
 #include "rlcore/config/key.hpp"
 #include "rlcore/config/keys/rlcore/console_key.hpp"
+#include "rlcore/config/keys/rlcore/verl_version_key.hpp"
 
 RLCORE_BEGIN
 namespace trainer::keys {
@@ -17,7 +17,8 @@ inline constexpr key trainer[] = {
     {"trainer.default_local_dir", text, "checkpoints/${trainer.project_name}/${trainer.experiment_name}", honoured,
      "folder of checkpoints, metrics and report"},
     {"trainer.logger", texts, "[console,file,tensorboard]", honoured,
-     "where metrics go: console, file (metrics.jsonl), tensorboard (event files); other trackers get a note"},
+     "where metrics go: console, file (metrics.jsonl), tensorboard (event files); for wandb, swanlab, mlflow, trackio "
+     "and clearml a command that sends the files there is printed"},
     {"trainer.save_freq", integer, "-1", honoured, "checkpoint every so many steps and at the last; <= 0: never"},
     {"trainer.test_freq", integer, "-1", honoured, "validation every so many steps and at the last; <= 0: never"},
     {"trainer.val_before_train", boolean, "True", honoured, "validation before the first step"},
@@ -45,9 +46,7 @@ inline constexpr key trainer[] = {
 inline constexpr key own_run[] = {
     {"rlcore.export_path", text, "null", honoured,
      "folder to which the trained model is copied at the end, for transformers and other programs"},
-    {"rlcore.verl", text, "0.9.1", honoured,
-     "the version of verl whose numbers are computed where versions differ (docs/verl_versions.md)",
-     words(verl_version_choices)},
+    verl_version_key,
     {"rlcore.seed", integer, "1", honoured, "seed of shuffling and sampling", at_least(0)},
     {"rlcore.report", boolean, "True", honoured, "write report.html beside the checkpoints"},
     console,

@@ -1,0 +1,109 @@
+// The keys of a program in the groups of --help.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "rlcore/config/flag.hpp"
+#include "rlcore/config/grammar/override.hpp"
+#include "rlcore/config/help/layout.hpp"
+#include "rlcore/config/key.hpp"
+#include "rlcore/config/registry.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+namespace detail {
+
+/// A topic with its keys, the most used ones first.
+struct help_group {
+  std::string name, holds;
+  std::vector<const key*> keys;
+  std::size_t most_used = 0;
+};
+
+/// True if the key's name begins with `topic` and a dot.
+inline bool lies_in(std::string_view name, std::string_view topic) {
+  return name.size() > topic.size() && name.starts_with(topic) && name[topic.size()] == '.';
+}
+
+/// Where a key that no topic lists belongs: the longest topic that begins its name, the one that takes the rest, or a
+/// new one named after its first word.
+inline help_group& group_of(std::vector<help_group>& groups, const registry& known, const key& k) {
+  std::size_t best = groups.size();
+  for (std::size_t i = 0; i < groups.size(); ++i)
+    if (lies_in(k.name, groups[i].name) && (best == groups.size() || groups[best].name.size() < groups[i].name.size()))
+      best = i;
+  const std::size_t dot = k.name.find('.');
+  for (std::size_t i = 0; i < known.topics.size() && best == groups.size(); ++i)
+    if (dot == k.name.npos && known.topics[i].takes_rest) best = i;
+  if (best < groups.size()) return groups[best];
+  const std::string name(dot == k.name.npos ? "options" : k.name.substr(0, dot));
+  const auto same = std::find_if(groups.begin(), groups.end(), [&](const help_group& g) { return g.name == name; });
+  if (same != groups.end()) return *same;
+  groups.push_back({name, dot == k.name.npos ? "name=value sets the same" : "", {}});
+  return groups.back();
+}
+
+/// Every key in its group, in the order of the topics.
+inline std::vector<help_group> groups_of(const registry& known) {
+  std::vector<help_group> groups;
+  std::vector<bool> placed(known.size(), false);
+  for (const help_topic& topic : known.topics) {
+    help_group& group = groups.emplace_back(help_group{std::string(topic.name), std::string(topic.holds), {}});
+    const auto place = [&](const std::string& name) {
+      const std::size_t i = known.index(name);
+      if (i == known.size() || placed[i]) return;
+      placed[i] = true;
+      group.keys.push_back(&known.keys()[i]);
+    };
+    for (const std::string& word : blank_words(topic.keys)) place(group.name + "." + word);
+    for (const std::string& word : blank_words(topic.flags)) place(word);
+    group.most_used = group.keys.size();
+  }
+  for (std::size_t i = 0; i < known.size(); ++i)
+    if (!placed[i]) group_of(groups, known, known.keys()[i]).keys.push_back(&known.keys()[i]);
+  return groups;
+}
+
+/// `--name VALUE VALUE`: a flag with a word for each value that follows.
+inline std::string flag_usage(const flag& f) {
+  std::string out = "--" + std::string(f.name);
+  if (f.count == flag::any_count) return out + " [VALUE ...]";
+  if (f.count == flag::append) return out + " VALUE ...";
+  for (int i = 0; i < f.count; ++i) out += " VALUE";
+  return out;
+}
+
+/// What is typed for a key, with its default: `name=value`, or its flag of the same name. A default of more than
+/// `longest` columns is left out.
+inline std::string typed(const registry& known, const key& k, std::string_view topic,
+                         std::size_t longest = std::string::npos) {
+  const std::string name(lies_in(k.name, topic) ? k.name.substr(topic.size() + 1) : k.name);
+  const auto same = [&](const flag& f) { return f.name == k.name && f.key == k.name; };
+  const auto f = std::find_if(known.flags().begin(), known.flags().end(), same);
+  const bool shown = columns_of(k.fallback) <= longest;
+  if (f == known.flags().end()) return name + "=" + (shown ? one_line(k.fallback) : "...");
+  if (f->count == flag::switch_only || k.fallback == "null" || !shown) return flag_usage(*f);
+  std::string values = one_line(k.fallback);
+  if (f->count > 1 && values.starts_with('[')) {
+    values = values.substr(1, values.size() - 2);
+    std::replace(values.begin(), values.end(), ',', ' ');
+  }
+  return "--" + name + " " + values;
+}
+
+/// The line of a key: what is typed, what it means, and further flags that set it.
+inline help_entry entry_of(const registry& known, const key& k, std::string_view topic) {
+  help_entry entry{typed(known, k, topic), std::string(k.meaning), std::string(k.limits.choices)};
+  for (const flag& f : known.flags())
+    if (f.key == k.name && f.name != f.key)
+      entry.text += "; also " + flag_usage(f) + (f.count == flag::switch_only ? " (" + std::string(f.bare) + ")" : "");
+  return entry;
+}
+
+}  // namespace detail
+}  // namespace trainer
+RLCORE_END
