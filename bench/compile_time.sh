@@ -105,7 +105,9 @@ unit "options of main_ppo" - '#include "rlcore/config/options.hpp"
 auto f(int n, char** words) { return rlcore::trainer::options::parse(n, words, rlcore::trainer::main_ppo_registry()); }'
 linked='#define RLCORE_COMPILED
 '
-unit "grpo_trainer" 12 "$linked#include \"examples/grpo_trainer.cpp\""
+for trainer in grpo dapo ppo reinforce_plus_plus dpo kto rm prm sft; do
+  unit "${trainer}_trainer" 10 "$linked#include \"examples/${trainer}_trainer.cpp\""
+done
 unit "quickstart" 12 "$linked#include \"examples/quickstart.cpp\""
 
 # seconds COMPILER FILE OPTION...: the best of N, or "-" with the first error on stderr.

@@ -3,7 +3,7 @@
 include_guard(DIRECTORY)
 include("${CMAKE_CURRENT_LIST_DIR}/RlcoreArrow.cmake")
 
-set(RLCORE_COMPONENTS eigen xtensor threads text data checkpoint trainer)
+set(RLCORE_COMPONENTS eigen xtensor threads images text data checkpoint trainer)
 # These are compiled, once for all programs that link them, from ${rlcore_sources}: in the project that uses them, with
 # its compiler, flags and MPI. Nothing is compiled that nothing links. RLCORE_COMPILED tells the headers.
 set(RLCORE_COMPILED_COMPONENTS kernels mpi policy_trainers supervised_trainers trainers)
@@ -41,16 +41,16 @@ function(rlcore_add_compiled name)
   target_compile_options(rlcore_${name} PRIVATE $<$<OR:$<CONFIG:Release>,$<STREQUAL:$<CONFIG>,>>:-${level}>)
 endfunction()
 
-# Defines rlcore_parquet: what reads and writes Parquet, compiled once. Programs without RLCORE_COMPILED have it from
-# the headers, and take nothing of this.
-function(rlcore_add_parquet)
-  if(TARGET rlcore_parquet)
+# Defines rlcore_<name>: what reads a format of files (parquet, images) by other people's libraries, compiled once; the
+# other arguments are what it links. Programs without RLCORE_COMPILED have it from the headers, and take nothing of this.
+function(rlcore_add_format name)
+  if(TARGET rlcore_${name})
     return()
   endif()
-  add_library(rlcore_parquet STATIC EXCLUDE_FROM_ALL "${rlcore_sources}/parquet.cpp")
-  target_link_libraries(rlcore_parquet PUBLIC rlcore::rlcore nlohmann_json::nlohmann_json rlcore::parquet)
-  target_compile_definitions(rlcore_parquet PRIVATE RLCORE_COMPILED)
-  target_compile_options(rlcore_parquet PRIVATE $<$<OR:$<CONFIG:Release>,$<STREQUAL:$<CONFIG>,>>:-O1>)
+  add_library(rlcore_${name} STATIC EXCLUDE_FROM_ALL "${rlcore_sources}/${name}.cpp")
+  target_link_libraries(rlcore_${name} PUBLIC rlcore::rlcore ${ARGN})
+  target_compile_definitions(rlcore_${name} PRIVATE RLCORE_COMPILED)
+  target_compile_options(rlcore_${name} PRIVATE $<$<OR:$<CONFIG:Release>,$<STREQUAL:$<CONFIG>,>>:-O1>)
 endfunction()
 
 # Defines rlcore::<name> for a C library without a CMake package of its own.
@@ -111,9 +111,21 @@ function(rlcore_define_component name reason)
     rlcore_component_needs(nlohmann_json::nlohmann_json "nlohmann-json (Debian package nlohmann-json3-dev)")
     rlcore_find_arrow()
     if(TARGET rlcore::parquet)
-      rlcore_add_parquet()
+      rlcore_add_format(parquet nlohmann_json::nlohmann_json rlcore::parquet)
       list(APPEND links rlcore_parquet)
     endif()
+    rlcore_define_component(images without)
+    if(NOT without)
+      list(APPEND links rlcore::images)
+    endif()
+  elseif(name STREQUAL "images")
+    rlcore_find_library(png png.h png16 libpng)
+    rlcore_component_needs(rlcore::png "libpng (Debian package libpng-dev)")
+    rlcore_find_library(jpeg jpeglib.h jpeg libjpeg)
+    rlcore_component_needs(rlcore::jpeg "libjpeg (Debian package libjpeg-dev)")
+    rlcore_add_format(images rlcore::png rlcore::jpeg)
+    target_compile_definitions(rlcore_images PUBLIC RLCORE_HAS_IMAGES=1)
+    list(APPEND links rlcore_images)
   elseif(name STREQUAL "checkpoint")
     find_package(nlohmann_json QUIET CONFIG)
     rlcore_component_needs(nlohmann_json::nlohmann_json "nlohmann-json (Debian package nlohmann-json3-dev)")

@@ -1,10 +1,10 @@
 #!/bin/sh
-# setup.sh train|test|bench|speed|api|format: sees to it that what this target needs is on the machine. Missing Debian packages
-# are installed when this user may (root, or sudo without a password); otherwise one line says what to install.
+# setup.sh train|test|fuzz|bench|speed|api|format: sees to it that what this target needs is on the machine. Missing
+# Debian packages are installed when this user may (root, or sudo without a password); otherwise one line says what to install.
 # RLCORE_SETUP=no leaves everything as it is, for machines whose libraries lie elsewhere.
 set -eu
 
-goal=${1:?usage: setup.sh train|test|bench|speed|api|format}
+goal=${1:?usage: setup.sh train|test|fuzz|bench|speed|api|format}
 [ "${RLCORE_SETUP:-yes}" = no ] && exit 0
 cd "$(dirname "$0")/.."
 log=build/setup.log
@@ -22,6 +22,7 @@ has_header() {  # has_header NAME [FOLDER...]: in the usual folders, or where th
 }
 need_command() { has_command "$1" || required="$required $2"; }
 need_header() { has_header "$1" || required="$required $2"; }
+want_header() { has_header "$1" || wanted="$wanted $2"; }
 want_command() { has_command "$1" || wanted="$wanted $2"; }
 
 if [ "$goal" = format ]; then
@@ -38,17 +39,28 @@ else
   need_header fmt/core.h libfmt-dev
 fi
 [ "$goal" != speed ] || need_command python3 python3
+if [ "$goal" = fuzz ]; then
+  need_command clang++ clang
+  need_command python3 python3
+  version=$(clang++ -dumpversion 2>/dev/null | sed 's/\..*//')
+  ls /usr/lib/llvm-"${version:-14}"/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a >/dev/null 2>&1 ||
+    required="$required libclang-rt-${version:-14}-dev"
+fi
 if [ "$goal" = test ]; then
   need_header gtest/gtest.h libgtest-dev
   need_header gmock/gmock.h libgmock-dev
   need_header Eigen/Core libeigen3-dev
   need_header xtensor/xtensor.hpp libxtensor-dev
+  # Pictures; no program reads them yet.
+  want_header png.h libpng-dev
+  want_header jpeglib.h libjpeg-dev
   # Ranks as processes, with both of the usual MPIs; their tests are skipped without them.
   want_command mpirun openmpi-bin
   ls /usr/lib/*/openmpi/include/mpi.h >/dev/null 2>&1 || has_header mpi.h || wanted="$wanted libopenmpi-dev"
   want_command mpirun.mpich mpich
   ls /usr/include/*/mpich/mpi.h >/dev/null 2>&1 || wanted="$wanted libmpich-dev"
   want_command ip iproute2   # hosts that are network namespaces
+  want_command tmux tmux     # tests/acceptance: what a terminal shows
   want_command ccache ccache
   want_command clang++ clang
   want_command pkg-config pkg-config
@@ -87,12 +99,12 @@ if [ -n "$required$wanted" ]; then
         echo "setup: apt-get could not install$required (its output is in $log)" >&2
         exit 1
       fi
-      [ -z "$wanted" ] || echo "setup: going on without$wanted (apt-get's output is in $log)"
+      [ -z "$wanted" ] || [ "$goal" != test ] || echo "setup: going on without$wanted (apt-get's output is in $log)"
     fi
   elif [ -n "$required" ]; then
     echo "setup: this needs packages that are missing: sudo apt-get install$required$wanted" >&2
     exit 1
-  else
+  elif [ "$goal" = test ]; then  # elsewhere what is missing only makes things faster
     echo "setup: going on without$wanted"
   fi
 fi

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "kernel_bounds.hpp"
+#include "kernel_outcome.hpp"
 #include "rlcore/device/any_device.hpp"
 #include "rlcore/device/npu/error.hpp"
 #include "rlcore/tensor/buffer.hpp"
@@ -28,15 +29,6 @@ namespace comparison {
 
 using rlcore::any_device;
 using rlcore::extent_t;
-
-/// What all calls of a kernel came to.
-struct outcome {
-  std::string kernel;
-  double bound = 0, difference = 0;
-  int calls = 0;
-  bool compared = false;  ///< false: what it wrote is each device's own, and compared where it is read
-  std::string problem;    ///< of the first call that failed; empty if all passed
-};
 
 /// Every kernel runs on `tested`, and with the very same inputs on `reference`, which has the host's memory. What
 /// follows goes on from the results of `tested`, so that no difference is counted twice; if an operator refuses its
@@ -224,6 +216,14 @@ class compared_device final : public any_device {
   void swiglu_backward(float* dgate_up, const float* dy, const float* gate_up, extent_t t, extent_t w) override {
     run("swiglu_backward", float_bound, {in(dy, t * w), in(gate_up, 2 * t * w)}, {out(dgate_up, t, 2 * w, 2 * w)},
         [&](any_device& d, place at) { d.swiglu_backward(at(dgate_up), at(dy), at(gate_up), t, w); });
+  }
+  void gelu_forward(float* y, const float* x, extent_t n) override {
+    run("gelu_forward", float_bound, {in(x, n)}, {out(y, 1, n, n)},
+        [&](any_device& d, place at) { d.gelu_forward(at(y), at(x), n); });
+  }
+  void gelu_backward(float* dx, const float* dy, const float* x, extent_t n) override {
+    run("gelu_backward", float_bound, {in(dy, n), in(x, n)}, {out(dx, 1, n, n)},
+        [&](any_device& d, place at) { d.gelu_backward(at(dx), at(dy), at(x), n); });
   }
   void gather_rows(float* y, const float* x, extent_t rows, const std::int32_t* ids, extent_t count,
                    extent_t w) override {

@@ -28,7 +28,11 @@ settings read_settings(const rlcore::trainer::options& o) {
   if (o.find<std::string>("hdfs_dir"))
     throw config_error("--hdfs_dir is not supported; copy the files after the conversion");
   const auto input = o.find<std::string>("input_dir");
-  if (!input) throw config_error("no input folder; expected one with train.jsonl and test.jsonl (see --help)");
+  const char* source = "; `git clone https://github.com/openai/grade-school-math` has one in grade_school_math/data";
+  if (!input)
+    throw config_error(std::string("--input_dir is needed: a folder with train.jsonl and test.jsonl") + source);
+  if (!std::filesystem::is_directory(rlcore::checkpoint::expand_home(*input)))
+    throw config_error("--input_dir " + *input + ": no such folder" + source);
   const char* usual = rlcore::data::has_parquet ? "parquet" : "jsonl";
   return {*input, o.get<std::string>("local_save_dir"), o.find<std::string>("format").value_or(usual)};
 }

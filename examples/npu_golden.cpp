@@ -282,7 +282,8 @@ int main(int argc, char** argv) {
     };
     return s.provider == "emulator" ? run(ascend::emulator(s.machine)) : run(ascend::dynamic_provider());
   } catch (const std::exception& e) {
-    std::fprintf(stderr, "npu_golden: %s\n", e.what());
+    const bool no_cann = std::string_view(e.what()).find("no CANN") != std::string_view::npos;
+    std::fprintf(stderr, "npu_golden: %s%s\n", e.what(), no_cann ? "; --provider emulator needs none" : "");
     return 2;
   }
 }

@@ -1,10 +1,9 @@
 // A reward model (Ouyang et al. 2022) with OpenRLHF's command line:
 //   build/bin/rm_trainer --pretrain MODEL --dataset train.jsonl --eval_dataset test.jsonl ...
-#include <array>
+#include <algorithm>
 #include <string>
 #include <utility>
 
-#include "rlcore/config/programs/preference_keys.hpp"
 #include "rlcore/trainer/preference/parts.hpp"
 
 namespace {
@@ -12,20 +11,14 @@ namespace {
 using namespace rlcore;
 using namespace rlcore::trainer;
 
-void train(any_device& device, const options& opt, parallel::any_communicator& world) {
-  const team ranks(opt, &world);
-
+void train(any_device& device, const options& opt, const team& ranks) {
   // Data: pairs of a chosen and a rejected answer to one prompt. The model has one number per token for a head.
-  base_model base = open_base_model(opt.get<std::string>("pretrain"));
-  base.config.output = nn::model_output::score;
-  const row_rules rules = read_row_rules(opt, base);
+  const auto base = open_score_model(opt);
+  const auto rules = open_row_rules(opt, *base);
   const pair_columns keys{opt.find<std::string>("prompt_key").value_or(""), opt.get<std::string>("chosen_key"),
                           opt.get<std::string>("rejected_key")};
-  auto train = read_pairs(open_training_rows(opt), keys, rules, false);
-  preference_rows<preference_pair> held_out;
-  if (const auto rows = open_evaluation_rows(opt)) {
-    held_out = read_pairs(*rows, keys, rules, false);
-  } else {
+  auto [train, held_out] = open_pairs(opt, keys, *rules, false);
+  if (opt.find<std::string>("eval_dataset").value_or("").empty()) {
     const std::size_t n = std::min(train.size(), std::max<std::size_t>(1, train.read / 100));
     held_out.rows.assign(train.rows.begin(), train.rows.begin() + static_cast<std::ptrdiff_t>(n));
     held_out.read = n;
@@ -36,20 +29,14 @@ void train(any_device& device, const options& opt, parallel::any_communicator& w
   // Loss: -log sigmoid(score of the chosen - score of the rejected answer - margin).
   const bool margins = opt.get<bool>("margin_loss"), logistic = opt.get<std::string>("loss") == "sigmoid";
   if (margins && !logistic) say("note: --margin_loss has no effect with --loss logexp\n");
-  rm_task<any_device> task({.margins = margins && logistic,
-                            .pairs_per_pass = opt.get<std::int64_t>("micro_train_batch_size"),
-                            .scores = scores_path(opt)},
-                           std::move(train), std::move(held_out));
+  const auto task = make_task(device,
+                              rm_task_settings{.margins = margins && logistic,
+                                               .pairs_per_pass = opt.get<std::int64_t>("micro_train_batch_size"),
+                                               .scores = scores_path(opt)},
+                              std::move(train), std::move(held_out));
 
   // Steps: the gradient of --train_batch_size rows, one optimizer step; evaluation and checkpoints when they are due.
-  supervised_run run(device, opt, read_openrlhf_run(opt), read_openrlhf_training(opt), base, task, ranks);
-  while (run.next_step()) {
-    run.update();
-    run.finish_step();
-  }
-  const std::array<std::string, 4> shown{"train/loss", "train/acc", "eval/eval_loss", "eval/acc_mean"};
-  run.finish(shown);
-  if (ranks.first()) export_model(opt);
+  train_supervised(device, opt, *base, *task, ranks, {"train/loss", "train/acc", "eval/eval_loss", "eval/acc_mean"});
 }
 
 }  // namespace

@@ -1,21 +1,31 @@
 // The policy trainers and evaluation, which sample alike, on a device chosen at run time, compiled once for many
 // programs (the targets rlcore::trainers and rlcore::policy_trainers).
+#include "rlcore/config/programs/dapo.hpp"
+#include "rlcore/config/programs/main_ppo.hpp"
 #include "rlcore/trainer/evaluation/evaluate.hpp"
-#include "rlcore/trainer/policy/parts.hpp"
 #include "rlcore/trainer/policy/train_policy.hpp"
+#include "rlcore/trainer/trainer_main_on_ranks.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
-template any_estimator read_estimator(const options&);
-template any_policy_loss make_policy_loss(const policy_loss_settings&);
-template policy_inputs open_policy_inputs(any_device&, const options&, const team&, reward_source*);
-template class policy_models<any_device>;
-template class policy_run<any_device>;
-template void policy_run<any_device>::advantages(const named_algorithm&);
-template void policy_run<any_device>::update_actor(const named_algorithm&);
+// trainer/trainers.hpp
 template std::optional<double> train_policy(any_device&, const options&, const any_algorithm&, bool, reward_source*,
                                             parallel::any_communicator*);
 template std::optional<double> train_policy(any_device&, const options&, parallel::any_communicator*);
 template void evaluate(any_device*, const options&, parallel::any_communicator*);
+
+// trainer/policy/parts.hpp
+template registry grpo_trainer_registry();
+template registry ppo_trainer_registry();
+template registry reinforce_plus_plus_trainer_registry();
+template registry dapo_registry();
+template any_estimator read_estimator(const options&);
+template any_policy_loss read_loss(const options&);
+template std::shared_ptr<policy_inputs> open_policy_inputs(any_device&, const options&, const team&, reward_source*);
+template std::shared_ptr<policy_models<any_device>> open_policy_models(any_device&, const options&, policy_inputs&,
+                                                                       const any_algorithm&, const team&);
+template std::unique_ptr<policy_run> open_policy_run(const options&, policy_inputs&, policy_models<any_device>&,
+                                                     const team&);
+template int trainer_main(int, char**, const registry&, const trainer_function&);
 }  // namespace trainer
 RLCORE_END

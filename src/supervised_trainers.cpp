@@ -1,22 +1,70 @@
 // The supervised trainers on a device chosen at run time, compiled once for many programs (the targets
 // rlcore::trainers and rlcore::supervised_trainers).
-#include "rlcore/trainer/preference/parts.hpp"
-#include "rlcore/trainer/supervised/parts.hpp"
+#include "rlcore/config/programs/preference_keys.hpp"
+#include "rlcore/config/programs/sft.hpp"
+#include "rlcore/trainer/preference/dpo_task.hpp"
+#include "rlcore/trainer/preference/kto_task.hpp"
+#include "rlcore/trainer/preference/load_reference.hpp"
+#include "rlcore/trainer/preference/open_rows.hpp"
+#include "rlcore/trainer/preference/prm_task.hpp"
+#include "rlcore/trainer/preference/rm_task.hpp"
+#include "rlcore/trainer/supervised/sft_work.hpp"
+#include "rlcore/trainer/supervised/train_supervised.hpp"
+#include "rlcore/trainer/trainer_main_on_ranks.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
-template std::unique_ptr<frozen_model<any_device>> load_reference(any_device&, const options&, const base_model&,
-                                                                  const team&);
-template class frozen_model<any_device>;
-template class dpo_task<any_device>;
-template class kto_task<any_device>;
-template class rm_task<any_device>;
-template class prm_task<any_device>;
-template class supervised_run<any_device, sft_task<any_device, negative_log_likelihood>>;
-template class supervised_run<any_device, sft_task<any_device, dft>>;
-template class supervised_run<any_device, dpo_task<any_device>>;
-template class supervised_run<any_device, kto_task<any_device>>;
-template class supervised_run<any_device, rm_task<any_device>>;
-template class supervised_run<any_device, prm_task<any_device>>;
+using texts = std::vector<std::string>;
+using pairs = preference_rows<preference_pair>;
+using answers = preference_rows<unpaired_row>;
+using judged = preference_rows<judged_row>;
+template <class Task>
+using made = std::shared_ptr<Task>;
+
+// trainer/preference/parts.hpp
+template registry dpo_registry();
+template registry kto_registry();
+template registry rm_registry();
+template registry prm_registry();
+template std::shared_ptr<const base_model> open_language_model(const options&);
+template std::shared_ptr<const base_model> open_score_model(const options&);
+template std::shared_ptr<const row_rules> open_row_rules(const options&, const base_model&);
+template row_sets<preference_pair> open_pairs(const options&, const pair_columns&, const row_rules&, bool);
+template row_sets<unpaired_row> open_unpaired(const options&, const unpaired_columns&, const row_rules&);
+template row_sets<judged_row> open_steps(const options&, const step_columns&, const step_tokens&, const row_rules&);
+template step_tokens find_step_tokens(const base_model&, const step_columns&);
+template void announce_rows(const options&, const pairs&, const pairs&);
+template void announce_rows(const options&, const answers&, const answers&);
+template void announce_rows(const options&, const judged&, const judged&);
+template std::filesystem::path scores_path(const options&);
+template made<loaded_reference<any_device>> load_reference(any_device&, const options&, const base_model&, const team&);
+template made<dpo_task<any_device>> make_task(any_device&, const dpo_task_settings&, pairs, pairs,
+                                              loaded_reference<any_device>*);
+template made<kto_task<any_device>> make_task(any_device&, const kto_task_settings&, const row_rules&, answers, answers,
+                                              loaded_reference<any_device>*);
+template made<rm_task<any_device>> make_task(any_device&, const rm_task_settings&, pairs, pairs);
+template made<prm_task<any_device>> make_task(any_device&, const prm_task_settings&, judged, judged);
+template void train_supervised(any_device&, const options&, const base_model&, dpo_task<any_device>&, const team&,
+                               const texts&);
+template void train_supervised(any_device&, const options&, const base_model&, kto_task<any_device>&, const team&,
+                               const texts&);
+template void train_supervised(any_device&, const options&, const base_model&, rm_task<any_device>&, const team&,
+                               const texts&);
+template void train_supervised(any_device&, const options&, const base_model&, prm_task<any_device>&, const team&,
+                               const texts&);
+template int trainer_main(int, char**, const registry&, const trainer_function&);
+
+// trainer/supervised/parts.hpp
+using likelihood_task = sft_task<any_device, negative_log_likelihood>;
+using dft_task = sft_task<any_device, dft>;
+template registry sft_registry(int, const char* const*);
+template std::shared_ptr<const base_model> open_pretrained(const options&);
+template std::shared_ptr<sft_work> open_sft(const options&, const base_model&);
+template void show_masks(const sft_work&, const base_model&);
+template made<likelihood_task> make_sft_task<negative_log_likelihood>(any_device&, sft_work&);
+template made<dft_task> make_sft_task<dft>(any_device&, sft_work&);
+template void train_supervised(any_device&, const options&, const base_model&, likelihood_task&, const team&,
+                               const texts&);
+template void train_supervised(any_device&, const options&, const base_model&, dft_task&, const team&, const texts&);
 }  // namespace trainer
 RLCORE_END

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "rlcore/device/cpu.hpp"
-#include "rlcore/exec/serial.hpp"
+#include "rlcore/device/losses.hpp"
 #include "rlcore/objective/algorithm/supervised.hpp"
 #include "rlcore/parallel/strategy/launch.hpp"
 #include "rlcore/tensor/span.hpp"
@@ -67,10 +67,11 @@ void run(Device& here, const Strategy& ranks) {
             inputs.push_back(row.first(length - 1));
             offsets.push_back(static_cast<std::int32_t>(targets.row.size()));
           }
-          model.forward_backward(inputs, targets, 1, [&](auto logp, auto, auto dlogp, auto) {
-            rl::token_batch<float> batch{.logp = logp, .offsets = offsets};
-            report += evaluate(rl::serial{}, sft, batch, counts, {.logp = dlogp});
-          });
+          const auto slopes = [&](auto logp, auto, auto dlogp, auto) {  // vectors in the memory of `here`
+            rl::token_batch<float, Device> batch{.logp = logp, .offsets = offsets};
+            report += evaluate(here, sft, batch, counts, {.logp = dlogp});
+          };
+          model.forward_backward(inputs, targets, 1, rl::nn::slopes_on_device{slopes});
         });
     const auto outcome = model.apply(3e-3, 1.0);
     ranks.sum(report);

@@ -14,6 +14,7 @@
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/device/cpu/log_prob_merge.hpp"
 #include "rlcore/device/device.hpp"
+#include "rlcore/device/losses.hpp"
 #include "rlcore/device/partial_attention.hpp"
 #include "rlcore/exec/executor.hpp"
 #include "rlcore/exec/pool.hpp"

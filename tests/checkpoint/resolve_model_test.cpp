@@ -78,4 +78,20 @@ TEST(resolve_model, honours_the_cache_variables_and_refuses_the_rest) {
   scratch::error_of<config_error>([] { resolve_model("../../etc/x\n"); }, {"not found"});
 }
 
+TEST(resolve_model, says_where_the_model_of_a_run_is) {
+  const scratch::folder place;
+  const environment models("RLCORE_MODEL_DIR", "");
+  const auto run = place / "run";
+  make_model(run / "global_step_9" / "actor" / "huggingface");
+  make_model(run / "global_step_10" / "actor" / "huggingface");
+  std::filesystem::create_directories(run / "global_step_11");  // of a critic alone
+  const auto newest = (run / "global_step_10" / "actor" / "huggingface").string();
+  scratch::error_of<config_error>([&] { resolve_model(run.string()); }, {"has no config.json", "is " + newest});
+  scratch::error_of<config_error>([&] { resolve_model((run / "global_step_9").string()); },
+                                  {"is " + (run / "global_step_9" / "actor" / "huggingface").string()});
+  make_model(place / "supervised" / "global_step_2" / "huggingface");
+  scratch::error_of<config_error>([&] { resolve_model((place / "supervised").string()); },
+                                  {"is " + (place / "supervised" / "global_step_2" / "huggingface").string()});
+}
+
 }  // namespace

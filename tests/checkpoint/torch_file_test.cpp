@@ -86,6 +86,7 @@ TEST(torch_file, says_what_is_wrong_in_one_line) {
   refuses("}" + text("w") + tensor("0", "FloatStorage", 0, 2000000000, 2000000000, 2000000000, 2000000000) + "s",
           {"'w'"});
   refuses("}" + text("w") + tensor("0", "QInt8Storage", 0, 1, 1, 1, 1) + "s", {"torch.QInt8Storage"});
+  refuses("}" + text("w\xff") + tensor("0", "FloatStorage", 0, 1, 4, 4, 1) + "s", {"not UTF-8"});
   refuses("0", {"empty stack"});
   refuses("u", {"mark"});
   refuses("h\x05", {"recalls"});

@@ -30,6 +30,12 @@ TEST(jsonl, names_the_line) {
   refused("{\"a\": \"cut", {"line 1", "not valid JSON"});
 }
 
+TEST(jsonl, integers_beyond_64_bits_keep_their_digits) {
+  const std::string line =
+      "{\"a\":[-100000000000000000000,18446744073709551615],\"b\":{\"c\":99999999999999999999999}}\n";
+  EXPECT_EQ(to_jsonl(parse_jsonl(line, "some.jsonl")), line);
+}
+
 TEST(jsonl, reads_files_and_json_arrays) {
   const scratch::folder place;
   scratch::write(place / "x.jsonl", "{\"a\": 1}\n{\"a\": 2}");

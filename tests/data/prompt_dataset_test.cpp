@@ -84,6 +84,17 @@ TEST(prompt_dataset, names_file_row_and_column) {
           {"'reward_model'", "no column 'ground_truth'", "did you mean 'groundtruth'?"});
   refused("/reward_model/ground_truth", 7.5, {"'ground_truth' is 7.5", "expected a string"});
 
+  for (const auto& [column, way_out] : {std::pair("data_source", "rlcore.data_source=openai/gsm8k"),
+                                        std::pair("reward_model", "rlcore.label_key=COLUMN")}) {
+    row lacks = good("x");
+    lacks.erase(column);
+    scratch::error_of<data_error>(
+        [&] {
+          make({good("y"), lacks});
+        },
+        {"b.jsonl: row 1: no column '" + std::string(column) + "'", way_out});
+  }
+
   row bad = good("x");
   bad.erase("prompt");
   bad["promt"] = 1;

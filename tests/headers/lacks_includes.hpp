@@ -3,4 +3,5 @@
 
 inline void wanting(std::vector<int>& values) {
   std::an_unknown_name(values);
+  nlohmann::json(values);
 }

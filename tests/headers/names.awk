@@ -1,5 +1,5 @@
-# awk -v top=<include folder> -f names.awk standard_names.txt <file>...: every name of the standard library that a header
-# uses comes from a standard header that it includes itself or by a header of ours, under a condition or not; what a .inc
+# awk -v top=<include folder> -f names.awk standard_names.txt <file>...: every name of the standard library, nlohmann or
+# fmt that a header uses comes from a standard header that it includes itself or by a header of ours, under a condition or not; what a .inc
 # uses, the headers that include it must have. Compilers do not see this: their own headers include more than they must.
 # One line for each fault; exit code 1 if there is one.
 
@@ -25,6 +25,8 @@ FNR == 1 {
   rest = $0
   gsub(/"([^"\\]|\\.)*"/, "", rest)
   if (rest ~ /(^|[^A-Za-z_0-9])_mm(256|512)?_/) use("_mm")
+  if (rest ~ /(^|[^A-Za-z_0-9])nlohmann::/) use("nlohmann")
+  if (rest ~ /(^|[^A-Za-z_0-9])fmt::/) use("fmt")
   while (match(rest, /std::[A-Za-z_0-9]+/)) {
     name = substr(rest, RSTART + 5, RLENGTH - 5)
     before = RSTART == 1 ? "" : substr(rest, RSTART - 1, 1)
@@ -61,7 +63,7 @@ function check(file, header,    words, count, i) {
       printf "%s:%d: std::%s is not in standard_names.txt\n", file, uses[file, words[i]], words[i]
       faults = 1
     } else if (!provided(words[i])) {
-      printf "%s:%d: %s%s needs <%s>%s\n", file, uses[file, words[i]], words[i] ~ /^_/ ? "" : "std::", words[i], first(sources[words[i]]), \
+      printf "%s:%d: %s%s needs <%s>%s\n", file, uses[file, words[i]], words[i] ~ /^(_|nlohmann$|fmt$)/ ? "" : "std::", words[i], first(sources[words[i]]), \
         file == header ? "" : ", in " header
       faults = 1
     }

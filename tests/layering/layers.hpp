@@ -18,9 +18,9 @@ using strings = std::vector<std::string>;
 
 /// A folder may include itself and the folders before it.
 inline const strings& layers() {
-  static const strings order = {"core",     "tensor", "simd",      "exec",     "objective", "device",  "emulator",
-                                "parallel", "nn",     "optim",     "text",     "data",      "verify",  "checkpoint",
-                                "rollout",  "config", "telemetry", "training", "trainer",   "planning"};
+  static const strings order = {"core",       "tensor",  "simd",   "exec",      "objective", "device",  "emulator",
+                                "parallel",   "nn",      "optim",  "image",     "text",      "data",    "verify",
+                                "checkpoint", "rollout", "config", "telemetry", "training",  "trainer", "planning"};
   return order;
 }
 
@@ -30,6 +30,9 @@ inline const std::map<std::string, strings>& third_parties() {
       {"nlohmann/",
        {"text/", "data/", "verify/", "checkpoint/", "rollout/", "config/", "telemetry/", "training/", "trainer/",
         "planning/"}},
+      {"png.h", {"image/decode_png"}},
+      {"jpeglib.h", {"image/decode_jpeg"}},
+      {"jerror.h", {"image/decode_jpeg"}},
       {"pcre2.h", {"text/"}},
       {"utf8proc.h", {"text/"}},
       {"arrow/", {"data/"}},

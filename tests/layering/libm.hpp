@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "layering/layers.hpp"
-#include "layering/standard_names.hpp"
+#include "layering/code_names.hpp"
 
 namespace layering {
 

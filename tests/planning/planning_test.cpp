@@ -255,6 +255,38 @@ TEST(planning_cluster, file_is_read_as_it_was_written) {
   }
 }
 
+TEST(planning_cluster, measurements_that_cannot_be_are_refused) {
+  const auto refused = [](const std::string& key, const std::string& value, const std::string& said) {
+    cluster c = find_cluster("cpu");
+    measured_rank r;
+    r.ranks = 1, r.optimizer = r.norm = r.pack = r.add = r.head = r.head_backward = 1;
+    r.attention_forward.points = {{1, 2}};
+    r.attention_backward = r.norm_forward = r.norm_backward = r.rotate = r.attention_forward;
+    r.gate_forward = r.gate_backward = r.rotate;
+    r.forward.rows = {{64, r.rotate}, {1024, r.rotate}};
+    r.backward_x = r.backward_w = r.cold_forward = r.cold_backward_x = r.cold_backward_w = r.forward;
+    c.measured = {r};
+    const file_in_folder folder("{}", "empty.json");
+    const auto path = folder.path() / "cluster.json";
+    write_cluster(path, c);
+    EXPECT_NO_THROW(read_cluster(path));
+    nlohmann::json file = nlohmann::json::parse(std::ifstream(path));
+    file["measured"][0][key] = nlohmann::json::parse(value);
+    std::ofstream(path) << file;
+    try {
+      read_cluster(path);
+      FAIL() << value;
+    } catch (const config_error& e) {
+      EXPECT_NE(std::string(e.what()).find(said), std::string::npos) << e.what();
+    }
+  };
+  refused("ranks", "1e300", "measured[0].ranks: expected a number of ranks");
+  refused("ranks", "1.5", "measured[0].ranks: expected a number of ranks");
+  for (const char* rows : {R"([{"tokens": 0, "rate": [[1, 2]]}])", R"([{"tokens": -1e300, "rate": [[1, 2]]}])",
+                           R"([{"tokens": 8, "rate": [[1, 2]]}, {"tokens": 8, "rate": [[1, 2]]}])"})
+    refused("forward", rows, "measured[0].forward: expected \"tokens\" > 0, ascending");
+}
+
 TEST(planning_cluster, collectives_take_what_the_slowest_link_needs) {
   const cluster c = find_cluster("H100");
   const double n = 1e9;

@@ -135,6 +135,8 @@ std::vector<mistake> mistakes() {
   add("sft", "no_validation_file", {"data.train_files={files}/sft_cut.jsonl", "data.val_files={files}/nosuch.jsonl"},
       {"data.val_files: ", "nosuch.jsonl: cannot open"});
   add("sft", "no_model", {"model.partial_pretrain={files}/nosuch"}, {"nosuch"});
+  add("sft_trainer", "no_model_given", {"data.train_files={files}/sft_cut.jsonl"},
+      {"model.partial_pretrain is not given"});
   add("sft_multiturn", "no_column", {"data.train_files={files}/turns_no_messages.jsonl"},
       {"turns_no_messages.jsonl", "row 11", "'messages'"});
 
@@ -147,6 +149,11 @@ std::vector<mistake> mistakes() {
     add(of, "no_column", {"--input_key", "text"}, {"prompts.jsonl", "no column 'text'"});
     add(of, "no_file", {"--prompt_data", "{files}/nosuch.jsonl"}, {"--prompt_data: ", "nosuch.jsonl: cannot open"});
     add(of, "unknown_source", {"--prompt_data", "{files}/prompts_source.jsonl"}, {"prompts_source", "openai/gsm9k"});
+    add(of, "no_source", {"--prompt_data", "{files}/prompts_no_data_source.jsonl"},
+        {"prompts_no_data_source.jsonl: row", "no column 'data_source'", "rlcore.data_source=openai/gsm8k",
+         "--remote_rm_url FILE", "--reward_pretrain FOLDER"});
+    add(of, "too_few_positions", {"--prompt_max_len", "100000000"},
+        {"--prompt_max_len + --generate_max_len = ", "max_position_embeddings"});
   }
   for (const char* of : {"dpo", "kto", "rm", "prm"}) {
     add(of, "misspelt_flag", {"--learnign_rate", "1e-3"}, {"--learnign_rate", "--learning_rate"});

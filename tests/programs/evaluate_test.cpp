@@ -98,6 +98,33 @@ TEST_F(evaluate, forms_of_other_files) {
   refused({test}, "gsm8k_preprocess");
 }
 
+TEST_F(evaluate, rules_are_those_of_a_version_of_verl) {
+  const auto line = [](const char* source) {
+    return std::string("{\"data_source\": \"") + source +
+           "\", \"prompt\": \"p\", \"response\": \"It is \\\\boxed{7}.\", \"ground_truth\": \"7\"}\n";
+  };
+  scratch::write(place / "dapo.jsonl", line("math_dapo"));
+  scratch::write(place / "math.jsonl", line("math"));
+  const auto judge = [&](const char* file, const std::vector<std::string>& more) {
+    std::vector<std::string> arguments{"responses=" + (place / file).string(), "output_dir=" + (place / "v").string()};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return program::run("evaluate", arguments);
+  };
+  const auto right = [&](const std::vector<std::string>& more) {
+    const program::result r = judge("dapo.jsonl", more);
+    EXPECT_EQ(r.code, 0) << r.err;
+    return result("v")["sources"]["math_dapo"]["mean@1"].get<double>();
+  };
+  EXPECT_EQ(right({}), 1);
+  EXPECT_EQ(right({"rlcore.verl=0.8.0"}), 0);
+  EXPECT_EQ(right({"rule_box=none"}), 0);
+  EXPECT_EQ(right({"rlcore.verl=0.8.0", "rule_box=fallback"}), 1);
+  EXPECT_EQ(judge("math.jsonl", {"rlcore.verl=0.6.1"}).code, 0);
+  const program::result refused = judge("math.jsonl", {"rlcore.verl=2025-08"});
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_NE(refused.err.find("expected rlcore.verl=0.6.1 or later"), std::string::npos) << refused.err;
+}
+
 TEST_F(evaluate, says_what_is_wrong_before_any_work) {
   refused({"rollout.n=4"}, "rollout.temperature=0");
   refused({"rollout.tempratur=1"}, "did you mean 'rollout.temperature'");

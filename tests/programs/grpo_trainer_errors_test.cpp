@@ -13,6 +13,7 @@ TEST_F(trainer_errors, command_line) {
   refused({"data.train_batch_size=many"}, "data.train_batch_size=many: expected an integer");
   refused({"data.truncation=errror"}, "did you mean 'error'?");
   refused({"algorithm.adv_estimator=tir_optimal_token_baseline"}, "optimal_token_baseline is the same");
+  refused({"reward_model.enable=True"}, "reward_model.enable=True: reward_model.model.path is not given");
   refused({"trainer.device=tpu"}, "expected cpu, npu, npu_emulator, cuda");
   refused({"data.train_batch_size=40", "actor_rollout_ref.actor.ppo_mini_batch_size=40"},
           "the training set has only 18 prompts");
@@ -32,6 +33,8 @@ TEST_F(trainer_errors, data_files) {
   auto row = tiny_model::problem(0, "train");
   const std::string good = tiny_model::rows(6, "train");
   refused({"data.train_files=" + (place / "nosuch.jsonl").string()}, "nosuch.jsonl: cannot open: No such file");
+  refused({"data.train_files=" + (place / "nosuch").string()}, "nosuch: no file or folder of this name");
+  refused({"rlcore.export_path=" + files.train.string()}, "rlcore.export_path " + files.train.string() + ": ");
   refused({"data.val_files=" + (place / "nosuch.jsonl").string()}, "nosuch.jsonl: cannot open: No such file");
   refused({with("empty.jsonl", "")}, "empty.jsonl: no rows");
   refused({with("cut.jsonl", good + "{\"data_source\": ")}, "cut.jsonl: line 7: not valid JSON");
@@ -138,6 +141,14 @@ TEST_F(trainer_errors, settings_other_than_the_run_in_the_folder_began_with) {
   refused({"actor_rollout_ref.rollout.n=2"}, "actor_rollout_ref.rollout.n was 3 and is 2", "run");
   refused({"actor_rollout_ref.rollout.n=2"}, "trainer.resume_mode=disable or in another trainer.default_local_dir",
           "run");
+  std::string fewer = scratch::read(files.train);
+  fewer.resize(fewer.rfind('\n', fewer.size() - 2) + 1);
+  scratch::write(place / "fewer.jsonl", fewer);
+  refused({"data.train_files=" + (place / "fewer.jsonl").string()}, "the training data were 18 prompts, fingerprint ",
+          "run");
+  fs::create_directories(place / "elsewhere");  // a folder with the same rows may take the place of the file
+  fs::copy(files.train, place / "elsewhere" / "train.jsonl");
+  train("run", {"data.train_files=" + (place / "elsewhere").string()});
   train("run", {"trainer.total_training_steps=5", "rlcore.threads=2", "trainer.save_freq=1",
                 "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=1"});
   train("run", {"actor_rollout_ref.rollout.n=2", "trainer.resume_mode=disable"});

@@ -60,13 +60,13 @@ TEST_F(gsm8k_preprocess, writes_both_splits) {
 
 TEST_F(gsm8k_preprocess, refuses_bad_input_in_one_line) {
   const std::string from = "'" + raw.string() + "'";
-  refused("", "no input folder");
+  refused("", "--input_dir is needed: a folder with train.jsonl and test.jsonl; `git clone https://github.com/openai/");
   refused(from + to + "--fromat jsonl", "did you mean '--format'?");
   refused(from + to + "--format csv", "expected parquet, jsonl, both");
   refused(from + to + "--format", "needs a value");
   refused(from + to + "--hdfs_dir /x", "--hdfs_dir is not supported");
   refused(from + to + "--input_dir " + from, "is one word too many");
-  refused("/nonexistent" + to, "/nonexistent/train.jsonl: cannot open: No such file");
+  refused("/nonexistent" + to, "--input_dir /nonexistent: no such folder; `git clone https://github.com/openai/");
   refused(from + " --format jsonl --local_dir " + from, "would overwrite the raw file");
   scratch::write(raw / "test.jsonl", "{\"question\": \"q\", \"answer\": \"42\"}\n");
   refused(from + to, "test.jsonl: row 0: the answer '42' has no number");

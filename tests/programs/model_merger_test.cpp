@@ -145,6 +145,8 @@ TEST_F(model_merger, refuses_what_it_cannot_do) {
   refused({"merge", "--backend", "fsdp", "--local_dir", local, "--dtyp", "fp32", "--no_such"}, "no_such");
   refused({"test", "--backend", "fsdp", "--local_dir", local}, "needs --test_hf_dir");
   checkpoint_of("plain");
+  refused({"merge", "--backend", "fsdp", "--local_dir", actor.parent_path().string(), "--target_dir", target},
+          "its policy is --local_dir " + local);
   refused({"merge", "--backend", "fsdp", "--local_dir", local, "--target_dir", target, "--dtype", "int8"}, "dtype");
   const fs::path shard = actor / "model_world_size_1_rank_0.pt";
   const std::string bytes = scratch::read(shard);

@@ -198,12 +198,20 @@ TEST_F(policy_trainers, openrlhf_flags_are_keys) {
     EXPECT_EQ(rows(root(name)), rows(root(name + "_keys")));
     EXPECT_GT(row(name, 0).at("actor/grad_norm").get<double>() + row(name, 1).at("actor/grad_norm").get<double>(), 0);
   };
-  same("reinforce_plus_plus_trainer", "reinforce", {}, {});
+  fs::create_directories(place / "hub" / "prompts-v0.1");  // a data set of the hub, loaded to a folder of its name
+  fs::copy(files.train, place / "hub" / "prompts-v0.1" / "train-00000-of-00001.jsonl");
+  same("reinforce_plus_plus_trainer", "reinforce", {"--prompt_data", (place / "hub" / "prompts-v0.1").string()}, {});
   same("ppo_trainer", "gae", {"--lambd", "0.9"}, {"algorithm.lam=0.9"});
   same("reinforce_plus_plus_trainer", "group_norm", {"--advantage_estimator", "group_norm"},
        {"algorithm.adv_estimator=grpo"});
   same("ppo_trainer", "reinforce_baseline", {"--advantage_estimator=reinforce_baseline"},
        {"algorithm.adv_estimator=reinforce_plus_plus_baseline"});
+  refused(
+      "ppo_trainer",
+      flags +
+          arguments{"--ckpt_path", root("gae").string(), "--lambd", "0.9", "--load_checkpoint", "--temperature", "0.9"},
+      "holds a run with other settings: --temperature was 1.0 and is 0.9; go on with the former ones, or begin anew "
+      "without --load_checkpoint");
 }
 
 TEST_F(policy_trainers, refusals_are_one_line) {

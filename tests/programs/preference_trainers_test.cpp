@@ -127,6 +127,7 @@ TEST_F(preference_trainers, scores_of_the_evaluation_rows) {
 
 TEST_F(preference_trainers, refuse_in_one_line_before_any_work) {
   refused("dpo_trainer", {"--pretrain", (place / "nowhere").string()}, "nowhere");
+  refused("dpo_trainer", {"--save_path", data / "pairs.jsonl"}, "pairs.jsonl is no folder; expected a folder");
   refused("dpo_trainer", {"--dataset", "nowhere.jsonl"}, "no file or folder nowhere.jsonl");
   refused("dpo_trainer", {"--chosen_key", "choosen"}, "did you mean 'chosen'");
   refused("dpo_trainer", {"--input_template", "{} {}"}, "expected one {}");

@@ -23,6 +23,14 @@ void run() {
 }
 }  // namespace devices_chosen
 
+namespace devices_losses {
+extern const rlcore::global_counts counts;
+template <class = void>
+void run() {
+  // <snippet: docs/devices.md 3>
+}
+}  // namespace devices_losses
+
 namespace lora {
 extern const std::string base_folder, adapter_folder, target_folder;
 template <class = void>
@@ -41,6 +49,23 @@ void run() {
   // <snippet: docs/npu.md 1>
 }
 }  // namespace npu_emulator
+
+namespace vision_model {
+extern const std::vector<unsigned char> png_or_jpeg;
+extern const rlcore::nn::config text_model;
+extern rlcore::nn::causal_lm<rlcore::cpu> model;
+extern rlcore::nn::workspace<rlcore::cpu> space;
+extern rlcore::nn::gradients<rlcore::cpu> gradients;
+extern const std::vector<std::int32_t> ids;
+extern const rlcore::nn::targets targets;
+extern float temperature;
+extern bool recompute;
+extern const std::function<void(std::span<const float>, std::span<const float>, std::span<float>, std::span<float>)> slopes;
+template <class = void>
+void run() {
+  // <snippet: docs/vision.md 1>
+}
+}  // namespace vision_model
 
 namespace rewards_function {
 template <class = void>

@@ -34,6 +34,7 @@ struct task {
   double clip = 1;
   int poisoned = -1;                ///< step whose gradient is not finite
   std::filesystem::path base = {};  ///< a folder to load instead
+  std::int32_t pad = -1;            ///< pad_token_id
 };
 
 struct outcome {
@@ -52,6 +53,7 @@ nn::config model_of(const task& t) {
   c.num_attention_heads = 4, c.num_key_value_heads = 2, c.head_dim = 16, c.max_position_embeddings = 64;
   c.tie_word_embeddings = t.tied, c.attention_bias = true;
   if (t.score) c.output = nn::model_output::score;
+  c.pad_token_id = t.pad;
   return c;
 }
 
@@ -200,6 +202,20 @@ TEST(sharded_model, trains_untied_heads_scores_and_adapters) {
     const outcome one = run(1, how(0), t);
     for (int zero = 0; zero < 4; ++zero)
       EXPECT_EQ(run(3, how(zero), t).weights, one.weights) << t.tied << t.score << t.lora << " zero " << zero;
+  }
+}
+
+// Token 7 is an input of several rows and a target. One rank's gradient is transformers':
+// tests/nn/model/padding_test.cpp.
+TEST(sharded_model, padding_has_no_input_gradient_on_any_number_of_ranks) {
+  for (const task& t : {task{.pad = 7}, task{.tied = false, .pad = 7}, task{.score = true, .pad = 7}}) {
+    task without = t;
+    without.pad = -1;
+    const outcome one = run(1, how(0), t);
+    EXPECT_NE(one.weights, run(1, how(0), without).weights);
+    for (const int ranks : {1, 3})
+      for (int zero = ranks == 1 ? 3 : 1; zero < 4; ++zero)
+        EXPECT_EQ(run(ranks, how(zero), t).weights, one.weights) << ranks << " ranks, zero " << zero;
   }
 }
 

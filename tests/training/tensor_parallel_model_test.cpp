@@ -43,7 +43,7 @@ struct result {
 /// Three steps over rows of unequal lengths, with a norm that is clipped. Goes on from `resume` and saves to `save`
 /// what there is after the second step, unless they are empty.
 result train(nn::family family, int ranks, parallel::parallel_settings how, const std::filesystem::path& save = {},
-             const std::filesystem::path& resume = {}) {
+             const std::filesystem::path& resume = {}, std::int32_t pad = -1) {
   how.tp_reduce_chunks = 4;
   result r;
   std::mutex writing;
@@ -55,7 +55,9 @@ result train(nn::family family, int ranks, parallel::parallel_settings how, cons
     cpu device(1);
     trainer::training_settings s;
     s.adamw.weight_decay = 0.1;
-    trainer::trainable_model<cpu> t(device, small_model(family), s, &world);
+    nn::config c = small_model(family);
+    c.pad_token_id = pad;
+    trainer::trainable_model<cpu> t(device, c, s, &world);
     if (resume.empty()) {
       const auto whole = t.gather_full_params();
       t.model.initialize(11);
@@ -131,6 +133,18 @@ TEST_P(tensor_parallel_model, steps_have_the_bits_of_one_rank) {
   parallel::parallel_settings s = mesh(2, 2, true);
   s.expert = 2;
   expect("data 2 x tensor 2, expert 2 over data", 4, s);
+}
+
+// One rank's gradient is transformers': tests/nn/model/padding_test.cpp.
+TEST_P(tensor_parallel_model, padding_has_the_bits_of_one_rank) {
+  const auto pad = static_cast<std::int32_t>(random_key{3}.below(301, 4, 1));  // an input of the first step
+  const result alone = train(GetParam(), 1, {}, {}, {}, pad);
+  EXPECT_NE(alone.weights, train(GetParam(), 1, {}).weights);
+  parallel::parallel_settings s;
+  s.tensor = 2;
+  expect_same(train(GetParam(), 2, s, {}, {}, pad), alone);
+  s.zero = 3, s.sequence_parallel = true;
+  expect_same(train(GetParam(), 4, s, {}, {}, pad), alone);
 }
 
 TEST_P(tensor_parallel_model, go_on_from_checkpoints_of_other_meshes) {

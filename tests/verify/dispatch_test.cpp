@@ -1,5 +1,10 @@
 #include "rlcore/verify/dispatch.hpp"
 
+#include <cstdint>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
 #include "data/scratch.hpp"
 
 namespace {
@@ -31,6 +36,25 @@ TEST(dispatch, tells_what_is_missing_from_what_is_unknown) {
   scratch::error_of<data_error>([] { scorer_of("a\nb"); }, {"'a\\nb'"});
   for (const char* name : {"codecontests", "apps", "codeforces", "taco"})
     scratch::error_of<data_error>([&] { scorer_of(name); }, {name, "sandbox"});
+}
+
+/// The sources that default_compute_score of each release knows (tests/reference/verl_versions.py).
+TEST(dispatch, each_version_has_its_sources) {
+  const auto golden = nlohmann::json::parse(std::ifstream(RLCORE_REFERENCE_DIR "/verl_versions.json")).at("sources");
+  std::uint8_t version = 0;
+  for (const char* name : {"2025-08", "0.6.1", "0.8.0", "0.9.1"}) {
+    const auto v = static_cast<rlcore::verl::version>(version++);
+    EXPECT_EQ(rules_of(v).math_dapo.box_fallback, std::string(name) == "0.9.1");
+    ASSERT_GT(golden.at(name).size(), 15u);
+    for (const auto& [source, known] : golden.at(name).items()) {
+      if (known)
+        EXPECT_NO_THROW(scorer_of(source, v)) << name << source;
+      else
+        scratch::error_of<data_error>([&, s = source] { scorer_of(s, v); }, {source, "has no reward function"});
+    }
+  }
+  scratch::error_of<data_error>([] { score("math", "", "", rules_of(rlcore::verl::version::august_2025)); },
+                                {"'math'", "expected rlcore.verl=0.6.1 or later"});
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ TEST(gsm8k_row, is_what_the_prompt_data_set_reads) {
   const std::vector<rlcore::data::table> tables{{"f", {gsm8k_row("How many?", "#### -5", "test", 0, "f")}}};
   const auto prompts = rlcore::data::make_prompts(
       tables, {}, [](const auto& messages) { return std::vector<std::int32_t>(messages[0].content.size()); },
-      scorer_of);
+      [](const std::string& source) { scorer_of(source); });
   EXPECT_EQ(prompts[0].ids.size(), std::string("How many? ").size() + gsm8k_instruction.size());
   EXPECT_EQ(score(prompts[0].data_source, "#### -5", prompts[0].ground_truth).score, 1);
 }

@@ -15,6 +15,7 @@
 #include "rlcore/checkpoint/json_file.hpp"
 #include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/nn/lora/lora_settings.hpp"
+#include "rlcore/text/parse_json.hpp"
 
 RLCORE_BEGIN
 namespace checkpoint {
@@ -116,7 +117,7 @@ inline void write_adapter(const std::filesystem::path& folder, const adapter_con
     tensors.push_back({std::string(adapter_prefix) + p.name, p.shape, values.subspan(p.offset, p.size)});
   std::filesystem::create_directories(folder);
   write_safetensors(folder / adapter_weights_name, tensors);
-  write_file_atomically(folder / adapter_config_name, root.dump(2) + "\n");
+  write_file_atomically(folder / adapter_config_name, text::json_text(root, 2) + "\n");
 }
 
 /// Fills `values` with the folder's tensors; of one that ranks share, with this rank's part. Every parameter must be

@@ -164,7 +164,8 @@ class folder_lock {
     std::tm parts{};
     if (::localtime_r(&now, &parts) != nullptr) std::strftime(since, sizeof since, "%Y-%m-%d %H:%M:%S", &parts);
     const std::string text =
-        nlohmann::json{{"host", detail::host_name()}, {"process", ::getpid()}, {"since", since}}.dump() + "\n";
+        text::json_text(nlohmann::json{{"host", detail::host_name()}, {"process", ::getpid()}, {"since", since}}) +
+        "\n";
     if (::ftruncate(file, 0) != 0 || ::pwrite(file, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()))
       data::throw_file_error(held_->folder / name, "write");
   }

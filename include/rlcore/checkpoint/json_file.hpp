@@ -32,7 +32,7 @@ class json_file {
   /// Throws format_error: the file, the key, its value or that it is missing, `expected`, and the nearest key of the
   /// file.
   [[noreturn]] void fail(const std::string& key, std::string_view expected) const {
-    const std::string found = root_.contains(key) ? "is " + data::printable(text_of(root_[key])) : "is missing";
+    const std::string found = root_.contains(key) ? "is " + data::printable(text::json_text(root_[key])) : "is missing";
     throw format_error(where_ + ": key '" + key + "' " + found + "; expected " + std::string(expected) +
                        (root_.contains(key) ? "" : near(key)));
   }
@@ -75,9 +75,6 @@ class json_file {
   }
 
  private:
-  static std::string text_of(const nlohmann::json& value) {
-    return value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  }
   std::string near(const std::string& key) const {
     std::vector<std::string> keys;
     for (const auto& [name, value] : root_.items()) keys.push_back(data::printable(name));

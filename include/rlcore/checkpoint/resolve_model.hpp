@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
@@ -27,13 +28,35 @@ inline std::filesystem::path hub_cache() {
   return expand_home("~/.cache/huggingface/hub");
 }
 
+/// The newest model in the folder of a run or in one of its checkpoints; empty if there is none.
+inline std::filesystem::path model_of_run(const std::filesystem::path& folder) {
+  std::filesystem::path newest;
+  long long best = -1;
+  const auto look = [&](const std::filesystem::path& checkpoint, long long step) {
+    std::error_code ignored;
+    for (const char* part : {"actor/huggingface", "huggingface"})
+      if (step > best && std::filesystem::is_regular_file(checkpoint / part / "config.json", ignored))
+        newest = checkpoint / part, best = step;
+  };
+  look(folder, 0);
+  std::error_code failure;
+  for (std::filesystem::directory_iterator at(folder, failure), end; !failure && at != end; at.increment(failure)) {
+    constexpr std::string_view begins = "global_step_";
+    const std::string name = at->path().filename().string();
+    if (name.starts_with(begins)) look(at->path(), std::atoll(name.c_str() + begins.size()));
+  }
+  return newest;
+}
+
 /// The folder that holds config.json of `model`: a local folder, or huggingface/ in it (a checkpoint), the same of
 /// $RLCORE_MODEL_DIR/<model>, or what refs/main of models--org--name points to in the hub cache. Nothing is downloaded.
 /// Throws config_error with all places tried.
 inline std::filesystem::path resolve_model(const std::string& model) {
   if (model.empty()) throw config_error("the model path is empty; expected a folder or a model id such as org/name");
   std::vector<std::filesystem::path> candidates{expand_home(model)};
-  if (const char* root = std::getenv("RLCORE_MODEL_DIR"); root != nullptr && *root != '\0')
+  const bool id = model[0] != '/' && model[0] != '.' && model[0] != '~' && model.find("..") == std::string::npos;
+  if (const char* root = std::getenv("RLCORE_MODEL_DIR");
+      root != nullptr && *root != '\0' && model[0] != '/' && model[0] != '~')
     candidates.push_back(expand_home(root) / model);
   std::error_code ignored;
   const auto is_model = [&](const std::filesystem::path& folder) {
@@ -43,10 +66,12 @@ inline std::filesystem::path resolve_model(const std::string& model) {
     if (is_model(folder)) return folder;
   for (const auto& folder : candidates)
     if (is_model(folder / "huggingface")) return folder / "huggingface";
-  if (std::filesystem::is_directory(candidates[0], ignored))
-    throw config_error("model '" + model + "': the folder exists but has no config.json");
+  if (std::filesystem::is_directory(candidates[0], ignored)) {
+    const std::filesystem::path inside = model_of_run(candidates[0]);
+    throw config_error("model '" + model + "': the folder exists but has no config.json" +
+                       (inside.empty() ? "" : "; the model of the run in it is " + inside.string()));
+  }
 
-  const bool id = model[0] != '/' && model[0] != '.' && model[0] != '~' && model.find("..") == std::string::npos;
   if (id) {
     std::string name = "models--";
     for (const char c : model) name += c == '/' ? std::string("--") : std::string(1, c);
@@ -65,7 +90,7 @@ inline std::filesystem::path resolve_model(const std::string& model) {
   const bool named = root != nullptr && *root != '\0';
   throw config_error(
       "model '" + data::printable(model) + "' not found; tried " + tried +
-      (named ? "" : "; RLCORE_MODEL_DIR in the environment names a folder of models to look in as well"));
+      (named || !id ? "" : "; RLCORE_MODEL_DIR in the environment names a folder of models to look in as well"));
 }
 
 }  // namespace checkpoint

@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "rlcore/checkpoint/safetensors_reader.hpp"
@@ -115,7 +116,8 @@ class tensor_folder {
                            data::printable(shard) + "'; expected a file name of the same folder");
       auto found = shards.find(shard);
       if (found == shards.end()) {
-        if (!std::filesystem::exists(folder_ / shard))
+        std::error_code unusable;
+        if (!std::filesystem::exists(folder_ / shard, unusable))
           throw file_error((folder_ / data::printable(shard)).string() + ": missing; " + index.filename().string() +
                            " expects tensor '" + data::printable(name) + "' in it");
         files_.push_back(std::make_unique<safetensors_reader>(folder_ / shard));

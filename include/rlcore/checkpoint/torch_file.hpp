@@ -13,6 +13,7 @@
 #include "rlcore/checkpoint/torch_globals.hpp"
 #include "rlcore/checkpoint/torch_zip.hpp"
 #include "rlcore/checkpoint/unpickler.hpp"
+#include "rlcore/text/utf8.hpp"
 
 RLCORE_BEGIN
 namespace checkpoint {
@@ -50,6 +51,7 @@ class state_dict_reader {
       const pickle_value& key = graph_[root.items[i]];
       if (key.kind != kind::text) zip_.fail("its state dict has a key that is no text");
       name_ = key.text;
+      if (text::first_broken_utf8(name_) != name_.size()) fail("has a name that is not UTF-8");
       torch_tensor t = tensor(root.items[i + 1]);
       t.name = name_;
       tensors.push_back(std::move(t));

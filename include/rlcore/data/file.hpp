@@ -173,24 +173,8 @@ inline std::string read_file(const std::filesystem::path& path) {
   }
 }
 
-/// `text` for use inside a one-line message: control characters are escaped, long text is cut in the middle.
-inline std::string printable(std::string_view text, std::size_t limit = 120) {
-  std::string out;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text.size() > limit && i == limit / 2) {
-      out += "...";
-      i = text.size() - limit / 2;
-    }
-    const auto c = static_cast<unsigned char>(text[i]);
-    if (c == '\n')
-      out += "\\n";
-    else if (c < 0x20 || c == 0x7f)
-      (out += "\\x") += {"0123456789abcdef"[c >> 4], "0123456789abcdef"[c & 15]};
-    else
-      out += text[i];
-  }
-  return out;
-}
+/// one_line() of a part of a message: short.
+inline std::string printable(std::string_view text, std::size_t limit = 120) { return one_line(text, limit); }
 
 }  // namespace data
 RLCORE_END

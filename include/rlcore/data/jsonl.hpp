@@ -9,14 +9,14 @@
 #include <vector>
 
 #include "rlcore/data/row.hpp"
-#include "rlcore/text/parse_json.hpp"
+#include "rlcore/text/big_integer.hpp"
 
 RLCORE_BEGIN
 namespace data {
 
 /// One JSON object; `where` starts the data_error that anything else causes.
 inline row parse_row(std::string_view json, const std::string& where) {
-  row parsed = text::parse_json<data_error, row>(json, where);
+  row parsed = text::parse_exact_json<data_error, row>(json, where);
   if (!parsed.is_object())
     throw data_error(where + ": expected a JSON object, found " + std::string(parsed.type_name()));
   return parsed;
@@ -48,7 +48,7 @@ inline std::vector<row> read_json(const std::filesystem::path& path) {
   const std::size_t start = content.starts_with("\xef\xbb\xbf") ? 3 : 0;
   const std::size_t first = content.find_first_not_of(" \t\r\n", start);
   if (first == std::string::npos || content[first] != '[') return parse_jsonl(content, path.string());
-  row array = text::parse_json<data_error, row>(content, path.string());
+  row array = text::parse_exact_json<data_error, row>(content, path.string());
   std::vector<row> rows;
   for (row& element : array) {
     if (!element.is_object())
@@ -60,9 +60,9 @@ inline std::vector<row> read_json(const std::filesystem::path& path) {
 
 /// One line per row, UTF-8 as it is.
 inline std::string to_jsonl(std::span<const row> rows) {
-  std::string text;
-  for (const row& r : rows) text += r.dump() + '\n';
-  return text;
+  std::string lines;
+  for (const row& r : rows) lines += text::exact_dump(r) + '\n';
+  return lines;
 }
 
 }  // namespace data

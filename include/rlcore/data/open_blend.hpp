@@ -79,6 +79,15 @@ inline std::vector<std::filesystem::path> split_files(const std::filesystem::pat
   return chosen;
 }
 
+/// The file itself; of a folder, the files that belong to a split. Throws data_error if there are none.
+inline std::vector<std::filesystem::path> table_files(const std::filesystem::path& place, std::string_view split) {
+  if (std::filesystem::is_directory(place)) return split_files(place, split);
+  if (!place.has_extension() && !std::filesystem::exists(place))
+    throw data_error(place.string() + ": no file or folder of this name" + alike_names(place) +
+                     "; expected a local .jsonl, .json or .parquet file or a folder of them, nothing is downloaded");
+  return {place};
+}
+
 /// The files of one data set.
 struct set_files {
   std::filesystem::path place;  ///< the file, or the folder of the files

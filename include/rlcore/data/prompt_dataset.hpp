@@ -10,6 +10,7 @@
 
 #include "rlcore/data/row.hpp"
 #include "rlcore/data/truncation.hpp"
+#include "rlcore/text/big_integer.hpp"
 #include "rlcore/text/message.hpp"
 
 RLCORE_BEGIN
@@ -69,23 +70,32 @@ inline prompt read_prompt(const row& from, const prompt_settings& settings, cons
   p.messages = read_messages(from, settings.prompt_key, where);
   if (!from.contains(settings.source_key) && !settings.default_source.empty())
     p.data_source = settings.default_source;
-  else if (settings.needs_truth || from.contains(settings.source_key))
+  else if (settings.needs_truth && !from.contains(settings.source_key))
+    throw data_error(where + ": no column '" + printable(settings.source_key) +
+                     "', which chooses the reward; rlcore.data_source=openai/gsm8k or math_dapo names a rule for all "
+                     "rows, a program that scores (custom_reward_function.path=FILE) takes any name, a reward model "
+                     "(reward_model.enable=True) needs none");
+  else if (from.contains(settings.source_key))
     p.data_source = string_column(from, settings.source_key, where);
   else
     p.data_source = "unknown";
+  const auto is_integer = [](const row& x) { return x.is_number_integer() || text::is_big_integer(x); };
   if (!settings.label_key.empty()) {
     const row& label = column(from, settings.label_key, where);
-    p.ground_truth = label.is_number_integer() ? label.dump() : string_column(from, settings.label_key, where);
+    p.ground_truth = is_integer(label) ? text::integer_digits(label) : string_column(from, settings.label_key, where);
   } else if (settings.needs_truth || from.contains("reward_model")) {
-    const row& reward = column(from, "reward_model", where);
+    if (!from.contains("reward_model"))
+      throw data_error(where + ": no column 'reward_model' with the right answer; name the column that has it: " +
+                       "rlcore.label_key=COLUMN; the row has " + printable(column_names(from), 300));
+    const row& reward = from["reward_model"];
     if (!reward.is_object())
       throw data_error(where + ": column 'reward_model' is " + printable(reward.dump()) +
                        "; expected {style, ground_truth}");
     const row& truth = column(reward, "ground_truth", where + ": column 'reward_model'");
     const bool targets = truth.is_object() && truth.contains("target");  // of search answers
-    p.ground_truth = truth.is_number_integer() || targets
-                         ? truth.dump()
-                         : string_column(reward, "ground_truth", where + ": column 'reward_model'");
+    p.ground_truth = is_integer(truth) ? text::integer_digits(truth)
+                     : targets         ? text::exact_dump(truth)
+                                       : string_column(reward, "ground_truth", where + ": column 'reward_model'");
   }
   if (from.contains("ability") && from["ability"].is_string()) p.ability = from["ability"].get<std::string>();
   if (from.contains("extra_info")) p.extra = from["extra_info"];

@@ -26,17 +26,20 @@ inline std::string row_text(const std::string& file, std::size_t index) {
   return file + ": row " + std::to_string(index);
 }
 
+/// The names of the columns, with commas between.
+inline std::string column_names(const row& of) {
+  std::string list;
+  for (const auto& [key, value] : of.items()) list += (list.empty() ? "" : ", ") + data::printable(key);
+  return list;
+}
+
 /// The value of a column; throws data_error with the columns present and the nearest name.
 inline const row& column(const row& from, const std::string& name, const std::string& where) {
   if (const auto found = from.find(name); found != from.end()) return *found;
   std::vector<std::string> names;
-  std::string list;
-  for (const auto& [key, value] : from.items()) {
-    names.push_back(data::printable(key));
-    list += (list.empty() ? "" : ", ") + names.back();
-  }
-  throw data_error(where + ": no column '" + data::printable(name) + "'; it has " + data::printable(list, 300) +
-                   did_you_mean(name, names));
+  for (const auto& [key, value] : from.items()) names.push_back(data::printable(key));
+  throw data_error(where + ": no column '" + data::printable(name) + "'; it has " +
+                   data::printable(column_names(from), 300) + did_you_mean(name, names));
 }
 
 /// A column whose value must be a string.

@@ -17,9 +17,9 @@
 #include "rlcore/data/sft_conversation.hpp"
 #include "rlcore/data/sft_dataset.hpp"
 #include "rlcore/data/truncation.hpp"
+#include "rlcore/text/big_integer.hpp"
 #include "rlcore/text/chat_template.hpp"
 #include "rlcore/text/message.hpp"
-#include "rlcore/text/parse_json.hpp"
 #include "rlcore/text/tokenizer.hpp"
 
 RLCORE_BEGIN
@@ -103,7 +103,7 @@ inline const std::string& text_at(const row& from, const std::string& name, std:
 
 /// A list of messages (or its JSON text).
 inline std::vector<text::message> messages_at(const row& value, const std::string& place) {
-  const row list = value.is_string() ? text::try_parse_json<row>(value.get_ref<const std::string&>()) : value;
+  const row list = value.is_string() ? text::try_parse_exact_json<row>(value.get_ref<const std::string&>()) : value;
   if (list.is_discarded())
     throw data_error(place + " is " + printable(value.dump()) + "; expected a list of {role, content}");
   try {
@@ -117,7 +117,7 @@ inline std::vector<text::message> messages_at(const row& value, const std::strin
 inline std::vector<nlohmann::ordered_json> tools_at(const row& value, const std::string& place) {
   const auto parsed = [&](const row& v) -> row {
     if (!v.is_string()) return v;
-    row list = text::try_parse_json<row>(v.get_ref<const std::string&>());
+    row list = text::try_parse_exact_json<row>(v.get_ref<const std::string&>());
     if (list.is_discarded())
       throw data_error(place + " is " + printable(v.dump()) + "; expected a list of tool schemas");
     return list;

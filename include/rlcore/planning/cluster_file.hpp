@@ -12,6 +12,7 @@
 #include "rlcore/checkpoint/atomic_file.hpp"
 #include "rlcore/checkpoint/json_file.hpp"
 #include "rlcore/planning/cluster.hpp"
+#include "rlcore/text/parse_json.hpp"
 
 RLCORE_BEGIN
 namespace trainer::planning {
@@ -107,7 +108,9 @@ inline measured_rank read_measured(const nlohmann::json& item, const std::string
     if (!x.is_number() || !(x.get<double>() > 0)) throw config_error(where + "." + key + ": expected a number > 0");
     return x.get<double>();
   };
-  m.ranks = static_cast<std::int64_t>(number("ranks"));
+  const double ranks = number("ranks");
+  if (ranks > 1e9 || ranks != std::floor(ranks)) throw config_error(where + ".ranks: expected a number of ranks");
+  m.ranks = static_cast<std::int64_t>(ranks);
   for (const rank_number& n : rank_numbers) m.*n.place = number(n.key);
   for (const rank_curve& c : rank_curves) {
     const bool between = c.place == &measured_rank::all_gather || c.place == &measured_rank::ordered_sum;
@@ -120,7 +123,11 @@ inline measured_rank read_measured(const nlohmann::json& item, const std::string
       const std::string here = where + "." + s.key;
       if (!r.is_object() || !r.contains("tokens") || !r["tokens"].is_number() || !r.contains("rate"))
         throw config_error(here + ": expected {\"tokens\": number, \"rate\": [[width, operations per second], ...]}");
-      (m.*s.place).rows.push_back({r["tokens"].get<double>(), read_curve(r["rate"], here)});
+      const auto tokens = r["tokens"].get<double>();
+      const std::vector<surface::row>& before = (m.*s.place).rows;
+      if (!(tokens > (before.empty() ? 0 : before.back().x)))
+        throw config_error(here + ": expected \"tokens\" > 0, ascending from row to row");
+      (m.*s.place).rows.push_back({tokens, read_curve(r["rate"], here)});
     }
   }
   return m;
@@ -150,7 +157,7 @@ inline void write_cluster(const std::filesystem::path& path, const cluster& c) {
         item[s.key].push_back({{"tokens", r.x}, {"rate", detail::to_json(r.over_y)}});
     root["measured"].push_back(item);
   }
-  checkpoint::write_file_atomically(path, root.dump(1) + "\n");
+  checkpoint::write_file_atomically(path, text::json_text(root, 1) + "\n");
 }
 
 /// Reads cluster.json. {"like": "H100", "network_gb_per_s": 25} is a known one with other numbers; without "like" the

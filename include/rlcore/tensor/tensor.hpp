@@ -59,8 +59,10 @@ template <class T, std::size_t Rank, class Device>
 struct tensor_traits<tensor<T, Rank, Device>> {
   template <class X>
   RLCORE_FN static view<std::conditional_t<std::is_const_v<X>, const T, T>, Rank> view_of(X& x) noexcept {
-    static_assert(Device::host_readable || dependent_false<X>,
-                  "rlcore: the host cannot read the memory of this device; download() into host memory first");
+    static_assert(
+        Device::host_readable || dependent_false<X>,
+        "rlcore: the host cannot read the memory of this device; download() into host memory first, or name the "
+        "device where a loss is computed: token_batch<float, Device>");
     return {x.data(), x.shape()};
   }
 };

@@ -75,6 +75,8 @@ inline std::filesystem::path model_files_of(const std::filesystem::path& local_d
   const std::filesystem::path folder = local_dir / "huggingface";
   if (std::filesystem::exists(folder / "config.json")) return folder;
   if (std::filesystem::exists(local_dir / "config.json")) return local_dir;
+  if (const auto actor = local_dir / "actor"; std::filesystem::exists(actor / "huggingface" / "config.json"))
+    throw file_error(local_dir.string() + " is a step of a run; its policy is --local_dir " + actor.string());
   throw file_error((folder / "config.json").string() +
                    ": missing; expected a checkpoint's folder, such as "
                    "global_step_10/actor with huggingface/ in it");

@@ -28,7 +28,7 @@ int run_program(const char* program, F&& f) noexcept {
     std::fflush(stdout);
     if (!detail::ranks_started() && parallel::rank_of_environment() > 0)
       std::this_thread::sleep_for(std::chrono::seconds(20));  // mpirun ends all processes as soon as one has ended
-    std::fprintf(stderr, "%s: %s\n", program, message);
+    std::fprintf(stderr, "%s: %s\n", program, names_in_messages().in(message).c_str());
     return 1;
   };
   try {

@@ -1,30 +1,29 @@
-// main() of a trainer.
+// main() of a trainer, declared: trainer_main_on_ranks.hpp has what it does.
 #pragma once
 
-#include <cstdio>
+#include <concepts>
 #include <functional>
 
-#include "rlcore/config/options.hpp"
-#include "rlcore/config/registry.hpp"
-#include "rlcore/trainer/program.hpp"
-#include "rlcore/training/ranks/ranks.hpp"
+#include "rlcore/core/abi.hpp"
 
 RLCORE_BEGIN
+class any_device;
+
 namespace trainer {
 
+class options;
+class registry;
+class team;
+
+/// What every rank of a trainer runs.
+using trainer_function = std::function<void(any_device&, const options&, const team&)>;
+
 /// Reads the command line by `known`, answers --help and the like, opens the device on every rank of this process, and
-/// calls train(device, options, ranks) there. Returns the exit code of main, as run_program().
-inline int trainer_main(int argc, char** argv, const registry& known,
-                        const std::function<void(any_device&, const options&, parallel::any_communicator&)>& train) {
-  return run_program(known.program.c_str(), [&] {
-    const options opt = options::parse(argc, argv, known);
-    if (opt.answer()) {
-      std::fputs(opt.answer()->c_str(), stdout);
-      return;
-    }
-    on_ranks(opt, [&](any_device& device, parallel::any_communicator& ranks) { train(device, opt, ranks); });
-  });
-}
+/// calls train(device, options, ranks) there. From then on messages name the flags that were typed in the place of
+/// keys. Returns the exit code of main, as run_program(). A template, so that where it is declared only nothing of it
+/// is compiled.
+template <std::same_as<registry> Registry>
+int trainer_main(int argc, char** argv, const Registry& known, const trainer_function& train);
 
 }  // namespace trainer
 RLCORE_END

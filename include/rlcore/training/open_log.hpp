@@ -11,6 +11,7 @@
 #include "rlcore/config/options.hpp"
 #include "rlcore/telemetry/console.hpp"
 #include "rlcore/telemetry/logger.hpp"
+#include "rlcore/telemetry/tracker_import.hpp"
 #include "rlcore/training/earlier_run.hpp"
 
 RLCORE_BEGIN
@@ -18,7 +19,7 @@ namespace trainer {
 
 /// What a run logs to.
 struct log_settings {
-  std::vector<std::string> names;  ///< console, file, tensorboard
+  std::vector<std::string> names;  ///< console, file, tensorboard, and trackers that are not written to
   std::string events_folder;       ///< of event files; empty: none, or as `names` say
   console_style style = console_style::automatic;
 };
@@ -29,8 +30,31 @@ inline console_style console_style_of(const options& opt) {
   return named_console_style(opt.find<std::string>("rlcore.console").value_or(""));
 }
 
-/// Opens the log of a run in `root` that goes on after `resumed_step` (negative: that begins), and says what became of
-/// an earlier run there. Ranks other than the `first` keep the rows and write nothing. Throws file_error.
+namespace detail {
+
+/// Says which files hold the run, and how to get it into the trackers of trainer.logger that are not written to.
+inline void describe_log(const options& opt, const log_settings& settings, const logger& log) {
+  if (log.path().empty()) return;
+  const std::string metrics = log.path().string(), events = log.events().string();
+  say("log    %s%s\n", metrics.c_str(), events.empty() ? "" : ("; tensorboard --logdir " + shell_word(events)).c_str());
+  const auto name_of = [&](const char* key, const char* flag) {
+    const bool by_flag = opt.known().find(flag) != nullptr && (opt.known().find(key) == nullptr || opt.is_set(flag));
+    return opt.find<std::string>(by_flag ? flag : key).value_or("run");
+  };
+  for (const std::string& name : settings.names) {
+    if (name == "console" || name == "file" || name == "tensorboard") continue;
+    const std::string command = tracker_import(name, metrics, name_of("trainer.project_name", "wandb_project"),
+                                               name_of("trainer.experiment_name", "wandb_run_name"));
+    say("note: %s is not written to; these files hold the run%s\n", name.c_str(),
+        command.empty() ? "" : (", and this sends it there:\n  " + command).c_str());
+  }
+}
+
+}  // namespace detail
+
+/// Opens the log of a run in `root` that goes on after `resumed_step` (negative: that begins), and says where it is and
+/// what became of an earlier run there. Ranks other than the `first` keep the rows and write nothing. Throws
+/// file_error.
 inline void open_log(std::optional<logger>& log, const options& opt, const log_settings& settings,
                      const std::filesystem::path& root, std::int64_t resumed_step, bool first) {
   if (!first) {
@@ -39,6 +63,7 @@ inline void open_log(std::optional<logger>& log, const options& opt, const log_s
   }
   log.emplace(settings.names, root, resumed_step, checkpoint::expand_home(settings.events_folder).string(),
               settings.style);
+  detail::describe_log(opt, settings, *log);
   if (const std::string note = earlier_run_note(opt, *log, root, resumed_step); !note.empty())
     say("%s\n", note.c_str());
 }

@@ -10,6 +10,7 @@
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/suggest.hpp"
 #include "rlcore/data/file.hpp"
+#include "rlcore/objective/algorithm/verl_version.hpp"
 #include "rlcore/verify/geo3k.hpp"
 #include "rlcore/verify/gsm8k.hpp"
 #include "rlcore/verify/last_number.hpp"
@@ -28,29 +29,31 @@ enum class scorer { gsm8k, math, math_dapo, prime_math, geo3k, search, code, las
 struct scored_source {
   std::string_view name;  ///< a '*' at the end stands for anything
   scorer rule;
+  verl::version since = verl::version::august_2025;  ///< the first version that scores it
 };
 
 /// verl's table (default_compute_score).
-inline constexpr std::array<scored_source, 20> scored_sources{{{"openai/gsm8k", scorer::gsm8k},
-                                                               {"lighteval/MATH", scorer::math},
-                                                               {"DigitalLearningGmbH/MATH-lighteval", scorer::math},
-                                                               {"HuggingFaceH4/MATH-500", scorer::math},
-                                                               {"math_dapo", scorer::math_dapo},
-                                                               {"math", scorer::math_dapo},
-                                                               {"math_dapo_reasoning", scorer::math_dapo},
-                                                               {"aime*", scorer::math_dapo},
-                                                               {"numina_aops_forum", scorer::prime_math},
-                                                               {"numina_synthetic_math", scorer::prime_math},
-                                                               {"numina_amc_aime", scorer::prime_math},
-                                                               {"numina_synthetic_amc", scorer::prime_math},
-                                                               {"numina_cn_k12", scorer::prime_math},
-                                                               {"numina_olympiads", scorer::prime_math},
-                                                               {"codecontests", scorer::code},
-                                                               {"apps", scorer::code},
-                                                               {"codeforces", scorer::code},
-                                                               {"taco", scorer::code},
-                                                               {"hiyouga/geometry3k", scorer::geo3k},
-                                                               {"searchR1_*", scorer::search}}};
+inline constexpr std::array<scored_source, 20> scored_sources{
+    {{"openai/gsm8k", scorer::gsm8k},
+     {"lighteval/MATH", scorer::math},
+     {"DigitalLearningGmbH/MATH-lighteval", scorer::math},
+     {"HuggingFaceH4/MATH-500", scorer::math},
+     {"math_dapo", scorer::math_dapo},
+     {"math", scorer::math_dapo, verl::version::v0_6_1},
+     {"math_dapo_reasoning", scorer::math_dapo, verl::version::v0_6_1},
+     {"aime*", scorer::math_dapo},
+     {"numina_aops_forum", scorer::prime_math},
+     {"numina_synthetic_math", scorer::prime_math},
+     {"numina_amc_aime", scorer::prime_math},
+     {"numina_synthetic_amc", scorer::prime_math},
+     {"numina_cn_k12", scorer::prime_math},
+     {"numina_olympiads", scorer::prime_math},
+     {"codecontests", scorer::code},
+     {"apps", scorer::code},
+     {"codeforces", scorer::code},
+     {"taco", scorer::code},
+     {"hiyouga/geometry3k", scorer::geo3k},
+     {"searchR1_*", scorer::search}}};
 
 /// The settings of the rules; the defaults are verl's.
 struct rule_settings {
@@ -60,20 +63,33 @@ struct rule_settings {
   prime_math_settings prime_math{};
   geo3k_settings geo3k{};
   search_settings search{};
+  verl::version version = verl::newest;  ///< whose data sources have rules
 };
 
-/// The rule of a source. Throws data_error for a source without a rule: for an unsupported rule it says why, for an
-/// unknown source it lists the nearest names. Call it for all rows before training starts.
-inline scorer scorer_of(std::string_view data_source) {
+/// The settings of a version of verl: which data sources have a rule, and whether math_dapo falls back to the last box.
+constexpr rule_settings rules_of(verl::version version) {
+  rule_settings rules;
+  rules.version = version;
+  rules.math_dapo.box_fallback = version >= verl::version::v0_9_1;
+  return rules;
+}
+
+/// The rule of a source in a version of verl. Throws data_error for a source without a rule: for an unsupported rule it
+/// says why, for an unknown source it lists the nearest names. Call it for all rows before training starts.
+inline scorer scorer_of(std::string_view data_source, verl::version version = verl::newest) {
   const std::string source = "data_source '" + data::printable(data_source) + "' ";
   std::vector<std::string> names;
-  for (const auto& [name, rule] : scored_sources) {
+  for (const auto& [name, rule, since] : scored_sources) {
     const bool prefix = name.ends_with('*');
     if (prefix ? data_source.starts_with(name.substr(0, name.size() - 1)) : data_source == name) {
       if (rule == scorer::code)
         throw data_error(source +
                          "is scored by running code in a sandbox, which this version does not have; give a "
                          "reward function of your own");
+      if (version < since)
+        throw data_error(source +
+                         "has no reward function in verl before 0.6, which rlcore.verl asks for; expected "
+                         "rlcore.verl=0.6.1 or later, or a reward function of your own");
       return rule;
     }
     if (!prefix) names.emplace_back(name);
@@ -110,7 +126,7 @@ inline verdict score(scorer rule, std::string_view response, std::string_view gr
 /// Scores a response by the rule of its source; throws data_error as scorer_of does.
 inline verdict score(std::string_view data_source, std::string_view response, std::string_view ground_truth,
                      const rule_settings& settings = {}) {
-  return score(scorer_of(data_source), response, ground_truth, settings);
+  return score(scorer_of(data_source, settings.version), response, ground_truth, settings);
 }
 
 }  // namespace verify

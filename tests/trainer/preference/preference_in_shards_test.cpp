@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -80,6 +81,12 @@ class preference_in_shards : public testing::Test {
         trainer::metrics m;
         model.begin_update();
         task.update(model, std::span<const std::uint32_t>(rows), m);
+        // OpenRLHF's DPOTrainer logs preference_loss as loss, without the likelihood: log 2 while the policy is the
+        // reference.
+        for (const auto& [name, number] : m)
+          if (step == 0 && name == "train/nll_loss") {
+            EXPECT_NEAR(m.get("train/loss"), std::log(2.0), 1e-6);
+          }
         EXPECT_FALSE(model.apply(0.01, 1).skipped);
         note(m);
       }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "rlcore/checkpoint/hugging_face.hpp"
+#include "rlcore/config/algorithm/verl_version.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/settings/chat_template_setting.hpp"
 #include "rlcore/data/prompt_dataset.hpp"
@@ -23,6 +24,7 @@
 #include "rlcore/telemetry/console.hpp"
 #include "rlcore/telemetry/progress.hpp"
 #include "rlcore/text/chat_template.hpp"
+#include "rlcore/text/parse_json.hpp"
 #include "rlcore/text/tokenizer.hpp"
 #include "rlcore/trainer/evaluation/forms.hpp"
 #include "rlcore/trainer/evaluation/problems.hpp"
@@ -54,15 +56,16 @@ struct judge {
     if (name == "math" || (name == "auto" && form == "aime2024")) rule = verify::scorer::math;
     if (name == "math_dapo") rule = verify::scorer::math_dapo;
     if (name == "last_number" || (name == "auto" && form == "gsm8k")) rule = verify::scorer::last_number;
-    settings.math_dapo.strict_box = opt.get<std::string>("rule_box") == "strict";
-    settings.math_dapo.box_fallback = opt.get<std::string>("rule_box") == "fallback";
+    settings = verify::rules_of(read_verl_version(opt));
+    if (const auto box = opt.find<std::string>("rule_box"))
+      settings.math_dapo.strict_box = *box == "strict", settings.math_dapo.box_fallback = *box == "fallback";
   }
   /// Throws data_error for a source that nothing judges.
   void check(const std::string& source) const {
-    if (!rule) verify::scorer_of(source);
+    if (!rule) verify::scorer_of(source, settings.version);
   }
   verify::verdict operator()(const std::string& source, const std::string& text, const std::string& truth) const {
-    return verify::score(rule ? *rule : verify::scorer_of(source), text, truth, settings);
+    return verify::score(rule ? *rule : verify::scorer_of(source, settings.version), text, truth, settings);
   }
 };
 
@@ -134,9 +137,7 @@ class generation_log {
     if (failure) throw file_error(folder.string() + ": cannot create the folder: " + failure.message());
     file_.emplace(folder / "generations.jsonl");
   }
-  void write(const nlohmann::ordered_json& line) {
-    file_->write(line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
-  }
+  void write(const nlohmann::ordered_json& line) { file_->write(text::json_text(line) + "\n"); }
   void close() { file_->close(); }
 
  private:
@@ -338,7 +339,7 @@ void evaluate(Device* device, const options& opt, parallel::any_communicator* ra
     const std::size_t equal = line.find('=');
     result["settings"][line.substr(0, equal)] = line.substr(equal + 1);
   }
-  checkpoint::write_file_atomically(folder / "result.json", result.dump(2) + "\n");
+  checkpoint::write_file_atomically(folder / "result.json", text::json_text(result, 2) + "\n");
   say("\n%s\n%s\n", summary_table(summary.sources()).c_str(), (folder / "result.json").c_str());
 }
 

@@ -9,6 +9,7 @@
 
 #include "rlcore/checkpoint/resolve_model.hpp"
 #include "rlcore/data/jsonl.hpp"
+#include "rlcore/text/big_integer.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -29,7 +30,7 @@ inline const data::row* first_of(const data::row& from, std::initializer_list<co
 }
 
 inline std::string text_of(const data::row& value) {
-  return value.is_string() ? value.get<std::string>() : value.dump();
+  return value.is_string() ? value.get<std::string>() : text::exact_dump(value);
 }
 
 }  // namespace detail

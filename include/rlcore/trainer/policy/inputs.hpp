@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,10 +14,13 @@
 #include "rlcore/checkpoint/resolve_model.hpp"
 #include "rlcore/config/settings/batch_plan.hpp"
 #include "rlcore/config/settings/chat_template_setting.hpp"
+#include "rlcore/data/open_blend.hpp"
 #include "rlcore/trainer/policy/check_memory.hpp"
+#include "rlcore/trainer/policy/open.hpp"
 #include "rlcore/trainer/policy/prompts.hpp"
 #include "rlcore/trainer/policy/reward/open_rewards.hpp"
 #include "rlcore/training/files/data_files.hpp"
+#include "rlcore/training/files/export_model.hpp"
 #include "rlcore/training/ranks/team.hpp"
 
 RLCORE_BEGIN
@@ -38,16 +42,38 @@ struct policy_inputs {
 
 namespace detail {
 
-/// Throws config_error unless the command line names a model and data that can be read.
-inline void check_policy_files(const options& opt, const policy_settings& s) {
+/// The split that is read of a folder: OpenRLHF's flag says so if `data_flag` named the folder, else it is `usual`.
+inline std::string split_of_folders(const options& opt, const char* data_flag, const char* split_flag,
+                                    const char* usual) {
+  const bool by_flag = opt.known().find(data_flag) != nullptr && opt.is_set(data_flag);
+  return by_flag ? opt.get<std::string>(split_flag) : usual;
+}
+
+/// Throws config_error unless the command line names a model and data that can be read; puts the files of folders into
+/// the place of the folders.
+inline void find_policy_files(const options& opt, policy_settings& s) {
   if (s.model_path == "~/models/deepseek-llm-7b-chat")  // verl's default, which nobody means
     throw config_error(
-        "actor_rollout_ref.model.path is not given; expected a model folder or id (--help lists all keys)");
+        "actor_rollout_ref.model.path is not given; expected a model folder or id (--help lists the keys)");
   if (s.train_files.empty()) throw config_error("data.train_files is empty; expected a file with training rows");
   if (s.val_files.empty() && s.val_only)
     throw config_error("trainer.val_only=True: data.val_files is empty; expected a file with validation rows");
-  check_data_files(opt, "data.train_files", data::check_table, "prompt_data");
-  check_data_files(opt, "data.val_files", data::check_table, "eval_dataset");
+  const auto find = [&](const char* key, std::vector<std::string>& files, const std::string& split) {
+    files.clear();
+    const auto check = [&](const std::filesystem::path& place) {
+      for (const std::filesystem::path& file : data::table_files(place, split)) {
+        data::check_table(file);
+        files.push_back(file.string());
+      }
+    };
+    check_data_files(opt, key, check);
+  };
+  if (!s.export_path.empty())
+    check_export(
+        opt.known().find("save_path") != nullptr && opt.is_set("save_path") ? "--save_path" : "rlcore.export_path",
+        checkpoint::expand_home(s.export_path));
+  find("data.train_files", s.train_files, split_of_folders(opt, "prompt_data", "prompt_split", "train"));
+  find("data.val_files", s.val_files, split_of_folders(opt, "eval_dataset", "eval_split", "test"));
 }
 
 /// The config of the policy in `folder`. Throws format_error for a score model, and for fewer tokens than the tokenizer
@@ -79,14 +105,13 @@ inline std::vector<std::int32_t> end_tokens(const std::filesystem::path& folder,
 
 }  // namespace detail
 
-/// Opens everything, says what it found, and plans the batches. `custom_rewards` replaces the rewards that `opt` names.
-/// Throws rlcore::error for everything that can be known now.
+/// See open.hpp.
 template <class Device>
-policy_inputs open_policy_inputs(Device& device, const options& opt, const team& ranks,
-                                 reward_source* custom_rewards = nullptr) {
+std::shared_ptr<policy_inputs> open_policy_inputs(Device& device, const options& opt, const team& ranks,
+                                                  reward_source* custom_rewards) {
   policy_settings s = read_settings(opt);
   for (const std::string& note : opt.notes()) say("note: %s\n", note.c_str());
-  detail::check_policy_files(opt, s);
+  detail::find_policy_files(opt, s);
   const std::filesystem::path folder = checkpoint::resolve_model(s.model_path);
   text::tokenizer tokenizer = text::tokenizer::load(folder);
   const auto chat = text::chat_template::chosen(chat_template_setting(opt), folder, "rlcore.chat_template");
@@ -99,8 +124,7 @@ policy_inputs open_policy_inputs(Device& device, const options& opt, const team&
   if (!s.val_files.empty())
     val = open_prompts(s.val_files, s, tokenizer, chat, *rewards, "val", false, s.val_rows);
   else
-    say("val    none: data.val_files is empty%s, so that nothing is validated\n",
-        opt.known().find("eval_dataset") != nullptr ? " and --eval_dataset not given" : "");
+    say("val    none: data.val_files is empty, so that nothing is validated\n");
   if (const std::size_t copies = count_copies(train); copies > 0)
     say("note: %zu of %zu training prompts are copies of earlier ones\n", copies, train.size());
   batch_plan plan = make_batch_plan(opt, std::ssize(train.prompts), ranks.size());
@@ -109,8 +133,9 @@ policy_inputs open_policy_inputs(Device& device, const options& opt, const team&
   s.schedule.warmup_steps = plan.warmup_steps;
   s.root = checkpoint::expand_home(s.root).string();
   s.rollout_dir = checkpoint::expand_home(s.rollout_dir).string();
-  return {std::move(s),       folder,           std::move(config), std::move(tokenizer), std::move(eos),
-          std::move(rewards), std::move(train), std::move(val),    std::move(plan)};
+  return std::make_shared<policy_inputs>(policy_inputs{std::move(s), folder, std::move(config), std::move(tokenizer),
+                                                       std::move(eos), std::move(rewards), std::move(train),
+                                                       std::move(val), std::move(plan)});
 }
 
 }  // namespace trainer

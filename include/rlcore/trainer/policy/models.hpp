@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -15,9 +16,11 @@
 #include "rlcore/objective/advantage/advantage_input.hpp"
 #include "rlcore/objective/piece/field.hpp"
 #include "rlcore/trainer/policy/actor.hpp"
+#include "rlcore/trainer/policy/algorithm/any_algorithm.hpp"
 #include "rlcore/trainer/policy/critic.hpp"
 #include "rlcore/trainer/policy/critic_settings.hpp"
 #include "rlcore/trainer/policy/inputs.hpp"
+#include "rlcore/trainer/policy/open.hpp"
 #include "rlcore/trainer/policy/rollout_model.hpp"
 #include "rlcore/training/frozen_model.hpp"
 #include "rlcore/training/parameters_text.hpp"
@@ -25,18 +28,6 @@
 
 RLCORE_BEGIN
 namespace trainer {
-
-/// What an algorithm asks of the models: field::ref_logp a reference, advantage_input::values a critic.
-struct algorithm_needs {
-  field reads = field::none;
-  advantage_input inputs = advantage_input::none;
-};
-
-/// The needs of a policy_algorithm.
-template <class Algorithm>
-algorithm_needs needs_of(const Algorithm& algorithm) {
-  return {algorithm.reads(), inputs_of(algorithm)};
-}
 
 /// Bytes of keys and values that sampling may take: gpu_memory_utilization of the device's memory that is available
 /// now, or of this rank's share where the memory is that of `ranks`; `part` of the heads is this rank's. Throws
@@ -95,8 +86,9 @@ class policy_models {
   std::optional<critic<Device>> value_model;     ///< if the advantages read values, or critic.enable
   std::string description, device_description;   ///< one line each
 
-  /// Adds to the settings of `in` what depends on the device and the ranks. Says what was made. Throws config_error.
-  policy_models(Device& device, const options& opt, policy_inputs& in, const algorithm_needs& needs, const team& ranks);
+  /// As open_policy_models().
+  policy_models(Device& device, const options& opt, policy_inputs& in, const any_algorithm& algorithm,
+                const team& ranks);
   policy_models(const policy_models&) = delete;
   policy_models& operator=(const policy_models&) = delete;
   ~policy_models();
@@ -154,16 +146,16 @@ class policy_models {
 
 template <class Device>
 policy_models<Device>::policy_models(Device& device, const options& opt, policy_inputs& in,
-                                     const algorithm_needs& needs, const team& ranks)
+                                     const any_algorithm& algorithm, const team& ranks)
     : policy(device, in.config, settle(device, opt, in, ranks), &ranks.world()),
-      needs_reference_(in.settings.reward_kl.enabled || contains(needs.reads, field::ref_logp)) {
+      needs_reference_(in.settings.reward_kl.enabled || contains(algorithm.reads(), field::ref_logp)) {
   const policy_settings& s = in.settings;
   if (const auto group = rollout_ranks(opt, ranks.size()))
     open_rollout(rollout, policy, *group,
                  opt.get<std::int64_t>("actor_rollout_ref.rollout.update_weights_bucket_megabytes"));
   describe(device, in, ranks);
   if (needs_reference_ && !s.lora) frozen.emplace(device, in.config, &ranks.world());
-  if (const auto value = read_critic_settings(opt, in.plan, contains(needs.inputs, advantage_input::values))) {
+  if (const auto value = read_critic_settings(opt, in.plan, contains(algorithm.inputs(), advantage_input::values))) {
     value_folder_ = value->model_path.empty() ? in.model_folder : checkpoint::resolve_model(value->model_path);
     value_model.emplace(device, critic_config(value_folder_, in.config, s), *value, s.logits_bytes, s.seed,
                         &ranks.world());
@@ -186,6 +178,13 @@ void policy_models<Device>::load(const policy_inputs& in, bool continues) {
   if (frozen) frozen->load(in.model_folder);
   if (!continues || in.settings.lora) policy.load(in.model_folder);
   if (value_model && (!continues || value_model->settings.lora)) value_model->load(value_folder_);
+}
+
+/// See open.hpp.
+template <class Device>
+std::shared_ptr<policy_models<Device>> open_policy_models(Device& device, const options& opt, policy_inputs& in,
+                                                          const any_algorithm& algorithm, const team& ranks) {
+  return std::make_shared<policy_models<Device>>(device, opt, in, algorithm, ranks);
 }
 
 }  // namespace trainer

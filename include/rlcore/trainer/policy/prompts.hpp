@@ -15,6 +15,7 @@
 #include "rlcore/text/tokenizer.hpp"
 #include "rlcore/trainer/policy/reward/reward_source.hpp"
 #include "rlcore/trainer/policy/settings.hpp"
+#include "rlcore/training/files/fingerprint.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -61,6 +62,17 @@ inline data::prompt_dataset open_prompts(const std::vector<std::string>& files, 
                                          const text::tokenizer& tokenizer, const text::chat_template& chat,
                                          const char* name, bool quiet = false) {
   return open_prompts(files, s, tokenizer, chat, rule_rewards(), name, quiet);
+}
+
+/// "8 prompts, fingerprint 0123456789abcdef": equal if tokens, sources and ground truths are, in the same order.
+inline std::string data_text(const data::prompt_dataset& prompts) {
+  fingerprint hash;
+  for (const data::prompt& p : prompts.prompts) {
+    hash.add(p.ids);
+    hash.add(p.data_source);
+    hash.add(p.ground_truth);
+  }
+  return std::to_string(prompts.size()) + " prompts, fingerprint " + hash.text();
 }
 
 /// How many prompts are equal to an earlier one: published sets hold some problems dozens of times.

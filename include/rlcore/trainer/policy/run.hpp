@@ -1,40 +1,29 @@
-// A policy run between its steps: where it stands, what it logs and saves, and the parts of one step.
+// A policy run between its steps: the parts of one step, as a recipe calls them.
 #pragma once
 
-#include <algorithm>
-#include <chrono>
 #include <cstdint>
-#include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "rlcore/telemetry/logger.hpp"
-#include "rlcore/telemetry/process_memory.hpp"
-#include "rlcore/telemetry/progress.hpp"
-#include "rlcore/trainer/policy/algorithm/algorithm.hpp"
-#include "rlcore/trainer/policy/dynamic_sampling.hpp"
-#include "rlcore/trainer/policy/final_report.hpp"
-#include "rlcore/trainer/policy/reward_kl.hpp"
-#include "rlcore/trainer/policy/rollout_worker.hpp"
-#include "rlcore/trainer/policy/signal_watch.hpp"
-#include "rlcore/trainer/policy/state.hpp"
-#include "rlcore/trainer/policy/step_metrics.hpp"
-#include "rlcore/trainer/policy/trajectory/open_replay.hpp"
-#include "rlcore/trainer/policy/trajectory/rollout_log.hpp"
-#include "rlcore/trainer/policy/update.hpp"
-#include "rlcore/training/earlier_run.hpp"
-#include "rlcore/training/files/export_model.hpp"
-#include "rlcore/training/files/run_settings.hpp"
-#include "rlcore/training/interrupt.hpp"
-#include "rlcore/training/open_log.hpp"
+#include "rlcore/core/random.hpp"
+#include "rlcore/objective/advantage/advantage_input.hpp"
+#include "rlcore/telemetry/metrics.hpp"
+#include "rlcore/telemetry/stages.hpp"
+#include "rlcore/trainer/policy/random_streams.hpp"
+#include "rlcore/trainer/policy/trajectory/trajectory.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
+
+class any_algorithm;
+class options;
+struct policy_inputs;
+struct policy_settings;
+class team;
+template <class Device>
+class policy_models;
 
 /// A recipe calls the parts of a step in the order of its paper, between next_step() and finish_step():
 ///   sample()            responses to the step's prompts, scored by the reward source; dynamic sampling if it is asked
@@ -42,356 +31,58 @@ namespace trainer {
 ///   advantages(a)       the KL in the reward, if there is one, then the algorithm's estimator and selection
 ///   update_critic()     if there is a critic
 ///   update_actor(a)     mini-batches, micro-batches, one optimizer step for each mini-batch
-/// `batch` and `numbers` are there for a recipe's own stages. All ranks make the same calls.
-template <class Device>
+/// `batch` and `numbers` are there for a recipe's own stages. All ranks make the same calls. policy_run_of<Device> is
+/// behind it: a recipe does not compile the models.
 class policy_run {
  public:
   std::vector<trajectory> batch;  ///< of the step; the responses to one prompt are neighbours
   metrics numbers;                ///< of the step, to be logged
   stages time;                    ///< of the step: time("name", f) adds to timing_s/name
 
-  /// Loads the models, or continues from the checkpoint that `opt` names; opens metrics.jsonl. Everything has to
-  /// outlive the run. Throws rlcore::error.
-  policy_run(const options& opt, policy_inputs& in, policy_models<Device>& models, const team& ranks);
+  policy_run() = default;
   policy_run(const policy_run&) = delete;
   policy_run& operator=(const policy_run&) = delete;
-  ~policy_run();
+  virtual ~policy_run() = default;
 
-  const policy_settings& settings() const noexcept { return in_.settings; }
+  virtual const policy_settings& settings() const noexcept = 0;
   /// The number of the step, from 1; 0 before the first.
-  std::int64_t step() const noexcept { return state_.step; }
+  virtual std::int64_t step() const noexcept = 0;
   /// The random numbers of this step for that purpose.
-  random_key key(stream purpose) const { return key_of(settings().seed, purpose, state_.step); }
+  virtual random_key key(stream purpose) const = 0;
   /// Why the run ended before its last step; empty if it did not.
-  const std::string& stopped() const noexcept { return stopped_; }
+  virtual const std::string& stopped() const noexcept = 0;
   /// The last validation reward, if there was a validation.
-  std::optional<double> validated() const noexcept { return validated_; }
+  virtual std::optional<double> validated() const noexcept = 0;
 
   /// Begins the next step; false after the last, after dynamic sampling has stopped the run, and after a signal has:
   /// then the last step is saved.
-  bool next_step();
+  virtual bool next_step() = 0;
 
   /// Fills `batch`. False if dynamic sampling finds no more groups, or a signal ends sampling: the run has ended before
   /// its last step, the last complete one is saved, and to go on from it gives the bits of a run that never stopped.
-  bool sample();
+  virtual bool sample() = 0;
   /// Sets in `batch` what the estimator declares as `inputs`, and what reference and critic say of it.
-  void provide(advantage_input inputs);
+  virtual void provide(advantage_input inputs) = 0;
   /// The algorithm's advantages of `batch`, after the KL has been paid in the rewards if it is to be.
-  template <policy_algorithm Algorithm>
-  void advantages(const Algorithm& algorithm);
+  virtual void advantages(const any_algorithm& algorithm) = 0;
 
   /// All updates of the critic in this step; nothing without a critic.
-  void update_critic();
+  virtual void update_critic() = 0;
   /// All updates of the policy in this step; none while the critic warms up.
-  template <policy_algorithm Algorithm>
-  void update_actor(const Algorithm& algorithm);
+  virtual void update_actor(const any_algorithm& algorithm) = 0;
 
   /// Stores the responses, validates and saves when it is time, and logs the step.
-  void finish_step();
+  virtual void finish_step() = 0;
 
   /// Says where everything is, and writes report.html.
-  void finish();
-
- private:
-  static constexpr const char* report_name = "report.html";
-
-  /// A page of the steps so far: long runs are looked at while they go on.
-  void write_current_report() {
-    reported_ = std::chrono::steady_clock::now();
-    if (!settings().report || !ranks_.first()) return;
-    write_report(std::filesystem::path(settings().root) / report_name,
-                 describe_run(opt_, in_.plan, models_.device_description, models_.description), log_->rows());
-  }
-
-  /// Saves the last complete step and says how to go on. Returns false.
-  bool stop_for_signal() {
-    stopped_ = std::string(name_of_stop()) + " after step " + std::to_string(state_.step);
-    if (state_.step > 0)
-      stopped_ += "; " + resuming_text(opt_, settings().resume_mode == "disable") + " to go on to the same bits";
-    save_if_missing();
-    return false;
-  }
-
-  bool due(std::int64_t every) const {
-    return every > 0 && (state_.step % every == 0 || state_.step == in_.plan.total_steps || data_used_up());
-  }
-
-  /// Where the run starts. The command line gives a fixed coefficient of the KL in the reward; an adaptive one goes on
-  /// from its saved value.
-  void resume() {
-    const reward_kl_settings& kl = settings().reward_kl;
-    const double configured = kl.enabled ? kl.coefficient : 0;
-    if (from_) {
-      state_ = load_state(from_.folder, models_.policy, critic_or_null(), settings().seed);
-      say("resumed after step %lld from %s\n", static_cast<long long>(state_.step), from_.folder.c_str());
-      if (!models_.policy.notice().empty()) say("note: %s\n", models_.policy.notice().c_str());
-      check_surplus(state_.surplus, in_.train, from_.folder);
-    }
-    state_.seed = settings().seed;
-    if (!from_ || !kl.adaptive || !(state_.reward_kl_coefficient > 0)) state_.reward_kl_coefficient = configured;
-  }
-  critic<Device>* critic_or_null() { return models_.value_model ? &*models_.value_model : nullptr; }
-
-  /// Fills `batch` with what the step trains on. With dynamic sampling it may set stopped_ instead.
-  void collect() {
-    const policy_settings& s = settings();
-    numbers.set("timing_s/old_log_prob", 0.0);
-    group_counts seen;
-    if (stored_) {
-      // What dynamic sampling had dropped is not stored; what it had kept for later waits here as it did then.
-      for (trajectory& t : worker_.sample_round(state_.step, ++state_.rounds, time))
-        state_.surplus.push_back(std::move(t));
-      if (std::ssize(state_.surplus) < in_.plan.trajectories_per_step)
-        throw data_error(s.replay + ": step " + std::to_string(state_.step) +
-                         " trains on responses that an earlier step sampled; replay from that step on");
-      batch = take_first(state_.surplus, in_.plan.trajectories_per_step);
-      seen = count_groups(batch, s.samples);
-    } else if (!s.dynamic_sampling.enabled) {
-      batch = worker_.sample_round(state_.step, ++state_.rounds, time);
-      seen = count_groups(batch, s.samples);
-    } else if (!collect_differing_groups(seen)) {
-      return;
-    }
-    worker_.report_rewards(numbers);
-    if (s.samples > 1) seen.write(numbers);
-    if (s.recompute_old_log_prob || stored_) compare_rollout(batch, numbers);
-  }
-
-  /// Rounds of sampling until a step's groups are found whose answers differ (DAPO). False where there are no more.
-  bool collect_differing_groups(group_counts& seen) {
-    const policy_settings& s = settings();
-    const dynamic_sampling_settings& filter = s.dynamic_sampling;
-    const std::int64_t first_round = state_.rounds;
-    std::vector<trajectory>& ready = state_.surplus;
-    while (std::ssize(ready) < in_.plan.trajectories_per_step) {
-      stopped_ = why_to_stop(state_.rounds - first_round, std::ssize(ready) / s.samples, seen);
-      if (!stopped_.empty()) return false;
-      std::vector<trajectory> round = worker_.sample_round(state_.step, ++state_.rounds, time);
-      if (filter.metric == group_metric::seq_final_reward && s.reward_kl.enabled) {
-        worker_.score_reference(round, time);
-        penalise_rewards(round, {s.reward_kl.kind, state_.reward_kl_coefficient});
-      }
-      seen += keep_differing_groups(std::move(round), s.samples, filter.metric, ready);
-    }
-    batch = take_first(ready, in_.plan.trajectories_per_step);
-    if (!filter.keep_surplus) ready.clear();
-    numbers.set("train/num_gen_batches", state_.rounds - first_round);
-    numbers.set("train/surplus_groups", std::ssize(ready) / s.samples);
-    numbers.set("train/earlier_groups", std::count_if(batch.begin(), batch.end(), [&](const trajectory& t) {
-                                          return t.sampled_step < state_.step;
-                                        }) / s.samples);
-    return true;
-  }
-
-  bool data_used_up() const {
-    return in_.plan.total_rounds > 0 && state_.rounds >= in_.plan.total_rounds &&
-           std::ssize(state_.surplus) < in_.plan.trajectories_per_step;
-  }
-
-  /// Before another round of a step: the reason not to, or nothing.
-  std::string why_to_stop(std::int64_t rounds, std::int64_t ready, const group_counts& seen) const {
-    const std::string why = data_used_up() ? "the data are used up (trainer.total_epochs)"
-                                           : limit_of_rounds(settings().dynamic_sampling, in_.plan, rounds, ready);
-    if (why.empty()) return why;
-    return "before step " + std::to_string(state_.step) + ": " + why + "; it found " + std::to_string(ready) + " of " +
-           std::to_string(in_.plan.prompts_per_step) + " groups whose answers differ (" +
-           std::to_string(seen.all_right) + " all right, " + std::to_string(seen.all_wrong) + " all wrong)";
-  }
-
-  void save_if_missing() {
-    if (state_.step == 0) return;
-    const bool there = std::filesystem::exists(checkpoint::step_folder(settings().root, state_.step));
-    if (!from_first(ranks_.world(), there)) save();
-  }
-  void save() {
-    save_state(settings().root, models_.policy, critic_or_null(), in_.model_folder, state_, settings().keep,
-               &ranks_.world());
-  }
-
-  void count(metrics& m) const {
-    m.set("training/global_step", state_.step);
-    m.set("training/epoch", (state_.rounds - 1) / in_.plan.steps_per_epoch);
-  }
-
-  const options& opt_;
-  policy_inputs& in_;
-  policy_models<Device>& models_;
-  const team& ranks_;
-  checkpoint::folder_lock lock_;
-  checkpoint::resume_point from_;
-  std::unique_ptr<replay> stored_;
-  std::optional<logger> log_;
-  progress bar_;
-  rollout_worker<Device> worker_;
-  run_state state_, before_;  ///< now, and before the step
-  std::string stopped_;       ///< why there is no further step
-  std::optional<double> validated_;
-  signal_watch watch_;
-  std::chrono::steady_clock::time_point begin_, reported_;
-  bool started_ = false;
-  stop_signals signals_;
+  virtual void finish() = 0;
 };
 
+/// Loads the models, or continues from the checkpoint that `opt` names; opens metrics.jsonl. Everything has to outlive
+/// the run. Throws rlcore::error. run_of.hpp defines it.
 template <class Device>
-policy_run<Device>::policy_run(const options& opt, policy_inputs& in, policy_models<Device>& models, const team& ranks)
-    : opt_(opt),
-      in_(in),
-      models_(models),
-      ranks_(ranks),
-      lock_(lock_run(in.settings.root, opt, ranks.first())),
-      from_(checkpoint::find_resume(in.settings.resume_mode, checkpoint::expand_home(in.settings.resume_path).string(),
-                                    in.settings.root)),
-      stored_(open_replay(in, (from_ ? from_.step : 0) + 1)),
-      bar_(stderr, ranks.first() && isatty(fileno(stderr)) != 0),
-      worker_(in, models, ranks, bar_, stored_.get()) {
-  ranks.agree(from_.step, "checkpoint", in.settings.root);
-  if (from_) check_run_settings(in.settings.root, opt);
-  if (!from_.notice.empty()) say("note: %s\n", from_.notice.c_str());
-  models.load(in, static_cast<bool>(from_));
-  resume();
-  const policy_settings& s = in.settings;
-  open_log(log_, opt, {s.loggers, s.events_dir, s.console}, s.root, from_ ? from_.step : -1, ranks.first());
-  if (ranks.first() && !s.rollout_dir.empty() && !s.val_only)
-    if (const auto earlier = set_aside_rollouts(s.rollout_dir, from_ ? from_.step : 0); !earlier.empty())
-      say("note: responses of an earlier run are in %s now\n", earlier.c_str());
-  if (!from_ && ranks.first()) write_run_settings(s.root, opt);
-}
-
-template <class Device>
-policy_run<Device>::~policy_run() = default;
-
-template <class Device>
-bool policy_run<Device>::next_step() {
-  const policy_settings& s = settings();
-  if (!started_) {
-    if (!from_ && ranks_.first()) std::filesystem::remove(sample_answers_path(s.root));  // of an earlier run
-    // A run that continues has validated where it stopped, if it was to.
-    if (in_.has_validation() && s.val_before_train && (state_.step == 0 || s.val_only)) {
-      validated_ = worker_.validation(state_.step, numbers, time);
-      log_->write(state_.step, numbers);
-    }
-    bar_.start(state_.step, in_.plan.total_steps);
-    started_ = true;
-  }
-  if (s.val_only || !stopped_.empty() || state_.step >= in_.plan.total_steps) return false;
-  if (ranks_.least(asked_to_stop() == 0) == 0) return stop_for_signal();
-  before_ = state_;
-  ++state_.step;
-  numbers = {}, time = {};
-  begin_ = std::chrono::steady_clock::now();
-  return true;
-}
-
-template <class Device>
-bool policy_run<Device>::sample() {
-  try {
-    collect();
-  } catch (const sampling_interrupted&) {  // of one rank: several end the step together
-    state_ = before_;
-    return stop_for_signal();
-  }
-  if (stopped_.empty()) return true;
-  state_ = before_;
-  save_if_missing();
-  return false;
-}
-
-template <class Device>
-void policy_run<Device>::provide(advantage_input inputs) {
-  worker_.provide(inputs, batch, state_.step, time);
-}
-
-template <class Device>
-template <policy_algorithm Algorithm>
-void policy_run<Device>::advantages(const Algorithm& algorithm) {
-  time("adv", [&] {
-    if (const auto& kl = settings().reward_kl; kl.enabled) pay_kl(batch, kl, state_.reward_kl_coefficient, numbers);
-    algorithm.advantages(batch, settings().samples, key(stream::selection));
-  });
-}
-
-template <class Device>
-void policy_run<Device>::update_critic() {
-  if (!models_.value_model) return;
-  time("update_critic", [&] {
-    critic<Device>& c = *models_.value_model;
-    bar_.phase("update of the critic", 0, 0);
-    for (trajectory& t : batch)  // an estimator of one advantage per response: the critic learns that
-      if (t.token_return.empty()) t.token_return.assign(static_cast<std::size_t>(t.response_length()), t.advantage);
-    c.update(batch,
-             update_rates(c.settings.lr, c.settings.schedule, state_.step, c.settings.updates(std::ssize(batch)),
-                          settings().lr_per_update),
-             key(stream::critic_mini_batches), numbers);
-  });
-}
-
-template <class Device>
-template <policy_algorithm Algorithm>
-void policy_run<Device>::update_actor(const Algorithm& algorithm) {
-  const policy_settings& s = settings();
-  numbers.set("actor/entropy", rollout_entropy(batch, s.entropy_mean));
-  if (state_.step < s.critic_warmup) return;
-  time("update_actor", [&] {
-    bar_.phase("update", 0, 0);
-    const update_plan plan{
-        .mini_trajectories = in_.plan.trajectories_per_update,
-        .micro_trajectories = in_.plan.micro_batch_trajectories,
-        .micro_tokens = in_.plan.micro_batch_tokens,
-        .epochs = s.epochs_per_step,
-        .shuffle = s.shuffle_mini_batches,
-        .temperature = s.sampling.temperature,
-        .lr = update_rates(s.lr, s.schedule, state_.step, in_.plan.updates_per_step, s.lr_per_update),
-        .grad_clip = s.grad_clip};
-    state_.skipped_updates +=
-        trainer::update_actor(models_.policy, algorithm, batch, plan, key(stream::mini_batches), numbers);
-    state_.optimizer_steps = models_.policy.optimizer().steps();
-  });
-}
-
-template <class Device>
-void policy_run<Device>::finish_step() {
-  const policy_settings& s = settings();
-  if (!s.rollout_dir.empty() && ranks_.first())
-    time("dump_rollout_generations",
-         [&] { write_rollouts(s.rollout_dir, state_.step, batch, in_.train, in_.tokenizer, s.reward.log_overlong); });
-  batch_metrics(batch, s.max_prompt_length, s.max_response_length, numbers);
-  if (in_.has_validation() && due(s.test_freq)) validated_ = worker_.validation(state_.step, numbers, time);
-  if (due(s.save_freq)) {
-    metrics so_far = numbers;
-    count(so_far);
-    log_->announce(state_.step, so_far);
-    time("save_checkpoint", [&] {
-      bar_.phase("checkpoint", 0, 0);
-      save();
-    });
-  }
-  time.add("step", std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count());
-  timing_metrics(batch, time, numbers, ranks_.size());
-  numbers.set("perf/cpu_memory_used_gb", resident_memory_gib());
-  count(numbers);
-  bar_.step_done(state_.step);
-  log_->write(state_.step, numbers, bar_.pace());
-  if (const std::string why = watch_(batch, numbers, s); !why.empty()) say("note: %s\n", why.c_str());
-  if (due(s.save_freq) || std::chrono::steady_clock::now() - reported_ > std::chrono::minutes(1))
-    write_current_report();
-}
-
-template <class Device>
-void policy_run<Device>::finish() {
-  bar_.finish();
-  if (!stopped_.empty()) say("stopped     %s\n", stopped_.c_str());
-  if (!ranks_.first()) return;
-  const std::filesystem::path root = settings().root;
-  write_current_report();
-  if (settings().report) say("report      %s\n", (root / report_name).c_str());
-  say("metrics     %s\n", log_->path().c_str());
-  print_validation(log_->rows());
-  const auto last = checkpoint::read_tracker(root);
-  if (!last) return;
-  say("checkpoint  %s\n", (checkpoint::step_folder(root, *last) / "actor" / "huggingface").c_str());
-  if (!settings().export_path.empty() && asked_to_stop() == 0)
-    export_model(checkpoint::step_folder(root, *last) / "actor", checkpoint::expand_home(settings().export_path));
-}
+std::unique_ptr<policy_run> open_policy_run(const options& opt, policy_inputs& in, policy_models<Device>& models,
+                                            const team& ranks);
 
 }  // namespace trainer
 RLCORE_END

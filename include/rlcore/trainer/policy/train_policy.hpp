@@ -9,7 +9,7 @@
 #include "rlcore/trainer/policy/algorithm/read_algorithm.hpp"
 #include "rlcore/trainer/policy/inputs.hpp"
 #include "rlcore/trainer/policy/models.hpp"
-#include "rlcore/trainer/policy/run.hpp"
+#include "rlcore/trainer/policy/run_of.hpp"
 #include "rlcore/trainer/trainers.hpp"
 #include "rlcore/training/ranks/team.hpp"
 
@@ -23,19 +23,19 @@ std::optional<double> train_policy(Device& device, const options& opt, const any
                                    reward_source* custom_rewards, parallel::any_communicator* world) {
   const team ranks(opt, world);
   const silence others(quiet || !ranks.first());
-  policy_inputs in = open_policy_inputs(device, opt, ranks, custom_rewards);
-  policy_models<Device> models(device, opt, in, needs_of(algorithm), ranks);
-  policy_run<Device> run(opt, in, models, ranks);
-  while (run.next_step()) {
-    if (!run.sample()) break;
-    run.provide(algorithm.inputs());
-    run.advantages(algorithm);
-    run.update_critic();
-    run.update_actor(algorithm);
-    run.finish_step();
+  const auto in = open_policy_inputs(device, opt, ranks, custom_rewards);
+  const auto models = open_policy_models(device, opt, *in, algorithm, ranks);
+  const auto run = open_policy_run(opt, *in, *models, ranks);
+  while (run->next_step()) {
+    if (!run->sample()) break;
+    run->provide(algorithm.inputs());
+    run->advantages(algorithm);
+    run->update_critic();
+    run->update_actor(algorithm);
+    run->finish_step();
   }
-  run.finish();
-  return run.validated();
+  run->finish();
+  return run->validated();
 }
 
 /// With the algorithm that `opt` describes in verl's terms.

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -11,21 +12,16 @@
 #include "rlcore/objective/algorithm/openrlhf.hpp"
 #include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/tensor/span.hpp"
+#include "rlcore/trainer/preference/load_reference.hpp"
+#include "rlcore/trainer/preference/open.hpp"
 #include "rlcore/trainer/preference/pair_rows.hpp"
 #include "rlcore/trainer/preference/reference.hpp"
 #include "rlcore/trainer/preference/score_file.hpp"
+#include "rlcore/trainer/preference/task_settings.hpp"
 #include "rlcore/trainer/supervised/task.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
-
-/// What OpenRLHF's train_dpo is told of its loss.
-struct dpo_task_settings {
-  double beta = 0.1, label_smoothing = 0, nll_loss_coef = 0;
-  bool ipo = false;
-  std::int64_t pairs_per_pass = 8;    ///< through the model together; no result depends on it
-  std::filesystem::path scores = {};  ///< where evaluate() writes the rewards of each pair; empty: nowhere
-};
 
 /// Loss and rewards of some pairs; joined with +=.
 struct pair_report {
@@ -184,6 +180,16 @@ class dpo_task {
   reference_model<Device> reference_;
   pair_set train_, eval_;
 };
+
+/// See open.hpp.
+template <class Device>
+std::shared_ptr<dpo_task<Device>> make_task(Device&, const dpo_task_settings& settings,
+                                            preference_rows<preference_pair> train,
+                                            preference_rows<preference_pair> held_out,
+                                            loaded_reference<Device>* reference) {
+  return std::make_shared<dpo_task<Device>>(settings, std::move(train), std::move(held_out),
+                                            reference != nullptr ? &reference->model : nullptr);
+}
 
 }  // namespace trainer
 RLCORE_END

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -14,21 +15,16 @@
 #include "rlcore/objective/algorithm/unpaired.hpp"
 #include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/tensor/span.hpp"
+#include "rlcore/trainer/preference/load_reference.hpp"
+#include "rlcore/trainer/preference/open.hpp"
 #include "rlcore/trainer/preference/reference.hpp"
 #include "rlcore/trainer/preference/score_file.hpp"
+#include "rlcore/trainer/preference/task_settings.hpp"
 #include "rlcore/trainer/preference/unpaired_rows.hpp"
 #include "rlcore/trainer/supervised/task.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
-
-/// What OpenRLHF's train_kto is told of its loss.
-struct kto_task_settings {
-  double beta = 0.01, desirable_weight = 1, undesirable_weight = 1;
-  std::int64_t rows_per_pass = 8;     ///< through the model together; no result depends on it
-  std::int64_t rows_per_step = 128;   ///< evaluation forms its mismatched rows within groups of so many
-  std::filesystem::path scores = {};  ///< where evaluate() writes the reward of each row; empty: nowhere
-};
 
 /// w_d (1 - sigmoid(beta (u - KL))) for desirable rows, w_u (1 - sigmoid(beta (KL - u))) for the others, u the sum of
 /// log-ratios to the reference; the mean over the rows of the step. KL = max(0, mean u of mismatched rows): the prompt
@@ -217,6 +213,15 @@ class kto_task {
   reference_model<Device> reference_;
   row_set train_, eval_;
 };
+
+/// See open.hpp.
+template <class Device>
+std::shared_ptr<kto_task<Device>> make_task(Device&, const kto_task_settings& settings, const row_rules& rules,
+                                            preference_rows<unpaired_row> train, preference_rows<unpaired_row> held_out,
+                                            loaded_reference<Device>* reference) {
+  return std::make_shared<kto_task<Device>>(settings, rules, std::move(train), std::move(held_out),
+                                            reference != nullptr ? &reference->model : nullptr);
+}
 
 }  // namespace trainer
 RLCORE_END

@@ -7,6 +7,7 @@
 #include "rlcore/checkpoint/resolve_model.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/core/error.hpp"
+#include "rlcore/trainer/preference/open.hpp"
 #include "rlcore/trainer/supervised/base_model.hpp"
 #include "rlcore/training/frozen_model.hpp"
 #include "rlcore/training/ranks/team.hpp"
@@ -14,11 +15,16 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Loads the frozen model of --ref_pretrain. Returns nullptr with LoRA and no other folder: the trained model's base
-/// then serves as the reference.
+/// The model that load_reference() gives.
 template <class Device>
-std::unique_ptr<frozen_model<Device>> load_reference(Device& device, const options& opt, const base_model& base,
-                                                     const team& ranks) {
+struct loaded_reference : frozen_model<Device> {
+  using frozen_model<Device>::frozen_model;
+};
+
+/// See open.hpp.
+template <class Device>
+std::shared_ptr<loaded_reference<Device>> load_reference(Device& device, const options& opt, const base_model& base,
+                                                         const team& ranks) {
   const std::string name = opt.find<std::string>("ref_pretrain").value_or("");
   const bool separate = !name.empty() && checkpoint::resolve_model(name) != base.folder;
   if (!separate && opt.get<std::int64_t>("lora_rank") > 0) return nullptr;
@@ -26,7 +32,7 @@ std::unique_ptr<frozen_model<Device>> load_reference(Device& device, const optio
   if (from.config.vocab_size != base.config.vocab_size)
     throw config_error("--ref_pretrain: the reference has " + std::to_string(from.config.vocab_size) +
                        " tokens, the model " + std::to_string(base.config.vocab_size));
-  auto model = std::make_unique<frozen_model<Device>>(device, from.config, &ranks.world());
+  auto model = std::make_shared<loaded_reference<Device>>(device, from.config, &ranks.world());
   model->load(from.folder);
   return model;
 }

@@ -11,21 +11,10 @@
 #include "rlcore/data/blend.hpp"
 #include "rlcore/trainer/preference/preference_rows.hpp"
 #include "rlcore/trainer/preference/row_text.hpp"
+#include "rlcore/trainer/preference/row_types.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
-
-/// A pair of answers as tokens.
-struct preference_pair {
-  std::vector<std::int32_t> chosen, rejected;  ///< prompt and answer
-  std::size_t prompt_length = 0;               ///< tokens of the prompt alone; 0 for reward models
-  double margin = 0;                           ///< column margin; 0 where there is none
-};
-
-/// --prompt_key, --chosen_key, --rejected_key; without a prompt column the answers are whole conversations or texts.
-struct pair_columns {
-  std::string prompt = {}, chosen = "chosen", rejected = "rejected";
-};
 
 /// Prompt and both answers of one row as text.
 inline std::pair<prompt_and_answer, std::string> pair_text(const data::row& from, const pair_columns& keys,

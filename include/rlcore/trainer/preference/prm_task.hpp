@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -12,20 +13,15 @@
 #include "rlcore/nn/model/most_likely.hpp"
 #include "rlcore/simd/exact_sum.hpp"
 #include "rlcore/telemetry/metrics.hpp"
+#include "rlcore/trainer/preference/open.hpp"
 #include "rlcore/trainer/preference/score_file.hpp"
 #include "rlcore/trainer/preference/step_rows.hpp"
+#include "rlcore/trainer/preference/task_settings.hpp"
 #include "rlcore/trainer/supervised/task.hpp"
 #include "rlcore/training/rank_reports.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
-
-/// What OpenRLHF's train_prm is told of its loss.
-struct prm_task_settings {
-  std::vector<std::int32_t> reward_tokens;  ///< empty: against the whole vocabulary
-  std::int64_t rows_per_pass = 1;           ///< through the model together; no result depends on it
-  std::filesystem::path scores = {};        ///< where evaluate() writes the judgements of each row; empty: nowhere
-};
 
 /// Cross-entropy at each placeholder, about the placeholder's own logits (nothing is shifted): over the reward tokens
 /// alone, or over the vocabulary; the mean over all steps of all rows of the optimizer step.
@@ -211,6 +207,13 @@ class prm_task {
   ragged<std::int32_t> batch_;
   nn::targets targets_;
 };
+
+/// See open.hpp.
+template <class Device>
+std::shared_ptr<prm_task<Device>> make_task(Device&, const prm_task_settings& settings,
+                                            preference_rows<judged_row> train, preference_rows<judged_row> held_out) {
+  return std::make_shared<prm_task<Device>>(settings, std::move(train), std::move(held_out));
+}
 
 }  // namespace trainer
 RLCORE_END

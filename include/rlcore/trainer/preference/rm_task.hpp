@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
@@ -19,20 +20,15 @@
 #include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/tensor/span.hpp"
 #include "rlcore/text/parse_json.hpp"
+#include "rlcore/trainer/preference/open.hpp"
 #include "rlcore/trainer/preference/pair_rows.hpp"
 #include "rlcore/trainer/preference/score_file.hpp"
+#include "rlcore/trainer/preference/task_settings.hpp"
 #include "rlcore/trainer/supervised/task.hpp"
 #include "rlcore/training/rank_reports.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
-
-/// What OpenRLHF's train_rm is told of its loss.
-struct rm_task_settings {
-  bool margins = false;               ///< subtract each pair's margin (--margin_loss)
-  std::int64_t pairs_per_pass = 1;    ///< through the model together; no result depends on it
-  std::filesystem::path scores = {};  ///< where evaluate() writes the rewards of each pair; empty: nowhere
-};
 
 /// The mean and standard deviation of the evaluation rows' rewards. config.json holds them for normalize_reward.
 struct reward_moments {
@@ -189,6 +185,14 @@ class rm_task {
   ragged<std::int32_t> batch_;
   std::vector<std::int32_t> last_;
 };
+
+/// See open.hpp.
+template <class Device>
+std::shared_ptr<rm_task<Device>> make_task(Device&, const rm_task_settings& settings,
+                                           preference_rows<preference_pair> train,
+                                           preference_rows<preference_pair> held_out) {
+  return std::make_shared<rm_task<Device>>(settings, std::move(train), std::move(held_out));
+}
 
 }  // namespace trainer
 RLCORE_END

@@ -13,14 +13,10 @@
 #include "rlcore/data/row.hpp"
 #include "rlcore/text/chat_template.hpp"
 #include "rlcore/text/tokenizer.hpp"
+#include "rlcore/trainer/preference/row_types.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
-
-/// What a prompt and its answer are as text: the answer begins where the prompt ends.
-struct prompt_and_answer {
-  std::string prompt, answer;
-};
 
 /// How rows become tokens.
 struct row_rules {

@@ -1,7 +1,9 @@
 // What DPO, KTO, reward and process reward runs have in common before and after the supervised loop.
 #pragma once
 
+#include <concepts>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -13,27 +15,36 @@
 #include "rlcore/data/open_blend.hpp"
 #include "rlcore/telemetry/console.hpp"
 #include "rlcore/text/text_file.hpp"
+#include "rlcore/trainer/preference/open.hpp"
 #include "rlcore/trainer/preference/row_text.hpp"
 #include "rlcore/trainer/preference/settings.hpp"
 #include "rlcore/trainer/supervised/base_model.hpp"
 #include "rlcore/training/files/export_model.hpp"
-#include "rlcore/training/interrupt.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
 
-/// Reads a causal language model's folder. Throws config_error for a score model.
-inline base_model open_language_model(const options& opt) {
-  base_model base = open_base_model(opt.get<std::string>("pretrain"));
+/// See open.hpp.
+template <std::same_as<options> Options>
+std::shared_ptr<const base_model> open_language_model(const Options& opt) {
+  base_model base = open_base_model(opt.template get<std::string>("pretrain"));
   if (base.config.output != nn::model_output::logits)
     throw config_error("--pretrain " + base.folder.string() +
                        ": a score model (one number per token); expected a causal language model");
-  return base;
+  return std::make_shared<const base_model>(std::move(base));
+}
+/// See open.hpp.
+template <std::same_as<options> Options>
+std::shared_ptr<const base_model> open_score_model(const Options& opt) {
+  base_model base = open_base_model(opt.template get<std::string>("pretrain"));
+  base.config.output = nn::model_output::score;
+  return std::make_shared<const base_model>(std::move(base));
 }
 
 /// --dataset with --dataset_probs and --dataset_split, at most --max_samples rows of it. Looks for the files of
-/// --eval_dataset too, before any row is read.
+/// --eval_dataset and at the folder --save_path too, before any row is read.
 inline data::blend open_training_rows(const options& opt) {
+  check_export("--save_path", checkpoint::expand_home(opt.get<std::string>("save_path")));
   if (const auto name = opt.find<std::string>("eval_dataset"); name && !name->empty())
     data::find_sets(*name, opt.get<std::string>("eval_split"));  // before any row is read
   return data::open_blend({.datasets = opt.get<std::string>("dataset"),
@@ -73,23 +84,20 @@ inline row_rules read_row_rules(const options& opt, const base_model& base) {
   return rules;
 }
 
-/// The path of rlcore.eval_scores, empty for none.
-inline std::filesystem::path scores_path(const options& opt) {
-  return checkpoint::expand_home(opt.find<std::string>("rlcore.eval_scores").value_or(""));
+/// See open.hpp.
+template <std::same_as<options> Options>
+std::shared_ptr<const row_rules> open_row_rules(const Options& opt, const base_model& base) {
+  return std::make_shared<const row_rules>(read_row_rules(opt, base));
 }
 
-/// Says which rows there are. Throws data_error if none of the training rows can be used.
-template <class Rows>
-void announce_rows(const options& opt, const Rows& train, const Rows& held_out) {
-  train.require_some(opt.get<std::string>("dataset"));
-  say("%s\n", train.summary("train").c_str());
-  if (held_out.read > 0) say("%s\n", held_out.summary("eval ").c_str());
+/// See open.hpp.
+template <std::same_as<options> Options>
+std::filesystem::path scores_path(const Options& opt) {
+  return checkpoint::expand_home(opt.template find<std::string>("rlcore.eval_scores").value_or(""));
 }
 
-/// The model of the last checkpoint, copied to --save_path, unless a signal has stopped the run before its end. Throws
-/// file_error.
+/// The model of the last checkpoint, copied to --save_path. Throws file_error.
 inline void export_model(const options& opt) {
-  if (asked_to_stop() != 0) return;
   const std::filesystem::path root = checkpoint::expand_home(opt.get<std::string>("ckpt_path"));
   if (const auto step = checkpoint::read_tracker(root))
     export_model(checkpoint::step_folder(root, *step), checkpoint::expand_home(opt.get<std::string>("save_path")));

@@ -43,6 +43,7 @@ inline supervised_settings read_openrlhf_run(const options& opt) {
   s.root = opt.get<std::string>("ckpt_path");
   s.resume_mode = opt.get<bool>("load_checkpoint") ? "auto" : "disable";
   s.loggers = opt.list("rlcore.logger");
+  if (opt.find<std::string>("use_wandb")) s.loggers.push_back("wandb");
   s.console = console_style_of(opt);
   if (const auto events = opt.find<std::string>("use_tensorboard"); events && !events->empty())
     s.tensorboard_dir = *events + "/" + opt.get<std::string>("wandb_run_name");

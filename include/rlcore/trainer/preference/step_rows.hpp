@@ -11,24 +11,10 @@
 #include "rlcore/data/blend.hpp"
 #include "rlcore/trainer/preference/preference_rows.hpp"
 #include "rlcore/trainer/preference/row_text.hpp"
+#include "rlcore/trainer/preference/row_types.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
-
-/// A text with a placeholder after each step. A hard label is the number of its reward token (without reward tokens:
-/// the id of the label's token), a soft one the probability of the first of two reward tokens.
-struct judged_row {
-  std::vector<std::int32_t> tokens;
-  std::vector<std::int32_t> steps;   ///< positions of the placeholders
-  std::vector<std::int32_t> labels;  ///< hard, one per step; or
-  std::vector<float> probabilities;  ///< soft, one per step
-};
-
-/// --input_key, --label_key, --placeholder_token, --reward_tokens.
-struct step_columns {
-  std::string input = "input", label = "label", placeholder = {};
-  std::vector<std::string> reward_tokens = {};
-};
 
 /// The one token of a text. Throws config_error, naming `name` and the number of tokens, if there are more or none.
 inline std::int32_t single_token(const text::tokenizer& tokenizer, const std::string& text, const std::string& name) {
@@ -37,12 +23,6 @@ inline std::int32_t single_token(const text::tokenizer& tokenizer, const std::st
   throw config_error(name + " '" + data::printable(text) + "' is " + std::to_string(ids.size()) +
                      " tokens; expected one token of this model's vocabulary");
 }
-
-/// The ids of the columns' special words.
-struct step_tokens {
-  std::int32_t placeholder = 0;
-  std::vector<std::int32_t> rewards;  ///< empty: labels are any tokens, each against the whole vocabulary
-};
 
 /// Throws config_error: a word that is not one token, repeated reward tokens.
 inline step_tokens find_step_tokens(const text::tokenizer& tokenizer, const step_columns& keys) {

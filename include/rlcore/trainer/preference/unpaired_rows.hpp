@@ -11,22 +11,10 @@
 #include "rlcore/data/blend.hpp"
 #include "rlcore/trainer/preference/preference_rows.hpp"
 #include "rlcore/trainer/preference/row_text.hpp"
+#include "rlcore/trainer/preference/row_types.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
-
-/// One answer as tokens.
-struct unpaired_row {
-  prompt_and_answer text;  ///< kept: a step also scores prompts with the answers of other rows
-  std::vector<std::int32_t> tokens;
-  std::size_t prompt_length = 0;
-  bool desirable = false;
-};
-
-/// --input_key, --output_key (empty: the input column holds whole conversations), --label_key.
-struct unpaired_columns {
-  std::string input = "input", output = {}, label = "label";
-};
 
 /// 1 or true is desirable, 0 or false is not.
 inline bool read_label(const data::row& from, const std::string& key, const std::string& where) {

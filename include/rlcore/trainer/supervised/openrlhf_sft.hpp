@@ -16,6 +16,15 @@ namespace trainer {
 /// True for options of openrlhf_sft_registry().
 inline bool speaks_openrlhf(const options& opt) { return opt.known().find("pretrain") != nullptr; }
 
+/// The model to start from: --pretrain, or model.partial_pretrain. Throws config_error if the latter is not given,
+/// since nobody means verl's default.
+inline std::string sft_model(const options& opt) {
+  if (speaks_openrlhf(opt)) return opt.get<std::string>("pretrain");
+  if (!opt.is_set("model.partial_pretrain"))
+    throw config_error("model.partial_pretrain is not given; expected a model folder or id (--help lists all keys)");
+  return opt.get<std::string>("model.partial_pretrain");
+}
+
 /// How OpenRLHF reads a row.
 inline data::sft_settings read_openrlhf_rows(const options& opt, const row_rules& rules) {
   data::sft_settings s;

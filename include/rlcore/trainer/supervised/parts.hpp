@@ -1,18 +1,18 @@
-// The parts of a recipe of supervised fine-tuning. The CMake target rlcore::trainers has them compiled for any_device:
-// a recipe that links it compiles their declarations, most of which is reading headers.
+// The parts of a recipe of supervised fine-tuning. With RLCORE_COMPILED this is their declarations: the CMake target
+// rlcore::trainers has them compiled for any_device, and a recipe that links it compiles in seconds. Without it, and
+// for another device, the headers that define them are included.
 #pragma once
 
-#include "rlcore/trainer/supervised/run.hpp"
-#include "rlcore/trainer/supervised/sft_work.hpp"
+#include "rlcore/config/options.hpp"
+#include "rlcore/config/programs/trainer_registries.hpp"
+#include "rlcore/objective/piece/supervised/dft.hpp"
+#include "rlcore/objective/piece/supervised/negative_log_likelihood.hpp"
+#include "rlcore/trainer/supervised/open.hpp"
 #include "rlcore/trainer/trainer_main.hpp"
 
-RLCORE_BEGIN
-namespace trainer {
-
-#if defined(RLCORE_COMPILED)
-extern template class supervised_run<any_device, sft_task<any_device, negative_log_likelihood>>;
-extern template class supervised_run<any_device, sft_task<any_device, dft>>;
+#if !defined(RLCORE_COMPILED)
+#include "rlcore/config/programs/sft.hpp"
+#include "rlcore/trainer/supervised/sft_work.hpp"
+#include "rlcore/trainer/supervised/train_supervised.hpp"
+#include "rlcore/trainer/trainer_main_on_ranks.hpp"
 #endif
-
-}  // namespace trainer
-RLCORE_END

@@ -76,6 +76,8 @@ class supervised_run {
   void update();
   /// Evaluates and saves when it is time, the last step always, and logs the step.
   void finish_step();
+  /// Whether the last step is done: a signal may have ended the run before it.
+  bool complete() const noexcept { return last(); }
   /// Writes the report, and says where everything is; the first and last values of the metrics `shown`.
   void finish(std::span<const std::string> shown);
 

@@ -1,10 +1,12 @@
-// The examples of supervised fine-tuning and how they are trained on, as either command line says.
+// The examples of supervised fine-tuning, as either command line says.
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +23,7 @@
 #include "rlcore/trainer/preference/run.hpp"
 #include "rlcore/trainer/preference/settings.hpp"
 #include "rlcore/trainer/supervised/base_model.hpp"
+#include "rlcore/trainer/supervised/open.hpp"
 #include "rlcore/trainer/supervised/openrlhf_sft.hpp"
 #include "rlcore/trainer/supervised/sft_settings.hpp"
 #include "rlcore/trainer/supervised/sft_task.hpp"
@@ -66,13 +69,10 @@ inline std::vector<data::sft_example> open_sft_rows(const data::blend& rows, con
                       base, name, file);
 }
 
-/// What is trained on, and how.
+/// What is trained on. The settings of the run are read where it begins: train_supervised().
 struct sft_work {
   std::vector<data::sft_example> train, eval;
-  supervised_settings run;
-  training_settings training;
-  bool dft = false;
-  std::int64_t show_mask = 0;
+  std::int64_t rows_per_pass = 0, show_mask = 0;
   std::string eval_name = "val/loss";
 };
 
@@ -84,7 +84,7 @@ inline sft_work open_verl_sft(const options& opt, const base_model& base) {
   const bool evaluates = !s.val_files.empty() && s.show_mask == 0;
   check_data_files(opt, "data.train_files", data::check_table);
   if (evaluates) check_data_files(opt, "data.val_files", data::check_table);
-  sft_work work{{}, {}, s.run, s.training, s.dft, s.show_mask, "val/loss"};
+  sft_work work{{}, {}, s.run.rows_per_pass, s.show_mask, "val/loss"};
   work.train = open_sft_rows(s.train_files, s.rows, base, &chat, "train");
   data::sft_settings for_eval = s.rows;
   for_eval.max_rows = s.max_eval_rows;
@@ -97,32 +97,42 @@ inline sft_work open_openrlhf_sft(const options& opt, const base_model& base) {
   const row_rules rules = read_row_rules(opt, base);
   const data::sft_settings settings = read_openrlhf_rows(opt, rules);
   const text::chat_template* chat = rules.chat ? &*rules.chat : nullptr;
-  sft_work work{{},
-                {},
-                read_openrlhf_run(opt),
-                read_openrlhf_training(opt),
-                opt.get<std::string>("rlcore.sft_loss") == "dft",
-                opt.get<std::int64_t>("rlcore.show_mask"),
-                "eval/eval_loss"};
+  sft_work work{
+      {}, {}, read_openrlhf_run(opt).rows_per_pass, opt.get<std::int64_t>("rlcore.show_mask"), "eval/eval_loss"};
   work.train = open_sft_rows(open_training_rows(opt), settings, base, chat, "train");
   if (const auto rows = open_evaluation_rows(opt); rows && work.show_mask == 0)
     work.eval = open_sft_rows(*rows, settings, base, chat, "eval");
   return work;
 }
 
-/// The examples of the command line of either system. Throws rlcore::error.
-inline sft_work open_sft(const options& opt, const base_model& base) {
-  if (base.config.output != nn::model_output::logits)
-    throw config_error(base.folder.string() + " is a score model; expected one that predicts tokens");
-  return speaks_openrlhf(opt) ? open_openrlhf_sft(opt, base) : open_verl_sft(opt, base);
+/// See open.hpp.
+template <std::same_as<options> Options>
+std::shared_ptr<const base_model> open_pretrained(const Options& opt) {
+  return std::make_shared<const base_model>(open_base_model(sft_model(opt)));
 }
 
-/// rlcore.show_mask: prints the first examples with what is learnt of them.
-inline void show_masks(const sft_work& work, const text::tokenizer& tokenizer) {
+/// See open.hpp.
+template <std::same_as<options> Options>
+std::shared_ptr<sft_work> open_sft(const Options& opt, const base_model& base) {
+  if (base.config.output != nn::model_output::logits)
+    throw config_error(base.folder.string() + " is a score model; expected one that predicts tokens");
+  return std::make_shared<sft_work>(speaks_openrlhf(opt) ? open_openrlhf_sft(opt, base) : open_verl_sft(opt, base));
+}
+
+/// See open.hpp.
+template <class Objective, class Device>
+std::shared_ptr<sft_task<Device, Objective>> make_sft_task(Device&, sft_work& work) {
+  return std::make_shared<sft_task<Device, Objective>>(std::move(work.train), std::move(work.eval), work.rows_per_pass,
+                                                       work.eval_name);
+}
+
+/// See open.hpp.
+template <std::same_as<sft_work> Work>
+void show_masks(const Work& work, const base_model& base) {
   say("+ learnt, - not learnt; | between tokens\n");
   for (std::size_t i = 0; i < std::min(work.train.size(), static_cast<std::size_t>(work.show_mask)); ++i)
     say("row %zu: %zu tokens, %zu learnt\n%s", i, work.train[i].tokens.size(), work.train[i].trained(),
-        mask_text(work.train[i], tokenizer).c_str());
+        mask_text(work.train[i], base.tokenizer).c_str());
 }
 
 }  // namespace trainer

@@ -13,21 +13,18 @@ RLCORE_BEGIN
 namespace trainer {
 
 /// Calls check(path) for every file that `key` lists, so that a missing file is noticed before the first one
-/// is read, also where data.*_max_samples makes the last ones unnecessary. An error begins with the key, or with the
-/// OpenRLHF flag `flag` if that set it. `check` is data::check_table, or data::check_readable where the extension does
-/// not matter.
+/// is read, also where data.*_max_samples makes the last ones unnecessary. An error begins with the key. `check` is
+/// data::check_table, or data::check_readable where the extension does not matter.
 template <class Check>
-void check_data_files(const options& opt, const std::string& key, Check&& check, const std::string& flag = {}) {
-  const bool by_flag = !flag.empty() && opt.known().find(flag) != nullptr && opt.is_set(flag);
-  const std::string name = by_flag ? "--" + flag : key;
+void check_data_files(const options& opt, const std::string& key, Check&& check) {
   for (const std::string& file : opt.list(key)) {
-    if (file.empty()) throw config_error(name + " names an empty path; expected a file");
+    if (file.empty()) throw config_error(key + " names an empty path; expected a file");
     try {
       check(checkpoint::expand_home(file));
     } catch (const data_error& e) {
-      throw data_error(name + ": " + e.what());
+      throw data_error(key + ": " + e.what());
     } catch (const file_error& e) {
-      throw file_error(name + ": " + e.what());
+      throw file_error(key + ": " + e.what());
     }
   }
 }

@@ -1,6 +1,9 @@
 // The trained model of a checkpoint, copied to where the next program reads it.
 #pragma once
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <filesystem>
 #include <string>
 #include <system_error>
@@ -10,6 +13,20 @@
 
 RLCORE_BEGIN
 namespace trainer {
+
+/// Throws config_error, which begins with `name`, unless the folder `to` can be written, or made where it is missing:
+/// better before the training than after it.
+inline void check_export(const std::string& name, const std::filesystem::path& to) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  fs::path nearest = fs::absolute(to);
+  while (!fs::exists(nearest, ignored) && nearest.has_relative_path()) nearest = nearest.parent_path();
+  const char* why = !fs::is_directory(nearest, ignored)                                    ? " is no folder"
+                    : ::faccessat(AT_FDCWD, nearest.c_str(), W_OK | X_OK, AT_EACCESS) != 0 ? " cannot be written to"
+                                                                                           : nullptr;
+  if (why != nullptr)
+    throw config_error(name + " " + to.string() + ": " + nearest.string() + why + "; expected a folder for the model");
+}
 
 /// Copies `from`/huggingface to `to`, and an adapter to `to`/lora_adapter: a folder for transformers and for
 /// `--pretrain`. Throws file_error.

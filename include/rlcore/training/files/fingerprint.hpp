@@ -1,11 +1,13 @@
-// Whether two models have the same weights, in 16 hexadecimal digits.
+// Whether two models have the same weights, or two runs the same data, in 16 hexadecimal digits.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "rlcore/nn/model/causal_lm.hpp"
@@ -13,20 +15,44 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// A 64-bit hash of all weights in order, but for the head of a score model. Guards against mistakes, not against
-/// forgery.
+/// A 64-bit hash of words in order. Guards against mistakes, not against forgery.
+class fingerprint {
+ public:
+  /// The next word.
+  void add(std::uint64_t word) noexcept {
+    hash_ = (hash_ ^ word) * 0xd6e8feb86659fd93u;
+    hash_ ^= hash_ >> 32;
+  }
+  /// The next text.
+  void add(std::string_view text) {
+    add(std::uint64_t{text.size()});
+    for (const char c : text) add(std::uint64_t{static_cast<unsigned char>(c)});
+  }
+  /// The next tokens.
+  void add(std::span<const std::int32_t> tokens) {
+    add(std::uint64_t{tokens.size()});
+    for (const std::int32_t token : tokens) add(std::uint64_t{static_cast<std::uint32_t>(token)});
+  }
+  /// Its 16 digits.
+  std::string text() const {
+    char digits[17];
+    std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(hash_));
+    return digits;
+  }
+
+ private:
+  std::uint64_t hash_ = 0x9e3779b97f4a7c15u;
+};
+
+/// All weights in order, but for the head of a score model.
 template <class Device>
 std::string weights_fingerprint(const nn::causal_lm<Device>& model) {
   constexpr std::size_t piece = std::size_t{1} << 20;
-  std::uint64_t hash = 0x9e3779b97f4a7c15u;
-  const auto add = [&hash](std::uint64_t word) {
-    hash = (hash ^ word) * 0xd6e8feb86659fd93u;
-    hash ^= hash >> 32;
-  };
+  fingerprint hash;
   std::vector<float> values;
   for (const nn::parameter& p : model.parameters()) {
     if (p.name.starts_with("score.")) continue;
-    add(p.size);
+    hash.add(std::uint64_t{p.size});
     for (std::size_t begin = 0; begin < p.size; begin += piece) {
       const std::size_t n = std::min(piece, p.size - begin);
       values.assign(n + n % 2, 0.0f);
@@ -34,13 +60,11 @@ std::string weights_fingerprint(const nn::causal_lm<Device>& model) {
       for (std::size_t i = 0; i < values.size(); i += 2) {
         std::uint64_t word;
         std::memcpy(&word, values.data() + i, sizeof word);
-        add(word);
+        hash.add(word);
       }
     }
   }
-  char text[17];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
-  return text;
+  return hash.text();
 }
 
 }  // namespace trainer

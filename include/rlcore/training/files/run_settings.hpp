@@ -13,6 +13,7 @@
 #include "rlcore/config/checks/free_settings.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/core/error.hpp"
+#include "rlcore/text/parse_json.hpp"
 #include "rlcore/training/earlier_run.hpp"
 
 RLCORE_BEGIN
@@ -29,10 +30,12 @@ inline nlohmann::ordered_json numeric_settings(const options& opt) {
   return settings;
 }
 
-/// Writes the settings of a run that begins in `root`. Throws file_error.
-inline void write_run_settings(const std::filesystem::path& root, const options& opt) {
-  const nlohmann::ordered_json file{{"program", opt.known().program}, {"settings", numeric_settings(opt)}};
-  checkpoint::write_file_atomically(root / run_settings_name, file.dump(2) + "\n");
+/// Writes the settings of a run that begins in `root`. `data` is a text that says which rows it trains on; empty: not
+/// recorded. Throws file_error.
+inline void write_run_settings(const std::filesystem::path& root, const options& opt, const std::string& data = {}) {
+  nlohmann::ordered_json file{{"program", opt.known().program}, {"settings", numeric_settings(opt)}};
+  if (!data.empty()) file["data"] = data;
+  checkpoint::write_file_atomically(root / run_settings_name, text::json_text(file, 2) + "\n");
 }
 
 /// Takes `root` for the run of `opt`, if this rank writes its files. Throws config_error if another run has it;
@@ -44,23 +47,31 @@ inline checkpoint::folder_lock lock_run(const std::filesystem::path& root, const
 }
 
 /// Throws config_error if the run that `opt` continues in `root` began with other values of settings that change its
-/// numbers: it names them and the ways out. Keys that either side does not know are not compared; a folder without the
-/// file is an older run's.
-inline void check_run_settings(const std::filesystem::path& root, const options& opt) {
+/// numbers, or with other `data`: it names them and the ways out. Keys that either side does not know are not compared,
+/// nor are data that were not recorded; a folder without the file is an older run's.
+inline void check_run_settings(const std::filesystem::path& root, const options& opt, const std::string& data = {}) {
   if (!std::filesystem::exists(root / run_settings_name)) return;
   const checkpoint::json_file file(root / run_settings_name);
   if (!file.root().contains("settings") || !file.root()["settings"].is_object()) file.fail("settings", "an object");
   const nlohmann::ordered_json now = numeric_settings(opt);
   const nlohmann::json& before = file.root()["settings"];
   std::string changed;
-  for (const auto& [name, value] : now.items())
+  for (const auto& [name, value] : now.items()) {
+    const std::string flag = opt.typed().flag_of(name);
+    if (!flag.empty() && now.contains(flag.substr(2))) continue;  // the flag is compared
+    const bool is_flag = name.find('.') == std::string::npos && !opt.known().flags().empty();
     if (const auto old = before.find(name);
         old != before.end() && old->is_string() && old->get<std::string>() != value.get<std::string>())
-      changed += (changed.empty() ? "" : ", ") + name + " was " + old->get<std::string>() + " and is " +
-                 value.get<std::string>();
+      changed += (changed.empty() ? "" : ", ") + std::string(is_flag ? "--" : "") + name + " was " +
+                 old->get<std::string>() + " and is " + value.get<std::string>();
+  }
+  const auto text = [&](const char* name) { return file.root().value(name, std::string()); };
+  if (changed.empty() && !data.empty() && !text("data").empty() && text("data") != data)  // a key may have changed both
+    changed = "the training data were " + text("data") + ", and are " + data;
   if (changed.empty()) return;
   const bool flags = uses_openrlhf_flags(opt);
-  throw config_error(root.string() + " holds a run with other settings: " + changed +
+  const std::string whose = text("program") == opt.known().program ? "" : " of " + text("program");
+  throw config_error(root.string() + " holds a run" + whose + " with other settings: " + changed +
                      "; go on with the former ones, or " +
                      (flags ? "begin anew without --load_checkpoint or in another --ckpt_path"
                             : "begin anew with trainer.resume_mode=disable or in another trainer.default_local_dir"));

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "rlcore/checkpoint/json_file.hpp"
+#include "rlcore/data/file.hpp"
 #include "rlcore/parallel/settings.hpp"
 #include "rlcore/text/parse_json.hpp"
 
@@ -31,7 +32,7 @@ inline std::string sums_notice(const std::filesystem::path& folder, const checkp
     const nlohmann::json& sums = extra.root()["sums"];
     const nlohmann::json mine = text::try_parse_json(value.dump());
     if (!sums.contains(key) || sums[key] == mine) continue;
-    then += (then.empty() ? "" : ", ") + key + "=" + sums[key].dump();
+    then += (then.empty() ? "" : ", ") + key + "=" + data::printable(text::json_text(sums[key]));
     now += (now.empty() ? "" : ", ") + value.dump();
   }
   if (then.empty()) return "";

@@ -95,9 +95,14 @@ TEST_F(model_rewards, are_centred_and_scaled_by_the_model_s_own_moments) {
   const auto open = [&] {
     return trainer::model_rewards<cpu>(device, {.path = rm.string(), .normalize = true}, files.model, 1 << 20);
   };
-  EXPECT_THROW(open(), format_error);  // its config.json has none
+  auto plain = open();  // its config.json has none
+  plain.score(batch, prompts, tokenizer);
+  for (const trajectory& t : batch) EXPECT_EQ(t.reward, value_of(t.tokens));
   auto config = nlohmann::json::parse(scratch::read(rm / "config.json"));
-  config["mean"] = -1.5, config["std"] = 0.25;
+  config["mean"] = -1.5;
+  scratch::write(rm / "config.json", config.dump());
+  EXPECT_THROW(open(), format_error);
+  config["std"] = 0.25;
   scratch::write(rm / "config.json", config.dump());
   auto rewards = open();
   rewards.score(batch, prompts, tokenizer);

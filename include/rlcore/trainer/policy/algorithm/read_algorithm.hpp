@@ -11,12 +11,13 @@
 #include "rlcore/trainer/policy/algorithm/composed_algorithm.hpp"
 #include "rlcore/trainer/policy/algorithm/make_policy_loss.hpp"
 #include "rlcore/trainer/policy/algorithm/openrlhf_advantage.hpp"
+#include "rlcore/trainer/policy/open.hpp"
 #include "rlcore/trainer/policy/settings.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
 
-/// algorithm.adv_estimator and its settings; with rlcore.advantages=openrlhf in OpenRLHF's way. Throws config_error.
+/// See open.hpp.
 template <std::same_as<options> Options>
 any_estimator read_estimator(const Options& opt) {
   const std::string key = "algorithm.adv_estimator", word = opt.template get<std::string>(key);
@@ -34,10 +35,16 @@ any_estimator read_estimator(const Options& opt) {
   });
 }
 
+/// See open.hpp.
+template <std::same_as<options> Options>
+any_policy_loss read_loss(const Options& opt) {
+  return make_policy_loss(read_policy_loss(opt));
+}
+
 /// The estimator and the policy loss that `opt` names: algorithm.* and actor_rollout_ref.actor.*. Throws config_error.
 template <std::same_as<options> Options>
 composed_algorithm<any_estimator, any_policy_loss> read_algorithm(const Options& opt) {
-  return {read_estimator(opt), make_policy_loss(read_policy_loss(opt))};
+  return {read_estimator(opt), read_loss(opt)};
 }
 
 }  // namespace trainer

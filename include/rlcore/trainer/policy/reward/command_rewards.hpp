@@ -16,6 +16,7 @@
 #include "rlcore/config/check_value.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/data/file.hpp"
+#include "rlcore/text/big_integer.hpp"
 #include "rlcore/text/parse_json.hpp"
 #include "rlcore/trainer/policy/reward/line_process.hpp"
 #include "rlcore/trainer/policy/reward/python_reward.hpp"
@@ -168,7 +169,7 @@ class command_rewards final : public text_rewards {
                                            {"solution_str", a.solution_str},
                                            {"ground_truth", a.ground_truth},
                                            {"extra_info", a.extra_info.is_null() ? data::row::object() : a.extra_info}};
-      process_->write(request.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+      process_->write(text::exact_dump(request) + "\n");
     }
   }
 

@@ -17,6 +17,7 @@
 #include "rlcore/core/error.hpp"
 #include "rlcore/data/file.hpp"
 #include "rlcore/nn/model/values.hpp"
+#include "rlcore/telemetry/console.hpp"
 #include "rlcore/tensor/ragged.hpp"
 #include "rlcore/text/chat_template.hpp"
 #include "rlcore/text/parse_json.hpp"
@@ -100,10 +101,16 @@ class model_rewards final : public reward_source {
     return config;
   }
 
-  /// Reads the mean and deviation of rewards that OpenRLHF's and our reward trainers write.
+  /// Reads the mean and deviation of rewards that OpenRLHF's and our reward trainers write after an evaluation. Without
+  /// them scores stay as they are, as in OpenRLHF.
   void read_moments() {
     const std::filesystem::path path = folder_ / "config.json";
     const auto json = text::try_parse_json(data::read_file(path));
+    if (!json.contains("mean") && !json.contains("std")) {
+      say("note: %s: no mean and std, so that rewards are not normalised (rm_trainer --eval_dataset writes them)\n",
+          path.c_str());
+      return;
+    }
     const auto number = [&](const char* name) {
       if (!json.contains(name) || !json[name].is_number())
         throw format_error(path.string() + ": no number '" + name +

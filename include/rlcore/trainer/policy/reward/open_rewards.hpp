@@ -33,7 +33,7 @@ class opened_rewards {
       else if (s.external)
         source_ = std::make_unique<command_rewards>(*s.external, s.dapo_manager);
       else
-        source_ = std::make_unique<rule_rewards>(s.dapo_manager, rules_of(s));
+        source_ = std::make_unique<rule_rewards>(s.dapo_manager, verify::rules_of(s.version));
     }
     used_ = custom_rewards != nullptr ? custom_rewards : source_.get();
     if (s.dapo_manager) used_ = (managed_ = std::make_unique<managed_rewards>(*used_, s.overlong)).get();
@@ -42,12 +42,6 @@ class opened_rewards {
   reward_source* operator->() const noexcept { return used_; }
 
  private:
-  static verify::rule_settings rules_of(const reward_settings& s) {
-    verify::rule_settings rules;
-    rules.math_dapo.box_fallback = s.box_fallback;
-    return rules;
-  }
-
   std::unique_ptr<reward_source> source_, managed_;
   reward_source* used_ = nullptr;
 };

@@ -35,8 +35,8 @@ struct model_reward {
 /// what the manager adds.
 struct reward_settings {
   bool dapo_manager = false;
-  bool box_fallback = true;   ///< of the rule math_dapo, as in verl 0.9
-  bool log_overlong = false;  ///< the penalty goes into the dump of responses, too
+  verl::version version = verl::newest;  ///< of the rules
+  bool log_overlong = false;             ///< the penalty goes into the dump of responses, too
   std::optional<soft_overlong> overlong;
   std::optional<external_reward> external;
   std::optional<model_reward> model;
@@ -48,7 +48,7 @@ inline reward_settings read_reward_settings(const options& opt) {
   const std::string manager = opt.get<std::string>("reward_model.reward_manager"),
                     overlong = "reward_model.overlong_buffer.";
   s.dapo_manager = manager == "dapo";
-  s.box_fallback = read_verl_version(opt) >= verl::version::v0_9_1;
+  s.version = read_verl_version(opt);
   if (s.dapo_manager && opt.get<bool>(overlong + "enable"))
     s.overlong = soft_overlong{.max_length = opt.find<std::int64_t>("reward_model.max_resp_len")
                                                  .value_or(opt.get<std::int64_t>("data.max_response_length")),
@@ -69,6 +69,9 @@ inline reward_settings read_reward_settings(const options& opt) {
   if (opt.get<bool>("reward_model.enable")) {
     model_reward& m = s.model.emplace();
     m.path = opt.get<std::string>("reward_model.model.path");
+    if (m.path == "~/models/FsfairX-LLaMA3-RM-v0.1")  // verl's default, which nobody means
+      throw config_error(
+          "reward_model.enable=True: reward_model.model.path is not given; expected a model folder or id");
     m.own_tokens = !opt.find<std::string>("reward_model.model.input_tokenizer");
     m.normalize = opt.get<bool>("rlcore.normalize_reward");
     m.max_length = opt.find<std::int64_t>("reward_model.max_length").value_or(0);

@@ -111,7 +111,7 @@ class rule_rewards final : public text_rewards {
   explicit rule_rewards(bool strip_end = false, const verify::rule_settings& rules = {})
       : text_rewards(strip_end), rules_(rules) {}
   /// Throws data_error for a source that no rule is for.
-  void check(const std::string& data_source) const override { verify::scorer_of(data_source); }
+  void check(const std::string& data_source) const override { verify::scorer_of(data_source, rules_.version); }
 
  protected:
   void judge(std::span<const answer> answers, std::span<judgement> judgements) override {

@@ -15,6 +15,7 @@
 #include "rlcore/checkpoint/atomic_file.hpp"
 #include "rlcore/data/prompt_dataset.hpp"
 #include "rlcore/telemetry/set_aside.hpp"
+#include "rlcore/text/parse_json.hpp"
 #include "rlcore/text/tokenizer.hpp"
 #include "rlcore/trainer/policy/trajectory/trajectory.hpp"
 
@@ -64,7 +65,7 @@ inline void write_rollouts(const std::filesystem::path& folder, std::int64_t ste
         {"log_probs", std::move(logp)}};
     if (with_overlong) line["overlong_reward"] = t.length_penalty, line["overlong"] = t.length_penalty < 0;
     if (t.sampled_step != 0 && t.sampled_step != step) line["sampled_step"] = t.sampled_step;
-    lines += line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+    lines += text::json_text(line) + "\n";
   }
   std::error_code failure;
   std::filesystem::create_directories(folder, failure);

@@ -78,8 +78,9 @@ inline std::vector<trajectory> read_surplus(const std::filesystem::path& folder)
       if (!fits) throw format_error(path.string() + ": a trajectory whose parts do not fit each other");
       surplus.push_back(std::move(t));
     }
-  } catch (const nlohmann::json::exception& e) {
-    throw format_error(path.string() + ": not what a checkpoint holds: " + e.what());
+  } catch (const nlohmann::json::exception&) {
+    throw format_error(path.string() + ": trajectory " + std::to_string(surplus.size()) +
+                       " is not what a checkpoint holds");
   }
   return surplus;
 }

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "rlcore/nn/model/targets.hpp"
-#include "rlcore/rollout/engine.hpp"
+#include "rlcore/rollout/request.hpp"
 #include "rlcore/tensor/ragged.hpp"
 #include "rlcore/verify/verdict.hpp"
 

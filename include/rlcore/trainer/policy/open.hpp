@@ -1,0 +1,49 @@
+// What a policy recipe opens, declared: it needs to see neither what is behind these pointers nor how it is read.
+#pragma once
+
+#include <concepts>
+#include <memory>
+
+#include "rlcore/core/abi.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+class any_algorithm;
+class any_estimator;
+class any_policy_loss;
+class options;
+class reward_source;
+class team;
+
+/// Tokenizer, prompts, rewards, and the plan of the batches: inputs.hpp.
+struct policy_inputs;
+/// The policy, what samples from it, the reference, the critic: models.hpp.
+template <class Device>
+class policy_models;
+
+/// algorithm.adv_estimator and its settings; with rlcore.advantages=openrlhf in OpenRLHF's way. Throws config_error.
+/// read_algorithm.hpp defines it.
+template <std::same_as<options> Options>
+any_estimator read_estimator(const Options& opt);
+
+/// The policy loss that actor_rollout_ref.actor.* names, with its KL and entropy. Throws config_error.
+/// read_algorithm.hpp defines it.
+template <std::same_as<options> Options>
+any_policy_loss read_loss(const Options& opt);
+
+/// Opens everything, says what it found, and plans the batches. `custom_rewards` replaces the rewards that `opt` names.
+/// Throws rlcore::error for everything that can be known now. inputs.hpp defines it.
+template <class Device>
+std::shared_ptr<policy_inputs> open_policy_inputs(Device& device, const options& opt, const team& ranks,
+                                                  reward_source* custom_rewards = nullptr);
+
+/// The models that `algorithm` needs, without their weights: a reference where its loss reads ref_logp, a critic where
+/// its advantages read values. Adds to the settings of `in` what depends on the device and the ranks. Says what was
+/// made. Throws config_error. models.hpp defines it.
+template <class Device>
+std::shared_ptr<policy_models<Device>> open_policy_models(Device& device, const options& opt, policy_inputs& in,
+                                                          const any_algorithm& algorithm, const team& ranks);
+
+}  // namespace trainer
+RLCORE_END

@@ -1,0 +1,47 @@
+// What a recipe of supervised training opens, and its steps, declared: it needs to see neither the models nor the loop.
+#pragma once
+
+#include <concepts>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "rlcore/core/abi.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+class options;
+class team;
+/// A Hugging Face folder without its weights: base_model.hpp.
+struct base_model;
+/// Examples of what an assistant should write, and how they are trained on: sft_work.hpp.
+struct sft_work;
+template <class Device, class Objective>
+class sft_task;
+
+/// Reads the folder of --pretrain, or of verl's model.partial_pretrain. Throws rlcore::error.
+template <std::same_as<options> Options>
+std::shared_ptr<const base_model> open_pretrained(const Options& opt);
+
+/// The examples of the command line of either system. Throws rlcore::error.
+template <std::same_as<options> Options>
+std::shared_ptr<sft_work> open_sft(const Options& opt, const base_model& base);
+
+/// rlcore.show_mask: prints the first examples with what is learnt of them.
+template <std::same_as<sft_work> Work>
+void show_masks(const Work& work, const base_model& base);
+
+/// The task of learning `work`, whose rows it takes. `Objective`: what a learnt token costs.
+template <class Objective, class Device>
+std::shared_ptr<sft_task<Device, Objective>> make_sft_task(Device& device, sft_work& work);
+
+/// All steps of a run: the gradient of a batch of the task's rows, one optimizer step, evaluation and checkpoints when
+/// they are due (supervised_run in run.hpp). Then the report, the first and last values of the metrics `shown`, and
+/// with OpenRLHF's flags the model in --save_path. Throws rlcore::error. train_supervised.hpp defines it.
+template <class Device, class Task>
+void train_supervised(Device& device, const options& opt, const base_model& base, Task& task, const team& ranks,
+                      const std::vector<std::string>& shown);
+
+}  // namespace trainer
+RLCORE_END

@@ -1,0 +1,34 @@
+// From a command line to the ranks of a trainer.
+#pragma once
+
+#include <concepts>
+#include <cstdio>
+
+#include "rlcore/config/options.hpp"
+#include "rlcore/config/registry.hpp"
+#include "rlcore/telemetry/console.hpp"
+#include "rlcore/trainer/program.hpp"
+#include "rlcore/trainer/trainer_main.hpp"
+#include "rlcore/training/ranks/ranks.hpp"
+#include "rlcore/training/ranks/team.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+/// See trainer_main.hpp.
+template <std::same_as<registry> Registry>
+int trainer_main(int argc, char** argv, const Registry& known, const trainer_function& train) {
+  return run_program(known.program.c_str(), [&] {
+    const options opt = options::parse(argc, argv, known);
+    if (opt.answer()) {
+      std::fputs(opt.answer()->c_str(), stdout);
+      return;
+    }
+    names_in_messages() = opt.typed();
+    on_ranks(opt,
+             [&](any_device& device, parallel::any_communicator& world) { train(device, opt, team(opt, &world)); });
+  });
+}
+
+}  // namespace trainer
+RLCORE_END

@@ -1,0 +1,64 @@
+// With the libraries linked, a recipe compiles in seconds: it sees declarations alone.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+
+#include "layering/layers.hpp"
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Every path that `file` includes with RLCORE_COMPILED, itself or through our headers.
+void collect(const fs::path& file, std::set<std::string>& seen) {
+  std::ifstream in(file);
+  std::size_t skipped = 0, number = 0;
+  std::set<std::size_t> header_only;
+  for (std::string line; std::getline(in, line);) {
+    ++number;
+    if (line == "#if !defined(RLCORE_COMPILED)")
+      skipped = 1;
+    else if (skipped > 0 && line.starts_with("#if"))
+      ++skipped;
+    else if (skipped > 0 && line.starts_with("#endif"))
+      --skipped;
+    if (skipped > 0) header_only.insert(number);
+  }
+  for (const auto& include : layering::read_header(file).includes)
+    if (!header_only.contains(include.line) && seen.insert(include.path).second && include.path.starts_with("rlcore/"))
+      collect(RLCORE_SOURCE_DIR "/include/" + include.path, seen);
+}
+
+layering::strings slow_headers(const fs::path& file) {
+  layering::strings third_parties{"regex"}, out;
+  for (const auto& [beginning, users] : layering::third_parties()) third_parties.push_back(beginning);
+  std::set<std::string> seen;
+  collect(file, seen);
+  for (const std::string& path : seen)
+    if (layering::starts_with_any(path, third_parties) ||
+        layering::starts_with_any(path, {"rlcore/text/", "rlcore/data/", "rlcore/checkpoint/", "rlcore/parallel/",
+                                         "rlcore/training/", "rlcore/device/any_device"}))
+      out.push_back(path);
+  return out;
+}
+
+TEST(recipe_includes, of_every_trainer_are_declarations) {
+  int trainers = 0;
+  for (const auto& entry : fs::directory_iterator(RLCORE_SOURCE_DIR "/examples")) {
+    if (!entry.path().filename().string().ends_with("_trainer.cpp")) continue;
+    ++trainers;
+    EXPECT_THAT(slow_headers(entry.path()), testing::IsEmpty()) << entry.path().filename();
+  }
+  EXPECT_GE(trainers, 9);
+}
+
+TEST(recipe_includes, the_check_can_fail) {
+  EXPECT_THAT(slow_headers(RLCORE_SOURCE_DIR "/src/policy_trainers.cpp"),
+              testing::IsSupersetOf({"nlohmann/json.hpp", "rlcore/text/tokenizer.hpp"}));
+}
+
+}  // namespace
