@@ -198,6 +198,8 @@ TEST(tokenizer, what_is_not_supported_is_refused_by_name) {
   names(with("/model/end_of_word_suffix", "</w>"), "end_of_word_suffix");
   names(with("/model/vocab", 3), "model.vocab");
   names(with("/model/vocab/a", -3), "model.vocab['a']");
+  names(with("/model/vocab/a", 272272272), "model.vocab['a']: expected an id from 0 to 4194303, found 272272272");
+  names(with("/added_tokens/0/id", 1 << 22), "expected an id from 0 to 4194303, found 4194304");
   names(with("/model/merges/0", "qq zz"), "model.merges[0]");
   names(with("/normalizer", {{"type", "Precompiled"}}), "normalizer.type 'Precompiled'");
   names(with("/pre_tokenizer", {{"type", "Metaspace"}}), "pre_tokenizer.type 'Metaspace'");

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,6 +19,9 @@
 
 RLCORE_BEGIN
 namespace text {
+
+/// Ids beyond this one are refused: tables have a place for each id, and no published vocabulary has a tenth of these.
+inline constexpr std::int32_t largest_token_id = (1 << 22) - 1;
 
 /// Byte pair encoding of one word, over bytes (byte-level) or over characters with fallback to bytes <0xNN>.
 class bpe_model {
@@ -102,9 +104,9 @@ class bpe_model {
                          std::string(vocab == json.end() ? ", found none" : ""));
     ids_.reserve(vocab->size());
     for (const auto& [token, id] : vocab->items()) {
-      if (!id.is_number_integer() || id.get<std::int64_t>() < 0 ||
-          id.get<std::int64_t>() > std::numeric_limits<std::int32_t>::max() / 2)
-        throw format_error("model.vocab['" + token + "']: expected an id from 0 on, found " + id.dump());
+      if (!id.is_number_integer() || id.get<std::int64_t>() < 0 || id.get<std::int64_t>() > largest_token_id)
+        throw format_error("model.vocab['" + token + "']: expected an id from 0 to " +
+                           std::to_string(largest_token_id) + ", found " + id.dump());
       ids_.emplace(token, id.get<std::int32_t>());
     }
   }

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
-#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -195,8 +194,9 @@ class tokenizer {
     void add(const nlohmann::json& j, long long id, const std::string& where) {
       added_token a;
       a.content = string_field(j, "content", where);
-      if (id < 0 || id > std::numeric_limits<std::int32_t>::max() / 2)
-        throw format_error(where + " '" + a.content + "': id " + std::to_string(id) + " is out of range");
+      if (id < 0 || id > largest_token_id)
+        throw format_error(where + " '" + a.content + "': expected an id from 0 to " +
+                           std::to_string(largest_token_id) + ", found " + std::to_string(id));
       a.id = static_cast<std::int32_t>(id);
       const auto in_model = model.id_of(a.content);
       if (in_model && *in_model != a.id)
