@@ -71,7 +71,7 @@ case $name in
     grep -q '^  ' <<<"$("$program" --gtest_list_tests "$@")" || fail "$* selects no test" ;;
   minimal_*)
     [ -e "$RLCORE_ROOT/examples/minimal/${name#minimal_}.cpp" ] || fail "no such program" ;;
-  catalogue_bench | parallel_bench | speed_bench) flags_of_script "$RLCORE_ROOT/bench/$name.cpp" "$@" ;;
+  catalogue_bench | words_bench | parallel_bench | speed_bench) flags_of_script "$RLCORE_ROOT/bench/$name.cpp" "$@" ;;
   npu_abi_check) ;;
   *)
     [ -x "$real" ] || fail "no such program"

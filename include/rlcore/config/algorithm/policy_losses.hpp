@@ -1,9 +1,6 @@
 // actor.policy_loss.loss_mode: verl's policy losses, a row per word.
 #pragma once
 
-#include <algorithm>
-#include <cmath>
-#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -12,6 +9,7 @@
 #include "rlcore/objective/aggregation/any_aggregation.hpp"
 #include "rlcore/objective/algorithm/verl.hpp"
 #include "rlcore/objective/piece/divergence/kl_kind.hpp"
+#include "rlcore/objective/piece/measure.hpp"
 #include "rlcore/objective/selection/by_covariance.hpp"
 
 RLCORE_BEGIN
@@ -38,8 +36,7 @@ struct policy_loss_settings {
 /// Rows of policy_loss_words. compose() gives the algorithm of namespace verl, of which the objective counts, and the
 /// aggregation if `own_aggregation`; or aggregation() says at run time which it is. `since`: the first version of verl
 /// that has it. `by_response`: it takes one advantage per response, not one per token. A row may
-/// have a selection() of tokens, and log(rows, report), which puts verl's clipfrac and ppo_kl in the place of what the
-/// pieces measure.
+/// have a selection() of tokens, and a measure: the clipfrac or ppo_kl that verl logs where the pieces measure another.
 namespace named {
 
 /// What most rows have.
@@ -78,11 +75,7 @@ struct clip_cov : policy_loss_row {
     return rule;
   }
   /// clipfrac: the tokens that are left out.
-  template <class Rows, class Report>
-  static void log(const Rows& rows, Report& out) {
-    out.clipped = {};
-    for (const float s : rows.selected) out.clipped.add(s != 0 ? 1 : 0);
-  }
+  static constexpr selected_fraction measure{};
 };
 /// The ratio, held back by a KL at the tokens of highest covariance.
 struct kl_cov : policy_loss_row {
@@ -90,12 +83,7 @@ struct kl_cov : policy_loss_row {
   static auto compose(const policy_loss_settings& s) { return verl::kl_cov(s.ppo_kl_coef); }
   /// The rule as it is.
   static kl_covariance selection(const policy_loss_settings& s) { return s.kl_cov; }
-  /// ppo_kl: the mean of |logp - old_logp|.
-  template <class Rows, class Report>
-  static void log(const Rows& rows, Report& out) {
-    out.ppo_kl = {};
-    for (std::size_t i = 0; i < rows.logp.size(); ++i) out.ppo_kl.add(std::abs(rows.logp[i] - rows.old_logp[i]));
-  }
+  static constexpr abs_ppo_kl measure{};
 };
 /// The geometric mean of the ratios of a sequence (GMPO).
 struct geo_mean : policy_loss_row {
@@ -105,13 +93,7 @@ struct geo_mean : policy_loss_row {
 };
 /// Rows whose ppo_kl is that of log-ratios within +-20.
 struct limited_ppo_kl : policy_loss_row {
-  /// ppo_kl: the mean of old_logp - logp, held within +-20.
-  template <class Rows, class Report>
-  static void log(const Rows& rows, Report& out) {
-    out.ppo_kl = {};
-    for (std::size_t i = 0; i < rows.logp.size(); ++i)
-      out.ppo_kl.add(std::clamp(rows.old_logp[i] - rows.logp[i], -20.f, 20.f));
-  }
+  static constexpr ppo_kl measure{.limit = 20};
 };
 /// A soft gate in the place of a clip.
 struct sapo_loss : limited_ppo_kl {

@@ -3,11 +3,14 @@
 
 #include <cstddef>
 #include <span>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
 #include "rlcore/exec/serial.hpp"
 #include "rlcore/objective/loop/evaluate.hpp"
+#include "rlcore/objective/piece/combine/also_measures.hpp"
+#include "rlcore/objective/piece/measure.hpp"
 #include "rlcore/trainer/policy/algorithm/policy_loss.hpp"
 #include "rlcore/trainer/policy/algorithm/select_tokens.hpp"
 
@@ -16,8 +19,9 @@ namespace trainer {
 
 /// evaluate(objective, aggregation) over the rows of a micro-batch. In reports the first piece is the policy loss, a
 /// further piece that reads ref_logp the KL, one with a slope by the entropy the entropy; others add to the policy
-/// loss. The monitors clipfrac, clipfrac_lower (or clipfrac_bound) and ppo_kl go by their names; without the last of
-/// them ppo_kl is the sum of old_logp - logp. An objective is one of tokens; GSPO and its relatives are (sequence_is).
+/// loss. The monitors clipfrac, clipfrac_lower (or clipfrac_bound) and ppo_kl go by their names, the last of a name;
+/// without the last of them ppo_kl is the sum of old_logp - logp. An objective is one of tokens; GSPO and its relatives
+/// are (sequence_is).
 template <class Objective, class Aggregation, class Selection = no_selection>
 class composed_loss {
   static_assert(composite_piece<Objective> || token_piece<Objective>,
@@ -39,24 +43,39 @@ class composed_loss {
   /// Writes the slopes of one micro-batch and returns its sums.
   policy_report loss(const policy_rows& rows, const global_counts& step, std::span<float> dlogp,
                      std::span<float> dentropy) const {
-    const auto r =
-        evaluate(serial{}, objective_, aggregation_, batch_of(rows), step, gradients_of(rows, dlogp, dentropy));
+    const auto r = evaluate(serial{}, with_ppo_kl(objective_), aggregation_, batch_of(rows), step,
+                            gradients_of(rows, dlogp, dentropy));
     policy_report out;
     out.tokens = r.tokens, out.sequences = r.sequences, out.rows = r.rows;
     out.policy = r.piece[0].aggregated;
     read_pieces(r, out, std::make_index_sequence<piece_count<Objective>>{});
-    bool has_kl = false;
     for (const auto& m : r.monitor) {
-      if (m.name == "ppo_kl") out.ppo_kl = m.total, has_kl = true;
+      if (m.name == "ppo_kl") out.ppo_kl = m.total;
       if (m.name == "clipfrac") out.clipped = m.total;
       if (m.name == "clipfrac_lower" || m.name == "clipfrac_bound") out.clipped_lower = m.total;
     }
-    if (!has_kl)
-      for (std::size_t i = 0; i < rows.logp.size(); ++i) out.ppo_kl.add(rows.old_logp[i] - rows.logp[i]);
     return out;
   }
 
  private:
+  /// The objective, which measures ppo_kl if none of its pieces does.
+  static constexpr auto with_ppo_kl(const Objective& objective) {
+    constexpr bool measured = []<std::size_t... Index>(std::index_sequence<Index...>) {
+      return (measures<piece_type<Index, Objective>>(ppo_kl::name) || ...);
+    }
+    (std::make_index_sequence<piece_count<Objective>>{});
+    if constexpr (measured)
+      return objective;
+    else
+      return measure_at_first(objective, ppo_kl{});
+  }
+  template <class Piece>
+  static constexpr bool measures(std::string_view name) {
+    for (const std::string_view one : monitors_of<Piece>())
+      if (one == name) return true;
+    return false;
+  }
+
   template <std::size_t... Index>
   static constexpr field reads_of(std::index_sequence<Index...>) noexcept {
     constexpr field absent = field::weight | field::value | field::old_value | field::target |

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "rlcore/config/algorithm/policy_losses.hpp"
+#include "rlcore/objective/piece/combine/also_measures.hpp"
 #include "rlcore/trainer/policy/algorithm/composed_loss.hpp"
 #include "rlcore/trainer/policy/algorithm/penalised_loss.hpp"
 
@@ -14,40 +15,32 @@ RLCORE_BEGIN
 namespace trainer {
 namespace detail {
 
-/// A loss whose row logs other numbers than its pieces measure.
-template <class Row, policy_loss Loss>
-struct logged_loss : Loss {
-  explicit logged_loss(Loss l) : Loss(std::move(l)) {}
-  policy_report loss(const policy_rows& rows, const global_counts& step, std::span<float> dlogp,
-                     std::span<float> dentropy) const {
-    policy_report out = Loss::loss(rows, step, dlogp, dentropy);
-    Row::log(rows, out);
-    return out;
-  }
-};
+/// What the pieces of a row compute, with what the row logs.
+template <class Row, class Objective>
+constexpr auto objective_of(const Objective& objective) {
+  if constexpr (requires { Row::measure; })
+    return measure_at_first(objective, Row::measure);
+  else
+    return objective;
+}
 
 /// The policy loss of a row, without penalties.
 template <class Row>
 any_policy_loss policy_term(const policy_loss_settings& s) {
   const auto named = Row::compose(s);
-  const auto with_selection = [&](auto objective, auto aggregation) {
+  const auto objective = objective_of<Row>(named.objective);
+  const auto with_selection = [&](auto aggregation) -> any_policy_loss {
     if constexpr (requires { Row::selection(s); })
       return composed_loss{objective, aggregation, Row::selection(s)};
     else
       return composed_loss{objective, aggregation};
   };
-  const auto composed = [&] {
-    if constexpr (Row::own_aggregation)
-      return with_selection(named.objective, named.aggregation);
-    else if constexpr (requires { Row::aggregation(s); })
-      return with_selection(named.objective, Row::aggregation(s));
-    else
-      return with_selection(named.objective, s.aggregation);
-  }();
-  if constexpr (requires(policy_rows rows, policy_report out) { Row::log(rows, out); })
-    return logged_loss<Row, std::remove_const_t<decltype(composed)>>(composed);
+  if constexpr (Row::own_aggregation)
+    return with_selection(named.aggregation);
+  else if constexpr (requires { Row::aggregation(s); })
+    return with_selection(Row::aggregation(s));
   else
-    return composed;
+    return with_selection(s.aggregation);
 }
 
 /// The loss that most runs have gets its penalties into its own loop: nothing is read twice.

@@ -5,7 +5,6 @@
 #include <span>
 #include <utility>
 
-#include "rlcore/core/scratch_vector.hpp"
 #include "rlcore/exec/serial.hpp"
 #include "rlcore/objective/aggregation/any_aggregation.hpp"
 #include "rlcore/objective/loop/evaluate.hpp"
@@ -27,8 +26,17 @@ struct penalties {
   any_aggregation aggregation;
 };
 
-/// `policy` first, then one loop for both penalties, whose slopes are added: one loop serves every policy loss.
+/// `policy` first, then one loop for the penalties, whose slopes are added: it serves every policy loss.
 class penalised_loss {
+  /// The sums of `terms`, whose slopes are added to those of the policy loss.
+  template <class Terms>
+  auto added_sums(const Terms& terms, const policy_rows& rows, const global_counts& step, std::span<float> dlogp,
+                  std::span<float> dentropy) const {
+    token_gradients<float> gradients = gradients_of(rows, dlogp, dentropy);
+    gradients.add = true;
+    return evaluate(serial{}, terms, added_.aggregation, batch_of(rows), step, gradients);
+  }
+
  public:
   /// The loss `policy` with `added`.
   penalised_loss(any_policy_loss policy, const penalties& added) : policy_(std::move(policy)), added_(added) {}
@@ -45,25 +53,27 @@ class penalised_loss {
                      std::span<float> dentropy) const {
     policy_report out = policy_.loss(rows, step, dlogp, {});
     if (!with_kl() && !with_entropy()) return out;
-    // The loop reads both fields: others stand for the one that is absent.
-    const scratch_vector<float> zeros(with_entropy() ? 0 : rows.logp.size());
-    scratch_vector<float> unused(zeros.size());
-    policy_rows complete = rows;
+    const scaled kl{added_.kl_coef, added_.kl};
+    if (!with_entropy()) {
+      read(added_sums(kl, rows, step, dlogp, {}), out);
+      return out;
+    }
+    policy_rows complete = rows;  // the loop reads ref_logp: others stand for it where there is no KL
     if (!with_kl()) complete.ref_logp = rows.logp;
-    if (!with_entropy()) complete.entropy = zeros, dentropy = unused;
     std::fill(dentropy.begin(), dentropy.end(), 0.f);
-    token_gradients<float> gradients = gradients_of(complete, dlogp, dentropy);
-    gradients.add = true;
-    const auto r = evaluate(serial{}, sum{scaled{added_.kl_coef, added_.kl}, entropy_bonus(added_.entropy_coeff)},
-                            added_.aggregation, batch_of(complete), step, gradients);
-    if (with_kl()) out.kl = r.piece[0].aggregated, out.kl_total = r.piece[0].total, out.kl_coefficient = added_.kl_coef;
-    if (with_entropy())
-      out.entropy = r.piece[1].aggregated, out.entropy_total = r.piece[1].total,
-      out.entropy_coefficient = added_.entropy_coeff;
+    const auto r = added_sums(sum{kl, entropy_bonus(added_.entropy_coeff)}, complete, step, dlogp, dentropy);
+    if (with_kl()) read(r, out);
+    out.entropy = r.piece[1].aggregated, out.entropy_total = r.piece[1].total;
+    out.entropy_coefficient = added_.entropy_coeff;
     return out;
   }
 
  private:
+  /// The KL is the first piece.
+  template <class Report>
+  void read(const Report& r, policy_report& out) const {
+    out.kl = r.piece[0].aggregated, out.kl_total = r.piece[0].total, out.kl_coefficient = added_.kl_coef;
+  }
   bool with_kl() const noexcept { return !added_.kl.absent; }
   bool with_entropy() const noexcept { return added_.entropy_coeff != 0; }
 
