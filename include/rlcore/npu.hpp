@@ -1,7 +1,8 @@
-// Ascend NPUs: the device, the CANN of this machine or the emulator behind it, and losses on its arrays. It takes every
-// algorithm along; models, which are written for any device, are included as for a cpu.
+// Ascend NPUs: the device, the CANN of this machine or the emulator behind it, losses and advantages on its arrays. It
+// takes every algorithm along; models, which are written for any device, are included as for a cpu.
 #pragma once
 
+#include "rlcore/device/advantages.hpp"
 #include "rlcore/device/losses.hpp"
 #include "rlcore/device/npu.hpp"
 #include "rlcore/device/npu/dynamic_provider.hpp"

@@ -10,8 +10,8 @@
 #include <string_view>
 #include <utility>
 
+#include "rlcore/device/advantages/advantage_device.hpp"
 #include "rlcore/device/device.hpp"
-#include "rlcore/device/losses/loss_device.hpp"
 #include "rlcore/device/npu/abi/feature.hpp"
 #include "rlcore/device/npu/kernels/attention.hpp"
 #include "rlcore/device/npu/kernels/gelu.hpp"
@@ -24,6 +24,7 @@
 #include "rlcore/device/npu/kernels/rope.hpp"
 #include "rlcore/device/npu/kernels/rows.hpp"
 #include "rlcore/device/npu/kernels/sampling.hpp"
+#include "rlcore/device/npu/kernels/slots.hpp"
 #include "rlcore/device/npu/kernels/swiglu.hpp"
 #include "rlcore/device/npu/npu_settings.hpp"
 #include "rlcore/device/npu/provider.hpp"
@@ -215,6 +216,23 @@ class npu {
   }
   void to_indices(std::int32_t* y, const float* x, extent_t n) { ascend::kernels::to_indices(c_, y, x, n); }
 
+  // what advantages need, see advantage_device
+  void row_largest(float* largest, const float* x, extent_t rows, extent_t width) {
+    ascend::kernels::row_largest(c_, largest, x, rows, width);
+  }
+  void add_next_slots(float* y, const float* x, float factor, extent_t rows, extent_t width) {
+    ascend::kernels::add_next_slots(c_, y, x, factor, rows, width);
+  }
+  void suffix_sums(float* y, const float* x, double decay, const float* open, extent_t rows, extent_t width) {
+    ascend::kernels::suffix_sums(c_, y, x, decay, open, rows, width);
+  }
+  void live_first(std::int64_t* order, std::int64_t* place, const float* live, extent_t rows, extent_t width) {
+    ascend::kernels::live_first(c_, order, place, live, rows, width);
+  }
+  void pick_slots(float* y, const float* x, const std::int64_t* slots, extent_t rows, extent_t width) {
+    ascend::kernels::pick_slots(c_, y, x, slots, rows, width);
+  }
+
   void sample(const sampling_arguments& arguments, const float* logits, extent_t t, extent_t vocabulary,
               const double* uniform, std::int32_t* tokens) {
     written({tokens, static_cast<std::size_t>(t) * sizeof(*tokens)});
@@ -261,6 +279,6 @@ class npu {
   ascend::kernels::sampler sampler_;
 };
 
-static_assert(device<npu> && loss_device<npu>);
+static_assert(device<npu> && advantage_device<npu>);
 
 RLCORE_END

@@ -102,7 +102,7 @@ void run_training(npu& d) {
   d.adamw(g.weight, g.y, g.z, g.x, w, step);
 }
 
-/// A program of every operation, and what a loss needs besides.
+/// A program of every operation, and what losses and advantages need besides.
 void run_losses(npu& d) {
   constexpr extent_t t = ground::t, w = ground::width;
   ground g(d);
@@ -125,6 +125,13 @@ void run_losses(npu& d) {
   d.live_slots(g.z, {mask.data(), t * w, 1, false}, g.ids, nullptr, t, w);
   d.row_sums(g.y, g.x, t, w);
   d.to_indices(g.ids, g.x, t);
+  d.row_largest(g.y, g.x, t, w);
+  d.add_next_slots(g.y, g.x, 0.5f, t, w);
+  for (const float* open : {static_cast<const float*>(nullptr), static_cast<const float*>(g.z)})
+    d.suffix_sums(g.y, g.x, 0.9, open, t, w);
+  memory<std::int64_t, npu> order(d, t * w), place(d, t * w);
+  d.live_first(order, place, g.z, t, w);
+  d.pick_slots(g.y, g.x, order, t, w);
 }
 
 /// The operators that a run calls, in bfloat16 and in float, with or without the fused ones.

@@ -27,6 +27,10 @@ struct device_view {
   template <class U>
   requires(std::is_same_v<const U, T>) device_view(const tensor<U, Rank, Device>& x)
   noexcept : data(x.data()), shape(x.shape()) {}
+  /// What may be written may be read.
+  template <class U>
+  requires(std::is_same_v<const U, T>) device_view(const device_view<U, Rank, Device>& x)
+  noexcept : data(x.data), shape(x.shape) {}
 };
 
 /// Wraps a vector of a device that has one value per row, for a field of packed rows.

@@ -1,0 +1,29 @@
+// What a device needs besides what losses need so that advantages are computed where their arrays are.
+#pragma once
+
+#include <cstdint>
+
+#include "rlcore/device/losses/loss_device.hpp"
+
+RLCORE_BEGIN
+
+/// A device with the functions of losses and five of advantages, over matrices [rows, width] without gaps. All enqueue;
+/// none reads memory of the device on the host.
+///   row_largest(largest, x, rows, width): largest[i] = the largest of row i, NaN if one is NaN
+///   add_next_slots(y, x, factor, rows, width): y[i, t] += factor x[i, t + 1], with nothing behind the last slot
+///   suffix_sums(y, x, decay, open, rows, width): y[i, t] = x[i, t] + decay open[i, t] y[i, t + 1]; `open` holds 0 and
+///     1, or is null: always 1. y may be x
+///   live_first(order, place, live, rows, width): where slots that count (live is 1, not 0) come first, each in its
+///     order, slot order[i, k] is the k-th of row i, and slot t the place[i, t]-th
+///   pick_slots(y, x, slots, rows, width): y[i, t] = x[i, slots[i, t]]
+template <class D>
+concept advantage_device = loss_device<D> &&
+    requires(D& d, float* y, const float* x, std::int64_t* i, const std::int64_t* slots, extent_t n) {
+  d.row_largest(y, x, n, n);
+  d.add_next_slots(y, x, 1.0f, n, n);
+  d.suffix_sums(y, x, 1.0, x, n, n);
+  d.live_first(i, i, x, n, n);
+  d.pick_slots(y, x, slots, n, n);
+};
+
+RLCORE_END

@@ -1,0 +1,53 @@
+// What a device answers to an estimator that it cannot compute.
+#pragma once
+
+#include "rlcore/device/advantages/in_order.hpp"
+#include "rlcore/device/advantages/returns.hpp"
+#include "rlcore/objective/algorithm/algorithm.hpp"
+
+RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
+namespace device_advantages {
+
+/// Whether compute_advantages() has a form for the estimator on a device.
+template <class Estimator>
+inline constexpr bool known = false;
+template <>
+inline constexpr bool known<group_relative> = true;
+template <>
+inline constexpr bool known<rloo> = true;
+template <>
+inline constexpr bool known<reinforce_plus_plus_baseline> = true;
+template <>
+inline constexpr bool known<row_normalization> = true;
+template <>
+inline constexpr bool known<reward_clip> = true;
+template <>
+inline constexpr bool known<whitening> = true;
+template <>
+inline constexpr bool known<gae> = true;
+template <>
+inline constexpr bool known<whitened<gae>> = true;
+template <>
+inline constexpr bool known<discounted_return> = true;
+template <>
+inline constexpr bool known<remax> = true;
+template <>
+inline constexpr bool known<reinforce_plus_plus> = true;
+template <class... Stages>
+inline constexpr bool known<in_order<Stages...>> = true;
+template <class Estimator, class Penalty>
+inline constexpr bool known<on_penalised_rewards<Estimator, Penalty>> = known<Estimator>;
+
+}  // namespace device_advantages
+
+/// An estimator without a form on a device does not compile.
+template <advantage_device Device, class Estimator, class... Arguments>
+requires(!device_advantages::known<Estimator>) void compute_advantages(Device&, const Estimator&, const Arguments&...) {
+  static_assert(dependent_false<Estimator>,
+                "rlcore: this estimator of advantages runs on the host alone: download() its rewards, call it, and "
+                "upload() the advantages; docs/devices.md names those that run on a device");
+}
+
+RLCORE_ALGORITHM_END
+RLCORE_END

@@ -1,0 +1,195 @@
+// Returns and generalized advantages on a device: sums from a token to the end of its row.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "rlcore/device/advantages/whiten.hpp"
+#include "rlcore/objective/advantage/discounted_return.hpp"
+#include "rlcore/objective/advantage/gae.hpp"
+#include "rlcore/objective/advantage/reinforce_plus_plus.hpp"
+#include "rlcore/objective/advantage/remax.hpp"
+#include "rlcore/objective/advantage/whitened.hpp"
+
+RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
+namespace device_advantages {
+
+/// The backward recursion of a batch: masked slots are passed as `turns` says. Where they count as if they were not
+/// there, the slots that count move together, and what was summed moves back.
+template <class Device>
+class backward_pass {
+ public:
+  backward_pass(Device& device, const token_mask& mask, const extents<2>& shape, turn_policy turns)
+      : device_(device),
+        rows_(shape[0]),
+        width_(shape[1]),
+        moves_(turns == turn_policy::skip && mask.present() && width_ > 1),
+        resets_(turns == turn_policy::reset && mask.present()),
+        live_(live_of(device, mask, shape)) {
+    if (!moves_) return;
+    order_ = places(), place_ = places();
+    device.live_first(order_.data(), place_.data(), live_.data(), rows_, width_);
+  }
+
+  slot_shape shape() const noexcept { return {rows_, width_, live_.data()}; }
+  program_input<float> by_token(const float* x) const noexcept { return by_slot(x, width_); }
+  buffer<float, Device> matrix() const { return room(device_, rows_ * width_); }
+
+  /// x, 0 in masked slots, in the order in which it is summed.
+  buffer<float, Device> laid_out(buffer<float, Device> x) const {
+    if (!moves_) return x;
+    auto moved = matrix();
+    device_.pick_slots(moved.data(), x.data(), order_.data(), rows_, width_);
+    return moved;
+  }
+  /// step[t] += factor times the value of the next state, both laid out. No state follows the end of an episode.
+  void add_next(float* step, const float* value, double factor) const {
+    device_.add_next_slots(step, value, static_cast<float>(factor), rows_, width_);
+    if (resets_) compute(device_, shape(), {by_token(step)}, {in(0)}, {step});
+  }
+  /// The sums of `step`, laid out, with this decay: for every slot where it was.
+  buffer<float, Device> sums(const float* step, double decay) const {
+    auto total = matrix();
+    device_.suffix_sums(total.data(), step, decay, resets_ ? live_.data() : nullptr, rows_, width_);
+    if (!moves_) return total;
+    auto back = matrix();
+    device_.pick_slots(back.data(), total.data(), place_.data(), rows_, width_);
+    return back;
+  }
+
+ private:
+  buffer<std::int64_t, Device> places() const { return {device_, static_cast<std::size_t>(rows_ * width_)}; }
+
+  Device& device_;
+  extent_t rows_, width_;
+  bool moves_, resets_;
+  buffer<float, Device> live_;
+  buffer<std::int64_t, Device> order_, place_;
+};
+
+template <class Device>
+void check_rewards(const token_mask& mask, const device_view<const float, 2, Device>& rewards,
+                   const device_view<float, 2, Device>& advantages) {
+  detail::check_mask_shape(mask, "rewards", rewards.shape);
+  detail::check_shape("advantages", advantages.shape, "rewards", rewards.shape);
+}
+
+/// gae with returns, or with null for them.
+template <class Device>
+void estimate(Device& device, const gae& g, const device_view<const float, 2, Device>& rewards,
+              const device_view<const float, 2, Device>& values, const token_mask& mask,
+              const device_view<float, 2, Device>& advantages, float* returns) {
+  check_rewards(mask, rewards, advantages);
+  detail::check_shape("values", values.shape, "rewards", rewards.shape);
+  if (rewards.shape[0] * rewards.shape[1] == 0) return;
+  const backward_pass<Device> pass(device, mask, rewards.shape, g.turns);
+  const auto reward = pass.by_token(rewards.data), value = pass.by_token(values.data);
+  buffer<float, Device> step = pass.matrix(), state = pass.matrix();
+  compute(device, pass.shape(), {reward, value}, {in(0) - in(1), in(1)}, {step.data(), state.data()});
+  step = pass.laid_out(std::move(step)), state = pass.laid_out(std::move(state));
+  pass.add_next(step.data(), state.data(), g.gamma);
+  const double decay = g.gamma * g.lambda, critic_decay = g.gamma * g.critic_lambda.value_or(g.lambda);
+  const auto total = pass.sums(step.data(), decay);
+  buffer<float, Device> other;
+  if (returns != nullptr && critic_decay != decay) other = pass.sums(step.data(), critic_decay);
+  const auto a = pass.by_token(total.data()), b = other.size() > 0 ? pass.by_token(other.data()) : a;
+  if (returns != nullptr)
+    compute(device, pass.shape(), {a, b, value}, {in(0), in(1) + in(2)}, {advantages.data, returns});
+  else
+    compute(device, pass.shape(), {a}, {in(0)}, {advantages.data});
+}
+
+/// discounted_return less a baseline of every row, or null for none.
+template <class Device>
+void estimate(const backward_pass<Device>& pass, Device& device, double gamma, const float* rewards,
+              const float* baselines, float* out) {
+  buffer<float, Device> step = pass.matrix();
+  compute(device, pass.shape(), {pass.by_token(rewards)}, {in(0)}, {step.data()});
+  step = pass.laid_out(std::move(step));
+  const auto total = pass.sums(step.data(), gamma);
+  const auto by_token = pass.by_token(total.data());
+  if (baselines == nullptr)
+    compute(device, pass.shape(), {by_token}, {in(0)}, {out});
+  else
+    compute(device, pass.shape(), {by_token, by_row(baselines)}, {in(0) - in(1)}, {out});
+}
+
+}  // namespace device_advantages
+
+/// gae on a device, with returns: rewards, values and results are [rows, tokens] there. Sums are in float, in windows
+/// that double, so their error is that of log2(tokens) additions.
+template <advantage_device Device>
+void compute_advantages(Device& device, const gae& estimator, device_advantages::matrix_in<Device> rewards,
+                        device_advantages::matrix_in<Device> values, device_advantages::mask_in<Device> mask,
+                        device_advantages::matrix_out<Device> advantages,
+                        device_advantages::matrix_out<Device> returns) {
+  detail::check_shape("returns", returns.shape, "rewards", rewards.shape);
+  device_advantages::estimate(device, estimator, rewards, values, mask, advantages, returns.data);
+}
+/// The same without returns.
+template <advantage_device Device>
+void compute_advantages(Device& device, const gae& estimator, device_advantages::matrix_in<Device> rewards,
+                        device_advantages::matrix_in<Device> values, device_advantages::mask_in<Device> mask,
+                        device_advantages::matrix_out<Device> advantages) {
+  device_advantages::estimate(device, estimator, rewards, values, mask, advantages, nullptr);
+}
+
+/// whitened{gae{}} on a device: the advantages whitened over the batch, the returns as they are.
+template <advantage_device Device>
+void compute_advantages(Device& device, const whitened<gae>& estimator, device_advantages::matrix_in<Device> rewards,
+                        device_advantages::matrix_in<Device> values, device_advantages::mask_in<Device> mask,
+                        device_advantages::matrix_out<Device> advantages,
+                        device_advantages::matrix_out<Device> returns) {
+  compute_advantages(device, estimator.estimator, rewards, values, mask, advantages, returns);
+  compute_advantages(device, estimator.whiten, advantages, mask, advantages);
+}
+
+/// discounted_return on a device.
+template <advantage_device Device>
+void compute_advantages(Device& device, const discounted_return& estimator,
+                        device_advantages::matrix_in<Device> rewards, device_advantages::mask_in<Device> mask,
+                        device_advantages::matrix_out<Device> returns) {
+  device_advantages::check_rewards(mask, rewards, returns);
+  if (rewards.shape[0] * rewards.shape[1] == 0) return;
+  device_advantages::estimate({device, mask, rewards.shape, estimator.turns}, device, estimator.gamma, rewards.data,
+                              nullptr, returns.data);
+}
+
+/// remax on a device; `baselines`, one for each row, lie there too.
+template <advantage_device Device>
+void compute_advantages(Device& device, const remax& estimator, device_advantages::matrix_in<Device> rewards,
+                        device_advantages::vector_in<Device> baselines, device_advantages::mask_in<Device> mask,
+                        device_advantages::matrix_out<Device> advantages) {
+  detail::check_per_row("baselines", baselines.shape[0], "advantages", advantages.shape);
+  device_advantages::check_rewards(mask, rewards, advantages);
+  if (rewards.shape[0] * rewards.shape[1] == 0) return;
+  device_advantages::estimate({device, mask, rewards.shape, estimator.turns}, device, 1.0, rewards.data, baselines.data,
+                              advantages.data);
+}
+
+/// reinforce_plus_plus on a device: returns, and the advantages whitened over the batch.
+template <advantage_device Device>
+void compute_advantages(Device& device, const reinforce_plus_plus& estimator,
+                        device_advantages::matrix_in<Device> rewards, device_advantages::mask_in<Device> mask,
+                        device_advantages::matrix_out<Device> advantages,
+                        device_advantages::matrix_out<Device> returns) {
+  namespace own = device_advantages;
+  own::check_rewards(mask, rewards, advantages);
+  detail::check_shape("returns", returns.shape, "rewards", rewards.shape);
+  if (rewards.shape[0] * rewards.shape[1] == 0) return;
+  const own::backward_pass<Device> pass(device, mask, rewards.shape, estimator.turns);
+  own::estimate(pass, device, estimator.gamma, rewards.data, nullptr, returns.data);
+  own::whiten(device, estimator.whiten, pass.shape(), returns.data, pass.shape().live, advantages.data);
+}
+/// The same without returns.
+template <advantage_device Device>
+void compute_advantages(Device& device, const reinforce_plus_plus& estimator,
+                        device_advantages::matrix_in<Device> rewards, device_advantages::mask_in<Device> mask,
+                        device_advantages::matrix_out<Device> advantages) {
+  compute_advantages(device, estimator, rewards, mask, advantages, advantages);
+}
+
+RLCORE_ALGORITHM_END
+RLCORE_END

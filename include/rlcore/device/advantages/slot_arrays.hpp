@@ -1,0 +1,98 @@
+// What the parts of advantages share on a device: live slots, programs over matrices, sums over a whole batch.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <limits>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "rlcore/device/advantages/advantage_device.hpp"
+#include "rlcore/device/losses/weights.hpp"
+#include "rlcore/objective/advantage/detail/token_block.hpp"
+#include "rlcore/objective/loop/device_batch.hpp"
+
+RLCORE_BEGIN
+RLCORE_ALGORITHM_BEGIN
+namespace device_advantages {
+
+using device_losses::room;
+using device_losses::uploaded;
+
+/// Parameters of functions on a device: their types are not deduced, so tensors become views.
+template <class Device>
+using vector_in = std::type_identity_t<device_view<const float, 1, Device>>;
+template <class Device>
+using vector_out = std::type_identity_t<device_view<float, 1, Device>>;
+template <class Device>
+using matrix_in = std::type_identity_t<device_view<const float, 2, Device>>;
+template <class Device>
+using matrix_out = std::type_identity_t<device_view<float, 2, Device>>;
+template <class Device>
+using mask_in = std::type_identity_t<device_mask<Device>>;
+
+/// Smaller than every number that counts.
+inline constexpr double lowest = -static_cast<double>(std::numeric_limits<float>::max());
+
+/// The k-th array of a program of its own.
+inline traced in(std::size_t k) { return traced::field_value(field_at(k), 0); }
+/// a where the condition holds, else b.
+inline traced select(const traced_mask& condition, const traced& a, const traced& b) {
+  return traced_math::select(condition, a, b);
+}
+/// Whether x is a number: not the mark of an unscored row.
+inline traced_mask is_number(const traced& x) { return x == x; }
+
+/// How a program reads an array: one number per slot, per row, per column, or one for all.
+inline program_input<float> by_slot(const float* x, extent_t width) { return {x, width, 1}; }
+inline program_input<float> by_row(const float* x) { return {x, 1, 0}; }
+inline program_input<float> by_column(const float* x) { return {x, 0, 1}; }
+inline program_input<float> for_all(const float* x) { return {x, 0, 0}; }
+
+/// A matrix [rows, width] on a device, over which programs run. A slot counts where `live` is above 0; without `live`
+/// every slot does.
+struct slot_shape {
+  extent_t rows = 0, width = 0;
+  const float* live = nullptr;
+  extent_t slots() const noexcept { return rows * width; }
+};
+
+/// to[k] = values[k] for all slots, 0 for those that do not count; in(0), in(1), ... are `inputs`. One program.
+template <class Device>
+void compute(Device& device, const slot_shape& s, std::initializer_list<program_input<float>> inputs,
+             std::initializer_list<traced> values, std::initializer_list<float*> to) {
+  program_writer writer;
+  for (const traced& v : values) writer.result("value", v);
+  program_arrays<float> arrays;
+  arrays.rows = s.rows, arrays.width = s.width;
+  std::size_t k = 0;
+  for (const program_input<float>& x : inputs) arrays.input[0][k++] = x;
+  if (s.live != nullptr) arrays.live = {s.live, s.width, 1};
+  const std::vector<float*> results(to);
+  arrays.results = results;
+  device.run_program(writer.finish(), arrays);
+}
+
+/// live[rows, width]: 1 where the mask is not 0, or everywhere without a mask.
+template <class Device>
+buffer<float, Device> live_of(Device& device, const token_mask& mask, const extents<2>& shape) {
+  auto live = room(device, shape[0] * shape[1]);
+  mask_elements elements;
+  if (mask.present()) elements = {mask.data, shape[0] * shape[1], mask.bytes, mask.floating};
+  device.live_slots(live.data(), elements, nullptr, nullptr, shape[0], shape[1]);
+  return live;
+}
+
+/// total[0] = the sum of x[rows, width].
+template <class Device>
+void sum_of_all(Device& device, float* total, const float* x, extent_t rows, extent_t width) {
+  auto sums = room(device, rows);
+  device.row_sums(sums.data(), x, rows, width);
+  device.row_sums(total, sums.data(), 1, rows);
+}
+
+}  // namespace device_advantages
+RLCORE_ALGORITHM_END
+RLCORE_END
