@@ -54,13 +54,19 @@ struct traced_mask {
   /// A branch on it does not compile: one evaluation stands for every token.
   template <std::same_as<bool> Truth>
   operator Truth() const noexcept {
-    static_assert(detail::never<Truth>,
-                  "rlcore: a piece must not branch on a value (if, ?:, &&, ||, while): one evaluation stands for many "
-                  "tokens; compute both results and choose with Math::select(condition, a, b), join conditions with "
-                  "Math::all and Math::any");
+    static_assert(
+        detail::never<Truth>,
+        "rlcore: a piece must not branch on a value (if, ?:, &&, ||, while; std::max, std::min and std::clamp "
+        "do): one evaluation stands for many tokens; compute both results and choose with "
+        "Math::select(condition, a, b), Math::max, Math::min or Math::clamp, join conditions with Math::all and "
+        "Math::any");
     return false;
   }
 };
+
+/// What stands beside a traced number in a + b, a < b: a literal or a setting.
+template <class N>
+concept plain_number = std::is_arithmetic_v<N>;
 
 /// A number that remembers how it was computed.
 struct traced {
@@ -77,6 +83,26 @@ struct traced {
   /// A field of the token, of row 1 for the second token of a pair link.
   static traced field_value(field f, int row) {
     return traced(std::make_shared<const expression>(expression{operation::input, 0, f, row, {}}));
+  }
+
+  /// It is no double: std::exp(x) and its like want one, and do not compile.
+  template <std::same_as<double> Number>
+  operator Number() const noexcept {
+    static_assert(
+        detail::never<Number>,
+        "rlcore: a piece must not make a double of a value: std::exp, std::log, std::sqrt, std::abs, std::pow "
+        "and the rest of <cmath> know one number, and one evaluation stands for many tokens; call Math::exp, "
+        "Math::log, Math::sqrt, Math::abs, ..., and write x * x for a power");
+    return 0;
+  }
+  /// Nor any other number or truth value: if (x) and float(x) do not compile.
+  template <class Number>
+  requires(std::is_arithmetic_v<Number> && !std::same_as<Number, double>) explicit operator Number() const noexcept {
+    static_assert(detail::never<Number>,
+                  "rlcore: a piece must not branch on a value or convert it to a type of its own (if (x), float(x), "
+                  "int(x)): one evaluation stands for many tokens; compare, x > V(0), and choose with "
+                  "Math::select(condition, a, b)");
+    return {};
   }
 
   friend traced operator+(const traced& a, const traced& b) { return of(operation::add, a, b); }
@@ -106,6 +132,28 @@ struct traced {
     return {detail::expression_of(operation::equal, a, b)};
   }
   friend traced_mask operator!=(const traced& a, const traced& b) { return !(a == b); }
+
+  // with a literal, as with traced(literal): exact matches, so that nothing asks for the double of a traced value
+  friend traced operator+(const traced& a, plain_number auto b) { return a + traced(static_cast<double>(b)); }
+  friend traced operator+(plain_number auto a, const traced& b) { return traced(static_cast<double>(a)) + b; }
+  friend traced operator-(const traced& a, plain_number auto b) { return a - traced(static_cast<double>(b)); }
+  friend traced operator-(plain_number auto a, const traced& b) { return traced(static_cast<double>(a)) - b; }
+  friend traced operator*(const traced& a, plain_number auto b) { return a * traced(static_cast<double>(b)); }
+  friend traced operator*(plain_number auto a, const traced& b) { return traced(static_cast<double>(a)) * b; }
+  friend traced operator/(const traced& a, plain_number auto b) { return a / traced(static_cast<double>(b)); }
+  friend traced operator/(plain_number auto a, const traced& b) { return traced(static_cast<double>(a)) / b; }
+  friend traced_mask operator<(const traced& a, plain_number auto b) { return a < traced(static_cast<double>(b)); }
+  friend traced_mask operator<(plain_number auto a, const traced& b) { return traced(static_cast<double>(a)) < b; }
+  friend traced_mask operator>(const traced& a, plain_number auto b) { return a > traced(static_cast<double>(b)); }
+  friend traced_mask operator>(plain_number auto a, const traced& b) { return traced(static_cast<double>(a)) > b; }
+  friend traced_mask operator<=(const traced& a, plain_number auto b) { return a <= traced(static_cast<double>(b)); }
+  friend traced_mask operator<=(plain_number auto a, const traced& b) { return traced(static_cast<double>(a)) <= b; }
+  friend traced_mask operator>=(const traced& a, plain_number auto b) { return a >= traced(static_cast<double>(b)); }
+  friend traced_mask operator>=(plain_number auto a, const traced& b) { return traced(static_cast<double>(a)) >= b; }
+  friend traced_mask operator==(const traced& a, plain_number auto b) { return a == traced(static_cast<double>(b)); }
+  friend traced_mask operator==(plain_number auto a, const traced& b) { return traced(static_cast<double>(a)) == b; }
+  friend traced_mask operator!=(const traced& a, plain_number auto b) { return a != traced(static_cast<double>(b)); }
+  friend traced_mask operator!=(plain_number auto a, const traced& b) { return traced(static_cast<double>(a)) != b; }
 
   /// What an operation makes of its operands.
   template <class... Operands>
