@@ -4,86 +4,20 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <fstream>
 #include <functional>
-#include <iterator>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "device/npu/counted_calls.hpp"
 #include "device/npu/loss_batch.hpp"
 #include "rlcore/device/losses.hpp"
-#include "rlcore/device/npu/trace.hpp"
 #include "rlcore/objective/algorithms.hpp"
 
 namespace rlcore_test {
 namespace {
-
-/// What Ascend is asked for while it lives.
-class counted_calls {
- public:
-  explicit counted_calls(const ascend::calls& table)
-      : table_(ascend::call_log::instance().start(table, [this](std::string_view line) { count(line); })) {}
-  ~counted_calls() { ascend::call_log::instance().stop(); }
-  const ascend::calls& table() const { return table_; }
-  void clear() { operators = uploads = downloads = 0; }
-  int operators = 0, uploads = 0, downloads = 0;
-
- private:
-  void count(std::string_view line) {
-    const std::string_view call = line.substr(line.find(' ') + 1);
-    operators += call.starts_with("aclnn") && call.find('(') < call.find(' ');
-    if (!call.starts_with("aclrtMemcpy")) return;
-    uploads += call.find(", 1, stream") != call.npos;
-    downloads += call.find(", 2, stream") != call.npos;
-  }
-  const ascend::calls& table_;
-};
-
-/// A row of the table in docs/devices.md: "| `paper::grpo` | 58 | 2 | 1 |".
-std::string row_of(const std::string& name, const counted_calls& c) {
-  return "| `" + name + "` | " + std::to_string(c.operators) + " | " + std::to_string(c.uploads) + " | " +
-         std::to_string(c.downloads) + " |";
-}
-
-TEST(npu_loss, calls_and_transfers_are_those_of_the_page) {
-  std::ifstream in(std::string(RLCORE_SOURCE_DIR) + "/docs/devices.md");
-  const std::string page{std::istreambuf_iterator<char>(in), {}};
-  counted_calls calls(emulated_calls());
-  npu d(table_provider{&calls.table()}, emulated_npu::exact(compute::float32));
-  const auto check = [&](const char* name, const auto& a) {
-    using objective = std::remove_cvref_t<decltype(a.objective)>;
-    field rows = field::none;
-    if constexpr (requires { a.objective.link; })
-      rows = detail::row_fields<std::remove_cvref_t<decltype(a.objective.link)>>();
-    else
-      rows = detail::structure<objective>::row_fields | field::advantage;
-    const loss_batch batch(layout::masked, 8, 37, rows);
-    const auto here = batch.on(d);
-    d.wait();
-    calls.clear();
-    const bool of_values = std::string_view(name).ends_with("critic");
-    token_gradients<float, npu> one;
-    (of_values ? one.value : one.logp) = of_values ? here->gradients.value : here->gradients.logp;
-    evaluate(d, a, here->batch, batch.counts(), one);
-    EXPECT_THAT(page, testing::HasSubstr(row_of(name, calls)));
-    if constexpr (!requires { requires std::remove_cvref_t<decltype(a.aggregation)>::per_batch; }) {
-      EXPECT_EQ(calls.downloads, 1) << name;
-    }
-  };
-  check("paper::grpo", paper::grpo());
-  check("paper::dapo", paper::dapo());
-  check("paper::gspo", paper::gspo());
-  check("paper::cispo", paper::cispo());
-  check("paper::reinforce_plus_plus", paper::reinforce_plus_plus());
-  check("paper::ppo_critic", paper::ppo_critic());
-  check("paper::dpo", paper::dpo());
-  check("paper::kto", paper::kto(kto_link{.kl = kto_baseline(0)}));
-  check("paper::sft", paper::sft());
-  check("paper::aot", paper::aot());
-}
 
 TEST(npu_loss, without_gradients_computes_no_slope) {
   counted_calls calls(emulated_calls());
