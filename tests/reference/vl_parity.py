@@ -2,7 +2,8 @@
 without pictures.
 
 Writes next to itself vl_parity.json. Weights and patches are value(k, i) of nn_parity.py's formula, k counting the
-parameters by their names on disk. The loss is the sum of weight * log-prob + bonus * entropy of every next token.
+parameters by their names on disk. The loss is the sum of weight * log-prob + bonus * entropy of every next token that
+is no image token. The logits of image and video tokens are -inf.
 """
 import json
 import random
@@ -16,7 +17,7 @@ from nn_parity import norm
 from vision_tower import values
 
 here = Path(__file__).resolve().parent
-IMAGE, START, END, WORDS = 57, 58, 59, 50
+VIDEO, IMAGE, START, END, WORDS = 56, 57, 58, 59, 50
 vision = dict(depth=2, hidden_size=32, num_heads=4, intermediate_size=44, out_hidden_size=24, fullatt_block_indexes=[1])
 
 
@@ -40,7 +41,7 @@ def sequences(rng, shapes):
 
 
 def run(tied, shapes, seed):
-    config = Qwen2_5_VLConfig(text_config=text(), vision_config=vision, image_token_id=IMAGE, video_token_id=56,
+    config = Qwen2_5_VLConfig(text_config=text(), vision_config=vision, image_token_id=IMAGE, video_token_id=VIDEO,
                               vision_start_token_id=START, vision_end_token_id=END, tie_word_embeddings=tied)
     config._attn_implementation = "eager"
     model = Qwen2_5_VLForConditionalGeneration(config).double().train()
@@ -64,11 +65,16 @@ def run(tied, shapes, seed):
                         image_grid_thw=torch.tensor([[1, h, w] for h, w in grids]), mm_token_type_ids=(ids == IMAGE).int())
             used += count
         logits = model(input_ids=ids, attention_mask=torch.ones_like(ids), **more).logits[0, :-1].double()
-        p = logits.log_softmax(-1)
-        logp, entropy = p.gather(1, ids[0, 1:, None])[:, 0], -(p.exp() * p).sum(-1)
-        i = torch.arange(n, n + len(tokens) - 1)
+        never = torch.zeros(logits.shape[-1], dtype=torch.bool)
+        never[[IMAGE, VIDEO]] = True  # stand for rows of pictures: nobody samples them
+        p = logits.masked_fill(never, -torch.inf).log_softmax(-1)
+        words = ~never[ids[0, 1:]]  # the targets
+        p, target = p[words], ids[0, 1:][words]
+        q, logp = p[:, ~never], p.gather(1, target[:, None])[:, 0]
+        entropy = -(q.exp() * q).sum(-1)
+        i = torch.arange(n, n + len(target))
         loss = loss + (((i * 5) % 7 - 3) / 4 * logp + ((i * 3) % 5 - 1) / 8 * entropy).sum()
-        n += len(tokens) - 1
+        n += len(target)
         logps += logp.tolist()
         entropies += entropy.tolist()
     loss.backward()

@@ -52,6 +52,7 @@ struct config {
   std::optional<vision_config> vision;
   std::array<std::int64_t, 3> mrope_section = {};  ///< pairs of a head's components that turn with time, row, column
   std::int32_t image_token_id = -1;  ///< stands where a row of a picture goes; its embedding gets no gradient
+  std::int32_t video_token_id = -1;  ///< the same for films, which no pass reads
 
   /// Queries and keys have norms.
   bool qk_norms() const noexcept { return model->qk_norms; }
@@ -70,6 +71,15 @@ struct config {
     std::int64_t n = 0;
     for (std::int64_t l = 0; l < num_hidden_layers; ++l) n += sparse(l);
     return n;
+  }
+
+  /// Tokens that stand for rows of a vision tower, never for text. Their logits are -inf everywhere: in generation, in
+  /// log-probs, entropies and their gradients. None without a tower.
+  std::vector<std::int32_t> never_sampled() const {
+    std::vector<std::int32_t> tokens;
+    for (const std::int32_t id : {image_token_id, video_token_id})
+      if (vision && output == model_output::logits && id >= 0) tokens.push_back(id);
+    return tokens;
   }
 
   /// One matrix is the embedding and the head; says nothing about score models.

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -35,7 +36,7 @@ nn::config settings_of(const json& golden, bool tied) {
                                        {"tie_word_embeddings", tied}});
   c.max_position_embeddings = text.at("max_position_embeddings");
   c.mrope_section = text.at("rope_parameters").at("mrope_section").get<std::array<std::int64_t, 3>>();
-  c.image_token_id = 57;
+  c.image_token_id = 57, c.video_token_id = 56;
   nn::vision_config& v = c.vision.emplace();
   v.depth = vision.at("depth"), v.hidden_size = vision.at("hidden_size"), v.num_heads = vision.at("num_heads");
   v.intermediate_size = vision.at("intermediate_size"), v.out_hidden_size = vision.at("out_hidden_size");
@@ -65,11 +66,13 @@ struct rows_of {
         seen.push_back({{grid[0], grid[1]}, std::span(patches).subspan(used, size)});
         used += size;
       }
-      for (std::size_t t = 1; t < ids.size(); ++t, ++n) {
+      for (std::size_t t = 1; t < ids.size(); ++t) {
+        if (ids[t] == 57) continue;
         targets.row.push_back(static_cast<std::int32_t>(tokens.size() + t - 1));
         targets.token.push_back(ids[t]);
         weight.push_back(static_cast<float>(n * 5 % 7 - 3) / 4);
         bonus.push_back(static_cast<float>(n * 3 % 5 - 1) / 8);
+        ++n;
       }
       tokens.push_back(ids);
       pictures.push_back(seen);
@@ -111,6 +114,7 @@ outcome run(const nn::causal_lm<cpu>& model, const rows_of& rows, bool recompute
     nn::targets wanted;
     for (std::size_t s = first; s < std::min(first + each, rows.tokens.rows()); ++s) {
       for (std::size_t t = 1; t < rows.tokens.length(s); ++t) {
+        if (rows.tokens.row(s)[t] == 57) continue;
         wanted.row.push_back(static_cast<std::int32_t>(tokens.size() + t - 1));
         wanted.token.push_back(rows.tokens.row(s)[t]);
       }
@@ -150,6 +154,33 @@ TEST(vl_parity, log_probs_entropies_and_gradients_of_transformers) {
       for (std::size_t i = 0; i < first.size(); ++i)
         ASSERT_NEAR(static_cast<double>(o.gradients[p.offset + i]), first[i], 1e-5 * norm) << p.name << ' ' << i;
     }
+  }
+}
+
+TEST(vl_parity, image_and_video_tokens_have_no_probability_and_their_outputs_no_gradient) {
+  const json golden = parity::read("vl_parity.json");
+  cpu device(1);
+  nn::causal_lm<cpu> model(device, settings_of(golden, false));
+  fill(model);
+  rows_of rows(golden.at("cases")[1].at("rows"));
+  const outcome before = run(model, rows, false);
+  const auto head = std::ranges::find(model.parameters(), std::string("lm_head.weight"), &nn::parameter::name);
+  const auto width = static_cast<std::size_t>(model.settings().hidden_size);
+  for (const std::size_t id : {56u, 57u})
+    for (std::size_t i = 0; i < width; ++i) {
+      const std::size_t at = head->offset + id * width + i;
+      EXPECT_EQ(before.gradients[at], 0);
+      model.weights().data()[at] += 3;  // no weight of theirs shows
+    }
+  EXPECT_EQ(run(model, rows, false), before);
+
+  for (std::int32_t& token : rows.targets.token) token = 57;
+  floats logp(rows.targets.row.size()), entropy(logp.size());
+  nn::workspace<cpu> space(device);
+  nn::log_probs(model, space, rows.input(), rows.targets, 1.0f, logp, entropy);
+  for (std::size_t i = 0; i < logp.size(); ++i) {
+    EXPECT_EQ(logp[i], -std::numeric_limits<float>::infinity());
+    EXPECT_TRUE(std::isfinite(entropy[i]));
   }
 }
 
@@ -218,8 +249,9 @@ TEST(vl_parity, generation_has_the_bits_of_training_however_a_prompt_is_cut) {
         floats logits(vocabulary);
         nn::decode(model, space, cache, std::span(&chunk, 1), logits.data());
         shown += std::ranges::count(chunk.ids, 57);
-        target += n;
         const std::int32_t wanted = ids[at + n];
+        target += n - static_cast<std::size_t>(std::ranges::count(ids.subspan(at + 1, n), 57));
+        if (wanted == 57) continue;
         float got = 0, entropy = 0, statistics[2];
         device.log_prob_forward(logits.data(), 1, static_cast<extent_t>(vocabulary), &wanted, 1.0f, &got, &entropy,
                                 statistics);

@@ -1,6 +1,9 @@
 // From hidden states to logits, for chosen rows only.
 #pragma once
 
+#include <limits>
+#include <vector>
+
 #include "rlcore/nn/head/vocabulary_chunks.hpp"
 #include "rlcore/nn/layer/linear.hpp"
 #include "rlcore/nn/layer/norm.hpp"
@@ -14,7 +17,8 @@ namespace nn {
 struct head {
   norm final_norm;
   linear output;
-  vocabulary_chunks chunks;  ///< of the outputs; says nothing about a score
+  vocabulary_chunks chunks;        ///< of the outputs; says nothing about a score
+  std::vector<extent_t> excluded;  ///< outputs here of tokens that are never sampled (config::never_sampled)
 
   /// Columns of chunk c of those here.
   slice columns(extent_t c) const {
@@ -40,6 +44,7 @@ struct head {
   template <class Device>
   void forward(const pass<Device>& p, float* out, const float* normed, extent_t n) const {
     output.forward(p, out, normed, n);
+    exclude(p, out, n, 0, output.outputs, excluded_logit);
   }
 
   /// Columns [first, first + count) alone, out [n, count]; first is a multiple of 32. Same bits as in forward().
@@ -49,6 +54,12 @@ struct head {
     p.device.linear_forward(out, normed,
                             p.packed.at(output.number) + p.device.packed_bytes(p.packed.format, first, output.inputs),
                             p.packed.format, nullptr, n, count, output.inputs);
+    exclude(p, out, n, first, count, excluded_logit);
+  }
+  /// Columns [first, first + count) of the gradient of logits: what does not depend on weights is 0.
+  template <class Device>
+  void exclude_slopes(const pass<Device>& p, float* dlogits, extent_t n, extent_t first, extent_t count) const {
+    exclude(p, dlogits, n, first, count, 0.0f);
   }
   /// From the gradient dout of forward_columns: adds to (with p.first: writes) the weight's gradient; writes dnormed
   /// [n, hidden] or adds to it.
@@ -58,6 +69,21 @@ struct head {
     const std::size_t at = output.weight + static_cast<std::size_t>(first * output.inputs);
     if (p.gradients) p.device.linear_backward_weight(p.gradients + at, dout, normed, n, count, output.inputs, !p.first);
     p.device.linear_backward_input(dnormed, dout, p.weights + at, n, count, output.inputs, accumulate);
+  }
+
+ private:
+  static constexpr float excluded_logit = -std::numeric_limits<float>::infinity();
+
+  /// Sets excluded columns of x [n, count], which are the columns [first, first + count).
+  template <class Device>
+  void exclude(const pass<Device>& p, float* x, extent_t n, extent_t first, extent_t count, float value) const {
+    for (const extent_t column : excluded) {
+      if (column < first || column >= first + count || n == 0) continue;
+      const typename workspace<Device>::scope scope(p.space);
+      float* const values = p.space.template take<float>(n);
+      p.device.fill(values, value, n);
+      p.device.copy_rows(x + (column - first), count, nullptr, values, 1, n, 1);
+    }
   }
 };
 

@@ -119,6 +119,7 @@ class head_rows {
           if (i >= s.kept) top_.forward_columns(p, logits, normed, rows, first, columns);
           p.device.log_prob_backward(logits, rows, columns, before, s.tokens + c * s.n + i, temperature_, s.dlogp + i,
                                      s.dentropy + i, s.entropy + i, s.statistics + 2 * i);
+          top_.exclude_slopes(p, logits, rows, first, columns);
           top_.backward_columns(part, out, logits, normed, rows, first, columns, before > 0);
         });
       });

@@ -181,6 +181,11 @@ class causal_lm {
         throw config_error("model config: mrope_section is " + std::to_string(s[0]) + ", " + std::to_string(s[1]) +
                            ", " + std::to_string(s[2]) + "; expected three numbers that add up to head_dim / 2, " +
                            std::to_string(c.head_dim / 2));
+      for (const auto& [id, key] :
+           {std::pair{c.image_token_id, "image_token_id"}, {c.video_token_id, "video_token_id"}})
+        if (id >= c.vocab_size)
+          throw config_error(std::string("model config: ") + key + " " + std::to_string(id) +
+                             " is outside of the vocabulary, 0 .. " + std::to_string(c.vocab_size - 1));
       if (c.vision->out_hidden_size != c.hidden_size)
         throw config_error("model config: vision_config.out_hidden_size " + std::to_string(c.vision->out_hidden_size) +
                            " is not hidden_size " + std::to_string(c.hidden_size));
@@ -302,6 +307,8 @@ class causal_lm {
     } else {
       head_.output = {embedding, no_parameter, wide(vocabulary_.size()), wide(h)};
       head_.chunks = vocabulary_chunks::of(c, partition_);
+      for (const std::int32_t id : c.never_sampled())
+        if (id >= vocabulary_.begin && id < vocabulary_.end) head_.excluded.push_back(wide(id - vocabulary_.begin));
       if (!c.tie_word_embeddings) head_.output.weight = add_part("lm_head.weight", {c.vocab_size, h}, 0, vocabulary_);
     }
     shared_size_ = size_;
