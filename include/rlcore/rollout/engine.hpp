@@ -17,6 +17,7 @@
 #include "rlcore/nn/model/decode.hpp"
 #include "rlcore/nn/model/log_probs.hpp"
 #include "rlcore/rollout/page_pool.hpp"
+#include "rlcore/rollout/prompt_pictures.hpp"
 #include "rlcore/rollout/request.hpp"
 #include "rlcore/rollout/sampler.hpp"
 #include "rlcore/rollout/schedule.hpp"
@@ -27,7 +28,8 @@ namespace rollout {
 /// The work of a call of generate().
 struct engine_usage {
   std::size_t passes = 0, tokens_fed = 0, preemptions = 0;
-  std::int32_t pages_used = 0;  ///< the largest number at one time
+  std::int32_t pages_used = 0;    ///< the largest number at one time
+  std::size_t pictures_read = 0;  ///< by the vision tower
 };
 
 /// Generates with a paged cache of keys and values. It keeps the cache and all other memory from call to call: a call
@@ -38,7 +40,8 @@ class engine {
  public:
   /// Returns one response per request. `key` addresses this call (seed and step). Calls progress(done) whenever
   /// sequences finish. Temperature 0 records log-probs at temperature 1. Throws config_error if one of the sequences
-  /// does not fit into max_cache_bytes, and error if logits are not finite.
+  /// does not fit into max_cache_bytes, std::invalid_argument for pictures that do not fit the model or the image
+  /// tokens, and error if logits are not finite.
   template <class Progress>
   std::vector<response> generate(const nn::causal_lm<Device>& model, nn::workspace<Device>& space,
                                  std::span<const request> requests, const generation& settings, random_key key,
@@ -48,6 +51,7 @@ class engine {
     if (requests.empty()) return responses;
     const std::int64_t slots = std::min({settings.max_sequences, std::ssize(requests),
                                          std::int64_t{nn::logit_rows(model, space, std::ssize(requests))}});
+    pictures_.start(model, requests, settings.max_batched_tokens, settings.max_cache_bytes);
     prepare(model, requests, settings, slots);
     schedule_.start(requests, responses, settings, slots, pool_);
     Device& device = model.device();
@@ -55,7 +59,9 @@ class engine {
     while (!schedule_.done()) {
       schedule_.plan();
       for (const page_copy& c : schedule_.copies_before()) cache_->copy_page(c.to, c.from);
-      nn::decode(model, space, *cache_, schedule_.chunks(), logits_.data(), settings.weights);
+      nn::decode(model, space, *cache_, pictures_.show(model, space, schedule_, settings.weights), logits_.data(),
+                 settings.weights);
+      pictures_.forget(schedule_);
       for (const page_copy& c : schedule_.copies_after()) cache_->copy_page(c.to, c.from);
 
       const std::span<const scheduled_draw> draws = schedule_.draws();
@@ -81,11 +87,12 @@ class engine {
     return responses;
   }
 
-  /// Bytes of keys and values held now; never more than the last call's max_cache_bytes.
-  std::size_t cache_bytes() const noexcept { return cache_ ? cache_->bytes() : 0; }
+  /// Bytes of keys, values and rows of pictures held now; never more than the last call's max_cache_bytes.
+  std::size_t cache_bytes() const noexcept { return (cache_ ? cache_->bytes() : 0) + pictures_.bytes(); }
   /// The usage of the last call.
   engine_usage usage() const noexcept {
-    return {schedule_.passes(), schedule_.tokens_fed(), schedule_.preemptions(), pool_.most_used()};
+    return {schedule_.passes(), schedule_.tokens_fed(), schedule_.preemptions(), pool_.most_used(),
+            pictures_.pictures_read()};
   }
   /// The pages of the cache; none is in use between calls.
   const page_pool& pages() const noexcept { return pool_; }
@@ -103,12 +110,13 @@ class engine {
                std::int64_t slots) {
     const nn::config& c = model.settings();
     const std::size_t page_bytes = nn::kv_cache<Device>::page_bytes(c, model.part());
+    const std::size_t shown = std::min(pictures_.bytes(), settings.max_cache_bytes);
     const auto allowed =
-        static_cast<std::int64_t>(std::min<std::size_t>(settings.max_cache_bytes / page_bytes, 0x7fffffff));
+        static_cast<std::int64_t>(std::min<std::size_t>((settings.max_cache_bytes - shown) / page_bytes, 0x7fffffff));
     std::int64_t total = 0, longest = 0, longest_prompt = 0;
     for (std::size_t i = 0; i < requests.size(); ++i) {
       const std::int64_t needed = schedule::pages_of(requests[i], settings), prompt = std::ssize(requests[i].prompt);
-      const bool shares = settings.share_prompts && i > 0 && schedule::same_prompt(requests[i], requests[i - 1]);
+      const bool shares = settings.share_prompts && i > 0 && same_prompt(requests[i], requests[i - 1]);
       total += shares ? needed - prompt / kv_page : needed;
       longest = std::max(longest, needed);
       longest_prompt = std::max(longest_prompt, prompt);
@@ -116,8 +124,9 @@ class engine {
     if (longest > allowed)
       throw config_error("generate: a prompt of " + std::to_string(longest_prompt) + " tokens with up to " +
                          std::to_string(settings.max_new_tokens) + " new ones needs " +
-                         std::to_string(static_cast<std::size_t>(longest) * page_bytes) +
-                         " bytes of keys and values, the limit is " + std::to_string(settings.max_cache_bytes) +
+                         std::to_string(static_cast<std::size_t>(longest) * page_bytes) + " bytes of keys and values" +
+                         (shown > 0 ? " beside " + std::to_string(shown) + " bytes of pictures" : "") +
+                         ", the limit is " + std::to_string(settings.max_cache_bytes) +
                          "; raise max_cache_bytes (actor_rollout_ref.rollout.gpu_memory_utilization)");
     const std::int64_t pages = std::min({allowed, total, slots * longest + kv_pages(longest_prompt)});
     const bool fits =
@@ -136,6 +145,7 @@ class engine {
   }
 
   schedule schedule_;
+  prompt_pictures<Device> pictures_;
   page_pool pool_;
   std::unique_ptr<nn::kv_cache<Device>> cache_;
   buffer<float, Device> logits_;

@@ -8,16 +8,20 @@
 #include <vector>
 
 #include "rlcore/device/device.hpp"
+#include "rlcore/nn/model/input.hpp"
 #include "rlcore/rollout/sampling.hpp"
 
 RLCORE_BEGIN
 namespace rollout {
 
 /// One continuation to generate. (prompt_number, sample) address its random numbers: equal addresses give equal text,
-/// whatever else is generated beside it. Neighbours with the same prompt tokens share its keys and values.
+/// whatever else is generated beside it. Neighbours with the same prompt share its keys and values. `pictures` are
+/// those of the prompt, in the order of their places among its tokens: where one goes there are as many image tokens
+/// (nn::config::image_token_id) as its grid has. All spans have to outlive the call.
 struct request {
   std::span<const std::int32_t> prompt;
   std::uint32_t prompt_number = 0, sample = 0;
+  std::span<const nn::picture> pictures = {};
 };
 
 /// Why a response ended: with its EOS, or at its longest.
@@ -38,7 +42,7 @@ struct generation {
   std::vector<std::int32_t> eos_ids;
   std::int64_t max_sequences = 64;         ///< decoded together (verl's rollout.max_num_seqs)
   std::int64_t max_batched_tokens = 2048;  ///< tokens of one forward pass (verl's rollout.max_num_batched_tokens)
-  std::size_t max_cache_bytes = std::size_t{2} << 30;  ///< keys and values of all running sequences
+  std::size_t max_cache_bytes = std::size_t{2} << 30;  ///< keys and values of all running sequences, rows of pictures
   bool share_prompts = true;  ///< a prompt's samples read the same keys and values (rollout.enable_prefix_caching)
   bool chunk_prompts = true;  ///< a prompt may be fed in pieces; otherwise a prompt longer than a pass goes alone
   /// The format of the weights in linear layers. Unset: the format of training, so that the log-probs have its bits.

@@ -14,6 +14,7 @@
 #include "rlcore/nn/model/decode_chunk.hpp"
 #include "rlcore/rollout/page_pool.hpp"
 #include "rlcore/rollout/request.hpp"
+#include "rlcore/rollout/same_prompt.hpp"
 
 RLCORE_BEGIN
 namespace rollout {
@@ -44,11 +45,6 @@ class schedule {
   /// The pages of a sequence at its longest. Its last token is never fed.
   static std::int64_t pages_of(const request& r, const generation& settings) noexcept {
     return kv_pages(std::ssize(r.prompt) + settings.max_new_tokens - 1);
-  }
-  /// Whether both have the same prompt tokens.
-  static bool same_prompt(const request& a, const request& b) {
-    return a.prompt.size() == b.prompt.size() &&
-           (a.prompt.data() == b.prompt.data() || std::ranges::equal(a.prompt, b.prompt));
   }
 
   /// Begins anew. `responses` has one element per request; `pool` has enough free pages for any one request. At most
@@ -91,6 +87,18 @@ class schedule {
     ++passes_;
   }
   std::span<const nn::decode_chunk> chunks() const noexcept { return chunks_; }
+  /// The number of the request that chunks()[chunk] belongs to.
+  std::uint32_t request_of(std::size_t chunk) const {
+    return sequence_[static_cast<std::size_t>(chunk_slot_[chunk])].request;
+  }
+  /// Has one of the requests [first, last) still to start or to feed tokens of its prompt? Those that gave their pages
+  /// back do not count.
+  bool reads_prompt(std::size_t first, std::size_t last) const {
+    return last > next_ || std::ranges::any_of(running_, [&](std::int32_t slot) {
+             const sequence& s = sequence_[static_cast<std::size_t>(slot)];
+             return s.request >= first && s.request < last && s.fed < prompt_length(s);
+           });
+  }
   std::span<const page_copy> copies_before() const noexcept { return before_; }
   std::span<const page_copy> copies_after() const noexcept { return after_; }
   /// The draws of this pass, by turn, then by row.

@@ -19,15 +19,20 @@ RLCORE_BEGIN
 namespace nn {
 
 /// The tower's rows for some pictures. It uses the device memory of `space`, a workspace of its own, during its
-/// lifetime. `recompute` keeps only each block's input. A picture's rows depend on no other picture.
+/// lifetime. `recompute` keeps only each block's input; not `differentiable`, and it keeps no block's: there is no
+/// backward then. A picture's rows depend on no other picture.
 template <class Device>
 class vision_pass {
  public:
   /// Forward, with the weights of `model`, which the linear layers read packed. Throws std::invalid_argument for a
   /// picture whose sides are no multiples of spatial_merge_size or whose patches are of another number.
   vision_pass(const vision_tower& tower, Device& device, workspace<Device>& space, offset_pointer<const float> weights,
-              packed_view packed, std::span<const picture> pictures, bool recompute)
-      : tower_(tower), space_(space), recompute_(recompute), pass_{device, space, weights, packed} {
+              packed_view packed, std::span<const picture> pictures, bool recompute, bool differentiable = true)
+      : tower_(tower),
+        space_(space),
+        recompute_(recompute || !differentiable),
+        differentiable_(differentiable),
+        pass_{device, space, weights, packed} {
     const vision_config& c = tower.settings;
     space.reset();
     std::vector<patch_grid> grids;
@@ -36,10 +41,10 @@ class vision_pass {
     const extent_t t = pass_.tokens = static_cast<extent_t>(order_.row.size()), h = c.hidden_size;
     turn();
     patches_ = upload(pictures);
-    inputs_ = space.template take<float>(static_cast<extent_t>(tower.blocks.size() + 1) * t * h);
+    inputs_ = space.template take<float>(static_cast<extent_t>(differentiable ? tower.blocks.size() + 1 : 2) * t * h);
     tower.patch_embed.forward(pass_, x(0), patches_, t);
     space.kept.clear();
-    for (std::size_t l = 0; l < (recompute ? 1 : tower.blocks.size()); ++l)
+    for (std::size_t l = 0; l < (recompute_ ? 1 : tower.blocks.size()); ++l)
       space.kept.push_back(tower.blocks[l].take(space, t));
     for (std::size_t l = 0; l < tower.blocks.size(); ++l) forward(l, x(l + 1));
     merge();
@@ -51,8 +56,9 @@ class vision_pass {
   const float* rows() const noexcept { return rows_; }
 
   /// Adds the gradient of the tower's parameters, given that of rows(), to `gradients`. With `first` the weights of
-  /// linear layers hold nothing yet.
+  /// linear layers hold nothing yet. Throws std::logic_error unless the pass is differentiable.
   void backward(offset_pointer<float> gradients, bool first, const float* drows) {
+    if (!differentiable_) throw std::logic_error("rlcore: vision_pass: backward of a pass that kept nothing for it");
     const vision_config& c = tower_.settings;
     const extent_t t = pass_.tokens, n = tokens(), wide = c.hidden_size * c.merged();
     Device& device = pass_.device;
@@ -122,7 +128,7 @@ class vision_pass {
   }
   const block_activations& kept(std::size_t l) const { return space_.kept[recompute_ ? 0 : l]; }
   float* x(std::size_t l) const {
-    return inputs_ + static_cast<extent_t>(l) * pass_.tokens * tower_.settings.hidden_size;
+    return inputs_ + static_cast<extent_t>(differentiable_ ? l : l % 2) * pass_.tokens * tower_.settings.hidden_size;
   }
   void forward(std::size_t l, float* y) {
     const block& b = tower_.blocks[l];
@@ -148,7 +154,7 @@ class vision_pass {
 
   const vision_tower& tower_;
   workspace<Device>& space_;
-  bool recompute_;
+  bool recompute_, differentiable_;
   nn::pass<Device> pass_;
   window_order order_;
   const float* patches_ = nullptr;
