@@ -83,6 +83,25 @@ TEST_P(adamw, exempt_weights_do_not_decay) {
   EXPECT_NE(kept, decayed);
 }
 
+TEST_P(adamw, frozen_weights_and_their_moments_stay) {
+  cpu device(1, GetParam());
+  const std::size_t n = 1000;
+  const auto gradient = rlcore_test::normal(n, 1), start = rlcore_test::normal(n, 2);
+  std::vector<float> some = start, all = start;
+  optim::adamw<cpu> a(device, n, {.weight_decay = 0.1}), b(device, n, {.weight_decay = 0.1});
+  for (auto* each : {&a, &b}) each->exempt(0, 5), each->exempt(35, 60);
+  a.freeze(3, 40), a.freeze(40, 41), a.freeze(990, n);
+  EXPECT_THROW(a.freeze(10, 20), std::invalid_argument);
+  EXPECT_THROW(b.freeze(0, n + 1), std::invalid_argument);
+  for (int k = 0; k < 3; ++k) a.step(some, gradient, 1e-2), b.step(all, gradient, 1e-2);
+  for (std::size_t i = 0; i < n; ++i) {
+    const bool frozen = (i >= 3 && i < 41) || i >= 990;
+    ASSERT_EQ(some[i], frozen ? start[i] : all[i]) << i;
+    ASSERT_EQ(a.m().data()[i], frozen ? 0 : b.m().data()[i]) << i;
+    ASSERT_EQ(a.v().data()[i], frozen ? 0 : b.v().data()[i]) << i;
+  }
+}
+
 TEST_P(adamw, restored_state_continues_with_the_same_bits) {
   cpu device(1, GetParam());
   const auto gradient = rlcore_test::normal(100, 1);

@@ -58,6 +58,15 @@ class adamw {
     if (settings_.weight_decay != 0) exempt_.emplace_back(first, last);
   }
 
+  /// Steps leave the weights and moments of the values [first, last) as they are from now on. Ranges come in order and
+  /// do not overlap.
+  void freeze(std::size_t first, std::size_t last) {
+    if (first > last || last > size() || (!frozen_.empty() && first < frozen_.back().second))
+      throw std::invalid_argument("rlcore: adamw of " + std::to_string(size()) + " values: [" + std::to_string(first) +
+                                  ", " + std::to_string(last) + ") cannot be frozen after others");
+    frozen_.emplace_back(first, last);
+  }
+
   void reset() {
     device_->fill_zero(m_.data(), m_.size() * sizeof(float));
     device_->fill_zero(v_.data(), v_.size() * sizeof(float));
@@ -86,11 +95,18 @@ class adamw {
                     double lr, float gradient_scale = 1) {
     auto exempt = exempt_.begin();
     for (const adamw_piece& piece : pieces) {
-      const auto update = [&](std::size_t first, std::size_t last, double decay) {
-        if (first == last) return;
+      const auto update_trained = [&](std::size_t first, std::size_t last, double decay) {
+        if (first >= last) return;
         const adamw_step step{lr, settings_.beta1, settings_.beta2, settings_.eps, decay, steps_, gradient_scale};
         device_->adamw(weights + piece.weights + (first - piece.first), m_.data() + first, v_.data() + first,
                        gradient + first, static_cast<extent_t>(last - first), step);
+      };
+      const auto update = [&](std::size_t first, std::size_t last, double decay) {
+        for (const auto& [begin, end] : frozen_) {
+          update_trained(first, std::min(begin, last), decay);
+          first = std::max(first, std::min(end, last));
+        }
+        update_trained(first, last, decay);
       };
       for (std::size_t done = piece.first; done < piece.last;) {
         while (exempt != exempt_.end() && exempt->second <= done) ++exempt;
@@ -110,7 +126,7 @@ class adamw {
   adamw_settings settings_;
   buffer<float, Device> m_, v_;
   std::int64_t steps_ = 0;
-  std::vector<std::pair<std::size_t, std::size_t>> exempt_;
+  std::vector<std::pair<std::size_t, std::size_t>> exempt_, frozen_;
 };
 
 }  // namespace optim
