@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "nn/tiny_vision.hpp"
 #include "rlcore/device/any_device.hpp"
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/model/log_probs.hpp"
@@ -61,14 +62,20 @@ generated generate_as(const nn::config& c, const nn::partition& part, nn::tensor
   model.set_tensor_group(group);
   nn::workspace<any_device> space(device);
   std::vector<std::vector<std::int32_t>> prompts;
+  std::vector<tiny_vision::prompt> shown;  // with their pictures, of a model that reads some
+  if (c.vision) shown = tiny_vision::prompts(5);
   std::vector<rollout::request> requests;
   for (std::uint32_t i = 0; i < 5; ++i) {
     prompts.emplace_back();
     for (std::uint32_t t = 0; t < 2 + 9 * i; ++t)
       prompts.back().push_back(static_cast<std::int32_t>(random_key{3}.below(301, i, t)));
+    if (c.vision) prompts.back() = shown[i].tokens;
   }
   for (std::uint32_t i = 0; i < 5; ++i)
-    for (std::uint32_t k = 0; k < 2; ++k) requests.push_back({prompts[i], i, k});
+    for (std::uint32_t k = 0; k < 2; ++k) {
+      requests.push_back({prompts[i], i, k});
+      if (c.vision) requests.back().pictures = shown[i].pictures;
+    }
   rollout::generation s;
   s.sampling = how;
   s.max_new_tokens = 9, s.max_sequences = 6, s.max_batched_tokens = 32, s.eos_ids = {4, 9, 30};
@@ -77,6 +84,7 @@ generated generate_as(const nn::config& c, const nn::partition& part, nn::tensor
   g.responses = engine.generate(model, space, requests, s, random_key{5}, [](std::size_t) {});
 
   ragged<std::int32_t> sequences;
+  ragged<nn::picture> pictures;
   nn::targets targets;
   for (std::size_t i = 0; i < requests.size(); ++i) {
     std::vector<std::int32_t> row(requests[i].prompt.begin(), requests[i].prompt.end());
@@ -86,11 +94,12 @@ generated generate_as(const nn::config& c, const nn::partition& part, nn::tensor
       targets.token.push_back(token);
       row.push_back(token);
     }
-    sequences.push_back(row);
+    sequences.push_back(row), pictures.push_back(requests[i].pictures);
   }
+  const nn::input input(sequences, pictures);
   g.logp.resize(targets.row.size()), g.entropy.resize(g.logp.size()), g.favourites.resize(g.logp.size());
-  nn::log_probs(model, space, sequences, targets, how.greedy() ? 1 : how.temperature, g.logp, g.entropy);
-  nn::most_likely(model, space, sequences, targets.row, g.favourites);
+  nn::log_probs(model, space, input, targets, how.greedy() ? 1 : how.temperature, g.logp, g.entropy);
+  nn::most_likely(model, space, input, targets.row, g.favourites);
   return g;
 }
 
@@ -130,6 +139,19 @@ TEST_P(tensor_parallel_rollout, without_row_chunks_ranks_agree_and_record_what_t
     EXPECT_EQ(g.tokens(), all[0].tokens());
     EXPECT_EQ(g.recorded(), all[0].recorded());
     EXPECT_EQ(g.recorded(), g.trained());
+  }
+}
+
+TEST(tensor_parallel_pictures, reads_pictures_on_every_rank) {
+  nn::config c = tiny_vision::config();
+  c.tp_reduce_chunks = 2;
+  const generated serial = generate_as(c, {}, nullptr, {0.9f});
+  EXPECT_EQ(serial.recorded(), serial.trained());
+  for (const generated& g : generate_on_ranks(c, 2, {0.9f})) {
+    EXPECT_EQ(g.tokens(), serial.tokens());
+    EXPECT_EQ(g.recorded(), serial.recorded());
+    EXPECT_EQ(g.trained(), serial.trained());
+    EXPECT_EQ(g.favourites, serial.favourites);
   }
 }
 

@@ -21,7 +21,7 @@ void idle_pass(const nn::causal_lm<Device>& model, Done&& done) {
   const std::size_t layers = model.blocks().size();
   const bool tied = model.settings().tied();
   nn::idle_forward(*model.units(), layers, tied);
-  nn::idle_backward(*model.units(), layers, tied, done);
+  nn::idle_backward(*model.units(), layers, tied, model.trains_tower(), done);
 }
 
 /// A round in which no leaf has more than one pass: f(rows) for that of this rank's leaf, if it has rows. Gradients go

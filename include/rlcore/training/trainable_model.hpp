@@ -79,6 +79,7 @@ class trainable_model {
         gradient_(share_.passing(), adapter(), share_.gathers_layers()),
         optimizer_(device, share_.optimizer_size(), s.adamw) {
     share_.join(space, gradient_);
+    freeze_tower(s.freeze_vision_tower);
     if (!s.decay_norms_and_biases) exempt_norms_and_biases(optimizer_, held(), pieces());
   }
   trainable_model(const trainable_model&) = delete;
@@ -156,18 +157,16 @@ class trainable_model {
     if (balances(model.settings())) balance_experts(plan, f);
     share_.micro_batches(plan, gradient_, recompute, f);
   }
-  /// As nn::forward_backward: slopes(logp, entropy, dlogp, dentropy).
+  /// As nn::forward_backward: slopes(logp, entropy, dlogp, dentropy). Sequences are words, or words and pictures.
   template <class Slopes>
-  void forward_backward(const ragged<std::int32_t>& sequences, const nn::targets& wanted, float temperature,
-                        Slopes&& slopes) {
+  void forward_backward(const nn::input& sequences, const nn::targets& wanted, float temperature, Slopes&& slopes) {
     if (counting_) return nn::count_routes(passing(), space, sequences, routed_);
     gradient_.with(
         [&](auto& g) { nn::forward_backward(passing(), space, g, sequences, wanted, temperature, recompute, slopes); });
   }
   /// As nn::value_forward_backward: slopes(value, dvalue).
   template <class Slopes>
-  void value_forward_backward(const ragged<std::int32_t>& sequences, std::span<const std::int32_t> rows,
-                              Slopes&& slopes) {
+  void value_forward_backward(const nn::input& sequences, std::span<const std::int32_t> rows, Slopes&& slopes) {
     if (counting_) return nn::count_routes(passing(), space, sequences, routed_);
     gradient_.with(
         [&](auto& g) { nn::value_forward_backward(passing(), space, g, sequences, rows, recompute, slopes); });
@@ -222,12 +221,20 @@ class trainable_model {
   }
 
  private:
+  /// Adapters are those of the language model: with them the tower is frozen too.
+  void freeze_tower(bool asked) {
+    if (asked && !model.settings().vision)
+      throw config_error("freeze_vision_tower: the model has no vision tower (no vision_config in config.json)");
+    model.freeze_tower(asked || adapter_);
+    if (asked && !adapter_) freeze_parameters(optimizer_, held(), pieces(), "visual.");
+  }
   /// Calls f for all micro-batches to count their experts: a load-balancing loss needs the counts before its gradient.
   template <class F>
   void balance_experts(const leaf_plan& plan, F&& f) {
     routed_.reset(static_cast<std::size_t>(model.settings().num_experts));
     counting_ = true;
-    share_.count_passes(plan, routed_, f, [&] { nn::count_routes(passing(), space, {}, routed_); });
+    const ragged<std::int32_t> none;
+    share_.count_passes(plan, routed_, f, [&] { nn::count_routes(passing(), space, none, routed_); });
     counting_ = false;
     gradient_.balance(balance_slopes(model.settings(), routed_));
   }

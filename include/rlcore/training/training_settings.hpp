@@ -21,9 +21,10 @@ struct training_settings {
   std::uint64_t seed = 1;              ///< of a score head that the loaded folder does not have
   bool decay_norms_and_biases = true;  ///< false: weight decay is for matrices alone (OpenRLHF)
   std::optional<nn::lora_settings> lora = {};
-  std::string base_name = {};  ///< what adapter folders call the base; empty: the folder that was loaded
-  double router_aux_loss = 0;  ///< above 0: a load-balancing loss of experts, whatever config.json says
-  bool save_whole = false;     ///< several ranks save the weights of huggingface/ too (verl's hf_model)
+  bool freeze_vision_tower = false;  ///< visual.*, the merger too: no gradient, no update, no share of the norm
+  std::string base_name = {};        ///< what adapter folders call the base; empty: the folder that was loaded
+  double router_aux_loss = 0;        ///< above 0: a load-balancing loss of experts, whatever config.json says
+  bool save_whole = false;           ///< several ranks save the weights of huggingface/ too (verl's hf_model)
 };
 
 /// What one optimizer step did to the parameters.

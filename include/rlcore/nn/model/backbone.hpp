@@ -52,7 +52,7 @@ class backbone {
     if (recompute) space.kept.push_back(take_for_any(blocks, space, batch.tokens, own_rows(pass_)));
     for (std::size_t l = 0; l < blocks.size() && !recompute; ++l)
       space.kept.push_back(blocks[l].take(space, batch.tokens, own_rows(pass_)));
-    enter(unit_number::embedding, false);
+    enter(unit_number::embedding, in_.shows_pictures());
     embed(model, pass_, x(0), host_ids(), batch.ids);
     pictures_.show(model, pass_, in_, x(0), recompute);
     leave(unit_number::embedding);
@@ -166,6 +166,7 @@ class backbone {
       leave(unit_number::layer(l));
       leave_zero(grads, unit_number::layer(l));
     }
+    enter_tower(), leave_tower();
     leave_zero(grads, unit_number::embedding);
   }
 
@@ -183,6 +184,7 @@ class backbone {
         leave(unit_number::layer(l));
         leave_zero(grads, unit_number::layer(l));
       }
+      enter_tower(), leave_tower();
       return leave_zero(grads, unit_number::embedding);
     }
     model_.head().final_norm.backward(device, pass_.weights, pass_.gradients, dnormed, dnormed, h, top_.rows, h,
@@ -221,7 +223,10 @@ class backbone {
       if constexpr (by_units<Gradients>) grads.leave(unit_number::layer(l));
     }
     const float* const whole_dx = all_rows(pass_, dx, share_.whole, h);
+    if constexpr (by_units<Gradients>) grads.enter_embedding(pass_);
+    enter_tower();
     pictures_.backward(model_, pass_, whole_dx);
+    leave_tower();
     grads.complete(pass_, host_ids(), whole_dx);
     device.wait();
   }
@@ -245,6 +250,13 @@ class backbone {
     if (!tied) return;
     const unit_view v = units_->enter(unit_number::embedding, true);
     head_->weights = v.weights, head_->packed = v.packed;
+  }
+  /// The tower is in the unit of the embedding.
+  void enter_tower() {
+    if (model_.trains_tower()) enter(unit_number::embedding, in_.shows_pictures());
+  }
+  void leave_tower() {
+    if (model_.trains_tower()) leave(unit_number::embedding);
   }
   /// Can a unit's gradient leave before the gradients of other units are made? That of adapters cannot.
   template <class Gradients>

@@ -114,6 +114,12 @@ class causal_lm {
   /// Where the tower's parameters are: [first, last).
   std::pair<std::size_t, std::size_t> tower_range() const noexcept { return tower_range_; }
 
+  /// From here on passes make no gradient of the vision tower and keep nothing for it; where gradients of all weights
+  /// are made, its are 0. Changes no other bit.
+  void freeze_tower(bool frozen) noexcept { tower_frozen_ = frozen; }
+  /// Has the model a vision tower that is not frozen?
+  bool trains_tower() const noexcept { return settings_.vision && !tower_frozen_; }
+
   /// Matrices normal(0, initializer_range), norms 1, biases 0; value i of the whole of parameter k is a function of
   /// (seed, k, i) alone. The head of a score model has the standard deviation 1 / (hidden_size + 1) (OpenRLHF).
   void initialize(std::uint64_t seed) {
@@ -354,6 +360,7 @@ class causal_lm {
   nn::head head_;
   vision_tower tower_;
   std::pair<std::size_t, std::size_t> tower_range_ = {};
+  bool tower_frozen_ = false;
   std::size_t size_ = 0, shared_size_ = 0;
   buffer<float, Device> weights_;
   unit_source* units_ = nullptr;

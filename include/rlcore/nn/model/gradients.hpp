@@ -130,6 +130,12 @@ class gradients {
     device_->fill_zero(begin + first, (last - first) * sizeof(float));
     leave(unit);
   }
+  /// Before the gradients of the first unit. That of a tied embedding is there since begin().
+  void enter_embedding(pass<Device>& p) {
+    if (!sink_) return;
+    if (!tied_) take_unit(unit_number::embedding);
+    p.gradients = gradients_of_unit(unit_number::embedding);
+  }
   /// The gradients of a unit, between enter() and leave(), addressed by the offsets of the parameters.
   offset_pointer<float> gradients_of_unit(std::size_t unit) {
     if (!sink_) return flat_.data();
@@ -185,10 +191,10 @@ class gradients {
     return {p.gradients + output.weight, output.bias == no_parameter ? nullptr : p.gradients + output.bias, !p.first};
   }
 
-  /// After a backward. Adds rows dx [tokens, hidden] of the input tokens `ids` (host) and completes flat().
+  /// After a backward and enter_embedding(). Adds rows dx [tokens, hidden] of the input tokens `ids` (host) and
+  /// completes flat().
   void complete(const pass<Device>& p, std::span<const std::int32_t> ids, const float* dx) {
     if (!sink_) head_sums_.complete(p.tensor, flat_.data());
-    if (sink_ && !tied_) take_unit(unit_number::embedding);
     embed(p, ids, dx);
     if (!sink_) return;
     leave(unit_number::embedding);

@@ -51,11 +51,11 @@ struct normed_rows {
     float *x = space.template take<float>(batch.tokens * h), *y = space.template take<float>(batch.tokens * h);
     pass.tensor = model.tensor();
     if (model.part().expert_size > 1) pass.expert = space.experts;
-    with_unit(unit_number::embedding, false, [&] {
+    with_unit(unit_number::embedding, sequences.shows_pictures(), [&] {
       embed(model, pass, x,
             context ? std::span<const std::int32_t>(space.ids) : std::span<const std::int32_t>(sequences.tokens.values),
             batch.ids);
-      picture_rows<Device>().show(model, pass, sequences, x, true);
+      picture_rows<Device>().show(model, pass, sequences, x, true, false);
     });
     const extent_t most = std::max(batch.tokens, n);
     const block_activations a = take_for_any(model.blocks(), space, most, most);

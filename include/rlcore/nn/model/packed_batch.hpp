@@ -74,7 +74,7 @@ struct packed_batch {
                std::span<const std::int32_t> rows, const context_pass<Device>* context = nullptr) {
     const ragged<std::int32_t>& sequences = in.tokens;
     const config& c = model.settings();
-    check_pictures(in, c, context != nullptr || space.context.shares());
+    check_pictures(in, c);
     check_ids(sequences.values, c.vocab_size, "token");
     check_ids(rows, static_cast<std::int64_t>(sequences.values.size()), "target row");
     extent_t longest = 0;
@@ -103,39 +103,45 @@ struct packed_batch {
     tokens = static_cast<extent_t>(space.positions.size());
     ids = space.take_copy(context ? space.ids.data() : sequences.values.data(), tokens);
     if (in.shows_pictures())
-      turn(space, in, c);
+      turn(space, in, c, context);
     else
       space.prepare_rope(c, longest);
     positions = space.take_copy(space.positions.data(), tokens);
   }
 
  private:
-  static void check_pictures(const input& in, const config& c, bool shared) {
+  static void check_pictures(const input& in, const config& c) {
     if (!in.shows_pictures()) {
       if (c.vision && std::ranges::find(in.tokens.values, c.image_token_id) != in.tokens.values.end())
         throw std::invalid_argument("rlcore: sequences with image tokens and no pictures");
       return;
     }
     if (!c.vision) throw std::invalid_argument("rlcore: pictures for a model without a vision tower");
-    if (shared) throw std::invalid_argument("rlcore: pictures under context parallelism are not there yet");
     if (in.pictures->rows() != in.tokens.rows())
       throw std::invalid_argument("rlcore: " + std::to_string(in.tokens.rows()) + " sequences and pictures of " +
                                   std::to_string(in.pictures->rows()));
   }
-  /// A table of angles with a row for each token: the first mrope_section pairs of components turn with time, the next
-  /// with the row, the last with the column.
-  static void turn(workspace<Device>& space, const input& in, const config& c) {
+  /// A table of angles with a row for each token here: the first mrope_section pairs of components turn with time, the
+  /// next with the row, the last with the column.
+  static void turn(workspace<Device>& space, const input& in, const config& c, const context_pass<Device>* context) {
     const auto half = static_cast<extent_t>(c.head_dim / 2);
     const std::vector<float> inverse = make_rope_frequencies(c.rope_theta, half, c.rope_scaling).inverse;
     std::vector<float> angles;
-    angles.reserve(in.tokens.size() * inverse.size());
+    angles.reserve(space.positions.size() * inverse.size());
     std::vector<patch_grid> grids;
+    std::vector<rope_positions> at;  // of every sequence, also where this rank has nothing of it
     for (std::size_t s = 0; s < in.tokens.rows(); ++s) {
       grids.clear();
       for (const picture& each : in.pictures_of(s)) grids.push_back(each.grid);
-      const auto at = make_rope_positions(in.tokens.row(s), c.image_token_id, grids, c.vision->spatial_merge_size);
-      append_angles(angles, at.positions, inverse, c.mrope_section);
+      at.push_back(make_rope_positions(in.tokens.row(s), c.image_token_id, grids, c.vision->spatial_merge_size));
+      if (!context) append_angles(angles, at.back().positions, inverse, c.mrope_section);
     }
+    if (context)
+      for (const context_piece& p : context->pieces())
+        append_angles(angles,
+                      std::span(at[p.sequence].positions)
+                          .subspan(static_cast<std::size_t>(p.first), static_cast<std::size_t>(p.rows)),
+                      inverse, c.mrope_section);
     space.set_rope(angles, half);
     for (std::size_t t = 0; t < space.positions.size(); ++t) space.positions[t] = static_cast<std::int32_t>(t);
   }

@@ -10,7 +10,7 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// Units of a model (units.hpp) by number: the embedding, the layers, final norm and head.
+/// Units of a model (units.hpp) by number: the embedding with the vision tower, the layers, final norm and head.
 struct unit_number {
   static constexpr std::size_t embedding = 0;
   /// Layer l, counted from 0.
@@ -68,9 +68,10 @@ inline void idle_forward(unit_source& units, std::size_t layers, bool tied) {
   units.enter(unit_number::top(layers), true);
   if (tied) units.enter(unit_number::embedding, true);
 }
-/// ... and backward; done(unit) where a unit's gradient would be complete.
+/// ... and backward; done(unit) where a unit's gradient would be complete. `tower`: a vision tower is trained, whose
+/// backward needs the first unit once more.
 template <class Done>
-void idle_backward(unit_source& units, std::size_t layers, bool tied, Done&& done) {
+void idle_backward(unit_source& units, std::size_t layers, bool tied, bool tower, Done&& done) {
   units.leave(unit_number::top(layers));
   if (tied) units.leave(unit_number::embedding);
   done(unit_number::top(layers));
@@ -78,6 +79,7 @@ void idle_backward(unit_source& units, std::size_t layers, bool tied, Done&& don
     units.enter(unit_number::layer(l), true), units.leave(unit_number::layer(l));
     done(unit_number::layer(l));
   }
+  if (tower) units.enter(unit_number::embedding, false), units.leave(unit_number::embedding);
   done(unit_number::embedding);
 }
 

@@ -15,7 +15,7 @@ namespace nn {
 /// any other, and its bits do not depend on the split into micro-batches, leaves and ranks. Where one micro-batch is
 /// the whole step, workspace::routed has them between forward and backward.
 template <class Device>
-void count_routes(const causal_lm<Device>& model, workspace<Device>& space, const ragged<std::int32_t>& sequences,
+void count_routes(const causal_lm<Device>& model, workspace<Device>& space, const input& sequences,
                   router_counts& counts) {
   backbone<Device> forward(model, space, sequences, std::span<const std::int32_t>(), true);
   struct {

@@ -1,6 +1,8 @@
 // Pictures among the tokens of a pass.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -8,48 +10,84 @@
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/model/input.hpp"
 #include "rlcore/nn/model/pass.hpp"
+#include "rlcore/nn/parallel/context_pass.hpp"
+#include "rlcore/nn/parallel/tensor_pass.hpp"
 #include "rlcore/nn/vision/vision_pass.hpp"
 
 RLCORE_BEGIN
 namespace nn {
 
 /// The tower's rows in the place of the embeddings of image tokens, and the way of their gradient back to the tower.
+/// Tensor parallel ranks all have the whole tower, and make the same rows and gradients. Context parallel ranks with an
+/// image token make the rows of all pictures; each adds the gradient of its own tokens.
 template <class Device>
 class picture_rows {
  public:
-  /// Writes the rows of the pictures of `in` into x [tokens, hidden], the embeddings of all tokens of the pass. Uses
-  /// space.vision() until the backward. Throws std::logic_error while the model's weights are in shards or divided.
-  void show(const causal_lm<Device>& model, const pass<Device>& p, const input& in, float* x, bool recompute) {
+  /// Writes the rows of the pictures of `in` into x [own rows of p, hidden], the embeddings of the tokens of the pass.
+  /// Uses space.vision(), until the backward if it is `differentiable` and the tower is trained.
+  void show(const causal_lm<Device>& model, const pass<Device>& p, const input& in, float* x, bool recompute,
+            bool differentiable = true) {
     if (!in.shows_pictures()) return;
-    if (model.units() || p.tensor)
-      throw std::logic_error("rlcore: pictures with sharded weights or tensor parallelism are not there yet");
-    tower_.emplace(model.tower(), p.device, p.space.vision(), p.weights, p.packed, in.pictures->values, recompute);
-    std::vector<std::int32_t> rows;
-    for (std::size_t t = 0; t < in.tokens.values.size(); ++t)
-      if (in.tokens.values[t] == model.settings().image_token_id) rows.push_back(static_cast<std::int32_t>(t));
-    rows_ = p.space.take_copy(rows.data(), std::ssize(rows));
+    std::vector<std::int32_t> rows, seen;
+    find(p, in, model.settings().image_token_id, rows, seen);
+    if (rows.empty()) return;
+    tower_.emplace(model.tower(), p.device, p.space.vision(), p.weights, p.packed, in.pictures->values, recompute,
+                   differentiable && model.trains_tower());
     const auto h = static_cast<extent_t>(model.settings().hidden_size);
-    p.device.copy_rows(x, h, rows_, tower_->rows(), h, tower_->tokens(), h);
+    count_ = static_cast<extent_t>(rows.size());
+    rows_ = p.space.take_copy(rows.data(), count_), seen_ = p.space.take_copy(seen.data(), count_);
+    const extent_t first = p.share ? p.tokens * p.tensor->rank() / p.tensor->size() : 0, end = first + own_rows(p);
+    const auto place = [&](extent_t row) { return std::ranges::lower_bound(rows, static_cast<std::int32_t>(row)); };
+    const auto skipped = place(first) - rows.begin(), n = place(end) - place(first);
+    for (std::int32_t& row : rows) row -= static_cast<std::int32_t>(first);
+    if (n == 0) return;
+    float* const found = p.space.template take<float>(n * h);
+    p.device.gather_rows(found, tower_->rows(), tower_->tokens(), seen_ + skipped, n, h);
+    p.device.copy_rows(x, h, p.space.take_copy(rows.data() + skipped, n), found, h, n, h);
   }
 
   /// From the gradient of x, of all rows of the pass, to the gradient of the tower's parameters in p.gradients. A pass
-  /// without pictures leaves 0 where nothing else would write (pass::first).
+  /// without pictures, or with a frozen tower, leaves 0 where nothing else would write (pass::first).
   void backward(const causal_lm<Device>& model, const pass<Device>& p, const float* dx) {
     const auto [begin, end] = model.tower_range();
     if (begin == end || !p.gradients) return;
-    if (!tower_) {
+    if (!tower_ || !model.trains_tower()) {
       if (p.first) p.device.fill_zero(p.gradients + begin, (end - begin) * sizeof(float));
       return;
     }
     const auto h = static_cast<extent_t>(model.settings().hidden_size);
-    float* const slopes = p.space.template take<float>(tower_->tokens() * h);
-    p.device.gather_rows(slopes, dx, p.tokens, rows_, tower_->tokens(), h);
+    const extent_t tokens = tower_->tokens();
+    float *const slopes = p.space.template take<float>(tokens * h), *found = slopes;
+    if (p.context) {  // other tokens are other ranks'
+      p.device.fill_zero(slopes, static_cast<std::size_t>(tokens * h) * sizeof(float));
+      found = p.space.template take<float>(count_ * h);
+    }
+    p.device.gather_rows(found, dx, p.tokens, rows_, count_, h);
+    if (p.context) p.device.copy_rows(slopes, h, seen_, found, h, count_, h);
+    tower_->move_weights(p.weights, p.packed);
     tower_->backward(p.gradients, p.first, slopes);
   }
 
  private:
+  /// Rows of the pass with an image token, ascending, and the number of each among all image tokens of `in`.
+  static void find(const pass<Device>& p, const input& in, std::int32_t image_token, std::vector<std::int32_t>& rows,
+                   std::vector<std::int32_t>& seen) {
+    std::vector<std::int32_t> numbers(in.tokens.values.size());  // of an image token
+    for (std::size_t t = 0, n = 0; t < numbers.size(); ++t)
+      if (in.tokens.values[t] == image_token) numbers[t] = static_cast<std::int32_t>(++n);
+    std::int32_t row = 0;
+    const auto visit = [&](std::size_t first, std::size_t count) {
+      for (std::size_t t = first; t < first + count; ++t, ++row)
+        if (numbers[t] > 0) rows.push_back(row), seen.push_back(numbers[t] - 1);
+    };
+    if (!p.context) return visit(0, numbers.size());
+    for (const context_piece& each : p.context->pieces())
+      visit(in.tokens.begin(each.sequence) + static_cast<std::size_t>(each.first), static_cast<std::size_t>(each.rows));
+  }
+
   std::optional<vision_pass<Device>> tower_;
-  const std::int32_t* rows_ = nullptr;
+  extent_t count_ = 0;                                    // image tokens of the rows of dx
+  const std::int32_t *rows_ = nullptr, *seen_ = nullptr;  // these rows, and theirs of the tower
 };
 
 }  // namespace nn

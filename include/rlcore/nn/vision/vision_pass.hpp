@@ -55,6 +55,11 @@ class vision_pass {
   /// [tokens(), out_hidden_size], device memory; one picture after the other, each in raster order.
   const float* rows() const noexcept { return rows_; }
 
+  /// Says where the weights are from here on.
+  void move_weights(offset_pointer<const float> weights, packed_view packed) noexcept {
+    pass_.weights = weights, pass_.packed = packed;
+  }
+
   /// Adds the gradient of the tower's parameters, given that of rows(), to `gradients`. With `first` the weights of
   /// linear layers hold nothing yet. Throws std::logic_error unless the pass is differentiable.
   void backward(offset_pointer<float> gradients, bool first, const float* drows) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "rlcore/checkpoint/model_weights.hpp"
@@ -41,6 +42,14 @@ void exempt_norms_and_biases(optim::adamw<Device>& optimizer, std::span<const nn
                              std::span<const optim::adamw_piece> pieces) {
   for (const owned_run& r : owned_runs(parameters, pieces))
     if (r.piece.shape.size() == 1) optimizer.exempt(r.moments, r.moments + r.piece.size());
+}
+
+/// Takes the parameters whose names start with `prefix` out of the steps of an optimizer of these pieces.
+template <class Device>
+void freeze_parameters(optim::adamw<Device>& optimizer, std::span<const nn::parameter> parameters,
+                       std::span<const optim::adamw_piece> pieces, std::string_view prefix) {
+  for (const owned_run& r : owned_runs(parameters, pieces))
+    if (r.piece.tensor.starts_with(prefix)) optimizer.freeze(r.moments, r.moments + r.piece.size());
 }
 
 }  // namespace trainer
