@@ -140,6 +140,32 @@ TEST(prompt_pictures, a_sequence_that_gave_its_pages_back_finds_the_rows_or_has_
   EXPECT_GT(small.usage().pictures_read, 8u);
 }
 
+TEST(prompt_pictures, the_tower_reads_weights_of_the_format_of_the_call) {
+  fixture f;
+  const std::vector<prompt> prompts = tiny_vision::prompts(3);
+  const requests asked = ask(prompts, 2);
+  rollout::generation s = settings();
+  const responses trained = rollout::generate(f.model, f.space, asked, s, random_key{5}, quiet);
+  s.weights = weight_format::int8;
+  const responses expected = rollout::generate(f.model, f.space, asked, s, random_key{5}, quiet);
+  EXPECT_NE(expected[2].logp[0], trained[2].logp[0]);
+  s.max_batched_tokens = 7, s.max_sequences = 3;
+  expect_same(rollout::generate(f.model, f.space, asked, s, random_key{5}, quiet), expected, "int8");
+}
+
+TEST(prompt_pictures, memory_of_an_earlier_call_is_in_nobodys_way) {
+  fixture f;
+  const std::vector<prompt> prompts = tiny_vision::prompts(6), words = tiny_vision::prompts(1);
+  rollout::engine<cpu> engine;
+  engine.generate(f.model, f.space, ask(prompts, 2), settings(), random_key{5}, quiet);
+  const requests asked = ask(words, 3);
+  const responses expected = rollout::generate(f.model, f.space, asked, settings(), random_key{5}, quiet);
+  rollout::generation s = settings();
+  s.max_cache_bytes = nn::kv_cache<cpu>::page_bytes(f.model.settings(), {});  // one page is enough
+  expect_same(engine.generate(f.model, f.space, asked, s, random_key{5}, quiet), expected, "one page");
+  EXPECT_LE(engine.cache_bytes(), s.max_cache_bytes);
+}
+
 TEST(prompt_pictures, samples_are_those_of_separate_requests) {
   fixture f(2);
   const std::vector<prompt> prompts = tiny_vision::prompts(3);

@@ -51,7 +51,7 @@ class engine {
     if (requests.empty()) return responses;
     const std::int64_t slots = std::min({settings.max_sequences, std::ssize(requests),
                                          std::int64_t{nn::logit_rows(model, space, std::ssize(requests))}});
-    pictures_.start(model, requests, settings.max_batched_tokens, settings.max_cache_bytes);
+    pictures_.start(model, requests, settings.max_batched_tokens);
     prepare(model, requests, settings, slots);
     schedule_.start(requests, responses, settings, slots, pool_);
     Device& device = model.device();
@@ -110,9 +110,13 @@ class engine {
                std::int64_t slots) {
     const nn::config& c = model.settings();
     const std::size_t page_bytes = nn::kv_cache<Device>::page_bytes(c, model.part());
-    const std::size_t shown = std::min(pictures_.bytes(), settings.max_cache_bytes);
-    const auto allowed =
-        static_cast<std::int64_t>(std::min<std::size_t>((settings.max_cache_bytes - shown) / page_bytes, 0x7fffffff));
+    std::size_t shown = 0;  // bytes of rows of pictures
+    const auto pages_beside_pictures = [&] {
+      shown = std::min(pictures_.bytes(), settings.max_cache_bytes);
+      return static_cast<std::int64_t>(
+          std::min<std::size_t>((settings.max_cache_bytes - shown) / page_bytes, 0x7fffffff));
+    };
+    std::int64_t allowed = pages_beside_pictures();
     std::int64_t total = 0, longest = 0, longest_prompt = 0;
     for (std::size_t i = 0; i < requests.size(); ++i) {
       const std::int64_t needed = schedule::pages_of(requests[i], settings), prompt = std::ssize(requests[i].prompt);
@@ -121,6 +125,7 @@ class engine {
       longest = std::max(longest, needed);
       longest_prompt = std::max(longest_prompt, prompt);
     }
+    if (longest > allowed) pictures_.shrink(), allowed = pages_beside_pictures();
     if (longest > allowed)
       throw config_error("generate: a prompt of " + std::to_string(longest_prompt) + " tokens with up to " +
                          std::to_string(settings.max_new_tokens) + " new ones needs " +

@@ -32,10 +32,9 @@ class prompt_pictures {
  public:
   /// Begins a call of generate(), which uses `requests` to its end; passes have at most `pass_tokens` tokens. Takes
   /// memory for the rows of such a pass, of the prompts that it begins or ends, and of one that waits for its samples.
-  /// Memory of an earlier call stays unless that has more and takes a quarter of `limit` bytes. Throws
-  /// std::invalid_argument, naming the request, for pictures that do not fit the model or the image tokens.
-  void start(const nn::causal_lm<Device>& model, std::span<const request> requests, std::int64_t pass_tokens,
-             std::size_t limit) {
+  /// Memory of an earlier call that had more stays. Throws std::invalid_argument, naming the request, for pictures that
+  /// do not fit the model or the image tokens.
+  void start(const nn::causal_lm<Device>& model, std::span<const request> requests, std::int64_t pass_tokens) {
     requests_ = requests;
     prompts_.clear(), prompt_of_.clear(), kept_.clear();
     read_ = 0, shows_ = false;
@@ -53,11 +52,16 @@ class prompt_pictures {
     std::int64_t total = 0, longest = 0;
     for (const prompt& p : prompts_) total += p.rows, longest = std::max(longest, p.rows);
     width_ = static_cast<extent_t>(c.hidden_size);
-    const std::int64_t wanted = std::min(total, pass_tokens + 3 * longest);
-    const bool more = memory_.size() > static_cast<std::size_t>(wanted * width_);
-    if (device_ != &model.device() || (more && bytes() > limit / 4)) memory_ = {};
+    wanted_ = std::min(total, std::min(total, pass_tokens) + 3 * longest);
+    if (device_ != &model.device()) memory_ = {};
     device_ = &model.device();
-    reserve(wanted);
+    reserve(wanted_);
+  }
+  /// After start(): gives back what only an earlier call needed.
+  void shrink() {
+    if (memory_.size() == static_cast<std::size_t>(wanted_ * width_)) return;
+    memory_ = {};
+    reserve(wanted_);
   }
 
   /// Bytes of rows held.
@@ -202,6 +206,7 @@ class prompt_pictures {
   buffer<float, Device> memory_;
   Device* device_ = nullptr;
   extent_t width_ = 0;
+  std::int64_t wanted_ = 0;  // rows
   std::size_t read_ = 0;
   bool shows_ = false;
 };
