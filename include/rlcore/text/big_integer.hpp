@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/text/base64.hpp"
 #include "rlcore/text/parse_json.hpp"
 
 RLCORE_BEGIN
@@ -93,10 +94,11 @@ Json try_parse_exact_json(std::string_view json) {
   return Json(nlohmann::json::value_t::discarded);
 }
 
-/// value.dump() with the digits of big integers; bytes that are no UTF-8 become U+FFFD.
+/// value.dump() with the digits of big integers and base64 of other bytes; text that is no UTF-8 becomes U+FFFD.
 template <class Json>
 std::string exact_dump(const Json& value) {
   if (is_big_integer(value)) return integer_digits(value);
+  if (value.is_binary()) return '"' + to_base64(value.get_binary()) + '"';
   if (!value.is_structured()) return json_text(value);
   std::string out(1, value.is_object() ? '{' : '[');
   for (const auto& [key, part] : value.items()) {

@@ -10,11 +10,11 @@
 RLCORE_BEGIN
 namespace text {
 
-/// Names of the families. All frame turns as <|im_start|>role, content, <|im_end|>. chatml: nothing else; qwen2 and
-/// qwen2.5-vl: a default system turn; qwen2.5: a default system turn, tools; qwen3: tools, thinking; minimind: as
-/// qwen3, but every assistant turn has a <think> block.
-inline constexpr std::array<std::string_view, 6> chat_family_names = {"chatml",     "qwen2", "qwen2.5",
-                                                                      "qwen2.5-vl", "qwen3", "minimind"};
+/// Names of the families. All frame turns as <|im_start|>role, content, <|im_end|>. chatml: nothing else; qwen2: a
+/// default system turn; qwen2.5: that, and tools; qwen2.5-vl: as qwen2, with pictures; qwen2.5-vl-tools: that, and the
+/// tools of qwen2.5; qwen3: tools, thinking; minimind: as qwen3, but every assistant turn has a <think> block.
+inline constexpr std::array<std::string_view, 7> chat_family_names = {
+    "chatml", "qwen2", "qwen2.5", "qwen2.5-vl", "qwen2.5-vl-tools", "qwen3", "minimind"};
 
 /// Our own ChatML template, for the tokenizer_config.json of folders that we create.
 inline constexpr std::string_view chatml_jinja =
@@ -40,26 +40,44 @@ inline std::string tool_turn(std::string_view before) {
   + '</tool_call><|im_end|>\n' }}{%- endif %})";
 }
 
+/// How a content that is a text is written, and one that may be in parts with pictures.
+inline constexpr std::string_view text_content = "{{- turn.content }}";
+inline constexpr std::string_view parted_content = R"({%- if turn.content is string %}{{- turn.content }}
+{%- else %}{%- for part in turn.content %}
+{%- if part.type == 'image' or 'image' in part or 'image_url' in part %}
+{{- '<|vision_start|><|image_pad|><|vision_end|>' }}
+{%- elif 'text' in part %}{{- part.text }}{%- endif %}{%- endfor %}{%- endif %})";
+
+/// The turns with nothing but their frame.
+inline std::string framed_turns(std::string_view content) {
+  return R"({%- for turn in messages %}{{- '<|im_start|>' + turn.role + '\n' }})" + std::string(content) +
+         R"({{- '<|im_end|>\n' }}{%- endfor %})";
+}
+
 /// The turns, the assistant's written by `assistant`, for conversations with answers of tools.
-inline std::string turns_with_tools(std::string_view assistant) {
+inline std::string turns_with_tools(std::string_view assistant, std::string_view content = text_content) {
   return R"({%- for turn in messages %}
 {%- if turn.role == 'user' or (turn.role == 'system' and not (loop.first and tools)) %}
-{{- '<|im_start|>' + turn.role + '\n' + turn.content + '<|im_end|>\n' }}
+{{- '<|im_start|>' + turn.role + '\n' }})" +
+         std::string(content) + R"({{- '<|im_end|>\n' }}
 {%- elif turn.role == 'tool' %}
 {%- if loop.first or messages[loop.index0 - 1].role != 'tool' %}{{- '<|im_start|>user' }}{%- endif %}
-{{- '\n<tool_response>\n' + turn.content + '\n</tool_response>' }}
+{{- '\n<tool_response>\n' }})" +
+         std::string(content) + R"({{- '\n</tool_response>' }}
 {%- if loop.last or messages[loop.index0 + 1].role != 'tool' %}{{- '<|im_end|>\n' }}{%- endif %}
 {%- elif turn.role == 'assistant' %})" +
          std::string(assistant) + "{%- endif %}{%- endfor %}";
 }
 
-inline constexpr std::string_view assistant_without_thinking = R"(
-{{- '<|im_start|>assistant' }}
-{%- if turn.content or not turn.tool_calls %}{{- '\n' + turn.content }}{%- endif %}
+inline std::string assistant_without_thinking(std::string_view content = text_content) {
+  return R"({{- '<|im_start|>assistant' }}
+{%- if turn.content or not turn.tool_calls %}{{- '\n' }})" +
+         std::string(content) + R"({%- endif %}
 {%- for call in turn.tool_calls %}
 {{- '\n<tool_call>\n{"name": "' + call.function.name + '", "arguments": ' }}
 {{- call.function.arguments | tojson + '}\n</tool_call>' }}
 {%- endfor %}{{- '<|im_end|>\n' }})";
+}
 
 /// An assistant's turn whose thoughts stand in reasoning_content or in the content; `shown` is a Jinja condition.
 inline std::string assistant_with_thinking(std::string_view shown) {
@@ -97,19 +115,26 @@ inline std::string open_turn(std::string_view thoughts = "") {
 }  // namespace detail
 
 /// The template of a family, which writes what the templates of its published models write for messages whose content
-/// is a text. Empty for an unknown name.
+/// is a text, or for those with pictures (vl) in parts. Empty for an unknown name. The model types qwen2_5_vl and
+/// qwen2_5_vl_tools are names, too.
 inline std::string family_jinja(std::string_view name) {
   using namespace detail;
+  if (name == "qwen2_5_vl") name = "qwen2.5-vl";
+  if (name == "qwen2_5_vl_tools") name = "qwen2.5-vl-tools";
   constexpr std::string_view plain = "You are a helpful assistant.";
   constexpr std::string_view qwen = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.";
   constexpr std::string_view system = "messages[0].content + '\\n\\n' if messages[0].role == 'system' else ";
   const std::string no_thoughts = R"({{- '<think>\n\n</think>\n\n' }})";
   if (name == "chatml") return std::string(chatml_jinja);
-  if (name == "qwen2" || name == "qwen2.5-vl") return default_system_turn(plain) + std::string(chatml_jinja);
-  if (name == "qwen2.5")
-    return default_system_turn(qwen, "not tools") +
-           tool_turn(std::string(system) + "'" + std::string(qwen) + "\\n\\n'") +
-           turns_with_tools(assistant_without_thinking) + open_turn();
+  const auto qwen2_5 = [&](std::string_view by_default, std::string_view content) {
+    return default_system_turn(by_default, "not tools") +
+           tool_turn(std::string(system) + "'" + std::string(by_default) + "\\n\\n'") +
+           turns_with_tools(assistant_without_thinking(content), content) + open_turn();
+  };
+  if (name == "qwen2") return default_system_turn(plain) + std::string(chatml_jinja);
+  if (name == "qwen2.5-vl") return default_system_turn(plain) + framed_turns(parted_content) + open_turn();
+  if (name == "qwen2.5-vl-tools") return qwen2_5(plain, parted_content);
+  if (name == "qwen2.5") return qwen2_5(qwen, text_content);
   if (name == "qwen3")
     return tool_turn(std::string(system) + "''") + std::string(last_question) +
            turns_with_tools(assistant_with_thinking("loop.index0 > seen.last and (loop.last or thoughts)")) +

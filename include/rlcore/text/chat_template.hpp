@@ -34,11 +34,18 @@ using written_bytes = jinja::byte_range;
 /// A chat template in Jinja, rendered as transformers renders it. Cheap to copy, usable by many threads at once.
 class chat_template {
  public:
-  /// The template of a model folder: chat_template.jinja, else `chat_template` of tokenizer_config.json. Throws
-  /// file_error, and format_error when there is none or it cannot be read.
+  /// The template of a model folder: `chat_template` of chat_template.json (of processors with pictures), else
+  /// chat_template.jinja, else `chat_template` of tokenizer_config.json. Throws file_error, and format_error when there
+  /// is none or it cannot be read.
   static chat_template detect(const std::filesystem::path& folder) {
     namespace fs = std::filesystem;
     const auto tokens = special_token_texts(folder);
+    if (const fs::path file = folder / "chat_template.json"; fs::exists(file)) {
+      const nlohmann::json source =
+          field(parse_json<format_error>(read_text_file(file), file.string()), "chat_template", file.string());
+      if (!source.is_string()) throw format_error(file.string() + ": chat_template: found no text; " + how_to_choose());
+      return from_jinja(source.get_ref<const std::string&>(), file.string(), tokens);
+    }
     if (const fs::path file = folder / "chat_template.jinja"; fs::exists(file))
       return from_jinja(read_text_file(file), file.string(), tokens);
     const fs::path file = folder / "tokenizer_config.json";
@@ -156,7 +163,9 @@ class chat_template {
   void check(std::span<const message> messages, const render_options& options) const {
     require(!messages.empty(), "chat_template::render: no messages");
     if (!options.tools.empty() && !has_tools())
-      throw config_error(name_ + " has no place for tools; qwen2.5 and qwen3 do");
+      throw config_error(name_ +
+                         " has no place for tools; qwen2.5, qwen2.5-vl-tools and qwen3 do (rlcore.chat_template, "
+                         "actor_rollout_ref.model.custom_chat_template)");
     if (options.enable_thinking.value_or(false) && !has_thinking())
       throw config_error(name_ + " has no thinking mode; expected enable_thinking unset or false");
     for (std::size_t i = 0; i < messages.size(); ++i) {
@@ -173,12 +182,20 @@ class chat_template {
     try {
       r = program_of(options).render(variables, *variables.find("messages"));
     } catch (const jinja::render_error& e) {
-      throw data_error(name_ + ": " + e.what());
+      const bool pictures = std::any_of(messages.begin(), messages.end(), [](const auto& m) { return m.images() > 0; });
+      throw data_error(
+          name_ + ": " + e.what() +
+          (pictures ? "; for messages with pictures choose a template that takes them, such as qwen2.5-vl" : ""));
     }
     for (std::size_t i = 0; i < messages.size(); ++i) {  // what no loop wrote may stand elsewhere, or was dropped
       const bool visited = std::any_of(r.visits.begin(), r.visits.end(), [&](const auto& v) { return v.element == i; });
-      const std::string_view content = jinja::strip(messages[i].content, nullptr, true, true);
-      if (!visited && r.text.find(content) == r.text.npos) no_place(i, "role '" + messages[i].role + "'");
+      const auto dropped = [&](std::string_view content) {
+        return r.text.find(jinja::strip(content, nullptr, true, true)) == r.text.npos;
+      };
+      const bool lost = messages[i].parts.empty() ? dropped(messages[i].content)
+                                                  : std::any_of(messages[i].parts.begin(), messages[i].parts.end(),
+                                                                [&](const auto& p) { return dropped(p.text); });
+      if (!visited && lost) no_place(i, "role '" + messages[i].role + "'");
     }
     return r;
   }

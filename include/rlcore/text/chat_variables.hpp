@@ -46,11 +46,26 @@ inline jinja::dictionary special_token_texts(const std::filesystem::path& folder
   return tokens;
 }
 
+/// A content in parts: [{"type": "image"}, {"type": "text", "text": ...}].
+inline jinja::value parts_value(std::span<const message_part> parts) {
+  jinja::value::list list;
+  for (const message_part& p : parts) {
+    jinja::dictionary part;
+    part.set("type", p.image ? "image" : "text");
+    if (!p.image) part.set("text", p.text);
+    list.emplace_back(std::move(part));
+  }
+  return list;
+}
+
 /// A message as transformers hands it over: reasoning_content is also called thinking, which some templates read.
 inline jinja::value message_value(const message& m) {
   jinja::dictionary out;
   out.set("role", m.role);
-  out.set("content", m.content);
+  if (m.parts.empty())
+    out.set("content", m.content);
+  else
+    out.set("content", parts_value(m.parts));
   if (m.reasoning_content) {
     out.set("reasoning_content", *m.reasoning_content);
     out.set("thinking", *m.reasoning_content);

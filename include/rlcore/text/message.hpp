@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -23,14 +24,59 @@ struct tool_call {
   nlohmann::ordered_json further{};  ///< an object of what else the call has, such as its id, or null
 };
 
+/// A part of a message: a text, or the place of a picture.
+struct message_part {
+  std::string text;
+  bool image = false;
+};
+
+/// How a picture's place is written in a text.
+inline constexpr std::string_view image_mark = "<image>";
+
 /// One turn of a conversation.
 struct message {
   std::string role;  ///< system, user, assistant or tool
   std::string content;
   std::optional<std::string> reasoning_content{};  ///< without it, a <think> block in `content` is taken apart
   std::vector<tool_call> tool_calls{};
-  nlohmann::ordered_json further{};  ///< an object of what else the message has, such as a name, or null
+  nlohmann::ordered_json further{};   ///< an object of what else the message has, such as a name, or null
+  std::vector<message_part> parts{};  ///< what a template is given for the content, unless it is a mere text
+
+  /// How many pictures the parts have places for.
+  std::size_t images() const noexcept {
+    return static_cast<std::size_t>(
+        std::count_if(parts.begin(), parts.end(), [](const message_part& p) { return p.image; }));
+  }
 };
+
+/// How many marks of pictures a text has.
+inline std::size_t count_image_marks(std::string_view text) noexcept {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(image_mark); at != text.npos; at = text.find(image_mark, at + image_mark.size()))
+    ++count;
+  return count;
+}
+
+/// Cuts a content that is a text at its image marks; what is left without a character is dropped. `strip` takes white
+/// space from both ends of what is left, as OpenRLHF does. A content without marks stays a text.
+inline void cut_at_image_marks(message& m, bool strip = false) {
+  if (!m.parts.empty() || m.content.find(image_mark) == m.content.npos) return;
+  std::string_view rest = m.content;
+  const auto add = [&](std::string_view text) {
+    if (strip) {
+      constexpr std::string_view space = " \t\r\n\f\v";
+      const std::size_t first = std::min(text.find_first_not_of(space), text.size());
+      text = text.substr(first, text.find_last_not_of(space) + 1 - first);
+    }
+    if (!text.empty()) m.parts.push_back({std::string(text)});
+  };
+  for (std::size_t at = rest.find(image_mark); at != rest.npos; at = rest.find(image_mark)) {
+    add(rest.substr(0, at));
+    m.parts.push_back({"", true});
+    rest.remove_prefix(at + image_mark.size());
+  }
+  add(rest);
+}
 
 namespace detail {
 
@@ -43,12 +89,47 @@ inline nlohmann::ordered_json members_but(const nlohmann::ordered_json& json,
   return rest;
 }
 
+/// A content in parts: [{"type": "text", "text"} or {"type": "image"}]; members that are null are not there. Throws
+/// data_error for videos, and for pictures that stand in the content itself.
+inline std::vector<message_part> parts_from_json(const nlohmann::ordered_json& json, const std::string& where) {
+  std::vector<message_part> parts;
+  for (const auto& j : json) {
+    const std::string place = where + "[" + std::to_string(parts.size()) + "]";
+    const auto member = [&](const char* key) {
+      const auto found = j.find(key);
+      return found == j.end() || found->is_null() ? nullptr : &*found;
+    };
+    const auto is = [&](const char* type) { return *member("type") == type; };
+    if (!j.is_object() || member("type") == nullptr || !(is("text") || is("image")))
+      throw data_error(place + R"(: expected {"type": "text", "text"} or {"type": "image"})");
+    for (const auto& [key, item] : j.items())
+      if (key != "type" && key != "text" && !item.is_null())
+        throw data_error(place + ": \"" + key + "\" has no place here; pictures stand in the column of images");
+    const auto* text = member("text");
+    if (is("text") ? text == nullptr || !text->is_string() : text != nullptr)
+      throw data_error(place + R"(.text: expected a string for {"type": "text"}, none for {"type": "image"})");
+    parts.push_back({text == nullptr ? "" : text->get<std::string>(), text == nullptr});
+  }
+  return parts;
+}
+
+/// The text of parts, with marks where pictures stand.
+inline std::string joined(const std::vector<message_part>& parts) {
+  std::string text;
+  for (const message_part& p : parts) text += p.image ? image_mark : std::string_view(p.text);
+  return text;
+}
+
 }  // namespace detail
+
+/// What a content may be: a text alone, or also a list of parts with places for pictures.
+enum class content_form { text, parts };
 
 /// Messages from their usual JSON form: [{"role", "content", "reasoning_content", "tool_calls": [{"function":
 /// {"name", "arguments"}} or {"name", "arguments"}]}]; other keys are kept for the template. A null content is an empty
-/// one. Throws data_error, naming the message, for other keys' types and for content in parts (images).
-inline std::vector<message> messages_from_json(const nlohmann::ordered_json& json) {
+/// one. Throws data_error, naming the message, for other keys' types, and for content in parts unless `form` allows it.
+inline std::vector<message> messages_from_json(const nlohmann::ordered_json& json,
+                                               content_form form = content_form::text) {
   if (!json.is_array()) throw data_error(std::string("messages: expected a list, found ") + json.type_name());
   std::vector<message> messages;
   for (const auto& j : json) {
@@ -62,8 +143,9 @@ inline std::vector<message> messages_from_json(const nlohmann::ordered_json& jso
     };
     const auto role = text("role");
     if (!role) throw data_error(where + ".role: expected a string, found none");
+    const bool parted = form == content_form::parts && j.contains("content") && j["content"].is_array();
     message m{*role,
-              text("content").value_or(""),
+              parted ? "" : text("content").value_or(""),
               text("reasoning_content"),
               {},
               detail::members_but(j, {"role", "content", "reasoning_content", "tool_calls"})};
@@ -78,6 +160,10 @@ inline std::vector<message> messages_from_json(const nlohmann::ordered_json& jso
         m.tool_calls.push_back({function["name"].template get<std::string>(), function["arguments"],
                                 detail::members_but(call, {"name", "arguments", "function"})});
       }
+    }
+    if (parted) {
+      m.parts = detail::parts_from_json(j["content"], where + ".content");
+      m.content = detail::joined(m.parts);
     }
     messages.push_back(std::move(m));
   }
