@@ -11,8 +11,8 @@
 RLCORE_BEGIN
 namespace data {
 
-/// All rows of a file: nested lists and structs become arrays and objects. Throws file_error when it cannot be opened,
-/// data_error when it is damaged or has a column of another type (binary, dates, maps).
+/// All rows of a file: nested lists and structs become arrays and objects, binary columns JSON's binary values. Throws
+/// file_error when it cannot be opened, data_error when it is damaged or has a column of another type (dates, maps).
 std::vector<row> read_parquet(const std::filesystem::path& path);
 
 /// Writes rows as one Parquet file (Snappy, dictionary pages); the schema is what the rows have in common: see

@@ -13,6 +13,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "rlcore/data/parquet_schema.hpp"
@@ -37,7 +38,10 @@ T check_arrow(arrow::Result<T> result, const std::string& where) {
 
 namespace detail {
 
-/// Element i of an array of booleans, numbers or texts; unset for an array of anything else.
+/// Bytes as a JSON value of their own kind.
+inline row binary_row(std::string_view bytes) { return row::binary({bytes.begin(), bytes.end()}); }
+
+/// Element i of an array of booleans, numbers, texts or bytes; unset for an array of anything else.
 inline std::optional<row> arrow_scalar(const arrow::Array& array, std::int64_t i) {
   switch (array.type_id()) {
     case arrow::Type::BOOL:
@@ -68,6 +72,14 @@ inline std::optional<row> arrow_scalar(const arrow::Array& array, std::int64_t i
       return static_cast<const arrow::LargeStringArray&>(array).GetString(i);
     case arrow::Type::STRING_VIEW:
       return static_cast<const arrow::StringViewArray&>(array).GetString(i);
+    case arrow::Type::BINARY:
+      return binary_row(static_cast<const arrow::BinaryArray&>(array).GetView(i));
+    case arrow::Type::LARGE_BINARY:
+      return binary_row(static_cast<const arrow::LargeBinaryArray&>(array).GetView(i));
+    case arrow::Type::BINARY_VIEW:
+      return binary_row(static_cast<const arrow::BinaryViewArray&>(array).GetView(i));
+    case arrow::Type::FIXED_SIZE_BINARY:
+      return binary_row(static_cast<const arrow::FixedSizeBinaryArray&>(array).GetView(i));
     default:
       return std::nullopt;
   }
@@ -107,7 +119,7 @@ inline row arrow_to_json(const arrow::Array& array, std::int64_t i, const std::s
     }
     default:
       throw data_error(where + ": type " + array.type()->ToString() +
-                       " is not supported; expected booleans, numbers, strings, lists or structs");
+                       " is not supported; expected booleans, numbers, strings, bytes, lists or structs");
   }
 }
 

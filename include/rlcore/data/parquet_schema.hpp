@@ -10,12 +10,13 @@
 #include <vector>
 
 #include "rlcore/data/row.hpp"
+#include "rlcore/text/big_integer.hpp"
 
 RLCORE_BEGIN
 namespace data {
 
 /// The kinds of JSON values that columns have.
-enum class value_kind { null, boolean, integer, real, string, list, structure };
+enum class value_kind { null, boolean, integer, real, string, bytes, list, structure };
 
 /// The type that all values seen so far have in common: null gives way to anything, an integer to a real; lists and
 /// objects are merged inside, a key that some objects lack is null there.
@@ -27,18 +28,20 @@ struct value_type {
   /// Throws data_error "<where>: column <name>: ..." when the value does not fit.
   void merge(const row& value, const std::string& where, const std::string& name) {
     if (value.is_null()) return;
+    if (text::is_big_integer(value) || (value.is_number_unsigned() && value.get<std::uint64_t>() > INT64_MAX))
+      throw data_error(where + ": column '" + printable(name) + "': " + printable(text::integer_digits(value)) +
+                       " does not fit 64 bits");
     const value_kind found = value.is_boolean()          ? value_kind::boolean
                              : value.is_number_integer() ? value_kind::integer
                              : value.is_number()         ? value_kind::real
                              : value.is_string()         ? value_kind::string
+                             : value.is_binary()         ? value_kind::bytes
                              : value.is_array()          ? value_kind::list
                                                          : value_kind::structure;
-    if (value.is_number_unsigned() && value.get<std::uint64_t>() > INT64_MAX)
-      throw data_error(where + ": column '" + printable(name) + "': " + value.dump() + " does not fit 64 bits");
     if (kind == value_kind::null || (kind == value_kind::integer && found == value_kind::real)) {
       kind = found;
     } else if (kind != found && !(kind == value_kind::real && found == value_kind::integer)) {
-      throw data_error(where + ": column '" + printable(name) + "': " + printable(value.dump(), 60) +
+      throw data_error(where + ": column '" + printable(name) + "': " + printable(text::exact_dump(value), 60) +
                        " is of another type than in the rows before");
     }
     if (found == value_kind::list) {
@@ -58,7 +61,8 @@ struct value_type {
   }
 };
 
-/// The type of a column: int64, float64, utf8 and bool, lists and structures of them; null where no value was seen.
+/// The type of a column: int64, float64, utf8, binary and bool, lists and structures of them; null where no value was
+/// seen.
 inline std::shared_ptr<arrow::DataType> arrow_type(const value_type& type) {
   switch (type.kind) {
     case value_kind::null:
@@ -71,6 +75,8 @@ inline std::shared_ptr<arrow::DataType> arrow_type(const value_type& type) {
       return arrow::float64();
     case value_kind::string:
       return arrow::utf8();
+    case value_kind::bytes:
+      return arrow::binary();
     case value_kind::list:
       return arrow::list(type.element.empty() ? arrow::null() : arrow_type(type.element[0]));
     case value_kind::structure:
@@ -93,6 +99,10 @@ inline arrow::Status append_json(arrow::ArrayBuilder& builder, const row& value)
       return static_cast<arrow::DoubleBuilder&>(builder).Append(value.get<double>());
     case arrow::Type::STRING:
       return static_cast<arrow::StringBuilder&>(builder).Append(value.get_ref<const std::string&>());
+    case arrow::Type::BINARY: {
+      const auto& bytes = value.get_binary();
+      return static_cast<arrow::BinaryBuilder&>(builder).Append(bytes.data(), static_cast<std::int32_t>(bytes.size()));
+    }
     case arrow::Type::LIST: {
       auto& list = static_cast<arrow::ListBuilder&>(builder);
       ARROW_RETURN_NOT_OK(list.Append());

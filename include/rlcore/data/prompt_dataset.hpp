@@ -3,11 +3,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "rlcore/data/image_rows.hpp"
 #include "rlcore/data/row.hpp"
 #include "rlcore/data/truncation.hpp"
 #include "rlcore/text/big_integer.hpp"
@@ -22,6 +24,7 @@ struct prompt {
   std::vector<std::int32_t> ids;                   ///< with the generation prompt at the end
   std::string data_source, ground_truth, ability;  ///< ability is empty when the column is absent
   row extra;                                       ///< extra_info, or null
+  std::vector<image_pointer> images{};             ///< picture k stands where the k-th run of image tokens does
   std::size_t row_number = 0;                      ///< in all files together, before filtering
 };
 
@@ -34,12 +37,26 @@ struct prompt_settings {
   std::string label_key = {};       ///< column of the ground truth; empty: reward_model.ground_truth
   std::string default_source = {};  ///< data_source of rows that have no such column
   bool needs_truth = true;  ///< false: rows may lack data_source and reward_model (they are scored by a reward model)
+  image_settings images = {};
+};
+
+/// What became of the rows with pictures.
+struct image_counts {
+  std::size_t rows = 0, left_out = 0;  ///< read; too long, of these
+  image::size largest = {};            ///< of the pictures that are left, the one with the most tokens
+  std::size_t most_tokens = 0;         ///< its tokens
+
+  /// Counts a picture that is left.
+  void add(const image_file& kept, std::size_t tokens) {
+    if (tokens > most_tokens) most_tokens = tokens, largest = kept.size;
+  }
 };
 
 /// The prompts of a run, in the order of their rows.
 struct prompt_dataset {
   std::vector<prompt> prompts;
   std::size_t rows_read = 0;  ///< size() is what is left after filter_overlong_prompts
+  image_counts images = {};
 
   std::size_t size() const noexcept { return prompts.size(); }
   /// Prompt i of those that are left.
@@ -54,7 +71,7 @@ inline std::vector<text::message> read_messages(const row& from, const std::stri
     throw data_error(where + ": column '" + printable(key) + "' is " + printable(value.dump()) +
                      "; expected a list of {role, content} or a string");
   try {
-    return text::messages_from_json(value);
+    return text::messages_from_json(value, text::content_form::parts);
   } catch (const data_error& e) {
     throw data_error(where + ": column '" + printable(key) + "': " + e.what());
   }
@@ -102,9 +119,37 @@ inline prompt read_prompt(const row& from, const prompt_settings& settings, cons
   return p;
 }
 
+namespace detail {
+
+/// Gives a prompt the tokens that the model reads, cut to the limit. False if it is to be left out as too long. Throws
+/// data_error with `where`; pictures are not cut: what is left of one fits none.
+inline bool settle_length(prompt& p, const prompt_settings& settings, image_counts& counts, const std::string& where) {
+  const std::size_t length = p.ids.size() + count_added_tokens(p.images, settings.images);
+  const bool overlong = settings.max_prompt_length > 0 && length > settings.max_prompt_length;
+  counts.rows += !p.images.empty();
+  if (overlong && settings.filter_overlong_prompts) {
+    counts.left_out += !p.images.empty();
+    return false;
+  }
+  if (!p.images.empty()) {
+    if (overlong && settings.truncation != truncation::error)
+      throw data_error(where + ": prompt: " + std::to_string(length) + " tokens with " +
+                       pictures_text(p.images.size()) + ", but data.max_prompt_length is " +
+                       std::to_string(settings.max_prompt_length) +
+                       "; pictures are not truncated: data.filter_overlong_prompts=True leaves such rows out");
+    p.ids = expand_image_tokens(std::move(p.ids), p.images, settings.images);
+    for (const image_pointer& i : p.images) counts.add(*i, count_image_tokens(*i, settings.images));
+  }
+  truncate(p.ids, settings.max_prompt_length, settings.truncation, where + ": prompt", "data.max_prompt_length");
+  return true;
+}
+
+}  // namespace detail
+
 /// Reads all rows of all tables in order. `encode` turns std::vector<text::message> into token ids (chat template with
-/// generation prompt, then tokenizer); `check_source` throws data_error for a data_source without a reward function, so
-/// that it is met now and not at some later step. Throws data_error naming file, row and column.
+/// generation prompt, then tokenizer), with one image token for each picture; `check_source` throws data_error for a
+/// data_source without a reward function, so that it is met now and not at some later step. Throws data_error naming
+/// file, row and column.
 template <class Encode, class CheckSource>
 prompt_dataset make_prompts(std::span<const table> tables, const prompt_settings& settings, Encode&& encode,
                             CheckSource&& check_source) {
@@ -112,10 +157,12 @@ prompt_dataset make_prompts(std::span<const table> tables, const prompt_settings
   std::string files, last_source;
   for (const table& t : tables) {
     files += (files.empty() ? "" : ", ") + t.file;
+    const std::filesystem::path folder = std::filesystem::path(t.file).parent_path();
     for (std::size_t i = 0; i < t.rows.size(); ++i, ++dataset.rows_read) {
       const std::string where = row_text(t.file, i);
       prompt p = read_prompt(t.rows[i], settings, where);
       p.row_number = dataset.rows_read;
+      p.images = take_images(t.rows[i], p.messages, settings.images, where, folder);
       try {
         if (p.data_source != last_source || i == 0) check_source(p.data_source);
         p.ids = encode(p.messages);
@@ -124,10 +171,8 @@ prompt_dataset make_prompts(std::span<const table> tables, const prompt_settings
       }
       last_source = p.data_source;
       if (p.ids.empty()) throw data_error(where + ": the prompt has no tokens");
-      const bool overlong = settings.max_prompt_length > 0 && p.ids.size() > settings.max_prompt_length;
-      if (overlong && settings.filter_overlong_prompts) continue;
-      truncate(p.ids, settings.max_prompt_length, settings.truncation, where + ": prompt", "data.max_prompt_length");
-      dataset.prompts.push_back(std::move(p));
+      check_image_tokens(p.ids, p.images.size(), settings.images, where);
+      if (detail::settle_length(p, settings, dataset.images, where)) dataset.prompts.push_back(std::move(p));
     }
   }
   if (dataset.rows_read == 0) throw data_error(files + ": no rows");

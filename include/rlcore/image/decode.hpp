@@ -2,41 +2,15 @@
 // they are those of src/images.cpp.
 #pragma once
 
-#include <cstddef>
 #include <string>
-#include <string_view>
 
 #include "rlcore/core/error.hpp"
 #include "rlcore/image/decode_settings.hpp"
+#include "rlcore/image/header.hpp"
 #include "rlcore/image/pixels.hpp"
 
 RLCORE_BEGIN
 namespace image {
-
-#ifdef RLCORE_HAS_IMAGES
-inline constexpr bool has_images = true;
-#else
-inline constexpr bool has_images = false;
-#endif
-
-/// The format that the first bytes tell: "PNG", "JPEG", "GIF", "WebP", "BMP", "TIFF", "AVIF or HEIC", or "" if none of
-/// these.
-inline std::string format_of(encoded bytes) {
-  const auto starts = [&](std::string_view signature, std::size_t at = 0) {
-    if (bytes.size() < at + signature.size()) return false;
-    for (std::size_t i = 0; i < signature.size(); ++i)
-      if (bytes[at + i] != static_cast<unsigned char>(signature[i])) return false;
-    return true;
-  };
-  if (starts("\x89PNG\r\n\x1a\n")) return "PNG";
-  if (starts("\xff\xd8\xff")) return "JPEG";
-  if (starts("GIF8")) return "GIF";
-  if (starts("RIFF") && starts("WEBP", 8)) return "WebP";
-  if (starts("BM")) return "BMP";
-  if (starts("II*") || starts("MM\0*")) return "TIFF";
-  if (starts("ftyp", 4)) return "AVIF or HEIC";
-  return "";
-}
 
 /// The pixels of a PNG, as Pillow's convert("RGB") gives them: grey and palettes become colours, ancillary chunks
 /// (gamma, profiles, a palette's opacity) change nothing. Throws format_error for a file that is damaged, cut off,
@@ -48,14 +22,14 @@ pixels decode_png(encoded bytes, const decode_settings& settings = {});
 pixels decode_jpeg(encoded bytes, const decode_settings& settings = {});
 
 /// The pixels of a PNG or JPEG file. Throws format_error, without the file's name, for anything else.
-inline pixels decode(encoded bytes, const decode_settings& settings = {}) {
+inline pixels decode(encoded bytes, [[maybe_unused]] const decode_settings& settings = {}) {
   const std::string format = format_of(bytes);
   if (format != "PNG" && format != "JPEG")
     throw format_error(format.empty() ? "no image; expected PNG or JPEG" : format + "; expected PNG or JPEG");
 #ifdef RLCORE_HAS_IMAGES
   return format == "PNG" ? decode_png(bytes, settings) : decode_jpeg(bytes, settings);
 #else
-  throw format_error("this build reads no images; install libpng-dev and libjpeg-dev and build again");
+  throw format_error(no_images_message);
 #endif
 }
 

@@ -13,38 +13,13 @@
 #include <vector>
 
 #include "rlcore/image/decode_settings.hpp"
+#include "rlcore/image/header.hpp"
 #include "rlcore/image/pixels.hpp"
 
 RLCORE_BEGIN
 namespace image {
 
 namespace detail {
-
-/// What IHDR says, and whether the file is animated.
-struct png_header {
-  std::uint32_t width = 0, height = 0;
-  int bits = 0, colours = 0;
-  bool animated = false;
-};
-
-inline std::uint32_t big_endian(encoded bytes, std::size_t at) {
-  return static_cast<std::uint32_t>(bytes[at]) << 24 | static_cast<std::uint32_t>(bytes[at + 1]) << 16 |
-         static_cast<std::uint32_t>(bytes[at + 2]) << 8 | bytes[at + 3];
-}
-
-/// Walks the chunks before the image's data. Throws format_error where there is no header.
-inline png_header read_png_header(encoded bytes) {
-  constexpr std::size_t first = 8, header_end = first + 8 + 13 + 4;
-  if (bytes.size() < header_end || std::memcmp(bytes.data() + first + 4, "IHDR", 4) != 0)
-    throw format_error("a PNG without its header");
-  png_header header{big_endian(bytes, first + 8), big_endian(bytes, first + 12), bytes[first + 16], bytes[first + 17]};
-  for (std::size_t at = header_end; at + 8 <= bytes.size();) {
-    if (std::memcmp(bytes.data() + at + 4, "IDAT", 4) == 0) break;
-    header.animated |= std::memcmp(bytes.data() + at + 4, "acTL", 4) == 0;
-    at += std::size_t{12} + big_endian(bytes, at);
-  }
-  return header;
-}
 
 /// libpng's view of the bytes, and what it says when it gives up.
 struct png_source {
@@ -111,10 +86,7 @@ inline std::vector<std::uint8_t> on_white(const std::vector<std::uint8_t>& rgba)
 
 /// Declared in decode.hpp.
 RLCORE_INLINE pixels decode_png(encoded bytes, const decode_settings& settings) {
-  const detail::png_header header = detail::read_png_header(bytes);
-  check_size(header.height, header.width, settings);
-  if (header.animated) throw format_error("an animated PNG; expected one picture");
-  if (header.bits == 16) throw format_error("a PNG of 16 bits a channel; convert it to 8 bits");
+  const png_header header = read_png_header(bytes, settings);
   // Deflate makes at most 1032 bytes of one: what the header promises beyond that is not in the file.
   const std::uint64_t channels = header.colours == PNG_COLOR_TYPE_RGB    ? 3
                                  : header.colours == PNG_COLOR_TYPE_RGBA ? 4

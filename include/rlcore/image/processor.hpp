@@ -7,20 +7,12 @@
 
 #include "rlcore/image/decode.hpp"
 #include "rlcore/image/patches.hpp"
+#include "rlcore/image/processor_settings.hpp"
 #include "rlcore/image/resample.hpp"
 #include "rlcore/image/smart_resize.hpp"
 
 RLCORE_BEGIN
 namespace image {
-
-/// Settings of a processor; the defaults are those of transformers' Qwen2VLImageProcessor.
-struct processor_settings {
-  std::int64_t min_pixels = 3136, max_pixels = 1'003'520;
-  patch_shape shape{};
-  normalisation normalise{};
-  resampling resample = resampling::torchvision;
-  decode_settings decode{};
-};
 
 /// Turns files into patches. The same bytes give the same floats on every machine: everything is in integers until one
 /// table per colour makes floats of them. A processor may be used by several threads.
@@ -33,10 +25,7 @@ class processor {
   const processor_settings& settings() const noexcept { return settings_; }
 
   /// The size in which the tower sees a picture. Throws format_error when one side is over 200 times the other.
-  size target(size from) const {
-    const auto factor = static_cast<std::int64_t>(settings_.shape.patch * settings_.shape.merge);
-    return smart_resize(from, {factor, settings_.min_pixels, settings_.max_pixels});
-  }
+  size target(size from) const { return target_size(from, settings_); }
 
   /// The patches of a picture in its target size. Throws what target() throws.
   patches operator()(const pixels& picture) const {

@@ -1,0 +1,101 @@
+// Pictures as the vision tower reads them, made when they are asked for and kept while there is room.
+#pragma once
+
+#include <cstddef>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rlcore/core/error.hpp"
+#include "rlcore/data/image_file.hpp"
+#include "rlcore/image/processor.hpp"
+
+RLCORE_BEGIN
+namespace data {
+
+/// Patches are many times larger than their file: 4704 bytes for each 14 x 14 pixels. They belong to everybody who
+/// holds a pointer; the cache holds those asked for last, up to its limit, so that the samples of a prompt and the
+/// micro-batches of a step decode a picture once. May be used by several threads.
+class image_cache {
+ public:
+  using pointer = std::shared_ptr<const image::patches>;
+
+  /// Keeps at most `bytes` of patches.
+  explicit image_cache(const image::processor& processor, std::size_t bytes = std::size_t{512} << 20)
+      : processor_(processor), limit_(bytes) {}
+
+  const image::processor& processor() const noexcept { return processor_; }
+
+  /// The patches of a picture. Throws data_error that begins with its name: it cannot be decoded, or its file is not
+  /// what it was.
+  pointer operator()(const image_file& file) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (const auto found = places_.find(file.hash); found != places_.end()) {
+        kept_.splice(kept_.begin(), kept_, found->second);
+        return kept_.front().second;
+      }
+    }
+    pointer made = std::make_shared<const image::patches>(decode(file));
+    keep(file.hash, made);
+    return made;
+  }
+
+  /// Those of several pictures, in order.
+  std::vector<pointer> operator()(std::span<const image_pointer> files) {
+    std::vector<pointer> all;
+    all.reserve(files.size());
+    for (const image_pointer& f : files) all.push_back((*this)(*f));
+    return all;
+  }
+
+  /// Bytes of patches that the cache holds.
+  std::size_t bytes() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return held_;
+  }
+
+ private:
+  static std::size_t size_of(const pointer& p) noexcept { return p->values.size() * sizeof(float); }
+
+  image::patches decode(const image_file& file) const {
+    try {
+      if (!file.bytes.empty()) return processor_(file.bytes);
+      const std::vector<unsigned char> bytes = read_image_bytes(file.path, file.name);
+      if (hash_of(bytes) != file.hash) throw format_error("the file has changed since the rows were read");
+      return processor_(bytes);
+    } catch (const format_error& e) {
+      throw data_error(file.name + ": " + e.what());
+    }
+  }
+
+  void keep(const content_hash& hash, const pointer& made) {
+    if (size_of(made) > limit_) return;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (places_.contains(hash)) return;  // by another thread, meanwhile
+    kept_.emplace_front(hash, made);
+    places_.emplace(hash, kept_.begin());
+    held_ += size_of(made);
+    while (held_ > limit_) {
+      held_ -= size_of(kept_.back().second);
+      places_.erase(kept_.back().first);
+      kept_.pop_back();
+    }
+  }
+
+  using entry = std::pair<content_hash, pointer>;
+
+  image::processor processor_;
+  std::size_t limit_, held_ = 0;
+  std::list<entry> kept_;  ///< the one asked for last is the first
+  std::map<content_hash, std::list<entry>::iterator> places_;
+  mutable std::mutex mutex_;
+};
+
+}  // namespace data
+RLCORE_END

@@ -1,0 +1,151 @@
+// Rows with pictures: marks in the messages, files in a column, and as many tokens as the model sees of each.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rlcore/core/error.hpp"
+#include "rlcore/data/image_file.hpp"
+#include "rlcore/data/row.hpp"
+#include "rlcore/data/row_images.hpp"
+#include "rlcore/image/processor_settings.hpp"
+#include "rlcore/text/message.hpp"
+
+RLCORE_BEGIN
+namespace data {
+
+/// How rows with pictures are read.
+struct image_settings {
+  std::string image_key = "images", video_key = "videos";      ///< columns: data.image_key, data.video_key
+  std::optional<image::processor_settings> processor = {};     ///< the model's; unset: it reads no pictures
+  std::int32_t token = -1;                                     ///< its place of a picture's row: <|image_pad|>
+  std::string model = "the model";                             ///< its name in messages
+  std::size_t most = std::numeric_limits<std::size_t>::max();  ///< pictures of a row: --data.max_images_per_prompt
+  bool strip = false;                                          ///< white space around marks, as OpenRLHF does
+};
+
+namespace detail {
+
+/// "2 <image> marks (messages[1]: 2)".
+inline std::string marks_text(std::span<const text::message> messages, std::size_t marks) {
+  std::string text = std::to_string(marks) + (marks == 1 ? " <image> mark" : " <image> marks"), places;
+  for (std::size_t i = 0; i < messages.size(); ++i)
+    if (const std::size_t n =
+            messages[i].parts.empty() ? text::count_image_marks(messages[i].content) : messages[i].images();
+        n > 0)
+      places += (places.empty() ? "" : ", ") + ("messages[" + std::to_string(i) + "]: ") + std::to_string(n);
+  return places.empty() ? text : text + " (" + printable(places) + ")";
+}
+inline std::string pictures_text(std::size_t count) {
+  return std::to_string(count) + (count == 1 ? " picture" : " pictures");
+}
+
+/// Throws data_error for a row with pictures: nobody looks at them.
+inline void refuse_images(const row& from, std::span<const text::message> messages, std::size_t marks,
+                          const image_settings& settings, const std::string& where) {
+  const bool shown = has_content(from, settings.image_key);
+  const bool parts = std::any_of(messages.begin(), messages.end(), [](const auto& m) { return m.images() > 0; });
+  if (!parts && (marks == 0 || !shown)) return;
+  throw data_error(where + ": " + marks_text(messages, marks) +
+                   (shown ? " and pictures in column '" + printable(settings.image_key) + "'" : std::string()) +
+                   ", but " + settings.model + " reads no images: its config.json has no vision_config");
+}
+
+}  // namespace detail
+
+/// The pictures of a row, in the order of their places; the messages are cut at their marks. Nothing of both is
+/// changed where there are neither. Throws data_error with `where` unless every mark has a picture and every picture a
+/// mark, for videos, and for a row with pictures if the model reads none. `folder` is where relative paths start.
+inline std::vector<image_pointer> take_images(const row& from, std::vector<text::message>& messages,
+                                              const image_settings& settings, const std::string& where,
+                                              const std::filesystem::path& folder) {
+  std::size_t marks = 0;
+  for (const text::message& m : messages) marks += m.parts.empty() ? text::count_image_marks(m.content) : m.images();
+  if (!settings.processor)
+    return detail::refuse_images(from, messages, marks, settings, where), std::vector<image_pointer>();
+  if (has_content(from, settings.video_key))
+    throw data_error(where + ": column '" + printable(settings.video_key) +
+                     "' has content; videos are not read, only images");
+  if (marks == 0 && !has_content(from, settings.image_key)) return {};
+  if (!from.contains(settings.image_key))
+    throw data_error(where + ": " + detail::marks_text(messages, marks) + ", but no column '" +
+                     printable(settings.image_key) + "' with pictures (data.image_key); it has " +
+                     printable(column_names(from), 300));
+  std::vector<image_pointer> images = read_images(from, settings.image_key, where, folder, settings.processor->decode);
+  if (images.size() != marks)
+    throw data_error(where + ": " + detail::marks_text(messages, marks) + ", but " +
+                     detail::pictures_text(images.size()) + " in column '" + printable(settings.image_key) +
+                     "'; each mark takes the next picture");
+  if (images.size() > settings.most)
+    throw data_error(where + ": " + detail::pictures_text(images.size()) + ", but --data.max_images_per_prompt is " +
+                     std::to_string(settings.most));
+  for (text::message& m : messages) {
+    if (m.parts.empty() && m.content.find("<video>") != m.content.npos)
+      throw data_error(where + ": a mark <video> beside pictures; videos are not read, only images");
+    text::cut_at_image_marks(m, settings.strip);
+  }
+  return images;
+}
+
+/// How many tokens a picture takes, by its header. Throws data_error for one that is over 200 times as long as wide.
+inline std::size_t count_image_tokens(const image_file& of, const image_settings& settings) {
+  try {
+    return static_cast<std::size_t>(image::token_count(of.size, *settings.processor));
+  } catch (const format_error& e) {
+    throw data_error(of.name + ": " + e.what());
+  }
+}
+
+/// How many tokens are added where each picture's one becomes as many as the picture takes.
+inline std::size_t count_added_tokens(std::span<const image_pointer> images, const image_settings& settings) {
+  std::size_t added = 0;
+  for (const image_pointer& i : images) added += count_image_tokens(*i, settings) - 1;
+  return added;
+}
+
+/// Throws data_error unless there is one image token for each picture.
+inline void check_image_tokens(std::span<const std::int32_t> ids, std::size_t pictures, const image_settings& settings,
+                               const std::string& where) {
+  if (!settings.processor) return;
+  const auto found = static_cast<std::size_t>(std::count(ids.begin(), ids.end(), settings.token));
+  if (found == pictures) return;
+  throw data_error(where + ": the conversation as text has " + std::to_string(found) + " image tokens for " +
+                   detail::pictures_text(pictures) +
+                   (found > pictures
+                        ? "; <|image_pad|> may not stand in a message"
+                        : "; expected a chat template that writes <|image_pad|> for each, such as qwen2.5-vl"));
+}
+
+/// Calls each(id, count) for every token with how often it stands in the sequence that the model reads: once, and an
+/// image token as often as its picture has rows. The k-th image token is that of picture k; check_image_tokens() has
+/// passed.
+template <class Each>
+void for_expanded_tokens(std::span<const std::int32_t> ids, std::span<const image_pointer> images,
+                         const image_settings& settings, Each&& each) {
+  std::size_t picture = 0;
+  for (const std::int32_t id : ids)
+    each(id, id == settings.token && picture < images.size() ? count_image_tokens(*images[picture++], settings) : 1);
+}
+
+/// The sequence that the model reads.
+inline std::vector<std::int32_t> expand_image_tokens(std::vector<std::int32_t> ids,
+                                                     std::span<const image_pointer> images,
+                                                     const image_settings& settings) {
+  if (images.empty()) return ids;
+  std::vector<std::int32_t> expanded;
+  expanded.reserve(ids.size() + count_added_tokens(images, settings));
+  for_expanded_tokens(ids, images, settings,
+                      [&](std::int32_t id, std::size_t count) { expanded.insert(expanded.end(), count, id); });
+  return expanded;
+}
+
+}  // namespace data
+RLCORE_END
