@@ -40,8 +40,8 @@ inline std::string tool_turn(std::string_view before) {
   + '</tool_call><|im_end|>\n' }}{%- endif %})";
 }
 
-/// How a content that is a text is written, and one that may be in parts with pictures.
-inline constexpr std::string_view text_content = "{{- turn.content }}";
+/// How a content that is a text is written (another is refused by +), and one that may be in parts with pictures.
+inline constexpr std::string_view text_content = "{{- '' + turn.content }}";
 inline constexpr std::string_view parted_content = R"({%- if turn.content is string %}{{- turn.content }}
 {%- else %}{%- for part in turn.content %}
 {%- if part.type == 'image' or 'image' in part or 'image_url' in part %}
