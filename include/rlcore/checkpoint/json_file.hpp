@@ -1,8 +1,10 @@
 // A JSON object from a file. Every error names the file, the key, the value and what was expected.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -26,6 +28,27 @@ class json_file {
   }
 
   const nlohmann::json& root() const noexcept { return root_; }
+  /// The object under `key`; messages name its keys "key.name". Throws format_error unless it is one.
+  json_file section(const std::string& key) const {
+    if (!has(key) || !root_[key].is_object()) fail(key, "an object");
+    json_file part(*this);
+    part.root_ = root_[key];
+    part.prefix_ = path_of(key) + ".";
+    return part;
+  }
+  /// This object with the members of the object under `key` in the place of its own; null in there counts as absent.
+  /// Where that object has one of the keys `together`, none of them is taken from here.
+  json_file with_section(const std::string& key, const std::vector<std::string>& together = {}) const {
+    const json_file part = section(key);
+    json_file all(*this);
+    const bool has_one =
+        std::any_of(together.begin(), together.end(), [&](const std::string& name) { return part.has(name); });
+    for (const std::string& name : together)
+      if (has_one) all.root_.erase(name);
+    for (const auto& [name, value] : part.root_.items())
+      if (!value.is_null()) all.root_[name] = value, all.paths_[name] = part.path_of(name);
+    return all;
+  }
   /// True if the key is present and not null.
   bool has(const std::string& key) const { return root_.contains(key) && !root_[key].is_null(); }
 
@@ -33,7 +56,7 @@ class json_file {
   /// file.
   [[noreturn]] void fail(const std::string& key, std::string_view expected) const {
     const std::string found = root_.contains(key) ? "is " + data::printable(text::json_text(root_[key])) : "is missing";
-    throw format_error(where_ + ": key '" + key + "' " + found + "; expected " + std::string(expected) +
+    throw format_error(where_ + ": key '" + path_of(key) + "' " + found + "; expected " + std::string(expected) +
                        (root_.contains(key) ? "" : near(key)));
   }
   /// The integer of a key; it has to be there, from `minimum` to `maximum`.
@@ -75,13 +98,18 @@ class json_file {
   }
 
  private:
+  std::string path_of(const std::string& key) const {
+    const auto at = paths_.find(key);
+    return at != paths_.end() ? at->second : prefix_ + key;
+  }
   std::string near(const std::string& key) const {
     std::vector<std::string> keys;
     for (const auto& [name, value] : root_.items()) keys.push_back(data::printable(name));
     return did_you_mean(key, keys);
   }
 
-  std::string where_;
+  std::string where_, prefix_;
+  std::map<std::string, std::string> paths_;  // of keys that came from a section
   nlohmann::json root_;
 };
 

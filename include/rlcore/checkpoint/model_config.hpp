@@ -6,11 +6,13 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 #include "rlcore/checkpoint/atomic_file.hpp"
 #include "rlcore/checkpoint/json_file.hpp"
 #include "rlcore/checkpoint/rope_config.hpp"
 #include "rlcore/checkpoint/tensor_info.hpp"
+#include "rlcore/checkpoint/vision_config_json.hpp"
 #include "rlcore/nn/config.hpp"
 
 RLCORE_BEGIN
@@ -93,9 +95,10 @@ inline void read_experts(const json_file& file, nn::config& c) {
 /// Reads `folder`/config.json of a model of one of the families (nn/family), and the ids of generation_config.json,
 /// whose eos_token_id wins. Throws file_error, or format_error naming file, key, value and expectation.
 inline nn::config read_config(const std::filesystem::path& folder) {
-  const json_file file(folder / "config.json");
+  const json_file whole(folder / "config.json");
   nn::config c;
-  c.model = read_family(file);
+  c.model = read_family(whole);
+  const json_file file = language_model(whole, c.model);
   refuse_unsupported(file, c.model);
   read_output(file, c);
 
@@ -118,10 +121,11 @@ inline nn::config read_config(const std::filesystem::path& folder) {
   if (c.head_dim % 2 != 0) file.fail("head_dim", "an even integer (rotary embeddings turn pairs)");
   if (c.has_experts()) read_experts(file, c);
   c.rms_norm_eps = file.positive("rms_norm_eps");
-  c.tie_word_embeddings = file.boolean("tie_word_embeddings", false);  // as transformers defaults
+  c.tie_word_embeddings = read_tied(whole);
   c.attention_bias = c.model->qkv_bias;
   c.max_position_embeddings = extent("max_position_embeddings");
   read_rope(file, c);
+  read_vision(whole, c);
   if (file.has("initializer_range")) c.initializer_range = file.positive("initializer_range");
 
   const auto id_in_vocabulary = [&](const json_file& where, const std::string& key, std::int32_t id) {
@@ -146,9 +150,10 @@ inline nn::config read_config(const std::filesystem::path& folder) {
 }
 
 /// Writes config.json and generation_config.json that `transformers` (4 and 5) reads; `type` is what the weights are
-/// stored as (F32, F16 or BF16). Throws file_error.
+/// stored as (F32, F16 or BF16). Throws file_error, or config_error for a vision tower in a family that has none.
 inline void write_config(const std::filesystem::path& folder, const nn::config& c,
                          stored_type type = stored_type::f32) {
+  check_tower(c);
   const bool sliding_window = std::any_of(c.model->flags.begin(), c.model->flags.end(), [](const nn::fixed_flag& flag) {
     return flag.key == "use_sliding_window" && !flag.implied;
   });
@@ -162,10 +167,9 @@ inline void write_config(const std::filesystem::path& folder, const nn::config& 
   const nlohmann::ordered_json pad =
       c.pad_token_id < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(c.pad_token_id);
   const bool score = c.output == nn::model_output::score;
-  const std::string architecture = std::string(c.model->architecture) + "For" +
-                                   (!score         ? "CausalLM"
-                                    : c.score_bias ? "TokenClassification"
-                                                   : "SequenceClassification");
+  const std::string architecture = std::string(c.model->architecture) += !score         ? c.model->task
+                                                                         : c.score_bias ? "ForTokenClassification"
+                                                                                        : "ForSequenceClassification";
   nlohmann::ordered_json root{{"architectures", {architecture}},
                               {"model_type", nn::name_of(c.model)},
                               {"vocab_size", c.vocab_size},
@@ -206,6 +210,7 @@ inline void write_config(const std::filesystem::path& folder, const nn::config& 
     root["label2id"] = {{"LABEL_0", 0}};
     root["classifier_dropout"] = 0.0;
   }
+  if (c.vision) root = nest_text(std::move(root), c);
   write_file_atomically(folder / "config.json", root.dump(2) + "\n");
   nlohmann::ordered_json generation = nlohmann::ordered_json::object();
   if (!eos.is_null()) generation["eos_token_id"] = eos;

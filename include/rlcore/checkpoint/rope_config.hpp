@@ -104,19 +104,50 @@ inline nn::rope_settings read_rope_object(const json_file& file, const std::stri
   return s;
 }
 
+/// mrope_section of the object under `key`, of a family with a vision tower: its rope is the plain one in three axes,
+/// called "mrope" or "default" by either name. config.head_dim is read already.
+inline void read_sections(const json_file& file, const std::string& key, nn::config& c) {
+  const nlohmann::json& rope = file.root()[key];
+  if (!rope.is_object()) file.fail(key, "an object");
+  for (const auto& [name, value] : rope.items()) {
+    if (name == "mrope_section" || name == "rope_theta") continue;
+    if (name != "rope_type" && name != "type") file.fail(key, "no '" + name + "' beside 'mrope_section'");
+    if (value != "mrope" && value != "default") file.fail(key, "the '" + name + "' \"mrope\" or \"default\"");
+  }
+  const std::string expected =
+      "an 'mrope_section' of three integers that add up to head_dim / 2, " + std::to_string(c.head_dim / 2);
+  if (!rope.contains("mrope_section")) file.fail(key, expected);
+  const nlohmann::json& sections = rope["mrope_section"];
+  if (!sections.is_array() || sections.size() != c.mrope_section.size()) file.fail(key, expected);
+  std::int64_t left = c.head_dim / 2;
+  for (std::size_t i = 0; i < c.mrope_section.size(); ++i) {
+    if (!sections[i].is_number_integer()) file.fail(key, expected);
+    const auto n = sections[i].get<std::int64_t>();
+    if (n < 0 || n > left) file.fail(key, expected);
+    c.mrope_section[i] = n, left -= n;
+  }
+  if (left != 0) file.fail(key, expected);
+}
+
 }  // namespace detail
 
 /// rope_theta and rope_scaling as transformers 4 writes them, or both inside rope_parameters (transformers 5).
 /// config.max_position_embeddings is read already. Throws format_error for kinds of scaling that are not here (dynamic,
-/// longrope, ...), for keys that a kind does not have, and for a partial_rotary_factor.
+/// longrope, ...), for keys that a kind does not have, and for a partial_rotary_factor. A family with a vision tower
+/// has to have its mrope_section there.
 inline void read_rope(const json_file& file, nn::config& c) {
   if (file.has("partial_rotary_factor") && file.root()["partial_rotary_factor"] != 1)
     file.fail("partial_rotary_factor", "1");
   if (file.has("rope_parameters") && file.has("rope_scaling"))
     file.fail("rope_scaling", "null beside 'rope_parameters'");
+  if (c.model->vision && !file.has("rope_parameters") && !file.has("rope_scaling"))
+    file.fail("rope_scaling", "an object with 'mrope_section'");
   for (const std::string key : {"rope_parameters", "rope_scaling"}) {
     if (!file.has(key)) continue;
-    c.rope_scaling = detail::read_rope_object(file, key, c);
+    if (c.model->vision)
+      detail::read_sections(file, key, c);
+    else
+      c.rope_scaling = detail::read_rope_object(file, key, c);
     const nlohmann::json& rope = file.root()[key];
     if (!rope.contains("rope_theta")) continue;
     if (!rope["rope_theta"].is_number() || !(rope["rope_theta"].get<double>() > 0))

@@ -90,7 +90,7 @@ TEST(families, are_found_by_their_model_type) {
   EXPECT_EQ(nn::find_family("gpt2"), nullptr);
   EXPECT_TRUE(nn::family::qwen2 == nn::qwen2{});
   EXPECT_FALSE(nn::family::qwen2 == nn::qwen3{});
-  EXPECT_EQ(nn::family_names(", ", " or "), "qwen2, qwen3, qwen3_moe or llama");
+  EXPECT_EQ(nn::family_names(", ", " or "), "qwen2, qwen3, qwen3_moe, llama or qwen2_5_vl");
 }
 
 /// A family of somebody else's: other norms' names, everything else as in Llama.

@@ -9,6 +9,7 @@
 #include "rlcore/nn/family/family_traits.hpp"
 #include "rlcore/nn/family/llama.hpp"
 #include "rlcore/nn/family/qwen2.hpp"
+#include "rlcore/nn/family/qwen2_5_vl.hpp"
 #include "rlcore/nn/family/qwen3.hpp"
 #include "rlcore/nn/family/qwen3_moe.hpp"
 
@@ -42,10 +43,7 @@ inline constexpr family family::qwen2 = nn::qwen2{}, family::qwen3 = nn::qwen3{}
 
 /// One row each. Files and command lines name families by their model_type.
 inline constexpr std::array families{
-    family(qwen2{}),
-    family(qwen3{}),
-    family(qwen3_moe{}),
-    family(llama{}),
+    family(qwen2{}), family(qwen3{}), family(qwen3_moe{}), family(llama{}), family(qwen2_5_vl{}),
 };
 
 /// Hugging Face's model_type.

@@ -26,11 +26,21 @@ struct layer_names {
                    experts = "mlp.experts";
 };
 
+/// What the files of a family with a vision tower say besides (config::vision). The ids are those of transformers'
+/// config, where a file leaves them out.
+struct vision_traits {
+  std::string_view text_type;       ///< model_type of text_config, where files have the language model's members
+  std::string_view tower_type;      ///< model_type of vision_config
+  std::string_view old_tower_type;  ///< the same in files of transformers 4
+  std::int32_t image_token_id = -1, video_token_id = -1, vision_start_token_id = -1, vision_end_token_id = -1;
+};
+
 /// A family of decoders with RMS norms before attention and MLP, rotary positions and grouped queries. What a family
 /// does not say is as here.
 struct family_traits {
-  std::string_view model_type;    ///< of config.json, e.g. "llama"
-  std::string_view architecture;  ///< of config.json, what stands before ForCausalLM, e.g. "Llama"
+  std::string_view model_type;            ///< of config.json, e.g. "llama"
+  std::string_view architecture;          ///< of config.json, what stands before ForCausalLM, e.g. "Llama"
+  std::string_view task = "ForCausalLM";  ///< what stands behind it where the output is logits
 
   // The mathematics.
   bool qkv_bias = false;                 ///< q_proj, k_proj and v_proj have biases
@@ -39,6 +49,8 @@ struct family_traits {
   bool experts = false;                  ///< mixtures of experts in place of the MLP of some or all layers
   std::string_view activation = "silu";  ///< hidden_act: down_proj(activation(gate_proj x) * up_proj x)
   layer_names names{};
+  const vision_traits* vision =
+      nullptr;  ///< the family has a vision tower and turns by mrope_section; null: text alone
 
   // config.json.
   std::span<const fixed_flag> flags{};

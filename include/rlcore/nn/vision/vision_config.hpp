@@ -18,6 +18,7 @@ struct vision_config {
   std::int64_t in_channels = 3, patch_size = 14, temporal_patch_size = 2, spatial_merge_size = 2, window_size = 112;
   std::vector<std::int64_t> fullatt_block_indexes = {7, 15, 23, 31};
   double rms_norm_eps = 1e-6, rope_theta = 10000;
+  std::int64_t tokens_per_second = 2;  ///< of videos, which are not read: kept for files
 
   bool operator==(const vision_config&) const = default;
 
