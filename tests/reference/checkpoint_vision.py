@@ -1,6 +1,7 @@
-"""A tiny Qwen2.5-VL as folders of transformers: config.json of every layout, names and shapes, numbers of parameters.
+"""A tiny Qwen2.5-VL as folders of transformers: config.json of every layout, names and shapes, numbers of parameters, and
+what its class makes of a preprocessor_config.json.
 
-Writes next to itself checkpoint_vision.json, for tests/checkpoint/vision_config_test.cpp and vision_folders_test.cpp.
+Writes next to itself checkpoint_vision.json, for tests/checkpoint/vision_*_test.cpp and preprocessor_config_test.cpp.
 "layouts" has one config.json for every version that this was run with (transformers of requirements.txt, and 4.57.6),
 tied and not, and one of the flat form of the published models. Sizes are those of vl_parity.py.
 """
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import torch
 import transformers
-from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
+from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen2VLImageProcessor
 
 target = Path(__file__).resolve().parent / "checkpoint_vision.json"
 version = transformers.__version__
@@ -87,6 +88,20 @@ for name, (h, i, layers, heads, kv, vocabulary, tied, width) in released.items()
         "config": {"hidden_size": h, "intermediate_size": i, "num_hidden_layers": layers, "num_attention_heads": heads,
                    "num_key_value_heads": kv, "vocab_size": vocabulary, "tie_word_embeddings": tied},
         "vision_intermediate_size": width, "vision": seen, "all": sum(count.values())}
+if new:  # 4.57's slow class ignores size
+    processors = [{}, dict(min_pixels=784, max_pixels=78400), dict(size=dict(shortest_edge=784, longest_edge=78400)),
+                  dict(min_pixels=784, size=dict(shortest_edge=3000, longest_edge=90000)),
+                  dict(max_pixels=78400, size=dict(shortest_edge=3000, longest_edge=90000)),
+                  dict(min_pixels=None, max_pixels=12845056), dict(size=None, image_mean=[0.5, 0.25, 0.125])]
+    golden["processors"] = []
+    for more in processors:
+        file = {"image_processor_type": "Qwen2VLImageProcessor", **more}
+        for name in ("preprocessor_config.json", "processor_config.json"):
+            with tempfile.TemporaryDirectory() as folder:
+                (Path(folder) / name).write_text(json.dumps(file if name.startswith("pre") else {"image_processor": file}))
+                loaded = Qwen2VLImageProcessor.from_pretrained(folder)
+            golden["processors"].append({"name": name, "file": file, "size": [
+                loaded.size["shortest_edge"], loaded.size["longest_edge"]], "mean": list(loaded.image_mean)})
 golden["layouts"] = dict(sorted(golden["layouts"].items()))
 target.write_text(json.dumps(golden, separators=(",", ":")) + "\n")
 print(version, golden["parameters"], file=sys.stderr)

@@ -17,6 +17,7 @@
 #include "rlcore/checkpoint/json_file.hpp"
 #include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/checkpoint/weight_source.hpp"
+#include "rlcore/nn/vision/module_names.hpp"
 
 RLCORE_BEGIN
 namespace checkpoint {
@@ -47,7 +48,7 @@ inline std::optional<adapter_scale> read_adapter_scale(const std::filesystem::pa
   return std::nullopt;
 }
 
-/// Another source seen with the names and the content that a model folder has.
+/// Another source seen with the names and the content that a model folder has on disk.
 class merged_weights final : public weight_source {
  public:
   /// The adapter's matrices for one module; names in the wrapped source.
@@ -63,7 +64,9 @@ class merged_weights final : public weight_source {
       if (w.name.find(".lora_") != std::string::npos) {
         note_adapter(w);
       } else if (const std::string name = plain_name(w.name); !(tied && name == output_name)) {
-        sources_[name] = &w;
+        if (const auto [at, is_new] = sources_.try_emplace(name, &w); !is_new)
+          throw format_error("tensors '" + data::printable(at->second->name) + "' and '" + data::printable(w.name) +
+                             "' are one; expected either name");
       } else {
         dropped_output_ = true;
       }
@@ -96,13 +99,13 @@ class merged_weights final : public weight_source {
  private:
   static constexpr std::string_view prefix = "base_model.model.";
 
-  /// "base_model.model.x.base_layer.weight" -> "x.weight"
+  /// "base_model.model.x.base_layer.weight" -> "x.weight", under the name on disk.
   static std::string plain_name(const std::string& name) {
     std::string out = name.starts_with(prefix) ? name.substr(prefix.size()) : name;
     for (const std::string_view end : {".weight", ".bias"})
       if (const std::string layer = ".base_layer" + std::string(end); out.ends_with(layer))
         out.replace(out.size() - layer.size(), layer.size(), end);
-    return out;
+    return nn::name_on_disk(out);
   }
   void note_adapter(const weight& w) {
     for (const bool a : {true, false})

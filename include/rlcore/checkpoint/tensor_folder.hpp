@@ -20,13 +20,15 @@
 #include "rlcore/checkpoint/safetensors_writer.hpp"
 #include "rlcore/checkpoint/shard_reader.hpp"
 #include "rlcore/checkpoint/weight_shards.hpp"
+#include "rlcore/nn/vision/module_names.hpp"
 #include "rlcore/text/parse_json.hpp"
 
 RLCORE_BEGIN
 namespace checkpoint {
 
 /// All tensors of `model.safetensors`, or of the shards that `model.safetensors.index.json` lists. Without both, the
-/// tensors that the ranks of a run saved (find_shards); only one thread may read these.
+/// tensors that the ranks of a run saved (find_shards); only one thread may read these. Tensors that are stored under
+/// the names of modules in memory (nn::name_on_disk) have their names on disk here.
 class tensor_folder {
  public:
   /// Throws file_error when neither file exists or a shard is missing, format_error when index and shards disagree.
@@ -34,7 +36,7 @@ class tensor_folder {
     const std::filesystem::path single = folder / "model.safetensors", index = folder / "model.safetensors.index.json";
     if (std::filesystem::exists(single)) {
       files_.push_back(std::make_unique<safetensors_reader>(single));
-      for (const tensor_info& t : files_.back()->tensors()) where_[t.name] = files_.back().get();
+      for (const tensor_info& t : files_.back()->tensors()) place(t, *files_.back());
     } else if (std::filesystem::exists(index)) {
       open_shards(index);
     } else if (const std::filesystem::path shards = find_shards(folder); !shards.empty()) {
@@ -61,11 +63,11 @@ class tensor_folder {
   /// As in safetensors_reader, for the file that holds the tensor.
   const tensor_info& info(std::string_view name) const {
     const auto at = pieces_.find(name);
-    return at != pieces_.end() ? at->second : file_of(name).info(name);
+    return at != pieces_.end() ? at->second : find(name).info;
   }
   /// Reads a whole tensor as floats. Throws format_error if there is none of this name, or not with so many elements.
   void read_f32(std::string_view name, std::span<float> values) const {
-    if (!shards_) return file_of(name).read_f32(name, values);
+    if (const stored_tensor* t = shards_ ? nullptr : &find(name)) return t->file->read_f32(t->stored_name, values);
     const tensor_info& t = info(name);
     if (t.size() != values.size())
       throw format_error(folder_.string() + ": tensor '" + data::printable(name) + "' has shape " +
@@ -74,7 +76,8 @@ class tensor_folder {
   }
   /// Reads values.size() elements from number `first` on, in row-major order.
   void read_f32(std::string_view name, std::span<float> values, std::uint64_t first) const {
-    if (!shards_) return file_of(name).read_f32(name, values, first);
+    if (const stored_tensor* t = shards_ ? nullptr : &find(name))
+      return t->file->read_f32(t->stored_name, values, first);
     shard_piece wanted = parallel::whole_tensor(std::string(name), info(name).shape);
     wanted.first = static_cast<std::size_t>(first);
     wanted.last = wanted.first + values.size();
@@ -91,7 +94,8 @@ class tensor_folder {
   /// Reads stored bytes from byte `first` of the tensor on. Of shards they are floats; throws std::invalid_argument for
   /// parts of one.
   void read_bytes(std::string_view name, std::span<std::byte> bytes, std::uint64_t first = 0) const {
-    if (!shards_) return file_of(name).read_bytes(name, bytes, first);
+    if (const stored_tensor* t = shards_ ? nullptr : &find(name))
+      return t->file->read_bytes(t->stored_name, bytes, first);
     if (bytes.size() % sizeof(float) != 0 || first % sizeof(float) != 0)
       throw std::invalid_argument("rlcore: read_bytes of tensor '" + std::string(name) +
                                   "': " + std::to_string(bytes.size()) + " bytes from " + std::to_string(first) +
@@ -104,6 +108,20 @@ class tensor_folder {
   shard_reader* shards() const noexcept { return shards_.get(); }
 
  private:
+  /// Where a tensor is, and its name there; that of `info` is the one on disk.
+  struct stored_tensor {
+    const safetensors_reader* file;
+    std::string stored_name;
+    tensor_info info;
+  };
+  void place(const tensor_info& t, const safetensors_reader& file) {
+    tensor_info named = t;
+    named.name = nn::name_on_disk(t.name);
+    const auto [at, is_new] = where_.try_emplace(named.name, stored_tensor{&file, t.name, named});
+    if (!is_new)
+      throw format_error(folder_.string() + ": tensors '" + data::printable(at->second.stored_name) + "' and '" +
+                         data::printable(t.name) + "' are one; expected either name");
+  }
   void open_shards(const std::filesystem::path& index) {
     const auto root = text::parse_json<format_error>(data::read_file(index), index.string());
     if (!root.is_object() || !root.contains("weight_map") || !root["weight_map"].is_object())
@@ -126,25 +144,25 @@ class tensor_folder {
       if (!found->second->contains(name))
         throw format_error((folder_ / shard).string() + ": no tensor '" + data::printable(name) + "', which " +
                            index.filename().string() + " expects in it");
-      where_[name] = found->second;
+      place(found->second->info(name), *found->second);
     }
     for (const auto& [shard, reader] : shards)
       for (const tensor_info& t : reader->tensors())
-        if (const auto at = where_.find(t.name); at == where_.end() || at->second != reader)
+        if (const auto at = where_.find(nn::name_on_disk(t.name)); at == where_.end() || at->second.file != reader)
           throw format_error(reader->path().string() + ": tensor '" + data::printable(t.name) + "' is not listed in " +
                              index.filename().string());
   }
-  const safetensors_reader& file_of(std::string_view name) const {
+  const stored_tensor& find(std::string_view name) const {
     const auto at = where_.find(name);
     if (at == where_.end())
       throw format_error(folder_.string() + ": no tensor '" + data::printable(name) + "'" +
                          did_you_mean(name, names()));
-    return *at->second;
+    return at->second;
   }
 
   std::filesystem::path folder_;
   std::vector<std::unique_ptr<safetensors_reader>> files_;
-  std::map<std::string, const safetensors_reader*, std::less<>> where_;
+  std::map<std::string, stored_tensor, std::less<>> where_;  // by the name on disk
   std::unique_ptr<shard_reader> shards_;
   std::map<std::string, tensor_info, std::less<>> pieces_;
 };

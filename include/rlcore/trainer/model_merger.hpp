@@ -1,6 +1,7 @@
 // model_merger: from a checkpoint's folder to a Hugging Face folder, or a comparison with one.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
@@ -17,7 +18,9 @@
 #include "rlcore/checkpoint/resolve_model.hpp"
 #include "rlcore/checkpoint/sharded_torch.hpp"
 #include "rlcore/checkpoint/stream_weights.hpp"
+#include "rlcore/checkpoint/vision_config_json.hpp"
 #include "rlcore/config/options.hpp"
+#include "rlcore/nn/vision/module_names.hpp"
 #include "rlcore/telemetry/progress.hpp"
 #include "rlcore/text/parse_json.hpp"
 
@@ -108,23 +111,32 @@ inline void copy_model_files(const std::filesystem::path& from, const std::files
                                                              : "bfloat16";
   if (config.contains("dtype")) config["dtype"] = dtype;
   if (config.contains("torch_dtype") || !config.contains("dtype")) config["torch_dtype"] = dtype;
+  for (const char* part : {"text_config", "vision_config"})
+    for (const char* key : {"dtype", "torch_dtype"})
+      if (config.contains(part) && config[part].is_object() && config[part].contains(key)) config[part][key] = dtype;
   checkpoint::write_file_atomically(to / "config.json", config.dump(2) + "\n");
 }
 
-/// lora_adapter/ as peft reads it, with the names and the alpha that verl's own merger loses.
+/// lora_adapter/ as peft reads it, with the names and the alpha that verl's own merger loses. Of a model that reads
+/// pictures the names are those in memory, whatever the shards have, and target_modules are whole ones.
 inline void write_adapter(checkpoint::weight_source& from, const checkpoint::merged_weights& merged,
                           const checkpoint::adapter_scale& scale, const std::filesystem::path& folder) {
   std::filesystem::create_directories(folder);
   std::vector<checkpoint::tensor_source> tensors;
   std::vector<std::vector<float>> values;
   std::set<std::string> modules;
+  const auto& weights = merged.weights();
+  const bool pictures =
+      std::any_of(weights.begin(), weights.end(), [](const auto& w) { return w.name.starts_with("visual."); });
+  const std::string prefix(checkpoint::adapter_prefix);
   for (const auto& [name, pair] : merged.adapters())
     for (const auto* w : {pair.a, pair.b}) {
       std::string key = w->name;
       if (const std::size_t at = key.rfind(".default.weight"); at != std::string::npos) key.erase(at, 8);
-      if (!key.starts_with("base_model.model.")) key = "base_model.model." + key;
+      if (!key.starts_with(prefix)) key = prefix + key;
       const std::string module = name.substr(0, name.rfind('.'));
-      modules.insert(module.substr(module.rfind('.') + 1));
+      if (pictures) key = prefix + nn::name_in_memory(key.substr(prefix.size()));
+      modules.insert(pictures ? nn::name_in_memory(module) : module.substr(module.rfind('.') + 1));
       values.emplace_back(static_cast<std::size_t>(w->size()));
       from.read_f32(*w, 0, values.back());
       tensors.push_back({key, w->shape, {}});
@@ -245,7 +257,7 @@ inline void merge_model(const merger_settings& s) {
     throw config_error("--base_model: " + s.local_dir.string() + " is no adapter, it holds whole weights");
   const fs::path files = detail::model_files_of(s.local_dir);
   const json_file config(files / "config.json");
-  const bool tied = config.boolean("tie_word_embeddings", false);
+  const bool tied = read_tied(config);
   const std::unique_ptr<weight_source> from = detail::open_weights(s.local_dir, files);
   const merged_weights apart(*from, tied);
   const std::optional<adapter_scale> scale = detail::scale_of(apart, s);
