@@ -153,6 +153,13 @@ TEST(options, refuses_wrong_types_and_words) {
   EXPECT_NE(refusal({rank, model + "target_modules=[q_proj,vproj]"}).find("did you mean 'v_proj'"), std::string::npos);
   EXPECT_NE(refusal({rank, model + "target_modules=q_proj", model + "exclude_modules=[q_proj]"}).find("leaves no"),
             std::string::npos);
+  EXPECT_EQ(refusal({rank, model + "exclude_modules='.*visual.*'"}), "accepted");
+  EXPECT_EQ(refusal({rank, model + "exclude_modules=[attn.proj,mlp.0]"}), "accepted");
+  EXPECT_NE(refusal({rank, model + "exclude_modules=[visual]"}).find("excluded module 'visual' is not one of"),
+            std::string::npos);
+  EXPECT_NE(refusal({rank, model + "exclude_modules=['.*visual.*',q_proj]"}).find("expected it alone, or names"),
+            std::string::npos);
+  EXPECT_NE(refusal({rank, model + "exclude_modules='.*visual('"}).find("cannot be compiled"), std::string::npos);
   EXPECT_NE(refusal({"--config-name", "dapo_trainer"}).find("is for another program"), std::string::npos);
   EXPECT_NE(refusal({"--config-name=pop_trainer"}).find("did you mean 'ppo_trainer'"), std::string::npos);
 }

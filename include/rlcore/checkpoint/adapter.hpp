@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <span>
@@ -15,6 +16,7 @@
 #include "rlcore/checkpoint/json_file.hpp"
 #include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/nn/lora/lora_settings.hpp"
+#include "rlcore/nn/vision/module_names.hpp"
 #include "rlcore/text/parse_json.hpp"
 
 RLCORE_BEGIN
@@ -24,13 +26,14 @@ inline constexpr std::string_view adapter_prefix = "base_model.model.", adapter_
                                   adapter_weights_name = "adapter_model.safetensors";
 
 /// What adapter_config.json says. `lora.modules` are names of linear_modules: those that occur in target_modules, which
-/// PEFT writes as last parts or as whole paths of names.
+/// PEFT writes as last parts or as whole paths of names. Of a model that reads pictures paths stay paths, on disk.
 struct adapter_config {
   nn::lora_settings lora;
   double scale = 1;           ///< W' = W + scale B A: alpha / r, or alpha / sqrt(r) with use_rslora
   std::string base_model;     ///< base_model_name_or_path; may be empty
   bool score = false;         ///< of a score model whose head was trained in full (modules_to_save)
   bool token_labels = false;  ///< task TOKEN_CLS, whose head has a bias
+  bool pictures = false;      ///< of a model that reads pictures: files have its modules' names in memory
 };
 
 /// Whether `folder` holds an adapter instead of a model.
@@ -75,12 +78,33 @@ inline adapter_config read_adapter_config(const std::filesystem::path& folder) {
       c.lora.modules = {path};
       break;
     }
-    const std::string name = path.substr(path.rfind('.') + 1);
+    std::string name = path.substr(path.rfind('.') + 1);
+    const bool in_memory = nn::name_on_disk(path) != path;
+    c.pictures = c.pictures || in_memory || path.starts_with("visual.");
+    if (in_memory || path.starts_with("visual.") || !nn::is_linear_module(name)) name = nn::name_on_disk(path);
     if (std::find(c.lora.modules.begin(), c.lora.modules.end(), name) == c.lora.modules.end())
       c.lora.modules.push_back(name);
   }
   return c;
 }
+
+namespace detail {
+
+/// target_modules: names; or the paths of all adapted modules, of a model that reads pictures (parts of the tower have
+/// the same names) and where a question excluded some.
+inline std::vector<std::string> target_modules(const adapter_config& c, std::span<const nn::parameter> parameters) {
+  if (!c.pictures && !c.lora.excluded) return nn::check_lora(c.lora);
+  constexpr std::string_view ending = ".lora_A.weight";
+  std::vector<std::string> paths;
+  for (const nn::parameter& p : parameters)
+    if (p.name.ends_with(ending)) paths.push_back(p.name.substr(0, p.name.size() - ending.size()));
+  if (paths.empty()) paths = c.lora.modules;
+  for (std::string& path : paths)
+    if (c.pictures) path = nn::name_in_memory(path);
+  return paths;
+}
+
+}  // namespace detail
 
 /// Writes the folder as PEFT does. `parameters` are those of nn::lora; F32, so that a run can go on from it.
 inline void write_adapter(const std::filesystem::path& folder, const adapter_config& c,
@@ -106,7 +130,7 @@ inline void write_adapter(const std::filesystem::path& folder, const adapter_con
                                     {"r", c.lora.rank},
                                     {"rank_pattern", nlohmann::json::object()},
                                     {"revision", nullptr},
-                                    {"target_modules", nn::check_lora(c.lora)},
+                                    {"target_modules", detail::target_modules(c, parameters)},
                                     {"task_type", !c.score         ? "CAUSAL_LM"
                                                   : c.token_labels ? "TOKEN_CLS"
                                                                    : "SEQ_CLS"},
@@ -114,10 +138,27 @@ inline void write_adapter(const std::filesystem::path& folder, const adapter_con
                                     {"use_rslora", false}};
   std::vector<tensor_source> tensors;
   for (const nn::parameter& p : parameters)
-    tensors.push_back({std::string(adapter_prefix) + p.name, p.shape, values.subspan(p.offset, p.size)});
+    tensors.push_back({std::string(adapter_prefix) + (c.pictures ? nn::name_in_memory(p.name) : p.name), p.shape,
+                       values.subspan(p.offset, p.size)});
   std::filesystem::create_directories(folder);
   write_safetensors(folder / adapter_weights_name, tensors);
   write_file_atomically(folder / adapter_config_name, text::json_text(root, 2) + "\n");
+}
+
+/// The tensors of an adapter's file: their names without adapter_prefix and on disk -> their names in the file. Throws
+/// format_error for a name without the prefix and for two names of one tensor.
+inline std::map<std::string, std::string> adapter_names(const safetensors_reader& file) {
+  std::map<std::string, std::string> stored;
+  for (const tensor_info& t : file.tensors()) {
+    const auto fail = [&](const std::string& message) {
+      throw format_error(file.path().string() + ": tensor '" + data::printable(t.name) + "' " + message);
+    };
+    if (!t.name.starts_with(adapter_prefix)) fail("does not begin with " + std::string(adapter_prefix));
+    const auto [at, is_new] =
+        stored.try_emplace(nn::name_on_disk(std::string_view(t.name).substr(adapter_prefix.size())), t.name);
+    if (!is_new) fail("is also there as '" + data::printable(at->second) + "'");
+  }
+  return stored;
 }
 
 /// Fills `values` with the folder's tensors; of one that ranks share, with this rank's part. Every parameter must be
@@ -126,20 +167,23 @@ inline void load_adapter(const std::filesystem::path& folder, std::span<const nn
                          std::span<float> values) {
   check_extent(parameters, values.size());
   const safetensors_reader file(folder / adapter_weights_name);
+  std::map<std::string, std::string> stored = adapter_names(file);
   std::set<std::string> expected;
   for (const nn::parameter& p : parameters) {
-    const tensor_info& stored = file.info(*expected.insert(std::string(adapter_prefix) + p.name).first);
-    if (stored.shape != p.whole_shape())
-      throw format_error(file.path().string() + ": tensor '" + stored.name + "' has shape " + shape_text(stored.shape) +
+    expected.insert(std::string(adapter_prefix) + p.name);
+    const auto at = stored.find(p.name);
+    const tensor_info& found = file.info(at != stored.end() ? at->second : std::string(adapter_prefix) + p.name);
+    if (found.shape != p.whole_shape())
+      throw format_error(file.path().string() + ": tensor '" + found.name + "' has shape " + shape_text(found.shape) +
                          "; expected " + shape_text(p.whole_shape()));
   }
-  for (const tensor_info& t : file.tensors())
-    if (!expected.contains(t.name))
-      throw format_error(file.path().string() + ": tensor '" + data::printable(t.name) +
-                         "' is not among the adapted modules" + did_you_mean(t.name, expected));
+  for (const auto& [name, there] : stored)
+    if (!expected.contains(std::string(adapter_prefix) + name))
+      throw format_error(file.path().string() + ": tensor '" + data::printable(there) +
+                         "' is not among the adapted modules" + did_you_mean(there, expected));
   for (const nn::parameter& p : parameters)
     p.for_runs([&](std::size_t at, std::uint64_t from, std::size_t count) {
-      file.read_f32(std::string(adapter_prefix) + p.name, values.subspan(p.offset + at, count), from);
+      file.read_f32(stored.at(p.name), values.subspan(p.offset + at, count), from);
     });
 }
 

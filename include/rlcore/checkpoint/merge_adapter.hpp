@@ -34,12 +34,12 @@ class adapter_weights {
   /// has another name or shape than the configuration and the base imply, or lacks its partner.
   adapter_weights(const std::filesystem::path& folder, const tensor_folder& base)
       : config_(read_adapter_config(folder)), file_(folder / adapter_weights_name) {
-    for (const tensor_info& t : file_.tensors()) {
+    const std::map<std::string, std::string> names = adapter_names(file_);
+    for (const auto& [name, stored] : names) {
+      const tensor_info& t = file_.info(stored);
       const auto fail = [&](const std::string& message) {
         throw format_error(file_.path().string() + ": tensor '" + data::printable(t.name) + "' " + message);
       };
-      if (!t.name.starts_with(adapter_prefix)) fail("does not begin with " + std::string(adapter_prefix));
-      const std::string name = t.name.substr(adapter_prefix.size());
       if (name.starts_with("score.")) {
         whole_.insert(name);
         continue;
@@ -54,8 +54,9 @@ class adapter_weights {
                                                  : a               ? std::vector{r, shape[1]}
                                                                    : std::vector{shape[0], r};
       if (t.shape != expected) fail("has shape " + shape_text(t.shape) + "; expected " + shape_text(expected));
-      file_.info(std::string(adapter_prefix) + module + (a ? ".lora_B.weight" : ".lora_A.weight"));  // or format_error
-      adapted_.insert(weight);
+      const std::string stored_module = stored.substr(0, stored.size() - 14);
+      file_.info(stored_module + (a ? ".lora_B.weight" : ".lora_A.weight"));  // or format_error
+      adapted_.insert_or_assign(weight, stored_module);
     }
     if (adapted_.empty()) throw format_error(file_.path().string() + ": no lora_A and lora_B tensors");
   }
@@ -77,7 +78,7 @@ class adapter_weights {
 
   /// Adds scale B A to `values` [outputs, inputs] for the weight of that name.
   void add(const std::string& weight, std::span<float> values) const {
-    const std::string module = std::string(adapter_prefix) + weight.substr(0, weight.size() - 7);
+    const std::string& module = adapted_.at(weight);
     const auto r = static_cast<std::size_t>(config_.lora.rank), inputs = read(module + ".lora_A.weight", a_) / r,
                outputs = read(module + ".lora_B.weight", b_) / r;
     const auto scale = static_cast<float>(config_.scale);
@@ -99,7 +100,8 @@ class adapter_weights {
 
   adapter_config config_;
   safetensors_reader file_;
-  std::set<std::string> adapted_, whole_;
+  std::map<std::string, std::string> adapted_;  // weight -> its module in the file
+  std::set<std::string> whole_;
   mutable std::vector<float> a_, b_, row_;
 };
 

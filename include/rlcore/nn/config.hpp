@@ -52,9 +52,6 @@ struct config {
   std::optional<vision_config> vision;
   std::array<std::int64_t, 3> mrope_section = {};  ///< pairs of a head's components that turn with time, row, column
   std::int32_t image_token_id = -1;  ///< stands where a row of a picture goes; its embedding gets no gradient
-<<<<<<< HEAD
-  std::int32_t video_token_id = -1;  ///< the same for films, which no pass reads
-=======
   std::int32_t video_token_id = -1, vision_start_token_id = -1, vision_end_token_id = -1;  ///< of config.json
 
   /// Queries and keys have norms.

@@ -221,11 +221,11 @@ class trainable_model {
   }
 
  private:
-  /// Adapters are those of the language model: with them the tower is frozen too.
+  /// With adapters the tower takes part where it has some.
   void freeze_tower(bool asked) {
     if (asked && !model.settings().vision)
       throw config_error("freeze_vision_tower: the model has no vision tower (no vision_config in config.json)");
-    model.freeze_tower(asked || adapter_);
+    model.freeze_tower(asked || (adapter_ && !adapter_->adapts_tower()));
     if (asked && !adapter_) freeze_parameters(optimizer_, held(), pieces(), "visual.");
   }
   /// Calls f for all micro-batches to count their experts: a load-balancing loss needs the counts before its gradient.

@@ -1,17 +1,44 @@
 // lora_rank, lora_alpha, target_modules and exclude_modules of a model's section.
 #pragma once
 
-#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "rlcore/config/options.hpp"
 #include "rlcore/nn/lora/lora_settings.hpp"
+#include "rlcore/text/pattern.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
+
+/// exclude_modules: names of projections or ends of them, or one regular expression that has to match a whole name, as
+/// in PEFT. What has a character that names do not have is taken for an expression. Throws config_error for one that
+/// is none, and for one beside other entries.
+inline void read_excluded(const std::vector<std::string>& entries, nn::lora_settings& s) {
+  constexpr std::string_view of_names = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
+  for (const std::string& entry : entries)
+    if (entry.find_first_not_of(of_names) != std::string::npos) {
+      if (entries.size() > 1)
+        throw config_error("LoRA: exclude_modules: '" + entry + "' is an expression; expected it alone, or names");
+      try {
+        const auto whole = std::make_shared<text::pattern>("\\A(?:" + entry + ")\\z");
+        s.excluded = [whole](const std::string& name) {
+          bool matches = false;
+          whole->for_each_match(name, [&](std::size_t, std::size_t) { matches = true; });
+          return matches;
+        };
+      } catch (const format_error& e) {
+        throw config_error(std::string("LoRA: exclude_modules: ") + e.what());
+      }
+      return;
+    }
+  s.exclude = entries;
+}
 
 /// Nothing for a rank of 0. `section` ends in a dot, e.g. "critic.model."; `seed` is A's. Throws config_error naming
 /// the section for a rank, alpha or module that cannot be.
@@ -20,14 +47,8 @@ inline std::optional<nn::lora_settings> read_lora(const options& opt, const std:
                       opt.list(section + "target_modules"), seed};
   if (s.rank == 0) return std::nullopt;
   try {
-    s.modules = nn::check_lora(s);
-    nn::lora_settings excluded = s;
-    excluded.modules.clear();
-    if (section == "actor_rollout_ref.model.") excluded.modules = opt.list(section + "exclude_modules");
-    if (!excluded.modules.empty()) {
-      for (const std::string& name : nn::check_lora(excluded)) std::erase(s.modules, name);
-      if (s.modules.empty()) throw config_error("LoRA: exclude_modules leaves no target module");
-    }
+    if (section == "actor_rollout_ref.model.") read_excluded(opt.list(section + "exclude_modules"), s);
+    nn::check_lora(s);
   } catch (const config_error& e) {
     throw config_error(section.substr(0, section.size() - 1) + ": " + e.what());
   }

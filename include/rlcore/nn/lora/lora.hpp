@@ -15,6 +15,7 @@
 #include "rlcore/nn/lora/adapter_pass.hpp"
 #include "rlcore/nn/lora/lora_settings.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
+#include "rlcore/nn/vision/module_names.hpp"
 
 RLCORE_BEGIN
 namespace nn {
@@ -37,8 +38,9 @@ class lora {
     extent_t outputs = 0, inputs = 0, rank = 0;
   };
 
-  /// Throws as check_lora(), and for a part of a model. A is Kaiming uniform with a = sqrt(5), which is uniform in +-1
-  /// / sqrt(inputs); value i of parameter k is a function of (seed, k, i) alone. B is 0. attach() comes next.
+  /// Throws as check_lora(), for a module that the model does not have, and for a part of a model. With "all-linear" a
+  /// vision tower has adapters too, but for its convolution. A is Kaiming uniform with a = sqrt(5), which is uniform in
+  /// +-1 / sqrt(inputs); value i of parameter k is a function of (seed, k, i) alone. B is 0. attach() comes next.
   lora(const causal_lm<Device>& model, lora_settings settings)
       : device_(&model.device()), settings_(std::move(settings)), modules_(check_lora(settings_)) {
     if (model.part().tensor_size > 1)
@@ -68,6 +70,11 @@ class lora {
   /// A, B and the head; after a change call merge().
   buffer<float, Device>& values() noexcept { return values_; }
   const buffer<float, Device>& values() const noexcept { return values_; }
+
+  /// Has the vision tower adapters?
+  bool adapts_tower() const noexcept {
+    return std::ranges::any_of(parameters_, [](const parameter& p) { return p.name.starts_with("visual."); });
+  }
 
   std::span<const projection> projections() const noexcept { return projections_; }
   std::span<const group> groups() const noexcept { return groups_; }
@@ -161,37 +168,39 @@ class lora {
 
   void lay_out(const causal_lm<Device>& model) {
     const std::int64_t r = settings_.rank;
-    for (const block& b : model.blocks())
-      b.for_linears([&](const linear& each) {
-        const linear* l = &each;
-        std::vector<const parameter*> parts;
-        for (const parameter& p : model.parameters())
-          if (p.offset >= l->weight && p.offset < l->weight + static_cast<std::size_t>(l->outputs * l->inputs) &&
-              chosen(p.name))
-            parts.push_back(&p);
-        if (parts.empty()) return;
-        group g{l->number,
-                projections_.size(),
-                projections_.size() + parts.size(),
-                size_,
-                wide_size_,
-                0,
-                l->weight,
-                l->outputs,
-                l->inputs,
-                static_cast<extent_t>(r) * std::ssize(parts)};
-        for (const parameter* p : parts) {
-          projections_.push_back({p->offset, base_size_, size_, 0, static_cast<extent_t>(p->shape[0]), l->inputs});
-          add(module_of(*p) + ".lora_A.weight", {r, p->shape[1]});
-          base_size_ += p->size;
-        }
-        for (std::size_t i = 0; i < parts.size(); ++i) {
-          projections_[g.begin + i].b = size_;
-          add(module_of(*parts[i]) + ".lora_B.weight", {parts[i]->shape[0], r});
-        }
-        wide_size_ += static_cast<std::size_t>(g.outputs * g.rank);
-        groups_.push_back(g);
-      });
+    std::vector<bool> found(modules_.size());
+    const auto adapt = [&](const linear& l) {
+      std::vector<const parameter*> parts;
+      for (const parameter& p : model.parameters())
+        if (p.offset >= l.weight && p.offset < l.weight + static_cast<std::size_t>(l.outputs * l.inputs) &&
+            chosen(model, module_of(p), found))
+          parts.push_back(&p);
+      if (parts.empty()) return;
+      group g{l.number,
+              projections_.size(),
+              projections_.size() + parts.size(),
+              size_,
+              wide_size_,
+              0,
+              l.weight,
+              l.outputs,
+              l.inputs,
+              static_cast<extent_t>(r) * std::ssize(parts)};
+      for (const parameter* p : parts) {
+        projections_.push_back({p->offset, base_size_, size_, 0, static_cast<extent_t>(p->shape[0]), l.inputs});
+        add(module_of(*p) + ".lora_A.weight", {r, p->shape[1]});
+        base_size_ += p->size;
+      }
+      for (std::size_t i = 0; i < parts.size(); ++i) {
+        projections_[g.begin + i].b = size_;
+        add(module_of(*parts[i]) + ".lora_B.weight", {parts[i]->shape[0], r});
+      }
+      wide_size_ += static_cast<std::size_t>(g.outputs * g.rank);
+      groups_.push_back(g);
+    };
+    for (const block& b : model.blocks()) b.for_linears(adapt);
+    model.tower().for_adaptable(adapt);
+    check_found(found);
     score_ = size_;
     for (const parameter& p : model.parameters())
       if (p.name.starts_with("score.")) {
@@ -203,9 +212,21 @@ class lora {
     base_size_ += size_ - score_;
   }
   static std::string module_of(const parameter& p) { return p.name.substr(0, p.name.size() - 7); }  // ".weight"
-  bool chosen(const std::string& name) const {
-    return std::any_of(modules_.begin(), modules_.end(),
-                       [&](const std::string& m) { return name.ends_with("." + m + ".weight"); });
+  /// Does a projection get an adapter? Marks the names of modules_ that it has.
+  bool chosen(const causal_lm<Device>& model, const std::string& module, std::vector<bool>& found) const {
+    const auto has = [&](const std::string& name) { return is_module(module, name_on_disk(name)); };
+    bool named = settings_.modules[0] == "all-linear";
+    for (std::size_t i = 0; i < modules_.size(); ++i)
+      if (has(modules_[i])) named = found[i] = true;
+    if (!named || std::any_of(settings_.exclude.begin(), settings_.exclude.end(), has)) return false;
+    const auto& excluded = settings_.excluded;
+    return !excluded || !(excluded(module) || (model.settings().vision && excluded(name_in_memory(module))));
+  }
+  void check_found(const std::vector<bool>& found) const {
+    for (std::size_t i = 0; i < modules_.size(); ++i)
+      if (!found[i] && !is_linear_module(modules_[i]))
+        throw config_error("LoRA: target module '" + modules_[i] + "' is not part of the model");
+    if (projections_.empty()) throw config_error("LoRA: exclude_modules leaves no target module");
   }
 
   void copy(float* to, const float* from, std::size_t n) {

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,23 +16,60 @@
 RLCORE_BEGIN
 namespace nn {
 
-/// W' = W + (alpha / rank) B A, A [rank, inputs], B [outputs, rank] (Hu et al. 2021). `modules` are the last part of
-/// the projections' names, e.g. q_proj; "all-linear" stands for all but the head.
+/// W' = W + (alpha / rank) B A, A [rank, inputs], B [outputs, rank] (Hu et al. 2021). `modules` are the last parts of
+/// the projections' names, e.g. q_proj, or whole names; "all-linear" stands for all but the head.
 struct lora_settings {
   std::int64_t rank = 8;
   double alpha = 16;
   std::vector<std::string> modules{"all-linear"};
-  std::uint64_t seed = 1;  ///< of A; B begins as 0
+  std::uint64_t seed = 1;                 ///< of A; B begins as 0
+  std::vector<std::string> exclude = {};  ///< names as in `modules` that get no adapter though `modules` names them
+  /// The same by a question about the name of a projection, "model.layers.0.mlp.up_proj"; of a model that reads
+  /// pictures also about its name in memory (module_names.hpp). Empty: none.
+  std::function<bool(const std::string&)> excluded = {};
 
   double scale() const noexcept { return alpha / static_cast<double>(rank); }
 };
 
-/// The projections that can have adapters.
+/// The projections of the language model that can have adapters.
 inline constexpr std::array<std::string_view, 7> linear_modules{"q_proj",    "k_proj",  "v_proj",   "o_proj",
                                                                 "gate_proj", "up_proj", "down_proj"};
+/// Those that a vision tower has besides: of attention, and of the merger.
+inline constexpr std::array<std::string_view, 4> tower_modules{"qkv", "attn.proj", "mlp.0", "mlp.2"};
 
-/// The modules of `s` in the order of linear_modules. Throws config_error for a rank below 1, an alpha that is not
-/// positive, and names that no projection has.
+/// Is it one of linear_modules?
+constexpr bool is_linear_module(std::string_view name) noexcept {
+  return std::find(linear_modules.begin(), linear_modules.end(), name) != linear_modules.end();
+}
+
+/// Is `module` that name, or does it end in a dot and that name?
+inline bool is_module(std::string_view module, std::string_view name) noexcept {
+  return module == name ||
+         (module.ends_with(name) && module.size() > name.size() && module[module.size() - name.size() - 1] == '.');
+}
+
+namespace detail {
+
+/// A name that a tower's projection, or one projection alone, may have.
+inline bool is_whole_or_tower_name(const std::string& name) {
+  return std::find(tower_modules.begin(), tower_modules.end(), name) != tower_modules.end() ||
+         name.starts_with("visual.") || name.starts_with("model.");
+}
+/// Throws config_error for a name that no projection of any model has.
+inline void check_module(const std::string& name, std::string_view what) {
+  if (is_linear_module(name) || is_whole_or_tower_name(name)) return;
+  std::string known = "all-linear";
+  std::vector<std::string_view> names{"all-linear"};
+  for (const std::string_view m : linear_modules) known += ", " + std::string(names.emplace_back(m));
+  throw config_error("LoRA: " + std::string(what) + " module '" + name + "' is not one of " + known +
+                     did_you_mean(name, names));
+}
+
+}  // namespace detail
+
+/// The modules of `s` but those that it excludes by name: in the order of linear_modules, then names of a vision
+/// tower's and whole ones. Throws config_error for a rank below 1, an alpha that is not positive, and names that no
+/// projection has. Whether a model has those of a tower is seen when its adapters are made (lora).
 inline std::vector<std::string> check_lora(const lora_settings& s) {
   if (s.rank < 1) throw config_error("LoRA: the rank is " + std::to_string(s.rank) + "; expected an integer >= 1");
   if (!(s.alpha > 0) || !std::isfinite(s.alpha))
@@ -40,15 +78,17 @@ inline std::vector<std::string> check_lora(const lora_settings& s) {
   const bool all_linear = std::find(s.modules.begin(), s.modules.end(), "all-linear") != s.modules.end();
   if (all_linear && s.modules.size() > 1) throw config_error("LoRA: target modules: all-linear stands alone");
   for (const std::string& name : s.modules)
-    if (!all_linear && std::find(linear_modules.begin(), linear_modules.end(), name) == linear_modules.end()) {
-      std::string known = "all-linear";
-      std::vector<std::string_view> names{"all-linear"};
-      for (const std::string_view m : linear_modules) known += ", " + std::string(names.emplace_back(m));
-      throw config_error("LoRA: target module '" + name + "' is not one of " + known + did_you_mean(name, names));
-    }
+    if (!all_linear) detail::check_module(name, "target");
+  for (const std::string& name : s.exclude) detail::check_module(name, "excluded");
+  const auto is_in = [](const std::vector<std::string>& list, std::string_view name) {
+    return std::find(list.begin(), list.end(), name) != list.end();
+  };
   std::vector<std::string> chosen;
   for (const std::string_view m : linear_modules)
-    if (all_linear || std::find(s.modules.begin(), s.modules.end(), m) != s.modules.end()) chosen.emplace_back(m);
+    if ((all_linear || is_in(s.modules, m)) && !is_in(s.exclude, m)) chosen.emplace_back(m);
+  for (const std::string& name : s.modules)
+    if (detail::is_whole_or_tower_name(name) && !is_in(s.exclude, name)) chosen.push_back(name);
+  if (chosen.empty()) throw config_error("LoRA: exclude_modules leaves no target module");
   return chosen;
 }
 

@@ -46,13 +46,14 @@ class picture_rows {
     p.device.copy_rows(x, h, p.space.take_copy(rows.data() + skipped, n), found, h, n, h);
   }
 
-  /// From the gradient of x, of all rows of the pass, to the gradient of the tower's parameters in p.gradients. A pass
-  /// without pictures, or with a frozen tower, leaves 0 where nothing else would write (pass::first).
+  /// From the gradient of x, of all rows of the pass, to the gradient of the tower's parameters in p.gradients, or of
+  /// its adapters. A pass without pictures, or with a frozen tower, leaves 0 where nothing else would write
+  /// (pass::first).
   void backward(const causal_lm<Device>& model, const pass<Device>& p, const float* dx) {
     const auto [begin, end] = model.tower_range();
-    if (begin == end || !p.gradients) return;
+    if (begin == end || !(p.gradients || adapts(model.tower(), p.adapter))) return;
     if (!tower_ || !model.trains_tower()) {
-      if (p.first) p.device.fill_zero(p.gradients + begin, (end - begin) * sizeof(float));
+      if (p.gradients && p.first) p.device.fill_zero(p.gradients + begin, (end - begin) * sizeof(float));
       return;
     }
     const auto h = static_cast<extent_t>(model.settings().hidden_size);
@@ -65,10 +66,15 @@ class picture_rows {
     p.device.gather_rows(found, dx, p.tokens, rows_, count_, h);
     if (p.context) p.device.copy_rows(slopes, h, seen_, found, h, count_, h);
     tower_->move_weights(p.weights, p.packed);
-    tower_->backward(p.gradients, p.first, slopes);
+    tower_->backward(p.gradients, p.first, slopes, p.adapter);
   }
 
  private:
+  static bool adapts(const vision_tower& tower, const adapter_pass* adapter) {
+    bool any = false;
+    tower.for_adaptable([&](const linear& l) { any = any || (adapter && adapter->linears[l.number].rank > 0); });
+    return any;
+  }
   /// Rows of the pass with an image token, ascending, and the number of each among all image tokens of `in`.
   static void find(const pass<Device>& p, const input& in, std::int32_t image_token, std::vector<std::int32_t>& rows,
                    std::vector<std::int32_t>& seen) {

@@ -1,6 +1,7 @@
 // One forward pass of a vision tower, and its backward.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -61,13 +62,17 @@ class vision_pass {
   }
 
   /// Adds the gradient of the tower's parameters, given that of rows(), to `gradients`. With `first` the weights of
-  /// linear layers hold nothing yet. Throws std::logic_error unless the pass is differentiable.
-  void backward(offset_pointer<float> gradients, bool first, const float* drows) {
+  /// linear layers hold nothing yet. Where low-rank adapters are trained, `gradients` are null and `adapter` names
+  /// them. Throws std::logic_error unless the pass is differentiable.
+  void backward(offset_pointer<float> gradients, bool first, const float* drows,
+                const adapter_pass* adapter = nullptr) {
     if (!differentiable_) throw std::logic_error("rlcore: vision_pass: backward of a pass that kept nothing for it");
     const vision_config& c = tower_.settings;
     const extent_t t = pass_.tokens, n = tokens(), wide = c.hidden_size * c.merged();
     Device& device = pass_.device;
     pass_.gradients = gradients, pass_.first = first;
+    const adapter_pass in_patches = adapter ? of_patches(*adapter) : adapter_pass{};
+    pass_.adapter = adapter ? &in_patches : nullptr;
     float* const slopes = space_.template take<float>(n * c.out_hidden_size);
     device.gather_rows(slopes, drows, n, space_.take_copy(order_.token.data(), n), n, c.out_hidden_size);
     tower_.merger_output.backward(pass_, middle_, slopes, activated_, n);
@@ -87,9 +92,18 @@ class vision_pass {
     }
     tower_.patch_embed.backward(pass_, nullptr, dx, patches_, t);
     device.wait();
+    pass_.adapter = nullptr;
   }
 
  private:
+  /// The same adapters with memory for as many rows as there are patches.
+  adapter_pass of_patches(adapter_pass adapter) {
+    extent_t rank = 0;
+    tower_.for_adaptable([&](const linear& l) { rank = std::max(rank, adapter.linears[l.number].rank); });
+    adapter.u = space_.template take<float>(pass_.tokens * rank);
+    adapter.du = space_.template take<float>(pass_.tokens * rank);
+    return adapter;
+  }
   static void check(const picture& each, const vision_config& c) {
     const patch_grid& g = each.grid;
     if (g.height <= 0 || g.width <= 0 || g.height % c.spatial_merge_size != 0 || g.width % c.spatial_merge_size != 0 ||

@@ -60,6 +60,12 @@ struct vision_tower {
     merger_output = layer("visual.merger.mlp.2", c.out_hidden_size, wide);
   }
 
+  /// f(linear) of those that can have low-rank adapters: all but patch_embed, which is a convolution.
+  template <class F>
+  void for_adaptable(F&& f) const {
+    for (const block& b : blocks) b.for_linears(f);
+    if (!blocks.empty()) f(merger_input), f(merger_output);
+  }
   /// f(linear) of all of them, in the order of their weights.
   template <class F>
   void for_linears(F&& f) {

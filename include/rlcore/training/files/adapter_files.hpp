@@ -25,7 +25,8 @@ inline void save_adapter(const std::filesystem::path& folder, const nn::config& 
                          const std::string& base_name, std::span<const nn::parameter> parameters,
                          std::span<const float> values) {
   const bool score = model.output == nn::model_output::score;
-  checkpoint::write_adapter(folder / adapter_name, {lora, lora.scale(), base_name, score, score && model.score_bias},
+  checkpoint::write_adapter(folder / adapter_name,
+                            {lora, lora.scale(), base_name, score, score && model.score_bias, model.vision.has_value()},
                             parameters, values);
 }
 
@@ -59,7 +60,8 @@ struct adapter_base {
   const std::string& fingerprint;
 };
 
-/// Whether the checkpoint and this run train the same adapters of the same base, or both none.
+/// Whether the checkpoint and this run train the same adapters of the same base, or both none. Which modules a model
+/// that reads pictures has adapted is compared when their weights are read (checkpoint::load_adapter).
 inline void check_adapter(const std::filesystem::path& folder, const checkpoint::json_file& extra,
                           const nn::lora_settings* lora, const adapter_base& base) {
   const bool there = checkpoint::is_adapter(folder / adapter_name);
@@ -71,8 +73,9 @@ inline void check_adapter(const std::filesystem::path& folder, const checkpoint:
   if (base.fingerprint.empty()) throw std::logic_error("rlcore: restore: with LoRA the base has to be loaded first");
   const checkpoint::adapter_config saved = checkpoint::read_adapter_config(folder / adapter_name);
   const nn::lora_settings& ours = *lora;
-  const auto text = [](const nn::lora_settings& s) {
+  const auto text = [&](const nn::lora_settings& s) {
     std::string modules;
+    if (saved.pictures) return "rank " + std::to_string(s.rank) + ", alpha " + nlohmann::json(s.alpha).dump();
     for (const std::string& m : nn::check_lora(s)) modules += (modules.empty() ? "" : ",") + m;
     return "rank " + std::to_string(s.rank) + ", alpha " + nlohmann::json(s.alpha).dump() + ", " + modules;
   };
