@@ -19,13 +19,15 @@ namespace trainer {
 class leaf_plan {
  public:
   /// Row i has tokens[i] tokens. A pass has at most `max_rows` rows and `max_tokens` tokens (0: no limit); a single
-  /// longer row makes a pass of its own.
+  /// longer row makes a pass of its own. Unless `further` is empty, row i costs further[i] more than its tokens
+  /// (nn::vision_cost).
   leaf_plan(const nn::config& c, std::vector<std::int64_t> tokens, std::size_t leaves, bool balanced,
-            std::int64_t max_rows, std::int64_t max_tokens)
+            std::int64_t max_rows, std::int64_t max_tokens, const std::vector<double>& further = {})
       : tokens_(std::move(tokens)), max_rows_(max_rows), max_tokens_(max_tokens) {
     const double constant = parallel::cost_constant(nn::sizes_of_layer(c));
     std::vector<double> costs;
     for (const std::int64_t n : tokens_) costs.push_back(parallel::sequence_cost(constant, n));
+    for (std::size_t i = 0; i < further.size(); ++i) costs[i] += further[i];
     rows_ = parallel::partition_rows(costs, leaves, balanced);
   }
 

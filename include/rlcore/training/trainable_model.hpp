@@ -28,6 +28,7 @@
 #include "rlcore/nn/lora/lora.hpp"
 #include "rlcore/nn/model/forward_backward.hpp"
 #include "rlcore/nn/model/value_forward_backward.hpp"
+#include "rlcore/nn/vision/vision_cost.hpp"
 #include "rlcore/optim/adamw.hpp"
 #include "rlcore/optim/clip.hpp"
 #include "rlcore/training/files/adapter_files.hpp"
@@ -148,12 +149,24 @@ class trainable_model {
   template <class TokensOf, class F>
   void for_micro_batches(std::size_t count, std::int64_t max_rows, std::int64_t max_tokens, TokensOf&& tokens_of,
                          F&& f) {
+    for_micro_batches(
+        count, max_rows, max_tokens, tokens_of, [](std::uint32_t) { return std::span<const nn::picture>(); }, f);
+  }
+  /// The same for rows with pictures, pictures_of(row) each: what the tower costs counts where rows are balanced.
+  template <class TokensOf, class PicturesOf, class F>
+  void for_micro_batches(std::size_t count, std::int64_t max_rows, std::int64_t max_tokens, TokensOf&& tokens_of,
+                         PicturesOf&& pictures_of, F&& f) {
     std::vector<std::int64_t> tokens(count);
-    for (std::size_t i = 0; i < count; ++i)
-      tokens[i] = static_cast<std::int64_t>(tokens_of(static_cast<std::uint32_t>(i)));
+    std::vector<double> further(model.settings().vision ? count : 0);
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto row = static_cast<std::uint32_t>(i);
+      tokens[i] = static_cast<std::int64_t>(tokens_of(row));
+      if (!further.empty())
+        for (const nn::picture& each : pictures_of(row)) further[i] += nn::vision_cost(model.settings(), each.grid);
+    }
     const parallel::parallel_settings sums = strategy_.settings();
     const leaf_plan plan(model.settings(), std::move(tokens), static_cast<std::size_t>(sums.leaves), sums.balance,
-                         max_rows, max_tokens);
+                         max_rows, max_tokens, further);
     if (balances(model.settings())) balance_experts(plan, f);
     share_.micro_batches(plan, gradient_, recompute, f);
   }
