@@ -33,6 +33,9 @@ struct vision_traits {
   std::string_view tower_type;      ///< model_type of vision_config
   std::string_view old_tower_type;  ///< the same in files of transformers 4
   std::int32_t image_token_id = -1, video_token_id = -1, vision_start_token_id = -1, vision_end_token_id = -1;
+  /// The texts of these tokens in the tokenizer.
+  std::string_view image_token = "<|image_pad|>", video_token = "<|video_pad|>", vision_start = "<|vision_start|>",
+                   vision_end = "<|vision_end|>";
 };
 
 /// A family of decoders with RMS norms before attention and MLP, rotary positions and grouped queries. What a family

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "rlcore/checkpoint/hugging_face.hpp"
+#include "rlcore/checkpoint/preprocessor_config.hpp"
 #include "rlcore/checkpoint/resolve_model.hpp"
 #include "rlcore/config/settings/batch_plan.hpp"
 #include "rlcore/config/settings/chat_template_setting.hpp"
@@ -76,8 +77,8 @@ inline void find_policy_files(const options& opt, policy_settings& s) {
   find("data.val_files", s.val_files, split_of_folders(opt, "eval_dataset", "eval_split", "test"));
 }
 
-/// The config of the policy in `folder`. Throws format_error for a score model, and for fewer tokens than the tokenizer
-/// has; config_error for too few positions.
+/// The config of the policy in `folder`. Throws format_error for a score model, for fewer tokens than the tokenizer has
+/// and for other tokens of pictures; config_error for too few positions.
 inline nn::config policy_config(const std::filesystem::path& folder, const policy_settings& s,
                                 const text::tokenizer& tokenizer) {
   nn::config config = checkpoint::read_config(folder);
@@ -87,6 +88,7 @@ inline nn::config policy_config(const std::filesystem::path& folder, const polic
   if (static_cast<std::int64_t>(tokenizer.vocab_size()) > config.vocab_size)
     throw format_error(folder.string() + ": the tokenizer has " + std::to_string(tokenizer.vocab_size()) +
                        " tokens, the model only " + std::to_string(config.vocab_size));
+  checkpoint::check_image_tokens(folder, config, tokenizer);
   if (config.max_position_embeddings < s.max_prompt_length + s.max_response_length)
     throw config_error("data.max_prompt_length + data.max_response_length = " +
                        std::to_string(s.max_prompt_length + s.max_response_length) + " is more than the model's " +

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "rlcore/checkpoint/hugging_face.hpp"
+#include "rlcore/checkpoint/preprocessor_config.hpp"
 #include "rlcore/checkpoint/resolve_model.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/nn/config.hpp"
@@ -30,6 +31,7 @@ inline base_model open_base_model(const std::string& path) {
   if (static_cast<std::int64_t>(tokenizer.vocab_size()) > config.vocab_size)
     throw format_error(folder.string() + ": the tokenizer has " + std::to_string(tokenizer.vocab_size()) +
                        " tokens, the model only " + std::to_string(config.vocab_size));
+  checkpoint::check_image_tokens(folder, config, tokenizer);
   return {std::move(folder), std::move(config), std::move(tokenizer)};
 }
 
