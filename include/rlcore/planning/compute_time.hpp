@@ -15,6 +15,8 @@ namespace trainer::planning {
 /// One micro-batch: `rows` sequences of `length` tokens, `scored` of each with log-probs.
 struct pass_shape {
   double rows = 1, length = 0, scored = 0;
+  double image_tokens = 0;  ///< of each sequence, of one picture
+  double towers = 1;        ///< how many ranks make the rows of the same picture
 };
 
 /// Seconds forward, and backward without the forward that recomputation repeats.
@@ -62,6 +64,13 @@ inline pass_seconds measured_pass(const measured_rank& t, const model_shape& m, 
   s.backward += layers * tokens *
                 (norms * h / t.norm_backward.held(tokens * h) + inter / t.gate_backward.held(tokens * inter) +
                  (q + kv) / t.rotate.held(tokens * (q + kv)));
+  if (p.image_tokens > 0) {
+    const double width = f(m.tower->hidden_size), rows = p.image_tokens * f(m.tower->merged());
+    const double operations = p.rows * p.towers * m.tower_operations(p.image_tokens);
+    s.forward += operations / rate(t.forward, t.cold_forward, rows, width);
+    s.backward += operations / rate(t.backward_x, t.cold_backward_x, rows, width) +
+                  operations / rate(t.backward_w, t.cold_backward_w, rows, width);
+  }
   s.layers_forward = s.forward;
   product({f(m.vocab_size), h, 1}, scored, 1);
   s.forward += scored * f(m.vocab_size) / t.head;
@@ -75,8 +84,9 @@ inline pass_seconds measured_pass(const measured_rank& t, const model_shape& m, 
 inline pass_seconds pass_time(const cluster& c, const model_shape& m, const pass_shape& p, std::int64_t ranks) {
   if (const measured_rank* t = c.table(ranks)) return detail::measured_pass(*t, m, p);
   const double rate = c.peak * c.training_share;
-  const double forward = p.rows * m.forward_operations(p.length, p.scored);
-  const double layers = p.rows * m.forward_operations(p.length, 0);
+  const double tower = p.towers * m.tower_operations(p.image_tokens);
+  const double forward = p.rows * (m.forward_operations(p.length, p.scored) + tower);
+  const double layers = p.rows * (m.forward_operations(p.length, 0) + tower);
   return {forward / rate, 2 * forward / rate, layers / rate};
 }
 

@@ -1,4 +1,4 @@
-// Public config.json facts of Qwen2.5, Qwen3 and Llama 3.
+// Public config.json facts of Qwen2.5, Qwen2.5-VL, Qwen3 and Llama 3.
 #pragma once
 
 #include <span>
@@ -19,6 +19,11 @@ inline const std::vector<model_shape>& known_models() {
                          std::int64_t heads, std::int64_t kv, bool tied) {
     return model_shape{name, vocabulary, h, i, layers, heads, kv, h / heads, tied, true, false, 0, 0};
   };
+  const auto with_tower = [](const char* name, model_shape text, std::int64_t intermediate) {
+    text.name = name;
+    text.tower = nn::vision_config{.intermediate_size = intermediate, .out_hidden_size = text.hidden_size};
+    return text;
+  };
   const auto qwen3 = [](const char* name, std::int64_t h, std::int64_t i, std::int64_t layers, std::int64_t heads,
                         std::int64_t kv, bool tied, std::int64_t experts = 0) {
     return model_shape{name, 151936, h, i, layers, heads, kv, 128, tied, false, true, experts, experts == 0 ? 0 : 8};
@@ -35,6 +40,9 @@ inline const std::vector<model_shape>& known_models() {
       qwen25("Qwen2.5-14B", 152064, 5120, 13824, 48, 40, 8, false),
       qwen25("Qwen2.5-32B", 152064, 5120, 27648, 64, 40, 8, false),
       qwen25("Qwen2.5-72B", 152064, 8192, 29568, 80, 64, 8, false),
+      with_tower("Qwen2.5-VL-3B", qwen25("", 151936, 2048, 11008, 36, 16, 2, true), 3420),
+      with_tower("Qwen2.5-VL-7B", qwen25("", 152064, 3584, 18944, 28, 28, 4, false), 3420),
+      with_tower("Qwen2.5-VL-32B", qwen25("", 152064, 5120, 27648, 64, 40, 8, false), 3456),
       qwen3("Qwen3-0.6B", 1024, 3072, 28, 16, 8, true),
       qwen3("Qwen3-1.7B", 2048, 6144, 28, 16, 8, true),
       qwen3("Qwen3-4B", 2560, 9728, 36, 32, 8, true),

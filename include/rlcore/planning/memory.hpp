@@ -65,11 +65,12 @@ inline memory_need memory_of(const model_shape& m, const layout& l, const worklo
   if (l.zero < 3) {
     need.weights = packed * whole;
   } else {
-    need.weights = held * (l.reshard_after_forward ? local.ends + 2 * unit : whole);
+    need.weights = held * (l.reshard_after_forward ? local.ends + local.tower + 2 * unit : whole);
   }
   // A leaf's gradient is complete after its last micro-batch, and is cut then. With zero 3 and a leaf of one
   // micro-batch it goes layer by layer.
-  if (l.zero >= 2) need.gradients = 4 * (l.zero == 2 || b.micro > b.leaves ? whole : 2 * std::max(unit, local.ends));
+  if (l.zero >= 2)
+    need.gradients = 4 * (l.zero == 2 || b.micro > b.leaves ? whole : 2 * std::max(unit, local.ends + local.tower));
 
   // Experts have gradients for the rows of each other rank, unless ranks add up all their leaves.
   const bool together = l.zero < 2 && (l.sums == reduction_kind::ranked || l.sums == reduction_kind::fast);
@@ -81,6 +82,7 @@ inline memory_need memory_of(const model_shape& m, const layout& l, const worklo
   const double one = tokens * value * (layer.split / split + layer.whole / (l.sequence_parallel ? split : 1));
   const double inputs = tokens * value * f(m.hidden_size) * f(m.layers) / (l.sequence_parallel ? split : 1);
   need.activations = inputs + (w.recompute ? 2 * one : f(m.layers + 1) * one);
+  need.activations += value * f(b.micro_rows) * m.tower_values(f(w.image_tokens), w.recompute);
   if (l.how_context == context_kind::gather_kv && l.context > 1)  // gathered, with their gradients
     need.activations += tokens * f(l.context) * 2 * f(m.kv_width()) / split * (value + 4);
   need.logits = std::min(w.logits_bytes, tokens * f(m.vocab_size) * 4 / split);

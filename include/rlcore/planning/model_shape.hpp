@@ -1,10 +1,14 @@
 // The sizes of a model from which everything else of a plan is computed, and its numbers of parameters.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
+#include <optional>
 #include <string>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/nn/vision/vision_config.hpp"
 #include "rlcore/parallel/balance.hpp"
 
 RLCORE_BEGIN
@@ -18,6 +22,7 @@ struct model_shape {
                head_dim = 0;
   bool tied = false, attention_bias = false, head_norms = false;
   std::int64_t experts = 0, experts_per_token = 0;
+  std::optional<nn::vision_config> tower = {};  ///< what reads pictures
 
   std::int64_t query_width() const noexcept { return heads * head_dim; }
   std::int64_t kv_width() const noexcept { return kv_heads * head_dim; }
@@ -44,8 +49,9 @@ struct model_shape {
   /// The final norm and, if it is a matrix of its own, the head.
   std::int64_t head_parameters() const noexcept { return hidden_size + (tied ? 0 : embedding_parameters()); }
   std::int64_t parameters() const noexcept {
-    return embedding_parameters() + layers * layer_parameters() + head_parameters();
+    return embedding_parameters() + layers * layer_parameters() + head_parameters() + tower_parameters();
   }
+  std::int64_t tower_parameters() const noexcept { return tower ? tower->parameters() : 0; }
   std::int64_t expert_parameters_of_all() const noexcept {
     return experts == 0 ? 0 : layers * experts * expert_parameters();
   }
@@ -67,6 +73,27 @@ struct model_shape {
   /// Operations of one forward pass over a sequence of s tokens, log-probs of `scored` of them included.
   double forward_operations(double s, double scored) const noexcept {
     return 2 * product_weights() * s + 2 * head_weights() * scored + attention_operations(s);
+  }
+  /// Operations of the tower, forward, for a picture of `tokens` tokens: products, windows, and full attention.
+  double tower_operations(double tokens) const noexcept {
+    if (!tower) return 0;
+    const auto f = [](std::int64_t n) { return static_cast<double>(n); };
+    const double patches = tokens * f(tower->merged()), h = f(tower->hidden_size), wide = h * f(tower->merged());
+    const double full = f(std::ssize(tower->fullatt_block_indexes)), windows = f(tower->depth) - full;
+    const double window = f(tower->window() * tower->window() * tower->merged());
+    return 2 * patches * (h * f(tower->patch()) + f(tower->depth) * h * (4 * h + 3 * f(tower->intermediate_size))) +
+           4 * patches * h * (windows * std::min(window, patches) + full * patches) +
+           2 * tokens * wide * (wide + f(tower->out_hidden_size));
+  }
+  /// Values that the tower keeps of such a picture until its backward: the input of each block, what one block needs
+  /// (with `recompute`) or all do, patches, and the merger's.
+  double tower_values(double tokens, bool recompute) const noexcept {
+    if (!tower) return 0;
+    const auto f = [](std::int64_t n) { return static_cast<double>(n); };
+    const double patches = tokens * f(tower->merged()), h = f(tower->hidden_size), wide = h * f(tower->merged());
+    return patches * (f(tower->patch()) + h * f(tower->depth + 2) +
+                      (8 * h + 3 * f(tower->intermediate_size)) * (recompute ? 1 : f(tower->depth))) +
+           tokens * (3 * wide + 2 * f(tower->out_hidden_size));
   }
   /// Keys and values of one token in values: 2 L nkv d.
   double kv_values() const noexcept { return 2 * static_cast<double>(layers * kv_width()); }

@@ -34,6 +34,7 @@ inline std::string parameters_text(const model_shape& m) {
   t.add({"embedding", grouped(m.embedding_parameters())});
   t.add({"a layer, of " + std::to_string(m.layers), grouped(m.layer_parameters())});
   t.add({m.tied ? "final norm (the head is the embedding)" : "final norm and head", grouped(m.head_parameters())});
+  if (m.tower) t.add({"vision tower", grouped(m.tower_parameters())});
   t.add({"all", grouped(m.parameters())});
   if (m.experts > 0) t.add({"met by one token", grouped(m.active_parameters())});
   t.add({"a sequence costs s^2 + c s, c =", grouped(static_cast<std::int64_t>(parallel::cost_constant(m.layer())))});

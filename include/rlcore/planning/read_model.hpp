@@ -28,15 +28,17 @@ inline model_shape shape_of(const nn::config& c, std::string name = {}) {
           c.attention_bias,
           c.qk_norms(),
           0,
-          0};
+          0,
+          c.vision};
 }
 
 /// Reads a config.json of one of the families. Throws file_error, or format_error naming file, key,
 /// value and expectation.
 inline model_shape read_model_shape(const std::filesystem::path& path) {
   const std::filesystem::path where = std::filesystem::is_directory(path) ? path / "config.json" : path;
-  const checkpoint::json_file file(where);
-  const nn::family family = checkpoint::read_family(file);
+  const checkpoint::json_file whole(where);
+  const nn::family family = checkpoint::read_family(whole);
+  const checkpoint::json_file file = checkpoint::language_model(whole, family);
   const auto extent = [&](const char* key) { return file.integer(key, 1, INT32_MAX); };
   model_shape m;
   const std::filesystem::path folder = std::filesystem::absolute(where).parent_path();
@@ -55,7 +57,8 @@ inline model_shape read_model_shape(const std::filesystem::path& path) {
       file.fail("num_attention_heads", "a divisor of hidden_size " + std::to_string(m.hidden_size));
     m.head_dim = m.hidden_size / m.heads;
   }
-  m.tied = file.boolean("tie_word_embeddings", false);
+  m.tied = checkpoint::read_tied(whole);
+  if (family->vision) m.tower = checkpoint::read_tower(whole, family);
   m.attention_bias = family->qkv_bias;
   m.head_norms = family->qk_norms;
   if (family->experts) {

@@ -20,6 +20,10 @@ inline workload read_workload(const options& o) {
   workload w;
   w.prompts = o.get<std::int64_t>("prompts"), w.responses = o.get<std::int64_t>("responses");
   w.prompt_length = o.get<std::int64_t>("prompt_length"), w.response_length = o.get<std::int64_t>("response_length");
+  w.image_tokens = o.get<std::int64_t>("image_tokens");
+  if (w.image_tokens > w.prompt_length)
+    throw config_error("image_tokens=" + std::to_string(w.image_tokens) +
+                       " is more than prompt_length=" + std::to_string(w.prompt_length) + ", which counts them");
   w.updates = o.get<std::int64_t>("updates"), w.epochs = o.get<std::int64_t>("epochs");
   w.micro_tokens = o.get<std::int64_t>("micro_tokens");
   w.recompute = o.get<bool>("recompute"), w.old_log_probs = o.get<bool>("old_log_probs");
@@ -66,6 +70,9 @@ inline std::string run_plan(const options& o) {
     devices.push_back(n);
   }
   const workload w = read_workload(o);
+  for (const model_shape& m : models)
+    if (w.image_tokens > 0 && !m.tower)
+      throw config_error("image_tokens=" + std::to_string(w.image_tokens) + ": " + m.name + " reads no pictures");
   const wishes wanted = read_wishes(o);
   const cluster c = find_cluster(o.get<std::string>("cluster"));
   if (models.size() == 1 && devices.size() == 1)

@@ -37,7 +37,7 @@ inline double decode_pass(const model_shape& m, const layout& l, const cluster& 
   if (m.experts > 0)
     experts = f(m.layers) * f(m.expert_parameters()) * f(m.experts) / copies *
               (1 - std::pow(1 - f(m.experts_per_token) / f(m.experts), n * copies));
-  const double dense = static_cast<double>(m.parameters() - m.expert_parameters_of_all()) -
+  const double dense = static_cast<double>(m.parameters() - m.expert_parameters_of_all() - m.tower_parameters()) -
                        (m.tied ? 0.0 : static_cast<double>(m.embedding_parameters()));
   const double bytes = packed * (dense / split + experts) + n * past * m.kv_values() * value / split;
   const double operations =
@@ -68,7 +68,8 @@ inline stage_times times_of(const model_shape& m, const layout& l, const workloa
   const double parts = f(l.context * l.tensor);
   stage_times t;
 
-  const pass_seconds pass = pass_time(c, m, {f(b.micro_rows), f(w.length()), f(w.response_length)}, l.devices());
+  const pass_seconds pass =
+      pass_time(c, m, {f(b.micro_rows), f(w.length()), f(w.response_length), f(w.image_tokens), parts}, l.devices());
   const double share = f(b.rows) / f(b.micro * b.micro_rows);  // of the last micro-batches that is not filled
   const double passes = f(b.micro) * share / parts;
   double ignored = 0;
@@ -107,7 +108,8 @@ inline stage_times times_of(const model_shape& m, const layout& l, const workloa
   const double in_a_wave = std::min(each, f(t.together));
   t.per_token = detail::decode_pass(m, l, c, in_a_wave, f(w.prompt_length) + f(w.response_length) / 2);
   const double prompts = std::ceil(f(w.prompts) / replicas);
-  const pass_seconds prefill = pass_time(c, m, {1, f(w.prompt_length), 0}, l.devices());
+  const pass_seconds prefill =
+      pass_time(c, m, {1, f(w.prompt_length), 0, f(w.image_tokens), f(l.rollout_tensor)}, l.devices());
   t.rollout = f(t.waves) * f(w.response_length) * t.per_token + prompts * prefill.forward / f(l.rollout_tensor);
   return t;
 }

@@ -31,7 +31,8 @@ struct transfer {
 /// The parameters of a rank before they are sharded over data x context.
 struct local_sizes {
   double layer = 0, experts = 0,
-         ends = 0;  ///< parameters of one layer without experts, its experts, embedding and head
+         ends = 0,  ///< parameters of one layer without experts, its experts, embedding and head
+      tower = 0;    ///< those of a vision tower, which every tensor rank has whole
   std::int64_t layers = 0;
 
   /// Counts of a rank whose dense parts are cut into `tensor` parts, its experts into `expert`.
@@ -40,8 +41,9 @@ struct local_sizes {
         experts(m.experts == 0 ? 0
                                : static_cast<double>(m.experts * m.expert_parameters()) / static_cast<double>(expert)),
         ends(static_cast<double>(m.embedding_parameters() + m.head_parameters()) / static_cast<double>(tensor)),
+        tower(static_cast<double>(m.tower_parameters())),
         layers(m.layers) {}
-  double dense() const noexcept { return layer * static_cast<double>(layers) + ends; }
+  double dense() const noexcept { return layer * static_cast<double>(layers) + ends + tower; }
   double all_experts() const noexcept { return experts * static_cast<double>(layers); }
   double total() const noexcept { return dense() + all_experts(); }
 };
@@ -130,6 +132,7 @@ class traffic {
     gather("weights of layers", dense_group(), local_.layer, layers * times);
     gather(m_.tied ? "weights (embedding)" : "weights (ends)", dense_group(), m_.tied ? embedding : local_.ends,
            m_.tied ? 2 : 1);
+    if (m_.tower) gather("weights (vision tower)", dense_group(), local_.tower, 1);
     if (m_.tied) gather("weights (last norm)", dense_group(), norm, 1);
     gather("weights of experts", expert_group(), local_.experts, layers * times);
   }

@@ -14,6 +14,7 @@ enum class reference_form { none, whole, sharded };
 /// Every response is as long as the longest: a plan has to hold then.
 struct workload {
   std::int64_t prompts = 128, responses = 8, prompt_length = 1024, response_length = 3072;
+  std::int64_t image_tokens = 0;      ///< of a prompt's tokens, those that stand for its picture
   std::int64_t updates = 1;           ///< optimizer steps for a step's sequences
   std::int64_t epochs = 1;            ///< times that each sequence is trained on
   std::int64_t micro_tokens = 16384;  ///< tokens that one device takes through the model at once

@@ -29,6 +29,13 @@ struct vision_config {
   /// The side of a window in tokens.
   std::int64_t window() const noexcept { return window_size / spatial_merge_size / patch_size; }
   std::int64_t head_dim() const noexcept { return hidden_size / num_heads; }
+  /// Parameters of the tower with its merger.
+  std::int64_t parameters() const noexcept {
+    const std::int64_t h = hidden_size, wide = merged() * h;
+    const std::int64_t block =
+        2 * h + 4 * (h * h + h) + 2 * (intermediate_size * h + intermediate_size) + (h * intermediate_size + h);
+    return h * patch() + depth * block + h + (wide + 1) * wide + (wide + 1) * out_hidden_size;
+  }
   /// Patches of this block attend to the whole picture, not only to their window.
   bool full(std::int64_t block) const noexcept {
     return std::find(fullatt_block_indexes.begin(), fullatt_block_indexes.end(), block) != fullatt_block_indexes.end();
