@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 #include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/checkpoint/resolve_model.hpp"
@@ -47,6 +48,26 @@ settings read_settings(const rlcore::trainer::options& o) {
           .moe_intermediate = o.find<std::int64_t>("moe_intermediate").value_or(hidden_size)};
 }
 
+/// A small tower for a language model of this width; its tokens are those of the tokenizer.
+void add_tower(rlcore::nn::config& c, const std::string& folder, const rlcore::text::tokenizer& tokenizer) {
+  c.vision = rlcore::nn::vision_config{.depth = 4,
+                                       .hidden_size = 64,
+                                       .num_heads = 4,
+                                       .intermediate_size = 128,
+                                       .out_hidden_size = c.hidden_size,
+                                       .fullatt_block_indexes = {1, 3}};
+  const std::int64_t pairs = c.head_dim / 2, time = pairs / 4, row = (pairs - time) / 2;
+  c.mrope_section = {time, row, pairs - time - row};
+  const rlcore::nn::vision_traits& traits = *c.model->vision;
+  const auto id = [&](std::string_view token) {
+    if (const auto found = tokenizer.id_of(token)) return *found;
+    throw config_error(folder + ": the tokenizer has no " + std::string(token) + ", which --family " +
+                       std::string(c.model->model_type) + " needs");
+  };
+  c.image_token_id = id(traits.image_token), c.video_token_id = id(traits.video_token);
+  c.vision_start_token_id = id(traits.vision_start), c.vision_end_token_id = id(traits.vision_end);
+}
+
 void run(const settings& s) {
   namespace fs = std::filesystem;
   const fs::path from = rlcore::checkpoint::expand_home(s.tokenizer), to = rlcore::checkpoint::expand_home(s.output);
@@ -68,6 +89,7 @@ void run(const settings& s) {
   c.attention_bias = c.model->qkv_bias;
   c.eos_token_ids = {*tokenizer.eos_id()};
   if (tokenizer.pad_id()) c.pad_token_id = *tokenizer.pad_id();
+  if (c.model->vision) add_tower(c, from.string(), tokenizer);
   rlcore::cpu device;
   rlcore::nn::causal_lm<rlcore::cpu> model(device, c);
   model.initialize(static_cast<std::uint64_t>(s.seed));
