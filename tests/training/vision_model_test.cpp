@@ -257,36 +257,40 @@ TEST(vision_model, a_frozen_tower_has_no_gradient_no_moment_and_no_share_of_the_
 }
 
 /// W = base + s B A, so dB = s dW A^T.
-TEST(vision_model, adapters_are_those_of_the_language_model) {
+TEST(vision_model, adapters_have_the_gradient_of_their_weights) {
   cpu device(1);
-  nn::causal_lm<cpu> model(device, tiny_vision::config());
-  model.initialize(3);
-  nn::lora<cpu> adapter(model, {3, 6, {"all-linear"}, 5});
-  adapter.attach(model);
-  const std::vector<prompt> rows = tiny_vision::prompts(3);
-  batch b;
-  for (std::uint32_t i = 0; i < 3; ++i) b.push_back(rows[i], i);
-  nn::workspace<cpu> space(device);
-  const auto train = [&](auto& gradients) {
-    nn::forward_backward(model, space, gradients, b.input(), b.wanted, 1.0f, true,
-                         [](auto, auto, std::span<float> slope, auto) { std::ranges::fill(slope, 0.1f); });
-  };
-  nn::gradients<cpu> all(model);
-  train(all);
-  model.freeze_tower(true);
-  nn::lora_gradients<cpu> some(model, adapter);
-  train(some);
-  EXPECT_EQ(adapter.projections().size(), 2u * 7);
-  for (const nn::parameter& p : adapter.parameters()) EXPECT_FALSE(is_visual(p.name)) << p.name;
-  for (const auto& p : adapter.projections())
-    for (extent_t o = 0; o < p.outputs; ++o)
-      for (extent_t r = 0; r < 3; ++r) {
-        double sum = 0;
-        for (extent_t i = 0; i < p.inputs; ++i)
-          sum += 2.0 * static_cast<double>(all.data()[p.weight + static_cast<std::size_t>(o * p.inputs + i)]) *
-                 static_cast<double>(adapter.values().data()[p.a + static_cast<std::size_t>(r * p.inputs + i)]);
-        ASSERT_NEAR(static_cast<double>(some.data()[p.b + static_cast<std::size_t>(o * 3 + r)]), sum, 1e-4);
-      }
+  for (const bool of_tower : {false, true}) {
+    nn::causal_lm<cpu> model(device, tiny_vision::config());
+    model.initialize(3);
+    nn::lora_settings settings{3, 6, {"all-linear"}, 5};
+    if (!of_tower) settings.excluded = [](const std::string& module) { return module.find("visual") != module.npos; };
+    nn::lora<cpu> adapter(model, settings);
+    EXPECT_EQ(adapter.adapts_tower(), of_tower);
+    adapter.attach(model);
+    const std::vector<prompt> rows = tiny_vision::prompts(3);
+    batch b;
+    for (std::uint32_t i = 0; i < 3; ++i) b.push_back(rows[i], i);
+    nn::workspace<cpu> space(device);
+    const auto train = [&](auto& gradients) {
+      nn::forward_backward(model, space, gradients, b.input(), b.wanted, 1.0f, true,
+                           [](auto, auto, std::span<float> slope, auto) { std::ranges::fill(slope, 0.1f); });
+    };
+    nn::gradients<cpu> all(model);
+    train(all);
+    model.freeze_tower(!of_tower);
+    nn::lora_gradients<cpu> some(model, adapter);
+    train(some);
+    for (const nn::parameter& p : adapter.parameters()) EXPECT_TRUE(of_tower || !is_visual(p.name)) << p.name;
+    for (const auto& p : adapter.projections())
+      for (extent_t o = 0; o < p.outputs; ++o)
+        for (extent_t r = 0; r < 3; ++r) {
+          double sum = 0;
+          for (extent_t i = 0; i < p.inputs; ++i)
+            sum += 2.0 * static_cast<double>(all.data()[p.weight + static_cast<std::size_t>(o * p.inputs + i)]) *
+                   static_cast<double>(adapter.values().data()[p.a + static_cast<std::size_t>(r * p.inputs + i)]);
+          ASSERT_NEAR(static_cast<double>(some.data()[p.b + static_cast<std::size_t>(o * 3 + r)]), sum, 1e-4);
+        }
+  }
 }
 
 class vision_model_context : public testing::TestWithParam<parallel::context_kind> {};
