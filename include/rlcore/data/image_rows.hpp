@@ -32,6 +32,18 @@ struct image_settings {
   bool strip = false;                                          ///< white space around marks, as OpenRLHF does
 };
 
+/// What became of the rows with pictures.
+struct image_counts {
+  std::size_t rows = 0, left_out = 0;  ///< read; too long, of these
+  image::size largest = {};            ///< of the pictures that are left, the one with the most tokens
+  std::size_t most_tokens = 0;         ///< its tokens
+
+  /// Counts a picture that is left.
+  void add(const image_file& kept, std::size_t tokens) {
+    if (tokens > most_tokens) most_tokens = tokens, largest = kept.size;
+  }
+};
+
 namespace detail {
 
 /// "2 <image> marks (messages[1]: 2)".

@@ -28,6 +28,13 @@ struct prompt {
   std::size_t row_number = 0;                      ///< in all files together, before filtering
 };
 
+/// What a prompt is beside its tokens: two with equal words and sizes may show different pictures.
+inline std::vector<content_hash> image_hashes(const prompt& p) {
+  std::vector<content_hash> hashes;
+  for (const image_pointer& i : p.images) hashes.push_back(i->hash);
+  return hashes;
+}
+
 /// Keys `data.*` of the command line.
 struct prompt_settings {
   std::string prompt_key = "prompt", source_key = "data_source";
@@ -38,18 +45,6 @@ struct prompt_settings {
   std::string default_source = {};  ///< data_source of rows that have no such column
   bool needs_truth = true;  ///< false: rows may lack data_source and reward_model (they are scored by a reward model)
   image_settings images = {};
-};
-
-/// What became of the rows with pictures.
-struct image_counts {
-  std::size_t rows = 0, left_out = 0;  ///< read; too long, of these
-  image::size largest = {};            ///< of the pictures that are left, the one with the most tokens
-  std::size_t most_tokens = 0;         ///< its tokens
-
-  /// Counts a picture that is left.
-  void add(const image_file& kept, std::size_t tokens) {
-    if (tokens > most_tokens) most_tokens = tokens, largest = kept.size;
-  }
 };
 
 /// The prompts of a run, in the order of their rows.

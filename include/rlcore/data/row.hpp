@@ -1,6 +1,7 @@
 // A row of a data set: a JSON object, whatever file it came from.
 #pragma once
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -40,6 +41,15 @@ inline const row& column(const row& from, const std::string& name, const std::st
   for (const auto& [key, value] : from.items()) names.push_back(data::printable(key));
   throw data_error(where + ": no column '" + data::printable(name) + "'; it has " +
                    data::printable(column_names(from), 300) + did_you_mean(name, names));
+}
+
+/// Whether a row has something in a column: neither null, an empty text, nor a list of nothing but null.
+inline bool has_content(const row& from, const std::string& key) {
+  const auto found = from.find(key);
+  if (found == from.end() || found->is_null()) return false;
+  if (found->is_string()) return !found->get_ref<const std::string&>().empty();
+  const auto is_null = [](const row& element) { return element.is_null(); };
+  return !found->is_array() || !std::all_of(found->begin(), found->end(), is_null);
 }
 
 /// A column whose value must be a string.

@@ -1,7 +1,6 @@
 // The pictures of a row: the column `images`.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <filesystem>
@@ -20,15 +19,6 @@
 
 RLCORE_BEGIN
 namespace data {
-
-/// Whether a row has something in a column: neither null, an empty text, nor a list of nothing but null.
-inline bool has_content(const row& from, const std::string& key) {
-  const auto found = from.find(key);
-  if (found == from.end() || found->is_null()) return false;
-  if (found->is_string()) return !found->get_ref<const std::string&>().empty();
-  const auto is_null = [](const row& element) { return element.is_null(); };
-  return !found->is_array() || !std::all_of(found->begin(), found->end(), is_null);
-}
 
 namespace detail {
 

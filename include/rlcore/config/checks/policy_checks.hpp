@@ -15,6 +15,7 @@
 #include "rlcore/config/checks/device_checks.hpp"
 #include "rlcore/config/checks/reward_checks.hpp"
 #include "rlcore/config/options.hpp"
+#include "rlcore/config/settings/image_options.hpp"
 #include "rlcore/config/settings/lora_options.hpp"
 #include "rlcore/config/settings/rollout_ranks.hpp"
 #include "rlcore/core/error.hpp"
@@ -275,6 +276,7 @@ inline void check_policy_options(options& opt) {
   detail::check_rollout(opt);
   detail::check_micro_sizes(opt);
   detail::check_chat_template(opt);
+  check_image_options(opt);
   detail::check_sampling_rounds(opt);
   detail::check_model_overrides(opt);
   check_reward_options(opt);

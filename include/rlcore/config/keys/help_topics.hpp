@@ -10,7 +10,7 @@ namespace trainer::keys {
 inline constexpr help_topic verl_topics[] = {
     {"data", "rows, their columns and lengths",
      "train_files val_files files form train_batch_size max_length max_prompt_length max_response_length truncation "
-     "prompt_key response_key filter_overlong_prompts train_max_samples val_max_samples limit shuffle"},
+     "prompt_key response_key image_key filter_overlong_prompts train_max_samples val_max_samples limit shuffle"},
     {"model", "the model, LoRA", "partial_pretrain path lora_rank lora_alpha target_modules"},
     {"actor_rollout_ref.model", "the policy's model, LoRA", "path lora_rank lora_alpha target_modules"},
     {"actor_rollout_ref.actor", "the policy's loss, updates and optimizer",

@@ -12,6 +12,7 @@
 #include "rlcore/config/keys/help_topics.hpp"
 #include "rlcore/config/keys/openrlhf/openrlhf_ppo_flags.hpp"
 #include "rlcore/config/keys/rlcore/device_keys.hpp"
+#include "rlcore/config/keys/rlcore/image_keys.hpp"
 #include "rlcore/config/keys/rlcore/rank_keys.hpp"
 #include "rlcore/config/keys/verl/actor_keys.hpp"
 #include "rlcore/config/keys/verl/algorithm_keys.hpp"
@@ -48,7 +49,8 @@ inline registry main_ppo_registry() {
       .add(keys::sharing)
       .add(keys::device)
       .add(keys::own_run)
-      .add(keys::own_reward);
+      .add(keys::own_reward)
+      .add(keys::images);
   known.add(keys::megatron).add(keys::further);
   known.add_flags(keys::own_flags).add_flags(keys::policy_flags);
   return known;

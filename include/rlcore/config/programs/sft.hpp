@@ -15,11 +15,13 @@
 #include "rlcore/config/keys/openrlhf/openrlhf_keys.hpp"
 #include "rlcore/config/keys/openrlhf/openrlhf_sft_keys.hpp"
 #include "rlcore/config/keys/rlcore/device_keys.hpp"
+#include "rlcore/config/keys/rlcore/image_keys.hpp"
 #include "rlcore/config/keys/rlcore/rank_keys.hpp"
 #include "rlcore/config/keys/verl/sft_keys.hpp"
 #include "rlcore/config/keys/verl/trainer_keys.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/programs/trainer_registries.hpp"
+#include "rlcore/config/settings/image_options.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/suggest.hpp"
 
@@ -29,6 +31,7 @@ namespace trainer {
 /// Throws config_error for combinations that cannot work, adds notes for those that work differently than they look.
 inline void check_sft_options(options& opt) {
   check_device_options(opt);
+  check_image_options(opt);
   detail::check_loggers(opt);
   const auto path = opt.find<std::string>("trainer.resume_from_path");
   const std::string mode = opt.get<std::string>("trainer.resume_mode");
@@ -76,7 +79,7 @@ inline registry sft_registry() {
   known.topics = keys::verl_topics;
   known.check = check_sft_options;
   known.add(keys::sft_data).add(keys::sft_model).add(keys::sft_optim).add(keys::sft_run);
-  known.add(keys::ranks).add(keys::sharing).add(keys::device).add(keys::sft_own);
+  known.add(keys::ranks).add(keys::sharing).add(keys::device).add(keys::sft_own).add(keys::images);
   return known.add_flags(keys::own_flags).add_flags(keys::show_mask);
 }
 

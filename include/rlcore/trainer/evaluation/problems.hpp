@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "rlcore/data/prompt_dataset.hpp"
@@ -21,20 +21,23 @@ inline std::vector<std::uint32_t> problems_of(const data::prompt_dataset& rows) 
     std::uint32_t first = 0;
     std::size_t count = 0;
   };
-  std::map<std::pair<std::string, std::vector<std::int32_t>>, occurrences> prompts;
+  using identity = std::tuple<std::string, std::vector<std::int32_t>, std::vector<data::content_hash>>;
+  const auto identity_of = [&](std::size_t i) {
+    return identity{rows[i].data_source, rows[i].ids, data::image_hashes(rows[i])};
+  };
+  std::map<identity, occurrences> prompts;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    occurrences& o = prompts.try_emplace({rows[i].data_source, rows[i].ids}, occurrences{}).first->second;
+    occurrences& o = prompts.try_emplace(identity_of(i), occurrences{}).first->second;
     if (o.count++ == 0) o.first = static_cast<std::uint32_t>(i);
   }
   std::map<std::string, std::size_t> count_of;  // 0: they differ
   for (const auto& [prompt, o] : prompts) {
-    const auto [at, fresh] = count_of.try_emplace(prompt.first, o.count);
+    const auto [at, fresh] = count_of.try_emplace(std::get<0>(prompt), o.count);
     if (!fresh && at->second != o.count) at->second = 0;
   }
   std::vector<std::uint32_t> problem(rows.size());
   for (std::size_t i = 0; i < rows.size(); ++i)
-    problem[i] = count_of[rows[i].data_source] == 0 ? static_cast<std::uint32_t>(i)
-                                                    : prompts[{rows[i].data_source, rows[i].ids}].first;
+    problem[i] = count_of[rows[i].data_source] == 0 ? static_cast<std::uint32_t>(i) : prompts[identity_of(i)].first;
   return problem;
 }
 

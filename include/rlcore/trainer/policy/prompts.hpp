@@ -13,6 +13,7 @@
 #include "rlcore/telemetry/console.hpp"
 #include "rlcore/text/chat_template.hpp"
 #include "rlcore/text/tokenizer.hpp"
+#include "rlcore/trainer/model_images.hpp"
 #include "rlcore/trainer/policy/reward/reward_source.hpp"
 #include "rlcore/trainer/policy/settings.hpp"
 #include "rlcore/training/files/fingerprint.hpp"
@@ -21,11 +22,11 @@ RLCORE_BEGIN
 namespace trainer {
 
 /// Reads the prompts of all files, or of their first `most` rows; unless `quiet`, says how many there are and how many
-/// were left out as too long.
+/// were left out as too long. Pictures are read as `images` says: by default rows with pictures are refused.
 inline data::prompt_dataset open_prompts(const std::vector<std::string>& files, const policy_settings& s,
                                          const text::tokenizer& tokenizer, const text::chat_template& chat,
                                          const reward_source& rewards, const char* name, bool quiet = false,
-                                         std::int64_t most = -1) {
+                                         std::int64_t most = -1, const data::image_settings& images = {}) {
   std::vector<data::table> tables;
   for (const std::string& file : files) {
     tables.push_back(data::read_table(checkpoint::expand_home(file)));
@@ -43,7 +44,8 @@ inline data::prompt_dataset open_prompts(const std::vector<std::string>& files, 
                                        .truncation = data::parse_truncation(s.truncation),
                                        .label_key = s.label_key,
                                        .default_source = s.default_source,
-                                       .needs_truth = rewards.reads_truth()};
+                                       .needs_truth = rewards.reads_truth(),
+                                       .images = images};
   data::prompt_dataset prompts = data::make_prompts(
       tables, settings,
       [&](const std::vector<text::message>& m) {
@@ -53,7 +55,7 @@ inline data::prompt_dataset open_prompts(const std::vector<std::string>& files, 
   if (quiet) return prompts;
   say("%-6s %zu prompts", name, prompts.size());
   if (prompts.size() != prompts.rows_read) say(" (%zu longer ones left out)", prompts.rows_read - prompts.size());
-  say(" from %s\n", files.front().c_str());
+  say(" from %s%s\n", files.front().c_str(), image_text(prompts.images).c_str());
   return prompts;
 }
 
@@ -64,11 +66,13 @@ inline data::prompt_dataset open_prompts(const std::vector<std::string>& files, 
   return open_prompts(files, s, tokenizer, chat, rule_rewards(), name, quiet);
 }
 
-/// "8 prompts, fingerprint 0123456789abcdef": equal if tokens, sources and ground truths are, in the same order.
+/// "8 prompts, fingerprint 0123456789abcdef": equal if tokens, pictures, sources and ground truths are, in the same
+/// order.
 inline std::string data_text(const data::prompt_dataset& prompts) {
   fingerprint hash;
   for (const data::prompt& p : prompts.prompts) {
     hash.add(p.ids);
+    for (const data::image_pointer& i : p.images) hash.add(i->hash.low), hash.add(i->hash.high);
     hash.add(p.data_source);
     hash.add(p.ground_truth);
   }
@@ -77,11 +81,14 @@ inline std::string data_text(const data::prompt_dataset& prompts) {
 
 /// How many prompts are equal to an earlier one: published sets hold some problems dozens of times.
 inline std::size_t count_copies(const data::prompt_dataset& prompts) {
-  std::vector<const std::vector<std::int32_t>*> ids;
-  for (const data::prompt& p : prompts.prompts) ids.push_back(&p.ids);
-  std::sort(ids.begin(), ids.end(), [](const auto* a, const auto* b) { return *a < *b; });
+  std::vector<const data::prompt*> order;
+  for (const data::prompt& p : prompts.prompts) order.push_back(&p);
+  const auto less = [](const data::prompt* a, const data::prompt* b) {
+    return a->ids != b->ids ? a->ids < b->ids : data::image_hashes(*a) < data::image_hashes(*b);
+  };
+  std::sort(order.begin(), order.end(), less);
   std::size_t copies = 0;
-  for (std::size_t i = 1; i < ids.size(); ++i) copies += *ids[i] == *ids[i - 1];
+  for (std::size_t i = 1; i < order.size(); ++i) copies += !less(order[i - 1], order[i]);
   return copies;
 }
 

@@ -17,6 +17,7 @@
 #include "rlcore/config/algorithm/policy_losses.hpp"
 #include "rlcore/config/algorithm/verl_version.hpp"
 #include "rlcore/config/options.hpp"
+#include "rlcore/config/settings/image_options.hpp"
 #include "rlcore/config/settings/lora_options.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/optim/adamw.hpp"
@@ -46,6 +47,7 @@ struct policy_settings {
   std::int64_t max_prompt_length = 0, max_response_length = 0;
   bool filter_overlong_prompts = false, shuffle = true;
   std::string truncation;
+  image_options images;
   // model and device
   std::string model_path;
   bool recompute_activations = true;
@@ -195,6 +197,7 @@ inline void read_data_settings(policy_settings& s, const options& opt) {
   s.filter_overlong_prompts = opt.get<bool>("data.filter_overlong_prompts");
   s.shuffle = opt.get<bool>("data.shuffle");
   s.truncation = opt.get<std::string>("data.truncation");
+  s.images = read_image_options(opt);
 }
 
 /// The model, its adapter and what its checkpoints hold.

@@ -36,8 +36,6 @@ inline constexpr key data[] = {
     {"data.return_raw_chat", boolean, "False", accepted, "extra column of upstream batches"},
     {"data.return_full_prompt", boolean, "False", accepted, "extra column of upstream batches"},
     {"data.return_multi_modal_inputs", boolean, "True", accepted, "extra column of upstream batches"},
-    {"data.image_key", text, "images", accepted, "column with images; text only in this build"},
-    {"data.video_key", text, "videos", accepted, "column with videos; text only in this build"},
     {"data.use_shm", boolean, "False", accepted, "copy files to shared memory first"},
     {"data.trust_remote_code", boolean, "False", accepted, "this program runs no code from model folders"},
     {"data.tokenizer", text, "null", fixed, "tokenizer other than the model's"},

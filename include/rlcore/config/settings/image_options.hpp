@@ -1,0 +1,120 @@
+// What a command line says about pictures.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+
+#include "rlcore/config/options.hpp"
+#include "rlcore/core/error.hpp"
+#include "rlcore/core/suggest.hpp"
+#include "rlcore/image/processor_settings.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+/// data.image_key, data.mm_processor_kwargs, rlcore.image_* and their like. What is unset is as the model has it.
+struct image_options {
+  std::string image_key = "images", video_key = "videos";
+  std::optional<std::int64_t> min_pixels = {}, max_pixels = {};
+  image::resampling resample = image::resampling::torchvision;
+  image::alpha opacity = image::alpha::drop;
+  std::size_t cache_bytes = std::size_t{512} << 20;
+  std::size_t most = std::numeric_limits<std::size_t>::max();  ///< pictures of a prompt: --data.max_images_per_prompt
+  bool strip = false;                                          ///< white space around marks, as OpenRLHF does
+
+  /// The settings of a model's processor as this command line changes them. Throws config_error where no size fits.
+  image::processor_settings of(image::processor_settings model) const {
+    if (min_pixels) model.min_pixels = *min_pixels;
+    if (max_pixels) model.max_pixels = *max_pixels;
+    if (model.min_pixels > model.max_pixels)
+      throw config_error("data.mm_processor_kwargs: at least " + std::to_string(model.min_pixels) +
+                         " pixels and at most " + std::to_string(model.max_pixels) +
+                         "; expected min_pixels <= max_pixels");
+    model.resample = resample;
+    model.decode.opacity = opacity;
+    return model;
+  }
+};
+
+namespace detail {
+
+/// A number of pixels in data.mm_processor_kwargs; anything else throws config_error.
+inline std::int64_t pixels_of(const member& m, const std::string& name) {
+  const auto* number = m.item.as<std::int64_t>();
+  if (number == nullptr || *number < 1)
+    throw config_error(name + "." + m.name + "=" + inline_text(m.item) + ": expected a number of pixels, 1 or more");
+  return *number;
+}
+
+/// min_pixels and max_pixels count more than size, which has other names for both.
+inline void read_processor_kwargs(image_options& o, const options& opt) {
+  const std::string name = "data.mm_processor_kwargs";
+  const auto* members = opt.at(name).as<value::map>();
+  if (members == nullptr) return;
+  const auto size_member = [&](const member& m) {
+    if (m.name == "shortest_edge") {
+      if (!o.min_pixels) o.min_pixels = pixels_of(m, name + ".size");
+    } else if (m.name == "longest_edge") {
+      if (!o.max_pixels) o.max_pixels = pixels_of(m, name + ".size");
+    } else {
+      throw config_error(name + ".size." + m.name + ": expected shortest_edge or longest_edge (numbers of pixels)" +
+                         did_you_mean(m.name, std::array<std::string, 2>{"shortest_edge", "longest_edge"}));
+    }
+  };
+  for (const member& m : *members) {
+    if (m.name == "min_pixels" && !m.item.is_null()) o.min_pixels = pixels_of(m, name);
+    if (m.name == "max_pixels" && !m.item.is_null()) o.max_pixels = pixels_of(m, name);
+  }
+  for (const member& m : *members) {
+    if (m.name == "min_pixels" || m.name == "max_pixels") continue;
+    if (m.name != "size")
+      throw config_error(name + "." + m.name + " is not known; expected min_pixels, max_pixels or size" +
+                         did_you_mean(m.name, std::array<std::string, 3>{"min_pixels", "max_pixels", "size"}));
+    if (m.item.is_null()) continue;
+    const auto* sizes = m.item.as<value::map>();
+    if (sizes == nullptr)
+      throw config_error(name + ".size=" + inline_text(m.item) + ": expected {shortest_edge: ..., longest_edge: ...}");
+    for (const member& s : *sizes) size_member(s);
+  }
+}
+
+}  // namespace detail
+
+/// The settings of pictures, for programs that have keys::images; the flags of OpenRLHF count once one of them is
+/// given. Throws config_error.
+inline image_options read_image_options(const options& opt) {
+  image_options o;
+  o.image_key = opt.get<std::string>("data.image_key");
+  o.video_key = opt.get<std::string>("data.video_key");
+  o.resample = opt.get<std::string>("rlcore.image_resampling") == "pillow" ? image::resampling::pillow
+                                                                           : image::resampling::torchvision;
+  o.opacity = opt.get<std::string>("rlcore.image_alpha") == "white" ? image::alpha::white : image::alpha::drop;
+  o.cache_bytes = static_cast<std::size_t>(opt.get<std::int64_t>("rlcore.image_cache_mb")) << 20;
+  detail::read_processor_kwargs(o, opt);
+  if (opt.known().find("max_images_per_prompt") == nullptr || !(opt.is_set("pretrain") || opt.is_set("prompt_data")))
+    return o;
+  o.most = static_cast<std::size_t>(opt.get<std::int64_t>("max_images_per_prompt"));
+  o.strip = true;
+  return o;
+}
+
+/// Throws config_error for settings of pictures that cannot be; says which settings of other engines do nothing.
+inline void check_image_options(options& opt) {
+  read_image_options(opt);
+  const std::string engines = "actor_rollout_ref.rollout.engine_kwargs";
+  if (opt.known().find(engines) == nullptr) return;
+  const value* vllm = opt.at(engines).find("vllm");
+  if (vllm == nullptr) return;
+  for (const char* name : {"disable_mm_preprocessor_cache", "limit_mm_per_prompt", "mm_processor_cache_gb"})
+    if (vllm->find(name) != nullptr)
+      opt.note(engines + ".vllm." + name +
+               " has no effect: pictures are prepared here, any number of a prompt "
+               "(rlcore.image_cache_mb)");
+}
+
+}  // namespace trainer
+RLCORE_END
