@@ -10,6 +10,7 @@
 #include "rlcore/config/programs/compare_runs.hpp"
 #include "rlcore/config/programs/dapo.hpp"
 #include "rlcore/config/programs/evaluate.hpp"
+#include "rlcore/config/programs/geo3k_preprocess.hpp"
 #include "rlcore/config/programs/gsm8k_preprocess.hpp"
 #include "rlcore/config/programs/gsm8k_solutions.hpp"
 #include "rlcore/config/programs/main_ppo.hpp"
@@ -44,6 +45,7 @@ std::vector<registry> programs() {
           plan_registry(),
           calibrate_registry(),
           compare_runs_registry(),
+          geo3k_preprocess_registry(),
           gsm8k_preprocess_registry(),
           gsm8k_solutions_registry(),
           model_merger_registry(),

@@ -200,6 +200,7 @@ std::vector<mistake> mistakes() {
   add("compare_runs", "not_a_number", {"--threshold", "x", "a", "b"}, {"--threshold=x", "number"});
   add("compare_runs", "pipe", {"{files}/pipe.jsonl", "{files}/prompts.jsonl"}, {"pipe.jsonl", "it is a named pipe"});
   add("compare_runs", "no_run", {"{files}/nosuch", "{files}/nosuch"}, {"nosuch", "cannot open"});
+  add("geo3k_preprocess", "misspelt_flag", {"--local_dri", "x"}, {"--local_dri", "--local_dir"});
   add("gsm8k_preprocess", "misspelt_flag", {"--input_dri", "x"}, {"--input_dri", "--input_dir"});
   return all;
 }

@@ -7,8 +7,10 @@ Writes next to itself
   image_rows.parquet        the rows, images by the image feature of datasets
   image_rows_plain.parquet  the same, images as list<struct<bytes, path>> of pyarrow alone
   image_rows.jsonl          the same, bytes in base64
+  geo3k_{train,test}.parquet  three problems in the columns of hiyouga/geometry3k
   image_rows.json           tokenizer (that of sft_mask.json and the tokens of pictures), hash of the template, and for
                             each row its text, its tokens with one place for each picture, and as the model reads them
+  ... and supervised conversations with the tokens that the assistant wrote, those of pictures left out
 Contents are cut at <image> as verl's data set does; of `stripped`, as OpenRLHF's does.
 """
 import base64
@@ -69,6 +71,25 @@ def cut(content, strip=False):
     return parts
 
 
+SUPERVISED = [
+    ([user("<image>Find x."), {"role": "assistant", "content": "x is 3."}], [picture(120, 90)]),
+    ([{"role": "system", "content": "Draw."}, user("A house, like <image>"), {"role": "assistant", "content": "Here: <image> and <image>."},
+      user("Smaller"), {"role": "assistant", "content": "No."}], [picture(60, 60), picture(33, 140), picture(90, 70, "JPEG")]),
+    ([user("What is 2+2?"), {"role": "assistant", "content": "4"}], []),
+]
+
+
+def written(ids, tokenizer, pad):
+    """1 for what follows an opened turn of the assistant, up to its end mark, but for pictures."""
+    start, end = (tokenizer.convert_tokens_to_ids(t) for t in ("<|im_start|>", "<|im_end|>"))
+    header, marks, inside = tokenizer("assistant\n")["input_ids"], [0] * len(ids), False
+    for i, token in enumerate(ids):
+        inside = inside or (i > len(header) and ids[i - len(header):i] == header and ids[i - len(header) - 1] == start)
+        marks[i] = int(inside and token != pad)
+        inside = inside and token != end
+    return marks
+
+
 def main():
     template = (pathlib.Path(sys.argv[1]) / "qwen2.5-vl.jinja").read_text()
     backend = Tokenizer.from_str(json.dumps(json.loads((HERE / "sft_mask.json").read_text())["tokenizer"]))
@@ -88,6 +109,14 @@ def main():
         grids = read["image_grid_thw"].tolist() if files else []
         return {"text": text, "ids": tokenizer(text)["input_ids"], "read": list(map(int, read["input_ids"][0])), "grids": grids}
 
+    def supervised(messages, files):
+        parted = [{**m, "content": cut(m["content"])} for m in messages]
+        text = processor.apply_chat_template(parted, tokenize=False)
+        read = processor(text=[text], images=[Image.open(io.BytesIO(d)).convert("RGB") for d in files] or None)
+        ids = list(map(int, read["input_ids"][0]))
+        return {"messages": messages, "images": [{"bytes": base64.b64encode(d).decode()} for d in files], "ids": ids,
+                "written": written(ids, tokenizer, tokenizer.image_token_id)}
+
     rows, golden = [], []
     for i, (name, messages, files) in enumerate(ROWS):
         rows.append({"data_source": "hiyouga/geometry3k", "prompt": messages,
@@ -103,12 +132,19 @@ def main():
         "extra_info": {"index": datasets.Value("int64")}})
     datasets.Dataset.from_list(rows, features=features).to_parquet(HERE / "image_rows.parquet")
     pq.write_table(pa.Table.from_pylist(rows), HERE / "image_rows_plain.parquet")
+    hub = datasets.Features({"images": datasets.Sequence(datasets.Image()), "problem": datasets.Value("string"),
+                             "answer": datasets.Value("string")})
+    problems = [("<image>Find x.", "3"), ("<image>Find the area.\nRound.", "2 \\sqrt { 221 }"), ("<image>Find y.", "60")]
+    for split, chosen in (("train", (0, 1)), ("test", (2,))):
+        table = [{"images": [{"bytes": picture(40 + 9 * i, 50), "path": None}], "problem": problems[i][0],
+                  "answer": problems[i][1]} for i in chosen]
+        datasets.Dataset.from_list(table, features=hub).to_parquet(HERE / f"geo3k_{split}.parquet")
     lines = [json.dumps({**r, "images": [{**i, "bytes": base64.b64encode(i["bytes"]).decode()} for i in r["images"]]},
                         ensure_ascii=False, separators=(",", ":")) for r in rows]
     (HERE / "image_rows.jsonl").write_text("\n".join(lines) + "\n")
     (HERE / "image_rows.json").write_text(json.dumps(
         {"sha256": hashlib.sha256(template.encode()).hexdigest(), "tokenizer": json.loads(backend.to_str()),
-         "max_pixels": 40000, "rows": golden}, ensure_ascii=False) + "\n")
+         "max_pixels": 40000, "rows": golden, "supervised": [supervised(*s) for s in SUPERVISED]}, ensure_ascii=False) + "\n")
 
 
 main()
