@@ -6,9 +6,11 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "rlcore/core/error.hpp"
+#include "rlcore/data/image_file.hpp"
 #include "rlcore/data/truncation.hpp"
 
 RLCORE_BEGIN
@@ -19,7 +21,8 @@ namespace data {
 /// the last token of the content.
 struct sft_example {
   std::vector<std::int32_t> tokens;
-  std::vector<std::uint8_t> written;  ///< 1 for a token of the assistant (content, tool call, end mark), otherwise 0
+  std::vector<std::uint8_t> written;    ///< 1 for a token of the assistant (content, tool call, end mark), otherwise 0
+  std::vector<image_pointer> images{};  ///< picture k stands where the k-th run of image tokens does
 
   /// Does the prediction at position t count?
   bool counts(std::size_t t) const noexcept { return t + 1 < tokens.size() && written[t + 1] != 0; }
@@ -42,10 +45,14 @@ struct sft_example {
 };
 
 /// Cuts the row and its marks to at most `max_length` tokens (0: no limit) as `mode` says; `middle` is not allowed.
-/// Throws data_error starting with `where` if the row is too long for truncation::error or nothing is left to learn.
+/// Throws data_error starting with `where` if the row is too long for truncation::error, or too long and has pictures,
+/// or nothing is left to learn.
 inline void truncate(sft_example& example, std::size_t max_length, truncation mode, const std::string& where) {
   if (mode == truncation::middle) throw config_error("data.truncation=middle is not for supervised rows");
   const std::size_t length = example.tokens.size();
+  if (!example.images.empty() && mode != truncation::error && max_length > 0 && length > max_length)
+    throw data_error(where + ": " + std::to_string(length) + " tokens with pictures, but data.max_length is " +
+                     std::to_string(max_length) + "; pictures are not truncated");
   truncate(example.tokens, max_length, mode, where, "data.max_length");
   const auto removed = static_cast<std::ptrdiff_t>(length - example.tokens.size());
   if (mode == truncation::left) example.written.erase(example.written.begin(), example.written.begin() + removed);
@@ -57,13 +64,15 @@ inline void truncate(sft_example& example, std::size_t max_length, truncation mo
   throw data_error(where + ": nothing to learn, the assistant wrote no token");
 }
 
-/// Makes prompt + response + eos, cut by truncate(). Throws data_error starting with `where` when the prompt is empty,
-/// the row is too long, or truncation leaves nothing to learn.
+/// Makes prompt + response + eos, cut by truncate(). The prompt may have pictures, with all their tokens. Throws
+/// data_error starting with `where` when the prompt is empty, the row is too long, or truncation leaves nothing to
+/// learn.
 inline sft_example make_sft_example(std::span<const std::int32_t> prompt, std::span<const std::int32_t> response,
-                                    std::int32_t eos, std::size_t max_length, truncation mode,
-                                    const std::string& where) {
+                                    std::int32_t eos, std::size_t max_length, truncation mode, const std::string& where,
+                                    std::vector<image_pointer> images = {}) {
   if (prompt.empty()) throw data_error(where + ": the prompt has no tokens");
   sft_example example;
+  example.images = std::move(images);
   example.append(prompt, false);
   example.append(response, true);
   example.append(std::span(&eos, 1), true);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
@@ -13,9 +14,11 @@
 #include <vector>
 
 #include "rlcore/core/error.hpp"
+#include "rlcore/data/image_rows.hpp"
 #include "rlcore/data/row.hpp"
 #include "rlcore/data/sft_conversation.hpp"
 #include "rlcore/data/sft_dataset.hpp"
+#include "rlcore/data/sft_images.hpp"
 #include "rlcore/data/truncation.hpp"
 #include "rlcore/text/big_integer.hpp"
 #include "rlcore/text/chat_template.hpp"
@@ -46,7 +49,8 @@ struct sft_settings {
   std::optional<bool> enable_thinking = {};  ///< question, chat: for every row
   std::size_t max_length = 1024;
   data::truncation truncation = data::truncation::error;
-  std::size_t max_rows = 0;  ///< only the first so many; 0: all
+  std::size_t max_rows = 0;    ///< only the first so many; 0: all
+  image_settings images = {};  ///< question, conversation: of rows with pictures
 };
 
 /// The examples of all rows that were kept, in order.
@@ -102,12 +106,13 @@ inline const std::string& text_at(const row& from, const std::string& name, std:
 }
 
 /// A list of messages (or its JSON text).
-inline std::vector<text::message> messages_at(const row& value, const std::string& place) {
+inline std::vector<text::message> messages_at(const row& value, const std::string& place,
+                                              text::content_form form = text::content_form::text) {
   const row list = value.is_string() ? text::try_parse_exact_json<row>(value.get_ref<const std::string&>()) : value;
   if (list.is_discarded())
     throw data_error(place + " is " + printable(value.dump()) + "; expected a list of {role, content}");
   try {
-    return text::messages_from_json(list);
+    return text::messages_from_json(list, form);
   } catch (const data_error& e) {
     throw data_error(place + ": " + e.what());
   }
@@ -148,14 +153,20 @@ class sft_reader {
     eos_text_ = tokenizer.token_of(eos_);
   }
 
-  /// Reads one row; empty for a row that OpenRLHF drops. Throws data_error starting with `where`.
-  std::optional<sft_example> operator()(const row& from, const std::string& where) const {
+  /// Reads one row; empty for a row that OpenRLHF drops. Paths of pictures start in `folder`. Throws data_error
+  /// starting with `where`.
+  std::optional<sft_example> operator()(const row& from, const std::string& where,
+                                        const std::filesystem::path& folder = {}) const {
     try {
+      const bool pictures = settings_.images.processor && has_content(from, settings_.images.image_key);
+      if (pictures && settings_.layout > sft_layout::conversation)
+        throw data_error("pictures in column '" + printable(settings_.images.image_key) +
+                         "': rows of OpenRLHF's layouts have words alone; verl's take them (data.multiturn.enable)");
       switch (settings_.layout) {
         case sft_layout::question:
-          return question(from, where);
+          return question(from, where, folder);
         case sft_layout::conversation:
-          return conversation(from, where);
+          return conversation(from, where, folder);
         case sft_layout::plain:
           return plain(from, where);
         case sft_layout::chat:
@@ -174,23 +185,29 @@ class sft_reader {
   }
 
  private:
-  sft_example question(const row& from, const std::string& where) const {
+  sft_example question(const row& from, const std::string& where, const std::filesystem::path& folder) const {
     const std::string& prompt = detail::text_at(from, settings_.prompt_key, settings_.prompt_path, where);
     const std::string& response = detail::text_at(from, settings_.response_key, settings_.response_path, where);
     if (response.empty())
       throw data_error(where + ": the response (column '" + printable(settings_.response_key) +
                        "') is empty; there is nothing to learn but the end mark");
-    const std::vector<text::message> messages{{"user", prompt}};
+    std::vector<text::message> messages{{"user", prompt}};
+    std::vector<image_pointer> images = take_images(from, messages, settings_.images, where, folder);
     const std::string opened =
         chat_->render(messages, {.add_generation_prompt = true, .enable_thinking = settings_.enable_thinking});
-    return make_sft_example(tokenizer_.encode(opened), tokenizer_.encode(response), eos_, settings_.max_length,
-                            settings_.truncation, where);
+    std::vector<std::int32_t> ids = tokenizer_.encode(opened);
+    const std::vector<std::int32_t> answer = tokenizer_.encode(response);
+    check_image_tokens(ids, images.size(), settings_.images, where);
+    check_image_tokens(answer, 0, settings_.images, where);
+    ids = expand_image_tokens(std::move(ids), images, settings_.images);
+    return make_sft_example(ids, answer, eos_, settings_.max_length, settings_.truncation, where, std::move(images));
   }
 
-  sft_example conversation(const row& from, const std::string& where) const {
+  sft_example conversation(const row& from, const std::string& where, const std::filesystem::path& folder) const {
     const std::string place = where + ": column '" + printable(settings_.messages_key) + "'";
-    const auto messages = detail::messages_at(column(from, settings_.messages_key, where), place);
+    auto messages = detail::messages_at(column(from, settings_.messages_key, where), place, text::content_form::parts);
     if (messages.empty()) throw data_error(place + " has no messages");
+    std::vector<image_pointer> images = take_images(from, messages, settings_.images, where, folder);
     text::render_options options;
     if (const auto tools = from.find(settings_.tools_key); tools != from.end())
       options.tools = detail::tools_at(*tools, where + ": column '" + printable(settings_.tools_key) + "'");
@@ -202,7 +219,8 @@ class sft_reader {
     }
     if (std::none_of(messages.begin(), messages.end(), [](const auto& m) { return m.role == "assistant"; }))
       throw data_error(place + ": no message of the assistant; there is nothing to learn");
-    sft_example example = conversation_example(*chat_, tokenizer_, messages, options);
+    sft_example example = with_images(conversation_example(*chat_, tokenizer_, messages, options), std::move(images),
+                                      settings_.images, where);
     truncate(example, settings_.max_length, settings_.truncation, where);
     return example;
   }
@@ -288,23 +306,32 @@ class sft_reader {
   std::string eos_text_;
 };
 
-/// Reads `count` rows: row_at(i) with the name where(i). Throws data_error naming file, row and column; `files` names
-/// all.
-template <class RowAt, class Where>
-sft_rows read_sft_rows(std::size_t count, RowAt&& row_at, Where&& where, const std::string& files,
+/// Reads `count` rows: row_at(i) with the name where(i), and folder_at(i), in which paths of its pictures start. Throws
+/// data_error naming file, row and column; `files` names all.
+template <class RowAt, class Where, class FolderAt>
+sft_rows read_sft_rows(std::size_t count, RowAt&& row_at, Where&& where, FolderAt&& folder_at, const std::string& files,
                        const sft_settings& settings, const text::tokenizer& tokenizer,
                        const text::chat_template* chat) {
   const sft_reader read(settings, tokenizer, chat);
   sft_rows rows;
   rows.rows_read = settings.max_rows > 0 ? std::min(count, settings.max_rows) : count;
   for (std::size_t i = 0; i < rows.rows_read; ++i)
-    if (auto example = read(row_at(i), where(i))) rows.examples.push_back(std::move(*example));
+    if (auto example = read(row_at(i), where(i), folder_at(i))) rows.examples.push_back(std::move(*example));
   if (rows.rows_read == 0) throw data_error(files + ": no rows");
   if (rows.examples.empty())
     throw data_error(files + ": none of the " + std::to_string(rows.rows_read) +
                      " rows is left: they are empty, or their prompts leave no room within " +
                      std::to_string(settings.max_length) + " tokens (max_len)");
   return rows;
+}
+
+/// The same for rows of words.
+template <class RowAt, class Where>
+sft_rows read_sft_rows(std::size_t count, RowAt&& row_at, Where&& where, const std::string& files,
+                       const sft_settings& settings, const text::tokenizer& tokenizer,
+                       const text::chat_template* chat) {
+  return read_sft_rows(
+      count, row_at, where, [](std::size_t) { return std::filesystem::path(); }, files, settings, tokenizer, chat);
 }
 
 /// The rows of all tables in order.
@@ -318,8 +345,9 @@ inline sft_rows read_sft_rows(std::span<const table> tables, const sft_settings&
   }
   return read_sft_rows(
       places.size(), [&](std::size_t i) -> const row& { return places[i].first->rows[places[i].second]; },
-      [&](std::size_t i) { return row_text(places[i].first->file, places[i].second); }, files, settings, tokenizer,
-      chat);
+      [&](std::size_t i) { return row_text(places[i].first->file, places[i].second); },
+      [&](std::size_t i) { return std::filesystem::path(places[i].first->file).parent_path(); }, files, settings,
+      tokenizer, chat);
 }
 
 }  // namespace data

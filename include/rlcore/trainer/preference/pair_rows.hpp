@@ -53,6 +53,7 @@ inline preference_rows<preference_pair> read_pairs(const data::blend& from, cons
   for (std::size_t i = 0; i < from.size(); ++i) {
     const std::string where = from.where(i);
     try {
+      rules.check_words(from[i], where);
       const auto [chosen, rejected] = pair_text(from[i], keys, rules, for_dpo, where);
       preference_pair pair;
       if (for_dpo) pair.prompt_length = rules.length(chosen.prompt);

@@ -24,6 +24,13 @@ struct row_rules {
   std::optional<text::chat_template> chat{};    ///< --apply_chat_template
   std::optional<std::string> input_template{};  ///< --input_template, one {} in it
   std::size_t max_len = 512;                    ///< --max_len, in tokens
+  bool of_pictures = false;                     ///< the model has a vision tower
+
+  /// Throws data_error for a row with pictures for a model that could read them: nobody shows it any here.
+  void check_words(const data::row& from, const std::string& where) const {
+    if (of_pictures && data::has_content(from, "images"))
+      throw data_error(where + ": pictures in column 'images'; preferences and rewards are learnt from words alone");
+  }
 
   /// The end of every sequence. Throws format_error if the tokenizer names none.
   std::int32_t eos() const {

@@ -63,7 +63,11 @@ inline std::optional<data::blend> open_evaluation_rows(const options& opt) {
 /// --apply_chat_template, --tokenizer_chat_template, --input_template, --max_len. Throws config_error if a given
 /// max_len is more than the model's positions; the default is lowered to them.
 inline row_rules read_row_rules(const options& opt, const base_model& base) {
-  row_rules rules{base.tokenizer, {}, {}, static_cast<std::size_t>(opt.get<std::int64_t>("max_len"))};
+  row_rules rules{base.tokenizer,
+                  {},
+                  {},
+                  static_cast<std::size_t>(opt.get<std::int64_t>("max_len")),
+                  base.config.vision.has_value()};
   rules.eos();
   const std::int64_t positions = base.config.max_position_embeddings;
   if (static_cast<std::int64_t>(rules.max_len) > positions) {

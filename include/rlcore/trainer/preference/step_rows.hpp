@@ -79,6 +79,7 @@ inline preference_rows<judged_row> read_steps(const data::blend& from, const ste
   for (std::size_t i = 0; i < from.size(); ++i) {
     const std::string where = from.where(i);
     try {
+      rules.check_words(from[i], where);
       judged_row row;
       bool cut = false;
       row.tokens = rules.head(text_column(from[i], keys.input, where), cut);

@@ -53,6 +53,7 @@ inline preference_rows<unpaired_row> read_unpaired(const data::blend& from, cons
   for (std::size_t i = 0; i < from.size(); ++i) {
     const std::string where = from.where(i);
     try {
+      rules.check_words(from[i], where);
       unpaired_row row{unpaired_text(from[i], keys, rules, where), {}, 0, read_label(from[i], keys.label, where)};
       row.prompt_length = rules.length(row.text.prompt);
       if (row.prompt_length + 2 >= rules.max_len) {

@@ -20,6 +20,7 @@
 #include "rlcore/device/any_device.hpp"
 #include "rlcore/telemetry/console.hpp"
 #include "rlcore/text/chat_template.hpp"
+#include "rlcore/trainer/model_images.hpp"
 #include "rlcore/trainer/preference/run.hpp"
 #include "rlcore/trainer/preference/settings.hpp"
 #include "rlcore/trainer/supervised/base_model.hpp"
@@ -37,6 +38,8 @@ namespace trainer {
 inline std::vector<data::sft_example> checked_rows(data::sft_rows rows, const base_model& base, const char* name,
                                                    const std::string& from) {
   std::size_t longest = 0, tokens = 0, trained = 0;
+  for (const data::sft_example& e : rows.examples)
+    if (!e.images.empty()) throw config_error(from + ": rows with pictures are not trained on by this build yet");
   for (const data::sft_example& e : rows.examples)
     longest = std::max(longest, e.tokens.size()), tokens += e.tokens.size(), trained += e.trained();
   if (static_cast<std::int64_t>(longest) > base.config.max_position_embeddings)
@@ -78,7 +81,9 @@ struct sft_work {
 
 /// The command line of verl.
 inline sft_work open_verl_sft(const options& opt, const base_model& base) {
-  const sft_run_settings s = read_sft_settings(opt);
+  sft_run_settings s = read_sft_settings(opt);
+  s.rows.images = model_images(read_image_options(opt), base.config, base.folder, base.tokenizer);
+  if (s.rows.images.processor) say("%s\n", image_text(s.rows.images).c_str());
   const auto chat = text::chat_template::chosen(chat_template_setting(opt), base.folder, "rlcore.chat_template");
   if (s.train_files.empty()) throw config_error("data.train_files is empty; expected a file with training rows");
   const bool evaluates = !s.val_files.empty() && s.show_mask == 0;

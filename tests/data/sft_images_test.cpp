@@ -1,0 +1,98 @@
+// Supervised rows with pictures against transformers' processor (reference/image_rows.py), and rows that are no good.
+#include "rlcore/data/sft_images.hpp"
+
+#include <fstream>
+
+#include "data/scratch.hpp"
+#include "rlcore/data/sft_rows.hpp"
+#include "rlcore/text/chat_template.hpp"
+#include "rlcore/text/tokenizer.hpp"
+
+#ifdef RLCORE_HAS_IMAGES
+
+namespace {
+
+using namespace rlcore;
+using namespace rlcore::data;
+using json = nlohmann::ordered_json;
+using ids = std::vector<std::int32_t>;
+
+const json& golden() {
+  static const json g = json::parse(std::ifstream(RLCORE_REFERENCE_DIR "/image_rows.json"));
+  return g;
+}
+const text::tokenizer& tokenizer() {
+  static const text::tokenizer t = text::tokenizer::parse(
+      golden()["tokenizer"].dump(), R"({"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>"})");
+  return t;
+}
+const text::chat_template& chat() {
+  static const auto only = text::chat_template::named("qwen2.5-vl");
+  return only;
+}
+sft_settings settings(sft_layout layout) {
+  sft_settings s;
+  s.layout = layout;
+  s.prompt_key = "problem", s.response_key = "answer";
+  s.images.processor.emplace().max_pixels = golden()["max_pixels"];
+  s.images.token = *tokenizer().id_of("<|image_pad|>");
+  return s;
+}
+sft_example read(const row& from, const sft_settings& s) {
+  const auto example = sft_reader(s, tokenizer(), &chat())(from, "f: row 0");
+  EXPECT_TRUE(example.has_value());
+  return example.value_or(sft_example{});
+}
+
+TEST(sft_images, conversations_have_the_tokens_of_transformers_and_no_picture_is_learnt) {
+  ASSERT_EQ(golden()["supervised"].size(), 3u);
+  for (const json& c : golden()["supervised"]) {
+    const sft_example e =
+        read({{"messages", c["messages"]}, {"images", c["images"]}}, settings(sft_layout::conversation));
+    // Tables keep the end of a line behind an answer apart; the tokens are the same here.
+    EXPECT_EQ(e.tokens, c["ids"].get<ids>());
+    EXPECT_EQ(e.written, c["written"].get<std::vector<std::uint8_t>>());
+    EXPECT_EQ(e.images.size(), c["images"].size());
+  }
+}
+
+TEST(sft_images, a_question_may_show_a_picture) {
+  const json& c = golden()["supervised"][0];
+  const row one{
+      {"problem", c["messages"][0]["content"]}, {"answer", c["messages"][1]["content"]}, {"images", c["images"]}};
+  const sft_example e = read(one, settings(sft_layout::question));
+  const ids conversation = c["ids"];  // with a line end behind the end mark
+  EXPECT_EQ(e.tokens, ids(conversation.begin(), conversation.begin() + std::ssize(e.tokens)));
+  EXPECT_EQ(e.images.size(), 1u);
+  EXPECT_EQ(e.trained(), tokenizer().encode("x is 3.").size() + 1);
+}
+
+TEST(sft_images, refuses_what_does_not_fit) {
+  const json& c = golden()["supervised"][1];
+  const row good{{"messages", c["messages"]}, {"images", c["images"]}};
+  const auto refused = [&](row bad, sft_settings s, std::vector<std::string> parts) {
+    parts.push_back("f: row 0: ");
+    scratch::error_of<data_error>([&] { sft_reader(s, tokenizer(), &chat())(bad, "f: row 0"); }, parts);
+  };
+  sft_settings s = settings(sft_layout::conversation);
+  row bad = good;
+  bad["images"].erase(0);
+  refused(bad, s, {"3 <image> marks (messages[1]: 1, messages[2]: 2), but 2 pictures"});
+  bad = good;
+  bad["messages"][4]["content"] = "<|image_pad|>";
+  refused(bad, s, {"4 image tokens for 3 pictures"});
+  s.max_length = c["ids"].size() - 1;
+  refused(good, s, {std::to_string(c["ids"].size()) + " tokens, but data.max_length"});
+  s.truncation = truncation::right;
+  refused(good, s, {std::to_string(c["ids"].size()) + " tokens with pictures", "pictures are not truncated"});
+  s = settings(sft_layout::conversation);
+  s.images.processor.reset();
+  refused(good, s, {"the model reads no images"});
+  row words{{"problem", "p"}, {"answer", "a"}, {"images", c["images"]}};
+  refused(words, settings(sft_layout::plain), {"rows of OpenRLHF's layouts have words alone"});
+  refused(words, settings(sft_layout::question), {"0 <image> marks, but 3 pictures"});
+}
+
+}  // namespace
+
+#endif
