@@ -1,4 +1,6 @@
 // What the trainers make of the rows of a data set: prompts, supervised examples, pairs, labels, steps.
+#include <algorithm>
+
 #include "fuzz/fuzzing.hpp"
 #include "fuzz/small_tokenizer.hpp"
 #include "rlcore/data/jsonl.hpp"
@@ -40,6 +42,41 @@ void read_supervised(const d::table& rows, d::sft_layout layout) {
                      "an example of other lengths");
 }
 
+d::image_settings pictures() {
+  d::image_settings images;
+  images.processor.emplace().max_pixels = 12544;
+  images.processor->decode.max_pixels = 1 << 18;
+  images.token = *fuzzing::picture_tokenizer().id_of("<|image_pad|>");
+  return images;
+}
+
+void read_pictures(const d::table& rows, bool supervised) {
+  static const auto chat = rlcore::text::chat_template::named("qwen2.5-vl");
+  const rlcore::text::tokenizer& tokenizer = fuzzing::picture_tokenizer();
+  const auto fits = [](const auto& tokens, const auto& images) {
+    std::size_t all = 0;
+    for (const d::image_pointer& i : images) all += d::count_image_tokens(*i, pictures());
+    const auto found = std::count(tokens.begin(), tokens.end(), pictures().token);
+    fuzzing::require(static_cast<std::size_t>(found) == all, "other tokens than the pictures have");
+  };
+  if (supervised) {
+    d::sft_settings settings{.layout = d::sft_layout::conversation, .images = pictures()};
+    for (const auto& e : d::read_sft_rows(std::span(&rows, 1), settings, tokenizer, &chat).examples) {
+      fits(e.tokens, e.images);
+      for (std::size_t i = 0; i < e.tokens.size(); ++i)
+        fuzzing::require(e.written[i] == 0 || e.tokens[i] != settings.images.token, "a picture is learnt");
+    }
+    return;
+  }
+  d::prompt_settings settings;
+  settings.images = pictures();
+  const auto encode = [&](const std::vector<rlcore::text::message>& messages) {
+    return tokenizer.encode(chat.render(messages, {.add_generation_prompt = true}));
+  };
+  for (const d::prompt& p : d::make_prompts(std::span(&rows, 1), settings, encode, [](const std::string&) {}).prompts)
+    fits(p.ids, p.images);
+}
+
 void read_preferences(const d::table& rows, std::size_t how) {
   const d::blend blend{{rows}, d::concatenated(std::vector<std::size_t>{rows.rows.size()})};
   t::row_rules rules{fuzzing::small_tokenizer()};
@@ -61,7 +98,7 @@ void read_preferences(const d::table& rows, std::size_t how) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   std::string_view text = fuzzing::text_of(data, size);
-  const std::size_t how = fuzzing::choice(text, 13);
+  const std::size_t how = fuzzing::choice(text, 15);
   d::table rows{"x.jsonl", {}};
   fuzzing::accepts([&] {
     rows.rows = d::parse_jsonl(text, rows.file);
@@ -69,6 +106,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (how < 6) return read_supervised(rows, static_cast<d::sft_layout>(how - 1));
     if (how < 11) return read_preferences(rows, how - 6);
     if (how == 11) return static_cast<void>(t::read_stored_responses({fuzzing::write("x.jsonl", text).string()}, true));
+    if (how > 12) return read_pictures(rows, how == 14);
     for (std::size_t i = 0; i < rows.rows.size(); ++i) {
       const auto question = rlcore::verify::read_solved_question(rows.rows[i], d::row_text(rows.file, i));
       for (const auto& solution : question.solutions) rlcore::verify::good_steps(question, solution);

@@ -18,4 +18,14 @@ inline const rlcore::text::tokenizer& small_tokenizer() {
   return only;
 }
 
+/// The same with the tokens of pictures.
+inline const rlcore::text::tokenizer& picture_tokenizer() {
+  static const rlcore::text::tokenizer only = [] {
+    const std::vector<std::string> corpus{"user assistant user assistant the the"},
+        special{"<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>"};
+    return rlcore::text::train_bpe(corpus, 265, special);
+  }();
+  return only;
+}
+
 }  // namespace fuzzing

@@ -1,0 +1,27 @@
+// The bytes of a picture's file: its header, its pixels, its patches. Whoever decodes it finds what the header told.
+#include "fuzz/fuzzing.hpp"
+#include "rlcore/image/processor.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  namespace image = rlcore::image;
+  fuzzing::text_of(data, size);
+  const image::encoded bytes(data, size);
+  image::processor_settings settings{.max_pixels = 12544};
+  settings.decode = {.opacity = size % 2 == 0 ? image::alpha::drop : image::alpha::white, .max_pixels = 1 << 18};
+  settings.resample = size % 4 < 2 ? image::resampling::torchvision : image::resampling::pillow;
+  image::size told;
+  image::pixels picture;
+  const bool header = fuzzing::accepts([&] { told = image::read_size(bytes, settings.decode); });
+  const bool decoded = fuzzing::accepts([&] { picture = image::decode(bytes, settings.decode); });
+  if (!decoded) return 0;
+  fuzzing::require(header, "a picture whose header is refused");
+  fuzzing::require(told.height == static_cast<std::int64_t>(picture.height) &&
+                       told.width == static_cast<std::int64_t>(picture.width),
+                   "a picture of another size than its header tells");
+  fuzzing::require(picture.rgb.size() == picture.height * picture.width * 3, "pixels of another size");
+  const image::processor process(settings);
+  image::patches cut;
+  if (fuzzing::accepts([&] { cut = process(picture); }))
+    fuzzing::require(process.tokens(cut) == image::token_count(told, settings), "other tokens than the header tells");
+  return 0;
+}
