@@ -9,8 +9,9 @@
 #include <span>
 #include <vector>
 
+#include "rlcore/device/advantages.hpp"
 #include "rlcore/device/cpu.hpp"
-#include "rlcore/exec/serial.hpp"
+#include "rlcore/device/losses.hpp"
 #include "rlcore/objective/algorithm/grpo.hpp"
 #include "rlcore/parallel/strategy/launch.hpp"
 #include "rlcore/rollout/engine.hpp"
@@ -79,31 +80,30 @@ void run(Device& here, const Strategy& ranks) {
     ranks.gather(batch);
 
     // Reward: the share of the answer's tokens that are the first token of the prompt.
-    std::vector<float> reward, advantage(rows);
-    for (const auto& [text, old_logp] : batch)
+    std::vector<float> reward, sampled_logp;
+    for (const auto& [text, logp] : batch) {
       reward.push_back(float(std::count(text.begin() + prompt_length, text.end(), text[0])) / answer_length);
-    // Advantage: how much better an answer is than the other answers to its prompt.
-    grpo.advantage(reward, samples, advantage);
-
+      sampled_logp.insert(sampled_logp.end(), logp.begin(), logp.end());
+    }
+    // Advantage: how much better an answer is than the other answers to its prompt. From here on, on the device.
+    auto old_logp = to_device(here, sampled_logp), advantage = to_device(here, reward);
+    compute_advantages(here, grpo.advantage, advantage, samples, advantage);
     // Update: the objective gives the slope of the loss by every log-prob, the model its gradient by every weight.
     rl::global_counts counts;
     for (std::size_t i = 0; i < rows; ++i) counts.add_row(answer_length);
     policy.begin_update();
     policy.for_micro_batches(rows, 32, 0, tokens_of, [&](std::span<const std::uint32_t> micro) {
       rl::trainer::packed_answers packed;
-      std::vector<float> old, better;
-      for (const std::uint32_t i : micro) {
-        packed.push_back(batch[i].text, prompt_length);
-        old.insert(old.end(), batch[i].old_logp.begin(), batch[i].old_logp.end());
-        better.push_back(advantage[i]);
-      }
-      std::vector<float> ref(old.size());
-      rl::nn::log_probs(reference, reference_space, packed.inputs, packed.targets, 1, ref, {});
-      policy.forward_backward(packed.inputs, packed.targets, 1, [&](auto logp, auto, auto dlogp, auto) {
-        rl::token_batch<float> fields{.logp = logp, .old_logp = old, .ref_logp = ref, .advantage = rl::per_row(better)};
-        fields.offsets = packed.offsets;
-        evaluate(rl::serial{}, grpo, fields, counts, {.logp = dlogp});
-      });
+      for (const std::uint32_t i : micro) packed.push_back(batch[i].text, prompt_length);
+      const auto old = rows_at(here, old_logp, micro, answer_length), better = rows_at(here, advantage, micro);
+      rl::tensor<float, 1, Device> ref(here, old.shape());
+      rl::nn::log_probs(reference, reference_space, packed.inputs, packed.targets, 1, ref);
+      const auto slopes = [&](auto logp, auto, auto dlogp, auto) {  // vectors in the memory of `here`
+        rl::token_batch<float, Device> fields{.logp = logp, .old_logp = old, .ref_logp = ref};
+        fields.advantage = rl::per_row(better), fields.offsets = packed.offsets;
+        evaluate(here, grpo, fields, counts, {.logp = dlogp});
+      };
+      policy.forward_backward(packed.inputs, packed.targets, 1, rl::nn::slopes_on_device{slopes});
     });
     const auto outcome = policy.apply(3e-3, 1.0);
     if (ranks.first() && (step == 1 || step % 10 == 0))

@@ -1,6 +1,7 @@
 // Losses where their arrays are: evaluate(device, algorithm, batch, counts, gradients) with token_batch<float, Device>.
 #pragma once
 
+#include "rlcore/device/arrays.hpp"
 #include "rlcore/device/losses/evaluate.hpp"
 #include "rlcore/device/losses/evaluate_host.hpp"
 #include "rlcore/device/losses/evaluate_sequences.hpp"

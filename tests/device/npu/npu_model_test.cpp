@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <stdexcept>
 #include <utility>
 
 #include "device/npu/emulated_npu.hpp"
@@ -339,6 +340,24 @@ TEST(npu_model, a_loss_may_stay_on_the_device) {
   const floats here = grpo_gradient(on_npu, true);
   EXPECT_LT(distance(here, grpo_gradient(on_npu, false)), 1e-6);
   EXPECT_LT(distance(here, grpo_gradient(on_host, false)), 1e-4);
+}
+
+template <class D>
+void expect_scores_on(D& device) {
+  machine<D> m(device, tiny(nn::family::qwen2));
+  const floats wanted = m.score()[0];
+  tensor<float, 1, D> there(device, {static_cast<extent_t>(wanted.size())}), few(device, {1});
+  nn::log_probs(m.model, m.space, m.data.sequences, m.data.targets, 0.8f, there);
+  floats got(wanted.size());
+  there.memory().download(got);
+  EXPECT_EQ(got, wanted);
+  EXPECT_THROW(nn::log_probs(m.model, m.space, m.data.sequences, m.data.targets, 0.8f, few), std::invalid_argument);
+}
+TEST(npu_model, scores_may_stay_on_the_device) {
+  cpu host(1);
+  expect_scores_on(host);
+  emulated_npu on(compute::float32);
+  expect_scores_on(*on);
 }
 
 }  // namespace

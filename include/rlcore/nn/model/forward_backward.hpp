@@ -11,7 +11,7 @@
 #include "rlcore/nn/head/head_rows.hpp"
 #include "rlcore/nn/model/backbone.hpp"
 #include "rlcore/nn/model/gradients.hpp"
-#include "rlcore/nn/model/log_probs.hpp"
+#include "rlcore/nn/model/log_probs_on_device.hpp"
 #include "rlcore/objective/loop/device_batch.hpp"
 
 RLCORE_BEGIN
