@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "device/npu/counted_calls.hpp"
 #include "device/npu/emulated_npu.hpp"
 #include "rlcore/device/losses.hpp"
 #include "rlcore/nn/lora/lora.hpp"
@@ -358,6 +359,20 @@ TEST(npu_model, scores_may_stay_on_the_device) {
   expect_scores_on(host);
   emulated_npu on(compute::float32);
   expect_scores_on(*on);
+}
+
+TEST(npu_model, scores_that_stay_are_not_downloaded) {
+  counted_calls calls(emulated_calls());
+  npu d(table_provider{&calls.table()}, emulated_npu::exact(compute::float32));
+  machine<npu> m(d, tiny(nn::family::qwen2));
+  tensor<float, 1, npu> there(d, {static_cast<extent_t>(m.data.targets.row.size())});
+  m.score();  // packs the weights
+  d.wait();
+  calls.clear();
+  nn::log_probs(m.model, m.space, m.data.sequences, m.data.targets, 0.8f, there);
+  d.wait();
+  EXPECT_GT(calls.operators, 50);
+  EXPECT_EQ(calls.downloads, 0);
 }
 
 }  // namespace

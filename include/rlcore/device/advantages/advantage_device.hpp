@@ -9,7 +9,8 @@ RLCORE_BEGIN
 
 /// A device with the functions of losses and five of advantages, over matrices [rows, width] without gaps. All enqueue;
 /// none reads memory of the device on the host.
-///   row_largest(largest, x, rows, width): largest[i] = the largest of row i, NaN if one is NaN
+///   row_largest(largest, x, rows, width): largest[i] = the largest of row i; of a row with NaN, NaN or the largest of
+///     the others
 ///   add_next_slots(y, x, factor, rows, width): y[i, t] += factor x[i, t + 1], with nothing behind the last slot
 ///   suffix_sums(y, x, decay, open, rows, width): y[i, t] = x[i, t] + decay open[i, t] y[i, t + 1]; `open` holds 0 and
 ///     1, or is null: always 1. y may be x
