@@ -91,6 +91,7 @@ class grouped_rewards {
 template <class Device>
 class centred_groups {
  public:
+  /// Finds the highest reward of every group, and how far the others are below it.
   centred_groups(Device& device, const grouped_rewards<Device>& g)
       : device_(device), groups_(g), highest_(room(device, g.groups())), below_(room(device, g.groups())) {
     auto part = room(device, g.slots());

@@ -21,6 +21,7 @@ namespace device_advantages {
 template <class Device>
 class backward_pass {
  public:
+  /// Finds the live slots of a mask that is as large as `shape`.
   backward_pass(Device& device, const token_mask& mask, const extents<2>& shape, turn_policy turns)
       : device_(device),
         rows_(shape[0]),
@@ -34,6 +35,7 @@ class backward_pass {
   }
 
   slot_shape shape() const noexcept { return {rows_, width_, live_.data()}; }
+  /// How programs read a matrix of the batch.
   program_input<float> by_token(const float* x) const noexcept { return by_slot(x, width_); }
   buffer<float, Device> matrix() const { return room(device_, rows_ * width_); }
 
@@ -69,6 +71,7 @@ class backward_pass {
   buffer<std::int64_t, Device> order_, place_;
 };
 
+/// Throws std::invalid_argument unless the shapes are those of the rewards.
 template <class Device>
 void check_rewards(const token_mask& mask, const device_view<const float, 2, Device>& rewards,
                    const device_view<float, 2, Device>& advantages) {

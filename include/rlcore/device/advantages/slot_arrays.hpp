@@ -21,15 +21,19 @@ namespace device_advantages {
 using device_losses::room;
 using device_losses::uploaded;
 
-/// Parameters of functions on a device: their types are not deduced, so tensors become views.
+/// A vector that is read. Types of parameters are not deduced, so tensors become views.
 template <class Device>
 using vector_in = std::type_identity_t<device_view<const float, 1, Device>>;
+/// A vector that is written.
 template <class Device>
 using vector_out = std::type_identity_t<device_view<float, 1, Device>>;
+/// A matrix that is read.
 template <class Device>
 using matrix_in = std::type_identity_t<device_view<const float, 2, Device>>;
+/// A matrix that is written.
 template <class Device>
 using matrix_out = std::type_identity_t<device_view<float, 2, Device>>;
+/// The mask of a matrix, empty for none.
 template <class Device>
 using mask_in = std::type_identity_t<device_mask<Device>>;
 
@@ -45,10 +49,13 @@ inline traced select(const traced_mask& condition, const traced& a, const traced
 /// Whether x is a number: not the mark of an unscored row.
 inline traced_mask is_number(const traced& x) { return x == x; }
 
-/// How a program reads an array: one number per slot, per row, per column, or one for all.
+/// How a program reads an array with one number per slot.
 inline program_input<float> by_slot(const float* x, extent_t width) { return {x, width, 1}; }
+/// The same with one number per row.
 inline program_input<float> by_row(const float* x) { return {x, 1, 0}; }
+/// The same with one number per column.
 inline program_input<float> by_column(const float* x) { return {x, 0, 1}; }
+/// The same with one number for all.
 inline program_input<float> for_all(const float* x) { return {x, 0, 0}; }
 
 /// A matrix [rows, width] on a device, over which programs run. A slot counts where `live` is above 0; without `live`

@@ -16,6 +16,7 @@ template <class Device>
 struct last_tokens {
   buffer<float, Device> live, place, last;
 
+  /// Finds them for a mask that is as large as `shape`.
   last_tokens(Device& device, const token_mask& mask, const extents<2>& shape)
       : live(live_of(device, mask, shape)), last(room(device, shape[0])) {
     std::vector<float> counted;

@@ -98,6 +98,7 @@ std::vector<float> lengths_of(const Lengths& lengths, extent_t rows) {
     length.push_back(static_cast<float>(n));
   return length;
 }
+/// Throws std::invalid_argument unless there is one for each reward.
 inline void check_numbers(const char* name, extent_t is, extent_t expected) {
   if (is != expected)
     throw std::invalid_argument("rlcore: rewards are " + to_string<1>({expected}) + ", " + name + " are " +
