@@ -29,6 +29,7 @@ struct actor : trainable_model<Device> {
                                  .recompute = s.recompute_activations,
                                  .decay_norms_and_biases = s.decay_norms_and_biases,
                                  .lora = s.lora,
+                                 .freeze_vision_tower = s.freeze_vision_tower,
                                  .base_name = s.model_path,
                                  .save_whole = s.save_whole},
                                 world) {}

@@ -36,6 +36,7 @@ struct critic : trainable_model<Device> {
                                  .seed = seed,
                                  .decay_norms_and_biases = s.decay_norms_and_biases,
                                  .lora = s.lora,
+                                 .freeze_vision_tower = s.freeze_vision_tower,
                                  .save_whole = true},
                                 world),
         settings(s) {}

@@ -31,6 +31,7 @@ struct critic_settings {
   std::int64_t epochs_per_step = 1, keep = 0;
   bool shuffle_mini_batches = false, decay_norms_and_biases = true;
   std::optional<nn::lora_settings> lora = {};
+  bool freeze_vision_tower = false;
 
   /// Updates of a step with so many trajectories.
   std::int64_t updates(std::int64_t trajectories) const noexcept {
@@ -73,6 +74,7 @@ inline std::optional<critic_settings> read_critic_settings(const options& opt, c
   s.epochs_per_step = opt.get<std::int64_t>("critic.ppo_epochs");
   s.shuffle_mini_batches = opt.get<bool>("critic.shuffle");
   s.lora = read_lora(opt, "critic.model.", static_cast<std::uint64_t>(opt.get<std::int64_t>("rlcore.seed")));
+  s.freeze_vision_tower = opt.get<bool>("critic.model.freeze_vision_tower");
   s.keep = opt.find<std::int64_t>("trainer.max_critic_ckpt_to_keep").value_or(0);
   s.schedule.total_steps =
       plan.total_steps * (opt.get<bool>("rlcore.lr_per_update") ? s.updates(plan.trajectories_per_step) : 1);

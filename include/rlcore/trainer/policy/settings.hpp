@@ -52,6 +52,7 @@ struct policy_settings {
   std::string model_path;
   bool recompute_activations = true;
   std::optional<nn::lora_settings> lora = {};
+  bool freeze_vision_tower = false;
   bool save_whole = true;  ///< checkpoints of several ranks hold huggingface/*.safetensors too
   std::size_t logits_bytes = 0;
   std::uint64_t seed = 1;
@@ -207,6 +208,7 @@ inline void read_model_settings(policy_settings& s, const options& opt) {
   s.logits_bytes = static_cast<std::size_t>(opt.get<std::int64_t>("rlcore.logits_memory_mb")) << 20;
   s.seed = static_cast<std::uint64_t>(opt.get<std::int64_t>("rlcore.seed"));
   s.lora = read_lora(opt, "actor_rollout_ref.model.", s.seed);
+  s.freeze_vision_tower = opt.get<bool>("actor_rollout_ref.actor.freeze_vision_tower");
   s.save_whole = saves_whole(opt, "actor_rollout_ref.actor.checkpoint.save_contents");
 }
 

@@ -13,6 +13,8 @@ inline constexpr key critic[] = {
      "model the critic starts from; null: the actor's, with a new value head (upstream: a default of its own)"},
     {"critic.model.enable_gradient_checkpointing", boolean, "True", honoured,
      "recompute activations: less memory, same result"},
+    {"critic.model.freeze_vision_tower", boolean, "False", honoured,
+     "train the language model alone; the tower of pictures and its merger stay"},
     {"critic.optim.lr", real, "1e-05", honoured, "AdamW learning rate of the critic", at_least(0)},
     {"critic.optim.weight_decay", real, "0.01", honoured, "its decoupled weight decay", at_least(0)},
     {"critic.optim.betas", texts, "[0.9,0.999]", honoured, "its decay of the two moments"},

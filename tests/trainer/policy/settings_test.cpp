@@ -1,0 +1,28 @@
+// Keys of a policy run that reach the models.
+#include "rlcore/trainer/policy/settings.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "rlcore/config/programs/main_ppo.hpp"
+#include "rlcore/trainer/policy/critic_settings.hpp"
+
+namespace {
+
+using namespace rlcore::trainer;
+
+options parse(const std::vector<std::string>& given) { return options::parse(given, main_ppo_registry()); }
+
+TEST(policy_settings, freeze_vision_tower_is_the_actors_and_the_critics_own) {
+  const auto actor = [](const options& opt) { return read_settings(opt).freeze_vision_tower; };
+  const auto critic = [](const options& opt) { return read_critic_settings(opt, {}, true)->freeze_vision_tower; };
+  const options neither = parse({}), of_actor = parse({"actor_rollout_ref.actor.freeze_vision_tower=True"}),
+                of_critic = parse({"critic.model.freeze_vision_tower=True"});
+  EXPECT_FALSE(actor(neither) || critic(neither));
+  EXPECT_TRUE(actor(of_actor) && !critic(of_actor));
+  EXPECT_TRUE(critic(of_critic) && !actor(of_critic));
+}
+
+}  // namespace
