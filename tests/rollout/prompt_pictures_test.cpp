@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -164,6 +165,41 @@ TEST(prompt_pictures, memory_of_an_earlier_call_is_in_nobodys_way) {
   s.max_cache_bytes = nn::kv_cache<cpu>::page_bytes(f.model.settings(), {});  // one page is enough
   expect_same(engine.generate(f.model, f.space, asked, s, random_key{5}, quiet), expected, "one page");
   EXPECT_LE(engine.cache_bytes(), s.max_cache_bytes);
+}
+
+TEST(prompt_pictures, a_prompt_may_begin_and_end_with_a_picture) {
+  fixture f;
+  std::vector<prompt> prompts;
+  prompts.emplace_back(1, std::initializer_list<nn::patch_grid>{{4, 6}, {8, 8}});
+  std::vector<std::int32_t>& tokens = prompts[0].tokens;
+  const auto image = [](std::int32_t token) { return token == tiny_vision::image; };
+  tokens.erase(std::find_if(tokens.rbegin(), tokens.rend(), image).base(), tokens.end());
+  tokens.erase(tokens.begin(), std::ranges::find_if(tokens, image));
+  const requests asked = ask(prompts, 5);
+  const responses expected = rollout::generate(f.model, f.space, asked, settings(), random_key{5}, quiet);
+  expect_bits_of_training(f, asked, expected, 1.2f);
+  for (const std::int64_t pass : {1, 7, 64})
+    for (const std::int64_t sequences : {1, 2, 5}) {
+      rollout::generation s = settings();
+      s.max_batched_tokens = pass, s.max_sequences = sequences;
+      rollout::engine<cpu> engine;
+      expect_same(engine.generate(f.model, f.space, asked, s, random_key{5}, quiet), expected, "ends with a picture");
+      EXPECT_EQ(engine.usage().pictures_read, 2u);
+    }
+}
+
+TEST(prompt_pictures, rows_are_those_of_the_weights_of_the_call) {
+  fixture f;
+  const std::vector<prompt> prompts = tiny_vision::prompts(3);
+  const requests asked = ask(prompts, 2);
+  rollout::engine<cpu> engine;
+  const responses before = engine.generate(f.model, f.space, asked, settings(), random_key{5}, quiet);
+  const auto [first, last] = f.model.tower_range();
+  for (std::size_t i = first; i < last; ++i) f.model.weights().data()[i] *= 0.9f;
+  const responses after = engine.generate(f.model, f.space, asked, settings(), random_key{5}, quiet);
+  EXPECT_EQ(after[0].logp, before[0].logp);  // no picture
+  EXPECT_NE(after[2].logp, before[2].logp);
+  expect_bits_of_training(f, asked, after, 1.2f);
 }
 
 TEST(prompt_pictures, samples_are_those_of_separate_requests) {
