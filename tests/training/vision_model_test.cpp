@@ -257,6 +257,22 @@ TEST(vision_model, a_frozen_tower_has_no_gradient_no_moment_and_no_share_of_the_
 }
 
 /// W = base + s B A, so dB = s dW A^T.
+TEST(vision_model, a_frozen_tower_has_no_adapters) {
+  parallel::launch({}, [&](parallel::any_communicator& all) {
+    parallel::world world(all, {});
+    cpu device(1);
+    trainer::training_settings s;
+    s.lora = nn::lora_settings{3, 6, {"all-linear"}, 5};
+    for (const bool frozen : {false, true}) {
+      s.freeze_vision_tower = frozen;
+      const trainer::trainable_model<cpu> t(device, tiny_vision::config(), s, &world);
+      EXPECT_EQ(t.adapter()->adapts_tower(), !frozen);
+      EXPECT_EQ(t.model.trains_tower(), !frozen);
+      EXPECT_GE(t.adapter()->projections().size(), 2u * 7);
+    }
+  });
+}
+
 TEST(vision_model, adapters_have_the_gradient_of_their_weights) {
   cpu device(1);
   for (const bool of_tower : {false, true}) {

@@ -75,7 +75,7 @@ class trainable_model {
         seed_(s.seed),
         base_name_(s.base_name),
         save_whole_(s.save_whole),
-        adapter_(s.lora ? std::optional<nn::lora<Device>>(std::in_place, model, *s.lora) : std::nullopt),
+        adapter_(s.lora ? std::optional<nn::lora<Device>>(std::in_place, model, adapters_of(s)) : std::nullopt),
         share_(strategy_, model, adapter_ ? &*adapter_ : nullptr),
         gradient_(share_.passing(), adapter(), share_.gathers_layers()),
         optimizer_(device, share_.optimizer_size(), s.adamw) {
@@ -234,6 +234,15 @@ class trainable_model {
   }
 
  private:
+  /// A frozen tower has no adapters.
+  static nn::lora_settings adapters_of(const training_settings& s) {
+    nn::lora_settings lora = *s.lora;
+    if (s.freeze_vision_tower)
+      lora.excluded = [excluded = lora.excluded](const std::string& module) {
+        return module.starts_with("visual.") || (excluded && excluded(module));
+      };
+    return lora;
+  }
   /// With adapters the tower takes part where it has some.
   void freeze_tower(bool asked) {
     if (asked && !model.settings().vision)
