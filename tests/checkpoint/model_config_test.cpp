@@ -70,7 +70,8 @@ TEST(model_config, refuses_in_one_line_what_it_cannot_compute) {
     parts.push_back((place / "config.json").string());
     scratch::error_of<format_error>([&] { read_config(place.path()); }, parts);
   };
-  refused({{"model_type", "gpt2"}}, {"'model_type'", "\"gpt2\"", "\"qwen2\", \"qwen3\", \"qwen3_moe\" or \"llama\""});
+  refused({{"model_type", "gpt2"}},
+          {"'model_type'", "\"gpt2\"", "\"qwen2\", \"qwen3\", \"qwen3_moe\", \"llama\" or \"qwen2_5_vl\""});
   refused({{"model_type", nullptr}}, {"'model_type' is missing"});
   for (const char* type : {"dynamic", "longrope", "su", "mrope"})
     refused({{"rope_scaling", {{"type", type}, {"factor", 2.0}}}},
