@@ -1,0 +1,21 @@
+// From pixels to the bytes of a file. The definition brings in libpng: with RLCORE_COMPILED it is that of
+// src/images.cpp.
+#pragma once
+
+#include <vector>
+
+#include "rlcore/image/pixels.hpp"
+
+RLCORE_BEGIN
+namespace image {
+
+/// A PNG of 8 bits a channel without opacity; decode() gives the same pixels back. Throws format_error for a picture
+/// without pixels, or of more than 2^31 - 1 in a row or a column. Needs the component `images`.
+std::vector<unsigned char> encode_png(const pixels& picture);
+
+}  // namespace image
+RLCORE_END
+
+#if defined(RLCORE_HAS_IMAGES) && !defined(RLCORE_COMPILED)
+#include "rlcore/image/encode_png.hpp"
+#endif
