@@ -30,7 +30,7 @@ inline const std::map<std::string, strings>& third_parties() {
       {"nlohmann/",
        {"text/", "data/", "verify/", "checkpoint/", "rollout/", "config/", "telemetry/", "training/", "trainer/",
         "planning/"}},
-      {"png.h", {"image/decode_png"}},
+      {"png.h", {"image/decode_png", "image/encode_png"}},
       {"jpeglib.h", {"image/decode_jpeg"}},
       {"jerror.h", {"image/decode_jpeg"}},
       {"pcre2.h", {"text/"}},

@@ -54,6 +54,8 @@ class image_cache {
     return all;
   }
 
+  /// The most bytes of patches that it holds.
+  std::size_t limit() const noexcept { return limit_; }
   /// Bytes of patches that the cache holds.
   std::size_t bytes() const {
     const std::lock_guard<std::mutex> lock(mutex_);

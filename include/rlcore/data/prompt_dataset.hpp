@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -17,6 +18,8 @@
 
 RLCORE_BEGIN
 namespace data {
+
+class image_cache;
 
 /// One row, templated and tokenized.
 struct prompt {
@@ -50,7 +53,8 @@ struct prompt_settings {
 /// The prompts of a run, in the order of their rows.
 struct prompt_dataset {
   std::vector<prompt> prompts;
-  std::size_t rows_read = 0;  ///< size() is what is left after filter_overlong_prompts
+  std::shared_ptr<image_cache> cache = {};  ///< makes the patches of their pictures; null: nobody looks at them
+  std::size_t rows_read = 0;                ///< size() is what is left after filter_overlong_prompts
   image_counts images = {};
 
   std::size_t size() const noexcept { return prompts.size(); }

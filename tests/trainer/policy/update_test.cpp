@@ -191,7 +191,7 @@ TEST(policy_update, gradient_is_the_sum_trajectory_by_trajectory_to_the_bit) {
       trainer::packed_trajectories packed;
       packed.push_back(t);
       const float temperature = golden().at("temperature").get<float>();
-      nn::forward_backward(one.actor.model, one.actor.space, one.actor.gradient(), packed.inputs, packed.targets,
+      nn::forward_backward(one.actor.model, one.actor.space, one.actor.gradient(), packed.input(), packed.targets,
                            temperature, false,
                            [&](std::span<const float> logp, std::span<const float> entropy, std::span<float> dlogp,
                                std::span<float> dentropy) {

@@ -20,6 +20,7 @@ namespace trainer {
 template <class Device>
 struct actor : trainable_model<Device> {
   rollout::engine<Device> engine;
+  const data::prompt_dataset* prompts = nullptr;  ///< whose pictures the trajectories show; null: there are none
 
   /// A model of the shape `config`, trained as `s` says; load its weights next. Null `world`: there is one rank.
   actor(Device& device, const nn::config& config, const policy_settings& s, parallel::world* world = nullptr)
@@ -37,21 +38,22 @@ struct actor : trainable_model<Device> {
 
 /// Log-probs of every response token under `model`, written to `field` of each trajectory; entropies to `entropy`, if
 /// it is given. At most `max_rows` rows (0: no limit) and, except for a longer one, `max_tokens` tokens (0: no limit)
-/// go through the model together. A call for all ranks that share the model's weights.
+/// go through the model together. Pictures are those of `prompts`. A call for all ranks that share the model's weights.
 template <class Device>
 void score_trajectories(nn::causal_lm<Device>& model, nn::workspace<Device>& space, std::span<trajectory> rows,
                         float temperature, std::int64_t max_rows, std::int64_t max_tokens,
-                        std::vector<float> trajectory::*field, std::vector<float> trajectory::*entropy = nullptr) {
+                        std::vector<float> trajectory::*field, std::vector<float> trajectory::*entropy = nullptr,
+                        const data::prompt_dataset* prompts = nullptr) {
   packed_trajectories packed;
   std::vector<float> logp, entropies;
   const auto tokens_of = [&](std::size_t i) { return rows[i].tokens.size(); };
   for_each_scored_group({model.units()}, rows.size(), max_rows, max_tokens, tokens_of,
                         [&](std::size_t first, std::size_t last) {
                           packed.clear();
-                          for (std::size_t i = first; i < last; ++i) packed.push_back(rows[i]);
+                          for (std::size_t i = first; i < last; ++i) packed.push_back(rows[i], prompts);
                           logp.resize(packed.targets.row.size());
                           entropies.resize(entropy != nullptr ? logp.size() : 0);
-                          nn::log_probs(model, space, packed.inputs, packed.targets, temperature, logp, entropies);
+                          nn::log_probs(model, space, packed.input(), packed.targets, temperature, logp, entropies);
                           for (std::size_t i = first; i < last; ++i) {
                             const auto from = packed.offsets[i - first], to = packed.offsets[i - first + 1];
                             (rows[i].*field).assign(logp.begin() + from, logp.begin() + to);
@@ -65,8 +67,10 @@ void score_trajectories(nn::causal_lm<Device>& model, nn::workspace<Device>& spa
 /// token at half the temperature is 2 z - logsumexp(2 z), the sum is exp(2 log p - that): one more scoring pass.
 template <class Device>
 void sum_squared_probs(nn::causal_lm<Device>& model, nn::workspace<Device>& space, std::span<trajectory> rows,
-                       float temperature, std::int64_t max_rows, std::int64_t max_tokens) {
-  score_trajectories(model, space, rows, temperature / 2, max_rows, max_tokens, &trajectory::sum_squared_probs);
+                       float temperature, std::int64_t max_rows, std::int64_t max_tokens,
+                       const data::prompt_dataset* prompts = nullptr) {
+  score_trajectories(model, space, rows, temperature / 2, max_rows, max_tokens, &trajectory::sum_squared_probs, nullptr,
+                     prompts);
   for (trajectory& t : rows)
     for (std::size_t i = 0; i < t.old_logp.size(); ++i)
       t.sum_squared_probs[i] = static_cast<float>(

@@ -1,11 +1,13 @@
 // From prompts to trajectories: rollout, KL in the reward, advantages.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "rlcore/data/prompt_dataset.hpp"
@@ -14,6 +16,7 @@
 #include "rlcore/text/tokenizer.hpp"
 #include "rlcore/trainer/policy/trajectory/trajectory.hpp"
 #include "rlcore/training/ranks/shares.hpp"
+#include "rlcore/training/shown_pictures.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -26,8 +29,23 @@ inline row_range share_of_responses(std::size_t prompts, std::size_t samples, st
   return {shard.first * samples, shard.last * samples};
 }
 
+/// Prompt and response in one row of tokens.
+inline trajectory make_trajectory(const rollout::request& asked, rollout::response&& answer) {
+  trajectory t;
+  t.row = asked.prompt_number;
+  t.sample = asked.sample;
+  t.tokens.assign(asked.prompt.begin(), asked.prompt.end());
+  t.prompt_length = static_cast<std::int32_t>(t.tokens.size());
+  t.tokens.insert(t.tokens.end(), answer.tokens.begin(), answer.tokens.end());
+  t.old_logp = std::move(answer.logp);
+  t.entropy = std::move(answer.entropy);
+  t.reason = answer.reason;
+  return t;
+}
+
 /// Samples `samples` responses for each listed row of the data set, prompt by prompt (p0 p0 ... p1 p1 ...). `share`
-/// restricts them to a range. The text of a response is a function of (key, row, sample, weights) alone.
+/// restricts them to a range. The text of a response is a function of (key, row, sample, weights) alone. Prompts whose
+/// pictures fill the cache are answered before the next ones are decoded.
 template <class Device, class Progress>
 std::vector<trajectory> sample(rollout::engine<Device>& engine, const nn::causal_lm<Device>& model,
                                nn::workspace<Device>& space, const data::prompt_dataset& prompts,
@@ -36,23 +54,23 @@ std::vector<trajectory> sample(rollout::engine<Device>& engine, const nn::causal
                                std::optional<row_range> share = {}) {
   const auto group = static_cast<std::size_t>(samples);
   const row_range shard = share.value_or(row_range{0, rows.size() * group});
-  std::vector<rollout::request> requests;
-  for (std::size_t i = shard.first; i < shard.last; ++i)
-    requests.push_back({prompts[rows[i / group]].ids, rows[i / group], static_cast<std::uint32_t>(i % group)});
-  if (requests.empty()) return {};
-  std::vector<rollout::response> responses = engine.generate(model, space, requests, settings, key, progress);
-
-  std::vector<trajectory> batch(requests.size());
-  for (std::size_t i = 0; i < batch.size(); ++i) {
-    trajectory& t = batch[i];
-    t.row = requests[i].prompt_number;
-    t.sample = requests[i].sample;
-    t.tokens.assign(requests[i].prompt.begin(), requests[i].prompt.end());
-    t.prompt_length = static_cast<std::int32_t>(t.tokens.size());
-    t.tokens.insert(t.tokens.end(), responses[i].tokens.begin(), responses[i].tokens.end());
-    t.old_logp = std::move(responses[i].logp);
-    t.entropy = std::move(responses[i].entropy);
-    t.reason = responses[i].reason;
+  std::vector<trajectory> batch;
+  batch.reserve(shard.size());
+  for (std::size_t first = shard.first, last = first; first < shard.last; first = last) {
+    shown_pictures pictures;
+    while (last < shard.last && (!prompts.cache || last == first || pictures.bytes() < prompts.cache->limit())) {
+      pictures.push_back(prompts[rows[last / group]].images, prompts.cache.get());
+      last = std::min(shard.last, (last / group + 1) * group);
+    }
+    std::vector<rollout::request> requests;
+    for (std::size_t i = first; i < last; ++i)
+      requests.push_back({prompts[rows[i / group]].ids, rows[i / group], static_cast<std::uint32_t>(i % group),
+                          pictures.row(i / group - first / group)});
+    const std::size_t before = batch.size();
+    std::vector<rollout::response> responses = engine.generate(
+        model, space, requests, settings, key, [&](std::size_t answered) { progress(before + answered); });
+    for (std::size_t i = 0; i < requests.size(); ++i)
+      batch.push_back(make_trajectory(requests[i], std::move(responses[i])));
   }
   return batch;
 }

@@ -24,6 +24,7 @@ namespace trainer {
 template <class Device>
 struct critic : trainable_model<Device> {
   critic_settings settings;
+  const data::prompt_dataset* prompts = nullptr;  ///< whose pictures the trajectories show; null: there are none
 
   /// A score model of the shape `config`; `seed` is of a score head that the loaded folder does not have. Null `world`:
   /// there is one rank.
@@ -50,9 +51,9 @@ struct critic : trainable_model<Device> {
         [&](std::size_t i) { return batch[i].tokens.size(); },
         [&](std::size_t first, std::size_t last) {
           packed.clear();
-          for (std::size_t i = first; i < last; ++i) packed.push_back(batch[i]);
+          for (std::size_t i = first; i < last; ++i) packed.push_back(batch[i], prompts);
           value.resize(packed.targets.row.size());
-          nn::values(this->model, this->space, packed.inputs, packed.targets.row, value);
+          nn::values(this->model, this->space, packed.input(), packed.targets.row, value);
           for (std::size_t i = first; i < last; ++i)
             batch[i].value.assign(value.begin() + packed.offsets[i - first],
                                   value.begin() + packed.offsets[i - first + 1]);
@@ -120,12 +121,12 @@ struct critic : trainable_model<Device> {
     const auto add = [&](std::span<const std::uint32_t> mine) {
       packed.clear(), old_value.clear(), target.clear();
       for (const std::uint32_t i : mine) {
-        packed.push_back(*mini[i]);
+        packed.push_back(*mini[i], prompts);
         old_value.insert(old_value.end(), mini[i]->value.begin(), mini[i]->value.end());
         target.insert(target.end(), mini[i]->token_return.begin(), mini[i]->token_return.end());
       }
       this->value_forward_backward(
-          packed.inputs, packed.targets.row, [&](std::span<const float> value, std::span<float> dvalue) {
+          packed.input(), packed.targets.row, [&](std::span<const float> value, std::span<float> dvalue) {
             const auto flat = [](const auto& x) { return flat_view(std::span(x)); };
             token_batch<float> rows{.value = flat(value), .old_value = flat(old_value), .target = flat(target)};
             rows.offsets = flat(packed.offsets);

@@ -35,7 +35,10 @@ class rollout_worker {
   /// Everything has to outlive it. With `stored` responses, these are taken instead of sampling.
   rollout_worker(policy_inputs& in, policy_models<Device>& models, const team& ranks, progress& bar,
                  const replay* stored = nullptr)
-      : in_(in), models_(models), ranks_(ranks.world()), bar_(bar), stored_(stored) {}
+      : in_(in), models_(models), ranks_(ranks.world()), bar_(bar), stored_(stored) {
+    models_.policy.prompts = &in_.train;
+    if (models_.value_model) models_.value_model->prompts = &in_.train;
+  }
   rollout_worker(const rollout_worker&) = delete;
   rollout_worker& operator=(const rollout_worker&) = delete;
 
@@ -68,7 +71,7 @@ class rollout_worker {
                          [&](std::span<trajectory> shard) {
                            score_trajectories(models_.policy.model, models_.policy.space, shard, s.sampling.temperature,
                                               in_.plan.old_trajectories, in_.plan.old_tokens, &trajectory::old_logp,
-                                              entropies ? &trajectory::entropy : nullptr);
+                                              entropies ? &trajectory::entropy : nullptr, &in_.train);
                          });
       });
     }
@@ -97,7 +100,8 @@ class rollout_worker {
         constexpr std::array fields{&trajectory::ref_logp};
         compute_own_rows(scorers(), rows, std::span(fields), [&](std::span<trajectory> shard) {
           score_trajectories(*models_.reference(), models_.policy.space, shard, in_.settings.sampling.temperature,
-                             in_.plan.ref_trajectories, in_.plan.ref_tokens, &trajectory::ref_logp);
+                             in_.plan.ref_trajectories, in_.plan.ref_tokens, &trajectory::ref_logp, nullptr,
+                             &in_.train);
         });
       };
       if (models_.reference() == &models_.policy.model)
@@ -114,7 +118,7 @@ class rollout_worker {
       constexpr std::array fields{&trajectory::sum_squared_probs};
       compute_own_rows(scorers(), rows, std::span(fields), [&](std::span<trajectory> shard) {
         sum_squared_probs(models_.policy.model, models_.policy.space, shard, in_.settings.sampling.temperature,
-                          in_.plan.old_trajectories, in_.plan.old_tokens);
+                          in_.plan.old_trajectories, in_.plan.old_tokens, &in_.train);
       });
     });
   }

@@ -64,14 +64,14 @@ policy_report accumulate_gradient(actor<Device>& a, const Algorithm& algorithm, 
     old_logp.clear(), ref_logp.clear(), advantage.clear(), token_advantage.clear(), selected.clear();
     for (const std::uint32_t i : mine) {
       const trajectory& t = *mini[i];
-      packed.push_back(t);
+      packed.push_back(t, a.prompts);
       old_logp.insert(old_logp.end(), t.old_logp.begin(), t.old_logp.end());
       ref_logp.insert(ref_logp.end(), t.ref_logp.begin(), t.ref_logp.end());
       advantage.push_back(t.advantage);
       token_advantage.insert(token_advantage.end(), t.token_advantage.begin(), t.token_advantage.end());
       selected.insert(selected.end(), t.selected.begin(), t.selected.end());
     }
-    a.forward_backward(packed.inputs, packed.targets, plan.temperature,
+    a.forward_backward(packed.input(), packed.targets, plan.temperature,
                        [&](std::span<const float> logp, std::span<const float> entropy, std::span<float> dlogp,
                            std::span<float> dentropy) {
                          policy_rows rows;

@@ -34,8 +34,8 @@ TEST(policy_trajectory, packing_predicts_every_response_token_from_the_row_befor
   packed.push_back(make({5, 6, 7, 8, 9}, 2));
   packed.push_back(make({1, 2}, 1));
   EXPECT_EQ(packed.size(), 2u);
-  EXPECT_EQ(packed.inputs.values, (std::vector<std::int32_t>{5, 6, 7, 8, 1}));  // the last token predicts nothing
-  EXPECT_EQ(packed.inputs.offsets, (std::vector<std::int32_t>{0, 4, 5}));
+  EXPECT_EQ(packed.tokens.values, (std::vector<std::int32_t>{5, 6, 7, 8, 1}));  // the last token predicts nothing
+  EXPECT_EQ(packed.tokens.offsets, (std::vector<std::int32_t>{0, 4, 5}));
   EXPECT_EQ(packed.targets.row, (std::vector<std::int32_t>{1, 2, 3, 4}));
   EXPECT_EQ(packed.targets.token, (std::vector<std::int32_t>{7, 8, 9, 2}));
   EXPECT_EQ(packed.offsets, (std::vector<std::int32_t>{0, 3, 4}));

@@ -1,0 +1,56 @@
+// The pictures of packed sequences, from files to what a pass reads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <vector>
+
+#include "rlcore/data/image_cache.hpp"
+#include "rlcore/nn/model/input.hpp"
+#include "rlcore/tensor/ragged.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+/// One row of pictures for each sequence, in the order in which they were added. The patches stay in memory while the
+/// object lives, whatever the cache forgets.
+class shown_pictures {
+ public:
+  /// Appends the pictures of the next sequence. Throws data_error for one that cannot be decoded; `cache` may be null
+  /// where there are none.
+  void push_back(std::span<const data::image_pointer> images, data::image_cache* cache) {
+    std::vector<nn::picture> row;
+    for (const data::image_pointer& file : images) {
+      if (cache == nullptr)
+        throw std::invalid_argument("rlcore: shown_pictures: pictures, but nothing that reads them");
+      const data::image_cache::pointer& p = held_.emplace_back((*cache)(*file));
+      row.push_back({{p->rows, p->columns}, p->values});
+      bytes_ += p->values.size() * sizeof(float);
+    }
+    rows_.push_back(row);
+  }
+  /// Removes all rows.
+  void clear() {
+    rows_.clear(), held_.clear();
+    bytes_ = 0;
+  }
+
+  /// The pictures of sequence i. Valid until the next push_back().
+  std::span<const nn::picture> row(std::size_t i) const noexcept { return rows_.row(i); }
+  /// Bytes of the patches.
+  std::size_t bytes() const noexcept { return bytes_; }
+  /// `tokens` with these pictures, a row for each sequence.
+  nn::input with(const ragged<std::int32_t>& tokens) const noexcept {
+    return rows_.size() == 0 ? nn::input(tokens) : nn::input(tokens, rows_);
+  }
+
+ private:
+  ragged<nn::picture> rows_;
+  std::vector<data::image_cache::pointer> held_;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace trainer
+RLCORE_END
