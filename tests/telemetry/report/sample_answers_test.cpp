@@ -68,4 +68,22 @@ TEST(sample_answers, are_in_the_report_of_their_folder_and_escaped) {
   EXPECT_EQ(text.find("best of 7"), std::string::npos);
 }
 
+TEST(sample_answers, show_pictures_and_nothing_else_in_their_place) {
+  const scratch::folder place;
+  const std::string picture = "data:image/png;base64,iVBORw0KGgo=";
+  keep_sample_answers(place.path(), {{0, 1, "how many?", "3", "3", {picture, picture}},
+                                     {0, 0, "and now?", "2", "3", {"x\" onerror=\"alert(1)", picture + "\">"}}});
+  const std::vector<sample_answer> kept = read_sample_answers(place.path());
+  ASSERT_EQ(kept.size(), 2u);
+  EXPECT_EQ(kept[0].pictures, (std::vector<std::string>{picture, picture}));
+  EXPECT_TRUE(kept[1].pictures.empty());
+  metrics m;
+  m.set("val-core/openai/gsm8k/reward/mean@1", 0.5);
+  const std::vector<metric_row> rows{{0, m}};
+  write_report(place.path() / "report.html", {}, rows);
+  const std::string text = scratch::read(place.path() / "report.html");
+  EXPECT_NE(text.find("src=\"" + picture + "\">"), std::string::npos);
+  EXPECT_EQ(text.find("onerror"), std::string::npos);
+}
+
 }  // namespace

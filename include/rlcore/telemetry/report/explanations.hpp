@@ -41,10 +41,16 @@ inline std::string metric_table(const std::vector<std::string>& names) {
 
 /// A card for each answer, those of the first validation before those of the last. Empty without any.
 inline std::string answer_cards(const std::vector<sample_answer>& answers) {
+  const auto shown = [](const sample_answer& a) {
+    std::string images;
+    for (const std::string& p : a.pictures) images += "<img alt=\"a picture of the prompt\" src=\"" + p + "\">\n";
+    return images;
+  };
   std::string out;
   for (const sample_answer& a : answers)
     out += "<div class=\"card\"><h3>step " + std::to_string(a.step) + "<small>reward " + escape(brief(a.score)) +
-           "</small></h3>\n<pre class=\"asked\">" + escape(a.prompt) + "</pre>\n<pre>" + escape(a.answer) + "</pre>\n" +
+           "</small></h3>\n" + shown(a) + "<pre class=\"asked\">" + escape(a.prompt) + "</pre>\n<pre>" +
+           escape(a.answer) + "</pre>\n" +
            (a.ground_truth.empty() ? "" : "<p class=\"about\">right answer: " + escape(a.ground_truth) + "</p>\n") +
            "</div>\n";
   return out.empty() ? out : "<div class=\"answers\">\n" + out + "</div>\n";

@@ -25,6 +25,7 @@ struct sample_answer {
   std::int64_t step = 0;  ///< of the validation
   double score = 0;
   std::string prompt, answer, ground_truth;
+  std::vector<std::string> pictures = {};  ///< of the prompt: PNG files in data URIs
 };
 
 /// Bytes that are kept of a text at most.
@@ -35,6 +36,14 @@ inline std::string beginning_of(std::string_view text, std::size_t limit = sampl
   if (text.size() <= limit) return std::string(text);
   while (limit > 0 && (static_cast<unsigned char>(text[limit]) & 0xC0) == 0x80) --limit;
   return std::string(text.substr(0, limit)) + "\xE2\x80\xA6";
+}
+
+/// Whether `text` is a PNG in a data URI and nothing else, fit for an attribute of a page.
+inline bool is_png_uri(std::string_view text) {
+  constexpr std::string_view begins = "data:image/png;base64,";
+  return text.starts_with(begins) &&
+         text.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=", begins.size()) ==
+             text.npos;
 }
 
 /// Where the answers of a run in `root` are kept: one JSON object per line.
@@ -50,7 +59,9 @@ inline std::vector<sample_answer> read_sample_answers(const std::filesystem::pat
     try {
       const auto j = text::try_parse_json(line);
       out.push_back({j.at("step").get<std::int64_t>(), j.at("score").get<double>(), j.at("prompt").get<std::string>(),
-                     j.at("answer").get<std::string>(), j.at("ground_truth").get<std::string>()});
+                     j.at("answer").get<std::string>(), j.at("ground_truth").get<std::string>(),
+                     j.value("pictures", std::vector<std::string>())});
+      std::erase_if(out.back().pictures, [](const std::string& p) { return !is_png_uri(p); });
     } catch (const nlohmann::json::exception&) {
       continue;
     }
@@ -71,11 +82,12 @@ inline void keep_sample_answers(const std::filesystem::path& root, std::vector<s
   std::move(answers.begin(), answers.end(), std::back_inserter(kept));
   std::string lines;
   for (const sample_answer& a : kept) {
-    const nlohmann::ordered_json line{{"step", a.step},
-                                      {"score", a.score},
-                                      {"prompt", beginning_of(a.prompt)},
-                                      {"answer", beginning_of(a.answer)},
-                                      {"ground_truth", beginning_of(a.ground_truth)}};
+    nlohmann::ordered_json line{{"step", a.step},
+                                {"score", a.score},
+                                {"prompt", beginning_of(a.prompt)},
+                                {"answer", beginning_of(a.answer)},
+                                {"ground_truth", beginning_of(a.ground_truth)}};
+    if (!a.pictures.empty()) line["pictures"] = a.pictures;
     lines += text::json_text(line) + "\n";
   }
   std::filesystem::create_directories(root);

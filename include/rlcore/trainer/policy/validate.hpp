@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "rlcore/data/image_uri.hpp"
 #include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/telemetry/report/sample_answers.hpp"
 #include "rlcore/trainer/evaluation/problems.hpp"
@@ -43,6 +44,8 @@ inline std::vector<sample_answer> best_and_worst(const std::vector<trajectory>& 
     out.push_back({step, t->score(),
                    tokenizer.decode(std::span(t->tokens).first(static_cast<std::size_t>(t->prompt_length)), true),
                    tokenizer.decode(t->response(), true), prompts[t->row].ground_truth});
+  for (std::size_t i = 0; i < out.size(); ++i)
+    for (const data::image_pointer& p : prompts[order[i]->row].images) out[i].pictures.push_back(data::image_uri(*p));
   return out;
 }
 
