@@ -32,6 +32,7 @@
 #include "rlcore/trainer/evaluation/summary.hpp"
 #include "rlcore/trainer/policy/trajectory/trajectory_memory.hpp"
 #include "rlcore/trainer/trainers.hpp"
+#include "rlcore/training/answer_requests.hpp"
 #include "rlcore/training/files/data_files.hpp"
 #include "rlcore/training/files/model_files.hpp"
 #include "rlcore/training/ranks/available_memory.hpp"
@@ -292,10 +293,11 @@ void sample_and_judge(Device& device, const options& opt, const judge& judge, ev
   for (std::size_t first = 0, round = 0; first < prompts.size(); first += per_round) {
     const auto requests = requests_for(prompts, first, std::min(prompts.size(), first + per_round), n);
     const row_range shard = even_share(requests.size(), parts, part);
-    const auto mine = std::span<const rollout::request>(requests).subspan(shard.first, shard.size());
-    const auto responses =
-        gather_responses(ranks, engine.generate(model, space, mine, settings, key,
-                                                [&](std::size_t done) { bar.phase("responses", done, mine.size()); }));
+    const auto begin = requests.begin() + static_cast<std::ptrdiff_t>(shard.first);
+    const auto responses = gather_responses(
+        ranks,
+        answer_requests(engine, model, space, {begin, begin + static_cast<std::ptrdiff_t>(shard.size())}, prompts,
+                        settings, key, [&](std::size_t done) { bar.phase("responses", done, shard.size()); }));
     for (std::size_t i = 0; i < requests.size(); ++i) judge_response(requests[i], responses[i], summary, log);
     bar.step_done(static_cast<std::int64_t>(++round));
   }

@@ -1,7 +1,6 @@
 // From prompts to trajectories: rollout, KL in the reward, advantages.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -15,8 +14,8 @@
 #include "rlcore/rollout/engine.hpp"
 #include "rlcore/text/tokenizer.hpp"
 #include "rlcore/trainer/policy/trajectory/trajectory.hpp"
+#include "rlcore/training/answer_requests.hpp"
 #include "rlcore/training/ranks/shares.hpp"
-#include "rlcore/training/shown_pictures.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -44,8 +43,7 @@ inline trajectory make_trajectory(const rollout::request& asked, rollout::respon
 }
 
 /// Samples `samples` responses for each listed row of the data set, prompt by prompt (p0 p0 ... p1 p1 ...). `share`
-/// restricts them to a range. The text of a response is a function of (key, row, sample, weights) alone. Prompts whose
-/// pictures fill the cache are answered before the next ones are decoded.
+/// restricts them to a range. The text of a response is a function of (key, row, sample, weights) alone.
 template <class Device, class Progress>
 std::vector<trajectory> sample(rollout::engine<Device>& engine, const nn::causal_lm<Device>& model,
                                nn::workspace<Device>& space, const data::prompt_dataset& prompts,
@@ -54,24 +52,14 @@ std::vector<trajectory> sample(rollout::engine<Device>& engine, const nn::causal
                                std::optional<row_range> share = {}) {
   const auto group = static_cast<std::size_t>(samples);
   const row_range shard = share.value_or(row_range{0, rows.size() * group});
+  std::vector<rollout::request> requests;
+  for (std::size_t i = shard.first; i < shard.last; ++i)
+    requests.push_back({prompts[rows[i / group]].ids, rows[i / group], static_cast<std::uint32_t>(i % group)});
+  std::vector<rollout::response> responses =
+      answer_requests(engine, model, space, requests, prompts, settings, key, progress);
   std::vector<trajectory> batch;
-  batch.reserve(shard.size());
-  for (std::size_t first = shard.first, last = first; first < shard.last; first = last) {
-    shown_pictures pictures;
-    while (last < shard.last && (!prompts.cache || last == first || pictures.bytes() < prompts.cache->limit())) {
-      pictures.push_back(prompts[rows[last / group]].images, prompts.cache.get());
-      last = std::min(shard.last, (last / group + 1) * group);
-    }
-    std::vector<rollout::request> requests;
-    for (std::size_t i = first; i < last; ++i)
-      requests.push_back({prompts[rows[i / group]].ids, rows[i / group], static_cast<std::uint32_t>(i % group),
-                          pictures.row(i / group - first / group)});
-    const std::size_t before = batch.size();
-    std::vector<rollout::response> responses = engine.generate(
-        model, space, requests, settings, key, [&](std::size_t answered) { progress(before + answered); });
-    for (std::size_t i = 0; i < requests.size(); ++i)
-      batch.push_back(make_trajectory(requests[i], std::move(responses[i])));
-  }
+  for (std::size_t i = 0; i < requests.size(); ++i)
+    batch.push_back(make_trajectory(requests[i], std::move(responses[i])));
   return batch;
 }
 
