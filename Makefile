@@ -11,10 +11,11 @@ COMPILE = @cmake --build $(BUILD) --parallel $(JOBS)
 ARGS :=
 
 .DEFAULT_GOAL := help
-.PHONY: help train programs variants policy_trainers npu_comparison parallel_table test fuzz sanitize check_all bench speed api format clean
+.PHONY: help train train_vision programs variants policy_trainers npu_comparison parallel_table test fuzz sanitize check_all bench speed api format clean
 
 help:
 	@echo 'make train    build and run the quickstart: a small model learns word problems by GRPO (ARGS="key=value ...")'
+	@echo 'make train_vision  the same with pictures: a small Qwen2.5-VL learns to read digits by GRPO'
 	@echo 'make programs build every program into $(BUILD)/bin'
 	@echo 'make variants compare algorithms on the same small task: one table, one report (ARGS="--list")'
 	@echo 'make policy_trainers  every policy trainer on the same small task, three seeds (TRAINERS="ppo" SEEDS="1")'
@@ -36,6 +37,12 @@ train:
 	$(CONFIGURE)
 	$(COMPILE) --target quickstart
 	@$(BUILD)/bin/quickstart $(ARGS)
+
+train_vision:
+	@cmake/setup.sh train
+	$(CONFIGURE)
+	$(COMPILE) --target quickstart
+	@$(BUILD)/bin/quickstart --pictures $(ARGS)
 
 programs:
 	@cmake/setup.sh train

@@ -1,7 +1,9 @@
 // The whole road in a few minutes on a CPU: word problems, tokenizer, tiny Qwen2, a brief supervised warm start, GRPO.
 //   build/bin/quickstart [key=value ...]        settings of grpo_trainer, e.g. rlcore.seed=2
+//   build/bin/quickstart --pictures             the same with pictures: a tiny Qwen2.5-VL reads digits
 //   build/bin/quickstart --task_only            only data/ and model/, for any other trainer (docs/policy_trainers.md)
-// Leaves runs/quickstart/{data,model,global_step_N,metrics.jsonl,report.html,tensorboard}.
+// Leaves runs/quickstart/{data,model,global_step_N,metrics.jsonl,report.html,tensorboard}, with pictures in
+// runs/vision.
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
@@ -18,16 +20,26 @@ namespace {
 
 using namespace rlcore;
 
-const std::filesystem::path root = "runs/quickstart";
+/// What the two tasks differ in.
+struct task {
+  std::filesystem::path root;
+  const char *experiment, *steps;
+};
+const task words{"runs/quickstart", "word_problems", "50"}, pictures{"runs/vision", "drawn_digits", "140"};
 
-std::vector<std::string> settings() {
-  std::vector<std::string> all = embedded_task::settings(root);
-  for (const char* more : {"algorithm.adv_estimator=grpo", "actor_rollout_ref.actor.use_kl_loss=True",
-                           "actor_rollout_ref.actor.kl_loss_coef=0.001", "trainer.project_name=quickstart",
-                           "trainer.experiment_name=word_problems", "trainer.resume_mode=disable",
-                           "trainer.total_training_steps=50", "trainer.save_freq=25"})
+std::vector<std::string> settings(bool shows_pictures) {
+  const task& t = shows_pictures ? pictures : words;
+  std::vector<std::string> all =
+      shows_pictures ? embedded_task::picture_settings(t.root) : embedded_task::settings(t.root);
+  for (const char* more :
+       {"algorithm.adv_estimator=grpo", "actor_rollout_ref.actor.use_kl_loss=True",
+        "actor_rollout_ref.actor.kl_loss_coef=0.001", "trainer.project_name=quickstart", "trainer.resume_mode=disable"})
     all.emplace_back(more);
-  all.push_back("trainer.default_local_dir=" + root.string());
+  all.push_back("trainer.experiment_name=" + std::string(t.experiment));
+  all.push_back("trainer.total_training_steps=" + std::string(t.steps));
+  if (shows_pictures) all.emplace_back("quickstart.warm_start_steps=1500");
+  all.push_back("trainer.save_freq=" + std::string(shows_pictures ? "70" : "25"));
+  all.push_back("trainer.default_local_dir=" + t.root.string());
   return all;
 }
 
@@ -35,9 +47,12 @@ trainer::registry known() {
   using namespace trainer::keys;
   constexpr trainer::key own[] = {
       {"quickstart.task_only", boolean, "False", honoured, "write data/ and model/ and stop (also --task_only)"},
-      {"quickstart.warm_start_steps", integer, "480", honoured, "supervised steps before; fewer leave a worse model",
-       between(1, 100'000)}};
-  constexpr trainer::flag flags[] = {{"task_only", "quickstart.task_only", trainer::flag::switch_only}};
+      {"quickstart.pictures", boolean, "False", honoured,
+       "pictures of digits are read instead of word problems (also --pictures)"},
+      {"quickstart.warm_start_steps", integer, "480", honoured,
+       "supervised steps before, with pictures at most; fewer leave a worse model", between(1, 100'000)}};
+  constexpr trainer::flag flags[] = {{"task_only", "quickstart.task_only", trainer::flag::switch_only},
+                                     {"pictures", "quickstart.pictures", trainer::flag::switch_only}};
   trainer::registry all = trainer::main_ppo_registry();
   all.program = "quickstart";
   all.add(own).add_flags(flags);
@@ -45,8 +60,10 @@ trainer::registry known() {
 }
 
 void run(int argc, char** argv) {
-  std::vector<std::string> arguments = settings();
-  arguments.insert(arguments.end(), argv + 1, argv + argc);
+  const std::vector<std::string> given(argv + 1, argv + argc);
+  const bool shows_pictures = trainer::options::parse(given, known()).get<bool>("quickstart.pictures");
+  std::vector<std::string> arguments = settings(shows_pictures);
+  arguments.insert(arguments.end(), given.begin(), given.end());
   const auto options = trainer::options::parse(arguments, known());
   if (options.answer()) {
     std::fputs(options.answer()->c_str(), stdout);
@@ -58,7 +75,12 @@ void run(int argc, char** argv) {
   trainer::on_ranks(options, [&](any_device& device, parallel::any_communicator& all) {
     const auto seed = static_cast<std::uint64_t>(options.get<std::int64_t>("rlcore.seed"));
     const auto steps = static_cast<std::uint32_t>(options.get<std::int64_t>("quickstart.warm_start_steps"));
-    if (all.rank() == 0) embedded_task::make(device, root, seed, options, steps);
+    if (all.rank() == 0) {
+      if (shows_pictures)
+        embedded_task::make_pictures(device, pictures.root, seed, options, steps);
+      else
+        embedded_task::make(device, words.root, seed, options, steps);
+    }
     all.barrier();
     if (!task_only) trainer::train_policy(device, options, &all);
   });

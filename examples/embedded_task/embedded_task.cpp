@@ -13,6 +13,7 @@
 #include "rlcore/text/train_bpe.hpp"
 #include "rlcore/trainer/policy/train_policy.hpp"
 #include "rlcore/verify/gsm8k_row.hpp"
+#include "supervised_step.hpp"
 #include "word_problems.hpp"
 
 namespace embedded_task {
@@ -62,10 +63,8 @@ std::string careless(const word_problems::problem& p, random_key key, std::uint3
 }
 
 /// One optimizer step on `count` examples drawn by (key, step); returns the mean loss per response token.
-double supervised_step(nn::causal_lm<any_device>& model, nn::workspace<any_device>& space,
-                       nn::gradients<any_device>& gradient, optim::adamw<any_device>& optimizer,
-                       const std::vector<data::sft_example>& examples, std::uint32_t count, random_key key,
-                       std::uint32_t step, double lr) {
+double step_on_examples(learner& l, const std::vector<data::sft_example>& examples, std::uint32_t count, random_key key,
+                        std::uint32_t step, double lr) {
   ragged<std::int32_t> inputs;
   nn::targets targets;
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -78,15 +77,9 @@ double supervised_step(nn::causal_lm<any_device>& model, nn::workspace<any_devic
       targets.token.push_back(e.tokens[t + 1]);
     }
   }
-  gradient.zero();
   double loss = 0;
-  nn::forward_backward(
-      model, space, gradient, inputs, targets, 1.0f, false,
-      [&](std::span<const float> logp, std::span<const float>, std::span<float> dlogp, std::span<float>) {
-        const auto n = static_cast<float>(logp.size());
-        for (std::size_t i = 0; i < logp.size(); ++i) loss -= static_cast<double>(logp[i] / n), dlogp[i] = -1 / n;
-      });
-  optimizer.step(model.weights(), gradient, lr, optim::clip_scale(optim::global_norm(model.device(), gradient), 1.0));
+  const std::vector<float> logp = supervised_step(l, inputs, targets, lr);
+  for (const float x : logp) loss -= static_cast<double>(x / static_cast<float>(logp.size()));
   return loss;
 }
 
@@ -101,19 +94,16 @@ void warm_start(nn::causal_lm<any_device>& model, const text::tokenizer& tokeniz
     examples.push_back(data::make_sft_example(tokenizer.encode(prompt), tokenizer.encode(careless(problems[i], key, i)),
                                               *tokenizer.eos_id(), 0, data::truncation::error, "warm start"));
   }
-  any_device& device = model.device();
-  nn::workspace<any_device> space(device);
-  nn::gradients<any_device> gradient(model);
-  optim::adamw<any_device> optimizer(device, model.size(), {.beta2 = 0.95});
+  learner l{model};
   rollout::engine<any_device> engine;
   const rollout::generation sampled{{.temperature = 1}, max_response, model.settings().eos_token_ids, 256};
   for (std::uint32_t step = 1; step <= steps; ++step) {
     const double lr = 2e-3 * std::min(1.0, 2.0 * (steps + 1 - step) / steps);
-    const double loss = supervised_step(model, space, gradient, optimizer, examples, 32, key.child(1), step, lr);
+    const double loss = step_on_examples(l, examples, 32, key.child(1), step, lr);
     if (step % 80 != 0 && step != steps) continue;
     trainer::metrics scores;
-    const double right =
-        trainer::validate(engine, model, space, tokenizer, probe, 1, sampled, key.child(2), scores, [](std::size_t) {});
+    const double right = trainer::validate(engine, model, l.space, tokenizer, probe, 1, sampled, key.child(2), scores,
+                                           [](std::size_t) {});
     std::printf("warm start  step %3u/%u  loss %.4f  right answers, sampled %.3f\n", step, steps, loss, right);
     std::fflush(stdout);
   }

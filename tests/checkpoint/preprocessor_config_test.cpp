@@ -71,6 +71,21 @@ TEST(preprocessor_config, a_published_file_and_none) {
   EXPECT_EQ(checkpoint::read_processor(place.path(), model()).settings.max_pixels, 200);
 }
 
+TEST(preprocessor_config, what_is_written_is_read_back) {
+  const scratch::folder place;
+  image::processor_settings s;
+  s.min_pixels = 784, s.max_pixels = 50176;
+  s.normalise.mean = {0.5, 0.25, 0.125};
+  checkpoint::write_processor(place.path(), s);
+  const checkpoint::model_processor p = checkpoint::read_processor(place.path(), model());
+  EXPECT_TRUE(p.note.empty());
+  EXPECT_EQ(p.settings.min_pixels, 784);
+  EXPECT_EQ(p.settings.max_pixels, 50176);
+  EXPECT_EQ(p.settings.normalise.mean, s.normalise.mean);
+  EXPECT_EQ(p.settings.normalise.deviation, s.normalise.deviation);
+  EXPECT_EQ(p.settings.normalise.rescale, s.normalise.rescale);
+}
+
 TEST(preprocessor_config, refuses_other_patches_in_one_line) {
   const scratch::folder place;
   const auto refused = [&](const json& file, const std::vector<std::string>& parts, nn::config c = model()) {

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "rlcore/checkpoint/atomic_file.hpp"
 #include "rlcore/checkpoint/json_file.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/image/processor_settings.hpp"
@@ -126,6 +127,26 @@ inline model_processor read_processor(const std::filesystem::path& folder, const
     throw format_error((folder / "config.json").string() + ": key 'vision_config.in_channels' is " +
                        std::to_string(tower.in_channels) + "; expected 3, the colours of a picture");
   return p;
+}
+
+/// Writes preprocessor_config.json for a model that we made; transformers and read_processor() take it. Throws
+/// file_error.
+inline void write_processor(const std::filesystem::path& folder, const image::processor_settings& s) {
+  const nlohmann::ordered_json file{{"image_processor_type", "Qwen2VLImageProcessor"},
+                                    {"do_resize", true},
+                                    {"do_rescale", true},
+                                    {"do_normalize", true},
+                                    {"do_convert_rgb", true},
+                                    {"min_pixels", s.min_pixels},
+                                    {"max_pixels", s.max_pixels},
+                                    {"patch_size", s.shape.patch},
+                                    {"temporal_patch_size", s.shape.frames},
+                                    {"merge_size", s.shape.merge},
+                                    {"image_mean", s.normalise.mean},
+                                    {"image_std", s.normalise.deviation},
+                                    {"rescale_factor", s.normalise.rescale},
+                                    {"resample", 3}};
+  write_file_atomically(folder / "preprocessor_config.json", file.dump(2) + "\n");
 }
 
 /// The tokens that stand for pictures have to be the same in config.json and in the tokenizer of `folder`. Does nothing

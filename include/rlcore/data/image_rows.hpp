@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -22,6 +23,8 @@
 RLCORE_BEGIN
 namespace data {
 
+class image_cache;
+
 /// How rows with pictures are read.
 struct image_settings {
   std::string image_key = "images", video_key = "videos";      ///< columns: data.image_key, data.video_key
@@ -30,6 +33,7 @@ struct image_settings {
   std::string model = "the model";                             ///< its name in messages
   std::size_t most = std::numeric_limits<std::size_t>::max();  ///< pictures of a row: --data.max_images_per_prompt
   bool strip = false;                                          ///< white space around marks, as OpenRLHF does
+  std::shared_ptr<image_cache> cache = {};                     ///< makes the patches; what is read shares it
 };
 
 /// What became of the rows with pictures.

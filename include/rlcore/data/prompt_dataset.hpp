@@ -19,8 +19,6 @@
 RLCORE_BEGIN
 namespace data {
 
-class image_cache;
-
 /// One row, templated and tokenized.
 struct prompt {
   std::vector<text::message> messages;
@@ -153,6 +151,7 @@ template <class Encode, class CheckSource>
 prompt_dataset make_prompts(std::span<const table> tables, const prompt_settings& settings, Encode&& encode,
                             CheckSource&& check_source) {
   prompt_dataset dataset;
+  dataset.cache = settings.images.cache;
   std::string files, last_source;
   for (const table& t : tables) {
     files += (files.empty() ? "" : ", ") + t.file;

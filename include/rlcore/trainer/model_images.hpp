@@ -2,38 +2,35 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <string>
 
+#include "rlcore/checkpoint/preprocessor_config.hpp"
 #include "rlcore/config/settings/image_options.hpp"
-#include "rlcore/core/error.hpp"
+#include "rlcore/data/image_cache.hpp"
 #include "rlcore/data/image_rows.hpp"
 #include "rlcore/nn/config.hpp"
-#include "rlcore/text/tokenizer.hpp"
+#include "rlcore/telemetry/console.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
 
-/// For a model without a vision tower, settings that refuse rows with pictures. Throws format_error if tokenizer and
-/// config.json of `folder` do not agree on the token of a picture, config_error if no size fits.
+/// For a model without a vision tower, settings that refuse rows with pictures. Says what preprocessor_config.json
+/// lacks. Throws format_error for a file that asks for other pictures than the tower reads, config_error if no size
+/// fits.
 inline data::image_settings model_images(const image_options& asked, const nn::config& model,
-                                         const std::filesystem::path& folder, const text::tokenizer& tokenizer) {
+                                         const std::filesystem::path& folder) {
   data::image_settings images{.image_key = asked.image_key,
                               .video_key = asked.video_key,
                               .model = folder.string(),
                               .most = asked.most,
                               .strip = asked.strip};
   if (!model.vision) return images;
-  const auto token = tokenizer.id_of("<|image_pad|>");
-  if (!token || *token != model.image_token_id)
-    throw format_error((folder / "config.json").string() + ": image_token_id is " +
-                       std::to_string(model.image_token_id) + ", but the tokenizer's <|image_pad|> is " +
-                       (token ? std::to_string(*token) : std::string("missing")));
-  images.token = *token;
-  image::processor_settings settings;
-  settings.shape = {static_cast<std::size_t>(model.vision->patch_size),
-                    static_cast<std::size_t>(model.vision->spatial_merge_size),
-                    static_cast<std::size_t>(model.vision->temporal_patch_size)};
-  images.processor = asked.of(settings);
+  const checkpoint::model_processor own = checkpoint::read_processor(folder, model);
+  if (!own.note.empty()) say("note: %s\n", own.note.c_str());
+  images.token = model.image_token_id;
+  images.processor = asked.of(own.settings);
+  images.cache = std::make_shared<data::image_cache>(image::processor(*images.processor), asked.cache_bytes);
   return images;
 }
 

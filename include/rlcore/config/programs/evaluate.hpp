@@ -4,10 +4,12 @@
 #include "rlcore/config/checks/device_checks.hpp"
 #include "rlcore/config/keys/help_topics.hpp"
 #include "rlcore/config/keys/rlcore/device_keys.hpp"
+#include "rlcore/config/keys/rlcore/image_keys.hpp"
 #include "rlcore/config/keys/rlcore/rank_keys.hpp"
 #include "rlcore/config/keys/rlcore/verl_version_key.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/registry.hpp"
+#include "rlcore/config/settings/image_options.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -73,8 +75,11 @@ inline registry evaluate_registry() {
   known.program = "evaluate";
   known.summary = "accuracy of a model, or of stored responses, on problems with known answers";
   known.topics = keys::verl_topics;
-  known.check = check_device_options;
-  return known.add(keys::evaluation).add(keys::ranks).add(keys::device).add(keys::evaluation_own);
+  known.check = [](options& opt) {
+    check_device_options(opt);
+    check_image_options(opt);
+  };
+  return known.add(keys::evaluation).add(keys::ranks).add(keys::device).add(keys::evaluation_own).add(keys::images);
 }
 
 }  // namespace trainer

@@ -30,6 +30,7 @@
 #include "rlcore/trainer/evaluation/problems.hpp"
 #include "rlcore/trainer/evaluation/stored_responses.hpp"
 #include "rlcore/trainer/evaluation/summary.hpp"
+#include "rlcore/trainer/model_images.hpp"
 #include "rlcore/trainer/policy/trajectory/trajectory_memory.hpp"
 #include "rlcore/trainer/trainers.hpp"
 #include "rlcore/training/answer_requests.hpp"
@@ -71,8 +72,9 @@ struct judge {
 };
 
 /// All problems, tokenized.
-inline data::prompt_dataset evaluation_prompts(const options& opt, const text::tokenizer& tokenizer,
-                                               const std::filesystem::path& folder, const judge& judge) {
+inline data::prompt_dataset evaluation_prompts(const options& opt, const nn::config& config,
+                                               const text::tokenizer& tokenizer, const std::filesystem::path& folder,
+                                               const judge& judge) {
   const std::vector<std::string> files = opt.list("data.files");
   if (files.empty())
     throw config_error("data.files is missing; expected problems, or responses= with stored responses");
@@ -105,7 +107,8 @@ inline data::prompt_dataset evaluation_prompts(const options& opt, const text::t
       .source_key = opt.get<std::string>("data.reward_fn_key"),
       .max_prompt_length = static_cast<std::size_t>(opt.get<std::int64_t>("data.max_prompt_length")),
       .filter_overlong_prompts = opt.get<bool>("data.filter_overlong_prompts"),
-      .truncation = data::parse_truncation(opt.get<std::string>("data.truncation"))};
+      .truncation = data::parse_truncation(opt.get<std::string>("data.truncation")),
+      .images = model_images(read_image_options(opt), config, folder)};
   if (const auto limit = opt.find<std::int64_t>("data.limit")) {
     auto left = static_cast<std::size_t>(*limit);
     for (data::table& t : tables) {
@@ -260,7 +263,7 @@ void sample_and_judge(Device& device, const options& opt, const judge& judge, ev
   const std::filesystem::path folder = checkpoint::resolve_model(*path);
   const nn::config config = checkpoint::read_config(folder);
   const text::tokenizer tokenizer = text::tokenizer::load(folder);
-  const data::prompt_dataset prompts = evaluation_prompts(opt, tokenizer, folder, judge);
+  const data::prompt_dataset prompts = evaluation_prompts(opt, config, tokenizer, folder, judge);
   const auto n = opt.get<std::int64_t>("rollout.n");
   rollout::generation settings = evaluation_sampling(opt, config, tokenizer, folder);
   check_positions(config, prompts, settings.max_new_tokens);

@@ -137,7 +137,9 @@ struct critic : trainable_model<Device> {
             for (const float v : value) total.value.add(static_cast<double>(v));
           });
     };
-    this->for_micro_batches(mini.size(), settings.micro_trajectories, settings.micro_tokens, tokens_of, add);
+    const auto pictures_of = [&](std::uint32_t i) { return grids_of(*mini[i], prompts); };
+    this->for_micro_batches(mini.size(), settings.micro_trajectories, settings.micro_tokens, tokens_of, pictures_of,
+                            add);
     if (this->world()) parallel::sum_over_ranks(*this->world(), total);
     return total;
   }

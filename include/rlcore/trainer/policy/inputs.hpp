@@ -15,7 +15,6 @@
 #include "rlcore/checkpoint/resolve_model.hpp"
 #include "rlcore/config/settings/batch_plan.hpp"
 #include "rlcore/config/settings/chat_template_setting.hpp"
-#include "rlcore/data/image_cache.hpp"
 #include "rlcore/data/open_blend.hpp"
 #include "rlcore/trainer/model_images.hpp"
 #include "rlcore/trainer/policy/check_memory.hpp"
@@ -39,7 +38,6 @@ struct policy_inputs {
   opened_rewards rewards;
   data::prompt_dataset train, val;
   batch_plan plan;
-  std::unique_ptr<data::image_cache> pictures = {};  ///< of the prompts; null for a model of words
 
   bool has_validation() const noexcept { return !settings.val_files.empty(); }
 };
@@ -124,7 +122,7 @@ std::shared_ptr<policy_inputs> open_policy_inputs(Device& device, const options&
   std::vector<std::int32_t> eos = detail::end_tokens(folder, config, tokenizer);
 
   opened_rewards rewards(device, s.reward, folder, s.logits_bytes, custom_rewards);
-  const data::image_settings images = model_images(s.images, config, folder, tokenizer);
+  const data::image_settings images = model_images(s.images, config, folder);
   if (images.processor) say("%s\n", image_text(images).c_str());
   data::prompt_dataset train =
       open_prompts(s.train_files, s, tokenizer, chat, *rewards, "train", false, s.train_rows, images);
@@ -133,8 +131,8 @@ std::shared_ptr<policy_inputs> open_policy_inputs(Device& device, const options&
     val = open_prompts(s.val_files, s, tokenizer, chat, *rewards, "val", false, s.val_rows, images);
   else
     say("val    none: data.val_files is empty, so that nothing is validated\n");
-  if (train.images.rows + val.images.rows > 0)
-    throw config_error("rows with pictures: the rollout of this build does not take them yet");
+  if (train.images.rows + val.images.rows > 0 && !rewards->reads_truth())
+    throw config_error("rows with pictures: a reward model reads none here; score them by a rule or a program");
   if (const std::size_t copies = count_copies(train); copies > 0)
     say("note: %zu of %zu training prompts are copies of earlier ones\n", copies, train.size());
   batch_plan plan = make_batch_plan(opt, std::ssize(train.prompts), ranks.size());
@@ -143,12 +141,9 @@ std::shared_ptr<policy_inputs> open_policy_inputs(Device& device, const options&
   s.schedule.warmup_steps = plan.warmup_steps;
   s.root = checkpoint::expand_home(s.root).string();
   s.rollout_dir = checkpoint::expand_home(s.rollout_dir).string();
-  std::unique_ptr<data::image_cache> pictures;
-  if (images.processor)
-    pictures = std::make_unique<data::image_cache>(image::processor(*images.processor), s.images.cache_bytes);
   return std::make_shared<policy_inputs>(policy_inputs{std::move(s), folder, std::move(config), std::move(tokenizer),
                                                        std::move(eos), std::move(rewards), std::move(train),
-                                                       std::move(val), std::move(plan), std::move(pictures)});
+                                                       std::move(val), std::move(plan)});
 }
 
 }  // namespace trainer

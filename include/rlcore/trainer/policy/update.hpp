@@ -82,7 +82,8 @@ policy_report accumulate_gradient(actor<Device>& a, const Algorithm& algorithm, 
                          report += algorithm.loss(rows, counts, dlogp, with_entropy ? dentropy : std::span<float>());
                        });
   };
-  a.for_micro_batches(mini.size(), plan.micro_trajectories, plan.micro_tokens, tokens_of, add);
+  const auto pictures_of = [&](std::uint32_t i) { return grids_of(*mini[i], a.prompts); };
+  a.for_micro_batches(mini.size(), plan.micro_trajectories, plan.micro_tokens, tokens_of, pictures_of, add);
   if (a.world()) parallel::sum_over_ranks(*a.world(), report);
   return report;
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -21,26 +22,32 @@
 #include "rlcore/tensor/span.hpp"
 #include "rlcore/trainer/supervised/task.hpp"
 #include "rlcore/training/rank_reports.hpp"
+#include "rlcore/training/shown_pictures.hpp"
 #include "rlcore/training/trainable_model.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
 
 /// Examples as the model reads them: rows one after the other without padding, and one target for each prediction that
-/// counts. Tokens after a row's last target are not fed. A row is thus the same whatever it is packed with.
+/// counts. Tokens after a row's last target are not fed, unless the row has pictures. A row is thus the same whatever
+/// it is packed with.
 struct packed_examples {
-  ragged<std::int32_t> inputs;
+  ragged<std::int32_t> tokens;
+  shown_pictures pictures;
   nn::targets targets;
   std::vector<std::int32_t> offsets{0};  ///< of each example in `targets`
 
+  /// What a pass reads.
+  nn::input input() const noexcept { return pictures.with(tokens); }
+
   void clear() {
-    inputs.clear();
+    tokens.clear(), pictures.clear();
     targets.row.clear(), targets.token.clear();
     offsets.assign(1, 0);
   }
-  /// Appends an example.
-  void push_back(const data::sft_example& e) {
-    const auto start = static_cast<std::int32_t>(inputs.size());
+  /// Appends an example; `cache` makes the patches of its pictures.
+  void push_back(const data::sft_example& e, data::image_cache* cache = nullptr) {
+    const auto start = static_cast<std::int32_t>(tokens.size());
     std::size_t fed = 0;
     for (std::size_t t = 0; t + 1 < e.tokens.size(); ++t) {
       if (!e.counts(t)) continue;
@@ -48,7 +55,8 @@ struct packed_examples {
       targets.token.push_back(e.tokens[t + 1]);
       fed = t + 1;
     }
-    inputs.push_back(std::span(e.tokens).first(fed));
+    tokens.push_back(std::span(e.tokens).first(e.images.empty() ? fed : e.tokens.size()));
+    pictures.push_back(e.images, cache);
     offsets.push_back(static_cast<std::int32_t>(targets.row.size()));
   }
 };
@@ -59,15 +67,18 @@ template <class Device, class Objective = negative_log_likelihood>
 class sft_task {
  public:
   /// At most `rows_per_pass` rows (0: no limit) and `tokens_per_pass` tokens (0: no limit) go through the model
-  /// together; a single longer row goes alone. No result depends on either. `eval_name` names the evaluation's metric.
+  /// together; a single longer row goes alone. No result depends on either. `eval_name` names the evaluation's metric,
+  /// `cache` makes the patches of pictures.
   sft_task(std::vector<data::sft_example> train, std::vector<data::sft_example> eval, std::int64_t rows_per_pass,
-           std::string eval_name = "val/loss", std::int64_t tokens_per_pass = 0, Objective objective = {})
+           std::string eval_name = "val/loss", std::int64_t tokens_per_pass = 0, Objective objective = {},
+           std::shared_ptr<data::image_cache> cache = {})
       : train_(std::move(train)),
         eval_(std::move(eval)),
         rows_per_pass_(rows_per_pass),
         eval_name_(std::move(eval_name)),
         tokens_per_pass_(tokens_per_pass),
-        objective_(objective) {}
+        objective_(objective),
+        cache_(std::move(cache)) {}
 
   std::size_t train_size() const noexcept { return train_.size(); }
   std::size_t eval_size() const noexcept { return eval_.size(); }
@@ -87,18 +98,19 @@ class sft_task {
     report_of<Objective> report;
     packed_examples packed;
     const auto length = [&](std::size_t i) { return train_[rows[i]].tokens.size(); };
+    const auto pictures_of = [&](std::uint32_t i) { return grids_of(train_[rows[i]].images, cache_.get()); };
     std::size_t done = 0;
-    model.for_micro_batches(
-        rows.size(), rows_per_pass_, tokens_per_pass_, length, [&](std::span<const std::uint32_t> micro_batch) {
-          packed.clear();
-          for (const std::uint32_t i : micro_batch) packed.push_back(train_[rows[i]]);
-          model.forward_backward(
-              packed.inputs, packed.targets, 1.0f,
-              [&](std::span<const float> logp, std::span<const float>, std::span<float> dlogp, std::span<float>) {
-                report += loss(packed, logp, counts, {.logp = dlogp});
-                tell("update", done += micro_batch.size(), rows.size());
-              });
-        });
+    model.for_micro_batches(rows.size(), rows_per_pass_, tokens_per_pass_, length, pictures_of,
+                            [&](std::span<const std::uint32_t> micro_batch) {
+                              packed.clear();
+                              for (const std::uint32_t i : micro_batch) packed.push_back(train_[rows[i]], cache_.get());
+                              model.forward_backward(packed.input(), packed.targets, 1.0f,
+                                                     [&](std::span<const float> logp, std::span<const float>,
+                                                         std::span<float> dlogp, std::span<float>) {
+                                                       report += loss(packed, logp, counts, {.logp = dlogp});
+                                                       tell("update", done += micro_batch.size(), rows.size());
+                                                     });
+                            });
     sum_over_ranks(model, report);
     m.set("train/loss", report.loss());
     m.set("train/tokens", counts.tokens());
@@ -118,9 +130,10 @@ class sft_task {
     for_each_scored_group({model.model.units()}, shard.size(), rows_per_pass_, tokens_per_pass_, shard_length,
                           [&](std::size_t first, std::size_t last) {
                             packed.clear();
-                            for (std::size_t i = first; i < last; ++i) packed.push_back(eval_[shard.first + i]);
+                            for (std::size_t i = first; i < last; ++i)
+                              packed.push_back(eval_[shard.first + i], cache_.get());
                             logp.resize(packed.targets.row.size());
-                            nn::log_probs(model.model, model.space, packed.inputs, packed.targets, 1.0f, logp, {});
+                            nn::log_probs(model.model, model.space, packed.input(), packed.targets, 1.0f, logp, {});
                             report += rlcore::evaluate(
                                 serial{}, negative_log_likelihood{}, token_mean{},
                                 token_batch<float>{.logp = std::span<const float>(logp), .offsets = packed.offsets},
@@ -146,6 +159,7 @@ class sft_task {
   std::string eval_name_;
   std::int64_t tokens_per_pass_;
   Objective objective_;
+  std::shared_ptr<data::image_cache> cache_;
   progress* bar_ = nullptr;
 };
 

@@ -39,8 +39,6 @@ inline std::vector<data::sft_example> checked_rows(data::sft_rows rows, const ba
                                                    const std::string& from) {
   std::size_t longest = 0, tokens = 0, trained = 0;
   for (const data::sft_example& e : rows.examples)
-    if (!e.images.empty()) throw config_error(from + ": rows with pictures are not trained on by this build yet");
-  for (const data::sft_example& e : rows.examples)
     longest = std::max(longest, e.tokens.size()), tokens += e.tokens.size(), trained += e.trained();
   if (static_cast<std::int64_t>(longest) > base.config.max_position_embeddings)
     throw data_error(from + ": a row has " + std::to_string(longest) + " tokens, more than the model's " +
@@ -77,19 +75,20 @@ struct sft_work {
   std::vector<data::sft_example> train, eval;
   std::int64_t rows_per_pass = 0, show_mask = 0;
   std::string eval_name = "val/loss";
+  std::shared_ptr<data::image_cache> cache = {};  ///< of the rows' pictures
 };
 
 /// The command line of verl.
 inline sft_work open_verl_sft(const options& opt, const base_model& base) {
   sft_run_settings s = read_sft_settings(opt);
-  s.rows.images = model_images(read_image_options(opt), base.config, base.folder, base.tokenizer);
+  s.rows.images = model_images(read_image_options(opt), base.config, base.folder);
   if (s.rows.images.processor) say("%s\n", image_text(s.rows.images).c_str());
   const auto chat = text::chat_template::chosen(chat_template_setting(opt), base.folder, "rlcore.chat_template");
   if (s.train_files.empty()) throw config_error("data.train_files is empty; expected a file with training rows");
   const bool evaluates = !s.val_files.empty() && s.show_mask == 0;
   check_data_files(opt, "data.train_files", data::check_table);
   if (evaluates) check_data_files(opt, "data.val_files", data::check_table);
-  sft_work work{{}, {}, s.run.rows_per_pass, s.show_mask, "val/loss"};
+  sft_work work{{}, {}, s.run.rows_per_pass, s.show_mask, "val/loss", s.rows.images.cache};
   work.train = open_sft_rows(s.train_files, s.rows, base, &chat, "train");
   data::sft_settings for_eval = s.rows;
   for_eval.max_rows = s.max_eval_rows;
@@ -100,10 +99,15 @@ inline sft_work open_verl_sft(const options& opt, const base_model& base) {
 /// The command line of OpenRLHF.
 inline sft_work open_openrlhf_sft(const options& opt, const base_model& base) {
   const row_rules rules = read_row_rules(opt, base);
-  const data::sft_settings settings = read_openrlhf_rows(opt, rules);
+  data::sft_settings settings = read_openrlhf_rows(opt, rules);
+  settings.images = model_images(read_image_options(opt), base.config, base.folder);
   const text::chat_template* chat = rules.chat ? &*rules.chat : nullptr;
-  sft_work work{
-      {}, {}, read_openrlhf_run(opt).rows_per_pass, opt.get<std::int64_t>("rlcore.show_mask"), "eval/eval_loss"};
+  sft_work work{{},
+                {},
+                read_openrlhf_run(opt).rows_per_pass,
+                opt.get<std::int64_t>("rlcore.show_mask"),
+                "eval/eval_loss",
+                settings.images.cache};
   work.train = open_sft_rows(open_training_rows(opt), settings, base, chat, "train");
   if (const auto rows = open_evaluation_rows(opt); rows && work.show_mask == 0)
     work.eval = open_sft_rows(*rows, settings, base, chat, "eval");
@@ -128,7 +132,7 @@ std::shared_ptr<sft_work> open_sft(const Options& opt, const base_model& base) {
 template <class Objective, class Device>
 std::shared_ptr<sft_task<Device, Objective>> make_sft_task(Device&, sft_work& work) {
   return std::make_shared<sft_task<Device, Objective>>(std::move(work.train), std::move(work.eval), work.rows_per_pass,
-                                                       work.eval_name);
+                                                       work.eval_name, 0, Objective{}, work.cache);
 }
 
 /// See open.hpp.

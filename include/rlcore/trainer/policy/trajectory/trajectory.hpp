@@ -48,6 +48,12 @@ struct trajectory {
   }
 };
 
+/// The grids of the pictures that a trajectory's prompt shows; `prompts` may be null.
+inline std::vector<nn::picture> grids_of(const trajectory& t, const data::prompt_dataset* prompts) {
+  if (prompts == nullptr) return {};
+  return grids_of((*prompts)[t.row].images, prompts->cache.get());
+}
+
 /// Trajectories as the model sees them: rows without padding, and one target per response token. The last token of a
 /// row predicts nothing that is scored, so it is not fed.
 struct packed_trajectories {

@@ -1,0 +1,170 @@
+// The embedded task with pictures, compiled once: digits to be read, and a tiny Qwen2.5-VL.
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "drawn_digits.hpp"
+#include "embedded_task.hpp"
+#include "rlcore/checkpoint/preprocessor_config.hpp"
+#include "rlcore/image/encode.hpp"
+#include "rlcore/text/base64.hpp"
+#include "rlcore/text/train_bpe.hpp"
+#include "rlcore/trainer/policy/train_policy.hpp"
+#include "rlcore/training/shown_pictures.hpp"
+#include "supervised_step.hpp"
+
+namespace embedded_task {
+
+namespace {
+
+using namespace rlcore;
+namespace fs = std::filesystem;
+
+/// Rows with verl's columns; a picture's file stands in its row.
+std::string picture_rows(random_key key, std::uint32_t count, const char* split) {
+  std::string lines;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const drawn_digits::problem p = drawn_digits::make(key, i);
+    const data::row row{
+        {"data_source", "openai/gsm8k"},
+        {"prompt",
+         data::row::array({{{"role", "user"}, {"content", "<image>" + std::string(drawn_digits::question)}}})},
+        {"images", data::row::array({{{"bytes", text::to_base64(image::encode_png(p.picture))}}})},
+        {"reward_model", {{"style", "rule"}, {"ground_truth", std::to_string(p.result)}}},
+        {"extra_info", {{"split", split}, {"index", i}, {"answer", p.answer()}, {"question", drawn_digits::question}}}};
+    lines += row.dump() + "\n";
+  }
+  return lines;
+}
+
+text::tokenizer make_picture_tokenizer() {
+  std::vector<std::string> corpus{"system\nYou are a helpful assistant.\nuser\nassistant\n"};
+  for (int digit = 0; digit < 10; ++digit)
+    corpus.push_back(std::string(drawn_digits::question) + "\n#### " + std::to_string(digit));
+  const std::vector<std::string> special{"<|endoftext|>",  "<|im_start|>",  "<|im_end|>",   "<|vision_start|>",
+                                         "<|vision_end|>", "<|image_pad|>", "<|video_pad|>"};
+  return text::train_bpe(corpus, 288, special);
+}
+
+nn::config tiny_qwen2_5_vl(const text::tokenizer& tokenizer) {
+  nn::config c;
+  c.model = nn::qwen2_5_vl{};
+  c.vocab_size = static_cast<std::int64_t>(tokenizer.vocab_size());
+  c.hidden_size = 64, c.intermediate_size = 128, c.num_hidden_layers = 2;
+  c.num_attention_heads = 4, c.num_key_value_heads = 2, c.head_dim = 16;
+  c.max_position_embeddings = 256;
+  c.initializer_range = 0.05;
+  c.eos_token_ids = {*tokenizer.eos_id()};
+  c.pad_token_id = *tokenizer.pad_id();
+  c.mrope_section = {4, 2, 2};
+  c.image_token_id = *tokenizer.id_of("<|image_pad|>"), c.video_token_id = *tokenizer.id_of("<|video_pad|>");
+  c.vision_start_token_id = *tokenizer.id_of("<|vision_start|>");
+  c.vision_end_token_id = *tokenizer.id_of("<|vision_end|>");
+  nn::vision_config& v = c.vision.emplace();
+  v.depth = 2, v.hidden_size = 64, v.num_heads = 4, v.intermediate_size = 128, v.out_hidden_size = c.hidden_size;
+  v.fullatt_block_indexes = {1};
+  return c;
+}
+
+/// What a teacher says: a careful one the truth, a careless one mostly the digit after it.
+int taught(const data::prompt& p, bool careless, random_key key, std::uint32_t step, std::uint32_t i) {
+  const int truth = std::stoi(p.ground_truth);
+  if (!careless) return truth;
+  const std::uint32_t die = key.below(8, step, i);
+  return (truth + (die < 2 ? 0 : die < 7 ? 1 : 9)) % 10;
+}
+
+/// First a careful teacher, until the model is right eight times in ten: it has to learn to see. Then a careless one
+/// for a few steps: GRPO has to unlearn those slips.
+void warm_start_with_pictures(nn::causal_lm<any_device>& model, const text::tokenizer& tokenizer,
+                              const data::prompt_dataset& prompts, random_key key, std::uint32_t most_steps) {
+  constexpr std::uint32_t batch = 64, careless_steps = 30, ramp = 20;
+  learner l{model};
+  double right = 0;
+  std::uint32_t careless = 0;
+  for (std::uint32_t step = 1; step <= most_steps && careless < careless_steps; ++step) {
+    const bool slips = right > 0.8 || careless > 0;
+    careless += slips;
+    ragged<std::int32_t> tokens;
+    trainer::shown_pictures pictures;
+    nn::targets targets;
+    for (std::uint32_t i = 0; i < batch; ++i) {
+      const data::prompt& p = prompts[key.child(1).below(static_cast<std::uint32_t>(prompts.size()), step, i)];
+      std::vector<std::int32_t> row = p.ids;
+      for (const std::int32_t id : tokenizer.encode("#### " + std::to_string(taught(p, slips, key.child(2), step, i))))
+        row.push_back(id);
+      const auto start = static_cast<std::int32_t>(tokens.size());
+      for (std::size_t t = p.ids.size(); t <= row.size(); ++t) {
+        targets.row.push_back(start + static_cast<std::int32_t>(t) - 1);
+        targets.token.push_back(t < row.size() ? row[t] : *tokenizer.eos_id());
+      }
+      tokens.push_back(row);
+      pictures.push_back(p.images, prompts.cache.get());
+    }
+    const double lr = 2e-3 * std::min(1.0, static_cast<double>(step) / ramp);
+    const std::vector<float> logp = supervised_step(l, pictures.with(tokens), targets, lr);
+    const std::size_t tokens_each = logp.size() / batch;
+    double now = 0;
+    for (std::size_t i = 0; i < batch; ++i) {
+      double sum = 0;
+      for (std::size_t t = 0; t < tokens_each; ++t) sum += static_cast<double>(logp[i * tokens_each + t]);
+      now += std::exp(sum) / batch;
+    }
+    if (!slips) right += (now - right) / 16;
+    if (step % 50 == 0 || careless == 1)
+      std::printf("warm start  step %3u  probability of the %s answer %.3f\n", step, slips ? "careless" : "right", now);
+    std::fflush(stdout);
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> picture_settings(const fs::path& folder) {
+  return {"data.train_files=" + (folder / "data" / "train.jsonl").string(),
+          "data.val_files=" + (folder / "data" / "test.jsonl").string(),
+          "data.train_batch_size=64",
+          "data.max_prompt_length=64",
+          "data.max_response_length=6",
+          "data.image_key=images",
+          "actor_rollout_ref.model.path=" + (folder / "model").string(),
+          "actor_rollout_ref.model.enable_gradient_checkpointing=False",
+          "actor_rollout_ref.actor.optim.lr=5e-4",
+          "actor_rollout_ref.actor.optim.lr_warmup_steps=5",
+          "actor_rollout_ref.actor.ppo_mini_batch_size=32",
+          "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=256",
+          "actor_rollout_ref.rollout.n=8",
+          "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=256",
+          "trainer.test_freq=10"};
+}
+
+void make_pictures(any_device& device, const fs::path& folder, std::uint64_t seed, const trainer::options& opt,
+                   std::uint32_t most_steps) {
+  const trainer::policy_settings s = trainer::read_settings(opt);
+  const fs::path data_folder = folder / "data", model_folder = folder / "model";
+  const random_key key = random_key{seed}.child(0x70696374u);
+  fs::create_directories(data_folder);
+  checkpoint::write_file_atomically(data_folder / "train.jsonl", picture_rows(key.child(1), 4096, "train"));
+  checkpoint::write_file_atomically(data_folder / "test.jsonl", picture_rows(key.child(2), 200, "test"));
+
+  const text::tokenizer tokenizer = make_picture_tokenizer();
+  text::save(tokenizer, model_folder, {.chat_template = text::chat_template::named("qwen2.5-vl").source()});
+  const text::chat_template chat = text::chat_template::detect(model_folder);
+  const nn::config config = tiny_qwen2_5_vl(tokenizer);
+  checkpoint::write_config(model_folder, config);
+  checkpoint::write_processor(model_folder, {});
+  const data::prompt_dataset train =
+      trainer::open_prompts({(data_folder / "train.jsonl").string()}, s, tokenizer, chat, trainer::rule_rewards(),
+                            "train", true, -1, trainer::model_images(s.images, config, model_folder));
+  nn::causal_lm<any_device> model(device, config);
+  model.initialize(key.child(3).seed);
+  warm_start_with_pictures(model, tokenizer, train, key.child(4), most_steps);
+  checkpoint::save_weights(model_folder, model.parameters(), trainer::to_host(device, model.weights()));
+}
+
+}  // namespace embedded_task

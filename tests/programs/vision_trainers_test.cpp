@@ -1,0 +1,201 @@
+// Trainers on rows with pictures, as a user would run them: a tiny Qwen2.5-VL and digits to be read.
+#include <cstring>
+#include <memory>
+
+#include "grpo_trainer.hpp"
+#include "rlcore/data/jsonl.hpp"
+
+namespace {
+
+using namespace grpo;
+
+class vision_trainers : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    if (!fs::exists(program::path_of("quickstart"))) return;
+    place = std::make_unique<scratch::folder>();
+    made =
+        program::run("quickstart", {"--pictures", "--task_only", "quickstart.warm_start_steps=2", "rlcore.threads=2"},
+                     "cd '" + place->path().string() + "' &&");
+  }
+  static void TearDownTestSuite() { place.reset(); }
+  void SetUp() override {
+    if (place == nullptr) GTEST_SKIP() << "no " << program::path_of("quickstart");
+    ASSERT_EQ(made.code, 0) << made.err;
+  }
+  static fs::path task() { return *place / "runs" / "vision"; }
+  static fs::path root(const std::string& name) { return *place / name; }
+  /// A published command for geo3k, shrunk.
+  static arguments command(const std::string& name) {
+    return {"algorithm.adv_estimator=grpo",
+            "data.train_files=" + (task() / "data" / "train.jsonl").string(),
+            "data.val_files=" + (task() / "data" / "test.jsonl").string(),
+            "data.train_max_samples=64",
+            "data.val_max_samples=6",
+            "data.train_batch_size=6",
+            "data.max_prompt_length=64",
+            "data.max_response_length=4",
+            "data.filter_overlong_prompts=True",
+            "data.truncation=error",
+            "data.image_key=images",
+            "actor_rollout_ref.model.path=" + (task() / "model").string(),
+            "actor_rollout_ref.actor.optim.lr=1e-3",
+            "actor_rollout_ref.model.use_remove_padding=True",
+            "actor_rollout_ref.actor.ppo_mini_batch_size=3",
+            "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=4",
+            "actor_rollout_ref.actor.use_kl_loss=True",
+            "actor_rollout_ref.actor.kl_loss_coef=0.01",
+            "actor_rollout_ref.actor.kl_loss_type=low_var_kl",
+            "actor_rollout_ref.rollout.n=4",
+            "+actor_rollout_ref.rollout.engine_kwargs.vllm.disable_mm_preprocessor_cache=True",
+            "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=8",
+            "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=8",
+            "trainer.logger=console",
+            "trainer.default_local_dir=" + root(name).string(),
+            "trainer.val_before_train=False",
+            "trainer.total_training_steps=2",
+            "trainer.test_freq=2",
+            "trainer.save_freq=2",
+            "rlcore.threads=1"};
+  }
+  static program::result train(const std::string& name, const arguments& more = {}) {
+    const program::result r = program::run("grpo_trainer", command(name) + more);
+    EXPECT_EQ(r.code, 0) << r.err;
+    return r;
+  }
+  static void expect_same(const std::string& a, const std::string& b) {
+    EXPECT_FALSE(weights(root(a), 2).empty());
+    EXPECT_TRUE(weights(root(a), 2) == weights(root(b), 2)) << a << " and " << b << ": other weights";
+    EXPECT_EQ(rows(root(a)), rows(root(b)));
+  }
+  /// The bytes of the tensors whose names begin with `prefix`.
+  static std::string tensors(const fs::path& file, const std::string& prefix) {
+    const std::string bytes = scratch::read(file);
+    std::uint64_t length = 0;
+    std::memcpy(&length, bytes.data(), sizeof length);
+    const auto header = nlohmann::json::parse(bytes.substr(8, length));
+    std::string all;
+    for (const auto& [name, tensor] : header.items())
+      if (name.starts_with(prefix)) {
+        const std::size_t first = tensor["data_offsets"][0], last = tensor["data_offsets"][1];
+        all += bytes.substr(8 + length + first, last - first);
+      }
+    return all;
+  }
+
+  static inline std::unique_ptr<scratch::folder> place;
+  static inline program::result made;
+};
+
+TEST_F(vision_trainers, grpo_has_the_same_bits_however_it_is_run) {
+  const auto r = train("one");
+  EXPECT_NE(r.out.find("64 of them have pictures, the largest of 56 x 56 pixels and 4 tokens"), std::string::npos)
+      << r.out;
+  EXPECT_NE(tensors(actor(root("one"), 2) / "huggingface" / "model.safetensors", "visual."),
+            tensors(task() / "model" / "model.safetensors", "visual."));
+  train("threads",
+        {"rlcore.threads=2", "rlcore.image_cache_mb=0", "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=1",
+         "actor_rollout_ref.rollout.max_num_seqs=5"});
+  expect_same("one", "threads");
+  train("scored_again", {"rlcore.recompute_old_log_prob=True"});
+  EXPECT_TRUE(weights(root("one"), 2) == weights(root("scored_again"), 2)) << "recorded log-probs are training's";
+  for (const char* zero : {"0", "3"}) {
+    const std::string name = std::string("ranks") + zero;
+    train(name, {"trainer.n_gpus_per_node=2", std::string("rlcore.zero_stage=") + zero});
+    expect_same("one", name);
+  }
+  EXPECT_NE(scratch::read(root("one") / "report.html").find("<img alt="), std::string::npos);
+}
+
+TEST_F(vision_trainers, a_frozen_tower_keeps_every_byte) {
+  train("frozen", {"actor_rollout_ref.actor.freeze_vision_tower=True"});
+  const fs::path after = actor(root("frozen"), 2) / "huggingface" / "model.safetensors",
+                 before = task() / "model" / "model.safetensors";
+  EXPECT_FALSE(tensors(before, "visual.").empty());
+  EXPECT_TRUE(tensors(after, "visual.") == tensors(before, "visual."));
+  EXPECT_FALSE(tensors(after, "model.") == tensors(before, "model."));
+}
+
+TEST_F(vision_trainers, adapters_with_and_without_the_tower) {
+  const arguments lora{"actor_rollout_ref.model.lora_rank=4", "actor_rollout_ref.model.lora_alpha=8",
+                       "actor_rollout_ref.model.target_modules=all-linear"};
+  train("lora", lora);
+  train("lora_of_words", lora + arguments{"actor_rollout_ref.model.exclude_modules=.*visual.*"});
+  const auto has_tower = [&](const std::string& name) {
+    return scratch::read(actor(root(name), 2) / "lora_adapter" / "adapter_model.safetensors").find("visual.") !=
+           std::string::npos;
+  };
+  EXPECT_TRUE(has_tower("lora"));
+  EXPECT_FALSE(has_tower("lora_of_words"));
+}
+
+TEST_F(vision_trainers, other_estimators_and_a_critic) {
+  for (const char* estimator : {"gae", "reinforce_plus_plus", "rloo", "remax"}) {
+    arguments more{std::string("algorithm.adv_estimator=") + estimator, "trainer.total_training_steps=1"};
+    if (std::string(estimator) == "gae")
+      more = more + arguments{"critic.model.path=" + (task() / "model").string(), "critic.optim.lr=1e-3",
+                              "critic.ppo_micro_batch_size_per_gpu=4"};
+    const auto r = program::run("ppo_trainer", command(estimator) + more);
+    EXPECT_EQ(r.code, 0) << estimator << ": " << r.err;
+  }
+}
+
+TEST_F(vision_trainers, evaluate_and_sft_read_the_same_rows) {
+  const arguments evaluation{"model.path=" + (task() / "model").string(),
+                             "data.files=" + (task() / "data" / "test.jsonl").string(),
+                             "data.limit=5",
+                             "data.max_response_length=4",
+                             "rollout.n=2",
+                             "rollout.temperature=1"};
+  for (const char* cache : {"0", "64"})
+    ASSERT_EQ(
+        program::run("evaluate", evaluation + arguments{std::string("rlcore.image_cache_mb=") + cache,
+                                                        "output_dir=" + root(std::string("scores") + cache).string()})
+            .code,
+        0);
+  EXPECT_EQ(scratch::read(root("scores0") / "generations.jsonl"),
+            scratch::read(root("scores64") / "generations.jsonl"));
+
+  std::string conversations;
+  for (const auto& row : rlcore::data::read_jsonl(task() / "data" / "test.jsonl")) {
+    auto messages = row["prompt"];
+    messages.push_back({{"role", "assistant"}, {"content", row["extra_info"]["answer"]}});
+    conversations += nlohmann::json{{"messages", messages}, {"images", row["images"]}}.dump() + "\n";
+  }
+  scratch::write(*place / "sft.jsonl", conversations);
+  const auto learn = [&](const std::string& name, const arguments& more) {
+    const auto r = program::run(
+        "sft_trainer", arguments{"data.train_files=" + (*place / "sft.jsonl").string(),
+                                 "data.val_files=" + (*place / "sft.jsonl").string(), "data.multiturn.enable=True",
+                                 "data.train_batch_size=20", "data.max_length=80", "optim.lr=1e-3",
+                                 "model.partial_pretrain=" + (task() / "model").string(),
+                                 "trainer.default_local_dir=" + root(name).string(), "trainer.total_training_steps=10",
+                                 "trainer.logger=console"} +
+                           more);
+    EXPECT_EQ(r.code, 0) << r.err;
+  };
+  learn("sft", {"data.micro_batch_size_per_gpu=20"});
+  learn("sft_in_parts", {"data.micro_batch_size_per_gpu=3", "rlcore.threads=2"});
+  EXPECT_EQ(rows(root("sft")), rows(root("sft_in_parts")));
+  EXPECT_LT(rows(root("sft")).back()["val/loss"].get<double>(),
+            0.8 * rows(root("sft")).front()["train/loss"].get<double>());
+}
+
+TEST_F(vision_trainers, what_cannot_be_is_said_in_one_line) {
+  const auto refused = [&](const arguments& more, const std::string& part) {
+    const auto r = program::run("grpo_trainer", command("refused") + more);
+    EXPECT_EQ(r.code, 1) << r.out;
+    EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << r.err;
+    EXPECT_NE(r.err.find(part), std::string::npos) << r.err;
+    EXPECT_FALSE(fs::exists(root("refused") / "global_step_2"));
+  };
+  const tiny_model::files words = tiny_model::make(*place / "words");
+  refused({"actor_rollout_ref.model.path=" + words.model.string()},
+          "reads no images: its config.json has no vision_config");
+  refused({"data.image_key=pictures"}, "no column 'pictures'");
+  refused({"data.max_prompt_length=12", "data.filter_overlong_prompts=False", "data.truncation=left"},
+          "pictures are not truncated");
+  refused({"data.mm_processor_kwargs.max_pixel=3"}, "did you mean");
+}
+
+}  // namespace
