@@ -37,6 +37,9 @@ else
   [ -e /usr/include/pcre2.h ] || need_header pcre2posix.h libpcre2-dev
   need_header utf8proc.h libutf8proc-dev
   need_header fmt/core.h libfmt-dev
+  # Pictures in rows of data.
+  want_header png.h libpng-dev
+  want_header jpeglib.h libjpeg-dev
 fi
 [ "$goal" != speed ] || need_command python3 python3
 if [ "$goal" = fuzz ]; then
@@ -51,9 +54,6 @@ if [ "$goal" = test ]; then
   need_header gmock/gmock.h libgmock-dev
   need_header Eigen/Core libeigen3-dev
   need_header xtensor/xtensor.hpp libxtensor-dev
-  # Pictures; no program reads them yet.
-  want_header png.h libpng-dev
-  want_header jpeglib.h libjpeg-dev
   # Ranks as processes, with both of the usual MPIs; their tests are skipped without them.
   want_command mpirun openmpi-bin
   ls /usr/lib/*/openmpi/include/mpi.h >/dev/null 2>&1 || has_header mpi.h || wanted="$wanted libopenmpi-dev"

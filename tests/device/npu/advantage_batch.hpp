@@ -34,8 +34,8 @@ struct matrix {
 
 /// Random [rows, width] with a mask: NaN where a slot does not count.
 struct token_arrays {
-  token_arrays(npu& d, slots form, extent_t rows, extent_t width)
-      : rows(rows), width(width), form(form), device_mask_memory(d, {rows, width}) {
+  token_arrays(npu& d, slots form_, extent_t rows_, extent_t width_)
+      : rows(rows_), width(width_), form(form_), device_mask_memory(d, {rows_, width_}) {
     for (extent_t i = 0; i < rows; ++i) {
       const extent_t length = i % 5 == 3 ? 0 : 1 + (i * 11 + 5) % width;
       for (extent_t t = 0; t < width; ++t) {
