@@ -61,10 +61,13 @@ trainer::registry known() {
 
 void run(int argc, char** argv) {
   const std::vector<std::string> given(argv + 1, argv + argc);
-  const bool shows_pictures = trainer::options::parse(given, known()).get<bool>("quickstart.pictures");
-  std::vector<std::string> arguments = settings(shows_pictures);
-  arguments.insert(arguments.end(), given.begin(), given.end());
-  const auto options = trainer::options::parse(arguments, known());
+  const auto parse = [&](bool with_pictures) {
+    std::vector<std::string> arguments = settings(with_pictures);
+    arguments.insert(arguments.end(), given.begin(), given.end());
+    return trainer::options::parse(arguments, known());
+  };
+  const bool shows_pictures = parse(false).get<bool>("quickstart.pictures");
+  const auto options = parse(shows_pictures);
   if (options.answer()) {
     std::fputs(options.answer()->c_str(), stdout);
     return;

@@ -9,7 +9,6 @@
 #include "data/scratch.hpp"
 #include "rlcore/data/image_cache.hpp"
 #include "rlcore/data/prompt_dataset.hpp"
-#include "rlcore/data/row_pictures.hpp"
 #include "rlcore/data/table.hpp"
 #include "rlcore/text/chat_template.hpp"
 #include "rlcore/text/tokenizer.hpp"
@@ -253,27 +252,6 @@ TEST(image_cache, names_the_picture_that_cannot_be_read) {
   scratch::error_of<data_error>([&] { cache(*found[0].images[0]); }, {"images[0]", "has changed"});
   std::filesystem::remove(place / "cut.png");
   scratch::error_of<data_error>([&] { cache(*found[0].images[0]); }, {"images[0]", "No such file"});
-}
-
-TEST(row_pictures, stay_where_they_are_until_they_are_let_go) {
-  const prompt_settings s = settings();
-  const prompt_dataset found = read(golden_rows(), s);
-  const image::processor process(*s.images.processor);
-  image_cache cache(process, 0);  // holds nothing itself
-  row_pictures pictures(&cache);
-  const auto two = pictures(found[1].images);
-  ASSERT_EQ(two.size(), 2u);
-  for (const prompt& p : found.prompts) EXPECT_EQ(pictures(p.images).size(), p.images.size());
-  EXPECT_EQ(pictures(found[1].images).data(), two.data());
-  for (std::size_t k = 0; k < two.size(); ++k) {
-    const image::patches expected = process(found[1].images[k]->bytes);
-    EXPECT_EQ(two[k].grid.height, expected.rows);
-    EXPECT_EQ(two[k].grid.width, expected.columns);
-    EXPECT_TRUE(std::ranges::equal(two[k].patches, expected.values));
-  }
-  pictures.clear();
-  EXPECT_EQ(pictures(found[1].images).size(), 2u);
-  EXPECT_TRUE(row_pictures()(found[2].images).empty());
 }
 
 }  // namespace

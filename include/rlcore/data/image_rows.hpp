@@ -30,6 +30,7 @@ struct image_settings {
   std::string image_key = "images", video_key = "videos";      ///< columns: data.image_key, data.video_key
   std::optional<image::processor_settings> processor = {};     ///< the model's; unset: it reads no pictures
   std::int32_t token = -1;                                     ///< its place of a picture's row: <|image_pad|>
+  std::int32_t video = -1;                                     ///< the same of a film: <|video_pad|>
   std::string model = "the model";                             ///< its name in messages
   std::size_t most = std::numeric_limits<std::size_t>::max();  ///< pictures of a row: --data.max_images_per_prompt
   bool strip = false;                                          ///< white space around marks, as OpenRLHF does
@@ -131,6 +132,8 @@ inline std::size_t count_added_tokens(std::span<const image_pointer> images, con
 inline void check_image_tokens(std::span<const std::int32_t> ids, std::size_t pictures, const image_settings& settings,
                                const std::string& where) {
   if (!settings.processor) return;
+  if (settings.video >= 0 && std::find(ids.begin(), ids.end(), settings.video) != ids.end())
+    throw data_error(where + ": <|video_pad|> may not stand in a message; videos are not read, only images");
   const auto found = static_cast<std::size_t>(std::count(ids.begin(), ids.end(), settings.token));
   if (found == pictures) return;
   throw data_error(where + ": the conversation as text has " + std::to_string(found) + " image tokens for " +

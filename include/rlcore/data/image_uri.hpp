@@ -20,9 +20,10 @@ inline constexpr const char* png_uri_begins = "data:image/png;base64,";
 
 /// The picture as a PNG in a data URI, made smaller where a side is longer than `longest` pixels. Throws data_error
 /// that begins with the picture's name where it cannot be decoded.
-inline std::string image_uri(const image_file& file, std::int64_t longest = 240) {
+inline std::string image_uri(const image_file& file, const image::decode_settings& settings = {},
+                             std::int64_t longest = 240) {
   try {
-    image::pixels p = image::decode(file.bytes.empty() ? read_image_bytes(file.path, file.name) : file.bytes);
+    image::pixels p = image::decode(file.bytes.empty() ? read_image_bytes(file.path, file.name) : file.bytes, settings);
     const auto height = static_cast<std::int64_t>(p.height), width = static_cast<std::int64_t>(p.width);
     if (const std::int64_t side = std::max(height, width); side > longest)
       p = image::resize(

@@ -28,13 +28,14 @@ inline data::image_settings model_images(const image_options& asked, const nn::c
   if (!model.vision) return images;
   const checkpoint::model_processor own = checkpoint::read_processor(folder, model);
   if (!own.note.empty()) say("note: %s\n", own.note.c_str());
-  images.token = model.image_token_id;
+  images.token = model.image_token_id, images.video = model.video_token_id;
   images.processor = asked.of(own.settings);
   images.cache = std::make_shared<data::image_cache>(image::processor(*images.processor), asked.cache_bytes);
   return images;
 }
 
-/// "images at most 1003520 pixels each, by torchvision's resampling": what runs, for the log. Empty without pictures.
+/// "images 3136 to 1003520 pixels each, resampled as torchvision does it (...)": what runs, for the log. Empty without
+/// pictures.
 inline std::string image_text(const data::image_settings& images) {
   if (!images.processor) return "";
   const bool pillow = images.processor->resample == image::resampling::pillow;
@@ -44,8 +45,8 @@ inline std::string image_text(const data::image_settings& images) {
          (images.processor->decode.opacity == image::alpha::white ? ", on white (rlcore.image_alpha)" : "");
 }
 
-/// "; 480 rows have pictures, the largest of 1316 x 728 pixels and 1222 tokens (20 rows with pictures left out)". Empty
-/// without pictures.
+/// "; 480 of them have pictures, the largest of 1316 x 728 pixels and 1222 tokens (20 rows with pictures left out)".
+/// Empty without pictures.
 inline std::string image_text(const data::image_counts& counts) {
   if (counts.rows == 0) return "";
   std::string text = "; " + std::to_string(counts.rows - counts.left_out) + " of them have pictures";

@@ -28,7 +28,7 @@ inline std::size_t show_pictures(std::span<rollout::request> requests, const dat
   std::size_t count = 0;
   for (; count < requests.size(); ++count) {
     if (!is_new(count)) continue;
-    if (count > 0 && pictures.bytes() >= prompts.cache->limit()) break;
+    if (pictures.bytes() > 0 && pictures.bytes() >= prompts.cache->limit()) break;
     pictures.push_back(prompts[requests[count].prompt_number].images, prompts.cache.get());
   }
   for (std::size_t i = 0, row = 0; i < count; ++i) {

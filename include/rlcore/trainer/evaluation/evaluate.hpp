@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "rlcore/checkpoint/hugging_face.hpp"
+#include "rlcore/checkpoint/preprocessor_config.hpp"
 #include "rlcore/config/algorithm/verl_version.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/settings/chat_template_setting.hpp"
@@ -263,6 +264,7 @@ void sample_and_judge(Device& device, const options& opt, const judge& judge, ev
   const std::filesystem::path folder = checkpoint::resolve_model(*path);
   const nn::config config = checkpoint::read_config(folder);
   const text::tokenizer tokenizer = text::tokenizer::load(folder);
+  checkpoint::check_image_tokens(folder, config, tokenizer);
   const data::prompt_dataset prompts = evaluation_prompts(opt, config, tokenizer, folder, judge);
   const auto n = opt.get<std::int64_t>("rollout.n");
   rollout::generation settings = evaluation_sampling(opt, config, tokenizer, folder);
@@ -285,7 +287,8 @@ void sample_and_judge(Device& device, const options& opt, const judge& judge, ev
   nn::workspace<Device> space(device, static_cast<std::size_t>(opt.get<std::int64_t>("rlcore.logits_memory_mb")) << 20);
   say("model    %s, %.3g M parameters, on %s\n", folder.c_str(), static_cast<double>(model.size()) * 1e-6,
       describe(device).c_str());
-  say("problems %zu, %lld response%s each\n", prompts.size(), static_cast<long long>(n), n == 1 ? "" : "s");
+  say("problems %zu, %lld response%s each%s\n", prompts.size(), static_cast<long long>(n), n == 1 ? "" : "s",
+      image_text(prompts.images).c_str());
   std::fflush(stdout);
 
   rollout::engine<Device> engine;

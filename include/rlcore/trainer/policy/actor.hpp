@@ -9,6 +9,7 @@
 #include "rlcore/nn/model/log_probs.hpp"
 #include "rlcore/rollout/engine.hpp"
 #include "rlcore/trainer/policy/settings.hpp"
+#include "rlcore/trainer/policy/trajectory/packed_trajectories.hpp"
 #include "rlcore/trainer/policy/trajectory/trajectory.hpp"
 #include "rlcore/training/scored_groups.hpp"
 #include "rlcore/training/trainable_model.hpp"

@@ -12,6 +12,7 @@
 #include "rlcore/objective/algorithm/verl.hpp"
 #include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/trainer/policy/critic_settings.hpp"
+#include "rlcore/trainer/policy/trajectory/packed_trajectories.hpp"
 #include "rlcore/trainer/policy/trajectory/trajectory.hpp"
 #include "rlcore/trainer/policy/update.hpp"
 #include "rlcore/training/scored_groups.hpp"

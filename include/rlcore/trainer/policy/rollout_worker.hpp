@@ -161,11 +161,12 @@ class rollout_worker {
     return time("testing", [&] {
       const policy_settings& s = in_.settings;
       std::vector<sample_answer> shown;
+      const bool shows = ranks_.first() && s.report;
       const double mean =
           score_validation(sample_part(in_.val, every_row(in_.val), s.val_samples, generation(s.val_sampling),
                                        key_of(s.seed, stream::validation, step), "validation"),
-                           in_.tokenizer, in_.val, *in_.rewards, m, &workers(), step, &shown);
-      if (ranks_.first() && s.report) keep_sample_answers(s.root, std::move(shown));
+                           in_.tokenizer, in_.val, *in_.rewards, m, &workers(), step, shows ? &shown : nullptr);
+      if (shows) keep_sample_answers(s.root, std::move(shown));
       in_.rewards->take_counts();
       metrics counted;
       in_.rewards->report(counted);  // the reward/* of a step describe its own responses only

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "rlcore/data/image_cache.hpp"
 #include "rlcore/data/image_uri.hpp"
 #include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/telemetry/report/sample_answers.hpp"
@@ -45,7 +46,8 @@ inline std::vector<sample_answer> best_and_worst(const std::vector<trajectory>& 
                    tokenizer.decode(std::span(t->tokens).first(static_cast<std::size_t>(t->prompt_length)), true),
                    tokenizer.decode(t->response(), true), prompts[t->row].ground_truth});
   for (std::size_t i = 0; i < out.size(); ++i)
-    for (const data::image_pointer& p : prompts[order[i]->row].images) out[i].pictures.push_back(data::image_uri(*p));
+    for (const data::image_pointer& p : prompts[order[i]->row].images)
+      out[i].pictures.push_back(data::image_uri(*p, prompts.cache->processor().settings().decode));
   return out;
 }
 

@@ -1,5 +1,6 @@
 // How trajectories are packed, cut into micro-batches and shuffled.
 #include "rlcore/trainer/policy/trajectory/trajectory.hpp"
+#include "rlcore/trainer/policy/trajectory/packed_trajectories.hpp"
 
 #include <gtest/gtest.h>
 

@@ -35,9 +35,10 @@ inline std::string replay_text(const policy_settings& s, const replay& stored) {
 inline std::unique_ptr<replay> open_replay(const policy_inputs& in, std::int64_t first) {
   const policy_settings& s = in.settings;
   if (s.replay.empty()) return nullptr;
-  auto stored = std::make_unique<replay>(
-      checkpoint::expand_home(s.replay),
-      replay::run{in.train, in.tokenizer, in.eos_ids, s.max_response_length, in.plan.trajectories_per_step, s.samples});
+  auto stored =
+      std::make_unique<replay>(checkpoint::expand_home(s.replay),
+                               replay::run{in.train, in.tokenizer, in.eos_ids, s.max_response_length,
+                                           in.plan.trajectories_per_step, s.samples, in.config.never_sampled()});
   stored->require(first, in.plan.total_steps);
   say("%s\n", replay_text(s, *stored).c_str());
   return stored;

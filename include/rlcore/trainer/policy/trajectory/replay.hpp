@@ -36,6 +36,7 @@ class replay {
     const text::tokenizer& tokenizer;
     std::span<const std::int32_t> eos_ids;
     std::int64_t max_response_length = 0, trajectories_per_step = 0, samples = 1;
+    std::vector<std::int32_t> never_sampled = {};  ///< tokens that stand for pictures
   };
 
   /// Reads and checks every line. Throws file_error, data_error (file and line), before anything is trained.
@@ -202,10 +203,18 @@ class replay {
       }
     } else {
       t.row = row_of(r, where);
+      if (!run_.prompts[t.row].images.empty())
+        throw data_error(where +
+                         ": text alone does not say which pictures were shown; expected a line with \"row\", "
+                         "\"prompt_ids\" and \"response_ids\" (trainer.rollout_data_dir writes them)");
       t.tokens = run_.prompts[t.row].ids;
       response = run_.tokenizer.encode(data::string_column(r, "output", where), false);
       if (std::ssize(response) < run_.max_response_length) response.push_back(run_.eos_ids.front());
     }
+    for (const std::int32_t id : response)
+      if (std::find(run_.never_sampled.begin(), run_.never_sampled.end(), id) != run_.never_sampled.end())
+        throw data_error(where + ": the response has token " + std::to_string(id) + ", " + run_.tokenizer.token_of(id) +
+                         ", which stands for a picture; no response can have it");
     if (std::ssize(response) > run_.max_response_length)
       throw data_error(where + ": a response of " + std::to_string(response.size()) +
                        " tokens; data.max_response_length=" + std::to_string(run_.max_response_length));
