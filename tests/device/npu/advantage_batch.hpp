@@ -20,9 +20,9 @@ using doubles = std::vector<double>;
 enum class slots { all, prefix, gaps, late, none };
 inline constexpr slots every_layout[] = {slots::all, slots::prefix, slots::gaps, slots::late, slots::none};
 
-/// A matrix of the host as float and double, and on a device.
-struct matrix {
-  matrix(npu& d, extent_t rows, extent_t width, floats x)
+/// A device_matrix of the host as float and double, and on a device.
+struct device_matrix {
+  device_matrix(npu& d, extent_t rows, extent_t width, floats x)
       : shape{rows, width}, host(x.begin(), x.end()), here(d, shape) {
     here.memory().upload(x);
   }
@@ -49,7 +49,7 @@ struct token_arrays {
     device_mask_memory.memory().upload(mask);
   }
   /// Normal values, function of the seed.
-  matrix random(npu& d, std::uint64_t seed, double scale, double shift = 0) const {
+  device_matrix random(npu& d, std::uint64_t seed, double scale, double shift = 0) const {
     floats x = normal(rows * width, seed, scale);
     for (std::size_t k = 0; k < x.size(); ++k)
       x[k] = mask[k] != 0 ? x[k] + static_cast<float>(shift) : std::numeric_limits<float>::quiet_NaN();

@@ -30,7 +30,8 @@ doubles sized(const token_arrays& a) { return doubles(static_cast<std::size_t>(a
 view<double, 2> as_matrix(doubles& x, const token_arrays& a) { return {x.data(), {a.rows, a.width}}; }
 
 /// What a discounted sum adds up in absolute terms: |r| and |V| of the slot, gamma |V| of the next.
-std::pair<doubles, doubles> terms_of(const gae& g, const matrix& rewards, const matrix& values, const token_arrays& a) {
+std::pair<doubles, doubles> terms_of(const gae& g, const device_matrix& rewards, const device_matrix& values,
+                                     const token_arrays& a) {
   doubles r(rewards.host), v(values.host);
   for (std::size_t k = 0; k < r.size(); ++k) v[k] = std::abs(v[k]), r[k] = std::abs(r[k]) + 2 * v[k];
   doubles advantages = sized(a), returns = sized(a);
@@ -40,7 +41,7 @@ std::pair<doubles, doubles> terms_of(const gae& g, const matrix& rewards, const 
 }
 
 void check_gae(npu& d, const token_arrays& a, const gae& g) {
-  const matrix rewards = a.random(d, 1, 1), values = a.random(d, 2, 0.7, 0.3);
+  const device_matrix rewards = a.random(d, 1, 1), values = a.random(d, 2, 0.7, 0.3);
   doubles want = sized(a), want_returns = sized(a);
   auto to = as_matrix(want, a), also = as_matrix(want_returns, a);
   g(rewards.in_double(), values.in_double(), a.on_host(), to, also);
@@ -75,7 +76,7 @@ TEST(npu_returns, of_long_rows_lose_no_digits) {
 
 TEST(npu_returns, and_remax_are_those_of_the_host) {
   everywhere([](npu& d, const token_arrays& a) {
-    const matrix rewards = a.random(d, 3, 1);
+    const device_matrix rewards = a.random(d, 3, 1);
     const floats baseline = normal(a.rows, 4);
     tensor<float, 1, npu> baselines(d, {a.rows});
     baselines.memory().upload(baseline);
@@ -114,7 +115,7 @@ doubles whitening_terms(const whitening& w, const doubles& x, const token_arrays
 
 TEST(npu_whitening, is_that_of_the_host) {
   everywhere([](npu& d, const token_arrays& a) {
-    const matrix x = a.random(d, 5, 2, 1.5);
+    const device_matrix x = a.random(d, 5, 2, 1.5);
     const whitening settings[] = {{},
                                   {.epsilon = 0.5, .guard = variance_guard::floor, .sample_variance = false},
                                   {.epsilon = 100, .guard = variance_guard::floor},
@@ -143,7 +144,7 @@ TEST(npu_whitening, of_equal_values_is_exactly_nothing) {
   floats same(7 * 13, std::numeric_limits<float>::quiet_NaN());
   for (std::size_t k = 0; k < same.size(); ++k)
     if (a.mask[k] != 0) same[k] = 0.1f;
-  matrix x(*on, 7, 13, same);
+  device_matrix x(*on, 7, 13, same);
   compute_advantages(*on, whitening{.epsilon = 0}, x.here, a.on_device(), x.here);
   EXPECT_THAT(fetched(x.here), testing::Each(0.0f));
   x.here.memory().upload(same);
@@ -156,7 +157,7 @@ TEST(npu_whitening, of_a_live_nan_or_infinity_shows_it) {
   emulated_npu on(compute::float32);
   for (const float wrong : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
                             -std::numeric_limits<float>::infinity()}) {
-    matrix x(*on, 2, 2, {1, 2, wrong, 4});
+    device_matrix x(*on, 2, 2, {1, 2, wrong, 4});
     compute_advantages(*on, whitening{}, x.here, {}, x.here);
     for (const float y : fetched(x.here)) EXPECT_TRUE(std::isnan(y)) << wrong;
   }
@@ -164,7 +165,7 @@ TEST(npu_whitening, of_a_live_nan_or_infinity_shows_it) {
 
 TEST(npu_advantages, of_reinforce_plus_plus_and_ppo_are_those_of_the_host) {
   everywhere([](npu& d, const token_arrays& a) {
-    const matrix rewards = a.random(d, 6, 1), values = a.random(d, 7, 1);
+    const device_matrix rewards = a.random(d, 6, 1), values = a.random(d, 7, 1);
     doubles want = sized(a), want_returns = sized(a);
     auto to = as_matrix(want, a), also = as_matrix(want_returns, a);
     tensor<float, 2, npu> out(d, {a.rows, a.width}), returns(d, {a.rows, a.width});
@@ -202,7 +203,7 @@ TEST(npu_advantages, of_reinforce_plus_plus_and_ppo_are_those_of_the_host) {
 
 TEST(npu_rewards, hold_the_kl_and_the_score_at_the_last_token) {
   everywhere([](npu& d, const token_arrays& a) {
-    const matrix old_logp = a.random(d, 8, 0.3, -1), ref_logp = a.random(d, 9, 0.3, -1);
+    const device_matrix old_logp = a.random(d, 8, 0.3, -1), ref_logp = a.random(d, 9, 0.3, -1);
     floats score = normal(a.rows, 10);
     if (a.rows > 2) score[2] = std::numeric_limits<float>::quiet_NaN();  // nobody scored it
     tensor<float, 1, npu> scores(d, {a.rows}), totals(d, {a.rows});
