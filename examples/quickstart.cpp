@@ -66,12 +66,13 @@ void run(int argc, char** argv) {
     arguments.insert(arguments.end(), given.begin(), given.end());
     return trainer::options::parse(arguments, known());
   };
-  const bool shows_pictures = parse(false).get<bool>("quickstart.pictures");
-  const auto options = parse(shows_pictures);
-  if (options.answer()) {
-    std::fputs(options.answer()->c_str(), stdout);
+  const auto usual = parse(false);
+  if (usual.answer()) {
+    std::fputs(usual.answer()->c_str(), stdout);
     return;
   }
+  const bool shows_pictures = usual.get<bool>("quickstart.pictures");
+  const auto options = parse(shows_pictures);
   const bool task_only = options.get<bool>("quickstart.task_only");
   if (task_only)  // otherwise the trainer prints them
     for (const std::string& note : options.notes()) std::printf("note: %s\n", note.c_str());
