@@ -100,7 +100,7 @@ inline sft_work open_verl_sft(const options& opt, const base_model& base) {
 inline sft_work open_openrlhf_sft(const options& opt, const base_model& base) {
   const row_rules rules = read_row_rules(opt, base);
   data::sft_settings settings = read_openrlhf_rows(opt, rules);
-  settings.images = model_images(read_image_options(opt), base.config, base.folder);
+  settings.images = model_images({}, base.config, base.folder);  // its rows are refused where they have pictures
   const text::chat_template* chat = rules.chat ? &*rules.chat : nullptr;
   sft_work work{{},
                 {},
