@@ -31,6 +31,13 @@ void run() {
 }
 }  // namespace devices_losses
 
+namespace devices_advantages {
+template <class = void>
+void run() {
+  // <snippet: docs/devices.md 4>
+}
+}  // namespace devices_advantages
+
 namespace lora {
 extern const std::string base_folder, adapter_folder, target_folder;
 template <class = void>
