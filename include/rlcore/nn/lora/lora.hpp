@@ -215,7 +215,8 @@ class lora {
   /// Does a projection get an adapter? Marks the names of modules_ that it has.
   bool chosen(const causal_lm<Device>& model, const std::string& module, std::vector<bool>& found) const {
     const auto has = [&](const std::string& name) { return is_module(module, name_on_disk(name)); };
-    bool named = settings_.modules[0] == "all-linear";
+    bool named =
+        settings_.modules[0] == "all-linear" && module.starts_with("visual.");  // a router is not among modules_
     for (std::size_t i = 0; i < modules_.size(); ++i)
       if (has(modules_[i])) named = found[i] = true;
     if (!named || std::any_of(settings_.exclude.begin(), settings_.exclude.end(), has)) return false;
