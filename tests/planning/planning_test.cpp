@@ -26,6 +26,7 @@ TEST(planning_models, have_the_published_numbers_of_parameters) {
   const std::map<std::string, std::int64_t> published = {
       {"Qwen2.5-0.5B", 494032768},    {"Qwen2.5-1.5B", 1543714304},   {"Qwen2.5-3B", 3085938688},
       {"Qwen2.5-7B", 7615616512},     {"Qwen2.5-14B", 14770033664},   {"Qwen2.5-32B", 32763876352},
+      {"Qwen2.5-VL-3B", 3754622976},  {"Qwen2.5-VL-7B", 8292166656},  {"Qwen2.5-VL-32B", 33452718336},
       {"Qwen2.5-72B", 72706203648},   {"Qwen3-0.6B", 596049920},      {"Qwen3-1.7B", 1720574976},
       {"Qwen3-4B", 4022468096},       {"Qwen3-8B", 8190735360},       {"Qwen3-14B", 14768307200},
       {"Qwen3-32B", 32762123264},     {"Qwen3-30B-A3B", 30532122624}, {"Qwen3-235B-A22B", 235093634560},
