@@ -10,10 +10,14 @@
 #endif
 
 // RLCORE_LAMBDA stands between the parameters and the body of a lambda that has to melt into its loop;
-// RLCORE_NOINLINE before a function that is rare and would only make its callers longer.
-#if defined(__GNUC__) || defined(__clang__)
+// RLCORE_NOINLINE before a function that is rare and would only make its callers longer. Copies of such a function for
+// constant arguments are of no use either; g++ 12 warns of null pointers in them that no caller passes.
+#if defined(__clang__)
 #define RLCORE_LAMBDA __attribute__((always_inline))
 #define RLCORE_NOINLINE __attribute__((noinline))
+#elif defined(__GNUC__)
+#define RLCORE_LAMBDA __attribute__((always_inline))
+#define RLCORE_NOINLINE __attribute__((noinline, noclone))
 #else
 #define RLCORE_LAMBDA
 #define RLCORE_NOINLINE

@@ -6,7 +6,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,14 +43,6 @@ class image_cache {
     pointer made = std::make_shared<const image::patches>(decode(file));
     keep(file.hash, made);
     return made;
-  }
-
-  /// Those of several pictures, in order.
-  std::vector<pointer> operator()(std::span<const image_pointer> files) {
-    std::vector<pointer> all;
-    all.reserve(files.size());
-    for (const image_pointer& f : files) all.push_back((*this)(*f));
-    return all;
   }
 
   /// The most bytes of patches that it holds.
