@@ -12,6 +12,7 @@
 #include "checkpoint/tiny_vision_folder.hpp"
 #include "data/scratch.hpp"
 #include "nn/parity_example.hpp"
+#include "nn/vl_parity_rows.hpp"
 #include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
@@ -51,33 +52,10 @@ void expect_log_probs(const fs::path& folder, bool tied) {
   const json all = parity::read("vl_parity.json");
   for (const json& spec : all.at("cases")) {
     if (spec.at("tied") != tied) continue;
-    std::vector<float> patches;
-    std::size_t used = 0;
-    ragged<std::int32_t> tokens;
-    ragged<nn::picture> pictures;
-    nn::targets targets;
-    std::size_t count = 0;
-    for (const json& row : spec.at("rows"))
-      for (const json& grid : row[1]) count += grid[0].get<std::size_t>() * grid[1].get<std::size_t>();
-    for (std::uint32_t i = 0; i < count * 1176; ++i) patches.push_back(parity::value(500, i));
-    for (const json& row : spec.at("rows")) {
-      const auto ids = row[0].get<std::vector<std::int32_t>>();
-      std::vector<nn::picture> seen;
-      for (const json& grid : row[1]) {
-        const std::size_t size = grid[0].get<std::size_t>() * grid[1].get<std::size_t>() * 1176;
-        seen.push_back({{grid[0], grid[1]}, std::span(patches).subspan(used, size)});
-        used += size;
-      }
-      for (std::size_t t = 1; t < ids.size(); ++t) {
-        if (ids[t] == 57) continue;
-        targets.row.push_back(static_cast<std::int32_t>(tokens.size() + t - 1));
-        targets.token.push_back(ids[t]);
-      }
-      tokens.push_back(ids), pictures.push_back(seen);
-    }
-    std::vector<float> logp(targets.row.size());
+    const parity::vl_rows rows(spec.at("rows"));
+    std::vector<float> logp(rows.targets.row.size());
     nn::workspace<cpu> space(device);
-    nn::log_probs(model, space, nn::input(tokens, pictures), targets, 1, logp, {});
+    nn::log_probs(model, space, rows.input(), rows.targets, 1, logp, {});
     EXPECT_LT(parity::relative_error(logp, spec.at("logp").get<std::vector<double>>()), 1e-6);
   }
 }

@@ -6,12 +6,11 @@
 #include <fstream>
 #include <map>
 
+#include "data/image_golden.hpp"
 #include "data/scratch.hpp"
 #include "rlcore/data/image_cache.hpp"
 #include "rlcore/data/prompt_dataset.hpp"
 #include "rlcore/data/table.hpp"
-#include "rlcore/text/chat_template.hpp"
-#include "rlcore/text/tokenizer.hpp"
 
 #ifdef RLCORE_HAS_IMAGES
 
@@ -21,30 +20,17 @@ using namespace rlcore;
 using namespace rlcore::data;
 using json = nlohmann::ordered_json;
 using ids = std::vector<std::int32_t>;
+using image_golden::chat, image_golden::golden, image_golden::tokenizer;
 
 const std::filesystem::path reference = RLCORE_REFERENCE_DIR;
 
-const json& golden() {
-  static const json g = json::parse(std::ifstream(reference / "image_rows.json"));
-  return g;
-}
-const text::tokenizer& tokenizer() {
-  static const text::tokenizer t = text::tokenizer::parse(
-      golden()["tokenizer"].dump(), R"({"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>"})");
-  return t;
-}
-const text::chat_template& chat() {
-  static const auto only = text::chat_template::named("qwen2_5_vl");
-  return only;
-}
 ids encode(const std::vector<text::message>& messages) {
   return tokenizer().encode(chat().render(messages, {.add_generation_prompt = true}));
 }
 prompt_settings settings(std::size_t longest = 4096) {
   prompt_settings s;
   s.max_prompt_length = longest;
-  s.images.processor.emplace().max_pixels = golden()["max_pixels"];
-  s.images.token = *tokenizer().id_of("<|image_pad|>");
+  image_golden::expect_pictures(s.images);
   return s;
 }
 prompt_dataset read(const table& rows, const prompt_settings& s) {

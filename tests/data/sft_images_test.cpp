@@ -1,12 +1,9 @@
 // Supervised rows with pictures against transformers' processor (reference/image_rows.py), and rows that are no good.
 #include "rlcore/data/sft_images.hpp"
 
-#include <fstream>
-
+#include "data/image_golden.hpp"
 #include "data/scratch.hpp"
 #include "rlcore/data/sft_rows.hpp"
-#include "rlcore/text/chat_template.hpp"
-#include "rlcore/text/tokenizer.hpp"
 
 #ifdef RLCORE_HAS_IMAGES
 
@@ -16,26 +13,13 @@ using namespace rlcore;
 using namespace rlcore::data;
 using json = nlohmann::ordered_json;
 using ids = std::vector<std::int32_t>;
+using image_golden::chat, image_golden::golden, image_golden::tokenizer;
 
-const json& golden() {
-  static const json g = json::parse(std::ifstream(RLCORE_REFERENCE_DIR "/image_rows.json"));
-  return g;
-}
-const text::tokenizer& tokenizer() {
-  static const text::tokenizer t = text::tokenizer::parse(
-      golden()["tokenizer"].dump(), R"({"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>"})");
-  return t;
-}
-const text::chat_template& chat() {
-  static const auto only = text::chat_template::named("qwen2.5-vl");
-  return only;
-}
 sft_settings settings(sft_layout layout) {
   sft_settings s;
   s.layout = layout;
   s.prompt_key = "problem", s.response_key = "answer";
-  s.images.processor.emplace().max_pixels = golden()["max_pixels"];
-  s.images.token = *tokenizer().id_of("<|image_pad|>");
+  image_golden::expect_pictures(s.images);
   return s;
 }
 sft_example read(const row& from, const sft_settings& s) {

@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <functional>
 #include <map>
-#include <stdexcept>
 #include <type_traits>
 #include <utility>
 
 #include "device/npu/advantage_batch.hpp"
 #include "rlcore/objective/algorithms.hpp"
+#include "support/thrown.hpp"
 
 namespace rlcore_test {
 namespace {
@@ -177,38 +177,29 @@ TEST(npu_group_advantages, of_named_algorithms_need_no_other_name) {
   EXPECT_EQ(fetched(out), (floats{0.5f, -0.5f, -0.5f, 0.5f}));
 }
 
-std::string thrown(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const std::invalid_argument& e) {
-    return e.what();
-  }
-  return "nothing";
-}
-
 TEST(npu_advantages, say_what_the_host_says_of_bad_input) {
   emulated_npu on(compute::float32);
   npu& d = *on;
   tensor<float, 1, npu> rewards(d, {6}), few(d, {5});
   tensor<float, 2, npu> x(d, {2, 3}), wide(d, {2, 4});
   tensor<bool, 2, npu> mask(d, {2, 4});
-  EXPECT_EQ(thrown([&] { compute_advantages(d, group_relative{}, rewards, 4, rewards); }),
+  EXPECT_EQ(thrown_by([&] { compute_advantages(d, group_relative{}, rewards, 4, rewards); }),
             "rlcore: 6 rewards do not divide into groups of 4");
-  EXPECT_EQ(thrown([&] { compute_advantages(d, rloo{}, rewards, 3, few); }),
+  EXPECT_EQ(thrown_by([&] { compute_advantages(d, rloo{}, rewards, 3, few); }),
             "rlcore: rewards are [6], advantages are [5]");
-  EXPECT_EQ(thrown([&] {
+  EXPECT_EQ(thrown_by([&] {
               compute_advantages(d, reinforce_plus_plus_baseline{}, rewards, 3, indices{1, 2}, rewards);
             }),
             "rlcore: lengths are [2], rewards are [6]");
-  EXPECT_EQ(thrown([&] { compute_advantages(d, gae{}, x, wide, {}, x, x); }),
+  EXPECT_EQ(thrown_by([&] { compute_advantages(d, gae{}, x, wide, {}, x, x); }),
             "rlcore: values are [2, 4], rewards are [2, 3]");
-  EXPECT_EQ(thrown([&] { compute_advantages(d, whitening{}, x, mask, x); }),
+  EXPECT_EQ(thrown_by([&] { compute_advantages(d, whitening{}, x, mask, x); }),
             "rlcore: the mask is [2, 4], values are [2, 3]");
-  EXPECT_EQ(thrown([&] { compute_advantages(d, remax{}, x, few, {}, x); }),
+  EXPECT_EQ(thrown_by([&] { compute_advantages(d, remax{}, x, few, {}, x); }),
             "rlcore: baselines are [5], advantages are [2, 3]");
-  EXPECT_EQ(thrown([&] { compute_rewards(d, token_rewards{}, few, x, x, {}, x); }),
+  EXPECT_EQ(thrown_by([&] { compute_rewards(d, token_rewards{}, few, x, x, {}, x); }),
             "rlcore: scores are [5], rewards are [2, 3]");
-  EXPECT_EQ(thrown([&] {
+  EXPECT_EQ(thrown_by([&] {
               compute_advantages(d, reward_clip{1, -1}, rewards);
             }).substr(0, 24),
             "rlcore: reward_clip from");

@@ -4,8 +4,6 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <functional>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -15,6 +13,7 @@
 #include "device/npu/loss_batch.hpp"
 #include "rlcore/device/losses.hpp"
 #include "rlcore/objective/algorithms.hpp"
+#include "support/thrown.hpp"
 
 namespace rlcore_test {
 namespace {
@@ -156,15 +155,6 @@ TEST(npu_loss, is_called_as_on_the_host) {
   EXPECT_THAT(slopes, testing::Pointwise(testing::FloatNear(1e-7f), want_slopes));
 }
 
-std::string thrown(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const std::invalid_argument& e) {
-    return e.what();
-  }
-  return "nothing";
-}
-
 TEST(npu_loss, says_what_the_host_says_of_bad_input) {
   emulated_npu on(compute::float32);
   npu& d = *on;
@@ -173,17 +163,17 @@ TEST(npu_loss, says_what_the_host_says_of_bad_input) {
   const indices thirds{0, 2, 4, 6};
   const auto counts = global_counts::reduced(6, 2, 2, 3);
   const auto grpo = [&](const token_batch<float, npu>& b) {
-    return thrown([&] { evaluate(d, paper::grpo(), b, counts); });
+    return thrown_by([&] { evaluate(d, paper::grpo(), b, counts); });
   };
   EXPECT_EQ(grpo({.logp = logp}),
             "rlcore: the objective reads old_logp, but the batch has none; set token_batch::old_logp");
   EXPECT_EQ(grpo({.logp = logp, .old_logp = wide, .ref_logp = logp, .advantage = logp}),
             "rlcore: old_logp is [2, 4], logp is [2, 3]");
-  EXPECT_EQ(thrown([&] {
+  EXPECT_EQ(thrown_by([&] {
               evaluate(d, paper::sft(), token_batch<float, npu>{.logp = logp}, global_counts::reduced(1, 1, 1, 1));
             }).substr(0, 45),
             "rlcore: the counts of the step say 1 tokens i");
-  EXPECT_EQ(thrown([&] {
+  EXPECT_EQ(thrown_by([&] {
               evaluate(d, paper::dpo(), token_batch<float, npu>{.logp = flat, .ref_logp = flat, .offsets = thirds},
                        counts);
             }),

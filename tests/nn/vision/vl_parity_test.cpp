@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "nn/parity_example.hpp"
+#include "nn/vl_parity_rows.hpp"
 #include "rlcore/nn/attention/kv_cache.hpp"
 #include "rlcore/nn/model/decode.hpp"
 #include "rlcore/nn/model/forward_backward.hpp"
@@ -44,41 +45,16 @@ nn::config settings_of(const json& golden, bool tied) {
   return c;
 }
 
-/// The rows of a case with their pictures, and the weights of the loss.
-struct rows_of {
-  ragged<std::int32_t> tokens;
-  ragged<nn::picture> pictures;
-  floats patches;
-  nn::targets targets;
+/// The rows of a case, and the weights of the loss.
+struct rows_of : parity::vl_rows {
   floats weight, bonus;
 
-  explicit rows_of(const json& rows) {
-    std::size_t count = 0, used = 0;
-    for (const json& row : rows)
-      for (const json& grid : row[1]) count += grid[0].get<std::size_t>() * grid[1].get<std::size_t>();
-    for (std::size_t i = 0; i < count * 1176; ++i) patches.push_back(parity::value(500, static_cast<std::uint32_t>(i)));
-    int n = 0;
-    for (const json& row : rows) {
-      const auto ids = row[0].get<std::vector<std::int32_t>>();
-      std::vector<nn::picture> seen;
-      for (const json& grid : row[1]) {
-        const std::size_t size = grid[0].get<std::size_t>() * grid[1].get<std::size_t>() * 1176;
-        seen.push_back({{grid[0], grid[1]}, std::span(patches).subspan(used, size)});
-        used += size;
-      }
-      for (std::size_t t = 1; t < ids.size(); ++t) {
-        if (ids[t] == 57) continue;
-        targets.row.push_back(static_cast<std::int32_t>(tokens.size() + t - 1));
-        targets.token.push_back(ids[t]);
-        weight.push_back(static_cast<float>(n * 5 % 7 - 3) / 4);
-        bonus.push_back(static_cast<float>(n * 3 % 5 - 1) / 8);
-        ++n;
-      }
-      tokens.push_back(ids);
-      pictures.push_back(seen);
+  explicit rows_of(const json& rows) : vl_rows(rows) {
+    for (int n = 0; n < static_cast<int>(targets.row.size()); ++n) {
+      weight.push_back(static_cast<float>(n * 5 % 7 - 3) / 4);
+      bonus.push_back(static_cast<float>(n * 3 % 5 - 1) / 8);
     }
   }
-  nn::input input() const { return {tokens, pictures}; }
 };
 
 /// parity::fill() with the generator's smaller matrices.
