@@ -11,7 +11,7 @@ COMPILE = @cmake --build $(BUILD) --parallel $(JOBS)
 ARGS :=
 
 .DEFAULT_GOAL := help
-.PHONY: help train train_vision programs variants policy_trainers npu_comparison parallel_table test fuzz sanitize check_all bench speed api format clean
+.PHONY: help train train_vision programs variants policy_trainers npu_comparison parallel_table test fuzz sanitize check_all bench speed package api format clean
 
 help:
 	@echo 'make train    build and run the quickstart: a small model learns word problems by GRPO (ARGS="key=value ...")'
@@ -27,6 +27,7 @@ help:
 	@echo 'make check_all  what takes too long for every change: sanitizers, clang, make test on a bare system (hours)'
 	@echo 'make bench    build and run the benchmarks'
 	@echo 'make speed    every item of docs/performance.md beside its limit; peers with PYTHON=... (ARGS="--item gemm --quick")'
+	@echo 'make package  Debian packages of the library and of the programs, in $(BUILD)/package'
 	@echo 'make api      the reference of the headers and the pages of docs, as HTML: $(BUILD)/api/index.html'
 	@echo 'make format   clang-format on every source file'
 	@echo 'make clean    remove $(BUILD)/'
@@ -109,6 +110,18 @@ speed:
 	$(CONFIGURE)
 	$(COMPILE) --target speed_bench catalogue_bench grpo_trainer
 	@bench/speed.py --build $(BUILD)/bin $(if $(PYTHON),--python $(PYTHON)) $(ARGS)
+
+# For any machine of this architecture, so with nothing of this one's instruction set.
+package:
+	@cmake/setup.sh package
+	@cmake -S . -B $(BUILD)/package --log-level=WARNING -DCMAKE_BUILD_TYPE=Release -DRLCORE_PACKAGES=ON -DRLCORE_NATIVE=OFF \
+	  -DRLCORE_TESTS=OFF -DRLCORE_BENCH=OFF -DCMAKE_INSTALL_PREFIX=/usr -DCMAKE_INSTALL_LIBDIR=lib $(CMAKE_ARGS) \
+	  -DRLCORE_PYARROW="$$(ls -d $(CURDIR)/$(BUILD)/venv/lib/python3*/site-packages/pyarrow 2>/dev/null)" \
+	  $$([ -e $(BUILD)/package/CMakeCache.txt ] || ! command -v ninja >/dev/null || echo -G Ninja) > /dev/null
+	@cmake --build $(BUILD)/package --parallel $(JOBS)
+	@rm -f $(BUILD)/package/*.deb
+	@cd $(BUILD)/package && cpack > cpack.log || { cat cpack.log; exit 1; }
+	@ls -sh $(BUILD)/package/*.deb
 
 api:
 	@cmake/setup.sh api

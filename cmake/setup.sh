@@ -1,10 +1,10 @@
 #!/bin/sh
-# setup.sh train|test|fuzz|bench|speed|api|format: sees to it that what this target needs is on the machine. Missing
+# setup.sh train|test|fuzz|bench|speed|package|api|format: sees to it that what this target needs is on the machine. Missing
 # Debian packages are installed when this user may (root, or sudo without a password); otherwise one line says what to install.
 # RLCORE_SETUP=no leaves everything as it is, for machines whose libraries lie elsewhere.
 set -eu
 
-goal=${1:?usage: setup.sh train|test|fuzz|bench|speed|api|format}
+goal=${1:?usage: setup.sh train|test|fuzz|bench|speed|package|api|format}
 [ "${RLCORE_SETUP:-yes}" = no ] && exit 0
 cd "$(dirname "$0")/.."
 log=build/setup.log
@@ -42,6 +42,19 @@ else
   want_header jpeglib.h libjpeg-dev
 fi
 [ "$goal" != speed ] || need_command python3 python3
+# The packages carry Arrow, which comes out of a Python wheel.
+want_venv() {
+  want_command python3 python3
+  for python in python3 /usr/bin/python3; do
+    "$python" -c 'import ensurepip, venv' >/dev/null 2>&1 && return 0
+  done
+  wanted="$wanted python3-venv"
+}
+if [ "$goal" = package ]; then
+  need_command dpkg-shlibdeps dpkg-dev
+  need_command file file
+  want_venv
+fi
 if [ "$goal" = fuzz ]; then
   need_command clang++ clang
   need_command python3 python3
@@ -67,11 +80,7 @@ if [ "$goal" = test ]; then
   want_command aarch64-linux-gnu-g++ g++-aarch64-linux-gnu   # tests/aarch64
   want_command qemu-aarch64 qemu-user
   want_command doxygen doxygen   # tests/api
-  want_command python3 python3
-  for python in python3 /usr/bin/python3; do
-    "$python" -c 'import ensurepip, venv' >/dev/null 2>&1 && have_venv=1 && break
-  done
-  [ -n "${have_venv:-}" ] || wanted="$wanted python3-venv"
+  want_venv
 fi
 
 as_root=''
@@ -126,14 +135,14 @@ in_venv() {  # in_venv WHAT_FOR PACKAGE==VERSION...
   [ -e build/venv/bin/python3 ] || { python3 -m venv build/venv || /usr/bin/python3 -m venv --clear build/venv; } >>"$log" 2>&1 &&
     timeout 300 build/venv/bin/python3 -m pip install --quiet --disable-pip-version-check --no-input --retries 1 \
       --no-deps --only-binary :all: "$@" </dev/null >>"$log" 2>&1 ||
-    echo "setup: $1 could not be installed (see $log): the tests go on without $what_for"
+    echo "setup: $1 could not be installed (see $log): the $goal goes on without $what_for"
 }
 # Arrow C++ for Parquet comes out of the pyarrow wheel; without it the tests of Parquet are left out.
-if [ "$goal" = test ] && ! pkg-config --exists parquet 2>/dev/null && [ -z "${RLCORE_PYARROW:-}" ]; then
+if { [ "$goal" = test ] || [ "$goal" = package ]; } && ! pkg-config --exists parquet 2>/dev/null && [ -z "${RLCORE_PYARROW:-}" ]; then
   wheel=$(sed -n '/^pyarrow==/p' cmake/requirements.txt)
   if ! build/venv/bin/python3 -c "import pyarrow, sys; sys.exit('pyarrow==' + pyarrow.__version__ != '$wheel')" 2>/dev/null; then
     rm -rf build/venv
-    echo "setup: $wheel into build/venv, for the tests of Parquet"
+    echo "setup: $wheel into build/venv, for Parquet"
     in_venv Parquet "$wheel"
   fi
 fi

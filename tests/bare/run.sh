@@ -4,7 +4,8 @@
 # such system can be made: that takes root, debootstrap (installed if it can be) and a mirror.
 # The minimal system is made once, in RLCORE_BARE_FOLDER (default: a folder of this user under TMPDIR or /tmp); a run
 # writes into a layer of its own, which it removes. Every mount lives in a mount namespace that ends with the run, so
-# that nothing of this machine is ever there where something is removed.
+# that nothing of this machine is ever there where something is removed. RLCORE_BARE_SHARE is a folder of this machine
+# that the run finds as /share.
 set -euo pipefail
 project=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 folder=${RLCORE_BARE_FOLDER:-${TMPDIR:-/tmp}/rlcore-bare-$(id -u)}
@@ -64,6 +65,10 @@ unshare --mount --propagation private bash -euo pipefail -c '
   for file in /etc/resolv.conf /etc/ssl/certs/ca-certificates.crt /etc/pip.conf; do
     if [ -e "$file" ]; then cat "$file" >"$root$file"; fi
   done
+  if [ -n "${RLCORE_BARE_SHARE:-}" ]; then
+    mkdir "$root/share"
+    mount --bind "$RLCORE_BARE_SHARE" "$root/share"
+  fi
   mkdir -p "$root/home/user/rlcore"
   git -C "$project" archive HEAD | tar -x -C "$root/home/user/rlcore"
   exec chroot "$root" /usr/bin/env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 \
