@@ -83,13 +83,14 @@ struct adamw_step {
   float gradient_scale = 1;
 };
 
-/// The settings of sampling. A token is drawn from softmax(logits / temperature), cut to the top_k most likely (<= 0:
-/// all), then to the smallest set of these whose probability reaches top_p, renormalised. Temperature 0 takes the most
-/// likely token.
+/// The settings of sampling. A token is drawn from softmax(logits / temperature), without tokens less likely than min_p
+/// times the most likely one, cut to the top_k most likely (<= 0: all), then to the smallest set of these whose
+/// probability reaches top_p, renormalised. Temperature 0 takes the most likely token.
 struct sampling_arguments {
   float temperature = 1;
   extent_t top_k = 0;
   float top_p = 1;
+  float min_p = 0;
 };
 
 /// Memory of a device. `upload` reads and `download` writes host memory; both return when the host memory may be

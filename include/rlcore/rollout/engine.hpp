@@ -19,6 +19,7 @@
 #include "rlcore/rollout/page_pool.hpp"
 #include "rlcore/rollout/prompt_pictures.hpp"
 #include "rlcore/rollout/request.hpp"
+#include "rlcore/rollout/request_rules.hpp"
 #include "rlcore/rollout/sampler.hpp"
 #include "rlcore/rollout/schedule.hpp"
 
@@ -46,7 +47,7 @@ class engine {
   std::vector<response> generate(const nn::causal_lm<Device>& model, nn::workspace<Device>& space,
                                  std::span<const request> requests, const generation& settings, random_key key,
                                  Progress&& progress) {
-    check(requests, settings);
+    check(model.settings(), requests, settings);
     std::vector<response> responses(requests.size());
     if (requests.empty()) return responses;
     const std::int64_t slots = std::min({settings.max_sequences, std::ssize(requests),
@@ -54,6 +55,7 @@ class engine {
     pictures_.start(model, requests, settings.max_batched_tokens);
     prepare(model, requests, settings, slots);
     schedule_.start(requests, responses, settings, slots, pool_);
+    rules_.start(settings.rules, requests);
     Device& device = model.device();
     const auto vocabulary = static_cast<extent_t>(model.settings().vocab_size);
     while (!schedule_.done()) {
@@ -68,19 +70,22 @@ class engine {
       uniform_.clear();
       for (const scheduled_draw& d : draws)
         uniform_.push_back(key.uniform(requests[d.request].prompt_number, requests[d.request].sample, d.token));
+      const std::span<const ruled_row> rules = rules_.of(draws, responses);
       tokens_.resize(draws.size()), logp_.resize(draws.size()), entropy_.resize(draws.size());
       for (std::size_t begin = 0, end; begin < draws.size(); begin = end) {
         for (end = begin + 1; end < draws.size() && draws[end].row == draws[end - 1].row + 1;) ++end;
         const std::size_t n = end - begin;
         draw_(device, settings.sampling, model.head().chunks, logits_.data() + draws[begin].row * vocabulary,
               vocabulary, std::span(uniform_).subspan(begin, n), std::span(tokens_).subspan(begin, n),
-              std::span(logp_).subspan(begin, n), std::span(entropy_).subspan(begin, n));
+              std::span(logp_).subspan(begin, n), std::span(entropy_).subspan(begin, n),
+              rules.empty() ? rules : rules.subspan(begin, n));
       }
       for (std::size_t i = 0; i < draws.size(); ++i)
         if (!std::isfinite(logp_[i]))
           throw error("generate: the logits of request " + std::to_string(draws[i].request) + ", token " +
                       std::to_string(draws[i].token) + ", are not finite: the model's weights are broken");
       const std::size_t before = schedule_.finished();
+      rules_.accept(draws, tokens_);
       schedule_.accept(tokens_, logp_, entropy_);
       if (schedule_.finished() != before) progress(schedule_.finished());
     }
@@ -98,8 +103,9 @@ class engine {
   const page_pool& pages() const noexcept { return pool_; }
 
  private:
-  static void check(std::span<const request> requests, const generation& settings) {
+  static void check(const nn::config& model, std::span<const request> requests, const generation& settings) {
     settings.sampling.validate();
+    settings.rules.validate(model.vocab_size, settings.max_new_tokens, model.never_sampled());
     require(settings.max_new_tokens > 0 && settings.max_sequences > 0 && settings.max_batched_tokens > 0,
             "generate: max_new_tokens, max_sequences and max_batched_tokens must be positive");
     for (const request& r : requests) require(!r.prompt.empty(), "generate: a prompt has no token");
@@ -155,6 +161,7 @@ class engine {
   std::unique_ptr<nn::kv_cache<Device>> cache_;
   buffer<float, Device> logits_;
   sampler<Device> draw_;
+  request_rules rules_;
   Device* device_ = nullptr;  ///< with the next two: the device, page size and layers of the cache
   std::size_t page_bytes_ = 0;
   std::int64_t layers_ = 0;

@@ -9,6 +9,7 @@
 
 #include "rlcore/device/device.hpp"
 #include "rlcore/nn/model/input.hpp"
+#include "rlcore/rollout/logit_rules.hpp"
 #include "rlcore/rollout/sampling.hpp"
 
 RLCORE_BEGIN
@@ -38,6 +39,7 @@ struct response {
 /// How to generate. No result depends on the settings between eos_ids and weights.
 struct generation {
   rollout::sampling sampling;
+  logit_rules rules = {};  ///< on the logits that tokens are drawn from; recorded log-probs are those without them
   std::int64_t max_new_tokens = 0;
   std::vector<std::int32_t> eos_ids;
   std::int64_t max_sequences = 64;         ///< decoded together (verl's rollout.max_num_seqs)

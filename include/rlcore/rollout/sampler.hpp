@@ -9,27 +9,31 @@
 
 #include "rlcore/device/device.hpp"
 #include "rlcore/nn/head/vocabulary_chunks.hpp"
+#include "rlcore/rollout/ruled_logits.hpp"
 #include "rlcore/rollout/sampling.hpp"
 #include "rlcore/tensor/buffer.hpp"
 
 RLCORE_BEGIN
 namespace rollout {
 
-/// Draws on the device: logits never leave it. Keeps its memory between calls.
+/// Draws on the device: logits never leave it, except for rows under rules on a device whose memory the host cannot
+/// read. Keeps its memory between calls.
 template <rlcore::device Device>
 class sampler {
  public:
   /// Draws one token per row of logits [rows, vocabulary] (device memory) at uniform[row]. Log-prob and entropy are
   /// those of softmax(logits / temperature), with temperature 1 for greedy sampling, computed from `chunks` as in
-  /// training. All spans have `rows` elements.
+  /// training: rules change what is drawn, and not what is recorded. All spans have `rows` elements; `rules` may be
+  /// empty instead.
   void operator()(Device& device, const sampling& settings, const nn::vocabulary_chunks& chunks, const float* logits,
                   extent_t vocabulary, std::span<const double> uniform, std::span<std::int32_t> tokens,
-                  std::span<float> logp, std::span<float> entropy) {
+                  std::span<float> logp, std::span<float> entropy, std::span<const ruled_row> rules = {}) {
+    drawn_from_ = ruled_(device, logits, vocabulary, rules);
     if (chunks.apart()) return draw_in_chunks(device, settings, chunks, logits, uniform, tokens, logp, entropy);
     const auto rows = static_cast<extent_t>(tokens.size());
     const float temperature = settings.greedy() ? 1.0f : settings.temperature;
     if constexpr (Device::host_readable) {
-      device.sample(settings.arguments(), logits, rows, vocabulary, uniform.data(), tokens.data());
+      device.sample(settings.arguments(), drawn_from_, rows, vocabulary, uniform.data(), tokens.data());
       device.log_prob_forward(logits, rows, vocabulary, tokens.data(), temperature, logp.data(), entropy.data(),
                               nullptr);
       device.wait();
@@ -41,7 +45,7 @@ class sampler {
         results_ = {device, 2 * n};
       }
       device.upload(uniform_.data(), uniform.data(), uniform.size_bytes());
-      device.sample(settings.arguments(), logits, rows, vocabulary, uniform_.data(), tokens_.data());
+      device.sample(settings.arguments(), drawn_from_, rows, vocabulary, uniform_.data(), tokens_.data());
       device.log_prob_forward(logits, rows, vocabulary, tokens_.data(), temperature, results_.data(),
                               results_.data() + n, nullptr);
       device.download(tokens.data(), tokens_.data(), tokens.size_bytes());
@@ -49,6 +53,10 @@ class sampler {
       device.download(entropy.data(), results_.data() + n, entropy.size_bytes());
     }
   }
+
+  /// The logits that the last call drew from, [rows, vocabulary] in device memory: those it was given, or a copy of
+  /// them under the rules. Good until the next call.
+  const float* drawn_from() const noexcept { return drawn_from_; }
 
  private:
   void draw_in_chunks(Device& device, const sampling& settings, const nn::vocabulary_chunks& chunks,
@@ -67,7 +75,7 @@ class sampler {
       part_ = {device, n * static_cast<std::size_t>(widest)};
     }
     device.upload(uniform_.data(), uniform.data(), uniform.size_bytes());
-    device.sample(settings.arguments(), logits, rows, vocabulary, uniform_.data(), tokens_.data());
+    device.sample(settings.arguments(), drawn_from_, rows, vocabulary, uniform_.data(), tokens_.data());
     device.download(tokens.data(), tokens_.data(), tokens.size_bytes());
     chunks.count_from(tokens, 0, chunks.total, counted_);
     device.upload(tokens_.data(), counted_.data(), counted_.size() * sizeof(std::int32_t));
@@ -83,6 +91,8 @@ class sampler {
     device.download(entropy.data(), results_.data() + n, entropy.size_bytes());
   }
 
+  ruled_logits<Device> ruled_;
+  const float* drawn_from_ = nullptr;
   buffer<double, Device> uniform_;
   buffer<std::int32_t, Device> tokens_;
   buffer<float, Device> results_;

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "rlcore/core/elementary.hpp"
@@ -25,8 +26,8 @@ class cpu_sampler {
     if (rows <= 0) return;
     constexpr extent_t block = cpu_kernels::log_prob_block;
     const extent_t blocks = (vocabulary + block - 1) / block, row_blocks = rows * blocks;
-    const bool greedy = arguments.temperature == 0,
-               whole = (arguments.top_k <= 0 || arguments.top_k >= vocabulary) && arguments.top_p >= 1;
+    const bool greedy = arguments.temperature == 0, whole = (arguments.top_k <= 0 || arguments.top_k >= vocabulary) &&
+                                                            arguments.top_p >= 1 && arguments.min_p <= 0;
     const auto factor =  // of powers of 2
         static_cast<float>(greedy ? 1 : 1.4426950408889634 / static_cast<double>(arguments.temperature));
     if (top_.size() < static_cast<std::size_t>(row_blocks))
@@ -54,9 +55,7 @@ class cpu_sampler {
                                 factor,  top_.data() + r * blocks, mass_.data() + r * blocks,
                                 blocks};
         tokens[r] = greedy ? row.argmax()
-                           : (whole ? row.draw(uniform[r])
-                                    : row.draw_top(arguments.top_k, static_cast<double>(arguments.top_p), uniform[r],
-                                                   scratch_[part]));
+                           : (whole ? row.draw(uniform[r]) : row.draw_top(arguments, uniform[r], scratch_[part]));
       }
     });
   }
@@ -161,6 +160,30 @@ class cpu_sampler {
         }
       }
     }
+    /// Drops the candidates farther from the most likely one than `distance`.
+    static void drop_unlikely(float distance, scratch& s) {
+      if (s.count == 0) return;  // not a number
+      const float nearest = *std::min_element(s.below.begin(), s.below.begin() + static_cast<std::ptrdiff_t>(s.count));
+      const std::size_t all = std::exchange(s.count, 0);
+      for (std::size_t i = 0; i < all; ++i) {
+        s.weight[s.count] = s.weight[i], s.below[s.count] = s.below[i], s.id[s.count] = s.id[i];
+        s.count += s.below[i] - nearest <= distance;
+      }
+    }
+    /// Finds the candidates. Returns the mass of what top_p takes its share of, 0 if top_k limits that.
+    double find_limited(extent_t top_k, double top_p, float min_p, scratch& s) const {
+      double total = 0;
+      if (min_p <= 0) {
+        if (top_k == 0) total = total_mass();
+        find_candidates(reach(top_k, top_p, total, s), s);
+        return total;
+      }
+      const auto distance = static_cast<float>(-elementary::log2(static_cast<double>(min_p)));
+      find_candidates(std::min(reach(top_k, 1, 0, s), distance + 0.01f), s);  // roundings
+      drop_unlikely(distance, s);
+      for (std::size_t i = 0; top_k == 0 && i < s.count; ++i) total += static_cast<double>(s.weight[i]);
+      return total;
+    }
     /// which = the first `wanted` candidates of a bucket, most likely first, equals by id.
     void sort_bucket(int bucket, std::size_t wanted, const scratch& s, std::vector<std::int32_t>& which) const {
       which.clear();
@@ -178,10 +201,11 @@ class cpu_sampler {
     }
 
     /// The kept candidates are those of the buckets [0, edge_bucket), and s.edge of edge_bucket.
-    std::int32_t draw_top(extent_t top_k, double top_p, double u, scratch& s) const {
+    std::int32_t draw_top(const sampling_arguments& arguments, double u, scratch& s) const {
+      const extent_t top_k = arguments.top_k;
+      const auto top_p = static_cast<double>(arguments.top_p);
       const bool no_top_k = top_k <= 0 || top_k >= vocabulary;
-      double total = no_top_k ? total_mass() : 0;
-      find_candidates(reach(no_top_k ? 0 : top_k, top_p, total, s), s);
+      double total = find_limited(no_top_k ? 0 : top_k, top_p, arguments.min_p, s);
       std::array<double, buckets> mass_of{};
       std::array<extent_t, buckets> count{};
       for (std::size_t i = 0; i < s.count; ++i) {

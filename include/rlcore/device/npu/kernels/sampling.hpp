@@ -32,7 +32,7 @@ class sampler {
       const auto u = c.view(numbers.data() + begin, {n, 1});
       const auto to = c.view(tokens + begin, {n, 1});
       if (greedy) return most_likely(c, rows, n, to);
-      if (no_top_k && arguments.top_p >= 1) {
+      if (no_top_k && arguments.top_p >= 1 && arguments.min_p <= 0) {
         const auto p = c.take<float>(n * vocabulary);
         softmax(c, rows, arguments.temperature, p.data(), n, vocabulary);
         const auto chosen = c.take<std::int64_t>(n);
@@ -86,6 +86,14 @@ class sampler {
       const auto sorted = c.take<float>(n * v);
       c.run(c.op().aclnnSort, rows, true, std::int64_t{1}, true, c.rows(sorted.data(), n, v), ids);
       softmax(c, c.rows(sorted.data(), n, k, v), arguments.temperature, p.data(), n, k);
+    }
+    if (arguments.min_p > 0) {
+      const auto least = c.take<float>(n);
+      const auto dropped = c.take<bool>(n * k);
+      const auto limit = c.view(least.data(), {n, 1}), flag = c.rows(dropped.data(), n, k);
+      c.mul(c.view(p.data(), {n, 1}, {k, 1}), arguments.min_p, limit);
+      c.run(c.op().aclnnLtTensor, c.rows(p.data(), n, k), limit, flag);
+      c.run(c.op().aclnnInplaceMaskedFillScalar, c.rows(p.data(), n, k), flag, c.q.scalar(0.0f));
     }
     if (arguments.top_p < 1 && k > 1) {  // dropped is what comes after the share has been reached
       const auto sums = c.take<float>(n * k), enough = c.take<float>(n);

@@ -1,0 +1,92 @@
+// What a request asks of its logits before a token is drawn from them.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "rlcore/core/error.hpp"
+
+RLCORE_BEGIN
+namespace rollout {
+
+/// An addition to the logit of one token.
+struct token_bias {
+  std::int32_t token = 0;
+  float bias = 0;
+};
+
+/// The rules of one sequence, in the order in which vLLM applies them; the defaults change nothing. What is drawn then
+/// goes by `sampling`. See apply_rules().
+struct logit_rules {
+  std::vector<std::int32_t> allowed_token_ids;       ///< all others get -infinity; empty: none does
+  std::vector<std::vector<std::int32_t>> bad_words;  ///< as tokens; -infinity for the token that would complete one
+  std::int64_t min_tokens = 0;                       ///< until so many are generated,
+  std::vector<std::int32_t> ending_ids;              ///< these get -infinity: the EOS and stop tokens
+  std::vector<token_bias> logit_bias;                ///< added
+  /// Of tokens in prompt or text: a positive logit is divided by it, another one multiplied (Keskar et al. 2019).
+  float repetition_penalty = 1;
+  float frequency_penalty = 0;  ///< subtracted once for each time that the token was generated
+  float presence_penalty = 0;   ///< subtracted if the token was generated
+
+  /// Do the rules need the sequence's token_history?
+  bool penalises() const noexcept { return repetition_penalty != 1 || frequency_penalty != 0 || presence_penalty != 0; }
+  /// Do the rules change nothing?
+  bool neutral() const noexcept {
+    return !penalises() && allowed_token_ids.empty() && bad_words.empty() && logit_bias.empty() &&
+           (min_tokens == 0 || ending_ids.empty());
+  }
+  /// Throws config_error that names the field: a number out of its range, an id outside of the vocabulary, or rules
+  /// under which no token could be left to draw. `never` are ids that the model itself never gives.
+  void validate(std::int64_t vocabulary, std::int64_t max_new_tokens, std::span<const std::int32_t> never = {}) const {
+    if (!(repetition_penalty > 0) || !std::isfinite(repetition_penalty))
+      throw config_error("repetition_penalty=" + std::to_string(repetition_penalty) + " must be a positive number");
+    check_penalty("frequency_penalty", frequency_penalty);
+    check_penalty("presence_penalty", presence_penalty);
+    if (min_tokens < 0 || min_tokens > max_new_tokens)
+      throw config_error("min_tokens=" + std::to_string(min_tokens) +
+                         " must lie in [0, max_tokens = " + std::to_string(max_new_tokens) + "]");
+    for (const std::int32_t token : allowed_token_ids) check_id("allowed_token_ids", token, vocabulary);
+    for (const auto& word : bad_words) {
+      if (word.empty()) throw config_error("bad_words: a word has no token");
+      for (const std::int32_t token : word) check_id("bad_words", token, vocabulary);
+    }
+    for (const std::int32_t token : ending_ids) check_id("stop_token_ids", token, vocabulary);
+    for (const token_bias& b : logit_bias) {
+      check_id("logit_bias", b.token, vocabulary);
+      if (!(b.bias >= -100 && b.bias <= 100))
+        throw config_error("logit_bias of token " + std::to_string(b.token) + "=" + std::to_string(b.bias) +
+                           " must lie in [-100, 100]");
+    }
+    check_choice(vocabulary, never);
+  }
+
+ private:
+  static void check_penalty(const char* name, float value) {
+    if (!(value >= -2 && value <= 2))
+      throw config_error(std::string(name) + "=" + std::to_string(value) + " must lie in [-2, 2]");
+  }
+  static void check_id(const char* name, std::int32_t token, std::int64_t vocabulary) {
+    if (token < 0 || token >= vocabulary)
+      throw config_error(std::string(name) + ": token " + std::to_string(token) + " is not in the vocabulary of " +
+                         std::to_string(vocabulary) + " tokens");
+  }
+  /// At least one token that no rule may ever exclude.
+  void check_choice(std::int64_t vocabulary, std::span<const std::int32_t> never) const {
+    std::vector<std::int32_t> excluded(never.begin(), never.end());
+    for (const auto& word : bad_words) excluded.push_back(word.back());
+    if (min_tokens > 0) excluded.insert(excluded.end(), ending_ids.begin(), ending_ids.end());
+    std::ranges::sort(excluded);
+    excluded.erase(std::unique(excluded.begin(), excluded.end()), excluded.end());
+    const auto free = [&](std::int32_t token) { return !std::ranges::binary_search(excluded, token); };
+    if (allowed_token_ids.empty() ? std::ssize(excluded) < vocabulary : std::ranges::any_of(allowed_token_ids, free))
+      return;
+    throw config_error("allowed_token_ids, bad_words and min_tokens together may leave no token to draw");
+  }
+};
+
+}  // namespace rollout
+RLCORE_END
