@@ -17,9 +17,9 @@ namespace rollout {
 
 /// The rules that a row of logits is under, and what they look at. All of it is borrowed.
 struct ruled_row {
-  const logit_rules* rules = nullptr;       ///< null: the row stays as it is
-  const token_history* history = nullptr;   ///< of prompt and text; needed if rules->penalises()
-  std::span<const std::int32_t> generated;  ///< the text so far
+  const logit_rules* rules = nullptr;            ///< null: the row stays as it is
+  const token_history* history = nullptr;        ///< of prompt and text; needed if rules->penalises()
+  std::span<const std::int32_t> generated = {};  ///< the text so far
 
   bool neutral() const noexcept { return rules == nullptr || rules->neutral(); }
 };

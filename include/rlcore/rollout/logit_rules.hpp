@@ -22,11 +22,12 @@ struct token_bias {
 /// The rules of one sequence, in the order in which vLLM applies them; the defaults change nothing. What is drawn then
 /// goes by `sampling`. See apply_rules().
 struct logit_rules {
-  std::vector<std::int32_t> allowed_token_ids;       ///< all others get -infinity; empty: none does
-  std::vector<std::vector<std::int32_t>> bad_words;  ///< as tokens; -infinity for the token that would complete one
-  std::int64_t min_tokens = 0;                       ///< until so many are generated,
-  std::vector<std::int32_t> ending_ids;              ///< these get -infinity: the EOS and stop tokens
-  std::vector<token_bias> logit_bias;                ///< added
+  std::vector<std::int32_t> allowed_token_ids = {};  ///< all others get -infinity; empty: none does
+  std::vector<std::vector<std::int32_t>> bad_words =
+      {};                                     ///< as tokens; -infinity for the token that would complete one
+  std::int64_t min_tokens = 0;                ///< until so many are generated,
+  std::vector<std::int32_t> ending_ids = {};  ///< these get -infinity: the EOS and stop tokens
+  std::vector<token_bias> logit_bias = {};    ///< added
   /// Of tokens in prompt or text: a positive logit is divided by it, another one multiplied (Keskar et al. 2019).
   float repetition_penalty = 1;
   float frequency_penalty = 0;  ///< subtracted once for each time that the token was generated

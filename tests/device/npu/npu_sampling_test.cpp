@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "device/npu/emulated_npu.hpp"
+#include "rollout/golden_sampling.hpp"
 
 namespace rlcore_test {
 namespace {
@@ -71,6 +72,11 @@ TEST(npu_sampling, every_likely_token_is_drawn_in_its_interval) {
       }
       EXPECT_EQ(draw(*on, how, logits, uniform), wanted);
     }
+}
+
+TEST(npu_sampling, rules_and_cuts_are_those_of_numpy) {
+  emulated_npu on;
+  for (const sampling_case& c : sampling_cases()) expect_draws(*on, c, 1e-4, 1e-5);
 }
 
 TEST(npu_sampling, ends_of_the_interval_never_draw_an_excluded_token) {

@@ -1,0 +1,127 @@
+// The most likely tokens of rows of logits, for reports of log-probs.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "rlcore/device/device.hpp"
+#include "rlcore/rollout/kept_tokens.hpp"
+#include "rlcore/rollout/sampling.hpp"
+#include "rlcore/rollout/token_logprob.hpp"
+#include "rlcore/tensor/buffer.hpp"
+
+RLCORE_BEGIN
+namespace rollout {
+
+/// The most likely tokens of a row, the most likely first, equals by id, and the place of the row's own token in that
+/// order: rank 1 is the most likely one, 0 one that has no place.
+struct likely_tokens {
+  std::vector<token_logprob> tokens;
+  std::int64_t rank = 0;
+};
+
+/// Finds likely tokens on the host: where it cannot read the device's memory, it gets a copy of the rows. Keeps its
+/// memory between calls.
+template <rlcore::device Device>
+class likely_tokens_finder {
+ public:
+  /// out[i] = the k most likely tokens under softmax(logits / temperature) of row i of logits [own.size(), vocabulary]
+  /// (device memory), and the rank of own[i]. Log-probs are those of device::log_prob_forward, to a rounding; that of
+  /// own[i] is taken as it is given.
+  void operator()(Device& device, const float* logits, extent_t vocabulary, float temperature,
+                  std::span<const token_logprob> own, std::size_t k, std::span<likely_tokens> out) {
+    const auto rows = static_cast<extent_t>(own.size());
+    first_.clear();
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      rank(row(device, logits, vocabulary, i), own[i].token, k, out[i]);
+      first_.push_back(out[i].tokens.empty() ? own[i].token : out[i].tokens.front().token);
+    }
+    if (k == 0) return;
+    log_probs(device, logits, rows, vocabulary, temperature);
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      const float largest = out[i].tokens.front().logp;
+      for (token_logprob& t : out[i].tokens)
+        t.logp = t.token == own[i].token
+                     ? own[i].logp
+                     : static_cast<float>(static_cast<double>(logp_[i]) +
+                                          (static_cast<double>(t.logp) - static_cast<double>(largest)) /
+                                              static_cast<double>(temperature));
+    }
+  }
+
+  /// The same of the tokens that a draw from `logits` may give, see kept_tokens(): fewer than k where fewer are left;
+  /// the rank of one that is not is 0. logp[i] = the log-prob of tokens[i], -infinity if it could not be drawn.
+  void kept(Device& device, const float* logits, extent_t vocabulary, const sampling& settings,
+            std::span<const std::int32_t> tokens, std::size_t k, std::span<likely_tokens> out, std::span<float> logp) {
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      kept_tokens(settings, row(device, logits, vocabulary, i), kept_);
+      const auto at = std::ranges::find(kept_, tokens[i], &token_logprob::token);
+      const bool found = at != kept_.end();
+      out[i].rank = found ? at - kept_.begin() + 1 : 0;
+      logp[i] = found ? at->logp : -std::numeric_limits<float>::infinity();
+      out[i].tokens.assign(kept_.begin(), kept_.begin() + static_cast<std::ptrdiff_t>(std::min(k, kept_.size())));
+    }
+  }
+
+ private:
+  /// Row i in host memory.
+  std::span<const float> row(Device& device, const float* logits, extent_t vocabulary, std::size_t i) {
+    const auto width = static_cast<std::size_t>(vocabulary);
+    const float* at = logits + i * width;
+    if constexpr (Device::host_readable) {
+      device.wait();
+      return {at, width};
+    } else {
+      host_.resize(width);
+      device.download(host_.data(), at, width * sizeof(float));
+      return host_;
+    }
+  }
+
+  /// out.tokens = the k largest logits; out.rank = that of `token`.
+  static void rank(std::span<const float> logits, std::int32_t token, std::size_t k, likely_tokens& out) {
+    std::vector<token_logprob>& top = out.tokens;
+    top.clear();
+    k = std::min(k, logits.size());
+    const auto own = static_cast<std::size_t>(token);
+    std::size_t before = 0;
+    for (std::size_t i = 0; i < logits.size(); ++i) {
+      const float logit = logits[i];
+      before += logit > logits[own] || (logit == logits[own] && i < own);
+      if (k == 0 || (top.size() == k && !(logit > top.back().logp))) continue;
+      if (top.size() == k) top.pop_back();
+      const auto less = [](float a, const token_logprob& b) { return a > b.logp; };
+      top.insert(std::upper_bound(top.begin(), top.end(), logit, less), {static_cast<std::int32_t>(i), logit});
+    }
+    out.rank = static_cast<std::int64_t>(before) + 1;
+  }
+
+  /// logp_[i] = the log-prob of first_[i].
+  void log_probs(Device& device, const float* logits, extent_t rows, extent_t vocabulary, float temperature) {
+    const std::size_t n = first_.size();
+    logp_.resize(n);
+    if constexpr (Device::host_readable) {
+      device.log_prob_forward(logits, rows, vocabulary, first_.data(), temperature, logp_.data(), nullptr, nullptr);
+      device.wait();
+    } else {
+      if (device_logp_.size() < n) device_logp_ = {device, n}, device_first_ = {device, n};
+      device.upload(device_first_.data(), first_.data(), n * sizeof(std::int32_t));
+      device.log_prob_forward(logits, rows, vocabulary, device_first_.data(), temperature, device_logp_.data(), nullptr,
+                              nullptr);
+      device.download(logp_.data(), device_logp_.data(), n * sizeof(float));
+    }
+  }
+
+  std::vector<float> host_, logp_;
+  std::vector<std::int32_t> first_;
+  std::vector<token_logprob> kept_;
+  buffer<float, Device> device_logp_;
+  buffer<std::int32_t, Device> device_first_;
+};
+
+}  // namespace rollout
+RLCORE_END
