@@ -25,8 +25,8 @@ struct request {
   std::span<const nn::picture> pictures = {};
 };
 
-/// Why a response ended: with its EOS, or at its longest.
-enum class finish { eos, length };
+/// Why a response ended: with its EOS, at its longest, or since the caller of a session wanted no more of it.
+enum class finish { eos, length, cancelled };
 
 /// The generated tokens, including a drawn EOS. Log-prob and entropy are those of the *untruncated* tempered
 /// distribution: the same bits that training computes for the same tokens.
