@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "rlcore/core/random.hpp"
+#include "rlcore/rollout/same_prompt.hpp"
 
 namespace {
 
@@ -41,7 +43,31 @@ struct workload {
 
 const std::vector<std::size_t> lengths{1, 2, 31, 32, 33, 63, 64, 65, 100, 7};
 
-/// Runs a schedule, checks what every pass promises, and returns the responses. A token is a function of the request
+/// The sequences of requests, in groups of neighbours with the same prompt, as a schedule takes them.
+std::vector<std::unique_ptr<rollout::sequence>> sequences_of(const workload& w, const generation& how) {
+  std::vector<std::unique_ptr<rollout::sequence>> all;
+  for (std::size_t i = 0; i < w.requests.size(); ++i) {
+    const request& r = w.requests[i];
+    auto s = std::make_unique<rollout::sequence>();
+    s->number = i;
+    s->tokens.assign(r.prompt.begin(), r.prompt.end());
+    s->prompt_length = std::ssize(r.prompt);
+    s->asked.stop_ids = how.eos_ids, s->asked.prompt_number = r.prompt_number, s->asked.sample = r.sample;
+    const bool shares = how.share_prompts && i > 0 && rollout::same_prompt(r, w.requests[i - 1]);
+    s->group = shares ? all.back()->group : i;
+    s->begin_turn(how.max_new_tokens);
+    all.push_back(std::move(s));
+  }
+  return all;
+}
+
+rollout::schedule_limits limits_of(const workload& w, const generation& how, std::int64_t slots) {
+  std::int64_t longest = 0;
+  for (const request& r : w.requests) longest = std::max(longest, std::ssize(r.prompt) + how.max_new_tokens);
+  return {slots, how.max_batched_tokens, longest, 0, false, how.chunk_prompts};
+}
+
+/// Runs a schedule, checks what every pass promises, and returns the texts. A token is a function of the request
 /// and of everything before it; responses have between 1 and max_new_tokens tokens.
 struct simulation {
   rollout::schedule s;
@@ -50,7 +76,7 @@ struct simulation {
 
   std::vector<response> run(const workload& w, const generation& how, std::int64_t slots, std::int32_t pages) {
     pool.reset(pages);
-    std::vector<response> responses(w.requests.size());
+    const auto sequences = sequences_of(w, how);
     std::vector<std::int64_t> cache(static_cast<std::size_t>(pages) * page_size, -1);
     const auto copy = [&](std::span<const page_copy> copies) {
       for (const page_copy& c : copies)
@@ -58,20 +84,22 @@ struct simulation {
                     cache.begin() + c.to * std::int64_t{kv_page});
     };
     most_in_pass = most_running = prompt_tokens_fed = 0;
-    s.start(w.requests, responses, how, slots, pool);
-    for (int pass = 0; !s.done(); ++pass) {
+    s.start(limits_of(w, how, slots), pool);
+    for (const auto& each : sequences) s.add(*each);
+    for (int pass = 0; !s.idle(); ++pass) {
       EXPECT_LT(pass, 100000);
       if (pass >= 100000) break;
       s.plan();
       copy(s.copies_before());
       std::size_t tokens = 0;
-      for (const auto& c : s.chunks()) {
+      for (std::size_t k = 0; k < s.chunks().size(); ++k) {
+        const nn::decode_chunk& c = s.chunks()[k];
         tokens += c.ids.size();
         for (std::size_t i = 0; i < c.ids.size(); ++i) {
           const auto position = static_cast<std::size_t>(c.first_position) + i;
           cache[static_cast<std::size_t>(c.pages[position / page_size]) * page_size + position % page_size] = c.ids[i];
         }
-        if (c.first_position < std::ssize(prompt_of(w, responses, c))) prompt_tokens_fed += c.ids.size();
+        if (c.first_position < s.sequence_of(k).prompt_length) prompt_tokens_fed += c.ids.size();
       }
       most_in_pass = std::max(most_in_pass, tokens);
       most_running = std::max(most_running, s.chunks().size());
@@ -84,32 +112,25 @@ struct simulation {
       }
       copy(s.copies_after());
       std::vector<std::int32_t> drawn;
-      std::vector<float> number;
       for (const auto& d : s.draws()) {
-        const request& r = w.requests[d.request];
-        const response& text = responses[d.request];
-        EXPECT_EQ(d.token, text.tokens.size());
-        std::vector<std::int64_t> expected(r.prompt.begin(), r.prompt.end());
-        expected.insert(expected.end(), text.tokens.begin(), text.tokens.end());
-        EXPECT_EQ(row.at(static_cast<std::size_t>(d.row)), expected) << "request " << d.request;
-        drawn.push_back(token(r, d.token));
-        number.push_back(static_cast<float>(d.token));
+        EXPECT_EQ(d.number, d.of->response_length());
+        EXPECT_EQ(row.at(static_cast<std::size_t>(d.row)),
+                  std::vector<std::int64_t>(d.of->tokens.begin(), d.of->tokens.end()))
+            << "request " << d.of->number;
+        drawn.push_back(token(w.requests[d.of->number], d.number));
       }
-      s.accept(drawn, number, number);
+      s.accept(drawn);
     }
     EXPECT_EQ(pool.available(), pages) << "pages that nobody uses are not free";
-    EXPECT_EQ(s.finished(), w.requests.size());
+    std::vector<response> responses;
+    for (const auto& each : sequences)
+      responses.push_back({{each->tokens.begin() + each->prompt_length, each->tokens.end()}, {}, {}, each->reason});
     return responses;
   }
 
   static std::int32_t token(const request& r, std::uint32_t position) {  // the end is token 0
     const auto at = random_key{9}.below(60, r.prompt_number, r.sample, position);
     return at == 0 ? 0 : static_cast<std::int32_t>(1000000 + at);
-  }
-  std::span<const std::int32_t> prompt_of(const workload& w, const std::vector<response>&, const nn::decode_chunk& c) {
-    for (const auto& p : w.prompts)
-      if (c.ids.data() >= p.data() && c.ids.data() < p.data() + p.size()) return p;
-    return {};
   }
 };
 
@@ -120,7 +141,6 @@ void expect_texts(const workload& w, const std::vector<response>& responses, con
     while (expected.empty() || (!ended() && std::ssize(expected) < how.max_new_tokens))
       expected.push_back(simulation::token(w.requests[i], static_cast<std::uint32_t>(expected.size())));
     EXPECT_EQ(responses[i].tokens, expected);
-    EXPECT_EQ(responses[i].logp.size(), expected.size());
     EXPECT_EQ(responses[i].reason, ended() ? rollout::finish::eos : rollout::finish::length);
   }
 }
@@ -184,9 +204,10 @@ TEST(schedule, full_pages_are_shared_and_the_last_one_is_copied) {
   generation how = settings();
   how.max_new_tokens = 2;
   page_pool pool(20);
-  std::vector<response> responses(3);
+  const auto sequences = sequences_of(w, how);
   rollout::schedule s;
-  s.start(w.requests, responses, how, 3, pool);
+  s.start(limits_of(w, how, 3), pool);
+  for (const auto& each : sequences) s.add(*each);
   s.plan();
   ASSERT_EQ(s.chunks().size(), 1u);
   EXPECT_EQ(s.draws().size(), 3u);  // from the one row
@@ -197,13 +218,12 @@ TEST(schedule, full_pages_are_shared_and_the_last_one_is_copied) {
   EXPECT_EQ(pool.users(pages[1]), 3);
   EXPECT_EQ(pool.users(pages[2]), 1);
   const std::vector<std::int32_t> tokens{5, 6, 7};
-  const std::vector<float> numbers(3);
-  s.accept(tokens, numbers, numbers);
+  s.accept(tokens);
   s.plan();
   EXPECT_EQ(s.chunks().size(), 3u);
   for (const auto& c : s.chunks()) EXPECT_EQ(pool.users(c.pages[2]), 1);  // each writes into its own
-  s.accept(tokens, numbers, numbers);
-  EXPECT_TRUE(s.done());
+  s.accept(tokens);
+  EXPECT_TRUE(s.idle());
   EXPECT_EQ(pool.available(), 20);
 }
 

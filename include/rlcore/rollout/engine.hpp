@@ -2,26 +2,26 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/random.hpp"
 #include "rlcore/nn/attention/kv_cache.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
-#include "rlcore/nn/model/decode.hpp"
 #include "rlcore/nn/model/log_probs.hpp"
+#include "rlcore/rollout/logit_rules.hpp"
 #include "rlcore/rollout/page_pool.hpp"
-#include "rlcore/rollout/prompt_pictures.hpp"
 #include "rlcore/rollout/request.hpp"
-#include "rlcore/rollout/request_rules.hpp"
-#include "rlcore/rollout/sampler.hpp"
-#include "rlcore/rollout/schedule.hpp"
+#include "rlcore/rollout/same_prompt.hpp"
+#include "rlcore/rollout/session.hpp"
+#include "rlcore/rollout/session_memory.hpp"
 
 RLCORE_BEGIN
 namespace rollout {
@@ -50,124 +50,114 @@ class engine {
     check(model.settings(), requests, settings);
     std::vector<response> responses(requests.size());
     if (requests.empty()) return responses;
-    const std::int64_t slots = std::min({settings.max_sequences, std::ssize(requests),
-                                         std::int64_t{nn::logit_rows(model, space, std::ssize(requests))}});
-    pictures_.start(model, requests, settings.max_batched_tokens);
-    prepare(model, requests, settings, slots);
-    schedule_.start(requests, responses, settings, slots, pool_);
-    rules_.start(settings.rules, requests);
-    Device& device = model.device();
-    const auto vocabulary = static_cast<extent_t>(model.settings().vocab_size);
-    while (!schedule_.done()) {
-      schedule_.plan();
-      for (const page_copy& c : schedule_.copies_before()) cache_->copy_page(c.to, c.from);
-      nn::decode(model, space, *cache_, pictures_.show(model, space, schedule_, settings.weights), logits_.data(),
-                 settings.weights);
-      pictures_.forget(schedule_);
-      for (const page_copy& c : schedule_.copies_after()) cache_->copy_page(c.to, c.from);
-
-      const std::span<const scheduled_draw> draws = schedule_.draws();
-      uniform_.clear();
-      for (const scheduled_draw& d : draws)
-        uniform_.push_back(key.uniform(requests[d.request].prompt_number, requests[d.request].sample, d.token));
-      const std::span<const ruled_row> rules = rules_.of(draws, responses);
-      tokens_.resize(draws.size()), logp_.resize(draws.size()), entropy_.resize(draws.size());
-      for (std::size_t begin = 0, end; begin < draws.size(); begin = end) {
-        for (end = begin + 1; end < draws.size() && draws[end].row == draws[end - 1].row + 1;) ++end;
-        const std::size_t n = end - begin;
-        draw_(device, settings.sampling, model.head().chunks, logits_.data() + draws[begin].row * vocabulary,
-              vocabulary, std::span(uniform_).subspan(begin, n), std::span(tokens_).subspan(begin, n),
-              std::span(logp_).subspan(begin, n), std::span(entropy_).subspan(begin, n),
-              rules.empty() ? rules : rules.subspan(begin, n));
+    session<Device> open(model, space, prepare(model, space, requests, settings), settings.share_prompts,
+                         settings.weights, memory_);
+    const std::shared_ptr<const logit_rules> rules =
+        settings.rules.neutral() ? nullptr : std::make_shared<const logit_rules>(settings.rules);
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      try {
+        open.submit(job_of(requests[i], settings, rules, key));
+      } catch (const config_error& e) {
+        throw std::invalid_argument(std::string(e.what()) + " (generate: request " + std::to_string(i) + ")");
       }
-      for (std::size_t i = 0; i < draws.size(); ++i)
-        if (!std::isfinite(logp_[i]))
-          throw error("generate: the logits of request " + std::to_string(draws[i].request) + ", token " +
-                      std::to_string(draws[i].token) + ", are not finite: the model's weights are broken");
-      const std::size_t before = schedule_.finished();
-      rules_.accept(draws, tokens_);
-      schedule_.accept(tokens_, logp_, entropy_);
-      if (schedule_.finished() != before) progress(schedule_.finished());
     }
+    recorder record{{}, responses};
+    for (std::size_t before = 0; open.step(record); before = record.ended)
+      if (record.ended != before) progress(record.ended);
+    const session_statistics done = open.statistics();
+    usage_ = {done.passes, done.tokens_fed, done.preemptions, memory_.pool.most_used(), done.pictures_read};
     return responses;
   }
 
   /// Bytes of keys, values and rows of pictures held now; never more than the last call's max_cache_bytes.
-  std::size_t cache_bytes() const noexcept { return (cache_ ? cache_->bytes() : 0) + pictures_.bytes(); }
+  std::size_t cache_bytes() const noexcept { return memory_.bytes(); }
   /// The usage of the last call.
-  engine_usage usage() const noexcept {
-    return {schedule_.passes(), schedule_.tokens_fed(), schedule_.preemptions(), pool_.most_used(),
-            pictures_.pictures_read()};
-  }
+  engine_usage usage() const noexcept { return usage_; }
   /// The pages of the cache; none is in use between calls.
-  const page_pool& pages() const noexcept { return pool_; }
+  const page_pool& pages() const noexcept { return memory_.pool; }
 
  private:
-  static void check(const nn::config& model, std::span<const request> requests, const generation& settings) {
+  /// Writes down what a session reports; tickets count from 1.
+  struct recorder : session_listener {
+    std::span<response> responses;
+    std::size_t ended = 0;
+
+    void on_token(const drawn_token& drawn) {
+      response& text = responses[drawn.of - 1];
+      text.tokens.push_back(drawn.token);
+      text.logp.push_back(drawn.logp);
+      text.entropy.push_back(drawn.entropy);
+    }
+    void on_end(ticket number, finish reason) {
+      responses[number - 1].reason = reason;
+      ++ended;
+    }
+  };
+
+  static void check(const nn::config& c, std::span<const request> requests, const generation& settings) {
     settings.sampling.validate();
-    settings.rules.validate(model.vocab_size, settings.max_new_tokens, model.never_sampled());
+    settings.rules.validate(c.vocab_size, settings.max_new_tokens, c.never_sampled());
     require(settings.max_new_tokens > 0 && settings.max_sequences > 0 && settings.max_batched_tokens > 0,
             "generate: max_new_tokens, max_sequences and max_batched_tokens must be positive");
-    for (const request& r : requests) require(!r.prompt.empty(), "generate: a prompt has no token");
+    for (const request& r : requests) {
+      require(!r.prompt.empty(), "generate: a prompt has no token");
+      if (!c.vision && !r.pictures.empty())
+        throw std::invalid_argument("rlcore: generate: request " + std::to_string(&r - requests.data()) +
+                                    " has pictures, and the model reads none (no vision_config)");
+    }
   }
 
-  /// Allocates cache, pages and logits for all sequences, or as much as the limits allow.
-  void prepare(const nn::causal_lm<Device>& model, std::span<const request> requests, const generation& settings,
-               std::int64_t slots) {
+  static job job_of(const request& r, const generation& settings, const std::shared_ptr<const logit_rules>& rules,
+                    random_key key) {
+    job asked;
+    asked.prompt.assign(r.prompt.begin(), r.prompt.end());
+    asked.pictures.assign(r.pictures.begin(), r.pictures.end());
+    asked.sampling = settings.sampling, asked.rules = rules;
+    asked.max_new_tokens = settings.max_new_tokens, asked.stop_ids = settings.eos_ids;
+    asked.key = key, asked.prompt_number = r.prompt_number, asked.sample = r.sample;
+    return asked;
+  }
+
+  /// Takes memory for all sequences, or as much as the limits allow: pages, rows of logits, and rows of the pictures of
+  /// a pass, of the prompts that it begins or ends, and of one that waits for its samples.
+  schedule_limits prepare(const nn::causal_lm<Device>& model, const nn::workspace<Device>& space,
+                          std::span<const request> requests, const generation& settings) {
     const nn::config& c = model.settings();
-    const std::size_t page_bytes = nn::kv_cache<Device>::page_bytes(c, model.part());
-    std::size_t shown = 0;  // bytes of rows of pictures
-    const auto pages_beside_pictures = [&] {
-      shown = std::min(pictures_.bytes(), settings.max_cache_bytes);
-      return static_cast<std::int64_t>(
-          std::min<std::size_t>((settings.max_cache_bytes - shown) / page_bytes, 0x7fffffff));
-    };
-    std::int64_t allowed = pages_beside_pictures();
-    std::int64_t total = 0, longest = 0, longest_prompt = 0;
+    const std::int64_t slots = std::min({settings.max_sequences, std::ssize(requests),
+                                         std::int64_t{nn::logit_rows(model, space, std::ssize(requests))}});
+    std::int64_t pages = 0, rows = 0, most_rows = 0, longest_prompt = 0;
     for (std::size_t i = 0; i < requests.size(); ++i) {
-      const std::int64_t needed = schedule::pages_of(requests[i], settings), prompt = std::ssize(requests[i].prompt);
-      const bool shares = settings.share_prompts && i > 0 && same_prompt(requests[i], requests[i - 1]);
-      total += shares ? needed - prompt / kv_page : needed;
-      longest = std::max(longest, needed);
+      const std::int64_t prompt = std::ssize(requests[i].prompt);
+      const bool same = i > 0 && same_prompt(requests[i], requests[i - 1]);
+      pages += schedule::pages_of(prompt + settings.max_new_tokens);
+      if (same && settings.share_prompts) pages -= prompt / kv_page;
       longest_prompt = std::max(longest_prompt, prompt);
+      if (!c.vision || same) continue;
+      const std::int64_t shown = std::ranges::count(requests[i].prompt, c.image_token_id);
+      rows += shown, most_rows = std::max(most_rows, shown);
     }
-    if (longest > allowed) pictures_.shrink(), allowed = pages_beside_pictures();
-    if (longest > allowed)
-      throw config_error("generate: a prompt of " + std::to_string(longest_prompt) + " tokens with up to " +
-                         std::to_string(settings.max_new_tokens) + " new ones needs " +
-                         std::to_string(static_cast<std::size_t>(longest) * page_bytes) + " bytes of keys and values" +
-                         (shown > 0 ? " beside " + std::to_string(shown) + " bytes of pictures" : "") +
-                         ", the limit is " + std::to_string(settings.max_cache_bytes) +
-                         "; raise max_cache_bytes (actor_rollout_ref.rollout.gpu_memory_utilization)");
-    const std::int64_t pages = std::min({allowed, total, slots * longest + kv_pages(longest_prompt)});
-    const bool fits =
-        cache_ && device_ == &model.device() && page_bytes_ == page_bytes && layers_ == c.num_hidden_layers;
-    if (!fits || cache_->pages() < pages || cache_->pages() > allowed) {
-      cache_.reset();  // before the new one is allocated
-      cache_ = std::make_unique<nn::kv_cache<Device>>(model.device(), c, pages, model.part());
-      device_ = &model.device(), page_bytes_ = page_bytes, layers_ = c.num_hidden_layers;
-    }
-    pool_.reset(static_cast<std::int32_t>(cache_->pages()));
-    const auto logits = static_cast<std::size_t>(slots * c.vocab_size);
-    if (!fits || logits_.size() < logits) {
-      logits_ = {};
-      logits_ = {model.device(), logits};
-    }
+    const std::int64_t longest = longest_prompt + settings.max_new_tokens, needed = schedule::pages_of(longest);
+    memory_.pictures.start(model, std::min(rows, std::min(rows, settings.max_batched_tokens) + 3 * most_rows));
+    std::int64_t allowed = memory_.pages_within(model, settings.max_cache_bytes);
+    if (needed > allowed) memory_.pictures.shrink(), allowed = memory_.pages_within(model, settings.max_cache_bytes);
+    if (needed > allowed) refuse(model, longest_prompt, settings);
+    memory_.prepare(model, std::min({allowed, pages, slots * needed + kv_pages(longest_prompt)}), allowed, slots);
+    return {slots, settings.max_batched_tokens, longest, 0, false, settings.chunk_prompts};
+  }
+  [[noreturn]] void refuse(const nn::causal_lm<Device>& model, std::int64_t prompt, const generation& settings) const {
+    const std::size_t page = nn::kv_cache<Device>::page_bytes(model.settings(), model.part());
+    const auto pages = static_cast<std::size_t>(schedule::pages_of(prompt + settings.max_new_tokens));
+    const std::size_t shown = std::min(memory_.pictures.bytes(), settings.max_cache_bytes);
+    throw config_error("generate: a prompt of " + std::to_string(prompt) + " tokens with up to " +
+                       std::to_string(settings.max_new_tokens) + " new ones needs " + std::to_string(pages * page) +
+                       " bytes of keys and values" +
+                       (shown > 0 ? " beside " + std::to_string(shown) + " bytes of pictures" : "") +
+                       ", the limit is " + std::to_string(settings.max_cache_bytes) +
+                       "; raise max_cache_bytes (actor_rollout_ref.rollout.gpu_memory_utilization)");
   }
 
-  schedule schedule_;
-  prompt_pictures<Device> pictures_;
-  page_pool pool_;
-  std::unique_ptr<nn::kv_cache<Device>> cache_;
-  buffer<float, Device> logits_;
-  sampler<Device> draw_;
-  request_rules rules_;
-  Device* device_ = nullptr;  ///< with the next two: the device, page size and layers of the cache
-  std::size_t page_bytes_ = 0;
-  std::int64_t layers_ = 0;
-  std::vector<double> uniform_;
-  std::vector<std::int32_t> tokens_;
-  std::vector<float> logp_, entropy_;
+  session_memory<Device> memory_;
+  engine_usage usage_;
 };
 
 /// Generates with a temporary engine, for a single call.

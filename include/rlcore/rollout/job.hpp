@@ -9,6 +9,7 @@
 
 #include "rlcore/core/random.hpp"
 #include "rlcore/nn/model/input.hpp"
+#include "rlcore/rollout/logit_rules.hpp"
 #include "rlcore/rollout/request.hpp"
 #include "rlcore/rollout/sampling.hpp"
 
@@ -27,8 +28,9 @@ struct job {
   std::vector<nn::picture> pictures = {};
   std::shared_ptr<const void> pixels = {};
   rollout::sampling sampling = {};
-  std::int64_t max_new_tokens = 0;          ///< drawn by a turn
-  std::vector<std::int32_t> stop_ids = {};  ///< a turn ends behind one of these: EOS and others
+  std::shared_ptr<const logit_rules> rules = {};  ///< on the logits of a draw; a turn is a text of its own to them
+  std::int64_t max_new_tokens = 0;                ///< drawn by a turn
+  std::vector<std::int32_t> stop_ids = {};        ///< a turn ends behind one of these: EOS and others
   random_key key = {};
   std::uint32_t prompt_number = 0, sample = 0, first_token = 0;
   std::int64_t priority = 0;  ///< smaller ones start first, those of equal priority as they arrive

@@ -10,52 +10,104 @@
 RLCORE_BEGIN
 namespace rollout {
 
-/// Pages 0 .. pages - 1 with the number of their users. The page released last is given out first.
+/// Pages 0 .. pages - 1 with the number of their users. The page released last is given out first. Of what is worth
+/// finding again, pages that nobody uses are given out only when there are no others, the one released first before
+/// the rest.
 class page_pool {
  public:
   page_pool() = default;
   /// Pages that nobody uses. Throws std::invalid_argument for a negative number.
   explicit page_pool(std::int32_t pages) { reset(pages); }
 
-  /// Forgets all users.
+  /// Forgets all users and what is worth keeping.
   void reset(std::int32_t pages) {
     require(pages >= 0, "page_pool: the number of pages is negative");
     users_.assign(static_cast<std::size_t>(pages), 0);
+    kept_.assign(users_.size(), 0);
     free_.resize(users_.size());
     for (std::int32_t p = 0; p < pages; ++p) free_[static_cast<std::size_t>(pages - 1 - p)] = p;
+    links_.assign(users_.size() + 1, {pages, pages});  // the last one is the list's ends
+    idle_ = 0;
     least_free_ = pages;
   }
 
   std::int32_t pages() const noexcept { return static_cast<std::int32_t>(users_.size()); }
-  std::int32_t available() const noexcept { return static_cast<std::int32_t>(free_.size()); }
+  /// Pages that nobody uses.
+  std::int32_t available() const noexcept { return static_cast<std::int32_t>(free_.size()) + idle_; }
   /// How many users the page has.
   std::int32_t users(std::int32_t page) const { return users_[static_cast<std::size_t>(page)]; }
+  /// Is what the page holds worth finding again?
+  bool kept(std::int32_t page) const { return kept_[static_cast<std::size_t>(page)] != 0; }
   /// The largest number of pages in use since reset().
   std::int32_t most_used() const noexcept { return pages() - least_free_; }
 
-  /// A page of one user, or -1 if there is none left.
+  /// A page of one user, or -1 if there is none left. It is not kept().
   std::int32_t acquire() {
-    if (free_.empty()) return -1;
-    const std::int32_t page = free_.back();
-    free_.pop_back();
-    if (available() < least_free_) least_free_ = available();
+    std::int32_t page = -1;
+    if (!free_.empty()) {
+      page = free_.back();
+      free_.pop_back();
+    } else if (idle_ > 0) {
+      page = link(pages()).next;
+      unlink(page);
+      kept_[static_cast<std::size_t>(page)] = 0;
+    } else {
+      return page;
+    }
     users_[static_cast<std::size_t>(page)] = 1;
+    if (available() < least_free_) least_free_ = available();
     return page;
   }
-  /// One user more of a page in use.
+  /// One user more of a page that is in use or kept.
   void share(std::int32_t page) {
-    require(page >= 0 && page < pages() && users(page) > 0, "page_pool: the page to share is not in use");
-    ++users_[static_cast<std::size_t>(page)];
+    require(page >= 0 && page < pages() && (users(page) > 0 || kept(page)),
+            "page_pool: the page to share is not in use");
+    if (users_[static_cast<std::size_t>(page)]++ > 0) return;
+    unlink(page);
+    if (available() < least_free_) least_free_ = available();
   }
   /// One user less; the last one frees it.
   void release(std::int32_t page) {
     require(page >= 0 && page < pages() && users(page) > 0, "page_pool: the page to release is not in use");
-    if (--users_[static_cast<std::size_t>(page)] == 0) free_.push_back(page);
+    if (--users_[static_cast<std::size_t>(page)] > 0) return;
+    if (!kept(page)) return free_.push_back(page);
+    const std::int32_t last = link(pages()).previous;
+    link(page) = {last, pages()};
+    link(last).next = link(pages()).previous = page;
+    ++idle_;
+  }
+  /// What a page in use holds is worth finding again, when nobody uses it any more.
+  void keep(std::int32_t page) {
+    require(page >= 0 && page < pages() && users(page) > 0, "page_pool: the page to keep is not in use");
+    kept_[static_cast<std::size_t>(page)] = 1;
+  }
+  /// Nothing is worth keeping any more.
+  void forget_kept() {
+    while (idle_ > 0) {
+      const std::int32_t page = link(pages()).next;
+      unlink(page);
+      free_.push_back(page);
+    }
+    kept_.assign(kept_.size(), 0);
   }
 
  private:
+  /// Neighbours in the list of kept pages that nobody uses, in the order of their release.
+  struct neighbours {
+    std::int32_t previous = 0, next = 0;
+  };
+  neighbours& link(std::int32_t page) { return links_[static_cast<std::size_t>(page)]; }
+  void unlink(std::int32_t page) {
+    const neighbours at = link(page);
+    link(at.previous).next = at.next;
+    link(at.next).previous = at.previous;
+    --idle_;
+  }
+
   std::vector<std::int32_t> users_, free_;
-  std::int32_t least_free_ = 0;
+  std::vector<char> kept_;
+  std::vector<neighbours> links_;
+  std::int32_t idle_ = 0, least_free_ = 0;
 };
 
 }  // namespace rollout

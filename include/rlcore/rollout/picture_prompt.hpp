@@ -1,0 +1,62 @@
+// A prompt with pictures: what its sequences share.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "rlcore/nn/config.hpp"
+#include "rlcore/nn/model/input.hpp"
+#include "rlcore/nn/vision/positions.hpp"
+
+RLCORE_BEGIN
+namespace rollout {
+
+/// The pictures of a prompt and where its tokens stand among them. A token behind the prompt stands `delta` from its
+/// number.
+struct picture_prompt {
+  std::vector<nn::picture> pictures;
+  std::shared_ptr<const void> pixels;  ///< owns what the pictures view
+  std::vector<nn::rope_position> positions;
+  std::vector<std::int64_t> first_token, rows_before;  ///< of each picture; rows of the tower before that of a token
+  std::int32_t delta = 0;
+  std::size_t readers = 0;  ///< sequences that have still to feed tokens of the prompt
+
+  /// Throws std::invalid_argument for pictures that do not fit the image tokens.
+  picture_prompt(const nn::config& c, std::span<const std::int32_t> tokens, std::span<const nn::picture> shown,
+                 std::shared_ptr<const void> owner)
+      : pictures(shown.begin(), shown.end()), pixels(std::move(owner)) {
+    std::vector<nn::patch_grid> grids;
+    for (const nn::picture& each : pictures) grids.push_back(each.grid);
+    nn::rope_positions all = nn::make_rope_positions(tokens, c.image_token_id, grids, c.vision->spatial_merge_size);
+    positions = std::move(all.positions), delta = all.delta;
+    rows_before.reserve(tokens.size() + 1);
+    std::int64_t row = 0, next = 0;  // the first row of the next picture
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      rows_before.push_back(row);
+      if (tokens[i] != c.image_token_id) continue;
+      if (row++ != next) continue;
+      const nn::patch_grid& grid = grids[first_token.size()];
+      const std::int64_t merge = c.vision->spatial_merge_size;
+      next += (grid.height / merge) * (grid.width / merge);
+      first_token.push_back(static_cast<std::int64_t>(i));
+    }
+    rows_before.push_back(row);
+  }
+
+  /// Rows of the tower of all pictures.
+  std::int64_t rows() const noexcept { return rows_before.back(); }
+  /// The pictures whose first token is one of [begin, end).
+  std::span<const nn::picture> pictures_in(std::int64_t begin, std::int64_t end) const {
+    const auto first = std::ranges::lower_bound(first_token, begin), last = std::ranges::lower_bound(first_token, end);
+    return std::span(pictures).subspan(static_cast<std::size_t>(first - first_token.begin()),
+                                       static_cast<std::size_t>(last - first));
+  }
+};
+
+}  // namespace rollout
+RLCORE_END

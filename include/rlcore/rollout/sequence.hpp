@@ -1,0 +1,76 @@
+// A sequence of a session.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "rlcore/rollout/apply_rules.hpp"
+#include "rlcore/rollout/job.hpp"
+#include "rlcore/rollout/picture_prompt.hpp"
+#include "rlcore/rollout/token_history.hpp"
+
+RLCORE_BEGIN
+namespace rollout {
+
+/// The tokens of a job, and where it stands.
+struct sequence {
+  ticket number = 0;  ///< later ones are larger
+  job asked;          ///< but its prompt, which begins the tokens
+  std::vector<std::int32_t> tokens;
+  std::int64_t prompt_length = 0;
+  std::int64_t turn = 0, longest = 0;          ///< tokens at the begin of this turn, and at its end at most
+  std::uint64_t group = 0;                     ///< neighbours with the same prompt have the same
+  std::shared_ptr<picture_prompt> shown = {};  ///< unless the prompt is of words alone
+  finish reason = finish::length;              ///< of the last turn
+  bool cancelled = false;
+  token_history history = {};  ///< of the turn, if the rules look at it
+
+  /// What schedule keeps about it.
+  struct scheduled {
+    enum class state { open, waiting, running } where = state::open;
+    std::int32_t slot = 0;
+    std::int32_t first_page = 0;  ///< pages before it are still to come from the leader
+    std::int32_t pages = 0, most_pages = 0;
+    std::int64_t fed = 0;                        ///< tokens whose keys and values are in the cache, this pass included
+    sequence* leader = nullptr;                  ///< the one that feeds this one's prompt
+    std::int32_t chunk = 0, row = 0, draws = 0;  ///< of this pass
+    bool reads_prompt = false;                   ///< this pass feeds the prompt's last token
+    bool counted = false, has_read = false;      ///< as a reader of the prompt's pictures; and as one that was
+    std::int64_t remembered = 0;                 ///< pages that the prefix cache has been told about,
+    std::uint64_t last_page = 0;                 ///< and the number of the last one's content
+    std::int64_t scored = 0;                     ///< tokens of the prompt whose successor has a log-prob
+  } plan;
+
+  /// What its next row of logits is under.
+  ruled_row rules() const noexcept {
+    return {asked.rules.get(), &history, std::span(tokens).subspan(static_cast<std::size_t>(turn))};
+  }
+  /// Appends a drawn token.
+  void append(std::int32_t token) {
+    tokens.push_back(token);
+    if (asked.rules && asked.rules->penalises()) history.add(token);
+  }
+  /// Tokens behind the prompt.
+  std::int64_t response_length() const noexcept { return std::ssize(tokens) - prompt_length; }
+  /// Draws up to `max_new_tokens` tokens from now on.
+  void begin_turn(std::int64_t max_new_tokens) {
+    turn = std::ssize(tokens);
+    longest = turn + max_new_tokens;
+    if (asked.rules && asked.rules->penalises()) history.start(tokens);
+    tokens.reserve(static_cast<std::size_t>(longest));
+  }
+  /// Of two with the same prompt: may the later one follow the other?
+  bool shares_with(const sequence& other) const noexcept {
+    return asked.salt == other.asked.salt && asked.priority == other.asked.priority && !asked.prompt_logprobs &&
+           !other.asked.prompt_logprobs;
+  }
+  /// Does it start before the other one?
+  bool before(const sequence& other) const noexcept {
+    return asked.priority != other.asked.priority ? asked.priority < other.asked.priority : number < other.number;
+  }
+};
+
+}  // namespace rollout
+RLCORE_END

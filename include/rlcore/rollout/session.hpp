@@ -1,0 +1,373 @@
+// An open engine of generation: jobs come and go between passes.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "rlcore/core/error.hpp"
+#include "rlcore/nn/model/causal_lm.hpp"
+#include "rlcore/nn/model/decode.hpp"
+#include "rlcore/nn/model/log_probs.hpp"
+#include "rlcore/rollout/job.hpp"
+#include "rlcore/rollout/same_prompt.hpp"
+#include "rlcore/rollout/schedule.hpp"
+#include "rlcore/rollout/sequence.hpp"
+#include "rlcore/rollout/session_limits.hpp"
+#include "rlcore/rollout/session_memory.hpp"
+
+RLCORE_BEGIN
+namespace rollout {
+
+/// What step() calls; these do nothing. A listener derives from it and hides what it wants to hear.
+struct session_listener {
+  /// A token of a prompt has its log-prob.
+  void on_prompt(const prompt_token&) {}
+  /// A sequence has drawn a token.
+  void on_token(const drawn_token&) {}
+  /// A turn has ended. Nothing more is said about the job, unless it is kept open.
+  void on_end(ticket, finish) {}
+};
+
+/// Generates whatever is submitted. One thread calls step() and wait(); all other functions may be called from any
+/// thread and take effect between two passes. The text of a job depends on nothing but what job says, neither on its
+/// company nor on the time of its arrival. See docs/rollout.md.
+template <rlcore::device Device>
+class session {
+ public:
+  /// Takes all its memory now. Model and workspace must live as long, and nobody else uses them while step() runs.
+  /// Throws config_error for limits that leave no room for a sequence.
+  session(const nn::causal_lm<Device>& model, nn::workspace<Device>& space, const session_limits& limits)
+      : model_(model), space_(space), own_(std::make_unique<session_memory<Device>>()), memory_(*own_) {
+    start(prepare(limits), true, limits.weights);
+  }
+  /// In memory that has been prepared, as long as that of a closed call: what engine does.
+  session(const nn::causal_lm<Device>& model, nn::workspace<Device>& space, const schedule_limits& limits,
+          bool share_prompts, std::optional<weight_format> weights, session_memory<Device>& memory)
+      : model_(model), space_(space), memory_(memory) {
+    start(limits, share_prompts, weights);
+  }
+  session(const session&) = delete;
+  session& operator=(const session&) = delete;
+
+  /// Tokens of a sequence at most, prompt included.
+  std::int64_t max_length() const noexcept { return limits_.longest; }
+
+  /// Queues a job. Throws config_error, a sentence, if it is not one.
+  ticket submit(job asked) {
+    std::unique_ptr<sequence> s = make_sequence(std::move(asked));
+    const std::lock_guard lock(mutex_);
+    return add(std::move(s));
+  }
+  /// Queues jobs as neighbours: those with the same prompt read it once. None is queued if one of them is refused.
+  std::vector<ticket> submit(std::vector<job> asked) {
+    std::vector<std::unique_ptr<sequence>> made;
+    for (job& j : asked) made.push_back(make_sequence(std::move(j)));
+    std::vector<ticket> tickets;
+    const std::lock_guard lock(mutex_);
+    for (auto& s : made) tickets.push_back(add(std::move(s)));
+    return tickets;
+  }
+  /// Ends a job, whatever it does; its end is reported as finish::cancelled. Jobs that have ended are ignored.
+  void cancel(ticket number) {
+    const std::lock_guard lock(mutex_);
+    const auto found = sequences_.find(number);
+    if (found == sequences_.end() || std::exchange(found->second->cancelled, true)) return;
+    cancelled_.push_back(number);
+    work_.notify_all();
+  }
+  /// Appends `tokens` to a job between two turns, and lets it draw up to `max_new_tokens` more. The tokens are fed, not
+  /// drawn, and count like drawn ones in the numbers of later tokens. Its pictures stay those of its prompt. Throws
+  /// config_error.
+  void extend(ticket number, std::span<const std::int32_t> tokens, std::int64_t max_new_tokens) {
+    const std::lock_guard lock(mutex_);
+    sequence& s = find(number);
+    if (s.plan.where != sequence::scheduled::state::open)
+      throw config_error("job " + std::to_string(number) + " cannot be extended before its turn ends");
+    check_tokens(tokens, "a token to append");
+    check_length(std::ssize(s.tokens) + std::ssize(tokens), max_new_tokens);
+    s.tokens.insert(s.tokens.end(), tokens.begin(), tokens.end());
+    s.begin_turn(max_new_tokens);
+    schedule_.add(s);
+    work_.notify_all();
+  }
+  /// Another job with the tokens that this one has now, and everything else of it but the sample number. If this one is
+  /// between two turns, so is the new one; otherwise it draws on as well. Throws config_error if the job has ended.
+  ticket fork(ticket number, std::uint32_t sample) {
+    const std::lock_guard lock(mutex_);
+    const sequence& from = find(number);
+    auto copy = std::make_unique<sequence>(from);
+    copy->asked.sample = sample;
+    copy->number = ++last_;
+    copy->plan = {};
+    copy->plan.scored = from.plan.scored;
+    copy->tokens.reserve(static_cast<std::size_t>(copy->longest));
+    if (from.plan.where != sequence::scheduled::state::open) schedule_.add(*copy);
+    sequences_.emplace(last_, std::move(copy));
+    work_.notify_all();
+    return last_;
+  }
+
+  /// Returns between two passes; step() does nothing until resume(). Weights may change.
+  void pause() {
+    std::unique_lock lock(mutex_);
+    paused_ = true;
+    between_passes_.wait(lock, [&] { return !in_pass_; });
+  }
+  /// Goes on. All sequences are fed again to the weights of now: log-probs are those of the weights that a token was
+  /// drawn with.
+  void resume() {
+    const std::lock_guard lock(mutex_);
+    schedule_.forget_pages();
+    memory_.pictures.forget_rows();
+    paused_ = false;
+    work_.notify_all();
+  }
+
+  /// One pass: plan, feed, draw, accept. Reports what came of it to the listener, which may call all functions but
+  /// step() and wait(). Returns false if there was nothing to do. Throws error if logits are not finite; the session
+  /// stays as it was.
+  template <class Listener>
+  bool step(Listener&& listener) {
+    events_.clear();
+    if (begin_pass()) {
+      try {
+        feed();
+        draw();
+      } catch (...) {
+        end_pass(false);
+        throw;
+      }
+      end_pass(true);
+    } else if (events_.empty()) {
+      return false;
+    }
+    for (const event& e : events_) {
+      if (const auto* prompt = std::get_if<prompt_token>(&e))
+        listener.on_prompt(*prompt);
+      else if (const auto* token = std::get_if<drawn_token>(&e))
+        listener.on_token(*token);
+      else
+        listener.on_end(std::get<ended_turn>(e).of, std::get<ended_turn>(e).reason);
+    }
+    return true;
+  }
+  /// Returns when there is something to do for step(), or after `longest`.
+  void wait(std::chrono::milliseconds longest) {
+    std::unique_lock lock(mutex_);
+    work_.wait_for(lock, longest, [&] { return !cancelled_.empty() || (!paused_ && !schedule_.idle()); });
+  }
+
+  /// The numbers of this moment.
+  session_statistics statistics() const {
+    const std::lock_guard lock(mutex_);
+    const page_pool& pool = memory_.pool;
+    const std::size_t running = schedule_.running(), waiting = schedule_.waiting();
+    return {running,
+            waiting,
+            sequences_.size() - running - waiting,
+            pool.pages() - pool.available(),
+            pool.pages(),
+            schedule_.passes(),
+            schedule_.tokens_fed(),
+            schedule_.tokens_drawn(),
+            schedule_.prefix_hits(),
+            schedule_.preemptions(),
+            memory_.pictures.pictures_read()};
+  }
+
+ private:
+  struct ended_turn {
+    ticket of = 0;
+    finish reason = finish::length;
+  };
+  using event = std::variant<prompt_token, drawn_token, ended_turn>;
+
+  void start(const schedule_limits& limits, bool share_prompts, std::optional<weight_format> weights) {
+    limits_ = limits, share_prompts_ = share_prompts, weights_ = weights;
+    schedule_.start(limits, memory_.pool);
+  }
+
+  schedule_limits prepare(const session_limits& limits) {
+    if (limits.max_sequences <= 0 || limits.max_batched_tokens <= 0 || limits.max_length < 0)
+      throw config_error("session: max_sequences and max_batched_tokens must be positive, max_length not negative");
+    const nn::config& c = model_.settings();
+    const std::int64_t rows = c.vision ? limits.max_batched_tokens : 0;
+    memory_.pictures.start(model_, rows);
+    const std::int64_t pages = memory_.pages_within(model_, limits.max_cache_bytes);
+    const std::int64_t wanted = limits.max_length > 0 ? limits.max_length : c.max_position_embeddings;
+    const std::int64_t longest = std::min(wanted, pages * kv_page + 1);
+    if (wanted > c.max_position_embeddings || (longest < wanted && limits.max_length > 0) || longest < 2)
+      throw config_error("session: sequences of " + std::to_string(wanted) + " tokens, expected at most " +
+                         std::to_string(std::min(c.max_position_embeddings, pages * kv_page + 1)) + ": the model has " +
+                         std::to_string(c.max_position_embeddings) + " positions, and " +
+                         std::to_string(limits.max_cache_bytes) + " bytes of cache hold " +
+                         std::to_string(pages * kv_page));
+    const std::int64_t slots = nn::logit_rows(model_, space_, static_cast<extent_t>(limits.max_sequences));
+    memory_.prepare(model_, pages, pages, slots);
+    return {slots, limits.max_batched_tokens, longest, 0, limits.share_prefixes, limits.chunk_prompts};
+  }
+
+  /// Checks the job outside of the lock.
+  std::unique_ptr<sequence> make_sequence(job asked) const {
+    asked.sampling.validate();
+    if (asked.rules)
+      asked.rules->validate(model_.settings().vocab_size, asked.max_new_tokens, model_.settings().never_sampled());
+    if (asked.prompt.empty()) throw config_error("the prompt has no token");
+    check_tokens(asked.prompt, "the prompt's token");
+    check_length(std::ssize(asked.prompt), asked.max_new_tokens);
+    auto s = std::make_unique<sequence>();
+    const nn::config& c = model_.settings();
+    if (!asked.pictures.empty() && !c.vision)
+      throw config_error("the prompt has pictures, and the model reads none (no vision_config)");
+    try {
+      if (!asked.pictures.empty() || (c.vision && std::ranges::count(asked.prompt, c.image_token_id) > 0))
+        s->shown = std::make_shared<picture_prompt>(c, asked.prompt, asked.pictures, asked.pixels);
+    } catch (const std::invalid_argument& e) {
+      throw config_error(e.what());
+    }
+    s->prompt_length = std::ssize(asked.prompt);
+    s->tokens = std::move(asked.prompt);
+    s->asked = std::move(asked);
+    s->begin_turn(s->asked.max_new_tokens);
+    return s;
+  }
+  void check_tokens(std::span<const std::int32_t> tokens, const char* what) const {
+    const std::int64_t vocabulary = model_.settings().vocab_size;
+    for (const std::int32_t token : tokens)
+      if (token < 0 || token >= vocabulary)
+        throw config_error(std::string(what) + " " + std::to_string(token) + " is not in the vocabulary of " +
+                           std::to_string(vocabulary) + " tokens");
+  }
+  void check_length(std::int64_t tokens, std::int64_t more) const {
+    if (more <= 0) throw config_error("max_new_tokens=" + std::to_string(more) + " must be positive");
+    if (tokens + more > limits_.longest)
+      throw config_error(std::to_string(tokens) + " tokens and up to " + std::to_string(more) +
+                         " new ones exceed the longest sequence, " + std::to_string(limits_.longest) + " tokens");
+  }
+
+  ticket add(std::unique_ptr<sequence> s) {
+    const auto before = sequences_.find(last_);
+    const bool same = before != sequences_.end() && same_prompt(*s, *before->second);
+    if (same) s->shown = before->second->shown;
+    s->group = same && share_prompts_ && s->shares_with(*before->second) ? before->second->group : ++last_group_;
+    s->number = ++last_;
+    schedule_.add(*s);
+    sequences_.emplace(last_, std::move(s));
+    work_.notify_all();
+    return last_;
+  }
+  static bool same_prompt(const sequence& a, const sequence& b) {
+    const auto prompt = [](const sequence& s) {
+      return request{std::span(s.tokens).first(static_cast<std::size_t>(s.prompt_length)), 0, 0, s.asked.pictures};
+    };
+    return rollout::same_prompt(prompt(a), prompt(b));
+  }
+  sequence& find(ticket number) {
+    const auto found = sequences_.find(number);
+    if (found == sequences_.end() || found->second->cancelled)
+      throw config_error("job " + std::to_string(number) + " has ended");
+    return *found->second;
+  }
+
+  bool begin_pass() {
+    const std::lock_guard lock(mutex_);
+    for (const ticket number : cancelled_) {
+      schedule_.remove(*sequences_.at(number));
+      sequences_.erase(number);
+      events_.push_back(ended_turn{number, finish::cancelled});
+    }
+    cancelled_.clear();
+    if (paused_ || schedule_.idle()) return false;
+    schedule_.plan();
+    return in_pass_ = true;
+  }
+  void feed() {
+    for (const page_copy& c : schedule_.copies_before()) memory_.cache->copy_page(c.to, c.from);
+    nn::decode(model_, space_, *memory_.cache, memory_.pictures.show(model_, space_, schedule_, weights_),
+               memory_.logits.data(), weights_);
+    memory_.pictures.forget();
+    for (const page_copy& c : schedule_.copies_after()) memory_.cache->copy_page(c.to, c.from);
+  }
+  void draw() {
+    const std::span<const scheduled_draw> draws = schedule_.draws();
+    const auto vocabulary = static_cast<extent_t>(model_.settings().vocab_size);
+    uniform_.clear();
+    for (const scheduled_draw& d : draws) {
+      const job& j = d.of->asked;
+      uniform_.push_back(j.key.uniform(j.prompt_number, j.sample, j.first_token + d.number));
+    }
+    rules_.clear();
+    for (const scheduled_draw& d : draws) rules_.push_back(d.of->rules());
+    tokens_.resize(draws.size()), logp_.resize(draws.size()), entropy_.resize(draws.size());
+    for (std::size_t begin = 0, end; begin < draws.size(); begin = end) {
+      const scheduled_draw& first = draws[begin];
+      for (end = begin + 1; end < draws.size() && draws[end].row == draws[end - 1].row + 1 &&
+                            draws[end].of->asked.sampling == first.of->asked.sampling;)
+        ++end;
+      const std::size_t n = end - begin;
+      memory_.draw(model_.device(), first.of->asked.sampling, model_.head().chunks,
+                   memory_.logits.data() + first.row * vocabulary, vocabulary, std::span(uniform_).subspan(begin, n),
+                   std::span(tokens_).subspan(begin, n), std::span(logp_).subspan(begin, n),
+                   std::span(entropy_).subspan(begin, n), std::span(rules_).subspan(begin, n));
+    }
+    for (std::size_t i = 0; i < draws.size(); ++i)
+      if (!std::isfinite(logp_[i]))
+        throw error("generate: the logits of job " + std::to_string(draws[i].of->number) + ", token " +
+                    std::to_string(draws[i].number) + ", are not finite: the model's weights are broken");
+  }
+  void end_pass(bool good) {
+    const std::lock_guard lock(mutex_);
+    in_pass_ = false;
+    between_passes_.notify_all();
+    if (!good) return schedule_.forget_pages();
+    schedule_.accept(tokens_);
+    const std::span<const scheduled_draw> draws = schedule_.draws();
+    for (std::size_t i = 0; i < draws.size(); ++i) {
+      const sequence& s = *draws[i].of;
+      if (s.cancelled) continue;
+      events_.push_back(drawn_token{s.number, draws[i].number, tokens_[i], logp_[i], entropy_[i]});
+      if (s.plan.where != sequence::scheduled::state::open) continue;
+      events_.push_back(ended_turn{s.number, s.reason});
+      if (!s.asked.keep_open) sequences_.erase(s.number);
+    }
+  }
+
+  const nn::causal_lm<Device>& model_;
+  nn::workspace<Device>& space_;
+  std::unique_ptr<session_memory<Device>> own_;
+  session_memory<Device>& memory_;
+  schedule_limits limits_;
+  bool share_prompts_ = true;
+  std::optional<weight_format> weights_;
+
+  mutable std::mutex mutex_;  ///< held but for the work of the device and the calls of the listener
+  std::condition_variable work_, between_passes_;
+  bool paused_ = false, in_pass_ = false;
+  schedule schedule_;
+  std::unordered_map<ticket, std::unique_ptr<sequence>> sequences_;
+  std::vector<ticket> cancelled_;
+  ticket last_ = 0;
+  std::uint64_t last_group_ = 0;
+
+  std::vector<event> events_;
+  std::vector<double> uniform_;
+  std::vector<ruled_row> rules_;
+  std::vector<std::int32_t> tokens_;
+  std::vector<float> logp_, entropy_;
+};
+
+}  // namespace rollout
+RLCORE_END
