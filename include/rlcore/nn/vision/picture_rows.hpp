@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "rlcore/nn/model/causal_lm.hpp"
@@ -12,6 +13,7 @@
 #include "rlcore/nn/model/pass.hpp"
 #include "rlcore/nn/parallel/context_pass.hpp"
 #include "rlcore/nn/parallel/tensor_pass.hpp"
+#include "rlcore/nn/vision/distinct_pictures.hpp"
 #include "rlcore/nn/vision/vision_pass.hpp"
 
 RLCORE_BEGIN
@@ -20,6 +22,9 @@ namespace nn {
 /// The tower's rows in the place of the embeddings of image tokens, and the way of their gradient back to the tower.
 /// Tensor parallel ranks all have the whole tower, and make the same rows and gradients. Context parallel ranks with an
 /// image token make the rows of all pictures; each adds the gradient of its own tokens.
+///
+/// A picture that several sequences show goes through the tower once, unless the tower is trained: its gradient is then
+/// a sum over all sequences in their order, which must not show which of them are in one pass.
 template <class Device>
 class picture_rows {
  public:
@@ -31,8 +36,15 @@ class picture_rows {
     std::vector<std::int32_t> rows, seen;
     find(p, in, model.settings().image_token_id, rows, seen);
     if (rows.empty()) return;
-    tower_.emplace(model.tower(), p.device, p.space.vision(), p.weights, p.packed, in.pictures->values, recompute,
-                   differentiable && model.trains_tower());
+    const bool learns = differentiable && model.trains_tower();
+    distinct_pictures once;
+    if (!learns) {
+      once = find_distinct(in.pictures->values, *model.settings().vision);
+      for (std::int32_t& number : seen) number = once.row[static_cast<std::size_t>(number)];
+    }
+    tower_.emplace(model.tower(), p.device, p.space.vision(), p.weights, p.packed,
+                   learns ? std::span<const picture>(in.pictures->values) : std::span<const picture>(once.pictures),
+                   recompute, learns);
     const auto h = static_cast<extent_t>(model.settings().hidden_size);
     count_ = static_cast<extent_t>(rows.size());
     rows_ = p.space.take_copy(rows.data(), count_), seen_ = p.space.take_copy(seen.data(), count_);
