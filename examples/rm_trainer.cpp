@@ -20,8 +20,7 @@ void train(any_device& device, const options& opt, const team& ranks) {
   auto [train, held_out] = open_pairs(opt, keys, *rules, false);
   if (opt.find<std::string>("eval_dataset").value_or("").empty()) {
     const std::size_t n = std::min(train.size(), std::max<std::size_t>(1, train.read / 100));
-    held_out.rows.assign(train.rows.begin(), train.rows.begin() + static_cast<std::ptrdiff_t>(n));
-    held_out.read = n;
+    held_out = train.first(n);
     say("note: without --eval_dataset the first %zu training rows are evaluated\n", n);
   }
   announce_rows(opt, train, held_out);

@@ -1,5 +1,6 @@
 // Trainers on rows with pictures, as a user would run them: a tiny Qwen2.5-VL and digits to be read.
 #include <cstring>
+#include <map>
 #include <memory>
 
 #include "grpo_trainer.hpp"
@@ -184,6 +185,82 @@ TEST_F(vision_trainers, evaluate_and_sft_read_the_same_rows) {
   const auto first = nlohmann::json::parse(rows(root("sft")).front()),
              last = nlohmann::json::parse(rows(root("sft")).back());
   EXPECT_LT(last.at("train/loss").get<double>(), first.at("train/loss").get<double>());
+}
+
+/// The rows of the task with the columns of OpenRLHF's trainers: the truth, and the digit after it.
+std::string judged_digits(const fs::path& task) {
+  std::string lines;
+  for (const auto& row : rlcore::data::read_jsonl(task / "data" / "test.jsonl")) {
+    if (std::count(lines.begin(), lines.end(), '\n') == 24) break;
+    const std::string right = row["extra_info"]["answer"],
+                      wrong = "#### " + std::to_string((right.back() - '0' + 1) % 10);
+    const std::string question = row["prompt"][0]["content"];
+    const bool good = std::count(lines.begin(), lines.end(), '\n') % 2 == 0;
+    lines += nlohmann::json{{"prompt", row["prompt"]},     {"chosen", right},
+                            {"rejected", wrong},           {"output", good ? right : wrong},
+                            {"label", good ? 1 : 0},       {"steps", question + " " + (good ? right : wrong) + "!"},
+                            {"value", {good ? "+" : "-"}}, {"images", row["images"]}}
+                 .dump() +
+             "\n";
+  }
+  return lines;
+}
+
+TEST_F(vision_trainers, preferences_and_rewards_are_learnt_by_name) {
+  scratch::write(*place / "judged.jsonl", judged_digits(task()));
+  const std::string file = (*place / "judged.jsonl").string();
+  const std::map<std::string, arguments> own{
+      {"dpo_trainer", {"--prompt_key", "prompt", "--apply_chat_template"}},
+      {"kto_trainer", {"--input_key", "prompt", "--output_key", "output", "--apply_chat_template"}},
+      {"rm_trainer", {"--prompt_key", "prompt", "--apply_chat_template"}},
+      {"prm_trainer",
+       {"--input_key", "steps", "--label_key", "value", "--placeholder_token", "!", "--reward_tokens", "+", "-"}},
+      {"sft_trainer", {"--input_key", "prompt", "--output_key", "chosen", "--apply_chat_template"}}};
+  for (const auto& [name, columns] : own) {
+    const auto learn = [&, &columns = columns, &name = name](const std::string& run, const arguments& more) {
+      const auto r = program::run(
+          name, arguments{"--pretrain", (task() / "model").string(), "--dataset", file, "--eval_dataset", file,
+                          "--train_batch_size", "8", "--max_len", "96", "--learning_rate", "1e-3", "--ckpt_path",
+                          root(run).string(), "--save_path", root(run + "_model").string(), "--image_key", "images"} +
+                    columns + more);
+      EXPECT_EQ(r.code, 0) << name << ": " << r.err;
+      return r;
+    };
+    const auto r = learn(name, {"--micro_train_batch_size", "8", "--max_epochs", "4", "rlcore.eval_before_train=True"});
+    const std::string said =
+        name == "sft_trainer" ? "train  24 rows" : "24 of them have pictures, the largest of 56 x 56";
+    EXPECT_NE(r.out.find(said), std::string::npos) << r.out;
+    learn(name + "_in_parts", {"--micro_train_batch_size", "3", "--max_epochs", "4", "rlcore.eval_before_train=True",
+                               "rlcore.threads=2", "rlcore.image_cache_mb=0"});
+    const auto all = rows(root(name));
+    EXPECT_EQ(all, rows(root(name + "_in_parts"))) << name;
+    const auto first = nlohmann::json::parse(all.front()), last = nlohmann::json::parse(all.back());
+    EXPECT_LT(last.at("eval/eval_loss").get<double>(), first.at("eval/eval_loss").get<double>()) << name;
+    const fs::path trained = root(name + "_model") / "model.safetensors";
+    EXPECT_TRUE(scratch::read(trained) == scratch::read(root(name + "_in_parts_model") / "model.safetensors")) << name;
+    EXPECT_NE(tensors(trained, "visual."), tensors(task() / "model" / "model.safetensors", "visual.")) << name;
+  }
+}
+
+TEST_F(vision_trainers, preference_rows_that_cannot_be_are_one_line) {
+  const auto refused = [&](const std::string& rows, const arguments& more, const std::string& part) {
+    scratch::write(*place / "bad.jsonl", rows);
+    const auto r = program::run("dpo_trainer", arguments{"--pretrain", (task() / "model").string(), "--dataset",
+                                                         (*place / "bad.jsonl").string(), "--prompt_key", "prompt",
+                                                         "--apply_chat_template", "--ckpt_path", root("bad").string()} +
+                                                   more);
+    EXPECT_EQ(r.code, 1) << r.out;
+    EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << r.err;
+    EXPECT_NE(r.err.find(part), std::string::npos) << r.err;
+    EXPECT_FALSE(fs::exists(root("bad")));
+  };
+  refused(R"({"prompt": "Read <|image_pad|>.", "chosen": "a", "rejected": "b"})"
+          "\n",
+          {}, "1 image tokens for 0 pictures; <|image_pad|> may not stand in a message");
+  refused(R"({"prompt": "<image>?", "chosen": "a", "rejected": "b", "images": ["none.png"]})"
+          "\n",
+          {}, "none.png");
+  refused(judged_digits(task()), {"--image_key", "pictures"}, "no column 'pictures'");
 }
 
 TEST_F(vision_trainers, what_cannot_be_is_said_in_one_line) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,10 @@ struct blend {
   const row& operator[](std::size_t i) const { return sets[order[i].set].rows[order[i].row]; }
   /// "<file>: row <n>"
   std::string where(std::size_t i) const { return row_text(sets[order[i].set].file, order[i].row); }
+  /// The folder of its file, in which paths of pictures start.
+  std::filesystem::path folder(std::size_t i) const {
+    return std::filesystem::path(sets[order[i].set].file).parent_path();
+  }
 };
 
 }  // namespace data

@@ -31,22 +31,11 @@ struct image_settings {
   std::optional<image::processor_settings> processor = {};     ///< the model's; unset: it reads no pictures
   std::int32_t token = -1;                                     ///< its place of a picture's row: <|image_pad|>
   std::int32_t video = -1;                                     ///< the same of a film: <|video_pad|>
+  std::string written = {};                                    ///< a picture in a text that no chat template writes
   std::string model = "the model";                             ///< its name in messages
   std::size_t most = std::numeric_limits<std::size_t>::max();  ///< pictures of a row: --data.max_images_per_prompt
   bool strip = false;                                          ///< white space around marks, as OpenRLHF does
   std::shared_ptr<image_cache> cache = {};                     ///< makes the patches; what is read shares it
-};
-
-/// What became of the rows with pictures.
-struct image_counts {
-  std::size_t rows = 0, left_out = 0;  ///< read; too long, of these
-  image::size largest = {};            ///< of the pictures that are left, the one with the most tokens
-  std::size_t most_tokens = 0;         ///< its tokens
-
-  /// Counts a picture that is left.
-  void add(const image_file& kept, std::size_t tokens) {
-    if (tokens > most_tokens) most_tokens = tokens, largest = kept.size;
-  }
 };
 
 namespace detail {
@@ -112,6 +101,20 @@ inline std::vector<image_pointer> take_images(const row& from, std::vector<text:
   return images;
 }
 
+/// The same for another conversation that shows the `pictures` of the row: cuts it at its marks. Throws data_error with
+/// `where` unless it has as many.
+inline void show_again(std::vector<text::message>& messages, std::size_t pictures, const image_settings& settings,
+                       const std::string& where) {
+  if (!settings.processor) return;
+  std::size_t marks = 0;
+  for (const text::message& m : messages) marks += m.parts.empty() ? text::count_image_marks(m.content) : m.images();
+  if (marks != pictures)
+    throw data_error(where + ": " + detail::marks_text(messages, marks) + ", but " + detail::pictures_text(pictures) +
+                     " in column '" + printable(settings.image_key) + "'; each mark takes the next picture");
+  if (pictures == 0) return;
+  for (text::message& m : messages) text::cut_at_image_marks(m, settings.strip);
+}
+
 /// How many tokens a picture takes, by its header. Throws data_error for one that is over 200 times as long as wide.
 inline std::size_t count_image_tokens(const image_file& of, const image_settings& settings) {
   try {
@@ -120,6 +123,23 @@ inline std::size_t count_image_tokens(const image_file& of, const image_settings
     throw data_error(of.name + ": " + e.what());
   }
 }
+
+/// What became of the rows with pictures.
+struct image_counts {
+  std::size_t rows = 0, left_out = 0;  ///< read; too long, of these
+  image::size largest = {};            ///< of the pictures that are left, the one with the most tokens
+  std::size_t most_tokens = 0;         ///< its tokens
+
+  /// Counts a row and, if it is left, its pictures. One without pictures does not count.
+  void add_row(std::span<const image_pointer> shown, const image_settings& settings, bool is_left) {
+    rows += !shown.empty();
+    left_out += !shown.empty() && !is_left;
+    if (!is_left) return;
+    for (const image_pointer& i : shown)
+      if (const std::size_t tokens = count_image_tokens(*i, settings); tokens > most_tokens)
+        most_tokens = tokens, largest = i->size;
+  }
+};
 
 /// How many tokens are added where each picture's one becomes as many as the picture takes.
 inline std::size_t count_added_tokens(std::span<const image_pointer> images, const image_settings& settings) {
@@ -141,6 +161,14 @@ inline void check_image_tokens(std::span<const std::int32_t> ids, std::size_t pi
                    (found > pictures
                         ? "; <|image_pad|> may not stand in a message"
                         : "; expected a chat template that writes <|image_pad|> for each, such as qwen2.5-vl"));
+}
+
+/// A message as text: its words, and each picture as settings.written says.
+inline std::string written_text(const text::message& m, const image_settings& settings) {
+  if (m.parts.empty()) return m.content;
+  std::string text;
+  for (const text::message_part& p : m.parts) text += p.image ? settings.written : p.text;
+  return text;
 }
 
 /// Calls each(id, count) for every token with how often it stands in the sequence that the model reads: once, and an

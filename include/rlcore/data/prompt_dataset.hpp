@@ -123,11 +123,9 @@ namespace detail {
 inline bool settle_length(prompt& p, const prompt_settings& settings, image_counts& counts, const std::string& where) {
   const std::size_t length = p.ids.size() + count_added_tokens(p.images, settings.images);
   const bool overlong = settings.max_prompt_length > 0 && length > settings.max_prompt_length;
-  counts.rows += !p.images.empty();
-  if (overlong && settings.filter_overlong_prompts) {
-    counts.left_out += !p.images.empty();
-    return false;
-  }
+  const bool is_left = !(overlong && settings.filter_overlong_prompts);
+  counts.add_row(p.images, settings.images, is_left);
+  if (!is_left) return false;
   if (!p.images.empty()) {
     if (overlong && settings.truncation != truncation::error)
       throw data_error(where + ": prompt: " + std::to_string(length) + " tokens with " +
@@ -135,7 +133,6 @@ inline bool settle_length(prompt& p, const prompt_settings& settings, image_coun
                        std::to_string(settings.max_prompt_length) +
                        "; pictures are not truncated: data.filter_overlong_prompts=True leaves such rows out");
     p.ids = expand_image_tokens(std::move(p.ids), p.images, settings.images);
-    for (const image_pointer& i : p.images) counts.add(*i, count_image_tokens(*i, settings.images));
   }
   truncate(p.ids, settings.max_prompt_length, settings.truncation, where + ": prompt", "data.max_prompt_length");
   return true;

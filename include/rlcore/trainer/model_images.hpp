@@ -10,6 +10,7 @@
 #include "rlcore/data/image_cache.hpp"
 #include "rlcore/data/image_rows.hpp"
 #include "rlcore/nn/config.hpp"
+#include "rlcore/nn/family/family_traits.hpp"
 #include "rlcore/telemetry/console.hpp"
 
 RLCORE_BEGIN
@@ -29,6 +30,8 @@ inline data::image_settings model_images(const image_options& asked, const nn::c
   const checkpoint::model_processor own = checkpoint::read_processor(folder, model);
   if (!own.note.empty()) say("note: %s\n", own.note.c_str());
   images.token = model.image_token_id, images.video = model.video_token_id;
+  const nn::vision_traits& words = *model.model->vision;
+  images.written = std::string(words.vision_start).append(words.image_token).append(words.vision_end);
   images.processor = asked.of(own.settings);
   images.cache = std::make_shared<data::image_cache>(image::processor(*images.processor), asked.cache_bytes);
   return images;

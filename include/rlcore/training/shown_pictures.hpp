@@ -52,14 +52,16 @@ class shown_pictures {
   std::size_t bytes_ = 0;
 };
 
-/// The grids of pictures, without their patches: what they cost is known from their headers.
-inline std::vector<nn::picture> grids_of(std::span<const data::image_pointer> images, const data::image_cache* cache) {
+/// The grids of pictures that each of so many `sequences` shows, without their patches: what they cost is known from
+/// their headers.
+inline std::vector<nn::picture> grids_of(std::span<const data::image_pointer> images, const data::image_cache* cache,
+                                         std::size_t sequences = 1) {
   std::vector<nn::picture> grids;
   if (cache == nullptr) return grids;
   const auto patch = static_cast<std::int64_t>(cache->processor().settings().shape.patch);
   for (const data::image_pointer& file : images) {
     const image::size seen = cache->processor().target(file->size);
-    grids.push_back({{seen.height / patch, seen.width / patch}, {}});
+    grids.insert(grids.end(), sequences, {{seen.height / patch, seen.width / patch}, {}});
   }
   return grids;
 }

@@ -122,6 +122,17 @@ TEST(preference_keys, published_command_lines_run_unchanged) {
   EXPECT_EQ(parse("kto", {}).get<std::string>("input_template"), "User: {}\nAssistant: ");
 }
 
+TEST(preference_keys, rows_with_pictures) {
+  for (const char* trainer : {"dpo", "kto", "rm", "prm"}) {
+    EXPECT_EQ(parse(trainer, {}).get<std::string>("data.image_key"), "images");
+    for (const arguments& named :
+         {arguments{"--image_key", "seen"}, arguments{"--data.image_key", "seen"}, arguments{"data.image_key=seen"}})
+      EXPECT_EQ(parse(trainer, named).get<std::string>("data.image_key"), "seen");
+    EXPECT_NE(refusal(trainer, {"data.mm_processor_kwargs.max_pixel=3"}).find("did you mean 'max_pixels'"),
+              std::string::npos);
+  }
+}
+
 TEST(preference_keys, rules_that_span_flags) {
   const std::map<std::string, arguments> wrong = {
       {"needs --packing_samples", {"--ring_attn_size", "2"}},

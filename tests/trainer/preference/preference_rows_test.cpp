@@ -52,16 +52,6 @@ TEST(row_rules, every_text_ends_with_the_end_token) {
   EXPECT_TRUE(cut);
 }
 
-TEST(row_rules, rows_with_pictures_are_refused_for_a_model_that_could_read_them) {
-  const auto shown = rows({{{"prompt", "p"}, {"chosen", "a"}, {"rejected", "b"}, {"images", {"x.png"}}}});
-  const pair_columns keys{.prompt = "prompt"};
-  EXPECT_EQ(read_pairs(shown, keys, rules(), true).rows.size(), 1u);
-  row_rules vision = rules();
-  vision.of_pictures = true;
-  EXPECT_EQ(refusal([&] { read_pairs(shown, keys, vision, true); }),
-            "file: row 0: pictures in column 'images'; preferences and rewards are learnt from words alone");
-}
-
 TEST(row_rules, templates_are_filled_as_python_does) {
   EXPECT_EQ(fill_template("User: {}\nAssistant: ", "a{}b"), "User: a{}b\nAssistant: ");
   EXPECT_EQ(fill_template("{{{}}}", "x"), "{x}");

@@ -6,6 +6,7 @@
 
 #include "rlcore/config/checks/device_checks.hpp"
 #include "rlcore/config/options.hpp"
+#include "rlcore/config/settings/image_options.hpp"
 #include "rlcore/core/error.hpp"
 
 RLCORE_BEGIN
@@ -30,6 +31,7 @@ inline std::pair<double, double> adam_betas(const options& opt) {
 /// Makes OpenRLHF's checks, and those that it would make late. Throws config_error; adds notes.
 inline void check_preference_options(options& opt) {
   check_device_options(opt);
+  check_image_options(opt);
   for (const char* name : {"pretrain", "dataset"})
     if (opt.find<std::string>(name).value_or("").empty())
       throw config_error("--" + std::string(name) + " is needed (" + std::string(opt.known().find(name)->meaning) +

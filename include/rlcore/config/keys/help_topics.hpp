@@ -50,7 +50,7 @@ inline constexpr help_topic openrlhf_topics[] = {
     {"model", "the model that is trained, LoRA", "",
      "pretrain ref_pretrain lora_rank lora_alpha target_modules lora_dropout load_in_4bit value_head_prefix "
      "ref_offload"},
-    {"data", "rows, their columns and lengths", "",
+    {"data", "rows, their columns and lengths", "image_key",
      "dataset eval_dataset prompt_key chosen_key rejected_key input_key output_key label_key placeholder_token "
      "reward_tokens apply_chat_template max_len max_samples input_template tokenizer_chat_template multiturn "
      "pretrain_mode dataset_probs dataset_split eval_split use_ms"},

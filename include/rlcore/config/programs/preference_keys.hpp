@@ -7,6 +7,7 @@
 #include "rlcore/config/keys/help_topics.hpp"
 #include "rlcore/config/keys/openrlhf/openrlhf_keys.hpp"
 #include "rlcore/config/keys/rlcore/device_keys.hpp"
+#include "rlcore/config/keys/rlcore/image_keys.hpp"
 #include "rlcore/config/keys/rlcore/rank_keys.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/programs/trainer_registries.hpp"
@@ -111,7 +112,9 @@ inline registry& finish_openrlhf(registry& known, std::span<const key> program_k
       .add(keys::sharing)
       .add(keys::device)
       .add(keys::openrlhf_own)
-      .add_flags(keys::openrlhf_flags);
+      .add(keys::images)
+      .add_flags(keys::openrlhf_flags)
+      .add_flags(keys::image_flags);
 }
 
 }  // namespace detail

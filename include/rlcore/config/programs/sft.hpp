@@ -108,7 +108,8 @@ inline registry openrlhf_sft_registry() {
   known.add_as_flags(keys::openrlhf_data).add_as_flags(keys::openrlhf_training).add_as_flags(keys::openrlhf_run);
   known.add_as_flags(keys::openrlhf_device).add_as_flags(keys::openrlhf_sft);
   known.add(keys::ranks).add(keys::sharing).add(keys::device).add(keys::openrlhf_own);
-  return known.add(keys::openrlhf_sft_own).add_flags(keys::openrlhf_flags).add_flags(keys::show_mask);
+  known.add(keys::openrlhf_sft_own).add(keys::images);
+  return known.add_flags(keys::openrlhf_flags).add_flags(keys::show_mask).add_flags(keys::image_flags);
 }
 
 /// See trainer_registries.hpp.

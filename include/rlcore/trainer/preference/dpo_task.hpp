@@ -59,15 +59,14 @@ class dpo_task {
     const counts step = count(train_, rows);
     pair_report total;
     std::int64_t tokens = 0;
-    for (const std::uint32_t i : rows) tokens += tokens_of(train_[i]);
-    learn_answers(
-        rows, settings_.pairs_per_pass, model, reference_, train_.reference,
-        [&](std::uint32_t i) { return tokens_of(train_[i]); }, packer(train_),
-        [&](std::span<const std::uint32_t>, const packed_answers& batch, std::span<const float> ref) {
-          model.forward_backward(batch.inputs, batch.targets, 1.0f,
-                                 [&](std::span<const float> logp, std::span<const float>, std::span<float> dlogp,
-                                     std::span<float>) { total += loss(batch, logp, ref, step, dlogp); });
-        });
+    for (const std::uint32_t i : rows) tokens += train_.tokens_of(i);
+    learn_answers(train_, rows, settings_.pairs_per_pass, model, reference_,
+                  [&](std::span<const std::uint32_t>, const shown_answers& batch, std::span<const float> ref) {
+                    model.forward_backward(
+                        batch.input(), batch.targets, 1.0f,
+                        [&](std::span<const float> logp, std::span<const float>, std::span<float> dlogp,
+                            std::span<float>) { total += loss(batch, logp, ref, step, dlogp); });
+                  });
     sum_over_ranks(model, total);
     m.set("train/loss", total.loss());
     m.set("train/acc", total.accuracy());
@@ -87,15 +86,13 @@ class dpo_task {
     pair_report total;
     std::vector<float> logp;
     std::vector<double> rewards;
-    judge_answers(
-        std::span<const std::uint32_t>(rows), settings_.pairs_per_pass, model, reference_, eval_.reference,
-        [&](std::uint32_t i) { return tokens_of(eval_[i]); }, packer(eval_),
-        [&](std::span<const std::uint32_t>, const packed_answers& batch, std::span<const float> ref) {
-          score_answers(model.model, model.space, batch, logp);
-          total += loss(batch, logp, ref, step, {});
-          for (std::size_t i = 0; i < batch.size(); ++i)
-            rewards.push_back(settings_.beta * (batch.sum(i, logp) - batch.sum(i, ref)));
-        });
+    judge_answers(eval_, std::span<const std::uint32_t>(rows), settings_.pairs_per_pass, model, reference_,
+                  [&](std::span<const std::uint32_t>, const shown_answers& batch, std::span<const float> ref) {
+                    score_answers(model.model, model.space, batch, logp);
+                    total += loss(batch, logp, ref, step, {});
+                    for (std::size_t i = 0; i < batch.size(); ++i)
+                      rewards.push_back(settings_.beta * (batch.sum(i, logp) - batch.sum(i, ref)));
+                  });
     sum_over_ranks(model, total);
     gather_rows(model, rewards);
     score_file file(writes(model) ? settings_.scores : std::filesystem::path());
@@ -121,6 +118,20 @@ class dpo_task {
         n.push_back(answer_length(p.chosen, p.prompt_length) + answer_length(p.rejected, p.prompt_length));
       return n;
     }
+    std::int64_t tokens_of(std::uint32_t i) const {
+      return std::ssize((*this)[i].chosen) + std::ssize((*this)[i].rejected);
+    }
+    /// Both answers show them.
+    std::vector<nn::picture> pictures_of(std::uint32_t i) const {
+      return grids_of((*this)[i].images, this->cache.get(), 2);
+    }
+    void pack(std::span<const std::uint32_t> some, shown_answers& to) const {
+      to.clear();
+      for (const std::uint32_t i : some)
+        for (const std::vector<std::int32_t>* answer : {&(*this)[i].chosen, &(*this)[i].rejected})
+          to.push_back(*answer, (*this)[i].prompt_length, (*this)[i].images, this->cache.get());
+    }
+
     reference_log_probs reference;
   };
 
@@ -135,22 +146,7 @@ class dpo_task {
     return c;
   }
 
-  static void pack(const pair_set& set, std::span<const std::uint32_t> rows, packed_answers& to) {
-    to.clear();
-    for (const std::uint32_t i : rows) {
-      to.push_back(set[i].chosen, set[i].prompt_length);
-      to.push_back(set[i].rejected, set[i].prompt_length);
-    }
-  }
-
-  static auto packer(const pair_set& set) {
-    return [&set](std::span<const std::uint32_t> some, packed_answers& to) { pack(set, some, to); };
-  }
-  static std::int64_t tokens_of(const preference_pair& p) noexcept {
-    return std::ssize(p.chosen) + std::ssize(p.rejected);
-  }
-
-  pair_report loss(const packed_answers& rows, std::span<const float> logp, std::span<const float> ref,
+  pair_report loss(const shown_answers& rows, std::span<const float> logp, std::span<const float> ref,
                    const counts& step, std::span<float> dlogp) const {
     token_batch<float> batch{.logp = logp, .ref_logp = ref};
     batch.offsets = rows.offsets;

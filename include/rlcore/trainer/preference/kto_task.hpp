@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "rlcore/data/image_file.hpp"
 #include "rlcore/exec/serial.hpp"
 #include "rlcore/objective/algorithm/unpaired.hpp"
 #include "rlcore/telemetry/metrics.hpp"
@@ -52,16 +53,13 @@ class kto_task {
     report_type total;
     std::int64_t tokens = 0;
     for (const std::uint32_t i : rows) tokens += std::ssize(train_[i].tokens);
-    learn_answers(
-        rows, settings_.rows_per_pass, model, reference_, train_.reference,
-        [&](std::uint32_t i) { return std::ssize(train_[i].tokens); }, packer(train_),
-        [&](std::span<const std::uint32_t> group, const packed_answers& batch, std::span<const float> ref) {
-          model.forward_backward(
-              batch.inputs, batch.targets, 1.0f,
-              [&](std::span<const float> logp, std::span<const float>, std::span<float> dlogp, std::span<float>) {
-                total += loss(link, train_, group, batch, logp, ref, step, dlogp);
-              });
-        });
+    learn_answers(train_, rows, settings_.rows_per_pass, model, reference_,
+                  [&](std::span<const std::uint32_t> group, const shown_answers& batch, std::span<const float> ref) {
+                    model.forward_backward(
+                        batch.input(), batch.targets, 1.0f,
+                        [&](std::span<const float> logp, std::span<const float>, std::span<float> dlogp,
+                            std::span<float>) { total += loss(link, train_, group, batch, logp, ref, step, dlogp); });
+                  });
     sum_over_ranks(model, total);
     m.set("train/kto_loss", total.value(0));
     set_rewards(m, "train/", total);
@@ -90,15 +88,13 @@ class kto_task {
                                                        .undesirable_weight = settings_.undesirable_weight}
                                             : link_of(mismatch(eval_, model, part));
       std::vector<double> of_part;
-      judge_answers(
-          part, settings_.rows_per_pass, model, reference_, eval_.reference,
-          [&](std::uint32_t i) { return std::ssize(eval_[i].tokens); }, packer(eval_),
-          [&](std::span<const std::uint32_t> group, const packed_answers& batch, std::span<const float> ref) {
-            score_answers(model.model, model.space, batch, logp);
-            total += loss(link, eval_, group, batch, logp, ref, counts, {});
-            for (std::size_t i = 0; i < batch.size(); ++i)
-              of_part.push_back(settings_.beta * (batch.sum(i, logp) - batch.sum(i, ref)));
-          });
+      judge_answers(eval_, part, settings_.rows_per_pass, model, reference_,
+                    [&](std::span<const std::uint32_t> group, const shown_answers& batch, std::span<const float> ref) {
+                      score_answers(model.model, model.space, batch, logp);
+                      total += loss(link, eval_, group, batch, logp, ref, counts, {});
+                      for (std::size_t i = 0; i < batch.size(); ++i)
+                        of_part.push_back(settings_.beta * (batch.sum(i, logp) - batch.sum(i, ref)));
+                    });
       gather_rows(model, of_part);
       reward.insert(reward.end(), of_part.begin(), of_part.end());
       if (n == left) break;
@@ -124,6 +120,16 @@ class kto_task {
       for (const unpaired_row& r : rows) n.push_back(answer_length(r.tokens, r.prompt_length));
       return n;
     }
+    std::int64_t tokens_of(std::uint32_t i) const { return std::ssize((*this)[i].tokens); }
+    std::vector<nn::picture> pictures_of(std::uint32_t i) const {
+      return grids_of((*this)[i].text.images, this->cache.get());
+    }
+    void pack(std::span<const std::uint32_t> some, shown_answers& to) const {
+      to.clear();
+      for (const std::uint32_t i : some)
+        to.push_back((*this)[i].tokens, (*this)[i].prompt_length, (*this)[i].text.images, this->cache.get());
+    }
+
     reference_log_probs reference;
   };
 
@@ -148,8 +154,13 @@ class kto_task {
   }
 
   void set_pair_accuracy(metrics& m, const std::vector<double>& reward) const {
-    std::map<std::string_view, std::vector<std::size_t>> by_prompt;
-    for (std::size_t i = 0; i < reward.size(); ++i) by_prompt[eval_[i].text.prompt].push_back(i);
+    using prompt_of = std::pair<std::string_view, std::vector<data::content_hash>>;
+    std::map<prompt_of, std::vector<std::size_t>> by_prompt;
+    for (std::size_t i = 0; i < reward.size(); ++i) {
+      prompt_of prompt{eval_[i].text.prompt, {}};
+      for (const data::image_pointer& image : eval_[i].text.images) prompt.second.push_back(image->hash);
+      by_prompt[std::move(prompt)].push_back(i);
+    }
     std::int64_t pairs = 0, right = 0;
     for (const auto& [prompt, answers] : by_prompt)
       for (const std::size_t good : answers)
@@ -161,7 +172,7 @@ class kto_task {
   /// Prompts with the answers of the next rows, under the policy and the reference. An answer of which max_len leaves
   /// no token counts with a ratio of 0.
   mismatched_kl mismatch(const row_set& set, trainable_model<Device>& model, std::span<const std::uint32_t> rows) {
-    packed_answers batch;
+    shown_answers batch;
     std::vector<float> logp, ref;
     std::vector<double> sums;  // of each row under the policy and the reference
     const row_range shard = own_rows(model, rows.size(), [&](std::size_t i) { return set[rows[i]].tokens.size(); });
@@ -173,7 +184,8 @@ class kto_task {
           for (std::size_t i = shard.first + first; i < shard.first + last; ++i) {
             const unpaired_row &mine = set[rows[i]], &next = set[rows[(i + 1) % rows.size()]];
             bool cut = false;
-            batch.push_back(rules_.ended(mine.text.prompt + next.text.answer, cut), mine.prompt_length);
+            batch.push_back(rules_.ended(mine.text.prompt + next.text.answer, cut, mine.text.images),
+                            mine.prompt_length, mine.text.images, set.cache.get());
           }
           score_answers(model.model, model.space, batch, logp);
           reference_(model, batch, ref);
@@ -186,17 +198,8 @@ class kto_task {
     return kl;
   }
 
-  static void pack(const row_set& set, std::span<const std::uint32_t> rows, packed_answers& to) {
-    to.clear();
-    for (const std::uint32_t i : rows) to.push_back(set[i].tokens, set[i].prompt_length);
-  }
-
-  static auto packer(const row_set& set) {
-    return [&set](std::span<const std::uint32_t> some, packed_answers& to) { pack(set, some, to); };
-  }
-
   report_type loss(const kto_link& link, const row_set& set, std::span<const std::uint32_t> group,
-                   const packed_answers& rows, std::span<const float> logp, std::span<const float> ref,
+                   const shown_answers& rows, std::span<const float> logp, std::span<const float> ref,
                    const global_counts& step, std::span<float> dlogp) const {
     std::vector<float> label;
     for (const std::uint32_t i : group) label.push_back(set[i].desirable ? 1.0f : 0.0f);

@@ -4,11 +4,14 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "rlcore/data/blend.hpp"
+#include "rlcore/data/image_rows.hpp"
 #include "rlcore/trainer/preference/preference_rows.hpp"
 #include "rlcore/trainer/preference/row_text.hpp"
 #include "rlcore/trainer/preference/row_types.hpp"
@@ -16,32 +19,56 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Prompt and both answers of one row as text.
+/// Both answers of a row behind their prompt, as messages. Without a chat template a text is a message.
+struct pair_conversations {
+  std::vector<text::message> chosen, rejected;
+  std::size_t prompt = 0;  ///< messages of both that are the prompt
+};
+
+/// Reads the columns of a row. Throws data_error naming row and column.
+inline pair_conversations read_conversations(const data::row& from, const pair_columns& keys, const row_rules& rules,
+                                             const std::string& where) {
+  const auto read = [&](const std::string& key, const char* role) {
+    if (rules.chat) return message_column(from, key, role, rules, where);
+    return std::vector<text::message>{{role, text_column(from, key, where)}};
+  };
+  std::vector<text::message> prompt;
+  if (!keys.prompt.empty()) prompt = read(keys.prompt, "user");
+  if (rules.input_template && !prompt.empty())
+    prompt.front().content = fill_template(*rules.input_template, prompt.front().content);
+  pair_conversations both{prompt, prompt, prompt.size()};
+  for (text::message& m : read(keys.chosen, "assistant")) both.chosen.push_back(std::move(m));
+  for (text::message& m : read(keys.rejected, "assistant")) both.rejected.push_back(std::move(m));
+  // The prompt of both, as OpenRLHF has it.
+  if (rules.chat && keys.prompt.empty()) both.prompt = both.chosen.size() - 1;
+  return both;
+}
+
+/// Prompt and both answers of one row as text. `needs_prompt`: the prompt is told apart from the answers, and has all
+/// pictures. Paths of pictures start in `folder`.
 inline std::pair<prompt_and_answer, std::string> pair_text(const data::row& from, const pair_columns& keys,
                                                            const row_rules& rules, bool needs_prompt,
-                                                           const std::string& where) {
+                                                           const std::string& where,
+                                                           const std::filesystem::path& folder) {
+  pair_conversations both = read_conversations(from, keys, rules, where);
+  std::vector<data::image_pointer> images = data::take_images(from, both.chosen, rules.images, where, folder);
+  data::show_again(both.rejected, images.size(), rules.images,
+                   where + ": column '" + data::printable(keys.rejected) + "'");
+  const auto prompt = std::span<const text::message>(both.chosen).first(both.prompt);
+  if (needs_prompt) check_answer_is_words(prompt, images.size(), where);
+  std::pair<prompt_and_answer, std::string> out;
   if (!rules.chat) {
-    prompt_and_answer chosen;
-    if (!keys.prompt.empty()) {
-      chosen.prompt = text_column(from, keys.prompt, where);
-      if (rules.input_template) chosen.prompt = fill_template(*rules.input_template, chosen.prompt);
-    }
-    chosen.answer = text_column(from, keys.chosen, where);
-    return {std::move(chosen), text_column(from, keys.rejected, where)};
-  }
-  auto chosen = message_column(from, keys.chosen, "assistant", where);
-  auto rejected = message_column(from, keys.rejected, "assistant", where);
-  if (keys.prompt.empty() && !needs_prompt) return {{"", rules.chat->render(chosen)}, rules.chat->render(rejected)};
-  std::vector<text::message> prompt;
-  if (keys.prompt.empty()) {
-    prompt.assign(chosen.begin(), chosen.end() - 1);  // the prompt of both, as OpenRLHF has it
+    out.first = {prompt.empty() ? "" : data::written_text(prompt.front(), rules.images),
+                 data::written_text(both.chosen.back(), rules.images)};
+    out.second = data::written_text(both.rejected.back(), rules.images);
+  } else if (keys.prompt.empty() && !needs_prompt) {
+    out = {{"", rules.chat->render(both.chosen)}, rules.chat->render(both.rejected)};
   } else {
-    prompt = message_column(from, keys.prompt, "user", where);
-    chosen.insert(chosen.begin(), prompt.begin(), prompt.end());
-    rejected.insert(rejected.begin(), prompt.begin(), prompt.end());
+    out = {split_conversation(rules, prompt, both.chosen, where),
+           split_conversation(rules, prompt, both.rejected, where).answer};
   }
-  return {split_conversation(rules, prompt, std::move(chosen), where),
-          split_conversation(rules, prompt, std::move(rejected), where).answer};
+  out.first.images = std::move(images);
+  return out;
 }
 
 /// Reads every row. `for_dpo`: the prompt is told apart from the answers, and rows whose prompt has max_len - 2 tokens
@@ -50,20 +77,23 @@ inline preference_rows<preference_pair> read_pairs(const data::blend& from, cons
                                                    const row_rules& rules, bool for_dpo) {
   preference_rows<preference_pair> out;
   out.read = from.size();
+  out.cache = rules.images.cache;
   for (std::size_t i = 0; i < from.size(); ++i) {
     const std::string where = from.where(i);
     try {
-      rules.check_words(from[i], where);
-      const auto [chosen, rejected] = pair_text(from[i], keys, rules, for_dpo, where);
+      auto [chosen, rejected] = pair_text(from[i], keys, rules, for_dpo, where, from.folder(i));
       preference_pair pair;
-      if (for_dpo) pair.prompt_length = rules.length(chosen.prompt);
-      if (for_dpo && pair.prompt_length + 2 >= rules.max_len) {
+      if (for_dpo) pair.prompt_length = rules.tokens(chosen.prompt, chosen.images, where).size();
+      const bool fits = !for_dpo || pair.prompt_length + 2 < rules.max_len;
+      out.images.add_row(chosen.images, rules.images, fits);
+      if (!fits) {
         ++out.long_prompts;
         continue;
       }
       bool cut = false;
-      pair.chosen = rules.ended(chosen.prompt + chosen.answer, cut);
-      pair.rejected = rules.ended(chosen.prompt + rejected, cut);
+      pair.chosen = rules.ended(chosen.prompt + chosen.answer, cut, chosen.images, where);
+      pair.rejected = rules.ended(chosen.prompt + rejected, cut, chosen.images, where);
+      pair.images = std::move(chosen.images);
       const std::size_t first = for_dpo ? std::max<std::size_t>(pair.prompt_length, 1) : 0;
       if (pair.chosen.size() <= first || pair.rejected.size() <= first) {
         ++out.nothing_left;

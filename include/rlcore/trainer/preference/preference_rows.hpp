@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "rlcore/core/error.hpp"
+#include "rlcore/data/image_rows.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -18,10 +20,21 @@ struct preference_rows {
   std::size_t long_prompts = 0;  ///< left out: the prompt alone has max_len - 2 tokens or more
   std::size_t nothing_left = 0;  ///< left out: within max_len there is no token of the answer, or no labelled step
   std::size_t truncated = 0;     ///< kept, but cut at max_len
+  data::image_counts images{};   ///< of rows with pictures
+  std::shared_ptr<data::image_cache> cache{};  ///< makes the patches of their pictures
 
   std::size_t size() const noexcept { return rows.size(); }
   /// Row i of those that are left.
   const Row& operator[](std::size_t i) const { return rows[i]; }
+
+  /// The first `count` rows, as a set of its own.
+  preference_rows first(std::size_t count) const {
+    preference_rows some;
+    some.rows.assign(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(count));
+    some.read = count;
+    some.cache = cache;
+    return some;
+  }
 
   /// "train  1801 rows (3 left out: prompt of max_len - 2 tokens or more; 12 cut to max_len)"
   std::string summary(const std::string& name) const {

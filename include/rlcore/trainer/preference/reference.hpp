@@ -2,14 +2,16 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "rlcore/nn/model/input.hpp"
 #include "rlcore/nn/model/log_probs.hpp"
-#include "rlcore/trainer/preference/packed_answers.hpp"
+#include "rlcore/trainer/preference/shown_answers.hpp"
 #include "rlcore/trainer/supervised/task.hpp"
 #include "rlcore/training/rank_reports.hpp"
 #include "rlcore/training/trainable_model.hpp"
@@ -19,10 +21,10 @@ namespace trainer {
 
 /// Log-probs of every answer token under `model`, into `out`.
 template <class Device>
-void score_answers(nn::causal_lm<Device>& model, nn::workspace<Device>& space, const packed_answers& rows,
+void score_answers(nn::causal_lm<Device>& model, nn::workspace<Device>& space, const shown_answers& rows,
                    std::vector<float>& out) {
   out.resize(rows.targets.row.size());
-  nn::log_probs(model, space, rows.inputs, rows.targets, 1.0f, out, {});
+  nn::log_probs(model, space, rows.input(), rows.targets, 1.0f, out, {});
 }
 
 /// A second model, or with LoRA the trained model without its adapter.
@@ -33,7 +35,7 @@ class reference_model {
   explicit reference_model(nn::causal_lm<Device>* frozen) : frozen_(frozen) {}
 
   /// Log-probs of every answer token under the reference, into `out`.
-  void operator()(trainable_model<Device>& model, const packed_answers& rows, std::vector<float>& out) const {
+  void operator()(trainable_model<Device>& model, const shown_answers& rows, std::vector<float>& out) const {
     if (frozen_ != nullptr) return score_answers(*frozen_, model.space, rows, out);
     model.with_base([&] { score_answers(model.model, model.space, rows, out); });
   }
@@ -64,7 +66,7 @@ class reference_log_probs {
     values_.resize(begin_.back());
     const row_range shard = own_rows(model, unknown.size(), [&](std::size_t i) { return length(unknown[i]); });
     std::vector<float> fresh, some;
-    packed_answers batch;
+    shown_answers batch;
     for_each_scored_group(
         {reference.units()}, shard.size(), rows_per_pass, 0, [](std::size_t) { return 0; },
         [&](std::size_t first, std::size_t last) {
@@ -97,43 +99,53 @@ class reference_log_probs {
   std::vector<float> values_;
 };
 
+/// The answers of a data set, for learn_answers() and judge_answers(): what they cost, how they are packed, and the
+/// reference's log-probs of them.
+template <class Set>
+concept answer_set = requires(Set& set, std::uint32_t row, std::span<const std::uint32_t> rows, shown_answers& to) {
+  { set.tokens_of(row) } -> std::convertible_to<std::int64_t>;
+  { set.pictures_of(row) } -> std::convertible_to<std::vector<nn::picture>>;
+  set.pack(rows, to);
+  { set.reference } -> std::convertible_to<reference_log_probs&>;
+};
+
 /// Calls f(rows, answers, log-probs) for every micro-batch of an optimizer step (trainable_model::for_micro_batches());
-/// f does one forward and backward pass. The log-probs are the reference's. pack(rows, answers) packs the answers, and
-/// tokens_of(row) counts their tokens.
-template <class Device, class Pack, class TokensOf, class F>
-void learn_answers(std::span<const std::uint32_t> rows, std::int64_t rows_per_pass, trainable_model<Device>& model,
-                   const reference_model<Device>& reference, reference_log_probs& known, TokensOf&& tokens_of,
-                   Pack&& pack, F&& f) {
-  known.require(rows, rows_per_pass, model, reference, pack);
-  packed_answers batch;
+/// f does one forward and backward pass. The log-probs are the reference's.
+template <class Device, answer_set Set, class F>
+void learn_answers(Set& set, std::span<const std::uint32_t> rows, std::int64_t rows_per_pass,
+                   trainable_model<Device>& model, const reference_model<Device>& reference, F&& f) {
+  const auto pack = [&](std::span<const std::uint32_t> some, shown_answers& to) { set.pack(some, to); };
+  set.reference.require(rows, rows_per_pass, model, reference, pack);
+  shown_answers batch;
   std::vector<float> ref;
   std::vector<std::uint32_t> group;
   model.for_micro_batches(
-      rows.size(), rows_per_pass, 0, [&](std::size_t i) { return tokens_of(rows[i]); },
+      rows.size(), rows_per_pass, 0, [&](std::size_t i) { return set.tokens_of(rows[i]); },
+      [&](std::size_t i) { return set.pictures_of(rows[i]); },
       [&](std::span<const std::uint32_t> micro_batch) {
         group.clear();
         for (const std::uint32_t i : micro_batch) group.push_back(rows[i]);
-        known.copy_to(group, ref);
-        pack(std::span<const std::uint32_t>(group), batch);
+        set.reference.copy_to(group, ref);
+        set.pack(std::span<const std::uint32_t>(group), batch);
         f(std::span<const std::uint32_t>(group), std::as_const(batch), std::span<const float>(ref));
       });
 }
 
 /// The same for an evaluation: each rank scores its own_rows() with f, in packed groups (for_each_scored_group).
-template <class Device, class Pack, class TokensOf, class F>
-void judge_answers(std::span<const std::uint32_t> rows, std::int64_t rows_per_pass, trainable_model<Device>& model,
-                   const reference_model<Device>& reference, reference_log_probs& known, TokensOf&& tokens_of,
-                   Pack&& pack, F&& f) {
-  known.require(rows, rows_per_pass, model, reference, pack);
-  const row_range shard = own_rows(model, rows.size(), [&](std::size_t i) { return tokens_of(rows[i]); });
-  packed_answers batch;
+template <class Device, answer_set Set, class F>
+void judge_answers(Set& set, std::span<const std::uint32_t> rows, std::int64_t rows_per_pass,
+                   trainable_model<Device>& model, const reference_model<Device>& reference, F&& f) {
+  const auto pack = [&](std::span<const std::uint32_t> some, shown_answers& to) { set.pack(some, to); };
+  set.reference.require(rows, rows_per_pass, model, reference, pack);
+  const row_range shard = own_rows(model, rows.size(), [&](std::size_t i) { return set.tokens_of(rows[i]); });
+  shown_answers batch;
   std::vector<float> ref;
   for_each_scored_group(
       {model.model.units()}, shard.size(), rows_per_pass, 0, [](std::size_t) { return 0; },
       [&](std::size_t first, std::size_t last) {
         const auto group = rows.subspan(shard.first + first, last - first);
-        known.copy_to(group, ref);
-        pack(group, batch);
+        set.reference.copy_to(group, ref);
+        set.pack(group, batch);
         f(group, std::as_const(batch), std::span<const float>(ref));
       });
 }

@@ -26,6 +26,7 @@
 #include "rlcore/trainer/preference/task_settings.hpp"
 #include "rlcore/trainer/supervised/task.hpp"
 #include "rlcore/training/rank_reports.hpp"
+#include "rlcore/training/shown_pictures.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -67,13 +68,15 @@ class rm_task {
     std::vector<std::uint32_t> group;
     model.for_micro_batches(
         rows.size(), settings_.pairs_per_pass, 0, [&](std::size_t i) { return tokens_of(train_[rows[i]]); },
+        [&](std::size_t i) { return pictures_of(train_, rows[i]); },
         [&](std::span<const std::uint32_t> micro_batch) {
           group.clear();
           for (const std::uint32_t i : micro_batch) group.push_back(rows[i]);
           pack(train_, group);
-          model.value_forward_backward(batch_, last_, [&](std::span<const float> reward, std::span<float> slope) {
-            total += loss(train_, group, reward, step, slope);
-          });
+          model.value_forward_backward(pictures_.with(batch_), last_,
+                                       [&](std::span<const float> reward, std::span<float> slope) {
+                                         total += loss(train_, group, reward, step, slope);
+                                       });
         });
     sum_over_ranks(model, total);
     m.set("train/loss", total.value(0));
@@ -101,7 +104,7 @@ class rm_task {
           const auto group = std::span<const std::uint32_t>(rows).subspan(shard.first + first, last - first);
           pack(eval_, group);
           reward.resize(last_.size());
-          nn::values(model.model, model.space, batch_, last_, reward);
+          nn::values(model.model, model.space, pictures_.with(batch_), last_, reward);
           total += loss(eval_, group, reward, step, {});
           rewards.insert(rewards.end(), reward.begin(), reward.end());
         });
@@ -153,13 +156,19 @@ class rm_task {
     return std::ssize(p.chosen) + std::ssize(p.rejected);
   }
 
+  /// Both answers show them.
+  static std::vector<nn::picture> pictures_of(const preference_rows<preference_pair>& set, std::uint32_t i) {
+    return grids_of(set[i].images, set.cache.get(), 2);
+  }
+
   /// Packs the answers into batch_, and the position of each answer's last token into last_.
   void pack(const preference_rows<preference_pair>& set, std::span<const std::uint32_t> rows) {
-    batch_.clear();
+    batch_.clear(), pictures_.clear();
     last_.clear();
     for (const std::uint32_t i : rows)
       for (const std::vector<std::int32_t>* tokens : {&set[i].chosen, &set[i].rejected}) {
         batch_.push_back(*tokens);
+        pictures_.push_back(set[i].images, set.cache.get());
         last_.push_back(static_cast<std::int32_t>(batch_.values.size()) - 1);
       }
   }
@@ -183,6 +192,7 @@ class rm_task {
   preference_rows<preference_pair> train_, eval_;
   std::optional<reward_moments> moments_;
   ragged<std::int32_t> batch_;
+  shown_pictures pictures_;
   std::vector<std::int32_t> last_;
 };
 

@@ -1,15 +1,18 @@
 // From the columns of a preference data set to text and tokens: OpenRLHF's rules.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "rlcore/core/error.hpp"
+#include "rlcore/data/image_rows.hpp"
 #include "rlcore/data/row.hpp"
 #include "rlcore/text/chat_template.hpp"
 #include "rlcore/text/tokenizer.hpp"
@@ -24,13 +27,7 @@ struct row_rules {
   std::optional<text::chat_template> chat{};    ///< --apply_chat_template
   std::optional<std::string> input_template{};  ///< --input_template, one {} in it
   std::size_t max_len = 512;                    ///< --max_len, in tokens
-  bool of_pictures = false;                     ///< the model has a vision tower
-
-  /// Throws data_error for a row with pictures for a model that could read them: nobody shows it any here.
-  void check_words(const data::row& from, const std::string& where) const {
-    if (of_pictures && data::has_content(from, "images"))
-      throw data_error(where + ": pictures in column 'images'; preferences and rewards are learnt from words alone");
-  }
+  data::image_settings images{};                ///< of rows with pictures
 
   /// The end of every sequence. Throws format_error if the tokenizer names none.
   std::int32_t eos() const {
@@ -38,26 +35,38 @@ struct row_rules {
     throw format_error("the tokenizer names no eos_token (tokenizer_config.json)");
   }
 
-  /// At most max_len tokens of a text, from its start; sets `cut` if there were more.
-  std::vector<std::int32_t> head(std::string_view text, bool& cut) const {
+  /// The tokens that the model reads of a text with the places of the pictures `shown`. Throws data_error with `where`
+  /// unless there is one place for each.
+  std::vector<std::int32_t> tokens(std::string_view text, std::span<const data::image_pointer> shown,
+                                   const std::string& where) const {
     std::vector<std::int32_t> ids = tokenizer.encode(text);
-    if (ids.size() > max_len) ids.resize(max_len), cut = true;
-    return ids;
+    data::check_image_tokens(ids, shown.size(), images, where);
+    return data::expand_image_tokens(std::move(ids), shown, images);
   }
-  /// Tokens of a prompt alone, at most max_len.
-  std::size_t length(std::string_view prompt) const {
-    bool cut = false;
-    return head(prompt, cut).size();
+  /// At most max_len of them, from the start; sets `cut` if there were more. Throws data_error where a picture would be
+  /// cut.
+  std::vector<std::int32_t> head(std::string_view text, bool& cut, std::span<const data::image_pointer> shown = {},
+                                 const std::string& where = "a text") const {
+    std::vector<std::int32_t> ids = tokens(text, shown, where);
+    if (ids.size() <= max_len) return ids;
+    // The last token that stays may become the end token.
+    const auto lost = ids.begin() + static_cast<std::ptrdiff_t>(std::max<std::size_t>(max_len, 1) - 1);
+    if (!shown.empty() && std::find(lost, ids.end(), images.token) != ids.end())
+      throw data_error(where + ": " + std::to_string(ids.size()) + " tokens with pictures, but --max_len is " +
+                       std::to_string(max_len) + "; pictures are not cut");
+    ids.resize(max_len), cut = true;
+    return ids;
   }
 
   /// The text without line ends at its end, then " " and the end token unless it ends with that; the head of it, whose
   /// last token is made the end token, whatever was cut.
-  std::vector<std::int32_t> ended(std::string text, bool& cut) const {
+  std::vector<std::int32_t> ended(std::string text, bool& cut, std::span<const data::image_pointer> shown = {},
+                                  const std::string& where = "a text") const {
     while (text.ends_with('\n')) text.pop_back();
     const std::int32_t end = eos();
     const std::string& mark = tokenizer.token_of(end);
     if (!text.ends_with(mark)) text += " " + mark;
-    std::vector<std::int32_t> ids = head(text, cut);
+    std::vector<std::int32_t> ids = head(text, cut, shown, where);
     if (!ids.empty()) ids.back() = end;
     return ids;
   }
@@ -94,13 +103,15 @@ inline void check_template(std::string_view form) {
                        "': expected one {} where the prompt goes (braces are written {{ and }})");
 }
 
-/// A column as messages: a list of {role, content}; a text is one message of `role`. Throws data_error.
+/// A column as messages: a list of {role, content}; a text is one message of `role`. Contents may have parts if the
+/// model reads pictures. Throws data_error.
 inline std::vector<text::message> message_column(const data::row& from, const std::string& key, const char* role,
-                                                 const std::string& where) {
+                                                 const row_rules& rules, const std::string& where) {
   const data::row& value = data::column(from, key, where);
   if (value.is_string()) return {text::message{role, value.get<std::string>()}};
+  const auto form = rules.images.processor ? text::content_form::parts : text::content_form::text;
   try {
-    if (value.is_array() && !value.empty()) return text::messages_from_json(value);
+    if (value.is_array() && !value.empty()) return text::messages_from_json(value, form);
   } catch (const data_error& e) {
     throw data_error(where + ": column '" + data::printable(key) + "': " + e.what());
   }
@@ -117,9 +128,20 @@ inline const std::string& text_column(const data::row& from, const std::string& 
   return data::string_column(from, key, where);
 }
 
+/// Throws data_error with `where` unless all pictures of a row stand in the prompt: answers are words.
+inline void check_answer_is_words(std::span<const text::message> prompt, std::size_t pictures,
+                                  const std::string& where) {
+  std::size_t shown = 0;
+  for (const text::message& m : prompt) shown += m.images();
+  if (shown == pictures) return;
+  throw data_error(where + ": " + std::to_string(pictures - shown) + " of " + std::to_string(pictures) +
+                   (pictures == 1 ? " picture" : " pictures") +
+                   " in an answer; expected all <image> marks in the prompt");
+}
+
 /// Splits the rendered conversation after its prompt. Throws data_error if it does not begin with the prompt.
-inline prompt_and_answer split_conversation(const row_rules& rules, const std::vector<text::message>& prompt,
-                                            std::vector<text::message> conversation, const std::string& where) {
+inline prompt_and_answer split_conversation(const row_rules& rules, std::span<const text::message> prompt,
+                                            std::span<const text::message> conversation, const std::string& where) {
   if (prompt.empty()) throw data_error(where + ": a conversation of one message has no prompt");
   prompt_and_answer out{rules.chat->render(prompt, {.add_generation_prompt = true}), {}};
   const std::string whole = rules.chat->render(conversation);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/data/image_file.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -14,6 +15,7 @@ namespace trainer {
 /// What a prompt and its answer are as text: the answer begins where the prompt ends.
 struct prompt_and_answer {
   std::string prompt, answer;
+  std::vector<data::image_pointer> images{};  ///< of the prompt, in the order of their places
 };
 
 /// A pair of answers as tokens.
@@ -21,6 +23,7 @@ struct preference_pair {
   std::vector<std::int32_t> chosen, rejected;  ///< prompt and answer
   std::size_t prompt_length = 0;               ///< tokens of the prompt alone; 0 for reward models
   double margin = 0;                           ///< column margin; 0 where there is none
+  std::vector<data::image_pointer> images{};   ///< both answers' prompt shows them
 };
 
 /// --prompt_key, --chosen_key, --rejected_key; without a prompt column the answers are whole conversations or texts.
@@ -30,7 +33,7 @@ struct pair_columns {
 
 /// One answer as tokens.
 struct unpaired_row {
-  prompt_and_answer text;  ///< kept: a step also scores prompts with the answers of other rows
+  prompt_and_answer text;  ///< kept: a step also scores prompts with the answers of other rows; has the pictures
   std::vector<std::int32_t> tokens;
   std::size_t prompt_length = 0;
   bool desirable = false;
@@ -48,6 +51,7 @@ struct judged_row {
   std::vector<std::int32_t> steps;   ///< positions of the placeholders
   std::vector<std::int32_t> labels;  ///< hard, one per step; or
   std::vector<float> probabilities;  ///< soft, one per step
+  std::vector<data::image_pointer> images{};
 };
 
 /// --input_key, --label_key, --placeholder_token, --reward_tokens.

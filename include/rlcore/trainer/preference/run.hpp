@@ -15,6 +15,7 @@
 #include "rlcore/data/open_blend.hpp"
 #include "rlcore/telemetry/console.hpp"
 #include "rlcore/text/text_file.hpp"
+#include "rlcore/trainer/model_images.hpp"
 #include "rlcore/trainer/preference/open.hpp"
 #include "rlcore/trainer/preference/row_text.hpp"
 #include "rlcore/trainer/preference/settings.hpp"
@@ -60,14 +61,15 @@ inline std::optional<data::blend> open_evaluation_rows(const options& opt) {
   return data::open_blend({.datasets = *name, .split = opt.get<std::string>("eval_split")});
 }
 
-/// --apply_chat_template, --tokenizer_chat_template, --input_template, --max_len. Throws config_error if a given
-/// max_len is more than the model's positions; the default is lowered to them.
+/// --apply_chat_template, --tokenizer_chat_template, --input_template, --max_len, and how pictures are read. Throws
+/// config_error if a given max_len is more than the model's positions; the default is lowered to them.
 inline row_rules read_row_rules(const options& opt, const base_model& base) {
   row_rules rules{base.tokenizer,
                   {},
                   {},
                   static_cast<std::size_t>(opt.get<std::int64_t>("max_len")),
-                  base.config.vision.has_value()};
+                  model_images(read_image_options(opt), base.config, base.folder)};
+  if (rules.images.processor) say("%s\n", image_text(rules.images).c_str());
   rules.eos();
   const std::int64_t positions = base.config.max_position_embeddings;
   if (static_cast<std::int64_t>(rules.max_len) > positions) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "rlcore/data/blend.hpp"
+#include "rlcore/data/image_rows.hpp"
 #include "rlcore/trainer/preference/preference_rows.hpp"
 #include "rlcore/trainer/preference/row_text.hpp"
 #include "rlcore/trainer/preference/row_types.hpp"
@@ -76,13 +77,15 @@ inline preference_rows<judged_row> read_steps(const data::blend& from, const ste
                                               const step_tokens& words, const row_rules& rules) {
   preference_rows<judged_row> out;
   out.read = from.size();
+  out.cache = rules.images.cache;
   for (std::size_t i = 0; i < from.size(); ++i) {
     const std::string where = from.where(i);
     try {
-      rules.check_words(from[i], where);
       judged_row row;
       bool cut = false;
-      row.tokens = rules.head(text_column(from[i], keys.input, where), cut);
+      std::vector<text::message> text{{"user", text_column(from[i], keys.input, where)}};
+      row.images = data::take_images(from[i], text, rules.images, where, from.folder(i));
+      row.tokens = rules.head(data::written_text(text.front(), rules.images), cut, row.images, where);
       for (std::size_t t = 0; t < row.tokens.size(); ++t)
         if (row.tokens[t] == words.placeholder) row.steps.push_back(static_cast<std::int32_t>(t));
       read_step_labels(data::column(from[i], keys.label, where), keys, words, rules.tokenizer, row, where);
@@ -92,6 +95,7 @@ inline preference_rows<judged_row> read_steps(const data::blend& from, const ste
                          "' in '" + data::printable(keys.input) + "', but " + std::to_string(labels) + " labels in '" +
                          data::printable(keys.label) + "'" +
                          (cut ? " (the text was cut to " + std::to_string(rules.max_len) + " tokens)" : ""));
+      out.images.add_row(row.images, rules.images, steps > 0);
       if (steps == 0) {
         ++out.nothing_left;
         continue;

@@ -4,11 +4,14 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "rlcore/data/blend.hpp"
+#include "rlcore/data/image_rows.hpp"
 #include "rlcore/trainer/preference/preference_rows.hpp"
 #include "rlcore/trainer/preference/row_text.hpp"
 #include "rlcore/trainer/preference/row_types.hpp"
@@ -25,19 +28,30 @@ inline bool read_label(const data::row& from, const std::string& key, const std:
                    "; expected 1 (desirable) or 0");
 }
 
-/// Prompt and answer of a row as text.
+/// Prompt and answer of a row as text. Its pictures are all in the prompt; their paths start in `folder`.
 inline prompt_and_answer unpaired_text(const data::row& from, const unpaired_columns& keys, const row_rules& rules,
-                                       const std::string& where) {
-  if (!rules.chat) {
-    std::string prompt = text_column(from, keys.input, where);
-    if (rules.input_template) prompt = fill_template(*rules.input_template, prompt);
-    return {std::move(prompt), text_column(from, keys.output, where)};
+                                       const std::string& where, const std::filesystem::path& folder) {
+  std::vector<text::message> conversation;
+  std::size_t prompt_messages = 1;
+  if (rules.chat) {
+    conversation = message_column(from, keys.input, "user", rules, where);
+    prompt_messages = conversation.size() - (keys.output.empty() ? 1 : 0);
+    if (!keys.output.empty())
+      for (text::message& m : message_column(from, keys.output, "assistant", rules, where))
+        conversation.push_back(std::move(m));
+  } else {
+    const std::string& input = text_column(from, keys.input, where);
+    conversation = {{"user", rules.input_template ? fill_template(*rules.input_template, input) : input},
+                    {"assistant", text_column(from, keys.output, where)}};
   }
-  auto conversation = message_column(from, keys.input, "user", where);
-  std::vector<text::message> prompt(conversation.begin(), conversation.end() - (keys.output.empty() ? 1 : 0));
-  if (!keys.output.empty())
-    for (text::message& m : message_column(from, keys.output, "assistant", where)) conversation.push_back(std::move(m));
-  return split_conversation(rules, prompt, std::move(conversation), where);
+  std::vector<data::image_pointer> images = data::take_images(from, conversation, rules.images, where, folder);
+  const auto prompt = std::span<const text::message>(conversation).first(prompt_messages);
+  check_answer_is_words(prompt, images.size(), where);
+  prompt_and_answer out = rules.chat ? split_conversation(rules, prompt, conversation, where)
+                                     : prompt_and_answer{data::written_text(conversation.front(), rules.images),
+                                                         conversation.back().content};
+  out.images = std::move(images);
+  return out;
 }
 
 /// Reads every row; those whose prompt has max_len - 2 tokens or more are left out. Throws config_error without an
@@ -50,18 +64,21 @@ inline preference_rows<unpaired_row> read_unpaired(const data::blend& from, cons
         "conversations in --input_key)");
   preference_rows<unpaired_row> out;
   out.read = from.size();
+  out.cache = rules.images.cache;
   for (std::size_t i = 0; i < from.size(); ++i) {
     const std::string where = from.where(i);
     try {
-      rules.check_words(from[i], where);
-      unpaired_row row{unpaired_text(from[i], keys, rules, where), {}, 0, read_label(from[i], keys.label, where)};
-      row.prompt_length = rules.length(row.text.prompt);
-      if (row.prompt_length + 2 >= rules.max_len) {
+      unpaired_row row{
+          unpaired_text(from[i], keys, rules, where, from.folder(i)), {}, 0, read_label(from[i], keys.label, where)};
+      row.prompt_length = rules.tokens(row.text.prompt, row.text.images, where).size();
+      const bool fits = row.prompt_length + 2 < rules.max_len;
+      out.images.add_row(row.text.images, rules.images, fits);
+      if (!fits) {
         ++out.long_prompts;
         continue;
       }
       bool cut = false;
-      row.tokens = rules.ended(row.text.prompt + row.text.answer, cut);
+      row.tokens = rules.ended(row.text.prompt + row.text.answer, cut, row.text.images, where);
       if (row.tokens.size() <= std::max<std::size_t>(row.prompt_length, 1)) {
         ++out.nothing_left;
         continue;

@@ -1,6 +1,7 @@
 // Keys about pictures: the columns of verl, the processor, and our own.
 #pragma once
 
+#include "rlcore/config/flag.hpp"
 #include "rlcore/config/key.hpp"
 
 RLCORE_BEGIN
@@ -22,6 +23,9 @@ inline constexpr key images[] = {
     {"rlcore.image_cache_mb", integer, "512", honoured, "memory for prepared pictures, in MiB; no result depends on it",
      at_least(0)},
 };
+
+/// The name of OpenRLHF's flag, in programs with its command line.
+inline constexpr flag image_flags[] = {{"image_key", "data.image_key"}, {"data.image_key", "data.image_key"}};
 
 }  // namespace trainer::keys
 RLCORE_END
