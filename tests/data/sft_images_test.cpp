@@ -20,6 +20,7 @@ sft_settings settings(sft_layout layout) {
   s.layout = layout;
   s.prompt_key = "problem", s.response_key = "answer";
   image_golden::expect_pictures(s.images);
+  s.images.written = "<|vision_start|><|image_pad|><|vision_end|>";
   return s;
 }
 sft_example read(const row& from, const sft_settings& s) {
@@ -51,6 +52,42 @@ TEST(sft_images, a_question_may_show_a_picture) {
   EXPECT_EQ(e.trained(), tokenizer().encode("x is 3.").size() + 1);
 }
 
+TEST(sft_images, rows_of_openrlhf_show_pictures) {
+  const json& c = golden()["supervised"][0];
+  ids whole = c["ids"];
+  auto written = c["written"].get<std::vector<std::uint8_t>>();
+  whole.pop_back(), written.pop_back();  // the line end behind the end mark
+  sft_settings s = settings(sft_layout::chat);
+  s.prompt_key = "input", s.response_key = "";
+  const row conversation{{"input", c["messages"]}, {"images", c["images"]}};
+  EXPECT_EQ(read(conversation, s).tokens, whole);
+  EXPECT_EQ(read(conversation, s).written, written);
+  s.response_key = "output";
+  const row apart{{"input", "<image>Find x."}, {"output", "x is 3."}, {"images", c["images"]}};
+  EXPECT_EQ(read(apart, s).tokens, whole);
+  EXPECT_EQ(read(apart, s).images.size(), 1u);
+
+  for (const sft_layout layout : {sft_layout::plain, sft_layout::text}) {
+    s.layout = layout;
+    const sft_example e = read(apart, s);
+    const auto begin = std::find(whole.begin(), whole.end(), *tokenizer().id_of("<|vision_start|>"));
+    const auto shown = 2 + std::count(whole.begin(), whole.end(), s.images.token);
+    ASSERT_GT(std::ssize(e.tokens), shown);
+    EXPECT_EQ(ids(e.tokens.begin(), e.tokens.begin() + shown), ids(begin, begin + shown));
+    const std::size_t answer = tokenizer().encode("x is 3. <|im_end|>").size();
+    const std::size_t text = tokenizer().encode("<|vision_start|><|vision_end|>Find x.").size() - 1;
+    EXPECT_EQ(e.trained(), layout == sft_layout::plain ? answer : text) << "no token of the picture is learnt";
+    s.max_length = static_cast<std::size_t>(shown) - 2;
+    if (layout == sft_layout::plain) {
+      EXPECT_FALSE(sft_reader(s, tokenizer(), nullptr)(apart, "f: row 0")) << "no room for an answer";
+    } else {
+      scratch::error_of<data_error>([&] { sft_reader(s, tokenizer(), nullptr)(apart, "f: row 0"); },
+                                    {"f: row 0: ", "tokens with pictures, but --max_len is", "pictures are not cut"});
+    }
+    s.max_length = 1024;
+  }
+}
+
 TEST(sft_images, refuses_what_does_not_fit) {
   const json& c = golden()["supervised"][1];
   const row good{{"messages", c["messages"]}, {"images", c["images"]}};
@@ -73,7 +110,8 @@ TEST(sft_images, refuses_what_does_not_fit) {
   s.images.processor.reset();
   refused(good, s, {"the model reads no images"});
   row words{{"problem", "p"}, {"answer", "a"}, {"images", c["images"]}};
-  refused(words, settings(sft_layout::plain), {"rows of OpenRLHF's layouts have words alone"});
+  for (const sft_layout layout : {sft_layout::plain, sft_layout::chat, sft_layout::text})
+    refused(words, settings(layout), {"0 <image> marks, but 3 pictures"});
   refused(words, settings(sft_layout::question), {"0 <image> marks, but 3 pictures"});
 }
 

@@ -50,7 +50,7 @@ struct sft_settings {
   std::size_t max_length = 1024;
   data::truncation truncation = data::truncation::error;
   std::size_t max_rows = 0;    ///< only the first so many; 0: all
-  image_settings images = {};  ///< question, conversation: of rows with pictures
+  image_settings images = {};  ///< of rows with pictures
 };
 
 /// The examples of all rows that were kept, in order.
@@ -158,21 +158,17 @@ class sft_reader {
   std::optional<sft_example> operator()(const row& from, const std::string& where,
                                         const std::filesystem::path& folder = {}) const {
     try {
-      const bool pictures = settings_.images.processor && has_content(from, settings_.images.image_key);
-      if (pictures && settings_.layout > sft_layout::conversation)
-        throw data_error("pictures in column '" + printable(settings_.images.image_key) +
-                         "': rows of OpenRLHF's layouts have words alone; verl's take them (data.multiturn.enable)");
       switch (settings_.layout) {
         case sft_layout::question:
           return question(from, where, folder);
         case sft_layout::conversation:
           return conversation(from, where, folder);
         case sft_layout::plain:
-          return plain(from, where);
+          return plain(from, where, folder);
         case sft_layout::chat:
-          return chat(from, where);
+          return chat(from, where, folder);
         case sft_layout::text:
-          return text_only(from, where);
+          return text_only(from, where, folder);
       }
     } catch (const data_error& e) {
       const std::string message = e.what();
@@ -226,25 +222,31 @@ class sft_reader {
   }
 
   /// OpenRLHF tokenizes prompt and response together and counts the prompt's tokens alone.
-  std::optional<sft_example> plain(const row& from, const std::string& where) const {
-    const std::string prompt =
-        settings_.before + detail::text_at(from, settings_.prompt_key, {}, where) + settings_.after;
+  std::optional<sft_example> plain(const row& from, const std::string& where,
+                                   const std::filesystem::path& folder) const {
+    std::vector<text::message> asked{
+        {"user", settings_.before + detail::text_at(from, settings_.prompt_key, {}, where) + settings_.after}};
+    std::vector<image_pointer> images = take_images(from, asked, settings_.images, where, folder);
+    const std::string prompt = written_text(asked.front(), settings_.images);
     const std::string response =
         settings_.response_key.empty() ? std::string() : detail::text_at(from, settings_.response_key, {}, where);
     const std::size_t length = tokenizer_.encode(prompt).size();
-    if (prompt.empty() || response.empty() || no_room(length)) return std::nullopt;
+    if (prompt.empty() || response.empty() || no_room(length + count_added_tokens(images, settings_.images)))
+      return std::nullopt;
     sft_example example;
     const std::vector<std::int32_t> ids = tokenizer_.encode(ended(prompt + response));
     example.append(std::span(ids).first(std::min(length, ids.size())), false);
     example.append(std::span(ids).subspan(std::min(length, ids.size())), true);
-    return cut(std::move(example));
+    return cut(with_images(std::move(example), std::move(images), settings_.images, where), where);
   }
 
-  std::optional<sft_example> chat(const row& from, const std::string& where) const {
+  std::optional<sft_example> chat(const row& from, const std::string& where,
+                                  const std::filesystem::path& folder) const {
+    const auto form = settings_.images.processor ? text::content_form::parts : text::content_form::text;
     const auto read = [&](const std::string& key, const char* role) {
       const row& value = column(from, key, where);
       if (value.is_string()) return std::vector<text::message>{{role, value.get<std::string>()}};
-      return detail::messages_at(value, where + ": column '" + printable(key) + "'");
+      return detail::messages_at(value, where + ": column '" + printable(key) + "'", form);
     };
     std::vector<text::message> messages = read(settings_.prompt_key, "user");
     if (!settings_.response_key.empty())
@@ -254,9 +256,12 @@ class sft_reader {
                        (settings_.response_key.empty()
                             ? "; name the column of the response with --output_key if it is another"
                             : ""));
+    std::vector<image_pointer> images = take_images(from, messages, settings_.images, where, folder);
     const bool empty = messages.back().content.empty() && messages.back().tool_calls.empty();
-    sft_example example = conversation_example(*chat_, tokenizer_, messages,
-                                               {.enable_thinking = settings_.enable_thinking}, settings_.learnt);
+    sft_example example =
+        with_images(conversation_example(*chat_, tokenizer_, messages, {.enable_thinking = settings_.enable_thinking},
+                                         settings_.learnt),
+                    std::move(images), settings_.images, where);
     // What the template writes behind the last end mark is not there when the model stops; an end mark that is not the
     // tokenizer's end of text is followed by that.
     while (!example.written.empty() && example.written.back() == 0)
@@ -265,16 +270,17 @@ class sft_reader {
     if (empty || no_room(static_cast<std::size_t>(example.written.rend() - begin))) return std::nullopt;
     if (!example.tokens.empty() && example.tokens.back() != eos_)
       example.append(tokenizer_.encode(" " + eos_text_), true);
-    return cut(std::move(example));
+    return cut(std::move(example), where);
   }
 
-  std::optional<sft_example> text_only(const row& from, const std::string& where) const {
+  std::optional<sft_example> text_only(const row& from, const std::string& where,
+                                       const std::filesystem::path& folder) const {
+    std::vector<text::message> all{{"user", detail::text_at(from, settings_.prompt_key, {}, where)}};
+    std::vector<image_pointer> images = take_images(from, all, settings_.images, where, folder);
     sft_example example;
-    example.append(tokenizer_.encode(detail::text_at(from, settings_.prompt_key, {}, where)), true);
-    if (settings_.max_length > 0 && example.tokens.size() > settings_.max_length) {
-      example.tokens.resize(settings_.max_length);
-      example.written.resize(settings_.max_length);
-    }
+    example.append(tokenizer_.encode(written_text(all.front(), settings_.images)), true);
+    example = with_images(std::move(example), std::move(images), settings_.images, where);
+    drop_tail(example, where);
     if (example.trained() == 0) return std::nullopt;
     return example;
   }
@@ -286,12 +292,21 @@ class sft_reader {
     if (!text.ends_with(eos_text_)) (text += ' ') += eos_text_;
     return text;
   }
+  /// What is behind max_length, which may not be a picture. The token before becomes the end mark of a row.
+  void drop_tail(sft_example& example, const std::string& where) const {
+    const std::size_t length = example.tokens.size(), most = settings_.max_length;
+    if (most == 0 || length <= most) return;
+    const auto tail = example.tokens.begin() + static_cast<std::ptrdiff_t>(most) - 1;
+    if (!example.images.empty() &&
+        std::find(tail, example.tokens.end(), settings_.images.token) != example.tokens.end())
+      throw data_error(where + ": " + std::to_string(length) + " tokens with pictures, but --max_len is " +
+                       std::to_string(most) + "; pictures are not cut");
+    example.tokens.resize(most);
+    example.written.resize(most);
+  }
   /// A row that is too long loses its tail, but keeps its end mark.
-  std::optional<sft_example> cut(sft_example example) const {
-    if (settings_.max_length > 0 && example.tokens.size() > settings_.max_length) {
-      example.tokens.resize(settings_.max_length);
-      example.written.resize(settings_.max_length);
-    }
+  std::optional<sft_example> cut(sft_example example, const std::string& where) const {
+    drop_tail(example, where);
     if (example.tokens.empty()) return std::nullopt;
     example.tokens.back() = eos_;
     example.written.back() = 1;
@@ -323,15 +338,6 @@ sft_rows read_sft_rows(std::size_t count, RowAt&& row_at, Where&& where, FolderA
                      " rows is left: they are empty, or their prompts leave no room within " +
                      std::to_string(settings.max_length) + " tokens (max_len)");
   return rows;
-}
-
-/// The same for rows of words.
-template <class RowAt, class Where>
-sft_rows read_sft_rows(std::size_t count, RowAt&& row_at, Where&& where, const std::string& files,
-                       const sft_settings& settings, const text::tokenizer& tokenizer,
-                       const text::chat_template* chat) {
-  return read_sft_rows(
-      count, row_at, where, [](std::size_t) { return std::filesystem::path(); }, files, settings, tokenizer, chat);
 }
 
 /// The rows of all tables in order.

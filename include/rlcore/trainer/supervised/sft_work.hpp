@@ -66,7 +66,8 @@ inline std::vector<data::sft_example> open_sft_rows(const data::blend& rows, con
   const std::string file = rows.sets.front().file;
   return checked_rows(data::read_sft_rows(
                           rows.size(), [&](std::size_t i) -> const data::row& { return rows[i]; },
-                          [&](std::size_t i) { return rows.where(i); }, file, settings, base.tokenizer, chat),
+                          [&](std::size_t i) { return rows.where(i); }, [&](std::size_t i) { return rows.folder(i); },
+                          file, settings, base.tokenizer, chat),
                       base, name, file);
 }
 
@@ -100,7 +101,7 @@ inline sft_work open_verl_sft(const options& opt, const base_model& base) {
 inline sft_work open_openrlhf_sft(const options& opt, const base_model& base) {
   const row_rules rules = read_row_rules(opt, base);
   data::sft_settings settings = read_openrlhf_rows(opt, rules);
-  settings.images = model_images({}, base.config, base.folder);  // its rows are refused where they have pictures
+  settings.images = rules.images;
   const text::chat_template* chat = rules.chat ? &*rules.chat : nullptr;
   sft_work work{{},
                 {},
