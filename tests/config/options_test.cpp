@@ -169,6 +169,15 @@ TEST(options, refuses_combinations_that_cannot_work) {
   EXPECT_NE(refusal({rollout + "val_kwargs.do_sample=True"}).find("temperature > 0"), std::string::npos);
   EXPECT_EQ(refusal({rollout + "val_kwargs.do_sample=True", rollout + "val_kwargs.temperature=0.6"}), "accepted");
   EXPECT_NE(refusal({rollout + "temperature=0"}).find("> 0"), std::string::npos);
+  EXPECT_EQ(refusal({"+" + rollout + "repetition_penalty=1.05", "+" + rollout + "min_p=0.1",
+                     "+" + rollout + "frequency_penalty=-2", "+" + rollout + "presence_penalty=2"}),
+            "accepted");
+  EXPECT_EQ(refusal({rollout + "repetition_penalty=0"}),
+            rollout + "repetition_penalty=0: expected a number > 0; 1 penalises nothing");
+  EXPECT_NE(refusal({rollout + "min_p=1.5"}).find("from 0 to 1"), std::string::npos);
+  EXPECT_NE(refusal({rollout + "presence_penalty=2.5"}).find("from -2 to 2"), std::string::npos);
+  EXPECT_NE(refusal({rollout + "frequency_penalty=-3"}).find("from -2 to 2"), std::string::npos);
+  EXPECT_NE(refusal({rollout + "val_kwargs.min_p=0.1"}), "accepted") << "verl's val_kwargs have none";
   EXPECT_NE(refusal({actor + "clip_ratio_c=1"}).find("> 1"), std::string::npos);
   EXPECT_NE(refusal({rollout + "max_model_len=100"}).find("smaller"), std::string::npos);
   EXPECT_NE(refusal({rollout + "max_num_batched_tokens=1023"}).find("enable_chunked_prefill"), std::string::npos);

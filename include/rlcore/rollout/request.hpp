@@ -29,7 +29,7 @@ struct request {
 enum class finish { eos, length, cancelled };
 
 /// The generated tokens, including a drawn EOS. Log-prob and entropy are those of the *untruncated* tempered
-/// distribution: the same bits that training computes for the same tokens.
+/// distribution without rules: the same bits that training computes for the same tokens.
 struct response {
   std::vector<std::int32_t> tokens;
   std::vector<float> logp, entropy;
@@ -39,7 +39,6 @@ struct response {
 /// How to generate. No result depends on the settings between eos_ids and weights.
 struct generation {
   rollout::sampling sampling;
-  logit_rules rules = {};  ///< on the logits that tokens are drawn from; recorded log-probs are those without them
   std::int64_t max_new_tokens = 0;
   std::vector<std::int32_t> eos_ids;
   std::int64_t max_sequences = 64;         ///< decoded together (verl's rollout.max_num_seqs)
@@ -50,6 +49,7 @@ struct generation {
   /// The format of the weights in linear layers. Unset: the format of training, so that the log-probs have its bits.
   /// int8 reads a quarter of the bytes of float; its text and log-probs are those of a slightly different model.
   std::optional<weight_format> weights = {};
+  logit_rules rules = {};  ///< on the logits that tokens are drawn from; recorded log-probs are those without them
 };
 
 }  // namespace rollout

@@ -34,13 +34,15 @@ struct exact {
     std::vector<std::size_t> order(logits.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     kept = order.size();
-    const bool whole = (how.top_k <= 0 || how.top_k >= std::ssize(logits)) && how.top_p >= 1;
+    const bool whole = (how.top_k <= 0 || how.top_k >= std::ssize(logits)) && how.top_p >= 1 && how.min_p <= 0;
     if (!whole) std::ranges::stable_sort(order, [&](auto a, auto b) { return at(a) > at(b); });
     if (how.top_k > 0) kept = std::min(kept, static_cast<std::size_t>(how.top_k));
     const double most = *std::ranges::max_element(logits);
     const auto weight = [&](std::size_t i) {
       return std::exp((at(order[i]) - most) / static_cast<double>(how.temperature));
     };
+    for (std::size_t i = 0; how.min_p > 0 && i < kept; ++i)
+      if (weight(i) < static_cast<double>(how.min_p)) kept = i;
     double total = 0;
     for (std::size_t i = 0; i < kept; ++i) total += weight(i);
     if (how.top_p < 1) {
@@ -96,9 +98,11 @@ TEST_P(sample, large_vocabulary) {
   expect_inverse_cdf(device, {0.9f}, logits, 50);
   expect_inverse_cdf(device, {0.9f, 50}, logits, 10);
   expect_inverse_cdf(device, {1, 0, 0.9f}, logits, 10);
+  expect_inverse_cdf(device, {1, 0, 1, 0.01f}, logits, 10);
+  expect_inverse_cdf(device, {1, 0, 0.9f, 0.01f}, logits, 10);
 }
 
-TEST_P(sample, top_k_and_top_p) {
+TEST_P(sample, top_k_top_p_and_min_p) {
   cpu device(1, GetParam());
   for (const std::size_t vocabulary : {1u, 5u, 300u, 1100u})
     for (const sampling_arguments& how : {sampling_arguments{1, 1},
@@ -110,7 +114,13 @@ TEST_P(sample, top_k_and_top_p) {
                                           {1, 0, 0.95f},
                                           {1, 0, 0.9999f},
                                           {1, 20, 0.8f},
-                                          {0.5f, 4, 0.3f}}) {
+                                          {0.5f, 4, 0.3f},
+                                          {1, 0, 1, 1},
+                                          {0.9f, 0, 1, 0.03f},
+                                          {2, 0, 1, 1e-4f},
+                                          {1, 0, 0.9f, 0.02f},
+                                          {1, 30, 1, 0.01f},
+                                          {1.2f, 12, 0.8f, 0.005f}}) {
       floats logits = normal(vocabulary, 5, 3);
       expect_inverse_cdf(device, how, logits, 150);
       for (float& x : logits) x = std::round(x);  // many equals: the smaller id is the more likely one
@@ -139,7 +149,7 @@ TEST_P(sample, neither_company_nor_threads_show) {
   const floats logits = normal(static_cast<std::size_t>(rows * vocabulary), 7, 3);
   std::vector<double> u;
   for (std::uint32_t r = 0; r < 37; ++r) u.push_back(random_key{8}.uniform(r));
-  for (const sampling_arguments& how : {sampling_arguments{0.8f}, {0}, {1, 40}, {1, 0, 0.9f}}) {
+  for (const sampling_arguments& how : {sampling_arguments{0.8f}, {0}, {1, 40}, {1, 0, 0.9f}, {1, 0, 1, 0.01f}}) {
     cpu one(1, GetParam());
     std::vector<std::int32_t> single(37), together(37);
     for (extent_t r = 0; r < rows; ++r)
@@ -157,7 +167,7 @@ TEST_P(sample, neither_company_nor_threads_show) {
 
 TEST_P(sample, not_a_number_stays_within_the_vocabulary) {
   cpu device(1, GetParam());
-  for (const sampling_arguments& how : {sampling_arguments{1}, {0}, {1, 5}, {1, 0, 0.5f}})
+  for (const sampling_arguments& how : {sampling_arguments{1}, {0}, {1, 5}, {1, 0, 0.5f}, {1, 0, 1, 0.5f}})
     for (const std::size_t bad : {0u, 20u, 36u}) {
       floats logits(37, 0.0f);
       logits[bad] = std::nanf("");

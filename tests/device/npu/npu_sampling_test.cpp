@@ -85,7 +85,8 @@ TEST(npu_sampling, ends_of_the_interval_never_draw_an_excluded_token) {
   const floats row{-infinity, 1, -infinity, 1, -infinity};
   floats rows;
   for (int r = 0; r < 3; ++r) rows.insert(rows.end(), row.begin(), row.end());
-  for (const sampling_arguments& how : {sampling_arguments{1, 0, 1}, {1, 4, 1}, {1, 0, 0.99f}, {1, 4, 0.99f}})
+  for (const sampling_arguments& how :
+       {sampling_arguments{1, 0, 1}, {1, 4, 1}, {1, 0, 0.99f}, {1, 4, 0.99f}, {1, 0, 1, 0.9f}})
     EXPECT_EQ(draw(*on, how, rows, {0, 0.75, last}), (indices{1, 3, 3})) << how.top_k << ", " << how.top_p;
 }
 
@@ -109,7 +110,7 @@ TEST(npu_sampling, greedy_takes_the_largest) {
 TEST(npu_sampling, tokens_stay_inside_the_vocabulary_whatever_the_logits) {
   emulated_npu on;
   const floats logits(2 * 50, std::nanf(""));
-  for (const sampling_arguments& how : {sampling_arguments{0, 0, 1}, {1, 0, 1}, {1, 5, 0.5f}})
+  for (const sampling_arguments& how : {sampling_arguments{0, 0, 1}, {1, 0, 1}, {1, 5, 0.5f}, {1, 0, 1, 0.5f}})
     for (const std::int32_t token : draw(*on, how, logits, {0.3, 0.9})) {
       EXPECT_GE(token, 0);
       EXPECT_LT(token, 50);

@@ -57,6 +57,8 @@ inline void check_rollout(options& opt) {
       throw config_error(prefix + "top_k=0: expected -1 (all tokens) or an integer >= 1");
     if (opt.get<double>(prefix + "top_p") <= 0) throw config_error(prefix + "top_p=0: expected a number > 0 and <= 1");
   }
+  if (opt.get<double>(rollout + "repetition_penalty") == 0)
+    throw config_error(rollout + "repetition_penalty=0: expected a number > 0; 1 penalises nothing");
   if (opt.get<double>(rollout + "gpu_memory_utilization") == 0)
     throw config_error(rollout + "gpu_memory_utilization=0: expected a number > 0 and <= 1");
   const std::int64_t width =

@@ -19,6 +19,7 @@
 #include "rlcore/config/algorithm/verl_version.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/settings/chat_template_setting.hpp"
+#include "rlcore/config/settings/penalty_options.hpp"
 #include "rlcore/data/prompt_dataset.hpp"
 #include "rlcore/data/table.hpp"
 #include "rlcore/rollout/engine.hpp"
@@ -186,13 +187,16 @@ inline rollout::generation evaluation_sampling(const options& opt, const nn::con
                                                const text::tokenizer& tokenizer, const std::filesystem::path& folder) {
   rollout::generation settings;
   settings.sampling = {static_cast<float>(opt.get<double>("rollout.temperature")),
-                       opt.get<std::int64_t>("rollout.top_k"), static_cast<float>(opt.get<double>("rollout.top_p"))};
+                       opt.get<std::int64_t>("rollout.top_k"), static_cast<float>(opt.get<double>("rollout.top_p")),
+                       static_cast<float>(opt.get<double>("rollout.min_p"))};
   settings.sampling.validate();
+  settings.rules = read_penalties(opt, "rollout.");
   if (const auto n = opt.get<std::int64_t>("rollout.n"); n > 1 && settings.sampling.greedy())
     throw config_error("rollout.n=" + std::to_string(n) +
                        " with rollout.temperature=0 samples the same response again; "
                        "give a temperature");
   settings.max_new_tokens = opt.get<std::int64_t>("data.max_response_length");
+  settings.rules.validate(config.vocab_size, settings.max_new_tokens);
   settings.eos_ids = config.eos_token_ids;
   if (settings.eos_ids.empty() && tokenizer.eos_id()) settings.eos_ids.push_back(*tokenizer.eos_id());
   if (settings.eos_ids.empty())

@@ -189,8 +189,9 @@ class rollout_worker {
 
   rollout::generation generation(const rollout::sampling& sampling) const {
     const policy_settings& s = in_.settings;
-    return {sampling,          s.max_response_length, in_.eos_ids,    s.max_sequences, s.max_batched_tokens,
-            s.max_cache_bytes, s.share_prompts,       s.chunk_prompts};
+    return {
+        sampling,        s.max_response_length, in_.eos_ids, s.max_sequences, s.max_batched_tokens, s.max_cache_bytes,
+        s.share_prompts, s.chunk_prompts,       {},          s.rules};
   }
 
   row_range own_share(std::size_t prompts, std::int64_t samples) {

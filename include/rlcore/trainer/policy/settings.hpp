@@ -19,6 +19,7 @@
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/settings/image_options.hpp"
 #include "rlcore/config/settings/lora_options.hpp"
+#include "rlcore/config/settings/penalty_options.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/optim/adamw.hpp"
 #include "rlcore/optim/schedule.hpp"
@@ -59,6 +60,7 @@ struct policy_settings {
   // rollout
   std::int64_t samples = 1, max_sequences = 64, max_batched_tokens = 2048;
   rollout::sampling sampling, val_sampling;
+  rollout::logit_rules rules;  ///< of both
   std::int64_t val_samples = 1;
   double cache_share = 0.5;  ///< of the memory that is available at the start
   std::size_t max_cache_bytes = rollout::generation().max_cache_bytes;  ///< what that is; train_policy() sets it
@@ -228,10 +230,12 @@ inline void read_rollout_settings(policy_settings& s, const options& opt) {
     s.recompute_old_log_prob = true;  // the recorded ones are another model's
   }
   s.sampling = {static_cast<float>(opt.get<double>(rollout + "temperature")), opt.get<std::int64_t>(rollout + "top_k"),
-                static_cast<float>(opt.get<double>(rollout + "top_p"))};
+                static_cast<float>(opt.get<double>(rollout + "top_p")),
+                static_cast<float>(opt.get<double>(rollout + "min_p"))};
+  s.rules = read_penalties(opt, rollout);
   const std::string val = rollout + "val_kwargs.";
   s.val_sampling = {static_cast<float>(opt.get<double>(val + "temperature")), opt.get<std::int64_t>(val + "top_k"),
-                    static_cast<float>(opt.get<double>(val + "top_p"))};
+                    static_cast<float>(opt.get<double>(val + "top_p")), s.sampling.min_p};
   if (!opt.get<bool>(val + "do_sample")) s.val_sampling = {0, -1, 1};
   s.val_samples = opt.get<std::int64_t>(val + "n");
 }

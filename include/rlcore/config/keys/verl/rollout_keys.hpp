@@ -16,6 +16,19 @@ inline constexpr key rollout[] = {
      at_least(-1)},
     {"actor_rollout_ref.rollout.top_p", real, "1", honoured,
      "sample among the most likely tokens of this total probability", between(0, 1)},
+    {"actor_rollout_ref.rollout.min_p", real, "0", honoured,
+     "sample among tokens at least this share as likely as the most likely one; in validation too (only with "
+     "do_sample)",
+     between(0, 1)},
+    {"actor_rollout_ref.rollout.repetition_penalty", real, "1.0", honoured,
+     "divides positive logits of tokens in prompt and response, multiplies negative ones; in validation too. No "
+     "penalty "
+     "is in a log-prob",
+     at_least(0)},
+    {"actor_rollout_ref.rollout.frequency_penalty", real, "0", honoured,
+     "subtracted from a logit for each time that its token came; in validation too", between(-2, 2)},
+    {"actor_rollout_ref.rollout.presence_penalty", real, "0", honoured,
+     "subtracted from the logits of tokens of the response; in validation too", between(-2, 2)},
     {"actor_rollout_ref.rollout.do_sample", boolean, "True", fixed, "sample at random in training"},
     {"actor_rollout_ref.rollout.val_kwargs.n", integer, "1", honoured, "validation: samples per prompt", at_least(1)},
     {"actor_rollout_ref.rollout.val_kwargs.do_sample", boolean, "False", honoured,
