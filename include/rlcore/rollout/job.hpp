@@ -12,6 +12,7 @@
 #include "rlcore/rollout/logit_rules.hpp"
 #include "rlcore/rollout/request.hpp"
 #include "rlcore/rollout/sampling.hpp"
+#include "rlcore/rollout/token_logprob.hpp"
 
 RLCORE_BEGIN
 namespace rollout {
@@ -43,28 +44,26 @@ struct job {
   std::optional<std::int32_t> prompt_logprobs = {};  ///< report each prompt token's log-prob, with so many most likely
 };
 
-/// A token and the log-prob that it had.
-struct token_logprob {
-  std::int32_t token = 0;
-  float logp = 0;
-};
-
 /// A token that a sequence has drawn. `number` counts the tokens behind the prompt, those of the caller included.
-/// `most_likely` has job::top_logprobs tokens, the most likely first; it is valid during the call that reports it.
+/// `most_likely` has job::top_logprobs tokens, the most likely first, and is valid during the call that reports it;
+/// `rank` is the token's place in that order, from 1, and 0 if none was asked for.
 struct drawn_token {
   ticket of = 0;
   std::uint32_t number = 0;
   std::int32_t token = 0;
   float logp = 0, entropy = 0;
+  std::int64_t rank = 0;
   std::span<const token_logprob> most_likely = {};
 };
 
-/// The log-prob of a prompt's token, from the second one on. `number` is its place in the prompt.
+/// The log-prob of a prompt's token, from the second one on. `number` is its place in the prompt, `rank` its place
+/// among all tokens by probability, from 1.
 struct prompt_token {
   ticket of = 0;
   std::uint32_t number = 0;
   std::int32_t token = 0;
   float logp = 0;
+  std::int64_t rank = 0;
   std::span<const token_logprob> most_likely = {};  ///< job::prompt_logprobs of them
 };
 

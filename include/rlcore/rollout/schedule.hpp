@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <numeric>
 #include <span>
 #include <stdexcept>
 #include <utility>
@@ -94,6 +95,7 @@ class schedule {
     while (admit()) {
     }
     if (chunks_.empty()) throw std::logic_error("rlcore: rollout::schedule: nothing can be fed");
+    order_chunks();
     share_read_prompts();
     ++passes_;
   }
@@ -172,10 +174,7 @@ class schedule {
   bool score(sequence& s) {
     const std::int64_t take = std::min({s.prompt_length - 1 - s.plan.fed, room_, score_room_});
     if (take <= 0 || !make_pages(s, s.plan.fed + take)) return false;
-    for (std::int64_t i = 0; i < take; ++i) {
-      scores_.push_back({static_cast<std::int32_t>(chunks_.size()), &s, s.plan.fed + 1});
-      push_chunk(s, 1, true);
-    }
+    for (std::int64_t i = 0; i < take; ++i) push_chunk(s, 1, true);
     score_room_ -= take;
     return true;
   }
@@ -306,6 +305,17 @@ class schedule {
   }
   bool is_next(std::uint64_t group) const { return !waiting_.empty() && waiting_.next().group == group; }
 
+  /// Chunks whose logits are read alike lie together, so that one call reads them.
+  void order_chunks() {
+    const auto before = [](const sequence* a, const sequence* b) { return a->reading() < b->reading(); };
+    if (std::ranges::is_sorted(chunk_of_, before)) return;
+    order_.resize(chunks_.size());
+    std::iota(order_.begin(), order_.end(), 0u);
+    std::ranges::stable_sort(order_, before, [&](std::uint32_t i) { return chunk_of_[i]; });
+    other_chunks_.clear(), other_chunk_of_.clear();
+    for (const std::uint32_t i : order_) other_chunks_.push_back(chunks_[i]), other_chunk_of_.push_back(chunk_of_[i]);
+    chunks_.swap(other_chunks_), chunk_of_.swap(other_chunk_of_);
+  }
   /// Gives followers the pages of the prompts that this pass reads, then sets the rows of logits and their draws.
   void share_read_prompts() {
     for (std::size_t i = 0; i < chunks_.size(); ++i) {
@@ -342,14 +352,13 @@ class schedule {
   }
   void set_rows() {
     std::int32_t row = 0;
-    auto score = scores_.begin();
     for (std::size_t i = 0; i < chunks_.size(); ++i) {
+      if (!chunks_[i].wants_logits) continue;
       sequence& s = *chunk_of_[i];
-      s.plan.row = chunks_[i].wants_logits ? row++ : -1;
-      if (score != scores_.end() && score->row == static_cast<std::int32_t>(i))
-        (score++)->row = s.plan.row;
-      else if (chunks_[i].wants_logits && s.plan.fed == std::ssize(s.tokens))
-        draw(s, s);
+      s.plan.row = row++;
+      const std::int64_t end = chunks_[i].first_position + std::ssize(chunks_[i].ids);
+      if (unscored(s) && end < s.prompt_length) scores_.push_back({s.plan.row, &s, end});
+      if (end == std::ssize(s.tokens)) draw(s, s);
     }
     for (const auto& [chunk, s] : forked_) draw(*s, *chunk_of_[static_cast<std::size_t>(chunk)]);
     if (!forked_.empty())
@@ -372,8 +381,9 @@ class schedule {
   std::size_t table_row_ = 0;
   std::vector<std::int32_t> held_;  // a prompt's pages, kept for the samples of held_group_ that could not start yet
   std::uint64_t held_group_ = 0;
-  std::vector<nn::decode_chunk> chunks_;
-  std::vector<sequence*> chunk_of_;  // whose they are
+  std::vector<nn::decode_chunk> chunks_, other_chunks_;
+  std::vector<sequence*> chunk_of_, other_chunk_of_;  // whose they are
+  std::vector<std::uint32_t> order_;
   std::vector<page_copy> before_, after_;
   std::vector<scheduled_draw> draws_;
   std::vector<scheduled_score> scores_;

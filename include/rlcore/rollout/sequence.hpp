@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <tuple>
 #include <vector>
 
 #include "rlcore/rollout/apply_rules.hpp"
@@ -60,6 +61,11 @@ struct sequence {
     longest = turn + max_new_tokens;
     if (asked.rules && asked.rules->penalises()) history.start(tokens);
     tokens.reserve(static_cast<std::size_t>(longest));
+  }
+  /// What its logits are read with..
+  std::tuple<float, std::int64_t, float, float, float> reading() const noexcept {
+    const rollout::sampling& s = asked.sampling;
+    return {s.temperature, s.top_k, s.top_p, s.min_p, asked.logprob_temperature.value_or(0)};
   }
   /// Of two with the same prompt: may the later one follow the other?
   bool shares_with(const sequence& other) const noexcept {

@@ -97,7 +97,10 @@ class session {
     if (s.plan.where != sequence::scheduled::state::open)
       throw config_error("job " + std::to_string(number) + " cannot be extended before its turn ends");
     check_tokens(tokens, "a token to append");
+    if (const nn::config& c = model_.settings(); c.vision && std::ranges::count(tokens, c.image_token_id) > 0)
+      throw config_error("a token to append stands for a picture: pictures belong into the prompt");
     check_length(std::ssize(s.tokens) + std::ssize(tokens), max_new_tokens);
+    if (s.asked.rules) check_rules(*s.asked.rules, max_new_tokens);
     s.tokens.insert(s.tokens.end(), tokens.begin(), tokens.end());
     s.begin_turn(max_new_tokens);
     schedule_.add(s);
@@ -145,7 +148,7 @@ class session {
     if (begin_pass()) {
       try {
         feed();
-        draw();
+        memory_.results.read(model_, memory_.logits.data(), schedule_.draws(), schedule_.scores());
       } catch (...) {
         end_pass(false);
         throw;
@@ -216,22 +219,28 @@ class session {
                          std::to_string(limits.max_cache_bytes) + " bytes of cache hold " +
                          std::to_string(pages * kv_page));
     const std::int64_t slots = nn::logit_rows(model_, space_, static_cast<extent_t>(limits.max_sequences));
-    memory_.prepare(model_, pages, pages, slots);
-    return {slots, limits.max_batched_tokens, longest, 0, limits.share_prefixes, limits.chunk_prompts};
+    const std::int64_t scores = nn::logit_rows(model_, space_, 32);
+    memory_.prepare(model_, pages, pages, slots + scores);
+    return {slots, limits.max_batched_tokens, longest, scores, limits.share_prefixes, limits.chunk_prompts};
   }
 
   /// Checks the job outside of the lock.
   std::unique_ptr<sequence> make_sequence(job asked) const {
     asked.sampling.validate();
-    if (asked.rules)
-      asked.rules->validate(model_.settings().vocab_size, asked.max_new_tokens, model_.settings().never_sampled());
+    if (asked.rules) check_rules(*asked.rules, asked.max_new_tokens);
     if (asked.prompt.empty()) throw config_error("the prompt has no token");
     check_tokens(asked.prompt, "the prompt's token");
     check_length(std::ssize(asked.prompt), asked.max_new_tokens);
+    if (asked.top_logprobs < 0 || asked.prompt_logprobs.value_or(0) < 0)
+      throw config_error("top_logprobs and prompt_logprobs must not be negative");
+    if (const float t = asked.logprob_temperature.value_or(1); !(t > 0) || !std::isfinite(t))
+      throw config_error("logprob_temperature=" + std::to_string(t) + " must be a positive number");
     auto s = std::make_unique<sequence>();
     const nn::config& c = model_.settings();
     if (!asked.pictures.empty() && !c.vision)
       throw config_error("the prompt has pictures, and the model reads none (no vision_config)");
+    if (!asked.pictures.empty() && own_ && !asked.pixels)
+      throw config_error("the prompt has pictures, and nothing owns them (job::pixels)");
     try {
       if (!asked.pictures.empty() || (c.vision && std::ranges::count(asked.prompt, c.image_token_id) > 0))
         s->shown = std::make_shared<picture_prompt>(c, asked.prompt, asked.pictures, asked.pixels);
@@ -251,9 +260,12 @@ class session {
         throw config_error(std::string(what) + " " + std::to_string(token) + " is not in the vocabulary of " +
                            std::to_string(vocabulary) + " tokens");
   }
+  void check_rules(const logit_rules& rules, std::int64_t max_new_tokens) const {
+    rules.validate(model_.settings().vocab_size, max_new_tokens, model_.settings().never_sampled());
+  }
   void check_length(std::int64_t tokens, std::int64_t more) const {
     if (more <= 0) throw config_error("max_new_tokens=" + std::to_string(more) + " must be positive");
-    if (tokens + more > limits_.longest)
+    if (more > limits_.longest - tokens)
       throw config_error(std::to_string(tokens) + " tokens and up to " + std::to_string(more) +
                          " new ones exceed the longest sequence, " + std::to_string(limits_.longest) + " tokens");
   }
@@ -301,44 +313,21 @@ class session {
     memory_.pictures.forget();
     for (const page_copy& c : schedule_.copies_after()) memory_.cache->copy_page(c.to, c.from);
   }
-  void draw() {
-    const std::span<const scheduled_draw> draws = schedule_.draws();
-    const auto vocabulary = static_cast<extent_t>(model_.settings().vocab_size);
-    uniform_.clear();
-    for (const scheduled_draw& d : draws) {
-      const job& j = d.of->asked;
-      uniform_.push_back(j.key.uniform(j.prompt_number, j.sample, j.first_token + d.number));
-    }
-    rules_.clear();
-    for (const scheduled_draw& d : draws) rules_.push_back(d.of->rules());
-    tokens_.resize(draws.size()), logp_.resize(draws.size()), entropy_.resize(draws.size());
-    for (std::size_t begin = 0, end; begin < draws.size(); begin = end) {
-      const scheduled_draw& first = draws[begin];
-      for (end = begin + 1; end < draws.size() && draws[end].row == draws[end - 1].row + 1 &&
-                            draws[end].of->asked.sampling == first.of->asked.sampling;)
-        ++end;
-      const std::size_t n = end - begin;
-      memory_.draw(model_.device(), first.of->asked.sampling, model_.head().chunks,
-                   memory_.logits.data() + first.row * vocabulary, vocabulary, std::span(uniform_).subspan(begin, n),
-                   std::span(tokens_).subspan(begin, n), std::span(logp_).subspan(begin, n),
-                   std::span(entropy_).subspan(begin, n), std::span(rules_).subspan(begin, n));
-    }
-    for (std::size_t i = 0; i < draws.size(); ++i)
-      if (!std::isfinite(logp_[i]))
-        throw error("generate: the logits of job " + std::to_string(draws[i].of->number) + ", token " +
-                    std::to_string(draws[i].number) + ", are not finite: the model's weights are broken");
-  }
   void end_pass(bool good) {
     const std::lock_guard lock(mutex_);
     in_pass_ = false;
     between_passes_.notify_all();
     if (!good) return schedule_.forget_pages();
-    schedule_.accept(tokens_);
+    const pass_results<Device>& results = memory_.results;
+    schedule_.accept(results.tokens());
+    const std::span<const scheduled_score> scores = schedule_.scores();
+    for (std::size_t i = 0; i < scores.size(); ++i)
+      if (!scores[i].of->cancelled) events_.push_back(results.scored(i, scores[i]));
     const std::span<const scheduled_draw> draws = schedule_.draws();
     for (std::size_t i = 0; i < draws.size(); ++i) {
       const sequence& s = *draws[i].of;
       if (s.cancelled) continue;
-      events_.push_back(drawn_token{s.number, draws[i].number, tokens_[i], logp_[i], entropy_[i]});
+      events_.push_back(results.drawn(i, draws[i]));
       if (s.plan.where != sequence::scheduled::state::open) continue;
       events_.push_back(ended_turn{s.number, s.reason});
       if (!s.asked.keep_open) sequences_.erase(s.number);
@@ -363,10 +352,6 @@ class session {
   std::uint64_t last_group_ = 0;
 
   std::vector<event> events_;
-  std::vector<double> uniform_;
-  std::vector<ruled_row> rules_;
-  std::vector<std::int32_t> tokens_;
-  std::vector<float> logp_, entropy_;
 };
 
 }  // namespace rollout

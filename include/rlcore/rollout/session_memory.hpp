@@ -9,21 +9,21 @@
 #include "rlcore/nn/attention/kv_cache.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/rollout/page_pool.hpp"
+#include "rlcore/rollout/pass_results.hpp"
 #include "rlcore/rollout/prompt_pictures.hpp"
-#include "rlcore/rollout/sampler.hpp"
 #include "rlcore/tensor/buffer.hpp"
 
 RLCORE_BEGIN
 namespace rollout {
 
-/// Keys and values, rows of pictures, logits and what draws from them. It may outlive a session and serve the next one.
+/// Keys and values, rows of pictures, logits and what reads them. It may outlive a session and serve the next one.
 template <rlcore::device Device>
 struct session_memory {
   page_pool pool;
   std::unique_ptr<nn::kv_cache<Device>> cache;
   prompt_pictures<Device> pictures;
   buffer<float, Device> logits;
-  sampler<Device> draw;
+  pass_results<Device> results;
 
   /// Takes at least `pages` pages of keys and values, no more than `allowed` of them, and `rows` rows of logits, unless
   /// it has them. Nobody uses a page then.

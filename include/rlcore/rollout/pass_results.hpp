@@ -1,0 +1,136 @@
+// What the logits of a pass say.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "rlcore/core/error.hpp"
+#include "rlcore/nn/model/causal_lm.hpp"
+#include "rlcore/rollout/job.hpp"
+#include "rlcore/rollout/likely_tokens.hpp"
+#include "rlcore/rollout/pass_plan.hpp"
+#include "rlcore/rollout/sampler.hpp"
+
+RLCORE_BEGIN
+namespace rollout {
+
+/// The tokens that sequences draw, the log-probs of these and of tokens of prompts. Keeps its memory from pass to pass.
+template <rlcore::device Device>
+class pass_results {
+ public:
+  /// Draws and scores from logits (device memory). One call of the sampler does neighbouring rows of equal settings.
+  /// Throws error if logits are not finite.
+  void read(const nn::causal_lm<Device>& model, const float* logits, std::span<const scheduled_draw> draws,
+            std::span<const scheduled_score> scores) {
+    const std::size_t count = draws.size() + scores.size();
+    own_.resize(count), tokens_.resize(count), logp_.resize(count), entropy_.resize(count);
+    if (likely_.size() < count) likely_.resize(count);  // never less: their memory stays
+    draw(model, logits, draws);
+    score(model, logits, draws.size(), scores);
+    for (std::size_t i = 0; i < count; ++i) {
+      if (std::isfinite(logp_[i])) continue;
+      const bool drawn = i < draws.size();
+      const std::uint64_t number = drawn ? draws[i].of->number : scores[i - draws.size()].of->number;
+      throw error("generate: the logits of job " + std::to_string(number) +
+                  (drawn ? ", token " + std::to_string(draws[i].number) : ", in its prompt") +
+                  ", are not finite: the model's weights are broken");
+    }
+  }
+
+  /// The drawn tokens, in the order of the draws.
+  std::span<const std::int32_t> tokens() const noexcept { return std::span(tokens_).first(draws_); }
+  /// Draw number i.
+  drawn_token drawn(std::size_t i, const scheduled_draw& d) const {
+    const bool asked = d.of->asked.top_logprobs > 0;
+    return {d.of->number,
+            d.number,
+            tokens_[i],
+            logp_[i],
+            entropy_[i],
+            asked ? likely_[i].rank : 0,
+            likely(i, d.of->asked.top_logprobs)};
+  }
+  /// Score number i.
+  prompt_token scored(std::size_t i, const scheduled_score& s) const {
+    const std::size_t at = draws_ + i;
+    return {s.of->number,     static_cast<std::uint32_t>(s.number),    tokens_[at], logp_[at],
+            likely_[at].rank, likely(at, *s.of->asked.prompt_logprobs)};
+  }
+
+ private:
+  static float temperature_of(const job& j) {
+    return j.logprob_temperature.value_or(j.sampling.greedy() ? 1 : j.sampling.temperature);
+  }
+  std::span<const token_logprob> likely(std::size_t i, std::int32_t wanted) const {
+    const std::vector<token_logprob>& all = likely_[i].tokens;
+    return std::span(all).first(std::min(wanted > 0 ? all.size() : 0, static_cast<std::size_t>(wanted)));
+  }
+
+  void draw(const nn::causal_lm<Device>& model, const float* logits, std::span<const scheduled_draw> draws) {
+    draws_ = draws.size();
+    uniform_.clear(), rules_.clear();
+    for (const scheduled_draw& d : draws) {
+      const job& j = d.of->asked;
+      uniform_.push_back(j.key.uniform(j.prompt_number, j.sample, j.first_token + d.number));
+      rules_.push_back(d.of->rules());
+    }
+    const auto vocabulary = static_cast<extent_t>(model.settings().vocab_size);
+    for (std::size_t begin = 0, end; begin < draws.size(); begin = end) {
+      const job& first = draws[begin].of->asked;
+      std::int32_t most = first.top_logprobs;
+      for (end = begin + 1; end < draws.size() && draws[end].row == draws[end - 1].row + 1 &&
+                            draws[end].of->reading() == draws[begin].of->reading();
+           ++end)
+        most = std::max(most, draws[end].of->asked.top_logprobs);
+      const std::size_t n = end - begin;
+      const float* rows = logits + draws[begin].row * vocabulary;
+      sample_(model.device(), first.sampling, model.head().chunks, rows, vocabulary,
+              std::span(uniform_).subspan(begin, n), std::span(tokens_).subspan(begin, n),
+              std::span(logp_).subspan(begin, n), std::span(entropy_).subspan(begin, n),
+              std::span(rules_).subspan(begin, n), first.logprob_temperature);
+      if (most > 0) find_likely(model, rows, temperature_of(first), begin, n, most);
+    }
+  }
+  void score(const nn::causal_lm<Device>& model, const float* logits, std::size_t at,
+             std::span<const scheduled_score> scores) {
+    const auto vocabulary = static_cast<extent_t>(model.settings().vocab_size);
+    for (std::size_t begin = 0, end; begin < scores.size(); begin = end) {
+      const sequence& s = *scores[begin].of;
+      for (end = begin; end < scores.size() && scores[end].of == &s; ++end)
+        tokens_[at + end] = s.tokens[static_cast<std::size_t>(scores[end].number)];
+      const std::size_t first = at + begin, n = end - begin;
+      const float* rows = logits + scores[begin].row * vocabulary;
+      sample_.score(model.device(), model.head().chunks, rows, vocabulary, temperature_of(s.asked),
+                    std::span(tokens_).subspan(first, n), std::span(logp_).subspan(first, n),
+                    std::span(entropy_).subspan(first, n));
+      find_likely(model, rows, temperature_of(s.asked), first, n, *s.asked.prompt_logprobs);
+    }
+  }
+  /// Of `n` rows whose results begin at `first`.
+  void find_likely(const nn::causal_lm<Device>& model, const float* rows, float temperature, std::size_t first,
+                   std::size_t n, std::int32_t most) {
+    for (std::size_t i = first; i < first + n; ++i) own_[i] = {tokens_[i], logp_[i]};
+    find_(model.device(), rows, static_cast<extent_t>(model.settings().vocab_size), temperature,
+          std::span<const token_logprob>(own_).subspan(first, n), static_cast<std::size_t>(most),
+          std::span(likely_).subspan(first, n));
+  }
+
+  sampler<Device> sample_;
+  likely_tokens_finder<Device> find_;
+  std::size_t draws_ = 0;
+  std::vector<double> uniform_;
+  std::vector<ruled_row> rules_;
+  std::vector<std::int32_t> tokens_;  // with what follows: of draws, then of scores
+  std::vector<float> logp_, entropy_;
+  std::vector<token_logprob> own_;
+  std::vector<likely_tokens> likely_;
+};
+
+}  // namespace rollout
+RLCORE_END
