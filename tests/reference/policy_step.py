@@ -58,8 +58,8 @@ def score(model):
     return out
 
 
-def advantages():
-    r = torch.tensor(REWARDS, dtype=torch.float64).reshape(-1, SAMPLES)
+def advantages(rewards=REWARDS):
+    r = torch.tensor(rewards, dtype=torch.float64).reshape(-1, SAMPLES)
     return ((r - r.mean(1, keepdim=True)) / (r.std(1, keepdim=True) + 1e-6)).flatten()
 
 
@@ -71,8 +71,19 @@ def aggregate(rows, how, length):
     return torch.stack([row.sum() for row in rows]).mean() / length
 
 
-def run(case, old, ref, adv):
-    model = model_of_formula()
+def around(now):
+    """Old and reference log-probs near those of the model; never near a bound of the clip: the branches are the same in
+    float32."""
+    old, ref, j = [], [], 0
+    for logp in now:
+        k = torch.arange(j, j + len(logp))
+        old.append((logp + ((k * 5 % 7) - 3) * 0.14 + 0.06).float().double())
+        ref.append((logp + ((k * 3 % 5) - 2) / 8).float().double())
+        j += len(logp)
+    return old, ref
+
+
+def run(case, old, ref, adv, model, score=score):
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01)
     policy, kl, entropy, clipped, lower, ppo_kl = [], [], [], [], [], []
     for (logp, h), o, r, a in zip(score(model), old, ref, adv):
@@ -108,19 +119,13 @@ def main():
     torch.set_num_threads(1)
     with torch.no_grad():
         now = [logp for logp, _ in score(model_of_formula())]
-    old, ref, j = [], [], 0
-    for logp in now:
-        k = torch.arange(j, j + len(logp))
-        # never near a bound of the clip: the branches are the same in float32
-        old.append((logp + ((k * 5 % 7) - 3) * 0.14 + 0.06).float().double())
-        ref.append((logp + ((k * 3 % 5) - 2) / 8).float().double())
-        j += len(logp)
+    old, ref = around(now)
     adv = advantages()
     out = {"model": MODEL, "temperature": TEMPERATURE, "samples": SAMPLES, "prompts": PROMPTS,
            "rewards": REWARDS, "tokens": [tokens(i) for i in range(len(PROMPTS))],
            "logp": [flat(x, 9) for x in now], "old_logp": [flat(x, 9) for x in old], "ref_logp": [flat(x, 9) for x in ref],
            "advantages": flat(adv, 9), "lr": 1e-2, "weight_decay": 0.01, "grad_clip": 1.0,
-           "cases": {name: run(case, old, ref, adv) for name, case in CASES.items()}}
+           "cases": {name: run(case, old, ref, adv, model_of_formula()) for name, case in CASES.items()}}
     for name, case in out["cases"].items():
         print(name, {k: v for k, v in case.items() if isinstance(v, float)})
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "policy_step.json")

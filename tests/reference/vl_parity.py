@@ -40,7 +40,7 @@ def sequences(rng, shapes):
         yield tokens + [rng.randrange(WORDS) for _ in range(4)], grids
 
 
-def run(tied, shapes, seed):
+def model_of_formula(tied):
     config = Qwen2_5_VLConfig(text_config=text(), vision_config=vision, image_token_id=IMAGE, video_token_id=VIDEO,
                               vision_start_token_id=START, vision_end_token_id=END, tie_word_embeddings=tied)
     config._attn_implementation = "eager"
@@ -53,6 +53,11 @@ def run(tied, shapes, seed):
     for module in model.modules():
         if type(module).__name__.endswith("RMSNorm"):
             module.forward = norm.__get__(module)
+    return model, named
+
+
+def run(tied, shapes, seed):
+    model, named = model_of_formula(tied)
     patch, used, n, loss = 3 * 2 * 14 * 14, 0, 0, 0
     rows = list(sequences(random.Random(seed), shapes))
     logps, entropies = [], []
