@@ -1,0 +1,158 @@
+// Answers of /v1/chat/completions.
+#pragma once
+
+#include <cstddef>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/serving/context.hpp"
+#include "rlcore/serving/prepare.hpp"
+#include "rlcore/serving/protocol/chat_request.hpp"
+#include "rlcore/serving/protocol/log_probs.hpp"
+#include "rlcore/serving/protocol/reasoning.hpp"
+#include "rlcore/serving/protocol/responses.hpp"
+#include "rlcore/serving/protocol/tool_calls.hpp"
+#include "rlcore/serving/reply.hpp"
+
+RLCORE_BEGIN
+namespace serving {
+
+/// Turns of the assistant: thoughts, content and calls of tools.
+class chat_reply final : public reply {
+ public:
+  chat_reply(context& shared, const chat_request& request, std::vector<rollout::job> jobs)
+      : reply(shared, request.fields, std::move(jobs), "chatcmpl-"),
+        shared_(shared),
+        parse_tool_calls_(request.parse_tool_calls),
+        include_reasoning_(request.include_reasoning) {
+    for (std::int64_t i = 0; i < fields().n; ++i)
+      choices_.push_back({reasoning_splitter(shared.model.reasoning), tool_call_parser(), {}, 0});
+  }
+
+ private:
+  struct choice_state {
+    reasoning_splitter reasoning;
+    tool_call_parser tools;
+    std::vector<scored_token> held;  ///< tokens whose text is not shown yet
+    std::size_t calls;
+  };
+  /// What a piece adds to a message.
+  struct addition {
+    std::string reasoning, content;
+    json calls = json::array();
+  };
+
+  const char* object() const override { return "chat.completion"; }
+  const char* event_object() const override { return "chat.completion.chunk"; }
+
+  std::vector<json> opening(std::size_t choice) override {
+    return {{{"index", choice},
+             {"delta", {{"role", model().response_role}, {"content", ""}}},
+             {"logprobs", nullptr},
+             {"finish_reason", nullptr}}};
+  }
+
+  addition split(const text_piece& piece) {
+    choice_state& state = choices_[piece.choice];
+    const bool last = piece.end.has_value();
+    split_text parts = state.reasoning.push(piece.text, last);
+    addition out;
+    if (include_reasoning_) out.reasoning = std::move(parts.reasoning);
+    if (!parse_tool_calls_) {
+      out.content = std::move(parts.content);
+      return out;
+    }
+    text_and_calls found = state.tools.push(parts.content, last);
+    out.content = std::move(found.content);
+    for (called_tool& call : found.calls) {
+      out.calls.push_back({{"id", shared_.unique_id("chatcmpl-tool-", "")},
+                           {"type", "function"},
+                           {"function", {{"name", call.name}, {"arguments", call.arguments}}}});
+      if (fields().stream) out.calls.back()["index"] = state.calls;
+      ++state.calls;
+    }
+    return out;
+  }
+
+  json log_probs(const std::vector<scored_token>& tokens) const {
+    return fields().logprobs ? chat_log_probs(model().tokenizer, tokens, *fields().logprobs, fields().tokens_as_ids)
+                             : json(nullptr);
+  }
+  /// The end of a choice: "tool_calls" if it has called one and ended by itself.
+  void add_end(const text_piece& piece, json& choice) const {
+    if (!piece.end) {
+      choice["finish_reason"] = nullptr;
+      return;
+    }
+    const bool called = choices_[piece.choice].calls > 0 && piece.end->finish_reason == "stop";
+    choice["finish_reason"] = called ? "tool_calls" : piece.end->finish_reason;
+    choice["stop_reason"] = piece.end->stop_reason;
+  }
+  static json ids_of(const std::vector<scored_token>& tokens) {
+    json ids = json::array();
+    for (const scored_token& t : tokens) ids.push_back(t.id);
+    return ids;
+  }
+
+  json choice_body(text_piece& whole) override {
+    addition added = split(whole);
+    json message = message_body(model().response_role);
+    if (!added.content.empty() || added.calls.empty()) message["content"] = std::move(added.content);
+    if (!added.reasoning.empty()) message["reasoning_content"] = std::move(added.reasoning);
+    message["tool_calls"] = std::move(added.calls);
+    json choice{{"index", whole.choice}, {"message", std::move(message)}, {"logprobs", log_probs(whole.tokens)}};
+    add_end(whole, choice);
+    choice["token_ids"] = fields().return_token_ids ? ids_of(whole.tokens) : json(nullptr);
+    return choice;
+  }
+
+  std::optional<json> choice_event(text_piece& piece) override {
+    choice_state& state = choices_[piece.choice];
+    addition added = split(piece);
+    state.held.insert(state.held.end(), std::make_move_iterator(piece.tokens.begin()),
+                      std::make_move_iterator(piece.tokens.end()));
+    json delta = json::object();
+    if (!added.reasoning.empty()) delta["reasoning_content"] = std::move(added.reasoning);
+    if (!added.content.empty()) delta["content"] = std::move(added.content);
+    if (!added.calls.empty()) delta["tool_calls"] = std::move(added.calls);
+    if (delta.empty() && !piece.end) return std::nullopt;
+    const std::vector<scored_token> tokens = std::exchange(state.held, {});
+    json choice{{"index", piece.choice}, {"delta", std::move(delta)}, {"logprobs", log_probs(tokens)}};
+    add_end(piece, choice);
+    if (fields().return_token_ids) choice["token_ids"] = ids_of(tokens);
+    return choice;
+  }
+
+  void add_to_body(json& body) override {
+    body["prompt_logprobs"] = prompt_logprobs(0);
+    body["prompt_token_ids"] = fields().return_token_ids ? json(prompt(0)) : json(nullptr);
+    body["kv_transfer_params"] = nullptr;
+  }
+  void add_to_event(std::size_t, json& event) override {
+    if (fields().return_token_ids && !std::exchange(prompt_shown_, true)) event["prompt_token_ids"] = prompt(0);
+  }
+
+  context& shared_;
+  bool parse_tool_calls_, include_reasoning_, prompt_shown_ = false;
+  std::vector<choice_state> choices_;
+};
+
+/// Begins to answer a request. Throws api_error.
+inline std::shared_ptr<reply> begin_chat(context& shared, const chat_request& request) {
+  shared.model_named(request.fields.model);
+  const std::string text = rendered(shared.model, request.talk);
+  token_ids prompt = request.fields.add_special_tokens ? shared.model.tokenizer.encode_with_special_tokens(text)
+                                                       : shared.model.tokenizer.encode(text);
+  std::vector<token_ids> prompts;
+  prompts.push_back(std::move(prompt));
+  return std::make_shared<chat_reply>(shared, request,
+                                      make_jobs(shared.model, request.fields, std::move(prompts), shared.counter));
+}
+
+}  // namespace serving
+RLCORE_END

@@ -1,0 +1,95 @@
+// Answers of /v1/completions.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/serving/context.hpp"
+#include "rlcore/serving/prepare.hpp"
+#include "rlcore/serving/protocol/completion_request.hpp"
+#include "rlcore/serving/protocol/log_probs.hpp"
+#include "rlcore/serving/reply.hpp"
+
+RLCORE_BEGIN
+namespace serving {
+
+/// Texts with, on request, the prompt in front.
+class completion_reply final : public reply {
+ public:
+  completion_reply(context& shared, const completion_request& request, std::vector<rollout::job> jobs)
+      : reply(shared, request.fields, std::move(jobs), "cmpl-"), echo_(request.echo) {
+    const auto n = static_cast<std::size_t>(fields().n);
+    for (std::size_t i = 0; i < n * request.prompts.size(); ++i) {
+      const sent_prompt& sent = request.prompts[i / n];
+      const auto* text = std::get_if<std::string>(&sent);
+      choices_.push_back(
+          {completion_log_probs(model().tokenizer, fields().logprobs.value_or(0), fields().tokens_as_ids)});
+      if (echo_)
+        choices_.back().echo = text != nullptr && !fields().truncate_prompt_tokens
+                                   ? *text
+                                   : model().tokenizer.decode(prompt(i), fields().skip_special_tokens);
+    }
+  }
+
+ private:
+  struct choice_state {
+    completion_log_probs log_probs;
+    std::string echo{};
+    bool begun = false;
+  };
+
+  const char* object() const override { return "text_completion"; }
+  const char* event_object() const override { return "text_completion"; }
+  std::vector<json> opening(std::size_t) override { return {}; }
+
+  json choice_body(text_piece& whole) override {
+    json choice = *choice_event(whole);
+    choice["prompt_logprobs"] = prompt_logprobs(whole.choice);
+    if (!fields().return_token_ids) choice["token_ids"] = choice["prompt_token_ids"] = nullptr;
+    return choice;
+  }
+
+  std::optional<json> choice_event(text_piece& piece) override {
+    choice_state& state = choices_[piece.choice];
+    const bool first = !std::exchange(state.begun, true);
+    json choice{{"index", piece.choice}, {"text", (first ? state.echo : "") + piece.text}};
+    if (first && echo_ && fields().logprobs) {
+      state.log_probs.add_first(prompt(piece.choice).front());
+      state.log_probs.add(prompt_tokens(piece.choice));
+    }
+    if (fields().logprobs) state.log_probs.add(piece.tokens);
+    choice["logprobs"] = fields().logprobs ? state.log_probs.take() : json(nullptr);
+    choice["finish_reason"] = piece.end ? json(piece.end->finish_reason) : json(nullptr);
+    choice["stop_reason"] = piece.end ? piece.end->stop_reason : json(nullptr);
+    if (fields().return_token_ids) {
+      choice["token_ids"] = json::array();
+      for (const scored_token& t : piece.tokens) choice["token_ids"].push_back(t.id);
+      choice["prompt_token_ids"] = first ? json(prompt(piece.choice)) : json(nullptr);
+    }
+    return choice;
+  }
+
+  void add_to_body(json& body) override { body["kv_transfer_params"] = nullptr; }
+
+  bool echo_;
+  std::vector<choice_state> choices_;
+};
+
+/// Begins to answer a request. Throws api_error.
+inline std::shared_ptr<reply> begin_completion(context& shared, const completion_request& request) {
+  shared.model_named(request.fields.model);
+  std::vector<token_ids> prompts;
+  for (const sent_prompt& p : request.prompts)
+    prompts.push_back(tokens_of(shared.model, p, request.fields.add_special_tokens));
+  return std::make_shared<completion_reply>(
+      shared, request, make_jobs(shared.model, request.fields, std::move(prompts), shared.counter));
+}
+
+}  // namespace serving
+RLCORE_END

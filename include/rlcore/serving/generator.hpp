@@ -1,0 +1,60 @@
+// What a server asks of an engine: jobs come and go, and a listener is told their tokens one by one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/rollout/job.hpp"
+#include "rlcore/rollout/request.hpp"
+
+RLCORE_BEGIN
+namespace serving {
+
+/// A token, its log-prob, and the most likely tokens at its place (most likely first).
+struct scored_token {
+  std::int32_t id = 0;
+  float logp = 0;
+  std::vector<rollout::token_logprob> most_likely{};
+};
+
+/// Hears of the jobs of one submission, `job` being their place in it; each job's calls come in the order of its text.
+/// The engine's thread calls, and must not be kept waiting.
+class job_listener {
+ public:
+  virtual ~job_listener() = default;
+  /// A token of the prompt, from the second one on, if the job asked for them; before the first on_token().
+  virtual void on_prompt(std::size_t job, scored_token token) = 0;
+  /// A drawn token, stop tokens included.
+  virtual void on_token(std::size_t job, scored_token token) = 0;
+  /// The last call of a job.
+  virtual void on_end(std::size_t job, rollout::finish why) = 0;
+  /// The engine has broken: no further call of any job.
+  virtual void on_failure(const std::string& problem) = 0;
+};
+
+/// What an engine is doing, and what it has done since its start.
+struct engine_load {
+  std::size_t running = 0, waiting = 0;
+  double cache_usage = 0;  ///< share of the cache's pages in use
+  std::uint64_t tokens_fed = 0, tokens_drawn = 0, preemptions = 0, prefix_hits = 0;
+};
+
+/// An engine that takes jobs from any thread.
+class generator {
+ public:
+  virtual ~generator() = default;
+  /// Takes jobs, which may wait without limit of time; their tickets in order. Throws config_error for a bad job.
+  virtual std::vector<rollout::ticket> submit(std::vector<rollout::job> jobs,
+                                              std::shared_ptr<job_listener> listener) = 0;
+  /// Ends a job within a pass, if it has not ended: rollout::finish::cancelled.
+  virtual void cancel(rollout::ticket which) = 0;
+  /// May be asked at any time, also while a pass runs.
+  virtual engine_load load() const = 0;
+};
+
+}  // namespace serving
+RLCORE_END

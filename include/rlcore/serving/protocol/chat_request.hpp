@@ -1,0 +1,199 @@
+// The body of POST /v1/chat/completions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/core/error.hpp"
+#include "rlcore/serving/protocol/api_error.hpp"
+#include "rlcore/serving/protocol/body_fields.hpp"
+#include "rlcore/serving/protocol/sampling_fields.hpp"
+#include "rlcore/text/chat_variables.hpp"
+#include "rlcore/text/message.hpp"
+#include "rlcore/text/parse_json.hpp"
+
+RLCORE_BEGIN
+namespace serving {
+
+/// What a server does with tools and thoughts.
+struct chat_features {
+  bool tool_calls = false;           ///< --enable-auto-tool-choice with a --tool-call-parser
+  bool tools_without_choice = true;  ///< tools are rendered with tool_choice=none, too
+  bool request_templates = false;    ///< --trust-request-chat-template
+};
+
+/// A conversation and how its next turn is opened.
+struct conversation {
+  std::vector<text::message> messages;
+  text::render_options options;
+  bool continue_final_message = false;
+  std::string chat_template;  ///< the request's own; empty: the model's
+};
+
+/// A conversation and how to continue it.
+struct chat_request {
+  sampling_fields fields;
+  conversation talk;
+  bool parse_tool_calls = false, include_reasoning = true;
+};
+
+namespace detail {
+
+/// A content in parts as one text: several are joined by line ends, as vLLM does for templates that take texts.
+inline std::string joined_parts(const json& parts, const std::string& where) {
+  std::string text;
+  bool first = true;
+  for (const json& part : parts) {
+    const auto member = [&](const char* key) -> const json* {
+      const auto found = part.find(key);
+      return found == part.end() ? nullptr : &*found;
+    };
+    const std::string place = where + " has a part that";
+    if (!part.is_object()) throw invalid_body(place + " is no object; expected {\"type\": \"text\", \"text\"}");
+    const json* type = member("type");
+    if (type == nullptr || !type->is_string()) throw invalid_body(place + " has no type");
+    const auto& name = type->get_ref<const std::string&>();
+    if (name == "image_url" || name == "input_image" || name == "image")
+      throw bad_request(place + " is a picture, but this server takes texts only");
+    if (name != "text" && name != "input_text" && name != "output_text" && name != "refusal")
+      throw bad_request(place + " is of type '" + name + "'; expected text, input_text or refusal");
+    const json* content = member(name == "refusal" ? "refusal" : "text");
+    if (content == nullptr || !content->is_string()) throw invalid_body(place + " has no text");
+    text += (first ? "" : "\n") + content->get<std::string>();
+    first = false;
+  }
+  return text;
+}
+
+/// A message as templates know it: the content a text, the arguments of a call an object, no member that is null.
+inline json plain_message(const json& sent, const std::string& where) {
+  if (!sent.is_object()) throw invalid_body(where + ": expected an object, found " + sent.type_name());
+  json m = json::object();
+  for (const auto& [key, value] : sent.items())
+    if (!value.is_null()) m[key] = value;
+  if (!m.contains("role") || !m["role"].is_string())
+    throw invalid_body(where + ".role: expected one of system, developer, user, assistant and tool");
+  const std::string role = m["role"];
+  if (role == "developer") m["role"] = "system";
+  if (role != "system" && role != "developer" && role != "user" && role != "assistant" && role != "tool")
+    throw bad_request(where + ".role: '" + role + "' is unknown; expected system, developer, user, assistant or tool");
+  if (m.contains("content") && m["content"].is_array()) m["content"] = joined_parts(m["content"], where + ".content");
+  // What answers carry beside their text, and what OpenAI's clients send back with it.
+  for (const char* key : {"refusal", "annotations", "audio", "function_call", "tool_call_id", "name"}) m.erase(key);
+  if (m.contains("reasoning") && !m.contains("reasoning_content")) m["reasoning_content"] = m["reasoning"];
+  m.erase("reasoning");
+  if (m.contains("tool_calls") && m["tool_calls"].is_array()) {
+    if (m["tool_calls"].empty()) m.erase("tool_calls");
+    for (json& call : m.contains("tool_calls") ? m["tool_calls"] : json::array()) {
+      if (!call.is_object() || !call.contains("function") || !call["function"].is_object()) continue;
+      json& function = call["function"];
+      if (!function.contains("arguments") || !function["arguments"].is_string()) continue;
+      const json arguments = text::try_parse_json<json>(function["arguments"].get_ref<const std::string&>());
+      if (!arguments.is_object()) throw bad_request(where + ".tool_calls: the arguments of a call are no JSON object");
+      function["arguments"] = arguments;
+    }
+  }
+  return m;
+}
+
+inline void read_template_fields(body_fields& f, const chat_features& features, conversation& talk) {
+  talk.options.add_generation_prompt = f.boolean("add_generation_prompt", true);
+  talk.continue_final_message = f.boolean("continue_final_message", false);
+  if (talk.continue_final_message && talk.options.add_generation_prompt) {
+    if (f.find("add_generation_prompt") != nullptr)
+      throw bad_request("continue_final_message and add_generation_prompt cannot both be true");
+    throw bad_request("continue_final_message needs add_generation_prompt=false");
+  }
+  talk.chat_template = f.string("chat_template").value_or("");
+  if (!talk.chat_template.empty() && !features.request_templates)
+    throw bad_request("chat_template: requests may bring a template only with --trust-request-chat-template");
+  f.refuse_unless("documents", "null", "templates with documents are not in this server");
+  f.refuse_unless("media_io_kwargs", "null", "there is nothing to set");
+  if (const json* kwargs = f.find("chat_template_kwargs")) {
+    if (!kwargs->is_object()) body_fields::wrong("chat_template_kwargs", "an object", *kwargs);
+    body_fields inner(*kwargs);
+    if (inner.find("enable_thinking") != nullptr) talk.options.enable_thinking = inner.boolean("enable_thinking", true);
+    inner.refuse_unless("add_vision_id", "false", "this server takes texts only");
+    if (const auto unknown = inner.unknown(); !unknown.empty())
+      throw bad_request("chat_template_kwargs: '" + unknown.front() + "' is unknown; expected enable_thinking");
+  }
+}
+
+inline void read_tools(body_fields& f, const chat_features& features, chat_request& r) {
+  const json* tools = f.find("tools");
+  if (tools != nullptr && !tools->is_array()) body_fields::wrong("tools", "a list of tools", *tools);
+  const bool any = tools != nullptr && !tools->empty();
+  std::string choice = any ? "auto" : "none";
+  if (const json* v = f.find("tool_choice")) {
+    if (!v->is_string() && !v->is_object()) body_fields::wrong("tool_choice", "none, auto or a function", *v);
+    choice = v->is_string() ? v->get<std::string>() : "a named function";
+  }
+  f.ignore({"parallel_tool_calls"});
+  f.refuse_unless("functions", "null", "expected tools");
+  f.refuse_unless("function_call", "null", "expected tool_choice");
+  if (choice != "auto" && choice != "none")
+    throw bad_request("tool_choice: " + choice + " is not supported: constrained output is not in this server; " +
+                      "expected auto or none");
+  if (choice == "auto" && !any) throw bad_request("tool_choice: auto needs tools");
+  if (choice == "auto" && !features.tool_calls)
+    throw bad_request("tool_choice: auto needs a server with --enable-auto-tool-choice and --tool-call-parser hermes");
+  r.parse_tool_calls = choice == "auto";
+  if (!any || (choice == "none" && !features.tools_without_choice)) return;
+  for (const json& tool : *tools) {
+    if (!tool.is_object() || !tool.contains("function") || !tool["function"].is_object() ||
+        !tool["function"].contains("name") || !tool["function"]["name"].is_string())
+      throw invalid_body("tools: expected {\"type\": \"function\", \"function\": {\"name\", ...}}");
+    r.talk.options.tools.push_back(tool);
+  }
+}
+
+}  // namespace detail
+
+/// The messages of a body. Throws api_error 400 that names the message.
+inline std::vector<text::message> read_messages(body_fields& f) {
+  const json* v = f.find("messages");
+  if (v == nullptr) throw invalid_body("messages: expected a list of messages, found none");
+  if (!v->is_array()) body_fields::wrong("messages", "a list of messages", *v);
+  if (v->empty()) throw bad_request("messages: the list is empty; expected at least one message");
+  json plain = json::array();
+  for (std::size_t i = 0; i < v->size(); ++i)
+    plain.push_back(detail::plain_message((*v)[i], "messages[" + std::to_string(i) + "]"));
+  try {
+    return text::messages_from_json(plain);
+  } catch (const data_error& e) {
+    throw invalid_body(e.what());
+  }
+}
+
+/// Reads a body. Throws api_error 400 that names the field.
+inline chat_request read_chat_request(body_fields& f, const request_defaults& by_default,
+                                      const chat_features& features) {
+  chat_request r;
+  r.talk.messages = read_messages(f);
+  r.fields = read_sampling_fields(f, by_default);
+  detail::read_template_fields(f, features, r.talk);
+  detail::read_tools(f, features, r);
+  r.fields.add_special_tokens = f.boolean("add_special_tokens", false);
+  const auto older = f.integer("max_tokens"), newer = f.integer("max_completion_tokens");
+  r.fields.max_tokens = newer ? newer : older ? older : by_default.max_tokens;
+  check_max_tokens(r.fields, 1);
+  const bool wanted = f.boolean("logprobs", false);
+  const auto top = f.integer("top_logprobs");
+  if (top && (*top < 0 || *top > by_default.max_logprobs))
+    throw bad_request("top_logprobs must be between 0 and " + std::to_string(by_default.max_logprobs) +
+                      " (--max-logprobs), got " + std::to_string(*top));
+  if (top.value_or(0) > 0 && !wanted) throw bad_request("top_logprobs need logprobs=true");
+  if (wanted) r.fields.logprobs = static_cast<std::int32_t>(top.value_or(0));
+  f.refuse_unless("echo", "false", "an answer of a conversation does not repeat it");
+  f.refuse_unless("best_of", "null", "see n");
+  r.include_reasoning = f.boolean("include_reasoning", true);
+  return r;
+}
+
+}  // namespace serving
+RLCORE_END

@@ -1,0 +1,133 @@
+// Log-probs as answers show them.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/serving/generator.hpp"
+#include "rlcore/serving/protocol/api_error.hpp"
+#include "rlcore/text/tokenizer.hpp"
+
+RLCORE_BEGIN
+namespace serving {
+
+/// JSON has no infinity: vLLM's number in its place.
+inline double shown_logp(float logp) noexcept { return logp >= -9999.0f ? double{logp} : -9999.0; }
+
+/// How a token is written in log-probs: its own text, or token_id:N.
+inline std::string shown_token(const text::tokenizer& tokenizer, std::int32_t id, bool as_id) {
+  return as_id ? "token_id:" + std::to_string(id) : tokenizer.decode(std::array{id});
+}
+
+/// Characters of a text: what offsets count.
+inline std::size_t characters(std::string_view utf8) noexcept {
+  return static_cast<std::size_t>(
+      std::count_if(utf8.begin(), utf8.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+}
+
+/// The most likely `k` tokens, and behind them `token` itself where it is not among them.
+inline std::vector<rollout::token_logprob> with_token(const scored_token& token, std::size_t k) {
+  std::vector<rollout::token_logprob> all(
+      token.most_likely.begin(),
+      token.most_likely.begin() + static_cast<std::ptrdiff_t>(std::min(k, token.most_likely.size())));
+  if (std::none_of(all.begin(), all.end(), [&](const auto& t) { return t.token == token.id; }))
+    all.push_back({token.id, token.logp});
+  return all;
+}
+
+/// The log-probs of a choice of /v1/completions: {"text_offset", "token_logprobs", "tokens", "top_logprobs"}. Offsets
+/// go on from piece to piece.
+class completion_log_probs {
+ public:
+  completion_log_probs(const text::tokenizer& tokenizer, std::int32_t top, bool as_ids)
+      : tokenizer_(tokenizer), top_(static_cast<std::size_t>(top)), as_ids_(as_ids) {}
+
+  /// The first token of an echoed prompt, which has no log-prob.
+  void add_first(std::int32_t id) { add(id, nullptr, nullptr); }
+  /// The next tokens.
+  void add(std::span<const scored_token> tokens) {
+    for (const scored_token& t : tokens) {
+      json likely = json::object();
+      for (const rollout::token_logprob& other : with_token(t, top_))
+        likely[shown_token(tokenizer_, other.token, as_ids_)] = shown_logp(other.logp);
+      add(t.id, shown_logp(t.logp), std::move(likely));
+    }
+  }
+  /// What has been added since the last call.
+  json take() {
+    json out{{"text_offset", offsets_}, {"token_logprobs", logps_}, {"tokens", tokens_}, {"top_logprobs", likely_}};
+    offsets_ = logps_ = tokens_ = likely_ = json::array();
+    return out;
+  }
+
+ private:
+  void add(std::int32_t id, json logp, json likely) {
+    std::string text = shown_token(tokenizer_, id, as_ids_);
+    offsets_.push_back(offset_);
+    offset_ += characters(text);
+    tokens_.push_back(std::move(text));
+    logps_.push_back(std::move(logp));
+    likely_.push_back(std::move(likely));
+  }
+
+  const text::tokenizer& tokenizer_;
+  std::size_t top_, offset_ = 0;
+  bool as_ids_;
+  json offsets_ = json::array(), logps_ = json::array(), tokens_ = json::array(), likely_ = json::array();
+};
+
+/// The log-probs of an answer in a conversation: {"content": [{"token", "logprob", "bytes", "top_logprobs"}]}. `bytes`
+/// are the token's own, so that those of all tokens together are the text's.
+inline json chat_log_probs(const text::tokenizer& tokenizer, std::span<const scored_token> tokens, std::int32_t top,
+                           bool as_ids) {
+  const auto entry = [&](std::int32_t id, float logp) {
+    const std::string text = shown_token(tokenizer, id, as_ids);
+    const std::string bytes =
+        tokenizer.decodes_bytes() ? std::string(tokenizer.bytes_of(id)) : tokenizer.decode(std::array{id});
+    json values = json::array();
+    for (const char c : bytes) values.push_back(static_cast<unsigned char>(c));
+    return json{{"token", text}, {"logprob", shown_logp(logp)}, {"bytes", std::move(values)}};
+  };
+  json content = json::array();
+  for (const scored_token& t : tokens) {
+    json one = entry(t.id, t.logp), likely = json::array();
+    if (top > 0)
+      for (const rollout::token_logprob& other : with_token(t, static_cast<std::size_t>(top)))
+        likely.push_back(entry(other.token, other.logp));
+    one["top_logprobs"] = std::move(likely);
+    content.push_back(std::move(one));
+  }
+  return {{"content", std::move(content)}};
+}
+
+/// The log-probs of a prompt: null for its first token, then {token id: {"logprob", "rank", "decoded_token"}} with the
+/// token itself first. The rank of one that is not among the most likely is unknown.
+inline json prompt_log_probs(const text::tokenizer& tokenizer, std::span<const scored_token> tokens) {
+  json list = json::array({nullptr});
+  for (const scored_token& t : tokens) {
+    json entries = json::object();
+    const auto put = [&](std::int32_t id, float logp, json rank) {
+      const std::string key = std::to_string(id);
+      if (!entries.contains(key))
+        entries[key] = {{"logprob", shown_logp(logp)},
+                        {"rank", std::move(rank)},
+                        {"decoded_token", shown_token(tokenizer, id, false)}};
+    };
+    const auto at = std::find_if(t.most_likely.begin(), t.most_likely.end(),
+                                 [&](const rollout::token_logprob& other) { return other.token == t.id; });
+    put(t.id, t.logp, at == t.most_likely.end() ? json(nullptr) : json(at - t.most_likely.begin() + 1));
+    for (std::size_t k = 0; k < t.most_likely.size(); ++k) put(t.most_likely[k].token, t.most_likely[k].logp, k + 1);
+    list.push_back(std::move(entries));
+  }
+  return list;
+}
+
+}  // namespace serving
+RLCORE_END

@@ -1,0 +1,174 @@
+// An answer on its way to the client: as one body, or as a stream of events.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/rollout/job.hpp"
+#include "rlcore/serving/answer.hpp"
+#include "rlcore/serving/context.hpp"
+#include "rlcore/serving/exchange.hpp"
+#include "rlcore/serving/protocol/log_probs.hpp"
+#include "rlcore/serving/protocol/responses.hpp"
+#include "rlcore/serving/protocol/sampling_fields.hpp"
+
+RLCORE_BEGIN
+namespace serving {
+
+/// The frame of both kinds of answers. A kind says how a piece of a choice looks; a body that is not streamed has all
+/// pieces of a choice joined to one, so that its text is that of the stream.
+class reply {
+ public:
+  /// `jobs` are the choices, those of a prompt in a row.
+  reply(context& shared, sampling_fields fields, std::vector<rollout::job> jobs, const char* id_prefix)
+      : shared_(shared),
+        fields_(std::move(fields)),
+        name_{shared.unique_id(id_prefix, fields_.request_id), shared.model_named(fields_.model),
+              shared.model.fingerprint, static_cast<std::int64_t>(std::time(nullptr))} {
+    for (const rollout::job& j : jobs) prompts_.push_back(j.prompt);
+    const auto n = static_cast<std::size_t>(fields_.n);
+    for (std::size_t i = 0; i < prompts_.size(); i += n) prompt_size_ += prompts_[i].size();
+    shared_.counts.count_prompt(prompt_size_);
+    shared_.log_once(fields_.note);
+    if (fields_.max_tokens != 0 || fields_.prompt_logprobs) {
+      if (fields_.stream && fields_.prompt_logprobs)
+        for (rollout::job& j : jobs) j.prompt_logprobs = fields_.prompt_logprobs;
+      answer_.emplace(shared.engine, shared.model, fields_, std::move(jobs));
+    }
+    ++shared_.requests;
+  }
+  reply(const reply&) = delete;
+  reply& operator=(const reply&) = delete;
+  virtual ~reply() { --shared_.requests; }
+
+  /// Waits for the end and returns the body. Throws client_gone, api_error.
+  json body(const std::function<bool()>& connected) {
+    std::vector<text_piece> whole(prompts_.size());
+    for (std::size_t i = 0; i < whole.size(); ++i) whole[i].choice = i;
+    while (auto piece = next(connected)) {
+      text_piece& w = whole[piece->choice];
+      w.text += piece->text;
+      w.tokens.insert(w.tokens.end(), std::make_move_iterator(piece->tokens.begin()),
+                      std::make_move_iterator(piece->tokens.end()));
+      w.end = std::move(piece->end);
+    }
+    json choices = json::array();
+    for (text_piece& w : whole) choices.push_back(choice_body(w));
+    json body = answer_body(name_, object(), std::move(choices));
+    finish_body(body, name_, usage());
+    add_to_body(body);
+    return body;
+  }
+
+  /// Writes the events. Returns early when the client does not take them; an error becomes the last event.
+  void stream(const body_writer& write, const std::function<bool()>& connected) {
+    try {
+      for (std::size_t i = 0; i < prompts_.size(); ++i)
+        for (json& choice : opening(i))
+          if (!write(event_of(event(i, std::move(choice))))) return;
+      while (auto piece = next(connected))
+        if (auto choice = choice_event(*piece))
+          if (!write(event_of(event(piece->choice, std::move(*choice))))) return;
+      if (fields_.include_usage) {
+        json last = answer_body(name_, event_object(), json::array());
+        last["usage"] = usage();
+        if (!write(event_of(last))) return;
+      }
+    } catch (const client_gone&) {
+      return;
+    } catch (const api_error& e) {
+      if (!write(event_of(e.body()))) return;
+    }
+    write(done_event);
+  }
+
+ protected:
+  virtual const char* object() const = 0;
+  virtual const char* event_object() const = 0;
+  /// What a choice's events begin with.
+  virtual std::vector<json> opening(std::size_t choice) = 0;
+  /// A choice of a body, given all of its pieces as one.
+  virtual json choice_body(text_piece& whole) = 0;
+  /// A choice of an event; nothing if the piece is to be held back.
+  virtual std::optional<json> choice_event(text_piece& piece) = 0;
+  /// What else a body has at its top.
+  virtual void add_to_body(json&) {}
+  virtual void add_to_event(std::size_t, json&) {}
+
+  const served_model& model() const { return shared_.model; }
+  const sampling_fields& fields() const noexcept { return fields_; }
+  /// The prompt of a choice.
+  const std::vector<std::int32_t>& prompt(std::size_t choice) const { return prompts_[choice]; }
+  /// Its tokens with log-probs, if they were asked for: those of the first choice with this prompt.
+  std::span<const scored_token> prompt_tokens(std::size_t choice) const {
+    if (!answer_) return {};
+    const auto n = static_cast<std::size_t>(fields_.n);
+    return answer_->prompt_tokens(fields_.stream ? choice : choice / n * n);
+  }
+  json prompt_logprobs(std::size_t choice) const {
+    return fields_.prompt_logprobs ? prompt_log_probs(model().tokenizer, prompt_tokens(choice)) : json(nullptr);
+  }
+
+ private:
+  using clock = std::chrono::steady_clock;
+
+  std::optional<text_piece> next(const std::function<bool()>& connected) {
+    if (!answer_ || fields_.max_tokens == 0) return next_without_text(connected);
+    auto piece = answer_->next([&] { return !connected || connected(); });
+    const double seconds = std::chrono::duration<double>(clock::now() - began_).count();
+    if (piece) {
+      if (!std::exchange(answered_, true)) shared_.counts.count_first_token(seconds);
+      shared_.counts.count_tokens(piece->tokens.size());
+      if (piece->end) shared_.counts.count_end(piece->end->finish_reason);
+    } else {
+      shared_.counts.count_request(seconds);
+    }
+    return piece;
+  }
+  /// max_tokens=0: what the engine draws behind the prompt is nobody's; each choice ends at once.
+  std::optional<text_piece> next_without_text(const std::function<bool()>& connected) {
+    if (answer_)
+      while (answer_->next([&] { return !connected || connected(); })) continue;
+    if (ended_ == prompts_.size()) return std::nullopt;
+    return text_piece{.choice = ended_++, .end = text_end{"length", nullptr}};
+  }
+
+  json event(std::size_t choice, json content) {
+    json e = answer_body(name_, event_object(), json::array({std::move(content)}));
+    add_to_event(choice, e);
+    if (fields_.continuous_usage) e["usage"] = usage_body(prompts_[choice].size(), drawn(choice));
+    return e;
+  }
+  std::size_t drawn(std::size_t choice) const {
+    return answer_ && fields_.max_tokens != 0 ? answer_->drawn(choice) : 0;
+  }
+  json usage() const { return usage_body(prompt_size_, answer_ && fields_.max_tokens != 0 ? answer_->drawn() : 0); }
+
+  context& shared_;
+  sampling_fields fields_;
+  answer_name name_;
+  std::vector<std::vector<std::int32_t>> prompts_;  // of each choice
+  std::optional<answer> answer_;
+  std::size_t prompt_size_ = 0, ended_ = 0;
+  clock::time_point began_ = clock::now();
+  bool answered_ = false;
+};
+
+/// The response that a reply gives: its body, or its stream.
+inline http_response respond(std::shared_ptr<reply> made, bool stream, const std::function<bool()>& connected) {
+  if (!stream) return json_response(made->body(connected));
+  http_response r{.content_type = "text/event-stream; charset=utf-8"};
+  r.stream = [made, connected](const body_writer& write) { made->stream(write, connected); };
+  return r;
+}
+
+}  // namespace serving
+RLCORE_END

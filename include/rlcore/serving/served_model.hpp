@@ -1,0 +1,41 @@
+// The model that a server answers with, as far as requests need to know it.
+#pragma once
+
+#include <cstdint>
+#include <ctime>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/core/random.hpp"
+#include "rlcore/serving/protocol/chat_request.hpp"
+#include "rlcore/serving/protocol/reasoning.hpp"
+#include "rlcore/serving/protocol/sampling_fields.hpp"
+#include "rlcore/text/chat_template.hpp"
+#include "rlcore/text/tokenizer.hpp"
+
+RLCORE_BEGIN
+namespace serving {
+
+/// Names, tokenizer, limits and defaults.
+struct served_model {
+  std::vector<std::string> names;  ///< the first is used in answers
+  std::filesystem::path folder;
+  text::tokenizer tokenizer;
+  std::optional<text::chat_template> chat{};
+  std::vector<std::int32_t> eos_ids{};
+  std::int64_t max_length = 0, vocabulary = 0;
+  random_key seed{};          ///< of requests that bring none
+  std::string fingerprint{};  ///< of weights and build
+  std::int64_t created = static_cast<std::int64_t>(std::time(nullptr));
+  request_defaults defaults{};
+  chat_features features{};
+  reasoning_form reasoning = reasoning_form::none;
+  std::string response_role = "assistant";
+  bool raw_logprobs = true;  ///< of the model's own distribution; false: tempered as the draws are
+};
+
+}  // namespace serving
+RLCORE_END

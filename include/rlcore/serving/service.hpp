@@ -1,0 +1,197 @@
+// The endpoints of a server: from a request to its response.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <exception>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/core/error.hpp"
+#include "rlcore/core/version.hpp"
+#include "rlcore/serving/chat_reply.hpp"
+#include "rlcore/serving/completion_reply.hpp"
+#include "rlcore/serving/context.hpp"
+#include "rlcore/serving/exchange.hpp"
+#include "rlcore/serving/tokenize.hpp"
+
+RLCORE_BEGIN
+namespace serving {
+
+/// Whether two texts are equal, in a time that depends on the length of the first alone.
+inline bool equal_in_constant_time(std::string_view given, std::string_view secret) noexcept {
+  unsigned difference = given.size() == secret.size() ? 0u : 1u;
+  for (std::size_t i = 0; i < given.size(); ++i)
+    difference |= static_cast<unsigned char>(given[i]) ^
+                  static_cast<unsigned>(secret.empty() ? 1 : static_cast<unsigned char>(secret[i % secret.size()]));
+  return difference == 0;
+}
+
+/// Answers requests; any number of threads may call it at once.
+class service {
+ public:
+  /// With `keys`, paths under /v1 need one of them as a bearer token. `page` is what / shows; empty: nothing.
+  explicit service(context& shared, std::vector<std::string> keys = {}, std::string_view page = {})
+      : shared_(shared), keys_(std::move(keys)), page_(page) {}
+
+  /// The response to a request; never throws for what a client can do.
+  http_response operator()(const http_request& request) {
+    try {
+      return route(request);
+    } catch (const client_gone&) {
+      return {.status = 499, .content_type = "", .reason = "Client Closed Request"};
+    } catch (const api_error& e) {
+      return error_response(e);
+    } catch (const std::exception& e) {
+      shared_.log(std::string("a request failed: ") + one_line(e.what()));
+      return error_response(api_error(500, "InternalServerError", e.what()));
+    }
+  }
+
+  /// From now on /health says 503: the engine has broken.
+  void set_broken() noexcept { broken_ = true; }
+
+ private:
+  using answer_function = http_response (service::*)(const http_request&);
+  struct endpoint {
+    std::string_view path, method;
+    answer_function answer;
+  };
+  static constexpr std::size_t endpoint_count = 12;
+  static std::span<const endpoint> endpoints() {
+    static constexpr std::array<endpoint, endpoint_count> table{{
+        {"/v1/models", "GET", &service::models},
+        {"/v1/completions", "POST", &service::completions},
+        {"/v1/chat/completions", "POST", &service::chat_completions},
+        {"/tokenize", "POST", &service::tokenize},
+        {"/detokenize", "POST", &service::detokenize},
+        {"/health", "GET", &service::health},
+        {"/ping", "GET", &service::health},
+        {"/ping", "POST", &service::health},
+        {"/version", "GET", &service::version},
+        {"/metrics", "GET", &service::show_metrics},
+        {"/load", "GET", &service::show_load},
+        {"/", "GET", &service::page},
+    }};
+    return table;
+  }
+
+  http_response route(const http_request& request) {
+    const std::string method = request.method == "HEAD" ? "GET" : request.method;
+    bool known = false;
+    for (const endpoint& e : endpoints()) {
+      if (e.path != request.path) continue;
+      known = true;
+      if (e.method != method) continue;
+      if (request.path.starts_with("/v1") && !authorised(request)) return {.status = 401, .body = unauthorised()};
+      if (e.answer == &service::page && page_.empty()) break;
+      if (e.method == "POST" && e.answer != &service::health) check_content_type(request);
+      return (this->*e.answer)(request);
+    }
+    if (known && request.path != "/") return json_response({{"detail", "Method Not Allowed"}}, 405);
+    return json_response({{"detail", "Not Found"}}, 404);
+  }
+
+  bool authorised(const http_request& request) const {
+    if (keys_.empty()) return true;
+    constexpr std::string_view scheme = "Bearer ";
+    const std::string_view given = request.authorization;
+    bool found = false;
+    for (const std::string& key : keys_)
+      found |= given.starts_with(scheme) && equal_in_constant_time(given.substr(scheme.size()), key);
+    return found;
+  }
+  static std::string unauthorised() { return text::json_text(json{{"error", "Unauthorized"}}); }
+
+  static void check_content_type(const http_request& request) {
+    std::string type = request.content_type.substr(0, request.content_type.find(';'));
+    while (!type.empty() && type.back() == ' ') type.pop_back();
+    std::transform(type.begin(), type.end(), type.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; });
+    if (type != "application/json")
+      throw invalid_body("Unsupported Media Type: expected Content-Type: application/json, found '" + type + "'");
+  }
+
+  /// Reads a body with `read`, which is given its fields, and answers with what it returns.
+  template <class Read>
+  http_response answer(const http_request& request, Read&& read) {
+    const json body = parse_body(request.body);
+    body_fields fields(body);
+    return read(fields);
+  }
+
+  http_response completions(const http_request& request) {
+    return answer(request, [&](body_fields& f) {
+      const completion_request r = read_completion_request(f, shared_.model.defaults);
+      shared_.note_unknown(f);
+      return respond(begin_completion(shared_, r), r.fields.stream, request.connected);
+    });
+  }
+  http_response chat_completions(const http_request& request) {
+    return answer(request, [&](body_fields& f) {
+      const chat_request r = read_chat_request(f, shared_.model.defaults, shared_.model.features);
+      shared_.note_unknown(f);
+      return respond(begin_chat(shared_, r), r.fields.stream, request.connected);
+    });
+  }
+  http_response tokenize(const http_request& request) {
+    return answer(request, [&](body_fields& f) { return json_response(tokenized(shared_, f)); });
+  }
+  http_response detokenize(const http_request& request) {
+    return answer(request, [&](body_fields& f) { return json_response(detokenized(shared_, f)); });
+  }
+
+  http_response models(const http_request&) {
+    json list = json::array();
+    const served_model& m = shared_.model;
+    for (const std::string& name : m.names)
+      list.push_back({{"id", name},
+                      {"object", "model"},
+                      {"created", m.created},
+                      {"owned_by", "rlcore"},
+                      {"root", m.folder.string()},
+                      {"parent", nullptr},
+                      {"max_model_len", m.max_length},
+                      {"permission", json::array({permission(name)})}});
+    return json_response({{"object", "list"}, {"data", std::move(list)}});
+  }
+  json permission(const std::string& name) const {
+    return {{"id", "modelperm-" + name},
+            {"object", "model_permission"},
+            {"created", shared_.model.created},
+            {"allow_create_engine", false},
+            {"allow_sampling", true},
+            {"allow_logprobs", true},
+            {"allow_search_indices", false},
+            {"allow_view", true},
+            {"allow_fine_tuning", false},
+            {"organization", "*"},
+            {"group", nullptr},
+            {"is_blocking", false}};
+  }
+
+  http_response health(const http_request&) { return {.status = broken_ ? 503 : 200, .content_type = ""}; }
+  http_response version(const http_request&) { return json_response({{"version", RLCORE_VERSION_STRING}}); }
+  http_response show_metrics(const http_request&) {
+    return {.body = shared_.counts.text(shared_.engine.load(), shared_.model.names.front()),
+            .content_type = "text/plain; version=0.0.4; charset=utf-8"};
+  }
+  http_response show_load(const http_request&) { return json_response({{"server_load", shared_.requests.load()}}); }
+  http_response page(const http_request&) {
+    return {.body = std::string(page_), .content_type = "text/html; charset=utf-8"};
+  }
+
+  context& shared_;
+  std::vector<std::string> keys_;
+  std::string_view page_;
+  std::atomic<bool> broken_{false};
+};
+
+}  // namespace serving
+RLCORE_END

@@ -1,0 +1,77 @@
+// A text as it grows token by token: whole characters only, and what may be the beginning of a stop string waits.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/text/stream_decoder.hpp"
+#include "rlcore/text/tokenizer.hpp"
+
+RLCORE_BEGIN
+namespace serving {
+
+/// The length of the longest end of `text` with which `mark` begins, the whole mark excluded.
+inline std::size_t overlap(std::string_view text, std::string_view mark) noexcept {
+  for (std::size_t n = std::min(text.size(), mark.empty() ? 0 : mark.size() - 1); n > 0; --n)
+    if (text.substr(text.size() - n) == mark.substr(0, n)) return n;
+  return 0;
+}
+
+/// All pieces together, finish() included, are the tokenizer's decoding of all ids at once, cut at the stop string that
+/// is complete first; of several that end at one place the longest counts.
+class text_stream {
+ public:
+  /// `include_stop` leaves the stop string in the text.
+  text_stream(const text::tokenizer& tokenizer, std::vector<std::string> stops, bool include_stop,
+              bool skip_special_tokens)
+      : decoder_(tokenizer, skip_special_tokens), stops_(std::move(stops)), include_stop_(include_stop) {}
+
+  /// The text that may be shown now. After a stop string there is none.
+  std::string push(std::int32_t id) { return stopped() ? std::string() : take(decoder_.push(id)); }
+  /// The rest of the text.
+  std::string finish() {
+    if (stopped()) return {};
+    std::string shown = take(decoder_.finish());
+    if (!stopped()) shown += std::exchange(held_, {});
+    return shown;
+  }
+  /// The stop string that ended the text.
+  const std::optional<std::string>& stop() const noexcept { return stop_; }
+  bool stopped() const noexcept { return stop_.has_value(); }
+
+ private:
+  std::string take(const std::string& piece) {
+    held_ += piece;
+    std::size_t first = held_.npos, end = held_.npos;
+    for (const std::string& s : stops_) {
+      const std::size_t at = held_.find(s);
+      if (at == held_.npos || (stop_ && (at + s.size() > end || (at + s.size() == end && at >= first)))) continue;
+      stop_ = s, first = at, end = at + s.size();
+    }
+    if (stop_) {
+      held_.resize(include_stop_ ? end : first);
+      return std::exchange(held_, {});
+    }
+    std::size_t kept = 0;
+    for (const std::string& s : stops_) kept = std::max(kept, overlap(held_, s));
+    std::string shown = held_.substr(0, held_.size() - kept);
+    held_.erase(0, shown.size());
+    return shown;
+  }
+
+  text::stream_decoder decoder_;
+  std::vector<std::string> stops_;
+  bool include_stop_;
+  std::string held_;
+  std::optional<std::string> stop_;
+};
+
+}  // namespace serving
+RLCORE_END

@@ -1,0 +1,54 @@
+// POST /tokenize and /detokenize.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/serving/context.hpp"
+#include "rlcore/serving/prepare.hpp"
+#include "rlcore/serving/protocol/body_fields.hpp"
+#include "rlcore/serving/protocol/chat_request.hpp"
+
+RLCORE_BEGIN
+namespace serving {
+
+/// {prompt} or {messages} as tokens: {"count", "max_model_len", "tokens", "token_strs"}. Throws api_error.
+inline json tokenized(context& shared, body_fields& f) {
+  const served_model& model = shared.model;
+  shared.model_named(f.string("model").value_or(""));
+  const bool chat = f.find("messages") != nullptr;
+  if (chat == (f.find("prompt") != nullptr)) throw invalid_body("expected either prompt or messages");
+  const bool add_special_tokens = f.boolean("add_special_tokens", !chat);
+  std::string text;
+  if (chat) {
+    chat_request r;
+    r.talk.messages = read_messages(f);
+    detail::read_template_fields(f, model.features, r.talk);
+    if (f.find("tools") != nullptr) detail::read_tools(f, {.tool_calls = true}, r);
+    text = rendered(model, r.talk);
+  } else {
+    text = *f.string("prompt");
+  }
+  const token_ids ids = tokens_of(model, text, add_special_tokens);
+  json strings = nullptr;
+  if (f.boolean("return_token_strs", false)) {
+    strings = json::array();
+    for (const std::int32_t id : ids) strings.push_back(model.tokenizer.token_of(id));
+  }
+  shared.note_unknown(f);
+  return {{"count", ids.size()}, {"max_model_len", model.max_length}, {"tokens", ids}, {"token_strs", strings}};
+}
+
+/// {tokens} as text: {"prompt"}. Throws api_error.
+inline json detokenized(context& shared, body_fields& f) {
+  shared.model_named(f.string("model").value_or(""));
+  if (f.find("tokens") == nullptr) throw invalid_body("tokens: expected a list of token ids, found none");
+  const token_ids ids = tokens_of(shared.model, f.token_ids("tokens"), false);
+  shared.note_unknown(f);
+  return {{"prompt", shared.model.tokenizer.decode(ids)}};
+}
+
+}  // namespace serving
+RLCORE_END
