@@ -40,6 +40,8 @@ else
   # Pictures in rows of data.
   want_header png.h libpng-dev
   want_header jpeglib.h libjpeg-dev
+  # openai_server.
+  want_header httplib.h libcpp-httplib-dev
 fi
 [ "$goal" != speed ] || need_command python3 python3
 # The packages carry Arrow, which comes out of a Python wheel.

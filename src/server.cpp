@@ -237,11 +237,9 @@ class listener final : public httplib::Server {
     thread_ = std::thread([this] { listen_after_bind(); });
   }
   void end() {
-    stopping_ = true;
-    if (thread_.joinable()) {
-      while (!is_running() && !ended_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      stop();
-    }
+    if (stopping_.exchange(true) || !thread_.joinable()) return;
+    while (!is_running()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    stop();
   }
   void join() {
     if (thread_.joinable()) thread_.join();
@@ -329,7 +327,7 @@ class listener final : public httplib::Server {
   const http_server::handler& answer_;
   byte_budget& budget_;
   socket_t socket_ = -1;
-  std::atomic<bool> stopping_{false}, ended_{false};
+  std::atomic<bool> stopping_{false};
   std::thread thread_;
 };
 

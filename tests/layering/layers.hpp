@@ -18,9 +18,10 @@ using strings = std::vector<std::string>;
 
 /// A folder may include itself and the folders before it.
 inline const strings& layers() {
-  static const strings order = {"core",       "tensor",  "simd",   "exec",      "objective", "device",  "emulator",
-                                "parallel",   "nn",      "optim",  "image",     "text",      "data",    "verify",
-                                "checkpoint", "rollout", "config", "telemetry", "training",  "trainer", "planning"};
+  static const strings order = {"core",     "tensor",   "simd",       "exec",    "objective", "device",
+                                "emulator", "parallel", "nn",         "optim",   "image",     "text",
+                                "data",     "verify",   "checkpoint", "rollout", "config",    "telemetry",
+                                "training", "serving",  "trainer",    "planning"};
   return order;
 }
 
@@ -28,8 +29,8 @@ inline const strings& layers() {
 inline const std::map<std::string, strings>& third_parties() {
   static const std::map<std::string, strings> allowed = {
       {"nlohmann/",
-       {"text/", "data/", "verify/", "checkpoint/", "rollout/", "config/", "telemetry/", "training/", "trainer/",
-        "planning/"}},
+       {"text/", "data/", "verify/", "checkpoint/", "rollout/", "config/", "telemetry/", "training/", "serving/",
+        "trainer/", "planning/"}},
       {"png.h", {"image/decode_png", "image/encode_png"}},
       {"jpeglib.h", {"image/decode_jpeg"}},
       {"jerror.h", {"image/decode_jpeg"}},

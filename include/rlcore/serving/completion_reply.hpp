@@ -23,7 +23,9 @@ namespace serving {
 class completion_reply final : public reply {
  public:
   completion_reply(context& shared, const completion_request& request, std::vector<rollout::job> jobs)
-      : reply(shared, request.fields, std::move(jobs), "cmpl-"), echo_(request.echo) {
+      : reply(shared, request.fields, std::move(jobs), "cmpl-"),
+        echo_(request.echo),
+        shows_prompt_logprobs_(request.shows_prompt_logprobs) {
     const auto n = static_cast<std::size_t>(fields().n);
     for (std::size_t i = 0; i < n * request.prompts.size(); ++i) {
       const sent_prompt& sent = request.prompts[i / n];
@@ -50,7 +52,7 @@ class completion_reply final : public reply {
 
   json choice_body(text_piece& whole) override {
     json choice = *choice_event(whole);
-    choice["prompt_logprobs"] = prompt_logprobs(whole.choice);
+    choice["prompt_logprobs"] = shows_prompt_logprobs_ ? prompt_logprobs(whole.choice) : json(nullptr);
     if (!fields().return_token_ids) choice["token_ids"] = choice["prompt_token_ids"] = nullptr;
     return choice;
   }
@@ -77,7 +79,7 @@ class completion_reply final : public reply {
 
   void add_to_body(json& body) override { body["kv_transfer_params"] = nullptr; }
 
-  bool echo_;
+  bool echo_, shows_prompt_logprobs_;
   std::vector<choice_state> choices_;
 };
 

@@ -107,14 +107,15 @@ inline std::vector<rollout::job> make_jobs(const served_model& model, const samp
                                            std::vector<token_ids> prompts, prompt_counter& counter) {
   rollout::job common;
   common.sampling = f.sampling;
-  common.rules = f.rules;
-  common.rules.bad_words = bad_word_tokens(model, f.bad_words);
+  auto rules = std::make_shared<rollout::logit_rules>(f.rules);
+  rules->bad_words = bad_word_tokens(model, f.bad_words);
   if (!f.ignore_eos) common.stop_ids = model.eos_ids;
   common.stop_ids.insert(common.stop_ids.end(), f.stop_token_ids.begin(), f.stop_token_ids.end());
   if (f.rules.min_tokens > 0) {
-    common.rules.ending_ids = model.eos_ids;
-    common.rules.ending_ids.insert(common.rules.ending_ids.end(), f.stop_token_ids.begin(), f.stop_token_ids.end());
+    rules->ending_ids = model.eos_ids;
+    rules->ending_ids.insert(rules->ending_ids.end(), f.stop_token_ids.begin(), f.stop_token_ids.end());
   }
+  if (!rules->neutral()) common.rules = rules;
   if (model.raw_logprobs) common.logprob_temperature = 1.0f;
   common.top_logprobs = f.logprobs.value_or(0);
   common.prompt_logprobs = f.prompt_logprobs;
@@ -130,7 +131,7 @@ inline std::vector<rollout::job> make_jobs(const served_model& model, const samp
       throw bad_request("min_tokens must be at most the " + std::to_string(j.max_new_tokens) +
                         " tokens that the context length leaves, got " + std::to_string(f.rules.min_tokens));
     try {
-      j.rules.validate(model.vocabulary, j.max_new_tokens);
+      rules->validate(model.vocabulary, j.max_new_tokens);
     } catch (const config_error& e) {
       throw bad_request(e.what());
     }

@@ -24,6 +24,7 @@ struct completion_request {
   sampling_fields fields;
   std::vector<sent_prompt> prompts;
   bool echo = false;
+  bool shows_prompt_logprobs = false;  ///< apart from those of an echo
 };
 
 /// A string, a list of strings, a list of ids, or a list of such lists. Throws api_error 400 for anything else and for
@@ -71,6 +72,7 @@ inline completion_request read_completion_request(body_fields& f, const request_
                         " (--max-logprobs), got " + std::to_string(*k));
     r.fields.logprobs = static_cast<std::int32_t>(*k);
   }
+  r.shows_prompt_logprobs = r.fields.prompt_logprobs.has_value();
   if (r.echo && r.fields.logprobs && !r.fields.prompt_logprobs) r.fields.prompt_logprobs = r.fields.logprobs;
   if (const auto best = f.integer("best_of"); best && *best != r.fields.n)
     throw bad_request("best_of is not supported: it must equal n, got " + std::to_string(*best));

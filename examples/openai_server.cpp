@@ -1,0 +1,23 @@
+// Serves a model as OpenAI's API and vLLM do, with vLLM's flags:
+//   build/bin/openai_server --model Qwen/Qwen2.5-0.5B-Instruct --served-model-name auto --port 6380
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "rlcore/config/programs/openai_server.hpp"
+#include "rlcore/serving/server.hpp"
+#include "rlcore/trainer/program.hpp"
+#include "rlcore/training/read_device.hpp"
+
+int main(int argc, char** argv) {
+  using namespace rlcore;
+  int stopped_by = 0;
+  const int code = trainer::run_program("openai_server", [&] {
+    const auto options = trainer::options::parse(
+        trainer::vllm_arguments(std::vector<std::string>(argv + 1, argv + argc)), trainer::openai_server_registry());
+    if (options.answer()) return void(std::fputs(options.answer()->c_str(), stdout));
+    const auto device = trainer::open_device(options);
+    stopped_by = serving::serve(*device, options);
+  });
+  return stopped_by == 0 ? code : 128 + stopped_by;
+}

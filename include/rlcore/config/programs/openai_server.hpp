@@ -1,0 +1,184 @@
+// The command line of openai_server: vLLM's flags.
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "rlcore/config/checks/device_checks.hpp"
+#include "rlcore/config/keys/rlcore/device_keys.hpp"
+#include "rlcore/config/keys/rlcore/rank_keys.hpp"
+#include "rlcore/config/options.hpp"
+#include "rlcore/config/registry.hpp"
+#include "rlcore/core/error.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+
+namespace keys {
+
+inline constexpr key server_model[] = {
+    {"model", text, "null", honoured, "folder, hub id, or a checkpoint's folder; also the word without a flag",
+     not_empty},
+    {"served-model-name", texts, "null", honoured,
+     "names that requests may use; the first stands in answers; null: --model"},
+    {"max-model-len", integer, "null", honoured, "tokens of a prompt and its answer; null: the model's positions",
+     at_least(1)},
+    {"dtype", text, "auto", honoured, "what products read; auto: float32 on the CPU",
+     words("auto|float32|float|bfloat16")},
+    {"generation-config", text, "auto", honoured,
+     "defaults of requests: auto: the model's generation_config.json; vllm: neutral ones; or a folder with that file"},
+    {"override-generation-config", text, "null", honoured, "JSON object of such defaults, on top"},
+    {"seed", integer, "0", honoured, "of requests that bring none", at_least(0)},
+    {"tokenizer", text, "null", honoured, "folder with tokenizer.json; null: the model's"},
+    {"chat-template", text, "null", honoured, "a file, Jinja text or a family such as qwen2.5; null: the model's"},
+    {"response-role", text, "assistant", honoured, "role of answers in conversations", not_empty},
+    {"trust-request-chat-template", boolean, "False", honoured, "requests may bring their own template"},
+    {"enable-auto-tool-choice", boolean, "False", honoured, "answers may call tools"},
+    {"tool-call-parser", text, "null", honoured, "how models write calls of tools", words("hermes")},
+    {"exclude-tools-when-tool-choice-none", boolean, "False", honoured,
+     "tool_choice=none hides the tools from the model"},
+    {"reasoning-parser", text, "null", honoured, "how models write thoughts: they go to reasoning_content",
+     words("qwen3|deepseek_r1")},
+    {"max-logprobs", integer, "20", honoured, "most likely tokens that a request may ask for", at_least(0)},
+    {"logprobs-mode", text, "raw_logprobs", honoured,
+     "raw_logprobs: of the model's own distribution; tempered_logprobs: of logits / temperature, as in training",
+     words("raw_logprobs|tempered_logprobs", "processed_logprobs|raw_logits|processed_logits")},
+    {"return-tokens-as-token-ids", boolean, "False", honoured, "log-probs write tokens as token_id:N"},
+};
+
+inline constexpr key server_engine[] = {
+    {"max-num-seqs", integer, "256", honoured, "sequences generated together; no text depends on it", at_least(1)},
+    {"max-num-batched-tokens", integer, "8192", honoured, "tokens of one pass; no text depends on it", at_least(1)},
+    {"gpu-memory-utilization", real, "0.9", honoured, "share of the free memory for keys and values", between(0.01, 1)},
+    {"kv-cache-memory-bytes", integer, "null", honoured, "bytes of keys and values, in the place of a share",
+     at_least(1)},
+    {"enable-chunked-prefill", boolean, "True", honoured, "long prompts are read in pieces"},
+    {"enable-prefix-caching", boolean, "True", honoured, "prompts that begin alike share keys and values"},
+    {"rlcore-threads", integer, "0", honoured, "worker threads; 0: all cores. No text depends on it", at_least(0)},
+    {"rlcore-weights", text, "same", honoured, "multiply by the model's weights, or by int8 copies",
+     words("same|int8")},
+};
+
+inline constexpr key server_http[] = {
+    {"host", text, "null", honoured, "address to listen on; null: loopback, 127.0.0.1 and ::1"},
+    {"port", integer, "8000", honoured, "0 takes a free one", between(0, 65535)},
+    {"uds", text, "null", honoured, "path of a Unix socket, in the place of host and port"},
+    {"api-key", texts, "null", honoured,
+     "bearer tokens that paths under /v1 need; VLLM_API_KEY in the environment counts"},
+    {"allowed-origins", texts, "null", honoured, "pages in browsers that may send requests; * allows all"},
+    {"shutdown-timeout", real, "30", honoured, "seconds that running requests have when the server is asked to stop",
+     at_least(0)},
+    {"rlcore-log-interval", real, "10", honoured, "seconds between lines about the load; 0: none", at_least(0)},
+};
+
+/// What vLLM's users write and this server does not need.
+inline constexpr key server_accepted[] = {
+    {"tensor-parallel-size", integer, "1", accepted, "one process uses all cores", at_least(1)},
+    {"pipeline-parallel-size", integer, "1", accepted, "one process uses all cores", at_least(1)},
+    {"data-parallel-size", integer, "1", accepted, "one process uses all cores", at_least(1)},
+    {"distributed-executor-backend", text, "null", accepted, "one process uses all cores"},
+    {"enforce-eager", boolean, "False", accepted, "there are no graphs of a device"},
+    {"trust-remote-code", boolean, "False", accepted, "no code of a model is run"},
+    {"disable-log-requests", boolean, "False", accepted, "requests are not logged"},
+    {"disable-log-stats", boolean, "False", accepted, "see rlcore-log-interval"},
+    {"disable-frontend-multiprocessing", boolean, "False", accepted, "there is one process"},
+    {"enable-expert-parallel", boolean, "False", accepted, "one process holds all experts"},
+    {"swap-space", real, "4", accepted, "nothing is swapped"},
+    {"block-size", integer, "null", accepted, "pages have a fixed size"},
+    {"load-format", text, "auto", accepted, "safetensors are read"},
+    {"download-dir", text, "null", accepted, "nothing is downloaded"},
+    {"uvicorn-log-level", text, "info", accepted, "there is no uvicorn"},
+    {"tokenizer-mode", text, "auto", accepted, "there is one implementation"},
+    {"chat-template-content-format", text, "auto", accepted, "as the template wants it"},
+};
+
+/// What this server does not have: any value but the default is refused.
+inline constexpr key server_refused[] = {
+    {"quantization", text, "null", fixed, "quantised weights are not read; --rlcore-weights int8 quantises here"},
+    {"kv-cache-dtype", text, "auto", fixed, "keys and values have one type"},
+    {"speculative-config", text, "null", fixed, "there is no draft model"},
+    {"task", text, "generate", fixed, "this server generates"},
+    {"enable-lora", boolean, "False", fixed, "merge adapters into the model first: model_merger"},
+    {"lora-modules", texts, "null", fixed, "merge adapters into the model first: model_merger"},
+    {"ssl-keyfile", text, "null", fixed, "put a proxy that speaks TLS in front"},
+    {"ssl-certfile", text, "null", fixed, "put a proxy that speaks TLS in front"},
+};
+
+}  // namespace keys
+
+/// An integer as vLLM's command line takes it: 22528, 22k (22000), 22K (22528), 25.6k. -1 and auto are null.
+inline value human_integer(const value& written) {
+  const std::string text = scalar_text(written);
+  if (text == "-1" || text == "auto") return {};
+  double number = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const std::string unit(end, text.data() + text.size());
+  const double factor = unit.empty()  ? 1
+                        : unit == "k" ? 1e3
+                        : unit == "K" ? 0x1p10
+                        : unit == "m" ? 1e6
+                        : unit == "M" ? 0x1p20
+                        : unit == "g" ? 1e9
+                        : unit == "G" ? 0x1p30
+                                      : 0;
+  const double product = number * factor;
+  if (code != std::errc() || factor == 0 || product != std::floor(product) || std::fabs(product) > 0x1p53)
+    throw config_error("'" + text + "' is no integer; expected digits, or a number with k, K, m, M, g or G");
+  return value(static_cast<std::int64_t>(product));
+}
+
+/// The words of a command line as registry flags have them: dashes in the place of underscores, long names in the place
+/// of short ones.
+inline std::vector<std::string> vllm_arguments(std::vector<std::string> words) {
+  for (std::string& word : words) {
+    if (word == "-tp") word = "--tensor-parallel-size";
+    if (word == "-pp") word = "--pipeline-parallel-size";
+    if (word == "-dp") word = "--data-parallel-size";
+    if (word == "-q") word = "--quantization";
+    if (!word.starts_with("--")) continue;
+    const auto end = word.begin() + static_cast<std::ptrdiff_t>(std::min(word.find('='), word.size()));
+    std::replace(word.begin(), end, '_', '-');
+  }
+  return words;
+}
+
+/// vLLM's flags, and the keys of the device.
+inline registry openai_server_registry() {
+  static constexpr flag human[] = {
+      {"max-model-len", "max-model-len", 1, "", &human_integer},
+      {"max-num-batched-tokens", "max-num-batched-tokens", 1, "", &human_integer},
+      {"kv-cache-memory-bytes", "kv-cache-memory-bytes", 1, "", &human_integer},
+      {"no-enable-chunked-prefill", "enable-chunked-prefill", flag::switch_only, "False"},
+      {"no-enable-prefix-caching", "enable-prefix-caching", flag::switch_only, "False"},
+      {"no-trust-remote-code", "trust-remote-code", flag::switch_only, "False"},
+      {"no-enforce-eager", "enforce-eager", flag::switch_only, "False"},
+  };
+  registry known;
+  known.program = "openai_server";
+  known.summary = "serves a model as OpenAI's API and vLLM do";
+  known.details =
+      "Answers /v1/completions and /v1/chat/completions, see docs/serving.md:\n"
+      "  openai_server --model DIR --served-model-name auto --port 6380\n";
+  known.add_as_flags(keys::server_model).add_as_flags(keys::server_engine).add_as_flags(keys::server_http);
+  known.add_as_flags(keys::server_accepted).add_as_flags(keys::server_refused).add_flags(human);
+  known.add(keys::ranks).add(keys::device).add_positional({"model", 0, 1});
+  known.check = [](options& opt) {
+    check_device_options(opt);
+    if (opt.is_set("trainer.n_gpus_per_node") || opt.is_set("trainer.nnodes"))
+      throw config_error("trainer.n_gpus_per_node: openai_server is one rank; rlcore.threads shares its work");
+    if (opt.get<bool>("enable-auto-tool-choice") != opt.find<std::string>("tool-call-parser").has_value())
+      throw config_error("--enable-auto-tool-choice and --tool-call-parser go together; expected both or none");
+    if (!opt.find<std::string>("model"))
+      throw config_error("--model is missing; expected a folder or hub id of a model; see --help");
+  };
+  return known;
+}
+
+}  // namespace trainer
+RLCORE_END

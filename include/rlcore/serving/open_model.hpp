@@ -1,0 +1,127 @@
+// What a command line says of the model to serve.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rlcore/checkpoint/hugging_face.hpp"
+#include "rlcore/config/options.hpp"
+#include "rlcore/core/error.hpp"
+#include "rlcore/core/suggest.hpp"
+#include "rlcore/core/version.hpp"
+#include "rlcore/nn/config.hpp"
+#include "rlcore/serving/protocol/body_fields.hpp"
+#include "rlcore/serving/served_model.hpp"
+#include "rlcore/text/chat_template.hpp"
+#include "rlcore/text/parse_json.hpp"
+#include "rlcore/text/text_file.hpp"
+#include "rlcore/text/tokenizer.hpp"
+
+RLCORE_BEGIN
+namespace serving {
+
+using trainer::options;
+
+/// Sets defaults from a JSON object in the form of generation_config.json. `where` names it in messages; with `strict`
+/// unknown keys are refused. Throws format_error.
+inline void read_defaults(const json& from, const std::string& where, bool strict, request_defaults& to) {
+  if (!from.is_object()) throw format_error(where + ": expected a JSON object, found " + from.type_name());
+  static const std::vector<std::string> known{"temperature",        "top_p",         "top_k", "min_p",
+                                              "repetition_penalty", "max_new_tokens"};
+  for (const auto& [key, value] : from.items()) {
+    const bool ours = std::find(known.begin(), known.end(), key) != known.end();
+    if (!ours && strict)
+      throw format_error(where + ": '" + key + "' is unknown" + did_you_mean(key, known) +
+                         "; expected temperature, top_p, top_k, min_p, repetition_penalty or max_new_tokens");
+    if (!ours || value.is_null()) continue;
+    if (!value.is_number()) throw format_error(where + "." + key + ": expected a number, found " + value.type_name());
+  }
+  try {
+    body_fields f(from);
+    to.temperature = f.number("temperature").value_or(to.temperature);
+    to.top_p = f.number("top_p").value_or(to.top_p);
+    to.min_p = f.number("min_p").value_or(to.min_p);
+    to.repetition_penalty = f.number("repetition_penalty").value_or(to.repetition_penalty);
+    to.top_k = f.integer("top_k").value_or(to.top_k);
+    if (const auto most = f.integer("max_new_tokens")) to.max_tokens = most;
+    const json nothing = json::object();
+    body_fields none(nothing);
+    read_sampling_fields(none, to);  // refuses numbers out of their range
+  } catch (const api_error& e) {
+    throw format_error(where + ": " + e.what());
+  }
+}
+
+/// Defaults of requests: --generation-config and --override-generation-config.
+inline request_defaults read_request_defaults(const options& opt, const std::filesystem::path& folder) {
+  request_defaults d;
+  const std::string source = opt.get<std::string>("generation-config");
+  if (source != "vllm") {
+    const std::filesystem::path place = source == "auto" ? folder : checkpoint::expand_home(source);
+    const std::filesystem::path file = place / "generation_config.json";
+    if (std::filesystem::exists(file))
+      read_defaults(text::parse_json<format_error, json>(text::read_text_file(file), file.string()), file.string(),
+                    false, d);
+    else if (source != "auto")
+      throw config_error("--generation-config " + source +
+                         ": no generation_config.json there; expected auto, vllm or " + "a folder with that file");
+  }
+  if (const auto more = opt.find<std::string>("override-generation-config"))
+    read_defaults(text::parse_json<config_error, json>(*more, "--override-generation-config"),
+                  "--override-generation-config", true, d);
+  d.max_logprobs = opt.get<std::int64_t>("max-logprobs");
+  d.return_tokens_as_token_ids = opt.get<bool>("return-tokens-as-token-ids");
+  return d;
+}
+
+/// The model's template, or none; --chat-template chooses another.
+inline std::optional<text::chat_template> read_chat_template(const options& opt, const std::filesystem::path& folder) {
+  const std::string chosen = opt.find<std::string>("chat-template").value_or("");
+  if (!chosen.empty()) return text::chat_template::chosen(chosen, folder, "--chat-template");
+  try {
+    return text::chat_template::detect(folder);
+  } catch (const format_error&) {
+    return std::nullopt;
+  } catch (const file_error&) {
+    return std::nullopt;
+  }
+}
+
+/// Everything but what the engine decides (max_length) and what the weights give (fingerprint). Throws config_error,
+/// file_error, format_error.
+inline served_model open_served_model(const options& opt, const std::filesystem::path& folder,
+                                      const nn::config& config) {
+  const std::string path = opt.get<std::string>("model");
+  std::filesystem::path tokens = folder;
+  if (const auto other = opt.find<std::string>("tokenizer")) tokens = checkpoint::resolve_model(*other);
+  served_model m{.names = opt.list("served-model-name"), .folder = folder, .tokenizer = text::tokenizer::load(tokens)};
+  if (m.names.empty()) m.names = {path};
+  m.chat = read_chat_template(opt, tokens);
+  m.vocabulary = config.vocab_size;
+  if (static_cast<std::int64_t>(m.tokenizer.vocab_size()) > config.vocab_size)
+    throw format_error(folder.string() + ": the tokenizer has " + std::to_string(m.tokenizer.vocab_size()) +
+                       " tokens, the model only " + std::to_string(config.vocab_size));
+  m.eos_ids = config.eos_token_ids;
+  if (m.eos_ids.empty() && m.tokenizer.eos_id()) m.eos_ids.push_back(*m.tokenizer.eos_id());
+  if (m.eos_ids.empty())
+    throw format_error(folder.string() + ": neither config.json nor the tokenizer names an EOS token");
+  m.seed = random_key{static_cast<std::uint64_t>(opt.get<std::int64_t>("seed"))};
+  m.defaults = read_request_defaults(opt, folder);
+  m.features = {.tool_calls = opt.get<bool>("enable-auto-tool-choice"),
+                .tools_without_choice = !opt.get<bool>("exclude-tools-when-tool-choice-none"),
+                .request_templates = opt.get<bool>("trust-request-chat-template")};
+  m.reasoning = reasoning_form_of(opt.find<std::string>("reasoning-parser").value_or(""));
+  m.response_role = opt.get<std::string>("response-role");
+  m.raw_logprobs = opt.get<std::string>("logprobs-mode") == "raw_logprobs";
+  return m;
+}
+
+}  // namespace serving
+RLCORE_END

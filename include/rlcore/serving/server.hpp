@@ -1,0 +1,27 @@
+// Declaration of a whole server from a command line. The CMake target rlcore::server has it compiled for any_device: a
+// program that links it includes this header and compiles in seconds. A program for another device includes serve.hpp.
+#pragma once
+
+#include "rlcore/core/abi.hpp"
+
+RLCORE_BEGIN
+class any_device;
+
+namespace trainer {
+class options;
+}
+
+namespace serving {
+
+/// Serves until SIGINT or SIGTERM, and returns its number. Running requests then have --shutdown-timeout; a second
+/// signal ends the process. Throws config_error, file_error and format_error before it listens.
+template <class Device>
+int serve(Device& device, const trainer::options& opt);
+
+#if defined(RLCORE_COMPILED)
+/// In src/serve.cpp.
+extern template int serve(any_device&, const trainer::options&);
+#endif
+
+}  // namespace serving
+RLCORE_END

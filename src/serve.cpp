@@ -1,0 +1,11 @@
+// A whole server on a device chosen at run time, compiled once (the target rlcore::server).
+#include "rlcore/serving/serve.hpp"
+
+#include "rlcore/training/devices.hpp"
+
+RLCORE_BEGIN
+namespace serving {
+// serving/serve.hpp
+template int serve(any_device&, const options&);
+}  // namespace serving
+RLCORE_END
