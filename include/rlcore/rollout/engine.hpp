@@ -61,7 +61,7 @@ class engine {
         throw std::invalid_argument(std::string(e.what()) + " (generate: request " + std::to_string(i) + ")");
       }
     }
-    recorder record{{}, responses};
+    recorder record{{}, responses, static_cast<std::size_t>(std::min<std::int64_t>(settings.max_new_tokens, 1024))};
     for (std::size_t before = 0; open.step(record); before = record.ended)
       if (record.ended != before) progress(record.ended);
     const session_statistics done = open.statistics();
@@ -80,10 +80,11 @@ class engine {
   /// Writes down what a session reports; tickets count from 1.
   struct recorder : session_listener {
     std::span<response> responses;
-    std::size_t ended = 0;
+    std::size_t most = 0, ended = 0;  ///< tokens to take memory for; responses that have ended
 
     void on_token(const drawn_token& drawn) {
       response& text = responses[drawn.of - 1];
+      if (text.tokens.empty()) text.tokens.reserve(most), text.logp.reserve(most), text.entropy.reserve(most);
       text.tokens.push_back(drawn.token);
       text.logp.push_back(drawn.logp);
       text.entropy.push_back(drawn.entropy);
