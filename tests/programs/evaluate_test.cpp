@@ -1,4 +1,6 @@
 // Runs build/bin/evaluate as a user would.
+#include <set>
+
 #include "rlcore/data/jsonl.hpp"
 #include "support/program.hpp"
 #include "support/tiny_model.hpp"
@@ -71,6 +73,30 @@ TEST_F(evaluate, samples_judges_and_judges_again_from_the_file) {
   nlohmann::json stored = result("again")["sources"]["openai/gsm8k"];
   for (const char* key : {"mean@4", "standard_error", "pass@2", "best@4", "reasons"})
     EXPECT_EQ(stored[key], source[key]) << key;
+}
+
+TEST_F(evaluate, penalties_keep_a_response_from_repeating_itself) {
+  const std::vector<std::string> greedy{"rollout.temperature=0"};
+  const auto distinct = [&](std::vector<std::string> more, const std::string& out) {
+    more.insert(more.begin(), greedy.begin(), greedy.end());
+    const program::result r = run(more, out);
+    EXPECT_EQ(r.code, 0) << r.err;
+    std::set<std::string> responses;
+    for (const auto& row : rlcore::data::read_jsonl(place / out / "generations.jsonl"))
+      responses.insert(row["response"].get<std::string>());
+    return responses;
+  };
+  const auto plain = distinct({}, "plain");
+  EXPECT_EQ(distinct({"rollout.repetition_penalty=1", "rollout.min_p=0.5"}, "neutral"), plain);
+  EXPECT_NE(distinct({"rollout.repetition_penalty=1.5"}, "repetition"), plain);
+  EXPECT_NE(distinct({"rollout.frequency_penalty=2", "rollout.presence_penalty=2"}, "counts"), plain);
+  const auto sampled = distinct({"rollout.temperature=1"}, "sampled");
+  EXPECT_EQ(distinct({"rollout.temperature=1", "rollout.min_p=1"}, "most_likely"), plain);
+  EXPECT_NE(sampled, plain);
+  EXPECT_EQ(result("repetition")["settings"]["rollout.repetition_penalty"], "1.5");
+  refused({"rollout.repetition_penalty=0"}, "repetition_penalty=0");
+  refused({"rollout.min_p=1.5"}, "from 0 to 1");
+  refused({"rollout.presence_penalty=-3"}, "from -2 to 2");
 }
 
 TEST_F(evaluate, forms_of_other_files) {
