@@ -17,33 +17,39 @@ namespace rollout {
 
 /// kept = the tokens that `settings` may draw from a row of logits, by falling probability, equals by id, with the
 /// log-probs of the draw: softmax(logits / temperature) over what min_p, top_k and then top_p leave, in double. Greedy:
-/// all of softmax(logits). It sorts the vocabulary: for reports, not for drawing.
+/// all of softmax(logits). It sorts what min_p and top_k leave: for reports, not for drawing.
 inline void kept_tokens(const sampling& settings, std::span<const float> logits, std::vector<token_logprob>& kept) {
+  const sampling how = settings.greedy() ? sampling{} : settings;
   kept.clear();
-  for (std::size_t i = 0; i < logits.size(); ++i)
-    if (logits[i] > -std::numeric_limits<float>::infinity()) kept.push_back({static_cast<std::int32_t>(i), logits[i]});
-  if (kept.empty()) return;
-  std::ranges::stable_sort(kept, [](const token_logprob& a, const token_logprob& b) { return a.logp > b.logp; });
-
-  const double temperature = settings.greedy() ? 1.0 : static_cast<double>(settings.temperature);
-  const auto largest = static_cast<double>(kept.front().logp);
-  const auto below = [&](const token_logprob& t) { return (static_cast<double>(t.logp) - largest) / temperature; };
-  std::size_t n = 0;
+  float largest = -std::numeric_limits<float>::infinity();
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    if (!(logits[i] > -std::numeric_limits<float>::infinity())) continue;
+    kept.push_back({static_cast<std::int32_t>(i), logits[i]});
+    largest = std::max(largest, logits[i]);
+  }
+  const auto below = [&](const token_logprob& t) {
+    return (static_cast<double>(t.logp) - static_cast<double>(largest)) / static_cast<double>(how.temperature);
+  };
+  if (how.min_p > 0) {
+    const double least = elementary::log(static_cast<double>(how.min_p));
+    std::erase_if(kept, [&](const token_logprob& t) { return below(t) < least; });
+  }
+  const auto likelier = [](const token_logprob& a, const token_logprob& b) {
+    return a.logp > b.logp || (a.logp == b.logp && a.token < b.token);
+  };
+  if (how.top_k > 0 && how.top_k < std::ssize(kept)) {
+    std::ranges::nth_element(kept, kept.begin() + how.top_k, likelier);
+    kept.resize(static_cast<std::size_t>(how.top_k));
+  }
+  std::ranges::sort(kept, likelier);
   double total = 0;
-  const bool limited = !settings.greedy() && settings.top_k > 0;
-  const std::size_t most = limited ? std::min(kept.size(), static_cast<std::size_t>(settings.top_k)) : kept.size();
-  const double least = settings.greedy() ? 0.0 : static_cast<double>(settings.min_p);
-  for (; n < most; ++n) {
-    const double weight = elementary::exp(below(kept[n]));
-    if (weight < least) break;
-    total += weight;
+  for (const token_logprob& t : kept) total += elementary::exp(below(t));
+  if (how.top_p < 1) {
+    const double enough = total * static_cast<double>(how.top_p);
+    std::size_t n = 0;
+    for (total = 0; n < kept.size() && total < enough; ++n) total += elementary::exp(below(kept[n]));
+    kept.resize(n);
   }
-  if (!settings.greedy() && settings.top_p < 1) {
-    const double enough = total * static_cast<double>(settings.top_p);
-    const std::size_t all = n;
-    for (n = 0, total = 0; n < all && total < enough; ++n) total += elementary::exp(below(kept[n]));
-  }
-  kept.resize(n);
   const double log_total = elementary::log(total);
   for (token_logprob& t : kept) t.logp = static_cast<float>(below(t) - log_total);
 }

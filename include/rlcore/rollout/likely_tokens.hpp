@@ -82,22 +82,32 @@ class likely_tokens_finder {
     }
   }
 
+  /// Logits above `limit`; a loop that compilers turn into vectors.
+  static int above(std::span<const float> logits, float limit) noexcept {
+    int n = 0;
+    for (const float x : logits) n += x > limit;
+    return n;
+  }
   /// out.tokens = the k largest logits; out.rank = that of `token`.
   static void rank(std::span<const float> logits, std::int32_t token, std::size_t k, likely_tokens& out) {
+    constexpr std::size_t block = 256;
     std::vector<token_logprob>& top = out.tokens;
     top.clear();
     k = std::min(k, logits.size());
-    const auto own = static_cast<std::size_t>(token);
-    std::size_t before = 0;
-    for (std::size_t i = 0; i < logits.size(); ++i) {
-      const float logit = logits[i];
-      before += logit > logits[own] || (logit == logits[own] && i < own);
-      if (k == 0 || (top.size() == k && !(logit > top.back().logp))) continue;
-      if (top.size() == k) top.pop_back();
-      const auto less = [](float a, const token_logprob& b) { return a > b.logp; };
-      top.insert(std::upper_bound(top.begin(), top.end(), logit, less), {static_cast<std::int32_t>(i), logit});
+    const auto less = [](float a, const token_logprob& b) { return a > b.logp; };
+    for (std::size_t from = 0; k > 0 && from < logits.size(); from += block) {
+      const std::span<const float> part = logits.subspan(from, std::min(block, logits.size() - from));
+      if (top.size() == k && above(part, top.back().logp) == 0) continue;
+      for (std::size_t i = 0; i < part.size(); ++i) {
+        if (top.size() == k && !(part[i] > top.back().logp)) continue;
+        if (top.size() == k) top.pop_back();
+        top.insert(std::upper_bound(top.begin(), top.end(), part[i], less),
+                   {static_cast<std::int32_t>(from + i), part[i]});
+      }
     }
-    out.rank = static_cast<std::int64_t>(before) + 1;
+    const auto own = static_cast<std::size_t>(token);
+    const std::span<const float> before = logits.first(own);
+    out.rank = 1 + above(logits, logits[own]) + std::ranges::count(before, logits[own]);
   }
 
   /// logp_[i] = the log-prob of first_[i].

@@ -33,13 +33,6 @@ struct sampling {
   bool operator==(const sampling&) const = default;
 };
 
-/// Throws config_error unless `n` samples of a prompt make sense: at least one, and one only if all would be the same.
-inline void check_samples(std::int64_t n, const sampling& how) {
-  if (n < 1) throw config_error("n=" + std::to_string(n) + " must be at least 1");
-  if (n > 1 && how.greedy())
-    throw config_error("n=" + std::to_string(n) + " with temperature=0 gives the same text again; expected n=1");
-}
-
 /// The temperature that vLLM samples with when it is asked for t >= 0: 0 (greedy) below 1e-5, at least 0.01 otherwise.
 inline float vllm_temperature(float t) noexcept {
   if (!(t >= 0 && t < 0.01f)) return t;

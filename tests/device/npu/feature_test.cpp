@@ -77,7 +77,7 @@ void run_generation(npu& d) {
   d.store_keys_values(g.shape, pages, layer, g.x, g.x, w);
   d.attention_forward(g.shape, pages, g.x, w, g.y, w, g.room);
   auto uniform = put(d, std::vector<double>(t, 0.5));
-  for (const sampling_arguments& how : {sampling_arguments{0}, {1}, {1, 5, 0.9f}})
+  for (const sampling_arguments& how : {sampling_arguments{0}, {1}, {1, 5, 0.9f}, {1, 0, 1, 0.1f}})
     d.sample(how, g.logits, t, ground::words, uniform, g.ids);
 }
 
