@@ -25,7 +25,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 PEERS = os.path.join(HERE, "peers")
-ITEMS = ("gemm", "head", "losses", "optimizer", "attention", "train", "generate", "grpo")
+ITEMS = ("gemm", "head", "losses", "optimizer", "attention", "train", "tower", "generate", "grpo")
 
 # What "tuned" changes around a program; inside, the peers try several ways of writing the same (see each program). The
 # turns alternate between these settings and the best counts.
@@ -55,6 +55,7 @@ TARGETS = (
     ("train", r"bf16 tokens=256", "limit", 0.67, (2,)),
     ("train", r"bf16 tokens=1024", "limit", 0.75, (2,)),
     ("train", r"fp32 tokens=1024", "limit", 0.80, (2,)),
+    ("tower", r"patches=", "limit", 0.60, (1, 2)),
     ("train", r"bf16", "torch tuned", 1.6, (2,)),
     ("train", r"fp32", "torch tuned", 1.5, (2,)),
     ("generate", r"0.5B bf16 B=1 ", "llama.cpp tuned", 1.4, (2,)),

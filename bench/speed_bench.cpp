@@ -1,5 +1,5 @@
 // The speed of one item of docs/performance.md, as JSON lines; bench/speed.py runs it beside its peers.
-//   build/bin/speed_bench limits|gemm|head|optimizer|attention|train|generate [--threads N] [--quick] [--only TEXT]
+//   build/bin/speed_bench ITEM [--threads N] [--quick] [--only TEXT]  (the items: limits and those of that page)
 //   build/bin/speed_bench folder tiny|0.5B PATH      a model folder and prompts, for the programs that need one
 #include <cstdio>
 #include <cstdlib>
@@ -29,11 +29,12 @@ constexpr struct {
   void (*run)(const speed::options&);
 } items[] = {{"limits", speed::limits},       {"gemm", speed::gemm},           {"head", speed::head},
              {"optimizer", speed::optimizer}, {"attention", speed::attention}, {"train", speed::train},
-             {"generate", speed::generate}};
+             {"tower", speed::tower},         {"generate", speed::generate}};
 
 int usage() {
   std::fputs(
-      "usage: speed_bench limits|gemm|head|optimizer|attention|train|generate [--threads N] [--quick] [--only TEXT]\n"
+      "usage: speed_bench limits|gemm|head|optimizer|attention|train|tower|generate\n"
+      "                   [--threads N] [--quick] [--only TEXT]\n"
       "       speed_bench folder tiny|0.5B PATH\n",
       stderr);
   return 2;

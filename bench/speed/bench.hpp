@@ -136,6 +136,7 @@ void head(const options&);
 void optimizer(const options&);
 void attention(const options&);
 void train(const options&);
+void tower(const options&);
 void generate(const options&);
 void folder(const std::string& kind, const std::string& path);
 
