@@ -9,6 +9,7 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/nn/vision/vision_config.hpp"
+#include "rlcore/nn/vision/vision_cost.hpp"
 #include "rlcore/parallel/balance.hpp"
 
 RLCORE_BEGIN
@@ -88,12 +89,8 @@ struct model_shape {
   /// Values that the tower keeps of such a picture until its backward: the input of each block, what one block needs
   /// (with `recompute`) or all do, patches, and the merger's.
   double tower_values(double tokens, bool recompute) const noexcept {
-    if (!tower) return 0;
-    const auto f = [](std::int64_t n) { return static_cast<double>(n); };
-    const double patches = tokens * f(tower->merged()), h = f(tower->hidden_size), wide = h * f(tower->merged());
-    return patches * (f(tower->patch()) + h * f(tower->depth + 2) +
-                      (8 * h + 3 * f(tower->intermediate_size)) * (recompute ? 1 : f(tower->depth))) +
-           tokens * (3 * wide + 2 * f(tower->out_hidden_size));
+    const auto keeps = recompute ? nn::tower_keeps::inputs : nn::tower_keeps::activations;
+    return tower ? nn::vision_values(*tower, tokens, keeps) : 0;
   }
   /// Keys and values of one token in values: 2 L nkv d.
   double kv_values() const noexcept { return 2 * static_cast<double>(layers * kv_width()); }

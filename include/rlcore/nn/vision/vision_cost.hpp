@@ -34,5 +34,20 @@ inline double vision_cost(const config& c, const patch_grid& grid) noexcept {
   return (products + 4 * h * attended) / (f(c.num_hidden_layers) * 2 * f(c.num_attention_heads * c.head_dim));
 }
 
+/// What a pass of the tower keeps until its end: for its backward all activations or, where blocks are computed again,
+/// their inputs; nothing, if there is no backward.
+enum class tower_keeps { activations, inputs, nothing };
+
+/// Values that a pass of the tower holds for pictures of so many tokens: patches, the inputs of blocks, what one block
+/// needs or all do, and the merger's.
+inline double vision_values(const vision_config& v, double tokens, tower_keeps keeps) noexcept {
+  const auto f = [](std::int64_t n) { return static_cast<double>(n); };
+  const double patches = tokens * f(v.merged()), h = f(v.hidden_size), wide = h * f(v.merged());
+  const double inputs = f(keeps == tower_keeps::nothing ? 0 : v.depth) + 2,
+               blocks = keeps == tower_keeps::activations ? f(v.depth) : 1;
+  return patches * (f(v.patch()) + h * inputs + (8 * h + 3 * f(v.intermediate_size)) * blocks) +
+         tokens * (3 * wide + 2 * f(v.out_hidden_size));
+}
+
 }  // namespace nn
 RLCORE_END

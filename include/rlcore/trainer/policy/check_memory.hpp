@@ -9,6 +9,9 @@
 
 #include "rlcore/config/settings/batch_plan.hpp"
 #include "rlcore/data/prompt_dataset.hpp"
+#include "rlcore/nn/config.hpp"
+#include "rlcore/nn/vision/vision_cost.hpp"
+#include "rlcore/trainer/policy/picture_memory.hpp"
 #include "rlcore/trainer/policy/settings.hpp"
 #include "rlcore/trainer/policy/trajectory/trajectory_memory.hpp"
 #include "rlcore/training/ranks/available_memory.hpp"
@@ -17,10 +20,10 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Throws config_error if the responses of a step, or of a validation, cannot be in the memory of this machine, which
-/// its `ranks` share; warns in `plan` if they may not fit.
-inline void check_memory(batch_plan& plan, const policy_settings& s, const data::prompt_dataset& train,
-                         const data::prompt_dataset& val, const team& ranks) {
+/// Throws config_error if the responses of a step, or of a validation, or the pictures of one prompt cannot be in the
+/// memory of this machine, which its `ranks` share; warns in `plan` if they, or those of a micro-batch, may not fit.
+inline void check_memory(batch_plan& plan, const policy_settings& s, const nn::config& model,
+                         const data::prompt_dataset& train, const data::prompt_dataset& val, const team& ranks) {
   const std::size_t share = ranks.least(available_memory().value_or(std::numeric_limits<std::size_t>::max()) /
                                         static_cast<std::size_t>(ranks.of_this_machine()));
   const std::string rollout = "actor_rollout_ref.rollout.";
@@ -32,6 +35,14 @@ inline void check_memory(batch_plan& plan, const policy_settings& s, const data:
                       s.val_samples, "it or data.val_max_samples"},
                      mean_tokens(val), s.max_response_length, share)})
     if (!warning.empty()) plan.warnings.push_back(warning);
+  if (!model.vision) return;
+  const auto keeps = s.freeze_vision_tower     ? nn::tower_keeps::nothing
+                     : s.recompute_activations ? nn::tower_keeps::inputs
+                                               : nn::tower_keeps::activations;
+  check_picture_memory(val, {*model.vision, nn::tower_keeps::nothing, 1}, share);
+  const std::string warning = check_picture_memory(
+      train, {*model.vision, keeps, std::max<std::int64_t>(1, plan.micro_batch_trajectories)}, share);
+  if (!warning.empty()) plan.warnings.push_back(warning);
 }
 
 }  // namespace trainer

@@ -136,7 +136,7 @@ std::shared_ptr<policy_inputs> open_policy_inputs(Device& device, const options&
   if (const std::size_t copies = count_copies(train); copies > 0)
     say("note: %zu of %zu training prompts are copies of earlier ones\n", copies, train.size());
   batch_plan plan = make_batch_plan(opt, std::ssize(train.prompts), ranks.size());
-  check_memory(plan, s, train, val, ranks);
+  check_memory(plan, s, config, train, val, ranks);
   s.schedule.total_steps = plan.scheduled_steps;
   s.schedule.warmup_steps = plan.warmup_steps;
   s.root = checkpoint::expand_home(s.root).string();
