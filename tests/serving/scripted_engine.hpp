@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "rlcore/serving/context.hpp"
 #include "rlcore/serving/generator.hpp"
 #include "rlcore/serving/served_model.hpp"
 #include "rlcore/text/chat_template.hpp"
