@@ -91,6 +91,17 @@ void run() {
 }
 }  // namespace rollout_engine
 
+namespace rollout_session {
+extern rlcore::nn::causal_lm<rlcore::cpu> model;
+extern rlcore::nn::workspace<rlcore::cpu> space;
+extern const std::vector<std::int32_t> prompt;
+extern const std::int32_t eos;
+template <class = void>
+void run() {
+  // <snippet: docs/rollout.md 2>
+}
+}  // namespace rollout_session
+
 namespace variants_trainer {
 template <class = void>
 void run(int argc, char** argv) {
