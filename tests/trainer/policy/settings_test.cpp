@@ -23,6 +23,14 @@ TEST(policy_settings, freeze_vision_tower_is_the_actors_and_the_critics_own) {
   EXPECT_FALSE(actor(neither) || critic(neither));
   EXPECT_TRUE(actor(of_actor) && !critic(of_actor));
   EXPECT_TRUE(critic(of_critic) && !actor(of_critic));
+  for (const char* flag : {"--freeze_visual_encoder", "--actor.freeze_visual_encoder"}) {
+    std::vector<std::string> openrlhf{
+        "--pretrain", "m", "--apply_chat_template", "--prompt_data", "a.jsonl", "--n_samples_per_prompt", "4"};
+    EXPECT_FALSE(actor(options::parse(openrlhf, grpo_trainer_registry())));
+    openrlhf.emplace_back(flag);
+    const options frozen = options::parse(openrlhf, grpo_trainer_registry());
+    EXPECT_TRUE(actor(frozen) && !frozen.get<bool>("critic.model.freeze_vision_tower")) << flag;
+  }
 }
 
 }  // namespace

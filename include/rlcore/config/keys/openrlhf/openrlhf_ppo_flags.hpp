@@ -100,6 +100,7 @@ inline void map_openrlhf_data(openrlhf_mapping& map) {
   map.copy("data.prompt_key", "input_key");
   map.copy("rlcore.label_key", "label_key");
   map.copy("data.image_key", "image_key");
+  map.copy("actor_rollout_ref.actor.freeze_vision_tower", "freeze_visual_encoder");
   map.copy("data.max_prompt_length", "prompt_max_len");
   map.copy("data.max_response_length", "generate_max_len");
   map.set("data.truncation", value("right"));

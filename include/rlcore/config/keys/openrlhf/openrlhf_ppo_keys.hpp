@@ -23,6 +23,8 @@ inline constexpr key openrlhf_ppo[] = {
     {"image_key", text, "images", honoured, "column with the pictures that <image> marks stand for", not_empty},
     {"max_images_per_prompt", integer, "0", honoured,
      "most pictures of a prompt; 0: none, rows with pictures are refused", at_least(0)},
+    {"freeze_visual_encoder", boolean, "False", honoured,
+     "the policy's vision tower, its merger included, stays as it is"},
     {"apply_chat_template", boolean, "False", honoured, "prompts go through the model's chat template; needed here"},
     {"prompt_max_len", integer, "1024", honoured, "longest prompt in tokens; the rest is cut off", at_least(1)},
     {"generate_max_len", integer, "1024", honoured, "longest response in tokens", at_least(1)},
@@ -142,11 +144,13 @@ inline constexpr key openrlhf_machine[] = {
 };
 
 /// Flags that stand for one key each. Machines and devices of the actor are ranks.
-inline constexpr flag openrlhf_ppo_flags[] = {{"actor_num_nodes", "trainer.nnodes"},
-                                              {"actor_num_gpus_per_node", "trainer.n_gpus_per_node"},
-                                              {"data.image_key", "image_key"},
-                                              {"data.max_images_per_prompt", "max_images_per_prompt"},
-                                              {"bf16", "rlcore.compute", flag::switch_only, "bfloat16"}};
+inline constexpr flag openrlhf_ppo_flags[] = {
+    {"actor_num_nodes", "trainer.nnodes"},
+    {"actor_num_gpus_per_node", "trainer.n_gpus_per_node"},
+    {"data.image_key", "image_key"},
+    {"data.max_images_per_prompt", "max_images_per_prompt"},
+    {"actor.freeze_visual_encoder", "freeze_visual_encoder", flag::switch_only},
+    {"bf16", "rlcore.compute", flag::switch_only, "bfloat16"}};
 
 }  // namespace trainer::keys
 RLCORE_END
