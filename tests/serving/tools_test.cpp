@@ -90,6 +90,7 @@ const std::string request = R"({"messages": [{"role": "user", "content": "hi"}],
 
 TEST(tool_calls, become_part_of_the_message) {
   scripted::house h;
+  h.model.max_length = 4096;
   h.model.features.tool_calls = true;
   h.model.reasoning = reasoning_form::qwen3;
   h.engine.script = [](const auto&) {

@@ -87,17 +87,17 @@ inline json plain_message(const json& sent, const std::string& where) {
   for (const char* key : {"refusal", "annotations", "audio", "function_call", "tool_call_id", "name"}) m.erase(key);
   if (m.contains("reasoning") && !m.contains("reasoning_content")) m["reasoning_content"] = m["reasoning"];
   m.erase("reasoning");
-  if (m.contains("tool_calls") && m["tool_calls"].is_array()) {
-    if (m["tool_calls"].empty()) m.erase("tool_calls");
-    for (json& call : m.contains("tool_calls") ? m["tool_calls"] : json::array()) {
-      if (!call.is_object() || !call.contains("function") || !call["function"].is_object()) continue;
-      json& function = call["function"];
-      if (!function.contains("arguments") || !function["arguments"].is_string()) continue;
-      const json arguments = text::try_parse_json<json>(function["arguments"].get_ref<const std::string&>());
-      if (!arguments.is_object()) throw bad_request(where + ".tool_calls: the arguments of a call are no JSON object");
-      function["arguments"] = arguments;
-    }
+  const auto calls = m.find("tool_calls");
+  if (calls == m.end() || !calls->is_array()) return m;
+  for (json& call : *calls) {
+    if (!call.is_object() || !call.contains("function") || !call["function"].is_object()) continue;
+    json& function = call["function"];
+    if (!function.contains("arguments") || !function["arguments"].is_string()) continue;
+    const json arguments = text::try_parse_json<json>(function["arguments"].get_ref<const std::string&>());
+    if (!arguments.is_object()) throw bad_request(where + ".tool_calls: the arguments of a call are no JSON object");
+    function["arguments"] = arguments;
   }
+  if (calls->empty()) m.erase("tool_calls");
   return m;
 }
 

@@ -1,0 +1,300 @@
+// The program as clients see it, with a random model.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <httplib.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "data/scratch.hpp"
+#include "rlcore/serving/protocol/api_error.hpp"
+#include "support/program.hpp"
+#include "support/tiny_model.hpp"
+
+extern char** environ;
+
+namespace {
+
+using rlcore::serving::json;
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+
+const std::string json_type = "application/json";
+
+/// openai_server on a free port, until stop() or the end.
+class server {
+ public:
+  server(const std::filesystem::path& model, std::vector<std::string> more = {}) {
+    std::vector<std::string> words{program::path_of("openai_server").string(),
+                                   "--model",
+                                   model.string(),
+                                   "--port",
+                                   "0",
+                                   "--served-model-name",
+                                   "auto",
+                                   "--max-num-seqs",
+                                   "24",
+                                   "--kv-cache-memory-bytes",
+                                   "16M",
+                                   "--rlcore-log-interval",
+                                   "0"};
+    words.insert(words.end(), more.begin(), more.end());
+    std::vector<char*> arguments;
+    for (std::string& w : words) arguments.push_back(w.data());
+    arguments.push_back(nullptr);
+    posix_spawn_file_actions_t files;
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_addopen(&files, 1, (place_ / "out").c_str(), O_WRONLY | O_CREAT, 0600);
+    posix_spawn_file_actions_addopen(&files, 2, (place_ / "err").c_str(), O_WRONLY | O_CREAT, 0600);
+    if (posix_spawn(&process_, words[0].c_str(), &files, nullptr, arguments.data(), environ) != 0) process_ = -1;
+    posix_spawn_file_actions_destroy(&files);
+    for (int i = 0; i < 6000 && process_ > 0; ++i) {
+      const std::string out = scratch::read(place_ / "out");
+      const std::size_t at = out.find("ready    http://127.0.0.1:");
+      if (at != out.npos && out.find('\n', at) != out.npos) {
+        port_ = std::atoi(out.c_str() + at + sizeof "ready    http://127.0.0.1:" - 1);
+        return;
+      }
+      if (waitpid(process_, &status_, WNOHANG) == process_) process_ = -1;
+      std::this_thread::sleep_for(10ms);
+    }
+    ADD_FAILURE() << "did not start: " << scratch::read(place_ / "err");
+  }
+  ~server() { stop(SIGKILL); }
+  server(const server&) = delete;
+  server& operator=(const server&) = delete;
+
+  void signal(int number) const { ::kill(process_, number); }
+  /// The exit code.
+  int stop(int number = SIGTERM) {
+    if (process_ <= 0) return -1;
+    signal(number);
+    waitpid(process_, &status_, 0);
+    process_ = -1;
+    return WIFEXITED(status_) ? WEXITSTATUS(status_) : -1;
+  }
+  httplib::Client client() const {
+    httplib::Client c("127.0.0.1", port_);
+    c.set_keep_alive(true);
+    c.set_read_timeout(120s);
+    return c;
+  }
+  json post(const std::string& path, const std::string& body) const {
+    const auto r = client().Post(path, body, json_type.c_str());
+    if (!r) return "no answer";
+    return json::parse(r->body);
+  }
+  std::string text(const std::string& body) const { return post("/v1/completions", body)["choices"][0]["text"]; }
+
+ private:
+  scratch::folder place_;
+  pid_t process_ = -1;
+  int status_ = 0, port_ = 0;
+};
+
+struct openai_server : testing::Test {
+  inline static std::unique_ptr<scratch::folder> place;
+  static std::filesystem::path model() { return *place / "model"; }
+  static void SetUpTestSuite() {
+    place = std::make_unique<scratch::folder>();
+    std::filesystem::create_directories(model());
+    tiny_model::save_tokenizer(model());
+    tiny_model::save_weights(model(), 3);
+  }
+  static void TearDownTestSuite() { place.reset(); }
+};
+
+TEST_F(openai_server, lists_its_model) {
+  const server s(model());
+  const json m = json::parse(s.client().Get("/v1/models")->body)["data"][0];
+  EXPECT_EQ(m["id"], "auto");
+  EXPECT_EQ(m["max_model_len"], 1024);
+  EXPECT_EQ(m["root"], model().string());
+}
+
+/// What one client of AISBench sends, over and over.
+const std::string aisbench =
+    R"({"prompt": "How many?\nPlease reason step by step, and put your final answer within \\boxed{}.", "stream": false,
+        "repetition_penalty": 1.03, "seed": null, "temperature": 0.5, "top_k": 10, "top_p": 0.95, "max_tokens": 60,
+        "model": "auto", "ignore_eos": true})";
+
+TEST_F(openai_server, a_restarted_server_repeats_itself_whatever_the_order_of_arrival) {
+  std::multiset<std::string> alone, together;
+  {
+    const server s(model());
+    for (int i = 0; i < 6; ++i) alone.insert(s.text(aisbench));
+  }
+  EXPECT_EQ(std::set<std::string>(alone.begin(), alone.end()).size(), 6u) << "each time another text";
+  const server s(model());
+  std::mutex mutex;
+  std::vector<std::thread> clients;
+  for (int i = 0; i < 6; ++i)
+    clients.emplace_back([&] {
+      const std::string text = s.text(aisbench);
+      const std::lock_guard lock(mutex);
+      together.insert(text);
+    });
+  for (int i = 0; i < 12; ++i) s.text(R"({"prompt": "other", "max_tokens": 5})");
+  for (auto& c : clients) c.join();
+  EXPECT_EQ(together, alone);
+}
+
+TEST_F(openai_server, fifty_clients_get_the_texts_that_one_gets) {
+  const server s(model());
+  const auto request = [](int i) {
+    return R"({"prompt": "Question )" + std::to_string(i % 7) + R"(", "max_tokens": )" + std::to_string(10 + i) +
+           R"(, "seed": )" + std::to_string(i) +
+           R"(, "temperature": 1.2, "ignore_eos": true, "frequency_penalty": 0.5})";
+  };
+  std::vector<std::string> alone(50), together(50);
+  for (int i = 0; i < 50; ++i) alone[static_cast<std::size_t>(i)] = s.text(request(i));
+  std::vector<std::thread> clients;
+  for (int i = 0; i < 50; ++i)
+    clients.emplace_back([&, i] { together[static_cast<std::size_t>(i)] = s.text(request(i)); });
+  for (auto& c : clients) c.join();
+  EXPECT_EQ(together, alone);
+}
+
+TEST_F(openai_server, streams_have_the_text_of_bodies) {
+  const server s(model());
+  const std::string request = R"({"messages": [{"role": "user", "content": "How many?"}], "seed": 5, "max_tokens": 80,
+      "temperature": 1.5, "n": 2)";
+  const json body = s.post("/v1/chat/completions", request + "}");
+  const std::string events =
+      s.client().Post("/v1/chat/completions", request + R"(, "stream": true})", json_type.c_str())->body;
+  std::array<std::string, 2> texts;
+  for (std::size_t at = 0; (at = events.find("data: {", at)) != events.npos; ++at) {
+    const json choice = json::parse(events.substr(at + 6, events.find("\n\n", at) - at - 6))["choices"][0];
+    texts.at(choice["index"].get<std::size_t>()) += choice["delta"].value("content", "");
+  }
+  for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(texts.at(i), body["choices"][i]["message"]["content"]);
+  EXPECT_THAT(events, HasSubstr("data: [DONE]\n\n"));
+}
+
+TEST_F(openai_server, an_echo_scores_what_was_generated_as_it_was_generated) {
+  const server s(model());
+  const json made = s.post("/v1/completions", R"({"prompt": "How many", "seed": 1, "max_tokens": 20, "logprobs": 2,
+      "return_token_ids": true, "ignore_eos": true})")["choices"][0];
+  json ids = made["prompt_token_ids"];
+  for (const json& id : made["token_ids"]) ids.push_back(id);
+  const json request{{"prompt", ids}, {"max_tokens", 0}, {"echo", true}, {"logprobs", 2}};
+  const json scored = s.post("/v1/completions", request.dump())["choices"][0]["logprobs"];
+  const std::size_t prompt = made["prompt_token_ids"].size();
+  for (std::size_t i = 0; i < made["token_ids"].size(); ++i) {
+    EXPECT_EQ(scored["token_logprobs"][prompt + i], made["logprobs"]["token_logprobs"][i]);
+    EXPECT_EQ(scored["top_logprobs"][prompt + i], made["logprobs"]["top_logprobs"][i]);
+  }
+}
+
+TEST_F(openai_server, rules_hold) {
+  const server s(model());
+  const json free = s.post("/v1/completions", R"({"prompt": "a", "temperature": 0, "max_tokens": 8, "ignore_eos": true,
+      "return_token_ids": true})")["choices"][0];
+  const int first = free["token_ids"][0];
+  const std::string id = std::to_string(first);
+  const std::string begin =
+      R"({"prompt": "a", "temperature": 0, "max_tokens": 8, "ignore_eos": true, "return_token_ids": true, )";
+  const auto ids = [&](const std::string& more) {
+    return s.post("/v1/completions", begin + more + "}")["choices"][0]["token_ids"].get<std::vector<int>>();
+  };
+  EXPECT_THAT(ids(R"("logit_bias": {")" + id + R"(": -100})"), testing::Not(testing::Contains(first)));
+  EXPECT_THAT(ids(R"("allowed_token_ids": [)" + id + "]"), testing::Each(first));
+  const auto stopped = s.post("/v1/completions", begin + R"("stop_token_ids": [)" + id + R"(]})")["choices"][0];
+  EXPECT_EQ(stopped["stop_reason"], first);
+  EXPECT_EQ(stopped["text"], "");
+  EXPECT_GT(ids(R"("min_tokens": 5, "stop_token_ids": [)" + id + "]").size(), 5u);
+}
+
+TEST_F(openai_server, tokens_and_back) {
+  const server s(model());
+  const json tokens = s.post("/tokenize", R"({"prompt": "How many", "return_token_strs": true})");
+  EXPECT_EQ(tokens["count"], tokens["tokens"].size());
+  EXPECT_EQ(tokens["max_model_len"], 1024);
+  EXPECT_EQ(s.post("/detokenize", json{{"tokens", tokens["tokens"]}}.dump())["prompt"], "How many");
+  const json chat = s.post("/tokenize", R"({"messages": [{"role": "user", "content": "hi"}]})");
+  EXPECT_GT(chat["count"], tokens["count"]);
+}
+
+TEST_F(openai_server, finishes_running_requests_before_it_ends) {
+  server s(model(), {"--shutdown-timeout", "60"});
+  std::string text;
+  std::thread client([&] { text = s.text(R"({"prompt": "a", "max_tokens": 900, "ignore_eos": true, "seed": 1})"); });
+  for (int i = 0; i < 2000; ++i) {
+    if (s.client().Get("/load")->body == R"({"server_load":1})") break;
+    std::this_thread::sleep_for(2ms);
+  }
+  EXPECT_EQ(s.stop(), 143);
+  client.join();
+  EXPECT_FALSE(text.empty());
+}
+
+TEST_F(openai_server, aborts_what_does_not_end_in_time) {
+  server s(model(), {"--shutdown-timeout", "0"});
+  json answer;
+  std::thread client([&] {
+    answer = s.post("/v1/completions", R"({"prompt": "a", "max_tokens": 1000, "ignore_eos": true, "n": 200})");
+  });
+  for (int i = 0; i < 2000; ++i) {
+    if (s.client().Get("/load")->body == R"({"server_load":1})") break;
+    std::this_thread::sleep_for(2ms);
+  }
+  EXPECT_EQ(s.stop(), 143);
+  client.join();
+  EXPECT_THAT(answer.dump(), HasSubstr(R"("finish_reason":"abort")"));
+}
+
+TEST_F(openai_server, mistakes_are_one_line) {
+  const std::string m = model().string();
+  const auto fails = [&](const std::vector<std::string>& words, const std::string& message) {
+    const program::result r = program::run("openai_server", words);
+    EXPECT_EQ(r.code, 1);
+    EXPECT_THAT(r.err, HasSubstr(message));
+    EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << r.err;
+  };
+  fails({}, "--model is missing");
+  fails({"--modle", m}, "unknown flag '--modle' (did you mean '--model'?)");
+  fails({m, "--max-model-len", "2000"}, "the model has 1024 positions");
+  fails({m, "--quantization", "awq"}, "quantization=awq");
+  fails({m, "--enable_auto_tool_choice"}, "go together");
+  fails({m, "--override-generation-config", R"({"temprature": 1})"}, "did you mean 'temperature'?");
+  fails({"/nowhere"}, "model '/nowhere' not found");
+}
+
+TEST_F(openai_server, starts_by_vllms_command_lines) {
+  const std::string flags = " --model='" + model().string() +
+                            "' --served-model-name auto --gpu-memory-utilization 0.9 --max-num-seqs 24 --max-model-len "
+                            "22528 --max-num-batched-tokens 22528 --enforce-eager --trust-remote-code "
+                            "--distributed_executor_backend=mp --tensor-parallel-size 8 --data-parallel-size 1 "
+                            "--generation-config vllm --port 0";
+  const std::string compat = std::string(RLCORE_SOURCE_DIR) + "/examples/compat";
+  const std::string set =
+      "RLCORE_OPENAI_SERVER='" + program::path_of("openai_server").string() + "' PYTHONDONTWRITEBYTECODE=1 ";
+  // The model is too short for these flags: the program's own answer shows that it was started with them.
+  const scratch::folder output;
+  for (const std::string& command :
+       {set + "PYTHONPATH='" + compat + "' python3 -m vllm.entrypoints.openai.api_server" + flags,
+        set + "'" + compat + "/bin/vllm' serve '" + model().string() + "'" + flags.substr(flags.find(" --served"))}) {
+    const int status = std::system((command + " > '" + (output / "out").string() + "' 2>&1").c_str());
+    const std::string out = scratch::read(output / "out");
+    if (out.find("python3: not found") != out.npos) continue;
+    EXPECT_EQ(WEXITSTATUS(status), 1) << out;
+    EXPECT_THAT(out, HasSubstr("sequences of 22528 tokens"));
+  }
+}
+
+}  // namespace
