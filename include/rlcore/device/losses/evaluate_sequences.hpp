@@ -10,6 +10,9 @@
 #include <vector>
 
 #include "rlcore/device/losses/evaluate.hpp"
+#include "rlcore/device/losses/host_fallback.hpp"
+#include "rlcore/device/losses/rows.hpp"
+#include "rlcore/device/losses/weights.hpp"
 #include "rlcore/objective/algorithm/with_likelihood.hpp"
 #include "rlcore/objective/loop/evaluate_sequences.hpp"
 
@@ -65,9 +68,9 @@ class sequence_terms {
   /// Scores of all rows, and the second statistic of links that want one.
   void gather_rows(const Link& link) {
     gathered_ = room(device_, 2 * rows_.rows());
-    gather_rows_of<Gather>(device_, score{}, rows_, counts_, gathered_.data());
+    gather_rows_of(device_, trace(score{}), Gather::averages, rows_, counts_, gathered_.data());
     if constexpr (!std::is_same_v<also, no_gather>)
-      gather_rows_of<also>(device_, score_of(link), rows_, counts_, gathered_.data() + rows_.rows());
+      gather_rows_of(device_, trace(score_of(link)), also::averages, rows_, counts_, gathered_.data() + rows_.rows());
   }
 
   /// Row k of every term as the link is shown it: what it does not list is no number, what it lists and a row does not
@@ -189,7 +192,8 @@ sequence_report_of<Gather, Link> evaluate(Device& device, const sequence_objecti
     if (count % terms_type::rows_per_term != 0)
       throw std::invalid_argument("rlcore: pairs are rows 2k and 2k + 1, but the batch has " + std::to_string(count) +
                                   " rows");
-    device_losses::row_arrays<Device> rows(device, prepared, rows_type::reads);
+    device_losses::whole_numbers<Device> numbers;
+    device_losses::row_arrays<Device> rows(device, prepared, rows_type::reads, numbers);
     if (rows.slots() == 0)
       return device_losses::on_host(device, objective, aggregation, batch, step, gradients, rows_type::reads);
     sequence_report_of<Gather, Link> total;
@@ -203,8 +207,8 @@ sequence_report_of<Gather, Link> evaluate(Device& device, const sequence_objecti
     device.row_sums(sums.data(), rows.live().data(), rows.rows(), rows.width());
     terms_type terms(device, objective.link, rows, sums.data(), detail::counts_empty<Aggregation>);
     if (prepared.wants_gradients) {
-      const device_losses::row_weights<Device> weights(device, aggregation, step, sums.data(), count, rows.width(),
-                                                       pair_link<Link>);
+      const device_losses::row_weights<Device> weights(device, device_losses::aggregation_view(aggregation), step,
+                                                       sums.data(), rows, pair_link<Link>);
       terms.scatter(weights.data());
       rows.zero_others(rows_type::writes);
     }

@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <utility>
 #include <vector>
 
 #include "rlcore/device/losses/loss_device.hpp"
 #include "rlcore/objective/loop/detail/rows.hpp"
+#include "rlcore/objective/traced/trace.hpp"
 #include "rlcore/tensor/buffer.hpp"
 
 RLCORE_BEGIN
@@ -28,20 +30,51 @@ buffer<float, Device> room(Device& device, extent_t n) {
   return {device, static_cast<std::size_t>(n)};
 }
 
+/// A field that no piece of the caller's is shown, for programs of the loss itself: of row 0.
+inline traced own_input(field f) { return traced::field_value(f, 0); }
+
+/// Runs the program of one value over [rows, width] arrays.
+template <class Device>
+void run_one(Device& device, const traced& value, program_arrays<float> arrays, float* result) {
+  program_writer writer;
+  writer.result("value", value);
+  float* const results[] = {result};
+  arrays.results = results;
+  device.run_program(writer.finish(), arrays);
+}
+
+/// 0, 1, 2, ... in the memory of a device, uploaded when more of them are wanted.
+template <class Device>
+class whole_numbers {
+ public:
+  /// The first n.
+  const float* up_to(Device& device, extent_t n) {
+    if (static_cast<extent_t>(numbers_.size()) < n) {
+      std::vector<float> host(std::max(static_cast<std::size_t>(n), 2 * numbers_.size()));
+      std::iota(host.begin(), host.end(), 0.f);
+      numbers_ = uploaded(device, host);
+    }
+    return numbers_.data();
+  }
+
+ private:
+  buffer<float, Device> numbers_;
+};
+
 /// Fields as a program reads them, [rows, width], and the way back of slopes. Packed rows are spread out to the length
 /// of the longest, one row per row, and gathered again.
 template <class Device>
 class row_arrays {
  public:
   /// `b` holds addresses of the device. `reads` are the fields that programs will read.
-  row_arrays(Device& device, const token_loop::prepared_batch<float>& b, field reads)
-      : device_(device), batch_(b), rows_(b.shape.rows), width_(b.shape.width) {
+  row_arrays(Device& device, const token_loop::prepared_batch<float>& b, field reads, whole_numbers<Device>& numbers)
+      : device_(device), batch_(b), numbers_(numbers), rows_(b.shape.rows), width_(b.shape.width) {
     if (b.shape.packed) {
       width_ = 0;
       for (extent_t i = 0; i < rows_; ++i) width_ = std::max(width_, b.length(i));
     }
     spread_ = b.shape.packed && rows_ * width_ != b.shape.width;
-    upload_places();
+    find_places();
     for (std::size_t f = 0; f < field_count; ++f)
       if (contains(reads, field_at(f)) && field_at(f) != field::gathered) show(f);
     find_live();
@@ -50,6 +83,9 @@ class row_arrays {
   extent_t rows() const noexcept { return rows_; }
   extent_t width() const noexcept { return width_; }
   extent_t slots() const noexcept { return rows_ * width_; }
+  /// Whether a mask leaves slots out; if not, the live ones of row i are its first length(i).
+  bool masked() const noexcept { return batch_.mask.present(); }
+  extent_t length(extent_t i) const noexcept { return batch_.length(i); }
   /// The inputs of a program over all slots, of which those count that are live; without results.
   program_arrays<float> tokens() const {
     program_arrays<float> a;
@@ -87,24 +123,65 @@ class row_arrays {
   }
 
  private:
+  /// Below this, whole numbers are exact as floats, and a table of tokens by rows is small.
+  static constexpr extent_t most_exact = extent_t{1} << 24;
+
   static float* part_data(const buffer<float, Device>& b) { return const_cast<float*>(b.data()); }
 
-  /// Lengths, the token of every slot and the slot of every token, by one upload.
-  void upload_places() {
-    const bool has_lengths = batch_.lengths.present() || spread_;
-    if (!has_lengths) return;
-    std::vector<std::int32_t> all;
-    for (extent_t i = 0; i < rows_; ++i) all.push_back(static_cast<std::int32_t>(batch_.length(i)));
-    if (spread_) {
-      for (extent_t i = 0; i < rows_; ++i)
-        for (extent_t t = 0; t < width_; ++t)
-          all.push_back(t < batch_.length(i) ? static_cast<std::int32_t>(batch_.offset(i) + t) : 0);
-      for (extent_t i = 0; i < rows_; ++i)
-        for (extent_t t = 0; t < batch_.length(i); ++t) all.push_back(static_cast<std::int32_t>(i * width_ + t));
+  /// Lengths, the token of every slot and the slot of every token.
+  void find_places() {
+    if (!batch_.lengths.present() && !spread_) return;
+    std::vector<std::int32_t> lengths;
+    for (extent_t i = 0; i < rows_; ++i) lengths.push_back(static_cast<std::int32_t>(batch_.length(i)));
+    if (!spread_) {
+      places_ = uploaded(device_, lengths);
+    } else if (slots() < most_exact && rows_ * batch_.shape.width < most_exact) {
+      compute_places();
+    } else {
+      upload_places(std::move(lengths));
     }
-    places_ = uploaded(device_, all);
     lengths_ = places_.data();
     if (spread_) from_ = lengths_ + rows_, back_ = from_ + slots();
+  }
+  void upload_places(std::vector<std::int32_t> all) {
+    for (extent_t i = 0; i < rows_; ++i)
+      for (extent_t t = 0; t < width_; ++t)
+        all.push_back(t < batch_.length(i) ? static_cast<std::int32_t>(batch_.offset(i) + t) : 0);
+    for (extent_t i = 0; i < rows_; ++i)
+      for (extent_t t = 0; t < batch_.length(i); ++t) all.push_back(static_cast<std::int32_t>(i * width_ + t));
+    places_ = uploaded(device_, all);
+  }
+  /// The same by programs, from three numbers for each row: token t of row i is at first + t, and a token's slot is as
+  /// much further on as the rows before its own are shorter than `width`.
+  void compute_places() {
+    const extent_t n = batch_.shape.width;
+    std::vector<float> each;
+    for (extent_t i = 0; i < rows_; ++i) each.push_back(static_cast<float>(batch_.length(i)));
+    for (extent_t i = 0; i < rows_; ++i) each.push_back(static_cast<float>(batch_.offset(i)));
+    for (extent_t i = 0; i < rows_; ++i) each.push_back(static_cast<float>(i == 0 ? 0 : width_ - batch_.length(i - 1)));
+    const auto of_rows = uploaded(device_, each);
+    const float *length = of_rows.data(), *first = length + rows_, *missing = first + rows_;
+    const float* number = numbers_.up_to(device_, std::max(n, width_));
+    auto place = room(device_, slots()), missing_before = room(device_, n * rows_);
+    places_ = buffer<std::int32_t, Device>(device_, static_cast<std::size_t>(rows_ + slots() + n));
+    std::int32_t* to = places_.data();
+    device_.to_indices(to, length, rows_);
+
+    const traced x = own_input(field::logp), y = own_input(field::old_logp), z = own_input(field::ref_logp);
+    program_arrays<float> of_slots;
+    of_slots.rows = rows_, of_slots.width = width_;
+    of_slots.input[0][0] = {number, 0, 1}, of_slots.input[0][1] = {first, 1, 0}, of_slots.input[0][2] = {length, 1, 0};
+    run_one(device_, traced_math::select(x < z, x + y, traced(0)), of_slots, place.data());
+    device_.to_indices(to + rows_, place.data(), slots());
+
+    program_arrays<float> of_tokens;  // by the rows that may lie before them
+    of_tokens.rows = n, of_tokens.width = rows_;
+    of_tokens.input[0][0] = {number, 1, 0}, of_tokens.input[0][1] = {first, 0, 1};
+    of_tokens.input[0][2] = {missing, 0, 1};
+    run_one(device_, traced_math::select(y <= x, z, traced(0)), of_tokens, missing_before.data());
+    device_.row_sums(place.data(), missing_before.data(), n, rows_);
+    device_.add(place.data(), place.data(), number, n);
+    device_.to_indices(to + rows_ + slots(), place.data(), n);
   }
   void show(std::size_t f) {
     const auto& x = batch_.input[f];
@@ -130,6 +207,7 @@ class row_arrays {
 
   Device& device_;
   const token_loop::prepared_batch<float>& batch_;
+  whole_numbers<Device>& numbers_;
   extent_t rows_, width_;
   bool spread_ = false;
   buffer<std::int32_t, Device> places_;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -14,42 +15,52 @@ RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
 namespace device_losses {
 
-/// A field that no piece of the caller's is shown, for programs of the loss itself: of row 0.
-inline traced own_input(field f) { return traced::field_value(f, 0); }
+/// An aggregation that somebody else owns, whatever its type.
+class aggregation_view {
+ public:
+  template <class Aggregation>
+  requires(!std::is_same_v<Aggregation, aggregation_view>) explicit aggregation_view(const Aggregation& held) noexcept
+      : held_(&held),
+        weight_([](const void* of, row_info row, const global_counts& step) {
+          return static_cast<double>(static_cast<const Aggregation*>(of)->weight(row, step));
+        }),
+        length_(!ignores_length<Aggregation>) {}
 
-/// Runs the program of one value over [rows, width] arrays.
-template <class Device>
-void run_one(Device& device, const traced& value, program_arrays<float> arrays, float* result) {
-  program_writer writer;
-  writer.result("value", value);
-  float* const results[] = {result};
-  arrays.results = results;
-  device.run_program(writer.finish(), arrays);
-}
+  double weight(row_info row, const global_counts& step) const noexcept { return weight_(held_, row, step); }
+  /// Whether rows of different lengths may weigh differently.
+  bool looks_at_length() const noexcept { return length_; }
 
-/// The weight of every row. An aggregation is a function on the host, so the device looks it up in a table by the
-/// number of live tokens, which only the device knows.
+ private:
+  const void* held_;
+  double (*weight_)(const void*, row_info, const global_counts&);
+  bool length_;
+};
+
+/// The weight of every row. An aggregation is a function on the host. Where only the device knows how many tokens of a
+/// row are live, it looks the weight up in a table by their number.
 template <class Device>
 class row_weights {
  public:
-  /// `counts`: the live tokens of every row, on the device.
-  template <class Aggregation>
-  row_weights(Device& device, const Aggregation& aggregation, const global_counts& step, const float* counts,
-              extent_t rows, extent_t width, bool empty_rows_weigh = false)
-      : weight_(room(device, rows)) {
-    const auto of = [&](std::int64_t tokens, extent_t row) {
+  /// `counts`: the live tokens of every row, on the device. Rows without any weigh 0, or with `empty_rows_weigh` what
+  /// the aggregation says.
+  row_weights(Device& device, const aggregation_view& aggregation, const global_counts& step, const float* counts,
+              const row_arrays<Device>& of, bool empty_rows_weigh = false)
+      : weight_(room(device, of.rows())) {
+    const extent_t rows = of.rows(), width = of.width();
+    const auto weight = [&](std::int64_t tokens, extent_t row) {
       const bool nothing = step.tokens() == 0 || (tokens == 0 && !empty_rows_weigh);  // no slot to weigh
       const double w = nothing ? 0.0 : aggregation.weight(row_info{tokens, row}, step);
       if (w == 0 && tokens > 0 && !nothing) some_are_zero_ = true;
       return static_cast<float>(w);
     };
     std::vector<float> table;
-    if constexpr (ignores_length<Aggregation>) {
-      for (extent_t i = 0; i < rows; ++i) table.push_back(of(width > 0 ? width : 1, i));
+    if (!of.masked() || !aggregation.looks_at_length()) {
+      const extent_t any = width > 0 ? width : 1;
+      for (extent_t i = 0; i < rows; ++i) table.push_back(weight(of.masked() ? any : of.length(i), i));
       weight_.upload(table);
     } else {  // by the parity of the row, then by its length
       for (extent_t parity = 0; parity < 2; ++parity)
-        for (extent_t tokens = 0; tokens <= width; ++tokens) table.push_back(of(tokens, parity));
+        for (extent_t tokens = 0; tokens <= width; ++tokens) table.push_back(weight(tokens, parity));
       for (extent_t i = 0; i < rows; ++i) table.push_back(static_cast<float>(i % 2 * (width + 1)));
       const auto numbers = uploaded(device, table);
       const auto place = room(device, rows);
@@ -79,19 +90,19 @@ class row_weights {
   bool some_are_zero_ = false;
 };
 
-/// to[i] = the sum or the mean of a score over the live slots of row i; 0 for a row without any.
-template <class Gather, class Device, class Score>
-void gather_rows_of(Device& device, const Score& score, const row_arrays<Device>& rows, const float* counts,
-                    float* to) {
-  const traced_program program = trace(score);
+/// to[i] = the sum or the mean (`averages`) of the first result of `score` over the live slots of row i; 0 for a row
+/// without any.
+template <class Device>
+void gather_rows_of(Device& device, const traced_program& score, bool averages, const row_arrays<Device>& rows,
+                    const float* counts, float* to) {
   auto value = room(device, rows.slots());
-  std::vector<float*> results(program.results.size());
+  std::vector<float*> results(score.results.size());
   results[0] = value.data();
   auto arrays = rows.tokens();
   arrays.results = results;
-  device.run_program(program, arrays);
+  device.run_program(score, arrays);
   device.row_sums(to, value.data(), rows.rows(), rows.width());
-  if (!Gather::averages) return;
+  if (!averages) return;
   program_arrays<float> mean;
   mean.rows = rows.rows(), mean.width = 1;
   mean.input[0][0] = {to, 1, 0}, mean.input[0][1] = {counts, 1, 0}, mean.live = {counts, 1, 0};
