@@ -74,7 +74,6 @@ class witness {
   RLCORE_TEST_RECORDED(log_prob_backward)
   RLCORE_TEST_RECORDED(sample)
   RLCORE_TEST_RECORDED(adamw)
-#undef RLCORE_TEST_RECORDED
 
  private:
   template <class T>
@@ -93,15 +92,28 @@ class witness {
       return "at " + std::to_string(reinterpret_cast<std::uintptr_t>(&x));
     }
   }
+  std::vector<std::string>& seen_;
+
+ protected:
   template <class... A>
   void write(std::string line, const A&... a) const {
     ((line += " " + text(a)), ...);
     seen_.push_back(std::move(line));
   }
-
-  std::vector<std::string>& seen_;
 };
 static_assert(device<witness>);
+
+/// One that runs losses.
+class witness_of_losses : public witness {
+ public:
+  using witness::witness;
+  RLCORE_TEST_RECORDED(run_program)
+  RLCORE_TEST_RECORDED(live_slots)
+  RLCORE_TEST_RECORDED(row_sums)
+  RLCORE_TEST_RECORDED(to_indices)
+#undef RLCORE_TEST_RECORDED
+};
+static_assert(loss_device<witness_of_losses> && !loss_device<witness>);
 
 std::byte memory_block[2];
 std::byte *const memory = memory_block, *const beside = memory_block + 1;
@@ -187,6 +199,27 @@ TEST(any_device, passes_every_call_on_as_it_is) {
   EXPECT_EQ(chosen->description(), "witness");
   EXPECT_FALSE(chosen->batch_invariant());
   EXPECT_EQ(chosen->compute_format(), weight_format::int8);
+}
+
+TEST(any_device, runs_losses_if_the_device_inside_does) {
+  std::vector<std::string> direct, passed;
+  EXPECT_FALSE(any_device_of<witness>(direct).runs_losses());
+  witness_of_losses itself(direct);
+  const std::unique_ptr<any_device> chosen = std::make_unique<any_device_of<witness_of_losses>>(passed);
+  EXPECT_TRUE(chosen->runs_losses());
+  const traced_program program;
+  const program_arrays<float> arrays;
+  const mask_elements mask;
+  float* const out = reinterpret_cast<float*>(memory);
+  const auto call = [&](auto& d) {
+    d.run_program(program, arrays);
+    d.live_slots(out, mask, tokens, tokens, 5, 6);
+    d.row_sums(out, out, 7, 8);
+    d.to_indices(tokens, out, 9);
+  };
+  call(itself), call(*chosen);
+  EXPECT_EQ(direct, passed);
+  EXPECT_EQ(direct.size(), 4u);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "rlcore/device/block_sums.hpp"
 #include "rlcore/device/device.hpp"
+#include "rlcore/device/losses/loss_device.hpp"
 #include "rlcore/device/partial_attention.hpp"
 
 RLCORE_BEGIN
@@ -117,9 +118,18 @@ class any_device {
   /// rlcore::block_sums_of_squares().
   virtual void block_sums_of_squares(const float* x, extent_t n, extent_t block, double* out) = 0;
   virtual void adamw(float* w, float* m, float* v, const float* g, extent_t n, const adamw_step& s) = 0;
+
+  /// Whether losses run where their arrays are. If not, the four functions below must not be called: the host reads the
+  /// memory (host_memory()), or fetches the fields.
+  virtual bool runs_losses() const = 0;
+  virtual void run_program(const traced_program& p, const program_arrays<float>& arrays) = 0;
+  virtual void live_slots(float* live, const mask_elements& mask, const std::int32_t* lengths,
+                          const std::int32_t* slots, extent_t rows, extent_t width) = 0;
+  virtual void row_sums(float* sums, const float* x, extent_t rows, extent_t width) = 0;
+  virtual void to_indices(std::int32_t* y, const float* x, extent_t n) = 0;
 };
 
-static_assert(device<any_device> && partial_attention<any_device>);
+static_assert(device<any_device> && partial_attention<any_device> && loss_device<any_device>);
 
 /// A device of type D, made in place from `arguments`, as an any_device.
 template <device D>
@@ -277,6 +287,21 @@ class any_device_of final : public any_device {
   }
   void adamw(float* w, float* m, float* v, const float* g, extent_t n, const adamw_step& s) override {
     d_.adamw(w, m, v, g, n, s);
+  }
+
+  bool runs_losses() const override { return loss_device<D>; }
+  void run_program(const traced_program& p, const program_arrays<float>& arrays) override {
+    if constexpr (loss_device<D>) d_.run_program(p, arrays);
+  }
+  void live_slots(float* live, const mask_elements& mask, const std::int32_t* lengths, const std::int32_t* slots,
+                  extent_t rows, extent_t width) override {
+    if constexpr (loss_device<D>) d_.live_slots(live, mask, lengths, slots, rows, width);
+  }
+  void row_sums(float* sums, const float* x, extent_t rows, extent_t width) override {
+    if constexpr (loss_device<D>) d_.row_sums(sums, x, rows, width);
+  }
+  void to_indices(std::int32_t* y, const float* x, extent_t n) override {
+    if constexpr (loss_device<D>) d_.to_indices(y, x, n);
   }
 
  private:
