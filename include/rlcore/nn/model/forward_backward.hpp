@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <stdexcept>
 #include <type_traits>
 #include <vector>
 
@@ -12,40 +11,20 @@
 #include "rlcore/nn/model/backbone.hpp"
 #include "rlcore/nn/model/gradients.hpp"
 #include "rlcore/nn/model/log_probs_on_device.hpp"
+#include "rlcore/nn/model/slopes_on_device.hpp"
 #include "rlcore/objective/loop/device_batch.hpp"
 
 RLCORE_BEGIN
 namespace nn {
 
-/// Slopes that are computed in the memory of the model's device: f(logp, entropy, dlogp, dentropy) gets vectors there,
-/// as fields of token_batch<float, Device> and token_gradients<float, Device> take them. If the host cannot read that
-/// memory, no log-prob comes to it, the backward runs for every target, since the host does not know which slopes are
-/// 0, and context parallelism throws std::invalid_argument.
-template <class F>
-struct slopes_on_device {
-  F f;
-};
-template <class F>
-slopes_on_device(F) -> slopes_on_device<F>;
-
 namespace detail {
-
-template <class>
-inline constexpr bool on_device = false;
-template <class F>
-inline constexpr bool on_device<slopes_on_device<F>> = true;
 
 /// The slopes of n targets by slopes_on_device, in device memory; marks all targets as active.
 template <class Device, class Slopes>
 void take_slopes_on_device(Device& device, workspace<Device>& space, extent_t n, std::size_t wanted, float* logp,
                            float* entropy, head_slopes& slope, const Slopes& slopes) {
-  if (static_cast<std::size_t>(n) != wanted)
-    throw std::invalid_argument(
-        "rlcore: slopes_on_device under context parallelism: each rank has the log-probs of its own targets; pass the "
-        "function itself, which gets those of all targets on the host");
-  float *dlogp = space.template take<float>(n), *dentropy = space.template take<float>(n);
-  for (float* d : {dlogp, dentropy})
-    if (n > 0) device.fill_zero(d, wanted * sizeof(float));
+  float* dlogp = take_slope_on_device(device, space, n, wanted);
+  float* dentropy = take_slope_on_device(device, space, n, wanted);
   using read = device_view<const float, 1, Device>;
   using written = device_view<float, 1, Device>;
   slopes.f(read(logp, {n}), read(entropy, {n}), written(dlogp, {n}), written(dentropy, {n}));

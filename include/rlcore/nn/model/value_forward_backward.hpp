@@ -4,19 +4,43 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 
 #include "rlcore/nn/model/backbone.hpp"
 #include "rlcore/nn/model/gradients.hpp"
+#include "rlcore/nn/model/slopes_on_device.hpp"
 #include "rlcore/nn/model/values.hpp"
+#include "rlcore/objective/loop/device_batch.hpp"
 
 RLCORE_BEGIN
 namespace nn {
 
+namespace detail {
+
+/// The slopes of n values by a function on the host, in space.dlogp.
+template <class Device, class Slopes>
+void take_value_slopes_on_host(backbone<Device>& body, Device& device, workspace<Device>& space, extent_t n,
+                               std::size_t wanted, const float* value, Slopes& slopes) {
+  const auto count = static_cast<std::size_t>(n);
+  space.logp.resize(count);
+  space.dlogp.assign(wanted, 0.0f);
+  device.download(space.logp.data(), value, count * sizeof(float));
+  body.gather(space.logp, wanted);
+  const std::span<const float> v(space.logp);
+  const std::span<float> dv(space.dlogp);
+  if constexpr (on_device<std::remove_cvref_t<Slopes>>)
+    slopes.f(v, dv);
+  else
+    slopes(v, dv);
+}
+
+}  // namespace detail
+
 /// As forward_backward for a score model: calls slopes(std::span<const float> value, std::span<float> dvalue) once with
-/// the values of `rows` (as nn::values; dvalue is 0 on entry) and adds the gradient of the sum that `slopes`
-/// differentiated to `grads`. Rows ascend when gradients shall not depend on how sequences are split into batches. Rows
-/// whose gradient is 0 cost nothing in the head's backward, and sequences without another row nothing in the layers'.
-/// Neither that, nor `recompute`, nor the split of sequences into calls changes a bit.
+/// the values of `rows` (as nn::values; dvalue is 0 on entry), or what slopes_on_device holds, and adds the gradient of
+/// the sum that `slopes` differentiated to `grads`. Rows ascend when gradients shall not depend on how sequences are
+/// split into batches. Rows whose gradient is 0 cost nothing in the head's backward, and sequences without another row
+/// nothing in the layers'. Neither that, nor `recompute`, nor the split of sequences into calls changes a bit.
 template <class Device, class Gradients, class Slopes>
 void value_forward_backward(const causal_lm<Device>& model, workspace<Device>& space, Gradients& grads,
                             const input& sequences, std::span<const std::int32_t> rows, bool recompute,
@@ -29,18 +53,24 @@ void value_forward_backward(const causal_lm<Device>& model, workspace<Device>& s
   float* value = space.template take<float>(n);
   output.forward(body.pass(), value, body.top().normed, n);
 
-  const auto count = static_cast<std::size_t>(n);
-  space.logp.resize(count);
-  space.dlogp.assign(rows.size(), 0.0f);
-  model.device().download(space.logp.data(), value, count * sizeof(float));
-  body.gather(space.logp, rows.size());
-  slopes(std::span<const float>(space.logp), std::span<float>(space.dlogp));
+  constexpr bool stays = detail::on_device<std::remove_cvref_t<Slopes>> && !Device::host_readable;
+  const float* dvalue = nullptr;
+  if constexpr (stays) {
+    float* slope = detail::take_slope_on_device(model.device(), space, n, rows.size());
+    slopes.f(device_view<const float, 1, Device>(value, {n}), device_view<float, 1, Device>(slope, {n}));
+    dvalue = slope;
+    space.dlogp.assign(rows.size(), 1.0f);
+  } else {
+    detail::take_value_slopes_on_host(body, model.device(), space, n, rows.size(), value, slopes);
+  }
   if (!body.find_active({&space.dlogp}, !grads.balance().empty())) return body.skip_backward(grads);
 
   body.begin_backward(grads);
-  for (std::size_t k = 0; k < space.active.size(); ++k)
-    space.dlogp[k] = space.dlogp[static_cast<std::size_t>(space.active[k])];
-  const float* dvalue = space.take_copy(space.dlogp.data(), body.count());
+  if (!stays) {
+    for (std::size_t k = 0; k < space.active.size(); ++k)
+      space.dlogp[k] = space.dlogp[static_cast<std::size_t>(space.active[k])];
+    dvalue = space.take_copy(space.dlogp.data(), body.count());
+  }
   float* dnormed = space.template take<float>(body.count() * output.inputs);
   if (body.count() > 0) {  // as always on one rank
     const score_gradient slope = grads.score(output, body.pass());
