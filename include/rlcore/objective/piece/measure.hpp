@@ -54,5 +54,16 @@ struct selected_fraction {
   }
 };
 
+/// The value of the critic.
+struct predicted_value {
+  static constexpr field reads = field::value;
+  static constexpr std::string_view name = "vpred";
+
+  template <class Math, class V>
+  RLCORE_FN V operator()(const token<V>& t) const noexcept {
+    return t.value;
+  }
+};
+
 RLCORE_ALGORITHM_END
 RLCORE_END

@@ -5,16 +5,25 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "rlcore/device/arrays.hpp"
+#include "rlcore/device/losses/loss_device.hpp"
+#include "rlcore/device/losses/step_loss.hpp"
 #include "rlcore/exec/serial.hpp"
+#include "rlcore/nn/model/slopes_on_device.hpp"
 #include "rlcore/objective/algorithm/verl.hpp"
+#include "rlcore/objective/piece/combine/also_measures.hpp"
+#include "rlcore/objective/piece/measure.hpp"
 #include "rlcore/telemetry/metrics.hpp"
+#include "rlcore/trainer/policy/algorithm/rows_on_device.hpp"
 #include "rlcore/trainer/policy/critic_settings.hpp"
 #include "rlcore/trainer/policy/trajectory/packed_trajectories.hpp"
 #include "rlcore/trainer/policy/trajectory/trajectory.hpp"
 #include "rlcore/trainer/policy/update.hpp"
+#include "rlcore/training/loss_stays.hpp"
 #include "rlcore/training/scored_groups.hpp"
 #include "rlcore/training/trainable_model.hpp"
 
@@ -110,39 +119,85 @@ struct critic : trainable_model<Device> {
     return config;
   }
 
+  /// What the loss of a micro-batch reads besides the values that a pass computes.
+  struct value_rows {
+    packed_trajectories packed;
+    std::vector<float> old_value, target;
+
+    void push_back(const trajectory& t, const data::prompt_dataset* prompts) {
+      packed.push_back(t, prompts);
+      old_value.insert(old_value.end(), t.value.begin(), t.value.end());
+      target.insert(target.end(), t.token_return.begin(), t.token_return.end());
+    }
+    /// With fields that lie where the values do.
+    token_batch<float> batch(std::span<const float> value, std::span<const float> old,
+                             std::span<const float> targets) const {
+      token_batch<float> rows{.value = flat_view(value), .old_value = flat_view(old), .target = flat_view(targets)};
+      rows.offsets = flat_view(std::span(packed.offsets));
+      return rows;
+    }
+  };
+
   /// The gradient of the loss over `mini`; its denominators are counted before the first micro-batch.
   sums accumulate(std::span<const trajectory* const> mini) {
     global_counts counts;
     for (const trajectory* t : mini) counts.add_row(t->response_length());
-    const clipped_value objective{.range = settings.cliprange_value};
-    packed_trajectories packed;
-    std::vector<float> old_value, target;
-    sums total;
+    sums total = loss_stays_on_device(*this) ? sums_on_device(mini, counts) : sums_on_host(mini, counts);
+    if (this->world()) parallel::sum_over_ranks(*this->world(), total);
+    return total;
+  }
+
+  /// f(rows) for every micro-batch of `mini`.
+  template <class F>
+  void for_value_rows(std::span<const trajectory* const> mini, F&& f) {
     const auto tokens_of = [&](std::uint32_t i) { return std::ssize(mini[i]->tokens); };
-    const auto add = [&](std::span<const std::uint32_t> mine) {
-      packed.clear(), old_value.clear(), target.clear();
-      for (const std::uint32_t i : mine) {
-        packed.push_back(*mini[i], prompts);
-        old_value.insert(old_value.end(), mini[i]->value.begin(), mini[i]->value.end());
-        target.insert(target.end(), mini[i]->token_return.begin(), mini[i]->token_return.end());
-      }
+    const auto pictures_of = [&](std::uint32_t i) { return grids_of(*mini[i], prompts); };
+    this->for_micro_batches(mini.size(), settings.micro_trajectories, settings.micro_tokens, tokens_of, pictures_of,
+                            [&](std::span<const std::uint32_t> mine) {
+                              value_rows rows;
+                              for (const std::uint32_t i : mine) rows.push_back(*mini[i], prompts);
+                              f(rows);
+                            });
+  }
+
+  sums sums_on_host(std::span<const trajectory* const> mini, const global_counts& counts) {
+    const clipped_value objective{.range = settings.cliprange_value};
+    sums total;
+    for_value_rows(mini, [&](const value_rows& rows) {
       this->value_forward_backward(
-          packed.input(), packed.targets.row, [&](std::span<const float> value, std::span<float> dvalue) {
-            const auto flat = [](const auto& x) { return flat_view(std::span(x)); };
-            token_batch<float> rows{.value = flat(value), .old_value = flat(old_value), .target = flat(target)};
-            rows.offsets = flat(packed.offsets);
+          rows.packed.input(), rows.packed.targets.row, [&](std::span<const float> value, std::span<float> dvalue) {
             token_gradients<float> gradients;
-            gradients.value = flat(dvalue);
-            const auto r = evaluate(serial{}, objective, settings.aggregation, rows, counts, gradients);
+            gradients.value = flat_view(dvalue);
+            const auto r = evaluate(serial{}, objective, settings.aggregation,
+                                    rows.batch(value, rows.old_value, rows.target), counts, gradients);
             total.loss += r.piece[0].aggregated, total.clipped += r.monitor[0].total, total.tokens += r.tokens;
             for (const float v : value) total.value.add(static_cast<double>(v));
           });
-    };
-    const auto pictures_of = [&](std::uint32_t i) { return grids_of(*mini[i], prompts); };
-    this->for_micro_batches(mini.size(), settings.micro_trajectories, settings.micro_tokens, tokens_of, pictures_of,
-                            add);
-    if (this->world()) parallel::sum_over_ranks(*this->world(), total);
+    });
     return total;
+  }
+
+  /// The same in the memory of the device.
+  sums sums_on_device(std::span<const trajectory* const> mini, const global_counts& counts) {
+    if constexpr (loss_device<Device> && !Device::host_readable) {
+      Device& device = this->model.device();
+      const auto objective = measure_at_first(clipped_value{.range = settings.cliprange_value}, predicted_value{});
+      step_loss<Device, std::remove_const_t<decltype(objective)>, any_aggregation> loss(
+          device, objective, settings.aggregation, counts, counts.rows());
+      for_value_rows(mini, [&](const value_rows& rows) {
+        const auto slopes = [&](auto value, auto dvalue) {
+          const auto old_value = to_device(device, rows.old_value), target = to_device(device, rows.target);
+          token_gradients<float> gradients;
+          gradients.value = flat_view(span_of(dvalue));
+          loss.add(rows.batch(span_of(value), span_of(old_value), span_of(target)), gradients);
+        };
+        this->value_forward_backward(rows.packed.input(), rows.packed.targets.row, nn::slopes_on_device{slopes});
+      });
+      const auto r = loss.report();
+      return {r.piece[0].aggregated, r.monitor[0].total, r.monitor[1].total, r.tokens};
+    } else {
+      return {};
+    }
   }
 };
 

@@ -2,17 +2,28 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "rlcore/core/random.hpp"
+#include "rlcore/data/prompt_dataset.hpp"
+#include "rlcore/nn/model/forward_backward.hpp"
 #include "rlcore/optim/schedule.hpp"
 #include "rlcore/telemetry/metrics.hpp"
 #include "rlcore/trainer/policy/actor.hpp"
 #include "rlcore/trainer/policy/algorithm/algorithm.hpp"
+#include "rlcore/trainer/policy/algorithm/loss_on_device.hpp"
+#include "rlcore/trainer/policy/algorithm/policy_loss.hpp"
+#include "rlcore/trainer/policy/algorithm/policy_rows.hpp"
+#include "rlcore/trainer/policy/algorithm/rows_on_device.hpp"
+#include "rlcore/trainer/policy/trajectory/packed_trajectories.hpp"
+#include "rlcore/trainer/policy/trajectory/trajectory.hpp"
+#include "rlcore/training/loss_stays.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -46,6 +57,39 @@ inline void shuffle_rows(std::vector<const trajectory*>& rows, random_key key, s
   }
 }
 
+/// What the loss of a micro-batch reads besides what the pass computes, packed row after row.
+class micro_fields {
+ public:
+  /// Takes the fields of these rows.
+  void assign(std::span<const trajectory* const> mini, std::span<const std::uint32_t> rows,
+              const data::prompt_dataset* prompts) {
+    packed.clear();
+    for (auto* field : {&old_logp_, &ref_logp_, &advantage_, &token_advantage_, &selected_}) field->clear();
+    const auto append = [](std::vector<float>& to, const std::vector<float>& field) {
+      to.insert(to.end(), field.begin(), field.end());
+    };
+    for (const std::uint32_t i : rows) {
+      const trajectory& t = *mini[i];
+      packed.push_back(t, prompts);
+      append(old_logp_, t.old_logp), append(ref_logp_, t.ref_logp);
+      advantage_.push_back(t.advantage);
+      append(token_advantage_, t.token_advantage), append(selected_, t.selected);
+    }
+  }
+  /// The rows, without what the pass computes.
+  policy_rows rows() const {
+    policy_rows rows;
+    rows.offsets = packed.offsets;
+    rows.old_logp = old_logp_, rows.ref_logp = ref_logp_;
+    rows.advantage = advantage_, rows.token_advantage = token_advantage_, rows.selected = selected_;
+    return rows;
+  }
+  packed_trajectories packed;
+
+ private:
+  std::vector<float> old_logp_, ref_logp_, advantage_, token_advantage_, selected_;
+};
+
 /// Adds the gradient of the loss over `mini` to a.gradient(). The denominators are counted over all of `mini` before
 /// its first backward pass, so neither the micro-batches nor their sizes show in the result. Of several ranks each adds
 /// what is its own; all return the report of all.
@@ -55,35 +99,37 @@ policy_report accumulate_gradient(actor<Device>& a, const Algorithm& algorithm, 
   global_counts counts;
   for (const trajectory* t : mini) counts.add_row(t->response_length());
   const bool with_entropy = contains(algorithm.reads(), field::entropy);  // else it is neither read nor reported
-  packed_trajectories packed;
-  std::vector<float> old_logp, ref_logp, advantage, token_advantage, selected;
+  std::unique_ptr<loss_on_device> on_device;                              // null: on the host
+  if constexpr (loss_of_device<Algorithm, Device>)
+    if (loss_stays_on_device(a)) on_device = algorithm.on_device(a.model.device(), counts, counts.rows());
+  micro_fields fields;
   policy_report report;
   const auto tokens_of = [&](std::uint32_t i) { return std::ssize(mini[i]->tokens); };
   const auto add = [&](std::span<const std::uint32_t> mine) {
-    packed.clear();
-    old_logp.clear(), ref_logp.clear(), advantage.clear(), token_advantage.clear(), selected.clear();
-    for (const std::uint32_t i : mine) {
-      const trajectory& t = *mini[i];
-      packed.push_back(t, a.prompts);
-      old_logp.insert(old_logp.end(), t.old_logp.begin(), t.old_logp.end());
-      ref_logp.insert(ref_logp.end(), t.ref_logp.begin(), t.ref_logp.end());
-      advantage.push_back(t.advantage);
-      token_advantage.insert(token_advantage.end(), t.token_advantage.begin(), t.token_advantage.end());
-      selected.insert(selected.end(), t.selected.begin(), t.selected.end());
-    }
-    a.forward_backward(packed.input(), packed.targets, plan.temperature,
-                       [&](std::span<const float> logp, std::span<const float> entropy, std::span<float> dlogp,
-                           std::span<float> dentropy) {
-                         policy_rows rows;
-                         rows.offsets = packed.offsets, rows.logp = logp;
-                         rows.old_logp = old_logp, rows.ref_logp = ref_logp;
-                         rows.advantage = advantage, rows.token_advantage = token_advantage, rows.selected = selected;
-                         if (with_entropy) rows.entropy = entropy;
-                         report += algorithm.loss(rows, counts, dlogp, with_entropy ? dentropy : std::span<float>());
-                       });
+    fields.assign(mini, mine, a.prompts);
+    const packed_trajectories& packed = fields.packed;
+    const auto slopes = [&](std::span<const float> logp, std::span<const float> entropy, std::span<float> dlogp,
+                            std::span<float> dentropy) {
+      policy_rows rows = fields.rows();
+      rows.logp = logp;
+      if (with_entropy) rows.entropy = entropy;
+      report += algorithm.loss(rows, counts, dlogp, with_entropy ? dentropy : std::span<float>());
+    };
+    const auto stays = [&](auto logp, auto entropy, auto dlogp, auto dentropy) {
+      const rows_on_device<Device> there(a.model.device(), fields.rows(), algorithm.reads());
+      policy_rows rows = there.rows();
+      rows.logp = span_of(logp);
+      if (with_entropy) rows.entropy = span_of(entropy);
+      on_device->add(rows, span_of(dlogp), with_entropy ? span_of(dentropy) : std::span<float>());
+    };
+    if constexpr (!Device::host_readable)
+      if (on_device)
+        return a.forward_backward(packed.input(), packed.targets, plan.temperature, nn::slopes_on_device{stays});
+    a.forward_backward(packed.input(), packed.targets, plan.temperature, slopes);
   };
   const auto pictures_of = [&](std::uint32_t i) { return grids_of(*mini[i], a.prompts); };
   a.for_micro_batches(mini.size(), plan.micro_trajectories, plan.micro_tokens, tokens_of, pictures_of, add);
+  if (on_device) report += on_device->report();
   if (a.world()) parallel::sum_over_ranks(*a.world(), report);
   return report;
 }

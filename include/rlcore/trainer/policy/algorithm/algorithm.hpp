@@ -33,7 +33,7 @@ namespace trainer {
 ///               are neighbours, and their rewards are final; `key` is the step's
 ///   loss        writes dL / dlogp (and dL / dentropy if that is not empty) of one micro-batch; `step` counts the whole
 ///               optimizer step, so that the reports and gradients of its micro-batches add up
-/// and, if it has one, inputs(): the advantage_input that advantages() reads.
+/// and, if it has one, inputs(): the advantage_input that advantages() reads; and on_device(), see loss_of_device.
 template <class A>
 concept policy_algorithm = requires(const A a, std::span<trajectory> batch, const policy_rows& rows,
                                     const global_counts& step, std::span<float> slope) {

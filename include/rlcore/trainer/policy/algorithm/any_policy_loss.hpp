@@ -6,6 +6,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "rlcore/device/any_device.hpp"
+#include "rlcore/trainer/policy/algorithm/loss_on_device.hpp"
 #include "rlcore/trainer/policy/algorithm/policy_loss.hpp"
 
 RLCORE_BEGIN
@@ -27,6 +29,11 @@ class any_policy_loss {
                      std::span<float> dentropy) const {
     return held_->loss(rows, step, dlogp, dentropy);
   }
+  /// The loss of one optimizer step in the memory of `device`, which has to run losses, of at most `rows` rows; null if
+  /// the held loss is one of the host alone.
+  std::unique_ptr<loss_on_device> on_device(any_device& device, const global_counts& step, extent_t rows) const {
+    return held_->on_device(device, step, rows);
+  }
 
  private:
   struct interface {
@@ -34,6 +41,7 @@ class any_policy_loss {
     virtual field reads() const = 0;
     virtual void select(std::span<trajectory>, random_key) const = 0;
     virtual policy_report loss(const policy_rows&, const global_counts&, std::span<float>, std::span<float>) const = 0;
+    virtual std::unique_ptr<loss_on_device> on_device(any_device&, const global_counts&, extent_t) const = 0;
   };
   template <class L>
   struct holder final : interface {
@@ -43,6 +51,13 @@ class any_policy_loss {
     policy_report loss(const policy_rows& rows, const global_counts& step, std::span<float> dlogp,
                        std::span<float> dentropy) const override {
       return held.loss(rows, step, dlogp, dentropy);
+    }
+    std::unique_ptr<loss_on_device> on_device(any_device& device, const global_counts& step,
+                                              extent_t rows) const override {
+      if constexpr (loss_of_device<L, any_device>)
+        return held.on_device(device, step, rows);
+      else
+        return nullptr;
     }
     L held;
   };

@@ -2,13 +2,17 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <utility>
 
+#include "rlcore/device/losses/loss_device.hpp"
 #include "rlcore/objective/algorithm/algorithm.hpp"
 #include "rlcore/trainer/policy/algorithm/algorithm.hpp"
 #include "rlcore/trainer/policy/algorithm/composed_loss.hpp"
 #include "rlcore/trainer/policy/algorithm/estimate_advantages.hpp"
+#include "rlcore/trainer/policy/algorithm/loss_on_device.hpp"
+#include "rlcore/trainer/policy/algorithm/policy_loss.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -44,6 +48,12 @@ class composed_algorithm {
                      std::span<float> dentropy) const {
     return loss_.loss(rows, step, dlogp, dentropy);
   }
+  /// As the loss.
+  template <loss_device Device>
+  requires loss_of_device<Loss, Device> std::unique_ptr<loss_on_device> on_device(Device& device,
+                                                                                  const global_counts& step,
+                                                                                  extent_t rows)
+  const { return loss_.on_device(device, step, rows); }
 
  private:
   Estimator estimator_;

@@ -2,20 +2,46 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <type_traits>
 #include <utility>
 
+#include "rlcore/device/losses/loss_device.hpp"
+#include "rlcore/device/losses/step_loss.hpp"
 #include "rlcore/exec/serial.hpp"
 #include "rlcore/objective/loop/evaluate.hpp"
 #include "rlcore/objective/piece/combine/also_measures.hpp"
 #include "rlcore/objective/piece/measure.hpp"
+#include "rlcore/trainer/policy/algorithm/loss_on_device.hpp"
 #include "rlcore/trainer/policy/algorithm/policy_loss.hpp"
 #include "rlcore/trainer/policy/algorithm/select_tokens.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
+namespace detail {
+
+template <class Piece>
+constexpr bool measures(std::string_view name) {
+  for (const std::string_view one : monitors_of<Piece>())
+    if (one == name) return true;
+  return false;
+}
+/// The objective, which measures ppo_kl if none of its pieces does.
+template <class Objective>
+constexpr auto with_ppo_kl(const Objective& objective) {
+  constexpr bool measured = []<std::size_t... Index>(std::index_sequence<Index...>) {
+    return (measures<piece_type<Index, Objective>>(ppo_kl::name) || ...);
+  }
+  (std::make_index_sequence<piece_count<Objective>>{});
+  if constexpr (measured)
+    return objective;
+  else
+    return measure_at_first(objective, ppo_kl{});
+}
+
+}  // namespace detail
 
 /// evaluate(objective, aggregation) over the rows of a micro-batch. In reports the first piece is the policy loss, a
 /// further piece that reads ref_logp the KL, one with a slope by the entropy the entropy; others add to the policy
@@ -43,8 +69,34 @@ class composed_loss {
   /// Writes the slopes of one micro-batch and returns its sums.
   policy_report loss(const policy_rows& rows, const global_counts& step, std::span<float> dlogp,
                      std::span<float> dentropy) const {
-    const auto r = evaluate(serial{}, with_ppo_kl(objective_), aggregation_, batch_of(rows), step,
-                            gradients_of(rows, dlogp, dentropy));
+    return read(evaluate(serial{}, detail::with_ppo_kl(objective_), aggregation_, batch_of(rows), step,
+                         gradients_of(rows, dlogp, dentropy)));
+  }
+
+  /// The same in the memory of a device, micro-batch by micro-batch.
+  template <loss_device Device>
+  std::unique_ptr<loss_on_device> on_device(Device& device, const global_counts& step, extent_t rows) const {
+    return std::make_unique<there<Device>>(device, *this, step, rows);
+  }
+
+ private:
+  using measured = decltype(detail::with_ppo_kl(std::declval<const Objective&>()));
+
+  template <class Device>
+  class there final : public loss_on_device {
+   public:
+    there(Device& device, const composed_loss& loss, const global_counts& step, extent_t rows)
+        : sums_(device, detail::with_ppo_kl(loss.objective_), loss.aggregation_, step, rows) {}
+    void add(const policy_rows& rows, std::span<float> dlogp, std::span<float> dentropy) override {
+      sums_.add(batch_of(rows), gradients_of(rows, dlogp, dentropy));
+    }
+    policy_report report() override { return read(sums_.report()); }
+
+   private:
+    step_loss<Device, measured, Aggregation> sums_;
+  };
+
+  static policy_report read(const report_of<measured>& r) {
     policy_report out;
     out.tokens = r.tokens, out.sequences = r.sequences, out.rows = r.rows;
     out.policy = r.piece[0].aggregated;
@@ -55,25 +107,6 @@ class composed_loss {
       if (m.name == "clipfrac_lower" || m.name == "clipfrac_bound") out.clipped_lower = m.total;
     }
     return out;
-  }
-
- private:
-  /// The objective, which measures ppo_kl if none of its pieces does.
-  static constexpr auto with_ppo_kl(const Objective& objective) {
-    constexpr bool measured = []<std::size_t... Index>(std::index_sequence<Index...>) {
-      return (measures<piece_type<Index, Objective>>(ppo_kl::name) || ...);
-    }
-    (std::make_index_sequence<piece_count<Objective>>{});
-    if constexpr (measured)
-      return objective;
-    else
-      return measure_at_first(objective, ppo_kl{});
-  }
-  template <class Piece>
-  static constexpr bool measures(std::string_view name) {
-    for (const std::string_view one : monitors_of<Piece>())
-      if (one == name) return true;
-    return false;
   }
 
   template <std::size_t... Index>

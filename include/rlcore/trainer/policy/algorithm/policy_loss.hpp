@@ -2,11 +2,14 @@
 #pragma once
 
 #include <concepts>
+#include <memory>
 #include <span>
 
 #include "rlcore/core/random.hpp"
 #include "rlcore/objective/aggregation/global_counts.hpp"
 #include "rlcore/objective/piece/field.hpp"
+#include "rlcore/tensor/view.hpp"
+#include "rlcore/trainer/policy/algorithm/loss_on_device.hpp"
 #include "rlcore/trainer/policy/algorithm/policy_report.hpp"
 #include "rlcore/trainer/policy/algorithm/policy_rows.hpp"
 #include "rlcore/trainer/policy/trajectory/trajectory.hpp"
@@ -26,6 +29,14 @@ concept policy_loss = requires(const L l, std::span<trajectory> batch, const pol
   { l.reads() } -> std::same_as<field>;
   l.select(batch, random_key{});
   { l.loss(rows, step, slope, slope) } -> std::same_as<policy_report>;
+};
+
+/// A policy_loss or a policy_algorithm that also runs on a device: on_device(device, step, rows) gives the loss of one
+/// optimizer step there, of at most `rows` rows, or null, if a part of it is one of the host alone. Without it the
+/// policy loop fetches log-probs, calls loss() and uploads the slopes.
+template <class L, class Device>
+concept loss_of_device = requires(const L l, Device& device, const global_counts& step, extent_t rows) {
+  { l.on_device(device, step, rows) } -> std::same_as<std::unique_ptr<loss_on_device>>;
 };
 
 }  // namespace trainer
