@@ -1,6 +1,6 @@
 #!/bin/bash
 # packages.sh: what a user does on a system where both packages are installed. README's first snippet compiles and links
-# by pkg-config, a project finds the library by CMake, and the installed programs train, evaluate and convert a model.
+# by pkg-config, a project finds the library by CMake, and the installed programs evaluate, plan and serve the model.
 # Runs in the project's folder, of which it takes the tests alone, after `rlcore quickstart` has run in /work.
 set -euo pipefail
 project=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -13,7 +13,7 @@ must() {
   "$@" >"$log" 2>&1 || { cat "$log"; echo "packages: failed: $what"; exit 1; }
   echo "packages: $what"
 }
-{ apt-get update && apt-get install -y --no-install-recommends libeigen3-dev pkg-config make; } </dev/null >"$log" 2>&1 ||
+{ apt-get update && apt-get install -y --no-install-recommends libeigen3-dev pkg-config make curl; } </dev/null >"$log" 2>&1 ||
   { tail -n 5 "$log"; exit 1; }
 
 # Outside of the project, so that no header of its own is found.
@@ -38,6 +38,22 @@ must 'the model is evaluated' rlcore evaluate "model.path=$model" "data.files=$r
   data.max_response_length=64 "output_dir=$work/evaluation"
 must 'a random model is made' rlcore random_model --tokenizer "$model" --output "$work/model"
 must 'it is planned for' rlcore plan "model=$work/model" devices=1
+
+rlcore openai_server --model "$model" --served-model-name auto --port 0 >"$work/server" 2>&1 &
+server=$!
+for ((i = 0; i < 300; ++i)); do
+  url=$(sed -n 's/^ready *\(http[^ ]*\).*/\1/p' "$work/server")
+  [ -z "$url" ] || break
+  sleep 0.1
+done
+must 'the server answers' curl --silent --show-error --fail "${url:-http://no.server.invalid}/v1/completions" \
+  --header 'Content-Type: application/json' --data '{"model": "auto", "prompt": "2 + 3 =", "max_tokens": 8, "temperature": 0}'
+grep -q '"object":"text_completion"' "$log"
+kill -TERM $server
+code=0
+wait $server || code=$?
+[ $code = 143 ] || { cat "$work/server"; echo "packages: the server ended with $code"; exit 1; }
+
 if rlcore no_such_program 2>"$log"; then exit 1; fi
 grep -q "no program 'no_such_program'; there are .*grpo_trainer" "$log"
 echo 'packages: all is well'
