@@ -331,9 +331,9 @@ TEST(session_jobs, pictures_are_part_of_what_is_shared) {
   for (const std::size_t pages : {5u, 40u})
     for (const std::int64_t tokens : {5, 33, 100}) {
       rollout::session_limits l;
-      l.max_sequences = 6, l.max_batched_tokens = tokens;
+      l.max_sequences = 6, l.max_batched_tokens = tokens, l.max_image_tokens = 35;
       l.max_cache_bytes = pages * nn::kv_cache<cpu>::page_bytes(model.settings()) +
-                          static_cast<std::size_t>(tokens) * 32 * sizeof(float);
+                          static_cast<std::size_t>(tokens + 3 * 35) * 32 * sizeof(float);
       session<cpu> s(model, space, l);
       notes heard;
       for (const rollout::request& r : requests) {
@@ -358,13 +358,16 @@ TEST(session_jobs, pictures_are_part_of_what_is_shared) {
       EXPECT_LT(s.statistics().pictures_read, 24u * 2);
       if (HasFailure()) return;
     }
-  session<cpu> s(model, space, limits());
+  rollout::session_limits l = limits();
+  l.max_image_tokens = 34;
+  session<cpu> few(model, space, l), s(model, space, limits());
   job j;
   j.prompt = (*prompts)[1].tokens, j.max_new_tokens = 3;
   EXPECT_THROW(s.submit(j), config_error);  // no pictures
   j.pictures = (*prompts)[1].pictures;
   EXPECT_THROW(s.submit(j), config_error);  // not owned
   j.pixels = prompts;
+  EXPECT_THAT(refusal(few, j), testing::HasSubstr("35 tokens, expected at most max_image_tokens = 34"));
   j.keep_open = true;
   const ticket number = s.submit(j);
   notes heard;

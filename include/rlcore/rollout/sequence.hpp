@@ -30,7 +30,9 @@ struct sequence {
 
   /// What schedule keeps about it.
   struct scheduled {
-    enum class state { open, waiting, running } where = state::open;
+    /// open: between two turns, or ended.
+    enum class state { open, waiting, running };
+    state where = state::open;
     std::int32_t slot = 0;
     std::int32_t first_page = 0;  ///< pages before it are still to come from the leader
     std::int32_t pages = 0, most_pages = 0;

@@ -204,11 +204,14 @@ class session {
   }
 
   schedule_limits prepare(const session_limits& limits) {
-    if (limits.max_sequences <= 0 || limits.max_batched_tokens <= 0 || limits.max_length < 0)
-      throw config_error("session: max_sequences and max_batched_tokens must be positive, max_length not negative");
+    if (limits.max_sequences <= 0 || limits.max_batched_tokens <= 0 || limits.max_length < 0 ||
+        limits.max_image_tokens < 0)
+      throw config_error(
+          "session: max_sequences and max_batched_tokens must be positive, max_length and max_image_tokens not "
+          "negative");
     const nn::config& c = model_.settings();
-    const std::int64_t rows = c.vision ? limits.max_batched_tokens : 0;
-    memory_.pictures.start(model_, rows);
+    most_rows_ = limits.max_image_tokens > 0 ? limits.max_image_tokens : limits.max_batched_tokens;
+    memory_.pictures.start(model_, c.vision ? limits.max_batched_tokens + 3 * most_rows_ : 0);
     const std::int64_t pages = memory_.pages_within(model_, limits.max_cache_bytes);
     const std::int64_t wanted = limits.max_length > 0 ? limits.max_length : c.max_position_embeddings;
     const std::int64_t longest = std::min(wanted, pages * kv_page + 1);
@@ -247,6 +250,9 @@ class session {
     } catch (const std::invalid_argument& e) {
       throw config_error(e.what());
     }
+    if (s->shown && own_ && s->shown->rows() > most_rows_)
+      throw config_error("the prompt's pictures have " + std::to_string(s->shown->rows()) +
+                         " tokens, expected at most max_image_tokens = " + std::to_string(most_rows_));
     s->prompt_length = std::ssize(asked.prompt);
     s->tokens = std::move(asked.prompt);
     s->asked = std::move(asked);
@@ -339,6 +345,7 @@ class session {
   std::unique_ptr<session_memory<Device>> own_;
   session_memory<Device>& memory_;
   schedule_limits limits_;
+  std::int64_t most_rows_ = 0;  ///< of the tower, for a prompt; unless a closed call has prepared the memory
   bool share_prompts_ = true;
   std::optional<weight_format> weights_;
 

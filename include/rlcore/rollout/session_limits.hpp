@@ -18,8 +18,9 @@ struct session_limits {
   /// holds if that is less.
   std::int64_t max_length = 0;
   std::size_t max_cache_bytes = std::size_t{2} << 30;  ///< keys and values, rows of pictures
-  bool share_prefixes =
-      true;                   ///< a sequence reads the pages of an earlier one that began alike (enable_prefix_caching)
+  std::int64_t max_image_tokens = 0;                   ///< of a prompt; 0: max_batched_tokens
+  /// A sequence reads the pages of an earlier one that began alike (--enable-prefix-caching).
+  bool share_prefixes = true;
   bool chunk_prompts = true;  ///< a prompt may be fed in pieces; otherwise a prompt longer than a pass goes alone
   std::optional<weight_format> weights = {};  ///< as in rollout::generation
 };
