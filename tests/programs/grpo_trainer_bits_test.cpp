@@ -17,7 +17,8 @@ const arguments variants[] = {
      "actor_rollout_ref.actor.shuffle=True", "actor_rollout_ref.actor.loss_agg_mode=seq-mean-token-mean"},
     {"algorithm.use_kl_in_reward=True", "algorithm.kl_ctrl.type=adaptive", "algorithm.kl_ctrl.kl_coef=0.1",
      "actor_rollout_ref.actor.ppo_epochs=2", "actor_rollout_ref.rollout.temperature=0.7",
-     "actor_rollout_ref.rollout.top_p=0.95"},
+     "actor_rollout_ref.rollout.top_p=0.95", "actor_rollout_ref.rollout.repetition_penalty=1.1",
+     "actor_rollout_ref.rollout.min_p=0.001"},
     {"rlcore.compute=bfloat16", "actor_rollout_ref.actor.ppo_epochs=2"},
 };
 
@@ -113,7 +114,9 @@ TEST_F(trainer_bits, threads_batching_and_memory_do_not_show) {
 
 /// The log-probs recorded while sampling are the old ones; a pass that computes them again finds the same bits.
 TEST_F(trainer_bits, old_log_probs_are_recorded_or_computed_again) {
-  const arguments off_policy{"actor_rollout_ref.actor.ppo_epochs=2", "actor_rollout_ref.rollout.top_k=20"};
+  const std::string rollout = "actor_rollout_ref.rollout.";
+  const arguments off_policy{"actor_rollout_ref.actor.ppo_epochs=2", rollout + "top_k=20", rollout + "min_p=0.01",
+                             rollout + "repetition_penalty=1.2", rollout + "presence_penalty=0.5"};
   train("recorded", off_policy);
   train("computed", off_policy + arguments{"rlcore.recompute_old_log_prob=True"});
   expect_same("recorded", "computed");
