@@ -174,6 +174,9 @@ inline registry openai_server_registry() {
       throw config_error("trainer.n_gpus_per_node: openai_server is one rank; rlcore.threads shares its work");
     if (opt.get<bool>("enable-auto-tool-choice") != opt.find<std::string>("tool-call-parser").has_value())
       throw config_error("--enable-auto-tool-choice and --tool-call-parser go together; expected both or none");
+    if (const std::string type = opt.get<std::string>("dtype"); type != "auto")
+      opt.set("rlcore.compute", value(type == "bfloat16" ? "bfloat16" : "float32"));
+    if (opt.is_set("rlcore-threads")) opt.set("rlcore.threads", opt.at("rlcore-threads"));
     if (!opt.find<std::string>("model"))
       throw config_error("--model is missing; expected a folder or hub id of a model; see --help");
   };
