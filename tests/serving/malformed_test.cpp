@@ -99,7 +99,7 @@ TEST(malformed, prompts) {
 TEST(malformed, numbers_out_of_range) {
   for (const refused& r : std::vector<refused>{
            {R"({"prompt": "x", "n": 0})", 400, "n must be at least 1"},
-           {R"({"prompt": "x", "n": 1000000})", 400, "n must be at least 1 and at most 16384"},
+           {R"({"prompt": "x", "n": 1000000})", 400, "n must be at least 1 and at most 1024"},
            {R"({"prompt": "x", "temperature": -0.5})", 400, "temperature must be non-negative, got -0.5"},
            {R"({"prompt": "x", "temperature": "hot"})", 400, "temperature: expected a number, found string"},
            {R"({"prompt": "x", "temperature": 1e300})", 400, "temperature must be"},

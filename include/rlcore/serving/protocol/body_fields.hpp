@@ -27,14 +27,14 @@ inline constexpr std::size_t body_depth_limit = 64, body_member_limit = 1024;
 inline json parse_body(std::string_view text) {
   std::vector<std::size_t> members;
   const auto within_limits = [&](int depth, json::parse_event_t event, json&) {
-    using enum json::parse_event_t;
-    if (event == object_start || event == array_start) {
+    using when = json::parse_event_t;
+    if (event == when::object_start || event == when::array_start) {
       members.push_back(0);
       if (static_cast<std::size_t>(depth) >= body_depth_limit)
         throw invalid_body("the body is nested deeper than " + std::to_string(body_depth_limit));
-    } else if (event == object_end || event == array_end) {
+    } else if (event == when::object_end || event == when::array_end) {
       members.pop_back();
-    } else if (event == key && ++members.back() > body_member_limit) {
+    } else if (event == when::key && ++members.back() > body_member_limit) {
       throw invalid_body("an object of the body has more than " + std::to_string(body_member_limit) + " members");
     }
     return true;

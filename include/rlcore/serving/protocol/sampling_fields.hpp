@@ -34,7 +34,7 @@ struct request_defaults {
 };
 
 /// Most choices of one prompt.
-inline constexpr std::int64_t most_choices = 16384;
+inline constexpr std::int64_t most_choices = 1024;
 
 /// The checked fields. Ids and words are not yet held against a vocabulary.
 struct sampling_fields {
