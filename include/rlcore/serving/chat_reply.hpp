@@ -25,6 +25,7 @@ namespace serving {
 /// Turns of the assistant: thoughts, content and calls of tools.
 class chat_reply final : public reply {
  public:
+  /// The turns that `jobs` draw, one for each choice.
   chat_reply(context& shared, const chat_request& request, std::vector<rollout::job> jobs)
       : reply(shared, request.fields, std::move(jobs), "chatcmpl-"),
         shared_(shared),

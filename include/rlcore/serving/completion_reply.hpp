@@ -22,6 +22,7 @@ namespace serving {
 /// Texts with, on request, the prompt in front.
 class completion_reply final : public reply {
  public:
+  /// The texts that `jobs` draw, in the order of make_jobs().
   completion_reply(context& shared, const completion_request& request, std::vector<rollout::job> jobs)
       : reply(shared, request.fields, std::move(jobs), "cmpl-"),
         echo_(request.echo),

@@ -20,17 +20,20 @@ namespace serving {
 /// What a listener was told, in order. One thread waits, the engine's tells.
 class inbox final : public job_listener {
  public:
+  /// From on_prompt().
   struct prompt_report {
     scored_token token;
   };
+  /// From on_token().
   struct token_report {
     scored_token token;
   };
-  /// `problem` is empty unless the engine has broken.
+  /// From on_end() or on_failure(): `problem` is empty unless the engine has broken.
   struct end_report {
     rollout::finish why = rollout::finish::cancelled;
     std::string problem{};
   };
+  /// A call of the listener.
   struct message {
     std::size_t job = 0;
     std::variant<prompt_report, token_report, end_report> what;

@@ -23,6 +23,7 @@ class histogram {
   static constexpr std::array bounds{0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1,  0.25,  0.5,   0.75,
                                      1.0,   2.5,   5.0,  7.5,  10.0, 20.0, 40.0, 80.0, 160.0, 640.0, 2560.0};
 
+  /// Counts a time.
   void observe(double seconds) noexcept {
     for (std::size_t i = 0; i < bounds.size(); ++i) below_[i] += seconds <= bounds[i] ? 1u : 0u;
     ++count_;
@@ -58,11 +59,12 @@ class metrics {
     const std::lock_guard lock(mutex_);
     prompt_tokens_ += tokens;
   }
-  /// So many tokens belong to answers, the first of its request `seconds` after it came.
+  /// So many tokens belong to answers.
   void count_tokens(std::size_t tokens) {
     const std::lock_guard lock(mutex_);
     generated_tokens_ += tokens;
   }
+  /// An answer has begun, so long after its request came.
   void count_first_token(double seconds) {
     const std::lock_guard lock(mutex_);
     first_token_.observe(seconds);

@@ -25,6 +25,7 @@
 RLCORE_BEGIN
 namespace serving {
 
+/// Tokens of a prompt or a word.
 using token_ids = std::vector<std::int32_t>;
 
 /// The tokens of a prompt as it was sent. Throws api_error 400 for ids outside of the vocabulary.

@@ -32,6 +32,7 @@ inline std::uint64_t hash_of(std::span<const std::int32_t> prompt) noexcept {
 /// same k texts whatever else was asked, and in whatever order they arrived.
 class prompt_counter {
  public:
+  /// Counts from nothing; `server` is the key of the server's seed.
   explicit prompt_counter(random_key server) : server_(server) {}
 
   /// The key of the next request for this prompt.

@@ -149,6 +149,7 @@ inline void warm_up(generator& engine, const served_model& m) {
 
 }  // namespace detail
 
+/// Declared in server.hpp.
 template <class Device>
 int serve(Device& device, const options& opt) {
   for (const std::string& note : opt.notes()) trainer::say("note: %s\n", note.c_str());

@@ -46,6 +46,7 @@ inline std::vector<rollout::token_logprob> with_token(const scored_token& token,
 /// go on from piece to piece.
 class completion_log_probs {
  public:
+  /// Shows `top` of the most likely tokens with each; `as_ids` writes tokens as token_id:N.
   completion_log_probs(const text::tokenizer& tokenizer, std::int32_t top, bool as_ids)
       : tokenizer_(tokenizer), top_(static_cast<std::size_t>(top)), as_ids_(as_ids) {}
 

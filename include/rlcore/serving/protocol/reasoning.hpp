@@ -32,6 +32,7 @@ struct split_text {
 /// Splits an answer while it grows. All pieces together do not depend on how the answer was cut.
 class reasoning_splitter {
  public:
+  /// Splits an answer of this form.
   explicit reasoning_splitter(reasoning_form form) : form_(form) {
     if (form_ == reasoning_form::none) where_ = place::content;
   }
