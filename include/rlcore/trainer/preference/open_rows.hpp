@@ -7,7 +7,6 @@
 #include "rlcore/config/options.hpp"
 #include "rlcore/data/blend.hpp"
 #include "rlcore/telemetry/console.hpp"
-#include "rlcore/trainer/model_images.hpp"
 #include "rlcore/trainer/preference/open.hpp"
 #include "rlcore/trainer/preference/pair_rows.hpp"
 #include "rlcore/trainer/preference/preference_rows.hpp"
@@ -63,8 +62,8 @@ step_tokens find_step_tokens(const Base& base, const step_columns& keys) {
 template <std::same_as<options> Options, class Row>
 void announce_rows(const Options& opt, const preference_rows<Row>& train, const preference_rows<Row>& held_out) {
   train.require_some(opt.template get<std::string>("dataset"));
-  say("%s%s\n", train.summary("train").c_str(), image_text(train.images).c_str());
-  if (held_out.read > 0) say("%s%s\n", held_out.summary("eval ").c_str(), image_text(held_out.images).c_str());
+  say("%s\n", train.summary("train").c_str());
+  if (held_out.read > 0) say("%s\n", held_out.summary("eval ").c_str());
 }
 
 }  // namespace trainer

@@ -12,6 +12,7 @@
 
 #include "rlcore/data/blend.hpp"
 #include "rlcore/data/image_rows.hpp"
+#include "rlcore/trainer/model_images.hpp"
 #include "rlcore/trainer/preference/preference_rows.hpp"
 #include "rlcore/trainer/preference/row_text.hpp"
 #include "rlcore/trainer/preference/row_types.hpp"
@@ -78,6 +79,7 @@ inline preference_rows<preference_pair> read_pairs(const data::blend& from, cons
   preference_rows<preference_pair> out;
   out.read = from.size();
   out.cache = rules.images.cache;
+  data::image_counts shown;
   for (std::size_t i = 0; i < from.size(); ++i) {
     const std::string where = from.where(i);
     try {
@@ -85,7 +87,7 @@ inline preference_rows<preference_pair> read_pairs(const data::blend& from, cons
       preference_pair pair;
       if (for_dpo) pair.prompt_length = rules.tokens(chosen.prompt, chosen.images, where).size();
       const bool fits = !for_dpo || pair.prompt_length + 2 < rules.max_len;
-      out.images.add_row(chosen.images, rules.images, fits);
+      shown.add_row(chosen.images, rules.images, fits);
       if (!fits) {
         ++out.long_prompts;
         continue;
@@ -110,6 +112,7 @@ inline preference_rows<preference_pair> read_pairs(const data::blend& from, cons
       at_row(where, e);
     }
   }
+  out.pictures = image_text(shown);
   return out;
 }
 

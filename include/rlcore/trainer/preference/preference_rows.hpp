@@ -7,9 +7,11 @@
 #include <vector>
 
 #include "rlcore/core/error.hpp"
-#include "rlcore/data/image_rows.hpp"
 
 RLCORE_BEGIN
+namespace data {
+class image_cache;
+}
 namespace trainer {
 
 /// Rows in the order of the data set.
@@ -20,7 +22,7 @@ struct preference_rows {
   std::size_t long_prompts = 0;  ///< left out: the prompt alone has max_len - 2 tokens or more
   std::size_t nothing_left = 0;  ///< left out: within max_len there is no token of the answer, or no labelled step
   std::size_t truncated = 0;     ///< kept, but cut at max_len
-  data::image_counts images{};   ///< of rows with pictures
+  std::string pictures = {};     ///< how many have pictures, for summary(): image_text()
   std::shared_ptr<data::image_cache> cache{};  ///< makes the patches of their pictures
 
   std::size_t size() const noexcept { return rows.size(); }
@@ -46,7 +48,7 @@ struct preference_rows {
     note(nothing_left, " left out: nothing to learn within max_len");
     note(truncated, " cut to max_len");
     return name + "  " + std::to_string(size()) + (size() == 1 ? " row" : " rows") +
-           (notes.empty() ? "" : " (" + notes + ")");
+           (notes.empty() ? "" : " (" + notes + ")") + pictures;
   }
   /// Throws data_error if all rows were left out.
   void require_some(const std::string& files) const {

@@ -3,19 +3,25 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
-#include "rlcore/data/image_file.hpp"
 
 RLCORE_BEGIN
+namespace data {
+struct image_file;
+}
 namespace trainer {
+
+/// The pictures of a row, in the order of their places.
+using row_images = std::vector<std::shared_ptr<const data::image_file>>;
 
 /// What a prompt and its answer are as text: the answer begins where the prompt ends.
 struct prompt_and_answer {
   std::string prompt, answer;
-  std::vector<data::image_pointer> images{};  ///< of the prompt, in the order of their places
+  row_images images{};  ///< of the prompt
 };
 
 /// A pair of answers as tokens.
@@ -23,7 +29,7 @@ struct preference_pair {
   std::vector<std::int32_t> chosen, rejected;  ///< prompt and answer
   std::size_t prompt_length = 0;               ///< tokens of the prompt alone; 0 for reward models
   double margin = 0;                           ///< column margin; 0 where there is none
-  std::vector<data::image_pointer> images{};   ///< both answers' prompt shows them
+  row_images images{};                         ///< both answers' prompt shows them
 };
 
 /// --prompt_key, --chosen_key, --rejected_key; without a prompt column the answers are whole conversations or texts.
@@ -51,7 +57,7 @@ struct judged_row {
   std::vector<std::int32_t> steps;   ///< positions of the placeholders
   std::vector<std::int32_t> labels;  ///< hard, one per step; or
   std::vector<float> probabilities;  ///< soft, one per step
-  std::vector<data::image_pointer> images{};
+  row_images images{};
 };
 
 /// --input_key, --label_key, --placeholder_token, --reward_tokens.

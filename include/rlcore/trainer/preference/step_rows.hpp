@@ -10,6 +10,7 @@
 
 #include "rlcore/data/blend.hpp"
 #include "rlcore/data/image_rows.hpp"
+#include "rlcore/trainer/model_images.hpp"
 #include "rlcore/trainer/preference/preference_rows.hpp"
 #include "rlcore/trainer/preference/row_text.hpp"
 #include "rlcore/trainer/preference/row_types.hpp"
@@ -78,6 +79,7 @@ inline preference_rows<judged_row> read_steps(const data::blend& from, const ste
   preference_rows<judged_row> out;
   out.read = from.size();
   out.cache = rules.images.cache;
+  data::image_counts shown;
   for (std::size_t i = 0; i < from.size(); ++i) {
     const std::string where = from.where(i);
     try {
@@ -95,7 +97,7 @@ inline preference_rows<judged_row> read_steps(const data::blend& from, const ste
                          "' in '" + data::printable(keys.input) + "', but " + std::to_string(labels) + " labels in '" +
                          data::printable(keys.label) + "'" +
                          (cut ? " (the text was cut to " + std::to_string(rules.max_len) + " tokens)" : ""));
-      out.images.add_row(row.images, rules.images, steps > 0);
+      shown.add_row(row.images, rules.images, steps > 0);
       if (steps == 0) {
         ++out.nothing_left;
         continue;
@@ -108,6 +110,7 @@ inline preference_rows<judged_row> read_steps(const data::blend& from, const ste
       at_row(where, e);
     }
   }
+  out.pictures = image_text(shown);
   return out;
 }
 

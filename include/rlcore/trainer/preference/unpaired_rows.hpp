@@ -12,6 +12,7 @@
 
 #include "rlcore/data/blend.hpp"
 #include "rlcore/data/image_rows.hpp"
+#include "rlcore/trainer/model_images.hpp"
 #include "rlcore/trainer/preference/preference_rows.hpp"
 #include "rlcore/trainer/preference/row_text.hpp"
 #include "rlcore/trainer/preference/row_types.hpp"
@@ -65,6 +66,7 @@ inline preference_rows<unpaired_row> read_unpaired(const data::blend& from, cons
   preference_rows<unpaired_row> out;
   out.read = from.size();
   out.cache = rules.images.cache;
+  data::image_counts shown;
   for (std::size_t i = 0; i < from.size(); ++i) {
     const std::string where = from.where(i);
     try {
@@ -72,7 +74,7 @@ inline preference_rows<unpaired_row> read_unpaired(const data::blend& from, cons
           unpaired_text(from[i], keys, rules, where, from.folder(i)), {}, 0, read_label(from[i], keys.label, where)};
       row.prompt_length = rules.tokens(row.text.prompt, row.text.images, where).size();
       const bool fits = row.prompt_length + 2 < rules.max_len;
-      out.images.add_row(row.text.images, rules.images, fits);
+      shown.add_row(row.text.images, rules.images, fits);
       if (!fits) {
         ++out.long_prompts;
         continue;
@@ -91,6 +93,7 @@ inline preference_rows<unpaired_row> read_unpaired(const data::blend& from, cons
       at_row(where, e);
     }
   }
+  out.pictures = image_text(shown);
   return out;
 }
 
