@@ -80,11 +80,11 @@ struct vision_step : testing::Test {
       ++k;
     }
     const json& g = golden();
-    const std::size_t samples = g.at("samples");
+    const std::int64_t samples = g.at("samples");
     for (std::size_t i = 0; i < g.at("tokens").size(); ++i) {
       trajectory& t = batch.emplace_back();
       t.tokens = g.at("tokens")[i].get<std::vector<std::int32_t>>();
-      t.prompt_length = g.at("prompts")[i], t.row = static_cast<std::uint32_t>(i / samples);
+      t.prompt_length = g.at("prompts")[i], t.row = static_cast<std::uint32_t>(i / static_cast<std::size_t>(samples));
       t.old_logp = g.at("old_logp")[i].get<std::vector<float>>();
       t.ref_logp = g.at("ref_logp")[i].get<std::vector<float>>();
       t.reward = g.at("rewards")[i];
