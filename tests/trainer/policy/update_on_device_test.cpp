@@ -251,6 +251,33 @@ TEST(update_on_device, log_probs_and_slopes_do_not_cross) {
   check("`gpg`", {.mode = "gpg"}, 1, 3);
 }
 
+/// Groups without an advantage cost their forward alone, if nothing but the advantage makes slopes.
+TEST(update_on_device, leaves_tokens_without_advantage_out_of_the_backward) {
+  const auto device = device_for_updates(true);
+  auto some = responses(12), by_token = some, none = some;
+  for (std::size_t i = 0; i < some.size(); ++i) {
+    if (i % 3 != 0) some[i].advantage = 0;
+    none[i].advantage = 0;
+    for (std::size_t k = 0; k < by_token[i].old_logp.size(); ++k)
+      by_token[i].token_advantage.push_back(k % 2 == 0 ? 0.f : by_token[i].advantage);
+  }
+  const auto alone = algorithm_with({.mode = "gpg"});
+  const auto compared = [&](const std::vector<trajectory>& batch) {
+    expect_near_gradient(gradient_of(*device, alone, batch, 4), gradient_of(*device, kept_on_host{alone}, batch, 4),
+                         2e-6);
+    const auto host = crossing(*device, kept_on_host{alone}, batch, 4), here = crossing(*device, alone, batch, 4);
+    return host.download_bytes - here.download_bytes;
+  };
+  std::int64_t tokens = 0;
+  for (const trajectory& t : some) tokens += t.response_length();
+  const std::int64_t saved = 2 * 4 * tokens - 4 * 12 * 3;  // the backward looks at the same rows
+  EXPECT_EQ(compared(some), saved);
+  EXPECT_EQ(compared(by_token), saved);
+  EXPECT_EQ(crossing(*device, alone, none, 4).downloads, 1) << "the report";
+  EXPECT_EQ(norm(gradient_of(*device, alone, none, 4).gradient), 0);
+  EXPECT_GT(crossing(*device, algorithm_with({.use_kl = true}), none, 4).downloads, 1) << "a KL has slopes";
+}
+
 TEST(update_on_device, of_a_critic_is_the_hosts) {
   auto batch = responses(13);
   for (trajectory& t : batch)

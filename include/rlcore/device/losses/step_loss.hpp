@@ -14,6 +14,7 @@
 #include "rlcore/device/losses/token_program.hpp"
 #include "rlcore/device/losses/weights.hpp"
 #include "rlcore/objective/loop/evaluate.hpp"
+#include "rlcore/objective/piece/field.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
@@ -62,6 +63,9 @@ class step_loss {
         step_(step),
         program_(device_losses::token_program_of(objective_)),
         most_rows_(most_rows) {}
+
+  /// See device_losses::slopes_vanish_with.
+  bool slopes_vanish_with(field f) const { return device_losses::slopes_vanish_with(program_, f); }
 
   /// Enqueues the gradients of a micro-batch: of addresses, as addresses_of() makes them. Throws what evaluate()
   /// throws for shapes that do not fit and fields that are missing.

@@ -13,6 +13,7 @@
 #include "rlcore/objective/loop/detail/rows.hpp"
 #include "rlcore/objective/loop/evaluate.hpp"
 #include "rlcore/objective/traced/objective_program.hpp"
+#include "rlcore/objective/traced/vanishes.hpp"
 
 RLCORE_BEGIN
 RLCORE_ALGORITHM_BEGIN
@@ -40,6 +41,15 @@ token_program token_program_of(const Objective& objective) {
     p.averages = gather::averages;
   }
   return p;
+}
+
+/// Whether every slope is 0 where field `f` is 0, as long as the other fields are finite: those of a policy gradient,
+/// where its advantage is.
+inline bool slopes_vanish_with(const token_program& p, field f) {
+  const std::vector<bool> zero = steps_that_vanish(p.program, f);
+  for (std::size_t r = p.sums; r < p.program.results.size(); ++r)
+    if (!zero[p.program.results[r].step]) return false;
+  return true;
 }
 
 /// token_loop::prepare() of addresses on a device. Throws what that throws, and for a field of tokens that has to be

@@ -19,17 +19,16 @@ namespace nn {
 
 namespace detail {
 
-/// The slopes of n targets by slopes_on_device, in device memory; marks all targets as active.
+/// The slopes of n targets by slopes_on_device, in device memory; marks the targets that are needed.
 template <class Device, class Slopes>
 void take_slopes_on_device(Device& device, workspace<Device>& space, extent_t n, std::size_t wanted, float* logp,
-                           float* entropy, head_slopes& slope, const Slopes& slopes) {
-  float* dlogp = take_slope_on_device(device, space, n, wanted);
-  float* dentropy = take_slope_on_device(device, space, n, wanted);
+                           float* entropy, float*& dlogp, float*& dentropy, const Slopes& slopes) {
+  dlogp = take_slope_on_device(device, space, n, wanted), dentropy = take_slope_on_device(device, space, n, wanted);
   using read = device_view<const float, 1, Device>;
   using written = device_view<float, 1, Device>;
   slopes.f(read(logp, {n}), read(entropy, {n}), written(dlogp, {n}), written(dentropy, {n}));
-  slope.dlogp = dlogp, slope.dentropy = dentropy;
-  space.dlogp.assign(wanted, 1.0f), space.dentropy.assign(wanted, 0.0f);
+  mark_needed(space.dlogp, slopes.needed, wanted);
+  space.dentropy.assign(wanted, 0.0f);
 }
 
 /// The slopes of n targets by a function on the host, in space.dlogp and space.dentropy.
@@ -81,8 +80,9 @@ void forward_backward(const causal_lm<Device>& model, workspace<Device>& space, 
 
   constexpr bool stays = detail::on_device<std::remove_cvref_t<Slopes>> && !Device::host_readable;
   head_slopes slope{n, scores.kept(), nullptr, token, nullptr, nullptr, entropy, statistics};
+  float *dlogp = nullptr, *dentropy = nullptr;
   if constexpr (stays)
-    detail::take_slopes_on_device(device, space, n, wanted.row.size(), logp, entropy, slope, slopes);
+    detail::take_slopes_on_device(device, space, n, wanted.row.size(), logp, entropy, dlogp, dentropy, slopes);
   else
     detail::take_slopes_on_host(body, device, space, n, wanted.row.size(), logp, entropy, slopes);
   if (!body.find_active({&space.dlogp, &space.dentropy}, !grads.balance().empty())) return body.skip_backward(grads);
@@ -101,7 +101,9 @@ void forward_backward(const causal_lm<Device>& model, workspace<Device>& space, 
       space.dentropy[k] = space.dentropy[static_cast<std::size_t>(space.active[k])];
     }
   }
-  if (!stays)
+  if (stays)
+    slope.dlogp = body.chosen(dlogp, 1), slope.dentropy = body.chosen(dentropy, 1);
+  else
     slope.dlogp = space.take_copy(space.dlogp.data(), m), slope.dentropy = space.take_copy(space.dentropy.data(), m);
   float* dnormed = space.template take<float>(m * static_cast<extent_t>(model.settings().hidden_size));
   scores.backward(body.pass(), slope, dnormed);

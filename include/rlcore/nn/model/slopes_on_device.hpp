@@ -1,8 +1,12 @@
 // Slopes that are computed in the memory of the model's device.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <span>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 #include "rlcore/nn/model/workspace.hpp"
 #include "rlcore/objective/loop/device_batch.hpp"
@@ -13,14 +17,19 @@ namespace nn {
 
 /// Slopes that are computed in the memory of the model's device: f(logp, entropy, dlogp, dentropy), for score models
 /// f(value, dvalue), gets vectors there, as fields of token_batch<float, Device> and token_gradients<float, Device>
-/// take them. If the host cannot read that memory, none of them comes to it, the backward runs for every target, since
-/// the host does not know which slopes are 0, and context parallelism throws std::invalid_argument.
+/// take them. If the host cannot read that memory, none of them comes to it, and context parallelism throws
+/// std::invalid_argument. The host does not know then which slopes are 0, so that the backward runs for every target,
+/// or for those where `needed` is not 0, if it is not empty: a number of the host for each target. The other slopes
+/// must be 0.
 template <class F>
 struct slopes_on_device {
   F f;
+  std::span<const float> needed = {};
 };
 template <class F>
 slopes_on_device(F) -> slopes_on_device<F>;
+template <class F>
+slopes_on_device(F, std::span<const float>) -> slopes_on_device<F>;
 
 namespace detail {
 
@@ -28,6 +37,15 @@ template <class>
 inline constexpr bool on_device = false;
 template <class F>
 inline constexpr bool on_device<slopes_on_device<F>> = true;
+
+/// In `marks` what is not 0 where a target takes part in the backward.
+inline void mark_needed(std::vector<float>& marks, std::span<const float> needed, std::size_t targets) {
+  if (!needed.empty() && needed.size() != targets)
+    throw std::invalid_argument("rlcore: slopes_on_device: " + std::to_string(targets) + " targets, " +
+                                std::to_string(needed.size()) + " numbers of those that are needed");
+  marks.assign(targets, 1.0f);
+  std::copy(needed.begin(), needed.end(), marks.begin());
+}
 
 /// Memory of the device for the slopes of n targets, all 0. Throws std::invalid_argument unless those are all that are
 /// wanted.

@@ -54,23 +54,21 @@ void value_forward_backward(const causal_lm<Device>& model, workspace<Device>& s
   output.forward(body.pass(), value, body.top().normed, n);
 
   constexpr bool stays = detail::on_device<std::remove_cvref_t<Slopes>> && !Device::host_readable;
-  const float* dvalue = nullptr;
+  float* there = nullptr;
   if constexpr (stays) {
-    float* slope = detail::take_slope_on_device(model.device(), space, n, rows.size());
-    slopes.f(device_view<const float, 1, Device>(value, {n}), device_view<float, 1, Device>(slope, {n}));
-    dvalue = slope;
-    space.dlogp.assign(rows.size(), 1.0f);
+    there = detail::take_slope_on_device(model.device(), space, n, rows.size());
+    slopes.f(device_view<const float, 1, Device>(value, {n}), device_view<float, 1, Device>(there, {n}));
+    detail::mark_needed(space.dlogp, slopes.needed, rows.size());
   } else {
     detail::take_value_slopes_on_host(body, model.device(), space, n, rows.size(), value, slopes);
   }
   if (!body.find_active({&space.dlogp}, !grads.balance().empty())) return body.skip_backward(grads);
 
   body.begin_backward(grads);
-  if (!stays) {
+  if (!stays)
     for (std::size_t k = 0; k < space.active.size(); ++k)
       space.dlogp[k] = space.dlogp[static_cast<std::size_t>(space.active[k])];
-    dvalue = space.take_copy(space.dlogp.data(), body.count());
-  }
+  const float* dvalue = stays ? body.chosen(there, 1) : space.take_copy(space.dlogp.data(), body.count());
   float* dnormed = space.template take<float>(body.count() * output.inputs);
   if (body.count() > 0) {  // as always on one rank
     const score_gradient slope = grads.score(output, body.pass());

@@ -84,6 +84,14 @@ class micro_fields {
     rows.advantage = advantage_, rows.token_advantage = token_advantage_, rows.selected = selected_;
     return rows;
   }
+  /// The advantage of every target.
+  std::vector<float> advantages() const {
+    if (!token_advantage_.empty()) return token_advantage_;
+    std::vector<float> all;
+    for (std::size_t i = 0; i < advantage_.size(); ++i)
+      all.insert(all.end(), static_cast<std::size_t>(packed.offsets[i + 1] - packed.offsets[i]), advantage_[i]);
+    return all;
+  }
   packed_trajectories packed;
 
  private:
@@ -123,8 +131,11 @@ policy_report accumulate_gradient(actor<Device>& a, const Algorithm& algorithm, 
       on_device->add(rows, span_of(dlogp), with_entropy ? span_of(dentropy) : std::span<float>());
     };
     if constexpr (!Device::host_readable)
-      if (on_device)
-        return a.forward_backward(packed.input(), packed.targets, plan.temperature, nn::slopes_on_device{stays});
+      if (on_device) {
+        const std::vector<float> needed = on_device->needs_advantage() ? fields.advantages() : std::vector<float>();
+        return a.forward_backward(packed.input(), packed.targets, plan.temperature,
+                                  nn::slopes_on_device{stays, std::span(needed)});
+      }
     a.forward_backward(packed.input(), packed.targets, plan.temperature, slopes);
   };
   const auto pictures_of = [&](std::uint32_t i) { return grids_of(*mini[i], a.prompts); };

@@ -87,6 +87,7 @@ class composed_loss {
    public:
     there(Device& device, const composed_loss& loss, const global_counts& step, extent_t rows)
         : sums_(device, detail::with_ppo_kl(loss.objective_), loss.aggregation_, step, rows) {}
+    bool needs_advantage() const override { return sums_.slopes_vanish_with(field::advantage); }
     void add(const policy_rows& rows, std::span<float> dlogp, std::span<float> dentropy) override {
       sums_.add(batch_of(rows), gradients_of(rows, dlogp, dentropy));
     }

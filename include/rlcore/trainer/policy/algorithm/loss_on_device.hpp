@@ -18,6 +18,8 @@ class loss_on_device {
   loss_on_device& operator=(const loss_on_device&) = delete;
   virtual ~loss_on_device() = default;
 
+  /// Whether no token without an advantage has a slope: the backward then leaves such tokens out.
+  virtual bool needs_advantage() const { return false; }
   /// As policy_loss::loss of one micro-batch, without its report. Spans are of addresses on the device, all but
   /// `rows.offsets`, which the host has.
   virtual void add(const policy_rows& rows, std::span<float> dlogp, std::span<float> dentropy) = 0;
