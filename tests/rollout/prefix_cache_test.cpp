@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "rlcore/core/random.hpp"
@@ -67,6 +68,31 @@ TEST(prefix_cache, what_followed_a_page_that_is_gone_is_not_found_behind_its_suc
   cache.forget(0);
   cache.insert(0, {0, 0, first}, nullptr);  // the same again, in other hands
   EXPECT_EQ(cache.find({cache.number(0), 0, second}), -1);
+}
+
+/// A page that two sequences share is told about twice if the page before it was given out in between.
+TEST(prefix_cache, a_page_that_is_known_may_get_another_content) {
+  prefix_cache cache;
+  cache.reset(7);
+  std::vector<page_content> has(7);
+  std::vector<std::vector<std::int32_t>> tokens;
+  for (std::uint32_t t = 0; t < 40; ++t) tokens.push_back(page_of(t));
+  for (std::uint32_t n = 0; n < 2000; ++n) {
+    const auto page = random_key{8}.below(7, n);
+    const page_content content{1 + n, 0, tokens[random_key{9}.below(40, n)]};
+    cache.insert(static_cast<std::int32_t>(page), content, nullptr);
+    const page_content before = std::exchange(has[page], content);
+    if (!before.tokens.empty()) {
+      ASSERT_EQ(cache.find(before), -1) << n;
+    }
+    if (n % 3 == 0) cache.forget(static_cast<std::int32_t>(page)), has[page] = {};
+    for (std::int32_t p = 0; p < 7; ++p) {
+      const page_content& c = has[static_cast<std::size_t>(p)];
+      if (!c.tokens.empty()) {
+        ASSERT_EQ(cache.find(c), p) << n;
+      }
+    }
+  }
 }
 
 TEST(prefix_cache, floats_of_pictures_decide) {

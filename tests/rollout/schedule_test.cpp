@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "rlcore/core/random.hpp"
@@ -61,10 +62,11 @@ std::vector<std::unique_ptr<rollout::sequence>> sequences_of(const workload& w, 
   return all;
 }
 
-rollout::schedule_limits limits_of(const workload& w, const generation& how, std::int64_t slots) {
+rollout::schedule_limits limits_of(const workload& w, const generation& how, std::int64_t slots,
+                                   bool prefixes = false) {
   std::int64_t longest = 0;
   for (const request& r : w.requests) longest = std::max(longest, std::ssize(r.prompt) + how.max_new_tokens);
-  return {slots, how.max_batched_tokens, longest, 0, false, how.chunk_prompts};
+  return {slots, how.max_batched_tokens, longest, 0, how.share_prompts && prefixes, how.chunk_prompts};
 }
 
 /// Runs a schedule, checks what every pass promises, and returns the texts. A token is a function of the request
@@ -72,6 +74,7 @@ rollout::schedule_limits limits_of(const workload& w, const generation& how, std
 struct simulation {
   rollout::schedule s;
   page_pool pool;
+  bool share_prefixes = false;
   std::size_t most_in_pass = 0, most_running = 0, prompt_tokens_fed = 0;
 
   std::vector<response> run(const workload& w, const generation& how, std::int64_t slots, std::int32_t pages) {
@@ -84,7 +87,7 @@ struct simulation {
                     cache.begin() + c.to * std::int64_t{kv_page});
     };
     most_in_pass = most_running = prompt_tokens_fed = 0;
-    s.start(limits_of(w, how, slots), pool);
+    s.start(limits_of(w, how, slots, share_prefixes), pool);
     for (const auto& each : sequences) s.add(*each);
     for (int pass = 0; !s.idle(); ++pass) {
       EXPECT_LT(pass, 100000);
@@ -197,6 +200,43 @@ TEST(schedule, equal_prompts_are_found_by_content) {
   w.requests[1].prompt = w.requests[1].prompt.first(39);  // neighbours that differ share nothing
   sim.run(w, settings(), 4, 100);
   EXPECT_EQ(sim.prompt_tokens_fed, 40u + 39 + 40);
+}
+
+/// Prompts alone and in groups; two that follow each other begin alike.
+workload beginnings(std::uint32_t seed, std::uint32_t count) {
+  const random_key random{seed};
+  workload w;
+  const auto append = [&](std::uint32_t i, std::uint32_t kind, std::uint32_t n) {
+    for (std::uint32_t t = 0; t < n; ++t)
+      w.prompts.back().push_back(static_cast<std::int32_t>(random.below(1000000, i, kind, t)));
+  };
+  for (std::uint32_t i = 0; i < count; ++i) {
+    w.prompts.emplace_back();
+    append(i / 2, 1, 32 + random.below(8, i / 2));
+    append(i, 2, i % 2 == 0 ? random.below(20, i) : 40 + random.below(60, i));
+  }
+  for (std::uint32_t i = 0; i < count; ++i)
+    for (std::uint32_t k = 0; k < (i % 2 == 0 ? 1 : 2 + random.below(6, i, 9)); ++k)
+      w.requests.push_back({w.prompts[i], i, k});
+  return w;
+}
+
+TEST(schedule, every_token_meets_its_past_where_beginnings_are_found_again) {
+  simulation sim;
+  sim.share_prefixes = true;
+  generation how = settings();
+  how.eos_ids = {};
+  std::size_t hits = 0, preemptions = 0;
+  for (std::uint32_t seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const workload w = beginnings(seed, 40);
+    how.max_new_tokens = 1 + seed % 7 * 20, how.max_batched_tokens = seed % 3 == 0 ? 50 : 256;
+    expect_texts(w, sim.run(w, how, 6, static_cast<std::int32_t>(12 + seed)), how);
+    hits += sim.s.prefix_hits(), preemptions += sim.s.preemptions();
+    if (testing::Test::HasFailure()) return;
+  }
+  EXPECT_GT(hits, 0u);
+  EXPECT_GT(preemptions, 0u);
 }
 
 TEST(schedule, full_pages_are_shared_and_the_last_one_is_copied) {

@@ -52,8 +52,9 @@ class prefix_cache {
   /// The number of a known page's content.
   std::uint64_t number(std::int32_t page) const { return at(page).number; }
 
-  /// Says that the page has this content, which no known one has. `pixels` owns the pictures.
+  /// Says that the page has this content, which no known one has, and no other one. `pixels` owns the pictures.
   void insert(std::int32_t page, const page_content& content, std::shared_ptr<const void> pixels) {
+    forget(page);  // its tokens may be known behind a predecessor that is gone
     entry& e = at(page);
     e = {++last_number_, content.before, content.before == 0 ? content.salt : 0, {}, {}, {}, place(content), none};
     std::ranges::copy(content.tokens, e.tokens.begin());
@@ -64,7 +65,7 @@ class prefix_cache {
     e.next = heads_[e.head];
     heads_[e.head] = page;
   }
-  /// The page will hold something else.
+  /// The page is found no more.
   void forget(std::int32_t page) {
     entry& e = at(page);
     if (e.number == 0) return;
