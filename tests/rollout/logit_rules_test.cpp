@@ -16,7 +16,7 @@
 #include "rlcore/rollout/apply_rules.hpp"
 #include "rlcore/rollout/kept_tokens.hpp"
 #include "rollout/golden_sampling.hpp"
-#include "thrown.hpp"
+#include "support/thrown.hpp"
 
 namespace {
 

@@ -14,7 +14,7 @@
 #include "rlcore/device/cpu.hpp"
 #include "rlcore/nn/model/log_probs.hpp"
 #include "rlcore/rollout/engine.hpp"
-#include "thrown.hpp"
+#include "support/thrown.hpp"
 
 namespace {
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -119,14 +120,20 @@ class any_device {
   virtual void block_sums_of_squares(const float* x, extent_t n, extent_t block, double* out) = 0;
   virtual void adamw(float* w, float* m, float* v, const float* g, extent_t n, const adamw_step& s) = 0;
 
-  /// Whether losses run where their arrays are. If not, the four functions below must not be called: the host reads the
-  /// memory (host_memory()), or fetches the fields.
-  virtual bool runs_losses() const = 0;
-  virtual void run_program(const traced_program& p, const program_arrays<float>& arrays) = 0;
-  virtual void live_slots(float* live, const mask_elements& mask, const std::int32_t* lengths,
-                          const std::int32_t* slots, extent_t rows, extent_t width) = 0;
-  virtual void row_sums(float* sums, const float* x, extent_t rows, extent_t width) = 0;
-  virtual void to_indices(std::int32_t* y, const float* x, extent_t n) = 0;
+  /// Whether losses run where their arrays are. If not, the host reads the memory (host_memory()), or fetches the
+  /// fields, and the four functions below throw std::logic_error.
+  virtual bool runs_losses() const { return false; }
+  virtual void run_program(const traced_program&, const program_arrays<float>&) { runs_none(); }
+  virtual void live_slots(float*, const mask_elements&, const std::int32_t*, const std::int32_t*, extent_t, extent_t) {
+    runs_none();
+  }
+  virtual void row_sums(float*, const float*, extent_t, extent_t) { runs_none(); }
+  virtual void to_indices(std::int32_t*, const float*, extent_t) { runs_none(); }
+
+ private:
+  [[noreturn]] void runs_none() const {
+    throw std::logic_error("rlcore: the device " + std::string(name()) + " runs no losses");
+  }
 };
 
 static_assert(device<any_device> && partial_attention<any_device> && loss_device<any_device>);
@@ -291,17 +298,21 @@ class any_device_of final : public any_device {
 
   bool runs_losses() const override { return loss_device<D>; }
   void run_program(const traced_program& p, const program_arrays<float>& arrays) override {
-    if constexpr (loss_device<D>) d_.run_program(p, arrays);
+    if constexpr (loss_device<D>) return d_.run_program(p, arrays);
+    any_device::run_program(p, arrays);
   }
   void live_slots(float* live, const mask_elements& mask, const std::int32_t* lengths, const std::int32_t* slots,
                   extent_t rows, extent_t width) override {
-    if constexpr (loss_device<D>) d_.live_slots(live, mask, lengths, slots, rows, width);
+    if constexpr (loss_device<D>) return d_.live_slots(live, mask, lengths, slots, rows, width);
+    any_device::live_slots(live, mask, lengths, slots, rows, width);
   }
   void row_sums(float* sums, const float* x, extent_t rows, extent_t width) override {
-    if constexpr (loss_device<D>) d_.row_sums(sums, x, rows, width);
+    if constexpr (loss_device<D>) return d_.row_sums(sums, x, rows, width);
+    any_device::row_sums(sums, x, rows, width);
   }
   void to_indices(std::int32_t* y, const float* x, extent_t n) override {
-    if constexpr (loss_device<D>) d_.to_indices(y, x, n);
+    if constexpr (loss_device<D>) return d_.to_indices(y, x, n);
+    any_device::to_indices(y, x, n);
   }
 
  private:
