@@ -1,6 +1,7 @@
 // Accuracy of a model on problems with known answers, or of responses that are stored already:
 //   build/bin/evaluate model.path=Qwen/Qwen2.5-0.5B-Instruct data.files=test.parquet rollout.n=4 rollout.temperature=1
 //   build/bin/evaluate responses=rollouts/10.jsonl rule=gsm8k
+//   build/bin/evaluate --server http://127.0.0.1:6380 model.path=Qwen/Qwen2.5-0.5B-Instruct data.files=test.parquet
 #include <cstdio>
 
 #include "rlcore/config/programs/evaluate.hpp"
@@ -19,6 +20,13 @@ int main(int argc, char** argv) {
     if (!options.list("responses").empty()) {
       trainer::evaluate<any_device>(nullptr, options);
       return;
+    }
+    if (options.is_set("server")) {
+#if RLCORE_HAS_SERVER
+      return trainer::evaluate_by_server(options);
+#else
+      throw config_error("server= needs a build with cpp-httplib (Debian package libcpp-httplib-dev)");
+#endif
     }
     trainer::on_ranks(options, [&](any_device& device, parallel::any_communicator& all) {
       trainer::evaluate(&device, options, &all);

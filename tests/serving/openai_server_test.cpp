@@ -1,11 +1,7 @@
 // The program as clients see it, with a random model.
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <httplib.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -23,10 +19,9 @@
 
 #include "data/scratch.hpp"
 #include "rlcore/serving/protocol/api_error.hpp"
+#include "serving/server_process.hpp"
 #include "support/program.hpp"
 #include "support/tiny_model.hpp"
-
-extern char** environ;
 
 namespace {
 
@@ -35,77 +30,6 @@ using namespace std::chrono_literals;
 using testing::HasSubstr;
 
 const std::string json_type = "application/json";
-
-/// openai_server on a free port, until stop() or the end.
-class server {
- public:
-  server(const std::filesystem::path& model, std::vector<std::string> more = {}) {
-    std::vector<std::string> words{program::path_of("openai_server").string(),
-                                   "--model",
-                                   model.string(),
-                                   "--port",
-                                   "0",
-                                   "--served-model-name",
-                                   "auto",
-                                   "--max-num-seqs",
-                                   "24",
-                                   "--kv-cache-memory-bytes",
-                                   "16M",
-                                   "--rlcore-log-interval",
-                                   "0"};
-    words.insert(words.end(), more.begin(), more.end());
-    std::vector<char*> arguments;
-    for (std::string& w : words) arguments.push_back(w.data());
-    arguments.push_back(nullptr);
-    posix_spawn_file_actions_t files;
-    posix_spawn_file_actions_init(&files);
-    posix_spawn_file_actions_addopen(&files, 1, (place_ / "out").c_str(), O_WRONLY | O_CREAT, 0600);
-    posix_spawn_file_actions_addopen(&files, 2, (place_ / "err").c_str(), O_WRONLY | O_CREAT, 0600);
-    if (posix_spawn(&process_, words[0].c_str(), &files, nullptr, arguments.data(), environ) != 0) process_ = -1;
-    posix_spawn_file_actions_destroy(&files);
-    for (int i = 0; i < 6000 && process_ > 0; ++i) {
-      const std::string out = scratch::read(place_ / "out");
-      const std::size_t at = out.find("ready    http://127.0.0.1:");
-      if (at != out.npos && out.find('\n', at) != out.npos) {
-        port_ = std::atoi(out.c_str() + at + sizeof "ready    http://127.0.0.1:" - 1);
-        return;
-      }
-      if (waitpid(process_, &status_, WNOHANG) == process_) process_ = -1;
-      std::this_thread::sleep_for(10ms);
-    }
-    ADD_FAILURE() << "did not start: " << scratch::read(place_ / "err");
-  }
-  ~server() { stop(SIGKILL); }
-  server(const server&) = delete;
-  server& operator=(const server&) = delete;
-
-  void signal(int number) const { ::kill(process_, number); }
-  /// The exit code.
-  int stop(int number = SIGTERM) {
-    if (process_ <= 0) return -1;
-    signal(number);
-    waitpid(process_, &status_, 0);
-    process_ = -1;
-    return WIFEXITED(status_) ? WEXITSTATUS(status_) : -1;
-  }
-  httplib::Client client() const {
-    httplib::Client c("127.0.0.1", port_);
-    c.set_keep_alive(true);
-    c.set_read_timeout(120s);
-    return c;
-  }
-  json post(const std::string& path, const std::string& body) const {
-    const auto r = client().Post(path, body, json_type.c_str());
-    if (!r) return "no answer";
-    return json::parse(r->body);
-  }
-  std::string text(const std::string& body) const { return post("/v1/completions", body)["choices"][0]["text"]; }
-
- private:
-  scratch::folder place_;
-  pid_t process_ = -1;
-  int status_ = 0, port_ = 0;
-};
 
 struct openai_server : testing::Test {
   inline static std::unique_ptr<scratch::folder> place;
@@ -120,7 +44,7 @@ struct openai_server : testing::Test {
 };
 
 TEST_F(openai_server, lists_its_model) {
-  const server s(model());
+  const server_process s(model());
   const json m = json::parse(s.client().Get("/v1/models")->body)["data"][0];
   EXPECT_EQ(m["id"], "auto");
   EXPECT_EQ(m["max_model_len"], 1024);
@@ -136,11 +60,11 @@ const std::string aisbench =
 TEST_F(openai_server, a_restarted_server_repeats_itself_whatever_the_order_of_arrival) {
   std::multiset<std::string> alone, together;
   {
-    const server s(model());
+    const server_process s(model());
     for (int i = 0; i < 6; ++i) alone.insert(s.text(aisbench));
   }
   EXPECT_EQ(std::set<std::string>(alone.begin(), alone.end()).size(), 6u) << "each time another text";
-  const server s(model());
+  const server_process s(model());
   std::mutex mutex;
   std::vector<std::thread> clients;
   for (int i = 0; i < 6; ++i)
@@ -155,7 +79,7 @@ TEST_F(openai_server, a_restarted_server_repeats_itself_whatever_the_order_of_ar
 }
 
 TEST_F(openai_server, fifty_clients_get_the_texts_that_one_gets) {
-  const server s(model());
+  const server_process s(model());
   const auto request = [](int i) {
     return R"({"prompt": "Question )" + std::to_string(i % 7) + R"(", "max_tokens": )" + std::to_string(10 + i) +
            R"(, "seed": )" + std::to_string(i) +
@@ -171,7 +95,7 @@ TEST_F(openai_server, fifty_clients_get_the_texts_that_one_gets) {
 }
 
 TEST_F(openai_server, streams_have_the_text_of_bodies) {
-  const server s(model());
+  const server_process s(model());
   const std::string request = R"({"messages": [{"role": "user", "content": "How many?"}], "seed": 5, "max_tokens": 80,
       "temperature": 1.5, "n": 2)";
   const json body = s.post("/v1/chat/completions", request + "}");
@@ -187,7 +111,7 @@ TEST_F(openai_server, streams_have_the_text_of_bodies) {
 }
 
 TEST_F(openai_server, an_echo_scores_what_was_generated_as_it_was_generated) {
-  const server s(model());
+  const server_process s(model());
   const json made = s.post("/v1/completions", R"({"prompt": "How many", "seed": 1, "max_tokens": 20, "logprobs": 2,
       "return_token_ids": true, "ignore_eos": true})")["choices"][0];
   json ids = made["prompt_token_ids"];
@@ -202,7 +126,7 @@ TEST_F(openai_server, an_echo_scores_what_was_generated_as_it_was_generated) {
 }
 
 TEST_F(openai_server, rules_hold) {
-  const server s(model());
+  const server_process s(model());
   const json free = s.post("/v1/completions", R"({"prompt": "a", "temperature": 0, "max_tokens": 8, "ignore_eos": true,
       "return_token_ids": true})")["choices"][0];
   const int first = free["token_ids"][0];
@@ -221,7 +145,7 @@ TEST_F(openai_server, rules_hold) {
 }
 
 TEST_F(openai_server, tokens_and_back) {
-  const server s(model());
+  const server_process s(model());
   const json tokens = s.post("/tokenize", R"({"prompt": "How many", "return_token_strs": true})");
   EXPECT_EQ(tokens["count"], tokens["tokens"].size());
   EXPECT_EQ(tokens["max_model_len"], 1024);
@@ -231,7 +155,7 @@ TEST_F(openai_server, tokens_and_back) {
 }
 
 TEST_F(openai_server, finishes_running_requests_before_it_ends) {
-  server s(model(), {"--shutdown-timeout", "60"});
+  server_process s(model(), {"--shutdown-timeout", "60"});
   std::string text;
   std::thread client([&] { text = s.text(R"({"prompt": "a", "max_tokens": 900, "ignore_eos": true, "seed": 1})"); });
   for (int i = 0; i < 2000; ++i) {
@@ -244,7 +168,7 @@ TEST_F(openai_server, finishes_running_requests_before_it_ends) {
 }
 
 TEST_F(openai_server, aborts_what_does_not_end_in_time) {
-  server s(model(), {"--shutdown-timeout", "0"});
+  server_process s(model(), {"--shutdown-timeout", "0"});
   json answer;
   std::thread client([&] {
     answer = s.post("/v1/completions", R"({"prompt": "a", "max_tokens": 1000, "ignore_eos": true, "n": 200})");

@@ -115,7 +115,7 @@ class engine {
     asked.pictures.assign(r.pictures.begin(), r.pictures.end());
     asked.sampling = settings.sampling, asked.rules = rules;
     asked.max_new_tokens = settings.max_new_tokens, asked.stop_ids = settings.eos_ids;
-    asked.key = key, asked.prompt_number = r.prompt_number, asked.sample = r.sample;
+    asked.key = r.key.value_or(key), asked.prompt_number = r.key ? 0 : r.prompt_number, asked.sample = r.sample;
     return asked;
   }
 

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "rlcore/core/random.hpp"
 #include "rlcore/device/device.hpp"
 #include "rlcore/nn/model/input.hpp"
 #include "rlcore/rollout/logit_rules.hpp"
@@ -18,11 +19,13 @@ namespace rollout {
 /// One continuation to generate. (prompt_number, sample) address its random numbers: equal addresses give equal text,
 /// whatever else is generated beside it. Neighbours with the same prompt share its keys and values. `pictures` are
 /// those of the prompt, in the order of their places among its tokens: where one goes there are as many image tokens
-/// (nn::config::image_token_id) as its grid has. All spans have to outlive the call.
+/// (nn::config::image_token_id) as its grid has. With a `key` of its own, that and `sample` alone address the random
+/// numbers. All spans have to outlive the call.
 struct request {
   std::span<const std::int32_t> prompt;
   std::uint32_t prompt_number = 0, sample = 0;
   std::span<const nn::picture> pictures = {};
+  std::optional<random_key> key = {};
 };
 
 /// Why a response ended: with its EOS, at its longest, or since the caller of a session wanted no more of it.

@@ -40,6 +40,9 @@ std::optional<double> train_policy(Device& device, const options& opt, parallel:
 /// several `ranks` only the first prints and writes.
 template <class Device>
 void evaluate(Device* device, const options& opt, parallel::any_communicator* ranks = nullptr);
+/// The same with the responses of the server at `server`, which have the bits of evaluate() with its model. Throws
+/// config_error, data_error, and error for what the server says. Link rlcore::server.
+void evaluate_by_server(const options& opt);
 
 #if defined(RLCORE_COMPILED)
 /// In src/policy_trainers.cpp.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "rlcore/config/checks/device_checks.hpp"
+#include "rlcore/config/flag.hpp"
 #include "rlcore/config/keys/help_topics.hpp"
 #include "rlcore/config/keys/rlcore/device_keys.hpp"
 #include "rlcore/config/keys/rlcore/image_keys.hpp"
@@ -20,6 +21,9 @@ inline constexpr key evaluation[] = {
     {"model.path", text, "null", honoured, "folder or hub id of the model"},
     {"data.enable_thinking", boolean, "null", honoured,
      "of chat templates that have it (Qwen3); null: as they do by default"},
+    {"server", text, "null", honoured,
+     "ask the openai_server at this URL, http://host:port; the responses are those of its model here, to the bit",
+     not_empty},
     {"responses", texts, "null", honoured, "score these stored responses (JSON Lines) and sample nothing"},
     {"data.files", texts, "null", honoured, "problems: one path or a list"},
     {"data.form", text, "dataset", honoured,
@@ -75,6 +79,8 @@ inline constexpr key evaluation_own[] = {
      words("same|int8")},
 };
 
+inline constexpr flag evaluation_flags[] = {{"server", "server"}};
+
 }  // namespace keys
 
 /// The model or the stored responses, the problems, the rule, sampling, and the device.
@@ -87,7 +93,7 @@ inline registry evaluate_registry() {
     check_device_options(opt);
     check_image_options(opt);
   };
-  return known.add(keys::evaluation).add(keys::ranks).add(keys::device).add(keys::evaluation_own).add(keys::images);
+  return known.add(keys::evaluation).add(keys::ranks).add(keys::device).add(keys::evaluation_own).add(keys::images).add_flags(keys::evaluation_flags);
 }
 
 }  // namespace trainer

@@ -1,0 +1,129 @@
+// An evaluation whose responses come from a server (the target rlcore::server).
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "rlcore/parallel/environment.hpp"
+#include "rlcore/serving/http_client.hpp"
+#include "rlcore/trainer/evaluation/sampled_problems.hpp"
+#include "rlcore/trainer/trainers.hpp"
+
+RLCORE_BEGIN
+namespace trainer {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+/// The body of a request for all responses to a problem.
+std::string body_of(const rollout::request& first, std::size_t n, const rollout::generation& settings) {
+  const rollout::sampling& s = settings.sampling;
+  const rollout::logit_rules& rules = settings.rules;
+  const json body{{"prompt", first.prompt},
+                  {"n", n},
+                  {"seed", first.key->seed},
+                  {"max_tokens", settings.max_new_tokens},
+                  {"temperature", s.temperature},
+                  {"top_k", s.top_k},
+                  {"top_p", s.top_p},
+                  {"min_p", s.min_p},
+                  {"repetition_penalty", rules.repetition_penalty},
+                  {"frequency_penalty", rules.frequency_penalty},
+                  {"presence_penalty", rules.presence_penalty},
+                  {"return_token_ids", true}};
+  return body.dump();
+}
+
+/// The responses of an answer, by choice. Throws error, which begins with the server.
+std::vector<rollout::response> responses_of(const serving::http_answer& answer, std::size_t n,
+                                            const std::string& server) {
+  if (answer.status != 200) {
+    const json said = json::parse(answer.body, nullptr, false);
+    const bool speaks = said.is_object() && said.contains("error") && said["error"].is_object();
+    throw error(server + ": " + std::to_string(answer.status) + " " +
+                (speaks ? said["error"].value("message", answer.reason) : answer.reason));
+  }
+  const json body = text::parse_json<error, json>(answer.body, server);
+  std::vector<rollout::response> all(n);
+  try {
+    for (const json& choice : body.at("choices")) {
+      rollout::response& r = all.at(choice.at("index").get<std::size_t>());
+      r.tokens = choice.at("token_ids").get<std::vector<std::int32_t>>();
+      r.reason = choice.at("finish_reason") == "length" ? rollout::finish::length : rollout::finish::eos;
+    }
+  } catch (const std::exception&) {
+    throw error(server +
+                ": the answer has no choices with token_ids; expected rlcore's openai_server, or vLLM 0.10.2 or newer");
+  }
+  return all;
+}
+
+/// Asks for the responses to `requests`, n neighbours of which are a problem's, with `connections` at a time.
+template <class Progress>
+std::vector<rollout::response> ask(const std::string& server, std::size_t connections,
+                                   const std::vector<rollout::request>& requests, std::size_t n,
+                                   const rollout::generation& settings, Progress&& progress) {
+  const char* key = std::getenv("OPENAI_API_KEY");
+  std::vector<rollout::response> responses(requests.size());
+  std::atomic<std::size_t> next{0};
+  std::size_t done = 0;
+  std::exception_ptr failure;
+  std::mutex mutex;
+  const auto work = [&] {
+    try {
+      serving::http_client client(server);
+      for (std::size_t i; (i = n * next++) < requests.size();) {
+        auto answers = responses_of(
+            client.post("/v1/completions", body_of(requests[i], n, settings), key == nullptr ? "" : key), n, server);
+        const std::lock_guard lock(mutex);
+        std::ranges::move(answers, responses.begin() + static_cast<std::ptrdiff_t>(i));
+        progress(done += n, requests.size());
+      }
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      if (!failure) failure = std::current_exception();
+      next = requests.size();
+    }
+  };
+  std::vector<std::thread> threads;
+  for (std::size_t t = std::min(connections, requests.size() / n); t > 0; --t) threads.emplace_back(work);
+  for (std::thread& t : threads) t.join();
+  if (failure) std::rethrow_exception(failure);
+  return responses;
+}
+
+}  // namespace
+
+void evaluate_by_server(const options& opt) {
+  const auto server = opt.get<std::string>("server");
+  if (parallel::ranks_of_environment() > 1)
+    throw config_error("server= is for one process: the server does the work, and mpirun started " +
+                       std::to_string(parallel::ranks_of_environment()));
+  for (const char* key : {"responses", "rollout.max_num_batched_tokens", "rollout.gpu_memory_utilization",
+                          "rlcore.rollout_weights", "rlcore.compute", "rlcore.threads", "trainer.device"})
+    if (opt.is_set(key))
+      throw config_error("server= and " + std::string(key) + "= together; the server decides that when it is started");
+  detail::check_problem_files(opt);
+  evaluate_with(opt, [&](const detail::judge& judge, evaluation_summary& summary,
+                         std::optional<detail::generation_log>& log, const std::filesystem::path& folder) {
+    const detail::evaluated_problems asked(opt, judge);
+    for (const data::prompt& p : asked.prompts.prompts)
+      if (!p.images.empty())
+        throw data_error("a prompt has pictures, and server= sends tokens alone; leave server= out");
+    const auto n = static_cast<std::size_t>(opt.get<std::int64_t>("rollout.n"));
+    const auto connections = static_cast<std::size_t>(asked.settings.max_sequences);
+    const serving::http_client tried(server);  // what is no URL is refused before anything is written
+    log.emplace(folder);
+    say("server   %s\n", server.c_str());
+    asked.introduce(static_cast<std::int64_t>(n));
+    detail::judge_rounds(opt, asked, judge, std::max<std::size_t>(1, 4 * connections / n), true, summary, log,
+                         [&](const std::vector<rollout::request>& requests, auto&& progress) {
+                           return ask(server, connections, requests, n, asked.settings, progress);
+                         });
+  });
+}
+
+}  // namespace trainer
+RLCORE_END

@@ -1,0 +1,71 @@
+// evaluate's responses through openai_server, beside those of the model itself.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "data/scratch.hpp"
+#include "serving/server_process.hpp"
+#include "support/program.hpp"
+#include "support/tiny_model.hpp"
+
+namespace {
+
+using testing::HasSubstr;
+
+struct evaluate_by_server : testing::Test {
+  program::result run(std::vector<std::string> more, const std::string& out) {
+    std::vector<std::string> words{"model.path=" + files.model.string(), "data.files=" + files.val.string(),
+                                   "data.max_response_length=12", "output_dir=" + (place / out).string()};
+    words.insert(words.end(), more.begin(), more.end());
+    return program::run("evaluate", words);
+  }
+  std::string generations(const std::string& out) { return scratch::read(place / out / "generations.jsonl"); }
+
+  const scratch::folder place;
+  const tiny_model::files files = tiny_model::make(place.path());
+};
+
+TEST_F(evaluate_by_server, gives_the_bytes_of_the_model_itself) {
+  const server_process running(files.model);
+  const std::string url = "--server=" + running.url();
+  const std::vector<std::vector<std::string>> settings = {
+      {},
+      {"rollout.n=3", "rollout.temperature=0.7", "rollout.top_p=0.9", "rollout.top_k=20"},
+      {"rollout.n=2", "rollout.temperature=1", "rollout.repetition_penalty=1.03", "rollout.min_p=0.01",
+       "rlcore.seed=9"},
+  };
+  std::string before;
+  for (std::size_t i = 0; i < settings.size(); ++i) {
+    const std::string number = std::to_string(i);
+    std::vector<std::string> by_server = settings[i];
+    by_server.insert(by_server.end(), {url, "rollout.max_num_seqs=" + std::to_string(i + 1)});
+    const program::result own = run(settings[i], "own" + number), asked = run(by_server, "asked" + number);
+    ASSERT_EQ(own.code, 0) << own.err;
+    ASSERT_EQ(asked.code, 0) << asked.err;
+    EXPECT_EQ(generations("asked" + number), generations("own" + number)) << i;
+    EXPECT_NE(generations("own" + number), before);
+    before = generations("own" + number);
+  }
+}
+
+TEST_F(evaluate_by_server, says_what_is_wrong) {
+  const auto refused = [&](const std::vector<std::string>& more, const std::string& part) {
+    const program::result r = run(more, "none");
+    EXPECT_EQ(r.code, 1);
+    EXPECT_THAT(r.err, HasSubstr(part));
+    EXPECT_FALSE(std::filesystem::exists(place / "none" / "result.json"));
+  };
+  refused({"--server", "127.0.0.1:1"}, "'127.0.0.1:1' is no server; expected http://host:port");
+  refused({"--server", "http://127.0.0.1:1"}, "http://127.0.0.1:1 does not answer");
+  refused({"--server", "http://127.0.0.1:1", "rlcore.threads=2"}, "server= and rlcore.threads= together");
+  refused({"--server", "http://127.0.0.1:1", "responses=x.jsonl"}, "server= and responses= together");
+  const server_process locked(files.model, {"--api-key", "secret"});
+  refused({"--server", locked.url()}, "401");
+  const server_process small(files.model, {"--max-model-len", "16"});
+  refused({"--server", small.url()}, "400 ");
+}
+
+}  // namespace
