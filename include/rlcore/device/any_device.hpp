@@ -5,13 +5,13 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "rlcore/device/block_sums.hpp"
 #include "rlcore/device/device.hpp"
+#include "rlcore/device/losses/any_loss_device.hpp"
 #include "rlcore/device/losses/loss_device.hpp"
 #include "rlcore/device/partial_attention.hpp"
 
@@ -20,15 +20,8 @@ RLCORE_BEGIN
 /// Any device behind one virtual call per kernel; models `device`. Programs do not know at compile time whether the
 /// host can read its memory, so they use download() for results. The concept describes the members; the bits are those
 /// of the device inside. It belongs to one thread, like every device.
-class any_device {
+class any_device : public any_loss_device {
  public:
-  static constexpr bool host_readable = false;
-
-  any_device() = default;
-  any_device(const any_device&) = delete;
-  any_device& operator=(const any_device&) = delete;
-  virtual ~any_device() = default;
-
   virtual std::string_view name() const = 0;
   /// The device in full, for the head of a report: "cpu (avx512), 2 threads".
   virtual std::string description() const = 0;
@@ -37,13 +30,6 @@ class any_device {
   virtual bool host_memory() const = 0;
   /// The free bytes of memory that is not the host's.
   virtual std::optional<std::size_t> available_bytes() const = 0;
-
-  virtual void* allocate(std::size_t bytes) = 0;
-  virtual void release(void* p) noexcept = 0;
-  virtual void upload(void* device, const void* host, std::size_t bytes) = 0;
-  virtual void download(void* host, const void* device, std::size_t bytes) = 0;
-  virtual void fill_zero(void* p, std::size_t bytes) = 0;
-  virtual void wait() = 0;
 
   virtual weight_format compute_format() const = 0;
   virtual std::size_t packed_bytes(weight_format format, extent_t o, extent_t i) const = 0;
@@ -90,14 +76,8 @@ class any_device {
   virtual void swiglu_backward(float* dgate_up, const float* dy, const float* gate_up, extent_t t, extent_t w) = 0;
   virtual void gelu_forward(float* y, const float* x, extent_t n) = 0;
   virtual void gelu_backward(float* dx, const float* dy, const float* x, extent_t n) = 0;
-  virtual void gather_rows(float* y, const float* x, extent_t rows, const std::int32_t* ids, extent_t count,
-                           extent_t w) = 0;
   virtual void scatter_add_rows(float* y, const float* x, const std::int32_t* ids, extent_t count, extent_t w) = 0;
-  virtual void copy_rows(float* y, extent_t y_row, const std::int32_t* ids, const float* x, extent_t x_row,
-                         extent_t count, extent_t w) = 0;
-  virtual void scale_rows(float* y, const float* x, const float* factor, extent_t t, extent_t w) = 0;
   virtual void dot_rows(float* y, const float* a, const float* b, extent_t t, extent_t w) = 0;
-  virtual void add(float* y, const float* a, const float* b, extent_t n) = 0;
   virtual void scale(float* y, float factor, extent_t n) = 0;
   virtual void fill(float* y, float value, extent_t n) = 0;
 
@@ -119,21 +99,6 @@ class any_device {
   /// rlcore::block_sums_of_squares().
   virtual void block_sums_of_squares(const float* x, extent_t n, extent_t block, double* out) = 0;
   virtual void adamw(float* w, float* m, float* v, const float* g, extent_t n, const adamw_step& s) = 0;
-
-  /// Whether losses run where their arrays are. If not, the host reads the memory (host_memory()), or fetches the
-  /// fields, and the four functions below throw std::logic_error.
-  virtual bool runs_losses() const { return false; }
-  virtual void run_program(const traced_program&, const program_arrays<float>&) { runs_none(); }
-  virtual void live_slots(float*, const mask_elements&, const std::int32_t*, const std::int32_t*, extent_t, extent_t) {
-    runs_none();
-  }
-  virtual void row_sums(float*, const float*, extent_t, extent_t) { runs_none(); }
-  virtual void to_indices(std::int32_t*, const float*, extent_t) { runs_none(); }
-
- private:
-  [[noreturn]] void runs_none() const {
-    throw std::logic_error("rlcore: the device " + std::string(name()) + " runs no losses");
-  }
 };
 
 static_assert(device<any_device> && partial_attention<any_device> && loss_device<any_device>);
@@ -299,20 +264,20 @@ class any_device_of final : public any_device {
   bool runs_losses() const override { return loss_device<D>; }
   void run_program(const traced_program& p, const program_arrays<float>& arrays) override {
     if constexpr (loss_device<D>) return d_.run_program(p, arrays);
-    any_device::run_program(p, arrays);
+    any_loss_device::run_program(p, arrays);
   }
   void live_slots(float* live, const mask_elements& mask, const std::int32_t* lengths, const std::int32_t* slots,
                   extent_t rows, extent_t width) override {
     if constexpr (loss_device<D>) return d_.live_slots(live, mask, lengths, slots, rows, width);
-    any_device::live_slots(live, mask, lengths, slots, rows, width);
+    any_loss_device::live_slots(live, mask, lengths, slots, rows, width);
   }
   void row_sums(float* sums, const float* x, extent_t rows, extent_t width) override {
     if constexpr (loss_device<D>) return d_.row_sums(sums, x, rows, width);
-    any_device::row_sums(sums, x, rows, width);
+    any_loss_device::row_sums(sums, x, rows, width);
   }
   void to_indices(std::int32_t* y, const float* x, extent_t n) override {
     if constexpr (loss_device<D>) return d_.to_indices(y, x, n);
-    any_device::to_indices(y, x, n);
+    any_loss_device::to_indices(y, x, n);
   }
 
  private:

@@ -1,11 +1,11 @@
 // What a device needs besides its kernels so that losses run where their arrays are.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
-#include "rlcore/device/device.hpp"
 #include "rlcore/objective/traced/executor.hpp"
+#include "rlcore/tensor/buffer.hpp"
+#include "rlcore/tensor/view.hpp"
 
 RLCORE_BEGIN
 
@@ -17,7 +17,8 @@ struct mask_elements {
   bool floating = false;
 };
 
-/// A device with the four functions of losses. All enqueue; none reads memory of the device on the host.
+/// What losses need of a device: its memory, four of its kernels, and four functions of their own. All enqueue; none
+/// reads memory of the device on the host.
 ///   run_program(p, arrays): a traced program over whole arrays, see program_executor
 ///   live_slots(live, mask, lengths, slots, rows, width): live[rows, width] = 1 where the mask is not 0, else 0. With
 ///     `slots` [rows, width] (device memory), slot k shows mask element slots[k]; with `lengths` [rows] (device
@@ -25,9 +26,13 @@ struct mask_elements {
 ///   row_sums(sums, x, rows, width): sums[i] = the sum of row i
 ///   to_indices(y, x, n): y = x, floats that are whole numbers, as int32
 template <class D>
-concept loss_device = device<D> && program_executor<D, float> &&
+concept loss_device = memory_device<D> && program_executor<D, float> &&
     requires(D& d, float* y, const float* x, std::int32_t* i, const std::int32_t* ids, const mask_elements& mask,
              extent_t n) {
+  d.gather_rows(y, x, n, ids, n, n);
+  d.copy_rows(y, n, ids, x, n, n, n);
+  d.scale_rows(y, x, x, n, n);
+  d.add(y, x, x, n);
   d.live_slots(y, mask, ids, ids, n, n);
   d.row_sums(y, x, n, n);
   d.to_indices(i, x, n);

@@ -85,6 +85,7 @@ class row_arrays {
   extent_t slots() const noexcept { return rows_ * width_; }
   /// Whether a mask leaves slots out; if not, the live ones of row i are its first length(i).
   bool masked() const noexcept { return batch_.mask.present(); }
+  /// Slots of row i, those that a mask leaves out included.
   extent_t length(extent_t i) const noexcept { return batch_.length(i); }
   /// The inputs of a program over all slots, of which those count that are live; without results.
   program_arrays<float> tokens() const {

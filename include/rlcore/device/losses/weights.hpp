@@ -18,6 +18,7 @@ namespace device_losses {
 /// An aggregation that somebody else owns, whatever its type.
 class aggregation_view {
  public:
+  /// Of `held`, which has to outlive this.
   template <class Aggregation>
   requires(!std::is_same_v<Aggregation, aggregation_view>) explicit aggregation_view(const Aggregation& held) noexcept
       : held_(&held),
@@ -26,6 +27,7 @@ class aggregation_view {
         }),
         length_(!ignores_length<Aggregation>) {}
 
+  /// As the aggregation.
   double weight(row_info row, const global_counts& step) const noexcept { return weight_(held_, row, step); }
   /// Whether rows of different lengths may weigh differently.
   bool looks_at_length() const noexcept { return length_; }

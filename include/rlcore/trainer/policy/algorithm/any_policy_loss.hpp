@@ -6,7 +6,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "rlcore/device/any_device.hpp"
+#include "rlcore/device/losses/any_loss_device.hpp"
 #include "rlcore/trainer/policy/algorithm/loss_on_device.hpp"
 #include "rlcore/trainer/policy/algorithm/policy_loss.hpp"
 
@@ -31,7 +31,7 @@ class any_policy_loss {
   }
   /// The loss of one optimizer step in the memory of `device`, which has to run losses, of at most `rows` rows; null if
   /// the held loss is one of the host alone.
-  std::unique_ptr<loss_on_device> on_device(any_device& device, const global_counts& step, extent_t rows) const {
+  std::unique_ptr<loss_on_device> on_device(any_loss_device& device, const global_counts& step, extent_t rows) const {
     return held_->on_device(device, step, rows);
   }
 
@@ -41,7 +41,7 @@ class any_policy_loss {
     virtual field reads() const = 0;
     virtual void select(std::span<trajectory>, random_key) const = 0;
     virtual policy_report loss(const policy_rows&, const global_counts&, std::span<float>, std::span<float>) const = 0;
-    virtual std::unique_ptr<loss_on_device> on_device(any_device&, const global_counts&, extent_t) const = 0;
+    virtual std::unique_ptr<loss_on_device> on_device(any_loss_device&, const global_counts&, extent_t) const = 0;
   };
   template <class L>
   struct holder final : interface {
@@ -52,9 +52,9 @@ class any_policy_loss {
                        std::span<float> dentropy) const override {
       return held.loss(rows, step, dlogp, dentropy);
     }
-    std::unique_ptr<loss_on_device> on_device(any_device& device, const global_counts& step,
+    std::unique_ptr<loss_on_device> on_device(any_loss_device& device, const global_counts& step,
                                               extent_t rows) const override {
-      if constexpr (loss_of_device<L, any_device>)
+      if constexpr (loss_of_device<L, any_loss_device>)
         return held.on_device(device, step, rows);
       else
         return nullptr;
