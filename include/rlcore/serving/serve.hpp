@@ -35,6 +35,7 @@
 #include "rlcore/serving/server.hpp"
 #include "rlcore/serving/service.hpp"
 #include "rlcore/serving/session_engine.hpp"
+#include "rlcore/serving/web_page.hpp"
 #include "rlcore/telemetry/console.hpp"
 #include "rlcore/training/files/model_files.hpp"
 #include "rlcore/training/ranks/available_memory.hpp"
@@ -169,7 +170,7 @@ int serve(Device& device, const options& opt) {
   });
   served.max_length = engine.max_length();
   context shared(served, engine, [](const std::string& line) { detail::log_line(line); });
-  service answers(shared, detail::read_api_keys(opt));
+  service answers(shared, detail::read_api_keys(opt), web_page);
   told = &answers;
   http_server server(detail::read_http_settings(opt), [&](const http_request& q) { return answers(q); });
   detail::warm_up(engine, served);
