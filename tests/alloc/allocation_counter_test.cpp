@@ -7,6 +7,7 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "rlcore/device/cpu.hpp"
@@ -19,6 +20,7 @@
 #include "rlcore/nn/model/log_probs.hpp"
 #include "rlcore/optim/adamw.hpp"
 #include "rlcore/optim/clip.hpp"
+#include "rlcore/rollout/session.hpp"
 #include "rlcore/tensor/ragged.hpp"
 #include "rlcore/tensor/span.hpp"
 #include "support/idle_npu.hpp"
@@ -174,6 +176,34 @@ TEST(allocation, a_steady_step_asks_for_none) {
     generate();
     EXPECT_EQ(counter.count(), 0u) << "generation";
   }
+}
+
+/// Between arrivals and ends, over boundaries of pages, with two ways to sample.
+TEST(allocation, a_steady_step_of_a_session_asks_for_none) {
+  NEEDS_COUNTS;
+  using namespace rlcore;
+  cpu device(2);
+  nn::config c;
+  c.vocab_size = 50, c.hidden_size = 32, c.intermediate_size = 48, c.num_hidden_layers = 2;
+  c.num_attention_heads = 4, c.num_key_value_heads = 2, c.head_dim = 8, c.max_position_embeddings = 256;
+  nn::causal_lm<cpu> model(device, c);
+  model.initialize(11);
+  nn::workspace<cpu> space(device);
+  rollout::session<cpu> session(model, space, {.max_sequences = 9, .max_batched_tokens = 64});
+  rollout::session_listener nobody;
+  for (std::uint32_t i = 0; i < 12; ++i) {
+    rollout::job job;
+    job.prompt.assign(3 + 4 * i, static_cast<std::int32_t>(i)), job.max_new_tokens = 150;
+    job.sampling.temperature = i % 2 == 0 ? 0.7f : 1.0f;
+    job.top_logprobs = i % 3 == 0 ? 4 : 0, job.prompt_number = i;
+    session.submit(std::move(job));
+  }
+  for (int pass = 0; pass < 80; ++pass) session.step(nobody);
+  const allocation_counter counter;
+  for (int pass = 0; pass < 60; ++pass) session.step(nobody);
+  EXPECT_EQ(counter.count(), 0u);
+  EXPECT_EQ(session.statistics().running, 9u);
+  EXPECT_EQ(session.statistics().waiting, 3u);
 }
 
 /// Once its cache and its ring are there; the objects of Ascend are Ascend's.

@@ -311,7 +311,9 @@ class schedule {
     if (std::ranges::is_sorted(chunk_of_, before)) return;
     order_.resize(chunks_.size());
     std::iota(order_.begin(), order_.end(), 0u);
-    std::ranges::stable_sort(order_, before, [&](std::uint32_t i) { return chunk_of_[i]; });
+    std::ranges::sort(order_, [&](std::uint32_t a, std::uint32_t b) {  // stable, without memory for it
+      return before(chunk_of_[a], chunk_of_[b]) || (a < b && !before(chunk_of_[b], chunk_of_[a]));
+    });
     other_chunks_.clear(), other_chunk_of_.clear();
     for (const std::uint32_t i : order_) other_chunks_.push_back(chunks_[i]), other_chunk_of_.push_back(chunk_of_[i]);
     chunks_.swap(other_chunks_), chunk_of_.swap(other_chunk_of_);

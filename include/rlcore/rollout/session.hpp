@@ -224,6 +224,7 @@ class session {
     const std::int64_t slots = nn::logit_rows(model_, space_, static_cast<extent_t>(limits.max_sequences));
     const std::int64_t scores = nn::logit_rows(model_, space_, 32);
     memory_.prepare(model_, pages, pages, slots + scores);
+    space_.prepare_rope(c, static_cast<extent_t>(longest));
     return {slots, limits.max_batched_tokens, longest, scores, limits.share_prefixes, limits.chunk_prompts};
   }
 
