@@ -1,9 +1,11 @@
 // What tests of sessions share: a tiny model, jobs, a listener that writes down, and texts by whole forward passes.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "rlcore/core/random.hpp"
