@@ -20,7 +20,8 @@ inline constexpr std::string_view web_page = R"html(<!doctype html>
 <style>
 :root { color-scheme: light dark; font: 15px/1.5 system-ui, sans-serif; }
 body { margin: 0 auto; max-width: 1100px; padding: 1rem; }
-form, fieldset { display: flex; flex-wrap: wrap; gap: .5rem; align-items: end; border: 0; padding: 0; margin: 0 0 .8rem; }
+form, fieldset { display: flex; flex-wrap: wrap; gap: .5rem; align-items: end; border: 0; padding: 0;
+  margin: 0 0 .8rem; }
 label { display: flex; flex-direction: column; font-size: .8rem; }
 input, textarea, button { font: inherit; padding: .3rem .5rem; }
 input[type=number] { width: 5.5rem; }
