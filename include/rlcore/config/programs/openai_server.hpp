@@ -112,8 +112,9 @@ inline constexpr key server_refused[] = {
 
 }  // namespace keys
 
-/// An integer as vLLM's command line takes it: 22528, 22k (22000), 22K (22528), 25.6k. -1 and auto are null.
-inline value human_integer(const value& written) {
+/// An integer as vLLM's command line takes it: 22528, 22k (22000), 22K (22528), 25.6k. -1 and auto are null. Throws
+/// config_error that names the flag.
+inline value human_integer(const char* flag, const value& written) {
   const std::string text = scalar_text(written);
   if (text == "-1" || text == "auto") return {};
   double number = 0;
@@ -129,7 +130,8 @@ inline value human_integer(const value& written) {
                                       : 0;
   const double product = number * factor;
   if (code != std::errc() || factor == 0 || product != std::floor(product) || std::fabs(product) > 0x1p53)
-    throw config_error("'" + text + "' is no integer; expected digits, or a number with k, K, m, M, g or G");
+    throw config_error(std::string(flag) + " " + text +
+                       " is no integer; expected digits, or a number with k, K, m, M, g or G");
   return value(static_cast<std::int64_t>(product));
 }
 
@@ -151,9 +153,11 @@ inline std::vector<std::string> vllm_arguments(std::vector<std::string> words) {
 /// vLLM's flags, and the keys of the device.
 inline registry openai_server_registry() {
   static constexpr flag human[] = {
-      {"max-model-len", "max-model-len", 1, "", &human_integer},
-      {"max-num-batched-tokens", "max-num-batched-tokens", 1, "", &human_integer},
-      {"kv-cache-memory-bytes", "kv-cache-memory-bytes", 1, "", &human_integer},
+      {"max-model-len", "max-model-len", 1, "", [](const value& v) { return human_integer("--max-model-len", v); }},
+      {"max-num-batched-tokens", "max-num-batched-tokens", 1, "",
+       [](const value& v) { return human_integer("--max-num-batched-tokens", v); }},
+      {"kv-cache-memory-bytes", "kv-cache-memory-bytes", 1, "",
+       [](const value& v) { return human_integer("--kv-cache-memory-bytes", v); }},
       {"no-enable-chunked-prefill", "enable-chunked-prefill", flag::switch_only, "False"},
       {"no-enable-prefix-caching", "enable-prefix-caching", flag::switch_only, "False"},
       {"no-trust-remote-code", "trust-remote-code", flag::switch_only, "False"},
