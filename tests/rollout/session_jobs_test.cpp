@@ -351,7 +351,7 @@ TEST(session_jobs, pictures_are_part_of_what_is_shared) {
       }
       finish_all(s, heard);
       for (std::size_t i = 0; i < requests.size(); ++i) {
-        const text& is = heard.of[i + 1];
+        const heard_text& is = heard.of[i + 1];
         EXPECT_EQ(is.tokens, expected[i].tokens) << i;
         EXPECT_EQ(is.logp, expected[i].logp) << i;
       }

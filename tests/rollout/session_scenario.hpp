@@ -63,16 +63,16 @@ inline rollout::job job_of(std::vector<std::int32_t> prompt, std::uint32_t numbe
   return j;
 }
 
-struct text {
+struct heard_text {
   std::vector<std::int32_t> tokens;
   std::vector<float> logp, entropy;
   std::vector<rollout::finish> ends;
-  bool operator==(const text&) const = default;
+  bool operator==(const heard_text&) const = default;
 };
 
 /// Continues `row`, whose next token has `number`, by whole forward passes of one sequence without any schedule.
 inline void continue_row(fixture& f, const rollout::job& j, std::vector<std::int32_t> row, std::uint32_t number,
-                         std::int64_t most, text& out) {
+                         std::int64_t most, heard_text& out) {
   const auto pages = static_cast<std::size_t>(kv_pages(std::ssize(row) + most));
   nn::kv_cache<cpu> cache(f.device, f.model.settings(), static_cast<std::int64_t>(pages));
   std::vector<std::int32_t> order;
@@ -94,13 +94,13 @@ inline void continue_row(fixture& f, const rollout::job& j, std::vector<std::int
   }
   out.ends.push_back(rollout::finish::length);
 }
-inline text alone(fixture& f, const rollout::job& j) {
-  text out;
+inline heard_text alone(fixture& f, const rollout::job& j) {
+  heard_text out;
   continue_row(f, j, j.prompt, 0, j.max_new_tokens, out);
   return out;
 }
 /// What the closed engine makes of the job.
-inline text closed(fixture& f, const rollout::job& j) {
+inline heard_text closed(fixture& f, const rollout::job& j) {
   rollout::generation how;
   how.sampling = j.sampling, how.max_new_tokens = j.max_new_tokens, how.eos_ids = j.stop_ids;
   if (j.rules) how.rules = *j.rules;
@@ -111,10 +111,10 @@ inline text closed(fixture& f, const rollout::job& j) {
 
 /// Writes down what a session says.
 struct notes : rollout::session_listener {
-  std::map<rollout::ticket, text> of;
+  std::map<rollout::ticket, heard_text> of;
 
   void on_token(const rollout::drawn_token& d) {
-    text& t = of[d.of];
+    heard_text& t = of[d.of];
     t.tokens.push_back(d.token), t.logp.push_back(d.logp), t.entropy.push_back(d.entropy);
   }
   void on_end(rollout::ticket number, rollout::finish reason) { of[number].ends.push_back(reason); }

@@ -61,7 +61,7 @@ struct arrivals {
     return l;
   }
 
-  session_statistics run(fixture& f, const std::vector<job>& jobs, const std::vector<text>& expected) {
+  session_statistics run(fixture& f, const std::vector<job>& jobs, const std::vector<heard_text>& expected) {
     session<cpu> s(f.model, f.space, limits());
     std::vector<std::size_t> order;
     const std::uint32_t count = 1 + below(24);
@@ -85,7 +85,7 @@ struct arrivals {
       if (next < order.size()) s.step(heard);
     }
     for (const auto& [number, which] : asked) {
-      const text &is = heard.of[number], &wanted = expected[which];
+      const heard_text &is = heard.of[number], &wanted = expected[which];
       EXPECT_EQ(is.ends.size(), 1u);
       if (is.ends == std::vector{finish::cancelled}) {
         EXPECT_NE(std::ranges::find(cancelled, number), cancelled.end());
@@ -103,7 +103,7 @@ struct arrivals {
 TEST(session, every_text_has_the_bits_of_a_closed_call_whatever_arrives_when) {
   fixture f;
   const std::vector<job> jobs = many_jobs();
-  std::vector<text> expected;
+  std::vector<heard_text> expected;
   for (const job& j : jobs) {
     expected.push_back(closed(f, j));
     EXPECT_EQ(expected.back(), alone(f, j));
@@ -125,8 +125,8 @@ struct conversation {
   std::vector<std::vector<std::int32_t>> replies;
   std::int64_t turn = 0;
 
-  text expected(fixture& f) const {
-    text out;
+  heard_text expected(fixture& f) const {
+    heard_text out;
     std::vector<std::int32_t> row = first.prompt;
     std::uint32_t number = 0;
     for (std::size_t t = 0;; ++t) {
@@ -155,7 +155,7 @@ std::vector<conversation> many_conversations() {
 TEST(session, a_job_may_be_extended_turn_after_turn) {
   fixture f;
   const std::vector<conversation> all = many_conversations();
-  std::vector<text> expected;
+  std::vector<heard_text> expected;
   for (const conversation& c : all) expected.push_back(c.expected(f));
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -209,7 +209,7 @@ TEST(session, a_fork_draws_what_its_sample_number_says_from_where_it_was_made) {
       j.sample = made.first;
       std::vector<std::int32_t> row = j.prompt;
       row.insert(row.end(), made.second.begin(), made.second.end());
-      text wanted;
+      heard_text wanted;
       const std::size_t drawn = made.second.size();
       continue_row(f, j, row, static_cast<std::uint32_t>(drawn), first.max_new_tokens - std::ssize(made.second),
                    wanted);
@@ -240,7 +240,7 @@ TEST(session, a_fork_between_turns_waits_for_its_own_extension) {
   row.insert(row.end(), heard.of[root].tokens.begin(), heard.of[root].tokens.end());
   row.insert(row.end(), reply.begin(), reply.end());
   first.sample = 7;
-  text wanted;
+  heard_text wanted;
   continue_row(f, first, row, static_cast<std::uint32_t>(row.size() - 40), 6, wanted);
   EXPECT_EQ(heard.of[other], wanted);
   EXPECT_EQ(s.statistics().open, 2u);
@@ -249,7 +249,7 @@ TEST(session, a_fork_between_turns_waits_for_its_own_extension) {
 TEST(session, threads_may_submit_and_cancel_while_it_runs) {
   fixture f(2);
   const std::vector<job> jobs = many_jobs();
-  std::vector<text> expected;
+  std::vector<heard_text> expected;
   for (const job& j : jobs) expected.push_back(closed(f, j));
   session<cpu> s(f.model, f.space, with_pages(limits(), 12));
   std::mutex mutex;
