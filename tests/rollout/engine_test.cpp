@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -310,6 +311,16 @@ TEST(engine, broken_weights_are_named) {
   } catch (const error& e) {
     EXPECT_NE(std::string(e.what()).find("not finite"), std::string::npos) << e.what();
   }
+}
+
+TEST(engine, a_call_that_throws_leaves_no_page_in_use) {
+  fixture f;
+  const auto p = prompts();
+  rollout::engine<cpu> engine;
+  EXPECT_THROW(engine.generate(f.model, f.space, requests(p, 3), settings(), random_key{5},
+                               [](std::size_t) { throw std::runtime_error("enough"); }),
+               std::runtime_error);
+  EXPECT_EQ(engine.pages().available(), engine.pages().pages());
 }
 
 TEST(engine, greedy_takes_the_largest_logit_of_a_full_forward_pass) {

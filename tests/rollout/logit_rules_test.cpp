@@ -95,7 +95,7 @@ TEST(logit_rules, name_the_field_that_is_wrong) {
     return thrown_by([&] { r.validate(10, 5, never); });
   };
   EXPECT_EQ(refusal({}), "nothing was thrown");
-  for (const float bad : {0.0f, -1.0f, std::nanf(""), std::numeric_limits<float>::infinity()})
+  for (const float bad : {0.0f, -1.0f, 1e-39f, 3e38f, std::nanf(""), std::numeric_limits<float>::infinity()})
     EXPECT_EQ(refusal({.repetition_penalty = bad}).find("repetition_penalty="), 0u) << bad;
   for (const float bad : {-2.5f, 2.01f, std::nanf("")}) {
     EXPECT_EQ(refusal({.frequency_penalty = bad}).find("frequency_penalty="), 0u) << bad;
@@ -111,7 +111,8 @@ TEST(logit_rules, name_the_field_that_is_wrong) {
   EXPECT_EQ(refusal({.bad_words = {{}}}), "bad_words: a word has no token");
   EXPECT_EQ(refusal({.ending_ids = {11}}).find("stop_token_ids: token 11"), 0u);
   EXPECT_EQ(refusal({.logit_bias = {{12, 1}}}).find("logit_bias: token 12"), 0u);
-  EXPECT_EQ(refusal({.logit_bias = {{1, 100.5f}}}).find("logit_bias of token 1="), 0u);
+  EXPECT_EQ(refusal({.logit_bias = {{1, 100.5f}}}), "nothing was thrown");
+  EXPECT_EQ(refusal({.logit_bias = {{1, -std::numeric_limits<float>::infinity()}}}).find("logit_bias of token 1="), 0u);
   EXPECT_EQ(refusal({.logit_bias = {{1, std::nanf("")}}}).find("logit_bias of token 1="), 0u);
 }
 
@@ -120,7 +121,8 @@ TEST(logit_rules, leave_a_token_to_draw) {
   const auto refusal = [](const logit_rules& r, std::int64_t vocabulary, std::vector<std::int32_t> never = {}) {
     return thrown_by([&] { r.validate(vocabulary, 5, never); });
   };
-  EXPECT_EQ(refusal({.allowed_token_ids = {1, 2}, .bad_words = {{1}, {7, 2}}}, 10), wanted);
+  EXPECT_EQ(refusal({.allowed_token_ids = {1, 2}, .bad_words = {{1}, {1, 2}}}, 10), wanted);
+  EXPECT_EQ(refusal({.allowed_token_ids = {1, 2}, .bad_words = {{1}, {7, 2}}}, 10), "nothing was thrown");  // no 7
   EXPECT_EQ(refusal({.allowed_token_ids = {1, 2}, .bad_words = {{1}, {2, 7}}}, 10), "nothing was thrown");
   EXPECT_EQ(refusal({.allowed_token_ids = {4}, .min_tokens = 1, .ending_ids = {4}}, 10), wanted);
   EXPECT_EQ(refusal({.allowed_token_ids = {4}, .ending_ids = {4}}, 10), "nothing was thrown");
@@ -128,6 +130,9 @@ TEST(logit_rules, leave_a_token_to_draw) {
   EXPECT_EQ(refusal({.bad_words = {{0}, {1}}}, 3, {2}), wanted);
   EXPECT_EQ(refusal({.bad_words = {{0}, {1}, {1}}}, 3), "nothing was thrown");
   std::vector<float> logits(3, 1.0f), scratch;
+  const logit_rules biased{.logit_bias = {{0, 1000}, {2, -1000}}};  // vLLM clamps
+  rollout::apply_rules({&biased}, logits, scratch);
+  EXPECT_EQ(logits, (std::vector<float>{101, 1, -99}));
   const logit_rules none{.bad_words = {{0}, {1}, {2}}};
   EXPECT_EQ(thrown_by([&] { rollout::apply_rules({&none}, logits, scratch); }),
             "allowed_token_ids, bad_words and min_tokens leave no token to draw");

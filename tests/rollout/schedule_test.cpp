@@ -66,7 +66,7 @@ rollout::schedule_limits limits_of(const workload& w, const generation& how, std
                                    bool prefixes = false) {
   std::int64_t longest = 0;
   for (const request& r : w.requests) longest = std::max(longest, std::ssize(r.prompt) + how.max_new_tokens);
-  return {slots, how.max_batched_tokens, longest, 0, how.share_prompts && prefixes, how.chunk_prompts};
+  return {slots, how.max_batched_tokens, longest, 0, 0, how.share_prompts && prefixes, how.chunk_prompts};
 }
 
 /// Runs a schedule, checks what every pass promises, and returns the texts. A token is a function of the request
@@ -265,6 +265,32 @@ TEST(schedule, full_pages_are_shared_and_the_last_one_is_copied) {
   s.accept(tokens);
   EXPECT_TRUE(s.idle());
   EXPECT_EQ(pool.available(), 20);
+}
+
+/// A sequence with an old number may come back with much to feed.
+TEST(schedule, those_that_draw_go_on_beside_an_older_one_that_reads) {
+  const workload w = workload::of({150, 30}, 1);
+  generation how = settings();
+  how.eos_ids = {};
+  page_pool pool(20);
+  const auto sequences = sequences_of(w, how);
+  rollout::schedule_limits limits = limits_of(w, how, 3);
+  limits.max_batched_tokens = 40;
+  rollout::schedule s;
+  s.start(limits, pool);
+  s.add(*sequences[1]);
+  EXPECT_LT(sequences[0]->tokens.capacity(), 200u);  // it has not started
+  const std::vector<std::int32_t> token{5};
+  for (int pass = 0; pass < 4; ++pass) {
+    if (pass == 1) s.add(*sequences[0]);
+    s.plan();
+    ASSERT_EQ(s.draws().size(), 1u) << pass;
+    EXPECT_EQ(s.draws()[0].of, sequences[1].get());
+    s.accept(token);
+  }
+  EXPECT_GE(sequences[0]->tokens.capacity(), 200u);
+  EXPECT_EQ(sequences[0]->plan.fed, 39 * 3);
+  EXPECT_EQ(s.tokens_fed(), 30u + 3 * 40);
 }
 
 TEST(schedule, the_youngest_goes_back_when_pages_run_out) {

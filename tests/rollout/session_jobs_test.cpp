@@ -136,6 +136,46 @@ TEST(session_jobs, rules_hold_for_their_job_alone) {
   EXPECT_GT(s.statistics().preemptions, 0u);
 }
 
+TEST(session_jobs, min_tokens_hold_back_the_ids_that_end_the_job) {
+  fixture f;
+  session<cpu> s(f.model, f.space, limits());
+  notes heard;
+  rollout::logit_rules rules;
+  rules.min_tokens = 9;
+  std::size_t held = 0;
+  for (std::uint32_t n = 0; n < 20; ++n) {
+    job j = job_of(words(n, 10), n);
+    j.max_new_tokens = 12;
+    if (closed(f, j).tokens.size() >= 9) continue;
+    j.rules = std::make_shared<const rollout::logit_rules>(rules);
+    const ticket number = s.submit(j);
+    finish_all(s, heard);
+    EXPECT_GT(heard.of[number].tokens.size(), 9u);
+    EXPECT_EQ(heard.of[number], closed(f, j));
+    ++held;
+  }
+  EXPECT_GT(held, 3u);
+}
+
+TEST(session_jobs, a_prompt_that_waits_to_be_scored_holds_up_nobody) {
+  fixture f;
+  rollout::session_limits l = limits();
+  l.max_batched_tokens = 100;  // and 32 tokens of prompts are scored
+  session<cpu> s(f.model, f.space, l);
+  notes heard;
+  for (std::uint32_t n = 0; n < 2; ++n) {
+    job j = job_of(words(n, 90), 3);
+    j.prompt_logprobs = 0;
+    s.submit(j);
+  }
+  const job j = job_of(words(5, 10), 3);
+  const ticket number = s.submit(j);
+  s.step(heard);
+  EXPECT_EQ(heard.of[number].tokens.size(), 1u);
+  finish_all(s, heard);
+  EXPECT_EQ(heard.of[number], closed(f, j));
+}
+
 TEST(session_jobs, neighbours_read_a_prompt_once_and_later_ones_find_its_full_pages) {
   fixture f;
   session<cpu> s(f.model, f.space, limits());
@@ -234,7 +274,8 @@ TEST(session_jobs, what_is_no_job_is_refused_with_a_sentence) {
   EXPECT_EQ(with([](job& j) { j.max_new_tokens = 87; }), "");
   EXPECT_THAT(with([](job& j) { j.max_new_tokens = std::int64_t{1} << 62; }), HasSubstr("exceed the longest"));
   EXPECT_THAT(with([](job& j) { j.sampling.top_p = 0; }), HasSubstr("top_p"));
-  EXPECT_THAT(with([](job& j) { j.logprob_temperature = 0.0f; }), HasSubstr("logprob_temperature"));
+  EXPECT_THAT(with([](job& j) { j.sampling.temperature = 1e-38f; }), HasSubstr("temperature=1e-38"));
+  EXPECT_THAT(with([](job& j) { j.logprob_temperature = 0.0f; }), HasSubstr("logprob_temperature=0"));
   EXPECT_THAT(with([](job& j) { j.top_logprobs = -1; }), HasSubstr("top_logprobs"));
   EXPECT_THAT(with([](job& j) { j.pictures.resize(1); }), HasSubstr("the model reads none"));
   rollout::logit_rules rules;
@@ -355,6 +396,7 @@ TEST(session_jobs, pictures_are_part_of_what_is_shared) {
         EXPECT_EQ(is.tokens, expected[i].tokens) << i;
         EXPECT_EQ(is.logp, expected[i].logp) << i;
       }
+      EXPECT_LE(s.cache_bytes(), l.max_cache_bytes);
       if (pages == 40) {
         EXPECT_GT(s.statistics().prefix_hits, 0u);
       }

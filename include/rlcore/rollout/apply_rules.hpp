@@ -56,7 +56,7 @@ inline void penalise(const logit_rules& rules, const token_history& history, std
 
 /// Changes the float32 logits of one row as vLLM's sampler does: allowed ids, bad words, min_tokens, logit_bias, then
 /// the penalties, with l > 0 ? l / rho : l rho for tokens of prompt and text, l - f count and l - p for tokens of the
-/// text. `kept` is scratch memory. Throws error if no token is left.
+/// text. `kept` is scratch memory. Throws error if no token is left: all logits are -infinity.
 inline void apply_rules(const ruled_row& row, std::span<float> logits, std::vector<float>& kept) {
   if (row.neutral()) return;
   const logit_rules& rules = *row.rules;
@@ -65,7 +65,8 @@ inline void apply_rules(const ruled_row& row, std::span<float> logits, std::vect
   for (const auto& word : rules.bad_words) detail::exclude_bad_word(word, row.generated, logits);
   if (std::ssize(row.generated) < rules.min_tokens)
     for (const std::int32_t token : rules.ending_ids) logits[static_cast<std::size_t>(token)] = excluded;
-  for (const token_bias& b : rules.logit_bias) logits[static_cast<std::size_t>(b.token)] += b.bias;
+  for (const token_bias& b : rules.logit_bias)
+    logits[static_cast<std::size_t>(b.token)] += std::clamp(b.bias, -100.0f, 100.0f);
   if (rules.penalises()) detail::penalise(rules, *row.history, logits);
   if (std::ranges::none_of(logits, [](float logit) { return logit != excluded; }))
     throw error("allowed_token_ids, bad_words and min_tokens leave no token to draw");

@@ -42,7 +42,7 @@ class engine {
   /// Returns one response per request. `key` addresses this call (seed and step). Calls progress(done) whenever
   /// sequences finish. Temperature 0 records log-probs at temperature 1. Throws config_error if one of the sequences
   /// does not fit into max_cache_bytes, std::invalid_argument for pictures that do not fit the model or the image
-  /// tokens, and error if logits are not finite.
+  /// tokens, and error if logits are not finite or rules leave a request no token to draw.
   template <class Progress>
   std::vector<response> generate(const nn::causal_lm<Device>& model, nn::workspace<Device>& space,
                                  std::span<const request> requests, const generation& settings, random_key key,
@@ -52,8 +52,9 @@ class engine {
     if (requests.empty()) return responses;
     session<Device> open(model, space, prepare(model, space, requests, settings), settings.share_prompts,
                          settings.weights, memory_);
-    const std::shared_ptr<const logit_rules> rules =
-        settings.rules.neutral() ? nullptr : std::make_shared<const logit_rules>(settings.rules);
+    const std::shared_ptr<const logit_rules> rules = settings.rules.neutral() && settings.rules.min_tokens == 0
+                                                         ? nullptr
+                                                         : std::make_shared<const logit_rules>(settings.rules);
     for (std::size_t i = 0; i < requests.size(); ++i) {
       try {
         open.submit(job_of(requests[i], settings, rules, key));
@@ -88,6 +89,9 @@ class engine {
       text.tokens.push_back(drawn.token);
       text.logp.push_back(drawn.logp);
       text.entropy.push_back(drawn.entropy);
+    }
+    void on_failure(ticket number, const std::string& why) {
+      throw error("generate: request " + std::to_string(number - 1) + ": " + why);
     }
     void on_end(ticket number, finish reason) {
       responses[number - 1].reason = reason;
@@ -138,12 +142,13 @@ class engine {
       rows += shown, most_rows = std::max(most_rows, shown);
     }
     const std::int64_t longest = longest_prompt + settings.max_new_tokens, needed = schedule::pages_of(longest);
-    memory_.pictures.start(model, std::min(rows, std::min(rows, settings.max_batched_tokens) + 3 * most_rows));
+    rows = std::min(rows, std::min(rows, settings.max_batched_tokens) + 3 * most_rows);
+    memory_.pictures.start(model, rows);
     std::int64_t allowed = memory_.pages_within(model, settings.max_cache_bytes);
     if (needed > allowed) memory_.pictures.shrink(), allowed = memory_.pages_within(model, settings.max_cache_bytes);
     if (needed > allowed) refuse(model, longest_prompt, settings);
     memory_.prepare(model, std::min({allowed, pages, slots * needed + kv_pages(longest_prompt)}), allowed, slots);
-    return {slots, settings.max_batched_tokens, longest, 0, false, settings.chunk_prompts};
+    return {slots, settings.max_batched_tokens, longest, 0, rows, false, settings.chunk_prompts};
   }
   [[noreturn]] void refuse(const nn::causal_lm<Device>& model, std::int64_t prompt, const generation& settings) const {
     const std::size_t page = nn::kv_cache<Device>::page_bytes(model.settings(), model.part());

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "rlcore/core/error.hpp"
+#include "rlcore/rollout/float_text.hpp"
 
 RLCORE_BEGIN
 namespace rollout {
@@ -26,8 +27,8 @@ struct logit_rules {
   std::vector<std::vector<std::int32_t>> bad_words =
       {};                                     ///< as tokens; -infinity for the token that would complete one
   std::int64_t min_tokens = 0;                ///< until so many are generated,
-  std::vector<std::int32_t> ending_ids = {};  ///< these get -infinity: the EOS and stop tokens
-  std::vector<token_bias> logit_bias = {};    ///< added
+  std::vector<std::int32_t> ending_ids = {};  ///< these get -infinity; empty: in a job its stop_ids
+  std::vector<token_bias> logit_bias = {};    ///< added, at most 100 and at least -100
   /// Of tokens in prompt or text: a positive logit is divided by it, another one multiplied (Keskar et al. 2019).
   float repetition_penalty = 1;
   float frequency_penalty = 0;  ///< subtracted once for each time that the token was generated
@@ -43,8 +44,9 @@ struct logit_rules {
   /// Throws config_error that names the field: a number out of its range, an id outside of the vocabulary, or rules
   /// under which no token could be left to draw. `never` are ids that the model itself never gives.
   void validate(std::int64_t vocabulary, std::int64_t max_new_tokens, std::span<const std::int32_t> never = {}) const {
-    if (!(repetition_penalty > 0) || !std::isfinite(repetition_penalty))
-      throw config_error("repetition_penalty=" + std::to_string(repetition_penalty) + " must be a positive number");
+    if (!(repetition_penalty >= 1e-3f && repetition_penalty <= 1e3f))
+      throw config_error("repetition_penalty=" + float_text(repetition_penalty) +
+                         " must lie in [0.001, 1000]; 1 changes nothing");
     check_penalty("frequency_penalty", frequency_penalty);
     check_penalty("presence_penalty", presence_penalty);
     if (min_tokens < 0 || min_tokens > max_new_tokens)
@@ -58,9 +60,9 @@ struct logit_rules {
     for (const std::int32_t token : ending_ids) check_id("stop_token_ids", token, vocabulary);
     for (const token_bias& b : logit_bias) {
       check_id("logit_bias", b.token, vocabulary);
-      if (!(b.bias >= -100 && b.bias <= 100))
-        throw config_error("logit_bias of token " + std::to_string(b.token) + "=" + std::to_string(b.bias) +
-                           " must lie in [-100, 100]");
+      if (!std::isfinite(b.bias))
+        throw config_error("logit_bias of token " + std::to_string(b.token) + "=" + float_text(b.bias) +
+                           " must be a number; those outside of [-100, 100] act as its ends");
     }
     check_choice(vocabulary, never);
   }
@@ -75,10 +77,17 @@ struct logit_rules {
       throw config_error(std::string(name) + ": token " + std::to_string(token) + " is not in the vocabulary of " +
                          std::to_string(vocabulary) + " tokens");
   }
+  /// Could the text ever hold the tokens before the last one of the word?
+  bool may_complete(std::span<const std::int32_t> word) const {
+    return allowed_token_ids.empty() || std::ranges::all_of(word.first(word.size() - 1), [&](std::int32_t token) {
+             return std::ranges::find(allowed_token_ids, token) != allowed_token_ids.end();
+           });
+  }
   /// At least one token that no rule may ever exclude.
   void check_choice(std::int64_t vocabulary, std::span<const std::int32_t> never) const {
     std::vector<std::int32_t> excluded(never.begin(), never.end());
-    for (const auto& word : bad_words) excluded.push_back(word.back());
+    for (const auto& word : bad_words)
+      if (may_complete(word)) excluded.push_back(word.back());
     if (min_tokens > 0) excluded.insert(excluded.end(), ending_ids.begin(), ending_ids.end());
     std::ranges::sort(excluded);
     excluded.erase(std::unique(excluded.begin(), excluded.end()), excluded.end());

@@ -34,6 +34,7 @@ struct schedule_limits {
   std::int64_t max_batched_tokens = 0;  ///< of a pass
   std::int64_t longest = 0;             ///< tokens of a sequence
   std::int64_t score_rows = 0;          ///< tokens of prompts that are scored in a pass
+  std::int64_t picture_rows = 0;        ///< of the prompts that a pass reads pictures of
   bool share_prefixes = false;          ///< look for the pages of a new sequence among those of all earlier ones
   bool chunk_prompts = true;            ///< feed prompts in pieces; otherwise one that is longer than a pass goes alone
 };

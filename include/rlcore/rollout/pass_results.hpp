@@ -20,12 +20,13 @@
 RLCORE_BEGIN
 namespace rollout {
 
-/// The tokens that sequences draw, the log-probs of these and of tokens of prompts. Keeps its memory from pass to pass.
+/// The tokens that sequences draw, the log-probs of these and of tokens of prompts. A log-prob may be -infinity, as
+/// that of an image token in a prompt is. Keeps its memory from pass to pass.
 template <rlcore::device Device>
 class pass_results {
  public:
   /// Draws and scores from logits (device memory). One call of the sampler does neighbouring rows of equal settings.
-  /// Throws error if logits are not finite.
+  /// Throws error if the log-prob of a token is not a number: logits are not finite.
   void read(const nn::causal_lm<Device>& model, const float* logits, std::span<const scheduled_draw> draws,
             std::span<const scheduled_score> scores) {
     const std::size_t count = draws.size() + scores.size();
@@ -34,17 +35,21 @@ class pass_results {
     draw(model, logits, draws);
     score(model, logits, draws.size(), scores);
     for (std::size_t i = 0; i < count; ++i) {
-      if (std::isfinite(logp_[i])) continue;
+      if (!std::isnan(logp_[i])) continue;
       const bool drawn = i < draws.size();
       const std::uint64_t number = drawn ? draws[i].of->number : scores[i - draws.size()].of->number;
       throw error("generate: the logits of job " + std::to_string(number) +
                   (drawn ? ", token " + std::to_string(draws[i].number) : ", in its prompt") +
                   ", are not finite: the model's weights are broken");
     }
+    for (std::size_t i = 0; i < draws.size(); ++i)
+      if (!problems_[i].empty()) tokens_[i] = -1;
   }
 
-  /// The drawn tokens, in the order of the draws.
+  /// The drawn tokens, in the order of the draws; -1 where none could be drawn.
   std::span<const std::int32_t> tokens() const noexcept { return std::span(tokens_).first(draws_); }
+  /// Why draw number i has no token; empty if it has one.
+  const std::string& problem(std::size_t i) const { return problems_[i]; }
   /// Draw number i.
   drawn_token drawn(std::size_t i, const scheduled_draw& d) const {
     const bool asked = d.of->asked.top_logprobs > 0;
@@ -75,6 +80,7 @@ class pass_results {
   void draw(const nn::causal_lm<Device>& model, const float* logits, std::span<const scheduled_draw> draws) {
     draws_ = draws.size();
     uniform_.clear(), rules_.clear();
+    problems_.assign(draws.size(), {});
     for (const scheduled_draw& d : draws) {
       const job& j = d.of->asked;
       uniform_.push_back(j.key.uniform(j.prompt_number, j.sample, j.first_token + d.number));
@@ -90,11 +96,25 @@ class pass_results {
         most = std::max(most, draws[end].of->asked.top_logprobs);
       const std::size_t n = end - begin;
       const float* rows = logits + draws[begin].row * vocabulary;
-      sample_(model.device(), first.sampling, model.head().chunks, rows, vocabulary,
-              std::span(uniform_).subspan(begin, n), std::span(tokens_).subspan(begin, n),
-              std::span(logp_).subspan(begin, n), std::span(entropy_).subspan(begin, n),
-              std::span(rules_).subspan(begin, n), first.logprob_temperature);
+      while (!sample(model, first, rows, begin, n)) {
+      }
       if (most > 0) find_likely(model, rows, temperature_of(first), begin, n, most);
+    }
+  }
+  /// Draws from `n` rows; false if it has to be called again: a row has nothing to draw. That one gets a problem, and
+  /// loses its rules.
+  bool sample(const nn::causal_lm<Device>& model, const job& first, const float* rows, std::size_t begin,
+              std::size_t n) {
+    try {
+      sample_(model.device(), first.sampling, model.head().chunks, rows,
+              static_cast<extent_t>(model.settings().vocab_size), std::span(uniform_).subspan(begin, n),
+              std::span(tokens_).subspan(begin, n), std::span(logp_).subspan(begin, n),
+              std::span(entropy_).subspan(begin, n), std::span(rules_).subspan(begin, n), first.logprob_temperature);
+      return true;
+    } catch (const undrawable_row& e) {
+      problems_[begin + e.row] = e.what();
+      rules_[begin + e.row] = {};
+      return false;
     }
   }
   void score(const nn::causal_lm<Device>& model, const float* logits, std::size_t at,
@@ -126,7 +146,8 @@ class pass_results {
   std::size_t draws_ = 0;
   std::vector<double> uniform_;
   std::vector<ruled_row> rules_;
-  std::vector<std::int32_t> tokens_;  // with what follows: of draws, then of scores
+  std::vector<std::string> problems_;  // of draws
+  std::vector<std::int32_t> tokens_;   // with what follows: of draws, then of scores
   std::vector<float> logp_, entropy_;
   std::vector<token_logprob> own_;
   std::vector<likely_tokens> likely_;

@@ -24,7 +24,8 @@ struct picture_prompt {
   std::vector<nn::rope_position> positions;
   std::vector<std::int64_t> first_token, rows_before;  ///< of each picture; rows of the tower before that of a token
   std::int32_t delta = 0;
-  std::size_t readers = 0;  ///< sequences that have still to feed tokens of the prompt
+  std::size_t readers = 0;    ///< sequences that have still to feed tokens of the prompt
+  std::size_t last_pass = 0;  ///< the pass of the schedule that read rows last
 
   /// Throws std::invalid_argument for pictures that do not fit the image tokens.
   picture_prompt(const nn::config& c, std::span<const std::int32_t> tokens, std::span<const nn::picture> shown,
@@ -50,6 +51,12 @@ struct picture_prompt {
 
   /// Rows of the tower of all pictures.
   std::int64_t rows() const noexcept { return rows_before.back(); }
+  /// Rows of the tower before the token at `position`.
+  std::int64_t rows_until(std::int64_t position) const {
+    return rows_before[static_cast<std::size_t>(std::min(position, std::ssize(rows_before) - 1))];
+  }
+  /// Does a token of [begin, end) stand for a row?
+  bool shows(std::int64_t begin, std::int64_t end) const { return rows_until(begin) < rows_until(end); }
   /// The pictures whose first token is one of [begin, end).
   std::span<const nn::picture> pictures_in(std::int64_t begin, std::int64_t end) const {
     const auto first = std::ranges::lower_bound(first_token, begin), last = std::ranges::lower_bound(first_token, end);

@@ -53,7 +53,7 @@ class prefix_pages {
       before = table_.number(page);
     }
     const auto tokens = std::min(std::ssize(found_) * page_size, s.prompt_length);
-    if (s.shown && s.shown->rows_before[static_cast<std::size_t>(tokens)] < s.shown->rows())
+    if (s.shown && s.shown->rows_until(tokens) < s.shown->rows())
       found_.resize(std::min(found_.size(), static_cast<std::size_t>(s.shown->first_token.front() / page_size)));
     return found_;
   }

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -73,7 +72,7 @@ class prompt_pictures {
       place(chunk, prompt);
       chunk.rope = std::span(places_).subspan(first);
       if (reads_rows(chunk, prompt))
-        chunk.pictures = memory_.data() + (find(prompt)->first + rows_before(chunk.first_position, prompt)) * width_;
+        chunk.pictures = memory_.data() + (find(prompt)->first + prompt.rows_until(chunk.first_position)) * width_;
     }
     return chunks_;
   }
@@ -89,14 +88,8 @@ class prompt_pictures {
     extent_t first = 0, rows = 0;
   };
 
-  /// Rows of the tower that belong to tokens before `position`.
-  static extent_t rows_before(std::int64_t position, const picture_prompt& prompt) {
-    const auto all = static_cast<std::int64_t>(prompt.positions.size());
-    return static_cast<extent_t>(prompt.rows_before[static_cast<std::size_t>(std::min(position, all))]);
-  }
   static bool reads_rows(const nn::decode_chunk& chunk, const picture_prompt& prompt) {
-    return rows_before(chunk.first_position, prompt) <
-           rows_before(chunk.first_position + std::ssize(chunk.ids), prompt);
+    return prompt.shows(chunk.first_position, chunk.first_position + std::ssize(chunk.ids));
   }
 
   /// Appends the positions of a chunk's tokens. A token behind the prompt stands `delta` from its number.
@@ -108,7 +101,7 @@ class prompt_pictures {
     }
   }
 
-  /// Makes the rows that chunks of this pass read and that are not kept.
+  /// Makes the rows that chunks of this pass read and that are not kept. The schedule has seen to it that they fit.
   void make_rows(const nn::causal_lm<Device>& model, nn::workspace<Device>& space, const schedule& plan,
                  std::optional<weight_format> format) {
     needed_.clear();
@@ -122,8 +115,6 @@ class prompt_pictures {
     };
     if (all_fit()) return needed_.clear();
     kept_.clear();  // those of other passes, or gaps, were in the way
-    reserve(std::accumulate(needed_.begin(), needed_.end(), std::int64_t{0},
-                            [](std::int64_t sum, const auto& p) { return sum + p->rows(); }));
     if (!all_fit()) throw std::logic_error("rlcore: rollout::prompt_pictures: no room");
     needed_.clear();
   }
@@ -149,7 +140,7 @@ class prompt_pictures {
     kept_.insert(next, {prompt, first, rows});
     return true;
   }
-  void reserve(std::int64_t rows) {
+  void reserve(std::int64_t rows) {  // in start() alone
     const auto wanted = static_cast<std::size_t>(rows * width_);
     if (memory_.size() >= wanted) return;
     memory_ = {};  // before there is more of it

@@ -28,8 +28,9 @@ struct request {
   std::optional<random_key> key = {};
 };
 
-/// Why a response ended: with its EOS, at its longest, or since the caller of a session wanted no more of it.
-enum class finish { eos, length, cancelled };
+/// Why a response ended: with its EOS, at its longest, since the caller of a session wanted no more of it, or since its
+/// rules left no token to draw.
+enum class finish { eos, length, cancelled, failed };
 
 /// The generated tokens, including a drawn EOS. Log-prob and entropy are those of the *untruncated* tempered
 /// distribution without rules: the same bits that training computes for the same tokens.

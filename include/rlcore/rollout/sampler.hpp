@@ -24,7 +24,8 @@ class sampler {
  public:
   /// Draws one token per row of logits [rows, vocabulary] (device memory) at uniform[row], and scores it: rules change
   /// what is drawn, and not what is recorded. All spans have `rows` elements; `rules` may be empty instead. Log-probs
-  /// and entropies are those of `logprob_temperature`; unset is that of the settings, 1 for greedy sampling.
+  /// and entropies are those of `logprob_temperature`; unset is that of the settings, 1 for greedy sampling. Throws
+  /// undrawable_row before anything is drawn.
   void operator()(Device& device, const sampling& settings, const nn::vocabulary_chunks& chunks, const float* logits,
                   extent_t vocabulary, std::span<const double> uniform, std::span<std::int32_t> tokens,
                   std::span<float> logp, std::span<float> entropy, std::span<const ruled_row> rules = {},

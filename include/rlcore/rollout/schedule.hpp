@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
-#include <numeric>
 #include <span>
 #include <stdexcept>
 #include <utility>
@@ -15,6 +14,7 @@
 #include "rlcore/device/device.hpp"
 #include "rlcore/nn/model/decode_chunk.hpp"
 #include "rlcore/rollout/page_pool.hpp"
+#include "rlcore/rollout/pass_chunks.hpp"
 #include "rlcore/rollout/pass_plan.hpp"
 #include "rlcore/rollout/prefix_pages.hpp"
 #include "rlcore/rollout/sequence.hpp"
@@ -27,12 +27,12 @@ namespace rollout {
 /// tokens. Sequences come and go between passes.
 ///
 /// They start in the order of their priority and arrival, as many as places, pages and the tokens of a pass allow. In a
-/// pass the earlier ones come first. Of a group, neighbours with the same prompt, the first feeds it. Those that start
-/// before it is read follow it: they draw their first token from the same logits, read the same full pages and copy
-/// the last, partly filled one. Those that start later feed the prompt's last token again. Other sequences find the
-/// full pages of what was read before. If pages run out, the last sequence gives its pages back; its tokens are fed
-/// again later. A page that is written has one user, or other users that read only the beginning of a prompt's last
-/// page, written before.
+/// pass those that draw feed their one token; then the earlier ones come first. Of a group, neighbours with the same
+/// prompt, the first feeds it. Those that start before it is read follow it: they draw their first token from the same
+/// logits, read the same full pages and copy the last, partly filled one. Those that start later feed the prompt's last
+/// token again. Other sequences find the full pages of what was read before. If pages run out, the last sequence gives
+/// its pages back; its tokens are fed again later. A page that is written has one user, or other users that read only
+/// the beginning of a prompt's last page, written before.
 class schedule {
  public:
   /// The pages of a sequence of `longest` tokens. Its last one is never fed.
@@ -54,7 +54,7 @@ class schedule {
 
   /// A sequence that is to draw tokens. It must live until it ends or is removed.
   void add(sequence& s) {
-    if (!std::exchange(s.plan.counted, true) && s.shown) ++s.shown->readers;
+    s.will_read();
     s.plan.where = state::waiting;
     waiting_.add(s);
   }
@@ -68,7 +68,7 @@ class schedule {
       std::erase(running_, &s);
     }
     s.plan.where = state::open;
-    has_read(s);
+    s.has_read();
     if (!held_.empty() && !is_next(held_group_)) drop_held();
   }
   /// Between passes: keys and values are of no use any more. All sequences are fed again.
@@ -89,19 +89,22 @@ class schedule {
   std::size_t prefix_hits() const noexcept { return prefixes_.hits(); }
 
   void plan() {
-    chunks_.clear(), chunk_of_.clear(), before_.clear(), after_.clear(), draws_.clear(), scores_.clear();
-    room_ = limits_.max_batched_tokens, score_room_ = limits_.score_rows;
-    for (std::size_t i = 0; i < running_.size(); ++i) feed(*running_[i]);  // the vector may shrink at its end
+    chunks_.clear(), before_.clear(), after_.clear(), draws_.clear(), scores_.clear();
+    room_ = limits_.max_batched_tokens, score_room_ = limits_.score_rows, picture_room_ = limits_.picture_rows;
+    for (std::size_t i = 0; limits_.chunk_prompts && i < running_.size(); ++i)  // the vector may shrink at its end
+      if (running_[i]->draws_next()) feed(*running_[i]);
+    for (std::size_t i = 0; i < running_.size(); ++i)
+      if (running_[i]->plan.fed < std::ssize(running_[i]->tokens)) feed(*running_[i]);
     while (admit()) {
     }
     if (chunks_.empty()) throw std::logic_error("rlcore: rollout::schedule: nothing can be fed");
-    order_chunks();
+    chunks_.order();
     share_read_prompts();
     ++passes_;
   }
-  std::span<const nn::decode_chunk> chunks() const noexcept { return chunks_; }
+  std::span<const nn::decode_chunk> chunks() const noexcept { return chunks_.all(); }
   /// The sequence that chunks()[chunk] belongs to.
-  const sequence& sequence_of(std::size_t chunk) const { return *chunk_of_[chunk]; }
+  const sequence& sequence_of(std::size_t chunk) const { return *chunks_.owners()[chunk]; }
   std::span<const page_copy> copies_before() const noexcept { return before_; }
   std::span<const page_copy> copies_after() const noexcept { return after_; }
   /// The draws of this pass, by turn, then by row.
@@ -109,17 +112,19 @@ class schedule {
   /// The tokens of prompts that this pass scores, by row.
   std::span<const scheduled_score> scores() const noexcept { return scores_; }
 
-  /// Appends the drawn tokens; ends the sequences that have drawn one of their stop_ids or reached their length.
+  /// Appends the drawn tokens; ends the sequences that have drawn one of their stop_ids or reached their length, and
+  /// those whose token is -1: there was none to draw.
   void accept(std::span<const std::int32_t> tokens) {
-    for (sequence* s : chunk_of_) prefixes_.remember(*s, pages_of_slot(s->plan.slot));
+    for (sequence* s : chunks_.owners()) prefixes_.remember(*s, pages_of_slot(s->plan.slot));
     for (const scheduled_score& s : scores_) s.of->plan.scored = s.number;
     bool ended = false;
     for (std::size_t i = 0; i < draws_.size(); ++i) {
       sequence& s = *draws_[i].of;
-      s.append(tokens[i]);
+      const bool drawn = tokens[i] >= 0;
+      if (drawn) s.append(tokens[i]);
       const bool stops = std::ranges::find(s.asked.stop_ids, tokens[i]) != s.asked.stop_ids.end();
-      if (!stops && std::ssize(s.tokens) < s.longest) continue;
-      s.reason = stops ? finish::eos : finish::length;
+      if (drawn && !stops && std::ssize(s.tokens) < s.longest) continue;
+      s.reason = !drawn ? finish::failed : stops ? finish::eos : finish::length;
       leave(s);
       s.plan.where = state::open;
       ended = true;
@@ -134,46 +139,48 @@ class schedule {
 
   std::int32_t* pages_of_slot(std::int32_t slot) { return table_.data() + static_cast<std::size_t>(slot) * table_row_; }
 
-  /// The sequence feeds no token of its prompt any more for the first time.
-  static void has_read(sequence& s) {
-    if (!std::exchange(s.plan.has_read, true) && s.shown) --s.shown->readers;
-  }
-
   /// Feeds as many of the sequence's tokens as this pass takes; false if it takes none.
   bool feed(sequence& s) {
     s.plan.reads_prompt = false;
     if (s.plan.leader != nullptr || room_ <= 0) return false;
     const std::int64_t all = std::ssize(s.tokens), fed = s.plan.fed;
-    if (unscored(s) && fed >= s.plan.scored) return score(s);
+    if (s.unscored() && fed >= s.plan.scored) return score(s);
     const bool in_prompt = fed < s.prompt_length;
-    const std::int64_t left = (unscored(s) ? s.plan.scored : in_prompt ? s.prompt_length : all) - fed;
+    const std::int64_t left = (s.unscored() ? s.plan.scored : in_prompt ? s.prompt_length : all) - fed;
     std::int64_t take = std::min(left, room_);
     if (take < left && !limits_.chunk_prompts) {
       if (!chunks_.empty()) return false;
       take = left;
     }
-    if (!make_pages(s, fed + take)) return false;
+    if (!make_pages(s, fed + take) || !show(s, take)) return false;
     push_chunk(s, take, fed + take == all);
     s.plan.reads_prompt = in_prompt && s.plan.fed == s.prompt_length;
-    if (s.plan.fed >= s.prompt_length) has_read(s);
+    if (s.plan.fed >= s.prompt_length) s.has_read();
     return true;
   }
   void push_chunk(sequence& s, std::int64_t take, bool wants_logits) {
     const auto first = static_cast<std::size_t>(s.plan.fed), n = static_cast<std::size_t>(take);
-    chunks_.push_back({std::span<const std::int32_t>(s.tokens).subspan(first, n), s.plan.fed,
-                       std::span(pages_of_slot(s.plan.slot), static_cast<std::size_t>(s.plan.pages)), wants_logits});
-    chunk_of_.push_back(&s);
+    chunks_.push({std::span<const std::int32_t>(s.tokens).subspan(first, n), s.plan.fed,
+                  std::span(pages_of_slot(s.plan.slot), static_cast<std::size_t>(s.plan.pages)), wants_logits},
+                 s);
     s.plan.fed += take;
     room_ -= take;
     fed_ += n;
   }
 
-  /// Are log-probs of the prompt wanted that no pass has given yet?
-  static bool unscored(const sequence& s) { return s.asked.prompt_logprobs && s.plan.scored + 1 < s.prompt_length; }
+  /// Takes room for the rows that the sequence's next `take` tokens read; false if the pass has none left.
+  bool show(sequence& s, std::int64_t take) {
+    if (!s.shown || s.shown->last_pass == passes_ + 1 || !s.shown->shows(s.plan.fed, s.plan.fed + take)) return true;
+    if (s.shown->rows() > picture_room_) return false;
+    picture_room_ -= s.shown->rows();
+    s.shown->last_pass = passes_ + 1;
+    return true;
+  }
+
   /// Feeds tokens of the prompt one by one, for the logits behind each.
   bool score(sequence& s) {
     const std::int64_t take = std::min({s.prompt_length - 1 - s.plan.fed, room_, score_room_});
-    if (take <= 0 || !make_pages(s, s.plan.fed + take)) return false;
+    if (take <= 0 || !make_pages(s, s.plan.fed + take) || !show(s, take)) return false;
     for (std::int64_t i = 0; i < take; ++i) push_chunk(s, 1, true);
     score_room_ -= take;
     return true;
@@ -213,7 +220,7 @@ class schedule {
   void send_back(std::size_t i) {
     sequence& s = *running_[i];
     leave(s);
-    has_read(s);
+    s.has_read();
     running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
     s.plan.where = state::waiting;
     waiting_.add(s);
@@ -244,7 +251,7 @@ class schedule {
     if (free_slots_.empty() || waiting_.empty()) return false;
     sequence& s = waiting_.next();
     const beginning from = beginning_of(s);
-    if (from.leader == nullptr && (room_ <= 0 || (unscored(s) && score_room_ <= 0))) return false;
+    if (from.leader == nullptr && room_ <= 0) return false;
     const std::int64_t shared = from.tokens / page, fresh = kv_pages(std::ssize(s.tokens)) - shared;
     const auto revived = std::ranges::count_if(from.pages.first(from.leader ? 0 : static_cast<std::size_t>(shared)),
                                                [&](std::int32_t p) { return pool_->users(p) == 0; });
@@ -261,12 +268,14 @@ class schedule {
     if (!from.leader && from.tokens % page != 0)
       before_.push_back({pages_of_slot(s.plan.slot)[shared], from.pages[static_cast<std::size_t>(shared)]});
     if (!held_.empty() && !is_next(held_group_)) drop_held();
-    if (s.plan.fed >= s.prompt_length) has_read(s);
-    return from.leader != nullptr || feed(s);
+    if (s.plan.fed >= s.prompt_length) s.has_read();
+    if (from.leader != nullptr || feed(s)) return true;
+    return s.plan.where == state::running && s.unscored() && score_room_ <= 0;  // holds up nobody behind it
   }
   /// Gives the sequence a place among those that run, and the pages that it shares.
   void place(sequence& s, const beginning& from) {
     sequence::scheduled& plan = s.plan;
+    s.tokens.reserve(static_cast<std::size_t>(s.longest));
     plan.where = state::running;
     plan.slot = free_slots_.back();
     free_slots_.pop_back();
@@ -274,6 +283,7 @@ class schedule {
     plan.pages = static_cast<std::int32_t>(from.tokens / page);
     plan.most_pages = static_cast<std::int32_t>(pages_of(s.longest));
     plan.fed = from.tokens;
+    if (plan.fed < s.prompt_length) s.will_read();
     plan.leader = from.leader;
     plan.remembered = 0, plan.last_page = 0;
     plan.first_page = from.leader != nullptr ? plan.pages : 0;
@@ -283,12 +293,13 @@ class schedule {
       pool_->share(pages_of_slot(plan.slot)[i] = from.pages[static_cast<std::size_t>(i)]);
   }
 
-  /// Without a leader at least one token is left to feed, for the logits.
+  /// Without a leader at least one token is left to feed, for the logits. Of a prompt that is to be scored no row may
+  /// be missed, so it has none.
   beginning beginning_of(const sequence& s) {
     const std::int64_t fed_before = s.prompt_length - (s.response_length() == 0);
     beginning from;
-    if (!held_.empty() && held_group_ == s.group) from = {held_, fed_before};
-    if (from.pages.empty()) {
+    if (!s.unscored() && !held_.empty() && held_group_ == s.group) from = {held_, fed_before};
+    if (!s.unscored() && from.pages.empty()) {
       const auto after = std::ranges::upper_bound(running_, &s, [](auto* a, auto* b) { return a->before(*b); });
       sequence* const m = after == running_.begin() ? nullptr : *std::prev(after);
       if (m != nullptr && m->group == s.group) {
@@ -298,30 +309,17 @@ class schedule {
         from = {std::span(pages_of_slot(plan.slot), static_cast<std::size_t>(plan.pages)), fed_before};
       }
     }
-    const auto found = prefixes_.find(s, unscored(s) ? s.plan.scored : std::ssize(s.tokens) - 1);
+    const auto found = prefixes_.find(s, s.unscored() ? s.plan.scored : std::ssize(s.tokens) - 1);
     if (const std::int64_t tokens = std::ssize(found) * page; tokens > from.tokens)
       from = {found, tokens, nullptr, true};
     return from;
   }
   bool is_next(std::uint64_t group) const { return !waiting_.empty() && waiting_.next().group == group; }
 
-  /// Chunks whose logits are read alike lie together, so that one call reads them.
-  void order_chunks() {
-    const auto before = [](const sequence* a, const sequence* b) { return a->reading() < b->reading(); };
-    if (std::ranges::is_sorted(chunk_of_, before)) return;
-    order_.resize(chunks_.size());
-    std::iota(order_.begin(), order_.end(), 0u);
-    std::ranges::sort(order_, [&](std::uint32_t a, std::uint32_t b) {  // stable, without memory for it
-      return before(chunk_of_[a], chunk_of_[b]) || (a < b && !before(chunk_of_[b], chunk_of_[a]));
-    });
-    other_chunks_.clear(), other_chunk_of_.clear();
-    for (const std::uint32_t i : order_) other_chunks_.push_back(chunks_[i]), other_chunk_of_.push_back(chunk_of_[i]);
-    chunks_.swap(other_chunks_), chunk_of_.swap(other_chunk_of_);
-  }
   /// Gives followers the pages of the prompts that this pass reads, then sets the rows of logits and their draws.
   void share_read_prompts() {
     for (std::size_t i = 0; i < chunks_.size(); ++i) {
-      sequence& s = *chunk_of_[i];
+      sequence& s = *chunks_.owners()[i];
       s.plan.chunk = static_cast<std::int32_t>(i);
       s.plan.draws = 0;
       if (!s.plan.reads_prompt || !is_next(s.group) || (!held_.empty() && held_group_ == s.group)) continue;
@@ -356,13 +354,13 @@ class schedule {
     std::int32_t row = 0;
     for (std::size_t i = 0; i < chunks_.size(); ++i) {
       if (!chunks_[i].wants_logits) continue;
-      sequence& s = *chunk_of_[i];
+      sequence& s = *chunks_.owners()[i];
       s.plan.row = row++;
       const std::int64_t end = chunks_[i].first_position + std::ssize(chunks_[i].ids);
-      if (unscored(s) && end < s.prompt_length) scores_.push_back({s.plan.row, &s, end});
+      if (s.unscored() && end < s.prompt_length) scores_.push_back({s.plan.row, &s, end});
       if (end == std::ssize(s.tokens)) draw(s, s);
     }
-    for (const auto& [chunk, s] : forked_) draw(*s, *chunk_of_[static_cast<std::size_t>(chunk)]);
+    for (const auto& [chunk, s] : forked_) draw(*s, *chunks_.owners()[static_cast<std::size_t>(chunk)]);
     if (!forked_.empty())
       std::ranges::sort(draws_, {}, [](const scheduled_draw& d) { return std::pair(d.turn, d.row); });
   }
@@ -375,7 +373,7 @@ class schedule {
   page_pool* pool_ = nullptr;
   prefix_pages prefixes_;
   std::size_t preemptions_ = 0, passes_ = 0, fed_ = 0, drawn_ = 0;
-  std::int64_t room_ = 0, score_room_ = 0;    // tokens that the pass still takes, and scores
+  std::int64_t room_ = 0, score_room_ = 0, picture_room_ = 0;  // tokens that the pass still takes, scores, rows
   std::int32_t growing_ = 0, following_ = 0;  // running sequences that may need more pages; that have a leader
   std::vector<sequence*> running_;            // those that start first come first
   waiting_list waiting_;
@@ -383,9 +381,7 @@ class schedule {
   std::size_t table_row_ = 0;
   std::vector<std::int32_t> held_;  // a prompt's pages, kept for the samples of held_group_ that could not start yet
   std::uint64_t held_group_ = 0;
-  std::vector<nn::decode_chunk> chunks_, other_chunks_;
-  std::vector<sequence*> chunk_of_, other_chunk_of_;  // whose they are
-  std::vector<std::uint32_t> order_;
+  pass_chunks chunks_;
   std::vector<page_copy> before_, after_;
   std::vector<scheduled_draw> draws_;
   std::vector<scheduled_score> scores_;

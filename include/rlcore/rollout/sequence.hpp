@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "rlcore/rollout/apply_rules.hpp"
@@ -40,7 +41,7 @@ struct sequence {
     sequence* leader = nullptr;                  ///< the one that feeds this one's prompt
     std::int32_t chunk = 0, row = 0, draws = 0;  ///< of this pass
     bool reads_prompt = false;                   ///< this pass feeds the prompt's last token
-    bool counted = false, has_read = false;      ///< as a reader of the prompt's pictures; and as one that was
+    bool counted = false;                        ///< as a reader of the prompt's pictures
     std::int64_t remembered = 0;                 ///< pages that the prefix cache has been told about,
     std::uint64_t last_page = 0;                 ///< and the number of the last one's content
     std::int64_t scored = 0;                     ///< tokens of the prompt whose successor has a log-prob
@@ -62,9 +63,22 @@ struct sequence {
     turn = std::ssize(tokens);
     longest = turn + max_new_tokens;
     if (asked.rules && asked.rules->penalises()) history.start(tokens);
-    tokens.reserve(static_cast<std::size_t>(longest));
   }
-  /// What its logits are read with..
+  /// Has it fed all but the token that it drew last? Only such a one may need a page more.
+  bool draws_next() const noexcept {
+    return response_length() > 0 && plan.fed >= prompt_length && plan.fed + 1 == std::ssize(tokens);
+  }
+  /// Are log-probs of the prompt wanted that no pass has given yet?
+  bool unscored() const noexcept { return asked.prompt_logprobs && plan.scored + 1 < prompt_length; }
+  /// It has still to feed tokens of its prompt.
+  void will_read() {
+    if (!std::exchange(plan.counted, true) && shown) ++shown->readers;
+  }
+  /// It has not.
+  void has_read() {
+    if (std::exchange(plan.counted, false) && shown) --shown->readers;
+  }
+  /// What its logits are read with.
   std::tuple<float, std::int64_t, float, float, float> reading() const noexcept {
     const rollout::sampling& s = asked.sampling;
     return {s.temperature, s.top_k, s.top_p, s.min_p, asked.logprob_temperature.value_or(0)};

@@ -21,6 +21,7 @@
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/model/decode.hpp"
 #include "rlcore/nn/model/log_probs.hpp"
+#include "rlcore/rollout/float_text.hpp"
 #include "rlcore/rollout/job.hpp"
 #include "rlcore/rollout/same_prompt.hpp"
 #include "rlcore/rollout/schedule.hpp"
@@ -37,6 +38,8 @@ struct session_listener {
   void on_prompt(const prompt_token&) {}
   /// A sequence has drawn a token.
   void on_token(const drawn_token&) {}
+  /// A turn is about to end with finish::failed, for this reason: a sentence.
+  void on_failure(ticket, const std::string&) {}
   /// A turn has ended. Nothing more is said about the job, unless it is kept open.
   void on_end(ticket, finish) {}
 };
@@ -59,11 +62,16 @@ class session {
       : model_(model), space_(space), memory_(memory) {
     start(limits, share_prompts, weights);
   }
+  /// Jobs that have not ended give their pages back.
+  ~session() { schedule_.forget_pages(); }
   session(const session&) = delete;
   session& operator=(const session&) = delete;
 
   /// Tokens of a sequence at most, prompt included.
   std::int64_t max_length() const noexcept { return limits_.longest; }
+
+  /// Bytes of keys, values and rows of pictures: no more than max_cache_bytes.
+  std::size_t cache_bytes() const noexcept { return memory_.bytes(); }
 
   /// Queues a job. Throws config_error, a sentence, if it is not one.
   ticket submit(job asked) {
@@ -116,61 +124,48 @@ class session {
     copy->number = ++last_;
     copy->plan = {};
     copy->plan.scored = from.plan.scored;
-    copy->tokens.reserve(static_cast<std::size_t>(copy->longest));
     if (from.plan.where != sequence::scheduled::state::open) schedule_.add(*copy);
     sequences_.emplace(last_, std::move(copy));
     work_.notify_all();
     return last_;
   }
 
-  /// Returns between two passes; step() does nothing until resume(). Weights may change.
+  /// Returns between two passes; step() does nothing until resume() has been called once for each pause(). Weights may
+  /// change.
   void pause() {
     std::unique_lock lock(mutex_);
-    paused_ = true;
+    ++pauses_;
     between_passes_.wait(lock, [&] { return !in_pass_; });
   }
-  /// Goes on. All sequences are fed again to the weights of now: log-probs are those of the weights that a token was
-  /// drawn with.
+  /// The last one goes on. All sequences are fed again to the weights of now: log-probs are those of the weights that a
+  /// token was drawn with. Without a pause() it does nothing.
   void resume() {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
+    between_passes_.wait(lock, [&] { return !in_pass_ || pauses_ == 0; });
+    if (pauses_ == 0 || --pauses_ > 0) return;
     schedule_.forget_pages();
     memory_.pictures.forget_rows();
-    paused_ = false;
     work_.notify_all();
   }
 
   /// One pass: plan, feed, draw, accept. Reports what came of it to the listener, which may call all functions but
   /// step() and wait(). Returns false if there was nothing to do. Throws error if logits are not finite; the session
-  /// stays as it was.
+  /// stays as it was. What has not been reported, since something threw, is the work of the next call.
   template <class Listener>
   bool step(Listener&& listener) {
-    events_.clear();
-    if (begin_pass()) {
-      try {
-        feed();
-        memory_.results.read(model_, memory_.logits.data(), schedule_.draws(), schedule_.scores());
-      } catch (...) {
-        end_pass(false);
-        throw;
-      }
-      end_pass(true);
-    } else if (events_.empty()) {
-      return false;
+    if (told_ == events_.size()) {
+      events_.clear(), told_ = 0;
+      if (!make_pass() && events_.empty()) return false;
     }
-    for (const event& e : events_) {
-      if (const auto* prompt = std::get_if<prompt_token>(&e))
-        listener.on_prompt(*prompt);
-      else if (const auto* token = std::get_if<drawn_token>(&e))
-        listener.on_token(*token);
-      else
-        listener.on_end(std::get<ended_turn>(e).of, std::get<ended_turn>(e).reason);
-    }
+    report(listener);
     return true;
   }
   /// Returns when there is something to do for step(), or after `longest`.
   void wait(std::chrono::milliseconds longest) {
     std::unique_lock lock(mutex_);
-    work_.wait_for(lock, longest, [&] { return !cancelled_.empty() || (!paused_ && !schedule_.idle()); });
+    work_.wait_for(lock, longest, [&] {
+      return told_ < events_.size() || !cancelled_.empty() || (pauses_ == 0 && !schedule_.idle());
+    });
   }
 
   /// The numbers of this moment.
@@ -188,15 +183,32 @@ class session {
             schedule_.tokens_drawn(),
             schedule_.prefix_hits(),
             schedule_.preemptions(),
-            memory_.pictures.pictures_read()};
+            pictures_read_};
   }
 
  private:
   struct ended_turn {
     ticket of = 0;
     finish reason = finish::length;
+    std::string problem = {};  ///< of finish::failed
   };
   using event = std::variant<prompt_token, drawn_token, ended_turn>;
+
+  template <class Listener>
+  void report(Listener& listener) {
+    while (told_ < events_.size()) {
+      const event& e = events_[told_++];  // before the listener throws
+      if (const auto* prompt = std::get_if<prompt_token>(&e)) {
+        listener.on_prompt(*prompt);
+      } else if (const auto* token = std::get_if<drawn_token>(&e)) {
+        listener.on_token(*token);
+      } else {
+        const auto& [of, reason, problem] = std::get<ended_turn>(e);
+        if (reason == finish::failed) listener.on_failure(of, problem);
+        listener.on_end(of, reason);
+      }
+    }
+  }
 
   void start(const schedule_limits& limits, bool share_prompts, std::optional<weight_format> weights) {
     limits_ = limits, share_prompts_ = share_prompts, weights_ = weights;
@@ -211,7 +223,8 @@ class session {
           "negative");
     const nn::config& c = model_.settings();
     most_rows_ = limits.max_image_tokens > 0 ? limits.max_image_tokens : limits.max_batched_tokens;
-    memory_.pictures.start(model_, c.vision ? limits.max_batched_tokens + 3 * most_rows_ : 0);
+    const std::int64_t rows = c.vision ? limits.max_batched_tokens + 3 * most_rows_ : 0;
+    memory_.pictures.start(model_, rows);
     const std::int64_t pages = memory_.pages_within(model_, limits.max_cache_bytes);
     const std::int64_t wanted = limits.max_length > 0 ? limits.max_length : c.max_position_embeddings;
     const std::int64_t longest = std::min(wanted, pages * kv_page + 1);
@@ -225,20 +238,25 @@ class session {
     const std::int64_t scores = nn::logit_rows(model_, space_, 32);
     memory_.prepare(model_, pages, pages, slots + scores);
     space_.prepare_rope(c, static_cast<extent_t>(longest));
-    return {slots, limits.max_batched_tokens, longest, scores, limits.share_prefixes, limits.chunk_prompts};
+    return {slots, limits.max_batched_tokens, longest, scores, rows, limits.share_prefixes, limits.chunk_prompts};
   }
 
   /// Checks the job outside of the lock.
   std::unique_ptr<sequence> make_sequence(job asked) const {
     asked.sampling.validate();
+    if (asked.rules && asked.rules->min_tokens > 0 && asked.rules->ending_ids.empty()) {
+      auto rules = std::make_shared<logit_rules>(*asked.rules);
+      rules->ending_ids = asked.stop_ids;
+      asked.rules = std::move(rules);
+    }
     if (asked.rules) check_rules(*asked.rules, asked.max_new_tokens);
     if (asked.prompt.empty()) throw config_error("the prompt has no token");
     check_tokens(asked.prompt, "the prompt's token");
     check_length(std::ssize(asked.prompt), asked.max_new_tokens);
     if (asked.top_logprobs < 0 || asked.prompt_logprobs.value_or(0) < 0)
       throw config_error("top_logprobs and prompt_logprobs must not be negative");
-    if (const float t = asked.logprob_temperature.value_or(1); !(t > 0) || !std::isfinite(t))
-      throw config_error("logprob_temperature=" + std::to_string(t) + " must be a positive number");
+    if (const float t = asked.logprob_temperature.value_or(1); !(t >= sampling::least_temperature) || !std::isfinite(t))
+      throw config_error("logprob_temperature=" + float_text(t) + " must be at least 1e-05");
     auto s = std::make_unique<sequence>();
     const nn::config& c = model_.settings();
     if (!asked.pictures.empty() && !c.vision)
@@ -301,6 +319,19 @@ class session {
     return *found->second;
   }
 
+  /// A pass, if there is something to do. Returns true if it made one.
+  bool make_pass() {
+    if (!begin_pass()) return false;
+    try {
+      feed();
+      memory_.results.read(model_, memory_.logits.data(), schedule_.draws(), schedule_.scores());
+    } catch (...) {
+      end_pass(false);
+      throw;
+    }
+    end_pass(true);
+    return true;
+  }
   bool begin_pass() {
     const std::lock_guard lock(mutex_);
     for (const ticket number : cancelled_) {
@@ -309,7 +340,7 @@ class session {
       events_.push_back(ended_turn{number, finish::cancelled});
     }
     cancelled_.clear();
-    if (paused_ || schedule_.idle()) return false;
+    if (pauses_ > 0 || schedule_.idle()) return false;
     schedule_.plan();
     return in_pass_ = true;
   }
@@ -317,13 +348,14 @@ class session {
     for (const page_copy& c : schedule_.copies_before()) memory_.cache->copy_page(c.to, c.from);
     nn::decode(model_, space_, *memory_.cache, memory_.pictures.show(model_, space_, schedule_, weights_),
                memory_.logits.data(), weights_);
-    memory_.pictures.forget();
     for (const page_copy& c : schedule_.copies_after()) memory_.cache->copy_page(c.to, c.from);
   }
   void end_pass(bool good) {
     const std::lock_guard lock(mutex_);
     in_pass_ = false;
     between_passes_.notify_all();
+    memory_.pictures.forget();
+    pictures_read_ = memory_.pictures.pictures_read();
     if (!good) return schedule_.forget_pages();
     const pass_results<Device>& results = memory_.results;
     schedule_.accept(results.tokens());
@@ -334,9 +366,10 @@ class session {
     for (std::size_t i = 0; i < draws.size(); ++i) {
       const sequence& s = *draws[i].of;
       if (s.cancelled) continue;
-      events_.push_back(results.drawn(i, draws[i]));
+      const std::string& problem = results.problem(i);
+      if (problem.empty()) events_.push_back(results.drawn(i, draws[i]));
       if (s.plan.where != sequence::scheduled::state::open) continue;
-      events_.push_back(ended_turn{s.number, s.reason});
+      events_.push_back(ended_turn{s.number, s.reason, problem});
       if (!s.asked.keep_open) sequences_.erase(s.number);
     }
   }
@@ -352,14 +385,15 @@ class session {
 
   mutable std::mutex mutex_;  ///< held but for the work of the device and the calls of the listener
   std::condition_variable work_, between_passes_;
-  bool paused_ = false, in_pass_ = false;
+  bool in_pass_ = false;
+  std::size_t pauses_ = 0, told_ = 0, pictures_read_ = 0;
   schedule schedule_;
   std::unordered_map<ticket, std::unique_ptr<sequence>> sequences_;
   std::vector<ticket> cancelled_;
   ticket last_ = 0;
   std::uint64_t last_group_ = 0;
 
-  std::vector<event> events_;
+  std::vector<event> events_;  ///< told_ of them have been reported
 };
 
 }  // namespace rollout
