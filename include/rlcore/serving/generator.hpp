@@ -32,7 +32,7 @@ class job_listener {
   virtual void on_token(std::size_t job, scored_token token) = 0;
   /// The last call of a job.
   virtual void on_end(std::size_t job, rollout::finish why) = 0;
-  /// The engine has broken: no further call of any job.
+  /// The engine has broken, or a job could not go on. What else is told of these jobs does not matter any more.
   virtual void on_failure(const std::string& problem) = 0;
 };
 

@@ -89,9 +89,12 @@ class session_engine final : public generator {
     void on_token(const rollout::drawn_token& t) {
       if (const heard_by to = engine.find(t.of); to.listener) to.listener->on_token(to.job, scored(t));
     }
+    void on_failure(rollout::ticket of, const std::string& why) {
+      if (const heard_by to = engine.find(of); to.listener) to.listener->on_failure(why);
+    }
     void on_end(rollout::ticket of, rollout::finish why) {
       const heard_by to = engine.find(of);
-      if (to.listener) to.listener->on_end(to.job, why);
+      if (to.listener && why != rollout::finish::failed) to.listener->on_end(to.job, why);
       const std::lock_guard lock(engine.mutex_);
       engine.listeners_.erase(of);
     }
