@@ -30,7 +30,7 @@ struct penalties {
   any_divergence kl{.absent = true};
   double kl_coef = 0;
   double entropy_coeff = 0;  ///< 0: without entropy
-  any_aggregation aggregation;
+  any_aggregation aggregation{};
 
   bool with_kl() const noexcept { return !kl.absent; }
   bool with_entropy() const noexcept { return entropy_coeff != 0; }
