@@ -97,7 +97,7 @@ TEST(session_faults, a_job_that_cannot_go_on_ends_alone) {
   fixture f;
   const std::vector<std::int32_t> prompt{5, 6, 8};
   job good = job_of(prompt, 3), other = job_of({1, 2, 3}, 4);
-  const text expected = closed(f, other);
+  const heard_text expected = closed(f, other);
   session<cpu> s(f.model, f.space, limits());
   all_notes heard;
   const auto repair = break_token(f, 20, prompt);
