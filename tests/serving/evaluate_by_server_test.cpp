@@ -61,7 +61,7 @@ TEST_F(evaluate_by_server, says_what_is_wrong) {
   refused({"--server", "127.0.0.1:1"}, "'127.0.0.1:1' is no server; expected http://host:port");
   refused({"--server", "http://127.0.0.1:1"}, "http://127.0.0.1:1 does not answer");
   refused({"--server", "http://127.0.0.1:1", "rlcore.threads=2"}, "server= and rlcore.threads= together");
-  refused({"--server", "http://127.0.0.1:1", "responses=x.jsonl"}, "server= and responses= together");
+  refused({"--server", "http://127.0.0.1:1", "responses=x.jsonl"}, "responses= and server= together");
   const server_process locked(files.model, {"--api-key", "secret"});
   refused({"--server", locked.url()}, "401");
   const server_process small(files.model, {"--max-model-len", "16"});

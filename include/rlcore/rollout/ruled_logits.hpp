@@ -18,6 +18,7 @@ namespace rollout {
 /// The rules of a row, its number in the call, leave no token to draw from its logits.
 struct undrawable_row : error {
   std::size_t row;
+  /// Of row `number`; `problem` says what leaves nothing.
   undrawable_row(std::size_t number, const std::string& problem) : error(problem), row(number) {}
 };
 

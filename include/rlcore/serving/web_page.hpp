@@ -130,7 +130,7 @@ at("ask").addEventListener("submit", async event => {
   running = new AbortController();
   at("send").disabled = true, at("stop").disabled = false;
   const bases = [""];
-  if (at("second").value) bases.push(at("second").value.replace(/\/+(v1\/*)?$/, ""));
+  if (at("second").value) bases.push(at("second").value.replace(/[/]+(v1[/]*)?$/, ""));
   await Promise.all(bases.map((base, i) => {
     histories[i].push({role: "user", content: message});
     return answer(base, histories[i], make(answers, "div", "answer"), running.signal);

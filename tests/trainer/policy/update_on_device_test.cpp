@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "data/scratch.hpp"
 #include "rlcore/core/random.hpp"
 #include "rlcore/objective/advantage/group_relative.hpp"
 #include "rlcore/trainer/policy/algorithm/any_algorithm.hpp"
@@ -29,7 +30,11 @@ namespace {
 using namespace rlcore;
 using trainer::trajectory;
 
-std::filesystem::path trace_file() { return std::filesystem::path(testing::TempDir()) / "update_on_device.trace"; }
+/// Of this process: tests run beside each other.
+std::filesystem::path trace_file() {
+  static const scratch::folder place;
+  return place / "trace";
+}
 
 std::unique_ptr<any_device> device_for_updates(bool emulated, int cann_version = 80300) {
   device_settings s{.kind = emulated ? device_kind::npu_emulator : device_kind::cpu, .type = compute::float32};

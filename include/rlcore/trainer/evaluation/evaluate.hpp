@@ -116,7 +116,7 @@ void evaluate(Device* device, const options& opt, parallel::any_communicator* ra
       detail::check_problem_files(opt);
       return detail::sample_and_judge(*device, opt, judge, summary, log, folder, ranks);
     }
-    for (const char* key : {"model.path", "data.files"})
+    for (const char* key : {"server", "model.path", "data.files"})
       if (opt.is_set(key))
         throw config_error(std::string("responses= and ") + key + "= together; expected one of them");
     check_data_files(opt, "responses", data::check_readable);

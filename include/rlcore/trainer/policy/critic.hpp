@@ -124,8 +124,8 @@ struct critic : trainable_model<Device> {
     packed_trajectories packed;
     std::vector<float> old_value, target;
 
-    void push_back(const trajectory& t, const data::prompt_dataset* prompts) {
-      packed.push_back(t, prompts);
+    void push_back(const trajectory& t, const data::prompt_dataset* shown) {
+      packed.push_back(t, shown);
       old_value.insert(old_value.end(), t.value.begin(), t.value.end());
       target.insert(target.end(), t.token_return.begin(), t.token_return.end());
     }
