@@ -88,8 +88,8 @@ fuzz:
 	@tests/fuzz/run.sh $(BUILD)/fuzz $(SECONDS) $(ONLY)
 
 # What is large and walks memory by hand, and what has threads.
-MEMORY_SUITES := nn trainer fuzz
-THREAD_SUITES := exec objective device parallel nn optim rollout
+MEMORY_SUITES := nn trainer serving fuzz
+THREAD_SUITES := exec objective device parallel nn optim rollout serving
 SANITIZE := memory threads
 sanitize:
 	@cmake/setup.sh test
