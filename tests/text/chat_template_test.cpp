@@ -114,6 +114,26 @@ TEST(chat_template, tools_beside_pictures) {
   EXPECT_THROW((void)tools.render(alone, open), rlcore::data_error);
 }
 
+TEST(chat_template, some_take_parts_and_number_pictures) {
+  text::message shown{"user", "<image>Which <image>?"};
+  text::cut_at_image_marks(shown);
+  const std::vector<text::message> turns{shown, {"assistant", "This."}, shown};
+  const text::render_options numbered{.add_vision_id = true};
+  for (const char* name : {"qwen2.5-vl", "qwen2.5-vl-tools"}) {
+    const auto t = text::chat_template::named(name);
+    EXPECT_TRUE(t.takes_parts()) << name;
+    const std::string text = t.render(turns, numbered), one = "Picture 1: <|vision_start|><|image_pad|><|vision_end|>";
+    EXPECT_NE(text.find(one + "Which Picture 2: <|vision_start|>"), text.npos) << text;
+    EXPECT_NE(text.find("\nPicture 3: <|vision_start|>"), text.npos) << text;
+  }
+  for (const char* name : {"chatml", "qwen2.5", "qwen3", "minimind"})
+    EXPECT_FALSE(text::chat_template::named(name).takes_parts()) << name;
+  const auto printed = text::chat_template::from_jinja("{% for m in messages %}{{ m.content }}{% endfor %}");
+  EXPECT_FALSE(printed.takes_parts()) << "a list is printed, too, but not as its text";
+  EXPECT_THROW((void)text::chat_template::named("qwen2.5").render(std::vector<text::message>{{"user", "x"}}, numbered),
+               rlcore::config_error);
+}
+
 const std::vector<text::message> hello{{"user", "Hi"}};
 constexpr std::string_view other_jinja =
     "{{ bos_token }}{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}";

@@ -45,8 +45,13 @@ inline constexpr std::string_view text_content = "{{- '' + turn.content }}";
 inline constexpr std::string_view parted_content = R"({%- if turn.content is string %}{{- turn.content }}
 {%- else %}{%- for part in turn.content %}
 {%- if part.type == 'image' or 'image' in part or 'image_url' in part %}
+{%- set seen.pictures = seen.pictures + 1 %}
+{%- if add_vision_id %}{{- 'Picture ' }}{{- seen.pictures }}{{- ': ' }}{%- endif %}
 {{- '<|vision_start|><|image_pad|><|vision_end|>' }}
 {%- elif 'text' in part %}{{- part.text }}{%- endif %}{%- endfor %}{%- endif %})";
+
+/// What parted_content counts by.
+inline constexpr std::string_view count_pictures = "{%- set seen = namespace(pictures=0) %}";
 
 /// The turns with nothing but their frame.
 inline std::string framed_turns(std::string_view content) {
@@ -132,8 +137,9 @@ inline std::string family_jinja(std::string_view name) {
            turns_with_tools(assistant_without_thinking(content), content) + open_turn();
   };
   if (name == "qwen2") return default_system_turn(plain) + std::string(chatml_jinja);
-  if (name == "qwen2.5-vl") return default_system_turn(plain) + framed_turns(parted_content) + open_turn();
-  if (name == "qwen2.5-vl-tools") return qwen2_5(plain, parted_content);
+  if (name == "qwen2.5-vl")
+    return std::string(count_pictures) + default_system_turn(plain) + framed_turns(parted_content) + open_turn();
+  if (name == "qwen2.5-vl-tools") return std::string(count_pictures) + qwen2_5(plain, parted_content);
   if (name == "qwen2.5") return qwen2_5(qwen, text_content);
   if (name == "qwen3")
     return tool_turn(std::string(system) + "''") + std::string(last_question) +

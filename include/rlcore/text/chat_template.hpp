@@ -110,6 +110,18 @@ class chat_template {
   /// Whether enable_thinking means something to this template.
   bool has_thinking() const { return mentions_any({"enable_thinking", "open_thinking"}); }
 
+  /// Whether a content may stand in parts: one that is a single text is then written as the text alone is.
+  bool takes_parts() const {
+    std::vector<message> shown{{"user", "words"}};
+    try {
+      const std::string alone = render(shown);
+      shown[0].parts = {{"words"}};
+      return render(shown) == alone;
+    } catch (const data_error&) {
+      return false;
+    }
+  }
+
   /// The conversation as text. Throws std::invalid_argument without messages; data_error for a message, a tool call or
   /// reasoning that the template would drop, and for what it refuses itself; config_error for such options.
   std::string render(std::span<const message> messages, const render_options& options = {}) const {
@@ -168,6 +180,8 @@ class chat_template {
                          "actor_rollout_ref.model.custom_chat_template)");
     if (options.enable_thinking.value_or(false) && !has_thinking())
       throw config_error(name_ + " has no thinking mode; expected enable_thinking unset or false");
+    if (options.add_vision_id && !mentions_any({"add_vision_id"}))
+      throw config_error(name_ + " does not number pictures; expected add_vision_id unset or false");
     for (std::size_t i = 0; i < messages.size(); ++i) {
       if (!messages[i].tool_calls.empty() && !mentions_any({"tool_calls"})) no_place(i, "a tool call");
       if (messages[i].reasoning_content && !mentions_any({"reasoning_content", "thinking"}))

@@ -24,6 +24,7 @@ struct render_options {
   bool add_generation_prompt = false;     ///< open the assistant's next turn at the end
   std::optional<bool> enable_thinking{};  ///< unset: as the template does when nobody says anything
   std::vector<nlohmann::ordered_json> tools{};
+  bool add_vision_id = false;  ///< "Picture 1: " and so on in front of pictures
 };
 
 /// The special tokens of a model folder by the names that templates use (bos_token, eos_token, ...), from
@@ -98,6 +99,7 @@ inline jinja::dictionary chat_variables(std::span<const message> messages, const
   all.set("tools", tools.empty() ? jinja::value() : jinja::value(std::move(tools)));
   all.set("documents", jinja::value());
   all.set("add_generation_prompt", options.add_generation_prompt);
+  if (options.add_vision_id) all.set("add_vision_id", true);
   if (options.enable_thinking) {
     all.set("enable_thinking", *options.enable_thinking);
     all.set("open_thinking", *options.enable_thinking);  // minimind's word for it
