@@ -35,8 +35,8 @@
 #include "rlcore/trainer/evaluation/forms.hpp"
 #include "rlcore/trainer/evaluation/problems.hpp"
 #include "rlcore/trainer/evaluation/summary.hpp"
-#include "rlcore/trainer/model_images.hpp"
 #include "rlcore/training/files/data_files.hpp"
+#include "rlcore/training/model_images.hpp"
 #include "rlcore/verify/dispatch.hpp"
 
 RLCORE_BEGIN

@@ -16,13 +16,13 @@
 #include "rlcore/config/settings/batch_plan.hpp"
 #include "rlcore/config/settings/chat_template_setting.hpp"
 #include "rlcore/data/open_blend.hpp"
-#include "rlcore/trainer/model_images.hpp"
 #include "rlcore/trainer/policy/check_memory.hpp"
 #include "rlcore/trainer/policy/open.hpp"
 #include "rlcore/trainer/policy/prompts.hpp"
 #include "rlcore/trainer/policy/reward/open_rewards.hpp"
 #include "rlcore/training/files/data_files.hpp"
 #include "rlcore/training/files/export_model.hpp"
+#include "rlcore/training/model_images.hpp"
 #include "rlcore/training/ranks/team.hpp"
 
 RLCORE_BEGIN

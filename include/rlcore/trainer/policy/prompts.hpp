@@ -13,10 +13,10 @@
 #include "rlcore/telemetry/console.hpp"
 #include "rlcore/text/chat_template.hpp"
 #include "rlcore/text/tokenizer.hpp"
-#include "rlcore/trainer/model_images.hpp"
 #include "rlcore/trainer/policy/reward/reward_source.hpp"
 #include "rlcore/trainer/policy/settings.hpp"
 #include "rlcore/training/files/fingerprint.hpp"
+#include "rlcore/training/model_images.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

@@ -15,12 +15,12 @@
 #include "rlcore/data/open_blend.hpp"
 #include "rlcore/telemetry/console.hpp"
 #include "rlcore/text/text_file.hpp"
-#include "rlcore/trainer/model_images.hpp"
 #include "rlcore/trainer/preference/open.hpp"
 #include "rlcore/trainer/preference/row_text.hpp"
 #include "rlcore/trainer/preference/settings.hpp"
 #include "rlcore/trainer/supervised/base_model.hpp"
 #include "rlcore/training/files/export_model.hpp"
+#include "rlcore/training/model_images.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

@@ -12,10 +12,10 @@
 
 #include "rlcore/data/blend.hpp"
 #include "rlcore/data/image_rows.hpp"
-#include "rlcore/trainer/model_images.hpp"
 #include "rlcore/trainer/preference/preference_rows.hpp"
 #include "rlcore/trainer/preference/row_text.hpp"
 #include "rlcore/trainer/preference/row_types.hpp"
+#include "rlcore/training/model_images.hpp"
 
 RLCORE_BEGIN
 namespace trainer {

@@ -20,7 +20,6 @@
 #include "rlcore/device/any_device.hpp"
 #include "rlcore/telemetry/console.hpp"
 #include "rlcore/text/chat_template.hpp"
-#include "rlcore/trainer/model_images.hpp"
 #include "rlcore/trainer/preference/run.hpp"
 #include "rlcore/trainer/preference/settings.hpp"
 #include "rlcore/trainer/supervised/base_model.hpp"
@@ -30,6 +29,7 @@
 #include "rlcore/trainer/supervised/sft_task.hpp"
 #include "rlcore/trainer/supervised/show_mask.hpp"
 #include "rlcore/training/files/data_files.hpp"
+#include "rlcore/training/model_images.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
