@@ -323,6 +323,24 @@ TEST(session_faults, the_tower_reads_once_for_each_time_that_a_prompt_is_fed) {
   }
 }
 
+TEST(session_faults, keys_and_values_of_half_a_picture_keep_none_of_its_floats) {
+  picture_fixture f;
+  session<cpu> s(f.model, f.space, {.max_sequences = 4, .max_batched_tokens = 34, .max_image_tokens = 40});
+  notes heard;
+  for (const bool whole : {false, true}) {
+    job j = f.job_for(1);
+    j.prompt.insert(j.prompt.end(), 30, 7);
+    const auto floats = std::make_shared<int>();  // stands for the owner of the pictures
+    j.pixels = floats;
+    const ticket number = s.submit(std::move(j));
+    s.step(heard);  // a full page, in which the picture begins
+    if (!whole) s.cancel(number);
+    s.submit(f.job_for(0));
+    finish_all(s, heard);
+    EXPECT_EQ(floats.use_count(), whole ? 2 : 1);
+  }
+}
+
 TEST(session_faults, threads_may_show_pictures_while_it_runs) {
   picture_fixture f;
   session<cpu> s(f.model, f.space,

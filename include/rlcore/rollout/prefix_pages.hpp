@@ -41,8 +41,7 @@ class prefix_pages {
     return page;
   }
 
-  /// Full pages that hold the beginning of the sequence, no more than `most` tokens. Good until the next call. The
-  /// pictures of a prompt are read all or none: the tower reads them together.
+  /// Full pages that hold the beginning of the sequence, no more than `most` tokens. Good until the next call.
   std::span<const std::int32_t> find(const sequence& s, std::int64_t most) {
     found_.clear();
     std::uint64_t before = 0;
@@ -52,9 +51,7 @@ class prefix_pages {
       found_.push_back(page);
       before = table_.number(page);
     }
-    const auto tokens = std::min(std::ssize(found_) * page_size, s.prompt_length);
-    if (s.shown && s.shown->rows_until(tokens) < s.shown->rows())
-      found_.resize(std::min(found_.size(), static_cast<std::size_t>(s.shown->first_token.front() / page_size)));
+    found_.resize(static_cast<std::size_t>(worth_finding(s, std::ssize(found_) * page_size) / page_size));
     return found_;
   }
 
@@ -62,7 +59,8 @@ class prefix_pages {
   void remember(sequence& s, const std::int32_t* pages) {
     if (!on_) return;
     sequence::scheduled& plan = s.plan;
-    for (; (plan.remembered + 1) * page_size <= plan.fed; ++plan.remembered) {
+    const std::int64_t most = worth_finding(s, plan.fed);
+    for (; (plan.remembered + 1) * page_size <= most; ++plan.remembered) {
       const page_content full = content(s, plan.remembered, plan.last_page);
       std::int32_t page = table_.find(full);
       if (page < 0) {
@@ -76,6 +74,13 @@ class prefix_pages {
 
  private:
   static constexpr std::int64_t page_size = kv_page;
+
+  /// How many of the first `tokens` of a sequence spare another one work. The pictures of a prompt are read all or none,
+  /// since the tower reads them together: keys and values of some of them are of no use, and would keep all floats.
+  static std::int64_t worth_finding(const sequence& s, std::int64_t tokens) {
+    const bool some = s.shown && s.shown->rows_until(std::min(tokens, s.prompt_length)) < s.shown->rows();
+    return some ? std::min(tokens, s.shown->first_token.front()) : tokens;
+  }
 
   static page_content content(const sequence& s, std::int64_t number, std::uint64_t before) {
     const std::int64_t first = number * page_size;
