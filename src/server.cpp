@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "rlcore/core/error.hpp"
+#include "rlcore/serving/byte_budget.hpp"
 #include "rlcore/serving/http_server.hpp"
 
 RLCORE_BEGIN
@@ -24,42 +25,6 @@ namespace serving {
 namespace {
 
 using clock = std::chrono::steady_clock;
-
-/// Bytes that all bodies together may have.
-class byte_budget {
- public:
-  explicit byte_budget(std::size_t bytes) : left_(bytes) {}
-  void take(std::size_t bytes) {
-    std::unique_lock lock(mutex_);
-    freed_.wait(lock, [&] { return left_ >= bytes; });
-    left_ -= bytes;
-  }
-  void give_back(std::size_t bytes) {
-    {
-      const std::lock_guard lock(mutex_);
-      left_ += bytes;
-    }
-    freed_.notify_all();
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable freed_;
-  std::size_t left_;
-};
-
-/// A part of the budget for as long as it lives.
-class held_bytes {
- public:
-  held_bytes(byte_budget& budget, std::size_t bytes) : budget_(budget), bytes_(bytes) { budget_.take(bytes_); }
-  held_bytes(const held_bytes&) = delete;
-  held_bytes& operator=(const held_bytes&) = delete;
-  ~held_bytes() { budget_.give_back(bytes_); }
-
- private:
-  byte_budget& budget_;
-  std::size_t bytes_;
-};
 
 /// As many threads as connections are open, up to a limit.
 class connection_threads final : public httplib::TaskQueue {

@@ -17,7 +17,7 @@ for source in "$RLCORE_ROOT"/examples/*.cpp; do
 done
 for name in catalogue_bench words_bench parallel_bench speed_bench minimal_grpo npu_abi_check; do stand_in "build/bin/$name"; done
 for name in test_programs test_objective; do stand_in "build/tests/$name"; done
-for name in make cmake ctest pip python python3 tensorboard tar sbatch mpirun; do stand_in "on_path/$name"; done
+for name in make cmake ctest pip python python3 tensorboard tar sbatch mpirun curl; do stand_in "on_path/$name"; done
 for file in bench/speed.py bench/compile_time.sh tests/flags/hashes.sh examples/cluster/supervise.sh \
   examples/cluster/two_hosts.sh; do
   stand_in "$file"
@@ -45,7 +45,7 @@ build/bin/gsm8k_preprocess --input_dir grade_school_math/data --local_save_dir h
 [ -e home/data/gsm8k/train.parquet ] || RLCORE_PARQUET=0
 build/bin/gsm8k_preprocess --input_dir grade_school_math/data --local_save_dir home/data/gsm8k --format jsonl 2>/dev/null
 cp home/data/gsm8k/*.parquet . 2>/dev/null || true
-touch TRAIN.parquet hostfile hosts speed.json catalogue.json report.tar.gz
+touch TRAIN.parquet hostfile hosts drawn.png speed.json catalogue.json report.tar.gz
 "$RLCORE_BUILD/bin/gsm8k_solutions" --input solutions.jsonl --local_save_dir home/data/pairs >/dev/null
 echo '{"like": "H100"}' >cluster.json
 mkdir -p runs/quickstart/data

@@ -53,7 +53,7 @@ case $name in
       case $argument in *.txt) [ -e "$RLCORE_ROOT/$argument" ] || fail "no file $argument" ;; esac
     done ;;
   python | python3 | sbatch) script "$@" ;;
-  tensorboard | tar) ;;
+  tensorboard | tar | curl) ;;
   *.py | *.sh) script "$0" "$@" ;;
   mpirun)
     while [ $# -gt 0 ]; do

@@ -10,14 +10,17 @@
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/serving/byte_budget.hpp"
 #include "rlcore/serving/context.hpp"
 #include "rlcore/serving/prepare.hpp"
+#include "rlcore/serving/prompt.hpp"
 #include "rlcore/serving/protocol/chat_request.hpp"
 #include "rlcore/serving/protocol/log_probs.hpp"
 #include "rlcore/serving/protocol/reasoning.hpp"
 #include "rlcore/serving/protocol/responses.hpp"
 #include "rlcore/serving/protocol/tool_calls.hpp"
 #include "rlcore/serving/reply.hpp"
+#include "rlcore/serving/show_pictures.hpp"
 
 RLCORE_BEGIN
 namespace serving {
@@ -25,10 +28,12 @@ namespace serving {
 /// Turns of the assistant: thoughts, content and calls of tools.
 class chat_reply final : public reply {
  public:
-  /// The turns that `jobs` draw, one for each choice.
-  chat_reply(context& shared, const chat_request& request, std::vector<rollout::job> jobs)
+  /// The turns that `jobs` draw, one for each choice. `pictures` holds the memory of what they show.
+  chat_reply(context& shared, const chat_request& request, std::vector<rollout::job> jobs,
+             std::unique_ptr<held_bytes> pictures)
       : reply(shared, request.fields, std::move(jobs), "chatcmpl-"),
         shared_(shared),
+        pictures_(std::move(pictures)),
         parse_tool_calls_(request.parse_tool_calls),
         include_reasoning_(request.include_reasoning) {
     for (std::int64_t i = 0; i < fields().n; ++i)
@@ -139,6 +144,7 @@ class chat_reply final : public reply {
   }
 
   context& shared_;
+  std::unique_ptr<held_bytes> pictures_;
   bool parse_tool_calls_, include_reasoning_, prompt_shown_ = false;
   std::vector<choice_state> choices_;
 };
@@ -146,13 +152,10 @@ class chat_reply final : public reply {
 /// Begins to answer a request. Throws api_error.
 inline std::shared_ptr<reply> begin_chat(context& shared, const chat_request& request) {
   shared.model_named(request.fields.model);
-  const std::string text = rendered(shared.model, request.talk);
-  token_ids prompt = request.fields.add_special_tokens ? shared.model.tokenizer.encode_with_special_tokens(text)
-                                                       : shared.model.tokenizer.encode(text);
-  std::vector<token_ids> prompts;
-  prompts.push_back(std::move(prompt));
-  return std::make_shared<chat_reply>(shared, request,
-                                      make_jobs(shared.model, request.fields, std::move(prompts), shared.counter));
+  const model_prompt prompt = prompt_of(shared.model, request.talk, request.fields.add_special_tokens);
+  std::vector<rollout::job> jobs = make_jobs(shared.model, request.fields, {prompt}, shared.counter);
+  auto pictures = show_pictures(shared.model, prompt, shared.picture_memory, jobs);
+  return std::make_shared<chat_reply>(shared, request, std::move(jobs), std::move(pictures));
 }
 
 }  // namespace serving

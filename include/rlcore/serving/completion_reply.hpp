@@ -12,6 +12,7 @@
 #include "rlcore/core/abi.hpp"
 #include "rlcore/serving/context.hpp"
 #include "rlcore/serving/prepare.hpp"
+#include "rlcore/serving/prompt.hpp"
 #include "rlcore/serving/protocol/completion_request.hpp"
 #include "rlcore/serving/protocol/log_probs.hpp"
 #include "rlcore/serving/reply.hpp"
@@ -87,9 +88,9 @@ class completion_reply final : public reply {
 /// Begins to answer a request. Throws api_error.
 inline std::shared_ptr<reply> begin_completion(context& shared, const completion_request& request) {
   shared.model_named(request.fields.model);
-  std::vector<token_ids> prompts;
+  std::vector<model_prompt> prompts;
   for (const sent_prompt& p : request.prompts)
-    prompts.push_back(tokens_of(shared.model, p, request.fields.add_special_tokens));
+    prompts.push_back({tokens_of(shared.model, p, request.fields.add_special_tokens)});
   return std::make_shared<completion_reply>(
       shared, request, make_jobs(shared.model, request.fields, std::move(prompts), shared.counter));
 }

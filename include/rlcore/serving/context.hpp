@@ -15,6 +15,7 @@
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/random.hpp"
 #include "rlcore/core/suggest.hpp"
+#include "rlcore/serving/byte_budget.hpp"
 #include "rlcore/serving/generator.hpp"
 #include "rlcore/serving/metrics.hpp"
 #include "rlcore/serving/prompt_counter.hpp"
@@ -36,7 +37,8 @@ class context {
   generator& engine;
   prompt_counter counter;
   metrics counts;
-  std::atomic<std::size_t> requests{0};  ///< that are being answered
+  std::atomic<std::size_t> requests{0};              ///< that are being answered
+  byte_budget picture_memory{std::size_t{2} << 30};  ///< for the pictures that requests show; others wait
 
   /// Throws api_error 404 for a name that is not served. The empty name is the first one.
   std::string model_named(const std::string& name) const {

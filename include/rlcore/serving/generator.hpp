@@ -41,6 +41,7 @@ struct engine_load {
   std::size_t running = 0, waiting = 0;
   double cache_usage = 0;  ///< share of the cache's pages in use
   std::uint64_t tokens_fed = 0, tokens_drawn = 0, preemptions = 0, prefix_hits = 0;
+  std::uint64_t pictures_read = 0;  ///< by the vision tower
 };
 
 /// An engine that takes jobs from any thread.

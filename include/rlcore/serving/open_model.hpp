@@ -12,7 +12,9 @@
 #include <vector>
 
 #include "rlcore/checkpoint/hugging_face.hpp"
+#include "rlcore/checkpoint/preprocessor_config.hpp"
 #include "rlcore/config/options.hpp"
+#include "rlcore/config/settings/media_options.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/suggest.hpp"
 #include "rlcore/core/version.hpp"
@@ -23,6 +25,7 @@
 #include "rlcore/text/parse_json.hpp"
 #include "rlcore/text/text_file.hpp"
 #include "rlcore/text/tokenizer.hpp"
+#include "rlcore/training/model_images.hpp"
 
 RLCORE_BEGIN
 namespace serving {
@@ -94,8 +97,22 @@ inline std::optional<text::chat_template> read_chat_template(const options& opt,
   }
 }
 
-/// Everything but what the engine decides (max_length) and what the weights give (fingerprint). Throws config_error,
-/// file_error, format_error.
+/// How the model takes pictures. Throws config_error, format_error.
+inline void read_pictures(const options& opt, const std::filesystem::path& folder, const nn::config& config,
+                          served_model& m) {
+  const trainer::media_options media = trainer::read_media_options(opt);
+  checkpoint::check_image_tokens(folder, config, m.tokenizer);
+  m.images = trainer::model_images(media.images, config, folder);
+  m.local_files = media.local_files;
+  m.features.pictures = m.images.processor.has_value(), m.features.most_pictures = media.most_images;
+  for (const char* flag : {"mm-processor-kwargs", "allowed-local-media-path"})
+    if (!m.features.pictures && opt.is_set(flag))
+      throw config_error("--" + std::string(flag) + ": " + folder.string() +
+                         " reads no pictures: its config.json has no vision_config");
+}
+
+/// Everything but what the engine decides (max_length, max_image_tokens) and what the weights give (fingerprint).
+/// Throws config_error, file_error, format_error.
 inline served_model open_served_model(const options& opt, const std::filesystem::path& folder,
                                       const nn::config& config) {
   const std::string path = opt.get<std::string>("model");
@@ -117,6 +134,7 @@ inline served_model open_served_model(const options& opt, const std::filesystem:
   m.features = {.tool_calls = opt.get<bool>("enable-auto-tool-choice"),
                 .tools_without_choice = !opt.get<bool>("exclude-tools-when-tool-choice-none"),
                 .request_templates = opt.get<bool>("trust-request-chat-template")};
+  read_pictures(opt, folder, config, m);
   m.reasoning = reasoning_form_of(opt.find<std::string>("reasoning-parser").value_or(""));
   m.response_role = opt.get<std::string>("response-role");
   m.raw_logprobs = opt.get<std::string>("logprobs-mode") == "raw_logprobs";

@@ -28,16 +28,16 @@ inline std::uint64_t hash_of(std::span<const std::int32_t> prompt) noexcept {
   return hash;
 }
 
-/// Gives the k-th request for a prompt a key of (server seed, prompt, k). The texts of k equal requests are then the
-/// same k texts whatever else was asked, and in whatever order they arrived.
+/// Gives the k-th request for a prompt, pictures included, a key of (server seed, prompt, k). The texts of k equal
+/// requests are then the same k texts whatever else was asked, and in whatever order they arrived.
 class prompt_counter {
  public:
   /// Counts from nothing; `server` is the key of the server's seed.
   explicit prompt_counter(random_key server) : server_(server) {}
 
-  /// The key of the next request for this prompt.
-  random_key next(std::span<const std::int32_t> prompt) {
-    const std::uint64_t hash = hash_of(prompt);
+  /// The key of the next request for this prompt; `pictures` is a number that stands for those it shows, 0 for none.
+  random_key next(std::span<const std::int32_t> prompt, std::uint64_t pictures = 0) {
+    const std::uint64_t hash = hash_of(prompt) ^ pictures;
     std::uint32_t times = 0;
     {
       const std::lock_guard lock(mutex_);

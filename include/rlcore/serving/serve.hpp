@@ -38,6 +38,7 @@
 #include "rlcore/serving/web_page.hpp"
 #include "rlcore/telemetry/console.hpp"
 #include "rlcore/training/files/model_files.hpp"
+#include "rlcore/training/model_images.hpp"
 #include "rlcore/training/ranks/available_memory.hpp"
 
 RLCORE_BEGIN
@@ -130,6 +131,7 @@ inline void introduce(const served_model& m, double million_parameters, const st
   trainer::say("defaults temperature %g, top_p %g, top_k %lld, min_p %g, repetition_penalty %g, max_tokens %s\n",
                d.temperature, d.top_p, static_cast<long long>(d.top_k), d.min_p, d.repetition_penalty,
                d.max_tokens ? std::to_string(*d.max_tokens).c_str() : "16 or what the length leaves");
+  if (m.images.processor) trainer::say("%s\n", trainer::image_text(m.images).c_str());
   if (!m.chat) trainer::say("note: the model has no chat template: /v1/chat/completions needs --chat-template\n");
 }
 
@@ -164,11 +166,12 @@ int serve(Device& device, const options& opt) {
   nn::workspace<Device> space(device, std::size_t{256} << 20);
 
   service* told = nullptr;
-  session_engine<Device> engine(model, space, detail::read_limits(opt, device), [&](const std::string& problem) {
+  const rollout::session_limits limits = detail::read_limits(opt, device);
+  session_engine<Device> engine(model, space, limits, [&](const std::string& problem) {
     detail::log_line("error: " + problem);
     if (told != nullptr) told->set_broken();
   });
-  served.max_length = engine.max_length();
+  served.max_length = engine.max_length(), served.max_image_tokens = limits.max_batched_tokens;
   context shared(served, engine, [](const std::string& line) { detail::log_line(line); });
   service answers(shared, detail::read_api_keys(opt), web_page);
   told = &answers;

@@ -10,6 +10,7 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/random.hpp"
+#include "rlcore/data/image_rows.hpp"
 #include "rlcore/serving/protocol/chat_request.hpp"
 #include "rlcore/serving/protocol/reasoning.hpp"
 #include "rlcore/serving/protocol/sampling_fields.hpp"
@@ -32,6 +33,9 @@ struct served_model {
   std::int64_t created = static_cast<std::int64_t>(std::time(nullptr));
   request_defaults defaults{};
   chat_features features{};
+  data::image_settings images{};        ///< how pictures become tokens; without a processor there are none
+  std::filesystem::path local_files{};  ///< file:// is read below it; empty: nowhere
+  std::int64_t max_image_tokens = 0;    ///< of a request
   reasoning_form reasoning = reasoning_form::none;
   std::string response_role = "assistant";
   bool raw_logprobs = true;  ///< of the model's own distribution; false: tempered as the draws are

@@ -59,7 +59,8 @@ class session_engine final : public generator {
             .tokens_fed = s.tokens_fed,
             .tokens_drawn = s.tokens_drawn,
             .preemptions = s.preemptions,
-            .prefix_hits = s.prefix_hits};
+            .prefix_hits = s.prefix_hits,
+            .pictures_read = s.pictures_read};
   }
   /// Ends all jobs of this moment.
   void cancel_all() {

@@ -7,7 +7,7 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/serving/context.hpp"
-#include "rlcore/serving/prepare.hpp"
+#include "rlcore/serving/prompt.hpp"
 #include "rlcore/serving/protocol/body_fields.hpp"
 #include "rlcore/serving/protocol/chat_request.hpp"
 
@@ -21,17 +21,16 @@ inline json tokenized(context& shared, body_fields& f) {
   const bool chat = f.find("messages") != nullptr;
   if (chat == (f.find("prompt") != nullptr)) throw invalid_body("expected either prompt or messages");
   const bool add_special_tokens = f.boolean("add_special_tokens", !chat);
-  std::string text;
+  token_ids ids;
   if (chat) {
     chat_request r;
-    r.talk.messages = read_messages(f);
+    read_messages(f, model.features, r.talk);
     detail::read_template_fields(f, model.features, r.talk);
     if (f.find("tools") != nullptr) detail::read_tools(f, {.tool_calls = true}, r);
-    text = rendered(model, r.talk);
+    ids = prompt_of(model, r.talk, add_special_tokens).ids;
   } else {
-    text = *f.string("prompt");
+    ids = tokens_of(model, *f.string("prompt"), add_special_tokens);
   }
-  const token_ids ids = tokens_of(model, text, add_special_tokens);
   json strings = nullptr;
   if (f.boolean("return_token_strs", false)) {
     strings = json::array();

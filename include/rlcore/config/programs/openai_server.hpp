@@ -15,6 +15,7 @@
 #include "rlcore/config/keys/rlcore/rank_keys.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/registry.hpp"
+#include "rlcore/config/settings/media_options.hpp"
 #include "rlcore/core/error.hpp"
 
 RLCORE_BEGIN
@@ -50,6 +51,18 @@ inline constexpr key server_model[] = {
      "raw_logprobs: of the model's own distribution; tempered_logprobs: of logits / temperature, as in training",
      words("raw_logprobs|tempered_logprobs", "processed_logprobs|raw_logits|processed_logits")},
     {"return-tokens-as-token-ids", boolean, "False", honoured, "log-probs write tokens as token_id:N"},
+};
+
+inline constexpr key server_media[] = {
+    {"limit-mm-per-prompt", text, "null", honoured, "pictures that a request may show, as {\"image\": N}; null: 16"},
+    {"mm-processor-kwargs", text, "null", honoured,
+     "JSON object: min_pixels and max_pixels of pictures in the place of the model's"},
+    {"allowed-local-media-path", text, "null", honoured, "pictures may be files below this folder, as file://PATH"},
+    {"rlcore-image-resampling", text, "torchvision", honoured,
+     "bicubic resampling of pictures as torchvision (vLLM, transformers) or Pillow rounds it",
+     words("torchvision|pillow")},
+    {"rlcore-image-alpha", text, "drop", honoured, "a picture's opacity: dropped, or its colours laid on white",
+     words("drop|white")},
 };
 
 inline constexpr key server_engine[] = {
@@ -96,6 +109,9 @@ inline constexpr key server_accepted[] = {
     {"uvicorn-log-level", text, "info", accepted, "there is no uvicorn"},
     {"tokenizer-mode", text, "auto", accepted, "there is one implementation"},
     {"chat-template-content-format", text, "auto", accepted, "as the template wants it"},
+    {"mm-processor-cache-gb", real, "4", accepted, "pictures are prepared for each request", at_least(0)},
+    {"mm-processor-cache-type", text, "lru", accepted, "pictures are prepared for each request"},
+    {"disable-mm-preprocessor-cache", boolean, "False", accepted, "pictures are prepared for each request"},
 };
 
 /// What this server does not have: any value but the default is refused.
@@ -104,6 +120,8 @@ inline constexpr key server_refused[] = {
     {"kv-cache-dtype", text, "auto", fixed, "keys and values have one type"},
     {"speculative-config", text, "null", fixed, "there is no draft model"},
     {"task", text, "generate", fixed, "this server generates"},
+    {"allowed-media-domains", texts, "null", fixed, "nothing is downloaded; requests bring their pictures"},
+    {"media-io-kwargs", text, "null", fixed, "there is nothing to set"},
     {"enable-lora", boolean, "False", fixed, "merge adapters into the model first: model_merger"},
     {"lora-modules", texts, "null", fixed, "merge adapters into the model first: model_merger"},
     {"ssl-keyfile", text, "null", fixed, "put a proxy that speaks TLS in front"},
@@ -169,7 +187,8 @@ inline registry openai_server_registry() {
   known.details =
       "Answers /v1/completions and /v1/chat/completions, see docs/serving.md:\n"
       "  openai_server --model DIR --served-model-name auto --port 6380\n";
-  known.add_as_flags(keys::server_model).add_as_flags(keys::server_engine).add_as_flags(keys::server_http);
+  known.add_as_flags(keys::server_model).add_as_flags(keys::server_media).add_as_flags(keys::server_engine);
+  known.add_as_flags(keys::server_http);
   known.add_as_flags(keys::server_accepted).add_as_flags(keys::server_refused).add_flags(human);
   known.add(keys::ranks).add(keys::device).add_positional({"model", 0, 1});
   known.check = [](options& opt) {
@@ -181,6 +200,7 @@ inline registry openai_server_registry() {
     if (const std::string type = opt.get<std::string>("dtype"); type != "auto")
       opt.set("rlcore.compute", value(type == "bfloat16" ? "bfloat16" : "float32"));
     if (opt.is_set("rlcore-threads")) opt.set("rlcore.threads", opt.at("rlcore-threads"));
+    read_media_options(opt);
     if (!opt.find<std::string>("model"))
       throw config_error("--model is missing; expected a folder or hub id of a model; see --help");
   };

@@ -25,15 +25,15 @@ struct image_options {
   std::size_t cache_bytes = std::size_t{512} << 20;
   std::size_t most = std::numeric_limits<std::size_t>::max();  ///< pictures of a prompt: --data.max_images_per_prompt
   bool strip = false;                                          ///< white space around marks, as OpenRLHF does
+  std::string limits_from = "data.mm_processor_kwargs";        ///< what sets min_pixels and max_pixels, for messages
 
   /// The settings of a model's processor as this command line changes them. Throws config_error where no size fits.
   image::processor_settings of(image::processor_settings model) const {
     if (min_pixels) model.min_pixels = *min_pixels;
     if (max_pixels) model.max_pixels = *max_pixels;
     if (model.min_pixels > model.max_pixels)
-      throw config_error("data.mm_processor_kwargs: at least " + std::to_string(model.min_pixels) +
-                         " pixels and at most " + std::to_string(model.max_pixels) +
-                         "; expected min_pixels <= max_pixels");
+      throw config_error(limits_from + ": at least " + std::to_string(model.min_pixels) + " pixels and at most " +
+                         std::to_string(model.max_pixels) + "; expected min_pixels <= max_pixels");
     model.resample = resample;
     model.decode.opacity = opacity;
     return model;
@@ -52,7 +52,7 @@ inline std::int64_t pixels_of(const member& m, const std::string& name) {
 
 /// min_pixels and max_pixels count more than size, which has other names for both.
 inline void read_processor_kwargs(image_options& o, const options& opt) {
-  const std::string name = "data.mm_processor_kwargs";
+  const std::string name = o.limits_from;
   const auto* members = opt.at(name).as<value::map>();
   if (members == nullptr) return;
   const auto size_member = [&](const member& m) {

@@ -12,6 +12,7 @@
 #include "rlcore/core/error.hpp"
 #include "rlcore/serving/protocol/api_error.hpp"
 #include "rlcore/serving/protocol/body_fields.hpp"
+#include "rlcore/serving/protocol/content_parts.hpp"
 #include "rlcore/serving/protocol/sampling_fields.hpp"
 #include "rlcore/text/chat_variables.hpp"
 #include "rlcore/text/message.hpp"
@@ -25,11 +26,15 @@ struct chat_features {
   bool tool_calls = false;           ///< --enable-auto-tool-choice with a --tool-call-parser
   bool tools_without_choice = true;  ///< tools are rendered with tool_choice=none, too
   bool request_templates = false;    ///< --trust-request-chat-template
+  bool pictures = false;             ///< the model has a vision tower
+  std::size_t most_pictures = 16;    ///< of a request: --limit-mm-per-prompt
 };
 
-/// A conversation and how its next turn is opened.
+/// A conversation and how its next turn is opened. A message whose content was sent in parts has these, and their texts
+/// joined as its content.
 struct conversation {
   std::vector<text::message> messages;
+  std::vector<sent_picture> pictures;  ///< in the order of their places
   text::render_options options;
   bool continue_final_message = false;
   std::string chat_template;  ///< the request's own; empty: the model's
@@ -44,45 +49,18 @@ struct chat_request {
 
 namespace detail {
 
-/// A content in parts as one text: several are joined by line ends, as vLLM does for templates that take texts.
-inline std::string joined_parts(const json& parts, const std::string& where) {
-  std::string text;
-  bool first = true;
-  for (const json& part : parts) {
-    const auto member = [&](const char* key) -> const json* {
-      const auto found = part.find(key);
-      return found == part.end() ? nullptr : &*found;
-    };
-    const std::string place = where + " has a part that";
-    if (!part.is_object()) throw invalid_body(place + " is no object; expected {\"type\": \"text\", \"text\"}");
-    const json* type = member("type");
-    if (type == nullptr || !type->is_string()) throw invalid_body(place + " has no type");
-    const auto& name = type->get_ref<const std::string&>();
-    if (name == "image_url" || name == "input_image" || name == "image")
-      throw bad_request(place + " is a picture, but this server takes texts only");
-    if (name != "text" && name != "input_text" && name != "output_text" && name != "refusal")
-      throw bad_request(place + " is of type '" + name + "'; expected text, input_text or refusal");
-    const json* content = member(name == "refusal" ? "refusal" : "text");
-    if (content == nullptr || !content->is_string()) throw invalid_body(place + " has no text");
-    text += (first ? "" : "\n") + content->get<std::string>();
-    first = false;
-  }
-  return text;
-}
-
-/// A message as templates know it: the content a text, the arguments of a call an object, no member that is null.
+/// A message as templates know it: the arguments of a call an object, no member that is null, no content in parts.
 inline json plain_message(const json& sent, const std::string& where) {
   if (!sent.is_object()) throw invalid_body(where + ": expected an object, found " + sent.type_name());
   json m = json::object();
   for (const auto& [key, value] : sent.items())
-    if (!value.is_null()) m[key] = value;
+    if (!value.is_null() && !(key == "content" && value.is_array())) m[key] = value;
   if (!m.contains("role") || !m["role"].is_string())
     throw invalid_body(where + ".role: expected one of system, developer, user, assistant and tool");
   const std::string role = m["role"];
   if (role == "developer") m["role"] = "system";
   if (role != "system" && role != "developer" && role != "user" && role != "assistant" && role != "tool")
     throw bad_request(where + ".role: '" + role + "' is unknown; expected system, developer, user, assistant or tool");
-  if (m.contains("content") && m["content"].is_array()) m["content"] = joined_parts(m["content"], where + ".content");
   // What answers carry beside their text, and what OpenAI's clients send back with it.
   for (const char* key : {"refusal", "annotations", "audio", "function_call", "tool_call_id", "name"}) m.erase(key);
   if (m.contains("reasoning") && !m.contains("reasoning_content")) m["reasoning_content"] = m["reasoning"];
@@ -114,13 +92,15 @@ inline void read_template_fields(body_fields& f, const chat_features& features, 
     throw bad_request("chat_template: requests may bring a template only with --trust-request-chat-template");
   f.refuse_unless("documents", "null", "templates with documents are not in this server");
   f.refuse_unless("media_io_kwargs", "null", "there is nothing to set");
+  f.refuse_unless("mm_processor_kwargs", "null", "start the server with --mm-processor-kwargs");
   if (const json* kwargs = f.find("chat_template_kwargs")) {
     if (!kwargs->is_object()) body_fields::wrong("chat_template_kwargs", "an object", *kwargs);
     body_fields inner(*kwargs);
     if (inner.find("enable_thinking") != nullptr) talk.options.enable_thinking = inner.boolean("enable_thinking", true);
-    inner.refuse_unless("add_vision_id", "false", "this server takes texts only");
+    talk.options.add_vision_id = inner.boolean("add_vision_id", false);
     if (const auto unknown = inner.unknown(); !unknown.empty())
-      throw bad_request("chat_template_kwargs: '" + unknown.front() + "' is unknown; expected enable_thinking");
+      throw bad_request("chat_template_kwargs: '" + unknown.front() +
+                        "' is unknown; expected enable_thinking or add_vision_id");
   }
 }
 
@@ -155,26 +135,41 @@ inline void read_tools(body_fields& f, const chat_features& features, chat_reque
 }  // namespace detail
 
 /// The messages of a body. Throws api_error 400 that names the message.
-inline std::vector<text::message> read_messages(body_fields& f) {
+inline void read_messages(body_fields& f, const chat_features& features, conversation& talk) {
   const json* v = f.find("messages");
   if (v == nullptr) throw invalid_body("messages: expected a list of messages, found none");
   if (!v->is_array()) body_fields::wrong("messages", "a list of messages", *v);
   if (v->empty()) throw bad_request("messages: the list is empty; expected at least one message");
+  const auto where = [](std::size_t i) { return "messages[" + std::to_string(i) + "]"; };
   json plain = json::array();
-  for (std::size_t i = 0; i < v->size(); ++i)
-    plain.push_back(detail::plain_message((*v)[i], "messages[" + std::to_string(i) + "]"));
+  for (std::size_t i = 0; i < v->size(); ++i) plain.push_back(detail::plain_message((*v)[i], where(i)));
   try {
-    return text::messages_from_json(plain);
+    talk.messages = text::messages_from_json(plain);
   } catch (const data_error& e) {
     throw invalid_body(e.what());
   }
+  for (std::size_t i = 0; i < v->size(); ++i) {
+    const json* content = detail::member_of((*v)[i], "content");
+    if (content == nullptr || !content->is_array()) continue;
+    text::message& m = talk.messages[i];
+    m.parts = read_parts(*content, where(i) + ".content", talk.pictures);
+    m.content = joined_texts(m.parts);
+  }
+  if (talk.pictures.empty()) return;
+  if (!features.pictures)
+    throw bad_request(talk.pictures[0].where +
+                      " is a picture, but this model reads texts only: its config.json has no vision_config");
+  if (talk.pictures.size() > features.most_pictures)
+    throw bad_request(talk.pictures[features.most_pictures].where + " is picture " +
+                      std::to_string(features.most_pictures + 1) + " of the request; expected at most " +
+                      std::to_string(features.most_pictures) + " (--limit-mm-per-prompt)");
 }
 
 /// Reads a body. Throws api_error 400 that names the field.
 inline chat_request read_chat_request(body_fields& f, const request_defaults& by_default,
                                       const chat_features& features) {
   chat_request r;
-  r.talk.messages = read_messages(f);
+  read_messages(f, features, r.talk);
   r.fields = read_sampling_fields(f, by_default);
   detail::read_template_fields(f, features, r.talk);
   detail::read_tools(f, features, r);

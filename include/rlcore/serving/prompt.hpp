@@ -1,0 +1,125 @@
+// From a conversation or a text to the tokens of a prompt, with the pictures that it shows.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/core/error.hpp"
+#include "rlcore/core/random.hpp"
+#include "rlcore/data/image_file.hpp"
+#include "rlcore/data/image_rows.hpp"
+#include "rlcore/serving/picture_bytes.hpp"
+#include "rlcore/serving/protocol/api_error.hpp"
+#include "rlcore/serving/protocol/chat_request.hpp"
+#include "rlcore/serving/protocol/completion_request.hpp"
+#include "rlcore/serving/served_model.hpp"
+
+RLCORE_BEGIN
+namespace serving {
+
+/// Tokens of a prompt or a word.
+using token_ids = std::vector<std::int32_t>;
+
+/// The tokens that a model reads, and its pictures, as yet undecoded, in the order of their places.
+struct model_prompt {
+  token_ids ids;
+  std::vector<data::image_pointer> images{};
+
+  /// A number that stands for the pictures; 0 without one.
+  std::uint64_t pictures_hash() const noexcept {
+    std::uint64_t hash = 0;
+    for (const data::image_pointer& i : images) {
+      const auto half = [](std::uint64_t word, int shift) { return static_cast<std::uint32_t>(word >> shift); };
+      const auto w =
+          philox(hash, {half(i->hash.low, 0), half(i->hash.low, 32), half(i->hash.high, 0), half(i->hash.high, 32)});
+      hash = (std::uint64_t{w[0]} << 32) | w[1];
+    }
+    return hash;
+  }
+};
+
+/// The tokens of a prompt as it was sent. Throws api_error 400 for ids outside of the vocabulary.
+inline token_ids tokens_of(const served_model& model, const sent_prompt& prompt, bool add_special_tokens) {
+  if (const auto* text = std::get_if<std::string>(&prompt))
+    return add_special_tokens ? model.tokenizer.encode_with_special_tokens(*text) : model.tokenizer.encode(*text);
+  const auto& ids = std::get<token_ids>(prompt);
+  for (const std::int32_t id : ids)
+    if (id < 0 || id >= model.vocabulary)
+      throw bad_request("prompt: token id " + std::to_string(id) + " is out of vocabulary (" +
+                        std::to_string(model.vocabulary) + " tokens)");
+  return ids;
+}
+
+namespace detail {
+
+/// The text that ends a message.
+inline const std::string& last_text(const text::message& last) {
+  if (last.parts.empty()) return last.content;
+  if (last.parts.back().image) throw bad_request("continue_final_message: the last message ends with a picture");
+  return last.parts.back().text;
+}
+
+/// Parts, where the template has a place for them; else each content as one text.
+inline std::vector<text::message> messages_for(const text::chat_template& chat, const conversation& talk) {
+  std::vector<text::message> messages = talk.messages;
+  const bool parted = std::ranges::any_of(messages, [](const text::message& m) { return !m.parts.empty(); });
+  if (!parted || chat.takes_parts()) return messages;
+  if (!talk.pictures.empty())
+    throw bad_request(talk.pictures[0].where + " is a picture, and the chat template has no place for it; start the " +
+                      "server with --chat-template qwen2.5-vl");
+  for (text::message& m : messages) m.parts.clear();
+  return messages;
+}
+
+}  // namespace detail
+
+/// A conversation as text. Throws api_error 400 where the template has no place for it.
+inline std::string rendered(const served_model& model, const conversation& talk) {
+  if (!model.chat && talk.chat_template.empty())
+    throw bad_request("this model has no chat template; start the server with --chat-template, or use /v1/completions");
+  try {
+    const text::chat_template chat = talk.chat_template.empty()
+                                         ? *model.chat
+                                         : text::chat_template::from_jinja(talk.chat_template, "chat_template",
+                                                                           text::special_token_texts(model.folder));
+    const std::vector<text::message> messages = detail::messages_for(chat, talk);
+    std::string text = chat.render(messages, talk.options);
+    if (!talk.continue_final_message) return text;
+    const std::string_view content = text::jinja::strip(detail::last_text(messages.back()), nullptr, true, true);
+    const std::size_t at = text.rfind(content);
+    if (at == text.npos) throw bad_request("continue_final_message: the template changes the last message");
+    text.resize(at + content.size());
+    return text;
+  } catch (const data_error& e) {
+    throw bad_request(e.what());
+  } catch (const config_error& e) {
+    throw bad_request(e.what());
+  } catch (const format_error& e) {
+    throw bad_request(e.what());
+  }
+}
+
+/// The prompt of a conversation. Of pictures only the headers are read. Throws api_error 400.
+inline model_prompt prompt_of(const served_model& model, const conversation& talk, bool add_special_tokens) {
+  model_prompt p{tokens_of(model, rendered(model, talk), add_special_tokens)};
+  try {
+    for (const sent_picture& sent : talk.pictures)
+      p.images.push_back(
+          data::make_image_file(sent.where, bytes_of(sent, model.local_files), {}, model.images.processor->decode));
+    data::check_image_tokens(p.ids, p.images.size(), model.images, "messages");
+    p.ids = data::expand_image_tokens(std::move(p.ids), p.images, model.images);
+  } catch (const data_error& e) {
+    throw bad_request(e.what());
+  }
+  return p;
+}
+
+}  // namespace serving
+RLCORE_END
