@@ -132,7 +132,7 @@ class mutator {
 
  private:
   void change(std::string& text) {
-    static constexpr std::string_view signs{"{}[]\"\\,:0-9.eE \n\t\0\xff\x7f\x80()<>|=+~/%#", 38};
+    static constexpr char signs[] = "{}[]\"\\,:0-9.eE \n\t\0\xff\x7f\x80()<>|=+~/%#";
     const std::size_t at = random_.below(text.size() + 1), length = 1 + random_.below(1 + text.size() / 4);
     switch (random_.below(9)) {
       case 0:
@@ -142,7 +142,7 @@ class mutator {
         if (at < text.size()) text[at] = static_cast<char>(random_.below(256));
         break;
       case 2:
-        text.insert(at, 1, signs[random_.below(signs.size())]);
+        text.insert(at, 1, signs[random_.below(sizeof signs - 1)]);
         break;
       case 3:
         text.erase(at, length);
