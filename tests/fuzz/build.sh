@@ -27,7 +27,7 @@ for source in "$here"/*_fuzzer.cpp; do
       continue
     fi
   fi
-  if [[ " image rows " = *" $name "* ]]; then
+  if [[ " image rows serving " = *" $name "* ]]; then
     if printf '#include <cstdio>\n#include <jpeglib.h>\n#include <png.h>\n' | $CXX -fsyntax-only -x c++ - 2>/dev/null; then
       more=(-DRLCORE_HAS_IMAGES=1 -Xlinker -Bstatic -lpng -ljpeg -lz -Xlinker -Bdynamic -lm)
     elif [ "$name" = image ]; then

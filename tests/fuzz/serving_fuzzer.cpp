@@ -1,4 +1,5 @@
-// Bodies of requests to every endpoint that takes one, answered over an engine that repeats the prompt.
+// Bodies of requests to every endpoint that takes one, answered over an engine that repeats the prompt; some by a model
+// that reads pictures.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -9,6 +10,7 @@
 
 #include "fuzz/fuzzing.hpp"
 #include "fuzz/small_tokenizer.hpp"
+#include "rlcore/data/image_cache.hpp"
 #include "rlcore/serving/service.hpp"
 
 namespace {
@@ -20,6 +22,7 @@ class parrot final : public serving::generator {
   std::vector<rlcore::rollout::ticket> submit(std::vector<rlcore::rollout::job> jobs,
                                               std::shared_ptr<serving::job_listener> listener) override {
     for (std::size_t i = 0; i < jobs.size(); ++i) {
+      check_pictures(jobs[i]);
       const auto length =
           std::min<std::size_t>(jobs[i].prompt.size(), static_cast<std::size_t>(jobs[i].max_new_tokens));
       if (jobs[i].prompt_logprobs)
@@ -31,6 +34,19 @@ class parrot final : public serving::generator {
   }
   void cancel(rlcore::rollout::ticket) override {}
   serving::engine_load load() const override { return {}; }
+
+ private:
+  /// There are as many image tokens as the pictures have cells, and the floats of each.
+  static void check_pictures(const rlcore::rollout::job& j) {
+    std::int64_t cells = 0;
+    for (const rlcore::nn::picture& p : j.pictures) {
+      cells += p.grid.height * p.grid.width / 4;
+      fuzzing::require(std::ssize(p.patches) == p.grid.height * p.grid.width * 1176, "a picture has other floats");
+    }
+    const auto token = fuzzing::picture_tokenizer().id_of("<|image_pad|>");
+    const auto found = j.pictures.empty() ? 0 : std::count(j.prompt.begin(), j.prompt.end(), *token);
+    fuzzing::require(found == cells, "other image tokens than the pictures have");
+  }
 };
 
 const serving::served_model& model() {
@@ -46,16 +62,38 @@ const serving::served_model& model() {
   return only;
 }
 
+/// The same with pictures.
+const serving::served_model& seeing_model() {
+  static const serving::served_model only = [] {
+    serving::served_model m{.names = {"x"}, .folder = "x", .tokenizer = fuzzing::picture_tokenizer()};
+    m.chat = rlcore::text::chat_template::named("qwen2.5-vl");
+    m.eos_ids = {*m.tokenizer.id_of("<|im_end|>")};
+    m.max_length = 2000, m.vocabulary = static_cast<std::int64_t>(m.tokenizer.vocab_size());
+    m.features = {.request_templates = true, .pictures = true, .most_pictures = 3};
+    m.images.processor.emplace().max_pixels = 12544;
+    m.images.processor->decode.max_pixels = 1 << 18;
+    m.images.token = *m.tokenizer.id_of("<|image_pad|>");
+    m.images.cache =
+        std::make_shared<rlcore::data::image_cache>(rlcore::image::processor(*m.images.processor), std::size_t{0});
+    m.local_files = fuzzing::folder();
+    m.max_image_tokens = 40;
+    return m;
+  }();
+  return only;
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static parrot engine;
-  static serving::context shared(model(), engine);
-  static serving::service service(shared);
+  static serving::context words(model(), engine), pictures(seeing_model(), engine);
+  static serving::service reading(words), seeing(pictures);
   std::string_view body = fuzzing::text_of(data, size);
-  constexpr const char* paths[] = {"/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize"};
-  const char* path = paths[fuzzing::choice(body, 4)];
-  const serving::http_response r = service({"POST", path, std::string(body), "application/json"});
+  constexpr const char* paths[] = {"/v1/completions", "/v1/chat/completions", "/tokenize",
+                                   "/detokenize",     "/v1/chat/completions", "/tokenize"};
+  const std::size_t chosen = fuzzing::choice(body, 6);
+  serving::service& service = chosen < 4 ? reading : seeing;
+  const serving::http_response r = service({"POST", paths[chosen], std::string(body), "application/json"});
   fuzzing::require(r.status == 200 || r.status == 400 || r.status == 404, "a body gives the status",
                    std::to_string(r.status) + " " + r.body);
   if (!r.stream) {
