@@ -148,20 +148,29 @@ if { [ "$goal" = test ] || [ "$goal" = package ]; } && ! pkg-config --exists par
     in_venv Parquet "$wheel"
   fi
 fi
-# TensorBoard itself reads the event files that the tests write.
-if [ "$goal" = test ]; then
-  wheels=$(sed -n '/^\(tensorboard\|absl-py\|numpy\|protobuf\)==/p' cmake/requirements.txt)
+# Somebody else's programs that the tests hand our files and answers to, at the versions of cmake/requirements.txt.
+peer() {  # peer WHAT_FOR NAME MODULE PACKAGE...
+  what_for=$1
+  name=$2
+  module=$3
+  shift 3
+  wheels=''
+  for package; do wheels="$wheels $(sed -n "/^$package==/p" cmake/requirements.txt)"; done
   # shellcheck disable=SC2086
-  if ! build/venv/bin/python3 - $wheels 2>/dev/null <<'PYTHON'
-import sys
+  build/venv/bin/python3 - "$module" $wheels 2>/dev/null <<'PYTHON' && return
+import importlib, sys
 from importlib.metadata import version
-from tensorboard.backend.event_processing import event_accumulator
-sys.exit(any(version(w.split("==")[0]) != w.split("==")[1] for w in sys.argv[1:]))
+importlib.import_module(sys.argv[1])
+sys.exit(any(version(w.split("==")[0]) != w.split("==")[1] for w in sys.argv[2:]))
 PYTHON
-  then
-    # shellcheck disable=SC2086
-    set -- $wheels
-    echo "setup: $1 into build/venv, for the tests of event files"
-    in_venv TensorBoard "$@"
-  fi
+  # shellcheck disable=SC2086
+  set -- $wheels
+  echo "setup: $1 into build/venv, for $what_for"
+  in_venv "$name" "$@"
+}
+if [ "$goal" = test ]; then
+  peer 'the tests of event files' TensorBoard tensorboard.backend.event_processing.event_accumulator \
+    tensorboard absl-py numpy protobuf
+  peer 'the tests of the server' openai-python openai openai annotated-types anyio h11 httpcore2 httpx2 idna jiter \
+    pydantic pydantic_core sniffio truststore typing-inspection typing_extensions
 fi
