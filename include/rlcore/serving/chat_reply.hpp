@@ -99,11 +99,6 @@ class chat_reply final : public reply {
     choice["finish_reason"] = called ? "tool_calls" : piece.end->finish_reason;
     choice["stop_reason"] = piece.end->stop_reason;
   }
-  static json ids_of(const std::vector<scored_token>& tokens) {
-    json ids = json::array();
-    for (const scored_token& t : tokens) ids.push_back(t.id);
-    return ids;
-  }
 
   json choice_body(text_piece& whole) override {
     addition added = split(whole);
@@ -113,7 +108,7 @@ class chat_reply final : public reply {
     message["tool_calls"] = std::move(added.calls);
     json choice{{"index", whole.choice}, {"message", std::move(message)}, {"logprobs", log_probs(whole.tokens)}};
     add_end(whole, choice);
-    choice["token_ids"] = fields().return_token_ids ? ids_of(whole.tokens) : json(nullptr);
+    choice["token_ids"] = shown_ids(whole.tokens);
     return choice;
   }
 
@@ -130,7 +125,7 @@ class chat_reply final : public reply {
     const std::vector<scored_token> tokens = std::exchange(state.held, {});
     json choice{{"index", piece.choice}, {"delta", std::move(delta)}, {"logprobs", log_probs(tokens)}};
     add_end(piece, choice);
-    if (fields().return_token_ids) choice["token_ids"] = ids_of(tokens);
+    choice["token_ids"] = shown_ids(tokens);
     return choice;
   }
 
@@ -139,13 +134,13 @@ class chat_reply final : public reply {
     body["prompt_token_ids"] = fields().return_token_ids ? json(prompt(0)) : json(nullptr);
     body["kv_transfer_params"] = nullptr;
   }
-  void add_to_event(std::size_t, json& event) override {
-    if (fields().return_token_ids && !std::exchange(prompt_shown_, true)) event["prompt_token_ids"] = prompt(0);
+  void add_to_event(json& event, std::size_t, bool opens) override {
+    if (opens) event["prompt_token_ids"] = fields().return_token_ids ? json(prompt(0)) : json(nullptr);
   }
 
   context& shared_;
   std::unique_ptr<held_bytes> pictures_;
-  bool parse_tool_calls_, include_reasoning_, prompt_shown_ = false;
+  bool parse_tool_calls_, include_reasoning_;
   std::vector<choice_state> choices_;
 };
 

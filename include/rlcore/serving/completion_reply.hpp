@@ -55,7 +55,6 @@ class completion_reply final : public reply {
   json choice_body(text_piece& whole) override {
     json choice = *choice_event(whole);
     choice["prompt_logprobs"] = shows_prompt_logprobs_ ? prompt_logprobs(whole.choice) : json(nullptr);
-    if (!fields().return_token_ids) choice["token_ids"] = choice["prompt_token_ids"] = nullptr;
     return choice;
   }
 
@@ -71,15 +70,18 @@ class completion_reply final : public reply {
     choice["logprobs"] = fields().logprobs ? state.log_probs.take() : json(nullptr);
     choice["finish_reason"] = piece.end ? json(piece.end->finish_reason) : json(nullptr);
     choice["stop_reason"] = piece.end ? piece.end->stop_reason : json(nullptr);
-    if (fields().return_token_ids) {
-      choice["token_ids"] = json::array();
-      for (const scored_token& t : piece.tokens) choice["token_ids"].push_back(t.id);
-      choice["prompt_token_ids"] = first ? json(prompt(piece.choice)) : json(nullptr);
-    }
+    choice["token_ids"] = shown_ids(piece.tokens);
+    choice["prompt_token_ids"] = fields().return_token_ids && first ? json(prompt(piece.choice)) : json(nullptr);
     return choice;
   }
 
   void add_to_body(json& body) override { body["kv_transfer_params"] = nullptr; }
+  void add_to_event(json& event, std::size_t, bool) override {
+    if (event.contains("usage"))
+      event["usage"]["prompt_tokens_details"] = nullptr;
+    else
+      event["usage"] = nullptr;
+  }
 
   bool echo_, shows_prompt_logprobs_;
   std::vector<choice_state> choices_;

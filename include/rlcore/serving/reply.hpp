@@ -73,10 +73,10 @@ class reply {
     try {
       for (std::size_t i = 0; i < prompts_.size(); ++i)
         for (json& choice : opening(i))
-          if (!write(event_of(event(i, std::move(choice))))) return;
+          if (!write(event_of(event(i, std::move(choice), true)))) return;
       while (auto piece = next(connected))
         if (auto choice = choice_event(*piece))
-          if (!write(event_of(event(piece->choice, std::move(*choice))))) return;
+          if (!write(event_of(event(piece->choice, std::move(*choice), false)))) return;
       if (fields_.include_usage) {
         json last = answer_body(name_, event_object(), json::array());
         last["usage"] = usage();
@@ -101,7 +101,8 @@ class reply {
   virtual std::optional<json> choice_event(text_piece& piece) = 0;
   /// What else a body has at its top.
   virtual void add_to_body(json&) {}
-  virtual void add_to_event(std::size_t, json&) {}
+  /// What else an event has at its top; `opens` for the first one of a choice of opening().
+  virtual void add_to_event(json& event, std::size_t choice, bool opens) = 0;
 
   const served_model& model() const { return shared_.model; }
   const sampling_fields& fields() const noexcept { return fields_; }
@@ -112,6 +113,13 @@ class reply {
     if (!answer_) return {};
     const auto n = static_cast<std::size_t>(fields_.n);
     return answer_->prompt_tokens(fields_.stream ? choice : choice / n * n);
+  }
+  /// The ids of drawn tokens, if they were asked for.
+  json shown_ids(std::span<const scored_token> tokens) const {
+    if (!fields_.return_token_ids) return nullptr;
+    json ids = json::array();
+    for (const scored_token& t : tokens) ids.push_back(t.id);
+    return ids;
   }
   json prompt_logprobs(std::size_t choice) const {
     return fields_.prompt_logprobs ? prompt_log_probs(model().tokenizer, prompt_tokens(choice)) : json(nullptr);
@@ -141,10 +149,10 @@ class reply {
     return text_piece{.choice = ended_++, .end = text_end{"length", nullptr}};
   }
 
-  json event(std::size_t choice, json content) {
+  json event(std::size_t choice, json content, bool opens) {
     json e = answer_body(name_, event_object(), json::array({std::move(content)}));
-    add_to_event(choice, e);
     if (fields_.continuous_usage) e["usage"] = usage_body(prompts_[choice].size(), drawn(choice));
+    add_to_event(e, choice, opens);
     return e;
   }
   std::size_t drawn(std::size_t choice) const {

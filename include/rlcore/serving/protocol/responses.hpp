@@ -19,12 +19,9 @@ struct answer_name {
   std::int64_t created = 0;
 };
 
-/// Tokens that were read and drawn.
+/// Tokens that were read and drawn, as events of streams have them.
 inline json usage_body(std::size_t prompt, std::size_t completion) {
-  return {{"prompt_tokens", prompt},
-          {"total_tokens", prompt + completion},
-          {"completion_tokens", completion},
-          {"prompt_tokens_details", nullptr}};
+  return {{"prompt_tokens", prompt}, {"total_tokens", prompt + completion}, {"completion_tokens", completion}};
 }
 
 /// The beginning of a body: id, object, created, model, choices.
@@ -41,6 +38,7 @@ inline void finish_body(json& body, const answer_name& name, json usage) {
   body["service_tier"] = nullptr;
   body["system_fingerprint"] = name.fingerprint.empty() ? json(nullptr) : json(name.fingerprint);
   body["usage"] = std::move(usage);
+  body["usage"]["prompt_tokens_details"] = nullptr;
 }
 
 /// A message of an assistant as an answer has it.
