@@ -25,13 +25,15 @@ form, fieldset { display: flex; flex-wrap: wrap; gap: .5rem; align-items: end; b
 label { display: flex; flex-direction: column; font-size: .8rem; }
 input, textarea, button { font: inherit; padding: .3rem .5rem; }
 input[type=number] { width: 5.5rem; }
+input[type=url] { width: 15rem; }
 textarea { flex: 1 1 100%; min-height: 4.5rem; box-sizing: border-box; }
 .turn { margin: .6rem 0; }
 .user { white-space: pre-wrap; border-left: 3px solid #888; padding-left: .6rem; }
-.answers { display: grid; grid-auto-flow: column; grid-auto-columns: 1fr; gap: 1rem; }
+.answers { display: grid; margin-top: .4rem; grid-auto-flow: column; grid-auto-columns: 1fr; gap: 1rem; }
 .answer { white-space: pre-wrap; overflow-wrap: anywhere; border: 1px solid #8886; border-radius: 4px; padding: .5rem; }
 .answer h2 { font-size: .8rem; margin: 0 0 .3rem; font-weight: normal; opacity: .7; }
 .answer span { color: #000; border-radius: 2px; }
+.answer .end { opacity: .6; font-size: .8em; }
 .plain span { background: none !important; color: inherit; }
 .error { color: #b00; }
 </style>
@@ -111,10 +113,14 @@ async function answer(base, history, box, signal) {
         title.textContent = said.model + " at " + (base || location.origin);
         text += choice.delta.content || "";
         if (choice.logprobs) show(box, choice.logprobs.content);
+        const ended = choice.finish_reason === "stop" && choice.stop_reason === null;
+        if (ended && choice.logprobs.content.length > 0) box.lastElementChild.className = "end";
       }
     }
   } catch (error) {
-    if (error.name !== "AbortError") make(box, "p", "error", error.message);
+    const unreachable = base && error instanceof TypeError;
+    const hint = "no answer: is it started with --allowed-origins " + location.origin + "?";
+    if (error.name !== "AbortError") make(box, "p", "error", unreachable ? hint : error.message);
   }
   history.push({role: "assistant", content: text});
 }
