@@ -15,6 +15,7 @@
 
 #include "rlcore/checkpoint/adapter.hpp"
 #include "rlcore/checkpoint/model_config.hpp"
+#include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/checkpoint/tensor_folder.hpp"
 #include "rlcore/checkpoint/weight_shards.hpp"
 
@@ -188,6 +189,23 @@ inline void write_merged(std::span<const tensor_info> tensors, const tensor_fold
 }
 
 }  // namespace detail
+
+/// Fills `weights` with "base + scale B A": to the bit those of the model that merge_adapter() writes as F32. Throws
+/// format_error unless the base has all of `parameters` and nothing else, and the adapter changes some of them alone.
+inline void load_merged(const tensor_folder& base, const adapter_weights& adapter,
+                        std::span<const nn::parameter> parameters, std::span<float> weights) {
+  if (!adapter.whole().empty())
+    throw format_error("the adapter is that of a score model: it has '" + *adapter.whole().begin() + "'");
+  load_weights(base, parameters, weights, [](const std::string&) { return false; });
+  std::size_t changed = 0;
+  for (const nn::parameter& p : parameters) {
+    if (!adapter.adapts(p.name)) continue;
+    adapter.add(p.name, weights.subspan(p.offset, p.size));
+    ++changed;
+  }
+  if (changed != adapter.size())
+    throw format_error("the adapter changes '" + std::string(output_name) + "', which is the model's embedding");
+}
 
 /// Writes the model "base + scale B A" into `target`: its safetensors, config.json and generation_config.json, but no
 /// tokenizer. A causal base with the adapter of a score model becomes a score model. Returns the number of weights that

@@ -40,11 +40,6 @@ struct text_piece {
   std::optional<text_end> end{};
 };
 
-/// Thrown when the client has closed its connection.
-struct client_gone : error {
-  client_gone() : error("the client has closed its connection") {}
-};
-
 /// Submits the jobs of a request and follows their texts. What has not ended when it is destroyed is cancelled.
 class answer {
  public:

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -20,6 +21,7 @@
 #include "rlcore/serving/protocol/responses.hpp"
 #include "rlcore/serving/protocol/tool_calls.hpp"
 #include "rlcore/serving/reply.hpp"
+#include "rlcore/serving/served_weights.hpp"
 #include "rlcore/serving/show_pictures.hpp"
 
 RLCORE_BEGIN
@@ -29,9 +31,9 @@ namespace serving {
 class chat_reply final : public reply {
  public:
   /// The turns that `jobs` draw, one for each choice. `pictures` holds the memory of what they show.
-  chat_reply(context& shared, const chat_request& request, std::vector<rollout::job> jobs,
+  chat_reply(context& shared, admission entered, const chat_request& request, std::vector<rollout::job> jobs,
              std::unique_ptr<held_bytes> pictures)
-      : reply(shared, request.fields, std::move(jobs), "chatcmpl-"),
+      : reply(shared, std::move(entered), request.fields, std::move(jobs), "chatcmpl-"),
         shared_(shared),
         pictures_(std::move(pictures)),
         parse_tool_calls_(request.parse_tool_calls),
@@ -144,13 +146,14 @@ class chat_reply final : public reply {
   std::vector<choice_state> choices_;
 };
 
-/// Begins to answer a request. Throws api_error.
-inline std::shared_ptr<reply> begin_chat(context& shared, const chat_request& request) {
-  shared.model_named(request.fields.model);
+/// Begins to answer a request, as soon as its weights can be used. Throws api_error, client_gone.
+inline std::shared_ptr<reply> begin_chat(context& shared, const chat_request& request,
+                                         const std::function<bool()>& connected = {}) {
+  admission entered = shared.admit(request.fields.model, connected);
   const model_prompt prompt = prompt_of(shared.model, request.talk, request.fields.add_special_tokens);
-  std::vector<rollout::job> jobs = make_jobs(shared.model, request.fields, {prompt}, shared.counter);
+  std::vector<rollout::job> jobs = make_jobs(shared.model, request.fields, {prompt}, entered.weights->counter);
   auto pictures = show_pictures(shared.model, prompt, shared.picture_memory, jobs);
-  return std::make_shared<chat_reply>(shared, request, std::move(jobs), std::move(pictures));
+  return std::make_shared<chat_reply>(shared, std::move(entered), request, std::move(jobs), std::move(pictures));
 }
 
 }  // namespace serving

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,6 +17,7 @@
 #include "rlcore/serving/protocol/completion_request.hpp"
 #include "rlcore/serving/protocol/log_probs.hpp"
 #include "rlcore/serving/reply.hpp"
+#include "rlcore/serving/served_weights.hpp"
 
 RLCORE_BEGIN
 namespace serving {
@@ -24,8 +26,9 @@ namespace serving {
 class completion_reply final : public reply {
  public:
   /// The texts that `jobs` draw, in the order of make_jobs().
-  completion_reply(context& shared, const completion_request& request, std::vector<rollout::job> jobs)
-      : reply(shared, request.fields, std::move(jobs), "cmpl-"),
+  completion_reply(context& shared, admission entered, const completion_request& request,
+                   std::vector<rollout::job> jobs)
+      : reply(shared, std::move(entered), request.fields, std::move(jobs), "cmpl-"),
         echo_(request.echo),
         shows_prompt_logprobs_(request.shows_prompt_logprobs) {
     const auto n = static_cast<std::size_t>(fields().n);
@@ -87,14 +90,15 @@ class completion_reply final : public reply {
   std::vector<choice_state> choices_;
 };
 
-/// Begins to answer a request. Throws api_error.
-inline std::shared_ptr<reply> begin_completion(context& shared, const completion_request& request) {
-  shared.model_named(request.fields.model);
+/// Begins to answer a request, as soon as its weights can be used. Throws api_error, client_gone.
+inline std::shared_ptr<reply> begin_completion(context& shared, const completion_request& request,
+                                               const std::function<bool()>& connected = {}) {
+  admission entered = shared.admit(request.fields.model, connected);
   std::vector<model_prompt> prompts;
   for (const sent_prompt& p : request.prompts)
     prompts.push_back({tokens_of(shared.model, p, request.fields.add_special_tokens)});
-  return std::make_shared<completion_reply>(
-      shared, request, make_jobs(shared.model, request.fields, std::move(prompts), shared.counter));
+  auto jobs = make_jobs(shared.model, request.fields, std::move(prompts), entered.weights->counter);
+  return std::make_shared<completion_reply>(shared, std::move(entered), request, std::move(jobs));
 }
 
 }  // namespace serving

@@ -1,11 +1,14 @@
 // What all requests of a server share.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <functional>
+#include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
@@ -18,10 +21,10 @@
 #include "rlcore/serving/byte_budget.hpp"
 #include "rlcore/serving/generator.hpp"
 #include "rlcore/serving/metrics.hpp"
-#include "rlcore/serving/prompt_counter.hpp"
 #include "rlcore/serving/protocol/api_error.hpp"
 #include "rlcore/serving/protocol/body_fields.hpp"
 #include "rlcore/serving/served_model.hpp"
+#include "rlcore/serving/served_weights.hpp"
 
 RLCORE_BEGIN
 namespace serving {
@@ -31,21 +34,63 @@ class context {
  public:
   /// `log` receives lines for the console; empty: nothing is logged. The arguments have to outlive the context.
   context(const served_model& served, generator& source, std::function<void(const std::string&)> log = {})
-      : model(served), engine(source), counter(served.seed), log_(std::move(log)) {}
+      : model(served),
+        own(std::make_shared<served_weights>(source, served.seed,
+                                             weights_origin{served.folder.string(), served.fingerprint})),
+        log_(std::move(log)) {}
 
   const served_model& model;
-  generator& engine;
-  prompt_counter counter;
+  const std::shared_ptr<served_weights> own;  ///< those of all of the model's names
   metrics counts;
   std::atomic<std::size_t> requests{0};              ///< that are being answered
   byte_budget picture_memory{std::size_t{2} << 30};  ///< for the pictures that requests show; others wait
 
-  /// Throws api_error 404 for a name that is not served. The empty name is the first one.
-  std::string model_named(const std::string& name) const {
-    if (name.empty()) return model.names.front();
-    for (const std::string& known : model.names)
-      if (known == name) return name;
+  /// The weights of a name, and under which name they answer: the empty one is the model's first. Throws api_error 404
+  /// for one that is not served.
+  std::pair<std::string, std::shared_ptr<served_weights>> named(const std::string& name) const {
+    if (name.empty()) return {model.names.front(), own};
+    if (is_own(name)) return {name, own};
+    const std::lock_guard lock(mutex_);
+    if (const auto found = adapters_.find(name); found != adapters_.end()) return *found;
     throw not_found("The model `" + name + "` does not exist.");
+  }
+  /// Lets a request enter, as soon as the weights of this name can be used. Throws as named() and gate::enter() do.
+  admission admit(const std::string& name, const std::function<bool()>& connected) const {
+    auto [full_name, weights] = named(name);
+    gate::passage inside = weights->door.enter([&] { return !connected || connected(); });
+    weights_origin origin = weights->origin();
+    return {std::move(full_name), std::move(weights), std::move(origin), std::move(inside)};
+  }
+
+  /// Is it a name of the model itself?
+  bool is_own(const std::string& name) const {
+    return std::find(model.names.begin(), model.names.end(), name) != model.names.end();
+  }
+  /// The adapters of this moment by their names.
+  std::map<std::string, std::shared_ptr<served_weights>> adapters() const {
+    const std::lock_guard lock(mutex_);
+    return adapters_;
+  }
+  /// From now on requests may name them.
+  void add_adapter(const std::string& name, std::shared_ptr<served_weights> weights) {
+    const std::lock_guard lock(mutex_);
+    adapters_[name] = std::move(weights);
+  }
+  /// No further request may; those inside end as they would. Returns false if there is none of this name.
+  bool remove_adapter(const std::string& name) {
+    std::shared_ptr<served_weights> removed;  // destroyed outside of the lock
+    const std::lock_guard lock(mutex_);
+    const auto found = adapters_.find(name);
+    if (found == adapters_.end()) return false;
+    removed = std::move(found->second);
+    adapters_.erase(found);
+    return true;
+  }
+  /// What all engines do.
+  engine_load load() const {
+    engine_load all = own->engine.load();
+    for (const auto& [name, weights] : adapters()) all += weights->engine.load();
+    return all;
   }
 
   /// A number for an answer, unlike those of all others of this server and of its earlier starts.
@@ -86,8 +131,9 @@ class context {
  private:
   std::function<void(const std::string&)> log_;
   std::atomic<std::uint64_t> ids_{0};
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::set<std::string> unknown_;
+  std::map<std::string, std::shared_ptr<served_weights>> adapters_;
 };
 
 }  // namespace serving

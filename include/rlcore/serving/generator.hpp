@@ -42,6 +42,19 @@ struct engine_load {
   double cache_usage = 0;  ///< share of the cache's pages in use
   std::uint64_t tokens_fed = 0, tokens_drawn = 0, preemptions = 0, prefix_hits = 0;
   std::uint64_t pictures_read = 0;  ///< by the vision tower
+  std::size_t engines = 1;          ///< that these numbers are of
+
+  /// Two engines together; their caches are equally large.
+  engine_load& operator+=(const engine_load& other) {
+    running += other.running, waiting += other.waiting;
+    const auto mine = static_cast<double>(engines), theirs = static_cast<double>(other.engines);
+    cache_usage = (cache_usage * mine + other.cache_usage * theirs) / (mine + theirs);
+    engines += other.engines;
+    tokens_fed += other.tokens_fed, tokens_drawn += other.tokens_drawn;
+    preemptions += other.preemptions, prefix_hits += other.prefix_hits;
+    pictures_read += other.pictures_read;
+    return *this;
+  }
 };
 
 /// An engine that takes jobs from any thread.

@@ -26,7 +26,7 @@ class load_log {
     const auto now = clock::now();
     const double passed = std::chrono::duration<double>(now - last_).count();
     if (interval_ <= 0 || passed < interval_) return;
-    const engine_load load = shared_.engine.load();
+    const engine_load load = shared_.load();
     const std::uint64_t prompts = shared_.counts.prompt_tokens(), texts = shared_.counts.generated_tokens();
     if (prompts != prompts_ || texts != texts_ || load.running + load.waiting > 0) {
       char line[200];

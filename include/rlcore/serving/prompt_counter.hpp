@@ -35,6 +35,12 @@ class prompt_counter {
   /// Counts from nothing; `server` is the key of the server's seed.
   explicit prompt_counter(random_key server) : server_(server) {}
 
+  /// Counts from nothing again.
+  void restart() {
+    const std::lock_guard lock(mutex_);
+    asked_.clear();
+  }
+
   /// The key of the next request for this prompt; `pictures` is a number that stands for those it shows, 0 for none.
   random_key next(std::span<const std::int32_t> prompt, std::uint64_t pictures = 0) {
     const std::uint64_t hash = hash_of(prompt) ^ pictures;

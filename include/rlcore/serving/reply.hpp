@@ -19,6 +19,7 @@
 #include "rlcore/serving/protocol/log_probs.hpp"
 #include "rlcore/serving/protocol/responses.hpp"
 #include "rlcore/serving/protocol/sampling_fields.hpp"
+#include "rlcore/serving/served_weights.hpp"
 
 RLCORE_BEGIN
 namespace serving {
@@ -27,12 +28,14 @@ namespace serving {
 /// pieces of a choice joined to one, so that its text is that of the stream.
 class reply {
  public:
-  /// `jobs` are the choices, those of a prompt in a row.
-  reply(context& shared, sampling_fields fields, std::vector<rollout::job> jobs, const char* id_prefix)
+  /// `jobs` are the choices, those of a prompt in a row; the weights that were entered draw them.
+  reply(context& shared, admission entered, sampling_fields fields, std::vector<rollout::job> jobs,
+        const char* id_prefix)
       : shared_(shared),
+        entered_(std::move(entered)),
         fields_(std::move(fields)),
-        name_{shared.unique_id(id_prefix, fields_.request_id), shared.model_named(fields_.model),
-              shared.model.fingerprint, static_cast<std::int64_t>(std::time(nullptr))} {
+        name_{shared.unique_id(id_prefix, fields_.request_id), entered_.name, entered_.origin.fingerprint,
+              static_cast<std::int64_t>(std::time(nullptr))} {
     for (const rollout::job& j : jobs) prompts_.push_back(j.prompt);
     const auto n = static_cast<std::size_t>(fields_.n);
     for (std::size_t i = 0; i < prompts_.size(); i += n) prompt_size_ += prompts_[i].size();
@@ -41,7 +44,7 @@ class reply {
     if (fields_.max_tokens != 0 || fields_.prompt_logprobs) {
       if (fields_.stream && fields_.prompt_logprobs)
         for (rollout::job& j : jobs) j.prompt_logprobs = fields_.prompt_logprobs;
-      answer_.emplace(shared.engine, shared.model, fields_, std::move(jobs));
+      answer_.emplace(entered_.weights->engine, shared.model, fields_, std::move(jobs));
     }
     ++shared_.requests;
   }
@@ -161,6 +164,7 @@ class reply {
   json usage() const { return usage_body(prompt_size_, answer_ && fields_.max_tokens != 0 ? answer_->drawn() : 0); }
 
   context& shared_;
+  admission entered_;
   sampling_fields fields_;
   answer_name name_;
   std::vector<std::vector<std::int32_t>> prompts_;  // of each choice

@@ -4,7 +4,6 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <bit>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -12,12 +11,10 @@
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
-#include <memory>
-#include <span>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "rlcore/checkpoint/hugging_face.hpp"
@@ -26,16 +23,22 @@
 #include "rlcore/core/random.hpp"
 #include "rlcore/core/version.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
+#include "rlcore/nn/model/packed_weights.hpp"
 #include "rlcore/rollout/session.hpp"
 #include "rlcore/serving/context.hpp"
+#include "rlcore/serving/engine_thread.hpp"
 #include "rlcore/serving/http_server.hpp"
-#include "rlcore/serving/inbox.hpp"
 #include "rlcore/serving/load_log.hpp"
+#include "rlcore/serving/lora_modules.hpp"
 #include "rlcore/serving/open_model.hpp"
 #include "rlcore/serving/server.hpp"
 #include "rlcore/serving/service.hpp"
 #include "rlcore/serving/session_engine.hpp"
+#include "rlcore/serving/warm_up.hpp"
 #include "rlcore/serving/web_page.hpp"
+#include "rlcore/serving/weight_control.hpp"
+#include "rlcore/serving/weight_keeper.hpp"
+#include "rlcore/serving/weights_fingerprint.hpp"
 #include "rlcore/telemetry/console.hpp"
 #include "rlcore/training/files/model_files.hpp"
 #include "rlcore/training/model_images.hpp"
@@ -67,17 +70,6 @@ class awaited_signals {
   sigset_t set_, before_;
 };
 
-/// A number that changes with the weights and the build.
-inline std::string fingerprint_of(std::span<const float> weights) {
-  std::uint64_t hash = 0;
-  const std::size_t step = std::max<std::size_t>(1, weights.size() / 65536);
-  for (std::size_t i = 0; i < weights.size(); i += step)
-    hash = random_key{hash}.child(std::bit_cast<std::uint32_t>(weights[i])).seed;
-  char text[32];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
-  return "rlcore-" RLCORE_VERSION_STRING "-" + std::string(text);
-}
-
 /// A line with the time in front. Safe to call from any thread.
 inline void log_line(const std::string& line) {
   char now[16];
@@ -102,20 +94,49 @@ inline std::vector<std::string> read_api_keys(const options& opt) {
   return keys;
 }
 
+/// Device memory that a set of weights takes: floats, and the copies that products read.
 template <class Device>
-rollout::session_limits read_limits(const options& opt, const Device& device) {
+std::size_t weight_bytes(const nn::causal_lm<Device>& model, std::optional<weight_format> format) {
+  const weight_format packed = format.value_or(model.device().compute_format());
+  std::size_t bytes = model.size() * sizeof(float);
+  for (const nn::matrix& m : model.matrices()) bytes += nn::packed_bytes_of(model.device(), packed, m);
+  return bytes;
+}
+
+/// Bytes that are left beside the weights of all adapters that may come. Throws config_error if they do not fit.
+template <class Device>
+std::optional<std::size_t> memory_beside(const nn::causal_lm<Device>& model, std::size_t adapters,
+                                         std::optional<weight_format> format) {
+  const auto memory = trainer::available_memory_of(model.device());
+  const std::size_t each = weight_bytes(model, format);
+  const std::size_t taken = adapters == 0 ? 0 : adapters * each + model.size() * sizeof(float);  // while one is read
+  if (!memory || *memory > taken) return memory ? std::optional(*memory - taken) : memory;
+  char line[300];
+  std::snprintf(line, sizeof line,
+                "--max-loras: %zu adapters need %.3g GB for their merged weights, %.3g GB each, and %.3g GB are free; "
+                "expected fewer",
+                adapters, static_cast<double>(taken) * 1e-9, static_cast<double>(each) * 1e-9,
+                static_cast<double>(*memory) * 1e-9);
+  throw config_error(line);
+}
+
+/// The limits of each engine: the model's and those of `adapters` adapters share the memory of keys and values.
+template <class Device>
+rollout::session_limits read_limits(const options& opt, const nn::causal_lm<Device>& model, std::size_t adapters) {
   rollout::session_limits limits;
+  if (opt.get<std::string>("rlcore-weights") == "int8") limits.weights = weight_format::int8;
   limits.max_sequences = opt.get<std::int64_t>("max-num-seqs");
   limits.max_batched_tokens = opt.get<std::int64_t>("max-num-batched-tokens");
   limits.max_length = opt.find<std::int64_t>("max-model-len").value_or(0);
   limits.share_prefixes = opt.get<bool>("enable-prefix-caching");
   limits.chunk_prompts = opt.get<bool>("enable-chunked-prefill");
+  const auto memory = memory_beside(model, adapters, limits.weights);
   if (const auto bytes = opt.find<std::int64_t>("kv-cache-memory-bytes"))
     limits.max_cache_bytes = static_cast<std::size_t>(*bytes);
-  else if (const auto memory = trainer::available_memory_of(device))
+  else if (memory)
     limits.max_cache_bytes =
         static_cast<std::size_t>(opt.get<double>("gpu-memory-utilization") * static_cast<double>(*memory));
-  if (opt.get<std::string>("rlcore-weights") == "int8") limits.weights = weight_format::int8;
+  limits.max_cache_bytes /= adapters + 1;
   return limits;
 }
 
@@ -135,19 +156,17 @@ inline void introduce(const served_model& m, double million_parameters, const st
   if (!m.chat) trainer::say("note: the model has no chat template: /v1/chat/completions needs --chat-template\n");
 }
 
-/// The first pass, which allocates what later ones use.
-inline void warm_up(generator& engine, const served_model& m) {
-  rollout::job job;
-  job.prompt = {m.eos_ids.front()}, job.max_new_tokens = 1;
-  const auto answers = std::make_shared<inbox>();
-  std::vector<rollout::job> jobs(1, job);
-  engine.submit(std::move(jobs), answers);
-  for (;;)
-    if (const auto message = answers->take(std::chrono::seconds(1)))
-      if (const auto* end = std::get_if<inbox::end_report>(&message->what)) {
-        if (!end->problem.empty()) throw error(end->problem);
-        return;
-      }
+/// The adapters of the command line, and a line about the room for them. Throws config_error.
+inline void load_adapters(weight_control& keeper, const std::vector<lora_module>& modules, std::size_t places,
+                          std::size_t bytes) {
+  if (places == 0) return;
+  trainer::say("adapters %zu of %zu, %.3g MB of merged weights each, and as much cache as the model itself\n",
+               modules.size(), places, static_cast<double>(bytes) * 1e-6);
+  for (const lora_module& m : modules) try {
+      keeper.load_adapter(m.name, m.path, false, {});
+    } catch (const api_error& e) {
+      throw config_error(std::string("--lora-modules: ") + e.what());
+    }
 }
 
 }  // namespace detail
@@ -162,22 +181,28 @@ int serve(Device& device, const options& opt) {
   served_model served = open_served_model(opt, folder, config);
   nn::causal_lm<Device> model(device, config);
   trainer::load_model(model, folder);
-  served.fingerprint = detail::fingerprint_of(trainer::to_host(device, model.weights()));
+  served.fingerprint = fingerprint_of(trainer::to_host(device, model.weights()));
   nn::workspace<Device> space(device, std::size_t{256} << 20);
 
+  const std::vector<lora_module> modules = read_lora_modules(opt, served.names);
+  const adapter_limits adapters{adapter_places(opt), opt.find<std::int64_t>("max-lora-rank")};
+  engine_thread thread;
   service* told = nullptr;
-  const rollout::session_limits limits = detail::read_limits(opt, device);
-  session_engine<Device> engine(model, space, limits, [&](const std::string& problem) {
-    detail::log_line("error: " + problem);
-    if (told != nullptr) told->set_broken();
-  });
-  served.max_length = engine.max_length(), served.max_image_tokens = limits.max_batched_tokens;
+  const engine_parts<Device> parts{space, thread, detail::read_limits(opt, model, adapters.places),
+                                   [&](const std::string& problem) {
+                                     detail::log_line("error: " + problem);
+                                     if (told != nullptr) told->set_broken();
+                                   }};
+  session_engine<Device> engine(model, space, parts.limits, thread, parts.failed);
+  served.max_length = engine.max_length(), served.max_image_tokens = parts.limits.max_batched_tokens;
   context shared(served, engine, [](const std::string& line) { detail::log_line(line); });
-  service answers(shared, detail::read_api_keys(opt), web_page);
+  weight_keeper<Device> keeper(shared, model, parts, adapters);
+  service answers(shared, detail::read_api_keys(opt), web_page, adapters.places > 0 ? &keeper : nullptr);
   told = &answers;
   http_server server(detail::read_http_settings(opt), [&](const http_request& q) { return answers(q); });
-  detail::warm_up(engine, served);
+  warm_up(engine, served);
   detail::introduce(served, static_cast<double>(model.size()) * 1e-6, describe(device), engine.cache_tokens());
+  detail::load_adapters(keeper, modules, adapters.places, detail::weight_bytes(model, parts.limits.weights));
   server.start();
   trainer::say("ready    %s\n", server.url().c_str());
   std::fflush(stdout);
@@ -194,7 +219,7 @@ int serve(Device& device, const options& opt) {
                    std::chrono::milliseconds(static_cast<std::int64_t>(1000 * opt.get<double>("shutdown-timeout")));
   while (shared.requests > 0 && std::chrono::steady_clock::now() < end)
     if (const int again = signals.wait(std::chrono::milliseconds(20)); again != 0) std::_Exit(128 + again);
-  if (shared.requests > 0) engine.cancel_all();
+  if (shared.requests > 0) engine.cancel_all(), keeper.cancel_all();
   closing.join();
   return number;
 }

@@ -20,7 +20,9 @@
 #include "rlcore/serving/completion_reply.hpp"
 #include "rlcore/serving/context.hpp"
 #include "rlcore/serving/exchange.hpp"
+#include "rlcore/serving/served_weights.hpp"
 #include "rlcore/serving/tokenize.hpp"
+#include "rlcore/serving/weight_control.hpp"
 
 RLCORE_BEGIN
 namespace serving {
@@ -38,8 +40,10 @@ inline bool equal_in_constant_time(std::string_view given, std::string_view secr
 class service {
  public:
   /// With `keys`, paths under /v1 need one of them as a bearer token. `page` is what / shows; empty: nothing.
-  explicit service(context& shared, std::vector<std::string> keys = {}, std::string_view page = {})
-      : shared_(shared), keys_(std::move(keys)), page_(page) {}
+  /// `adapters` takes them and gives them up; null: adapters neither come nor go.
+  explicit service(context& shared, std::vector<std::string> keys = {}, std::string_view page = {},
+                   weight_control* adapters = nullptr)
+      : shared_(shared), keys_(std::move(keys)), page_(page), adapters_(adapters) {}
 
   /// The response to a request; never throws for what a client can do.
   http_response operator()(const http_request& request) {
@@ -64,12 +68,14 @@ class service {
     std::string_view path, method;
     answer_function answer;
   };
-  static constexpr std::size_t endpoint_count = 12;
+  static constexpr std::size_t endpoint_count = 14;
   static std::span<const endpoint> endpoints() {
     static constexpr std::array<endpoint, endpoint_count> table{{
         {"/v1/models", "GET", &service::models},
         {"/v1/completions", "POST", &service::completions},
         {"/v1/chat/completions", "POST", &service::chat_completions},
+        {"/v1/load_lora_adapter", "POST", &service::load_lora_adapter},
+        {"/v1/unload_lora_adapter", "POST", &service::unload_lora_adapter},
         {"/tokenize", "POST", &service::tokenize},
         {"/detokenize", "POST", &service::detokenize},
         {"/health", "GET", &service::health},
@@ -87,7 +93,7 @@ class service {
     const std::string method = request.method == "HEAD" ? "GET" : request.method;
     bool known = false;
     for (const endpoint& e : endpoints()) {
-      if (e.path != request.path) continue;
+      if (e.path != request.path || !available(e)) continue;
       known = true;
       if (e.method != method) continue;
       if (request.path.starts_with("/v1") && !authorised(request)) return {.status = 401, .body = unauthorised()};
@@ -98,6 +104,8 @@ class service {
     if (known && request.path != "/") return json_response({{"detail", "Method Not Allowed"}}, 405);
     return json_response({{"detail", "Not Found"}}, 404);
   }
+
+  bool available(const endpoint& e) const { return adapters_ != nullptr || !e.path.ends_with("load_lora_adapter"); }
 
   bool authorised(const http_request& request) const {
     if (keys_.empty()) return true;
@@ -130,14 +138,14 @@ class service {
     return answer(request, [&](body_fields& f) {
       const completion_request r = read_completion_request(f, shared_.model.defaults);
       shared_.note_unknown(f);
-      return respond(begin_completion(shared_, r), r.fields.stream, request.connected);
+      return respond(begin_completion(shared_, r, request.connected), r.fields.stream, request.connected);
     });
   }
   http_response chat_completions(const http_request& request) {
     return answer(request, [&](body_fields& f) {
       const chat_request r = read_chat_request(f, shared_.model.defaults, shared_.model.features);
       shared_.note_unknown(f);
-      return respond(begin_chat(shared_, r), r.fields.stream, request.connected);
+      return respond(begin_chat(shared_, r, request.connected), r.fields.stream, request.connected);
     });
   }
   http_response tokenize(const http_request& request) {
@@ -147,19 +155,49 @@ class service {
     return answer(request, [&](body_fields& f) { return json_response(detokenized(shared_, f)); });
   }
 
+  http_response load_lora_adapter(const http_request& request) {
+    return answer(request, [&](body_fields& f) {
+      const std::string name = f.string("lora_name").value_or(""), path = f.string("lora_path").value_or("");
+      const bool in_place = f.boolean("load_inplace", false);
+      f.ignore({"base_model_name"});
+      shared_.note_unknown(f);
+      if (name.empty() || path.empty())
+        throw api_error(400, "InvalidUserInput", "Both 'lora_name' and 'lora_path' must be provided.");
+      adapters_->load_adapter(name, path, in_place, request.connected);
+      return text_response("Success: LoRA adapter '" + name + "' added successfully.");
+    });
+  }
+  http_response unload_lora_adapter(const http_request& request) {
+    return answer(request, [&](body_fields& f) {
+      const std::string name = f.string("lora_name").value_or("");
+      f.ignore({"lora_int_id"});
+      shared_.note_unknown(f);
+      if (name.empty())
+        throw api_error(400, "InvalidUserInput", "'lora_name' needs to be provided to unload a LoRA adapter.");
+      adapters_->unload_adapter(name);
+      return text_response("Success: LoRA adapter '" + name + "' removed successfully.");
+    });
+  }
+  static http_response text_response(std::string text) {
+    return {.body = std::move(text), .content_type = "text/plain; charset=utf-8"};
+  }
+
   http_response models(const http_request&) {
     json list = json::array();
-    const served_model& m = shared_.model;
-    for (const std::string& name : m.names)
-      list.push_back({{"id", name},
-                      {"object", "model"},
-                      {"created", m.created},
-                      {"owned_by", "rlcore"},
-                      {"root", m.folder.string()},
-                      {"parent", nullptr},
-                      {"max_model_len", m.max_length},
-                      {"permission", json::array({permission(name)})}});
+    for (const std::string& name : shared_.model.names) list.push_back(card(name, *shared_.own, nullptr));
+    for (const auto& [name, weights] : shared_.adapters())
+      list.push_back(card(name, *weights, shared_.model.names.front()));
     return json_response({{"object", "list"}, {"data", std::move(list)}});
+  }
+  json card(const std::string& name, const served_weights& weights, json parent) const {
+    return {{"id", name},
+            {"object", "model"},
+            {"created", shared_.model.created},
+            {"owned_by", "rlcore"},
+            {"root", weights.origin().folder},
+            {"parent", std::move(parent)},
+            {"max_model_len", shared_.model.max_length},
+            {"permission", json::array({permission(name)})}};
   }
   json permission(const std::string& name) const {
     return {{"id", "modelperm-" + name},
@@ -179,7 +217,7 @@ class service {
   http_response health(const http_request&) { return {.status = broken_ ? 503 : 200, .content_type = ""}; }
   http_response version(const http_request&) { return json_response({{"version", RLCORE_VERSION_STRING}}); }
   http_response show_metrics(const http_request&) {
-    return {.body = shared_.counts.text(shared_.engine.load(), shared_.model.names.front()),
+    return {.body = shared_.counts.text(shared_.load(), shared_.model.names.front()),
             .content_type = "text/plain; version=0.0.4; charset=utf-8"};
   }
   http_response show_load(const http_request&) { return json_response({{"server_load", shared_.requests.load()}}); }
@@ -190,6 +228,7 @@ class service {
   context& shared_;
   std::vector<std::string> keys_;
   std::string_view page_;
+  weight_control* adapters_;
   std::atomic<bool> broken_{false};
 };
 

@@ -1,15 +1,12 @@
-// The rollout engine as a server's engine: a thread that makes passes while there is work.
+// The rollout engine as a server's engine.
 #pragma once
 
-#include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -18,27 +15,30 @@
 #include "rlcore/core/error.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/rollout/session.hpp"
+#include "rlcore/serving/engine_thread.hpp"
 #include "rlcore/serving/generator.hpp"
 
 RLCORE_BEGIN
 namespace serving {
 
-/// Drives a rollout::session and hands its tokens to the listeners of the jobs.
+/// A rollout::session that takes its turns in an engine_thread and hands its tokens to the listeners of the jobs.
 template <rlcore::device Device>
-class session_engine final : public generator {
+class session_engine final : public generator, private turn_taker {
  public:
   /// `failed` is called, by the engine's thread, if the engine breaks: all jobs are then told, and later ones refused.
-  /// Model and workspace have to outlive the engine, and nobody else may use them. Throws config_error for limits that
-  /// leave no room for a sequence.
+  /// Model, workspace and thread have to outlive the engine; model and workspace are used in that thread only. Throws
+  /// config_error for limits that leave no room for a sequence.
   session_engine(const nn::causal_lm<Device>& model, nn::workspace<Device>& space,
-                 const rollout::session_limits& limits, std::function<void(const std::string&)> failed)
-      : session_(model, space, limits), failed_(std::move(failed)), thread_([this] { run(); }) {}
+                 const rollout::session_limits& limits, engine_thread& thread,
+                 std::function<void(const std::string&)> failed)
+      : model_(model), space_(space), limits_(limits), thread_(thread), failed_(std::move(failed)) {
+    build();
+    max_length_ = session_->max_length();
+    thread_.add(*this);
+  }
   session_engine(const session_engine&) = delete;
   session_engine& operator=(const session_engine&) = delete;
-  ~session_engine() override {
-    stopping_ = true;
-    thread_.join();
-  }
+  ~session_engine() override { thread_.remove(*this); }
 
   std::vector<rollout::ticket> submit(std::vector<rollout::job> jobs, std::shared_ptr<job_listener> listener) override {
     const std::lock_guard lock(mutex_);  // held until the tickets are known to whoever hears of them
@@ -46,13 +46,20 @@ class session_engine final : public generator {
       listener->on_failure(problem_);
       return std::vector<rollout::ticket>(jobs.size());
     }
-    std::vector<rollout::ticket> tickets = session_.submit(std::move(jobs));
+    std::vector<rollout::ticket> tickets = session_->submit(std::move(jobs));
     for (std::size_t i = 0; i < tickets.size(); ++i) listeners_.emplace(tickets[i], heard_by{listener, i});
+    thread_.wake();
     return tickets;
   }
-  void cancel(rollout::ticket which) override { session_.cancel(which); }
+  void cancel(rollout::ticket which) override {
+    const std::lock_guard lock(mutex_);
+    if (session_) session_->cancel(which);
+    thread_.wake();
+  }
   engine_load load() const override {
-    const rollout::session_statistics s = session_.statistics();
+    const std::lock_guard lock(mutex_);
+    if (!session_) return {};
+    const rollout::session_statistics s = session_->statistics();
     return {.running = s.running,
             .waiting = s.waiting,
             .cache_usage = s.pages > 0 ? static_cast<double>(s.pages_used) / static_cast<double>(s.pages) : 0,
@@ -69,12 +76,32 @@ class session_engine final : public generator {
       const std::lock_guard lock(mutex_);
       for (const auto& [ticket, to] : listeners_) all.push_back(ticket);
     }
-    for (const rollout::ticket t : all) session_.cancel(t);
+    for (const rollout::ticket t : all) cancel(t);
   }
   /// Tokens of a sequence at most.
-  std::int64_t max_length() const noexcept { return session_.max_length(); }
+  std::int64_t max_length() const noexcept { return max_length_; }
   /// Tokens that the cache holds.
-  std::int64_t cache_tokens() const { return session_.statistics().pages * std::int64_t{kv_page}; }
+  std::int64_t cache_tokens() const { return session_->statistics().pages * std::int64_t{kv_page}; }
+
+  // In the engine's thread (engine_thread::run()).
+
+  /// All sequences are fed again, to the weights of now: keys and values of earlier ones are forgotten.
+  void forget_prefixes() {
+    if (!session_) return;
+    session_->pause();
+    session_->resume();
+  }
+  /// Gives the memory of keys and values back. There must be no job, and none may come before build().
+  void release() {
+    const std::lock_guard lock(mutex_);
+    session_.reset();
+  }
+  /// Takes it again. Throws as the constructor does.
+  void build() {
+    auto made = std::make_unique<rollout::session<Device>>(model_, space_, limits_);
+    const std::lock_guard lock(mutex_);
+    session_ = std::move(made);
+  }
 
  private:
   struct heard_by {
@@ -111,13 +138,15 @@ class session_engine final : public generator {
     return found == listeners_.end() ? heard_by{} : found->second;
   }
 
-  void run() {
+  bool take_turn() override {
+    if (!session_ || broken_) return false;
     try {
       reporter report(*this);
-      while (!stopping_)
-        if (!session_.step(report)) session_.wait(std::chrono::milliseconds(50));
+      return session_->step(report);
     } catch (const std::exception& e) {
+      broken_ = true;
       fail(e.what());
+      return false;
     }
   }
   void fail(const std::string& problem) {
@@ -131,13 +160,17 @@ class session_engine final : public generator {
     failed_(problem_);
   }
 
-  rollout::session<Device> session_;
+  const nn::causal_lm<Device>& model_;
+  nn::workspace<Device>& space_;
+  const rollout::session_limits limits_;
+  engine_thread& thread_;
   std::function<void(const std::string&)> failed_;
+  std::int64_t max_length_ = 0;
+  bool broken_ = false;                                ///< known to the thread; problem_ is for others
+  std::unique_ptr<rollout::session<Device>> session_;  ///< changed by the thread alone, under the mutex
   mutable std::mutex mutex_;
   std::unordered_map<rollout::ticket, heard_by> listeners_;
   std::string problem_;
-  std::atomic<bool> stopping_{false};
-  std::thread thread_;  // last: it uses all others
 };
 
 }  // namespace serving

@@ -17,7 +17,7 @@ namespace serving {
 /// {prompt} or {messages} as tokens: {"count", "max_model_len", "tokens", "token_strs"}. Throws api_error.
 inline json tokenized(context& shared, body_fields& f) {
   const served_model& model = shared.model;
-  shared.model_named(f.string("model").value_or(""));
+  shared.named(f.string("model").value_or(""));
   const bool chat = f.find("messages") != nullptr;
   if (chat == (f.find("prompt") != nullptr)) throw invalid_body("expected either prompt or messages");
   const bool add_special_tokens = f.boolean("add_special_tokens", !chat);
@@ -42,7 +42,7 @@ inline json tokenized(context& shared, body_fields& f) {
 
 /// {tokens} as text: {"prompt"}. Throws api_error.
 inline json detokenized(context& shared, body_fields& f) {
-  shared.model_named(f.string("model").value_or(""));
+  shared.named(f.string("model").value_or(""));
   if (f.find("tokens") == nullptr) throw invalid_body("tokens: expected a list of token ids, found none");
   const token_ids ids = tokens_of(shared.model, f.token_ids("tokens"), false);
   shared.note_unknown(f);

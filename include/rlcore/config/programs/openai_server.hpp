@@ -78,6 +78,15 @@ inline constexpr key server_engine[] = {
      words("same|int8")},
 };
 
+inline constexpr key server_adapters[] = {
+    {"enable-lora", boolean, "False", honoured, "PEFT's adapters answer under their own names; they come and go"},
+    {"lora-modules", texts, "null", honoured,
+     "adapters from the start: name=folder, or JSON objects with name and path"},
+    {"max-loras", integer, "1", honoured, "adapters that are held together, at least those of lora-modules",
+     at_least(1)},
+    {"max-lora-rank", integer, "null", honoured, "larger ranks are refused; null: none is", at_least(1)},
+};
+
 inline constexpr key server_http[] = {
     {"host", text, "null", honoured, "address to listen on; null: loopback, 127.0.0.1 and ::1"},
     {"port", integer, "8000", honoured, "0 takes a free one", between(0, 65535)},
@@ -103,6 +112,8 @@ inline constexpr key server_accepted[] = {
     {"disable-frontend-multiprocessing", boolean, "False", accepted, "there is one process"},
     {"enable-expert-parallel", boolean, "False", accepted, "one process holds all experts"},
     {"swap-space", real, "4", accepted, "nothing is swapped"},
+    {"max-cpu-loras", integer, "null", accepted, "adapters are not swapped: see max-loras", at_least(1)},
+    {"lora-dtype", text, "auto", accepted, "adapters are added in float32"},
     {"block-size", integer, "null", accepted, "pages have a fixed size"},
     {"load-format", text, "auto", accepted, "safetensors are read"},
     {"download-dir", text, "null", accepted, "nothing is downloaded"},
@@ -122,8 +133,6 @@ inline constexpr key server_refused[] = {
     {"task", text, "generate", fixed, "this server generates"},
     {"allowed-media-domains", texts, "null", fixed, "nothing is downloaded; requests bring their pictures"},
     {"media-io-kwargs", text, "null", fixed, "there is nothing to set"},
-    {"enable-lora", boolean, "False", fixed, "merge adapters into the model first: model_merger"},
-    {"lora-modules", texts, "null", fixed, "merge adapters into the model first: model_merger"},
     {"ssl-keyfile", text, "null", fixed, "put a proxy that speaks TLS in front"},
     {"ssl-certfile", text, "null", fixed, "put a proxy that speaks TLS in front"},
 };
@@ -188,7 +197,7 @@ inline registry openai_server_registry() {
       "Answers /v1/completions and /v1/chat/completions, see docs/serving.md:\n"
       "  openai_server --model DIR --served-model-name auto --port 6380\n";
   known.add_as_flags(keys::server_model).add_as_flags(keys::server_media).add_as_flags(keys::server_engine);
-  known.add_as_flags(keys::server_http);
+  known.add_as_flags(keys::server_adapters).add_as_flags(keys::server_http);
   known.add_as_flags(keys::server_accepted).add_as_flags(keys::server_refused).add_flags(human);
   known.add(keys::ranks).add(keys::device).add_positional({"model", 0, 1});
   known.check = [](options& opt) {
@@ -197,6 +206,8 @@ inline registry openai_server_registry() {
       throw config_error("trainer.n_gpus_per_node: openai_server is one rank; rlcore.threads shares its work");
     if (opt.get<bool>("enable-auto-tool-choice") != opt.find<std::string>("tool-call-parser").has_value())
       throw config_error("--enable-auto-tool-choice and --tool-call-parser go together; expected both or none");
+    if (!opt.list("lora-modules").empty() && !opt.get<bool>("enable-lora"))
+      throw config_error("--lora-modules needs --enable-lora");
     if (const std::string type = opt.get<std::string>("dtype"); type != "auto")
       opt.set("rlcore.compute", value(type == "bfloat16" ? "bfloat16" : "float32"));
     if (opt.is_set("rlcore-threads")) opt.set("rlcore.threads", opt.at("rlcore-threads"));

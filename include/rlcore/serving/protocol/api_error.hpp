@@ -60,5 +60,10 @@ inline api_error invalid_body(std::string_view message) { return {400, std::stri
 /// A model or adapter that is not served: 404.
 inline api_error not_found(std::string_view message) { return {404, "NotFoundError", message}; }
 
+/// Thrown when the client has closed its connection.
+struct client_gone : error {
+  client_gone() : error("the client has closed its connection") {}
+};
+
 }  // namespace serving
 RLCORE_END

@@ -1,0 +1,101 @@
+// Where requests enter: closed while weights are exchanged, so that an answer is of one set of weights.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <mutex>
+#include <utility>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/serving/protocol/api_error.hpp"
+
+RLCORE_BEGIN
+namespace serving {
+
+/// Counts those inside. While it is closed others wait; nobody is turned away. It has to outlive its passages.
+class gate {
+ public:
+  /// Being inside, as long as it lives.
+  class passage {
+   public:
+    passage() = default;
+    passage(passage&& from) noexcept : through_(std::exchange(from.through_, nullptr)) {}
+    passage& operator=(passage&& from) noexcept {
+      std::swap(through_, from.through_);
+      return *this;
+    }
+    ~passage() {
+      if (through_ != nullptr) through_->leave();
+    }
+
+   private:
+    friend gate;
+    explicit passage(gate& g) noexcept : through_(&g) {}
+    gate* through_ = nullptr;
+  };
+
+  /// Returns when the gate is open. Calls still_there() while it waits; throws client_gone where that says no, and
+  /// api_error 503 after refuse().
+  template <class StillThere>
+  passage enter(StillThere&& still_there) {
+    std::unique_lock lock(mutex_);
+    await(lock, still_there, [&] { return !closed_ || refused_; });
+    if (closed_) throw api_error(503, "ServiceUnavailableError", "the server is stopping");
+    ++inside_;
+    return passage(*this);
+  }
+  /// From now on requests wait; those inside go on.
+  void close() {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+  }
+  /// Those who wait enter.
+  void open() {
+    {
+      const std::lock_guard lock(mutex_);
+      closed_ = false;
+    }
+    changed_.notify_all();
+  }
+  /// Returns when nobody is inside. Throws client_gone as enter() does.
+  template <class StillThere>
+  void wait_empty(StillThere&& still_there) {
+    std::unique_lock lock(mutex_);
+    await(lock, still_there, [&] { return inside_ == 0; });
+  }
+  /// From now on nobody waits for a closed gate any more.
+  void refuse() {
+    {
+      const std::lock_guard lock(mutex_);
+      refused_ = true;
+    }
+    changed_.notify_all();
+  }
+
+ private:
+  template <class StillThere, class Condition>
+  void await(std::unique_lock<std::mutex>& lock, StillThere& still_there, Condition&& holds) {
+    while (!changed_.wait_for(lock, std::chrono::milliseconds(50), holds)) {
+      lock.unlock();
+      const bool there = still_there();
+      lock.lock();
+      if (!there) throw client_gone();
+    }
+  }
+  void leave() noexcept {
+    {
+      const std::lock_guard lock(mutex_);
+      --inside_;
+    }
+    changed_.notify_all();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::size_t inside_ = 0;
+  bool closed_ = false, refused_ = false;
+};
+
+}  // namespace serving
+RLCORE_END

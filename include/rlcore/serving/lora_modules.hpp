@@ -1,0 +1,74 @@
+// The adapters that a command line names.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "rlcore/config/options.hpp"
+#include "rlcore/core/error.hpp"
+#include "rlcore/core/suggest.hpp"
+#include "rlcore/serving/protocol/api_error.hpp"
+#include "rlcore/text/parse_json.hpp"
+
+RLCORE_BEGIN
+namespace serving {
+
+/// An adapter's folder and the name that requests give it.
+struct lora_module {
+  std::string name, path;
+};
+
+namespace detail {
+
+/// vLLM's {"name", "path", "base_model_name"}.
+inline lora_module read_lora_object(const std::string& text, const std::vector<std::string>& bases) {
+  const json from = text::parse_json<config_error, json>(text, "--lora-modules");
+  static const std::vector<std::string> known{"name", "path", "base_model_name"};
+  for (const auto& [key, value] : from.items()) {
+    if (std::find(known.begin(), known.end(), key) == known.end())
+      throw config_error("--lora-modules " + text + ": '" + key + "' is unknown" + did_you_mean(key, known) +
+                         "; expected name, path and base_model_name");
+    if (!value.is_string() && !(value.is_null() && key == "base_model_name"))
+      throw config_error("--lora-modules " + text + ": " + key + ": expected a string, found " + value.type_name());
+  }
+  if (const auto base = from.find("base_model_name"); base != from.end() && base->is_string())
+    if (std::find(bases.begin(), bases.end(), base->get<std::string>()) == bases.end())
+      throw config_error("--lora-modules " + text + ": base_model_name: this server's model is called '" + bases[0] +
+                         "'");
+  return {from.value("name", ""), from.value("path", "")};
+}
+
+}  // namespace detail
+
+/// --lora-modules: name=path, or vLLM's JSON objects. `bases` are the names of the model itself. Throws config_error.
+inline std::vector<lora_module> read_lora_modules(const trainer::options& opt, const std::vector<std::string>& bases) {
+  std::vector<lora_module> all;
+  std::set<std::string> names(bases.begin(), bases.end());
+  for (const std::string& text : opt.list("lora-modules")) {
+    const std::size_t equal = text.find('=');
+    const lora_module one = text.starts_with('{')        ? detail::read_lora_object(text, bases)
+                            : equal == std::string::npos ? lora_module{}
+                                                         : lora_module{text.substr(0, equal), text.substr(equal + 1)};
+    if (one.name.empty() || one.path.empty())
+      throw config_error("--lora-modules " + text +
+                         R"(: expected name=folder, or {"name": "...", "path": "...", "base_model_name": "..."})");
+    if (!names.insert(one.name).second)
+      throw config_error("--lora-modules " + text + ": the name '" + one.name + "' is taken; expected another");
+    all.push_back(one);
+  }
+  return all;
+}
+
+/// How many adapters may be held together: --max-loras, but no fewer than --lora-modules names; 0 without
+/// --enable-lora.
+inline std::size_t adapter_places(const trainer::options& opt) {
+  if (!opt.get<bool>("enable-lora")) return 0;
+  return std::max(static_cast<std::size_t>(opt.get<std::int64_t>("max-loras")), opt.list("lora-modules").size());
+}
+
+}  // namespace serving
+RLCORE_END
