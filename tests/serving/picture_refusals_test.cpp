@@ -149,6 +149,7 @@ TEST(picture_refusals, words_that_stand_for_pictures) {
   const std::string url = url_of(png(1));
   e.refuses(question({url}, json::object(), "<|image_pad|>"), "2 image tokens for 1 picture");
   e.refuses(question({}, json::object(), "<|image_pad|>"), "1 image tokens for 0 pictures");
+  e.refuses({{"prompt", "<|image_pad|>"}}, "the prompt has 1 image tokens and shows no picture", "/v1/completions");
   e.refuses(question({}, json::object(), "<|video_pad|>"), "<|video_pad|> may not stand in a message");
 }
 

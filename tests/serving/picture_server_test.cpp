@@ -72,8 +72,7 @@ TEST_F(picture_server, answers_as_evaluate_does) {
     const program::result own = program::run("evaluate", words);
     ASSERT_EQ(own.code, 0) << own.err;
     std::vector<std::string> flags;
-    if (!more.empty())
-      flags = {"--rlcore-image-resampling", "pillow", "--mm-processor-kwargs", R"({"max_pixels": 6000})"};
+    if (!more.empty()) flags = {"rlcore.image_resampling=pillow", "--mm-processor-kwargs", R"({"max_pixels": 6000})"};
     const server_process s(model(), flags);
     std::istringstream lines(scratch::read(*place / "out" / "generations.jsonl"));
     std::string line;

@@ -49,7 +49,10 @@ inline std::int64_t fit_prompt(const served_model& model, const sampling_fields&
                       " tokens and your request has " + std::to_string(length) + " input tokens (" +
                       std::to_string(*f.max_tokens) + " > " + std::to_string(model.max_length) + " - " +
                       std::to_string(length) + ").");
-  const auto rows = sent.images.empty() ? 0 : std::ranges::count(prompt, model.images.token);
+  const auto rows = model.images.processor ? std::ranges::count(prompt, model.images.token) : 0;
+  if (rows > 0 && sent.images.empty())
+    throw bad_request("the prompt has " + std::to_string(rows) +
+                      " image tokens and shows no picture; expected pictures in /v1/chat/completions");
   if (rows > model.max_image_tokens)
     throw bad_request("the request's pictures have " + std::to_string(rows) + " tokens; expected at most " +
                       std::to_string(model.max_image_tokens) +

@@ -93,7 +93,13 @@ inline registry evaluate_registry() {
     check_device_options(opt);
     check_image_options(opt);
   };
-  return known.add(keys::evaluation).add(keys::ranks).add(keys::device).add(keys::evaluation_own).add(keys::images).add_flags(keys::evaluation_flags);
+  return known.add(keys::evaluation)
+      .add(keys::ranks)
+      .add(keys::device)
+      .add(keys::evaluation_own)
+      .add(keys::images)
+      .add(keys::image_pixels)
+      .add_flags(keys::evaluation_flags);
 }
 
 }  // namespace trainer

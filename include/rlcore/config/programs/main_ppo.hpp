@@ -50,7 +50,8 @@ inline registry main_ppo_registry() {
       .add(keys::device)
       .add(keys::own_run)
       .add(keys::own_reward)
-      .add(keys::images);
+      .add(keys::images)
+      .add(keys::image_pixels);
   known.add(keys::megatron).add(keys::further);
   known.add_flags(keys::own_flags).add_flags(keys::policy_flags);
   return known;

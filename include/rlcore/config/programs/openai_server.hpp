@@ -12,6 +12,7 @@
 
 #include "rlcore/config/checks/device_checks.hpp"
 #include "rlcore/config/keys/rlcore/device_keys.hpp"
+#include "rlcore/config/keys/rlcore/image_keys.hpp"
 #include "rlcore/config/keys/rlcore/rank_keys.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/registry.hpp"
@@ -58,11 +59,6 @@ inline constexpr key server_media[] = {
     {"mm-processor-kwargs", text, "null", honoured,
      "JSON object: min_pixels and max_pixels of pictures in the place of the model's"},
     {"allowed-local-media-path", text, "null", honoured, "pictures may be files below this folder, as file://PATH"},
-    {"rlcore-image-resampling", text, "torchvision", honoured,
-     "bicubic resampling of pictures as torchvision (vLLM, transformers) or Pillow rounds it",
-     words("torchvision|pillow")},
-    {"rlcore-image-alpha", text, "drop", honoured, "a picture's opacity: dropped, or its colours laid on white",
-     words("drop|white")},
 };
 
 inline constexpr key server_engine[] = {
@@ -199,7 +195,7 @@ inline registry openai_server_registry() {
   known.add_as_flags(keys::server_model).add_as_flags(keys::server_media).add_as_flags(keys::server_engine);
   known.add_as_flags(keys::server_adapters).add_as_flags(keys::server_http);
   known.add_as_flags(keys::server_accepted).add_as_flags(keys::server_refused).add_flags(human);
-  known.add(keys::ranks).add(keys::device).add_positional({"model", 0, 1});
+  known.add(keys::ranks).add(keys::device).add(keys::image_pixels).add_positional({"model", 0, 1});
   known.check = [](options& opt) {
     check_device_options(opt);
     if (opt.is_set("trainer.n_gpus_per_node") || opt.is_set("trainer.nnodes"))

@@ -113,6 +113,7 @@ inline registry& finish_openrlhf(registry& known, std::span<const key> program_k
       .add(keys::device)
       .add(keys::openrlhf_own)
       .add(keys::images)
+      .add(keys::image_pixels)
       .add_flags(keys::openrlhf_flags)
       .add_flags(keys::image_flags);
 }

@@ -79,7 +79,12 @@ inline registry sft_registry() {
   known.topics = keys::verl_topics;
   known.check = check_sft_options;
   known.add(keys::sft_data).add(keys::sft_model).add(keys::sft_optim).add(keys::sft_run);
-  known.add(keys::ranks).add(keys::sharing).add(keys::device).add(keys::sft_own).add(keys::images);
+  known.add(keys::ranks)
+      .add(keys::sharing)
+      .add(keys::device)
+      .add(keys::sft_own)
+      .add(keys::images)
+      .add(keys::image_pixels);
   return known.add_flags(keys::own_flags).add_flags(keys::show_mask);
 }
 
@@ -108,7 +113,7 @@ inline registry openrlhf_sft_registry() {
   known.add_as_flags(keys::openrlhf_data).add_as_flags(keys::openrlhf_training).add_as_flags(keys::openrlhf_run);
   known.add_as_flags(keys::openrlhf_device).add_as_flags(keys::openrlhf_sft);
   known.add(keys::ranks).add(keys::sharing).add(keys::device).add(keys::openrlhf_own);
-  known.add(keys::openrlhf_sft_own).add(keys::images);
+  known.add(keys::openrlhf_sft_own).add(keys::images).add(keys::image_pixels);
   return known.add_flags(keys::openrlhf_flags).add_flags(keys::show_mask).add_flags(keys::image_flags);
 }
 

@@ -84,15 +84,20 @@ inline void read_processor_kwargs(image_options& o, const options& opt) {
 
 }  // namespace detail
 
-/// The settings of pictures, for programs that have keys::images; the flags of OpenRLHF count once one of them is
-/// given. Throws config_error.
+/// What keys::image_pixels say.
+inline void read_image_pixels(image_options& o, const options& opt) {
+  o.resample = opt.get<std::string>("rlcore.image_resampling") == "pillow" ? image::resampling::pillow
+                                                                           : image::resampling::torchvision;
+  o.opacity = opt.get<std::string>("rlcore.image_alpha") == "white" ? image::alpha::white : image::alpha::drop;
+}
+
+/// The settings of pictures, for programs that have keys::images and keys::image_pixels; the flags of OpenRLHF count
+/// once one of them is given. Throws config_error.
 inline image_options read_image_options(const options& opt) {
   image_options o;
   o.image_key = opt.get<std::string>("data.image_key");
   o.video_key = opt.get<std::string>("data.video_key");
-  o.resample = opt.get<std::string>("rlcore.image_resampling") == "pillow" ? image::resampling::pillow
-                                                                           : image::resampling::torchvision;
-  o.opacity = opt.get<std::string>("rlcore.image_alpha") == "white" ? image::alpha::white : image::alpha::drop;
+  read_image_pixels(o, opt);
   o.cache_bytes = static_cast<std::size_t>(opt.get<std::int64_t>("rlcore.image_cache_mb")) << 20;
   detail::read_processor_kwargs(o, opt);
   if (opt.known().find("max_images_per_prompt") == nullptr || !(opt.is_set("pretrain") || opt.is_set("prompt_data")))

@@ -94,15 +94,14 @@ inline void read_pixel_limits(const std::string& text, image_options& o) {
 
 }  // namespace detail
 
-/// Reads the flags of keys::server_media. Throws config_error.
+/// Reads the flags of keys::server_media, and keys::image_pixels. Throws config_error.
 inline media_options read_media_options(const options& opt) {
   media_options o;
   if (const auto text = opt.find<std::string>("limit-mm-per-prompt"))
     o.most_images = detail::most_images_of(detail::read_media_limits(*text));
   o.images.limits_from = "--mm-processor-kwargs";
   if (const auto text = opt.find<std::string>("mm-processor-kwargs")) detail::read_pixel_limits(*text, o.images);
-  if (opt.get<std::string>("rlcore-image-resampling") == "pillow") o.images.resample = image::resampling::pillow;
-  if (opt.get<std::string>("rlcore-image-alpha") == "white") o.images.opacity = image::alpha::white;
+  read_image_pixels(o.images, opt);
   o.images.cache_bytes = 0;  // what clients send is prepared for their request alone
   if (const auto folder = opt.find<std::string>("allowed-local-media-path"); folder && !folder->empty()) {
     std::error_code failure;

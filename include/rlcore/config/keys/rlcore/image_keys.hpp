@@ -14,14 +14,18 @@ inline constexpr key images[] = {
      between(14, 14)},
     {"data.mm_processor_kwargs", dictionary, "{}", honoured,
      "sizes of pictures instead of the model's: min_pixels, max_pixels, size.shortest_edge, size.longest_edge"},
+    {"rlcore.image_cache_mb", integer, "512", honoured, "memory for prepared pictures, in MiB; no result depends on it",
+     at_least(0)},
+};
+
+/// How pixels become what the tower reads.
+inline constexpr key image_pixels[] = {
     {"rlcore.image_resampling", text, "torchvision", honoured,
      "bicubic resampling of pictures as torchvision (vLLM, transformers) or Pillow rounds it",
      words("torchvision|pillow")},
     {"rlcore.image_alpha", text, "drop", honoured,
      "a picture's opacity: dropped as in Pillow, or its colours laid on white as in qwen-vl-utils",
      words("drop|white")},
-    {"rlcore.image_cache_mb", integer, "512", honoured, "memory for prepared pictures, in MiB; no result depends on it",
-     at_least(0)},
 };
 
 /// The name of OpenRLHF's flag, in programs with its command line.
