@@ -33,6 +33,7 @@ struct seeing {
   cpu device{1};
   nn::causal_lm<cpu> model{device, picture_model::config()};
   nn::workspace<cpu> space{device};
+  serving::engine_thread thread;
   std::unique_ptr<serving::session_engine<cpu>> engine;
   std::unique_ptr<serving::context> shared;
   std::unique_ptr<serving::service> service;
@@ -40,7 +41,7 @@ struct seeing {
   explicit seeing(rollout::session_limits limits = {}) {
     model.initialize(5);
     limits.max_length = 1024, limits.max_batched_tokens = 256, limits.max_cache_bytes = std::size_t{8} << 20;
-    engine = std::make_unique<serving::session_engine<cpu>>(model, space, limits, [](const std::string&) {});
+    engine = std::make_unique<serving::session_engine<cpu>>(model, space, limits, thread, [](const std::string&) {});
     shared = std::make_unique<serving::context>(served, *engine);
     service = std::make_unique<serving::service>(*shared);
   }
