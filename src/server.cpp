@@ -216,8 +216,9 @@ class listener final : public httplib::Server {
     current = &c;
     for (bool closed = false; !closed && c.wait_for_request();) {
       c.understood = false;
-      const bool answered = process_request(c, stopping_, closed, [&](httplib::Request&) {
+      const bool answered = process_request(c, stopping_, closed, [&](httplib::Request& q) {
         c.understood = true;
+        q.headers.erase("Accept-Encoding");  // httplib would compress streams, whose events then wait for their end
         c.read_until(settings_.body_deadline);
       });
       if (!answered || !c.understood) break;

@@ -237,8 +237,10 @@ TEST(http_server, streams_arrive_event_by_event) {
   running_server s({}, {}, true);
   raw_socket c(s.server->port());
   const std::string request = R"({"prompt": "hi", "max_tokens": 500, "stream": true})";
-  c.send("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: " +
-         std::to_string(request.size()) + "\r\n\r\n" + request);
+  c.send(
+      "POST /v1/completions HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip, deflate, br\r\n"
+      "Content-Type: application/json\r\nContent-Length: " +
+      std::to_string(request.size()) + "\r\n\r\n" + request);
   const std::string begin = c.read(2000);
   EXPECT_THAT(begin, HasSubstr("Content-Type: text/event-stream; charset=utf-8\r\n"));
   EXPECT_THAT(begin, HasSubstr("Transfer-Encoding: chunked\r\n"));
