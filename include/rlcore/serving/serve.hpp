@@ -181,7 +181,7 @@ int serve(Device& device, const options& opt) {
   served_model served = open_served_model(opt, folder, config);
   nn::causal_lm<Device> model(device, config);
   trainer::load_model(model, folder);
-  served.fingerprint = fingerprint_of(trainer::to_host(device, model.weights()));
+  served.fingerprint = fingerprint_of(device, std::as_const(model).weights());
   nn::workspace<Device> space(device, std::size_t{256} << 20);
 
   const std::vector<lora_module> modules = read_lora_modules(opt, served.names);

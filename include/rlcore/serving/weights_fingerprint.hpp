@@ -8,9 +8,13 @@
 #include <cstdio>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "rlcore/core/random.hpp"
 #include "rlcore/core/version.hpp"
+#include "rlcore/device/device.hpp"
+#include "rlcore/parallel/host_window.hpp"
+#include "rlcore/tensor/buffer.hpp"
 
 RLCORE_BEGIN
 namespace serving {
@@ -24,6 +28,13 @@ inline std::string fingerprint_of(std::span<const float> weights) {
   char text[32];
   std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
   return "rlcore-" RLCORE_VERSION_STRING "-" + std::string(text);
+}
+
+/// The same of weights in the memory of a device, read where they are if the host sees them.
+template <rlcore::device Device>
+std::string fingerprint_of(Device& device, const buffer<float, Device>& weights) {
+  std::vector<float> copy;
+  return fingerprint_of({parallel::host_view(device, weights.data(), weights.size(), copy), weights.size()});
 }
 
 }  // namespace serving

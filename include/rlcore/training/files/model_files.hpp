@@ -1,6 +1,7 @@
 // A model's folder and an optimizer's moments on the disk.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string>
@@ -9,6 +10,7 @@
 #include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/checkpoint/safetensors.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
+#include "rlcore/parallel/host_window.hpp"
 #include "rlcore/text/copy_files.hpp"
 
 RLCORE_BEGIN
@@ -22,20 +24,21 @@ std::vector<float> to_host(Device& device, const buffer<float, Device>& values) 
   return host;
 }
 
-/// The weights of `folder`; a score model may come from a causal one, its head is then initialised from `seed`.
+/// The weights of `folder`, read to where they stay if the host sees the device's memory; a score model may come from a
+/// causal one, its head is then initialised from `seed`.
 template <class Device>
 void load_model(nn::causal_lm<Device>& model, const std::filesystem::path& folder, std::uint64_t seed = 1) {
-  std::vector<float> weights(model.size());
   const bool new_head = model.settings().output == nn::model_output::score &&
                         checkpoint::read_config(folder).output == nn::model_output::logits;
-  if (new_head) {
-    checkpoint::load_backbone(folder, model.parameters(), weights);
-    model.weights().upload(weights);
-    model.initialize_score(seed);
-  } else {
-    checkpoint::load_weights(folder, model.parameters(), weights);
-    model.weights().upload(weights);
-  }
+  std::vector<float> copy;
+  parallel::with_host_view(model.device(), model.weights().data(), model.size(), copy, false,
+                           [&](std::span<float> weights) {
+                             if (new_head)
+                               checkpoint::load_backbone(folder, model.parameters(), weights);
+                             else
+                               checkpoint::load_weights(folder, model.parameters(), weights);
+                           });
+  if (new_head) model.initialize_score(seed);
 }
 
 /// What a model's folder has besides weights: config, and the tokenizer files of `tokenizer_folder`.
