@@ -269,8 +269,13 @@ class listener final : public httplib::Server {
       }
     }
     connection* const client = current;
-    http_response made = answer_({q.method, q.path, std::move(body), q.get_header_value("Content-Type"),
-                                  q.get_header_value("Authorization"), [client] { return client->connected(); }});
+    http_response made = answer_({q.method,
+                                  q.path,
+                                  std::move(body),
+                                  q.get_header_value("Content-Type"),
+                                  q.get_header_value("Authorization"),
+                                  [client] { return client->connected(); },
+                                  {q.params.begin(), q.params.end()}});
     r.status = made.status;
     client->reason = std::move(made.reason);
     for (const auto& [name, value] : made.headers) r.set_header(name, value);

@@ -19,7 +19,6 @@ TEST(function_lengths, no_function_is_above_60_lines) {
       "examples/minimal/dapo.cpp: run",  // the algorithm of a paper, read from top to bottom
       "examples/minimal/grpo.cpp: run",
       "examples/minimal/ppo.cpp: run",
-      "include/rlcore/checkpoint/model_config.hpp: write_config",
       "include/rlcore/nn/model/causal_lm.hpp: lay_out",
       "include/rlcore/nn/model/decode.hpp: decode",
   };

@@ -149,21 +149,22 @@ inline nn::config read_config(const std::filesystem::path& folder) {
   return c;
 }
 
-/// Writes config.json and generation_config.json that `transformers` (4 and 5) reads; `type` is what the weights are
-/// stored as (F32, F16 or BF16). Throws file_error, or config_error for a vision tower in a family that has none.
-inline void write_config(const std::filesystem::path& folder, const nn::config& c,
-                         stored_type type = stored_type::f32) {
+/// eos_token_id as config.json has it: null, a number or a list.
+inline nlohmann::ordered_json eos_json(const nn::config& c) {
+  const std::vector<std::int32_t>& ids = c.eos_token_ids;
+  return ids.empty()       ? nlohmann::ordered_json()
+         : ids.size() == 1 ? nlohmann::ordered_json(ids[0])
+                           : nlohmann::ordered_json(ids);
+}
+
+/// The config.json of a model whose weights have this type. Throws as write_config().
+inline nlohmann::ordered_json config_json(const nn::config& c, stored_type type = stored_type::f32) {
   check_tower(c);
   const bool sliding_window = std::any_of(c.model->flags.begin(), c.model->flags.end(), [](const nn::fixed_flag& flag) {
     return flag.key == "use_sliding_window" && !flag.implied;
   });
   const std::string dtype = type == stored_type::bf16 ? "bfloat16" : type == stored_type::f16 ? "float16" : "float32";
-  const auto ids = [](const std::vector<std::int32_t>& list) {
-    return list.empty()       ? nlohmann::ordered_json()
-           : list.size() == 1 ? nlohmann::ordered_json(list[0])
-                              : nlohmann::ordered_json(list);
-  };
-  const nlohmann::ordered_json eos = ids(c.eos_token_ids);
+  const nlohmann::ordered_json eos = eos_json(c);
   const nlohmann::ordered_json pad =
       c.pad_token_id < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(c.pad_token_id);
   const bool score = c.output == nn::model_output::score;
@@ -210,8 +211,34 @@ inline void write_config(const std::filesystem::path& folder, const nn::config& 
     root["label2id"] = {{"LABEL_0", 0}};
     root["classifier_dropout"] = 0.0;
   }
-  if (c.vision) root = nest_text(std::move(root), c);
-  write_file_atomically(folder / "config.json", root.dump(2) + "\n");
+  return c.vision ? nest_text(std::move(root), c) : root;
+}
+
+/// The first key of config.json in which two models differ, with both values: "rms_norm_eps is 1e-05, expected 1e-06";
+/// empty if they compute alike. Types on disk and what only training reads do not count.
+inline std::string difference_of(const nn::config& found, const nn::config& expected) {
+  const nlohmann::ordered_json a = config_json(found).flatten(), b = config_json(expected).flatten();
+  const auto counts = [](const std::string& key) {
+    for (const char* other : {"dtype", "initializer_range", "router_aux_loss_coef", "output_router_logits"})
+      if (key.ends_with(other)) return false;
+    return true;
+  };
+  const auto value = [](const nlohmann::ordered_json& in, const std::string& key) {
+    return in.contains(key) ? in[key].dump() : std::string("not there");
+  };
+  for (const auto* side : {&b, &a})
+    for (const auto& [key, v] : side->items())
+      if (const std::string x = value(a, key), y = value(b, key); counts(key) && x != y)
+        return key.substr(1) + " is " + x + ", expected " + y;
+  return "";
+}
+
+/// Writes config.json and generation_config.json that `transformers` (4 and 5) reads; `type` is what the weights are
+/// stored as (F32, F16 or BF16). Throws file_error, or config_error for a vision tower in a family that has none.
+inline void write_config(const std::filesystem::path& folder, const nn::config& c,
+                         stored_type type = stored_type::f32) {
+  const nlohmann::ordered_json eos = eos_json(c);
+  write_file_atomically(folder / "config.json", config_json(c, type).dump(2) + "\n");
   nlohmann::ordered_json generation = nlohmann::ordered_json::object();
   if (!eos.is_null()) generation["eos_token_id"] = eos;
   const std::int32_t generation_pad = c.generation_pad_token_id < 0 ? c.pad_token_id : c.generation_pad_token_id;

@@ -18,6 +18,7 @@ namespace serving {
 struct http_request {
   std::string method, path, body{}, content_type{}, authorization{};
   std::function<bool()> connected{};  ///< whether the client is still there; empty: it is
+  std::vector<std::pair<std::string, std::string>> query{};
 };
 
 /// Sends a part of a streamed body; false when the client does not take it.

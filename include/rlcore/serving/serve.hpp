@@ -196,8 +196,9 @@ int serve(Device& device, const options& opt) {
   session_engine<Device> engine(model, space, parts.limits, thread, parts.failed);
   served.max_length = engine.max_length(), served.max_image_tokens = parts.limits.max_batched_tokens;
   context shared(served, engine, [](const std::string& line) { detail::log_line(line); });
-  weight_keeper<Device> keeper(shared, model, parts, adapters);
-  service answers(shared, detail::read_api_keys(opt), web_page, adapters.places > 0 ? &keeper : nullptr);
+  weight_keeper<Device> keeper(shared, model, engine, parts, adapters);
+  service answers(shared, detail::read_api_keys(opt), web_page,
+                  {&keeper, adapters.places > 0, opt.get<bool>("enable-dev-endpoints")});
   told = &answers;
   http_server server(detail::read_http_settings(opt), [&](const http_request& q) { return answers(q); });
   warm_up(engine, served);
@@ -214,6 +215,7 @@ int serve(Device& device, const options& opt) {
     log.tick();
   }
   detail::log_line("stopping: " + std::to_string(shared.requests.load()) + " requests are being answered");
+  keeper.refuse_waiting();
   std::thread closing([&] { server.stop(); });
   const auto end = std::chrono::steady_clock::now() +
                    std::chrono::milliseconds(static_cast<std::int64_t>(1000 * opt.get<double>("shutdown-timeout")));

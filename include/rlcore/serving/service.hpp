@@ -36,14 +36,19 @@ inline bool equal_in_constant_time(std::string_view given, std::string_view secr
   return difference == 0;
 }
 
+/// Who changes the weights of a server, and by which endpoints. Without `control` there are neither.
+struct weight_endpoints {
+  weight_control* control = nullptr;
+  bool adapters = false, development = false;
+};
+
 /// Answers requests; any number of threads may call it at once.
 class service {
  public:
   /// With `keys`, paths under /v1 need one of them as a bearer token. `page` is what / shows; empty: nothing.
-  /// `adapters` takes them and gives them up; null: adapters neither come nor go.
   explicit service(context& shared, std::vector<std::string> keys = {}, std::string_view page = {},
-                   weight_control* adapters = nullptr)
-      : shared_(shared), keys_(std::move(keys)), page_(page), adapters_(adapters) {}
+                   weight_endpoints weights = {})
+      : shared_(shared), keys_(std::move(keys)), page_(page), weights_(weights) {}
 
   /// The response to a request; never throws for what a client can do.
   http_response operator()(const http_request& request) {
@@ -68,7 +73,7 @@ class service {
     std::string_view path, method;
     answer_function answer;
   };
-  static constexpr std::size_t endpoint_count = 14;
+  static constexpr std::size_t endpoint_count = 19;
   static std::span<const endpoint> endpoints() {
     static constexpr std::array<endpoint, endpoint_count> table{{
         {"/v1/models", "GET", &service::models},
@@ -76,6 +81,11 @@ class service {
         {"/v1/chat/completions", "POST", &service::chat_completions},
         {"/v1/load_lora_adapter", "POST", &service::load_lora_adapter},
         {"/v1/unload_lora_adapter", "POST", &service::unload_lora_adapter},
+        {"/update_weights", "POST", &service::update_weights},
+        {"/sleep", "POST", &service::sleep},
+        {"/wake_up", "POST", &service::wake_up},
+        {"/is_sleeping", "GET", &service::is_sleeping},
+        {"/reset_prefix_cache", "POST", &service::reset_prefix_cache},
         {"/tokenize", "POST", &service::tokenize},
         {"/detokenize", "POST", &service::detokenize},
         {"/health", "GET", &service::health},
@@ -96,16 +106,28 @@ class service {
       if (e.path != request.path || !available(e)) continue;
       known = true;
       if (e.method != method) continue;
-      if (request.path.starts_with("/v1") && !authorised(request)) return {.status = 401, .body = unauthorised()};
+      if ((request.path.starts_with("/v1") || is_development(e)) && !authorised(request))
+        return {.status = 401, .body = unauthorised()};
       if (e.answer == &service::page && page_.empty()) break;
-      if (e.method == "POST" && e.answer != &service::health) check_content_type(request);
+      if (e.method == "POST" && e.answer != &service::health && (!request.body.empty() || !may_be_empty(e)))
+        check_content_type(request);
       return (this->*e.answer)(request);
     }
     if (known && request.path != "/") return json_response({{"detail", "Method Not Allowed"}}, 405);
     return json_response({{"detail", "Not Found"}}, 404);
   }
 
-  bool available(const endpoint& e) const { return adapters_ != nullptr || !e.path.ends_with("load_lora_adapter"); }
+  static bool is_development(const endpoint& e) {
+    return e.answer == &service::update_weights || e.answer == &service::is_sleeping ||
+           (may_be_empty(e) && e.answer != &service::health);
+  }
+  static bool may_be_empty(const endpoint& e) {
+    return e.answer == &service::health || e.answer == &service::sleep || e.answer == &service::wake_up ||
+           e.answer == &service::reset_prefix_cache;
+  }
+  bool available(const endpoint& e) const {
+    return is_development(e) ? weights_.development : weights_.adapters || !e.path.ends_with("load_lora_adapter");
+  }
 
   bool authorised(const http_request& request) const {
     if (keys_.empty()) return true;
@@ -163,7 +185,7 @@ class service {
       shared_.note_unknown(f);
       if (name.empty() || path.empty())
         throw api_error(400, "InvalidUserInput", "Both 'lora_name' and 'lora_path' must be provided.");
-      adapters_->load_adapter(name, path, in_place, request.connected);
+      weights_.control->load_adapter(name, path, in_place, request.connected);
       return text_response("Success: LoRA adapter '" + name + "' added successfully.");
     });
   }
@@ -174,9 +196,40 @@ class service {
       shared_.note_unknown(f);
       if (name.empty())
         throw api_error(400, "InvalidUserInput", "'lora_name' needs to be provided to unload a LoRA adapter.");
-      adapters_->unload_adapter(name);
+      weights_.control->unload_adapter(name);
       return text_response("Success: LoRA adapter '" + name + "' removed successfully.");
     });
+  }
+  http_response update_weights(const http_request& request) {
+    return answer(request, [&](body_fields& f) {
+      const std::string model = f.string("model").value_or(""), mode = f.string("mode").value_or("wait");
+      shared_.note_unknown(f);
+      if (model.empty()) throw bad_request("model: expected a folder of weights, found none");
+      if (mode != "wait" && mode != "keep") throw bad_request("mode: expected wait or keep, found '" + mode + "'");
+      weights_.control->update_weights(model, mode == "keep", request.connected);
+      return json_response(
+          {{"model", shared_.own->origin().folder}, {"system_fingerprint", shared_.own->origin().fingerprint}});
+    });
+  }
+  http_response sleep(const http_request& request) {
+    for (const auto& [name, value] : request.query)
+      if (name != "level" || value != "1")
+        throw bad_request(name + "=" + value + ": expected level=1, which keeps the weights");
+    weights_.control->sleep(request.connected);
+    return {.content_type = ""};
+  }
+  http_response wake_up(const http_request& request) {
+    if (!request.query.empty())
+      throw bad_request(request.query[0].first + ": expected no parameter; all of the server wakes up");
+    weights_.control->wake_up();
+    return {.content_type = ""};
+  }
+  http_response is_sleeping(const http_request&) {
+    return json_response({{"is_sleeping", weights_.control->sleeping()}});
+  }
+  http_response reset_prefix_cache(const http_request&) {
+    weights_.control->forget_prefixes();
+    return {.content_type = ""};
   }
   static http_response text_response(std::string text) {
     return {.body = std::move(text), .content_type = "text/plain; charset=utf-8"};
@@ -228,7 +281,7 @@ class service {
   context& shared_;
   std::vector<std::string> keys_;
   std::string_view page_;
-  weight_control* adapters_;
+  weight_endpoints weights_;
   std::atomic<bool> broken_{false};
 };
 

@@ -1,4 +1,4 @@
-// What a client with the right to do so may do to the weights of a server.
+// What clients that have the right to may do to the weights of a server.
 #pragma once
 
 #include <functional>
@@ -21,6 +21,18 @@ class weight_control {
                             const std::function<bool()>& connected) = 0;
   /// No further request may name it; those inside end as they would. Throws api_error 404.
   virtual void unload_adapter(const std::string& name) = 0;
+
+  /// Gives the model the weights of another folder of the same shape; requests that come meanwhile wait for them. Those
+  /// that are inside end with the earlier ones, and this waits for them; with `keep_running` they go on with the new
+  /// ones at once. Adapters stay as they are. Throws api_error 400, and what the readers of folders throw.
+  virtual void update_weights(const std::string& model, bool keep_running, const std::function<bool()>& connected) = 0;
+  /// Gives the memory of keys and values back when the requests that are inside have ended; others wait.
+  virtual void sleep(const std::function<bool()>& connected) = 0;
+  /// Takes it again, and lets those who wait enter.
+  virtual void wake_up() = 0;
+  virtual bool sleeping() const = 0;
+  /// Forgets the keys and values of all prompts. No text changes.
+  virtual void forget_prefixes() = 0;
 };
 
 }  // namespace serving

@@ -17,6 +17,8 @@
 #include <vector>
 
 #include "rlcore/checkpoint/merge_adapter.hpp"
+#include "rlcore/checkpoint/model_config.hpp"
+#include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/checkpoint/resolve_model.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
@@ -52,9 +54,11 @@ struct adapter_limits {
 template <class Device>
 class weight_keeper final : public weight_control {
  public:
-  /// The model has to be that of shared.own. It and the context outlive the keeper, which outlives all requests.
-  weight_keeper(context& shared, const nn::causal_lm<Device>& model, engine_parts<Device> parts, adapter_limits limits)
-      : shared_(shared), model_(model), parts_(std::move(parts)), limits_(limits) {}
+  /// Model and engine have to be those of shared.own. They and the context outlive the keeper, which outlives all
+  /// requests.
+  weight_keeper(context& shared, nn::causal_lm<Device>& model, session_engine<Device>& engine,
+                engine_parts<Device> parts, adapter_limits limits)
+      : shared_(shared), model_(model), engine_(engine), parts_(std::move(parts)), limits_(limits) {}
   weight_keeper(const weight_keeper&) = delete;
   weight_keeper& operator=(const weight_keeper&) = delete;
   ~weight_keeper() override {
@@ -70,7 +74,11 @@ class weight_keeper final : public weight_control {
       throw api_error(400, "InvalidUserInput", "The lora adapter '" + name + "' has already been loaded.");
     const std::vector<float> weights = merged(name, path);
     weights_origin origin{path, fingerprint_of(weights)};
-    if (there) return exchange(holder_of(*there), *there, weights, std::move(origin), connected);
+    if (there) {
+      holder& held = holder_of(*there);
+      return exchange(held.model, held.engine, *there, weights, std::move(origin), false, connected);
+    }
+    if (sleeping()) throw bad_request("the server sleeps; send POST /wake_up before it takes another adapter");
     wait_for_a_place(connected);
     const std::shared_ptr<holder> made = hold(weights);
     warm_up(made->engine, shared_.model);
@@ -81,6 +89,70 @@ class weight_keeper final : public weight_control {
     if (!shared_.remove_adapter(name)) throw not_found("The lora adapter '" + name + "' cannot be found.");
     shared_.log("unloaded the adapter '" + name + "'");
   }
+
+  void update_weights(const std::string& model, bool keep_running, const std::function<bool()>& connected) override {
+    const std::lock_guard lock(changing_);
+    std::vector<float> weights(model_.size());
+    std::filesystem::path folder;
+    try {
+      folder = checkpoint::resolve_model(model);
+      if (const std::string other = checkpoint::difference_of(checkpoint::read_config(folder), model_.settings());
+          !other.empty())
+        throw config_error(folder.string() + " has a model of another shape: " + other);
+      checkpoint::load_weights(folder, model_.parameters(), weights);
+    } catch (const error& e) {
+      throw bad_request(e.what());
+    }
+    exchange(model_, engine_, *shared_.own, weights, {folder.string(), fingerprint_of(weights)}, keep_running,
+             connected);
+    shared_.log("the weights are those of " + folder.string());
+  }
+  void sleep(const std::function<bool()>& connected) override {
+    const std::lock_guard lock(changing_);
+    if (sleeping()) return;
+    std::vector<std::shared_ptr<served_weights>> all{shared_.own};
+    for (const auto& [name, weights] : shared_.adapters()) all.push_back(weights);
+    for (const auto& one : all) one->door.close();
+    try {
+      for (const auto& one : all) one->door.wait_empty([&] { return !connected || connected(); });
+    } catch (...) {
+      for (const auto& one : all) one->door.open();
+      throw;
+    }
+    parts_.thread.run([&] {
+      for (const auto& one : all) engine_of(*one).release();
+    });
+    const std::lock_guard changes(mutex_);
+    asleep_ = std::move(all);
+  }
+  void wake_up() override {
+    const std::lock_guard lock(changing_);
+    parts_.thread.run([&] {
+      for (const auto& one : asleep_) engine_of(*one).build();
+    });
+    for (const auto& one : asleep_) one->door.open();
+    const std::lock_guard changes(mutex_);
+    asleep_.clear();
+  }
+  bool sleeping() const override {
+    const std::lock_guard lock(mutex_);
+    return !asleep_.empty();
+  }
+  void forget_prefixes() override {
+    const std::lock_guard lock(changing_);
+    parts_.thread.run([&] {
+      engine_.forget_prefixes();
+      for (const auto& [name, weights] : shared_.adapters()) engine_of(*weights).forget_prefixes();
+    });
+  }
+  /// The server stops: what waits for weights is refused.
+  void refuse_waiting() {
+    shared_.own->door.refuse();
+    for (const auto& [name, weights] : shared_.adapters()) weights->door.refuse();
+    const std::lock_guard lock(mutex_);
+    for (const auto& one : asleep_) one->door.refuse();
+  }
+
   /// Ends all jobs of adapters of this moment.
   void cancel_all() {
     const std::lock_guard lock(mutex_);
@@ -151,29 +223,39 @@ class weight_keeper final : public weight_control {
     const std::lock_guard lock(mutex_);
     return **std::find_if(living_.begin(), living_.end(), [&](holder* h) { return &h->engine == &served.engine; });
   }
+  session_engine<Device>& engine_of(const served_weights& served) const {
+    return &served == shared_.own.get() ? engine_ : holder_of(served).engine;
+  }
 
-  /// Gives the engine other weights when its requests have ended; those that come meanwhile wait.
-  void exchange(holder& to, served_weights& served, std::span<const float> weights, weights_origin origin,
+  /// Gives an engine other weights, when its requests have ended unless they are to be kept; those that come meanwhile
+  /// wait.
+  void exchange(nn::causal_lm<Device>& model, session_engine<Device>& engine, served_weights& served,
+                std::span<const float> weights, weights_origin origin, bool keep_running,
                 const std::function<bool()>& connected) {
-    served.door.close();
     struct opened_again {
       gate& door;
-      ~opened_again() { door.open(); }
-    } const opened{served.door};
-    served.door.wait_empty([&] { return !connected || connected(); });
+      bool stays_closed;
+      ~opened_again() {
+        if (!stays_closed) door.open();
+      }
+    } const opened{served.door, sleeping()};
+    served.door.close();
+    if (!keep_running) served.door.wait_empty([&] { return !connected || connected(); });
     parts_.thread.run([&] {
-      to.model.weights().upload(weights);
-      to.engine.forget_prefixes();
+      model.weights().upload(weights);
+      engine.forget_prefixes();
     });
     served.now_from(std::move(origin));
   }
 
   context& shared_;
-  const nn::causal_lm<Device>& model_;
+  nn::causal_lm<Device>& model_;
+  session_engine<Device>& engine_;
   engine_parts<Device> parts_;
   adapter_limits limits_;
   std::mutex changing_;  ///< one change at a time
   mutable std::mutex mutex_;
+  std::vector<std::shared_ptr<served_weights>> asleep_;
   std::vector<holder*> living_;  ///< also those that were unloaded and still answer
 };
 

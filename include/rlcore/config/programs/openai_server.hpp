@@ -84,6 +84,8 @@ inline constexpr key server_adapters[] = {
 };
 
 inline constexpr key server_http[] = {
+    {"enable-dev-endpoints", boolean, "False", honoured,
+     "POST /update_weights, /sleep, /wake_up, /reset_prefix_cache, for a trainer in another process"},
     {"host", text, "null", honoured, "address to listen on; null: loopback, 127.0.0.1 and ::1"},
     {"port", integer, "8000", honoured, "0 takes a free one", between(0, 65535)},
     {"uds", text, "null", honoured, "path of a Unix socket, in the place of host and port"},

@@ -1,0 +1,179 @@
+// The endpoints for a trainer in another process: new weights and sleep while clients ask.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <httplib.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "data/scratch.hpp"
+#include "rlcore/serving/protocol/api_error.hpp"
+#include "serving/adapter_folder.hpp"
+#include "serving/server_process.hpp"
+#include "support/tiny_model.hpp"
+
+namespace {
+
+using rlcore::serving::json;
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+
+struct weight_updates : testing::Test {
+  inline static std::unique_ptr<scratch::folder> place;
+  static std::filesystem::path at(const std::string& name) { return *place / name; }
+  static void SetUpTestSuite() {
+    place = std::make_unique<scratch::folder>();
+    for (const char* name : {"old", "new", "experts"}) {
+      std::filesystem::create_directories(at(name));
+      tiny_model::save_tokenizer(at(name));
+      tiny_model::save_weights(at(name), name[0] == 'o' ? 3 : 4, name[0] == 'e' ? 4 : 0);
+    }
+    save_adapter(at("adapter"), at("old"), 1);
+  }
+  static void TearDownTestSuite() { place.reset(); }
+
+  /// The status and the body of a POST.
+  static std::pair<int, std::string> post(const server_process& s, const std::string& path, const std::string& body) {
+    const auto r = s.client().Post(path.c_str(), body, "application/json");
+    return r ? std::pair{r->status, r->body} : std::pair{0, std::string("no answer")};
+  }
+  static std::pair<int, std::string> update(const server_process& s, const std::string& name,
+                                            const std::string& mode = "wait") {
+    return post(s, "/update_weights", json{{"model", at(name)}, {"mode", mode}}.dump());
+  }
+  static void wait_for_requests(const server_process& s) {
+    for (int i = 0; i < 2000 && s.client().Get("/load")->body == R"({"server_load":0})"; ++i)
+      std::this_thread::sleep_for(2ms);
+  }
+};
+
+const std::vector<std::string> dev{"--enable-dev-endpoints"};
+const std::string endless = R"({"prompt": "a", "max_tokens": 900, "ignore_eos": true, "seed": 1, "n": 48})";
+const std::string unseeded = R"({"prompt": "How many apples?", "max_tokens": 40, "ignore_eos": true})";
+
+TEST_F(weight_updates, requests_end_with_the_weights_that_they_began_with) {
+  const std::string old_text = server_process(at("old")).text(endless);
+  std::array<std::string, 2> expected;
+  {
+    const server_process alone(at("new"));
+    for (std::string& text : expected) text = alone.text(unseeded);
+  }
+  const server_process s(at("old"), dev);
+  s.text(unseeded);
+  std::string running;
+  std::thread first([&] { running = s.text(endless); });
+  wait_for_requests(s);
+  std::thread trainer([&] { EXPECT_EQ(update(s, "new").first, 200); });
+  trainer.join();
+  first.join();
+  EXPECT_EQ(running, old_text);
+  EXPECT_EQ((std::array{s.text(unseeded), s.text(unseeded)}), expected) << "as of a server that starts with them";
+}
+
+TEST_F(weight_updates, lose_no_request_of_many_clients) {
+  const std::string request = R"({"prompt": "b", "max_tokens": 60, "ignore_eos": true, "seed": 2})";
+  const std::array texts{server_process(at("old")).text(request), server_process(at("new")).text(request)};
+  ASSERT_NE(texts[0], texts[1]);
+  const server_process s(at("old"), dev);
+  std::atomic<bool> ended{false};
+  std::atomic<int> answers{0}, wrong{0};
+  std::vector<std::thread> clients;
+  for (int i = 0; i < 8; ++i)
+    clients.emplace_back([&] {
+      while (!ended) {
+        const std::string text = s.text(request);
+        wrong += text != texts[0] && text != texts[1];
+        ++answers;
+      }
+    });
+  for (int i = 1; i <= 6; ++i) EXPECT_EQ(update(s, i % 2 == 0 ? "old" : "new").first, 200);
+  EXPECT_EQ(post(s, "/reset_prefix_cache", "").first, 200);
+  EXPECT_EQ(post(s, "/sleep?level=1", "").first, 200);
+  EXPECT_EQ(s.client().Get("/is_sleeping")->body, R"({"is_sleeping":true})");
+  EXPECT_EQ(update(s, "new").first, 200);
+  const int before = answers;
+  EXPECT_EQ(post(s, "/wake_up", "").first, 200);
+  EXPECT_EQ(s.client().Get("/is_sleeping")->body, R"({"is_sleeping":false})");
+  while (answers < before + 20) std::this_thread::sleep_for(1ms);
+  ended = true;
+  for (std::thread& c : clients) c.join();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(s.text(request), texts[1]);
+}
+
+TEST_F(weight_updates, running_requests_may_go_on_with_the_new_weights) {
+  const std::array texts{server_process(at("old")).text(endless), server_process(at("new")).text(endless)};
+  const server_process s(at("old"), dev);
+  std::string running;
+  std::thread client([&] { running = s.text(endless); });
+  wait_for_requests(s);
+  EXPECT_EQ(update(s, "new", "keep").first, 200);
+  EXPECT_EQ(s.client().Get("/load")->body, R"({"server_load":1})") << "it was not waited for";
+  client.join();
+  EXPECT_FALSE(running.empty());
+  EXPECT_EQ(s.text(endless), texts[1]);
+}
+
+TEST_F(weight_updates, leave_adapters_as_they_are) {
+  std::vector<std::string> words = dev;
+  words.insert(words.end(), {"--enable-lora", "--lora-modules", "adapter=" + at("adapter").string()});
+  const server_process s(at("old"), words);
+  const std::string request = R"({"model": "adapter", "prompt": "b", "max_tokens": 30, "seed": 2})";
+  const std::string before = s.text(request);
+  EXPECT_EQ(update(s, "new").first, 200);
+  EXPECT_EQ(s.text(request), before);
+}
+
+TEST_F(weight_updates, wrong_ones_change_nothing) {
+  const server_process s(at("old"), dev);
+  const std::string request = R"({"prompt": "b", "max_tokens": 30, "seed": 2})", before = s.text(request);
+  const auto refused = [&](const std::pair<int, std::string>& answer, const std::string& message) {
+    EXPECT_EQ(answer.first, 400) << answer.second;
+    EXPECT_THAT(json::parse(answer.second)["error"]["message"].get<std::string>(), HasSubstr(message));
+  };
+  refused(update(s, "nowhere"), "not found");
+  refused(update(s, "experts"), "has a model of another shape: ");
+  json config = json::parse(scratch::read(at("new") / "config.json"));
+  config["rms_norm_eps"] = 0.5;
+  std::filesystem::create_directories(at("other"));
+  scratch::write(at("other") / "config.json", config.dump());
+  refused(update(s, "other"), "rms_norm_eps is 0.5, expected 1e-06");
+  refused(update(s, "new", "abort"), "mode: expected wait or keep, found 'abort'");
+  refused(post(s, "/update_weights", "{}"), "model: expected a folder of weights");
+  refused(post(s, "/sleep?level=2", ""), "level=2: expected level=1");
+  EXPECT_EQ(s.text(request), before);
+}
+
+TEST_F(weight_updates, need_their_flag_and_the_key) {
+  const server_process closed(at("old"));
+  for (const char* path : {"/update_weights", "/sleep", "/wake_up", "/reset_prefix_cache"})
+    EXPECT_EQ(post(closed, path, "").first, 404) << path;
+  EXPECT_EQ(closed.client().Get("/is_sleeping")->status, 404);
+  std::vector<std::string> words = dev;
+  words.insert(words.end(), {"--api-key", "secret"});
+  const server_process guarded(at("old"), words);
+  for (const char* path : {"/update_weights", "/sleep", "/wake_up", "/reset_prefix_cache"})
+    EXPECT_EQ(post(guarded, path, "").first, 401) << path;
+}
+
+TEST_F(weight_updates, a_server_that_sleeps_can_be_stopped) {
+  server_process s(at("old"), dev);
+  EXPECT_EQ(post(s, "/sleep", "").first, 200);
+  std::pair<int, std::string> answer;
+  std::thread client([&] { answer = post(s, "/v1/completions", unseeded); });
+  std::this_thread::sleep_for(50ms);
+  EXPECT_EQ(s.stop(), 143);
+  client.join();
+  EXPECT_EQ(answer.first, 503);
+}
+
+}  // namespace
