@@ -248,7 +248,8 @@ class listener final : public httplib::Server {
                         r.status == 413 ? "the body has more than " + std::to_string(settings_.body_limit) + " bytes"
                                         : "the body ended early");
       r.set_content(text::json_text(e.body()), "application/json");
-      current->understood = false;  // what follows on this connection may be the rest of the body
+      r.set_header("Connection", "close");  // what follows on this one may be the rest of the body
+      current->understood = false;
       return;
     }
     handle(q, std::move(body), r);
