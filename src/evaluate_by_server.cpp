@@ -4,7 +4,9 @@
 #include <cstdlib>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <thread>
+#include <utility>
 
 #include "rlcore/parallel/environment.hpp"
 #include "rlcore/serving/http_client.hpp"
@@ -36,6 +38,14 @@ std::string body_of(const rollout::request& first, std::size_t n, const rollout:
   return body.dump();
 }
 
+/// Why a response ended. Throws error for a reason that leaves it unfinished, such as "abort".
+rollout::finish finish_of(const json& reason, const std::string& server) {
+  if (reason == "length") return rollout::finish::length;
+  if (reason == "stop") return rollout::finish::eos;
+  throw error(server + ": a response ended with finish_reason " + reason.dump() +
+              ", so its text is not whole; expected stop or length");
+}
+
 /// The responses of an answer, by choice. Throws error, which begins with the server.
 std::vector<rollout::response> responses_of(const serving::http_answer& answer, std::size_t n,
                                             const std::string& server) {
@@ -46,16 +56,27 @@ std::vector<rollout::response> responses_of(const serving::http_answer& answer, 
                 (speaks ? said["error"].value("message", answer.reason) : answer.reason));
   }
   const json body = text::parse_json<error, json>(answer.body, server);
-  std::vector<rollout::response> all(n);
+  std::vector<std::optional<rollout::response>> found(n);
   try {
     for (const json& choice : body.at("choices")) {
-      rollout::response& r = all.at(choice.at("index").get<std::size_t>());
-      r.tokens = choice.at("token_ids").get<std::vector<std::int32_t>>();
-      r.reason = choice.at("finish_reason") == "length" ? rollout::finish::length : rollout::finish::eos;
+      auto& r = found.at(choice.at("index").get<std::size_t>());
+      if (r) throw error(server + ": choice " + choice.at("index").dump() + " comes twice in an answer");
+      r.emplace();
+      r->tokens = choice.at("token_ids").get<std::vector<std::int32_t>>();
+      r->reason = finish_of(choice.at("finish_reason"), server);
     }
+  } catch (const error&) {
+    throw;
   } catch (const std::exception&) {
     throw error(server +
                 ": the answer has no choices with token_ids; expected rlcore's openai_server, or vLLM 0.10.2 or newer");
+  }
+  std::vector<rollout::response> all;
+  for (auto& r : found) {
+    if (!r)
+      throw error(server + ": choice " + std::to_string(all.size()) + " of n = " + std::to_string(n) +
+                  " is missing in an answer");
+    all.push_back(std::move(*r));
   }
   return all;
 }

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "data/scratch.hpp"
+#include "rlcore/serving/exchange.hpp"
+#include "rlcore/serving/http_server.hpp"
 #include "serving/server_process.hpp"
 #include "support/program.hpp"
 #include "support/tiny_model.hpp"
@@ -66,6 +68,36 @@ TEST_F(evaluate_by_server, says_what_is_wrong) {
   refused({"--server", locked.url()}, "401");
   const server_process small(files.model, {"--max-model-len", "16"});
   refused({"--server", small.url()}, "400 ");
+}
+
+/// What a server answers that is stopped in the middle, or that does not know n.
+TEST_F(evaluate_by_server, takes_no_response_that_is_not_whole) {
+  using rlcore::serving::json;
+  json choices;
+  rlcore::serving::http_server server({.port = 0}, [&](const rlcore::serving::http_request&) {
+    return rlcore::serving::json_response({{"choices", choices}});
+  });
+  server.start();
+  const auto choice = [](int index, const json& reason) {
+    return json{{"index", index}, {"token_ids", {1, 2}}, {"finish_reason", reason}};
+  };
+  const auto evaluated = [&](const json& answer) {
+    choices = answer;
+    return run({"--server=" + server.url(), "rollout.n=2"}, "faulty");
+  };
+  const auto refused = [&](const json& answer, const std::string& part) {
+    const program::result r = evaluated(answer);
+    EXPECT_EQ(r.code, 1) << answer;
+    EXPECT_THAT(r.err, HasSubstr(part));
+    EXPECT_FALSE(std::filesystem::exists(place / "faulty" / "result.json"));
+  };
+  refused({choice(0, "stop"), choice(1, "abort")}, "ended with finish_reason \"abort\"");
+  refused({choice(0, "stop"), choice(1, nullptr)}, "ended with finish_reason null");
+  refused({choice(0, "stop")}, "choice 1 of n = 2 is missing");
+  refused({choice(0, "stop"), choice(0, "stop")}, "choice 0 comes twice");
+  refused({choice(0, "stop"), choice(2, "stop")}, "the answer has no choices with token_ids");
+  const program::result whole = evaluated({choice(1, "stop"), choice(0, "length")});
+  EXPECT_EQ(whole.code, 0) << whole.err;
 }
 
 }  // namespace
