@@ -122,7 +122,6 @@ TEST(malformed, numbers_out_of_range) {
            {R"({"prompt": "x", "truncate_prompt_tokens": 5000})", 400, "more than the context length 512"},
            {R"({"prompt": "x", "seed": 1.5})", 400, "seed: expected a whole number"},
            {R"({"prompt": "x", "logit_bias": {"a": 1}})", 400, "logit_bias: 'a' is no token id"},
-           {R"({"prompt": "x", "logit_bias": {"1": 101}})", 400, "logit_bias.1 must be in [-100, 100], got 101"},
            {R"({"prompt": "x", "logit_bias": {"1": "x"}})", 400, "logit_bias.1: expected a number"},
            {R"({"prompt": "x", "logit_bias": {"999999": 1}})", 400, "999999"},
            {R"({"prompt": "x", "logit_bias": []})", 400, "logit_bias: expected an object"},

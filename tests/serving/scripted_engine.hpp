@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "rlcore/core/error.hpp"
 #include "rlcore/serving/context.hpp"
 #include "rlcore/serving/generator.hpp"
 #include "rlcore/serving/served_model.hpp"
@@ -58,6 +59,7 @@ class engine final : public rlcore::serving::generator {
   bool endless = false;
   std::vector<job> seen;  // by submit()
   std::string broken;     // what on_failure() is told
+  std::string refused;    // what check() throws
 
   ~engine() override {
     ended_ = true;
@@ -81,6 +83,9 @@ class engine final : public rlcore::serving::generator {
     if (endless && !thread_.joinable()) thread_ = std::thread([this] { draw_on(); });
     return tickets;
   }
+  void check(const job&) const override {
+    if (!refused.empty()) throw rlcore::config_error(refused);
+  }
   void cancel(rlcore::rollout::ticket which) override {
     const std::lock_guard lock(mutex_);
     const auto at = running_.find(which);
@@ -100,7 +105,7 @@ class engine final : public rlcore::serving::generator {
 
  private:
   static rlcore::serving::scored_token scored(std::int32_t id, std::size_t place, std::int32_t top) {
-    rlcore::serving::scored_token t{id, logp_at(place), {}};
+    rlcore::serving::scored_token t{id, logp_at(place), {}, 7};
     for (std::int32_t k = 0; k < top; ++k) t.most_likely.push_back({k + 33, -0.0625f * static_cast<float>(k + 1)});
     return t;
   }
@@ -110,6 +115,7 @@ class engine final : public rlcore::serving::generator {
         listener.on_prompt(number, scored(j.prompt[i], i, *j.prompt_logprobs));
     ids text = script(j);
     text.push_back(eos());
+    if (j.rules && j.rules->allowed_token_ids.size() == 1) text.assign(1, j.rules->allowed_token_ids[0]);
     for (std::size_t i = 0; i < text.size(); ++i) {
       listener.on_token(number, scored(text[i], i, j.top_logprobs));
       if (std::find(j.stop_ids.begin(), j.stop_ids.end(), text[i]) != j.stop_ids.end())

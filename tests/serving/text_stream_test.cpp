@@ -3,11 +3,16 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "rlcore/core/random.hpp"
+#include "rlcore/text/tokenizer.hpp"
+#include "rlcore/text/train_bpe.hpp"
 #include "rlcore/text/utf8.hpp"
 #include "serving/scripted_engine.hpp"
 
@@ -71,9 +76,48 @@ TEST(text_stream, shows_nothing_that_may_be_the_beginning_of_a_stop_string) {
   for (std::size_t i = 0; i < pieces.size(); ++i) EXPECT_FALSE(pieces[i].ends_with('<')) << i;
 }
 
+TEST(text_stream, stop_strings_wait_for_min_tokens) {
+  const strings stops{"a", "bcd"};
+  const auto text_with = [&](std::int64_t min_tokens) {
+    text_stream s(scripted::tokenizer(), stops, false, true, min_tokens);
+    std::string text;
+    for (const std::int32_t id : scripted::tokenizer().encode("xaxbcdxax")) text += s.push(id);
+    return text + s.finish();
+  };
+  EXPECT_EQ(text_with(0), "x");
+  EXPECT_EQ(text_with(1), "x");
+  EXPECT_EQ(text_with(2), "xax") << "the first a is the second token";
+  EXPECT_EQ(text_with(5), "xax") << "a stop string may begin before, if it is complete behind";
+  EXPECT_EQ(text_with(6), "xaxbcdx");
+  EXPECT_EQ(text_with(9), "xaxbcdxax");
+}
+
+/// A tokenizer whose tokens are one to three characters of "ab<" long.
+const rlcore::text::tokenizer& tokenizer_of_cuts() {
+  static const rlcore::text::tokenizer only = [] {
+    const strings corpus(1, "ab ab ab aba aba <a <a <ab <ab b< b< b<a b<a bb aa"), none;
+    return rlcore::text::train_bpe(corpus, 265, none);
+  }();
+  return only;
+}
+/// Tokens of a text, cut at random places.
+std::vector<std::int32_t> cut(const std::string& text, const rlcore::random_key& key, std::uint32_t round) {
+  const auto& tokenizer = tokenizer_of_cuts();
+  std::vector<std::int32_t> ids;
+  for (std::size_t at = 0; at < text.size();) {
+    std::size_t length = 1 + key.below(3, round, 1000 + static_cast<std::uint32_t>(at));
+    while (!tokenizer.id_of(text.substr(at, length))) --length;
+    const std::string token = text.substr(at, length);
+    ids.push_back(*tokenizer.id_of(token));
+    at += token.size();
+  }
+  return ids;
+}
+
 /// For texts, stop strings and ways to cut them drawn at random: the text up to where the first stop is complete.
 TEST(text_stream, does_not_depend_on_how_the_text_is_cut) {
   const rlcore::random_key key{5};
+  std::size_t longer_tokens = 0;
   for (std::uint32_t round = 0; round < 300; ++round) {
     std::string text;
     for (std::uint32_t i = 0; i < 30; ++i) text += "ab<"[key.below(3, round, i)];
@@ -87,10 +131,17 @@ TEST(text_stream, does_not_depend_on_how_the_text_is_cut) {
     for (const std::string& s : stops)
       if (const std::size_t at = text.find(s); at != text.npos)
         if (at + s.size() < end || (at + s.size() == end && at < begin)) end = at + s.size(), begin = at;
-    EXPECT_EQ(joined(pieces_of(text, stops, false)), text.substr(0, begin))
-        << text << ' ' << stops[0] << ' ' << stops[1];
-    EXPECT_EQ(joined(pieces_of(text, stops, true)), text.substr(0, end)) << text << ' ' << stops[0] << ' ' << stops[1];
+    const std::vector<std::int32_t> ids = cut(text, key, round);
+    longer_tokens += text.size() - ids.size();
+    for (const bool include : {false, true}) {
+      text_stream s(tokenizer_of_cuts(), stops, include, true);
+      std::string shown;
+      for (const std::int32_t id : ids) shown += s.push(id);
+      EXPECT_EQ(shown + s.finish(), text.substr(0, include ? end : begin))
+          << text << ' ' << stops[0] << ' ' << stops[1];
+    }
   }
+  EXPECT_GT(longer_tokens, 1000u);
 }
 
 TEST(text_stream, special_tokens_have_no_text_unless_asked_for) {

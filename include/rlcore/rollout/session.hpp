@@ -73,6 +73,8 @@ class session {
   /// Bytes of keys, values and rows of pictures: no more than max_cache_bytes.
   std::size_t cache_bytes() const noexcept { return memory_.bytes(); }
 
+  /// Throws config_error for a job that submit() would refuse.
+  void check(job asked) const { make_sequence(std::move(asked)); }
   /// Queues a job. Throws config_error, a sentence, if it is not one.
   ticket submit(job asked) {
     std::unique_ptr<sequence> s = make_sequence(std::move(asked));

@@ -46,10 +46,10 @@ class answer {
   /// All arguments have to outlive it.
   answer(generator& engine, const served_model& model, const sampling_fields& fields, std::vector<rollout::job> jobs)
       : engine_(engine), model_(model), fields_(fields), inbox_(std::make_shared<inbox>()) {
-    for (const rollout::job& j : jobs) {
-      choices_.push_back({text_stream(model.tokenizer, fields.stop, fields.include_stop, fields.skip_special_tokens)});
-      stop_ids_ = j.stop_ids;
-    }
+    for (std::size_t i = 0; i < jobs.size(); ++i)
+      choices_.push_back({text_stream(model.tokenizer, fields.stop, fields.include_stop, fields.skip_special_tokens,
+                                      fields.rules.min_tokens)});
+    if (!jobs.empty()) stop_ids_ = jobs.front().stop_ids;
     left_ = jobs.size();
     try {
       tickets_ = engine_.submit(std::move(jobs), inbox_);
@@ -82,6 +82,8 @@ class answer {
   const std::vector<scored_token>& prompt_tokens(std::size_t choice) const { return choices_[choice].prompt; }
   /// Tokens drawn for the pieces so far, stop tokens included.
   std::size_t drawn() const noexcept { return drawn_; }
+  /// Choices that have not ended.
+  std::size_t left() const noexcept { return left_; }
   /// Those of one choice.
   std::size_t drawn(std::size_t choice) const { return choices_[choice].drawn; }
 
@@ -109,10 +111,16 @@ class answer {
     }
     scored_token& token = std::get<inbox::token_report>(message.what).token;
     const std::int32_t id = token.id;
+    if (fields_.max_tokens == 0) {  // the job scores a prompt: the token is its last one
+      const auto most = static_cast<std::size_t>(fields_.prompt_logprobs.value_or(0));
+      if (token.most_likely.size() > most) token.most_likely.resize(most);
+      g.prompt.push_back(std::move(token));
+      return std::nullopt;
+    }
     ++drawn_, ++g.drawn;
     g.last = id;
     g.since_piece.push_back(std::move(token));
-    if (is_stop(id) && !(fields_.include_stop && asked_to_stop_at(id))) return std::nullopt;
+    if (is_stop(id) && !fields_.include_stop) return std::nullopt;
     std::string text = g.text.push(id);
     if (g.text.stopped()) {
       engine_.cancel(tickets_[message.job]);
@@ -139,9 +147,6 @@ class answer {
   }
 
   bool is_stop(std::int32_t id) const { return std::find(stop_ids_.begin(), stop_ids_.end(), id) != stop_ids_.end(); }
-  bool asked_to_stop_at(std::int32_t id) const {
-    return std::find(fields_.stop_token_ids.begin(), fields_.stop_token_ids.end(), id) != fields_.stop_token_ids.end();
-  }
 
   generator& engine_;
   const served_model& model_;

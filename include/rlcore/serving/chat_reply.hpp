@@ -30,10 +30,11 @@ namespace serving {
 /// Turns of the assistant: thoughts, content and calls of tools.
 class chat_reply final : public reply {
  public:
-  /// The turns that `jobs` draw, one for each choice. `pictures` holds the memory of what they show.
+  /// The turns that `jobs` draw, one for each choice. `pictures` holds the memory of what they show, and
+  /// `pictures_hash` is a number that stands for it.
   chat_reply(context& shared, admission entered, const chat_request& request, std::vector<rollout::job> jobs,
-             std::unique_ptr<held_bytes> pictures)
-      : reply(shared, std::move(entered), request.fields, std::move(jobs), "chatcmpl-"),
+             std::unique_ptr<held_bytes> pictures, std::uint64_t pictures_hash)
+      : reply(shared, std::move(entered), request.fields, std::move(jobs), "chatcmpl-", pictures_hash),
         shared_(shared),
         pictures_(std::move(pictures)),
         parse_tool_calls_(request.parse_tool_calls),
@@ -151,9 +152,10 @@ inline std::shared_ptr<reply> begin_chat(context& shared, const chat_request& re
                                          const std::function<bool()>& connected = {}) {
   admission entered = shared.admit(request.fields.model, connected);
   const model_prompt prompt = prompt_of(shared.model, request.talk, request.fields.add_special_tokens);
-  std::vector<rollout::job> jobs = make_jobs(shared.model, request.fields, {prompt}, entered.weights->counter);
+  std::vector<rollout::job> jobs = make_jobs(shared.model, request.fields, {prompt});
   auto pictures = show_pictures(shared.model, prompt, shared.picture_memory, jobs);
-  return std::make_shared<chat_reply>(shared, std::move(entered), request, std::move(jobs), std::move(pictures));
+  return std::make_shared<chat_reply>(shared, std::move(entered), request, std::move(jobs), std::move(pictures),
+                                      prompt.pictures_hash());
 }
 
 }  // namespace serving

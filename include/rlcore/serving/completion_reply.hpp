@@ -97,7 +97,7 @@ inline std::shared_ptr<reply> begin_completion(context& shared, const completion
   std::vector<model_prompt> prompts;
   for (const sent_prompt& p : request.prompts)
     prompts.push_back({tokens_of(shared.model, p, request.fields.add_special_tokens)});
-  auto jobs = make_jobs(shared.model, request.fields, std::move(prompts), entered.weights->counter);
+  auto jobs = make_jobs(shared.model, request.fields, std::move(prompts));
   return std::make_shared<completion_reply>(shared, std::move(entered), request, std::move(jobs));
 }
 

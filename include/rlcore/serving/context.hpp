@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <random>
 #include <set>
 #include <string>
 #include <utility>
@@ -97,7 +98,7 @@ class context {
   std::string unique_id(const std::string& prefix, const std::string& asked) {
     if (!asked.empty()) return prefix + asked;
     const std::uint64_t n = ids_.fetch_add(1);
-    const auto w = philox(static_cast<std::uint64_t>(model.created) ^ model.seed.seed << 20,
+    const auto w = philox(static_cast<std::uint64_t>(model.created) ^ process_ << 32,
                           {static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(n >> 32), 0x6964, 0});
     char text[40];
     std::snprintf(text, sizeof text, "%08x%08x%08x%08x", w[0], w[1], w[2], w[3]);
@@ -110,29 +111,29 @@ class context {
   }
   /// Logs each unknown key of a body once, with the nearest known name.
   void note_unknown(const body_fields& fields) {
-    for (const std::string& name : fields.unknown()) {
-      {
-        const std::lock_guard lock(mutex_);
-        if (unknown_.size() >= 1000 || !unknown_.insert(name).second) continue;
-      }
-      log("unknown field '" + one_line(name, 100) + "' is ignored" + did_you_mean(name, fields.known()));
+    for (const std::string& sent : fields.unknown()) {
+      const std::string name = sent.substr(0, 100);  // a longer one has no near neighbour
+      if (is_new(unknown_, name))
+        log("unknown field '" + one_line(name, 100) + "' is ignored" + did_you_mean(name, fields.known()));
     }
   }
   /// Logs a line the first time that it is given.
   void log_once(const std::string& line) {
-    if (line.empty()) return;
-    {
-      const std::lock_guard lock(mutex_);
-      if (unknown_.size() >= 1000 || !unknown_.insert(line).second) return;
-    }
-    log(line);
+    if (!line.empty() && is_new(notes_, line)) log(line);
   }
 
  private:
+  /// Whether a text comes for the first time; after the first thousand none does.
+  bool is_new(std::set<std::string>& told, const std::string& text) {
+    const std::lock_guard lock(mutex_);
+    return told.size() < 1000 && told.insert(text).second;
+  }
+
   std::function<void(const std::string&)> log_;
   std::atomic<std::uint64_t> ids_{0};
+  std::uint64_t process_ = std::random_device{}();  // servers that start in the same second have other ids
   mutable std::mutex mutex_;
-  std::set<std::string> unknown_;
+  std::set<std::string> unknown_, notes_;
   std::map<std::string, std::shared_ptr<served_weights>> adapters_;
 };
 

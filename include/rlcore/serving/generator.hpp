@@ -19,6 +19,7 @@ struct scored_token {
   std::int32_t id = 0;
   float logp = 0;
   std::vector<rollout::token_logprob> most_likely{};
+  std::int64_t rank = 0;  ///< its place among all tokens by probability, from 1; 0: unknown
 };
 
 /// Hears of the jobs of one submission, `job` being their place in it; each job's calls come in the order of its text.
@@ -61,6 +62,8 @@ struct engine_load {
 class generator {
  public:
   virtual ~generator() = default;
+  /// Throws config_error for a job that submit() would refuse.
+  virtual void check(const rollout::job&) const {}
   /// Takes jobs, which may wait without limit of time; their tickets in order. Throws config_error for a bad job.
   virtual std::vector<rollout::ticket> submit(std::vector<rollout::job> jobs,
                                               std::shared_ptr<job_listener> listener) = 0;

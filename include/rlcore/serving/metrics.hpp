@@ -138,7 +138,7 @@ class metrics {
 
   mutable std::mutex mutex_;
   std::uint64_t prompt_tokens_ = 0, generated_tokens_ = 0;
-  std::map<std::string, std::uint64_t> ends_{{"stop", 0}, {"length", 0}, {"abort", 0}, {"tool_calls", 0}};
+  std::map<std::string, std::uint64_t> ends_{{"stop", 0}, {"length", 0}, {"abort", 0}};
   histogram first_token_, latency_;
 };
 

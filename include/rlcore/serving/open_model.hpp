@@ -53,7 +53,8 @@ inline void read_defaults(const json& from, const std::string& where, bool stric
     to.min_p = f.number("min_p").value_or(to.min_p);
     to.repetition_penalty = f.number("repetition_penalty").value_or(to.repetition_penalty);
     to.top_k = f.integer("top_k").value_or(to.top_k);
-    if (const auto most = f.integer("max_new_tokens")) to.max_tokens = most;
+    to.most_tokens = f.integer("max_new_tokens").value_or(to.most_tokens);
+    detail::check_range(to.most_tokens >= 1, "max_new_tokens", "at least 1", static_cast<double>(to.most_tokens));
     const json nothing = json::object();
     body_fields none(nothing);
     read_sampling_fields(none, to);  // refuses numbers out of their range
@@ -84,17 +85,19 @@ inline request_defaults read_request_defaults(const options& opt, const std::fil
   return d;
 }
 
-/// The model's template, or none; --chat-template chooses another.
-inline std::optional<text::chat_template> read_chat_template(const options& opt, const std::filesystem::path& folder) {
+/// The model's template, or none, and then `why` says why; --chat-template chooses another.
+inline std::optional<text::chat_template> read_chat_template(const options& opt, const std::filesystem::path& folder,
+                                                             std::string& why) {
   const std::string chosen = opt.find<std::string>("chat-template").value_or("");
   if (!chosen.empty()) return text::chat_template::chosen(chosen, folder, "--chat-template");
   try {
     return text::chat_template::detect(folder);
-  } catch (const format_error&) {
-    return std::nullopt;
-  } catch (const file_error&) {
-    return std::nullopt;
+  } catch (const format_error& e) {
+    why = e.what();
+  } catch (const file_error& e) {
+    why = e.what();
   }
+  return std::nullopt;
 }
 
 /// How the model takes pictures. Throws config_error, format_error.
@@ -120,7 +123,7 @@ inline served_model open_served_model(const options& opt, const std::filesystem:
   if (const auto other = opt.find<std::string>("tokenizer")) tokens = checkpoint::resolve_model(*other);
   served_model m{.names = opt.list("served-model-name"), .folder = folder, .tokenizer = text::tokenizer::load(tokens)};
   if (m.names.empty()) m.names = {path};
-  m.chat = read_chat_template(opt, tokens);
+  m.chat = read_chat_template(opt, tokens, m.without_chat);
   m.vocabulary = config.vocab_size;
   if (static_cast<std::int64_t>(m.tokenizer.vocab_size()) > config.vocab_size)
     throw format_error(folder.string() + ": the tokenizer has " + std::to_string(m.tokenizer.vocab_size()) +

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
@@ -12,10 +13,8 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/error.hpp"
-#include "rlcore/core/random.hpp"
 #include "rlcore/rollout/job.hpp"
 #include "rlcore/serving/prompt.hpp"
-#include "rlcore/serving/prompt_counter.hpp"
 #include "rlcore/serving/protocol/api_error.hpp"
 #include "rlcore/serving/protocol/sampling_fields.hpp"
 #include "rlcore/serving/served_model.hpp"
@@ -57,7 +56,7 @@ inline std::int64_t fit_prompt(const served_model& model, const sampling_fields&
     throw bad_request("the request's pictures have " + std::to_string(rows) + " tokens; expected at most " +
                       std::to_string(model.max_image_tokens) +
                       " (--max-num-batched-tokens, or smaller pictures by --mm-processor-kwargs)");
-  return f.max_tokens.value_or(room);
+  return std::min({f.max_tokens.value_or(room), f.most_tokens, room});
 }
 
 /// The token sequences that write a word: at the beginning of a text, and behind a space if that is written otherwise.
@@ -72,19 +71,23 @@ inline std::vector<token_ids> bad_word_tokens(const served_model& model, const s
   return all;
 }
 
-/// The jobs of all choices of all prompts: choice i of prompt p is number p n + i. Their pictures are still to be
-/// shown. Throws api_error 400.
+/// The jobs of all choices of all prompts, without their random keys: choice i of prompt p is number p n + i. Their
+/// pictures are still to be shown. Throws api_error 400.
 inline std::vector<rollout::job> make_jobs(const served_model& model, const sampling_fields& f,
-                                           std::vector<model_prompt> prompts, prompt_counter& counter) {
+                                           std::vector<model_prompt> prompts) {
   rollout::job common;
   common.sampling = f.sampling;
   auto rules = std::make_shared<rollout::logit_rules>(f.rules);
   rules->bad_words = bad_word_tokens(model, f.bad_words);
   if (!f.ignore_eos) common.stop_ids = model.eos_ids;
-  common.stop_ids.insert(common.stop_ids.end(), f.stop_token_ids.begin(), f.stop_token_ids.end());
+  const auto add_stop_ids = [&](token_ids& to) {  // no model draws an id outside of its vocabulary
+    std::copy_if(f.stop_token_ids.begin(), f.stop_token_ids.end(), std::back_inserter(to),
+                 [&](std::int32_t id) { return id < model.vocabulary; });
+  };
+  add_stop_ids(common.stop_ids);
   if (f.rules.min_tokens > 0) {
     rules->ending_ids = model.eos_ids;
-    rules->ending_ids.insert(rules->ending_ids.end(), f.stop_token_ids.begin(), f.stop_token_ids.end());
+    add_stop_ids(rules->ending_ids);
   }
   if (!rules->neutral()) common.rules = rules;
   if (model.raw_logprobs) common.logprob_temperature = 1.0f;
@@ -92,15 +95,20 @@ inline std::vector<rollout::job> make_jobs(const served_model& model, const samp
   common.prompt_logprobs = f.prompt_logprobs;
   common.salt = f.cache_salt.empty() ? 0 : std::hash<std::string>()(f.cache_salt);
   std::vector<rollout::job> jobs;
+  std::int64_t reported = 0;
   for (model_prompt& p : prompts) {
     const std::int64_t limit = fit_prompt(model, f, p);
     rollout::job j = common;
     j.max_new_tokens = std::max<std::int64_t>(limit, 1);
-    j.key = f.seed ? random_key{*f.seed} : counter.next(p.ids, p.pictures_hash());
+    if (f.logprobs) reported += f.n * j.max_new_tokens * (*f.logprobs + 1);
+    if (f.prompt_logprobs) reported += std::ssize(p.ids) * (*f.prompt_logprobs + 1);
+    if (reported > most_logprobs)
+      throw bad_request("the request may give more than " + std::to_string(most_logprobs) +
+                        " log-probs; ask for fewer choices, fewer of the likely tokens, or a smaller max_tokens");
     j.prompt = std::move(p.ids);
     if (f.rules.min_tokens > j.max_new_tokens)
-      throw bad_request("min_tokens must be at most the " + std::to_string(j.max_new_tokens) +
-                        " tokens that the context length leaves, got " + std::to_string(f.rules.min_tokens));
+      throw bad_request("min_tokens must be at most max_tokens = " + std::to_string(j.max_new_tokens) + ", got " +
+                        std::to_string(f.rules.min_tokens));
     try {
       rules->validate(model.vocabulary, j.max_new_tokens);
     } catch (const config_error& e) {

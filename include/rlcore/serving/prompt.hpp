@@ -59,13 +59,6 @@ inline token_ids tokens_of(const served_model& model, const sent_prompt& prompt,
 
 namespace detail {
 
-/// The text that ends a message.
-inline const std::string& last_text(const text::message& last) {
-  if (last.parts.empty()) return last.content;
-  if (last.parts.back().image) throw bad_request("continue_final_message: the last message ends with a picture");
-  return last.parts.back().text;
-}
-
 /// Parts, where the template has a place for them; else each content as one text.
 inline std::vector<text::message> messages_for(const text::chat_template& chat, const conversation& talk) {
   std::vector<text::message> messages = talk.messages;
@@ -78,25 +71,44 @@ inline std::vector<text::message> messages_for(const text::chat_template& chat, 
   return messages;
 }
 
+/// A conversation whose last message does not end: all up to a mark behind its content. As in transformers, the blanks
+/// at its end stay unless the template strips them. Throws api_error 400 if the template does not write the content.
+inline std::string left_open(const text::chat_template& chat, std::vector<text::message> messages,
+                             const text::render_options& options) {
+  std::string text = chat.render(messages, options), mark;
+  for (std::size_t number = 0; mark.empty() || text.find(mark) != text.npos; ++number)
+    mark = "continue-" + std::to_string(number) + "-here";
+  text::message& last = messages.back();
+  if (!last.parts.empty() && last.parts.back().image)
+    throw bad_request("continue_final_message: the last message ends with a picture");
+  last.content += mark + " ";  // the blank is gone where the template strips
+  if (!last.parts.empty()) last.parts.push_back({mark + " "});
+  text = chat.render(messages, options);
+  const std::size_t at = text.rfind(mark);
+  if (at == text.npos) throw bad_request("continue_final_message: the template changes the last message");
+  const bool strips = text.compare(at + mark.size(), 1, " ") != 0;
+  text.resize(at);
+  return strips ? std::string(text::jinja::strip(text, nullptr, false, true)) : text;
+}
+
 }  // namespace detail
 
 /// A conversation as text. Throws api_error 400 where the template has no place for it.
 inline std::string rendered(const served_model& model, const conversation& talk) {
   if (!model.chat && talk.chat_template.empty())
-    throw bad_request("this model has no chat template; start the server with --chat-template, or use /v1/completions");
+    throw bad_request("this model has no chat template; start the server with --chat-template, or use /v1/completions" +
+                      (model.without_chat.empty() ? "" : " (" + model.without_chat + ")"));
   try {
     const text::chat_template chat = talk.chat_template.empty()
                                          ? *model.chat
                                          : text::chat_template::from_jinja(talk.chat_template, "chat_template",
                                                                            text::special_token_texts(model.folder));
+    if (!talk.options.tools.empty() && !chat.has_tools())
+      throw bad_request(
+          "tools: the chat template has no place for them; start the server with another --chat-template");
     const std::vector<text::message> messages = detail::messages_for(chat, talk);
-    std::string text = chat.render(messages, talk.options);
-    if (!talk.continue_final_message) return text;
-    const std::string_view content = text::jinja::strip(detail::last_text(messages.back()), nullptr, true, true);
-    const std::size_t at = text.rfind(content);
-    if (at == text.npos) throw bad_request("continue_final_message: the template changes the last message");
-    text.resize(at + content.size());
-    return text;
+    return talk.continue_final_message ? detail::left_open(chat, messages, talk.options)
+                                       : chat.render(messages, talk.options);
   } catch (const data_error& e) {
     throw bad_request(e.what());
   } catch (const config_error& e) {

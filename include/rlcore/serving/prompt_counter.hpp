@@ -29,7 +29,8 @@ inline std::uint64_t hash_of(std::span<const std::int32_t> prompt) noexcept {
 }
 
 /// Gives the k-th request for a prompt, pictures included, a key of (server seed, prompt, k). The texts of k equal
-/// requests are then the same k texts whatever else was asked, and in whatever order they arrived.
+/// requests are then the same k texts whatever else was asked, and in whatever order they arrived. Nothing is
+/// forgotten, since that would change texts: each different prompt takes about 40 bytes.
 class prompt_counter {
  public:
   /// Counts from nothing; `server` is the key of the server's seed.

@@ -1,6 +1,7 @@
 // An answer on its way to the client: as one body, or as a stream of events.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <functional>
@@ -12,10 +13,14 @@
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/core/error.hpp"
+#include "rlcore/core/random.hpp"
 #include "rlcore/rollout/job.hpp"
+#include "rlcore/rollout/logit_rules.hpp"
 #include "rlcore/serving/answer.hpp"
 #include "rlcore/serving/context.hpp"
 #include "rlcore/serving/exchange.hpp"
+#include "rlcore/serving/protocol/api_error.hpp"
 #include "rlcore/serving/protocol/log_probs.hpp"
 #include "rlcore/serving/protocol/responses.hpp"
 #include "rlcore/serving/protocol/sampling_fields.hpp"
@@ -28,24 +33,29 @@ namespace serving {
 /// pieces of a choice joined to one, so that its text is that of the stream.
 class reply {
  public:
-  /// `jobs` are the choices, those of a prompt in a row; the weights that were entered draw them.
+  /// `jobs` are the choices, those of a prompt in a row; the weights that were entered draw them. `pictures` is a
+  /// number that stands for those that they show.
   reply(context& shared, admission entered, sampling_fields fields, std::vector<rollout::job> jobs,
-        const char* id_prefix)
+        const char* id_prefix, std::uint64_t pictures = 0)
       : shared_(shared),
         entered_(std::move(entered)),
         fields_(std::move(fields)),
         name_{shared.unique_id(id_prefix, fields_.request_id), entered_.name, entered_.origin.fingerprint,
               static_cast<std::int64_t>(std::time(nullptr))} {
-    for (const rollout::job& j : jobs) prompts_.push_back(j.prompt);
+    choices_ = jobs.size();
     const auto n = static_cast<std::size_t>(fields_.n);
-    for (std::size_t i = 0; i < prompts_.size(); i += n) prompt_size_ += prompts_[i].size();
-    shared_.counts.count_prompt(prompt_size_);
+    for (std::size_t i = 0; i < jobs.size(); i += n) prompts_.push_back(jobs[i].prompt);
+    for (const auto& p : prompts_) prompt_size_ += p.size();
     shared_.log_once(fields_.note);
     if (fields_.max_tokens != 0 || fields_.prompt_logprobs) {
       if (fields_.stream && fields_.prompt_logprobs)
         for (rollout::job& j : jobs) j.prompt_logprobs = fields_.prompt_logprobs;
+      if (fields_.max_tokens == 0)
+        for (rollout::job& j : jobs) score_only(j);
+      give_keys(jobs, pictures);
       answer_.emplace(entered_.weights->engine, shared.model, fields_, std::move(jobs));
     }
+    shared_.counts.count_prompt(prompt_size_);
     ++shared_.requests;
   }
   reply(const reply&) = delete;
@@ -54,7 +64,7 @@ class reply {
 
   /// Waits for the end and returns the body. Throws client_gone, api_error.
   json body(const std::function<bool()>& connected) {
-    std::vector<text_piece> whole(prompts_.size());
+    std::vector<text_piece> whole(choices_);
     for (std::size_t i = 0; i < whole.size(); ++i) whole[i].choice = i;
     while (auto piece = next(connected)) {
       text_piece& w = whole[piece->choice];
@@ -74,7 +84,7 @@ class reply {
   /// Writes the events. Returns early when the client does not take them; an error becomes the last event.
   void stream(const body_writer& write, const std::function<bool()>& connected) {
     try {
-      for (std::size_t i = 0; i < prompts_.size(); ++i)
+      for (std::size_t i = 0; i < choices_; ++i)
         for (json& choice : opening(i))
           if (!write(event_of(event(i, std::move(choice), true)))) return;
       while (auto piece = next(connected))
@@ -110,12 +120,15 @@ class reply {
   const served_model& model() const { return shared_.model; }
   const sampling_fields& fields() const noexcept { return fields_; }
   /// The prompt of a choice.
-  const std::vector<std::int32_t>& prompt(std::size_t choice) const { return prompts_[choice]; }
+  const std::vector<std::int32_t>& prompt(std::size_t choice) const {
+    return prompts_[choice / static_cast<std::size_t>(fields_.n)];
+  }
   /// Its tokens with log-probs, if they were asked for: those of the first choice with this prompt.
   std::span<const scored_token> prompt_tokens(std::size_t choice) const {
     if (!answer_) return {};
     const auto n = static_cast<std::size_t>(fields_.n);
-    return answer_->prompt_tokens(fields_.stream ? choice : choice / n * n);
+    const std::span<const scored_token> all = answer_->prompt_tokens(fields_.stream ? choice : choice / n * n);
+    return all.first(std::min(all.size(), prompt(choice).size() - 1));
   }
   /// The ids of drawn tokens, if they were asked for.
   json shown_ids(std::span<const scored_token> tokens) const {
@@ -133,43 +146,82 @@ class reply {
 
   std::optional<text_piece> next(const std::function<bool()>& connected) {
     if (!answer_ || fields_.max_tokens == 0) return next_without_text(connected);
-    auto piece = answer_->next([&] { return !connected || connected(); });
-    const double seconds = std::chrono::duration<double>(clock::now() - began_).count();
+    auto piece = waited_for(connected);
     if (piece) {
-      if (!std::exchange(answered_, true)) shared_.counts.count_first_token(seconds);
+      if (!std::exchange(answered_, true)) shared_.counts.count_first_token(seconds());
       shared_.counts.count_tokens(piece->tokens.size());
       if (piece->end) shared_.counts.count_end(piece->end->finish_reason);
     } else {
-      shared_.counts.count_request(seconds);
+      shared_.counts.count_request(seconds());
     }
     return piece;
+  }
+  /// The next piece of the answer. A client that has left counts as one whose choices were aborted.
+  std::optional<text_piece> waited_for(const std::function<bool()>& connected) {
+    try {
+      return answer_->next([&] { return !connected || connected(); });
+    } catch (const client_gone&) {
+      for (std::size_t left = answer_->left(); left > 0; --left) shared_.counts.count_end("abort");
+      shared_.counts.count_request(seconds());
+      throw;
+    }
+  }
+  double seconds() const { return std::chrono::duration<double>(clock::now() - began_).count(); }
+
+  /// The last token of the prompt becomes the only one that may be drawn: a prompt of the full length has no room for
+  /// another, and the log-prob of a draw is that of the token in the prompt.
+  static void score_only(rollout::job& j) {
+    if (j.prompt.size() < 2) return;  // its token has no log-prob
+    auto rules = std::make_shared<rollout::logit_rules>();
+    rules->allowed_token_ids = {j.prompt.back()};
+    j.prompt.pop_back();
+    j.rules = std::move(rules);
+    j.max_new_tokens = 1;
+    j.top_logprobs = std::max(j.prompt_logprobs.value_or(0), 1);  // with one at least the engine gives the rank
+  }
+  /// Keys come last, so that a request that is refused does not change the texts of later ones.
+  void give_keys(std::vector<rollout::job>& jobs, std::uint64_t pictures) {
+    const auto n = static_cast<std::size_t>(fields_.n);
+    try {
+      for (std::size_t i = 0; i < jobs.size(); i += n) entered_.weights->engine.check(jobs[i]);
+    } catch (const config_error& e) {
+      throw bad_request(e.what());
+    }
+    if (fields_.max_tokens == 0) return;
+    for (std::size_t p = 0; p < prompts_.size(); ++p) {
+      const random_key key =
+          fields_.seed ? random_key{*fields_.seed} : entered_.weights->counter.next(prompts_[p], pictures);
+      for (std::size_t i = 0; i < n; ++i) jobs[p * n + i].key = key;
+    }
   }
   /// max_tokens=0: what the engine draws behind the prompt is nobody's; each choice ends at once.
   std::optional<text_piece> next_without_text(const std::function<bool()>& connected) {
     if (answer_)
-      while (answer_->next([&] { return !connected || connected(); })) continue;
-    if (ended_ == prompts_.size()) return std::nullopt;
+      while (waited_for(connected)) continue;
+    if (ended_ == choices_) {
+      shared_.counts.count_request(seconds());
+      return std::nullopt;
+    }
+    shared_.counts.count_end("length");
     return text_piece{.choice = ended_++, .end = text_end{"length", nullptr}};
   }
 
   json event(std::size_t choice, json content, bool opens) {
     json e = answer_body(name_, event_object(), json::array({std::move(content)}));
-    if (fields_.continuous_usage) e["usage"] = usage_body(prompts_[choice].size(), drawn(choice));
+    if (fields_.continuous_usage) e["usage"] = usage_body(prompt(choice).size(), drawn(choice));
     add_to_event(e, choice, opens);
     return e;
   }
-  std::size_t drawn(std::size_t choice) const {
-    return answer_ && fields_.max_tokens != 0 ? answer_->drawn(choice) : 0;
-  }
-  json usage() const { return usage_body(prompt_size_, answer_ && fields_.max_tokens != 0 ? answer_->drawn() : 0); }
+  std::size_t drawn(std::size_t choice) const { return answer_ ? answer_->drawn(choice) : 0; }
+  json usage() const { return usage_body(prompt_size_, answer_ ? answer_->drawn() : 0); }
 
   context& shared_;
   admission entered_;
   sampling_fields fields_;
   answer_name name_;
-  std::vector<std::vector<std::int32_t>> prompts_;  // of each choice
+  std::vector<std::vector<std::int32_t>> prompts_;  // each for n choices
   std::optional<answer> answer_;
-  std::size_t prompt_size_ = 0, ended_ = 0;
+  std::size_t choices_ = 0, prompt_size_ = 0, ended_ = 0;
   clock::time_point began_ = clock::now();
   bool answered_ = false;
 };

@@ -91,6 +91,8 @@ inline http_settings read_http_settings(const options& opt) {
 inline std::vector<std::string> read_api_keys(const options& opt) {
   std::vector<std::string> keys = opt.list("api-key");
   if (const char* key = std::getenv("VLLM_API_KEY"); keys.empty() && key != nullptr && *key != '\0') keys = {key};
+  if (std::find(keys.begin(), keys.end(), "") != keys.end())
+    throw config_error("--api-key is empty; expected a key, or leave the flag out for a server without one");
   return keys;
 }
 
@@ -149,11 +151,13 @@ inline void introduce(const served_model& m, double million_parameters, const st
   for (const std::string& name : m.names) trainer::say("%s%s", name == m.names.front() ? "" : ", ", name.c_str());
   trainer::say("\nlength   %lld tokens at most, cache of %lld\n", static_cast<long long>(m.max_length),
                static_cast<long long>(cached));
-  trainer::say("defaults temperature %g, top_p %g, top_k %lld, min_p %g, repetition_penalty %g, max_tokens %s\n",
-               d.temperature, d.top_p, static_cast<long long>(d.top_k), d.min_p, d.repetition_penalty,
-               d.max_tokens ? std::to_string(*d.max_tokens).c_str() : "16 or what the length leaves");
+  trainer::say(
+      "defaults temperature %g, top_p %g, top_k %lld, min_p %g, repetition_penalty %g, max_tokens %s\n", d.temperature,
+      d.top_p, static_cast<long long>(d.top_k), d.min_p, d.repetition_penalty,
+      (d.most_tokens < m.max_length ? "up to " + std::to_string(d.most_tokens) : "16 or what the length leaves")
+          .c_str());
   if (m.images.processor) trainer::say("%s\n", trainer::image_text(m.images).c_str());
-  if (!m.chat) trainer::say("note: the model has no chat template: /v1/chat/completions needs --chat-template\n");
+  if (!m.chat) trainer::say("note: /v1/chat/completions needs --chat-template: %s\n", one_line(m.without_chat).c_str());
 }
 
 /// The adapters of the command line, and a line about the room for them. Throws config_error.

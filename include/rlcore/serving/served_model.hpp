@@ -26,6 +26,7 @@ struct served_model {
   std::filesystem::path folder;
   text::tokenizer tokenizer;
   std::optional<text::chat_template> chat{};
+  std::string without_chat{};  ///< why there is no template
   std::vector<std::int32_t> eos_ids{};
   std::int64_t max_length = 0, vocabulary = 0;
   random_key seed{};          ///< of requests that bring none

@@ -131,19 +131,24 @@ class service {
 
   bool authorised(const http_request& request) const {
     if (keys_.empty()) return true;
-    constexpr std::string_view scheme = "Bearer ";
+    constexpr std::string_view scheme = "bearer ";
     const std::string_view given = request.authorization;
+    if (lower_case(given.substr(0, scheme.size())) != scheme) return false;
     bool found = false;
-    for (const std::string& key : keys_)
-      found |= given.starts_with(scheme) && equal_in_constant_time(given.substr(scheme.size()), key);
+    for (const std::string& key : keys_) found |= equal_in_constant_time(given.substr(scheme.size()), key);
     return found;
   }
   static std::string unauthorised() { return text::json_text(json{{"error", "Unauthorized"}}); }
 
+  static std::string lower_case(std::string_view text) {
+    std::string lower(text);
+    std::transform(lower.begin(), lower.end(), lower.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; });
+    return lower;
+  }
   static void check_content_type(const http_request& request) {
     std::string type = request.content_type.substr(0, request.content_type.find(';'));
     while (!type.empty() && type.back() == ' ') type.pop_back();
-    std::transform(type.begin(), type.end(), type.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; });
+    type = lower_case(type);
     if (type != "application/json")
       throw invalid_body("Unsupported Media Type: expected Content-Type: application/json, found '" + type + "'");
   }

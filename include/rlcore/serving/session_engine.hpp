@@ -40,6 +40,10 @@ class session_engine final : public generator, private turn_taker {
   session_engine& operator=(const session_engine&) = delete;
   ~session_engine() override { thread_.remove(*this); }
 
+  void check(const rollout::job& asked) const override {
+    const std::lock_guard lock(mutex_);
+    if (session_) session_->check(asked);
+  }
   std::vector<rollout::ticket> submit(std::vector<rollout::job> jobs, std::shared_ptr<job_listener> listener) override {
     const std::lock_guard lock(mutex_);  // held until the tickets are known to whoever hears of them
     if (!problem_.empty()) {
@@ -129,7 +133,7 @@ class session_engine final : public generator, private turn_taker {
   };
   template <class Token>
   static scored_token scored(const Token& t) {
-    return {t.token, t.logp, {t.most_likely.begin(), t.most_likely.end()}};
+    return {t.token, t.logp, {t.most_likely.begin(), t.most_likely.end()}, t.rank};
   }
 
   heard_by find(rollout::ticket of) const {

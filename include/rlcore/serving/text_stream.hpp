@@ -5,10 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/text/stream_decoder.hpp"
@@ -25,20 +25,27 @@ inline std::size_t overlap(std::string_view text, std::string_view mark) noexcep
 }
 
 /// All pieces together, finish() included, are the tokenizer's decoding of all ids at once, cut at the stop string that
-/// is complete first; of several that end at one place the longest counts.
+/// is complete first; of several that end at one place the longest counts. One that is complete within the text of the
+/// first `min_tokens` tokens does not count, as in vLLM.
 class text_stream {
  public:
-  /// `include_stop` leaves the stop string in the text.
-  text_stream(const text::tokenizer& tokenizer, std::vector<std::string> stops, bool include_stop,
-              bool skip_special_tokens)
-      : decoder_(tokenizer, skip_special_tokens), stops_(std::move(stops)), include_stop_(include_stop) {}
+  /// `include_stop` leaves the stop string in the text. The stop strings have to outlive the stream.
+  text_stream(const text::tokenizer& tokenizer, std::span<const std::string> stops, bool include_stop,
+              bool skip_special_tokens, std::int64_t min_tokens = 0)
+      : decoder_(tokenizer, skip_special_tokens), stops_(stops), include_stop_(include_stop), early_(min_tokens) {}
 
   /// The text that may be shown now. After a stop string there is none.
-  std::string push(std::int32_t id) { return stopped() ? std::string() : take(decoder_.push(id)); }
+  std::string push(std::int32_t id) {
+    if (stopped()) return {};
+    const std::string piece = decoder_.push(id);
+    const bool early = early_ > 0;
+    if (early) --early_;
+    return take(piece, early);
+  }
   /// The rest of the text.
   std::string finish() {
     if (stopped()) return {};
-    std::string shown = take(decoder_.finish());
+    std::string shown = take(decoder_.finish(), early_ > 0);
     if (!stopped()) shown += std::exchange(held_, {});
     return shown;
   }
@@ -47,11 +54,12 @@ class text_stream {
   bool stopped() const noexcept { return stop_.has_value(); }
 
  private:
-  std::string take(const std::string& piece) {
+  std::string take(const std::string& piece, bool early) {
     held_ += piece;
+    if (early) too_early_ = held_.size();
     std::size_t first = held_.npos, end = held_.npos;
     for (const std::string& s : stops_) {
-      const std::size_t at = held_.find(s);
+      const std::size_t at = held_.find(s, too_early_ < s.size() ? 0 : too_early_ - s.size() + 1);
       if (at == held_.npos || (stop_ && (at + s.size() > end || (at + s.size() == end && at >= first)))) continue;
       stop_ = s, first = at, end = at + s.size();
     }
@@ -63,12 +71,15 @@ class text_stream {
     for (const std::string& s : stops_) kept = std::max(kept, overlap(held_, s));
     std::string shown = held_.substr(0, held_.size() - kept);
     held_.erase(0, shown.size());
+    too_early_ -= std::min(too_early_, shown.size());
     return shown;
   }
 
   text::stream_decoder decoder_;
-  std::vector<std::string> stops_;
+  std::span<const std::string> stops_;
   bool include_stop_;
+  std::int64_t early_;         // tokens to come whose text no stop string ends
+  std::size_t too_early_ = 0;  // characters of held_ that belong to such tokens
   std::string held_;
   std::optional<std::string> stop_;
 };

@@ -89,7 +89,7 @@ async function answer(base, history, box, signal) {
     messages: history, stream: true, logprobs: true, top_logprobs: 5, max_tokens: number("max_tokens"),
     temperature: number("temperature"), top_p: number("top_p"), seed: number("seed")};
   const headers = {"Content-Type": "application/json"};
-  if (at("key").value) headers.Authorization = "Bearer " + at("key").value;
+  if (at("key").value && !base) headers.Authorization = "Bearer " + at("key").value;
   const title = make(box, "h2", "", base || location.origin);
   let text = "";
   try {

@@ -68,6 +68,8 @@ class body_fields {
     const auto found = body_.find(name);
     return found == body_.end() || found->is_null() ? nullptr : &*found;
   }
+  /// Whether the body has the field, be it null.
+  bool has(std::string_view name) const { return body_.contains(name); }
   /// Fields that cannot change the answer.
   void ignore(std::initializer_list<std::string_view> names) { known_.insert(names.begin(), names.end()); }
 

@@ -70,7 +70,9 @@ inline json plain_message(const json& sent, const std::string& where) {
   for (json& call : *calls) {
     if (!call.is_object() || !call.contains("function") || !call["function"].is_object()) continue;
     json& function = call["function"];
-    if (!function.contains("arguments") || !function["arguments"].is_string()) continue;
+    if (!function.contains("arguments") || function["arguments"].is_null() || function["arguments"] == "")
+      function["arguments"] = json::object();
+    if (!function["arguments"].is_string()) continue;
     const json arguments = text::try_parse_json<json>(function["arguments"].get_ref<const std::string&>());
     if (!arguments.is_object()) throw bad_request(where + ".tool_calls: the arguments of a call are no JSON object");
     function["arguments"] = arguments;
@@ -175,7 +177,7 @@ inline chat_request read_chat_request(body_fields& f, const request_defaults& by
   detail::read_tools(f, features, r);
   r.fields.add_special_tokens = f.boolean("add_special_tokens", false);
   const auto older = f.integer("max_tokens"), newer = f.integer("max_completion_tokens");
-  r.fields.max_tokens = newer ? newer : older ? older : by_default.max_tokens;
+  r.fields.max_tokens = newer ? newer : older;
   check_max_tokens(r.fields, 1);
   const bool wanted = f.boolean("logprobs", false);
   const auto top = f.integer("top_logprobs");
@@ -185,7 +187,7 @@ inline chat_request read_chat_request(body_fields& f, const request_defaults& by
   if (top.value_or(0) > 0 && !wanted) throw bad_request("top_logprobs need logprobs=true");
   if (wanted) r.fields.logprobs = static_cast<std::int32_t>(top.value_or(0));
   f.refuse_unless("echo", "false", "an answer of a conversation does not repeat it");
-  f.refuse_unless("best_of", "null", "see n");
+  f.refuse_unless("best_of", std::to_string(r.fields.n), "it must equal n");
   r.include_reasoning = f.boolean("include_reasoning", true);
   return r;
 }

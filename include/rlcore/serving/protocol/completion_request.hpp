@@ -1,6 +1,7 @@
 // The body of POST /v1/completions.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -64,7 +65,8 @@ inline completion_request read_completion_request(body_fields& f, const request_
   r.echo = f.boolean("echo", false);
   f.refuse_unless("suffix", "null", "this server does not fill in the middle");
   r.fields.add_special_tokens = f.boolean("add_special_tokens", true);
-  r.fields.max_tokens = f.integer("max_tokens").value_or(by_default.max_tokens.value_or(16));
+  r.fields.max_tokens = f.integer("max_tokens");
+  if (!f.has("max_tokens")) r.fields.most_tokens = std::min<std::int64_t>(r.fields.most_tokens, 16);
   check_max_tokens(r.fields, r.echo ? 0 : 1);
   if (const auto k = f.integer("logprobs")) {
     if (*k < 0 || *k > by_default.max_logprobs)

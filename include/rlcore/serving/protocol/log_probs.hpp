@@ -109,7 +109,7 @@ inline json chat_log_probs(const text::tokenizer& tokenizer, std::span<const sco
 }
 
 /// The log-probs of a prompt: null for its first token, then {token id: {"logprob", "rank", "decoded_token"}} with the
-/// token itself first. The rank of one that is not among the most likely is unknown.
+/// token itself first. Ranks count from 1.
 inline json prompt_log_probs(const text::tokenizer& tokenizer, std::span<const scored_token> tokens) {
   json list = json::array({nullptr});
   for (const scored_token& t : tokens) {
@@ -121,9 +121,7 @@ inline json prompt_log_probs(const text::tokenizer& tokenizer, std::span<const s
                         {"rank", std::move(rank)},
                         {"decoded_token", shown_token(tokenizer, id, false)}};
     };
-    const auto at = std::find_if(t.most_likely.begin(), t.most_likely.end(),
-                                 [&](const rollout::token_logprob& other) { return other.token == t.id; });
-    put(t.id, t.logp, at == t.most_likely.end() ? json(nullptr) : json(at - t.most_likely.begin() + 1));
+    put(t.id, t.logp, t.rank > 0 ? json(t.rank) : json(nullptr));
     for (std::size_t k = 0; k < t.most_likely.size(); ++k) put(t.most_likely[k].token, t.most_likely[k].logp, k + 1);
     list.push_back(std::move(entries));
   }

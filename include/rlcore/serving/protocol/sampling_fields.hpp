@@ -28,13 +28,18 @@ namespace serving {
 struct request_defaults {
   double temperature = 1, top_p = 1, min_p = 0, repetition_penalty = 1;
   std::int64_t top_k = 0;
-  std::optional<std::int64_t> max_tokens{};
+  std::int64_t most_tokens = std::numeric_limits<std::int64_t>::max();  ///< of every answer (max_new_tokens)
   std::int64_t max_logprobs = 20;
   bool return_tokens_as_token_ids = false;
 };
 
 /// Most choices of one prompt.
 inline constexpr std::int64_t most_choices = 1024;
+
+/// Most bad words, stop strings, and different stop token ids of a request: each costs time with every token.
+inline constexpr std::size_t most_words = 1024;
+/// Most log-probs that a request may give, those of the likely tokens included.
+inline constexpr std::int64_t most_logprobs = std::int64_t{1} << 22;
 
 /// The checked fields. Ids and words are not yet held against a vocabulary.
 struct sampling_fields {
@@ -45,7 +50,8 @@ struct sampling_fields {
   std::vector<std::int32_t> stop_token_ids;
   std::optional<std::uint64_t> seed{};
   std::optional<std::int64_t> max_tokens{}, truncate_prompt_tokens{};
-  std::optional<std::int32_t> logprobs{}, prompt_logprobs{};  ///< so many of the most likely
+  std::optional<std::int32_t> logprobs{}, prompt_logprobs{};            ///< so many of the most likely
+  std::int64_t most_tokens = std::numeric_limits<std::int64_t>::max();  ///< a limit that gives way to the length
   std::int64_t n = 1;
   bool ignore_eos = false, include_stop = false, skip_special_tokens = true, add_special_tokens = true;
   bool stream = false, include_usage = false, continuous_usage = false;
@@ -96,13 +102,24 @@ inline void read_choice_of_tokens(body_fields& f, const request_defaults& by_def
   if (const auto seed = f.integer("seed"); seed && *seed != -1) s.seed = static_cast<std::uint64_t>(*seed);
 }
 
+/// Throws 400 for a list that has too many members.
+inline void check_size(std::string_view name, std::size_t size) {
+  check_range(size <= most_words, name, "a list of at most " + std::to_string(most_words), static_cast<double>(size));
+}
+inline void sort_unique(std::vector<std::int32_t>& ids) {
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+}
+
 inline void read_bias(body_fields& f, sampling_fields& s) {
   s.bad_words = f.strings("bad_words");
+  check_size("bad_words", s.bad_words.size());
   if (std::any_of(s.bad_words.begin(), s.bad_words.end(), [](const std::string& w) { return w.empty(); }))
     throw bad_request("bad_words cannot contain an empty string");
   if (const json* allowed = f.find("allowed_token_ids")) {
     s.rules.allowed_token_ids = f.token_ids_of("allowed_token_ids", *allowed);
     if (s.rules.allowed_token_ids.empty()) throw bad_request("allowed_token_ids cannot be empty");
+    sort_unique(s.rules.allowed_token_ids);
   }
   const json* bias = f.find("logit_bias");
   if (bias == nullptr) return;
@@ -113,18 +130,19 @@ inline void read_bias(body_fields& f, sampling_fields& s) {
     if (code != std::errc() || end != key.data() + key.size() || id < 0)
       throw bad_request("logit_bias: '" + key + "' is no token id");
     if (!value.is_number()) body_fields::wrong("logit_bias." + key, "a number", value);
-    const double x = value.get<double>();
-    check_range(x >= -100 && x <= 100, "logit_bias." + key, "in [-100, 100]", x);
-    s.rules.logit_bias.push_back({id, static_cast<float>(x)});
+    s.rules.logit_bias.push_back({id, static_cast<float>(std::clamp(value.get<double>(), -100.0, 100.0))});
   }
 }
 
 inline void read_ends(body_fields& f, sampling_fields& s) {
   s.stop = f.strings("stop", true);
+  check_size("stop", s.stop.size());
   if (std::any_of(s.stop.begin(), s.stop.end(), [](const std::string& text) { return text.empty(); }))
     throw bad_request("stop cannot contain an empty string");
   s.include_stop = f.boolean("include_stop_str_in_output", false);
   s.stop_token_ids = f.token_ids("stop_token_ids");
+  sort_unique(s.stop_token_ids);
+  check_size("stop_token_ids", s.stop_token_ids.size());
   s.ignore_eos = f.boolean("ignore_eos", false);
   s.rules.min_tokens = f.integer("min_tokens").value_or(0);
   check_range(s.rules.min_tokens >= 0, "min_tokens", "0 or more", static_cast<double>(s.rules.min_tokens));
@@ -158,7 +176,9 @@ inline void refuse_unsupported(body_fields& f) {
   f.refuse_unless("use_beam_search", "false", "there is no beam search");
   f.refuse_unless("length_penalty", "1.0", "there is no beam search");
   f.refuse_unless("priority", "0", "requests are served in the order of their arrival");
-  f.refuse_unless("response_format", R"({"type":"text"})", constrained);
+  if (const json* format = f.find("response_format");
+      format != nullptr && (!format->is_object() || !format->contains("type") || (*format)["type"] != "text"))
+    throw bad_request("response_format is not supported: " + std::string(constrained));
   for (const char* name : {"structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar",
                            "guided_decoding_backend", "guided_whitespace_pattern", "structural_tag"})
     f.refuse_unless(name, "null", constrained);
@@ -181,6 +201,7 @@ inline sampling_fields read_sampling_fields(body_fields& f, const request_defaul
   detail::read_bias(f, s);
   detail::read_ends(f, s);
   detail::read_report(f, by_default, s);
+  s.most_tokens = by_default.most_tokens;
   s.n = f.integer("n").value_or(1);
   detail::check_range(s.n >= 1 && s.n <= most_choices, "n", "at least 1 and at most " + std::to_string(most_choices),
                       static_cast<double>(s.n));
@@ -193,7 +214,7 @@ inline sampling_fields read_sampling_fields(body_fields& f, const request_defaul
   return s;
 }
 
-/// Checks a limit of tokens against its neighbours.
+/// Checks a limit of tokens: at least `least`, and not below min_tokens.
 inline void check_max_tokens(const sampling_fields& s, std::int64_t least) {
   if (!s.max_tokens) return;
   detail::check_range(*s.max_tokens >= least, "max_tokens", "at least " + std::to_string(least),
