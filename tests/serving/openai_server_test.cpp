@@ -197,6 +197,44 @@ TEST_F(openai_server, mistakes_are_one_line) {
   fails({m, "--enable_auto_tool_choice"}, "go together");
   fails({m, "--override-generation-config", R"({"temprature": 1})"}, "did you mean 'temperature'?");
   fails({"/nowhere"}, "model '/nowhere' not found");
+  fails({m, "--api-key", ""}, "--api-key is empty");
+  fails({m, "--override-generation-config", R"({"max_new_tokens": 0})"}, "max_new_tokens must be at least 1, got 0");
+}
+
+TEST_F(openai_server, scores_a_prompt_of_the_full_length) {
+  const server_process s(model());
+  const auto log_probs = [&](std::size_t length, int new_tokens) {
+    const json request{{"prompt", std::vector<int>(length, 40)},
+                       {"echo", true},
+                       {"logprobs", 2},
+                       {"max_tokens", new_tokens},
+                       {"prompt_logprobs", 0}};
+    return s.post("/v1/completions", request.dump())["choices"][0];
+  };
+  EXPECT_EQ(log_probs(1024, 0)["logprobs"]["token_logprobs"].size(), 1024u);
+  const json scored = log_probs(100, 0), continued = log_probs(100, 1);
+  for (std::size_t i = 0; i < 100; ++i) {
+    EXPECT_EQ(scored["logprobs"]["token_logprobs"][i], continued["logprobs"]["token_logprobs"][i]) << i;
+    EXPECT_EQ(scored["logprobs"]["top_logprobs"][i], continued["logprobs"]["top_logprobs"][i]) << i;
+  }
+  EXPECT_EQ(scored["prompt_logprobs"], continued["prompt_logprobs"]) << "ranks, too";
+}
+
+TEST_F(openai_server, says_why_a_chat_template_cannot_be_read) {
+  const scratch::folder broken;
+  std::filesystem::copy(model(), broken.path(), std::filesystem::copy_options::recursive);
+  scratch::write(broken / "chat_template.jinja", "{% for m in messages %}");
+  const server_process s(broken.path());
+  const json answer = s.post("/v1/chat/completions", R"({"messages": [{"role": "user", "content": "hi"}]})");
+  EXPECT_THAT(answer["error"]["message"].get<std::string>(), HasSubstr("chat_template.jinja"));
+}
+
+TEST_F(openai_server, a_program_that_is_named_and_not_there_is_no_other_one) {
+  const scratch::folder output;
+  const std::string command = "RLCORE_OPENAI_SERVER=/nowhere/openai_server '" + std::string(RLCORE_SOURCE_DIR) +
+                              "/examples/compat/bin/vllm' serve m > '" + (output / "out").string() + "' 2>&1";
+  EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 1);
+  EXPECT_THAT(scratch::read(output / "out"), HasSubstr("'/nowhere/openai_server', which cannot be run"));
 }
 
 TEST_F(openai_server, starts_by_vllms_command_lines) {
