@@ -83,7 +83,7 @@ TEST_F(evaluate_by_server, takes_no_response_that_is_not_whole) {
   };
   const auto evaluated = [&](const json& answer) {
     choices = answer;
-    return run({"--server=" + server.url(), "rollout.n=2"}, "faulty");
+    return run({"--server=" + server.url(), "rollout.n=2", "rollout.temperature=1"}, "faulty");
   };
   const auto refused = [&](const json& answer, const std::string& part) {
     const program::result r = evaluated(answer);
@@ -93,7 +93,7 @@ TEST_F(evaluate_by_server, takes_no_response_that_is_not_whole) {
   };
   refused({choice(0, "stop"), choice(1, "abort")}, "ended with finish_reason \"abort\"");
   refused({choice(0, "stop"), choice(1, nullptr)}, "ended with finish_reason null");
-  refused({choice(0, "stop")}, "choice 1 of n = 2 is missing");
+  refused(json::array({choice(0, "stop")}), "choice 1 of n = 2 is missing");
   refused({choice(0, "stop"), choice(0, "stop")}, "choice 0 comes twice");
   refused({choice(0, "stop"), choice(2, "stop")}, "the answer has no choices with token_ids");
   const program::result whole = evaluated({choice(1, "stop"), choice(0, "length")});
