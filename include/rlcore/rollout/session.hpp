@@ -76,11 +76,7 @@ class session {
   /// Throws config_error for a job that submit() would refuse.
   void check(job asked) const { make_sequence(std::move(asked)); }
   /// Queues a job. Throws config_error, a sentence, if it is not one.
-  ticket submit(job asked) {
-    std::unique_ptr<sequence> s = make_sequence(std::move(asked));
-    const std::lock_guard lock(mutex_);
-    return add(std::move(s));
-  }
+  ticket submit(job asked) { return submit(std::vector<job>(1, std::move(asked))).front(); }
   /// Queues jobs as neighbours: those with the same prompt read it once. None is queued if one of them is refused.
   std::vector<ticket> submit(std::vector<job> asked) {
     std::vector<std::unique_ptr<sequence>> made;
