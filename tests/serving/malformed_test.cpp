@@ -7,6 +7,7 @@
 
 #include "rlcore/serving/service.hpp"
 #include "serving/scripted_engine.hpp"
+#include "support/cpu_time.hpp"
 
 namespace {
 
@@ -57,6 +58,22 @@ TEST(malformed, deep_and_wide_bodies) {
   std::string wide = "{\"a0\": 0";
   for (int i = 1; i < 1100; ++i) wide += ", \"a" + std::to_string(i) + "\": 0";
   expect_refused(completions, {(wide + "}").c_str(), 400, "more than 1024 members"});
+}
+
+TEST(malformed, long_lists_are_read_in_linear_time) {
+  const auto list_of = [](int members) {
+    std::string body = "{\"metadata\": [{}";
+    for (int i = 1; i < members; ++i) body += ",{}";
+    return body + "]}";
+  };
+  const auto seconds_to_parse = [](const std::string& body) {
+    const double began = cpu_seconds();
+    serving::parse_body(body);
+    return cpu_seconds() - began;
+  };
+  seconds_to_parse(list_of(1000));
+  const double half = seconds_to_parse(list_of(15000)), whole = seconds_to_parse(list_of(30000));
+  EXPECT_LT(whole, 3 * half + 0.01);
 }
 
 TEST(malformed, content_type_has_to_be_json) {

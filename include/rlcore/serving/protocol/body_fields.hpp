@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string>
@@ -19,32 +20,59 @@
 RLCORE_BEGIN
 namespace serving {
 
-/// How deep a body may be nested, and how many members an object of it may have: the latter keeps reading linear.
+/// How deep a body may be nested, and how many members an object of it may have: finding one member among them takes
+/// time that grows with their number.
 inline constexpr std::size_t body_depth_limit = 64, body_member_limit = 1024;
+
+namespace detail {
+
+/// Reads a body without keeping it, in linear time, and ends beyond the limits.
+class body_limits final : public nlohmann::json_sax<json> {
+ public:
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool key(string_t&) override {
+    if (++members_.back() > body_member_limit)
+      problem_ = "an object of the body has more than " + std::to_string(body_member_limit) + " members";
+    return problem_.empty();
+  }
+  bool start_object(std::size_t) override { return enter(); }
+  bool start_array(std::size_t) override { return enter(); }
+  bool end_object() override { return members_.pop_back(), true; }
+  bool end_array() override { return members_.pop_back(), true; }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::json::exception&) override { return false; }
+  /// Which limit ended the reading; empty: none.
+  const std::string& problem() const noexcept { return problem_; }
+
+ private:
+  bool enter() {
+    members_.push_back(0);
+    if (members_.size() > body_depth_limit)
+      problem_ = "the body is nested deeper than " + std::to_string(body_depth_limit);
+    return problem_.empty();
+  }
+
+  std::vector<std::size_t> members_;  // so far, of the values that are open
+  std::string problem_;
+};
+
+}  // namespace detail
 
 /// The JSON of a body. Throws api_error 400 for what is no JSON, no UTF-8 or no object, for a number that no double
 /// holds, and beyond the limits. Of equal keys the last one counts.
 inline json parse_body(std::string_view text) {
-  std::vector<std::size_t> members;
-  const auto within_limits = [&](int depth, json::parse_event_t event, json&) {
-    using when = json::parse_event_t;
-    if (event == when::object_start || event == when::array_start) {
-      members.push_back(0);
-      if (static_cast<std::size_t>(depth) >= body_depth_limit)
-        throw invalid_body("the body is nested deeper than " + std::to_string(body_depth_limit));
-    } else if (event == when::object_end || event == when::array_end) {
-      members.pop_back();
-    } else if (event == when::key && ++members.back() > body_member_limit) {
-      throw invalid_body("an object of the body has more than " + std::to_string(body_member_limit) + " members");
-    }
-    return true;
-  };
-  if (text::too_deep_at(text) != 0)
-    throw invalid_body("the body is nested deeper than " + std::to_string(body_depth_limit));
   if (text.find_first_not_of(" \t\r\n") == text.npos) throw invalid_body("the body is empty; expected a JSON object");
+  detail::body_limits limits;
+  json::sax_parse(text, &limits);
+  if (!limits.problem().empty()) throw invalid_body(limits.problem());
   json body;
   try {
-    body = json::parse(text, within_limits);
+    body = json::parse(text);
   } catch (const json::parse_error& e) {
     throw invalid_body("the body is not valid JSON in UTF-8 (at byte " + std::to_string(e.byte) + " of " +
                        std::to_string(text.size()) + ")");
