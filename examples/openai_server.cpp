@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "rlcore/config/programs/openai_server.hpp"
+#include "rlcore/serving/awaited_signals.hpp"
 #include "rlcore/serving/server.hpp"
 #include "rlcore/trainer/program.hpp"
 #include "rlcore/training/read_device.hpp"
@@ -16,8 +17,9 @@ int main(int argc, char** argv) {
     const auto options = trainer::options::parse(
         trainer::vllm_arguments(std::vector<std::string>(argv + 1, argv + argc)), trainer::openai_server_registry());
     if (options.answer()) return void(std::fputs(options.answer()->c_str(), stdout));
+    const serving::awaited_signals signals;
     const auto device = trainer::open_device(options);
-    stopped_by = serving::serve(*device, options);
+    stopped_by = serving::serve(*device, options, signals);
   });
   return stopped_by == 0 ? code : 128 + stopped_by;
 }

@@ -1,24 +1,35 @@
-// HTTP through cpp-httplib (the target rlcore::server). Its defaults are for a few short requests: here every
-// connection has a thread, a reader of headers has a deadline, and a request knows whether its client is still there.
-#include <arpa/inet.h>
+// HTTP through cpp-httplib (the target rlcore::server), which reads headers and writes responses. Its server is for a
+// few short requests: here one thread accepts and waits, a request that has come has a thread until it is answered, and
+// a connection that says nothing has none.
 #include <httplib.h>
+#include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cerrno>
 #include <condition_variable>
 #include <cstring>
+#include <deque>
+#include <functional>
 #include <list>
+#include <memory>
 #include <mutex>
+#include <set>
+#include <span>
+#include <string>
+#include <system_error>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "rlcore/core/error.hpp"
-#include "rlcore/serving/byte_budget.hpp"
+#include "rlcore/serving/connection.hpp"
 #include "rlcore/serving/http_server.hpp"
+#include "rlcore/serving/request_body.hpp"
 
 RLCORE_BEGIN
 namespace serving {
@@ -26,236 +37,114 @@ namespace {
 
 using clock = std::chrono::steady_clock;
 
-/// As many threads as connections are open, up to a limit.
-class connection_threads final : public httplib::TaskQueue {
+/// A connection as httplib sees it.
+class http_stream final : public httplib::Stream {
  public:
-  explicit connection_threads(std::size_t most) : most_(most) {}
-  void enqueue(std::function<void()> connection) override {
-    {
-      const std::lock_guard lock(mutex_);
-      waiting_.push_back(std::move(connection));
-      if (waiting_.size() > idle_ && threads_.size() < most_) threads_.emplace_back([this] { work(); });
-    }
-    filled_.notify_one();
-  }
-  void shutdown() override {
-    {
-      const std::lock_guard lock(mutex_);
-      ended_ = true;
-    }
-    filled_.notify_all();
-    for (std::thread& t : threads_) t.join();
-  }
+  http_stream(connection& client, const std::function<bool()>& crowded) : client_(client), crowded_(crowded) {}
 
- private:
-  void work() {
-    std::unique_lock lock(mutex_);
-    for (;;) {
-      ++idle_;
-      filled_.wait(lock, [&] { return ended_ || !waiting_.empty(); });
-      --idle_;
-      if (waiting_.empty()) return;
-      const std::function<void()> connection = std::move(waiting_.front());
-      waiting_.pop_front();
-      lock.unlock();
-      connection();
-      lock.lock();
-    }
-  }
-
-  const std::size_t most_;
-  std::mutex mutex_;
-  std::condition_variable filled_;
-  std::list<std::function<void()>> waiting_;
-  std::list<std::thread> threads_;
-  std::size_t idle_ = 0;
-  bool ended_ = false;
-};
-
-/// A client's socket. Reading ends at a deadline, however slowly bytes come.
-class connection final : public httplib::Stream {
- public:
-  connection(int socket, const http_settings& settings, const std::atomic<bool>& stopping)
-      : socket_(socket), settings_(settings), stopping_(stopping) {}
-
-  /// Waits for the next request; false if none comes, or the server stops.
-  bool wait_for_request() {
-    const auto end = clock::now() + settings_.idle_deadline;
-    while (!stopping_ && clock::now() < end) {
-      if (begin_ < end_ || ready(POLLIN, std::chrono::milliseconds(100))) {
-        read_until(settings_.header_deadline);
-        reason.clear();
-        return true;
-      }
-    }
-    return false;
-  }
-  /// Reading fails this long from now.
-  void read_until(clock::duration from_now) { deadline_ = clock::now() + from_now; }
-  /// Whether the client has not closed its end.
-  bool connected() const {
-    pollfd p{socket_, POLLRDHUP, 0};
-    return ::poll(&p, 1, 0) <= 0 || (p.revents & (POLLRDHUP | POLLHUP | POLLERR)) == 0;
-  }
-
-  bool is_readable() const override { return begin_ < end_ || ready(POLLIN, left()); }
-  bool is_writable() const override { return ready(POLLOUT, settings_.write_deadline); }
+  bool is_readable() const override { return true; }
+  bool is_writable() const override { return client_.is_writable(); }
   ssize_t read(char* bytes, std::size_t size) override {
-    if (begin_ == end_) {
-      if (!ready(POLLIN, left())) return -1;
-      const ssize_t got = ::recv(socket_, buffer_.data(), buffer_.size(), 0);
-      if (got <= 0) return got;
-      begin_ = 0, end_ = static_cast<std::size_t>(got);
-    }
-    const std::size_t n = std::min(size, end_ - begin_);
-    std::memcpy(bytes, buffer_.data() + begin_, n);
-    begin_ += n;
-    return static_cast<ssize_t>(n);
+    const auto n = client_.read(bytes, size, crowded_);
+    return n ? static_cast<ssize_t>(*n) : -1;
   }
   ssize_t write(const char* bytes, std::size_t size) override {
-    if (!reason.empty() && std::string_view(bytes, size).starts_with("HTTP/1.1 "))
-      return write_with_reason(bytes, size);
-    return send(bytes, size);
+    const std::string_view text(bytes, size);
+    const bool head = !reason.empty() && text.starts_with("HTTP/1.1 ");
+    return client_.write(head ? with_reason(std::string(text)) : text) ? static_cast<ssize_t>(size) : -1;
   }
   void get_remote_ip_and_port(std::string& ip, int& port) const override { ip.clear(), port = 0; }
   void get_local_ip_and_port(std::string& ip, int& port) const override { ip.clear(), port = 0; }
-  socket_t socket() const override { return socket_; }
+  socket_t socket() const override { return client_.socket(); }
+
+  connection& client() noexcept { return client_; }
+  const std::function<bool()>& crowded() const noexcept { return crowded_; }
 
   std::string reason;       ///< of the response's status line, if it is not the usual one
   bool understood = false;  ///< the request's headers were read to their end
+  bool in_step = true;      ///< and its body, so that the next byte is that of the next request
 
  private:
-  clock::duration left() const { return deadline_ - clock::now(); }
-  bool ready(short what, clock::duration longest) const {
-    const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(longest).count();
-    pollfd p{socket_, what, 0};
-    int found = 0;
-    do found = ::poll(&p, 1, static_cast<int>(std::max<decltype(milliseconds)>(milliseconds, 0)));
-    while (found < 0 && errno == EINTR);
-    return found > 0;
-  }
-  ssize_t send(const char* bytes, std::size_t size) {
-    return is_writable() ? ::send(socket_, bytes, size, MSG_NOSIGNAL) : -1;
-  }
   /// httplib writes status line and headers at once.
-  ssize_t write_with_reason(const char* bytes, std::size_t size) {
+  std::string_view with_reason(std::string head) {
     constexpr std::size_t before = sizeof "HTTP/1.1 400 " - 1;
-    std::string head(bytes, size);
     for (char& c : reason)
       if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) > 0x7e) c = '?';
     if (const std::size_t end = head.find("\r\n"); end != head.npos && end >= before)
-      head.replace(before, end - before, std::exchange(reason, {}).substr(0, 400));
-    for (std::size_t sent = 0; sent < head.size();) {
-      const ssize_t n = send(head.data() + sent, head.size() - sent);
-      if (n <= 0) return -1;
-      sent += static_cast<std::size_t>(n);
-    }
-    return static_cast<ssize_t>(size);
+      head.replace(before, end - before, reason.substr(0, 400));
+    reason.clear();
+    return head_ = std::move(head);
   }
 
-  int socket_;
-  const http_settings& settings_;
-  const std::atomic<bool>& stopping_;
-  clock::time_point deadline_{};
-  std::array<char, 16384> buffer_;
-  std::size_t begin_ = 0, end_ = 0;
+  connection& client_;
+  const std::function<bool()>& crowded_;
+  std::string head_;
 };
 
-thread_local connection* current = nullptr;  // of the thread that answers
+thread_local http_stream* current = nullptr;  // of the thread that answers
 
-/// httplib's server with our connections.
-class listener final : public httplib::Server {
+void set_error(httplib::Response& r, const api_error& e) {
+  r.status = e.status;
+  r.set_content(text::json_text(e.body()), "application/json");
+}
+
+/// httplib's way from a request to its response. It opens no socket and starts no thread.
+class speaker final : public httplib::Server {
  public:
-  listener(const http_settings& settings, const http_server::handler& answer, byte_budget& budget)
-      : settings_(settings), answer_(answer), budget_(budget) {
-    new_task_queue = [this] { return new connection_threads(settings_.connections); };
-    set_tcp_nodelay(true);
+  speaker(const http_settings& settings, http_server::handler answer)
+      : settings_(settings), answer_(std::move(answer)), budget_(settings.bytes_in_flight, settings.body_limit) {
+    svr_sock_ = 0;  // without one, httplib ends a stream before its first event
     set_keep_alive_max_count(1000000);
     set_keep_alive_timeout(settings_.idle_deadline.count());
-    set_payload_max_length(settings_.body_limit);
-    // Unlike httplib's own, which let two servers share a port.
-    set_socket_options([this](socket_t s) {
-      const int on = 1;
-      ::setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-      ::setsockopt(s, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-      socket_ = s;
+    set_pre_routing_handler([this](const httplib::Request& q, httplib::Response& r) {
+      receive(q, r);
+      return HandlerResponse::Handled;
     });
-    const Handler without_body = [this](const httplib::Request& q, httplib::Response& r) { handle(q, {}, r); };
-    const HandlerWithContentReader with_body = [this](const httplib::Request& q, httplib::Response& r,
-                                                      const httplib::ContentReader& read) { receive(q, r, read); };
-    Get(".*", without_body).Options(".*", without_body);
-    Post(".*", with_body).Put(".*", with_body).Patch(".*", with_body).Delete(".*", without_body);
+    set_exception_handler([](const httplib::Request&, httplib::Response& r, std::exception_ptr) {
+      set_error(r, api_error(500, "InternalServerError", "the server cannot answer this request"));
+      current->in_step = false;
+    });
     set_error_handler([](const httplib::Request&, httplib::Response& r) {
-      if (!r.body.empty() || r.has_header("X-Answered")) return;
-      const api_error e(r.status, std::string(phrase_of(r.status)), std::string(phrase_of(r.status)));
-      r.set_content(text::json_text(e.body()), "application/json");
+      if (!current->understood) set_error(r, {r.status, std::string(phrase_of(r.status)), phrase_of(r.status)});
     });
   }
 
-  /// Binds to `host`; the port, or -1.
-  int bind(const std::string& host, int port) {
-    const int bound = port == 0 ? bind_to_any_port(host) : bind_to_port(host, port) ? port : -1;
-    if (bound >= 0) ::listen(socket_, 4096);  // httplib asks for 5
-    return bound;
-  }
-  void accept_all() {
-    thread_ = std::thread([this] { listen_after_bind(); });
-  }
-  void end() {
-    if (stopping_.exchange(true) || !thread_.joinable()) return;
-    while (!is_running()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    stop();
-  }
-  void join() {
-    if (thread_.joinable()) thread_.join();
+  /// Answers the request whose headers have come; false if the connection has to be closed. With `last` the client is
+  /// told that it will be.
+  bool answer(connection& client, bool last, const std::function<bool()>& crowded) {
+    http_stream stream(client, crowded);
+    current = &stream;
+    bool closed = false;
+    const bool answered = process_request(stream, last, closed, [&](httplib::Request& q) {
+      stream.understood = true;
+      q.ranges.clear();                    // no response is a file
+      q.headers.erase("Accept-Encoding");  // httplib would compress streams, whose events then wait for their end
+    });
+    return answered && stream.understood && stream.in_step && !closed;
   }
 
  private:
-  bool process_and_close_socket(socket_t s) override {
-    connection c(s, settings_, stopping_);
-    current = &c;
-    for (bool closed = false; !closed && c.wait_for_request();) {
-      c.understood = false;
-      const bool answered = process_request(c, stopping_, closed, [&](httplib::Request& q) {
-        c.understood = true;
-        q.headers.erase("Accept-Encoding");  // httplib would compress streams, whose events then wait for their end
-        c.read_until(settings_.body_deadline);
-      });
-      if (!answered || !c.understood) break;
-    }
-    current = nullptr;
-    ::shutdown(s, SHUT_RDWR);
-    ::close(s);
-    return true;
-  }
-
-  /// Reads a body as soon as there is room for it.
-  void receive(const httplib::Request& q, httplib::Response& r, const httplib::ContentReader& read) {
-    std::size_t bytes = settings_.body_limit;
-    if (const std::string length = q.get_header_value("Content-Length"); !length.empty())
-      bytes = std::min<std::size_t>(bytes, std::strtoull(length.c_str(), nullptr, 10));
-    const held_bytes held(budget_, std::min(bytes, settings_.bytes_in_flight));
-    current->read_until(settings_.body_deadline);
+  void receive(const httplib::Request& q, httplib::Response& r) {
+    const auto room = std::make_shared<body_budget::share>(budget_);
+    body_reader reader(current->client(), settings_, *room, current->crowded());
     std::string body;
-    const bool whole = read([&](const char* data, std::size_t size) {
-      if (body.size() + size > settings_.body_limit) return r.status = 413, false;
-      body.append(data, size);
-      return true;
-    });
-    if (!whole) {
-      if (r.status != 413) r.status = 400;
-      const api_error e(r.status, std::string(phrase_of(r.status)),
-                        r.status == 413 ? "the body has more than " + std::to_string(settings_.body_limit) + " bytes"
-                                        : "the body ended early");
-      r.set_content(text::json_text(e.body()), "application/json");
-      r.set_header("Connection", "close");  // what follows on this one may be the rest of the body
-      current->understood = false;
+    try {
+      body = reader.read({.lengths = q.get_header_value_count("Content-Length"),
+                          .length = q.get_header_value("Content-Length"),
+                          .transfer = q.get_header_value("Transfer-Encoding"),
+                          .compression = q.get_header_value("Content-Encoding")});
+    } catch (const api_error& e) {
+      set_error(r, e);
+      current->in_step = reader.in_step();
+      if (!reader.in_step()) r.set_header("Connection", "close");
       return;
     }
-    handle(q, std::move(body), r);
+    handle(q, std::move(body), room, r);
   }
 
-  void handle(const httplib::Request& q, std::string body, httplib::Response& r) {
+  /// `room` is held until the response has been written.
+  void handle(const httplib::Request& q, std::string body, const std::shared_ptr<body_budget::share>& room,
+              httplib::Response& r) {
     const std::string origin = q.get_header_value("Origin");
     const auto& allowed = settings_.allowed_origins;
     if (!origin.empty() &&
@@ -269,7 +158,7 @@ class listener final : public httplib::Server {
         return;
       }
     }
-    connection* const client = current;
+    connection* const client = &current->client();
     http_response made = answer_({q.method,
                                   q.path,
                                   std::move(body),
@@ -278,16 +167,15 @@ class listener final : public httplib::Server {
                                   [client] { return client->connected(); },
                                   {q.params.begin(), q.params.end()}});
     r.status = made.status;
-    client->reason = std::move(made.reason);
+    current->reason = std::move(made.reason);
     for (const auto& [name, value] : made.headers) r.set_header(name, value);
     if (!made.stream) {
-      if (made.body.empty() && made.status >= 400) r.set_header("X-Answered", "1");
       if (!made.body.empty()) r.set_content(made.body, made.content_type);
       return;
     }
     r.set_header("Cache-Control", "no-cache");
     r.set_chunked_content_provider(
-        made.content_type, [stream = std::move(made.stream)](std::size_t, httplib::DataSink& sink) {
+        made.content_type, [stream = std::move(made.stream), room](std::size_t, httplib::DataSink& sink) {
           bool taken = true;
           stream([&](std::string_view bytes) { return taken = taken && sink.write(bytes.data(), bytes.size()); });
           if (taken) sink.done();
@@ -296,87 +184,216 @@ class listener final : public httplib::Server {
   }
 
   const http_settings& settings_;
-  const http_server::handler& answer_;
-  byte_budget& budget_;
-  socket_t socket_ = -1;
-  std::atomic<bool> stopping_{false};
-  std::thread thread_;
+  http_server::handler answer_;
+  body_budget budget_;
 };
 
 }  // namespace
 
-class http_server::sockets {
+class http_server::connections {
  public:
-  sockets(http_settings settings, handler answer)
-      : settings_(std::move(settings)), answer_(std::move(answer)), budget_(settings_.bytes_in_flight) {
-    if (!settings_.unix_socket.empty()) {
-      bind_unix_socket();
-      return;
-    }
-    const std::string first = settings_.host.empty() ? "127.0.0.1" : settings_.host;
-    port_ = add().bind(first, settings_.port);
-    if (port_ < 0) cannot_listen(first + ":" + std::to_string(settings_.port), settings_.port != 0);
-    // Clients that say localhost try ::1 first. Without IPv6 on this machine they find the other.
-    if (settings_.host.empty() && has_ipv6() && add().bind("::1", port_) < 0)
-      cannot_listen("[::1]:" + std::to_string(port_), true);
+  connections(listening_sockets& sockets, http_settings settings, handler answer)
+      : sockets_(sockets),
+        settings_(std::move(settings)),
+        speaker_(settings_, std::move(answer)),
+        wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    if (wake_ < 0) throw system_problem("eventfd");
   }
-  ~sockets() {
+  connections(const connections&) = delete;
+  connections& operator=(const connections&) = delete;
+  ~connections() {
     stop();
-    for (auto& l : listeners_) l->join();
-    if (!settings_.unix_socket.empty()) ::unlink(settings_.unix_socket.c_str());
+    if (waiter_.joinable()) waiter_.join();
+    {
+      const std::lock_guard lock(mutex_);
+      ended_ = true;
+    }
+    filled_.notify_all();
+    for (std::thread& t : threads_) t.join();
+    ::close(wake_);
   }
 
   void start() {
-    for (auto& l : listeners_) l->accept_all();
+    // With one thread all requests are answered in the end, however few the system allows later on.
+    threads_.emplace_back([this] { work(); });
+    waiter_ = std::thread([this] { wait_for_requests(); });
   }
   void stop() {
-    for (auto& l : listeners_) l->end();
+    stopping_ = true;
+    wake();
   }
-  int port() const { return port_; }
-  std::string url() const {
-    if (!settings_.unix_socket.empty()) return settings_.unix_socket;
-    const std::string host = settings_.host.empty() ? "127.0.0.1" : settings_.host;
-    return "http://" + (host.find(':') == host.npos ? host : "[" + host + "]") + ":" + std::to_string(port_);
+  std::size_t busy() const {
+    const std::lock_guard lock(mutex_);
+    return busy_.size();
+  }
+  void drop_all() {
+    const std::lock_guard lock(mutex_);
+    for (const connection* c : busy_) c->drop();
   }
 
  private:
-  listener& add() {
-    listeners_.push_back(std::make_unique<listener>(settings_, answer_, budget_));
-    return *listeners_.back();
-  }
-  void bind_unix_socket() {
-    add().set_address_family(AF_UNIX);
-    if (listeners_.back()->bind(settings_.unix_socket, 80) < 0) cannot_listen(settings_.unix_socket, true);
-  }
-  static bool has_ipv6() {
-    const int s = ::socket(AF_INET6, SOCK_STREAM, 0);
-    if (s < 0) return false;
-    sockaddr_in6 address{};
-    address.sin6_family = AF_INET6;
-    address.sin6_addr = in6addr_loopback;
-    const bool bound = ::bind(s, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
-    ::close(s);
-    return bound;
-  }
-  [[noreturn]] static void cannot_listen(const std::string& where, bool in_use) {
-    throw config_error("cannot listen on " + where + ": " + std::strerror(errno) +
-                       (in_use ? "; choose another with --port, or --port 0 for a free one" : ""));
+  using owned = std::unique_ptr<connection>;
+
+  static error system_problem(const std::string& what) { return error(what + ": " + std::strerror(errno)); }
+  void wake() const { ::eventfd_write(wake_, 1); }
+
+  void wait_for_requests() {
+    while (!stopping_) {
+      try {
+        take_back();
+        std::vector<pollfd> polled{{wake_, POLLIN, 0}};
+        for (const owned& c : parked_) polled.push_back({c->socket(), POLLIN, 0});
+        if (clock::now() >= paused_until_)
+          for (const int s : sockets_.all()) polled.push_back({s, POLLIN, 0});
+        ::poll(polled.data(), polled.size(), 100);
+        eventfd_t count = 0;
+        ::eventfd_read(wake_, &count);
+        const std::size_t parked = parked_.size();
+        look_at_parked({polled.data() + 1, parked});
+        for (std::size_t i = 1 + parked; i < polled.size(); ++i)
+          if (polled[i].revents != 0) accept_from(polled[i].fd);
+      } catch (const std::exception& e) {  // for want of memory
+        pause(e.what());
+      }
+    }
+    sockets_.close();
+    parked_.clear();
+    take_back();
+    parked_.clear();
   }
 
-  http_settings settings_;
-  handler answer_;
-  byte_budget budget_;
-  std::vector<std::unique_ptr<listener>> listeners_;
-  int port_ = 0;
+  /// Connections whose request has been answered.
+  void take_back() {
+    std::erase(parked_, nullptr);
+    const std::lock_guard lock(mutex_);
+    for (owned& c : answered_) parked_.push_back(std::move(c));
+    answered_.clear();
+  }
+
+  void look_at_parked(std::span<const pollfd> polled) {
+    const auto now = clock::now();
+    std::vector<owned> still;
+    still.reserve(parked_.size());
+    for (std::size_t i = 0; i < polled.size(); ++i) {
+      owned c = std::move(parked_[i]);
+      if (polled[i].revents != 0 && !c->receive()) continue;
+      if (c->has_headers())
+        hand_over(std::move(c));
+      else if (c->has_too_many_headers())
+        c->say_goodbye("HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\n\r\n");
+      else if (now < c->deadline())
+        still.push_back(std::move(c));
+    }
+    parked_ = std::move(still);
+  }
+  void accept_from(int listening) {
+    for (int i = 0; i < 64; ++i) {
+      const int s = ::accept4(listening, nullptr, nullptr, SOCK_CLOEXEC);
+      if (s < 0 && (errno == EAGAIN || errno == EINTR)) return;
+      if (s < 0 && errno == ECONNABORTED) continue;
+      if (s < 0) return pause(std::string("cannot accept a connection: ") + std::strerror(errno));
+      const int on = 1;
+      ::setsockopt(s, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+      ::setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+      parked_.push_back(std::make_unique<connection>(s, settings_));
+    }
+  }
+  /// Something has run out: nothing is accepted for a moment, and the connection that has been silent longest gives
+  /// way.
+  void pause(const std::string& why) {
+    const auto now = clock::now();
+    if (settings_.log && now >= quiet_until_) {
+      settings_.log(why);
+      quiet_until_ = now + std::chrono::minutes(1);
+    }
+    paused_until_ = now + std::chrono::milliseconds(100);
+    const auto silent =
+        std::find_if(parked_.begin(), parked_.end(), [](const owned& c) { return c && !c->has_bytes(); });
+    if (silent != parked_.end()) parked_.erase(silent);
+  }
+
+  void hand_over(owned c) {
+    {
+      const std::lock_guard lock(mutex_);
+      busy_.insert(c.get());
+      waiting_.push_back(std::move(c));
+      if (waiting_.size() > idle_ && threads_.size() < settings_.threads) {
+        try {
+          threads_.emplace_back([this] { work(); });
+        } catch (const std::system_error&) {  // one of the threads that there are takes it later
+          full_ = true;
+        }
+      }
+    }
+    filled_.notify_one();
+  }
+
+  void work() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      ++idle_;
+      filled_.wait(lock, [&] { return ended_ || !waiting_.empty(); });
+      --idle_;
+      if (waiting_.empty()) return;
+      owned c = std::move(waiting_.front());
+      waiting_.pop_front();
+      lock.unlock();
+      const bool stays = answer_requests(*c);
+      lock.lock();
+      busy_.erase(c.get());
+      if (!stays || stopping_) {
+        c.reset();
+        continue;
+      }
+      answered_.push_back(std::move(c));
+      wake();
+    }
+  }
+  /// The request whose headers are there, and those that came behind it; false if the connection ends.
+  bool answer_requests(connection& c) noexcept {
+    const std::function<bool()> crowded = [this] {
+      const std::lock_guard lock(mutex_);
+      return !waiting_.empty() && (full_ || threads_.size() >= settings_.threads);
+    };
+    try {
+      do
+        if (!speaker_.answer(c, stopping_, crowded)) return c.say_goodbye(), false;
+      while (c.has_headers() && !stopping_);
+      c.wait_for_request();
+      return true;
+    } catch (const std::exception&) {
+      return false;
+    }
+  }
+
+  listening_sockets& sockets_;
+  const http_settings settings_;
+  speaker speaker_;
+  const int wake_;
+  std::atomic<bool> stopping_{false};
+
+  // Of the thread that waits.
+  std::vector<owned> parked_;  // the one that has waited longest first
+  clock::time_point paused_until_{}, quiet_until_{};
+  std::thread waiter_;
+
+  mutable std::mutex mutex_;  // guards the rest
+  std::condition_variable filled_;
+  std::deque<owned> waiting_;    // for a thread
+  std::vector<owned> answered_;  // to be waited for again
+  std::set<const connection*> busy_;
+  std::list<std::thread> threads_;
+  std::size_t idle_ = 0;
+  bool full_ = false, ended_ = false;
 };
 
-http_server::http_server(http_settings settings, handler answer)
-    : sockets_(std::make_unique<sockets>(std::move(settings), std::move(answer))) {}
+http_server::http_server(listening_sockets& sockets, http_settings settings, handler answer)
+    : connections_(std::make_unique<connections>(sockets, std::move(settings), std::move(answer))) {}
 http_server::~http_server() = default;
-void http_server::start() { sockets_->start(); }
-void http_server::stop() { sockets_->stop(); }
-int http_server::port() const { return sockets_->port(); }
-std::string http_server::url() const { return sockets_->url(); }
+void http_server::start() { connections_->start(); }
+void http_server::stop() { connections_->stop(); }
+std::size_t http_server::busy() const { return connections_->busy(); }
+void http_server::drop_all() { connections_->drop_all(); }
 
 }  // namespace serving
 RLCORE_END

@@ -82,8 +82,6 @@ class answer {
   const std::vector<scored_token>& prompt_tokens(std::size_t choice) const { return choices_[choice].prompt; }
   /// Tokens drawn for the pieces so far, stop tokens included.
   std::size_t drawn() const noexcept { return drawn_; }
-  /// Choices that have not ended.
-  std::size_t left() const noexcept { return left_; }
   /// Those of one choice.
   std::size_t drawn(std::size_t choice) const { return choices_[choice].drawn; }
 

@@ -44,6 +44,7 @@ struct engine_load {
   std::uint64_t tokens_fed = 0, tokens_drawn = 0, preemptions = 0, prefix_hits = 0;
   std::uint64_t pictures_read = 0;  ///< by the vision tower
   std::size_t engines = 1;          ///< that these numbers are of
+  bool broken = false;              ///< it has failed, and answers nothing any more
 
   /// Two engines together; their caches are equally large.
   engine_load& operator+=(const engine_load& other) {
@@ -53,7 +54,7 @@ struct engine_load {
     engines += other.engines;
     tokens_fed += other.tokens_fed, tokens_drawn += other.tokens_drawn;
     preemptions += other.preemptions, prefix_hits += other.prefix_hits;
-    pictures_read += other.pictures_read;
+    pictures_read += other.pictures_read, broken = broken || other.broken;
     return *this;
   }
 };

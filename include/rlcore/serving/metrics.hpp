@@ -69,10 +69,10 @@ class metrics {
     const std::lock_guard lock(mutex_);
     first_token_.observe(seconds);
   }
-  /// A choice has ended.
-  void count_end(const std::string& finish_reason) {
+  /// So many choices have ended.
+  void count_end(const std::string& finish_reason, std::size_t choices = 1) {
     const std::lock_guard lock(mutex_);
-    ++ends_[finish_reason];
+    ends_[finish_reason] += choices;
   }
   /// A request has been answered.
   void count_request(double seconds) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -60,7 +61,10 @@ class reply {
   }
   reply(const reply&) = delete;
   reply& operator=(const reply&) = delete;
-  virtual ~reply() { --shared_.requests; }
+  virtual ~reply() {
+    if (!finished_) count_request("abort");
+    --shared_.requests;
+  }
 
   /// Waits for the end and returns the body. Throws client_gone, api_error.
   json body(const std::function<bool()>& connected) {
@@ -99,6 +103,9 @@ class reply {
       return;
     } catch (const api_error& e) {
       if (!write(event_of(e.body()))) return;
+    } catch (const std::exception& e) {
+      shared_.log(std::string("a request failed: ") + one_line(e.what()));
+      if (!write(event_of(api_error(500, "InternalServerError", e.what()).body()))) return;
     }
     write(done_event);
   }
@@ -145,28 +152,24 @@ class reply {
   using clock = std::chrono::steady_clock;
 
   std::optional<text_piece> next(const std::function<bool()>& connected) {
-    if (!answer_ || fields_.max_tokens == 0) return next_without_text(connected);
-    auto piece = waited_for(connected);
-    if (piece) {
-      if (!std::exchange(answered_, true)) shared_.counts.count_first_token(seconds());
-      shared_.counts.count_tokens(piece->tokens.size());
-      if (piece->end) shared_.counts.count_end(piece->end->finish_reason);
-    } else {
-      shared_.counts.count_request(seconds());
+    const auto still_there = [&] { return !connected || connected(); };
+    auto piece = answer_ && fields_.max_tokens != 0 ? answer_->next(still_there) : next_without_text(still_there);
+    if (!piece) {
+      finished_ = true;
+      count_request("");
+      return piece;
     }
+    if (!piece->tokens.empty() && !std::exchange(answered_, true)) shared_.counts.count_first_token(seconds());
+    shared_.counts.count_tokens(piece->tokens.size());
+    if (piece->end) ++ended_, shared_.counts.count_end(piece->end->finish_reason);
     return piece;
   }
-  /// The next piece of the answer. A client that has left counts as one whose choices were aborted.
-  std::optional<text_piece> waited_for(const std::function<bool()>& connected) {
-    try {
-      return answer_->next([&] { return !connected || connected(); });
-    } catch (const client_gone&) {
-      for (std::size_t left = answer_->left(); left > 0; --left) shared_.counts.count_end("abort");
-      shared_.counts.count_request(seconds());
-      throw;
-    }
-  }
   double seconds() const { return std::chrono::duration<double>(clock::now() - began_).count(); }
+  /// The request has ended; choices that have not, for this reason.
+  void count_request(const std::string& reason) {
+    if (ended_ < choices_) shared_.counts.count_end(reason, choices_ - ended_);
+    shared_.counts.count_request(seconds());
+  }
 
   /// The last token of the prompt becomes the only one that may be drawn: a prompt of the full length has no room for
   /// another, and the log-prob of a draw is that of the token in the prompt.
@@ -195,15 +198,11 @@ class reply {
     }
   }
   /// max_tokens=0: what the engine draws behind the prompt is nobody's; each choice ends at once.
-  std::optional<text_piece> next_without_text(const std::function<bool()>& connected) {
+  std::optional<text_piece> next_without_text(const std::function<bool()>& still_there) {
     if (answer_)
-      while (waited_for(connected)) continue;
-    if (ended_ == choices_) {
-      shared_.counts.count_request(seconds());
-      return std::nullopt;
-    }
-    shared_.counts.count_end("length");
-    return text_piece{.choice = ended_++, .end = text_end{"length", nullptr}};
+      while (answer_->next(still_there)) continue;
+    if (ended_ == choices_) return std::nullopt;
+    return text_piece{.choice = ended_, .end = text_end{"length", nullptr}};
   }
 
   json event(std::size_t choice, json content, bool opens) {
@@ -223,7 +222,7 @@ class reply {
   std::optional<answer> answer_;
   std::size_t choices_ = 0, prompt_size_ = 0, ended_ = 0;
   clock::time_point began_ = clock::now();
-  bool answered_ = false;
+  bool answered_ = false, finished_ = false;
 };
 
 /// The response that a reply gives: its body, or its stream.

@@ -1,8 +1,6 @@
 // A whole server from a command line. server.hpp declares it.
 #pragma once
 
-#include <signal.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -11,9 +9,10 @@
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -25,6 +24,7 @@
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/nn/model/packed_weights.hpp"
 #include "rlcore/rollout/session.hpp"
+#include "rlcore/serving/awaited_signals.hpp"
 #include "rlcore/serving/context.hpp"
 #include "rlcore/serving/engine_thread.hpp"
 #include "rlcore/serving/http_server.hpp"
@@ -49,27 +49,6 @@ namespace serving {
 
 namespace detail {
 
-/// The signals that end a server, held back from all threads that are started while it lives; one thread waits.
-class awaited_signals {
- public:
-  awaited_signals() {
-    sigemptyset(&set_);
-    for (const int number : {SIGINT, SIGTERM}) sigaddset(&set_, number);
-    pthread_sigmask(SIG_BLOCK, &set_, &before_);
-  }
-  awaited_signals(const awaited_signals&) = delete;
-  awaited_signals& operator=(const awaited_signals&) = delete;
-  ~awaited_signals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  /// The signal that came, or 0 after so long.
-  int wait(std::chrono::milliseconds longest) const {
-    const timespec time{longest.count() / 1000, longest.count() % 1000 * 1000000};
-    return std::max(sigtimedwait(&set_, nullptr, &time), 0);
-  }
-
- private:
-  sigset_t set_, before_;
-};
-
 /// A line with the time in front. Safe to call from any thread.
 inline void log_line(const std::string& line) {
   char now[16];
@@ -85,6 +64,7 @@ inline http_settings read_http_settings(const options& opt) {
   s.port = static_cast<int>(opt.get<std::int64_t>("port"));
   s.unix_socket = opt.find<std::string>("uds").value_or("");
   s.allowed_origins = opt.list("allowed-origins");
+  s.log = [](const std::string& line) { log_line(line); };
   return s;
 }
 
@@ -173,13 +153,31 @@ inline void load_adapters(weight_control& keeper, const std::vector<lora_module>
     }
 }
 
+/// Waits until all requests have been answered. After `longest` they are aborted, and hear of it; a moment later their
+/// connections end. A signal ends the process.
+inline void finish_requests(http_server& server, const std::function<void()>& abort, const awaited_signals& signals,
+                            std::chrono::milliseconds longest) {
+  using clock = std::chrono::steady_clock;
+  const auto wait_until = [&](clock::time_point end) {
+    while (server.busy() > 0 && clock::now() < end)
+      if (const int again = signals.wait(std::chrono::milliseconds(20)); again != 0) std::_Exit(128 + again);
+  };
+  wait_until(clock::now() + longest);
+  abort();
+  wait_until(clock::now() + std::chrono::seconds(2));
+  server.drop_all();
+  wait_until(clock::time_point::max());
+}
+
 }  // namespace detail
 
 /// Declared in server.hpp.
 template <class Device>
-int serve(Device& device, const options& opt) {
+int serve(Device& device, const options& opt, const awaited_signals& signals) {
   for (const std::string& note : opt.notes()) trainer::say("note: %s\n", note.c_str());
-  const detail::awaited_signals signals;
+  std::optional<awaited_signals::let_through> loading(std::in_place, signals);
+  const http_settings http = detail::read_http_settings(opt);
+  listening_sockets sockets(http);
   const std::filesystem::path folder = checkpoint::resolve_model(opt.get<std::string>("model"));
   const nn::config config = checkpoint::read_config(folder);
   served_model served = open_served_model(opt, folder, config);
@@ -187,29 +185,25 @@ int serve(Device& device, const options& opt) {
   trainer::load_model(model, folder);
   served.fingerprint = fingerprint_of(device, std::as_const(model).weights());
   nn::workspace<Device> space(device, std::size_t{256} << 20);
+  loading.reset();
 
   const std::vector<lora_module> modules = read_lora_modules(opt, served.names);
   const adapter_limits adapters{adapter_places(opt), opt.find<std::int64_t>("max-lora-rank")};
   engine_thread thread;
-  service* told = nullptr;
   const engine_parts<Device> parts{space, thread, detail::read_limits(opt, model, adapters.places),
-                                   [&](const std::string& problem) {
-                                     detail::log_line("error: " + problem);
-                                     if (told != nullptr) told->set_broken();
-                                   }};
+                                   [](const std::string& problem) { detail::log_line("error: " + problem); }};
   session_engine<Device> engine(model, space, parts.limits, thread, parts.failed);
   served.max_length = engine.max_length(), served.max_image_tokens = parts.limits.max_batched_tokens;
   context shared(served, engine, [](const std::string& line) { detail::log_line(line); });
   weight_keeper<Device> keeper(shared, model, engine, parts, adapters);
   service answers(shared, detail::read_api_keys(opt), web_page,
                   {&keeper, adapters.places > 0, opt.get<bool>("enable-dev-endpoints")});
-  told = &answers;
-  http_server server(detail::read_http_settings(opt), [&](const http_request& q) { return answers(q); });
+  http_server server(sockets, http, [&](const http_request& q) { return answers(q); });
   warm_up(engine, served);
   detail::introduce(served, static_cast<double>(model.size()) * 1e-6, describe(device), engine.cache_tokens());
   detail::load_adapters(keeper, modules, adapters.places, detail::weight_bytes(model, parts.limits.weights));
   server.start();
-  trainer::say("ready    %s\n", server.url().c_str());
+  trainer::say("ready    %s\n", sockets.url().c_str());
   std::fflush(stdout);
 
   load_log log(shared, opt.get<double>("rlcore-log-interval"), [](const std::string& l) { detail::log_line(l); });
@@ -218,15 +212,12 @@ int serve(Device& device, const options& opt) {
     number = signals.wait(std::chrono::milliseconds(200));
     log.tick();
   }
-  detail::log_line("stopping: " + std::to_string(shared.requests.load()) + " requests are being answered");
+  detail::log_line("stopping: " + std::to_string(server.busy()) + " requests are being answered");
   keeper.refuse_waiting();
-  std::thread closing([&] { server.stop(); });
-  const auto end = std::chrono::steady_clock::now() +
-                   std::chrono::milliseconds(static_cast<std::int64_t>(1000 * opt.get<double>("shutdown-timeout")));
-  while (shared.requests > 0 && std::chrono::steady_clock::now() < end)
-    if (const int again = signals.wait(std::chrono::milliseconds(20)); again != 0) std::_Exit(128 + again);
-  if (shared.requests > 0) engine.cancel_all(), keeper.cancel_all();
-  closing.join();
+  server.stop();
+  detail::finish_requests(
+      server, [&] { engine.cancel_all(), keeper.cancel_all(); }, signals,
+      std::chrono::milliseconds(static_cast<std::int64_t>(1000 * opt.get<double>("shutdown-timeout"))));
   return number;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/serving/awaited_signals.hpp"
 
 RLCORE_BEGIN
 class any_device;
@@ -13,14 +14,15 @@ class options;
 
 namespace serving {
 
-/// Serves until SIGINT or SIGTERM, and returns its number. Running requests then have --shutdown-timeout; a second
-/// signal ends the process. Throws config_error, file_error and format_error before it listens.
+/// Serves until SIGINT or SIGTERM, and returns its number. While the model is loaded a signal ends the process at once.
+/// Requests then have --shutdown-timeout; a second signal ends the process. `signals` are made before the device, which
+/// starts threads. Throws config_error, file_error and format_error before the first request is accepted.
 template <class Device>
-int serve(Device& device, const trainer::options& opt);
+int serve(Device& device, const trainer::options& opt, const awaited_signals& signals);
 
 #if defined(RLCORE_COMPILED)
 /// In src/serve.cpp.
-extern template int serve(any_device&, const trainer::options&);
+extern template int serve(any_device&, const trainer::options&, const awaited_signals&);
 #endif
 
 }  // namespace serving

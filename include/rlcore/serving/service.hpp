@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <exception>
 #include <functional>
@@ -63,9 +62,6 @@ class service {
       return error_response(api_error(500, "InternalServerError", e.what()));
     }
   }
-
-  /// From now on /health says 503: the engine has broken.
-  void set_broken() noexcept { broken_ = true; }
 
  private:
   using answer_function = http_response (service::*)(const http_request&);
@@ -272,7 +268,9 @@ class service {
             {"is_blocking", false}};
   }
 
-  http_response health(const http_request&) { return {.status = broken_ ? 503 : 200, .content_type = ""}; }
+  http_response health(const http_request&) {
+    return {.status = shared_.load().broken ? 503 : 200, .content_type = ""};
+  }
   http_response version(const http_request&) { return json_response({{"version", RLCORE_VERSION_STRING}}); }
   http_response show_metrics(const http_request&) {
     return {.body = shared_.counts.text(shared_.load(), shared_.model.names.front()),
@@ -287,7 +285,6 @@ class service {
   std::vector<std::string> keys_;
   std::string_view page_;
   weight_endpoints weights_;
-  std::atomic<bool> broken_{false};
 };
 
 }  // namespace serving

@@ -46,6 +46,10 @@ class session_engine final : public generator, private turn_taker {
   }
   std::vector<rollout::ticket> submit(std::vector<rollout::job> jobs, std::shared_ptr<job_listener> listener) override {
     const std::lock_guard lock(mutex_);  // held until the tickets are known to whoever hears of them
+    if (ending_) {
+      for (std::size_t i = 0; i < jobs.size(); ++i) listener->on_end(i, rollout::finish::cancelled);
+      return std::vector<rollout::ticket>(jobs.size());
+    }
     if (!problem_.empty()) {
       listener->on_failure(problem_);
       return std::vector<rollout::ticket>(jobs.size());
@@ -62,7 +66,7 @@ class session_engine final : public generator, private turn_taker {
   }
   engine_load load() const override {
     const std::lock_guard lock(mutex_);
-    if (!session_) return {};
+    if (!session_) return {.broken = !problem_.empty()};
     const rollout::session_statistics s = session_->statistics();
     return {.running = s.running,
             .waiting = s.waiting,
@@ -71,13 +75,15 @@ class session_engine final : public generator, private turn_taker {
             .tokens_drawn = s.tokens_drawn,
             .preemptions = s.preemptions,
             .prefix_hits = s.prefix_hits,
-            .pictures_read = s.pictures_read};
+            .pictures_read = s.pictures_read,
+            .broken = !problem_.empty()};
   }
-  /// Ends all jobs of this moment.
+  /// Ends all jobs, and from now on those that come as soon as they come.
   void cancel_all() {
     std::vector<rollout::ticket> all;
     {
       const std::lock_guard lock(mutex_);
+      ending_ = true;
       for (const auto& [ticket, to] : listeners_) all.push_back(ticket);
     }
     for (const rollout::ticket t : all) cancel(t);
@@ -157,6 +163,7 @@ class session_engine final : public generator, private turn_taker {
     std::unordered_map<rollout::ticket, heard_by> told;
     {
       const std::lock_guard lock(mutex_);
+      broken_ = true;
       problem_ = problem.empty() ? "the engine has stopped" : problem;
       told.swap(listeners_);
     }
@@ -175,6 +182,7 @@ class session_engine final : public generator, private turn_taker {
   mutable std::mutex mutex_;
   std::unordered_map<rollout::ticket, heard_by> listeners_;
   std::string problem_;
+  bool ending_ = false;
 };
 
 }  // namespace serving

@@ -1,0 +1,209 @@
+// The bodies of requests: their framing, and the memory that they take together.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/serving/connection.hpp"
+#include "rlcore/serving/http_server.hpp"
+#include "rlcore/serving/protocol/api_error.hpp"
+
+RLCORE_BEGIN
+namespace serving {
+
+/// Bytes that all bodies together may have. They count as they come. The body that began first among those being read
+/// may take all that is left; the others leave it the room of a whole body. So one body can always be read to its end.
+class body_budget {
+ public:
+  /// `whole`: bytes of a body at most.
+  body_budget(std::size_t bytes, std::size_t whole) : all_(bytes), reserve_(std::min(whole, bytes)), left_(bytes) {}
+
+  /// The bytes of one body, for as long as it lives.
+  class share {
+   public:
+    explicit share(body_budget& budget) : budget_(budget), number_(budget.enter()) {}
+    share(const share&) = delete;
+    share& operator=(const share&) = delete;
+    ~share() { budget_.leave(number_, held_); }
+    /// Waits for room for this many bytes more; false if `go_on` says so meanwhile. A body larger than the whole budget
+    /// holds all of it.
+    bool take(std::size_t bytes, const std::function<bool()>& go_on) {
+      const std::size_t more = std::min(bytes, budget_.all_ - held_);
+      if (!budget_.take(number_, more, go_on)) return false;
+      held_ += more;
+      return true;
+    }
+    /// The body has been read.
+    void complete() { budget_.leave(number_, 0); }
+
+   private:
+    body_budget& budget_;
+    std::uint64_t number_;
+    std::size_t held_ = 0;
+  };
+
+ private:
+  std::uint64_t enter() {
+    const std::lock_guard lock(mutex_);
+    return *being_read_.insert(++last_).first;
+  }
+  bool take(std::uint64_t number, std::size_t bytes, const std::function<bool()>& go_on) {
+    std::unique_lock lock(mutex_);
+    const auto fits = [&] { return left_ >= bytes + (number == *being_read_.begin() ? 0 : reserve_); };
+    while (!freed_.wait_for(lock, std::chrono::milliseconds(250), fits))
+      if (!go_on()) return false;
+    left_ -= bytes;
+    return true;
+  }
+  void leave(std::uint64_t number, std::size_t bytes) {
+    {
+      const std::lock_guard lock(mutex_);
+      being_read_.erase(number);
+      left_ += bytes;
+    }
+    freed_.notify_all();
+  }
+
+  const std::size_t all_, reserve_;
+  std::mutex mutex_;
+  std::condition_variable freed_;
+  std::size_t left_;
+  std::uint64_t last_ = 0;
+  std::set<std::uint64_t> being_read_;
+};
+
+/// What the headers of a request say of its body; without any of them it has none.
+struct body_framing {
+  std::size_t lengths = 0;    ///< headers Content-Length
+  std::string length{};       ///< the first of them
+  std::string transfer{};     ///< Transfer-Encoding
+  std::string compression{};  ///< Content-Encoding
+};
+
+/// Reads one body.
+class body_reader {
+ public:
+  /// All arguments have to outlive it.
+  body_reader(connection& from, const http_settings& settings, body_budget::share& room,
+              const std::function<bool()>& crowded)
+      : from_(from), settings_(settings), room_(room), crowded_(crowded) {}
+
+  /// The body. Throws api_error: 400 for a framing that is unclear or a body that ends early, 413 beyond the settings'
+  /// body_limit.
+  std::string read(const body_framing& framing) {
+    if (framing.transfer.empty() && framing.lengths == 0) return complete();
+    in_step_ = false;
+    if (!framing.compression.empty() && framing.compression != "identity")
+      throw invalid_body("Content-Encoding: " + framing.compression + " is not supported; send the body as it is");
+    from_.read_until(settings_.body_deadline);
+    if (framing.transfer.empty())
+      read_known(framing);
+    else if (framing.lengths == 0 && is_chunked(framing.transfer))
+      read_chunks();
+    else
+      throw invalid_body("Transfer-Encoding: expected chunked, without Content-Length");
+    in_step_ = true;
+    if (size_ > settings_.body_limit)
+      throw api_error(413, std::string(phrase_of(413)),
+                      "the body has more than " + std::to_string(settings_.body_limit) + " bytes");
+    return complete();
+  }
+  /// Whether the next byte of the connection is that of the next request.
+  bool in_step() const noexcept { return in_step_; }
+
+ private:
+  static constexpr std::size_t block = 16384, line_limit = 4096, trailer_limit = 100;
+
+  static bool is_chunked(std::string_view value) {
+    constexpr std::string_view word = "chunked";
+    return std::equal(value.begin(), value.end(), word.begin(), word.end(),
+                      [](char a, char b) { return (a >= 'A' && a <= 'Z' ? a + 32 : a) == b; });
+  }
+  [[noreturn]] static void ended_early() { throw invalid_body("the body ended early"); }
+  /// A number of at most 15 digits.
+  static std::optional<std::uint64_t> number(std::string_view digits, unsigned base) {
+    if (digits.empty() || digits.size() > 15) return std::nullopt;
+    std::uint64_t value = 0;
+    for (const char c : digits) {
+      const unsigned digit = c >= '0' && c <= '9'   ? static_cast<unsigned>(c - '0')
+                             : c >= 'a' && c <= 'f' ? static_cast<unsigned>(c - 'a' + 10)
+                             : c >= 'A' && c <= 'F' ? static_cast<unsigned>(c - 'A' + 10)
+                                                    : 16;
+      if (digit >= base) return std::nullopt;
+      value = value * base + digit;
+    }
+    return value;
+  }
+
+  std::string complete() {
+    room_.complete();
+    return std::move(body_);
+  }
+  void read_known(const body_framing& framing) {
+    const auto length = number(framing.length, 10);
+    if (!length || framing.lengths > 1) throw invalid_body("Content-Length: expected one whole number");
+    read_bytes(*length);
+  }
+  void read_chunks() {
+    for (;;) {
+      const std::string line = read_line();
+      const auto length = number(line.substr(0, line.find_first_of("; \t")), 16);
+      if (!length) throw invalid_body("a chunk of the body has no length");
+      if (*length == 0) break;
+      read_bytes(*length);
+      if (!read_line().empty()) throw invalid_body("a chunk of the body is longer than its length");
+    }
+    for (std::size_t i = 0; !read_line().empty(); ++i)
+      if (i == trailer_limit) throw invalid_body("the body has too many trailers");
+  }
+  /// Beyond the limit bytes are read, so that the client hears the answer, and dropped.
+  void read_bytes(std::uint64_t count) {
+    std::array<char, block> taken;
+    while (count > 0) {
+      const auto n =
+          from_.read(taken.data(), static_cast<std::size_t>(std::min<std::uint64_t>(count, block)), crowded_);
+      if (!n || *n == 0) ended_early();
+      count -= *n, size_ += *n;
+      if (size_ > settings_.body_limit) continue;
+      const auto began = connection::clock::now();
+      if (!room_.take(*n, [&] { return from_.connected(); })) ended_early();
+      from_.postpone(connection::clock::now() - began);
+      body_.append(taken.data(), *n);
+    }
+  }
+  std::string read_line() {
+    std::string line;
+    for (char c = 0; c != '\n'; line += c) {
+      const auto n = from_.read(&c, 1, crowded_);
+      if (!n || *n == 0) ended_early();
+      if (line.size() == line_limit) throw invalid_body("a line between the chunks of the body is too long");
+    }
+    line.pop_back();
+    if (line.empty() || line.back() != '\r') throw invalid_body("a line between the chunks of the body has no end");
+    line.pop_back();
+    return line;
+  }
+
+  connection& from_;
+  const http_settings& settings_;
+  body_budget::share& room_;
+  const std::function<bool()>& crowded_;
+  std::string body_;
+  std::uint64_t size_ = 0;
+  bool in_step_ = true;
+};
+
+}  // namespace serving
+RLCORE_END
