@@ -74,7 +74,9 @@ TEST_F(evaluate_by_server, says_what_is_wrong) {
 TEST_F(evaluate_by_server, takes_no_response_that_is_not_whole) {
   using rlcore::serving::json;
   json choices;
-  rlcore::serving::http_server server({.port = 0}, [&](const rlcore::serving::http_request&) {
+  const rlcore::serving::http_settings settings{.port = 0};
+  rlcore::serving::listening_sockets sockets(settings);
+  rlcore::serving::http_server server(sockets, settings, [&](const rlcore::serving::http_request&) {
     return rlcore::serving::json_response({{"choices", choices}});
   });
   server.start();
@@ -83,7 +85,7 @@ TEST_F(evaluate_by_server, takes_no_response_that_is_not_whole) {
   };
   const auto evaluated = [&](const json& answer) {
     choices = answer;
-    return run({"--server=" + server.url(), "rollout.n=2", "rollout.temperature=1"}, "faulty");
+    return run({"--server=" + sockets.url(), "rollout.n=2", "rollout.temperature=1"}, "faulty");
   };
   const auto refused = [&](const json& answer, const std::string& part) {
     const program::result r = evaluated(answer);

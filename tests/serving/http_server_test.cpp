@@ -92,8 +92,8 @@ TEST(http_server, a_body_that_is_too_large_is_refused_and_the_next_one_answered)
   running_server s({.body_limit = 1000});
   auto c = s.client();
   const auto refused = c.Post("/v1/completions", std::string(2000, ' '), json_type.c_str());
+  ASSERT_TRUE(refused) << "the rest of the body is read before the answer is";
   EXPECT_EQ(refused->status, 413);
-  EXPECT_EQ(refused->get_header_value("Connection"), "close");
   EXPECT_EQ(c.Post("/v1/completions", prompt, json_type.c_str())->status, 200);
 }
 
