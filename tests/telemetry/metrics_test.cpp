@@ -180,6 +180,10 @@ TEST(metric_names, patterns) {
   EXPECT_FALSE(is_defined_metric("critic/rewards/median"));
   EXPECT_TRUE(is_defined_metric("val-aux/openai/gsm8k/reward/worst@4/std"));
   EXPECT_FALSE(is_defined_metric("timing_s/nosuch"));
+  std::string many = "val-core/";
+  for (int i = 0; i < 110; ++i) many += "a/b@1/";
+  EXPECT_FALSE(is_defined_metric(many + "mean@")) << "in no time";
+  EXPECT_TRUE(is_defined_metric(many + "mean@1"));
 }
 
 // docs/metrics.md is generated; RLCORE_UPDATE_DOCS=1 writes it.

@@ -75,8 +75,9 @@ class prefix_pages {
  private:
   static constexpr std::int64_t page_size = kv_page;
 
-  /// How many of the first `tokens` of a sequence spare another one work. The pictures of a prompt are read all or none,
-  /// since the tower reads them together: keys and values of some of them are of no use, and would keep all floats.
+  /// How many of the first `tokens` of a sequence spare another one work. The pictures of a prompt are read all or
+  /// none, since the tower reads them together: keys and values of some of them are of no use, and would keep all
+  /// floats.
   static std::int64_t worth_finding(const sequence& s, std::int64_t tokens) {
     const bool some = s.shown && s.shown->rows_until(std::min(tokens, s.prompt_length)) < s.shown->rows();
     return some ? std::min(tokens, s.shown->first_token.front()) : tokens;

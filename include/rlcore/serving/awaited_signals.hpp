@@ -32,6 +32,7 @@ class awaited_signals {
   /// While one lives, a signal does to this thread what it did before: as a rule it ends the process at once.
   class let_through {
    public:
+    /// In the thread that made `from`.
     explicit let_through(const awaited_signals& from) : from_(from) {
       pthread_sigmask(SIG_SETMASK, &from_.before_, nullptr);
     }

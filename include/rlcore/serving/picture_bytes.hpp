@@ -32,9 +32,9 @@ namespace detail {
 
 /// Whether a URL begins so, in letters of any case.
 inline bool begins(std::string_view url, std::string_view lower) noexcept {
-  const auto small = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
+  const auto lowered = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
   return url.size() >= lower.size() &&
-         std::equal(lower.begin(), lower.end(), url.begin(), [&](char a, char b) { return a == small(b); });
+         std::equal(lower.begin(), lower.end(), url.begin(), [&](char a, char b) { return a == lowered(b); });
 }
 
 /// A path with its %41 as A.

@@ -33,6 +33,7 @@ class body_budget {
   /// The bytes of one body, for as long as it lives.
   class share {
    public:
+    /// Of a body that begins now.
     explicit share(body_budget& budget) : budget_(budget), number_(budget.enter()) {}
     share(const share&) = delete;
     share& operator=(const share&) = delete;

@@ -169,30 +169,41 @@ inline std::string metrics_markdown() {
   return out;
 }
 
-/// The definition that covers `name`; null if there is none.
+namespace detail {
+
+/// How a text relates to a pattern; `never`: nor does what is left of it behind some of its characters.
+enum class covering { no, yes, never };
+
+/// Whether `pattern` covers `text`: <this> stands for one character or more, {this,that} for one of the words. The time
+/// is linear in the text for each <this>.
+inline covering covers(std::string_view pattern, std::string_view text) {
+  const std::size_t open = pattern.find_first_of("{<");
+  if (open == pattern.npos) return pattern == text ? covering::yes : covering::no;
+  if (text.substr(0, open) != pattern.substr(0, open)) return covering::no;
+  const bool any = pattern[open] == '<';
+  const std::size_t close = pattern.find(any ? '>' : '}', open);
+  const std::string_view tail = pattern.substr(close + 1), rest = text.substr(open);
+  if (any) {
+    for (std::size_t n = 1; n <= rest.size(); ++n)
+      if (const covering c = covers(tail, rest.substr(n)); c != covering::no) return c;
+    return covering::never;  // a longer text in the place of an earlier <this> leaves this one fewer places
+  }
+  std::string_view words = pattern.substr(open + 1, close - open - 1);
+  while (!words.empty()) {
+    const std::string_view word = words.substr(0, words.find(','));
+    if (rest.starts_with(word) && covers(tail, rest.substr(word.size())) == covering::yes) return covering::yes;
+    words.remove_prefix(word.size() + (word.size() < words.size()));
+  }
+  return covering::no;
+}
+
+}  // namespace detail
+
+/// The definition that covers `name`; null if there is none, as for names of more than 1000 characters.
 inline const metric_definition* definition_of(std::string_view name) {
-  const auto matches = [](auto&& self, std::string_view pattern, std::string_view text) -> bool {
-    const std::size_t open = pattern.find_first_of("{<");
-    if (open == pattern.npos) return pattern == text;
-    if (text.substr(0, open) != pattern.substr(0, open)) return false;
-    const bool any = pattern[open] == '<';
-    const std::size_t close = pattern.find(any ? '>' : '}', open);
-    const std::string_view tail = pattern.substr(close + 1), rest = text.substr(open);
-    if (any) {
-      for (std::size_t n = 1; n <= rest.size(); ++n)
-        if (self(self, tail, rest.substr(n))) return true;
-      return false;
-    }
-    std::string_view words = pattern.substr(open + 1, close - open - 1);
-    while (!words.empty()) {
-      const std::string_view word = words.substr(0, words.find(','));
-      if (rest.starts_with(word) && self(self, tail, rest.substr(word.size()))) return true;
-      words.remove_prefix(word.size() + (word.size() < words.size()));
-    }
-    return false;
-  };
+  if (name.size() > 1000) return nullptr;
   for (const metric_definition& m : metric_definitions)
-    if (matches(matches, m.name, name)) return &m;
+    if (detail::covers(m.name, name) == detail::covering::yes) return &m;
   return nullptr;
 }
 
