@@ -30,7 +30,6 @@ bool connection::receive() {
   const ssize_t n = ::recv(socket_, taken.data(), taken.size(), MSG_DONTWAIT);
   if (n < 0) return errno == EAGAIN || errno == EINTR;
   if (n == 0) return false;
-  if (!has_bytes()) read_until(settings_.header_deadline);
   bytes_.append(taken.data(), static_cast<std::size_t>(n));
   return true;
 }

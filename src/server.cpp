@@ -125,7 +125,7 @@ class speaker final : public httplib::Server {
 
  private:
   void receive(const httplib::Request& q, httplib::Response& r) {
-    const auto room = std::make_shared<body_budget::share>(budget_);
+    auto room = std::make_unique<body_budget::share>(budget_);
     body_reader reader(current->client(), settings_, *room, current->crowded());
     std::string body;
     try {
@@ -139,11 +139,11 @@ class speaker final : public httplib::Server {
       if (!reader.in_step()) r.set_header("Connection", "close");
       return;
     }
-    handle(q, std::move(body), room, r);
+    handle(q, std::move(body), std::move(room), r);
   }
 
-  /// `room` is held until the response has been written.
-  void handle(const httplib::Request& q, std::string body, const std::shared_ptr<body_budget::share>& room,
+  /// `room` is held until the request has been understood or answered.
+  void handle(const httplib::Request& q, std::string body, std::unique_ptr<body_budget::share> room,
               httplib::Response& r) {
     const std::string origin = q.get_header_value("Origin");
     const auto& allowed = settings_.allowed_origins;
@@ -153,7 +153,8 @@ class speaker final : public httplib::Server {
       r.set_header("Vary", "Origin");
       if (q.method == "OPTIONS") {
         r.set_header("Access-Control-Allow-Methods", "GET, POST, OPTIONS");
-        r.set_header("Access-Control-Allow-Headers", "Authorization, Content-Type");
+        const std::string asked = q.get_header_value("Access-Control-Request-Headers");
+        r.set_header("Access-Control-Allow-Headers", asked.empty() ? "Authorization, Content-Type" : asked);
         r.status = 204;
         return;
       }
@@ -166,6 +167,7 @@ class speaker final : public httplib::Server {
                                   q.get_header_value("Authorization"),
                                   [client] { return client->connected(); },
                                   {q.params.begin(), q.params.end()}});
+    room.reset();  // the body is gone
     r.status = made.status;
     current->reason = std::move(made.reason);
     for (const auto& [name, value] : made.headers) r.set_header(name, value);
@@ -175,7 +177,7 @@ class speaker final : public httplib::Server {
     }
     r.set_header("Cache-Control", "no-cache");
     r.set_chunked_content_provider(
-        made.content_type, [stream = std::move(made.stream), room](std::size_t, httplib::DataSink& sink) {
+        made.content_type, [stream = std::move(made.stream)](std::size_t, httplib::DataSink& sink) {
           bool taken = true;
           stream([&](std::string_view bytes) { return taken = taken && sink.write(bytes.data(), bytes.size()); });
           if (taken) sink.done();
@@ -203,7 +205,6 @@ class http_server::connections {
   connections& operator=(const connections&) = delete;
   ~connections() {
     stop();
-    if (waiter_.joinable()) waiter_.join();
     {
       const std::lock_guard lock(mutex_);
       ended_ = true;
@@ -221,6 +222,7 @@ class http_server::connections {
   void stop() {
     stopping_ = true;
     wake();
+    if (waiter_.joinable()) waiter_.join();
   }
   std::size_t busy() const {
     const std::lock_guard lock(mutex_);
@@ -276,13 +278,20 @@ class http_server::connections {
     still.reserve(parked_.size());
     for (std::size_t i = 0; i < polled.size(); ++i) {
       owned c = std::move(parked_[i]);
-      if (polled[i].revents != 0 && !c->receive()) continue;
-      if (c->has_headers())
-        hand_over(std::move(c));
-      else if (c->has_too_many_headers())
-        c->say_goodbye("HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\n\r\n");
-      else if (now < c->deadline())
-        still.push_back(std::move(c));
+      if (polled[i].revents != 0) {
+        const bool silent = !c->has_bytes();
+        if (!c->receive()) continue;
+        if (silent && c->has_bytes()) c->read_until(settings_.header_deadline);
+        if (c->has_headers()) {
+          hand_over(std::move(c));
+          continue;
+        }
+        if (c->has_too_many_headers()) {
+          c->say_goodbye("HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\n\r\n");
+          continue;
+        }
+      }
+      if (now < c->deadline()) still.push_back(std::move(c));
     }
     parked_ = std::move(still);
   }
@@ -298,28 +307,30 @@ class http_server::connections {
       parked_.push_back(std::make_unique<connection>(s, settings_));
     }
   }
-  /// Something has run out: nothing is accepted for a moment, and the connection that has been silent longest gives
-  /// way.
+  /// Something has run out: the connections that have been silent longest give way, or nothing is accepted for a
+  /// moment.
   void pause(const std::string& why) {
     const auto now = clock::now();
     if (settings_.log && now >= quiet_until_) {
       settings_.log(why);
       quiet_until_ = now + std::chrono::minutes(1);
     }
-    paused_until_ = now + std::chrono::milliseconds(100);
-    const auto silent =
-        std::find_if(parked_.begin(), parked_.end(), [](const owned& c) { return c && !c->has_bytes(); });
-    if (silent != parked_.end()) parked_.erase(silent);
+    std::size_t dropped = 0;
+    for (owned& c : parked_)
+      if (c && !c->has_bytes() && dropped < 64) c.reset(), ++dropped;
+    if (dropped == 0) paused_until_ = now + std::chrono::milliseconds(100);
   }
 
   void hand_over(owned c) {
     {
       const std::lock_guard lock(mutex_);
-      busy_.insert(c.get());
+      const std::size_t most = settings_.threads + (is_brief(*c) ? for_brief : 0);
       waiting_.push_back(std::move(c));
-      if (waiting_.size() > idle_ && threads_.size() < settings_.threads) {
+      busy_.insert(waiting_.back().get());
+      if (waiting_.size() > idle_ && threads_.size() < most) {
         try {
           threads_.emplace_back([this] { work(); });
+          full_ = false;
         } catch (const std::system_error&) {  // one of the threads that there are takes it later
           full_ = true;
         }
@@ -328,18 +339,30 @@ class http_server::connections {
     filled_.notify_one();
   }
 
+  /// Requests that ask for no text, such as /health, have a few threads more: they do not wait behind those that do.
+  static bool is_brief(const connection& c) { return !c.begins_with("POST /v1/"); }
+  static constexpr std::size_t for_brief = 8;
+
   void work() {
     std::unique_lock lock(mutex_);
+    const auto next = [&] {
+      return std::find_if(waiting_.begin(), waiting_.end(),
+                          [&](const owned& c) { return ended_ || long_ < settings_.threads || is_brief(*c); });
+    };
     for (;;) {
       ++idle_;
-      filled_.wait(lock, [&] { return ended_ || !waiting_.empty(); });
+      filled_.wait(lock, [&] { return ended_ || next() != waiting_.end(); });
       --idle_;
-      if (waiting_.empty()) return;
-      owned c = std::move(waiting_.front());
-      waiting_.pop_front();
+      const auto first = next();
+      if (first == waiting_.end()) return;
+      owned c = std::move(*first);
+      waiting_.erase(first);
+      const std::size_t takes_long = is_brief(*c) ? 0 : 1;
+      long_ += takes_long;
       lock.unlock();
       const bool stays = answer_requests(*c);
       lock.lock();
+      long_ -= takes_long;
       busy_.erase(c.get());
       if (!stays || stopping_) {
         c.reset();
@@ -383,7 +406,7 @@ class http_server::connections {
   std::vector<owned> answered_;  // to be waited for again
   std::set<const connection*> busy_;
   std::list<std::thread> threads_;
-  std::size_t idle_ = 0;
+  std::size_t idle_ = 0, long_ = 0;  // threads without a request, and with one that asks for a text
   bool full_ = false, ended_ = false;
 };
 

@@ -31,11 +31,13 @@ class connection {
   bool receive();
   /// Whether bytes are there that belong to the next request.
   bool has_bytes() const noexcept { return begin_ < bytes_.size(); }
+  /// Whether these bytes begin so.
+  bool begins_with(std::string_view text) const { return std::string_view(bytes_).substr(begin_).starts_with(text); }
   /// Whether the headers of the next request are there, up to the empty line.
   bool has_headers() const;
   /// Whether they are longer than the settings allow.
   bool has_too_many_headers() const;
-  /// When to give up waiting for them: begins anew at the first byte.
+  /// When to give up waiting for them.
   clock::time_point deadline() const noexcept { return deadline_; }
   /// From now on the next request is waited for.
   void wait_for_request();

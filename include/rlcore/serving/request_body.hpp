@@ -106,8 +106,6 @@ class body_reader {
   std::string read(const body_framing& framing) {
     if (framing.transfer.empty() && framing.lengths == 0) return complete();
     in_step_ = false;
-    if (!framing.compression.empty() && framing.compression != "identity")
-      throw invalid_body("Content-Encoding: " + framing.compression + " is not supported; send the body as it is");
     from_.read_until(settings_.body_deadline);
     if (framing.transfer.empty())
       read_known(framing);
@@ -116,6 +114,8 @@ class body_reader {
     else
       throw invalid_body("Transfer-Encoding: expected chunked, without Content-Length");
     in_step_ = true;
+    if (!framing.compression.empty() && framing.compression != "identity")
+      throw invalid_body("Content-Encoding: " + framing.compression + " is not supported; send the body as it is");
     if (size_ > settings_.body_limit)
       throw api_error(413, std::string(phrase_of(413)),
                       "the body has more than " + std::to_string(settings_.body_limit) + " bytes");

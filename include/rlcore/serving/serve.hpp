@@ -40,6 +40,7 @@
 #include "rlcore/serving/weight_keeper.hpp"
 #include "rlcore/serving/weights_fingerprint.hpp"
 #include "rlcore/telemetry/console.hpp"
+#include "rlcore/text/parse_json.hpp"
 #include "rlcore/training/files/model_files.hpp"
 #include "rlcore/training/model_images.hpp"
 #include "rlcore/training/ranks/available_memory.hpp"
@@ -58,12 +59,33 @@ inline void log_line(const std::string& line) {
   std::fprintf(stderr, "%s %s\n", now, line.c_str());
 }
 
+/// Origins as words, or as vLLM writes them, a JSON list. Throws config_error.
+inline std::vector<std::string> read_origins(const std::vector<std::string>& given) {
+  std::vector<std::string> all;
+  for (const std::string& word : given) {
+    if (!word.starts_with('[')) {
+      all.push_back(word);
+      continue;
+    }
+    const json list = text::parse_json<config_error, json>(word, "--allowed-origins");
+    for (const json& origin : list) {
+      if (!origin.is_string())
+        throw config_error("--allowed-origins: expected a list of texts, got " + one_line(word, 100));
+      all.push_back(origin.get<std::string>());
+    }
+  }
+  for (const std::string& origin : all)
+    if (origin != "*" && origin.find("://") == origin.npos)
+      throw config_error("--allowed-origins: '" + origin + "' is no origin; expected * or http://host:port");
+  return all;
+}
+
 inline http_settings read_http_settings(const options& opt) {
   http_settings s;
   s.host = opt.find<std::string>("host").value_or("");
   s.port = static_cast<int>(opt.get<std::int64_t>("port"));
   s.unix_socket = opt.find<std::string>("uds").value_or("");
-  s.allowed_origins = opt.list("allowed-origins");
+  s.allowed_origins = read_origins(opt.list("allowed-origins"));
   s.log = [](const std::string& line) { log_line(line); };
   return s;
 }
@@ -199,9 +221,11 @@ int serve(Device& device, const options& opt, const awaited_signals& signals) {
   service answers(shared, detail::read_api_keys(opt), web_page,
                   {&keeper, adapters.places > 0, opt.get<bool>("enable-dev-endpoints")});
   http_server server(sockets, http, [&](const http_request& q) { return answers(q); });
+  loading.emplace(signals);
   warm_up(engine, served);
   detail::introduce(served, static_cast<double>(model.size()) * 1e-6, describe(device), engine.cache_tokens());
   detail::load_adapters(keeper, modules, adapters.places, detail::weight_bytes(model, parts.limits.weights));
+  loading.reset();
   server.start();
   trainer::say("ready    %s\n", sockets.url().c_str());
   std::fflush(stdout);

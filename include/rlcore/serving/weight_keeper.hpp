@@ -131,8 +131,9 @@ class weight_keeper final : public weight_control {
       for (const auto& one : asleep_) engine_of(*one).build();
     });
     for (const auto& one : asleep_) one->door.open();
+    std::vector<std::shared_ptr<served_weights>> woken;  // may be the last to hold an adapter: destroyed without a lock
     const std::lock_guard changes(mutex_);
-    asleep_.clear();
+    woken.swap(asleep_);
   }
   bool sleeping() const override {
     const std::lock_guard lock(mutex_);
@@ -210,9 +211,13 @@ class weight_keeper final : public weight_control {
     const std::lock_guard lock(mutex_);
     living_.push_back(made.get());
     return {made.release(), [this](holder* one) {
-              const std::lock_guard leaving(mutex_);
-              parts_.thread.run([&] { delete one; });
-              std::erase(living_, one);
+              parts_.thread.run([&] {
+                {
+                  const std::lock_guard leaving(mutex_);  // not while waiting for the thread, whose tasks take it too
+                  std::erase(living_, one);
+                }
+                delete one;
+              });
             }};
   }
   std::size_t living() const {

@@ -31,6 +31,10 @@ constexpr std::string_view phrase_of(int status) noexcept {
       return "Method Not Allowed";
     case 413:
       return "Payload Too Large";
+    case 414:
+      return "URI Too Long";
+    case 416:
+      return "Range Not Satisfiable";
     case 500:
       return "Internal Server Error";
     case 503:
