@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
@@ -76,10 +77,16 @@ class raw_socket {
     std::string all;
     char buffer[4096];
     for (ssize_t n = 1; n > 0 && all.size() < enough;) {
-      n = ::recv(socket_, buffer, sizeof buffer, 0);
+      n = ::recv(socket_, buffer, std::min(enough - all.size(), sizeof buffer), 0);
       if (n > 0) all.append(buffer, static_cast<std::size_t>(n));
       timed_out = n < 0 && errno == EAGAIN;
     }
+    return all;
+  }
+  /// Everything up to `end`, byte by byte; less if it does not come.
+  std::string read_to(const std::string& end) const {
+    std::string all, next;
+    while (!all.ends_with(end) && !(next = read(1)).empty()) all += next;
     return all;
   }
   mutable bool timed_out = false;  ///< read() ended because of its patience
