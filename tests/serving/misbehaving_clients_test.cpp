@@ -79,6 +79,40 @@ TEST(misbehaving_clients, that_never_end_their_headers_or_their_body_are_dropped
   EXPECT_FALSE(headers.timed_out || body.timed_out);
 }
 
+TEST(misbehaving_clients, may_pause_in_a_body_and_have_an_end_for_all_of_it) {
+  const running_server s({.header_deadline = 1s, .body_deadline = 4s});
+  const std::string prompt = R"({"prompt": "hi", "max_tokens": 1})";
+  const raw_socket pauses(s.port()), drips(s.port());
+  const std::string request = post_request(prompt);
+  pauses.send(request.substr(0, request.size() - 5));
+  drips.send(post_request("{", 1000));
+  std::atomic<bool> dropped{false};
+  std::thread dripping([&] {
+    while (!dropped) drips.send(" "), std::this_thread::sleep_for(100ms);
+  });
+  std::this_thread::sleep_for(2s);
+  pauses.send(request.substr(request.size() - 5));
+  EXPECT_THAT(pauses.read(20), StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(drips.read(20), StartsWith("HTTP/1.1 400"));
+  EXPECT_FALSE(pauses.timed_out || drips.timed_out);
+  dropped = true;
+  dripping.join();
+}
+
+TEST(misbehaving_clients, do_not_keep_others_from_asking_for_the_state) {
+  running_server s({.threads = 2}, {}, true);
+  const std::string endless = post_request(R"({"prompt": "hi", "max_tokens": 500, "stream": true})");
+  const raw_socket first(s.port()), second(s.port()), third(s.port());
+  for (const raw_socket* c : {&first, &second, &third}) c->send(endless);
+  ASSERT_TRUE(becomes_true([&] { return s.server->busy() == 3; }));
+  auto c = s.client();
+  for (const char* path : {"/health", "/v1/models", "/metrics"}) {
+    const auto r = c.Get(path);
+    ASSERT_TRUE(r) << path;
+    EXPECT_EQ(r->status, 200);
+  }
+}
+
 TEST(misbehaving_clients, hear_that_their_bytes_are_no_http) {
   const running_server s;
   const std::string end = "Connection: close\r\n\r\n";

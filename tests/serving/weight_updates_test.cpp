@@ -176,4 +176,26 @@ TEST_F(weight_updates, a_server_that_sleeps_can_be_stopped) {
   EXPECT_EQ(answer.first, 503);
 }
 
+TEST_F(weight_updates, an_adapter_may_go_while_the_server_sleeps_or_forgets) {
+  std::vector<std::string> more = dev;
+  more.insert(more.end(), {"--enable-lora", "--max-loras", "2"});
+  server_process s(at("old"), more);
+  const std::string load = json{{"lora_name", "one"}, {"lora_path", at("adapter")}}.dump(),
+                    unload = R"({"lora_name": "one"})";
+  for (const char* path : {"/sleep", "/reset_prefix_cache"}) {
+    ASSERT_EQ(post(s, "/v1/load_lora_adapter", load).first, 200);
+    std::thread changing([&] { EXPECT_EQ(post(s, path, "{}").first, 200) << path; });
+    EXPECT_EQ(post(s, "/v1/unload_lora_adapter", unload).first, 200);
+    changing.join();
+    EXPECT_EQ(post(s, "/wake_up", "{}").first, 200);
+    EXPECT_EQ(post(s, "/v1/completions", unseeded).first, 200);
+  }
+  ASSERT_EQ(post(s, "/v1/load_lora_adapter", load).first, 200);
+  ASSERT_EQ(post(s, "/sleep", "{}").first, 200);
+  ASSERT_EQ(post(s, "/v1/unload_lora_adapter", unload).first, 200);
+  ASSERT_EQ(post(s, "/wake_up", "{}").first, 200);
+  EXPECT_EQ(post(s, "/v1/completions", unseeded).first, 200);
+  EXPECT_EQ(s.stop(), 143);
+}
+
 }  // namespace
