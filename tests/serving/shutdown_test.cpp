@@ -289,16 +289,28 @@ class held_file {
   bool holds_;
 };
 
-TEST_F(shutdown_of_a_server, happens_at_once_while_the_model_is_loaded) {
+/// Expects a signal to end a server that is opening a file of weights.
+void expect_end_while_it_reads(const std::filesystem::path& file, std::vector<std::string> flags) {
+  flags.insert(flags.end(), {"--port", "0", "--rlcore-threads", "2"});
   for (const int number : {SIGINT, SIGTERM}) {
-    const held_file weights(at("model") / "model.safetensors");
+    const held_file weights(file);
     if (!weights.holds()) GTEST_SKIP() << "this file system has no leases";
-    server_program s({"--model", at("model").string(), "--port", "0", "--rlcore-threads", "2"});
+    server_program s(flags);
     ASSERT_TRUE(weights.is_wanted());
     expect_one_thread_for_signals(s.id(), 1);
     s.signal(number);
     EXPECT_EQ(s.end_within(20s), "signal " + std::to_string(number));
   }
+}
+
+TEST_F(shutdown_of_a_server, happens_at_once_while_the_model_is_loaded) {
+  expect_end_while_it_reads(at("model") / "model.safetensors", {"--model", at("model").string()});
+}
+
+TEST_F(shutdown_of_a_server, happens_at_once_while_an_adapter_is_loaded) {
+  std::vector<std::string> flags = with_adapter();
+  flags.insert(flags.end(), {"--model", at("model").string(), "--kv-cache-memory-bytes", "16M"});
+  expect_end_while_it_reads(at("adapter") / "adapter_model.safetensors", flags);
 }
 
 TEST_F(shutdown_of_a_server, comes_before_the_model_is_read_where_the_port_is_taken) {

@@ -14,7 +14,7 @@ class options;
 
 namespace serving {
 
-/// Serves until SIGINT or SIGTERM, and returns its number. While the model is loaded a signal ends the process at once.
+/// Serves until SIGINT or SIGTERM, and returns its number. While weights are read a signal ends the process at once.
 /// Requests then have --shutdown-timeout; a second signal ends the process. `signals` are made before the device, which
 /// starts threads. Throws config_error, file_error and format_error before the first request is accepted.
 template <class Device>
