@@ -2,13 +2,16 @@
 #pragma once
 
 #include <signal.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <csignal>
 #include <cstddef>
 #include <exception>
 #include <mutex>
+#include <string_view>
 
 #include "rlcore/core/abi.hpp"
 
@@ -26,8 +29,15 @@ inline volatile std::sig_atomic_t& asked_signal() noexcept {
 extern "C" inline void rlcore_ask_to_stop(int number) {
   if (asked_signal() != 0) _exit(128 + number);
   asked_signal() = number;
-  constexpr char text[] = "\nrlcore: stopping after this step; once more ends at once, without a checkpoint\n";
-  [[maybe_unused]] const auto written = write(STDERR_FILENO, text, sizeof text - 1);
+  const int problem = errno;
+  termios unused{};
+  const bool live = tcgetattr(STDERR_FILENO, &unused) == 0;  // a line of progress is there, and ^C in it
+  constexpr std::string_view wiped = "\r\033[2K", below = "\n",
+                             text = "rlcore: stopping after this step; once more ends at once, without a checkpoint\n";
+  [[maybe_unused]] auto written =
+      write(STDERR_FILENO, live ? wiped.data() : below.data(), (live ? wiped : below).size());
+  written = write(STDERR_FILENO, text.data(), text.size());
+  errno = problem;
 }
 
 }  // namespace detail
