@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
@@ -30,29 +30,37 @@ inline std::size_t edit_distance(std::string_view a, std::string_view b) {
 }
 
 /// Up to `count` of `known` that are plausibly what `name` meant, nearest first; empty if none is near.
+inline std::vector<std::string> nearest(std::string_view name, std::span<const std::string_view> known,
+                                        std::size_t count = 3) {
+  const std::size_t limit = std::max<std::size_t>(2, name.size() / 4);
+  std::vector<std::size_t> distances;
+  for (const std::string_view candidate : known) distances.push_back(edit_distance(name, candidate));
+  std::vector<std::string> names;
+  for (std::size_t distance = 0; distance <= limit; ++distance)
+    for (std::size_t i = 0; i < known.size() && names.size() < count; ++i)
+      if (distances[i] == distance && distance < std::max(name.size(), known[i].size())) names.emplace_back(known[i]);
+  return names;
+}
+/// The same for any range of names.
 template <class Names>
 std::vector<std::string> nearest(std::string_view name, const Names& known, std::size_t count = 3) {
-  std::vector<std::pair<std::size_t, std::string>> scored;
-  const std::size_t limit = std::max<std::size_t>(2, name.size() / 4);
-  for (const auto& candidate : known) {
-    const std::size_t distance = edit_distance(name, candidate);
-    const std::size_t everything = std::max(name.size(), std::string_view(candidate).size());
-    if (distance <= limit && distance < everything) scored.emplace_back(distance, std::string(candidate));
-  }
-  std::stable_sort(scored.begin(), scored.end(), [](const auto& x, const auto& y) { return x.first < y.first; });
-  std::vector<std::string> names;
-  for (std::size_t i = 0; i < scored.size() && i < count; ++i) names.push_back(std::move(scored[i].second));
-  return names;
+  std::vector<std::string_view> views;
+  for (const auto& candidate : known) views.push_back(candidate);
+  return nearest(name, std::span<const std::string_view>(views), count);
+}
+
+/// " (did you mean 'x' or 'y'?)"; nothing without names.
+inline std::string did_you_mean_text(std::span<const std::string> names) {
+  if (names.empty()) return {};
+  std::string text = " (did you mean '";
+  for (std::size_t i = 0; i < names.size(); ++i) text += (i == 0 ? "" : "' or '") + names[i];
+  return text + "'?)";
 }
 
 /// " (did you mean 'x'?)", or nothing when no known name is near: meant to be appended to a message.
 template <class Names>
 std::string did_you_mean(std::string_view name, const Names& known) {
-  const auto names = nearest(name, known);
-  if (names.empty()) return {};
-  std::string text = " (did you mean '";
-  for (std::size_t i = 0; i < names.size(); ++i) text += (i == 0 ? "" : "' or '") + names[i];
-  return text + "'?)";
+  return did_you_mean_text(nearest(name, known));
 }
 
 RLCORE_END
