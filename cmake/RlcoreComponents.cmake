@@ -6,7 +6,7 @@ include("${CMAKE_CURRENT_LIST_DIR}/RlcoreArrow.cmake")
 set(RLCORE_COMPONENTS eigen xtensor threads images text data checkpoint trainer)
 # These are compiled, once for all programs that link them, from ${rlcore_sources}: in the project that uses them, with
 # its compiler, flags and MPI. Nothing is compiled that nothing links. RLCORE_COMPILED tells the headers.
-set(RLCORE_COMPILED_COMPONENTS kernels mpi policy_trainers supervised_trainers trainers server)
+set(RLCORE_COMPILED_COMPONENTS kernels devices mpi policy_trainers supervised_trainers trainers server)
 
 # Inside rlcore_define_component: add the target to the links, or leave and say what is missing.
 macro(rlcore_component_needs target package)
@@ -157,10 +157,14 @@ function(rlcore_define_component name reason)
     find_package(fmt QUIET CONFIG)
     rlcore_component_needs(fmt::fmt "fmt (Debian package libfmt-dev)")
   elseif(name STREQUAL "kernels")
-    # The CPU kernels, and the devices that are opened by name.
     rlcore_component_needs_component(threads)
+    rlcore_add_compiled(kernels kernels.cpp)
+    return()
+  elseif(name STREQUAL "devices")
+    # The devices that are opened by name, and the emulated NPU.
+    rlcore_component_needs_component(kernels)
     list(APPEND links ${CMAKE_DL_LIBS})
-    rlcore_add_compiled(kernels kernels.cpp devices.cpp)
+    rlcore_add_compiled(devices devices.cpp)
     return()
   elseif(name STREQUAL "mpi")
     # Ranks as processes of MPI: the engine behind parallel/launch.hpp. Without MPI the target is there all the same, and
@@ -185,7 +189,7 @@ function(rlcore_define_component name reason)
   elseif(name MATCHES "^(policy|supervised)_trainers$")
     # Whole runs (trainer/trainers.hpp) on a device chosen at run time.
     rlcore_component_needs_component(trainer)
-    rlcore_component_needs_component(kernels)
+    rlcore_component_needs_component(devices)
     rlcore_define_component(mpi without)
     list(APPEND links rlcore::mpi)
     rlcore_add_compiled(${name} ${name}.cpp)
@@ -193,7 +197,7 @@ function(rlcore_define_component name reason)
   elseif(name STREQUAL "server")
     # A server of OpenAI's API on a device chosen at run time.
     rlcore_component_needs_component(trainer)
-    rlcore_component_needs_component(kernels)
+    rlcore_component_needs_component(devices)
     rlcore_find_httplib()
     rlcore_component_needs(rlcore::httplib "cpp-httplib (Debian package libcpp-httplib-dev)")
     rlcore_add_compiled(server server.cpp listening.cpp connection.cpp serve.cpp http_client.cpp evaluate_by_server.cpp)

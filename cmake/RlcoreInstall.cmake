@@ -20,7 +20,7 @@ install(FILES
   "${PROJECT_BINARY_DIR}/cmake/rlcoreConfig.cmake" "${PROJECT_BINARY_DIR}/cmake/rlcoreConfigVersion.cmake"
   "${PROJECT_SOURCE_DIR}/cmake/RlcoreComponents.cmake" "${PROJECT_SOURCE_DIR}/cmake/RlcoreArrow.cmake"
   DESTINATION "${package_dir}" COMPONENT dev)
-# What rlcore::kernels, rlcore::mpi and rlcore::trainers are compiled from, in the project that links them.
+# What rlcore::kernels, rlcore::devices, rlcore::mpi and rlcore::trainers are compiled from, in the project that links them.
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/src" DESTINATION "${package_dir}" COMPONENT dev)
 
 # Paths relative to the .pc file itself, so that the prefix may be moved.
