@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "rlcore/config/check_value.hpp"
 #include "rlcore/config/programs/main_ppo.hpp"
 
 namespace {

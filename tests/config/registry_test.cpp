@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "rlcore/config/check_value.hpp"
 #include "rlcore/config/programs/main_ppo.hpp"
 
 namespace {

@@ -5,6 +5,7 @@
 #include "rlcore/config/grammar/interpolate.hpp"
 #include "rlcore/config/grammar/override.hpp"
 #include "rlcore/config/help.hpp"
+#include "rlcore/config/yaml.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   namespace t = rlcore::trainer;

@@ -56,6 +56,20 @@ TEST(recipe_includes, of_every_trainer_are_declarations) {
   EXPECT_GE(trainers, 9);
 }
 
+TEST(recipe_includes, of_texts_and_command_lines_are_declarations) {
+  std::set<std::string> seen;
+  for (const char* interface :
+       {"text/tokenizer.hpp", "text/chat_template.hpp", "text/big_integer.hpp", "config/options.hpp"})
+    collect(RLCORE_SOURCE_DIR "/include/rlcore/" + std::string(interface), seen);
+  EXPECT_TRUE(seen.contains("rlcore/text/parse_json.hpp"));
+  for (const char* definition : {"text/tokenizer_parts.hpp", "text/bpe_model.hpp", "text/render_chat.hpp",
+                                 "text/nlohmann_json.hpp", "text/exact_json_reader.hpp", "text/jinja/interpreter.hpp",
+                                 "config/read_options.hpp", "config/grammar/override.hpp", "config/help.hpp"}) {
+    EXPECT_TRUE(fs::exists(RLCORE_SOURCE_DIR "/include/rlcore/" + std::string(definition))) << definition;
+    EXPECT_FALSE(seen.contains("rlcore/" + std::string(definition))) << definition;
+  }
+}
+
 TEST(recipe_includes, the_check_can_fail) {
   EXPECT_THAT(slow_headers(RLCORE_SOURCE_DIR "/src/policy_trainers.cpp"),
               testing::IsSupersetOf({"nlohmann/json.hpp", "rlcore/text/tokenizer.hpp"}));

@@ -19,6 +19,7 @@
 #include "rlcore/serving/protocol/api_error.hpp"
 #include "rlcore/serving/served_model.hpp"
 #include "rlcore/text/base64.hpp"
+#include "rlcore/text/chat_family.hpp"
 #include "rlcore/text/tokenizer_folder.hpp"
 
 namespace picture_model {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "data/scratch.hpp"
+#include "rlcore/text/chat_family.hpp"
 #include "rlcore/text/text_file.hpp"
 
 namespace fs = std::filesystem;

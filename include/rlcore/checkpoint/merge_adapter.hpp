@@ -18,6 +18,7 @@
 #include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/checkpoint/tensor_folder.hpp"
 #include "rlcore/checkpoint/weight_shards.hpp"
+#include "rlcore/text/parse_json.hpp"
 
 RLCORE_BEGIN
 namespace checkpoint {
@@ -182,7 +183,7 @@ inline void write_merged(std::span<const tensor_info> tensors, const tensor_fold
   if (shards > 1) {
     const std::uint64_t total = std::accumulate(bytes.begin(), bytes.end(), std::uint64_t{0});
     const nlohmann::json index{{"metadata", {{"total_size", total}}}, {"weight_map", map}};
-    write_file_atomically(target / "model.safetensors.index.json", index.dump(2) + "\n");
+    write_file_atomically(target / "model.safetensors.index.json", text::json_text(index, 2) + "\n");
     written.insert("model.safetensors.index.json");
   }
   remove_other_weights(target, written);

@@ -14,6 +14,7 @@
 #include "rlcore/checkpoint/tensor_info.hpp"
 #include "rlcore/checkpoint/vision_config_json.hpp"
 #include "rlcore/nn/config.hpp"
+#include "rlcore/text/parse_json.hpp"
 
 RLCORE_BEGIN
 namespace checkpoint {
@@ -224,7 +225,7 @@ inline std::string difference_of(const nn::config& found, const nn::config& expe
     return true;
   };
   const auto value = [](const nlohmann::ordered_json& in, const std::string& key) {
-    return in.contains(key) ? in[key].dump() : std::string("not there");
+    return in.contains(key) ? text::json_text(in[key]) : std::string("not there");
   };
   for (const auto* side : {&b, &a})
     for (const auto& [key, v] : side->items())
@@ -238,12 +239,12 @@ inline std::string difference_of(const nn::config& found, const nn::config& expe
 inline void write_config(const std::filesystem::path& folder, const nn::config& c,
                          stored_type type = stored_type::f32) {
   const nlohmann::ordered_json eos = eos_json(c);
-  write_file_atomically(folder / "config.json", config_json(c, type).dump(2) + "\n");
+  write_file_atomically(folder / "config.json", text::json_text(config_json(c, type), 2) + "\n");
   nlohmann::ordered_json generation = nlohmann::ordered_json::object();
   if (!eos.is_null()) generation["eos_token_id"] = eos;
   const std::int32_t generation_pad = c.generation_pad_token_id < 0 ? c.pad_token_id : c.generation_pad_token_id;
   if (generation_pad >= 0) generation["pad_token_id"] = generation_pad;
-  write_file_atomically(folder / "generation_config.json", generation.dump(2) + "\n");
+  write_file_atomically(folder / "generation_config.json", text::json_text(generation, 2) + "\n");
 }
 
 }  // namespace checkpoint

@@ -16,6 +16,7 @@
 #include "rlcore/core/error.hpp"
 #include "rlcore/image/processor_settings.hpp"
 #include "rlcore/nn/config.hpp"
+#include "rlcore/text/parse_json.hpp"
 
 RLCORE_BEGIN
 namespace checkpoint {
@@ -146,7 +147,7 @@ inline void write_processor(const std::filesystem::path& folder, const image::pr
                                     {"image_std", s.normalise.deviation},
                                     {"rescale_factor", s.normalise.rescale},
                                     {"resample", 3}};
-  write_file_atomically(folder / "preprocessor_config.json", file.dump(2) + "\n");
+  write_file_atomically(folder / "preprocessor_config.json", text::json_text(file, 2) + "\n");
 }
 
 /// The tokens that stand for pictures have to be the same in config.json and in the tokenizer of `folder`. Does nothing

@@ -17,6 +17,7 @@
 #include "rlcore/core/dtype.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/data/file.hpp"
+#include "rlcore/text/parse_json.hpp"
 
 RLCORE_BEGIN
 namespace checkpoint {
@@ -55,7 +56,7 @@ class safetensors_writer {
       t.end = position;
       header[t.name] = {{"dtype", name_of(t.dtype)}, {"shape", t.shape}, {"data_offsets", {t.begin, t.end}}};
     }
-    std::string text = header.dump();
+    std::string text = text::json_text(header);
     text.resize((text.size() + 7) / 8 * 8, ' ');  // the data starts at a multiple of 8
     std::byte prefix[8];
     for (std::size_t i = 0; i < 8; ++i) prefix[i] = static_cast<std::byte>(text.size() >> (8 * i));

@@ -19,6 +19,7 @@
 #include "rlcore/checkpoint/json_file.hpp"
 #include "rlcore/checkpoint/tensor_info.hpp"
 #include "rlcore/parallel/layout/held_pieces.hpp"
+#include "rlcore/text/parse_json.hpp"
 
 RLCORE_BEGIN
 namespace checkpoint {
@@ -92,7 +93,7 @@ class shard_manifest {
                     const nlohmann::json& ranks) {
     const nlohmann::ordered_json root{
         {"format", format}, {"block", shard_block}, {"dtype", "F32"}, {"tensors", shapes}, {"ranks", ranks}};
-    write_file_atomically(folder / manifest_name, root.dump() + "\n");
+    write_file_atomically(folder / manifest_name, text::json_text(root) + "\n");
   }
 
   std::filesystem::path path() const { return folder_ / manifest_name; }

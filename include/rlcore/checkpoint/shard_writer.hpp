@@ -66,7 +66,7 @@ void write_shards(C& c, const std::filesystem::path& folder, std::span<const sha
     file.bytes = std::filesystem::file_size(folder / file.name);
   }
 
-  const std::vector<std::string> texts = parallel::gather_texts(c, to_json(files).dump());
+  const std::vector<std::string> texts = parallel::gather_texts(c, text::json_text(to_json(files)));
   if (c.rank() != 0) return c.barrier();
   nlohmann::json ranks = nlohmann::json::array();
   for (const std::string& files_of_rank : texts) ranks.push_back(text::try_parse_json(files_of_rank));

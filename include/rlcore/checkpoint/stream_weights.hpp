@@ -14,6 +14,7 @@
 #include "rlcore/checkpoint/tensor_folder.hpp"
 #include "rlcore/checkpoint/weight_shards.hpp"
 #include "rlcore/checkpoint/weight_source.hpp"
+#include "rlcore/text/parse_json.hpp"
 
 RLCORE_BEGIN
 namespace checkpoint {
@@ -87,7 +88,7 @@ std::size_t stream_to_folder(weight_source& from, const std::filesystem::path& f
   }
   if (parts.size() > 1) {
     const nlohmann::json index{{"metadata", {{"total_size", total}}}, {"weight_map", map}};
-    write_file_atomically(folder / "model.safetensors.index.json", index.dump(2) + "\n");
+    write_file_atomically(folder / "model.safetensors.index.json", text::json_text(index, 2) + "\n");
     files.insert("model.safetensors.index.json");
   }
   remove_other_weights(folder, files);

@@ -204,7 +204,7 @@ inline void write_tensor_folder(const std::filesystem::path& folder, std::span<c
     const std::uint64_t total = std::accumulate(bytes.begin(), bytes.end(), std::uint64_t{0});
     const nlohmann::json index{{"metadata", {{"total_size", total}}}, {"weight_map", map}};
     data::output_file file(folder / "model.safetensors.index.json");
-    file.write(index.dump(2) + "\n");
+    file.write(text::json_text(index, 2) + "\n");
     file.close();
     written.insert("model.safetensors.index.json");
   }

@@ -25,9 +25,9 @@
 
 #define RLCORE_RESTRICT __restrict__
 
-// RLCORE_COMPILED says that what is slow to compile comes from a library: the kernels, the devices, MPI and whole runs
-// are then declared in the headers and defined once in src/. Linking rlcore::kernels, rlcore::mpi or rlcore::trainers
-// in CMake defines it. Without it everything is in the headers.
+// RLCORE_COMPILED says that what is slow to compile comes from a library: kernels, devices, texts, command lines, MPI and
+// whole runs are then declared in the headers and defined once in src/. Linking rlcore::kernels, or what needs it
+// (rlcore::devices, rlcore::mpi, rlcore::trainers), in CMake defines it. Without it everything is in the headers.
 #if defined(RLCORE_COMPILED)
 #define RLCORE_INLINE
 #else

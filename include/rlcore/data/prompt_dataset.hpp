@@ -15,6 +15,7 @@
 #include "rlcore/data/truncation.hpp"
 #include "rlcore/text/big_integer.hpp"
 #include "rlcore/text/message.hpp"
+#include "rlcore/text/parse_json.hpp"
 
 RLCORE_BEGIN
 namespace data {
@@ -65,7 +66,7 @@ inline std::vector<text::message> read_messages(const row& from, const std::stri
   const row& value = column(from, key, where);
   if (value.is_string()) return {text::message{"user", value.get<std::string>()}};
   if (!value.is_array() || value.empty())
-    throw data_error(where + ": column '" + printable(key) + "' is " + printable(value.dump()) +
+    throw data_error(where + ": column '" + printable(key) + "' is " + printable(text::json_text(value)) +
                      "; expected a list of {role, content} or a string");
   try {
     return text::messages_from_json(value, text::content_form::parts);
@@ -103,7 +104,7 @@ inline prompt read_prompt(const row& from, const prompt_settings& settings, cons
                        "rlcore.label_key=COLUMN; the row has " + printable(column_names(from), 300));
     const row& reward = from["reward_model"];
     if (!reward.is_object())
-      throw data_error(where + ": column 'reward_model' is " + printable(reward.dump()) +
+      throw data_error(where + ": column 'reward_model' is " + printable(text::json_text(reward)) +
                        "; expected {style, ground_truth}");
     const row& truth = column(reward, "ground_truth", where + ": column 'reward_model'");
     const bool targets = truth.is_object() && truth.contains("target");  // of search answers

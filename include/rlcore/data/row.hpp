@@ -9,6 +9,7 @@
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/suggest.hpp"
 #include "rlcore/data/file.hpp"
+#include "rlcore/text/parse_json.hpp"
 
 RLCORE_BEGIN
 namespace data {
@@ -56,7 +57,7 @@ inline bool has_content(const row& from, const std::string& key) {
 inline const std::string& string_column(const row& from, const std::string& name, const std::string& where) {
   const row& value = column(from, name, where);
   if (!value.is_string())
-    throw data_error(where + ": column '" + data::printable(name) + "' is " + data::printable(value.dump()) +
+    throw data_error(where + ": column '" + data::printable(name) + "' is " + data::printable(text::json_text(value)) +
                      "; expected a string");
   return value.get_ref<const std::string&>();
 }

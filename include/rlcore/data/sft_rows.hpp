@@ -23,6 +23,7 @@
 #include "rlcore/text/big_integer.hpp"
 #include "rlcore/text/chat_template.hpp"
 #include "rlcore/text/message.hpp"
+#include "rlcore/text/parse_json.hpp"
 #include "rlcore/text/tokenizer.hpp"
 
 RLCORE_BEGIN
@@ -98,7 +99,7 @@ inline const std::string& text_at(const row& from, const std::string& name, std:
   const row& value = follow(from, name, path, where);
   if (!value.is_string())
     throw data_error(
-        where + ": column '" + printable(name) + "' is " + printable(value.dump()) +
+        where + ": column '" + printable(name) + "' is " + printable(text::json_text(value)) +
         (value.is_object()
              ? "; expected a string: choose a key of the map (data.prompt_dict_keys, data.response_dict_keys)"
              : "; expected a string"));
@@ -110,7 +111,7 @@ inline std::vector<text::message> messages_at(const row& value, const std::strin
                                               text::content_form form = text::content_form::text) {
   const row list = value.is_string() ? text::try_parse_exact_json<row>(value.get_ref<const std::string&>()) : value;
   if (list.is_discarded())
-    throw data_error(place + " is " + printable(value.dump()) + "; expected a list of {role, content}");
+    throw data_error(place + " is " + printable(text::json_text(value)) + "; expected a list of {role, content}");
   try {
     return text::messages_from_json(list, form);
   } catch (const data_error& e) {
@@ -124,17 +125,18 @@ inline std::vector<nlohmann::ordered_json> tools_at(const row& value, const std:
     if (!v.is_string()) return v;
     row list = text::try_parse_exact_json<row>(v.get_ref<const std::string&>());
     if (list.is_discarded())
-      throw data_error(place + " is " + printable(v.dump()) + "; expected a list of tool schemas");
+      throw data_error(place + " is " + printable(text::json_text(v)) + "; expected a list of tool schemas");
     return list;
   };
   const row list = parsed(value);
   if (list.is_null()) return {};
-  if (!list.is_array()) throw data_error(place + " is " + printable(list.dump()) + "; expected a list of tool schemas");
+  if (!list.is_array())
+    throw data_error(place + " is " + printable(text::json_text(list)) + "; expected a list of tool schemas");
   std::vector<nlohmann::ordered_json> tools;
   for (const row& tool : list) {
     tools.push_back(parsed(tool));
     if (!tools.back().is_object())
-      throw data_error(place + ": a tool is " + printable(tool.dump()) + "; expected a map");
+      throw data_error(place + ": a tool is " + printable(text::json_text(tool)) + "; expected a map");
   }
   return tools;
 }

@@ -20,6 +20,8 @@
 #include "rlcore/serving/protocol/chat_request.hpp"
 #include "rlcore/serving/protocol/completion_request.hpp"
 #include "rlcore/serving/served_model.hpp"
+#include "rlcore/text/chat_template.hpp"
+#include "rlcore/text/jinja/python_text.hpp"
 
 RLCORE_BEGIN
 namespace serving {

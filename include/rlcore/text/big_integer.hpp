@@ -34,63 +34,32 @@ bool is_big_integer(const Json& value) {
 /// The digits of any integer, big or not.
 template <class Json>
 std::string integer_digits(const Json& value) {
-  if (!is_big_integer(value)) return value.dump();
+  if (!is_big_integer(value)) return json_text(value);
   return {value.get_binary().begin(), value.get_binary().end()};
 }
 
-/// Makes a value of what nlohmann's parser reads; an integer beyond 64 bits, which it calls a float, keeps its digits.
-template <class Json>
-class exact_json_reader final : public nlohmann::json_sax<Json> {
- public:
-  using string_t = typename Json::string_t;
+namespace detail {
 
-  bool null() override { return put(nullptr); }
-  bool boolean(bool x) override { return put(x); }
-  bool number_integer(typename Json::number_integer_t x) override { return put(x); }
-  bool number_unsigned(typename Json::number_unsigned_t x) override { return put(x); }
-  bool number_float(typename Json::number_float_t x, const string_t& text) override {
-    return put(text.find_first_of(".eE") == string_t::npos ? big_integer<Json>(text) : Json(x));
-  }
-  bool string(string_t& x) override { return put(std::move(x)); }
-  bool binary(typename Json::binary_t&) override { return false; }
-  bool start_object(std::size_t) override { return open(Json::object()); }
-  bool key(string_t& name) override { return member_ = &(*open_.back())[name], true; }
-  bool end_object() override { return open_.pop_back(), true; }
-  bool start_array(std::size_t) override { return open(Json::array()); }
-  bool end_array() override { return open_.pop_back(), true; }
-  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override { return false; }
+/// What nlohmann's parser makes of a text, an integer beyond 64 bits as its digits; false for what is not JSON.
+bool read_exact_json(std::string_view json, nlohmann::json& value);
+bool read_exact_json(std::string_view json, nlohmann::ordered_json& value);
 
-  /// The whole value, after the text has been read.
-  Json take() { return std::move(root_); }
-
- private:
-  Json* place(Json value) {
-    if (open_.empty()) return &(root_ = std::move(value));
-    if (!open_.back()->is_array()) return &(*member_ = std::move(value));
-    open_.back()->push_back(std::move(value));
-    return &open_.back()->back();
-  }
-  bool put(Json value) { return place(std::move(value)) != nullptr; }
-  bool open(Json value) { return open_.push_back(place(std::move(value))), true; }
-
-  Json root_, *member_ = nullptr;
-  std::vector<Json*> open_;
-};
+}  // namespace detail
 
 /// As parse_json, with the digits of integers that 64 bits do not hold.
 template <class Error, class Json>
 Json parse_exact_json(std::string_view json, const std::string& where) {
   check_json_depth<Error>(json, where);
-  exact_json_reader<Json> reader;
-  if (Json::sax_parse(json, &reader)) return reader.take();
+  Json value;
+  if (detail::read_exact_json(json, value)) return value;
   return parse_json<Error, Json>(json, where);  // which says what is wrong
 }
 
 /// The same for text that may be something else than JSON: a discarded value instead of an exception.
 template <class Json>
 Json try_parse_exact_json(std::string_view json) {
-  exact_json_reader<Json> reader;
-  if (too_deep_at(json) == 0 && Json::sax_parse(json, &reader)) return reader.take();
+  Json value;
+  if (too_deep_at(json) == 0 && detail::read_exact_json(json, value)) return value;
   return Json(nlohmann::json::value_t::discarded);
 }
 
@@ -111,3 +80,7 @@ std::string exact_dump(const Json& value) {
 
 }  // namespace text
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED)
+#include "rlcore/text/exact_json_reader.hpp"
+#endif

@@ -15,6 +15,7 @@
 #include "rlcore/text/bpe_merges.hpp"
 #include "rlcore/text/byte_alphabet.hpp"
 #include "rlcore/text/json_field.hpp"
+#include "rlcore/text/parse_json.hpp"
 #include "rlcore/text/utf8.hpp"
 
 RLCORE_BEGIN
@@ -34,12 +35,12 @@ class bpe_model {
     const nlohmann::json& type = field(json, "type", "model");
     // Files older than the type field hold BPE exactly when they have merges.
     if (!(type.is_null() && json.contains("merges")) && type != "BPE")
-      throw format_error("model.type " + (type.is_null() ? std::string("(none)") : type.dump()) +
+      throw format_error("model.type " + (type.is_null() ? std::string("(none)") : json_text(type)) +
                          " is not supported; expected 'BPE'");
     for (const char* key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"}) {
       const nlohmann::json& value = field(json, key, "model");
       if (!value.is_null() && value != "" && value != 0.0)
-        throw format_error(std::string("model.") + key + " " + value.dump() + " is not supported; expected null");
+        throw format_error(std::string("model.") + key + " " + json_text(value) + " is not supported; expected null");
     }
     ignore_merges_ = bool_field(json, "ignore_merges", false, "model");
     byte_fallback_ = bool_field(json, "byte_fallback", false, "model");
@@ -106,7 +107,7 @@ class bpe_model {
     for (const auto& [token, id] : vocab->items()) {
       if (!id.is_number_integer() || id.get<std::int64_t>() < 0 || id.get<std::int64_t>() > largest_token_id)
         throw format_error("model.vocab['" + token + "']: expected an id from 0 to " +
-                           std::to_string(largest_token_id) + ", found " + id.dump());
+                           std::to_string(largest_token_id) + ", found " + json_text(id));
       ids_.emplace(token, id.get<std::int32_t>());
     }
   }
@@ -128,7 +129,7 @@ class bpe_model {
       }
       const auto a = id_of(left), b = id_of(right), merged = id_of(left + right);
       if (!a || !b || !merged)
-        throw format_error("model.merges[" + std::to_string(rank) + "] " + merge.dump() +
+        throw format_error("model.merges[" + std::to_string(rank) + "] " + json_text(merge) +
                            ": expected two tokens of the vocabulary whose union is one, too");
       merges_.add(*a, *b, {rank++, *merged});
     }

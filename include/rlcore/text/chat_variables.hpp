@@ -3,7 +3,6 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -14,18 +13,11 @@
 #include "rlcore/text/jinja/value.hpp"
 #include "rlcore/text/message.hpp"
 #include "rlcore/text/parse_json.hpp"
+#include "rlcore/text/render_options.hpp"
 #include "rlcore/text/text_file.hpp"
 
 RLCORE_BEGIN
 namespace text {
-
-/// What a rendering is asked for beside the messages.
-struct render_options {
-  bool add_generation_prompt = false;     ///< open the assistant's next turn at the end
-  std::optional<bool> enable_thinking{};  ///< unset: as the template does when nobody says anything
-  std::vector<nlohmann::ordered_json> tools{};
-  bool add_vision_id = false;  ///< "Picture 1: " and so on in front of pictures
-};
 
 /// The special tokens of a model folder by the names that templates use (bos_token, eos_token, ...), from
 /// tokenizer_config.json and, for those it lacks, special_tokens_map.json. Throws format_error.

@@ -13,6 +13,7 @@
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/error.hpp"
+#include "rlcore/text/parse_json.hpp"
 
 RLCORE_BEGIN
 namespace text {
@@ -156,7 +157,7 @@ inline std::vector<message> messages_from_json(const nlohmann::ordered_json& jso
         const auto& function = call.is_object() && call.contains("function") ? call["function"] : call;
         if (!function.is_object() || !function.contains("name") || !function["name"].is_string() ||
             !function.contains("arguments"))
-          throw data_error(where + ".tool_calls: expected {\"name\", \"arguments\"}, found " + call.dump());
+          throw data_error(where + ".tool_calls: expected {\"name\", \"arguments\"}, found " + json_text(call));
         m.tool_calls.push_back({function["name"].template get<std::string>(), function["arguments"],
                                 detail::members_but(call, {"name", "arguments", "function"})});
       }

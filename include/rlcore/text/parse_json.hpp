@@ -1,4 +1,5 @@
-// The one place where JSON enters: nlohmann's parser behind a limit on nesting.
+// The one place where JSON enters: nlohmann's parser behind a limit on nesting. It is slow to compile: with
+// RLCORE_COMPILED it is that of src/json.cpp.
 #pragma once
 
 #include <cstddef>
@@ -43,72 +44,69 @@ void check_json_depth(std::string_view json, const std::string& where) {
                 std::to_string(byte) + " of " + std::to_string(json.size()) + ")");
 }
 
+namespace detail {
+
+/// What nlohmann's parser and writer make of a text and a value; `strict`: broken JSON is an exception of theirs
+/// instead of a discarded value.
+void read_json(std::string_view json, nlohmann::json& value, bool strict);
+void read_json(std::string_view json, nlohmann::ordered_json& value, bool strict);
+std::string write_json(const nlohmann::json& value, int indent);
+std::string write_json(const nlohmann::ordered_json& value, int indent);
+/// False if the bytes are nested too deep.
+bool read_cbor(std::string_view bytes, nlohmann::json& value);
+
+}  // namespace detail
+
 /// One JSON value. Throws Error, which starts with `where`, for anything else and for one that is nested too deep. Use
 /// nlohmann::ordered_json as Json to keep the order of keys.
 template <class Error, class Json = nlohmann::json>
 Json parse_json(std::string_view json, const std::string& where) {
   check_json_depth<Error>(json, where);
+  Json value;
   try {
-    return Json::parse(json);
+    detail::read_json(json, value, true);
   } catch (const nlohmann::json::parse_error& e) {
     throw Error(where + ": not valid JSON (at byte " + std::to_string(e.byte) + " of " + std::to_string(json.size()) +
                 ")");
   } catch (const nlohmann::json::exception&) {
     throw Error(where + ": not valid JSON (a number is out of range)");
   }
+  return value;
 }
 
 /// The same for text that may be something else than JSON: a discarded value instead of an exception.
 template <class Json = nlohmann::json>
 Json try_parse_json(std::string_view json) {
-  if (too_deep_at(json) != 0) return Json(nlohmann::json::value_t::discarded);
-  return Json::parse(json, nullptr, false);
+  Json value(nlohmann::json::value_t::discarded);
+  if (too_deep_at(json) == 0) detail::read_json(json, value, false);
+  return value;
 }
 
 /// The text of a value; bytes that are not UTF-8, such as those of a file's name, become U+FFFD. `indent` as in dump().
 template <class Json>
 std::string json_text(const Json& value, int indent = -1) {
-  return value.dump(indent, ' ', false, Json::error_handler_t::replace);
+  return detail::write_json(value, indent);
 }
-
-/// Counts the levels of a value while it is read; false ends the reading.
-class json_depth_counter final : public nlohmann::json_sax<nlohmann::json> {
- public:
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool number_integer(number_integer_t) override { return true; }
-  bool number_unsigned(number_unsigned_t) override { return true; }
-  bool number_float(number_float_t, const string_t&) override { return true; }
-  bool string(string_t&) override { return true; }
-  bool binary(binary_t&) override { return true; }
-  bool key(string_t&) override { return true; }
-  bool start_object(std::size_t) override { return ++depth_ <= json_depth_limit; }
-  bool start_array(std::size_t) override { return ++depth_ <= json_depth_limit; }
-  bool end_object() override { return --depth_, true; }
-  bool end_array() override { return --depth_, true; }
-  bool parse_error(std::size_t, const std::string&, const nlohmann::json::exception&) override { return false; }
-  /// Whether a level too many ended the reading.
-  bool too_deep() const noexcept { return depth_ > json_depth_limit; }
-
- private:
-  std::size_t depth_ = 0;
-};
 
 /// One CBOR value. Throws Error as parse_json does.
 template <class Error>
 nlohmann::json parse_cbor(std::string_view bytes, const std::string& where) {
-  json_depth_counter counter;
-  nlohmann::json::sax_parse(bytes, &counter, nlohmann::json::input_format_t::cbor);
-  if (counter.too_deep()) throw Error(where + ": CBOR nested deeper than " + std::to_string(json_depth_limit));
+  nlohmann::json value;
   try {
-    return nlohmann::json::from_cbor(bytes);
+    if (!detail::read_cbor(bytes, value))
+      throw Error(where + ": CBOR nested deeper than " + std::to_string(json_depth_limit));
   } catch (const nlohmann::json::parse_error& e) {
     throw Error(where + ": not valid CBOR (at byte " + std::to_string(e.byte) + " of " + std::to_string(bytes.size()) +
                 ")");
   } catch (const nlohmann::json::exception&) {
     throw Error(where + ": not valid CBOR (a number is out of range)");
   }
+  return value;
 }
 
 }  // namespace text
 RLCORE_END
+
+#if !defined(RLCORE_COMPILED)
+#include "rlcore/text/nlohmann_json.hpp"
+#endif

@@ -8,6 +8,7 @@
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/text/json_field.hpp"
+#include "rlcore/text/parse_json.hpp"
 
 RLCORE_BEGIN
 namespace text {
@@ -62,7 +63,7 @@ class post_processor {
     std::vector<std::int32_t> ids;
     for (const auto& id : field(tokens[name], "ids", where)) {
       if (!id.is_number_integer() || id.get<std::int64_t>() < 0 || id.get<std::int64_t>() > INT32_MAX / 2)
-        throw format_error(where + ".ids: expected ids from 0 on, found " + id.dump());
+        throw format_error(where + ".ids: expected ids from 0 on, found " + json_text(id));
       ids.push_back(id.get<std::int32_t>());
     }
     return ids;

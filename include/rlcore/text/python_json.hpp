@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/text/parse_json.hpp"
 
 RLCORE_BEGIN
 namespace text {
@@ -100,7 +101,7 @@ void append_python_json(std::string& out, const Json& value) {
   } else if (value.is_number_float()) {
     out += python_float(value.template get<double>());
   } else {
-    out += value.dump();
+    out += json_text(value);
   }
 }
 

@@ -9,6 +9,7 @@
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/text/chat_family.hpp"
+#include "rlcore/text/parse_json.hpp"
 #include "rlcore/text/text_file.hpp"
 #include "rlcore/text/tokenizer.hpp"
 
@@ -36,7 +37,7 @@ inline std::string tokenizer_config_json(const tokenizer_settings& s) {
   j["pad_token"] = s.pad_token;
   j["tokenizer_class"] = "PreTrainedTokenizerFast";
   j["unk_token"] = nullptr;
-  return j.dump(2) + "\n";
+  return json_text(j, 2) + "\n";
 }
 
 /// Writes tokenizer.json and tokenizer_config.json into `folder`, which is created when missing. Throws

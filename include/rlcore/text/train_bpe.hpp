@@ -19,6 +19,7 @@
 #include "rlcore/core/error.hpp"
 #include "rlcore/text/byte_alphabet.hpp"
 #include "rlcore/text/normalizer.hpp"
+#include "rlcore/text/parse_json.hpp"
 #include "rlcore/text/pre_tokenizer.hpp"
 #include "rlcore/text/tokenizer.hpp"
 #include "rlcore/text/tokenizer_folder.hpp"
@@ -223,7 +224,7 @@ inline std::string tokenizer_json(const bpe_trainer::learnt& learnt, std::span<c
                    {"ignore_merges", false},
                    {"vocab", std::move(vocab)},
                    {"merges", std::move(merges)}};
-  return file.dump(1) + "\n";
+  return json_text(file, 1) + "\n";
 }
 
 }  // namespace detail

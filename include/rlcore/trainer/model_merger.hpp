@@ -114,7 +114,7 @@ inline void copy_model_files(const std::filesystem::path& from, const std::files
   for (const char* part : {"text_config", "vision_config"})
     for (const char* key : {"dtype", "torch_dtype"})
       if (config.contains(part) && config[part].is_object() && config[part].contains(key)) config[part][key] = dtype;
-  checkpoint::write_file_atomically(to / "config.json", config.dump(2) + "\n");
+  checkpoint::write_file_atomically(to / "config.json", text::json_text(config, 2) + "\n");
 }
 
 /// lora_adapter/ as peft reads it, with the names and the alpha that verl's own merger loses. Of a model that reads
@@ -157,7 +157,7 @@ inline void write_adapter(checkpoint::weight_source& from, const checkpoint::mer
                                       {"base_model_name_or_path", nullptr},
                                       {"modules_to_save", nullptr},
                                       {"init_lora_weights", true}};
-  checkpoint::write_file_atomically(folder / "adapter_config.json", config.dump(2) + "\n");
+  checkpoint::write_file_atomically(folder / "adapter_config.json", text::json_text(config, 2) + "\n");
 }
 
 }  // namespace detail

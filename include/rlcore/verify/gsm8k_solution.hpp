@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "rlcore/data/row.hpp"
+#include "rlcore/text/parse_json.hpp"
 
 RLCORE_BEGIN
 namespace verify {
@@ -75,7 +76,7 @@ inline solved_question read_solved_question(const data::row& from, const std::st
     const std::string inside = where + ": column '" + data::printable(name) + "'";
     const data::row& correct = data::column(value, "is_correct", inside);
     if (!correct.is_boolean())
-      throw data_error(inside + ": is_correct is " + correct.dump() + "; expected true or false");
+      throw data_error(inside + ": is_correct is " + text::json_text(correct) + "; expected true or false");
     std::string text = with_answer_mark(data::string_column(value, "solution", inside));
     if (!text.empty() && seen.insert(text).second) out.solutions.push_back({std::move(text), correct.get<bool>()});
   }

@@ -149,7 +149,7 @@ inline verdict score_search_answer(std::string_view response, std::string_view g
   if (json.is_string()) json = nlohmann::json::array({json});
   if (json.is_array())
     for (const nlohmann::json& text : json)
-      accepted.push_back(text.is_string() ? text.get<std::string>() : text.dump());
+      accepted.push_back(text.is_string() ? text.get<std::string>() : text::json_text(text));
   else
     accepted.emplace_back(ground_truth);
 

@@ -1,4 +1,5 @@
 // The flags of OpenRLHF's preference trainers: names and defaults (tests/reference/openrlhf_flags.py), and their rules.
+#include "rlcore/config/check_value.hpp"
 #include "rlcore/config/programs/preference_keys.hpp"
 
 #include <gtest/gtest.h>

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "data/scratch.hpp"
+#include "rlcore/config/check_value.hpp"
 #include "rlcore/trainer/supervised/openrlhf_sft.hpp"
 
 namespace {

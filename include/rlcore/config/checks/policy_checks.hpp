@@ -12,6 +12,7 @@
 #include "rlcore/config/algorithm/openrlhf_estimators.hpp"
 #include "rlcore/config/algorithm/policy_losses.hpp"
 #include "rlcore/config/algorithm/verl_version.hpp"
+#include "rlcore/config/check_value.hpp"
 #include "rlcore/config/checks/device_checks.hpp"
 #include "rlcore/config/checks/reward_checks.hpp"
 #include "rlcore/config/options.hpp"

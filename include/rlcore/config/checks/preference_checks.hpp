@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "rlcore/config/check_value.hpp"
 #include "rlcore/config/checks/device_checks.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/settings/image_options.hpp"

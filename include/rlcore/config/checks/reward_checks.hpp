@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "rlcore/config/check_value.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/suggest.hpp"

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "rlcore/config/check_value.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/suggest.hpp"

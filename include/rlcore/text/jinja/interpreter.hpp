@@ -13,29 +13,12 @@
 #include "rlcore/text/jinja/arithmetic.hpp"
 #include "rlcore/text/jinja/evaluator.hpp"
 #include "rlcore/text/jinja/functions.hpp"
+#include "rlcore/text/jinja/rendering.hpp"
 #include "rlcore/text/jinja/syntax.hpp"
 #include "rlcore/text/jinja/value.hpp"
 
 RLCORE_BEGIN
 namespace text::jinja {
-
-/// Bytes [begin, end) of a rendered text.
-struct byte_range {
-  std::size_t begin = 0, end = 0;
-};
-
-/// What a loop wrote while it visited one element of the watched list.
-struct visit {
-  std::size_t element = 0;
-  byte_range bytes;
-};
-
-/// A rendered template.
-struct rendering {
-  std::string text;
-  std::vector<byte_range> generated;  ///< what stood between {% generation %} and {% endgeneration %}
-  std::vector<visit> visits;          ///< of the elements of the watched list, those that wrote something
-};
 
 /// Executes the statements of a template.
 class interpreter final : public evaluator {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "rlcore/data/jsonl.hpp"
+#include "rlcore/text/parse_json.hpp"
 #include "rlcore/verify/gsm8k.hpp"
 
 RLCORE_BEGIN
@@ -22,7 +23,7 @@ inline plain_problem aime2024_problem(const data::row& r, const std::string& whe
   const data::row& truth = data::column(r, "gold_answer", where);
   return {data::string_column(r, "origin_prompt", where) +
               "\nPlease reason step by step, and put your final answer within \\boxed{}.",
-          "aime2024", truth.is_string() ? truth.get<std::string>() : truth.dump()};
+          "aime2024", truth.is_string() ? truth.get<std::string>() : text::json_text(truth)};
 }
 
 /// A raw GSM8K row as a worked example: "Question: ...", then "Let's think step by step", then "Answer: ...".

@@ -10,6 +10,7 @@
 #include "rlcore/checkpoint/resolve_model.hpp"
 #include "rlcore/data/jsonl.hpp"
 #include "rlcore/text/big_integer.hpp"
+#include "rlcore/text/parse_json.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -68,7 +69,7 @@ inline std::vector<stored_response> read_stored_responses(const std::vector<std:
       const data::row list = texts->is_array() ? *texts : data::row::array({*texts});
       for (const data::row& text : list) {
         if (!text.is_string())
-          throw data_error(where + ": a response is " + data::printable(text.dump()) + "; expected a text");
+          throw data_error(where + ": a response is " + data::printable(text::json_text(text)) + "; expected a text");
         s.text = text.get<std::string>();
         out.push_back(s);
       }

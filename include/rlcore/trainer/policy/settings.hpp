@@ -16,6 +16,7 @@
 #include "rlcore/config/algorithm/aggregations.hpp"
 #include "rlcore/config/algorithm/policy_losses.hpp"
 #include "rlcore/config/algorithm/verl_version.hpp"
+#include "rlcore/config/check_value.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/settings/image_options.hpp"
 #include "rlcore/config/settings/lora_options.hpp"

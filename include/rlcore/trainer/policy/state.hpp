@@ -18,6 +18,7 @@
 
 #include "rlcore/checkpoint/json_file.hpp"
 #include "rlcore/checkpoint/layout.hpp"
+#include "rlcore/text/parse_json.hpp"
 #include "rlcore/trainer/policy/actor.hpp"
 #include "rlcore/trainer/policy/critic.hpp"
 #include "rlcore/trainer/policy/trajectory/surplus_file.hpp"
@@ -62,7 +63,7 @@ void save_state(const std::filesystem::path& root, actor<Device>& a, critic<Devi
     if (value_model != nullptr) value_model->save(folder / "critic", tokenizer_folder);
     if (ranks != nullptr && !ranks->first()) return;
     const nlohmann::ordered_json data{{"step", state.step}, {"seed", state.seed}, {"rounds", state.rounds}};
-    checkpoint::write_file_atomically(folder / "data.json", data.dump(2) + "\n");
+    checkpoint::write_file_atomically(folder / "data.json", text::json_text(data, 2) + "\n");
     write_surplus(folder, state.surplus);
   });
   if (value_model != nullptr && (ranks == nullptr || ranks->first()))

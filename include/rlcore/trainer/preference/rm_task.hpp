@@ -43,7 +43,7 @@ inline void write_reward_moments(const std::filesystem::path& folder, const std:
   config["value_head_prefix"] = "score";
   config["normalize_reward"] = false;
   if (moments) config["mean"] = moments->mean, config["std"] = moments->std;
-  checkpoint::write_file_atomically(path, config.dump(2) + "\n");
+  checkpoint::write_file_atomically(path, text::json_text(config, 2) + "\n");
 }
 
 /// -log sigmoid(chosen - rejected [- margin]), which is also log(1 + exp(rejected - chosen)); the mean over the pairs

@@ -15,6 +15,7 @@
 #include "rlcore/data/image_rows.hpp"
 #include "rlcore/data/row.hpp"
 #include "rlcore/text/chat_template.hpp"
+#include "rlcore/text/parse_json.hpp"
 #include "rlcore/text/tokenizer.hpp"
 #include "rlcore/trainer/preference/row_types.hpp"
 
@@ -115,7 +116,7 @@ inline std::vector<text::message> message_column(const data::row& from, const st
   } catch (const data_error& e) {
     throw data_error(where + ": column '" + data::printable(key) + "': " + e.what());
   }
-  throw data_error(where + ": column '" + data::printable(key) + "' is " + data::printable(value.dump()) +
+  throw data_error(where + ": column '" + data::printable(key) + "' is " + data::printable(text::json_text(value)) +
                    "; expected a list of {role, content} or a text");
 }
 

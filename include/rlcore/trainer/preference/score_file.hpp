@@ -6,6 +6,7 @@
 #include <string>
 
 #include "rlcore/checkpoint/atomic_file.hpp"
+#include "rlcore/text/parse_json.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -17,7 +18,7 @@ class score_file {
   explicit score_file(std::filesystem::path path) : path_(std::move(path)) {}
   bool wanted() const noexcept { return !path_.empty(); }
   /// Appends one object.
-  void add(const nlohmann::ordered_json& scores) { lines_ += scores.dump() + "\n"; }
+  void add(const nlohmann::ordered_json& scores) { lines_ += text::json_text(scores) + "\n"; }
   /// Replaces the file. Throws file_error.
   void close() const {
     if (!wanted()) return;

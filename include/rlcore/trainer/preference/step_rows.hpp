@@ -10,6 +10,7 @@
 
 #include "rlcore/data/blend.hpp"
 #include "rlcore/data/image_rows.hpp"
+#include "rlcore/text/parse_json.hpp"
 #include "rlcore/trainer/preference/preference_rows.hpp"
 #include "rlcore/trainer/preference/row_text.hpp"
 #include "rlcore/trainer/preference/row_types.hpp"
@@ -45,7 +46,8 @@ inline step_tokens find_step_tokens(const text::tokenizer& tokenizer, const step
 inline void read_step_labels(const data::row& value, const step_columns& keys, const step_tokens& words,
                              const text::tokenizer& tokenizer, judged_row& to, const std::string& where) {
   const std::string column = where + ": column '" + data::printable(keys.label) + "'";
-  if (!value.is_array()) throw data_error(column + " is " + data::printable(value.dump()) + "; expected a list");
+  if (!value.is_array())
+    throw data_error(column + " is " + data::printable(text::json_text(value)) + "; expected a list");
   for (const data::row& label : value) {
     if (label.is_string()) {
       const auto& word = label.get_ref<const std::string&>();
@@ -59,14 +61,16 @@ inline void read_step_labels(const data::row& value, const step_columns& keys, c
                                                      : static_cast<std::int32_t>(known - keys.reward_tokens.begin()));
     } else if (label.is_number()) {
       const double p = label.get<double>();
-      if (!(p >= 0 && p <= 1)) throw data_error(column + ": " + label.dump() + " is no probability from 0 to 1");
+      if (!(p >= 0 && p <= 1))
+        throw data_error(column + ": " + text::json_text(label) + " is no probability from 0 to 1");
       if (words.rewards.size() != 2)
         throw data_error(column +
                          " holds numbers (soft labels): --reward_tokens has to name two tokens, the positive " +
                          "one first; it names " + std::to_string(words.rewards.size()));
       to.probabilities.push_back(static_cast<float>(p));
     } else {
-      throw data_error(column + ": " + data::printable(label.dump()) + "; expected a reward token or a number");
+      throw data_error(column + ": " + data::printable(text::json_text(label)) +
+                       "; expected a reward token or a number");
     }
   }
   if (!to.labels.empty() && !to.probabilities.empty()) throw data_error(column + " mixes reward tokens and numbers");

@@ -12,6 +12,7 @@
 
 #include "rlcore/data/blend.hpp"
 #include "rlcore/data/image_rows.hpp"
+#include "rlcore/text/parse_json.hpp"
 #include "rlcore/trainer/preference/preference_rows.hpp"
 #include "rlcore/trainer/preference/row_text.hpp"
 #include "rlcore/trainer/preference/row_types.hpp"
@@ -25,7 +26,7 @@ inline bool read_label(const data::row& from, const std::string& key, const std:
   const data::row& value = data::column(from, key, where);
   if (value.is_boolean()) return value.get<bool>();
   if (value.is_number() && (value == 0 || value == 1)) return value == 1;
-  throw data_error(where + ": column '" + data::printable(key) + "' is " + data::printable(value.dump()) +
+  throw data_error(where + ": column '" + data::printable(key) + "' is " + data::printable(text::json_text(value)) +
                    "; expected 1 (desirable) or 0");
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "rlcore/config/check_value.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/programs/sft.hpp"
 #include "rlcore/core/error.hpp"

@@ -14,6 +14,7 @@
 #include "rlcore/checkpoint/layout.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/version.hpp"
+#include "rlcore/text/parse_json.hpp"
 #include "rlcore/trainer/supervised/task.hpp"
 #include "rlcore/training/files/save_step_together.hpp"
 
@@ -41,7 +42,7 @@ void save_supervised(const std::filesystem::path& root, trainable_model<Device>&
                                       {"train_rows", state.train_rows},
                                       {"rows_per_step", state.rows_per_step},
                                       {"skipped_updates", state.skipped_updates}};
-    checkpoint::write_file_atomically(folder / "data.json", data.dump(2) + "\n");
+    checkpoint::write_file_atomically(folder / "data.json", text::json_text(data, 2) + "\n");
   });
 }
 

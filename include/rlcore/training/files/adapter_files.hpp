@@ -14,6 +14,7 @@
 #include "rlcore/checkpoint/shard_reader.hpp"
 #include "rlcore/nn/config.hpp"
 #include "rlcore/nn/lora/lora_settings.hpp"
+#include "rlcore/text/parse_json.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -75,9 +76,9 @@ inline void check_adapter(const std::filesystem::path& folder, const checkpoint:
   const nn::lora_settings& ours = *lora;
   const auto text = [&](const nn::lora_settings& s) {
     std::string modules;
-    if (saved.pictures) return "rank " + std::to_string(s.rank) + ", alpha " + nlohmann::json(s.alpha).dump();
+    if (saved.pictures) return "rank " + std::to_string(s.rank) + ", alpha " + text::json_text(nlohmann::json(s.alpha));
     for (const std::string& m : nn::check_lora(s)) modules += (modules.empty() ? "" : ",") + m;
-    return "rank " + std::to_string(s.rank) + ", alpha " + nlohmann::json(s.alpha).dump() + ", " + modules;
+    return "rank " + std::to_string(s.rank) + ", alpha " + text::json_text(nlohmann::json(s.alpha)) + ", " + modules;
   };
   if (text(saved.lora) != text(ours))
     throw config_error(folder.string() + " has LoRA adapters of " + text(saved.lora) + "; this run asks for " +

@@ -10,6 +10,7 @@
 #include "rlcore/checkpoint/atomic_file.hpp"
 #include "rlcore/checkpoint/folder_lock.hpp"
 #include "rlcore/checkpoint/json_file.hpp"
+#include "rlcore/config/check_value.hpp"
 #include "rlcore/config/checks/free_settings.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/core/error.hpp"

@@ -11,6 +11,7 @@
 #include "rlcore/nn/lora/lora.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/optim/adamw.hpp"
+#include "rlcore/text/parse_json.hpp"
 #include "rlcore/training/files/adapter_files.hpp"
 #include "rlcore/training/files/model_files.hpp"
 
@@ -31,9 +32,9 @@ struct trained_state {
 
 /// extra_state.json and fsdp_config.json.
 inline void save_settings(const std::filesystem::path& folder, const nlohmann::ordered_json& state, int ranks) {
-  checkpoint::write_file_atomically(folder / "extra_state.json", state.dump(2) + "\n");
+  checkpoint::write_file_atomically(folder / "extra_state.json", text::json_text(state, 2) + "\n");
   const nlohmann::ordered_json fsdp{{"FSDP_version", 1}, {"world_size", ranks}};
-  checkpoint::write_file_atomically(folder / "fsdp_config.json", fsdp.dump(2) + "\n");
+  checkpoint::write_file_atomically(folder / "fsdp_config.json", text::json_text(fsdp, 2) + "\n");
 }
 
 /// Writes the files of trainable_model.hpp from a rank that holds everything.

@@ -30,10 +30,10 @@ inline std::string sums_notice(const std::filesystem::path& folder, const checkp
   std::string then, now;
   for (const auto& [key, value] : ours.items()) {
     const nlohmann::json& sums = extra.root()["sums"];
-    const nlohmann::json mine = text::try_parse_json(value.dump());
+    const nlohmann::json mine = text::try_parse_json(text::json_text(value));
     if (!sums.contains(key) || sums[key] == mine) continue;
     then += (then.empty() ? "" : ", ") + key + "=" + data::printable(text::json_text(sums[key]));
-    now += (now.empty() ? "" : ", ") + value.dump();
+    now += (now.empty() ? "" : ", ") + text::json_text(value);
   }
   if (then.empty()) return "";
   return folder.string() + " was saved with " + then + ", this run goes on with " + now +

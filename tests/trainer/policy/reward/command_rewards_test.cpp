@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "data/scratch.hpp"
+#include "rlcore/config/grammar/override.hpp"
 #include "rlcore/telemetry/metric_names.hpp"
 #include "rlcore/text/train_bpe.hpp"
 

@@ -77,7 +77,7 @@ inline judgement read_judgement(const std::string& line) {
     result.accuracy = accuracy;
   }
   if (j.contains("pred") && !j["pred"].is_null())
-    result.verdict.pred = j["pred"].is_string() ? j["pred"].get<std::string>() : j["pred"].dump();
+    result.verdict.pred = j["pred"].is_string() ? j["pred"].get<std::string>() : text::json_text(j["pred"]);
   return result;
 }
 
@@ -191,7 +191,7 @@ class command_rewards final : public text_rewards {
     }
     std::string further;
     try {
-      further = detail::to_json(settings_.arguments).dump();
+      further = text::json_text(detail::to_json(settings_.arguments));
     } catch (const nlohmann::json::exception&) {
       throw config_error(name_ + ": the arguments of reward_kwargs hold a text that is not valid UTF-8");
     }

@@ -17,6 +17,7 @@
 #include "rlcore/data/jsonl.hpp"
 #include "rlcore/data/prompt_dataset.hpp"
 #include "rlcore/text/input_kind.hpp"
+#include "rlcore/text/parse_json.hpp"
 #include "rlcore/text/tokenizer.hpp"
 #include "rlcore/trainer/policy/trajectory/trajectory.hpp"
 
@@ -130,7 +131,7 @@ class replay {
         const data::row& sampled = r["sampled_step"];
         p.sampled = sampled.is_number_integer() ? sampled.get<std::int64_t>() : 0;
         if (p.sampled < 1 || p.sampled > step)
-          throw data_error(where(p) + ": \"sampled_step\" is " + data::printable(sampled.dump()) +
+          throw data_error(where(p) + ": \"sampled_step\" is " + data::printable(text::json_text(sampled)) +
                            "; expected a step from 1 to " + std::to_string(step));
       }
       steps_[step].push_back(p);
@@ -182,8 +183,8 @@ class replay {
     if (r.contains("response_ids")) {
       const data::row& row = data::column(r, "row", where);
       if (!row.is_number_unsigned() || row.get<std::uint64_t>() >= run_.prompts.size())
-        throw data_error(where + ": row " + data::printable(row.dump()) + " of " + std::to_string(run_.prompts.size()) +
-                         " in data.train_files: other data?");
+        throw data_error(where + ": row " + data::printable(text::json_text(row)) + " of " +
+                         std::to_string(run_.prompts.size()) + " in data.train_files: other data?");
       t.row = row.get<std::uint32_t>();
       t.tokens = ids(r, "prompt_ids", where);
       if (t.tokens != run_.prompts[t.row].ids)
@@ -219,8 +220,9 @@ class replay {
       throw data_error(where + ": a response of " + std::to_string(response.size()) +
                        " tokens; data.max_response_length=" + std::to_string(run_.max_response_length));
     if (r.contains("gts") && r["gts"].is_string() && r["gts"] != run_.prompts[t.row].ground_truth)
-      throw data_error(where + ": \"gts\" is " + data::printable(r["gts"].dump()) + ", row " + std::to_string(t.row) +
-                       " of data.train_files has '" + data::printable(run_.prompts[t.row].ground_truth) + "'");
+      throw data_error(where + ": \"gts\" is " + data::printable(text::json_text(r["gts"])) + ", row " +
+                       std::to_string(t.row) + " of data.train_files has '" +
+                       data::printable(run_.prompts[t.row].ground_truth) + "'");
     t.prompt_length = static_cast<std::int32_t>(t.tokens.size());
     t.tokens.insert(t.tokens.end(), response.begin(), response.end());
     const bool ended = std::find(run_.eos_ids.begin(), run_.eos_ids.end(), response.back()) != run_.eos_ids.end();
