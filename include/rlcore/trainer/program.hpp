@@ -3,6 +3,7 @@
 
 #include <signal.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <exception>
@@ -17,10 +18,11 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Runs f and returns the exit code of main: 0, 130 or 143 if a signal stopped it, or 1 after printing "<program>:
-/// <message>" to stderr. When all processes of mpirun fail on the same command line, the first of them prints the
-/// message. The others wait 20 seconds for that before they print theirs. A file that grows beyond `ulimit -f` is an
-/// error of its write; the signal would end the process without a word.
+/// Runs f and returns the exit code of main: 0; 128 and the number of a signal that stopped it, or of SIGPIPE if nobody
+/// reads what it prints; or 1 after printing "<program>: <message>" to stderr. When all processes of mpirun fail on the
+/// same command line, the first of them prints the message. The others wait 20 seconds for that before they print
+/// theirs. A file that grows beyond `ulimit -f` is an error of its write; the signal would end the process without a
+/// word.
 template <class F>
 int run_program(const char* program, F&& f) noexcept {
   ::signal(SIGXFSZ, SIG_IGN);
@@ -33,9 +35,11 @@ int run_program(const char* program, F&& f) noexcept {
   };
   try {
     f();
-    if (asked_to_stop() != 0) return std::fflush(stdout), 128 + asked_to_stop();
-    if (std::fflush(stdout) != 0) return failed("cannot write to standard output");
-    return 0;
+    ::signal(SIGPIPE, SIG_IGN);
+    const bool written = std::fflush(stdout) == 0;
+    if (asked_to_stop() != 0) return 128 + asked_to_stop();
+    if (!written && errno == EPIPE) return 128 + SIGPIPE;
+    return written ? 0 : failed("cannot write to standard output");
   } catch (const std::bad_alloc&) {
     return failed("out of memory: try smaller batches, rlcore.logits_memory_mb or rlcore.max_decode_batch");
   } catch (const std::exception& e) {

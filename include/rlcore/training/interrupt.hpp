@@ -1,14 +1,18 @@
-// What Ctrl-C and SIGTERM do to a run: the first asks it to stop where it can go on later, the second ends it at once.
+// What Ctrl-C, SIGTERM and a terminal that closes do to a run: the first signal asks it to stop where it can go on
+// later, the second ends it at once.
 #pragma once
 
 #include <signal.h>
 #include <termios.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <mutex>
 #include <string_view>
@@ -25,9 +29,19 @@ inline volatile std::sig_atomic_t& asked_signal() noexcept {
   return number;
 }
 
-/// Only what a signal handler may do.
+/// Only what a signal handler may do. `timeout` and shells that end send a signal to the process and to its group: what
+/// comes within a quarter of a second of the first is its copy. SIGHUP comes from the terminal and from the shell in
+/// it, however late, and is never the second.
 extern "C" inline void rlcore_ask_to_stop(int number) {
-  if (asked_signal() != 0) _exit(128 + number);
+  static std::atomic<std::int64_t> first{0};
+  static_assert(std::atomic<std::int64_t>::is_always_lock_free);
+  timespec time{};
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  const std::int64_t now = std::int64_t{time.tv_sec} * 1000 + time.tv_nsec / 1000000 + 1;
+  if (std::int64_t before = 0; !first.compare_exchange_strong(before, now)) {
+    if (number != SIGHUP && now - before > 250) _exit(128 + number);
+    return;
+  }
   asked_signal() = number;
   const int problem = errno;
   termios unused{};
@@ -42,14 +56,19 @@ extern "C" inline void rlcore_ask_to_stop(int number) {
 
 }  // namespace detail
 
-/// The signal that asked the run to stop, SIGINT or SIGTERM; 0 if there was none. The exit code is 128 more.
+/// The signal that asked the run to stop, SIGINT, SIGTERM or SIGHUP; 0 if there was none. The exit code is 128 more.
 inline int asked_to_stop() noexcept { return detail::asked_signal(); }
 
-/// "SIGINT (Ctrl-C)" or "SIGTERM".
-inline const char* name_of_stop() noexcept { return asked_to_stop() == SIGINT ? "SIGINT (Ctrl-C)" : "SIGTERM"; }
+/// "SIGINT (Ctrl-C)", "SIGTERM" or "SIGHUP (the terminal closed)".
+inline const char* name_of_stop() noexcept {
+  return asked_to_stop() == SIGINT   ? "SIGINT (Ctrl-C)"
+         : asked_to_stop() == SIGHUP ? "SIGHUP (the terminal closed)"
+                                     : "SIGTERM";
+}
 
 /// While one lives, in any thread, the signals ask instead of ending the process. A signal that the process was started
-/// to ignore stays ignored (nohup).
+/// to ignore stays ignored (nohup). A pipe that nobody reads any more does not end the process either: Ctrl-C ends the
+/// `tee` behind a run as well.
 class stop_signals {
  public:
   stop_signals() {
@@ -59,9 +78,11 @@ class stop_signals {
     ask.sa_handler = &detail::rlcore_ask_to_stop;
     sigemptyset(&ask.sa_mask);
     ask.sa_flags = SA_RESTART;
+    struct sigaction ignore {};
+    ignore.sa_handler = SIG_IGN;
     for (std::size_t i = 0; i < signals.size(); ++i) {
       sigaction(signals[i], nullptr, &before()[i]);
-      if (before()[i].sa_handler != SIG_IGN) sigaction(signals[i], &ask, nullptr);
+      if (before()[i].sa_handler != SIG_IGN) sigaction(signals[i], signals[i] == SIGPIPE ? &ignore : &ask, nullptr);
     }
   }
   ~stop_signals() {
@@ -73,7 +94,7 @@ class stop_signals {
   stop_signals& operator=(const stop_signals&) = delete;
 
  private:
-  static constexpr std::array signals{SIGINT, SIGTERM};
+  static constexpr std::array signals{SIGINT, SIGTERM, SIGHUP, SIGPIPE};
   static std::mutex& mutex() {
     static std::mutex one;
     return one;
@@ -82,8 +103,8 @@ class stop_signals {
     static int count = 0;
     return count;
   }
-  static std::array<struct sigaction, 2>& before() {
-    static std::array<struct sigaction, 2> actions{};
+  static std::array<struct sigaction, signals.size()>& before() {
+    static std::array<struct sigaction, signals.size()> actions{};
     return actions;
   }
 };
