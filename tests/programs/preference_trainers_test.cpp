@@ -85,6 +85,22 @@ TEST_F(preference_trainers, start_anew_in_a_used_folder) {
   }
 }
 
+/// As many rows as before, but others: here in another order.
+TEST_F(preference_trainers, do_not_go_on_with_other_rows) {
+  for (const std::string name : {"dpo_trainer", "kto_trainer", "rm_trainer", "prm_trainer"}) {
+    SCOPED_TRACE(name);
+    train(name, name, {});
+    const std::string lines = scratch::read(settings(name)[1]);
+    const std::size_t second = lines.find('\n') + 1;
+    scratch::write(place / "rotated.jsonl", lines.substr(second) + lines.substr(0, second));
+    const arguments rotated{"--load_checkpoint", "--dataset", (place / "rotated.jsonl").string()};
+    const program::result r = program::run(name, command(name, name) + rotated);
+    EXPECT_EQ(r.code, 1) << r.out;
+    EXPECT_NE(r.err.find("the training data were 12 rows, fingerprint "), std::string::npos) << r.err;
+    EXPECT_NE(r.err.find("begin anew without --load_checkpoint"), std::string::npos) << r.err;
+  }
+}
+
 /// The reference of an adapter is its base: the same rewards as with a second model.
 TEST_F(preference_trainers, adapters_are_measured_against_their_base) {
   const arguments how{"--lora_rank", "4", "--learning_rate", "1e-2"};

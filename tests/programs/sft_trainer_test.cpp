@@ -92,6 +92,15 @@ TEST_F(sft_trainer, resumed_run_equals_an_uninterrupted_one) {
   };
   refusal({"trainer.seed=5", "data.train_batch_size=5"},
           "holds a run with other settings: data.train_batch_size was 4 and is 5, trainer.seed was 1 and is 5");
+  std::string lines = scratch::read(files.train);
+  const std::size_t second = lines.find('\n') + 1;
+  scratch::write(place / "rotated.jsonl", lines.substr(second) + lines.substr(0, second));
+  refusal({"data.train_files=" + (place / "rotated.jsonl").string()}, "the training data were 18 rows, fingerprint ");
+  tiny_model::make_for_tokenizer(place / "other_model", files.model, 12);
+  refusal({"model.partial_pretrain=" + (place / "other_model").string()},
+          "holds a run with other settings: model.partial_pretrain was a model with other weights; go on with");
+  fs::copy(files.model, place / "moved_model");
+  train("whole", {"model.partial_pretrain=" + (place / "moved_model").string()});
   refusal({from, "trainer.seed=5"}, "was saved by a run with seed 1, this run has 5", "new");
   refusal({from, "data.train_batch_size=5"}, "was saved by a run with train_batch_size 4, this run has 5", "new");
   refusal({from, "data.train_max_samples=12"},

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <algorithm>
-#include <iterator>
+#include <span>
 #include <string_view>
 
 #include "rlcore/core/abi.hpp"
@@ -32,18 +32,26 @@ inline constexpr std::string_view free_settings[] = {
     "trainer.rollout_data_dir", "rlcore.export_path", "trainer.resume_*", "load_checkpoint",
     "rlcore.recompute_old_log_prob", "rlcore.reward_timeout",
     // where files are: a folder may have moved
-    "trainer.default_local_dir", "ckpt_path", "*model.path", "*input_tokenizer", "*.partial_pretrain", "pretrain",
-    "*_pretrain", "*train_files", "dataset", "prompt_data", "rlcore.replay"};
+    "trainer.default_local_dir", "ckpt_path", "*input_tokenizer", "*train_files", "dataset", "prompt_data",
+    "rlcore.replay"};
 
-/// Whether the key may differ when a run goes on.
-constexpr bool is_free_setting(std::string_view key) noexcept {
-  return std::any_of(std::begin(free_settings), std::end(free_settings), [key](std::string_view pattern) {
+/// Folders of models, which may have moved too. Their weights have to be the same.
+inline constexpr std::string_view model_settings[] = {"*model.path", "*.partial_pretrain", "pretrain", "*_pretrain"};
+
+/// Whether one of `patterns` is or matches the key.
+constexpr bool names_setting(std::span<const std::string_view> patterns, std::string_view key) noexcept {
+  return std::any_of(patterns.begin(), patterns.end(), [key](std::string_view pattern) {
     const bool before = pattern.starts_with('*'), after = pattern.ends_with('*');
     if (before) pattern.remove_prefix(1);
     if (after) pattern.remove_suffix(1);
     if (before && after) return key.find(pattern) != key.npos;
     return before ? key.ends_with(pattern) : after ? key.starts_with(pattern) : key == pattern;
   });
+}
+
+/// Whether the key may differ when a run goes on.
+constexpr bool is_free_setting(std::string_view key) noexcept {
+  return names_setting(free_settings, key) || names_setting(model_settings, key);
 }
 
 }  // namespace trainer

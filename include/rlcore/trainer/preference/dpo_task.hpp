@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,7 @@
 #include "rlcore/trainer/preference/reference.hpp"
 #include "rlcore/trainer/preference/score_file.hpp"
 #include "rlcore/trainer/preference/task_settings.hpp"
+#include "rlcore/trainer/supervised/data_text.hpp"
 #include "rlcore/trainer/supervised/task.hpp"
 
 RLCORE_BEGIN
@@ -53,6 +55,8 @@ class dpo_task {
 
   std::size_t train_size() const noexcept { return train_.rows.size(); }
   std::size_t eval_size() const noexcept { return eval_.rows.size(); }
+  /// See supervised_task.
+  std::string data_text() const { return trainer::data_text(train_.rows); }
 
   /// Sets train/loss, train/acc and the rewards of chosen and rejected answers; with nll_loss_coef also train/nll_loss.
   void update(trainable_model<Device>& model, std::span<const std::uint32_t> rows, metrics& m) {

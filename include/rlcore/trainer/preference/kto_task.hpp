@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -22,6 +23,7 @@
 #include "rlcore/trainer/preference/score_file.hpp"
 #include "rlcore/trainer/preference/task_settings.hpp"
 #include "rlcore/trainer/preference/unpaired_rows.hpp"
+#include "rlcore/trainer/supervised/data_text.hpp"
 #include "rlcore/trainer/supervised/task.hpp"
 
 RLCORE_BEGIN
@@ -44,6 +46,8 @@ class kto_task {
 
   std::size_t train_size() const noexcept { return train_.rows.size(); }
   std::size_t eval_size() const noexcept { return eval_.rows.size(); }
+  /// See supervised_task.
+  std::string data_text() const { return trainer::data_text(train_.rows); }
 
   /// Estimates the step's KL from mismatched rows, then adds the gradient; sets train/kto_loss, train/kl and the mean
   /// rewards.

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "rlcore/trainer/preference/score_file.hpp"
 #include "rlcore/trainer/preference/step_rows.hpp"
 #include "rlcore/trainer/preference/task_settings.hpp"
+#include "rlcore/trainer/supervised/data_text.hpp"
 #include "rlcore/trainer/supervised/task.hpp"
 #include "rlcore/training/rank_reports.hpp"
 #include "rlcore/training/shown_pictures.hpp"
@@ -38,6 +40,8 @@ class prm_task {
 
   std::size_t train_size() const noexcept { return train_.rows.size(); }
   std::size_t eval_size() const noexcept { return eval_.rows.size(); }
+  /// See supervised_task.
+  std::string data_text() const { return trainer::data_text(train_.rows); }
 
   /// Sets train/prm_loss and train/acc, the share of steps whose label is the most likely token.
   void update(trainable_model<Device>& model, std::span<const std::uint32_t> rows, metrics& m) {

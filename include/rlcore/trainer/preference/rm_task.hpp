@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -24,6 +25,7 @@
 #include "rlcore/trainer/preference/pair_rows.hpp"
 #include "rlcore/trainer/preference/score_file.hpp"
 #include "rlcore/trainer/preference/task_settings.hpp"
+#include "rlcore/trainer/supervised/data_text.hpp"
 #include "rlcore/trainer/supervised/task.hpp"
 #include "rlcore/training/rank_reports.hpp"
 #include "rlcore/training/shown_pictures.hpp"
@@ -58,6 +60,8 @@ class rm_task {
 
   std::size_t train_size() const noexcept { return train_.rows.size(); }
   std::size_t eval_size() const noexcept { return eval_.rows.size(); }
+  /// See supervised_task.
+  std::string data_text() const { return trainer::data_text(train_.rows); }
 
   /// Sets train/loss, train/acc, the share of pairs whose chosen answer has the higher reward, and the mean rewards.
   void update(trainable_model<Device>& model, std::span<const std::uint32_t> rows, metrics& m) {

@@ -89,6 +89,10 @@ class supervised_run {
     m.set("training/global_step", state_.step);
     m.set("training/epoch", rows_.epoch_of(state_.step));
   }
+  std::string data_text() const {
+    if constexpr (requires { task_.data_text(); }) return task_.data_text();
+    return {};
+  }
   void evaluate() {
     bar_.phase("evaluation", 0, 0);
     time_("testing", [&] { task_.evaluate(model, numbers); });
@@ -146,7 +150,7 @@ requires supervised_task<Task, Device> supervised_run<Device, Task>::supervised_
   if constexpr (requires { task.prepare(model); }) task.prepare(model);
   open_log(log_, opt, {settings_.loggers, settings_.tensorboard_dir, settings_.console}, root_, from_ ? from_.step : -1,
            ranks.first());
-  if (!from_ && ranks.first()) write_run_settings(root_, opt);
+  if (!from_ && ranks.first()) write_run_settings(root_, opt, data_text());
   if constexpr (requires { task.watch(bar_); }) task.watch(bar_);
 }
 
@@ -173,7 +177,7 @@ void supervised_run<Device, Task>::resume(const training_settings& training) {
   from_ =
       checkpoint::find_resume(settings_.resume_mode, checkpoint::expand_home(settings_.resume_path).string(), root_);
   ranks_.agree(from_.step, "checkpoint", root_);
-  if (from_) check_run_settings(root_, opt_);
+  if (from_) check_run_settings(root_, opt_, data_text());
   if (!from_.notice.empty()) say("note: %s\n", from_.notice.c_str());
   state_ = {.train_rows = plan_.train_rows, .rows_per_step = plan_.rows_per_step, .seed = settings_.seed};
   if (!from_ || training.lora) model.load(base_.folder);  // with LoRA a checkpoint goes on from its base

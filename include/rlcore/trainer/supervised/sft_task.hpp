@@ -20,6 +20,7 @@
 #include "rlcore/telemetry/progress.hpp"
 #include "rlcore/tensor/ragged.hpp"
 #include "rlcore/tensor/span.hpp"
+#include "rlcore/trainer/supervised/data_text.hpp"
 #include "rlcore/trainer/supervised/task.hpp"
 #include "rlcore/training/rank_reports.hpp"
 #include "rlcore/training/shown_pictures.hpp"
@@ -82,6 +83,8 @@ class sft_task {
 
   std::size_t train_size() const noexcept { return train_.size(); }
   std::size_t eval_size() const noexcept { return eval_.size(); }
+  /// See supervised_task.
+  std::string data_text() const { return trainer::data_text(train_); }
   const std::vector<data::sft_example>& train() const noexcept { return train_; }
 
   /// Shows update() and evaluate() on this line as they go on.

@@ -32,6 +32,7 @@ namespace trainer {
 ///
 /// A task may have more, and the loop makes use of it:
 ///   prepare(trainable_model<Device>&)  once, after the weights are loaded or restored and before the first step
+///   data_text() const                  which rows train: a run does not go on in its folder with others
 ///   watch(progress&)                   a line on the terminal to draw phase(name, done, of) on
 ///   save(path) const                   further files of a checkpoint, into the folder global_step_N being written
 ///   restore(path)                      the same when a run continues

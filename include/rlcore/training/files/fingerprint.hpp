@@ -2,14 +2,18 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "rlcore/checkpoint/tensor_folder.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 
 RLCORE_BEGIN
@@ -63,6 +67,23 @@ std::string weights_fingerprint(const nn::causal_lm<Device>& model) {
         hash.add(word);
       }
     }
+  }
+  return hash.text();
+}
+
+/// The weights in a folder by a sample, which is quick however large they are: names, sizes, and the first numbers of
+/// each tensor. Throws format_error, file_error.
+inline std::string sampled_fingerprint(const std::filesystem::path& folder) {
+  constexpr std::size_t numbers = 256;
+  const checkpoint::tensor_folder weights(folder);
+  fingerprint hash;
+  for (const std::string& name : weights.names()) {
+    const std::size_t size = weights.info(name).size();
+    std::vector<float> values(std::min(numbers, size));
+    if (!values.empty()) weights.read_f32(name, values, 0);
+    hash.add(name);
+    hash.add(std::uint64_t{size});
+    for (const float x : values) hash.add(std::uint64_t{std::bit_cast<std::uint32_t>(x)});
   }
   return hash.text();
 }

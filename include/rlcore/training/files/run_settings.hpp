@@ -10,12 +10,14 @@
 #include "rlcore/checkpoint/atomic_file.hpp"
 #include "rlcore/checkpoint/folder_lock.hpp"
 #include "rlcore/checkpoint/json_file.hpp"
+#include "rlcore/checkpoint/resolve_model.hpp"
 #include "rlcore/config/check_value.hpp"
 #include "rlcore/config/checks/free_settings.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/text/parse_json.hpp"
 #include "rlcore/training/earlier_run.hpp"
+#include "rlcore/training/files/fingerprint.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -31,10 +33,26 @@ inline nlohmann::ordered_json numeric_settings(const options& opt) {
   return settings;
 }
 
+/// The keys that name models, each with the sampled_fingerprint() of the weights. A model that cannot be read is left
+/// out: whoever needs it says why.
+inline nlohmann::ordered_json model_fingerprints(const options& opt) {
+  nlohmann::ordered_json models = nlohmann::ordered_json::object();
+  for (const key& k : opt.known().keys()) {
+    if (k.use != disposition::honoured || !names_setting(model_settings, k.name)) continue;
+    try {
+      if (const auto model = opt.find<std::string>(k.name))
+        models[std::string(k.name)] = sampled_fingerprint(checkpoint::resolve_model(*model));
+    } catch (const error&) {
+    }
+  }
+  return models;
+}
+
 /// Writes the settings of a run that begins in `root`. `data` is a text that says which rows it trains on; empty: not
 /// recorded. Throws file_error.
 inline void write_run_settings(const std::filesystem::path& root, const options& opt, const std::string& data = {}) {
-  nlohmann::ordered_json file{{"program", opt.known().program}, {"settings", numeric_settings(opt)}};
+  nlohmann::ordered_json file{
+      {"program", opt.known().program}, {"settings", numeric_settings(opt)}, {"models", model_fingerprints(opt)}};
   if (!data.empty()) file["data"] = data;
   checkpoint::write_file_atomically(root / run_settings_name, text::json_text(file, 2) + "\n");
 }
@@ -47,25 +65,44 @@ inline checkpoint::folder_lock lock_run(const std::filesystem::path& root, const
   return {root, flags ? "name another --ckpt_path" : "name another trainer.default_local_dir"};
 }
 
-/// Throws config_error if the run that `opt` continues in `root` began with other values of settings that change its
-/// numbers, or with other `data`: it names them and the ways out. Keys that either side does not know are not compared,
-/// nor are data that were not recorded; a folder without the file is an older run's.
-inline void check_run_settings(const std::filesystem::path& root, const options& opt, const std::string& data = {}) {
-  if (!std::filesystem::exists(root / run_settings_name)) return;
-  const checkpoint::json_file file(root / run_settings_name);
-  if (!file.root().contains("settings") || !file.root()["settings"].is_object()) file.fail("settings", "an object");
-  const nlohmann::ordered_json now = numeric_settings(opt);
-  const nlohmann::json& before = file.root()["settings"];
-  std::string changed;
+namespace detail {
+
+/// A setting as it was typed, and its two values.
+struct setting_change {
+  std::string name, then, here;
+};
+
+/// The members of `now` that are another text in `before`.
+inline std::vector<setting_change> changes_of(const nlohmann::json& before, const nlohmann::ordered_json& now,
+                                              const options& opt) {
+  std::vector<setting_change> changes;
   for (const auto& [name, value] : now.items()) {
     const std::string flag = opt.typed().flag_of(name);
     if (!flag.empty() && now.contains(flag.substr(2))) continue;  // the flag is compared
     const bool is_flag = name.find('.') == std::string::npos && !opt.known().flags().empty();
     if (const auto old = before.find(name);
         old != before.end() && old->is_string() && old->get<std::string>() != value.get<std::string>())
-      changed += (changed.empty() ? "" : ", ") + std::string(is_flag ? "--" : "") + name + " was " +
-                 old->get<std::string>() + " and is " + value.get<std::string>();
+      changes.push_back({std::string(is_flag ? "--" : "") + name, old->get<std::string>(), value.get<std::string>()});
   }
+  return changes;
+}
+
+}  // namespace detail
+
+/// Throws config_error if the run that `opt` continues in `root` began with other values of settings that change its
+/// numbers, with other weights of a model, or with other `data`: it names them and the ways out. Keys that either side
+/// does not know are not compared, nor is what was not recorded; a folder without the file is an older run's.
+inline void check_run_settings(const std::filesystem::path& root, const options& opt, const std::string& data = {}) {
+  if (!std::filesystem::exists(root / run_settings_name)) return;
+  const checkpoint::json_file file(root / run_settings_name);
+  if (!file.root().contains("settings") || !file.root()["settings"].is_object()) file.fail("settings", "an object");
+  std::string changed;
+  const auto add = [&](const std::string& what) { changed += (changed.empty() ? "" : ", ") + what; };
+  for (const auto& [name, then, here] : detail::changes_of(file.root()["settings"], numeric_settings(opt), opt))
+    add(name + " was " + then + " and is " + here);
+  if (const auto models = file.root().find("models"); models != file.root().end() && models->is_object())
+    for (const auto& change : detail::changes_of(*models, model_fingerprints(opt), opt))
+      add(change.name + " was a model with other weights");
   const auto text = [&](const char* name) { return file.root().value(name, std::string()); };
   if (changed.empty() && !data.empty() && !text("data").empty() && text("data") != data)  // a key may have changed both
     changed = "the training data were " + text("data") + ", and are " + data;
