@@ -20,4 +20,13 @@ TEST(say, prints_what_was_typed_in_the_place_of_keys) {
   EXPECT_EQ(testing::internal::GetCapturedStdout(), "data.max_prompt_length=8 as it is\n--prompt_max_len 8 as typed\n");
 }
 
+TEST(fitted, breaks_sentences_at_blanks_and_leaves_tables_and_commands) {
+  EXPECT_EQ(fitted("note: one two three\n", 10), "note: one\n  two\n  three\n");
+  EXPECT_EQ(fitted("note: one two three\nx\n", 19), "note: one two three\nx\n");
+  EXPECT_EQ(fitted("ab /a/path/that/is/long and", 8), "ab\n  /a/path/that/is/long\n  and");
+  EXPECT_EQ(fitted("  python3 -c \"import json, sys\" a b c\n\n", 10), "  python3 -c \"import json, sys\" a b c\n\n");
+  EXPECT_EQ(fitted("model  a: b\n", 7), "model\n  a: b\n");
+  EXPECT_EQ(fitted("", 10), "");
+}
+
 }  // namespace

@@ -1,9 +1,14 @@
 // What programs print. Of several ranks one speaks.
 #pragma once
 
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include <cstdarg>
+#include <cstddef>
 #include <cstdio>
 #include <string>
+#include <string_view>
 
 #include "rlcore/config/typed_names.hpp"
 #include "rlcore/core/abi.hpp"
@@ -48,23 +53,51 @@ inline typed_names& names_in_messages() {
   return names;
 }
 
-/// std::printf with names_in_messages(), unless this thread is to be silent.
+/// The columns of the terminal that `out` is; 0 if it is none.
+inline std::size_t terminal_columns(std::FILE* out) noexcept {
+  winsize size{};
+  return ioctl(fileno(out), TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+/// Lines that are longer than `columns` bytes are broken at blanks and go on behind two. Lines that begin with a blank
+/// stay as they are: tables, and commands that somebody copies. 0 columns break nothing.
+inline std::string fitted(std::string_view text, std::size_t columns) {
+  std::string out;
+  while (!text.empty()) {
+    const std::size_t end = text.find('\n');
+    std::string_view line = text.substr(0, end);
+    std::size_t room = columns;
+    while (line.size() > room && !line.starts_with(' ')) {
+      std::size_t blank = line.rfind(' ', room);
+      if (blank == line.npos) blank = line.find(' ');
+      if (blank == line.npos) break;
+      out.append(line.substr(0, line.find_last_not_of(' ', blank) + 1)).append("\n  ");
+      line.remove_prefix(line.find_first_not_of(' ', blank));
+      room = columns - 2;
+    }
+    out += line;
+    if (end == text.npos) break;
+    out += '\n';
+    text.remove_prefix(end + 1);
+  }
+  return out;
+}
+
+/// std::printf with names_in_messages(), in lines that fit the terminal, unless this thread is to be silent.
 [[gnu::format(printf, 1, 2)]] inline void say(const char* format, ...) {
   if (!speaks()) return;
   std::va_list arguments, again;
   va_start(arguments, format);
-  if (names_in_messages().empty()) {
-    std::vprintf(format, arguments);
-  } else {
-    va_copy(again, arguments);
-    const int size = std::vsnprintf(nullptr, 0, format, again);
-    va_end(again);
-    std::string text(static_cast<std::size_t>(size < 0 ? 0 : size) + 1, '\0');
-    std::vsnprintf(text.data(), text.size(), format, arguments);
-    text.pop_back();
-    std::fputs(names_in_messages().in(text).c_str(), stdout);
-  }
+  va_copy(again, arguments);
+  const int size = std::vsnprintf(nullptr, 0, format, again);
+  va_end(again);
+  std::string text(static_cast<std::size_t>(size < 0 ? 0 : size) + 1, '\0');
+  std::vsnprintf(text.data(), text.size(), format, arguments);
   va_end(arguments);
+  text.pop_back();
+  if (!names_in_messages().empty()) text = names_in_messages().in(text);
+  const std::size_t columns = terminal_columns(stdout);
+  std::fputs(columns > 20 ? fitted(text, columns).c_str() : text.c_str(), stdout);
 }
 
 }  // namespace trainer

@@ -5,9 +5,11 @@
 
 #include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <string>
 #include <thread>
 
 #include "rlcore/core/error.hpp"
@@ -30,7 +32,9 @@ int run_program(const char* program, F&& f) noexcept {
     std::fflush(stdout);
     if (!detail::ranks_started() && parallel::rank_of_environment() > 0)
       std::this_thread::sleep_for(std::chrono::seconds(20));  // mpirun ends all processes as soon as one has ended
-    std::fprintf(stderr, "%s: %s\n", program, names_in_messages().in(message).c_str());
+    const std::string text = std::string(program) + ": " + names_in_messages().in(message);
+    const std::size_t columns = terminal_columns(stderr);
+    std::fprintf(stderr, "%s\n", columns > 20 ? fitted(text, columns).c_str() : text.c_str());
     return 1;
   };
   try {
