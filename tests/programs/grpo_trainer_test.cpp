@@ -259,6 +259,22 @@ TEST_F(command_lines, a_run_without_a_signal_is_told_so_once) {
   EXPECT_NE(r.out.find("cut at data.max_response_length=1 ("), std::string::npos) << r.out;
 }
 
+/// Published commands save nothing: such a run says so, and a folder for the trained model gets that of the last step,
+/// not of a checkpoint that an interruption left.
+TEST_F(command_lines, the_trained_model_is_kept_or_a_note_says_that_it_is_not) {
+  const arguments unsaved{"trainer.save_freq=-1", "trainer.test_freq=-1"};
+  const auto lost = train("lost", unsaved);
+  EXPECT_NE(lost.out.find("note: trainer.save_freq=-1: the trained model is not kept; rlcore.export_path=FOLDER"),
+            std::string::npos)
+      << lost.out;
+  train("kept", {"trainer.total_training_steps=2"});
+  const std::string model = (place / "model_of_kept").string();
+  const auto kept = train("kept", unsaved + arguments{"rlcore.export_path=" + model});
+  EXPECT_EQ(kept.out.find("is not kept"), std::string::npos) << kept.out;
+  EXPECT_FALSE(weights(root("kept"), 4).empty());
+  EXPECT_TRUE(scratch::read(fs::path(model) / "model.safetensors") == weights(root("kept"), 4));
+}
+
 /// Best and worst answers of the first and the last validation, which a run that goes on does not forget.
 TEST_F(command_lines, the_report_shows_answers_of_validations) {
   const auto steps = [&] {

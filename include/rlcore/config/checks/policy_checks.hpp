@@ -288,6 +288,11 @@ inline void check_policy_options(options& opt) {
   if (read_lora(opt, "actor_rollout_ref.model.", 1) &&
       opt.get<std::string>("actor_rollout_ref.actor.strategy") == "megatron")
     opt.note("verl's Megatron workers have no LoRA; here it is trained all the same");
+  if (const auto every = opt.get<std::int64_t>("trainer.save_freq");
+      every <= 0 && !opt.find<std::string>("rlcore.export_path") && !opt.get<bool>("trainer.val_only"))
+    opt.note("trainer.save_freq=" + std::to_string(every) +
+             ": the trained model is not kept; rlcore.export_path=FOLDER receives it at the end, trainer.save_freq=N "
+             "writes checkpoints");
   if (opt.get<std::string>("trainer.resume_mode") == "resume_path") {
     const auto path = opt.find<std::string>("trainer.resume_from_path");
     if (!path) throw config_error("trainer.resume_mode=resume_path needs trainer.resume_from_path=.../global_step_N");

@@ -83,6 +83,11 @@ class policy_run_of final : public policy_run {
     return every > 0 && (state_.step % every == 0 || state_.step == in_.plan.total_steps || data_used_up());
   }
 
+  /// Whether the step is to be saved: with a folder for the trained model, the last one whatever trainer.save_freq is.
+  bool saves() const {
+    return due(settings().save_freq) || (!settings().export_path.empty() && due(in_.plan.total_steps));
+  }
+
   /// Where the run starts. The command line gives a fixed coefficient of the KL in the reward; an adaptive one goes on
   /// from its saved value.
   void resume() {
@@ -319,7 +324,7 @@ void policy_run_of<Device>::finish_step() {
          [&] { write_rollouts(s.rollout_dir, state_.step, batch, in_.train, in_.tokenizer, s.reward.log_overlong); });
   batch_metrics(batch, s.max_prompt_length, s.max_response_length, numbers);
   if (in_.has_validation() && due(s.test_freq)) validated_ = worker_.validation(state_.step, numbers, time);
-  if (due(s.save_freq)) {
+  if (saves()) {
     metrics so_far = numbers;
     count(so_far);
     log_->announce(state_.step, so_far);
@@ -335,8 +340,7 @@ void policy_run_of<Device>::finish_step() {
   bar_.step_done(state_.step);
   log_->write(state_.step, numbers, bar_.pace());
   if (const std::string why = watch_(batch, numbers, s); !why.empty()) say("note: %s\n", why.c_str());
-  if (due(s.save_freq) || std::chrono::steady_clock::now() - reported_ > std::chrono::minutes(1))
-    write_current_report();
+  if (saves() || std::chrono::steady_clock::now() - reported_ > std::chrono::minutes(1)) write_current_report();
 }
 
 template <class Device>
