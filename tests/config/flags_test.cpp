@@ -117,6 +117,9 @@ TEST(flags, name_what_is_wrong) {
   EXPECT_EQ(refusal({"--cuont", "1"}), "unknown flag '--cuont' (did you mean '--count'?); see --help");
   EXPECT_EQ(refusal({"--rat", "1"}), "ambiguous flag '--rat': it may mean '--rate' or '--rate_floor'");
   EXPECT_EQ(refusal({"--switch-on"}), "unknown flag '--switch-on' (did you mean '--switch_on'?); see --help");
+  EXPECT_EQ(refusal({"--optim.lr", "1"}), "'--optim.lr' is a key and no flag; expected optim.lr=value");
+  EXPECT_EQ(refusal({"optim.lr", "=", "1"}),
+            "'=' has no key in front of it; expected key=value without blanks around '='");
   EXPECT_EQ(refusal({"--count", "many"}), "--count=many: expected an integer (a whole number)");
   EXPECT_EQ(refusal({"--count", "-7"}), "--count=-7: expected an integer >= -1 (a whole number)");
   EXPECT_EQ(refusal({"--rate"}), "--rate needs a value");

@@ -80,6 +80,8 @@ inline const flag& find_flag(const registry& known, std::string_view name) {
     if (!name.empty() && f.name.starts_with(name)) found = &f, starting.emplace_back(f.name);
   }
   if (starting.size() == 1) return *found;
+  if (name.find('.') != name.npos && known.find(name) != nullptr)
+    throw config_error("'--" + std::string(name) + "' is a key and no flag; expected " + std::string(name) + "=value");
   std::string hint;
   if (starting.empty()) {
     for (const char* further : {"help", "version", "cfg", "resolve", "config-name", "config-path", "config-dir"})

@@ -189,7 +189,8 @@ class options_reader {
 
   void take(override_setting setting) {
     const std::string& name = setting.key;
-    if (name.empty() || name.find_first_of("/@") != name.npos)
+    if (name.empty()) throw config_error("'=' has no key in front of it; expected key=value without blanks around '='");
+    if (name.find_first_of("/@") != name.npos)
       throw config_error("'" + name + "': groups of settings are not offered; set single keys, see --help");
     const key* known = options_.known_.find(name);
     if (setting.kind == override_kind::remove) {

@@ -130,7 +130,7 @@ TEST(override_setting, explains_the_common_traps) {
             "'a=x,y' is not a setting: ambiguous value: a list is written [a,b], a text with a comma in quotes");
   EXPECT_EQ(message("a"), "'a' is not a setting: it has no '='; expected key=value");
   EXPECT_EQ(message("a =1"), "'a =1' is not a setting: 'a ' is no key (no blank may stand in or around it)");
-  EXPECT_EQ(message("a=~/x"), "'a=~/x' is not a setting: '~' cannot stand outside quotes");
+  EXPECT_EQ(message("a=~/x"), "'a=~/x' is not a setting: '~' cannot stand outside quotes; write $HOME");
 }
 
 // Numbers as Python prints them; the expected spellings are those of CPython 3.11.

@@ -76,7 +76,8 @@ class override_lexer {
       if (length_ == 0) {
         std::size_t n = 1;  // show a multi-byte character whole
         while (n < rest_.size() && (static_cast<unsigned char>(rest_[n]) & 0xC0u) == 0x80u) ++n;
-        throw config_error("'" + std::string(rest_.substr(0, n)) + "' cannot stand outside quotes");
+        throw config_error("'" + std::string(rest_.substr(0, n)) + "' cannot stand outside quotes" +
+                           (rest_.front() == '~' ? "; write $HOME" : ""));
       }
       tokens.push_back({kind_, rest_.substr(0, length_)});
       rest_.remove_prefix(length_);
