@@ -123,8 +123,7 @@ constexpr auto gspo(const clip_settings& s = {}) {
 }
 /// loss_mode=geo_mean: clip_ratio_low and clip_ratio_high are widths in log space.
 constexpr auto gmpo(const clip_settings& s = {}) {
-  return algorithm{group_relative{},
-                   geometric_mean_ratio{.low = s.clip_low, .high = s.clip_high, .monitor_outside = true},
+  return algorithm{group_relative{}, counts_outside{geometric_mean_ratio{.low = s.clip_low, .high = s.clip_high}},
                    row_mean_token_mean{}};
 }
 /// loss_mode=sapo: always seq-mean-token-mean.

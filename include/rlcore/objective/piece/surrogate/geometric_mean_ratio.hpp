@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "rlcore/core/settings.hpp"
+#include "rlcore/objective/piece/combine/passes_on.hpp"
 #include "rlcore/objective/piece/piece.hpp"
 #include "rlcore/objective/piece/score/gather.hpp"
 #include "rlcore/objective/piece/surrogate/log_ratio_scores.hpp"
@@ -17,8 +18,7 @@ RLCORE_ALGORITHM_BEGIN
 /// slope would have to be that of the row's mean advantage.
 ///
 /// slope: -A exp(mean), and 0 for tokens that are clipped. Aggregated by sequence_mean_token_mean, whose 1 / n is that
-/// of the mean. Monitors: share of tokens clipped above (A > 0) and below (A < 0); with `monitor_outside` of tokens
-/// outside of the widths on either side with A > 0 and with A < 0, as verl counts them.
+/// of the mean. Monitors: share of tokens clipped above (A > 0) and below (A < 0).
 struct geometric_mean_ratio {
   using gathers = mean_of<clipped_log_ratio>;
   static constexpr field reads = field::logp | field::old_logp | field::advantage | field::gathered;
@@ -27,7 +27,6 @@ struct geometric_mean_ratio {
   static constexpr bool per_sequence = true;
   static constexpr field row_fields = field::advantage;
   double low = 0.4, high = 0.4;
-  bool monitor_outside = false;
 
   constexpr void check_settings() const {
     check_setting("geometric_mean_ratio", "low", low, setting::width);
@@ -40,14 +39,30 @@ struct geometric_mean_ratio {
   template <class Math, class V>
   RLCORE_FN term<V, 2> operator()(const token<V>& t) const noexcept {
     const V x = t.logp - t.old_logp;
-    const auto up = t.advantage > V(0), down = t.advantage < V(0);
-    const auto above = Math::all(up, x > V(high)), below = Math::all(down, x < V(-low));
-    const auto outside = Math::any(x > V(high), x < V(-low));
+    const auto above = Math::all(t.advantage > V(0), x > V(high));
+    const auto below = Math::all(t.advantage < V(0), x < V(-low));
     const V value = -(Math::exp(t.gathered) * t.advantage);
     return {value,
             Math::select(Math::any(above, below), V(0), value),
-            {Math::select(monitor_outside ? Math::all(up, outside) : above, V(1), V(0)),
-             Math::select(monitor_outside ? Math::all(down, outside) : below, V(1), V(0))}};
+            {Math::select(above, V(1), V(0)), Math::select(below, V(1), V(0))}};
+  }
+};
+
+/// The same with verl's monitors: shares of tokens outside of the widths, on either side, with A > 0 and with A < 0.
+struct counts_outside : passes_on<geometric_mean_ratio> {
+  constexpr counts_outside() = default;
+  /// Around `p`.
+  constexpr explicit counts_outside(geometric_mean_ratio p) : passes_on(p) {}
+
+  template <class Math, class V>
+  RLCORE_FN term<V, 2> operator()(const token<V>& t) const noexcept {
+    const auto own = this->piece.template operator()<Math, V>(t);
+    const V x = t.logp - t.old_logp;
+    const auto outside = Math::any(x > V(this->piece.high), x < V(-this->piece.low));
+    return {own.value,
+            own.slope,
+            {Math::select(Math::all(t.advantage > V(0), outside), V(1), V(0)),
+             Math::select(Math::all(t.advantage < V(0), outside), V(1), V(0))}};
   }
 };
 
