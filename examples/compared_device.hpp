@@ -230,15 +230,19 @@ class compared_device final : public any_device {
     run("gather_rows", exact, {in(x, rows * w), in(ids, count)}, {out(y, count, w, w)},
         [&](any_device& d, place at) { d.gather_rows(at(y), at(x), rows, at(ids), count, w); });
   }
-  void scatter_add_rows(float* y, const float* x, const std::int32_t* ids, extent_t count, extent_t w) override {
-    run("scatter_add_rows", float_bound, {in(x, count * w), in(ids, count)}, {out(y, rows_below(ids, count), w, w)},
-        [&](any_device& d, place at) { d.scatter_add_rows(at(y), at(x), at(ids), count, w); });
+  void scatter_add_rows(float* y, const float* x, rlcore::row_ids ids, extent_t count, extent_t w) override {
+    run("scatter_add_rows", float_bound, {in(x, count * w), in(ids.data, count)}, {out(y, ids.rows, w, w)},
+        [&](any_device& d, place at) {
+          d.scatter_add_rows(at(y), at(x), {at(ids.data), ids.rows}, count, w);
+        });
   }
-  void copy_rows(float* y, extent_t y_row, const std::int32_t* ids, const float* x, extent_t x_row, extent_t count,
+  void copy_rows(float* y, extent_t y_row, rlcore::row_ids ids, const float* x, extent_t x_row, extent_t count,
                  extent_t w) override {
-    const extent_t rows = ids == nullptr ? count : rows_below(ids, count);
-    run("copy_rows", exact, {in(x, count, x_row, w), in(ids, count)}, {out(y, rows, y_row, w)},
-        [&](any_device& d, place at) { d.copy_rows(at(y), y_row, at(ids), at(x), x_row, count, w); });
+    const extent_t rows = ids.data == nullptr ? count : ids.rows;
+    run("copy_rows", exact, {in(x, count, x_row, w), in(ids.data, count)}, {out(y, rows, y_row, w)},
+        [&](any_device& d, place at) {
+          d.copy_rows(at(y), y_row, {at(ids.data), ids.rows}, at(x), x_row, count, w);
+        });
   }
   void scale_rows(float* y, const float* x, const float* factor, extent_t t, extent_t w) override {
     run("scale_rows", float_bound, {in(x, t * w), in(factor, t)}, {out(y, t, w, w)},

@@ -78,7 +78,9 @@ class witness {
  private:
   template <class T>
   static std::string text(const T& x) {
-    if constexpr (std::is_null_pointer_v<T>) {
+    if constexpr (std::is_same_v<T, row_ids>) {
+      return text(x.data) + " below " + text(x.rows);
+    } else if constexpr (std::is_null_pointer_v<T>) {
       return "0";
     } else if constexpr (std::is_pointer_v<T>) {
       return std::to_string(reinterpret_cast<std::uintptr_t>(x));
@@ -165,8 +167,8 @@ void call_everything(D& d) {
   d.gelu_forward(out(), in(), 5);
   d.gelu_backward(out(), in(), in(), 5);
   d.gather_rows(out(), in(), 4, ids(), 5, 6);
-  d.scatter_add_rows(out(), in(), ids(), 5, 6);
-  d.copy_rows(out(), 5, ids(), in(), 6, 7, 8);
+  d.scatter_add_rows(out(), in(), row_ids(ids(), 4), 5, 6);
+  d.copy_rows(out(), 5, row_ids(ids(), 9), in(), 6, 7, 8);
   d.scale_rows(out(), in(), in(), 5, 6);
   d.dot_rows(out(), in(), in(), 5, 6);
   d.add(out(), in(), in(), 5);

@@ -76,7 +76,7 @@ class any_device : public any_loss_device {
   virtual void swiglu_backward(float* dgate_up, const float* dy, const float* gate_up, extent_t t, extent_t w) = 0;
   virtual void gelu_forward(float* y, const float* x, extent_t n) = 0;
   virtual void gelu_backward(float* dx, const float* dy, const float* x, extent_t n) = 0;
-  virtual void scatter_add_rows(float* y, const float* x, const std::int32_t* ids, extent_t count, extent_t w) = 0;
+  virtual void scatter_add_rows(float* y, const float* x, row_ids ids, extent_t count, extent_t w) = 0;
   virtual void dot_rows(float* y, const float* a, const float* b, extent_t t, extent_t w) = 0;
   virtual void scale(float* y, float factor, extent_t n) = 0;
   virtual void fill(float* y, float value, extent_t n) = 0;
@@ -213,10 +213,10 @@ class any_device_of final : public any_device {
                    extent_t w) override {
     d_.gather_rows(y, x, rows, ids, count, w);
   }
-  void scatter_add_rows(float* y, const float* x, const std::int32_t* ids, extent_t count, extent_t w) override {
+  void scatter_add_rows(float* y, const float* x, row_ids ids, extent_t count, extent_t w) override {
     d_.scatter_add_rows(y, x, ids, count, w);
   }
-  void copy_rows(float* y, extent_t y_row, const std::int32_t* ids, const float* x, extent_t x_row, extent_t count,
+  void copy_rows(float* y, extent_t y_row, row_ids ids, const float* x, extent_t x_row, extent_t count,
                  extent_t w) override {
     d_.copy_rows(y, y_row, ids, x, x_row, count, w);
   }

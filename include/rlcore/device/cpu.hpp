@@ -204,15 +204,15 @@ class cpu : private cpu_kernels::work_sharing {
     split(count, 10 * count * w,
           [&](extent_t begin, extent_t end) { kernels_->gather_rows(y, x, ids, w, begin, end); });
   }
-  void scatter_add_rows(float* y, const float* x, const std::int32_t* ids, extent_t count, extent_t w) {
-    split_columns(w, 15 * count * w,
-                  [&](extent_t begin, extent_t end) { kernels_->scatter_add_rows(y, x, ids, count, w, begin, end); });
+  void scatter_add_rows(float* y, const float* x, row_ids ids, extent_t count, extent_t w) {
+    split_columns(w, 15 * count * w, [&](extent_t begin, extent_t end) {
+      kernels_->scatter_add_rows(y, x, ids.data, count, w, begin, end);
+    });
   }
-  void copy_rows(float* y, extent_t y_row, const std::int32_t* ids, const float* x, extent_t x_row, extent_t count,
-                 extent_t w) {
+  void copy_rows(float* y, extent_t y_row, row_ids ids, const float* x, extent_t x_row, extent_t count, extent_t w) {
     split_columns(w, 10 * count * w, [&](extent_t begin, extent_t end) {
       for (extent_t k = 0; k < count; ++k)
-        std::memcpy(y + (ids ? static_cast<extent_t>(ids[k]) : k) * y_row + begin, x + k * x_row + begin,
+        std::memcpy(y + (ids.data ? static_cast<extent_t>(ids.data[k]) : k) * y_row + begin, x + k * x_row + begin,
                     static_cast<std::size_t>(end - begin) * sizeof(float));
     });
   }

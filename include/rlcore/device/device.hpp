@@ -17,6 +17,7 @@
 #include <string_view>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/device/row_ids.hpp"
 #include "rlcore/tensor/buffer.hpp"
 #include "rlcore/tensor/view.hpp"
 
@@ -115,11 +116,11 @@ std::string describe(const D& d) {
 /// values, gradients.
 template <class D>
 concept device = device_memory<D> &&
-    requires(D& d, float* y, const float* x, const std::int32_t* ids, extent_t n, bool flag, float f, double& total,
-             const norm_arguments& norm, const attention_shape& heads, std::span<const attention_segment> segments,
-             std::span<const attention_segment_gradient> gradients, const adamw_step& step, weight_format format,
-             std::byte* bytes, const std::byte* packed, log_prob_state* states, const sampling_arguments& arguments,
-             const double* uniform, std::int32_t* tokens) {
+    requires(D& d, float* y, const float* x, const std::int32_t* ids, row_ids to, extent_t n, bool flag, float f,
+             double& total, const norm_arguments& norm, const attention_shape& heads,
+             std::span<const attention_segment> segments, std::span<const attention_segment_gradient> gradients,
+             const adamw_step& step, weight_format format, std::byte* bytes, const std::byte* packed,
+             log_prob_state* states, const sampling_arguments& arguments, const double* uniform, std::int32_t* tokens) {
   // do laws 1 and 2 hold to the bit?
   { d.batch_invariant() } -> std::same_as<bool>;
   // the format in which training multiplies; bytes of a packed weight [o,i]; packed, format, weight, o, i
@@ -161,10 +162,10 @@ concept device = device_memory<D> &&
   d.gelu_backward(y, x, x, n);
   // y[k] = x[ids[k]] (embedding): y, x, rows of x, ids, count, w
   d.gather_rows(y, x, n, ids, n, n);
-  // y[ids[k]] += x[k], k in order (its gradient): y, x, ids, count, w
-  d.scatter_add_rows(y, x, ids, n, n);
-  // y[ids[k]] = x[k], or y[k] if ids is null: y, row of y, ids, x, row of x, count, w
-  d.copy_rows(y, n, ids, x, n, n, n);
+  // y[ids[k]] += x[k], k in order (its gradient): y, x, row_ids of y, count, w
+  d.scatter_add_rows(y, x, to, n, n);
+  // y[ids[k]] = x[k], or y[k] without ids: y, row of y, row_ids of y, x, row of x, count, w
+  d.copy_rows(y, n, to, x, n, n, n);
   // y[t,w] = factor[t] x[t,w], y may be x: y, x, factor, t, w
   d.scale_rows(y, x, x, n, n);
   // y[t] = sum over w of a[t,w] b[t,w]: y, a, b, t, w

@@ -164,11 +164,10 @@ class npu {
   void gather_rows(float* y, const float* x, extent_t rows, const std::int32_t* ids, extent_t count, extent_t w) {
     ascend::kernels::gather_rows(c_, y, x, rows, ids, count, w);
   }
-  void scatter_add_rows(float* y, const float* x, const std::int32_t* ids, extent_t count, extent_t w) {
+  void scatter_add_rows(float* y, const float* x, row_ids ids, extent_t count, extent_t w) {
     ascend::kernels::scatter_add_rows(c_, y, x, ids, count, w);
   }
-  void copy_rows(float* y, extent_t y_row, const std::int32_t* ids, const float* x, extent_t x_row, extent_t count,
-                 extent_t w) {
+  void copy_rows(float* y, extent_t y_row, row_ids ids, const float* x, extent_t x_row, extent_t count, extent_t w) {
     ascend::kernels::copy_rows(c_, y, y_row, ids, x, x_row, count, w);
   }
   void scale_rows(float* y, const float* x, const float* factor, extent_t t, extent_t w) {

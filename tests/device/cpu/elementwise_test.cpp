@@ -177,10 +177,10 @@ TEST_P(elementwise, rows) {
   const std::vector<std::int32_t> ids = {3, 9, 3, 0};
   floats rows(4 * 33), gradient(10 * 33), split = gradient, total(33), total_split(33);
   device.gather_rows(rows.data(), table.data(), 10, ids.data(), 4, width);
-  device.scatter_add_rows(gradient.data(), slopes.data(), ids.data(), 4, width);
+  device.scatter_add_rows(gradient.data(), slopes.data(), {ids.data(), 10}, 4, width);
   device.sum_rows(total.data(), slopes.data(), 4, width);
   for (std::size_t k = 0; k < 4; ++k) {
-    device.scatter_add_rows(split.data(), slopes.data() + k * 33, ids.data() + k, 1, width);
+    device.scatter_add_rows(split.data(), slopes.data() + k * 33, {ids.data() + k, 10}, 1, width);
     device.sum_rows(total_split.data(), slopes.data() + k * 33, 1, width);
     for (std::size_t j = 0; j < 33; ++j) EXPECT_EQ(rows[k * 33 + j], table[static_cast<std::size_t>(ids[k]) * 33 + j]);
   }

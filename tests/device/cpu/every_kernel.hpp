@@ -218,8 +218,8 @@ class every_kernel {
     const auto which = ids(t, t);
     floats y = values(n), gate = values(2 * n);
     d.gather_rows(y.data(), x.data(), t, which.data(), t, w), keep("gather_rows", y);
-    d.scatter_add_rows(y.data(), z.data(), which.data(), t, w), keep("scatter_add_rows", y);
-    d.copy_rows(y.data(), w, which.data(), x.data(), w, t, w), keep("copy_rows", y);
+    d.scatter_add_rows(y.data(), z.data(), {which.data(), t}, t, w), keep("scatter_add_rows", y);
+    d.copy_rows(y.data(), w, {which.data(), t}, x.data(), w, t, w), keep("copy_rows", y);
     d.scale_rows(y.data(), x.data(), factor.data(), t, w), keep("scale_rows", y);
     d.add(y.data(), x.data(), z.data(), n), keep("add", y);
     d.scale(y.data(), 0.3f, n), keep("scale", y);

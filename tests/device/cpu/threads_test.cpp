@@ -49,9 +49,10 @@ TEST_P(work_sharing, rows) {
   std::vector<std::int32_t> ids(701);
   for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>((i * 13) % 701);
   expect_same_bits(size, [&](cpu& d, float* to) { d.gather_rows(to, x.data(), rows, ids.data(), rows, width); });
-  expect_same_bits(size, [&](cpu& d, float* to) { d.scatter_add_rows(to, x.data(), ids.data(), rows, width); });
-  expect_same_bits(
-      size, [&](cpu& d, float* to) { d.copy_rows(to, width, ids.data(), x.data(), 2 * width, rows, width - 1); });
+  expect_same_bits(size, [&](cpu& d, float* to) { d.scatter_add_rows(to, x.data(), {ids.data(), rows}, rows, width); });
+  expect_same_bits(size, [&](cpu& d, float* to) {
+    d.copy_rows(to, width, {ids.data(), rows}, x.data(), 2 * width, rows, width - 1);
+  });
   expect_same_bits(150, [&](cpu& d, float* to) { d.sum_rows(to, x.data(), rows, width); });
 }
 

@@ -50,8 +50,8 @@ void run_forward(npu& d) {
   d.add(g.y, g.x, g.x, w);
   d.gather_rows(g.y, g.x, t, g.ids, t, w);
   d.copy_rows(g.y, w, nullptr, g.x, w, t, w);
-  d.copy_rows(g.y, w, g.ids, g.x, w, t, w);
-  d.scatter_add_rows(g.y, g.x, g.ids, t, w);
+  d.copy_rows(g.y, w, {g.ids, t}, g.x, w, t, w);
+  d.scatter_add_rows(g.y, g.x, {g.ids, t}, t, w);
   d.scale_rows(g.y, g.x, g.weight, t, w);
   d.dot_rows(g.y, g.x, g.x, t, w);
   d.sum_rows(g.y, g.x, t, w);

@@ -1,6 +1,7 @@
 // Rows, elementwise kernels and the optimizer of the npu device against the cpu.
 #include <gtest/gtest.h>
 
+#include "device/npu/counted_calls.hpp"
 #include "device/npu/emulated_npu.hpp"
 
 namespace rlcore_test {
@@ -14,8 +15,8 @@ std::vector<floats> rows_of(D& d) {
        plain = put(d, normal(7 * (w + 4), 6)), column = put(d, normal(20, 7));
   auto ids = put(d, indices{3, 19, 0, 3, 7, 3, 1}), different = put(d, indices{5, 2, 19, 0, 11, 6, 1});
   d.gather_rows(y, table + 0, 20, ids, 7, w);
-  d.scatter_add_rows(sum, x, ids, 7, w);
-  d.copy_rows(wide, w + 4, different, x, w, 7, w);
+  d.scatter_add_rows(sum, x, {ids, 20}, 7, w);
+  d.copy_rows(wide, w + 4, {different, 20}, x, w, 7, w);
   d.copy_rows(plain, w + 4, nullptr, x, w, 7, w);
   d.copy_rows(column, 3, nullptr, x, 1, 6, 1);  // one column of a transposed matrix
   d.sum_rows(total, x, 7, w);
@@ -50,8 +51,8 @@ TEST(npu_rows, nothing_to_do) {
   auto x = put(d, floats{1, 2});
   auto ids = put(d, indices{0});
   d.gather_rows(x, x, 1, ids, 0, 2);
-  d.scatter_add_rows(x, x, ids, 0, 2);
-  d.copy_rows(x, 2, ids, x, 2, 0, 2);
+  d.scatter_add_rows(x, x, {ids, 1}, 0, 2);
+  d.copy_rows(x, 2, {ids, 1}, x, 2, 0, 2);
   d.copy_rows(x, 2, nullptr, x, 2, 0, 2);
   d.sum_rows(x, x, 0, 2);
   d.add(x, x, x, 0);
@@ -64,12 +65,19 @@ TEST(npu_rows, nothing_to_do) {
   EXPECT_EQ(x.back(), (floats{1, 2}));
 }
 
-TEST(npu_rows, negative_indices_are_refused) {
-  emulated_npu on;
-  npu& d = *on;
-  auto x = put(d, floats{1, 2});
-  auto ids = put(d, indices{-1});
-  EXPECT_THROW(d.scatter_add_rows(x, x, ids, 1, 2), std::invalid_argument);
+/// A transfer to the host would wait until all that was enqueued is done.
+TEST(npu_rows, numbers_of_rows_are_not_read_back) {
+  counted_calls calls(emulated_calls());
+  npu d(table_provider{&calls.table()}, emulated_npu::exact(compute::float32));
+  auto x = put(d, floats{1, 2, 3, 4}), y = put(d, floats{10, 20, 30, 40});
+  auto ids = put(d, indices{1, 0});
+  calls.clear();
+  d.scatter_add_rows(y, x, {ids, 2}, 2, 2);
+  d.copy_rows(x, 2, {ids, 2}, y, 2, 2, 2);
+  d.wait();
+  EXPECT_EQ(calls.operators, 2);
+  EXPECT_EQ(calls.downloads, 0);
+  EXPECT_EQ(x.back(), (floats{31, 42, 13, 24}));
 }
 
 TEST(npu_optimizer, sum_of_squares) {

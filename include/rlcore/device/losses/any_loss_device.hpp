@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "rlcore/device/losses/loss_device.hpp"
+#include "rlcore/device/row_ids.hpp"
 #include "rlcore/objective/traced/executor.hpp"
 #include "rlcore/objective/traced/program.hpp"
 #include "rlcore/tensor/view.hpp"
@@ -32,8 +33,8 @@ class any_loss_device {
 
   virtual void gather_rows(float* y, const float* x, extent_t rows, const std::int32_t* ids, extent_t count,
                            extent_t w) = 0;
-  virtual void copy_rows(float* y, extent_t y_row, const std::int32_t* ids, const float* x, extent_t x_row,
-                         extent_t count, extent_t w) = 0;
+  virtual void copy_rows(float* y, extent_t y_row, row_ids ids, const float* x, extent_t x_row, extent_t count,
+                         extent_t w) = 0;
   virtual void scale_rows(float* y, const float* x, const float* factor, extent_t t, extent_t w) = 0;
   virtual void add(float* y, const float* a, const float* b, extent_t n) = 0;
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "rlcore/device/row_ids.hpp"
 #include "rlcore/objective/traced/executor.hpp"
 #include "rlcore/tensor/buffer.hpp"
 #include "rlcore/tensor/view.hpp"
@@ -30,7 +31,7 @@ concept loss_device = memory_device<D> && program_executor<D, float> &&
     requires(D& d, float* y, const float* x, std::int32_t* i, const std::int32_t* ids, const mask_elements& mask,
              extent_t n) {
   d.gather_rows(y, x, n, ids, n, n);
-  d.copy_rows(y, n, ids, x, n, n, n);
+  d.copy_rows(y, n, row_ids(), x, n, n, n);
   d.scale_rows(y, x, x, n, n);
   d.add(y, x, x, n);
   d.live_slots(y, mask, ids, ids, n, n);

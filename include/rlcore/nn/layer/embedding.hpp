@@ -27,7 +27,7 @@ void embed(const causal_lm<Device>& model, const pass<Device>& p, float* x, std:
   if (n > 0) {
     float* found = p.space.template take<float>(n * h);
     p.device.gather_rows(found, table, own_tokens, p.space.take_copy(local_ids.data(), n), n, h);
-    p.device.copy_rows(part, h, p.space.take_copy(rows.data(), n), found, h, n, h);
+    p.device.copy_rows(part, h, {p.space.take_copy(rows.data(), n), p.tokens}, found, h, n, h);
   }
   sum_rows_over_ranks(p, x, part, h);
 }

@@ -194,7 +194,7 @@ class backbone {
     float* dx = space_.template take<float>(own_rows(pass_) * h);
     float* full_dx = pass_.share ? share_.whole : dx;
     device.fill_zero(full_dx, static_cast<std::size_t>(t * h) * sizeof(float));
-    device.scatter_add_rows(full_dx, dnormed, row_, count_, h);
+    device.scatter_add_rows(full_dx, dnormed, {row_, t}, count_, h);
     if (pass_.share) device.copy_rows(dx, h, nullptr, full_dx + first_own_row() * h, h, own_rows(pass_), h);
 
     const std::span<const block> blocks = model_.blocks();

@@ -78,7 +78,7 @@ void show_pictures(const causal_lm<Device>& model, const pass<Device>& p, std::s
       ++row;
     }
     const auto n = static_cast<extent_t>(rows.size());
-    if (n > 0) p.device.copy_rows(x, h, p.space.take_copy(rows.data(), n), chunk.pictures, h, n, h);
+    if (n > 0) p.device.copy_rows(x, h, {p.space.take_copy(rows.data(), n), row}, chunk.pictures, h, n, h);
   }
 }
 

@@ -182,7 +182,7 @@ class gradients {
     if (p.first) {
       zero_others(flat_.data(), 0, size_);
     } else if (!ids_.empty()) {
-      device_->copy_rows(flat_.data(), width_, device_ids_.data(), head_sum_.data(), width_, std::ssize(ids_), width_);
+      device_->copy_rows(flat_.data(), width_, rows_named(), head_sum_.data(), width_, std::ssize(ids_), width_);
     }
   }
   /// Where the backward of a score model puts the gradient of its head `output`; it adds to the weight's unless the
@@ -216,7 +216,7 @@ class gradients {
   void add_embedding(workspace<Device>& space, const std::int32_t* ids, const float* dx, extent_t tokens) {
     float* sum = gradients_of_unit(unit_number::embedding) + 0;  // the embedding is the first parameter
     if (!tied_) {
-      device_->scatter_add_rows(sum, dx, space.take_copy(ids, tokens), tokens, width_);
+      device_->scatter_add_rows(sum, dx, {space.take_copy(ids, tokens), rows_below(ids, tokens)}, tokens, width_);
       return;
     }
     const std::size_t before = ids_.size();
@@ -231,10 +231,17 @@ class gradients {
     }
     grow(before);
     const auto distinct = static_cast<extent_t>(ids_.size());
-    device_->scatter_add_rows(input_sum_.data(), dx, space.take_copy(space.index.data(), tokens), tokens, width_);
+    device_->scatter_add_rows(input_sum_.data(), dx, {space.take_copy(space.index.data(), tokens), distinct}, tokens,
+                              width_);
     device_->gather_rows(head_sum_.data(), sum, std::ssize(place_), device_ids_.data(), distinct, width_);
-    device_->scatter_add_rows(sum, input_sum_.data(), device_ids_.data(), distinct, width_);
+    device_->scatter_add_rows(sum, input_sum_.data(), rows_named(), distinct, width_);
   }
+  /// Rows of an array that has the tokens `ids`.
+  static extent_t rows_below(const std::int32_t* ids, extent_t n) {
+    return n == 0 ? 0 : extent_t{*std::max_element(ids, ids + n)} + 1;
+  }
+  /// The rows of the tokens that occurred as input.
+  row_ids rows_named() const { return {device_ids_.data(), rows_below(ids_.data(), std::ssize(ids_))}; }
   void grow(std::size_t before) {
     const auto w = static_cast<std::size_t>(width_);
     if (device_ids_.size() < ids_.size()) {

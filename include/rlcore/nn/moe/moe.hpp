@@ -81,7 +81,7 @@ struct moe {
     }
     device.scale_rows(a.rows, a.rows, a.factors, n, h);
     device.fill_zero(y, static_cast<std::size_t>(t * h) * sizeof(float));
-    device.scatter_add_rows(y, a.rows, rows, n, h);
+    device.scatter_add_rows(y, a.rows, {rows, t}, n, h);
   }
 
   /// dx from dy; dx may be x. Uses up the activations.
@@ -118,7 +118,7 @@ struct moe {
     r.backward(factor, slope, p.balance, a.row, t);
     device.upload(a.logits, factor.data(), factor.size() * sizeof(float));
     router.backward(p, dx, a.logits, x, t);
-    device.scatter_add_rows(dx, a.rows, rows, n, h);
+    device.scatter_add_rows(dx, a.rows, {rows, t}, n, h);
   }
 
  private:

@@ -55,7 +55,7 @@ class picture_rows {
     if (n == 0) return;
     float* const found = p.space.template take<float>(n * h);
     p.device.gather_rows(found, tower_->rows(), tower_->tokens(), seen_ + skipped, n, h);
-    p.device.copy_rows(x, h, p.space.take_copy(rows.data() + skipped, n), found, h, n, h);
+    p.device.copy_rows(x, h, {p.space.take_copy(rows.data() + skipped, n), end - first}, found, h, n, h);
   }
 
   /// From the gradient of x, of all rows of the pass, to the gradient of the tower's parameters in p.gradients, or of
@@ -76,7 +76,7 @@ class picture_rows {
       found = p.space.template take<float>(count_ * h);
     }
     p.device.gather_rows(found, dx, p.tokens, rows_, count_, h);
-    if (p.context) p.device.copy_rows(slopes, h, seen_, found, h, count_, h);
+    if (p.context) p.device.copy_rows(slopes, h, {seen_, tokens}, found, h, count_, h);
     tower_->move_weights(p.weights, p.packed);
     tower_->backward(p.gradients, p.first, slopes, p.adapter);
   }

@@ -1,14 +1,11 @@
 // Rows gathered, scattered, copied and summed; elementwise helpers.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <stdexcept>
-#include <string>
-#include <vector>
 
 #include "rlcore/device/npu/kernels/context.hpp"
+#include "rlcore/device/row_ids.hpp"
 
 RLCORE_BEGIN
 namespace ascend::kernels {
@@ -23,39 +20,27 @@ inline void gather_rows(context& c, float* y, const float* x, extent_t rows, con
   });
 }
 
-/// One more than the largest of the ids, read back to the host. Operators that add at indices may copy their target, so
-/// they get no more rows of it than they need. Throws std::invalid_argument if one is negative.
-inline extent_t rows_named(context& c, const std::int32_t* ids, extent_t count) {
-  std::vector<std::int32_t> host(static_cast<std::size_t>(count));
-  c.q.download(host.data(), ids, host.size() * sizeof(std::int32_t));
-  const auto [least, most] = std::minmax_element(host.begin(), host.end());
-  if (*least < 0) throw std::invalid_argument("rlcore: npu: index " + std::to_string(*least) + " of a row");
-  return extent_t{*most} + 1;
-}
-
 /// y[ids[k]] += x[k], k in order if the device is deterministic.
-inline void scatter_add_rows(context& c, float* y, const float* x, const std::int32_t* ids, extent_t count,
-                             extent_t w) {
+inline void scatter_add_rows(context& c, float* y, const float* x, row_ids ids, extent_t count, extent_t w) {
   if (count * w == 0) return;
-  const auto to = c.rows(y, rows_named(c, ids, count), w);
+  const auto to = c.rows(y, ids.rows, w);
   for_pieces(count, w, most_elements, [&](extent_t first, extent_t n) {
-    c.run(c.op().aclnnIndexAdd, to, std::int64_t{0}, c.view(ids + first, {n}), c.rows(x + first * w, n, w),
+    c.run(c.op().aclnnIndexAdd, to, std::int64_t{0}, c.view(ids.data + first, {n}), c.rows(x + first * w, n, w),
           c.q.scalar(1.0f), to);
   });
 }
 
-/// y[ids[k]] = x[k], or y[k] if ids is null.
-inline void copy_rows(context& c, float* y, extent_t y_row, const std::int32_t* ids, const float* x, extent_t x_row,
-                      extent_t count, extent_t w) {
+/// y[ids[k]] = x[k], or y[k] without ids.
+inline void copy_rows(context& c, float* y, extent_t y_row, row_ids ids, const float* x, extent_t x_row, extent_t count,
+                      extent_t w) {
   if (count * w == 0) return;
-  const extent_t rows = ids != nullptr ? rows_named(c, ids, count) : 0;
   for_pieces(count, w, most_elements, [&](extent_t first, extent_t n) {
     const auto from = c.rows(x + first * x_row, n, w, x_row);
-    if (ids == nullptr)
+    if (ids.data == nullptr)
       c.copy(c.rows(y + first * y_row, n, w, y_row), from);
     else
-      c.run(c.op().aclnnIndexPutImpl, c.rows(y, rows, w, y_row), c.q.list({c.view(ids + first, {n})}), from, false,
-            false);
+      c.run(c.op().aclnnIndexPutImpl, c.rows(y, ids.rows, w, y_row), c.q.list({c.view(ids.data + first, {n})}), from,
+            false, false);
   });
 }
 
