@@ -41,6 +41,17 @@ class loss_batch {
       for (std::size_t f = 0; f < fields; ++f) row_values_[f].push_back(row_value(i, f));
   }
 
+  /// `edge` takes the place of one number of each field, of every field at another token that counts or another row.
+  void put(float edge) {
+    std::vector<std::size_t> counting;
+    for (std::size_t k = 0; k < mask_.size(); ++k)
+      if (mask_[k] != 0) counting.push_back(k);
+    for (std::size_t f = 0; f < fields; ++f) {
+      values_[f][counting[(f + 1) * counting.size() / (fields + 2)]] = edge;
+      row_values_[f][f % row_values_[f].size()] = edge;
+    }
+  }
+
   extent_t rows() const { return rows_; }
   std::size_t slots() const { return mask_.size(); }
   bool packed() const { return form_ == layout::packed; }

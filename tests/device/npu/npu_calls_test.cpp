@@ -1,18 +1,19 @@
-// How many operators and transfers losses and advantages take, and of how many bytes: the tables of docs/devices.md.
+// How many operators and transfers losses and advantages take, and of how many bytes: the tables of docs/devices.md and
+// docs/npu_losses.md.
 #include <gmock/gmock.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <string>
 #include <string_view>
-#include <utility>
+#include <type_traits>
 
 #include "device/npu/counted_calls.hpp"
-#include "device/npu/loss_batch.hpp"
+#include "device/npu/loss_catalogue.hpp"
 #include "rlcore/device/advantages.hpp"
 #include "rlcore/device/losses.hpp"
-#include "rlcore/objective/algorithms.hpp"
 
 namespace rlcore_test {
 namespace {
@@ -41,42 +42,76 @@ class page_of_calls : public testing::Test {
     EXPECT_THAT(page, testing::HasSubstr(row_of(name, calls) + "\n"));
   }
 
+  static std::string text_of(const std::string& path) {
+    std::ifstream in(path);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+
   counted_calls calls{emulated_calls()};
   npu device{table_provider{&calls.table()}, emulated_npu::exact(compute::float32)};
-
- private:
-  std::ifstream in{std::string(RLCORE_SOURCE_DIR) + "/docs/devices.md"};
-  const std::string page{std::istreambuf_iterator<char>(in), {}};
+  const std::string page = text_of(std::string(RLCORE_SOURCE_DIR) + "/docs/devices.md");
 };
 
-TEST_F(page_of_calls, of_losses) {
-  const auto check = [&](const char* name, const auto& a) {
-    using objective = std::remove_cvref_t<decltype(a.objective)>;
-    field row_fields = field::none;
-    if constexpr (requires { a.objective.link; })
-      row_fields = detail::row_fields<std::remove_cvref_t<decltype(a.objective.link)>>();
-    else
-      row_fields = detail::structure<objective>::row_fields | field::advantage;
-    const loss_batch batch(layout::masked, rows, width, row_fields);
+/// What the first piece of an objective differentiates by.
+template <class O>
+constexpr field wrt_of_objective(const O&) {
+  if constexpr (of_sequences<O>)
+    return wrt_of<typename std::remove_cvref_t<decltype(O::gather)>::score>();
+  else
+    return detail::structure<O>::wrt[0];
+}
+
+/// Asks for the loss and one gradient of an algorithm.
+template <class A>
+void ask_for_loss(npu& device, counted_calls& calls, const A& a) {
+  const auto ask = [&](const auto& objective, const auto&... chosen) {
+    const field per_row = row_fields_of(objective);
+    const bool rows_alone = of_sequences<std::remove_cvref_t<decltype(objective)>>;
+    const loss_batch batch(layout::masked, rows, width, rows_alone ? per_row : per_row | field::advantage);
     const auto here = batch.on(device);
-    const bool of_values = std::string_view(name).ends_with("critic");
+    const bool of_values = wrt_of_objective(objective) == field::value;
     token_gradients<float, npu> one;
     (of_values ? one.value : one.logp) = of_values ? here->gradients.value : here->gradients.logp;
-    expect_row("`" + std::string(name) + "`", [&] { evaluate(device, a, here->batch, batch.counts(), one); });
-    if constexpr (!requires { requires std::remove_cvref_t<decltype(a.aggregation)>::per_batch; }) {
+    device.wait();
+    calls.clear();
+    evaluate(device, a, here->batch, batch.counts(), chosen(batch)..., one);
+    device.wait();
+  };
+  if constexpr (requires { a.objective; })
+    ask(a.objective);
+  else
+    ask(a.pair.objective, [](const loss_batch& b) { return b.counts(2); });
+}
+
+/// The table of docs/npu_losses.md, of which docs/devices.md has a part. RLCORE_WRITE_DOCS=1 writes the former.
+TEST_F(page_of_calls, of_every_loss) {
+  const std::string path = std::string(RLCORE_SOURCE_DIR) + "/docs/npu_losses.md";
+  std::string rows_of_all;
+  const auto visit = [&](const std::string& name, const auto& a) {
+    ask_for_loss(device, calls, a);
+    const std::string row = row_of("`" + name + "`", calls) + "\n";
+    rows_of_all += row;
+    if (page.find("\n| `" + name + "` |") != page.npos) {
+      EXPECT_THAT(page, testing::HasSubstr(row));
+    }
+    if (calls.operators > 0) {  // else it runs on the host
       EXPECT_EQ(calls.downloads, 1) << name;
     }
   };
-  check("paper::grpo", paper::grpo());
-  check("paper::dapo", paper::dapo());
-  check("paper::gspo", paper::gspo());
-  check("paper::cispo", paper::cispo());
-  check("paper::reinforce_plus_plus", paper::reinforce_plus_plus());
-  check("paper::ppo_critic", paper::ppo_critic());
-  check("paper::dpo", paper::dpo());
-  check("paper::kto", paper::kto(kto_link{.kl = kto_baseline(0)}));
-  check("paper::sft", paper::sft());
-  check("paper::aot", paper::aot());
+  each_of_papers([&](const char* name, const auto& a, const defaults& = {}) {
+    if constexpr (reads_log_probs<std::remove_cvref_t<decltype(a)>>())
+      if (std::string_view(name) != "gvpo") visit(std::string("paper::") + name, a);
+  });
+  visit("paper::gvpo", paper::gvpo({.group_size = 4}));
+  each_of_systems([&](const char* name, const auto& a, const defaults& = {}) {
+    if constexpr (reads_log_probs<std::remove_cvref_t<decltype(a)>>()) visit(name, a);
+  });
+  const std::string text = text_of(path), head = "|---|---|---|---|---|\n";
+  const std::size_t begin = text.find(head) + head.size(), end = text.find("\n\n", begin) + 1;
+  if (std::getenv("RLCORE_WRITE_DOCS") != nullptr)
+    std::ofstream(path) << text.substr(0, begin) << rows_of_all << text.substr(end);
+  else
+    EXPECT_EQ(text.substr(begin, end - begin), rows_of_all);
 }
 
 TEST_F(page_of_calls, of_advantages) {
