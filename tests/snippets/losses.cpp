@@ -10,6 +10,13 @@ inline void run() {
 }
 }  // namespace readme
 
+namespace readme_device {
+// <snippet: README.md 2>
+inline auto* const emulated = &loss_on<rlcore::emulated_npu>;
+inline auto* const hardware = &loss_on<rlcore::npu>;
+inline auto* const host = &loss_on<rlcore::cpu>;
+}  // namespace readme_device
+
 namespace objectives_evaluate {
 inline std::vector<float> rewards, advantage;
 inline rlcore::matrix_view<float> logp, old_logp, ref_logp, dlogp;

@@ -79,13 +79,13 @@ nn::config small_model() {
   return c;
 }
 
-void fill_weights(trainer::trainable_model<any_device>& m) {
+void fill_weights(trainer::trainable_model<any_device>& m, std::uint32_t seed = 5) {
   std::vector<float> weights(m.model.size());
   for (const nn::parameter& p : m.model.parameters())
     for (std::size_t i = 0; i < p.size; ++i)
       weights[p.offset + i] =
           (p.name.find("norm") != p.name.npos ? 1.f : 0.f) +
-          0.25f * static_cast<float>(random_key{5}.normal(static_cast<std::uint32_t>(p.offset + i)));
+          0.25f * static_cast<float>(random_key{seed}.normal(static_cast<std::uint32_t>(p.offset + i)));
   m.model.weights().upload(weights);
 }
 
@@ -203,6 +203,54 @@ TEST(update_on_device, is_the_update_with_the_loss_on_the_host) {
         expect_near_gradient(got, gradient_of(*device, kept_on_host{algorithm}, batch, 4), 2e-6);
         expect_near_gradient(got, gradient_of(*host, algorithm, batch, 4), 2e-5);
       }
+  }
+}
+
+/// The log-probs of the reference that stay on the device are those that come to the host, whatever rows a micro-batch
+/// takes, also for a loss on the host.
+TEST(update_on_device, reads_the_reference_where_it_was_scored) {
+  const auto device = device_for_updates(true);
+  updated_model reference(*device), m(*device);
+  fill_weights(reference.actor, 6);
+  auto kept = responses(11), fetched = kept;
+  trainer::score_trajectories(reference.actor.model, m.actor.space, std::span(fetched), 0.9f, 4, 0,
+                              &trajectory::ref_logp);
+  const transfers of_scoring;
+  trainer::keep_reference(m.actor, reference.actor.model, std::span(kept), 0.9f, 4, 0);
+  device->wait();
+  EXPECT_EQ(of_scoring.so_far().downloads, 0);
+  for (const trajectory& t : kept) EXPECT_TRUE(t.ref_logp.empty());
+
+  const auto algorithm = algorithm_with({.use_kl = true, .kl_coef = 0.1});
+  ASSERT_TRUE(algorithm.reference_stays());
+  EXPECT_FALSE(trainer::any_algorithm(kept_on_host{algorithm}).reference_stays()) << "it does not say so";
+  const auto uploads_of = [&](const trainer::any_algorithm& a, const std::vector<const trajectory*>& order,
+                              std::vector<float>& gradient) {
+    m.actor.begin_update();
+    device->wait();
+    const transfers all;
+    trainer::accumulate_gradient(m.actor, a, order, plan_of(4));
+    device->wait();
+    gradient = m.gradient();
+    return all.so_far().upload_bytes;
+  };
+  std::int64_t tokens = 0;
+  for (const trajectory& t : kept) tokens += t.response_length();
+  for (const std::size_t stride :
+       {std::size_t{1}, std::size_t{7}}) {  // micro-batches of consecutive rows, and of rows from everywhere
+    std::vector<const trajectory*> here, there;
+    for (std::size_t i = 0; i < kept.size(); ++i) {
+      const std::size_t row = i * stride % kept.size();
+      here.push_back(&kept[row]), there.push_back(&fetched[row]);
+    }
+    std::vector<float> got, wanted;
+    uploads_of(algorithm, there, wanted);  // takes what only a first pass uploads
+    const std::int64_t over_the_host = uploads_of(algorithm, there, wanted), stays = uploads_of(algorithm, here, got);
+    EXPECT_GT(norm(wanted), 0);
+    EXPECT_EQ(got, wanted) << stride;
+    EXPECT_EQ(over_the_host - stays, 4 * tokens) << stride;
+    uploads_of(kept_on_host{algorithm}, there, wanted), uploads_of(kept_on_host{algorithm}, here, got);
+    EXPECT_EQ(got, wanted) << stride;
   }
 }
 

@@ -2,12 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 #include <span>
 #include <vector>
 
 #include "rlcore/core/elementary.hpp"
 #include "rlcore/nn/model/log_probs.hpp"
+#include "rlcore/nn/model/log_probs_on_device.hpp"
 #include "rlcore/rollout/engine.hpp"
+#include "rlcore/tensor/buffer.hpp"
 #include "rlcore/trainer/policy/settings.hpp"
 #include "rlcore/trainer/policy/trajectory/packed_trajectories.hpp"
 #include "rlcore/trainer/policy/trajectory/trajectory.hpp"
@@ -22,6 +25,7 @@ template <class Device>
 struct actor : trainable_model<Device> {
   rollout::engine<Device> engine;
   const data::prompt_dataset* prompts = nullptr;  ///< whose pictures the trajectories show; null: there are none
+  buffer<float, Device> kept_ref;                 ///< log-probs of the reference of a step, see keep_reference()
 
   /// A model of the shape `config`, trained as `s` says; load its weights next. Null `world`: there is one rank.
   actor(Device& device, const nn::config& config, const policy_settings& s, parallel::world* world = nullptr)
@@ -62,6 +66,27 @@ void score_trajectories(nn::causal_lm<Device>& model, nn::workspace<Device>& spa
                               (rows[i].*entropy).assign(entropies.begin() + from, entropies.begin() + to);
                           }
                         });
+}
+
+/// Log-probs of every response token under the reference `model`, for updates whose loss is computed on the device:
+/// they stay in a.kept_ref, from trajectory::kept_ref on. Otherwise as score_trajectories(). Needs a device that runs
+/// losses, and one rank.
+template <class Device>
+void keep_reference(actor<Device>& a, nn::causal_lm<Device>& model, std::span<trajectory> rows, float temperature,
+                    std::int64_t max_rows, std::int64_t max_tokens) {
+  std::int64_t total = 0;
+  for (trajectory& t : rows) t.ref_logp.clear(), t.kept_ref = total, total += t.response_length();
+  if (std::ssize(a.kept_ref) < total) a.kept_ref = {model.device(), static_cast<std::size_t>(total)};
+  packed_trajectories packed;
+  for_each_scored_group(
+      {model.units()}, rows.size(), max_rows, max_tokens, [&](std::size_t i) { return rows[i].tokens.size(); },
+      [&](std::size_t first, std::size_t last) {
+        packed.clear();
+        for (std::size_t i = first; i < last; ++i) packed.push_back(rows[i], a.prompts);
+        float* to = a.kept_ref.data() + (first < last ? rows[first].kept_ref : 0);
+        nn::log_probs(model, a.space, packed.input(), packed.targets, temperature,
+                      {to, {std::ssize(packed.targets.row)}});
+      });
 }
 
 /// sum_v p_v^2 of the old policy at every response token, to trajectory::sum_squared_probs. Since the log-prob of a

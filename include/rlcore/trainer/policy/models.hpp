@@ -23,6 +23,7 @@
 #include "rlcore/trainer/policy/open.hpp"
 #include "rlcore/trainer/policy/rollout_model.hpp"
 #include "rlcore/training/frozen_model.hpp"
+#include "rlcore/training/loss_stays.hpp"
 #include "rlcore/training/parameters_text.hpp"
 #include "rlcore/training/ranks/available_memory.hpp"
 
@@ -96,6 +97,10 @@ class policy_models {
   /// The model whose log-probs a KL compares with, or nullptr; with LoRA `policy.model`, adapters off.
   nn::causal_lm<Device>* reference() { return !needs_reference_ ? nullptr : frozen ? &frozen->model : &policy.model; }
 
+  /// Whether the reference's log-probs stay on the device between the pass that computes them and the updates: nobody
+  /// on the host reads them, and no other rank trains on these rows.
+  bool reference_stays() const { return reference_stays_ && loss_stays_on_device(policy); }
+
   /// Loads what a checkpoint will not bring: everything if the run does not `continue`, else the reference, and the
   /// bases of adapters.
   void load(const policy_inputs& in, bool continues);
@@ -140,7 +145,7 @@ class policy_models {
     std::fflush(stdout);
   }
 
-  bool needs_reference_;
+  bool needs_reference_, reference_stays_;
   std::filesystem::path value_folder_;
 };
 
@@ -148,7 +153,8 @@ template <class Device>
 policy_models<Device>::policy_models(Device& device, const options& opt, policy_inputs& in,
                                      const any_algorithm& algorithm, const team& ranks)
     : policy(device, in.config, settle(device, opt, in, ranks), &ranks.world()),
-      needs_reference_(in.settings.reward_kl.enabled || contains(algorithm.reads(), field::ref_logp)) {
+      needs_reference_(in.settings.reward_kl.enabled || contains(algorithm.reads(), field::ref_logp)),
+      reference_stays_(!in.settings.reward_kl.enabled && algorithm.reference_stays() && ranks.size() == 1) {
   const policy_settings& s = in.settings;
   if (const auto group = rollout_ranks(opt, ranks.size()))
     open_rollout(rollout, policy, *group,

@@ -88,7 +88,7 @@ class rollout_worker {
     score_values(batch, time);
   }
 
-  /// Sets trajectory::ref_logp where a KL needs it and it is missing.
+  /// Sets trajectory::ref_logp where a KL needs it and it is missing, or trajectory::kept_ref.
   void score_reference(std::vector<trajectory>& rows, stages& time) {
     if (models_.reference() == nullptr || std::all_of(rows.begin(), rows.end(), [](const trajectory& t) {
           return t.ref_logp.size() == t.old_logp.size();
@@ -97,6 +97,9 @@ class rollout_worker {
     time("ref", [&] {
       bar_.phase("reference", 0, 0);
       const auto score = [&] {
+        if (models_.reference_stays())
+          return keep_reference(models_.policy, *models_.reference(), std::span(rows),
+                                in_.settings.sampling.temperature, in_.plan.ref_trajectories, in_.plan.ref_tokens);
         constexpr std::array fields{&trajectory::ref_logp};
         compute_own_rows(scorers(), rows, std::span(fields), [&](std::span<trajectory> shard) {
           score_trajectories(*models_.reference(), models_.policy.space, shard, in_.settings.sampling.temperature,

@@ -60,10 +60,10 @@ inline void shuffle_rows(std::vector<const trajectory*>& rows, random_key key, s
 /// What the loss of a micro-batch reads besides what the pass computes, packed row after row.
 class micro_fields {
  public:
-  /// Takes the fields of these rows.
+  /// Takes the fields of these rows; log-probs of the reference that stay on a device lie in `kept_ref`.
   void assign(std::span<const trajectory* const> mini, std::span<const std::uint32_t> rows,
-              const data::prompt_dataset* prompts) {
-    packed.clear();
+              const data::prompt_dataset* prompts, const float* kept_ref) {
+    packed.clear(), kept_.clear();
     for (auto* field : {&old_logp_, &ref_logp_, &advantage_, &token_advantage_, &selected_}) field->clear();
     const auto append = [](std::vector<float>& to, const std::vector<float>& field) {
       to.insert(to.end(), field.begin(), field.end());
@@ -72,6 +72,7 @@ class micro_fields {
       const trajectory& t = *mini[i];
       packed.push_back(t, prompts);
       append(old_logp_, t.old_logp), append(ref_logp_, t.ref_logp);
+      if (t.kept_ref >= 0) append_run({kept_ref + t.kept_ref, t.response_length()});
       advantage_.push_back(t.advantage);
       append(token_advantage_, t.token_advantage), append(selected_, t.selected);
     }
@@ -84,6 +85,17 @@ class micro_fields {
     rows.advantage = advantage_, rows.token_advantage = token_advantage_, rows.selected = selected_;
     return rows;
   }
+  /// Log-probs of the reference that are on a device, in the order of the rows.
+  std::span<const device_run> kept() const noexcept { return kept_; }
+  /// Fetches them, for a loss on the host.
+  template <class Device>
+  void fetch_kept(Device& device) {
+    for (const device_run& r : std::exchange(kept_, {})) {
+      const std::size_t before = ref_logp_.size(), n = static_cast<std::size_t>(r.count);
+      ref_logp_.resize(before + n);
+      device.download(ref_logp_.data() + before, r.data, n * sizeof(float));
+    }
+  }
   /// The advantage of every target.
   std::vector<float> advantages() const {
     if (!token_advantage_.empty()) return token_advantage_;
@@ -95,7 +107,16 @@ class micro_fields {
   packed_trajectories packed;
 
  private:
+  /// Rows that follow each other on the device make one run.
+  void append_run(const device_run& r) {
+    if (r.count == 0) return;
+    if (!kept_.empty() && kept_.back().data + kept_.back().count == r.data)
+      kept_.back().count += r.count;
+    else
+      kept_.push_back(r);
+  }
   std::vector<float> old_logp_, ref_logp_, advantage_, token_advantage_, selected_;
+  std::vector<device_run> kept_;
 };
 
 /// Adds the gradient of the loss over `mini` to a.gradient(). The denominators are counted over all of `mini` before
@@ -114,7 +135,8 @@ policy_report accumulate_gradient(actor<Device>& a, const Algorithm& algorithm, 
   policy_report report;
   const auto tokens_of = [&](std::uint32_t i) { return std::ssize(mini[i]->tokens); };
   const auto add = [&](std::span<const std::uint32_t> mine) {
-    fields.assign(mini, mine, a.prompts);
+    fields.assign(mini, mine, a.prompts, a.kept_ref.data());
+    if (!on_device) fields.fetch_kept(a.model.device());
     const packed_trajectories& packed = fields.packed;
     const auto slopes = [&](std::span<const float> logp, std::span<const float> entropy, std::span<float> dlogp,
                             std::span<float> dentropy) {
@@ -124,7 +146,7 @@ policy_report accumulate_gradient(actor<Device>& a, const Algorithm& algorithm, 
       report += algorithm.loss(rows, counts, dlogp, with_entropy ? dentropy : std::span<float>());
     };
     const auto stays = [&](auto logp, auto entropy, auto dlogp, auto dentropy) {
-      const rows_on_device<Device> there(a.model.device(), fields.rows(), algorithm.reads());
+      const rows_on_device<Device> there(a.model.device(), fields.rows(), algorithm.reads(), fields.kept());
       policy_rows rows = there.rows();
       rows.logp = span_of(logp);
       if (with_entropy) rows.entropy = span_of(entropy);

@@ -33,7 +33,8 @@ namespace trainer {
 ///               are neighbours, and their rewards are final; `key` is the step's
 ///   loss        writes dL / dlogp (and dL / dentropy if that is not empty) of one micro-batch; `step` counts the whole
 ///               optimizer step, so that the reports and gradients of its micro-batches add up
-/// and, if it has one, inputs(): the advantage_input that advantages() reads; and on_device(), see loss_of_device.
+/// and, if it has one, inputs(): the advantage_input that advantages() reads; on_device(), see loss_of_device; and
+/// reference_stays(), see reference_may_stay().
 template <class A>
 concept policy_algorithm = requires(const A a, std::span<trajectory> batch, const policy_rows& rows,
                                     const global_counts& step, std::span<float> slope) {

@@ -25,6 +25,7 @@ class any_algorithm {
       : held_(std::make_shared<const holder<A>>(std::move(algorithm))) {}
 
   field reads() const { return held_->reads(); }
+  bool reference_stays() const { return held_->reference_stays(); }
   advantage_input inputs() const { return held_->inputs(); }
   /// Calls the held algorithm; see policy_algorithm.
   void advantages(std::span<trajectory> batch, std::int64_t samples, random_key key) const {
@@ -44,6 +45,7 @@ class any_algorithm {
   struct interface {
     virtual ~interface() = default;
     virtual field reads() const = 0;
+    virtual bool reference_stays() const = 0;
     virtual advantage_input inputs() const = 0;
     virtual void advantages(std::span<trajectory>, std::int64_t, random_key) const = 0;
     virtual policy_report loss(const policy_rows&, const global_counts&, std::span<float>, std::span<float>) const = 0;
@@ -53,6 +55,7 @@ class any_algorithm {
   struct holder final : interface {
     explicit holder(A a) : algorithm(std::move(a)) {}
     field reads() const override { return algorithm.reads(); }
+    bool reference_stays() const override { return reference_may_stay(algorithm); }
     advantage_input inputs() const override { return inputs_of(algorithm); }
     void advantages(std::span<trajectory> batch, std::int64_t samples, random_key key) const override {
       algorithm.advantages(batch, samples, key);

@@ -22,6 +22,7 @@ class any_policy_loss {
       : held_(std::make_shared<const holder<L>>(std::move(loss))) {}
 
   field reads() const { return held_->reads(); }
+  bool reference_stays() const { return held_->reference_stays(); }
   /// Calls the held loss; see policy_loss.
   void select(std::span<trajectory> batch, random_key key) const { held_->select(batch, key); }
   /// Calls the held loss; see policy_loss.
@@ -39,6 +40,7 @@ class any_policy_loss {
   struct interface {
     virtual ~interface() = default;
     virtual field reads() const = 0;
+    virtual bool reference_stays() const = 0;
     virtual void select(std::span<trajectory>, random_key) const = 0;
     virtual policy_report loss(const policy_rows&, const global_counts&, std::span<float>, std::span<float>) const = 0;
     virtual std::unique_ptr<loss_on_device> on_device(any_loss_device&, const global_counts&, extent_t) const = 0;
@@ -47,6 +49,7 @@ class any_policy_loss {
   struct holder final : interface {
     explicit holder(L l) : held(std::move(l)) {}
     field reads() const override { return held.reads(); }
+    bool reference_stays() const override { return reference_may_stay(held); }
     void select(std::span<trajectory> batch, random_key key) const override { held.select(batch, key); }
     policy_report loss(const policy_rows& rows, const global_counts& step, std::span<float> dlogp,
                        std::span<float> dentropy) const override {

@@ -37,6 +37,7 @@ class composed_algorithm {
 
   field reads() const { return loss_.reads(); }
   advantage_input inputs() const { return inputs_of(estimator_); }
+  bool reference_stays() const { return reference_may_stay(loss_); }
 
   /// Estimates the advantages of the step, then selects tokens if the loss wants it.
   void advantages(std::span<trajectory> batch, std::int64_t samples, random_key key) const {

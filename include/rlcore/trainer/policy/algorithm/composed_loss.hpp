@@ -61,6 +61,9 @@ class composed_loss {
 
   field reads() const noexcept { return reads_of(std::make_index_sequence<piece_count<Objective>>{}); }
 
+  /// A selection sees log-probs and entropies of sampling and advantages.
+  static constexpr bool reference_stays() noexcept { return true; }
+
   /// Selects tokens over the whole step, if there is a selection.
   void select(std::span<trajectory> batch, random_key key) const {
     if constexpr (!std::is_same_v<Selection, no_selection>) select_tokens(selection_, batch, key);

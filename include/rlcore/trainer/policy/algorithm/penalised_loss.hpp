@@ -76,6 +76,7 @@ class penalised_loss {
     return policy_.reads() | (added_.with_kl() ? field::ref_logp : field::none) |
            (added_.with_entropy() ? field::entropy : field::none);
   }
+  bool reference_stays() const { return policy_.reference_stays(); }
   /// As the policy loss.
   void select(std::span<trajectory> batch, random_key key) const { policy_.select(batch, key); }
 

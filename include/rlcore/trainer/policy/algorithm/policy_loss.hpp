@@ -39,5 +39,15 @@ concept loss_of_device = requires(const L l, Device& device, const global_counts
   { l.on_device(device, step, rows) } -> std::same_as<std::unique_ptr<loss_on_device>>;
 };
 
+/// Whether the run may leave the log-probs of the reference in the memory of the device that computes them, and
+/// trajectory::ref_logp empty: L says so by reference_stays(), if it reads them in loss() and on_device() alone.
+template <class L>
+bool reference_may_stay(const L& l) {
+  if constexpr (requires { l.reference_stays(); })
+    return l.reference_stays();
+  else
+    return false;
+}
+
 }  // namespace trainer
 RLCORE_END

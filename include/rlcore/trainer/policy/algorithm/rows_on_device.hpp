@@ -27,12 +27,19 @@ std::span<const T> span_of(const tensor<T, 1, Device>& x) noexcept {
   return {x.data(), x.size()};
 }
 
-/// Fields that the host has, uploaded together.
+/// Consecutive numbers in the memory of a device.
+struct device_run {
+  const float* data = nullptr;
+  extent_t count = 0;
+};
+
+/// Fields of rows: what the host has is uploaded together, what the device has is joined there.
 template <class Device>
 class rows_on_device {
  public:
-  /// old_logp, advantages and what else is in `reads` of the fields of `host`, whose offsets have to outlive this.
-  rows_on_device(Device& device, const policy_rows& host, field reads) {
+  /// old_logp, advantages and what else is in `reads` of the fields of `host`, whose offsets have to outlive this. The
+  /// runs of `ref`, if there are any, are ref_logp and have to outlive it too.
+  rows_on_device(Device& device, const policy_rows& host, field reads, std::span<const device_run> ref = {}) {
     std::vector<float> all;
     std::size_t first[std::size(fields)];
     for (std::size_t f = 0; f < std::size(fields); ++f) {
@@ -41,13 +48,17 @@ class rows_on_device {
       if (contains(reads | field::old_logp | field::advantage, fields[f].first))
         all.insert(all.end(), x.begin(), x.end());
     }
-    memory_ = buffer<float, Device>(device, all.size());
-    memory_.upload(all);
+    std::size_t joined = 0;
+    if (ref.size() > 1 && contains(reads, field::ref_logp))
+      for (const device_run& r : ref) joined += static_cast<std::size_t>(r.count);
+    memory_ = buffer<float, Device>(device, all.size() + joined);
+    if (!all.empty()) device.upload(memory_.data(), all.data(), all.size() * sizeof(float));
     rows_.offsets = host.offsets;
     for (std::size_t f = 0; f < std::size(fields); ++f) {
       const std::size_t last = f + 1 < std::size(fields) ? first[f + 1] : all.size();
       rows_.*fields[f].second = {memory_.data() + first[f], last - first[f]};
     }
+    if (!ref.empty() && contains(reads, field::ref_logp)) show_reference(device, ref, memory_.data() + all.size());
   }
   /// Addresses; the host must not read through them.
   const policy_rows& rows() const noexcept { return rows_; }
@@ -59,6 +70,17 @@ class rows_on_device {
       {field::advantage, &policy_rows::advantage},
       {field::advantage, &policy_rows::token_advantage},
       {field::selected, &policy_rows::selected}};
+
+  /// One run is read where it lies; several are joined at `room`.
+  void show_reference(Device& device, std::span<const device_run> ref, float* room) {
+    if (ref.size() == 1) {
+      rows_.ref_logp = {ref[0].data, static_cast<std::size_t>(ref[0].count)};
+      return;
+    }
+    float* to = room;
+    for (const device_run& r : ref) device.copy_rows(to, r.count, nullptr, r.data, r.count, 1, r.count), to += r.count;
+    rows_.ref_logp = {room, to};
+  }
 
   policy_rows rows_;
   buffer<float, Device> memory_;

@@ -22,6 +22,7 @@ struct trajectory {
   std::uint32_t sample = 0;       ///< of that row in this step, from 0
   std::int64_t sampled_step = 0;  ///< in which step it was sampled
   std::vector<float> old_logp, entropy, ref_logp;
+  std::int64_t kept_ref = -1;       ///< where ref_logp begins in actor::kept_ref, if it stays on the device
   std::vector<float> rollout_logp;  ///< as recorded while sampling, where old_logp was computed again
   rollout::finish reason = rollout::finish::length;
   verify::verdict verdict;          ///< of the reward function
