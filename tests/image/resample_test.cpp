@@ -39,7 +39,16 @@ TEST(resample, the_bytes_of_torchvision_and_of_pillow) {
 TEST(resample, the_same_size_is_the_same_picture) {
   const pixels picture = test::draw(test::drawing::noise, 3, 20, 31);
   EXPECT_EQ(resize(picture, {20, 31}, resampling::torchvision), picture);
-  EXPECT_EQ(transpose(transpose(picture)), picture);
+}
+
+TEST(resample, bytes_are_transposed) {
+  for (const auto& [rows, columns] : {std::pair<std::size_t, std::size_t>{1, 7}, {16, 32}, {33, 50}, {64, 17}}) {
+    std::vector<std::uint8_t> from(rows * columns);
+    for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::uint8_t>(i * 37 + i / 256);
+    const auto to = transpose(from, rows, columns);
+    for (std::size_t y = 0; y < rows; ++y)
+      for (std::size_t x = 0; x < columns; ++x) ASSERT_EQ(to[x * rows + y], from[y * columns + x]) << rows << columns;
+  }
 }
 
 }  // namespace

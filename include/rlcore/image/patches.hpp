@@ -53,9 +53,10 @@ inline patches cut(const pixels& picture, const patch_shape& shape,
                    const std::array<std::array<float, 256>, 3>& values) {
   const std::size_t side = shape.patch, cell = side * shape.merge;
   patches result{static_cast<std::int64_t>(picture.height / side), static_cast<std::int64_t>(picture.width / side), {}};
-  result.values.resize(picture.height / side * (picture.width / side) * shape.row());
-  float* out = result.values.data();
+  result.values.reserve(picture.height / side * (picture.width / side) * shape.row());
+  std::vector<float> row(shape.row());
   const auto one_patch = [&](std::size_t top, std::size_t left) {
+    float* out = row.data();
     for (std::size_t c = 0; c < 3; ++c) {
       const float* const first = out;
       for (std::size_t y = 0; y < side; ++y) {
@@ -64,6 +65,7 @@ inline patches cut(const pixels& picture, const patch_shape& shape,
       }
       for (std::size_t frame = 1; frame < shape.frames; ++frame) out = std::copy_n(first, side * side, out);
     }
+    result.values.insert(result.values.end(), row.begin(), row.end());
   };
   for (std::size_t top = 0; top < picture.height; top += cell)
     for (std::size_t left = 0; left < picture.width; left += cell)
