@@ -109,6 +109,7 @@ TEST_F(vision_trainers, grpo_has_the_same_bits_however_it_is_run) {
     train(name, {"trainer.n_gpus_per_node=2", std::string("rlcore.zero_stage=") + zero});
     expect_same("one", name);
   }
+  EXPECT_EQ(program::run("compare_runs", {root("one").string(), root("ranks3").string(), "--threshold", "0"}).code, 0);
   EXPECT_NE(scratch::read(root("one") / "report.html").find("<img alt="), std::string::npos);
 }
 
@@ -143,6 +144,8 @@ TEST_F(vision_trainers, other_estimators_and_a_critic) {
     const auto r = program::run("ppo_trainer", command(estimator) + more);
     EXPECT_EQ(r.code, 0) << estimator << ": " << r.err;
   }
+  const auto dapo = program::run("dapo_trainer", command("dapo") + arguments{"trainer.total_training_steps=1"});
+  EXPECT_EQ(dapo.code, 0) << dapo.err;
 }
 
 TEST_F(vision_trainers, evaluate_and_sft_read_the_same_rows) {
