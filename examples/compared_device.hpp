@@ -208,7 +208,6 @@ class compared_device final : public any_device {
                                const float*, const float*, extent_t, const float*, float*) override {
     throw std::logic_error("attention in parts is not compared");
   }
-
   void swiglu_forward(float* y, const float* gate_up, extent_t t, extent_t w) override {
     run("swiglu_forward", float_bound, {in(gate_up, 2 * t * w)}, {out(y, t, w, w)},
         [&](any_device& d, place at) { d.swiglu_forward(at(y), at(gate_up), t, w); });
@@ -232,17 +231,13 @@ class compared_device final : public any_device {
   }
   void scatter_add_rows(float* y, const float* x, rlcore::row_ids ids, extent_t count, extent_t w) override {
     run("scatter_add_rows", float_bound, {in(x, count * w), in(ids.data, count)}, {out(y, ids.rows, w, w)},
-        [&](any_device& d, place at) {
-          d.scatter_add_rows(at(y), at(x), {at(ids.data), ids.rows}, count, w);
-        });
+        [&](any_device& d, place at) { d.scatter_add_rows(at(y), at(x), there(at, ids), count, w); });
   }
   void copy_rows(float* y, extent_t y_row, rlcore::row_ids ids, const float* x, extent_t x_row, extent_t count,
                  extent_t w) override {
-    const extent_t rows = ids.data == nullptr ? count : ids.rows;
-    run("copy_rows", exact, {in(x, count, x_row, w), in(ids.data, count)}, {out(y, rows, y_row, w)},
-        [&](any_device& d, place at) {
-          d.copy_rows(at(y), y_row, {at(ids.data), ids.rows}, at(x), x_row, count, w);
-        });
+    run("copy_rows", exact, {in(x, count, x_row, w), in(ids.data, count)},
+        {out(y, ids.data ? ids.rows : count, y_row, w)},
+        [&](any_device& d, place at) { d.copy_rows(at(y), y_row, there(at, ids), at(x), x_row, count, w); });
   }
   void scale_rows(float* y, const float* x, const float* factor, extent_t t, extent_t w) override {
     run("scale_rows", float_bound, {in(x, t * w), in(factor, t)}, {out(y, t, w, w)},
@@ -403,6 +398,7 @@ class compared_device final : public any_device {
           all.push_back(in(p, keys_of(s), s.key_row, shape.kv_heads * shape.head_dim));
     return all;
   }
+  static rlcore::row_ids there(const place& at, const rlcore::row_ids& ids) { return {at(ids.data), ids.rows}; }
   /// One more than the largest of the row numbers.
   extent_t rows_below(const std::int32_t* ids, extent_t count) {
     std::vector<std::int32_t> host(static_cast<std::size_t>(count));

@@ -61,18 +61,24 @@ class loss_batch {
     return c;
   }
 
+  /// Every token of row i that counts.
+  std::vector<token<double>> live_tokens(extent_t i) const {
+    std::vector<token<double>> all;
+    auto at = static_cast<std::size_t>(packed() ? offsets_[static_cast<std::size_t>(i)] : i * width_);
+    for (const std::size_t end = at + static_cast<std::size_t>(slots_of(i)); at < end; ++at) {
+      if (mask_[at] == 0) continue;
+      token<double>& x = all.emplace_back();
+      for (std::size_t f = 0; f < fields; ++f)
+        x.*field_member<double>[f] = static_cast<double>(
+            contains(per_row_, field_at(f)) ? row_values_[f][static_cast<std::size_t>(i)] : values_[f][at]);
+    }
+    return all;
+  }
   /// Every token that counts.
   std::vector<token<double>> live_tokens() const {
     std::vector<token<double>> all;
-    std::size_t at = 0;
     for (extent_t i = 0; i < rows_; ++i)
-      for (extent_t t = 0; t < slots_of(i); ++t, ++at) {
-        if (mask_[at] == 0) continue;
-        token<double>& x = all.emplace_back();
-        for (std::size_t f = 0; f < fields; ++f)
-          x.*field_member<double>[f] = static_cast<double>(
-              contains(per_row_, field_at(f)) ? row_values_[f][static_cast<std::size_t>(i)] : values_[f][at]);
-      }
+      for (const token<double>& x : live_tokens(i)) all.push_back(x);
     return all;
   }
 
