@@ -24,7 +24,7 @@ std::string said(const std::vector<std::string>& line, const scratch::folder& pl
 TEST(open_log, says_where_the_run_is) {
   const scratch::folder place;
   const std::string metrics = (place / "run" / "metrics.jsonl").string(), events = (place / "run/tensorboard").string();
-  EXPECT_EQ(said({}, place), "log    " + metrics + "; tensorboard --logdir " + events + "\n");
+  EXPECT_EQ(said({}, place), "log    " + metrics + "\n       tensorboard --logdir " + events + "\n");
   const scratch::folder other;
   EXPECT_EQ(said({"trainer.logger=console"}, other), "log    " + (other / "run/metrics.jsonl").string() + "\n");
   EXPECT_EQ(said({"trainer.logger=[console,wandb]"}, other, false), "") << "one rank speaks";

@@ -36,7 +36,8 @@ namespace detail {
 inline void describe_log(const options& opt, const log_settings& settings, const logger& log) {
   if (log.path().empty()) return;
   const std::string metrics = log.path().string(), events = log.events().string();
-  say("log    %s%s\n", metrics.c_str(), events.empty() ? "" : ("; tensorboard --logdir " + shell_word(events)).c_str());
+  say("log    %s\n", metrics.c_str());
+  if (!events.empty()) say("       tensorboard --logdir %s\n", shell_word(events).c_str());
   const auto name_of = [&](const char* key, const char* flag) {
     const bool by_flag = opt.known().find(flag) != nullptr && (opt.known().find(key) == nullptr || opt.is_set(flag));
     return opt.find<std::string>(by_flag ? flag : key).value_or("run");
