@@ -145,7 +145,7 @@ TEST(flags, stand_in_the_help) {
 TEST(flags, without_effect_are_noted) {
   const options opt = parse({"--offload"});
   ASSERT_EQ(opt.notes().size(), 1u);
-  EXPECT_EQ(opt.notes()[0], "accepted, without effect on this device: offload=True");
+  EXPECT_EQ(opt.notes()[0], "accepted, without effect on this device: --offload");
 }
 
 registry with_words() {

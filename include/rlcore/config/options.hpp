@@ -70,6 +70,8 @@ class options {
   void show_as(const std::string& key, const std::string& flag, const std::string& value, const std::string& typed) {
     typed_.add(key, "--" + flag, value, typed);
   }
+  /// A setting for messages: key=value, or `--flag value` where the key is a flag.
+  std::string as_typed(std::string_view name) const;
   /// What the command line has in the place of keys, for messages.
   const typed_names& typed() const noexcept { return typed_; }
   const registry& known() const noexcept { return known_; }

@@ -252,12 +252,12 @@ class options_reader {
       if (keys[i].use == disposition::fixed) {
         const value fallback = check_value(keys[i], references.resolve(parse_value(keys[i].fallback), name));
         if (!(options_.values_[i] == fallback))
-          throw config_error(name + "=" + inline_text(options_.values_[i]) + " is not in this build yet; it has " +
-                             inline_text(fallback) + " (" + std::string(keys[i].meaning) + ")");
+          throw config_error(options_.as_typed(name) + " is not in this build yet; it has " + inline_text(fallback) +
+                             " (" + std::string(keys[i].meaning) + ")");
       } else if (keys[i].use == disposition::accepted) {
-        accepted += (accepted.empty() ? "" : ", ") + name + "=" + inline_text(options_.values_[i]);
+        accepted += (accepted.empty() ? "" : ", ") + options_.as_typed(name);
       } else if (keys[i].use == disposition::unused) {
-        unused += (unused.empty() ? "" : ", ") + name + "=" + inline_text(options_.values_[i]);
+        unused += (unused.empty() ? "" : ", ") + options_.as_typed(name);
       }
     }
     if (!accepted.empty()) options_.note("accepted, without effect on this device: " + accepted);
@@ -305,6 +305,13 @@ RLCORE_INLINE void options::show_as(const std::string& key, const std::string& f
   const std::string typed = on == nullptr ? name + " " + inline_text(at(flag)) : *on ? name : "no " + name;
   typed_.add(key, name, value,
              typed + (at(key) == at(flag) ? "" : " (" + key.substr(key.rfind('.') + 1) + "=" + value + ")"));
+}
+
+RLCORE_INLINE std::string options::as_typed(std::string_view name) const {
+  const std::string word = known_.typed_name(name), text = inline_text(at(name));
+  if (word == name) return word + "=" + text;
+  const bool* on = at(name).as<bool>();
+  return on == nullptr ? word + " " + text : *on ? word : word.substr(2) + "=" + text;
 }
 
 RLCORE_INLINE std::string options::yaml() const {

@@ -118,6 +118,11 @@ class registry {
     for (const key& k : keys_) list.emplace_back(k.name);
     return list;
   }
+  /// A key as it is typed: `--name` where a flag has its name.
+  std::string typed_name(std::string_view key) const {
+    const bool is_flag = std::any_of(flags_.begin(), flags_.end(), [&](const flag& f) { return f.name == key; });
+    return (is_flag ? "--" : "") + std::string(key);
+  }
   /// The flags as they are typed.
   std::vector<std::string> flag_names() const {
     std::vector<std::string> all;

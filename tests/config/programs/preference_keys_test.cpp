@@ -110,8 +110,8 @@ TEST(preference_keys, published_command_lines_run_unchanged) {
   EXPECT_EQ(dpo.get<double>("learning_rate"), 5e-7);
   EXPECT_EQ(dpo.get<std::int64_t>("save_steps"), -1);
   ASSERT_EQ(dpo.notes().size(), 2u);
-  EXPECT_NE(dpo.notes()[1].find("ring_attn_size=2: no effect on one rank"), std::string::npos) << dpo.notes()[1];
-  EXPECT_NE(dpo.notes()[0].find("without effect on this device: logging_steps=1, flash_attn=True"), std::string::npos)
+  EXPECT_NE(dpo.notes()[1].find("--ring_attn_size 2: no effect on one rank"), std::string::npos) << dpo.notes()[1];
+  EXPECT_NE(dpo.notes()[0].find("without effect on this device: --logging_steps 1, --flash_attn"), std::string::npos)
       << dpo.notes()[0];
   const options prm =
       parse("prm", {"--input_key", "input", "--label_key", "value", "--placeholder_token", "\u043a\u0438",
@@ -138,12 +138,12 @@ TEST(preference_keys, rules_that_span_flags) {
   const std::map<std::string, arguments> wrong = {
       {"needs --packing_samples", {"--ring_attn_size", "2"}},
       {"expected two numbers from 0 to below 1", {"--adam_betas", "0.9", "1.5"}},
-      {"lora_dropout=0.1 is not in this build", {"--lora_dropout", "0.1"}},
-      {"load_in_4bit=True is not in this build", {"--load_in_4bit"}},
+      {"--lora_dropout 0.1 is not in this build", {"--lora_dropout", "0.1"}},
+      {"--load_in_4bit is not in this build", {"--load_in_4bit"}},
       {"--lr_warmup_ratio=2: expected a number from 0 to 1", {"--lr_warmup_ratio", "2"}},
       {"did you mean '--label_smoothing'", {"--label_smothing", "0.1"}},
       {"--label_smoothing=1.5: expected a number from 0 to 1", {"--label_smoothing", "1.5"}},
-      {"use_ms=True is not in this build", {"--use_ms"}},
+      {"--use_ms is not in this build", {"--use_ms"}},
   };
   for (const auto& [part, more] : wrong) EXPECT_NE(refusal("dpo", more).find(part), std::string::npos) << part;
   EXPECT_NE(refusal("rm", {"--loss", "hinge"}).find("expected sigmoid, logexp"), std::string::npos);

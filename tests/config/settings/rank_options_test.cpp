@@ -117,7 +117,7 @@ TEST(rank_options, groups_that_sample) {
   EXPECT_FALSE(rollout_ranks(policy({tensor[0], tensor[1], four}), 8));  // as training has them
   EXPECT_EQ(rollout_ranks(policy({tensor[0], tensor[1], key + "=1"}), 8).value().ranks, 1);
   EXPECT_FALSE(rollout_ranks(ppo({}), 4));
-  EXPECT_EQ(rollout_ranks(ppo({"--vllm_tensor_parallel_size", "2"}), 4).value().key, "vllm_tensor_parallel_size");
+  EXPECT_EQ(rollout_ranks(ppo({"--vllm_tensor_parallel_size", "2"}), 4).value().key, "--vllm_tensor_parallel_size");
   check_rollout_ranks(policy({four}), 8);
   EXPECT_EQ(refusal([&] { check_rollout_ranks(policy({four}), 6); }), four + " does not divide the 6 ranks");
 
@@ -179,8 +179,11 @@ TEST(rank_options, of_npus) {
   EXPECT_THAT(refusal([&] {
                 of(ppo({npu, "--ds_tensor_parallel_size", "2"}), 2);
               }),
-              HasSubstr("ds_tensor_parallel_size=2"));
-  EXPECT_THAT(refusal([] { of(ppo({"--ring_attn_size", "2"}), 3); }), testing::StartsWith("ring_attn_size=2 does not"));
+              HasSubstr("--ds_tensor_parallel_size 2"));
+  EXPECT_THAT(refusal([] {
+                of(ppo({"--ring_attn_size", "2"}), 3);
+              }),
+              testing::StartsWith("--ring_attn_size 2 does not"));
 }
 
 TEST(rank_options, how_many_ranks) {

@@ -16,12 +16,12 @@ namespace trainer {
 
 namespace detail {
 
-/// A number of ranks and the key that sets it.
+/// A number of ranks and the key, or the `--flag`, that sets it.
 struct asked_size {
   std::int64_t ranks = 1;
   std::string key;
 
-  std::string text() const { return key + "=" + std::to_string(ranks); }
+  std::string text() const { return key + (key.starts_with("--") ? " " : "=") + std::to_string(ranks); }
 };
 
 /// Reads `rlcore_key` if it has a value, which may come from a flag of OpenRLHF. Otherwise reads `strategy_key` if this
@@ -32,10 +32,10 @@ inline asked_size asked(const options& opt, const std::string& rlcore_key, const
                              : rlcore_key == "rlcore.context_parallel_size" ? "ring_attn_size"
                                                                             : "";
     const bool by_flag = !opt.is_set(rlcore_key) && opt.known().find(flag) != nullptr && opt.is_set(flag);
-    return {*size, by_flag ? flag : rlcore_key};
+    return {*size, by_flag ? opt.known().typed_name(flag) : rlcore_key};
   }
   if (!strategy_key.empty() && opt.known().find(strategy_key) != nullptr)
-    return {opt.get<std::int64_t>(strategy_key), strategy_key};
+    return {opt.get<std::int64_t>(strategy_key), opt.known().typed_name(strategy_key)};
   return {1, rlcore_key};
 }
 

@@ -18,7 +18,8 @@ namespace detail {
 /// The tensor parallel ranks of the rollout engine, in verl's words or OpenRLHF's; nothing, unless they are given.
 inline std::optional<asked_size> asked_rollout(const options& opt) {
   for (const char* name : {"actor_rollout_ref.rollout.tensor_model_parallel_size", "vllm_tensor_parallel_size"})
-    if (opt.known().find(name) != nullptr && opt.is_set(name)) return asked_size{opt.get<std::int64_t>(name), name};
+    if (opt.known().find(name) != nullptr && opt.is_set(name))
+      return asked_size{opt.get<std::int64_t>(name), opt.known().typed_name(name)};
   return std::nullopt;
 }
 
