@@ -53,8 +53,8 @@ class signals : public trainer_test {
     sender.join();
     return r;
   }
-  /// The folder holds a run that says how to go on, and `saved` goes on to the bits of the run `whole`.
-  void expect_goes_on(const std::string& name, const program::result& r, const arguments& saved) {
+  /// The folder holds a run that can go on, and does so to the bits of the run `whole`.
+  void expect_goes_on(const std::string& name, const program::result& r) {
     EXPECT_TRUE(fs::exists(root(name) / "report.html"));
     EXPECT_TRUE(fs::exists(root(name) / "latest_checkpointed_iteration.txt"));
     EXPECT_FALSE(fs::exists(actor(root(name), 40))) << "it was over before the signal";
@@ -88,7 +88,7 @@ TEST_F(signals, stop_a_run_where_it_goes_on_to_the_same_bits) {
     EXPECT_EQ(r.code, 128 + number) << r.err;
     EXPECT_THAT(r.out, HasSubstr(name));
     EXPECT_THAT(r.out, HasSubstr("run the same command again to go on to the same bits"));
-    expect_goes_on(name, r, saved);
+    expect_goes_on(name, r);
   }
 }
 
@@ -102,7 +102,7 @@ TEST_F(signals, a_copy_of_the_first_is_no_second) {
     SCOPED_TRACE(name);
     const program::result r = stopped(root(name), unsaved, s);
     EXPECT_EQ(r.code, 128 + s.numbers[0]) << r.err;
-    expect_goes_on(name, r, saved);
+    expect_goes_on(name, r);
   }
 }
 
@@ -112,7 +112,7 @@ TEST_F(signals, whoever_reads_may_go_away) {
   train("whole", saved);
   const program::result r = stopped(root("left"), unsaved, {{SIGINT}}, read_a_line);
   EXPECT_EQ(r.code, 130) << r.err;
-  expect_goes_on("left", r, saved);
+  expect_goes_on("left", r);
   const program::result to_the_end = program::run("grpo_trainer", settings(files, root("alone")) + saved, read_a_line);
   EXPECT_EQ(to_the_end.code, 128 + SIGPIPE) << to_the_end.err;
   EXPECT_EQ(to_the_end.err, "");
@@ -124,13 +124,13 @@ TEST_F(signals, stop_all_ranks) {
   const arguments two{"trainer.n_gpus_per_node=2"};
   const program::result threads = stopped(root("threads"), unsaved + two, {{SIGINT}});
   EXPECT_EQ(threads.code, 130) << threads.err;
-  expect_goes_on("threads", threads, saved);
+  expect_goes_on("threads", threads);
   const std::string mpirun = program::mpirun(2);
   if (mpirun.empty()) GTEST_SKIP() << "no MPI";
   // Each rank by itself, as a scheduler does; mpirun passes signals on in its own way.
   const program::result processes = stopped(root("processes"), unsaved, {{SIGTERM}}, mpirun);
   EXPECT_EQ(processes.code, 143) << processes.err;
-  expect_goes_on("processes", processes, saved);
+  expect_goes_on("processes", processes);
 }
 
 TEST_F(signals, a_second_one_ends_at_once) {

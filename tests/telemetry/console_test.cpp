@@ -26,6 +26,9 @@ TEST(fitted, breaks_sentences_at_blanks_and_leaves_tables_and_commands) {
   EXPECT_EQ(fitted("ab /a/path/that/is/long and", 8), "ab\n  /a/path/that/is/long\n  and");
   EXPECT_EQ(fitted("  python3 -c \"import json, sys\" a b c\n\n", 10), "  python3 -c \"import json, sys\" a b c\n\n");
   EXPECT_EQ(fitted("model  a: b\n", 7), "model\n  a: b\n");
+  EXPECT_EQ(fitted("12345678   ", 10), "12345678   ");
+  EXPECT_EQ(fitted("1234567890    x", 10), "1234567890\n  x");
+  EXPECT_EQ(fitted("note: one two\n", 0), "note: one two\n");
   EXPECT_EQ(fitted("", 10), "");
 }
 

@@ -60,8 +60,9 @@ inline std::size_t terminal_columns(std::FILE* out) noexcept {
 }
 
 /// Lines that are longer than `columns` bytes are broken at blanks and go on behind two. Lines that begin with a blank
-/// stay as they are: tables, and commands that somebody copies. 0 columns break nothing.
+/// stay as they are: tables, and commands that somebody copies. Fewer than 4 columns, as of no terminal, break nothing.
 inline std::string fitted(std::string_view text, std::size_t columns) {
+  if (columns < 4) return std::string(text);
   std::string out;
   while (!text.empty()) {
     const std::size_t end = text.find('\n');
@@ -70,9 +71,10 @@ inline std::string fitted(std::string_view text, std::size_t columns) {
     while (line.size() > room && !line.starts_with(' ')) {
       std::size_t blank = line.rfind(' ', room);
       if (blank == line.npos) blank = line.find(' ');
-      if (blank == line.npos) break;
+      const std::size_t next = blank == line.npos ? blank : line.find_first_not_of(' ', blank);
+      if (next == line.npos) break;
       out.append(line.substr(0, line.find_last_not_of(' ', blank) + 1)).append("\n  ");
-      line.remove_prefix(line.find_first_not_of(' ', blank));
+      line.remove_prefix(next);
       room = columns - 2;
     }
     out += line;
@@ -96,8 +98,7 @@ inline std::string fitted(std::string_view text, std::size_t columns) {
   va_end(arguments);
   text.pop_back();
   if (!names_in_messages().empty()) text = names_in_messages().in(text);
-  const std::size_t columns = terminal_columns(stdout);
-  std::fputs(columns > 20 ? fitted(text, columns).c_str() : text.c_str(), stdout);
+  std::fputs(fitted(text, terminal_columns(stdout)).c_str(), stdout);
 }
 
 }  // namespace trainer

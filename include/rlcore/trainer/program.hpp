@@ -5,7 +5,6 @@
 
 #include <cerrno>
 #include <chrono>
-#include <cstddef>
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -33,8 +32,7 @@ int run_program(const char* program, F&& f) noexcept {
     if (!detail::ranks_started() && parallel::rank_of_environment() > 0)
       std::this_thread::sleep_for(std::chrono::seconds(20));  // mpirun ends all processes as soon as one has ended
     const std::string text = std::string(program) + ": " + names_in_messages().in(message);
-    const std::size_t columns = terminal_columns(stderr);
-    std::fprintf(stderr, "%s\n", columns > 20 ? fitted(text, columns).c_str() : text.c_str());
+    std::fprintf(stderr, "%s\n", fitted(text, terminal_columns(stderr)).c_str());
     return 1;
   };
   try {
