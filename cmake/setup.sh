@@ -40,6 +40,8 @@ else
   # Pictures in rows of data.
   want_header png.h libpng-dev
   want_header jpeglib.h libjpeg-dev
+  want_header webp/decode.h libwebp-dev
+  want_header libdeflate.h libdeflate-dev
   # openai_server.
   want_header httplib.h libcpp-httplib-dev
 fi

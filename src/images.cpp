@@ -1,4 +1,7 @@
-// PNG and JPEG through libpng and libjpeg (behind rlcore::data).
+// Pictures through libpng, libjpeg and, where it is there, libwebp (behind rlcore::data).
 #include "rlcore/image/decode_jpeg.hpp"
 #include "rlcore/image/decode_png.hpp"
 #include "rlcore/image/encode_png.hpp"
+#ifdef RLCORE_HAS_WEBP
+#include "rlcore/image/decode_webp.hpp"
+#endif

@@ -134,7 +134,8 @@ TEST(image_rows, pictures_are_found_beside_their_rows) {
   refused({{{"byte", "x"}}}, {"\"byte\"", "did you mean 'bytes'?"});
   refused({{{"bytes", "x!"}}}, {"'x!' is not base64"});
   refused({{{"bytes", {1, 2}}}}, {"\"bytes\" is [1,2]"});
-  refused({{{"bytes", "aGVsbG8="}, {"path", "h.png"}}}, {"(h.png): no image; expected PNG or JPEG"});
+  refused({{{"bytes", "aGVsbG8="}, {"path", "h.png"}}},
+          {std::string("(h.png): no image; expected ") + image::known_formats});
   refused({"data:image/png,xyz"}, {"is no data:image/...;base64,..."});
 }
 

@@ -2,7 +2,7 @@
 # OSS-Fuzz's build.sh; `make fuzz` calls it as well. Builds every *_fuzzer.cpp (ONLY="json text": these) with $CXX
 # $CXXFLAGS $LIB_FUZZING_ENGINE into $OUT, with seeds as <name>_seed_corpus.zip and dictionaries. A fuzzer that is newer
 # than all sources stays. Needs nlohmann-json, PCRE2, utf8proc and fmt; parquet_fuzzer needs Arrow C++ from pkg-config
-# or in the folder $RLCORE_PYARROW, image_fuzzer libpng and libjpeg; they are left out without.
+# or in the folder $RLCORE_PYARROW, image_fuzzer libpng and libjpeg; they are left out without. libwebp and libdeflate are used where they are.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 top=$here/../..
@@ -29,7 +29,13 @@ for source in "$here"/*_fuzzer.cpp; do
   fi
   if [[ " image rows serving " = *" $name "* ]]; then
     if printf '#include <cstdio>\n#include <jpeglib.h>\n#include <png.h>\n' | $CXX -fsyntax-only -x c++ - 2>/dev/null; then
-      more=(-DRLCORE_HAS_IMAGES=1 -Xlinker -Bstatic -lpng -ljpeg -lz -Xlinker -Bdynamic -lm)
+      more=(-DRLCORE_HAS_IMAGES=1 -Xlinker -Bstatic -lpng -ljpeg -lz)
+      for optional in 'webp/decode.h WEBP' 'libdeflate.h DEFLATE'; do
+        read -r header word <<<"$optional"
+        ! printf '#include <%s>\n' "$header" | $CXX -fsyntax-only -x c++ - 2>/dev/null ||
+          more+=("-DRLCORE_HAS_$word=1" "-l${word,,}")
+      done
+      more+=(-Xlinker -Bdynamic -lm)
     elif [ "$name" = image ]; then
       echo "fuzz: image is left out: no libpng and libjpeg" >&2
       continue

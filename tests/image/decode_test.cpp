@@ -1,4 +1,4 @@
-// PNG and JPEG files of every kind against Pillow's pixels (reference/image.py), and files that are no good.
+// PNG, JPEG and WebP files of every kind against Pillow's pixels (reference/image.py), and files that are no good.
 #include "rlcore/image/decode.hpp"
 
 #include <gmock/gmock.h>
@@ -53,10 +53,11 @@ const std::map<std::string, std::string> refused = {
     {"cmyk.jpeg", "a JPEG of 4 colour channels (CMYK?); convert it to RGB"},
     {"deep_grey.png", "a PNG of 16 bits a channel; convert it to 8 bits"},
     {"animated.png", "an animated PNG; expected one picture"},
-    {"picture.gif", "GIF; expected PNG or JPEG"},
-    {"picture.bmp", "BMP; expected PNG or JPEG"},
-    {"picture.tiff", "TIFF; expected PNG or JPEG"},
-    {"picture.webp", "WebP; expected PNG or JPEG"},
+    {"picture.gif", std::string("GIF; expected ") + known_formats},
+    {"picture.bmp", std::string("BMP; expected ") + known_formats},
+    {"picture.tiff", std::string("TIFF; expected ") + known_formats},
+    {"animated.webp", "an animated WebP; expected one picture"},
+    {"cut.webp", "a damaged WebP"},
     {"cut.png", "a damaged PNG: the file ends too early"},
     {"cut.jpeg", "a damaged JPEG: Premature end of JPEG file"}};
 
@@ -64,6 +65,10 @@ TEST(decode_image, the_pixels_of_pillow) {
   for (const auto& row : test::image_reference()["files"]) {
     const std::string name = row[0];
     const bytes content = from_base64(row[1]);
+    if (!has_webp && name.ends_with(".webp")) {
+      EXPECT_EQ(refusal(content), "WebP; expected PNG or JPEG, or a build with libwebp-dev") << name;
+      continue;
+    }
     if (const auto found = refused.find(name); found != refused.end()) {
       EXPECT_EQ(refusal(content), found->second) << name;
       continue;
@@ -77,7 +82,8 @@ TEST(decode_image, the_pixels_of_pillow) {
 }
 
 TEST(decode_image, files_cut_at_any_byte_and_files_with_any_byte_changed_end_in_pixels_or_a_sentence) {
-  for (const char* name : {"rgba.png", "palette_4.png", "interlaced.png", "420.jpeg", "progressive.jpeg"}) {
+  for (const char* name :
+       {"rgba.png", "palette_4.png", "interlaced.png", "420.jpeg", "progressive.jpeg", "rgba.webp", "lossless.webp"}) {
     const bytes whole = file(name);
     for (std::size_t size = 0; size < whole.size(); ++size)
       EXPECT_NE(refusal(bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size))), "") << name << size;
@@ -108,11 +114,18 @@ TEST(decode_image, a_bomb_is_refused_by_its_header) {
   ASSERT_NE(at, jpeg.end());
   std::fill_n(at + 5, 4, static_cast<unsigned char>(0x7f));
   EXPECT_EQ(refusal(jpeg), "an image of 32639 x 32639 pixels; at most 89478485 are decoded");
+  if (!has_webp) return;
+  bytes webp = file("lossless.webp");  // RIFF, VP8L, a byte, then 14 bits each of width - 1 and height - 1
+  ASSERT_EQ(std::string(webp.begin() + 12, webp.begin() + 16), "VP8L");
+  std::fill_n(webp.begin() + 21, 3, static_cast<unsigned char>(0xff));
+  webp[24] = static_cast<unsigned char>(webp[24] | 0x0f);
+  EXPECT_EQ(refusal(webp), "an image of 16384 x 16384 pixels; at most 89478485 are decoded");
 }
 
 TEST(decode_image, nothing_and_text_are_no_images) {
-  EXPECT_EQ(refusal({}), "no image; expected PNG or JPEG");
-  EXPECT_EQ(refusal({'h', 'e', 'l', 'l', 'o'}), "no image; expected PNG or JPEG");
+  const std::string nothing = std::string("no image; expected ") + known_formats;
+  EXPECT_EQ(refusal({}), nothing);
+  EXPECT_EQ(refusal({'h', 'e', 'l', 'l', 'o'}), nothing);
 }
 
 }  // namespace

@@ -33,6 +33,8 @@ inline const std::map<std::string, strings>& third_parties() {
         "trainer/", "planning/"}},
       {"png.h", {"image/decode_png", "image/encode_png"}},
       {"jpeglib.h", {"image/decode_jpeg"}},
+      {"webp/decode.h", {"image/decode_webp"}},
+      {"libdeflate.h", {"image/inflate_png"}},
       {"jerror.h", {"image/decode_jpeg"}},
       {"pcre2.h", {"text/"}},
       {"utf8proc.h", {"text/"}},

@@ -4,7 +4,7 @@ Writes next to itself image.json:
   resize   pictures drawn by draw() below in other sizes: CRC-32 of the bytes, by torchvision and by Pillow
   patches  the same through Qwen2VLImageProcessor and its Pillow twin: grid and CRC-32 of pixel_values (float32)
   sizes    smart_resize of transformers and of qwen-vl-utils ([height, width], null for an error)
-  files    PNG and JPEG files of every kind (base64) with size and CRC-32 of Pillow's convert("RGB"), and what
+  files    PNG, JPEG and WebP files of every kind (base64) with size and CRC-32 of Pillow's convert("RGB"), and what
            qwen-vl-utils makes of them
 """
 import base64
@@ -126,6 +126,12 @@ def files():
     turned[0x0112] = 6
     yield "turned.jpeg", saved(smooth, "JPEG", exif=turned)
     yield "extraneous.jpeg", saved(smooth, "JPEG") + b"behind the end"
+    yield "picture.webp", saved(colours, "WEBP")
+    yield "lossless.webp", saved(busy, "WEBP", lossless=True)
+    yield "rgba.webp", saved(with_alpha, "WEBP")
+    yield "lossless_rgba.webp", saved(with_alpha, "WEBP", lossless=True, exact=True)
+    yield "smooth.webp", saved(smooth, "WEBP", quality=40)
+    yield "turned.webp", saved(smooth, "WEBP", exif=turned)
     # What is refused.
     yield "cmyk.jpeg", saved(smooth.convert("CMYK"), "JPEG")
     yield "deep_grey.png", saved(Image.fromarray((draw(0, 6, 5, 6)[..., 0].astype(np.uint16) * 257)), "PNG")
@@ -133,7 +139,8 @@ def files():
     yield "picture.gif", saved(palette, "GIF")
     yield "picture.bmp", saved(colours, "BMP")
     yield "picture.tiff", saved(colours, "TIFF")
-    yield "picture.webp", saved(colours, "WEBP")
+    yield "animated.webp", saved(colours, "WEBP", save_all=True, append_images=[with_alpha.convert("RGB").rotate(90)])
+    yield "cut.webp", saved(busy, "WEBP", lossless=True)[:-60]
     yield "cut.png", saved(colours, "PNG")[:-60]
     yield "cut.jpeg", saved(smooth, "JPEG")[:-200]
 

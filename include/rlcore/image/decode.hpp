@@ -1,5 +1,5 @@
-// From the bytes of a PNG or JPEG file to its pixels. The definitions bring in libpng and libjpeg: with RLCORE_COMPILED
-// they are those of src/images.cpp.
+// From the bytes of a PNG, JPEG or WebP file to its pixels. The definitions bring in libpng, libjpeg and libwebp: with
+// RLCORE_COMPILED they are those of src/images.cpp.
 #pragma once
 
 #include <string>
@@ -21,11 +21,16 @@ pixels decode_png(encoded bytes, const decode_settings& settings = {});
 /// format_error for a file that is damaged, cut off, CMYK, of 12 bits, or too large.
 pixels decode_jpeg(encoded bytes, const decode_settings& settings = {});
 
-/// The pixels of a PNG or JPEG file. Throws format_error, without the file's name, for anything else.
+/// The pixels of a WebP, with loss or without, as Pillow gives them. Throws format_error for a file that is damaged,
+/// cut off, animated, or too large. Only a build with libwebp has it.
+pixels decode_webp(encoded bytes, const decode_settings& settings = {});
+
+/// The pixels of a PNG, JPEG or WebP file. Throws format_error, without the file's name, for anything else.
 inline pixels decode(encoded bytes, [[maybe_unused]] const decode_settings& settings = {}) {
   const std::string format = format_of(bytes);
-  if (format != "PNG" && format != "JPEG")
-    throw format_error(format.empty() ? "no image; expected PNG or JPEG" : format + "; expected PNG or JPEG");
+  if constexpr (has_webp)
+    if (format == "WebP") return decode_webp(bytes, settings);
+  if (format != "PNG" && format != "JPEG") throw unknown_format(format);
 #ifdef RLCORE_HAS_IMAGES
   return format == "PNG" ? decode_png(bytes, settings) : decode_jpeg(bytes, settings);
 #else

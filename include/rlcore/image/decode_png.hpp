@@ -1,4 +1,4 @@
-// PNG by libpng.
+// PNG by libpng, and by libdeflate where it is there.
 #pragma once
 
 #include <png.h>
@@ -14,7 +14,11 @@
 
 #include "rlcore/image/decode_settings.hpp"
 #include "rlcore/image/header.hpp"
+#include "rlcore/image/on_white.hpp"
 #include "rlcore/image/pixels.hpp"
+#ifdef RLCORE_HAS_DEFLATE
+#include "rlcore/image/inflate_png.hpp"
+#endif
 
 RLCORE_BEGIN
 namespace image {
@@ -25,6 +29,7 @@ namespace detail {
 struct png_source {
   const unsigned char* next;
   std::size_t left;
+  bool checked;  ///< the sums of its chunks do not have to be looked at
   char message[160];
 };
 
@@ -58,6 +63,7 @@ inline bool read_png_rows(png_source& source, png_bytepp rows, bool with_alpha) 
     return false;
   }
   png_set_read_fn(png, &source, png_take);
+  if (source.checked) png_set_crc_action(png, PNG_CRC_QUIET_USE, PNG_CRC_QUIET_USE);
   png_read_info(png, info);
   const int colours = png_get_color_type(png, info);
   if (colours == PNG_COLOR_TYPE_PALETTE) png_set_palette_to_rgb(png);
@@ -71,35 +77,26 @@ inline bool read_png_rows(png_source& source, png_bytepp rows, bool with_alpha) 
   return true;
 }
 
-/// RGBA on white, rounded as Pillow's paste() rounds: (255 (255 - a) + c a) / 255 to the nearest.
-inline std::vector<std::uint8_t> on_white(const std::vector<std::uint8_t>& rgba) {
-  std::vector<std::uint8_t> rgb(rgba.size() / 4 * 3);
-  for (std::size_t i = 0; i < rgba.size() / 4; ++i)
-    for (std::size_t c = 0; c < 3; ++c) {
-      const unsigned opacity = rgba[4 * i + 3], sum = 255 * (255 - opacity) + rgba[4 * i + c] * opacity + 128;
-      rgb[3 * i + c] = static_cast<std::uint8_t>(((sum >> 8) + sum) >> 8);
-    }
-  return rgb;
-}
-
 }  // namespace detail
 
 /// Declared in decode.hpp.
 RLCORE_INLINE pixels decode_png(encoded bytes, const decode_settings& settings) {
   const png_header header = read_png_header(bytes, settings);
   // Deflate makes at most 1032 bytes of one: what the header promises beyond that is not in the file.
-  const std::uint64_t channels = header.colours == PNG_COLOR_TYPE_RGB    ? 3
-                                 : header.colours == PNG_COLOR_TYPE_RGBA ? 4
-                                                                         : 1;
-  if (std::uint64_t{header.height} * header.width * channels * static_cast<unsigned>(header.bits) / 8 / 1032 >
-      bytes.size())
-    throw format_error("a damaged PNG: the file ends too early");
+  if (header.filtered_bytes() / 1032 > bytes.size()) throw format_error("a damaged PNG: the file ends too early");
   const bool on_white = header.colours == PNG_COLOR_TYPE_RGBA && settings.opacity == alpha::white;
   const std::size_t row = std::size_t{header.width} * (on_white ? 4 : 3);
   pixels result{header.height, header.width, std::vector<std::uint8_t>(header.height * row)};
   std::vector<png_bytep> rows(header.height);
   for (std::size_t y = 0; y < rows.size(); ++y) rows[y] = result.rgb.data() + y * row;
-  detail::png_source source{bytes.data(), bytes.size(), {}};
+#ifdef RLCORE_HAS_DEFLATE
+  const std::vector<unsigned char> inflated = detail::inflate_png(bytes, header);
+  const bool checked = !inflated.empty();
+  if (checked) bytes = inflated;
+#else
+  constexpr bool checked = false;
+#endif
+  detail::png_source source{bytes.data(), bytes.size(), checked, {}};
   if (!detail::read_png_rows(source, rows.data(), on_white))
     throw format_error(std::string("a damaged PNG: ") + source.message);
   if (on_white) result.rgb = detail::on_white(result.rgb);

@@ -1,4 +1,5 @@
-// What the first bytes of a picture's file tell: its format and its size, without a library and without pixels.
+// What the first bytes of a picture's file tell: its format and its size, without pixels; without a library but for
+// WebP.
 #pragma once
 
 #include <algorithm>
@@ -23,6 +24,14 @@ inline constexpr bool has_images = false;
 inline constexpr const char* no_images_message =
     "this build reads no images; install libpng-dev and libjpeg-dev and build again";
 
+#ifdef RLCORE_HAS_WEBP
+inline constexpr bool has_webp = true;
+#else
+inline constexpr bool has_webp = false;
+#endif
+/// The formats that this build reads, as a message names them.
+inline constexpr const char* known_formats = has_webp ? "PNG, JPEG or WebP" : "PNG or JPEG";
+
 /// The format that the first bytes tell: "PNG", "JPEG", "GIF", "WebP", "BMP", "TIFF", "AVIF or HEIC", or "" if none of
 /// these.
 inline std::string format_of(encoded bytes) {
@@ -46,6 +55,14 @@ inline std::string format_of(encoded bytes) {
 struct png_header {
   std::uint32_t width = 0, height = 0;
   int bits = 0, colours = 0;
+  bool interlaced = false;
+
+  /// Bytes of its rows as they are compressed, each behind the name of its filter; those of an interlaced picture are
+  /// somewhat more.
+  std::uint64_t filtered_bytes() const noexcept {
+    const std::uint64_t channels = colours == 2 ? 3 : colours == 4 ? 2 : colours == 6 ? 4 : 1;
+    return height * (1 + (width * channels * static_cast<unsigned>(bits) + 7) / 8);
+  }
 };
 
 namespace detail {
@@ -76,7 +93,7 @@ inline png_header read_png_header(encoded bytes, const decode_settings& settings
   if (bytes.size() < header_end || !detail::is_chunk(bytes, first + 4, "IHDR"))
     throw format_error("a PNG without its header");
   const png_header header{detail::big_endian(bytes, first + 8, 4), detail::big_endian(bytes, first + 12, 4),
-                          bytes[first + 16], bytes[first + 17]};
+                          bytes[first + 16], bytes[first + 17], bytes[first + 20] != 0};
   check_size(header.height, header.width, settings);
   for (std::size_t at = header_end; at + 8 <= bytes.size() && !detail::is_chunk(bytes, at + 4, "IDAT");) {
     if (detail::is_chunk(bytes, at + 4, "acTL")) throw format_error("an animated PNG; expected one picture");
@@ -119,16 +136,31 @@ inline size read_jpeg_size(encoded bytes, const decode_settings& settings = {}) 
   }
 }
 
-/// The size in pixels that the header of a PNG or JPEG tells. Throws format_error, without the file's name, for any
-/// other file and for all that decode() refuses by the header alone.
+/// The size of a WebP. Throws format_error where there is none, and for what decode_webp() refuses by it: too many
+/// pixels, animation. Only a build with libwebp has it.
+size read_webp_size(encoded bytes, const decode_settings& settings = {});
+
+/// What is said of a file in a format that is not read.
+inline format_error unknown_format(const std::string& format) {
+  if (!has_webp && format == "WebP") return format_error("WebP; expected PNG or JPEG, or a build with libwebp-dev");
+  return format_error((format.empty() ? "no image" : format) + "; expected " + known_formats);
+}
+
+/// The size in pixels that the header of a picture tells. Throws format_error, without the file's name, for a format
+/// that decode() does not read and for all that it refuses by the header alone.
 inline size read_size(encoded bytes, const decode_settings& settings = {}) {
   const std::string format = format_of(bytes);
   if (format == "JPEG") return read_jpeg_size(bytes, settings);
-  if (format != "PNG")
-    throw format_error(format.empty() ? "no image; expected PNG or JPEG" : format + "; expected PNG or JPEG");
+  if constexpr (has_webp)
+    if (format == "WebP") return read_webp_size(bytes, settings);
+  if (format != "PNG") throw unknown_format(format);
   const png_header header = read_png_header(bytes, settings);
   return {header.height, header.width};
 }
 
 }  // namespace image
 RLCORE_END
+
+#if defined(RLCORE_HAS_WEBP) && !defined(RLCORE_COMPILED)
+#include "rlcore/image/decode_webp.hpp"
+#endif
