@@ -40,8 +40,8 @@ def sequences(rng, shapes):
         yield tokens + [rng.randrange(WORDS) for _ in range(4)], grids
 
 
-def model_of_formula(tied):
-    config = Qwen2_5_VLConfig(text_config=text(), vision_config=vision, image_token_id=IMAGE, video_token_id=VIDEO,
+def model_of_formula(tied, text=text(), vision=vision, scale=0.5):
+    config = Qwen2_5_VLConfig(text_config=text, vision_config=vision, image_token_id=IMAGE, video_token_id=VIDEO,
                               vision_start_token_id=START, vision_end_token_id=END, tie_word_embeddings=tied)
     config._attn_implementation = "eager"
     model = Qwen2_5_VLForConditionalGeneration(config).double().train()
@@ -49,15 +49,15 @@ def model_of_formula(tied):
     with torch.no_grad():
         for k, (name, p) in enumerate(named):
             v = torch.from_numpy(values(k, p.numel())).reshape(p.shape)
-            p.copy_(1 + v / 2 if "norm" in name or "ln_q" in name else v * (0.1 if "patch" in name else 0.5))
+            p.copy_(1 + v / 2 if "norm" in name or "ln_q" in name else v * (0.1 if "patch" in name else scale))
     for module in model.modules():
         if type(module).__name__.endswith("RMSNorm"):
             module.forward = norm.__get__(module)
     return model, named
 
 
-def run(tied, shapes, seed):
-    model, named = model_of_formula(tied)
+def run(tied, shapes, seed, **sizes):
+    model, named = model_of_formula(tied, **sizes)
     patch, used, n, loss = 3 * 2 * 14 * 14, 0, 0, 0
     rows = list(sequences(random.Random(seed), shapes))
     logps, entropies = [], []
@@ -88,7 +88,21 @@ def run(tied, shapes, seed):
     return {"tied": tied, "rows": rows, "logp": logps, "entropy": entropies, "gradients": gradients}
 
 
+def published(heads, keys, inner, tied, tower_inner):
+    """The shape of a released model, an eighth as wide in its heads: their ratios, sections and untied or tied head."""
+    wide = 16 * heads
+    sizes = {"text": text(hidden_size=wide, intermediate_size=inner, num_attention_heads=heads, num_key_value_heads=keys,
+                          rope_parameters={"rope_type": "default", "mrope_section": [2, 3, 3], "rope_theta": 1e6}),
+             "vision": dict(depth=4, hidden_size=64, num_heads=16, intermediate_size=tower_inner, out_hidden_size=wide,
+                            fullatt_block_indexes=[1, 3]),
+             "scale": 0.2}  # of the matrices, which have longer sums here
+    return sizes | run(tied, [[[10, 14], [4, 2]], []], heads, **sizes)
+
+
 if __name__ == "__main__":
     cases = [run(True, [[[4, 4]]], 1), run(False, [[[10, 14]], [], [[2, 2], [6, 4], [4, 2]]], 2),
              run(True, [[], [[8, 20]], []], 3), run(False, [[]], 4)]
-    (here / "vl_parity.json").write_text(json.dumps({"text": text(), "vision": vision, "cases": cases}) + "\n")
+    shapes = {"3B": published(8, 1, 688, True, 171), "7B": published(7, 1, 592, False, 171),
+              "32B": published(10, 2, 864, False, 173)}
+    (here / "vl_parity.json").write_text(
+        json.dumps({"text": text(), "vision": vision, "cases": cases, "shapes": shapes}) + "\n")

@@ -36,6 +36,7 @@ nn::config settings_of(const json& golden, bool tied) {
                                        {"num_key_value_heads", text.at("num_key_value_heads")},
                                        {"tie_word_embeddings", tied}});
   c.max_position_embeddings = text.at("max_position_embeddings");
+  c.rope_theta = text.at("rope_parameters").at("rope_theta");
   c.mrope_section = text.at("rope_parameters").at("mrope_section").get<std::array<std::int64_t, 3>>();
   c.image_token_id = 57, c.video_token_id = 56;
   nn::vision_config& v = c.vision.emplace();
@@ -58,7 +59,7 @@ struct rows_of : parity::vl_rows {
 };
 
 /// parity::fill() with the generator's smaller matrices.
-void fill(nn::causal_lm<cpu>& model) {
+void fill(nn::causal_lm<cpu>& model, float scale = 0.5f) {
   std::map<std::string, const nn::parameter*> sorted;
   for (const auto& p : model.parameters()) sorted[p.name] = &p;
   std::uint32_t k = 0;
@@ -67,7 +68,7 @@ void fill(nn::causal_lm<cpu>& model) {
     for (std::size_t i = 0; i < p->size; ++i) {
       const float v = parity::value(k, static_cast<std::uint32_t>(i));
       model.weights().data()[p->offset + i] =
-          is_norm ? 1 + v / 2 : v * (name.find("patch") != std::string::npos ? 0.1f : 0.5f);
+          is_norm ? 1 + v / 2 : v * (name.find("patch") != std::string::npos ? 0.1f : scale);
     }
     ++k;
   }
@@ -110,26 +111,37 @@ outcome run(const nn::causal_lm<cpu>& model, const rows_of& rows, bool recompute
   return o;
 }
 
+void expect_transformers(const json& spec, const json& sizes) {
+  cpu device(1);
+  nn::causal_lm<cpu> model(device, settings_of(sizes, spec.at("tied")));
+  fill(model, spec.value("scale", 0.5f));
+  const rows_of rows(spec.at("rows"));
+  const outcome o = run(model, rows, false);
+  EXPECT_LT(parity::relative_error(o.logp, spec.at("logp").get<std::vector<double>>()), 1e-6);
+  EXPECT_LT(parity::relative_error(o.entropy, spec.at("entropy").get<std::vector<double>>()), 1e-6);
+  for (const auto& p : model.parameters()) {
+    const json& g = spec.at("gradients").at(p.name);
+    const double norm = g.at("norm");
+    const auto first = g.at("first").get<std::vector<double>>();
+    double square = 0;
+    for (std::size_t i = 0; i < p.size; ++i) square += std::pow(static_cast<double>(o.gradients[p.offset + i]), 2);
+    EXPECT_NEAR(std::sqrt(square), norm, 1e-5 * norm) << p.name;
+    for (std::size_t i = 0; i < first.size(); ++i)
+      ASSERT_NEAR(static_cast<double>(o.gradients[p.offset + i]), first[i], 1e-5 * norm) << p.name << ' ' << i;
+  }
+}
+
 TEST(vl_parity, log_probs_entropies_and_gradients_of_transformers) {
   const json golden = parity::read("vl_parity.json");
-  for (const json& spec : golden.at("cases")) {
-    cpu device(1);
-    nn::causal_lm<cpu> model(device, settings_of(golden, spec.at("tied")));
-    fill(model);
-    const rows_of rows(spec.at("rows"));
-    const outcome o = run(model, rows, false);
-    EXPECT_LT(parity::relative_error(o.logp, spec.at("logp").get<std::vector<double>>()), 1e-6);
-    EXPECT_LT(parity::relative_error(o.entropy, spec.at("entropy").get<std::vector<double>>()), 1e-6);
-    for (const auto& p : model.parameters()) {
-      const json& g = spec.at("gradients").at(p.name);
-      const double norm = g.at("norm");
-      const auto first = g.at("first").get<std::vector<double>>();
-      double square = 0;
-      for (std::size_t i = 0; i < p.size; ++i) square += std::pow(static_cast<double>(o.gradients[p.offset + i]), 2);
-      EXPECT_NEAR(std::sqrt(square), norm, 1e-5 * norm) << p.name;
-      for (std::size_t i = 0; i < first.size(); ++i)
-        ASSERT_NEAR(static_cast<double>(o.gradients[p.offset + i]), first[i], 1e-5 * norm) << p.name << ' ' << i;
-    }
+  for (const json& spec : golden.at("cases")) expect_transformers(spec, golden);
+}
+
+TEST(vl_parity, the_shapes_of_the_released_models) {
+  const json shapes = parity::read("vl_parity.json").at("shapes");
+  ASSERT_EQ(shapes.size(), 3u);
+  for (const auto& [name, spec] : shapes.items()) {
+    SCOPED_TRACE(name);
+    expect_transformers(spec, spec);
   }
 }
 
