@@ -67,6 +67,29 @@ TEST(model_weights, round_trips_to_the_bit_in_one_file_and_in_shards) {
   }
 }
 
+TEST(model_weights, large_tensors_are_read_in_blocks_of_any_type_and_of_parts) {
+  constexpr std::size_t rows = 3001, columns = 1000;
+  model m;
+  m.add("a", {rows, columns});
+  m.add("b", {5});
+  for (std::size_t i = 0; i < m.weights.size(); ++i)  // values that all types hold
+    m.weights[i] = static_cast<float>(static_cast<int>(i % 251) - 125);
+  const std::size_t first = 300, width = 400;
+  const std::vector<parameter> part{{"a", {rows, width}, 0, rows * width, {rows, columns}, {0, first}},
+                                    m.parameters[1]};
+  for (const stored_type type : {stored_type::f32, stored_type::f16, stored_type::bf16}) {
+    const scratch::folder place;
+    save_weights(place.path(), m.parameters, m.weights, type);
+    std::vector<float> again(m.weights.size(), -1.0f);
+    load_weights(place.path(), m.parameters, again);
+    EXPECT_EQ(again, m.weights);
+    load_weights(place.path(), part, again);
+    for (std::size_t r = 0; r < rows; ++r)
+      for (std::size_t c = 0; c < width; ++c)
+        ASSERT_EQ(again[r * width + c], m.weights[r * columns + first + c]) << r << ", " << c;
+  }
+}
+
 TEST(model_weights, names_what_does_not_match) {
   const scratch::folder place;
   model m;

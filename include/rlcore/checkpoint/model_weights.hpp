@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "rlcore/checkpoint/tensor_folder.hpp"
+#include "rlcore/exec/threads.hpp"
 #include "rlcore/nn/model/parameter.hpp"
 #include "rlcore/parallel/layout/held_pieces.hpp"
 
@@ -102,6 +103,17 @@ void check_tensors(const tensor_folder& folder, std::span<const nn::parameter> p
                          did_you_mean(name, expected));
 }
 
+/// Fills `values` from a piece of a tensor: by all cores, but for the shards of a run, which one thread may read.
+inline void read_piece(const tensor_folder& folder, const shard_piece& piece, std::span<float> values,
+                       const rlcore::threads& pool) {
+  constexpr std::size_t block = std::size_t{1} << 20;
+  if (folder.shards() != nullptr || values.size() <= block) return folder.read_f32(piece, values);
+  pool.for_each((values.size() + block - 1) / block, [&](std::size_t i) {
+    const std::size_t from = i * block, to = std::min(values.size(), from + block);
+    folder.read_f32(parallel::part_of(piece, from, to), values.subspan(from, to - from));
+  });
+}
+
 /// Fills `weights` from the tensors of an open folder (F32, F16 or BF16) that check_tensors() accepts; of a tensor that
 /// ranks share, only this rank's part is read. Throws format_error.
 template <class Ignored>
@@ -111,9 +123,10 @@ void load_weights(const tensor_folder& folder, std::span<const nn::parameter> pa
   check_tensors(folder, parameters, ignored);
   const bool tied =
       std::none_of(parameters.begin(), parameters.end(), [](const auto& p) { return p.name == output_name; });
+  const rlcore::threads pool;
   for (const nn::parameter& p : parameters) {
     const auto values = weights.subspan(p.offset, p.size);
-    folder.read_f32(piece_of(p), values);
+    read_piece(folder, piece_of(p), values, pool);
     if (tied && p.name == embedding_name && folder.contains(output_name) && !ignored(std::string(output_name)))
       check_tied_output(folder, piece_of(p), values);
   }

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <filesystem>
 #include <map>
 #include <span>
@@ -87,22 +87,21 @@ class safetensors_reader {
                                   " asked for, it has " + std::to_string(t.size()));
     const std::uint64_t at = header_.data_begin + t.begin + first * bytes_of(t.dtype);
     if (t.dtype == stored_type::f32) return file_.read(at, std::as_writable_bytes(values));
-    // Half the memory of `values` is enough for the 16-bit words: read them into its upper half and widen upwards.
-    const auto words = std::as_writable_bytes(values).subspan(values.size() * 2);
-    file_.read(at, words);
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      std::uint16_t bits;
-      std::memcpy(&bits, words.data() + 2 * i, 2);
-      values[i] = t.dtype == stored_type::f16 ? widen<f16>(bits) : widen<bf16>(bits);
-    }
+    if (t.dtype == stored_type::f16) return read_halves<f16>(at, values);
+    read_halves<bf16>(at, values);
   }
 
  private:
+  /// In blocks that stay in the cache.
   template <class Half>
-  static float widen(std::uint16_t bits) noexcept {
-    Half half;
-    half.bits = bits;
-    return half;
+  void read_halves(std::uint64_t at, std::span<float> values) const {
+    std::array<Half, 8192> block;
+    for (; !values.empty(); at += sizeof block) {
+      const std::size_t n = std::min(block.size(), values.size());
+      file_.read(at, std::as_writable_bytes(std::span(block).first(n)));
+      for (std::size_t i = 0; i < n; ++i) values[i] = block[i];
+      values = values.subspan(n);
+    }
   }
 
   data::input_file file_;
