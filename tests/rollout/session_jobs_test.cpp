@@ -82,6 +82,53 @@ struct likely_listener : rollout::session_listener {
   }
 };
 
+/// Compares what is reported of a draw with what its settings keep of the logits under its rules.
+struct processed_listener : rollout::session_listener {
+  fixture& f;
+  std::map<ticket, job> asked = {};
+  std::map<ticket, std::vector<std::int32_t>> row = {};
+
+  void on_prompt(const rollout::prompt_token& t) {
+    EXPECT_EQ(t.logp, all_log_probs(f, asked[t.of].prompt, t.number, 1)[static_cast<std::size_t>(t.token)]);
+  }
+  void on_token(const rollout::drawn_token& t) {
+    const job& j = asked[t.of];
+    std::vector<std::int32_t>& r = row.try_emplace(t.of, j.prompt).first->second;
+    std::vector<float> logits = all_log_probs(f, r, r.size(), 1), scratch;
+    r.push_back(t.token);
+    if (j.rules) rollout::apply_rules({j.rules.get(), nullptr, {}}, logits, scratch);
+    std::vector<rollout::token_logprob> kept;
+    rollout::kept_tokens(j.sampling, logits, kept);
+    const auto at = std::ranges::find(kept, t.token, &rollout::token_logprob::token);
+    ASSERT_NE(at, kept.end());
+    EXPECT_NEAR(t.logp, at->logp, 1e-5);
+    EXPECT_EQ(t.rank, j.top_logprobs == 0 ? 0 : at - kept.begin() + 1);
+    ASSERT_EQ(t.most_likely.size(), std::min(kept.size(), static_cast<std::size_t>(j.top_logprobs)));
+    for (std::size_t i = 0; i < t.most_likely.size(); ++i) {
+      EXPECT_EQ(t.most_likely[i].token, kept[i].token);
+      EXPECT_NEAR(t.most_likely[i].logp, kept[i].logp, 1e-5);
+    }
+  }
+};
+
+TEST(session_jobs, processed_log_probs_are_those_of_what_rules_and_cuts_leave) {
+  fixture f, other;
+  session<cpu> s(f.model, f.space, limits());
+  processed_listener heard{{}, other};
+  const auto rules = std::make_shared<rollout::logit_rules>();
+  rules->logit_bias = {{3, 4.0f}, {9, -6.0f}};
+  for (std::uint32_t n = 0; n < 20; ++n) {
+    job j = job_of(words(n, 10), n);
+    j.processed_logprobs = true, j.logprob_temperature = 1.0f;
+    j.top_logprobs = static_cast<std::int32_t>(n % 4);
+    if (n % 2 == 0) j.rules = rules;
+    if (n % 5 == 0) j.prompt_logprobs = 0;
+    heard.asked[s.submit(j)] = j;
+  }
+  finish_all(s, heard);
+  EXPECT_EQ(heard.row.size(), 20u);
+}
+
 TEST(session_jobs, most_likely_tokens_and_log_probs_of_prompts_are_those_of_training) {
   fixture f, other;
   for (const auto& [sequences, tokens, pages] : {std::tuple{8, 64, 40u}, {3, 5, 40u}, {8, 64, 6u}}) {
@@ -419,6 +466,26 @@ TEST(session_jobs, pictures_are_part_of_what_is_shared) {
   notes heard;
   finish_all(s, heard);
   EXPECT_THROW(s.extend(number, std::vector<std::int32_t>{tiny_vision::image}, 3), config_error);
+}
+
+TEST(session_jobs, prompts_are_read_one_after_the_other_while_texts_go_on) {
+  for (const std::int64_t of_prompts : {0, 32}) {
+    fixture f;
+    rollout::session_limits l = limits();
+    l.max_batched_tokens = 256, l.max_prompt_tokens = of_prompts;
+    session<cpu> s(f.model, f.space, l);
+    for (std::uint32_t n = 0; n < 8; ++n) {
+      job j = job_of(words(n, 32), n);
+      j.max_new_tokens = 20, j.stop_ids = {};
+      s.submit(j);
+    }
+    std::size_t drawn = 0;
+    for (std::size_t pass = 1; pass <= 8; ++pass) {
+      s.step(rollout::session_listener{});
+      drawn += of_prompts == 0 ? 8 : pass;
+      EXPECT_EQ(s.statistics().tokens_drawn, drawn) << "pass " << pass;
+    }
+  }
 }
 
 }  // namespace

@@ -40,6 +40,8 @@ struct job {
   /// Log-probs and entropies are those of softmax(logits / this), before any rule and cut. Unset: the sampling's
   /// temperature (1 if greedy), as in training. 1 gives those of the model's own distribution.
   std::optional<float> logprob_temperature = {};
+  /// Log-probs of drawn tokens are instead those of the draw, behind rules and cuts: kept_tokens(). The prompt's stay.
+  bool processed_logprobs = false;
   std::int32_t top_logprobs = 0;                     ///< so many most likely tokens are reported with each draw
   std::optional<std::int32_t> prompt_logprobs = {};  ///< report each prompt token's log-prob, with so many most likely
 };

@@ -37,6 +37,7 @@ struct schedule_limits {
   std::int64_t picture_rows = 0;        ///< of the prompts that a pass reads pictures of
   bool share_prefixes = false;          ///< look for the pages of a new sequence among those of all earlier ones
   bool chunk_prompts = true;            ///< feed prompts in pieces; otherwise one that is longer than a pass goes alone
+  std::int64_t prompt_tokens = 0;       ///< of a pass, of those that do not draw; 0: as many as it takes
 };
 
 }  // namespace rollout

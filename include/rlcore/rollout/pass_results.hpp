@@ -98,7 +98,12 @@ class pass_results {
       const float* rows = logits + draws[begin].row * vocabulary;
       while (!sample(model, first, rows, begin, n)) {
       }
-      if (most > 0) find_likely(model, rows, temperature_of(first), begin, n, most);
+      if (first.processed_logprobs)
+        find_.kept(model.device(), sample_.drawn_from(), vocabulary, first.sampling,
+                   std::span(tokens_).subspan(begin, n), static_cast<std::size_t>(most),
+                   std::span(likely_).subspan(begin, n), std::span(logp_).subspan(begin, n));
+      else if (most > 0)
+        find_likely(model, rows, temperature_of(first), begin, n, most);
     }
   }
   /// Draws from `n` rows; false if it has to be called again: a row has nothing to draw. That one gets a problem, and

@@ -93,6 +93,7 @@ class schedule {
     room_ = limits_.max_batched_tokens, score_room_ = limits_.score_rows, picture_room_ = limits_.picture_rows;
     for (std::size_t i = 0; limits_.chunk_prompts && i < running_.size(); ++i)  // the vector may shrink at its end
       if (running_[i]->draws_next()) feed(*running_[i]);
+    if (limits_.prompt_tokens > 0) room_ = std::min(room_, limits_.prompt_tokens);
     for (std::size_t i = 0; i < running_.size(); ++i)
       if (running_[i]->plan.fed < std::ssize(running_[i]->tokens)) feed(*running_[i]);
     while (admit()) {

@@ -79,9 +79,9 @@ struct sequence {
     if (std::exchange(plan.counted, false) && shown) --shown->readers;
   }
   /// What its logits are read with.
-  std::tuple<float, std::int64_t, float, float, float> reading() const noexcept {
+  std::tuple<float, std::int64_t, float, float, float, bool> reading() const noexcept {
     const rollout::sampling& s = asked.sampling;
-    return {s.temperature, s.top_k, s.top_p, s.min_p, asked.logprob_temperature.value_or(0)};
+    return {s.temperature, s.top_k, s.top_p, s.min_p, asked.logprob_temperature.value_or(0), asked.processed_logprobs};
   }
   /// Of two with the same prompt: may the later one follow the other?
   bool shares_with(const sequence& other) const noexcept {

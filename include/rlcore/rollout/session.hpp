@@ -215,10 +215,8 @@ class session {
 
   schedule_limits prepare(const session_limits& limits) {
     if (limits.max_sequences <= 0 || limits.max_batched_tokens <= 0 || limits.max_length < 0 ||
-        limits.max_image_tokens < 0)
-      throw config_error(
-          "session: max_sequences and max_batched_tokens must be positive, max_length and max_image_tokens not "
-          "negative");
+        limits.max_image_tokens < 0 || limits.max_prompt_tokens < 0)
+      throw config_error("session: max_sequences and max_batched_tokens must be positive, other limits not negative");
     const nn::config& c = model_.settings();
     most_rows_ = limits.max_image_tokens > 0 ? limits.max_image_tokens : limits.max_batched_tokens;
     const std::int64_t rows = c.vision ? limits.max_batched_tokens + 3 * most_rows_ : 0;
@@ -236,7 +234,10 @@ class session {
     const std::int64_t scores = nn::logit_rows(model_, space_, 32);
     memory_.prepare(model_, pages, pages, slots + scores);
     space_.prepare_rope(c, static_cast<extent_t>(longest));
-    return {slots, limits.max_batched_tokens, longest, scores, rows, limits.share_prefixes, limits.chunk_prompts};
+    schedule_limits made{slots, limits.max_batched_tokens, longest, scores, rows};
+    made.share_prefixes = limits.share_prefixes, made.chunk_prompts = limits.chunk_prompts;
+    made.prompt_tokens = limits.max_prompt_tokens;
+    return made;
   }
 
   /// Checks the job outside of the lock.

@@ -14,6 +14,9 @@ namespace rollout {
 struct session_limits {
   std::int64_t max_sequences = 256;        ///< that run together (vLLM's --max-num-seqs)
   std::int64_t max_batched_tokens = 8192;  ///< of one forward pass (--max-num-batched-tokens)
+  /// Of these, tokens of prompts: texts go on meanwhile, and first prompts have their first tokens soon. 0: all of
+  /// them.
+  std::int64_t max_prompt_tokens = 0;
   /// Tokens of a prompt and what follows (--max-model-len). 0: the model's max_position_embeddings, or what the cache
   /// holds if that is less.
   std::int64_t max_length = 0;
