@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -240,6 +241,29 @@ TEST(byte_budget, pictures_of_a_request_are_held_while_it_is_answered) {
   EXPECT_FALSE(got) << "the request holds its patches";
   open.stream = nullptr;  // the client has gone
   other.join();
+}
+
+TEST(byte_budget, a_client_that_leaves_waits_no_longer_and_holds_up_nobody) {
+  blind_engine e;
+  auto all = std::make_unique<serving::held_bytes>(e.shared.picture_memory, std::size_t{2} << 30);
+  std::atomic<bool> there{true};
+  std::atomic<int> asked{0};
+  serving::http_response gone;
+  std::thread leaves([&] {
+    const serving::http_request request{.method = "POST",
+                                        .path = "/v1/chat/completions",
+                                        .body = question({url_of(png(1))}, {{"max_tokens", 1}}).dump(),
+                                        .content_type = "application/json",
+                                        .connected = [&] { return ++asked, there.load(); }};
+    gone = e.service(request);
+  });
+  while (asked < 2) std::this_thread::yield();  // it waits for the memory
+  there = false;
+  leaves.join();
+  EXPECT_EQ(gone.status, 499);
+  all.reset();
+  const serving::http_response next = e.post("/v1/chat/completions", question({url_of(png(1))}, {{"max_tokens", 1}}));
+  EXPECT_EQ(next.status, 200) << next.body;
 }
 
 }  // namespace

@@ -2,11 +2,16 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <mutex>
+#include <set>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/serving/protocol/api_error.hpp"
 
 RLCORE_BEGIN
 namespace serving {
@@ -17,15 +22,23 @@ class byte_budget {
   /// Of so many bytes.
   explicit byte_budget(std::size_t bytes) : all_(bytes), left_(bytes) {}
 
-  /// Waits for its turn and for `bytes`; the bytes taken.
-  std::size_t take(std::size_t bytes) {
+  /// Waits for its turn and for `bytes`; the bytes taken. Calls `connected` while it waits, unless that is empty;
+  /// throws client_gone where it says no.
+  std::size_t take(std::size_t bytes, const std::function<bool()>& connected = {}) {
     bytes = std::min(bytes, all_);
     std::unique_lock lock(mutex_);
-    const std::size_t turn = next_turn_++;  // a large one does not wait for ever behind small ones
-    freed_.wait(lock, [&] { return turn == turn_ && left_ >= bytes; });
+    const auto turn = waiting_.insert(waiting_.end(), ++last_);  // a large one does not wait for ever behind small ones
+    while (!freed_.wait_for(lock, std::chrono::milliseconds(50),
+                            [&] { return turn == waiting_.begin() && left_ >= bytes; })) {
+      lock.unlock();
+      const bool there = !connected || connected();
+      lock.lock();
+      if (there) continue;
+      leave(turn);
+      throw client_gone();
+    }
     left_ -= bytes;
-    ++turn_;
-    freed_.notify_all();
+    leave(turn);
     return bytes;
   }
   /// What take() returned, or a part of it.
@@ -38,17 +51,27 @@ class byte_budget {
   }
 
  private:
+  using turns = std::set<std::uint64_t>;
+
+  void leave(turns::iterator turn) {
+    waiting_.erase(turn);
+    freed_.notify_all();
+  }
+
   std::mutex mutex_;
   std::condition_variable freed_;
   const std::size_t all_;
-  std::size_t left_, next_turn_ = 0, turn_ = 0;
+  std::size_t left_;
+  std::uint64_t last_ = 0;
+  turns waiting_;
 };
 
 /// A part of the budget for as long as it lives.
 class held_bytes {
  public:
-  /// Waits until it has `bytes`, or all that there are. The budget has to outlive it.
-  held_bytes(byte_budget& budget, std::size_t bytes) : budget_(budget), bytes_(budget.take(bytes)) {}
+  /// Waits until it has `bytes`, or all that there are; see byte_budget::take(). The budget has to outlive it.
+  held_bytes(byte_budget& budget, std::size_t bytes, const std::function<bool()>& connected = {})
+      : budget_(budget), bytes_(budget.take(bytes, connected)) {}
   held_bytes(const held_bytes&) = delete;
   held_bytes& operator=(const held_bytes&) = delete;
   ~held_bytes() { budget_.give_back(bytes_); }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -41,13 +42,14 @@ inline picture_memory memory_of(const served_model& model, const model_prompt& p
 }
 
 /// Decodes the pictures of a prompt, as soon as there is room for them, and gives them to its jobs. Returns what has to
-/// be kept while the jobs are answered; nothing for a prompt without pictures. Throws api_error 400 that names the
-/// part.
+/// be kept while the jobs are answered; nothing for a prompt without pictures. Throws client_gone, and api_error 400
+/// that names the part.
 inline std::unique_ptr<held_bytes> show_pictures(const served_model& model, const model_prompt& prompt,
-                                                 byte_budget& memory, std::vector<rollout::job>& jobs) {
+                                                 byte_budget& memory, std::vector<rollout::job>& jobs,
+                                                 const std::function<bool()>& connected = {}) {
   if (prompt.images.empty()) return nullptr;
   const picture_memory bytes = memory_of(model, prompt);
-  auto held = std::make_unique<held_bytes>(memory, bytes.patches + bytes.decoding);
+  auto held = std::make_unique<held_bytes>(memory, bytes.patches + bytes.decoding, connected);
   const auto made = std::make_shared<std::vector<data::image_cache::pointer>>();
   std::vector<nn::picture> pictures;
   try {
