@@ -9,6 +9,8 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <memory>
+#include <utility>
 
 RLCORE_BEGIN
 namespace serving {
@@ -19,7 +21,8 @@ constexpr std::string_view empty_line = "\r\n\r\n";
 
 }  // namespace
 
-connection::connection(int socket, const http_settings& settings) : socket_(socket), settings_(settings) {
+connection::connection(int socket, const http_settings& settings, std::shared_ptr<const void> place)
+    : socket_(socket), settings_(settings), place_(std::move(place)) {
   wait_for_request();
 }
 connection::~connection() { ::close(socket_); }
@@ -36,6 +39,11 @@ bool connection::receive() {
 
 bool connection::has_headers() const {
   return std::string_view(bytes_).substr(begin_, settings_.header_limit).find(empty_line) != std::string_view::npos;
+}
+
+std::string_view connection::head() const {
+  const std::string_view rest = std::string_view(bytes_).substr(begin_);
+  return rest.substr(0, rest.find(empty_line) + empty_line.size());
 }
 
 bool connection::has_too_many_headers() const {

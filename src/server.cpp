@@ -2,6 +2,7 @@
 // few short requests: here one thread accepts and waits, a request that has come has a thread until it is answered, and
 // a connection that says nothing has none.
 #include <httplib.h>
+#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -16,6 +17,7 @@
 #include <deque>
 #include <functional>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -29,6 +31,7 @@
 #include "rlcore/core/error.hpp"
 #include "rlcore/serving/connection.hpp"
 #include "rlcore/serving/http_server.hpp"
+#include "rlcore/serving/protocol/request_head.hpp"
 #include "rlcore/serving/request_body.hpp"
 
 RLCORE_BEGIN
@@ -36,6 +39,47 @@ namespace serving {
 namespace {
 
 using clock = std::chrono::steady_clock;
+
+/// Counts the connections of other machines. Everything may be called from any thread.
+class address_counts {
+ public:
+  /// Of an address at most so many.
+  explicit address_counts(std::size_t most) : most_(most) {}
+
+  /// Counts a connection for as long as the place lives, which keeps the count alive; null if the address has its
+  /// number. This machine, by loopback or a Unix socket, has as many as it likes.
+  static std::shared_ptr<const void> enter(const std::shared_ptr<address_counts>& counts,
+                                           const sockaddr_storage& from) {
+    const std::string address = address_of(from);
+    if (address.empty()) return counts;
+    const std::lock_guard lock(counts->mutex_);
+    std::size_t& count = counts->of_[address];
+    if (count >= counts->most_) return nullptr;
+    ++count;
+    return std::shared_ptr<const void>(counts.get(), [counts, address](const void*) { counts->leave(address); });
+  }
+
+ private:
+  /// Its bytes; empty for this machine.
+  static std::string address_of(const sockaddr_storage& from) {
+    if (from.ss_family == AF_INET) {
+      const auto& v4 = reinterpret_cast<const sockaddr_in&>(from).sin_addr;
+      return ntohl(v4.s_addr) >> 24 == 127 ? "" : std::string(reinterpret_cast<const char*>(&v4), sizeof v4);
+    }
+    if (from.ss_family != AF_INET6) return "";
+    const in6_addr& v6 = reinterpret_cast<const sockaddr_in6&>(from).sin6_addr;
+    if (IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127)) return "";
+    return {reinterpret_cast<const char*>(&v6), sizeof v6};
+  }
+  void leave(const std::string& address) {
+    const std::lock_guard lock(mutex_);
+    if (--of_[address] == 0) of_.erase(address);
+  }
+
+  const std::size_t most_;
+  std::mutex mutex_;
+  std::map<std::string, std::size_t> of_;
+};
 
 /// A connection as httplib sees it.
 class http_stream final : public httplib::Stream {
@@ -112,6 +156,7 @@ class speaker final : public httplib::Server {
   /// Answers the request whose headers have come; false if the connection has to be closed. With `last` the client is
   /// told that it will be.
   bool answer(connection& client, bool last, const std::function<bool()>& crowded) {
+    if (const std::string problem = problem_of_head(client.head()); !problem.empty()) return refuse(client, problem);
     http_stream stream(client, crowded);
     current = &stream;
     bool closed = false;
@@ -124,6 +169,15 @@ class speaker final : public httplib::Server {
   }
 
  private:
+  /// The bytes behind such a head may be anything: nothing else of the connection is read.
+  static bool refuse(connection& client, const std::string& problem) {
+    const std::string body = text::json_text(invalid_body(problem).body());
+    client.write("HTTP/1.1 400 Bad Request: " + problem +
+                 "\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: " +
+                 std::to_string(body.size()) + "\r\n\r\n" + body);
+    return false;
+  }
+
   void receive(const httplib::Request& q, httplib::Response& r) {
     auto room = std::make_unique<body_budget::share>(budget_);
     body_reader reader(current->client(), settings_, *room, current->crowded());
@@ -297,14 +351,21 @@ class http_server::connections {
   }
   void accept_from(int listening) {
     for (int i = 0; i < 64; ++i) {
-      const int s = ::accept4(listening, nullptr, nullptr, SOCK_CLOEXEC);
+      sockaddr_storage from{};
+      socklen_t size = sizeof from;
+      const int s = ::accept4(listening, reinterpret_cast<sockaddr*>(&from), &size, SOCK_CLOEXEC);
       if (s < 0 && (errno == EAGAIN || errno == EINTR)) return;
       if (s < 0 && errno == ECONNABORTED) continue;
       if (s < 0) return pause(std::string("cannot accept a connection: ") + std::strerror(errno));
+      auto place = address_counts::enter(addresses_, from);
+      if (!place) {
+        ::close(s);
+        continue;
+      }
       const int on = 1;
       ::setsockopt(s, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
       ::setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-      parked_.push_back(std::make_unique<connection>(s, settings_));
+      parked_.push_back(std::make_unique<connection>(s, settings_, std::move(place)));
     }
   }
   /// Something has run out: the connections that have been silent longest give way, or nothing is accepted for a
@@ -391,6 +452,8 @@ class http_server::connections {
 
   listening_sockets& sockets_;
   const http_settings settings_;
+  const std::shared_ptr<address_counts> addresses_ =
+      std::make_shared<address_counts>(settings_.connections_per_address);
   speaker speaker_;
   const int wake_;
   std::atomic<bool> stopping_{false};

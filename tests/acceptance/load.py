@@ -258,4 +258,5 @@ def run(process, port, made, wanted, options):
         sys.exit("load: " + "; ".join(faults))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -64,6 +64,8 @@ TEST(http_server, unknown_paths_and_wrong_methods) {
   EXPECT_EQ(c.Get("/v1/completions")->status, 405);
   EXPECT_EQ(c.Put("/v1/models", "x", "text/plain")->status, 405);
   EXPECT_EQ(c.Options("/v1/models")->status, 405);
+  EXPECT_EQ(c.Delete("/v1/models")->get_header_value("Allow"), "GET, HEAD");
+  EXPECT_EQ(c.Put("/ping", "x", "text/plain")->get_header_value("Allow"), "GET, HEAD, POST");
   const auto head = c.Head("/v1/models");
   EXPECT_EQ(head->status, 200);
   EXPECT_TRUE(head->body.empty());

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <new>
@@ -24,17 +25,20 @@
 namespace {
 
 std::atomic<int> refusals = 0, refused_with = 0;
+std::atomic<std::uint32_t> comes_from = 0;  // an IPv4 address, in the place of the true one
 
 }  // namespace
 
-/// The system's, but for the next `refusals` calls.
+/// The system's, but for the next `refusals` calls, and for the address.
 extern "C" int accept4(int socket, sockaddr* address, socklen_t* size, int flags) {
   if (refusals > 0) {
     --refusals;
     errno = refused_with;
     return -1;
   }
-  return static_cast<int>(::syscall(SYS_accept4, socket, address, size, flags));
+  const int accepted = static_cast<int>(::syscall(SYS_accept4, socket, address, size, flags));
+  if (accepted >= 0 && comes_from != 0) reinterpret_cast<sockaddr_in*>(address)->sin_addr.s_addr = comes_from;
+  return accepted;
 }
 
 namespace {
@@ -218,6 +222,48 @@ TEST(misbehaving_clients, unclear_bodies_end_the_connection) {
   }
 }
 
+TEST(misbehaving_clients, heads_that_a_proxy_may_read_otherwise_end_the_connection) {
+  const running_server s;
+  const std::string second = "GET /version HTTP/1.1\r\nConnection: close\r\n\r\n", line = "POST /tokenize HTTP/1.1\r\n",
+                    length = "Content-Length: " + std::to_string(second.size()) + "\r\n";
+  for (const std::string& head : {line + "Content-Length : " + length.substr(16),
+                                  line + " " + length,
+                                  line + "X: a\n" + length,
+                                  line + "X: a\r" + length,
+                                  line + "X: a\r\n\t" + length,
+                                  line + length + length,
+                                  line + ": x\r\n" + length,
+                                  line + "X\r\n" + length,
+                                  line + "X: " + std::string(1, '\0') + "\r\n" + length,
+                                  line + "Content-Length: %3" + "5\r\n",
+                                  line + "Content-Length: +5\r\n",
+                                  line + "Content-Length: 5, 5\r\n",
+                                  line + "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n",
+                                  line + "Transfer-Encoding: chunke%64\r\n",
+                                  line + "Transfer-Encoding: chunked\r\n" + length,
+                                  std::string("POST /tokenize HTTP/1.0\r\nTransfer-Encoding: chunked\r\n"),
+                                  line + "Host: a\r\nHost: b\r\n",
+                                  "\r\n" + line + length,
+                                  "POST /tokenize  HTTP/1.1\r\n" + length,
+                                  "POST\t/tokenize HTTP/1.1\r\n" + length,
+                                  "POST /tokenize HTTP/1.1 \r\n" + length,
+                                  "PO(ST /tokenize HTTP/1.1\r\n" + length,
+                                  "POST /tokenize HTTP/2.0\r\n" + length}) {
+    const std::string all = answer_to(s, head + "\r\n" + second);
+    EXPECT_THAT(all, StartsWith("HTTP/1.1 400 Bad Request: ")) << head;
+    EXPECT_EQ(count_of("HTTP/1.1 200", all), 0u) << head;
+  }
+}
+
+TEST(misbehaving_clients, heads_that_are_only_odd_are_answered) {
+  const running_server s;
+  for (const char* odd :
+       {"x-a:b\r\n", "X-A:\t b \t\r\n", "X-A:\r\n", "X-A: \xc3\xa9 %zz\r\n", "!#$%&'*+-.^_`|~: b\r\n", "HOST: x\r\n"})
+    EXPECT_THAT(answer_to(s, "GET /version HTTP/1.1\r\n" + std::string(odd) + "connection: close\r\n\r\n"),
+                StartsWith("HTTP/1.1 200"))
+        << odd;
+}
+
 TEST(misbehaving_clients, that_compress_a_body_hear_that_nobody_reads_it) {
   const running_server s;
   auto c = s.client();
@@ -291,6 +337,28 @@ class no_more_threads {
  private:
   pthread_attr_t before_;
 };
+
+TEST(misbehaving_clients, have_so_many_connections_from_another_machine_and_no_more) {
+  const running_server s({.connections_per_address = 3});
+  std::vector<std::unique_ptr<raw_socket>> open;
+  const auto answered = [&] {
+    open.push_back(std::make_unique<raw_socket>(s.port()));
+    open.back()->send("GET /health HTTP/1.1\r\n\r\n");
+    return open.back()->read(12) == "HTTP/1.1 200";
+  };
+  comes_from = htonl(0xc0000201);  // 192.0.2.1
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(answered());
+  EXPECT_FALSE(answered());
+  EXPECT_FALSE(open.back()->timed_out) << "it is closed";
+  comes_from = htonl(0xc0000202);
+  EXPECT_TRUE(answered()) << "another address has its own number";
+  comes_from = 0;
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(answered()) << "this machine has as many as it likes";
+  comes_from = htonl(0xc0000201);
+  open.erase(open.begin(), open.begin() + 3);
+  EXPECT_TRUE(becomes_true(answered)) << "places come back";
+  comes_from = 0;
+}
 
 TEST(misbehaving_clients, are_answered_by_the_threads_that_there_are) {
   const running_server s;

@@ -187,6 +187,22 @@ TEST_F(openai_server, aborts_what_does_not_end_in_time) {
   EXPECT_LT(answer["usage"]["completion_tokens"], 200 * 1000);
 }
 
+TEST_F(openai_server, processed_log_probs_are_those_of_the_draw) {
+  const server_process s(model(), {"--logprobs-mode", "processed_logprobs"});
+  json asked = {{"prompt", "How many apples"}, {"max_tokens", 20}, {"seed", 3}, {"logprobs", 2}, {"top_k", 1},
+                {"ignore_eos", true}};
+  for (const json& logp : s.post("/v1/completions", asked.dump())["choices"][0]["logprobs"]["token_logprobs"])
+    EXPECT_EQ(logp, 0.0) << "only one token can be drawn";
+  asked["top_k"] = 3;
+  const json likely = s.post("/v1/completions", asked.dump())["choices"][0]["logprobs"]["top_logprobs"];
+  for (const json& of : likely)
+    for (const auto& [token, logp] : of.items()) EXPECT_LT(logp, 0.0);
+  asked["max_tokens"] = 0, asked["echo"] = true, asked["top_k"] = 1;
+  const json scored = s.post("/v1/completions", asked.dump())["choices"][0]["logprobs"]["token_logprobs"];
+  ASSERT_GT(scored.size(), 2u);
+  EXPECT_LT(scored.back(), -0.01) << "a prompt is scored by the model's own distribution";
+}
+
 TEST_F(openai_server, mistakes_are_one_line) {
   const std::string m = model().string();
   const auto fails = [&](const std::vector<std::string>& words, const std::string& message) {
@@ -203,7 +219,17 @@ TEST_F(openai_server, mistakes_are_one_line) {
   fails({m, "--override-generation-config", R"({"temprature": 1})"}, "did you mean 'temperature'?");
   fails({"/nowhere"}, "model '/nowhere' not found");
   fails({m, "--api-key", ""}, "--api-key is empty");
+  fails({m, "--rlcore-record", "/nowhere/x"}, "--rlcore-record /nowhere/x: No such file or directory");
   fails({m, "--override-generation-config", R"({"max_new_tokens": 0})"}, "max_new_tokens must be at least 1, got 0");
+}
+
+TEST_F(openai_server, records_requests) {
+  const std::string file = (*place / "record.jsonl").string();
+  const server_process s(model(), {"--rlcore-record", file});
+  const std::string text = s.text(R"({"prompt": "hi", "seed": 1})");
+  const json line = json::parse(scratch::read(file));
+  EXPECT_EQ(line["responses"], json::array({text}));
+  EXPECT_EQ(line["request"]["prompt"], "hi");
 }
 
 TEST_F(openai_server, scores_a_prompt_of_the_full_length) {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,8 +21,8 @@ class connection {
  public:
   using clock = std::chrono::steady_clock;
 
-  /// Closes `socket` in the end. The settings have to outlive the connection.
-  connection(int socket, const http_settings& settings);
+  /// Closes `socket` in the end, and gives its `place` back. The settings have to outlive the connection.
+  connection(int socket, const http_settings& settings, std::shared_ptr<const void> place);
   connection(const connection&) = delete;
   connection& operator=(const connection&) = delete;
   ~connection();
@@ -35,6 +36,8 @@ class connection {
   bool begins_with(std::string_view text) const { return std::string_view(bytes_).substr(begin_).starts_with(text); }
   /// Whether the headers of the next request are there, up to the empty line.
   bool has_headers() const;
+  /// The line and the headers of the next request, where has_headers().
+  std::string_view head() const;
   /// Whether they are longer than the settings allow.
   bool has_too_many_headers() const;
   /// When to give up waiting for them.
@@ -67,6 +70,7 @@ class connection {
 
   int socket_;
   const http_settings& settings_;
+  std::shared_ptr<const void> place_;
   clock::time_point deadline_{};
   std::string bytes_;      // received
   std::size_t begin_ = 0;  // of those not read yet

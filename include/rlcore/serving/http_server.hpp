@@ -22,6 +22,7 @@ struct http_settings {
   std::size_t header_limit = std::size_t{64} << 10;      ///< bytes of a request's line and headers; 431 beyond
   std::size_t body_limit = std::size_t{64} << 20;        ///< bytes; 413 beyond
   std::size_t bytes_in_flight = std::size_t{512} << 20;  ///< of all bodies that are read or answered; others wait
+  std::size_t connections_per_address = 1024;            ///< of other machines; what is more is closed
   std::size_t threads = 1024;                            ///< requests read or answered at a time; others wait
   std::chrono::seconds header_deadline{10}, body_deadline{300}, idle_deadline{75}, write_deadline{300};
   std::chrono::seconds stall_deadline{30};        ///< for the next bytes of a body, while all threads are busy

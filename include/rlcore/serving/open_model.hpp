@@ -140,7 +140,8 @@ inline served_model open_served_model(const options& opt, const std::filesystem:
   read_pictures(opt, folder, config, m);
   m.reasoning = reasoning_form_of(opt.find<std::string>("reasoning-parser").value_or(""));
   m.response_role = opt.get<std::string>("response-role");
-  m.raw_logprobs = opt.get<std::string>("logprobs-mode") == "raw_logprobs";
+  const std::string logprobs = opt.get<std::string>("logprobs-mode");
+  m.raw_logprobs = logprobs != "tempered_logprobs", m.processed_logprobs = logprobs == "processed_logprobs";
   return m;
 }
 

@@ -91,6 +91,7 @@ inline std::vector<rollout::job> make_jobs(const served_model& model, const samp
   }
   if (!rules->neutral()) common.rules = rules;
   if (model.raw_logprobs) common.logprob_temperature = 1.0f;
+  common.processed_logprobs = model.processed_logprobs;
   common.top_logprobs = f.logprobs.value_or(0);
   common.prompt_logprobs = f.prompt_logprobs;
   common.salt = f.cache_salt.empty() ? 0 : std::hash<std::string>()(f.cache_salt);

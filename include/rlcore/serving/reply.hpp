@@ -179,6 +179,7 @@ class reply {
     rules->allowed_token_ids = {j.prompt.back()};
     j.prompt.pop_back();
     j.rules = std::move(rules);
+    j.processed_logprobs = false;
     j.max_new_tokens = 1;
     j.top_logprobs = std::max(j.prompt_logprobs.value_or(0), 1);  // with one at least the engine gives the rank
   }

@@ -31,6 +31,7 @@
 #include "rlcore/serving/load_log.hpp"
 #include "rlcore/serving/lora_modules.hpp"
 #include "rlcore/serving/open_model.hpp"
+#include "rlcore/serving/request_record.hpp"
 #include "rlcore/serving/server.hpp"
 #include "rlcore/serving/service.hpp"
 #include "rlcore/serving/session_engine.hpp"
@@ -131,6 +132,7 @@ rollout::session_limits read_limits(const options& opt, const nn::causal_lm<Devi
   if (opt.get<std::string>("rlcore-weights") == "int8") limits.weights = weight_format::int8;
   limits.max_sequences = opt.get<std::int64_t>("max-num-seqs");
   limits.max_batched_tokens = opt.get<std::int64_t>("max-num-batched-tokens");
+  limits.max_prompt_tokens = 512;  // more would hardly make a pass more efficient, and streams wait for its end
   limits.max_length = opt.find<std::int64_t>("max-model-len").value_or(0);
   limits.share_prefixes = opt.get<bool>("enable-prefix-caching");
   limits.chunk_prompts = opt.get<bool>("enable-chunked-prefill");
@@ -199,6 +201,8 @@ int serve(Device& device, const options& opt, const awaited_signals& signals) {
   for (const std::string& note : opt.notes()) trainer::say("note: %s\n", note.c_str());
   std::optional<awaited_signals::let_through> loading(std::in_place, signals);
   const http_settings http = detail::read_http_settings(opt);
+  std::optional<request_record> record;
+  if (const auto file = opt.find<std::string>("rlcore-record")) record.emplace(*file, http.log);
   listening_sockets sockets(http);
   const std::filesystem::path folder = checkpoint::resolve_model(opt.get<std::string>("model"));
   const nn::config config = checkpoint::read_config(folder);
@@ -220,7 +224,10 @@ int serve(Device& device, const options& opt, const awaited_signals& signals) {
   weight_keeper<Device> keeper(shared, model, engine, parts, adapters);
   service answers(shared, detail::read_api_keys(opt), web_page,
                   {&keeper, adapters.places > 0, opt.get<bool>("enable-dev-endpoints")});
-  http_server server(sockets, http, [&](const http_request& q) { return answers(q); });
+  http_server server(sockets, http, [&](const http_request& q) {
+    http_response made = answers(q);
+    return record ? record->keep(q, std::move(made)) : made;
+  });
   loading.emplace(signals);
   warm_up(engine, served);
   detail::introduce(served, static_cast<double>(model.size()) * 1e-6, describe(device), engine.cache_tokens());

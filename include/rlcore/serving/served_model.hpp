@@ -39,7 +39,8 @@ struct served_model {
   std::int64_t max_image_tokens = 0;    ///< of a request
   reasoning_form reasoning = reasoning_form::none;
   std::string response_role = "assistant";
-  bool raw_logprobs = true;  ///< of the model's own distribution; false: tempered as the draws are
+  bool raw_logprobs = true;         ///< of the model's own distribution; false: tempered as the draws are
+  bool processed_logprobs = false;  ///< of drawn tokens: of what rules and cuts leave
 };
 
 }  // namespace serving

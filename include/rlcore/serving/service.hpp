@@ -19,6 +19,7 @@
 #include "rlcore/serving/completion_reply.hpp"
 #include "rlcore/serving/context.hpp"
 #include "rlcore/serving/exchange.hpp"
+#include "rlcore/serving/protocol/openapi.hpp"
 #include "rlcore/serving/served_weights.hpp"
 #include "rlcore/serving/tokenize.hpp"
 #include "rlcore/serving/weight_control.hpp"
@@ -69,7 +70,7 @@ class service {
     std::string_view path, method;
     answer_function answer;
   };
-  static constexpr std::size_t endpoint_count = 19;
+  static constexpr std::size_t endpoint_count = 20;
   static std::span<const endpoint> endpoints() {
     static constexpr std::array<endpoint, endpoint_count> table{{
         {"/v1/models", "GET", &service::models},
@@ -90,6 +91,7 @@ class service {
         {"/version", "GET", &service::version},
         {"/metrics", "GET", &service::show_metrics},
         {"/load", "GET", &service::show_load},
+        {"/openapi.json", "GET", &service::openapi},
         {"/", "GET", &service::page},
     }};
     return table;
@@ -97,10 +99,10 @@ class service {
 
   http_response route(const http_request& request) {
     const std::string method = request.method == "HEAD" ? "GET" : request.method;
-    bool known = false;
+    std::string allowed;  // methods of this path
     for (const endpoint& e : endpoints()) {
       if (e.path != request.path || !available(e)) continue;
-      known = true;
+      allowed += (allowed.empty() ? "" : ", ") + std::string(e.method) + (e.method == "GET" ? ", HEAD" : "");
       if (e.method != method) continue;
       if ((request.path.starts_with("/v1") || is_development(e)) && !authorised(request))
         return {.status = 401, .body = unauthorised()};
@@ -109,8 +111,10 @@ class service {
         check_content_type(request);
       return (this->*e.answer)(request);
     }
-    if (known && request.path != "/") return json_response({{"detail", "Method Not Allowed"}}, 405);
-    return json_response({{"detail", "Not Found"}}, 404);
+    if (allowed.empty() || request.path == "/") return json_response({{"detail", "Not Found"}}, 404);
+    http_response refused = json_response({{"detail", "Method Not Allowed"}}, 405);
+    refused.headers.emplace_back("Allow", allowed);
+    return refused;
   }
 
   static bool is_development(const endpoint& e) {
@@ -277,6 +281,7 @@ class service {
             .content_type = "text/plain; version=0.0.4; charset=utf-8"};
   }
   http_response show_load(const http_request&) { return json_response({{"server_load", shared_.requests.load()}}); }
+  http_response openapi(const http_request&) { return {.body = std::string(openapi_description)}; }
   http_response page(const http_request&) {
     return {.body = std::string(page_), .content_type = "text/html; charset=utf-8"};
   }

@@ -49,8 +49,10 @@ inline constexpr key server_model[] = {
      words("qwen3|deepseek_r1")},
     {"max-logprobs", integer, "20", honoured, "most likely tokens that a request may ask for", at_least(0)},
     {"logprobs-mode", text, "raw_logprobs", honoured,
-     "raw_logprobs: of the model's own distribution; tempered_logprobs: of logits / temperature, as in training",
-     words("raw_logprobs|tempered_logprobs", "processed_logprobs|raw_logits|processed_logits")},
+     "raw_logprobs: of the model's own distribution; processed_logprobs: of what penalties, temperature, top_k, top_p "
+     "and "
+     "min_p leave; tempered_logprobs: of logits / temperature, as in training",
+     words("raw_logprobs|processed_logprobs|tempered_logprobs", "raw_logits|processed_logits")},
     {"return-tokens-as-token-ids", boolean, "False", honoured, "log-probs write tokens as token_id:N"},
 };
 
@@ -94,6 +96,8 @@ inline constexpr key server_http[] = {
     {"allowed-origins", texts, "null", honoured, "pages in browsers that may send requests; * allows all"},
     {"shutdown-timeout", real, "30", honoured, "seconds that running requests have when the server is asked to stop",
      at_least(0)},
+    {"rlcore-record", text, "null", honoured,
+     "file that gets a JSON line for each request with a body and its answer; keys are not kept"},
     {"rlcore-log-interval", real, "10", honoured, "seconds between lines about the load; 0: none", at_least(0)},
 };
 
