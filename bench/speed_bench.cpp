@@ -1,6 +1,7 @@
 // The speed of one item of docs/performance.md, as JSON lines; bench/speed.py runs it beside its peers.
 //   build/bin/speed_bench ITEM [--threads N] [--quick] [--only TEXT]  (the items: limits and those of that page)
-//   build/bin/speed_bench folder tiny|0.5B PATH      a model folder and prompts, for the programs that need one
+//   build/bin/speed_bench folder tiny|0.5B|pictures PATH   a model folder and prompts, or pictures, for the programs
+//   that need them
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -29,13 +30,13 @@ constexpr struct {
   void (*run)(const speed::options&);
 } items[] = {{"limits", speed::limits},       {"gemm", speed::gemm},           {"head", speed::head},
              {"optimizer", speed::optimizer}, {"attention", speed::attention}, {"train", speed::train},
-             {"tower", speed::tower},         {"generate", speed::generate}};
+             {"tower", speed::tower},         {"pictures", speed::pictures},   {"generate", speed::generate}};
 
 int usage() {
   std::fputs(
-      "usage: speed_bench limits|gemm|head|optimizer|attention|train|tower|generate\n"
+      "usage: speed_bench limits|gemm|head|optimizer|attention|train|tower|pictures|generate\n"
       "                   [--threads N] [--quick] [--only TEXT]\n"
-      "       speed_bench folder tiny|0.5B PATH\n",
+      "       speed_bench folder tiny|0.5B|pictures PATH\n",
       stderr);
   return 2;
 }

@@ -13,12 +13,22 @@
 #include "rlcore/training/files/model_files.hpp"
 #include "speed/bench.hpp"
 #include "speed/models.hpp"
+#include "speed/pictures.hpp"
 
 namespace speed {
 
-/// tiny: the quickstart's task after a short warm start. 0.5B: random weights of that shape, the same prompts.
+/// pictures: the files of the item of that name. tiny: the quickstart's task after a short warm start. 0.5B: random
+/// weights of that shape, the same prompts.
 void folder(const std::string& kind, const std::string& path) {
-  if (kind != "tiny" && kind != "0.5B") throw std::invalid_argument("no folder " + kind + ": expected tiny or 0.5B");
+  if (kind == "pictures") {
+    std::filesystem::create_directories(path);
+    for (const picture_file& file : picture_files())
+      rlcore::checkpoint::write_file_atomically(std::filesystem::path(path) / file.name,
+                                                {reinterpret_cast<const char*>(file.bytes.data()), file.bytes.size()});
+    return;
+  }
+  if (kind != "tiny" && kind != "0.5B")
+    throw std::invalid_argument("no folder " + kind + ": expected tiny, 0.5B or pictures");
   const auto device = rlcore::open_device({});
   const auto arguments = embedded_task::settings(path);
   const auto options = rlcore::trainer::options::parse(arguments, rlcore::trainer::main_ppo_registry());
