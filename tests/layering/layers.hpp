@@ -72,6 +72,7 @@ struct include_line {
   std::string path;
   bool quoted = false;
   std::size_t line = 0;
+  bool definitions = false;  ///< under #if !defined(RLCORE_COMPILED): of what the header declares
 };
 
 struct header {
@@ -83,8 +84,13 @@ inline header read_header(const fs::path& file) {
   header result;
   std::ifstream in(file);
   bool row = false;
+  std::size_t conditions = 0;  // open ones, from that of RLCORE_COMPILED on
   for (std::string line; std::getline(in, line);) {
     ++result.lines;
+    if (line == "#if !defined(RLCORE_COMPILED)" || (conditions > 0 && line.starts_with("#if")))
+      ++conditions;
+    else if (conditions > 0 && line.starts_with("#endif"))
+      --conditions;
     row = row || (file.extension() == ".inc" && line.starts_with("RLCORE_"));
     result.data += row;
     row = row && !line.ends_with(")");
@@ -95,7 +101,7 @@ inline header read_header(const fs::path& file) {
     at = line.find_first_of("\"<", at);
     if (at == std::string::npos) continue;
     const std::size_t end = line.find_first_of("\">", at + 1);
-    result.includes.push_back({line.substr(at + 1, end - at - 1), line[at] == '"', result.lines});
+    result.includes.push_back({line.substr(at + 1, end - at - 1), line[at] == '"', result.lines, conditions > 0});
   }
   return result;
 }
@@ -143,7 +149,8 @@ inline std::string fault_of(const std::string& file, const include_line& include
   return rank_of(folder_of(file)) < rank_of("device") ? "is of the operating system, not allowed here" : "";
 }
 
-/// Follows the includes from `file` on; reports the first way back to a header that is still open.
+/// Follows the includes from `file` on; reports the first way back to a header that is still open. Definitions that a
+/// header brings along at its end may include it: it is whole by then.
 inline void find_cycles(const std::string& file, const std::map<std::string, header>& all, strings& open,
                         std::set<std::string>& done, strings& faults) {
   if (done.contains(file) || !all.contains(file)) return;
@@ -155,7 +162,7 @@ inline void find_cycles(const std::string& file, const std::map<std::string, hea
   }
   open.push_back(file);
   for (const include_line& include : all.at(file).includes) {
-    if (include.quoted && include.path.starts_with("rlcore/"))
+    if (include.quoted && !include.definitions && include.path.starts_with("rlcore/"))
       find_cycles(include.path.substr(7), all, open, done, faults);
   }
   open.pop_back();

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
 #include <set>
 #include <string>
 
@@ -15,21 +14,8 @@ namespace fs = std::filesystem;
 
 /// Every path that `file` includes with RLCORE_COMPILED, itself or through our headers.
 void collect(const fs::path& file, std::set<std::string>& seen) {
-  std::ifstream in(file);
-  std::size_t skipped = 0, number = 0;
-  std::set<std::size_t> header_only;
-  for (std::string line; std::getline(in, line);) {
-    ++number;
-    if (line == "#if !defined(RLCORE_COMPILED)")
-      skipped = 1;
-    else if (skipped > 0 && line.starts_with("#if"))
-      ++skipped;
-    else if (skipped > 0 && line.starts_with("#endif"))
-      --skipped;
-    if (skipped > 0) header_only.insert(number);
-  }
   for (const auto& include : layering::read_header(file).includes)
-    if (!header_only.contains(include.line) && seen.insert(include.path).second && include.path.starts_with("rlcore/"))
+    if (!include.definitions && seen.insert(include.path).second && include.path.starts_with("rlcore/"))
       collect(RLCORE_SOURCE_DIR "/include/" + include.path, seen);
 }
 

@@ -30,10 +30,13 @@
 RLCORE_BEGIN
 namespace text {
 
+/// A parsed template with what it needs to render.
 struct chat_template::parts {
+  /// Throws format_error with the line of `jinja` that is not understood; `where` names it.
   parts(std::string_view jinja, const std::string& where, jinja::dictionary tokens)
       : program(parse(jinja, where)), name(where), source(jinja), special_tokens(std::move(tokens)) {}
 
+  /// The program of a Jinja text. Throws format_error, which says how to choose another template.
   static jinja::program parse(std::string_view jinja, const std::string& where) {
     try {
       return jinja::program(jinja);
@@ -52,14 +55,17 @@ struct chat_template::parts {
 
   bool has_tools() const { return with_tools.has_value() || program.mentions("tools"); }
   bool has_thinking() const { return mentions_any({"enable_thinking", "open_thinking"}); }
+  /// The template for these options: that with tools, where there are two.
   const jinja::program& program_of(const render_options& options) const {
     return with_tools && !options.tools.empty() ? *with_tools : program;
   }
+  /// Whether the template reads one of the words.
   bool mentions_any(std::initializer_list<std::string_view> words) const {
     return std::any_of(words.begin(), words.end(), [&](std::string_view word) {
       return program.mentions(word) || (with_tools && with_tools->mentions(word));
     });
   }
+  /// Throws data_error: `part` of message number `i` would be dropped.
   [[noreturn]] void no_place(std::size_t i, const std::string& part) const {
     throw data_error("messages[" + std::to_string(i) + "]: " + part + " has no place in " + name);
   }
@@ -82,6 +88,7 @@ struct chat_template::parts {
     }
   }
 
+  /// The conversation as text, with what loops wrote. Throws as chat_template::render.
   jinja::rendering rendered(std::span<const message> messages, const render_options& options) const {
     check(messages, options);
     const jinja::dictionary variables = chat_variables(messages, options, special_tokens);
@@ -121,6 +128,7 @@ struct chat_template::parts {
     if (open.compare(0, end, closed.text, 0, end) != 0) cannot_tell(i);
     return open.substr(end);
   }
+  /// Throws data_error: it does not show what the assistant wrote in message number `i`.
   [[noreturn]] void cannot_tell(std::size_t i) const {
     throw data_error("messages[" + std::to_string(i) + "]: " + name +
                      " does not show which text the assistant wrote; put {% generation %} and {% endgeneration %} "

@@ -83,8 +83,8 @@ TEST(openrlhf_ppo_flags, of_machines_are_ranks_or_said_to_have_no_effect) {
   EXPECT_EQ(opt.get<std::int64_t>("trainer.nnodes"), 2);
   EXPECT_EQ(opt.get<std::int64_t>("trainer.n_gpus_per_node"), 4);
   EXPECT_EQ(asked_ranks(opt), 8);
-  EXPECT_THAT(opt.notes(), Contains(AllOf(HasSubstr("without effect"), HasSubstr("ref_num_gpus_per_node=8"),
-                                          HasSubstr("colocate_all_models=True"), HasSubstr("vllm_num_engines=4"),
+  EXPECT_THAT(opt.notes(), Contains(AllOf(HasSubstr("without effect"), HasSubstr("--ref_num_gpus_per_node 8"),
+                                          HasSubstr("--colocate_all_models"), HasSubstr("--vllm_num_engines 4"),
                                           Not(HasSubstr("actor_num")))));
 }
 
