@@ -93,11 +93,13 @@ THREAD_SUITES := exec objective device parallel nn optim rollout serving
 SANITIZE := memory threads
 sanitize:
 	@cmake/setup.sh test
+	@cmake/setup.sh fuzz
 	$(if $(filter memory,$(SANITIZE)),@tests/preset.sh asan-ubsan "$(or $(ONLY),$(MEMORY_SUITES))" "$(FILTER)")
 	$(if $(filter threads,$(SANITIZE)),@tests/preset.sh tsan "$(or $(ONLY),$(THREAD_SUITES))" "$(FILTER)")
 
 check_all:
 	@cmake/setup.sh test
+	@cmake/setup.sh fuzz
 	@.ci/check_all
 
 bench:

@@ -1,7 +1,7 @@
 #!/bin/bash
 # run.sh OUT SECONDS [NAME...]: `make fuzz`. Builds the fuzzers with clang's libFuzzer, ASan and UBSan into OUT and runs
-# each for so many seconds; what they learn stays in OUT/corpus/NAME. An input that fails is left in OUT/failed: mend
-# the reader, add the input to seeds/NAME, and `make test` keeps it so.
+# each for so many seconds, one on each core; what they learn stays in OUT/corpus/NAME. An input that fails is left in
+# OUT/failed: mend the reader, add the input to seeds/NAME, and `make test` keeps it so.
 set -uo pipefail
 out=$1 seconds=$2
 shift 2
@@ -21,20 +21,30 @@ export CXXFLAGS='-O1 -g -fsanitize=fuzzer-no-link,address,undefined,float-cast-o
 "$here/build.sh" || exit
 
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_stack_use_after_return=0} UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
-status=0
-for fuzzer in "$out"/*_fuzzer; do
-  name=$(basename "$fuzzer" _fuzzer)
-  [ $# = 0 ] || [[ " $* " = *" $name "* ]] || continue
+# fuzz FUZZER: one of them, with its log and its line.
+fuzz() {
+  local name dictionary=()
+  name=$(basename "$1" _fuzzer)
   mkdir -p "$out/corpus/$name"
-  dictionary=()
-  [ ! -e "$fuzzer.dict" ] || dictionary=("-dict=$fuzzer.dict")
-  if "$fuzzer" "$out/corpus/$name" "$here/seeds/$name" "${dictionary[@]}" "-max_total_time=$seconds" -max_len=65536 \
+  [ ! -e "$1.dict" ] || dictionary=("-dict=$1.dict")
+  if "$1" "$out/corpus/$name" "$here/seeds/$name" "${dictionary[@]}" "-max_total_time=$seconds" -max_len=65536 \
     -timeout=20 -rss_limit_mb=2048 "-artifact_prefix=$out/failed/${name}_" -print_final_stats=1 >"$out/$name.log" 2>&1; then
     echo "fuzz: $name: $(sed -n 's/^stat::number_of_executed_units: *//p' "$out/$name.log") inputs"
   else
-    status=1
     echo "fuzz: $name FAILED, see $out/$name.log:"
     grep -aE '^fuzzing:|ERROR|runtime error|Test unit written' "$out/$name.log" | cut -c1-300
+    return 1
   fi
+}
+status=0 running=0 cores=$(nproc)
+for fuzzer in "$out"/*_fuzzer; do
+  [ $# = 0 ] || [[ " $* " = *" $(basename "$fuzzer" _fuzzer) "* ]] || continue
+  if [ $running = "$cores" ]; then
+    wait -n || status=1
+    running=$((running - 1))
+  fi
+  fuzz "$fuzzer" &
+  running=$((running + 1))
 done
+for ((; running > 0; --running)); do wait -n || status=1; done
 exit $status

@@ -54,7 +54,7 @@ TEST(tensor_parallel_traffic, is_what_the_formulas_say) {
   const nn::config c = small_model(nn::family::qwen3, 8);
   const batch_rows n = count_rows();
   const auto h = static_cast<std::uint64_t>(c.hidden_size), layers = static_cast<std::uint64_t>(c.num_hidden_layers);
-  for (const std::uint64_t p : {2, 4, 8}) {
+  for (const std::uint64_t p : {2U, 4U, 8U}) {
     // An all-reduce of x floats is 2 (P - 1) x floats of all ranks together, half of it each way.
     const auto values = [&](std::uint64_t rows) { return 4 * (p - 1) * h * rows; };
     // The states of rows and the sums of the norms of heads go from every rank to every other.
