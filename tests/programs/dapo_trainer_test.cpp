@@ -140,6 +140,10 @@ TEST_F(dapo_trainer, sources_of_rewards) {
   EXPECT_EQ(last("command", "critic/score/min"), 0.5);
   refused({"rlcore.reward_command=exit 3"}, "ended (exit code 3) before it answered for response 1");
   refused({"custom_reward_function.path=" + (place / "nosuch.py").string()}, "no such file");
+  scratch::write(place / "reward.py", "def compute_score(*values, **more):\n    return 0.0\n");
+  refused({"custom_reward_function.path=" + (place / "reward.py").string(),
+           "custom_reward_function.reward_kwargs={of: \"\xff\"}"},
+          "reward_kwargs hold a text that is not valid UTF-8");
   refused({"reward_model.enable=True", "reward_model.model.path=" + files.model.string()}, "no reward model");
   refused({"reward_model.overlong_buffer.enable=True", "reward_model.overlong_buffer.len=7"}, "from 1 to");
 }

@@ -48,7 +48,8 @@ class cpu : private cpu_kernels::work_sharing {
   /// "cpu (avx512, bfloat16), 2 threads"
   std::string description() const {
     return std::string(name()) + " (" + std::string(instruction_set()) +
-           (compute_ == compute::bfloat16 ? ", bfloat16), " : "), ") + std::to_string(threads()) + " threads";
+           (compute_ == compute::bfloat16 ? ", bfloat16), " : "), ") + std::to_string(threads()) +
+           (threads() == 1 ? " thread" : " threads");
   }
   /// Every sum has one order, whatever the call.
   bool batch_invariant() const noexcept { return true; }

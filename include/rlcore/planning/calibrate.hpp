@@ -49,7 +49,8 @@ inline calibration read_calibration(const options& o) {
 inline std::string calibrate(const calibration& s) {
   cluster host;
   host.name = "this host";
-  host.source = "measured by plan calibrate, " + std::to_string(s.threads) + " threads a rank";
+  host.source = "measured by plan calibrate, " + std::to_string(s.threads) +
+                (s.threads == 1 ? " thread a rank" : " threads a rank");
   host.overlap = 0, host.value_bytes = 4, host.layer_floor = 0;
   std::vector<check_line> lines;
   bool first = true;

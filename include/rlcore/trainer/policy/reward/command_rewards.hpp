@@ -191,7 +191,7 @@ class command_rewards final : public text_rewards {
     }
     std::string further;
     try {
-      further = text::json_text(detail::to_json(settings_.arguments));
+      further = detail::to_json(settings_.arguments).dump();  // json_text() would replace what is not UTF-8
     } catch (const nlohmann::json::exception&) {
       throw config_error(name_ + ": the arguments of reward_kwargs hold a text that is not valid UTF-8");
     }
