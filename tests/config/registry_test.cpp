@@ -8,6 +8,7 @@
 #include <set>
 
 #include "rlcore/config/check_value.hpp"
+#include "rlcore/config/grammar/override.hpp"
 #include "rlcore/config/programs/main_ppo.hpp"
 
 namespace {
