@@ -191,8 +191,9 @@ TEST_F(openai_server, processed_log_probs_are_those_of_the_draw) {
   const server_process s(model(), {"--logprobs-mode", "processed_logprobs"});
   json asked = {{"prompt", "How many apples"}, {"max_tokens", 20}, {"seed", 3}, {"logprobs", 2}, {"top_k", 1},
                 {"ignore_eos", true}};
-  for (const json& logp : s.post("/v1/completions", asked.dump())["choices"][0]["logprobs"]["token_logprobs"])
-    EXPECT_EQ(logp, 0.0) << "only one token can be drawn";
+  const json sure = s.post("/v1/completions", asked.dump())["choices"][0]["logprobs"]["token_logprobs"];
+  ASSERT_EQ(sure.size(), 20u);
+  for (const json& logp : sure) EXPECT_EQ(logp, 0.0) << "only one token can be drawn";
   asked["top_k"] = 3;
   const json likely = s.post("/v1/completions", asked.dump())["choices"][0]["logprobs"]["top_logprobs"];
   for (const json& of : likely)

@@ -140,6 +140,7 @@ TEST(progress, line) {
   EXPECT_EQ(progress_line(1, 2, "update", 0, 0, -1), "step 1/2  update");
   EXPECT_EQ(duration_text(3675), "1:01:15");
   EXPECT_EQ(duration_text(-3), "0:00");
+  EXPECT_EQ(duration_text(1e300), "277777777777:46:40");
 }
 
 TEST(progress, pace) {

@@ -260,8 +260,8 @@ class weight_keeper final : public weight_control {
   adapter_limits limits_;
   std::mutex changing_;  ///< one change at a time
   mutable std::mutex mutex_;
-  std::vector<std::shared_ptr<served_weights>> asleep_;
-  std::vector<holder*> living_;  ///< also those that were unloaded and still answer
+  std::vector<holder*> living_;                          ///< also those that were unloaded and still answer
+  std::vector<std::shared_ptr<served_weights>> asleep_;  // after living_, which their holders leave
 };
 
 }  // namespace serving

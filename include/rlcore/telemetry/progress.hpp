@@ -17,9 +17,9 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// 75 -> "1:15", 3675 -> "1:01:15".
+/// 75 -> "1:15", 3675 -> "1:01:15"; 1e15 seconds at most.
 inline std::string duration_text(double seconds) {
-  const auto whole = static_cast<long long>(std::max(0.0, seconds) + 0.5);
+  const auto whole = static_cast<long long>(std::min(std::max(0.0, seconds), 1e15) + 0.5);
   char text[48];
   if (whole >= 3600) {
     std::snprintf(text, sizeof text, "%lld:%02lld:%02lld", whole / 3600, whole / 60 % 60, whole % 60);

@@ -74,6 +74,8 @@ struct openrlhf_advantage {
     return reward;
   }
 };
+template <class Recipe>
+openrlhf_advantage(Recipe, reward_clip, bool) -> openrlhf_advantage<Recipe>;
 
 }  // namespace trainer
 RLCORE_END
