@@ -16,7 +16,10 @@ using namespace rlcore;
 using namespace rlcore::trainer::planning;
 using nlohmann::json;
 
-json golden() { return json::parse(scratch::read(std::string(RLCORE_REFERENCE_DIR) + "/checkpoint_vision.json")); }
+const json& golden() {
+  static const json all = json::parse(scratch::read(RLCORE_REFERENCE_DIR "/checkpoint_vision.json"));
+  return all;
+}
 
 TEST(vision_planning, parameters_are_those_of_transformers) {
   for (const auto& [size, spec] : golden()["parameters"].items()) {

@@ -84,7 +84,7 @@ TEST(pair_rows, conversations) {
   const auto scored = read_pairs(whole, {}, rules(200, true), false);
   EXPECT_EQ(scored[0].chosen, pairs[0].chosen);
   EXPECT_EQ(scored[0].prompt_length, 0u);
-  for (const row& prompt : {row{asked}, row("2?")}) {  // a list of messages, or a text as one
+  for (const row& prompt : {row::array({asked}), row("2?")}) {  // a list of messages, or a text as one
     const auto split = read_pairs(rows({{{"q", prompt}, {"chosen", {good}}, {"rejected", "three"}}}), {.prompt = "q"},
                                   rules(200, true), true);
     EXPECT_EQ(split[0].chosen, pairs[0].chosen);
