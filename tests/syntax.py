@@ -1,8 +1,6 @@
 #!/usr/bin/env python3
-"""alone.py BUILD: every test file of a build folder configured with -DRLCORE_TEST_BATCH=1 compiles as if alone.
-
-Only its meaning is checked (-fsyntax-only): so each includes what it uses, and this compiler has no warning for it.
-"""
+"""syntax.py BUILD: every unit of the tests of a configured build folder means something to its compiler, without a
+warning (-fsyntax-only). With -DRLCORE_TEST_BATCH=1 a unit is one file, which includes what it uses."""
 import concurrent.futures
 import json
 import os
@@ -12,9 +10,10 @@ import subprocess
 import sys
 
 build = pathlib.Path(sys.argv[1])
-units = [unit for unit in json.loads((build / "compile_commands.json").read_text()) if unit["file"].endswith("_test.cpp")]
+units = [unit for unit in json.loads((build / "compile_commands.json").read_text())
+         if re.search(r"_test\.cpp$|/batches/", unit["file"])]
 if not units:
-    sys.exit(f"alone: {build}: no test files; configure it with -DRLCORE_TEST_BATCH=1")
+    sys.exit(f"syntax: {build}: no tests")
 
 
 def failure_of(unit):
@@ -28,5 +27,5 @@ with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as jobs:
     for text in filter(None, jobs.map(failure_of, units)):
         failed += 1
         print(text, flush=True)
-print(f"alone: {len(units)} test files, {failed} failed")
+print(f"syntax: {len(units)} units, {failed} failed")
 sys.exit(failed > 0)
