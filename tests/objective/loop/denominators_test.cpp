@@ -39,7 +39,7 @@ TEST(denominators, a_token_weighs_the_same_in_a_short_micro_batch) {
   const global_counts step = b.counts();
   for (std::size_t i = 0; i < 4; ++i)
     evaluate(serial{}, policy_gradient{}, token_mean{}, b.rows(i, i + 1), step, {.logp = b.gradients(i, i + 1)});
-  for (const std::size_t k : {0, 10, 18, 20, 30}) EXPECT_EQ(b.gradient[k], -1.0f / 20) << k;
+  for (const std::size_t k : {0U, 10U, 18U, 20U, 30U}) EXPECT_EQ(b.gradient[k], -1.0f / 20) << k;
 }
 
 // huggingface/trl#5890; linkedin/Liger-Kernel#1082, #1088, #1202: a loss that is divided by its own count and again by
@@ -52,7 +52,7 @@ TEST(denominators, parts_add_up_and_are_not_divided_again) {
   const std::vector<float> want = b.gradient;
   std::fill(b.gradient.begin(), b.gradient.end(), 0.0f);
   report_of<policy_gradient> parts;
-  for (const std::size_t i : {0, 2})
+  for (const std::size_t i : {0U, 2U})
     parts += evaluate(serial{}, policy_gradient{}, token_mean{}, b.rows(i, i + 2), step,
                       {.logp = b.gradients(i, i + 2), .add = true});
   EXPECT_EQ(parts.loss(), whole.loss());
