@@ -1,7 +1,8 @@
 # awk -v top=<include folder> -f chains.awk <file>...: chains of headers, one a line, such that each header of a chain
 # includes the one before it, directly or not. What stands before a header in a translation unit that includes a chain in
 # order is therefore nothing that the header does not include itself: each is tried as if it stood alone, for the price of
-# the last. Chains are chosen so that what is saved is most. Includes under a condition are not counted upon.
+# the last. Chains are chosen so that what is saved is most. Includes under a condition are not counted upon. The first
+# word of a line is "json" if the chain includes nlohmann/json.hpp or fmt, else "plain".
 
 FNR == 1 {
   file = substr(FILENAME, length(top) + 2)
@@ -15,6 +16,7 @@ FNR == 1 {
   if (parts[2] ~ /^rlcore\//) includes[file] = includes[file] " " parts[2]
   else outside[file, parts[2]] = 1
   if (parts[2] ~ /^(nlohmann\/json\.hpp|fmt\/.*|regex|filesystem|Eigen\/.*|xtensor\/.*)$/) heavy[file] = 1
+  if (parts[2] ~ /^(nlohmann|fmt)\//) json[file] = 1
 }
 
 # Marks everything that `file` includes as within[root, .]; the weight of root grows with it.
@@ -25,6 +27,7 @@ function walk(root, file,    words, count, i) {
       within[root, words[i]] = 1
       weight[root] += 1
       if (words[i] in heavy) weighs[root] = 1
+      if (words[i] in json) json[root] = 1
       if (words[i] ~ /\.hpp$/) above[words[i]] = above[words[i]] " " root
       walk(root, words[i])
     }
@@ -65,6 +68,7 @@ END {
     }
   }
   for (i = 1; i <= lasts; ++i) {
+    printf "%s;", last[i] in json ? "json" : "plain"
     print_chain(last[i])
     printf "\n"
   }
