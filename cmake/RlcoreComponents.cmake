@@ -41,7 +41,7 @@ function(rlcore_add_compiled name)
   target_compile_options(rlcore_${name} PRIVATE $<$<OR:$<CONFIG:Release>,$<STREQUAL:$<CONFIG>,>>:-${level}>)
 endfunction()
 
-# Defines rlcore_<name>: what reads a format (files of Parquet, pictures, texts, command lines) and is slow to compile,
+# Defines rlcore_<name>: what reads a format (files of Parquet, pictures, texts, command lines, models) and is slow to compile,
 # compiled once; the other arguments are what it links. Programs without RLCORE_COMPILED have it from the headers, and
 # take nothing of this.
 function(rlcore_add_format name)
@@ -172,6 +172,8 @@ function(rlcore_define_component name reason)
     find_package(nlohmann_json QUIET CONFIG)
     rlcore_component_needs(nlohmann_json::nlohmann_json "nlohmann-json (Debian package nlohmann-json3-dev)")
     rlcore_add_json()
+    rlcore_add_format(checkpoint rlcore_json)
+    list(APPEND links rlcore_checkpoint)
   elseif(name STREQUAL "trainer")
     foreach(part IN ITEMS text data checkpoint threads)
       rlcore_component_needs_component(${part})

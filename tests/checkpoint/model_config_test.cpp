@@ -1,5 +1,7 @@
 #include "rlcore/checkpoint/model_config.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include "data/scratch.hpp"
 
 namespace {

@@ -1,4 +1,4 @@
-// What config.json says of a vision tower and of pictures <-> nn::config.
+// What config.json says of the family of a model, its vision tower and pictures <-> nn::config.
 #pragma once
 
 #include <algorithm>
@@ -13,6 +13,13 @@
 
 RLCORE_BEGIN
 namespace checkpoint {
+
+/// The family that model_type names.
+inline nn::family read_family(const json_file& file) {
+  const nn::family* found = nn::find_family(file.string("model_type"));
+  if (!found) file.fail("model_type", nn::family_names(", ", " or ", "\""));
+  return *found;
+}
 
 /// The members of the language model: of a family with a vision tower those of text_config before those of the file
 /// itself (transformers since 4.52); older files have them all at the top.

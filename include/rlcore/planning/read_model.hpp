@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "rlcore/checkpoint/json_file.hpp"
-#include "rlcore/checkpoint/model_config.hpp"
+#include "rlcore/checkpoint/vision_config_json.hpp"
 #include "rlcore/nn/config.hpp"
 #include "rlcore/planning/known_models.hpp"
 
