@@ -12,12 +12,16 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 LC_ALL=C TIMEFORMAT=%U
 
-# From the log of the last build: seconds of jobs by target, the slowest objects. A job's seconds are of the clock; with
-# no more jobs than cores they are nearly those of a processor. What came out of a compiler cache counts as it took.
+# From the log of ninja: seconds of jobs by target, the slowest objects; of the objects that `make test` needs today, since
+# the log remembers all that ever were. A job's seconds are of the clock; with no more jobs than cores they are nearly
+# those of a processor. What came out of a compiler cache counts as it took.
 if [ "${1:-}" = --build ]; then
   build=${2:?usage: compile_time.sh --build FOLDER}
   [ -e "$build/.ninja_log" ] || { echo "compile_time: $build was not built by ninja, whose log this reads" >&2; exit 1; }
-  awk '$1 !~ /^#/ && $4 ~ /^[^\/].*\.o$/ { cost[$4] = ($2 - $1) / 1000 }
+  ninja -C "$build" -t commands all | grep -o ' -o [^ ]*\.o ' >"$folder/needed"
+  [ -s "$folder/needed" ] || { echo "compile_time: ninja names no object that $build needs" >&2; exit 1; }
+  awk 'NR == FNR { needed[$2]; next }
+    $4 in needed { cost[$4] = ($2 - $1) / 1000 }
     END {
       for (object in cost) {
         target = object
@@ -27,7 +31,7 @@ if [ "${1:-}" = --build ]; then
       }
       for (target in sum) print "target", sum[target], count[target], target
       print "total", all, objects
-    }' "$build/.ninja_log" >"$folder/costs"
+    }' "$folder/needed" "$build/.ninja_log" >"$folder/costs"
   echo "seconds  objects  target"
   grep ^target "$folder/costs" | sort -k2 -rn | awk '{ printf "%7.1f  %7d  %s\n", $2, $3, $4 }'
   awk '/^total/ { printf "%7.1f  %7d  in all\n", $2, $3 }' "$folder/costs"
