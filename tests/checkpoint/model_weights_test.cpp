@@ -54,6 +54,25 @@ TEST(model_weights, loads_models_that_transformers_saved) {
   }
 }
 
+TEST(model_weights, any_part_is_read_by_its_numbers) {
+  for (const std::string folder : {"checkpoint_qwen2_sharded", "checkpoint_qwen3_bf16"}) {
+    model m = model_of(folder);
+    load_weights(reference / folder, m.parameters, m.weights);
+    const rlcore::checkpoint::stored_weights stored(reference / folder, m.parameters);
+    EXPECT_EQ(stored.bf16_embedding(), folder == "checkpoint_qwen3_bf16");
+    const std::size_t size = m.weights.size();
+    for (const std::size_t count : {std::size_t{1}, std::size_t{37}, size / 3, size})  // across tensors, too
+      for (std::size_t first = 0; first + count <= size; first += std::max(size / 11, count)) {
+        std::vector<float> part(count);
+        stored.read(first, part);
+        ASSERT_TRUE(std::equal(part.begin(), part.end(), m.weights.begin() + static_cast<std::ptrdiff_t>(first)))
+            << folder << ": " << count << " from " << first;
+      }
+    m.add("model.surplus", {3});
+    EXPECT_THROW(rlcore::checkpoint::stored_weights(reference / folder, m.parameters), format_error);
+  }
+}
+
 TEST(model_weights, round_trips_to_the_bit_in_one_file_and_in_shards) {
   model m = model_of("checkpoint_qwen2_sharded");
   load_weights(reference / "checkpoint_qwen2_sharded", m.parameters, m.weights);

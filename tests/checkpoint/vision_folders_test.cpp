@@ -123,7 +123,7 @@ TEST(vision_folders, parameters_of_the_released_models) {
     c.vision->intermediate_size = spec["vision_intermediate_size"], c.vision->out_hidden_size = c.hidden_size;
     c.mrope_section = {16, 24, 24};
     cpu device(1);
-    const nn::causal_lm<cpu> model(device, c, {}, true);
+    const nn::causal_lm<cpu> model(device, c, {}, nn::weights_in::units);
     std::size_t seen = 0;
     for (const auto& p : model.parameters()) seen += p.name.starts_with("visual.") ? p.size : 0;
     EXPECT_EQ(seen, spec["vision"].get<std::size_t>()) << name;

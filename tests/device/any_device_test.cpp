@@ -105,6 +105,15 @@ class witness {
 };
 static_assert(device<witness>);
 
+/// One that reads rows of packed weights.
+class witness_of_rows : public witness {
+ public:
+  using witness::witness;
+  bool reads_packed_rows() const { return true; }
+  RLCORE_TEST_RECORDED(gather_packed_rows)
+};
+static_assert(packed_rows<witness_of_rows> && !packed_rows<witness>);
+
 /// One that runs losses.
 class witness_of_losses : public witness {
  public:
@@ -201,6 +210,20 @@ TEST(any_device, passes_every_call_on_as_it_is) {
   EXPECT_EQ(chosen->description(), "witness");
   EXPECT_FALSE(chosen->batch_invariant());
   EXPECT_EQ(chosen->compute_format(), weight_format::int8);
+}
+
+TEST(any_device, reads_packed_rows_if_the_device_inside_does) {
+  std::vector<std::string> direct, passed;
+  EXPECT_FALSE(any_device_of<witness>(direct).reads_packed_rows());
+  witness_of_rows itself(direct);
+  const std::unique_ptr<any_device> chosen = std::make_unique<any_device_of<witness_of_rows>>(passed);
+  EXPECT_TRUE(chosen->reads_packed_rows());
+  const auto call = [&](auto& d) {
+    d.gather_packed_rows(reinterpret_cast<float*>(memory), beside, weight_format::bfloat16, tokens, 5, 6);
+  };
+  call(itself), call(*chosen);
+  EXPECT_EQ(direct, passed);
+  EXPECT_EQ(direct.size(), 1u);
 }
 
 TEST(any_device, runs_losses_if_the_device_inside_does) {

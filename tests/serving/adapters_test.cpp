@@ -88,20 +88,25 @@ std::vector<std::string> answers_of(const server_process& s, const std::string& 
 }
 
 TEST_F(served_adapters, answer_as_their_merged_models_do) {
-  std::array<std::vector<std::string>, 3> alone;
-  alone[0] = answers_of(server_process(at("model")), "auto");
-  alone[1] = answers_of(server_process(merged("one")), "auto");
-  alone[2] = answers_of(server_process(merged("two")), "auto");
-  EXPECT_NE(alone[0], alone[1]);
-  EXPECT_NE(alone[1], alone[2]);
+  using words = std::vector<std::string>;
+  for (const words& arithmetic : {words{}, {"--dtype", "bfloat16"}, {"--rlcore-weights", "int8"}}) {
+    std::array<std::vector<std::string>, 3> alone;
+    alone[0] = answers_of(server_process(at("model"), arithmetic), "auto");
+    alone[1] = answers_of(server_process(merged("one"), arithmetic), "auto");
+    alone[2] = answers_of(server_process(merged("two"), arithmetic), "auto");
+    EXPECT_NE(alone[0], alone[1]);
+    EXPECT_NE(alone[1], alone[2]);
 
-  const server_process s(at("model"), flags({"one", "two"}));
-  std::array<std::vector<std::string>, 3> together;
-  std::vector<std::thread> clients;
-  for (std::size_t i = 0; i < 3; ++i)
-    clients.emplace_back([&, i] { together[i] = answers_of(s, std::array{"auto", "one", "two"}[i]); });
-  for (std::thread& c : clients) c.join();
-  EXPECT_EQ(together, alone);
+    words more = flags({"one", "two"});
+    more.insert(more.end(), arithmetic.begin(), arithmetic.end());
+    const server_process s(at("model"), more);
+    std::array<std::vector<std::string>, 3> together;
+    std::vector<std::thread> clients;
+    for (std::size_t i = 0; i < 3; ++i)
+      clients.emplace_back([&, i] { together[i] = answers_of(s, std::array{"auto", "one", "two"}[i]); });
+    for (std::thread& c : clients) c.join();
+    EXPECT_EQ(together, alone);
+  }
 }
 
 TEST_F(served_adapters, are_listed_with_their_folder_and_their_model) {

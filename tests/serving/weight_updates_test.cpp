@@ -16,6 +16,9 @@
 #include <vector>
 
 #include "data/scratch.hpp"
+#include "rlcore/checkpoint/hugging_face.hpp"
+#include "rlcore/device/cpu.hpp"
+#include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/serving/protocol/api_error.hpp"
 #include "serving/adapter_folder.hpp"
 #include "serving/server_process.hpp"
@@ -77,6 +80,40 @@ TEST_F(weight_updates, requests_end_with_the_weights_that_they_began_with) {
   first.join();
   EXPECT_EQ(running, old_text);
   EXPECT_EQ((std::array{s.text(unseeded), s.text(unseeded)}), expected) << "as of a server that starts with them";
+}
+
+/// The embedding of a folder in BF16 is read from what products read, that of one in F32 is not.
+TEST_F(weight_updates, may_be_stored_in_another_type) {
+  rlcore::cpu device(1);
+  const rlcore::nn::causal_lm<rlcore::cpu> shape(device, rlcore::checkpoint::read_config(at("old")), {},
+                                                 rlcore::nn::weights_in::units);
+  std::vector<float> weights(shape.size());
+  rlcore::checkpoint::load_weights(at("old"), shape.parameters(), weights);
+  std::filesystem::create_directories(at("short"));
+  tiny_model::save_tokenizer(at("short"));
+  rlcore::checkpoint::write_config(at("short"), shape.settings());
+  rlcore::checkpoint::save_weights(at("short"), shape.parameters(), weights, rlcore::checkpoint::stored_type::bf16);
+  const auto answer = [](const server_process& s) {
+    const json a = s.post("/v1/completions", R"({"prompt": "How many?", "max_tokens": 20, "seed": 3, "logprobs": 2,
+                                                 "echo": true, "ignore_eos": true})");
+    return a["choices"].dump() + a["system_fingerprint"].dump();
+  };
+  using words = std::vector<std::string>;
+  for (const words& arithmetic : {words{"--dtype", "float32"}, {"--dtype", "bfloat16"}, {"--rlcore-weights", "int8"}}) {
+    const std::string wide = answer(server_process(at("old"), arithmetic)),
+                      narrow = answer(server_process(at("short"), arithmetic));
+    ASSERT_NE(wide, narrow);
+    words more = dev;
+    more.insert(more.end(), arithmetic.begin(), arithmetic.end());
+    const server_process s(at("old"), more);
+    EXPECT_EQ(answer(s), wide);
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_EQ(update(s, "short").first, 200);
+      EXPECT_EQ(answer(s), narrow) << arithmetic.back();
+      EXPECT_EQ(update(s, "old").first, 200);
+      EXPECT_EQ(answer(s), wide) << arithmetic.back();
+    }
+  }
 }
 
 TEST_F(weight_updates, lose_no_request_of_many_clients) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <mutex>
 #include <set>
 #include <span>
 #include <stdexcept>
@@ -43,20 +44,22 @@ inline shard_piece piece_of(const nn::parameter& p) {
 }
 
 /// A tied model has no output matrix of its own; some folders store the embedding a second time under its name. Only a
-/// copy that is equal to the bit is accepted: `values` are those of a piece of the embedding. Throws format_error.
-inline void check_tied_output(const tensor_folder& folder, const shard_piece& piece, std::span<const float> values) {
+/// copy that is equal to the bit is accepted, in the place of `piece` of the embedding. Throws format_error.
+inline void check_tied_output(const tensor_folder& folder, const shard_piece& piece) {
   const std::string where = folder.path().string() + ": tensor '" + std::string(output_name) + "' ";
   if (folder.info(output_name).shape != folder.info(embedding_name).shape)
     throw format_error(where + "of shape " + shape_text(folder.info(output_name).shape) +
                        " in a model with tied embeddings; expected none, or the embedding's shape " +
                        shape_text(folder.info(embedding_name).shape));
-  std::vector<float> stored(std::min<std::size_t>(values.size(), std::size_t{1} << 18));
-  for (std::size_t i = 0; i < values.size(); i += stored.size()) {
-    const std::size_t n = std::min(stored.size(), values.size() - i);
+  const std::size_t size = piece.size(), block = std::min<std::size_t>(size, std::size_t{1} << 16);
+  std::vector<float> stored(block), values(block);
+  for (std::size_t i = 0; i < size; i += block) {
+    const std::size_t n = std::min(block, size - i);
     shard_piece copy = parallel::part_of(piece, i, i + n);
+    folder.read_f32(copy, std::span(values).first(n));
     copy.tensor = output_name;
     folder.read_f32(copy, std::span(stored).first(n));
-    if (std::memcmp(stored.data(), values.data() + i, n * sizeof(float)) != 0)
+    if (std::memcmp(stored.data(), values.data(), n * sizeof(float)) != 0)
       throw format_error(where + "differs from '" + std::string(embedding_name) +
                          "' although the model ties them (tie_word_embeddings is true)");
   }
@@ -128,7 +131,7 @@ void load_weights(const tensor_folder& folder, std::span<const nn::parameter> pa
     const auto values = weights.subspan(p.offset, p.size);
     read_piece(folder, piece_of(p), values, pool);
     if (tied && p.name == embedding_name && folder.contains(output_name) && !ignored(std::string(output_name)))
-      check_tied_output(folder, piece_of(p), values);
+      check_tied_output(folder, piece_of(p));
   }
 }
 
@@ -148,6 +151,38 @@ inline void load_backbone(const std::filesystem::path& path, std::span<const nn:
     if (!p.name.starts_with("score.")) backbone.push_back(p);
   load_weights(tensor_folder(path), backbone, weights, [](const std::string& name) { return name == output_name; });
 }
+
+/// The weights of a folder, of which any part may be read by the numbers that they have in a model's single array.
+class stored_weights {
+ public:
+  /// `parameters` are all those of a model and outlive this. Throws what load_weights() throws.
+  stored_weights(const std::filesystem::path& path, std::span<const nn::parameter> parameters)
+      : folder_(path), parameters_(parameters) {
+    check_tensors(folder_, parameters_, [](const std::string&) { return false; });
+    const nn::parameter& first = parameters_.front();
+    const bool tied = std::ranges::none_of(parameters_, [](const auto& p) { return p.name == output_name; });
+    if (tied && first.name == embedding_name && folder_.contains(output_name))
+      check_tied_output(folder_, piece_of(first));
+  }
+  /// Is every value of the embedding one of bf16? Only the type that it is stored in is looked at.
+  bool bf16_embedding() const { return folder_.info(embedding_name).dtype == stored_type::bf16; }
+  /// Fills `values` with the weights from number `first` on. Several threads may call it.
+  void read(std::size_t first, std::span<float> values) const {
+    std::unique_lock<std::mutex> alone(shards_, std::defer_lock);
+    if (folder_.shards() != nullptr) alone.lock();
+    auto p = std::ranges::upper_bound(parameters_, first, {}, &nn::parameter::offset) - 1;
+    for (; !values.empty(); ++p) {
+      const std::size_t from = first - p->offset, n = std::min(values.size(), p->size - from);
+      folder_.read_f32(parallel::part_of(piece_of(*p), from, from + n), values.first(n));
+      first += n, values = values.subspan(n);
+    }
+  }
+
+ private:
+  tensor_folder folder_;
+  std::span<const nn::parameter> parameters_;
+  mutable std::mutex shards_;
+};
 
 /// Writes the parameters as model.safetensors, or as shards with an index when `max_shard_bytes` is positive and they
 /// need more. `type` is F32 (exact), F16 or BF16 (rounded to nearest even). Throws std::invalid_argument for parts of

@@ -13,6 +13,7 @@
 #include "rlcore/device/device.hpp"
 #include "rlcore/device/losses/any_loss_device.hpp"
 #include "rlcore/device/losses/loss_device.hpp"
+#include "rlcore/device/packed_rows.hpp"
 #include "rlcore/device/partial_attention.hpp"
 
 RLCORE_BEGIN
@@ -76,6 +77,10 @@ class any_device : public any_loss_device {
   virtual void swiglu_backward(float* dgate_up, const float* dy, const float* gate_up, extent_t t, extent_t w) = 0;
   virtual void gelu_forward(float* y, const float* x, extent_t n) = 0;
   virtual void gelu_backward(float* dx, const float* dy, const float* x, extent_t n) = 0;
+  /// May the function below be called?
+  virtual bool reads_packed_rows() const { return false; }
+  virtual void gather_packed_rows(float* /*y*/, const std::byte* /*packed*/, weight_format /*format*/,
+                                  const std::int32_t* /*ids*/, extent_t /*count*/, extent_t /*i*/) {}
   virtual void scatter_add_rows(float* y, const float* x, row_ids ids, extent_t count, extent_t w) = 0;
   virtual void dot_rows(float* y, const float* a, const float* b, extent_t t, extent_t w) = 0;
   virtual void scale(float* y, float factor, extent_t n) = 0;
@@ -101,7 +106,8 @@ class any_device : public any_loss_device {
   virtual void adamw(float* w, float* m, float* v, const float* g, extent_t n, const adamw_step& s) = 0;
 };
 
-static_assert(device<any_device> && partial_attention<any_device> && loss_device<any_device>);
+static_assert(device<any_device> && partial_attention<any_device> && packed_rows<any_device> &&
+              loss_device<any_device>);
 
 /// A device of type D, made in place from `arguments`, as an any_device.
 template <device D>
@@ -212,6 +218,11 @@ class any_device_of final : public any_device {
   void gather_rows(float* y, const float* x, extent_t rows, const std::int32_t* ids, extent_t count,
                    extent_t w) override {
     d_.gather_rows(y, x, rows, ids, count, w);
+  }
+  bool reads_packed_rows() const override { return rlcore::reads_packed_rows(d_); }
+  void gather_packed_rows(float* y, const std::byte* packed, weight_format format, const std::int32_t* ids,
+                          extent_t count, extent_t i) override {
+    if constexpr (packed_rows<D>) d_.gather_packed_rows(y, packed, format, ids, count, i);
   }
   void scatter_add_rows(float* y, const float* x, row_ids ids, extent_t count, extent_t w) override {
     d_.scatter_add_rows(y, x, ids, count, w);

@@ -13,15 +13,16 @@
 #include <string_view>
 #include <vector>
 
-#include "rlcore/core/elementary.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/device/compute.hpp"
 #include "rlcore/device/cpu/attention.hpp"
 #include "rlcore/device/cpu/instruction_sets.hpp"
 #include "rlcore/device/cpu/log_prob_merge.hpp"
+#include "rlcore/device/cpu/packed_row.hpp"
 #include "rlcore/device/cpu/sampling.hpp"
 #include "rlcore/device/cpu/work_sharing.hpp"
 #include "rlcore/device/device.hpp"
+#include "rlcore/device/packed_rows.hpp"
 #include "rlcore/device/partial_attention.hpp"
 
 RLCORE_BEGIN
@@ -78,7 +79,7 @@ class cpu : private cpu_kernels::work_sharing {
   /// Panels of 32 outputs [inputs][32]; bf16 in pairs of inputs; int8 with a scale per output. The last is padded.
   std::size_t packed_bytes(weight_format format, extent_t o, extent_t i) const noexcept {
     return static_cast<std::size_t>((o + cpu_kernels::panel_width - 1) / cpu_kernels::panel_width *
-                                    panel_bytes(format, i));
+                                    cpu_kernels::panel_bytes(format, i));
   }
   /// Packs weight [o,i]; bf16 rounds to nearest even, int8 to multiples of max |w| / 127 of the row.
   void pack_weight(std::byte* packed, weight_format format, const float* weight, extent_t o, extent_t i) {
@@ -87,7 +88,7 @@ class cpu : private cpu_kernels::work_sharing {
     for (std::size_t c = 0; c < static_cast<std::size_t>(chunks); ++c) scratch(c, i * cpu_kernels::panel_width);
     for_each(chunks, [&](extent_t c) {
       for (extent_t n = panels * c / chunks; n < panels * (c + 1) / chunks; ++n)
-        kernels_->pack_weight(packed + n * panel_bytes(format, i), format, weight, o, i, n,
+        kernels_->pack_weight(packed + n * cpu_kernels::panel_bytes(format, i), format, weight, o, i, n,
                               scratch(static_cast<std::size_t>(c)));
     });
   }
@@ -96,8 +97,8 @@ class cpu : private cpu_kernels::work_sharing {
                       extent_t t, extent_t o, extent_t i) {
     constexpr cpu_kernels::operand kinds[] = {cpu_kernels::operand::float_panels, cpu_kernels::operand::bf16_panels,
                                               cpu_kernels::operand::int8_panels};
-    multiply({y, o, x, i, 1, packed, kinds[static_cast<int>(format)], 0, panel_bytes(format, i), bias, false,
-              format == weight_format::bfloat16, t, o, i});
+    multiply({y, o, x, i, 1, packed, kinds[static_cast<int>(format)], 0, cpu_kernels::panel_bytes(format, i), bias,
+              false, format == weight_format::bfloat16, t, o, i});
   }
   void linear_backward_input(float* dx, const float* dy, const float* weight, extent_t t, extent_t o, extent_t i,
                              bool accumulate) {
@@ -205,6 +206,13 @@ class cpu : private cpu_kernels::work_sharing {
     split(count, 10 * count * w,
           [&](extent_t begin, extent_t end) { kernels_->gather_rows(y, x, ids, w, begin, end); });
   }
+  bool reads_packed_rows() const noexcept { return true; }
+  void gather_packed_rows(float* y, const std::byte* packed, weight_format format, const std::int32_t* ids,
+                          extent_t count, extent_t i) {
+    split(count, 50 * count * i, [&](extent_t begin, extent_t end) {
+      for (extent_t k = begin; k < end; ++k) cpu_kernels::read_packed_row(y + k * i, packed, format, ids[k], i);
+    });
+  }
   void scatter_add_rows(float* y, const float* x, row_ids ids, extent_t count, extent_t w) {
     split_columns(w, 15 * count * w, [&](extent_t begin, extent_t end) {
       kernels_->scatter_add_rows(y, x, ids.data, count, w, begin, end);
@@ -301,16 +309,7 @@ class cpu : private cpu_kernels::work_sharing {
   }
 
   void adamw(float* w, float* m, float* v, const float* g, extent_t n, const adamw_step& s) {
-    const double correction1 = 1 - elementary::pow(s.beta1, static_cast<double>(s.step));
-    const double correction2 = 1 - elementary::pow(s.beta2, static_cast<double>(s.step));
-    const cpu_kernels::adamw_arguments a{static_cast<float>(1 - s.lr * s.weight_decay),
-                                         static_cast<float>(1 - s.beta1),
-                                         static_cast<float>(s.beta2),
-                                         static_cast<float>(1 - s.beta2),
-                                         static_cast<float>(std::sqrt(correction2)),
-                                         static_cast<float>(s.eps),
-                                         static_cast<float>(s.lr / correction1),
-                                         s.gradient_scale};
+    const cpu_kernels::adamw_arguments a = cpu_kernels::arguments_of(s);
     split_elements(n, 100 * n, [&](extent_t begin, extent_t end) {
       kernels_->adamw(a, w + begin, m + begin, v + begin, g + begin, end - begin);
     });
@@ -323,11 +322,6 @@ class cpu : private cpu_kernels::work_sharing {
   static constexpr attention_part all_keys{};
 
   bool rounds() const noexcept { return compute_ == compute::bfloat16; }
-  static constexpr extent_t panel_bytes(weight_format format, extent_t i) noexcept {
-    return cpu_kernels::panel_width * (format == weight_format::float32    ? 4 * i
-                                       : format == weight_format::bfloat16 ? 2 * (i + i % 2)
-                                                                           : i + 4);
-  }
 
   void multiply(cpu_kernels::gemm_arguments g) {
     using cpu_kernels::panel_width;
@@ -343,7 +337,7 @@ class cpu : private cpu_kernels::work_sharing {
     g.kind = cpu_kernels::operand::float_panels;
     for (extent_t p = 0; p < depth; p += depth_block) {
       g.depth = std::min(depth_block, depth - p);
-      g.panel_bytes = panel_bytes(weight_format::float32, g.depth);
+      g.panel_bytes = cpu_kernels::panel_bytes(weight_format::float32, g.depth);
       split(panels, 4 * panels * panel_width * g.depth, [&](extent_t begin, extent_t end) {
         for (extent_t n = begin; n < end; ++n)
           kernels_->pack_panel(packed + n * panel_width * g.depth, b + p * g.b_row + n * panel_width, g.b_row, g.depth,
@@ -395,6 +389,6 @@ class cpu : private cpu_kernels::work_sharing {
   cpu_sampler sampler_;
 };
 
-static_assert(device<cpu> && partial_attention<cpu>);
+static_assert(device<cpu> && partial_attention<cpu> && packed_rows<cpu>);
 
 RLCORE_END

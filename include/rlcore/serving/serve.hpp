@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,7 +23,6 @@
 #include "rlcore/core/random.hpp"
 #include "rlcore/core/version.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
-#include "rlcore/nn/model/packed_weights.hpp"
 #include "rlcore/rollout/session.hpp"
 #include "rlcore/serving/awaited_signals.hpp"
 #include "rlcore/serving/context.hpp"
@@ -99,21 +99,11 @@ inline std::vector<std::string> read_api_keys(const options& opt) {
   return keys;
 }
 
-/// Device memory that a set of weights takes: floats, and the copies that products read.
-template <class Device>
-std::size_t weight_bytes(const nn::causal_lm<Device>& model, std::optional<weight_format> format) {
-  const weight_format packed = format.value_or(model.device().compute_format());
-  std::size_t bytes = model.size() * sizeof(float);
-  for (const nn::matrix& m : model.matrices()) bytes += nn::packed_bytes_of(model.device(), packed, m);
-  return bytes;
-}
-
 /// Bytes that are left beside the weights of all adapters that may come. Throws config_error if they do not fit.
 template <class Device>
-std::optional<std::size_t> memory_beside(const nn::causal_lm<Device>& model, std::size_t adapters,
-                                         std::optional<weight_format> format) {
+std::optional<std::size_t> memory_beside(const nn::causal_lm<Device>& model, std::size_t adapters) {
   const auto memory = trainer::available_memory_of(model.device());
-  const std::size_t each = weight_bytes(model, format);
+  const std::size_t each = model.bytes();
   const std::size_t taken = adapters == 0 ? 0 : adapters * each + model.size() * sizeof(float);  // while one is read
   if (!memory || *memory > taken) return memory ? std::optional(*memory - taken) : memory;
   char line[300];
@@ -125,18 +115,23 @@ std::optional<std::size_t> memory_beside(const nn::causal_lm<Device>& model, std
   throw config_error(line);
 }
 
+/// The format that products read, if it is not the device's.
+inline std::optional<weight_format> read_format(const options& opt) {
+  return opt.get<std::string>("rlcore-weights") == "int8" ? std::optional(weight_format::int8) : std::nullopt;
+}
+
 /// The limits of each engine: the model's and those of `adapters` adapters share the memory of keys and values.
 template <class Device>
 rollout::session_limits read_limits(const options& opt, const nn::causal_lm<Device>& model, std::size_t adapters) {
   rollout::session_limits limits;
-  if (opt.get<std::string>("rlcore-weights") == "int8") limits.weights = weight_format::int8;
+  limits.weights = read_format(opt);
   limits.max_sequences = opt.get<std::int64_t>("max-num-seqs");
   limits.max_batched_tokens = opt.get<std::int64_t>("max-num-batched-tokens");
   limits.max_prompt_tokens = 512;  // more would hardly make a pass more efficient, and streams wait for its end
   limits.max_length = opt.find<std::int64_t>("max-model-len").value_or(0);
   limits.share_prefixes = opt.get<bool>("enable-prefix-caching");
   limits.chunk_prompts = opt.get<bool>("enable-chunked-prefill");
-  const auto memory = memory_beside(model, adapters, limits.weights);
+  const auto memory = memory_beside(model, adapters);
   if (const auto bytes = opt.find<std::int64_t>("kv-cache-memory-bytes"))
     limits.max_cache_bytes = static_cast<std::size_t>(*bytes);
   else if (memory)
@@ -207,9 +202,11 @@ int serve(Device& device, const options& opt, const awaited_signals& signals) {
   const std::filesystem::path folder = checkpoint::resolve_model(opt.get<std::string>("model"));
   const nn::config config = checkpoint::read_config(folder);
   served_model served = open_served_model(opt, folder, config);
-  nn::causal_lm<Device> model(device, config);
-  trainer::load_model(model, folder);
-  served.fingerprint = fingerprint_of(device, std::as_const(model).weights());
+  nn::causal_lm<Device> model(device, config, {}, nn::weights_in::packed);
+  weights_fingerprint fingerprint(model.size());
+  trainer::load_packed(model, folder, detail::read_format(opt),
+                       [&](std::size_t first, std::span<const float> weights) { fingerprint.see(first, weights); });
+  served.fingerprint = fingerprint.text();
   nn::workspace<Device> space(device, std::size_t{256} << 20);
   loading.reset();
 
@@ -231,7 +228,7 @@ int serve(Device& device, const options& opt, const awaited_signals& signals) {
   loading.emplace(signals);
   warm_up(engine, served);
   detail::introduce(served, static_cast<double>(model.size()) * 1e-6, describe(device), engine.cache_tokens());
-  detail::load_adapters(keeper, modules, adapters.places, detail::weight_bytes(model, parts.limits.weights));
+  detail::load_adapters(keeper, modules, adapters.places, model.bytes());
   loading.reset();
   server.start();
   trainer::say("ready    %s\n", sockets.url().c_str());

@@ -72,8 +72,8 @@ class weight_keeper final : public weight_control {
     if (const auto all = shared_.adapters(); all.contains(name)) there = all.at(name);
     if (shared_.is_own(name) || (there && !in_place))
       throw api_error(400, "InvalidUserInput", "The lora adapter '" + name + "' has already been loaded.");
-    const std::vector<float> weights = merged(name, path);
-    weights_origin origin{path, fingerprint_of(weights)};
+    const new_weights weights = merged(name, path);
+    weights_origin origin{path, fingerprint_of(weights.values)};
     if (there) {
       holder& held = holder_of(*there);
       return exchange(held.model, held.engine, *there, weights, std::move(origin), false, connected);
@@ -92,18 +92,20 @@ class weight_keeper final : public weight_control {
 
   void update_weights(const std::string& model, bool keep_running, const std::function<bool()>& connected) override {
     const std::lock_guard lock(changing_);
-    std::vector<float> weights(model_.size());
+    new_weights weights{std::vector<float>(model_.size())};
     std::filesystem::path folder;
     try {
       folder = checkpoint::resolve_model(model);
       if (const std::string other = checkpoint::difference_of(checkpoint::read_config(folder), model_.settings());
           !other.empty())
         throw config_error(folder.string() + " has a model of another shape: " + other);
-      checkpoint::load_weights(folder, model_.parameters(), weights);
+      const checkpoint::tensor_folder stored(folder);
+      checkpoint::load_weights(stored, model_.parameters(), weights.values, [](const std::string&) { return false; });
+      weights.bf16_embedding = has_bf16_embedding(stored);
     } catch (const error& e) {
       throw bad_request(e.what());
     }
-    exchange(model_, engine_, *shared_.own, weights, {folder.string(), fingerprint_of(weights)}, keep_running,
+    exchange(model_, engine_, *shared_.own, weights, {folder.string(), fingerprint_of(weights.values)}, keep_running,
              connected);
     shared_.log("the weights are those of " + folder.string());
   }
@@ -161,16 +163,25 @@ class weight_keeper final : public weight_control {
   }
 
  private:
+  /// Weights that a model is to have.
+  struct new_weights {
+    std::vector<float> values;
+    bool bf16_embedding = false;
+  };
+  static bool has_bf16_embedding(const checkpoint::tensor_folder& stored) {
+    return stored.info(checkpoint::embedding_name).dtype == checkpoint::stored_type::bf16;
+  }
   /// Made and destroyed in the engines' thread.
   struct holder {
     nn::causal_lm<Device> model;
     session_engine<Device> engine;
     holder(const nn::causal_lm<Device>& like, const engine_parts<Device>& parts)
-        : model(like.device(), like.settings()), engine(model, parts.space, parts.limits, parts.thread, parts.failed) {}
+        : model(like.device(), like.settings(), {}, nn::weights_in::packed),
+          engine(model, parts.space, parts.limits, parts.thread, parts.failed) {}
   };
 
   /// The model's weights with the adapter.
-  std::vector<float> merged(const std::string& name, const std::string& path) const {
+  new_weights merged(const std::string& name, const std::string& path) const {
     const std::string begin = "Loading lora " + name + " failed: ";
     const std::filesystem::path folder = checkpoint::expand_home(path);
     if (!checkpoint::is_adapter(folder))
@@ -181,8 +192,8 @@ class weight_keeper final : public weight_control {
       if (const std::int64_t rank = adapter.config().lora.rank; limits_.max_rank && rank > *limits_.max_rank)
         throw config_error("LoRA rank " + std::to_string(rank) + " is greater than max_lora_rank " +
                            std::to_string(*limits_.max_rank));
-      std::vector<float> weights(model_.size());
-      checkpoint::load_merged(base, adapter, model_.parameters(), weights);
+      new_weights weights{std::vector<float>(model_.size()), has_bf16_embedding(base)};
+      checkpoint::load_merged(base, adapter, model_.parameters(), weights.values);
       return weights;
     } catch (const error& e) {
       throw bad_request(begin + e.what());
@@ -202,11 +213,11 @@ class weight_keeper final : public weight_control {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));  // one that was unloaded still answers
     }
   }
-  std::shared_ptr<holder> hold(std::span<const float> weights) {
+  std::shared_ptr<holder> hold(const new_weights& weights) {
     std::unique_ptr<holder> made;
     parts_.thread.run([&] {
       made = std::make_unique<holder>(model_, parts_);
-      made->model.weights().upload(weights);
+      give(made->model, weights);
     });
     const std::lock_guard lock(mutex_);
     living_.push_back(made.get());
@@ -219,6 +230,11 @@ class weight_keeper final : public weight_control {
                 delete one;
               });
             }};
+  }
+  /// In the engines' thread.
+  void give(nn::causal_lm<Device>& model, const new_weights& from) const {
+    model.fill(parts_.limits.weights.value_or(model.device().compute_format()), from.bf16_embedding,
+               [&](std::size_t first, std::span<float> to) { std::copy_n(&from.values[first], to.size(), to.data()); });
   }
   std::size_t living() const {
     const std::lock_guard lock(mutex_);
@@ -235,7 +251,7 @@ class weight_keeper final : public weight_control {
   /// Gives an engine other weights, when its requests have ended unless they are to be kept; those that come meanwhile
   /// wait.
   void exchange(nn::causal_lm<Device>& model, session_engine<Device>& engine, served_weights& served,
-                std::span<const float> weights, weights_origin origin, bool keep_running,
+                const new_weights& weights, weights_origin origin, bool keep_running,
                 const std::function<bool()>& connected) {
     struct opened_again {
       gate& door;
@@ -247,7 +263,7 @@ class weight_keeper final : public weight_control {
     served.door.close();
     if (!keep_running) served.door.wait_empty([&] { return !connected || connected(); });
     parts_.thread.run([&] {
-      model.weights().upload(weights);
+      give(model, weights);
       engine.forget_prefixes();
     });
     served.now_from(std::move(origin));

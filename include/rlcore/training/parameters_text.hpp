@@ -16,7 +16,8 @@ template <class Device, class Strategy>
 std::size_t whole_size(const trainable_model<Device, Strategy>& model) {
   const nn::causal_lm<Device>& here = model.model;
   if (here.part().tensor_size == 1) return here.size();
-  return nn::causal_lm<Device>(here.device(), here.settings(), {}, true).size();  // without memory for weights
+  return nn::causal_lm<Device>(here.device(), here.settings(), {}, nn::weights_in::units)
+      .size();  // without memory for weights
 }
 
 /// "0.143 M parameters"; with tensor or expert parallelism "0.143 M parameters, 0.0716 M of them on this rank".

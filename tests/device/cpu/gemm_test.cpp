@@ -93,6 +93,22 @@ TEST_P(gemm, forward) {
   }
 }
 
+/// Rows of packed weights come back as the format has rounded them.
+TEST_P(gemm, packed_rows) {
+  for (const auto& s : shapes) {
+    const floats w = normal(size(s.outputs * s.inputs), 2), ws = seen(w);
+    const packed p(device, device.compute_format(), w, s.outputs, s.inputs);
+    std::vector<std::int32_t> ids;
+    for (std::int32_t i = 0; i < 100; ++i) ids.push_back((7 * i + 5) % static_cast<std::int32_t>(s.outputs));
+    floats y(ids.size() * size(s.inputs), -1);
+    three.gather_packed_rows(y.data(), p.bytes.data(), p.format, ids.data(), 100, s.inputs);
+    for (std::size_t k = 0; k < ids.size(); ++k)
+      ASSERT_TRUE(std::equal(&ws[static_cast<std::size_t>(ids[k]) * size(s.inputs)],
+                             &ws[static_cast<std::size_t>(ids[k]) * size(s.inputs)] + s.inputs, &y[k * size(s.inputs)]))
+          << s.outputs << " x " << s.inputs << ", row " << ids[k];
+  }
+}
+
 TEST_P(gemm, input_gradient) {
   for (const auto& s : shapes) {
     const floats dy = normal(size(s.rows * s.outputs), 4), w = normal(size(s.outputs * s.inputs), 2), dys = seen(dy),

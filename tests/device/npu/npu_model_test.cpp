@@ -133,6 +133,24 @@ TEST(npu_model, in_float_scores_and_gradients_are_those_of_the_cpu) {
   }
 }
 
+/// Matrices in the memory of products alone: the embedding has floats, since this device reads no packed rows.
+TEST(npu_model, a_model_that_is_packed_alone_has_the_bits_of_one_with_floats) {
+  for (const nn::family family : families)
+    for (const compute type : {compute::float32, compute::bfloat16}) {
+      emulated_npu on(npu_settings{0, type});
+      machine<npu> m(*on, tiny(family));
+      floats weights(m.model.size());
+      m.model.weights().download(weights);
+      nn::causal_lm<npu> alone(*on, tiny(family), {}, nn::weights_in::packed);
+      alone.fill(on->compute_format(), true, [&](std::size_t first, std::span<float> to) {
+        std::copy_n(&weights.at(first), to.size(), to.data());
+      });
+      floats logp(m.data.targets.row.size()), entropy = logp;
+      nn::log_probs(alone, m.space, m.data.sequences, m.data.targets, 0.8f, logp, entropy);
+      EXPECT_EQ(m.score(), (std::array{logp, entropy}));
+    }
+}
+
 TEST(npu_model, in_float_the_padding_token_of_an_embedding_has_no_gradient) {
   for (const nn::family family : families) {
     nn::config settings = tiny(family);

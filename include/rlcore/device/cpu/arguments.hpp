@@ -1,10 +1,12 @@
 // What the CPU kernels are told, the same for every instruction set, and the table that dispatch fills.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/core/elementary.hpp"
 #include "rlcore/device/device.hpp"
 #include "rlcore/device/partial_attention.hpp"
 #include "rlcore/tensor/view.hpp"
@@ -45,10 +47,24 @@ struct gemm_arguments {
   extent_t rows, columns, depth;
 };
 
-/// The scalars of one AdamW step, see cpu::adamw.
+/// The scalars of one AdamW step, see adamw_step.
 struct adamw_arguments {
   float decay, one_minus_beta1, beta2, one_minus_beta2, root_correction2, eps, step_size, gradient_scale;
 };
+
+/// Those of a step.
+inline adamw_arguments arguments_of(const adamw_step& s) {
+  const double correction1 = 1 - elementary::pow(s.beta1, static_cast<double>(s.step));
+  const double correction2 = 1 - elementary::pow(s.beta2, static_cast<double>(s.step));
+  return {static_cast<float>(1 - s.lr * s.weight_decay),
+          static_cast<float>(1 - s.beta1),
+          static_cast<float>(s.beta2),
+          static_cast<float>(1 - s.beta2),
+          static_cast<float>(std::sqrt(correction2)),
+          static_cast<float>(s.eps),
+          static_cast<float>(s.lr / correction1),
+          s.gradient_scale};
+}
 
 /// Blocks of at most 48 rows that share a tile of keys.
 inline constexpr extent_t attention_blocks = 4;

@@ -10,14 +10,23 @@
 RLCORE_BEGIN
 namespace nn {
 
+/// x [n, hidden] = rows `ids` of this rank's embedding, wherever it is.
+template <class Device>
+void look_up(const causal_lm<Device>& model, const pass<Device>& p, float* x, const std::int32_t* ids, extent_t n) {
+  const auto h = static_cast<extent_t>(model.settings().hidden_size);
+  const float* table = model.packed_alone() ? model.embedding_rows() : p.weights + 0;  // it is the first parameter
+  if constexpr (packed_rows<Device>)
+    if (table == nullptr)
+      return p.device.gather_packed_rows(x, p.packed.at(model.embedding_number()), p.packed.format, ids, n, h);
+  p.device.gather_rows(x, table, static_cast<extent_t>(model.vocabulary().size()), ids, n, h);
+}
+
 /// x [own rows, hidden] = the embeddings of all tokens of the pass, given on the host and on the device.
 template <class Device>
 void embed(const causal_lm<Device>& model, const pass<Device>& p, float* x, std::span<const std::int32_t> ids,
            const std::int32_t* device_ids) {
   const auto h = static_cast<extent_t>(model.settings().hidden_size);
-  const auto own_tokens = static_cast<extent_t>(model.vocabulary().size());
-  const float* table = p.weights + 0;  // the embedding is the first parameter
-  if (!p.tensor) return p.device.gather_rows(x, table, own_tokens, device_ids, p.tokens, h);
+  if (!p.tensor) return look_up(model, p, x, device_ids, p.tokens);
   float* part = partial_rows(p, x, p.share ? p.share->whole : nullptr);
   p.device.fill(part, -0.0f, p.tokens * h);  // adds nothing, whatever the sign of a zero
   const typename workspace<Device>::scope scope(p.space);
@@ -26,7 +35,7 @@ void embed(const causal_lm<Device>& model, const pass<Device>& p, float* x, std:
   const auto n = static_cast<extent_t>(local_ids.size());
   if (n > 0) {
     float* found = p.space.template take<float>(n * h);
-    p.device.gather_rows(found, table, own_tokens, p.space.take_copy(local_ids.data(), n), n, h);
+    look_up(model, p, found, p.space.take_copy(local_ids.data(), n), n);
     p.device.copy_rows(part, h, {p.space.take_copy(rows.data(), n), p.tokens}, found, h, n, h);
   }
   sum_rows_over_ranks(p, x, part, h);

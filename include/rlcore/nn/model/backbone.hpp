@@ -126,6 +126,8 @@ class backbone {
   /// After find_active(). From here on only the active rows count, and the pass adds to `grads`.
   template <class Gradients>
   void begin_backward(Gradients& grads) {
+    if (model_.packed_alone())
+      throw std::logic_error("rlcore: a model whose weights are packed alone has no gradients");
     const auto m = static_cast<extent_t>(space_.active.size());
     if (context_) context_->begin_backward();
     if (has_active_sequences()) {

@@ -14,9 +14,12 @@
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/random.hpp"
 #include "rlcore/device/device.hpp"
+#include "rlcore/device/packed_rows.hpp"
+#include "rlcore/exec/threads.hpp"
 #include "rlcore/nn/config.hpp"
 #include "rlcore/nn/head/head.hpp"
 #include "rlcore/nn/layer/block.hpp"
+#include "rlcore/nn/model/checked_sizes.hpp"
 #include "rlcore/nn/model/packed_weights.hpp"
 #include "rlcore/nn/model/parameter.hpp"
 #include "rlcore/nn/model/unit_source.hpp"
@@ -28,6 +31,13 @@
 RLCORE_BEGIN
 namespace nn {
 
+/// Where a model's weights are.
+enum class weights_in : unsigned char {
+  memory,  ///< as floats, and once more as products read them
+  units,   ///< nowhere before gain_weights(); training gets them from units()
+  packed   ///< matrices only as products read them: for passes without gradients, after fill()
+};
+
 /// All weights live in one flat buffer, in the order of parameters(): a checkpoint, a clip or an optimizer step is one
 /// call over it. Gradients have the same layout (nn::gradients). What the model computes is in log_probs.hpp,
 /// forward_backward.hpp and decode.hpp; a score model (config::output) in values.hpp and value_forward_backward.hpp.
@@ -36,14 +46,12 @@ class causal_lm {
  public:
   /// Allocates the weights (uninitialised). Throws config_error, naming the key of config.json, for sizes that do not
   /// fit together. head_dim 0 means hidden_size / num_attention_heads.
-  /// Under tensor parallelism these are the weights of one rank, see partition. With `in_units` there is no memory for
-  /// weights until gain_weights(), and training gets them from units().
-  causal_lm(Device& device, config settings, const nn::partition& part = {}, bool in_units = false)
-      : device_(&device), settings_(std::move(settings)), partition_(part) {
-    check();
+  /// Under tensor parallelism these are the weights of one rank, see partition.
+  causal_lm(Device& device, config settings, const nn::partition& part = {}, weights_in where = weights_in::memory)
+      : device_(&device), settings_(checked_sizes(std::move(settings))), partition_(part), where_(where) {
     check_partition(settings_, partition_);
     lay_out();
-    if (!in_units) weights_ = buffer<float, Device>(device, size_);
+    if (where_ != weights_in::units) gain_weights();
     packed_.emplace_back(device.compute_format());
   }
 
@@ -74,8 +82,10 @@ class causal_lm {
   /// The number of parameters that all ranks of an expert parallel model have; this rank's experts follow, layer after
   /// layer. Else size().
   std::size_t shared_size() const noexcept { return shared_size_; }
-  /// Weights to be changed. The packed copies are made again at their next use.
-  buffer<float, Device>& weights() noexcept {
+  /// Weights to be changed. The packed copies are made again at their next use. Throws std::logic_error if they are the
+  /// only ones.
+  buffer<float, Device>& weights() {
+    if (packed_alone()) throw std::logic_error("rlcore: the weights are packed alone; only fill() may change them");
     for (packed_weights<Device>& p : packed_) p.forget();
     return weights_;
   }
@@ -84,9 +94,11 @@ class causal_lm {
   /// What linear layers multiply by. Training and scoring use the device's compute format; generation may ask for int8.
   packed_view packed() const { return packed(device_->compute_format()); }
   /// The packed weights in `format`, made at their first use after a change. Throws std::logic_error while the weights
-  /// are in shards.
+  /// are in shards, and if they are packed alone in another format or not yet.
   packed_view packed(weight_format format) const {
-    if (weights_.size() != size_)
+    if (packed_alone() && !packed_.front().holds(format))
+      throw std::logic_error("rlcore: the weights are packed alone, in another format, or fill() has not given any");
+    if (!packed_alone() && weights_.size() != size_)
       throw std::logic_error("rlcore: the weights are in shards; gather_full_params() them first");
     for (packed_weights<Device>& p : packed_)
       if (p.format() == format) return p.view(*device_, matrices_, weights_.data());
@@ -94,15 +106,54 @@ class causal_lm {
   }
   std::span<const matrix> matrices() const noexcept { return matrices_; }
 
+  /// Have the weights no floats but those of norms and biases (weights_in::packed)?
+  bool packed_alone() const noexcept { return where_ == weights_in::packed; }
+  /// Gives a model of weights_in::packed its weights. read(first, values) fills `values` with those from number `first`
+  /// on and may be called by several threads. Products will be in `format`. `bf16_embedding`: every value of the
+  /// embedding is one of bf16. If the format keeps the embedding's values its rows are read from the packed copy, else
+  /// it is kept as floats, too.
+  template <class Read>
+  void fill(weight_format format, bool bf16_embedding, Read&& read) {
+    if (!packed_alone()) throw std::logic_error("rlcore: fill() is for a model whose weights are packed alone");
+    if (weights_.size() != kept_) gain_weights();
+    const rlcore::threads readers;
+    std::size_t at = 0;
+    for (const parameter& p : parameters_)
+      if (p.shape.size() == 1)
+        read_weights(*device_, weights_.data() + std::exchange(at, at + p.size), p.offset, p.size, read, readers);
+    const bool exact = format == weight_format::float32 || (format == weight_format::bfloat16 && bf16_embedding);
+    embedding_ = {};
+    const bool rows = !(exact && reads_packed_rows(*device_));
+    if (rows) {
+      embedding_ = buffer<float, Device>(*device_, parameters_.front().size);
+      read_weights(*device_, embedding_.data(), 0, embedding_.size(), read, readers);
+    }
+    if (packed_.front().format() != format) packed_.front() = packed_weights<Device>(format);
+    packed_.front().fill(*device_, std::span<const matrix>(matrices_).first(rows ? products_ : matrices_.size()), read,
+                         readers);
+  }
+  /// The embedding of a model without its own floats: as floats, or null if its packed copy, number embedding_number(),
+  /// has them.
+  const float* embedding_rows() const noexcept { return embedding_.data(); }
+  std::size_t embedding_number() const noexcept {
+    return settings_.tied() ? head_.output.number : matrices_.size() - 1;
+  }
+  /// Bytes of device memory that the weights take now, packed ones included.
+  std::size_t bytes() const noexcept {
+    std::size_t all = weights_.bytes() + embedding_.bytes();
+    for (const packed_weights<Device>& p : packed_) all += p.bytes();
+    return all;
+  }
+
   /// The source of the weights, unit by unit, while this model has none itself; null if it has them. The source has to
   /// outlive the model.
-  unit_source* units() const noexcept { return weights_.size() == size_ ? nullptr : units_; }
+  unit_source* units() const noexcept { return weights_.size() == size_ || packed_alone() ? nullptr : units_; }
   /// Names the source of sharded weights; null: none.
   void set_units(unit_source* source) noexcept { units_ = source; }
   /// Takes memory for the weights (uninitialised), and gives it back.
-  void gain_weights() { weights_ = buffer<float, Device>(*device_, size_); }
+  void gain_weights() { weights_ = buffer<float, Device>(*device_, packed_alone() ? kept_ : size_); }
   void drop_weights() {
-    weights_ = {};
+    weights_ = {}, embedding_ = {};
     packed_.clear();
     packed_.emplace_back(device_->compute_format());
   }
@@ -155,67 +206,14 @@ class causal_lm {
     const std::vector<float> values = initial_values(seed, k);
     device_->upload(weights().data() + parameters_[k].offset, values.data(), values.size() * sizeof(float));
   }
-  void check() {
-    config& c = settings_;
-    const auto positive = [](std::int64_t value, const char* key) {
-      if (value <= 0)
-        throw config_error(std::string("model config: ") + key + " must be positive, got " + std::to_string(value));
-    };
-    positive(c.vocab_size, "vocab_size");
-    positive(c.hidden_size, "hidden_size");
-    positive(c.intermediate_size, "intermediate_size");
-    positive(c.num_hidden_layers, "num_hidden_layers");
-    positive(c.num_attention_heads, "num_attention_heads");
-    positive(c.num_key_value_heads, "num_key_value_heads");
-    positive(c.max_position_embeddings, "max_position_embeddings");
-    if (c.head_dim == 0) {
-      if (c.hidden_size % c.num_attention_heads != 0)
-        throw config_error("model config: hidden_size " + std::to_string(c.hidden_size) +
-                           " is not a multiple of num_attention_heads " + std::to_string(c.num_attention_heads) +
-                           " and head_dim is not given");
-      c.head_dim = c.hidden_size / c.num_attention_heads;
-    }
-    positive(c.head_dim, "head_dim");
-    if (c.head_dim % 2 != 0)
-      throw config_error("model config: head_dim must be even for rotary positions, got " + std::to_string(c.head_dim));
-    if (c.num_attention_heads % c.num_key_value_heads != 0)
-      throw config_error("model config: num_attention_heads " + std::to_string(c.num_attention_heads) +
-                         " is not a multiple of num_key_value_heads " + std::to_string(c.num_key_value_heads));
-    if (c.vision) {
-      const auto& s = c.mrope_section;
-      if (s[0] < 0 || s[1] < 0 || s[2] < 0 || s[0] + s[1] + s[2] != c.head_dim / 2)
-        throw config_error("model config: mrope_section is " + std::to_string(s[0]) + ", " + std::to_string(s[1]) +
-                           ", " + std::to_string(s[2]) + "; expected three numbers that add up to head_dim / 2, " +
-                           std::to_string(c.head_dim / 2));
-      for (const auto& [id, key] :
-           {std::pair{c.image_token_id, "image_token_id"}, {c.video_token_id, "video_token_id"}})
-        if (id >= c.vocab_size)
-          throw config_error(std::string("model config: ") + key + " " + std::to_string(id) +
-                             " is outside of the vocabulary, 0 .. " + std::to_string(c.vocab_size - 1));
-      if (c.vision->out_hidden_size != c.hidden_size)
-        throw config_error("model config: vision_config.out_hidden_size " + std::to_string(c.vision->out_hidden_size) +
-                           " is not hidden_size " + std::to_string(c.hidden_size));
-    }
-    if (c.has_experts()) {
-      positive(c.num_experts, "num_experts");
-      positive(c.num_experts_per_tok, "num_experts_per_tok");
-      positive(c.moe_intermediate_size, "moe_intermediate_size");
-      positive(c.decoder_sparse_step, "decoder_sparse_step");
-      if (c.num_experts_per_tok > c.num_experts)
-        throw config_error("model config: num_experts_per_tok " + std::to_string(c.num_experts_per_tok) +
-                           " exceeds num_experts " + std::to_string(c.num_experts));
-    }
-    if (!(c.rms_norm_eps > 0) || !(c.rope_theta > 0))
-      throw config_error("model config: rms_norm_eps and rope_theta must be positive");
-    check_settings(c.rope_scaling);
-  }
-
   std::size_t add(std::string name, std::vector<std::int64_t> shape) {
     std::size_t n = 1;
     for (const std::int64_t e : shape) n *= static_cast<std::size_t>(e);
+    const bool vector = shape.size() == 1;
     parameters_.push_back({std::move(name), std::move(shape), size_, n});
     numbers_.push_back(next_number_++);
-    return std::exchange(size_, size_ + n);
+    const std::size_t at = std::exchange(size_, size_ + n);
+    return packed_alone() && vector ? std::exchange(kept_, kept_ + n) : at;
   }
   /// Adds the elements `part` of dimension d of a tensor of `shape`.
   std::size_t add_part(std::string name, std::vector<std::int64_t> shape, std::size_t d, const slice& part) {
@@ -324,6 +322,8 @@ class causal_lm {
           lay_out_experts(blocks_[l].experts, "model.layers." + std::to_string(l) + ".", own_experts, numbers[n++]);
     for (block& b : blocks_) b.for_linears([&](linear& each) { pack(each); });
     pack(head_.output);
+    products_ = matrices_.size();
+    if (packed_alone() && !c.tied()) matrices_.push_back({embedding, wide(vocabulary_.size()), wide(h), 1});
   }
   bool divided() const noexcept { return partition_.expert_size > 1; }
 
@@ -362,7 +362,9 @@ class causal_lm {
   std::pair<std::size_t, std::size_t> tower_range_ = {};
   bool tower_frozen_ = false;
   std::size_t size_ = 0, shared_size_ = 0;
-  buffer<float, Device> weights_;
+  weights_in where_;
+  std::size_t kept_ = 0, products_ = 0;  // floats of norms and biases; matrices that products read
+  buffer<float, Device> weights_, embedding_;
   unit_source* units_ = nullptr;
   std::vector<matrix> matrices_;
   mutable std::vector<packed_weights<Device>> packed_;  // copies of weights_, made when they are needed

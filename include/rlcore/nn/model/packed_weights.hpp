@@ -1,12 +1,15 @@
 // The weights of all linear layers once more, in the order and format in which the device multiplies by them.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
 #include "rlcore/device/device.hpp"
+#include "rlcore/exec/threads.hpp"
+#include "rlcore/parallel/host_window.hpp"
 #include "rlcore/tensor/buffer.hpp"
 #include "rlcore/tensor/offset_pointer.hpp"
 
@@ -40,18 +43,39 @@ template <class Device>
 std::size_t packed_bytes_of(Device& device, weight_format format, const matrix& m) {
   return static_cast<std::size_t>(m.chunks) * packed_chunk_bytes(device, format, m);
 }
-/// Writes the packed copy. `weights` are the model's; `columns` is memory that may be used and grown.
+/// Writes rows [first, first + count) of the packed copy, `first` being a multiple of 32. `columns` is memory that may
+/// be used and grown.
+template <class Device>
+void pack_rows(Device& device, std::byte* to, weight_format format, const matrix& m, extent_t first, extent_t count,
+               const float* rows, buffer<float, Device>& columns) {
+  const extent_t width = m.inputs / m.chunks;
+  const auto size = static_cast<std::size_t>(count * width);
+  to += device.packed_bytes(format, first, width);
+  if (m.chunks == 1) return device.pack_weight(to, format, rows, count, width);
+  if (columns.size() < size) columns = buffer<float, Device>(device, size);
+  for (extent_t c = 0; c < m.chunks; ++c, to += packed_chunk_bytes(device, format, m)) {
+    device.copy_rows(columns.data(), width, nullptr, rows + c * width, m.inputs, count, width);
+    device.pack_weight(to, format, columns.data(), count, width);
+  }
+}
+/// Writes the packed copy. `weights` are the model's.
 template <class Device>
 void pack_matrix(Device& device, std::byte* to, weight_format format, const matrix& m,
                  offset_pointer<const float> weights, buffer<float, Device>& columns) {
-  if (m.chunks == 1) return device.pack_weight(to, format, weights + m.offset, m.outputs, m.inputs);
-  const extent_t width = m.inputs / m.chunks;
-  const auto size = static_cast<std::size_t>(m.outputs * width);
-  if (columns.size() < size) columns = buffer<float, Device>(device, size);
-  for (extent_t c = 0; c < m.chunks; ++c, to += packed_chunk_bytes(device, format, m)) {
-    device.copy_rows(columns.data(), width, nullptr, weights + m.offset + c * width, m.inputs, m.outputs, width);
-    device.pack_weight(to, format, columns.data(), m.outputs, width);
-  }
+  pack_rows(device, to, format, m, 0, m.outputs, weights + m.offset, columns);
+}
+
+/// Fills `to` (device memory) with `n` weights from number `first` on, see causal_lm::fill(); `readers` share the work.
+template <class Device, class Read>
+void read_weights(Device& device, float* to, std::size_t first, std::size_t n, Read& read,
+                  const rlcore::threads& readers) {
+  constexpr std::size_t block = std::size_t{1} << 16;
+  std::vector<float> copy;
+  parallel::with_host_view(device, to, n, copy, false, [&](std::span<float> values) {
+    readers.for_each((n + block - 1) / block, [&](std::size_t i) {
+      read(first + i * block, values.subspan(i * block, std::min(block, n - i * block)));
+    });
+  });
 }
 
 /// One format's copy. Packed once after each change of the weights and read by every pass until the next: training,
@@ -66,16 +90,12 @@ class packed_weights {
   std::size_t bytes() const noexcept { return data_.size(); }
   void forget() noexcept { current_ = false; }
 
+  /// Is there a copy in this format?
+  bool holds(weight_format format) const noexcept { return current_ && format_ == format; }
+
   /// The packed copy of `weights` (device memory), made anew if they have changed since the last call (forget()).
   packed_view view(Device& device, std::span<const matrix> matrices, const float* weights) {
-    if (offsets_.empty()) {
-      std::size_t size = 0;
-      for (const matrix& m : matrices) {
-        offsets_.push_back(size);
-        size += packed_bytes_of(device, format_, m);
-      }
-      data_ = buffer<std::byte, Device>(device, size);
-    }
+    if (!current_) place(device, matrices);
     if (!current_)
       for (std::size_t n = 0; n < matrices.size(); ++n)
         pack_matrix(device, data_.data() + offsets_[n], format_, matrices[n], weights, columns_);
@@ -83,7 +103,41 @@ class packed_weights {
     return {format_, data_.data(), offsets_.data()};
   }
 
+  /// Makes the copy from weights that are nowhere else in memory, strip by strip, see causal_lm::fill().
+  template <class Read>
+  void fill(Device& device, std::span<const matrix> matrices, Read& read, const rlcore::threads& readers) {
+    constexpr extent_t floats = extent_t{1} << 20;  // of a strip: they stay in the cache
+    place(device, matrices);
+    current_ = false;
+    buffer<float, Device> strip;
+    for (std::size_t n = 0; n < matrices.size(); ++n) {
+      const matrix& m = matrices[n];
+      const extent_t most = std::min(m.outputs, std::max<extent_t>(1, floats / m.inputs / 32) * 32);
+      if (const auto size = static_cast<std::size_t>(most * m.inputs); strip.size() < size) strip = {device, size};
+      for (extent_t row = 0; row < m.outputs; row += most) {
+        const extent_t count = std::min(most, m.outputs - row);
+        read_weights(device, strip.data(), m.offset + static_cast<std::size_t>(row * m.inputs),
+                     static_cast<std::size_t>(count * m.inputs), read, readers);
+        pack_rows(device, data_.data() + offsets_[n], format_, m, row, count, strip.data(), columns_);
+      }
+    }
+    device.wait();
+    current_ = true;
+  }
+
  private:
+  /// Memory for the copies of these.
+  void place(Device& device, std::span<const matrix> matrices) {
+    if (offsets_.size() == matrices.size()) return;
+    offsets_.clear();
+    std::size_t size = 0;
+    for (const matrix& m : matrices) {
+      offsets_.push_back(size);
+      size += packed_bytes_of(device, format_, m);
+    }
+    data_ = buffer<std::byte, Device>(device, size);
+  }
+
   weight_format format_;
   bool current_ = false;
   std::vector<std::size_t> offsets_;

@@ -81,8 +81,8 @@ void sample_and_judge(Device& device, const options& opt, const judge& judge, ev
     throw format_error(asked.folder.string() + ": the tokenizer has " + std::to_string(asked.tokenizer.vocab_size()) +
                        " tokens, the model only " + std::to_string(asked.config.vocab_size));
 
-  nn::causal_lm<Device> model(device, asked.config);
-  load_model(model, asked.folder);
+  nn::causal_lm<Device> model(device, asked.config, {}, nn::weights_in::packed);
+  load_packed(model, asked.folder, settings.weights, [](std::size_t, std::span<const float>) {});
   if (part == 0) log.emplace(output);
   nn::workspace<Device> space(device, static_cast<std::size_t>(opt.get<std::int64_t>("rlcore.logits_memory_mb")) << 20);
   say("model    %s, %.3g M parameters, on %s\n", asked.folder.c_str(), static_cast<double>(model.size()) * 1e-6,

@@ -29,7 +29,7 @@ class rollout_model {
         group_(policy.world()->all().rank() / size),
         ranks_(policy.world()->all().split(group_, policy.world()->all().rank() % size)),
         tensor_(*ranks_),
-        model_(policy.model.device(), policy.model.settings(), {ranks_->rank(), size, 0, 1}, true),
+        model_(policy.model.device(), policy.model.settings(), {ranks_->rank(), size, 0, 1}, nn::weights_in::units),
         weight_sync_(policy, model_) {
     model_.set_tensor_group(&tensor_);
   }

@@ -1,8 +1,10 @@
 // A model's folder and an optimizer's moments on the disk.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -39,6 +41,19 @@ void load_model(nn::causal_lm<Device>& model, const std::filesystem::path& folde
                                checkpoint::load_weights(folder, model.parameters(), weights);
                            });
   if (new_head) model.initialize_score(seed);
+}
+
+/// load_model() for a model of weights_in::packed that multiplies in `format`, without one the device's. Calls
+/// seen(first, values) for all that it reads, in any order and from several threads.
+template <class Device, class Seen>
+void load_packed(nn::causal_lm<Device>& model, const std::filesystem::path& folder, std::optional<weight_format> format,
+                 Seen&& seen) {
+  const checkpoint::stored_weights stored(folder, model.parameters());
+  model.fill(format.value_or(model.device().compute_format()), stored.bf16_embedding(),
+             [&](std::size_t first, std::span<float> values) {
+               stored.read(first, values);
+               seen(first, std::span<const float>(values));
+             });
 }
 
 /// What a model's folder has besides weights: config, and the tokenizer files of `tokenizer_folder`.

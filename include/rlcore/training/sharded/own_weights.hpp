@@ -43,7 +43,7 @@ std::vector<float> read_own_weights(const nn::causal_lm<Device>& model, const st
       continue;
     }
     from.read_f32(r.piece, values);
-    if (twice && r.piece.tensor == checkpoint::embedding_name) checkpoint::check_tied_output(from, r.piece, values);
+    if (twice && r.piece.tensor == checkpoint::embedding_name) checkpoint::check_tied_output(from, r.piece);
   }
   return shard;
 }

@@ -24,8 +24,9 @@ class any_strategy::frozen {
   /// The rank's tensors, without memory for weights that are gathered when passes need them.
   static nn::causal_lm<Device> make_model(const any_strategy& strategy, Device& device, const nn::config& config) {
     parallel::world* const w = strategy.world();
-    return nn::causal_lm<Device>(device, trainer::config_of(config, w), trainer::part_of(w),
-                                 trainer::has_shards(w) || trainer::divides_experts(w));
+    return nn::causal_lm<Device>(
+        device, trainer::config_of(config, w), trainer::part_of(w),
+        trainer::has_shards(w) || trainer::divides_experts(w) ? nn::weights_in::units : nn::weights_in::memory);
   }
   /// `model` has to outlive this.
   frozen(any_strategy strategy, nn::causal_lm<Device>& model)

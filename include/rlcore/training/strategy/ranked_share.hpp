@@ -44,8 +44,9 @@ class any_strategy::share {
       nn::check_partition(config, {0, 1, w->expert().rank(), w->expert().size()});
       throw config_error("expert parallel: adapters (LoRA) cannot be trained while ranks divide experts");
     }
+    const bool in_units = (trainer::has_shards(w) || trainer::divides_experts(w)) && !adapters;
     return nn::causal_lm<Device>(device, trainer::config_of(config, w), trainer::part_of(w),
-                                 (trainer::has_shards(w) || trainer::divides_experts(w)) && !adapters);
+                                 in_units ? nn::weights_in::units : nn::weights_in::memory);
   }
 
   /// Null `adapter`: all weights are trained.
