@@ -202,6 +202,28 @@ TEST_F(weight_updates, need_their_flag_and_the_key) {
     EXPECT_EQ(post(guarded, path, "").first, 401) << path;
 }
 
+TEST_F(weight_updates, an_adapter_that_is_away_stays_so_while_the_server_sleeps) {
+  save_adapter(at("adapter2"), at("old"), 2);
+  std::vector<std::string> more = dev;
+  more.insert(more.end(), {"--enable-lora", "--max-loras", "1", "--lora-modules", "one=" + at("adapter").string(),
+                           "two=" + at("adapter2").string()});
+  const server_process s(at("old"), more);
+  const auto ask = [&](const char* model) {
+    return s.text(json{{"model", model}, {"prompt", "b"}, {"max_tokens", 30}, {"seed", 2}}.dump());
+  };
+  const std::string one = ask("one"), two = ask("two");
+  EXPECT_NE(one, two);
+  EXPECT_EQ(post(s, "/sleep", "").first, 200);
+  std::string late;
+  std::thread client([&] { late = ask("one"); });
+  std::this_thread::sleep_for(120ms);
+  EXPECT_EQ(update(s, "new").first, 200) << "adapters stay with the weights that they were added to";
+  EXPECT_EQ(post(s, "/wake_up", "").first, 200);
+  client.join();
+  EXPECT_EQ(late, one);
+  EXPECT_EQ(ask("two"), two);
+}
+
 TEST_F(weight_updates, a_server_that_sleeps_can_be_stopped) {
   server_process s(at("old"), dev);
   EXPECT_EQ(post(s, "/sleep", "").first, 200);

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -42,6 +43,9 @@ class context {
 
   const served_model& model;
   const std::shared_ptr<served_weights> own;  ///< those of all of the model's names
+  /// Brings the weights of a name back that are away, and lets the request enter; nothing if that cannot be now, or if
+  /// they are back already. Throws what admit() is to throw.
+  std::function<std::optional<gate::passage>(const std::string&, served_weights&, const std::function<bool()>&)> fetch;
   metrics counts;
   std::atomic<std::size_t> requests{0};              ///< that are being answered
   byte_budget picture_memory{std::size_t{2} << 30};  ///< for the pictures that requests show; others wait
@@ -58,9 +62,15 @@ class context {
   /// Lets a request enter, as soon as the weights of this name can be used. Throws as named() and gate::enter() do.
   admission admit(const std::string& name, const std::function<bool()>& connected) const {
     auto [full_name, weights] = named(name);
-    gate::passage inside = weights->door.enter([&] { return !connected || connected(); });
+    weights->used = ++clock_;
+    std::optional<gate::passage> inside;
+    while (!inside) {
+      if (weights->away) inside = fetch(full_name, *weights, connected);
+      if (!inside)  // they are there, or others must come first
+        inside = weights->door.enter([&] { return !connected || connected(); }, [&] { return weights->away.load(); });
+    }
     weights_origin origin = weights->origin();
-    return {std::move(full_name), std::move(weights), std::move(origin), std::move(inside)};
+    return {std::move(full_name), std::move(weights), std::move(origin), std::move(*inside)};
   }
 
   /// Is it a name of the model itself?
@@ -90,7 +100,8 @@ class context {
   /// What all engines do.
   engine_load load() const {
     engine_load all = own->engine.load();
-    for (const auto& [name, weights] : adapters()) all += weights->engine.load();
+    for (const auto& [name, weights] : adapters())
+      if (!weights->away) all += weights->engine.load();
     return all;
   }
 
@@ -132,6 +143,7 @@ class context {
   std::function<void(const std::string&)> log_;
   std::atomic<std::uint64_t> ids_{0};
   std::uint64_t process_ = std::random_device{}();  // servers that start in the same second have other ids
+  mutable std::atomic<std::uint64_t> clock_{0};     // counts requests
   mutable std::mutex mutex_;
   std::set<std::string> unknown_, notes_;
   std::map<std::string, std::shared_ptr<served_weights>> adapters_;

@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "rlcore/core/abi.hpp"
@@ -39,9 +40,17 @@ class gate {
   /// api_error 503 after refuse().
   template <class StillThere>
   passage enter(StillThere&& still_there) {
+    return *enter(still_there, [] { return false; });
+  }
+  /// The same, or nothing if the gate is closed and gives_up() says so after a while.
+  template <class StillThere, class GivesUp>
+  std::optional<passage> enter(StillThere&& still_there, GivesUp&& gives_up) {
     std::unique_lock lock(mutex_);
-    await(lock, still_there, [&] { return !closed_ || refused_; });
-    if (closed_) throw api_error(503, "ServiceUnavailableError", "the server is stopping");
+    bool waits = true;
+    const auto goes_on = [&] { return waits = !gives_up(), still_there(); };
+    await(lock, goes_on, [&] { return !closed_ || refused_ || !waits; });
+    if (closed_ && refused_) throw api_error(503, "ServiceUnavailableError", "the server is stopping");
+    if (closed_) return std::nullopt;
     ++inside_;
     return passage(*this);
   }
@@ -49,6 +58,12 @@ class gate {
   void close() {
     const std::lock_guard lock(mutex_);
     closed_ = true;
+  }
+  /// The same if nobody is inside; else nothing happens, and it returns false.
+  bool close_empty() {
+    const std::lock_guard lock(mutex_);
+    if (inside_ > 0) return false;
+    return closed_ = true;
   }
   /// Those who wait enter.
   void open() {

@@ -63,11 +63,12 @@ inline std::vector<lora_module> read_lora_modules(const trainer::options& opt, c
   return all;
 }
 
-/// How many adapters may be held together: --max-loras, but no fewer than --lora-modules names; 0 without
-/// --enable-lora.
+/// How many adapters may be in memory together: --max-loras, or as many as --lora-modules names, at least one; 0
+/// without --enable-lora.
 inline std::size_t adapter_places(const trainer::options& opt) {
   if (!opt.get<bool>("enable-lora")) return 0;
-  return std::max(static_cast<std::size_t>(opt.get<std::int64_t>("max-loras")), opt.list("lora-modules").size());
+  if (const auto most = opt.find<std::int64_t>("max-loras")) return static_cast<std::size_t>(*most);
+  return std::max<std::size_t>(1, opt.list("lora-modules").size());
 }
 
 }  // namespace serving

@@ -163,8 +163,9 @@ inline void introduce(const served_model& m, double million_parameters, const st
 inline void load_adapters(weight_control& keeper, const std::vector<lora_module>& modules, std::size_t places,
                           std::size_t bytes) {
   if (places == 0) return;
-  trainer::say("adapters %zu of %zu, %.3g MB of merged weights each, and as much cache as the model itself\n",
-               modules.size(), places, static_cast<double>(bytes) * 1e-6);
+  trainer::say(
+      "adapters %zu, at most %zu in memory, %.3g MB of merged weights each, and as much cache as the model itself\n",
+      modules.size(), places, static_cast<double>(bytes) * 1e-6);
   for (const lora_module& m : modules) try {
       keeper.load_adapter(m.name, m.path, false, {});
     } catch (const api_error& e) {

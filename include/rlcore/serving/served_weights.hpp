@@ -1,6 +1,8 @@
 // One set of weights that requests name: those of the model's folder, or these with an adapter.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -15,9 +17,10 @@
 RLCORE_BEGIN
 namespace serving {
 
-/// Where weights come from, and a number that changes with them and the build.
+/// Where weights come from, and a number that changes with them and the build; an adapter's `base` is the folder of the
+/// model that it was added to.
 struct weights_origin {
-  std::string folder, fingerprint;
+  std::string folder, fingerprint, base = {};
 };
 
 /// An engine that has the weights, and what counts for their answers alone. A request enters by `door` before it takes
@@ -30,7 +33,9 @@ class served_weights {
 
   generator& engine;
   prompt_counter counter;
-  gate door;
+  gate door;                           ///< closed while these are away
+  std::atomic<bool> away = false;      ///< from memory: the engine answers nothing
+  std::atomic<std::uint64_t> used{0};  ///< the time when a request last asked for them, see context::admit()
 
   weights_origin origin() const {
     const std::lock_guard lock(mutex_);

@@ -101,10 +101,12 @@ class session_engine final : public generator, private turn_taker {
     session_->pause();
     session_->resume();
   }
-  /// Gives the memory of keys and values back. There must be no job, and none may come before build().
+  /// Gives the memory of keys and values back. There must be no job but those that were cancelled, and none may come
+  /// before build().
   void release() {
     const std::lock_guard lock(mutex_);
     session_.reset();
+    listeners_.clear();  // of cancelled ones, whose tickets the next session gives to others
   }
   /// Takes it again. Throws as the constructor does.
   void build() {

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -51,6 +53,8 @@ struct adapter_limits {
 
 /// An adapter is added to a copy of the model's weights, which an engine of its own reads: its texts are those of the
 /// merged model to the bit, and no engine sees the keys and values of another. Engines take turns, a pass each.
+/// There may be more adapters than places: those that have not been asked for lately are away, and are read again from
+/// their folders when a request names them.
 template <class Device>
 class weight_keeper final : public weight_control {
  public:
@@ -58,7 +62,11 @@ class weight_keeper final : public weight_control {
   /// requests.
   weight_keeper(context& shared, nn::causal_lm<Device>& model, session_engine<Device>& engine,
                 engine_parts<Device> parts, adapter_limits limits)
-      : shared_(shared), model_(model), engine_(engine), parts_(std::move(parts)), limits_(limits) {}
+      : shared_(shared), model_(model), engine_(engine), parts_(std::move(parts)), limits_(limits) {
+    shared_.fetch = [this](const std::string& name, served_weights& weights, const std::function<bool()>& connected) {
+      return fetch(name, weights, connected);
+    };
+  }
   weight_keeper(const weight_keeper&) = delete;
   weight_keeper& operator=(const weight_keeper&) = delete;
   ~weight_keeper() override {
@@ -72,14 +80,16 @@ class weight_keeper final : public weight_control {
     if (const auto all = shared_.adapters(); all.contains(name)) there = all.at(name);
     if (shared_.is_own(name) || (there && !in_place))
       throw api_error(400, "InvalidUserInput", "The lora adapter '" + name + "' has already been loaded.");
-    const new_weights weights = merged(name, path);
-    weights_origin origin{path, fingerprint_of(weights.values)};
+    const std::string base = shared_.own->origin().folder;
+    const new_weights weights = merged(name, path, base);
+    weights_origin origin{path, fingerprint_of(weights.values), base};
+    if (there && there->away) return there->now_from(std::move(origin));
     if (there) {
       holder& held = holder_of(*there);
       return exchange(held.model, held.engine, *there, weights, std::move(origin), false, connected);
     }
     if (sleeping()) throw bad_request("the server sleeps; send POST /wake_up before it takes another adapter");
-    wait_for_a_place(connected);
+    make_room(connected);
     const std::shared_ptr<holder> made = hold(weights);
     warm_up(made->engine, shared_.model);
     shared_.add_adapter(name, std::make_shared<served_weights>(made->engine, shared_.model.seed, origin, made));
@@ -113,7 +123,8 @@ class weight_keeper final : public weight_control {
     const std::lock_guard lock(changing_);
     if (sleeping()) return;
     std::vector<std::shared_ptr<served_weights>> all{shared_.own};
-    for (const auto& [name, weights] : shared_.adapters()) all.push_back(weights);
+    for (const auto& [name, weights] : shared_.adapters())
+      if (!weights->away) all.push_back(weights);
     for (const auto& one : all) one->door.close();
     try {
       for (const auto& one : all) one->door.wait_empty([&] { return !connected || connected(); });
@@ -163,6 +174,16 @@ class weight_keeper final : public weight_control {
   }
 
  private:
+  /// A closed door, which opens again unless it is to stay closed.
+  struct closed_door {
+    gate& door;
+    bool stays_closed = false;
+    explicit closed_door(gate& g) : door(g) { door.close(); }
+    closed_door(const closed_door&) = delete;
+    ~closed_door() {
+      if (!stays_closed) door.open();
+    }
+  };
   /// Weights that a model is to have.
   struct new_weights {
     std::vector<float> values;
@@ -175,19 +196,20 @@ class weight_keeper final : public weight_control {
   struct holder {
     nn::causal_lm<Device> model;
     session_engine<Device> engine;
+    std::atomic<bool> away = false;
     holder(const nn::causal_lm<Device>& like, const engine_parts<Device>& parts)
         : model(like.device(), like.settings(), {}, nn::weights_in::packed),
           engine(model, parts.space, parts.limits, parts.thread, parts.failed) {}
   };
 
-  /// The model's weights with the adapter.
-  new_weights merged(const std::string& name, const std::string& path) const {
+  /// The weights of a folder of the model with the adapter.
+  new_weights merged(const std::string& name, const std::string& path, const std::string& base_folder) const {
     const std::string begin = "Loading lora " + name + " failed: ";
     const std::filesystem::path folder = checkpoint::expand_home(path);
     if (!checkpoint::is_adapter(folder))
       throw not_found(begin + "No adapter found for " + path + "; expected a folder with adapter_config.json");
     try {
-      const checkpoint::tensor_folder base(shared_.own->origin().folder);
+      const checkpoint::tensor_folder base(base_folder);
       const checkpoint::adapter_weights adapter(folder, base);
       if (const std::int64_t rank = adapter.config().lora.rank; limits_.max_rank && rank > *limits_.max_rank)
         throw config_error("LoRA rank " + std::to_string(rank) + " is greater than max_lora_rank " +
@@ -200,18 +222,59 @@ class weight_keeper final : public weight_control {
     }
   }
 
-  /// Returns when an adapter may be held. Throws api_error 400 where none of those that are held has been unloaded.
-  void wait_for_a_place(const std::function<bool()>& connected) const {
-    while (living() >= limits_.places) {
-      std::string names;
-      std::size_t named = 0;
-      for (const auto& [name, weights] : shared_.adapters()) names += (named++ == 0 ? "'" : ", '") + name + "'";
-      if (named >= limits_.places)
-        throw bad_request("all " + std::to_string(limits_.places) + " places for adapters are taken, by " + names +
-                          "; unload one, or start the server with a larger --max-loras");
-      if (connected && !connected()) throw client_gone();
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // one that was unloaded still answers
+  /// Sends adapters away until there is room for another one: of those without requests the one that was asked for the
+  /// longest time ago; if all have some, the one of all, when its requests have ended. Others for it wait meanwhile.
+  void make_room(const std::function<bool()>& connected) {
+    while (present() >= limits_.places) {
+      std::multimap<std::uint64_t, std::pair<std::string, std::shared_ptr<served_weights>>> all;  // by their last use
+      for (const auto& one : shared_.adapters())
+        if (!one.second->away) all.emplace(one.second->used, one);
+      if (all.empty()) {  // those that were unloaded still answer
+        if (connected && !connected()) throw client_gone();
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        continue;
+      }
+      const auto idle =
+          std::ranges::find_if(all, [](const auto& one) { return one.second.second->door.close_empty(); });
+      const auto& [name, weights] = (idle != all.end() ? idle : all.begin())->second;
+      if (idle == all.end()) {
+        closed_door door(weights->door);
+        weights->door.wait_empty([&] { return !connected || connected(); });
+        door.stays_closed = true;
+      }
+      send_away(*weights);
+      shared_.log("the adapter '" + name + "' is away until it is asked for");
     }
+  }
+  void send_away(served_weights& served) {
+    holder& held = holder_of(served);
+    served.away = true;
+    parts_.thread.run([&] {
+      held.engine.release();
+      held.model.drop_weights();
+    });
+    held.away = true;
+  }
+  /// What context::fetch promises.
+  std::optional<gate::passage> fetch(const std::string& name, served_weights& served,
+                                     const std::function<bool()>& connected) {
+    const std::lock_guard lock(changing_);
+    if (!served.away || sleeping()) return std::nullopt;
+    const weights_origin from = served.origin();
+    const new_weights weights = merged(name, from.folder, from.base);
+    if (fingerprint_of(weights.values) != from.fingerprint)
+      throw bad_request("the adapter '" + name + "' is not what was loaded: " + from.folder + " or " + from.base +
+                        " has changed since; load it again in place");
+    make_room(connected);
+    holder& held = holder_of(served);
+    parts_.thread.run([&] {
+      give(held.model, weights);
+      held.engine.build();
+    });
+    held.away = false, served.away = false;
+    served.door.open();
+    shared_.log("the adapter '" + name + "' is back from " + from.folder);
+    return served.door.enter([] { return true; });  // before it may have to make room again
   }
   std::shared_ptr<holder> hold(const new_weights& weights) {
     std::unique_ptr<holder> made;
@@ -236,9 +299,9 @@ class weight_keeper final : public weight_control {
     model.fill(parts_.limits.weights.value_or(model.device().compute_format()), from.bf16_embedding,
                [&](std::size_t first, std::span<float> to) { std::copy_n(&from.values[first], to.size(), to.data()); });
   }
-  std::size_t living() const {
+  std::size_t present() const {
     const std::lock_guard lock(mutex_);
-    return living_.size();
+    return static_cast<std::size_t>(std::ranges::count_if(living_, [](const holder* h) { return !h->away; }));
   }
   holder& holder_of(const served_weights& served) const {
     const std::lock_guard lock(mutex_);
@@ -253,14 +316,8 @@ class weight_keeper final : public weight_control {
   void exchange(nn::causal_lm<Device>& model, session_engine<Device>& engine, served_weights& served,
                 const new_weights& weights, weights_origin origin, bool keep_running,
                 const std::function<bool()>& connected) {
-    struct opened_again {
-      gate& door;
-      bool stays_closed;
-      ~opened_again() {
-        if (!stays_closed) door.open();
-      }
-    } const opened{served.door, sleeping()};
-    served.door.close();
+    closed_door door(served.door);
+    door.stays_closed = sleeping();
     if (!keep_running) served.door.wait_empty([&] { return !connected || connected(); });
     parts_.thread.run([&] {
       give(model, weights);
@@ -276,7 +333,7 @@ class weight_keeper final : public weight_control {
   adapter_limits limits_;
   std::mutex changing_;  ///< one change at a time
   mutable std::mutex mutex_;
-  std::vector<holder*> living_;                          ///< also those that were unloaded and still answer
+  std::vector<holder*> living_;  ///< also those that are away, or were unloaded and still answer
   std::vector<std::shared_ptr<served_weights>> asleep_;  // after living_, which their holders leave
 };
 
