@@ -52,6 +52,19 @@ TEST_F(openai_server, lists_its_model) {
   EXPECT_EQ(m["root"], model().string());
 }
 
+TEST_F(openai_server, notes_a_proxy_that_clients_would_ask) {
+  const auto printed = [](const char* around) {
+    ::setenv("http_proxy", "http://127.0.0.1:1", 1);
+    ::setenv("no_proxy", around, 1);
+    const server_process s(model());
+    ::unsetenv("http_proxy"), ::unsetenv("no_proxy");
+    return s.out();
+  };
+  EXPECT_THAT(printed("example.com"), testing::HasSubstr("note: http_proxy is set"));
+  EXPECT_THAT(printed("example.com,localhost"), testing::Not(testing::HasSubstr("http_proxy")));
+  EXPECT_THAT(printed("*"), testing::Not(testing::HasSubstr("http_proxy")));
+}
+
 /// What one client of AISBench sends, over and over.
 const std::string aisbench =
     R"({"prompt": "How many?\nPlease reason step by step, and put your final answer within \\boxed{}.", "stream": false,

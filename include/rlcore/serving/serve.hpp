@@ -159,6 +159,18 @@ inline void introduce(const served_model& m, double million_parameters, const st
   if (!m.chat) trainer::say("note: /v1/chat/completions needs --chat-template: %s\n", one_line(m.without_chat).c_str());
 }
 
+/// A note where a client in the same environment would ask a proxy for localhost.
+inline void note_proxy() {
+  const auto value_of = [](const char* name, const char* other) {
+    const char* value = std::getenv(name);
+    if (value == nullptr) value = std::getenv(other);
+    return std::string(value == nullptr ? "" : value);
+  };
+  const std::string around = value_of("no_proxy", "NO_PROXY");
+  if (!value_of("http_proxy", "HTTP_PROXY").empty() && around != "*" && around.find("localhost") == around.npos)
+    trainer::say("note: http_proxy is set: clients with it send even localhost to the proxy; set no_proxy=localhost\n");
+}
+
 /// The adapters of the command line, and a line about the room for them. Throws config_error.
 inline void load_adapters(weight_control& keeper, const std::vector<lora_module>& modules, std::size_t places,
                           std::size_t bytes) {
@@ -232,6 +244,7 @@ int serve(Device& device, const options& opt, const awaited_signals& signals) {
   detail::load_adapters(keeper, modules, adapters.places, model.bytes());
   loading.reset();
   server.start();
+  detail::note_proxy();
   trainer::say("ready    %s\n", sockets.url().c_str());
   std::fflush(stdout);
 
