@@ -100,7 +100,7 @@ TEST(decode_image, files_cut_at_any_byte_and_files_with_any_byte_changed_end_in_
 
 TEST(decode_image, a_bomb_is_refused_by_its_header) {
   bytes png = file("rgb.png");
-  for (const std::size_t at : {16, 20}) {  // width and height of IHDR: 65536 x 65536
+  for (const std::size_t at : {16U, 20U}) {  // width and height of IHDR: 65536 x 65536
     const unsigned char large[] = {0, 1, 0, 0};
     std::copy_n(large, 4, png.begin() + static_cast<std::ptrdiff_t>(at));
   }

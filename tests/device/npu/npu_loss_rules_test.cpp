@@ -35,7 +35,8 @@ TEST(npu_loss, without_gradients_computes_no_slope) {
 TEST(npu_loss, of_nothing_is_nothing) {
   emulated_npu on(compute::float32);
   for (const layout form : {layout::masked, layout::by_length, layout::packed})
-    for (const auto& [rows, width] : {std::pair<extent_t, extent_t>{6, 9}, {0, 9}, {2, 0}}) {
+    for (const auto& size : {std::pair<extent_t, extent_t>{6, 9}, {0, 9}, {2, 0}}) {
+      const extent_t rows = size.first, width = size.second;
       if (form == layout::packed && width == 0) continue;
       const loss_batch batch(form, rows, width, field::advantage, true);
       const auto here = batch.on(*on);
