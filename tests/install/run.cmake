@@ -27,14 +27,16 @@ elseif(CASE STREQUAL "find_package")
   message("${output}")
 elseif(CASE MATCHES "^ranks")
   # rlcore::mpi is compiled here, with this project's compiler and MPI; or where MPI's compiler cannot be found, of which
-  # CMake's FindMPI makes the target MPI::MPI_CXX all the same.
-  set(build "${WORK}/${CASE}")
-  file(REMOVE_RECURSE "${build}")
+  # CMake's FindMPI makes the target MPI::MPI_CXX all the same. The second follows in the folder of the first, where the
+  # kernels are compiled already.
+  set(build "${WORK}/ranks")
   set(hidden "")
   if(CASE STREQUAL "ranks_without_mpi")
     set(HAS_MPI 0)
     set(MPIEXEC "")
-    set(hidden "-DMPI_CXX_COMPILER=${WORK}/no_such_mpicxx")
+    set(hidden -U "MPI_*" "-DMPI_CXX_COMPILER=${WORK}/no_such_mpicxx")
+  else()
+    file(REMOVE_RECURSE "${build}")
   endif()
   must("${CMAKE_COMMAND}" -S "${HERE}/ranks" -B "${build}" -G "${GENERATOR}" "-DCMAKE_CXX_COMPILER=${COMPILER}"
     "-DCMAKE_PREFIX_PATH=${PREFIX}" "-DWITH_MPI=${HAS_MPI}" ${hidden} -DCMAKE_CXX_FLAGS=-Wall\ -Wextra\ -Wpedantic\ -Werror)
