@@ -12,7 +12,10 @@ status=0
 for name in losses trainers; do
   awk -v met="$work/met" -f tests/snippets/complete.awk "tests/snippets/$name.cpp" > "$work/$name.cpp" || status=1
   case " $SNIPPETS " in *" $name "*) ;; *) echo "snippets: $name.cpp is not compiled here"; continue ;; esac
-  "$compiler" -std=c++20 -O0 -fsyntax-only -Wall -Wextra -Wno-unused-variable -Wno-unused-function \
+  # Programs with trainers link rlcore::trainers, which defines this.
+  compiled=
+  [ "$name" = losses ] || compiled=-DRLCORE_COMPILED
+  "$compiler" -std=c++20 -O0 -fsyntax-only $compiled -Wall -Wextra -Wno-unused-variable -Wno-unused-function \
     -Wno-unused-parameter -Wno-missing-field-initializers -Wno-return-type -Werror "$@" "$work/$name.cpp" || status=1
 done
 for page in README.md docs/*.md; do
