@@ -67,7 +67,8 @@ class context {
     while (!inside) {
       if (weights->away) inside = fetch(full_name, *weights, connected);
       if (!inside)  // they are there, or others must come first
-        inside = weights->door.enter([&] { return !connected || connected(); }, [&] { return weights->away.load(); });
+        inside = weights->door.enter([&] { return !connected || connected(); },
+                                     [&away = weights->away] { return away.load(); });
     }
     weights_origin origin = weights->origin();
     return {std::move(full_name), std::move(weights), std::move(origin), std::move(*inside)};

@@ -101,10 +101,8 @@ TEST(launch_of_a_strategy, makes_the_ranks_that_the_type_or_the_command_line_say
     EXPECT_EQ(seen, most);
     return seen.load();
   };
-  const auto with = [](auto tag) {
-    return [tag](const std::vector<std::string>& words, auto body) {
-      return launched<typename decltype(tag)::type>(words, body);
-    };
+  const auto with = []<class Strategy>(std::type_identity<Strategy>) {
+    return [](const std::vector<std::string>& words, auto body) { return launched<Strategy>(words, body); };
   };
   EXPECT_EQ(ranks(with(std::type_identity<alone>{}), {}), 1);
   EXPECT_EQ(ranks(with(std::type_identity<alone>{}), {"--ranks", "1"}), 1);
