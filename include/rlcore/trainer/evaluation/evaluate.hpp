@@ -74,15 +74,15 @@ void sample_and_judge(Device& device, const options& opt, const judge& judge, ev
                     part = ranks == nullptr ? 0 : static_cast<std::size_t>(ranks->rank());
   const auto per_round = static_cast<std::size_t>(std::max<std::int64_t>(1, 4 * settings.max_sequences / n)) * parts;
   warn_about_memory(std::min(asked.prompts.size(), per_round), n, settings.max_new_tokens, sharing);
-  if (const auto memory = available_memory_of(device, sharing))
-    settings.max_cache_bytes =
-        static_cast<std::size_t>(opt.get<double>("rollout.gpu_memory_utilization") * static_cast<double>(*memory));
   if (static_cast<std::int64_t>(asked.tokenizer.vocab_size()) > asked.config.vocab_size)
     throw format_error(asked.folder.string() + ": the tokenizer has " + std::to_string(asked.tokenizer.vocab_size()) +
                        " tokens, the model only " + std::to_string(asked.config.vocab_size));
 
   nn::causal_lm<Device> model(device, asked.config, {}, nn::weights_in::packed);
   load_packed(model, asked.folder, settings.weights, [](std::size_t, std::span<const float>) {});
+  if (const auto memory = available_memory_of(device, sharing))
+    settings.max_cache_bytes =
+        static_cast<std::size_t>(opt.get<double>("rollout.gpu_memory_utilization") * static_cast<double>(*memory));
   if (part == 0) log.emplace(output);
   nn::workspace<Device> space(device, static_cast<std::size_t>(opt.get<std::int64_t>("rlcore.logits_memory_mb")) << 20);
   say("model    %s, %.3g M parameters, on %s\n", asked.folder.c_str(), static_cast<double>(model.size()) * 1e-6,
