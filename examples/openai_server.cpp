@@ -6,9 +6,9 @@
 
 #include "rlcore/config/programs/openai_server.hpp"
 #include "rlcore/serving/awaited_signals.hpp"
+#include "rlcore/serving/served_device.hpp"
 #include "rlcore/serving/server.hpp"
 #include "rlcore/trainer/program.hpp"
-#include "rlcore/training/read_device.hpp"
 
 int main(int argc, char** argv) {
   using namespace rlcore;
@@ -18,7 +18,7 @@ int main(int argc, char** argv) {
         trainer::vllm_arguments(std::vector<std::string>(argv + 1, argv + argc)), trainer::openai_server_registry());
     if (options.answer()) return void(std::fputs(options.answer()->c_str(), stdout));
     const serving::awaited_signals signals;
-    const auto device = trainer::open_device(options);
+    const auto device = serving::open_served_device(options);
     stopped_by = serving::serve(*device, options, signals);
   });
   return stopped_by == 0 ? code : 128 + stopped_by;

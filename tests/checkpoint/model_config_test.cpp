@@ -8,6 +8,7 @@ namespace {
 
 using rlcore::format_error;
 using rlcore::checkpoint::read_config;
+using rlcore::checkpoint::stored_dtype;
 using rlcore::checkpoint::write_config;
 using rlcore::nn::config;
 using rlcore::nn::family;
@@ -61,6 +62,21 @@ TEST(model_config, reads_what_transformers_5_writes) {
   EXPECT_EQ(b.rope_theta, 1e4);
   EXPECT_FALSE(b.tie_word_embeddings);
   EXPECT_FALSE(b.attention_bias);
+}
+
+TEST(model_config, says_what_the_weights_are_stored_as) {
+  const scratch::folder place;
+  auto root = nlohmann::json::parse(scratch::read(RLCORE_REFERENCE_DIR "/first_steps/qwen2/config.json"));
+  root.erase("dtype"), root.erase("torch_dtype");
+  const auto stored = [&] {
+    scratch::write(place / "config.json", root.dump());
+    return stored_dtype(place.path());
+  };
+  EXPECT_EQ(stored(), "");
+  root["torch_dtype"] = "float16";
+  EXPECT_EQ(stored(), "float16");
+  root["dtype"] = "bfloat16";
+  EXPECT_EQ(stored(), "bfloat16") << "transformers 5";
 }
 
 TEST(model_config, refuses_in_one_line_what_it_cannot_compute) {

@@ -46,6 +46,9 @@ TEST(server_command_line, dashes_and_underscores_are_one_and_short_names_are_lon
 TEST(server_command_line, flags_of_types_set_the_arithmetic) {
   EXPECT_EQ(parsed({"m", "--dtype", "bfloat16"}).get<std::string>("rlcore.compute"), "bfloat16");
   EXPECT_EQ(parsed({"m", "--dtype=float"}).get<std::string>("rlcore.compute"), "float32");
+  EXPECT_EQ(parsed({"m", "--dtype=half"}).get<std::string>("rlcore.compute"), "float32");
+  EXPECT_THAT(parsed({"m", "--dtype=half"}).notes(),
+              testing::Contains(testing::HasSubstr("--dtype half: products read float32")));
   EXPECT_EQ(parsed({"m"}).find<std::string>("rlcore.compute"), std::nullopt);
   EXPECT_EQ(parsed({"m", "--rlcore_threads", "3"}).get<std::int64_t>("rlcore.threads"), 3);
   EXPECT_FALSE(parsed({"m", "--no-enable-prefix-caching"}).get<bool>("enable-prefix-caching"));

@@ -200,6 +200,24 @@ TEST_F(openai_server, aborts_what_does_not_end_in_time) {
   EXPECT_LT(answer["usage"]["completion_tokens"], 200 * 1000);
 }
 
+TEST_F(openai_server, multiplies_in_the_type_that_the_model_is_stored_in) {
+  const scratch::folder other;
+  std::filesystem::copy(model(), other / "bf16");
+  json config = json::parse(scratch::read(model() / "config.json"));
+  config.erase("torch_dtype"), config["dtype"] = "bfloat16";
+  scratch::write(other / "bf16" / "config.json", config.dump());
+  const std::string asked = R"({"prompt": "How many apples", "max_tokens": 20, "temperature": 0, "logprobs": 1})";
+  const auto answers_of = [&](const std::filesystem::path& folder, const std::vector<std::string>& more) {
+    const server_process s(folder, more);
+    return s.post("/v1/completions", asked)["choices"][0]["logprobs"]["token_logprobs"];
+  };
+  const json floats = answers_of(model(), {}), halves = answers_of(other / "bf16", {});
+  EXPECT_EQ(floats, answers_of(other / "bf16", {"--dtype", "float32"}));
+  EXPECT_EQ(halves, answers_of(model(), {"--dtype", "bfloat16"}));
+  EXPECT_EQ(floats, answers_of(other / "bf16", {"rlcore.compute=float32"}));
+  EXPECT_NE(floats, halves);
+}
+
 TEST_F(openai_server, processed_log_probs_are_those_of_the_draw) {
   const server_process s(model(), {"--logprobs-mode", "processed_logprobs"});
   json asked = {{"prompt", "How many apples"}, {"max_tokens", 20}, {"seed", 3}, {"logprobs", 2}, {"top_k", 1},

@@ -212,6 +212,15 @@ inline nlohmann::ordered_json config_json(const nn::config& c, stored_type type 
 }
 
 /// Declared in model_config.hpp.
+RLCORE_INLINE std::string stored_dtype(const std::filesystem::path& folder) {
+  const json_file whole(folder / "config.json");
+  const json_file file = language_model(whole, read_family(whole));
+  for (const char* key : {"dtype", "torch_dtype"})
+    if (file.has(key)) return file.string(key);
+  return {};
+}
+
+/// Declared in model_config.hpp.
 RLCORE_INLINE std::string difference_of(const nn::config& found, const nn::config& expected) {
   const nlohmann::ordered_json a = config_json(found).flatten(), b = config_json(expected).flatten();
   const auto counts = [](const std::string& key) {

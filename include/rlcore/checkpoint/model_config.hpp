@@ -16,6 +16,10 @@ namespace checkpoint {
 /// whose eos_token_id wins. Throws file_error, or format_error naming file, key, value and expectation.
 nn::config read_config(const std::filesystem::path& folder);
 
+/// What `folder`/config.json says that the weights are stored as: "bfloat16", "float16", "float32"; empty if it does
+/// not say. transformers 5 calls it dtype, earlier ones torch_dtype. Throws file_error, format_error.
+std::string stored_dtype(const std::filesystem::path& folder);
+
 /// The first key of config.json in which two models differ, with both values: "rms_norm_eps is 1e-05, expected 1e-06";
 /// empty if they compute alike. Types on disk and what only training reads do not count.
 std::string difference_of(const nn::config& found, const nn::config& expected);

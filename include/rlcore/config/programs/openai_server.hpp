@@ -31,8 +31,8 @@ inline constexpr key server_model[] = {
      "names that requests may use; the first stands in answers; null: --model"},
     {"max-model-len", integer, "null", honoured, "tokens of a prompt and its answer; null: the model's positions",
      at_least(1)},
-    {"dtype", text, "auto", honoured, "what products read; auto: float32 on the CPU",
-     words("auto|float32|float|bfloat16")},
+    {"dtype", text, "auto", honoured, "what products read; auto: bfloat16 if the model is stored so, else float32",
+     words("auto|float32|float|bfloat16|float16|half")},
     {"generation-config", text, "auto", honoured,
      "defaults of requests: auto: the model's generation_config.json; vllm: neutral ones; or a folder with that file"},
     {"override-generation-config", text, "null", honoured, "JSON object of such defaults, on top"},
@@ -212,8 +212,10 @@ inline registry openai_server_registry() {
       throw config_error("--enable-auto-tool-choice and --tool-call-parser go together; expected both or none");
     if (!opt.list("lora-modules").empty() && !opt.get<bool>("enable-lora"))
       throw config_error("--lora-modules needs --enable-lora");
-    if (const std::string type = opt.get<std::string>("dtype"); type != "auto")
-      opt.set("rlcore.compute", value(type == "bfloat16" ? "bfloat16" : "float32"));
+    const std::string type = opt.get<std::string>("dtype");
+    if (type == "float16" || type == "half")
+      opt.note("--dtype " + type + ": products read float32, which has all values of float16");
+    if (type != "auto") opt.set("rlcore.compute", value(type == "bfloat16" ? "bfloat16" : "float32"));
     if (opt.is_set("rlcore-threads")) opt.set("rlcore.threads", opt.at("rlcore-threads"));
     read_media_options(opt);
     if (!opt.find<std::string>("model"))
