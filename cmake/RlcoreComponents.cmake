@@ -41,9 +41,9 @@ function(rlcore_add_compiled name)
   target_compile_options(rlcore_${name} PRIVATE $<$<OR:$<CONFIG:Release>,$<STREQUAL:$<CONFIG>,>>:-${level}>)
 endfunction()
 
-# Defines rlcore_<name>: what reads a format (files of Parquet, pictures, texts, command lines, models) and is slow to compile,
-# compiled once; the other arguments are what it links. Programs without RLCORE_COMPILED have it from the headers, and
-# take nothing of this.
+# Defines rlcore_<name>: what reads a format (files of Parquet, pictures, texts, command lines, models) and is slow to
+# compile, compiled once; the other arguments are what it links. Programs without RLCORE_COMPILED have it from the
+# headers, and take nothing of this.
 function(rlcore_add_format name)
   if(TARGET rlcore_${name})
     return()
