@@ -55,7 +55,11 @@ inline std::vector<metric_row> read_metric_rows(const std::filesystem::path& pat
     if (line.empty()) continue;
     const bool cut_off = file.eof();  // no line end
     const auto json = text::try_parse_json<nlohmann::ordered_json>(line);
-    const bool good = json.is_object() && json.contains("step") && json["step"].is_number_integer();
+    const auto beyond = [](const auto& x) {  // an integer that 64 bits with a sign do not hold
+      return x.is_number_unsigned() && !std::in_range<std::int64_t>(x.template get<std::uint64_t>());
+    };
+    const bool good =
+        json.is_object() && json.contains("step") && json["step"].is_number_integer() && !beyond(json["step"]);
     if (!good && cut_off) break;
     if (!good)
       throw format_error(path.string() + ": line " + std::to_string(number) +
@@ -64,9 +68,9 @@ inline std::vector<metric_row> read_metric_rows(const std::filesystem::path& pat
     const bool nested = json.contains("data") && json["data"].is_object();
     for (const auto& [name, x] : (nested ? json["data"] : json).items()) {
       if (name == "step") continue;
-      if (x.is_number_integer())
+      if (x.is_number_integer() && !beyond(x))
         row.values.set(name, x.template get<std::int64_t>());
-      else if (x.is_number_float())
+      else if (x.is_number())
         row.values.set(name, x.template get<double>());
       else if (x.is_null())
         row.values.set(name, std::numeric_limits<double>::quiet_NaN());

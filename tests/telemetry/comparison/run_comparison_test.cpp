@@ -150,6 +150,10 @@ TEST(run_log, lines_of_consoles) {
   for (const char* line : {"", "step:", "step:x - a:1", "substep:3 - a:1", "global step 3", "step 3 - loss: 1"})
     EXPECT_FALSE(parse_console_line(line)) << line;
   EXPECT_TRUE(parse_console_line("step:3"));
+  // Names are what metrics.jsonl can hold: UTF-8, each once, and none of them "step".
+  const auto broken = parse_console_line("step:3 - a\xf3:1 - a\xf4:2 - step:7");
+  ASSERT_TRUE(broken);
+  EXPECT_EQ(json_line(broken->step, broken->values), "{\"step\":3,\"a\xEF\xBF\xBD\":2}");
   // What we print ourselves comes back.
   metrics m;
   m.set("a:b", 0.1);

@@ -16,6 +16,7 @@
 #include "rlcore/data/file.hpp"
 #include "rlcore/telemetry/logger.hpp"
 #include "rlcore/telemetry/metrics.hpp"
+#include "rlcore/text/utf8.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -46,8 +47,8 @@ inline std::optional<metrics::number> logged_number(std::string_view text) {
 }  // namespace detail
 
 /// Reads a line "step:N - name:number - ..." of verl's console or ours. Anything may stand before "step:" (names of
-/// processes, colours). Parts are split at " - ", then at the last ":"; values that are no numbers are dropped. Empty
-/// if it is no such line.
+/// processes, colours). Parts are split at " - ", then at the last ":"; values that are no numbers are dropped. Bytes of
+/// a name that are no UTF-8 become U+FFFD, as metrics.jsonl would have them. Empty if it is no such line.
 inline std::optional<metric_row> parse_console_line(std::string_view line) {
   const std::size_t start = line.find("step:");
   if (start == line.npos || (start > 0 && std::isalnum(static_cast<unsigned char>(line[start - 1])) != 0))
@@ -68,8 +69,8 @@ inline std::optional<metric_row> parse_console_line(std::string_view line) {
       if (part.substr(0, colon) != "step" || !number || !std::holds_alternative<std::int64_t>(*number))
         return std::nullopt;
       row.step = std::get<std::int64_t>(*number);
-    } else if (number) {
-      row.values.set(part.substr(0, colon), *number);
+    } else if (number && part.substr(0, colon) != "step") {  // as in metrics.jsonl, the step is no metric
+      row.values.set(text::utf8_lossy(part.substr(0, colon)), *number);
     }
   }
   return row;
