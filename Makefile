@@ -5,13 +5,14 @@ BUILD := build
 JOBS := $(shell awk -v cores="$$(nproc)" '/^MemAvailable/ {n = int($$2 / 2097152); print n < 1 ? 1 : n < cores ? n : cores}' /proc/meminfo)
 JOBS := $(or $(JOBS),1)
 # What `make test` leaves out for want of a package is said; other targets use nothing of that.
-CONFIGURE = @cmake -S . -B $(BUILD) --log-level=$(if $(filter test,$@),NOTICE,WARNING) -DCMAKE_BUILD_TYPE=Release $(CMAKE_ARGS) \
+CONFIGURE = @cmake -S . -B $(BUILD) --log-level=$(if $(filter test test_sources,$@),NOTICE,WARNING) -DCMAKE_BUILD_TYPE=Release $(CMAKE_ARGS) \
   $$([ -e $(BUILD)/CMakeCache.txt ] || ! command -v ninja >/dev/null || echo -G Ninja) > /dev/null
 COMPILE = @cmake --build $(BUILD) --parallel $(JOBS)
+CTEST = @ctest --test-dir $(BUILD) --parallel $(JOBS) --output-on-failure --progress --no-label-summary
 ARGS :=
 
 .DEFAULT_GOAL := help
-.PHONY: help train train_vision programs variants policy_trainers npu_comparison parallel_table test fuzz sanitize check_all bench speed package api format clean
+.PHONY: help train train_vision programs variants policy_trainers npu_comparison parallel_table test test_sources check fuzz sanitize check_all bench speed package api format clean
 
 help:
 	@echo 'make train    build and run the quickstart: a small model learns word problems by GRPO (ARGS="key=value ...")'
@@ -21,7 +22,9 @@ help:
 	@echo 'make policy_trainers  every policy trainer on the same small task, three seeds (TRAINERS="ppo" SEEDS="1")'
 	@echo 'make npu_comparison   every method on the emulated NPU against the CPU, docs/npu_proof.md (ARGS="--methods sft,grpo")'
 	@echo 'make parallel_table   GRPO on threads, MPI and two network namespaces: one hash; scaling (ARGS="--steps 5")'
-	@echo 'make test     build everything and run all tests'
+	@echo 'make test     numbers, ranks and programs on this machine: build and run their tests'
+	@echo 'make test_sources  what says the same on every machine: headers alone, refusals, snippets, consumers, fuzzers'
+	@echo 'make check    both: everything that each change has to pass'
 	@echo 'make fuzz     every reader of files, answers and command lines against mutated input (SECONDS=60 ONLY="json text")'
 	@echo 'make sanitize test programs under ASan, UBSan and TSan: hours (SANITIZE=threads ONLY="nn optim" FILTER=adamw)'
 	@echo 'make check_all  what takes too long for every change: sanitizers, clang, make test on a bare system (hours)'
@@ -80,7 +83,15 @@ test:
 	@cmake/setup.sh test
 	$(CONFIGURE)
 	$(COMPILE)
-	@ctest --test-dir $(BUILD) --parallel $(JOBS) --output-on-failure --progress --no-label-summary
+	$(CTEST) --label-exclude '^sources$$'
+
+test_sources:
+	@cmake/setup.sh test
+	$(CONFIGURE)
+	$(COMPILE) --target sources
+	$(CTEST) --label-regex '^sources$$'
+
+check: test test_sources
 
 SECONDS := 60
 fuzz:

@@ -12,13 +12,16 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 LC_ALL=C TIMEFORMAT=%U
 
-# From the log of ninja: seconds of jobs by target, the slowest objects; of the objects that `make test` needs today, since
+# From the log of ninja: seconds of jobs by target, the slowest objects; of the objects that `make check` needs today, since
 # the log remembers all that ever were. A job's seconds are of the clock; with no more jobs than cores they are nearly
 # those of a processor. What came out of a compiler cache counts as it took.
 if [ "${1:-}" = --build ]; then
   build=${2:?usage: compile_time.sh --build FOLDER}
   [ -e "$build/.ninja_log" ] || { echo "compile_time: $build was not built by ninja, whose log this reads" >&2; exit 1; }
-  ninja -C "$build" -t commands all | grep -o ' -o [^ ]*\.o ' >"$folder/needed"
+  targets=all
+  ! ninja -C "$build" -t query sources >/dev/null 2>&1 || targets='all sources'
+  # shellcheck disable=SC2086
+  ninja -C "$build" -t commands $targets | grep -o ' -o [^ ]*\.o ' >"$folder/needed"
   [ -s "$folder/needed" ] || { echo "compile_time: ninja names no object that $build needs" >&2; exit 1; }
   awk 'NR == FNR { needed[$2]; next }
     $4 in needed { cost[$4] = ($2 - $1) / 1000 }
