@@ -27,7 +27,7 @@ help:
 	@echo 'make check    both: everything that each change has to pass'
 	@echo 'make fuzz     every reader of files, answers and command lines against mutated input (SECONDS=60 ONLY="json text")'
 	@echo 'make sanitize test programs under ASan, UBSan and TSan: hours (SANITIZE=threads ONLY="nn optim" FILTER=adamw)'
-	@echo 'make check_all  what takes too long for every change: sanitizers, clang, make test on a bare system (hours)'
+	@echo 'make check_all  what takes too long for every change: hours; sanitizers, clang, a bare system (PARTS="OpenAPI|load")'
 	@echo 'make bench    build and run the benchmarks'
 	@echo 'make speed    every item of docs/performance.md beside its limit; peers with PYTHON=... (ARGS="--item gemm --quick")'
 	@echo 'make package  Debian packages of the library and of the programs, in $(BUILD)/package'
