@@ -167,6 +167,36 @@ enum class stuck_rank {
   end_process,  ///< one more deadline; then one line on standard error and exit code exit_stuck
 };
 
+namespace detail {
+
+/// Calls f() for a rank, whose end it makes known.
+template <class F>
+void depart_after(common_fate& fate, int rank, F&& f) {
+  try {
+    f();
+    rendezvous::depart(fate, rank, nullptr, {});
+  } catch (const std::exception& e) {
+    rendezvous::depart(fate, rank, std::current_exception(), e.what());
+  } catch (...) {
+    rendezvous::depart(fate, rank, std::current_exception(), "unknown exception");
+  }
+}
+
+/// Returns when all ranks have returned. After a failure they have one more deadline: then it ends the process.
+inline void end_if_stuck(common_fate& fate) {
+  std::unique_lock<std::mutex> lock(fate.mutex);
+  const auto all_returned = [&] {
+    return std::find(fate.returned.begin(), fate.returned.end(), 0) == fate.returned.end();
+  };
+  fate.ended.wait(lock, [&] { return all_returned() || !fate.failure.empty(); });
+  if (patient_wait(fate.ended, lock, fate.deadline, all_returned)) return;
+  const auto rank = std::find(fate.returned.begin(), fate.returned.end(), 0) - fate.returned.begin();
+  std::fprintf(stderr, "rlcore: rank %d does not end: %s\n", static_cast<int>(rank), fate.failure.c_str());
+  std::_Exit(exit_stuck);
+}
+
+}  // namespace detail
+
 /// Calls f(thread_rank&) in `size` ranks at the same time, rank 0 in the calling thread, and returns when all have
 /// returned. If a rank throws, the collectives of the others throw communication_error, and the caller gets the first
 /// exception. If ranks wait for a rank longer than `deadline`, all ranks fail.
@@ -180,32 +210,16 @@ void run_ranks(int size, F&& f, std::chrono::milliseconds deadline = std::chrono
   const auto fate = std::make_shared<common_fate>(size, deadline);
   const auto place = std::make_shared<rendezvous>(fate, std::move(members));
   const auto run = [&](int rank) {
-    try {
+    detail::depart_after(*fate, rank, [&] {
       thread_rank self(place, rank);
       f(self);
-      rendezvous::depart(*fate, rank, nullptr, {});
-    } catch (const std::exception& e) {
-      rendezvous::depart(*fate, rank, std::current_exception(), e.what());
-    } catch (...) {
-      rendezvous::depart(*fate, rank, std::current_exception(), "unknown exception");
-    }
-  };
-  const auto watch = [&] {
-    std::unique_lock<std::mutex> lock(fate->mutex);
-    const auto all_returned = [&] {
-      return std::find(fate->returned.begin(), fate->returned.end(), 0) == fate->returned.end();
-    };
-    fate->ended.wait(lock, [&] { return all_returned() || !fate->failure.empty(); });
-    if (patient_wait(fate->ended, lock, deadline, all_returned)) return;
-    const auto rank = std::find(fate->returned.begin(), fate->returned.end(), 0) - fate->returned.begin();
-    std::fprintf(stderr, "rlcore: rank %d does not end: %s\n", static_cast<int>(rank), fate->failure.c_str());
-    std::_Exit(exit_stuck);
+    });
   };
   std::vector<std::thread> others;
   others.reserve(static_cast<std::size_t>(size));
   try {
     for (int rank = 1; rank < size; ++rank) others.emplace_back(run, rank);
-    if (stuck == stuck_rank::end_process) others.emplace_back(watch);
+    if (stuck == stuck_rank::end_process) others.emplace_back([&] { detail::end_if_stuck(*fate); });
     run(0);
   } catch (...) {  // the system has no more threads
     for (int rank = 0; rank < size; ++rank)

@@ -1,0 +1,114 @@
+// Ranks as threads that stay between calls.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/parallel/communicator/rendezvous.hpp"
+#include "rlcore/parallel/communicator/threads.hpp"
+
+RLCORE_BEGIN
+namespace parallel {
+
+/// run_ranks() call after call, without starting threads for each: a call may be as short as a pass of a model. A
+/// failure is that of one call; the next one begins anew.
+class standing_ranks {
+ public:
+  /// In a collective they wait for each other no longer than `deadline`.
+  explicit standing_ranks(int size, std::chrono::milliseconds deadline = std::chrono::minutes(10))
+      : deadline_(deadline), members_(checked(size)), ranks_(members_.size(), thread_rank(nullptr, 0)) {
+    std::iota(members_.begin(), members_.end(), 0);
+    meet(std::make_shared<common_fate>(size, deadline));
+    try {
+      for (int rank = 1; rank < size; ++rank) threads_.emplace_back([this, rank] { work(rank); });
+    } catch (...) {  // the system has no more threads
+      stop();
+      throw;
+    }
+  }
+  standing_ranks(const standing_ranks&) = delete;
+  standing_ranks& operator=(const standing_ranks&) = delete;
+  ~standing_ranks() { stop(); }
+
+  int size() const noexcept { return static_cast<int>(members_.size()); }
+  /// The rank's end of the group of all. Its collectives are for run() alone, and for this rank.
+  thread_rank& operator[](int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
+
+  /// Calls f(rank) in all ranks at the same time, rank 0 in the calling thread, and returns when all have returned. If
+  /// a rank throws, the collectives of the others throw communication_error, and the caller gets the first exception. A
+  /// rank that does not end within a deadline after that ends the process. One thread calls at a time.
+  void run(const std::function<void(int)>& f) {
+    const auto fate = std::make_shared<common_fate>(size(), deadline_);
+    {
+      const std::lock_guard lock(mutex_);
+      meet(fate);
+      call_ = {&f, fate};
+      ++calls_;
+    }
+    begun_.notify_all();
+    detail::depart_after(*fate, 0, [&] { f(0); });
+    detail::end_if_stuck(*fate);
+    if (fate->first) std::rethrow_exception(fate->first);
+  }
+
+ private:
+  struct call {
+    const std::function<void(int)>* what = nullptr;
+    std::shared_ptr<common_fate> fate{};  ///< a rank keeps it until it has let it go
+  };
+
+  static std::size_t checked(int size) {
+    if (size < 1)
+      throw std::invalid_argument("rlcore: standing_ranks: " + std::to_string(size) + " ranks, expected 1 or more");
+    return static_cast<std::size_t>(size);
+  }
+  void meet(const std::shared_ptr<common_fate>& fate) {
+    const auto place = std::make_shared<rendezvous>(fate, members_);
+    for (const int rank : members_) (*this)[rank] = thread_rank(place, rank);  // others hold references to them
+  }
+  void work(int rank) {
+    for (std::uint64_t done = 0;; ++done) {
+      call now;
+      {
+        std::unique_lock lock(mutex_);
+        begun_.wait(lock, [&] { return stopping_ || calls_ > done; });
+        if (stopping_) return;
+        now = call_;
+      }
+      detail::depart_after(*now.fate, rank, [&] { (*now.what)(rank); });
+    }
+  }
+  void stop() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    begun_.notify_all();
+    for (std::thread& t : threads_) t.join();
+  }
+
+  const std::chrono::milliseconds deadline_;
+  std::vector<int> members_;
+  std::vector<thread_rank> ranks_;
+  std::mutex mutex_;
+  std::condition_variable begun_;
+  call call_;
+  std::uint64_t calls_ = 0;
+  bool stopping_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace parallel
+RLCORE_END
