@@ -19,10 +19,10 @@
 
 #include "rlcore/core/error.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
-#include "rlcore/nn/model/decode.hpp"
 #include "rlcore/nn/model/log_probs.hpp"
 #include "rlcore/rollout/float_text.hpp"
 #include "rlcore/rollout/job.hpp"
+#include "rlcore/rollout/rank_group.hpp"
 #include "rlcore/rollout/same_prompt.hpp"
 #include "rlcore/rollout/schedule.hpp"
 #include "rlcore/rollout/sequence.hpp"
@@ -50,16 +50,22 @@ struct session_listener {
 template <rlcore::device Device>
 class session {
  public:
-  /// Takes all its memory now. Model and workspace must live as long, and nobody else uses them while step() runs.
-  /// Throws config_error for limits that leave no room for a sequence.
-  session(const nn::causal_lm<Device>& model, nn::workspace<Device>& space, const session_limits& limits)
-      : model_(model), space_(space), own_(std::make_unique<session_memory<Device>>()), memory_(*own_) {
+  /// Takes all its memory now. Model and workspace must live as long, and nobody else uses them while step() runs; so
+  /// must the ranks of a group that have the model together. Limits are those of each rank. Throws config_error for
+  /// limits that leave no room for a sequence.
+  session(const nn::causal_lm<Device>& model, nn::workspace<Device>& space, const session_limits& limits,
+          const rank_group<Device>* group = nullptr)
+      : model_(model),
+        space_(space),
+        own_(std::make_unique<session_memory<Device>>()),
+        memory_(*own_),
+        ranks_(model, space, memory_, group) {
     start(prepare(limits), true, limits.weights);
   }
   /// In memory that has been prepared, as long as that of a closed call: what engine does.
   session(const nn::causal_lm<Device>& model, nn::workspace<Device>& space, const schedule_limits& limits,
           bool share_prompts, std::optional<weight_format> weights, session_memory<Device>& memory)
-      : model_(model), space_(space), memory_(memory) {
+      : model_(model), space_(space), memory_(memory), ranks_(model, space, memory, nullptr) {
     start(limits, share_prompts, weights);
   }
   /// Jobs that have not ended give their pages back.
@@ -142,7 +148,7 @@ class session {
     between_passes_.wait(lock, [&] { return !in_pass_ || pauses_ == 0; });
     if (pauses_ == 0 || --pauses_ > 0) return;
     schedule_.forget_pages();
-    memory_.pictures.forget_rows();
+    ranks_.each([](auto& memory) { memory.pictures.forget_rows(); });
     work_.notify_all();
   }
 
@@ -220,7 +226,7 @@ class session {
     const nn::config& c = model_.settings();
     most_rows_ = limits.max_image_tokens > 0 ? limits.max_image_tokens : limits.max_batched_tokens;
     const std::int64_t rows = c.vision ? limits.max_batched_tokens + 3 * most_rows_ : 0;
-    memory_.pictures.start(model_, rows);
+    ranks_.start(rows);
     const std::int64_t pages = memory_.pages_within(model_, limits.max_cache_bytes);
     const std::int64_t wanted = limits.max_length > 0 ? limits.max_length : c.max_position_embeddings;
     const std::int64_t longest = std::min(wanted, pages * kv_page + 1);
@@ -232,8 +238,7 @@ class session {
                          std::to_string(pages * kv_page));
     const std::int64_t slots = nn::logit_rows(model_, space_, static_cast<extent_t>(limits.max_sequences));
     const std::int64_t scores = nn::logit_rows(model_, space_, 32);
-    memory_.prepare(model_, pages, pages, slots + scores);
-    space_.prepare_rope(c, static_cast<extent_t>(longest));
+    ranks_.prepare(pages, slots + scores, static_cast<extent_t>(longest));
     schedule_limits made{slots, limits.max_batched_tokens, longest, scores, rows};
     made.share_prefixes = limits.share_prefixes, made.chunk_prompts = limits.chunk_prompts;
     made.prompt_tokens = limits.max_prompt_tokens;
@@ -322,7 +327,7 @@ class session {
   bool make_pass() {
     if (!begin_pass()) return false;
     try {
-      feed();
+      ranks_.feed(schedule_, weights_);
       memory_.results.read(model_, memory_.logits.data(), schedule_.draws(), schedule_.scores());
     } catch (...) {
       end_pass(false);
@@ -343,17 +348,11 @@ class session {
     schedule_.plan();
     return in_pass_ = true;
   }
-  void feed() {
-    for (const page_copy& c : schedule_.copies_before()) memory_.cache->copy_page(c.to, c.from);
-    nn::decode(model_, space_, *memory_.cache, memory_.pictures.show(model_, space_, schedule_, weights_),
-               memory_.logits.data(), weights_);
-    for (const page_copy& c : schedule_.copies_after()) memory_.cache->copy_page(c.to, c.from);
-  }
   void end_pass(bool good) {
     const std::lock_guard lock(mutex_);
     in_pass_ = false;
     between_passes_.notify_all();
-    memory_.pictures.forget();
+    ranks_.each([](auto& memory) { memory.pictures.forget(); });
     pictures_read_ = memory_.pictures.pictures_read();
     if (!good) return schedule_.forget_pages();
     const pass_results<Device>& results = memory_.results;
@@ -377,6 +376,7 @@ class session {
   nn::workspace<Device>& space_;
   std::unique_ptr<session_memory<Device>> own_;
   session_memory<Device>& memory_;
+  session_ranks<Device> ranks_;
   schedule_limits limits_;
   std::int64_t most_rows_ = 0;  ///< of the tower, for a prompt; unless a closed call has prepared the memory
   bool share_prompts_ = true;

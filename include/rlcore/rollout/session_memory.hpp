@@ -5,12 +5,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "rlcore/nn/attention/kv_cache.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
+#include "rlcore/nn/model/decode.hpp"
 #include "rlcore/rollout/page_pool.hpp"
 #include "rlcore/rollout/pass_results.hpp"
 #include "rlcore/rollout/prompt_pictures.hpp"
+#include "rlcore/rollout/schedule.hpp"
 #include "rlcore/tensor/buffer.hpp"
 
 RLCORE_BEGIN
@@ -42,6 +45,13 @@ struct session_memory {
     if (fits && logits.size() >= wanted) return;
     logits = {};
     logits = {model.device(), wanted};
+  }
+  /// Feeds a pass: what it wants read of it is in `logits`. Products read weights of this format.
+  void feed(const nn::causal_lm<Device>& model, nn::workspace<Device>& space, const schedule& plan,
+            std::optional<weight_format> format) {
+    for (const page_copy& c : plan.copies_before()) cache->copy_page(c.to, c.from);
+    nn::decode(model, space, *cache, pictures.show(model, space, plan, format), logits.data(), format);
+    for (const page_copy& c : plan.copies_after()) cache->copy_page(c.to, c.from);
   }
   /// Pages that fit into `bytes` beside the rows of pictures.
   std::int64_t pages_within(const nn::causal_lm<Device>& model, std::size_t bytes) const {
