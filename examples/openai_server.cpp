@@ -18,8 +18,8 @@ int main(int argc, char** argv) {
         trainer::vllm_arguments(std::vector<std::string>(argv + 1, argv + argc)), trainer::openai_server_registry());
     if (options.answer()) return void(std::fputs(options.answer()->c_str(), stdout));
     const serving::awaited_signals signals;
-    const auto device = serving::open_served_device(options);
-    stopped_by = serving::serve(*device, options, signals);
+    const auto devices = serving::open_served_devices(options);
+    stopped_by = serving::serve(devices, options, signals);
   });
   return stopped_by == 0 ? code : 128 + stopped_by;
 }

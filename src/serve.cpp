@@ -6,6 +6,6 @@
 RLCORE_BEGIN
 namespace serving {
 // serving/serve.hpp
-template int serve(any_device&, const options&, const awaited_signals&);
+template int serve(const std::vector<std::unique_ptr<any_device>>&, const options&, const awaited_signals&);
 }  // namespace serving
 RLCORE_END

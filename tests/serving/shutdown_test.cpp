@@ -222,12 +222,12 @@ TEST_F(shutdown_of_a_server, aborts_what_comes_after_the_others_were_aborted) {
 
 TEST_F(shutdown_of_a_server, is_for_one_thread_to_hear_of) {
   std::vector<std::string> flags = with_adapter();
-  flags.insert(flags.end(), {"--rlcore-threads", "2"});
+  flags.insert(flags.end(), {"--rlcore-threads", "2", "--rlcore-ranks", "2"});
   const server_process s(at("model"), flags);
   const raw_socket half(s.port());
   announce(half, short_request);
   EXPECT_FALSE(s.text(short_request).empty());
-  expect_one_thread_for_signals(s.id(), 4);  // the device's, the engine's, and for connections and requests
+  expect_one_thread_for_signals(s.id(), 6);  // two devices', a rank's, the engine's, and for connections and requests
 }
 
 TEST_F(shutdown_of_a_server, ends_requests_of_adapters) {
@@ -304,7 +304,9 @@ void expect_end_while_it_reads(const std::filesystem::path& file, std::vector<st
 }
 
 TEST_F(shutdown_of_a_server, happens_at_once_while_the_model_is_loaded) {
-  expect_end_while_it_reads(at("model") / "model.safetensors", {"--model", at("model").string()});
+  for (const char* ranks : {"1", "2"})
+    expect_end_while_it_reads(at("model") / "model.safetensors",
+                              {"--model", at("model").string(), "--rlcore-ranks", ranks});
 }
 
 TEST_F(shutdown_of_a_server, happens_at_once_while_an_adapter_is_loaded) {

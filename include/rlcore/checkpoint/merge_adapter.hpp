@@ -78,18 +78,20 @@ class adapter_weights {
     file_.read_f32(std::string(adapter_prefix) + name, values);
   }
 
-  /// Adds scale B A to `values` [outputs, inputs] for the weight of that name.
-  void add(const std::string& weight, std::span<float> values) const {
-    const std::string& module = adapted_.at(weight);
-    const auto r = static_cast<std::size_t>(config_.lora.rank), inputs = read(module + ".lora_A.weight", a_) / r,
-               outputs = read(module + ".lora_B.weight", b_) / r;
+  /// Adds scale B A to `values`, the whole rectangle `piece` of a weight [outputs, inputs].
+  void add(const shard_piece& piece, std::span<float> values) const {
+    const std::string& module = adapted_.at(piece.tensor);
+    const auto r = static_cast<std::size_t>(config_.lora.rank), inputs = read(module + ".lora_A.weight", a_) / r;
+    read(module + ".lora_B.weight", b_);
     const auto scale = static_cast<float>(config_.scale);
-    row_.resize(inputs);
-    for (std::size_t o = 0; o < outputs; ++o) {
+    const auto row = static_cast<std::size_t>(piece.start[0]), rows = static_cast<std::size_t>(piece.extent[0]);
+    const auto column = static_cast<std::size_t>(piece.start[1]), columns = static_cast<std::size_t>(piece.extent[1]);
+    row_.resize(columns);
+    for (std::size_t o = 0; o < rows; ++o) {
       std::fill(row_.begin(), row_.end(), 0.0f);
       for (std::size_t k = 0; k < r; ++k)
-        for (std::size_t i = 0; i < inputs; ++i) row_[i] += b_[o * r + k] * a_[k * inputs + i];
-      for (std::size_t i = 0; i < inputs; ++i) values[o * inputs + i] += scale * row_[i];
+        for (std::size_t i = 0; i < columns; ++i) row_[i] += b_[(row + o) * r + k] * a_[k * inputs + column + i];
+      for (std::size_t i = 0; i < columns; ++i) values[o * columns + i] += scale * row_[i];
     }
   }
 
@@ -150,7 +152,7 @@ inline void append_merged(safetensors_writer& writer, const tensor_info& t, cons
     adapter.read_whole(t.name, values);
   } else {
     base.read_f32(t.name, values);
-    if (adapter.adapts(t.name)) adapter.add(t.name, values);
+    if (adapter.adapts(t.name)) adapter.add(parallel::whole_tensor(t.name, t.shape), values);
   }
   writer.append(values);
 }
@@ -191,8 +193,9 @@ inline void write_merged(std::span<const tensor_info> tensors, const tensor_fold
 
 }  // namespace detail
 
-/// Fills `weights` with "base + scale B A": to the bit those of the model that merge_adapter() writes as F32. Throws
-/// format_error unless the base has all of `parameters` and nothing else, and the adapter changes some of them alone.
+/// Fills `weights`, a rank's part of a model or the whole, with "base + scale B A": to the bit those of the model that
+/// merge_adapter() writes as F32. Throws format_error unless the base has all of `parameters` and nothing else, and the
+/// adapter changes some of them alone.
 inline void load_merged(const tensor_folder& base, const adapter_weights& adapter,
                         std::span<const nn::parameter> parameters, std::span<float> weights) {
   if (!adapter.whole().empty())
@@ -201,7 +204,7 @@ inline void load_merged(const tensor_folder& base, const adapter_weights& adapte
   std::size_t changed = 0;
   for (const nn::parameter& p : parameters) {
     if (!adapter.adapts(p.name)) continue;
-    adapter.add(p.name, weights.subspan(p.offset, p.size));
+    adapter.add(piece_of(p), weights.subspan(p.offset, p.size));
     ++changed;
   }
   if (changed != adapter.size())

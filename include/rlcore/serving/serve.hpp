@@ -19,10 +19,12 @@
 
 #include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/config/options.hpp"
+#include "rlcore/config/settings/rank_options.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/core/random.hpp"
 #include "rlcore/core/version.hpp"
-#include "rlcore/nn/model/causal_lm.hpp"
+#include "rlcore/nn/model/checked_sizes.hpp"
+#include "rlcore/nn/parallel/partition.hpp"
 #include "rlcore/rollout/session.hpp"
 #include "rlcore/serving/awaited_signals.hpp"
 #include "rlcore/serving/context.hpp"
@@ -31,6 +33,8 @@
 #include "rlcore/serving/load_log.hpp"
 #include "rlcore/serving/lora_modules.hpp"
 #include "rlcore/serving/open_model.hpp"
+#include "rlcore/serving/ranks/ranked_model.hpp"
+#include "rlcore/serving/ranks/served_ranks.hpp"
 #include "rlcore/serving/request_record.hpp"
 #include "rlcore/serving/server.hpp"
 #include "rlcore/serving/service.hpp"
@@ -45,6 +49,7 @@
 #include "rlcore/training/files/model_files.hpp"
 #include "rlcore/training/model_images.hpp"
 #include "rlcore/training/ranks/available_memory.hpp"
+#include "rlcore/training/ranks/cores.hpp"
 
 RLCORE_BEGIN
 namespace serving {
@@ -99,12 +104,16 @@ inline std::vector<std::string> read_api_keys(const options& opt) {
   return keys;
 }
 
-/// Bytes that are left beside the weights of all adapters that may come. Throws config_error if they do not fit.
+/// Bytes that every rank has left beside the weights of all adapters that may come. Throws config_error if they do not
+/// fit.
 template <class Device>
-std::optional<std::size_t> memory_beside(const nn::causal_lm<Device>& model, std::size_t adapters) {
-  const auto memory = trainer::available_memory_of(model.device());
-  const std::size_t each = model.bytes();
-  const std::size_t taken = adapters == 0 ? 0 : adapters * each + model.size() * sizeof(float);  // while one is read
+std::optional<std::size_t> memory_beside(const ranked_model<Device>& model, std::size_t adapters) {
+  const int ranks = model.ranks().size();
+  auto memory = trainer::available_memory_of(model.ranks().device(0), ranks);
+  for (int rank = 1; rank < ranks; ++rank)
+    memory = std::min(memory, trainer::available_memory_of(model.ranks().device(rank), ranks));
+  const std::size_t each = model.bytes(), read = model.size() * sizeof(float) / static_cast<std::size_t>(ranks);
+  const std::size_t taken = adapters == 0 ? 0 : adapters * each + read;  // while one is read
   if (!memory || *memory > taken) return memory ? std::optional(*memory - taken) : memory;
   char line[300];
   std::snprintf(line, sizeof line,
@@ -122,7 +131,7 @@ inline std::optional<weight_format> read_format(const options& opt) {
 
 /// The limits of each engine: the model's and those of `adapters` adapters share the memory of keys and values.
 template <class Device>
-rollout::session_limits read_limits(const options& opt, const nn::causal_lm<Device>& model, std::size_t adapters) {
+rollout::session_limits read_limits(const options& opt, const ranked_model<Device>& model, std::size_t adapters) {
   rollout::session_limits limits;
   limits.weights = read_format(opt);
   limits.max_sequences = opt.get<std::int64_t>("max-num-seqs");
@@ -139,6 +148,56 @@ rollout::session_limits read_limits(const options& opt, const nn::causal_lm<Devi
         static_cast<std::size_t>(opt.get<double>("gpu-memory-utilization") * static_cast<double>(*memory));
   limits.max_cache_bytes /= adapters + 1;
   return limits;
+}
+
+inline void print_notes(const options& opt, int ranks) {
+  std::vector<std::string> notes(opt.notes().begin(), opt.notes().end());
+  notes.push_back(trainer::core_counts::here().note(ranks, false));
+  for (const std::string& note : notes)
+    if (!note.empty()) trainer::say("note: %s\n", note.c_str());
+}
+
+/// The config of a model that so many ranks have together. Throws config_error, with the numbers that are possible,
+/// unless they can.
+inline nn::config read_ranked_config(const options& opt, const std::filesystem::path& folder, int ranks) {
+  nn::config read = checkpoint::read_config(folder);
+  read.tp_reduce_chunks = opt.get<std::int64_t>("rlcore.row_chunks");
+  const nn::config config = nn::checked_sizes(std::move(read));
+  const auto problem = [&](int n) -> std::string {
+    try {
+      nn::check_partition(config, {0, n, 0, 1});
+    } catch (const config_error& e) {
+      return e.what();
+    }
+    return {};
+  };
+  nn::check_partition(config, {});
+  const std::string why = problem(ranks);
+  if (why.empty()) return config;
+  std::string possible = "1";
+  for (int n = 2; n <= config.num_key_value_heads; ++n)
+    if (problem(n).empty()) possible += ", " + std::to_string(n);
+  throw config_error("--rlcore-ranks " + std::to_string(ranks) + ": " + why + "; expected one of " + possible);
+}
+
+/// Every rank reads its part of the weights. Returns their fingerprint.
+template <class Device>
+std::string load(ranked_model<Device>& model, const std::filesystem::path& folder,
+                 std::optional<weight_format> format) {
+  weights_fingerprint fingerprint(model.size());
+  model.ranks().run([&](int rank) {
+    trainer::load_packed(model.part(rank), folder, format,
+                         [&, begin = model.begin(rank)](std::size_t first, std::span<const float> weights) {
+                           fingerprint.see(begin + first, weights);
+                         });
+  });
+  return fingerprint.text();
+}
+
+template <class Device>
+std::string describe_ranks(const served_ranks<Device>& ranks) {
+  const std::string each = describe(ranks.device(0));
+  return ranks.size() == 1 ? each : std::to_string(ranks.size()) + " ranks, each " + each;
 }
 
 /// Lines about the model and what holds for its requests.
@@ -205,30 +264,27 @@ inline void finish_requests(http_server& server, const std::function<void()>& ab
 
 /// Declared in server.hpp.
 template <class Device>
-int serve(Device& device, const options& opt, const awaited_signals& signals) {
-  for (const std::string& note : opt.notes()) trainer::say("note: %s\n", note.c_str());
+int serve(const std::vector<std::unique_ptr<Device>>& devices, const options& opt, const awaited_signals& signals) {
+  served_ranks<Device> ranks(devices, trainer::rank_deadline(opt));  // its threads hold signals back
+  detail::print_notes(opt, ranks.size());
   std::optional<awaited_signals::let_through> loading(std::in_place, signals);
   const http_settings http = detail::read_http_settings(opt);
   std::optional<request_record> record;
   if (const auto file = opt.find<std::string>("rlcore-record")) record.emplace(*file, http.log);
   listening_sockets sockets(http);
   const std::filesystem::path folder = checkpoint::resolve_model(opt.get<std::string>("model"));
-  const nn::config config = checkpoint::read_config(folder);
+  const nn::config config = detail::read_ranked_config(opt, folder, ranks.size());
   served_model served = open_served_model(opt, folder, config);
-  nn::causal_lm<Device> model(device, config, {}, nn::weights_in::packed);
-  weights_fingerprint fingerprint(model.size());
-  trainer::load_packed(model, folder, detail::read_format(opt),
-                       [&](std::size_t first, std::span<const float> weights) { fingerprint.see(first, weights); });
-  served.fingerprint = fingerprint.text();
-  nn::workspace<Device> space(device, std::size_t{256} << 20);
+  ranked_model<Device> model(ranks, config);
+  served.fingerprint = detail::load(model, folder, detail::read_format(opt));
   loading.reset();
 
   const std::vector<lora_module> modules = read_lora_modules(opt, served.names);
   const adapter_limits adapters{adapter_places(opt), opt.find<std::int64_t>("max-lora-rank")};
   engine_thread thread;
-  const engine_parts<Device> parts{space, thread, detail::read_limits(opt, model, adapters.places),
-                                   [](const std::string& problem) { detail::log_line("error: " + problem); }};
-  session_engine<Device> engine(model, space, parts.limits, thread, parts.failed);
+  const engine_parts parts{thread, detail::read_limits(opt, model, adapters.places),
+                           [](const std::string& problem) { detail::log_line("error: " + problem); }};
+  session_engine<Device> engine(model.part(0), ranks.space(0), parts.limits, thread, parts.failed, model.group());
   served.max_length = engine.max_length(), served.max_image_tokens = parts.limits.max_batched_tokens;
   context shared(served, engine, [](const std::string& line) { detail::log_line(line); });
   weight_keeper<Device> keeper(shared, model, engine, parts, adapters);
@@ -240,8 +296,9 @@ int serve(Device& device, const options& opt, const awaited_signals& signals) {
   });
   loading.emplace(signals);
   warm_up(engine, served);
-  detail::introduce(served, static_cast<double>(model.size()) * 1e-6, describe(device), engine.cache_tokens());
-  detail::load_adapters(keeper, modules, adapters.places, model.bytes());
+  detail::introduce(served, static_cast<double>(model.parameters()) * 1e-6, detail::describe_ranks(ranks),
+                    engine.cache_tokens());
+  detail::load_adapters(keeper, modules, adapters.places, model.bytes() * static_cast<std::size_t>(ranks.size()));
   loading.reset();
   server.start();
   detail::note_proxy();

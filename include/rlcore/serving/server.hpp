@@ -2,6 +2,9 @@
 // program that links it includes this header and compiles in seconds. A program for another device includes serve.hpp.
 #pragma once
 
+#include <memory>
+#include <vector>
+
 #include "rlcore/core/abi.hpp"
 #include "rlcore/serving/awaited_signals.hpp"
 
@@ -14,15 +17,18 @@ class options;
 
 namespace serving {
 
-/// Serves until SIGINT or SIGTERM, and returns its number. While weights are read a signal ends the process at once.
+/// Serves until SIGINT or SIGTERM, and returns its number. As many ranks as there are devices have the model together.
+/// While weights are read a signal ends the process at once.
 /// Requests then have --shutdown-timeout; a second signal ends the process. `signals` are made before the device, which
 /// starts threads. Throws config_error, file_error and format_error before the first request is accepted.
 template <class Device>
-int serve(Device& device, const trainer::options& opt, const awaited_signals& signals);
+int serve(const std::vector<std::unique_ptr<Device>>& devices, const trainer::options& opt,
+          const awaited_signals& signals);
 
 #if defined(RLCORE_COMPILED)
 /// In src/serve.cpp.
-extern template int serve(any_device&, const trainer::options&, const awaited_signals&);
+extern template int serve(const std::vector<std::unique_ptr<any_device>>&, const trainer::options&,
+                          const awaited_signals&);
 #endif
 
 }  // namespace serving

@@ -14,6 +14,7 @@
 #include "rlcore/core/abi.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
+#include "rlcore/rollout/rank_group.hpp"
 #include "rlcore/rollout/session.hpp"
 #include "rlcore/serving/engine_thread.hpp"
 #include "rlcore/serving/generator.hpp"
@@ -26,12 +27,13 @@ template <rlcore::device Device>
 class session_engine final : public generator, private turn_taker {
  public:
   /// `failed` is called, by the engine's thread, if the engine breaks: all jobs are then told, and later ones refused.
-  /// Model, workspace and thread have to outlive the engine; model and workspace are used in that thread only. Throws
-  /// config_error for limits that leave no room for a sequence.
+  /// Model, workspace, thread and the ranks that have the model together, if it is not whole, have to outlive the
+  /// engine; all but the thread are used in that thread only. Throws config_error for limits that leave no room for a
+  /// sequence.
   session_engine(const nn::causal_lm<Device>& model, nn::workspace<Device>& space,
                  const rollout::session_limits& limits, engine_thread& thread,
-                 std::function<void(const std::string&)> failed)
-      : model_(model), space_(space), limits_(limits), thread_(thread), failed_(std::move(failed)) {
+                 std::function<void(const std::string&)> failed, const rollout::rank_group<Device>* group = nullptr)
+      : model_(model), space_(space), limits_(limits), thread_(thread), failed_(std::move(failed)), group_(group) {
     build();
     max_length_ = session_->max_length();
     thread_.add(*this);
@@ -110,7 +112,7 @@ class session_engine final : public generator, private turn_taker {
   }
   /// Takes it again. Throws as the constructor does.
   void build() {
-    auto made = std::make_unique<rollout::session<Device>>(model_, space_, limits_);
+    auto made = std::make_unique<rollout::session<Device>>(model_, space_, limits_, group_);
     const std::lock_guard lock(mutex_);
     session_ = std::move(made);
   }
@@ -178,6 +180,7 @@ class session_engine final : public generator, private turn_taker {
   const rollout::session_limits limits_;
   engine_thread& thread_;
   std::function<void(const std::string&)> failed_;
+  const rollout::rank_group<Device>* const group_;
   std::int64_t max_length_ = 0;
   bool broken_ = false;                                ///< known to the thread; problem_ is for others
   std::unique_ptr<rollout::session<Device>> session_;  ///< changed by the thread alone, under the mutex

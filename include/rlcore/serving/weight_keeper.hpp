@@ -23,10 +23,10 @@
 #include "rlcore/checkpoint/model_weights.hpp"
 #include "rlcore/checkpoint/resolve_model.hpp"
 #include "rlcore/core/error.hpp"
-#include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/rollout/session_limits.hpp"
 #include "rlcore/serving/context.hpp"
 #include "rlcore/serving/engine_thread.hpp"
+#include "rlcore/serving/ranks/ranked_model.hpp"
 #include "rlcore/serving/served_weights.hpp"
 #include "rlcore/serving/session_engine.hpp"
 #include "rlcore/serving/warm_up.hpp"
@@ -36,10 +36,8 @@
 RLCORE_BEGIN
 namespace serving {
 
-/// What an engine is built from. All engines of a server have the same; the references outlive them.
-template <class Device>
+/// What an engine is built from. All engines of a server have the same; the thread outlives them.
 struct engine_parts {
-  nn::workspace<Device>& space;
   engine_thread& thread;
   rollout::session_limits limits;
   std::function<void(const std::string&)> failed;
@@ -60,8 +58,8 @@ class weight_keeper final : public weight_control {
  public:
   /// Model and engine have to be those of shared.own. They and the context outlive the keeper, which outlives all
   /// requests.
-  weight_keeper(context& shared, nn::causal_lm<Device>& model, session_engine<Device>& engine,
-                engine_parts<Device> parts, adapter_limits limits)
+  weight_keeper(context& shared, ranked_model<Device>& model, session_engine<Device>& engine, engine_parts parts,
+                adapter_limits limits)
       : shared_(shared), model_(model), engine_(engine), parts_(std::move(parts)), limits_(limits) {
     shared_.fetch = [this](const std::string& name, served_weights& weights, const std::function<bool()>& connected) {
       return fetch(name, weights, connected);
@@ -110,7 +108,9 @@ class weight_keeper final : public weight_control {
           !other.empty())
         throw config_error(folder.string() + " has a model of another shape: " + other);
       const checkpoint::tensor_folder stored(folder);
-      checkpoint::load_weights(stored, model_.parameters(), weights.values, [](const std::string&) { return false; });
+      for (int rank = 0; rank < model_.ranks().size(); ++rank)
+        checkpoint::load_weights(stored, model_.part(rank).parameters(), model_.of(rank, weights.values),
+                                 [](const std::string&) { return false; });
       weights.bf16_embedding = has_bf16_embedding(stored);
     } catch (const error& e) {
       throw bad_request(e.what());
@@ -184,7 +184,7 @@ class weight_keeper final : public weight_control {
       if (!stays_closed) door.open();
     }
   };
-  /// Weights that a model is to have.
+  /// Weights that a model is to have, see ranked_model::size().
   struct new_weights {
     std::vector<float> values;
     bool bf16_embedding = false;
@@ -194,12 +194,12 @@ class weight_keeper final : public weight_control {
   }
   /// Made and destroyed in the engines' thread.
   struct holder {
-    nn::causal_lm<Device> model;
+    ranked_model<Device> model;
     session_engine<Device> engine;
     std::atomic<bool> away = false;
-    holder(const nn::causal_lm<Device>& like, const engine_parts<Device>& parts)
-        : model(like.device(), like.settings(), {}, nn::weights_in::packed),
-          engine(model, parts.space, parts.limits, parts.thread, parts.failed) {}
+    holder(const ranked_model<Device>& like, const engine_parts& parts)
+        : model(like.ranks(), like.settings()),
+          engine(model.part(0), model.ranks().space(0), parts.limits, parts.thread, parts.failed, model.group()) {}
   };
 
   /// The weights of a folder of the model with the adapter.
@@ -215,7 +215,8 @@ class weight_keeper final : public weight_control {
         throw config_error("LoRA rank " + std::to_string(rank) + " is greater than max_lora_rank " +
                            std::to_string(*limits_.max_rank));
       new_weights weights{std::vector<float>(model_.size()), has_bf16_embedding(base)};
-      checkpoint::load_merged(base, adapter, model_.parameters(), weights.values);
+      for (int rank = 0; rank < model_.ranks().size(); ++rank)
+        checkpoint::load_merged(base, adapter, model_.part(rank).parameters(), model_.of(rank, weights.values));
       return weights;
     } catch (const error& e) {
       throw bad_request(begin + e.what());
@@ -295,8 +296,8 @@ class weight_keeper final : public weight_control {
             }};
   }
   /// In the engines' thread.
-  void give(nn::causal_lm<Device>& model, const new_weights& from) const {
-    model.fill(parts_.limits.weights.value_or(model.device().compute_format()), from.bf16_embedding,
+  void give(ranked_model<Device>& model, const new_weights& from) const {
+    model.fill(parts_.limits.weights.value_or(model.ranks().device(0).compute_format()), from.bf16_embedding,
                [&](std::size_t first, std::span<float> to) { std::copy_n(&from.values[first], to.size(), to.data()); });
   }
   std::size_t present() const {
@@ -313,7 +314,7 @@ class weight_keeper final : public weight_control {
 
   /// Gives an engine other weights, when its requests have ended unless they are to be kept; those that come meanwhile
   /// wait.
-  void exchange(nn::causal_lm<Device>& model, session_engine<Device>& engine, served_weights& served,
+  void exchange(ranked_model<Device>& model, session_engine<Device>& engine, served_weights& served,
                 const new_weights& weights, weights_origin origin, bool keep_running,
                 const std::function<bool()>& connected) {
     closed_door door(served.door);
@@ -327,9 +328,9 @@ class weight_keeper final : public weight_control {
   }
 
   context& shared_;
-  nn::causal_lm<Device>& model_;
+  ranked_model<Device>& model_;
   session_engine<Device>& engine_;
-  engine_parts<Device> parts_;
+  engine_parts parts_;
   adapter_limits limits_;
   std::mutex changing_;  ///< one change at a time
   mutable std::mutex mutex_;

@@ -10,6 +10,8 @@
 #include "rlcore/core/error.hpp"
 #include "rlcore/emulator/chips.hpp"
 #include "rlcore/training/devices.hpp"
+#include "rlcore/training/ranks/cores.hpp"
+#include "rlcore/training/ranks/local_place.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -52,6 +54,15 @@ inline device_settings read_device(const options& opt) {
   s.emulator.strict = opt.get<bool>(emulator + "strict");
   s.emulator.reference = opt.get<bool>(emulator + "reference");
   s.emulator.threads = s.threads;
+  return s;
+}
+
+/// The device of one of several ranks of a machine: its share of the cores, unless rlcore.threads sets their number,
+/// and the NPU of its number.
+inline device_settings place_device(device_settings s, local_place place) {
+  if (s.threads == 0) s.threads = s.emulator.threads = core_counts::here().share(place.size);
+  s.emulator.devices = s.npu + place.size;  // one machine for all ranks of a process
+  s.npu += place.rank;
   return s;
 }
 

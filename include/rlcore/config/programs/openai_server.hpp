@@ -73,9 +73,16 @@ inline constexpr key server_engine[] = {
     {"enable-chunked-prefill", boolean, "True", honoured, "long prompts are read in pieces"},
     {"enable-prefix-caching", boolean, "True", honoured, "prompts that begin alike share keys and values"},
     {"rlcore-threads", integer, "0", honoured, "worker threads; 0: all cores. No text depends on it", at_least(0)},
+    {"rlcore-ranks", integer, "1", honoured,
+     "threads that have the model together, each with its share of the cores, the weights, keys and values, as the "
+     "sampling groups of trainers (rollout.tensor_model_parallel_size); 1: all cores have the whole model",
+     between(1, 64)},
     {"rlcore-weights", text, "same", honoured, "multiply by the model's weights, or by int8 copies",
      words("same|int8")},
 };
+
+/// How ranks add up; a key of the trainers.
+inline constexpr key server_sums[] = {row_chunks};
 
 inline constexpr key server_adapters[] = {
     {"enable-lora", boolean, "False", honoured, "PEFT's adapters answer under their own names; they come and go"},
@@ -105,7 +112,8 @@ inline constexpr key server_http[] = {
 
 /// What vLLM's users write and this server does not need.
 inline constexpr key server_accepted[] = {
-    {"tensor-parallel-size", integer, "1", accepted, "one process uses all cores", at_least(1)},
+    {"tensor-parallel-size", integer, "1", accepted, "one process uses all cores; --rlcore-ranks cuts the model",
+     at_least(1)},
     {"pipeline-parallel-size", integer, "1", accepted, "one process uses all cores", at_least(1)},
     {"data-parallel-size", integer, "1", accepted, "one process uses all cores", at_least(1)},
     {"distributed-executor-backend", text, "null", accepted, "one process uses all cores"},
@@ -182,6 +190,20 @@ inline std::vector<std::string> vllm_arguments(std::vector<std::string> words) {
   return words;
 }
 
+/// Throws config_error where an NPU is to share a model with others, or to add up as they do; adds a note.
+inline void check_server_ranks(options& opt) {
+  const std::int64_t ranks = opt.get<std::int64_t>("rlcore-ranks"),
+                     asked = opt.get<std::int64_t>("tensor-parallel-size");
+  if (ranks > 1 && runs_on_npu(opt))
+    throw config_error("--rlcore-ranks " + std::to_string(ranks) +
+                       ": expected 1 on NPUs, which have no tensor parallelism");
+  if (opt.get<std::int64_t>("rlcore.row_chunks") > 0 && runs_on_npu(opt))
+    throw config_error("rlcore.row_chunks: not on the NPU; expected 0");
+  if (asked > 1 && ranks == 1)
+    opt.note("--tensor-parallel-size " + std::to_string(asked) + ": one process uses all cores; --rlcore-ranks " +
+             std::to_string(asked) + " cuts the model for as many ranks");
+}
+
 /// vLLM's flags, and the keys of the device.
 inline registry openai_server_registry() {
   static constexpr flag human[] = {
@@ -204,11 +226,16 @@ inline registry openai_server_registry() {
   known.add_as_flags(keys::server_model).add_as_flags(keys::server_media).add_as_flags(keys::server_engine);
   known.add_as_flags(keys::server_adapters).add_as_flags(keys::server_http);
   known.add_as_flags(keys::server_accepted).add_as_flags(keys::server_refused).add_flags(human);
-  known.add(keys::ranks).add(keys::device).add(keys::image_pixels).add_positional({"model", 0, 1});
+  known.add(keys::ranks)
+      .add(keys::server_sums)
+      .add(keys::device)
+      .add(keys::image_pixels)
+      .add_positional({"model", 0, 1});
   known.check = [](options& opt) {
     check_device_options(opt);
     if (opt.is_set("trainer.n_gpus_per_node") || opt.is_set("trainer.nnodes"))
-      throw config_error("trainer.n_gpus_per_node: openai_server is one rank; rlcore.threads shares its work");
+      throw config_error("trainer.n_gpus_per_node: openai_server is one process; --rlcore-ranks sets its ranks");
+    check_server_ranks(opt);
     if (opt.get<bool>("enable-auto-tool-choice") != opt.find<std::string>("tool-call-parser").has_value())
       throw config_error("--enable-auto-tool-choice and --tool-call-parser go together; expected both or none");
     if (!opt.list("lora-modules").empty() && !opt.get<bool>("enable-lora"))

@@ -20,14 +20,10 @@
 RLCORE_BEGIN
 namespace trainer {
 
-/// Opens the device of one of several ranks of a machine. A rank gets its share of the cores, unless rlcore.threads
-/// sets their number, and the NPU of its number.
+/// Opens the device of one of several ranks of a machine, see place_device().
 inline std::unique_ptr<any_device> open_device(const options& opt, local_place place) {
   if (place.size == 1) return open_device(opt);
-  device_settings s = read_device(opt);
-  if (s.threads == 0) s.threads = s.emulator.threads = core_counts::here().share(place.size);
-  s.emulator.devices = s.npu + place.size;  // one machine for all ranks of a process
-  s.npu += place.rank;
+  device_settings s = place_device(read_device(opt), place);
   if (parallel::ranks_of_environment() > 1) {  // a file for each process
     const char* asked = std::getenv("RLCORE_NPU_TRACE");
     if (s.trace.empty() && asked != nullptr) s.trace = asked;

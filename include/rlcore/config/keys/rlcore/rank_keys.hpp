@@ -17,6 +17,14 @@ inline constexpr key ranks[] = {
      "ranks of MPI compare each collective before it, to find the first that differs; threads always do"},
 };
 
+inline constexpr key row_chunks{
+    "rlcore.row_chunks",
+    integer,
+    "0",
+    honoured,
+    "parts of what tensor parallel ranks add up: with 8, say, 1, 2, 4 and 8 ranks have the same bits; 0: not cut",
+    between(0, 64)};
+
 /// What ranks that train share.
 inline constexpr key sharing[] = {
     {"rlcore.zero_stage", integer, "null", honoured,
@@ -37,9 +45,7 @@ inline constexpr key sharing[] = {
     {"rlcore.gradient_leaves", integer, "8", honoured,
      "parts that an update's rows are dealt to, on one rank as on many; the bits depend on it, not on the ranks",
      between(1, 4096)},
-    {"rlcore.row_chunks", integer, "0", honoured,
-     "parts of what tensor parallel ranks add up: with 8, say, 1, 2, 4 and 8 ranks have the same bits; 0: not cut",
-     between(0, 64)},
+    row_chunks,
     {"rlcore.reduce_dtype", text, "null", honoured,
      "type of gradients between ranks, the sums are float32; null: float32, or fsdp_config.mixed_precision's",
      words("float32|bfloat16")},

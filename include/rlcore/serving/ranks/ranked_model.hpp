@@ -1,0 +1,91 @@
+// A model that the ranks of a server have together.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "rlcore/core/abi.hpp"
+#include "rlcore/nn/model/causal_lm.hpp"
+#include "rlcore/parallel/layout/shard_piece.hpp"
+#include "rlcore/rollout/rank_group.hpp"
+#include "rlcore/serving/ranks/served_ranks.hpp"
+
+RLCORE_BEGIN
+namespace serving {
+
+/// Each rank has its part of every matrix; one rank has the whole. Weights are packed alone (nn::weights_in::packed).
+template <class Device>
+class ranked_model {
+ public:
+  /// A model without weights. The ranks outlive it. Throws config_error unless it can be cut so.
+  ranked_model(served_ranks<Device>& ranks, const nn::config& settings) : ranks_(ranks) {
+    parts_.resize(static_cast<std::size_t>(ranks.size()));
+    ranks.run([&](int rank) {
+      auto made = std::make_unique<nn::causal_lm<Device>>(ranks.device(rank), settings, ranks.place(rank),
+                                                          nn::weights_in::packed);
+      made->set_tensor_group(ranks.tensor(rank));
+      parts_[static_cast<std::size_t>(rank)] = std::move(made);
+    });
+    for (int rank = 1; rank < ranks.size(); ++rank) group_.others.push_back({part(rank), ranks.space(rank)});
+    group_.run = [&ranks](const std::function<void(int)>& f) { ranks.run(f); };
+  }
+  ranked_model(const ranked_model&) = delete;
+  ranked_model& operator=(const ranked_model&) = delete;
+
+  served_ranks<Device>& ranks() const noexcept { return ranks_; }
+  /// What a rank has.
+  nn::causal_lm<Device>& part(int rank) const { return *parts_[static_cast<std::size_t>(rank)]; }
+  const nn::config& settings() const { return part(0).settings(); }
+  /// For sessions of rank 0; null where it is the only one.
+  const rollout::rank_group<Device>* group() const noexcept { return parts_.size() > 1 ? &group_ : nullptr; }
+
+  /// Weights of all ranks, one after the other.
+  std::size_t size() const { return begin(ranks_.size()); }
+  /// Where those of a rank begin.
+  std::size_t begin(int rank) const {
+    std::size_t at = 0;
+    for (int r = 0; r < rank; ++r) at += part(r).size();
+    return at;
+  }
+  /// Those of a rank among the weights of all.
+  std::span<float> of(int rank, std::span<float> all) const { return all.subspan(begin(rank), part(rank).size()); }
+  /// The number of the model's parameters, however many ranks have a copy of one.
+  std::size_t parameters() const {
+    std::size_t all = 0;
+    for (const nn::parameter& p : part(0).parameters()) all += parallel::elements_of(p.whole_shape());
+    return all;
+  }
+  /// Bytes of the rank that takes most.
+  std::size_t bytes() const {
+    std::size_t most = 0;
+    for (const auto& p : parts_) most = std::max(most, p->bytes());
+    return most;
+  }
+
+  /// In every rank causal_lm::fill(). read(first, values) counts as size() does, and many threads call it.
+  template <class Read>
+  void fill(weight_format format, bool bf16_embedding, const Read& read) {
+    ranks_.run([&](int rank) {
+      part(rank).fill(format, bf16_embedding, [&, from = begin(rank)](std::size_t first, std::span<float> values) {
+        read(from + first, values);
+      });
+    });
+  }
+  /// Gives the memory of the weights back.
+  void drop_weights() {
+    for (const auto& p : parts_) p->drop_weights();
+  }
+
+ private:
+  served_ranks<Device>& ranks_;
+  std::vector<std::unique_ptr<nn::causal_lm<Device>>> parts_;
+  rollout::rank_group<Device> group_;
+};
+
+}  // namespace serving
+RLCORE_END
