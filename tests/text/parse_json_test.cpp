@@ -3,8 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
+
+#include "rlcore/text/cbor_depth.hpp"
 
 namespace {
 
@@ -46,16 +50,43 @@ TEST(parse_json, brackets_in_strings_and_beside_each_other_do_not_nest) {
 }
 
 TEST(parse_json, cbor_has_the_same_limit) {
-  const auto nested = [](std::size_t depth) { return std::string(depth, '\x81') + '\x01'; };  // lists of one item
-  EXPECT_NO_THROW((void)text::parse_cbor<format_error>(nested(1000), "x"));
-  for (const std::size_t depth : {std::size_t{1001}, std::size_t{100000}}) {
+  const auto nested = [](const std::string& head, std::size_t depth) {
+    std::string all;
+    for (std::size_t i = 0; i < depth; ++i) all += head;
+    return all + '\x01';
+  };
+  const std::string list = "\x81", map = "\xa1\x61k", endless_list = "\x9f", second = "\x82\x63___";
+  for (const std::string& head : {list, map, endless_list, second}) {
+    EXPECT_FALSE(text::cbor_nests_deeper(nested(head, 1000), 1000)) << head;
+    EXPECT_TRUE(text::cbor_nests_deeper(nested(head, 1001), 1000)) << head;
+  }
+  EXPECT_NO_THROW((void)text::parse_cbor<format_error>(nested(list, 1000), "x"));
+  EXPECT_NO_THROW((void)text::parse_cbor<format_error>(nested(map, 1000), "x"));
+  // Pieces of strings have no pieces, but a reader may go down all the same.
+  for (const std::string& head : {list, map, endless_list, second, std::string("\x5f"), std::string("\x7f")}) {
     try {
-      (void)text::parse_cbor<format_error>(nested(depth), "x");
+      (void)text::parse_cbor<format_error>(nested(head, 100000), "x");
       ADD_FAILURE() << "accepted";
     } catch (const format_error& e) {
       EXPECT_STREQ(e.what(), "x: CBOR nested deeper than 1000");
     }
   }
+}
+
+/// What stands beside each other is not nested; each of these values is read as nlohmann's own writer meant it.
+TEST(parse_json, cbor_of_many_values_is_not_deep) {
+  const nlohmann::json empty_ones(std::vector<nlohmann::json>(5000, nlohmann::json::array({nlohmann::json::object()})));
+  for (const nlohmann::json& value : {empty_ones, nlohmann::json(std::string(100000, '_')),
+                                      nlohmann::json{{"a", {1, -70000, 0.5, nullptr}}, {"b", true}}}) {
+    const std::vector<std::uint8_t> bytes = nlohmann::json::to_cbor(value);
+    EXPECT_EQ(text::parse_cbor<format_error>(std::string(bytes.begin(), bytes.end()), "x"), value);
+  }
+  std::string ended = "\x9f";
+  for (int i = 0; i < 5000; ++i) ended += "\x9f\xff\x7f\x61k\xff\xbf\xff";
+  EXPECT_EQ(text::parse_cbor<format_error>(ended + "\xff", "x").size(), 15000u);
+}
+
+TEST(parse_json, broken_cbor_is_refused) {
   try {
     (void)text::parse_cbor<format_error>("\x82\x01", "x");
     ADD_FAILURE() << "accepted";
