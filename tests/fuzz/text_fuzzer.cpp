@@ -1,34 +1,14 @@
 // Any bytes as a prompt, and any token ids as an answer.
-#include <utf8proc.h>
-
-#include <cstdlib>
-#include <string>
-#include <string_view>
-
 #include "fuzz/fuzzing.hpp"
 #include "fuzz/small_tokenizer.hpp"
+#include "rlcore/text/normalizer.hpp"
 #include "rlcore/text/stream_decoder.hpp"
 #include "rlcore/text/utf8.hpp"
-
-namespace {
-
-/// Normalisation form C of a valid text, by utf8proc.
-std::string composed(std::string_view text) {
-  utf8proc_uint8_t* made = nullptr;
-  const utf8proc_ssize_t size =
-      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(text.size()),
-                   &made, static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
-  fuzzing::require(size >= 0, "utf8proc does not compose a text that the tokenizer takes");
-  std::string all(reinterpret_cast<const char*>(made), static_cast<std::size_t>(size));
-  std::free(made);
-  return all;
-}
-
-}  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text = fuzzing::text_of(data, size);
   const auto& tokenizer = fuzzing::small_tokenizer();
+  const auto composed = [](std::string_view t) { return rlcore::text::normalized(t, rlcore::text::normal_form::nfc); };
   // The tokenizer composes (NFC), as Qwen's does; between special tokens, each part by itself.
   fuzzing::accepts([&] {
     const std::string plain = tokenizer.decode(tokenizer.encode(text, false));

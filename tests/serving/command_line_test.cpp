@@ -54,14 +54,6 @@ TEST(server_command_line, flags_of_types_set_the_arithmetic) {
   EXPECT_FALSE(parsed({"m", "--no-enable-prefix-caching"}).get<bool>("enable-prefix-caching"));
 }
 
-TEST(server_command_line, tensor_parallel_size_names_the_flag_that_cuts_the_model) {
-  const auto notes = [](const words& line) { return parsed(line).notes(); };
-  const auto named = testing::Contains(testing::HasSubstr("--rlcore-ranks 8"));
-  EXPECT_THAT(notes({"m", "-tp", "8"}), named);
-  EXPECT_THAT(notes({"m", "-tp", "1"}), testing::Not(named));
-  EXPECT_THAT(notes({"m", "-tp", "8", "--rlcore-ranks", "2"}), testing::Not(named));
-}
-
 TEST(server_command_line, the_word_without_a_flag_is_the_model) {
   EXPECT_EQ(parsed({"org/name", "--port", "1"}).get<std::string>("model"), "org/name");
   EXPECT_THROW(parsed({}), rlcore::config_error);

@@ -4,7 +4,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstdint>
+#include <fstream>
+#include <limits>
 #include <sstream>
+#include <variant>
 
 #include "rlcore/telemetry/progress.hpp"
 
@@ -71,6 +75,19 @@ TEST(logger, resume_moves_later_rows_and_drops_a_torn_line) {
   EXPECT_EQ(read_metric_rows(dir.path / "metrics.jsonl").size(), 3u);
   EXPECT_EQ(content(dir.path / "metrics.1.jsonl"), "{\"step\":3,\"a\":1.0}\n");
   EXPECT_FALSE(fs::exists(dir.path / "metrics.jsonl.new"));
+}
+
+TEST(logger, reads_integers_beyond_64_bits_as_real_numbers) {
+  const folder dir;
+  fs::create_directories(dir.path);
+  std::ofstream(dir.path / "a") << R"({"step":1,"a":18446744073709551615,"b":9223372036854775807})"
+                                   "\n";
+  const metrics read = read_metric_rows(dir.path / "a").at(0).values;
+  EXPECT_EQ(std::get<double>(*read.find("a")), 18446744073709551616.0);
+  EXPECT_EQ(std::get<std::int64_t>(*read.find("b")), std::numeric_limits<std::int64_t>::max());
+  std::ofstream(dir.path / "b") << R"({"step":18446744073709551615})"
+                                   "\n";
+  EXPECT_THROW((void)read_metric_rows(dir.path / "b"), rlcore::format_error);
 }
 
 TEST(logger, a_fresh_run_starts_an_empty_file) {

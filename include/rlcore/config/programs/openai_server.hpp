@@ -190,18 +190,14 @@ inline std::vector<std::string> vllm_arguments(std::vector<std::string> words) {
   return words;
 }
 
-/// Throws config_error where an NPU is to share a model with others, or to add up as they do; adds a note.
-inline void check_server_ranks(options& opt) {
-  const std::int64_t ranks = opt.get<std::int64_t>("rlcore-ranks"),
-                     asked = opt.get<std::int64_t>("tensor-parallel-size");
+/// Throws config_error where an NPU is to share a model with others, or to add up as they do.
+inline void check_server_ranks(const options& opt) {
+  const std::int64_t ranks = opt.get<std::int64_t>("rlcore-ranks");
   if (ranks > 1 && runs_on_npu(opt))
     throw config_error("--rlcore-ranks " + std::to_string(ranks) +
                        ": expected 1 on NPUs, which have no tensor parallelism");
   if (opt.get<std::int64_t>("rlcore.row_chunks") > 0 && runs_on_npu(opt))
     throw config_error("rlcore.row_chunks: not on the NPU; expected 0");
-  if (asked > 1 && ranks == 1)
-    opt.note("--tensor-parallel-size " + std::to_string(asked) + ": one process uses all cores; --rlcore-ranks " +
-             std::to_string(asked) + " cuts the model for as many ranks");
 }
 
 /// vLLM's flags, and the keys of the device.
