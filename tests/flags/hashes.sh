@@ -54,41 +54,70 @@ cells_of() {
   fi
 }
 
-declare -A seen first
+# cell NUMBER COMPILER SOURCE FLAGS: builds and runs one cell; leaves its lines, and its exit code: 132 is an instruction
+# that this processor lacks, 77 a name that this compiler does not know.
+cell() {
+  local place=$work/$1 code=0
+  # shellcheck disable=SC2086
+  if "$2" -std=c++20 $4 -I "$include" -I "$here/.." -pthread "$3" -o "$place.run" -ldl 2>"$place.lines"; then
+    "$place.run" >"$place.lines" 2>&1 || code=$?
+    rm -f "$place.run"
+  else
+    code=1
+    if grep -qiE "unknown target CPU|bad value|unrecognized" "$place.lines"; then code=77; fi
+  fi
+  echo $code >"$place.code"
+}
+
+programs=("$here"/losses_hash.cpp "$here"/kernels_hash.cpp "$here"/../aarch64/small_trainer.cpp)
+cells=()
+for source in "${programs[@]}"; do
+  for compiler in "${compilers[@]}"; do
+    while read -r flags; do cells+=("$compiler|$source|$flags"); done < <(cells_of "$(basename "$source" .cpp)" "$compiler")
+  done
+done
+for number in "${!cells[@]}"; do
+  while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n || true; done
+  IFS='|' read -r compiler source flags <<<"${cells[number]}"
+  cell "$number" "$compiler" "$source" "$flags" &
+done
+wait
+
+declare -A seen first ran
 failed=''
 printf '%-14s %-8s %-12s %-17s %s\n' program compiler set hash flags
-for source in "$here"/losses_hash.cpp "$here"/kernels_hash.cpp "$here"/../aarch64/small_trainer.cpp; do
-  program=$(basename "$source" .cpp)
-  ran=0
-  while read -r compiler flags; do
-    cell="$compiler $flags"
-    # shellcheck disable=SC2086
-    if ! "$compiler" -std=c++20 $flags -I "$include" -I "$here/.." -pthread "$source" -o "$work/run" -ldl 2>"$work/errors"; then
-      grep -qiE "unknown target CPU|bad value|unrecognized" "$work/errors" && continue  # an older compiler
-      cat "$work/errors"
-      exit 1
-    fi
-    code=0
-    "$work/run" >"$work/lines" 2>&1 || code=$?
-    if [ $code = 132 ]; then  # an instruction that this processor lacks
-      printf '%-14s %-8s %-12s %-17s %s\n' "$program" "$(basename "$compiler")" - "(cannot run here)" "$flags"
+for number in "${!cells[@]}"; do
+  IFS='|' read -r compiler source flags <<<"${cells[number]}"
+  program=$(basename "$source" .cpp) compiler=$(basename "$compiler")
+  case $(cat "$work/$number.code") in
+    0) ;;
+    77) continue ;;
+    132)
+      printf '%-14s %-8s %-12s %-17s %s\n' "$program" "$compiler" - "(cannot run here)" "$flags"
       continue
+      ;;
+    *)
+      cat "$work/$number.lines"
+      echo "hashes: $program of $compiler $flags ended with $(cat "$work/$number.code")"
+      exit 1
+      ;;
+  esac
+  ran[$program]=$((${ran[$program]:-0} + 1))
+  while read -r set hash; do
+    [[ $hash =~ ^[0-9a-f]{16}$ ]] || continue
+    [ "$program" = kernels_hash ] && key=$program || key=$program/$set
+    mark=''
+    if [ -z "${seen[$key]:-}" ]; then
+      seen[$key]=$hash first[$key]="$compiler $flags"
+    elif [ "${seen[$key]}" != "$hash" ]; then
+      mark="  <- differs from ${first[$key]}"
+      failed=yes
     fi
-    [ $code = 0 ] || { cat "$work/lines"; echo "hashes: $program ended with $code"; exit 1; }
-    ran=$((ran + 1))
-    while read -r set hash; do
-      [[ $hash =~ ^[0-9a-f]{16}$ ]] || continue
-      [ "$program" = kernels_hash ] && key=$program || key=$program/$set
-      mark=''
-      if [ -z "${seen[$key]:-}" ]; then
-        seen[$key]=$hash first[$key]=$cell
-      elif [ "${seen[$key]}" != "$hash" ]; then
-        mark="  <- differs from $(basename "${first[$key]}")"
-        failed=yes
-      fi
-      printf '%-14s %-8s %-12s %-17s %s\n' "$program" "$(basename "$compiler")" "$set" "$hash" "$flags$mark"
-    done <"$work/lines"
-  done < <(for compiler in "${compilers[@]}"; do cells_of "$program" "$compiler" | sed "s|^|$compiler |"; done)
-  [ $ran -gt 1 ] || { echo "hashes: $program ran $ran times: nothing was compared"; exit 1; }
+    printf '%-14s %-8s %-12s %-17s %s\n' "$program" "$compiler" "$set" "$hash" "$flags$mark"
+  done <"$work/$number.lines"
+done
+for source in "${programs[@]}"; do
+  program=$(basename "$source" .cpp)
+  [ "${ran[$program]:-0}" -gt 1 ] || { echo "hashes: $program ran ${ran[$program]:-0} times: nothing was compared"; exit 1; }
 done
 [ -z "$failed" ] || { echo "hashes: equal sets have different bits"; exit 1; }
