@@ -109,8 +109,10 @@ class trainable_model {
   const Strategy& strategy() const noexcept { return strategy_; }
   /// What this rank holds.
   const share_type& share() const noexcept { return share_; }
-  /// The process groups of a strategy that has some.
-  parallel::world* world() const noexcept requires std::derived_from<Strategy, any_strategy> {
+  /// The process groups of a strategy that has some. (A template, since clang before 16 instantiates constrained members
+  /// of an explicitly instantiated class.)
+  template <std::derived_from<any_strategy> S = Strategy>
+  parallel::world* world() const noexcept {
     return strategy_.world();
   }
   /// The experts of all tokens of the last optimizer step; empty without a load-balancing loss.
