@@ -71,6 +71,7 @@ if [ "$goal" = test ]; then
   need_header gmock/gmock.h libgmock-dev
   need_header Eigen/Core libeigen3-dev
   need_header xtensor/xtensor.hpp libxtensor-dev
+  need_command jq jq   # in a command of docs/evaluate.md
   # Ranks as processes, with both of the usual MPIs; their tests are skipped without them.
   want_command mpirun openmpi-bin
   ls /usr/lib/*/openmpi/include/mpi.h >/dev/null 2>&1 || has_header mpi.h || wanted="$wanted libopenmpi-dev"

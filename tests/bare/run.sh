@@ -62,6 +62,8 @@ unshare --mount --propagation private bash -euo pipefail -c '
     mount --bind "/dev/$name" "$root/dev/$name"
   done
   ln -s /proc/self/fd "$root/dev/fd"
+  mkdir "$root/dev/pts"
+  mount -t devpts -o newinstance,ptmxmode=0666 terminals "$root/dev/pts" && ln -s pts/ptmx "$root/dev/ptmx"
   for file in /etc/resolv.conf /etc/ssl/certs/ca-certificates.crt /etc/pip.conf; do
     if [ -e "$file" ]; then cat "$file" >"$root$file"; fi
   done

@@ -1,6 +1,7 @@
 // What stdout gets as a terminal and as a pipe, and what console.log keeps.
 #include "rlcore/telemetry/step_console.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <pty.h>
 #include <sys/wait.h>
@@ -18,6 +19,15 @@ namespace {
 
 using namespace rlcore::trainer;
 namespace fs = std::filesystem;
+
+/// Chroots and small containers may have no /dev/ptmx.
+bool no_terminals() {
+  const int master = posix_openpt(O_RDWR | O_NOCTTY);
+  if (master >= 0) close(master);
+  return master < 0;
+}
+#define SKIP_WITHOUT_TERMINALS() \
+  if (no_terminals()) GTEST_SKIP() << "this system has no terminals to give (/dev/ptmx)"
 
 /// What f prints in a process whose stdout and stderr are a terminal.
 std::string on_a_terminal(const std::function<void()>& f) {
@@ -48,6 +58,7 @@ metrics step() {
 constexpr const char* full = "critic/rewards/mean:0.5 - timing_s/step:2.0 - perf/total_num_tokens:100\n";
 
 TEST(step_console, a_terminal_gets_the_table_and_the_file_all_metrics) {
+  SKIP_WITHOUT_TERMINALS();
   const scratch::folder place;
   const fs::path root = place / "run";
   const std::string shown = on_a_terminal([&] {
@@ -73,6 +84,7 @@ TEST(step_console, a_pipe_gets_verls_lines) {
 }
 
 TEST(step_console, the_key_decides_otherwise) {
+  SKIP_WITHOUT_TERMINALS();
   EXPECT_EQ(named_console_style("short"), console_style::brief);
   EXPECT_EQ(named_console_style("verl"), console_style::verl);
   EXPECT_EQ(named_console_style(""), console_style::automatic);
@@ -91,6 +103,7 @@ TEST(step_console, the_key_decides_otherwise) {
 
 // mpirun gives its ranks a terminal for stdout though its own output may go to a file.
 TEST(step_console, a_rank_of_mpirun_without_a_terminal_for_stderr) {
+  SKIP_WITHOUT_TERMINALS();
   const scratch::folder place;
   const auto shown = [&](const char* ranks) {
     return on_a_terminal([&] {

@@ -56,6 +56,11 @@ part_terminal() {
     [ "${CI:-}" != true ] || status=1  # a skip there proves nothing
     return
   fi
+  if [ ! -w /dev/ptmx ]; then
+    echo "new_user: terminal: skipped, this system has no terminals to give (/dev/ptmx)"
+    [ $status != 0 ] || status=77
+    return
+  fi
   local width kind run
   RANDOM=$seed
   for width in 80 160; do
