@@ -35,7 +35,8 @@ cells_of() {
       # No macro tells of these; what they allow is taken back in the source. With -fno-signed-zeros they are refused.
       echo "-O3 -march=native -fassociative-math -freciprocal-math -fno-trapping-math"
     else
-      printf '%s\n' "-O3 -march=haswell -ffp-contract=fast" "-O3 -march=native -fno-tree-slp-vectorize"
+      printf '%s\n' "-O3 -march=haswell -ffp-contract=fast" "-O3 -march=native -fno-tree-slp-vectorize" \
+        "-O3 -march=native -include $here/fast_math_pragma.hpp"
     fi
   elif [ "$(uname -m)" != x86_64 ]; then
     printf '%s\n' "-O2" "-O3 -march=native"
@@ -43,7 +44,8 @@ cells_of() {
     if is_clang "$2"; then
       printf '%s\n' "-O3 -march=x86-64-v2" "-O2 -march=x86-64-v3" "-O3 -march=native"
     else
-      printf '%s\n' "-O2 -march=x86-64" "-O2 -march=haswell" "-O3 -march=znver3" "-O2 -march=x86-64-v4"
+      printf '%s\n' "-O2 -march=x86-64" "-O2 -march=haswell" "-O3 -march=znver3" "-O2 -march=x86-64-v4" \
+        "-O2 -march=sandybridge -include $here/fast_math_pragma.hpp"
     fi
   elif is_clang "$2"; then
     echo "-O1 -march=x86-64-v3"
@@ -113,7 +115,7 @@ for number in "${!cells[@]}"; do
       mark="  <- differs from ${first[$key]}"
       failed=yes
     fi
-    printf '%-14s %-8s %-12s %-17s %s\n' "$program" "$compiler" "$set" "$hash" "$flags$mark"
+    printf '%-14s %-8s %-12s %-17s %s\n' "$program" "$compiler" "$set" "$hash" "${flags//$here\//}$mark"
   done <"$work/$number.lines"
 done
 for source in "${programs[@]}"; do

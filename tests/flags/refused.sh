@@ -44,6 +44,16 @@ for compiler; do
     ! compile -Wfatal-errors -fsyntax-only $flags || wrong "$flags: not refused"
     grep -q 'rlcore: -ffast-math, -Ofast and their parts' "$work/output" || wrong "$flags: refused in other words:"
   done
+  if [ "$clang" -eq 0 ]; then
+    ! compile -fsyntax-only -fsingle-precision-constant || wrong "-fsingle-precision-constant: not refused"
+    grep -q 'rlcore: -fsingle-precision-constant makes other numbers' "$work/output" || wrong "refused in other words:"
+  fi
+  if [ "$(uname -m)" = x86_64 ]; then  # as it is linked alone: crtfastmath.o, which runs before main
+    "$compiler" -std=c++20 -O1 -I "$here/../../include" -c "$work/loss.cpp" -o "$work/loss.o" &&
+      "$compiler" -ffast-math "$work/loss.o" -o "$work/loss" || wrong "linked with -ffast-math: does not link"
+    "$work/loss" >"$work/output"
+    grep -q '^rlcore: this thread takes subnormal numbers for 0' "$work/output" || wrong "linked with -ffast-math: not refused"
+  fi
   for flags in "" "-ffast-math -fno-fast-math"; do
     # shellcheck disable=SC2086
     compile $flags || wrong "$flags: refused"

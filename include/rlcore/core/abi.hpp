@@ -9,6 +9,7 @@
 #pragma once
 
 #include "rlcore/core/compiler.hpp"
+#include "rlcore/core/instruction_set.hpp"
 
 #if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__) || \
     defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__) || defined(__NO_SIGNED_ZEROS__)
@@ -20,6 +21,9 @@ in CMake: set_source_files_properties(loss.cpp PROPERTIES COMPILE_OPTIONS -fno-f
 #error \
     "rlcore: float arithmetic is carried out in a wider type here (FLT_EVAL_METHOD is not 0); add -msse2 -mfpmath=sse"
 #endif
+static_assert(static_cast<double>(0.1f) > 0.1,
+              "rlcore: -fsingle-precision-constant makes other numbers of the constants here; compile the files that "
+              "include rlcore without it");
 
 #define RLCORE_BEGIN                         \
   RLCORE_AS_WRITTEN_BEGIN namespace rlcore { \
@@ -29,20 +33,5 @@ in CMake: set_source_files_properties(loss.cpp PROPERTIES COMPILE_OPTIONS -fno-f
   }                \
   RLCORE_AS_WRITTEN_END
 
-// The instruction set that packs are compiled for, and the bytes of one of its registers.
-#if defined(__AVX512F__) && defined(__AVX512DQ__) && defined(__AVX512BW__) && defined(__AVX512VL__)
-#define RLCORE_ISA avx512
-#define RLCORE_REGISTER_BYTES 64
-#elif defined(__AVX2__) && defined(__FMA__)
-#define RLCORE_ISA avx2
-#define RLCORE_REGISTER_BYTES 32
-#elif defined(__aarch64__)
-#define RLCORE_ISA neon
-#define RLCORE_REGISTER_BYTES 16
-#else
-#define RLCORE_ISA base
-#define RLCORE_REGISTER_BYTES 16
-#endif
-
-#define RLCORE_ALGORITHM_BEGIN inline namespace RLCORE_ISA {
+#define RLCORE_ALGORITHM_BEGIN inline namespace RLCORE_LINKAGE {
 #define RLCORE_ALGORITHM_END }

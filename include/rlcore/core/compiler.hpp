@@ -1,4 +1,4 @@
-// Compiler vocabulary: together with abi.hpp the only macros that rlcore defines.
+// Compiler vocabulary: together with abi.hpp and instruction_set.hpp the only macros that rlcore defines.
 #pragma once
 
 #if defined(__CUDACC__) || defined(__CUDA__)
@@ -25,8 +25,8 @@
 
 #define RLCORE_RESTRICT __restrict__
 
-// RLCORE_COMPILED says that what is slow to compile comes from a library: kernels, devices, texts, command lines, MPI and
-// whole runs are then declared in the headers and defined once in src/. Linking rlcore::kernels, or what needs it
+// RLCORE_COMPILED says that what is slow to compile comes from a library: kernels, devices, texts, command lines, MPI
+// and whole runs are then declared in the headers and defined once in src/. Linking rlcore::kernels, or what needs it
 // (rlcore::devices, rlcore::mpi, rlcore::trainers), in CMake defines it. Without it everything is in the headers.
 #if defined(RLCORE_COMPILED)
 #define RLCORE_INLINE
@@ -37,15 +37,20 @@
 // Between these two every sum and product is rounded as it is written, whatever flags the file is compiled with:
 // RLCORE_BEGIN and RLCORE_END (abi.hpp) put them around all of the library. g++ would contract a * b + c to one
 // rounding wherever it meets such a pair after inlining, in one copy of a loop and not in its twin; the attribute that
-// the pragma gives a function holds for all that is inlined into it. clang marks every operation where it is written.
-// What is meant to be one rounding says multiply_add or fma. RLCORE_FN melts into whoever calls, whose flags then hold:
-// no function with it that is called from outside multiplies and adds.
+// the pragma gives a function holds for all that is inlined into it; a pragma that a user left in front of us is
+// undone. clang marks every operation where it is written. What is meant to be one rounding says multiply_add or fma.
+// RLCORE_FN melts into whoever calls, whose flags then hold: no function with it that is called from outside multiplies
+// and adds.
 #if defined(__clang__)
 #define RLCORE_AS_WRITTEN_BEGIN \
   _Pragma("float_control(push)") _Pragma("float_control(precise, on)") _Pragma("clang fp contract(off)")
 #define RLCORE_AS_WRITTEN_END _Pragma("float_control(pop)")
 #elif defined(__GNUC__)
-#define RLCORE_AS_WRITTEN_BEGIN _Pragma("GCC push_options") _Pragma("GCC optimize(\"fp-contract=off\")")
+#define RLCORE_AS_WRITTEN_BEGIN                                                \
+  _Pragma("GCC push_options") _Pragma("GCC optimize(\"fp-contract=off\")")     \
+      _Pragma("GCC optimize(\"no-finite-math-only\",\"no-associative-math\")") \
+          _Pragma("GCC optimize(\"no-reciprocal-math\",\"signed-zeros\")")     \
+              _Pragma("GCC optimize(\"no-unsafe-math-optimizations\")")
 #define RLCORE_AS_WRITTEN_END _Pragma("GCC pop_options")
 #else
 #define RLCORE_AS_WRITTEN_BEGIN

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "rlcore/core/as_written.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/device/compute.hpp"
 #include "rlcore/device/cpu/attention.hpp"
@@ -35,9 +36,11 @@ class cpu : private cpu_kernels::work_sharing {
   static constexpr bool host_readable = true;
 
   /// threads = 0: one per core. `instruction_set` = "avx512_bf16", "avx512", "avx2", "portable" or empty for the best
-  /// available; throws device_error if this processor lacks it, and for hf32.
+  /// available; throws device_error if this processor lacks it, and for hf32. Throws std::runtime_error if the program is
+  /// compiled for instructions that this processor lacks, and if this thread does not round as by default.
   explicit cpu(int threads = 0, std::string_view instruction_set = {}, compute type = compute::float32)
       : work_sharing(threads), kernels_(&cpu_kernels::choose(instruction_set)), compute_(type) {
+    require_arithmetic_as_written();
     if (type == compute::hf32) throw device_error("rlcore: cpu: no compute type hf32; expected float32 or bfloat16");
   }
   cpu(const cpu&) = delete;

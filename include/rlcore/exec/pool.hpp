@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cfenv>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -89,6 +90,7 @@ class pool {
   }
 
   static void* start(void* self) noexcept {
+    std::fesetenv(FE_DFL_ENV);  // not what the thread that made the pool may have set
     static_cast<pool*>(self)->help();
     return nullptr;
   }

@@ -87,7 +87,7 @@ TEST(settings, of_coefficients_and_temperatures) {
   EXPECT_REFUSED((paper::dr_grpo({.length = 0})), "dr_grpo: length = 0, expected a finite number above 0");
   EXPECT_REFUSED((with_aggregation(paper::grpo(), fixed_length{})),
                  "fixed_length: length = 0, expected a finite number above 0");
-  EXPECT_REFUSED((with_kl(paper::dapo(), nan)), "scaled: scale = nan, expected a finite number");
+  EXPECT_REFUSED((with_kl(paper::dapo(), nan)), "with_kl: coefficient = nan, expected a finite number of at least 0");
   EXPECT_REFUSED((with_entropy(paper::dapo(), inf)), "scaled: scale = -inf, expected a finite number");
 }
 
@@ -115,6 +115,13 @@ TEST(settings, of_systems) {
   EXPECT_REFUSED((verl::grpo({.clip_c = 1})), "verl::clip_settings: clip_c = 1, expected a number above 1");
   EXPECT_REFUSED((verl::gspo({.clip_high = nan})),
                  "verl::clip_settings: clip_high = nan, expected a number of at least 0");
+  for (const double bound : {nan, -1.0}) {
+    EXPECT_THROW(verl::gspo({.clip_c = bound}), std::invalid_argument);
+    EXPECT_THROW(verl::gmpo({.clip_c = bound}), std::invalid_argument);
+    EXPECT_THROW(verl::cispo({.clip_c = bound}), std::invalid_argument);
+    EXPECT_THROW(verl::clip_cov({.clip_c = bound}), std::invalid_argument);
+  }
+  EXPECT_REFUSED((with_kl(paper::dapo(), -1)), "with_kl: coefficient = -1, expected a finite number of at least 0");
   EXPECT_REFUSED((verl::dr_grpo(0)), "verl::dr_grpo: length = 0, expected a finite number above 0");
   EXPECT_REFUSED((verl::kl_cov(-1)), "verl::kl_cov: ppo_kl_coef = -1, expected a finite number of at least 0");
   EXPECT_REFUSED((verl::dro(nan)), "verl::dro: dro_beta = nan, expected a finite number of at least 0");

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "rlcore/core/abi.hpp"
+#include "rlcore/core/processor.hpp"
 #include "rlcore/device/cpu/memory.hpp"
 #include "rlcore/exec/threads.hpp"
 #include "rlcore/tensor/view.hpp"
@@ -22,7 +23,7 @@ namespace cpu_kernels {
 class work_sharing {
  public:
   /// `threads` worker threads, as rlcore::threads counts them.
-  explicit work_sharing(int threads) : pool_(threads), scratch_(pool_.concurrency() + 1) {}
+  explicit work_sharing(int threads) : pool_((require_processor(), threads)), scratch_(pool_.concurrency() + 1) {}
 
   int threads() const noexcept { return static_cast<int>(pool_.concurrency()); }
 

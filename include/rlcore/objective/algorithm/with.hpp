@@ -1,6 +1,7 @@
 // Variations of a named algorithm: with_kl(dapo(), 0.001), with_aggregation(grpo(), token_mean{}), ...
 #pragma once
 
+#include "rlcore/core/settings.hpp"
 #include "rlcore/objective/algorithm/algorithm.hpp"
 #include "rlcore/objective/piece/combine/rollout_is.hpp"
 #include "rlcore/objective/piece/combine/scaled.hpp"
@@ -46,6 +47,7 @@ constexpr auto with_kl(const algorithm<Advantage, Objective, Aggregation>& a, do
                        Divergence divergence = {}) {
   static_assert(!detail::kl_in_loss<Objective>,
                 "rlcore: this algorithm has a KL term in its loss; give its settings another coefficient instead");
+  check_setting("with_kl", "coefficient", coefficient, setting::coefficient);
   return with_piece(a, scaled{coefficient, divergence});
 }
 
