@@ -89,6 +89,11 @@ TEST(resolve_model, says_where_the_model_of_a_run_is) {
   scratch::error_of<config_error>([&] { resolve_model(run.string()); }, {"has no config.json", "is " + newest});
   scratch::error_of<config_error>([&] { resolve_model((run / "global_step_9").string()); },
                                   {"is " + (run / "global_step_9" / "actor" / "huggingface").string()});
+  scratch::write(run / "latest_checkpointed_iteration.txt", "9\n");  // the rest is of an earlier run
+  scratch::error_of<config_error>([&] { resolve_model(run.string()); },
+                                  {"is " + (run / "global_step_9" / "actor" / "huggingface").string()});
+  scratch::write(run / "latest_checkpointed_iteration.txt", "damaged");
+  scratch::error_of<config_error>([&] { resolve_model(run.string()); }, {"is " + newest});
   make_model(place / "supervised" / "global_step_2" / "huggingface");
   scratch::error_of<config_error>([&] { resolve_model((place / "supervised").string()); },
                                   {"is " + (place / "supervised" / "global_step_2" / "huggingface").string()});

@@ -1,13 +1,15 @@
 // From actor_rollout_ref.model.path to a folder: a local path, a model directory, or the Hugging Face hub's cache.
 #pragma once
 
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <limits>
 #include <string>
-#include <string_view>
 #include <system_error>
 #include <vector>
 
+#include "rlcore/checkpoint/layout.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/data/file.hpp"
 
@@ -28,11 +30,17 @@ inline std::filesystem::path hub_cache() {
   return expand_home("~/.cache/huggingface/hub");
 }
 
-/// The newest model in the folder of a run or in one of its checkpoints; empty if there is none.
+/// The newest model in the folder of a run or in one of its checkpoints; empty if there is none. Steps after the one
+/// that the tracker names are those of an earlier run.
 inline std::filesystem::path model_of_run(const std::filesystem::path& folder) {
+  std::int64_t last = std::numeric_limits<std::int64_t>::max();
+  try {
+    last = read_tracker(folder).value_or(last);
+  } catch (const error&) {  // a damaged tracker names no step
+  }
   std::filesystem::path newest;
-  long long best = -1;
-  const auto look = [&](const std::filesystem::path& checkpoint, long long step) {
+  std::int64_t best = -1;
+  const auto look = [&](const std::filesystem::path& checkpoint, std::int64_t step) {
     std::error_code ignored;
     for (const char* part : {"actor/huggingface", "huggingface"})
       if (step > best && std::filesystem::is_regular_file(checkpoint / part / "config.json", ignored))
@@ -40,11 +48,8 @@ inline std::filesystem::path model_of_run(const std::filesystem::path& folder) {
   };
   look(folder, 0);
   std::error_code failure;
-  for (std::filesystem::directory_iterator at(folder, failure), end; !failure && at != end; at.increment(failure)) {
-    constexpr std::string_view begins = "global_step_";
-    const std::string name = at->path().filename().string();
-    if (name.starts_with(begins)) look(at->path(), std::atoll(name.c_str() + begins.size()));
-  }
+  for (std::filesystem::directory_iterator at(folder, failure), end; !failure && at != end; at.increment(failure))
+    if (const auto step = step_of(at->path()); step && *step <= last) look(at->path(), *step);
   return newest;
 }
 

@@ -47,7 +47,7 @@ inline std::string earlier_run_note(const options& opt, const logger& log, const
   }
   if (!step || !std::filesystem::is_directory(checkpoint::step_folder(root, *step))) return text;
   const bool flags = uses_openrlhf_flags(opt);
-  return text + " now, its checkpoints give way to those of this run; " +
+  return text + " now, a checkpoint of it stays until this run writes the same step; " +
          (flags ? "--load_checkpoint" : "trainer.resume_mode=auto") + " goes on from step " + std::to_string(*step) +
          " instead";
 }
