@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "rlcore/config/check_value.hpp"
@@ -16,9 +17,9 @@ using arguments = std::vector<std::string>;
 
 options parse(arguments args) { return options::parse(args, main_ppo_registry()); }
 
-std::string refusal(arguments args) {
+std::string refusal(arguments args, const registry& known = main_ppo_registry()) {
   try {
-    parse(std::move(args));
+    options::parse(std::move(args), known);
   } catch (const rlcore::config_error& e) {
     EXPECT_EQ(std::string(e.what()).find('\n'), std::string::npos) << e.what();
     return e.what();
@@ -83,6 +84,21 @@ TEST(options, overrides_at_the_end_win) {
   const options opt = parse(args);
   EXPECT_EQ(opt.get<std::int64_t>("data.train_batch_size"), 4);
   EXPECT_EQ(opt.list("data.train_files"), (arguments{"a.jsonl", "b.jsonl"}));
+}
+
+TEST(options, coefficients_are_finite_and_not_negative) {
+  const std::string actor = "actor_rollout_ref.actor.";
+  EXPECT_NE(refusal({"algorithm.kl_ctrl.kl_coef=-0.1"}).find("algorithm.kl_ctrl.kl_coef=-0.1: expected a number >= 0"),
+            std::string::npos);
+  EXPECT_NE(refusal({actor + "kl_loss_coef=-0.1"}).find("kl_loss_coef=-0.1: expected a number >= 0"),
+            std::string::npos);
+  EXPECT_NE(
+      refusal({"--init_kl_coef", "-0.1"}, grpo_trainer_registry()).find("--init_kl_coef=-0.1: expected a number >= 0"),
+      std::string::npos);
+  EXPECT_NE(refusal({actor + "optim.lr=inf"}).find("optim.lr=inf: expected a finite number >= 0"), std::string::npos);
+  EXPECT_NE(refusal({actor + "optim.lr=nan"}).find("optim.lr=nan: expected a number"), std::string::npos);
+  EXPECT_EQ(parse({actor + "clip_ratio_c=inf"}).get<double>(actor + "clip_ratio_c"),
+            std::numeric_limits<double>::infinity());
 }
 
 TEST(options, main_style_arguments) {

@@ -61,6 +61,7 @@ inline void check_number(const key& k, const value& v, double x) {
   const std::string kind(type_words(k.type));
   if (std::isnan(x)) wrong(k, v, kind);
   const bool low = std::isfinite(k.limits.at_least), high = std::isfinite(k.limits.at_most);
+  if (low && !high && std::isinf(x) && x > 0) wrong(k, v, "a finite number >= " + bound(k.limits.at_least));
   if (x < k.limits.at_least || x > k.limits.at_most)
     wrong(k, v,
           kind + (low && high ? " from " + bound(k.limits.at_least) + " to " + bound(k.limits.at_most)

@@ -63,7 +63,7 @@ inline constexpr key actor[] = {
      "denominator of seq-mean-token-sum-norm; null: data.max_response_length", at_least(1)},
     {"actor_rollout_ref.actor.entropy_coeff", real, "0", honoured, "bonus for entropy in the loss"},
     {"actor_rollout_ref.actor.use_kl_loss", boolean, "False", honoured, "add the KL to the reference to the loss"},
-    {"actor_rollout_ref.actor.kl_loss_coef", real, "0.001", honoured, "its coefficient"},
+    {"actor_rollout_ref.actor.kl_loss_coef", real, "0.001", honoured, "its coefficient", at_least(0)},
     {"actor_rollout_ref.actor.kl_loss_type", text, "low_var_kl", honoured, "KL estimator in the loss",
      words("kl|k1|abs|mse|k2|low_var_kl|k3|kl+|k1+|abs+|mse+|k2+|low_var_kl+|k3+", "full")},
     {"actor_rollout_ref.actor.ppo_epochs", integer, "1", honoured, "passes over the trajectories of a step",
