@@ -26,6 +26,7 @@
 #include "rlcore/text/text_file.hpp"
 #include "rlcore/text/tokenizer.hpp"
 #include "rlcore/training/model_images.hpp"
+#include "rlcore/training/named_model.hpp"
 
 RLCORE_BEGIN
 namespace serving {
@@ -120,7 +121,7 @@ inline served_model open_served_model(const options& opt, const std::filesystem:
                                       const nn::config& config) {
   const std::string path = opt.get<std::string>("model");
   std::filesystem::path tokens = folder;
-  if (const auto other = opt.find<std::string>("tokenizer")) tokens = checkpoint::resolve_model(*other);
+  if (opt.find<std::string>("tokenizer")) tokens = trainer::named_model(opt, "tokenizer");
   served_model m{.names = opt.list("served-model-name"), .folder = folder, .tokenizer = text::tokenizer::load(tokens)};
   if (m.names.empty()) m.names = {path};
   m.chat = read_chat_template(opt, tokens, m.without_chat);

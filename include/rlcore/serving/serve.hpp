@@ -48,6 +48,7 @@
 #include "rlcore/text/parse_json.hpp"
 #include "rlcore/training/files/model_files.hpp"
 #include "rlcore/training/model_images.hpp"
+#include "rlcore/training/named_model.hpp"
 #include "rlcore/training/ranks/available_memory.hpp"
 #include "rlcore/training/ranks/cores.hpp"
 
@@ -272,7 +273,7 @@ int serve(const std::vector<std::unique_ptr<Device>>& devices, const options& op
   std::optional<request_record> record;
   if (const auto file = opt.find<std::string>("rlcore-record")) record.emplace(*file, http.log);
   listening_sockets sockets(http);
-  const std::filesystem::path folder = checkpoint::resolve_model(opt.get<std::string>("model"));
+  const std::filesystem::path folder = trainer::named_model(opt, "model");
   const nn::config config = detail::read_ranked_config(opt, folder, ranks.size());
   served_model served = open_served_model(opt, folder, config);
   ranked_model<Device> model(ranks, config);

@@ -41,7 +41,7 @@ inline constexpr key dpo[] = {
     {"nll_loss_coef", real, "0", honoured, "+ this times the mean NLL per token of the chosen answers", at_least(0)},
     {"ref_pretrain", text, "null", honoured, "model folder of the reference; null: pretrain"},
     {"ref_offload", boolean, "False", accepted, "where the reference is kept"},
-    {"ckpt_path", text, "./ckpt/checkpoints_dpo", honoured, "folder of checkpoints, metrics and report"},
+    {"ckpt_path", text, "./ckpt/checkpoints_dpo", honoured, "folder of checkpoints, metrics and report", not_empty},
     {"wandb_project", text, "openrlhf_train_dpo", honoured, "first part of the run's name, for the report"},
 };
 
@@ -59,7 +59,7 @@ inline constexpr key kto[] = {
     {"max_len", integer, "2048", honoured, "most tokens of a row; longer ones are cut at the end", at_least(4)},
     {"ref_pretrain", text, "null", honoured, "model folder of the reference; null: pretrain"},
     {"ref_offload", boolean, "False", accepted, "where the reference is kept"},
-    {"ckpt_path", text, "./ckpt/checkpoints_kto", honoured, "folder of checkpoints, metrics and report"},
+    {"ckpt_path", text, "./ckpt/checkpoints_kto", honoured, "folder of checkpoints, metrics and report", not_empty},
     {"wandb_project", text, "openrlhf_train_dpo", honoured, "first part of the run's name, for the report"},
 };
 
@@ -72,7 +72,7 @@ inline constexpr key rm[] = {
     {"compute_fp32_loss", boolean, "False", accepted, "the loss is always computed in more than float32"},
     {"value_head_prefix", text, "score", fixed, "name of the head"},
     {"eval_split", text, "train", honoured, "which files of a folder are read for evaluation"},
-    {"ckpt_path", text, "./ckpt/checkpoints_rm", honoured, "folder of checkpoints, metrics and report"},
+    {"ckpt_path", text, "./ckpt/checkpoints_rm", honoured, "folder of checkpoints, metrics and report", not_empty},
     {"wandb_project", text, "openrlhf_train_rm", honoured, "first part of the run's name, for the report"},
 };
 
@@ -88,7 +88,7 @@ inline constexpr key prm[] = {
     {"placeholder_token", text, "null", honoured, "the token at which steps are judged"},
     {"reward_tokens", texts, "null", honoured, "the tokens of the judgement; with soft labels two, the good one first"},
     {"max_len", integer, "2048", honoured, "most tokens of a row; longer ones are cut at the end", at_least(4)},
-    {"ckpt_path", text, "./ckpt/checkpoints_prm", honoured, "folder of checkpoints, metrics and report"},
+    {"ckpt_path", text, "./ckpt/checkpoints_prm", honoured, "folder of checkpoints, metrics and report", not_empty},
     {"wandb_project", text, "openrlhf_train_prm", honoured, "first part of the run's name, for the report"},
 };
 

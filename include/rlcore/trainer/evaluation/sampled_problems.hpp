@@ -37,6 +37,7 @@
 #include "rlcore/trainer/evaluation/summary.hpp"
 #include "rlcore/training/files/data_files.hpp"
 #include "rlcore/training/model_images.hpp"
+#include "rlcore/training/named_model.hpp"
 #include "rlcore/verify/dispatch.hpp"
 
 RLCORE_BEGIN
@@ -266,7 +267,7 @@ struct evaluated_problems {
     const auto path = opt.find<std::string>("model.path");
     if (!path)
       throw config_error("model.path is missing; expected a folder or hub id, or responses= with stored responses");
-    return checkpoint::resolve_model(*path);
+    return named_model(opt, "model.path");
   }
 };
 

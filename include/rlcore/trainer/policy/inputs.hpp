@@ -23,6 +23,7 @@
 #include "rlcore/training/files/data_files.hpp"
 #include "rlcore/training/files/export_model.hpp"
 #include "rlcore/training/model_images.hpp"
+#include "rlcore/training/named_model.hpp"
 #include "rlcore/training/ranks/team.hpp"
 
 RLCORE_BEGIN
@@ -115,7 +116,8 @@ std::shared_ptr<policy_inputs> open_policy_inputs(Device& device, const options&
   policy_settings s = read_settings(opt);
   for (const std::string& note : opt.notes()) say("note: %s\n", note.c_str());
   detail::find_policy_files(opt, s);
-  const std::filesystem::path folder = checkpoint::resolve_model(s.model_path);
+  const std::filesystem::path folder = named_model(opt, "actor_rollout_ref.model.path", s.model_path);
+  if (s.reward.model) s.reward.model->path = named_model(opt, "reward_model.model.path", s.reward.model->path).string();
   text::tokenizer tokenizer = text::tokenizer::load(folder);
   const auto chat = text::chat_template::chosen(chat_template_setting(opt), folder, "rlcore.chat_template");
   nn::config config = detail::policy_config(folder, s, tokenizer);

@@ -24,6 +24,7 @@
 #include "rlcore/trainer/policy/rollout_model.hpp"
 #include "rlcore/training/frozen_model.hpp"
 #include "rlcore/training/loss_stays.hpp"
+#include "rlcore/training/named_model.hpp"
 #include "rlcore/training/parameters_text.hpp"
 #include "rlcore/training/ranks/available_memory.hpp"
 
@@ -162,7 +163,8 @@ policy_models<Device>::policy_models(Device& device, const options& opt, policy_
   describe(device, in, ranks);
   if (needs_reference_ && !s.lora) frozen.emplace(device, in.config, &ranks.world());
   if (const auto value = read_critic_settings(opt, in.plan, contains(algorithm.inputs(), advantage_input::values))) {
-    value_folder_ = value->model_path.empty() ? in.model_folder : checkpoint::resolve_model(value->model_path);
+    value_folder_ =
+        value->model_path.empty() ? in.model_folder : named_model(opt, "critic.model.path", value->model_path);
     value_model.emplace(device, critic_config(value_folder_, in.config, s), *value, s.logits_bytes, s.seed,
                         &ranks.world());
     say("critic %s%s\n", value_folder_.c_str(),

@@ -4,12 +4,12 @@
 #include <memory>
 #include <string>
 
-#include "rlcore/checkpoint/resolve_model.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/trainer/preference/open.hpp"
 #include "rlcore/trainer/supervised/base_model.hpp"
 #include "rlcore/training/frozen_model.hpp"
+#include "rlcore/training/named_model.hpp"
 #include "rlcore/training/ranks/team.hpp"
 
 RLCORE_BEGIN
@@ -26,9 +26,9 @@ template <class Device>
 std::shared_ptr<loaded_reference<Device>> load_reference(Device& device, const options& opt, const base_model& base,
                                                          const team& ranks) {
   const std::string name = opt.find<std::string>("ref_pretrain").value_or("");
-  const bool separate = !name.empty() && checkpoint::resolve_model(name) != base.folder;
+  const bool separate = !name.empty() && named_model(opt, "ref_pretrain") != base.folder;
   if (!separate && opt.get<std::int64_t>("lora_rank") > 0) return nullptr;
-  const base_model from = separate ? open_base_model(name) : base;
+  const base_model from = separate ? open_base_model(opt, "ref_pretrain") : base;
   if (from.config.vocab_size != base.config.vocab_size)
     throw config_error("--ref_pretrain: the reference has " + std::to_string(from.config.vocab_size) +
                        " tokens, the model " + std::to_string(base.config.vocab_size));

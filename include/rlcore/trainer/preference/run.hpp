@@ -28,7 +28,7 @@ namespace trainer {
 /// See open.hpp.
 template <std::same_as<options> Options>
 std::shared_ptr<const base_model> open_language_model(const Options& opt) {
-  base_model base = open_base_model(opt.template get<std::string>("pretrain"));
+  base_model base = open_base_model(opt, "pretrain");
   if (base.config.output != nn::model_output::logits)
     throw config_error("--pretrain " + base.folder.string() +
                        ": a score model (one number per token); expected a causal language model");
@@ -37,7 +37,7 @@ std::shared_ptr<const base_model> open_language_model(const Options& opt) {
 /// See open.hpp.
 template <std::same_as<options> Options>
 std::shared_ptr<const base_model> open_score_model(const Options& opt) {
-  base_model base = open_base_model(opt.template get<std::string>("pretrain"));
+  base_model base = open_base_model(opt, "pretrain");
   base.config.output = nn::model_output::score;
   return std::make_shared<const base_model>(std::move(base));
 }

@@ -8,10 +8,10 @@
 
 #include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/checkpoint/preprocessor_config.hpp"
-#include "rlcore/checkpoint/resolve_model.hpp"
 #include "rlcore/core/error.hpp"
 #include "rlcore/nn/config.hpp"
 #include "rlcore/text/tokenizer.hpp"
+#include "rlcore/training/named_model.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
@@ -23,9 +23,9 @@ struct base_model {
   text::tokenizer tokenizer;
 };
 
-/// Reads everything of a Hugging Face folder but the weights. Throws rlcore::error.
-inline base_model open_base_model(const std::string& path) {
-  std::filesystem::path folder = checkpoint::resolve_model(path);
+/// Reads everything of a Hugging Face folder but the weights; `key` names it. Throws rlcore::error.
+inline base_model open_base_model(const options& opt, const std::string& key) {
+  std::filesystem::path folder = named_model(opt, key);
   nn::config config = checkpoint::read_config(folder);
   text::tokenizer tokenizer = text::tokenizer::load(folder);
   if (static_cast<std::int64_t>(tokenizer.vocab_size()) > config.vocab_size)

@@ -16,13 +16,13 @@ namespace trainer {
 /// True for options of openrlhf_sft_registry().
 inline bool speaks_openrlhf(const options& opt) { return opt.known().find("pretrain") != nullptr; }
 
-/// The model to start from: --pretrain, or model.partial_pretrain. Throws config_error if the latter is not given,
-/// since nobody means verl's default.
-inline std::string sft_model(const options& opt) {
-  if (speaks_openrlhf(opt)) return opt.get<std::string>("pretrain");
+/// The key of the model to start from: pretrain, or model.partial_pretrain. Throws config_error if the latter is not
+/// given, since nobody means verl's default.
+inline std::string sft_model_key(const options& opt) {
+  if (speaks_openrlhf(opt)) return "pretrain";
   if (!opt.is_set("model.partial_pretrain"))
     throw config_error("model.partial_pretrain is not given; expected a model folder or id (--help lists all keys)");
-  return opt.get<std::string>("model.partial_pretrain");
+  return "model.partial_pretrain";
 }
 
 /// How OpenRLHF reads a row.

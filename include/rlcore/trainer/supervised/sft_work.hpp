@@ -118,7 +118,7 @@ inline sft_work open_openrlhf_sft(const options& opt, const base_model& base) {
 /// See open.hpp.
 template <std::same_as<options> Options>
 std::shared_ptr<const base_model> open_pretrained(const Options& opt) {
-  return std::make_shared<const base_model>(open_base_model(sft_model(opt)));
+  return std::make_shared<const base_model>(open_base_model(opt, sft_model_key(opt)));
 }
 
 /// See open.hpp.

@@ -41,7 +41,7 @@ inline constexpr key openrlhf_training[] = {
 
 inline constexpr key openrlhf_run[] = {
     {"save_path", text, "./ckpt", honoured, "folder of the trained model, for transformers"},
-    {"ckpt_path", text, "./ckpt/checkpoints", honoured, "folder of checkpoints, metrics and report"},
+    {"ckpt_path", text, "./ckpt/checkpoints", honoured, "folder of checkpoints, metrics and report", not_empty},
     {"save_steps", integer, "-1", honoured, "checkpoint every so many steps and always at the last"},
     {"eval_steps", integer, "-1", honoured, "evaluation every so many steps and at the last; -1: after every epoch"},
     {"max_ckpt_num", integer, "3", honoured, "older checkpoints are removed", at_least(1)},

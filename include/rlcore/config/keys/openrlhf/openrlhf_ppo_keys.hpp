@@ -86,7 +86,7 @@ inline constexpr key openrlhf_ppo[] = {
     {"value_head_prefix", text, "score", accepted, "any value head is read"},
     {"save_value_network", boolean, "False", accepted, "checkpoints always hold the critic"},
     {"save_hf_ckpt", boolean, "False", accepted, "checkpoints always hold Hugging Face weights"},
-    {"ckpt_path", text, "./ckpt/checkpoints_ppo_ray", honoured, "folder of checkpoints, metrics and report"},
+    {"ckpt_path", text, "./ckpt/checkpoints_ppo_ray", honoured, "folder of checkpoints, metrics and report", not_empty},
     {"logging_steps", integer, "1", accepted, "every step is logged"},
     {"max_len", integer, "null", accepted, "deprecated upstream"},
 };

@@ -24,7 +24,7 @@ inline constexpr key openrlhf_sft[] = {
      "every turn of the assistant is learnt, not only the last (with apply_chat_template)"},
     {"pretrain_mode", boolean, "False", honoured, "input_key holds texts, all of which is learnt"},
     {"max_len", integer, "2048", honoured, "most tokens of a row; longer ones are cut at the end", at_least(4)},
-    {"ckpt_path", text, "./ckpt/checkpoints_sft", honoured, "folder of checkpoints, metrics and report"},
+    {"ckpt_path", text, "./ckpt/checkpoints_sft", honoured, "folder of checkpoints, metrics and report", not_empty},
     {"wandb_project", text, "openrlhf_train_sft", honoured, "first part of the run's name, for the report"},
 };
 

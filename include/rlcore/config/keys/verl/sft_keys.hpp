@@ -94,7 +94,7 @@ inline constexpr key sft_run[] = {
     {"trainer.project_name", text, "gsm8k-sft", honoured, "first part of the run's name"},
     {"trainer.experiment_name", text, "test", honoured, "second part of the run's name"},
     {"trainer.default_local_dir", text, "checkpoints/${trainer.project_name}/${trainer.experiment_name}", honoured,
-     "folder of checkpoints, metrics and report"},
+     "folder of checkpoints, metrics and report", not_empty},
     {"trainer.default_hdfs_dir", text, "null", fixed, "remote copy of the checkpoints"},
     {"trainer.logger", texts, "[console,file,tensorboard]", honoured,
      "where metrics go: console, file (metrics.jsonl), tensorboard (event files); for wandb, swanlab, mlflow, trackio "

@@ -15,7 +15,7 @@ inline constexpr key trainer[] = {
     {"trainer.project_name", text, "verl_examples", honoured, "first part of the run's name"},
     {"trainer.experiment_name", text, "gsm8k", honoured, "second part of the run's name"},
     {"trainer.default_local_dir", text, "checkpoints/${trainer.project_name}/${trainer.experiment_name}", honoured,
-     "folder of checkpoints, metrics and report"},
+     "folder of checkpoints, metrics and report", not_empty},
     {"trainer.logger", texts, "[console,file,tensorboard]", honoured,
      "where metrics go: console, file (metrics.jsonl), tensorboard (event files); for wandb, swanlab, mlflow, trackio "
      "and clearml a command that sends the files there is printed"},
