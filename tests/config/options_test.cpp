@@ -9,6 +9,7 @@
 
 #include "rlcore/config/check_value.hpp"
 #include "rlcore/config/programs/main_ppo.hpp"
+#include "rlcore/config/programs/sft.hpp"
 
 namespace {
 
@@ -99,6 +100,14 @@ TEST(options, coefficients_are_finite_and_not_negative) {
   EXPECT_NE(refusal({actor + "optim.lr=nan"}).find("optim.lr=nan: expected a number"), std::string::npos);
   EXPECT_EQ(parse({actor + "clip_ratio_c=inf"}).get<double>(actor + "clip_ratio_c"),
             std::numeric_limits<double>::infinity());
+}
+
+TEST(options, a_checkpoint_that_is_not_resumed_from_is_noted) {
+  const std::string path = "trainer.resume_from_path=run/global_step_1",
+                    note = "trainer.resume_from_path has no effect without trainer.resume_mode=resume_path";
+  EXPECT_TRUE(has_note(parse({path}), note));
+  EXPECT_FALSE(has_note(parse({path, "trainer.resume_mode=resume_path"}), note));
+  EXPECT_TRUE(has_note(options::parse({path}, sft_registry()), note));
 }
 
 TEST(options, main_style_arguments) {

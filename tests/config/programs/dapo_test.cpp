@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -149,7 +150,15 @@ TEST(dapo_registry, defaults_and_refusals) {
   EXPECT_EQ(refusal({config + "attention_dropout=0."}), "");
   EXPECT_NE(refusal({config + "attention_dropout=0.1"}).find("expected 0; this build has no dropout"),
             std::string::npos);
-  EXPECT_NE(refusal({config + "num_hidden_layers=3"}).find("not in this build"), std::string::npos);
+  EXPECT_EQ(refusal({config + "attn_implementation=eager"}), "");
+  const options eager = parsed({config + "attn_implementation=eager"});
+  EXPECT_EQ(std::count(eager.notes().begin(), eager.notes().end(),
+                       "accepted, without effect on this device: "
+                       "actor_rollout_ref.model.override_config={attn_implementation:eager}"),
+            1);
+  EXPECT_NE(refusal({config + "max_position_embeddings=4096"}).find("=4096: config.json says what the model is; edit"),
+            std::string::npos);
+  EXPECT_NE(refusal({config + "atention_dropout=0"}).find("did you mean 'attention_dropout'"), std::string::npos);
   const std::string chat = "+data.apply_chat_template_kwargs.";
   EXPECT_EQ(read_settings(parsed({chat + "enable_thinking=False"})).enable_thinking, false);
   EXPECT_EQ(read_settings(parsed({})).enable_thinking, std::nullopt);

@@ -171,16 +171,18 @@ inline void note_unused_by_estimator(options& opt) {
   without_effect("algorithm.norm_adv_by_std_in_grpo", traits.uses.normalize_by_std);
 }
 
-/// Checks what scripts override in a model's config.json: rates of dropout (0), the router of mixtures of experts.
+/// Checks what scripts override in a model's config.json: rates of dropout (0), the router of mixtures of experts, and
+/// which kernel computes attention.
 inline void check_model_overrides(options& opt) {
   const std::string map = "actor_rollout_ref.model.override_config";
   for (const member& m : *opt.at(map).as<value::map>()) {
     const std::string setting = map + "." + m.name + "=" + inline_text(m.item);
-    const std::vector<std::string> rates = {"attention_dropout", "embd_pdrop", "resid_pdrop", "hidden_dropout"};
-    if (m.name == "moe_config") continue;
-    if (std::find(rates.begin(), rates.end(), m.name) == rates.end())
-      throw config_error(setting + " is not in this build; it takes " + map + ".attention_dropout=0 and the like" +
-                         did_you_mean(m.name, rates));
+    const std::vector<std::string> known = {"attn_implementation", "attention_dropout", "embd_pdrop", "resid_pdrop",
+                                            "hidden_dropout"};
+    if (m.name == "moe_config" || m.name == "attn_implementation") continue;  // without effect, as the map's note says
+    if (std::find(known.begin(), known.end(), m.name) == known.end())
+      throw config_error(setting + ": config.json says what the model is; edit it in a copy of the model's folder" +
+                         did_you_mean(m.name, known));
     const auto* real = m.item.as<double>();
     const auto* whole = m.item.as<std::int64_t>();
     if (!(real != nullptr && *real == 0) && !(whole != nullptr && *whole == 0))
@@ -252,6 +254,19 @@ inline void check_objective(options& opt) {
     opt.note(actor + "ppo_max_token_len_per_gpu has no effect without " + actor + "use_dynamic_bsz=True");
 }
 
+/// Checks where a run goes on from.
+inline void check_resumption(options& opt) {
+  const auto path = opt.find<std::string>("trainer.resume_from_path");
+  const std::string mode = opt.get<std::string>("trainer.resume_mode");
+  if (mode == "resume_path" && !path)
+    throw config_error("trainer.resume_mode=resume_path needs trainer.resume_from_path=.../global_step_N");
+  if (path && path->find("global_step_") == std::string::npos)
+    throw config_error("trainer.resume_from_path=" + *path + ": expected a folder called global_step_N");
+  if (path && mode != "resume_path")
+    opt.note("trainer.resume_from_path has no effect without trainer.resume_mode=resume_path; trainer.resume_mode is " +
+             mode);
+}
+
 /// Checks the device, and settings that verl refuses on the devices that the command line names.
 inline void check_devices(options& opt) {
   check_device_options(opt);
@@ -293,12 +308,7 @@ inline void check_policy_options(options& opt) {
     opt.note("trainer.save_freq=" + std::to_string(every) +
              ": the trained model is not kept; rlcore.export_path=FOLDER receives it at the end, trainer.save_freq=N "
              "writes checkpoints");
-  if (opt.get<std::string>("trainer.resume_mode") == "resume_path") {
-    const auto path = opt.find<std::string>("trainer.resume_from_path");
-    if (!path) throw config_error("trainer.resume_mode=resume_path needs trainer.resume_from_path=.../global_step_N");
-    if (path->find("global_step_") == std::string::npos)
-      throw config_error("trainer.resume_from_path=" + *path + ": expected a folder called global_step_N");
-  }
+  detail::check_resumption(opt);
 }
 
 }  // namespace trainer

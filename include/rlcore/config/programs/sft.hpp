@@ -33,12 +33,7 @@ inline void check_sft_options(options& opt) {
   check_device_options(opt);
   check_image_options(opt);
   detail::check_loggers(opt);
-  const auto path = opt.find<std::string>("trainer.resume_from_path");
-  const std::string mode = opt.get<std::string>("trainer.resume_mode");
-  if (mode == "resume_path" && !path)
-    throw config_error("trainer.resume_mode=resume_path needs trainer.resume_from_path=.../global_step_N");
-  if (path && path->find("global_step_") == std::string::npos)
-    throw config_error("trainer.resume_from_path=" + *path + ": expected a folder called global_step_N");
+  detail::check_resumption(opt);
   if (opt.find<std::int64_t>("data.micro_batch_size"))
     opt.note("data.micro_batch_size is deprecated upstream and not read; data.micro_batch_size_per_gpu is");
   const bool turns = opt.get<bool>("data.multiturn.enable");

@@ -22,7 +22,7 @@ inline constexpr key model[] = {
     {"actor_rollout_ref.model.exclude_modules", texts, "null", honoured,
      "LoRA: projections left out, by names or by one expression"},
     {"actor_rollout_ref.model.override_config", dictionary, "{}", accepted,
-     "changes to the model's config.json: dropout rates of 0, moe_config"},
+     "changes to the model's config.json: dropout rates of 0, attn_implementation, moe_config"},
     {"actor_rollout_ref.model.custom_chat_template", text, "null", honoured,
      "another chat template than the model's: a file, Jinja text, or a family such as qwen2.5"},
     {"actor_rollout_ref.model.external_lib", text, "null", fixed, "Python package to import"},
