@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -108,6 +109,22 @@ TEST(options, a_checkpoint_that_is_not_resumed_from_is_noted) {
   EXPECT_TRUE(has_note(parse({path}), note));
   EXPECT_FALSE(has_note(parse({path, "trainer.resume_mode=resume_path"}), note));
   EXPECT_TRUE(has_note(options::parse({path}, sft_registry()), note));
+}
+
+TEST(options, the_time_of_the_start_is_a_reference) {
+  char today[32] = {};
+  const std::time_t before = std::time(nullptr);
+  std::strftime(today, sizeof today, "%Y", std::localtime(&before));
+  const options opt =
+      parse({"trainer.experiment_name=${now:%Y}", "trainer.default_local_dir=runs/${now:%H-%M-%S}/${now:%H-%M-%S}"});
+  EXPECT_EQ(opt.get<std::string>("trainer.experiment_name"), today);
+  const std::string folder = opt.get<std::string>("trainer.default_local_dir");
+  EXPECT_EQ(folder.size(), 5u + 8 + 1 + 8) << folder;
+  EXPECT_EQ(folder.substr(5, 8), folder.substr(14));
+  EXPECT_NE(refusal({"trainer.experiment_name=${now:}"}).find("expected a format such as %Y-%m-%d"), std::string::npos);
+  EXPECT_NE(refusal({"trainer.experiment_name=${tomorrow:%Y}"}).find("expected a key, oc.env:NAME or now:FORMAT"),
+            std::string::npos);
+  EXPECT_EQ(refusal({"hydra.run.dir=outputs/${hydra.job.name}/${now:%Y-%m-%d}"}), "accepted");
 }
 
 TEST(options, main_style_arguments) {

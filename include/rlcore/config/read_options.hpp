@@ -247,7 +247,9 @@ class options_reader {
     for (std::size_t i = 0; i < keys.size(); ++i) {
       const value* raw = select(options_.root_, keys[i].name);
       const std::string name(keys[i].name);
-      options_.values_.push_back(raw == nullptr ? value() : check_value(keys[i], references.resolve(*raw, name)));
+      const bool unread = keys[i].use == disposition::unused && keys[i].type == key_type::dictionary;
+      options_.values_.push_back(raw == nullptr ? value()
+                                                : check_value(keys[i], unread ? *raw : references.resolve(*raw, name)));
       if (!options_.is_set_[i]) continue;
       if (keys[i].use == disposition::fixed) {
         const value fallback = check_value(keys[i], references.resolve(parse_value(keys[i].fallback), name));

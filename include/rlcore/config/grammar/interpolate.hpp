@@ -2,18 +2,21 @@
 #pragma once
 
 #include <cstdlib>
+#include <ctime>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "rlcore/config/grammar/compose.hpp"
 #include "rlcore/core/error.hpp"
+#include "rlcore/parallel/environment.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
 
 /// Resolves references inside one configuration: ${a.b}, ${a.list[0]}, relative ${.sibling} and ${..x}, and
-/// ${oc.env:NAME,default}. A text that is one reference takes the type of its target; \${ is no reference.
+/// ${oc.env:NAME,default} and ${now:%Y-%m-%d}, the time of the start by strftime's letters. A text that is one
+/// reference takes the type of its target; \${ is no reference.
 class interpolation {
  public:
   /// For the configuration `root`, a map, which has to outlive this.
@@ -74,8 +77,10 @@ class interpolation {
     while (!name.empty() && name.front() == ' ') name.remove_prefix(1);
     while (!name.empty() && name.back() == ' ') name.remove_suffix(1);
     if (name.starts_with("oc.env:")) return environment(name.substr(7), path);
+    if (name.starts_with("now:")) return now(std::string(name.substr(4)), path);
     if (name.find(':') != name.npos)
-      throw config_error("'" + path + "': unknown resolver in '${" + std::string(name) + "}'");
+      throw config_error("'" + path + "': unknown resolver in '${" + std::string(name) +
+                         "}'; expected a key, oc.env:NAME or now:FORMAT");
     const std::string full = absolute(name, path);
     std::string_view where = full;
     std::vector<std::size_t> indices;
@@ -126,6 +131,20 @@ class interpolation {
       return fallback.is_null() ? fallback : value(scalar_text(fallback));
     }
     throw config_error("'" + path + "': the environment has no variable '" + variable + "'");
+  }
+
+  /// One instant for all references of a process.
+  static value now(const std::string& format, const std::string& path) {
+    if (parallel::ranks_of_environment() > 1)
+      throw config_error("'" + path + "': '${now:" + format +
+                         "}' may differ between the processes of mpirun; write the time itself, as $(date +%F) does");
+    static const std::time_t instant = std::time(nullptr);
+    std::tm parts{};
+    char text[256] = {};
+    if (format.empty() || ::localtime_r(&instant, &parts) == nullptr ||
+        std::strftime(text, sizeof text, format.c_str(), &parts) == 0)
+      throw config_error("'" + path + "': '${now:" + format + "}': expected a format such as %Y-%m-%d");
+    return value(std::string(text));
   }
 
   const value& root_;
