@@ -127,6 +127,19 @@ TEST(options, the_time_of_the_start_is_a_reference) {
   EXPECT_EQ(refusal({"hydra.run.dir=outputs/${hydra.job.name}/${now:%Y-%m-%d}"}), "accepted");
 }
 
+TEST(options, betas_are_two_numbers_below_1) {
+  for (const std::string key : {"actor_rollout_ref.actor.optim.betas=", "critic.optim.betas="}) {
+    EXPECT_EQ(refusal({key + "[0,0.99]"}), "accepted");
+    for (const char* bad : {"[0.9,1]", "[-0.1,0.9]", "[0.9,nan]"})
+      EXPECT_NE(refusal({key + bad}).find("expected two numbers"), std::string::npos) << bad;
+    for (const char* bad : {"[0.9]", "0.9", "[0.9,a]", "[0.9,0.9,0.9]"})
+      EXPECT_NE(refusal({key + bad}).find(bad + std::string(": expected two numbers (")), std::string::npos) << bad;
+  }
+  EXPECT_NE(refusal({"critic.optim.betas=[0.9,1]"}).find("two numbers from 0 to below 1"), std::string::npos);
+  const options shown = parse({"actor_rollout_ref.actor.optim.betas=[0.9,0.95]", "--cfg", "job"});
+  EXPECT_NE(shown.answer()->find("betas:\n      - 0.9\n      - 0.95\n"), std::string::npos) << *shown.answer();
+}
+
 TEST(options, main_style_arguments) {
   const char* argv[] = {"grpo_trainer", "data.train_batch_size=4"};
   EXPECT_EQ(options::parse(2, argv, main_ppo_registry()).get<std::int64_t>("data.train_batch_size"), 4);

@@ -42,8 +42,8 @@ inline std::string inline_text(const value& v) {
 /// What a key of this type expects, for messages.
 inline std::string_view type_words(key_type type) noexcept {
   constexpr std::string_view words[] = {
-      "True or False", "an integer",      "a number", "a text", "a text or a list of texts",
-      "a map {a:b}",   "any single value"};
+      "True or False", "an integer",  "a number",        "a text", "a text or a list of texts",
+      "two numbers",   "a map {a:b}", "any single value"};
   return words[static_cast<int>(type)];
 }
 
@@ -62,11 +62,12 @@ inline void check_number(const key& k, const value& v, double x) {
   if (std::isnan(x)) wrong(k, v, kind);
   const bool low = std::isfinite(k.limits.at_least), high = std::isfinite(k.limits.at_most);
   if (low && !high && std::isinf(x) && x > 0) wrong(k, v, "a finite number >= " + bound(k.limits.at_least));
-  if (x < k.limits.at_least || x > k.limits.at_most)
+  if (x < k.limits.at_least || x > k.limits.at_most || (k.limits.below && x == k.limits.at_most))
     wrong(k, v,
-          kind + (low && high ? " from " + bound(k.limits.at_least) + " to " + bound(k.limits.at_most)
-                  : low       ? " >= " + bound(k.limits.at_least)
-                              : " <= " + bound(k.limits.at_most)));
+          kind + (low && high ? " from " + bound(k.limits.at_least) + (k.limits.below ? " to below " : " to ") +
+                                    bound(k.limits.at_most)
+                  : low ? " >= " + bound(k.limits.at_least)
+                        : " <= " + bound(k.limits.at_most)));
 }
 
 inline void check_text(const key& k, const value& v, const std::string& text) {
@@ -132,6 +133,19 @@ inline value check_value(const key& k, const value& v) {
         items.push_back(value(scalar_text(item)));
       }
       return value(std::move(items));
+    }
+    case key_type::two_reals: {
+      const auto* items = v.as<value::list>();
+      if (items == nullptr || items->size() != 2) break;
+      value::list out;
+      for (const value& item : *items) {
+        const auto* whole = item.as<std::int64_t>();
+        const auto* real = item.as<double>();
+        if (whole == nullptr && real == nullptr) detail::wrong(k, v, std::string(type_words(k.type)));
+        out.push_back(value(whole != nullptr ? static_cast<double>(*whole) : *real));
+        detail::check_number(k, v, *out.back().as<double>());
+      }
+      return value(std::move(out));
     }
     case key_type::dictionary:
       if (v.is_map()) return v;

@@ -16,6 +16,7 @@ enum class key_type {
   real,        ///< an integer is taken as well
   text,        ///< numbers are taken by their spelling
   texts,       ///< a text or a list of texts
+  two_reals,   ///< a list of two numbers, each within the limits
   dictionary,  ///< free-form map: every member name is allowed, with or without +
   any
 };
@@ -34,6 +35,7 @@ struct key_limits {
   std::string_view later = {};                                 ///< a|b|c: words that are known but not in this build
   double at_least = -std::numeric_limits<double>::infinity();  ///< of a text: its length in bytes
   double at_most = std::numeric_limits<double>::infinity();
+  bool below = false;  ///< at_most itself is too much
 };
 
 /// `fallback` is the default as it would be typed on the command line; a key whose default is null may be null.
@@ -55,6 +57,8 @@ using enum disposition;
 constexpr key_limits at_least(double x) noexcept { return {.at_least = x}; }
 /// Limits of a number: from x to y.
 constexpr key_limits between(double x, double y) noexcept { return {.at_least = x, .at_most = y}; }
+/// Limits of a number: from x to less than y.
+constexpr key_limits from_to_below(double x, double y) noexcept { return {.at_least = x, .at_most = y, .below = true}; }
 constexpr key_limits not_empty = at_least(1);  ///< of a text
 /// The words that a text may be; `later` are words that are known but not in this build.
 constexpr key_limits words(std::string_view choices, std::string_view later = {}) noexcept {

@@ -169,9 +169,8 @@ inline optim::schedule read_schedule(const options& opt, const std::string& pref
 inline optim::adamw_settings read_adamw(const options& opt, const std::string& prefix) {
   optim::adamw_settings adamw;
   adamw.weight_decay = opt.get<double>(prefix + "weight_decay");
-  const auto beta = read_pair(opt, prefix + "betas", "two numbers from 0 to below 1, e.g. [0.9,0.999]",
-                              [](double a, double b) { return a >= 0 && a < 1 && b >= 0 && b < 1; });
-  adamw.beta1 = beta.first, adamw.beta2 = beta.second;
+  const auto& betas = *opt.at(prefix + "betas").as<value::list>();
+  adamw.beta1 = *betas[0].as<double>(), adamw.beta2 = *betas[1].as<double>();
   return adamw;
 }
 

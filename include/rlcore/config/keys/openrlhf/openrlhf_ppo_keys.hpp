@@ -55,7 +55,7 @@ inline constexpr key openrlhf_ppo[] = {
     {"critic_learning_rate", real, "9e-6", honoured, "AdamW learning rate of the critic", at_least(0)},
     {"lr_warmup_ratio", real, "0.03", honoured, "warm-up as share of all steps; then a cosine to a tenth",
      between(0, 1)},
-    {"adam_betas", texts, "[0.9,0.95]", honoured, "decay of AdamW's two moments"},
+    {"adam_betas", two_reals, "[0.9,0.95]", honoured, "decay of AdamW's two moments", from_to_below(0, 1)},
     {"l2", real, "0", honoured, "weight decay", at_least(0)},
     {"max_norm", real, "1.0", honoured, "largest global gradient norm", at_least(0)},
     {"freezing_actor_steps", integer, "-1", honoured, "the policy learns after this step"},
