@@ -83,7 +83,7 @@ TEST_F(npu_golden, holds_what_the_operator_was_given_and_gave) {
 TEST_F(npu_golden, without_cann_says_so_and_runs_nothing) {
   std::filesystem::remove(*place / "golden" / "report.json");  // of another test
   const auto r = run({"replay", files()});
-  EXPECT_EQ(r.code, 2);
+  EXPECT_EQ(r.code, 1);
   EXPECT_EQ(r.out, "");
   EXPECT_THAT(r.err, HasSubstr("npu_golden: npu: no CANN"));
   EXPECT_THAT(r.err, testing::EndsWith("; --provider emulator needs none\n"));
@@ -134,10 +134,10 @@ TEST_F(npu_golden, records_the_machine_for_one_that_has_none) {
   r = run({"record", theirs, "--provider", "cann"}, pretended("faulty"));
   EXPECT_EQ(r.code, 0) << r.err;
   r = run({"replay", theirs, "--provider", "emulator"});
-  EXPECT_EQ(r.code, 1);
+  EXPECT_EQ(r.code, 2);
   EXPECT_THAT(r.out, HasSubstr("FAIL: where it was recorded: npu: aclnnRmsNormGrad"));
   r = run({"record", theirs, "--provider", "cann"});
-  EXPECT_EQ(r.code, 2);
+  EXPECT_EQ(r.code, 1);
   EXPECT_THAT(r.err, HasSubstr("npu_golden: npu: no CANN"));
 }
 
@@ -163,12 +163,12 @@ TEST_F(npu_golden, what_is_out_of_bounds_fails) {
   bad[bad.size() - 2] ^= 1;  // of the last result
   scratch::write(file, bad);
   const auto r = run({"replay", files(), "--provider", "emulator"});
-  EXPECT_EQ(r.code, 1);
+  EXPECT_EQ(r.code, 2);
   EXPECT_THAT(r.out, HasSubstr("FAIL"));
   EXPECT_THAT(r.out, HasSubstr(", 1 not, "));
   scratch::write(file, good.substr(0, good.size() - 1));
   const auto cut = run({"replay", files(), "--provider", "emulator"});
-  EXPECT_EQ(cut.code, 2);
+  EXPECT_EQ(cut.code, 1);
   EXPECT_THAT(cut.err, HasSubstr("neg_float32.safetensors: truncated"));
   scratch::write(file, good);
 }
@@ -179,7 +179,7 @@ TEST_F(npu_golden, refuses_what_it_does_not_know) {
               HasSubstr("--provider=cuda: expected cann, emulator"));
   EXPECT_THAT(run({"replay"}).err, HasSubstr("expected FOLDER"));
   EXPECT_THAT(run({"recrod", "x"}).err, HasSubstr("expected record, replay (did you mean 'record'?)"));
-  EXPECT_EQ(run({}).code, 2);
+  EXPECT_EQ(run({}).code, 1);
   EXPECT_EQ(run({"--help"}).code, 0);
   EXPECT_THAT(run({"replay", "/nowhere", "--provider", "emulator"}).err, HasSubstr("npu_golden record makes it"));
 }

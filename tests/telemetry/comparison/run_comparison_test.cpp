@@ -34,6 +34,17 @@ std::string refusal(F&& f) {
   return "accepted";
 }
 
+TEST(run_comparison, says_how_many_steps_the_throughput_is_of) {
+  const auto table = [](const std::vector<double>& a, const std::vector<double>& b) {
+    const speed_ratio s = compare_speed(curve("perf/throughput", a), curve("perf/throughput", b));
+    return run_comparison_table({"p", "q", {}, s}) + run_comparison_html({"p", "q", {}, s});
+  };
+  EXPECT_NE(table({4, 6}, {5, 5}).find("(5 / 5 tokens/s, mean of the first 2 steps)"), std::string::npos);
+  EXPECT_NE(table({5}, {5}).find("mean of the first step)"), std::string::npos);
+  EXPECT_NE(table({5}, {5, 5, 5, 5, 9}).find("mean of the first 1 and 4 steps)"), std::string::npos);
+  EXPECT_NE(table({5, 5}, {5, 5, 5}).find(">first 2 and 3 steps<"), std::string::npos);
+}
+
 TEST(run_comparison, equals_numpy_on_random_logs) {
   const auto golden = nlohmann::json::parse(scratch::read(RLCORE_REFERENCE_DIR "/run_comparison.json"));
   const scratch::folder place;

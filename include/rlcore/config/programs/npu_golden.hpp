@@ -29,7 +29,7 @@ inline registry npu_golden_registry() {
   npu_golden replay DIR                       runs the same on this machine's CANN and compares
   npu_golden record DIR --provider cann       the other way round: writes what this machine's NPU does
   npu_golden replay DIR --provider emulator   compares the emulator with what was recorded
-Exit code of replay: 0 if every case that could run is within its bound, 1 otherwise; 2 if it cannot be done.
+Exit code of replay: 0 if every case that could run is within its bound, 2 otherwise; 1 if it cannot be done.
 )";
   return r.add(places).add_as_flags(table).add_positional({"operation"}).add_positional({"folder"});
 }

@@ -130,7 +130,8 @@ inline curve_distance compare_curve(std::span<const metric_row> a, std::span<con
 
 /// Speed of A beside that of B; NaN where a run does not say.
 struct speed_ratio {
-  double throughput_a = 0, throughput_b = 0;  ///< mean perf/throughput of the first 4 steps that logged it
+  double throughput_a = 0, throughput_b = 0;  ///< mean perf/throughput of the first steps that logged it
+  std::int64_t steps_a = 0, steps_b = 0;      ///< how many those are
   double seconds_a = 0, seconds_b = 0;        ///< sum of timing_s/step (or train/time(s)) over the common steps
   double throughput() const noexcept { return throughput_a / throughput_b; }  ///< > 1: A is faster
   double time() const noexcept { return seconds_b / seconds_a; }              ///< > 1: A is faster
@@ -138,17 +139,19 @@ struct speed_ratio {
 
 /// Compares throughput over the first `steps` rows of each run that logged it, and time over the steps that both have.
 inline speed_ratio compare_speed(std::span<const metric_row> a, std::span<const metric_row> b, std::int64_t steps = 4) {
-  const auto first_mean = [&](std::span<const metric_row> rows) {
-    double sum = 0, count = 0;
+  const auto first_mean = [&](std::span<const metric_row> rows, std::int64_t& count) {
+    double sum = 0;
     for (const metric_row& row : rows)
-      if (count < static_cast<double>(steps) && std::isfinite(row.values.get("perf/throughput")))
+      if (count < steps && std::isfinite(row.values.get("perf/throughput")))
         sum += row.values.get("perf/throughput"), ++count;
-    return count > 0 ? sum / count : std::numeric_limits<double>::quiet_NaN();
+    return count > 0 ? sum / static_cast<double>(count) : std::numeric_limits<double>::quiet_NaN();
   };
   const auto seconds = [](const metric_row& row) {
     return row.values.contains("timing_s/step") ? row.values.get("timing_s/step") : row.values.get("train/time(s)");
   };
-  speed_ratio out{first_mean(a), first_mean(b), 0, 0};
+  speed_ratio out;
+  out.throughput_a = first_mean(a, out.steps_a);
+  out.throughput_b = first_mean(b, out.steps_b);
   for (auto i = a.begin(), j = b.begin(); i != a.end() && j != b.end();) {
     if (i->step != j->step) {
       ++(i->step < j->step ? i : j);

@@ -64,12 +64,20 @@ inline std::vector<std::string> distance_remarks(const run_pair& runs) {
   return out;
 }
 
+/// The steps over which throughput is averaged: "first 4 steps", or "first 2 and 4 steps" of A and B.
+inline std::string averaged_steps(const speed_ratio& s) {
+  const std::string a = std::to_string(s.steps_a), b = std::to_string(s.steps_b);
+  if (s.steps_a != s.steps_b) return "first " + a + " and " + b + " steps";
+  return s.steps_a == 1 ? "first step" : "first " + a + " steps";
+}
+
 /// Throughput and time, as far as the runs say.
 inline std::vector<std::pair<std::string, std::string>> speed_lines(const speed_ratio& s) {
   std::vector<std::pair<std::string, std::string>> out;
   if (std::isfinite(s.throughput()))
     out.emplace_back("throughput A / B", html::brief(s.throughput()) + "  (" + html::brief(s.throughput_a) + " / " +
-                                             html::brief(s.throughput_b) + " tokens/s, mean of the first 4 steps)");
+                                             html::brief(s.throughput_b) + " tokens/s, mean of the " +
+                                             averaged_steps(s) + ")");
   if (std::isfinite(s.time()))
     out.emplace_back("time B / A", html::brief(s.time()) + "  (" + html::brief(s.seconds_b) + " s / " +
                                        html::brief(s.seconds_a) + " s in the steps of both)");
@@ -112,7 +120,7 @@ inline std::string run_comparison_html(const run_pair& runs) {
       tiles += tile(c.key, c.steps > 0 ? trainer::detail::percent(c.gated()) : "\xE2\x80\x93",
                     std::string(c.result()) + ", " + trainer::detail::percent(c.threshold));
   if (std::isfinite(runs.speed.throughput()))
-    tiles += tile("Throughput, A / B", brief(runs.speed.throughput()), "first 4 steps");
+    tiles += tile("Throughput, A / B", brief(runs.speed.throughput()), trainer::detail::averaged_steps(runs.speed));
   if (std::isfinite(runs.speed.time())) tiles += tile("Time, B / A", brief(runs.speed.time()), "all common steps");
   if (!tiles.empty()) out += "<div class=\"tiles\">\n" + tiles + "</div>\n";
   out +=
