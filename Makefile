@@ -98,8 +98,8 @@ fuzz:
 	@cmake/setup.sh fuzz
 	@tests/fuzz/run.sh $(BUILD)/fuzz $(SECONDS) $(ONLY)
 
-# What is large and walks memory by hand, and what has threads.
-MEMORY_SUITES := nn trainer serving fuzz
+# What runs in one process (an MPI library does not give back its memory), and what has threads.
+MEMORY_SUITES := core tensor simd exec objective device npu parallel nn optim image text data verify checkpoint rollout trainer serving
 THREAD_SUITES := exec objective device parallel nn optim rollout serving
 SANITIZE := memory threads
 sanitize:
