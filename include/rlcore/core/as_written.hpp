@@ -15,14 +15,21 @@ RLCORE_ALGORITHM_BEGIN
 /// Throws rlcore::error unless this thread rounds to nearest and keeps subnormal numbers, as a thread does that nobody
 /// told otherwise. A program that is linked with -ffast-math, or loads such a library, tells its threads otherwise.
 RLCORE_NOINLINE inline void require_default_rounding() {
-  volatile float one = 1, smallest = 0x1p-126f, subnormal = 0x1p-149f, shift = 0x1p24f, half = 0.5f;
-  const float down = one - 0x1p-25f, up = one + 0x1p-24f;  // both half way to the next number
-  if (down != 1 || up != 1)
+#if defined(__x86_64__)
+  const unsigned control = __builtin_ia32_stmxcsr();
+  const bool other_rounding = (control & 0x6000) != 0, no_subnormals = (control & 0x8040) != 0;
+#elif defined(__aarch64__)
+  std::uint64_t control = 0;
+  asm volatile("mrs %0, fpcr" : "=r"(control));
+  const bool other_rounding = (control & 0xc00000) != 0, no_subnormals = (control & 0x1000000) != 0;
+#else
+  const bool other_rounding = false, no_subnormals = false;
+#endif
+  if (other_rounding)
     throw error(
         "rlcore: this thread does not round to nearest (somebody called std::fesetround), which changes the bits of "
         "losses; call std::fesetenv(FE_DFL_ENV) before");
-  const float underflow = smallest * half, scaled = subnormal * shift;
-  if (std::bit_cast<std::uint32_t>(underflow) == 0 || std::bit_cast<std::uint32_t>(scaled) == 0)
+  if (no_subnormals)
     throw error(
         "rlcore: this thread takes subnormal numbers for 0, which changes losses (a program or library linked with "
         "-ffast-math sets that as it starts); link without -ffast-math, or call std::fesetenv(FE_DFL_ENV) before");
