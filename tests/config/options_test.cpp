@@ -140,6 +140,20 @@ TEST(options, betas_are_two_numbers_below_1) {
   EXPECT_NE(shown.answer()->find("betas:\n      - 0.9\n      - 0.95\n"), std::string::npos) << *shown.answer();
 }
 
+TEST(options, keys_of_newer_versions_are_known) {
+  const std::string correction = "algorithm.rollout_correction.", actor = "actor_rollout_ref.actor.";
+  const options opt =
+      parse({"+ray_kwargs.ray_init.num_cpus=8", "ray_kwargs.timeline_json_file=null", actor + "calculate_entropy=True",
+             correction + "bypass_mode=True", correction + "rollout_is_threshold=5.0", "transfer_queue.enable=True"});
+  EXPECT_TRUE(has_note(opt, "accepted, without effect on this device: " + actor + "calculate_entropy=True, " +
+                                correction + "bypass_mode=True"));
+  EXPECT_TRUE(has_note(opt, "ray_kwargs={ray_init:{num_cpus:8},timeline_json_file:null}"));
+  EXPECT_NE(refusal({"data.seed=7"}).find("it has null (seed of the order of rows; rlcore.seed is"), std::string::npos);
+  EXPECT_NE(refusal({"actor_rollout_ref.rollout.seed=7"}).find("rlcore.seed is that of all"), std::string::npos);
+  EXPECT_NE(refusal({correction + "rollout_is=token"}).find("here they are the trainer's own"), std::string::npos);
+  EXPECT_EQ(refusal({correction + "rollout_is=null", "data.seed=null"}), "accepted");
+}
+
 TEST(options, main_style_arguments) {
   const char* argv[] = {"grpo_trainer", "data.train_batch_size=4"};
   EXPECT_EQ(options::parse(2, argv, main_ppo_registry()).get<std::int64_t>("data.train_batch_size"), 4);

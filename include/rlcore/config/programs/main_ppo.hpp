@@ -20,6 +20,7 @@
 #include "rlcore/config/keys/verl/data_keys.hpp"
 #include "rlcore/config/keys/verl/further_keys.hpp"
 #include "rlcore/config/keys/verl/megatron_keys.hpp"
+#include "rlcore/config/keys/verl/newer_keys.hpp"
 #include "rlcore/config/keys/verl/reward_keys.hpp"
 #include "rlcore/config/keys/verl/rollout_keys.hpp"
 #include "rlcore/config/keys/verl/trainer_keys.hpp"
@@ -52,7 +53,7 @@ inline registry main_ppo_registry() {
       .add(keys::own_reward)
       .add(keys::images)
       .add(keys::image_pixels);
-  known.add(keys::megatron).add(keys::further);
+  known.add(keys::megatron).add(keys::further).add(keys::newer);
   known.add_flags(keys::own_flags).add_flags(keys::policy_flags);
   return known;
 }
