@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -60,14 +61,15 @@ inline void check_number(const key& k, const value& v, double x) {
   };
   const std::string kind(type_words(k.type));
   if (std::isnan(x)) wrong(k, v, kind);
-  const bool low = std::isfinite(k.limits.at_least), high = std::isfinite(k.limits.at_most);
-  if (low && !high && std::isinf(x) && x > 0) wrong(k, v, "a finite number >= " + bound(k.limits.at_least));
+  const bool low = std::isfinite(k.limits.at_least), finite = k.limits.at_most == std::numeric_limits<double>::max();
+  const bool high = std::isfinite(k.limits.at_most) && !finite;
   if (x < k.limits.at_least || x > k.limits.at_most || (k.limits.below && x == k.limits.at_most))
     wrong(k, v,
-          kind + (low && high ? " from " + bound(k.limits.at_least) + (k.limits.below ? " to below " : " to ") +
-                                    bound(k.limits.at_most)
-                  : low ? " >= " + bound(k.limits.at_least)
-                        : " <= " + bound(k.limits.at_most)));
+          kind +
+              (low && high ? " from " + bound(k.limits.at_least) + (k.limits.below ? " to below " : " to ") +
+                                 bound(k.limits.at_most)
+               : low ? (finite ? " >= " + bound(k.limits.at_least) + ", and finite" : " >= " + bound(k.limits.at_least))
+                     : " <= " + bound(k.limits.at_most)));
 }
 
 inline void check_text(const key& k, const value& v, const std::string& text) {

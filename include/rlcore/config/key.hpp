@@ -55,6 +55,10 @@ using enum disposition;
 
 /// Limits of a number, or of a text's length in bytes: x or more.
 constexpr key_limits at_least(double x) noexcept { return {.at_least = x}; }
+/// Limits of a number: x or more, but not infinity.
+constexpr key_limits finite_from(double x) noexcept {
+  return {.at_least = x, .at_most = std::numeric_limits<double>::max()};
+}
 /// Limits of a number: from x to y.
 constexpr key_limits between(double x, double y) noexcept { return {.at_least = x, .at_most = y}; }
 /// Limits of a number: from x to less than y.

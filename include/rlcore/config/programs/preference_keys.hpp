@@ -34,7 +34,7 @@ inline constexpr key chat_text[] = {
 };
 
 inline constexpr key dpo[] = {
-    {"learning_rate", real, "1e-5", honoured, "largest learning rate", at_least(0)},
+    {"learning_rate", real, "1e-5", honoured, "largest learning rate", finite_from(0)},
     {"beta", real, "0.1", honoured, "strength of the pull to the reference", at_least(1e-12)},
     {"ipo", boolean, "False", honoured, "IPO's squared loss"},
     {"label_smoothing", real, "0.0", honoured, "share of pairs taken to be the wrong way round (cDPO)", between(0, 1)},
@@ -46,7 +46,7 @@ inline constexpr key dpo[] = {
 };
 
 inline constexpr key kto[] = {
-    {"learning_rate", real, "1e-5", honoured, "largest learning rate", at_least(0)},
+    {"learning_rate", real, "1e-5", honoured, "largest learning rate", finite_from(0)},
     {"beta", real, "0.01", honoured, "strength of the pull to the reference", at_least(1e-12)},
     {"desirable_loss_weight", real, "1.0", honoured, "weight of desirable rows", at_least(0)},
     {"undesirable_loss_weight", real, "1.0", honoured, "weight of the others", at_least(0)},
@@ -64,7 +64,7 @@ inline constexpr key kto[] = {
 };
 
 inline constexpr key rm[] = {
-    {"learning_rate", real, "9e-6", honoured, "largest learning rate", at_least(0)},
+    {"learning_rate", real, "9e-6", honoured, "largest learning rate", finite_from(0)},
     {"micro_train_batch_size", integer, "1", honoured, "rows that go through the model together; memory only",
      at_least(1)},
     {"loss", text, "sigmoid", honoured, "sigmoid, or logexp: the same without a margin", words("sigmoid|logexp")},
@@ -77,7 +77,7 @@ inline constexpr key rm[] = {
 };
 
 inline constexpr key prm[] = {
-    {"learning_rate", real, "1e-6", honoured, "largest learning rate", at_least(0)},
+    {"learning_rate", real, "1e-6", honoured, "largest learning rate", finite_from(0)},
     {"lr_scheduler", text, "cosine_with_min_lr", honoured, "after the warm-up: cosine to a tenth or to 0, or none",
      words("cosine_with_min_lr|cosine|linear|constant|constant_with_warmup")},
     {"micro_train_batch_size", integer, "1", honoured, "rows that go through the model together; memory only",

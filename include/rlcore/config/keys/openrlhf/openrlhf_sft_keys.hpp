@@ -11,7 +11,7 @@ inline constexpr key openrlhf_sft[] = {
     {"train_batch_size", integer, "128", honoured,
      "rows of one optimizer step; steps run on from one epoch into the next", at_least(1)},
     {"max_epochs", integer, "2", honoured, "passes over the training rows", at_least(0)},
-    {"learning_rate", real, "5e-6", honoured, "largest learning rate", at_least(0)},
+    {"learning_rate", real, "5e-6", honoured, "largest learning rate", finite_from(0)},
     {"lr_scheduler", text, "cosine_with_min_lr", honoured, "after the warm-up: cosine to a tenth or to 0, or others",
      words("cosine_with_min_lr|cosine|linear|constant|constant_with_warmup")},
     {"input_key", text, "input", honoured, "column with the prompt, or with whole conversations"},

@@ -25,7 +25,7 @@ inline constexpr key algorithm[] = {
     {"algorithm.kl_ctrl.type", text, "fixed", honoured, "controller of the coefficient in the reward",
      words("fixed|adaptive")},
     {"algorithm.kl_ctrl.kl_coef", real, "0.001", honoured,
-     "coefficient of the KL in the reward (only with use_kl_in_reward)", at_least(0)},
+     "coefficient of the KL in the reward (only with use_kl_in_reward)", finite_from(0)},
     {"algorithm.kl_ctrl.horizon", real, "10000", honoured, "adaptive controller: horizon in samples", at_least(1)},
     {"algorithm.kl_ctrl.target_kl", real, "0.1", honoured, "adaptive controller: KL aimed at"},
     {"algorithm.gamma", real, "1.0", honoured, "discount per token (gae, reinforce_plus_plus)", between(0, 1)},

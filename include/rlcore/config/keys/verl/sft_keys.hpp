@@ -73,7 +73,7 @@ inline constexpr key sft_model[] = {
 };
 
 inline constexpr key sft_optim[] = {
-    {"optim.lr", real, "1e-5", honoured, "largest learning rate", at_least(0)},
+    {"optim.lr", real, "1e-5", honoured, "largest learning rate", finite_from(0)},
     {"optim.betas", any, "[0.9,0.95]", honoured, "AdamW's decay rates of the moments"},
     {"optim.weight_decay", real, "0.01", honoured, "AdamW's decoupled weight decay", at_least(0)},
     {"optim.warmup_steps_ratio", real, "0.1", honoured, "share of the steps in which the rate rises from 0",
