@@ -72,6 +72,19 @@ inline void check_number(const key& k, const value& v, double x) {
                      : " <= " + bound(k.limits.at_most)));
 }
 
+inline value two_reals(const key& k, const value& v, const value::list& items) {
+  value::list out;
+  for (const value& item : items) {
+    const auto* whole = item.as<std::int64_t>();
+    const auto* real = item.as<double>();
+    if (whole == nullptr && real == nullptr) wrong(k, v, std::string(type_words(k.type)));
+    const double x = whole != nullptr ? static_cast<double>(*whole) : *real;
+    check_number(k, v, x);
+    out.push_back(value(x));
+  }
+  return value(std::move(out));
+}
+
 inline void check_text(const key& k, const value& v, const std::string& text) {
   if (text.starts_with("hdfs://")) wrong(k, v, "a local path; hdfs:// is not read, copy the files first");
   if (static_cast<double>(text.size()) < k.limits.at_least) wrong(k, v, "a text that is not empty");
@@ -136,19 +149,10 @@ inline value check_value(const key& k, const value& v) {
       }
       return value(std::move(items));
     }
-    case key_type::two_reals: {
-      const auto* items = v.as<value::list>();
-      if (items == nullptr || items->size() != 2) break;
-      value::list out;
-      for (const value& item : *items) {
-        const auto* whole = item.as<std::int64_t>();
-        const auto* real = item.as<double>();
-        if (whole == nullptr && real == nullptr) detail::wrong(k, v, std::string(type_words(k.type)));
-        out.push_back(value(whole != nullptr ? static_cast<double>(*whole) : *real));
-        detail::check_number(k, v, *out.back().as<double>());
-      }
-      return value(std::move(out));
-    }
+    case key_type::two_reals:
+      if (const auto* items = v.as<value::list>(); items != nullptr && items->size() == 2)
+        return detail::two_reals(k, v, *items);
+      break;
     case key_type::dictionary:
       if (v.is_map()) return v;
       break;
