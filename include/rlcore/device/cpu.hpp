@@ -36,8 +36,8 @@ class cpu : private cpu_kernels::work_sharing {
   static constexpr bool host_readable = true;
 
   /// threads = 0: one per core. `instruction_set` = "avx512_bf16", "avx512", "avx2", "portable" or empty for the best
-  /// available; throws device_error if this processor lacks it, and for hf32. Throws std::runtime_error if the program is
-  /// compiled for instructions that this processor lacks, and if this thread does not round as by default.
+  /// available; throws device_error if this processor lacks it, and for hf32; std::runtime_error if the program is
+  /// compiled for instructions that this processor lacks, or if this thread does not round as by default.
   explicit cpu(int threads = 0, std::string_view instruction_set = {}, compute type = compute::float32)
       : work_sharing(threads), kernels_(&cpu_kernels::choose(instruction_set)), compute_(type) {
     require_arithmetic_as_written();

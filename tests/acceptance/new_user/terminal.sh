@@ -56,7 +56,7 @@ part_terminal() {
     [ "${CI:-}" != true ] || status=1  # a skip there proves nothing
     return
   fi
-  if [ ! -w /dev/ptmx ]; then
+  if [ ! -w /dev/ptmx ]; then  # a chroot; nothing can be installed for it
     echo "new_user: terminal: skipped, this system has no terminals to give (/dev/ptmx)"
     [ $status != 0 ] || status=77
     return

@@ -22,7 +22,7 @@ namespace cpu_kernels {
 /// threads that wait costs 0.7 microseconds, so calls of less than 4 microseconds stay on the calling thread.
 class work_sharing {
  public:
-  /// `threads` worker threads, as rlcore::threads counts them.
+  /// `threads` worker threads, as rlcore::threads counts them. The processor is looked at before anything runs on it.
   explicit work_sharing(int threads) : pool_((require_processor(), threads)), scratch_(pool_.concurrency() + 1) {}
 
   int threads() const noexcept { return static_cast<int>(pool_.concurrency()); }

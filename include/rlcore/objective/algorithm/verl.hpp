@@ -49,18 +49,17 @@ namespace verl {
 /// clip_ratio_low, clip_ratio_high, clip_ratio_c. All three are checked, also by losses that read the first two alone.
 struct clip_settings {
   double clip_low = 0.2, clip_high = 0.2, clip_c = 3.0;
-  constexpr const clip_settings& checked() const {
+  constexpr void check_settings() const {
     check_setting("verl::clip_settings", "clip_low", clip_low, setting::width);
     check_setting("verl::clip_settings", "clip_high", clip_high, setting::width);
     check_setting("verl::clip_settings", "clip_c", clip_c, setting::bound_above_1);
-    return *this;
   }
   constexpr dual_clip vanilla() const {
-    checked();
+    check_settings();
     return {.low = clip_low, .high = clip_high, .bound = clip_c};
   }
   constexpr ppo_clip plain() const {
-    checked();
+    check_settings();
     return {.low = clip_low, .high = clip_high};
   }
 };
@@ -126,7 +125,7 @@ constexpr auto gspo(const clip_settings& s = {}) {
 }
 /// loss_mode=geo_mean: clip_ratio_low and clip_ratio_high are widths in log space.
 constexpr auto gmpo(const clip_settings& s = {}) {
-  s.checked();
+  s.check_settings();
   return algorithm{group_relative{}, counts_outside{geometric_mean_ratio{.low = s.clip_low, .high = s.clip_high}},
                    row_mean_token_mean{}};
 }
@@ -136,7 +135,7 @@ constexpr auto sapo(rlcore::sapo surrogate = {}) {
 }
 /// loss_mode=cispo: both bounds, 1 - clip_ratio_low and 1 + clip_ratio_high.
 constexpr auto cispo(const clip_settings& s = {}) {
-  s.checked();
+  s.check_settings();
   return algorithm{group_relative{},
                    limited_log_ratio{rlcore::cispo{ratio_epsilon{.high = s.clip_high, .low = s.clip_low}}},
                    token_mean{}};
@@ -153,13 +152,13 @@ constexpr auto kl_cov(double ppo_kl_coef = 0.1) {
 }
 /// loss_mode=dppo_tv, dppo_kl: clip_ratio_low and clip_ratio_high bound the divergence.
 constexpr auto dppo_tv(const clip_settings& s = {}) {
-  s.checked();
+  s.check_settings();
   return algorithm{group_relative{}, rlcore::dppo_tv{.low = s.clip_low, .high = s.clip_high, .bound = s.clip_c},
                    token_mean{}};
 }
 /// loss_mode=dppo_kl: clip_ratio_low and clip_ratio_high bound the divergence.
 constexpr auto dppo_kl(const clip_settings& s = {}) {
-  s.checked();
+  s.check_settings();
   return algorithm{group_relative{}, rlcore::dppo_kl{.low = s.clip_low, .high = s.clip_high, .bound = s.clip_c},
                    token_mean{}};
 }
