@@ -126,6 +126,10 @@ TEST(flags, name_what_is_wrong) {
   EXPECT_EQ(refusal({"--rate", "--half"}), "--rate needs a value before '--half'");
   EXPECT_EQ(refusal({"--pair", "1"}), "--pair needs 2 values, got 1");
   EXPECT_EQ(refusal({"--half=yes"}), "--half takes no value, got 'yes'; to set it, write model.compute=...");
+  EXPECT_EQ(refusal({"--switch_on", "False"}),
+            "--switch_on takes no value, got 'False'; to set it, write switch_on=False");
+  EXPECT_EQ(refusal({"--switch_on", "true", "--count", "1"}),
+            "--switch_on takes no value, got 'true'; to set it, write switch_on=true");
   EXPECT_EQ(refusal({"stray"}), "'stray' is not a setting: it has no '='; expected key=value or a flag; see --help");
   EXPECT_EQ(refusal({"cuont", "3"}),
             "'cuont' is not a setting: it has no '='; expected key=value or a flag (did you mean '--count'?); see "

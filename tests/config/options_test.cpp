@@ -156,6 +156,34 @@ TEST(options, keys_of_newer_versions_are_known) {
   EXPECT_EQ(refusal({correction + "rollout_is=null", "data.seed=null"}), "accepted");
 }
 
+TEST(options, a_setting_may_have_the_name_of_another_version) {
+  const std::string actor = "actor_rollout_ref.actor.", clip = actor + "optim.clip_grad";
+  const options opt = parse({clip + "=0.5", actor + "fsdp_config.ulysses_sequence_parallel_size=1",
+                             actor + "optim.lr_scheduler_type=cosine", "critic.optim.clip_grad=2"});
+  EXPECT_EQ(opt.get<double>(actor + "grad_clip"), 0.5);
+  EXPECT_EQ(opt.get<std::string>(actor + "optim.warmup_style"), "cosine");
+  EXPECT_EQ(opt.get<double>("critic.grad_clip"), 2);
+  EXPECT_TRUE(opt.is_set(actor + "grad_clip"));
+  // What follows the key follows its other names, too.
+  EXPECT_EQ(parse({actor + "fsdp_config.strategy=fsdp2"}).get<std::string>("actor_rollout_ref.ref.strategy"), "fsdp2");
+  EXPECT_EQ(parse({clip + "=0.5", actor + "grad_clip=0.5"}).get<double>(actor + "grad_clip"), 0.5);
+  EXPECT_EQ(refusal({clip + "=0.5", actor + "grad_clip=1"}),
+            actor + "grad_clip=1 and " + clip + "=0.5 mean the same setting; keep one");
+  EXPECT_EQ(refusal({clip + "=-1"}), clip + "=-1: expected a number >= 0 (= grad_clip)");
+}
+
+TEST(options, a_part_that_is_not_here_stays_off) {
+  const std::string prediction = "actor_rollout_ref.model.mtp.";
+  EXPECT_TRUE(has_note(parse({prediction + "enable=False", prediction + "method=mtp"}), "known, but not used"));
+  EXPECT_EQ(refusal({prediction + "enable=True"}),
+            prediction + "enable=True is not in this build; expected False (prediction of several tokens)");
+  EXPECT_EQ(refusal({"skip.rollout.enable=True"}),
+            "skip.rollout.enable=True is not in this build; expected False (answers of an earlier run; see "
+            "rlcore.replay)");
+  EXPECT_EQ(refusal({"distillation={enabled:True}"}).find("distillation.enabled=True is not in this build"), 0u);
+  EXPECT_EQ(refusal({"skip={rollout:{enable:False}}"}), "accepted");
+}
+
 TEST(options, main_style_arguments) {
   const char* argv[] = {"grpo_trainer", "data.train_batch_size=4"};
   EXPECT_EQ(options::parse(2, argv, main_ppo_registry()).get<std::int64_t>("data.train_batch_size"), 4);

@@ -66,6 +66,18 @@ inline value typed_text(key_type type, const std::string& text) {
   }
 }
 
+/// True for a word that says on or off, which many would type after a switch.
+inline bool is_truth(std::string word) {
+  for (char& c : word) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  return word == "true" || word == "false";
+}
+
+[[noreturn]] inline void refuse_value(const flag& rule, std::string_view text) {
+  throw config_error("--" + std::string(rule.name) + " takes no value, got '" + std::string(text) +
+                     "'; to set it, write " + std::string(rule.key) + "=" +
+                     (rule.bare == "True" && is_truth(std::string(text)) ? std::string(text) : "..."));
+}
+
 inline std::string count_text(int count) { return count == 1 ? "a value" : std::to_string(count) + " values"; }
 
 }  // namespace detail
@@ -105,13 +117,13 @@ inline written_flag read_flag(const registry& known, const std::vector<std::stri
   const flag& rule = *result.rule;
   const std::string name = "--" + std::string(rule.name);
   if (equal != word.npos) {
-    if (rule.count == flag::switch_only)
-      throw config_error(name + " takes no value, got '" + std::string(word.substr(equal + 1)) +
-                         "'; to set it, write " + std::string(rule.key) + "=...");
+    if (rule.count == flag::switch_only) detail::refuse_value(rule, word.substr(equal + 1));
     result.texts.emplace_back(word.substr(equal + 1));
     if (rule.count > 1) throw config_error(name + " takes " + detail::count_text(rule.count) + ", got 1");
     return result;
   }
+  if (rule.count == flag::switch_only && next < arguments.size() && detail::is_truth(arguments[next]))
+    detail::refuse_value(rule, arguments[next]);
   const int count = rule.count == flag::append ? 1 : rule.count;
   const auto wanted = static_cast<std::size_t>(count == flag::any_count ? 1 << 30 : count);
   while (result.texts.size() < wanted && next < arguments.size() && detail::is_operand(arguments[next])) {

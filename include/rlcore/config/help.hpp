@@ -103,6 +103,7 @@ std::string names_text(const registry& known, std::size_t width, Shown&& shown) 
     std::string_view heading;
   } kinds[] = {{disposition::accepted, "Accepted and checked, without effect on this device"},
                {disposition::fixed, "Only this value is in this build yet"},
+               {disposition::off, "Parts that have to stay switched off"},
                {disposition::unused, "Known from other trainers, not used by this program"}};
   std::string out;
   for (const auto& kind : kinds) {

@@ -26,6 +26,7 @@ enum class disposition {
   honoured,  ///< does what it says
   accepted,  ///< checked and recorded, but without effect on this device or in this design
   fixed,     ///< only the default is offered; any other value is refused
+  off,       ///< a map of a part that is not offered: its `enable` or `enabled` must stay False, the rest is not used
   unused     ///< known to the systems whose command lines we accept, not used by this program
 };
 

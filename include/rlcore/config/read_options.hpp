@@ -240,7 +240,40 @@ class options_reader {
     throw config_error(unknown_key_text(options_.known_, name));
   }
 
+  /// Sets keys to what the command line sets under other names of them; messages keep those names. Throws config_error
+  /// for two names with different values.
+  void unify_spellings() {
+    for (const auto& [name, other] : options_.known_.spellings) {
+      const std::size_t from = options_.known_.index(other), to = options_.known_.index(name);
+      require(from < options_.is_set_.size() && to < options_.is_set_.size(), "a spelling is not in the registry");
+      if (!options_.is_set_[from]) continue;
+      const value given = *select(options_.root_, other);
+      const std::string key(name), typed(other), text = inline_text(given);
+      if (const value* former = select(options_.root_, name); options_.is_set_[to] && !(*former == given))
+        throw config_error(options_.typed_.in(key + "=" + inline_text(*former) + " and " + typed + "=" + text +
+                                              " mean the same setting; keep one"));
+      check_value(options_.known_.keys()[from], interpolation(options_.root_).resolve(given, typed));
+      if (!options_.is_set_[to]) options_.typed_.add(key, typed, text, typed + "=" + text);
+      assign(options_.root_, key, given, true);
+      options_.is_set_[to] = true;
+    }
+  }
+
+  /// Throws config_error if a member `enable` or `enabled` of the map is True, at any depth.
+  static void refuse_if_on(const key& part, const value& map, const std::string& name) {
+    const auto* members = map.as<value::map>();
+    if (members == nullptr) return;
+    for (const member& m : *members) {
+      const bool* on = m.item.as<bool>();
+      if ((m.name == "enable" || m.name == "enabled") && on != nullptr && *on)
+        throw config_error(name + "." + m.name + "=True is not in this build; expected False (" +
+                           std::string(part.meaning) + ")");
+      refuse_if_on(part, m.item, name + "." + m.name);
+    }
+  }
+
   void finish() {
+    unify_spellings();
     interpolation references(options_.root_);
     const auto keys = options_.known_.keys();
     std::string accepted, unused;
@@ -256,6 +289,9 @@ class options_reader {
         if (!(options_.values_[i] == fallback))
           throw config_error(options_.as_typed(name) + " is not in this build yet; it has " + inline_text(fallback) +
                              " (" + std::string(keys[i].meaning) + ")");
+      } else if (keys[i].use == disposition::off) {
+        refuse_if_on(keys[i], options_.values_[i], name);
+        unused += (unused.empty() ? "" : ", ") + options_.as_typed(name);
       } else if (keys[i].use == disposition::accepted) {
         accepted += (accepted.empty() ? "" : ", ") + options_.as_typed(name);
       } else if (keys[i].use == disposition::unused) {

@@ -26,12 +26,18 @@ struct positional {
   std::size_t at_least = 1, at_most = 1;
 };
 
+/// Another name of a key: what is set under it is set for the key.
+struct spelling {
+  std::string_view key, other;
+};
+
 /// A table of keys with the program it belongs to. Built from sections; a later trainer adds or replaces keys.
 class registry {
  public:
   std::string program;                          ///< name of the executable
   std::string summary;                          ///< one line for --help
   std::string details;                          ///< lines for --help: examples, files that are written, exit codes
+  std::span<const spelling> spellings;          ///< both names are keys of the table
   std::span<const help_topic> topics;           ///< groups of keys for --help; others are named by their first word
   std::string config_name;                      ///< default of --config-name
   std::vector<std::string> config_names;        ///< accepted for --config-name

@@ -1,47 +1,16 @@
-// Rules of the reward settings: one meaning for verl's spellings of a key, and combinations that cannot work.
+// Rules of the reward settings: combinations that cannot work.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
-#include <string_view>
 
-#include "rlcore/config/check_value.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/core/error.hpp"
-#include "rlcore/core/suggest.hpp"
 
 RLCORE_BEGIN
 namespace trainer {
 
 namespace detail {
-
-/// Other spellings set the key in the first column. Two that are given and differ are refused.
-inline constexpr std::array<std::array<std::string_view, 2>, 14> reward_spellings{
-    {{"reward_model.reward_manager", "reward.reward_manager.name"},
-     {"reward_model.overlong_buffer.enable", "reward_model.reward_kwargs.overlong_buffer_cfg.enable"},
-     {"reward_model.overlong_buffer.enable", "reward.reward_kwargs.overlong_buffer_cfg.enable"},
-     {"reward_model.overlong_buffer.len", "reward_model.reward_kwargs.overlong_buffer_cfg.len"},
-     {"reward_model.overlong_buffer.len", "reward.reward_kwargs.overlong_buffer_cfg.len"},
-     {"reward_model.overlong_buffer.penalty_factor", "reward_model.reward_kwargs.overlong_buffer_cfg.penalty_factor"},
-     {"reward_model.overlong_buffer.penalty_factor", "reward.reward_kwargs.overlong_buffer_cfg.penalty_factor"},
-     {"reward_model.overlong_buffer.log", "reward_model.reward_kwargs.overlong_buffer_cfg.log"},
-     {"reward_model.overlong_buffer.log", "reward.reward_kwargs.overlong_buffer_cfg.log"},
-     {"reward_model.max_resp_len", "reward_model.reward_kwargs.max_resp_len"},
-     {"reward_model.max_resp_len", "reward.reward_kwargs.max_resp_len"},
-     {"custom_reward_function.path", "reward.custom_reward_function.path"},
-     {"custom_reward_function.name", "reward.custom_reward_function.name"},
-     {"custom_reward_function.reward_kwargs", "reward.custom_reward_function.reward_kwargs"}}};
-
-inline void unify_reward_spellings(options& opt) {
-  for (const auto& [name, other] : reward_spellings) {
-    if (!opt.is_set(other) || opt.at(other) == opt.at(name)) continue;
-    if (opt.is_set(name))
-      throw config_error(std::string(name) + "=" + inline_text(opt.at(name)) + " and " + std::string(other) + "=" +
-                         inline_text(opt.at(other)) + " mean the same setting; keep one");
-    opt.set(name, opt.at(other));
-  }
-}
 
 inline void check_overlong(options& opt) {
   const std::string name = "reward_model.overlong_buffer.";
@@ -71,7 +40,7 @@ inline void check_reward_source(options& opt) {
         "rlcore.reward_command");
   const bool python = path && path->ends_with(".py");
   for (const char* key : {"custom_reward_function.name", "custom_reward_function.reward_kwargs"})
-    if (!python && (opt.is_set(key) || opt.is_set("reward." + std::string(key))))
+    if (!python && opt.is_set(key))
       opt.note(std::string(key) + " has no effect: it belongs to a .py file in custom_reward_function.path");
   for (const char* key : {"rlcore.reward_timeout", "rlcore.reward_on_failure"})
     if (!path && !command && opt.is_set(key))
@@ -92,7 +61,6 @@ inline void check_reward_source(options& opt) {
 
 /// Throws config_error for reward settings that cannot work; adds notes for those without effect.
 inline void check_reward_options(options& opt) {
-  detail::unify_reward_spellings(opt);
   detail::check_overlong(opt);
   detail::check_reward_source(opt);
 }

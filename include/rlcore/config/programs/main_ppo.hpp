@@ -23,6 +23,7 @@
 #include "rlcore/config/keys/verl/newer_keys.hpp"
 #include "rlcore/config/keys/verl/reward_keys.hpp"
 #include "rlcore/config/keys/verl/rollout_keys.hpp"
+#include "rlcore/config/keys/verl/spellings.hpp"
 #include "rlcore/config/keys/verl/trainer_keys.hpp"
 #include "rlcore/config/options.hpp"
 #include "rlcore/config/programs/trainer_registries.hpp"
@@ -39,6 +40,7 @@ inline registry main_ppo_registry() {
   known.config_name = "ppo_trainer";
   known.config_names = {"ppo_trainer", "ppo_megatron_trainer"};
   known.later_config_names = {"dapo_trainer", "dapo_megatron_trainer", "sft_trainer"};
+  known.spellings = keys::spellings;
   known.topics = keys::verl_topics;
   known.check = check_policy_options;
   known.add(keys::data).add(keys::model).add(keys::actor).add(keys::rollout).add(keys::reference);
