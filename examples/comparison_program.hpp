@@ -349,19 +349,17 @@ class program {
   std::vector<trainer::compared_run> runs_;
 };
 
-/// The table of --list.
+/// The table of --list: a line for what an algorithm is, and one for its parts.
 inline std::string list_text(const std::vector<variant>& known) {
-  std::vector<arguments> rows{{"name", "advantage", "objective", "aggregation", "remark"}};
-  for (const variant& v : known) rows.push_back({v.name, v.advantage, v.objective, v.aggregation, v.remark});
+  std::vector<std::array<std::string, 5>> rows{{"name", "remark", "  advantage", "aggregation", "objective"}};
+  for (const variant& v : known) rows.push_back({v.name, v.remark, "  " + v.advantage, v.aggregation, v.objective});
+  const auto padded = [&](const auto& row, std::size_t i) {
+    std::size_t width = 0;
+    for (const auto& other : rows) width = std::max(width, other[i].size());
+    return row[i] + std::string(width - row[i].size() + 2, ' ');
+  };
   std::string out;
-  for (const arguments& row : rows) {
-    for (std::size_t i = 0; i + 1 < row.size(); ++i) {
-      std::size_t width = 0;
-      for (const arguments& other : rows) width = std::max(width, other[i].size());
-      out += row[i] + std::string(width - row[i].size() + 2, ' ');
-    }
-    out += row.back() + "\n";
-  }
+  for (const auto& row : rows) out += padded(row, 0) + row[1] + "\n" + padded(row, 2) + padded(row, 3) + row[4] + "\n";
   return out;
 }
 

@@ -63,6 +63,9 @@ TEST_F(preference_trainers, resume_to_the_same_bits) {
     scratch::write(place / broken / "metrics.jsonl", lines);
     const program::result r = train(name, broken, how + arguments{"--load_checkpoint"});
     EXPECT_NE(r.out.find("resumed after step 2"), std::string::npos) << r.out;
+    const program::result again = train(name, broken, how + arguments{"--load_checkpoint"});
+    EXPECT_NE(again.out.find("note: all 6 steps are done; a larger --max_epochs goes on"), std::string::npos)
+        << again.out;
     EXPECT_TRUE(weights(whole) == weights(broken)) << "other weights";
     EXPECT_EQ(rows(place / whole), rows(place / broken));
     EXPECT_EQ(scratch::read(place / whole / "global_step_6" / "optim.safetensors"),

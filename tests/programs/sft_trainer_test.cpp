@@ -78,7 +78,9 @@ TEST_F(sft_trainer, resumed_run_equals_an_uninterrupted_one) {
     const auto second = train(cut, variants[v]);
     EXPECT_NE(second.out.find("resumed after step 2"), std::string::npos) << second.out;
     expect_same(whole, cut);
-    train(cut, variants[v]);  // nothing is left to do
+    const auto third = train(cut, variants[v]);
+    EXPECT_NE(third.out.find("note: all 8 steps are done; a larger trainer.total_epochs or "), std::string::npos)
+        << third.out;
     expect_same(whole, cut);
   }
   train("whole");

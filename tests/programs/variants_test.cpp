@@ -54,16 +54,20 @@ TEST_F(variants, lists_what_there_is_and_what_it_is_made_of) {
   const program::result r = run({"--list"});
   EXPECT_EQ(r.code, 0) << r.err;
   std::istringstream lines(r.out);
-  std::string head, line, dapo;
+  std::string head, line, parts, dapo;
+  std::getline(lines, line);
+  EXPECT_EQ(line.find("name "), 0u) << line;
   std::getline(lines, head);
-  for (const char* column : {"name", "advantage", "objective", "aggregation"})
+  for (const char* column : {"  advantage ", " aggregation ", " objective"})
     EXPECT_NE(head.find(column), std::string::npos) << head;
   std::vector<std::string> names;
-  while (std::getline(lines, line)) {
+  while (std::getline(lines, line) && std::getline(lines, parts)) {
     names.push_back(line.substr(0, line.find(' ')));
-    if (names.back() == "dapo") dapo = line;
-    EXPECT_EQ(line.find("rlcore::"), std::string::npos) << line;
-    EXPECT_EQ(line.find("(anonymous"), std::string::npos) << line;
+    if (names.back() == "dapo") dapo = parts;
+    EXPECT_TRUE(parts.starts_with("  ")) << parts;
+    EXPECT_LE(std::max(line.size(), parts.size()), 150u) << parts;
+    EXPECT_EQ(parts.find("rlcore::"), std::string::npos) << parts;
+    EXPECT_EQ(parts.find("(anonymous"), std::string::npos) << parts;
   }
   for (const char* name : {"grpo", "dr_grpo", "dapo", "reinforce"})
     EXPECT_EQ(std::count(names.begin(), names.end(), name), 1) << name;
@@ -155,9 +159,9 @@ TEST_F(variants, every_algorithm_of_the_list_trains) {
   ASSERT_EQ(r.code, 0) << r.err;
   std::istringstream list(run({"--list"}).out);
   std::string name, rest;
-  std::getline(list, rest);
+  std::getline(list, rest), std::getline(list, rest);
   int count = 0;
-  for (; list >> name && std::getline(list, rest); ++count) {
+  for (; list >> name && std::getline(list, rest) && std::getline(list, rest); ++count) {
     const auto all = rows("c/" + name + "-seed1");
     ASSERT_EQ(all.size(), 1u) << name;
     EXPECT_EQ(all[0].dump().find("null"), std::string::npos) << all[0];  // a number that is not finite

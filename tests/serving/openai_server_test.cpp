@@ -245,7 +245,7 @@ TEST_F(openai_server, mistakes_are_one_line) {
   };
   fails({}, "--model is missing");
   fails({"--modle", m}, "unknown flag '--modle' (did you mean '--model'?)");
-  fails({m, "--max-model-len", "2000"}, "the model has 1024 positions");
+  fails({m, "--max-model-len", "2000"}, "--max-model-len 2000: the model has 1024 positions (max_position_embeddings)");
   fails({m, "--quantization", "awq"}, "--quantization awq");
   fails({m, "--enable_auto_tool_choice"}, "go together");
   fails({m, "--override-generation-config", R"({"temprature": 1})"}, "did you mean 'temperature'?");

@@ -34,17 +34,26 @@ inline void run() {
 }
 }  // namespace objectives_variants
 
-// <snippet: docs/objectives.md 3>
+namespace objectives_kl_in_reward {
+inline double score;
+inline std::span<float> old_logp, ref_logp, token_reward;
+inline void run() {
+  // <snippet: docs/objectives.md 3>
+  (void)shaped;
+}
+}  // namespace objectives_kl_in_reward
+
+// <snippet: docs/objectives.md 4>
 
 namespace objectives_slope {
 inline void run() {
-  // <snippet: docs/objectives.md 4>
+  // <snippet: docs/objectives.md 5>
 }
 }  // namespace objectives_slope
 
 namespace objectives_explain {
 inline void run() {
-  // <snippet: docs/objectives.md 5>
+  // <snippet: docs/objectives.md 6>
   (void)text;
 }
 }  // namespace objectives_explain

@@ -181,6 +181,15 @@ inline nn::config read_ranked_config(const options& opt, const std::filesystem::
   throw config_error("--rlcore-ranks " + std::to_string(ranks) + ": " + why + "; expected one of " + possible);
 }
 
+/// Throws config_error if --max-model-len is beyond what the model was made for.
+inline void check_model_length(const options& opt, const nn::config& config) {
+  const auto asked = opt.find<std::int64_t>("max-model-len");
+  if (asked && *asked > config.max_position_embeddings)
+    throw config_error("--max-model-len " + std::to_string(*asked) + ": the model has " +
+                       std::to_string(config.max_position_embeddings) +
+                       " positions (max_position_embeddings); expected at most as many");
+}
+
 /// Every rank reads its part of the weights. Returns their fingerprint.
 template <class Device>
 std::string load(ranked_model<Device>& model, const std::filesystem::path& folder,
@@ -275,6 +284,7 @@ int serve(const std::vector<std::unique_ptr<Device>>& devices, const options& op
   listening_sockets sockets(http);
   const std::filesystem::path folder = trainer::named_model(opt, "model");
   const nn::config config = detail::read_ranked_config(opt, folder, ranks.size());
+  detail::check_model_length(opt, config);
   served_model served = open_served_model(opt, folder, config);
   ranked_model<Device> model(ranks, config);
   served.fingerprint = detail::load(model, folder, detail::read_format(opt));

@@ -27,6 +27,16 @@ inline std::string resuming_text(const options& opt, bool not_resumed) {
   return "run the same command again" + (not_resumed ? " with " + std::string(more) : std::string());
 }
 
+/// What a run of `total` steps says that goes on after `step` from the checkpoint in `folder`.
+inline std::string resumed_text(const options& opt, std::int64_t step, std::int64_t total, const std::string& folder) {
+  std::string text = "resumed after step " + std::to_string(step) + " from " + folder + "\n";
+  if (step < total) return text;
+  const char* more = !uses_openrlhf_flags(opt) ? "trainer.total_epochs or trainer.total_training_steps"
+                     : opt.known().find("num_episodes") != nullptr ? "--num_episodes"
+                                                                   : "--max_epochs";
+  return text + "note: all " + std::to_string(total) + " steps are done; a larger " + more + " goes on\n";
+}
+
 /// A line that says where the earlier run's metrics are now, and how to go on from its checkpoint instead; "" if there
 /// was no earlier run. `root` is the folder of the run, whose first checkpoint is yet to come. Of a run that goes on
 /// after `resumed_step` (a fresh one: negative): where the rows of later steps are.

@@ -78,6 +78,9 @@ TEST(token_gradients, must_have_the_shape_and_the_fields_of_the_objective) {
   EXPECT_THAT(
       refusal_of(g, g.batch(), sum{paper::grpo().objective, entropy_bonus(0.1)}, {.logp = g.matrix(g.logp_gradient)}),
       HasSubstr("gradient by entropy, but there is nowhere to write it; set token_gradients::entropy"));
+  EXPECT_THAT(refusal_of(g, g.batch(), sum{paper::grpo().objective, entropy_bonus(0.1)},
+                         {.logp = g.matrix(g.logp_gradient), .entropy = g.matrix(g.logp_gradient)}),
+              HasSubstr("token_gradients::logp and entropy are one array; each needs its own"));
 }
 TEST(packed_rows, must_be_described_by_their_offsets) {
   golden_batch<float> g;

@@ -65,8 +65,12 @@ struct token_field {
   RLCORE_FN void assign(const view<U, Rank>& v) {
     static_assert(Rank == 1 || Rank == 2,
                   "rlcore: a token field is a matrix [rows, tokens] or a vector; this container has another rank");
+    constexpr bool nested = requires(U & u) { u.begin(); };
+    static_assert(!nested,
+                  "rlcore: the elements of this container are containers; a matrix is one array, "
+                  "matrix_view<T>(data, {rows, tokens}), and rows of several lengths are one vector with offsets");
     static_assert(
-        std::is_same_v<std::remove_cv_t<T>, std::remove_cv_t<U>>,
+        nested || std::is_same_v<std::remove_cv_t<T>, std::remove_cv_t<U>>,
         "rlcore: the element type of this container differs from the batch's: all fields of token_batch<T> and "
         "token_gradients<T> hold T");
     if constexpr (std::is_same_v<std::remove_cv_t<T>, std::remove_cv_t<U>>)

@@ -86,6 +86,16 @@ void name_entries(const Objective& objective, report_of<Objective>& r, std::inde
 
 namespace token_loop {
 
+/// Throws std::invalid_argument if two gradients would be written over each other.
+template <class T>
+void check_outputs_differ(const prepared_batch<T>& p) {
+  for (std::size_t f = 0; f < field_count; ++f)
+    for (std::size_t g = 0; g < f; ++g)
+      if (p.output[f].data != nullptr && p.output[f].data == p.output[g].data && p.shape.width > 0 && p.shape.rows > 0)
+        throw std::invalid_argument("rlcore: token_gradients::" + std::string(field_names[g]) + " and " +
+                                    std::string(field_names[f]) + " are one array; each needs its own");
+}
+
 /// Checks everything that the loop will rely on.
 template <class T>
 prepared_batch<T> prepare(const token_batch<T>& b, const token_gradients<T>& g, field reads, field writes) {
@@ -116,6 +126,7 @@ prepared_batch<T> prepare(const token_batch<T>& b, const token_gradients<T>& g, 
           "rlcore: the objective has a gradient by " + std::string(field_names[f]) +
           ", but there is nowhere to write it; set token_gradients::" + std::string(field_names[f]));
   }
+  check_outputs_differ(p);
   return p;
 }
 

@@ -95,7 +95,7 @@ class policy_run_of final : public policy_run {
     const double configured = kl.enabled ? kl.coefficient : 0;
     if (from_) {
       state_ = load_state(from_.folder, models_.policy, critic_or_null(), settings().seed);
-      say("resumed after step %lld from %s\n", static_cast<long long>(state_.step), from_.folder.c_str());
+      say("%s", resumed_text(opt_, state_.step, in_.plan.total_steps, from_.folder.string()).c_str());
       if (!models_.policy.notice().empty()) say("note: %s\n", models_.policy.notice().c_str());
       check_surplus(state_.surplus, in_.train, from_.folder);
     }

@@ -183,7 +183,7 @@ void supervised_run<Device, Task>::resume(const training_settings& training) {
   if (!from_ || training.lora) model.load(base_.folder);  // with LoRA a checkpoint goes on from its base
   if (!from_) return;
   state_ = load_supervised(from_.folder, model, task_, state_);
-  say("resumed after step %lld from %s\n", static_cast<long long>(state_.step), from_.folder.c_str());
+  say("%s", resumed_text(opt_, state_.step, plan_.total_steps, from_.folder.string()).c_str());
   if (!model.notice().empty()) say("note: %s\n", model.notice().c_str());
 }
 
