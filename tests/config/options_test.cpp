@@ -184,6 +184,14 @@ TEST(options, a_part_that_is_not_here_stays_off) {
   EXPECT_EQ(refusal({"skip={rollout:{enable:False}}"}), "accepted");
 }
 
+TEST(options, a_map_for_the_optimizer_changes_no_number) {
+  const std::string map = "+actor_rollout_ref.actor.optim.override_optimizer_config.";
+  EXPECT_EQ(refusal({map + "optimizer_cpu_offload=True", map + "optimizer_offload_fraction=1"}), "accepted");
+  EXPECT_NE(refusal({map + "eps=1e-6"}).find("override_optimizer_config.eps=1e-06: AdamW here has"), std::string::npos)
+      << refusal({map + "eps=1e-6"});
+  EXPECT_EQ(refusal({"critic.optim.override_optimizer_config=null"}), "accepted");
+}
+
 TEST(options, main_style_arguments) {
   const char* argv[] = {"grpo_trainer", "data.train_batch_size=4"};
   EXPECT_EQ(options::parse(2, argv, main_ppo_registry()).get<std::int64_t>("data.train_batch_size"), 4);

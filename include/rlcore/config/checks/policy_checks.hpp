@@ -194,6 +194,23 @@ inline void check_model_overrides(options& opt) {
                ".megatron.dist_checkpointing_path is not read: the weights are those of actor_rollout_ref.model.path");
 }
 
+/// Checks what scripts pass on to the class of the optimizer: where its state is, and nothing that changes a number.
+inline void check_optimizer_overrides(const options& opt) {
+  const std::vector<std::string> known = {"optimizer_cpu_offload",
+                                          "optimizer_offload_fraction",
+                                          "overlap_cpu_optimizer_d2h_h2d",
+                                          "use_precision_aware_optimizer",
+                                          "fused",
+                                          "foreach"};
+  for (const char* optimizer : {"actor_rollout_ref.actor.optim.", "critic.optim."}) {
+    const std::string map = std::string(optimizer) + "override_optimizer_config";
+    for (const member& m : *opt.at(map).as<value::map>())
+      if (std::find(known.begin(), known.end(), m.name) == known.end())
+        throw config_error(map + "." + m.name + "=" + inline_text(m.item) + ": AdamW here has " + optimizer +
+                           "lr, betas and weight_decay, and an epsilon of 1e-8" + did_you_mean(m.name, known));
+  }
+}
+
 inline void check_sampling_rounds(options& opt) {
   const std::string filter = "algorithm.filter_groups.";
   if (!opt.get<bool>(filter + "enable")) {
@@ -297,6 +314,7 @@ inline void check_policy_options(options& opt) {
   check_image_options(opt);
   detail::check_sampling_rounds(opt);
   detail::check_model_overrides(opt);
+  detail::check_optimizer_overrides(opt);
   check_reward_options(opt);
   note_unused_lora(opt, "actor_rollout_ref.model.");
   read_lora(opt, "critic.model.", 1);
