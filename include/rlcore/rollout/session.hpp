@@ -235,7 +235,7 @@ class session {
                          std::to_string(std::min(c.max_position_embeddings, pages * kv_page + 1)) + ": the model has " +
                          std::to_string(c.max_position_embeddings) + " positions, and " +
                          std::to_string(limits.max_cache_bytes) + " bytes of cache hold " +
-                         std::to_string(pages * kv_page));
+                         std::to_string(pages * kv_page) + " tokens");
     const std::int64_t slots = nn::logit_rows(model_, space_, static_cast<extent_t>(limits.max_sequences));
     const std::int64_t scores = nn::logit_rows(model_, space_, 32);
     ranks_.prepare(pages, slots + scores, static_cast<extent_t>(longest));

@@ -42,10 +42,10 @@ TEST(documented_keys, those_that_take_one_value_are_on_the_pages) {
        {grpo_trainer_registry(), ppo_trainer_registry(), dapo_registry(), reinforce_plus_plus_trainer_registry(),
         sft_registry(), openrlhf_sft_registry(), dpo_registry(), kto_registry(), rm_registry(), prm_registry()})
     for (const key& k : known.keys()) {
-      if (k.use != disposition::fixed) continue;
+      if (k.use != disposition::fixed && k.use != disposition::off) continue;
       ++count;
       const std::string name(k.name);
-      const bool flag = name.find('.') == name.npos;
+      const bool flag = known.typed_name(name) != name;
       bool found = false;
       for (const std::string& word : flag ? openrlhf : verl)
         found = found || (flag ? word == "--" + name : names(word, name));
