@@ -169,6 +169,9 @@ TEST(options, a_setting_may_have_the_name_of_another_version) {
   EXPECT_EQ(parse({clip + "=0.5", actor + "grad_clip=0.5"}).get<double>(actor + "grad_clip"), 0.5);
   EXPECT_EQ(refusal({clip + "=0.5", actor + "grad_clip=1"}),
             actor + "grad_clip=1 and " + clip + "=0.5 mean the same setting; keep one");
+  const std::string own = "custom_reward_function.path";
+  EXPECT_FALSE(parse({"reward." + own + "=x", "~reward." + own}).find<std::string>(own));
+  EXPECT_EQ(parse({own + "=y", "~" + own, "reward." + own + "=x"}).get<std::string>(own), "x");
   EXPECT_EQ(refusal({clip + "=-1"}), clip + "=-1: expected a number >= 0 (= grad_clip)");
 }
 

@@ -246,10 +246,11 @@ class options_reader {
     for (const auto& [name, other] : options_.known_.spellings) {
       const std::size_t from = options_.known_.index(other), to = options_.known_.index(name);
       require(from < options_.is_set_.size() && to < options_.is_set_.size(), "a spelling is not in the registry");
-      if (!options_.is_set_[from]) continue;
-      const value given = *select(options_.root_, other);
+      const value *newer = select(options_.root_, other), *former = select(options_.root_, name);
+      if (!options_.is_set_[from] || newer == nullptr) continue;  // not written, or deleted
+      const value given = *newer;
       const std::string key(name), typed(other), text = inline_text(given);
-      if (const value* former = select(options_.root_, name); options_.is_set_[to] && !(*former == given))
+      if (options_.is_set_[to] && former != nullptr && !(*former == given))
         throw config_error(options_.typed_.in(key + "=" + inline_text(*former) + " and " + typed + "=" + text +
                                               " mean the same setting; keep one"));
       check_value(options_.known_.keys()[from], interpolation(options_.root_).resolve(given, typed));
