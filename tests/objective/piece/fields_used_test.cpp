@@ -238,7 +238,7 @@ TEST(fields_used, of_logits_pieces) {
 }
 
 struct wrong_slope {
-  static constexpr field reads = field::logp;
+  [[maybe_unused]] static constexpr field reads = field::logp;
   static constexpr std::string_view name = "wrong_slope";
   template <class Math, class V>
   RLCORE_FN term<V> operator()(const token<V>& t) const noexcept {
