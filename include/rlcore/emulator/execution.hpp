@@ -130,8 +130,9 @@ class execution {
   std::byte* storage(const tensor& t, access mode) {
     const auto [first, last] = t.reach();
     const auto size = static_cast<std::int64_t>(bytes_of(t.type));
-    auto* address = static_cast<std::byte*>(address_of(t));
-    return shadow(address + first * size, static_cast<std::size_t>((last - first + 1) * size), mode) - first * size;
+    const auto address = reinterpret_cast<std::uintptr_t>(address_of(t));  // a caller may have given any, null too
+    auto* begin = reinterpret_cast<std::byte*>(address + static_cast<std::uintptr_t>(first * size));
+    return shadow(begin, static_cast<std::size_t>((last - first + 1) * size), mode) - first * size;
   }
   /// The device address of the tensor's storage: that of its slot in the executor, or its own.
   void* address_of(const tensor& t) const {
