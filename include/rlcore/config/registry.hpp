@@ -111,6 +111,10 @@ class registry {
     const auto at = position(prefix);
     return at != order_.end() && keys_[*at].name.starts_with(prefix);
   }
+  /// True for another name of a key, which has the setting.
+  bool is_spelling(std::string_view name) const {
+    return std::any_of(spellings.begin(), spellings.end(), [&](const spelling& s) { return s.other == name; });
+  }
   /// The free-form map that `name` lies in, or nullptr.
   const key* free_form(std::string_view name) const {
     for (std::size_t dot = name.rfind('.'); dot != name.npos; dot = dot == 0 ? name.npos : name.rfind('.', dot - 1)) {

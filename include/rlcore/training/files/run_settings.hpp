@@ -28,7 +28,7 @@ inline constexpr const char* run_settings_name = "settings.json";
 inline nlohmann::ordered_json numeric_settings(const options& opt) {
   nlohmann::ordered_json settings = nlohmann::ordered_json::object();
   for (const key& k : opt.known().keys())
-    if (k.use == disposition::honoured && !is_free_setting(k.name))
+    if (k.use == disposition::honoured && !is_free_setting(k.name) && !opt.known().is_spelling(k.name))
       settings[std::string(k.name)] = inline_text(opt.at(std::string(k.name)));
   return settings;
 }

@@ -220,7 +220,7 @@ inline constexpr key newer[] = {
     {"trainer.v1.colocate_async", dictionary, "{}", unused, "only with that trainer_mode"},
     {"trainer.v1.separate_async", dictionary, "{}", unused, "only with that trainer_mode"},
     {"trainer.v1.sync", dictionary, "{}", unused, "upstream internals"},
-    {"trainer.v1.sampler", dictionary, "{}", unused, "upstream internals"},
+    {"trainer.v1.sampler", dictionary, "{}", unused, "only with another trainer_mode"},
     {"distillation", dictionary, "{}", off, "learning from a teacher's probabilities"},
     {"skip", dictionary, "{}", off, "answers of an earlier run; see rlcore.replay"},
     {"ray_kwargs", dictionary, "{}", unused, "process launcher"},
