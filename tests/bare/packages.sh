@@ -39,6 +39,7 @@ must 'the model is evaluated' rlcore evaluate "model.path=$model" "data.files=$r
 must 'a random model is made' rlcore random_model --tokenizer "$model" --output "$work/model"
 must 'it is planned for' rlcore plan "model=$work/model" devices=1
 
+: >"$work/server"  # the loop may look before the redirection has made it
 rlcore openai_server --model "$model" --served-model-name auto --port 0 >"$work/server" 2>&1 &
 server=$!
 for ((i = 0; i < 300; ++i)); do
