@@ -6,7 +6,7 @@ include("${CMAKE_CURRENT_LIST_DIR}/RlcoreArrow.cmake")
 set(RLCORE_COMPONENTS eigen xtensor threads images text data checkpoint trainer)
 # These are compiled, once for all programs that link them, from ${rlcore_sources}: in the project that uses them, with
 # its compiler, flags and MPI. Nothing is compiled that nothing links. RLCORE_COMPILED tells the headers.
-set(RLCORE_COMPILED_COMPONENTS kernels devices mpi policy_trainers supervised_trainers trainers server)
+set(RLCORE_COMPILED_COMPONENTS kernels mpi policy_trainers devices supervised_trainers trainers server)
 
 # Inside rlcore_define_component: add the target to the links, or leave and say what is missing.
 macro(rlcore_component_needs target package)
@@ -215,10 +215,13 @@ function(rlcore_define_component name reason)
   elseif(name MATCHES "^(policy|supervised)_trainers$")
     # Whole runs (trainer/trainers.hpp) on a device chosen at run time.
     rlcore_component_needs_component(trainer)
-    rlcore_component_needs_component(devices)
+    rlcore_component_needs_component(kernels)
     rlcore_define_component(mpi without)
     list(APPEND links rlcore::mpi)
     rlcore_add_compiled(${name} ${name}.cpp)
+    # After it, since ninja takes what is ready in this order, and the trainers take longest.
+    rlcore_component_needs_component(devices)
+    target_link_libraries(rlcore_${name} PUBLIC rlcore::devices)
     return()
   elseif(name STREQUAL "server")
     # A server of OpenAI's API on a device chosen at run time.

@@ -297,7 +297,7 @@ class program {
     const done_mark mark(request_.output / "task.json", {{"seed", 1}, {"warm_start_steps", request_.warm_start}});
     if (mark.is_set()) return void(std::printf("warm start  taken over from %s\n", model.c_str()));
     mark.clear();
-    embedded_task::make(device, request_.output, 1, opt, request_.warm_start);
+    embedded_task::make(device, request_.output, 1, request_.warm_start);
     mark.set();
   }
 

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "rlcore/config/options.hpp"
 #include "rlcore/device/any_device.hpp"
 
 namespace embedded_task {
@@ -19,10 +18,9 @@ inline constexpr std::uint32_t warm_start_steps = 480;
 /// is.
 std::vector<std::string> settings(const std::filesystem::path& folder);
 
-/// Makes the task of `seed` in `folder`: data/{train,test}.jsonl, and model/ after `steps` steps of the warm start;
-/// `opt` are the settings of the run that it is for.
+/// Makes the task of `seed` in `folder`: data/{train,test}.jsonl, and model/ after `steps` steps of the warm start.
 void make(rlcore::any_device& device, const std::filesystem::path& folder, std::uint64_t seed,
-          const rlcore::trainer::options& opt, std::uint32_t steps = warm_start_steps);
+          std::uint32_t steps = warm_start_steps);
 
 /// The same for the task with pictures: digits to be read by a tiny Qwen2.5-VL.
 std::vector<std::string> picture_settings(const std::filesystem::path& folder);
@@ -30,6 +28,6 @@ std::vector<std::string> picture_settings(const std::filesystem::path& folder);
 /// Makes the task with pictures: rows that hold them, and model/ after at most `most_steps` steps of a warm start that
 /// ends when the model has learned to see and a careless teacher has spoilt it.
 void make_pictures(rlcore::any_device& device, const std::filesystem::path& folder, std::uint64_t seed,
-                   const rlcore::trainer::options& opt, std::uint32_t most_steps = 1500);
+                   std::uint32_t most_steps = 1500);
 
 }  // namespace embedded_task

@@ -81,9 +81,9 @@ void run(int argc, char** argv) {
     const auto steps = static_cast<std::uint32_t>(options.get<std::int64_t>("quickstart.warm_start_steps"));
     if (all.rank() == 0) {
       if (shows_pictures)
-        embedded_task::make_pictures(device, pictures.root, seed, options, steps);
+        embedded_task::make_pictures(device, pictures.root, seed, steps);
       else
-        embedded_task::make(device, words.root, seed, options, steps);
+        embedded_task::make(device, words.root, seed, steps);
     }
     all.barrier();
     if (!task_only) trainer::train_policy(device, options, &all);

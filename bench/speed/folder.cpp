@@ -30,9 +30,7 @@ void folder(const std::string& kind, const std::string& path) {
   if (kind != "tiny" && kind != "0.5B")
     throw std::invalid_argument("no folder " + kind + ": expected tiny, 0.5B or pictures");
   const auto device = rlcore::open_device({});
-  const auto arguments = embedded_task::settings(path);
-  const auto options = rlcore::trainer::options::parse(arguments, rlcore::trainer::main_ppo_registry());
-  embedded_task::make(*device, path, 1, options, kind == "tiny" ? 160 : 1);
+  embedded_task::make(*device, path, 1, kind == "tiny" ? 160 : 1);
   if (kind == "tiny") return;
   const std::filesystem::path model_folder = std::filesystem::path(path) / "model";
   rlcore::nn::config c = model_config("0.5B");

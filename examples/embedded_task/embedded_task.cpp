@@ -9,9 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "rlcore/data/sft_dataset.hpp"
+#include "rlcore/checkpoint/atomic_file.hpp"
+#include "rlcore/rollout/engine.hpp"
+#include "rlcore/text/chat_template.hpp"
+#include "rlcore/text/tokenizer_folder.hpp"
 #include "rlcore/text/train_bpe.hpp"
-#include "rlcore/trainer/policy/train_policy.hpp"
+#include "rlcore/verify/gsm8k.hpp"
 #include "rlcore/verify/gsm8k_row.hpp"
 #include "supervised_step.hpp"
 #include "word_problems.hpp"
@@ -62,49 +65,61 @@ std::string careless(const word_problems::problem& p, random_key key, std::uint3
   return p.working + " = " + std::to_string(p.result + slip) + "\n#### " + std::to_string(p.result + slip);
 }
 
-/// One optimizer step on `count` examples drawn by (key, step); returns the mean loss per response token.
-double step_on_examples(learner& l, const std::vector<data::sft_example>& examples, std::uint32_t count, random_key key,
-                        std::uint32_t step, double lr) {
-  ragged<std::int32_t> inputs;
-  nn::targets targets;
-  for (std::uint32_t i = 0; i < count; ++i) {
-    const data::sft_example& e = examples[key.below(static_cast<std::uint32_t>(examples.size()), step, i)];
-    const auto start = static_cast<std::int32_t>(inputs.size());
-    inputs.push_back(std::span(e.tokens).first(e.tokens.size() - 1));
-    for (std::size_t t = 0; t < e.tokens.size(); ++t) {
-      if (!e.counts(t)) continue;
-      targets.row.push_back(start + static_cast<std::int32_t>(t));
-      targets.token.push_back(e.tokens[t + 1]);
-    }
+/// A problem as the model reads it.
+struct asked {
+  std::vector<std::int32_t> prompt;
+  std::string truth;
+};
+
+std::vector<asked> ask(const std::vector<word_problems::problem>& problems, const text::tokenizer& tokenizer,
+                       const text::chat_template& chat) {
+  std::vector<asked> all;
+  for (const auto& p : problems) {
+    const std::string question = p.question + " " + std::string(verify::gsm8k_instruction);
+    all.push_back(
+        {tokenizer.encode(chat.render(std::vector{text::message{"user", question}}, {.add_generation_prompt = true})),
+         std::to_string(p.result)});
   }
-  double loss = 0;
-  const std::vector<float> logp = supervised_step(l, inputs, targets, lr);
-  for (const float x : logp) loss -= static_cast<double>(x / static_cast<float>(logp.size()));
-  return loss;
+  return all;
+}
+
+/// The share of right answers among one sampled to each of `problems`.
+double right_answers(rollout::engine<any_device>& engine, learner& l, const text::tokenizer& tokenizer,
+                     const std::vector<asked>& problems, random_key key) {
+  const rollout::generation sampled{{.temperature = 1}, max_response, l.model.settings().eos_token_ids, 256};
+  std::vector<rollout::request> requests;
+  for (const asked& a : problems) requests.push_back({a.prompt, static_cast<std::uint32_t>(requests.size()), 0});
+  const auto answers = engine.generate(l.model, l.space, requests, sampled, key, [](std::size_t) {});
+  double right = 0;
+  for (std::size_t i = 0; i < answers.size(); ++i)
+    right += verify::score_gsm8k(tokenizer.decode(answers[i].tokens, true), problems[i].truth).score;
+  return right / static_cast<double>(answers.size());
 }
 
 /// Teaches the form of an answer and most of the arithmetic, but also the teacher's slips: GRPO has to unlearn those.
 void warm_start(nn::causal_lm<any_device>& model, const text::tokenizer& tokenizer, const text::chat_template& chat,
-                const std::vector<word_problems::problem>& problems, const data::prompt_dataset& probe, random_key key,
+                const std::vector<word_problems::problem>& problems, const std::vector<asked>& probe, random_key key,
                 std::uint32_t steps) {
-  std::vector<data::sft_example> examples;
-  for (std::uint32_t i = 0; i < problems.size(); ++i) {
-    const auto row = verify::gsm8k_row(problems[i].question, problems[i].answer(), "train", i, "word problem");
-    const std::string prompt = chat.render(text::messages_from_json(row["prompt"]), {.add_generation_prompt = true});
-    examples.push_back(data::make_sft_example(tokenizer.encode(prompt), tokenizer.encode(careless(problems[i], key, i)),
-                                              *tokenizer.eos_id(), 0, data::truncation::error, "warm start"));
-  }
+  constexpr std::uint32_t batch = 32;
+  const std::vector<asked> questions = ask(problems, tokenizer, chat);
+  std::vector<std::vector<std::int32_t>> answers;
+  for (std::uint32_t i = 0; i < problems.size(); ++i)
+    answers.push_back(tokenizer.encode(careless(problems[i], key, i)));
   learner l{model};
   rollout::engine<any_device> engine;
-  const rollout::generation sampled{{.temperature = 1}, max_response, model.settings().eos_token_ids, 256};
   for (std::uint32_t step = 1; step <= steps; ++step) {
+    lesson taught;
+    for (std::uint32_t i = 0; i < batch; ++i) {
+      const std::uint32_t drawn = key.child(1).below(static_cast<std::uint32_t>(problems.size()), step, i);
+      taught.add(questions[drawn].prompt, answers[drawn], *tokenizer.eos_id());
+    }
     const double lr = 2e-3 * std::min(1.0, 2.0 * (steps + 1 - step) / steps);
-    const double loss = step_on_examples(l, examples, 32, key.child(1), step, lr);
+    const std::vector<float> logp = supervised_step(l, taught.tokens, taught.targets, lr);
     if (step % 80 != 0 && step != steps) continue;
-    trainer::metrics scores;
-    const double right = trainer::validate(engine, model, l.space, tokenizer, probe, 1, sampled, key.child(2), scores,
-                                           [](std::size_t) {});
-    std::printf("warm start  step %3u/%u  loss %.4f  right answers, sampled %.3f\n", step, steps, loss, right);
+    double loss = 0;  // per token of an answer
+    for (const float x : logp) loss -= static_cast<double>(x / static_cast<float>(logp.size()));
+    std::printf("warm start  step %3u/%u  loss %.4f  right answers, sampled %.3f\n", step, steps, loss,
+                right_answers(engine, l, tokenizer, probe, key.child(2)));
     std::fflush(stdout);
   }
 }
@@ -128,9 +143,7 @@ std::vector<std::string> settings(const fs::path& folder) {
           "trainer.test_freq=5"};
 }
 
-void make(any_device& device, const fs::path& folder, std::uint64_t seed, const trainer::options& opt,
-          std::uint32_t steps) {
-  const trainer::policy_settings s = trainer::read_settings(opt);
+void make(any_device& device, const fs::path& folder, std::uint64_t seed, std::uint32_t steps) {
   const fs::path data_folder = folder / "data", model_folder = folder / "model";
   const random_key key = random_key{seed}.child(0x736d616cu);
   fs::create_directories(data_folder);
@@ -141,13 +154,10 @@ void make(any_device& device, const fs::path& folder, std::uint64_t seed, const 
   const text::tokenizer tokenizer = make_tokenizer(train);
   text::save(tokenizer, model_folder);
   const text::chat_template chat = text::chat_template::detect(model_folder);
-  const data::prompt_dataset probe =
-      trainer::open_prompts({(data_folder / "test.jsonl").string()}, s, tokenizer, chat, "probe");
   nn::causal_lm<any_device> model(device, tiny_qwen2(tokenizer));
   model.initialize(key.child(3).seed);
-  warm_start(model, tokenizer, chat, train, probe, key.child(4), steps);
-  checkpoint::write_config(model_folder, model.settings());
-  checkpoint::save_weights(model_folder, model.parameters(), trainer::to_host(device, model.weights()));
+  warm_start(model, tokenizer, chat, train, ask(test, tokenizer, chat), key.child(4), steps);
+  save(model, model_folder);
 }
 
 }  // namespace embedded_task

@@ -11,12 +11,15 @@
 
 #include "drawn_digits.hpp"
 #include "embedded_task.hpp"
+#include "rlcore/checkpoint/atomic_file.hpp"
 #include "rlcore/checkpoint/preprocessor_config.hpp"
+#include "rlcore/data/row.hpp"
 #include "rlcore/image/encode.hpp"
+#include "rlcore/image/processor.hpp"
 #include "rlcore/text/base64.hpp"
+#include "rlcore/text/chat_template.hpp"
+#include "rlcore/text/tokenizer_folder.hpp"
 #include "rlcore/text/train_bpe.hpp"
-#include "rlcore/trainer/policy/train_policy.hpp"
-#include "rlcore/training/shown_pictures.hpp"
 #include "supervised_step.hpp"
 
 namespace embedded_task {
@@ -25,6 +28,8 @@ namespace {
 
 using namespace rlcore;
 namespace fs = std::filesystem;
+
+constexpr std::uint32_t training_problems = 4096;
 
 /// Rows with verl's columns; a picture's file stands in its row.
 std::string picture_rows(random_key key, std::uint32_t count, const char* split) {
@@ -72,9 +77,20 @@ nn::config tiny_qwen2_5_vl(const text::tokenizer& tokenizer) {
   return c;
 }
 
+/// The tokens of the question, with as many of the picture's as the tower makes of it.
+std::vector<std::int32_t> question_tokens(const text::tokenizer& tokenizer, const text::chat_template& chat,
+                                          const nn::config& model) {
+  text::message asked{"user", ""};
+  asked.parts = {{"", true}, {std::string(drawn_digits::question)}};
+  std::vector<std::int32_t> ids = tokenizer.encode(chat.render(std::vector{asked}, {.add_generation_prompt = true}));
+  const std::int64_t tokens = image::token_count({drawn_digits::side, drawn_digits::side}, {});
+  ids.insert(std::ranges::find(ids, model.image_token_id), static_cast<std::size_t>(tokens - 1),
+             static_cast<std::int32_t>(model.image_token_id));
+  return ids;
+}
+
 /// What a teacher says: a careful one the truth, a careless one mostly the digit after it.
-int taught(const data::prompt& p, bool careless, random_key key, std::uint32_t step, std::uint32_t i) {
-  const int truth = std::stoi(p.ground_truth);
+int taught(int truth, bool careless, random_key key, std::uint32_t step, std::uint32_t i) {
   if (!careless) return truth;
   const std::uint32_t die = key.below(8, step, i);
   return (truth + (die < 2 ? 0 : die < 7 ? 1 : 9)) % 10;
@@ -83,32 +99,29 @@ int taught(const data::prompt& p, bool careless, random_key key, std::uint32_t s
 /// First a careful teacher, until the model is right eight times in ten: it has to learn to see. Then a careless one
 /// for a few steps: GRPO has to unlearn those slips.
 void warm_start_with_pictures(nn::causal_lm<any_device>& model, const text::tokenizer& tokenizer,
-                              const data::prompt_dataset& prompts, random_key key, std::uint32_t most_steps) {
+                              const text::chat_template& chat, random_key problems, random_key key,
+                              std::uint32_t most_steps) {
   constexpr std::uint32_t batch = 64, careless_steps = 30, ramp = 20;
+  const std::vector<std::int32_t> question = question_tokens(tokenizer, chat, model.settings());
+  const image::processor processor;
   learner l{model};
   double right = 0;
   std::uint32_t careless = 0;
   for (std::uint32_t step = 1; step <= most_steps && careless < careless_steps; ++step) {
     const bool slips = right > 0.8 || careless > 0;
     careless += slips;
-    ragged<std::int32_t> tokens;
-    trainer::shown_pictures pictures;
-    nn::targets targets;
+    lesson given;
+    std::vector<image::patches> seen;
+    ragged<nn::picture> pictures;
     for (std::uint32_t i = 0; i < batch; ++i) {
-      const data::prompt& p = prompts[key.child(1).below(static_cast<std::uint32_t>(prompts.size()), step, i)];
-      std::vector<std::int32_t> row = p.ids;
-      for (const std::int32_t id : tokenizer.encode("#### " + std::to_string(taught(p, slips, key.child(2), step, i))))
-        row.push_back(id);
-      const auto start = static_cast<std::int32_t>(tokens.size());
-      for (std::size_t t = p.ids.size(); t <= row.size(); ++t) {
-        targets.row.push_back(start + static_cast<std::int32_t>(t) - 1);
-        targets.token.push_back(t < row.size() ? row[t] : *tokenizer.eos_id());
-      }
-      tokens.push_back(row);
-      pictures.push_back(p.images, prompts.cache.get());
+      const auto p = drawn_digits::make(problems, key.child(1).below(training_problems, step, i));
+      const int answer = taught(p.result, slips, key.child(2), step, i);
+      given.add(question, tokenizer.encode("#### " + std::to_string(answer)), *tokenizer.eos_id());
+      const image::patches& patches = seen.emplace_back(processor(p.picture));
+      pictures.push_back(std::vector{nn::picture{{patches.rows, patches.columns}, patches.values}});
     }
     const double lr = 2e-3 * std::min(1.0, static_cast<double>(step) / ramp);
-    const std::vector<float> logp = supervised_step(l, pictures.with(tokens), targets, lr);
+    const std::vector<float> logp = supervised_step(l, {given.tokens, pictures}, given.targets, lr);
     const std::size_t tokens_each = logp.size() / batch;
     double now = 0;
     for (std::size_t i = 0; i < batch; ++i) {
@@ -143,28 +156,22 @@ std::vector<std::string> picture_settings(const fs::path& folder) {
           "trainer.test_freq=10"};
 }
 
-void make_pictures(any_device& device, const fs::path& folder, std::uint64_t seed, const trainer::options& opt,
-                   std::uint32_t most_steps) {
-  const trainer::policy_settings s = trainer::read_settings(opt);
+void make_pictures(any_device& device, const fs::path& folder, std::uint64_t seed, std::uint32_t most_steps) {
   const fs::path data_folder = folder / "data", model_folder = folder / "model";
   const random_key key = random_key{seed}.child(0x70696374u);
   fs::create_directories(data_folder);
-  checkpoint::write_file_atomically(data_folder / "train.jsonl", picture_rows(key.child(1), 4096, "train"));
+  checkpoint::write_file_atomically(data_folder / "train.jsonl",
+                                    picture_rows(key.child(1), training_problems, "train"));
   checkpoint::write_file_atomically(data_folder / "test.jsonl", picture_rows(key.child(2), 200, "test"));
 
   const text::tokenizer tokenizer = make_picture_tokenizer();
   text::save(tokenizer, model_folder, {.chat_template = text::chat_template::named("qwen2.5-vl").source()});
   const text::chat_template chat = text::chat_template::detect(model_folder);
-  const nn::config config = tiny_qwen2_5_vl(tokenizer);
-  checkpoint::write_config(model_folder, config);
   checkpoint::write_processor(model_folder, {});
-  const data::prompt_dataset train =
-      trainer::open_prompts({(data_folder / "train.jsonl").string()}, s, tokenizer, chat, trainer::rule_rewards(),
-                            "train", true, -1, trainer::model_images(s.images, config, model_folder));
-  nn::causal_lm<any_device> model(device, config);
+  nn::causal_lm<any_device> model(device, tiny_qwen2_5_vl(tokenizer));
   model.initialize(key.child(3).seed);
-  warm_start_with_pictures(model, tokenizer, train, key.child(4), most_steps);
-  checkpoint::save_weights(model_folder, model.parameters(), trainer::to_host(device, model.weights()));
+  warm_start_with_pictures(model, tokenizer, chat, key.child(1), key.child(4), most_steps);
+  save(model, model_folder);
 }
 
 }  // namespace embedded_task

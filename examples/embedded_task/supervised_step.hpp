@@ -1,16 +1,37 @@
-// One step of a supervised warm start.
+// What the warm starts of both tasks share: what is taught, one step, and the model's folder.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <filesystem>
 #include <span>
 #include <vector>
 
+#include "rlcore/checkpoint/hugging_face.hpp"
 #include "rlcore/device/any_device.hpp"
 #include "rlcore/nn/model/forward_backward.hpp"
 #include "rlcore/optim/adamw.hpp"
 #include "rlcore/optim/clip.hpp"
+#include "rlcore/tensor/ragged.hpp"
 
 namespace embedded_task {
+
+/// Prompts with the answers that the model shall give to them.
+struct lesson {
+  rlcore::ragged<std::int32_t> tokens;  ///< a row for each prompt with its answer
+  rlcore::nn::targets targets;          ///< the tokens of the answers, and the end after each
+
+  void add(std::span<const std::int32_t> prompt, std::span<const std::int32_t> answer, std::int32_t end) {
+    std::vector<std::int32_t> row(prompt.begin(), prompt.end());
+    row.insert(row.end(), answer.begin(), answer.end());
+    const std::size_t start = tokens.size();
+    tokens.push_back(row);
+    for (std::size_t t = prompt.size(); t <= row.size(); ++t) {
+      targets.row.push_back(static_cast<std::int32_t>(start + t - 1));
+      targets.token.push_back(t < row.size() ? row[t] : end);
+    }
+  }
+};
 
 /// A model with what its training needs beside it.
 struct learner {
@@ -36,6 +57,14 @@ inline std::vector<float> supervised_step(learner& l, const rlcore::nn::input& s
   const double norm = optim::global_norm(l.model.device(), l.gradient);
   l.optimizer.step(l.model.weights(), l.gradient, lr, optim::clip_scale(norm, 1.0));
   return before;
+}
+
+/// Writes config.json and the weights.
+inline void save(const rlcore::nn::causal_lm<rlcore::any_device>& model, const std::filesystem::path& folder) {
+  std::vector<float> weights(model.size());
+  model.device().download(weights.data(), model.weights().data(), weights.size() * sizeof(float));
+  rlcore::checkpoint::write_config(folder, model.settings());
+  rlcore::checkpoint::save_weights(folder, model.parameters(), weights);
 }
 
 }  // namespace embedded_task
