@@ -1,8 +1,8 @@
 # The front door. CMake does the work; see CMakePresets.json for debug and sanitizer builds.
 SHELL := /bin/sh
 BUILD := build
-# One job per core, but no more than one per 2 GiB of memory.
-JOBS := $(shell awk -v cores="$$(nproc)" '/^MemAvailable/ {n = int($$2 / 2097152); print n < 1 ? 1 : n < cores ? n : cores}' /proc/meminfo)
+# One job per core, but no more than one per 2.5 GiB of memory.
+JOBS := $(shell awk -v cores="$$(nproc)" '/^MemAvailable/ {n = int($$2 / 2621440); print n < 1 ? 1 : n < cores ? n : cores}' /proc/meminfo)
 JOBS := $(or $(JOBS),1)
 # What `make test` leaves out for want of a package is said; other targets use nothing of that.
 CONFIGURE = @cmake -S . -B $(BUILD) --log-level=$(if $(filter test test_sources,$@),NOTICE,WARNING) -DCMAKE_BUILD_TYPE=Release $(CMAKE_ARGS) \

@@ -29,9 +29,8 @@
 #include "rlcore/device/npu/loader/driver.hpp"
 #include "rlcore/device/npu/queue.hpp"
 #include "rlcore/device/npu/soc.hpp"
-#include "rlcore/emulator/operators.hpp"
+#include "rlcore/emulator/emulator.hpp"
 #include "rlcore/emulator/rules/page.hpp"
-#include "rlcore/emulator/runtime.hpp"
 #include "rlcore/training/devices.hpp"
 
 namespace {
@@ -184,21 +183,6 @@ function_counts count(const ascend::calls& t) {
 #include "rlcore/device/npu/abi/collectives.inc"
 #undef RLCORE_NPU_CALL
   return n;
-}
-
-/// The emulated machine with the one operator that is tried by itself; it has them all, but they take long to compile.
-const ascend::calls& emulated_table() {
-  namespace e = ascend::emulated;
-  static const ascend::calls table = [] {
-    ascend::calls t;
-    e::fill(t.rt);
-    e::fill(t.nn);
-    using matmul = e::two_phases<e::names::aclnnMatmul, &e::plans::aclnnMatmul>;
-    t.op.aclnnMatmul.plan = &matmul::plan;
-    t.op.aclnnMatmul.run = &matmul::run;
-    return t;
-  }();
-  return table;
 }
 
 void show_functions(const ascend::calls& table, const ascend::installation& cann, findings& found) {
@@ -387,7 +371,7 @@ int diagnose(const request& f) {
     if (cann->problem().empty() && ascend::environment("ASCEND_OPP_PATH").empty())
       found.note("ASCEND_OPP_PATH is not set: if operators are not found (561107), source CANN's set_env.sh");
   }
-  const ascend::calls& table = cann != nullptr ? cann->table() : emulated_table();
+  const ascend::calls& table = cann != nullptr ? cann->table() : ascend::emulated::every_call();
   if (cann != nullptr) show_functions(table, *cann, found);
   if (cann == nullptr || cann->problem().empty()) {
     try {
