@@ -6,8 +6,6 @@
 #include "embedded_task.hpp"
 #include "rlcore/checkpoint/model_config.hpp"
 #include "rlcore/checkpoint/model_weights.hpp"
-#include "rlcore/config/options.hpp"
-#include "rlcore/config/programs/main_ppo.hpp"
 #include "rlcore/nn/model/causal_lm.hpp"
 #include "rlcore/training/devices.hpp"
 #include "rlcore/training/files/model_files.hpp"
