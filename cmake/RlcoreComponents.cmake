@@ -5,7 +5,8 @@ include("${CMAKE_CURRENT_LIST_DIR}/RlcoreArrow.cmake")
 
 set(RLCORE_COMPONENTS eigen xtensor threads images text data checkpoint trainer)
 # These are compiled, once for all programs that link them, from ${rlcore_sources}: in the project that uses them, with
-# its compiler, flags and MPI. Nothing is compiled that nothing links. RLCORE_COMPILED tells the headers.
+# its compiler, flags and MPI. Nothing is compiled that nothing links. RLCORE_COMPILED tells the headers. ninja begins with
+# what is first here: the longest job comes before the devices that it does not wait for.
 set(RLCORE_COMPILED_COMPONENTS kernels mpi policy_trainers devices supervised_trainers trainers server)
 
 # Inside rlcore_define_component: add the target to the links, or leave and say what is missing.
@@ -219,7 +220,6 @@ function(rlcore_define_component name reason)
     rlcore_define_component(mpi without)
     list(APPEND links rlcore::mpi)
     rlcore_add_compiled(${name} ${name}.cpp)
-    # After it, since ninja takes what is ready in this order, and the trainers take longest.
     rlcore_component_needs_component(devices)
     target_link_libraries(rlcore_${name} PUBLIC rlcore::devices)
     return()

@@ -10,8 +10,10 @@
 #include <vector>
 
 #include "rlcore/checkpoint/atomic_file.hpp"
+#include "rlcore/data/row.hpp"
 #include "rlcore/rollout/engine.hpp"
 #include "rlcore/text/chat_template.hpp"
+#include "rlcore/text/message.hpp"
 #include "rlcore/text/tokenizer_folder.hpp"
 #include "rlcore/text/train_bpe.hpp"
 #include "rlcore/verify/gsm8k.hpp"
@@ -65,7 +67,7 @@ std::string careless(const word_problems::problem& p, random_key key, std::uint3
   return p.working + " = " + std::to_string(p.result + slip) + "\n#### " + std::to_string(p.result + slip);
 }
 
-/// A problem as the model reads it.
+/// A row as the model reads it.
 struct asked {
   std::vector<std::int32_t> prompt;
   std::string truth;
@@ -75,10 +77,10 @@ std::vector<asked> ask(const std::vector<word_problems::problem>& problems, cons
                        const text::chat_template& chat) {
   std::vector<asked> all;
   for (const auto& p : problems) {
-    const std::string question = p.question + " " + std::string(verify::gsm8k_instruction);
-    all.push_back(
-        {tokenizer.encode(chat.render(std::vector{text::message{"user", question}}, {.add_generation_prompt = true})),
-         std::to_string(p.result)});
+    const data::row row = verify::gsm8k_row(p.question, p.answer(), "", all.size(), "word problem");
+    const std::vector<text::message> messages = text::messages_from_json(row["prompt"]);
+    all.push_back({tokenizer.encode(chat.render(messages, {.add_generation_prompt = true})),
+                   row["reward_model"]["ground_truth"].get<std::string>()});
   }
   return all;
 }

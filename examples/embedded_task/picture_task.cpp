@@ -18,6 +18,7 @@
 #include "rlcore/image/processor.hpp"
 #include "rlcore/text/base64.hpp"
 #include "rlcore/text/chat_template.hpp"
+#include "rlcore/text/message.hpp"
 #include "rlcore/text/tokenizer_folder.hpp"
 #include "rlcore/text/train_bpe.hpp"
 #include "supervised_step.hpp"

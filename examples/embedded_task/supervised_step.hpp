@@ -13,6 +13,7 @@
 #include "rlcore/optim/adamw.hpp"
 #include "rlcore/optim/clip.hpp"
 #include "rlcore/tensor/ragged.hpp"
+#include "rlcore/training/files/model_files.hpp"
 
 namespace embedded_task {
 
@@ -61,10 +62,9 @@ inline std::vector<float> supervised_step(learner& l, const rlcore::nn::input& s
 
 /// Writes config.json and the weights.
 inline void save(const rlcore::nn::causal_lm<rlcore::any_device>& model, const std::filesystem::path& folder) {
-  std::vector<float> weights(model.size());
-  model.device().download(weights.data(), model.weights().data(), weights.size() * sizeof(float));
   rlcore::checkpoint::write_config(folder, model.settings());
-  rlcore::checkpoint::save_weights(folder, model.parameters(), weights);
+  rlcore::checkpoint::save_weights(folder, model.parameters(),
+                                   rlcore::trainer::to_host(model.device(), model.weights()));
 }
 
 }  // namespace embedded_task

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 
 #include "data/scratch.hpp"
+#include "rlcore/checkpoint/atomic_file.hpp"
 #include "rlcore/checkpoint/safetensors_writer.hpp"
 
 namespace {

@@ -5,6 +5,7 @@
 #include "data/scratch.hpp"
 #include "rlcore/checkpoint/merged_weights.hpp"
 #include "rlcore/checkpoint/stream_weights.hpp"
+#include "rlcore/checkpoint/tensor_info.hpp"
 #include "torch_archive.hpp"
 
 namespace {

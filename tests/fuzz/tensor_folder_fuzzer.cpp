@@ -2,6 +2,7 @@
 #include "fuzz/fuzzing.hpp"
 #include "rlcore/checkpoint/safetensors_writer.hpp"
 #include "rlcore/checkpoint/tensor_folder.hpp"
+#include "rlcore/checkpoint/tensor_info.hpp"
 
 namespace {
 

@@ -22,16 +22,16 @@ class vision_trainers : public testing::Test {
     if (!fs::exists(quickstart)) return;
     place = std::make_unique<scratch::folder>();
     fs::create_directories(kept);
-    const std::string maker = std::to_string(fs::last_write_time(quickstart).time_since_epoch().count());
+    const arguments words{"--pictures", "--task_only", "quickstart.warm_start_steps=150", "rlcore.threads=2"};
+    std::string maker = std::to_string(fs::last_write_time(quickstart).time_since_epoch().count());
+    for (const std::string& w : words) maker += " " + w;
     const int lock = open((kept / "lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
     flock(lock, LOCK_EX);
     if (scratch::read(kept / "made_by") == maker) {
       made.code = 0;
     } else {
       fs::remove_all(kept / "runs");
-      made = program::run("quickstart",
-                          {"--pictures", "--task_only", "quickstart.warm_start_steps=150", "rlcore.threads=2"},
-                          "cd '" + kept.string() + "' &&");
+      made = program::run("quickstart", words, "cd '" + kept.string() + "' &&");
       if (made.code == 0) scratch::write(kept / "made_by", maker);
     }
     close(lock);
