@@ -1,7 +1,7 @@
 #!/bin/bash
 # container.sh: follows the Containerfile without a container engine. Every stage is a bare system of its own, in which
 # COPY and RUN happen as they stand there; between the stages lies only what is copied from one to the next. Then the
-# last stage runs its entry point and tests/bare/packages.sh. Exit code 77 where no such system can be made.
+# last stage runs its entry point, for ten steps, and tests/bare/packages.sh. Exit code 77 where no such system can be made.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 RLCORE_BARE_SHARE=$(mktemp -d)
@@ -21,7 +21,7 @@ awk -v folder="$RLCORE_BARE_SHARE" '
   $1 == "COPY" { print "mkdir -p " $3 "; cp -a \"$sources\"/" $2 " " $3 > script; next }
   $1 == "RUN" { print substr($0, 5) > script; next }
   $1 == "ENTRYPOINT" { entry = words(substr($0, 12)); next }
-  $1 == "CMD" { print entry, words(substr($0, 5)) > script; next }
+  $1 == "CMD" { print entry, words(substr($0, 5)), "trainer.total_training_steps=10" > script; next }
   { print "container: what is " $1 "?" > "/dev/stderr"; exit 1 }
   END { print "bash \"$sources\"/tests/bare/packages.sh" > script; print stages > (folder "/stages") }' Containerfile
 for ((stage = 1; stage <= $(cat "$RLCORE_BARE_SHARE/stages"); ++stage)); do
